@@ -1,0 +1,58 @@
+"""Cycle-level simulation of DRAM and near-data processing for mixture-of-experts models.
+
+>>> import ndpsim
+>>> result = ndpsim.simulate_expert("trimoe", "qwen3-235b-a22b", tokens=1)
+>>> result.weight_bytes, result.bound
+(37748736, 'memory')
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ndpsim.audit import check, check_lanes
+    from ndpsim.config import Hardware, load_hardware
+    from ndpsim.errors import InputError
+    from ndpsim.moe import Expert, load_model
+    from ndpsim.simulate import ExpertResult, TraceResult, run_trace, simulate_expert
+    from ndpsim.spec import Device, resolve
+    from ndpsim.traces import CommandTrace, read_commands, write_commands
+
+__all__ = [
+    "CommandTrace",
+    "Device",
+    "Expert",
+    "ExpertResult",
+    "Hardware",
+    "InputError",
+    "TraceResult",
+    "check",
+    "check_lanes",
+    "load_hardware",
+    "load_model",
+    "read_commands",
+    "resolve",
+    "run_trace",
+    "simulate_expert",
+    "write_commands",
+]
+
+# Imported when first used: Numba and pydantic take their time, and not every use needs them.
+_HOMES = {
+    "audit": ("check", "check_lanes"),
+    "config": ("Hardware", "load_hardware"),
+    "errors": ("InputError",),
+    "moe": ("Expert", "load_model"),
+    "simulate": ("ExpertResult", "TraceResult", "run_trace", "simulate_expert"),
+    "spec": ("Device", "resolve"),
+    "traces": ("CommandTrace", "read_commands", "write_commands"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"ndpsim.{home}"), name)
+    raise AttributeError(f"module 'ndpsim' has no attribute '{name}'")

@@ -1,0 +1,5 @@
+"""``python -m ndpsim`` is ``ndpsim``."""
+
+from ndpsim.cli.main import main
+
+main()

@@ -1,0 +1,105 @@
+"""The one kernel decorator, and where its machine code is kept.
+
+Numba's own cache watches one file a function and ignores `NUMBA_BOUNDSCHECK`: change a helper in another
+file and it serves stale code. Here the cache folder is named after everything that can change the code:
+every source file of the package, the Numba and Python versions, and the Numba flags. The folder lies in
+the user's cache, never beside the package, so a read-only installation works.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+import platformdirs
+
+__all__ = ["cache_dir", "is_compiled", "kernel", "mark_compiled"]
+
+_config: Any = numba.config  # its settings are made at import, unknown to type checkers
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_KEPT_CACHES = 4  # folders of earlier sources and flags; each is a few megabytes
+_COMPILED = "compiled"
+
+
+def _fingerprint() -> str:
+    package = Path(__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
+    digest.update(f"{numba.__version__} {sys.version}".encode())
+    for name in sorted(os.environ):
+        if name.startswith("NUMBA_") and name != "NUMBA_CACHE_DIR":
+            digest.update(f"{name}={os.environ[name]}".encode())
+    return digest.hexdigest()[:20]
+
+
+def _roots() -> list[Path]:
+    chosen = os.environ.get("NDPSIM_CACHE_DIR")
+    usual = Path(chosen) if chosen else Path(platformdirs.user_cache_dir("ndpsim"))
+    return [usual, Path(tempfile.gettempdir()) / f"ndpsim-{os.getuid() if hasattr(os, 'getuid') else 'u'}"]
+
+
+def _prune(root: Path) -> None:
+    folders = sorted((p for p in root.iterdir() if p.is_dir()), key=lambda p: p.stat().st_mtime, reverse=True)
+    for stale in folders[_KEPT_CACHES:]:
+        shutil.rmtree(stale, ignore_errors=True)
+
+
+@functools.cache
+def cache_dir() -> Path | None:
+    """The folder of compiled kernels for these sources and flags; None when no folder can be written."""
+    name = f"kernels-{_fingerprint()}"
+    for root in _roots():
+        folder = root / name
+        try:
+            new = not folder.exists()
+            folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+            if new:
+                _prune(root)
+            return folder
+        except OSError:
+            continue
+    return None
+
+
+def kernel(function: F) -> F:
+    """Compile `function` with Numba in nopython mode, without the interpreter lock, cached on disk.
+
+    Kernels work on the arrays they are given and allocate none. That spares them Numba's reference
+    counts, which otherwise cost the controller more than its work does.
+    """
+    folder = cache_dir()
+    before = _config.CACHE_DIR
+    _config.CACHE_DIR = str(folder or "")
+    try:
+        compile_: Any = numba.njit
+        return cast(F, compile_(cache=folder is not None, nogil=True, _nrt=False)(function))
+    finally:
+        _config.CACHE_DIR = before
+
+
+def is_compiled(work: str) -> bool:
+    """Whether the kernels of `work` were compiled before, so that using them costs no wait."""
+    folder = cache_dir()
+    cached = folder is not None and (folder / f"{_COMPILED}-{work}").exists()
+    return bool(_config.DISABLE_JIT) or cached
+
+
+def mark_compiled(work: str) -> None:
+    """Remember that the kernels of `work` are in the cache."""
+    folder = cache_dir()
+    if folder is not None:
+        with contextlib.suppress(OSError):  # a cache that turned read-only only costs the next run its notice
+            (folder / f"{_COMPILED}-{work}").touch()

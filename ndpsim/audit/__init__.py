@@ -1,0 +1,24 @@
+"""Checks a trace of DRAM commands against the rules of its standard, without any scheduler.
+
+It shares nothing with the engine but the standard's data, reads the rules itself, and asks for every
+command which earlier one forbids it, so that it can judge the engine.
+
+>>> from ndpsim.audit import check
+>>> from ndpsim.spec import resolve
+>>> from ndpsim.traces import read_commands
+>>> device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", ranks=4)
+>>> report = check(read_commands("commands.csv.gz"), device)  # doctest: +SKIP
+>>> report.ok  # doctest: +SKIP
+True
+"""
+
+from ndpsim.audit.legality import REFRESH_MODES, check, check_lanes
+from ndpsim.audit.report import Report, Violation
+
+__all__ = [
+    "REFRESH_MODES",
+    "Report",
+    "Violation",
+    "check",
+    "check_lanes",
+]

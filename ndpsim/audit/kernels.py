@@ -1,0 +1,133 @@
+"""The two passes of a check that need a loop over the commands: distances, and the rows of banks.
+
+Kernels allocate nothing: the caller hands them their working arrays, filled with -1.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim._jit import kernel
+
+__all__ = ["Rules", "find_early", "find_row_faults"]
+
+_RANK = 1  # the place of "rank" in spec.LEVELS
+
+
+class Rules(NamedTuple):
+    """The timing rules of a standard as arrays, indexed by rule unless said otherwise."""
+
+    first: NDArray[np.int64]  # by command: where its rules start in `binding`
+    binding: NDArray[np.int64]  # the rules that bind a command as the later one
+    previous_first: NDArray[np.int64]  # where the rule's earlier commands start in `previous`
+    previous: NDArray[np.int64]
+    level: NDArray[np.int64]
+    window: NDArray[np.int64]
+    siblings: NDArray[np.int64]  # 1: binds the other children of the parent of the command's node
+    clocks: NDArray[np.int64]  # latency as written in the standard
+    cycles: NDArray[np.int64]  # by command: its clocks on the command bus
+    rank_wide: NDArray[np.int64]  # by command: 1 when it addresses a whole rank
+    children: NDArray[np.int64]  # by level: nodes of this level under one parent
+
+
+@kernel
+def find_early(
+    clock: NDArray[np.int64],
+    command: NDArray[np.int64],
+    node: NDArray[np.int64],
+    base: NDArray[np.int64],
+    rules: Rules,
+    last: NDArray[np.int64],
+    before: NDArray[np.int64],
+    found: NDArray[np.int64],
+) -> int:
+    """Commands that come too soon after an earlier one.
+
+    `node[level, i]` numbers the channel, rank, bank group and bank of command i, -1 where it has none;
+    the numbers of a level start at `base[level]`. `last[node, kind]` and `before[level, i]` are working
+    arrays: the last command of a kind at a node, and the one before command i of its kind at its node.
+    Returns how many (command, rule) pairs are broken, the first of them as rows of `found`: command,
+    rule, the earlier command that keeps it waiting longest, and the clocks missing.
+    """
+    # Of each kind of command only the last at a node is looked at (the window-th last for a window): a
+    # rule asks the same distance of every one of a kind, so the nearest keeps its followers waiting longest.
+    count = 0
+    for i in range(len(command)):
+        after = command[i]
+        for entry in range(rules.first[after], rules.first[after + 1]):
+            rule = rules.binding[entry]
+            missing, culprit = 0, -1
+            for place in range(rules.previous_first[rule], rules.previous_first[rule + 1]):
+                kind = rules.previous[place]
+                level = rules.level[rule]
+                # A command to a whole rank meets every bank and bank group of it.
+                if rules.rank_wide[kind] + rules.rank_wide[after] > 0:
+                    level = min(level, _RANK)
+                need = rules.clocks[rule] + (rules.cycles[kind] - 1) - (rules.cycles[after] - 1)
+                own = node[level, i]
+                low, high = own, own + 1
+                if rules.siblings[rule]:
+                    low = own - (own - base[level]) % rules.children[level]
+                    high = low + rules.children[level]
+                for at in range(low, high):
+                    if rules.siblings[rule] and at == own:
+                        continue
+                    earlier = last[at, kind]
+                    for _ in range(rules.window[rule] - 1):
+                        if earlier >= 0:
+                            earlier = before[level, earlier]
+                    if earlier >= 0 and need - (clock[i] - clock[earlier]) > missing:
+                        missing, culprit = need - (clock[i] - clock[earlier]), earlier
+            if culprit >= 0:
+                if count < len(found):
+                    found[count, 0], found[count, 1] = i, rule
+                    found[count, 2], found[count, 3] = culprit, missing
+                count += 1
+        for level in range(len(node)):
+            at = node[level, i]
+            if at >= 0:
+                before[level, i] = last[at, after]
+                last[at, after] = i
+    return count
+
+
+@kernel
+def find_row_faults(
+    command: NDArray[np.int64],
+    bank: NDArray[np.int64],
+    row: NDArray[np.int64],
+    banks_per_rank: int,
+    opens: NDArray[np.int64],
+    closes: NDArray[np.int64],
+    column: NDArray[np.int64],
+    refreshes: NDArray[np.int64],
+    rank_wide: NDArray[np.int64],
+    touched: NDArray[np.int64],
+    found: NDArray[np.int64],
+) -> int:
+    """Commands whose bank is not in the state that they need.
+
+    `bank[i]` is the bank of command i, for a command to a whole rank its first bank. `touched[bank]`, a
+    working array, is the command that last opened or closed a bank. Returns how many there are, the
+    first of them as rows of `found`: command, bank, and the command that last touched the bank or -1.
+    """
+    count = 0
+    for i in range(len(command)):
+        kind = command[i]
+        faulty = False
+        for b in range(bank[i], bank[i] + (banks_per_rank if rank_wide[kind] else 1)):
+            by = touched[b]
+            is_open = by >= 0 and opens[command[by]] == 1
+            needs_closed = opens[kind] + refreshes[kind] > 0
+            fault = is_open if needs_closed else column[kind] and not (is_open and row[by] == row[i])
+            if fault and not faulty:
+                if count < len(found):
+                    found[count, 0], found[count, 1], found[count, 2] = i, b, by
+                count += 1
+                faulty = True
+            if opens[kind] + closes[kind] > 0:
+                touched[b] = i
+    return count

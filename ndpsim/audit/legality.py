@@ -1,0 +1,121 @@
+"""The public calls: a channel, or the lanes of an NDP machine, checked against a device."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ndpsim.audit.checks import CHECKS, Case, case_of, no_such_lane, refresh_debt, violation
+from ndpsim.audit.report import Report
+from ndpsim.errors import InputError, one_of
+from ndpsim.spec import Device
+from ndpsim.traces import CommandTrace
+
+__all__ = ["REFRESH_MODES", "check", "check_lanes"]
+
+#: How a trace may be refreshed: "all-bank" owes every rank a REFab an interval, "none" owes nothing.
+REFRESH_MODES = ("all-bank", "none")
+
+
+class _Options(NamedTuple):
+    refresh: str
+    limit: int
+    max_postponed: int
+    max_pulled_in: int
+
+
+def _options(
+    device: Device, refresh: str, limit: int, max_postponed: int | None, max_pulled_in: int | None
+) -> _Options:
+    standard = device.standard
+    options = _Options(
+        refresh,
+        limit,
+        standard.max_postponed_refreshes if max_postponed is None else max_postponed,
+        standard.max_pulled_in_refreshes if max_pulled_in is None else max_pulled_in,
+    )
+    if refresh not in REFRESH_MODES:
+        raise InputError(one_of(refresh, REFRESH_MODES, "refresh"), key="refresh")
+    for name, value in options._asdict().items():
+        if name != "refresh" and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+            raise InputError(f"{value!r} is not a whole number from 0", key=name)
+    return options
+
+
+def _examine(case: Case, options: _Options) -> Report:
+    results = [find(case) for find in CHECKS]
+    if options.refresh == "all-bank":
+        results.append(refresh_debt(case, options.max_postponed, options.max_pulled_in))
+    first = sorted(
+        (finding for found in results for finding in found.first), key=lambda finding: finding.place
+    )
+    violations = tuple(violation(case, finding) for finding in first[: options.limit])
+    count, tolerated = (sum(getattr(found, name) for found in results) for name in ("count", "tolerated"))
+    return Report(len(case.trace), count, violations, tolerated)
+
+
+def check(
+    trace: CommandTrace,
+    device: Device,
+    refresh: str = "all-bank",
+    limit: int = 20,
+    max_postponed: int | None = None,
+    max_pulled_in: int | None = None,
+) -> Report:
+    """Check every command of one channel against the standard of `device`.
+
+    All banks start closed at clock 0. Checked are the order of clocks, command names and coordinates,
+    both buses, every timing rule, the state of rows, and whether every rank is refreshed in time.
+
+    Args:
+        refresh: "all-bank", or "none" for a device that needs no refresh; a REFab in its trace still
+            obeys the timing rules.
+        limit: violations to describe; all are counted.
+        max_postponed: REFab a rank may owe; by default what its standard allows.
+        max_pulled_in: REFab a rank may be ahead; likewise.
+
+    Raises:
+        InputError: an option is unknown or out of range.
+    """
+    options = _options(device, refresh, limit, max_postponed, max_pulled_in)
+    if not len(trace):
+        return Report(0, 0, (), 0)
+    return _examine(case_of(trace, device, limit, np.arange(len(trace))), options)
+
+
+def check_lanes(
+    trace: CommandTrace,
+    device: Device,
+    lanes: int,
+    refresh: str = "all-bank",
+    limit: int = 20,
+    max_postponed: int | None = None,
+    max_pulled_in: int | None = None,
+) -> Report:
+    """Check the lanes of an NDP machine: every lane is a channel of its own with the one rank of `device`.
+
+    The `rank` column of `trace` holds the lane, 0 to `lanes` - 1. Refresh is owed up to the last command
+    of the lane. The other arguments are those of `check`; `limit` holds for all lanes together.
+
+    Raises:
+        InputError: `device` has more than one rank, or an option is unknown or out of range.
+    """
+    options = _options(device, refresh, limit, max_postponed, max_pulled_in)
+    if device.ranks != 1:
+        raise InputError(f"a lane has one rank, the device has {device.ranks}", key="ranks")
+    if isinstance(lanes, bool) or not isinstance(lanes, int) or lanes < 1:
+        raise InputError(f"{lanes!r} is not a whole number from 1", key="lanes")
+    stray = np.flatnonzero((trace.rank < 0) | (trace.rank >= lanes))
+    count, tolerated = len(stray), 0
+    violations = [no_such_lane(trace, int(index), lanes) for index in stray[:limit]]
+    for lane in np.unique(trace.rank[(trace.rank >= 0) & (trace.rank < lanes)]).tolist():
+        places = np.flatnonzero(trace.rank == lane)
+        columns = trace.columns()[:, places]
+        columns[2] = 0
+        report = _examine(case_of(CommandTrace.of(columns), device, limit, places, lane), options)
+        count += report.count
+        tolerated += report.tolerated_overlaps
+        violations += report.violations
+    first = sorted(violations, key=lambda one: one.index)[:limit]
+    return Report(len(trace), count, tuple(first), tolerated)

@@ -1,0 +1,80 @@
+"""``ndpsim check``: is a command trace legal?"""
+
+from __future__ import annotations
+
+import click
+
+from ndpsim.cli.options import compiling_notice, json_option, sets_option, write_json
+from ndpsim.errors import InputError
+
+__all__ = ["command"]
+
+
+@click.command()
+@click.argument("trace", metavar="COMMANDS.csv")
+@click.option("--hw", metavar="NAME|FILE", help="Take the DRAM of a lane from this hardware.")
+@click.option("--standard", help="DDR4, DDR5, ...")
+@click.option("--org", help="Organisation preset, e.g. DDR5_16Gb_x8.")
+@click.option("--timing", help="Timing preset, e.g. DDR5_4800AN.")
+@click.option("--ranks", type=int, help="Ranks on the channel.  [default: 1]")
+@sets_option
+@click.option("--refresh", help="all-bank or none.  [default: all-bank, or as the hardware says]")
+@click.option(
+    "--lanes", type=int, metavar="N", help="The rank column holds N lanes, each a channel of its own."
+)
+@click.option("--limit", default=20, show_default=True, type=int, help="Violations to describe.")
+@json_option
+def command(
+    trace: str,
+    hw: str | None,
+    standard: str | None,
+    org: str | None,
+    timing: str | None,
+    ranks: int | None,
+    sets: tuple[str, ...],
+    refresh: str | None,
+    lanes: int | None,
+    limit: int,
+    json_to: str | None,
+) -> None:
+    """Check a command trace against every rule of its DRAM standard.
+
+    The channel is given by --standard, --org and --timing, with --set nCL=40 for single timings; or by
+    --hw, whose lane it then is. Exit status 1 when a command is illegal.
+    """
+    from ndpsim.audit import check, check_lanes
+    from ndpsim.traces import read_commands
+
+    if hw is not None:
+        if standard or org or timing or ranks is not None:
+            raise InputError("names the DRAM; leave out --standard, --org, --timing and --ranks", key="--hw")
+        from ndpsim.config import load_hardware
+
+        hardware = load_hardware(hw, sets)
+        device, refresh = hardware.lane_device(), refresh or hardware.system.dram.refresh
+    else:
+        from ndpsim.cli.options import timing_overrides
+        from ndpsim.spec import resolve
+
+        if standard is None or org is None or timing is None:
+            raise InputError("give --standard, --org and --timing, or --hw", key="check")
+        device = resolve(standard, org, timing, 1 if ranks is None else ranks, timing_overrides(sets))
+        refresh = refresh or "all-bank"
+    commands = read_commands(trace)
+    with compiling_notice("check") as announce:
+        announce()
+        if lanes is None:
+            report = check(commands, device, refresh, limit)
+        else:
+            report = check_lanes(commands, device, lanes, refresh, limit)
+    if json_to is not None:
+        write_json(report.to_dict(), json_to)
+    if json_to != "-":
+        for violation in report.violations:
+            click.echo(violation.message)
+        if report.count > len(report.violations):
+            click.echo(f"... and {report.count - len(report.violations)} more")
+        verdict = "legal" if report.ok else f"{report.count} violations"
+        click.echo(f"{trace}: {report.commands} commands, {verdict}")
+    if not report.ok:
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,93 @@
+"""``ndpsim gemv``: one expert on one DIMM."""
+
+from __future__ import annotations
+
+import click
+
+from ndpsim.cli.options import json_option, progress_of, sets_option, write_json
+from ndpsim.errors import InputError
+from ndpsim.files import ensure_writable
+
+__all__ = ["command"]
+
+
+@click.command()
+@click.option("--hw", default="trimoe", show_default=True, metavar="NAME|FILE", help="The hardware.")
+@click.option(
+    "--model", metavar="NAME|FILE", help="A bundled model or a config.json.  [default: qwen3-235b-a22b]"
+)
+@click.option("--shape", metavar="HIDDEN,INTERMEDIATE", help="An expert of this shape, instead of a model's.")
+@click.option("--tokens", default=1, show_default=True, type=int, help="Tokens that go through the expert.")
+@click.option("--layout", default="localized", show_default=True, help="Where the weights lie.")
+@click.option("--bits", default=16, show_default=True, type=int, help="Bits of a weight.")
+@sets_option
+@json_option
+@click.option(
+    "--commands", "commands_to", metavar="FILE", help="Write every DRAM command as CSV (.gz compresses)."
+)
+@click.option("--lane", type=int, help="Of --commands: this lane only.  [default: all lanes]")
+@click.option(
+    "--timeline", "timeline_to", metavar="FILE", help="Write the phases as a Chrome/Perfetto trace."
+)
+@click.option("--plot", "plot_to", metavar="FILE", help="Draw bandwidth over time and where the time went.")
+def command(
+    hw: str,
+    model: str | None,
+    shape: str | None,
+    tokens: int,
+    layout: str,
+    bits: int,
+    sets: tuple[str, ...],
+    json_to: str | None,
+    commands_to: str | None,
+    lane: int | None,
+    timeline_to: str | None,
+    plot_to: str | None,
+) -> None:
+    """Simulate one expert's GEMV on one DIMM, from DRAM commands up.
+
+    All weights of the expert (gate, up, down) are read from the DIMM's ranks and multiplied on its buffer
+    chip. In a trace of all lanes the column `rank` holds the lane: each lane is a channel of its own.
+    """
+    for path, option in ((commands_to, "--commands"), (timeline_to, "--timeline"), (plot_to, "--plot")):
+        if path is not None:
+            ensure_writable(path, option)
+    if json_to not in (None, "-"):
+        ensure_writable(str(json_to), "--json")
+    if model is not None and shape is not None:
+        raise InputError("give a model or a shape, not both", key="--shape")
+    if lane is not None and commands_to is None:
+        raise InputError("chooses a lane of --commands, which is not given", key="--lane")
+
+    from ndpsim.config import load_hardware
+    from ndpsim.moe import parse_shape
+    from ndpsim.report import text, timeline, traces
+    from ndpsim.simulate import simulate_expert
+
+    if plot_to is not None:
+        from ndpsim.report import draw  # brings matplotlib, which takes its time
+
+        draw.check_format(plot_to)
+    hardware = load_hardware(hw, sets)
+    if lane is not None and not 0 <= lane < hardware.lanes:
+        raise InputError(f"{lane} is not a lane of the DIMM, 0 to {hardware.lanes - 1}", key="--lane")
+    with progress_of("simulating", "gemv") as progress:
+        result = simulate_expert(
+            hardware,
+            parse_shape(shape) if shape is not None else model or "qwen3-235b-a22b",
+            tokens,
+            layout,
+            bits,
+            record_commands=commands_to is not None or plot_to is not None,
+            progress=progress,
+        )
+    if commands_to is not None:
+        traces.write_lanes(commands_to, result, lane)
+    if timeline_to is not None:
+        timeline.write_timeline(timeline_to, result)
+    if plot_to is not None:
+        draw.draw_expert(plot_to, result)
+    if json_to is not None:
+        write_json(result.to_dict(), json_to)
+    if json_to != "-":
+        text.print_expert(result)

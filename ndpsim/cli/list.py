@@ -1,0 +1,42 @@
+"""``ndpsim list``: the names of what is bundled."""
+
+from __future__ import annotations
+
+import click
+
+from ndpsim.errors import InputError, one_of
+
+__all__ = ["command"]
+
+
+def _names() -> dict[str, list[str]]:
+    from ndpsim.config import hardware_names, rtl_names
+    from ndpsim.layout import LAYOUTS
+    from ndpsim.moe import model_names
+    from ndpsim.spec import standards
+
+    known = standards().values()
+    return {
+        "hw": hardware_names(),
+        "rtl": rtl_names(),
+        "models": model_names(),
+        "layouts": sorted(LAYOUTS),
+        "standards": sorted(standard.name for standard in known),
+        "orgs": [org for standard in known for org in standard.organisations],
+        "timings": [timing for standard in known for timing in standard.speeds],
+    }
+
+
+@click.command()
+@click.argument("what", required=False)
+def command(what: str | None) -> None:
+    """List names, one a line: hw, rtl, models, layouts, standards, orgs or timings; by default all."""
+    names = _names()
+    if what is None:
+        for kind, members in names.items():
+            click.echo(f"{kind}: {' '.join(members)}")
+        return
+    if what not in names:
+        raise InputError(one_of(what, names, "kind of thing"), key="list")
+    for name in names[what]:
+        click.echo(name)

@@ -1,0 +1,82 @@
+"""``ndpsim``: finds the command, and says every mistake in one line.
+
+Exit status: 0 done; 1 the answer is no (an illegal command trace); 2 bad input.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+
+import click
+
+from ndpsim.errors import InputError, nearest
+
+__all__ = ["cli", "main"]
+
+# Commands by name; each is `command` in a module of its own, imported when it is called.
+_COMMANDS = {
+    "gemv": "simulate one expert's GEMV on one DIMM, cycle by cycle",
+    "check": "check a command trace against every rule of its DRAM standard",
+    "list": "list what is bundled: hw, rtl, models, layouts, standards, orgs, timings",
+    "show": "show one of them in full: hw, model, org, timing, schema",
+}
+
+
+class _Commands(click.Group):
+    """Imports a command only when it is called, so that each starts fast."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in _COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"ndpsim.cli.{name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in _COMMANDS:
+            guess = nearest(args[0], _COMMANDS)
+            hint = f"; did you mean '{guess}'?" if guess else ""
+            raise InputError(f"there is no command '{args[0]}'{hint} (commands: {', '.join(_COMMANDS)})")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
+@click.version_option(metadata.version("ndpsim"), prog_name="ndpsim")
+def cli() -> None:
+    """Cycle-level simulation of DRAM and near-data processing for mixture-of-experts models."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit."""
+    try:
+        status = cli.main(arguments, prog_name="ndpsim", standalone_mode=False)
+    except InputError as error:
+        status = _refuse(str(error))
+    except click.ClickException as error:
+        status = _refuse(" ".join(error.format_message().split()))
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("ndpsim: interrupted", err=True)
+        status = 130
+    except BrokenPipeError:  # the reader has seen enough, as in `ndpsim list models | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 0
+    sys.exit(status)
+
+
+def _refuse(reason: str) -> int:
+    click.echo(f"ndpsim: error: {reason}", err=True)
+    return 2

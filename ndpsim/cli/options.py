@@ -1,0 +1,121 @@
+"""Options that several commands share, and what to do with them."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import click
+
+from ndpsim import _jit
+from ndpsim.errors import InputError
+from ndpsim.files import ensure_writable, replacing
+
+__all__ = ["compiling_notice", "json_option", "progress_of", "sets_option", "timing_overrides", "write_json"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_PATIENCE_S = 1.0  # work that takes longer shows how far it is
+
+
+def sets_option(function: F) -> F:
+    """``--set KEY=VALUE``, any number of times."""
+    return click.option(
+        "--set",
+        "sets",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Change a value, e.g. dimm.ranks=2. Repeatable.",
+    )(function)
+
+
+def timing_overrides(sets: Sequence[str]) -> dict[str, int]:
+    """``nCL=40`` and the like as a mapping.
+
+    Raises:
+        InputError: not of this form.
+    """
+    overrides = {}
+    for text in sets:
+        name, equals, value = text.partition("=")
+        if not equals or not value.strip().isdecimal():
+            raise InputError(f"'{text}' is not of the form nCL=40", key="--set")
+        overrides[name.strip()] = int(value)
+    return overrides
+
+
+def json_option(function: F) -> F:
+    """``--json FILE``, - for standard output."""
+    return click.option(
+        "--json", "json_to", metavar="FILE", help="Write the result as JSON; - for standard output."
+    )(function)
+
+
+def write_json(result: Mapping[str, Any], to: str) -> None:
+    """Write one JSON object to a file, or to standard output when `to` is "-"."""
+    text = json.dumps(result, indent=2, allow_nan=False) + "\n"
+    if to == "-":
+        click.echo(text, nl=False)
+        return
+    ensure_writable(to, "--json")
+    with replacing(to) as file:
+        file.write(text.encode())
+
+
+@contextmanager
+def compiling_notice(work: str) -> Iterator[Callable[[], None]]:
+    """A function to call before kernels run: says on standard error that they are compiled, when they are."""
+    began: float | None = None
+
+    def announce() -> None:
+        nonlocal began
+        if began is None and not _jit.is_compiled(work):
+            click.echo("ndpsim: compiling kernels, once for this version; takes some seconds ...", err=True)
+            began = time.perf_counter()
+
+    yield announce
+    if began is not None:
+        _jit.mark_compiled(work)
+        click.echo(f"ndpsim: compiled and done after {time.perf_counter() - began:.1f} s", err=True)
+
+
+@contextmanager
+def progress_of(what: str, work: str) -> Iterator[Callable[[float], None]]:
+    """A function to call with the share of work done, from 0.
+
+    Says so when kernels are compiled; draws a bar on a terminal once a second has passed.
+    """
+    with compiling_notice(work) as announce, _bar(what) as show:
+
+        def report(share: float) -> None:
+            announce()
+            show(share)
+
+        yield report
+
+
+@contextmanager
+def _bar(what: str) -> Iterator[Callable[[float], None]]:
+    if not sys.stderr.isatty():
+        yield lambda share: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    bar = Progress(console=Console(stderr=True), transient=True)
+    task = bar.add_task(what, total=1.0)
+    began = time.perf_counter()
+
+    def show(share: float) -> None:
+        if not bar.live.is_started and time.perf_counter() - began > _PATIENCE_S:
+            bar.start()
+        bar.update(task, completed=share)
+
+    try:
+        yield show
+    finally:
+        bar.stop()

@@ -1,0 +1,144 @@
+"""A checked hardware description, and the quantities that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from ndpsim.config.origins import Origin, dotted
+from ndpsim.config.system import System, leaves, unit_of
+from ndpsim.errors import InputError
+from ndpsim.spec import Device, resolve
+from ndpsim.units import exact
+
+__all__ = ["Hardware", "Row"]
+
+
+class Row(NamedTuple):
+    """A line of `Hardware.rows`: dotted key, value, unit (or empty), where it comes from."""
+
+    key: str
+    value: str | int | float | None
+    unit: str
+    origin: str
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """A hardware description with the origin of every value in it.
+
+    `system`: the values. `origins`: the origin of every leaf by its dotted key. `file`: the hardware file.
+    A lane is the private path between one rank's sub-channel and the buffer chip of its DIMM.
+    """
+
+    system: System
+    origins: Mapping[str, Origin]
+    file: str
+
+    def lane_device(self) -> Device:
+        """The DRAM of one lane: a channel with one rank.
+
+        Raises:
+            InputError: a DRAM name or override is unknown, at its place in the file.
+        """
+        dram = self.system.dram
+        try:
+            return resolve(dram.standard, dram.org, dram.timing, ranks=1, overrides=dram.overrides)
+        except InputError as error:
+            key = f"dram.{error.key}"
+            if error.key not in type(dram).model_fields:
+                key = f"dram.overrides.{error.key}"
+            # A timing the standard leaves open is written nowhere: point at the organisation.
+            origin = self.origins.get(key) or self.origins["dram.org"]
+            raise origin.error(error.problem, key) from None
+
+    @property
+    def lanes(self) -> int:
+        """Lanes of a DIMM: ranks x sub-channels."""
+        return self.system.dimm.ranks * self.system.dimm.subchannels
+
+    @property
+    def dimm_bytes(self) -> int:
+        """Capacity of a DIMM in bytes."""
+        return self.lanes * self.lane_device().capacity_bytes
+
+    @property
+    def lane_peak_gbps(self) -> float:
+        """What one lane carries at its limit, in GB/s."""
+        return self.lane_device().peak_gbps
+
+    @property
+    def dimm_peak_gbps(self) -> float:
+        """What all lanes of a DIMM carry together inside it, in GB/s."""
+        return self._times_lane(self.lanes)
+
+    @property
+    def dimm_host_gbps(self) -> float:
+        """What a DIMM carries towards the host at its limit, in GB/s: its ranks share each sub-channel."""
+        return self._times_lane(self.system.dimm.subchannels)
+
+    @property
+    def gemv_gflops(self) -> float:
+        """Peak of a GEMV unit at its native precision, in GFLOPS: a product and a sum are two."""
+        gemv = self.system.ndp.gemv
+        products = Fraction(gemv.multipliers * gemv.values_per_multiplier, gemv.bit_serial_cycles)
+        return float(2 * products * exact(gemv.clock_mhz) / 1000)
+
+    def _times_lane(self, lanes: int) -> float:
+        return float(lanes * exact(self.lane_peak_gbps))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything a simulation can depend on, as plain data for JSON: values, timings, derived quantities.
+
+        Equal for equal hardware, whatever file or option it came from.
+        """
+        device = self.lane_device()
+        return {
+            **self.system.model_dump(),
+            "timings": dict(sorted(device.timings.items())),
+            "derived": {
+                "lanes": self.lanes,
+                "burst_bytes": device.burst_bytes,
+                "dimm_bytes": self.dimm_bytes,
+                "lane_peak_gbps": self.lane_peak_gbps,
+                "dimm_peak_gbps": self.dimm_peak_gbps,
+                "dimm_host_gbps": self.dimm_host_gbps,
+                "gemv_gflops": self.gemv_gflops,
+            },
+        }
+
+    def rows(self) -> list[Row]:
+        """Every value with unit and origin, then what follows from them, then the timings of the DRAM."""
+        stated = [
+            Row(dotted(path), value, unit_of(path), str(self.origins[dotted(path)]))
+            for path, value in leaves(self.system)
+        ]
+        return stated + self._derived_rows() + self._timing_rows()
+
+    def _derived_rows(self) -> list[Row]:
+        device, org = self.lane_device(), self.system.dram.org
+        gib = self.dimm_bytes / (1 << 30)
+        product = "multipliers x values_per_multiplier / bit_serial_cycles x 2 x clock_mhz"
+        return [
+            Row("derived.lanes", self.lanes, "", "dimm.ranks x dimm.subchannels"),
+            Row("derived.bankgroups", device.bankgroups, "", org),
+            Row("derived.banks_per_group", device.banks_per_group, "", org),
+            Row("derived.dimm_capacity", gib, "GiB", f"lanes x one rank of {org} on a sub-channel"),
+            Row("derived.lane_peak", self.lane_peak_gbps, "GB/s", "one burst every nBL clocks"),
+            Row("derived.dimm_peak_inside", self.dimm_peak_gbps, "GB/s", "lanes x lane peak"),
+            Row("derived.dimm_peak_host", self.dimm_host_gbps, "GB/s", "dimm.subchannels x lane peak"),
+            Row("derived.gemv_peak", self.gemv_gflops, "GFLOPS", product),
+        ]
+
+    def _timing_rows(self) -> list[Row]:
+        device = self.lane_device()
+        units = {"rate": "MT/s", "tCK_ps": "ps"}
+        rows = []
+        for name, value in device.timings.items():
+            ns = float(value * device.clock_ps / 1000)
+            override = self.origins.get(f"dram.overrides.{name}")
+            origin = str(override) if override is not None else device.sources[name]
+            rows.append(Row(f"timings.{name}", value, units.get(name, f"clocks = {ns:.6g} ns"), origin))
+        return rows

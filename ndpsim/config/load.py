@@ -1,0 +1,167 @@
+"""From a hardware file, the files it names and `--set` options to a `Hardware`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from ndpsim.config.files import data_names, data_path
+from ndpsim.config.hardware import Hardware
+from ndpsim.config.nodes import parse, read_text
+from ndpsim.config.origins import Draft, KeyPath, Origin, dotted, draft_of, shown
+from ndpsim.config.system import System, allowed, field_at, leaves, section_of
+from ndpsim.errors import InputError, nearest, one_of
+from ndpsim.spec import standards
+
+__all__ = ["load_hardware"]
+
+_OVERRIDES = ("dram", "overrides")
+_UNITS = {("ndp", key) for key in ("gemv", "activation", "relayout")}
+
+
+def load_hardware(name_or_path: str, sets: Sequence[str] = ()) -> Hardware:
+    """Read and check a hardware description.
+
+    Args:
+        name_or_path: a bundled name ("trimoe"), or the path of a hardware file.
+        sets: ``key=value`` options with dotted keys, over what the files say, the later over the earlier:
+            ``dimm.ranks=2``, ``ndp.gemv.fifo_bursts=8``, ``dram.nCL=38`` (short for ``dram.overrides.nCL``),
+            ``ndp.gemv=NAME`` (another file of ``rtl_params/``, read before keys inside it are set; a path
+            given here is relative to the current folder).
+
+    Raises:
+        InputError: anything wrong in the files or options, in one line.
+    """
+    path = _find(name_or_path)
+    draft = draft_of(parse(read_text(path), str(path)), str(path))
+    settings = [_setting(text) for text in sets]
+    for key, value in settings:
+        if key in _UNITS:
+            draft.set(key, value)
+    for key in sorted(_UNITS):
+        if isinstance(draft.at(key), str):
+            _read_unit(draft, key, path.parent)
+    for key, value in settings:
+        if key not in _UNITS:
+            draft.set(key, value)
+    system = _validated(draft)
+    hardware = Hardware(system, _leaf_origins(system, draft, str(path)), str(path))
+    hardware.lane_device()  # reports unknown DRAM names now
+    return hardware
+
+
+def _is_path(name: str) -> bool:
+    return name.endswith((".yaml", ".yml")) or "/" in name or "\\" in name
+
+
+def _find(name: str) -> Path:
+    if _is_path(name) or (name not in data_names("hwconfigs") and os.path.exists(name)):
+        return Path(name)
+    if name not in data_names("hwconfigs"):
+        problem = one_of(name, data_names("hwconfigs"), "hardware")
+        raise InputError(f"{problem}; a path ends in .yaml or holds a '/'")
+    return data_path("hwconfigs", name)
+
+
+def _read_unit(draft: Draft, key: KeyPath, folder: Path) -> None:
+    """Put the file that `key` names in its place; paths are relative to `folder`."""
+    name, origin = draft.at(key), draft.origin(key)
+    if _is_path(name):
+        path = Path(name) if origin.kind == "set" else folder / name
+    elif name in data_names("rtl_params"):
+        path = data_path("rtl_params", name)
+    else:
+        raise origin.error(one_of(name, data_names("rtl_params"), "file in rtl_params"), dotted(key))
+    try:
+        text = read_text(path)
+    except InputError as error:
+        raise origin.error(str(error), dotted(key)) from None
+    unit = draft_of(parse(text, str(path)), str(path), key)
+    draft.replace(key, unit.values, unit.origins)
+
+
+# --set
+
+
+def _timing_names() -> set[str]:
+    known = standards().values()
+    names = {name for standard in known for speed in standard.speeds.values() for name in speed}
+    return (names | {name for standard in known for name in standard.derived}) - {"rate", "tCK_ps"}
+
+
+def _all_keys(model: type[BaseModel] = System, path: KeyPath = ()) -> Iterator[KeyPath]:
+    for key, field in model.model_fields.items():
+        yield (*path, key)
+        section = section_of(field)
+        if section is not None:
+            yield from _all_keys(section, (*path, key))
+
+
+def _setting(text: str) -> tuple[KeyPath, str]:
+    """The full key and the value of a ``key=value`` option."""
+    written, equals, value = text.partition("=")
+    written = written.strip()
+    if not equals or not written:
+        raise InputError(f"{shown(text)} is not KEY=VALUE, for instance dimm.ranks=2", file="--set")
+    if not value.strip():
+        raise InputError("has no value after '='", file="--set", key=written)
+    key = tuple(written.split("."))
+    if len(key) == 2 and key[0] == "dram" and key[1] in _timing_names():
+        key = (*_OVERRIDES, key[1])
+    if field_at(key) is None or (key[:2] == _OVERRIDES and len(key) == 3 and key[2] not in _timing_names()):
+        raise InputError(_unknown_set(written), file="--set", key=written)
+    return key, value.strip()
+
+
+def _unknown_set(written: str) -> str:
+    """What is wrong with a key that leads nowhere, with the nearest that leads somewhere."""
+    known = [dotted(key) for key in _all_keys()]
+    known += [f"{prefix}.{name}" for name in sorted(_timing_names()) for prefix in ("dram", "dram.overrides")]
+    guess = nearest(written, known)
+    if guess is None:  # the right word without its section, or in the wrong one
+        words = {key.rpartition(".")[2]: key for key in reversed(known)}
+        word = nearest(written.rpartition(".")[2], words)
+        guess = words[word] if word is not None else None
+    if guess is not None:
+        return f"unknown key; did you mean '{guess}'?"
+    return f"unknown key (known: {', '.join(System.model_fields)} and the keys in them)"
+
+
+# From a draft to a System
+
+
+def _validated(draft: Draft) -> System:
+    try:
+        return System.model_validate(draft.values)
+    except ValidationError as error:
+        problems = error.errors(include_url=False)
+    # A misspelt key also leaves its right name missing: speak of the spelling.
+    raise _input_error(draft, min(problems, key=lambda problem: problem["type"] == "missing"))
+
+
+def _input_error(draft: Draft, problem: Any) -> InputError:
+    """One of pydantic's errors as a line that says what is allowed."""
+    path = tuple(str(part) for part in problem["loc"])
+    field = field_at(path)
+    if problem["type"] == "extra_forbidden":
+        parent = field_at(path[:-1]) if path[:-1] else None
+        section = section_of(parent) if parent is not None else System
+        text = one_of(path[-1], section.model_fields if section is not None else (), "key")
+    elif problem["type"] == "missing":
+        text = f"is missing; give {allowed(field)}" if field is not None else "is missing"
+    elif problem["type"] == "value_error":
+        text = f"{shown(problem['input'])} {problem['ctx']['error']}"
+    elif field is not None and get_origin(field.annotation) is Literal and isinstance(problem["input"], str):
+        text = one_of(problem["input"], get_args(field.annotation), "value")
+    else:
+        text = f"{shown(problem['input'])} is not {allowed(field) if field is not None else 'allowed'}"
+    return draft.origin(path).error(text, dotted(path))
+
+
+def _leaf_origins(system: System, draft: Draft, file: str) -> dict[str, Origin]:
+    unwritten = Origin(file, None, "", "default")
+    return {dotted(path): draft.origins.get(path, unwritten) for path, _ in leaves(system)}

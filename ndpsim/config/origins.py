@@ -1,0 +1,173 @@
+"""Values with where each came from: the annotated leaves of hardware files, and `--set`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ndpsim.config.nodes import Node, parse
+from ndpsim.errors import InputError, one_of
+
+__all__ = ["ANNOTATION", "Draft", "KeyPath", "Kind", "Origin", "dotted", "draft_of", "shown"]
+
+#: The keys of an annotated leaf; no section of a hardware file has a key of these names.
+ANNOTATION = ("value", "source", "assumption")
+
+Kind = Literal["source", "assumption", "set", "default", "stated"]
+KeyPath = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a value came from.
+
+    `file`: the file, or ``--set``. `line`: its line there from 1, None where there is none. `text`: what
+    the file says of it (kind "source" or "assumption"), the option (kind "set"), else empty. `kind`
+    "stated" is a value written bare, "default" one that nobody wrote.
+    """
+
+    file: str
+    line: int | None
+    text: str
+    kind: Kind
+
+    def __str__(self) -> str:
+        """One phrase for tables: the source, ``assumption: ...``, the option, ``default`` or FILE:LINE."""
+        if self.kind == "assumption":
+            return f"assumption: {self.text}"
+        if self.kind == "default":
+            return "default"
+        return self.text or self.file + (f":{self.line}" if self.line else "")
+
+    def error(self, problem: str, key: str | None) -> InputError:
+        """The error `problem` with `key`, at this place."""
+        return InputError(problem, file=self.file, line=self.line, key=key)
+
+
+def dotted(path: KeyPath) -> str:
+    """``("dimm", "ranks")`` as ``dimm.ranks``."""
+    return ".".join(path)
+
+
+def shown(value: object) -> str:
+    """`value` for an error message, as YAML would write it, cut to a readable length."""
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return ".nan" if math.isnan(value) else f"{'-' if value < 0 else ''}.inf"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:56]}...{text[-1]}"
+
+
+@dataclass
+class Draft:
+    """Values on their way to a `System`: nested plain data, and the origin of every part of it."""
+
+    values: dict[str, Any]
+    origins: dict[KeyPath, Origin] = field(default_factory=dict)
+
+    def at(self, path: KeyPath) -> Any:
+        """The value at `path`, None where there is none."""
+        here: Any = self.values
+        for key in path:
+            here = here.get(key) if isinstance(here, dict) else None
+        return here
+
+    def origin(self, path: KeyPath) -> Origin:
+        """The origin of `path`, or of the nearest part that holds it."""
+        while path not in self.origins:
+            path = path[:-1]
+        return self.origins[path]
+
+    def replace(self, path: KeyPath, value: Any, origins: dict[KeyPath, Origin]) -> None:
+        """Put `value`, whose parts have `origins`, at `path`. Nothing where a part above is no mapping."""
+        here = self.values
+        for key in path[:-1]:
+            if here.get(key) is None:
+                here[key] = {}
+            here = here[key]
+            if not isinstance(here, dict):
+                return
+        here[path[-1]] = value
+        for old in [known for known in self.origins if known[: len(path)] == path]:
+            del self.origins[old]
+        self.origins.update(origins)
+
+    def set(self, path: KeyPath, text: str) -> None:
+        """Put the YAML value `text`, given on the command line, at `path`.
+
+        Raises:
+            InputError: `text` is no YAML value.
+        """
+        try:
+            node = parse(text, "--set")
+            values, inner = _read(node, "--set", path)
+        except InputError as error:
+            raise InputError(error.problem, file="--set", key=error.key or dotted(path)) from None
+        origin = Origin("--set", None, f"--set {dotted(path)}={text}", "set")
+        self.replace(path, values, dict.fromkeys(inner, origin))
+
+
+def draft_of(node: Node, file: str, path: KeyPath = ()) -> Draft:
+    """The values under `node`, the whole of `file`, as a draft whose origins begin with `path`.
+
+    Raises:
+        InputError: it is not a mapping, or an annotated leaf is malformed.
+    """
+    if not isinstance(node.value, dict):
+        problem = f"must be a mapping of keys to values, not {shown(node.value)}"
+        raise InputError(problem, file=file, line=node.line)
+    draft = Draft({}, {path: Origin(file, 1, "", "stated")})
+    for key, child in node.value.items():
+        draft.values[key], origins = _read(child, file, (*path, key))
+        draft.origins.update(origins)
+    return draft
+
+
+def _read(node: Node, file: str, path: KeyPath) -> tuple[Any, dict[KeyPath, Origin]]:
+    """The plain value of `node` and the origins of all its parts."""
+    if isinstance(node.value, dict) and not node.value.keys().isdisjoint(ANNOTATION):
+        value, origin = _annotated(node.value, Origin(file, node.line, "", "stated"), path)
+        return value, {path: origin}
+    origins = {path: Origin(file, node.line, "", "stated")}
+    if isinstance(node.value, list):
+        return [_read(child, file, (*path, str(n)))[0] for n, child in enumerate(node.value)], origins
+    if not isinstance(node.value, dict):
+        return node.value, origins
+    values = {}
+    for key, child in node.value.items():
+        values[key], inner = _read(child, file, (*path, key))
+        origins.update(inner)
+    return values, origins
+
+
+def _annotated(parts: dict[str, Node], place: Origin, path: KeyPath) -> tuple[Any, Origin]:
+    """The value and origin of a leaf written with its source or assumption."""
+    for problem in _annotation_problems(parts):
+        raise place.error(problem, dotted(path))
+    kind: Kind = "source" if "source" in parts else "assumption"
+    text = " ".join(str(parts[kind].value).split())
+    return parts["value"].value, Origin(place.file, place.line, text, kind)
+
+
+def _annotation_problems(parts: dict[str, Node]) -> Iterator[str]:
+    for name in parts:
+        if name not in ANNOTATION:
+            yield one_of(name, ANNOTATION, "key of an annotated value")
+    if "value" not in parts:
+        yield "has no value; write {value: ..., source: ...} or {value: ..., assumption: ...}"
+    elif isinstance(parts["value"].value, dict | list):
+        yield f"an annotated value is a single number or word, not {shown(parts['value'].value)}"
+    given = [name for name in ("source", "assumption") if name in parts]
+    if len(given) != 1:
+        yield f"has {'both' if given else 'neither'} of source and assumption; give exactly one"
+    for name in given:
+        text = parts[name].value
+        if not isinstance(text, str) or not text.strip():
+            yield f"{name} must be a sentence, not {shown(text)}"

@@ -1,0 +1,59 @@
+"""The JSON schema of hardware files, for editors; `load_hardware` does not need it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ndpsim.config.system import System
+
+__all__ = ["json_schema", "schema_text"]
+
+_OUTSIDE = ("title", "description", "default", "unit")  # said of the key, not of the bare value
+_SENTENCE = {"type": "string", "minLength": 1}
+_ANNOTATED = {
+    "type": "object",
+    "description": "a value with its source, or with the assumption it rests on",
+    "properties": {"value": True, "source": _SENTENCE, "assumption": _SENTENCE},
+    "required": ["value"],
+    "oneOf": [{"required": ["source"]}, {"required": ["assumption"]}],
+    "additionalProperties": False,
+}
+_FILE = {"type": "string", "description": "name of a file in rtl_params/, or a path ending in .yaml"}
+
+
+def _leaf(bare: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a leaf written bare, or with its source or assumption."""
+    outside = {key: bare[key] for key in _OUTSIDE if key in bare}
+    inside = {key: value for key, value in bare.items() if key not in _OUTSIDE}
+    annotated = {"allOf": [{"$ref": "#/$defs/Annotated"}], "properties": {"value": inside}}
+    return {**outside, "anyOf": [inside, annotated]}
+
+
+def _property(bare: dict[str, Any]) -> dict[str, Any]:
+    if "$ref" in bare:
+        return bare
+    if bare.get("type") == "object":
+        return {**bare, "additionalProperties": _leaf(bare["additionalProperties"])}
+    return _leaf(bare)
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON schema (2020-12) of hardware files, with annotated leaves and named units allowed.
+
+    Each unit under ``ndp`` is also a definition of its own (``#/$defs/Gemv``), for files in ``rtl_params/``.
+    """
+    schema = System.model_json_schema()
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    for model in (schema, *schema["$defs"].values()):
+        model["properties"] = {key: _property(bare) for key, bare in model["properties"].items()}
+    schema["$defs"]["Annotated"] = _ANNOTATED
+    units = schema["$defs"]["Ndp"]["properties"]
+    for key in ("gemv", "activation", "relayout"):
+        units[key] = {"anyOf": [units[key], *_leaf(_FILE)["anyOf"]]}
+    return schema
+
+
+def schema_text() -> str:
+    """`json_schema` as kept in ``hwconfigs/schema.json``."""
+    return json.dumps(json_schema(), indent=2, sort_keys=True) + "\n"

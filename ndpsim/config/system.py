@@ -1,0 +1,254 @@
+"""The hardware description, typed: what every key of a hardware file is called, means and may be.
+
+Frozen, strict (no "4" for 4, no true for 1), no unknown keys, no NaN or infinity. The unit of a field
+stands in its ``json_schema_extra["unit"]``. GB/s = 1e9 B/s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic.fields import FieldInfo
+
+__all__ = [
+    "Activation",
+    "Dimm",
+    "Dram",
+    "Gemv",
+    "Gpu",
+    "Host",
+    "Link",
+    "Ndp",
+    "Published",
+    "Relayout",
+    "System",
+    "allowed",
+    "field_at",
+    "leaves",
+    "section_of",
+    "unit_of",
+]
+
+
+def _thousandths(mhz: float) -> float:
+    # Finer clocks have no common tick with the DRAM clock that 64-bit counters could hold.
+    if round(mhz, 3) != mhz:
+        raise ValueError("has more than three decimals")
+    return mhz
+
+
+def _unit(unit: str) -> Any:
+    return Field(json_schema_extra={"unit": unit})
+
+
+Name = Annotated[str, Field(min_length=1, max_length=100)]
+Text = Annotated[str, Field(min_length=1, max_length=500)]
+Positive = Annotated[float, Field(gt=0, le=1e6)]
+Gbps = Annotated[Positive, _unit("GB/s")]
+Tflops = Annotated[Positive, _unit("TFLOPS")]
+ClockMhz = Annotated[float, Field(ge=1, le=10_000), AfterValidator(_thousandths), _unit("MHz")]
+Clocks = Annotated[int, Field(ge=1, le=1_000_000), _unit("clocks")]
+Kib = Annotated[int, Field(ge=1, le=1 << 20), _unit("KiB")]
+Cycles = Annotated[int, Field(ge=1, le=10_000), _unit("cycles")]
+Latency = Annotated[int, Field(ge=0, le=10_000), _unit("cycles")]
+Bits = Annotated[int, Field(ge=1, le=64), _unit("bit")]
+Count = Annotated[int, Field(ge=1, le=65_536)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Dram(_Section):
+    """The DRAM behind every lane, by the names of `ndpsim.spec`."""
+
+    standard: Name = Field(description="DRAM standard, for instance DDR5")
+    org: Name = Field(description="organisation preset: density and width of a device")
+    timing: Name = Field(description="speed preset: data rate and bin")
+    overrides: dict[str, Clocks] = Field(default={}, description="clocks by JEDEC name, over the preset")
+    refresh: Literal["all-bank", "none"] = Field(default="all-bank", description="refresh mode")
+    read_buffer: int = Field(
+        default=32,
+        ge=1,
+        le=64,
+        description="requests a lane's controller chooses among",
+        json_schema_extra={"unit": "requests"},
+    )
+
+
+class Dimm(_Section):
+    """The DIMMs with an NDP unit on their buffer chip."""
+
+    count: int = Field(ge=1, le=1024, description="DIMMs in the system, each with an NDP unit")
+    ranks: int = Field(ge=1, le=16, description="ranks on a DIMM")
+    subchannels: int = Field(ge=1, le=4, description="independent channels of a DIMM (DDR5: two)")
+
+
+class Host(_Section):
+    """The CPU and its memory system."""
+
+    channels: int = Field(ge=1, le=64, description="memory channels of the host")
+    memory_bandwidth_gbps: Gbps = Field(description="memory bandwidth of the host over all channels")
+    memory_tb: Annotated[Positive, _unit("TB")] = Field(description="memory capacity of the host")
+    cpu_tflops: Tflops = Field(description="peak of the CPU's matrix units")
+
+
+class Gpu(_Section):
+    """The GPU and its link to the host."""
+
+    tflops: Tflops = Field(description="peak of the GPU")
+    memory_gb: Annotated[Positive, _unit("GB")] = Field(description="capacity of the GPU's memory")
+    memory_tbps: Annotated[Positive, _unit("TB/s")] = Field(description="bandwidth of the GPU's memory")
+    pcie_gbps: Gbps = Field(description="PCIe bandwidth between host and GPU, one direction")
+
+
+class Link(_Section):
+    """The link between DIMMs."""
+
+    lanes: int = Field(ge=1, le=256, description="serial lanes of a link")
+    lane_gbit_s: Annotated[Positive, _unit("Gb/s")] = Field(description="rate of a lane")
+    link_gbps: Gbps = Field(description="bandwidth of a link")
+
+
+class Gemv(_Section):
+    """The matrix-vector unit of a DIMM."""
+
+    multipliers: Count = Field(description="multipliers of the unit")
+    values_per_multiplier: int = Field(ge=1, le=1024, description="products a multiplier works on at once")
+    native_bits: Bits = Field(description="bits of a value the multiplier is built for")
+    bit_serial_cycles: Cycles = Field(description="cycles a multiplier takes for native values")
+    adder_tree_cycles: Latency = Field(description="latency of the adder tree")
+    clock_mhz: ClockMhz = Field(description="clock of the unit")
+    buffer_kib: Kib = Field(description="buffer for activations and partial sums")
+    activation_bytes: Annotated[int, Field(ge=1, le=8), _unit("B")] = Field(description="one activation")
+    fifo_bursts: Annotated[int, Field(ge=2, le=4096), _unit("bursts")] = Field(
+        description="weight FIFO of each lane, in DRAM bursts"
+    )
+
+
+class Activation(_Section):
+    """The unit for non-linear functions beside the GEMV unit."""
+
+    units: Count = Field(description="values worked on side by side")
+    cycles_per_value: Cycles = Field(description="cycles from one value to the next in a unit")
+    latency_cycles: Latency = Field(description="cycles from a value to its result")
+    clock_mhz: ClockMhz = Field(description="clock of the unit")
+
+
+class Relayout(_Section):
+    """The engine that moves experts between DIMMs and layouts."""
+
+    clock_mhz: ClockMhz = Field(description="clock of the engine")
+    buffer_kib: Kib = Field(description="staging buffer of the engine")
+    concurrent_experts: int = Field(ge=1, le=1024, description="experts in migration at once, at most")
+
+
+class Published(_Section):
+    """Figures of an NDP unit as published: cross-checks, used by no simulation."""
+
+    gflops: Annotated[Positive, _unit("GFLOPS")] | None = Field(default=None, description="peak of a unit")
+    bandwidth_gbps: Gbps | None = Field(default=None, description="memory bandwidth inside its DIMM")
+    area_mm2: Annotated[Positive, _unit("mm2")] | None = Field(default=None, description="area of a unit")
+
+
+class Ndp(_Section):
+    """The near-data processing of a DIMM; each unit a mapping, or the name of a file in ``rtl_params/``."""
+
+    gemv: Gemv
+    activation: Activation
+    relayout: Relayout
+    published: Published = Published()
+
+
+class System(_Section):
+    """A hardware file: a host with a GPU and DIMMs that compute."""
+
+    name: Name = Field(description="short name of the hardware")
+    title: Text = Field(description="what it is, in one line")
+    paper: Text = Field(description="the publication its numbers come from")
+    dram: Dram
+    dimm: Dimm
+    host: Host
+    gpu: Gpu
+    link: Link
+    ndp: Ndp
+
+
+def section_of(field: FieldInfo) -> type[_Section] | None:
+    """The model of `field` where it is a section, None where it is a leaf."""
+    kind = field.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, _Section) else None
+
+
+def _entry(field: FieldInfo) -> FieldInfo | None:
+    """What each entry of a mapping field must be; None where `field` is no mapping."""
+    if get_origin(field.annotation) is not dict:
+        return None
+    return FieldInfo.from_annotation(get_args(field.annotation)[1])
+
+
+def field_at(path: tuple[str, ...]) -> FieldInfo | None:
+    """The field that the keys of `path` lead to in a `System`, None where they lead nowhere."""
+    model: type[_Section] | None = System
+    field: FieldInfo | None = None
+    for key in path:
+        if model is not None:
+            field = model.model_fields.get(key)
+        else:
+            field = _entry(field) if field is not None else None
+        if field is None:
+            return None
+        model = section_of(field)
+    return field
+
+
+def leaves(section: BaseModel, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every key path under `section` with its value, in the order of declaration."""
+    for key in type(section).model_fields:
+        value = getattr(section, key)
+        if isinstance(value, BaseModel):
+            yield from leaves(value, (*path, key))
+        elif isinstance(value, dict):
+            yield from (((*path, key, name), entry) for name, entry in value.items())
+        else:
+            yield (*path, key), value
+
+
+def _parts(field: FieldInfo) -> list[FieldInfo]:
+    """`field` and, for an optional one, what it is when it is there."""
+    inner = [arg for arg in get_args(field.annotation) if arg is not type(None)]
+    optional = type(None) in get_args(field.annotation)
+    return [field, *(FieldInfo.from_annotation(arg) for arg in inner if optional)]
+
+
+def unit_of(path: tuple[str, ...]) -> str:
+    """The unit of the leaf at `path`, empty where it has none."""
+    field = field_at(path)
+    for part in _parts(field) if field is not None else ():
+        if isinstance(part.json_schema_extra, dict) and "unit" in part.json_schema_extra:
+            return str(part.json_schema_extra["unit"])
+    return ""
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else str(value)
+
+
+def allowed(field: FieldInfo) -> str:
+    """What a leaf may be, in words: ``a whole number from 1 to 16``."""
+    part = _parts(field)[-1]
+    if section_of(part) is not None:
+        return "a mapping of keys to values"
+    if get_origin(part.annotation) is dict:
+        return "a mapping of timing names to clocks"
+    if get_origin(part.annotation) is Literal:
+        return f"one of {', '.join(map(str, get_args(part.annotation)))}"
+    names = ("gt", "ge", "le")
+    limits = {name: getattr(item, name) for item in part.metadata for name in names if hasattr(item, name)}
+    if part.annotation is str:
+        return "a text of reasonable length, not empty"
+    kind = "a whole number" if part.annotation is int else "a number"
+    low = f"from {_number(limits['ge'])} to" if "ge" in limits else f"above {_number(limits['gt'])}, up to"
+    return f"{kind} {low} {_number(limits['le'])}"

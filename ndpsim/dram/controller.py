@@ -1,0 +1,546 @@
+"""The channel controller, one step a clock at which anything can change.
+
+A step reads: accept -> refresh -> close capped rows -> choose -> issue -> jump to the next step.
+Nothing changes between two steps: queues, row state and write mode only change when a request is
+accepted or a command issued, and either is followed by a step on the next clock. Otherwise the next
+step is the earliest clock at which a candidate becomes ready or a refresh falls due.
+"""
+
+from __future__ import annotations
+
+from ndpsim._jit import kernel
+from ndpsim.dram.sink import credit_clock, take_burst
+from ndpsim.dram.state import (
+    ACCESSES,
+    ACTIVE,
+    ACTIVE_COUNT,
+    ARRIVED,
+    BANK,
+    CLOCK,
+    CLOSING,
+    COALESCED,
+    COLUMN,
+    COUNTED,
+    DATA_END,
+    FAR,
+    FIELDS,
+    FINAL,
+    FIRST_COMMAND,
+    FORWARDED,
+    GROUP,
+    HIT_SINCE,
+    IDLE_CREDIT,
+    IDLE_REFRESH,
+    IDLE_ROW,
+    INDEX,
+    NEXT_REFRESH,
+    OPEN_ROW,
+    PRIORITY,
+    RANK,
+    READ_LATENCY,
+    READS,
+    READS_SERVED,
+    REFRESH_FROM,
+    REFRESH_UNTIL,
+    ROW,
+    ROW_CONFLICTS,
+    ROW_HITS,
+    ROW_MISSES,
+    SERVED,
+    TAKEN,
+    WRITE_MODE,
+    WRITES,
+)
+from ndpsim.spec.standard import ACT, PREAB, PREPB, RD, RDA, REFAB, WR, WRA
+
+__all__ = ["DONE", "RECORD_FULL", "STUCK", "run"]
+
+# What `run` returns.
+DONE, RECORD_FULL, STUCK = range(3)
+
+# Leaf functions take the arrays they need, not the tuples: unpacking a tuple of arrays costs a reference
+# count for each of them, which in these loops is more than the work.
+
+
+# ---- the hierarchy --------------------------------------------------------------------------------
+
+
+@kernel
+def first_bank(tables, rank):
+    """The node of a rank's first bank."""
+    groups = tables.ranks * tables.bankgroups
+    return 1 + tables.ranks + groups + (rank - 1) * tables.bankgroups * tables.banks_per_group
+
+
+@kernel
+def banks_per_rank(tables):
+    """Banks in a rank."""
+    return tables.bankgroups * tables.banks_per_group
+
+
+# ---- timing ---------------------------------------------------------------------------------------
+
+
+@kernel
+def bank_ready_at(ready, command, rank, group, bank):
+    """The first clock at which `command` may go to one bank."""
+    return max(max(ready[0, command], ready[rank, command]), max(ready[group, command], ready[bank, command]))
+
+
+@kernel
+def rank_ready_at(ready, command, rank):
+    """The first clock at which `command` may go to a whole rank."""
+    return max(ready[0, command], ready[rank, command])
+
+
+@kernel
+def push_back(ready, gap, node, level, command, clock):
+    """Carry the distances of `command`, issued at `clock`, to one node of a level."""
+    for after in range(ready.shape[1]):
+        ready[node, after] = max(ready[node, after], clock + gap[level, command, after])
+
+
+@kernel
+def note_timing(tables, ready, recent_acts, command, rank, group, bank, clock):
+    """Carry the distances of `command` to every node it binds. bank 0: the whole rank."""
+    gap = tables.gap
+    push_back(ready, gap, 0, 0, command, clock)
+    push_back(ready, gap, rank, 1, command, clock)
+    if bank > 0:
+        push_back(ready, gap, group, 2, command, clock)
+        push_back(ready, gap, bank, 3, command, clock)
+    if tables.ranks > 1:
+        for other in range(1, tables.ranks + 1):
+            if other != rank:
+                for after in range(ready.shape[1]):
+                    ready[other, after] = max(ready[other, after], clock + tables.sibling_gap[command, after])
+    if command == ACT:
+        for place in range(3):
+            recent_acts[rank, place] = recent_acts[rank, place + 1]
+        recent_acts[rank, 3] = clock
+        ready[rank, ACT] = max(ready[rank, ACT], recent_acts[rank, 0] + tables.activate_window)
+
+
+# ---- queues ---------------------------------------------------------------------------------------
+
+
+@kernel
+def copy_entry(entry, to_queue, to_slot, queue, slot):
+    """Copy a request from one slot to another."""
+    for field in range(FIELDS):
+        entry[to_queue, to_slot, field] = entry[queue, slot, field]
+
+
+@kernel
+def remove(entry, size, queue, slot):
+    """Take a request out of a queue; order is kept in the priority queue only."""
+    last = size[queue] - 1
+    if queue == PRIORITY:
+        for place in range(slot, last):
+            copy_entry(entry, queue, place, queue, place + 1)
+    elif slot != last:
+        copy_entry(entry, queue, slot, queue, last)
+    size[queue] = last
+
+
+@kernel
+def push_priority(entry, size, final, rank, group, bank):
+    """Append a maintenance command to the priority queue."""
+    slot = size[PRIORITY]
+    entry[PRIORITY, slot, FINAL] = final
+    entry[PRIORITY, slot, RANK] = rank
+    entry[PRIORITY, slot, GROUP] = group
+    entry[PRIORITY, slot, BANK] = bank
+    entry[PRIORITY, slot, COUNTED] = 1
+    size[PRIORITY] = slot + 1
+
+
+@kernel
+def is_queued_write(entry, size, addresses, address):
+    """Whether a write to `address` waits in the write queue."""
+    for slot in range(size[WRITES]):
+        if addresses[entry[WRITES, slot, INDEX]] == address:
+            return True
+    return False
+
+
+@kernel
+def absorb(value, write):
+    """A read forwarded from, or a write coalesced with, a queued write: done without a slot."""
+    value[SERVED] += 1
+    if write:
+        value[COALESCED] += 1
+    else:
+        value[FORWARDED] += 1
+        value[READS_SERVED] += 1
+        value[READ_LATENCY] += 1
+
+
+@kernel
+def accept(policy, source, entry, size, value, clock):
+    """Offer the next request; True when it was taken. Its arrival is the clock before this step."""
+    if value[TAKEN] >= source.admitted[0]:
+        return False
+    request = value[TAKEN] % source.rank.shape[0]
+    write = source.write[request]
+    if size[WRITES] > 0 and is_queued_write(entry, size, source.address, source.address[request]):
+        absorb(value, write)
+        value[TAKEN] += 1
+        return True
+    queue = WRITES if write else READS
+    if size[queue] >= (policy.write_slots if write else policy.read_slots):
+        return False
+    slot = size[queue]
+    entry[queue, slot, RANK] = source.rank[request]
+    entry[queue, slot, GROUP] = source.group[request]
+    entry[queue, slot, BANK] = source.bank[request]
+    entry[queue, slot, ROW] = source.row[request]
+    entry[queue, slot, COLUMN] = source.column[request]
+    entry[queue, slot, ARRIVED] = clock - 1
+    entry[queue, slot, INDEX] = request
+    entry[queue, slot, COUNTED] = 0
+    entry[queue, slot, FINAL] = WR if write else RD
+    size[queue] = slot + 1
+    value[TAKEN] += 1
+    return True
+
+
+# ---- maintenance ----------------------------------------------------------------------------------
+
+
+@kernel
+def refresh(tables, entry, size, value, clock):
+    """At every multiple of tREFI each rank owes an all-bank refresh, in rank order.
+
+    False when the priority queue has no room for them: refresh can then never catch up.
+    """
+    if clock < value[NEXT_REFRESH]:
+        return True
+    if size[PRIORITY] + tables.ranks > entry.shape[1]:
+        return False
+    value[NEXT_REFRESH] += tables.refresh_interval
+    if size[PRIORITY] == 0:
+        value[REFRESH_FROM] = clock
+    for rank in range(1, tables.ranks + 1):
+        push_priority(entry, size, REFAB, rank, 0, 0)
+    return True
+
+
+@kernel
+def close_capped_rows(tables, policy, channel, clock):
+    """Ask for a PREpb, once, of every bank whose row has had its accesses, when it would be ready.
+
+    Returns the first later clock at which another such bank becomes ready.
+    """
+    wake = FAR
+    ready, rows = channel.ready, channel.rows
+    start = first_bank(tables, 1)
+    for bank in range(start, rows.shape[0]):
+        if rows[bank, ACCESSES] < policy.row_cap or rows[bank, CLOSING]:
+            continue
+        group = 1 + tables.ranks + (bank - start) // tables.banks_per_group
+        rank = 1 + (bank - start) // banks_per_rank(tables)
+        at = bank_ready_at(ready, PREPB, rank, group, bank)
+        if at <= clock:
+            if channel.size[PRIORITY] < channel.entry.shape[1]:
+                push_priority(channel.entry, channel.size, PREPB, rank, group, bank)
+                rows[bank, CLOSING] = 1
+        else:
+            wake = min(wake, at)
+    return wake
+
+
+# ---- choosing -------------------------------------------------------------------------------------
+
+
+@kernel
+def holds_bank(rows, size, bank):
+    """Whether an active request keeps a bank from being closed.
+
+    An auto-precharge may close a bank under its active request, which then activates it a second time
+    and is counted twice; as in the reference, such a count only holds while any request is active.
+    """
+    return size[ACTIVE] > 0 and rows[bank, ACTIVE_COUNT] > 0
+
+
+@kernel
+def holds_rank(tables, rows, size, rank):
+    """Whether an active request keeps a bank of the rank from being closed."""
+    start = first_bank(tables, rank)
+    for bank in range(start, start + banks_per_rank(tables)):
+        if holds_bank(rows, size, bank):
+            return True
+    return False
+
+
+@kernel
+def rank_is_closed(tables, rows, rank):
+    """Whether every bank of a rank is closed."""
+    start = first_bank(tables, rank)
+    for bank in range(start, start + banks_per_rank(tables)):
+        if rows[bank, OPEN_ROW] >= 0:
+            return False
+    return True
+
+
+@kernel
+def mark_hits(entry, size, rows, queue):
+    """FRFCFS-RowHit: for every bank, the arrival of the oldest row hit in the queue."""
+    for slot in range(size[queue]):
+        rows[entry[queue, slot, BANK], HIT_SINCE] = FAR
+    for slot in range(size[queue]):
+        bank, arrived = entry[queue, slot, BANK], entry[queue, slot, ARRIVED]
+        if rows[bank, OPEN_ROW] == entry[queue, slot, ROW]:
+            rows[bank, HIT_SINCE] = min(rows[bank, HIT_SINCE], arrived)
+
+
+@kernel
+def choose_from(policy, entry, size, ready, rows, credit, queue, clock):
+    """The oldest ready request of a queue: (slot or -1, its command, when the next one becomes ready).
+
+    `credit`: the clock from which the sink has room for a read.
+    """
+    if policy.row_hit_first:
+        mark_hits(entry, size, rows, queue)
+    best, best_command, best_arrived, wake = -1, -1, FAR, FAR
+    for slot in range(size[queue]):
+        bank, arrived = entry[queue, slot, BANK], entry[queue, slot, ARRIVED]
+        row = rows[bank, OPEN_ROW]
+        if row == entry[queue, slot, ROW]:
+            command = entry[queue, slot, FINAL]
+        elif row < 0:
+            command = ACT
+        else:
+            command = PREPB
+            if queue != ACTIVE and holds_bank(rows, size, bank):
+                continue
+            if policy.row_hit_first and rows[bank, HIT_SINCE] <= arrived:
+                continue
+        at = bank_ready_at(ready, command, entry[queue, slot, RANK], entry[queue, slot, GROUP], bank)
+        if command == RD:
+            at = max(at, credit)
+        if at > clock:
+            wake = min(wake, at)
+        elif arrived < best_arrived:
+            best, best_command, best_arrived = slot, command, arrived
+    return best, best_command, wake
+
+
+@kernel
+def choose_priority(tables, entry, size, ready, rows, clock):
+    """The head of the priority queue: (0 or -1, its command, when it becomes ready)."""
+    rank, bank = entry[PRIORITY, 0, RANK], entry[PRIORITY, 0, BANK]
+    if entry[PRIORITY, 0, FINAL] == PREPB:
+        command, held = PREPB, holds_bank(rows, size, bank)
+        at = bank_ready_at(ready, PREPB, rank, entry[PRIORITY, 0, GROUP], bank)
+    elif rank_is_closed(tables, rows, rank):
+        command, held = REFAB, False
+        at = rank_ready_at(ready, REFAB, rank)
+    else:
+        command, held = PREAB, holds_rank(tables, rows, size, rank)
+        at = rank_ready_at(ready, PREAB, rank)
+    if held:
+        return -1, command, FAR
+    return (0, command, FAR) if at <= clock else (-1, command, at)
+
+
+@kernel
+def set_write_mode(policy, size, value):
+    """Enter or leave write mode by the watermarks."""
+    if value[WRITE_MODE]:
+        if size[WRITES] < policy.write_mode_below and size[READS] > 0:
+            value[WRITE_MODE] = 0
+    elif size[WRITES] > policy.write_mode_from or size[READS] == 0:
+        value[WRITE_MODE] = 1
+
+
+@kernel
+def choose(tables, policy, channel, credit, clock):
+    """Active list, else head of the priority queue, else reads or writes: (queue, slot, command, wake)."""
+    entry, size, ready, rows = channel.entry, channel.size, channel.ready, channel.rows
+    slot, command, wake = choose_from(policy, entry, size, ready, rows, credit, ACTIVE, clock)
+    if slot >= 0:
+        return ACTIVE, slot, command, wake
+    if size[PRIORITY] > 0:
+        slot, command, later = choose_priority(tables, entry, size, ready, rows, clock)
+        return PRIORITY, slot, command, min(wake, later)
+    set_write_mode(policy, size, channel.value)
+    queue = WRITES if channel.value[WRITE_MODE] else READS
+    slot, command, later = choose_from(policy, entry, size, ready, rows, credit, queue, clock)
+    return queue, slot, command, min(wake, later)
+
+
+# ---- issuing --------------------------------------------------------------------------------------
+
+
+@kernel
+def auto_precharge(policy, ready, rows, command, rank, group, bank, clock):
+    """Under closed-cap a column command becomes its auto-precharge form when that is ready too."""
+    if policy.row_cap == 0 or (command != RD and command != WR) or rows[bank, ACCESSES] < policy.row_cap:
+        return command
+    closing = RDA if command == RD else WRA
+    return closing if bank_ready_at(ready, closing, rank, group, bank) <= clock else command
+
+
+@kernel
+def count_row(entry, rows, value, queue, slot):
+    """Hit, miss or conflict: what the request's first command finds."""
+    if entry[queue, slot, COUNTED]:
+        return
+    row = rows[entry[queue, slot, BANK], OPEN_ROW]
+    place = ROW_MISSES if row < 0 else ROW_HITS if row == entry[queue, slot, ROW] else ROW_CONFLICTS
+    value[place] += 1
+    entry[queue, slot, COUNTED] = 1
+
+
+@kernel
+def close_bank(rows, bank):
+    """A bank closes, by whatever command."""
+    rows[bank, OPEN_ROW] = -1
+    rows[bank, ACCESSES] = 0
+    rows[bank, CLOSING] = 0
+
+
+@kernel
+def note_rows(tables, rows, command, rank, bank, row):
+    """What a command does to the rows it addresses."""
+    if command == ACT:
+        rows[bank, OPEN_ROW] = row
+    elif command == RD or command == WR:
+        rows[bank, ACCESSES] += 1
+    elif command == PREAB:
+        start = first_bank(tables, rank)
+        for other in range(start, start + banks_per_rank(tables)):
+            close_bank(rows, other)
+    elif command != REFAB:
+        close_bank(rows, bank)
+
+
+@kernel
+def record_command(commands, command, node, row, column, clock):
+    """Append a command to the trace, when one is kept."""
+    if commands.entry.shape[0] == 0:
+        return
+    line = commands.length[0]
+    to_column = command == RD or command == WR or command == RDA or command == WRA
+    commands.entry[line, 0] = clock
+    commands.entry[line, 1] = command
+    commands.entry[line, 2] = node
+    commands.entry[line, 3] = row if to_column or command == ACT else -1
+    commands.entry[line, 4] = column if to_column else -1
+    commands.length[0] = line + 1
+
+
+@kernel
+def note_idle(tables, value, timed, credit, clock):
+    """Say why the data bus idled before a read that issues at `clock`.
+
+    `timed`: when its bank allowed it; `credit`: when the sink did.
+    """
+    idle_from = value[DATA_END] - tables.read_latency + tables.burst
+    if value[DATA_END] < 0 or clock <= idle_from:
+        return
+    for_refresh = max(0, min(clock, value[REFRESH_UNTIL]) - max(idle_from, value[REFRESH_FROM]))
+    rest = clock - idle_from - for_refresh
+    for_credit = max(0, min(rest, credit - max(idle_from, timed)))
+    value[IDLE_REFRESH] += for_refresh
+    value[IDLE_CREDIT] += for_credit
+    value[IDLE_ROW] += rest - for_credit
+
+
+@kernel
+def note_read(tables, value, sink, timed, request, arrived, clock):
+    """A read's data is on its way to the sink."""
+    note_idle(tables, value, timed, credit_clock(sink), clock)
+    end = clock + tables.read_latency
+    value[DATA_END] = end
+    value[READ_LATENCY] += end - arrived
+    value[READS_SERVED] += 1
+    take_burst(sink, request, end)
+
+
+@kernel
+def move_to_active(entry, size, rows, banks, queue, slot):
+    """After its ACT a request leaves its queue and waits in the active list for its column command."""
+    if size[ACTIVE] >= banks:
+        return
+    rows[entry[queue, slot, BANK], ACTIVE_COUNT] += 1
+    if queue != ACTIVE:
+        copy_entry(entry, ACTIVE, size[ACTIVE], queue, slot)
+        size[ACTIVE] += 1
+        remove(entry, size, queue, slot)
+
+
+@kernel
+def move_on(tables, entry, size, rows, value, queue, slot, command, clock):
+    """After its command a request retires, becomes active, or stays to issue its next one."""
+    if command == ACT:
+        move_to_active(entry, size, rows, tables.ranks * banks_per_rank(tables), queue, slot)
+    elif command == RD or command == WR or command == RDA or command == WRA:
+        if queue == ACTIVE:
+            rows[entry[queue, slot, BANK], ACTIVE_COUNT] -= 1
+        value[SERVED] += 1
+        remove(entry, size, queue, slot)
+    elif command == REFAB:
+        value[REFRESH_UNTIL] = clock + tables.refresh_cycles
+        remove(entry, size, queue, slot)
+    elif queue == PRIORITY and command == PREPB:
+        remove(entry, size, queue, slot)
+
+
+@kernel
+def issue(tables, policy, channel, sink, commands, queue, slot, command, clock):
+    """Issue a request's command at `clock` and carry out everything that follows from it."""
+    entry, ready, rows, value = channel.entry, channel.ready, channel.rows, channel.value
+    rank, group, bank = entry[queue, slot, RANK], entry[queue, slot, GROUP], entry[queue, slot, BANK]
+    row = entry[queue, slot, ROW]
+    command = auto_precharge(policy, ready, rows, command, rank, group, bank, clock)
+    count_row(entry, rows, value, queue, slot)
+    if command == RD or command == RDA:
+        timed = bank_ready_at(ready, RD, rank, group, bank)
+        note_read(tables, value, sink, timed, entry[queue, slot, INDEX], entry[queue, slot, ARRIVED], clock)
+    note_timing(tables, ready, channel.recent_acts, command, rank, group, bank, clock)
+    note_rows(tables, rows, command, rank, bank, row)
+    whole_rank = command == PREAB or command == REFAB
+    record_command(commands, command, rank if whole_rank else bank, row, entry[queue, slot, COLUMN], clock)
+    channel.issued[command] += 1
+    if value[FIRST_COMMAND] < 0:
+        value[FIRST_COMMAND] = clock
+    move_on(tables, entry, channel.size, rows, value, queue, slot, command, clock)
+
+
+# ---- the loop -------------------------------------------------------------------------------------
+
+
+@kernel
+def run(tables, policy, source, channel, sink, commands, until_served, until_taken):
+    """Run until `until_served` requests are served, or into the step that accepts request `until_taken`.
+
+    Returns DONE; RECORD_FULL when the command trace needs more room; STUCK when nothing can ever happen
+    again. The channel stands before its next step in every case, so a run can be taken up again.
+    """
+    entry, size, value = channel.entry, channel.size, channel.value
+    clock = value[CLOCK]
+    while value[SERVED] < until_served:
+        if 0 < commands.entry.shape[0] == commands.length[0]:
+            value[CLOCK] = clock
+            return RECORD_FULL
+        accepted = accept(policy, source, entry, size, value, clock)
+        if value[TAKEN] >= until_taken:
+            break
+        if not refresh(tables, entry, size, value, clock):
+            value[CLOCK] = clock
+            return STUCK
+        capped = close_capped_rows(tables, policy, channel, clock) if policy.row_cap > 0 else FAR
+        queue, slot, command, wake = choose(tables, policy, channel, credit_clock(sink), clock)
+        if slot >= 0:
+            issue(tables, policy, channel, sink, commands, queue, slot, command, clock)
+        if slot >= 0 or accepted:
+            clock += 1
+        else:
+            clock = max(clock + 1, min(min(wake, capped), value[NEXT_REFRESH]))
+            if clock >= FAR:
+                value[CLOCK] = clock
+                return STUCK
+    value[CLOCK] = clock
+    return DONE

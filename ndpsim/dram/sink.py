@@ -1,0 +1,77 @@
+"""Who takes the data of a read: a finite FIFO drained by servers, or nobody.
+
+The controller may issue a read only when a slot of the FIFO is promised to it. A burst leaves the FIFO,
+and its slot is free again, when a server starts on it; servers take bursts in the order of their reads
+and hold each for `service` ticks. Times are ticks (see `units.Timebase`); a server starts on an edge of the
+unit's clock, the first at or after the moment everything is there, and the controller sees the free
+slot on the first edge of the DRAM clock at or after that. Nothing is rounded twice.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim._jit import kernel
+
+__all__ = ["Sink", "credit_clock", "make_sink", "nobody", "take_burst"]
+
+Ints = NDArray[np.int64]
+
+# Places in `Sink.value`.
+TAKEN, LAST_START, RELEASE, SERVICE, FINISHED, BUSY = range(6)
+
+
+class Sink(NamedTuple):
+    """The FIFO and its servers. `servers` is 0 when nobody takes the data: then credit is endless."""
+
+    depth: int  # bursts the FIFO holds
+    servers: int
+    dram_ticks: int  # ticks in a DRAM clock
+    unit_ticks: int  # ticks in a clock of the unit
+    credit: Ints  # [depth]: the clock from which the slot can be promised again, by burst modulo depth
+    free: Ints  # [servers]: the tick from which a server is free, by burst modulo servers
+    finish: Ints  # [request]: the tick at which a server is done with a request's burst
+    value: Ints  # bursts taken, last start, release, service, last finish, server-ticks busy
+
+
+def make_sink(depth: int, servers: int, dram_ticks: int, unit_ticks: int, requests: int) -> Sink:
+    """An empty FIFO for a source of `requests` requests."""
+
+    def zeros(count: int) -> Ints:
+        return np.zeros(count, dtype=np.int64)
+
+    return Sink(
+        depth, servers, dram_ticks, unit_ticks, zeros(depth), zeros(servers), zeros(requests), zeros(6)
+    )
+
+
+def nobody() -> Sink:
+    """The sink of a plain memory: takes every burst at once."""
+    return make_sink(1, 0, 1, 1, 0)
+
+
+@kernel
+def credit_clock(sink):
+    """The first clock at which the next read may issue as far as the FIFO goes."""
+    return sink.credit[sink.value[TAKEN] % sink.depth]
+
+
+@kernel
+def take_burst(sink, request, arrival_clock):
+    """A burst is on its way and will have arrived at `arrival_clock`: say when it is served."""
+    if sink.servers == 0:
+        return
+    value, unit = sink.value, sink.unit_ticks
+    taken = value[TAKEN]
+    server = taken % sink.servers
+    start = max(arrival_clock * sink.dram_ticks, value[LAST_START], value[RELEASE], sink.free[server])
+    start = (start + unit - 1) // unit * unit
+    sink.free[server] = sink.finish[request] = start + value[SERVICE]
+    sink.credit[taken % sink.depth] = (start + sink.dram_ticks - 1) // sink.dram_ticks
+    value[LAST_START] = start
+    value[FINISHED] = start + value[SERVICE]
+    value[BUSY] += value[SERVICE]
+    value[TAKEN] = taken + 1

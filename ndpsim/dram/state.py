@@ -1,0 +1,231 @@
+"""What the controller remembers, as named tuples of integers and arrays.
+
+The channel's hierarchy is numbered as *nodes*: 0 is the channel, then come its ranks, then the bank
+groups of every rank, then the banks of every group (`Nodes`). All times are DRAM clocks unless a name
+says ticks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.spec import COMMANDS, Tables
+
+__all__ = [
+    "FAR",
+    "Channel",
+    "Commands",
+    "ControllerOptions",
+    "Nodes",
+    "Policy",
+    "Source",
+    "make_channel",
+    "make_policy",
+    "make_source",
+    "number_nodes",
+]
+
+Ints = NDArray[np.int64]
+
+#: Later than anything that happens.
+FAR = 1 << 60
+
+_PRIORITY_SLOTS = 1568  # as in the reference
+
+# The queues, in the order in which the controller asks them.
+ACTIVE, PRIORITY, READS, WRITES = range(4)
+
+# The fields of a queued request; RANK, GROUP and BANK are nodes (GROUP and BANK 0 for a whole rank).
+RANK, GROUP, BANK, ROW, COLUMN, ARRIVED, INDEX, FINAL, COUNTED = range(9)
+FIELDS = 9
+
+# The fields of a bank's row state, `Channel.rows[bank, field]`.
+(
+    OPEN_ROW,  # -1: closed
+    ACTIVE_COUNT,  # requests between their ACT and their column command
+    ACCESSES,  # column accesses since the row was opened
+    CLOSING,  # 1: the row policy has asked for a PREpb
+    HIT_SINCE,  # arrival of the oldest queued row hit; scratch of FRFCFS-RowHit
+) = range(5)
+ROW_FIELDS = 5
+
+# The fields of a recorded command.
+RECORD_FIELDS = 5  # clock, command, node, row, column
+
+
+class Nodes(NamedTuple):
+    """How many nodes there are and where the inner levels begin."""
+
+    first_group: int
+    first_bank: int
+    total: int
+
+
+def number_nodes(tables: Tables) -> Nodes:
+    """The numbering of a channel's nodes."""
+    groups = tables.ranks * tables.bankgroups
+    first_bank = 1 + tables.ranks + groups
+    return Nodes(1 + tables.ranks, first_bank, first_bank + groups * tables.banks_per_group)
+
+
+class Policy(NamedTuple):
+    """What the controller was asked to do; numbers only."""
+
+    row_hit_first: int  # 1: FRFCFS-RowHit
+    row_cap: int  # column accesses after which a row is closed; 0: rows stay open
+    refresh: int  # 1: all-bank refresh
+    read_slots: int
+    write_slots: int
+    write_mode_from: int  # more queued writes than this start write mode
+    write_mode_below: int  # fewer queued writes than this end it, when reads wait
+
+
+class Source(NamedTuple):
+    """Requests in order of arrival, from the first again after the last.
+
+    `admitted` has one element: requests from that number on, counted from the start, must wait.
+    """
+
+    rank: Ints  # node
+    group: Ints  # node
+    bank: Ints  # node
+    row: Ints
+    column: Ints
+    write: Ints  # 1: write
+    address: Ints  # equal addresses forward and coalesce
+    admitted: Ints
+
+
+# Places in `Channel.value`.
+(
+    CLOCK,  # the step to do next
+    TAKEN,  # requests accepted from the source
+    SERVED,  # requests whose RD or WR has issued, or that were forwarded or coalesced
+    WRITE_MODE,
+    NEXT_REFRESH,
+    ROW_HITS,
+    ROW_MISSES,
+    ROW_CONFLICTS,
+    FORWARDED,
+    COALESCED,
+    READ_LATENCY,  # summed over reads, clocks
+    READS_SERVED,
+    FIRST_COMMAND,  # clock, -1: none yet
+    DATA_END,  # clock of the last beat of read data so far, -1: none yet
+    IDLE_REFRESH,  # clocks the read data bus idled: for refresh,
+    IDLE_CREDIT,  # because the sink had no room,
+    IDLE_ROW,  # and for rows, turnarounds and an empty queue
+    REFRESH_FROM,  # the last refresh: from when it held the queues
+    REFRESH_UNTIL,  # until its rank was ready again
+) = range(19)
+COUNTERS = 19
+
+
+class Commands(NamedTuple):
+    """Recorded commands, `entry[n] = clock, command, node, row, column`; `length` has one element."""
+
+    entry: Ints
+    length: Ints
+
+
+class Channel(NamedTuple):
+    """Everything that changes while a channel runs."""
+
+    entry: Ints  # [queue, slot, field]: queued requests, in no order but in the priority queue
+    size: Ints  # [queue]: slots in use, from 0
+    ready: Ints  # [node, command]: the earliest clock of a command as far as this node goes
+    rows: Ints  # [node, field]: row state of the banks
+    recent_acts: Ints  # [rank node, 4], oldest first
+    value: Ints  # counters, by the places above
+    issued: Ints  # [command]: commands issued
+
+
+@dataclass(frozen=True)
+class ControllerOptions:
+    """Controller settings by their public names.
+
+    Attributes:
+        scheduler: "FRFCFS" or "FRFCFS-RowHit".
+        row_policy: "open" or "closed-cap".
+        row_cap: column accesses after which "closed-cap" closes a row.
+        refresh: "all-bank" or "none".
+        read_buffer: slots of the read queue.
+        write_buffer: slots of the write queue.
+    """
+
+    scheduler: str = "FRFCFS"
+    row_policy: str = "open"
+    row_cap: int = 4
+    refresh: str = "all-bank"
+    read_buffer: int = 32
+    write_buffer: int = 32
+
+
+def make_policy(options: ControllerOptions) -> Policy:
+    """The numbers of `options`. Watermarks are 0.8 and 0.2 of the write queue in single precision."""
+    high = np.float32(0.8) * np.float32(options.write_buffer)
+    low = np.float32(0.2) * np.float32(options.write_buffer)
+    return Policy(
+        row_hit_first=int(options.scheduler == "FRFCFS-RowHit"),
+        row_cap=options.row_cap if options.row_policy == "closed-cap" else 0,
+        refresh=int(options.refresh == "all-bank"),
+        read_slots=options.read_buffer,
+        write_slots=options.write_buffer,
+        write_mode_from=int(np.floor(high)),
+        write_mode_below=int(np.ceil(low)),
+    )
+
+
+def make_source(
+    tables: Tables,
+    rank: Ints,
+    bankgroup: Ints,
+    bank: Ints,
+    row: Ints,
+    column: Ints,
+    write: Ints,
+    address: Ints,
+) -> Source:
+    """A source of requests from their coordinates, one array element a request, all admitted."""
+
+    def as_ints(values: Ints) -> Ints:
+        return np.ascontiguousarray(values, dtype=np.int64)
+
+    nodes = number_nodes(tables)
+    group = rank * tables.bankgroups + bankgroup
+    flat = group * tables.banks_per_group + bank
+    return Source(
+        rank=as_ints(rank + 1),
+        group=as_ints(group + nodes.first_group),
+        bank=as_ints(flat + nodes.first_bank),
+        row=as_ints(row),
+        column=as_ints(column),
+        write=as_ints(write),
+        address=as_ints(address),
+        admitted=np.array([len(rank)], dtype=np.int64),
+    )
+
+
+def make_channel(tables: Tables, policy: Policy) -> Channel:
+    """A channel at rest before clock 1: all banks closed, all queues empty."""
+    nodes = number_nodes(tables).total
+    slots = max(policy.read_slots, policy.write_slots, nodes, _PRIORITY_SLOTS)
+    rows = np.zeros((nodes, ROW_FIELDS), dtype=np.int64)
+    rows[:, OPEN_ROW] = -1
+    value = np.zeros(COUNTERS, dtype=np.int64)
+    value[CLOCK] = 1
+    value[NEXT_REFRESH] = tables.refresh_interval if policy.refresh else FAR
+    value[FIRST_COMMAND] = value[DATA_END] = -1
+    return Channel(
+        entry=np.zeros((4, slots, FIELDS), dtype=np.int64),
+        size=np.zeros(4, dtype=np.int64),
+        ready=np.zeros((nodes, len(COMMANDS)), dtype=np.int64),
+        rows=rows,
+        recent_acts=np.full((1 + tables.ranks, 4), -FAR, dtype=np.int64),
+        value=value,
+        issued=np.zeros(len(COMMANDS), dtype=np.int64),
+    )

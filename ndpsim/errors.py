@@ -1,0 +1,50 @@
+"""What goes wrong, said in one line.
+
+`InputError` is the only exception a user meets: the command line prints it and exits with status 2.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["InputError", "nearest", "one_of"]
+
+
+class InputError(ValueError):
+    """A mistake in what the user gave: a file, a key, an option, a value.
+
+    The text is one line, ``FILE:LINE: KEY: what is wrong``, with the parts that are known.
+
+    Args:
+        problem: what is wrong, with the value and what is allowed.
+        file: the file it was read from.
+        line: its line there, counted from 1.
+        key: the dotted key or the option, for instance ``dimm.ranks`` or ``--tokens``.
+    """
+
+    def __init__(
+        self, problem: str, *, file: object = None, line: int | None = None, key: str | None = None
+    ) -> None:
+        self.problem = problem
+        self.file = None if file is None else str(file)
+        self.line = line
+        self.key = key
+        place = "" if self.file is None else self.file + (f":{line}" if line else "") + ": "
+        subject = "" if key is None else f"{key}: "
+        super().__init__(" ".join(f"{place}{subject}{problem}".split()))
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name most like `name`, or None when nothing comes close."""
+    folded = {k.lower(): k for k in known}
+    hits = difflib.get_close_matches(str(name).lower(), folded, n=1, cutoff=0.6)
+    return folded[hits[0]] if hits else None
+
+
+def one_of(name: object, known: Iterable[str], what: str) -> str:
+    """Words for a name that is none of `known`: ``unknown WHAT 'x'; did you mean 'y'? (a, b, ...)``."""
+    names = sorted(known)
+    guess = nearest(str(name), names)
+    hint = f"; did you mean '{guess}'?" if guess else ""
+    return f"unknown {what} '{name}'{hint} (known: {', '.join(names)})"

@@ -1,0 +1,101 @@
+"""Files: read whole, compressed or not; written whole or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from ndpsim.errors import InputError
+
+__all__ = ["ensure_writable", "read_plain_or_gzip", "replacing"]
+
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+def read_plain_or_gzip(path: Path) -> bytes:
+    """The bytes of a file, unpacked when it is gzip, whatever its name.
+
+    Raises:
+        InputError: the file cannot be read or is damaged.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", file=path) from None
+    if not data.startswith(_GZIP_MAGIC):
+        return data
+    try:
+        return gzip.decompress(data)
+    except (EOFError, OSError, zlib.error) as error:
+        raise InputError(f"is a damaged or truncated gzip file ({error})", file=path) from None
+
+
+def ensure_writable(path: str | Path, key: str | None = None) -> Path:
+    """Make sure that `path` can be written, before work is spent on what goes into it.
+
+    Raises:
+        InputError: it is a folder, its folder does not exist, or it cannot be written; `key` names the
+            option it came from.
+    """
+    target = Path(path)
+    try:
+        problem = _obstacle(target)
+    except OSError as error:  # a name too long, a loop of links
+        problem = error.strerror or str(error)
+    if problem:
+        raise InputError(f"cannot write {target}: {problem}", key=key)
+    return target
+
+
+def _obstacle(target: Path) -> str | None:
+    """What keeps `target` from being written, as far as one can tell without doing it."""
+    if target.is_dir():
+        return "it is a folder"
+    if not target.parent.is_dir():
+        return f"there is no folder {target.parent}"
+    exists = target.exists()
+    if exists and not target.is_file():
+        return None  # a device or a pipe: written in place
+    if not os.access(target.parent, os.W_OK) or (exists and not os.access(target, os.W_OK)):
+        return "no permission"
+    if len(os.fsencode(target.name)) > os.pathconf(target.parent, "PC_NAME_MAX"):
+        return "its name is too long"
+    return None
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[IO[bytes]]:
+    """A binary file that becomes `path` when the block ends well, and vanishes when it does not.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    target = ensure_writable(path).resolve()  # what a link leads to, so that the link stays
+    try:
+        if target.exists() and not target.is_file():
+            with open(target, "wb") as direct:
+                yield direct
+            return
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=".ndpsim-", delete=False) as beside:
+            try:
+                yield beside
+                beside.flush()
+                os.chmod(beside.name, target.stat().st_mode if target.exists() else 0o666 & ~_umask())
+                os.replace(beside.name, target)
+            except BaseException:
+                Path(beside.name).unlink(missing_ok=True)
+                raise
+    except OSError as error:
+        raise InputError(f"cannot write {target}: {error.strerror or error}") from None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,99 @@
+"""`localized`: an expert on one DIMM, spread over all its lanes and, within a lane, over all bank groups.
+
+Burst n of the stream goes to lane n mod lanes. Within a lane consecutive bursts rotate over the bank
+groups, so that reads follow each other at tCCD_S and never wait for tCCD_L; then they fill the columns
+of the open rows, then take the next bank of every group, and only then the next row. A bank thus comes
+up again after all others: its row change hides behind their bursts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.errors import InputError
+from ndpsim.layout.regions import Region
+from ndpsim.spec import Device
+from ndpsim.units import format_bytes
+
+__all__ = ["LaneShare", "LocalizedLayout"]
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class LaneShare:
+    """The bursts of each region that one lane holds: `bursts[region]`."""
+
+    bursts: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        """Bursts over all regions."""
+        return sum(self.bursts)
+
+
+class LocalizedLayout:
+    """Places regions on the lanes of one DIMM, each region beginning on lane 0.
+
+    Args:
+        regions: what to place, in the order of reading.
+        device: one lane (`device.ranks` is 1).
+        lanes: lanes on the DIMM.
+
+    Raises:
+        InputError: the regions do not fit the DIMM.
+    """
+
+    name = "localized"
+
+    def __init__(self, regions: Sequence[Region], device: Device, lanes: int) -> None:
+        self.regions, self.device, self.lanes = tuple(regions), device, lanes
+        per_lane = [-(-region.bursts // lanes) for region in regions]
+        self._first = [sum(per_lane[:n]) for n in range(len(per_lane))]
+        need, have = sum(per_lane) * lanes * device.burst_bytes, lanes * device.capacity_bytes
+        if need > have:
+            raise InputError(
+                f"not supported: weights of {format_bytes(need)} ({need} bytes) do not fit a DIMM of "
+                f"{format_bytes(have)} ({have} bytes)"
+            )
+
+    def share(self, lane: int) -> LaneShare:
+        """What lane `lane` holds."""
+        return LaneShare(
+            tuple((region.bursts - lane + self.lanes - 1) // self.lanes for region in self.regions)
+        )
+
+    def lane_bursts(self, share: LaneShare) -> Ints:
+        """The places of a lane's bursts within the lane, int64[share.total], in the order of reading."""
+        return np.concatenate(
+            [
+                first + np.arange(count, dtype=np.int64)
+                for first, count in zip(self._first, share.bursts, strict=True)
+            ]
+        )
+
+    def coordinates(self, place: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+        """(bankgroup, bank, row, column) of places within a lane, int64[n] each."""
+        device = self.device
+        rest, bankgroup = np.divmod(place, device.bankgroups)
+        rest, column = np.divmod(rest, device.bursts_per_row)
+        row, bank = np.divmod(rest, device.banks_per_group)
+        return bankgroup, bank, row, column
+
+    def place(self, bankgroup: Ints, bank: Ints, row: Ints, column: Ints) -> Ints:
+        """The inverse of `coordinates`."""
+        device = self.device
+        return (
+            (row * device.banks_per_group + bank) * device.bursts_per_row + column
+        ) * device.bankgroups + bankgroup
+
+    def gather(self, region: int, by_lane: Sequence[Ints]) -> Ints:
+        """Values by lane and burst (`by_lane[lane][burst]`) as one array by burst of the region."""
+        values = np.empty(self.regions[region].bursts, dtype=np.int64)
+        for lane, of_lane in enumerate(by_lane):
+            values[lane :: self.lanes] = of_lane
+        return values

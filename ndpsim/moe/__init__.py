@@ -1,0 +1,24 @@
+"""Shapes of mixture-of-experts models: what one expert weighs, and where the experts are.
+
+>>> from ndpsim.moe import load_model
+>>> model = load_model("deepseek-v2")
+>>> model.expert, model.moe_layers, model.dense_layers
+(Expert(hidden=5120, intermediate=1536), 59, (0,))
+>>> model.expert.weight_bytes(bits=16)
+47185920
+"""
+
+from ndpsim.moe.families import FAMILIES, Family
+from ndpsim.moe.reader import load_model, model_names, parse_shape
+from ndpsim.moe.shape import Expert, Matrix, MoeShape
+
+__all__ = [
+    "FAMILIES",
+    "Expert",
+    "Family",
+    "Matrix",
+    "MoeShape",
+    "load_model",
+    "model_names",
+    "parse_shape",
+]

@@ -1,0 +1,127 @@
+"""A `config.json` as read, with errors that name the file, the line and the key."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ndpsim.errors import InputError
+from ndpsim.moe.shape import whole_number
+
+__all__ = ["Config", "parse", "read_text"]
+
+_MAX_FILE_BYTES = 1 << 24
+
+
+@dataclass(frozen=True)
+class Config:
+    """The object of a `config.json` that describes the text model, and where it stands."""
+
+    file: str
+    text: str
+    values: Mapping[str, Any]
+    prefix: str  # "text_config." inside a multimodal wrapper
+
+    def error(self, key: str, problem: str) -> InputError:
+        """`problem` with `key`, its file, and its line where the file has that key just once."""
+        places = [match.start() for match in re.finditer(rf'"{re.escape(key)}"\s*:', self.text)]
+        line = self.text.count("\n", 0, places[0]) + 1 if len(places) == 1 else None
+        return InputError(problem, file=self.file, line=line, key=self.prefix + key)
+
+    def find(self, keys: tuple[str, ...]) -> str | None:
+        """The first of `keys` that is there and not null."""
+        return next((key for key in keys if self.values.get(key) is not None), None)
+
+    def integer(self, keys: tuple[str, ...], high: int, low: int = 1) -> int:
+        """The whole number under the first of `keys` that is there.
+
+        Raises:
+            InputError: none is there, or it is no whole number from `low` to `high`.
+        """
+        key = self.find(keys)
+        if key is None:
+            others = f" (nor {', '.join(keys[1:])})" if len(keys) > 1 else ""
+            raise self.error(keys[0], f"missing{others}")
+        value = self.values[key]
+        if problem := whole_number(value, low, high):
+            raise self.error(key, problem)
+        return int(value)
+
+    def integer_or(self, default: int, keys: tuple[str, ...], high: int, low: int = 0) -> int:
+        """Like `integer`, and `default` where none of `keys` is there."""
+        return default if self.find(keys) is None else self.integer(keys, high, low)
+
+    def string_or(self, default: str, key: str) -> str:
+        """The text under `key`, or `default` where it is not there.
+
+        Raises:
+            InputError: it is no text, or empty.
+        """
+        value = self.values.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, str) or not value.strip():
+            raise self.error(key, "is not a name")
+        return value
+
+    def list_of(self, key: str, length: int | None = None) -> list[Any]:
+        """The list under `key`, empty where it is not there.
+
+        Raises:
+            InputError: it is no list, or not of `length` entries, one for each layer.
+        """
+        value = self.values.get(key)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            raise self.error(key, "is not a list")
+        if length is not None and len(value) != length:
+            raise self.error(key, f"has {len(value)} entries for {length} layers")
+        return value
+
+
+def parse(text: str, file: str) -> Config:
+    """The text model's part of a `config.json`: `text_config` where a multimodal wrapper has one.
+
+    Raises:
+        InputError: it is no JSON, or no object where one belongs.
+    """
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"invalid JSON: {error.msg}", file=file, line=error.lineno) from None
+    except RecursionError:
+        raise InputError("invalid JSON: nested too deeply", file=file) from None
+    except ValueError:
+        raise InputError("invalid JSON: a number with too many digits", file=file) from None
+    if not isinstance(values, dict):
+        raise InputError("the top level is not a JSON object", file=file)
+    whole = Config(file, text, values, "")
+    inner = values.get("text_config")
+    if inner is None:
+        return whole
+    if not isinstance(inner, dict):
+        raise whole.error("text_config", "is not a JSON object")
+    return Config(file, text, inner, "text_config.")
+
+
+def read_text(path: Path) -> str:
+    """The text of the file at `path`.
+
+    Raises:
+        InputError: it is no readable file of UTF-8 text, or far too large for a `config.json`.
+    """
+    try:
+        if not path.is_file():
+            raise InputError("not a regular file", file=path)
+        if path.stat().st_size > _MAX_FILE_BYTES:
+            raise InputError(f"larger than {_MAX_FILE_BYTES >> 20} MiB: not a config.json", file=path)
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError("is not UTF-8 text", file=path) from None
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", file=path) from None

@@ -1,0 +1,93 @@
+"""Model families as data: the key of `config.json` that holds each field of a shape.
+
+A new family is one entry of `FAMILIES`. Key names follow the configuration classes of Hugging Face
+Transformers and, for DeepSeek, the configuration code in the model repositories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+
+__all__ = ["FAMILIES", "UNKNOWN", "Family"]
+
+
+@dataclass(frozen=True)
+class Family:
+    """For every field the keys that may hold it; the first one present counts.
+
+    A family that names no key for a field does not have the thing, say shared experts. What it names must
+    be there; `shared_experts` may be null, for none.
+    `shared_experts`: the number of shared experts, each of the size of a routed one.
+    `shared_intermediate`: the size of the shared expert itself, where it differs.
+    `layer_pattern`: keys of which one must say which layers are dense; empty where every layer has experts
+    unless the file says otherwise.
+    """
+
+    routed_experts: tuple[str, ...]
+    expert_intermediate: tuple[str, ...]
+    experts_per_token: tuple[str, ...] = ("num_experts_per_tok",)
+    hidden: tuple[str, ...] = ("hidden_size",)
+    layers: tuple[str, ...] = ("num_hidden_layers",)
+    dense_intermediate: tuple[str, ...] = ("intermediate_size",)
+    shared_experts: tuple[str, ...] = ()
+    shared_intermediate: tuple[str, ...] = ()
+    layer_pattern: tuple[str, ...] = ()
+
+
+# All feed-forward layers alike, the experts as wide as `intermediate_size`.
+_MIXTRAL = Family(routed_experts=("num_local_experts",), expert_intermediate=("intermediate_size",))
+
+# Narrow experts beside shared ones, behind one or more dense layers.
+_DEEPSEEK = Family(
+    routed_experts=("n_routed_experts",),
+    expert_intermediate=("moe_intermediate_size",),
+    shared_experts=("n_shared_experts",),
+    layer_pattern=("first_k_dense_replace", "mlp_layer_types"),
+)
+
+FAMILIES: Mapping[str, Family] = MappingProxyType(
+    {
+        "mixtral": _MIXTRAL,
+        "phimoe": _MIXTRAL,
+        "olmoe": Family(
+            routed_experts=("num_experts", "num_local_experts"), expert_intermediate=("intermediate_size",)
+        ),
+        "gpt_oss": Family(
+            routed_experts=("num_local_experts", "num_experts"),
+            expert_intermediate=("intermediate_size",),
+            experts_per_token=("num_experts_per_tok", "experts_per_token"),
+        ),
+        "qwen2_moe": Family(
+            routed_experts=("num_experts",),
+            expert_intermediate=("moe_intermediate_size",),
+            shared_intermediate=("shared_expert_intermediate_size",),
+        ),
+        "qwen3_moe": Family(
+            routed_experts=("num_experts", "num_local_experts"),
+            expert_intermediate=("moe_intermediate_size",),
+        ),
+        "deepseek": _DEEPSEEK,
+        "deepseek_v2": _DEEPSEEK,
+        "deepseek_v3": _DEEPSEEK,
+        "glm4_moe": _DEEPSEEK,
+    }
+)
+
+
+def _all_known() -> Family:
+    """Every key of every family; for an expert's size the ones that never mean a dense layer go first."""
+    keys = {
+        field.name: tuple(
+            dict.fromkeys(key for family in FAMILIES.values() for key in getattr(family, field.name))
+        )
+        for field in fields(Family)
+    }
+    dense = keys["dense_intermediate"]
+    keys["expert_intermediate"] = tuple(sorted(keys["expert_intermediate"], key=lambda key: key in dense))
+    return Family(**keys | {"layer_pattern": ()})
+
+
+#: Stands in for a family that has no entry.
+UNKNOWN = _all_known()

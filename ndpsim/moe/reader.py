@@ -1,0 +1,233 @@
+"""Reads a model's shape from a Hugging Face `config.json`, or from one bundled under its name."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+from importlib.resources.abc import Traversable
+from os import PathLike, fspath
+from pathlib import Path
+
+from ndpsim.errors import InputError, one_of
+from ndpsim.moe._config import Config, parse, read_text
+from ndpsim.moe.families import FAMILIES, UNKNOWN, Family
+from ndpsim.moe.shape import MAX_SIZE, Expert, MoeShape, whole_number
+
+__all__ = ["load_model", "model_names", "parse_shape"]
+
+_MAX_COUNT = 1 << 16  # layers of a model, experts of a layer
+_MAX_SHAPE = 1 << 20  # --shape
+
+# Keys that say which layers have experts; `_dense_layers` reads them.
+_PATTERN_KEYS = (
+    "mlp_layer_types",
+    "first_k_dense_replace",
+    "moe_layer_freq",
+    "decoder_sparse_step",
+    "mlp_only_layers",
+)
+
+# Without knowing the family, a key like these would be passed over and the shape come out wrong.
+_UNREAD = re.compile(
+    r"shared_(expert|intermediate)|(expert|moe).*shared|moe_layer|moe_step|moe.*interval|interleave_moe"
+    r"|expert_layer|hybrid.*pattern"
+)
+
+
+def _sparse_by_type(config: Config, layers: int) -> list[bool]:
+    kinds = config.list_of("mlp_layer_types", layers)
+    for layer, kind in enumerate(kinds):
+        if kind not in ("dense", "sparse"):
+            raise config.error("mlp_layer_types", f'entry {layer} is neither "dense" nor "sparse"')
+    return [kind == "sparse" for kind in kinds]
+
+
+def _sparse_by_frequency(config: Config, layers: int) -> list[bool]:
+    """`moe_layer_freq`: every how many layers from layer 0, or a 0 or 1 for each layer."""
+    key = "moe_layer_freq"
+    if not isinstance(config.values.get(key), list):
+        every = config.integer_or(1, (key,), _MAX_COUNT, low=1)
+        return [layer % every == 0 for layer in range(layers)]
+    flags = config.list_of(key, layers)
+    for layer, flag in enumerate(flags):
+        if problem := whole_number(flag, 0, 1):
+            raise config.error(key, f"entry {layer}: {problem}")
+    return [flag == 1 for flag in flags]
+
+
+def _dense_layers(config: Config, layers: int) -> tuple[int, ...]:
+    """Indexes of the layers without experts.
+
+    `mlp_layer_types` names every layer and decides alone. Otherwise a layer has experts if all the rest
+    allow it: `first_k_dense_replace` and `moe_layer_freq` as DeepSeek counts (layer % freq == 0),
+    `decoder_sparse_step` and `mlp_only_layers` as Qwen does ((layer + 1) % step == 0).
+
+    Raises:
+        InputError: a rule is malformed, or leaves no layer with experts.
+    """
+    if config.find(("mlp_layer_types",)):
+        sparse = _sparse_by_type(config, layers)
+    else:
+        sparse = _sparse_by_frequency(config, layers)
+        first = config.integer_or(0, ("first_k_dense_replace",), layers)
+        step = config.integer_or(1, ("decoder_sparse_step",), _MAX_COUNT, low=1)
+        only_dense = config.list_of("mlp_only_layers")
+        for layer in only_dense:
+            if problem := whole_number(layer, 0, layers - 1):
+                raise config.error("mlp_only_layers", problem)
+        excluded = set(only_dense)
+        sparse = [
+            flag and layer >= first and (layer + 1) % step == 0 and layer not in excluded
+            for layer, flag in enumerate(sparse)
+        ]
+    if not any(sparse):
+        raise config.error(
+            config.find(_PATTERN_KEYS) or "num_hidden_layers", f"leaves none of {layers} layers with experts"
+        )
+    return tuple(layer for layer, flag in enumerate(sparse) if not flag)
+
+
+def _shared(config: Config, family: Family, expert_intermediate: int) -> tuple[int, int]:
+    """How many shared experts a layer has, and their intermediate size together."""
+    if config.find(family.shared_intermediate):
+        size = config.integer(family.shared_intermediate, MAX_SIZE, low=0)
+        count = config.integer_or(1, family.shared_experts, _MAX_COUNT)
+        return (count, size) if size and count else (0, 0)
+    count = config.integer_or(0, family.shared_experts, _MAX_COUNT)
+    return count, count * expert_intermediate
+
+
+def _routed_experts(config: Config, family: Family) -> int:
+    key = config.find(family.routed_experts)
+    if key is None:
+        named = config.values.get("model_type")
+        kind = f"model_type '{named}'" if isinstance(named, str) else "a model without model_type"
+        raise config.error(
+            family.routed_experts[0],
+            f"missing: a dense model, which has no experts, or a family ndpsim does not know ({kind}; "
+            f"looked for {', '.join(family.routed_experts)})",
+        )
+    if config.values[key] == 0 and not isinstance(config.values[key], (bool, float)):
+        raise config.error(key, "0 experts: a dense model; ndpsim needs a mixture of experts")
+    return config.integer((key,), _MAX_COUNT)
+
+
+def _check_known(config: Config, family: Family, name: str) -> None:
+    """Refuse what would be read wrongly: an unread rule of an unknown family, or one that is missing."""
+    if family is UNKNOWN:
+        understood = {*_PATTERN_KEYS, *family.shared_experts, *family.shared_intermediate}
+        for key, value in config.values.items():
+            counts = bool(value) and not isinstance(value, (bool, float))
+            if counts and key not in understood and _UNREAD.search(key):
+                raise config.error(key, f"is not understood; {one_of(name, FAMILIES, 'model_type')}")
+        return
+    for keys in (family.shared_experts, family.shared_intermediate):
+        if keys and not any(key in config.values for key in keys):
+            raise config.error(keys[0], f"missing; model_type '{name}' has it")
+    if family.layer_pattern and config.find(family.layer_pattern) is None:
+        raise config.error(family.layer_pattern[0], f"missing; model_type '{name}' has it")
+
+
+def _shape(config: Config, name: str, source: str) -> MoeShape:
+    model_type = config.string_or("unknown", "model_type")
+    family = FAMILIES.get(model_type, UNKNOWN)
+    routed = _routed_experts(config, family)
+    _check_known(config, family, model_type)
+    per_token = config.integer(family.experts_per_token, _MAX_COUNT)
+    if per_token > routed:
+        key = config.find(family.experts_per_token) or family.experts_per_token[0]
+        raise config.error(key, f"{per_token} experts for each token of only {routed}")
+    layers = config.integer(family.layers, _MAX_COUNT)
+    expert_intermediate = config.integer(family.expert_intermediate, MAX_SIZE)
+    dense = _dense_layers(config, layers)
+    shared_experts, shared_intermediate = _shared(config, family, expert_intermediate)
+    return MoeShape(
+        name=name,
+        family=model_type,
+        source=source,
+        hidden=config.integer(family.hidden, MAX_SIZE),
+        expert_intermediate=expert_intermediate,
+        layers=layers,
+        moe_layers=layers - len(dense),
+        dense_layers=dense,
+        dense_intermediate=config.integer(family.dense_intermediate, MAX_SIZE) if dense else 0,
+        routed_experts=routed,
+        experts_per_token=per_token,
+        shared_experts=shared_experts,
+        shared_intermediate=shared_intermediate,
+        hidden_act=config.string_or("silu", "hidden_act"),
+    )
+
+
+def _bundled() -> dict[str, Traversable]:
+    folder = resources.files("ndpsim.moe") / "models"
+    return {item.name.removesuffix(".json"): item for item in folder.iterdir() if item.name.endswith(".json")}
+
+
+def model_names() -> list[str]:
+    """The names of the bundled models, sorted."""
+    return sorted(_bundled())
+
+
+def _locate(asked: str) -> Path:
+    """The `config.json` that `asked` means, which is no bundled name."""
+    path = Path(asked)
+    try:
+        is_folder, exists = path.is_dir(), path.exists()
+    except (OSError, ValueError) as error:
+        raise InputError(f"'{asked[:80]}' is no usable path: {error}", key="model") from None
+    if asked and is_folder:
+        if not (path / "config.json").exists():
+            raise InputError("this folder holds no config.json", file=path)
+        return path / "config.json"
+    if asked and exists:
+        return path
+    if path.suffix == ".json" or len(path.parts) > 1:
+        raise InputError("no such file", file=path)
+    raise InputError(f"{one_of(asked[:80], _bundled(), 'model')}, nor a config.json or a folder", key="model")
+
+
+def load_model(name_or_path: str | PathLike[str]) -> MoeShape:
+    """The shape of a model.
+
+    Args:
+        name_or_path: a bundled name (`model_names`, in any case), a Hugging Face `config.json`, or a folder
+            that holds one. A bundled name comes first; write ``./name`` for a file of the same name.
+
+    A file's shape is named after its folder if it is a `config.json`, after itself otherwise. `hidden_act`
+    is "silu" where the file has none. A `model_type` without an entry in `FAMILIES` is read by all known key
+    names, and refused where a key shows that it has shared experts or dense layers of a kind not known.
+
+    Raises:
+        InputError: there is no such model or file, it is no JSON object, it describes a dense model, or a
+            key is missing or out of range.
+    """
+    asked = fspath(name_or_path)
+    bundled = _bundled()
+    name = asked.lower()
+    if name in bundled:
+        text = bundled[name].read_text(encoding="utf-8")
+        return _shape(parse(text, f"{name}.json"), name, name)
+    path = _locate(asked)
+    name = path.resolve().parent.name if path.name == "config.json" else path.stem
+    return _shape(parse(read_text(path), str(path)), name, str(path))
+
+
+def parse_shape(text: str) -> Expert:
+    """An expert from ``HIDDEN,INTERMEDIATE``, each from 1 to 2**20, as the option ``--shape`` takes it.
+
+    Raises:
+        InputError: it is not two such numbers in decimal digits.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) != 2:
+        raise InputError(f"'{text[:40]}' is not HIDDEN,INTERMEDIATE, for instance 4096,1536", key="--shape")
+    sizes = []
+    for what, part in zip(("HIDDEN", "INTERMEDIATE"), parts, strict=True):
+        digits = part.lstrip("0") if part.isascii() and part.isdigit() else ""
+        # Length first: int() of a million digits takes a while and then refuses.
+        if not digits or len(digits) > len(str(_MAX_SHAPE)) or int(digits) > _MAX_SHAPE:
+            problem = f"{what} '{part[:40]}' is not a whole number from 1 to {_MAX_SHAPE}"
+            raise InputError(problem, key="--shape")
+        sizes.append(int(digits))
+    return Expert(*sizes)

@@ -1,0 +1,119 @@
+"""The shape of an expert and of a mixture-of-experts model, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from ndpsim.errors import InputError
+
+__all__ = ["MAX_SIZE", "Expert", "Matrix", "MoeShape", "whole_number"]
+
+#: The largest hidden or intermediate size that is believed.
+MAX_SIZE = 1 << 24
+
+_MAX_BITS = 64
+_SHOWN = 40
+
+
+def whole_number(value: object, low: int, high: int) -> str | None:
+    """What is wrong with `value` as a whole number from `low` to `high`, or None; True and 8.0 are none."""
+    if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
+        return None
+    shown = repr(value)
+    shown = shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "..."
+    return f"{shown} is not a whole number from {low} to {high}"
+
+
+class Matrix(NamedTuple):
+    """One weight matrix: `rows` outputs of `columns` inputs each."""
+
+    name: str
+    rows: int
+    columns: int
+
+
+@dataclass(frozen=True)
+class Expert:
+    """A gated feed-forward expert: down(act(gate(x)) * up(x)), without biases.
+
+    `hidden` is the length of x and of the result, `intermediate` that of act(gate(x)).
+
+    Raises:
+        InputError: a size is not a whole number from 1 to 2**24.
+    """
+
+    hidden: int
+    intermediate: int
+
+    def __post_init__(self) -> None:
+        for name, size in (("hidden", self.hidden), ("intermediate", self.intermediate)):
+            if problem := whole_number(size, 1, MAX_SIZE):
+                raise InputError(problem, key=name)
+
+    def matrices(self) -> tuple[Matrix, Matrix, Matrix]:
+        """gate and up (intermediate x hidden) and down (hidden x intermediate), in the order of use."""
+        return (
+            Matrix("gate", self.intermediate, self.hidden),
+            Matrix("up", self.intermediate, self.hidden),
+            Matrix("down", self.hidden, self.intermediate),
+        )
+
+    @property
+    def weights(self) -> int:
+        """Weights in the three matrices together."""
+        return 3 * self.hidden * self.intermediate
+
+    def weight_bytes(self, bits: int = 16) -> int:
+        """Bytes of the three matrices at `bits` a weight, each rounded up to whole bytes; no group scales.
+
+        Raises:
+            InputError: `bits` is not a whole number from 1 to 64.
+        """
+        if problem := whole_number(bits, 1, _MAX_BITS):
+            raise InputError(problem, key="bits")
+        return sum(-(-matrix.rows * matrix.columns * bits // 8) for matrix in self.matrices())
+
+
+@dataclass(frozen=True)
+class MoeShape:
+    """A mixture-of-experts model, as far as its feed-forward layers go.
+
+    `name`: how it was asked for. `family`: its `model_type`, "unknown" if the file has none.
+    `source`: the file it was read from, or the bundled name.
+    `dense_layers`: indexes, counted from 0, of the layers without experts; `moe_layers`: how many have them.
+    `dense_intermediate`: intermediate size in those dense layers, 0 if there are none.
+    `shared_intermediate`: intermediate size of all shared experts of a layer together, 0 if there are none.
+    `hidden_act`: the activation by its Hugging Face name ("silu").
+    """
+
+    name: str
+    family: str
+    source: str
+    hidden: int
+    expert_intermediate: int
+    layers: int
+    moe_layers: int
+    dense_layers: tuple[int, ...]
+    dense_intermediate: int
+    routed_experts: int
+    experts_per_token: int
+    shared_experts: int
+    shared_intermediate: int
+    hidden_act: str
+
+    @property
+    def expert(self) -> Expert:
+        """One routed expert."""
+        return Expert(self.hidden, self.expert_intermediate)
+
+    @property
+    def expert_parameters(self) -> int:
+        """Weights of the routed experts of all layers; shared experts and dense layers are not counted."""
+        return self.moe_layers * self.routed_experts * self.expert.weights
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and what follows from them, ready for JSON."""
+        fields = asdict(self)
+        fields["dense_layers"] = list(self.dense_layers)
+        return fields | {"expert_weights": self.expert.weights, "expert_parameters": self.expert_parameters}

@@ -1,0 +1,39 @@
+"""The activation unit: SiLU(gate) x up, value by value as rows complete."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.ndp.pipeline import served_in_order
+
+__all__ = ["ActivationUnit"]
+
+
+@dataclass(frozen=True)
+class ActivationUnit:
+    """Pipelined function units side by side; cycles are of their own clock.
+
+    Attributes:
+        units: values taken at once.
+        cycles_per_value: cycles between two values of one unit.
+        latency_cycles: from a value's start to its result.
+    """
+
+    units: int
+    cycles_per_value: int
+    latency_cycles: int
+
+    def done(self, ready: NDArray[np.int64], tokens: int, cycle_ticks: int) -> int:
+        """The tick at which the last value is activated.
+
+        Args:
+            ready: int64[n], the tick at which gate and up are known of each of n rows, in order.
+            tokens: values that every row brings, one a token.
+            cycle_ticks: ticks in a cycle of the unit.
+        """
+        on_edge = -(-ready // cycle_ticks) * cycle_ticks
+        service = -(-tokens // self.units) * self.cycles_per_value * cycle_ticks
+        return int(served_in_order(on_edge, service)[-1]) + self.latency_cycles * cycle_ticks

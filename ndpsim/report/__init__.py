@@ -1,0 +1,1 @@
+"""Results as people want them: tables, pictures, timelines, traces."""

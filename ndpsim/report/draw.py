@@ -1,0 +1,155 @@
+"""Pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ndpsim.errors import InputError
+from ndpsim.files import replacing
+from ndpsim.simulate import ExpertResult
+from ndpsim.spec.standard import RD
+from ndpsim.units import format_time
+
+__all__ = ["check_format", "draw_expert"]
+
+_BINS = 1500
+_REFRESHES_SHOWN = 150  # one by one; more are averaged over whole intervals
+# Colours of Okabe and Ito, told apart by colour-blind readers as well.
+_COLOURS = {
+    "data": "#0072B2",
+    "refresh": "#E69F00",
+    "rows": "#CC79A7",
+    "fifo full": "#D55E00",
+    "nothing to read": "#BBBBBB",
+}
+_PHASES = {
+    "activations-in": "#56B4E9",
+    "gate-up": "#0072B2",
+    "activation": "#009E73",
+    "down": "#CC79A7",
+    "result-out": "#E69F00",
+}
+
+
+def _bin_edges_us(result: ExpertResult) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Fine enough to show every refresh; where they are too many for that, whole refresh intervals."""
+    interval_ns = result.config["hardware"]["timings"]["nREFI"] * result.clock_ns
+    width_ns = result.time_ns / _BINS
+    if result.time_ns > _REFRESHES_SHOWN * interval_ns:
+        width_ns = np.ceil(result.time_ns / interval_ns / _REFRESHES_SHOWN) * interval_ns
+    return np.arange(0, result.time_ns + width_ns, width_ns) / 1000
+
+
+def _bandwidth(axes: Axes, result: ExpertResult) -> None:
+    """Bytes that reach the buffer chip in each of many equal times, as GB/s."""
+    edges_us = _bin_edges_us(result)
+    bursts = np.zeros(len(edges_us) - 1)
+    for trace in result.command_traces:
+        reads_us = trace.clock[trace.command == RD] * result.clock_ns / 1000
+        bursts += np.histogram(reads_us, edges_us)[0]
+    gbps = bursts * result.config["hardware"]["derived"]["burst_bytes"] / (edges_us[1] * 1000)
+    peak, mean = result.peak_bandwidth_gbps, result.bandwidth_gbps
+    axes.stairs(gbps, edges_us, fill=True, color=_COLOURS["data"], alpha=0.6)
+    axes.axhline(peak, color="black", linewidth=0.8, linestyle="--", label=f"peak {peak:.1f} GB/s")
+    label = f"mean {mean:.1f} GB/s, {100 * result.peak_fraction:.1f}% of peak"
+    axes.axhline(mean, color=_COLOURS["fifo full"], linewidth=1.2, linestyle=":", label=label)
+    axes.set(ylabel="weights read (GB/s)", ylim=(0, peak * 1.05), xlim=(0, result.time_ns / 1000))
+    axes.legend(
+        ncols=2, fontsize=8, frameon=False, loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.1
+    )
+    axes.tick_params(labelbottom=False)
+
+
+def _phases(axes: Axes, result: ExpertResult) -> None:
+    """What the buffer chip does, one row a phase."""
+    names = list(_PHASES)
+    for phase in result.phases:
+        start, length = phase.start_ns / 1000, max(phase.end_ns - phase.start_ns, result.time_ns / 500) / 1000
+        axes.barh(names.index(phase.name), length, left=start, color=_PHASES[phase.name], height=0.7)
+    axes.set(yticks=range(len(names)), yticklabels=names, xlabel="time (us)", ylim=(len(names) - 0.4, -0.6))
+    axes.tick_params(axis="y", labelsize=8)
+
+
+def _where(axes: Axes, result: ExpertResult) -> None:
+    """The time of a lane's data bus, mean over the lanes."""
+    device = result.config["hardware"]
+    reads = result.commands["RD"] / result.lanes
+    parts = {
+        "data": reads * device["timings"]["nBL"] * result.clock_ns,
+        "refresh": result.idle_ns["refresh"],
+        "rows": result.idle_ns["rows"],
+        "fifo full": result.idle_ns["fifo"],
+    }
+    parts["nothing to read"] = max(0.0, result.time_ns - sum(parts.values()))
+    left = 0.0
+    for name, ns in parts.items():
+        share = 100 * ns / result.time_ns
+        axes.barh(
+            0,
+            share,
+            left=left,
+            color=_COLOURS[name],
+            height=0.6,
+            label=f"{name} {share:.1f}% ({format_time(ns)})",
+        )
+        left += share
+    axes.set(yticks=[], xlim=(0, 100), xlabel="where the time of a lane's data bus went (%)")
+    axes.legend(
+        ncols=5, fontsize=8, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), columnspacing=1.2
+    )
+
+
+def check_format(path: str) -> str:
+    """The picture format that a file's name asks for: "png", "svg", ...
+
+    Raises:
+        InputError: there is no such format.
+    """
+    kind = Path(path).suffix.lstrip(".").lower() or "png"
+    known = Figure().canvas.get_supported_filetypes()
+    if kind not in known:
+        raise InputError(f"'{kind}' is no picture format (known: {', '.join(sorted(known))})", key="--plot")
+    return kind
+
+
+def draw_expert(path: str, result: ExpertResult) -> None:
+    """Bandwidth over time, the phases under it, and where the time of the data buses went.
+
+    Raises:
+        InputError: the file name ends in no picture format.
+    """
+    config = result.config
+    figure: Figure
+    figure, (top, middle, bottom) = plt.subplots(
+        3, 1, figsize=(10, 6.4), height_ratios=(3, 1.5, 0.6), layout="constrained"
+    )
+    middle.sharex(top)
+    _bandwidth(top, result)
+    _phases(middle, result)
+    _where(bottom, result)
+    name = config["model"] or f"{config['hidden']} x {config['intermediate']}"
+    tokens = "1 token" if result.tokens == 1 else f"{result.tokens} tokens"
+    figure.suptitle(
+        f"One expert of {name} on {config['hardware']['name']}, {tokens}: {format_time(result.time_ns)}, "
+        f"bound by {result.bound}",
+        fontsize=11,
+    )
+    _save(figure, path)
+
+
+def _save(figure: Figure, path: str) -> None:
+    kind = check_format(path)
+    try:
+        with replacing(path) as file:
+            figure.savefig(file, format=kind, dpi=150)
+    finally:
+        plt.close(figure)

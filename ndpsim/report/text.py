@@ -1,0 +1,112 @@
+"""Tables for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from ndpsim.simulate import ExpertResult
+from ndpsim.units import format_bytes, format_time
+
+__all__ = ["print_expert", "print_pairs", "print_rows"]
+
+
+_PHASES_SHOWN = 15
+_WIDE = 160  # columns of a pipe or a file, where nothing needs to fit a window
+
+
+def _console() -> Console:
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=_WIDE)
+
+
+def _grid(title: str) -> Table:
+    return Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
+
+
+def print_pairs(values: Mapping[str, Any]) -> None:
+    """Names and values, one a line."""
+    grid = _grid("")
+    for name, value in values.items():
+        grid.add_row(name, ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value))
+    _console().print(grid)
+
+
+def print_rows(title: str, rows: Iterable[tuple[str, Any, str, str]]) -> None:
+    """Key, value, unit and origin, one a line; the origin wraps under itself."""
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
+    table.add_column("key", no_wrap=True)
+    table.add_column("value", max_width=44)
+    table.add_column("unit", no_wrap=True)
+    table.add_column("where it comes from")
+    for key, value, unit, origin in rows:
+        table.add_row(key, str(value), unit, origin)
+    _console().print(table)
+
+
+def _model_name(result: ExpertResult) -> str:
+    config = result.config
+    shape = f"{config['hidden']} x {config['intermediate']}"
+    return f"{config['model']} ({shape})" if config["model"] else shape
+
+
+def _facts(result: ExpertResult) -> list[tuple[str, str, str]]:
+    """What there is to say, its figure, and what stands behind it."""
+    clock = f"{result.clock_ns:.5g} ns ({1000 / result.clock_ns:.0f} MHz)"
+    reads = "" if result.weight_reads == 1 else f", read {result.weight_reads} times"
+    of_peak = f"{100 * result.peak_fraction:.1f}% of {result.peak_bandwidth_gbps:.1f} GB/s"
+    of_flops = f"{100 * result.gflops / result.peak_gflops:.1f}% of {result.peak_gflops:.0f} GFLOPS"
+    busy = ", ".join(f"{name} {100 * share:.1f}%" for name, share in result.busy.items())
+    idle = ", ".join(f"{name} {format_time(ns)}" for name, ns in result.idle_ns.items())
+    kinds = ", ".join(f"{count} {name}" for name, count in result.commands.items())
+    facts = [
+        ("time", format_time(result.time_ns), f"{result.cycles} DRAM clocks of {clock}"),
+        (
+            "weights",
+            format_bytes(result.weight_bytes),
+            f"{result.weight_bytes} bytes in {result.weight_bursts} bursts{reads}",
+        ),
+        ("bandwidth", f"{result.bandwidth_gbps:.2f} GB/s", f"{of_peak} over {result.lanes} lanes"),
+        ("compute", f"{result.gflops:.1f} GFLOPS", of_flops),
+        ("bound by", result.bound, f"busy: {busy}"),
+        ("idle lanes", format_time(sum(result.idle_ns.values())), f"{idle} (mean of the lanes)"),
+        ("commands", str(sum(result.commands.values())), kinds),
+    ]
+    if len(result.token_tiles) > 1:
+        tiles = ", ".join(map(str, result.token_tiles[:12])) + (
+            ", ..." if len(result.token_tiles) > 12 else ""
+        )
+        facts.append(("token tiles", str(len(result.token_tiles)), f"of {tiles} tokens"))
+    return facts
+
+
+def _phases(result: ExpertResult) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("phase")
+    for name in ("tile", "start", "end", "length"):
+        table.add_column(name, justify="right")
+    for phase in result.phases[:_PHASES_SHOWN]:
+        times = (phase.start_ns, phase.end_ns, phase.end_ns - phase.start_ns)
+        table.add_row(phase.name, str(phase.tile), *map(format_time, times))
+    return table
+
+
+def print_expert(result: ExpertResult) -> None:
+    """The result of `simulate_expert`."""
+    name, bits = result.config["hardware"]["name"], result.config["bits"]
+    tokens = "1 token" if result.tokens == 1 else f"{result.tokens} tokens"
+    console = _console()
+    console.print(f"[bold]One expert of {_model_name(result)} on {name}, {tokens}, {bits} bits[/bold]")
+    grid = _grid("")
+    for fact in _facts(result):
+        grid.add_row(*fact)
+    console.print(grid)
+    console.print(_phases(result))
+    if len(result.phases) > _PHASES_SHOWN:
+        console.print(f"... and {len(result.phases) - _PHASES_SHOWN} more phases")
+    console.print(
+        f"simulated in {result.wall_s:.2f} s; {result.lanes_simulated} of {result.lanes} lanes differ"
+    )

@@ -1,0 +1,27 @@
+"""Command traces of the lanes of a DIMM."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ndpsim.simulate import ExpertResult
+from ndpsim.traces import CommandTrace, write_commands
+
+__all__ = ["all_lanes", "write_lanes"]
+
+
+def all_lanes(traces: tuple[CommandTrace, ...]) -> CommandTrace:
+    """The lanes' traces as one, by clock and then lane, with the lane in place of the rank.
+
+    Each lane is a channel of one rank, so that nothing is lost and the file keeps the usual columns.
+    """
+    columns = np.concatenate([trace.columns() for trace in traces], axis=1)
+    lane = np.repeat(np.arange(len(traces)), [len(trace) for trace in traces])
+    columns[2] = lane
+    return CommandTrace.of(columns[:, np.lexsort((lane, columns[0]))])
+
+
+def write_lanes(path: str, result: ExpertResult, lane: int | None) -> None:
+    """Write the commands of one lane, or of all with `lane` None."""
+    traces = result.command_traces
+    write_commands(path, all_lanes(traces) if lane is None else traces[lane])

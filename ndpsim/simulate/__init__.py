@@ -1,0 +1,7 @@
+"""The public simulations. Here, and nowhere else, configuration becomes kernels' integers."""
+
+from ndpsim.simulate.expert import BITS, MAX_TOKENS, simulate_expert
+from ndpsim.simulate.result import ExpertResult, Phase
+from ndpsim.simulate.trace import TraceResult, run_trace
+
+__all__ = ["BITS", "MAX_TOKENS", "ExpertResult", "Phase", "TraceResult", "run_trace", "simulate_expert"]

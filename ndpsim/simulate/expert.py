@@ -1,0 +1,339 @@
+"""One expert on one DIMM, from its activations' arrival to its results' departure.
+
+The expert program of a tile of tokens, in its order: the host writes the tile's activations into the
+buffer chip; gate and up rows are multiplied, and each hidden value is activated when both its rows are
+known; when all are, down rows are multiplied; results leave for the host as they complete. What overlaps:
+weights are read ahead into the FIFOs at any time; activation overlaps gate and up; results leave during
+down. The next tile's activations take the place of the results and wait until those have left.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.config import Hardware, load_hardware
+from ndpsim.dram import sink, state
+from ndpsim.errors import InputError, one_of
+from ndpsim.layout import LAYOUTS, LocalizedLayout, expert_regions
+from ndpsim.moe import Expert, load_model
+from ndpsim.ndp import ActivationUnit, GemvUnit, Tiling, served_in_order
+from ndpsim.simulate.lane import Lane, check_refresh, decode_commands
+from ndpsim.simulate.result import ExpertResult, Phase
+from ndpsim.spec import COMMANDS, Device, Tables, lower
+from ndpsim.units import Timebase, common_ticks, frequency_period_ps
+
+__all__ = ["BITS", "MAX_TOKENS", "simulate_expert"]
+
+Ints = NDArray[np.int64]
+Progress = Callable[[float], None]
+
+#: Most tokens of one call; more belong into a batch of calls.
+MAX_TOKENS = 16384
+
+#: Bits a weight may have.
+BITS = (16, 8, 4, 3, 2, 1)
+
+_GATE_UP, _DOWN = 0, 1  # the regions of an expert
+_FIRST_CLOCK = 1  # of the program: the clock of the first DRAM command
+
+
+@dataclass(frozen=True)
+class _Machine:
+    """A DIMM, lowered: what the program of an expert runs on."""
+
+    device: Device
+    tables: Tables
+    timebase: Timebase
+    gemv: GemvUnit
+    activation: ActivationUnit
+    lanes: int
+    host_buses: int
+
+    @property
+    def dram_ticks(self) -> int:
+        return self.timebase.ticks[0]
+
+    @property
+    def gemv_ticks(self) -> int:
+        return self.timebase.ticks[1]
+
+    @property
+    def activation_ticks(self) -> int:
+        return self.timebase.ticks[2]
+
+    def bus_ticks(self, bursts: int) -> int:
+        """Time on the buses to the host for bursts that all of them share."""
+        return -(-bursts // self.host_buses) * self.tables.burst * self.dram_ticks
+
+
+def _lower(hardware: Hardware) -> _Machine:
+    gemv, activation = hardware.system.ndp.gemv, hardware.system.ndp.activation
+    device = hardware.lane_device()
+    return _Machine(
+        device=device,
+        tables=lower(device),
+        timebase=common_ticks(
+            device.clock_ps, frequency_period_ps(gemv.clock_mhz), frequency_period_ps(activation.clock_mhz)
+        ),
+        gemv=GemvUnit(
+            multipliers=gemv.multipliers,
+            values_per_multiplier=gemv.values_per_multiplier,
+            native_bits=gemv.native_bits,
+            bit_serial_cycles=gemv.bit_serial_cycles,
+            adder_tree_cycles=gemv.adder_tree_cycles,
+            buffer_bytes=gemv.buffer_kib * 1024,
+            activation_bytes=gemv.activation_bytes,
+            fifo_bursts=gemv.fifo_bursts,
+        ),
+        activation=ActivationUnit(activation.units, activation.cycles_per_value, activation.latency_cycles),
+        lanes=hardware.lanes,
+        host_buses=hardware.system.dimm.subchannels,
+    )
+
+
+class _Program:
+    """The expert program under way; times are ticks."""
+
+    def __init__(
+        self, machine: _Machine, policy: state.Policy, layout: LocalizedLayout, bits: int, recording: bool
+    ) -> None:
+        self.machine, self.layout = machine, layout
+        servers, self.pass_cycles = machine.gemv.burst_work(machine.lanes, machine.device.burst_bytes, bits)
+        shares = [layout.share(lane) for lane in range(machine.lanes)]
+        self.lanes = {
+            share: Lane(
+                machine.tables,
+                policy,
+                layout,
+                share,
+                sink.make_sink(
+                    machine.gemv.fifo_bursts, servers, machine.dram_ticks, machine.gemv_ticks, share.total
+                ),
+                recording,
+            )
+            for share in dict.fromkeys(shares)
+        }
+        self.of_lane = [self.lanes[share] for share in shares]
+        self.servers = servers
+        self.phases: list[Phase] = []
+        self.io_ticks = 0
+
+    def note(self, name: str, tile: int, start: int, end: int) -> None:
+        """Remember a phase."""
+        origin = _FIRST_CLOCK * self.machine.dram_ticks
+        ns = [self.machine.timebase.to_ns(at - origin) for at in (start, end)]
+        self.phases.append(Phase(name, tile, *ns))
+
+    def activations_in(self, tile: int, tokens: int, start: int) -> int:
+        """The host writes the activations of a tile; returns when the last has arrived."""
+        machine = self.machine
+        bursts = -(
+            -tokens
+            * self.layout.regions[_GATE_UP].columns
+            * machine.gemv.activation_bytes
+            // machine.device.burst_bytes
+        )
+        on_bus = machine.bus_ticks(bursts)
+        end = start + machine.device.timings["nCWL"] * machine.dram_ticks + on_bus
+        self.io_ticks += on_bus
+        self.note("activations-in", tile, start, end)
+        return end
+
+    def multiply(
+        self, region: int, tile: int, tokens: int, release: int, report: Callable[[int], None]
+    ) -> Ints:
+        """Read a region and multiply; returns when the sum of each of its rows is known."""
+        machine = self.machine
+        service = tokens * self.pass_cycles * machine.gemv_ticks
+        done = {
+            share: lane.read_region(region, release, service, report) for share, lane in self.lanes.items()
+        }
+        by_burst = self.layout.gather(region, [done[lane.share] for lane in self.of_lane])
+        first, after = self.layout.regions[region].row_bursts()
+        edges = np.column_stack((first, after)).ravel()
+        rows: Ints = np.maximum.reduceat(np.append(by_burst, 0), edges)[::2]
+        rows = np.maximum.accumulate(rows) + machine.gemv.adder_tree_cycles * machine.gemv_ticks
+        self.note(self.layout.regions[region].name, tile, release, int(rows[-1]))
+        return rows
+
+    def activate(self, tile: int, tokens: int, rows: Ints) -> int:
+        """SiLU(gate) x up of every hidden value; returns when the last is known."""
+        known = rows[1::2]  # gate and up rows alternate, and up comes second
+        end = self.machine.activation.done(known, tokens, self.machine.activation_ticks)
+        self.note("activation", tile, int(known[0]), end)
+        return end
+
+    def results_out(self, tile: int, tokens: int, rows: Ints) -> int:
+        """Results leave in bursts, each when its last row is known; returns when the host has the last."""
+        machine = self.machine
+        per_burst = machine.device.burst_bytes // machine.gemv.activation_bytes
+        known = rows[np.minimum(np.arange(0, len(rows), per_burst) + per_burst, len(rows)) - 1]
+        on_bus = machine.bus_ticks(tokens)
+        latency = machine.device.timings["nCL"] * machine.dram_ticks
+        end = int(served_in_order(known, on_bus)[-1]) + latency
+        self.io_ticks += on_bus * len(known)
+        self.note("result-out", tile, int(known[0]), end)
+        return end
+
+    def run(self, tiling: Tiling, progress: Progress) -> int:
+        """All tiles; returns when the host has the last result."""
+        total = len(tiling.tokens) * sum(lane.share.total for lane in self.lanes.values())
+        read = 0
+
+        def report(bursts: int) -> None:
+            nonlocal read
+            read += bursts
+            progress(read / total)
+
+        progress(0.0)
+
+        at = _FIRST_CLOCK * self.machine.dram_ticks
+        for tile, tokens in enumerate(tiling.tokens):
+            at = self.activations_in(tile, tokens, at)
+            at = self.activate(tile, tokens, self.multiply(_GATE_UP, tile, tokens, at, report))
+            at = self.results_out(tile, tokens, self.multiply(_DOWN, tile, tokens, at, report))
+        return at
+
+    def mean_over_lanes(self, places: Sequence[int]) -> dict[int, float]:
+        """Counters of the lanes' channels, averaged over the lanes."""
+        return {
+            place: sum(lane.count(place) for lane in self.of_lane) / len(self.of_lane) for place in places
+        }
+
+
+def _expert(model: str | Expert) -> tuple[Expert, str | None]:
+    if isinstance(model, Expert):
+        return model, None
+    shape = load_model(model)
+    return shape.expert, shape.name
+
+
+def _checked(value: Any, allowed: Sequence[int] | range, name: str, words: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value not in allowed:
+        raise InputError(f"{value!r} is not {words}", key=name)
+    return value
+
+
+def simulate_expert(
+    hw: str | Hardware = "trimoe",
+    model: str | Expert = "qwen3-235b-a22b",
+    tokens: int = 1,
+    layout: str = "localized",
+    bits: int = 16,
+    sets: Sequence[str] = (),
+    record_commands: bool = False,
+    progress: Progress = lambda share: None,
+) -> ExpertResult:
+    """Simulate one expert of a model on one DIMM, cycle by cycle.
+
+    Args:
+        hw: a bundled hardware name, a path of a hardware file, or a loaded `Hardware`.
+        model: a bundled model name, a path of a Hugging Face config.json, or an `Expert`.
+        tokens: tokens that go through the expert, 1 to `MAX_TOKENS`.
+        layout: where the weights lie: "localized".
+        bits: bits of a weight: 16, 8, 4, 3, 2 or 1.
+        sets: changes to the hardware, "dimm.ranks=2".
+        record_commands: keep the command trace of every lane.
+        progress: called with the share of the work that is done, first with 0 when all is checked.
+
+    Raises:
+        InputError: an argument, the hardware or the model makes no sense, or does not fit.
+    """
+    began = time.perf_counter()
+    _checked(tokens, range(1, MAX_TOKENS + 1), "tokens", f"a whole number from 1 to {MAX_TOKENS}")
+    _checked(bits, BITS, "bits", f"one of {', '.join(map(str, BITS))}")
+    if layout not in LAYOUTS:
+        raise InputError(one_of(layout, LAYOUTS, "layout"), key="layout")
+    if isinstance(hw, Hardware) and sets:
+        raise InputError("give changes when loading the hardware, not afterwards", key="sets")
+    hardware = hw if isinstance(hw, Hardware) else load_hardware(hw, sets)
+    expert, model_name = _expert(model)
+
+    machine = _lower(hardware)
+    dram = hardware.system.dram
+    check_refresh(machine.device, dram.refresh)
+    policy = state.make_policy(state.ControllerOptions(refresh=dram.refresh, read_buffer=dram.read_buffer))
+    regions = expert_regions(expert.hidden, expert.intermediate, bits, machine.device.burst_bytes)
+    placed = LAYOUTS[layout](regions, machine.device, machine.lanes)
+    tiling = machine.gemv.tile(tokens, expert.hidden, expert.intermediate)
+    program = _Program(machine, policy, placed, bits, record_commands)
+    end = program.run(tiling, progress)
+
+    config = {
+        "hardware": hardware.to_dict(),
+        "model": model_name,
+        "hidden": expert.hidden,
+        "intermediate": expert.intermediate,
+        "tokens": tokens,
+        "bits": bits,
+        "layout": layout,
+    }
+    return _result(program, tiling, end, config, tokens, began)
+
+
+def _result(
+    program: _Program, tiling: Tiling, end: int, config: dict[str, Any], tokens: int, began: float
+) -> ExpertResult:
+    machine, regions = program.machine, program.layout.regions
+    device, clock_ns = machine.device, float(machine.device.clock_ps / 1000)
+    cycles = -(-end // machine.dram_ticks) - _FIRST_CLOCK
+    lanes = [lane for lane in program.of_lane if lane.share.total]
+    streamed = max(lane.count(state.DATA_END) for lane in lanes) - _FIRST_CLOCK
+    weight_bytes = sum(region.bytes for region in regions)
+    reads = len(tiling.tokens)
+    peak_gbps = machine.lanes * device.peak_gbps
+    bandwidth_gbps = float(Fraction(weight_bytes * reads, streamed) / device.clock_ps * 1000)
+    operations = 2 * sum(region.rows * region.columns for region in regions) * tokens
+    burst_cycles = program.pass_cycles * Fraction(device.burst_bytes * 8, config["bits"]) ** -1
+    unit_ps = machine.gemv_ticks * machine.timebase.tick_ps
+    peak_gflops = float(2 * program.servers * machine.lanes / burst_cycles / unit_ps * 1000)
+    idle = program.mean_over_lanes((state.IDLE_REFRESH, state.IDLE_CREDIT, state.IDLE_ROW))
+    busy_ticks = max(int(lane.sink.value[sink.BUSY]) for lane in lanes)
+    busy = {
+        "memory": (streamed - min(lane.count(state.IDLE_CREDIT) for lane in lanes)) / cycles,
+        "compute": busy_ticks / (program.servers * cycles * machine.dram_ticks),
+        "io": program.io_ticks / (cycles * machine.dram_ticks),
+    }
+    issued = np.sum([lane.channel.issued for lane in program.of_lane], axis=0)
+    return ExpertResult(
+        time_ns=float(cycles * device.clock_ps / 1000),
+        cycles=cycles,
+        clock_ns=clock_ns,
+        tokens=tokens,
+        weight_bytes=weight_bytes,
+        weight_bursts=sum(region.bursts for region in regions),
+        weight_reads=reads,
+        bandwidth_gbps=bandwidth_gbps,
+        peak_bandwidth_gbps=peak_gbps,
+        peak_fraction=bandwidth_gbps / peak_gbps,
+        gflops=float(operations / (cycles * device.clock_ps / 1000)),
+        peak_gflops=peak_gflops,
+        bound=max(busy, key=lambda name: busy[name]),
+        busy=busy,
+        phases=tuple(sorted(program.phases, key=lambda phase: phase.start_ns)),
+        commands={command.name: int(count) for command, count in zip(COMMANDS, issued, strict=True) if count},
+        lanes=machine.lanes,
+        lanes_simulated=len(program.lanes),
+        stall_ns=idle[state.IDLE_CREDIT] * clock_ns,
+        idle_ns={
+            "refresh": idle[state.IDLE_REFRESH] * clock_ns,
+            "fifo": idle[state.IDLE_CREDIT] * clock_ns,
+            "rows": idle[state.IDLE_ROW] * clock_ns,
+        },
+        token_tiles=tiling.tokens,
+        energy_nj=None,
+        config=config,
+        wall_s=time.perf_counter() - began,
+        command_traces=tuple(
+            decode_commands(lane.commands, machine.tables)
+            for lane in program.of_lane
+            if lane.commands.entry.size
+        ),
+    )

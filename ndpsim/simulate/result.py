@@ -1,0 +1,92 @@
+"""What a simulation of an expert tells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from ndpsim.traces import CommandTrace
+
+__all__ = ["ExpertResult", "Phase"]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A stretch of the expert program, in ns after the first DRAM command.
+
+    `name` is one of "activations-in", "gate-up", "activation", "down", "result-out".
+    """
+
+    name: str
+    tile: int
+    start_ns: float
+    end_ns: float
+
+
+@dataclass(frozen=True)
+class ExpertResult:
+    """One expert on one DIMM.
+
+    Attributes:
+        time_ns: from the first DRAM command to the last result at the host.
+        cycles: the same in DRAM clocks, the last one whole.
+        clock_ns: the DRAM clock, 2 / rate.
+        tokens: tokens sent through the expert.
+        weight_bytes: bytes of weights, each counted once.
+        weight_bursts: bursts that hold them.
+        weight_reads: how often they are read: once a token tile.
+        bandwidth_gbps: weight bytes read over the time weights stream, first command to last beat.
+        peak_bandwidth_gbps: what all lanes carry together at their limit.
+        peak_fraction: `bandwidth_gbps` over `peak_bandwidth_gbps`.
+        gflops: operations (a product and a sum are two) over `time_ns`.
+        peak_gflops: the GEMV unit's limit at these weight bits.
+        bound: "memory", "compute" or "io": which of the three is busy the longest.
+        busy: the share of `time_ns` for which each of them is busy: `memory` (DRAM, less the time reads
+            were held back by full FIFOs), `compute` (multipliers), `io` (the bus to the host).
+        phases: the expert program, in order of start.
+        commands: DRAM commands by kind, over all lanes.
+        lanes: lanes of the DIMM.
+        lanes_simulated: different lanes among them; equal ones are simulated once.
+        stall_ns: for how long a full FIFO held reads back, mean over the lanes.
+        idle_ns: why the data bus of a lane carried nothing while weights streamed, mean over the lanes:
+            `refresh`, `fifo` (equals `stall_ns`), `rows` (row changes, bus turnaround, empty queue).
+        token_tiles: tokens of each tile.
+        energy_nj: None until energy is modelled.
+        config: everything that was used: hardware, model, weights, layout.
+        wall_s: how long the simulation took.
+        command_traces: by lane, when asked for.
+    """
+
+    time_ns: float
+    cycles: int
+    clock_ns: float
+    tokens: int
+    weight_bytes: int
+    weight_bursts: int
+    weight_reads: int
+    bandwidth_gbps: float
+    peak_bandwidth_gbps: float
+    peak_fraction: float
+    gflops: float
+    peak_gflops: float
+    bound: str
+    busy: Mapping[str, float]
+    phases: tuple[Phase, ...]
+    commands: Mapping[str, int]
+    lanes: int
+    lanes_simulated: int
+    stall_ns: float
+    idle_ns: Mapping[str, float]
+    token_tiles: tuple[int, ...]
+    energy_nj: None
+    config: Mapping[str, Any]
+    wall_s: float
+    command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; command traces are left out."""
+        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "command_traces"}
+        plain["phases"] = [{f.name: getattr(phase, f.name) for f in fields(phase)} for phase in self.phases]
+        plain["token_tiles"] = list(self.token_tiles)
+        return plain

@@ -1,0 +1,28 @@
+"""DRAM standards as data: levels, commands, timing rules, organisation and speed presets.
+
+>>> from ndpsim.spec import resolve
+>>> device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", ranks=2, overrides={"nCL": 40})
+>>> device.timings["nRFC"], device.burst_bytes, device.banks
+(710, 64, 64)
+"""
+
+from ndpsim.spec.device import Device, resolve
+from ndpsim.spec.lower import NO_RULE, Tables, lower
+from ndpsim.spec.registry import standard_names, standards
+from ndpsim.spec.standard import COMMANDS, LEVELS, Command, Organisation, Rule, Standard
+
+__all__ = [
+    "COMMANDS",
+    "LEVELS",
+    "NO_RULE",
+    "Command",
+    "Device",
+    "Organisation",
+    "Rule",
+    "Standard",
+    "Tables",
+    "lower",
+    "resolve",
+    "standard_names",
+    "standards",
+]

@@ -1,0 +1,150 @@
+"""From names to numbers: a standard, an organisation, a speed and overrides become a `Device`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from ndpsim.errors import InputError, one_of
+from ndpsim.spec.registry import standards
+from ndpsim.spec.standard import Organisation, Standard
+from ndpsim.units import dram_period_ps
+
+__all__ = ["Device", "resolve"]
+
+_MAX_CLOCKS = 1_000_000
+_FIXED = ("rate", "tCK_ps")  # what a speed preset is; changing them means another preset
+
+
+@dataclass(frozen=True)
+class Device:
+    """A channel of DRAM, resolved: every timing in clocks, every size a number.
+
+    `timings` holds every value by its name (nCL, nRFC, ...), with `rate` (MT/s) and `tCK_ps`.
+    `sources` says for each of them where it came from: "preset ...", "derived ..." or "override".
+    """
+
+    standard: Standard
+    org: str
+    timing: str
+    ranks: int
+    organisation: Organisation
+    timings: Mapping[str, int]
+    sources: Mapping[str, str]
+
+    @property
+    def bankgroups(self) -> int:
+        """Bank groups in a rank."""
+        return self.organisation.bankgroups
+
+    @property
+    def banks_per_group(self) -> int:
+        """Banks in a bank group."""
+        return self.organisation.banks_per_group
+
+    @property
+    def banks_per_rank(self) -> int:
+        """Banks in a rank."""
+        return self.bankgroups * self.banks_per_group
+
+    @property
+    def banks(self) -> int:
+        """Banks on the channel, over all ranks."""
+        return self.ranks * self.banks_per_rank
+
+    @property
+    def rows(self) -> int:
+        """Rows in a bank."""
+        return self.organisation.rows
+
+    @property
+    def bursts_per_row(self) -> int:
+        """Bursts in an open row: the columns of a command trace."""
+        return self.organisation.columns // self.standard.prefetch
+
+    @property
+    def burst_bytes(self) -> int:
+        """Bytes one RD or WR moves over the channel."""
+        return self.standard.prefetch * self.standard.channel_bits // 8
+
+    @property
+    def devices_per_rank(self) -> int:
+        """DRAM chips side by side in a rank of this channel (data only, no ECC)."""
+        return self.standard.channel_bits // self.organisation.dq
+
+    @property
+    def rank_bytes(self) -> int:
+        """Capacity of one rank of this channel in bytes."""
+        return self.banks_per_rank * self.rows * self.bursts_per_row * self.burst_bytes
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Capacity of the channel in bytes."""
+        return self.ranks * self.rank_bytes
+
+    @property
+    def clock_ps(self) -> Fraction:
+        """Exact clock period in ps: 2 transfers a clock."""
+        return dram_period_ps(self.timings["rate"])
+
+    @property
+    def peak_gbps(self) -> float:
+        """What the data bus carries at its limit, in GB/s (1e9 bytes a second)."""
+        return float(Fraction(self.burst_bytes, self.timings["nBL"]) / self.clock_ps * 1000)
+
+
+def _timings(
+    standard: Standard, org: str, timing: str, overrides: Mapping[str, int]
+) -> tuple[dict[str, int], dict[str, str]]:
+    organisation, speed = standard.organisations[org], dict(standard.speeds[timing])
+    sources = dict.fromkeys(speed, f"preset {timing}")
+    for name, derivation in standard.derived.items():
+        clocks = derivation.clocks(organisation, speed["rate"], speed["tCK_ps"])
+        if clocks is None:
+            if name not in overrides:
+                raise InputError(
+                    f"{standard.name} states no {name} for {org} at {timing}; override it", key=name
+                )
+            continue
+        speed[name] = clocks
+        sources[name] = f"derived for {org} at {timing}"
+    known = (set(speed) | set(standard.derived)) - set(_FIXED)
+    for name, clocks in overrides.items():
+        if name in _FIXED:
+            raise InputError("is fixed by the speed preset; choose another timing preset", key=name)
+        if name not in known:
+            raise InputError(one_of(name, known, "timing"), key=name)
+        if isinstance(clocks, bool) or not isinstance(clocks, int) or not 1 <= clocks <= _MAX_CLOCKS:
+            raise InputError(f"{clocks!r} is not a whole number of clocks from 1 to {_MAX_CLOCKS}", key=name)
+        speed[name] = clocks
+        sources[name] = "override"
+    return speed, sources
+
+
+def resolve(
+    standard: str, org: str, timing: str, ranks: int = 1, overrides: Mapping[str, int] | None = None
+) -> Device:
+    """Resolve names to a `Device`.
+
+    Args:
+        standard: "DDR4", "DDR5", ...
+        org: an organisation preset, for instance "DDR5_16Gb_x8".
+        timing: a speed preset, for instance "DDR5_4800AN".
+        ranks: ranks on the channel, 1 to 64.
+        overrides: clock counts by JEDEC name ("nCL": 40), over preset and derived values.
+
+    Raises:
+        InputError: a name is unknown, a number is out of range, or the standard leaves a value open.
+    """
+    if standard not in standards():
+        raise InputError(one_of(standard, standards(), "standard"), key="standard")
+    chosen = standards()[standard]
+    if org not in chosen.organisations:
+        raise InputError(one_of(org, chosen.organisations, f"{standard} organisation"), key="org")
+    if timing not in chosen.speeds:
+        raise InputError(one_of(timing, chosen.speeds, f"{standard} timing preset"), key="timing")
+    if isinstance(ranks, bool) or not isinstance(ranks, int) or not 1 <= ranks <= 64:
+        raise InputError(f"{ranks!r} is not a whole number of ranks from 1 to 64", key="ranks")
+    timings, sources = _timings(chosen, org, timing, overrides or {})
+    return Device(chosen, org, timing, ranks, chosen.organisations[org], timings, sources)

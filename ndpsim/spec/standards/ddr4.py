@@ -1,0 +1,137 @@
+"""DDR4 SDRAM, JESD79-4.
+
+Preset values equal those of Ramulator 2.1 (python/ramulator/dram/ddr4.py, commit c5b1c3a), so that the
+commands of both can be compared one by one. Clause numbers are those of JESD79-4.
+"""
+
+from ndpsim.spec.standard import ByDensity, ByWidthAndRate, Every, Organisation, Rule, Standard
+
+_READS, _WRITES = ("RD", "RDA"), ("WR", "WRA")
+_COLUMN = _READS + _WRITES
+
+_RULES = (
+    # The data bus carries one burst at a time.
+    Rule("BL", "channel", _READS, _READS, "nBL"),
+    Rule("BL", "channel", _WRITES, _WRITES, "nBL"),
+    # Column commands within a rank (4.24-4.27).
+    Rule("tCCD_S", "rank", _READS, _READS, "nCCDS"),
+    Rule("tCCD_S", "rank", _WRITES, _WRITES, "nCCDS"),
+    Rule("tRTW", "rank", _READS, _WRITES, "nCL + nBL + 2 - nCWL"),
+    Rule("tWTR_S", "rank", _WRITES, _READS, "nCWL + nBL + nWTRS"),
+    # Another rank takes over the data bus.
+    Rule("tCS", "rank", _READS, _COLUMN, "nBL + nCS", siblings=True),
+    Rule("tCS", "rank", _WRITES, _READS, "nCWL + nBL + nCS - nCL", siblings=True),
+    # Rows within a rank.
+    Rule("tRTP", "rank", ("RD",), ("PREab",), "nRTP"),
+    Rule("tWR", "rank", ("WR",), ("PREab",), "nCWL + nBL + nWR"),
+    Rule("tRRD_S", "rank", ("ACT",), ("ACT",), "nRRDS"),
+    Rule("tFAW", "rank", ("ACT",), ("ACT",), "nFAW", window=4),
+    Rule("tRAS", "rank", ("ACT",), ("PREab",), "nRAS"),
+    Rule("tRP", "rank", ("PREab",), ("ACT",), "nRP"),
+    # Refresh.
+    Rule("tRC", "rank", ("ACT",), ("REFab",), "nRC"),
+    Rule("tRP", "rank", ("PREpb", "PREab"), ("REFab",), "nRP"),
+    Rule("tRTP + tRP", "rank", ("RDA",), ("REFab",), "nRTP + nRP"),
+    Rule("tWR + tRP", "rank", ("WRA",), ("REFab",), "nCWL + nBL + nWR + nRP"),
+    Rule("tRFC", "rank", ("REFab",), ("ACT", "PREab"), "nRFC"),
+    # Within a bank group.
+    Rule("tCCD_L", "bankgroup", _READS, _READS, "nCCDL"),
+    Rule("tCCD_L", "bankgroup", _WRITES, _WRITES, "nCCDL"),
+    Rule("tWTR_L", "bankgroup", _WRITES, _READS, "nCWL + nBL + nWTRL"),
+    Rule("tRRD_L", "bankgroup", ("ACT",), ("ACT",), "nRRDL"),
+    # Within a bank.
+    Rule("tRC", "bank", ("ACT",), ("ACT",), "nRC"),
+    Rule("tRCD", "bank", ("ACT",), _COLUMN, "nRCD"),
+    Rule("tRAS", "bank", ("ACT",), ("PREpb",), "nRAS"),
+    Rule("tRP", "bank", ("PREpb",), ("ACT",), "nRP"),
+    Rule("tRTP", "bank", ("RD",), ("PREpb",), "nRTP"),
+    Rule("tWR", "bank", ("WR",), ("PREpb",), "nCWL + nBL + nWR"),
+    Rule("tRTP + tRP", "bank", ("RDA",), ("ACT",), "nRTP + nRP"),
+    Rule("tWR + tRP", "bank", ("WRA",), ("ACT",), "nCWL + nBL + nWR + nRP"),
+)
+
+# Density: (rows of a x4, x8, x16 device); a x16 device has two bank groups instead of four.
+_ROWS = {2: (1 << 15, 1 << 14, 1 << 14), 4: (1 << 16, 1 << 15, 1 << 15), 8: (1 << 17, 1 << 16, 1 << 16)}
+_ROWS[16] = (1 << 18, 1 << 17, 1 << 17)
+
+_ORGANISATIONS = {
+    f"DDR4_{gigabits}Gb_x{dq}": Organisation(gigabits * 1024, dq, 2 if dq == 16 else 4, 4, rows[place], 1024)
+    for gigabits, rows in _ROWS.items()
+    for place, dq in enumerate((4, 8, 16))
+}
+
+# By data rate: clocks that every speed bin of the rate shares (JESD79-4 tables of section 10).
+_RATES = {
+    1600: dict(tCK_ps=1250, nRAS=28, nWR=12, nRTP=6, nCWL=9, nCCDL=5, nWTRS=2, nWTRL=6),
+    1866: dict(tCK_ps=1071, nRAS=32, nWR=14, nRTP=7, nCWL=10, nCCDL=5, nWTRS=3, nWTRL=7),
+    2133: dict(tCK_ps=937, nRAS=36, nWR=16, nRTP=8, nCWL=11, nCCDL=6, nWTRS=3, nWTRL=8),
+    2400: dict(tCK_ps=833, nRAS=39, nWR=18, nRTP=9, nCWL=12, nCCDL=6, nWTRS=3, nWTRL=9),
+    2666: dict(tCK_ps=750, nRAS=43, nWR=20, nRTP=10, nCWL=14, nCCDL=7, nWTRS=4, nWTRL=10),
+    2933: dict(tCK_ps=682, nRAS=47, nWR=22, nRTP=11, nCWL=16, nCCDL=8, nWTRS=4, nWTRL=11),
+    3200: dict(tCK_ps=625, nRAS=52, nWR=24, nRTP=12, nCWL=16, nCCDL=8, nWTRS=4, nWTRL=12),
+}
+
+# Speed bins: CL = tRCD = tRP in clocks.
+_BINS = {
+    1600: {"J": 10, "K": 11, "L": 12},
+    1866: {"L": 12, "M": 13, "N": 14},
+    2133: {"N": 14, "P": 15, "R": 16},
+    2400: {"P": 15, "R": 16, "U": 17, "T": 18},
+    2666: {"T": 17, "U": 18, "V": 19, "W": 20},
+    2933: {"V": 19, "W": 20, "Y": 21, "AA": 22},
+    3200: {"W": 20, "AA": 22, "AC": 24},
+}
+
+_SPEEDS = {
+    f"DDR4_{rate}{grade}": dict(
+        rate=rate,
+        nBL=4,
+        nCCDS=4,
+        nCS=2,
+        nCL=cl,
+        nRCD=cl,
+        nRP=cl,
+        nRC=_RATES[rate]["nRAS"] + cl,
+        **_RATES[rate],
+    )
+    for rate, grades in _BINS.items()
+    for grade, cl in grades.items()
+}
+
+_RRD_S = {
+    4: ((3200, 4),),
+    8: ((3200, 4),),
+    16: ((1866, 5), (2133, 6), (2400, 7), (2933, 8), (3200, 9)),
+}
+_RRD_L_NARROW = ((1866, 5), (2400, 6), (2666, 7), (3200, 8))
+_RRD_L = {
+    4: _RRD_L_NARROW,
+    8: _RRD_L_NARROW,
+    16: ((1866, 6), (2133, 7), (2400, 8), (2666, 9), (2933, 10), (3200, 11)),
+}
+_FAW = {
+    4: ((3200, 16),),
+    8: ((1600, 20), (1866, 22), (2133, 23), (2400, 26), (2666, 28), (2933, 31), (3200, 34)),
+    16: ((1866, 28), (2133, 32), (2400, 36), (2666, 40), (2933, 44), (3200, 48)),
+}
+
+STANDARD = Standard(
+    name="DDR4",
+    source="JESD79-4",
+    prefetch=8,
+    channel_bits=64,
+    command_cycles={},
+    rules=_RULES,
+    organisations=_ORGANISATIONS,
+    speeds=_SPEEDS,
+    derived={
+        "nRRDS": ByWidthAndRate(_RRD_S),
+        "nRRDL": ByWidthAndRate(_RRD_L),
+        "nFAW": ByWidthAndRate(_FAW),
+        # tRFC1: Ramulator's 360 ns at 8 Gb, where JESD79-4 says 350 ns.
+        "nRFC": ByDensity({2048: 160, 4096: 260, 8192: 360, 16384: 550}),
+        "nREFI": Every(7800),
+    },
+    max_postponed_refreshes=8,
+    max_pulled_in_refreshes=8,
+)

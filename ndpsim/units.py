@@ -1,0 +1,84 @@
+"""Conversions of time and size, all in one place, each saying how it rounds.
+
+A clock's period is a `Fraction` of a picosecond, so that a DDR5-4800 clock is exactly 1250/3 ps and a
+billion of them carry no error. Kernels count in *ticks*: the longest time of which every clock in play
+is a whole multiple.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+from typing import NamedTuple
+
+__all__ = [
+    "Timebase",
+    "common_ticks",
+    "cycles_ceil",
+    "dram_period_ps",
+    "exact",
+    "format_bytes",
+    "format_time",
+    "frequency_period_ps",
+]
+
+
+def exact(value: int | float | str | Fraction) -> Fraction:
+    """`value` as written in decimal, exactly: 0.1 becomes 1/10, not its binary neighbour."""
+    return value if isinstance(value, Fraction) else Fraction(Decimal(str(value)))
+
+
+def dram_period_ps(rate_mts: int) -> Fraction:
+    """Period of the DRAM clock in ps at `rate_mts` mega-transfers a second: two transfers a clock."""
+    return Fraction(2_000_000, rate_mts)
+
+
+def frequency_period_ps(clock_mhz: int | float | str | Fraction) -> Fraction:
+    """Period in ps of a clock of `clock_mhz` MHz."""
+    return 1_000_000 / exact(clock_mhz)
+
+
+def cycles_ceil(ns: int | float, tck_ps: int) -> int:
+    """Clocks that cover `ns` nanoseconds, rounded up, at the rounded-down `tck_ps` of a speed preset.
+
+    JEDEC derives clock counts from a tCK rounded to a whole picosecond; simulated time never uses it.
+    """
+    return math.ceil(exact(ns) * 1000 / tck_ps)
+
+
+class Timebase(NamedTuple):
+    """Several clocks counted in one unit of time."""
+
+    tick_ps: Fraction
+    ticks: tuple[int, ...]  # ticks in a period of each clock
+
+    def to_ns(self, ticks: int) -> float:
+        """Nanoseconds in `ticks`, rounded once, to the nearest double."""
+        return float(int(ticks) * self.tick_ps / 1000)
+
+
+def common_ticks(*periods_ps: Fraction) -> Timebase:
+    """The longest tick that divides every period, and the periods in it."""
+    denominator = math.lcm(*(period.denominator for period in periods_ps))
+    whole = [int(period * denominator) for period in periods_ps]
+    divisor = math.gcd(*whole)
+    return Timebase(Fraction(divisor, denominator), tuple(period // divisor for period in whole))
+
+
+def format_bytes(count: int | float) -> str:
+    """`count` bytes in the binary unit that leaves one to four digits: ``36.00 MiB``."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.2f} {unit}"
+        size /= 1024
+    return f"{size:.2f} TiB"
+
+
+def format_time(ns: float) -> str:
+    """`ns` nanoseconds in ns, us, ms or s, to four significant digits."""
+    for scale, unit in ((1.0, "ns"), (1e3, "us"), (1e6, "ms")):
+        if abs(ns) < 1000 * scale:
+            return f"{ns / scale:.4g} {unit}"
+    return f"{ns / 1e9:.4g} s"

@@ -1,0 +1,634 @@
+"""The command line, as its users meet it: what it prints, where, and with which exit status."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jsonschema
+import pytest
+
+from ndpsim.cli.main import main
+
+HEADER = ["clock", "command", "rank", "bankgroup", "bank", "row", "column"]
+
+
+class Done(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+def call(*arguments: str) -> Done:
+    """Run the command line in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as caught:
+        main(list(arguments))
+    return Done(int(caught.value.code or 0), out.getvalue(), err.getvalue())
+
+
+def said(*arguments: str) -> str:
+    """What a call that must succeed prints."""
+    done = call(*arguments)
+    assert (done.status, done.err) == (0, "")
+    return done.out
+
+
+def refused(*arguments: str) -> str:
+    """The one line with which a call must be refused."""
+    done = call(*arguments)
+    assert done.status == 2, done
+    assert done.out == ""
+    assert done.err.startswith("ndpsim: error: ")
+    assert len(done.err.splitlines()) == 1, done.err
+    assert done.err.endswith("\n")
+    return done.err.removeprefix("ndpsim: error: ").rstrip("\n")
+
+
+def strictly(text: str) -> Any:
+    """JSON without the NaN and Infinity that Python would let pass."""
+
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} is no JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels are there: no notice about compiling them."""
+    monkeypatch.setattr("ndpsim._jit.is_compiled", lambda work: True)
+
+
+@pytest.fixture
+def no_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is wrong must be found before anything is simulated."""
+
+    def simulated(*arguments: object, **options: object) -> None:
+        raise AssertionError("simulated before the mistake was found")
+
+    monkeypatch.setattr("ndpsim.simulate.lane.run_channel", simulated)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty current folder."""
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    return here
+
+
+# The program itself
+
+
+def test_an_unknown_command_is_refused_with_the_nearest():
+    assert refused("gemw").startswith("there is no command 'gemw'; did you mean 'gemv'?")
+    assert "commands: gemv" in refused("zzz")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["gemv", "--toknes", "1"], "--toknes"),
+        (["--nothing"], "--nothing"),
+        (["list", "hw", "more"], "more"),
+        (["show"], "WHAT"),
+        (["show", "hw"], "NAME"),
+        (["gemv", "surplus"], "surplus"),
+        (["gemv", "--tokens"], "--tokens"),
+    ],
+)
+def test_an_unknown_option_or_argument_is_refused_by_name(arguments, words):
+    assert words in refused(*arguments)
+
+
+@pytest.mark.parametrize("command", [[], ["gemv"], ["list"], ["show"]])
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help(command, option):
+    assert said(*command, option).startswith("Usage: ndpsim")
+
+
+def test_help_names_every_command():
+    text = said("--help")
+    assert all(f"  {name} " in text for name in ("gemv", "check", "list", "show"))
+
+
+def test_version():
+    name, number = said("--version").replace(", version", "").split()
+    assert name == "ndpsim"
+    assert number[0].isdigit()
+
+
+def test_an_interruption_is_said_and_leaves_nothing(folder, compiled, monkeypatch):
+    def interrupt(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ndpsim.simulate.lane.run_channel", interrupt)
+    done = call("gemv", "--shape", "64,64", "--json", "a.json", "--commands", "c.csv", "--timeline", "t.json")
+    assert (done.status, done.out, done.err.strip()) == (130, "", "ndpsim: interrupted")
+    assert list(folder.iterdir()) == []
+
+
+# list
+
+
+@pytest.mark.parametrize(
+    ("kind", "some"),
+    [
+        ("hw", ["trimoe"]),
+        ("rtl", ["trimoe_activation", "trimoe_gemv", "trimoe_relayout"]),
+        ("models", ["deepseek-v2", "mixtral-8x7b", "qwen3-235b-a22b"]),
+        ("layouts", ["localized"]),
+        ("standards", ["DDR4", "DDR5"]),
+        ("orgs", ["DDR4_8Gb_x8", "DDR5_32Gb_x8"]),
+        ("timings", ["DDR4_3200AA", "DDR5_4800BN"]),
+    ],
+)
+def test_list_prints_one_name_a_line(kind, some):
+    names = said("list", kind).splitlines()
+    assert set(some) <= set(names)
+    assert len(set(names)) == len(names)
+    assert all(name == name.strip() and " " not in name for name in names)
+
+
+def test_list_of_everything_is_a_line_a_kind():
+    lines = dict(line.split(": ") for line in said("list").splitlines())
+    assert list(lines) == ["hw", "rtl", "models", "layouts", "standards", "orgs", "timings"]
+    for kind, names in lines.items():
+        assert names.split() == said("list", kind).splitlines()
+
+
+def test_list_of_something_else_is_refused():
+    assert refused("list", "model").startswith("list: unknown kind of thing 'model'; did you mean 'models'?")
+
+
+# show
+
+
+def test_show_hw_says_value_unit_and_source():
+    text = said("show", "hw", "trimoe")
+    line = next(line for line in text.splitlines() if line.startswith("dram.overrides.nCL"))
+    assert line.split(maxsplit=3) == ["dram.overrides.nCL", "40", "clocks", line.split(maxsplit=3)[3]]
+    assert "Table 1" in line
+    peak = next(line for line in text.splitlines() if line.startswith("derived.dimm_peak_inside"))
+    assert peak.split()[1:3] == ["153.6", "GB/s"]
+
+
+def test_show_hw_takes_changes():
+    shown = strictly(
+        said("show", "hw", "trimoe", "--set", "dimm.ranks=2", "--set", "dram.nCL=38", "--json", "-")
+    )
+    assert shown["dimm"]["ranks"] == 2
+    assert shown["timings"]["nCL"] == 38
+    assert shown["derived"]["lanes"] == 4
+    assert shown["derived"]["dimm_peak_gbps"] == pytest.approx(76.8)
+    text = said("show", "hw", "trimoe", "--set", "dimm.ranks=2")
+    assert any("--set dimm.ranks=2" in line for line in text.splitlines() if line.startswith("dimm.ranks"))
+
+
+def test_show_model():
+    text = said("show", "model", "qwen3-235b-a22b")
+    values = dict(line.split(maxsplit=1) for line in text.splitlines() if len(line.split()) > 1)
+    assert values["hidden"].strip() == "4096"
+    assert values["expert_intermediate"].strip() == "1536"
+    shown = strictly(said("show", "model", "qwen3-235b-a22b", "--json", "-"))
+    assert (shown["routed_experts"], shown["experts_per_token"], shown["layers"]) == (128, 8, 94)
+
+
+def test_show_org_and_timing():
+    assert strictly(said("show", "org", "DDR5_16Gb_x8", "--json", "-")) == {
+        "density_mb": 16384,
+        "dq": 8,
+        "bankgroups": 8,
+        "banks_per_group": 4,
+        "rows": 65536,
+        "columns": 1024,
+    }
+    timing = strictly(said("show", "timing", "DDR5_4800AN", "--json", "-"))
+    assert (timing["rate"], timing["nCL"], timing["tCK_ps"]) == (4800, 34, 416)
+    assert ["bankgroups", "8"] in [line.split() for line in said("show", "org", "DDR5_16Gb_x8").splitlines()]
+    assert ["nCL", "34"] in [line.split() for line in said("show", "timing", "DDR5_4800AN").splitlines()]
+
+
+def test_show_schema_is_a_json_schema():
+    schema = strictly(said("show", "schema", "hw"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert "dimm" in schema["properties"]
+
+
+def test_show_writes_a_file(folder):
+    assert said("show", "timing", "DDR5_4800AN", "--json", "t.json") == ""
+    assert strictly((folder / "t.json").read_text())["nCL"] == 34
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["bla", "x"], "show: unknown kind of thing 'bla'"),
+        (["hw", "trimo"], "did you mean 'trimoe'?"),
+        (["model", "qwen3-235b-a22"], "did you mean 'qwen3-235b-a22b'?"),
+        (["org", "DDR5_16Gb_x9"], "show org: unknown organisation 'DDR5_16Gb_x9'; did you mean 'DDR5_16Gb_x"),
+        (["timing", "DDR5_4800"], "show timing: unknown timing preset 'DDR5_4800'; did you mean 'DDR5_4800"),
+        (["schema", "model"], "show schema: unknown schema 'model'"),
+        (
+            ["org", "DDR5_16Gb_x8", "--set", "dimm.ranks=2"],
+            "--set: changes hardware; a org has nothing to change",
+        ),
+        (
+            ["hw", "trimoe", "--set", "dimm.rank=2"],
+            "--set: dimm.rank: unknown key; did you mean 'dimm.ranks'?",
+        ),
+        (["hw", "trimoe", "--json", "none/a.json"], "there is no folder none"),
+    ],
+)
+def test_show_refuses(folder, arguments, words):
+    assert words in refused("show", *arguments)
+    assert list(folder.iterdir()) == []
+
+
+# gemv: what is refused
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n"
+    for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+BAD_VALUES: Sequence[tuple[list[str], str]] = [
+    (["--tokens", "0"], "tokens: 0 is not a whole number from 1 to 16384"),
+    (["--tokens", "-3"], "tokens: -3 is not a whole number"),
+    (["--tokens", "16385"], "tokens: 16385 is not a whole number"),
+    (["--tokens", "1e9"], "'1e9' is not a valid integer"),
+    (["--tokens", "nan"], "'nan' is not a valid integer"),
+    (["--tokens", "9" * 30], "is not a whole number from 1 to 16384"),
+    (["--shape", "0,5"], "--shape: HIDDEN '0' is not a whole number from 1 to 1048576"),
+    (["--shape", "5,0"], "--shape: INTERMEDIATE '0'"),
+    (["--shape", "-1,5"], "--shape: HIDDEN '-1'"),
+    (["--shape", "a,b"], "--shape: HIDDEN 'a'"),
+    (["--shape", "512"], "--shape: '512' is not HIDDEN,INTERMEDIATE"),
+    (["--shape", "1,2,3"], "--shape: '1,2,3' is not HIDDEN,INTERMEDIATE"),
+    (["--shape", "1.5,2"], "--shape: HIDDEN '1.5'"),
+    (["--shape", ""], "--shape: '' is not HIDDEN,INTERMEDIATE"),
+    (["--shape", "1048577,5"], "--shape: HIDDEN '1048577'"),
+    (["--shape", "9" * 5000 + ",5"], "--shape: HIDDEN '999"),
+    (["--shape", "512,256", "--model", "mixtral-8x7b"], "--shape: give a model or a shape, not both"),
+    (["--model", "qwen3-30b-a3"], "unknown model 'qwen3-30b-a3'; did you mean 'qwen3-30b-a3b'?"),
+    (["--model", "none.json"], "none.json: no such file"),
+    (["--model", "."], "holds no config.json"),
+    (["--hw", "trimo"], "unknown hardware 'trimo'; did you mean 'trimoe'?"),
+    (["--hw", "none.yaml"], "none.yaml: no such file"),
+    (["--hw", "./"], "is a directory"),
+    (["--hw", ""], "unknown hardware ''"),
+    (["--layout", "localised"], "layout: unknown layout 'localised'; did you mean 'localized'?"),
+    (["--bits", "5"], "bits: 5 is not one of 16, 8, 4, 3, 2, 1"),
+    (["--bits", "0"], "bits: 0 is not one of"),
+    (["--bits", "16.0"], "'16.0' is not a valid integer"),
+    (["--set", "dimm.rank=2"], "--set: dimm.rank: unknown key; did you mean 'dimm.ranks'?"),
+    (["--set", "dram.nCLL=2"], "did you mean 'dram.nCL'?"),
+    (["--set", "dimm.ranks=0"], "--set: dimm.ranks: 0 is not a whole number from 1 to 16"),
+    (["--set", "dimm.ranks=.nan"], "--set: dimm.ranks: .nan is not"),
+    (["--set", "dimm.ranks"], "--set: 'dimm.ranks' is not KEY=VALUE"),
+    (["--set", "dram.timing=DDR5_4800"], "--set: dram.timing: unknown DDR5 timing preset 'DDR5_4800'"),
+    (["--set", "ndp.gemv.multipliers=4"], "4 multipliers are fewer than the 8 lanes"),
+    (["--shape", "1048576,1"], "ndp.gemv.buffer_kib: not supported: one token needs 2097154 bytes"),
+    (
+        ["--shape", "1048576,1048576", "--set", "dimm.ranks=1"],
+        "not supported: weights of 6.00 TiB (6597069766656 bytes)",
+    ),
+    (["--lane", "0"], "--lane: chooses a lane of --commands, which is not given"),
+    (["--lane", "8", "--commands", "c.csv"], "--lane: 8 is not a lane of the DIMM, 0 to 7"),
+    (["--lane", "-1", "--commands", "c.csv"], "--lane: -1 is not a lane of the DIMM, 0 to 7"),
+    (
+        ["--lane", "4", "--commands", "c.csv", "--set", "dimm.ranks=2"],
+        "--lane: 4 is not a lane of the DIMM, 0 to 3",
+    ),
+    (["--lane", "x", "--commands", "c.csv"], "'x' is not a valid integer"),
+]
+OUTPUTS = ["--json", "--commands", "--plot", "--timeline"]
+
+
+@pytest.mark.usefixtures("compiled", "no_simulation")
+@pytest.mark.parametrize(
+    ("arguments", "words"), BAD_VALUES, ids=lambda part: " ".join(part)[:60] if isinstance(part, list) else ""
+)
+def test_gemv_refuses(folder, arguments, words):
+    wanted = ["--json", "out.json", "--timeline", "t.json", "--plot", "p.png"]
+    line = refused("gemv", *arguments, *wanted)
+    assert words in line
+    assert len(line) < 3000
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.usefixtures("no_simulation")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--tokens", "0"],
+        ["--shape", "0,5"],
+        ["--model", "none"],
+        ["--layout", "none"],
+        ["--bits", "5"],
+        ["--set", "dimm.rank=2"],
+        ["--set", "ndp.gemv.multipliers=4"],
+        ["--shape", "1048576,1"],
+        ["--shape", "1048576,1048576", "--set", "dimm.ranks=1"],
+        ["--shape", "64,64", "--plot", "p.nothing"],
+    ],
+    ids=" ".join,
+)
+def test_a_mistake_is_found_before_compiling_is_announced(monkeypatch, folder, arguments):
+    monkeypatch.setattr("ndpsim._jit.is_compiled", lambda work: False)
+    refused("gemv", *arguments)
+
+
+@pytest.mark.usefixtures("compiled", "no_simulation")
+@pytest.mark.parametrize("option", OUTPUTS)
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("none/out.png", "there is no folder none"),
+        (".", "it is a folder"),
+        ("", "cannot write"),
+        ("a" * 300 + ".png", "too long"),
+        ("a" * 300 + "/out.png", "a"),
+        ("/dev/null/out.png", "/dev/null"),
+    ],
+    ids=["no folder", "a folder", "nothing", "a long name", "a long folder", "a device as folder"],
+)
+def test_gemv_refuses_an_output_it_cannot_write(folder, option, target, words):
+    line = refused("gemv", "--shape", "64,64", option, target)
+    assert line.startswith(f"{option}: cannot write ")
+    assert words in line
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.usefixtures("compiled", "no_simulation")
+@pytest.mark.parametrize("name", ["p.nothing", "p.csv", "p.txt"])
+def test_gemv_refuses_a_picture_format_before_it_simulates(folder, name):
+    others = ["--json", "a.json", "--commands", "c.csv", "--timeline", "t.json"]
+    line = refused("gemv", "--shape", "64,64", *others, "--plot", name)
+    assert line.startswith("--plot: ")
+    assert f"'{name[2:]}'" in line
+    assert "png" in line
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.usefixtures("compiled", "no_simulation")
+@pytest.mark.parametrize(
+    ("option", "name", "content", "words"),
+    [
+        ("--hw", "bomb.yaml", BOMB.encode(), "bomb.yaml:"),
+        ("--hw", "deep.yaml", b"a: " + b"[" * 100_000, "deep.yaml"),
+        ("--hw", "empty.yaml", b"", "empty.yaml: is empty"),
+        ("--hw", "binary.yaml", bytes(range(256)), "binary.yaml"),
+        ("--hw", "typo.yaml", b"name: x\ndimm:\n\tranks: 2\n", "typo.yaml:3"),
+        (
+            "--hw",
+            "unknown.yaml",
+            b"nmae: x\n",
+            "unknown.yaml:1: nmae: unknown key 'nmae'; did you mean 'name'?",
+        ),
+        ("--model", "empty.json", b"", "empty.json"),
+        ("--model", "broken.json", b'{"hidden_size": ', "broken.json"),
+        ("--model", "binary.json", bytes(range(256)), "binary.json"),
+        ("--model", "list.json", b"[1]", "list.json"),
+        ("--model", "deep.json", b"[" * 100_000, "deep.json"),
+        ("--model", "dense.json", b'{"hidden_size": 64, "intermediate_size": 64}', "dense.json"),
+    ],
+    ids=lambda part: part if isinstance(part, str) and "." in part else "",
+)
+def test_gemv_refuses_a_bad_file_by_name(folder, option, name, content, words):
+    (folder / name).write_bytes(content)
+    line = refused("gemv", option, f"./{name}", "--json", "out.json")
+    assert words in line
+    assert len(line) < 1000
+    assert [path.name for path in folder.iterdir()] == [name]
+
+
+# gemv: what it gives
+
+
+class Outputs(NamedTuple):
+    result: dict[str, Any]
+    out: str
+    err: str
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory: pytest.TempPathFactory) -> Outputs:
+    """One simulation with all its outputs."""
+    folder = tmp_path_factory.mktemp("outputs")
+    files = {
+        option: str(folder / name)
+        for option, name in {
+            "--commands": "all.csv",
+            "--timeline": "time.json",
+            "--plot": "picture.png",
+        }.items()
+    }
+    done = call(
+        "gemv", "--shape", "512,256", "--json", "-", *(part for pair in files.items() for part in pair)
+    )
+    assert done.status == 0, done.err
+    return Outputs(strictly(done.out), done.out, done.err, folder)
+
+
+def table(text: str) -> list[dict[str, str]]:
+    rows = csv.DictReader(io.StringIO(text))
+    assert rows.fieldnames == HEADER
+    return list(rows)
+
+
+def test_standard_output_is_one_json_object_and_nothing_else(outputs):
+    value, end = json.JSONDecoder().raw_decode(outputs.out)
+    assert isinstance(value, dict)
+    assert outputs.out[end:] == "\n"
+    assert all(line.startswith("ndpsim: ") for line in outputs.err.splitlines())  # compiling, at most
+
+
+def test_the_json_has_its_keys(outputs):
+    assert set(outputs.result) >= {
+        "time_ns",
+        "cycles",
+        "weight_bytes",
+        "weight_bursts",
+        "bandwidth_gbps",
+        "peak_bandwidth_gbps",
+        "peak_fraction",
+        "bound",
+        "phases",
+        "commands",
+        "lanes",
+        "stall_ns",
+        "token_tiles",
+        "energy_nj",
+        "config",
+        "wall_s",
+    }
+
+
+def test_the_json_agrees_with_arithmetic(outputs):
+    result = outputs.result
+    assert result["weight_bytes"] == 3 * 512 * 256 * 2
+    assert result["weight_bursts"] == result["weight_bytes"] // 64 == result["commands"]["RD"]
+    assert result["lanes"] == 4 * 2
+    assert result["peak_bandwidth_gbps"] == pytest.approx(8 * 4 * 4.8)
+    assert result["peak_fraction"] == pytest.approx(result["bandwidth_gbps"] / result["peak_bandwidth_gbps"])
+    assert 0 < result["peak_fraction"] < 1
+    assert result["time_ns"] == pytest.approx(result["cycles"] / 2.4)
+    # Weights cannot come faster than the lanes' peak, and all of them come within the time.
+    assert result["time_ns"] > result["weight_bytes"] / 153.6
+    assert result["bound"] in ("memory", "compute", "io")
+    assert result["token_tiles"] == [1]
+    assert {phase["name"] for phase in result["phases"]} == {
+        "activations-in",
+        "gate-up",
+        "activation",
+        "down",
+        "result-out",
+    }
+    assert all(0 <= phase["start_ns"] < phase["end_ns"] <= result["time_ns"] for phase in result["phases"])
+    assert (result["config"]["hidden"], result["config"]["intermediate"], result["config"]["bits"]) == (
+        512,
+        256,
+        16,
+    )
+
+
+def test_the_commands_of_all_lanes_are_those_of_the_json(outputs):
+    rows = table((outputs.folder / "all.csv").read_text())
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row["command"]] = counts.get(row["command"], 0) + 1
+    assert counts == outputs.result["commands"]
+    assert {row["rank"] for row in rows} == {str(lane) for lane in range(8)}
+    order = [(int(row["clock"]), int(row["rank"])) for row in rows]
+    assert order == sorted(order)
+    assert order[-1][0] <= outputs.result["cycles"]
+    reads = [row for row in rows if row["command"] == "RD"]
+    places = {tuple(row[name] for name in HEADER[2:]) for row in reads}
+    assert len(places) == outputs.result["weight_bursts"]  # every burst once
+
+
+def test_the_commands_of_one_lane_are_its_part_of_all(outputs, folder):
+    said_err = call("gemv", "--shape", "512,256", "--json", "-", "--commands", "lane.csv", "--lane", "3")
+    assert said_err.status == 0
+    one = table((folder / "lane.csv").read_text())
+    every = table((outputs.folder / "all.csv").read_text())
+    assert [row | {"rank": "3"} for row in one] == [row for row in every if row["rank"] == "3"]
+    assert {row["rank"] for row in one} == {"0"}
+    reads = sum(row["command"] == "RD" for row in one)
+    assert 8 * reads == strictly(said_err.out)["commands"]["RD"] == outputs.result["commands"]["RD"]
+
+
+def test_the_timeline_is_a_trace_of_the_phases(outputs):
+    trace = strictly((outputs.folder / "time.json").read_text())
+    assert {event["ph"] for event in trace["traceEvents"]} == {"M", "X"}
+    spans = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    assert all(isinstance(event[key], int) for event in trace["traceEvents"] for key in ("pid", "tid"))
+    drawn = sorted((span["name"], span["ts"], span["ts"] + span["dur"]) for span in spans)
+    phases = sorted((phase["name"], phase["start_ns"], phase["end_ns"]) for phase in outputs.result["phases"])
+    assert [name for name, _, _ in drawn] == [name for name, _, _ in phases]
+    for (_, start, end), (_, start_ns, end_ns) in zip(drawn, phases, strict=True):
+        assert (start, end) == pytest.approx((start_ns / 1000, end_ns / 1000))
+    rows = {
+        event["tid"]
+        for event in trace["traceEvents"]
+        if event["ph"] == "M" and event["name"] == "thread_name"
+    }
+    assert {span["tid"] for span in spans} <= rows
+
+
+def test_the_picture_is_a_picture(outputs):
+    assert (outputs.folder / "picture.png").read_bytes().startswith(b"\x89PNG\r\n")
+
+
+def test_nothing_else_is_written(outputs):
+    assert sorted(path.name for path in outputs.folder.iterdir()) == ["all.csv", "picture.png", "time.json"]
+
+
+def test_the_same_call_gives_the_same_result_and_files(outputs, folder):
+    done = call(
+        "gemv", "--shape", "512,256", "--json", "-", "--commands", "again.csv", "--timeline", "again.json"
+    )
+    again = strictly(done.out)
+    assert {**again, "wall_s": None} == {**outputs.result, "wall_s": None}
+    assert (folder / "again.csv").read_bytes() == (outputs.folder / "all.csv").read_bytes()
+    assert (folder / "again.json").read_bytes() == (outputs.folder / "time.json").read_bytes()
+
+
+def test_commands_can_be_compressed(outputs, folder):
+    assert call("gemv", "--shape", "512,256", "--commands", "all.csv.gz").status == 0
+    assert gzip.decompress((folder / "all.csv.gz").read_bytes()) == (outputs.folder / "all.csv").read_bytes()
+
+
+def test_without_json_a_table_is_printed(folder, compiled):
+    text = said("gemv", "--shape", "64,64", "--json", "a.json")
+    result = strictly((folder / "a.json").read_text())
+    assert text.startswith("One expert of 64 x 64 on trimoe, 1 token, 16 bits\n")
+    assert f"{result['bandwidth_gbps']:.2f} GB/s" in text
+    assert f"{result['cycles']} DRAM clocks" in text
+    for phase in result["phases"]:
+        assert phase["name"] in text
+
+
+def test_an_existing_file_is_replaced(folder, compiled):
+    (folder / "a.json").write_text("old " * 100_000)
+    said("gemv", "--shape", "64,64", "--json", "a.json")
+    assert strictly((folder / "a.json").read_text())["tokens"] == 1
+
+
+def test_a_model_of_ones_own(folder, compiled):
+    shape = {
+        "hidden_size": 64,
+        "moe_intermediate_size": 32,
+        "num_hidden_layers": 2,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+    }
+    (folder / "mine.json").write_text(json.dumps(shape))
+    result = strictly(said("gemv", "--model", "mine.json", "--json", "-"))
+    assert result["config"]["model"] == "mine"
+    assert result["weight_bytes"] == 3 * 64 * 32 * 2
+
+
+@pytest.mark.parametrize("bits", [16, 8, 4, 3, 2, 1])
+def test_fewer_bits_are_fewer_bursts(compiled, bits):
+    result = strictly(said("gemv", "--shape", "96,40", "--bits", str(bits), "--json", "-"))
+    gate_up, down = -(-2 * 96 * 40 * bits // 512), -(-96 * 40 * bits // 512)
+    assert result["commands"]["RD"] == result["weight_bursts"] == gate_up + down
+
+
+def test_the_smallest_expert_leaves_lanes_empty(folder, compiled):
+    result = strictly(said("gemv", "--shape", "1,1", "--commands", "c.csv", "--json", "-"))
+    rows = table((folder / "c.csv").read_text())
+    assert [row["rank"] for row in rows if row["command"] == "RD"] == ["0", "0"]
+    assert result["commands"]["RD"] == 2
+    said("gemv", "--shape", "1,1", "--commands", "c.csv", "--lane", "7")
+    assert table((folder / "c.csv").read_text()) == []
+
+
+def test_more_tokens_than_the_buffer_holds_are_tiled_and_read_again(compiled):
+    # 256 KiB hold 170 tokens of (512 + 256) x 2 bytes.
+    result = strictly(said("gemv", "--shape", "512,256", "--tokens", "200", "--json", "-"))
+    assert result["token_tiles"] == [100, 100]
+    assert result["commands"]["RD"] == 2 * 12288
+
+
+def test_a_notice_about_compiling_goes_to_standard_error(monkeypatch):
+    noted: list[str] = []
+    monkeypatch.setattr("ndpsim._jit.is_compiled", lambda work: False)
+    monkeypatch.setattr("ndpsim._jit.mark_compiled", noted.append)
+    done = call("gemv", "--shape", "64,64", "--json", "-")
+    assert done.status == 0
+    strictly(done.out)
+    assert all(line.startswith("ndpsim: compil") for line in done.err.splitlines())
+    assert done.err
+    assert noted == ["gemv"]

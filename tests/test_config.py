@@ -1,0 +1,599 @@
+"""Reading hardware files: merging, origins, `--set`, and one line for everything that can be wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import string
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, ValidationError
+
+from ndpsim.config import Origin, data_path, files, load_hardware
+from ndpsim.config.nodes import parse
+from ndpsim.config.origins import ANNOTATION
+from ndpsim.config.system import System, section_of
+from ndpsim.errors import InputError
+
+GOOD = """\
+name: mine
+title: a test machine
+paper: none
+dram:
+  standard: DDR5
+  org: DDR5_16Gb_x8
+  timing: DDR5_4800AN
+  overrides:
+    nCL: 40
+dimm:
+  count: 2
+  ranks: {value: 4, source: "Table 1"}
+  subchannels: {value: 2, assumption: "two a DIMM"}
+host:
+  channels: 1
+  memory_bandwidth_gbps: 38.4
+  memory_tb: 1
+  cpu_tflops: 10
+gpu:
+  tflops: 100
+  memory_gb: 80
+  memory_tbps: 2
+  pcie_gbps: 64
+link:
+  lanes: 8
+  lane_gbit_s: 25
+  link_gbps: 25
+ndp:
+  gemv: unit.yaml
+  activation: trimoe_activation
+  relayout: trimoe_relayout
+"""
+UNIT = """\
+multipliers: 128
+values_per_multiplier: 8
+native_bits: 16
+bit_serial_cycles: 16
+adder_tree_cycles: 10
+clock_mhz: 933.333
+buffer_kib: {value: 64, source: "data sheet"}
+activation_bytes: 2
+fifo_bursts: 8
+"""
+
+Write = Callable[..., str]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes a hardware file made of GOOD with replacements, and the unit beside it; returns its path."""
+
+    def written(*swaps: tuple[str, str], unit: str = UNIT) -> str:
+        text = GOOD
+        for old, new in swaps:
+            assert text.count(old) == 1, old
+            text = text.replace(old, new)
+        (tmp_path / "unit.yaml").write_text(unit)
+        path = tmp_path / "hw.yaml"
+        path.write_text(text)
+        return str(path)
+
+    return written
+
+
+def message(call: Callable[[], object]) -> str:
+    """The one line that `call` ends in."""
+    with pytest.raises(InputError) as caught:
+        call()
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+# Good files
+
+
+def test_values_come_from_the_file_and_the_units_it_names(write: Write) -> None:
+    hardware = load_hardware(write())
+    assert hardware.system.dimm.ranks == 4
+    assert hardware.system.ndp.gemv.clock_mhz == 933.333
+    assert hardware.system.ndp.activation.units == 256
+    assert hardware.system.dram.read_buffer == 32
+    assert hardware.system.ndp.published.gflops is None
+
+
+def test_origins_name_file_line_and_kind(write: Write) -> None:
+    path = write()
+    origins = load_hardware(path, ["dimm.count=3"]).origins
+    unit = str(Path(path).with_name("unit.yaml"))
+    assert origins["dimm.ranks"] == Origin(path, 12, "Table 1", "source")
+    assert origins["dimm.subchannels"] == Origin(path, 13, "two a DIMM", "assumption")
+    assert origins["host.channels"] == Origin(path, 15, "", "stated")
+    assert origins["ndp.gemv.buffer_kib"] == Origin(unit, 7, "data sheet", "source")
+    assert origins["dimm.count"] == Origin("--set", None, "--set dimm.count=3", "set")
+    assert origins["dram.read_buffer"].kind == "default"
+    assert origins["ndp.activation.units"].file == str(data_path("rtl_params", "trimoe_activation"))
+
+
+def test_every_leaf_has_an_origin_and_a_row(write: Write) -> None:
+    hardware = load_hardware(write())
+    rows = hardware.rows()
+    assert {row.key for row in rows if not row.key.startswith(("derived.", "timings."))} == set(
+        hardware.origins
+    )
+    assert all(row.origin for row in rows)
+    named = {row.key: row for row in rows}
+    assert named["dimm.ranks"] == ("dimm.ranks", 4, "", "Table 1")
+    assert named["dimm.subchannels"].origin == "assumption: two a DIMM"
+    assert named["ndp.gemv.clock_mhz"].unit == "MHz"
+    assert named["ndp.published.area_mm2"].unit == "mm2"
+    assert named["dram.read_buffer"].origin == "default"
+    assert named["timings.nCL"][1:] == (40, "clocks = 16.6667 ns", named["dram.overrides.nCL"].origin)
+    assert named["timings.nRCD"].origin == "preset DDR5_4800AN"
+
+
+def test_derived_quantities(write: Write) -> None:
+    hardware = load_hardware(write())
+    assert hardware.lanes == 8
+    # 4800 MT/s on 32 bits; 16 Gb x 4 devices a lane.
+    assert hardware.lane_peak_gbps == 19.2
+    assert (hardware.dimm_peak_gbps, hardware.dimm_host_gbps) == (153.6, 38.4)
+    assert hardware.dimm_bytes == 8 * 4 * 16 * 2**30 // 8
+    assert hardware.gemv_gflops == pytest.approx(128 * 8 / 16 * 2 * 0.933333)
+    assert hardware.lane_device().ranks == 1
+
+
+def test_to_dict_is_json_and_says_nothing_of_files(write: Write) -> None:
+    hardware = load_hardware(write(), ["dram.nRP=30"])
+    text = json.dumps(hardware.to_dict(), allow_nan=False)
+    assert str(Path(hardware.file).parent) not in text
+    assert json.loads(text)["timings"]["nRP"] == 30
+    assert load_hardware(write(("nCL: 40", "nCL: 40\n    nRP: 30"))).to_dict() == hardware.to_dict()
+    assert load_hardware(write(), ["dram.nRP=31"]).to_dict() != hardware.to_dict()
+
+
+def test_hardware_travels_between_processes(write: Write) -> None:
+    hardware = load_hardware(write())
+    assert pickle.loads(pickle.dumps(hardware)) == hardware
+
+
+def test_values_are_frozen(write: Write) -> None:
+    with pytest.raises(ValidationError):
+        load_hardware(write()).system.dimm.ranks = 2
+
+
+def test_unit_written_in_place(write: Write) -> None:
+    inline = "{units: 1, cycles_per_value: 2, latency_cycles: 0, clock_mhz: 1}"
+    hardware = load_hardware(write(("trimoe_activation", inline)))
+    assert hardware.system.ndp.activation.cycles_per_value == 2
+
+
+def test_numbers_as_yaml_1_2_writes_them(write: Write) -> None:
+    assert load_hardware(write(("memory_gb: 80", "memory_gb: 8e1"))).system.gpu.memory_gb == 80
+    assert load_hardware(write(("count: 2", "count: 010"))).system.dimm.count == 10
+
+
+def test_byte_order_mark_and_aliases_are_fine(write: Write) -> None:
+    path = write(("count: 2", "count: &two 2"), ("channels: 1", "channels: *two"))
+    Path(path).write_text("\ufeff" + Path(path).read_text())
+    hardware = load_hardware(path)
+    assert hardware.system.host.channels == 2
+    assert hardware.origins["host.channels"].line == 15
+
+
+def test_alias_shares_no_state_with_its_anchor(write: Write) -> None:
+    inline = "{clock_mhz: 1, buffer_kib: 1, concurrent_experts: 1}"
+    path = write(
+        ("nCL: 40", "nCL: &x 40\n    nRP: *x"),
+        ("relayout: trimoe_relayout", f"relayout: {inline}"),
+    )
+    overrides = load_hardware(path, ["dram.nRP=30"]).system.dram.overrides
+    assert (overrides["nCL"], overrides["nRP"]) == (40, 30)
+
+
+def test_path_and_name_find_the_same_hardware() -> None:
+    by_name, by_path = load_hardware("trimoe"), load_hardware(str(data_path("hwconfigs", "trimoe")))
+    assert by_name == by_path
+
+
+def test_files_in_the_wheel_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "ndpsim"
+    for folder in (package / "_data" / "hwconfigs", tmp_path / "hwconfigs", tmp_path / "rtl_params"):
+        folder.mkdir(parents=True)
+    (package / "_data" / "hwconfigs" / "wheel.yaml").touch()
+    (tmp_path / "hwconfigs" / "checkout.yaml").touch()
+    (tmp_path / "rtl_params" / "unit.yaml").touch()
+    monkeypatch.setattr(files, "_PACKAGE", package)
+    assert files.hardware_names() == ["wheel"]
+    assert files.rtl_names() == ["unit"]
+    assert files.data_path("hwconfigs", "wheel") == package / "_data" / "hwconfigs" / "wheel.yaml"
+
+
+def test_no_key_of_a_section_looks_like_an_annotation() -> None:
+    def keys(model: type[BaseModel]) -> set[str]:
+        inner = [section_of(field) for field in model.model_fields.values()]
+        return set(model.model_fields).union(*(keys(section) for section in inner if section is not None))
+
+    assert keys(System).isdisjoint(ANNOTATION)
+    assert {"fifo_bursts", "overrides"} <= keys(System)
+
+
+# --set
+
+
+@pytest.mark.parametrize(
+    ("option", "key", "value"),
+    [
+        ("dimm.ranks=2", "dimm.ranks", 2),
+        ("dimm.ranks = 2", "dimm.ranks", 2),
+        ("dram.overrides.nCL=38", "dram.overrides.nCL", 38),
+        ("dram.nCL=38", "dram.overrides.nCL", 38),
+        ("dram.nRFC=700", "timings.nRFC", 700),
+        ("dram.refresh=none", "dram.refresh", "none"),
+        ("ndp.gemv.fifo_bursts=2", "ndp.gemv.fifo_bursts", 2),
+        ("ndp.gemv.clock_mhz=1.5e3", "ndp.gemv.clock_mhz", 1500),
+        ("ndp.published.gflops=3", "ndp.published.gflops", 3),
+        ("dimm={count: 1, ranks: 1, subchannels: 1}", "dimm.count", 1),
+        ("title='a=b'", "title", "a=b"),
+    ],
+)
+def test_set(write: Write, option: str, key: str, value: object) -> None:
+    values = {row.key: row.value for row in load_hardware(write(), [option]).rows()}
+    assert values[key] == value
+
+
+def test_later_set_wins(write: Write) -> None:
+    assert load_hardware(write(), ["dimm.ranks=2", "dimm.ranks=1"]).system.dimm.ranks == 1
+
+
+def test_set_replaces_a_whole_mapping(write: Write) -> None:
+    assert load_hardware(write(), ["dram.overrides={nRP: 30}"]).system.dram.overrides == {"nRP": 30}
+
+
+def test_unit_is_chosen_before_its_keys_are_set(write: Write) -> None:
+    hardware = load_hardware(write(), ["ndp.gemv.fifo_bursts=2", "ndp.gemv=trimoe_gemv"])
+    assert (hardware.system.ndp.gemv.multipliers, hardware.system.ndp.gemv.fifo_bursts) == (256, 2)
+
+
+def test_unit_path_in_set_starts_at_the_current_folder(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write()
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "unit.yaml").write_text(UNIT.replace("fifo_bursts: 8", "fifo_bursts: 9"))
+    monkeypatch.chdir(tmp_path / "here")
+    assert load_hardware(path).system.ndp.gemv.fifo_bursts == 8
+    assert load_hardware(path, ["ndp.gemv=unit.yaml"]).system.ndp.gemv.fifo_bursts == 9
+
+
+@pytest.mark.parametrize(
+    ("option", "expected"),
+    [
+        ("dimm.ranks", "--set: 'dimm.ranks' is not KEY=VALUE, for instance dimm.ranks=2"),
+        ("=2", "--set: '=2' is not KEY=VALUE, for instance dimm.ranks=2"),
+        ("dimm.ranks=", "--set: dimm.ranks: has no value after '='"),
+        ("dimm.rnks=2", "--set: dimm.rnks: unknown key; did you mean 'dimm.ranks'?"),
+        ("ranks=2", "--set: ranks: unknown key; did you mean 'dimm.ranks'?"),
+        ("dram.nCLL=2", "--set: dram.nCLL: unknown key; did you mean 'dram.nCL'?"),
+        (
+            "dram.overrides.ncl=2",
+            "--set: dram.overrides.ncl: unknown key; did you mean 'dram.overrides.nCL'?",
+        ),
+        ("dimm.ranks.x=2", "--set: dimm.ranks.x: unknown key; did you mean 'dimm.ranks'?"),
+        ("dimm.ranks=17", "--set: dimm.ranks: 17 is not a whole number from 1 to 16"),
+        ("dimm.ranks=two", "--set: dimm.ranks: 'two' is not a whole number from 1 to 16"),
+        (
+            "dimm.ranks=!!int 2",
+            "--set: dimm.ranks: the tag 'tag:yaml.org,2002:int' is not supported; write plain values",
+        ),
+        ("dimm=3", "--set: dimm: 3 is not a mapping of keys to values"),
+        ("dimm={count: 1}", "--set: dimm.ranks: is missing; give a whole number from 1 to 16"),
+        ("dram.rate=3200", "--set: dram.rate: unknown key; did you mean"),
+        ("dram.nCL=0", "--set: dram.overrides.nCL: 0 is not a whole number from 1 to 1000000"),
+        ("dram.org=DDR5_16Gb_x9", "--set: dram.org: unknown DDR5 organisation 'DDR5_16Gb_x9'; did you mean"),
+        (
+            "ndp.gemv=trimoe_gmv",
+            "--set: ndp.gemv: unknown file in rtl_params 'trimoe_gmv'; did you mean 'trimoe_gemv'?",
+        ),
+        ("zzzzzz=1", "--set: zzzzzz: unknown key (known: name, title, paper, dram,"),
+    ],
+)
+def test_wrong_set(write: Write, option: str, expected: str) -> None:
+    assert message(lambda: load_hardware(write(), [option])).startswith(expected)
+
+
+def test_set_of_undecodable_bytes(write: Write) -> None:
+    text = message(lambda: load_hardware(write(), ["title=\udcff"]))
+    assert text == "--set: title: is not text in UTF-8"
+
+
+def test_set_that_is_no_yaml(write: Write) -> None:
+    text = message(lambda: load_hardware(write(), ["dimm.ranks=[2"]))
+    assert text.startswith("--set: dimm.ranks: not YAML: ")
+
+
+# Bad values in a file
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("dimm:", "dim:", "10: dim: unknown key 'dim'; did you mean 'dimm'?"),
+        ("  count: 2", "  cuont: 2", "11: dimm.cuont: unknown key 'cuont'; did you mean 'count'?"),
+        ("    nCL: 40", "    nCLX: 40", "9: dram.overrides.nCLX: unknown timing 'nCLX'; did you mean 'nCL'?"),
+        (
+            "    nCL: 40",
+            "    nCL: 40.0",
+            "9: dram.overrides.nCL: 40.0 is not a whole number from 1 to 1000000",
+        ),
+        ("    nCL: 40", "    rate: 40", "9: dram.overrides.rate: is fixed by the speed preset"),
+        ("  count: 2", "  count: '2'", "11: dimm.count: '2' is not a whole number from 1 to 1024"),
+        ("  count: 2", "  count: true", "11: dimm.count: true is not a whole number from 1 to 1024"),
+        ("  count: 2", "  count: 2.0", "11: dimm.count: 2.0 is not a whole number from 1 to 1024"),
+        ("  count: 2", "  count: null", "11: dimm.count: null is not a whole number"),
+        ("  count: 2", "  count: [2]", "11: dimm.count: a list is not a whole number"),
+        ("  count: 2", "  count: {a: 2}", "11: dimm.count: a mapping is not a whole number"),
+        ("  count: 2", "  count: 0", "11: dimm.count: 0 is not a whole number from 1 to 1024"),
+        ("  count: 2", "  count: -1", "11: dimm.count: -1 is not a whole number from 1 to 1024"),
+        ("  count: 2", "  count: " + "9" * 5000, "11: dimm.count: .inf is not a whole number from 1 to 1024"),
+        ("  count: 2", "  count: 1_0", "11: dimm.count: '1_0' is not a whole number"),
+        ("value: 4, s", "value: 17, s", "12: dimm.ranks: 17 is not a whole number from 1 to 16"),
+        ("  tflops: 100", "  tflops: .nan", "20: gpu.tflops: .nan is not a number above 0, up to 1000000"),
+        ("  tflops: 100", "  tflops: -.inf", "20: gpu.tflops: -.inf is not a number above 0, up to 1000000"),
+        ("  tflops: 100", "  tflops: 1e999", "20: gpu.tflops: .inf is not a number above 0"),
+        ("  tflops: 100", "  tflops: 0", "20: gpu.tflops: 0 is not a number above 0, up to 1000000"),
+        ("  tflops: 100", "  tflops: yes", "20: gpu.tflops: 'yes' is not a number"),
+        ("  tflops: 100", "  tflops: true", "20: gpu.tflops: true is not a number"),
+        ("name: mine", "name: 3", "1: name: 3 is not a text of reasonable length, not empty"),
+        ("name: mine", "name: ''", "1: name: '' is not a text of reasonable length, not empty"),
+        ("  channels: 1\n", "", "14: host.channels: is missing; give a whole number from 1 to 64"),
+        ("  relayout: trimoe_relayout\n", "", "28: ndp.relayout: is missing; give a mapping"),
+        ("  relayout: trimoe_relayout", "  relayout: 3", "31: ndp.relayout: 3 is not a mapping"),
+        (
+            "trimoe_relayout",
+            "trimoe_layout",
+            "31: ndp.relayout: unknown file in rtl_params 'trimoe_layout'; did you mean",
+        ),
+        ("trimoe_relayout", "no.yaml", "31: ndp.relayout: "),
+        (
+            "standard: DDR5",
+            "standard: DDR6",
+            "5: dram.standard: unknown standard 'DDR6'; did you mean 'DDR5'?",
+        ),
+        (
+            "DDR5_16Gb_x8",
+            "DDR5_16Gb_x2",
+            "6: dram.org: unknown DDR5 organisation 'DDR5_16Gb_x2'; did you mean",
+        ),
+        (
+            "DDR5_4800AN",
+            "DDR5_4801AN",
+            "7: dram.timing: unknown DDR5 timing preset 'DDR5_4801AN'; did you mean",
+        ),
+        (
+            "  timing:",
+            "  refresh: all-bnk\n  timing:",
+            "7: dram.refresh: unknown value 'all-bnk'; did you mean 'all-bank'?",
+        ),
+        (
+            "  timing:",
+            "  read_buffer: 65\n  timing:",
+            "7: dram.read_buffer: 65 is not a whole number from 1 to 64",
+        ),
+        (
+            'source: "Table 1"',
+            'source: "T", assumption: "a"',
+            "12: dimm.ranks: has both of source and assumption",
+        ),
+        (', source: "Table 1"', "", "12: dimm.ranks: has neither of source and assumption; give exactly one"),
+        ("value: 4, ", "", "12: dimm.ranks: has no value; write"),
+        (
+            "value: 4, ",
+            "valeu: 4, ",
+            "12: dimm.ranks: unknown key of an annotated value 'valeu'; did you mean 'value'?",
+        ),
+        (
+            "value: 4, ",
+            "value: [4], ",
+            "12: dimm.ranks: an annotated value is a single number or word, not a list",
+        ),
+        ('source: "Table 1"', "source: 1", "12: dimm.ranks: source must be a sentence, not 1"),
+        ('source: "Table 1"', "source: ' '", "12: dimm.ranks: source must be a sentence, not ' '"),
+        ("  count: 2", "  count: 2\n  count: 3", "12: dimm.count: is given twice, first in line 11"),
+        ("host:", "dimm: {}\nhost:", "14: dimm: is given twice, first in line 10"),
+        (
+            "  count: 2",
+            "  count: !!python/name:os.system 2",
+            "11: dimm.count: the tag 'tag:yaml.org,2002:python/name:os",
+        ),
+        ("  count: 2", "  count: !mine 2", "11: dimm.count: the tag '!mine' is not supported"),
+        ("dimm:\n", "dimm: !!map\n", "10: dimm: the tag"),
+        (
+            "  count: 2",
+            "\tcount: 2",
+            "11: not YAML: found character that cannot start any token; indent with spaces",
+        ),
+        ("  count: 2", "  count: [2", "12: not YAML: "),
+        ("  count: 2", "  count: *no", "11: dimm.count: the alias '*no' has no anchor"),
+        ("  count: 2", "  count: &a [*a]", "11: dimm.count: the alias '*a' lies inside its own anchor"),
+        ("  count: 2", "  [count]: 2", "11: dimm: a key must be a single word"),
+        ("  count: 2", '  "a\\eb": 2', "11: dimm: 'a\\x1bb' is not a key: 1 to 100 printable characters"),
+        ("  count: 2", "  count: 2\n--- 3", "12: holds more than one document"),
+        ("  count: 2", "  count: 2\x07", "11: not YAML: "),
+    ],
+)
+def test_wrong_hardware_file(write: Write, old: str, new: str, expected: str) -> None:
+    path = write((old, new))
+    text = message(lambda: load_hardware(path))
+    assert text.startswith(f"{path}:{expected}")
+    assert len(text) < 700
+
+
+def test_unit_file_reports_its_own_lines(write: Write) -> None:
+    path = write(unit=UNIT.replace("fifo_bursts: 8", "fifo_burst: 8"))
+    unit = Path(path).with_name("unit.yaml")
+    text = message(lambda: load_hardware(path))
+    assert text.startswith(
+        f"{unit}:9: ndp.gemv.fifo_burst: unknown key 'fifo_burst'; did you mean 'fifo_bursts'?"
+    )
+
+
+@pytest.mark.parametrize(("bursts", "fine"), [(1, False), (2, True), (4096, True), (4097, False)])
+def test_range_of_the_fifo(write: Write, bursts: int, fine: bool) -> None:
+    path, option = write(), f"ndp.gemv.fifo_bursts={bursts}"
+    if fine:
+        assert load_hardware(path, [option]).system.ndp.gemv.fifo_bursts == bursts
+    else:
+        assert "is not a whole number from 2 to 4096" in message(lambda: load_hardware(path, [option]))
+
+
+def test_clock_of_more_than_three_decimals(write: Write) -> None:
+    path = write(unit=UNIT.replace("933.333", "933.3333"))
+    assert message(lambda: load_hardware(path)).endswith(
+        "unit.yaml:6: ndp.gemv.clock_mhz: 933.3333 has more than three decimals"
+    )
+
+
+def test_missing_unit_file_is_told_where_it_is_named(write: Write, tmp_path: Path) -> None:
+    path = write(("unit.yaml", "other/unit.yaml"))
+    expected = f"{path}:29: ndp.gemv: {tmp_path / 'other' / 'unit.yaml'}: no such file"
+    assert message(lambda: load_hardware(path)) == expected
+
+
+# Bad files
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", ": is empty"),
+        (b"# nothing\n", ": is empty"),
+        (b"--- ~\n", ":1: must be a mapping of keys to values, not null"),
+        (b"- a\n", ":1: must be a mapping of keys to values, not a list"),
+        (b"\nword\n", ":2: must be a mapping of keys to values, not 'word'"),
+        (b"\x7fELF\x00\xff", ":1: is not a text file in UTF-8"),
+        (b"name: a\ntitle: \xff\n", ":2: is not a text file in UTF-8"),
+        (b"\x00\x01", ":1: not YAML: "),
+        (b"a: [" * 300_000, ": is larger than 1048576 bytes"),
+        (b"[" * 1_000_000, ":1: is nested more than 50 levels deep"),
+        (b"{a: " * 100_000, "is nested more than 50 levels deep"),
+        (b"a: [" + b"1, " * 20_000 + b"]", ":1: a: holds more than 10000 values"),
+    ],
+)
+def test_wrong_content(tmp_path: Path, content: bytes, expected: str) -> None:
+    path = tmp_path / "hw.yaml"
+    path.write_bytes(content)
+    text = message(lambda: load_hardware(str(path)))
+    assert text.startswith(str(path))
+    assert expected in text
+
+
+def test_alias_bomb_is_stopped_while_it_is_small(tmp_path: Path) -> None:
+    levels = ["a: &a [x, x, x, x, x, x, x, x, x, x]"]
+    levels += [
+        f"{b}: &{b} [{', '.join([f'*{a}'] * 10)}]" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
+    ]
+    path = tmp_path / "hw.yaml"
+    path.write_text("\n".join(levels))
+    assert "d: holds more than 10000 values, aliases expanded" in message(lambda: load_hardware(str(path)))
+
+
+def test_depth_counts_through_aliases(tmp_path: Path) -> None:
+    path = tmp_path / "hw.yaml"
+    path.write_text("a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 60)))
+    assert "is nested more than 50 levels deep" in message(lambda: load_hardware(str(path)))
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    path = str(tmp_path / "no.yaml")
+    assert message(lambda: load_hardware(path)) == f"{path}: no such file"
+
+
+def test_directory(tmp_path: Path) -> None:
+    assert message(lambda: load_hardware(str(tmp_path))) == f"{tmp_path}: is a directory, not a YAML file"
+
+
+def test_file_that_never_ends() -> None:
+    assert message(lambda: load_hardware(os.devnull)) == f"{os.devnull}: is not a regular file"
+
+
+def test_unreadable_file(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write()
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    assert message(lambda: load_hardware(path)) == f"{path}: cannot be read: Permission denied"
+
+
+@pytest.mark.parametrize("name", ["a\0b.yaml", "x" * 5000 + ".yaml", "", "x" * 5000, "a\0b"])
+def test_name_that_no_file_can_have(name: str) -> None:
+    assert message(lambda: load_hardware(name))
+
+
+def test_unknown_name() -> None:
+    text = message(lambda: load_hardware("trimo"))
+    assert text.startswith("unknown hardware 'trimo'; did you mean 'trimoe'? (known: ")
+
+
+def test_unknown_data_file() -> None:
+    assert "did you mean 'trimoe_gemv'?" in message(lambda: data_path("rtl_params", "trimoe_gem"))
+    assert message(lambda: data_path("rtl_params", "../hwconfigs/trimoe"))
+
+
+# Properties
+
+
+def outcome(call: Callable[[], object]) -> str:
+    """The message of the InputError that `call` ends in, empty when it ends well."""
+    try:
+        call()
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def plain(node: object) -> object:
+    value = getattr(node, "value", node)
+    if isinstance(value, dict):
+        return {key: plain(child) for key, child in value.items()}
+    return [plain(child) for child in value] if isinstance(value, list) else value
+
+
+WORDS = st.text(string.ascii_letters + string.digits + " :#-'\"é", min_size=1, max_size=12)
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**20), 10**20)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | WORDS
+)
+TREES = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORDS, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(TREES)
+def test_json_is_read_as_json(tree: object) -> None:
+    # JSON is a part of YAML 1.2.
+    assert plain(parse(json.dumps(tree, ensure_ascii=False), "f")) == tree
+
+
+@given(st.text(max_size=60) | st.text("[]{}&*ab:,-\n \t!|>'\"", max_size=60))
+@settings(max_examples=300)
+def test_any_text_is_read_or_refused_in_one_line(text: str) -> None:
+    assert "\n" not in outcome(lambda: parse(text, "f"))
+
+
+@given(st.text(string.printable, max_size=30))
+@settings(max_examples=200)
+def test_any_set_is_taken_or_refused_in_one_line(option: str) -> None:
+    for text in (option, f"dimm.ranks={option}", f"dram.{option}=1"):
+        assert "\n" not in outcome(lambda text=text: load_hardware("trimoe", [text]))

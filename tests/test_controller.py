@@ -1,0 +1,125 @@
+"""The fast controller against the plain one, on traces of every kind."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ndpsim.dram import sink, state
+from ndpsim.dram.plain import PlainController, PlainSink, Request
+from ndpsim.simulate.lane import command_room, decode_commands, run_channel
+from ndpsim.spec import Device, lower, resolve
+from ndpsim.spec.standard import RD, WR
+
+DEVICES = [
+    ("DDR4", "DDR4_4Gb_x8", "DDR4_2400R"),
+    ("DDR4", "DDR4_8Gb_x16", "DDR4_3200AA"),
+    ("DDR5", "DDR5_8Gb_x8", "DDR5_4800AN"),
+    ("DDR5", "DDR5_16Gb_x16", "DDR5_3200BN"),
+]
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> tuple[Device, state.ControllerOptions, dict[str, np.ndarray]]:
+    ranks = draw(st.sampled_from([1, 2, 4]))
+    # A short refresh interval brings several refreshes into a short run.
+    overrides = {"nREFI": draw(st.sampled_from([900, 1500, 4000])), "nRFC": draw(st.sampled_from([60, 200]))}
+    device = resolve(*draw(st.sampled_from(DEVICES)), ranks, overrides)
+    options = state.ControllerOptions(
+        scheduler=draw(st.sampled_from(["FRFCFS", "FRFCFS-RowHit"])),
+        row_policy=draw(st.sampled_from(["open", "closed-cap"])),
+        row_cap=draw(st.integers(1, 5)),
+        refresh=draw(st.sampled_from(["all-bank", "none"])),
+        read_buffer=draw(st.sampled_from([1, 2, 5, 32])),
+        write_buffer=draw(st.sampled_from([1, 3, 10, 32])),
+    )
+    count = draw(st.integers(1, 150))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    rows, columns = draw(st.sampled_from([1, 2, 4])), draw(st.sampled_from([2, 16, 64]))
+    writes = draw(st.sampled_from([0.0, 0.1, 0.4, 0.9, 1.0]))
+    one_bank = draw(st.booleans())
+    place = {
+        "rank": rng.integers(0, ranks, count),
+        "bankgroup": rng.integers(0, 1 if one_bank else device.bankgroups, count),
+        "bank": rng.integers(0, 1 if one_bank else device.banks_per_group, count),
+        "row": rng.integers(0, rows, count),
+        "column": rng.integers(0, columns, count),
+    }
+    address = np.zeros(count, dtype=np.int64)
+    for field in place.values():
+        address = address * 1024 + field
+    return (
+        device,
+        options,
+        place | {"write": (rng.random(count) < writes).astype(np.int64), "address": address},
+    )
+
+
+def run_plain(device, options, load, data_sink=None) -> PlainController:
+    plain = PlainController(lower(device), state.make_policy(options), data_sink)
+    waiting = [
+        Request(WR if write else RD, rank, group, bank, row, column, address)
+        for rank, group, bank, row, column, write, address in zip(
+            *(load[f].tolist() for f in load), strict=True
+        )
+    ]
+    total = len(waiting)
+    while plain.counts["served"] < total:
+        if waiting and plain.offer(waiting[0]):
+            waiting.pop(0)
+        if plain.counts["served"] < total:
+            plain.step()
+    return plain
+
+
+def run_fast(device, options, load, data_sink=None):
+    tables, policy = lower(device), state.make_policy(options)
+    channel = state.make_channel(tables, policy)
+    source = state.make_source(tables, *load.values())
+    commands = run_channel(
+        tables, policy, source, channel, data_sink or sink.nobody(), command_room(), len(load["rank"])
+    )
+    return channel, decode_commands(commands, tables)
+
+
+@settings(max_examples=120, deadline=None)
+@given(workloads())
+def test_fast_and_plain_issue_the_same_commands_and_count_the_same(work):
+    device, options, load = work
+    plain = run_plain(device, options, load)
+    channel, trace = run_fast(device, options, load)
+    assert trace.columns().T.tolist() == [list(line) for line in plain.trace]
+    counted = {
+        "hits": state.ROW_HITS,
+        "misses": state.ROW_MISSES,
+        "conflicts": state.ROW_CONFLICTS,
+        "forwarded": state.FORWARDED,
+        "coalesced": state.COALESCED,
+        "read_latency": state.READ_LATENCY,
+    }
+    assert {name: int(channel.value[place]) for name, place in counted.items()} == {
+        name: plain.counts[name] for name in counted
+    }
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    workloads(),
+    st.integers(1, 40),
+    st.integers(1, 9),
+    st.sampled_from([(5, 12), (1, 1), (5, 4), (3, 7)]),
+    st.integers(1, 60),
+)
+def test_a_sink_holds_reads_back_alike_in_fast_and_plain(work, depth, servers, ticks, service_cycles):
+    device, options, load = work
+    load["write"][:] = 0
+    service = service_cycles * ticks[1]
+    slow = PlainSink(depth, servers, *ticks, service)
+    plain = run_plain(device, options, load, slow)
+    fast = sink.make_sink(depth, servers, *ticks, len(load["rank"]))
+    fast.value[sink.SERVICE] = service
+    _, trace = run_fast(device, options, load, fast)
+    assert trace.columns().T.tolist() == [list(line) for line in plain.trace]
+    order = np.argsort(fast.finish, kind="stable")
+    assert fast.finish[order].tolist() == slow.drain()

@@ -1,0 +1,58 @@
+"""The one line that a user gets."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ndpsim.errors import InputError, nearest, one_of
+
+
+@pytest.mark.parametrize(
+    ("parts", "line"),
+    [
+        ({}, "is wrong"),
+        ({"key": "dimm.ranks"}, "dimm.ranks: is wrong"),
+        ({"file": "a.yaml"}, "a.yaml: is wrong"),
+        ({"file": "a.yaml", "line": 7}, "a.yaml:7: is wrong"),
+        ({"file": "a.yaml", "line": 7, "key": "dimm.ranks"}, "a.yaml:7: dimm.ranks: is wrong"),
+        ({"line": 7}, "is wrong"),  # a line of no file says nothing
+    ],
+)
+def test_the_parts_that_are_known_stand_in_front(parts, line):
+    assert str(InputError("is wrong", **parts)) == line
+
+
+def test_the_parts_can_be_read_one_by_one():
+    error = InputError("is wrong", file="a.yaml", line=7, key="dimm.ranks")
+    assert (error.problem, error.file, error.line, error.key) == ("is wrong", "a.yaml", 7, "dimm.ranks")
+    assert isinstance(error, ValueError)
+
+
+@given(problem=st.text(), file=st.none() | st.text(), key=st.none() | st.text())
+def test_the_text_is_always_one_line(problem, file, key):
+    text = str(InputError(problem, file=file, key=key))
+    assert len(text.splitlines()) <= 1
+    assert text == text.strip()
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [("trimo", "trimoe"), ("TRIMOE", "trimoe"), ("ncl", "nCL"), ("zzzzz", None), ("", None)],
+)
+def test_nearest_ignores_case_and_gives_up_on_what_is_far(name, found):
+    assert nearest(name, ["trimoe", "nCL", "mixtral-8x7b"]) == found
+
+
+def test_nearest_returns_a_name_as_it_is_written():
+    assert nearest("ddr5_16GB_X8", ["DDR5_16Gb_x8", "DDR5_16Gb_x4"]) == "DDR5_16Gb_x8"
+
+
+def test_one_of_names_the_value_the_guess_and_everything_known():
+    words = one_of("strip", ["striped", "localized"], "layout")
+    assert words == "unknown layout 'strip'; did you mean 'striped'? (known: localized, striped)"
+
+
+def test_one_of_guesses_nothing_where_nothing_is_near():
+    assert one_of(17, ["striped"], "layout") == "unknown layout '17' (known: striped)"

@@ -1,0 +1,193 @@
+"""Files are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from ndpsim.errors import InputError
+from ndpsim.files import ensure_writable, replacing
+
+needs_user = pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="permissions do not bind this user"
+)
+needs_pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def write(path: Path, data: bytes) -> None:
+    with replacing(path) as file:
+        file.write(data)
+
+
+def test_a_file_appears_when_the_block_ends(tmp_path):
+    target = tmp_path / "out.json"
+    with replacing(target) as file:
+        file.write(b"first ")
+        file.write(b"second")
+        file.flush()
+        assert not target.exists()
+    assert target.read_bytes() == b"first second"
+    assert names(tmp_path) == ["out.json"]
+
+
+def test_an_old_file_is_replaced_as_a_whole(tmp_path):
+    target = tmp_path / "out.json"
+    target.write_bytes(b"a longer old text")
+    with replacing(target) as file:
+        file.write(b"new")
+        assert target.read_bytes() == b"a longer old text"
+    assert target.read_bytes() == b"new"
+    assert names(tmp_path) == ["out.json"]
+
+
+@pytest.mark.parametrize("problem", [ValueError("no"), KeyboardInterrupt(), InputError("no"), SystemExit(2)])
+def test_nothing_is_left_when_the_block_fails(tmp_path, problem):
+    with pytest.raises(type(problem)), replacing(tmp_path / "out.json") as file:
+        file.write(b"half")
+        raise problem
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("problem", [ValueError("no"), KeyboardInterrupt()])
+def test_an_old_file_is_kept_when_the_block_fails(tmp_path, problem):
+    target = tmp_path / "out.json"
+    target.write_bytes(b"old")
+    with pytest.raises(type(problem)), replacing(target) as file:
+        file.write(b"half")
+        raise problem
+    assert target.read_bytes() == b"old"
+    assert names(tmp_path) == ["out.json"]
+
+
+def test_a_new_file_has_the_usual_permissions(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write(tmp_path / "out.json", b"x")
+        assert os.umask(0o027) == 0o027  # the mask of the process is as it was
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "out.json").stat().st_mode) == 0o640
+
+
+def test_a_replaced_file_keeps_its_permissions(tmp_path):
+    target = tmp_path / "out.json"
+    target.write_bytes(b"old")
+    target.chmod(0o604)
+    write(target, b"new")
+    assert stat.S_IMODE(target.stat().st_mode) == 0o604
+
+
+def test_a_relative_name_lies_in_the_current_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(Path("out.json"), b"x")
+    assert names(tmp_path) == ["out.json"]
+
+
+@needs_pipes
+def test_a_pipe_is_written_in_place(tmp_path):
+    pipe, got = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: got.append(pipe.read_bytes()))
+    reader.start()
+    write(pipe, b"through")
+    reader.join()
+    assert got == [b"through"]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert names(tmp_path) == ["pipe"]
+
+
+@pytest.mark.skipif(not Path("/dev/null").exists(), reason="no /dev/null here")
+def test_a_device_stays_a_device():
+    write(Path("/dev/null"), b"x")
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_device_is_an_input_error():
+    with pytest.raises(InputError, match="^cannot write /dev/full: No space left on device$"):
+        write(Path("/dev/full"), b"x" * 100_000)
+
+
+def test_a_link_is_followed_and_stays_a_link(tmp_path):
+    # /dev/stdout is such a link; with output redirected to a file it leads to a regular file.
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.write_bytes(b"old")
+    link.symlink_to(real)
+    write(link, b"new")
+    assert link.is_symlink()
+    assert real.read_bytes() == b"new"
+    assert names(tmp_path) == ["link", "real"]
+
+
+def test_a_folder_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"^--json: cannot write .*: it is a folder$"):
+        ensure_writable(tmp_path, "--json")
+    with pytest.raises(InputError, match=r"^cannot write .*: it is a folder$"):
+        write(tmp_path, b"x")
+
+
+def test_a_missing_folder_is_refused_and_named(tmp_path):
+    with pytest.raises(InputError) as caught:
+        ensure_writable(tmp_path / "none" / "out.json", "--json")
+    assert caught.value.key == "--json"
+    assert str(tmp_path / "none") in str(caught.value)
+    assert "there is no folder" in str(caught.value)
+
+
+@pytest.mark.parametrize("length", [250, 300, 5000])
+def test_a_name_is_written_or_refused_in_one_line_however_long(tmp_path, length):
+    target = tmp_path / ("a" * length)
+    try:
+        ensure_writable(target)
+    except InputError as error:
+        assert length > 255, "this file could be written"
+        assert len(str(error).splitlines()) == 1
+        assert names(tmp_path) == []
+    else:  # what was promised is kept
+        write(target, b"x")
+        assert names(tmp_path) == [target.name]
+
+
+def test_asking_leaves_no_trace(tmp_path):
+    assert ensure_writable(str(tmp_path / "out.json")) == tmp_path / "out.json"
+    assert names(tmp_path) == []
+
+
+@needs_user
+def test_a_read_only_folder_is_refused(tmp_path):
+    tmp_path.chmod(0o555)
+    try:
+        with pytest.raises(InputError, match="no permission"):
+            ensure_writable(tmp_path / "out.json")
+    finally:
+        tmp_path.chmod(0o755)
+
+
+@needs_user
+def test_a_read_only_file_is_refused(tmp_path):
+    target = tmp_path / "out.json"
+    target.write_bytes(b"old")
+    target.chmod(0o444)
+    with pytest.raises(InputError, match="no permission"):
+        write(target, b"new")
+    assert target.read_bytes() == b"old"
+
+
+@needs_user
+def test_a_folder_that_may_not_be_entered_is_refused(tmp_path):
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    closed.chmod(0)
+    try:
+        with pytest.raises(InputError, match="cannot write"):
+            ensure_writable(closed / "deeper" / "out.json")
+    finally:
+        closed.chmod(0o755)

@@ -1,0 +1,188 @@
+"""The bundled hardware: what the paper prints, and that the printed figures agree with each other."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from ndpsim.config import data_path, hardware_names, json_schema, load_hardware, rtl_names, schema_text
+
+UNITS = {"gemv": "Gemv", "activation": "Activation", "relayout": "Relayout"}
+
+# TriMoE, Table 1 (system configurations) and section 4.1.
+PRINTED = {
+    "dimm.count": 16,
+    "dimm.ranks": 4,
+    "host.channels": 8,
+    "host.memory_bandwidth_gbps": 307.2,
+    "host.memory_tb": 2,
+    "host.cpu_tflops": 90.1,
+    "gpu.tflops": 819.6,
+    "gpu.memory_gb": 80,
+    "gpu.memory_tbps": 2.04,
+    "gpu.pcie_gbps": 64,
+    "link.lanes": 8,
+    "link.lane_gbit_s": 25,
+    "link.link_gbps": 25,
+    "dram.overrides.nCCDL": 12,
+    "dram.overrides.nCCDS": 8,
+    "dram.overrides.nRRDS": 8,
+    "dram.overrides.nRRDL": 12,
+    "dram.overrides.nFAW": 32,
+    "dram.overrides.nRP": 34,
+    "dram.overrides.nBL": 8,
+    "dram.overrides.nCL": 40,
+    "dram.overrides.nWR": 72,
+    "ndp.published.gflops": 256,
+    "ndp.published.bandwidth_gbps": 153.6,
+    "ndp.published.area_mm2": 1.13,
+    "ndp.gemv.multipliers": 256,
+    "ndp.gemv.values_per_multiplier": 8,
+    "ndp.gemv.native_bits": 16,
+    "ndp.gemv.buffer_kib": 256,
+    "ndp.activation.units": 256,
+    "ndp.relayout.concurrent_experts": 4,
+}
+# What the paper leaves open.
+ASSUMED = {
+    "dram.org",
+    "dram.timing",
+    "dram.refresh",
+    "dram.read_buffer",
+    "dimm.subchannels",
+    "ndp.gemv.bit_serial_cycles",
+    "ndp.gemv.adder_tree_cycles",
+    "ndp.gemv.clock_mhz",
+    "ndp.gemv.activation_bytes",
+    "ndp.gemv.fifo_bursts",
+    "ndp.activation.cycles_per_value",
+    "ndp.activation.latency_cycles",
+    "ndp.activation.clock_mhz",
+    "ndp.relayout.clock_mhz",
+    "ndp.relayout.buffer_kib",
+}
+UNSOURCED = {"name", "title", "paper"}
+
+hardware = load_hardware("trimoe")
+VALUES = {row.key: row.value for row in hardware.rows()}
+
+
+@pytest.mark.parametrize("key", PRINTED)
+def test_printed_numbers_are_there_with_their_place(key: str) -> None:
+    assert VALUES[key] == PRINTED[key]
+    assert hardware.origins[key].kind == "source"
+    assert hardware.origins[key].text.startswith(("Table 1", "Section "))
+
+
+def test_everything_the_paper_leaves_open_is_an_assumption_and_nothing_else() -> None:
+    assumed = {key for key, origin in hardware.origins.items() if origin.kind == "assumption"}
+    assert assumed == ASSUMED
+    sourced = {key for key, origin in hardware.origins.items() if origin.kind == "source"}
+    assert sourced == set(hardware.origins) - ASSUMED - UNSOURCED
+    assert all(len(hardware.origins[key].text.split()) > 3 for key in ASSUMED)
+
+
+def test_printed_figures_agree_with_what_the_parts_make() -> None:
+    system = hardware.system
+    assert hardware.gemv_gflops == system.ndp.published.gflops
+    assert hardware.dimm_peak_gbps == system.ndp.published.bandwidth_gbps
+    assert hardware.dimm_bytes == 128 * 2**30  # "128GB/DIMM"
+    assert system.dimm.count * hardware.dimm_bytes == system.host.memory_tb * 2**40
+    assert system.host.channels * hardware.dimm_host_gbps == pytest.approx(system.host.memory_bandwidth_gbps)
+    assert system.link.lanes * system.link.lane_gbit_s / 8 == system.link.link_gbps
+    # "8x host bandwidth" (section 4.1)
+    assert system.dimm.count * hardware.dimm_peak_gbps == pytest.approx(8 * system.host.memory_bandwidth_gbps)
+    # "128-bit multiplier" (section 4.1)
+    assert system.ndp.gemv.values_per_multiplier * system.ndp.gemv.native_bits == 128
+    products = system.ndp.gemv.multipliers * system.ndp.gemv.values_per_multiplier
+    assert 2**system.ndp.gemv.adder_tree_cycles == products
+
+
+def test_lane_is_the_devices_of_table_1() -> None:
+    device = hardware.lane_device()
+    assert (device.ranks, device.bankgroups, device.banks_per_group) == (1, 8, 4)
+    assert device.timings["rate"] == 4800
+    assert device.devices_per_rank == 4
+    # 410 ns of JESD79-5 for 32 Gb, in clocks of 416 ps.
+    assert device.timings["nRFC"] == -(-410_000 // 416)
+
+
+def test_fifo_covers_the_reads_in_flight() -> None:
+    timings = hardware.lane_device().timings
+    in_flight = (timings["nCL"] + timings["nBL"]) / timings["nBL"]
+    assert hardware.system.ndp.gemv.fifo_bursts > 2 * in_flight
+
+
+def test_every_bundled_file_loads() -> None:
+    assert "trimoe" in hardware_names()
+    assert {f"trimoe_{unit}" for unit in UNITS} <= set(rtl_names())
+    for name in hardware_names():
+        assert load_hardware(name).system.name == name
+
+
+# schema.json
+
+
+def accepted(content: object, definition: str | None = None) -> bool:
+    schema = json_schema()
+    if definition is not None:
+        schema |= {
+            "$ref": f"#/$defs/{definition}",
+            "properties": {},
+            "required": [],
+            "additionalProperties": True,
+        }
+    return Draft202012Validator(schema).is_valid(content)
+
+
+def test_schema_is_a_schema() -> None:
+    Draft202012Validator.check_schema(json_schema())
+
+
+def test_committed_schema_is_current() -> None:
+    path = data_path("hwconfigs", "trimoe").with_name("schema.json")
+    command = "ndpsim.config.schema_text() says what it must hold"
+    assert path.read_text() == schema_text(), command
+    assert json.loads(schema_text()) == json_schema()
+
+
+def test_schema_takes_the_bundled_files() -> None:
+    for name in hardware_names():
+        assert accepted(yaml.safe_load(data_path("hwconfigs", name).read_text()))
+    for unit, definition in UNITS.items():
+        content = yaml.safe_load(data_path("rtl_params", f"trimoe_{unit}").read_text())
+        assert accepted(content, definition)
+        assert not accepted({**content, "clock_mhz": "fast"}, definition)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("dimm", "ranks"), 17),
+        (("dimm", "ranks"), "4"),
+        (("dimm", "ranks"), {"value": 17, "source": "s"}),
+        (("dimm", "ranks"), {"value": 4}),
+        (("dimm", "ranks"), {"value": 4, "source": "s", "assumption": "a"}),
+        (("dimm", "rank"), 4),
+        (("dram", "overrides", "nCL"), 0),
+        (("ndp", "gemv"), {"multipliers": 256}),
+        (("gpu", "tflops"), 0),
+        (("dram", "refresh"), "same"),
+    ],
+)
+def test_schema_refuses_what_the_loader_refuses(path: tuple[str, ...], value: object) -> None:
+    content = yaml.safe_load(data_path("hwconfigs", "trimoe").read_text())
+    here = content
+    for key in path[:-1]:
+        here = here[key]
+    here[path[-1]] = value
+    assert not accepted(content)
+
+
+def test_editor_finds_the_schema() -> None:
+    for name in hardware_names():
+        first = data_path("hwconfigs", name).read_text().splitlines()[0]
+        assert first == "# yaml-language-server: $schema=schema.json"

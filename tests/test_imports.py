@@ -1,0 +1,109 @@
+"""Imports go downward: the contracts of pyproject.toml, and that a breach of each is noticed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LINTER = "import sys; from importlinter.cli import lint_imports_command; sys.exit(lint_imports_command())"
+
+
+def lint(folder: Path) -> tuple[int, str]:
+    """Exit status and words of import-linter on the package and the contracts in `folder`."""
+    done = subprocess.run(
+        [sys.executable, "-c", LINTER, "--no-cache"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+
+def contracts() -> dict[str, dict]:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        return {
+            contract["name"]: contract for contract in tomllib.load(file)["tool"]["importlinter"]["contracts"]
+        }
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    shutil.copytree(ROOT / "ndpsim", tmp_path / "ndpsim", ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+def test_the_contracts_are_kept():
+    status, words = lint(ROOT)
+    assert status == 0, words
+    assert f"Contracts: {len(contracts())} kept, 0 broken." in words
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "contract", "breach"),
+    [
+        (
+            "spec/device.py",
+            "import ndpsim.simulate",
+            "Imports go downward",
+            "ndpsim.spec is not allowed to import ndpsim.simulate",
+        ),
+        (
+            "errors.py",
+            "from ndpsim import units as _units",
+            "Imports go downward",
+            "ndpsim.errors is not allowed to import ndpsim.units",
+        ),
+        (
+            "layout/regions.py",
+            "import ndpsim.moe",
+            "Imports go downward",
+            "ndpsim.layout is not allowed to import ndpsim.moe",
+        ),
+        (
+            "dram/state.py",
+            "import yaml",
+            "Kernels know integers and arrays only",
+            "ndpsim.dram is not allowed to import yaml",
+        ),
+        (
+            "ndp/gemv.py",
+            "import matplotlib.pyplot",
+            "Kernels know integers and arrays only",
+            "ndpsim.ndp is not allowed to import matplotlib",
+        ),
+        (
+            "audit/checks.py",
+            "import ndpsim.dram.state",
+            "The checker imports nothing that schedules",
+            "ndpsim.audit is not allowed to import ndpsim.dram",
+        ),
+    ],
+)
+def test_a_breach_is_noticed(copy, module, line, contract, breach):
+    file = copy / "ndpsim" / module
+    text = file.read_text()
+    assert line not in text
+    file.write_text(f"{text}\n{line}\n")
+    status, words = lint(copy)
+    assert status != 0
+    assert f"{contract} BROKEN" in words
+    assert breach in words
+
+
+def test_every_part_of_the_package_has_its_layer():
+    layers = {
+        name.strip()
+        for row in contracts()["Imports go downward"]["layers"]
+        for name in row.replace(":", "|").split("|")
+    }
+    parts = {
+        f"ndpsim.{path.stem}"
+        for path in (ROOT / "ndpsim").iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    assert parts - layers == {"ndpsim.__init__", "ndpsim.__main__"}
+    assert layers - parts == set()

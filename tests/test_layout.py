@@ -1,0 +1,230 @@
+"""Where weights lie."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from ndpsim.errors import InputError
+from ndpsim.layout import LAYOUTS, LaneShare, LocalizedLayout, Region, expert_regions
+from ndpsim.spec import Device, resolve, standards
+
+DEVICES = [
+    resolve(name, org, next(iter(standard.speeds)))
+    for name, standard in standards().items()
+    for org in standard.organisations
+]
+DDR5 = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
+
+devices = st.sampled_from(DEVICES)
+bits = st.sampled_from([16, 8, 4, 3, 2, 1]) | st.integers(1, 64)
+regions = st.builds(
+    Region,
+    name=st.just("w"),
+    rows=st.integers(1, 70),
+    columns=st.integers(1, 300),
+    bits=bits,
+    burst_bytes=st.just(64),
+)
+lanes = st.integers(1, 17)
+
+
+def some(*bursts: int) -> tuple[Region, ...]:
+    """Regions of so many bursts."""
+    return tuple(Region("w", count, 32, 16, 64) for count in bursts)
+
+
+# Regions
+
+
+@given(regions)
+def test_the_bursts_of_a_row_are_those_that_hold_its_bits(region):
+    first, after = region.row_bursts()
+    assert (len(first), len(after)) == (region.rows, region.rows)
+    row_bits, burst_bits = region.columns * region.bits, region.burst_bytes * 8
+    for row in range(region.rows):
+        bits_of_row = range(row * row_bits, (row + 1) * row_bits)
+        assert (first[row], after[row] - 1) == (bits_of_row[0] // burst_bits, bits_of_row[-1] // burst_bits)
+
+
+@given(regions)
+def test_rows_cover_every_bit_exactly_once(region):
+    first, after = region.row_bursts()
+    row_bits, burst_bits = region.columns * region.bits, region.burst_bytes * 8
+    covered = 0
+    for row, (begin, end) in enumerate(zip(first.tolist(), after.tolist(), strict=True)):
+        low, high = max(begin * burst_bits, row * row_bits), min(end * burst_bits, (row + 1) * row_bits)
+        assert low == covered  # begins where the row before ended
+        covered = high
+    assert covered == region.rows * row_bits
+    assert first[0] == 0
+    assert after[-1] == region.bursts
+    assert (first[1:] <= after[:-1]).all()
+
+
+@given(regions)
+def test_bytes_and_bursts_are_the_fewest_that_hold_the_bits(region):
+    total = region.rows * region.columns * region.bits
+    assert (region.bytes - 1) * 8 < total <= region.bytes * 8
+    assert (region.bursts - 1) * region.burst_bytes < region.bytes <= region.bursts * region.burst_bytes
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "weight_bits", "first", "after"),
+    [
+        (3, 32, 16, [0, 1, 2], [1, 2, 3]),  # a row is a burst
+        (3, 64, 16, [0, 2, 4], [2, 4, 6]),  # two bursts
+        (4, 16, 16, [0, 0, 1, 1], [1, 1, 2, 2]),  # half a burst
+        (3, 48, 16, [0, 1, 3], [2, 3, 5]),  # one and a half: the second row begins in the middle of burst 1
+        (3, 100, 3, [0, 0, 1], [1, 2, 2]),  # 300 bits each, 512 in a burst
+        (1, 1, 1, [0], [1]),
+    ],
+)
+def test_hand_worked_rows(rows, columns, weight_bits, first, after):
+    begin, end = Region("w", rows, columns, weight_bits, 64).row_bursts()
+    assert (begin.tolist(), end.tolist()) == (first, after)
+
+
+def test_an_expert_is_gate_and_up_by_turns_and_then_down():
+    gate_up, down = expert_regions(4096, 1536, 16, 64)
+    assert (gate_up.name, gate_up.rows, gate_up.columns) == ("gate-up", 2 * 1536, 4096)
+    assert (down.name, down.rows, down.columns) == ("down", 4096, 1536)
+    # Qwen3-235B-A22B: 3 x 4096 x 1536 weights of 2 bytes are 36 MiB.
+    assert gate_up.bytes + down.bytes == 36 << 20
+    assert gate_up.bursts + down.bursts == 589_824
+
+
+# The localized layout
+
+
+def test_localized_is_known_by_name():
+    assert LAYOUTS["localized"] is LocalizedLayout
+    assert LocalizedLayout.name == "localized"
+
+
+@given(devices, st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=20))
+def test_place_is_the_inverse_of_coordinates(device, shares):
+    places = np.array([int(share * (device.capacity_bytes // device.burst_bytes)) for share in shares])
+    layout = LocalizedLayout(some(1), device, 1)
+    bankgroup, bank, row, column = layout.coordinates(places)
+    assert layout.place(bankgroup, bank, row, column).tolist() == places.tolist()
+    within = (device.bankgroups, device.banks_per_group, device.rows, device.bursts_per_row)
+    for values, size in zip((bankgroup, bank, row, column), within, strict=True):
+        assert values.min() >= 0
+        assert values.max() < size
+
+
+@given(devices, st.data())
+def test_coordinates_is_the_inverse_of_place(device, data):
+    within = (device.bankgroups, device.banks_per_group, device.rows, device.bursts_per_row)
+    where = [np.array([data.draw(st.integers(0, size - 1))]) for size in within]
+    layout = LocalizedLayout(some(1), device, 1)
+    place = layout.place(*where)
+    assert 0 <= int(place[0]) < device.capacity_bytes // device.burst_bytes
+    assert [int(values[0]) for values in layout.coordinates(place)] == [int(values[0]) for values in where]
+
+
+@given(devices, st.integers(0, 1 << 20))
+def test_consecutive_bursts_go_to_different_bank_groups(device, start):
+    places = np.arange(start, start + 3 * device.bankgroups)
+    bankgroup, bank, _, _ = LocalizedLayout(some(1), device, 1).coordinates(places)
+    for group in range(device.bankgroups):  # any round of them takes every group once
+        assert len(set(bankgroup[group : group + device.bankgroups].tolist())) == device.bankgroups
+    bank_of_rank = (bankgroup * device.banks_per_group + bank).tolist()
+    assert all(one != other for one, other in pairwise(bank_of_rank))
+
+
+@given(devices)
+def test_a_row_is_filled_before_the_next_and_all_banks_before_it_comes_again(device):
+    of_a_row = device.bankgroups * device.bursts_per_row
+    places = np.arange(2 * of_a_row * device.banks_per_group, dtype=np.int64)
+    _, bank, row, _ = LocalizedLayout(some(1), device, 1).coordinates(places)
+    opened = (row * device.banks_per_group + bank).reshape(-1, of_a_row)
+    assert (opened == opened[:, :1]).all()  # the same rows stay open for as long as they have bursts
+    assert opened[:, 0].tolist() == list(range(2 * device.banks_per_group))
+
+
+@given(st.lists(regions, min_size=1, max_size=3), lanes)
+def test_the_lanes_share_every_burst(chosen, count):
+    layout = LocalizedLayout(chosen, DDR5, count)
+    shares = [layout.share(lane) for lane in range(count)]
+    for region, placed in enumerate(chosen):
+        of_lanes = [share.bursts[region] for share in shares]
+        assert sum(of_lanes) == placed.bursts
+        assert max(of_lanes) - min(of_lanes) <= 1
+        assert of_lanes == sorted(of_lanes, reverse=True)  # burst n lies on lane n mod lanes
+    assert sum(share.total for share in shares) == sum(region.bursts for region in chosen)
+
+
+@given(st.lists(regions, min_size=1, max_size=3), lanes)
+def test_no_two_bursts_of_a_lane_share_a_place(chosen, count):
+    layout = LocalizedLayout(chosen, DDR5, count)
+    for lane in range(count):
+        share = layout.share(lane)
+        places = layout.lane_bursts(share)
+        assert len(places) == share.total
+        assert len(np.unique(places)) == share.total
+        assert (np.diff(places) > 0).all()
+
+
+@given(st.lists(regions, min_size=1, max_size=3), lanes, st.data())
+def test_gather_is_the_inverse_of_dealing_out(chosen, count, data):
+    layout = LocalizedLayout(chosen, DDR5, count)
+    region = data.draw(st.integers(0, len(chosen) - 1))
+    values = np.random.default_rng(0).integers(0, 1 << 40, chosen[region].bursts)
+    dealt = [values[lane::count] for lane in range(count)]
+    assert [len(part) for part in dealt] == [layout.share(lane).bursts[region] for lane in range(count)]
+    assert layout.gather(region, dealt).tolist() == values.tolist()
+
+
+def test_hand_worked_shares():
+    layout = LocalizedLayout(some(10, 3), DDR5, 4)
+    assert [layout.share(lane) for lane in range(4)] == [
+        LaneShare((3, 1)),
+        LaneShare((3, 1)),
+        LaneShare((2, 1)),
+        LaneShare((2, 0)),
+    ]
+    # Every region begins at the same place on every lane: after ceil(10 / 4) = 3 bursts.
+    assert layout.lane_bursts(layout.share(0)).tolist() == [0, 1, 2, 3]
+    assert layout.lane_bursts(layout.share(2)).tolist() == [0, 1, 3]
+    assert layout.lane_bursts(layout.share(3)).tolist() == [0, 1]
+
+
+def test_more_lanes_than_bursts_leave_some_empty():
+    layout = LocalizedLayout(some(2), DDR5, 8)
+    assert [layout.share(lane).total for lane in range(8)] == [1, 1, 0, 0, 0, 0, 0, 0]
+    assert layout.lane_bursts(layout.share(7)).size == 0
+
+
+def full(device: Device, count: int) -> int:
+    return count * device.capacity_bytes // device.burst_bytes
+
+
+@given(devices, lanes)
+def test_weights_fit_up_to_the_last_burst(device, count):
+    LocalizedLayout(some(full(device, count)), device, count)
+    with pytest.raises(InputError, match="^not supported: "):
+        LocalizedLayout(some(full(device, count) + 1), device, count)
+
+
+@given(st.integers(1, 1000), st.integers(1, 1000), lanes)
+def test_what_does_not_fill_its_round_over_the_lanes_still_needs_it(one, other, count):
+    whole = -(-one // count) * count + -(-other // count) * count
+    assume(whole < full(DDR5, count))
+    LocalizedLayout(some(one, other, full(DDR5, count) - whole), DDR5, count)
+    with pytest.raises(InputError):
+        LocalizedLayout(some(one, other, full(DDR5, count) - whole + 1), DDR5, count)
+
+
+def test_the_message_about_capacity():
+    # 8 GiB in a lane of DDR5 16 Gb x8.
+    with pytest.raises(InputError) as caught:
+        LocalizedLayout(expert_regions(1 << 20, 1 << 20, 16, 64), DDR5, 2)
+    assert str(caught.value) == (
+        "not supported: weights of 6.00 TiB (6597069766656 bytes) do not fit a DIMM of 16.00 GiB (17179869184 bytes)"
+    )

@@ -1,0 +1,621 @@
+"""Model shapes: against published figures first, then every family's keys, then every mistake in a file."""
+
+from __future__ import annotations
+
+import doctest
+import json
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ndpsim.moe
+from ndpsim.errors import InputError
+from ndpsim.moe import Expert, load_model, model_names, parse_shape
+
+GIB = 2**30
+Write = Callable[..., Path]
+
+MIXTRAL = {
+    "model_type": "mixtral",
+    "hidden_act": "silu",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+}
+QWEN3 = {
+    "model_type": "qwen3_moe",
+    "hidden_size": 2048,
+    "intermediate_size": 6144,
+    "moe_intermediate_size": 768,
+    "num_hidden_layers": 6,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+}
+DEEPSEEK = {
+    "model_type": "deepseek_v3",
+    "hidden_size": 7168,
+    "intermediate_size": 18432,
+    "moe_intermediate_size": 2048,
+    "num_hidden_layers": 61,
+    "n_routed_experts": 256,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 8,
+    "first_k_dense_replace": 3,
+    "moe_layer_freq": 1,
+    "num_nextn_predict_layers": 1,
+}
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes a config.json of `base` with some keys changed; a key set to ... is left out."""
+
+    def write_config(base: dict[str, Any], **changes: Any) -> Path:
+        values = {key: value for key, value in (base | changes).items() if value is not ...}
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps(values, indent=2), encoding="utf-8")
+        return path
+
+    return write_config
+
+
+def refusal(path: object) -> str:
+    """The one line with which loading `path` is refused."""
+    with pytest.raises(InputError) as caught:
+        load_model(path)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# Published figures
+
+
+@pytest.mark.parametrize(
+    ("name", "gib"), [("deepseek-v2", 422), ("qwen3-235b-a22b", 423), ("glm-4.5-air", 190)]
+)
+def test_expert_sizes_of_trimoe_table_2(name: str, gib: int) -> None:
+    # The paper counts bf16 routed experts over all layers, as if DeepSeek-V2 and GLM had no dense layer.
+    model = load_model(name)
+    total = model.layers * model.routed_experts * model.expert.weight_bytes(bits=16)
+    assert round(total / GIB) == gib
+    assert 2 * model.expert_parameters * model.layers == total * model.moe_layers
+
+
+@pytest.mark.parametrize(
+    ("name", "megabytes"), [("deepseek-v2", 47.19), ("qwen3-235b-a22b", 37.75), ("glm-4.5-air", 34.60)]
+)
+def test_bytes_of_one_expert_at_bf16(name: str, megabytes: float) -> None:
+    assert round(load_model(name).expert.weight_bytes(bits=16) / 1e6, 2) == megabytes
+
+
+@pytest.mark.parametrize(
+    ("name", "billions", "unit"),
+    [
+        ("qwen3-30b-a3b", 29.0, 1e9),
+        ("phi-3.5-moe", 40.3, 1e9),
+        ("mixtral-8x7b", 42.0, GIB),  # the only row of the table that fits in units of 2**30
+    ],
+)
+def test_expert_parameters_of_edge_table_2(name: str, billions: float, unit: float) -> None:
+    assert round(load_model(name).expert_parameters / unit, 1) == billions
+
+
+def test_expert_parameters_of_edge_table_2_count_deepseeks_shared_experts() -> None:
+    model = load_model("deepseek-moe-16b")
+    shared = model.moe_layers * Expert(model.hidden, model.shared_intermediate).weights
+    assert round((model.expert_parameters + shared) / 1e9, 1) == 15.4
+    assert (model.moe_layers, model.layers) == (27, 28)
+
+
+def test_expert_parameters_of_cxl_table_of_mixtrals() -> None:
+    assert round(load_model("mixtral-8x7b").expert_parameters / 1e9, 1) == 45.1
+    # Published as 135.5B; its own shape (6144, 16384), 56 layers of 8, makes 135.29B.
+    assert load_model("mixtral-8x22b").expert_parameters / 1e9 == pytest.approx(135.5, rel=0.002)
+
+
+def test_edge_reads_672_mib_in_a_mixtral_layer() -> None:
+    model = load_model("mixtral-8x7b")
+    assert model.experts_per_token * model.expert.weight_bytes() == 672 * 2**20
+
+
+def test_predictor_of_trimoe_takes_38_kb() -> None:
+    model = load_model("deepseek-v2")
+    assert model.layers * model.routed_experts * 4 == 38_400
+
+
+# What the model cards state: hidden, expert size, layers, dense ones, experts, top-k, shared.
+CARDS = {
+    "deepseek-moe-16b": (2048, 1408, 28, (0,), 64, 6, 2),
+    "deepseek-v2": (5120, 1536, 60, (0,), 160, 6, 2),
+    "deepseek-v2-lite": (2048, 1408, 27, (0,), 64, 6, 2),
+    "glm-4.5-air": (4096, 1408, 46, (0,), 128, 8, 1),
+    "mixtral-8x22b": (6144, 16384, 56, (), 8, 2, 0),
+    "mixtral-8x7b": (4096, 14336, 32, (), 8, 2, 0),
+    "phi-3.5-moe": (4096, 6400, 32, (), 16, 2, 0),
+    "qwen3-235b-a22b": (4096, 1536, 94, (), 128, 8, 0),
+    "qwen3-30b-a3b": (2048, 768, 48, (), 128, 8, 0),
+}
+
+
+def test_names_are_sorted_and_complete() -> None:
+    assert model_names() == sorted(CARDS)
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_bundled_models_match_their_cards(name: str) -> None:
+    m = load_model(name)
+    assert CARDS[name] == (
+        m.hidden,
+        m.expert_intermediate,
+        m.layers,
+        m.dense_layers,
+        m.routed_experts,
+        m.experts_per_token,
+        m.shared_experts,
+    )
+    assert (m.name, m.source, m.hidden_act) == (name, name, "silu")
+    assert m.moe_layers == m.layers - len(m.dense_layers)
+    assert m.shared_intermediate == m.shared_experts * m.expert_intermediate
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_bundled_files_name_the_repository_they_come_from(name: str) -> None:
+    file = Path(ndpsim.moe.__file__).parent / "models" / f"{name}.json"
+    assert json.loads(file.read_text(encoding="utf-8"))["_source"].count("/") == 1
+
+
+def test_dense_layers_of_deepseek_have_their_own_size() -> None:
+    assert load_model("deepseek-v2").dense_intermediate == 12288
+    assert load_model("glm-4.5-air").dense_intermediate == 10944
+    assert load_model("qwen3-30b-a3b").dense_intermediate == 0  # no dense layer uses its 6144
+
+
+# Experts
+
+
+def test_matrices_are_gate_up_down_with_rows_of_outputs() -> None:
+    assert Expert(8, 3).matrices() == (("gate", 3, 8), ("up", 3, 8), ("down", 8, 3))
+
+
+def test_each_matrix_rounds_up_to_whole_bytes() -> None:
+    assert Expert(5, 1).weight_bytes(bits=3) == 3 * 2  # 15 bits each; 45 together would fit in 6 as well
+    assert Expert(3, 1).weight_bytes(bits=3) == 3 * 2  # 9 bits each; 27 together would fit in 4
+    assert Expert(3, 1).weight_bytes(bits=1) == 3
+
+
+@given(st.integers(1, 4096), st.integers(1, 4096), st.integers(1, 64))
+def test_bytes_never_fall_below_the_bits_and_waste_under_three(hidden: int, size: int, bits: int) -> None:
+    expert = Expert(hidden, size)
+    assert expert.weights == sum(m.rows * m.columns for m in expert.matrices())
+    assert 0 <= 8 * expert.weight_bytes(bits) - expert.weights * bits <= 3 * 7
+
+
+def test_an_expert_cannot_be_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        Expert(2, 2).hidden = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("size", [0, -1, True, 8.0, float("nan"), "8", None, 2**24 + 1])
+def test_an_expert_refuses_what_is_no_size(size: Any) -> None:
+    with pytest.raises(InputError, match=r"^hidden: .* is not a whole number from 1 to 16777216$"):
+        Expert(size, 4)
+    with pytest.raises(InputError, match=r"^intermediate: "):
+        Expert(4, size)
+
+
+@pytest.mark.parametrize("bits", [0, -4, 65, 4.0, True])
+def test_weight_bytes_refuses_what_is_no_bit_width(bits: Any) -> None:
+    with pytest.raises(InputError, match=r"^bits: .* is not a whole number from 1 to 64$"):
+        Expert(4, 4).weight_bytes(bits)
+
+
+# Families, by snippets of their configuration
+
+
+def test_mixtral(write: Write) -> None:
+    m = load_model(write(MIXTRAL))
+    assert (m.family, m.expert, m.routed_experts, m.experts_per_token) == (
+        "mixtral",
+        Expert(4096, 14336),
+        8,
+        2,
+    )
+    assert (m.layers, m.moe_layers, m.dense_layers, m.dense_intermediate) == (32, 32, (), 0)
+    assert (m.shared_experts, m.shared_intermediate) == (0, 0)
+
+
+def test_phi_and_olmoe_and_gpt_oss_use_the_plain_intermediate_size(write: Write) -> None:
+    phi = load_model(write(MIXTRAL, model_type="phimoe", intermediate_size=6400, num_local_experts=16))
+    assert (phi.family, phi.expert, phi.routed_experts) == ("phimoe", Expert(4096, 6400), 16)
+
+    olmoe = {"model_type": "olmoe", "hidden_size": 2048, "intermediate_size": 1024, "num_hidden_layers": 16}
+    m = load_model(write(olmoe, num_experts=64, num_experts_per_tok=8))
+    assert (m.expert, m.routed_experts, m.experts_per_token) == (Expert(2048, 1024), 64, 8)
+
+    oss = {"model_type": "gpt_oss", "hidden_size": 2880, "intermediate_size": 2880, "num_hidden_layers": 24}
+    m = load_model(write(oss, num_local_experts=32, experts_per_token=4))
+    assert (m.expert, m.routed_experts, m.experts_per_token) == (Expert(2880, 2880), 32, 4)
+
+
+def test_qwen2_moe_states_the_size_of_its_shared_expert(write: Write) -> None:
+    changes = {"model_type": "qwen2_moe", "num_experts": 60, "num_experts_per_tok": 4}
+    m = load_model(write(QWEN3, **changes, shared_expert_intermediate_size=5632))
+    assert (m.shared_experts, m.shared_intermediate, m.expert_intermediate) == (1, 5632, 768)
+    m = load_model(write(QWEN3, **changes, shared_expert_intermediate_size=0))
+    assert (m.shared_experts, m.shared_intermediate) == (0, 0)
+
+
+def test_qwen3_moe_under_either_name_of_its_experts(write: Write) -> None:
+    m = load_model(write(QWEN3))
+    assert (m.expert, m.routed_experts, m.shared_experts) == (Expert(2048, 768), 128, 0)
+    assert load_model(write(QWEN3, num_experts=..., num_local_experts=128)).routed_experts == 128
+
+
+def test_deepseek_v3_does_not_count_its_prediction_layer(write: Write) -> None:
+    m = load_model(write(DEEPSEEK))
+    assert (m.layers, m.moe_layers, m.dense_layers, m.dense_intermediate) == (61, 58, (0, 1, 2), 18432)
+    assert (m.expert, m.shared_experts, m.shared_intermediate) == (Expert(7168, 2048), 1, 2048)
+
+
+@pytest.mark.parametrize("model_type", ["deepseek", "deepseek_v2", "glm4_moe"])
+def test_deepseek_kin_multiply_the_shared_experts(model_type: str, write: Write) -> None:
+    m = load_model(write(DEEPSEEK, model_type=model_type, n_shared_experts=2))
+    assert (m.family, m.shared_experts, m.shared_intermediate) == (model_type, 2, 4096)
+    assert load_model(write(DEEPSEEK, model_type=model_type, n_shared_experts=None)).shared_experts == 0
+
+
+@pytest.mark.parametrize("base", [MIXTRAL, QWEN3, DEEPSEEK])
+@pytest.mark.parametrize("model_type", ["somebodys_moe", ...])
+def test_an_unknown_family_is_read_by_all_known_keys(
+    base: dict[str, Any], model_type: Any, write: Write
+) -> None:
+    known = load_model(write(base)).to_dict()
+    unknown = load_model(write(base, model_type=model_type)).to_dict()
+    assert unknown.pop("family") == ("unknown" if model_type is ... else model_type)
+    del known["family"]
+    assert unknown == known
+
+
+def test_text_config_of_a_multimodal_wrapper_is_read(write: Write) -> None:
+    wrapper = {"model_type": "wrapper", "text_config": DEEPSEEK, "vision_config": {"hidden_size": 1152}}
+    m = load_model(write(wrapper))
+    assert (m.family, m.hidden, m.moe_layers) == ("deepseek_v3", 7168, 58)
+    assert load_model(write(MIXTRAL, text_config=None)).hidden == 4096
+
+
+def test_to_dict_is_json_with_the_derived_numbers(write: Write) -> None:
+    m = load_model(write(DEEPSEEK))
+    again = json.loads(json.dumps(m.to_dict()))
+    assert again == m.to_dict()
+    assert again["dense_layers"] == [0, 1, 2]
+    assert again["expert_weights"] == 3 * 7168 * 2048
+    assert again["expert_parameters"] == 58 * 256 * 3 * 7168 * 2048
+
+
+def test_activation_is_read_and_silu_by_default(write: Write) -> None:
+    assert load_model(write(MIXTRAL, hidden_act="gelu")).hidden_act == "gelu"
+    assert load_model(write(MIXTRAL, hidden_act=...)).hidden_act == "silu"
+
+
+# Which layers have experts
+
+
+@pytest.mark.parametrize(
+    ("pattern", "dense"),
+    [
+        ({}, ()),
+        ({"first_k_dense_replace": 2}, (0, 1)),
+        ({"first_k_dense_replace": None, "moe_layer_freq": None}, ()),
+        ({"moe_layer_freq": 2}, (1, 3, 5)),  # DeepSeek: layer % freq == 0
+        ({"first_k_dense_replace": 1, "moe_layer_freq": 2}, (0, 1, 3, 5)),
+        ({"moe_layer_freq": [0, 1, 1, 0, 1, 1]}, (0, 3)),
+        ({"decoder_sparse_step": 2}, (0, 2, 4)),  # Qwen: (layer + 1) % step == 0
+        ({"mlp_only_layers": [4, 0]}, (0, 4)),
+        ({"decoder_sparse_step": 3, "mlp_only_layers": [2]}, (0, 1, 2, 3, 4)),
+        ({"mlp_layer_types": ["dense"] * 3 + ["sparse"] * 3}, (0, 1, 2)),
+        ({"mlp_layer_types": ["dense"] + ["sparse"] * 5, "first_k_dense_replace": 3}, (0,)),
+    ],
+)
+def test_layer_patterns(pattern: dict[str, Any], dense: tuple[int, ...], write: Write) -> None:
+    m = load_model(write(QWEN3, **pattern))
+    assert m.dense_layers == dense
+    assert m.moe_layers == 6 - len(dense)
+    assert m.dense_intermediate == (6144 if dense else 0)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ({"first_k_dense_replace": 7}, "first_k_dense_replace: 7 is not a whole number from 0 to 6"),
+        ({"first_k_dense_replace": -1}, "first_k_dense_replace: -1 is not"),
+        ({"first_k_dense_replace": 6}, "first_k_dense_replace: leaves none of 6 layers with experts"),
+        ({"decoder_sparse_step": 0}, "decoder_sparse_step: 0 is not a whole number from 1"),
+        ({"decoder_sparse_step": 7}, "decoder_sparse_step: leaves none"),
+        ({"moe_layer_freq": 0}, "moe_layer_freq: 0 is not a whole number from 1"),
+        ({"moe_layer_freq": "2"}, "moe_layer_freq: '2' is not"),
+        ({"moe_layer_freq": [1, 1]}, "moe_layer_freq: has 2 entries for 6 layers"),
+        (
+            {"moe_layer_freq": [1, 1, 2, 1, 1, 1]},
+            "moe_layer_freq: entry 2: 2 is not a whole number from 0 to 1",
+        ),
+        ({"moe_layer_freq": [True] * 6}, "moe_layer_freq: entry 0: True is not"),
+        ({"moe_layer_freq": []}, "moe_layer_freq: has 0 entries for 6 layers"),
+        ({"mlp_only_layers": 3}, "mlp_only_layers: is not a list"),
+        ({"mlp_only_layers": [6]}, "mlp_only_layers: 6 is not a whole number from 0 to 5"),
+        ({"mlp_only_layers": ["0"]}, "mlp_only_layers: '0' is not"),
+        ({"mlp_layer_types": "sparse"}, "mlp_layer_types: is not a list"),
+        ({"mlp_layer_types": ["dense"] * 6}, "mlp_layer_types: leaves none"),
+        ({"mlp_layer_types": ["sparse"] * 5 + [1]}, "mlp_layer_types: entry 5 is neither"),
+        ({"mlp_layer_types": ["sparse"]}, "mlp_layer_types: has 1 entries"),
+    ],
+)
+def test_malformed_layer_patterns(pattern: dict[str, Any], words: str, write: Write) -> None:
+    assert words in refusal(write(QWEN3, **pattern))
+
+
+# Where a model is found
+
+
+def test_names_are_taken_in_any_case() -> None:
+    assert load_model("Qwen3-235B-A22B") == load_model("qwen3-235b-a22b")
+
+
+def test_a_file_a_folder_and_another_file_name(tmp_path: Path) -> None:
+    folder = tmp_path / "my-model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(MIXTRAL), encoding="utf-8-sig")
+    by_folder, by_file = load_model(folder), load_model(str(folder / "config.json"))
+    assert by_folder == by_file
+    assert (by_file.name, by_file.source) == ("my-model", str(folder / "config.json"))
+    (tmp_path / "tiny.json").write_text(json.dumps(MIXTRAL), encoding="utf-8")
+    assert load_model(tmp_path / "tiny.json").name == "tiny"
+
+
+def test_a_bundled_name_comes_before_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mixtral-8x7b").mkdir()
+    (tmp_path / "mixtral-8x7b" / "config.json").write_text(json.dumps(MIXTRAL | {"hidden_size": 64}))
+    assert load_model("mixtral-8x7b").hidden == 4096
+    assert load_model("./mixtral-8x7b").hidden == 64
+
+
+def test_an_unknown_name_suggests_the_nearest() -> None:
+    assert "unknown model 'deepseek-v3'; did you mean 'deepseek-v2'?" in refusal("deepseek-v3")
+    for nonsense in ("", "x" * 5000, "a\0b"):
+        assert refusal(nonsense).startswith("model: ")
+
+
+def test_missing_files_and_folders(tmp_path: Path) -> None:
+    assert refusal(tmp_path / "none.json") == f"{tmp_path / 'none.json'}: no such file"
+    assert refusal(tmp_path / "nowhere" / "model") == f"{tmp_path / 'nowhere' / 'model'}: no such file"
+    assert refusal(tmp_path) == f"{tmp_path}: this folder holds no config.json"
+    (tmp_path / "config.json").mkdir()
+    assert refusal(tmp_path) == f"{tmp_path / 'config.json'}: not a regular file"
+    assert "not a regular file" in refusal("/dev/null")
+
+
+# What is wrong inside a file
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"", ":1: invalid JSON: Expecting value"),
+        (b'{\n  "a": 1,\n  oops\n}', ":3: invalid JSON: "),
+        (b'{"a": \xff}', ": is not UTF-8 text"),
+        (b"[1, 2]", ": the top level is not a JSON object"),
+        (b"null", ": the top level is not a JSON object"),
+        (b"[" * 200_000, ": invalid JSON: nested too deeply"),
+        (b'{"hidden_size": ' + b"9" * 5000 + b"}", ": invalid JSON: a number with too many digits"),
+        (b" " * (2**24 + 1), ": larger than 16 MiB: not a config.json"),
+        (b'{"text_config": [1]}', ":1: text_config: is not a JSON object"),
+    ],
+)
+def test_files_that_are_no_configuration(text: bytes, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_bytes(text)
+    assert refusal(path).startswith(str(path) + words)
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32},
+        {},
+        MIXTRAL | {"num_local_experts": None},
+        MIXTRAL | {"num_local_experts": 0},
+        DEEPSEEK | {"n_routed_experts": None},
+    ],
+)
+def test_a_dense_model_is_said_to_be_dense(base: dict[str, Any], write: Write) -> None:
+    path = write(base)
+    line = refusal(path)
+    assert line.startswith(str(path))
+    assert "a dense model" in line
+
+
+@pytest.mark.parametrize(
+    ("base", "key"),
+    [
+        *((MIXTRAL, key) for key in MIXTRAL if key not in ("model_type", "hidden_act")),
+        *((QWEN3, key) for key in QWEN3 if key not in ("model_type", "intermediate_size")),
+        *(
+            (DEEPSEEK, key)
+            for key in DEEPSEEK
+            if key not in ("model_type", "moe_layer_freq", "num_nextn_predict_layers")
+        ),
+        (
+            QWEN3 | {"model_type": "qwen2_moe", "shared_expert_intermediate_size": 0},
+            "shared_expert_intermediate_size",
+        ),
+        (QWEN3 | {"decoder_sparse_step": 2}, "intermediate_size"),  # its dense layers need it
+    ],
+)
+def test_a_missing_key_is_named(base: dict[str, Any], key: str, write: Write) -> None:
+    path = write(base, **{key: ...})
+    line = refusal(path)
+    assert line.startswith(f"{path}: {key}: missing")
+
+
+def test_a_key_missing_from_an_unknown_family_names_all_it_may_be_called(write: Write) -> None:
+    line = refusal(write(MIXTRAL, model_type="other", num_experts_per_tok=...))
+    assert "num_experts_per_tok: missing (nor experts_per_token)" in line
+
+
+SIZES = ("hidden_size", "moe_intermediate_size", "intermediate_size")
+COUNTS = ("num_hidden_layers", "n_routed_experts", "num_experts_per_tok")
+
+
+@pytest.mark.parametrize("key", [*SIZES, *COUNTS])
+@pytest.mark.parametrize(
+    "value", [-1, True, 1.5, 8.0, float("nan"), float("inf"), "8", [8], {}, 2**24 + 1, 10**30]
+)
+def test_a_value_that_is_no_size_is_named(key: str, value: Any, write: Write) -> None:
+    path = write(DEEPSEEK, **{key: value})
+    line_number = path.read_text(encoding="utf-8").split(f'"{key}"')[0].count("\n") + 1
+    line = refusal(path)
+    assert line.startswith(f"{path}:{line_number}: {key}: ")
+    assert "is not a whole number from 1 to " in line
+
+
+@pytest.mark.parametrize("key", [*SIZES, "num_hidden_layers", "num_experts_per_tok"])
+def test_zero_is_no_size(key: str, write: Write) -> None:
+    assert f"{key}: 0 is not a whole number from 1 to " in refusal(write(DEEPSEEK, **{key: 0}))
+
+
+def test_sizes_up_to_the_limit_are_taken(write: Write) -> None:
+    assert load_model(write(MIXTRAL, hidden_size=2**24)).hidden == 2**24
+
+
+def test_shared_experts_must_be_whole_numbers_too(write: Write) -> None:
+    assert "n_shared_experts: -1 is not" in refusal(write(DEEPSEEK, n_shared_experts=-1))
+    qwen2 = QWEN3 | {"model_type": "qwen2_moe"}
+    line = refusal(write(qwen2, shared_expert_intermediate_size=True))
+    assert "shared_expert_intermediate_size: True is not" in line
+
+
+def test_more_experts_for_a_token_than_there_are(write: Write) -> None:
+    assert load_model(write(MIXTRAL, num_experts_per_tok=8)).experts_per_token == 8
+    assert "num_experts_per_tok: 9 experts for each token of only 8" in refusal(
+        write(MIXTRAL, num_experts_per_tok=9)
+    )
+
+
+@pytest.mark.parametrize("key", ["model_type", "hidden_act"])
+@pytest.mark.parametrize("value", [1, True, ["silu"], "", {}])
+def test_names_must_be_text(key: str, value: Any, write: Write) -> None:
+    assert f"{key}: is not a name" in refusal(write(MIXTRAL, **{key: value}))
+
+
+def test_an_error_inside_text_config_says_so(write: Write) -> None:
+    path = write({"hidden_size": 1, "text_config": MIXTRAL | {"hidden_size": 0}})
+    # The key stands twice in the file: better no line than the wrong one.
+    assert refusal(path).startswith(f"{path}: text_config.hidden_size: 0 is not")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "interleave_moe_layer_step",
+        "expert_layer_period",
+        "moe_num_shared_experts",
+        "shared_intermediate_size",
+    ],
+)
+def test_an_unknown_family_with_rules_of_its_own_is_not_guessed(key: str, write: Write) -> None:
+    line = refusal(write(MIXTRAL, model_type="mixtrel", **{key: 2}))
+    assert f"{key}: is not understood; unknown model_type 'mixtrel'; did you mean 'mixtral'?" in line
+    assert load_model(write(MIXTRAL, model_type="mixtrel", **{key: 0})).layers == 32
+
+
+# --shape
+
+
+@pytest.mark.parametrize(
+    ("text", "expert"),
+    [
+        ("4096,1536", Expert(4096, 1536)),
+        (" 4096 , 1536 ", Expert(4096, 1536)),
+        ("1,1", Expert(1, 1)),
+        ("0064,1048576", Expert(64, 2**20)),
+    ],
+)
+def test_shapes_on_the_command_line(text: str, expert: Expert) -> None:
+    assert parse_shape(text) == expert
+
+
+@given(st.integers(1, 2**20), st.integers(1, 2**20))
+def test_every_shape_in_range_is_taken(hidden: int, size: int) -> None:
+    assert parse_shape(f"{hidden},{size}") == Expert(hidden, size)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("0,5", "HIDDEN '0' is not a whole number from 1 to 1048576"),
+        ("5,0", "INTERMEDIATE '0' is not"),
+        ("a,b", "HIDDEN 'a' is not"),
+        ("-1,2", "HIDDEN '-1' is not"),
+        ("+1,2", "HIDDEN '+1' is not"),
+        ("1e9,4", "HIDDEN '1e9' is not"),
+        ("4096,1536.0", "INTERMEDIATE '1536.0' is not"),
+        ("1048577,4", "HIDDEN '1048577' is not a whole number from 1 to 1048576"),
+        ("4," + "9" * 10_000, "INTERMEDIATE '" + "9" * 40 + "' is not"),
+        ("\u0664,4", "HIDDEN '\u0664' is not"),
+        ("4096,", "INTERMEDIATE '' is not"),
+        ("4096", "'4096' is not HIDDEN,INTERMEDIATE, for instance 4096,1536"),
+        ("4096,1536,3", "'4096,1536,3' is not HIDDEN,INTERMEDIATE"),
+        ("", "'' is not HIDDEN,INTERMEDIATE"),
+    ],
+)
+def test_shapes_that_are_refused(text: str, words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_shape(text)
+    assert str(caught.value).startswith(f"--shape: {words}")
+    assert "\n" not in str(caught.value)
+
+
+@given(st.text(max_size=20))
+def test_no_text_makes_parse_shape_fail_otherwise(text: str) -> None:
+    try:
+        expert = parse_shape(text)
+    except InputError:
+        return
+    assert 1 <= expert.hidden <= 2**20
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(sorted({*MIXTRAL, *QWEN3, *DEEPSEEK, "mlp_only_layers", "text_config"})),
+        st.none()
+        | st.booleans()
+        | st.integers(-2, 9)
+        | st.floats()
+        | st.text(max_size=3)
+        | st.lists(st.integers(-1, 9), max_size=4),
+    )
+)
+def test_any_values_under_the_known_keys_give_a_shape_or_an_input_error(
+    tmp_path_factory: pytest.TempPathFactory, values: dict[str, Any]
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.json"
+    path.write_text(json.dumps(values), encoding="utf-8")
+    try:
+        m = load_model(path)
+    except InputError as error:
+        assert "\n" not in str(error)
+        return
+    assert m.moe_layers >= 1
+    assert m.experts_per_token <= m.routed_experts
+
+
+def test_the_example_of_the_package_is_true() -> None:
+    assert doctest.testmod(ndpsim.moe).failed == 0
+    assert doctest.testmod(ndpsim.moe).attempted > 0

@@ -1,0 +1,250 @@
+"""The units of a buffer chip against what can be worked out by hand."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ndpsim.errors import InputError
+from ndpsim.ndp import ActivationUnit, GemvUnit, served_in_order
+
+
+def gemv(**changes: int) -> GemvUnit:
+    """TriMoE's unit: 256 multipliers of 8 FP16 values in 16 cycles, 256 KiB."""
+    usual = {
+        "multipliers": 256,
+        "values_per_multiplier": 8,
+        "native_bits": 16,
+        "bit_serial_cycles": 16,
+        "adder_tree_cycles": 11,
+        "buffer_bytes": 256 << 10,
+        "activation_bytes": 2,
+        "fifo_bursts": 32,
+    }
+    return GemvUnit(**(usual | changes))
+
+
+times = st.integers(0, 1 << 40)
+
+
+# One server
+
+
+@given(st.lists(times, max_size=60), st.integers(0, 1 << 20))
+def test_jobs_are_done_as_a_plain_loop_does_them(ready, service):
+    done, free = [], None
+    for start in ready:
+        free = max(start, free) + service if free is not None else start + service
+        done.append(free)
+    assert served_in_order(np.array(ready, dtype=np.int64), service).tolist() == done
+
+
+@pytest.mark.parametrize(
+    ("ready", "service", "done"),
+    [
+        ([0, 0, 0], 5, [5, 10, 15]),
+        ([0, 100, 101], 5, [5, 105, 110]),
+        ([50, 0], 5, [55, 60]),  # in the order given, not of readiness
+        ([7, 3], 0, [7, 7]),
+        ([], 5, []),
+    ],
+)
+def test_hand_worked_jobs(ready, service, done):
+    assert served_in_order(np.array(ready, dtype=np.int64), service).tolist() == done
+
+
+def test_the_times_given_are_left_alone():
+    ready = np.array([3, 1, 2])
+    served_in_order(ready, 10)
+    assert ready.tolist() == [3, 1, 2]
+
+
+# Multipliers
+
+
+@pytest.mark.parametrize(
+    ("unit", "lanes", "burst_bytes", "bits", "work"),
+    [
+        # 32 of 256 multipliers a lane; a burst of 32 weights takes 4 of them: 8 bursts at once.
+        (gemv(), 8, 64, 16, (8, 16)),
+        (gemv(multipliers=64), 4, 64, 16, (4, 16)),
+        # Weights of 8 bits: 64 in a burst, 8 multipliers, half the cycles.
+        (gemv(), 8, 64, 8, (4, 8)),
+        (gemv(), 8, 64, 4, (2, 4)),
+        (gemv(), 8, 64, 2, (1, 2)),
+        # Weights of 1 bit: 512 in a burst want 64 multipliers; 32 take them in two goes of one cycle.
+        (gemv(), 8, 64, 1, (1, 2)),
+        # 3 bits: 171 weights, the last one in part, want 22 multipliers.
+        (gemv(), 8, 64, 3, (1, 3)),
+        # One multiplier a lane: a burst goes through it in four.
+        (gemv(multipliers=8), 8, 64, 16, (1, 64)),
+        # 100 multipliers over 8 lanes: 12 each, 3 bursts.
+        (gemv(multipliers=100), 8, 64, 16, (3, 16)),
+        # Wider than native: more cycles in proportion.
+        (gemv(native_bits=8, bit_serial_cycles=8), 8, 64, 16, (8, 16)),
+    ],
+)
+def test_hand_worked_bursts(unit, lanes, burst_bytes, bits, work):
+    assert unit.burst_work(lanes, burst_bytes, bits) == work
+
+
+@pytest.mark.parametrize(
+    ("native_bits", "cycles", "bits", "expected"),
+    [
+        (16, 16, 16, 16),
+        (16, 16, 8, 8),
+        (16, 16, 3, 3),
+        (16, 4, 8, 2),
+        (16, 4, 3, 1),
+        (16, 1, 1, 1),
+        (8, 8, 16, 16),
+        (16, 5, 8, 3),
+    ],
+)
+def test_a_pass_is_proportional_to_bits_rounded_up(native_bits, cycles, bits, expected):
+    assert gemv(native_bits=native_bits, bit_serial_cycles=cycles).pass_cycles(bits) == expected
+
+
+@given(
+    multipliers=st.integers(1, 4096),
+    per_multiplier=st.integers(1, 64),
+    native_bits=st.integers(1, 32),
+    cycles=st.integers(1, 64),
+    lanes=st.integers(1, 64),
+    burst_bytes=st.sampled_from([8, 32, 64, 128]),
+    bits=st.integers(1, 32),
+)
+def test_a_lane_is_never_faster_than_its_multipliers(
+    multipliers, per_multiplier, native_bits, cycles, lanes, burst_bytes, bits
+):
+    unit = gemv(
+        multipliers=multipliers,
+        values_per_multiplier=per_multiplier,
+        native_bits=native_bits,
+        bit_serial_cycles=cycles,
+    )
+    if multipliers < lanes:
+        with pytest.raises(InputError, match="fewer than"):
+            unit.burst_work(lanes, burst_bytes, bits)
+        return
+    servers, held = unit.burst_work(lanes, burst_bytes, bits)
+    assert servers >= 1
+    assert held >= unit.pass_cycles(bits) >= 1
+    values = Fraction(burst_bytes * 8, bits)
+    peak = Fraction(multipliers // lanes * per_multiplier, unit.pass_cycles(bits))
+    assert servers * values / held <= peak
+    # A burst on its own, and as many as there are servers, are worked on in the fewest goes there can be.
+    wanted = -(-values // per_multiplier)
+    assert servers == 1 or servers * wanted <= multipliers // lanes < (servers + 1) * wanted
+    assert held == unit.pass_cycles(bits) * -(-wanted // (multipliers // lanes))
+
+
+def test_trimoe_comes_to_its_published_256_gflops():
+    servers, cycles = gemv().burst_work(8, 64, 16)
+    assert 2 * 8 * servers * 32 / cycles == 256  # operations in a nanosecond, at 1 GHz
+
+
+def test_too_few_multipliers_are_named():
+    with pytest.raises(InputError) as caught:
+        gemv(multipliers=4).burst_work(8, 64, 16)
+    assert str(caught.value) == "ndp.gemv.multipliers: 4 multipliers are fewer than the 8 lanes"
+
+
+# Tiles
+
+
+@given(
+    tokens=st.integers(1, 16384),
+    hidden=st.integers(1, 8192),
+    intermediate=st.integers(1, 8192),
+    buffer_bytes=st.integers(1 << 10, 1 << 20),
+    activation_bytes=st.integers(1, 8),
+)
+def test_tiles_are_even_fit_and_are_the_fewest(tokens, hidden, intermediate, buffer_bytes, activation_bytes):
+    unit = gemv(buffer_bytes=buffer_bytes, activation_bytes=activation_bytes)
+    token_bytes = (hidden + intermediate) * activation_bytes
+    if token_bytes > buffer_bytes:
+        with pytest.raises(InputError, match="one token needs"):
+            unit.tile(tokens, hidden, intermediate)
+        return
+    tiling = unit.tile(tokens, hidden, intermediate)
+    assert (tiling.bytes_per_token, tiling.buffer_bytes) == (token_bytes, buffer_bytes)
+    assert sum(tiling.tokens) == tokens
+    assert max(tiling.tokens) - min(tiling.tokens) <= 1
+    assert min(tiling.tokens) >= 1
+    assert max(tiling.tokens) * token_bytes <= buffer_bytes
+    # One tile fewer could not hold them all.
+    assert (len(tiling.tokens) - 1) * (buffer_bytes // token_bytes) < tokens
+
+
+@pytest.mark.parametrize(
+    ("tokens", "hidden", "intermediate", "tiles"),
+    [
+        # Qwen3-235B-A22B: (4096 + 1536) x 2 bytes = 11 KiB a token, 23 of them in 256 KiB.
+        (1, 4096, 1536, (1,)),
+        (23, 4096, 1536, (23,)),
+        (24, 4096, 1536, (12, 12)),
+        (47, 4096, 1536, (16, 16, 15)),
+        (70, 4096, 1536, (18, 18, 17, 17)),
+    ],
+)
+def test_hand_worked_tiles(tokens, hidden, intermediate, tiles):
+    assert gemv().tile(tokens, hidden, intermediate).tokens == tiles
+
+
+def test_a_token_that_does_not_fit_is_named_by_bytes():
+    with pytest.raises(InputError) as caught:
+        gemv().tile(1, 1 << 20, 1)
+    assert str(caught.value) == (
+        "ndp.gemv.buffer_kib: not supported: one token needs 2097154 bytes of activations, "
+        "the GEMV unit's buffer holds 262144"
+    )
+
+
+# Activation
+
+
+@pytest.mark.parametrize(
+    ("unit", "ready", "tokens", "cycle_ticks", "tick"),
+    [
+        # One value from tick 0: a cycle of work and 12 of latency, 10 ticks each.
+        (ActivationUnit(256, 1, 12), [0], 1, 10, 130),
+        # Known at tick 1: it waits for the clock edge at 10.
+        (ActivationUnit(256, 1, 12), [1], 1, 10, 140),
+        (ActivationUnit(256, 1, 12), [10], 1, 10, 140),
+        # Three rows at once queue up, a cycle each.
+        (ActivationUnit(256, 1, 12), [0, 0, 0], 1, 10, 150),
+        # 257 tokens on 256 units are two goes.
+        (ActivationUnit(256, 1, 12), [0], 257, 10, 140),
+        # 4 units that take 3 cycles a value: 10 tokens are 3 goes, 9 cycles; the second row waits.
+        (ActivationUnit(4, 3, 0), [0, 5], 10, 2, 36),
+        # The last row comes late and finds the unit idle.
+        (ActivationUnit(4, 1, 5), [0, 0, 1000], 4, 10, 1000 + 10 + 50),
+    ],
+)
+def test_hand_worked_activation(unit, ready, tokens, cycle_ticks, tick):
+    assert unit.done(np.array(ready, dtype=np.int64), tokens, cycle_ticks) == tick
+
+
+@given(
+    ready=st.lists(st.integers(0, 1 << 30), min_size=1, max_size=40).map(sorted),
+    units=st.integers(1, 300),
+    per_value=st.integers(1, 10),
+    latency=st.integers(0, 40),
+    tokens=st.integers(1, 1000),
+    cycle_ticks=st.integers(1, 50),
+)
+def test_activation_keeps_to_its_clock_and_its_throughput(
+    ready, units, per_value, latency, tokens, cycle_ticks
+):
+    unit = ActivationUnit(units, per_value, latency)
+    done = unit.done(np.array(ready, dtype=np.int64), tokens, cycle_ticks)
+    assert done % cycle_ticks == 0
+    cycles = Fraction(done, cycle_ticks) - latency
+    # No more than `units` values every `per_value` cycles, counted from the first row and from the last.
+    assert (cycles - Fraction(ready[0], cycle_ticks)) * units >= len(ready) * tokens * per_value
+    assert (cycles - Fraction(ready[-1], cycle_ticks)) * units >= tokens * per_value

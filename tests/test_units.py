@@ -1,0 +1,142 @@
+"""Exact clocks, common ticks, and numbers for people."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ndpsim.units import (
+    Timebase,
+    common_ticks,
+    cycles_ceil,
+    dram_period_ps,
+    exact,
+    format_bytes,
+    format_time,
+    frequency_period_ps,
+)
+
+periods = st.fractions(min_value=Fraction(1, 1000), max_value=10_000, max_denominator=5000)
+
+
+@pytest.mark.parametrize(
+    ("rate", "period"),
+    [
+        (4800, Fraction(1250, 3)),
+        (3200, Fraction(625)),
+        (2400, Fraction(2500, 3)),
+        (5600, Fraction(2500, 7)),
+        (6400, Fraction(625, 2)),
+    ],
+)
+def test_a_dram_clock_is_two_transfers_long(rate, period):
+    assert dram_period_ps(rate) == period
+
+
+@pytest.mark.parametrize(
+    ("mhz", "period"),
+    [
+        (1000, Fraction(1000)),
+        (1000.0, Fraction(1000)),
+        (0.1, Fraction(10_000_000)),
+        ("666.667", Fraction(10**9, 666667)),
+    ],
+)
+def test_a_clock_in_mhz_is_taken_as_written_in_decimal(mhz, period):
+    assert frequency_period_ps(mhz) == period
+
+
+def test_exact_is_not_the_binary_neighbour():
+    assert exact(0.1) == Fraction(1, 10)
+    assert exact(0.1) != Fraction(0.1)
+    assert exact(Fraction(1, 3)) == Fraction(1, 3)
+
+
+@given(st.lists(periods, min_size=1, max_size=4))
+def test_ticks_divide_every_period_exactly_and_could_not_be_longer(chosen):
+    base = common_ticks(*chosen)
+    assert [ticks * base.tick_ps for ticks in base.ticks] == chosen
+    assert math.gcd(*base.ticks) == 1
+    assert all(isinstance(ticks, int) and ticks > 0 for ticks in base.ticks)
+
+
+def test_ticks_of_ddr5_4800_beside_a_gigahertz():
+    # 1250/3 ps and 3000/3 ps: the longest common measure is 250/3 ps.
+    assert common_ticks(Fraction(1250, 3), Fraction(1000)) == Timebase(Fraction(250, 3), (5, 12))
+
+
+def test_a_billion_clocks_carry_no_error():
+    base = common_ticks(dram_period_ps(4800), frequency_period_ps(1000))
+    assert base.to_ns(3 * 10**9 * base.ticks[0]) == 1.25e9
+
+
+@given(st.integers(0, 10**15), periods)
+def test_ns_are_rounded_once(ticks, period):
+    base = common_ticks(period)
+    assert base.to_ns(ticks) == float(ticks * period / 1000)
+
+
+@pytest.mark.parametrize(
+    ("ns", "tck_ps", "clocks"),
+    [
+        (14.0, 416, 34),  # 33.65
+        (295, 416, 710),  # 709.13; tRFC1 of 16 Gb DDR5
+        (7.5, 625, 12),  # exactly 12: nothing is added
+        (0.1, 100, 1),  # exactly 1 in decimal, a little above in binary
+        (3.75, 1250, 3),
+        (3.751, 1250, 4),
+        (0, 625, 0),
+    ],
+)
+def test_cycles_cover_the_time(ns, tck_ps, clocks):
+    assert cycles_ceil(ns, tck_ps) == clocks
+
+
+@given(st.integers(0, 10**6), st.integers(100, 2000))
+def test_cycles_are_the_fewest_that_cover_the_time(ns, tck_ps):
+    clocks = cycles_ceil(ns, tck_ps)
+    assert (clocks - 1) * tck_ps < ns * 1000 <= clocks * tck_ps
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.00 KiB"),
+        (37748736, "36.00 MiB"),
+        (1 << 35, "32.00 GiB"),
+        (3 * 2**41, "6.00 TiB"),
+        (1 << 60, "1048576.00 TiB"),
+    ],
+)
+def test_bytes_in_binary_units(count, text):
+    assert format_bytes(count) == text
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "0 ns"),
+        (0.41667, "0.4167 ns"),
+        (999.4, "999.4 ns"),
+        (1000, "1 us"),
+        (5655.83, "5.656 us"),
+        (2.5e6, "2.5 ms"),
+        (1e9, "1 s"),
+        (7.2e12, "7200 s"),
+    ],
+)
+def test_times_in_the_unit_that_fits(ns, text):
+    assert format_time(ns) == text
+
+
+@given(st.floats(0.001, 1e12))
+def test_a_formatted_time_is_right_to_four_digits(ns):
+    number, unit = format_time(ns).split()
+    scale = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}[unit]
+    assert float(number) * scale == pytest.approx(ns, rel=5.1e-4)
