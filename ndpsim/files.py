@@ -44,6 +44,8 @@ def ensure_writable(path: str | Path, key: str | None = None) -> Path:
             option it came from.
     """
     target = Path(path)
+    if str(path) == "-":
+        raise InputError("only --json writes to standard output with -; give a file name", key=key)
     try:
         problem = _obstacle(target)
     except OSError as error:  # a name too long, a loop of links

@@ -28,6 +28,7 @@ NUMBER = {command.name: number for number, command in enumerate(COMMANDS)}
 READS, WRITES = ("RD", "RDA"), ("WR", "WRA")
 COLUMN = READS + WRITES
 RANK_WIDE = ("PREab", "REFab")
+SAME_BANK = ("PREsb", "REFsb")
 PRESETS = {"DDR4": ("DDR4_8Gb_x8", "DDR4_2400R"), "DDR5": ("DDR5_16Gb_x8", "DDR5_4800AN")}
 
 Spot = tuple[int, int, int]  # rank, bank group, bank
@@ -39,6 +40,8 @@ def line(clock: int, name: str, spot: Spot = (0, 0, 0), row: int = 7, column: in
     rank, group, bank = spot
     if name in RANK_WIDE:
         group = bank = -1
+    if name in SAME_BANK:
+        group = -1
     return (
         clock,
         NUMBER[name],
@@ -98,7 +101,7 @@ def pair(rule: Rule, before: str, after: str, distance: int, spots: tuple[Spot, 
     lines.append(line(start, before, here))
     for number in range(1, rule.window):
         lines.append(line(start + 8 * number, before, (here[0], (here[1] + number) % 4, 0)))
-    if before == "ACT" and (after == "REFab" or (after == "ACT" and here == there)):
+    if before == "ACT" and (after == "REFab" or (after in ("ACT", "REFsb") and here == there)):
         lines.append(line(start + distance // 2, "PREab" if after == "REFab" else "PREpb", here))
     return [*lines, line(start + distance, after, there)]
 
@@ -217,6 +220,9 @@ BY_HAND = [
     ("DDR5", "tRTP + tRP", "RDA", "ACT", A, A, 18 + 34),
     ("DDR5", "tRTP + tRP", "RDA", "REFab", A, A, 18 + 34 + 1),
     ("DDR5", "tRFC", "REFab", "ACT", A, A, 710 - 1),
+    ("DDR5", "tRFCsb", "REFsb", "ACT", A, (0, 3, 2), 313 - 1),  # 130 ns, the same bank of another group
+    ("DDR5", "tREFSBRD", "REFsb", "ACT", A, B, 73 - 1),  # 30 ns, another bank
+    ("DDR5", "tRFCsb", "REFsb", "REFsb", A, B, 313),
 ]
 
 #: Timings made short so that the commands in the middle of a trace do not get in the way.
@@ -245,8 +251,12 @@ def related(rule: Rule, first: Line, second: Line) -> bool:
     if rule.siblings:
         return not same_rank if rule.level == "rank" else same_rank and first[3] != second[3]
     level = rule.level
-    if -1 in (first[3], second[3]) and level in ("bankgroup", "bank"):
+    if -1 in (first[4], second[4]) and level in ("bankgroup", "bank"):
         level = "rank"
+    if -1 in (first[3], second[3]) and level == "bankgroup":
+        level = "rank"
+    if -1 in (first[3], second[3]) and level == "bank":
+        return same_rank and first[4] == second[4]
     depth = {"channel": 2, "rank": 3, "bankgroup": 4, "bank": 5}[level]
     return first[2:depth] == second[2:depth]
 
@@ -273,6 +283,8 @@ MADE_UP = (
     Rule("whole rank, then a bank", "bank", ("REFab",), ("PREpb", "RD"), "nRFC"),
     Rule("a group, then the whole rank", "bankgroup", ("WR",), ("PREab", "REFab"), "nRC"),
     Rule("other groups", "bankgroup", ("ACT",), ("ACT", "WR"), "nRC", siblings=True),
+    Rule("a bank of every group", "bank", ("REFsb", "RD"), ("RD", "PREsb"), "nRC"),
+    Rule("a group, then a bank of every group", "bankgroup", ("WR", "PREsb"), ("WR", "REFsb"), "nRC"),
     Rule("three on the channel", "channel", ("RD",), ("RD", "WR"), "nRC", window=3),
 )
 SPOTS = st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(0, 1))
@@ -467,6 +479,26 @@ def test_refresh_owed_at_the_end_is_found() -> None:
     owed = debt([line(10, "PREpb"), line(5000, "PREpb")], max_postponed=4)
     assert [(v.index, v.rule, v.shortfall) for v in owed.violations] == [(1, "refresh debt", 1)]
     assert "rank 0 is 5 intervals of 1000 clocks behind, 4 may be postponed" in owed.violations[0].message
+
+
+def test_same_bank_refresh_needs_the_bank_closed_in_every_group() -> None:
+    device = preset("DDR5")
+    closed = [line(100, "ACT", (0, 5, 2)), line(300, "REFsb", (0, 0, 1))]
+    assert verdict(closed, device).ok
+    open_elsewhere = [line(100, "ACT", (0, 5, 2)), line(300, "REFsb", (0, 0, 2))]
+    assert names(verdict(open_elsewhere, device)) == {"row state"}
+    precharged = [open_elsewhere[0], line(250, "PREsb", (0, 0, 2)), line(300, "REFsb", (0, 0, 2))]
+    assert verdict(precharged, device).ok
+
+
+def test_every_bank_is_owed_its_same_bank_refresh() -> None:
+    device = preset("DDR5", 1, nREFI=1000, nRFCsb=20)
+    every = [line(250 * n, "REFsb", (0, 0, (n - 1) % 4)) for n in range(1, 41)]
+    assert check(trace_of(every), device, "same-bank", max_postponed=0).ok
+    without = [one for one in every if one[0] != 2500]
+    report = check(trace_of(without), device, "same-bank", max_postponed=0)
+    assert names(report) == {"refresh debt"}
+    assert "rank 0 bank 1 is" in report.violations[0].message
 
 
 @pytest.mark.parametrize(("standard", "owed"), [("DDR4", 8), ("DDR5", 4)])  # JESD79-4, JESD79-5: refresh
@@ -833,7 +865,7 @@ def test_reference_traces_are_legal(case: str) -> None:
 @pytest.mark.parametrize("standard", ["DDR4", "DDR5"])
 def test_every_timing_is_held_against_the_reference_traces(standard: str) -> None:
     """One clock more of any timing and some reference trace breaks it: the checker looks at all of them."""
-    unused = set(preset(standard).timings) - {"rate", "tCK_ps", "nREFI"}
+    unused = set(preset(standard).timings) - {"rate", "tCK_ps", "nREFI", "nRFCsb", "nREFSBRD"}
     for case in (case for case in CASES if case.startswith(standard.lower())):
         about, trace = golden(case)
         timings = golden_device(about).timings

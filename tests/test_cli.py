@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+import errno
 import gzip
 import io
 import json
+import os
+import re
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -15,6 +18,7 @@ import jsonschema
 import pytest
 
 from ndpsim.cli.main import main
+from ndpsim.config import data_path
 
 HEADER = ["clock", "command", "rank", "bankgroup", "bank", "row", "column"]
 
@@ -118,6 +122,39 @@ def test_help(command, option):
 def test_help_names_every_command():
     text = said("--help")
     assert all(f"  {name} " in text for name in ("gemv", "check", "list", "show"))
+
+
+def test_without_a_command_the_usage_is_readable():
+    done = call()
+    assert "Usage: ndpsim" in done.out + done.err
+    assert len((done.out + done.err).splitlines()) > 5
+
+
+class Full(io.StringIO):
+    """A standard output on a full disk."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["list", "hw"],
+        ["show", "hw", "trimoe"],
+        ["gemv", "--shape", "64,64"],
+        ["gemv", "--shape", "64,64", "--json", "-"],
+    ],
+    ids=" ".join,
+)
+def test_a_full_standard_output_is_said_in_one_line(arguments):
+    err = io.StringIO()
+    with redirect_stdout(Full()), redirect_stderr(err), pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code not in (0, None)
+    assert err.getvalue().startswith("ndpsim: error: ")
+    assert len(err.getvalue().splitlines()) == 1
 
 
 def test_version():
@@ -228,6 +265,34 @@ def test_show_writes_a_file(folder):
     assert strictly((folder / "t.json").read_text())["nCL"] == 34
 
 
+def test_show_writes_the_schema_into_a_file(folder):
+    assert said("show", "schema", "hw", "--json", "s.json") == ""
+    assert "dimm" in strictly((folder / "s.json").read_text())["properties"]
+
+
+def hardware_named(folder: Path, name: str) -> str:
+    """A hardware file like trimoe with another name and title."""
+    text = data_path("hwconfigs", "trimoe").read_text()
+    text = re.sub(r"(?m)^(name|title):.*$", lambda line: f"{line[1]}: {json.dumps(name)}", text)
+    (folder / "mine.yaml").write_text(text)
+    return "./mine.yaml"
+
+
+# Brackets are markup to rich, dollars are formulas to matplotlib.
+@pytest.mark.parametrize("name", ["[/y]", "[bold]x", "$_$^", "a$", "\\"])
+def test_names_are_printed_and_drawn_as_they_are(folder, compiled, name):
+    file = hardware_named(folder, name)
+    assert name in said("show", "hw", file).splitlines()[0]
+    assert f" on {name}, " in said("gemv", "--hw", file, "--shape", "64,64", "--plot", "p.png")
+    shape = {"hidden_size": 64, "moe_intermediate_size": 32, "num_hidden_layers": 2, "num_experts": 4}
+    (folder / f"{name.replace('/', '')}.json").write_text(json.dumps(shape | {"num_experts_per_tok": 2}))
+    model = f"./{name.replace('/', '')}.json"
+    assert model.removesuffix(".json").removeprefix("./") in said("show", "model", model)
+    assert f"One expert of {model.removesuffix('.json').removeprefix('./')} (" in said(
+        "gemv", "--model", model
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -281,6 +346,7 @@ BAD_VALUES: Sequence[tuple[list[str], str]] = [
     (["--model", "qwen3-30b-a3"], "unknown model 'qwen3-30b-a3'; did you mean 'qwen3-30b-a3b'?"),
     (["--model", "none.json"], "none.json: no such file"),
     (["--model", "."], "holds no config.json"),
+    (["--model", ""], "unknown model ''"),
     (["--hw", "trimo"], "unknown hardware 'trimo'; did you mean 'trimoe'?"),
     (["--hw", "none.yaml"], "none.yaml: no such file"),
     (["--hw", "./"], "is a directory"),
@@ -365,6 +431,13 @@ def test_gemv_refuses_an_output_it_cannot_write(folder, option, target, words):
     line = refused("gemv", "--shape", "64,64", option, target)
     assert line.startswith(f"{option}: cannot write ")
     assert words in line
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.usefixtures("compiled", "no_simulation")
+def test_gemv_refuses_two_outputs_into_one_file(folder):
+    line = refused("gemv", "--shape", "64,64", "--json", "same.json", "--timeline", "./same.json")
+    assert "same.json" in line
     assert list(folder.iterdir()) == []
 
 

@@ -20,17 +20,23 @@ DEVICES = [
 ]
 
 
+REFRESH = {"DDR4": ["none", "all-bank", "staggered"], "DDR5": ["none", "all-bank", "staggered", "same-bank"]}
+
+
 @st.composite
 def workloads(draw: st.DrawFn) -> tuple[Device, state.ControllerOptions, dict[str, np.ndarray]]:
     ranks = draw(st.sampled_from([1, 2, 4]))
     # A short refresh interval brings several refreshes into a short run.
-    overrides = {"nREFI": draw(st.sampled_from([900, 1500, 4000])), "nRFC": draw(st.sampled_from([60, 200]))}
-    device = resolve(*draw(st.sampled_from(DEVICES)), ranks, overrides)
+    overrides = {"nREFI": draw(st.sampled_from([901, 1500, 4000])), "nRFC": draw(st.sampled_from([60, 200]))}
+    preset = draw(st.sampled_from(DEVICES))
+    if preset[0] == "DDR5":
+        overrides["nRFCsb"] = draw(st.sampled_from([20, 100]))
+    device = resolve(*preset, ranks, overrides)
     options = state.ControllerOptions(
         scheduler=draw(st.sampled_from(["FRFCFS", "FRFCFS-RowHit"])),
         row_policy=draw(st.sampled_from(["open", "closed-cap"])),
         row_cap=draw(st.integers(1, 5)),
-        refresh=draw(st.sampled_from(["all-bank", "none"])),
+        refresh=draw(st.sampled_from(REFRESH[device.standard.name])),
         read_buffer=draw(st.sampled_from([1, 2, 5, 32])),
         write_buffer=draw(st.sampled_from([1, 3, 10, 32])),
     )
@@ -49,24 +55,23 @@ def workloads(draw: st.DrawFn) -> tuple[Device, state.ControllerOptions, dict[st
     address = np.zeros(count, dtype=np.int64)
     for field in place.values():
         address = address * 1024 + field
-    return (
-        device,
-        options,
-        place | {"write": (rng.random(count) < writes).astype(np.int64), "address": address},
-    )
+    load = place | {"write": (rng.random(count) < writes).astype(np.int64), "address": address}
+    gaps = rng.integers(0, draw(st.sampled_from([2, 30, 400])), count)
+    load["cycle"] = np.cumsum(gaps) if draw(st.booleans()) else np.zeros(count, dtype=np.int64)
+    return device, options, load
 
 
 def run_plain(device, options, load, data_sink=None) -> PlainController:
     plain = PlainController(lower(device), state.make_policy(options), data_sink)
     waiting = [
-        Request(WR if write else RD, rank, group, bank, row, column, address)
-        for rank, group, bank, row, column, write, address in zip(
-            *(load[f].tolist() for f in load), strict=True
+        (cycle, Request(WR if write else RD, rank, group, bank, row, column, address))
+        for rank, group, bank, row, column, write, address, cycle in zip(
+            *(load[field].tolist() for field in load), strict=True
         )
     ]
     total = len(waiting)
     while plain.counts["served"] < total:
-        if waiting and plain.offer(waiting[0]):
+        if waiting and waiting[0][0] <= plain.clock and plain.offer(waiting[0][1]):
             waiting.pop(0)
         if plain.counts["served"] < total:
             plain.step()
@@ -97,10 +102,15 @@ def test_fast_and_plain_issue_the_same_commands_and_count_the_same(work):
         "forwarded": state.FORWARDED,
         "coalesced": state.COALESCED,
         "read_latency": state.READ_LATENCY,
+        "read_queue": state.READ_QUEUE,
+        "write_queue": state.WRITE_QUEUE,
     }
     assert {name: int(channel.value[place]) for name, place in counted.items()} == {
         name: plain.counts[name] for name in counted
     }
+    assert {
+        int(at): int(channel.latencies[at]) for at in np.flatnonzero(channel.latencies)
+    } == plain.latencies
 
 
 @settings(max_examples=80, deadline=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import stat
 import threading
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ndpsim.errors import InputError
-from ndpsim.files import ensure_writable, replacing
+from ndpsim.files import ensure_writable, read_plain_or_gzip, replacing
 
 needs_user = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() == 0, reason="permissions do not bind this user"
@@ -191,3 +192,44 @@ def test_a_folder_that_may_not_be_entered_is_refused(tmp_path):
             ensure_writable(closed / "deeper" / "out.json")
     finally:
         closed.chmod(0o755)
+
+
+# Reading
+
+
+@pytest.mark.parametrize("data", [b"", b"plain", b"\x1f", gzip.compress(b"")[:1]])
+def test_a_plain_file_is_read_as_it_is(tmp_path, data):
+    (tmp_path / "in").write_bytes(data)
+    assert read_plain_or_gzip(tmp_path / "in") == data
+
+
+@pytest.mark.parametrize("name", ["in.gz", "in.csv"])
+def test_gzip_is_known_by_its_content(tmp_path, name):
+    (tmp_path / name).write_bytes(gzip.compress(b"a text") + gzip.compress(b" in two parts"))
+    assert read_plain_or_gzip(tmp_path / name) == b"a text in two parts"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[:-9],
+        lambda data: data[:6],
+        lambda data: data[:12] + b"????" + data[16:],
+        lambda data: data + b"junk",
+    ],
+    ids=["cut off", "hardly begun", "changed", "lengthened"],
+)
+def test_damaged_gzip_is_refused_by_name(tmp_path, damage):
+    path = tmp_path / "in.gz"
+    path.write_bytes(damage(gzip.compress(bytes(range(256)))))
+    with pytest.raises(InputError, match="is a damaged or truncated gzip file") as caught:
+        read_plain_or_gzip(path)
+    assert str(caught.value).startswith(f"{path}: ")
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(InputError, match="cannot be read: No such file or directory") as caught:
+        read_plain_or_gzip(tmp_path / "none")
+    assert caught.value.file == str(tmp_path / "none")
+    with pytest.raises(InputError, match="cannot be read: Is a directory"):
+        read_plain_or_gzip(tmp_path)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import ndpsim
+
 ROOT = Path(__file__).parents[1]
 LINTER = "import sys; from importlinter.cli import lint_imports_command; sys.exit(lint_imports_command())"
 
@@ -107,3 +109,17 @@ def test_every_part_of_the_package_has_its_layer():
     }
     assert parts - layers == {"ndpsim.__init__", "ndpsim.__main__"}
     assert layers - parts == set()
+
+
+def test_every_public_name_is_there():
+    assert len(set(ndpsim.__all__)) == len(ndpsim.__all__)
+    for name in ndpsim.__all__:
+        assert getattr(ndpsim, name).__name__ == name
+    with pytest.raises(AttributeError, match="'ndpsim' has no attribute 'simulate_expret'"):
+        ndpsim.simulate_expret  # noqa: B018
+
+
+def test_what_takes_time_is_imported_when_it_is_used():
+    code = "import sys, ndpsim, ndpsim.cli.main; print(*sorted({'numba', 'pydantic', 'matplotlib', 'rich'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

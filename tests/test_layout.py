@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ndpsim.errors import InputError
@@ -41,6 +41,7 @@ def some(*bursts: int) -> tuple[Region, ...]:
 # Regions
 
 
+@settings(deadline=None)
 @given(regions)
 def test_the_bursts_of_a_row_are_those_that_hold_its_bits(region):
     first, after = region.row_bursts()
@@ -51,6 +52,7 @@ def test_the_bursts_of_a_row_are_those_that_hold_its_bits(region):
         assert (first[row], after[row] - 1) == (bits_of_row[0] // burst_bits, bits_of_row[-1] // burst_bits)
 
 
+@settings(deadline=None)
 @given(regions)
 def test_rows_cover_every_bit_exactly_once(region):
     first, after = region.row_bursts()
@@ -66,6 +68,7 @@ def test_rows_cover_every_bit_exactly_once(region):
     assert (first[1:] <= after[:-1]).all()
 
 
+@settings(deadline=None)
 @given(regions)
 def test_bytes_and_bursts_are_the_fewest_that_hold_the_bits(region):
     total = region.rows * region.columns * region.bits
@@ -106,6 +109,7 @@ def test_localized_is_known_by_name():
     assert LocalizedLayout.name == "localized"
 
 
+@settings(deadline=None)
 @given(devices, st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=20))
 def test_place_is_the_inverse_of_coordinates(device, shares):
     places = np.array([int(share * (device.capacity_bytes // device.burst_bytes)) for share in shares])
@@ -118,6 +122,7 @@ def test_place_is_the_inverse_of_coordinates(device, shares):
         assert values.max() < size
 
 
+@settings(deadline=None)
 @given(devices, st.data())
 def test_coordinates_is_the_inverse_of_place(device, data):
     within = (device.bankgroups, device.banks_per_group, device.rows, device.bursts_per_row)
@@ -128,6 +133,7 @@ def test_coordinates_is_the_inverse_of_place(device, data):
     assert [int(values[0]) for values in layout.coordinates(place)] == [int(values[0]) for values in where]
 
 
+@settings(deadline=None)
 @given(devices, st.integers(0, 1 << 20))
 def test_consecutive_bursts_go_to_different_bank_groups(device, start):
     places = np.arange(start, start + 3 * device.bankgroups)
@@ -138,6 +144,7 @@ def test_consecutive_bursts_go_to_different_bank_groups(device, start):
     assert all(one != other for one, other in pairwise(bank_of_rank))
 
 
+@settings(deadline=None)
 @given(devices)
 def test_a_row_is_filled_before_the_next_and_all_banks_before_it_comes_again(device):
     of_a_row = device.bankgroups * device.bursts_per_row
@@ -148,6 +155,7 @@ def test_a_row_is_filled_before_the_next_and_all_banks_before_it_comes_again(dev
     assert opened[:, 0].tolist() == list(range(2 * device.banks_per_group))
 
 
+@settings(deadline=None)
 @given(st.lists(regions, min_size=1, max_size=3), lanes)
 def test_the_lanes_share_every_burst(chosen, count):
     layout = LocalizedLayout(chosen, DDR5, count)
@@ -160,6 +168,7 @@ def test_the_lanes_share_every_burst(chosen, count):
     assert sum(share.total for share in shares) == sum(region.bursts for region in chosen)
 
 
+@settings(deadline=None)
 @given(st.lists(regions, min_size=1, max_size=3), lanes)
 def test_no_two_bursts_of_a_lane_share_a_place(chosen, count):
     layout = LocalizedLayout(chosen, DDR5, count)
@@ -171,6 +180,7 @@ def test_no_two_bursts_of_a_lane_share_a_place(chosen, count):
         assert (np.diff(places) > 0).all()
 
 
+@settings(deadline=None)
 @given(st.lists(regions, min_size=1, max_size=3), lanes, st.data())
 def test_gather_is_the_inverse_of_dealing_out(chosen, count, data):
     layout = LocalizedLayout(chosen, DDR5, count)
@@ -205,6 +215,7 @@ def full(device: Device, count: int) -> int:
     return count * device.capacity_bytes // device.burst_bytes
 
 
+@settings(deadline=None)
 @given(devices, lanes)
 def test_weights_fit_up_to_the_last_burst(device, count):
     LocalizedLayout(some(full(device, count)), device, count)
@@ -212,6 +223,7 @@ def test_weights_fit_up_to_the_last_burst(device, count):
         LocalizedLayout(some(full(device, count) + 1), device, count)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 1000), st.integers(1, 1000), lanes)
 def test_what_does_not_fill_its_round_over_the_lanes_still_needs_it(one, other, count):
     whole = -(-one // count) * count + -(-other // count) * count

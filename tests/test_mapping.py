@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ndpsim.dram.mapping import MAPPERS, Coordinates, Mapping, map_addresses
@@ -61,6 +61,7 @@ mappings = st.sampled_from(sorted(MAPPERS)).map(MAPPERS.__getitem__) | st.builds
 )
 
 
+@settings(deadline=None)
 @given(mappings, power(2), power(3), power(2), power(4), power(4))
 def test_a_mapping_is_one_to_one_over_a_whole_device(mapping, ranks, bankgroups, banks, rows, bursts):
     device = small(ranks, bankgroups, banks, rows, bursts)
@@ -73,6 +74,7 @@ def test_a_mapping_is_one_to_one_over_a_whole_device(mapping, ranks, bankgroups,
     assert len(np.unique(numbers(places, device))) == len(addresses)
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from([DDR4, DDR5]),
     st.sampled_from(sorted(MAPPERS)),

@@ -86,7 +86,7 @@ def test_ns_are_rounded_once(ticks, period):
         (14.0, 416, 34),  # 33.65
         (295, 416, 710),  # 709.13; tRFC1 of 16 Gb DDR5
         (7.5, 625, 12),  # exactly 12: nothing is added
-        (0.1, 100, 1),  # exactly 1 in decimal, a little above in binary
+        (16.1, 100, 161),  # exactly 161 in decimal; 16.1 * 1000 is a little above 16100 in binary
         (3.75, 1250, 3),
         (3.751, 1250, 4),
         (0, 625, 0),

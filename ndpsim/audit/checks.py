@@ -31,10 +31,12 @@ _READS = _flags([c.reads for c in COMMANDS])
 _WRITES = _flags([c.writes for c in COMMANDS])
 _REFRESHES = _flags([c.refreshes for c in COMMANDS])
 _RANK_WIDE = _flags([c.scope == "rank" for c in COMMANDS])
+_ONE_BANK = _flags([c.scope == "bank" for c in COMMANDS])
+_SAME_BANK = _flags([c.scope == "same-bank" for c in COMMANDS])
 _COLUMN = _READS | _WRITES
 #: By command and coordinate: whether the command addresses it.
 _ADDRESSED = (
-    np.stack([np.ones_like(_OPENS), 1 - _RANK_WIDE, 1 - _RANK_WIDE, _OPENS | _COLUMN, _COLUMN], axis=1) == 1
+    np.stack([np.ones_like(_OPENS), _ONE_BANK, 1 - _RANK_WIDE, _OPENS | _COLUMN, _COLUMN], axis=1) == 1
 )
 
 
@@ -249,24 +251,31 @@ def _rules(device: Device, cycles: NDArray[np.int64]) -> Rules:
         clocks=np.array([_clocks(rule.latency, device) for rule in rules], dtype=np.int64),
         cycles=cycles,
         rank_wide=_RANK_WIDE,
+        same_bank=_SAME_BANK,
         children=np.array([1, device.ranks, device.bankgroups, device.banks_per_group], dtype=np.int64),
     )
 
 
 def _nodes(case: Case) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """By level and usable command its node, -1 for none; by level the first node, and their number last."""
+    """By level and usable command its node, -1 for none; by level the first node, and their number last.
+
+    The bank of a same-bank command is the one in the first bank group.
+    """
     device, part = case.device, case.part
     sizes = [1, device.ranks, device.ranks * device.bankgroups, device.banks]
     base = _starts(sizes)
     group = part.rank * device.bankgroups + part.bankgroup
     bank = group * device.banks_per_group + part.bank
-    whole = _RANK_WIDE[part.command] == 1
+    of_one = _ONE_BANK[part.command] == 1
+    first_of_rank = part.rank * device.banks_per_rank
     node = np.stack(
         (
             np.zeros_like(part.rank),
             base[1] + part.rank,
-            np.where(whole, -1, base[2] + group),
-            np.where(whole, -1, base[3] + bank),
+            np.where(of_one, base[2] + group, -1),
+            np.where(
+                of_one, base[3] + bank, np.where(part.bank >= 0, base[3] + first_of_rank + part.bank, -1)
+            ),
         )
     )
     return node, base
@@ -291,12 +300,13 @@ def _timing(case: Case) -> Found:
 
 def _row_state(case: Case) -> Found:
     device, part = case.device, case.part
-    whole = _RANK_WIDE[part.command] == 1
-    within = np.where(whole, 0, part.bankgroup * device.banks_per_group + part.bank)
+    within = np.maximum(part.bankgroup, 0) * device.banks_per_group + np.maximum(part.bank, 0)
     bank = part.rank * device.banks_per_rank + within
-    kinds = (_OPENS, _CLOSES, _COLUMN, _REFRESHES, _RANK_WIDE)
+    reach = np.where(_ONE_BANK == 1, 1, device.banks_per_rank)
+    stride = np.where(_SAME_BANK == 1, device.banks_per_group, 1)
+    kinds = (_OPENS, _CLOSES, _COLUMN, _REFRESHES, reach, stride)
     touched, rows = _unset(device.banks), _unset(case.limit, 3)
-    count = find_row_faults(part.command, bank, part.row, device.banks_per_rank, *kinds, touched, rows)
+    count = find_row_faults(part.command, bank, part.row, *kinds, touched, rows)
     first = []
     for place, at, by in rows[:count].tolist():
         group, number = divmod(at % device.banks_per_rank, device.banks_per_group)
@@ -314,38 +324,54 @@ def _row_state(case: Case) -> Found:
 # Refresh.
 
 
-def refresh_debt(case: Case, max_postponed: int, max_pulled_in: int) -> Found:
-    """Whether every rank keeps pace with one REFab an interval.
+def _owed(case: Case, refresh: str) -> list[tuple[str, NDArray[np.int64]]]:
+    """Who is owed a refresh every interval, by name, and the commands that refresh it, as places.
 
-    The n-th REFab of a rank, counted from 0, is due at n + 1 intervals: it comes `max_postponed`
-    intervals later at most, `max_pulled_in` earlier at most. What is owed when the trace ends is laid on
-    its last command.
+    With same-bank refresh that is every bank number of a rank, in all bank groups at once.
+    """
+    part, device = case.part, case.device
+    whole = (_REFRESHES & _RANK_WIDE)[part.command] == 1
+    owed = []
+    for rank in range(device.ranks):
+        of_rank = part.rank == rank
+        if refresh != "same-bank":
+            owed.append((case.rank_name(rank), np.flatnonzero(of_rank & whole)))
+            continue
+        for bank in range(device.banks_per_group):
+            of_bank = ((_REFRESHES & _SAME_BANK)[part.command] == 1) & (part.bank == bank)
+            owed.append((f"{case.rank_name(rank)} bank {bank}", np.flatnonzero(of_rank & (whole | of_bank))))
+    return owed
+
+
+def refresh_debt(case: Case, refresh: str, max_postponed: int, max_pulled_in: int) -> Found:
+    """Whether all that is owed a refresh gets one an interval.
+
+    The n-th, counted from 0, is due at n + 1 intervals: it comes `max_postponed` intervals later at most,
+    `max_pulled_in` earlier at most. What is owed when the trace ends is laid on its last command.
     """
     interval = case.device.timings["nREFI"]
     part, end = case.part, int(case.trace.clock[-1])
-    refreshing = _REFRESHES[part.command] == 1
     late: list[Finding] = []
     early: list[Finding] = []
-    for rank in range(case.device.ranks):
-        places = np.flatnonzero(refreshing & (part.rank == rank))
+    for name, places in _owed(case, refresh):
         clock, issued = part.clock[places], np.arange(len(places))
         deadline = (issued + max_postponed + 1) * interval
         for n in np.flatnonzero(clock > deadline).tolist():
             short, behind = int(clock[n] - deadline[n]), int((clock[n] - 1) // interval - n)
-            owed = _behind(case.rank_name(rank), behind, interval, max_postponed)
+            owed = _behind(name, behind, interval, max_postponed)
             detail = f"{_count(short, 'clock')} too late, {owed}"
             late.append(Finding(case.origin(places[n]), "refresh debt", short, detail))
         allowed = (issued + 1 - max_pulled_in) * interval
         for n in np.flatnonzero(clock < allowed).tolist():
             short = int(allowed[n] - clock[n])
             ahead = f"more than {max_pulled_in} intervals of {interval} clocks ahead"
-            detail = f"{_early(short)}, {case.rank_name(rank)} is {ahead}"
+            detail = f"{_early(short)}, {name} is {ahead}"
             early.append(Finding(case.origin(places[n]), "refresh ahead", short, detail))
         owed_from = (len(places) + max_postponed + 1) * interval
         if end >= owed_from:
             behind = end // interval - len(places)
             since = f"the last was {case.at(case.origin(places[-1]))}" if len(places) else "there was none"
-            detail = f"{_behind(case.rank_name(rank), behind, interval, max_postponed)}; {since}"
+            detail = f"{_behind(name, behind, interval, max_postponed)}; {since}"
             late.append(Finding(len(case.trace) - 1, "refresh debt", end + 1 - owed_from, detail))
     findings = sorted(late + early, key=lambda finding: finding.place)
     return Found(len(findings), findings[: case.limit])

@@ -14,7 +14,7 @@ from ndpsim._jit import kernel
 
 __all__ = ["Rules", "find_early", "find_row_faults"]
 
-_RANK = 1  # the place of "rank" in spec.LEVELS
+_RANK, _GROUP, _BANK = 1, 2, 3  # the places of these levels in spec.LEVELS
 
 
 class Rules(NamedTuple):
@@ -30,6 +30,7 @@ class Rules(NamedTuple):
     clocks: NDArray[np.int64]  # latency as written in the standard
     cycles: NDArray[np.int64]  # by command: its clocks on the command bus
     rank_wide: NDArray[np.int64]  # by command: 1 when it addresses a whole rank
+    same_bank: NDArray[np.int64]  # by command: 1 when it addresses one bank of every group of a rank
     children: NDArray[np.int64]  # by level: nodes of this level under one parent
 
 
@@ -63,16 +64,22 @@ def find_early(
             for place in range(rules.previous_first[rule], rules.previous_first[rule + 1]):
                 kind = rules.previous[place]
                 level = rules.level[rule]
-                # A command to a whole rank meets every bank and bank group of it.
+                # A command to a whole rank meets every bank and bank group of it, one to a bank of every
+                # group meets every group.
                 if rules.rank_wide[kind] + rules.rank_wide[after] > 0:
                     level = min(level, _RANK)
+                elif level == _GROUP and rules.same_bank[kind] + rules.same_bank[after] > 0:
+                    level = _RANK
                 need = rules.clocks[rule] + (rules.cycles[kind] - 1) - (rules.cycles[after] - 1)
                 own = node[level, i]
-                low, high = own, own + 1
+                low, high, step = own, own + 1, 1
+                if level == _BANK and rules.same_bank[after]:
+                    step = rules.children[_BANK]
+                    high = own + rules.children[_GROUP] * step
                 if rules.siblings[rule]:
                     low = own - (own - base[level]) % rules.children[level]
                     high = low + rules.children[level]
-                for at in range(low, high):
+                for at in range(low, high, step):
                     if rules.siblings[rule] and at == own:
                         continue
                     earlier = last[at, kind]
@@ -88,9 +95,14 @@ def find_early(
                 count += 1
         for level in range(len(node)):
             at = node[level, i]
-            if at >= 0:
-                before[level, i] = last[at, after]
-                last[at, after] = i
+            if at < 0:
+                continue
+            before[level, i] = last[at, after]
+            last[at, after] = i
+            if level == _BANK and rules.same_bank[after]:
+                step = rules.children[_BANK]
+                for other in range(at, at + rules.children[_GROUP] * step, step):
+                    last[other, after] = i
     return count
 
 
@@ -99,26 +111,27 @@ def find_row_faults(
     command: NDArray[np.int64],
     bank: NDArray[np.int64],
     row: NDArray[np.int64],
-    banks_per_rank: int,
     opens: NDArray[np.int64],
     closes: NDArray[np.int64],
     column: NDArray[np.int64],
     refreshes: NDArray[np.int64],
-    rank_wide: NDArray[np.int64],
+    reach: NDArray[np.int64],
+    stride: NDArray[np.int64],
     touched: NDArray[np.int64],
     found: NDArray[np.int64],
 ) -> int:
     """Commands whose bank is not in the state that they need.
 
-    `bank[i]` is the bank of command i, for a command to a whole rank its first bank. `touched[bank]`, a
-    working array, is the command that last opened or closed a bank. Returns how many there are, the
-    first of them as rows of `found`: command, bank, and the command that last touched the bank or -1.
+    `bank[i]` is the first bank of command i; by command, it addresses every `stride`-th of `reach` banks.
+    `touched[bank]`, a working array, is the command that last opened or closed a bank. Returns how many
+    there are, the first of them as rows of `found`: command, bank, and the command that last touched the
+    bank or -1.
     """
     count = 0
     for i in range(len(command)):
         kind = command[i]
         faulty = False
-        for b in range(bank[i], bank[i] + (banks_per_rank if rank_wide[kind] else 1)):
+        for b in range(bank[i], bank[i] + reach[kind], stride[kind]):
             by = touched[b]
             is_open = by >= 0 and opens[command[by]] == 1
             needs_closed = opens[kind] + refreshes[kind] > 0

@@ -14,8 +14,9 @@ from ndpsim.traces import CommandTrace
 
 __all__ = ["REFRESH_MODES", "check", "check_lanes"]
 
-#: How a trace may be refreshed: "all-bank" owes every rank a REFab an interval, "none" owes nothing.
-REFRESH_MODES = ("all-bank", "none")
+#: How a trace may be refreshed. "all-bank" and "staggered" owe every rank a REFab an interval, "same-bank"
+#: owes every bank number of a rank a REFsb an interval, "none" owes nothing.
+REFRESH_MODES = ("all-bank", "staggered", "same-bank", "none")
 
 
 class _Options(NamedTuple):
@@ -45,8 +46,8 @@ def _options(
 
 def _examine(case: Case, options: _Options) -> Report:
     results = [find(case) for find in CHECKS]
-    if options.refresh == "all-bank":
-        results.append(refresh_debt(case, options.max_postponed, options.max_pulled_in))
+    if options.refresh != "none":
+        results.append(refresh_debt(case, options.refresh, options.max_postponed, options.max_pulled_in))
     first = sorted(
         (finding for found in results for finding in found.first), key=lambda finding: finding.place
     )
@@ -69,8 +70,7 @@ def check(
     both buses, every timing rule, the state of rows, and whether every rank is refreshed in time.
 
     Args:
-        refresh: "all-bank", or "none" for a device that needs no refresh; a REFab in its trace still
-            obeys the timing rules.
+        refresh: one of `REFRESH_MODES`; with "none", refreshes in the trace still obey the timing rules.
         limit: violations to describe; all are counted.
         max_postponed: REFab a rank may owe; by default what its standard allows.
         max_pulled_in: REFab a rank may be ahead; likewise.

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import click
 
-from ndpsim.cli.options import json_option, progress_of, sets_option, write_json
+from ndpsim.cli.options import (
+    check_outputs,
+    json_option,
+    named_as_options,
+    progress_of,
+    sets_option,
+    write_json,
+)
 from ndpsim.errors import InputError
-from ndpsim.files import ensure_writable
 
 __all__ = ["command"]
 
@@ -49,11 +55,9 @@ def command(
     All weights of the expert (gate, up, down) are read from the DIMM's ranks and multiplied on its buffer
     chip. In a trace of all lanes the column `rank` holds the lane: each lane is a channel of its own.
     """
-    for path, option in ((commands_to, "--commands"), (timeline_to, "--timeline"), (plot_to, "--plot")):
-        if path is not None:
-            ensure_writable(path, option)
-    if json_to not in (None, "-"):
-        ensure_writable(str(json_to), "--json")
+    check_outputs(
+        {"--commands": commands_to, "--timeline": timeline_to, "--plot": plot_to, "--json": json_to}
+    )
     if model is not None and shape is not None:
         raise InputError("give a model or a shape, not both", key="--shape")
     if lane is not None and commands_to is None:
@@ -71,10 +75,10 @@ def command(
     hardware = load_hardware(hw, sets)
     if lane is not None and not 0 <= lane < hardware.lanes:
         raise InputError(f"{lane} is not a lane of the DIMM, 0 to {hardware.lanes - 1}", key="--lane")
-    with progress_of("simulating", "gemv") as progress:
+    with progress_of("simulating", "gemv") as progress, named_as_options("tokens", "bits", "layout", "model"):
         result = simulate_expert(
             hardware,
-            parse_shape(shape) if shape is not None else model or "qwen3-235b-a22b",
+            parse_shape(shape) if shape is not None else "qwen3-235b-a22b" if model is None else model,
             tokens,
             layout,
             bits,

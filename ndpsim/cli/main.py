@@ -5,6 +5,7 @@ Exit status: 0 done; 1 the answer is no (an illegal command trace); 2 bad input.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
@@ -53,17 +54,23 @@ class _Commands(click.Group):
 
 
 @click.group(
-    cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    invoke_without_command=True,
 )
 @click.version_option(metadata.version("ndpsim"), prog_name="ndpsim")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Cycle-level simulation of DRAM and near-data processing for mixture-of-experts models."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
     try:
         status = cli.main(arguments, prog_name="ndpsim", standalone_mode=False)
+        sys.stdout.flush()
     except InputError as error:
         status = _refuse(str(error))
     except click.ClickException as error:
@@ -72,9 +79,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         click.echo("ndpsim: interrupted", err=True)
         status = 130
     except BrokenPipeError:  # the reader has seen enough, as in `ndpsim list models | head -1`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
         status = 0
+    except OSError as error:  # a full disk behind standard output
+        _forget_output()
+        status = _refuse(f"cannot write standard output: {error.strerror or error}")
     sys.exit(status)
+
+
+def _forget_output() -> None:
+    """Let what is still buffered go nowhere, so that closing standard output cannot fail again."""
+    with contextlib.suppress(OSError):  # standard output may be no file at all
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _refuse(reason: str) -> int:

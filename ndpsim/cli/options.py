@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -15,7 +16,16 @@ from ndpsim import _jit
 from ndpsim.errors import InputError
 from ndpsim.files import ensure_writable, replacing
 
-__all__ = ["compiling_notice", "json_option", "progress_of", "sets_option", "timing_overrides", "write_json"]
+__all__ = [
+    "check_outputs",
+    "compiling_notice",
+    "json_option",
+    "named_as_options",
+    "progress_of",
+    "sets_option",
+    "timing_overrides",
+    "write_json",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -64,6 +74,33 @@ def write_json(result: Mapping[str, Any], to: str) -> None:
     ensure_writable(to, "--json")
     with replacing(to) as file:
         file.write(text.encode())
+
+
+def check_outputs(outputs: Mapping[str, str | None]) -> None:
+    """Make sure, before any work, that each file given by an option can be written, and is given once.
+
+    Raises:
+        InputError: it cannot, or two options name one file.
+    """
+    taken: dict[Path, str] = {}
+    for option, path in outputs.items():
+        if path is None or (option == "--json" and path == "-"):
+            continue
+        target = ensure_writable(path, option).resolve()
+        if target in taken and target.is_file() | (not target.exists()):
+            raise InputError(f"{path} is the file of {taken[target]}, too", key=option)
+        taken[target] = option
+
+
+@contextmanager
+def named_as_options(*names: str) -> Iterator[None]:
+    """Let a mistake in the argument `tokens` of a call speak of the option ``--tokens``."""
+    try:
+        yield
+    except InputError as error:
+        if error.file is None and error.key in names:
+            raise InputError(error.problem, key=f"--{error.key}") from None
+        raise
 
 
 @contextmanager

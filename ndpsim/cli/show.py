@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,7 +21,7 @@ def _show_hw(name: str, sets: Sequence[str], json_to: str | None) -> None:
     if json_to is not None:
         write_json(hardware.to_dict(), json_to)
     else:
-        print_rows(f"{hardware.system.title} ({hardware.file})", hardware.rows())
+        print_rows(f"{hardware.system.title or hardware.system.name} ({hardware.file})", hardware.rows())
 
 
 def _show_model(name: str, sets: Sequence[str], json_to: str | None) -> None:
@@ -72,7 +71,7 @@ def _show_schema(name: str, sets: Sequence[str], json_to: str | None) -> None:
 
     if name != "hw":
         raise InputError(one_of(name, ["hw"], "schema"), key="show schema")
-    click.echo(json.dumps(json_schema(), indent=2))
+    write_json(json_schema(), json_to or "-")
 
 
 _KINDS = {

@@ -14,6 +14,7 @@ from ndpsim.dram.state import (
     ACCESSES,
     ACTIVE,
     ACTIVE_COUNT,
+    ALL_BANK,
     ARRIVED,
     BANK,
     CLOCK,
@@ -21,6 +22,7 @@ from ndpsim.dram.state import (
     COALESCED,
     COLUMN,
     COUNTED,
+    COUNTED_UNTIL,
     DATA_END,
     FAR,
     FIELDS,
@@ -33,25 +35,31 @@ from ndpsim.dram.state import (
     IDLE_REFRESH,
     IDLE_ROW,
     INDEX,
+    LATENCIES,
     NEXT_REFRESH,
     OPEN_ROW,
     PRIORITY,
     RANK,
     READ_LATENCY,
+    READ_QUEUE,
     READS,
     READS_SERVED,
     REFRESH_FROM,
     REFRESH_UNTIL,
+    REFRESHES,
     ROW,
     ROW_CONFLICTS,
     ROW_HITS,
     ROW_MISSES,
+    SAME_BANK,
     SERVED,
+    STAGGERED,
     TAKEN,
     WRITE_MODE,
+    WRITE_QUEUE,
     WRITES,
 )
-from ndpsim.spec.standard import ACT, PREAB, PREPB, RD, RDA, REFAB, WR, WRA
+from ndpsim.spec.standard import ACT, PREAB, PREPB, PRESB, RD, RDA, REFAB, REFSB, WR, WRA
 
 __all__ = ["DONE", "RECORD_FULL", "STUCK", "run"]
 
@@ -94,6 +102,15 @@ def rank_ready_at(ready, command, rank):
 
 
 @kernel
+def same_banks_ready_at(tables, ready, command, rank, bank):
+    """The first clock at which `command` may go to `bank` and its like in every other group of the rank."""
+    at = rank_ready_at(ready, command, rank)
+    for other in range(bank, bank + banks_per_rank(tables), tables.banks_per_group):
+        at = max(at, ready[other, command])
+    return at
+
+
+@kernel
 def push_back(ready, gap, node, level, command, clock):
     """Carry the distances of `command`, issued at `clock`, to one node of a level."""
     for after in range(ready.shape[1]):
@@ -102,13 +119,19 @@ def push_back(ready, gap, node, level, command, clock):
 
 @kernel
 def note_timing(tables, ready, recent_acts, command, rank, group, bank, clock):
-    """Carry the distances of `command` to every node it binds. bank 0: the whole rank."""
+    """Carry the distances of `command` to every node it binds.
+
+    group 0: one bank of every group; bank 0 as well: the whole rank.
+    """
     gap = tables.gap
     push_back(ready, gap, 0, 0, command, clock)
     push_back(ready, gap, rank, 1, command, clock)
-    if bank > 0:
+    if group > 0:
         push_back(ready, gap, group, 2, command, clock)
         push_back(ready, gap, bank, 3, command, clock)
+    elif bank > 0:
+        for other in range(bank, bank + banks_per_rank(tables), tables.banks_per_group):
+            push_back(ready, gap, other, 3, command, clock)
     if tables.ranks > 1:
         for other in range(1, tables.ranks + 1):
             if other != rank:
@@ -165,7 +188,7 @@ def is_queued_write(entry, size, addresses, address):
 
 
 @kernel
-def absorb(value, write):
+def absorb(value, latencies, write):
     """A read forwarded from, or a write coalesced with, a queued write: done without a slot."""
     value[SERVED] += 1
     if write:
@@ -174,17 +197,20 @@ def absorb(value, write):
         value[FORWARDED] += 1
         value[READS_SERVED] += 1
         value[READ_LATENCY] += 1
+        latencies[1] += 1
 
 
 @kernel
-def accept(policy, source, entry, size, value, clock):
+def accept(policy, source, entry, size, value, latencies, clock):
     """Offer the next request; True when it was taken. Its arrival is the clock before this step."""
     if value[TAKEN] >= source.admitted[0]:
         return False
     request = value[TAKEN] % source.rank.shape[0]
+    if source.cycle.shape[0] > 0 and clock <= source.cycle[request]:
+        return False
     write = source.write[request]
     if size[WRITES] > 0 and is_queued_write(entry, size, source.address, source.address[request]):
-        absorb(value, write)
+        absorb(value, latencies, write)
         value[TAKEN] += 1
         return True
     queue = WRITES if write else READS
@@ -209,20 +235,50 @@ def accept(policy, source, entry, size, value, clock):
 
 
 @kernel
-def refresh(tables, entry, size, value, clock):
-    """At every multiple of tREFI each rank owes an all-bank refresh, in rank order.
+def sum_queues(size, value, clock):
+    """Add up the queues' lengths over the clocks since they last changed."""
+    clocks = clock - value[COUNTED_UNTIL]
+    value[READ_QUEUE] += clocks * size[READS]
+    value[WRITE_QUEUE] += clocks * size[WRITES]
+    value[COUNTED_UNTIL] = clock
 
+
+@kernel
+def next_refresh(tables, kind, refreshes):
+    """The clock at which the next refresh falls due, after `refreshes` of them."""
+    interval = tables.refresh_interval
+    if kind == STAGGERED:
+        return refreshes // tables.ranks * interval + (refreshes % tables.ranks + 1) * (
+            interval // tables.ranks
+        )
+    if kind == SAME_BANK:
+        return (refreshes + 1) * interval // tables.banks_per_group
+    return (refreshes + 1) * interval
+
+
+@kernel
+def refresh(tables, policy, entry, size, value, clock):
+    """Ask for the refreshes that fall due.
+
+    All-bank: every rank at each multiple of tREFI, in rank order. Staggered: one rank after the other,
+    evenly over tREFI. Same-bank: one bank of every group of each rank after the other, all over tREFI.
     False when the priority queue has no room for them: refresh can then never catch up.
     """
     if clock < value[NEXT_REFRESH]:
         return True
     if size[PRIORITY] + tables.ranks > entry.shape[1]:
         return False
-    value[NEXT_REFRESH] += tables.refresh_interval
     if size[PRIORITY] == 0:
         value[REFRESH_FROM] = clock
+    turn = value[REFRESHES]
     for rank in range(1, tables.ranks + 1):
-        push_priority(entry, size, REFAB, rank, 0, 0)
+        if policy.refresh == SAME_BANK:
+            bank = first_bank(tables, rank) + turn % tables.banks_per_group
+            push_priority(entry, size, REFSB, rank, 0, bank)
+        elif policy.refresh == ALL_BANK or rank - 1 == turn % tables.ranks:
+            push_priority(entry, size, REFAB, rank, 0, 0)
+    value[REFRESHES] = turn + 1
+    value[NEXT_REFRESH] = next_refresh(tables, policy.refresh, turn + 1)
     return True
 
 
@@ -264,20 +320,18 @@ def holds_bank(rows, size, bank):
 
 
 @kernel
-def holds_rank(tables, rows, size, rank):
-    """Whether an active request keeps a bank of the rank from being closed."""
-    start = first_bank(tables, rank)
-    for bank in range(start, start + banks_per_rank(tables)):
+def holds_any(rows, size, first, last, stride):
+    """Whether an active request keeps one of several banks from being closed."""
+    for bank in range(first, last, stride):
         if holds_bank(rows, size, bank):
             return True
     return False
 
 
 @kernel
-def rank_is_closed(tables, rows, rank):
-    """Whether every bank of a rank is closed."""
-    start = first_bank(tables, rank)
-    for bank in range(start, start + banks_per_rank(tables)):
+def all_closed(rows, first, last, stride):
+    """Whether several banks are all closed."""
+    for bank in range(first, last, stride):
         if rows[bank, OPEN_ROW] >= 0:
             return False
     return True
@@ -327,18 +381,32 @@ def choose_from(policy, entry, size, ready, rows, credit, queue, clock):
 
 
 @kernel
+def choose_refresh(tables, final, rank, bank, size, ready, rows):
+    """The command that brings a refresh forward: (command, when it is ready, whether a request holds it)."""
+    if final == REFAB:
+        first, stride, precharge = first_bank(tables, rank), 1, PREAB
+    else:
+        first, stride, precharge = bank, tables.banks_per_group, PRESB
+    last = first + banks_per_rank(tables)
+    if all_closed(rows, first, last, stride):
+        command, held = final, False
+    else:
+        command, held = precharge, holds_any(rows, size, first, last, stride)
+    if final == REFAB:
+        return command, rank_ready_at(ready, command, rank), held
+    return command, same_banks_ready_at(tables, ready, command, rank, bank), held
+
+
+@kernel
 def choose_priority(tables, entry, size, ready, rows, clock):
     """The head of the priority queue: (0 or -1, its command, when it becomes ready)."""
+    final = entry[PRIORITY, 0, FINAL]
     rank, bank = entry[PRIORITY, 0, RANK], entry[PRIORITY, 0, BANK]
-    if entry[PRIORITY, 0, FINAL] == PREPB:
+    if final == PREPB:
         command, held = PREPB, holds_bank(rows, size, bank)
         at = bank_ready_at(ready, PREPB, rank, entry[PRIORITY, 0, GROUP], bank)
-    elif rank_is_closed(tables, rows, rank):
-        command, held = REFAB, False
-        at = rank_ready_at(ready, REFAB, rank)
     else:
-        command, held = PREAB, holds_rank(tables, rows, size, rank)
-        at = rank_ready_at(ready, PREAB, rank)
+        command, at, held = choose_refresh(tables, final, rank, bank, size, ready, rows)
     if held:
         return -1, command, FAR
     return (0, command, FAR) if at <= clock else (-1, command, at)
@@ -412,7 +480,10 @@ def note_rows(tables, rows, command, rank, bank, row):
         start = first_bank(tables, rank)
         for other in range(start, start + banks_per_rank(tables)):
             close_bank(rows, other)
-    elif command != REFAB:
+    elif command == PRESB:
+        for other in range(bank, bank + banks_per_rank(tables), tables.banks_per_group):
+            close_bank(rows, other)
+    elif command != REFAB and command != REFSB:
         close_bank(rows, bank)
 
 
@@ -449,13 +520,14 @@ def note_idle(tables, value, timed, credit, clock):
 
 
 @kernel
-def note_read(tables, value, sink, timed, request, arrived, clock):
+def note_read(tables, value, latencies, sink, timed, request, arrived, clock):
     """A read's data is on its way to the sink."""
     note_idle(tables, value, timed, credit_clock(sink), clock)
     end = clock + tables.read_latency
     value[DATA_END] = end
     value[READ_LATENCY] += end - arrived
     value[READS_SERVED] += 1
+    latencies[min(end - arrived, LATENCIES - 1)] += 1
     take_burst(sink, request, end)
 
 
@@ -484,6 +556,9 @@ def move_on(tables, entry, size, rows, value, queue, slot, command, clock):
     elif command == REFAB:
         value[REFRESH_UNTIL] = clock + tables.refresh_cycles
         remove(entry, size, queue, slot)
+    elif command == REFSB:
+        value[REFRESH_UNTIL] = clock
+        remove(entry, size, queue, slot)
     elif queue == PRIORITY and command == PREPB:
         remove(entry, size, queue, slot)
 
@@ -498,7 +573,8 @@ def issue(tables, policy, channel, sink, commands, queue, slot, command, clock):
     count_row(entry, rows, value, queue, slot)
     if command == RD or command == RDA:
         timed = bank_ready_at(ready, RD, rank, group, bank)
-        note_read(tables, value, sink, timed, entry[queue, slot, INDEX], entry[queue, slot, ARRIVED], clock)
+        request, arrived = entry[queue, slot, INDEX], entry[queue, slot, ARRIVED]
+        note_read(tables, value, channel.latencies, sink, timed, request, arrived, clock)
     note_timing(tables, ready, channel.recent_acts, command, rank, group, bank, clock)
     note_rows(tables, rows, command, rank, bank, row)
     whole_rank = command == PREAB or command == REFAB
@@ -510,6 +586,15 @@ def issue(tables, policy, channel, sink, commands, queue, slot, command, clock):
 
 
 # ---- the loop -------------------------------------------------------------------------------------
+
+
+@kernel
+def offered_from(source, value):
+    """The step at which the next request of a timed source is first offered, FAR when that has passed."""
+    if source.cycle.shape[0] == 0 or value[TAKEN] >= source.admitted[0]:
+        return FAR
+    request = value[TAKEN] % source.rank.shape[0]
+    return source.cycle[request] + 1 if source.cycle[request] >= value[COUNTED_UNTIL] else FAR
 
 
 @kernel
@@ -525,10 +610,12 @@ def run(tables, policy, source, channel, sink, commands, until_served, until_tak
         if 0 < commands.entry.shape[0] == commands.length[0]:
             value[CLOCK] = clock
             return RECORD_FULL
-        accepted = accept(policy, source, entry, size, value, clock)
+        sum_queues(size, value, clock - 1)
+        accepted = accept(policy, source, entry, size, value, channel.latencies, clock)
         if value[TAKEN] >= until_taken:
             break
-        if not refresh(tables, entry, size, value, clock):
+        sum_queues(size, value, clock)
+        if not refresh(tables, policy, entry, size, value, clock):
             value[CLOCK] = clock
             return STUCK
         capped = close_capped_rows(tables, policy, channel, clock) if policy.row_cap > 0 else FAR
@@ -538,7 +625,8 @@ def run(tables, policy, source, channel, sink, commands, until_served, until_tak
         if slot >= 0 or accepted:
             clock += 1
         else:
-            clock = max(clock + 1, min(min(wake, capped), value[NEXT_REFRESH]))
+            wake = min(min(wake, capped), min(value[NEXT_REFRESH], offered_from(source, value)))
+            clock = max(clock + 1, wake)
             if clock >= FAR:
                 value[CLOCK] = clock
                 return STUCK

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ndpsim.dram.state import Policy
+from ndpsim.dram.state import ALL_BANK, SAME_BANK, STAGGERED, Policy
 from ndpsim.spec import COMMANDS, Tables
-from ndpsim.spec.standard import ACT, PREAB, PREPB, RD, RDA, REFAB, WR, WRA
+from ndpsim.spec.standard import ACT, PREAB, PREPB, PRESB, RD, RDA, REFAB, REFSB, WR, WRA
 
 __all__ = ["PlainController", "PlainSink", "Request"]
 
@@ -98,7 +98,9 @@ class PlainController:
     active: list[Request] = field(default_factory=list)
     priority: list[Request] = field(default_factory=list)
     write_mode: bool = False
+    same_banks: int = 0
     counts: Counter[str] = field(default_factory=Counter)
+    latencies: Counter[int] = field(default_factory=Counter)
     trace: list[tuple[int, ...]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -125,6 +127,7 @@ class PlainController:
             self.counts["served"] += 1
             if request.final == RD:
                 self.counts["read_latency"] += 1
+                self.latencies[1] += 1
             return True
         queue, slots = (
             (self.writes, self.policy.write_slots)
@@ -142,6 +145,8 @@ class PlainController:
     def step(self) -> None:
         """Advance the clock by one and issue at most one command."""
         self.clock += 1
+        self.counts["read_queue"] += len(self.reads)
+        self.counts["write_queue"] += len(self.writes)
         self._refresh()
         self._close_capped_rows()
         chosen = self._choose()
@@ -149,15 +154,26 @@ class PlainController:
             self._issue(*chosen)
 
     def _refresh(self) -> None:
-        if self.policy.refresh and self.clock % self.tables.refresh_interval == 0:
-            self.priority += [Request(REFAB, rank, started=True) for rank in range(self.tables.ranks)]
+        t, ranks = self.tables, range(self.tables.ranks)
+        if self.policy.refresh == ALL_BANK and self.clock % t.refresh_interval == 0:
+            self.priority += [Request(REFAB, rank, started=True) for rank in ranks]
+        if self.policy.refresh == STAGGERED:
+            for rank in ranks:
+                offset = (rank + 1) * (t.refresh_interval // t.ranks)
+                if self.clock >= offset and (self.clock - offset) % t.refresh_interval == 0:
+                    self.priority.append(Request(REFAB, rank, started=True))
+        if self.policy.refresh == SAME_BANK:
+            while (self.same_banks + 1) * t.refresh_interval // t.banks_per_group == self.clock:
+                bank = self.same_banks % t.banks_per_group
+                self.priority += [Request(REFSB, rank, bank=bank, started=True) for rank in ranks]
+                self.same_banks += 1
 
     def _close_capped_rows(self) -> None:
         if not self.policy.row_cap:
             return
         for place, bank in self.banks.items():
             capped = bank.accesses >= self.policy.row_cap and not bank.closing
-            if capped and self._is_ready(PREPB, place):
+            if capped and self._is_ready(PREPB, Request(PREPB, *place)):
                 self.priority.append(Request(PREPB, *place, started=True))
                 bank.closing = True
 
@@ -170,10 +186,8 @@ class PlainController:
         if self.priority:
             head = self.priority[0]
             command = self._next_command(head)
-            blocked = command != REFAB and any(
-                self._is_held(place) for place in self._banks_of(command, head)
-            )
-            if blocked or not self._is_ready(command, self._place(command, head)):
+            held = any(self._is_held(place) for place in self._banks_of(command, head))
+            if (COMMANDS[command].closes and held) or not self._is_ready(command, head):
                 return None
             return self.priority, head, command
         self._set_write_mode()
@@ -197,14 +211,16 @@ class PlainController:
                 continue
             if command == RD and self.sink is not None and not self.sink.has_room(self.clock):
                 continue
-            if self._is_ready(command, request.place) and (best is None or request.arrived < best[0].arrived):
+            if self._is_ready(command, request) and (best is None or request.arrived < best[0].arrived):
                 best = request, command
         return best
 
     def _next_command(self, request: Request) -> int:
-        if request.final == REFAB:
-            closed = all(self.banks[place].open_row is None for place in self._banks_of(REFAB, request))
-            return REFAB if closed else PREAB
+        if request.final in (REFAB, REFSB):
+            banks = self._banks_of(request.final, request)
+            if all(self.banks[place].open_row is None for place in banks):
+                return request.final
+            return PREAB if request.final == REFAB else PRESB
         if request.final == PREPB:
             return PREPB
         row = self.banks[request.place].open_row
@@ -221,30 +237,40 @@ class PlainController:
 
     # ---- timing ----
 
-    def _place(self, command: int, request: Request) -> tuple[int, ...]:
-        return (request.rank,) if COMMANDS[command].scope == "rank" else request.place
-
     def _banks_of(self, command: int, request: Request) -> list[tuple[int, int, int]]:
-        if COMMANDS[command].scope == "rank":
-            return [place for place in self.banks if place[0] == request.rank]
-        return [request.place]
+        """The banks that a command takes."""
+        scope = COMMANDS[command].scope
+        if scope == "bank":
+            return [request.place]
+        of_rank = [place for place in self.banks if place[0] == request.rank]
+        return [place for place in of_rank if scope == "rank" or place[2] == request.bank]
 
-    def _is_ready(self, command: int, place: tuple[int, ...]) -> bool:
-        return all(self.ready[place[:depth]][command] <= self.clock for depth in range(len(place) + 1))
+    def _nodes_of(self, command: int, request: Request) -> list[tuple[int, ...]]:
+        """The nodes at which a command's distances are counted."""
+        scope = COMMANDS[command].scope
+        nodes: list[tuple[int, ...]] = [(), (request.rank,)]
+        if scope == "bank":
+            nodes.append((request.rank, request.bankgroup))
+        if scope != "rank":
+            nodes += self._banks_of(command, request)
+        return nodes
 
-    def _note_timing(self, command: int, place: tuple[int, ...]) -> None:
-        for depth in range(len(place) + 1):
-            node = self.ready[place[:depth]]
-            np.maximum(node, self.clock + self.tables.gap[depth, command], out=node)
+    def _is_ready(self, command: int, request: Request) -> bool:
+        return all(self.ready[node][command] <= self.clock for node in self._nodes_of(command, request))
+
+    def _note_timing(self, command: int, request: Request) -> None:
+        for place in self._nodes_of(command, request):
+            node = self.ready[place]
+            np.maximum(node, self.clock + self.tables.gap[len(place), command], out=node)
         for other in range(self.tables.ranks):
-            if other != place[0]:
+            if other != request.rank:
                 node = self.ready[(other,)]
                 np.maximum(node, self.clock + self.tables.sibling_gap[command], out=node)
         if command == ACT:
-            acts = self.acts[place[0]]
+            acts = self.acts[request.rank]
             acts.append(self.clock)
             if len(acts) >= 4:
-                node = self.ready[(place[0],)]
+                node = self.ready[(request.rank,)]
                 node[ACT] = max(node[ACT], acts[-4] + self.tables.activate_window)
 
     # ---- issuing ----
@@ -252,15 +278,14 @@ class PlainController:
     def _issue(self, queue: list[Request], request: Request, command: int) -> None:
         if self.policy.row_cap and command in (RD, WR):
             closing = RDA if command == RD else WRA
-            if self.banks[request.place].accesses >= self.policy.row_cap and self._is_ready(
-                closing, request.place
-            ):
+            capped = self.banks[request.place].accesses >= self.policy.row_cap
+            if capped and self._is_ready(closing, request):
                 command = closing
         if not request.started:
             row = self.banks[request.place].open_row
             self.counts["misses" if row is None else "hits" if row == request.row else "conflicts"] += 1
             request.started = True
-        self._note_timing(command, self._place(command, request))
+        self._note_timing(command, request)
         self._note_rows(command, request)
         self._record(command, request)
         self._move_on(queue, request, command)
@@ -272,19 +297,19 @@ class PlainController:
                 bank.open_row = request.row
             elif command in (RD, WR):
                 bank.accesses += 1
-            elif command != REFAB:
+            elif COMMANDS[command].closes:
                 bank.open_row, bank.accesses, bank.closing = None, 0, False
 
     def _record(self, command: int, request: Request) -> None:
-        whole_rank = COMMANDS[command].scope == "rank"
+        scope = COMMANDS[command].scope
         to_column = COMMANDS[command].reads or COMMANDS[command].writes
         self.trace.append(
             (
                 self.clock,
                 command,
                 request.rank,
-                _NONE if whole_rank else request.bankgroup,
-                _NONE if whole_rank else request.bank,
+                request.bankgroup if scope == "bank" else _NONE,
+                _NONE if scope == "rank" else request.bank,
                 request.row if to_column or command == ACT else _NONE,
                 request.column if to_column else _NONE,
             )
@@ -304,11 +329,12 @@ class PlainController:
             self.counts["served"] += 1
             if command in (RD, RDA):
                 self._note_read(request)
-        elif command == REFAB or (queue is self.priority and command == PREPB):
+        elif command in (REFAB, REFSB) or (queue is self.priority and command == PREPB):
             queue.remove(request)
 
     def _note_read(self, request: Request) -> None:
         end = self.clock + self.tables.read_latency
         self.counts["read_latency"] += end - request.arrived
+        self.latencies[end - request.arrived] += 1
         if self.sink is not None:
             self.sink.expect(end)

@@ -8,7 +8,7 @@ says ticks.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,8 @@ from ndpsim.spec import COMMANDS, Tables
 
 __all__ = [
     "FAR",
+    "LATENCIES",
+    "REFRESH_POLICIES",
     "Channel",
     "Commands",
     "ControllerOptions",
@@ -30,6 +32,8 @@ __all__ = [
 ]
 
 Ints = NDArray[np.int64]
+Narrow = NDArray[np.int32]
+AnyInts = NDArray[np.integer[Any]]
 
 #: Later than anything that happens.
 FAR = 1 << 60
@@ -72,12 +76,20 @@ def number_nodes(tables: Tables) -> Nodes:
     return Nodes(1 + tables.ranks, first_bank, first_bank + groups * tables.banks_per_group)
 
 
+# Refresh policies.
+NO_REFRESH, ALL_BANK, STAGGERED, SAME_BANK = range(4)
+REFRESH_POLICIES = {"none": NO_REFRESH, "all-bank": ALL_BANK, "staggered": STAGGERED, "same-bank": SAME_BANK}
+
+# Reads that take longer than this many clocks share the last place of the latency histogram.
+LATENCIES = 1 << 16
+
+
 class Policy(NamedTuple):
     """What the controller was asked to do; numbers only."""
 
     row_hit_first: int  # 1: FRFCFS-RowHit
     row_cap: int  # column accesses after which a row is closed; 0: rows stay open
-    refresh: int  # 1: all-bank refresh
+    refresh: int  # NO_REFRESH, ALL_BANK, STAGGERED or SAME_BANK
     read_slots: int
     write_slots: int
     write_mode_from: int  # more queued writes than this start write mode
@@ -90,13 +102,14 @@ class Source(NamedTuple):
     `admitted` has one element: requests from that number on, counted from the start, must wait.
     """
 
-    rank: Ints  # node
-    group: Ints  # node
-    bank: Ints  # node
-    row: Ints
-    column: Ints
-    write: Ints  # 1: write
+    rank: Narrow  # node
+    group: Narrow  # node
+    bank: Narrow  # node
+    row: Narrow
+    column: Narrow
+    write: Narrow  # 1: write
     address: Ints  # equal addresses forward and coalesce
+    cycle: Ints  # the clock before which a request is not offered; empty: all at once
     admitted: Ints
 
 
@@ -121,8 +134,12 @@ class Source(NamedTuple):
     IDLE_ROW,  # and for rows, turnarounds and an empty queue
     REFRESH_FROM,  # the last refresh: from when it held the queues
     REFRESH_UNTIL,  # until its rank was ready again
-) = range(19)
-COUNTERS = 19
+    REFRESHES,  # refreshes that have fallen due
+    READ_QUEUE,  # requests in the read queue, summed over clocks
+    WRITE_QUEUE,  # likewise
+    COUNTED_UNTIL,  # the clock up to which queues were summed
+) = range(23)
+COUNTERS = 23
 
 
 class Commands(NamedTuple):
@@ -142,6 +159,7 @@ class Channel(NamedTuple):
     recent_acts: Ints  # [rank node, 4], oldest first
     value: Ints  # counters, by the places above
     issued: Ints  # [command]: commands issued
+    latencies: Ints  # [clocks]: reads by latency, from arrival to the last beat
 
 
 @dataclass(frozen=True)
@@ -152,7 +170,7 @@ class ControllerOptions:
         scheduler: "FRFCFS" or "FRFCFS-RowHit".
         row_policy: "open" or "closed-cap".
         row_cap: column accesses after which "closed-cap" closes a row.
-        refresh: "all-bank" or "none".
+        refresh: one of `REFRESH_POLICIES`.
         read_buffer: slots of the read queue.
         write_buffer: slots of the write queue.
     """
@@ -172,7 +190,7 @@ def make_policy(options: ControllerOptions) -> Policy:
     return Policy(
         row_hit_first=int(options.scheduler == "FRFCFS-RowHit"),
         row_cap=options.row_cap if options.row_policy == "closed-cap" else 0,
-        refresh=int(options.refresh == "all-bank"),
+        refresh=REFRESH_POLICIES[options.refresh],
         read_slots=options.read_buffer,
         write_slots=options.write_buffer,
         write_mode_from=int(np.floor(high)),
@@ -182,32 +200,43 @@ def make_policy(options: ControllerOptions) -> Policy:
 
 def make_source(
     tables: Tables,
-    rank: Ints,
-    bankgroup: Ints,
-    bank: Ints,
-    row: Ints,
-    column: Ints,
-    write: Ints,
-    address: Ints,
+    rank: AnyInts,
+    bankgroup: AnyInts,
+    bank: AnyInts,
+    row: AnyInts,
+    column: AnyInts,
+    write: AnyInts,
+    address: AnyInts,
+    cycle: AnyInts | None = None,
 ) -> Source:
     """A source of requests from their coordinates, one array element a request, all admitted."""
 
-    def as_ints(values: Ints) -> Ints:
-        return np.ascontiguousarray(values, dtype=np.int64)
+    def narrow(values: AnyInts) -> Narrow:
+        return np.ascontiguousarray(values, dtype=np.int32)
 
     nodes = number_nodes(tables)
     group = rank * tables.bankgroups + bankgroup
-    flat = group * tables.banks_per_group + bank
     return Source(
-        rank=as_ints(rank + 1),
-        group=as_ints(group + nodes.first_group),
-        bank=as_ints(flat + nodes.first_bank),
-        row=as_ints(row),
-        column=as_ints(column),
-        write=as_ints(write),
-        address=as_ints(address),
+        rank=narrow(rank + 1),
+        group=narrow(group + nodes.first_group),
+        bank=narrow(group * tables.banks_per_group + bank + nodes.first_bank),
+        row=narrow(row),
+        column=narrow(column),
+        write=narrow(write),
+        address=np.ascontiguousarray(address, dtype=np.int64),
+        cycle=np.ascontiguousarray([] if cycle is None else cycle, dtype=np.int64),
         admitted=np.array([len(rank)], dtype=np.int64),
     )
+
+
+def first_refresh(tables: Tables, refresh: int) -> int:
+    """The clock at which the first refresh falls due."""
+    return {
+        NO_REFRESH: FAR,
+        ALL_BANK: tables.refresh_interval,
+        STAGGERED: tables.refresh_interval // tables.ranks,
+        SAME_BANK: tables.refresh_interval // tables.banks_per_group,
+    }[refresh]
 
 
 def make_channel(tables: Tables, policy: Policy) -> Channel:
@@ -218,7 +247,7 @@ def make_channel(tables: Tables, policy: Policy) -> Channel:
     rows[:, OPEN_ROW] = -1
     value = np.zeros(COUNTERS, dtype=np.int64)
     value[CLOCK] = 1
-    value[NEXT_REFRESH] = tables.refresh_interval if policy.refresh else FAR
+    value[NEXT_REFRESH] = first_refresh(tables, policy.refresh)
     value[FIRST_COMMAND] = value[DATA_END] = -1
     return Channel(
         entry=np.zeros((4, slots, FIELDS), dtype=np.int64),
@@ -228,4 +257,5 @@ def make_channel(tables: Tables, policy: Policy) -> Channel:
         recent_acts=np.full((1 + tables.ranks, 4), -FAR, dtype=np.int64),
         value=value,
         issued=np.zeros(len(COMMANDS), dtype=np.int64),
+        latencies=np.zeros(LATENCIES, dtype=np.int64),
     )

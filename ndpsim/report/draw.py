@@ -142,6 +142,7 @@ def draw_expert(path: str, result: ExpertResult) -> None:
         f"One expert of {name} on {config['hardware']['name']}, {tokens}: {format_time(result.time_ns)}, "
         f"bound by {result.bound}",
         fontsize=11,
+        parse_math=False,
     )
     _save(figure, path)
 

@@ -19,8 +19,9 @@ _WIDE = 160  # columns of a pipe or a file, where nothing needs to fit a window
 
 
 def _console() -> Console:
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=_WIDE)
+    # No markup: a name may hold brackets.
+    console = Console(highlight=False, markup=False)
+    return console if console.is_terminal else Console(highlight=False, markup=False, width=_WIDE)
 
 
 def _grid(title: str) -> Table:
@@ -99,7 +100,7 @@ def print_expert(result: ExpertResult) -> None:
     name, bits = result.config["hardware"]["name"], result.config["bits"]
     tokens = "1 token" if result.tokens == 1 else f"{result.tokens} tokens"
     console = _console()
-    console.print(f"[bold]One expert of {_model_name(result)} on {name}, {tokens}, {bits} bits[/bold]")
+    console.print(f"One expert of {_model_name(result)} on {name}, {tokens}, {bits} bits", style="bold")
     grid = _grid("")
     for fact in _facts(result):
         grid.add_row(*fact)

@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 from ndpsim.dram import controller, sink, state
 from ndpsim.errors import InputError
 from ndpsim.layout import LaneShare, LocalizedLayout
-from ndpsim.spec import Device, Tables
+from ndpsim.spec import COMMANDS, Device, Tables
 from ndpsim.traces import CommandTrace
 
 __all__ = ["Lane", "check_refresh", "command_room", "decode_commands", "no_commands", "run_channel"]
 
 Ints = NDArray[np.int64]
 
+_OF_ONE_BANK = [number for number, command in enumerate(COMMANDS) if command.scope == "bank"]
 _CHUNK = 1 << 16  # requests between two reports of progress
 _FIRST_ROOM = 1 << 14  # commands a trace has room for at first
 
@@ -78,11 +79,12 @@ def decode_commands(commands: state.Commands, tables: Tables) -> CommandTrace:
     flat = node - nodes.first_bank
     to_bank = flat >= 0
     group = flat // tables.banks_per_group
+    to_group = to_bank & np.isin(command, _OF_ONE_BANK)
     return CommandTrace(
         clock=clock.copy(),
         command=command.copy(),
         rank=np.where(to_bank, group // tables.bankgroups, node - 1),
-        bankgroup=np.where(to_bank, group % tables.bankgroups, -1),
+        bankgroup=np.where(to_group, group % tables.bankgroups, -1),
         bank=np.where(to_bank, flat % tables.banks_per_group, -1),
         row=row.copy(),
         column=column.copy(),

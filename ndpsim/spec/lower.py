@@ -15,6 +15,14 @@ __all__ = ["NO_RULE", "Tables", "lower"]
 #: Stands in a table where no rule binds two commands: adding it to any clock leaves the past.
 NO_RULE = -(1 << 40)
 
+# The scopes of commands that address a single node of a level, or, of the banks, one in every group.
+_SCOPES = (
+    {"bank", "same-bank", "rank"},
+    {"bank", "same-bank", "rank"},
+    {"bank"},
+    {"bank", "same-bank"},
+)
+
 _NUMBER = {command.name: number for number, command in enumerate(COMMANDS)}
 
 
@@ -37,6 +45,7 @@ class Tables(NamedTuple):
     burst: int  # clocks of data bus per burst: nBL
     refresh_interval: int  # nREFI
     refresh_cycles: int  # nRFC
+    same_bank_refresh_cycles: int  # nRFCsb, 0 where the standard has no same-bank refresh
 
 
 def _clocks(latency: str, timings: dict[str, int]) -> int:
@@ -84,8 +93,8 @@ def lower(device: Device) -> Tables:
                     sibling[before, after] = max(sibling[before, after], clocks)
                 elif rule.siblings:
                     raise ValueError(f"{standard.name} {rule.name}: no table for siblings of a {rule.level}")
-                elif level > 1 and "rank" in (COMMANDS[before].scope, COMMANDS[after].scope):
-                    raise ValueError(f"{standard.name} {rule.name}: a whole-rank command has no {rule.level}")
+                elif not {COMMANDS[before].scope, COMMANDS[after].scope} <= _SCOPES[level]:
+                    raise ValueError(f"{standard.name} {rule.name}: not every command has a {rule.level}")
                 else:
                     gap[level, before, after] = max(gap[level, before, after], clocks)
     return Tables(
@@ -99,4 +108,5 @@ def lower(device: Device) -> Tables:
         burst=timings["nBL"],
         refresh_interval=timings["nREFI"],
         refresh_cycles=timings["nRFC"],
+        same_bank_refresh_cycles=timings.get("nRFCsb", 0),
     )

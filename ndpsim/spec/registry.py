@@ -9,6 +9,8 @@ import pkgutil
 from ndpsim.spec import standards as _folder
 from ndpsim.spec.standard import Standard
 
+_NEEDED = ("rate", "tCK_ps", "nBL", "nCL", "nCWL", "nRAS", "nRP", "nRC", "nREFI", "nRFC")
+
 __all__ = ["standard_names", "standards"]
 
 
@@ -18,8 +20,17 @@ def standards() -> dict[str, Standard]:
     found = {}
     for module in pkgutil.iter_modules(_folder.__path__):
         standard = importlib.import_module(f"{_folder.__name__}.{module.name}").STANDARD
+        _check(standard)
         found[standard.name] = standard
     return found
+
+
+def _check(standard: Standard) -> None:
+    """Whoever writes a standard is told what the simulator needs of it."""
+    for preset, speed in standard.speeds.items():
+        missing = [name for name in _NEEDED if name not in {*speed, *standard.derived}]
+        if missing:
+            raise ValueError(f"{standard.name}: preset {preset} states no {', '.join(missing)}")
 
 
 def standard_names() -> list[str]:

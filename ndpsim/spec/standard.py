@@ -18,9 +18,11 @@ __all__ = [
     "LEVELS",
     "PREAB",
     "PREPB",
+    "PRESB",
     "RD",
     "RDA",
     "REFAB",
+    "REFSB",
     "WR",
     "WRA",
     "AtLeast",
@@ -45,7 +47,7 @@ class Command:
     """What a command does to the banks it addresses."""
 
     name: str
-    scope: str  # "bank": one bank; "rank": every bank of the rank
+    scope: str  # "bank": one bank; "rank": every bank of the rank; "same-bank": one bank of every group
     opens: bool = False
     closes: bool = False
     reads: bool = False
@@ -63,8 +65,10 @@ COMMANDS = (
     Command("RDA", "bank", reads=True, closes=True),
     Command("WRA", "bank", writes=True, closes=True),
     Command("REFab", "rank", refreshes=True),
+    Command("PREsb", "same-bank", closes=True),
+    Command("REFsb", "same-bank", refreshes=True),
 )
-ACT, PREPB, PREAB, RD, WR, RDA, WRA, REFAB = range(len(COMMANDS))
+ACT, PREPB, PREAB, RD, WR, RDA, WRA, REFAB, PRESB, REFSB = range(len(COMMANDS))
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,17 @@
 
 The presets of 3200, 4800, 5600AN and 6400AN equal those of Ramulator 2.1 (python/ramulator/dram/ddr5.py,
 commit c5b1c3a), so that the commands of both can be compared one by one. Where these differ from
-JESD79-5 they are kept, for that reason: tRRD_L of 5 clocks at 3200, tRRD_S of 5 ns at
-5600 and 6400 where 8 clocks are asked, tWTR_S of 5 or 6 clocks, tCCD_L of 12
-clocks at 5600, tFAW of 20 ns where x4 and x8 devices need 32 clocks, the CL of the BN and C bins. The
-other rates follow JESD79-5: speed bin A, times in ns.
+JESD79-5 they are kept, for that reason: tRRD_L of 5 clocks at 3200; tRRD_S of 5 ns at 5600 and 6400 where
+8 clocks are asked; tRTP of 20 clocks at 5600; tWTR_S of 5 or 6 clocks; tCCD_L of 12 clocks at 5600; tFAW
+of 20 ns where x4 and x8 devices need 32 clocks; the CL of the BN and C bins. The other rates follow
+JESD79-5: speed bin A, times in ns.
 """
 
 from ndpsim.spec.standard import AtLeast, ByDensity, ByRate, ByWidth, Every, Organisation, Rule, Standard
 
 _READS, _WRITES = ("RD", "RDA"), ("WR", "WRA")
 _COLUMN = _READS + _WRITES
+_PRECHARGES = ("PREpb", "PREab", "PREsb")
 
 _RULES = (
     # The data bus carries one burst at a time.
@@ -33,13 +34,19 @@ _RULES = (
     Rule("tFAW", "rank", ("ACT",), ("ACT",), "nFAW", window=4),
     Rule("tRAS", "rank", ("ACT",), ("PREab",), "nRAS"),
     Rule("tRP", "rank", ("PREab",), ("ACT",), "nRP"),
-    Rule("tPPD", "rank", ("PREpb", "PREab"), ("PREpb", "PREab"), "nPPD"),
+    Rule("tPPD", "rank", _PRECHARGES, _PRECHARGES, "nPPD"),
     # Refresh.
     Rule("tRC", "rank", ("ACT",), ("REFab",), "nRC"),
-    Rule("tRP", "rank", ("PREpb", "PREab"), ("REFab",), "nRP"),
+    Rule("tRP", "rank", _PRECHARGES, ("REFab",), "nRP"),
     Rule("tRTP + tRP", "rank", ("RDA",), ("REFab",), "nRTP + nRP"),
     Rule("tWR + tRP", "rank", ("WRA",), ("REFab",), "nCWL + nBL + nWR + nRP"),
     Rule("tRFC", "rank", ("REFab",), ("ACT", "PREab"), "nRFC"),
+    # Same-bank refresh: REFsb takes one bank of every bank group; the others go on working.
+    Rule("tRRD_L", "rank", ("ACT",), ("REFsb",), "nRRDL"),
+    Rule("tREFSBRD", "rank", ("REFsb",), ("ACT",), "nREFSBRD"),
+    Rule("tRP", "rank", ("PREab",), ("REFsb",), "nRP"),
+    Rule("tRFC", "rank", ("REFab",), ("REFsb", "PREsb"), "nRFC"),
+    Rule("tRFCsb", "rank", ("REFsb",), ("REFsb", "REFab", "PREab"), "nRFCsb"),
     # Within a bank group.
     Rule("tCCD_L", "bankgroup", _READS, _READS, "nCCDL"),
     Rule("tCCD_L_WR", "bankgroup", _WRITES, _WRITES, "nCCDL_WR"),
@@ -54,6 +61,16 @@ _RULES = (
     Rule("tWR", "bank", ("WR",), ("PREpb",), "nCWL + nBL + nWR"),
     Rule("tRTP + tRP", "bank", ("RDA",), ("ACT",), "nRTP + nRP"),
     Rule("tWR + tRP", "bank", ("WRA",), ("ACT",), "nCWL + nBL + nWR + nRP"),
+    # The bank of every group that a same-bank command takes.
+    Rule("tRAS", "bank", ("ACT",), ("PREsb",), "nRAS"),
+    Rule("tRTP", "bank", ("RD",), ("PREsb",), "nRTP"),
+    Rule("tWR", "bank", ("WR",), ("PREsb",), "nCWL + nBL + nWR"),
+    Rule("tRP", "bank", ("PREsb",), ("ACT",), "nRP"),
+    Rule("tRC", "bank", ("ACT",), ("REFsb",), "nRC"),
+    Rule("tRP", "bank", ("PREpb", "PREsb"), ("REFsb",), "nRP"),
+    Rule("tRTP + tRP", "bank", ("RDA",), ("REFsb",), "nRTP + nRP"),
+    Rule("tWR + tRP", "bank", ("WRA",), ("REFsb",), "nCWL + nBL + nWR + nRP"),
+    Rule("tRFCsb", "bank", ("REFsb",), ("ACT", "PREpb", "PREsb"), "nRFCsb"),
 )
 
 # Density in Gb: (banks in a bank group, rows). A x16 device has four bank groups instead of eight.
@@ -137,6 +154,8 @@ STANDARD = Standard(
         ),
         "nRFC": ByDensity({8192: 195, 16384: 295, 32768: 410}),
         "nREFI": Every(3900),
+        "nRFCsb": ByDensity({8192: 115, 16384: 130, 32768: 190}),
+        "nREFSBRD": Every(30),
     },
     max_postponed_refreshes=4,
     max_pulled_in_refreshes=4,
