@@ -85,7 +85,7 @@ def kernel(function: F) -> F:
     _config.CACHE_DIR = str(folder or "")
     try:
         compile_: Any = numba.njit
-        return cast(F, compile_(cache=folder is not None, nogil=True, _nrt=False)(function))
+        return cast(F, compile_(cache=folder is not None, nogil=True, _nrt=False, forceinline=True)(function))
     finally:
         _config.CACHE_DIR = before
 

@@ -704,4 +704,4 @@ def test_a_notice_about_compiling_goes_to_standard_error(monkeypatch):
     strictly(done.out)
     assert all(line.startswith("ndpsim: compil") for line in done.err.splitlines())
     assert done.err
-    assert noted == ["gemv"]
+    assert noted == ["controller"]

@@ -291,7 +291,7 @@ def test_unit_path_in_set_starts_at_the_current_folder(
             "--set: dimm.ranks: the tag 'tag:yaml.org,2002:int' is not supported; write plain values",
         ),
         ("dimm=3", "--set: dimm: 3 is not a mapping of keys to values"),
-        ("dimm={count: 1}", "--set: dimm.ranks: is missing; give a whole number from 1 to 16"),
+        ("gpu={tflops: 1}", "--set: gpu.memory_gb: is missing; give a number above 0, up to 1000000"),
         ("dram.rate=3200", "--set: dram.rate: unknown key; did you mean"),
         ("dram.nCL=0", "--set: dram.overrides.nCL: 0 is not a whole number from 1 to 1000000"),
         ("dram.org=DDR5_16Gb_x9", "--set: dram.org: unknown DDR5 organisation 'DDR5_16Gb_x9'; did you mean"),
@@ -350,7 +350,8 @@ def test_set_that_is_no_yaml(write: Write) -> None:
         ("  tflops: 100", "  tflops: true", "20: gpu.tflops: true is not a number"),
         ("name: mine", "name: 3", "1: name: 3 is not a text of reasonable length, not empty"),
         ("name: mine", "name: ''", "1: name: '' is not a text of reasonable length, not empty"),
-        ("  channels: 1\n", "", "14: host.channels: is missing; give a whole number from 1 to 64"),
+        ("  tflops: 100\n", "", "19: gpu.tflops: is missing; give a number above 0, up to 1000000"),
+        ("  org: DDR5_16Gb_x8\n", "", "4: dram.org: is missing; give a text of reasonable length"),
         ("  relayout: trimoe_relayout\n", "", "28: ndp.relayout: is missing; give a mapping"),
         ("  relayout: trimoe_relayout", "  relayout: 3", "31: ndp.relayout: 3 is not a mapping"),
         (
@@ -381,8 +382,8 @@ def test_set_that_is_no_yaml(write: Write) -> None:
         ),
         (
             "  timing:",
-            "  read_buffer: 65\n  timing:",
-            "7: dram.read_buffer: 65 is not a whole number from 1 to 64",
+            "  read_buffer: 1025\n  timing:",
+            "7: dram.read_buffer: 1025 is not a whole number from 1 to 1024",
         ),
         (
             'source: "Table 1"',
@@ -399,7 +400,17 @@ def test_set_that_is_no_yaml(write: Write) -> None:
         (
             "value: 4, ",
             "value: [4], ",
-            "12: dimm.ranks: an annotated value is a single number or word, not a list",
+            "12: dimm.ranks: a list is not a whole number from 1 to 16",
+        ),
+        (
+            "value: 4, ",
+            "value: {a: 4}, ",
+            "12: dimm.ranks: an annotated value is a number, a word or a list of them; annotate",
+        ),
+        (
+            "value: 4, ",
+            "value: [[4]], ",
+            "12: dimm.ranks: an annotated value is a number, a word or a list of them; annotate",
         ),
         ('source: "Table 1"', "source: 1", "12: dimm.ranks: source must be a sentence, not 1"),
         ('source: "Table 1"', "source: ' '", "12: dimm.ranks: source must be a sentence, not ' '"),
@@ -462,6 +473,151 @@ def test_missing_unit_file_is_told_where_it_is_named(write: Write, tmp_path: Pat
     path = write(("unit.yaml", "other/unit.yaml"))
     expected = f"{path}:29: ndp.gemv: {tmp_path / 'other' / 'unit.yaml'}: no such file"
     assert message(lambda: load_hardware(path)) == expected
+
+
+# A memory without anything around it
+
+
+PLAIN = """\
+name: plain
+dram:
+  standard: DDR4
+  org: DDR4_8Gb_x8
+  timing: DDR4_3200AA
+"""
+CUSTOM = """\
+  mapper: custom
+  mapping:
+    order: {value: ["column:2", channel, rank, bankgroup, bank, column, row], source: "data sheet"}
+    xor:
+      bankgroup: ["row:0-1", "row:5"]
+      "bank:1": {value: ["row:7"], assumption: "as measured"}
+"""
+
+
+@pytest.fixture
+def plain_file(tmp_path: Path) -> Callable[[str], str]:
+    """Writes PLAIN with more lines under dram; returns its path."""
+
+    def written(more: str = "") -> str:
+        path = tmp_path / "plain.yaml"
+        path.write_text(PLAIN + more)
+        return str(path)
+
+    return written
+
+
+def test_a_name_and_a_dram_make_a_hardware_file(plain_file: Callable[[str], str]) -> None:
+    hardware = load_hardware(plain_file(""))
+    system = hardware.system
+    assert (system.title, system.paper, system.gpu, system.link, system.ndp) == (None,) * 5
+    assert (system.dimm.count, system.dimm.ranks, system.dimm.subchannels) == (1, 1, 1)
+    assert (system.host.channels, system.host.cpu_tflops) == (1, None)
+    assert (hardware.lanes, hardware.lane_peak_gbps, hardware.gemv_gflops) == (1, 25.6, None)
+    named = {row.key: row for row in hardware.rows()}
+    assert named["dram.scheduler"][1:] == ("FRFCFS", "", "default")
+    assert named["dram.row_cap"][1:] == (4, "accesses", "default")
+    assert not any(key.startswith(("gpu", "link", "ndp", "dram.mapping")) for key in named)
+    assert "derived.gemv_peak" not in named
+    assert json.loads(json.dumps(hardware.to_dict(), allow_nan=False))["ndp"] is None
+
+
+def test_missing_ndp_is_said_with_the_file(plain_file: Callable[[str], str], write: Write) -> None:
+    path = plain_file("")
+    assert message(lambda: load_hardware(path).ndp).startswith(f"{path}: ndp: is missing: ")
+    hardware = load_hardware(write())
+    assert hardware.ndp is hardware.system.ndp
+
+
+def test_empty_section_is_a_missing_one(plain_file: Callable[[str], str]) -> None:
+    assert load_hardware(plain_file("gpu:\nndp: null\n")).system.ndp is None
+
+
+def test_units_can_be_set_onto_a_plain_memory(plain_file: Callable[[str], str]) -> None:
+    units = [f"ndp.{unit}=trimoe_{unit}" for unit in ("gemv", "activation", "relayout")]
+    assert load_hardware(plain_file(""), units).ndp.gemv.multipliers == 256
+
+
+def test_mapping_as_data(plain_file: Callable[[str], str]) -> None:
+    hardware = load_hardware(plain_file(CUSTOM))
+    mapping = hardware.system.dram.mapping
+    assert mapping is not None
+    assert mapping.order == ["column:2", "channel", "rank", "bankgroup", "bank", "column", "row"]
+    assert mapping.xor == {"bankgroup": ["row:0-1", "row:5"], "bank:1": ["row:7"]}
+    origins = hardware.origins
+    assert origins["dram.mapping.order"] == Origin(hardware.file, 8, "data sheet", "source")
+    assert origins["dram.mapping.xor.bankgroup"].kind == "stated"
+    assert origins["dram.mapping.xor.bank:1"].kind == "assumption"
+    named = {row.key: row.value for row in hardware.rows()}
+    assert named["dram.mapping.xor.bankgroup"] == "row:0-1, row:5"
+    assert json.loads(json.dumps(hardware.to_dict()))["dram"]["mapping"]["xor"] == mapping.xor
+
+
+def test_mapping_can_be_set(plain_file: Callable[[str], str]) -> None:
+    order = "dram.mapping.order=[column, row, bank, bankgroup, rank]"
+    mapping = load_hardware(plain_file(""), ["dram.mapper=custom", order]).system.dram.mapping
+    assert mapping is not None
+    assert mapping.order[0] == "column"
+    sets = ["dram.mapper=MOP4CLXOR", "dram.mapping=null"]
+    assert load_hardware(plain_file(CUSTOM), sets).system.dram.mapping is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (
+            "column:2",
+            "colum:2",
+            "8: dram.mapping.order: 'colum:2' is not FIELD or FIELD:BITS; did you mean 'column'?",
+        ),
+        (
+            "column:2",
+            "column:0",
+            "8: dram.mapping.order: 'column:0' is not FIELD or FIELD:BITS (fields: channel,",
+        ),
+        ("column:2", "column", "8: dram.mapping.order: 'column' comes after 'column', which takes all"),
+        (" column,", "", "8: dram.mapping.order: leaves out bits of the column: end its parts with 'column'"),
+        (", row]", "]", "8: dram.mapping.order: leaves out bits of the row: end its parts with 'row'"),
+        ("channel", '"channel:1"', "8: dram.mapping.order: leaves out bits of the channel"),
+        ("channel", "3", "8: dram.mapping.order.1: 3 is not a text"),
+        ("xor:", "xr:", "9: dram.mapping.xr: unknown key 'xr'; did you mean 'xor'?"),
+        (
+            "bankgroup: [",
+            "bnkgroup: [",
+            "9: dram.mapping.xor: 'bnkgroup' is not FIELD or FIELD:BIT; did you mean",
+        ),
+        ("row:5", "row", "9: dram.mapping.xor: 'row' is not FIELD:BIT or FIELD:LOW-HIGH"),
+        ("row:0-1", "row:1-0", "9: dram.mapping.xor: 'row:1-0' ends before it begins"),
+        ("row:5", "bank:0", "9: dram.mapping.xor: 'bank:0' is of a field that is XORed itself"),
+        ('["row:0-1", "row:5"]', "row", "10: dram.mapping.xor.bankgroup: 'row' is not a list of words"),
+        ("mapper: custom", "mapper: MOP4CLXOR", "7: dram.mapping: is for mapper: custom, not MOP4CLXOR"),
+        ("  mapper: custom\n", "", "6: dram.mapping: is for mapper: custom, not RoBaRaCoCh"),
+        ("mapper: custom", "mapper: MOP4", "6: dram.mapper: unknown value 'MOP4'; did you mean 'MOP4CLXOR'?"),
+        (CUSTOM, "  mapper: custom\n", "6: dram.mapper: custom needs a mapping; give dram.mapping"),
+        (CUSTOM, "  mapping: [row]\n", "6: dram.mapping: a list is not a mapping of keys to values"),
+        (CUSTOM, "  scheduler: FCFS\n", "6: dram.scheduler: unknown value 'FCFS'; did you mean 'FRFCFS'?"),
+        (CUSTOM, "  row_policy: closed\n", "6: dram.row_policy: unknown value 'closed'; did you mean"),
+        (CUSTOM, "  row_cap: 0\n", "6: dram.row_cap: 0 is not a whole number from 1 to 1000000"),
+        (CUSTOM, "  write_buffer: 0\n", "6: dram.write_buffer: 0 is not a whole number from 1 to 1024"),
+        (CUSTOM, "  refresh: per-bank\n", "6: dram.refresh: unknown value 'per-bank'"),
+    ],
+)
+def test_wrong_controller_settings(
+    plain_file: Callable[[str], str], old: str, new: str, expected: str
+) -> None:
+    assert CUSTOM.count(old) == 1
+    path = plain_file(CUSTOM.replace(old, new))
+    assert message(lambda: load_hardware(path)).startswith(f"{path}:{expected}")
+
+
+@pytest.mark.parametrize(
+    "more",
+    ["  scheduler: FRFCFS-RowHit\n", "  row_policy: closed-cap\n  row_cap: 1\n", "  read_buffer: 1024\n"]
+    + [f"  refresh: {mode}\n" for mode in ("all-bank", "same-bank", "staggered", "none")],
+)
+def test_good_controller_settings(plain_file: Callable[[str], str], more: str) -> None:
+    name, value = more.strip().splitlines()[0].split(": ")
+    assert str(getattr(load_hardware(plain_file(more)).system.dram, name)) == value
 
 
 # Bad files

@@ -65,6 +65,8 @@ ASSUMED = {
     "ndp.relayout.buffer_kib",
 }
 UNSOURCED = {"name", "title", "paper"}
+# What a GEMV inside a DIMM does not use, nobody has written.
+UNWRITTEN = {f"dram.{key}" for key in ("mapper", "scheduler", "row_policy", "row_cap", "write_buffer")}
 
 hardware = load_hardware("trimoe")
 VALUES = {row.key: row.value for row in hardware.rows()}
@@ -81,7 +83,8 @@ def test_everything_the_paper_leaves_open_is_an_assumption_and_nothing_else() ->
     assumed = {key for key, origin in hardware.origins.items() if origin.kind == "assumption"}
     assert assumed == ASSUMED
     sourced = {key for key, origin in hardware.origins.items() if origin.kind == "source"}
-    assert sourced == set(hardware.origins) - ASSUMED - UNSOURCED
+    assert sourced == set(hardware.origins) - ASSUMED - UNSOURCED - UNWRITTEN
+    assert {key for key, origin in hardware.origins.items() if origin.kind == "default"} == UNWRITTEN
     assert all(len(hardware.origins[key].text.split()) > 3 for key in ASSUMED)
 
 
@@ -156,6 +159,22 @@ def test_schema_takes_the_bundled_files() -> None:
         content = yaml.safe_load(data_path("rtl_params", f"trimoe_{unit}").read_text())
         assert accepted(content, definition)
         assert not accepted({**content, "clock_mhz": "fast"}, definition)
+
+
+def test_schema_takes_a_plain_memory() -> None:
+    dram = {"standard": "DDR4", "org": "DDR4_8Gb_x8", "timing": "DDR4_3200AA"}
+    order = ["column:2", "rank", "bankgroup", "bank", "column", "row"]
+    xor = {"bankgroup:1": ["row:0-1"], "bank": {"value": ["row:3"], "source": "s"}}
+    assert accepted({"name": "a", "dram": dram})
+    assert accepted({"name": "a", "dram": dram, "ndp": None})
+    for mapping in ({"order": order}, {"order": {"value": order, "source": "s"}, "xor": xor}):
+        assert accepted({"name": "a", "dram": {**dram, "mapper": "custom", "mapping": mapping}})
+    assert not accepted({"dram": dram})
+    assert not accepted({"name": "a"})
+    for mapping in ({"order": "row"}, {"order": ["rowe"]}, {"xor": xor}):
+        assert not accepted({"name": "a", "dram": {**dram, "mapper": "custom", "mapping": mapping}})
+    for xor in ({"bnk": ["row:1"]}, {"bank": ["row"]}, {"bank": "row:1"}):
+        assert not accepted({"name": "a", "dram": {**dram, "mapping": {"order": order, "xor": xor}}})
 
 
 @pytest.mark.parametrize(

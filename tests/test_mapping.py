@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ndpsim.dram.mapping import MAPPERS, Coordinates, Mapping, map_addresses
+from ndpsim.dram.mapping import MAPPERS, Coordinates, Mapping, Xor, map_addresses, parse_mapping
 from ndpsim.errors import InputError
 from ndpsim.spec import Device, resolve
 from ndpsim.spec.standard import Organisation
@@ -57,7 +57,9 @@ orders = st.permutations(FIELDS).flatmap(
 mappings = st.sampled_from(sorted(MAPPERS)).map(MAPPERS.__getitem__) | st.builds(
     Mapping,
     orders,
-    st.lists(st.sampled_from(("rank", "bankgroup", "bank", "row")), max_size=4, unique=True).map(tuple),
+    st.lists(st.sampled_from(("rank", "bankgroup", "bank", "row")), max_size=4, unique=True).map(
+        lambda names: tuple(Xor(name, "column") for name in names)
+    ),
 )
 
 
@@ -113,7 +115,7 @@ def test_bytes_of_a_burst_lie_together(name):
 )
 def test_hand_worked_address(name, rank, bankgroup, bank, row, column):
     places = map_addresses(np.array([0x12345678]), MAPPERS[name], DDR5)
-    assert [int(values[0]) for values in places] == [rank, bankgroup, bank, row, column]
+    assert [int(values[0]) for values in places] == [rank, bankgroup, bank, row, column, 0]
 
 
 def test_mop4clxor_turns_the_row_when_column_bits_are_left():
@@ -121,7 +123,7 @@ def test_mop4clxor_turns_the_row_when_column_bits_are_left():
     # Column low 11, bank group 000, bank 00, column high 1111, row 100: column 63 = 1|11|111.
     burst = 0b100_1111_00_000_11
     places = map_addresses(np.array([burst * 64]), MAPPERS["MOP4CLXOR"], device)
-    assert [int(values[0]) for values in places] == [0, 0b111, 0b11, 0b100 ^ 1, 63]
+    assert [int(values[0]) for values in places] == [0, 0b111, 0b11, 0b100 ^ 1, 63, 0]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +159,7 @@ def test_an_order_of_ones_own():
         (("bankgroup", None), ("column", 1), ("rank", None), ("bank", None), ("column", None), ("row", None))
     )
     places = map_addresses(np.array([0b11_00001_10_01_1_101 * 64]), mapping, DDR5)
-    assert [int(values[0]) for values in places] == [0b01, 0b101, 0b10, 0b11, 0b000011]
+    assert [int(values[0]) for values in places] == [0b01, 0b101, 0b10, 0b11, 0b000011, 0]
 
 
 @pytest.mark.parametrize("name", sorted(MAPPERS))
@@ -171,3 +173,31 @@ def test_the_addresses_given_are_left_alone():
     addresses = np.array([0x12345678, 64])
     map_addresses(addresses, MAPPERS["MOP4CLXOR"], DDR5)
     assert addresses.tolist() == [0x12345678, 64]
+
+
+def test_a_mapping_of_words_is_the_mapping_it_says():
+    words = parse_mapping(
+        ["column:2", "rank", "bankgroup", "bank", "column", "row"],
+        {"rank": ["column:0"], "bankgroup": ["column:1-3"], "bank": ["column:4-5"]},
+    )
+    built_in = Mapping(MAPPERS["MOP4CLXOR"].order, MAPPERS["MOP4CLXOR"].xor[:3])
+    device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", ranks=2)
+    addresses = np.random.default_rng(1).integers(0, device.capacity_bytes, 5000)
+    for one, other in zip(
+        map_addresses(addresses, words, device), map_addresses(addresses, built_in, device), strict=True
+    ):
+        assert (one == other).all()
+
+
+def test_an_xor_starts_at_the_bit_it_names():
+    mapping = parse_mapping(["column", "bankgroup", "bank", "rank", "row"], {"bankgroup:1": ["row:2-3"]})
+    device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
+    places = map_addresses(np.array([0b1100 << (6 + 6 + 3 + 2)]), mapping, device)
+    assert int(places.row[0]) == 0b1100
+    assert int(places.bankgroup[0]) == 0b110
+
+
+def test_consecutive_bursts_go_to_consecutive_channels():
+    places = map_addresses(np.arange(8, dtype=np.int64) * 64, MAPPERS["RoBaRaCoCh"], DDR5, channels=4)
+    assert places.channel.tolist() == [0, 1, 2, 3, 0, 1, 2, 3]
+    assert places.column.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]

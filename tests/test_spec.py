@@ -532,7 +532,7 @@ def test_the_engine_runs_a_new_standard():
     result = run_trace(
         (addresses, np.zeros_like(addresses)), "TOY1", "TOY1_1Mb_x16", "TOY1_800", record_commands=True
     )
-    trace = result.command_trace
+    trace = result.command_traces[0]
     names = [COMMANDS[number].name for number in trace.command.tolist()]
     assert names == ["ACT", "RD", "PREpb", "ACT", "RD"]
     assert np.diff(trace.clock).tolist() == [6, 4, 7, 6]

@@ -75,7 +75,10 @@ def command(
     hardware = load_hardware(hw, sets)
     if lane is not None and not 0 <= lane < hardware.lanes:
         raise InputError(f"{lane} is not a lane of the DIMM, 0 to {hardware.lanes - 1}", key="--lane")
-    with progress_of("simulating", "gemv") as progress, named_as_options("tokens", "bits", "layout", "model"):
+    with (
+        progress_of("simulating", "controller") as progress,
+        named_as_options("tokens", "bits", "layout", "model"),
+    ):
         result = simulate_expert(
             hardware,
             parse_shape(shape) if shape is not None else "qwen3-235b-a22b" if model is None else model,

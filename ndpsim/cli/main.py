@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import keyword
 import os
 import sys
 from collections.abc import Sequence
@@ -21,9 +22,12 @@ __all__ = ["cli", "main"]
 # Commands by name; each is `command` in a module of its own, imported when it is called.
 _COMMANDS = {
     "gemv": "simulate one expert's GEMV on one DIMM, cycle by cycle",
+    "dram": "run a request trace through a memory controller, command for command the reference's",
+    "compare": "run a request trace through another simulator as well and compare every command",
     "check": "check a command trace against every rule of its DRAM standard",
     "list": "list what is bundled: hw, rtl, models, layouts, standards, orgs, timings",
     "show": "show one of them in full: hw, model, org, timing, schema",
+    "import": "turn a DRAMsim3 or Ramulator 2 configuration into a hardware file",
 }
 
 
@@ -36,7 +40,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"ndpsim.cli.{name}").command
+        module = f"{name}_" if keyword.iskeyword(name) else name
+        command: click.Command = importlib.import_module(f"ndpsim.cli.{module}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

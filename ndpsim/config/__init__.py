@@ -12,7 +12,9 @@ from ndpsim.config.load import load_hardware
 from ndpsim.config.origins import Origin
 from ndpsim.config.schema import json_schema, schema_text
 from ndpsim.config.system import (
+    ADDRESS_FIELDS,
     Activation,
+    AddressMapping,
     Dimm,
     Dram,
     Gemv,
@@ -26,7 +28,9 @@ from ndpsim.config.system import (
 )
 
 __all__ = [
+    "ADDRESS_FIELDS",
     "Activation",
+    "AddressMapping",
     "Dimm",
     "Dram",
     "Gemv",

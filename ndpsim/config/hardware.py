@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from ndpsim.config.origins import Origin, dotted
-from ndpsim.config.system import System, leaves, unit_of
+from ndpsim.config.system import Ndp, System, leaves, unit_of
 from ndpsim.errors import InputError
 from ndpsim.spec import Device, resolve
 from ndpsim.units import exact
@@ -55,6 +55,18 @@ class Hardware:
             raise origin.error(error.problem, key) from None
 
     @property
+    def ndp(self) -> Ndp:
+        """The near-data processing of a DIMM.
+
+        Raises:
+            InputError: the file describes none.
+        """
+        if self.system.ndp is None:
+            problem = "is missing: a hardware file without it describes a memory that does not compute"
+            raise InputError(problem, file=self.file, key="ndp")
+        return self.system.ndp
+
+    @property
     def lanes(self) -> int:
         """Lanes of a DIMM: ranks x sub-channels."""
         return self.system.dimm.ranks * self.system.dimm.subchannels
@@ -80,8 +92,13 @@ class Hardware:
         return self._times_lane(self.system.dimm.subchannels)
 
     @property
-    def gemv_gflops(self) -> float:
-        """Peak of a GEMV unit at its native precision, in GFLOPS: a product and a sum are two."""
+    def gemv_gflops(self) -> float | None:
+        """Peak of a GEMV unit at its native precision, in GFLOPS: a product and a sum are two.
+
+        None where the hardware has no such unit.
+        """
+        if self.system.ndp is None:
+            return None
         gemv = self.system.ndp.gemv
         products = Fraction(gemv.multipliers * gemv.values_per_multiplier, gemv.bit_serial_cycles)
         return float(2 * products * exact(gemv.clock_mhz) / 1000)
@@ -112,7 +129,7 @@ class Hardware:
     def rows(self) -> list[Row]:
         """Every value with unit and origin, then what follows from them, then the timings of the DRAM."""
         stated = [
-            Row(dotted(path), value, unit_of(path), str(self.origins[dotted(path)]))
+            Row(dotted(path), _cell(value), unit_of(path), str(self.origins[dotted(path)]))
             for path, value in leaves(self.system)
         ]
         return stated + self._derived_rows() + self._timing_rows()
@@ -121,7 +138,7 @@ class Hardware:
         device, org = self.lane_device(), self.system.dram.org
         gib = self.dimm_bytes / (1 << 30)
         product = "multipliers x values_per_multiplier / bit_serial_cycles x 2 x clock_mhz"
-        return [
+        rows = [
             Row("derived.lanes", self.lanes, "", "dimm.ranks x dimm.subchannels"),
             Row("derived.bankgroups", device.bankgroups, "", org),
             Row("derived.banks_per_group", device.banks_per_group, "", org),
@@ -129,8 +146,10 @@ class Hardware:
             Row("derived.lane_peak", self.lane_peak_gbps, "GB/s", "one burst every nBL clocks"),
             Row("derived.dimm_peak_inside", self.dimm_peak_gbps, "GB/s", "lanes x lane peak"),
             Row("derived.dimm_peak_host", self.dimm_host_gbps, "GB/s", "dimm.subchannels x lane peak"),
-            Row("derived.gemv_peak", self.gemv_gflops, "GFLOPS", product),
         ]
+        if self.system.ndp is not None:
+            rows.append(Row("derived.gemv_peak", self.gemv_gflops, "GFLOPS", product))
+        return rows
 
     def _timing_rows(self) -> list[Row]:
         device = self.lane_device()
@@ -142,3 +161,8 @@ class Hardware:
             origin = str(override) if override is not None else device.sources[name]
             rows.append(Row(f"timings.{name}", value, units.get(name, f"clocks = {ns:.6g} ns"), origin))
         return rows
+
+
+def _cell(value: Any) -> str | int | float | None:
+    """A leaf as one cell of a table."""
+    return ", ".join(value) if isinstance(value, list) else value

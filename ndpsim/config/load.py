@@ -49,6 +49,7 @@ def load_hardware(name_or_path: str, sets: Sequence[str] = ()) -> Hardware:
         if key not in _UNITS:
             draft.set(key, value)
     system = _validated(draft)
+    _check_mapping(system, draft)
     hardware = Hardware(system, _leaf_origins(system, draft, str(path)), str(path))
     hardware.lane_device()  # reports unknown DRAM names now
     return hardware
@@ -154,12 +155,23 @@ def _input_error(draft: Draft, problem: Any) -> InputError:
     elif problem["type"] == "missing":
         text = f"is missing; give {allowed(field)}" if field is not None else "is missing"
     elif problem["type"] == "value_error":
-        text = f"{shown(problem['input'])} {problem['ctx']['error']}"
+        what = "" if isinstance(problem["input"], dict | list) else f"{shown(problem['input'])} "
+        text = f"{what}{problem['ctx']['error']}"
     elif field is not None and get_origin(field.annotation) is Literal and isinstance(problem["input"], str):
         text = one_of(problem["input"], get_args(field.annotation), "value")
     else:
         text = f"{shown(problem['input'])} is not {allowed(field) if field is not None else 'allowed'}"
     return draft.origin(path).error(text, dotted(path))
+
+
+def _check_mapping(system: System, draft: Draft) -> None:
+    mapper, mapping = system.dram.mapper, system.dram.mapping
+    if mapper == "custom" and mapping is None:
+        origin = draft.origin(("dram", "mapper"))
+        raise origin.error("custom needs a mapping; give dram.mapping", "dram.mapper")
+    if mapper != "custom" and mapping is not None:
+        problem = f"is for mapper: custom, not {mapper} (dram.mapping=null takes it away)"
+        raise draft.origin(("dram", "mapping")).error(problem, "dram.mapping")
 
 
 def _leaf_origins(system: System, draft: Draft, file: str) -> dict[str, Origin]:

@@ -153,7 +153,14 @@ def _annotated(parts: dict[str, Node], place: Origin, path: KeyPath) -> tuple[An
         raise place.error(problem, dotted(path))
     kind: Kind = "source" if "source" in parts else "assumption"
     text = " ".join(str(parts[kind].value).split())
-    return parts["value"].value, Origin(place.file, place.line, text, kind)
+    value = parts["value"].value
+    plain = [entry.value for entry in value] if isinstance(value, list) else value
+    return plain, Origin(place.file, place.line, text, kind)
+
+
+def _is_leaf(node: Node) -> bool:
+    entries = node.value if isinstance(node.value, list) else [node]
+    return not any(isinstance(entry.value, dict | list) for entry in entries)
 
 
 def _annotation_problems(parts: dict[str, Node]) -> Iterator[str]:
@@ -162,8 +169,8 @@ def _annotation_problems(parts: dict[str, Node]) -> Iterator[str]:
             yield one_of(name, ANNOTATION, "key of an annotated value")
     if "value" not in parts:
         yield "has no value; write {value: ..., source: ...} or {value: ..., assumption: ...}"
-    elif isinstance(parts["value"].value, dict | list):
-        yield f"an annotated value is a single number or word, not {shown(parts['value'].value)}"
+    elif not _is_leaf(parts["value"]):
+        yield "an annotated value is a number, a word or a list of them; annotate the values one by one"
     given = [name for name in ("source", "assumption") if name in parts]
     if len(given) != 1:
         yield f"has {'both' if given else 'neither'} of source and assumption; give exactly one"

@@ -31,8 +31,8 @@ def _leaf(bare: dict[str, Any]) -> dict[str, Any]:
 
 
 def _property(bare: dict[str, Any]) -> dict[str, Any]:
-    if "$ref" in bare:
-        return bare
+    if "$ref" in bare or any("$ref" in choice for choice in bare.get("anyOf", ())):
+        return bare  # a section, perhaps one that may be missing
     if bare.get("type") == "object":
         return {**bare, "additionalProperties": _leaf(bare["additionalProperties"])}
     return _leaf(bare)

@@ -6,14 +6,19 @@ stands in its ``json_schema_extra["unit"]``. GB/s = 1e9 B/s.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
 
+from ndpsim.errors import nearest
+
 __all__ = [
+    "ADDRESS_FIELDS",
     "Activation",
+    "AddressMapping",
     "Dimm",
     "Dram",
     "Gemv",
@@ -27,6 +32,7 @@ __all__ = [
     "allowed",
     "field_at",
     "leaves",
+    "refusal",
     "section_of",
     "unit_of",
 ]
@@ -39,8 +45,59 @@ def _thousandths(mhz: float) -> float:
     return mhz
 
 
+#: The fields an address is made of.
+ADDRESS_FIELDS = ("channel", "rank", "bankgroup", "bank", "row", "column")
+
+_FIELD = f"({'|'.join(ADDRESS_FIELDS)})"
+_PART = rf"{_FIELD}(:[1-9][0-9]?)?"
+_TARGET = rf"{_FIELD}(:[0-9][0-9]?)?"
+_SOURCE = rf"{_FIELD}:[0-9][0-9]?(-[0-9][0-9]?)?"
+
+
+def _word(word: str, pattern: str, form: str) -> str:
+    """The field that `word` begins with; ValueError where it is not of the form."""
+    field = word.partition(":")[0]
+    if not re.fullmatch(pattern, word):
+        guess = nearest(field, ADDRESS_FIELDS) if field not in ADDRESS_FIELDS else None
+        hint = f"; did you mean '{guess}'?" if guess else ""
+        raise ValueError(f"'{word[:60]}' is not {form}{hint} (fields: {', '.join(ADDRESS_FIELDS)})")
+    return field
+
+
+def _order(parts: list[str]) -> list[str]:
+    complete: list[str] = []
+    used = set()
+    for part in parts:
+        field = _word(part, _PART, "FIELD or FIELD:BITS")
+        if field in complete:
+            raise ValueError(f"'{part}' comes after '{field}', which takes all the field has left")
+        used.add(field)
+        if part == field:
+            complete.append(field)
+    for field in ADDRESS_FIELDS:
+        if field not in complete and (field in used or field != "channel"):
+            raise ValueError(f"leaves out bits of the {field}: end its parts with '{field}'")
+    return parts
+
+
+def _xor(xor: dict[str, list[str]]) -> dict[str, list[str]]:
+    targets = {_word(target, _TARGET, "FIELD or FIELD:BIT") for target in xor}
+    for source in (source for sources in xor.values() for source in sources):
+        field = _word(source, _SOURCE, "FIELD:BIT or FIELD:LOW-HIGH")
+        low, _, high = source.partition(":")[2].partition("-")
+        if high and int(high) < int(low):
+            raise ValueError(f"'{source}' ends before it begins")
+        if field in targets:
+            raise ValueError(f"'{source}' is of a field that is XORed itself: addresses could coincide")
+    return xor
+
+
 def _unit(unit: str) -> Any:
     return Field(json_schema_extra={"unit": unit})
+
+
+def _pattern(pattern: str) -> Any:
+    return Field(json_schema_extra={"pattern": f"^{pattern}$"})
 
 
 Name = Annotated[str, Field(min_length=1, max_length=100)]
@@ -55,44 +112,85 @@ Cycles = Annotated[int, Field(ge=1, le=10_000), _unit("cycles")]
 Latency = Annotated[int, Field(ge=0, le=10_000), _unit("cycles")]
 Bits = Annotated[int, Field(ge=1, le=64), _unit("bit")]
 Count = Annotated[int, Field(ge=1, le=65_536)]
+Slots = Annotated[int, Field(ge=1, le=1024), _unit("requests")]
+Order = Annotated[list[Annotated[str, _pattern(_PART)]], AfterValidator(_order)]
+Xor = Annotated[dict[str, list[Annotated[str, _pattern(_SOURCE)]]], AfterValidator(_xor)]
 
 
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
+class AddressMapping(_Section):
+    """An address mapping as data, over the address of a burst: a byte address without the bits inside it.
+
+    `order` names the fields from the least significant bit up. ``FIELD:BITS`` takes that many of the bits
+    the field has left, lowest first, ``FIELD`` all of them; so each field ends with its bare name.
+    `channel` may be left out: it then stands lowest, consecutive bursts on consecutive channels.
+
+    `xor` says what is XORed onto a field afterwards: onto its bit 0 and up (``FIELD``) or bit B and up
+    (``FIELD:B``) go the bits of ``SOURCE:LOW-HIGH``, or the one of ``SOURCE:BIT``, of every source in the
+    list. A source is a field that is not XORed itself. Bits that a device does not have are left out.
+    """
+
+    order: Order = Field(description="fields from the least significant bit up: column:2, rank, ..., row")
+    xor: Xor = Field(
+        default={},
+        description="bits XORed onto a field: bankgroup: [row:0-1]",
+        json_schema_extra={"propertyNames": {"pattern": f"^{_TARGET}$"}},
+    )
+
+
 class Dram(_Section):
-    """The DRAM behind every lane, by the names of `ndpsim.spec`."""
+    """The DRAM behind every lane or channel, by the names of `ndpsim.spec`, and its controller."""
 
     standard: Name = Field(description="DRAM standard, for instance DDR5")
     org: Name = Field(description="organisation preset: density and width of a device")
     timing: Name = Field(description="speed preset: data rate and bin")
     overrides: dict[str, Clocks] = Field(default={}, description="clocks by JEDEC name, over the preset")
-    refresh: Literal["all-bank", "none"] = Field(default="all-bank", description="refresh mode")
-    read_buffer: int = Field(
-        default=32,
-        ge=1,
-        le=64,
-        description="requests a lane's controller chooses among",
-        json_schema_extra={"unit": "requests"},
+    mapper: Literal["RoBaRaCoCh", "ChRaBaRoCo", "MOP4CLXOR", "custom"] = Field(
+        default="RoBaRaCoCh", description="address mapping; custom: as mapping says"
     )
+    mapping: AddressMapping | None = Field(default=None, description="the address mapping of mapper: custom")
+    scheduler: Literal["FRFCFS", "FRFCFS-RowHit"] = Field(
+        default="FRFCFS", description="which request's command comes next"
+    )
+    row_policy: Literal["open", "closed-cap"] = Field(
+        default="open", description="rows stay open, or are closed after row_cap column accesses"
+    )
+    row_cap: int = Field(
+        default=4,
+        ge=1,
+        le=1_000_000,
+        description="column accesses after which closed-cap closes a row",
+        json_schema_extra={"unit": "accesses"},
+    )
+    refresh: Literal["all-bank", "same-bank", "staggered", "none"] = Field(
+        default="all-bank", description="refresh mode"
+    )
+    read_buffer: Slots = Field(default=32, description="reads a controller chooses among")
+    write_buffer: Slots = Field(default=32, description="writes a controller chooses among")
 
 
 class Dimm(_Section):
-    """The DIMMs with an NDP unit on their buffer chip."""
+    """The DIMMs; with an `ndp` section, each has an NDP unit on its buffer chip."""
 
-    count: int = Field(ge=1, le=1024, description="DIMMs in the system, each with an NDP unit")
-    ranks: int = Field(ge=1, le=16, description="ranks on a DIMM")
-    subchannels: int = Field(ge=1, le=4, description="independent channels of a DIMM (DDR5: two)")
+    count: int = Field(default=1, ge=1, le=1024, description="DIMMs in the system")
+    ranks: int = Field(default=1, ge=1, le=16, description="ranks on a DIMM")
+    subchannels: int = Field(default=1, ge=1, le=4, description="independent channels of a DIMM (DDR5: two)")
 
 
 class Host(_Section):
     """The CPU and its memory system."""
 
-    channels: int = Field(ge=1, le=64, description="memory channels of the host")
-    memory_bandwidth_gbps: Gbps = Field(description="memory bandwidth of the host over all channels")
-    memory_tb: Annotated[Positive, _unit("TB")] = Field(description="memory capacity of the host")
-    cpu_tflops: Tflops = Field(description="peak of the CPU's matrix units")
+    channels: int = Field(default=1, ge=1, le=64, description="memory channels of the host")
+    memory_bandwidth_gbps: Gbps | None = Field(
+        default=None, description="memory bandwidth of the host over all channels"
+    )
+    memory_tb: Annotated[Positive, _unit("TB")] | None = Field(
+        default=None, description="memory capacity of the host"
+    )
+    cpu_tflops: Tflops | None = Field(default=None, description="peak of the CPU's matrix units")
 
 
 class Gpu(_Section):
@@ -163,30 +261,40 @@ class Ndp(_Section):
 
 
 class System(_Section):
-    """A hardware file: a host with a GPU and DIMMs that compute."""
+    """A hardware file: a memory, and what stands around it: a host, a GPU, DIMMs that compute.
+
+    A section that is None is not there.
+    """
 
     name: Name = Field(description="short name of the hardware")
-    title: Text = Field(description="what it is, in one line")
-    paper: Text = Field(description="the publication its numbers come from")
+    title: Text | None = Field(default=None, description="what it is, in one line")
+    paper: Text | None = Field(default=None, description="the publication its numbers come from")
     dram: Dram
-    dimm: Dimm
-    host: Host
-    gpu: Gpu
-    link: Link
-    ndp: Ndp
+    dimm: Dimm = Dimm()
+    host: Host = Host()
+    gpu: Gpu | None = None
+    link: Link | None = None
+    ndp: Ndp | None = None
+
+
+def _parts(field: FieldInfo) -> list[FieldInfo]:
+    """`field` and, for an optional one, what it is when it is there."""
+    inner = [arg for arg in get_args(field.annotation) if arg is not type(None)]
+    optional = type(None) in get_args(field.annotation)
+    return [field, *(FieldInfo.from_annotation(arg) for arg in inner if optional)]
 
 
 def section_of(field: FieldInfo) -> type[_Section] | None:
-    """The model of `field` where it is a section, None where it is a leaf."""
-    kind = field.annotation
+    """The model of `field` where it is a section, there or not; None where it is a leaf."""
+    kind = _parts(field)[-1].annotation
     return kind if isinstance(kind, type) and issubclass(kind, _Section) else None
 
 
 def _entry(field: FieldInfo) -> FieldInfo | None:
-    """What each entry of a mapping field must be; None where `field` is no mapping."""
-    if get_origin(field.annotation) is not dict:
+    """What each entry of a mapping or list must be; None where `field` is neither."""
+    if get_origin(field.annotation) not in (dict, list):
         return None
-    return FieldInfo.from_annotation(get_args(field.annotation)[1])
+    return FieldInfo.from_annotation(get_args(field.annotation)[-1])
 
 
 def field_at(path: tuple[str, ...]) -> FieldInfo | None:
@@ -206,21 +314,16 @@ def field_at(path: tuple[str, ...]) -> FieldInfo | None:
 
 def leaves(section: BaseModel, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Every key path under `section` with its value, in the order of declaration."""
-    for key in type(section).model_fields:
+    for key, field in type(section).model_fields.items():
         value = getattr(section, key)
+        if value is None and section_of(field) is not None:
+            continue
         if isinstance(value, BaseModel):
             yield from leaves(value, (*path, key))
         elif isinstance(value, dict):
             yield from (((*path, key, name), entry) for name, entry in value.items())
         else:
             yield (*path, key), value
-
-
-def _parts(field: FieldInfo) -> list[FieldInfo]:
-    """`field` and, for an optional one, what it is when it is there."""
-    inner = [arg for arg in get_args(field.annotation) if arg is not type(None)]
-    optional = type(None) in get_args(field.annotation)
-    return [field, *(FieldInfo.from_annotation(arg) for arg in inner if optional)]
 
 
 def unit_of(path: tuple[str, ...]) -> str:
@@ -241,8 +344,11 @@ def allowed(field: FieldInfo) -> str:
     part = _parts(field)[-1]
     if section_of(part) is not None:
         return "a mapping of keys to values"
+    if get_origin(part.annotation) is list:
+        return "a list of words"
     if get_origin(part.annotation) is dict:
-        return "a mapping of timing names to clocks"
+        entry = get_origin(get_args(part.annotation)[1])
+        return "a mapping of words to lists" if entry is list else "a mapping of timing names to clocks"
     if get_origin(part.annotation) is Literal:
         return f"one of {', '.join(map(str, get_args(part.annotation)))}"
     names = ("gt", "ge", "le")
@@ -252,3 +358,20 @@ def allowed(field: FieldInfo) -> str:
     kind = "a whole number" if part.annotation is int else "a number"
     low = f"from {_number(limits['ge'])} to" if "ge" in limits else f"above {_number(limits['gt'])}, up to"
     return f"{kind} {low} {_number(limits['le'])}"
+
+
+def refusal(path: tuple[str, ...], value: Any) -> str | None:
+    """Why the leaf at `path` cannot be `value`, in words; None where it can.
+
+    Raises:
+        KeyError: there is nothing at `path`.
+    """
+    field = field_at(path)
+    if field is None:
+        raise KeyError(path)
+    leaf: dict[str, Any] = {"value": (field.annotation, field)}
+    try:
+        create_model("Leaf", __base__=_Section, **leaf).model_validate({"value": value})
+    except ValidationError:
+        return f"{value!r} is not {allowed(field)}"
+    return None

@@ -37,6 +37,7 @@ from ndpsim.dram.state import (
     INDEX,
     LATENCIES,
     NEXT_REFRESH,
+    NOT_BEFORE,
     OPEN_ROW,
     PRIORITY,
     RANK,
@@ -151,7 +152,7 @@ def note_timing(tables, ready, recent_acts, command, rank, group, bank, clock):
 def copy_entry(entry, to_queue, to_slot, queue, slot):
     """Copy a request from one slot to another."""
     for field in range(FIELDS):
-        entry[to_queue, to_slot, field] = entry[queue, slot, field]
+        entry[to_queue, field, to_slot] = entry[queue, field, slot]
 
 
 @kernel
@@ -170,11 +171,11 @@ def remove(entry, size, queue, slot):
 def push_priority(entry, size, final, rank, group, bank):
     """Append a maintenance command to the priority queue."""
     slot = size[PRIORITY]
-    entry[PRIORITY, slot, FINAL] = final
-    entry[PRIORITY, slot, RANK] = rank
-    entry[PRIORITY, slot, GROUP] = group
-    entry[PRIORITY, slot, BANK] = bank
-    entry[PRIORITY, slot, COUNTED] = 1
+    entry[PRIORITY, FINAL, slot] = final
+    entry[PRIORITY, RANK, slot] = rank
+    entry[PRIORITY, GROUP, slot] = group
+    entry[PRIORITY, BANK, slot] = bank
+    entry[PRIORITY, COUNTED, slot] = 1
     size[PRIORITY] = slot + 1
 
 
@@ -182,7 +183,7 @@ def push_priority(entry, size, final, rank, group, bank):
 def is_queued_write(entry, size, addresses, address):
     """Whether a write to `address` waits in the write queue."""
     for slot in range(size[WRITES]):
-        if addresses[entry[WRITES, slot, INDEX]] == address:
+        if addresses[entry[WRITES, INDEX, slot]] == address:
             return True
     return False
 
@@ -201,34 +202,62 @@ def absorb(value, latencies, write):
 
 
 @kernel
-def accept(policy, source, entry, size, value, latencies, clock):
-    """Offer the next request; True when it was taken. Its arrival is the clock before this step."""
+def is_due(source, value, clock):
+    """Whether there is a next request that may be offered at `clock`."""
     if value[TAKEN] >= source.admitted[0]:
         return False
+    return source.cycle.shape[0] == 0 or clock > source.cycle[value[TAKEN] % source.rank.shape[0]]
+
+
+@kernel
+def has_slot(policy, size, write):
+    """Whether the queue for reads or writes has a free slot."""
+    if write:
+        return size[WRITES] < policy.write_slots
+    return size[READS] < policy.read_slots
+
+
+@kernel
+def would_accept(policy, source, entry, size, value, clock):
+    """Whether the next request will be taken at `clock`, if nothing happens before."""
+    if not is_due(source, value, clock):
+        return False
     request = value[TAKEN] % source.rank.shape[0]
-    if source.cycle.shape[0] > 0 and clock <= source.cycle[request]:
-        return False
-    write = source.write[request]
-    if size[WRITES] > 0 and is_queued_write(entry, size, source.address, source.address[request]):
-        absorb(value, latencies, write)
-        value[TAKEN] += 1
+    if has_slot(policy, size, source.write[request]):
         return True
-    queue = WRITES if write else READS
-    if size[queue] >= (policy.write_slots if write else policy.read_slots):
-        return False
+    return is_queued_write(entry, size, source.address, source.address[request])
+
+
+@kernel
+def enqueue(source, entry, size, request, clock):
+    """Put a request into its queue. Its arrival is the clock before this step."""
+    queue = WRITES if source.write[request] else READS
     slot = size[queue]
-    entry[queue, slot, RANK] = source.rank[request]
-    entry[queue, slot, GROUP] = source.group[request]
-    entry[queue, slot, BANK] = source.bank[request]
-    entry[queue, slot, ROW] = source.row[request]
-    entry[queue, slot, COLUMN] = source.column[request]
-    entry[queue, slot, ARRIVED] = clock - 1
-    entry[queue, slot, INDEX] = request
-    entry[queue, slot, COUNTED] = 0
-    entry[queue, slot, FINAL] = WR if write else RD
+    entry[queue, RANK, slot] = source.rank[request]
+    entry[queue, GROUP, slot] = source.group[request]
+    entry[queue, BANK, slot] = source.bank[request]
+    entry[queue, ROW, slot] = source.row[request]
+    entry[queue, COLUMN, slot] = source.column[request]
+    entry[queue, ARRIVED, slot] = clock - 1
+    entry[queue, INDEX, slot] = request
+    entry[queue, COUNTED, slot] = 0
+    entry[queue, FINAL, slot] = WR if source.write[request] else RD
+    entry[queue, NOT_BEFORE, slot] = 0
     size[queue] = slot + 1
-    value[TAKEN] += 1
-    return True
+
+
+@kernel
+def accept(policy, source, entry, size, value, latencies, clock):
+    """Offer the next request, if it is due: it is absorbed, queued, or refused until later."""
+    if not is_due(source, value, clock):
+        return
+    request = value[TAKEN] % source.rank.shape[0]
+    if is_queued_write(entry, size, source.address, source.address[request]):
+        absorb(value, latencies, source.write[request])
+        value[TAKEN] += 1
+    elif has_slot(policy, size, source.write[request]):
+        enqueue(source, entry, size, request, clock)
+        value[TAKEN] += 1
 
 
 # ---- maintenance ----------------------------------------------------------------------------------
@@ -266,7 +295,7 @@ def refresh(tables, policy, entry, size, value, clock):
     """
     if clock < value[NEXT_REFRESH]:
         return True
-    if size[PRIORITY] + tables.ranks > entry.shape[1]:
+    if size[PRIORITY] + tables.ranks > entry.shape[2]:
         return False
     if size[PRIORITY] == 0:
         value[REFRESH_FROM] = clock
@@ -298,7 +327,7 @@ def close_capped_rows(tables, policy, channel, clock):
         rank = 1 + (bank - start) // banks_per_rank(tables)
         at = bank_ready_at(ready, PREPB, rank, group, bank)
         if at <= clock:
-            if channel.size[PRIORITY] < channel.entry.shape[1]:
+            if channel.size[PRIORITY] < channel.entry.shape[2]:
                 push_priority(channel.entry, channel.size, PREPB, rank, group, bank)
                 rows[bank, CLOSING] = 1
         else:
@@ -341,38 +370,75 @@ def all_closed(rows, first, last, stride):
 def mark_hits(entry, size, rows, queue):
     """FRFCFS-RowHit: for every bank, the arrival of the oldest row hit in the queue."""
     for slot in range(size[queue]):
-        rows[entry[queue, slot, BANK], HIT_SINCE] = FAR
+        rows[entry[queue, BANK, slot], HIT_SINCE] = FAR
     for slot in range(size[queue]):
-        bank, arrived = entry[queue, slot, BANK], entry[queue, slot, ARRIVED]
-        if rows[bank, OPEN_ROW] == entry[queue, slot, ROW]:
+        bank, arrived = entry[queue, BANK, slot], entry[queue, ARRIVED, slot]
+        if rows[bank, OPEN_ROW] == entry[queue, ROW, slot]:
             rows[bank, HIT_SINCE] = min(rows[bank, HIT_SINCE], arrived)
 
 
 @kernel
-def choose_from(policy, entry, size, ready, rows, credit, queue, clock):
-    """The oldest ready request of a queue: (slot or -1, its command, when the next one becomes ready).
+def forget_bank(entry, size, bank):
+    """A bank's row or its active request changed: what was known of the requests for it holds no more."""
+    for queue in (ACTIVE, READS, WRITES):
+        for slot in range(size[queue]):
+            if entry[queue, BANK, slot] == bank:
+                entry[queue, NOT_BEFORE, slot] = 0
 
-    `credit`: the clock from which the sink has room for a read.
+
+@kernel
+def forget_all(entry, size):
+    """Nothing that was known of the queued requests holds any more."""
+    for queue in (ACTIVE, READS, WRITES):
+        for slot in range(size[queue]):
+            entry[queue, NOT_BEFORE, slot] = 0
+
+
+@kernel
+def none_before(entry, size, queue):
+    """The clock before which no request of a queue can issue anything, as far as is known."""
+    bound = FAR
+    for slot in range(size[queue]):
+        bound = min(bound, entry[queue, NOT_BEFORE, slot])
+    return bound
+
+
+@kernel
+def choose_from(policy, entry, size, ready, rows, credit, queue, clock):
+    """The oldest ready request of a queue: (slot or -1, its command, when the next one may become ready).
+
+    `credit`: the clock from which the sink has room for a read. A request that is not ready is not looked
+    at again before the clock found here, unless its bank changes: distances only ever move commands back.
+    FRFCFS-RowHit looks at all of them, as each hit bears on the others of its bank.
     """
     if policy.row_hit_first:
         mark_hits(entry, size, rows, queue)
+    else:
+        bound = none_before(entry, size, queue)
+        if bound > clock:
+            return -1, -1, bound
     best, best_command, best_arrived, wake = -1, -1, FAR, FAR
     for slot in range(size[queue]):
-        bank, arrived = entry[queue, slot, BANK], entry[queue, slot, ARRIVED]
+        if entry[queue, NOT_BEFORE, slot] > clock and not policy.row_hit_first:
+            wake = min(wake, entry[queue, NOT_BEFORE, slot])
+            continue
+        bank, arrived = entry[queue, BANK, slot], entry[queue, ARRIVED, slot]
         row = rows[bank, OPEN_ROW]
-        if row == entry[queue, slot, ROW]:
-            command = entry[queue, slot, FINAL]
+        if row == entry[queue, ROW, slot]:
+            command = entry[queue, FINAL, slot]
         elif row < 0:
             command = ACT
         else:
             command = PREPB
             if queue != ACTIVE and holds_bank(rows, size, bank):
+                entry[queue, NOT_BEFORE, slot] = FAR
                 continue
             if policy.row_hit_first and rows[bank, HIT_SINCE] <= arrived:
                 continue
-        at = bank_ready_at(ready, command, entry[queue, slot, RANK], entry[queue, slot, GROUP], bank)
+        at = bank_ready_at(ready, command, entry[queue, RANK, slot], entry[queue, GROUP, slot], bank)
         if command == RD:
             at = max(at, credit)
+        entry[queue, NOT_BEFORE, slot] = at
         if at > clock:
             wake = min(wake, at)
         elif arrived < best_arrived:
@@ -400,11 +466,11 @@ def choose_refresh(tables, final, rank, bank, size, ready, rows):
 @kernel
 def choose_priority(tables, entry, size, ready, rows, clock):
     """The head of the priority queue: (0 or -1, its command, when it becomes ready)."""
-    final = entry[PRIORITY, 0, FINAL]
-    rank, bank = entry[PRIORITY, 0, RANK], entry[PRIORITY, 0, BANK]
+    final = entry[PRIORITY, FINAL, 0]
+    rank, bank = entry[PRIORITY, RANK, 0], entry[PRIORITY, BANK, 0]
     if final == PREPB:
         command, held = PREPB, holds_bank(rows, size, bank)
-        at = bank_ready_at(ready, PREPB, rank, entry[PRIORITY, 0, GROUP], bank)
+        at = bank_ready_at(ready, PREPB, rank, entry[PRIORITY, GROUP, 0], bank)
     else:
         command, at, held = choose_refresh(tables, final, rank, bank, size, ready, rows)
     if held:
@@ -453,12 +519,12 @@ def auto_precharge(policy, ready, rows, command, rank, group, bank, clock):
 @kernel
 def count_row(entry, rows, value, queue, slot):
     """Hit, miss or conflict: what the request's first command finds."""
-    if entry[queue, slot, COUNTED]:
+    if entry[queue, COUNTED, slot]:
         return
-    row = rows[entry[queue, slot, BANK], OPEN_ROW]
-    place = ROW_MISSES if row < 0 else ROW_HITS if row == entry[queue, slot, ROW] else ROW_CONFLICTS
+    row = rows[entry[queue, BANK, slot], OPEN_ROW]
+    place = ROW_MISSES if row < 0 else ROW_HITS if row == entry[queue, ROW, slot] else ROW_CONFLICTS
     value[place] += 1
-    entry[queue, slot, COUNTED] = 1
+    entry[queue, COUNTED, slot] = 1
 
 
 @kernel
@@ -536,7 +602,7 @@ def move_to_active(entry, size, rows, banks, queue, slot):
     """After its ACT a request leaves its queue and waits in the active list for its column command."""
     if size[ACTIVE] >= banks:
         return
-    rows[entry[queue, slot, BANK], ACTIVE_COUNT] += 1
+    rows[entry[queue, BANK, slot], ACTIVE_COUNT] += 1
     if queue != ACTIVE:
         copy_entry(entry, ACTIVE, size[ACTIVE], queue, slot)
         size[ACTIVE] += 1
@@ -544,13 +610,23 @@ def move_to_active(entry, size, rows, banks, queue, slot):
 
 
 @kernel
-def move_on(tables, entry, size, rows, value, queue, slot, command, clock):
+def let_go(policy, entry, size, rows, bank):
+    """An active request has had its column command: its bank may be closed again."""
+    rows[bank, ACTIVE_COUNT] -= 1
+    if size[ACTIVE] == 1 and policy.row_cap > 0:
+        forget_all(entry, size)  # counts that `holds_bank` speaks of may stand on other banks
+    else:
+        forget_bank(entry, size, bank)
+
+
+@kernel
+def move_on(tables, policy, entry, size, rows, value, queue, slot, command, clock):
     """After its command a request retires, becomes active, or stays to issue its next one."""
     if command == ACT:
         move_to_active(entry, size, rows, tables.ranks * banks_per_rank(tables), queue, slot)
     elif command == RD or command == WR or command == RDA or command == WRA:
         if queue == ACTIVE:
-            rows[entry[queue, slot, BANK], ACTIVE_COUNT] -= 1
+            let_go(policy, entry, size, rows, entry[queue, BANK, slot])
         value[SERVED] += 1
         remove(entry, size, queue, slot)
     elif command == REFAB:
@@ -567,22 +643,26 @@ def move_on(tables, entry, size, rows, value, queue, slot, command, clock):
 def issue(tables, policy, channel, sink, commands, queue, slot, command, clock):
     """Issue a request's command at `clock` and carry out everything that follows from it."""
     entry, ready, rows, value = channel.entry, channel.ready, channel.rows, channel.value
-    rank, group, bank = entry[queue, slot, RANK], entry[queue, slot, GROUP], entry[queue, slot, BANK]
-    row = entry[queue, slot, ROW]
+    rank, group, bank = entry[queue, RANK, slot], entry[queue, GROUP, slot], entry[queue, BANK, slot]
+    row = entry[queue, ROW, slot]
     command = auto_precharge(policy, ready, rows, command, rank, group, bank, clock)
     count_row(entry, rows, value, queue, slot)
     if command == RD or command == RDA:
         timed = bank_ready_at(ready, RD, rank, group, bank)
-        request, arrived = entry[queue, slot, INDEX], entry[queue, slot, ARRIVED]
+        request, arrived = entry[queue, INDEX, slot], entry[queue, ARRIVED, slot]
         note_read(tables, value, channel.latencies, sink, timed, request, arrived, clock)
     note_timing(tables, ready, channel.recent_acts, command, rank, group, bank, clock)
     note_rows(tables, rows, command, rank, bank, row)
+    if command == PREAB or command == PRESB:
+        forget_all(entry, channel.size)
+    elif command != RD and command != WR and command != REFAB and command != REFSB:
+        forget_bank(entry, channel.size, bank)
     whole_rank = command == PREAB or command == REFAB
-    record_command(commands, command, rank if whole_rank else bank, row, entry[queue, slot, COLUMN], clock)
+    record_command(commands, command, rank if whole_rank else bank, row, entry[queue, COLUMN, slot], clock)
     channel.issued[command] += 1
     if value[FIRST_COMMAND] < 0:
         value[FIRST_COMMAND] = clock
-    move_on(tables, entry, channel.size, rows, value, queue, slot, command, clock)
+    move_on(tables, policy, entry, channel.size, rows, value, queue, slot, command, clock)
 
 
 # ---- the loop -------------------------------------------------------------------------------------
@@ -611,7 +691,7 @@ def run(tables, policy, source, channel, sink, commands, until_served, until_tak
             value[CLOCK] = clock
             return RECORD_FULL
         sum_queues(size, value, clock - 1)
-        accepted = accept(policy, source, entry, size, value, channel.latencies, clock)
+        accept(policy, source, entry, size, value, channel.latencies, clock)
         if value[TAKEN] >= until_taken:
             break
         sum_queues(size, value, clock)
@@ -622,7 +702,7 @@ def run(tables, policy, source, channel, sink, commands, until_served, until_tak
         queue, slot, command, wake = choose(tables, policy, channel, credit_clock(sink), clock)
         if slot >= 0:
             issue(tables, policy, channel, sink, commands, queue, slot, command, clock)
-        if slot >= 0 or accepted:
+        if slot >= 0 or would_accept(policy, source, entry, size, value, clock + 1):
             clock += 1
         else:
             wake = min(min(wake, capped), min(value[NEXT_REFRESH], offered_from(source, value)))

@@ -1,11 +1,13 @@
 """Physical addresses to coordinates, for whole arrays of addresses at once.
 
 A mapping is data: the fields of a burst's address from the least significant bit up, each with how many
-of its bits stand there, and optionally which fields are then XORed with bits of the column.
+of its bits stand there, and what is XORed onto which field afterwards.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping as Dictionary
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,7 +17,15 @@ from numpy.typing import NDArray
 from ndpsim.errors import InputError
 from ndpsim.spec import Device
 
-__all__ = ["MAPPERS", "Coordinates", "Mapping", "map_addresses"]
+__all__ = [
+    "MAPPERS",
+    "Coordinates",
+    "Mapping",
+    "Xor",
+    "map_addresses",
+    "parse_mapping",
+    "with_channel_lowest",
+]
 
 Ints = NDArray[np.int64]
 
@@ -28,41 +38,85 @@ class Coordinates(NamedTuple):
     bank: Ints
     row: Ints
     column: Ints
+    channel: Ints
+
+
+@dataclass(frozen=True)
+class Xor:
+    """Bits of `source` XORed onto `target`.
+
+    `at`: the lowest bit of the target. `low`: the lowest bit of the source, None for the one after those
+    that the mapping's earlier XORs took. `count`: how many bits, None for as many as the target has.
+    """
+
+    target: str
+    source: str
+    at: int = 0
+    low: int | None = None
+    count: int | None = None
 
 
 @dataclass(frozen=True)
 class Mapping:
     """An address mapping.
 
-    `order`: (field, bits) from the least significant bit; bits None takes all the field has left.
-    `xor_with_column`: fields XORed, one after the other, with the column's bits from bit 0 up.
+    `order`: (field, bits) from the least significant bit up; bits None takes all the field has left.
+    `xor`: what is XORed afterwards, in order. Bits that a device does not have are left out.
     """
 
     order: tuple[tuple[str, int | None], ...]
-    xor_with_column: tuple[str, ...] = ()
+    xor: tuple[Xor, ...] = ()
+
+
+def _in_order(*fields: str) -> tuple[tuple[str, int | None], ...]:
+    return tuple((field, None) for field in fields)
 
 
 MAPPERS = {
-    "RoBaRaCoCh": Mapping(
-        (("column", None), ("rank", None), ("bankgroup", None), ("bank", None), ("row", None))
-    ),
-    "ChRaBaRoCo": Mapping(
-        (("column", None), ("row", None), ("bank", None), ("bankgroup", None), ("rank", None))
-    ),
+    "RoBaRaCoCh": Mapping(_in_order("column", "rank", "bankgroup", "bank", "row")),
+    "ChRaBaRoCo": Mapping(_in_order("column", "row", "bank", "bankgroup", "rank")),
     "MOP4CLXOR": Mapping(
-        (("column", 2), ("rank", None), ("bankgroup", None), ("bank", None), ("column", None), ("row", None)),
-        xor_with_column=("rank", "bankgroup", "bank", "row"),
+        (("column", 2), *_in_order("rank", "bankgroup", "bank", "column", "row")),
+        xor=tuple(Xor(field, "column") for field in ("rank", "bankgroup", "bank", "row")),
     ),
 }
 
 
-def _field_bits(device: Device) -> dict[str, int]:
+def parse_mapping(order: Sequence[str], xor: Dictionary[str, Sequence[str]]) -> Mapping:
+    """The mapping that a hardware file writes as ``order: ["column:2", "rank", ...]`` and
+    ``xor: {bankgroup: ["row:0-1"]}``; see `config.AddressMapping`, which checks the form.
+    """
+
+    def split(word: str) -> tuple[str, str]:
+        name, _, rest = word.partition(":")
+        return name, rest
+
+    parts = tuple((name, int(bits) if bits else None) for name, bits in map(split, order))
+    xors = []
+    for target, sources in xor.items():
+        field, at = split(target)
+        for source in sources:
+            name, bits = split(source)
+            low, _, high = bits.partition("-")
+            xors.append(Xor(field, name, int(at or 0), int(low), int(high or low) - int(low) + 1))
+    return Mapping(parts, tuple(xors))
+
+
+def with_channel_lowest(mapping: Mapping) -> Mapping:
+    """`mapping` with consecutive bursts on consecutive channels, where it says nothing of channels."""
+    if any(field == "channel" for field, _ in mapping.order):
+        return mapping
+    return Mapping((("channel", None), *mapping.order), mapping.xor)
+
+
+def _field_bits(device: Device, channels: int) -> dict[str, int]:
     sizes = {
         "rank": device.ranks,
         "bankgroup": device.bankgroups,
         "bank": device.banks_per_group,
         "row": device.rows,
         "column": device.bursts_per_row,
+        "channel": channels,
     }
     for field, size in sizes.items():
         if size & (size - 1):
@@ -70,27 +124,36 @@ def _field_bits(device: Device) -> dict[str, int]:
     return {field: size.bit_length() - 1 for field, size in sizes.items()}
 
 
-def map_addresses(addresses: Ints, mapping: Mapping, device: Device) -> Coordinates:
-    """The coordinates of byte addresses on one channel.
+def _apply_xors(mapping: Mapping, bits: dict[str, int], fields: dict[str, Ints]) -> None:
+    taken = 0
+    for xor in mapping.xor:
+        low = taken if xor.low is None else xor.low
+        room = max(0, bits[xor.target] - xor.at)
+        count = room if xor.count is None else min(xor.count, room)
+        fields[xor.target] ^= ((fields[xor.source] >> low) & ((1 << count) - 1)) << xor.at
+        taken = low + count
+
+
+def map_addresses(addresses: Ints, mapping: Mapping, device: Device, channels: int = 1) -> Coordinates:
+    """The coordinates of byte addresses.
 
     Args:
-        addresses: int64[n], bytes, each below `device.capacity_bytes`.
+        addresses: int64[n], bytes, each below `channels` times `device.capacity_bytes`.
         mapping: one of `MAPPERS` or your own.
+        channels: channels that share the addresses; consecutive bursts go to consecutive channels unless
+            the mapping says otherwise.
 
     Raises:
-        InputError: a size of the device is not a power of two.
+        InputError: the number of channels or a size of the device is not a power of two.
     """
-    bits = _field_bits(device)
+    bits = _field_bits(device, channels)
     left = dict(bits)
     rest = addresses >> (device.burst_bytes.bit_length() - 1)
     fields = {name: np.zeros(len(addresses), dtype=np.int64) for name in bits}
-    for name, wanted in mapping.order:
+    for name, wanted in with_channel_lowest(mapping).order:
         take = left[name] if wanted is None else min(wanted, left[name])
         fields[name] |= (rest & ((1 << take) - 1)) << (bits[name] - left[name])
         left[name] -= take
         rest = rest >> take
-    shift = 0
-    for name in mapping.xor_with_column:
-        fields[name] ^= (fields["column"] >> shift) & ((1 << bits[name]) - 1)
-        shift += bits[name]
+    _apply_xors(mapping, bits, fields)
     return Coordinates(**fields)

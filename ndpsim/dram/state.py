@@ -38,14 +38,16 @@ AnyInts = NDArray[np.integer[Any]]
 #: Later than anything that happens.
 FAR = 1 << 60
 
-_PRIORITY_SLOTS = 1568  # as in the reference
+# Room for maintenance: a PREpb for every bank, and refreshes of this many intervals.
+_REFRESHES_QUEUED = 16
 
 # The queues, in the order in which the controller asks them.
 ACTIVE, PRIORITY, READS, WRITES = range(4)
 
 # The fields of a queued request; RANK, GROUP and BANK are nodes (GROUP and BANK 0 for a whole rank).
-RANK, GROUP, BANK, ROW, COLUMN, ARRIVED, INDEX, FINAL, COUNTED = range(9)
-FIELDS = 9
+# NOT_BEFORE: the clock before which it is known that its next command cannot issue.
+RANK, GROUP, BANK, ROW, COLUMN, ARRIVED, INDEX, FINAL, COUNTED, NOT_BEFORE = range(10)
+FIELDS = 10
 
 # The fields of a bank's row state, `Channel.rows[bank, field]`.
 (
@@ -152,7 +154,7 @@ class Commands(NamedTuple):
 class Channel(NamedTuple):
     """Everything that changes while a channel runs."""
 
-    entry: Ints  # [queue, slot, field]: queued requests, in no order but in the priority queue
+    entry: Ints  # [queue, field, slot]: queued requests, in no order but in the priority queue
     size: Ints  # [queue]: slots in use, from 0
     ready: Ints  # [node, command]: the earliest clock of a command as far as this node goes
     rows: Ints  # [node, field]: row state of the banks
@@ -242,7 +244,7 @@ def first_refresh(tables: Tables, refresh: int) -> int:
 def make_channel(tables: Tables, policy: Policy) -> Channel:
     """A channel at rest before clock 1: all banks closed, all queues empty."""
     nodes = number_nodes(tables).total
-    slots = max(policy.read_slots, policy.write_slots, nodes, _PRIORITY_SLOTS)
+    slots = max(policy.read_slots, policy.write_slots, 2 * nodes + _REFRESHES_QUEUED * tables.ranks)
     rows = np.zeros((nodes, ROW_FIELDS), dtype=np.int64)
     rows[:, OPEN_ROW] = -1
     value = np.zeros(COUNTERS, dtype=np.int64)
@@ -250,7 +252,7 @@ def make_channel(tables: Tables, policy: Policy) -> Channel:
     value[NEXT_REFRESH] = first_refresh(tables, policy.refresh)
     value[FIRST_COMMAND] = value[DATA_END] = -1
     return Channel(
-        entry=np.zeros((4, slots, FIELDS), dtype=np.int64),
+        entry=np.zeros((4, FIELDS, slots), dtype=np.int64),
         size=np.zeros(4, dtype=np.int64),
         ready=np.zeros((nodes, len(COMMANDS)), dtype=np.int64),
         rows=rows,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
@@ -15,11 +16,11 @@ from matplotlib.figure import Figure
 
 from ndpsim.errors import InputError
 from ndpsim.files import replacing
-from ndpsim.simulate import ExpertResult
+from ndpsim.simulate import ExpertResult, LoadPoint, Memory, TraceResult
 from ndpsim.spec.standard import RD
 from ndpsim.units import format_time
 
-__all__ = ["check_format", "draw_expert"]
+__all__ = ["check_format", "draw_expert", "draw_latencies", "draw_sweep"]
 
 _BINS = 1500
 _REFRESHES_SHOWN = 150  # one by one; more are averaged over whole intervals
@@ -106,6 +107,61 @@ def _where(axes: Axes, result: ExpertResult) -> None:
     axes.legend(
         ncols=5, fontsize=8, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), columnspacing=1.2
     )
+
+
+def draw_latencies(path: str, result: TraceResult) -> None:
+    """Read latencies of a trace as a histogram.
+
+    Raises:
+        InputError: the trace has no reads, or the file name ends in no picture format.
+    """
+    if result.read_latency_ns is None:
+        raise InputError("the trace has no reads whose latency could be drawn", key="--plot")
+    figure, axes = plt.subplots(figsize=(9, 4.5), layout="constrained")
+    bars = result.read_latency_histogram
+    edges = [bar["from_ns"] for bar in bars] + [bars[-1]["to_ns"]]
+    shares = [100 * bar["reads"] / result.reads for bar in bars]
+    axes.stairs(shares, edges, fill=True, color=_COLOURS["data"], alpha=0.6)
+    styles = {"mean": "-", "p50": ":", "p90": "--", "p99": "-."}
+    for name, style in styles.items():
+        ns = result.read_latency_ns[name]
+        axes.axvline(ns, color="black", linewidth=1, linestyle=style, label=f"{name} {format_time(ns)}")
+    axes.set(xlabel="read latency, arrival to last beat (ns)", ylabel="reads (%)")
+    axes.legend(frameon=False, fontsize=8)
+    carried = f"{result.bandwidth_gbps:.2f} GB/s, {100 * result.peak_fraction:.1f}% of peak"
+    axes.set_title(f"{result.config['timing']} {result.config['org']}: {carried}", fontsize=10)
+    _save(figure, path)
+
+
+def draw_sweep(path: str, points: Sequence[LoadPoint], memory: Memory) -> None:
+    """Read latency against the bandwidth that is carried.
+
+    Raises:
+        InputError: the trace has no reads, or the file name ends in no picture format.
+    """
+    read = [
+        (p.bandwidth_gbps, p.mean_ns, p.p99_ns)
+        for p in points
+        if p.mean_ns is not None and p.p99_ns is not None
+    ]
+    if not read:
+        raise InputError("the trace has no reads whose latency could be drawn", key="--plot")
+    carried, mean_ns, p99_ns = zip(*read, strict=True)
+    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    axes.plot(carried, mean_ns, "o-", color=_COLOURS["data"], label="mean")
+    axes.plot(
+        carried,
+        p99_ns,
+        "s--",
+        color=_COLOURS["fifo full"],
+        label="99th percentile",
+    )
+    peak = memory.channels * memory.device.peak_gbps
+    axes.axvline(peak, color="black", linewidth=0.8, linestyle="--", label=f"peak {peak:.1f} GB/s")
+    axes.set(xlabel="bandwidth carried (GB/s)", ylabel="read latency (ns)", xlim=(0, None), ylim=(0, None))
+    axes.set_title(f"{memory.device.timing} {memory.device.org}: latency against throughput", fontsize=10)
+    axes.legend(frameon=False, fontsize=8)
+    _save(figure, path)
 
 
 def check_format(path: str) -> str:

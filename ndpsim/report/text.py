@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from ndpsim.simulate import ExpertResult
+from ndpsim.simulate import ExpertResult, LoadPoint, TraceResult
 from ndpsim.units import format_bytes, format_time
 
-__all__ = ["print_expert", "print_pairs", "print_rows"]
+__all__ = ["print_expert", "print_pairs", "print_rows", "print_sweep", "print_trace"]
 
 
 _PHASES_SHOWN = 15
@@ -111,3 +111,60 @@ def print_expert(result: ExpertResult) -> None:
     console.print(
         f"simulated in {result.wall_s:.2f} s; {result.lanes_simulated} of {result.lanes} lanes differ"
     )
+
+
+def print_trace(result: TraceResult) -> None:
+    """The result of `run_trace`."""
+    config = result.config
+    console = _console()
+    channels = "1 channel" if config["channels"] == 1 else f"{config['channels']} channels"
+    memory = f"{config['timing']} {config['org']}, {channels}, ranks {config['ranks']}"
+    console.print(f"{result.requests} requests on {memory}", style="bold")
+    clock = f"{result.clock_ns:.5g} ns ({1000 / result.clock_ns:.0f} MHz)"
+    found = result.row_hits + result.row_misses + result.row_conflicts
+    rows = (("hits", result.row_hits), ("misses", result.row_misses), ("conflicts", result.row_conflicts))
+    facts = [
+        ("time", format_time(result.time_ns), f"{result.cycles} DRAM clocks of {clock}"),
+        (
+            "bandwidth",
+            f"{result.bandwidth_gbps:.2f} GB/s",
+            f"{100 * result.peak_fraction:.1f}% of {result.peak_bandwidth_gbps:.1f} GB/s",
+        ),
+        ("requests", str(result.requests), f"{result.reads} reads, {result.writes} writes"),
+        ("rows", str(found), ", ".join(f"{count} {name}" for name, count in rows)),
+        (
+            "no command",
+            str(result.reads_forwarded + result.writes_coalesced),
+            f"{result.reads_forwarded} reads forwarded, {result.writes_coalesced} writes coalesced",
+        ),
+        (
+            "queues",
+            "mean",
+            ", ".join(f"{name} {count:.1f} requests" for name, count in result.queue_occupancy.items()),
+        ),
+        (
+            "commands",
+            str(sum(result.commands.values())),
+            ", ".join(f"{count} {name}" for name, count in result.commands.items()),
+        ),
+    ]
+    if result.read_latency_ns is not None:
+        figures = ", ".join(f"{name} {format_time(ns)}" for name, ns in result.read_latency_ns.items())
+        facts.insert(3, ("read latency", format_time(result.read_latency_ns["mean"]), figures))
+    grid = _grid("")
+    for fact in facts:
+        grid.add_row(*fact)
+    console.print(grid)
+    rate = result.requests / result.run_s / 1e6
+    console.print(f"simulated in {result.wall_s:.2f} s ({rate:.2f} million requests/s in the controllers)")
+
+
+def print_sweep(points: Sequence[LoadPoint]) -> None:
+    """The result of `sweep_load`."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("offered", "carried", "mean read latency", "p99"):
+        table.add_column(name, justify="right")
+    for point in points:
+        latencies = ("-" if ns is None else format_time(ns) for ns in (point.mean_ns, point.p99_ns))
+        table.add_row(f"{point.offered_gbps:.2f} GB/s", f"{point.bandwidth_gbps:.2f} GB/s", *latencies)
+    _console().print(table)

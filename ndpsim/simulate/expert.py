@@ -74,7 +74,7 @@ class _Machine:
 
 
 def _lower(hardware: Hardware) -> _Machine:
-    gemv, activation = hardware.system.ndp.gemv, hardware.system.ndp.activation
+    gemv, activation = hardware.ndp.gemv, hardware.ndp.activation
     device = hardware.lane_device()
     return _Machine(
         device=device,

@@ -23,12 +23,14 @@ _FIRST_ROOM = 1 << 14  # commands a trace has room for at first
 
 
 def check_refresh(device: Device, refresh: str) -> None:
-    """Make sure that refreshes leave time for anything else.
+    """Make sure that the device can be refreshed so, and that refreshes leave time for anything else.
 
     Raises:
-        InputError: they do not.
+        InputError: it cannot, or they do not.
     """
     timings = device.timings
+    if refresh == "same-bank" and "nRFCsb" not in timings:
+        raise InputError(f"{device.standard.name} has no same-bank refresh", key="refresh")
     needed = timings["nRFC"] + device.ranks * (timings["nRAS"] + timings["nRP"] + 1) + timings["nRC"]
     if refresh != "none" and timings["nREFI"] < needed:
         raise InputError(

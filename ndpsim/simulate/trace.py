@@ -1,9 +1,11 @@
-"""Requests through the controller of one channel."""
+"""Requests through the controllers of a memory."""
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from pathlib import Path
@@ -13,40 +15,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.dram import sink, state
-from ndpsim.dram.mapping import MAPPERS, map_addresses
-from ndpsim.errors import InputError, one_of
-from ndpsim.simulate.lane import check_refresh, command_room, decode_commands, no_commands, run_channel
-from ndpsim.spec import COMMANDS, Device, lower, resolve
+from ndpsim.dram.mapping import Coordinates, map_addresses
+from ndpsim.errors import InputError
+from ndpsim.simulate.lane import command_room, decode_commands, no_commands, run_channel
+from ndpsim.simulate.memory import Memory
+from ndpsim.spec import COMMANDS, lower
 from ndpsim.traces import CommandTrace, Requests, read_requests
 
-__all__ = ["TraceResult", "run_trace"]
+__all__ = ["TraceResult", "run_requests", "run_trace"]
 
-_CHOICES = {
-    "scheduler": ("FRFCFS", "FRFCFS-RowHit"),
-    "row_policy": ("open", "closed-cap"),
-    "refresh": ("all-bank", "none"),
-}
-_MAX_SLOTS = 1024
+Ints = NDArray[np.int64]
+Progress = Callable[[float], None]
+
+_HISTOGRAM_BINS = 40
+_CHUNK = 1 << 18  # requests between two reports of progress
 
 
 @dataclass(frozen=True)
 class TraceResult:
-    """A request trace run to its end on one channel.
+    """A request trace run to its end: every request served.
 
-    `cycles` counts DRAM clocks from 0 to the last beat of data; `accepted` holds the counters of the
-    clock in which the last request was taken, where the reference controller's runs end.
+    Counters are summed over the channels. Times are in ns, cycles in DRAM clocks, from clock 0.
 
     Attributes:
         requests, reads, writes: how many.
-        cycles, time_ns, clock_ns: how long.
+        cycles: to the last beat of read data or the last command; `time_ns` the same, `clock_ns` a clock.
         bandwidth_gbps: bytes moved over `time_ns`; `peak_fraction` of `peak_bandwidth_gbps`.
         row_hits, row_misses, row_conflicts: what requests found at their first command.
         reads_forwarded, writes_coalesced: requests that a queued write made needless.
-        read_latency_ns: mean, from arrival to the last beat.
+        read_latency_ns: from arrival to the last beat: mean, p50, p90, p99, max; None without reads.
+        read_latency_histogram: reads by latency: from_ns, to_ns (not included), reads.
+        queue_occupancy: mean requests in the read and in the write queue of a channel.
         commands: DRAM commands by kind.
+        accepted: counters of the clock in which the last request was taken, where the reference
+            controller's runs end; None with several channels.
+        per_channel: requests, cycles and bandwidth_gbps of each.
+        energy_nj: None until energy is modelled.
         config: everything that was used.
-        wall_s: how long the simulation took.
-        command_trace: when asked for.
+        run_s: how long the controllers ran; wall_s: with everything around them but reading the trace.
+        command_traces: by channel, when asked for.
     """
 
     requests: int
@@ -63,62 +70,265 @@ class TraceResult:
     row_conflicts: int
     reads_forwarded: int
     writes_coalesced: int
-    read_latency_ns: float | None
+    read_latency_ns: Mapping[str, float] | None
+    read_latency_histogram: tuple[Mapping[str, float], ...]
+    queue_occupancy: Mapping[str, float]
     commands: Mapping[str, int]
-    accepted: Mapping[str, Any]
+    accepted: Mapping[str, Any] | None
+    per_channel: tuple[Mapping[str, Any], ...]
+    energy_nj: None
     config: Mapping[str, Any]
+    run_s: float
     wall_s: float
-    command_trace: CommandTrace | None = field(default=None, repr=False)
+    command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; the command trace is left out."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "command_trace"}
+        """Plain data for JSON; command traces are left out."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "command_traces"}
 
 
-def _counts(channel: state.Channel) -> dict[str, Any]:
-    value = channel.value
+class _ChannelRun:
+    """One channel and its share of the requests."""
+
+    def __init__(
+        self, memory: Memory, requests: Requests, places: Coordinates, chosen: Any, recording: bool
+    ) -> None:
+        self.memory, self.tables = memory, lower(memory.device)
+        self.policy = state.make_policy(memory.options)
+        rank, bankgroup, bank, row, column, _ = (values[chosen] for values in places)
+        address = (
+            _address_of(places, memory)[chosen] if requests.address is None else requests.address[chosen]
+        )
+        cycle = None if requests.cycle is None else requests.cycle[chosen]
+        self.source = state.make_source(
+            self.tables, rank, bankgroup, bank, row, column, requests.write[chosen], address, cycle
+        )
+        self.count = len(rank)
+        self.channel = state.make_channel(self.tables, self.policy)
+        self.commands = command_room() if recording else no_commands()
+        self.accepted: dict[str, Any] | None = None
+
+    def run(self, report: Callable[[int], None]) -> None:
+        """Run to the end, first to the clock that takes the last request."""
+        if self.count == 0:
+            return
+        # A run may only be interrupted between two steps while requests are still to be taken.
+        most_queued = self.channel.entry.shape[0] * self.channel.entry.shape[2]
+        reported = 0
+        for until in range(_CHUNK, self.count - most_queued, _CHUNK):
+            self._run(until_served=until)
+            report(_CHUNK)
+            reported += _CHUNK
+        self._run(until_taken=self.count)
+        self.accepted = {"cycles": int(self.channel.value[state.CLOCK]) - 1, **counters([self.channel])}
+        self._run(until_served=self.count)
+        report(self.count - reported)
+
+    def _run(self, until_served: int = state.FAR, until_taken: int = state.FAR) -> None:
+        self.commands = run_channel(
+            self.tables,
+            self.policy,
+            self.source,
+            self.channel,
+            sink.nobody(),
+            self.commands,
+            until_served,
+            until_taken,
+        )
+
+    @property
+    def cycles(self) -> int:
+        """To the last beat of read data, or the last command."""
+        return max(int(self.channel.value[state.DATA_END]), int(self.channel.value[state.CLOCK]) - 1)
+
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes over the data bus."""
+        issued = dict(zip((command.name for command in COMMANDS), self.channel.issued.tolist(), strict=True))
+        columns: int = sum(issued[name] for name in ("RD", "RDA", "WR", "WRA"))
+        return columns * self.memory.device.burst_bytes
+
+
+def counters(channels: list[state.Channel]) -> dict[str, Any]:
+    """The counters of a result, summed over channels."""
+    value = np.sum([channel.value for channel in channels], axis=0)
+    issued = np.sum([channel.issued for channel in channels], axis=0).tolist()
     return {
         "row_hits": int(value[state.ROW_HITS]),
         "row_misses": int(value[state.ROW_MISSES]),
         "row_conflicts": int(value[state.ROW_CONFLICTS]),
         "reads_forwarded": int(value[state.FORWARDED]),
         "writes_coalesced": int(value[state.COALESCED]),
-        "commands": {
-            command.name: int(count) for command, count in zip(COMMANDS, channel.issued, strict=True) if count
-        },
+        "commands": {command.name: count for command, count in zip(COMMANDS, issued, strict=True) if count},
     }
 
 
-def _checked_options(options: Mapping[str, Any]) -> state.ControllerOptions:
-    for name, allowed in _CHOICES.items():
-        if options[name] not in allowed:
-            raise InputError(one_of(options[name], allowed, name.replace("_", " ")), key=name)
-    for name in ("read_buffer", "write_buffer", "row_cap"):
-        number = options[name]
-        if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _MAX_SLOTS:
-            raise InputError(f"{number!r} is not a whole number from 1 to {_MAX_SLOTS}", key=name)
-    return state.ControllerOptions(**options)
+def _address_of(places: Coordinates, memory: Memory) -> Ints:
+    """A number of its own for every burst, for requests given by coordinates."""
+    device = memory.device
+    number = places.channel.astype(np.int64)
+    for values, size in (
+        (places.rank, device.ranks),
+        (places.bankgroup, device.bankgroups),
+        (places.bank, device.banks_per_group),
+        (places.row, device.rows),
+        (places.column, device.bursts_per_row),
+    ):
+        number = number * size + values
+    return number
 
 
-def _source(requests: Requests, device: Device, mapper: str) -> state.Source:
-    beyond = np.flatnonzero(requests.address >= device.capacity_bytes)
-    if len(beyond):
-        first = int(beyond[0])
+def _checked_places(requests: Requests, memory: Memory) -> Coordinates:
+    """The coordinates of requests that were given by coordinates."""
+    assert requests.place is not None
+    device = memory.device
+    sizes = {
+        "channel": memory.channels,
+        "rank": device.ranks,
+        "bankgroup": device.bankgroups,
+        "bank": device.banks_per_group,
+        "row": device.rows,
+        "column": device.bursts_per_row,
+    }
+    for number, (name, size) in enumerate(sizes.items()):
+        values = requests.place[:, number]
+        beyond = np.flatnonzero((values < 0) | (values >= size))
+        if len(beyond):
+            first = int(beyond[0])
+            raise InputError(
+                f"{name} {int(values[first])} is not within 0 to {size - 1}",
+                file=requests.file,
+                line=requests.line(first),
+            )
+    channel, rank, bankgroup, bank, row, column = requests.place.T
+    return Coordinates(rank, bankgroup, bank, row, column, channel)
+
+
+def _places(requests: Requests, memory: Memory, wrap: bool) -> Coordinates:
+    if requests.address is None:
+        return _checked_places(requests, memory)
+    address, capacity = requests.address, memory.capacity_bytes
+    if wrap:
+        address = address % capacity
+    elif int(address.max()) >= capacity:
+        first = int(np.argmax(address >= capacity))
         raise InputError(
-            f"address {int(requests.address[first]):#x} is beyond the channel's "
-            f"{device.capacity_bytes:#x} bytes",
+            f"address {int(address[first]):#x} is beyond the memory's {capacity:#x} bytes; "
+            "--wrap folds it back",
             file=requests.file,
             line=requests.line(first),
         )
-    places = map_addresses(requests.address, MAPPERS[mapper], device)
-    return state.make_source(lower(device), *places, requests.write, requests.address)
+    return map_addresses(address, memory.mapping, memory.device, memory.channels)
+
+
+def _latencies(
+    channels: list[state.Channel], clock_ns: float
+) -> tuple[dict[str, float] | None, list[dict[str, float]]]:
+    """Mean and percentiles, and a histogram in equal steps from the shortest to the longest."""
+    reads = np.sum([channel.latencies for channel in channels], axis=0)
+    count = int(reads.sum())
+    if count == 0:
+        return None, []
+    total = sum(int(channel.value[state.READ_LATENCY]) for channel in channels)
+    upto = np.cumsum(reads)
+    figures = {"mean": total / count * clock_ns}
+    for percent in (50, 90, 99):
+        figures[f"p{percent}"] = int(np.searchsorted(upto, -(-count * percent // 100))) * clock_ns
+    seen = np.flatnonzero(reads)
+    shortest, longest = int(seen[0]), int(seen[-1])
+    figures["max"] = longest * clock_ns
+    step = -(-(longest - shortest + 1) // _HISTOGRAM_BINS)
+    histogram = [
+        {"from_ns": at * clock_ns, "to_ns": (at + step) * clock_ns, "reads": int(reads[at : at + step].sum())}
+        for at in range(shortest, longest + 1, step)
+    ]
+    return figures, histogram
+
+
+def run_requests(
+    requests: Requests,
+    memory: Memory,
+    wrap: bool = False,
+    record_commands: bool = False,
+    progress: Progress = lambda share: None,
+) -> TraceResult:
+    """Run requests through a memory until all are served; see `run_trace`."""
+    began = time.perf_counter()
+    places = _places(requests, memory, wrap)
+    if memory.channels == 1:
+        runs = [_ChannelRun(memory, requests, places, slice(None), record_commands)]
+    else:
+        runs = [
+            _ChannelRun(memory, requests, places, np.flatnonzero(places.channel == channel), record_commands)
+            for channel in range(memory.channels)
+        ]
+    del places
+    done = 0
+
+    def report(count: int) -> None:
+        nonlocal done
+        done += count
+        progress(done / len(requests.write))
+
+    progress(0.0)
+    running = time.perf_counter()
+    with ThreadPoolExecutor(min(len(runs), os.cpu_count() or 1)) as pool:
+        for outcome in [pool.submit(run.run, report) for run in runs]:
+            outcome.result()
+    now = time.perf_counter()
+    return _result(requests, memory, runs, now - running, now - began)
+
+
+def _result(
+    requests: Requests, memory: Memory, runs: list[_ChannelRun], run_s: float, wall_s: float
+) -> TraceResult:
+    device, channels = memory.device, [run.channel for run in runs]
+    clock_ns, cycles = float(device.clock_ps / 1000), max(run.cycles for run in runs)
+    count, writes = len(requests.write), int(np.sum(requests.write))
+    latency, histogram = _latencies(channels, clock_ns)
+
+    def gbps(moved: int, clocks: int) -> float:
+        return float(Fraction(moved, clocks) / device.clock_ps * 1000) if clocks > 0 else 0.0
+
+    bandwidth, peak = gbps(sum(run.bytes_moved for run in runs), cycles), memory.channels * device.peak_gbps
+    clocks = sum(int(channel.value[state.COUNTED_UNTIL]) for channel in channels)
+    return TraceResult(
+        requests=count,
+        reads=count - writes,
+        writes=writes,
+        cycles=cycles,
+        time_ns=float(cycles * device.clock_ps / 1000),
+        clock_ns=clock_ns,
+        bandwidth_gbps=bandwidth,
+        peak_bandwidth_gbps=peak,
+        peak_fraction=bandwidth / peak,
+        read_latency_ns=latency,
+        read_latency_histogram=tuple(histogram),
+        queue_occupancy={
+            "read": sum(int(channel.value[state.READ_QUEUE]) for channel in channels) / max(clocks, 1),
+            "write": sum(int(channel.value[state.WRITE_QUEUE]) for channel in channels) / max(clocks, 1),
+        },
+        accepted=runs[0].accepted if len(runs) == 1 else None,
+        per_channel=tuple(
+            {"requests": run.count, "cycles": run.cycles, "bandwidth_gbps": gbps(run.bytes_moved, run.cycles)}
+            for run in runs
+        ),
+        energy_nj=None,
+        config={**memory.to_dict(), "trace": requests.file},
+        run_s=run_s,
+        wall_s=wall_s,
+        command_traces=tuple(
+            decode_commands(run.commands, run.tables) for run in runs if run.commands.entry.size
+        ),
+        **counters(channels),
+    )
 
 
 def run_trace(
-    requests: str | Path | tuple[NDArray[np.int64], NDArray[np.int64]],
-    standard: str,
-    org: str,
-    timing: str,
+    requests: str | Path | Requests | tuple[Ints, Ints],
+    standard: str = "DDR5",
+    org: str = "DDR5_16Gb_x8",
+    timing: str = "DDR5_4800AN",
     ranks: int = 1,
     overrides: Mapping[str, int] | None = None,
     mapper: str = "RoBaRaCoCh",
@@ -128,82 +338,32 @@ def run_trace(
     refresh: str = "all-bank",
     read_buffer: int = 32,
     write_buffer: int = 32,
+    channels: int = 1,
+    wrap: bool = False,
     record_commands: bool = False,
 ) -> TraceResult:
-    """Run requests, offered one a clock as fast as they are taken, until all are done.
+    """Run requests, offered one a clock and channel as fast as they are taken, until all are done.
 
     Args:
-        requests: a trace file of ``LD 0x..``/``ST 0x..`` lines, gzip or not, or (byte addresses,
-            1 where a write), two integer arrays of one length.
-        standard, org, timing, ranks, overrides: the channel, as in `spec.resolve`.
+        requests: a trace file in any format of `traces.read_requests`, `Requests`, or (byte addresses, 1
+            where a write), two integer arrays of one length.
+        standard, org, timing, ranks, overrides: a channel, as in `spec.resolve`.
         mapper: how addresses become coordinates: one of `dram.mapping.MAPPERS`.
         scheduler: "FRFCFS" or "FRFCFS-RowHit".
         row_policy: "open", or "closed-cap": close a row after `row_cap` column accesses.
-        refresh: "all-bank" or "none".
+        refresh: "all-bank", "staggered", "same-bank" (DDR5) or "none".
         read_buffer, write_buffer: slots of the queues.
-        record_commands: keep the command trace.
+        channels: channels, each with its own requests; consecutive bursts go to consecutive ones.
+        wrap: fold addresses beyond the memory back into it, instead of refusing them.
+        record_commands: keep the command traces.
 
     Raises:
-        InputError: a name, a number or the trace makes no sense, or an address is beyond the channel.
+        InputError: a name, a number or the trace makes no sense, or an address is beyond the memory.
     """
-    began = time.perf_counter()
-    if mapper not in MAPPERS:
-        raise InputError(one_of(mapper, MAPPERS, "mapper"), key="mapper")
-    settings = {
-        "scheduler": scheduler,
-        "row_policy": row_policy,
-        "row_cap": row_cap,
-        "refresh": refresh,
-        "read_buffer": read_buffer,
-        "write_buffer": write_buffer,
-    }
-    policy = state.make_policy(_checked_options(settings))
-    device = resolve(standard, org, timing, ranks, overrides)
-    check_refresh(device, refresh)
-    stream = read_requests(requests) if isinstance(requests, (str, Path)) else Requests.of(*requests)
-    source, tables = _source(stream, device, mapper), lower(device)
-
-    channel, count = state.make_channel(tables, policy), len(stream.address)
-    commands = command_room() if record_commands else no_commands()
-    nobody = sink.nobody()
-    commands = run_channel(tables, policy, source, channel, nobody, commands, state.FAR, until_taken=count)
-    accepted = {"cycles": int(channel.value[state.CLOCK]) - 1, **_counts(channel)}
-    commands = run_channel(tables, policy, source, channel, nobody, commands, until_served=count)
-
-    writes = int(stream.write.sum())
-    end = max(int(channel.value[state.DATA_END]), int(channel.value[state.CLOCK]) - 1)
-    moved = (
-        int(channel.value[state.SERVED])
-        - int(channel.value[state.FORWARDED])
-        - int(channel.value[state.COALESCED])
-    )
-    gbps = float(Fraction(moved * device.burst_bytes, end) / device.clock_ps * 1000)
-    clock_ns = float(device.clock_ps / 1000)
-    return TraceResult(
-        requests=count,
-        reads=count - writes,
-        writes=writes,
-        cycles=end,
-        time_ns=float(end * device.clock_ps / 1000),
-        clock_ns=clock_ns,
-        bandwidth_gbps=gbps,
-        peak_bandwidth_gbps=device.peak_gbps,
-        peak_fraction=gbps / device.peak_gbps,
-        read_latency_ns=int(channel.value[state.READ_LATENCY]) / (count - writes) * clock_ns
-        if count > writes
-        else None,
-        accepted=accepted,
-        config={
-            "standard": standard,
-            "org": org,
-            "timing": timing,
-            "ranks": ranks,
-            "overrides": dict(overrides or {}),
-            "timings": dict(device.timings),
-            "mapper": mapper,
-            **settings,
-        },
-        wall_s=time.perf_counter() - began,
-        command_trace=decode_commands(commands, tables) if record_commands else None,
-        **_counts(channel),
-    )
+    options = state.ControllerOptions(scheduler, row_policy, row_cap, refresh, read_buffer, write_buffer)
+    memory = Memory.named(standard, org, timing, ranks, overrides or {}, mapper, channels, options)
+    if isinstance(requests, (str, Path)):
+        requests = read_requests(requests)
+    elif not isinstance(requests, Requests):
+        requests = Requests.of(*requests)
+    return run_requests(requests, memory, wrap, record_commands)

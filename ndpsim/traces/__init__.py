@@ -1,6 +1,18 @@
 """Files of commands and requests."""
 
-from ndpsim.traces.commands import HEADER, CommandTrace, read_commands, write_commands
+from ndpsim.traces.command_trace import HEADER, CommandTrace
+from ndpsim.traces.commands import check_command_form, read_commands, write_commands
+from ndpsim.traces.registry import command_forms, request_formats
 from ndpsim.traces.requests import Requests, read_requests
 
-__all__ = ["HEADER", "CommandTrace", "Requests", "read_commands", "read_requests", "write_commands"]
+__all__ = [
+    "HEADER",
+    "CommandTrace",
+    "Requests",
+    "check_command_form",
+    "command_forms",
+    "read_commands",
+    "read_requests",
+    "request_formats",
+    "write_commands",
+]

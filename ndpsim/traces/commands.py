@@ -1,6 +1,6 @@
-"""Command traces, and their files.
+"""Files of command traces: reading our own form, and writing it and those of other tools.
 
-A file is CSV, gzip-compressed or not (told by its content), with one command a line after the header
+Our own is CSV, gzip-compressed or not (told by its content), with one command a line after the header
 ``clock,command,rank,bankgroup,bank,row,column``. Numbers are decimal; -1 stands where a command addresses
 none: row and column of precharges and refreshes, bank group and bank of PREab and REFab, column of ACT
 (which may also be left empty). A column is a burst of the open row, not a column of one device.
@@ -13,67 +13,30 @@ import os
 import re
 import string
 import warnings
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import IO, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from ndpsim.errors import InputError, nearest
+from ndpsim.errors import InputError, nearest, one_of
 from ndpsim.files import read_plain_or_gzip, replacing
-from ndpsim.spec import COMMANDS
+from ndpsim.spec import COMMANDS, Device
+from ndpsim.traces.command_form import Setting
+from ndpsim.traces.command_trace import HEADER, CommandTrace
+from ndpsim.traces.registry import command_forms
 
-__all__ = ["HEADER", "CommandTrace", "read_commands", "write_commands"]
-
-#: The columns of a command trace, in order.
-HEADER = ("clock", "command", "rank", "bankgroup", "bank", "row", "column")
+__all__ = ["check_command_form", "read_commands", "write_commands"]
 
 _NAMES = tuple(command.name for command in COMMANDS)
 _NUMBER = {name: number for number, name in enumerate(_NAMES)}
 _OPENING = {command.name for command in COMMANDS if command.opens}
 _WHOLE = re.compile(r"-?[0-9]+", re.ASCII)
 _LARGEST = 10**18  # so that adding any latency to a clock stays within 64 bits
+_PART = 1 << 17  # commands turned into text at a time
 _PLAIN = (string.digits + string.ascii_letters + ",-\n").encode("ascii")  # no blanks, quotes, plus signs
-
-
-@dataclass(frozen=True, eq=False)
-class CommandTrace:
-    """Commands of one channel in the order of issue: seven integer arrays of one length.
-
-    `command` is a place in `ndpsim.spec.COMMANDS`; -1 stands for a coordinate that is not addressed.
-    """
-
-    clock: NDArray[np.int64]
-    command: NDArray[np.int64]
-    rank: NDArray[np.int64]
-    bankgroup: NDArray[np.int64]
-    bank: NDArray[np.int64]
-    row: NDArray[np.int64]
-    column: NDArray[np.int64]
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            object.__setattr__(self, field.name, np.asarray(getattr(self, field.name), dtype=np.int64))
-        lengths = {field.name: getattr(self, field.name).shape for field in fields(self)}
-        if len(set(lengths.values())) > 1 or len(lengths["clock"]) != 1:
-            raise ValueError(f"the arrays of a command trace have different shapes: {lengths}")
-
-    def __len__(self) -> int:
-        return len(self.clock)
-
-    @classmethod
-    def of(cls, columns: ArrayLike) -> Self:
-        """The trace whose seven columns, in the order of `HEADER`, are the rows of `columns`."""
-        return cls(*np.ascontiguousarray(columns, dtype=np.int64).reshape(len(HEADER), -1))
-
-    def columns(self) -> NDArray[np.int64]:
-        """All columns as one array, (7, commands)."""
-        return np.stack([getattr(self, name) for name in HEADER])
-
-    def take(self, places: NDArray[np.int64]) -> Self:
-        """The commands at `places`, in that order."""
-        return self.of(self.columns()[:, places])
 
 
 def _text(path: Path) -> str:
@@ -171,21 +134,60 @@ def read_commands(path: str | os.PathLike[str]) -> CommandTrace:
     return CommandTrace.of(_carefully(body, path) if columns is None else columns)
 
 
-def write_commands(path: str | os.PathLike[str], trace: CommandTrace) -> None:
+def check_command_form(form: str) -> None:
+    """Make sure that `write_commands` knows a form, before work is spent on what goes into the file.
+
+    Raises:
+        InputError: it does not.
+    """
+    if form not in command_forms():
+        raise InputError(one_of(form, command_forms(), "form of command traces"), key="form")
+
+
+def write_commands(
+    path: str | os.PathLike[str],
+    trace: CommandTrace,
+    form: str = "ndpsim",
+    channel: int = 0,
+    device: Device | None = None,
+) -> None:
     """Write `trace` to `path`, gzip-compressed when the name ends in ``.gz``.
 
     Equal traces give equal files. The file appears under its name only when it is complete.
 
+    Args:
+        path: the file.
+        trace: the commands of one channel.
+        form: "ndpsim", the CSV that `read_commands` reads, or that of another tool: "ramulator2",
+            "dramsim3", "drampower", "drampower5". Its file in `ndpsim/traces/command_formats/` says what
+            cannot be expressed in it.
+        channel: the channel's number, for the forms that tell it.
+        device: the channel, for the forms that number banks through the bank groups.
+
     Raises:
-        InputError: the file cannot be written.
+        InputError: the file cannot be written, the form is unknown or cannot express the trace.
     """
+    check_command_form(form)
+    if isinstance(channel, bool) or not isinstance(channel, int) or channel < 0:
+        raise InputError(f"{channel!r} is not a whole number from 0", key="channel")
+    if len(trace) and not 0 <= trace.command.min() <= trace.command.max() < len(COMMANDS):
+        raise IndexError("a command of the trace is not in ndpsim.spec.COMMANDS")
+    chosen, setting = command_forms()[form], Setting(channel, device)
+    chosen.check(trace, setting)
     path = Path(path)
-    columns = trace.columns().tolist()
-    columns[1] = [_NAMES[number] for number in columns[1]]
-    lines = [",".join(HEADER)]
-    lines += [f"{t},{c},{r},{g},{b},{w},{k}" for t, c, r, g, b, w, k in zip(*columns, strict=True)]
-    data = ("\n".join(lines) + "\n").encode("ascii")
-    if path.suffix == ".gz":
-        data = gzip.compress(data, mtime=0)
-    with replacing(path) as file:
-        file.write(data)
+    with replacing(path) as file, _packing(file, path.suffix == ".gz") as out:
+        if chosen.header is not None:
+            out.write(f"{chosen.header}\n".encode("ascii"))
+        for first in range(0, len(trace), _PART):
+            part = CommandTrace(*(getattr(trace, name)[first : first + _PART] for name in HEADER))
+            out.write("".join(chosen.lines(part, setting)).encode("ascii"))
+
+
+@contextmanager
+def _packing(file: IO[bytes], packed: bool) -> Iterator[IO[bytes]]:
+    """A file whose content goes to `file`, compressed if asked for, without name and time of writing."""
+    if not packed:
+        yield file
+        return
+    with gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0, compresslevel=6) as out:
+        yield cast(IO[bytes], out)

@@ -2,29 +2,57 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ndpsim.errors import InputError
-from ndpsim.files import read_plain_or_gzip
+from ndpsim.errors import InputError, one_of
+from ndpsim.traces import parser
+from ndpsim.traces.chunks import LONGEST_LINE, open_plain_or_gzip, whole_lines
+from ndpsim.traces.registry import request_formats
+from ndpsim.traces.request_format import COORDINATES, RequestFormat
 
 __all__ = ["Requests", "read_requests"]
 
-_OPERATIONS = {b"LD": 0, b"ST": 1}
-_LARGEST = 1 << 62
+_CHUNK = 4 << 20  # bytes read and parsed at a time
+_SHOWN = 40  # characters of a bad line
+_NO_BLANKS = "is blank; in this format blank lines stand at the end only"
+
+
+def _no_lines() -> NDArray[np.int64]:
+    return np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class Requests:
-    """Byte addresses, int64[n], and 1 where a request writes, int64[n]; where they were read from."""
+    """Requests in their order; every array has an element, or a row, for each of them.
 
-    address: NDArray[np.int64]
-    write: NDArray[np.int64]
+    Attributes:
+        address: of a byte, int64[n]; None when the requests are located by `place`.
+        write: 1 where a request writes, int8[n].
+        cycle: before which a request is not made, int64[n], never decreasing; None when nothing is said.
+        place: channel, rank, bankgroup, bank, row, column, int32[n, 6]; a column is a burst of the row.
+        file: where they were read from.
+        format: the name of its format.
+        skipped: by line of the file that holds no request, the number of requests before it.
+    """
+
+    address: NDArray[np.int64] | None
+    write: NDArray[np.int8]
     file: str | None = None
+    cycle: NDArray[np.int64] | None = None
+    place: NDArray[np.int32] | None = None
+    format: str | None = None
+    skipped: NDArray[np.int64] = field(default_factory=_no_lines, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.write)
 
     @classmethod
     def of(cls, address: ArrayLike, write: ArrayLike, file: str | None = None) -> Self:
@@ -47,31 +75,212 @@ class Requests:
             raise InputError("there are no requests", file=file, key=None if file else "requests")
         if addresses.min() < 0 or writes.min() < 0 or writes.max() > 1:
             raise InputError("an address is negative, or a write neither 0 nor 1", key="requests")
-        return cls(addresses, writes, file)
+        return cls(addresses, writes.astype(np.int8), file)
 
     def line(self, request: int) -> int | None:
-        """The line of the file on which a request stands."""
-        return None if self.file is None else request + 1
+        """The line of the file on which a request stands, counted from 1."""
+        if self.file is None:
+            return None
+        return request + 1 + int(np.searchsorted(self.skipped, request, side="right"))
 
 
-def read_requests(path: str | Path) -> Requests:
-    """Read a trace of ``LD 0x12340`` and ``ST 4096`` lines, gzip-compressed or not.
+def read_requests(path: str | os.PathLike[str], name: str | None = None) -> Requests:
+    """Read a request trace, gzip-compressed or not, in the format `name` or the one it turns out to have.
+
+    The first line that is neither blank nor a comment tells the format. Line ends are LF or CR LF; a UTF-8
+    byte order mark and blank lines at the end are skipped; fields may be parted by any spaces and tabs.
 
     Raises:
-        InputError: the file cannot be read, or a line is something else; it names the line.
+        InputError: `name` is unknown; the file cannot be read, is damaged, or holds no request; or a line
+            is bad. The first bad line is named.
     """
-    lines = read_plain_or_gzip(Path(path)).splitlines()
-    addresses, writes = np.empty(len(lines), dtype=np.int64), np.empty(len(lines), dtype=np.int64)
-    for number, line in enumerate(lines):
-        try:
-            operation, text = line.split()
-            writes[number] = _OPERATIONS[operation]
-            value = int(text, 16 if text[:2] in (b"0x", b"0X") else 10)
-            if not 0 <= value < _LARGEST:
-                raise ValueError
-            addresses[number] = value
-        except (ValueError, KeyError):
-            shown = line[:40].decode("ascii", "backslashreplace")
-            problem = f"'{shown}' is not LD or ST and an address, as in 'LD 0x12340'"
-            raise InputError(problem, file=path, line=number + 1) from None
-    return Requests.of(addresses, writes, str(path))
+    if name is not None and name not in request_formats():
+        raise InputError(one_of(name, request_formats(), "request trace format"), key="format")
+    path = Path(path)
+    reader = _Reader(path, None if name is None else request_formats()[name])
+    with open_plain_or_gzip(path) as stream:
+        for data in whole_lines(stream, path, _CHUNK):
+            reader.feed(data)
+    return reader.requests()
+
+
+class _Reader:
+    """Requests of a file, as its pieces come in."""
+
+    def __init__(self, path: Path, format_: RequestFormat | None) -> None:
+        self.path = path
+        self.state = parser.new_state()
+        self.parts: dict[str, list[NDArray[Any]]] = {name: [] for name in parser.Rows._fields}
+        self.format: RequestFormat | None = None
+        self.grammar = parser.no_format()
+        self.cycle_read = 0  # of the line after the last request
+        if format_ is not None:
+            self._take(format_)
+
+    def feed(self, data: NDArray[np.uint8]) -> None:
+        """Read the lines of a piece, which ends with a line end.
+
+        Raises:
+            InputError: one of them is bad.
+        """
+        lines = int(np.count_nonzero(data == ord("\n")))
+        self._parse(data, 0, lines)
+        if self.state.fault[0] == parser.MALFORMED and self.format is None:
+            begin = int(self.state.fault_start[0])
+            self.state.line[0] -= 1
+            self._detect(_line(data, begin))
+            self.state.fault[0] = parser.NO_FAULT
+            self._parse(data, begin, lines)
+        if self.state.fault[0] != parser.NO_FAULT:
+            raise self._error(_line(data, int(self.state.fault_start[0])))
+
+    def _parse(self, data: NDArray[np.uint8], start: int, lines: int) -> None:
+        rows = parser.room_for(lines, self.format)
+        count = parser.parse(data, start, self.grammar, self.state, rows)
+        self.cycle_read = int(rows.cycle[count]) if count < len(rows.cycle) else 0
+        counts = [count] * (len(rows) - 1) + [int(self.state.skipped[0])]
+        columns: Iterable[NDArray[Any]] = rows
+        for part, values, used in zip(self.parts.values(), columns, counts, strict=True):
+            # A copy where little of the room is used, so that it is not kept.
+            part.append(values[:used] if 2 * used > len(values) else values[:used].copy())
+
+    def _take(self, format_: RequestFormat) -> None:
+        """Go on in this format.
+
+        Raises:
+            InputError: the file's name or what stands before the first request does not go with it.
+        """
+        for suffix, reason in format_.refused_suffixes.items():
+            if suffix in self.path.suffixes:
+                raise InputError(reason, file=self.path)
+        comment, blank = int(self.state.comment[0]), int(self.state.blank[0])
+        faults = [(comment, _no_comments(format_))] if comment and not format_.comments else []
+        faults += [(blank, _NO_BLANKS)] if blank and not format_.blank_lines else []
+        if faults:
+            line, problem = min(faults)
+            raise InputError(problem, file=self.path, line=line)
+        self.format, self.grammar = format_, parser.grammar_of(format_)
+
+    def _detect(self, line: bytes) -> None:
+        """Go on in the format that a line has, or that it has but for a mistake."""
+        fitting, resembling = _fitting(line), _resembling(line)
+        if fitting:
+            self._take(fitting[0])
+        elif resembling:
+            self.format, self.grammar = resembling[0], parser.grammar_of(resembling[0])
+            self.state.blank[0] = 0  # the mistake in this line is the one to tell
+        else:
+            known = ", ".join(f"{item.name} '{item.example}'" for item in request_formats().values())
+            problem = f"{_shown(line)} is in no known format of request traces (known: {known})"
+            raise InputError(problem, file=self.path, line=int(self.state.line[0]) + 1)
+
+    def _error(self, line: bytes) -> InputError:
+        kind, shown = int(self.state.fault[0]), _shown(line)
+        what = _field_at(self.state, self.format)
+        if kind == parser.LONG:
+            problem = f"{shown} goes on for more than {LONGEST_LINE} bytes"
+        elif kind == parser.BLANK:
+            problem = _NO_BLANKS
+        elif kind == parser.TOO_LARGE:
+            largest = parser.LARGEST_COORDINATE if what in COORDINATES else parser.LARGEST
+            problem = f"{shown}: the {what} is beyond {largest:#x}"
+        elif kind == parser.BACKWARDS:
+            before = int(self.state.cycle[0])
+            problem = f"{shown}: cycle {self.cycle_read} is before the last request's, {before}"
+        elif what not in ("", "operation", "data") and line[int(self.state.fault_at[0]) :].startswith(b"-"):
+            problem = f"{shown}: the {what} is negative"
+        else:
+            problem = self._malformed(line)
+        return InputError(problem, file=self.path, line=int(self.state.fault_line[0]))
+
+    def _malformed(self, line: bytes) -> str:
+        assert self.format is not None
+        if line.startswith(b"#"):
+            return _no_comments(self.format)
+        reason = _refusal(self.format, line)
+        if reason:
+            return f"{_shown(line)}: {reason}"
+        others = [item.name for item in _fitting(line)]
+        mixed = f" (that is {others[0]}; a file has one format)" if others else ""
+        return f"{_shown(line)} is not {self.format.expects}, as in '{self.format.example}'{mixed}"
+
+    def requests(self) -> Requests:
+        """All that was read.
+
+        Raises:
+            InputError: it is nothing.
+        """
+        if self.format is None or not self.state.requests[0]:
+            problem = "has no requests" if self.state.line[0] else "is empty; a request trace is expected"
+            raise InputError(problem, file=self.path)
+        columns = {name: _joined(parts) for name, parts in self.parts.items()}
+        return Requests(
+            address=None if self.format.by_place else columns["address"],
+            write=columns["write"],
+            file=str(self.path),
+            cycle=columns["cycle"] if self.format.timed else None,
+            place=columns["place"] if self.format.by_place else None,
+            format=self.format.name,
+            skipped=columns["skipped"],
+        )
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """The parts as one array; they are given up, so that no two columns are held twice at a time."""
+    full = [part for part in parts if len(part)] or parts[:1]
+    parts.clear()
+    return full[0] if len(full) == 1 else np.concatenate(full)
+
+
+def _line(data: NDArray[np.uint8], begin: int) -> bytes:
+    """The line that begins there, without its end, cut off where it is too long."""
+    line = data[begin : begin + LONGEST_LINE].tobytes().partition(b"\n")[0]
+    return line.removesuffix(b"\r")
+
+
+def _shown(line: bytes) -> str:
+    """The beginning of a line, in quotes, with everything that is not plain text escaped."""
+    text = line.strip(b" \t")[:_SHOWN].decode("latin-1").encode("unicode_escape").decode("ascii")
+    return f"'{text}'"
+
+
+def _no_comments(format_: RequestFormat) -> str:
+    return f"is a comment; {format_.name} has no comment lines"
+
+
+def _refusal(format_: RequestFormat, line: bytes) -> str | None:
+    """Why a line of this format is not supported, if it looks like one."""
+    text = line.decode("latin-1")
+    return next((why for pattern, why in format_.refused.items() if re.search(pattern, text)), None)
+
+
+def _tried(line: bytes, format_: RequestFormat) -> parser.State:
+    """How far the line can be read in a format."""
+    data, state = np.frombuffer(bytearray(line + b"\n"), dtype=np.uint8), parser.new_state()
+    parser.parse(data, 0, parser.grammar_of(format_), state, parser.room_for(1, format_))
+    return state
+
+
+def _field_at(state: parser.State, format_: RequestFormat | None) -> str:
+    """What the field with the fault tells; nothing for what follows the last field."""
+    number = int(state.fault_field[0])
+    return format_.fields[number].what if format_ is not None and number < len(format_.fields) else ""
+
+
+def _fitting(line: bytes) -> list[RequestFormat]:
+    """The formats in which a line is a request."""
+    return [item for item in request_formats().values() if _tried(line, item).requests[0]]
+
+
+def _resembling(line: bytes) -> list[RequestFormat]:
+    """The formats in which a line would be a request but for a mistake, the most likely first.
+
+    It has an operation of the format, or something of the format that is not supported.
+    """
+    progress = {}
+    for item in request_formats().values():
+        reached = int(_tried(line, item).fault_field[0])
+        if reached > [part.what for part in item.fields].index("operation") or _refusal(item, line):
+            progress[item.name] = reached
+    names = sorted(progress, key=lambda name: -progress[name])
+    return [request_formats()[name] for name in names]

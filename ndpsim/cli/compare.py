@@ -1,0 +1,57 @@
+"""``ndpsim compare``: the same trace through another simulator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ndpsim.cli.memory_options import memory_of, memory_options
+from ndpsim.cli.options import check_outputs, compiling_notice, json_option, write_json
+from ndpsim.errors import InputError, one_of
+
+__all__ = ["command"]
+
+
+@click.command()
+@click.argument("simulator", metavar="ramulator")
+@click.argument("trace", metavar="TRACE")
+@memory_options
+@click.option("--format", "form", help="The trace's format, when it should not be detected.")
+@json_option
+def command(
+    simulator: str,
+    trace: str,
+    hw: str | None,
+    sets: tuple[str, ...],
+    form: str | None,
+    json_to: str | None,
+    **given: Any,
+) -> None:
+    """Run a request trace through ours and through Ramulator 2.1, when its Python package is installed.
+
+    Prints "identical" or the first command in which they differ, and how fast both were. Exit status 1
+    when they differ.
+    """
+    if simulator != "ramulator":
+        raise InputError(one_of(simulator, ["ramulator"], "simulator"), key="compare")
+    check_outputs({"--json": json_to})
+    from ndpsim.peers.ramulator import compare
+    from ndpsim.traces import read_requests
+
+    memory = memory_of(hw, sets, given)
+    requests = read_requests(trace, form)
+    with compiling_notice("controller") as announce:
+        announce()
+        outcome = compare(requests, memory)
+    if json_to is not None:
+        write_json(outcome.to_dict(), json_to)
+    if json_to != "-":
+        click.echo("identical" if outcome.identical else f"different: {outcome.first_difference}")
+        faster = outcome.ours_mps / outcome.ramulator_mps
+        click.echo(
+            f"{outcome.commands} commands compared; ours {outcome.ours_mps:.2f} million requests/s, "
+            f"Ramulator 2.1 {outcome.ramulator_mps:.2f}, {faster:.1f} times"
+        )
+    if not outcome.identical:
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,94 @@
+"""``ndpsim dram``: a request trace through a memory controller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ndpsim.cli.memory_options import memory_of, memory_options
+from ndpsim.cli.options import check_outputs, json_option, progress_of, write_json
+from ndpsim.errors import InputError
+
+__all__ = ["command"]
+
+
+@click.command()
+@click.argument("trace", metavar="TRACE")
+@memory_options
+@click.option("--format", "form", help="The trace's format, when it should not be detected.")
+@click.option("--wrap", is_flag=True, help="Fold addresses beyond the memory back into it.")
+@json_option
+@click.option("--commands", "commands_to", metavar="FILE", help="Write the command trace (.gz compresses).")
+@click.option("--commands-format", default="ndpsim", show_default=True, help="Whose format; list commands.")
+@click.option("--channel", type=int, help="Of --commands: this channel.  [default: 0, the only one]")
+@click.option("--sweep-load", is_flag=True, help="Offer the trace at rising loads instead.")
+@click.option("--plot", "plot_to", metavar="FILE", help="Draw the latencies, or the sweep.")
+def command(
+    trace: str,
+    hw: str | None,
+    sets: tuple[str, ...],
+    form: str | None,
+    wrap: bool,
+    json_to: str | None,
+    commands_to: str | None,
+    commands_format: str,
+    channel: int | None,
+    sweep_load: bool,
+    plot_to: str | None,
+    **given: Any,
+) -> None:
+    """Run a request trace through the controller of a memory until every request is served.
+
+    TRACE is read as Ramulator 2 (LD/ST, or R/W vectors), Ramulator 1, DRAMsim3 or DRAMSys writes it, plain
+    or gzip. Requests are offered one a clock and channel as fast as they are taken; a timed trace's not
+    before their cycle. --set nCL=40 changes a timing; with --hw, --set a.b=c changes the hardware.
+    """
+    check_outputs({"--commands": commands_to, "--plot": plot_to, "--json": json_to})
+    if sweep_load and commands_to is not None:
+        raise InputError("a sweep has many runs; leave out --sweep-load", key="--commands")
+    if channel is not None and commands_to is None:
+        raise InputError("chooses a channel of --commands, which is not given", key="--channel")
+
+    from ndpsim.report import text
+    from ndpsim.simulate import run_requests
+    from ndpsim.simulate import sweep_load as run_sweep
+    from ndpsim.traces import check_command_form, read_requests, write_commands
+
+    if plot_to is not None:
+        from ndpsim.report import draw  # brings matplotlib, which takes its time
+
+        draw.check_format(plot_to)
+    check_command_form(commands_format)
+    memory = memory_of(hw, sets, given)
+    if commands_to is not None and channel is None and memory.channels > 1:
+        raise InputError(f"choose one of the {memory.channels} channels with --channel", key="--commands")
+    if channel is not None and not 0 <= channel < memory.channels:
+        raise InputError(f"{channel} is not a channel, 0 to {memory.channels - 1}", key="--channel")
+    requests = read_requests(trace, form)
+    if sweep_load:
+        with progress_of("sweeping", "controller") as progress:
+            points = run_sweep(requests, memory, wrap=wrap, progress=progress)
+        outcome = {
+            "sweep": [point._asdict() for point in points],
+            "peak_bandwidth_gbps": memory.channels * memory.device.peak_gbps,
+            "config": memory.to_dict(),
+        }
+        if plot_to is not None:
+            draw.draw_sweep(plot_to, points, memory)
+    else:
+        with progress_of("simulating", "controller") as progress:
+            result = run_requests(requests, memory, wrap, commands_to is not None, progress)
+        outcome = result.to_dict()
+        if commands_to is not None:
+            number = channel or 0
+            write_commands(commands_to, result.command_traces[number], commands_format, number)
+        if plot_to is not None:
+            draw.draw_latencies(plot_to, result)
+    if json_to is not None:
+        write_json(outcome, json_to)
+    if json_to != "-":
+        if sweep_load:
+            text.print_sweep(points)
+        else:
+            text.print_trace(result)

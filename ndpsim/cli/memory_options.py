@@ -1,0 +1,76 @@
+"""The options that describe a memory, for every command that runs a request trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ndpsim.cli.options import named_as_options, sets_option, timing_overrides
+from ndpsim.errors import InputError
+
+if TYPE_CHECKING:
+    from ndpsim.simulate import Memory
+
+__all__ = ["memory_of", "memory_options"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Name, default, what it is. The names are those of `Memory.named` and of `ControllerOptions`.
+_OPTIONS: tuple[tuple[str, str | int, str], ...] = (
+    ("standard", "DDR5", "DRAM standard."),
+    ("org", "DDR5_16Gb_x8", "Organisation preset."),
+    ("timing", "DDR5_4800AN", "Timing preset."),
+    ("ranks", 1, "Ranks on a channel."),
+    ("channels", 1, "Channels, interleaved by burst."),
+    ("mapper", "RoBaRaCoCh", "RoBaRaCoCh, ChRaBaRoCo or MOP4CLXOR."),
+    ("scheduler", "FRFCFS", "FRFCFS or FRFCFS-RowHit."),
+    ("row_policy", "open", "open or closed-cap."),
+    ("row_cap", 4, "Column accesses after which closed-cap closes a row."),
+    ("refresh", "all-bank", "all-bank, staggered, same-bank or none."),
+    ("read_buffer", 32, "Slots of the read queue."),
+    ("write_buffer", 32, "Slots of the write queue."),
+)
+_OF_CHANNEL = ("standard", "org", "timing", "ranks", "channels", "mapper")
+
+
+def memory_options(function: F) -> F:
+    """``--standard`` to ``--write-buffer``, or ``--hw``; and ``--set``."""
+    function = sets_option(function)
+    hw_help = "Take the memory from this hardware, instead of the options above."
+    function = click.option("--hw", metavar="NAME|FILE", help=hw_help)(function)
+    for name, default, words in reversed(_OPTIONS):
+        option = f"--{name.replace('_', '-')}"
+        function = click.option(option, type=type(default), help=f"{words}  [default: {default}]")(function)
+    return function
+
+
+def memory_of(hw: str | None, sets: Sequence[str], given: Mapping[str, Any]) -> Memory:
+    """The memory that the options describe.
+
+    Args:
+        given: values by option name, None where an option was not given.
+
+    Raises:
+        InputError: the options contradict each other, or name what does not exist.
+    """
+    from ndpsim.dram.state import ControllerOptions
+    from ndpsim.simulate import Memory
+
+    if hw is not None:
+        from ndpsim.config import load_hardware
+
+        for name, value in given.items():
+            if value is not None:
+                option = f"--{name.replace('_', '-')}"
+                raise InputError("describes a memory, as --hw does; give one of them", key=option)
+        return Memory.of_hardware(load_hardware(hw, sets))
+    chosen = {name: default if given[name] is None else given[name] for name, default, _ in _OPTIONS}
+    channel = {name: chosen.pop(name) for name in _OF_CHANNEL}
+    with named_as_options(*(name for name, _, _ in _OPTIONS)):
+        return Memory.named(
+            **channel,  # type: ignore[arg-type]
+            overrides=timing_overrides(sets),
+            options=ControllerOptions(**chosen),  # type: ignore[arg-type]
+        )

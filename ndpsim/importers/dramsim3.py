@@ -1,0 +1,363 @@
+"""The INI files of DRAMsim3, read as its configuration.cc does (umd-memsys/DRAMsim3).
+
+A key that is missing takes DRAMsim3's default, and a note says so. Additive latency is folded into the
+clocks in which DRAMsim3's timing.cc has it: nCL = AL + CL, nCWL = AL + CWL, nRTP = AL + tRTP and
+nRCD = tRCD - AL. nRC is tRAS + tRP, as DRAMsim3 takes it.
+
+Two of its rules are none here: it adds a burst between RDA and ACT of a bank, and tRTRS between the data of
+reads and writes within a rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+
+from ndpsim.errors import one_of
+from ndpsim.importers.ini import Ini
+from ndpsim.importers.presets import (
+    Clocks,
+    Sizes,
+    check_width,
+    match_organisation,
+    match_speed,
+    put_dram,
+    rates,
+)
+from ndpsim.importers.sheet import Place, Sheet
+from ndpsim.spec import Standard, standards
+from ndpsim.units import exact
+
+__all__ = ["read"]
+
+_STANDARDS = {"DDR4": "DDR4"}  # protocol: standard; DRAMsim3 knows no DDR5
+
+# DRAMsim3's key: ours, and the clocks DRAMsim3 takes where the key is missing.
+_TIMINGS = {
+    "CL": ("nCL", 12),
+    "CWL": ("nCWL", 12),
+    "tRCD": ("nRCD", 10),
+    "tRP": ("nRP", 10),
+    "tRAS": ("nRAS", 24),
+    "tRFC": ("nRFC", 74),
+    "tREFI": ("nREFI", 7800),
+    "tRRD_S": ("nRRDS", 4),
+    "tRRD_L": ("nRRDL", 4),
+    "tWTR_S": ("nWTRS", 5),
+    "tWTR_L": ("nWTRL", 5),
+    "tFAW": ("nFAW", 50),
+    "tWR": ("nWR", 10),
+    "tRTP": ("nRTP", 5),
+    "tCCD_S": ("nCCDS", 4),
+    "tCCD_L": ("nCCDL", 6),
+    "tRTRS": ("nCS", 2),
+}
+_READ_TO_WRITE = 2  # clocks between the data of both, in the rules of DDR4
+
+# How often AL is in it.
+_AL = {"nCL": 1, "nCWL": 1, "nRTP": 1, "nRCD": -1}
+
+# DRAMsim3's key: ours, and the size DRAMsim3 takes where the key is missing.
+_SIZES = {
+    "device_width": ("dq", 8),
+    "bankgroups": ("bankgroups", 2),
+    "banks_per_group": ("banks_per_group", 2),
+    "rows": ("rows", 1 << 16),
+    "columns": ("columns", 1 << 10),
+}
+
+_FIELDS = {"ch": "channel", "ra": "rank", "bg": "bankgroup", "ba": "bank", "ro": "row", "co": "column"}
+_ROW_POLICIES = {"OPEN_PAGE": "open", "CLOSE_PAGE": "closed-cap"}
+_REFRESHES = {"RANK_LEVEL_SIMULTANEOUS": "all-bank", "RANK_LEVEL_STAGGERED": "staggered"}
+_BANK_REFRESH = "BANK_LEVEL_STAGGERED"
+
+_RATE_TOLERANCE = Fraction(2, 100)  # files round tCK to hundredths of a ns, up to 0.8%
+
+# What has no place in a hardware file: section, keys, why. No keys: the whole section.
+_DROPPED = (
+    ("dram_structure", ("num_dies",), "stacks of dies are not modelled"),
+    ("timing", ("tRFC2", "tRFC4"), "fine-granularity refresh is not modelled"),
+    ("timing", ("tCKE", "tCKESR", "tXS", "tXP"), "power-down and self-refresh are not modelled"),
+    ("timing", ("tRPRE", "tWPRE"), "preambles are part of the standard's rules, and of no rule in DRAMsim3"),
+    ("timing", ("tRFCb", "tREFIb"), "DDR4 has no refresh of single banks"),
+    ("timing", ("tPPD", "t32AW", "tRCDRD", "tRCDWR"), "DDR4 has no such timing"),
+    ("timing", ("tWR2", "tCKSRE"), "DRAMsim3 does not read it"),
+    ("timing", ("ideal_memory_latency",), "ideal memory is not modelled"),
+    ("power", (), "energy is not modelled yet"),
+    ("thermal", (), "temperature is not modelled"),
+    ("hmc", (), "HMC is not modelled"),
+    (
+        "system",
+        ("queue_structure", "cmd_queue_size"),
+        "a controller has one read and one write queue a channel, none for each bank or rank",
+    ),
+    ("system", ("write_buf_size",), "DRAMsim3 reads and does not use it"),
+    ("system", ("enable_self_refresh", "sref_threshold"), "self-refresh is not modelled"),
+    ("other", (), "what a simulation writes is no part of a hardware file"),
+)
+_READ = {
+    "dram_structure": {"protocol", "BL", "bankgroup_enable", *_SIZES},
+    "timing": {"tCK", "AL", *_TIMINGS},
+    "system": {
+        "channel_size",
+        "channels",
+        "bus_width",
+        "address_mapping",
+        "row_buf_policy",
+        "trans_queue_size",
+        "unified_queue",
+        "refresh_policy",
+        "aggressive_precharging_enabled",
+    },
+}
+
+
+def read(text: str, sheet: Sheet) -> None:
+    """Put what an INI file says on the sheet.
+
+    Raises:
+        InputError: it cannot be read, or describes what ndpsim does not have.
+    """
+    ini = Ini(text, sheet.file)
+    protocol = ini.word("dram_structure", "protocol", "DDR3")
+    at = ini.place("dram_structure", "protocol")
+    if protocol not in _STANDARDS:
+        missing = "" if ini.has("dram_structure", "protocol") else " (DRAMsim3's default)"
+        raise at.error(f"{protocol[:60]}{missing} is not supported (supported: {', '.join(_STANDARDS)})")
+    standard = standards()[_STANDARDS[protocol]]
+    sizes = _sizes(ini, sheet, standard)
+    org = match_organisation(standard, sizes)
+    sources = ", ".join(place.key.partition("] ")[2] for _, place in sizes.values())
+    clocks = _clocks(ini, sheet, standard)
+    rate = _rate(ini, sheet, standard)
+    tck = ini.place("timing", "tCK")
+    put_dram(
+        sheet,
+        (standard, at),
+        (org, Place(sheet.file, None, f"[dram_structure] {sources}"), ""),
+        (
+            match_speed(standard, org, rate, clocks),
+            tck,
+            f" = {ini.word('timing', 'tCK', '1.0')} ns; of this rate, nearest to the other timings",
+        ),
+        clocks,
+    )
+    _put_system(ini, sheet, standard, org)
+    _note_rest(ini, sheet)
+
+
+def _default(ini: Ini, sheet: Sheet, section: str, key: str, default: object) -> None:
+    """Say so where a key is missing."""
+    if not ini.has(section, key):
+        sheet.note(ini.place(section, key), f"is missing; DRAMsim3 takes {default}, and so does this file")
+
+
+def _said(ini: Ini, section: str, key: str, default: object) -> str:
+    """What a source says behind the key."""
+    if ini.has(section, key):
+        return f" = {ini.word(section, key, '')}"
+    return f", which is missing: DRAMsim3's default of {default}"
+
+
+def _sizes(ini: Ini, sheet: Sheet, standard: Standard) -> Sizes:
+    section = "dram_structure"
+    for key, (_, default) in _SIZES.items():
+        _default(ini, sheet, section, key, default)
+    burst = ini.whole(section, "BL", 8)
+    if burst != standard.prefetch:
+        raise ini.place(section, "BL").error(
+            f"{burst} is not supported; a burst of {standard.name} has {standard.prefetch} transfers"
+        )
+    check_width(standard, ini.whole("system", "bus_width", 64), ini.place("system", "bus_width"))
+    sizes = {
+        ours: (ini.whole(section, key, default), ini.place(section, key))
+        for key, (ours, default) in _SIZES.items()
+    }
+    if not ini.flag(section, "bankgroup_enable", True):
+        (groups, place), (banks, _) = sizes["bankgroups"], sizes["banks_per_group"]
+        sizes |= {"bankgroups": (1, place), "banks_per_group": (groups * banks, place)}
+    return sizes
+
+
+def _clocks(ini: Ini, sheet: Sheet, standard: Standard) -> dict[str, Clocks]:
+    """Every timing that DRAMsim3 has, by our names."""
+    al = ini.whole("timing", "AL", 0)
+    if al < 0:
+        raise ini.place("timing", "AL").error(f"{al} is below 0")
+    clocks = {}
+    for key, (name, default) in _TIMINGS.items():
+        written = _trefi(ini, sheet) if key == "tREFI" else key
+        _default(ini, sheet, "timing", written, f"{default} clocks")
+        value, place = ini.whole("timing", written, default), ini.place("timing", written)
+        said = _said(ini, "timing", written, default)
+        if al and name in _AL:
+            value += _AL[name] * al
+            said += f", {'with' if _AL[name] > 0 else 'less'} AL = {al}"
+        if value < 1:
+            raise place.error(f"{value} clocks are fewer than 1")
+        clocks[name] = Clocks(value, place, said)
+    if al:
+        sheet.note(
+            ini.place("timing", "AL"), "is part of nCL, nCWL, nRTP and nRCD now, as in DRAMsim3's rules"
+        )
+    if clocks["nCS"].value != _READ_TO_WRITE:
+        problem = f"is nCS, between ranks; from read to write within a rank it stays {_READ_TO_WRITE} clocks"
+        sheet.note(clocks["nCS"].place, problem)
+    ras, rp = clocks["nRAS"], clocks["nRP"]
+    clocks["nRC"] = Clocks(
+        ras.value + rp.value, ras.place, f" + tRP = {ras.value + rp.value}, DRAMsim3's tRC"
+    )
+    burst = standard.prefetch // 2
+    clocks["nBL"] = Clocks(burst, ini.place("dram_structure", "BL"), f" / 2 = {burst}")
+    return clocks
+
+
+def _trefi(ini: Ini, sheet: Sheet) -> str:
+    """The key of the refresh interval: some files that come with DRAMsim3 misspell it."""
+    if not ini.has("timing", "REFI"):
+        return "tREFI"
+    if ini.has("timing", "tREFI"):
+        sheet.note(ini.place("timing", "REFI"), "is left out: tREFI is what DRAMsim3 reads")
+        return "tREFI"
+    sheet.note(
+        ini.place("timing", "REFI"),
+        "is taken as tREFI; DRAMsim3 does not read this name and refreshes every 7800 clocks",
+    )
+    return "REFI"
+
+
+def _rate(ini: Ini, sheet: Sheet, standard: Standard) -> int:
+    """The nearest data rate, in MT/s."""
+    place, tck_ns = ini.place("timing", "tCK"), exact(str(ini.number("timing", "tCK", "1.0")))
+    _default(ini, sheet, "timing", "tCK", "1 ns")
+    wanted = 2000 / tck_ns
+    rate = min(rates(standard), key=lambda known: abs(known - wanted))
+    if abs(rate - wanted) > rate * _RATE_TOLERANCE:
+        known = ", ".join(map(str, rates(standard)))
+        raise place.error(
+            f"{float(tck_ns):g} ns are {float(wanted):.0f} MT/s, no rate of {standard.name} (known: {known})"
+        )
+    if rate != wanted:
+        sheet.note(
+            place, f"{float(tck_ns):g} ns become {2000 / rate:.6g} ns, the clock of {standard.name}-{rate}"
+        )
+    return rate
+
+
+def _put_system(ini: Ini, sheet: Sheet, standard: Standard, org: str) -> None:
+    section = "system"
+    for key, default in (
+        ("channels", 1),
+        ("channel_size", 1024),
+        ("address_mapping", "chrobabgraco"),
+        ("row_buf_policy", "OPEN_PAGE"),
+        ("refresh_policy", "RANK_LEVEL_STAGGERED"),
+        ("trans_queue_size", 32),
+    ):
+        _default(ini, sheet, section, key, default)
+    place = ini.place(section, "address_mapping")
+    sheet.put("dram.mapper", "custom", place)
+    sheet.put(
+        "dram.mapping.order", _order(ini), place, _said(ini, section, "address_mapping", "chrobabgraco")
+    )
+    _put_row_policy(ini, sheet)
+    _put_refresh(ini, sheet)
+    place, said = ini.place(section, "trans_queue_size"), _said(ini, section, "trans_queue_size", 32)
+    for key in ("read_buffer", "write_buffer"):
+        sheet.put(f"dram.{key}", ini.whole(section, "trans_queue_size", 32), place, said)
+    place, channels = ini.place(section, "channels"), ini.whole(section, "channels", 1)
+    said = _said(ini, section, "channels", 1)
+    sheet.put("dimm.count", channels, place, f"{said}; each channel as a DIMM of its own")
+    ranks = _ranks(ini, sheet, standard, org)
+    sheet.put(
+        "dimm.ranks",
+        ranks,
+        ini.place(section, "channel_size"),
+        f"{_said(ini, section, 'channel_size', 1024)}; {ranks} x a rank of {org}",
+    )
+    sheet.put("host.channels", channels, place, said)
+
+
+def _order(ini: Ini) -> list[str]:
+    """The fields from the least significant up: DRAMsim3 writes them from the most significant down."""
+    text, place = (
+        ini.word("system", "address_mapping", "chrobabgraco"),
+        ini.place("system", "address_mapping"),
+    )
+    fields = [text[at : at + 2] for at in range(0, len(text), 2)]
+    if sorted(fields) != sorted(_FIELDS):
+        raise place.error(f"{text[:60]!r} is not each of {', '.join(_FIELDS)} once, as in rochrababgco")
+    return [_FIELDS[field] for field in reversed(fields)]
+
+
+def _ranks(ini: Ini, sheet: Sheet, standard: Standard, org: str) -> int:
+    """Ranks on a channel: as many as its capacity in MB holds."""
+    place, size_mb = ini.place("system", "channel_size"), ini.whole("system", "channel_size", 1024)
+    organisation = standard.organisations[org]
+    rank_mb = organisation.density_mb // 8 * (standard.channel_bits // organisation.dq)
+    ranks = max(1, size_mb // rank_mb)
+    if ranks * rank_mb != size_mb:
+        sheet.note(
+            place,
+            f"{size_mb} MB become {ranks * rank_mb} MB, {ranks} x a rank of {rank_mb} MB, as in DRAMsim3",
+        )
+    return ranks
+
+
+def _put_row_policy(ini: Ini, sheet: Sheet) -> None:
+    policy, place = ini.word("system", "row_buf_policy", "OPEN_PAGE"), ini.place("system", "row_buf_policy")
+    if policy not in _ROW_POLICIES:
+        raise place.error(one_of(policy, _ROW_POLICIES, "policy"))
+    said = _said(ini, "system", "row_buf_policy", "OPEN_PAGE")
+    sheet.put("dram.row_policy", _ROW_POLICIES[policy], place, said)
+    if policy == "CLOSE_PAGE":
+        sheet.put("dram.row_cap", 1, place, said)
+        sheet.note(
+            place, "becomes closed-cap with a cap of 1; DRAMsim3 makes every access an RDA or WRA instead"
+        )
+    elif ini.flag("system", "aggressive_precharging_enabled", False):
+        place = ini.place("system", "aggressive_precharging_enabled")
+        sheet.note(place, "is left out: rows are not closed early")
+
+
+def _put_refresh(ini: Ini, sheet: Sheet) -> None:
+    default = "RANK_LEVEL_STAGGERED"
+    policy, place = ini.word("system", "refresh_policy", default), ini.place("system", "refresh_policy")
+    if policy == _BANK_REFRESH:
+        sheet.note(
+            place,
+            "is left out: DDR4 has no refresh of single banks; all banks of a rank are refreshed at once",
+        )
+    elif policy not in _REFRESHES:
+        raise place.error(one_of(policy, [*_REFRESHES, _BANK_REFRESH], "policy"))
+    else:
+        sheet.put("dram.refresh", _REFRESHES[policy], place, _said(ini, "system", "refresh_policy", default))
+
+
+def _note_rest(ini: Ini, sheet: Sheet) -> None:
+    """Notes on everything that is left out."""
+    if ini.flag("system", "unified_queue", False):
+        sheet.note(
+            ini.place("system", "unified_queue"), "is left out: reads and writes wait in queues of their own"
+        )
+    rest = {(section, key): place for section, key, place in ini.entries()}
+    for section, used in _READ.items():
+        _take(rest, section, used)
+    _take(rest, "timing", ["REFI"])
+    for section, keys, why in _DROPPED:
+        found = _take(rest, section, keys or [key for known, key in rest if known == section])
+        if found:
+            names = ", ".join(place.key.partition("] ")[2] for place in found)
+            sheet.note(Place(sheet.file, found[0].line, f"[{section}] {names}"), f"left out: {why}")
+    known = [key for _, keys, _ in _DROPPED for key in keys] + [
+        key for keys in _READ.values() for key in keys
+    ]
+    for place in rest.values():
+        name = place.key.partition("] ")[2]
+        sheet.note(place, f"left out: {one_of(name, known, 'key').partition(' (known')[0]}")
+
+
+def _take(rest: dict[tuple[str, str], Place], section: str, keys: Iterable[str]) -> list[Place]:
+    """Remove keys of a section from `rest`; the places of those that were there."""
+    names = [(section, key.lower()) for key in keys]
+    return [rest.pop(name) for name in names if name in rest]

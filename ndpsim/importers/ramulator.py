@@ -1,0 +1,227 @@
+"""What the configurations of Ramulator 2.0 and 2.1 share: the controller and the address mapping."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ndpsim.errors import one_of
+from ndpsim.importers.sheet import Place, Sheet
+from ndpsim.importers.tree import Tree
+from ndpsim.spec import Organisation, Standard, standards
+
+__all__ = ["Bits", "Parts", "known_standard", "note_unread", "put_channels", "put_controller", "put_mapper"]
+
+_STANDARDS = ("DDR4", "DDR5")
+_REFRESHES = {"AllBank": "all-bank", "NoRefresh": "none"}
+_SCHEDULERS = ("FRFCFS", "FRFCFS-RowHit")
+_OPEN = ("Open", "OpenRowPolicy")
+_OLD_CLOSED = "ClosedRowPolicy"
+_CLOSED = ("ClosedCAP", _OLD_CLOSED)
+_WATERMARKS = {"wr_low_watermark": 0.2, "wr_high_watermark": 0.8}
+
+# From the least significant bit up, without the channel; MOP4CLXOR XORs fields in _XORED with the column.
+_ORDERS = {
+    "RoBaRaCoCh": ["column", "rank", "bankgroup", "bank", "row"],
+    "ChRaBaRoCo": ["column", "row", "bank", "bankgroup", "rank"],
+    "MOP4CLXOR": ["column:2", "rank", "bankgroup", "bank", "column", "row"],
+}
+_XORED = {"MOP4CLXOR": ("channel", "rank", "bankgroup", "bank", "row")}
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the parts of a controller are called."""
+
+    scheduler: str
+    refresh: str
+    row_policy: str
+    plugins: str
+    uncapped: int | None  # the cap of a closing row policy that names none; None: it never closes
+
+
+def known_standard(dram: Tree) -> tuple[Standard, Place]:
+    """The standard of a DRAM, and where it is named.
+
+    Raises:
+        InputError: ndpsim does not have it.
+    """
+    name, place = dram.word("impl"), dram.place("impl")
+    if name not in _STANDARDS:
+        what = "is missing" if name is None else f"{name[:60]} is not supported"
+        raise place.error(f"{what} (supported: {', '.join(_STANDARDS)})")
+    return standards()[name], place
+
+
+def put_channels(sheet: Sheet, channels: tuple[int, Place] | None, ranks: tuple[int, Place] | None) -> None:
+    """State how many channels there are, and how many ranks each has; None leaves them at one."""
+    if channels is not None:
+        count, place = channels
+        if count < 1 or count & (count - 1):
+            raise place.error(f"{count} is no power of two, which an address mapping needs")
+        sheet.put("dimm.count", count, place, f" = {count}; each channel as a DIMM of its own")
+    if ranks is not None:
+        sheet.put("dimm.ranks", ranks[0], ranks[1], f" = {ranks[0]}")
+    if channels is not None:
+        sheet.put("host.channels", channels[0], channels[1], f" = {channels[0]}")
+
+
+def put_controller(sheet: Sheet, controller: Tree, parts: Parts) -> None:
+    """State scheduler, row policy, refresh and queues; note what is not like them here."""
+    scheduler = controller.part(parts.scheduler)
+    impl = scheduler.word("impl")
+    if impl in _SCHEDULERS:
+        sheet.put("dram.scheduler", impl, scheduler.place("impl"))
+    elif impl is not None:
+        sheet.note(
+            scheduler.place("impl"), f"left out: {one_of(impl, _SCHEDULERS, 'scheduler')}; FRFCFS is taken"
+        )
+    _put_row_policy(sheet, controller.part(parts.row_policy), parts.uncapped)
+    _put_refresh(sheet, controller.part(parts.refresh))
+    for key, ours in (("read_buffer_size", "read_buffer"), ("write_buffer_size", "write_buffer")):
+        slots = controller.whole(key)
+        if slots is not None:
+            sheet.put(f"dram.{ours}", slots, controller.place(key))
+    for key, fixed in _WATERMARKS.items():
+        level = controller.number(key)
+        if level is not None and float(level) != fixed:
+            sheet.note(controller.place(key), f"left out: it is {fixed} here, not {float(level):g}")
+    for plugin in controller.parts(parts.plugins):
+        _note_plugin(sheet, plugin)
+
+
+def _put_row_policy(sheet: Sheet, policy: Tree, uncapped: int | None) -> None:
+    impl, place = policy.word("impl"), policy.place("impl")
+    if impl in _OPEN:
+        sheet.put("dram.row_policy", "open", place)
+    elif impl in _CLOSED:
+        cap = policy.whole("cap")
+        if cap is None and uncapped is None:
+            sheet.put(
+                "dram.row_policy", "open", place, " without a cap, which takes 10 million accesses to close"
+            )
+            return
+        sheet.put("dram.row_policy", "closed-cap", place)
+        if impl == _OLD_CLOSED:
+            sheet.note(place, "becomes closed-cap, which closes by RDA and WRA where it can, not by PRE only")
+        if cap is None:
+            sheet.put(
+                "dram.row_cap", uncapped or 1, place, f" without a cap: Ramulator's default of {uncapped}"
+            )
+        else:
+            sheet.put("dram.row_cap", cap, policy.place("cap"), f" = {cap}")
+    elif impl is not None:
+        sheet.note(place, f"left out: {one_of(impl, _OPEN + _CLOSED, 'row policy')}; rows stay open")
+
+
+def _put_refresh(sheet: Sheet, refresh: Tree) -> None:
+    impl, place = refresh.word("impl"), refresh.place("impl")
+    scatter = refresh.whole("scatter_interval") or 0
+    refresh.value("debug")
+    if impl not in _REFRESHES:
+        if impl is not None:
+            problem = one_of(impl, _REFRESHES, "refresh manager")
+            sheet.note(place, f"left out: {problem}; all banks of a rank are refreshed at once")
+        return
+    if impl == "AllBank" and scatter > 0:
+        sheet.put("dram.refresh", "staggered", refresh.place("scatter_interval"), f" = {scatter}")
+        sheet.note(
+            refresh.place("scatter_interval"),
+            f"becomes staggered: ranks take even turns, not {scatter} clocks apart",
+        )
+    else:
+        sheet.put("dram.refresh", _REFRESHES[impl], place)
+
+
+def _note_plugin(sheet: Sheet, plugin: Tree) -> None:
+    """Note that a plugin is left out: {impl: NAME}, or {ControllerPlugin: {impl: NAME}}."""
+    inner = plugin.part("ControllerPlugin") if plugin.names() == ["ControllerPlugin"] else plugin
+    for key in inner.names():
+        inner.value(key)
+    sheet.note(plugin.here, f"left out: plugin {inner.value('impl') or ''}".rstrip())
+
+
+# Address mapping
+
+
+@dataclass(frozen=True)
+class Bits:
+    """How many bits of an address each field takes."""
+
+    of: Mapping[str, int]
+
+    @classmethod
+    def count(cls, standard: Standard, organisation: Organisation, channels: int, ranks: int) -> Bits:
+        """The bits of channels with so many ranks of these devices."""
+        sizes = {
+            "channel": channels,
+            "rank": ranks,
+            "bankgroup": organisation.bankgroups,
+            "bank": organisation.banks_per_group,
+            "row": organisation.rows,
+            "column": organisation.columns // standard.prefetch,
+        }
+        return cls({field: size.bit_length() - 1 for field, size in sizes.items()})
+
+    def xor(self, fields: Sequence[str]) -> dict[str, list[str]]:
+        """`fields`, each XORed with as many bits of the column as it has, going on where the last ended."""
+        xor, low, end = {}, 0, self.of["column"]
+        for field in fields:
+            high = min(low + self.of[field], end)
+            if high > low:
+                xor[field] = [f"column:{low}" if high == low + 1 else f"column:{low}-{high - 1}"]
+            low += self.of[field]
+        return xor
+
+    def with_channel(self, order: Sequence[str], at: int) -> list[str]:
+        """`order` with the channel at bit `at`, splitting the field that lies there."""
+        done: list[str] = []
+        left = dict(self.of)
+        parts = list(order)
+        while parts:
+            field, _, wanted = parts[0].partition(":")
+            width = min(int(wanted or left[field]), left[field])
+            if at < width:
+                break
+            done.append(parts.pop(0))
+            left[field] -= width
+            at -= width
+        if at:
+            field, _, wanted = parts[0].partition(":")
+            done.append(f"{field}:{at}")
+            parts[0] = f"{field}:{int(wanted) - at}" if wanted else field
+        return [*done, "channel", *parts]
+
+
+def put_mapper(
+    sheet: Sheet, mapper: Tree, bits: Bits, channel_at: Mapping[str, int], channel_xored: bool
+) -> None:
+    """State the address mapping: by its name with one channel, else field by field.
+
+    Args:
+        mapper: the part with ``impl``.
+        bits: of the fields of an address.
+        channel_at: the bit of a burst's address at which the channel begins, by mapper.
+        channel_xored: whether MOP4CLXOR takes the channel as one of its fields.
+    """
+    impl, place = mapper.word("impl"), mapper.place("impl")
+    if impl not in _ORDERS:
+        if impl is not None:
+            sheet.note(place, f"left out: {one_of(impl, _ORDERS, 'address mapping')}; RoBaRaCoCh is taken")
+        return
+    if not bits.of["channel"]:
+        sheet.put("dram.mapper", impl, place)
+        return
+    sheet.put("dram.mapper", "custom", place)
+    order = bits.with_channel(_ORDERS[impl], channel_at[impl])
+    sheet.put("dram.mapping.order", order, place, f" = {impl}, with the channel where Ramulator has it")
+    for field, sources in bits.xor(
+        [f for f in _XORED.get(impl, ()) if channel_xored or f != "channel"]
+    ).items():
+        sheet.put(f"dram.mapping.xor.{field}", sources, place, f" = {impl}")
+
+
+def note_unread(sheet: Sheet, tree: Tree, why: Mapping[str, str]) -> None:
+    """Note every key that has not been read; `why`: reasons by the last word of a key."""
+    for place in tree.unread():
+        sheet.note(place, f"left out: {why.get(place.key.rpartition('.')[2], 'not known to ndpsim')}")

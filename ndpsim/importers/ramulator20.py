@@ -1,0 +1,236 @@
+"""The YAML files of Ramulator 2.0 (CMU-SAFARI/ramulator2 up to 2.0a and later, before the move to Python).
+
+Its presets carry the names of ours and mostly the same clocks; the ones that differ become overrides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ndpsim.errors import one_of
+from ndpsim.importers.presets import (
+    Clocks,
+    Sizes,
+    check_width,
+    match_organisation,
+    match_speed,
+    put_dram,
+    rates,
+)
+from ndpsim.importers.ramulator import (
+    Bits,
+    Parts,
+    known_standard,
+    note_unread,
+    put_channels,
+    put_controller,
+    put_mapper,
+)
+from ndpsim.importers.sheet import Place, Sheet
+from ndpsim.importers.tree import Tree
+from ndpsim.spec import Standard
+
+__all__ = ["ROOT", "read"]
+
+#: The key by which a file is known.
+ROOT = "MemorySystem"
+
+_PARTS = Parts("Scheduler", "RefreshManager", "RowPolicy", "plugins", uncapped=None)
+_SIZES = {
+    "dq": "dq",
+    "bankgroups": "bankgroup",
+    "banks_per_group": "bank",
+    "rows": "row",
+    "columns": "column",
+}  # ours: Ramulator's
+_RENAMED = {"nRFC": "nRFC1"}  # ours: DDR5 in Ramulator 2.0
+_TURNAROUNDS = {"nWTRS": "nCCDS_WTR", "nWTRL": "nCCDL_WTR"}  # from write to read: nCWL + nBL + ours
+
+_WHY = {
+    "Frontend": "traffic is no part of a hardware file",
+    "clock_ratio": "the clock of the front end is no part of a hardware file",
+    "RFM": "refresh management is not modelled",
+    "drampower_enable": "energy is not modelled yet",
+    "power_debug": "energy is not modelled yet",
+    "voltage": "energy is not modelled yet",
+    "current": "energy is not modelled yet",
+    "RH_radius": "refresh management is not modelled",
+}
+
+
+@dataclass(frozen=True)
+class _Old:
+    """Clocks that a preset of Ramulator 2.0 has and ours of its name has not; `by` what they depend on."""
+
+    standard: str
+    rate: int
+    name: str
+    by: Literal["dq", "density_mb", "timing"]
+    clocks: dict[int | str, int]
+
+
+# From src/dram/impl/DDR4.cpp and DDR5.cpp before 2.1, whose tCK at 2133 is 938 ps, and whose presets of
+# DDR5 are those of 3200 only.
+_OLD = (
+    _Old("DDR4", 2133, "nRFC", "density_mb", {8192: 384}),
+    _Old("DDR4", 2133, "nREFI", "dq", dict.fromkeys((4, 8, 16), 8316)),
+    _Old("DDR5", 3200, "nRC", "timing", {"DDR5_3200AN": 75, "DDR5_3200BN": 77, "DDR5_3200C": 79}),
+    _Old("DDR5", 3200, "nCCDL_WR", "dq", {8: 16, 16: 16}),
+    _Old("DDR5", 3200, "nWTRS", "dq", dict.fromkeys((4, 8, 16), 4)),
+    _Old("DDR5", 3200, "nFAW", "dq", {4: 40, 16: 32}),
+    _Old("DDR5", 3200, "nRFC", "density_mb", {16384: 471, 32768: 655}),
+    _Old("DDR5", 3200, "nREFI", "dq", dict.fromkeys((4, 8, 16), 6222)),
+)
+_OLD_RATES = {"DDR4": (1600, 1866, 2133, 2400, 2666, 2933, 3200), "DDR5": (3200,)}
+
+
+def read(root: Tree, sheet: Sheet) -> None:
+    """Put what a YAML file of Ramulator 2.0 says on the sheet.
+
+    Raises:
+        InputError: it describes what ndpsim does not have.
+    """
+    memory = root.part(ROOT)
+    impl = memory.word("impl")
+    if impl not in (None, "GenericDRAM"):
+        raise memory.place("impl").error(f"{impl} is not supported (supported: GenericDRAM)")
+    dram = memory.part("DRAM")
+    standard, place = known_standard(dram)
+    organisation, timing = dram.part("org"), dram.part("timing")
+    org, org_said = _organisation(organisation, standard)
+    clocks, preset = _timing(timing, sheet, standard, org)
+    put_dram(sheet, (standard, place), (org, organisation.place("preset"), org_said), preset, clocks)
+    channels, ranks = organisation.whole("channel"), organisation.whole("rank")
+    bits = Bits.count(standard, standard.organisations[org], channels or 1, ranks or 1)
+    top = sum(bits.of.values()) - bits.of["channel"]
+    at = {"RoBaRaCoCh": 0, "ChRaBaRoCo": top, "MOP4CLXOR": 2}
+    put_mapper(sheet, memory.part("AddrMapper"), bits, at, channel_xored=True)
+    controller = memory.part("Controller")
+    if controller.word("impl") not in (None, "Generic"):
+        sheet.note(controller.place("impl"), "left out: the controller is ndpsim's, like Generic")
+    put_controller(sheet, controller, _PARTS)
+    put_channels(
+        sheet,
+        None if channels is None else (channels, organisation.place("channel")),
+        None if ranks is None else (ranks, organisation.place("rank")),
+    )
+    note_unread(sheet, root, _WHY)
+
+
+def _organisation(org: Tree, standard: Standard) -> tuple[str, str]:
+    """The name of the organisation, and more words for its source."""
+    check_width(standard, org.whole("channel_width"), org.place("channel_width"))
+    preset = org.word("preset")
+    if preset is not None and preset not in standard.organisations:
+        raise org.place("preset").error(
+            one_of(preset, standard.organisations, f"{standard.name} organisation")
+        )
+    written = {ours: (org.whole(theirs), org.place(theirs)) for ours, theirs in _SIZES.items()}
+    changed = [place for size, place in written.values() if size is not None]
+    name, said = preset, f" = {preset}"
+    if changed or preset is None:
+        name = match_organisation(standard, _complete(written, standard, preset))
+        said = ", with " + ", ".join(place.key.rpartition(".")[2] for place in changed)
+    assert name is not None
+    density = org.whole("density")
+    if density not in (None, standard.organisations[name].density_mb):
+        raise org.place("density").error(
+            f"{density} Mb is not what the sizes make: {standard.organisations[name].density_mb} Mb"
+        )
+    return name, said
+
+
+def _complete(written: dict[str, tuple[int | None, Place]], standard: Standard, preset: str | None) -> Sizes:
+    """All sizes: as written, else of the preset."""
+    sizes = {}
+    for ours, (size, place) in written.items():
+        if size is None and preset is None:
+            raise place.error("is missing, and no preset is named")
+        known = getattr(standard.organisations[preset], ours) if preset is not None else 0
+        sizes[ours] = (known if size is None else size, place)
+    return sizes
+
+
+def _timing(
+    timing: Tree, sheet: Sheet, standard: Standard, org: str
+) -> tuple[dict[str, Clocks], tuple[str, Place, str]]:
+    """Every timing that is written or that 2.0's preset has otherwise; the preset, its place and words."""
+    preset, place, rate = timing.word("preset"), timing.place("preset"), timing.whole("rate")
+    if preset is not None:
+        if preset not in standard.speeds:
+            raise place.error(one_of(preset, standard.speeds, f"{standard.name} timing preset"))
+        if rate not in (None, standard.speeds[preset]["rate"]):
+            raise timing.place("rate").error(f"{rate} is not the rate of {preset}")
+        rate = standard.speeds[preset]["rate"]
+    elif rate not in rates(standard):
+        what = (
+            "is missing, and no preset is named" if rate is None else f"{rate} is no rate of {standard.name}"
+        )
+        raise timing.place("rate").error(f"{what} (known: {', '.join(map(str, rates(standard)))})")
+    assert rate is not None
+    clocks = {} if preset is None else _old_clocks(standard, org, preset, place)
+    if rate not in _OLD_RATES[standard.name]:
+        sheet.note(place, "is no preset of Ramulator 2.0 as published; ndpsim's of this name is taken")
+    clocks |= _written_clocks(timing, sheet, standard, rate)
+    if preset is None:
+        preset, place = match_speed(standard, org, rate, clocks), timing.place("rate")
+        open_ = sorted(set(standard.speeds[preset]) - {"rate", "tCK_ps"} - set(clocks))
+        if open_:
+            sheet.note(place, f"names no preset; {preset} gives what is not written: {', '.join(open_)}")
+        return _turned(timing, standard, preset, clocks), (
+            preset,
+            place,
+            f" = {rate}, nearest to the timings",
+        )
+    return _turned(timing, standard, preset, clocks), (preset, place, f" = {preset}")
+
+
+def _old_clocks(standard: Standard, org: str, preset: str, place: Place) -> dict[str, Clocks]:
+    device, rate = standard.organisations[org], standard.speeds[preset]["rate"]
+    keys: dict[str, int | str] = {"dq": device.dq, "density_mb": device.density_mb, "timing": preset}
+    return {
+        old.name: Clocks(old.clocks[keys[old.by]], place, f" = {preset}, which has this in Ramulator 2.0")
+        for old in _OLD
+        if (old.standard, old.rate) == (standard.name, rate) and keys[old.by] in old.clocks
+    }
+
+
+def _written_clocks(timing: Tree, sheet: Sheet, standard: Standard, rate: int) -> dict[str, Clocks]:
+    names = {name for speed in standard.speeds.values() for name in speed} | set(standard.derived)
+    clocks = {}
+    for name in sorted(names - {"rate", "tCK_ps"}):
+        found = _written(
+            timing, sheet, _RENAMED.get(name, name) if standard.name == "DDR5" else name, standard, rate
+        )
+        if found is not None:
+            clocks[name] = found
+    return clocks
+
+
+def _written(timing: Tree, sheet: Sheet, name: str, standard: Standard, rate: int) -> Clocks | None:
+    """A timing in clocks (nRCD), else in nanoseconds (tRCD), as Ramulator 2.0 rounds them."""
+    in_ns = f"t{name[1:]}"
+    clocks, ns = timing.whole(name), timing.number(in_ns)
+    if clocks is not None:
+        if ns is not None:
+            sheet.note(timing.place(in_ns), f"left out: {name} says it in clocks")
+        return Clocks(clocks, timing.place(name), f" = {clocks}")
+    if ns is None:
+        return None
+    tck_ps, ps = 1_000_000 // (rate // 2), int(ns * 1000)
+    # The roundings of JESD79-4 and JESD79-5 as Ramulator 2.0 has them.
+    rounded = (ps * 997 // tck_ps + 1000) if standard.name == "DDR5" else (ps * 1000 // tck_ps + 974)
+    return Clocks(rounded // 1000, timing.place(in_ns), f" = {float(ns):g} ns")
+
+
+def _turned(timing: Tree, standard: Standard, preset: str, clocks: dict[str, Clocks]) -> dict[str, Clocks]:
+    """`clocks` with the write-to-read times that DDR5 has as distances between commands."""
+    for ours, theirs in _TURNAROUNDS.items():
+        distance, place = timing.whole(theirs), timing.place(theirs)
+        if distance is not None:
+            known = dict(standard.speeds[preset]) | {name: wanted.value for name, wanted in clocks.items()}
+            clocks[ours] = Clocks(
+                distance - known["nCWL"] - known["nBL"], place, f" = {distance}, less nCWL and nBL"
+            )
+    return clocks

@@ -1,0 +1,125 @@
+"""A hardware file in the making: values with their sources, and notes on what has no place in it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ndpsim.config.system import refusal
+from ndpsim.errors import InputError
+
+__all__ = ["Imported", "Place", "Sheet"]
+
+Value = str | int | list[str]
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A configuration of another simulator, as a hardware file.
+
+    `text`: the hardware file. `notes`: what could not be carried over, or is to be known, a line each.
+    """
+
+    name: str
+    text: str
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the imported file says something: its line, and the key there (``[timing] tRP``)."""
+
+    file: Path
+    line: int | None
+    key: str
+
+    def error(self, problem: str) -> InputError:
+        """The error `problem`, at this place."""
+        return InputError(problem, file=self.file, line=self.line, key=self.key)
+
+    def __str__(self) -> str:
+        """How a source names it: file and key."""
+        return f"{self.file.name}, {self.key}"
+
+
+class Sheet:
+    """Collects the values of a hardware file by dotted key."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._leaves: dict[tuple[str, ...], tuple[Value, str, str]] = {}
+        self._notes: list[tuple[int, str]] = []
+
+    def name(self, name: str, given: bool) -> None:
+        """Name the hardware; `given` with ``--name``, else after the file."""
+        problem = refusal(("name",), name)
+        if problem is not None:
+            raise InputError(problem, key="--name" if given else "name")
+        source = "given with --name" if given else f"the name of {self.file.name}"
+        self._leaves["name",] = (name, "source", source)
+
+    def put(self, key: str, value: Value, place: Place, said: str = "") -> None:
+        """State a value. `said`: more words for its source, behind the place.
+
+        Raises:
+            InputError: the hardware file cannot have this value there.
+        """
+        path = tuple(key.split("."))
+        problem = refusal(path, value)
+        if problem is not None:
+            raise place.error(problem)
+        self._leaves[path] = (value, "source", f"{place}{said}")
+
+    def note(self, place: Place, text: str) -> None:
+        """Remember what is to be known of `place`."""
+        self._notes.append((place.line or 0, str(place.error(text))))
+
+    def imported(self) -> Imported:
+        """What has been collected; notes in the order of the file."""
+        notes = tuple(note for _, note in sorted(self._notes, key=lambda note: note[0]))
+        tree: dict[str, Any] = {}
+        for path, (value, kind, text) in self._leaves.items():
+            here = tree
+            for key in path[:-1]:
+                here = here.setdefault(key, {})
+            here[path[-1]] = f"{{value: {_written(value)}, {kind}: {_quoted(text)}}}"
+        lines = [f"# From {_plain(self.file.name)}, by ndpsim import.", "", *_lines(tree, "")]
+        return Imported(str(self._leaves["name",][0]), "\n".join(lines) + "\n", notes)
+
+
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_NOT_WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
+
+
+def _plain(text: str) -> str:
+    """`text` without characters that YAML cannot hold, on one line."""
+    return "".join(c if c.isprintable() else "?" for c in text.encode(errors="replace").decode())
+
+
+def _quoted(text: str) -> str:
+    quoted: str = yaml.safe_dump(_plain(text), default_style='"', width=1 << 20, allow_unicode=True)
+    return quoted.strip()
+
+
+def _word(text: str) -> str:
+    return text if _WORD.fullmatch(text) and text.lower() not in _NOT_WORDS else _quoted(text)
+
+
+def _written(value: Value) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_word, value))}]"
+    return _word(value) if isinstance(value, str) else str(value)
+
+
+def _lines(tree: dict[str, Any], indent: str) -> list[str]:
+    lines = []
+    for key, value in tree.items():
+        if isinstance(value, str):
+            lines.append(f"{indent}{_word(key)}: {value}")
+        else:
+            lines += [f"{indent}{_word(key)}:", *_lines(value, indent + "  ")]
+    return lines

@@ -1,0 +1,217 @@
+"""The same trace through Ramulator 2.1 and through ours: every command compared, both timed.
+
+Ramulator 2.1 offers one request a clock and ends in the clock that takes the last one; commands are
+compared up to there. It is used through its Python package, `ramulator`, and never needed otherwise.
+"""
+
+from __future__ import annotations
+
+import importlib
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from ndpsim.errors import InputError
+from ndpsim.simulate import Memory, run_requests
+from ndpsim.spec import COMMANDS
+from ndpsim.traces import CommandTrace, Requests
+
+__all__ = ["Comparison", "compare"]
+
+_COUNTERS = {
+    "cycles": "cycles",
+    "row_hits": "row_hits",
+    "row_misses": "row_misses",
+    "row_conflicts": "row_conflicts",
+    "reads_forwarded": "num_read_reqs_forwarded",
+    "writes_coalesced": "num_write_reqs_coalesced",
+}
+_MAPPERS = ("RoBaRaCoCh", "ChRaBaRoCo", "MOP4CLXOR")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What came out.
+
+    Attributes:
+        identical: every command, clock, coordinate and counter is equal.
+        commands: commands compared.
+        first_difference: the first place where they part, in words; None when identical.
+        counters: by name, (ours, theirs).
+        ours_mps, ramulator_mps: million requests a second, without recording commands, reading the
+            trace or compiling.
+    """
+
+    identical: bool
+    commands: int
+    first_difference: str | None
+    counters: Mapping[str, tuple[int, int]]
+    ours_mps: float
+    ramulator_mps: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self)
+
+
+def _package() -> ModuleType:
+    try:
+        package = importlib.import_module("ramulator")
+    except ImportError as error:
+        raise InputError(
+            f"no package 'ramulator' can be imported ({error}); install Ramulator 2.1's Python package",
+            key="compare ramulator",
+        ) from None
+    if not hasattr(package, "Simulation"):
+        raise InputError(f"{package.__name__} is not Ramulator 2.1's package", key="compare ramulator")
+    return package
+
+
+def _check(requests: Requests, memory: Memory) -> None:
+    wrong = {
+        "the request trace must hold addresses": requests.address is None,
+        "its front end knows no request times": requests.cycle is not None,
+        "one channel at a time": memory.channels != 1,
+        f"it knows the mappers {', '.join(_MAPPERS)}": memory.mapper not in _MAPPERS,
+        "it has no same-bank refresh": memory.options.refresh == "same-bank",
+    }
+    for problem, there in wrong.items():
+        if there:
+            raise InputError(problem, key="compare ramulator")
+
+
+def _simulation(package: Any, trace: Path, memory: Memory, commands: Path | None) -> Any:
+    """A Ramulator run of `trace`, recording into `commands` when given."""
+    device, options = memory.device, memory.options
+    kinds = package.dram.DDR4, package.dram.DDR5
+    dram = {kind.name: kind for kind in kinds}.get(device.standard.name)
+    if dram is None:
+        raise InputError(f"Ramulator 2.1 is not asked for {device.standard.name}", key="compare ramulator")
+    overrides = {
+        name: device.timings[name] for name, source in device.sources.items() if source == "override"
+    }
+    refresh = {
+        "all-bank": lambda: package.refresh_manager.AllBank(),
+        "staggered": lambda: package.refresh_manager.AllBank(
+            scatter_interval=device.timings["nREFI"] // device.ranks
+        ),
+        "none": lambda: package.refresh_manager.NoRefresh(),
+    }[options.refresh]()
+    row_policy, cap = package.row_policy, options.row_cap
+    recorder = package.controller_plugin.CmdTraceRecorder
+    controller = package.controller.GenericDDR(
+        dram=dram(org_preset=device.org, timing_preset=device.timing, rank=device.ranks, **overrides),
+        scheduler=getattr(package.scheduler, options.scheduler.replace("-", ""))(),
+        refresh_manager=refresh,
+        row_policy=row_policy.Open() if options.row_policy == "open" else row_policy.ClosedCAP(cap=cap),
+        addr_mapper=getattr(package.addr_mapper, memory.mapper)(),
+        read_buffer_size=options.read_buffer,
+        write_buffer_size=options.write_buffer,
+        controller_plugins=[] if commands is None else [recorder(path=str(commands))],
+    )
+    system = package.memory_system.GenericDRAM(
+        clock_ratio=1, controllers=[controller], channel_mapper=package.channel_mapper.CacheLineInterleave()
+    )
+    return package.Simulation(package.frontend.LoadStoreTrace(clock_ratio=1, path=str(trace)), system)
+
+
+def _recorded(path: Path) -> CommandTrace:
+    """Ramulator's CSV as a trace in our conventions: -1 for what a command does not address."""
+    number = {command.name: place for place, command in enumerate(COMMANDS)}
+    table = np.array(
+        [
+            [number[field] if at == 1 else int(field) for at, field in enumerate(line.split(",")[:8])]
+            for line in path.read_text().splitlines()[1:]
+        ],
+        dtype=np.int64,
+    ).reshape(-1, 8)
+    clock, command, _, rank, bankgroup, bank, row, column = table.T
+    opens = np.array([kind.opens for kind in COMMANDS])[command]
+    to_column = np.array([kind.reads or kind.writes for kind in COMMANDS])[command]
+    to_bank = np.array([kind.scope == "bank" for kind in COMMANDS])[command]
+    return CommandTrace(
+        clock,
+        command,
+        rank,
+        np.where(to_bank, bankgroup, -1),
+        np.where(to_bank, bank, -1),
+        np.where(opens | to_column, row, -1),
+        np.where(to_column, column, -1),
+    )
+
+
+def _words(trace: CommandTrace, place: int) -> str:
+    if place >= len(trace):
+        return "nothing"
+    clock, command, *coordinates = (int(value) for value in trace.columns()[:, place])
+    names = ("rank", "bankgroup", "bank", "row", "column")
+    where = " ".join(f"{name} {value}" for name, value in zip(names, coordinates, strict=True) if value >= 0)
+    return f"{COMMANDS[command].name} {where} at clock {clock}"
+
+
+def _difference(ours: CommandTrace, theirs: CommandTrace) -> str | None:
+    """The first place where two traces part, in words."""
+    mine, others = ours.columns(), theirs.columns()
+    common = min(len(ours), len(theirs))
+    apart = np.flatnonzero((mine[:, :common] != others[:, :common]).any(axis=0))
+    if len(apart) == 0 and len(ours) == len(theirs):
+        return None
+    place = int(apart[0]) if len(apart) else common
+    return f"command {place + 1}: ours {_words(ours, place)}, Ramulator's {_words(theirs, place)}"
+
+
+def _through_ramulator(requests: Requests, memory: Memory) -> tuple[CommandTrace, dict[str, int], float]:
+    """Commands, counters and seconds, of two runs: one recorded, one timed."""
+    package = _package()
+    addresses = [] if requests.address is None else requests.address.tolist()
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder) / "trace"
+        kinds = np.where(np.asarray(requests.write) == 1, "ST", "LD")
+        lines = (f"{kind} {at:#x}\n" for kind, at in zip(kinds, addresses, strict=True))
+        trace.write_text("".join(lines))
+        recording = _simulation(package, trace, memory, Path(folder) / "commands")
+        recording.run()
+        recording.finalize()
+        commands = _recorded(next(Path(folder).glob("commands*")))
+        timed = _simulation(package, trace, memory, None)
+        began = time.perf_counter()
+        timed.run()
+        seconds = time.perf_counter() - began
+        stats = timed.stats["memory_system"]["controller"]
+        counters = {name: int(stats[theirs]) for name, theirs in _COUNTERS.items()}
+        timed.finalize()
+    return commands, counters, seconds
+
+
+def compare(requests: Requests, memory: Memory) -> Comparison:
+    """Run `requests` through both and compare.
+
+    Raises:
+        InputError: there is no `ramulator` package, or it cannot do what is asked.
+    """
+    _check(requests, memory)
+    theirs, their_counters, ramulator_s = _through_ramulator(requests, memory)
+    result = run_requests(requests, memory, record_commands=True)
+    ours_s = min(run_requests(requests, memory).run_s for _ in range(3))
+    accepted = result.accepted or {}
+    counters = {name: (int(accepted[name]), count) for name, count in their_counters.items()}
+    ours = result.command_traces[0]
+    ours = ours.take(np.flatnonzero(ours.clock <= accepted["cycles"]))
+    apart = [
+        f"{name}: ours {one}, Ramulator's {other}" for name, (one, other) in counters.items() if one != other
+    ]
+    first_difference = _difference(ours, theirs) or (apart[0] if apart else None)
+    return Comparison(
+        identical=first_difference is None,
+        commands=len(theirs),
+        first_difference=first_difference,
+        counters=counters,
+        ours_mps=len(requests.write) / ours_s / 1e6,
+        ramulator_mps=len(requests.write) / ramulator_s / 1e6,
+    )

@@ -1,0 +1,57 @@
+"""How latency rises with load: a trace offered at a pace, from a trickle to all the bus can carry."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ndpsim.simulate.memory import Memory
+from ndpsim.simulate.trace import run_requests
+from ndpsim.traces import Requests
+
+__all__ = ["LOADS", "LoadPoint", "sweep_load"]
+
+#: Offered load as a share of the peak bandwidth.
+LOADS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
+
+
+class LoadPoint(NamedTuple):
+    """What a load brings: bandwidths in GB/s, read latency in ns from the moment a request is taken."""
+
+    load: float
+    offered_gbps: float
+    bandwidth_gbps: float
+    mean_ns: float | None
+    p99_ns: float | None
+
+
+def sweep_load(
+    requests: Requests,
+    memory: Memory,
+    loads: Sequence[float] = LOADS,
+    wrap: bool = False,
+    progress: Callable[[float], None] = lambda share: None,
+) -> list[LoadPoint]:
+    """Offer the requests evenly spaced, at each of `loads` of the peak bandwidth, whatever their own times.
+
+    A request that finds its queue full waits at the front end; that wait is not part of its latency.
+
+    Raises:
+        InputError: as `run_trace`.
+    """
+    points = []
+    number = np.arange(len(requests.write), dtype=np.float64)
+    clocks_per_request = memory.device.timings["nBL"] / memory.channels
+    peak_gbps = memory.channels * memory.device.peak_gbps
+    for done, load in enumerate(loads):
+        progress(done / len(loads))
+        paced = dataclasses.replace(requests, cycle=(number * (clocks_per_request / load)).astype(np.int64))
+        result = run_requests(paced, memory, wrap)
+        latency = result.read_latency_ns
+        mean_ns, p99_ns = (None, None) if latency is None else (latency["mean"], latency["p99"])
+        points.append(LoadPoint(load, load * peak_gbps, result.bandwidth_gbps, mean_ns, p99_ns))
+    progress(1.0)
+    return points

@@ -1,0 +1,53 @@
+"""The command trace of DRAMPower up to 4: clock, command, bank. For DRAMPower 5 and later see "drampower5".
+
+A trace is that of one rank. It has no rows, columns and channels. Banks are numbered through the bank
+groups, ``bankgroup * banks per group + bank``; commands to a whole rank have bank 0. There is no PREsb and
+REFsb: such a trace is refused, as is one with several ranks. The line ``END`` that may close a trace, so
+that the idle time after the last command counts, is not written.
+
+Source: tukl-msd/DRAMPower 4.1, `src/MemCommand.h`, `TraceParser::parseLine` and README, "Command Traces".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ndpsim.errors import InputError
+from ndpsim.spec import COMMANDS
+from ndpsim.traces.command_form import CommandForm, Setting, fitting_device, named
+from ndpsim.traces.command_trace import CommandTrace
+
+__all__ = ["FORM"]
+
+_NAME_OF = {
+    "ACT": "ACT",
+    "PREpb": "PRE",
+    "PREab": "PREA",
+    "RD": "RD",
+    "RDA": "RDA",
+    "WR": "WR",
+    "WRA": "WRA",
+    "REFab": "REF",
+}
+_NAMES = tuple(_NAME_OF.get(command.name, "") for command in COMMANDS)
+
+
+def _check(trace: CommandTrace, setting: Setting) -> None:
+    fitting_device(trace, setting, "drampower")
+    for number in np.unique(trace.command):
+        if not _NAMES[number]:
+            raise InputError(f"the form drampower has no {COMMANDS[number].name}", key="form")
+    ranks = np.unique(trace.rank)
+    if len(ranks) > 1:
+        problem = f"the form drampower has one rank; the trace has {', '.join(map(str, ranks))}"
+        raise InputError(problem, key="form")
+
+
+def _lines(trace: CommandTrace, setting: Setting) -> Iterator[str]:
+    in_group = fitting_device(trace, setting, "drampower").banks_per_group
+    return (f"{t},{c},{max(g, 0) * in_group + max(b, 0)}\n" for t, c, _, g, b, _, _ in named(trace, _NAMES))
+
+
+FORM = CommandForm("drampower", "1952,ACT,0", _lines, check=_check)

@@ -1,0 +1,50 @@
+"""The command trace of DRAMPower 5 and later: clock, command, rank, bank group, bank, row, column, data.
+
+There is no channel. The bank is numbered through the bank groups of its rank, ``bankgroup * banks per group
++ bank``; 0 stands where a command addresses nothing. Reads and writes must show their data; a command trace
+knows none, so that it is empty, ``0x``: DRAMPower then takes a burst of its toggling rate, or with toggling
+rates off leaves the data bus out of the interface energy. The line ``END`` that may close a trace, so that
+the idle time after the last command counts, is not written.
+
+Source: tukl-msd/DRAMPower 5.1 to 6.2, `parse_command_list` of its command line, `CmdTypeUtil`,
+`DDR5Interface::handleData`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ndpsim.spec import COMMANDS
+from ndpsim.traces.command_form import CommandForm, Setting, fitting_device, named
+from ndpsim.traces.command_trace import CommandTrace
+
+__all__ = ["FORM"]
+
+_NAME_OF = {
+    "ACT": "ACT",
+    "PREpb": "PRE",
+    "PREab": "PREA",
+    "PREsb": "PRESB",
+    "RD": "RD",
+    "RDA": "RDA",
+    "WR": "WR",
+    "WRA": "WRA",
+    "REFab": "REFA",
+    "REFsb": "REFSB",
+}
+_NAMES = tuple(_NAME_OF[command.name] for command in COMMANDS)
+_DATA = {_NAME_OF[command.name]: ",0x" if command.reads or command.writes else "" for command in COMMANDS}
+
+
+def _check(trace: CommandTrace, setting: Setting) -> None:
+    fitting_device(trace, setting, "drampower5")
+
+
+def _lines(trace: CommandTrace, setting: Setting) -> Iterator[str]:
+    in_group = fitting_device(trace, setting, "drampower5").banks_per_group
+    for t, c, r, g, b, w, k in named(trace, _NAMES):
+        g, b = max(g, 0), max(b, 0)
+        yield f"{t},{c},{r},{g},{g * in_group + b},{max(w, 0)},{max(k, 0)}{_DATA[c]}\n"
+
+
+FORM = CommandForm("drampower5", "37,RD,0,2,10,123,32,0x", _lines, check=_check)

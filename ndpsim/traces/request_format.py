@@ -1,0 +1,85 @@
+"""The vocabulary in which a format of request traces is written down.
+
+A format is one file in `ndpsim/traces/request_formats/` that ends in ``FORMAT = RequestFormat(...)``;
+nothing else has to know of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+__all__ = ["COORDINATES", "Field", "RequestFormat"]
+
+#: The columns of `Requests.place`.
+COORDINATES = ("channel", "rank", "bankgroup", "bank", "row", "column")
+
+_WHAT = ("operation", "address", "cycle", "data", *COORDINATES)
+_LONGEST_WORD = 8  # the reader packs a word into 64 bits
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a line.
+
+    Attributes:
+        what: "operation", "address", "cycle", one of `COORDINATES`, or "data": the hexadecimal data that a
+            write may carry at the end of its line, which nobody looks at.
+        base: of a number: 10; 16, with or without 0x; or 0, decimal unless it begins with 0x.
+        after: what follows directly: blanks (spaces and tabs), a character, or a character and blanks.
+    """
+
+    what: str
+    base: int = 10
+    after: str = " "
+
+    def __post_init__(self) -> None:
+        if self.what not in _WHAT or self.base not in (0, 10, 16) or len(self.after.rstrip(" ")) > 1:
+            raise ValueError(f"no such field: {self}")
+
+
+@dataclass(frozen=True)
+class RequestFormat:
+    """A format with one request a line.
+
+    Attributes:
+        name: how users name it.
+        example: a line of it.
+        expects: what a line consists of, in words.
+        fields: the fields of a line, in order.
+        reads, writes: the words of the operation field, as they are spelled.
+        comments: whether lines that begin with ``#`` are skipped.
+        blank_lines: whether blank lines may stand between requests; at the end they always may.
+        refused: by what is found in a bad line, why this part of the format is not supported.
+        refused_suffixes: by suffix of the file's name, the same.
+    """
+
+    name: str
+    example: str
+    expects: str
+    fields: tuple[Field, ...]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    comments: bool = False
+    blank_lines: bool = False
+    refused: Mapping[str, str] = field(default_factory=dict)
+    refused_suffixes: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for word in (*self.reads, *self.writes):
+            if not (word.isascii() and word.isprintable() and 0 < len(word) <= _LONGEST_WORD):
+                raise ValueError(f"{self.name}: '{word}' is not a word of up to {_LONGEST_WORD} characters")
+        what = [item.what for item in self.fields]
+        located = "address" in what or all(name in what for name in COORDINATES)
+        if len(set(what)) < len(what) or "operation" not in what or not located:
+            raise ValueError(f"{self.name}: its fields tell no operation, or no place")
+
+    @property
+    def by_place(self) -> bool:
+        """Whether a request is located by coordinates instead of an address."""
+        return not any(item.what == "address" for item in self.fields)
+
+    @property
+    def timed(self) -> bool:
+        """Whether a request says when it is made."""
+        return any(item.what == "cycle" for item in self.fields)

@@ -1,0 +1,1 @@
+"""Formats of request traces, one file each; see `ndpsim.traces.request_format`."""

@@ -1,0 +1,352 @@
+"""Command traces in the forms of other tools: line by line, and as their readers take them."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ndpsim.traces.commands
+import ndpsim.traces.registry
+from ndpsim.errors import InputError
+from ndpsim.spec import COMMANDS, Device, resolve
+from ndpsim.traces import (
+    CommandTrace,
+    check_command_form,
+    command_forms,
+    read_commands,
+    write_commands,
+)
+
+NUMBER = {command.name: number for number, command in enumerate(COMMANDS)}
+FORMS = ("drampower", "drampower5", "dramsim3", "ndpsim", "ramulator2")
+DEVICE = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", ranks=2)  # 8 bank groups of 4 banks
+
+
+def trace_of(*lines: tuple) -> CommandTrace:
+    """A trace of (clock, command name, rank, bank group, bank, row, column)."""
+    return CommandTrace.of(np.array([(t, NUMBER[name], *place) for t, name, *place in lines]).T)
+
+
+# One of each command.
+EVERY = trace_of(
+    (0, "ACT", 0, 2, 3, 0x800, -1),
+    (37, "RD", 0, 2, 3, 0x800, 32),
+    (50, "WR", 0, 2, 3, 0x800, 127),
+    (100, "PREpb", 0, 2, 3, -1, -1),
+    (120, "ACT", 0, 7, 0, 65535, -1),
+    (160, "RDA", 0, 7, 0, 65535, 0),
+    (200, "WRA", 0, 0, 1, 5, 6),
+    (300, "PREab", 0, -1, -1, -1, -1),
+    (340, "REFab", 0, -1, -1, -1, -1),
+    (1000, "PREsb", 0, -1, 2, -1, -1),
+    (1100, "REFsb", 0, -1, 2, -1, -1),
+)
+
+EXPECTED = {
+    "ndpsim": """\
+clock,command,rank,bankgroup,bank,row,column
+0,ACT,0,2,3,2048,-1
+37,RD,0,2,3,2048,32
+50,WR,0,2,3,2048,127
+100,PREpb,0,2,3,-1,-1
+120,ACT,0,7,0,65535,-1
+160,RDA,0,7,0,65535,0
+200,WRA,0,0,1,5,6
+300,PREab,0,-1,-1,-1,-1
+340,REFab,0,-1,-1,-1,-1
+1000,PREsb,0,-1,2,-1,-1
+1100,REFsb,0,-1,2,-1,-1
+""",
+    "ramulator2": """\
+clock,command,Channel,Rank,BankGroup,Bank,Row,Column,type,source
+0,ACT,1,0,2,3,2048,-1,-1,-1
+37,RD,1,0,2,3,2048,32,0,-1
+50,WR,1,0,2,3,2048,127,1,-1
+100,PREpb,1,0,2,3,-1,-1,-1,-1
+120,ACT,1,0,7,0,65535,-1,-1,-1
+160,RDA,1,0,7,0,65535,0,0,-1
+200,WRA,1,0,0,1,5,6,1,-1
+300,PREab,1,0,-1,-1,-1,-1,-1,-1
+340,REFab,1,0,-1,-1,-1,-1,-1,-1
+1000,PREsb,1,0,-1,2,-1,-1,-1,-1
+1100,REFsb,1,0,-1,2,-1,-1,-1,-1
+""",
+    "dramsim3": """\
+0                  activate               1   0   2   3    0x800     -0x1
+37                 read                   1   0   2   3    0x800     0x20
+50                 write                  1   0   2   3    0x800     0x7f
+100                precharge              1   0   2   3     -0x1     -0x1
+120                activate               1   0   7   0   0xffff     -0x1
+160                read_p                 1   0   7   0   0xffff      0x0
+200                write_p                1   0   0   1      0x5      0x6
+300                precharge              1   0  -1  -1     -0x1     -0x1
+340                refresh                1   0  -1  -1     -0x1     -0x1
+1000               precharge              1   0  -1   2     -0x1     -0x1
+1100               refresh_bank           1   0  -1   2     -0x1     -0x1
+""",
+    "drampower": """\
+0,ACT,11
+37,RD,11
+50,WR,11
+100,PRE,11
+120,ACT,28
+160,RDA,28
+200,WRA,1
+300,PREA,0
+340,REF,0
+""",
+    "drampower5": """\
+0,ACT,0,2,11,2048,0
+37,RD,0,2,11,2048,32,0x
+50,WR,0,2,11,2048,127,0x
+100,PRE,0,2,11,0,0
+120,ACT,0,7,28,65535,0
+160,RDA,0,7,28,65535,0,0x
+200,WRA,0,0,1,5,6,0x
+300,PREA,0,0,0,0,0
+340,REFA,0,0,0,0,0
+1000,PRESB,0,0,2,0,0
+1100,REFSB,0,0,2,0,0
+""",
+}
+
+
+def what_it_has(form: str) -> CommandTrace:
+    """Of every command, those that a form has."""
+    return EVERY.take(np.arange(EXPECTED[form].count("\n") - (command_forms()[form].header is not None)))
+
+
+def test_the_forms_are_those_promised():
+    assert tuple(sorted(command_forms())) == FORMS
+    assert set(EXPECTED) == set(FORMS)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_each_command_is_written_as_by_hand(tmp_path, form):
+    path = tmp_path / "commands"
+    write_commands(path, what_it_has(form), form, 1, DEVICE)
+    assert path.read_text() == EXPECTED[form]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_name_in_gz_is_compressed_and_equal_traces_give_equal_files(tmp_path, form):
+    paths = [tmp_path / name for name in ("a.gz", "b.gz")]
+    for path in paths:
+        write_commands(path, what_it_has(form), form, 1, DEVICE)
+    assert gzip.decompress(paths[0].read_bytes()).decode() == EXPECTED[form]
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    assert paths[0].read_bytes()[3:8] == bytes(5)  # neither a name nor a time
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_parts_of_a_trace_join_without_a_seam(tmp_path, form, monkeypatch):
+    path = tmp_path / "commands"
+    for size in (1, 2, 4):
+        monkeypatch.setattr(ndpsim.traces.commands, "_PART", size)
+        write_commands(path, what_it_has(form), form, 1, DEVICE)
+        assert path.read_text() == EXPECTED[form]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_commands_make_a_file_of_the_header(tmp_path, form):
+    path = tmp_path / "commands"
+    write_commands(path, trace_of((1, "ACT", 0, 0, 0, 0, 0)).take(np.arange(0)), form, 0, DEVICE)
+    header = command_forms()[form].header
+    assert path.read_text() == ("" if header is None else f"{header}\n")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_example_of_a_form_is_a_line_of_it(tmp_path, form):
+    path = tmp_path / "commands"
+    lines = [(37, "RD", 0, 2, 2, 123, 32), (1952, "ACT", 0, 0, 0, 0x800, -1)]
+    write_commands(path, trace_of(*lines), form, 0, DEVICE)
+    assert command_forms()[form].example in path.read_text().splitlines()
+
+
+def test_our_own_form_is_the_usual_one(tmp_path):
+    path = tmp_path / "commands"
+    write_commands(path, EVERY)
+    assert path.read_text() == EXPECTED["ndpsim"]
+
+
+# As their readers take them.
+
+COORDINATE = st.integers(-1, 2**17)
+LINES = st.lists(
+    st.tuples(st.integers(0, 10**15), st.sampled_from(sorted(NUMBER)), st.integers(0, 63), *[COORDINATE] * 4),
+    min_size=1,
+    max_size=20,
+)
+
+
+def written(tmp_path_factory, lines: list[tuple], *options: object) -> list[str]:
+    path = tmp_path_factory.getbasetemp() / "commands"
+    write_commands(path, trace_of(*lines), *options)
+    return path.read_text().splitlines()
+
+
+@settings(max_examples=50, deadline=None)
+@given(lines=LINES)
+def test_our_own_form_is_read_again(tmp_path_factory, lines):
+    written(tmp_path_factory, lines)
+    again = read_commands(tmp_path_factory.getbasetemp() / "commands")
+    assert np.array_equal(again.columns(), trace_of(*lines).columns())
+
+
+@settings(max_examples=50, deadline=None)
+@given(lines=LINES, channel=st.integers(0, 200))
+def test_ramulators_columns_are_by_name(tmp_path_factory, lines, channel):
+    header, *text = written(tmp_path_factory, lines, "ramulator2", channel)
+    for line, original in zip(text, lines, strict=True):
+        values = dict(zip(header.split(","), line.split(","), strict=True))
+        names = ("clock", "command", "Rank", "BankGroup", "Bank", "Row", "Column")
+        assert [values[name] for name in names] == [str(value) for value in original]
+        kind = {"RD": 0, "RDA": 0, "WR": 1, "WRA": 1}.get(original[1], -1)
+        assert (values["Channel"], values["type"], values["source"]) == (str(channel), str(kind), "-1")
+
+
+@settings(max_examples=50, deadline=None)
+@given(lines=LINES, channel=st.integers(0, 200))
+def test_dramsims_own_script_can_take_its_form_apart(tmp_path_factory, lines, channel):
+    # scripts/validation.py: eight elements between blanks; the row and the column are hexadecimal.
+    text = written(tmp_path_factory, lines, "dramsim3", channel)
+    for line, (clock, _, *place) in zip(text, lines, strict=True):
+        elements = line.split()
+        assert len(elements) == 8
+        assert [int(elements[0]), *map(int, elements[2:6]), *(int(e, 16) for e in elements[6:])] == [
+            clock,
+            channel,
+            *place,
+        ]
+        assert re.match(r"\d+ +[a-z_]+ {2,}", line)
+
+
+INSIDE = st.tuples(st.integers(0, 7), st.integers(0, 3))
+
+
+@settings(max_examples=30, deadline=None)
+@given(banks=st.lists(INSIDE, min_size=1, max_size=32, unique=True))
+def test_banks_are_numbered_through_the_bank_groups(tmp_path_factory, banks):
+    lines = [(1, "ACT", 1, group, bank, 5, -1) for group, bank in banks]
+    for form, place in (("drampower", 2), ("drampower5", 4)):
+        text = written(tmp_path_factory, lines, form, 0, DEVICE)
+        numbers = [int(line.split(",")[place]) for line in text]
+        assert numbers == [4 * group + bank for group, bank in banks]
+        assert len(set(numbers)) == len(banks)
+
+
+def test_banks_are_numbered_as_the_device_has_them(tmp_path):
+    small = resolve("DDR5", "DDR5_8Gb_x8", "DDR5_4800AN")  # two banks in a group
+    path = tmp_path / "commands"
+    write_commands(path, trace_of((1, "ACT", 0, 3, 1, 5, -1)), "drampower", 0, small)
+    assert path.read_text() == "1,ACT,7\n"
+
+
+# What is refused.
+
+
+def refused(tmp_path, trace: CommandTrace, *options: object) -> InputError:
+    path = tmp_path / "commands"
+    path.write_text("old")
+    with pytest.raises(InputError) as caught:
+        write_commands(path, trace, *options)
+    assert path.read_text() == "old"
+    assert [item.name for item in tmp_path.iterdir()] == ["commands"]
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+def test_an_unknown_form_gets_the_nearest(tmp_path):
+    with pytest.raises(InputError) as caught:
+        check_command_form("dramsim")
+    for error in (refused(tmp_path, EVERY, "dramsim"), caught.value):
+        assert str(error).startswith(
+            "form: unknown form of command traces 'dramsim'; did you mean 'dramsim3'?"
+        )
+        assert all(name in str(error) for name in FORMS)
+    for form in FORMS:
+        check_command_form(form)
+
+
+@pytest.mark.parametrize("channel", [-1, 1.0, "0", True, None])
+def test_a_channel_is_a_number(tmp_path, channel):
+    assert refused(tmp_path, EVERY, "ramulator2", channel).key == "channel"
+
+
+@pytest.mark.parametrize("form", ["drampower", "drampower5"])
+def test_numbered_banks_need_the_device(tmp_path, form):
+    error = refused(tmp_path, what_it_has("drampower"), form)
+    assert error.key == "device"
+    assert f"the form {form} numbers banks through the bank groups" in error.problem
+
+
+@pytest.mark.parametrize("form", ["drampower", "drampower5"])
+@pytest.mark.parametrize(
+    ("group", "bank", "words"),
+    [
+        (8, 0, "the trace has bankgroup 8, DDR5_16Gb_x8 has 8"),
+        (0, 4, "the trace has bank 4, DDR5_16Gb_x8 has 4"),
+    ],
+)
+def test_a_bank_that_the_device_lacks_is_refused(tmp_path, form, group, bank, words):
+    lines = [(1, "ACT", 0, 0, 0, 5, -1), (9, "ACT", 0, group, bank, 5, -1)]
+    error = refused(tmp_path, trace_of(*lines), form, 0, DEVICE)
+    assert (error.key, error.problem) == ("device", words)
+
+
+@pytest.mark.parametrize("name", ["PREsb", "REFsb"])
+def test_what_drampower_lacks_is_refused(tmp_path, name):
+    error = refused(tmp_path, trace_of((1, name, 0, -1, 2, -1, -1)), "drampower", 0, DEVICE)
+    assert str(error) == f"form: the form drampower has no {name}"
+
+
+def test_drampower_has_one_rank(tmp_path):
+    lines = [(1, "ACT", 1, 0, 0, 5, -1), (9, "ACT", 0, 0, 0, 5, -1)]
+    error = refused(tmp_path, trace_of(*lines), "drampower", 0, DEVICE)
+    assert str(error) == "form: the form drampower has one rank; the trace has 0, 1"
+    write_commands(tmp_path / "commands", trace_of(*lines).take(np.array([0])), "drampower", 0, DEVICE)
+    assert (tmp_path / "commands").read_text() == "1,ACT,0\n"
+
+
+@pytest.mark.parametrize("number", [-1, len(COMMANDS)])
+def test_a_command_of_no_name_is_an_error_of_the_caller(tmp_path, number):
+    trace = CommandTrace(*[np.array([value]) for value in (1, number, 0, 0, 0, 0, 0)])
+    for form in FORMS:
+        with pytest.raises(IndexError):
+            write_commands(tmp_path / "commands", trace, form, 0, DEVICE)
+    assert list(tmp_path.iterdir()) == []
+
+
+# Forms are files.
+
+
+def test_a_new_form_is_a_new_file(tmp_path, monkeypatch):
+    (tmp_path / "clocks.py").write_text(
+        "from ndpsim.traces.command_form import CommandForm\n"
+        "FORM = CommandForm('clocks', '5', lambda trace, setting: (f'{t}\\n' for t in trace.clock))\n"
+    )
+    folder = ndpsim.traces.registry._command_folder
+    monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(tmp_path)])
+    found = ndpsim.traces.registry.command_forms.__wrapped__()
+    monkeypatch.setattr(ndpsim.traces.commands, "command_forms", lambda: found)
+    write_commands(tmp_path / "out", EVERY, "clocks")
+    assert (tmp_path / "out").read_text().split() == [str(clock) for clock in EVERY.clock]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_command_has_a_name_or_is_refused(form):
+    module = importlib.import_module(f"ndpsim.traces.command_formats.{form}")
+    assert len(module._NAMES) == len(COMMANDS)
+    missing = {command.name for command, name in zip(COMMANDS, module._NAMES, strict=True) if not name}
+    assert missing == ({"PREsb", "REFsb"} if form == "drampower" else set())
+
+
+def test_the_device_of_these_tests_has_eight_groups_of_four():
+    assert isinstance(DEVICE, Device)
+    assert (DEVICE.bankgroups, DEVICE.banks_per_group) == (8, 4)

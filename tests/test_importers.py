@@ -1,0 +1,979 @@
+"""Configurations of DRAMsim3 and Ramulator 2 as hardware files: nothing changed, nothing lost in silence."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from ndpsim.cli.main import main
+from ndpsim.config import Hardware, json_schema, load_hardware
+from ndpsim.errors import InputError
+from ndpsim.importers import Imported, import_hardware
+from ndpsim.importers.ramulator import Bits
+from ndpsim.spec import resolve
+
+Sections = dict[str, dict[str, object]]
+
+# 4 Gb x8 devices, 1024 MB x 8 chips: half a GiB x 8 = 4 GiB a rank.
+INI: Sections = {
+    "dram_structure": {
+        "protocol": "DDR4",
+        "bankgroups": 4,
+        "banks_per_group": 4,
+        "rows": 32768,
+        "columns": 1024,
+        "device_width": 8,
+        "BL": 8,
+    },
+    "timing": {
+        "tCK": 0.83,
+        "AL": 0,
+        "CL": 17,
+        "CWL": 13,
+        "tRCD": 18,
+        "tRP": 19,
+        "tRAS": 40,
+        "tRFC": 311,
+        "tREFI": 9361,
+        "tRRD_S": 5,
+        "tRRD_L": 7,
+        "tWTR_S": 6,
+        "tWTR_L": 8,
+        "tFAW": 27,
+        "tWR": 21,
+        "tRTP": 10,
+        "tCCD_S": 6,
+        "tCCD_L": 9,
+        "tRTRS": 3,
+    },
+    "system": {
+        "channel_size": 8192,
+        "channels": 2,
+        "bus_width": 64,
+        "address_mapping": "rochrababgco",
+        "row_buf_policy": "OPEN_PAGE",
+        "refresh_policy": "RANK_LEVEL_STAGGERED",
+        "trans_queue_size": 48,
+    },
+}
+# What the clocks above are called here (JEDEC names them alike in both).
+CLOCKS = {
+    "nCL": 17,
+    "nCWL": 13,
+    "nRCD": 18,
+    "nRP": 19,
+    "nRAS": 40,
+    "nRFC": 311,
+    "nREFI": 9361,
+    "nRRDS": 5,
+    "nRRDL": 7,
+    "nWTRS": 6,
+    "nWTRL": 8,
+    "nFAW": 27,
+    "nWR": 21,
+    "nRTP": 10,
+    "nCCDS": 6,
+    "nCCDL": 9,
+    "nCS": 3,
+    "nRC": 40 + 19,
+    "nBL": 8 // 2,
+}
+
+Write = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def written(name: str, text: str) -> Path:
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return written
+
+
+def changed(sections: Sections, **changes: object) -> Sections:
+    """`sections` with ``section__key`` set; None takes the key away."""
+    copy = {name: dict(keys) for name, keys in sections.items()}
+    for name, value in changes.items():
+        section, _, key = name.partition("__")
+        copy.setdefault(section, {})
+        if value is None:
+            del copy[section][key]
+        else:
+            copy[section][key] = value
+    return copy
+
+
+def ini(**changes: object) -> str:
+    lines = []
+    for section, keys in changed(INI, **changes).items():
+        lines += [f"[{section}]", *(f"{key} = {value}" for key, value in keys.items()), ""]
+    return "\n".join(lines)
+
+
+def message(call: Callable[[], object]) -> str:
+    with pytest.raises(InputError) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def loaded(imported: Imported, path: Path) -> Hardware:
+    """The imported file, as read back."""
+    file = path.with_name("imported.yaml")
+    file.write_text(imported.text)
+    return load_hardware(str(file))
+
+
+def notes_on(imported: Imported, words: str) -> list[str]:
+    return [note for note in imported.notes if words in note]
+
+
+def decode(order: list[str], widths: dict[str, int], address: int) -> dict[str, int]:
+    """The fields of a burst's address, taken apart bit by bit as `order` says."""
+    taken = dict.fromkeys(widths, 0)
+    fields = dict.fromkeys(widths, 0)
+    for part in order:
+        field, _, bits = part.partition(":")
+        for _ in range(int(bits) if bits else widths[field] - taken[field]):
+            fields[field] |= (address & 1) << taken[field]
+            taken[field] += 1
+            address >>= 1
+    assert taken == widths
+    return fields
+
+
+def xored(fields: dict[str, int], xor: dict[str, list[str]]) -> dict[str, int]:
+    done = dict(fields)
+    for target, sources in xor.items():
+        for source in sources:
+            field, _, bits = source.partition(":")
+            low, _, high = bits.partition("-")
+            count = int(high or low) - int(low) + 1
+            done[target] ^= (fields[field] >> int(low)) & ((1 << count) - 1)
+    return done
+
+
+# DRAMsim3
+
+
+def test_every_value_of_an_ini_file_arrives(write: Write) -> None:
+    path = write("mine.ini", ini())
+    hardware = loaded(import_hardware(path), path)
+    device, system = hardware.lane_device(), hardware.system
+    assert {name: device.timings[name] for name in CLOCKS} == CLOCKS
+    assert (device.timings["rate"], device.org) == (2400, "DDR4_4Gb_x8")
+    assert (system.name, system.dimm.ranks, system.dimm.count, system.host.channels) == ("mine", 2, 2, 2)
+    assert hardware.dimm_bytes == 8192 << 20
+    assert system.dram.mapper == "custom"
+    assert system.dram.mapping is not None
+    assert system.dram.mapping.order == ["column", "bankgroup", "bank", "rank", "channel", "row"]
+    assert (system.dram.row_policy, system.dram.refresh) == ("open", "staggered")
+    assert (system.dram.read_buffer, system.dram.write_buffer) == (48, 48)
+    assert system.ndp is None
+
+
+def test_every_value_says_where_it_is_from(write: Write) -> None:
+    path = write("mine.ini", ini())
+    imported = import_hardware(path)
+    hardware = loaded(imported, path)
+    stated = {key: origin for key, origin in hardware.origins.items() if origin.kind != "default"}
+    assert all(origin.kind == "source" and "mine.ini" in origin.text for origin in stated.values())
+    assert {f"dram.overrides.{name}" for name in ("nRCD", "nRFC", "nREFI", "nCS", "nRC")} < stated.keys()
+    assert stated["dram.overrides.nRCD"].text == "mine.ini, [timing] tRCD = 18"
+    assert "[timing] tRAS + tRP = 59" in stated["dram.overrides.nRC"].text
+    assert Draft202012Validator(json_schema()).is_valid(yaml.safe_load(imported.text))
+    assert str(path.parent) not in imported.text
+
+
+def test_a_timing_of_the_preset_is_no_override(write: Write) -> None:
+    preset = resolve("DDR4", "DDR4_4Gb_x8", "DDR4_2400R").timings
+    names = {"CL": "nCL", "tRCD": "nRCD", "tRP": "nRP", "tRAS": "nRAS", "tFAW": "nFAW", "tWR": "nWR"}
+    path = write("a.ini", ini(**{f"timing__{key}": preset[name] for key, name in names.items()}))
+    dram = loaded(import_hardware(path), path).system.dram
+    assert dram.timing == "DDR4_2400R"
+    assert dram.overrides.keys().isdisjoint(names.values())
+    assert "nRFC" in dram.overrides
+
+
+@pytest.mark.parametrize(
+    ("tck", "rate"),
+    [
+        ("1.25", 1600),
+        ("1.07", 1866),
+        ("0.94", 2133),
+        ("0.83", 2400),
+        (".75", 2666),
+        ("0.68", 2933),
+        ("6.3e-1", 3200),
+    ],
+)
+def test_the_nearest_rate_is_taken(write: Write, tck: str, rate: int) -> None:
+    path = write("a.ini", ini(timing__tCK=tck))
+    assert loaded(import_hardware(path), path).lane_device().timings["rate"] == rate
+
+
+def test_a_clock_that_is_rounded_is_said(write: Write) -> None:
+    assert notes_on(
+        import_hardware(write("a.ini", ini(timing__tCK="0.75"))), "tCK: 0.75 ns become 0.750188 ns"
+    )
+    assert not notes_on(import_hardware(write("b.ini", ini(timing__tCK="0.625"))), "tCK")
+
+
+def test_additive_latency_is_folded_in(write: Write) -> None:
+    path = write("a.ini", ini(timing__AL=4))
+    imported = import_hardware(path)
+    timings = loaded(imported, path).lane_device().timings
+    assert [timings[name] for name in ("nCL", "nCWL", "nRTP", "nRCD")] == [17 + 4, 13 + 4, 10 + 4, 18 - 4]
+    assert notes_on(imported, "[timing] AL: is part of nCL")
+
+
+def test_misspelt_refresh_interval_is_taken_and_said(write: Write) -> None:
+    path = write("a.ini", ini(timing__tREFI=None, timing__REFI=7777))
+    imported = import_hardware(path)
+    assert loaded(imported, path).lane_device().timings["nREFI"] == 7777
+    assert notes_on(imported, "[timing] REFI: is taken as tREFI; DRAMsim3 does not read this name")
+    both = import_hardware(write("b.ini", ini(timing__REFI=7777)))
+    assert loaded(both, path).lane_device().timings["nREFI"] == 9361
+    assert notes_on(both, "[timing] REFI: is left out")
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "value"),
+    [
+        ("timing__tFAW", "timings.nFAW", 50),
+        ("timing__tREFI", "timings.nREFI", 7800),
+        ("system__refresh_policy", "dram.refresh", "staggered"),
+        ("system__channels", "host.channels", 1),
+        ("system__trans_queue_size", "dram.read_buffer", 32),
+        ("system__address_mapping", "dram.mapping.order", "column, rank, bankgroup, bank, row, channel"),
+    ],
+)
+def test_missing_key_takes_the_default_of_dramsim3_and_says_so(
+    write: Write, change: str, key: str, value: object
+) -> None:
+    path = write("a.ini", ini(**{change: None}))
+    imported = import_hardware(path)
+    rows = {row.key: row for row in loaded(imported, path).rows()}
+    assert rows[key].value == value
+    assert "a.ini" in rows[key].origin
+    assert notes_on(imported, f"{change.partition('__')[2]}: is missing; DRAMsim3 takes ")
+
+
+@pytest.mark.parametrize(("policy", "mode"), [("SIMULTANEOUS", "all-bank"), ("STAGGERED", "staggered")])
+def test_refresh_policies(write: Write, policy: str, mode: str) -> None:
+    path = write("a.ini", ini(system__refresh_policy=f"RANK_LEVEL_{policy}"))
+    assert loaded(import_hardware(path), path).system.dram.refresh == mode
+
+
+def test_closing_row_policy(write: Write) -> None:
+    path = write("a.ini", ini(system__row_buf_policy="CLOSE_PAGE"))
+    imported = import_hardware(path)
+    dram = loaded(imported, path).system.dram
+    assert (dram.row_policy, dram.row_cap) == ("closed-cap", 1)
+    assert notes_on(imported, "becomes closed-cap with a cap of 1")
+
+
+@pytest.mark.parametrize("mapping", ["rochrababgco", "chrobabgraco", "corababgroch", "rorababgchco"])
+def test_address_mapping_puts_every_bit_where_dramsim3_has_it(write: Write, mapping: str) -> None:
+    path = write("a.ini", ini(system__address_mapping=mapping))
+    order = loaded(import_hardware(path), path).system.dram.mapping.order  # type: ignore[union-attr]
+    names = {"ch": "channel", "ra": "rank", "bg": "bankgroup", "ba": "bank", "ro": "row", "co": "column"}
+    widths = {"ch": 1, "ra": 1, "bg": 2, "ba": 2, "ro": 15, "co": 10 - 3}  # columns less the bits of a burst
+    tokens = [mapping[at : at + 2] for at in range(0, 12, 2)]
+    rng = random.Random(1)
+    for address in (rng.randrange(1 << sum(widths.values())) for _ in range(50)):
+        # The last field stands lowest.
+        place = {token: sum(widths[t] for t in tokens[tokens.index(token) + 1 :]) for token in tokens}
+        expected = {names[t]: address >> place[t] & (1 << widths[t]) - 1 for t in tokens}
+        assert decode(order, {names[t]: widths[t] for t in tokens}, address) == expected
+
+
+@pytest.mark.parametrize(
+    ("sections", "expected"),
+    [
+        ({"timing__tRFC2": 1, "timing__tRFC4": 2}, "[timing] tRFC2, tRFC4: left out: fine-granularity refresh"),
+        ({"timing__tXP": 1, "timing__tCKE": 2}, "[timing] tCKE, tXP: left out: power-down and self-refresh"),
+        ({"timing__tRPRE": 1}, "[timing] tRPRE: left out: preambles"),
+        ({"power__VDD": 1.2, "power__IDD0": 48}, "[power] VDD, IDD0: left out: energy is not modelled yet"),
+        ({"thermal__amb_temp": 40}, "[thermal] amb_temp: left out: temperature"),
+        ({"other__epoch_period": 1}, "[other] epoch_period: left out"),
+        ({"system__queue_structure": "PER_BANK", "system__cmd_queue_size": 8}, "[system] queue_structure, cmd_queue_size"),
+        ({"system__unified_queue": "true"}, "[system] unified_queue: is left out"),
+        ({"system__aggressive_precharging_enabled": "true"}, "[system] aggressive_precharging_enabled: is left out"),
+        ({"system__refresh_policy": "BANK_LEVEL_STAGGERED"}, "[system] refresh_policy: is left out: DDR4 has no"),
+        ({"timing__tFWA": 3}, "[timing] tFWA: left out: unknown key 'tFWA'; did you mean 'tFAW'?"),
+        ({"colour__of_case": "red"}, "[colour] of_case: left out: unknown key 'of_case'"),
+        ({"system__channel_size": 9000}, "[system] channel_size: 9000 MB become 8192 MB, 2 x a rank of 4096 MB"),
+        ({"system__channel_size": 1024}, "[system] channel_size: 1024 MB become 4096 MB, 1 x a rank of 4096 MB"),
+        ({"timing__tRTRS": 1}, "[timing] tRTRS: is nCS, between ranks; from read to write within a rank it stays 2"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_carried_over_is_listed(write: Write, sections: dict[str, Any], expected: str) -> None:
+    path = write("a.ini", ini(**sections))
+    imported = import_hardware(path)
+    (note,) = notes_on(imported, expected)
+    assert note.startswith(f"{path}:")
+    assert "\n" not in note
+    loaded(imported, path)
+
+
+def test_nothing_is_said_of_what_is_carried_over(write: Write) -> None:
+    path = write("a.ini", ini(timing__tCK="0.625", timing__tRTRS=2))
+    assert import_hardware(path).notes == ()
+
+
+def test_notes_follow_the_file(write: Write) -> None:
+    notes = import_hardware(write("a.ini", ini(power__VDD=1, timing__tXP=3, other__a=1, system__x=1))).notes
+    lines = [int(note.split(":")[1]) for note in notes]
+    assert len(lines) > 3
+    assert lines == sorted(lines)
+
+
+def test_case_comments_and_spaces_are_as_in_dramsim3(write: Write) -> None:
+    text = (
+        ini()
+        .replace("tRCD = 18", "TRCD=18 ; of the data sheet")
+        .replace("[timing]", "# all clocks\n[ Timing ]")
+    )
+    path = write("a.ini", "\ufeff; mine\n" + text.replace("rows = 32768", "rows : 0x8000"))
+    assert loaded(import_hardware(path), path).lane_device().timings["nRCD"] == 18
+
+
+@pytest.mark.parametrize("enabled", ["true", "yes", "1"])
+def test_bank_groups_may_be_enabled(write: Write, enabled: str) -> None:
+    path = write("a.ini", ini(dram_structure__bankgroup_enable=enabled))
+    assert loaded(import_hardware(path), path).lane_device().bankgroups == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"dram_structure__protocol": "HBM2"}, "2: [dram_structure] protocol: HBM2 is not supported (supported: DDR4)"),
+        ({"dram_structure__protocol": "DDR3"}, "2: [dram_structure] protocol: DDR3 is not supported"),
+        ({"dram_structure__protocol": "LPDDR4"}, "2: [dram_structure] protocol: LPDDR4 is not supported"),
+        ({"dram_structure__protocol": "GDDR6"}, "2: [dram_structure] protocol: GDDR6 is not supported"),
+        ({"dram_structure__protocol": None}, " [dram_structure] protocol: DDR3 (DRAMsim3's default) is not supported"),
+        (
+            {"dram_structure__rows": 1 << 20},
+            "5: [dram_structure] rows: no DDR4 organisation has these sizes; DDR4_2Gb_x8 differs in rows (16384, not 1048576)",
+        ),
+        (
+            {"dram_structure__device_width": 32, "dram_structure__columns": 2048},
+            "7: [dram_structure] device_width: no DDR4 organisation has these sizes; DDR4_2Gb_x4 differs in dq (4, not 32), columns (1024, not 2048)",
+        ),
+        ({"dram_structure__bankgroup_enable": "false"}, "3: [dram_structure] bankgroups: no DDR4 organisation"),
+        ({"dram_structure__bankgroup_enable": "maybe"}, "9: [dram_structure] bankgroup_enable: 'maybe' is neither true"),
+        ({"dram_structure__BL": 4}, "8: [dram_structure] BL: 4 is not supported; a burst of DDR4 has 8 transfers"),
+        ({"system__bus_width": 128}, "34: [system] bus_width: 128 is not supported; a channel of DDR4 has 64 data bits"),
+        ({"timing__tCK": "0.5"}, "11: [timing] tCK: 0.5 ns are 4000 MT/s, no rate of DDR4 (known: 1600, 1866,"),
+        ({"timing__tCK": "0"}, "11: [timing] tCK: '0' is not a number above 0"),
+        ({"timing__tCK": "fast"}, "11: [timing] tCK: 'fast' is not a number above 0"),
+        ({"timing__tCK": "-1"}, "11: [timing] tCK: '-1' is not a number above 0"),
+        ({"timing__CL": "17.5"}, "13: [timing] CL: '17.5' is not a whole number"),
+        ({"timing__CL": ""}, "13: [timing] CL: '' is not a whole number"),
+        ({"timing__CL": 0}, "13: [timing] CL: 0 clocks are fewer than 1"),
+        ({"timing__tRTRS": 0}, "29: [timing] tRTRS: 0 clocks are fewer than 1"),
+        ({"timing__AL": 18}, "15: [timing] tRCD: 0 clocks are fewer than 1"),
+        ({"timing__AL": -1}, "12: [timing] AL: -1 is below 0"),
+        ({"timing__tRFC": 2_000_000}, "18: [timing] tRFC: 2000000 is not a whole number from 1 to 1000000"),
+        ({"system__channels": 65}, "33: [system] channels: 65 is not a whole number from 1 to 64"),
+        ({"system__channels": 0}, "33: [system] channels: 0 is not a whole number from 1 to 1024"),
+        ({"system__channel_size": 1 << 20}, "32: [system] channel_size: 256 is not a whole number from 1 to 16"),
+        ({"system__trans_queue_size": 0}, "38: [system] trans_queue_size: 0 is not a whole number from 1 to 1024"),
+        ({"system__address_mapping": "rochrababgc"}, "35: [system] address_mapping: 'rochrababgc' is not each of ch, ra"),
+        ({"system__address_mapping": "rochrabababg"}, "35: [system] address_mapping: 'rochrabababg' is not each of"),
+        ({"system__row_buf_policy": "OPEN"}, "36: [system] row_buf_policy: unknown policy 'OPEN'; did you mean 'OPEN_PAGE'"),
+        ({"system__refresh_policy": "RANK"}, "37: [system] refresh_policy: unknown policy 'RANK'"),
+    ],
+)  # fmt: skip
+def test_wrong_ini_file(write: Write, changes: dict[str, Any], expected: str) -> None:
+    path = write("a.ini", ini(**changes))
+    text = message(lambda: import_hardware(path))
+    assert text.startswith(f"{path}:{expected}")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[timing]\nCL\n", "2: 'CL' is neither [section] nor key = value"),
+        ("[timing]\n= 3\n", "2: '= 3' is neither [section] nor key = value"),
+        ("a = 1\n[timing]\n", "1: a: comes before the first [section]"),
+        ("[timing]\nCL = 3\ncl = 4\n", "3: [timing] cl: is given twice, first in line 2"),
+    ],
+)
+def test_lines_that_are_no_ini(write: Write, text: str, expected: str) -> None:
+    path = write("a.ini", text)
+    assert message(lambda: import_hardware(path)).startswith(f"{path}:{expected}")
+
+
+# Ramulator 2.0
+
+OLD = """\
+Frontend:
+  impl: LoadStoreTrace
+  clock_ratio: 2
+  path: a.trace
+MemorySystem:
+  impl: GenericDRAM
+  clock_ratio: 1
+  DRAM:
+    impl: DDR4
+    org:
+      preset: DDR4_8Gb_x8
+      channel: 1
+      rank: 2
+    timing:
+      preset: DDR4_3200AA
+      nRCD: 20
+      tRP: 13.75
+  Controller:
+    impl: Generic
+    Scheduler:
+      impl: FRFCFS
+    RefreshManager:
+      impl: AllBank
+    RowPolicy:
+      impl: OpenRowPolicy
+    plugins:
+  AddrMapper:
+    impl: RoBaRaCoCh
+"""
+
+
+def swapped(text: str, *swaps: tuple[str, str]) -> str:
+    for old, new in swaps:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return text
+
+
+def test_ramulator_2_0(write: Write) -> None:
+    path = write("old.yaml", OLD)
+    imported = import_hardware(path)
+    hardware = loaded(imported, path)
+    dram, timings = hardware.system.dram, hardware.lane_device().timings
+    assert (dram.org, dram.timing, hardware.system.dimm.ranks) == ("DDR4_8Gb_x8", "DDR4_3200AA", 2)
+    # 13.75 ns / 0.625 ns are 22 clocks, as in the preset.
+    assert dram.overrides == {"nRCD": 20}
+    assert (timings["nRP"], timings["nCL"]) == (22, 22)
+    assert (dram.mapper, dram.scheduler, dram.row_policy, dram.refresh) == (
+        "RoBaRaCoCh",
+        "FRFCFS",
+        "open",
+        "all-bank",
+    )
+    assert hardware.origins["dram.overrides.nRCD"].text == "old.yaml, MemorySystem.DRAM.timing.nRCD = 20"
+    stated = [origin for origin in hardware.origins.values() if origin.kind != "default"]
+    assert all(origin.kind == "source" and "old.yaml" in origin.text for origin in stated)
+    assert [note.partition(": ")[2] for note in imported.notes] == [
+        "Frontend: left out: traffic is no part of a hardware file",
+        "MemorySystem.clock_ratio: left out: the clock of the front end is no part of a hardware file",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "value"),
+    [
+        ("impl: OpenRowPolicy", "impl: ClosedRowPolicy\n      cap: 7", "dram.row_cap", 7),
+        ("impl: OpenRowPolicy", "impl: ClosedRowPolicy\n      cap: 7", "dram.row_policy", "closed-cap"),
+        ("impl: OpenRowPolicy", "impl: ClosedRowPolicy", "dram.row_policy", "open"),
+        ("impl: OpenRowPolicy", "impl: ClosedCAP\n      cap: 2", "dram.row_cap", 2),
+        ("impl: FRFCFS", "impl: FRFCFS-RowHit", "dram.scheduler", "FRFCFS-RowHit"),
+        ("impl: AllBank", "impl: NoRefresh", "dram.refresh", "none"),
+        ("impl: RoBaRaCoCh", "impl: MOP4CLXOR", "dram.mapper", "MOP4CLXOR"),
+        ("impl: RoBaRaCoCh", "impl: ChRaBaRoCo", "dram.mapper", "ChRaBaRoCo"),
+        ("channel: 1", "channel: 4", "host.channels", 4),
+        ("rank: 2", "rank: 4", "dimm.ranks", 4),
+        (
+            "preset: DDR4_8Gb_x8",
+            "preset: DDR4_8Gb_x8\n      row: 32768\n      density: 4096",
+            "dram.org",
+            "DDR4_4Gb_x8",
+        ),
+        ("nRCD: 20", "nRCD: 20\n      tRFC: 350", "timings.nRFC", 560),
+        ("preset: DDR4_3200AA", "rate: 3200", "dram.timing", "DDR4_3200W"),
+        # JESD79-4 rounds 13.32 ns / 0.625 ns = 21.31 up.
+        ("tRP: 13.75", "tRP: 13.32", "timings.nRP", 22),
+    ],
+)
+def test_what_ramulator_2_0_can_say(write: Write, old: str, new: str, key: str, value: object) -> None:
+    path = write("a.yaml", swapped(OLD, (old, new)))
+    rows = {row.key: row.value for row in loaded(import_hardware(path), path).rows()}
+    assert rows[key] == value
+
+
+def test_presets_of_ramulator_2_0_keep_their_clocks(write: Write) -> None:
+    # DDR4.cpp: tCK is 1e6 / (2133 / 2) = 938 ps; 7800 ns and 360 ns in it, rounded by JESD79-4.
+    path = write("a.yaml", swapped(OLD, ("DDR4_3200AA", "DDR4_2133P")))
+    timings = loaded(import_hardware(path), path).lane_device().timings
+    assert (timings["nREFI"], timings["nRFC"]) == (8316, 384)
+    # DDR5.cpp: the one rate it has.
+    swaps = (("impl: DDR4", "impl: DDR5"), ("DDR4_8Gb_x8", "DDR5_16Gb_x16"), ("DDR4_3200AA", "DDR5_3200AN"))
+    path = write("b.yaml", swapped(OLD, *swaps, ("      nRCD: 20\n      tRP: 13.75\n", "")))
+    hardware = loaded(import_hardware(path), path)
+    timings = hardware.lane_device().timings
+    expected = {"nRC": 75, "nCCDL_WR": 16, "nWTRS": 4, "nWTRL": 16, "nFAW": 32, "nRFC": 471, "nREFI": 6222}
+    assert {name: timings[name] for name in expected} == expected
+    assert "in Ramulator 2.0" in hardware.origins["dram.overrides.nRC"].text
+
+
+def test_names_of_ddr5_in_ramulator_2_0(write: Write) -> None:
+    swaps = (("impl: DDR4", "impl: DDR5"), ("DDR4_8Gb_x8", "DDR5_16Gb_x8"), ("DDR4_3200AA", "DDR5_4800AN"))
+    written = "      nRFC1: 700\n      nCCDS_WTR: 47\n      nCCDL_WTR: 65\n      nCL: 40\n"
+    path = write("a.yaml", swapped(OLD, *swaps, ("      nRCD: 20\n      tRP: 13.75\n", written)))
+    imported = import_hardware(path)
+    timings = loaded(imported, path).lane_device().timings
+    assert (timings["nRFC"], timings["nCL"]) == (700, 40)
+    assert timings["nCWL"] + timings["nBL"] + timings["nWTRS"] == 47
+    assert timings["nCWL"] + timings["nBL"] + timings["nWTRL"] == 65
+    assert notes_on(imported, "timing.preset: is no preset of Ramulator 2.0 as published")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("impl: FRFCFS", "impl: BLISS", "21: MemorySystem.Controller.Scheduler.impl: left out: unknown scheduler 'BLISS'"),
+        ("impl: AllBank", "impl: PerBank", "23: MemorySystem.Controller.RefreshManager.impl: left out: unknown refresh"),
+        ("impl: OpenRowPolicy", "impl: Timeout", "25: MemorySystem.Controller.RowPolicy.impl: left out: unknown row"),
+        ("impl: OpenRowPolicy", "impl: ClosedRowPolicy\n      cap: 1", "25: MemorySystem.Controller.RowPolicy.impl: becomes"),
+        ("impl: RoBaRaCoCh", "impl: Mine", "28: MemorySystem.AddrMapper.impl: left out: unknown address mapping 'Mine'"),
+        ("impl: Generic\n", "impl: BHDRAMController\n", "19: MemorySystem.Controller.impl: left out: the controller"),
+        ("    impl: Generic\n", "    impl: Generic\n    wr_low_watermark: 0.1\n", "20: MemorySystem.Controller.wr_low_watermark: left out: it is 0.2 here, not 0.1"),
+        ("plugins:", "plugins:\n      - ControllerPlugin:\n          impl: TraceRecorder\n          path: x", "27: MemorySystem.Controller.plugins[0]: left out: plugin TraceRecorder"),
+        ("nRCD: 20", "nRCD: 20\n      tRCD: 12", "17: MemorySystem.DRAM.timing.tRCD: left out: nRCD says it in clocks"),
+        ("nRCD: 20", "nRCB: 20", "16: MemorySystem.DRAM.timing.nRCB: left out: not known to ndpsim"),
+        ("impl: DDR4\n", "impl: DDR4\n    voltage:\n      preset: Default\n", "10: MemorySystem.DRAM.voltage: left out: energy"),
+        ("preset: DDR4_3200AA", "rate: 3200", "15: MemorySystem.DRAM.timing.rate: names no preset; DDR4_3200W gives what is not written: nBL, nCCDL"),
+    ],
+)  # fmt: skip
+def test_what_ramulator_says_in_vain_is_listed(write: Write, old: str, new: str, expected: str) -> None:
+    path = write("a.yaml", swapped(OLD, (old, new)))
+    imported = import_hardware(path)
+    assert any(note.startswith(f"{path}:{expected}") for note in imported.notes), imported.notes
+    loaded(imported, path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("impl: DDR4\n", "impl: HBM3\n", "9: MemorySystem.DRAM.impl: HBM3 is not supported (supported: DDR4, DDR5)"),
+        ("impl: DDR4\n", "impl: LPDDR5\n", "9: MemorySystem.DRAM.impl: LPDDR5 is not supported"),
+        ("impl: DDR4\n", "impl: DDR4-VRR\n", "9: MemorySystem.DRAM.impl: DDR4-VRR is not supported"),
+        ("    impl: DDR4\n", "", "8: MemorySystem.DRAM.impl: is missing (supported: DDR4, DDR5)"),
+        ("impl: DDR4\n", "impl: [4]\n", "9: MemorySystem.DRAM.impl: a list is not a word"),
+        ("impl: GenericDRAM", "impl: DummyMemorySystem", "6: MemorySystem.impl: DummyMemorySystem is not supported"),
+        ("DDR4_8Gb_x8", "DDR4_8Gb_x9", "11: MemorySystem.DRAM.org.preset: unknown DDR4 organisation 'DDR4_8Gb_x9'; did you mean"),
+        ("preset: DDR4_8Gb_x8", "row: 4", "10: MemorySystem.DRAM.org.dq: is missing, and no preset is named"),
+        ("rank: 2", "rank: 2\n      row: 3", "14: MemorySystem.DRAM.org.row: no DDR4 organisation has these sizes;"),
+        ("rank: 2", "rank: 2\n      density: 3", "14: MemorySystem.DRAM.org.density: 3 Mb is not what the sizes make: 8192 Mb"),
+        ("rank: 2", "rank: 2\n      channel_width: 32", "14: MemorySystem.DRAM.org.channel_width: 32 is not supported"),
+        ("rank: 2", "rank: 17", "13: MemorySystem.DRAM.org.rank: 17 is not a whole number from 1 to 16"),
+        ("rank: 2", "rank: two", "13: MemorySystem.DRAM.org.rank: 'two' is not a whole number"),
+        ("channel: 1", "channel: 3", "12: MemorySystem.DRAM.org.channel: 3 is no power of two"),
+        ("channel: 1", "channel: 0", "12: MemorySystem.DRAM.org.channel: 0 is no power of two"),
+        ("DDR4_3200AA", "DDR4_3200AB", "15: MemorySystem.DRAM.timing.preset: unknown DDR4 timing preset 'DDR4_3200AB'; did"),
+        ("nRCD: 20", "rate: 2400", "16: MemorySystem.DRAM.timing.rate: 2400 is not the rate of DDR4_3200AA"),
+        ("preset: DDR4_3200AA", "rate: 3000", "15: MemorySystem.DRAM.timing.rate: 3000 is no rate of DDR4 (known: 1600,"),
+        ("      preset: DDR4_3200AA\n", "", "14: MemorySystem.DRAM.timing.rate: is missing, and no preset is named"),
+        ("nRCD: 20", "nRCD: 0", "16: MemorySystem.DRAM.timing.nRCD: 0 is not a whole number from 1 to 1000000"),
+        ("nRCD: 20", "nRCD: 20.5", "16: MemorySystem.DRAM.timing.nRCD: 20.5 is not a whole number"),
+        ("tRP: 13.75", "tRP: soon", "17: MemorySystem.DRAM.timing.tRP: 'soon' is not a number from 0"),
+        ("impl: OpenRowPolicy", "impl: ClosedRowPolicy\n      cap: 0", "26: MemorySystem.Controller.RowPolicy.cap: 0 is not a whole"),
+        ("plugins:", "plugins: 3", "26: MemorySystem.Controller.plugins: 3 is not a list"),
+        ("plugins:", "plugins: [a]", "26: MemorySystem.Controller.plugins[0]: 'a' is not a mapping of keys to values"),
+    ],
+)  # fmt: skip
+def test_wrong_ramulator_file(write: Write, old: str, new: str, expected: str) -> None:
+    path = write("a.yaml", swapped(OLD, (old, new)))
+    text = message(lambda: import_hardware(path))
+    assert text.startswith(f"{path}:{expected}")
+
+
+# Ramulator 2.1, as `python -m ramulator export` writes it
+
+NEW: dict[str, Any] = {
+    "frontend": {"impl": "SimpleO3", "clock_ratio": 8},
+    "memory_system": {
+        "impl": "GenericDRAM",
+        "clock_ratio": 3,
+        "channel_mapper": {"impl": "CacheLineInterleave", "interleave_bits": 0},
+        "controllers": [
+            {
+                "impl": "GenericDDR",
+                "wr_low_watermark": 0.2,
+                "wr_high_watermark": 0.8,
+                "read_buffer_size": 24,
+                "write_buffer_size": 40,
+                "scheduler": {"impl": "FRFCFS-RowHit"},
+                "refresh_manager": {"impl": "AllBank", "scatter_interval": 0, "debug": False},
+                "row_policy": {"impl": "ClosedCAP", "cap": 3},
+                "addr_mapper": {"impl": "RoBaRaCoCh"},
+                "dram": {
+                    "impl": "DDR5",
+                    "org": {"dq": 8, "count": [1, 2, 8, 4, 65536, 1024]},
+                    "timing": [4800, 8, 41, 35, 37, 78, 112, 73, 19, 33, 3, 9, 13, 10, 49, 11, 14, 7, 25, 34, 711, 9376, 4, 416],
+                    "channel_width": 32,
+                    "read_latency": 49,
+                },
+            }
+        ],
+    },
+}  # fmt: skip
+# Its list by the names of timing_params in ramulator/dram/ddr5.py, less rate and tCK_ps.
+NEW_CLOCKS = {
+    "nBL": 8, "nCL": 41, "nRCD": 35, "nRP": 37, "nRAS": 78, "nRC": 112, "nWR": 73, "nRTP": 19, "nCWL": 33, "nPPD": 3,
+    "nCCDS": 9, "nCCDL": 13, "nCCDS_WR": 10, "nCCDL_WR": 49, "nRRDS": 11, "nRRDL": 14, "nWTRS": 7, "nWTRL": 25,
+    "nFAW": 34, "nRFC": 711, "nREFI": 9376, "nCS": 4,
+}  # fmt: skip
+
+
+def exported(*changes: tuple[str, Any], channels: int = 1) -> str:
+    """NEW with dotted keys of the memory system or, behind ``*``, of its controller changed; None removes."""
+    config = json.loads(json.dumps(NEW))
+    for dotted, value in changes:
+        here = config["memory_system"]
+        if dotted == "controllers" and value is None:
+            del here[dotted]
+            return json.dumps(config, indent=1)
+        *path, last = dotted.split(".")
+        for key in path:
+            here = here["controllers"][0] if key == "*" else here[key]
+        if value is None:
+            del here[last]
+        else:
+            here[last] = value
+    config["memory_system"]["controllers"] *= channels
+    return json.dumps(config, indent=1)
+
+
+@pytest.mark.parametrize("write_as", [json.dumps, lambda config: yaml.safe_dump(config, sort_keys=False)])
+def test_ramulator_2_1(write: Write, write_as: Callable[[Any], str]) -> None:
+    path = write("new.yaml", write_as(NEW))
+    imported = import_hardware(path)
+    hardware = loaded(imported, path)
+    dram, timings = hardware.system.dram, hardware.lane_device().timings
+    assert {name: timings[name] for name in NEW_CLOCKS} == NEW_CLOCKS
+    assert (timings["rate"], dram.org, hardware.system.dimm.ranks) == (4800, "DDR5_16Gb_x8", 2)
+    assert (dram.read_buffer, dram.write_buffer, dram.scheduler) == (24, 40, "FRFCFS-RowHit")
+    assert (dram.row_policy, dram.row_cap, dram.refresh, dram.mapper) == (
+        "closed-cap",
+        3,
+        "all-bank",
+        "RoBaRaCoCh",
+    )
+    stated = [origin for origin in hardware.origins.values() if origin.kind != "default"]
+    assert all(origin.kind == "source" and "new.yaml" in origin.text for origin in stated)
+    assert len(imported.notes) == 3  # frontend, clock_ratio, read_latency
+
+
+def test_every_preset_comes_back_from_its_list(write: Write) -> None:
+    names = ("rate", *NEW_CLOCKS, "tCK_ps")
+    for org in ("DDR5_8Gb_x4", "DDR5_32Gb_x16"):
+        for timing in ("DDR5_3200BN", "DDR5_4800AN", "DDR5_6400AN"):
+            device = resolve("DDR5", org, timing)
+            one = device.organisation
+            count = [1, 1, one.bankgroups, one.banks_per_group, one.rows, one.columns]
+            values = [device.timings[name] for name in names]
+            text = exported(("*.dram.timing", values), ("*.dram.org", {"dq": one.dq, "count": count}))
+            path = write("a.yaml", text)
+            dram = loaded(import_hardware(path), path).system.dram
+            assert (dram.org, dram.timing, dram.overrides) == (org, timing, {})
+
+
+def test_ddr4_has_a_list_of_its_own(write: Write) -> None:
+    values = [2400, 4, 16, 17, 16, 39, 55, 18, 9, 12, 4, 6, 5, 6, 3, 9, 26, 433, 9364, 2, 833]
+    dram = {"impl": "DDR4", "org": {"dq": 8, "count": [1, 1, 4, 4, 65536, 1024]}, "timing": values}
+    path = write("a.yaml", exported(("*.dram", dram)))
+    hardware = loaded(import_hardware(path), path)
+    assert hardware.system.dram.timing == "DDR4_2400R"
+    assert hardware.system.dram.overrides == {"nRCD": 17, "nRRDS": 5}
+
+
+def test_scattered_refresh_becomes_staggered(write: Write) -> None:
+    path = write("a.yaml", exported(("*.refresh_manager.scatter_interval", 100)))
+    imported = import_hardware(path)
+    assert loaded(imported, path).system.dram.refresh == "staggered"
+    assert notes_on(imported, "scatter_interval: becomes staggered")
+
+
+def test_cap_of_ramulator_2_1_is_4_where_none_is_named(write: Write) -> None:
+    path = write("a.yaml", exported(("*.row_policy.cap", None)))
+    assert loaded(import_hardware(path), path).system.dram.row_cap == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "channels", "expected"),
+    [
+        ([("*.dram.impl", "LPDDR6")], 1, "memory_system.controllers[0].dram.impl: LPDDR6 is not supported (supported: DDR4"),
+        ([("impl", "Other")], 1, "memory_system.impl: Other is not supported"),
+        ([("controllers", [])], 1, "memory_system.controllers: is missing or empty"),
+        ([("controllers", None)], 1, "memory_system.controllers: is missing or empty"),
+        ([("controllers", [NEW["memory_system"]["controllers"][0], {}])], 1, "memory_system.controllers[1]: differs"),
+        ([], 3, "memory_system.controllers: 3 is no power of two"),
+        ([("*.dram.timing", [4800, 8])], 1, "memory_system.controllers[0].dram.timing: has 2 values, not the 24 of DDR5: rate, nBL"),
+        ([("*.dram.timing", "x")], 1, "memory_system.controllers[0].dram.timing: 'x' is not a list of whole numbers"),
+        ([("*.dram.timing", [4700, *[8] * 23])], 1, "memory_system.controllers[0].dram.timing: 4700 is no rate of DDR5"),
+        ([("*.dram.org.count", [1, 2])], 1, "memory_system.controllers[0].dram.org: needs dq and a count of 6: channel, rank"),
+        ([("*.dram.org.dq", None)], 1, "memory_system.controllers[0].dram.org: needs dq and a count of 6"),
+        ([("*.dram.org.count", [1, 2, 8, 4, 65536, 4096])], 1, "memory_system.controllers[0].dram.org.count: no DDR5 organisation"),
+        ([("*.dram.channel_width", 64)], 1, "memory_system.controllers[0].dram.channel_width: 64 is not supported"),
+        ([("channel_mapper.interleave_bits", 99)], 2, "memory_system.channel_mapper.interleave_bits: 99 is not from 0 to 28"),
+        ([("*.read_buffer_size", 5000)], 1, "memory_system.controllers[0].read_buffer_size: 5000 is not a whole number from 1"),
+    ],
+)  # fmt: skip
+def test_wrong_export(write: Write, changes: list[Any], channels: int, expected: str) -> None:
+    path = write("a.yaml", exported(*changes, channels=channels))
+    text = message(lambda: import_hardware(path))
+    assert text.startswith(f"{path}:")
+    assert expected in text
+
+
+def test_clock_that_is_not_that_of_the_rate_is_said(write: Write) -> None:
+    values = [*NEW["memory_system"]["controllers"][0]["dram"]["timing"][:-1], 400]
+    assert notes_on(import_hardware(write("a.yaml", exported(("*.dram.timing", values)))), "tCK_ps of 400")
+
+
+# Address mappings of Ramulator with several channels
+
+WIDTHS = {"channel": 2, "rank": 1, "bankgroup": 3, "bank": 2, "row": 16, "column": 6}  # DDR5_16Gb_x8, 2 ranks
+
+
+def slicer(address: int) -> Callable[[int], int]:
+    """Takes bits off `address` from the bottom, one call after the other."""
+    rest = address
+
+    def take(bits: int) -> int:
+        nonlocal rest
+        low, rest = rest & ((1 << bits) - 1), rest >> bits
+        return low
+
+    return take
+
+
+def ramulator_maps(impl: str, address: int, fields: list[str]) -> dict[str, int]:
+    """The mappers of Ramulator (linear_mappers.cpp), on the address of a burst; `fields` are its levels."""
+    take, done = slicer(address), {}
+    if impl == "ChRaBaRoCo":
+        for field in reversed([*fields, "column"]):
+            done[field] = take(WIDTHS[field])
+        return done
+    if impl == "RoBaRaCoCh":
+        order = [field for field in ("channel", "column") if field in (*fields, "column")]
+        for field in [*order, *(field for field in fields if field != "channel")]:
+            done[field] = take(WIDTHS[field])
+        return done
+    low = take(2)
+    for field in fields[:-1]:
+        done[field] = take(WIDTHS[field])
+    done["column"] = low + (take(WIDTHS["column"] - 2) << 2)
+    done["row"] = take(WIDTHS["row"])
+    shift = 0
+    for field in fields:
+        done[field] ^= (done["column"] >> shift) & ((1 << WIDTHS[field]) - 1)
+        shift += WIDTHS[field]
+    return done
+
+
+LEVELS = ["channel", "rank", "bankgroup", "bank", "row"]
+
+
+@pytest.mark.parametrize("impl", ["RoBaRaCoCh", "ChRaBaRoCo", "MOP4CLXOR"])
+def test_channels_lie_where_ramulator_2_0_has_them(write: Write, impl: str) -> None:
+    swaps = (("impl: DDR4", "impl: DDR5"), ("DDR4_8Gb_x8", "DDR5_16Gb_x8"), ("DDR4_3200AA", "DDR5_3200AN"))
+    text = swapped(OLD, *swaps, ("channel: 1", "channel: 4"), ("impl: RoBaRaCoCh", f"impl: {impl}"))
+    path = write("a.yaml", text)
+    mapping = loaded(import_hardware(path), path).system.dram.mapping
+    assert mapping is not None
+    rng = random.Random(2)
+    for address in (rng.randrange(1 << sum(WIDTHS.values())) for _ in range(200)):
+        mapped = xored(decode(mapping.order, WIDTHS, address), mapping.xor)
+        assert mapped == ramulator_maps(impl, address, LEVELS)
+
+
+@pytest.mark.parametrize("impl", ["RoBaRaCoCh", "ChRaBaRoCo", "MOP4CLXOR"])
+@pytest.mark.parametrize("low", [0, 1, 3, 9, 28])
+def test_channels_lie_where_ramulator_2_1_has_them(write: Write, impl: str, low: int) -> None:
+    changes = [("channel_mapper.interleave_bits", low), ("*.addr_mapper.impl", impl)]
+    path = write("a.yaml", exported(*changes, channels=4))
+    mapping = loaded(import_hardware(path), path).system.dram.mapping
+    assert mapping is not None
+    rng = random.Random(3)
+    for address in (rng.randrange(1 << sum(WIDTHS.values())) for _ in range(200)):
+        # CacheLineInterleave takes the channel out of the middle; the mapper sees the rest.
+        channel = address >> low & 3
+        inside = address >> (low + 2) << low | address & (1 << low) - 1
+        expected = {"channel": channel, **ramulator_maps(impl, inside, LEVELS[1:])}
+        assert xored(decode(mapping.order, WIDTHS, address), mapping.xor) == expected
+
+
+def test_xor_stops_where_the_column_ends() -> None:
+    bits = Bits({"column": 3, "rank": 1, "bank": 3, "row": 5})
+    assert bits.xor(["rank", "bank", "row"]) == {"rank": ["column:0"], "bank": ["column:1-2"]}
+
+
+# Which file is what
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.yaml", "a: 1\n", ": is not a DRAMsim3 INI file or a Ramulator 2 YAML file"),
+        ("a.cfg", "standard = DDR4\n", ": is not a DRAMsim3 INI file or a Ramulator 2 YAML file"),
+        ("a.yaml", "- 1\n", ": is not a DRAMsim3 INI file or a Ramulator 2 YAML file"),
+        ("a.yaml", "", ": is empty"),
+        ("a.yaml", "a: [\n", ":1: not YAML: "),
+        ("a.yaml", "name: a\ndram: {}\n", ":2: is a hardware file already, or nearly"),
+        (
+            "a.py",
+            "import ramulator\n",
+            ": is a program; import what 'python -m ramulator export a.py' writes",
+        ),
+        ("a.yaml", "MemorySystem: 3\n", ":1: MemorySystem: 3 is not a mapping of keys to values"),
+        ("a.yaml", "memory_system:\n", ":1: memory_system.controllers: is missing or empty"),
+        (
+            "a.ini",
+            "[timing]\nCL = 3\n",
+            ": [dram_structure] protocol: DDR3 (DRAMsim3's default) is not supported",
+        ),
+    ],
+)
+def test_other_files(write: Write, name: str, text: str, expected: str) -> None:
+    path = write(name, text)
+    assert message(lambda: import_hardware(path)).startswith(f"{path}{expected}")
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    path = tmp_path / "no.ini"
+    assert message(lambda: import_hardware(path)) == f"{path}: no such file"
+
+
+@pytest.mark.parametrize("name", ["true", "null", "1", "a b", "a: b #c", "é", "'\"", "no"])
+def test_any_name_survives(write: Write, name: str) -> None:
+    path = write("a.ini", ini())
+    imported = import_hardware(path, name)
+    hardware = loaded(imported, path)
+    assert (imported.name, hardware.system.name) == (name, name)
+    assert hardware.origins["name"].text == "given with --name"
+
+
+def test_odd_file_names_end_up_in_no_syntax(tmp_path: Path) -> None:
+    path = tmp_path / "a: 'b' \"c\" #\n\udcff\x85.ini"
+    path.write_text(ini())
+    assert loaded(import_hardware(path, "a"), path).system.name == "a"
+
+
+def test_names_that_are_refused(write: Write) -> None:
+    path = write("a.ini", ini())
+    assert (
+        message(lambda: import_hardware(path, ""))
+        == "--name: '' is not a text of reasonable length, not empty"
+    )
+
+
+FRAGMENTS = st.sampled_from(
+    ["[timing]\n", "[dram_structure]\n", "protocol = DDR4\n", "CL = 3\n", "=", ":", "x", "\n"]
+)
+
+
+@given(st.text(max_size=80) | st.lists(FRAGMENTS, max_size=12).map("".join))
+@settings(max_examples=200)
+def test_any_text_is_imported_or_refused_in_one_line(
+    tmp_path_factory: pytest.TempPathFactory, text: str
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.ini"
+    path.write_text(text, encoding="utf-8", errors="replace")
+    try:
+        import_hardware(path)
+    except InputError as error:
+        assert "\n" not in str(error)
+
+
+@given(st.text("[]{}&*ab:,-0123 \t\n", max_size=60))
+@settings(max_examples=200)
+def test_any_yaml_is_imported_or_refused_in_one_line(
+    tmp_path_factory: pytest.TempPathFactory, text: str
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.yaml"
+    for root in ("MemorySystem:", "MemorySystem:\n  DRAM:", "memory_system:\n  controllers:"):
+        path.write_text(f"{root} {text}")
+        try:
+            import_hardware(path)
+        except InputError as error:
+            assert "\n" not in str(error)
+
+
+# The command
+
+
+def call(*arguments: str) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as caught:
+        main(["import", *arguments])
+    return int(caught.value.code or 0), out.getvalue(), err.getvalue()
+
+
+def test_command_prints_the_file_and_its_notes(write: Write) -> None:
+    path = write("mine.ini", ini(power__VDD=1.2))
+    status, out, err = call(str(path), "--name", "other")
+    assert status == 0
+    assert out == import_hardware(path, "other").text
+    assert yaml.safe_load(out)["name"]["value"] == "other"
+    lines = err.splitlines()
+    assert len(lines) == len(import_hardware(path).notes)
+    assert all(line.startswith(f"ndpsim: note: {path}:") for line in lines)
+    assert any("[power] VDD: left out" in line for line in lines)
+
+
+def test_command_writes_a_file_that_loads_by_its_path(write: Write, tmp_path: Path) -> None:
+    path, out = write("mine.ini", ini()), tmp_path / "hw.yaml"
+    assert call(str(path), "--out", str(out))[:2] == (0, "")
+    assert load_hardware(str(out)).system.name == "mine"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["hw.yaml", "mine.ini"]
+
+
+def test_command_replaces_a_file_only_by_force(write: Write, tmp_path: Path) -> None:
+    path, out = write("mine.ini", ini()), write("hw.yaml", "mine")
+    status, _, err = call(str(path), "--out", str(out))
+    assert (status, err) == (2, f"ndpsim: error: --out: {out} exists; --force replaces it\n")
+    assert out.read_text() == "mine"
+    assert call(str(path), "--out", str(out), "--force")[0] == 0
+    assert load_hardware(str(out)).system.name == "mine"
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_command_leaves_nothing_where_it_fails(write: Write, tmp_path: Path, force: tuple[str, ...]) -> None:
+    path = write("mine.ini", ini(dram_structure__protocol="HBM2"))
+    status, out, err = call(str(path), "--out", str(tmp_path / "hw.yaml"), *force)
+    assert (status, out, len(err.splitlines())) == (2, "", 1)
+    assert err.startswith(f"ndpsim: error: {path}:2: [dram_structure] protocol: HBM2 is not supported")
+    assert [p.name for p in tmp_path.iterdir()] == ["mine.ini"]
+
+
+def test_command_says_where_it_cannot_write(write: Write, tmp_path: Path) -> None:
+    status, out, err = call(str(write("mine.ini", ini())), "--out", str(tmp_path / "none" / "hw.yaml"))
+    assert (status, out) == (2, "")
+    assert err.startswith("ndpsim: error: --out: cannot write ")
+
+
+def test_gemv_on_a_plain_memory_is_refused_in_one_line(write: Write, tmp_path: Path) -> None:
+    path, hw = write("mine.ini", ini()), tmp_path / "hw.yaml"
+    call(str(path), "--out", str(hw))
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as caught:
+        main(["gemv", "--hw", str(hw), "--shape", "64,64"])
+    assert (caught.value.code, out.getvalue()) == (2, "")
+    assert err.getvalue().startswith(f"ndpsim: error: {hw}: ndp: is missing")
+    assert len(err.getvalue().splitlines()) == 1

@@ -1,0 +1,684 @@
+"""Request traces: every format as its own simulator reads it, and every mistake in one line."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ndpsim.traces.registry
+import ndpsim.traces.requests
+from ndpsim.errors import InputError
+from ndpsim.traces import Requests, read_requests, request_formats
+from ndpsim.traces.chunks import whole_lines
+from ndpsim.traces.request_format import Field, RequestFormat
+
+FORMATS = ("dramsim3", "dramsys", "ramulator1", "ramulator2", "ramulator2-vector")
+LARGEST = 2**62 - 1
+LONGEST = 65536  # bytes in a line
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    return tmp_path_factory.mktemp("traces") / "requests.trace"
+
+
+def read(path: Path, data: bytes | str, name: str | None = None, chunk: int | None = None) -> Requests:
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    with mock.patch.object(ndpsim.traces.requests, "_CHUNK", chunk or ndpsim.traces.requests._CHUNK):
+        return read_requests(path, name)
+
+
+def rows(requests: Requests) -> list[tuple]:
+    """(address or coordinates, write, cycle) of each request."""
+    where = requests.place if requests.address is None else requests.address
+    cycles = [None] * len(requests) if requests.cycle is None else requests.cycle.tolist()
+    places = [tuple(place) if isinstance(place, list) else place for place in where.tolist()]
+    return list(zip(places, requests.write.tolist(), cycles, strict=True))
+
+
+def lines_of(requests: Requests) -> list[int]:
+    return [requests.line(number) for number in range(len(requests))]
+
+
+def refusal(path: Path, data: bytes | str, name: str | None = None, chunk: int | None = None) -> InputError:
+    with pytest.raises(InputError) as caught:
+        read(path, data, name, chunk)
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+# What the simulators and their documents show.
+
+SHOWN = [
+    ("ramulator2", "LD 0x12340\nST 4096\n", [(0x12340, 0, None), (4096, 1, None)]),
+    (
+        "ramulator2-vector",
+        "R 0,0,1,3,9674,61\nW 1,2,3,0,65535,127\n",
+        [((0, 0, 1, 3, 9674, 61), 0, None), ((1, 2, 3, 0, 65535, 127), 1, None)],
+    ),
+    (
+        "ramulator1",
+        "0x12345680 R\n0x4cbd56c0 W\n",
+        [(0x12345680, 0, None), (0x4CBD56C0, 1, None)],
+    ),
+    (
+        "dramsim3",
+        "0x2000D5C0 READ  30\n0x1FF96FC0 WRITE   160\n0x2000D600 READ  165\n",
+        [(0x2000D5C0, 0, 30), (0x1FF96FC0, 1, 160), (0x2000D600, 0, 165)],
+    ),
+    (
+        "dramsys",
+        "# Comment lines begin with #\n# cycle: [(length)] command hex-address [hex-data]\n"
+        "31: read 0x400140\n33: read 0x400160\n56: write 0x7fff8000 0x123456789abcdef0\n",
+        [(0x400140, 0, 31), (0x400160, 0, 33), (0x7FFF8000, 1, 56)],
+    ),
+    ("dramsys", "0:\twrite\t0x0\n1:\twrite\t0x80\n", [(0, 1, 0), (0x80, 1, 1)]),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "expected"), SHOWN)
+@pytest.mark.parametrize("given_name", [True, False])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+def test_what_the_simulators_show_is_read(file, name, text, expected, given_name, pack):
+    requests = read(file, pack(text.encode()), name if given_name else None)
+    assert rows(requests) == expected
+    assert requests.format == name
+    assert requests.file == str(file)
+
+
+# As their own readers take it.
+
+TAKEN = [
+    ("ramulator2", "LD 0X1F", [(0x1F, 0, None)]),
+    ("ramulator2", "LD 0012", [(12, 0, None)]),
+    ("ramulator2", "LD 0xabCD", [(0xABCD, 0, None)]),
+    ("ramulator1", "ff R", [(0xFF, 0, None)]),
+    ("ramulator1", "10 R", [(0x10, 0, None)]),
+    ("ramulator1", "0XfF W", [(0xFF, 1, None)]),
+    ("dramsim3", "10 READ 10", [(0x10, 0, 10)]),
+    ("dramsim3", "0x1 read 0\n0x2 write 0\n", [(1, 0, 0), (2, 1, 0)]),
+    (
+        "dramsim3",
+        "0x1 P_MEM_RD 1\n0x2 P_FETCH 1\n0x3 P_MEM_WR 1\n0x4 BOFF 1\n",
+        [(1, 0, 1), (2, 0, 1), (3, 1, 1), (4, 1, 1)],
+    ),
+    ("dramsys", "1: read ff", [(0xFF, 0, 1)]),
+    ("dramsys", "1: write ff 0x00", [(0xFF, 1, 1)]),
+    ("dramsys", "0001: read 0X0", [(0, 0, 1)]),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "expected"), TAKEN)
+def test_numbers_and_words_are_taken_as_by_their_own_reader(file, name, text, expected):
+    requests = read(file, text)
+    assert (requests.format, rows(requests)) == (name, expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("ramulator2", "LD {}"),
+        ("ramulator1", "{:#x} R"),
+        ("dramsim3", "{:x} READ {}"),
+        ("dramsys", "{}: read {:#x}"),
+    ],
+)
+def test_the_largest_number_is_read_and_the_next_refused(file, name, text):
+    kept = read(file, text.format(LARGEST, LARGEST), name)
+    assert kept.address.tolist() == [LARGEST]
+    for number in (LARGEST + 1, 2**64, 2**64 + 5, 16**30):
+        error = refusal(file, f"{text.format(0, 0)}\n{text.format(number, number)}\n", name)
+        assert error.line == 2
+        assert "is beyond 0x3fffffffffffffff" in error.problem
+
+
+def test_the_largest_coordinate(file):
+    assert read(file, "R 0,0,0,0,2147483647,0").place.tolist() == [[0, 0, 0, 0, 2**31 - 1, 0]]
+    error = refusal(file, "R 0,0,0,0,2147483648,0")
+    assert "'R 0,0,0,0,2147483648,0': the row is beyond 0x7fffffff" in str(error)
+
+
+def test_types_are_those_promised(file):
+    requests = read(file, "1: read 0x40\n")
+    assert (requests.address.dtype, requests.write.dtype, requests.cycle.dtype) == (
+        np.int64,
+        np.int8,
+        np.int64,
+    )
+    assert requests.place is None
+    requests = read(file, "R 0,0,1,3,9674,61\n" * 3)
+    assert requests.place.dtype == np.int32
+    assert requests.place.shape == (3, 6)
+    assert requests.address is None
+    assert requests.cycle is None
+    assert read(file, "LD 5").cycle is None
+
+
+# Lines that hold no request, and the ends of lines.
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 5, 9, 64, 4096])
+def test_lines_are_counted_over_blank_ones_and_comments(file, chunk):
+    text = "\n# one\n\n1: read 0x1\n2: read 0x2\n \t \n# two\n#\n3: write 0x3\n\n# end\n"
+    requests = read(file, text, chunk=chunk)
+    assert rows(requests) == [(1, 0, 1), (2, 0, 2), (3, 1, 3)]
+    assert lines_of(requests) == [4, 5, 9]
+
+
+def test_requests_of_no_file_have_no_line():
+    assert Requests.of([64], [0]).line(0) is None
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("ending", ["", "\n", "\r\n", "\r", "\n\n\n", "\r\n\r\n", "\n \t\r\n\t"])
+@pytest.mark.parametrize("chunk", [3, 4096])
+def test_blank_lines_at_the_end_are_fine(file, name, ending, chunk):
+    example = request_formats()[name].example
+    requests = read(file, f"{example}\r\n{example}{ending}", chunk=chunk)
+    assert requests.format == name
+    assert lines_of(requests) == [1, 2]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_blank_lines_between_requests_are_fine_where_the_simulator_takes_them(file, name):
+    example = request_formats()[name].example
+    text = f"{example}\n\n\n{example}\n\n{example}\n"
+    if name in ("dramsim3", "dramsys"):
+        assert lines_of(read(file, text)) == [1, 4, 6]
+    else:
+        error = refusal(file, text)
+        assert (error.line, "is blank" in error.problem) == (2, True)
+        assert refusal(file, f"\n{example}\n").line == 1
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("named", [True, False])
+def test_comments_are_fine_only_where_the_simulator_takes_them(file, name, named):
+    example = request_formats()[name].example
+    given_name = name if named else None
+    if name == "dramsys":
+        assert lines_of(read(file, f"# x\n{example}\n#\n{example}", given_name)) == [2, 4]
+        assert refusal(file, f"{example}\n # x\n", given_name).line == 2
+        assert refusal(file, f"{example}\n// x\n", given_name).line == 2
+    else:
+        for text, line in ((f"# x\n{example}\n", 1), (f"{example}\n# x\n{example}\n", 2)):
+            error = refusal(file, text, given_name)
+            assert (error.line, error.problem) == (line, f"is a comment; {name} has no comment lines")
+
+
+def test_the_first_of_several_bad_lines_is_named(file):
+    for name in (None, "ramulator2"):
+        assert refusal(file, "\n# x\nLD 5\n", name).line == 1
+        assert refusal(file, "LD 5\n\n# x\nLD 5\n", name).line == 2
+    assert refusal(file, "# x\n\nLD 5\n").line == 1
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_byte_order_mark_is_skipped(file, name):
+    example = request_formats()[name].example
+    for chunk in (1, 3, 4096):
+        assert len(read(file, b"\xef\xbb\xbf" + f"{example}\n{example}\n".encode(), chunk=chunk)) == 2
+    assert refusal(file, f"{example}\n\ufeff{example}\n").line == 2
+
+
+# What is refused.
+
+REFUSED = [
+    ("", None, "is empty; a request trace is expected"),
+    ("\n \n\r\n", None, "has no requests"),
+    ("# nothing\n# at all", None, "has no requests"),
+    ("LD 0x12340\nLX 4096\n", 2, "'LX 4096' is not LD or ST and an address, as in 'LD 0x12340'"),
+    ("LD 0x12340\nLD\n", 2, "'LD' is not LD or ST and an address"),
+    ("LD 0x12340\nLD 0x\n", 2, "'LD 0x' is not"),
+    ("LD 0x12340\nLD 0x12g\n", 2, "'LD 0x12g' is not"),
+    ("LD 0x12340\nLD 12a\n", 2, "'LD 12a' is not"),
+    ("LD 0x12340\nLD 5 5\n", 2, "'LD 5 5' is not"),
+    ("LD 0x12340\nLD 5,\n", 2, "'LD 5,' is not"),
+    ("LD 0x12340\nLD 5\rLD 6\n", 2, r"'LD 5\\rLD 6' is not"),
+    ("LD 0x12340\nld 5\n", 2, "'ld 5' is not"),
+    ("LD 0x12340\nLD +5\n", 2, r"'LD \+5' is not"),
+    ("LD 0x12340\nLD 1_0\n", 2, "'LD 1_0' is not"),
+    ("LD 0x12340\n\0LD 5\n", 2, r"'\\x00LD 5' is not"),
+    ("LD 0x12340\nLD 5\0\n", 2, r"'LD 5\\x00' is not"),
+    ("LD 0x12340\nLDLDLDLDLD 5\n", 2, "'LDLDLDLDLD 5' is not"),
+    ("LD -5\n", 1, "'LD -5': the address is negative"),
+    ("LD x\n", 1, "'LD x' is not LD or ST and an address"),
+    ("R 0,0,1,3,9674\n", 1, "is not R or W and the six numbers channel,rank,bankgroup,bank,row,column"),
+    ("R 0,0,1,3,9674,61,5\n", 1, "is not R or W and the six numbers"),
+    ("R 0,0,1,3, 9674,61\n", 1, "is not R or W and the six numbers"),
+    ("R 0,0,1,3,0x5,61\n", 1, "is not R or W and the six numbers"),
+    ("R 0,0,1,-3,9674,61\n", 1, "the bank is negative"),
+    ("R 0,0,1,3,-1,61\n", 1, "the row is negative"),
+    ("0x10 R\n0x10\n", 2, "'0x10' is not a hexadecimal address and R or W, as in '0x12345680 R'"),
+    ("0x10 R\n0x10 READ\n", 2, "'0x10 READ' is not a hexadecimal address and R or W"),
+    ("0x10 R\n-0x10 R\n", 2, "'-0x10 R': the address is negative"),
+    ("0x10 R x\n", 1, "is not a hexadecimal address and R or W"),
+    ("0x10 READ\n", 1, "'0x10 READ' is not a hexadecimal address, an operation .READ, read, P_MEM_RD"),
+    ("0x10 READ -5\n", 1, "the cycle is negative"),
+    ("0x10 READ 0x5\n", 1, "is not a hexadecimal address, an operation"),
+    ("0x10 READ 5\n0x10 Read 5\n", 2, "'0x10 Read 5' is not"),
+    ("0x10 READ 30\n0x10 READ 20\n", 2, "'0x10 READ 20': cycle 20 is before the last request's, 30"),
+    ("5: read 0x1\n\n5: read 0x1\n4: read 0x1\n", 4, "cycle 4 is before the last request's, 5"),
+    ("5: read 0x1\n5 read 0x1\n", 2, "'5 read 0x1' is not a cycle and ':', read or write, and a hexadec"),
+    ("5: read 0x1\n5:read 0x1\n", 2, "is not a cycle and ':'"),
+    ("5: read 0x1\n5: READ 0x1\n", 2, "is not a cycle and ':'"),
+    ("5: read 0x1 0x12\n", 1, "is not a cycle and ':'"),
+    ("5: write 0x1 12\n", 1, "is not a cycle and ':'"),
+    ("5: write 0x1 0x\n", 1, "is not a cycle and ':'"),
+    ("5: write 0x1 0x1 0x2\n", 1, "is not a cycle and ':'"),
+    ("-5: read 0x1\n5: read 0x1\n", 1, "is in no known format"),
+    ("5: read 0x1\n-5: read 0x1\n", 2, "the cycle is negative"),
+    ("81: (128) read 0x400180\n", 1, r"a length of its own, as in '\(128\)', is not supported"),
+    ("1: read 0x1\n81: (128) read 0x400180\n", 2, r"a length of its own, as in '\(128\)', is not supported"),
+    ("LD 5\n0x5 R\n", 2, r"is not LD or ST .*\(that is ramulator1; a file has one format\)"),
+    ("0x5 R\nR 0,0,0,0,0,0\n", 2, r"\(that is ramulator2-vector; a file has one format\)"),
+    ("0x5 R\n0x5 READ 5\n", 2, r"\(that is dramsim3; a file has one format\)"),
+    ("0x5 READ 5\n5: read 0x5\n", 2, r"\(that is dramsys; a file has one format\)"),
+    ("5: read 0x5\nLD 5\n", 2, r"\(that is ramulator2; a file has one format\)"),
+    ("3 20734016\n", 1, "'3 20734016' is in no known format of request traces"),
+    ("clock,command,rank\n", 1, "is in no known format"),
+    ("\n# x\nfoo\n", 3, "'foo' is in no known format"),
+    (b"\xff\xfeL\0D\0", 1, r"'\\xff\\xfeL\\x00D\\x00' is in no known format"),
+    (b"\x7fELF\x02\x01\x01\0\0", 1, r"'\\x7fELF\\x02\\x01\\x01\\x00\\x00' is in no known format"),
+    ("LD 5\n\x1b[31mred", 2, r"'\\x1b\[31mred' is not"),
+    ("LD 5\n" + "x" * 41, 2, "'x{40}' is not"),
+    ("LD 5\n" + "x" * 200_000, 2, "'x{40}' is not"),
+    ("x" * 200_000, 1, "'x{40}' is in no known format"),
+    ("1: read 0x1\n# " + "x" * LONGEST, 2, "'# x{38}' goes on for more than 65536 bytes"),
+    ("#" * (LONGEST + 1), 1, "'#{40}' goes on for more than 65536 bytes"),
+    (" " * (LONGEST + 1), 1, "'' goes on for more than 65536 bytes"),
+    ("LD 5" + " " * LONGEST, 1, "'LD 5 *' goes on for more than 65536 bytes"),
+    ("1: write 0x1 0x" + "a" * LONGEST, 1, "goes on for more than 65536 bytes"),
+]
+
+
+@pytest.mark.parametrize(("data", "line", "words"), REFUSED)
+@pytest.mark.parametrize("chunk", [5, 4 << 20])
+def test_mistakes_are_told_with_file_and_line(file, data, line, words, chunk):
+    error = refusal(file, data, chunk=chunk)
+    assert (error.file, error.line) == (str(file), line)
+    assert re.search(words, error.problem), error.problem
+
+
+def test_the_words_of_an_unknown_format_show_all_that_are_known(file):
+    problem = refusal(file, "what is this").problem
+    for item in request_formats().values():
+        assert f"{item.name} '{item.example}'" in problem
+
+
+def test_junk_is_refused_in_one_line(file):
+    junk = random.Random(1)
+    for size in (1, 10, 1000, 100_000):
+        data = b"\x80" + junk.randbytes(size)
+        assert refusal(file, data).line == 1
+        assert refusal(file, data, "dramsys").line == 1
+
+
+def test_a_line_of_the_longest_length_is_read(file):
+    start = "1: write 0x1 0x"
+    text = start + "a" * (LONGEST - len(start) - 1) + "\n"
+    assert len(text) == LONGEST
+    for chunk in (10, 4096, 1 << 20):
+        assert rows(read(file, text * 2, chunk=chunk)) == [(1, 1, 1)] * 2
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path):
+    for path, words in ((tmp_path / "none", "No such file"), (tmp_path, "Is a directory")):
+        with pytest.raises(InputError, match=f"^{re.escape(str(path))}: cannot be read: {words}"):
+            read_requests(path)
+
+
+def test_damaged_gzip_is_told(file):
+    packed = gzip.compress(b"".join(b"LD %d\n" % number for number in range(5000)))
+    for data in (
+        packed[:-9],
+        packed[:-4],
+        packed[:5],
+        packed[:2],
+        packed[:2000] + b"??" + packed[2002:],
+        packed + b"x",
+    ):
+        for chunk in (64, 4 << 20):
+            assert "is a damaged or truncated gzip file" in refusal(file, data, chunk=chunk).problem
+
+
+def test_gzip_in_several_members_is_one_trace(file):
+    assert len(read(file, gzip.compress(b"LD 5\nL") + gzip.compress(b"D 6\n"))) == 2
+    assert refusal(file, gzip.compress(b"")).problem.startswith("is empty")
+
+
+def test_an_unknown_name_gets_the_nearest(file):
+    error = refusal(file, "LD 5", "ramulator")
+    assert re.search("unknown request trace format 'ramulator'; did you mean 'ramulator[12]'", str(error))
+    assert all(name in str(error) for name in FORMATS)
+
+
+def test_a_named_format_is_the_only_one(file):
+    assert refusal(file, "LD 5", "dramsim3").line == 1
+    assert "(that is ramulator2;" in refusal(file, "LD 5", "dramsim3").problem
+
+
+@pytest.mark.parametrize("suffix", [".rstl", ".rstl.gz"])
+def test_relative_times_are_refused(tmp_path, suffix):
+    path = tmp_path / f"trace{suffix}"
+    for name in (None, "dramsys"):
+        error = refusal(path, "31: read 0x400140\n2: read 0x400160\n", name)
+        assert error.problem.startswith("relative times (.rstl) are not supported")
+
+
+# Arrays.
+
+
+@pytest.mark.parametrize(
+    ("address", "write", "words"),
+    [
+        (np.array([], dtype=int), np.array([], dtype=int), "there are no requests"),
+        ([1, 2], [0], r"\(2,\) addresses and \(1,\) writes do not match"),
+        ([[1]], [[0]], "do not match"),
+        ([1.5], [0], "not whole numbers"),
+        ([-1], [0], "an address is negative, or a write neither 0 nor 1"),
+        ([1], [2], "an address is negative, or a write neither 0 nor 1"),
+    ],
+)
+def test_arrays_are_checked(address, write, words):
+    with pytest.raises(InputError, match=f"^requests: .*{words}"):
+        Requests.of(address, write)
+
+
+def test_arrays_become_requests():
+    requests = Requests.of(np.array([64, 128], dtype=np.uint32), [True, False])
+    assert rows(requests) == [(64, 1, None), (128, 0, None)]
+    assert (requests.address.dtype, requests.write.dtype) == (np.int64, np.int8)
+
+
+# Formats are files.
+
+
+def test_the_formats_are_those_promised():
+    assert tuple(sorted(request_formats())) == FORMATS
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_an_example_is_in_its_format_only(file, name):
+    example = request_formats()[name].example
+    assert read(file, example).format == name
+    for other in FORMATS:
+        if other != name:
+            assert refusal(file, example, other).line == 1
+
+
+def test_a_new_format_is_a_new_file(tmp_path, monkeypatch, file):
+    (tmp_path / "plain.py").write_text(
+        "from ndpsim.traces.request_format import Field, RequestFormat\n"
+        "FORMAT = RequestFormat('plain', 'fetch@5;0x40', 'x',\n"
+        "    (Field('operation'), Field('cycle', after=';'), Field('address', base=16)), ('fetch',), ())\n"
+    )
+    folder = ndpsim.traces.registry._request_folder
+    monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(tmp_path)])
+    found = ndpsim.traces.registry.request_formats.__wrapped__()
+    monkeypatch.setattr(ndpsim.traces.requests, "request_formats", lambda: found)
+    requests = read(file, "fetch 5;0x40\nfetch 6;41\n")
+    assert (requests.format, rows(requests)) == ("plain", [(0x40, 0, 5), (0x41, 0, 6)])
+    assert read(file, "LD 5").format == "ramulator2"
+
+
+@pytest.mark.parametrize(
+    ("fields", "reads"),
+    [
+        ((Field("address"),), ("R",)),
+        ((Field("operation"),), ("R",)),
+        ((Field("operation"), Field("rank")), ("R",)),
+        ((Field("operation"), Field("address"), Field("address")), ("R",)),
+        ((Field("operation"), Field("address")), ("NINELETTER",)),
+        ((Field("operation"), Field("address")), ("",)),
+        ((Field("operation"), Field("address")), ("\u00fc",)),
+    ],
+)
+def test_a_format_that_makes_no_sense_is_noticed(fields, reads):
+    with pytest.raises(ValueError, match="^bad: "):
+        RequestFormat("bad", "x", "x", fields, reads, ("W",))
+
+
+@pytest.mark.parametrize("parts", [("color",), ("row", 8), ("row", 10, ";;")])
+def test_a_field_that_makes_no_sense_is_noticed(parts):
+    with pytest.raises(ValueError, match="^no such field"):
+        Field(*parts)
+
+
+# Pieces of a file.
+
+
+@given(data=st.binary(max_size=60), size=st.integers(1, 20))
+def test_pieces_are_whole_lines_and_lose_nothing(file, data, size):
+    if data.startswith(b"\x1f\x8b"):
+        return
+    file.write_bytes(data)
+    with file.open("rb") as stream:
+        pieces = [piece.tobytes() for piece in whole_lines(stream, file, size)]
+    expected = data.removeprefix(b"\xef\xbb\xbf")
+    if expected and not expected.endswith(b"\n"):
+        expected += b"\n"
+    assert b"".join(pieces) == expected
+    assert all(piece.endswith(b"\n") for piece in pieces)
+    longest = max((len(line) for line in expected.split(b"\n")), default=0)
+    assert all(len(piece) <= max(size, 4, 2 * longest + 2) + 1 for piece in pieces)
+
+
+# Against a second reader, line by line in plain Python.
+
+
+@dataclass
+class Twin:
+    """A format as a regular expression whose groups are address, op, cycle, place."""
+
+    pattern: str
+    reads: set[str]
+    writes: set[str]
+    base: int = 16
+    blanks: bool = False
+    comments: bool = False
+    data: bool = False
+    compiled: re.Pattern = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.compiled = re.compile(self.pattern.replace(" ", r"[ \t]+"))
+
+
+HEX = "(?P<address>(?:0[xX])?[0-9a-fA-F]+)"
+TWINS = {
+    "ramulator2": Twin(r"(?P<op>\S+) (?P<address>0[xX][0-9a-fA-F]+|[0-9]+)", {"LD"}, {"ST"}, base=0),
+    "ramulator2-vector": Twin(r"(?P<op>\S+) (?P<place>[0-9]+(?:,[0-9]+){5})", {"R"}, {"W"}),
+    "ramulator1": Twin(rf"{HEX} (?P<op>\S+)", {"R"}, {"W"}),
+    "dramsim3": Twin(
+        rf"{HEX} (?P<op>\S+) (?P<cycle>[0-9]+)",
+        {"READ", "read", "P_MEM_RD", "P_FETCH"},
+        {"WRITE", "write", "P_MEM_WR", "BOFF"},
+        blanks=True,
+    ),
+    "dramsys": Twin(
+        rf"(?P<cycle>[0-9]+): (?P<op>\S+) {HEX}(?: (?P<data>0[xX][0-9a-fA-F]+))?",
+        {"read"},
+        {"write"},
+        blanks=True,
+        comments=True,
+    ),
+}
+
+
+def twin_line(twin: Twin, line: str) -> tuple | None:
+    """The request of a line, None when it is no request of this format."""
+    match = twin.compiled.fullmatch(line.strip(" \t"))
+    if not match or match["op"] not in twin.reads | twin.writes:
+        return None
+    groups, write = match.groupdict(), int(match["op"] in twin.writes)
+    if groups.get("data") and not write:
+        return None
+    if groups.get("place"):
+        where = tuple(int(number) for number in groups["place"].split(","))
+        large = max(where) >= 2**31
+    else:
+        text = groups["address"]
+        decimal = twin.base == 0 and text[:2] not in ("0x", "0X")
+        where = int(text, 10 if decimal else 16)
+        large = where > LARGEST
+    cycle = int(groups["cycle"]) if groups.get("cycle") else None
+    return None if large or (cycle or 0) > LARGEST else (where, write, cycle)
+
+
+def twin_read(data: bytes, name: str | None) -> tuple[str, object, object]:
+    """("read", rows, lines), or ("refused", line, None)."""
+    lines = data.removeprefix(b"\xef\xbb\xbf").decode("latin-1").split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    lines = [line.removesuffix("\r") for line in lines]
+    if name is None:
+        for number, line in enumerate(lines, start=1):
+            if line.strip(" \t") and not line.startswith("#"):
+                names = [name for name, twin in TWINS.items() if twin_line(twin, line)]
+                assert len(names) < 2
+                if not names:
+                    return "refused", number, None
+                name = names[0]
+                break
+        else:
+            return "refused", None, None
+    twin, found, where, blank, last = TWINS[name], [], [], None, 0
+    for number, line in enumerate(lines, start=1):
+        if twin.comments and line.startswith("#"):
+            continue
+        if not line.strip(" \t"):
+            blank = blank or number
+            continue
+        if blank and not twin.blanks:
+            return "refused", blank, None
+        request = twin_line(twin, line)
+        if request is None or (request[2] or 0) < last:
+            return "refused", number, None
+        last = request[2] or 0
+        found.append(request)
+        where.append(number)
+    return ("read", found, where) if found else ("refused", None, None)
+
+
+def fast_read(path: Path, data: bytes, name: str | None, chunk: int) -> tuple[str, object, object]:
+    try:
+        requests = read(path, data, name, chunk)
+    except InputError as error:
+        assert error.file == str(path)
+        return "refused", error.line, None
+    return "read", rows(requests), lines_of(requests)
+
+
+def some_number(pick: random.Random) -> int:
+    return pick.choice([0, LARGEST, pick.randrange(300), pick.randrange(2**40), pick.randrange(LARGEST)])
+
+
+def some_blanks(pick: random.Random, least: int = 0) -> str:
+    return "".join(pick.choices(" \t", k=pick.choice([least, least, 1, 2])))
+
+
+def hexadecimal(pick: random.Random, number: int) -> str:
+    return pick.choice(["0x", "0X", "", "0x000"]) + pick.choice(["{:x}", "{:X}"]).format(number)
+
+
+def some_line(pick: random.Random, name: str, cycle: int) -> tuple[str, tuple]:
+    """A line of a format, and the request that it is."""
+    twin = TWINS[name]
+    op, number, gap = pick.choice(sorted(twin.reads | twin.writes)), some_number(pick), some_blanks(pick, 1)
+    write, address = int(op in twin.writes), hexadecimal(pick, number)
+    request: tuple = (number, write, cycle if "cycle" in twin.pattern else None)
+    if name == "ramulator2":
+        decimal = f"{number:0{pick.randint(1, 30)}}"
+        line = f"{op}{gap}{address if address[:2] in ('0x', '0X') else decimal}"
+    elif name == "ramulator2-vector":
+        place = tuple(pick.choice([0, pick.randrange(200), 2**31 - 1]) for _ in range(6))
+        line, request = f"{op}{gap}{','.join(map(str, place))}", (place, write, None)
+    elif name == "ramulator1":
+        line = f"{address}{gap}{op}"
+    elif name == "dramsim3":
+        line = f"{address}{gap}{op}{gap}{cycle}"
+    else:
+        data = pick.choice(["", f"{gap}0x0", f"{gap}0XfF0123456789abcdef0"]) if write else ""
+        line = f"{cycle}:{gap}{op}{gap}{address}{data}"
+    return some_blanks(pick) + line + some_blanks(pick), request
+
+
+def some_trace(pick: random.Random) -> tuple[str, bytes, list[tuple], list[int]]:
+    """A format, a file of it, its requests and their lines."""
+    name, cycle = pick.choice(FORMATS), 0
+    twin, lines, requests, where = TWINS[name], [], [], []
+    for _ in range(pick.randint(1, 6)):
+        while twin.blanks and pick.random() < 0.3:
+            lines.append("# a comment" if twin.comments and pick.random() < 0.5 else some_blanks(pick))
+        cycle += pick.choice([0, 1, 100])
+        line, request = some_line(pick, name, cycle)
+        lines.append(line)
+        requests.append(request)
+        where.append(len(lines))
+    lines += [some_blanks(pick) for _ in range(pick.randint(0, 2))]
+    text = "".join(line + pick.choice(["\n", "\n", "\r\n"]) for line in lines)
+    text = text if pick.random() < 0.5 else text.removesuffix("\n")
+    return name, pick.choice([b"", b"\xef\xbb\xbf"]) + text.encode(), requests, where
+
+
+SEEDS = st.integers(0, 2**32)
+CHUNKS = st.one_of(st.integers(1, 40), st.just(4 << 20))
+
+
+@settings(max_examples=400, deadline=None)
+@given(seed=SEEDS, named=st.booleans(), packed=st.booleans(), chunk=CHUNKS)
+def test_a_trace_of_any_format_is_read_as_it_was_made(file, seed, named, packed, chunk):
+    name, data, requests, where = some_trace(random.Random(seed))
+    assert twin_read(data, name if named else None) == ("read", requests, where)
+    got = read(file, gzip.compress(data, 1) if packed else data, name if named else None, chunk)
+    assert (got.format, rows(got), lines_of(got)) == (name, requests, where)
+
+
+CHANGES = [
+    *(bytes([byte]) for byte in b" \t\r\n#0Xx9aRWLDST:,-+()\x00\xff_g"),
+    *(b"", b"", b"", b"9" * 20, b"f" * 16, b"0x", b"\r\n", b"\n\n", b"\n# x\n", b"\xef\xbb\xbf", b"(8) "),
+    *(b"\nLD 5\n", b"\nR 0,0,0,0,0,0\n", b"\n0x5 R\n", b"\n0x5 READ 5\n", b"\n5: read 0x5\n", b"\nLD -1\n"),
+]
+
+
+@settings(max_examples=1000, deadline=None)
+@given(seed=SEEDS, named=st.booleans(), chunk=CHUNKS)
+def test_a_changed_trace_is_read_or_refused_as_by_the_plain_reader(file, seed, named, chunk):
+    pick = random.Random(seed)
+    name, data, _, _ = some_trace(pick)
+    for _ in range(pick.randint(1, 3)):
+        at = pick.randint(0, len(data))
+        data = data[:at] + pick.choice(CHANGES) + data[at + pick.randint(0, 3) :]
+    given_name = name if named else None
+    assert fast_read(file, data, given_name, chunk) == twin_read(data, given_name)
+
+
+def test_the_plain_reader_and_the_fast_one_agree_on_a_long_trace(file):
+    choose = random.Random(7)
+    for name, form in (
+        ("ramulator2", "{op} {address:#x}"),
+        ("dramsim3", "{address:#x} {op} {cycle}"),
+        ("dramsys", "{cycle}: {op} {address:#x}"),
+    ):
+        ops = sorted(TWINS[name].reads | TWINS[name].writes)
+        text = "".join(
+            form.format(op=choose.choice(ops), address=choose.getrandbits(40), cycle=number // 3) + "\n"
+            for number in range(20_000)
+        ).encode()
+        for chunk in (1000, 4096, 4 << 20):
+            assert fast_read(file, text, None, chunk) == twin_read(text, None)
+        at = text.index(b"\n", len(text) // 2)
+        broken = text[:at] + b"!" + text[at:]
+        verdict = fast_read(file, broken, None, 4096)
+        assert verdict == twin_read(broken, None)
+        assert verdict[0] == "refused"
+        assert verdict[1] == broken.count(b"\n", 0, at) + 1
