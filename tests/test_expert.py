@@ -195,6 +195,16 @@ def test_a_longer_timing_turns_the_checker_red():
         assert not check(trace, stricter).ok, name
 
 
+@pytest.mark.parametrize("refresh", ["all-bank", "staggered", "same-bank", "none"])
+@pytest.mark.parametrize("controller", [["dram.scheduler=FRFCFS-RowHit"], ["dram.row_policy=closed-cap"], []])
+def test_every_controller_reads_every_weight_legally(refresh, controller):
+    hardware = load_hardware("trimoe", [f"dram.refresh={refresh}", *controller])
+    result = simulate_expert(hardware, SMALL, tokens=2, record_commands=True)
+    assert result.commands["RD"] + result.commands.get("RDA", 0) == result.weight_bursts
+    report = check(result.command_traces[0], hardware.lane_device(), refresh)
+    assert report.ok, report.violations[0].message
+
+
 # ---- bad input --------------------------------------------------------------------------------------
 
 

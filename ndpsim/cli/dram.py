@@ -82,7 +82,7 @@ def command(
         outcome = result.to_dict()
         if commands_to is not None:
             number = channel or 0
-            write_commands(commands_to, result.command_traces[number], commands_format, number)
+            write_commands(commands_to, result.command_traces[number], commands_format, number, memory.device)
         if plot_to is not None:
             draw.draw_latencies(plot_to, result)
     if json_to is not None:

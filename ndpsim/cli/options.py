@@ -99,7 +99,7 @@ def named_as_options(*names: str) -> Iterator[None]:
         yield
     except InputError as error:
         if error.file is None and error.key in names:
-            raise InputError(error.problem, key=f"--{error.key}") from None
+            raise InputError(error.problem, key=f"--{error.key.replace('_', '-')}") from None
         raise
 
 

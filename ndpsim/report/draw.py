@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from ndpsim.errors import InputError
 from ndpsim.files import replacing
 from ndpsim.simulate import ExpertResult, LoadPoint, Memory, TraceResult
-from ndpsim.spec.standard import RD
+from ndpsim.spec.standard import RD, RDA
 from ndpsim.units import format_time
 
 __all__ = ["check_format", "draw_expert", "draw_latencies", "draw_sweep"]
@@ -55,7 +55,7 @@ def _bandwidth(axes: Axes, result: ExpertResult) -> None:
     edges_us = _bin_edges_us(result)
     bursts = np.zeros(len(edges_us) - 1)
     for trace in result.command_traces:
-        reads_us = trace.clock[trace.command == RD] * result.clock_ns / 1000
+        reads_us = trace.clock[np.isin(trace.command, (RD, RDA))] * result.clock_ns / 1000
         bursts += np.histogram(reads_us, edges_us)[0]
     gbps = bursts * result.config["hardware"]["derived"]["burst_bytes"] / (edges_us[1] * 1000)
     peak, mean = result.peak_bandwidth_gbps, result.bandwidth_gbps
@@ -83,7 +83,7 @@ def _phases(axes: Axes, result: ExpertResult) -> None:
 def _where(axes: Axes, result: ExpertResult) -> None:
     """The time of a lane's data bus, mean over the lanes."""
     device = result.config["hardware"]
-    reads = result.commands["RD"] / result.lanes
+    reads = result.weight_bursts * result.weight_reads / result.lanes
     parts = {
         "data": reads * device["timings"]["nBL"] * result.clock_ns,
         "refresh": result.idle_ns["refresh"],

@@ -25,6 +25,7 @@ from ndpsim.layout import LAYOUTS, LocalizedLayout, expert_regions
 from ndpsim.moe import Expert, load_model
 from ndpsim.ndp import ActivationUnit, GemvUnit, Tiling, served_in_order
 from ndpsim.simulate.lane import Lane, check_refresh, decode_commands
+from ndpsim.simulate.memory import controller_options
 from ndpsim.simulate.result import ExpertResult, Phase
 from ndpsim.spec import COMMANDS, Device, Tables, lower
 from ndpsim.units import Timebase, common_ticks, frequency_period_ps
@@ -259,7 +260,7 @@ def simulate_expert(
     machine = _lower(hardware)
     dram = hardware.system.dram
     check_refresh(machine.device, dram.refresh)
-    policy = state.make_policy(state.ControllerOptions(refresh=dram.refresh, read_buffer=dram.read_buffer))
+    policy = state.make_policy(controller_options(dram))
     regions = expert_regions(expert.hidden, expert.intermediate, bits, machine.device.burst_bytes)
     placed = LAYOUTS[layout](regions, machine.device, machine.lanes)
     tiling = machine.gemv.tile(tokens, expert.hidden, expert.intermediate)

@@ -6,14 +6,14 @@ from collections.abc import Mapping as Dictionary
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ndpsim.config import Hardware
+from ndpsim.config import Dram, Hardware
 from ndpsim.dram.mapping import MAPPERS, Mapping, parse_mapping
 from ndpsim.dram.state import REFRESH_POLICIES, ControllerOptions
 from ndpsim.errors import InputError, one_of
 from ndpsim.simulate.lane import check_refresh
 from ndpsim.spec import Device, resolve
 
-__all__ = ["Memory"]
+__all__ = ["Memory", "controller_options"]
 
 _CHOICES = {
     "scheduler": ("FRFCFS", "FRFCFS-RowHit"),
@@ -22,6 +22,13 @@ _CHOICES = {
 }
 _MAX_SLOTS = 1024
 _MAX_CHANNELS = 64
+
+
+def controller_options(dram: Dram) -> ControllerOptions:
+    """The controller that a hardware file asks for."""
+    return ControllerOptions(
+        dram.scheduler, dram.row_policy, dram.row_cap, dram.refresh, dram.read_buffer, dram.write_buffer
+    )
 
 
 @dataclass(frozen=True)
@@ -80,14 +87,7 @@ class Memory:
         custom = dram.mapping
         return cls(
             resolve(dram.standard, dram.org, dram.timing, dimm.ranks, dram.overrides),
-            ControllerOptions(
-                dram.scheduler,
-                dram.row_policy,
-                dram.row_cap,
-                dram.refresh,
-                dram.read_buffer,
-                dram.write_buffer,
-            ),
+            controller_options(dram),
             dram.mapper,
             MAPPERS[dram.mapper] if custom is None else parse_mapping(custom.order, custom.xor),
             hardware.system.host.channels * dimm.subchannels,
