@@ -266,6 +266,7 @@ REFUSED = [
     ("0x10 READ -5\n", 1, "the cycle is negative"),
     ("0x10 READ 0x5\n", 1, "is not a hexadecimal address, an operation"),
     ("0x10 READ 5\n0x10 Read 5\n", 2, "'0x10 Read 5' is not"),
+    ("0x10 READ 5\n0x10 xP_MEM_WR 5\n", 2, "'0x10 xP_MEM_WR 5' is not"),
     ("0x10 READ 30\n0x10 READ 20\n", 2, "'0x10 READ 20': cycle 20 is before the last request's, 30"),
     ("5: read 0x1\n\n5: read 0x1\n4: read 0x1\n", 4, "cycle 4 is before the last request's, 5"),
     ("5: read 0x1\n5 read 0x1\n", 2, "'5 read 0x1' is not a cycle and ':', read or write, and a hexadec"),
@@ -471,6 +472,21 @@ def test_pieces_are_whole_lines_and_lose_nothing(file, data, size):
     assert all(piece.endswith(b"\n") for piece in pieces)
     longest = max((len(line) for line in expected.split(b"\n")), default=0)
     assert all(len(piece) <= max(size, 4, 2 * longest + 2) + 1 for piece in pieces)
+
+
+def test_pieces_hold_as_many_lines_as_fit(file):
+    file.write_bytes(b"LD 5\n" * 20_000)
+    with file.open("rb") as stream:
+        sizes = [len(piece) for piece in whole_lines(stream, file, 4096)]
+    assert sum(sizes) == 100_000
+    assert len(sizes) < 30
+    assert max(sizes) <= 4096
+
+
+def test_a_line_without_end_is_not_gathered(file):
+    file.write_bytes(b"x" * 2_000_000)
+    with file.open("rb") as stream:
+        assert len(next(whole_lines(stream, file, 4096))) <= 4 * LONGEST
 
 
 # Against a second reader, line by line in plain Python.

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ndpsim.cli.memory_options import memory_of, memory_options
-from ndpsim.cli.options import check_outputs, json_option, progress_of, write_json
+from ndpsim.cli.options import check_outputs, json_option, named_as_options, progress_of, write_json
 from ndpsim.errors import InputError
 
 __all__ = ["command"]
@@ -20,7 +20,9 @@ __all__ = ["command"]
 @click.option("--wrap", is_flag=True, help="Fold addresses beyond the memory back into it.")
 @json_option
 @click.option("--commands", "commands_to", metavar="FILE", help="Write the command trace (.gz compresses).")
-@click.option("--commands-format", default="ndpsim", show_default=True, help="Whose format; list commands.")
+@click.option(
+    "--commands-format", default="ndpsim", show_default=True, help="Whose format; see `list command-forms`."
+)
 @click.option("--channel", type=int, help="Of --commands: this channel.  [default: 0, the only one]")
 @click.option("--sweep-load", is_flag=True, help="Offer the trace at rising loads instead.")
 @click.option("--plot", "plot_to", metavar="FILE", help="Draw the latencies, or the sweep.")
@@ -59,13 +61,15 @@ def command(
         from ndpsim.report import draw  # brings matplotlib, which takes its time
 
         draw.check_format(plot_to)
-    check_command_form(commands_format)
+    with named_as_options(form="--commands-format"):
+        check_command_form(commands_format)
     memory = memory_of(hw, sets, given)
     if commands_to is not None and channel is None and memory.channels > 1:
         raise InputError(f"choose one of the {memory.channels} channels with --channel", key="--commands")
     if channel is not None and not 0 <= channel < memory.channels:
         raise InputError(f"{channel} is not a channel, 0 to {memory.channels - 1}", key="--channel")
-    requests = read_requests(trace, form)
+    with named_as_options(name="--format"):
+        requests = read_requests(trace, form)
     if sweep_load:
         with progress_of("sweeping", "controller") as progress:
             points = run_sweep(requests, memory, wrap=wrap, progress=progress)

@@ -14,6 +14,7 @@ def _names() -> dict[str, list[str]]:
     from ndpsim.layout import LAYOUTS
     from ndpsim.moe import model_names
     from ndpsim.spec import standards
+    from ndpsim.traces import command_forms, request_formats
 
     known = standards().values()
     return {
@@ -23,6 +24,8 @@ def _names() -> dict[str, list[str]]:
         "layouts": sorted(LAYOUTS),
         "standards": sorted(standard.name for standard in known),
         "orgs": [org for standard in known for org in standard.organisations],
+        "request-formats": sorted(request_formats()),
+        "command-forms": sorted(command_forms()),
         "timings": [timing for standard in known for timing in standard.speeds],
     }
 
@@ -30,7 +33,7 @@ def _names() -> dict[str, list[str]]:
 @click.command()
 @click.argument("what", required=False)
 def command(what: str | None) -> None:
-    """List names, one a line: hw, rtl, models, layouts, standards, orgs or timings; by default all."""
+    """List names, one a line: hw, models, orgs, ...; by default all kinds with their names."""
     names = _names()
     if what is None:
         for kind, members in names.items():

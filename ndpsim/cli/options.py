@@ -93,13 +93,17 @@ def check_outputs(outputs: Mapping[str, str | None]) -> None:
 
 
 @contextmanager
-def named_as_options(*names: str) -> Iterator[None]:
-    """Let a mistake in the argument `tokens` of a call speak of the option ``--tokens``."""
+def named_as_options(*names: str, **others: str) -> Iterator[None]:
+    """Let a mistake in the argument `tokens` of a call speak of the option ``--tokens``.
+
+    `others`: arguments whose option has another name, ``form="--commands-format"``.
+    """
+    options = {name: f"--{name.replace('_', '-')}" for name in names} | others
     try:
         yield
     except InputError as error:
-        if error.file is None and error.key in names:
-            raise InputError(error.problem, key=f"--{error.key.replace('_', '-')}") from None
+        if error.file is None and error.key in options:
+            raise InputError(error.problem, key=options[error.key]) from None
         raise
 
 

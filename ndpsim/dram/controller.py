@@ -39,6 +39,7 @@ from ndpsim.dram.state import (
     NEXT_REFRESH,
     NOT_BEFORE,
     OPEN_ROW,
+    PLACE,
     PRIORITY,
     RANK,
     READ_LATENCY,
@@ -60,6 +61,7 @@ from ndpsim.dram.state import (
     WRITE_QUEUE,
     WRITES,
 )
+from ndpsim.spec import COMMANDS
 from ndpsim.spec.standard import ACT, PREAB, PREPB, PRESB, RD, RDA, REFAB, REFSB, WR, WRA
 
 __all__ = ["DONE", "RECORD_FULL", "STUCK", "run"]
@@ -67,9 +69,7 @@ __all__ = ["DONE", "RECORD_FULL", "STUCK", "run"]
 # What `run` returns.
 DONE, RECORD_FULL, STUCK = range(3)
 
-# Leaf functions take the arrays they need, not the tuples: unpacking a tuple of arrays costs a reference
-# count for each of them, which in these loops is more than the work.
-
+_KINDS = len(COMMANDS)
 
 # ---- the hierarchy --------------------------------------------------------------------------------
 
@@ -114,7 +114,7 @@ def same_banks_ready_at(tables, ready, command, rank, bank):
 @kernel
 def push_back(ready, gap, node, level, command, clock):
     """Carry the distances of `command`, issued at `clock`, to one node of a level."""
-    for after in range(ready.shape[1]):
+    for after in range(_KINDS):
         ready[node, after] = max(ready[node, after], clock + gap[level, command, after])
 
 
@@ -136,7 +136,7 @@ def note_timing(tables, ready, recent_acts, command, rank, group, bank, clock):
     if tables.ranks > 1:
         for other in range(1, tables.ranks + 1):
             if other != rank:
-                for after in range(ready.shape[1]):
+                for after in range(_KINDS):
                     ready[other, after] = max(ready[other, after], clock + tables.sibling_gap[command, after])
     if command == ACT:
         for place in range(3):
@@ -206,7 +206,7 @@ def is_due(source, value, clock):
     """Whether there is a next request that may be offered at `clock`."""
     if value[TAKEN] >= source.admitted[0]:
         return False
-    return source.cycle.shape[0] == 0 or clock > source.cycle[value[TAKEN] % source.rank.shape[0]]
+    return source.cycle.shape[0] == 0 or clock > source.cycle[value[PLACE]]
 
 
 @kernel
@@ -222,14 +222,14 @@ def would_accept(policy, source, entry, size, value, clock):
     """Whether the next request will be taken at `clock`, if nothing happens before."""
     if not is_due(source, value, clock):
         return False
-    request = value[TAKEN] % source.rank.shape[0]
+    request = value[PLACE]
     if has_slot(policy, size, source.write[request]):
         return True
     return is_queued_write(entry, size, source.address, source.address[request])
 
 
 @kernel
-def enqueue(source, entry, size, request, clock):
+def enqueue(source, entry, size, bound, request, clock):
     """Put a request into its queue. Its arrival is the clock before this step."""
     queue = WRITES if source.write[request] else READS
     slot = size[queue]
@@ -243,21 +243,31 @@ def enqueue(source, entry, size, request, clock):
     entry[queue, COUNTED, slot] = 0
     entry[queue, FINAL, slot] = WR if source.write[request] else RD
     entry[queue, NOT_BEFORE, slot] = 0
+    bound[queue] = 0
     size[queue] = slot + 1
 
 
 @kernel
-def accept(policy, source, entry, size, value, latencies, clock):
+def move_past(source, value):
+    """The next request was taken."""
+    value[TAKEN] += 1
+    value[PLACE] += 1
+    if value[PLACE] == source.rank.shape[0]:
+        value[PLACE] = 0
+
+
+@kernel
+def accept(policy, source, entry, size, bound, value, latencies, clock):
     """Offer the next request, if it is due: it is absorbed, queued, or refused until later."""
     if not is_due(source, value, clock):
         return
-    request = value[TAKEN] % source.rank.shape[0]
+    request = value[PLACE]
     if is_queued_write(entry, size, source.address, source.address[request]):
         absorb(value, latencies, source.write[request])
-        value[TAKEN] += 1
+        move_past(source, value)
     elif has_slot(policy, size, source.write[request]):
-        enqueue(source, entry, size, request, clock)
-        value[TAKEN] += 1
+        enqueue(source, entry, size, bound, request, clock)
+        move_past(source, value)
 
 
 # ---- maintenance ----------------------------------------------------------------------------------
@@ -378,72 +388,101 @@ def mark_hits(entry, size, rows, queue):
 
 
 @kernel
-def forget_bank(entry, size, bank):
+def prospect(entry, ready, rows, size, credit, queue, slot):
+    """A request's next command, and the first clock at which it may issue, FAR while its bank is held.
+
+    `credit`: the clock from which the sink has room for a read.
+    """
+    bank = entry[queue, BANK, slot]
+    row = rows[bank, OPEN_ROW]
+    if row == entry[queue, ROW, slot]:
+        command = entry[queue, FINAL, slot]
+    elif row < 0:
+        command = ACT
+    else:
+        command = PREPB
+        if queue != ACTIVE and holds_bank(rows, size, bank):
+            return command, FAR
+    at = bank_ready_at(ready, command, entry[queue, RANK, slot], entry[queue, GROUP, slot], bank)
+    if command == RD:
+        at = max(at, credit)
+    return command, at
+
+
+@kernel
+def forget_bank(entry, size, bound, bank):
     """A bank's row or its active request changed: what was known of the requests for it holds no more."""
     for queue in (ACTIVE, READS, WRITES):
         for slot in range(size[queue]):
             if entry[queue, BANK, slot] == bank:
                 entry[queue, NOT_BEFORE, slot] = 0
+                bound[queue] = 0
 
 
 @kernel
-def forget_all(entry, size):
+def forget_all(entry, size, bound):
     """Nothing that was known of the queued requests holds any more."""
     for queue in (ACTIVE, READS, WRITES):
+        bound[queue] = 0
         for slot in range(size[queue]):
             entry[queue, NOT_BEFORE, slot] = 0
 
 
 @kernel
-def none_before(entry, size, queue):
-    """The clock before which no request of a queue can issue anything, as far as is known."""
-    bound = FAR
+def choose_oldest(channel, credit, queue, clock):
+    """FRFCFS: the oldest ready request of a queue: (slot or -1, its command).
+
+    Distances only ever move commands back. So a request that is not ready is not looked at again before
+    the clock found here, unless its bank changes, and the queue not before the first of these clocks.
+    """
+    entry, size, ready, rows, bound = channel.entry, channel.size, channel.ready, channel.rows, channel.bound
+    best, best_command, best_arrived, first = -1, -1, FAR, FAR
     for slot in range(size[queue]):
-        bound = min(bound, entry[queue, NOT_BEFORE, slot])
-    return bound
+        known = entry[queue, NOT_BEFORE, slot]
+        if known > clock:
+            first = min(first, known)
+            continue
+        command, at = prospect(entry, ready, rows, size, credit, queue, slot)
+        entry[queue, NOT_BEFORE, slot] = at
+        arrived = entry[queue, ARRIVED, slot]
+        if at <= clock and arrived < best_arrived:
+            first = clock if best >= 0 else first  # the one passed over is ready, too
+            best, best_command, best_arrived = slot, command, arrived
+        else:
+            first = min(first, at)
+    bound[queue] = first
+    return best, best_command
 
 
 @kernel
-def choose_from(policy, entry, size, ready, rows, credit, queue, clock):
-    """The oldest ready request of a queue: (slot or -1, its command, when the next one may become ready).
-
-    `credit`: the clock from which the sink has room for a read. A request that is not ready is not looked
-    at again before the clock found here, unless its bank changes: distances only ever move commands back.
-    FRFCFS-RowHit looks at all of them, as each hit bears on the others of its bank.
+def choose_row_hit_first(channel, credit, queue, clock):
+    """FRFCFS-RowHit: as FRFCFS, but no request closes a row on an older hit. Each hit bears on the others
+    of its bank, so all requests are looked at every time.
     """
-    if policy.row_hit_first:
-        mark_hits(entry, size, rows, queue)
-    else:
-        bound = none_before(entry, size, queue)
-        if bound > clock:
-            return -1, -1, bound
-    best, best_command, best_arrived, wake = -1, -1, FAR, FAR
+    entry, size, rows = channel.entry, channel.size, channel.rows
+    mark_hits(entry, size, rows, queue)
+    best, best_command, best_arrived, first = -1, -1, FAR, FAR
     for slot in range(size[queue]):
-        if entry[queue, NOT_BEFORE, slot] > clock and not policy.row_hit_first:
-            wake = min(wake, entry[queue, NOT_BEFORE, slot])
+        command, at = prospect(entry, channel.ready, rows, size, credit, queue, slot)
+        arrived = entry[queue, ARRIVED, slot]
+        if command == PREPB and rows[entry[queue, BANK, slot], HIT_SINCE] <= arrived:
             continue
-        bank, arrived = entry[queue, BANK, slot], entry[queue, ARRIVED, slot]
-        row = rows[bank, OPEN_ROW]
-        if row == entry[queue, ROW, slot]:
-            command = entry[queue, FINAL, slot]
-        elif row < 0:
-            command = ACT
-        else:
-            command = PREPB
-            if queue != ACTIVE and holds_bank(rows, size, bank):
-                entry[queue, NOT_BEFORE, slot] = FAR
-                continue
-            if policy.row_hit_first and rows[bank, HIT_SINCE] <= arrived:
-                continue
-        at = bank_ready_at(ready, command, entry[queue, RANK, slot], entry[queue, GROUP, slot], bank)
-        if command == RD:
-            at = max(at, credit)
-        entry[queue, NOT_BEFORE, slot] = at
         if at > clock:
-            wake = min(wake, at)
+            first = min(first, at)
         elif arrived < best_arrived:
             best, best_command, best_arrived = slot, command, arrived
-    return best, best_command, wake
+    channel.bound[queue] = first
+    return best, best_command
+
+
+@kernel
+def choose_from(policy, channel, credit, queue, clock):
+    """The request of a queue that comes next: (slot or -1, its command)."""
+    if policy.row_hit_first:
+        return choose_row_hit_first(channel, credit, queue, clock)
+    if channel.bound[queue] > clock:
+        return -1, -1
+    return choose_oldest(channel, credit, queue, clock)
 
 
 @kernel
@@ -490,18 +529,21 @@ def set_write_mode(policy, size, value):
 
 @kernel
 def choose(tables, policy, channel, credit, clock):
-    """Active list, else head of the priority queue, else reads or writes: (queue, slot, command, wake)."""
-    entry, size, ready, rows = channel.entry, channel.size, channel.ready, channel.rows
-    slot, command, wake = choose_from(policy, entry, size, ready, rows, credit, ACTIVE, clock)
+    """Active list, else head of the priority queue, else reads or writes: (queue, slot, command, wake).
+
+    `wake`: with slot -1, when one of them may become ready.
+    """
+    size, bound = channel.size, channel.bound
+    slot, command = choose_from(policy, channel, credit, ACTIVE, clock)
     if slot >= 0:
-        return ACTIVE, slot, command, wake
+        return ACTIVE, slot, command, FAR
     if size[PRIORITY] > 0:
-        slot, command, later = choose_priority(tables, entry, size, ready, rows, clock)
-        return PRIORITY, slot, command, min(wake, later)
+        slot, command, wake = choose_priority(tables, channel.entry, size, channel.ready, channel.rows, clock)
+        return PRIORITY, slot, command, min(wake, bound[ACTIVE])
     set_write_mode(policy, size, channel.value)
     queue = WRITES if channel.value[WRITE_MODE] else READS
-    slot, command, later = choose_from(policy, entry, size, ready, rows, credit, queue, clock)
-    return queue, slot, command, min(wake, later)
+    slot, command = choose_from(policy, channel, credit, queue, clock)
+    return queue, slot, command, min(bound[ACTIVE], bound[queue])
 
 
 # ---- issuing --------------------------------------------------------------------------------------
@@ -598,35 +640,37 @@ def note_read(tables, value, latencies, sink, timed, request, arrived, clock):
 
 
 @kernel
-def move_to_active(entry, size, rows, banks, queue, slot):
+def move_to_active(entry, size, bound, rows, banks, queue, slot):
     """After its ACT a request leaves its queue and waits in the active list for its column command."""
     if size[ACTIVE] >= banks:
         return
     rows[entry[queue, BANK, slot], ACTIVE_COUNT] += 1
     if queue != ACTIVE:
         copy_entry(entry, ACTIVE, size[ACTIVE], queue, slot)
+        entry[ACTIVE, NOT_BEFORE, size[ACTIVE]] = 0
+        bound[ACTIVE] = 0
         size[ACTIVE] += 1
         remove(entry, size, queue, slot)
 
 
 @kernel
-def let_go(policy, entry, size, rows, bank):
+def let_go(policy, entry, size, bound, rows, bank):
     """An active request has had its column command: its bank may be closed again."""
     rows[bank, ACTIVE_COUNT] -= 1
     if size[ACTIVE] == 1 and policy.row_cap > 0:
-        forget_all(entry, size)  # counts that `holds_bank` speaks of may stand on other banks
+        forget_all(entry, size, bound)  # counts that `holds_bank` speaks of may stand on other banks
     else:
-        forget_bank(entry, size, bank)
+        forget_bank(entry, size, bound, bank)
 
 
 @kernel
-def move_on(tables, policy, entry, size, rows, value, queue, slot, command, clock):
+def move_on(tables, policy, entry, size, bound, rows, value, queue, slot, command, clock):
     """After its command a request retires, becomes active, or stays to issue its next one."""
     if command == ACT:
-        move_to_active(entry, size, rows, tables.ranks * banks_per_rank(tables), queue, slot)
+        move_to_active(entry, size, bound, rows, tables.ranks * banks_per_rank(tables), queue, slot)
     elif command == RD or command == WR or command == RDA or command == WRA:
         if queue == ACTIVE:
-            let_go(policy, entry, size, rows, entry[queue, BANK, slot])
+            let_go(policy, entry, size, bound, rows, entry[queue, BANK, slot])
         value[SERVED] += 1
         remove(entry, size, queue, slot)
     elif command == REFAB:
@@ -643,6 +687,7 @@ def move_on(tables, policy, entry, size, rows, value, queue, slot, command, cloc
 def issue(tables, policy, channel, sink, commands, queue, slot, command, clock):
     """Issue a request's command at `clock` and carry out everything that follows from it."""
     entry, ready, rows, value = channel.entry, channel.ready, channel.rows, channel.value
+    bound = channel.bound
     rank, group, bank = entry[queue, RANK, slot], entry[queue, GROUP, slot], entry[queue, BANK, slot]
     row = entry[queue, ROW, slot]
     command = auto_precharge(policy, ready, rows, command, rank, group, bank, clock)
@@ -654,15 +699,15 @@ def issue(tables, policy, channel, sink, commands, queue, slot, command, clock):
     note_timing(tables, ready, channel.recent_acts, command, rank, group, bank, clock)
     note_rows(tables, rows, command, rank, bank, row)
     if command == PREAB or command == PRESB:
-        forget_all(entry, channel.size)
+        forget_all(entry, channel.size, bound)
     elif command != RD and command != WR and command != REFAB and command != REFSB:
-        forget_bank(entry, channel.size, bank)
+        forget_bank(entry, channel.size, bound, bank)
     whole_rank = command == PREAB or command == REFAB
     record_command(commands, command, rank if whole_rank else bank, row, entry[queue, COLUMN, slot], clock)
     channel.issued[command] += 1
     if value[FIRST_COMMAND] < 0:
         value[FIRST_COMMAND] = clock
-    move_on(tables, policy, entry, channel.size, rows, value, queue, slot, command, clock)
+    move_on(tables, policy, entry, channel.size, bound, rows, value, queue, slot, command, clock)
 
 
 # ---- the loop -------------------------------------------------------------------------------------
@@ -673,7 +718,7 @@ def offered_from(source, value):
     """The step at which the next request of a timed source is first offered, FAR when that has passed."""
     if source.cycle.shape[0] == 0 or value[TAKEN] >= source.admitted[0]:
         return FAR
-    request = value[TAKEN] % source.rank.shape[0]
+    request = value[PLACE]
     return source.cycle[request] + 1 if source.cycle[request] >= value[COUNTED_UNTIL] else FAR
 
 
@@ -691,7 +736,7 @@ def run(tables, policy, source, channel, sink, commands, until_served, until_tak
             value[CLOCK] = clock
             return RECORD_FULL
         sum_queues(size, value, clock - 1)
-        accept(policy, source, entry, size, value, channel.latencies, clock)
+        accept(policy, source, entry, size, channel.bound, value, channel.latencies, clock)
         if value[TAKEN] >= until_taken:
             break
         sum_queues(size, value, clock)

@@ -21,7 +21,7 @@ __all__ = ["Sink", "credit_clock", "make_sink", "nobody", "take_burst"]
 Ints = NDArray[np.int64]
 
 # Places in `Sink.value`.
-TAKEN, LAST_START, RELEASE, SERVICE, FINISHED, BUSY = range(6)
+TAKEN, LAST_START, RELEASE, SERVICE, FINISHED, BUSY, SLOT, SERVER = range(8)
 
 
 class Sink(NamedTuple):
@@ -34,7 +34,7 @@ class Sink(NamedTuple):
     credit: Ints  # [depth]: the clock from which the slot can be promised again, by burst modulo depth
     free: Ints  # [servers]: the tick from which a server is free, by burst modulo servers
     finish: Ints  # [request]: the tick at which a server is done with a request's burst
-    value: Ints  # bursts taken, last start, release, service, last finish, server-ticks busy
+    value: Ints  # by the places above; SLOT and SERVER are those of the next burst
 
 
 def make_sink(depth: int, servers: int, dram_ticks: int, unit_ticks: int, requests: int) -> Sink:
@@ -44,7 +44,7 @@ def make_sink(depth: int, servers: int, dram_ticks: int, unit_ticks: int, reques
         return np.zeros(count, dtype=np.int64)
 
     return Sink(
-        depth, servers, dram_ticks, unit_ticks, zeros(depth), zeros(servers), zeros(requests), zeros(6)
+        depth, servers, dram_ticks, unit_ticks, zeros(depth), zeros(servers), zeros(requests), zeros(8)
     )
 
 
@@ -56,7 +56,7 @@ def nobody() -> Sink:
 @kernel
 def credit_clock(sink):
     """The first clock at which the next read may issue as far as the FIFO goes."""
-    return sink.credit[sink.value[TAKEN] % sink.depth]
+    return sink.credit[sink.value[SLOT]]
 
 
 @kernel
@@ -65,13 +65,14 @@ def take_burst(sink, request, arrival_clock):
     if sink.servers == 0:
         return
     value, unit = sink.value, sink.unit_ticks
-    taken = value[TAKEN]
-    server = taken % sink.servers
+    slot, server = value[SLOT], value[SERVER]
     start = max(arrival_clock * sink.dram_ticks, value[LAST_START], value[RELEASE], sink.free[server])
     start = (start + unit - 1) // unit * unit
     sink.free[server] = sink.finish[request] = start + value[SERVICE]
-    sink.credit[taken % sink.depth] = (start + sink.dram_ticks - 1) // sink.dram_ticks
+    sink.credit[slot] = (start + sink.dram_ticks - 1) // sink.dram_ticks
     value[LAST_START] = start
     value[FINISHED] = start + value[SERVICE]
     value[BUSY] += value[SERVICE]
-    value[TAKEN] = taken + 1
+    value[TAKEN] += 1
+    value[SLOT] = 0 if slot + 1 == sink.depth else slot + 1
+    value[SERVER] = 0 if server + 1 == sink.servers else server + 1

@@ -140,8 +140,9 @@ class Source(NamedTuple):
     READ_QUEUE,  # requests in the read queue, summed over clocks
     WRITE_QUEUE,  # likewise
     COUNTED_UNTIL,  # the clock up to which queues were summed
-) = range(23)
-COUNTERS = 23
+    PLACE,  # of the next request in the source: TAKEN modulo its length
+) = range(24)
+COUNTERS = 24
 
 
 class Commands(NamedTuple):
@@ -156,6 +157,7 @@ class Channel(NamedTuple):
 
     entry: Ints  # [queue, field, slot]: queued requests, in no order but in the priority queue
     size: Ints  # [queue]: slots in use, from 0
+    bound: Ints  # [queue]: the clock before which none of its requests can issue anything
     ready: Ints  # [node, command]: the earliest clock of a command as far as this node goes
     rows: Ints  # [node, field]: row state of the banks
     recent_acts: Ints  # [rank node, 4], oldest first
@@ -254,6 +256,7 @@ def make_channel(tables: Tables, policy: Policy) -> Channel:
     return Channel(
         entry=np.zeros((4, FIELDS, slots), dtype=np.int64),
         size=np.zeros(4, dtype=np.int64),
+        bound=np.zeros(4, dtype=np.int64),
         ready=np.zeros((nodes, len(COMMANDS)), dtype=np.int64),
         rows=rows,
         recent_acts=np.full((1 + tables.ranks, 4), -FAR, dtype=np.int64),

@@ -236,7 +236,7 @@ def _request(
             at = _skip_blanks(data, at)
         if fault != NO_FAULT:
             return at, fault, field
-    return at, NO_FAULT if _ends(data, at) and len(grammar.kind) > 0 else MALFORMED, len(grammar.kind)
+    return at, NO_FAULT if _ends(data, at) else MALFORMED, len(grammar.kind)
 
 
 @kernel
