@@ -197,7 +197,17 @@ def test_list_prints_one_name_a_line(kind, some):
 
 def test_list_of_everything_is_a_line_a_kind():
     lines = dict(line.split(": ") for line in said("list").splitlines())
-    assert list(lines) == ["hw", "rtl", "models", "layouts", "standards", "orgs", "timings"]
+    assert list(lines) == [
+        "hw",
+        "rtl",
+        "models",
+        "layouts",
+        "standards",
+        "orgs",
+        "request-formats",
+        "command-forms",
+        "timings",
+    ]
     for kind, names in lines.items():
         assert names.split() == said("list", kind).splitlines()
 

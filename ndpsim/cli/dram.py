@@ -68,7 +68,7 @@ def command(
         raise InputError(f"choose one of the {memory.channels} channels with --channel", key="--commands")
     if channel is not None and not 0 <= channel < memory.channels:
         raise InputError(f"{channel} is not a channel, 0 to {memory.channels - 1}", key="--channel")
-    with named_as_options(name="--format"):
+    with named_as_options(format="--format"):
         requests = read_requests(trace, form)
     if sweep_load:
         with progress_of("sweeping", "controller") as progress:
