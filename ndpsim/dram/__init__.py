@@ -1,5 +1,7 @@
 """The channel controller: kernels over integers and arrays.
 
-`state` lays out memory, `controller` runs it, `sink` takes its data, `mapping` turns addresses into
-coordinates. `plain` is the same controller written to be read; tests hold the two equal.
+`state` lays out memory. `controller` runs it, phase by phase: `queues` takes requests, `maintenance` asks
+for refreshes, `choosing` and `issuing` say what they do, `timing` knows the distances. `sink` takes the
+data, `mapping` turns addresses into coordinates. `plain` is the same controller written to be read; tests
+hold the two equal.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -265,16 +266,25 @@ def run_requests(
     del places
     done = 0
 
+    interrupted = threading.Event()
+
     def report(count: int) -> None:
         nonlocal done
+        if interrupted.is_set():
+            raise InterruptedError
         done += count
         progress(done / len(requests.write))
 
     progress(0.0)
     running = time.perf_counter()
     with ThreadPoolExecutor(min(len(runs), os.cpu_count() or 1)) as pool:
-        for outcome in [pool.submit(run.run, report) for run in runs]:
-            outcome.result()
+        outcomes = [pool.submit(run.run, report) for run in runs]
+        try:
+            for outcome in outcomes:
+                outcome.result()
+        except BaseException:
+            interrupted.set()  # the other channels stop at their next report
+            raise
     now = time.perf_counter()
     return _result(requests, memory, runs, now - running, now - began)
 

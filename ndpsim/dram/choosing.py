@@ -1,0 +1,225 @@
+"""Which command comes next."""
+
+from __future__ import annotations
+
+from ndpsim._jit import kernel
+from ndpsim.dram.state import (
+    ACTIVE,
+    ACTIVE_COUNT,
+    ARRIVED,
+    BANK,
+    FAR,
+    FINAL,
+    GROUP,
+    HIT_SINCE,
+    NOT_BEFORE,
+    OPEN_ROW,
+    PRIORITY,
+    RANK,
+    READS,
+    ROW,
+    WRITE_MODE,
+    WRITES,
+)
+from ndpsim.dram.timing import bank_ready_at, banks_per_rank, first_bank, rank_ready_at, same_banks_ready_at
+from ndpsim.spec.standard import ACT, PREAB, PREPB, PRESB, RD, REFAB
+
+__all__ = ["choose", "forget_all", "forget_bank"]
+
+
+@kernel
+def holds_bank(rows, size, bank):
+    """Whether an active request keeps a bank from being closed.
+
+    An auto-precharge may close a bank under its active request, which then activates it a second time
+    and is counted twice; as in the reference, such a count only holds while any request is active.
+    """
+    return size[ACTIVE] > 0 and rows[bank, ACTIVE_COUNT] > 0
+
+
+@kernel
+def holds_any(rows, size, first, last, stride):
+    """Whether an active request keeps one of several banks from being closed."""
+    for bank in range(first, last, stride):
+        if holds_bank(rows, size, bank):
+            return True
+    return False
+
+
+@kernel
+def all_closed(rows, first, last, stride):
+    """Whether several banks are all closed."""
+    for bank in range(first, last, stride):
+        if rows[bank, OPEN_ROW] >= 0:
+            return False
+    return True
+
+
+@kernel
+def mark_hits(entry, size, rows, queue):
+    """FRFCFS-RowHit: for every bank, the arrival of the oldest row hit in the queue."""
+    for slot in range(size[queue]):
+        rows[entry[queue, BANK, slot], HIT_SINCE] = FAR
+    for slot in range(size[queue]):
+        bank, arrived = entry[queue, BANK, slot], entry[queue, ARRIVED, slot]
+        if rows[bank, OPEN_ROW] == entry[queue, ROW, slot]:
+            rows[bank, HIT_SINCE] = min(rows[bank, HIT_SINCE], arrived)
+
+
+@kernel
+def prospect(entry, ready, rows, size, credit, queue, slot):
+    """A request's next command, and the first clock at which it may issue, FAR while its bank is held.
+
+    `credit`: the clock from which the sink has room for a read.
+    """
+    bank = entry[queue, BANK, slot]
+    row = rows[bank, OPEN_ROW]
+    if row == entry[queue, ROW, slot]:
+        command = entry[queue, FINAL, slot]
+    elif row < 0:
+        command = ACT
+    else:
+        command = PREPB
+        if queue != ACTIVE and holds_bank(rows, size, bank):
+            return command, FAR
+    at = bank_ready_at(ready, command, entry[queue, RANK, slot], entry[queue, GROUP, slot], bank)
+    if command == RD:
+        at = max(at, credit)
+    return command, at
+
+
+@kernel
+def forget_bank(entry, size, bound, bank):
+    """A bank's row or its active request changed: what was known of the requests for it holds no more."""
+    for queue in (ACTIVE, READS, WRITES):
+        for slot in range(size[queue]):
+            if entry[queue, BANK, slot] == bank:
+                entry[queue, NOT_BEFORE, slot] = 0
+                bound[queue] = 0
+
+
+@kernel
+def forget_all(entry, size, bound):
+    """Nothing that was known of the queued requests holds any more."""
+    for queue in (ACTIVE, READS, WRITES):
+        bound[queue] = 0
+        for slot in range(size[queue]):
+            entry[queue, NOT_BEFORE, slot] = 0
+
+
+@kernel
+def choose_oldest(channel, credit, queue, clock):
+    """FRFCFS: the oldest ready request of a queue: (slot or -1, its command).
+
+    Distances only ever move commands back. So a request that is not ready is not looked at again before
+    the clock found here, unless its bank changes, and the queue not before the first of these clocks.
+    """
+    entry, size, ready, rows, bound = channel.entry, channel.size, channel.ready, channel.rows, channel.bound
+    best, best_command, best_arrived, first = -1, -1, FAR, FAR
+    for slot in range(size[queue]):
+        known = entry[queue, NOT_BEFORE, slot]
+        if known > clock:
+            first = min(first, known)
+            continue
+        command, at = prospect(entry, ready, rows, size, credit, queue, slot)
+        entry[queue, NOT_BEFORE, slot] = at
+        arrived = entry[queue, ARRIVED, slot]
+        if at <= clock and arrived < best_arrived:
+            first = clock if best >= 0 else first  # the one passed over is ready, too
+            best, best_command, best_arrived = slot, command, arrived
+        else:
+            first = min(first, at)
+    bound[queue] = first
+    return best, best_command
+
+
+@kernel
+def choose_row_hit_first(channel, credit, queue, clock):
+    """FRFCFS-RowHit: as FRFCFS, but no request closes a row on an older hit. Each hit bears on the others
+    of its bank, so all requests are looked at every time.
+    """
+    entry, size, rows = channel.entry, channel.size, channel.rows
+    mark_hits(entry, size, rows, queue)
+    best, best_command, best_arrived, first = -1, -1, FAR, FAR
+    for slot in range(size[queue]):
+        command, at = prospect(entry, channel.ready, rows, size, credit, queue, slot)
+        arrived = entry[queue, ARRIVED, slot]
+        if command == PREPB and rows[entry[queue, BANK, slot], HIT_SINCE] <= arrived:
+            continue
+        if at > clock:
+            first = min(first, at)
+        elif arrived < best_arrived:
+            best, best_command, best_arrived = slot, command, arrived
+    channel.bound[queue] = first
+    return best, best_command
+
+
+@kernel
+def choose_from(policy, channel, credit, queue, clock):
+    """The request of a queue that comes next: (slot or -1, its command)."""
+    if policy.row_hit_first:
+        return choose_row_hit_first(channel, credit, queue, clock)
+    if channel.bound[queue] > clock:
+        return -1, -1
+    return choose_oldest(channel, credit, queue, clock)
+
+
+@kernel
+def choose_refresh(tables, final, rank, bank, size, ready, rows):
+    """The command that brings a refresh forward: (command, when it is ready, whether a request holds it)."""
+    if final == REFAB:
+        first, stride, precharge = first_bank(tables, rank), 1, PREAB
+    else:
+        first, stride, precharge = bank, tables.banks_per_group, PRESB
+    last = first + banks_per_rank(tables)
+    if all_closed(rows, first, last, stride):
+        command, held = final, False
+    else:
+        command, held = precharge, holds_any(rows, size, first, last, stride)
+    if final == REFAB:
+        return command, rank_ready_at(ready, command, rank), held
+    return command, same_banks_ready_at(tables, ready, command, rank, bank), held
+
+
+@kernel
+def choose_priority(tables, entry, size, ready, rows, clock):
+    """The head of the priority queue: (0 or -1, its command, when it becomes ready)."""
+    final = entry[PRIORITY, FINAL, 0]
+    rank, bank = entry[PRIORITY, RANK, 0], entry[PRIORITY, BANK, 0]
+    if final == PREPB:
+        command, held = PREPB, holds_bank(rows, size, bank)
+        at = bank_ready_at(ready, PREPB, rank, entry[PRIORITY, GROUP, 0], bank)
+    else:
+        command, at, held = choose_refresh(tables, final, rank, bank, size, ready, rows)
+    if held:
+        return -1, command, FAR
+    return (0, command, FAR) if at <= clock else (-1, command, at)
+
+
+@kernel
+def set_write_mode(policy, size, value):
+    """Enter or leave write mode by the watermarks."""
+    if value[WRITE_MODE]:
+        if size[WRITES] < policy.write_mode_below and size[READS] > 0:
+            value[WRITE_MODE] = 0
+    elif size[WRITES] > policy.write_mode_from or size[READS] == 0:
+        value[WRITE_MODE] = 1
+
+
+@kernel
+def choose(tables, policy, channel, credit, clock):
+    """Active list, else head of the priority queue, else reads or writes: (queue, slot, command, wake).
+
+    `wake`: with slot -1, when one of them may become ready.
+    """
+    size, bound = channel.size, channel.bound
+    slot, command = choose_from(policy, channel, credit, ACTIVE, clock)
+    if slot >= 0:
+        return ACTIVE, slot, command, FAR
+    if size[PRIORITY] > 0:
+        slot, command, wake = choose_priority(tables, channel.entry, size, channel.ready, channel.rows, clock)
+        return PRIORITY, slot, command, min(wake, bound[ACTIVE])
+    set_write_mode(policy, size, channel.value)
+    queue = WRITES if channel.value[WRITE_MODE] else READS
+    slot, command = choose_from(policy, channel, credit, queue, clock)
+    return queue, slot, command, min(bound[ACTIVE], bound[queue])

@@ -1,0 +1,204 @@
+"""Everything that follows from a command."""
+
+from __future__ import annotations
+
+from ndpsim._jit import kernel
+from ndpsim.dram.choosing import forget_all, forget_bank
+from ndpsim.dram.queues import copy_entry, remove
+from ndpsim.dram.sink import credit_clock, take_burst
+from ndpsim.dram.state import (
+    ACCESSES,
+    ACTIVE,
+    ACTIVE_COUNT,
+    ARRIVED,
+    BANK,
+    CLOSING,
+    COLUMN,
+    COUNTED,
+    DATA_END,
+    FIRST_COMMAND,
+    GROUP,
+    IDLE_CREDIT,
+    IDLE_REFRESH,
+    IDLE_ROW,
+    INDEX,
+    LATENCIES,
+    NOT_BEFORE,
+    OPEN_ROW,
+    PRIORITY,
+    RANK,
+    READ_LATENCY,
+    READS_SERVED,
+    REFRESH_FROM,
+    REFRESH_UNTIL,
+    ROW,
+    ROW_CONFLICTS,
+    ROW_HITS,
+    ROW_MISSES,
+    SERVED,
+)
+from ndpsim.dram.timing import bank_ready_at, banks_per_rank, first_bank, note_timing
+from ndpsim.spec.standard import ACT, PREAB, PREPB, PRESB, RD, RDA, REFAB, REFSB, WR, WRA
+
+__all__ = ["issue"]
+
+
+@kernel
+def auto_precharge(policy, ready, rows, command, rank, group, bank, clock):
+    """Under closed-cap a column command becomes its auto-precharge form when that is ready too."""
+    if policy.row_cap == 0 or (command != RD and command != WR) or rows[bank, ACCESSES] < policy.row_cap:
+        return command
+    closing = RDA if command == RD else WRA
+    return closing if bank_ready_at(ready, closing, rank, group, bank) <= clock else command
+
+
+@kernel
+def count_row(entry, rows, value, queue, slot):
+    """Hit, miss or conflict: what the request's first command finds."""
+    if entry[queue, COUNTED, slot]:
+        return
+    row = rows[entry[queue, BANK, slot], OPEN_ROW]
+    place = ROW_MISSES if row < 0 else ROW_HITS if row == entry[queue, ROW, slot] else ROW_CONFLICTS
+    value[place] += 1
+    entry[queue, COUNTED, slot] = 1
+
+
+@kernel
+def close_bank(rows, bank):
+    """A bank closes, by whatever command."""
+    rows[bank, OPEN_ROW] = -1
+    rows[bank, ACCESSES] = 0
+    rows[bank, CLOSING] = 0
+
+
+@kernel
+def note_rows(tables, rows, command, rank, bank, row):
+    """What a command does to the rows it addresses."""
+    if command == ACT:
+        rows[bank, OPEN_ROW] = row
+    elif command == RD or command == WR:
+        rows[bank, ACCESSES] += 1
+    elif command == PREAB:
+        start = first_bank(tables, rank)
+        for other in range(start, start + banks_per_rank(tables)):
+            close_bank(rows, other)
+    elif command == PRESB:
+        for other in range(bank, bank + banks_per_rank(tables), tables.banks_per_group):
+            close_bank(rows, other)
+    elif command != REFAB and command != REFSB:
+        close_bank(rows, bank)
+
+
+@kernel
+def record_command(commands, command, node, row, column, clock):
+    """Append a command to the trace, when one is kept."""
+    if commands.entry.shape[0] == 0:
+        return
+    line = commands.length[0]
+    to_column = command == RD or command == WR or command == RDA or command == WRA
+    commands.entry[line, 0] = clock
+    commands.entry[line, 1] = command
+    commands.entry[line, 2] = node
+    commands.entry[line, 3] = row if to_column or command == ACT else -1
+    commands.entry[line, 4] = column if to_column else -1
+    commands.length[0] = line + 1
+
+
+@kernel
+def note_idle(tables, value, timed, credit, clock):
+    """Say why the data bus idled before a read that issues at `clock`.
+
+    `timed`: when its bank allowed it; `credit`: when the sink did.
+    """
+    idle_from = value[DATA_END] - tables.read_latency + tables.burst
+    if value[DATA_END] < 0 or clock <= idle_from:
+        return
+    for_refresh = max(0, min(clock, value[REFRESH_UNTIL]) - max(idle_from, value[REFRESH_FROM]))
+    rest = clock - idle_from - for_refresh
+    for_credit = max(0, min(rest, credit - max(idle_from, timed)))
+    value[IDLE_REFRESH] += for_refresh
+    value[IDLE_CREDIT] += for_credit
+    value[IDLE_ROW] += rest - for_credit
+
+
+@kernel
+def note_read(tables, value, latencies, sink, timed, request, arrived, clock):
+    """A read's data is on its way to the sink."""
+    note_idle(tables, value, timed, credit_clock(sink), clock)
+    end = clock + tables.read_latency
+    value[DATA_END] = end
+    value[READ_LATENCY] += end - arrived
+    value[READS_SERVED] += 1
+    latencies[min(end - arrived, LATENCIES - 1)] += 1
+    take_burst(sink, request, end)
+
+
+@kernel
+def move_to_active(entry, size, bound, rows, banks, queue, slot):
+    """After its ACT a request leaves its queue and waits in the active list for its column command."""
+    if size[ACTIVE] >= banks:
+        return
+    rows[entry[queue, BANK, slot], ACTIVE_COUNT] += 1
+    if queue != ACTIVE:
+        copy_entry(entry, ACTIVE, size[ACTIVE], queue, slot)
+        entry[ACTIVE, NOT_BEFORE, size[ACTIVE]] = 0
+        bound[ACTIVE] = 0
+        size[ACTIVE] += 1
+        remove(entry, size, queue, slot)
+
+
+@kernel
+def let_go(policy, entry, size, bound, rows, bank):
+    """An active request has had its column command: its bank may be closed again."""
+    rows[bank, ACTIVE_COUNT] -= 1
+    if size[ACTIVE] == 1 and policy.row_cap > 0:
+        forget_all(entry, size, bound)  # counts that `holds_bank` speaks of may stand on other banks
+    else:
+        forget_bank(entry, size, bound, bank)
+
+
+@kernel
+def move_on(tables, policy, entry, size, bound, rows, value, queue, slot, command, clock):
+    """After its command a request retires, becomes active, or stays to issue its next one."""
+    if command == ACT:
+        move_to_active(entry, size, bound, rows, tables.ranks * banks_per_rank(tables), queue, slot)
+    elif command == RD or command == WR or command == RDA or command == WRA:
+        if queue == ACTIVE:
+            let_go(policy, entry, size, bound, rows, entry[queue, BANK, slot])
+        value[SERVED] += 1
+        remove(entry, size, queue, slot)
+    elif command == REFAB:
+        value[REFRESH_UNTIL] = clock + tables.refresh_cycles
+        remove(entry, size, queue, slot)
+    elif command == REFSB:
+        value[REFRESH_UNTIL] = clock
+        remove(entry, size, queue, slot)
+    elif queue == PRIORITY and command == PREPB:
+        remove(entry, size, queue, slot)
+
+
+@kernel
+def issue(tables, policy, channel, sink, commands, queue, slot, command, clock):
+    """Issue a request's command at `clock` and carry out everything that follows from it."""
+    entry, ready, rows, value = channel.entry, channel.ready, channel.rows, channel.value
+    bound = channel.bound
+    rank, group, bank = entry[queue, RANK, slot], entry[queue, GROUP, slot], entry[queue, BANK, slot]
+    row = entry[queue, ROW, slot]
+    command = auto_precharge(policy, ready, rows, command, rank, group, bank, clock)
+    count_row(entry, rows, value, queue, slot)
+    if command == RD or command == RDA:
+        timed = bank_ready_at(ready, RD, rank, group, bank)
+        request, arrived = entry[queue, INDEX, slot], entry[queue, ARRIVED, slot]
+        note_read(tables, value, channel.latencies, sink, timed, request, arrived, clock)
+    note_timing(tables, ready, channel.recent_acts, command, rank, group, bank, clock)
+    note_rows(tables, rows, command, rank, bank, row)
+    if command == PREAB or command == PRESB:
+        forget_all(entry, channel.size, bound)
+    elif command != RD and command != WR and command != REFAB and command != REFSB:
+        forget_bank(entry, channel.size, bound, bank)
+    whole_rank = command == PREAB or command == REFAB
+    record_command(commands, command, rank if whole_rank else bank, row, entry[queue, COLUMN, slot], clock)
+    channel.issued[command] += 1
+    if value[FIRST_COMMAND] < 0:
+        value[FIRST_COMMAND] = clock
+    move_on(tables, policy, entry, channel.size, bound, rows, value, queue, slot, command, clock)

@@ -1,0 +1,165 @@
+"""Requests on their way in: offered, absorbed by a queued write, or queued."""
+
+from __future__ import annotations
+
+from ndpsim._jit import kernel
+from ndpsim.dram.state import (
+    ARRIVED,
+    BANK,
+    COALESCED,
+    COLUMN,
+    COUNTED,
+    COUNTED_UNTIL,
+    FIELDS,
+    FINAL,
+    FORWARDED,
+    GROUP,
+    INDEX,
+    NOT_BEFORE,
+    PLACE,
+    PRIORITY,
+    RANK,
+    READ_LATENCY,
+    READ_QUEUE,
+    READS,
+    READS_SERVED,
+    ROW,
+    SERVED,
+    TAKEN,
+    WRITE_QUEUE,
+    WRITES,
+)
+from ndpsim.spec.standard import RD, WR
+
+__all__ = ["accept", "copy_entry", "push_priority", "remove", "sum_queues", "would_accept"]
+
+
+@kernel
+def copy_entry(entry, to_queue, to_slot, queue, slot):
+    """Copy a request from one slot to another."""
+    for field in range(FIELDS):
+        entry[to_queue, field, to_slot] = entry[queue, field, slot]
+
+
+@kernel
+def remove(entry, size, queue, slot):
+    """Take a request out of a queue; order is kept in the priority queue only."""
+    last = size[queue] - 1
+    if queue == PRIORITY:
+        for place in range(slot, last):
+            copy_entry(entry, queue, place, queue, place + 1)
+    elif slot != last:
+        copy_entry(entry, queue, slot, queue, last)
+    size[queue] = last
+
+
+@kernel
+def push_priority(entry, size, final, rank, group, bank):
+    """Append a maintenance command to the priority queue."""
+    slot = size[PRIORITY]
+    entry[PRIORITY, FINAL, slot] = final
+    entry[PRIORITY, RANK, slot] = rank
+    entry[PRIORITY, GROUP, slot] = group
+    entry[PRIORITY, BANK, slot] = bank
+    entry[PRIORITY, COUNTED, slot] = 1
+    size[PRIORITY] = slot + 1
+
+
+@kernel
+def is_queued_write(entry, size, addresses, address):
+    """Whether a write to `address` waits in the write queue."""
+    for slot in range(size[WRITES]):
+        if addresses[entry[WRITES, INDEX, slot]] == address:
+            return True
+    return False
+
+
+@kernel
+def absorb(value, latencies, write):
+    """A read forwarded from, or a write coalesced with, a queued write: done without a slot."""
+    value[SERVED] += 1
+    if write:
+        value[COALESCED] += 1
+    else:
+        value[FORWARDED] += 1
+        value[READS_SERVED] += 1
+        value[READ_LATENCY] += 1
+        latencies[1] += 1
+
+
+@kernel
+def is_due(source, value, clock):
+    """Whether there is a next request that may be offered at `clock`."""
+    if value[TAKEN] >= source.admitted[0]:
+        return False
+    return source.cycle.shape[0] == 0 or clock > source.cycle[value[PLACE]]
+
+
+@kernel
+def has_slot(policy, size, write):
+    """Whether the queue for reads or writes has a free slot."""
+    if write:
+        return size[WRITES] < policy.write_slots
+    return size[READS] < policy.read_slots
+
+
+@kernel
+def would_accept(policy, source, entry, size, value, clock):
+    """Whether the next request will be taken at `clock`, if nothing happens before."""
+    if not is_due(source, value, clock):
+        return False
+    request = value[PLACE]
+    if has_slot(policy, size, source.write[request]):
+        return True
+    return is_queued_write(entry, size, source.address, source.address[request])
+
+
+@kernel
+def enqueue(source, entry, size, bound, request, clock):
+    """Put a request into its queue. Its arrival is the clock before this step."""
+    queue = WRITES if source.write[request] else READS
+    slot = size[queue]
+    entry[queue, RANK, slot] = source.rank[request]
+    entry[queue, GROUP, slot] = source.group[request]
+    entry[queue, BANK, slot] = source.bank[request]
+    entry[queue, ROW, slot] = source.row[request]
+    entry[queue, COLUMN, slot] = source.column[request]
+    entry[queue, ARRIVED, slot] = clock - 1
+    entry[queue, INDEX, slot] = request
+    entry[queue, COUNTED, slot] = 0
+    entry[queue, FINAL, slot] = WR if source.write[request] else RD
+    entry[queue, NOT_BEFORE, slot] = 0
+    bound[queue] = 0
+    size[queue] = slot + 1
+
+
+@kernel
+def move_past(source, value):
+    """The next request was taken."""
+    value[TAKEN] += 1
+    value[PLACE] += 1
+    if value[PLACE] == source.rank.shape[0]:
+        value[PLACE] = 0
+
+
+@kernel
+def accept(policy, source, entry, size, bound, value, latencies, clock):
+    """Offer the next request, if it is due: it is absorbed, queued, or refused until later."""
+    if not is_due(source, value, clock):
+        return
+    request = value[PLACE]
+    if is_queued_write(entry, size, source.address, source.address[request]):
+        absorb(value, latencies, source.write[request])
+        move_past(source, value)
+    elif has_slot(policy, size, source.write[request]):
+        enqueue(source, entry, size, bound, request, clock)
+        move_past(source, value)
+
+
+@kernel
+def sum_queues(size, value, clock):
+    """Add up the queues' lengths over the clocks since they last changed."""
+    clocks = clock - value[COUNTED_UNTIL]
+    value[READ_QUEUE] += clocks * size[READS]
+    value[WRITE_QUEUE] += clocks * size[WRITES]
+    value[COUNTED_UNTIL] = clock
