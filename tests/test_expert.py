@@ -205,6 +205,18 @@ def test_every_controller_reads_every_weight_legally(refresh, controller):
     assert report.ok, report.violations[0].message
 
 
+@pytest.mark.parametrize("refresh", ["all-bank", "same-bank"])
+@pytest.mark.parametrize("row_policy", ["open", "closed-cap"])
+def test_multipliers_too_slow_for_a_refresh_interval_do_not_hold_refresh_back(refresh, row_policy):
+    # 100 tokens of 16 cycles at 200 MHz: a burst holds its multipliers for 8 us, a refresh is due every 3.9 us.
+    slow = ["ndp.gemv.clock_mhz=200", "ndp.gemv.multipliers=16", "ndp.gemv.fifo_bursts=2"]
+    hardware = load_hardware("trimoe", [*slow, f"dram.refresh={refresh}", f"dram.row_policy={row_policy}"])
+    result = simulate_expert(hardware, Expert(300, 200), tokens=100, record_commands=True)
+    for trace in result.command_traces:
+        report = check(trace, hardware.lane_device(), refresh)
+        assert report.ok, report.violations[0].message
+
+
 # ---- bad input --------------------------------------------------------------------------------------
 
 

@@ -182,8 +182,12 @@ def choose_refresh(tables, final, rank, bank, size, ready, rows):
 
 
 @kernel
-def choose_priority(tables, entry, size, ready, rows, clock):
-    """The head of the priority queue: (0 or -1, its command, when it becomes ready)."""
+def choose_priority(tables, entry, size, ready, rows, credit, clock):
+    """The head of the priority queue: (0 or -1, its command, when it becomes ready).
+
+    An active request holds its bank only while the sink has room for its data: it might wait long for
+    room, and refresh cannot.
+    """
     final = entry[PRIORITY, FINAL, 0]
     rank, bank = entry[PRIORITY, RANK, 0], entry[PRIORITY, BANK, 0]
     if final == PREPB:
@@ -191,7 +195,7 @@ def choose_priority(tables, entry, size, ready, rows, clock):
         at = bank_ready_at(ready, PREPB, rank, entry[PRIORITY, GROUP, 0], bank)
     else:
         command, at, held = choose_refresh(tables, final, rank, bank, size, ready, rows)
-    if held:
+    if held and credit <= clock:
         return -1, command, FAR
     return (0, command, FAR) if at <= clock else (-1, command, at)
 
@@ -217,7 +221,9 @@ def choose(tables, policy, channel, credit, clock):
     if slot >= 0:
         return ACTIVE, slot, command, FAR
     if size[PRIORITY] > 0:
-        slot, command, wake = choose_priority(tables, channel.entry, size, channel.ready, channel.rows, clock)
+        slot, command, wake = choose_priority(
+            tables, channel.entry, size, channel.ready, channel.rows, credit, clock
+        )
         return PRIORITY, slot, command, min(wake, bound[ACTIVE])
     set_write_mode(policy, size, channel.value)
     queue = WRITES if channel.value[WRITE_MODE] else READS

@@ -28,6 +28,7 @@ from ndpsim.dram.state import (
     PRIORITY,
     RANK,
     READ_LATENCY,
+    READS,
     READS_SERVED,
     REFRESH_FROM,
     REFRESH_UNTIL,
@@ -178,6 +179,22 @@ def move_on(tables, policy, entry, size, bound, rows, value, queue, slot, comman
 
 
 @kernel
+def take_back(entry, size, bound, rows):
+    """Return to the read queue the active requests whose row was closed while the sink had no room."""
+    slot = 0
+    while slot < size[ACTIVE]:
+        bank = entry[ACTIVE, BANK, slot]
+        if rows[bank, OPEN_ROW] >= 0:
+            slot += 1
+            continue
+        rows[bank, ACTIVE_COUNT] -= 1
+        copy_entry(entry, READS, size[READS], ACTIVE, slot)
+        size[READS] += 1
+        remove(entry, size, ACTIVE, slot)
+    forget_all(entry, size, bound)
+
+
+@kernel
 def issue(tables, policy, channel, sink, commands, queue, slot, command, clock):
     """Issue a request's command at `clock` and carry out everything that follows from it."""
     entry, ready, rows, value = channel.entry, channel.ready, channel.rows, channel.value
@@ -197,6 +214,8 @@ def issue(tables, policy, channel, sink, commands, queue, slot, command, clock):
     elif command != RD and command != WR and command != REFAB and command != REFSB:
         forget_bank(entry, channel.size, bound, bank)
     whole_rank = command == PREAB or command == REFAB
+    if queue == PRIORITY and sink.servers > 0 and credit_clock(sink) > clock:
+        take_back(entry, channel.size, bound, rows)
     record_command(commands, command, rank if whole_rank else bank, row, entry[queue, COLUMN, slot], clock)
     channel.issued[command] += 1
     if value[FIRST_COMMAND] < 0:

@@ -187,6 +187,7 @@ class PlainController:
             head = self.priority[0]
             command = self._next_command(head)
             held = any(self._is_held(place) for place in self._banks_of(command, head))
+            held = held and (self.sink is None or self.sink.has_room(self.clock))
             if (COMMANDS[command].closes and held) or not self._is_ready(command, head):
                 return None
             return self.priority, head, command
@@ -287,6 +288,8 @@ class PlainController:
             request.started = True
         self._note_timing(command, request)
         self._note_rows(command, request)
+        if queue is self.priority and self.sink is not None and not self.sink.has_room(self.clock):
+            self._take_back()
         self._record(command, request)
         self._move_on(queue, request, command)
 
@@ -331,6 +334,13 @@ class PlainController:
                 self._note_read(request)
         elif command in (REFAB, REFSB) or (queue is self.priority and command == PREPB):
             queue.remove(request)
+
+    def _take_back(self) -> None:
+        """Return to the read queue the active requests whose row was closed while the sink had no room."""
+        for request in [one for one in self.active if self.banks[one.place].open_row is None]:
+            self.banks[request.place].active -= 1
+            self.active.remove(request)
+            self.reads.append(request)
 
     def _note_read(self, request: Request) -> None:
         end = self.clock + self.tables.read_latency

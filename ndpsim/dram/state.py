@@ -246,7 +246,8 @@ def first_refresh(tables: Tables, refresh: int) -> int:
 def make_channel(tables: Tables, policy: Policy) -> Channel:
     """A channel at rest before clock 1: all banks closed, all queues empty."""
     nodes = number_nodes(tables).total
-    slots = max(policy.read_slots, policy.write_slots, 2 * nodes + _REFRESHES_QUEUED * tables.ranks)
+    # The read queue may have to take back an active request of every bank.
+    slots = max(policy.read_slots + nodes, policy.write_slots, 2 * nodes + _REFRESHES_QUEUED * tables.ranks)
     rows = np.zeros((nodes, ROW_FIELDS), dtype=np.int64)
     rows[:, OPEN_ROW] = -1
     value = np.zeros(COUNTERS, dtype=np.int64)
