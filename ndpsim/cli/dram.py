@@ -52,7 +52,6 @@ def command(
     if channel is not None and commands_to is None:
         raise InputError("chooses a channel of --commands, which is not given", key="--channel")
 
-    from ndpsim.report import text
     from ndpsim.simulate import run_requests
     from ndpsim.simulate import sweep_load as run_sweep
     from ndpsim.traces import check_command_form, read_requests, write_commands
@@ -92,6 +91,8 @@ def command(
     if json_to is not None:
         write_json(outcome, json_to)
     if json_to != "-":
+        from ndpsim.report import text
+
         if sweep_load:
             text.print_sweep(points)
         else:

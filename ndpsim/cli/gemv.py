@@ -65,7 +65,6 @@ def command(
 
     from ndpsim.config import load_hardware
     from ndpsim.moe import parse_shape
-    from ndpsim.report import text, timeline, traces
     from ndpsim.simulate import simulate_expert
 
     if plot_to is not None:
@@ -89,12 +88,18 @@ def command(
             progress=progress,
         )
     if commands_to is not None:
+        from ndpsim.report import traces
+
         traces.write_lanes(commands_to, result, lane)
     if timeline_to is not None:
+        from ndpsim.report import timeline
+
         timeline.write_timeline(timeline_to, result)
     if plot_to is not None:
         draw.draw_expert(plot_to, result)
     if json_to is not None:
         write_json(result.to_dict(), json_to)
     if json_to != "-":
+        from ndpsim.report import text
+
         text.print_expert(result)
