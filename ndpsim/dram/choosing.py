@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ndpsim._jit import kernel
+from ndpsim._jit import inlined
 from ndpsim.dram.state import (
     ACTIVE,
     ACTIVE_COUNT,
@@ -27,7 +27,7 @@ from ndpsim.spec.standard import ACT, PREAB, PREPB, PRESB, RD, REFAB
 __all__ = ["choose", "forget_all", "forget_bank"]
 
 
-@kernel
+@inlined
 def holds_bank(rows, size, bank):
     """Whether an active request keeps a bank from being closed.
 
@@ -37,7 +37,7 @@ def holds_bank(rows, size, bank):
     return size[ACTIVE] > 0 and rows[bank, ACTIVE_COUNT] > 0
 
 
-@kernel
+@inlined
 def holds_any(rows, size, first, last, stride):
     """Whether an active request keeps one of several banks from being closed."""
     for bank in range(first, last, stride):
@@ -46,7 +46,7 @@ def holds_any(rows, size, first, last, stride):
     return False
 
 
-@kernel
+@inlined
 def all_closed(rows, first, last, stride):
     """Whether several banks are all closed."""
     for bank in range(first, last, stride):
@@ -55,7 +55,7 @@ def all_closed(rows, first, last, stride):
     return True
 
 
-@kernel
+@inlined
 def mark_hits(entry, size, rows, queue):
     """FRFCFS-RowHit: for every bank, the arrival of the oldest row hit in the queue."""
     for slot in range(size[queue]):
@@ -66,7 +66,7 @@ def mark_hits(entry, size, rows, queue):
             rows[bank, HIT_SINCE] = min(rows[bank, HIT_SINCE], arrived)
 
 
-@kernel
+@inlined
 def prospect(entry, ready, rows, size, credit, queue, slot):
     """A request's next command, and the first clock at which it may issue, FAR while its bank is held.
 
@@ -88,7 +88,7 @@ def prospect(entry, ready, rows, size, credit, queue, slot):
     return command, at
 
 
-@kernel
+@inlined
 def forget_bank(entry, size, bound, bank):
     """A bank's row or its active request changed: what was known of the requests for it holds no more."""
     for queue in (ACTIVE, READS, WRITES):
@@ -98,7 +98,7 @@ def forget_bank(entry, size, bound, bank):
                 bound[queue] = 0
 
 
-@kernel
+@inlined
 def forget_all(entry, size, bound):
     """Nothing that was known of the queued requests holds any more."""
     for queue in (ACTIVE, READS, WRITES):
@@ -107,7 +107,7 @@ def forget_all(entry, size, bound):
             entry[queue, NOT_BEFORE, slot] = 0
 
 
-@kernel
+@inlined
 def choose_oldest(channel, credit, queue, clock):
     """FRFCFS: the oldest ready request of a queue: (slot or -1, its command).
 
@@ -133,7 +133,7 @@ def choose_oldest(channel, credit, queue, clock):
     return best, best_command
 
 
-@kernel
+@inlined
 def choose_row_hit_first(channel, credit, queue, clock):
     """FRFCFS-RowHit: as FRFCFS, but no request closes a row on an older hit. Each hit bears on the others
     of its bank, so all requests are looked at every time.
@@ -154,7 +154,7 @@ def choose_row_hit_first(channel, credit, queue, clock):
     return best, best_command
 
 
-@kernel
+@inlined
 def choose_from(policy, channel, credit, queue, clock):
     """The request of a queue that comes next: (slot or -1, its command)."""
     if policy.row_hit_first:
@@ -164,7 +164,7 @@ def choose_from(policy, channel, credit, queue, clock):
     return choose_oldest(channel, credit, queue, clock)
 
 
-@kernel
+@inlined
 def choose_refresh(tables, final, rank, bank, size, ready, rows):
     """The command that brings a refresh forward: (command, when it is ready, whether a request holds it)."""
     if final == REFAB:
@@ -181,7 +181,7 @@ def choose_refresh(tables, final, rank, bank, size, ready, rows):
     return command, same_banks_ready_at(tables, ready, command, rank, bank), held
 
 
-@kernel
+@inlined
 def choose_priority(tables, entry, size, ready, rows, credit, clock):
     """The head of the priority queue: (0 or -1, its command, when it becomes ready).
 
@@ -200,7 +200,7 @@ def choose_priority(tables, entry, size, ready, rows, credit, clock):
     return (0, command, FAR) if at <= clock else (-1, command, at)
 
 
-@kernel
+@inlined
 def set_write_mode(policy, size, value):
     """Enter or leave write mode by the watermarks."""
     if value[WRITE_MODE]:
@@ -210,7 +210,7 @@ def set_write_mode(policy, size, value):
         value[WRITE_MODE] = 1
 
 
-@kernel
+@inlined
 def choose(tables, policy, channel, credit, clock):
     """Active list, else head of the priority queue, else reads or writes: (queue, slot, command, wake).
 

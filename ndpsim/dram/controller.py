@@ -8,7 +8,7 @@ step is the earliest clock at which a candidate becomes ready or a refresh falls
 
 from __future__ import annotations
 
-from ndpsim._jit import kernel
+from ndpsim._jit import inlined, kernel
 from ndpsim.dram.choosing import choose
 from ndpsim.dram.issuing import issue
 from ndpsim.dram.maintenance import close_capped_rows, refresh
@@ -30,7 +30,7 @@ __all__ = ["DONE", "RECORD_FULL", "STUCK", "run"]
 DONE, RECORD_FULL, STUCK = range(3)
 
 
-@kernel
+@inlined
 def offered_from(source, value):
     """The step at which the next request of a timed source is first offered, FAR when that has passed."""
     if source.cycle.shape[0] == 0 or value[TAKEN] >= source.admitted[0]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ndpsim._jit import kernel
+from ndpsim._jit import inlined
 from ndpsim.dram.choosing import forget_all, forget_bank
 from ndpsim.dram.queues import copy_entry, remove
 from ndpsim.dram.sink import credit_clock, take_burst
@@ -44,7 +44,7 @@ from ndpsim.spec.standard import ACT, PREAB, PREPB, PRESB, RD, RDA, REFAB, REFSB
 __all__ = ["issue"]
 
 
-@kernel
+@inlined
 def auto_precharge(policy, ready, rows, command, rank, group, bank, clock):
     """Under closed-cap a column command becomes its auto-precharge form when that is ready too."""
     if policy.row_cap == 0 or (command != RD and command != WR) or rows[bank, ACCESSES] < policy.row_cap:
@@ -53,7 +53,7 @@ def auto_precharge(policy, ready, rows, command, rank, group, bank, clock):
     return closing if bank_ready_at(ready, closing, rank, group, bank) <= clock else command
 
 
-@kernel
+@inlined
 def count_row(entry, rows, value, queue, slot):
     """Hit, miss or conflict: what the request's first command finds."""
     if entry[queue, COUNTED, slot]:
@@ -64,7 +64,7 @@ def count_row(entry, rows, value, queue, slot):
     entry[queue, COUNTED, slot] = 1
 
 
-@kernel
+@inlined
 def close_bank(rows, bank):
     """A bank closes, by whatever command."""
     rows[bank, OPEN_ROW] = -1
@@ -72,7 +72,7 @@ def close_bank(rows, bank):
     rows[bank, CLOSING] = 0
 
 
-@kernel
+@inlined
 def note_rows(tables, rows, command, rank, bank, row):
     """What a command does to the rows it addresses."""
     if command == ACT:
@@ -90,7 +90,7 @@ def note_rows(tables, rows, command, rank, bank, row):
         close_bank(rows, bank)
 
 
-@kernel
+@inlined
 def record_command(commands, command, node, row, column, clock):
     """Append a command to the trace, when one is kept."""
     if commands.entry.shape[0] == 0:
@@ -105,7 +105,7 @@ def record_command(commands, command, node, row, column, clock):
     commands.length[0] = line + 1
 
 
-@kernel
+@inlined
 def note_idle(tables, value, timed, credit, clock):
     """Say why the data bus idled before a read that issues at `clock`.
 
@@ -122,7 +122,7 @@ def note_idle(tables, value, timed, credit, clock):
     value[IDLE_ROW] += rest - for_credit
 
 
-@kernel
+@inlined
 def note_read(tables, value, latencies, sink, timed, request, arrived, clock):
     """A read's data is on its way to the sink."""
     note_idle(tables, value, timed, credit_clock(sink), clock)
@@ -134,7 +134,7 @@ def note_read(tables, value, latencies, sink, timed, request, arrived, clock):
     take_burst(sink, request, end)
 
 
-@kernel
+@inlined
 def move_to_active(entry, size, bound, rows, banks, queue, slot):
     """After its ACT a request leaves its queue and waits in the active list for its column command."""
     if size[ACTIVE] >= banks:
@@ -148,7 +148,7 @@ def move_to_active(entry, size, bound, rows, banks, queue, slot):
         remove(entry, size, queue, slot)
 
 
-@kernel
+@inlined
 def let_go(policy, entry, size, bound, rows, bank):
     """An active request has had its column command: its bank may be closed again."""
     rows[bank, ACTIVE_COUNT] -= 1
@@ -158,7 +158,7 @@ def let_go(policy, entry, size, bound, rows, bank):
         forget_bank(entry, size, bound, bank)
 
 
-@kernel
+@inlined
 def move_on(tables, policy, entry, size, bound, rows, value, queue, slot, command, clock):
     """After its command a request retires, becomes active, or stays to issue its next one."""
     if command == ACT:
@@ -178,7 +178,7 @@ def move_on(tables, policy, entry, size, bound, rows, value, queue, slot, comman
         remove(entry, size, queue, slot)
 
 
-@kernel
+@inlined
 def take_back(entry, size, bound, rows):
     """Return to the read queue the active requests whose row was closed while the sink had no room."""
     slot = 0
@@ -194,7 +194,7 @@ def take_back(entry, size, bound, rows):
     forget_all(entry, size, bound)
 
 
-@kernel
+@inlined
 def issue(tables, policy, channel, sink, commands, queue, slot, command, clock):
     """Issue a request's command at `clock` and carry out everything that follows from it."""
     entry, ready, rows, value = channel.entry, channel.ready, channel.rows, channel.value

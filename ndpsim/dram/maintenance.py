@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ndpsim._jit import kernel
+from ndpsim._jit import inlined
 from ndpsim.dram.queues import push_priority
 from ndpsim.dram.state import (
     ACCESSES,
@@ -22,7 +22,7 @@ from ndpsim.spec.standard import PREPB, REFAB, REFSB
 __all__ = ["close_capped_rows", "refresh"]
 
 
-@kernel
+@inlined
 def next_refresh(tables, kind, refreshes):
     """The clock at which the next refresh falls due, after `refreshes` of them."""
     interval = tables.refresh_interval
@@ -35,7 +35,7 @@ def next_refresh(tables, kind, refreshes):
     return (refreshes + 1) * interval
 
 
-@kernel
+@inlined
 def refresh(tables, policy, entry, size, value, clock):
     """Ask for the refreshes that fall due.
 
@@ -61,7 +61,7 @@ def refresh(tables, policy, entry, size, value, clock):
     return True
 
 
-@kernel
+@inlined
 def close_capped_rows(tables, policy, channel, clock):
     """Ask for a PREpb, once, of every bank whose row has had its accesses, when it would be ready.
 

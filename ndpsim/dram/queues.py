@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ndpsim._jit import kernel
+from ndpsim._jit import inlined
 from ndpsim.dram.state import (
     ARRIVED,
     BANK,
@@ -34,14 +34,14 @@ from ndpsim.spec.standard import RD, WR
 __all__ = ["accept", "copy_entry", "push_priority", "remove", "sum_queues", "would_accept"]
 
 
-@kernel
+@inlined
 def copy_entry(entry, to_queue, to_slot, queue, slot):
     """Copy a request from one slot to another."""
     for field in range(FIELDS):
         entry[to_queue, field, to_slot] = entry[queue, field, slot]
 
 
-@kernel
+@inlined
 def remove(entry, size, queue, slot):
     """Take a request out of a queue; order is kept in the priority queue only."""
     last = size[queue] - 1
@@ -53,7 +53,7 @@ def remove(entry, size, queue, slot):
     size[queue] = last
 
 
-@kernel
+@inlined
 def push_priority(entry, size, final, rank, group, bank):
     """Append a maintenance command to the priority queue."""
     slot = size[PRIORITY]
@@ -65,7 +65,7 @@ def push_priority(entry, size, final, rank, group, bank):
     size[PRIORITY] = slot + 1
 
 
-@kernel
+@inlined
 def is_queued_write(entry, size, addresses, address):
     """Whether a write to `address` waits in the write queue."""
     for slot in range(size[WRITES]):
@@ -74,7 +74,7 @@ def is_queued_write(entry, size, addresses, address):
     return False
 
 
-@kernel
+@inlined
 def absorb(value, latencies, write):
     """A read forwarded from, or a write coalesced with, a queued write: done without a slot."""
     value[SERVED] += 1
@@ -87,7 +87,7 @@ def absorb(value, latencies, write):
         latencies[1] += 1
 
 
-@kernel
+@inlined
 def is_due(source, value, clock):
     """Whether there is a next request that may be offered at `clock`."""
     if value[TAKEN] >= source.admitted[0]:
@@ -95,7 +95,7 @@ def is_due(source, value, clock):
     return source.cycle.shape[0] == 0 or clock > source.cycle[value[PLACE]]
 
 
-@kernel
+@inlined
 def has_slot(policy, size, write):
     """Whether the queue for reads or writes has a free slot."""
     if write:
@@ -103,7 +103,7 @@ def has_slot(policy, size, write):
     return size[READS] < policy.read_slots
 
 
-@kernel
+@inlined
 def would_accept(policy, source, entry, size, value, clock):
     """Whether the next request will be taken at `clock`, if nothing happens before."""
     if not is_due(source, value, clock):
@@ -114,7 +114,7 @@ def would_accept(policy, source, entry, size, value, clock):
     return is_queued_write(entry, size, source.address, source.address[request])
 
 
-@kernel
+@inlined
 def enqueue(source, entry, size, bound, request, clock):
     """Put a request into its queue. Its arrival is the clock before this step."""
     queue = WRITES if source.write[request] else READS
@@ -133,7 +133,7 @@ def enqueue(source, entry, size, bound, request, clock):
     size[queue] = slot + 1
 
 
-@kernel
+@inlined
 def move_past(source, value):
     """The next request was taken."""
     value[TAKEN] += 1
@@ -142,7 +142,7 @@ def move_past(source, value):
         value[PLACE] = 0
 
 
-@kernel
+@inlined
 def accept(policy, source, entry, size, bound, value, latencies, clock):
     """Offer the next request, if it is due: it is absorbed, queued, or refused until later."""
     if not is_due(source, value, clock):
@@ -156,7 +156,7 @@ def accept(policy, source, entry, size, bound, value, latencies, clock):
         move_past(source, value)
 
 
-@kernel
+@inlined
 def sum_queues(size, value, clock):
     """Add up the queues' lengths over the clocks since they last changed."""
     clocks = clock - value[COUNTED_UNTIL]

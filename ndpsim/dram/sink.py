@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim._jit import kernel
+from ndpsim._jit import inlined
 
 __all__ = ["Sink", "credit_clock", "make_sink", "nobody", "take_burst"]
 
@@ -53,13 +53,13 @@ def nobody() -> Sink:
     return make_sink(1, 0, 1, 1, 0)
 
 
-@kernel
+@inlined
 def credit_clock(sink):
     """The first clock at which the next read may issue as far as the FIFO goes."""
     return sink.credit[sink.value[SLOT]]
 
 
-@kernel
+@inlined
 def take_burst(sink, request, arrival_clock):
     """A burst is on its way and will have arrived at `arrival_clock`: say when it is served."""
     if sink.servers == 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ndpsim._jit import kernel
+from ndpsim._jit import inlined
 from ndpsim.spec import COMMANDS
 from ndpsim.spec.standard import ACT
 
@@ -18,32 +18,32 @@ __all__ = [
 _KINDS = len(COMMANDS)
 
 
-@kernel
+@inlined
 def first_bank(tables, rank):
     """The node of a rank's first bank."""
     groups = tables.ranks * tables.bankgroups
     return 1 + tables.ranks + groups + (rank - 1) * tables.bankgroups * tables.banks_per_group
 
 
-@kernel
+@inlined
 def banks_per_rank(tables):
     """Banks in a rank."""
     return tables.bankgroups * tables.banks_per_group
 
 
-@kernel
+@inlined
 def bank_ready_at(ready, command, rank, group, bank):
     """The first clock at which `command` may go to one bank."""
     return max(max(ready[0, command], ready[rank, command]), max(ready[group, command], ready[bank, command]))
 
 
-@kernel
+@inlined
 def rank_ready_at(ready, command, rank):
     """The first clock at which `command` may go to a whole rank."""
     return max(ready[0, command], ready[rank, command])
 
 
-@kernel
+@inlined
 def same_banks_ready_at(tables, ready, command, rank, bank):
     """The first clock at which `command` may go to `bank` and its like in every other group of the rank."""
     at = rank_ready_at(ready, command, rank)
@@ -52,14 +52,14 @@ def same_banks_ready_at(tables, ready, command, rank, bank):
     return at
 
 
-@kernel
+@inlined
 def push_back(ready, gap, node, level, command, clock):
     """Carry the distances of `command`, issued at `clock`, to one node of a level."""
     for after in range(_KINDS):
         ready[node, after] = max(ready[node, after], clock + gap[level, command, after])
 
 
-@kernel
+@inlined
 def note_timing(tables, ready, recent_acts, command, rank, group, bank, clock):
     """Carry the distances of `command` to every node it binds.
 
