@@ -75,6 +75,16 @@ def test_a_written_trace_is_legal_to_the_checker(trace, tmp_path, capsys):
     assert "tRCD" in capsys.readouterr().out
 
 
+def test_a_trace_of_all_lanes_is_checked_lane_by_lane(tmp_path, capsys):
+    commands = tmp_path / "lanes.csv"
+    assert call("gemv", "--shape", "256,128", "--commands", commands) == 0
+    assert call("check", commands, "--hw", "trimoe") == 0
+    assert call("check", commands, "--hw", "trimoe", "--set", "dram.nRCD=37") == 1
+    assert "lane 7" in capsys.readouterr().out
+    assert call("check", commands, "--hw", "trimoe", "--set", "dimm.ranks=2") == 1
+    assert "lane 4 is not within 0 to 3" in capsys.readouterr().out
+
+
 def test_commands_of_one_of_several_channels(trace, tmp_path, capsys):
     commands = tmp_path / "commands.csv"
     assert "choose one of the 2 channels" in refusal(capsys, trace, "--channels", 2, "--commands", commands)

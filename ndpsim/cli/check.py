@@ -40,7 +40,7 @@ def command(
     """Check a command trace against every rule of its DRAM standard.
 
     The channel is given by --standard, --org and --timing, with --set nCL=40 for single timings; or by
-    --hw, whose lane it then is. Exit status 1 when a command is illegal.
+    --hw, whose lane it then is, or all of its lanes. Exit status 1 when a command is illegal.
     """
     from ndpsim.audit import check, check_lanes
     from ndpsim.traces import read_commands
@@ -61,6 +61,8 @@ def command(
         device = resolve(standard, org, timing, 1 if ranks is None else ranks, timing_overrides(sets))
         refresh = refresh or "all-bank"
     commands = read_commands(trace)
+    if hw is not None and lanes is None and (commands.rank > 0).any():
+        lanes = hardware.lanes  # a lane has one rank, so these are lanes
     with compiling_notice("check") as announce:
         announce()
         if lanes is None:
