@@ -9,13 +9,39 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from ndpsim.errors import InputError
 
-__all__ = ["ensure_writable", "read_plain_or_gzip", "replacing"]
+__all__ = ["ensure_writable", "open_plain_or_gzip", "read_plain_or_gzip", "reading", "replacing"]
 
 _GZIP_MAGIC = b"\x1f\x8b"
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """What goes wrong while `path` is read, plain or gzip, as an InputError that names it."""
+    try:
+        yield
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(f"is a damaged or truncated gzip file ({error})", file=path) from None
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", file=path) from None
+
+
+@contextmanager
+def open_plain_or_gzip(path: Path) -> Iterator[IO[bytes]]:
+    """The content of a file, unpacked on the way when it is gzip, whatever its name.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    with reading(path):
+        file = open(path, "rb")  # noqa: SIM115 (closed below, where other errors are not its own)
+    with file:
+        with reading(path):
+            packed = file.peek(2)[:2] == _GZIP_MAGIC
+        yield cast(IO[bytes], gzip.GzipFile(fileobj=file)) if packed else file
 
 
 def read_plain_or_gzip(path: Path) -> bytes:
@@ -24,16 +50,8 @@ def read_plain_or_gzip(path: Path) -> bytes:
     Raises:
         InputError: the file cannot be read or is damaged.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", file=path) from None
-    if not data.startswith(_GZIP_MAGIC):
-        return data
-    try:
-        return gzip.decompress(data)
-    except (EOFError, OSError, zlib.error) as error:
-        raise InputError(f"is a damaged or truncated gzip file ({error})", file=path) from None
+    with open_plain_or_gzip(path) as file, reading(path):
+        return file.read()
 
 
 def ensure_writable(path: str | Path, key: str | None = None) -> Path:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from ndpsim._jit import inlined, kernel
 from ndpsim.dram.choosing import choose
 from ndpsim.dram.issuing import issue
-from ndpsim.dram.maintenance import close_capped_rows, refresh
+from ndpsim.dram.maintenance import close_capped_rows, next_refresh, refresh
 from ndpsim.dram.queues import accept, sum_queues, would_accept
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import (
@@ -20,6 +20,7 @@ from ndpsim.dram.state import (
     FAR,
     NEXT_REFRESH,
     PLACE,
+    REFRESHES,
     SERVED,
     TAKEN,
 )
@@ -48,6 +49,7 @@ def run(tables, policy, source, channel, sink, commands, until_served, until_tak
     """
     entry, size, value = channel.entry, channel.size, channel.value
     clock = value[CLOCK]
+    value[NEXT_REFRESH] = next_refresh(tables, policy.refresh, value[REFRESHES])
     while value[SERVED] < until_served:
         if 0 < commands.entry.shape[0] == commands.length[0]:
             value[CLOCK] = clock

@@ -10,6 +10,7 @@ from ndpsim.dram.state import (
     CLOSING,
     FAR,
     NEXT_REFRESH,
+    NO_REFRESH,
     PRIORITY,
     REFRESH_FROM,
     REFRESHES,
@@ -19,13 +20,15 @@ from ndpsim.dram.state import (
 from ndpsim.dram.timing import bank_ready_at, banks_per_rank, first_bank
 from ndpsim.spec.standard import PREPB, REFAB, REFSB
 
-__all__ = ["close_capped_rows", "refresh"]
+__all__ = ["close_capped_rows", "next_refresh", "refresh"]
 
 
 @inlined
 def next_refresh(tables, kind, refreshes):
     """The clock at which the next refresh falls due, after `refreshes` of them."""
     interval = tables.refresh_interval
+    if kind == NO_REFRESH:
+        return FAR
     if kind == STAGGERED:
         return refreshes // tables.ranks * interval + (refreshes % tables.ranks + 1) * (
             interval // tables.ranks

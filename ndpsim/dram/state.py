@@ -121,7 +121,7 @@ class Source(NamedTuple):
     TAKEN,  # requests accepted from the source
     SERVED,  # requests whose RD or WR has issued, or that were forwarded or coalesced
     WRITE_MODE,
-    NEXT_REFRESH,
+    NEXT_REFRESH,  # its clock; follows from REFRESHES
     ROW_HITS,
     ROW_MISSES,
     ROW_CONFLICTS,
@@ -233,16 +233,6 @@ def make_source(
     )
 
 
-def first_refresh(tables: Tables, refresh: int) -> int:
-    """The clock at which the first refresh falls due."""
-    return {
-        NO_REFRESH: FAR,
-        ALL_BANK: tables.refresh_interval,
-        STAGGERED: tables.refresh_interval // tables.ranks,
-        SAME_BANK: tables.refresh_interval // tables.banks_per_group,
-    }[refresh]
-
-
 def make_channel(tables: Tables, policy: Policy) -> Channel:
     """A channel at rest before clock 1: all banks closed, all queues empty."""
     nodes = number_nodes(tables).total
@@ -252,7 +242,6 @@ def make_channel(tables: Tables, policy: Policy) -> Channel:
     rows[:, OPEN_ROW] = -1
     value = np.zeros(COUNTERS, dtype=np.int64)
     value[CLOCK] = 1
-    value[NEXT_REFRESH] = first_refresh(tables, policy.refresh)
     value[FIRST_COMMAND] = value[DATA_END] = -1
     return Channel(
         entry=np.zeros((4, FIELDS, slots), dtype=np.int64),

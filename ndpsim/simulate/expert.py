@@ -24,10 +24,10 @@ from ndpsim.errors import InputError, one_of
 from ndpsim.layout import LAYOUTS, LocalizedLayout, expert_regions
 from ndpsim.moe import Expert, load_model
 from ndpsim.ndp import ActivationUnit, GemvUnit, Tiling, served_in_order
-from ndpsim.simulate.lane import Lane, check_refresh, decode_commands
+from ndpsim.simulate.lane import Lane, check_refresh, commands_by_kind, decode_commands
 from ndpsim.simulate.memory import controller_options
 from ndpsim.simulate.result import ExpertResult, Phase
-from ndpsim.spec import COMMANDS, Device, Tables, lower
+from ndpsim.spec import Device, Tables, lower
 from ndpsim.units import Timebase, common_ticks, frequency_period_ps
 
 __all__ = ["BITS", "MAX_TOKENS", "simulate_expert"]
@@ -302,7 +302,6 @@ def _result(
         "compute": busy_ticks / (program.servers * cycles * machine.dram_ticks),
         "io": program.io_ticks / (cycles * machine.dram_ticks),
     }
-    issued = np.sum([lane.channel.issued for lane in program.of_lane], axis=0)
     return ExpertResult(
         time_ns=float(cycles * device.clock_ps / 1000),
         cycles=cycles,
@@ -319,7 +318,7 @@ def _result(
         bound=max(busy, key=lambda name: busy[name]),
         busy=busy,
         phases=tuple(sorted(program.phases, key=lambda phase: phase.start_ns)),
-        commands={command.name: int(count) for command, count in zip(COMMANDS, issued, strict=True) if count},
+        commands=commands_by_kind(lane.channel for lane in program.of_lane),
         lanes=machine.lanes,
         lanes_simulated=len(program.lanes),
         stall_ns=idle[state.IDLE_CREDIT] * clock_ns,

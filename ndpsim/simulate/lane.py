@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,15 @@ from ndpsim.layout import LaneShare, LocalizedLayout
 from ndpsim.spec import COMMANDS, Device, Tables
 from ndpsim.traces import CommandTrace
 
-__all__ = ["Lane", "check_refresh", "command_room", "decode_commands", "no_commands", "run_channel"]
+__all__ = [
+    "Lane",
+    "check_refresh",
+    "command_room",
+    "commands_by_kind",
+    "decode_commands",
+    "no_commands",
+    "run_channel",
+]
 
 Ints = NDArray[np.int64]
 
@@ -91,6 +99,12 @@ def decode_commands(commands: state.Commands, tables: Tables) -> CommandTrace:
         row=row.copy(),
         column=column.copy(),
     )
+
+
+def commands_by_kind(channels: Iterable[state.Channel]) -> dict[str, int]:
+    """Commands issued over all `channels`, by name; kinds that were issued at all."""
+    issued = np.sum([channel.issued for channel in channels], axis=0)
+    return {command.name: int(count) for command, count in zip(COMMANDS, issued, strict=True) if count}
 
 
 class Lane:

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from ndpsim.dram import sink, state
 from ndpsim.dram.mapping import Coordinates, map_addresses
 from ndpsim.errors import InputError
-from ndpsim.simulate.lane import command_room, decode_commands, no_commands, run_channel
+from ndpsim.simulate.lane import command_room, commands_by_kind, decode_commands, no_commands, run_channel
 from ndpsim.simulate.memory import Memory
-from ndpsim.spec import COMMANDS, lower
+from ndpsim.spec import lower
 from ndpsim.traces import CommandTrace, Requests, read_requests
 
 __all__ = ["TraceResult", "run_requests", "run_trace"]
@@ -145,22 +145,21 @@ class _ChannelRun:
     @property
     def bytes_moved(self) -> int:
         """Bytes over the data bus."""
-        issued = dict(zip((command.name for command in COMMANDS), self.channel.issued.tolist(), strict=True))
-        columns: int = sum(issued[name] for name in ("RD", "RDA", "WR", "WRA"))
+        issued = commands_by_kind([self.channel])
+        columns = sum(issued.get(name, 0) for name in ("RD", "RDA", "WR", "WRA"))
         return columns * self.memory.device.burst_bytes
 
 
 def counters(channels: list[state.Channel]) -> dict[str, Any]:
     """The counters of a result, summed over channels."""
     value = np.sum([channel.value for channel in channels], axis=0)
-    issued = np.sum([channel.issued for channel in channels], axis=0).tolist()
     return {
         "row_hits": int(value[state.ROW_HITS]),
         "row_misses": int(value[state.ROW_MISSES]),
         "row_conflicts": int(value[state.ROW_CONFLICTS]),
         "reads_forwarded": int(value[state.FORWARDED]),
         "writes_coalesced": int(value[state.COALESCED]),
-        "commands": {command.name: count for command, count in zip(COMMANDS, issued, strict=True) if count},
+        "commands": commands_by_kind(channels),
     }
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import importlib
-import pkgutil
 
+from ndpsim.members import members
 from ndpsim.spec import standards as _folder
 from ndpsim.spec.standard import Standard
 
@@ -18,8 +17,7 @@ __all__ = ["standard_names", "standards"]
 def standards() -> dict[str, Standard]:
     """All standards by name."""
     found = {}
-    for module in pkgutil.iter_modules(_folder.__path__):
-        standard = importlib.import_module(f"{_folder.__name__}.{module.name}").STANDARD
+    for standard in members(_folder, "STANDARD"):
         _check(standard)
         found[standard.name] = standard
     return found

@@ -2,50 +2,21 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.errors import InputError
+from ndpsim.files import reading
 
-__all__ = ["LONGEST_LINE", "open_plain_or_gzip", "whole_lines"]
+__all__ = ["LONGEST_LINE", "whole_lines"]
 
 #: Bytes in a line, with its end; more is not a trace.
 LONGEST_LINE = 1 << 16
 
-_GZIP_MAGIC = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(f"is a damaged or truncated gzip file ({error})", file=path) from None
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", file=path) from None
-
-
-@contextmanager
-def open_plain_or_gzip(path: Path) -> Iterator[IO[bytes]]:
-    """The content of a file, unpacked on the way when it is gzip, whatever its name.
-
-    Raises:
-        InputError: the file cannot be read.
-    """
-    with _reading(path):
-        file = open(path, "rb")  # noqa: SIM115 (closed below, where other errors are not its own)
-    with file:
-        with _reading(path):
-            packed = file.peek(2)[:2] == _GZIP_MAGIC
-        yield cast(IO[bytes], gzip.GzipFile(fileobj=file)) if packed else file
 
 
 def whole_lines(stream: IO[bytes], path: Path, size: int) -> Iterator[NDArray[np.uint8]]:
@@ -58,12 +29,12 @@ def whole_lines(stream: IO[bytes], path: Path, size: int) -> Iterator[NDArray[np
         InputError: the file, `path`, cannot be read or is damaged.
     """
     buffer = bytearray(max(size, len(_BOM) + 1) + 1)  # the last byte is for a line end that the file lacks
-    with _reading(path):
+    with reading(path):
         head = stream.read(len(_BOM))
     filled = 0 if head == _BOM else len(head)
     buffer[:filled] = head[:filled]
     while True:
-        with _reading(path), memoryview(buffer) as view:
+        with reading(path), memoryview(buffer) as view:
             got = stream.readinto(view[filled:-1])  # type: ignore[attr-defined]
         filled += got
         end = buffer.rfind(b"\n", 0, filled) + 1

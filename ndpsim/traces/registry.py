@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import importlib
-import pkgutil
 
+from ndpsim.members import members
 from ndpsim.traces import command_formats as _command_folder
 from ndpsim.traces import request_formats as _request_folder
 from ndpsim.traces.command_form import CommandForm
@@ -17,18 +16,10 @@ __all__ = ["command_forms", "request_formats"]
 @functools.cache
 def request_formats() -> dict[str, RequestFormat]:
     """All formats of request traces by name."""
-    found = {}
-    for module in pkgutil.iter_modules(_request_folder.__path__):
-        format_ = importlib.import_module(f"{_request_folder.__name__}.{module.name}").FORMAT
-        found[format_.name] = format_
-    return found
+    return {format_.name: format_ for format_ in members(_request_folder, "FORMAT")}
 
 
 @functools.cache
 def command_forms() -> dict[str, CommandForm]:
     """All forms in which command traces are written, by name."""
-    found = {}
-    for module in pkgutil.iter_modules(_command_folder.__path__):
-        form = importlib.import_module(f"{_command_folder.__name__}.{module.name}").FORM
-        found[form.name] = form
-    return found
+    return {form.name: form for form in members(_command_folder, "FORM")}

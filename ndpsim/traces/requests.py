@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ndpsim.errors import InputError, one_of
+from ndpsim.files import open_plain_or_gzip
 from ndpsim.traces import parser
-from ndpsim.traces.chunks import LONGEST_LINE, open_plain_or_gzip, whole_lines
+from ndpsim.traces.chunks import LONGEST_LINE, whole_lines
 from ndpsim.traces.registry import request_formats
 from ndpsim.traces.request_format import COORDINATES, RequestFormat
 
