@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ndpsim.dram import sink, state
+from ndpsim.dram.engines import ScanController, make_controller
 from ndpsim.dram.plain import PlainController, PlainSink, Request
 from ndpsim.simulate.lane import command_room, decode_commands, run_channel
 from ndpsim.spec import Device, lower, resolve
@@ -78,22 +80,28 @@ def run_plain(device, options, load, data_sink=None) -> PlainController:
     return plain
 
 
-def run_fast(device, options, load, data_sink=None):
+def run(make, device, options, load, data_sink=None):
     tables, policy = lower(device), state.make_policy(options)
-    channel = state.make_channel(tables, policy)
+    channel = make(tables, policy, data_sink is not None)
     source = state.make_source(tables, *load.values())
-    commands = run_channel(
-        tables, policy, source, channel, data_sink or sink.nobody(), command_room(), len(load["rank"])
-    )
+    commands = run_channel(channel, source, data_sink or sink.nobody(), command_room(), len(load["rank"]))
     return channel, decode_commands(commands, tables)
 
 
-@settings(max_examples=120, deadline=None)
-@given(workloads())
-def test_fast_and_plain_issue_the_same_commands_and_count_the_same(work):
+CONTROLLERS = pytest.mark.parametrize(
+    "make",
+    [lambda tables, policy, with_sink: ScanController(tables, policy), make_controller],
+    ids=["scan", "fastest"],
+)
+
+
+@CONTROLLERS
+@settings(max_examples=100, deadline=None)
+@given(work=workloads())
+def test_fast_and_plain_issue_the_same_commands_and_count_the_same(make, work):
     device, options, load = work
     plain = run_plain(device, options, load)
-    channel, trace = run_fast(device, options, load)
+    channel, trace = run(make, device, options, load)
     assert trace.columns().T.tolist() == [list(line) for line in plain.trace]
     counted = {
         "hits": state.ROW_HITS,
@@ -113,23 +121,24 @@ def test_fast_and_plain_issue_the_same_commands_and_count_the_same(work):
     } == plain.latencies
 
 
+@CONTROLLERS
 @settings(max_examples=80, deadline=None)
 @given(
-    workloads(),
-    st.integers(1, 40),
-    st.integers(1, 9),
-    st.sampled_from([(5, 12), (1, 1), (5, 4), (3, 7)]),
-    st.integers(1, 60),
+    work=workloads(),
+    depth=st.integers(1, 40),
+    servers=st.integers(1, 9),
+    ticks=st.sampled_from([(5, 12), (1, 1), (5, 4), (3, 7)]),
+    service_cycles=st.integers(1, 60),
 )
-def test_a_sink_holds_reads_back_alike_in_fast_and_plain(work, depth, servers, ticks, service_cycles):
+def test_a_sink_holds_reads_back_alike_in_fast_and_plain(make, work, depth, servers, ticks, service_cycles):
     device, options, load = work
     load["write"][:] = 0
     service = service_cycles * ticks[1]
     slow = PlainSink(depth, servers, *ticks, service)
     plain = run_plain(device, options, load, slow)
-    fast = sink.make_sink(depth, servers, *ticks, len(load["rank"]))
+    fast = sink.make_sink(depth, servers, *ticks, sink.a_row_each(len(load["rank"])))
     fast.value[sink.SERVICE] = service
-    _, trace = run_fast(device, options, load, fast)
+    _, trace = run(make, device, options, load, fast)
     assert trace.columns().T.tolist() == [list(line) for line in plain.trace]
-    order = np.argsort(fast.finish, kind="stable")
-    assert fast.finish[order].tolist() == slow.drain()
+    order = np.argsort(fast.done, kind="stable")
+    assert fast.done[order].tolist() == slow.drain()

@@ -55,7 +55,7 @@ def run(tables, policy, source, channel, sink, commands, until_served, until_tak
             value[CLOCK] = clock
             return RECORD_FULL
         sum_queues(size, value, clock - 1)
-        accept(policy, source, entry, size, channel.bound, value, channel.latencies, clock)
+        accept(tables, policy, source, entry, size, channel.bound, value, channel.latencies, clock)
         if value[TAKEN] >= until_taken:
             break
         sum_queues(size, value, clock)

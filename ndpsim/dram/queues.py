@@ -6,6 +6,7 @@ from ndpsim._jit import inlined
 from ndpsim.dram.state import (
     ARRIVED,
     BANK,
+    BANK_SHIFT,
     COALESCED,
     COLUMN,
     COUNTED,
@@ -14,21 +15,25 @@ from ndpsim.dram.state import (
     FINAL,
     FORWARDED,
     GROUP,
+    GROUP_SHIFT,
     INDEX,
     NOT_BEFORE,
     PLACE,
     PRIORITY,
     RANK,
+    RANK_SHIFT,
     READ_LATENCY,
     READ_QUEUE,
     READS,
     READS_SERVED,
     ROW,
+    ROW_SHIFT,
     SERVED,
     TAKEN,
     WRITE_QUEUE,
     WRITES,
 )
+from ndpsim.dram.timing import first_bank
 from ndpsim.spec.standard import RD, WR
 
 __all__ = ["accept", "copy_entry", "push_priority", "remove", "sum_queues", "would_accept"]
@@ -109,25 +114,30 @@ def would_accept(policy, source, entry, size, value, clock):
     if not is_due(source, value, clock):
         return False
     request = value[PLACE]
-    if has_slot(policy, size, source.write[request]):
+    if has_slot(policy, size, source.place[request] & 1):
         return True
     return is_queued_write(entry, size, source.address, source.address[request])
 
 
 @inlined
-def enqueue(source, entry, size, bound, request, clock):
+def enqueue(tables, source, entry, size, bound, request, clock):
     """Put a request into its queue. Its arrival is the clock before this step."""
-    queue = WRITES if source.write[request] else READS
+    place = source.place[request]
+    queue = WRITES if place & 1 else READS
+    rank = 1 + (place >> RANK_SHIFT & 255)
+    group = place >> GROUP_SHIFT & 255
     slot = size[queue]
-    entry[queue, RANK, slot] = source.rank[request]
-    entry[queue, GROUP, slot] = source.group[request]
-    entry[queue, BANK, slot] = source.bank[request]
-    entry[queue, ROW, slot] = source.row[request]
+    entry[queue, RANK, slot] = rank
+    entry[queue, GROUP, slot] = 1 + tables.ranks + (rank - 1) * tables.bankgroups + group
+    entry[queue, BANK, slot] = (
+        first_bank(tables, rank) + group * tables.banks_per_group + (place >> BANK_SHIFT & 255)
+    )
+    entry[queue, ROW, slot] = place >> ROW_SHIFT
     entry[queue, COLUMN, slot] = source.column[request]
     entry[queue, ARRIVED, slot] = clock - 1
     entry[queue, INDEX, slot] = request
     entry[queue, COUNTED, slot] = 0
-    entry[queue, FINAL, slot] = WR if source.write[request] else RD
+    entry[queue, FINAL, slot] = WR if queue == WRITES else RD
     entry[queue, NOT_BEFORE, slot] = 0
     bound[queue] = 0
     size[queue] = slot + 1
@@ -138,21 +148,21 @@ def move_past(source, value):
     """The next request was taken."""
     value[TAKEN] += 1
     value[PLACE] += 1
-    if value[PLACE] == source.rank.shape[0]:
+    if value[PLACE] == source.place.shape[0]:
         value[PLACE] = 0
 
 
 @inlined
-def accept(policy, source, entry, size, bound, value, latencies, clock):
+def accept(tables, policy, source, entry, size, bound, value, latencies, clock):
     """Offer the next request, if it is due: it is absorbed, queued, or refused until later."""
     if not is_due(source, value, clock):
         return
     request = value[PLACE]
     if is_queued_write(entry, size, source.address, source.address[request]):
-        absorb(value, latencies, source.write[request])
+        absorb(value, latencies, source.place[request] & 1)
         move_past(source, value)
-    elif has_slot(policy, size, source.write[request]):
-        enqueue(source, entry, size, bound, request, clock)
+    elif has_slot(policy, size, source.place[request] & 1):
+        enqueue(tables, source, entry, size, bound, request, clock)
         move_past(source, value)
 
 

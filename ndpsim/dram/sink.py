@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from ndpsim._jit import inlined
 
-__all__ = ["Sink", "credit_clock", "make_sink", "nobody", "take_burst"]
+__all__ = ["Rows", "Sink", "a_row_each", "credit_clock", "make_sink", "nobody", "take_burst"]
 
 Ints = NDArray[np.int64]
+Narrow = NDArray[np.int32]
 
 # Places in `Sink.value`.
 TAKEN, LAST_START, RELEASE, SERVICE, FINISHED, BUSY, SLOT, SERVER = range(8)
@@ -33,24 +34,49 @@ class Sink(NamedTuple):
     unit_ticks: int  # ticks in a clock of the unit
     credit: Ints  # [depth]: the clock from which the slot can be promised again, by burst modulo depth
     free: Ints  # [servers]: the tick from which a server is free, by burst modulo servers
-    finish: Ints  # [request]: the tick at which a server is done with a request's burst
+    first_row: Narrow  # [request]: the first of the rows that a request's burst holds weights of,
+    last_row: Narrow  # [request]: and the last
+    row_end: Narrow  # [row]: the last request of a row
+    done: Ints  # [row]: the tick at which the servers are done with the bursts of a row so far
     value: Ints  # by the places above; SLOT and SERVER are those of the next burst
 
 
-def make_sink(depth: int, servers: int, dram_ticks: int, unit_ticks: int, requests: int) -> Sink:
-    """An empty FIFO for a source of `requests` requests."""
+class Rows(NamedTuple):
+    """Which rows of weights the bursts of a source belong to; a burst may hold the end of one and more."""
+
+    first_row: Narrow  # [request]
+    last_row: Narrow  # [request]
+    row_end: Narrow  # [row]: its last request
+
+
+def a_row_each(requests: int) -> Rows:
+    """Every request is a row of its own."""
+    each = np.arange(requests, dtype=np.int32)
+    return Rows(each, each, each)
+
+
+def make_sink(depth: int, servers: int, dram_ticks: int, unit_ticks: int, rows: Rows) -> Sink:
+    """An empty FIFO for a source whose requests belong to `rows`."""
 
     def zeros(count: int) -> Ints:
         return np.zeros(count, dtype=np.int64)
 
     return Sink(
-        depth, servers, dram_ticks, unit_ticks, zeros(depth), zeros(servers), zeros(requests), zeros(8)
+        depth,
+        servers,
+        dram_ticks,
+        unit_ticks,
+        zeros(depth),
+        zeros(servers),
+        *rows,
+        zeros(len(rows.row_end)),
+        zeros(8),
     )
 
 
 def nobody() -> Sink:
     """The sink of a plain memory: takes every burst at once."""
-    return make_sink(1, 0, 1, 1, 0)
+    return make_sink(1, 0, 1, 1, a_row_each(0))
 
 
 @inlined
@@ -68,10 +94,13 @@ def take_burst(sink, request, arrival_clock):
     slot, server = value[SLOT], value[SERVER]
     start = max(arrival_clock * sink.dram_ticks, value[LAST_START], value[RELEASE], sink.free[server])
     start = (start + unit - 1) // unit * unit
-    sink.free[server] = sink.finish[request] = start + value[SERVICE]
+    finish = start + value[SERVICE]
+    sink.free[server] = finish
+    for row in range(sink.first_row[request], sink.last_row[request] + 1):
+        sink.done[row] = max(sink.done[row], finish)
     sink.credit[slot] = (start + sink.dram_ticks - 1) // sink.dram_ticks
     value[LAST_START] = start
-    value[FINISHED] = start + value[SERVICE]
+    value[FINISHED] = finish
     value[BUSY] += value[SERVICE]
     value[TAKEN] += 1
     value[SLOT] = 0 if slot + 1 == sink.depth else slot + 1

@@ -59,6 +59,10 @@ FIELDS = 10
 ) = range(5)
 ROW_FIELDS = 5
 
+# Where the fields of `Source.place` begin, above bit 0: whether it writes. Each has eight bits, the row all
+# that are left.
+BANK_SHIFT, GROUP_SHIFT, RANK_SHIFT, ROW_SHIFT = 1, 9, 17, 25
+
 # The fields of a recorded command.
 RECORD_FIELDS = 5  # clock, command, node, row, column
 
@@ -104,15 +108,12 @@ class Source(NamedTuple):
     `admitted` has one element: requests from that number on, counted from the start, must wait.
     """
 
-    rank: Narrow  # node
-    group: Narrow  # node
-    bank: Narrow  # node
-    row: Narrow
+    place: Ints  # row, rank, bank group, bank and whether it writes, see `pack_place`
     column: Narrow
-    write: Narrow  # 1: write
     address: Ints  # equal addresses forward and coalesce
     cycle: Ints  # the clock before which a request is not offered; empty: all at once
     admitted: Ints
+    period: int  # requests after which the ranks and bank groups repeat, mostly; 0: nothing is skipped
 
 
 # Places in `Channel.value`.
@@ -202,6 +203,15 @@ def make_policy(options: ControllerOptions) -> Policy:
     )
 
 
+def pack_place(rank: AnyInts, bankgroup: AnyInts, bank: AnyInts, row: AnyInts, write: AnyInts) -> Ints:
+    """What the controller needs to know of a request, in one word."""
+    word = np.array(row, dtype=np.int64)
+    for values, bits in ((rank, 8), (bankgroup, 8), (bank, 8), (write, 1)):
+        word <<= bits
+        word |= values
+    return word
+
+
 def make_source(
     tables: Tables,
     rank: AnyInts,
@@ -212,24 +222,17 @@ def make_source(
     write: AnyInts,
     address: AnyInts,
     cycle: AnyInts | None = None,
+    period: int = 0,
 ) -> Source:
     """A source of requests from their coordinates, one array element a request, all admitted."""
 
-    def narrow(values: AnyInts) -> Narrow:
-        return np.ascontiguousarray(values, dtype=np.int32)
-
-    nodes = number_nodes(tables)
-    group = rank * tables.bankgroups + bankgroup
     return Source(
-        rank=narrow(rank + 1),
-        group=narrow(group + nodes.first_group),
-        bank=narrow(group * tables.banks_per_group + bank + nodes.first_bank),
-        row=narrow(row),
-        column=narrow(column),
-        write=narrow(write),
+        place=pack_place(rank, bankgroup, bank, row, write),
+        column=np.ascontiguousarray(column, dtype=np.int32),
         address=np.ascontiguousarray(address, dtype=np.int64),
         cycle=np.ascontiguousarray([] if cycle is None else cycle, dtype=np.int64),
         admitted=np.array([len(rank)], dtype=np.int64),
+        period=period,
     )
 
 

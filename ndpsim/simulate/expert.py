@@ -115,7 +115,11 @@ class _Program:
                 layout,
                 share,
                 sink.make_sink(
-                    machine.gemv.fifo_bursts, servers, machine.dram_ticks, machine.gemv_ticks, share.total
+                    machine.gemv.fifo_bursts,
+                    servers,
+                    machine.dram_ticks,
+                    machine.gemv_ticks,
+                    sink.a_row_each(share.total),
                 ),
                 recording,
             )

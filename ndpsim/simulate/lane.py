@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.dram import controller, sink, state
+from ndpsim.dram.engines import Controller, make_controller
 from ndpsim.errors import InputError
 from ndpsim.layout import LaneShare, LocalizedLayout
 from ndpsim.spec import COMMANDS, Device, Tables
@@ -59,10 +60,8 @@ def command_room() -> state.Commands:
 
 
 def run_channel(
-    tables: Tables,
-    policy: state.Policy,
+    channel: Controller,
     source: state.Source,
-    channel: state.Channel,
     data_sink: sink.Sink,
     commands: state.Commands,
     until_served: int,
@@ -70,9 +69,7 @@ def run_channel(
 ) -> state.Commands:
     """Run the controller, giving its command trace the room it needs; returns the trace, perhaps moved."""
     while True:
-        outcome = controller.run(
-            tables, policy, source, channel, data_sink, commands, until_served, until_taken
-        )
+        outcome = channel.run(source, data_sink, commands, until_served, until_taken)
         if outcome == controller.DONE:
             return commands
         if outcome == controller.STUCK:
@@ -101,7 +98,7 @@ def decode_commands(commands: state.Commands, tables: Tables) -> CommandTrace:
     )
 
 
-def commands_by_kind(channels: Iterable[state.Channel]) -> dict[str, int]:
+def commands_by_kind(channels: Iterable[Controller]) -> dict[str, int]:
     """Commands issued over all `channels`, by name; kinds that were issued at all."""
     issued = np.sum([channel.issued for channel in channels], axis=0)
     return {command.name: int(count) for command, count in zip(COMMANDS, issued, strict=True) if count}
@@ -119,13 +116,15 @@ class Lane:
         data_sink: sink.Sink,
         recording: bool,
     ) -> None:
-        self.tables, self.policy, self.share, self.sink = tables, policy, share, data_sink
+        self.share, self.sink = share, data_sink
         places = layout.lane_bursts(share)
         bankgroup, bank, row, column = layout.coordinates(places)
         reads = np.zeros_like(places)
-        self.source = state.make_source(tables, reads, bankgroup, bank, row, column, reads, places)
+        self.source = state.make_source(
+            tables, reads, bankgroup, bank, row, column, reads, places, period=tables.bankgroups
+        )
         self.source.admitted[0] = 0
-        self.channel = state.make_channel(tables, policy)
+        self.channel = make_controller(tables, policy, with_sink=True)
         self.commands = command_room() if recording else no_commands()
 
     def read_region(self, region: int, release: int, service: int, report: Callable[[int], None]) -> Ints:
@@ -142,13 +141,11 @@ class Lane:
         self.sink.value[sink.RELEASE], self.sink.value[sink.SERVICE] = release, service
         self.source.admitted[0] = served + bursts
         for until in (*range(served + _CHUNK, served + bursts, _CHUNK), served + bursts):
-            self.commands = run_channel(
-                self.tables, self.policy, self.source, self.channel, self.sink, self.commands, until
-            )
+            self.commands = run_channel(self.channel, self.source, self.sink, self.commands, until)
             report(until - int(served))
             served = until
         first = sum(self.share.bursts[:region])
-        return self.sink.finish[first : first + bursts].copy()
+        return self.sink.done[first : first + bursts].copy()
 
     def count(self, place: int) -> int:
         """One of the channel's counters (places in `dram.state`)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.dram import sink, state
+from ndpsim.dram.engines import Controller, make_controller
 from ndpsim.dram.mapping import Coordinates, map_addresses
 from ndpsim.errors import InputError
 from ndpsim.simulate.lane import command_room, commands_by_kind, decode_commands, no_commands, run_channel
@@ -95,7 +96,6 @@ class _ChannelRun:
         self, memory: Memory, requests: Requests, places: Coordinates, chosen: Any, recording: bool
     ) -> None:
         self.memory, self.tables = memory, lower(memory.device)
-        self.policy = state.make_policy(memory.options)
         rank, bankgroup, bank, row, column, _ = (values[chosen] for values in places)
         address = (
             _address_of(places, memory)[chosen] if requests.address is None else requests.address[chosen]
@@ -105,7 +105,7 @@ class _ChannelRun:
             self.tables, rank, bankgroup, bank, row, column, requests.write[chosen], address, cycle
         )
         self.count = len(rank)
-        self.channel = state.make_channel(self.tables, self.policy)
+        self.channel = make_controller(self.tables, state.make_policy(memory.options))
         self.commands = command_room() if recording else no_commands()
         self.accepted: dict[str, Any] | None = None
 
@@ -114,9 +114,8 @@ class _ChannelRun:
         if self.count == 0:
             return
         # A run may only be interrupted between two steps while requests are still to be taken.
-        most_queued = self.channel.entry.shape[0] * self.channel.entry.shape[2]
         reported = 0
-        for until in range(_CHUNK, self.count - most_queued, _CHUNK):
+        for until in range(_CHUNK, self.count - self.channel.most_queued, _CHUNK):
             self._run(until_served=until)
             report(_CHUNK)
             reported += _CHUNK
@@ -127,14 +126,7 @@ class _ChannelRun:
 
     def _run(self, until_served: int = state.FAR, until_taken: int = state.FAR) -> None:
         self.commands = run_channel(
-            self.tables,
-            self.policy,
-            self.source,
-            self.channel,
-            sink.nobody(),
-            self.commands,
-            until_served,
-            until_taken,
+            self.channel, self.source, sink.nobody(), self.commands, until_served, until_taken
         )
 
     @property
@@ -150,7 +142,7 @@ class _ChannelRun:
         return columns * self.memory.device.burst_bytes
 
 
-def counters(channels: list[state.Channel]) -> dict[str, Any]:
+def counters(channels: Sequence[Controller]) -> dict[str, Any]:
     """The counters of a result, summed over channels."""
     value = np.sum([channel.value for channel in channels], axis=0)
     return {
@@ -222,7 +214,7 @@ def _places(requests: Requests, memory: Memory, wrap: bool) -> Coordinates:
 
 
 def _latencies(
-    channels: list[state.Channel], clock_ns: float
+    channels: Sequence[Controller], clock_ns: float
 ) -> tuple[dict[str, float] | None, list[dict[str, float]]]:
     """Mean and percentiles, and a histogram in equal steps from the shortest to the longest."""
     reads = np.sum([channel.latencies for channel in channels], axis=0)

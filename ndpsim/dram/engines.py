@@ -1,0 +1,107 @@
+"""The two controllers behind one face, and which of them runs a channel."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.dram import controller
+from ndpsim.dram.masks import controller as masks_controller
+from ndpsim.dram.masks import state as masks
+from ndpsim.dram.sink import Sink
+from ndpsim.dram.state import COUNTERS, LATENCIES, Commands, Policy, Source, make_channel
+from ndpsim.spec import Tables
+
+__all__ = ["Controller", "MaskController", "ScanController", "make_controller"]
+
+Ints = NDArray[np.int64]
+
+
+class Controller(Protocol):
+    """A channel at work.
+
+    Attributes:
+        tables: the device.
+        value: counters, by the places in `dram.state`.
+        latencies: int64[clocks], reads by latency, from arrival to the last beat.
+        most_queued: no more requests than this can be on their way in the channel.
+    """
+
+    tables: Tables
+    value: Ints
+    latencies: Ints
+    most_queued: int
+
+    @property
+    def issued(self) -> Ints:
+        """int64[command]: commands issued."""
+
+    @property
+    def skipped(self) -> int:
+        """Reads that were fast-forwarded instead of stepped through."""
+
+    def run(self, source: Source, sink: Sink, commands: Commands, until_served: int, until_taken: int) -> int:
+        """See `dram.controller.run`."""
+
+
+class ScanController:
+    """The general controller: looks at every request of a queue; any policy, any queue."""
+
+    def __init__(self, tables: Tables, policy: Policy) -> None:
+        self.tables, self._policy, self._channel = tables, policy, make_channel(tables, policy)
+        self.value, self.latencies = self._channel.value, self._channel.latencies
+        self.issued: Ints = self._channel.issued
+        self.most_queued = self._channel.entry.shape[0] * self._channel.entry.shape[2]
+        self.skipped = 0
+
+    def run(self, source: Source, sink: Sink, commands: Commands, until_served: int, until_taken: int) -> int:
+        """See `dram.controller.run`."""
+        run: Any = controller.run
+        channel = self._channel
+        return int(run(self.tables, self._policy, source, channel, sink, commands, until_served, until_taken))
+
+
+class MaskController:
+    """The fast controller: open rows, queues of up to 64 requests (`masks.state.fits`)."""
+
+    def __init__(self, tables: Tables, policy: Policy) -> None:
+        self.tables, self._policy, self._shape = tables, policy, masks.make_shape(tables)
+        self._state = masks.make_state(tables)
+        self.value, self.latencies = self._state[:COUNTERS], np.zeros(LATENCIES, dtype=np.int64)
+        self.most_queued = 2 * masks.SLOTS + masks.BANKS
+
+    @property
+    def issued(self) -> Ints:
+        """int64[command]: commands issued."""
+        return masks.issued_commands(self._state)
+
+    @property
+    def skipped(self) -> int:
+        """Reads that were fast-forwarded instead of stepped through."""
+        return int(self._state[masks.SKIPPED])
+
+    def run(self, source: Source, sink: Sink, commands: Commands, until_served: int, until_taken: int) -> int:
+        """See `dram.controller.run`."""
+        run: Any = masks_controller.run
+        return int(
+            run(
+                self._policy,
+                self._shape,
+                self._state,
+                self.latencies,
+                source,
+                sink,
+                commands,
+                until_served,
+                until_taken,
+            )
+        )
+
+
+def make_controller(tables: Tables, policy: Policy, with_sink: bool = False) -> Controller:
+    """The fastest controller that can run a channel, at rest."""
+    if masks.fits(tables, policy, with_sink):
+        return MaskController(tables, policy)
+    return ScanController(tables, policy)

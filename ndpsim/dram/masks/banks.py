@@ -1,0 +1,181 @@
+"""Rows that open and close, and what that makes of the requests that wait for them."""
+
+from __future__ import annotations
+
+from ndpsim._jit import inlined
+from ndpsim.dram.masks.slots import join, put_back, wait_place
+from ndpsim.dram.masks.state import (
+    ACT,
+    ACTIVE,
+    ACTIVE_ARRIVED,
+    ACTIVE_BOUND,
+    ACTIVE_HEAD,
+    ACTIVE_REQUEST,
+    ACTIVE_SIZE,
+    BANKS,
+    BANKS_PER_GROUP,
+    BANKS_PER_RANK,
+    HELD_BANKS,
+    OF_BANK,
+    OPEN_BANKS,
+    OPEN_ROW,
+    PRE,
+    RD,
+    READS,
+    SLOT_ROW,
+    SLOTS,
+    WAITING,
+    WAITS,
+)
+from ndpsim.dram.masks.timing import bank_ready_at
+from ndpsim.dram.masks.words import lowest
+from ndpsim.dram.state import READ_QUEUE, ROW_SHIFT
+
+__all__ = [
+    "activate_request",
+    "active_bank",
+    "close_bank",
+    "close_rank",
+    "close_same_banks",
+    "leave_line",
+    "release_bank",
+    "take_back",
+]
+
+
+@inlined
+def bank_bit(bank):
+    """The bank's bit in masks of its rank."""
+    return 1 << bank % BANKS_PER_RANK
+
+
+@inlined
+def hits_among(state, queue, mask, row):
+    """Of a set of requests for one bank, those for a row."""
+    hits = 0
+    while mask != 0:
+        slot = lowest(mask) & (SLOTS - 1)
+        bit = 1 << slot
+        mask ^= bit
+        if state[SLOT_ROW + queue * SLOTS + slot] == row:
+            hits |= bit
+    return hits
+
+
+@inlined
+def open_bank(state, bank, row):
+    """A bank's row has been opened for a request that is now active."""
+    rank = bank // BANKS_PER_RANK
+    state[OPEN_ROW + bank] = row
+    state[OPEN_BANKS + rank] |= bank_bit(bank)
+    state[HELD_BANKS + rank] |= bank_bit(bank)
+    for queue in range(2):
+        mask = state[OF_BANK + queue * BANKS + bank]
+        if mask != 0:
+            state[WAITING + wait_place(queue, ACT, rank)] &= ~mask
+            hits = hits_among(state, queue, mask, row)
+            if hits != 0:
+                join(state, queue, RD + queue, bank, hits)
+
+
+@inlined
+def release_bank(state, bank):
+    """A bank's active request is gone: requests for other rows may close it."""
+    rank = bank // BANKS_PER_RANK
+    state[HELD_BANKS + rank] &= ~bank_bit(bank)
+    for queue in range(2):
+        mask = state[OF_BANK + queue * BANKS + bank]
+        if mask != 0:
+            conflicts = mask & ~state[WAITING + wait_place(queue, RD + queue, rank)]
+            if conflicts != 0:
+                join(state, queue, PRE, bank, conflicts)
+
+
+@inlined
+def close_bank(state, bank):
+    """A bank's row has been closed."""
+    rank = bank // BANKS_PER_RANK
+    state[OPEN_ROW + bank] = -1
+    state[OPEN_BANKS + rank] &= ~bank_bit(bank)
+    for queue in range(2):
+        mask = state[OF_BANK + queue * BANKS + bank]
+        if mask != 0:
+            state[WAITING + wait_place(queue, RD + queue, rank)] &= ~mask
+            state[WAITING + wait_place(queue, PRE, rank)] &= ~mask
+            join(state, queue, ACT, bank, mask)
+
+
+@inlined
+def close_rank(shape, state, rank):
+    """All banks of a rank have been closed."""
+    first = rank * BANKS_PER_RANK
+    for bank in range(first, first + shape.bankgroups * BANKS_PER_GROUP):
+        if state[OPEN_ROW + bank] >= 0:
+            close_bank(state, bank)
+
+
+@inlined
+def close_same_banks(shape, state, first):
+    """A bank of every group of a rank has been closed."""
+    for group in range(shape.bankgroups):
+        bank = first + group * BANKS_PER_GROUP
+        if state[OPEN_ROW + bank] >= 0:
+            close_bank(state, bank)
+
+
+@inlined
+def active_bank(state, line, place):
+    """The bank of the request at a place of a line."""
+    at = line * SLOTS + (state[ACTIVE_HEAD + line] + place & SLOTS - 1)
+    return state[ACTIVE + at] & (BANKS - 1)
+
+
+@inlined
+def set_active_bank(state, line, place, bank):
+    """Put a bank's active request at a place of a line."""
+    state[ACTIVE + line * SLOTS + (state[ACTIVE_HEAD + line] + place & SLOTS - 1)] = bank
+
+
+@inlined
+def activate_request(state, queue, bank, row, request, arrived):
+    """After its ACT a request stands in its rank's line, in order of arrival, and holds its bank."""
+    rank = bank // BANKS_PER_RANK
+    line = rank * 2 + queue
+    place = state[ACTIVE_SIZE + line]
+    while place > 0 and state[ACTIVE_ARRIVED + active_bank(state, line, place - 1)] > arrived:
+        set_active_bank(state, line, place, active_bank(state, line, place - 1))
+        place -= 1
+    set_active_bank(state, line, place, bank)
+    state[ACTIVE_SIZE + line] += 1
+    state[ACTIVE_ARRIVED + bank] = arrived
+    state[ACTIVE_REQUEST + bank] = request
+    bound = ACTIVE_BOUND + rank * WAITS + RD + queue
+    state[bound] = min(state[bound], bank_ready_at(state, RD + queue, bank))
+    open_bank(state, bank, row)
+
+
+@inlined
+def leave_line(state, line, place):
+    """Take the request at a place out of a line."""
+    for older in range(place, 0, -1):
+        set_active_bank(state, line, older, active_bank(state, line, older - 1))
+    state[ACTIVE_HEAD + line] = state[ACTIVE_HEAD + line] + 1 & SLOTS - 1
+    state[ACTIVE_SIZE + line] -= 1
+
+
+@inlined
+def take_back(shape, state, source, clock):
+    """Return to the read queue the active requests whose row was closed while the sink had no room."""
+    for rank in range(shape.ranks):
+        line, place = rank * 2 + READS, 0
+        while place < state[ACTIVE_SIZE + line]:
+            bank = active_bank(state, line, place)
+            if state[OPEN_ROW + bank] >= 0:
+                place += 1
+                continue
+            leave_line(state, line, place)
+            state[HELD_BANKS + rank] &= ~bank_bit(bank)
+            arrived = state[ACTIVE_ARRIVED + bank]
+            state[READ_QUEUE] -= clock - arrived  # its wait until now is counted, see `leave_queue`
+            row = source.place[state[ACTIVE_REQUEST + bank]] >> ROW_SHIFT
+            put_back(state, bank, row, arrived)

@@ -1,0 +1,264 @@
+"""The fast controller, one step a clock at which anything can change; see `dram.controller`."""
+
+from __future__ import annotations
+
+from ndpsim._jit import inlined, kernel
+from ndpsim.dram.controller import DONE, RECORD_FULL, STUCK
+from ndpsim.dram.maintenance import next_refresh
+from ndpsim.dram.masks.choose import (
+    choose_active,
+    choose_maintenance,
+    choose_queued,
+    look_again,
+    mode_changes,
+    quiet_until,
+)
+from ndpsim.dram.masks.hits import only_hits, run_hits
+from ndpsim.dram.masks.issue import is_full, issue_active, issue_maintenance, issue_queued
+from ndpsim.dram.masks.slots import bank_of, enqueue, filter_place
+from ndpsim.dram.masks.state import (
+    BANKS_PER_RANK,
+    PENDING,
+    PENDING_BANK,
+    PENDING_KIND,
+    PENDING_SIZE,
+    READS,
+    REFAB,
+    REFSB,
+    SIZE,
+    SLOT_ARRIVED,
+    SLOT_REQUEST,
+    SLOTS,
+    USED,
+    WRITES,
+    WRITES_AT,
+)
+from ndpsim.dram.masks.words import lowest
+from ndpsim.dram.sink import credit_clock
+from ndpsim.dram.state import (
+    ALL_BANK,
+    CLOCK,
+    COALESCED,
+    COUNTED_UNTIL,
+    FAR,
+    FORWARDED,
+    NEXT_REFRESH,
+    PLACE,
+    READ_LATENCY,
+    READ_QUEUE,
+    READS_SERVED,
+    REFRESH_FROM,
+    REFRESHES,
+    ROW_SHIFT,
+    SAME_BANK,
+    SERVED,
+    TAKEN,
+    WRITE_MODE,
+    WRITE_QUEUE,
+)
+
+__all__ = ["run"]
+
+
+@inlined
+def is_queued_write(state, source, address):
+    """Whether a write to `address` waits in the write queue."""
+    if state[SIZE + WRITES] == 0 or state[WRITES_AT + filter_place(address)] == 0:
+        return False
+    mask = state[USED + WRITES]
+    while mask != 0:
+        slot = lowest(mask) & (SLOTS - 1)
+        if source.address[state[SLOT_REQUEST + WRITES * SLOTS + slot]] == address:
+            return True
+        mask &= mask - 1
+    return False
+
+
+@inlined
+def absorb(state, latencies, write):
+    """A read forwarded from, or a write coalesced with, a queued write: done without a slot."""
+    state[SERVED] += 1
+    if write:
+        state[COALESCED] += 1
+    else:
+        state[FORWARDED] += 1
+        state[READS_SERVED] += 1
+        state[READ_LATENCY] += 1
+        latencies[1] += 1
+
+
+@inlined
+def would_accept(policy, state, source, clock):
+    """Whether the next request will be taken at `clock`, if nothing happens before."""
+    if state[TAKEN] >= source.admitted[0]:
+        return False
+    request = state[PLACE]
+    if source.cycle.shape[0] > 0 and source.cycle[request] >= clock:
+        return False
+    if source.place[request] & 1:
+        if state[SIZE + WRITES] < policy.write_slots:
+            return True
+    elif state[SIZE + READS] < policy.read_slots:
+        return True
+    return state[SIZE + WRITES] > 0 and is_queued_write(state, source, source.address[request])
+
+
+@inlined
+def accept(state, latencies, source, clock):
+    """Take the next request: it is absorbed or queued; returns when it can issue, at the earliest."""
+    request = state[PLACE]
+    place, at = source.place[request], FAR
+    queue = place & 1
+    if state[SIZE + WRITES] > 0 and is_queued_write(state, source, source.address[request]):
+        absorb(state, latencies, queue)
+    else:
+        bank = bank_of(place)
+        at = enqueue(state, source, queue, bank, place >> ROW_SHIFT, request, clock - 1)
+    state[TAKEN] += 1
+    state[PLACE] = 0 if request + 1 == source.place.shape[0] else request + 1
+    return at
+
+
+@inlined
+def push_refresh(state, kind, bank):
+    """A refresh joins those that wait."""
+    place = state[PENDING_SIZE] & (PENDING - 1)
+    state[PENDING_KIND + place] = kind
+    state[PENDING_BANK + place] = bank
+    state[PENDING_SIZE] += 1
+
+
+@inlined
+def refresh(shape, policy, state, clock):
+    """Ask for the refreshes that fall due; False when they can never catch up."""
+    if state[PENDING_SIZE] + shape.ranks > PENDING:
+        return False
+    if state[PENDING_SIZE] == 0:
+        state[REFRESH_FROM] = clock
+    turn = state[REFRESHES]
+    for rank in range(shape.ranks):
+        if policy.refresh == SAME_BANK:
+            push_refresh(state, REFSB, rank * BANKS_PER_RANK + turn % shape.banks_per_group)
+        elif policy.refresh == ALL_BANK or rank == turn % shape.ranks:
+            push_refresh(state, REFAB, rank * BANKS_PER_RANK)
+    state[REFRESHES] = turn + 1
+    state[NEXT_REFRESH] = next_refresh(shape, policy.refresh, turn + 1)
+    return True
+
+
+@inlined
+def waits_of_queued(state, queue, until):
+    """How long the requests of a queue have waited, summed."""
+    total, mask = 0, state[USED + queue]
+    while mask != 0:
+        total += until - state[SLOT_ARRIVED + queue * SLOTS + (lowest(mask) & (SLOTS - 1))]
+        mask &= mask - 1
+    return total
+
+
+@inlined
+def count_waits(state, sign):
+    """Add to the queues' summed lengths, or take from them, the requests that are still queued."""
+    state[READ_QUEUE] += sign * waits_of_queued(state, READS, state[COUNTED_UNTIL])
+    state[WRITE_QUEUE] += sign * waits_of_queued(state, WRITES, state[COUNTED_UNTIL])
+
+
+@inlined
+def offered_from(state, source, clock):
+    """The step at which the next request of a timed source is first offered, FAR when that has passed."""
+    if source.cycle.shape[0] == 0 or state[TAKEN] >= source.admitted[0]:
+        return FAR
+    cycle = source.cycle[state[PLACE]]
+    return cycle + 1 if cycle >= clock else FAR
+
+
+@inlined
+def choose_and_issue(policy, shape, state, latencies, source, sink, commands, clock):
+    """One command at most: of the active requests, else of the first refresh, else of reads or writes.
+
+    Returns the clock before which no other can issue.
+    """
+    credit = credit_clock(sink)
+    line, place = choose_active(shape, state, credit, clock)
+    if line >= 0:
+        issue_active(shape, state, latencies, source, sink, commands, line, place, clock)
+    elif state[PENDING_SIZE] > 0:
+        kind, at = choose_maintenance(shape, state, credit, clock)
+        if kind < 0:
+            return min(at, quiet_until(shape, state, READS, credit, clock))
+        issue_maintenance(shape, state, source, sink, commands, kind, clock)
+    else:
+        if mode_changes(policy, state):
+            state[WRITE_MODE] ^= 1
+            look_again(shape, state)
+        queue = state[WRITE_MODE] & 1
+        slot, kind = choose_queued(policy, shape, state, queue, credit, clock)
+        if slot >= 0:
+            slot &= SLOTS - 1
+            issue_queued(policy, shape, state, latencies, source, sink, commands, queue, slot, kind, clock)
+    quiet = quiet_until(shape, state, state[WRITE_MODE] & 1, credit_clock(sink), clock)
+    return clock + 1 if state[PENDING_SIZE] > 0 else quiet
+
+
+@inlined
+def run_steps(policy, shape, state, latencies, source, sink, commands, until_served, until_taken):
+    """See `run`. `quiet`: the clock before which no request or refresh that waits can issue."""
+    clock, quiet, hits = state[CLOCK], 0, False
+    accepts = would_accept(policy, state, source, clock)
+    while state[SERVED] < until_served:
+        if is_full(commands):
+            return RECORD_FULL
+        if hits:
+            clock, accepts = run_hits(
+                policy,
+                shape,
+                state,
+                latencies,
+                source,
+                sink,
+                commands,
+                until_served,
+                until_taken,
+                clock,
+                accepts,
+            )
+            look_again(shape, state)
+            hits, quiet = False, 0
+            continue
+        if accepts:
+            quiet = min(quiet, accept(state, latencies, source, clock))
+            if state[TAKEN] >= until_taken:
+                state[COUNTED_UNTIL] = clock - 1
+                return DONE
+        state[COUNTED_UNTIL] = clock
+        if clock >= state[NEXT_REFRESH]:
+            quiet = clock
+            if not refresh(shape, policy, state, clock):
+                return STUCK
+        if clock >= quiet or mode_changes(policy, state):
+            quiet = choose_and_issue(policy, shape, state, latencies, source, sink, commands, clock)
+            hits = only_hits(shape, state) and source.cycle.shape[0] == 0
+        clock += 1
+        accepts = would_accept(policy, state, source, clock)
+        if not (accepts or mode_changes(policy, state)):
+            wake = min(quiet, min(state[NEXT_REFRESH], offered_from(state, source, clock - 1)))
+            clock = max(clock, wake)
+            if clock >= FAR:
+                return STUCK
+            if source.cycle.shape[0] > 0:
+                accepts = would_accept(policy, state, source, clock)
+    return DONE
+
+
+@kernel
+def run(policy, shape, state, latencies, source, sink, commands, until_served, until_taken):
+    """Run until `until_served` requests are served, or into the step that accepts request `until_taken`.
+
+    Returns and can be taken up again as `dram.controller.run`.
+    """
+    state[NEXT_REFRESH] = next_refresh(shape, policy.refresh, state[REFRESHES])
+    count_waits(state, -1)
+    outcome = run_steps(policy, shape, state, latencies, source, sink, commands, until_served, until_taken)
+    count_waits(state, 1)
+    state[CLOCK] = state[COUNTED_UNTIL] + 1
+    return outcome

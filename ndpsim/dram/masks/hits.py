@@ -1,0 +1,138 @@
+"""Steps of a channel in which nothing but row hits of reads wait.
+
+Then there is one kind of command to choose, and no other needs to be asked for.
+"""
+
+from __future__ import annotations
+
+from ndpsim._jit import inlined
+from ndpsim.dram.masks.issue import is_full, issue_queued
+from ndpsim.dram.masks.skip import note_hit, skip
+from ndpsim.dram.masks.slots import bank_of, enqueue, slot_bank, wait_place
+from ndpsim.dram.masks.state import (
+    ACT,
+    ACTIVE_BOUND,
+    BANKS,
+    BOUND,
+    IN_ORDER,
+    KINDS,
+    OF_BANK,
+    OPEN_ROW,
+    PENDING_SIZE,
+    PRE,
+    RANK_READY,
+    RD,
+    READS,
+    SINK_PLACES,
+    SIZE,
+    SLOTS,
+    TAIL,
+    USED,
+    WAITING,
+    WAITS,
+    WR,
+    WRITES,
+)
+from ndpsim.dram.masks.timing import bank_ready_at
+from ndpsim.dram.masks.words import lowest, rotate
+from ndpsim.dram.sink import credit_clock
+from ndpsim.dram.state import COUNTED_UNTIL, FAR, NEXT_REFRESH, PLACE, ROW_SHIFT, SERVED, TAKEN, WRITE_MODE
+
+__all__ = ["only_hits", "run_hits"]
+
+
+@inlined
+def only_hits(shape, state):
+    """Whether nothing can issue but RD of queued reads."""
+    others = FAR
+    for rank in range(shape.ranks):
+        active, queued = ACTIVE_BOUND + rank * WAITS, BOUND + wait_place(READS, ACT, rank)
+        others = min(others, min(state[active + RD], state[active + WR]))
+        others = min(others, min(state[queued + ACT], state[queued + PRE]))
+    idle = state[PENDING_SIZE] | state[SIZE + WRITES] | state[WRITE_MODE]
+    return others == FAR and idle == 0
+
+
+@inlined
+def rank_ready_at(shape, state):
+    """The first clock at which a rank with a hit is ready for RD."""
+    at = FAR
+    for rank in range(shape.ranks):
+        if state[WAITING + wait_place(READS, RD, rank)] != 0:
+            at = min(at, state[RANK_READY + rank * KINDS + RD])
+    return at
+
+
+@inlined
+def oldest_hit(shape, state, clock):
+    """The slot of the oldest hit that is ready, -1 if none is; and else when one becomes ready."""
+    tail, mask, first = state[TAIL + READS], 0, FAR
+    for rank in range(shape.ranks):
+        at = state[RANK_READY + rank * KINDS + RD]
+        hits = state[WAITING + wait_place(READS, RD, rank)]
+        if at <= clock:
+            mask |= hits
+        elif hits != 0:
+            first = min(first, at)
+    mask = rotate(mask, tail)
+    while mask != 0:
+        slot = (lowest(mask) + tail) & (SLOTS - 1)
+        bank = slot_bank(state, READS, slot)
+        at = bank_ready_at(state, RD, bank)
+        if at <= clock:
+            return slot, at
+        first = min(first, at)
+        mask &= ~rotate(state[OF_BANK + READS * BANKS + bank], tail)
+    return -1, first
+
+
+@inlined
+def takes_oldest(state, slot):
+    """Whether a slot's request is the oldest read, and the slots after it are used without a hole."""
+    tail = state[TAIL + READS]
+    return rotate(state[USED + READS], tail) == -1 << (slot - tail & SLOTS - 1)
+
+
+@inlined
+def run_hits(
+    policy, shape, state, latencies, source, sink, commands, until_served, until_taken, clock, accepts
+):
+    """Steps until something else than a hit is offered or falls due: (the step to do next, whether it
+    takes a request).
+    """
+    until = state[NEXT_REFRESH]
+    skipping = source.period > 0 and commands.entry.shape[0] == 0
+    skipping = skipping and max(sink.depth, sink.servers) <= SINK_PLACES
+    state[IN_ORDER] = 0
+    ready_at = max(rank_ready_at(shape, state), credit_clock(sink))
+    while clock < until and state[SERVED] < until_served and state[SIZE + READS] > 0:
+        if is_full(commands):
+            break
+        if accepts:
+            request = state[PLACE]
+            place = source.place[request]
+            bank, row = bank_of(place), place >> ROW_SHIFT
+            if place & 1 or state[OPEN_ROW + bank] != row or state[TAKEN] + 1 >= until_taken:
+                break
+            at = enqueue(state, source, READS, bank, row, request, clock - 1)
+            ready_at = min(ready_at, max(at, credit_clock(sink)))
+            state[TAKEN] += 1
+            state[PLACE] = 0 if request + 1 == source.place.shape[0] else request + 1
+        state[COUNTED_UNTIL] = clock
+        if clock >= ready_at:
+            slot, ready_at = oldest_hit(shape, state, clock)
+            if slot >= 0:
+                in_order, held = takes_oldest(state, slot), credit_clock(sink) >= clock
+                issue_queued(policy, shape, state, latencies, source, sink, commands, READS, slot, RD, clock)
+                if skipping:
+                    note_hit(state, sink, in_order, held, clock)
+                    clock = skip(
+                        policy, shape, state, latencies, source, sink, clock, until_served, until_taken
+                    )
+                    state[COUNTED_UNTIL] = clock
+                ready_at = max(rank_ready_at(shape, state), credit_clock(sink))
+        clock += 1
+        accepts = state[TAKEN] < source.admitted[0] and state[SIZE + READS] < policy.read_slots
+        if not accepts:
+            clock = min(until, max(clock, ready_at))
+    return clock, accepts

@@ -1,0 +1,248 @@
+"""Everything that follows from a command."""
+
+from __future__ import annotations
+
+from ndpsim._jit import inlined
+from ndpsim.dram.masks.banks import (
+    activate_request,
+    active_bank,
+    close_bank,
+    close_rank,
+    close_same_banks,
+    leave_line,
+    release_bank,
+    take_back,
+)
+from ndpsim.dram.masks.slots import slot_bank, take_out, wait_place
+from ndpsim.dram.masks.state import (
+    ACT,
+    ACTIVE_ARRIVED,
+    ACTIVE_REQUEST,
+    BANKS,
+    BANKS_PER_GROUP,
+    BANKS_PER_RANK,
+    BOUND,
+    COUNTED,
+    GROUPS_PER_RANK,
+    ISSUED,
+    KINDS,
+    OPEN_ROW,
+    PENDING_BANK,
+    PENDING_KIND,
+    PENDING_SIZE,
+    PRE,
+    PREAB,
+    PRESB,
+    RANK_READY,
+    RD,
+    READS,
+    REFAB,
+    SLOT_ARRIVED,
+    SLOT_REQUEST,
+    SLOT_ROW,
+    SLOTS,
+)
+from ndpsim.dram.masks.timing import bank_ready_at, note_activate, note_bank, note_rank, note_same_banks
+from ndpsim.dram.sink import credit_clock, take_burst
+from ndpsim.dram.state import (
+    DATA_END,
+    FIRST_COMMAND,
+    IDLE_CREDIT,
+    IDLE_REFRESH,
+    IDLE_ROW,
+    LATENCIES,
+    READ_LATENCY,
+    READ_QUEUE,
+    READS_SERVED,
+    REFRESH_FROM,
+    REFRESH_UNTIL,
+    ROW_CONFLICTS,
+    ROW_HITS,
+    ROW_MISSES,
+    SERVED,
+    WRITE_QUEUE,
+)
+from ndpsim.spec import standard
+
+__all__ = ["is_full", "issue_active", "issue_maintenance", "issue_queued"]
+
+
+@inlined
+def command_of(kind):
+    """A kind's number among all commands."""
+    if kind < PREAB:
+        return (
+            standard.ACT
+            if kind == ACT
+            else standard.PREPB
+            if kind == PRE
+            else standard.RD
+            if kind == RD
+            else standard.WR
+        )
+    return (
+        standard.PREAB
+        if kind == PREAB
+        else standard.REFAB
+        if kind == REFAB
+        else standard.PRESB
+        if kind == PRESB
+        else standard.REFSB
+    )
+
+
+@inlined
+def bank_node(shape, bank):
+    """The bank's number among all nodes, see `dram.state.Nodes`."""
+    group = bank // BANKS_PER_RANK * shape.bankgroups + bank // BANKS_PER_GROUP % GROUPS_PER_RANK
+    first = 1 + shape.ranks + shape.ranks * shape.bankgroups
+    return first + group * shape.banks_per_group + bank % BANKS_PER_GROUP
+
+
+@inlined
+def is_full(commands):
+    """Whether a trace is kept and has no room for another command."""
+    return 0 < commands.entry.shape[0] == commands.length[0]
+
+
+@inlined
+def write_down(commands, kind, node, row, column, clock):
+    """Append a command to the trace."""
+    line = commands.length[0]
+    commands.entry[line, 0] = clock
+    commands.entry[line, 1] = command_of(kind)
+    commands.entry[line, 2] = node
+    commands.entry[line, 3] = row
+    commands.entry[line, 4] = column
+    commands.length[0] = line + 1
+
+
+@inlined
+def count_command(state, kind, clock):
+    """Count a command."""
+    state[ISSUED + kind] += 1
+    if state[FIRST_COMMAND] < 0:
+        state[FIRST_COMMAND] = clock
+
+
+@inlined
+def note_idle(shape, state, timed, credit, clock):
+    """Say why the data bus idled before a read that issues at `clock`.
+
+    `timed`: when its bank allowed it; `credit`: when the sink did.
+    """
+    idle_from = state[DATA_END] - shape.read_latency + shape.burst
+    if state[DATA_END] < 0 or clock <= idle_from:
+        return
+    for_refresh = max(0, min(clock, state[REFRESH_UNTIL]) - max(idle_from, state[REFRESH_FROM]))
+    rest = clock - idle_from - for_refresh
+    for_credit = max(0, min(rest, credit - max(idle_from, timed)))
+    state[IDLE_REFRESH] += for_refresh
+    state[IDLE_CREDIT] += for_credit
+    state[IDLE_ROW] += rest - for_credit
+
+
+@inlined
+def note_read(shape, state, latencies, sink, bank, request, arrived, clock):
+    """A read's data is on its way to the sink."""
+    at_rank = state[RANK_READY + bank // BANKS_PER_RANK * KINDS + RD]
+    note_idle(shape, state, max(at_rank, bank_ready_at(state, RD, bank)), credit_clock(sink), clock)
+    end = clock + shape.read_latency
+    state[DATA_END] = end
+    state[READ_LATENCY] += end - arrived
+    state[READS_SERVED] += 1
+    latencies[min(end - arrived, LATENCIES - 1)] += 1
+    take_burst(sink, request, end)
+
+
+@inlined
+def issue_column(shape, state, latencies, source, sink, commands, queue, bank, row, request, arrived, clock):
+    """RD or WR."""
+    kind = RD + queue
+    if queue == READS:
+        note_read(shape, state, latencies, sink, bank, request, arrived, clock)
+    note_bank(shape, state, kind, bank, clock)
+    state[SERVED] += 1
+    count_command(state, kind, clock)
+    if commands.entry.shape[0] > 0:
+        write_down(commands, kind, bank_node(shape, bank), row, source.column[request], clock)
+
+
+@inlined
+def issue_active(shape, state, latencies, source, sink, commands, line, place, clock):
+    """The column command of an active request."""
+    bank, queue = active_bank(state, line, place), line & 1
+    row, request, arrived = state[OPEN_ROW + bank], state[ACTIVE_REQUEST + bank], state[ACTIVE_ARRIVED + bank]
+    issue_column(shape, state, latencies, source, sink, commands, queue, bank, row, request, arrived, clock)
+    leave_line(state, line, place)
+    release_bank(state, bank)
+
+
+@inlined
+def count_first(state, queue, slot, place):
+    """Hit, miss or conflict: what the request's first command finds."""
+    if not state[COUNTED + queue] >> slot & 1:
+        state[place] += 1
+        state[COUNTED + queue] |= 1 << slot
+
+
+@inlined
+def leave_queue(state, source, queue, slot, bank, kind, arrived, clock):
+    """A request leaves its queue; its wait is added to the queue's length summed over clocks."""
+    state[READ_QUEUE if queue == READS else WRITE_QUEUE] += clock - arrived
+    take_out(state, source, queue, slot, bank, kind)
+
+
+@inlined
+def issue_queued(policy, shape, state, latencies, source, sink, commands, queue, slot, kind, clock):
+    """The next command of a queued request."""
+    at, bank = queue * SLOTS + slot, slot_bank(state, queue, slot)
+    row, request, arrived = state[SLOT_ROW + at], state[SLOT_REQUEST + at], state[SLOT_ARRIVED + at]
+    if kind == RD + queue:
+        count_first(state, queue, slot, ROW_HITS)
+        leave_queue(state, source, queue, slot, bank, kind, arrived, clock)
+        issue_column(
+            shape, state, latencies, source, sink, commands, queue, bank, row, request, arrived, clock
+        )
+        if policy.row_hit_first:  # a row that this request kept open may be closed now
+            state[BOUND + wait_place(queue, PRE, bank // BANKS_PER_RANK)] = 0
+        return
+    count_command(state, kind, clock)
+    if commands.entry.shape[0] > 0:
+        write_down(commands, kind, bank_node(shape, bank), row if kind == ACT else -1, -1, clock)
+    if kind == ACT:
+        count_first(state, queue, slot, ROW_MISSES)
+        leave_queue(state, source, queue, slot, bank, kind, arrived, clock)
+        note_activate(shape, state, bank, clock)
+        activate_request(state, queue, bank, row, request, arrived)
+    else:
+        count_first(state, queue, slot, ROW_CONFLICTS)
+        note_bank(shape, state, PRE, bank, clock)
+        close_bank(state, bank)
+
+
+@inlined
+def issue_maintenance(shape, state, source, sink, commands, kind, clock):
+    """The next command of the first refresh that waits."""
+    first = state[PENDING_BANK] & (BANKS - 1)
+    rank = first // BANKS_PER_RANK
+    to_rank = kind == PREAB or kind == REFAB
+    count_command(state, kind, clock)
+    if commands.entry.shape[0] > 0:
+        write_down(commands, kind, 1 + rank if to_rank else bank_node(shape, first), -1, -1, clock)
+    if to_rank:
+        note_rank(shape, state, kind, rank, clock)
+    else:
+        note_same_banks(shape, state, kind, first, clock)
+    if kind == PREAB:
+        close_rank(shape, state, rank)
+    elif kind == PRESB:
+        close_same_banks(shape, state, first)
+    else:
+        state[REFRESH_UNTIL] = clock + (shape.refresh_cycles if kind == REFAB else 0)
+        state[PENDING_SIZE] -= 1
+        for place in range(state[PENDING_SIZE]):
+            state[PENDING_KIND + place] = state[PENDING_KIND + place + 1]
+            state[PENDING_BANK + place] = state[PENDING_BANK + place + 1]
+    if sink.servers > 0 and credit_clock(sink) > clock:
+        take_back(shape, state, source, clock)

@@ -1,0 +1,76 @@
+"""The distances that commands leave behind them, a row of eight kinds at a time."""
+
+from __future__ import annotations
+
+from ndpsim._jit import inlined
+from ndpsim.dram.masks.state import (
+    ACT,
+    BANK_READY,
+    BANKS_PER_GROUP,
+    BANKS_PER_RANK,
+    GROUP_READY,
+    KINDS,
+    OLDEST_ACT,
+    OTHER_RANK,
+    RANK_READY,
+    RECENT_ACTS,
+    SAME_BANK,
+    SAME_GROUP,
+    SAME_RANK,
+)
+from ndpsim.dram.masks.words import push_row
+
+__all__ = ["bank_ready_at", "note_activate", "note_bank", "note_rank", "note_same_banks"]
+
+
+@inlined
+def carry(state, ready, distance, clock):
+    """Carry the distances of a command issued at `clock` to one node."""
+    push_row(state, ready, distance, clock, state[ready + KINDS - 1])
+
+
+@inlined
+def note_rank(shape, state, kind, rank, clock):
+    """A command's distances within its rank and to the others."""
+    for other in range(shape.ranks):
+        distances = SAME_RANK if other == rank else OTHER_RANK
+        carry(state, RANK_READY + other * KINDS, distances + kind * KINDS, clock)
+
+
+@inlined
+def note_bank(shape, state, kind, bank, clock):
+    """All distances of a command to one bank."""
+    note_rank(shape, state, kind, bank // BANKS_PER_RANK, clock)
+    group = bank // BANKS_PER_GROUP
+    carry(state, GROUP_READY + group * KINDS, SAME_GROUP + kind * KINDS, clock)
+    carry(state, BANK_READY + bank * KINDS, SAME_BANK + kind * KINDS, clock)
+
+
+@inlined
+def note_activate(shape, state, bank, clock):
+    """All distances of an ACT, and the window of four (tFAW)."""
+    note_bank(shape, state, ACT, bank, clock)
+    rank = bank // BANKS_PER_RANK
+    oldest = state[OLDEST_ACT + rank] & 3
+    state[RECENT_ACTS + rank * 4 + oldest] = clock
+    oldest = (oldest + 1) & 3
+    state[OLDEST_ACT + rank] = oldest
+    window = state[RECENT_ACTS + rank * 4 + oldest] + shape.activate_window
+    at = RANK_READY + rank * KINDS + ACT
+    state[at] = max(state[at], window)
+
+
+@inlined
+def note_same_banks(shape, state, kind, first, clock):
+    """All distances of a command to one bank of every group of a rank."""
+    note_rank(shape, state, kind, first // BANKS_PER_RANK, clock)
+    for group in range(shape.bankgroups):
+        bank = first + group * BANKS_PER_GROUP
+        carry(state, BANK_READY + bank * KINDS, SAME_BANK + kind * KINDS, clock)
+
+
+@inlined
+def bank_ready_at(state, kind, bank):
+    """The first clock at which a kind may go to a bank, as far as its group and the bank itself go."""
+    of_group = state[GROUP_READY + bank // BANKS_PER_GROUP * KINDS + kind]
+    return max(of_group, state[BANK_READY + bank * KINDS + kind])
