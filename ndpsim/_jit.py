@@ -21,6 +21,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 import platformdirs
+from numba.core import types
 
 __all__ = ["cache_dir", "inlined", "is_compiled", "kernel", "mark_compiled"]
 
@@ -97,9 +98,16 @@ def kernel(function: F) -> F:
 def inlined(function: F) -> F:
     """As `kernel`, for a part of kernels that is called too often to pay for a call.
 
-    Handing over the named tuples of a channel costs a hundred words; inlined, it costs nothing.
+    A part is compiled once for all constants it is called with; it cannot be called from Python.
     """
-    return _compiled(function, forceinline=True)
+    part: Any = _compiled(function, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    get_template = part.get_call_template
+
+    def get_general_template(arguments: Any, keywords: Any) -> Any:
+        return get_template(tuple(map(types.unliteral, arguments)), keywords)
+
+    part.get_call_template = get_general_template
+    return cast(F, part)
 
 
 def is_compiled(work: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["InputError", "nearest", "one_of"]
+__all__ = ["InputError", "MismatchError", "nearest", "one_of"]
 
 
 class InputError(ValueError):
@@ -33,6 +33,10 @@ class InputError(ValueError):
         place = "" if self.file is None else self.file + (f":{line}" if line else "") + ": "
         subject = "" if key is None else f"{key}: "
         super().__init__(" ".join(f"{place}{subject}{problem}".split()))
+
+
+class MismatchError(RuntimeError):
+    """Two ways of computing the same did not agree; the message says in what, in one line."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -55,7 +55,7 @@ class Timebase(NamedTuple):
 
     def to_ns(self, ticks: int) -> float:
         """Nanoseconds in `ticks`, rounded once, to the nearest double."""
-        return float(int(ticks) * self.tick_ps / 1000)
+        return int(ticks) * self.tick_ps.numerator / (1000 * self.tick_ps.denominator)
 
 
 def common_ticks(*periods_ps: Fraction) -> Timebase:

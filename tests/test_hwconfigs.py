@@ -3,92 +3,152 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from ndpsim.config import data_path, hardware_names, json_schema, load_hardware, rtl_names, schema_text
+from ndpsim.config import (
+    Hardware,
+    data_path,
+    hardware_names,
+    json_schema,
+    load_hardware,
+    rtl_names,
+    schema_text,
+)
 
 UNITS = {"gemv": "Gemv", "activation": "Activation", "relayout": "Relayout"}
 
-# TriMoE, Table 1 (system configurations) and section 4.1.
-PRINTED = {
-    "dimm.count": 16,
-    "dimm.ranks": 4,
-    "host.channels": 8,
-    "host.memory_bandwidth_gbps": 307.2,
-    "host.memory_tb": 2,
-    "host.cpu_tflops": 90.1,
-    "gpu.tflops": 819.6,
-    "gpu.memory_gb": 80,
-    "gpu.memory_tbps": 2.04,
-    "gpu.pcie_gbps": 64,
-    "link.lanes": 8,
-    "link.lane_gbit_s": 25,
-    "link.link_gbps": 25,
-    "dram.overrides.nCCDL": 12,
-    "dram.overrides.nCCDS": 8,
-    "dram.overrides.nRRDS": 8,
-    "dram.overrides.nRRDL": 12,
-    "dram.overrides.nFAW": 32,
-    "dram.overrides.nRP": 34,
-    "dram.overrides.nBL": 8,
-    "dram.overrides.nCL": 40,
-    "dram.overrides.nWR": 72,
-    "ndp.published.gflops": 256,
-    "ndp.published.bandwidth_gbps": 153.6,
-    "ndp.published.area_mm2": 1.13,
-    "ndp.gemv.multipliers": 256,
-    "ndp.gemv.values_per_multiplier": 8,
-    "ndp.gemv.native_bits": 16,
-    "ndp.gemv.buffer_kib": 256,
-    "ndp.activation.units": 256,
-    "ndp.relayout.concurrent_experts": 4,
+PRINTED: dict[str, dict[str, object]] = {
+    # Table 1 (system configurations) and section 4.1 of the paper.
+    "trimoe": {
+        "dimm.count": 16,
+        "dimm.ranks": 4,
+        "host.channels": 8,
+        "host.memory_bandwidth_gbps": 307.2,
+        "host.memory_tb": 2,
+        "host.cpu_tflops": 90.1,
+        "gpu.tflops": 819.6,
+        "gpu.memory_gb": 80,
+        "gpu.memory_tbps": 2.04,
+        "gpu.pcie_gbps": 64,
+        "link.lanes": 8,
+        "link.lane_gbit_s": 25,
+        "link.link_gbps": 25,
+        "dram.overrides.nCCDL": 12,
+        "dram.overrides.nCCDS": 8,
+        "dram.overrides.nRRDS": 8,
+        "dram.overrides.nRRDL": 12,
+        "dram.overrides.nFAW": 32,
+        "dram.overrides.nRP": 34,
+        "dram.overrides.nBL": 8,
+        "dram.overrides.nCL": 40,
+        "dram.overrides.nWR": 72,
+        "ndp.published.gflops": 256,
+        "ndp.published.bandwidth_gbps": 153.6,
+        "ndp.published.area_mm2": 1.13,
+        "ndp.gemv.multipliers": 256,
+        "ndp.gemv.values_per_multiplier": 8,
+        "ndp.gemv.native_bits": 16,
+        "ndp.gemv.buffer_kib": 256,
+        "ndp.activation.units": 256,
+        "ndp.relayout.concurrent_experts": 4,
+    },
+    # Table I and section IV-A of the paper.
+    "edge": {
+        "dram.standard": "DDR4",
+        "dimm.count": 6,
+        "dimm.ranks": 4,
+        "host.memory_bandwidth_gbps": 89.6,
+        "host.memory_tb": 192 / 1024,
+        "gpu.memory_gb": 16,
+        "ndp.published.bandwidth_gbps": 102.4,
+        "ndp.gemv.multipliers": 64,
+    },
 }
-# What the paper leaves open.
+# What the papers leave open.
 ASSUMED = {
-    "dram.org",
-    "dram.timing",
-    "dram.refresh",
-    "dram.read_buffer",
-    "dimm.subchannels",
-    "ndp.gemv.bit_serial_cycles",
-    "ndp.gemv.adder_tree_cycles",
-    "ndp.gemv.clock_mhz",
-    "ndp.gemv.activation_bytes",
-    "ndp.gemv.fifo_bursts",
-    "ndp.activation.cycles_per_value",
-    "ndp.activation.latency_cycles",
-    "ndp.activation.clock_mhz",
-    "ndp.relayout.clock_mhz",
-    "ndp.relayout.buffer_kib",
+    "trimoe": {
+        "dram.org",
+        "dram.timing",
+        "dram.refresh",
+        "dram.read_buffer",
+        "dimm.subchannels",
+        "ndp.gemv.bit_serial_cycles",
+        "ndp.gemv.adder_tree_cycles",
+        "ndp.gemv.clock_mhz",
+        "ndp.gemv.activation_bytes",
+        "ndp.gemv.fifo_bursts",
+        "ndp.activation.cycles_per_value",
+        "ndp.activation.latency_cycles",
+        "ndp.activation.clock_mhz",
+        "ndp.relayout.clock_mhz",
+        "ndp.relayout.buffer_kib",
+    },
+    "edge": {
+        "dram.org",
+        "dram.timing",
+        "dram.refresh",
+        "dram.read_buffer",
+        "dimm.subchannels",
+        "host.channels",
+        "gpu.tflops",
+        "gpu.memory_tbps",
+        "gpu.pcie_gbps",
+        "ndp.gemv.values_per_multiplier",
+        "ndp.gemv.native_bits",
+        "ndp.gemv.bit_serial_cycles",
+        "ndp.gemv.adder_tree_cycles",
+        "ndp.gemv.clock_mhz",
+        "ndp.gemv.buffer_kib",
+        "ndp.gemv.activation_bytes",
+        "ndp.gemv.fifo_bursts",
+        "ndp.activation.units",
+        "ndp.activation.cycles_per_value",
+        "ndp.activation.latency_cycles",
+        "ndp.activation.clock_mhz",
+        "ndp.relayout.clock_mhz",
+        "ndp.relayout.buffer_kib",
+        "ndp.relayout.concurrent_experts",
+    },
 }
 UNSOURCED = {"name", "title", "paper"}
 # What a GEMV inside a DIMM does not use, nobody has written.
-UNWRITTEN = {f"dram.{key}" for key in ("mapper", "scheduler", "row_policy", "row_cap", "write_buffer")}
+UNUSED = {f"dram.{key}" for key in ("mapper", "scheduler", "row_policy", "row_cap", "write_buffer")}
+UNWRITTEN = {
+    "trimoe": UNUSED,
+    "edge": UNUSED | {"host.cpu_tflops", "ndp.published.gflops", "ndp.published.area_mm2"},
+}
+PLACES = {"trimoe": ("Table 1", "Section "), "edge": ("Table I,", "Section ")}
 
-hardware = load_hardware("trimoe")
-VALUES = {row.key: row.value for row in hardware.rows()}
+HARDWARE = {name: load_hardware(name) for name in PRINTED}
 
 
-@pytest.mark.parametrize("key", PRINTED)
-def test_printed_numbers_are_there_with_their_place(key: str) -> None:
-    assert VALUES[key] == PRINTED[key]
+@pytest.mark.parametrize(
+    ("name", "key"), [(name, key) for name, printed in PRINTED.items() for key in printed]
+)
+def test_printed_numbers_are_there_with_their_place(name: str, key: str) -> None:
+    hardware = HARDWARE[name]
+    assert {row.key: row.value for row in hardware.rows()}[key] == PRINTED[name][key]
     assert hardware.origins[key].kind == "source"
-    assert hardware.origins[key].text.startswith(("Table 1", "Section "))
+    assert hardware.origins[key].text.startswith(PLACES[name])
 
 
-def test_everything_the_paper_leaves_open_is_an_assumption_and_nothing_else() -> None:
-    assumed = {key for key, origin in hardware.origins.items() if origin.kind == "assumption"}
-    assert assumed == ASSUMED
-    sourced = {key for key, origin in hardware.origins.items() if origin.kind == "source"}
-    assert sourced == set(hardware.origins) - ASSUMED - UNSOURCED - UNWRITTEN
-    assert {key for key, origin in hardware.origins.items() if origin.kind == "default"} == UNWRITTEN
-    assert all(len(hardware.origins[key].text.split()) > 3 for key in ASSUMED)
+@pytest.mark.parametrize("name", PRINTED)
+def test_everything_the_paper_leaves_open_is_an_assumption_and_nothing_else(name: str) -> None:
+    origins = HARDWARE[name].origins
+    assumed = {key for key, origin in origins.items() if origin.kind == "assumption"}
+    assert assumed == ASSUMED[name]
+    sourced = {key for key, origin in origins.items() if origin.kind == "source"}
+    assert sourced == set(origins) - ASSUMED[name] - UNSOURCED - UNWRITTEN[name]
+    assert {key for key, origin in origins.items() if origin.kind == "default"} == UNWRITTEN[name]
+    assert all(len(origins[key].text.split()) > 3 for key in ASSUMED[name])
 
 
-def test_printed_figures_agree_with_what_the_parts_make() -> None:
+def test_printed_figures_of_trimoe_agree_with_what_the_parts_make() -> None:
+    hardware = HARDWARE["trimoe"]
     system = hardware.system
     assert hardware.gemv_gflops == system.ndp.published.gflops
     assert hardware.dimm_peak_gbps == system.ndp.published.bandwidth_gbps
@@ -104,8 +164,29 @@ def test_printed_figures_agree_with_what_the_parts_make() -> None:
     assert 2**system.ndp.gemv.adder_tree_cycles == products
 
 
-def test_lane_is_the_devices_of_table_1() -> None:
-    device = hardware.lane_device()
+def test_printed_figures_of_edge_agree_with_what_the_parts_make() -> None:
+    hardware = HARDWARE["edge"]
+    system = hardware.system
+    assert hardware.dimm_peak_gbps == system.ndp.published.bandwidth_gbps
+    assert hardware.dimm_bytes == 32 * 2**30  # "32GB"
+    assert system.dimm.count * hardware.dimm_bytes == system.host.memory_tb * 2**40
+    # 89.6 GB/s are DDR5-5600, 8 bytes a transfer, on each channel.
+    assert system.host.channels * 5.6 * 8 == pytest.approx(system.host.memory_bandwidth_gbps)
+    # "Tensor Cores 336", "2.30 GHz"; 128 operations a clock.
+    assert system.gpu.tflops == pytest.approx(336 * 2.30 * 128 / 1000, abs=0.05)
+    # A product a clock from each of 64 multipliers at 1 GHz; a 16-bit weight is a product and a sum.
+    assert hardware.gemv_gflops == 2 * system.ndp.gemv.multipliers
+    assert hardware.gemv_gflops > hardware.dimm_peak_gbps
+    assert 2**system.ndp.gemv.adder_tree_cycles == system.ndp.gemv.multipliers
+
+
+def test_weights_of_edge_are_16_bits() -> None:
+    # "the expert weights activated per layer are 672 MB in Mixtral-8x7B", 2 experts of 3 matrices (section II-B)
+    assert 2 * 3 * 4096 * 14336 * HARDWARE["edge"].system.ndp.gemv.native_bits == 672 * 2**20 * 8
+
+
+def test_lane_of_trimoe_is_the_devices_of_table_1() -> None:
+    device = HARDWARE["trimoe"].lane_device()
     assert (device.ranks, device.bankgroups, device.banks_per_group) == (1, 8, 4)
     assert device.timings["rate"] == 4800
     assert device.devices_per_rank == 4
@@ -113,15 +194,27 @@ def test_lane_is_the_devices_of_table_1() -> None:
     assert device.timings["nRFC"] == -(-410_000 // 416)
 
 
-def test_fifo_covers_the_reads_in_flight() -> None:
+def test_lane_of_edge_is_a_rank_of_ddr4_3200() -> None:
+    device = HARDWARE["edge"].lane_device()
+    assert device.timings["rate"] == 3200
+    assert device.devices_per_rank == 8
+    # DDR4 has 4 bank groups where Table I says 8; 4 banks in each.
+    assert (device.ranks, device.bankgroups, device.banks_per_group) == (1, 4, 4)
+    # Reads that rotate over these groups fill the bus.
+    assert device.timings["nCCDS"] == device.timings["nBL"]
+    assert device.bankgroups * device.timings["nBL"] >= device.timings["nCCDL"]
+
+
+@pytest.mark.parametrize("hardware", HARDWARE.values(), ids=HARDWARE)
+def test_fifo_covers_the_reads_in_flight(hardware: Hardware) -> None:
     timings = hardware.lane_device().timings
     in_flight = (timings["nCL"] + timings["nBL"]) / timings["nBL"]
     assert hardware.system.ndp.gemv.fifo_bursts > 2 * in_flight
 
 
 def test_every_bundled_file_loads() -> None:
-    assert "trimoe" in hardware_names()
-    assert {f"trimoe_{unit}" for unit in UNITS} <= set(rtl_names())
+    assert set(HARDWARE) == set(hardware_names())
+    assert {f"{name}_{unit}" for name in HARDWARE for unit in UNITS} == set(rtl_names())
     for name in hardware_names():
         assert load_hardware(name).system.name == name
 
@@ -155,8 +248,8 @@ def test_committed_schema_is_current() -> None:
 def test_schema_takes_the_bundled_files() -> None:
     for name in hardware_names():
         assert accepted(yaml.safe_load(data_path("hwconfigs", name).read_text()))
-    for unit, definition in UNITS.items():
-        content = yaml.safe_load(data_path("rtl_params", f"trimoe_{unit}").read_text())
+    for name, (unit, definition) in product(HARDWARE, UNITS.items()):
+        content = yaml.safe_load(data_path("rtl_params", f"{name}_{unit}").read_text())
         assert accepted(content, definition)
         assert not accepted({**content, "clock_mhz": "fast"}, definition)
 

@@ -7,7 +7,14 @@ from typing import Any
 import click
 
 from ndpsim.cli.memory_options import memory_of, memory_options
-from ndpsim.cli.options import check_outputs, json_option, named_as_options, progress_of, write_json
+from ndpsim.cli.options import (
+    check_outputs,
+    exact_check_option,
+    json_option,
+    named_as_options,
+    progress_of,
+    write_json,
+)
 from ndpsim.errors import InputError
 
 __all__ = ["command"]
@@ -25,6 +32,7 @@ __all__ = ["command"]
 )
 @click.option("--channel", type=int, help="Of --commands: this channel.  [default: 0, the only one]")
 @click.option("--sweep-load", is_flag=True, help="Offer the trace at rising loads instead.")
+@exact_check_option
 @click.option("--plot", "plot_to", metavar="FILE", help="Draw the latencies, or the sweep.")
 def command(
     trace: str,
@@ -37,6 +45,7 @@ def command(
     commands_format: str,
     channel: int | None,
     sweep_load: bool,
+    exact_check: bool,
     plot_to: str | None,
     **given: Any,
 ) -> None:
@@ -49,6 +58,8 @@ def command(
     check_outputs({"--commands": commands_to, "--plot": plot_to, "--json": json_to})
     if sweep_load and commands_to is not None:
         raise InputError("a sweep has many runs; leave out --sweep-load", key="--commands")
+    if sweep_load and exact_check:
+        raise InputError("a sweep offers every request at its time, and skips none", key="--exact-check")
     if channel is not None and commands_to is None:
         raise InputError("chooses a channel of --commands, which is not given", key="--channel")
 
@@ -81,7 +92,7 @@ def command(
             draw.draw_sweep(plot_to, points, memory)
     else:
         with progress_of("simulating", "controller") as progress:
-            result = run_requests(requests, memory, wrap, commands_to is not None, progress)
+            result = run_requests(requests, memory, wrap, commands_to is not None, exact_check, progress)
         outcome = result.to_dict()
         if commands_to is not None:
             number = channel or 0

@@ -6,6 +6,7 @@ import click
 
 from ndpsim.cli.options import (
     check_outputs,
+    exact_check_option,
     json_option,
     named_as_options,
     progress_of,
@@ -35,6 +36,7 @@ __all__ = ["command"]
 @click.option(
     "--timeline", "timeline_to", metavar="FILE", help="Write the phases as a Chrome/Perfetto trace."
 )
+@exact_check_option
 @click.option("--plot", "plot_to", metavar="FILE", help="Draw bandwidth over time and where the time went.")
 def command(
     hw: str,
@@ -48,6 +50,7 @@ def command(
     commands_to: str | None,
     lane: int | None,
     timeline_to: str | None,
+    exact_check: bool,
     plot_to: str | None,
 ) -> None:
     """Simulate one expert's GEMV on one DIMM, from DRAM commands up.
@@ -85,6 +88,7 @@ def command(
             layout,
             bits,
             record_commands=commands_to is not None or plot_to is not None,
+            exact_check=exact_check,
             progress=progress,
         )
     if commands_to is not None:

@@ -15,7 +15,7 @@ from importlib import metadata
 
 import click
 
-from ndpsim.errors import InputError, nearest
+from ndpsim.errors import InputError, MismatchError, nearest
 
 __all__ = ["cli", "main"]
 
@@ -80,6 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         status = _refuse(str(error))
     except click.ClickException as error:
         status = _refuse(" ".join(error.format_message().split()))
+    except MismatchError as error:
+        click.echo(f"ndpsim: error: {error}", err=True)
+        status = 1
     except (KeyboardInterrupt, click.Abort):
         click.echo("ndpsim: interrupted", err=True)
         status = 130

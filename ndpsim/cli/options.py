@@ -19,6 +19,7 @@ from ndpsim.files import ensure_writable, replacing
 __all__ = [
     "check_outputs",
     "compiling_notice",
+    "exact_check_option",
     "json_option",
     "named_as_options",
     "progress_of",
@@ -56,6 +57,13 @@ def timing_overrides(sets: Sequence[str]) -> dict[str, int]:
             raise InputError(f"'{text}' is not of the form nCL=40", key="--set")
         overrides[name.strip()] = int(value)
     return overrides
+
+
+def exact_check_option(function: F) -> F:
+    """``--exact-check``."""
+    return click.option(
+        "--exact-check", is_flag=True, help="Run once more, step by step and in the plain way, and compare."
+    )(function)
 
 
 def json_option(function: F) -> F:

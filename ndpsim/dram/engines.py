@@ -14,7 +14,7 @@ from ndpsim.dram.sink import Sink
 from ndpsim.dram.state import COUNTERS, LATENCIES, Commands, Policy, Source, make_channel
 from ndpsim.spec import Tables
 
-__all__ = ["Controller", "MaskController", "ScanController", "make_controller"]
+__all__ = ["Controller", "MaskController", "ScanController", "compare_channels", "make_controller"]
 
 Ints = NDArray[np.int64]
 
@@ -98,6 +98,16 @@ class MaskController:
                 until_taken,
             )
         )
+
+
+def compare_channels(one: Controller, other: Controller) -> list[str]:
+    """What two controllers that ran the same work differ in, in words; empty: nothing."""
+    same = {
+        "its counters": np.array_equal(one.value, other.value),
+        "its commands": np.array_equal(one.issued, other.issued),
+        "its latencies": np.array_equal(one.latencies, other.latencies),
+    }
+    return [name for name, equal in same.items() if not equal]
 
 
 def make_controller(tables: Tables, policy: Policy, with_sink: bool = False) -> Controller:

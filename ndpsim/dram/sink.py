@@ -16,13 +16,15 @@ from numpy.typing import NDArray
 
 from ndpsim._jit import inlined
 
-__all__ = ["Rows", "Sink", "a_row_each", "credit_clock", "make_sink", "nobody", "take_burst"]
+__all__ = ["COMPARED", "Rows", "Sink", "a_row_each", "credit_clock", "make_sink", "nobody", "take_burst"]
 
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
 
 # Places in `Sink.value`.
 TAKEN, LAST_START, RELEASE, SERVICE, FINISHED, BUSY, SLOT, SERVER = range(8)
+#: What two runs of the same work must agree in; slots and servers may have been dealt out otherwise.
+COMPARED = [TAKEN, LAST_START, FINISHED, BUSY]
 
 
 class Sink(NamedTuple):

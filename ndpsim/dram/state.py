@@ -29,6 +29,8 @@ __all__ = [
     "make_policy",
     "make_source",
     "number_nodes",
+    "pack_place",
+    "repeating_period",
 ]
 
 Ints = NDArray[np.int64]
@@ -65,6 +67,9 @@ BANK_SHIFT, GROUP_SHIFT, RANK_SHIFT, ROW_SHIFT = 1, 9, 17, 25
 
 # The fields of a recorded command.
 RECORD_FIELDS = 5  # clock, command, node, row, column
+
+
+_PERIOD_SAMPLE = 1 << 14  # requests that are looked at for a pattern
 
 
 class Nodes(NamedTuple):
@@ -210,6 +215,16 @@ def pack_place(rank: AnyInts, bankgroup: AnyInts, bank: AnyInts, row: AnyInts, w
         word <<= bits
         word |= values
     return word
+
+
+def repeating_period(place: Ints) -> int:
+    """The least power of two, up to 64, after which most places of the first requests repeat; 0 if none."""
+    first = place[:_PERIOD_SAMPLE]
+    for period in (1, 2, 4, 8, 16, 32, 64):
+        same = np.count_nonzero(first[period:] == first[:-period])
+        if 2 * same > len(first):
+            return period
+    return 0
 
 
 def make_source(

@@ -91,9 +91,17 @@ class LocalizedLayout:
             (row * device.banks_per_group + bank) * device.bursts_per_row + column
         ) * device.bankgroups + bankgroup
 
-    def gather(self, region: int, by_lane: Sequence[Ints]) -> Ints:
-        """Values by lane and burst (`by_lane[lane][burst]`) as one array by burst of the region."""
-        values = np.empty(self.regions[region].bursts, dtype=np.int64)
-        for lane, of_lane in enumerate(by_lane):
-            values[lane :: self.lanes] = of_lane
-        return values
+    def rows(self, lanes: range) -> tuple[Ints, Ints]:
+        """For every burst of a lane, in the order of reading, the first and the last row that the bursts in
+        its place in any of `lanes` hold weights of.
+
+        Args:
+            lanes: neighbours that hold equally many bursts. Rows are counted over all regions.
+        """
+        first_rows, last_rows, before = [], [], 0
+        for region, count in zip(self.regions, self.share(lanes[0]).bursts, strict=True):
+            burst = np.arange(count, dtype=np.int64) * self.lanes
+            first_rows.append(before + region.burst_rows(burst + lanes[0])[0])
+            last_rows.append(before + region.burst_rows(burst + lanes[-1])[1])
+            before += region.rows
+        return np.concatenate(first_rows), np.concatenate(last_rows)

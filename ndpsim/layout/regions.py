@@ -38,11 +38,11 @@ class Region:
         """Bursts that hold them."""
         return -(-self.bytes // self.burst_bytes)
 
-    def row_bursts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """For every row its first burst and the one after its last, int64[rows] each."""
+    def burst_rows(self, bursts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """For each of some bursts the first and the last row that it holds weights of."""
         row_bits, burst_bits = self.columns * self.bits, self.burst_bytes * 8
-        begin = np.arange(self.rows, dtype=np.int64) * row_bits
-        return begin // burst_bits, -(-(begin + row_bits) // burst_bits)
+        last = ((bursts + 1) * burst_bits - 1) // row_bits
+        return bursts * burst_bits // row_bits, np.minimum(last, self.rows - 1)
 
 
 def expert_regions(hidden: int, intermediate: int, bits: int, burst_bytes: int) -> tuple[Region, Region]:

@@ -54,6 +54,10 @@ def _model_name(result: ExpertResult) -> str:
     return f"{config['model']} ({shape})" if config["model"] else shape
 
 
+def _forwarded(result: ExpertResult | TraceResult) -> str:
+    return f"{100 * result.fast_forwarded:.1f}% fast-forwarded, exactly"
+
+
 def _facts(result: ExpertResult) -> list[tuple[str, str, str]]:
     """What there is to say, its figure, and what stands behind it."""
     clock = f"{result.clock_ns:.5g} ns ({1000 / result.clock_ns:.0f} MHz)"
@@ -109,7 +113,8 @@ def print_expert(result: ExpertResult) -> None:
     if len(result.phases) > _PHASES_SHOWN:
         console.print(f"... and {len(result.phases) - _PHASES_SHOWN} more phases")
     console.print(
-        f"simulated in {result.wall_s:.2f} s; {result.lanes_simulated} of {result.lanes} lanes differ"
+        f"simulated in {format_time(1e9 * result.wall_s)}, {_forwarded(result)}; "
+        f"{result.lanes_simulated} of {result.lanes} lanes differ"
     )
 
 
@@ -156,7 +161,10 @@ def print_trace(result: TraceResult) -> None:
         grid.add_row(*fact)
     console.print(grid)
     rate = result.requests / result.run_s / 1e6
-    console.print(f"simulated in {result.wall_s:.2f} s ({rate:.2f} million requests/s in the controllers)")
+    console.print(
+        f"simulated in {format_time(1e9 * result.wall_s)} ({rate:.2f} million requests/s in the controllers, "
+        f"{_forwarded(result)})"
+    )
 
 
 def print_sweep(points: Sequence[LoadPoint]) -> None:

@@ -9,8 +9,10 @@ down. The next tile's activations take the place of the results and wait until t
 
 from __future__ import annotations
 
+import functools
+import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -20,11 +22,21 @@ from numpy.typing import NDArray
 
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram import sink, state
-from ndpsim.errors import InputError, one_of
+from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
+from ndpsim.errors import InputError, MismatchError, one_of
 from ndpsim.layout import LAYOUTS, LocalizedLayout, expert_regions
 from ndpsim.moe import Expert, load_model
 from ndpsim.ndp import ActivationUnit, GemvUnit, Tiling, served_in_order
-from ndpsim.simulate.lane import Lane, check_refresh, commands_by_kind, decode_commands
+from ndpsim.simulate.lane import (
+    Lane,
+    LaneStream,
+    check_refresh,
+    command_room,
+    commands_by_kind,
+    decode_commands,
+    lane_streams,
+    no_commands,
+)
 from ndpsim.simulate.memory import controller_options
 from ndpsim.simulate.result import ExpertResult, Phase
 from ndpsim.spec import Device, Tables, lower
@@ -34,6 +46,7 @@ __all__ = ["BITS", "MAX_TOKENS", "simulate_expert"]
 
 Ints = NDArray[np.int64]
 Progress = Callable[[float], None]
+MakeChannel = Callable[[Tables, state.Policy], Controller]
 
 #: Most tokens of one call; more belong into a batch of calls.
 MAX_TOKENS = 16384
@@ -42,20 +55,23 @@ MAX_TOKENS = 16384
 BITS = (16, 8, 4, 3, 2, 1)
 
 _GATE_UP, _DOWN = 0, 1  # the regions of an expert
+_KEPT = 16  # hardware and placed experts that are kept for the next call
 _FIRST_CLOCK = 1  # of the program: the clock of the first DRAM command
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Machine:
     """A DIMM, lowered: what the program of an expert runs on."""
 
     device: Device
     tables: Tables
+    policy: state.Policy
     timebase: Timebase
     gemv: GemvUnit
     activation: ActivationUnit
     lanes: int
     host_buses: int
+    described: Mapping[str, Any]  # for the result: the hardware as plain data
 
     @property
     def dram_ticks(self) -> int:
@@ -74,12 +90,27 @@ class _Machine:
         return -(-bursts // self.host_buses) * self.tables.burst * self.dram_ticks
 
 
+_machines: dict[int, tuple[Hardware, _Machine]] = {}  # by identity, which the entry keeps alive
+
+
+def _machine_of(hardware: Hardware) -> _Machine:
+    """The lowered hardware, from the last few calls if it was there."""
+    known = _machines.get(id(hardware))
+    if known is None:
+        known = _machines[id(hardware)] = hardware, _lower(hardware)
+        for oldest in list(_machines)[:-_KEPT]:
+            del _machines[oldest]
+    return known[1]
+
+
 def _lower(hardware: Hardware) -> _Machine:
     gemv, activation = hardware.ndp.gemv, hardware.ndp.activation
-    device = hardware.lane_device()
+    dram, device = hardware.system.dram, hardware.lane_device()
+    check_refresh(device, dram.refresh)
     return _Machine(
         device=device,
         tables=lower(device),
+        policy=state.make_policy(controller_options(dram)),
         timebase=common_ticks(
             device.clock_ps, frequency_period_ps(gemv.clock_mhz), frequency_period_ps(activation.clock_mhz)
         ),
@@ -96,36 +127,54 @@ def _lower(hardware: Hardware) -> _Machine:
         activation=ActivationUnit(activation.units, activation.cycles_per_value, activation.latency_cycles),
         lanes=hardware.lanes,
         host_buses=hardware.system.dimm.subchannels,
+        described=hardware.to_dict(),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Placed:
+    """An expert's weights on the lanes of a DIMM."""
+
+    layout: LocalizedLayout
+    streams: tuple[LaneStream, ...]  # of lanes that run alike
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _place(machine: _Machine, layout: str, hidden: int, intermediate: int, bits: int) -> _Placed:
+    regions = expert_regions(hidden, intermediate, bits, machine.device.burst_bytes)
+    placed = LAYOUTS[layout](regions, machine.device, machine.lanes)
+    alike = itertools.groupby(range(machine.lanes), placed.share)
+    groups = [list(lanes) for _, lanes in alike]
+    return _Placed(
+        placed, lane_streams(machine.tables, placed, [range(lanes[0], lanes[-1] + 1) for lanes in groups])
+    )
+
+
+def _every_lane(machine: _Machine, placed: _Placed) -> _Placed:
+    """The same with every lane on its own."""
+    lanes = [range(lane, lane + 1) for lane in range(machine.lanes)]
+    return _Placed(placed.layout, lane_streams(machine.tables, placed.layout, lanes))
 
 
 class _Program:
     """The expert program under way; times are ticks."""
 
     def __init__(
-        self, machine: _Machine, policy: state.Policy, layout: LocalizedLayout, bits: int, recording: bool
+        self, machine: _Machine, placed: _Placed, bits: int, recording: bool, make_channel: MakeChannel
     ) -> None:
-        self.machine, self.layout = machine, layout
+        self.machine, self.layout = machine, placed.layout
         servers, self.pass_cycles = machine.gemv.burst_work(machine.lanes, machine.device.burst_bytes, bits)
-        shares = [layout.share(lane) for lane in range(machine.lanes)]
-        self.lanes = {
-            share: Lane(
-                machine.tables,
-                policy,
-                layout,
-                share,
-                sink.make_sink(
-                    machine.gemv.fifo_bursts,
-                    servers,
-                    machine.dram_ticks,
-                    machine.gemv_ticks,
-                    sink.a_row_each(share.total),
-                ),
-                recording,
+        depth, ticks = machine.gemv.fifo_bursts, (machine.dram_ticks, machine.gemv_ticks)
+        self.lanes = [
+            Lane(
+                stream,
+                make_channel(machine.tables, machine.policy),
+                sink.make_sink(depth, servers, *ticks, stream.rows),
+                command_room() if recording else no_commands(),
             )
-            for share in dict.fromkeys(shares)
-        }
-        self.of_lane = [self.lanes[share] for share in shares]
+            for stream in placed.streams
+        ]
+        self.of_lane = [lane for lane in self.lanes for _ in lane.stream.lanes]
         self.servers = servers
         self.phases: list[Phase] = []
         self.io_ticks = 0
@@ -157,14 +206,12 @@ class _Program:
         """Read a region and multiply; returns when the sum of each of its rows is known."""
         machine = self.machine
         service = tokens * self.pass_cycles * machine.gemv_ticks
-        done = {
-            share: lane.read_region(region, release, service, report) for share, lane in self.lanes.items()
-        }
-        by_burst = self.layout.gather(region, [done[lane.share] for lane in self.of_lane])
-        first, after = self.layout.regions[region].row_bursts()
-        edges = np.column_stack((first, after)).ravel()
-        rows: Ints = np.maximum.reduceat(np.append(by_burst, 0), edges)[::2]
-        rows = np.maximum.accumulate(rows) + machine.gemv.adder_tree_cycles * machine.gemv_ticks
+        first = sum(before.rows for before in self.layout.regions[:region])
+        after = first + self.layout.regions[region].rows
+        for lane in self.lanes:
+            lane.read_region(region, release, service, report)
+        done = functools.reduce(np.maximum, (lane.sink.done[first:after] for lane in self.lanes))
+        rows: Ints = np.maximum.accumulate(done) + machine.gemv.adder_tree_cycles * machine.gemv_ticks
         self.note(self.layout.regions[region].name, tile, release, int(rows[-1]))
         return rows
 
@@ -189,7 +236,7 @@ class _Program:
 
     def run(self, tiling: Tiling, progress: Progress) -> int:
         """All tiles; returns when the host has the last result."""
-        total = len(tiling.tokens) * sum(lane.share.total for lane in self.lanes.values())
+        total = len(tiling.tokens) * sum(lane.stream.share.total for lane in self.lanes)
         read = 0
 
         def report(bursts: int) -> None:
@@ -213,6 +260,26 @@ class _Program:
         }
 
 
+def _fastest(tables: Tables, policy: state.Policy) -> Controller:
+    return make_controller(tables, policy, with_sink=True)
+
+
+def _plain(tables: Tables, policy: state.Policy) -> Controller:
+    return ScanController(tables, policy)
+
+
+def _compare(fast: _Program, fast_end: int, plain: _Program, plain_end: int) -> None:
+    """Make sure that two runs of a program agree in all that is counted."""
+    if (fast_end, fast.phases) != (plain_end, plain.phases):
+        raise MismatchError(f"the plain run ends at tick {plain_end}, not {fast_end}, or in other phases")
+    for number, (one, other) in enumerate(zip(fast.of_lane, plain.of_lane, strict=True)):
+        different = compare_channels(one.channel, other.channel)
+        if not np.array_equal(one.sink.value[sink.COMPARED], other.sink.value[sink.COMPARED]):
+            different.append("what the multipliers did")
+        if different:
+            raise MismatchError(f"lane {number} differs from its plain run in {', '.join(different)}")
+
+
 def _expert(model: str | Expert) -> tuple[Expert, str | None]:
     if isinstance(model, Expert):
         return model, None
@@ -234,6 +301,7 @@ def simulate_expert(
     bits: int = 16,
     sets: Sequence[str] = (),
     record_commands: bool = False,
+    exact_check: bool = False,
     progress: Progress = lambda share: None,
 ) -> ExpertResult:
     """Simulate one expert of a model on one DIMM, cycle by cycle.
@@ -246,10 +314,13 @@ def simulate_expert(
         bits: bits of a weight: 16, 8, 4, 3, 2 or 1.
         sets: changes to the hardware, "dimm.ranks=2".
         record_commands: keep the command trace of every lane.
+        exact_check: run once more with every lane on its own, every read stepped through and every queue
+            scanned, and compare.
         progress: called with the share of the work that is done, first with 0 when all is checked.
 
     Raises:
         InputError: an argument, the hardware or the model makes no sense, or does not fit.
+        MismatchError: the exact check found a difference.
     """
     began = time.perf_counter()
     _checked(tokens, range(1, MAX_TOKENS + 1), "tokens", f"a whole number from 1 to {MAX_TOKENS}")
@@ -261,18 +332,17 @@ def simulate_expert(
     hardware = hw if isinstance(hw, Hardware) else load_hardware(hw, sets)
     expert, model_name = _expert(model)
 
-    machine = _lower(hardware)
-    dram = hardware.system.dram
-    check_refresh(machine.device, dram.refresh)
-    policy = state.make_policy(controller_options(dram))
-    regions = expert_regions(expert.hidden, expert.intermediate, bits, machine.device.burst_bytes)
-    placed = LAYOUTS[layout](regions, machine.device, machine.lanes)
+    machine = _machine_of(hardware)
+    placed = _place(machine, layout, expert.hidden, expert.intermediate, bits)
     tiling = machine.gemv.tile(tokens, expert.hidden, expert.intermediate)
-    program = _Program(machine, policy, placed, bits, record_commands)
+    program = _Program(machine, placed, bits, record_commands, _fastest)
     end = program.run(tiling, progress)
+    if exact_check:
+        plain = _Program(machine, _every_lane(machine, placed), bits, False, _plain)
+        _compare(program, end, plain, plain.run(tiling, lambda share: None))
 
     config = {
-        "hardware": hardware.to_dict(),
+        "hardware": machine.described,
         "model": model_name,
         "hidden": expert.hidden,
         "intermediate": expert.intermediate,
@@ -287,14 +357,15 @@ def _result(
     program: _Program, tiling: Tiling, end: int, config: dict[str, Any], tokens: int, began: float
 ) -> ExpertResult:
     machine, regions = program.machine, program.layout.regions
-    device, clock_ns = machine.device, float(machine.device.clock_ps / 1000)
+    device, clock_ns = machine.device, machine.timebase.to_ns(machine.dram_ticks)
     cycles = -(-end // machine.dram_ticks) - _FIRST_CLOCK
-    lanes = [lane for lane in program.of_lane if lane.share.total]
+    time_ns = machine.timebase.to_ns(cycles * machine.dram_ticks)
+    lanes = [lane for lane in program.lanes if lane.stream.share.total]
     streamed = max(lane.count(state.DATA_END) for lane in lanes) - _FIRST_CLOCK
     weight_bytes = sum(region.bytes for region in regions)
     reads = len(tiling.tokens)
     peak_gbps = machine.lanes * device.peak_gbps
-    bandwidth_gbps = float(Fraction(weight_bytes * reads, streamed) / device.clock_ps * 1000)
+    bandwidth_gbps = weight_bytes * reads / machine.timebase.to_ns(streamed * machine.dram_ticks)
     operations = 2 * sum(region.rows * region.columns for region in regions) * tokens
     burst_cycles = program.pass_cycles * Fraction(device.burst_bytes * 8, config["bits"]) ** -1
     unit_ps = machine.gemv_ticks * machine.timebase.tick_ps
@@ -307,7 +378,7 @@ def _result(
         "io": program.io_ticks / (cycles * machine.dram_ticks),
     }
     return ExpertResult(
-        time_ns=float(cycles * device.clock_ps / 1000),
+        time_ns=time_ns,
         cycles=cycles,
         clock_ns=clock_ns,
         tokens=tokens,
@@ -317,7 +388,7 @@ def _result(
         bandwidth_gbps=bandwidth_gbps,
         peak_bandwidth_gbps=peak_gbps,
         peak_fraction=bandwidth_gbps / peak_gbps,
-        gflops=float(operations / (cycles * device.clock_ps / 1000)),
+        gflops=operations / time_ns,
         peak_gflops=peak_gflops,
         bound=max(busy, key=lambda name: busy[name]),
         busy=busy,
@@ -331,6 +402,8 @@ def _result(
             "fifo": idle[state.IDLE_CREDIT] * clock_ns,
             "rows": idle[state.IDLE_ROW] * clock_ns,
         },
+        fast_forwarded=sum(lane.channel.skipped for lane in program.of_lane)
+        / sum(lane.count(state.SERVED) for lane in program.of_lane),
         token_tiles=tiling.tokens,
         energy_nj=None,
         config=config,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.dram import controller, sink, state
-from ndpsim.dram.engines import Controller, make_controller
+from ndpsim.dram.engines import Controller
 from ndpsim.errors import InputError
 from ndpsim.layout import LaneShare, LocalizedLayout
 from ndpsim.spec import COMMANDS, Device, Tables
@@ -16,10 +17,12 @@ from ndpsim.traces import CommandTrace
 
 __all__ = [
     "Lane",
+    "LaneStream",
     "check_refresh",
     "command_room",
     "commands_by_kind",
     "decode_commands",
+    "lane_streams",
     "no_commands",
     "run_channel",
 ]
@@ -27,7 +30,7 @@ __all__ = [
 Ints = NDArray[np.int64]
 
 _OF_ONE_BANK = [number for number, command in enumerate(COMMANDS) if command.scope == "bank"]
-_CHUNK = 1 << 16  # requests between two reports of progress
+_CHUNK = 1 << 17  # requests between two reports of progress
 _FIRST_ROOM = 1 << 14  # commands a trace has room for at first
 
 
@@ -104,31 +107,56 @@ def commands_by_kind(channels: Iterable[Controller]) -> dict[str, int]:
     return {command.name: int(count) for command, count in zip(COMMANDS, issued, strict=True) if count}
 
 
+@dataclass(frozen=True, eq=False)
+class LaneStream:
+    """What the lanes of a DIMM read that hold equally many bursts of every region: they run alike.
+
+    Attributes:
+        lanes: which they are.
+        share: what each of them holds.
+        source: their reads, none admitted.
+        rows: which rows of weights the reads belong to, in any of the lanes.
+    """
+
+    lanes: range
+    share: LaneShare
+    source: state.Source
+    rows: sink.Rows
+
+
+def lane_streams(tables: Tables, layout: LocalizedLayout, groups: Iterable[range]) -> tuple[LaneStream, ...]:
+    """The stream of each group of lanes; the lanes of a group are neighbours with equal shares."""
+    return tuple(_lane_stream(tables, layout, lanes) for lanes in groups)
+
+
+def _lane_stream(tables: Tables, layout: LocalizedLayout, lanes: range) -> LaneStream:
+    share = layout.share(lanes[0])
+    places = layout.lane_bursts(share)
+    bankgroup, bank, row, column = layout.coordinates(places)
+    reads = np.zeros_like(places)
+    source = state.make_source(
+        tables, reads, bankgroup, bank, row, column, reads, places, period=tables.bankgroups
+    )
+    first_row, last_row = layout.rows(lanes)
+    row_end = (
+        np.searchsorted(first_row, np.arange(sum(region.rows for region in layout.regions)), "right") - 1
+    )
+    return LaneStream(
+        lanes, share, source, sink.Rows(*(rows.astype(np.int32) for rows in (first_row, last_row, row_end)))
+    )
+
+
 class Lane:
-    """The lanes of a DIMM that hold equally many bursts of every region: they run alike, so one runs."""
+    """The lanes of a stream under way."""
 
     def __init__(
-        self,
-        tables: Tables,
-        policy: state.Policy,
-        layout: LocalizedLayout,
-        share: LaneShare,
-        data_sink: sink.Sink,
-        recording: bool,
+        self, stream: LaneStream, channel: Controller, data_sink: sink.Sink, commands: state.Commands
     ) -> None:
-        self.share, self.sink = share, data_sink
-        places = layout.lane_bursts(share)
-        bankgroup, bank, row, column = layout.coordinates(places)
-        reads = np.zeros_like(places)
-        self.source = state.make_source(
-            tables, reads, bankgroup, bank, row, column, reads, places, period=tables.bankgroups
-        )
-        self.source.admitted[0] = 0
-        self.channel = make_controller(tables, policy, with_sink=True)
-        self.commands = command_room() if recording else no_commands()
+        self.stream, self.channel, self.sink, self.commands = stream, channel, data_sink, commands
+        self.source = stream.source._replace(admitted=np.zeros(1, dtype=np.int64))
 
-    def read_region(self, region: int, release: int, service: int, report: Callable[[int], None]) -> Ints:
-        """Read the next region; returns when each of its bursts has been worked on, in ticks.
+    def read_region(self, region: int, release: int, service: int, report: Callable[[int], None]) -> None:
+        """Read the next region: `sink.done` tells when each of its rows has been worked on, in ticks.
 
         Args:
             region: which, counted from 0; regions are read in turn, again and again.
@@ -136,16 +164,14 @@ class Lane:
             service: ticks that a burst holds its multipliers.
             report: called with the number of bursts read, now and then.
         """
-        bursts = self.share.bursts[region]
         served = int(self.channel.value[state.SERVED])
+        end = served + self.stream.share.bursts[region]
         self.sink.value[sink.RELEASE], self.sink.value[sink.SERVICE] = release, service
-        self.source.admitted[0] = served + bursts
-        for until in (*range(served + _CHUNK, served + bursts, _CHUNK), served + bursts):
+        self.source.admitted[0] = end
+        for until in (*range(served + _CHUNK, end, _CHUNK), end):
             self.commands = run_channel(self.channel, self.source, self.sink, self.commands, until)
-            report(until - int(served))
+            report(until - served)
             served = until
-        first = sum(self.share.bursts[:region])
-        return self.sink.done[first : first + bursts].copy()
 
     def count(self, place: int) -> int:
         """One of the channel's counters (places in `dram.state`)."""

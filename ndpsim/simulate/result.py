@@ -51,6 +51,7 @@ class ExpertResult:
         stall_ns: for how long a full FIFO held reads back, mean over the lanes.
         idle_ns: why the data bus of a lane carried nothing while weights streamed, mean over the lanes:
             `refresh`, `fifo` (equals `stall_ns`), `rows` (row changes, bus turnaround, empty queue).
+        fast_forwarded: the share of the reads that were skipped over because they repeat, exactly.
         token_tiles: tokens of each tile.
         energy_nj: None until energy is modelled.
         config: everything that was used: hardware, model, weights, layout.
@@ -78,6 +79,7 @@ class ExpertResult:
     lanes_simulated: int
     stall_ns: float
     idle_ns: Mapping[str, float]
+    fast_forwarded: float
     token_tiles: tuple[int, ...]
     energy_nj: None
     config: Mapping[str, Any]

@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.dram import sink, state
-from ndpsim.dram.engines import Controller, make_controller
+from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
 from ndpsim.dram.mapping import Coordinates, map_addresses
-from ndpsim.errors import InputError
+from ndpsim.dram.state import repeating_period
+from ndpsim.errors import InputError, MismatchError
 from ndpsim.simulate.lane import command_room, commands_by_kind, decode_commands, no_commands, run_channel
 from ndpsim.simulate.memory import Memory
-from ndpsim.spec import lower
+from ndpsim.spec import Tables, lower
 from ndpsim.traces import CommandTrace, Requests, read_requests
 
 __all__ = ["TraceResult", "run_requests", "run_trace"]
@@ -52,6 +53,7 @@ class TraceResult:
         accepted: counters of the clock in which the last request was taken, where the reference
             controller's runs end; None with several channels.
         per_channel: requests, cycles and bandwidth_gbps of each.
+        fast_forwarded: the share of the requests that were skipped over because they repeat, exactly.
         energy_nj: None until energy is modelled.
         config: everything that was used.
         run_s: how long the controllers ran; wall_s: with everything around them but reading the trace.
@@ -78,6 +80,7 @@ class TraceResult:
     commands: Mapping[str, int]
     accepted: Mapping[str, Any] | None
     per_channel: tuple[Mapping[str, Any], ...]
+    fast_forwarded: float
     energy_nj: None
     config: Mapping[str, Any]
     run_s: float
@@ -93,7 +96,13 @@ class _ChannelRun:
     """One channel and its share of the requests."""
 
     def __init__(
-        self, memory: Memory, requests: Requests, places: Coordinates, chosen: Any, recording: bool
+        self,
+        memory: Memory,
+        requests: Requests,
+        places: Coordinates,
+        chosen: Any,
+        recording: bool,
+        make_channel: Callable[[Tables, state.Policy], Controller] = make_controller,
     ) -> None:
         self.memory, self.tables = memory, lower(memory.device)
         rank, bankgroup, bank, row, column, _ = (values[chosen] for values in places)
@@ -104,8 +113,9 @@ class _ChannelRun:
         self.source = state.make_source(
             self.tables, rank, bankgroup, bank, row, column, requests.write[chosen], address, cycle
         )
+        self.source = self.source._replace(period=repeating_period(self.source.place))
         self.count = len(rank)
-        self.channel = make_controller(self.tables, state.make_policy(memory.options))
+        self.channel = make_channel(self.tables, state.make_policy(memory.options))
         self.commands = command_room() if recording else no_commands()
         self.accepted: dict[str, Any] | None = None
 
@@ -237,16 +247,32 @@ def _latencies(
     return figures, histogram
 
 
+def _exact_check(requests: Requests, memory: Memory, places: Coordinates) -> None:
+    """Run every channel on both controllers, step by step on the plain one, and compare."""
+    for channel in range(memory.channels):
+        chosen = np.flatnonzero(places.channel == channel)
+        fast = _ChannelRun(memory, requests, places, chosen, False)
+        plain = _ChannelRun(memory, requests, places, chosen, False, ScanController)
+        for run in (fast, plain):
+            run.run(lambda count: None)
+        different = compare_channels(fast.channel, plain.channel)
+        if different:
+            raise MismatchError(f"channel {channel} differs from its plain run in {', '.join(different)}")
+
+
 def run_requests(
     requests: Requests,
     memory: Memory,
     wrap: bool = False,
     record_commands: bool = False,
+    exact_check: bool = False,
     progress: Progress = lambda share: None,
 ) -> TraceResult:
     """Run requests through a memory until all are served; see `run_trace`."""
     began = time.perf_counter()
     places = _places(requests, memory, wrap)
+    if exact_check:
+        _exact_check(requests, memory, places)
     if memory.channels == 1:
         runs = [_ChannelRun(memory, requests, places, slice(None), record_commands)]
     else:
@@ -314,6 +340,7 @@ def _result(
             {"requests": run.count, "cycles": run.cycles, "bandwidth_gbps": gbps(run.bytes_moved, run.cycles)}
             for run in runs
         ),
+        fast_forwarded=sum(channel.skipped for channel in channels) / count,
         energy_nj=None,
         config={**memory.to_dict(), "trace": requests.file},
         run_s=run_s,
@@ -342,6 +369,7 @@ def run_trace(
     channels: int = 1,
     wrap: bool = False,
     record_commands: bool = False,
+    exact_check: bool = False,
 ) -> TraceResult:
     """Run requests, offered one a clock and channel as fast as they are taken, until all are done.
 
@@ -356,10 +384,12 @@ def run_trace(
         read_buffer, write_buffer: slots of the queues.
         channels: channels, each with its own requests; consecutive bursts go to consecutive ones.
         wrap: fold addresses beyond the memory back into it, instead of refusing them.
-        record_commands: keep the command traces.
+        record_commands: keep the command traces; then no request is skipped over.
+        exact_check: run first on both controllers, step by step on the plain one, and compare.
 
     Raises:
         InputError: a name, a number or the trace makes no sense, or an address is beyond the memory.
+        MismatchError: the exact check found a difference.
     """
     options = state.ControllerOptions(scheduler, row_policy, row_cap, refresh, read_buffer, write_buffer)
     memory = Memory.named(standard, org, timing, ranks, overrides or {}, mapper, channels, options)
@@ -367,4 +397,4 @@ def run_trace(
         requests = read_requests(requests)
     elif not isinstance(requests, Requests):
         requests = Requests.of(*requests)
-    return run_requests(requests, memory, wrap, record_commands)
+    return run_requests(requests, memory, wrap, record_commands, exact_check)

@@ -88,9 +88,9 @@ def oldest_hit(shape, state, clock):
 
 @inlined
 def takes_oldest(state, slot):
-    """Whether a slot's request is the oldest read, and the slots after it are used without a hole."""
+    """Whether a slot's request is the oldest read."""
     tail = state[TAIL + READS]
-    return rotate(state[USED + READS], tail) == -1 << (slot - tail & SLOTS - 1)
+    return lowest(rotate(state[USED + READS], tail)) == (slot - tail & SLOTS - 1)
 
 
 @inlined
@@ -125,7 +125,7 @@ def run_hits(
                 in_order, held = takes_oldest(state, slot), credit_clock(sink) >= clock
                 issue_queued(policy, shape, state, latencies, source, sink, commands, READS, slot, RD, clock)
                 if skipping:
-                    note_hit(state, sink, in_order, held, clock)
+                    note_hit(state, sink, slot_bank(state, READS, slot), in_order, held, clock)
                     clock = skip(
                         policy, shape, state, latencies, source, sink, clock, until_served, until_taken
                     )

@@ -21,6 +21,7 @@ from ndpsim.dram.masks.state import (
     ANCHOR,
     BANK_READY,
     BANKS,
+    BANKS_PER_GROUP,
     BANKS_PER_RANK,
     COUNTED,
     FINISHED_AT,
@@ -36,6 +37,7 @@ from ndpsim.dram.masks.state import (
     RANK_READY,
     RD,
     READ_AT,
+    READ_BANK,
     READS,
     SAME_BANK,
     SIZE,
@@ -46,6 +48,7 @@ from ndpsim.dram.masks.state import (
     SLOT_ROW,
     SLOTS,
     TAIL,
+    USED,
     VIEW_CLOCK,
     VIEW_CREDIT,
     VIEW_FREE,
@@ -57,10 +60,10 @@ from ndpsim.dram.masks.state import (
     WAITING,
 )
 from ndpsim.dram.masks.timing import carry, note_bank
+from ndpsim.dram.masks.words import lowest, rotate
 from ndpsim.dram.sink import FINISHED, LAST_START, RELEASE, SERVER, SERVICE, SLOT
 from ndpsim.dram.state import (
     DATA_END,
-    GROUP_SHIFT,
     IDLE_CREDIT,
     IDLE_REFRESH,
     IDLE_ROW,
@@ -212,21 +215,40 @@ def alike(source, start, span, most):
 
 
 @inlined
+def rotation_goes_on(state, source):
+    """Whether the queued requests go on with the ranks and groups of the last reads, and with one another,
+    and the youngest of them are the last that were taken from the source.
+    """
+    period, tail, number = source.period, state[TAIL + READS], state[IN_ORDER]
+    queued = rotate(state[USED + READS], tail)
+    differs, last = 0, 0
+    while queued != 0:
+        slot = (lowest(queued) + tail) & (SLOTS - 1)
+        queued &= queued - 1
+        bank = slot_bank(state, READS, slot)
+        differs |= (bank ^ state[READ_BANK + (number - period & _MASK)]) // BANKS_PER_GROUP
+        state[READ_BANK + (number & _MASK)] = bank
+        last = state[PLACE] - 1 - state[SLOT_REQUEST + READS * SLOTS + slot]
+        number += 1
+        if number - state[IN_ORDER] == state[SIZE + READS] - period + 1 and last != period - 1:
+            return False
+    return differs == 0 and last == 0
+
+
+@inlined
 def laps_ahead(policy, state, source, span, clocks, clock, until_served, until_taken):
     """How many more spans of reads will go as the last did; 0 when the queue would not even turn over."""
-    request, size, period = state[PLACE], state[SIZE + READS], source.period
-    if size + 1 != policy.read_slots or request - size - span < 0 or span > HISTORY // 2:
+    request, period = state[PLACE], source.period
+    if state[SIZE + READS] + 1 != policy.read_slots or policy.read_slots <= period or request < period:
         return 0
-    # What is queued hits, all of it, and so did the last span: the same groups will do.
-    for number in range(request - size - span + period, request):
-        if (source.place[number] ^ source.place[number - period]) >> GROUP_SHIFT & 0xFFFF != 0:
-            return 0
     laps = (state[NEXT_REFRESH] - 1 - clock) // clocks
     most = min(laps * span, source.place.shape[0] - request)
     most = min(most, min(until_served - state[SERVED], until_taken - 1 - state[TAKEN]))
     most = min(most, source.admitted[0] - state[TAKEN])
+    if most < policy.read_slots + span or span > HISTORY // 2 or not rotation_goes_on(state, source):
+        return 0
     laps = alike(source, request, period, most) // span
-    return laps if laps * span > policy.read_slots else 0
+    return laps if laps * span >= policy.read_slots + span else 0
 
 
 # ---- What follows
@@ -235,9 +257,11 @@ def laps_ahead(policy, state, source, span, clocks, clock, until_served, until_t
 @inlined
 def skip_queued(shape, state, latencies, span, clocks):
     """The queued requests are read, each after its own wait."""
-    size, first, place, over = state[SIZE + READS], state[IN_ORDER] - span, 0, clocks
-    for number in range(size):
-        slot = (state[TAIL + READS] - size + number) & (SLOTS - 1)
+    first, place, over, tail = state[IN_ORDER] - span, 0, clocks, state[TAIL + READS]
+    queued = rotate(state[USED + READS], tail)
+    while queued != 0:
+        slot = (lowest(queued) + tail) & (SLOTS - 1)
+        queued &= queued - 1
         bank = slot_bank(state, READS, slot)
         at = state[READ_AT + (first + place & _MASK)] + over
         wait = at - state[SLOT_ARRIVED + READS * SLOTS + slot]
@@ -289,6 +313,7 @@ def refill(shape, state, source, span, clocks, reads):
     for rank in range(shape.ranks):
         state[WAITING + wait_place(READS, RD, rank)] = 0
     state[COUNTED + READS] = 0
+    state[USED + READS] = rotate(-1 << SLOTS - size, -state[TAIL + READS])
     number = reads - size - 1 + span  # the read that freed the slot of the oldest
     place, over = number % span, number // span * clocks
     for age in range(size):
@@ -307,56 +332,90 @@ def refill(shape, state, source, span, clocks, reads):
 
 
 @inlined
-def serve_on_arrival(shape, state, sink, span, clocks, reads):
-    """A sink that keeps up serves each skipped burst on its arrival."""
-    value, unit, ticks = sink.value, sink.unit_ticks, sink.dram_ticks
-    request, first = state[PLACE] - state[SIZE + READS], state[IN_ORDER] - span
-    place, over, number = -1, clocks + shape.read_latency, -1
-    for row in range(sink.first_row[request], sink.last_row[request + reads - 1] + 1):
-        last = min(sink.row_end[row] - request, reads - 1)
+def note_rows(sink, request, finish):
+    """A burst has been served: the rows that it holds weights of are done no sooner."""
+    for row in range(sink.first_row[request], sink.last_row[request] + 1):
+        sink.done[row] = max(sink.done[row], finish)
+
+
+@inlined
+def served_at(sink, arrival):
+    """When a burst that finds a free server is done, and when it leaves the FIFO, in ticks."""
+    start = (arrival * sink.dram_ticks + sink.unit_ticks - 1) // sink.unit_ticks * sink.unit_ticks
+    return start + sink.value[SERVICE], start
+
+
+@inlined
+def serve_queued(shape, state, sink, span, clocks, keeps_up):
+    """The bursts of the queued requests are served."""
+    first, place, over, tail = state[IN_ORDER] - span, 0, clocks, state[TAIL + READS]
+    queued = rotate(state[USED + READS], tail)
+    while queued != 0:
+        slot = (lowest(queued) + tail) & (SLOTS - 1)
+        queued &= queued - 1
+        request = state[SLOT_REQUEST + READS * SLOTS + slot]
+        if keeps_up:
+            arrival = state[READ_AT + (first + place & _MASK)] + over + shape.read_latency
+            note_rows(sink, request, served_at(sink, arrival)[0])
+        else:
+            note_rows(sink, request, state[FINISHED_AT + (first + place & _MASK)] + over * sink.dram_ticks)
+        place += 1
+        if place == span:
+            place, over = 0, over + clocks
+
+
+@inlined
+def serve_arrivals(shape, state, sink, span, clocks, reads, keeps_up):
+    """The bursts of the requests that arrive and are read are served: of each row, the last."""
+    size, request, first = state[SIZE + READS], state[PLACE], state[IN_ORDER] - span
+    arriving = reads - size
+    place, over, number = size % span - 1, clocks + size // span * clocks, -1
+    for row in range(sink.first_row[request], sink.last_row[request + arriving - 1] + 1):
+        last = min(sink.row_end[row] - request, arriving - 1)
         place += last - number
         while place >= span:
             place, over = place - span, over + clocks
         number = last
-        start = ((state[READ_AT + (first + place & _MASK)] + over) * ticks + unit - 1) // unit * unit
-        sink.done[row] = max(sink.done[row], start + value[SERVICE])
-    slot, server = value[SLOT], value[SERVER]
-    place, over = span - 1, reads // span * clocks + shape.read_latency
+        if sink.last_row[request + last] < row:
+            continue  # a row of other lanes
+        if keeps_up:
+            arrival = state[READ_AT + (first + place & _MASK)] + over + shape.read_latency
+            finish = served_at(sink, arrival)[0]
+        else:
+            finish = state[FINISHED_AT + (first + place & _MASK)] + over * sink.dram_ticks
+        sink.done[row] = max(sink.done[row], finish)
+
+
+@inlined
+def leave_busy(shape, state, sink, span, clocks, reads):
+    """What the last skipped bursts leave in the FIFO and at the servers of a sink that keeps up."""
+    value, slot, server = sink.value, sink.value[SLOT], sink.value[SERVER]
+    first, place, over = state[IN_ORDER] - span, span - 1, reads // span * clocks + shape.read_latency
     for number in range(min(max(sink.depth, sink.servers), reads)):
-        start = ((state[READ_AT + (first + place & _MASK)] + over) * ticks + unit - 1) // unit * unit
+        finish, start = served_at(sink, state[READ_AT + (first + place & _MASK)] + over)
         if number == 0:
-            value[LAST_START], value[FINISHED] = start, start + value[SERVICE]
+            value[LAST_START], value[FINISHED] = start, finish
         slot = slot - 1 if slot > 0 else sink.depth - 1
         server = server - 1 if server > 0 else sink.servers - 1
         if number < sink.depth:
-            sink.credit[slot] = (start + ticks - 1) // ticks
+            sink.credit[slot] = (start + sink.dram_ticks - 1) // sink.dram_ticks
         if number < sink.servers:
-            sink.free[server] = start + value[SERVICE]
+            sink.free[server] = finish
         place -= 1
         if place < 0:
             place, over = span - 1, over - clocks
 
 
 @inlined
-def serve_shifted(state, sink, span, clocks, reads):
-    """A sink that repeats serves each skipped burst as the one a span before, so many clocks later."""
-    value, ticks = sink.value, clocks * sink.dram_ticks
-    request, first = state[PLACE] - state[SIZE + READS], state[IN_ORDER] - span
-    place, over, number = -1, ticks, -1
-    for row in range(sink.first_row[request], sink.last_row[request + reads - 1] + 1):
-        last = min(sink.row_end[row] - request, reads - 1)
-        place += last - number
-        while place >= span:
-            place, over = place - span, over + ticks
-        number = last
-        sink.done[row] = max(sink.done[row], state[FINISHED_AT + (first + place & _MASK)] + over)
-    shift = reads // span * clocks
+def shift_sink(sink, clocks):
+    """All that a sink that repeats has under way is so many clocks later."""
+    ticks = clocks * sink.dram_ticks
     for slot in range(sink.depth):
-        sink.credit[slot] += shift
+        sink.credit[slot] += clocks
     for server in range(sink.servers):
-        sink.free[server] += shift * sink.dram_ticks
-    value[LAST_START] += shift * sink.dram_ticks
-    value[FINISHED] += shift * sink.dram_ticks
+        sink.free[server] += ticks
+    sink.value[LAST_START] += ticks
+    sink.value[FINISHED] += ticks
 
 
 @inlined
@@ -365,10 +424,12 @@ def skip_laps(shape, state, latencies, source, sink, view, clock, laps, keeps_up
     span, clocks = state[IN_ORDER] - state[view + VIEW_READS], clock - state[view + VIEW_CLOCK]
     reads = laps * span
     if sink.servers > 0:
+        serve_queued(shape, state, sink, span, clocks, keeps_up)
+        serve_arrivals(shape, state, sink, span, clocks, reads, keeps_up)
         if keeps_up:
-            serve_on_arrival(shape, state, sink, span, clocks, reads)
+            leave_busy(shape, state, sink, span, clocks, reads)
         else:
-            serve_shifted(state, sink, span, clocks, reads)
+            shift_sink(sink, laps * clocks)
         sink.value[sinks.BUSY] += reads * sink.value[SERVICE]
         sink.value[sinks.TAKEN] += reads
     skip_queued(shape, state, latencies, span, clocks)
@@ -389,12 +450,13 @@ def skip_laps(shape, state, latencies, source, sink, view, clock, laps, keeps_up
 
 
 @inlined
-def note_hit(state, sink, in_order, held, clock):
+def note_hit(state, sink, bank, in_order, held, clock):
     """A hit has been read at the clock; held: perhaps no sooner because the sink had no room."""
     number = state[IN_ORDER] if in_order else 0
     if held or number == 0:
         state[LAST_HELD] = number + 1
     state[READ_AT + (number & _MASK)] = clock
+    state[READ_BANK + (number & _MASK)] = bank
     state[FINISHED_AT + (number & _MASK)] = sink.value[FINISHED]
     state[IN_ORDER] = number + 1
 

@@ -114,7 +114,8 @@ SKIPPED = WRITES_AT + ADDRESSES  # reads that were skipped, of all
 IN_ORDER = SKIPPED + 1  # reads since something else happened
 LAST_HELD = IN_ORDER + 1  # the last of them that the sink may have held back
 READ_AT = LAST_HELD + 1  # [read modulo HISTORY]: clock
-FINISHED_AT = READ_AT + HISTORY  # [read modulo HISTORY]: the tick at which the sink has served it
+READ_BANK = READ_AT + HISTORY  # [read modulo HISTORY]
+FINISHED_AT = READ_BANK + HISTORY  # [read modulo HISTORY]: the tick at which the sink has served it
 # Two views of what decides the next RD, as it looked from the clock of a read.
 SINK_PLACES = 256
 (VIEW_READS, VIEW_CLOCK, VIEW_IDLE, VIEW_SINK, VIEW_RANKS) = (0, 1, 2, 5, 7)
