@@ -22,7 +22,7 @@ from ndpsim.simulate import Memory, run_requests
 from ndpsim.spec import COMMANDS
 from ndpsim.traces import CommandTrace, Requests
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["Comparison", "compare", "is_available", "timed_runs"]
 
 _COUNTERS = {
     "cycles": "cycles",
@@ -166,27 +166,62 @@ def _difference(ours: CommandTrace, theirs: CommandTrace) -> str | None:
     return f"command {place + 1}: ours {_words(ours, place)}, Ramulator's {_words(theirs, place)}"
 
 
+def _write_trace(requests: Requests, path: Path) -> None:
+    """`requests` as Ramulator's front end reads them."""
+    addresses = [] if requests.address is None else requests.address.tolist()
+    kinds = np.where(np.asarray(requests.write) == 1, "ST", "LD")
+    path.write_text("".join(f"{kind} {at:#x}\n" for kind, at in zip(kinds, addresses, strict=True)))
+
+
+def _timed_run(package: Any, trace: Path, memory: Memory) -> tuple[dict[str, int], float]:
+    """Counters and seconds of one run that records nothing."""
+    simulation = _simulation(package, trace, memory, None)
+    began = time.perf_counter()
+    simulation.run()
+    seconds = time.perf_counter() - began
+    stats = simulation.stats["memory_system"]["controller"]
+    counters = {name: int(stats[theirs]) for name, theirs in _COUNTERS.items()}
+    simulation.finalize()
+    return counters, seconds
+
+
 def _through_ramulator(requests: Requests, memory: Memory) -> tuple[CommandTrace, dict[str, int], float]:
     """Commands, counters and seconds, of two runs: one recorded, one timed."""
     package = _package()
-    addresses = [] if requests.address is None else requests.address.tolist()
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace"
-        kinds = np.where(np.asarray(requests.write) == 1, "ST", "LD")
-        lines = (f"{kind} {at:#x}\n" for kind, at in zip(kinds, addresses, strict=True))
-        trace.write_text("".join(lines))
+        _write_trace(requests, trace)
         recording = _simulation(package, trace, memory, Path(folder) / "commands")
         recording.run()
         recording.finalize()
         commands = _recorded(next(Path(folder).glob("commands*")))
-        timed = _simulation(package, trace, memory, None)
-        began = time.perf_counter()
-        timed.run()
-        seconds = time.perf_counter() - began
-        stats = timed.stats["memory_system"]["controller"]
-        counters = {name: int(stats[theirs]) for name, theirs in _COUNTERS.items()}
-        timed.finalize()
-    return commands, counters, seconds
+        return commands, *_timed_run(package, trace, memory)
+
+
+def is_available() -> bool:
+    """Whether Ramulator 2.1's package can be imported."""
+    try:
+        _package()
+    except InputError:
+        return False
+    return True
+
+
+def timed_runs(requests: Requests, memory: Memory, repeat: int) -> tuple[dict[str, int], float]:
+    """Run `requests` through Ramulator `repeat` times; its counters, and the seconds of the fastest run.
+
+    The counters bear the names of `simulate.TraceResult.accepted`. Reading the trace is not timed.
+
+    Raises:
+        InputError: there is no `ramulator` package, or it cannot do what is asked.
+    """
+    _check(requests, memory)
+    package = _package()
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder) / "trace"
+        _write_trace(requests, trace)
+        runs = [_timed_run(package, trace, memory) for _ in range(repeat)]
+    return runs[0][0], min(seconds for _, seconds in runs)
 
 
 def compare(requests: Requests, memory: Memory) -> Comparison:

@@ -11,7 +11,7 @@ from rich.table import Table
 from ndpsim.simulate import ExpertResult, LoadPoint, TraceResult
 from ndpsim.units import format_bytes, format_time
 
-__all__ = ["print_expert", "print_pairs", "print_rows", "print_sweep", "print_trace"]
+__all__ = ["print_expert", "print_pairs", "print_rows", "print_sweep", "print_table", "print_trace"]
 
 
 _PHASES_SHOWN = 15
@@ -45,6 +45,16 @@ def print_rows(title: str, rows: Iterable[tuple[str, Any, str, str]]) -> None:
     table.add_column("where it comes from")
     for key, value, unit, origin in rows:
         table.add_row(key, str(value), unit, origin)
+    _console().print(table)
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Cells under their columns' names; all but the first two columns hold numbers."""
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for place, name in enumerate(columns):
+        table.add_column(name, justify="left" if place < 2 else "right", no_wrap=place != 1)
+    for cells in rows:
+        table.add_row(*cells)
     _console().print(table)
 
 

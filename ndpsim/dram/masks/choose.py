@@ -43,6 +43,7 @@ from ndpsim.dram.masks.words import lowest, rotate
 from ndpsim.dram.state import FAR, WRITE_MODE
 
 __all__ = [
+    "active_quiet_until",
     "choose_active",
     "choose_maintenance",
     "choose_queued",
@@ -64,6 +65,17 @@ def rank_quiet_until(state, queue, rank, credit):
     read_at = max(min(state[active + RD], state[queued + RD]), max(state[ready + RD], credit))
     write_at = max(min(state[active + WR], state[queued + WR]), state[ready + WR])
     return min(min(activate_at, precharge_at), min(read_at, write_at))
+
+
+@inlined
+def active_quiet_until(shape, state, credit):
+    """The clock before which no active request can issue."""
+    quiet = FAR
+    for rank in range(shape.ranks):
+        ready, active = RANK_READY + rank * KINDS, ACTIVE_BOUND + rank * WAITS
+        quiet = min(quiet, max(state[active + RD], max(state[ready + RD], credit)))
+        quiet = min(quiet, max(state[active + WR], state[ready + WR]))
+    return quiet
 
 
 @inlined

@@ -6,6 +6,7 @@ from ndpsim._jit import inlined, kernel
 from ndpsim.dram.controller import DONE, RECORD_FULL, STUCK
 from ndpsim.dram.maintenance import next_refresh
 from ndpsim.dram.masks.choose import (
+    active_quiet_until,
     choose_active,
     choose_maintenance,
     choose_queued,
@@ -185,7 +186,7 @@ def choose_and_issue(policy, shape, state, latencies, source, sink, commands, cl
     elif state[PENDING_SIZE] > 0:
         kind, at = choose_maintenance(shape, state, credit, clock)
         if kind < 0:
-            return min(at, quiet_until(shape, state, READS, credit, clock))
+            return min(at, active_quiet_until(shape, state, credit))
         issue_maintenance(shape, state, source, sink, commands, kind, clock)
     else:
         if mode_changes(policy, state):

@@ -44,13 +44,15 @@ __all__ = ["only_hits", "run_hits"]
 @inlined
 def only_hits(shape, state):
     """Whether nothing can issue but RD of queued reads."""
-    others = FAR
+    if state[PENDING_SIZE] | state[SIZE + WRITES] | state[WRITE_MODE] != 0:
+        return False
     for rank in range(shape.ranks):
         active, queued = ACTIVE_BOUND + rank * WAITS, BOUND + wait_place(READS, ACT, rank)
-        others = min(others, min(state[active + RD], state[active + WR]))
-        others = min(others, min(state[queued + ACT], state[queued + PRE]))
-    idle = state[PENDING_SIZE] | state[SIZE + WRITES] | state[WRITE_MODE]
-    return others == FAR and idle == 0
+        if min(state[active + RD], state[active + WR]) < FAR:
+            return False
+        if min(state[queued + ACT], state[queued + PRE]) < FAR:
+            return False
+    return True
 
 
 @inlined

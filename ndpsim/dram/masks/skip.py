@@ -184,18 +184,21 @@ def sink_keeps_up(shape, state, sink, span, clocks):
     if least_time(state, span, clocks, sink.servers) * ticks < value[SERVICE] + late:
         return False
     first, place, over = state[IN_ORDER] - span, 0, clocks
-    kept_up = True
-    for number in range(max(sink.depth, sink.servers)):
+    for number in range(sink.servers):
         at = state[READ_AT + (first + place & _MASK)] + over
-        if number < sink.depth:
-            kept_up &= sink.credit[after(value[SLOT], number, sink.depth)] <= at
-        if number < sink.servers:
-            kept_up &= sink.free[after(value[SERVER], number, sink.servers)] <= at * ticks + arrival
+        if sink.free[after(value[SERVER], number, sink.servers)] > at * ticks + arrival:
+            return False
         place += 1
         if place == span:
             place, over = 0, over + clocks
-    start = state[READ_AT + (first & _MASK)] + clocks
-    return kept_up and max(value[LAST_START] - late, value[RELEASE]) <= start * ticks + arrival
+    next_read = state[READ_AT + (first & _MASK)] + clocks
+    for number in range(sink.depth - 1, -1, -1):
+        credit = sink.credit[after(value[SLOT], number, sink.depth)]
+        if credit <= next_read:
+            break  # and so are those before it
+        if credit > next_read + number // span * clocks:
+            return False
+    return max(value[LAST_START] - late, value[RELEASE]) <= next_read * ticks + arrival
 
 
 @inlined
@@ -346,15 +349,28 @@ def served_at(sink, arrival):
 
 
 @inlined
+def goes_on(state, sink, request, younger, tail):
+    """Whether the next younger request belongs to the row of a request, so that it is served later."""
+    if younger == 0:
+        return False
+    slot = (lowest(younger) + tail) & (SLOTS - 1)
+    return sink.first_row[state[SLOT_REQUEST + READS * SLOTS + slot]] == sink.last_row[request]
+
+
+@inlined
 def serve_queued(shape, state, sink, span, clocks, keeps_up):
-    """The bursts of the queued requests are served."""
+    """The bursts of the queued requests are served: of each row, the last, and of neighbours in the queue
+    that are none in the stream, both.
+    """
     first, place, over, tail = state[IN_ORDER] - span, 0, clocks, state[TAIL + READS]
     queued = rotate(state[USED + READS], tail)
     while queued != 0:
         slot = (lowest(queued) + tail) & (SLOTS - 1)
         queued &= queued - 1
         request = state[SLOT_REQUEST + READS * SLOTS + slot]
-        if keeps_up:
+        if sink.first_row[request] == sink.last_row[request] and goes_on(state, sink, request, queued, tail):
+            pass
+        elif keeps_up:
             arrival = state[READ_AT + (first + place & _MASK)] + over + shape.read_latency
             note_rows(sink, request, served_at(sink, arrival)[0])
         else:
@@ -391,6 +407,7 @@ def leave_busy(shape, state, sink, span, clocks, reads):
     """What the last skipped bursts leave in the FIFO and at the servers of a sink that keeps up."""
     value, slot, server = sink.value, sink.value[SLOT], sink.value[SERVER]
     first, place, over = state[IN_ORDER] - span, span - 1, reads // span * clocks + shape.read_latency
+    now = state[READ_AT + (first + place & _MASK)] + reads // span * clocks
     for number in range(min(max(sink.depth, sink.servers), reads)):
         finish, start = served_at(sink, state[READ_AT + (first + place & _MASK)] + over)
         if number == 0:
@@ -401,6 +418,8 @@ def leave_busy(shape, state, sink, span, clocks, reads):
             sink.credit[slot] = (start + sink.dram_ticks - 1) // sink.dram_ticks
         if number < sink.servers:
             sink.free[server] = finish
+        if finish <= now * sink.dram_ticks:
+            break  # and so are those before it
         place -= 1
         if place < 0:
             place, over = span - 1, over - clocks

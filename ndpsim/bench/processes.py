@@ -1,0 +1,71 @@
+"""How long a fresh process takes from its start to its first result."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import ndpsim
+from ndpsim.bench.row import Row, Work, best_seconds, expect
+from ndpsim.errors import MismatchError
+
+__all__ = ["FreshProcess"]
+
+_PROGRAM = """
+import json
+import ndpsim
+result = ndpsim.simulate_expert("trimoe", "qwen3-235b-a22b")
+print(json.dumps([result.cycles, dict(result.commands)]))
+"""
+
+
+@dataclass(frozen=True)
+class FreshProcess:
+    """A process that imports ndpsim and makes its first call of `simulate_expert`.
+
+    Attributes:
+        name, about: see `Benchmark`.
+        compiles: the compile cache is empty; run once, however often it is asked for.
+        pinned: what must come out; requests are calls.
+    """
+
+    name: str
+    about: str
+    pinned: Work
+    compiles: bool = False
+
+    def run(self, repeat: int) -> Row:
+        """See `Benchmark`.
+
+        Raises:
+            MismatchError: the process failed or its result is another than the pinned one.
+        """
+        if self.compiles:
+            with tempfile.TemporaryDirectory() as empty:
+                seconds = best_seconds(lambda: self._process({"NDPSIM_CACHE_DIR": empty}), 1)
+        else:
+            self._process({})
+            seconds = best_seconds(lambda: self._process({}), repeat)
+        return Row(self.name, self.pinned, seconds)
+
+    def _process(self, settings: dict[str, str]) -> None:
+        """One process, and that it found what it must."""
+        package = str(Path(ndpsim.__file__).parents[1])  # this ndpsim and no other
+        paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", _PROGRAM],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **settings},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            reason = (done.stderr.strip().splitlines() or ["no word"])[-1]
+            raise MismatchError(f"{self.name}: the process ended with status {done.returncode}: {reason}")
+        cycles, commands = json.loads(done.stdout)
+        expect(self.name, Work(1, cycles, commands), self.pinned)

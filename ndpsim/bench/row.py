@@ -1,0 +1,111 @@
+"""What a row of the benchmark is, and that it is believed only when its work came out as it must."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Protocol
+
+from ndpsim.errors import MismatchError
+
+__all__ = ["Benchmark", "Row", "Work", "best_seconds", "expect"]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What must come out of a row, whatever computes it.
+
+    Attributes:
+        requests: reads and writes.
+        cycles: DRAM clocks to the last beat of read data, the last command or the last result.
+        commands: DRAM commands by kind.
+    """
+
+    requests: int
+    cycles: int
+    commands: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row, measured.
+
+    Attributes:
+        name: of the row.
+        work: what came out; `Work` has the units.
+        seconds: of the best run.
+        ratio_plain: how many times faster than the plain implementation; None where there is none.
+        ratio_ramulator: how many times faster than Ramulator 2.1; None where it was not run.
+        simulated_s: how long the simulated hardware needs; None where the row simulates none as a whole.
+        fast_forwarded: the share of reads that were not stepped through; None where it is not known.
+    """
+
+    name: str
+    work: Work
+    seconds: float
+    ratio_plain: float | None = None
+    ratio_ramulator: float | None = None
+    simulated_s: float | None = None
+    fast_forwarded: float | None = None
+
+    @property
+    def rate_mps(self) -> float:
+        """Million requests a second."""
+        return self.work.requests / self.seconds / 1e6
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "name": self.name,
+            "requests": self.work.requests,
+            "seconds": self.seconds,
+            "rate_mps": self.rate_mps,
+            "ratio_plain": self.ratio_plain,
+            "ratio_ramulator": self.ratio_ramulator,
+            "cycles": self.work.cycles,
+            "commands": dict(self.work.commands),
+            "simulated_s": self.simulated_s,
+            "fast_forwarded": self.fast_forwarded,
+        }
+
+
+class Benchmark(Protocol):
+    """Something that can be measured; `about` says in a few words what it runs."""
+
+    @property
+    def name(self) -> str:
+        """Of its row."""
+
+    @property
+    def about(self) -> str:
+        """What is run."""
+
+    def run(self, repeat: int) -> Row:
+        """Run it `repeat` times after a run that is not measured.
+
+        Raises:
+            MismatchError: the work came out otherwise than it must.
+        """
+
+
+def expect(name: str, got: Work, pinned: Work) -> None:
+    """Make sure that row `name` did the work that it is known to be.
+
+    Raises:
+        MismatchError: it did not; names the row and what differs.
+    """
+    for field in fields(Work):
+        did, known = getattr(got, field.name), getattr(pinned, field.name)
+        if did != known:
+            raise MismatchError(f"{name}: {field.name} came out as {did}, pinned is {known}")
+
+
+def best_seconds(run: Callable[[], object], repeat: int) -> float:
+    """Wall time of the fastest of `repeat` runs."""
+    seconds = []
+    for _ in range(repeat):
+        began = time.perf_counter()
+        run()
+        seconds.append(time.perf_counter() - began)
+    return min(seconds)

@@ -1,0 +1,83 @@
+"""All rows, in their order, and the work that each is pinned to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ndpsim.bench.experts import ExpertCall
+from ndpsim.bench.processes import FreshProcess
+from ndpsim.bench.row import Benchmark, Row, Work
+from ndpsim.bench.traffic import Traffic
+from ndpsim.errors import InputError, one_of
+
+__all__ = ["ROWS", "run_rows"]
+
+# The pinned numbers are the plain controller's (`dram.engines.ScanController`).
+_STREAM_R1 = Work(200000, 1746920, {"ACT": 4716, "PREab": 186, "RD": 200000, "REFab": 186})
+_STREAM_R4 = Work(200000, 1748260, {"ACT": 4702, "PREab": 288, "RD": 200000, "REFab": 744})
+_RANDOM_R1 = Work(200000, 2624375, {"ACT": 199997, "PREpb": 195567, "PREab": 279, "RD": 200000, "REFab": 279})
+_RANDOM_R4 = Work(200000, 1763552, {"ACT": 200000, "PREpb": 176833, "PREab": 752, "RD": 200000, "REFab": 752})
+_MIXED_R1 = Work(
+    200000, 2684156, {"ACT": 199996, "PREpb": 195095, "PREab": 286, "RD": 133969, "WR": 66031, "REFab": 286}
+)
+_MIXED_R4 = Work(
+    200000, 1817581, {"ACT": 199999, "PREpb": 176687, "PREab": 772, "RD": 133969, "WR": 66031, "REFab": 772}
+)
+_STREAM_FF_R1 = Work(589824, 5152122, {"ACT": 13896, "PREab": 549, "RD": 589824, "REFab": 549})
+_STREAM_FF_R8 = Work(589824, 5158235, {"ACT": 13875, "PREab": 849, "RD": 589824, "REFab": 4400})
+_TRIMOE = Work(589824, 664965, {"ACT": 14008, "PREab": 560, "RD": 589824, "REFab": 560})
+_EDGE = Work(5505024, 5797189, {"ACT": 50796, "PREpb": 21160, "PREab": 1856, "RD": 5505024, "REFab": 1856})
+_FIRST_CALL = Work(1, _TRIMOE.cycles, _TRIMOE.commands)
+
+_ALL: Sequence[Benchmark] = (
+    Traffic("stream_r1", "contiguous reads, bank groups in turn, 1 rank", 1, _STREAM_R1),
+    Traffic("stream_r4", "contiguous reads, bank groups in turn, 4 ranks", 4, _STREAM_R4),
+    Traffic("random_r1", "random reads, 1 rank", 1, _RANDOM_R1, random=True),
+    Traffic("random_r4", "random reads, 4 ranks", 4, _RANDOM_R4, random=True),
+    Traffic("mixed_r1", "random, 33% writes, 1 rank", 1, _MIXED_R1, random=True, writes=True),
+    Traffic("mixed_r4", "random, 33% writes, 4 ranks", 4, _MIXED_R4, random=True, writes=True),
+    Traffic("stream_ff_r1", "contiguous reads, fast-forward, 1 rank", 1, _STREAM_FF_R1, fast_forward=True),
+    Traffic("stream_ff_r8", "contiguous reads, fast-forward, 8 ranks", 8, _STREAM_FF_R8, fast_forward=True),
+    ExpertCall(
+        "expert_trimoe",
+        "an expert of qwen3-235b-a22b on trimoe, 1 token",
+        "trimoe",
+        "qwen3-235b-a22b",
+        _TRIMOE,
+    ),
+    ExpertCall("expert_edge", "an expert of mixtral-8x7b on edge, 1 token", "edge", "mixtral-8x7b", _EDGE),
+    FreshProcess("import", "a new process to its first result, kernels compiled before", _FIRST_CALL),
+    FreshProcess(
+        "compile", "a new process to its first result, nothing compiled", _FIRST_CALL, compiles=True
+    ),
+)
+
+#: What can be measured, by name, in the order of the table.
+ROWS = {row.name: row for row in _ALL}
+
+
+def run_rows(
+    names: Sequence[str] = (), repeat: int = 5, progress: Callable[[float], None] = lambda share: None
+) -> list[Row]:
+    """Measure rows, one after the other.
+
+    Args:
+        names: of `ROWS`, in any order; none: all.
+        repeat: runs of which the best counts.
+        progress: called with the share of rows done, from 0.
+
+    Raises:
+        InputError: there is no such row, or `repeat` is not positive.
+        MismatchError: a row did not come out as it must.
+    """
+    for name in names:
+        if name not in ROWS:
+            raise InputError(one_of(name, ROWS, "row"), key="row")
+    if repeat < 1:
+        raise InputError(f"{repeat} is not a whole number from 1", key="repeat")
+    chosen = [row for name, row in ROWS.items() if not names or name in names]
+    measured = []
+    for number, row in enumerate(chosen):
+        progress(number / len(chosen))
+        measured.append(row.run(repeat))
+    return measured

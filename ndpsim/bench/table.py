@@ -1,0 +1,103 @@
+"""Measured rows as a table: cells with their units, and a page that says on which machine they were."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import platform
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+
+from ndpsim.bench.row import Row
+from ndpsim.bench.rows import ROWS
+from ndpsim.bench.traffic import RAMULATOR_RUNS
+from ndpsim.units import format_time
+
+__all__ = ["COLUMNS", "cells", "machine", "markdown"]
+
+COLUMNS = (
+    "row",
+    "work",
+    "requests",
+    "time",
+    "million requests/s",
+    "x plain",
+    "x Ramulator 2.1",
+    "x hardware",
+)
+_NOTHING = "-"
+
+_EXPLANATION = f"""\
+Every row runs once before it is measured, so that nothing of it is compiled, and then as often as the
+command says (experts at least 20 times, Ramulator at most {RAMULATOR_RUNS} times, `compile` once); the \
+best run counts.
+Only the controllers are timed, on both sides: not the reading or making of requests. A row is an error when
+its requests, clocks and commands by kind are not the pinned ones, when any counter or latency differs from
+the plain implementation's, or when a counter or the clock in which the last request is taken differs from
+Ramulator's.
+
+- *x plain*: times faster than the controller that looks at every queued request at every step, on the same
+  work; for an expert, with every lane laid out and run on its own and every read stepped through.
+- *x Ramulator 2.1*: times faster than it; - where it was not installed or cannot run the work.
+- *x hardware*: time that the simulated hardware needs, over the time to simulate it.
+
+Requests of an expert are bursts of weights over all its lanes. DDR5 rows: DDR5_16Gb_x8 at DDR5_4800AN, one
+channel, FR-FCFS, open rows, all-bank refresh, queues of 32.
+"""
+
+
+def _ratio(value: float | None) -> str:
+    if value is None:
+        return _NOTHING
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def cells(row: Row) -> list[str]:
+    """A row under `COLUMNS`."""
+    return [
+        row.name,
+        ROWS[row.name].about,
+        str(row.work.requests),
+        format_time(row.seconds * 1e9),
+        f"{row.rate_mps:.4g}" if row.work.requests > 1 else _NOTHING,
+        _ratio(row.ratio_plain),
+        _ratio(row.ratio_ramulator),
+        _ratio(None if row.simulated_s is None else row.simulated_s / row.seconds),
+    ]
+
+
+def machine() -> dict[str, str | int]:
+    """What the rows were measured on: the processor, its cores, and the versions that made the code."""
+    model = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError):  # Linux only
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                model = line.partition(":")[2].strip()
+                break
+    versions = {name: metadata.version(name) for name in ("ndpsim", "numba", "numpy")}
+    return {"cpu": model, "cores": os.cpu_count() or 1, "python": platform.python_version(), **versions}
+
+
+def markdown(rows: Sequence[Row], command: str) -> str:
+    """A page with the measured rows, how, when and on what they were measured."""
+    on = machine()
+    facts = {
+        "command": f"`{command}`",
+        "date": datetime.date.today().isoformat(),
+        "machine": f"{on['cpu']}, {on['cores']} cores",
+        "versions": f"Python {on['python']}, Numba {on['numba']}, NumPy {on['numpy']}",
+    }
+    table = [COLUMNS, ["---", "---", *["---:"] * (len(COLUMNS) - 2)], *map(cells, rows)]
+    return "\n".join(
+        [
+            "# How fast ndpsim is",
+            "",
+            *(f"- {name}: {fact}" for name, fact in facts.items()),
+            "",
+            *(f"| {' | '.join(line)} |" for line in table),
+            "",
+            _EXPLANATION,
+        ]
+    )

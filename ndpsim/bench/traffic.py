@@ -1,0 +1,188 @@
+"""Streams and random requests through one channel's controller: ours, the plain one, and Ramulator 2.1.
+
+Every request is an address of the mapper RoBaRaCoCh, so that Ramulator makes the same commands of it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.bench.row import Row, Work, expect
+from ndpsim.dram import sink, state
+from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
+from ndpsim.dram.mapping import map_addresses
+from ndpsim.errors import MismatchError
+from ndpsim.peers import ramulator
+from ndpsim.simulate import Memory
+from ndpsim.simulate.lane import commands_by_kind, no_commands, run_channel
+from ndpsim.simulate.trace import counters
+from ndpsim.spec import Device, Tables, lower
+from ndpsim.traces import Requests
+
+__all__ = ["Traffic", "contiguous", "random_bursts"]
+
+Ints = NDArray[np.int64]
+MakeController = Callable[[Tables, state.Policy], Controller]
+
+#: Ramulator takes seconds for a run: no more than this many are done.
+RAMULATOR_RUNS = 3
+
+_SEED = 20240229
+_WRITE_PERCENT = 33
+
+
+def contiguous(device: Device, count: int) -> Ints:
+    """Addresses that rotate over the bank groups, then fill the row's columns, then bank, rank and row."""
+    rest, bankgroup = np.divmod(np.arange(count, dtype=np.int64), device.bankgroups)
+    rest, column = np.divmod(rest, device.bursts_per_row)
+    rest, bank = np.divmod(rest, device.banks_per_group)
+    row, rank = np.divmod(rest, device.ranks)
+    # RoBaRaCoCh, from its most significant field down.
+    address = row * device.banks_per_group + bank
+    address = address * device.bankgroups + bankgroup
+    address = address * device.ranks + rank
+    return (address * device.bursts_per_row + column) * device.burst_bytes
+
+
+def random_bursts(device: Device, count: int) -> tuple[Ints, NDArray[np.int8]]:
+    """Addresses drawn evenly from all bursts of the device, and 33 of 100 of them marked as writes."""
+    # A bit generator's raw words are the same in every version of NumPy.
+    words = np.random.PCG64(_SEED).random_raw((2, count))
+    bursts = device.capacity_bytes // device.burst_bytes
+    address = (words[0] % np.uint64(bursts)).astype(np.int64) * device.burst_bytes
+    return address, (words[1] % np.uint64(100) < _WRITE_PERCENT).astype(np.int8)
+
+
+class _Run(NamedTuple):
+    """A controller that has served everything."""
+
+    channel: Controller
+    seconds: float
+    accepted: Mapping[str, int]  # counters of the clock that took the last request, where Ramulator ends
+    skipped: int
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Requests through a channel of DDR5-4800 behind FR-FCFS with open rows and queues of 32.
+
+    Attributes:
+        name, about: see `Benchmark`.
+        ranks: of the channel.
+        pinned: what must come out.
+        random: drawn evenly, instead of one contiguous stream.
+        writes: 33% of the requests are writes.
+        fast_forward: the source says after how many reads it repeats.
+    """
+
+    name: str
+    about: str
+    ranks: int
+    pinned: Work
+    random: bool = False
+    writes: bool = False
+    fast_forward: bool = False
+
+    def memory(self) -> Memory:
+        """The channel."""
+        return Memory.named(
+            "DDR5",
+            "DDR5_16Gb_x8",
+            "DDR5_4800AN",
+            self.ranks,
+            {},
+            "RoBaRaCoCh",
+            1,
+            state.ControllerOptions(),
+        )
+
+    def requests(self, device: Device) -> Requests:
+        """What is asked of it."""
+        if not self.random:
+            return Requests.of(
+                contiguous(device, self.pinned.requests), np.zeros(self.pinned.requests, np.int8)
+            )
+        address, write = random_bursts(device, self.pinned.requests)
+        return Requests.of(address, write if self.writes else np.zeros_like(write))
+
+    def run(self, repeat: int) -> Row:
+        """See `Benchmark`.
+
+        Raises:
+            MismatchError: the pinned work, the plain controller or Ramulator disagrees.
+        """
+        memory = self.memory()
+        requests = self.requests(memory.device)
+        source = self._source(memory, requests)
+        plain = self._runs(ScanController, source, memory, repeat)
+        fast = self._runs(make_controller, source, memory, repeat)
+        for one in fast + plain:
+            different = compare_channels(one.channel, plain[0].channel)
+            if different:
+                raise MismatchError(f"{self.name}: fast and plain differ in {', '.join(different)}")
+        work = self._work(plain[0].channel)
+        expect(self.name, work, self.pinned)
+        seconds = min(one.seconds for one in fast[1:])
+        return Row(
+            self.name,
+            work,
+            seconds,
+            ratio_plain=min(one.seconds for one in plain[1:]) / seconds,
+            ratio_ramulator=self._ratio_ramulator(requests, memory, repeat, fast[0].accepted, seconds),
+            fast_forwarded=fast[0].skipped / work.requests,
+        )
+
+    def _source(self, memory: Memory, requests: Requests) -> state.Source:
+        device = memory.device
+        assert requests.address is not None
+        place = map_addresses(requests.address, memory.mapping, device)
+        return state.make_source(
+            lower(device),
+            place.rank,
+            place.bankgroup,
+            place.bank,
+            place.row,
+            place.column,
+            requests.write,
+            requests.address,
+            period=device.bankgroups if self.fast_forward else 0,
+        )
+
+    def _runs(self, make: MakeController, source: state.Source, memory: Memory, repeat: int) -> list[_Run]:
+        """One run that may have to compile, and `repeat` to be measured."""
+        tables, policy = lower(memory.device), state.make_policy(memory.options)
+        return [_serve(make(tables, policy), source) for _ in range(1 + repeat)]
+
+    def _work(self, channel: Controller) -> Work:
+        cycles = max(int(channel.value[state.DATA_END]), int(channel.value[state.CLOCK]) - 1)
+        return Work(int(channel.value[state.SERVED]), cycles, commands_by_kind([channel]))
+
+    def _ratio_ramulator(
+        self, requests: Requests, memory: Memory, repeat: int, accepted: Mapping[str, int], seconds: float
+    ) -> float | None:
+        if not ramulator.is_available():
+            return None
+        theirs, ramulator_s = ramulator.timed_runs(requests, memory, min(repeat, RAMULATOR_RUNS))
+        for name, count in theirs.items():
+            if accepted[name] != count:
+                raise MismatchError(f"{self.name}: {name}: ours {accepted[name]}, Ramulator's {count}")
+        return ramulator_s / seconds
+
+
+def _serve(channel: Controller, source: state.Source) -> _Run:
+    """Serve all requests; only the controller's own time counts."""
+    count, nobody, silent = len(source.place), sink.nobody(), no_commands()
+    began = time.perf_counter()
+    run_channel(channel, source, nobody, silent, state.FAR, until_taken=count)
+    taken = time.perf_counter()
+    accepted = {"cycles": int(channel.value[state.CLOCK]) - 1, **counters([channel])}
+    resumed = time.perf_counter()
+    run_channel(channel, source, nobody, silent, count)
+    seconds = time.perf_counter() - resumed + taken - began
+    return _Run(channel, seconds, accepted, channel.skipped)

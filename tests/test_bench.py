@@ -1,0 +1,303 @@
+"""The benchmark: its rows, that their work is pinned, and that a disagreement is no measurement."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ndpsim.bench import ROWS, run_rows, traffic
+from ndpsim.bench.experts import ExpertCall
+from ndpsim.bench.processes import FreshProcess
+from ndpsim.bench.row import Work
+from ndpsim.bench.table import COLUMNS, cells, markdown
+from ndpsim.bench.traffic import Traffic, contiguous, random_bursts
+from ndpsim.cli.main import main
+from ndpsim.dram.engines import ScanController
+from ndpsim.dram.mapping import MAPPERS, map_addresses
+from ndpsim.errors import InputError, MismatchError
+from ndpsim.simulate import run_trace, simulate_expert
+from ndpsim.spec import resolve
+
+NAMES = [
+    *("stream_r1", "stream_r4", "random_r1", "random_r4", "mixed_r1", "mixed_r4", "stream_ff_r1"),
+    *("stream_ff_r8", "expert_trimoe", "expert_edge", "import", "compile"),
+]
+KEYS = ["name", "requests", "seconds", "rate_mps", "ratio_plain", "ratio_ramulator"]
+TRAFFIC = [row for row in ROWS.values() if isinstance(row, Traffic)]
+
+
+@pytest.fixture(autouse=True)
+def without_ramulator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ramulator takes seconds a run, whether or not it is installed here."""
+    monkeypatch.setattr(traffic.ramulator, "is_available", lambda: False)
+
+
+def small(ranks: int = 2, count: int = 3000, **kind: bool) -> Traffic:
+    """A short row, pinned to what `run_trace` makes of the same addresses."""
+    unpinned = Traffic("stream_r1", "a short row", ranks, Work(count, 0, {}), **kind)
+    requests = unpinned.requests(unpinned.memory().device)
+    result = run_trace((requests.address, requests.write), ranks=ranks)
+    return replace(unpinned, pinned=Work(count, result.cycles, result.commands))
+
+
+def call(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as caught:
+        main(list(arguments))
+    return int(caught.value.code or 0)
+
+
+def test_the_rows_in_their_order():
+    assert list(ROWS) == NAMES
+    assert all(row.name == name for name, row in ROWS.items())
+
+
+# The work
+
+
+@pytest.mark.parametrize("row", TRAFFIC, ids=lambda row: row.name)
+def test_the_work_of_the_rows_is_the_pinned_one(row):
+    measured = row.run(1)
+    assert measured.work == row.pinned
+    assert measured.ratio_ramulator is None
+    assert (measured.fast_forwarded > 0.5) == row.fast_forward
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_a_stream_changes_the_bank_group_with_every_read_and_then_fills_the_row(ranks):
+    device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", ranks)
+    count = 3 * device.bankgroups * device.bursts_per_row * device.banks_per_group * ranks
+    place = map_addresses(contiguous(device, count), MAPPERS["RoBaRaCoCh"], device)
+    number = np.arange(count)
+    assert np.array_equal(place.bankgroup, number % device.bankgroups)
+    assert np.array_equal(place.column, number // device.bankgroups % device.bursts_per_row)
+    fields = (place.row, place.rank, place.bank, place.column, place.bankgroup)
+    sizes = (device.rows, ranks, device.banks_per_group, device.bursts_per_row, device.bankgroups)
+    assert np.array_equal(np.ravel_multi_index(fields, sizes), number)
+
+
+def test_random_requests_are_everywhere_and_a_third_writes():
+    device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 4)
+    address, write = random_bursts(device, 40_000)
+    again, _ = random_bursts(device, 40_000)
+    assert np.array_equal(address, again)
+    assert address.min() >= 0
+    assert 0.99 * device.capacity_bytes < address.max() < device.capacity_bytes
+    place = map_addresses(address, MAPPERS["RoBaRaCoCh"], device)
+    for values in (place.rank, place.bankgroup, place.bank, place.column):
+        counts = np.bincount(values)
+        assert counts.min() > 0.8 * counts.mean()
+    assert abs(write.mean() - 0.33) < 0.01
+
+
+@pytest.mark.parametrize(
+    "kind", [{}, {"random": True}, {"random": True, "writes": True}, {"fast_forward": True}]
+)
+def test_a_row_has_the_keys_of_the_table(kind):
+    row = small(**kind).run(2).to_dict()
+    assert list(row)[: len(KEYS)] == KEYS
+    assert row["rate_mps"] == pytest.approx(3000 / row["seconds"] / 1e6)
+    assert row["ratio_plain"] > 0
+    assert json.loads(json.dumps(row, allow_nan=False)) == row
+
+
+# What makes it fail
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"cycles": 1}, "stream_r1: cycles came out as"),
+        ({"commands": {"RD": 3000}}, "stream_r1: commands came out as"),
+    ],
+)
+def test_a_changed_number_fails_by_the_name_of_the_row(change, words):
+    right = small()
+    with pytest.raises(MismatchError, match=words):
+        replace(right, pinned=replace(right.pinned, **change)).run(1)
+
+
+def test_requests_that_are_not_served_fail_by_the_name_of_the_row(monkeypatch):
+    row = small()
+    shorter = replace(row, pinned=Work(2999, 0, {}))
+    asked = shorter.requests(row.memory().device)
+    monkeypatch.setattr(Traffic, "requests", lambda self, device: asked)
+    with pytest.raises(MismatchError, match="stream_r1: requests came out as 2999, pinned is 3000"):
+        row.run(1)
+
+
+@pytest.mark.parametrize(
+    ("what", "words"), [("value", "counters"), ("issued", "commands"), ("latencies", "latencies")]
+)
+def test_a_controller_that_disagrees_with_the_plain_one_is_an_error(monkeypatch, what, words):
+    class Wrong(ScanController):
+        def run(self, *arguments):
+            outcome = super().run(*arguments)
+            getattr(self, what)[3] += 1
+            return outcome
+
+    monkeypatch.setattr(traffic, "make_controller", Wrong)
+    with pytest.raises(MismatchError, match=f"stream_r1: fast and plain differ in its {words}"):
+        small().run(1)
+
+
+def test_ramulators_counters_must_be_ours_and_its_time_makes_the_ratio(monkeypatch):
+    row = small()
+    requests = row.requests(row.memory().device)
+    accepted = run_trace((requests.address, requests.write), ranks=2).accepted
+    theirs = {name: accepted[name] for name in ("cycles", "row_hits", "row_misses", "row_conflicts")}
+    runs = []
+
+    def timed_runs(requests, memory, repeat):
+        runs.append(repeat)
+        return theirs, 60.0
+
+    monkeypatch.setattr(traffic.ramulator, "is_available", lambda: True)
+    monkeypatch.setattr(traffic.ramulator, "timed_runs", timed_runs)
+    measured = row.run(5)
+    assert measured.ratio_ramulator == 60.0 / measured.seconds
+    assert runs == [3]
+    theirs["row_hits"] += 1
+    with pytest.raises(MismatchError, match="stream_r1: row_hits: ours"):
+        row.run(1)
+
+
+# Experts and fresh processes
+
+
+def test_an_expert_is_compared_with_the_hardware_and_with_its_plain_run():
+    result = simulate_expert("trimoe", "qwen3-30b-a3b", 2)
+    pinned = Work(result.weight_bursts, result.cycles, result.commands)
+    call = ExpertCall("expert_trimoe", "an expert", "trimoe", "qwen3-30b-a3b", pinned, tokens=2)
+    row = call.run(1)
+    assert row.simulated_s == result.time_ns / 1e9
+    assert row.ratio_plain > 0
+    assert row.work.requests == row.work.commands["RD"]
+    with pytest.raises(MismatchError, match="expert_trimoe: cycles came out as"):
+        replace(call, pinned=replace(pinned, cycles=pinned.cycles + 1)).run(1)
+
+
+def test_a_plain_run_that_disagrees_fails_by_the_name_of_the_row(monkeypatch):
+    def different(*programs):
+        raise MismatchError("lane 3 differs from its plain run in its counters")
+
+    monkeypatch.setattr("ndpsim.simulate.expert._compare", different)
+    call = ExpertCall("expert_trimoe", "an expert", "trimoe", "qwen3-30b-a3b", Work(1, 1, {}))
+    with pytest.raises(MismatchError, match="expert_trimoe: lane 3 differs"):
+        call.run(1)
+
+
+@pytest.mark.parametrize("name", ["expert_trimoe", "expert_edge"])
+def test_the_work_of_the_experts_is_the_pinned_one(name):
+    row = ROWS[name]
+    result = simulate_expert(row.hw, row.model, row.tokens)
+    assert Work(result.weight_bursts, result.cycles, result.commands) == row.pinned
+
+
+@pytest.mark.parametrize(("name", "runs"), [("import", 4), ("compile", 1)])
+def test_a_fresh_process_imports_this_package_and_compiles_only_when_it_should(monkeypatch, name, runs):
+    row, folders = ROWS[name], []
+
+    def run(command, env, **options):
+        folders.append(env.get("NDPSIM_CACHE_DIR"))
+        assert env["PYTHONPATH"].startswith(str(traffic.__file__).partition("/ndpsim/bench")[0])
+        return SimpleNamespace(returncode=0, stdout=json.dumps([row.pinned.cycles, row.pinned.commands]))
+
+    monkeypatch.setenv("NDPSIM_CACHE_DIR", "kept")
+    monkeypatch.setattr(subprocess, "run", run)
+    assert row.run(3).work == row.pinned
+    assert len(folders) == runs
+    assert ("kept" in folders) == (name == "import")
+
+
+def test_a_fresh_process_that_fails_or_errs_is_no_measurement(monkeypatch):
+    row = FreshProcess("import", "", Work(1, 5, {"RD": 1}))
+    outcome = SimpleNamespace(returncode=0, stdout='[6, {"RD": 1}]', stderr="")
+    monkeypatch.setattr(subprocess, "run", lambda *arguments, **options: outcome)
+    with pytest.raises(MismatchError, match="import: cycles came out as 6, pinned is 5"):
+        row.run(1)
+    outcome.returncode, outcome.stderr = 1, "Traceback\nMemoryError: none left\n"
+    with pytest.raises(
+        MismatchError, match="import: the process ended with status 1: MemoryError: none left"
+    ):
+        row.run(1)
+
+
+# The command
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """The first row made short."""
+    monkeypatch.setattr("ndpsim._jit.is_compiled", lambda work: True)
+    monkeypatch.setitem(ROWS, "stream_r1", small())
+
+
+@pytest.mark.usefixtures("short")
+def test_json_and_the_table(capsys, tmp_path):
+    assert call("bench", "--row", "stream_r1", "--repeat", "1", "--json", "-") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in found["rows"]] == ["stream_r1"]
+    assert list(found["rows"][0])[: len(KEYS)] == KEYS
+    assert found["machine"]["cores"] >= 1
+    page = tmp_path / "page.md"
+    assert call("bench", "--row", "stream_r1", "--repeat", "1", "--markdown", str(page)) == 0
+    assert "million requests/s" in capsys.readouterr().out
+    text = page.read_text()
+    assert "`ndpsim bench --row stream_r1 --repeat 1 --markdown page.md`" in text
+    assert "| stream_r1 | a short row | 3000 |" in text
+
+
+@pytest.mark.usefixtures("short")
+def test_a_row_that_is_wrong_is_one_line_and_exit_status_1(capsys, monkeypatch):
+    monkeypatch.setitem(ROWS, "stream_r1", replace(ROWS["stream_r1"], pinned=Work(3000, 7, {})))
+    assert call("bench", "--row", "stream_r1", "--json", "-") == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("ndpsim: error: stream_r1: cycles came out as")
+    assert len(captured.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--row", "strem_r1"], "--row: unknown row 'strem_r1'; did you mean 'stream_r1'?"),
+        (["--repeat", "0"], "--repeat: 0 is not a whole number from 1"),
+        (["--json", "no/such/folder.json"], "--json"),
+        (["--markdown", "-"], "--markdown"),
+    ],
+)
+def test_mistakes_are_one_line(arguments, words, capsys):
+    assert call("bench", *arguments) == 2
+    captured = capsys.readouterr()
+    assert words in captured.err
+    assert captured.out == ""
+    assert len(captured.err.splitlines()) == 1
+
+
+def test_unknown_rows_are_refused_in_python_as_well():
+    with pytest.raises(InputError, match="unknown row 'x'"):
+        run_rows(["import", "x"])
+
+
+def test_rows_run_in_the_order_of_the_table(monkeypatch):
+    for row in ("stream_r1", "random_r1"):
+        monkeypatch.setitem(ROWS, row, replace(small(), name=row))
+    shares = []
+    rows = run_rows(["random_r1", "stream_r1"], 1, shares.append)
+    assert [row.name for row in rows] == ["stream_r1", "random_r1"]
+    assert shares == [0, 0.5]
+
+
+def test_what_was_not_run_is_a_dash(monkeypatch):
+    monkeypatch.setitem(ROWS, "stream_r1", small())
+    (row,) = run_rows(["stream_r1"], 1)
+    shown = dict(zip(COLUMNS, cells(row), strict=True))
+    assert shown["x Ramulator 2.1"] == shown["x hardware"] == "-"
+    assert float(shown["x plain"]) > 0
+    lines = markdown([row], "ndpsim bench").splitlines()
+    assert {line.count("|") for line in lines if line.startswith("|")} == {len(COLUMNS) + 1}
