@@ -28,7 +28,7 @@ from ndpsim.dram.masks.state import (
     WAITS,
 )
 from ndpsim.dram.masks.timing import bank_ready_at
-from ndpsim.dram.masks.words import lowest
+from ndpsim.dram.masks.words import lowest, natural
 from ndpsim.dram.state import READ_QUEUE, ROW_SHIFT
 
 __all__ = [
@@ -126,6 +126,7 @@ def close_same_banks(shape, state, first):
 @inlined
 def active_bank(state, line, place):
     """The bank of the request at a place of a line."""
+    line = natural(line)
     at = line * SLOTS + (state[ACTIVE_HEAD + line] + place & SLOTS - 1)
     return state[ACTIVE + at] & (BANKS - 1)
 
@@ -133,6 +134,7 @@ def active_bank(state, line, place):
 @inlined
 def set_active_bank(state, line, place, bank):
     """Put a bank's active request at a place of a line."""
+    line = natural(line)
     state[ACTIVE + line * SLOTS + (state[ACTIVE_HEAD + line] + place & SLOTS - 1)] = bank
 
 

@@ -39,7 +39,7 @@ from ndpsim.dram.masks.state import (
     WRITES,
 )
 from ndpsim.dram.masks.timing import bank_ready_at
-from ndpsim.dram.masks.words import lowest, rotate
+from ndpsim.dram.masks.words import lowest, natural, rotate
 from ndpsim.dram.state import FAR, WRITE_MODE
 
 __all__ = [
@@ -58,6 +58,7 @@ _NONE = SLOTS  # an offset that no request has
 @inlined
 def rank_quiet_until(state, queue, rank, credit):
     """The clock before which neither an active request of a rank nor one of a queue can issue."""
+    rank = natural(rank)
     ready, active = RANK_READY + rank * KINDS, ACTIVE_BOUND + rank * WAITS
     queued = BOUND + wait_place(queue, ACT, rank)
     activate_at = max(state[queued + ACT], state[ready + ACT])
@@ -71,7 +72,8 @@ def rank_quiet_until(state, queue, rank, credit):
 def active_quiet_until(shape, state, credit):
     """The clock before which no active request can issue."""
     quiet = FAR
-    for rank in range(shape.ranks):
+    for number in range(shape.ranks):
+        rank = natural(number)
         ready, active = RANK_READY + rank * KINDS, ACTIVE_BOUND + rank * WAITS
         quiet = min(quiet, max(state[active + RD], max(state[ready + RD], credit)))
         quiet = min(quiet, max(state[active + WR], state[ready + WR]))
@@ -85,7 +87,8 @@ def quiet_until(shape, state, queue, credit, clock):
     credit: the clock before which the sink has no room for a read.
     """
     quiet = FAR
-    for rank in range(shape.ranks):
+    for number in range(shape.ranks):
+        rank = natural(number)
         at = rank_quiet_until(state, queue, rank, credit)
         state[RANK_QUIET + rank] = at
         quiet = min(quiet, at)
@@ -95,7 +98,8 @@ def quiet_until(shape, state, queue, credit, clock):
 @inlined
 def look_again(shape, state):
     """Forget until when the ranks are quiet: another queue is asked now."""
-    for rank in range(shape.ranks):
+    for number in range(shape.ranks):
+        rank = natural(number)
         state[RANK_QUIET + rank] = 0
 
 
@@ -105,6 +109,7 @@ def oldest_active(state, line, kind, clock):
 
     Then the line is not asked again before the first clock at which one can be ready.
     """
+    line, kind = natural(line), natural(kind)
     size, first = state[ACTIVE_SIZE + line], FAR
     for place in range(size):
         ready_at = bank_ready_at(state, kind, active_bank(state, line, place))
@@ -119,7 +124,8 @@ def oldest_active(state, line, kind, clock):
 def choose_active(shape, state, credit, clock):
     """The oldest ready active request: (its line or -1, its place in the line)."""
     best, best_place, best_arrived = -1, 0, FAR
-    for rank in range(shape.ranks):
+    for number in range(shape.ranks):
+        rank = natural(number)
         if state[RANK_QUIET + rank] > clock:
             continue
         for queue in range(2):
@@ -135,15 +141,14 @@ def choose_active(shape, state, credit, clock):
 
 
 @inlined
-def oldest_ready(state, queue, kind, rank, skipped, clock):
+def oldest_ready(state, queue, kind, rank, clock):
     """The oldest request that waits for a kind and whose bank is ready, as an offset in age.
 
     _NONE if none is; then they are not asked again before the first clock at which one can be ready.
-    skipped: requests that are no candidates.
     """
     tail, first = state[TAIL + queue], FAR
     place = wait_place(queue, kind, rank)
-    mask = rotate(state[WAITING + place] & ~skipped, tail)
+    mask = rotate(state[WAITING + place], tail)
     while mask != 0:
         offset = lowest(mask)
         bank = slot_bank(state, queue, (offset + tail) & (SLOTS - 1))
@@ -154,6 +159,31 @@ def oldest_ready(state, queue, kind, rank, skipped, clock):
         mask &= ~rotate(state[OF_BANK + queue * BANKS + bank], tail)
     state[BOUND + place] = first
     return _NONE
+
+
+@inlined
+def oldest_conflict(state, queue, rank, skipped, clock):
+    """The oldest request that waits for PRE and whose bank is ready: (its offset in age, the clock before
+    which no other can be). Closing a bank keeps no other from being closed: so that clock is worth knowing.
+
+    _NONE if none is; then they are not asked again before that clock.
+    skipped: requests that are no candidates.
+    """
+    tail, first, oldest, kind = state[TAIL + queue], FAR, _NONE, PRE
+    place = wait_place(queue, kind, rank)
+    mask = rotate(state[WAITING + place] & ~skipped, tail)
+    while mask != 0:
+        offset = lowest(mask)
+        bank = slot_bank(state, queue, (offset + tail) & (SLOTS - 1))
+        ready_at = bank_ready_at(state, kind, bank)
+        mask &= ~rotate(state[OF_BANK + queue * BANKS + bank], tail)
+        if ready_at <= clock and oldest == _NONE:
+            oldest = offset
+        else:
+            first = min(first, ready_at)
+    if oldest == _NONE:
+        state[BOUND + place] = first
+    return oldest, first
 
 
 @inlined
@@ -175,28 +205,35 @@ def behind_hits(state, queue, rank):
 
 @inlined
 def choose_queued(policy, shape, state, queue, credit, clock):
-    """The oldest ready request of a queue: (its slot or -1, the kind of its next command)."""
-    best, best_kind, column = _NONE, ACT, RD + queue
+    """The oldest ready request of a queue: (its slot or -1, the kind of its next command).
+
+    What else waits for that kind is not asked again before one of it can be ready.
+    """
+    queue = natural(queue)
+    best, best_kind, best_bound, others_at = _NONE, ACT, BOUND, FAR
     has_room = queue == WRITES or credit <= clock
-    for rank in range(shape.ranks):
+    for number in range(shape.ranks):
+        rank = natural(number)
         if state[RANK_QUIET + rank] > clock:
             continue
-        ready, bound = RANK_READY + rank * KINDS, BOUND + wait_place(queue, ACT, rank)
+        ready, bound, column = RANK_READY + rank * KINDS, BOUND + wait_place(queue, ACT, rank), RD + queue
         if has_room and max(state[bound + column], state[ready + column]) <= clock:
-            offset = oldest_ready(state, queue, column, rank, 0, clock)
+            offset = oldest_ready(state, queue, column, rank, clock)
             if offset < best:
-                best, best_kind = offset, column
+                best, best_kind, best_bound, others_at = offset, column, bound + column, clock
         if max(state[bound + ACT], state[ready + ACT]) <= clock:
-            offset = oldest_ready(state, queue, ACT, rank, 0, clock)
+            offset = oldest_ready(state, queue, ACT, rank, clock)
             if offset < best:
-                best, best_kind = offset, ACT
+                best, best_kind, best_bound, others_at = offset, ACT, bound + ACT, clock
         if max(state[bound + PRE], state[ready + PRE]) <= clock:
             skipped = behind_hits(state, queue, rank) if policy.row_hit_first else 0
-            offset = oldest_ready(state, queue, PRE, rank, skipped, clock)
+            offset, first = oldest_conflict(state, queue, rank, skipped, clock)
             if offset < best:
-                best, best_kind = offset, PRE
-    slot = (best + state[TAIL + queue]) & (SLOTS - 1) if best < _NONE else -1
-    return slot, best_kind
+                best, best_kind, best_bound, others_at = offset, PRE, bound + PRE, first
+    if best == _NONE:
+        return -1, best_kind
+    state[natural(best_bound)] = others_at
+    return (best + state[TAIL + queue]) & (SLOTS - 1), best_kind
 
 
 @inlined

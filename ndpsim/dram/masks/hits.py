@@ -34,7 +34,7 @@ from ndpsim.dram.masks.state import (
     WRITES,
 )
 from ndpsim.dram.masks.timing import bank_ready_at
-from ndpsim.dram.masks.words import lowest, rotate
+from ndpsim.dram.masks.words import lowest, natural, rotate
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import COUNTED_UNTIL, FAR, NEXT_REFRESH, PLACE, ROW_SHIFT, SERVED, TAKEN, WRITE_MODE
 
@@ -46,7 +46,8 @@ def only_hits(shape, state):
     """Whether nothing can issue but RD of queued reads."""
     if state[PENDING_SIZE] | state[SIZE + WRITES] | state[WRITE_MODE] != 0:
         return False
-    for rank in range(shape.ranks):
+    for number in range(shape.ranks):
+        rank = natural(number)
         active, queued = ACTIVE_BOUND + rank * WAITS, BOUND + wait_place(READS, ACT, rank)
         if min(state[active + RD], state[active + WR]) < FAR:
             return False
@@ -59,7 +60,8 @@ def only_hits(shape, state):
 def rank_ready_at(shape, state):
     """The first clock at which a rank with a hit is ready for RD."""
     at = FAR
-    for rank in range(shape.ranks):
+    for number in range(shape.ranks):
+        rank = natural(number)
         if state[WAITING + wait_place(READS, RD, rank)] != 0:
             at = min(at, state[RANK_READY + rank * KINDS + RD])
     return at
@@ -69,7 +71,8 @@ def rank_ready_at(shape, state):
 def oldest_hit(shape, state, clock):
     """The slot of the oldest hit that is ready, -1 if none is; and else when one becomes ready."""
     tail, mask, first = state[TAIL + READS], 0, FAR
-    for rank in range(shape.ranks):
+    for number in range(shape.ranks):
+        rank = natural(number)
         at = state[RANK_READY + rank * KINDS + RD]
         hits = state[WAITING + wait_place(READS, RD, rank)]
         if at <= clock:
@@ -111,7 +114,7 @@ def run_hits(
         if is_full(commands):
             break
         if accepts:
-            request = state[PLACE]
+            request = natural(state[PLACE])
             place = source.place[request]
             bank, row = bank_of(place), place >> ROW_SHIFT
             if place & 1 or state[OPEN_ROW + bank] != row or state[TAKEN] + 1 >= until_taken:

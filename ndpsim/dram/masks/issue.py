@@ -43,6 +43,7 @@ from ndpsim.dram.masks.state import (
     SLOTS,
 )
 from ndpsim.dram.masks.timing import bank_ready_at, note_activate, note_bank, note_rank, note_same_banks
+from ndpsim.dram.masks.words import natural
 from ndpsim.dram.sink import credit_clock, take_burst
 from ndpsim.dram.state import (
     DATA_END,
@@ -196,6 +197,7 @@ def leave_queue(state, source, queue, slot, bank, kind, arrived, clock):
 @inlined
 def issue_queued(policy, shape, state, latencies, source, sink, commands, queue, slot, kind, clock):
     """The next command of a queued request."""
+    queue, slot, kind = natural(queue), natural(slot), natural(kind)
     at, bank = queue * SLOTS + slot, slot_bank(state, queue, slot)
     row, request, arrived = state[SLOT_ROW + at], state[SLOT_REQUEST + at], state[SLOT_ARRIVED + at]
     if kind == RD + queue:

@@ -35,6 +35,7 @@ from ndpsim.dram.masks.state import (
     WRITES_AT,
 )
 from ndpsim.dram.masks.timing import bank_ready_at
+from ndpsim.dram.masks.words import natural
 from ndpsim.dram.state import BANK_SHIFT, FAR, GROUP_SHIFT, RANK_SHIFT
 
 __all__ = ["bank_of", "enqueue", "filter_place", "join", "put_back", "slot_bank", "take_out", "wait_place"]
@@ -50,18 +51,19 @@ def bank_of(place):
 @inlined
 def wait_place(queue, kind, rank):
     """Where the mask and the bound of a kind stand, after WAITING and BOUND."""
-    return (queue * RANKS + rank) * WAITS + kind
+    return natural((queue * RANKS + rank) * WAITS + kind)
 
 
 @inlined
 def slot_bank(state, queue, slot):
     """The bank of a slot's request."""
-    return state[SLOT_BANK + queue * SLOTS + slot] & (BANKS - 1)
+    return state[natural(SLOT_BANK + queue * SLOTS + slot)] & (BANKS - 1)
 
 
 @inlined
 def join(state, queue, kind, bank, mask):
     """Requests for a bank now wait for a kind; returns when the first can issue, at the earliest."""
+    bank, kind = natural(bank), natural(kind)
     rank = bank // BANKS_PER_RANK
     place = wait_place(queue, kind, rank)
     at = max(state[RANK_READY + rank * KINDS + kind], bank_ready_at(state, kind, bank))
@@ -125,7 +127,7 @@ def compact(state, queue):
 @inlined
 def fill_slot(state, queue, slot, bank, row, arrived, request):
     """Put a request into a free slot; returns when it can issue, at the earliest."""
-    at, bit = queue * SLOTS + slot, 1 << slot
+    at, bit = natural(queue * SLOTS + slot), 1 << slot
     state[SLOT_BANK + at] = bank
     state[SLOT_ROW + at] = row
     state[SLOT_ARRIVED + at] = arrived
@@ -172,6 +174,7 @@ def put_back(state, bank, row, arrived):
 @inlined
 def take_out(state, source, queue, slot, bank, kind):
     """Take a request, which waits for a kind, out of its queue."""
+    queue, slot, bank = natural(queue), natural(slot), natural(bank)
     keep = ~(1 << slot)
     state[USED + queue] &= keep
     state[COUNTED + queue] &= keep

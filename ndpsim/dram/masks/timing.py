@@ -18,7 +18,7 @@ from ndpsim.dram.masks.state import (
     SAME_GROUP,
     SAME_RANK,
 )
-from ndpsim.dram.masks.words import push_row
+from ndpsim.dram.masks.words import natural, push_row
 
 __all__ = ["bank_ready_at", "note_activate", "note_bank", "note_rank", "note_same_banks"]
 
@@ -32,7 +32,7 @@ def carry(state, ready, distance, clock):
 @inlined
 def note_rank(shape, state, kind, rank, clock):
     """A command's distances within its rank and to the others."""
-    for other in range(shape.ranks):
+    for other in range(natural(shape.ranks)):
         distances = SAME_RANK if other == rank else OTHER_RANK
         carry(state, RANK_READY + other * KINDS, distances + kind * KINDS, clock)
 
@@ -72,5 +72,6 @@ def note_same_banks(shape, state, kind, first, clock):
 @inlined
 def bank_ready_at(state, kind, bank):
     """The first clock at which a kind may go to a bank, as far as its group and the bank itself go."""
+    kind, bank = natural(kind), natural(bank)
     of_group = state[GROUP_READY + bank // BANKS_PER_GROUP * KINDS + kind]
     return max(of_group, state[BANK_READY + bank * KINDS + kind])

@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-__all__ = ["lowest", "push_row", "rotate"]
+__all__ = ["lowest", "natural", "push_row", "rotate"]
 
 _WORD = ir.IntType(64)
 
@@ -62,6 +62,19 @@ def rotate(typing_context, mask, places):  # type: ignore[no-untyped-def]
         return _call(builder, "llvm.fshr.i64", mask.type, mask, mask, places)
 
     return types.int64(types.int64, types.int64), generate
+
+
+@intrinsic
+def natural(typing_context, number):  # type: ignore[no-untyped-def]
+    """The number, which is not negative: an index that need not be looked at for counting from the end."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        (number,) = arguments
+        condition = builder.icmp_signed(">=", number, ir.Constant(_WORD, 0))
+        _call(builder, "llvm.assume", ir.VoidType(), condition)
+        return number
+
+    return types.int64(types.int64), generate
 
 
 @intrinsic
