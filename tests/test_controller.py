@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ndpsim.dram import sink, state
-from ndpsim.dram.engines import ScanController, make_controller
+from ndpsim.dram.engines import MaskController, ScanController, compare_channels, make_controller
 from ndpsim.dram.plain import PlainController, PlainSink, Request
 from ndpsim.simulate.lane import command_room, decode_commands, run_channel
 from ndpsim.spec import Device, lower, resolve
@@ -142,3 +142,47 @@ def test_a_sink_holds_reads_back_alike_in_fast_and_plain(make, work, depth, serv
     assert trace.columns().T.tolist() == [list(line) for line in plain.trace]
     order = np.argsort(fast.done, kind="stable")
     assert fast.done[order].tolist() == slow.drain()
+
+
+@st.composite
+def long_runs(draw: st.DrawFn) -> tuple[Device, state.ControllerOptions, list[np.ndarray]]:
+    """Thousands of requests: rows that are hit for long, reads and writes by turns, few addresses."""
+    device = resolve(*draw(st.sampled_from(DEVICES)), draw(st.sampled_from([1, 2, 4, 8])))
+    options = state.ControllerOptions(
+        scheduler=draw(st.sampled_from(["FRFCFS", "FRFCFS-RowHit"])),
+        refresh=draw(st.sampled_from(REFRESH[device.standard.name])),
+        read_buffer=draw(st.sampled_from([1, 4, 16, 32, 64])),
+        write_buffer=draw(st.sampled_from([1, 4, 16, 32, 64])),
+    )
+    count, rng = 3000, np.random.default_rng(draw(st.integers(0, 2**32)))
+    step, turn = draw(st.sampled_from([1, 1, 3, 17])), draw(st.integers(1, 200))
+    number = np.arange(count) // draw(st.sampled_from([1, 1, 2, 50])) * step
+    if draw(st.booleans()):
+        number = rng.integers(0, draw(st.sampled_from([40, 500, 1 << 20])), count)
+    place, rest = [], number
+    for size in (device.bankgroups, 16, device.banks_per_group, device.ranks):
+        place.append(rest % size)
+        rest = rest // size
+    bankgroup, column, bank, rank = place
+    writes = {
+        "none": np.zeros(count, dtype=np.int64),
+        "by turns": np.arange(count) // turn % 2,
+        "a few": (rng.random(count) < 0.1).astype(np.int64),
+        "a third": (rng.random(count) < 0.33).astype(np.int64),
+    }[draw(st.sampled_from(["none", "by turns", "by turns", "a few", "a third"]))]
+    return device, options, [rank, bankgroup, bank, rest % device.rows, column, writes, number]
+
+
+@settings(max_examples=150, deadline=None)
+@given(long_runs())
+def test_masks_and_scan_agree_over_thousands_of_requests(work):
+    device, options, load = work
+    tables, policy = lower(device), state.make_policy(options)
+    traces = []
+    for make in (MaskController, ScanController):
+        channel, source = make(tables, policy), state.make_source(tables, *load)
+        commands = run_channel(channel, source, sink.nobody(), command_room(), len(load[0]))
+        traces.append((channel, commands.entry[: commands.length[0]]))
+    (masks, ours), (scan, plain) = traces
+    assert np.array_equal(ours, plain)
+    assert compare_channels(masks, scan) == []

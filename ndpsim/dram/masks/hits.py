@@ -11,9 +11,8 @@ from ndpsim.dram.masks.skip import note_hit, skip
 from ndpsim.dram.masks.slots import bank_of, enqueue, slot_bank, wait_place
 from ndpsim.dram.masks.state import (
     ACT,
-    ACTIVE_BOUND,
+    ACTIVE_SIZE,
     BANKS,
-    BOUND,
     IN_ORDER,
     KINDS,
     OF_BANK,
@@ -29,8 +28,6 @@ from ndpsim.dram.masks.state import (
     TAIL,
     USED,
     WAITING,
-    WAITS,
-    WR,
     WRITES,
 )
 from ndpsim.dram.masks.timing import bank_ready_at
@@ -48,10 +45,9 @@ def only_hits(shape, state):
         return False
     for number in range(shape.ranks):
         rank = natural(number)
-        active, queued = ACTIVE_BOUND + rank * WAITS, BOUND + wait_place(READS, ACT, rank)
-        if min(state[active + RD], state[active + WR]) < FAR:
-            return False
-        if min(state[queued + ACT], state[queued + PRE]) < FAR:
+        waits = WAITING + wait_place(READS, ACT, rank)
+        active = state[ACTIVE_SIZE + rank * 2 + READS] | state[ACTIVE_SIZE + rank * 2 + WRITES]
+        if state[waits + ACT] | state[waits + PRE] | active != 0:
             return False
     return True
 
@@ -137,7 +133,9 @@ def run_hits(
                     state[COUNTED_UNTIL] = clock
                 ready_at = max(rank_ready_at(shape, state), credit_clock(sink))
         clock += 1
-        accepts = state[TAKEN] < source.admitted[0] and state[SIZE + READS] < policy.read_slots
+        accepts = state[TAKEN] < source.admitted[0] and (
+            state[SIZE + READS] < policy.read_slots or source.place[natural(state[PLACE])] & 1 == 1
+        )
         if not accepts:
             clock = min(until, max(clock, ready_at))
     return clock, accepts

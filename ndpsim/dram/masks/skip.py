@@ -239,8 +239,8 @@ def rotation_goes_on(state, source):
 
 
 @inlined
-def laps_ahead(policy, state, source, span, clocks, clock, until_served, until_taken):
-    """How many more spans of reads will go as the last did; 0 when the queue would not even turn over."""
+def laps_ahead(policy, state, source, sink, span, clocks, clock, until_served, until_taken):
+    """How many more spans of reads will go as the last did; 0 when queue and sink would not turn over."""
     request, period = state[PLACE], source.period
     if state[SIZE + READS] + 1 != policy.read_slots or policy.read_slots <= period or request < period:
         return 0
@@ -248,10 +248,11 @@ def laps_ahead(policy, state, source, span, clocks, clock, until_served, until_t
     most = min(laps * span, source.place.shape[0] - request)
     most = min(most, min(until_served - state[SERVED], until_taken - 1 - state[TAKEN]))
     most = min(most, source.admitted[0] - state[TAKEN])
-    if most < policy.read_slots + span or span > HISTORY // 2 or not rotation_goes_on(state, source):
+    least = max(policy.read_slots, max(sink.depth, sink.servers))
+    if most < least or span > HISTORY // 2 or not rotation_goes_on(state, source):
         return 0
     laps = alike(source, request, period, most) // span
-    return laps if laps * span >= policy.read_slots + span else 0
+    return laps if laps * span >= least else 0
 
 
 # ---- What follows
@@ -304,8 +305,11 @@ def skip_distances(shape, state, source, span, clocks, reads):
     """The last span of skipped reads leaves its distances behind."""
     size, first, over = state[SIZE + READS], state[IN_ORDER] - span, reads // span * clocks
     for place in range(span):
-        request = state[PLACE] - size + reads - span + place
-        bank = bank_of(source.place[request])
+        number = reads - span + place
+        # `rotation_goes_on` has noted the banks of the queued requests.
+        bank = state[READ_BANK + (state[IN_ORDER] + number & _MASK)] & (BANKS - 1)
+        if number >= size:
+            bank = bank_of(source.place[state[PLACE] - size + number])
         note_bank(shape, state, RD, bank, state[READ_AT + (first + place & _MASK)] + over)
 
 
@@ -481,19 +485,19 @@ def note_hit(state, sink, bank, in_order, held, clock):
 
 
 @inlined
-def laps_since(policy, shape, state, source, view, clock, until_served, until_taken):
+def laps_since(policy, shape, state, source, sink, view, clock, until_served, until_taken):
     """How many more times what happened since a view will happen again."""
     if not memory_repeats(shape, state, view, clock) or state[IDLE_REFRESH] != state[view + VIEW_IDLE]:
         return 0
     span, clocks = state[IN_ORDER] - state[view + VIEW_READS], clock - state[view + VIEW_CLOCK]
-    return laps_ahead(policy, state, source, span, clocks, clock, until_served, until_taken)
+    return laps_ahead(policy, state, source, sink, span, clocks, clock, until_served, until_taken)
 
 
 @inlined
 def skip(policy, shape, state, latencies, source, sink, clock, until_served, until_taken):
     """After a read in order: skip what will repeat; returns the clock of the last read, skipped or not."""
     number, period = state[IN_ORDER], source.period
-    if (number - 1) % period != 0:
+    if number != 1 and number != state[PREVIOUS + VIEW_READS] + period:
         return clock
     laps, view, keeps_up = 0, PREVIOUS, True
     if number == 1:
@@ -503,7 +507,7 @@ def skip(policy, shape, state, latencies, source, sink, clock, until_served, unt
         keeps_up = sink.servers == 0 or sink_keeps_up(shape, state, sink, period, clocks)
         view = PREVIOUS if keeps_up else ANCHOR
         if keeps_up or (state[ANCHOR + VIEW_READS] > 0 and sink_repeats(state, sink, ANCHOR, clock)):
-            laps = laps_since(policy, shape, state, source, view, clock, until_served, until_taken)
+            laps = laps_since(policy, shape, state, source, sink, view, clock, until_served, until_taken)
     if laps > 0:
         return skip_laps(shape, state, latencies, source, sink, view, clock, laps, keeps_up)
     capture(shape, state, PREVIOUS, clock)
