@@ -75,8 +75,7 @@ def cache_dir() -> Path | None:
     return None
 
 
-def _compiled(function: F, **options: Any) -> F:
-    folder = cache_dir()
+def _compiled(function: F, folder: Path | None, **options: Any) -> F:
     before = _config.CACHE_DIR
     _config.CACHE_DIR = str(folder or "")
     try:
@@ -92,7 +91,7 @@ def kernel(function: F) -> F:
     Kernels work on the arrays they are given and allocate none. That spares them Numba's reference
     counts, which otherwise cost the controller more than its work does.
     """
-    return _compiled(function)
+    return _compiled(function, cache_dir())
 
 
 def inlined(function: F) -> F:
@@ -100,7 +99,7 @@ def inlined(function: F) -> F:
 
     A part is compiled once for all constants it is called with; it cannot be called from Python.
     """
-    part: Any = _compiled(function, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    part: Any = _compiled(function, None, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
     get_template = part.get_call_template
 
     def get_general_template(arguments: Any, keywords: Any) -> Any:

@@ -94,8 +94,10 @@ def take_burst(sink, request, arrival_clock):
         return
     value, unit = sink.value, sink.unit_ticks
     slot, server = value[SLOT], value[SERVER]
-    start = max(arrival_clock * sink.dram_ticks, value[LAST_START], value[RELEASE], sink.free[server])
-    start = (start + unit - 1) // unit * unit
+    start = max(value[LAST_START], sink.free[server])  # edges of the unit's clock
+    there = max(arrival_clock * sink.dram_ticks, value[RELEASE])
+    if there > start:
+        start = (there + unit - 1) // unit * unit
     finish = start + value[SERVICE]
     sink.free[server] = finish
     for row in range(sink.first_row[request], sink.last_row[request] + 1):

@@ -202,13 +202,34 @@ def choose_and_issue(policy, shape, state, latencies, source, sink, commands, cl
 
 
 @inlined
-def run_steps(policy, shape, state, latencies, source, sink, commands, until_served, until_taken):
-    """See `run`. `quiet`: the clock before which no request or refresh that waits can issue."""
-    clock, quiet, hits = state[CLOCK], 0, False
+def next_step(policy, state, source, quiet, clock):
+    """The step after one at `clock`: (its clock, whether it takes a request).
+
+    quiet: the clock before which nothing that waits can issue.
+    """
+    clock += 1
+    accepts = would_accept(policy, state, source, clock)
+    if not (accepts or mode_changes(policy, state)):
+        wake = min(quiet, min(state[NEXT_REFRESH], offered_from(state, source, clock - 1)))
+        clock = max(clock, wake)
+        accepts = source.cycle.shape[0] > 0 and would_accept(policy, state, source, clock)
+    return clock, accepts
+
+
+@kernel
+def run(policy, shape, state, latencies, source, sink, commands, until_served, until_taken):
+    """Run until `until_served` requests are served, or into the step that accepts request `until_taken`.
+
+    Returns and can be taken up again as `dram.controller.run`.
+    """
+    state[NEXT_REFRESH] = next_refresh(shape, policy.refresh, state[REFRESHES])
+    count_waits(state, -1)
+    clock, quiet, hits, outcome = state[CLOCK], 0, False, DONE
     accepts = would_accept(policy, state, source, clock)
     while state[SERVED] < until_served:
-        if is_full(commands):
-            return RECORD_FULL
+        if is_full(commands) or clock >= FAR:
+            outcome = STUCK if clock >= FAR else RECORD_FULL
+            break
         if hits:
             clock, accepts = run_hits(
                 policy,
@@ -230,36 +251,17 @@ def run_steps(policy, shape, state, latencies, source, sink, commands, until_ser
             quiet = min(quiet, accept(state, latencies, source, clock))
             if state[TAKEN] >= until_taken:
                 state[COUNTED_UNTIL] = clock - 1
-                return DONE
+                break
         state[COUNTED_UNTIL] = clock
         if clock >= state[NEXT_REFRESH]:
             quiet = clock
             if not refresh(shape, policy, state, clock):
-                return STUCK
+                outcome = STUCK
+                break
         if clock >= quiet or mode_changes(policy, state):
             quiet = choose_and_issue(policy, shape, state, latencies, source, sink, commands, clock)
             hits = only_hits(shape, state) and source.cycle.shape[0] == 0
-        clock += 1
-        accepts = would_accept(policy, state, source, clock)
-        if not (accepts or mode_changes(policy, state)):
-            wake = min(quiet, min(state[NEXT_REFRESH], offered_from(state, source, clock - 1)))
-            clock = max(clock, wake)
-            if clock >= FAR:
-                return STUCK
-            if source.cycle.shape[0] > 0:
-                accepts = would_accept(policy, state, source, clock)
-    return DONE
-
-
-@kernel
-def run(policy, shape, state, latencies, source, sink, commands, until_served, until_taken):
-    """Run until `until_served` requests are served, or into the step that accepts request `until_taken`.
-
-    Returns and can be taken up again as `dram.controller.run`.
-    """
-    state[NEXT_REFRESH] = next_refresh(shape, policy.refresh, state[REFRESHES])
-    count_waits(state, -1)
-    outcome = run_steps(policy, shape, state, latencies, source, sink, commands, until_served, until_taken)
+        clock, accepts = next_step(policy, state, source, quiet, clock)
     count_waits(state, 1)
     state[CLOCK] = state[COUNTED_UNTIL] + 1
     return outcome
