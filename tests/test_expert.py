@@ -8,7 +8,8 @@ import pytest
 
 from ndpsim.audit import check
 from ndpsim.config import load_hardware
-from ndpsim.errors import InputError
+from ndpsim.dram.engines import MaskController
+from ndpsim.errors import InputError, MismatchError
 from ndpsim.moe import Expert
 from ndpsim.simulate import MAX_TOKENS, ExpertResult, simulate_expert
 
@@ -155,6 +156,32 @@ def test_equal_lanes_are_simulated_once_and_unequal_ones_apart(qwen):
     reads = [int((trace.column >= 0).sum()) for trace in uneven.command_traces]
     assert sum(reads) == uneven.weight_bursts
     assert len(set(reads)) > 1
+
+
+@pytest.mark.parametrize("shape", [(512, 256), (513, 257), (96, 40), (3, 5)])
+@pytest.mark.parametrize("tokens", [1, 2, 5])
+@pytest.mark.parametrize(
+    "sets", [(), DDR4, ("dram.nREFI=2000", "ndp.gemv.fifo_bursts=7")], ids=["ddr5", "ddr4", "tight"]
+)
+def test_the_plain_run_of_every_lane_agrees(shape, tokens, sets):
+    """Every lane on its own, every queue scanned, every read stepped through; unequal shares among them."""
+    simulate_expert(
+        "trimoe", Expert(*shape), tokens, sets=sets, bits=4 if tokens == 2 else 16, exact_check=True
+    )
+
+
+def test_the_plain_run_of_a_long_stream_agrees_with_what_was_skipped():
+    result = simulate_expert("trimoe", Expert(2048, 768), 2, exact_check=True)
+    assert 0.3 < result.fast_forwarded < 1
+
+
+def test_a_difference_to_the_plain_run_is_found(monkeypatch):
+    def without_refresh(tables, policy):
+        return MaskController(tables, policy._replace(refresh=0))
+
+    monkeypatch.setattr("ndpsim.simulate.expert._fastest", without_refresh)
+    with pytest.raises(MismatchError, match="plain run"):
+        simulate_expert("trimoe", Expert(2048, 768), exact_check=True)
 
 
 def test_a_lane_alone_and_among_equals_issues_the_same_commands():

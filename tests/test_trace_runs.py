@@ -165,3 +165,19 @@ def test_results_are_plain_data():
     result = run_trace(stream(10))
     assert isinstance(result, TraceResult)
     assert "command_traces" not in result.to_dict()
+
+
+def test_the_plain_run_of_a_trace_agrees():
+    addresses = np.concatenate((np.arange(6000) * 64, np.random.default_rng(1).integers(0, 1 << 28, 3000)))
+    writes = (np.arange(9000) > 7000).astype(np.int64)
+    result = run_trace((addresses, writes), mapper="MOP4CLXOR", channels=2, exact_check=True)
+    assert result.requests == 9000
+
+
+def test_a_stream_of_addresses_is_fast_forwarded():
+    """Bursts that rotate over the bank groups: RoBaRaCoCh puts them 64 columns and a rank apart."""
+    number = np.arange(40_000)
+    group, rest = number % 8, number // 8
+    addresses = ((rest // 64 * 8 + group) * 64 + rest % 64) * 64
+    result = run_trace((addresses, np.zeros(40_000, dtype=np.int64)), exact_check=True)
+    assert result.fast_forwarded > 0.7
