@@ -23,7 +23,7 @@ import numba
 import platformdirs
 from numba.core import types
 
-__all__ = ["cache_dir", "inlined", "is_compiled", "kernel", "mark_compiled"]
+__all__ = ["cache_dir", "inlined", "is_compiled", "kernel", "mark_compiled", "outlined"]
 
 _config: Any = numba.config  # its settings are made at import, unknown to type checkers
 
@@ -94,12 +94,9 @@ def kernel(function: F) -> F:
     return _compiled(function, cache_dir())
 
 
-def inlined(function: F) -> F:
-    """As `kernel`, for a part of kernels that is called too often to pay for a call.
-
-    A part is compiled once for all constants it is called with; it cannot be called from Python.
-    """
-    part: Any = _compiled(function, None, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def _part(function: F, **options: Any) -> F:
+    """A part of kernels: compiled once for all constants it is called with, and not called from Python."""
+    part: Any = _compiled(function, None, no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)
     get_template = part.get_call_template
 
     def get_general_template(arguments: Any, keywords: Any) -> Any:
@@ -107,6 +104,16 @@ def inlined(function: F) -> F:
 
     part.get_call_template = get_general_template
     return cast(F, part)
+
+
+def inlined(function: F) -> F:
+    """A part of kernels that is called too often to pay for a call; it cannot be called from Python."""
+    return _part(function, forceinline=True)
+
+
+def outlined(function: F) -> F:
+    """As `inlined`, for what happens rarely and would only crowd the code around it."""
+    return _part(function)
 
 
 def is_compiled(work: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined
+from ndpsim._jit import inlined, outlined
 from ndpsim.dram.masks.slots import join, put_back, wait_place
 from ndpsim.dram.masks.state import (
     ACT,
@@ -105,7 +105,7 @@ def close_bank(state, bank):
             join(state, queue, ACT, bank, mask)
 
 
-@inlined
+@outlined
 def close_rank(shape, state, rank):
     """All banks of a rank have been closed."""
     first = rank * BANKS_PER_RANK
@@ -114,7 +114,7 @@ def close_rank(shape, state, rank):
             close_bank(state, bank)
 
 
-@inlined
+@outlined
 def close_same_banks(shape, state, first):
     """A bank of every group of a rank has been closed."""
     for group in range(shape.bankgroups):
@@ -165,7 +165,7 @@ def leave_line(state, line, place):
     state[ACTIVE_SIZE + line] -= 1
 
 
-@inlined
+@outlined
 def take_back(shape, state, source, clock):
     """Return to the read queue the active requests whose row was closed while the sink had no room."""
     for rank in range(shape.ranks):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined
+from ndpsim._jit import inlined, outlined
 from ndpsim.dram.masks.banks import active_bank
 from ndpsim.dram.masks.slots import slot_bank, wait_place
 from ndpsim.dram.masks.state import (
@@ -186,7 +186,7 @@ def oldest_conflict(state, queue, rank, skipped, clock):
     return oldest, first
 
 
-@inlined
+@outlined
 def behind_hits(state, queue, rank):
     """FRFCFS-RowHit: the requests of a rank that would close a row on an older hit."""
     tail = state[TAIL + queue]
@@ -245,7 +245,7 @@ def same_banks(shape, first):
     return mask << first % BANKS_PER_RANK
 
 
-@inlined
+@outlined
 def choose_maintenance(shape, state, credit, clock):
     """The next command of the first refresh that waits: (its kind or -1, when it becomes ready).
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined, kernel
+from ndpsim._jit import inlined, kernel, outlined
 from ndpsim.dram.controller import DONE, RECORD_FULL, STUCK
 from ndpsim.dram.maintenance import next_refresh
 from ndpsim.dram.masks.choose import (
@@ -129,7 +129,7 @@ def push_refresh(state, kind, bank):
     state[PENDING_SIZE] += 1
 
 
-@inlined
+@outlined
 def refresh(shape, policy, state, clock):
     """Ask for the refreshes that fall due; False when they can never catch up."""
     if state[PENDING_SIZE] + shape.ranks > PENDING:

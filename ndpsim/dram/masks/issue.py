@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined
+from ndpsim._jit import inlined, outlined
 from ndpsim.dram.masks.banks import (
     activate_request,
     active_bank,
@@ -106,7 +106,7 @@ def is_full(commands):
     return 0 < commands.entry.shape[0] == commands.length[0]
 
 
-@inlined
+@outlined
 def write_down(commands, kind, node, row, column, clock):
     """Append a command to the trace."""
     line = commands.length[0]
@@ -223,7 +223,7 @@ def issue_queued(policy, shape, state, latencies, source, sink, commands, queue,
         close_bank(state, bank)
 
 
-@inlined
+@outlined
 def issue_maintenance(shape, state, source, sink, commands, kind, clock):
     """The next command of the first refresh that waits."""
     first = state[PENDING_BANK] & (BANKS - 1)

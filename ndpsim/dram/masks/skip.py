@@ -14,7 +14,7 @@ burst is served on its arrival.
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined
+from ndpsim._jit import inlined, outlined
 from ndpsim.dram import sink as sinks
 from ndpsim.dram.masks.slots import bank_of, slot_bank, wait_place
 from ndpsim.dram.masks.state import (
@@ -121,7 +121,7 @@ def after(place, number, size):
     return place - size if place >= size else place
 
 
-@inlined
+@outlined
 def capture_sink(state, sink, view, clock):
     """Remember the sink, as it looks from the clock."""
     value, now = sink.value, clock * sink.dram_ticks
@@ -135,7 +135,7 @@ def capture_sink(state, sink, view, clock):
         state[view + VIEW_FREE + number] = max(free - now, 0)
 
 
-@inlined
+@outlined
 def sink_repeats(state, sink, view, clock):
     """Whether the sink looks as it did: edges of its clock, bursts that it holds, servers at work."""
     value, now = sink.value, clock * sink.dram_ticks
@@ -441,7 +441,7 @@ def shift_sink(sink, clocks):
     sink.value[FINISHED] += ticks
 
 
-@inlined
+@outlined
 def skip_laps(shape, state, latencies, source, sink, view, clock, laps, keeps_up):
     """Set the channel and its sink to where they will be so many spans later; returns the clock."""
     span, clocks = state[IN_ORDER] - state[view + VIEW_READS], clock - state[view + VIEW_CLOCK]

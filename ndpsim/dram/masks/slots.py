@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined
+from ndpsim._jit import inlined, outlined
 from ndpsim.dram.masks.state import (
     ACT,
     ACTIVE_REQUEST,
@@ -111,7 +111,7 @@ def move_slot(state, queue, source, target):
         move_bit(state, WAITING + place, source, target)
 
 
-@inlined
+@outlined
 def compact(state, queue):
     """Close the holes, so that the slots behind the youngest request are free again."""
     tail = state[TAIL + queue]
@@ -156,7 +156,7 @@ def enqueue(state, source, queue, bank, row, request, arrived):
     return fill_slot(state, queue, slot, bank, row, arrived, request)
 
 
-@inlined
+@outlined
 def put_back(state, bank, row, arrived):
     """Return an active read to the place in the read queue that its age gives it."""
     compact(state, READS)
