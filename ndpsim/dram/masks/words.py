@@ -66,11 +66,11 @@ def rotate(typing_context, mask, places):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def natural(typing_context, number):  # type: ignore[no-untyped-def]
-    """The number, which is not negative: an index that need not be looked at for counting from the end."""
+    """The number, which is from 0 to 2**31: an index that need not be looked at for counting from the end."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         (number,) = arguments
-        condition = builder.icmp_signed(">=", number, ir.Constant(_WORD, 0))
+        condition = builder.icmp_unsigned("<", number, ir.Constant(_WORD, 1 << 31))
         _call(builder, "llvm.assume", ir.VoidType(), condition)
         return number
 
