@@ -14,7 +14,6 @@ import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -32,9 +31,9 @@ from ndpsim.simulate.lane import (
     LaneStream,
     check_refresh,
     command_room,
-    commands_by_kind,
     decode_commands,
     lane_streams,
+    name_commands,
     no_commands,
 )
 from ndpsim.simulate.memory import controller_options
@@ -70,6 +69,7 @@ class _Machine:
     gemv: GemvUnit
     activation: ActivationUnit
     lanes: int
+    lane_peak_gbps: float
     host_buses: int
     described: Mapping[str, Any]  # for the result: the hardware as plain data
 
@@ -126,6 +126,7 @@ def _lower(hardware: Hardware) -> _Machine:
         ),
         activation=ActivationUnit(activation.units, activation.cycles_per_value, activation.latency_cycles),
         lanes=hardware.lanes,
+        lane_peak_gbps=device.peak_gbps,
         host_buses=hardware.system.dimm.subchannels,
         described=hardware.to_dict(),
     )
@@ -364,12 +365,15 @@ def _result(
     streamed = max(lane.count(state.DATA_END) for lane in lanes) - _FIRST_CLOCK
     weight_bytes = sum(region.bytes for region in regions)
     reads = len(tiling.tokens)
-    peak_gbps = machine.lanes * device.peak_gbps
+    peak_gbps = machine.lanes * machine.lane_peak_gbps
     bandwidth_gbps = weight_bytes * reads / machine.timebase.to_ns(streamed * machine.dram_ticks)
     operations = 2 * sum(region.rows * region.columns for region in regions) * tokens
-    burst_cycles = program.pass_cycles * Fraction(device.burst_bytes * 8, config["bits"]) ** -1
-    unit_ps = machine.gemv_ticks * machine.timebase.tick_ps
-    peak_gflops = float(2 * program.servers * machine.lanes / burst_cycles / unit_ps * 1000)
+    tick_ps = machine.timebase.tick_ps
+    products = 2 * program.servers * machine.lanes * device.burst_bytes * 8 * tick_ps.denominator
+    peak_gflops = (
+        products * 1000 / (program.pass_cycles * config["bits"] * machine.gemv_ticks * tick_ps.numerator)
+    )
+    issued = np.sum([lane.channel.issued * len(lane.stream.lanes) for lane in program.lanes], axis=0)
     idle = program.mean_over_lanes((state.IDLE_REFRESH, state.IDLE_CREDIT, state.IDLE_ROW))
     busy_ticks = max(int(lane.sink.value[sink.BUSY]) for lane in lanes)
     busy = {
@@ -393,7 +397,7 @@ def _result(
         bound=max(busy, key=lambda name: busy[name]),
         busy=busy,
         phases=tuple(sorted(program.phases, key=lambda phase: phase.start_ns)),
-        commands=commands_by_kind(lane.channel for lane in program.of_lane),
+        commands=name_commands(issued),
         lanes=machine.lanes,
         lanes_simulated=len(program.lanes),
         stall_ns=idle[state.IDLE_CREDIT] * clock_ns,

@@ -23,6 +23,7 @@ __all__ = [
     "commands_by_kind",
     "decode_commands",
     "lane_streams",
+    "name_commands",
     "no_commands",
     "run_channel",
 ]
@@ -103,7 +104,11 @@ def decode_commands(commands: state.Commands, tables: Tables) -> CommandTrace:
 
 def commands_by_kind(channels: Iterable[Controller]) -> dict[str, int]:
     """Commands issued over all `channels`, by name; kinds that were issued at all."""
-    issued = np.sum([channel.issued for channel in channels], axis=0)
+    return name_commands(np.sum([channel.issued for channel in channels], axis=0))
+
+
+def name_commands(issued: Ints) -> dict[str, int]:
+    """Commands issued, int64[command], by name; kinds that were issued at all."""
     return {command.name: int(count) for command, count in zip(COMMANDS, issued, strict=True) if count}
 
 

@@ -82,6 +82,7 @@ from ndpsim.dram.state import (
 __all__ = ["note_hit", "skip"]
 
 _MASK = HISTORY - 1
+_ANCHORED = 64  # reads for which an anchor stays, at least
 
 
 # ---- What repeats
@@ -511,7 +512,8 @@ def skip(policy, shape, state, latencies, source, sink, clock, until_served, unt
     if laps > 0:
         return skip_laps(shape, state, latencies, source, sink, view, clock, laps, keeps_up)
     capture(shape, state, PREVIOUS, clock)
-    if not keeps_up and number > 2 * state[ANCHOR + VIEW_READS]:
+    anchored = state[ANCHOR + VIEW_READS]
+    if not keeps_up and (anchored == 0 or number > anchored + max(_ANCHORED, anchored)):
         capture(shape, state, ANCHOR, clock)
         capture_sink(state, sink, ANCHOR, clock)
     return clock
