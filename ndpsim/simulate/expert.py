@@ -257,7 +257,8 @@ class _Program:
     def mean_over_lanes(self, places: Sequence[int]) -> dict[int, float]:
         """Counters of the lanes' channels, averaged over the lanes."""
         return {
-            place: sum(lane.count(place) for lane in self.of_lane) / len(self.of_lane) for place in places
+            place: sum(lane.count(place) * len(lane.stream.lanes) for lane in self.lanes) / self.machine.lanes
+            for place in places
         }
 
 
@@ -373,6 +374,7 @@ def _result(
     peak_gflops = (
         products * 1000 / (program.pass_cycles * config["bits"] * machine.gemv_ticks * tick_ps.numerator)
     )
+    skipped = sum(lane.channel.skipped * len(lane.stream.lanes) for lane in program.lanes)
     issued = np.sum([lane.channel.issued * len(lane.stream.lanes) for lane in program.lanes], axis=0)
     idle = program.mean_over_lanes((state.IDLE_REFRESH, state.IDLE_CREDIT, state.IDLE_ROW))
     busy_ticks = max(int(lane.sink.value[sink.BUSY]) for lane in lanes)
@@ -406,8 +408,7 @@ def _result(
             "fifo": idle[state.IDLE_CREDIT] * clock_ns,
             "rows": idle[state.IDLE_ROW] * clock_ns,
         },
-        fast_forwarded=sum(lane.channel.skipped for lane in program.of_lane)
-        / sum(lane.count(state.SERVED) for lane in program.of_lane),
+        fast_forwarded=skipped / (reads * sum(region.bursts for region in regions)),
         token_tiles=tiling.tokens,
         energy_nj=None,
         config=config,
