@@ -65,6 +65,7 @@ def hits_among(state, queue, mask, row):
 @inlined
 def open_bank(state, bank, row):
     """A bank's row has been opened for a request that is now active."""
+    bank = natural(bank)
     rank = bank // BANKS_PER_RANK
     state[OPEN_ROW + bank] = row
     state[OPEN_BANKS + rank] |= bank_bit(bank)
@@ -81,6 +82,7 @@ def open_bank(state, bank, row):
 @inlined
 def release_bank(state, bank):
     """A bank's active request is gone: requests for other rows may close it."""
+    bank = natural(bank)
     rank = bank // BANKS_PER_RANK
     state[HELD_BANKS + rank] &= ~bank_bit(bank)
     for queue in range(2):
@@ -94,6 +96,7 @@ def release_bank(state, bank):
 @inlined
 def close_bank(state, bank):
     """A bank's row has been closed."""
+    bank = natural(bank)
     rank = bank // BANKS_PER_RANK
     state[OPEN_ROW + bank] = -1
     state[OPEN_BANKS + rank] &= ~bank_bit(bank)
@@ -141,6 +144,7 @@ def set_active_bank(state, line, place, bank):
 @inlined
 def activate_request(state, queue, bank, row, request, arrived):
     """After its ACT a request stands in its rank's line, in order of arrival, and holds its bank."""
+    bank = natural(bank)
     rank = bank // BANKS_PER_RANK
     line = rank * 2 + queue
     place = state[ACTIVE_SIZE + line]
@@ -159,6 +163,7 @@ def activate_request(state, queue, bank, row, request, arrived):
 @inlined
 def leave_line(state, line, place):
     """Take the request at a place out of a line."""
+    line = natural(line)
     for older in range(place, 0, -1):
         set_active_bank(state, line, older, active_bank(state, line, older - 1))
     state[ACTIVE_HEAD + line] = state[ACTIVE_HEAD + line] + 1 & SLOTS - 1

@@ -34,7 +34,7 @@ from ndpsim.dram.masks.state import (
     WRITES,
     WRITES_AT,
 )
-from ndpsim.dram.masks.words import lowest
+from ndpsim.dram.masks.words import lowest, natural
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import (
     ALL_BANK,
@@ -69,7 +69,7 @@ def is_queued_write(state, source, address):
     mask = state[USED + WRITES]
     while mask != 0:
         slot = lowest(mask) & (SLOTS - 1)
-        if source.address[state[SLOT_REQUEST + WRITES * SLOTS + slot]] == address:
+        if source.address[natural(state[SLOT_REQUEST + WRITES * SLOTS + slot])] == address:
             return True
         mask &= mask - 1
     return False
@@ -93,7 +93,7 @@ def would_accept(policy, state, source, clock):
     """Whether the next request will be taken at `clock`, if nothing happens before."""
     if state[TAKEN] >= source.admitted[0]:
         return False
-    request = state[PLACE]
+    request = natural(state[PLACE])
     if source.cycle.shape[0] > 0 and source.cycle[request] >= clock:
         return False
     if source.place[request] & 1:
@@ -107,7 +107,7 @@ def would_accept(policy, state, source, clock):
 @inlined
 def accept(state, latencies, source, clock):
     """Take the next request: it is absorbed or queued; returns when it can issue, at the earliest."""
-    request = state[PLACE]
+    request = natural(state[PLACE])
     place, at = source.place[request], FAR
     queue = place & 1
     if state[SIZE + WRITES] > 0 and is_queued_write(state, source, source.address[request]):

@@ -121,6 +121,7 @@ def write_down(commands, kind, node, row, column, clock):
 @inlined
 def count_command(state, kind, clock):
     """Count a command."""
+    kind = natural(kind)
     state[ISSUED + kind] += 1
     if state[FIRST_COMMAND] < 0:
         state[FIRST_COMMAND] = clock
@@ -173,7 +174,8 @@ def issue_column(shape, state, latencies, source, sink, commands, queue, bank, r
 def issue_active(shape, state, latencies, source, sink, commands, line, place, clock):
     """The column command of an active request."""
     bank, queue = active_bank(state, line, place), line & 1
-    row, request, arrived = state[OPEN_ROW + bank], state[ACTIVE_REQUEST + bank], state[ACTIVE_ARRIVED + bank]
+    row, request = state[OPEN_ROW + bank], natural(state[ACTIVE_REQUEST + bank])
+    arrived = state[ACTIVE_ARRIVED + bank]
     issue_column(shape, state, latencies, source, sink, commands, queue, bank, row, request, arrived, clock)
     leave_line(state, line, place)
     release_bank(state, bank)
@@ -199,7 +201,8 @@ def issue_queued(policy, shape, state, latencies, source, sink, commands, queue,
     """The next command of a queued request."""
     queue, slot, kind = natural(queue), natural(slot), natural(kind)
     at, bank = queue * SLOTS + slot, slot_bank(state, queue, slot)
-    row, request, arrived = state[SLOT_ROW + at], state[SLOT_REQUEST + at], state[SLOT_ARRIVED + at]
+    row, request = state[SLOT_ROW + at], natural(state[SLOT_REQUEST + at])
+    arrived = state[SLOT_ARRIVED + at]
     if kind == RD + queue:
         count_first(state, queue, slot, ROW_HITS)
         leave_queue(state, source, queue, slot, bank, kind, arrived, clock)

@@ -49,6 +49,7 @@ def note_bank(shape, state, kind, bank, clock):
 @inlined
 def note_activate(shape, state, bank, clock):
     """All distances of an ACT, and the window of four (tFAW)."""
+    bank = natural(bank)
     note_bank(shape, state, ACT, bank, clock)
     rank = bank // BANKS_PER_RANK
     oldest = state[OLDEST_ACT + rank] & 3
