@@ -41,7 +41,7 @@ from ndpsim.dram.state import (
 from ndpsim.dram.timing import bank_ready_at, banks_per_rank, first_bank, note_timing
 from ndpsim.spec.standard import ACT, PREAB, PREPB, PRESB, RD, RDA, REFAB, REFSB, WR, WRA
 
-__all__ = ["issue"]
+__all__ = ["issue", "note_idle"]
 
 
 @inlined

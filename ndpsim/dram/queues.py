@@ -36,7 +36,7 @@ from ndpsim.dram.state import (
 from ndpsim.dram.timing import first_bank
 from ndpsim.spec.standard import RD, WR
 
-__all__ = ["accept", "copy_entry", "push_priority", "remove", "sum_queues", "would_accept"]
+__all__ = ["absorb", "accept", "copy_entry", "push_priority", "remove", "sum_queues", "would_accept"]
 
 
 @inlined

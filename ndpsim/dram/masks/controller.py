@@ -35,19 +35,16 @@ from ndpsim.dram.masks.state import (
     WRITES_AT,
 )
 from ndpsim.dram.masks.words import lowest, natural
+from ndpsim.dram.queues import absorb
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import (
     ALL_BANK,
     CLOCK,
-    COALESCED,
     COUNTED_UNTIL,
     FAR,
-    FORWARDED,
     NEXT_REFRESH,
     PLACE,
-    READ_LATENCY,
     READ_QUEUE,
-    READS_SERVED,
     REFRESH_FROM,
     REFRESHES,
     ROW_SHIFT,
@@ -73,19 +70,6 @@ def is_queued_write(state, source, address):
             return True
         mask &= mask - 1
     return False
-
-
-@inlined
-def absorb(state, latencies, write):
-    """A read forwarded from, or a write coalesced with, a queued write: done without a slot."""
-    state[SERVED] += 1
-    if write:
-        state[COALESCED] += 1
-    else:
-        state[FORWARDED] += 1
-        state[READS_SERVED] += 1
-        state[READ_LATENCY] += 1
-        latencies[1] += 1
 
 
 @inlined

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
+from ndpsim.dram.issuing import note_idle
 from ndpsim.dram.masks.banks import (
     activate_request,
     active_bank,
@@ -48,14 +49,10 @@ from ndpsim.dram.sink import credit_clock, take_burst
 from ndpsim.dram.state import (
     DATA_END,
     FIRST_COMMAND,
-    IDLE_CREDIT,
-    IDLE_REFRESH,
-    IDLE_ROW,
     LATENCIES,
     READ_LATENCY,
     READ_QUEUE,
     READS_SERVED,
-    REFRESH_FROM,
     REFRESH_UNTIL,
     ROW_CONFLICTS,
     ROW_HITS,
@@ -125,23 +122,6 @@ def count_command(state, kind, clock):
     state[ISSUED + kind] += 1
     if state[FIRST_COMMAND] < 0:
         state[FIRST_COMMAND] = clock
-
-
-@inlined
-def note_idle(shape, state, timed, credit, clock):
-    """Say why the data bus idled before a read that issues at `clock`.
-
-    `timed`: when its bank allowed it; `credit`: when the sink did.
-    """
-    idle_from = state[DATA_END] - shape.read_latency + shape.burst
-    if state[DATA_END] < 0 or clock <= idle_from:
-        return
-    for_refresh = max(0, min(clock, state[REFRESH_UNTIL]) - max(idle_from, state[REFRESH_FROM]))
-    rest = clock - idle_from - for_refresh
-    for_credit = max(0, min(rest, credit - max(idle_from, timed)))
-    state[IDLE_REFRESH] += for_refresh
-    state[IDLE_CREDIT] += for_credit
-    state[IDLE_ROW] += rest - for_credit
 
 
 @inlined
