@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -24,7 +25,7 @@ _UNITS = {("ndp", key) for key in ("gemv", "activation", "relayout")}
 
 
 def load_hardware(name_or_path: str, sets: Sequence[str] = ()) -> Hardware:
-    """Read and check a hardware description.
+    """Read and check a hardware description, unless it was read before from files that have not changed.
 
     Args:
         name_or_path: a bundled name ("trimoe"), or the path of a hardware file.
@@ -37,6 +38,33 @@ def load_hardware(name_or_path: str, sets: Sequence[str] = ()) -> Hardware:
         InputError: anything wrong in the files or options, in one line.
     """
     path = _find(name_or_path)
+    key = str(path), tuple(sets), os.getcwd()
+    known = _loaded.get(key)
+    if known is not None and known[0] == _stamps(known[0]):
+        return known[1]
+    hardware = _load(path, sets)
+    files = {str(path), *(str(origin.file) for origin in hardware.origins.values() if origin.file)}
+    _loaded[key] = _stamps(files), hardware
+    for oldest in list(_loaded)[:-_KEPT]:
+        del _loaded[oldest]
+    return hardware
+
+
+_KEPT = 32
+_loaded: dict[tuple[str, tuple[str, ...], str], tuple[dict[str, tuple[int, int]], Hardware]] = {}
+
+
+def _stamps(files: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """When the files that are there were last changed, and how large they are."""
+    stamps = {}
+    for file in files:
+        with contextlib.suppress(OSError):
+            status = os.stat(file)
+            stamps[file] = status.st_mtime_ns, status.st_size
+    return stamps
+
+
+def _load(path: Path, sets: Sequence[str]) -> Hardware:
     draft = draft_of(parse(read_text(path), str(path)), str(path))
     settings = [_setting(text) for text in sets]
     for key, value in settings:
