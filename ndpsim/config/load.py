@@ -16,6 +16,7 @@ from ndpsim.config.nodes import parse, read_text
 from ndpsim.config.origins import Draft, KeyPath, Origin, dotted, draft_of, shown
 from ndpsim.config.system import System, allowed, field_at, leaves, section_of
 from ndpsim.errors import InputError, nearest, one_of
+from ndpsim.kept import drop_oldest
 from ndpsim.spec import standards
 
 __all__ = ["load_hardware"]
@@ -45,8 +46,7 @@ def load_hardware(name_or_path: str, sets: Sequence[str] = ()) -> Hardware:
     hardware = _load(path, sets)
     files = {str(path), *(str(origin.file) for origin in hardware.origins.values() if origin.file)}
     _loaded[key] = _stamps(files), hardware
-    for oldest in list(_loaded)[:-_KEPT]:
-        del _loaded[oldest]
+    drop_oldest(_loaded, _KEPT)
     return hardware
 
 

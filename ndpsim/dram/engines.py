@@ -12,6 +12,7 @@ from ndpsim.dram.masks import controller as masks_controller
 from ndpsim.dram.masks import state as masks
 from ndpsim.dram.sink import Sink
 from ndpsim.dram.state import COUNTERS, LATENCIES, Commands, Policy, Source, make_channel
+from ndpsim.kept import kept_by_identity
 from ndpsim.spec import Tables
 
 __all__ = ["Controller", "MaskController", "ScanController", "compare_channels", "make_controller"]
@@ -63,17 +64,10 @@ class ScanController:
         return int(run(self.tables, self._policy, source, channel, sink, commands, until_served, until_taken))
 
 
-_resting: dict[int, tuple[Tables, masks.Shape, Ints]] = {}  # by identity, which the entry keeps alive
-_KEPT = 16
-
-
+@kept_by_identity(16)
 def _at_rest(tables: Tables) -> tuple[masks.Shape, Ints]:
-    """The shape and the first state of a channel, from the last few calls if it was there."""
-    if id(tables) not in _resting:
-        _resting[id(tables)] = tables, masks.make_shape(tables), masks.make_state(tables)
-        for oldest in list(_resting)[:-_KEPT]:
-            del _resting[oldest]
-    return _resting[id(tables)][1:]
+    """The shape and the first state of a channel."""
+    return masks.make_shape(tables), masks.make_state(tables)
 
 
 class MaskController:

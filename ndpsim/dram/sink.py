@@ -16,7 +16,17 @@ from numpy.typing import NDArray
 
 from ndpsim._jit import inlined
 
-__all__ = ["COMPARED", "Rows", "Sink", "a_row_each", "credit_clock", "make_sink", "nobody", "take_burst"]
+__all__ = [
+    "COMPARED",
+    "Rows",
+    "Sink",
+    "a_row_each",
+    "credit_clock",
+    "make_sink",
+    "nobody",
+    "note_rows",
+    "take_burst",
+]
 
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
@@ -88,6 +98,13 @@ def credit_clock(sink):
 
 
 @inlined
+def note_rows(sink, request, finish):
+    """A burst has been served: the rows that it holds weights of are done no sooner."""
+    for row in range(sink.first_row[request], sink.last_row[request] + 1):
+        sink.done[row] = max(sink.done[row], finish)
+
+
+@inlined
 def take_burst(sink, request, arrival_clock):
     """A burst is on its way and will have arrived at `arrival_clock`: say when it is served."""
     if sink.servers == 0:
@@ -100,8 +117,7 @@ def take_burst(sink, request, arrival_clock):
         start = (there + unit - 1) // unit * unit
     finish = start + value[SERVICE]
     sink.free[server] = finish
-    for row in range(sink.first_row[request], sink.last_row[request] + 1):
-        sink.done[row] = max(sink.done[row], finish)
+    note_rows(sink, request, finish)
     sink.credit[slot] = (start + sink.dram_ticks - 1) // sink.dram_ticks
     value[LAST_START] = start
     value[FINISHED] = finish

@@ -23,6 +23,7 @@ from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
 from ndpsim.errors import InputError, MismatchError, one_of
+from ndpsim.kept import kept_by_identity
 from ndpsim.layout import LAYOUTS, LocalizedLayout, expert_regions
 from ndpsim.moe import Expert, load_model
 from ndpsim.ndp import ActivationUnit, GemvUnit, Tiling, served_in_order
@@ -90,19 +91,7 @@ class _Machine:
         return -(-bursts // self.host_buses) * self.tables.burst * self.dram_ticks
 
 
-_machines: dict[int, tuple[Hardware, _Machine]] = {}  # by identity, which the entry keeps alive
-
-
-def _machine_of(hardware: Hardware) -> _Machine:
-    """The lowered hardware, from the last few calls if it was there."""
-    known = _machines.get(id(hardware))
-    if known is None:
-        known = _machines[id(hardware)] = hardware, _lower(hardware)
-        for oldest in list(_machines)[:-_KEPT]:
-            del _machines[oldest]
-    return known[1]
-
-
+@kept_by_identity(_KEPT)
 def _lower(hardware: Hardware) -> _Machine:
     gemv, activation = hardware.ndp.gemv, hardware.ndp.activation
     dram, device = hardware.system.dram, hardware.lane_device()
@@ -334,7 +323,7 @@ def simulate_expert(
     hardware = hw if isinstance(hw, Hardware) else load_hardware(hw, sets)
     expert, model_name = _expert(model)
 
-    machine = _machine_of(hardware)
+    machine = _lower(hardware)
     placed = _place(machine, layout, expert.hidden, expert.intermediate, bits)
     tiling = machine.gemv.tile(tokens, expert.hidden, expert.intermediate)
     program = _Program(machine, placed, bits, record_commands, _fastest)

@@ -81,7 +81,7 @@ def active_quiet_until(shape, state, credit):
 
 
 @inlined
-def quiet_until(shape, state, queue, credit, clock):
+def quiet_until(shape, state, queue, credit):
     """The clock before which no rank can issue anything but refresh.
 
     credit: the clock before which the sink has no room for a read.

@@ -181,7 +181,7 @@ def choose_and_issue(policy, shape, state, latencies, source, sink, commands, cl
         if slot >= 0:
             slot &= SLOTS - 1
             issue_queued(policy, shape, state, latencies, source, sink, commands, queue, slot, kind, clock)
-    quiet = quiet_until(shape, state, state[WRITE_MODE] & 1, credit_clock(sink), clock)
+    quiet = quiet_until(shape, state, state[WRITE_MODE] & 1, credit_clock(sink))
     return clock + 1 if state[PENDING_SIZE] > 0 else quiet
 
 

@@ -23,6 +23,7 @@ from ndpsim.dram.masks.state import (
     BANKS_PER_GROUP,
     BANKS_PER_RANK,
     BOUND,
+    COMMANDS_OF_KINDS,
     COUNTED,
     GROUPS_PER_RANK,
     ISSUED,
@@ -60,33 +61,8 @@ from ndpsim.dram.state import (
     SERVED,
     WRITE_QUEUE,
 )
-from ndpsim.spec import standard
 
 __all__ = ["is_full", "issue_active", "issue_maintenance", "issue_queued"]
-
-
-@inlined
-def command_of(kind):
-    """A kind's number among all commands."""
-    if kind < PREAB:
-        return (
-            standard.ACT
-            if kind == ACT
-            else standard.PREPB
-            if kind == PRE
-            else standard.RD
-            if kind == RD
-            else standard.WR
-        )
-    return (
-        standard.PREAB
-        if kind == PREAB
-        else standard.REFAB
-        if kind == REFAB
-        else standard.PRESB
-        if kind == PRESB
-        else standard.REFSB
-    )
 
 
 @inlined
@@ -108,7 +84,7 @@ def write_down(commands, kind, node, row, column, clock):
     """Append a command to the trace."""
     line = commands.length[0]
     commands.entry[line, 0] = clock
-    commands.entry[line, 1] = command_of(kind)
+    commands.entry[line, 1] = COMMANDS_OF_KINDS[kind]
     commands.entry[line, 2] = node
     commands.entry[line, 3] = row
     commands.entry[line, 4] = column

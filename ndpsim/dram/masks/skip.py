@@ -61,7 +61,7 @@ from ndpsim.dram.masks.state import (
 )
 from ndpsim.dram.masks.timing import carry, note_bank
 from ndpsim.dram.masks.words import lowest, rotate
-from ndpsim.dram.sink import FINISHED, LAST_START, RELEASE, SERVER, SERVICE, SLOT
+from ndpsim.dram.sink import FINISHED, LAST_START, RELEASE, SERVER, SERVICE, SLOT, note_rows
 from ndpsim.dram.state import (
     DATA_END,
     IDLE_CREDIT,
@@ -120,6 +120,13 @@ def after(place, number, size):
     """A place so many further on in a ring."""
     place += number
     return place - size if place >= size else place
+
+
+@inlined
+def next_read(place, over, span, clocks):
+    """The read after one: (its place in the span that repeats, its clocks over the read there)."""
+    place += 1
+    return (0, over + clocks) if place == span else (place, over)
 
 
 @outlined
@@ -189,17 +196,15 @@ def sink_keeps_up(shape, state, sink, span, clocks):
         at = state[READ_AT + (first + place & _MASK)] + over
         if sink.free[after(value[SERVER], number, sink.servers)] > at * ticks + arrival:
             return False
-        place += 1
-        if place == span:
-            place, over = 0, over + clocks
-    next_read = state[READ_AT + (first & _MASK)] + clocks
+        place, over = next_read(place, over, span, clocks)
+    soonest = state[READ_AT + (first & _MASK)] + clocks
     for number in range(sink.depth - 1, -1, -1):
         credit = sink.credit[after(value[SLOT], number, sink.depth)]
-        if credit <= next_read:
+        if credit <= soonest:
             break  # and so are those before it
-        if credit > next_read + number // span * clocks:
+        if credit > soonest + number // span * clocks:
             return False
-    return max(value[LAST_START] - late, value[RELEASE]) <= next_read * ticks + arrival
+    return max(value[LAST_START] - late, value[RELEASE]) <= soonest * ticks + arrival
 
 
 @inlined
@@ -276,9 +281,7 @@ def skip_queued(shape, state, latencies, span, clocks):
         state[ROW_HITS] += 1 - (state[COUNTED + READS] >> slot & 1)
         carry(state, BANK_READY + bank * KINDS, SAME_BANK + RD * KINDS, at)
         state[OF_BANK + READS * BANKS + bank] = 0
-        place += 1
-        if place == span:
-            place, over = 0, over + clocks
+        place, over = next_read(place, over, span, clocks)
 
 
 @inlined
@@ -334,16 +337,7 @@ def refill(shape, state, source, span, clocks, reads):
         state[SLOT_ARRIVED + READS * SLOTS + slot] = state[READ_AT + (first + place & _MASK)] + over
         state[OF_BANK + READS * BANKS + bank] |= 1 << slot
         state[WAITING + wait_place(READS, RD, bank // BANKS_PER_RANK)] |= 1 << slot
-        place += 1
-        if place == span:
-            place, over = 0, over + clocks
-
-
-@inlined
-def note_rows(sink, request, finish):
-    """A burst has been served: the rows that it holds weights of are done no sooner."""
-    for row in range(sink.first_row[request], sink.last_row[request] + 1):
-        sink.done[row] = max(sink.done[row], finish)
+        place, over = next_read(place, over, span, clocks)
 
 
 @inlined
@@ -380,9 +374,7 @@ def serve_queued(shape, state, sink, span, clocks, keeps_up):
             note_rows(sink, request, served_at(sink, arrival)[0])
         else:
             note_rows(sink, request, state[FINISHED_AT + (first + place & _MASK)] + over * sink.dram_ticks)
-        place += 1
-        if place == span:
-            place, over = 0, over + clocks
+        place, over = next_read(place, over, span, clocks)
 
 
 @inlined

@@ -32,7 +32,7 @@ Ints = NDArray[np.int64]
 ACT, PRE, RD, WR, PREAB, REFAB, PRESB, REFSB = range(8)
 KINDS = 8
 WAITS = 4
-_COMMANDS = [
+COMMANDS_OF_KINDS = (
     standard.ACT,
     standard.PREPB,
     standard.RD,
@@ -41,7 +41,7 @@ _COMMANDS = [
     standard.REFAB,
     standard.PRESB,
     standard.REFSB,
-]
+)
 
 # The queues.
 READS, WRITES = range(2)
@@ -175,12 +175,12 @@ def make_state(tables: Tables) -> Ints:
         (SAME_GROUP, tables.gap[2]),
         (SAME_BANK, tables.gap[3]),
     ):
-        state[place : place + KINDS * KINDS] = gap[np.ix_(_COMMANDS, _COMMANDS)].ravel()
+        state[place : place + KINDS * KINDS] = gap[np.ix_(COMMANDS_OF_KINDS, COMMANDS_OF_KINDS)].ravel()
     return state
 
 
 def issued_commands(state: Ints) -> Ints:
     """int64[command]: commands issued."""
     issued = np.zeros(len(COMMANDS), dtype=np.int64)
-    issued[_COMMANDS] = state[ISSUED : ISSUED + KINDS]
+    issued[list(COMMANDS_OF_KINDS)] = state[ISSUED : ISSUED + KINDS]
     return issued
