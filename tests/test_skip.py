@@ -61,7 +61,9 @@ def works(draw: st.DrawFn):
     device = resolve(
         *draw(st.sampled_from(DEVICES)),
         draw(st.sampled_from([1, 1, 2, 4])),
-        draw(st.sampled_from([{}, {"nREFI": 3000}])),
+        draw(
+            st.sampled_from([{}, {"nREFI": 3000}, {"nCCDL": 45}, {"nCCDS": 12, "nCCDL": 40, "nREFI": 2600}])
+        ),
     )
     options = state.ControllerOptions(
         scheduler=draw(st.sampled_from(["FRFCFS", "FRFCFS-RowHit"])),
