@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 
 import numpy as np
@@ -385,3 +386,85 @@ def test_area_is_summed_when_every_unit_is_known():
     assert load_hardware("trimoe").ndp_area_mm2 is None
     sets = ["ndp.gemv.area_mm2=0.8", "ndp.activation.area_mm2=0.2", "ndp.relayout.area_mm2=0.1"]
     assert load_hardware("trimoe", sets).ndp_area_mm2 == pytest.approx(1.1)
+
+
+# ---- On the command line
+
+
+def call(*words: object) -> int:
+    from ndpsim.cli.main import main
+
+    with pytest.raises(SystemExit) as ending:
+        main([str(word) for word in words])
+    return int(ending.value.code or 0)
+
+
+def test_check_tells_the_energy_of_a_trace(tmp_path, capsys):
+    trace, commands, told = tmp_path / "requests.trace", tmp_path / "commands.csv", tmp_path / "told.json"
+    trace.write_text("".join(f"{'LD' if n % 3 else 'ST'} {n * 8256 * 64:#x}\n" for n in range(500)))
+    assert call("dram", trace, "--ranks", 2, "--commands", commands, "--json", tmp_path / "ran.json") == 0
+    channel = ["--standard", "DDR5", "--org", "DDR5_16Gb_x8", "--timing", "DDR5_4800AN", "--ranks", 2]
+    assert call("check", commands, *channel, "--energy", "--json", told) == 0
+    ran, checked = (json.loads(file.read_text()) for file in (tmp_path / "ran.json", told))
+    assert checked["energy_nj"] == ran["energy_nj"]
+    assert checked["time_ns"] == ran["time_ns"]
+    assert checked["moved_bytes"] == 500 * 64
+    assert checked["energy_note"] == ran["energy_note"]
+    text = capsys.readouterr().out
+    assert "pJ/bit" in text
+    assert "background" in text
+
+
+def test_check_tells_the_energy_of_lanes(tmp_path):
+    commands, told = tmp_path / "commands.csv", tmp_path / "told.json"
+    change = ("--set", "dram.power.IDD2N=91")
+    ran = tmp_path / "ran.json"
+    assert call("gemv", "--shape", "512,256", "--commands", commands, *change, "--json", ran) == 0
+    assert call("check", commands, "--hw", "trimoe", *change, "--energy", "--json", told) == 0
+    first, second = (json.loads(file.read_text())["energy_nj"] for file in (ran, told))
+    for name in ("activate", "read", "refresh", "io"):
+        assert first[name] == pytest.approx(second[name], rel=1e-12)
+    assert "IDD2N as given" in json.loads(ran.read_text())["energy_note"]
+
+
+def test_a_device_without_currents_is_told_of(tmp_path, capsys):
+    commands = tmp_path / "commands.csv"
+    commands.write_text("clock,command,rank,bankgroup,bank,row,column\n5,ACT,0,0,0,0,-1\n")
+    channel = ["--standard", "DDR5", "--org", "DDR5_8Gb_x8", "--timing", "DDR5_4800AN"]
+    assert call("check", commands, *channel, "--energy") == 0
+    assert "not known" in capsys.readouterr().out
+
+
+def test_hardware_is_shown_with_its_currents(capsys):
+    assert call("show", "hw", "edge") == 0
+    text = capsys.readouterr().out
+    assert "power.IDD4R" in text
+    assert "MT40A1G8" in text
+    assert "derived.ndp_area" in text
+
+
+def test_the_components_of_a_bar_make_all_of_it():
+    import matplotlib.pyplot as plt
+
+    from ndpsim.report.draw import draw_energy
+
+    result = simulate_expert("trimoe")
+    figure, axes = plt.subplots()
+    draw_energy(axes, result.energy_nj, result.time_ns)
+    assert sum(bar.get_width() for bar in axes.patches) == pytest.approx(100)
+    plt.close(figure)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "dram.power.IDD0=-1",
+        "dram.power.VDD=0",
+        "ndp.gemv.product_pj=-2",
+        "ndp.gemv.area_mm2=0",
+        "link.pj_per_bit=x",
+    ],
+)
+def test_energies_that_make_no_sense_are_refused(change):
+    with pytest.raises(InputError, match="is not a number from|is not a number above"):
+        load_hardware("trimoe", [change])

@@ -9,8 +9,8 @@
 """
 
 from ndpsim.energy.channel import NO_SAME_BANK, ChannelEnergy, Counts, channel_energy, counts_of, split
-from ndpsim.energy.currents import Currents, currents_of, explain, find_currents
-from ndpsim.energy.of_trace import count_trace, from_trace
+from ndpsim.energy.currents import Currents, currents_of, explain, find_currents, power_rows
+from ndpsim.energy.of_trace import count_trace, from_trace, last_clock
 from ndpsim.energy.units import UnitEnergy, add_up
 
 __all__ = [
@@ -27,5 +27,7 @@ __all__ = [
     "explain",
     "find_currents",
     "from_trace",
+    "last_clock",
+    "power_rows",
     "split",
 ]

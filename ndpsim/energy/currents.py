@@ -17,7 +17,7 @@ from ndpsim.errors import InputError, one_of
 from ndpsim.members import members
 from ndpsim.spec import Device
 
-__all__ = ["Currents", "currents_of", "explain", "find_currents"]
+__all__ = ["Currents", "currents_of", "explain", "find_currents", "power_rows"]
 
 
 @dataclass(frozen=True)
@@ -121,3 +121,15 @@ def explain(device: Device, currents: Currents | None) -> str:
         return f"no data sheet's currents are known of {_name(device)}; give them as dram.power"
     assumed = "".join(f"; assumption ({name}): {why}" for name, why in currents.assumptions.items())
     return f"{currents.part}: {currents.source}{assumed}"
+
+
+def power_rows(currents: Currents) -> list[tuple[str, float | None, str, str]]:
+    """What is known of a chip, for a table: key, value, unit, where it comes from."""
+    rows = []
+    for name in _NUMBERS:
+        unit = "V" if name.startswith("V") else "mA" if name.startswith("I") else name.rpartition("_")[2]
+        assumed = [why for names, why in currents.assumptions.items() if name in names or names == "all"]
+        value = getattr(currents, name)
+        stated = "not known" if value is None else f"{currents.part}: {currents.source}"
+        rows.append((f"power.{name}", value, unit, f"assumption: {assumed[-1]}" if assumed else stated))
+    return rows

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,7 +16,7 @@ from ndpsim.spec import COMMANDS, Device
 from ndpsim.spec.standard import ACT, RD, RDA, REFAB, REFSB, WR, WRA
 from ndpsim.traces import CommandTrace
 
-__all__ = ["count_trace", "from_trace"]
+__all__ = ["count_trace", "from_trace", "last_clock"]
 
 Ints = NDArray[np.int64]
 
@@ -93,7 +95,7 @@ def _first_banks(trace: CommandTrace, device: Device) -> Ints:
     return first
 
 
-def _last_clock(trace: CommandTrace, device: Device) -> int:
+def last_clock(trace: CommandTrace, device: Device) -> int:
     """The clock of the last command or, if later, of the last beat of read data; 0 without commands."""
     reads = trace.clock[np.isin(trace.command, (RD, RDA))]
     data = device.timings["nCL"] + device.timings["nBL"]
@@ -114,7 +116,7 @@ def count_trace(trace: CommandTrace, device: Device, end: int | None = None, sta
         InputError: a command addresses what the device does not have.
     """
     if end is None:
-        end = max(start, _last_clock(trace, device))
+        end = max(start, last_clock(trace, device))
     per_group, per_rank = device.banks_per_group, device.banks_per_rank
     scopes = {"bank": (1, 1), "same-bank": (per_rank, per_group), "rank": (per_rank, 1)}
     reach, stride = np.array([scopes[command.scope] for command in COMMANDS], dtype=np.int64).T
@@ -146,11 +148,13 @@ def from_trace(
     currents: Currents | None = None,
     end: int | None = None,
     start: int = 0,
+    lanes: int | None = None,
 ) -> dict[str, float | None] | None:
     """Energy in nJ of a channel's commands by component, with their `total`; see `count_trace`.
 
     Args:
         currents: of the device's chips, by default as `find_currents` finds them.
+        lanes: the rank column holds so many lanes, each a channel of its own; all count up to `end`.
 
     Returns:
         None when the currents are not known.
@@ -158,5 +162,19 @@ def from_trace(
     currents = currents or find_currents(device)
     if currents is None:
         return None
-    parts = split(count_trace(trace, device, end, start), channel_energy(device, currents))
+    if end is None:
+        end = max(start, last_clock(trace, device))
+    if lanes is None:
+        counts = count_trace(trace, device, end, start)
+    else:
+        parted = [_lane_of(trace, lane) for lane in range(lanes)]
+        counted = [count_trace(lane, device, end, start) for lane in parted]
+        counts = Counts(*(sum(values) for values in zip(*counted, strict=True)))
+    parts = split(counts, channel_energy(device, currents))
     return None if parts is None else add_up(parts)
+
+
+def _lane_of(trace: CommandTrace, lane: int) -> CommandTrace:
+    """The commands of one lane, as a channel with one rank."""
+    part = trace.take(np.flatnonzero(trace.rank == lane))
+    return replace(part, rank=np.zeros_like(part.rank))
