@@ -14,7 +14,7 @@ from ndpsim.config import load_hardware
 from ndpsim.config.system import Power
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import ScanController, make_controller
-from ndpsim.energy import Currents, channel_energy, count_trace, find_currents, from_trace, split
+from ndpsim.energy import Currents, channel_energy, count_trace, find_currents, from_trace, split, transfer_nj
 from ndpsim.energy.of_trace import sum_open
 from ndpsim.errors import InputError
 from ndpsim.simulate import Memory, run_requests, run_trace, simulate_expert
@@ -380,6 +380,12 @@ def test_static_power_counts_for_the_time_and_few_bits_for_their_share():
     assert result.energy_nj["ndp_static"] == pytest.approx(0.25 * result.time_ns)  # W x ns
     assert result.energy_nj["ndp_multiply"] == pytest.approx(3 * 4096 * 1536 * 0.5 / 4 / 1000)
     assert list(result.energy_nj)[-1] == "total"
+
+
+def test_bytes_over_a_link_by_hand():
+    # 25 GB/s at 1.17 pJ/bit are 0.234 W: 234 nJ in 1000 ns.
+    assert transfer_nj(25_000, load_hardware("trimoe").system.link.pj_per_bit) == pytest.approx(234)
+    assert transfer_nj(25_000, None) is None
 
 
 def test_area_is_summed_when_every_unit_is_known():

@@ -11,7 +11,7 @@
 from ndpsim.energy.channel import NO_SAME_BANK, ChannelEnergy, Counts, channel_energy, counts_of, split
 from ndpsim.energy.currents import Currents, currents_of, explain, find_currents, power_rows
 from ndpsim.energy.of_trace import count_trace, from_trace, last_clock
-from ndpsim.energy.units import UnitEnergy, add_up
+from ndpsim.energy.units import UnitEnergy, add_up, transfer_nj
 
 __all__ = [
     "NO_SAME_BANK",
@@ -30,4 +30,5 @@ __all__ = [
     "last_clock",
     "power_rows",
     "split",
+    "transfer_nj",
 ]

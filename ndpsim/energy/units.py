@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["UnitEnergy", "add_up"]
+__all__ = ["UnitEnergy", "add_up", "transfer_nj"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,11 @@ class UnitEnergy:
             "ndp_activation": _nj(self.value_pj, values),
             "ndp_static": _nj(self.static_mw, time_ns),  # mW x ns = pJ
         }
+
+
+def transfer_nj(moved_bytes: int, pj_per_bit: float | None) -> float | None:
+    """Energy in nJ of bytes over a link, once for every link they pass; None where a bit's is not known."""
+    return _nj(pj_per_bit, 8 * moved_bytes)
 
 
 def _nj(each_pj: float | None, count: float) -> float | None:

@@ -1,8 +1,8 @@
-"""Micron MT40A2G4 (x4) and MT40A1G8 (x8), 8 Gb DDR4 SDRAM: the currents of die revision B.
+"""Micron MT40A2G4 (x4) and MT40A1G8 (x8), 8 Gb DDR4 SDRAM.
 
-The limits of the 8 Gb data sheet are also part of public simulators: DRAMsim3 has those of all rates
-(configs/DDR4_8Gb_x4_*.ini, DDR4_8Gb_x8_*.ini), gem5 those of 2400 MT/s (DDR4_2400_16x4, DDR4_2400_8x8);
-both agree.
+The limits of the data sheet as public simulators carry them: DRAMsim3 those of all rates
+(configs/DDR4_8Gb_x4_*.ini, DDR4_8Gb_x8_*.ini), gem5 those of 2400 MT/s (DDR4_2400_16x4, DDR4_2400_8x8) with
+IPP3N; both agree, and PIMID gives die revision B for the x8 part at 2400 MT/s.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ _X8 = {
 }
 
 _ASSUMPTIONS = {
+    "IPP2N": "not in the sources; that of IPP3N, whose limit holds for all standby loops",
     "IPP5B": "not in the sources; refresh draws no more from VPP than standby does",
     "driver_ohm": "RZQ/7 of JESD79-4, the driver that IDD loops use",
     "termination_ohm": "RZQ/5 of JESD79-4, a usual setting at both ends; half of the bits low",
@@ -30,7 +31,7 @@ _ASSUMPTIONS = {
 def _chip(part: str, rate: int, limits: tuple[int, ...], precharge_ns: float) -> Currents:
     return Currents(
         part=f"Micron {part}, DDR4-{rate}",
-        source="limits of die revision B, 8 Gb DDR4 SDRAM data sheet, as in DRAMsim3; tRAS, tRFC: JESD79-4",
+        source="limits of the 8 Gb DDR4 SDRAM data sheet, as in DRAMsim3, IPP3N as in gem5; tRAS, tRFC: JESD79-4",
         **dict(zip(_LOOPS, limits, strict=True)),
         VDD=1.2,
         VDDQ=1.2,
