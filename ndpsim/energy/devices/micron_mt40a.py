@@ -31,7 +31,7 @@ _ASSUMPTIONS = {
 def _chip(part: str, rate: int, limits: tuple[int, ...], precharge_ns: float) -> Currents:
     return Currents(
         part=f"Micron {part}, DDR4-{rate}",
-        source="limits of the 8 Gb DDR4 SDRAM data sheet, as in DRAMsim3, IPP3N as in gem5; tRAS, tRFC: JESD79-4",
+        source="limits of the 8 Gb data sheet, as in DRAMsim3, IPP3N as in gem5; tRAS, tRFC: JESD79-4",
         **dict(zip(_LOOPS, limits, strict=True)),
         VDD=1.2,
         VDDQ=1.2,
