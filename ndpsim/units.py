@@ -19,6 +19,8 @@ __all__ = [
     "dram_period_ps",
     "exact",
     "format_bytes",
+    "format_energy",
+    "format_power",
     "format_time",
     "frequency_period_ps",
 ]
@@ -82,3 +84,16 @@ def format_time(ns: float) -> str:
         if abs(ns) < 1000 * scale:
             return f"{ns / scale:.4g} {unit}"
     return f"{ns / 1e9:.4g} s"
+
+
+def format_energy(nj: float) -> str:
+    """`nj` nanojoules in nJ, uJ, mJ or J, to four significant digits."""
+    for scale, unit in ((1.0, "nJ"), (1e3, "uJ"), (1e6, "mJ")):
+        if abs(nj) < 1000 * scale:
+            return f"{nj / scale:.4g} {unit}"
+    return f"{nj / 1e9:.4g} J"
+
+
+def format_power(watts: float) -> str:
+    """`watts` in mW or W, to four significant digits."""
+    return f"{1000 * watts:.4g} mW" if abs(watts) < 1 else f"{watts:.4g} W"

@@ -112,6 +112,7 @@ def test_fast_and_plain_issue_the_same_commands_and_count_the_same(make, work):
         "read_latency": state.READ_LATENCY,
         "read_queue": state.READ_QUEUE,
         "write_queue": state.WRITE_QUEUE,
+        "open_clocks": state.OPEN_CLOCKS,
     }
     assert {name: int(channel.value[place]) for name, place in counted.items()} == {
         name: plain.counts[name] for name in counted

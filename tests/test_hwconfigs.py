@@ -68,9 +68,21 @@ PRINTED: dict[str, dict[str, object]] = {
         "ndp.gemv.multipliers": 64,
     },
 }
+# No paper gives an energy, nor an area unit by unit.
+ENERGY = {
+    "gpu.pcie_pj_per_bit",
+    "ndp.gemv.product_pj",
+    "ndp.gemv.buffer_pj_per_byte",
+    "ndp.gemv.fifo_pj_per_byte",
+    "ndp.activation.value_pj",
+    "ndp.relayout.pj_per_byte",
+    *(f"ndp.{unit}.{key}" for unit in UNITS for key in ("static_mw", "area_mm2")),
+}
 # What the papers leave open.
 ASSUMED = {
-    "trimoe": {
+    "trimoe": ENERGY
+    | {
+        "link.pj_per_bit",
         "dram.org",
         "dram.timing",
         "dram.refresh",
@@ -87,7 +99,8 @@ ASSUMED = {
         "ndp.relayout.clock_mhz",
         "ndp.relayout.buffer_kib",
     },
-    "edge": {
+    "edge": ENERGY
+    | {
         "dram.org",
         "dram.timing",
         "dram.refresh",

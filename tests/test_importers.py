@@ -307,7 +307,7 @@ def test_address_mapping_puts_every_bit_where_dramsim3_has_it(write: Write, mapp
         ({"timing__tRFC2": 1, "timing__tRFC4": 2}, "[timing] tRFC2, tRFC4: left out: fine-granularity refresh"),
         ({"timing__tXP": 1, "timing__tCKE": 2}, "[timing] tCKE, tXP: left out: power-down and self-refresh"),
         ({"timing__tRPRE": 1}, "[timing] tRPRE: left out: preambles"),
-        ({"power__VDD": 1.2, "power__IDD0": 48}, "[power] VDD, IDD0: left out: energy is not modelled yet"),
+        ({"power__VDD": 1.2, "power__IDD0": 48}, "[power] VDD, IDD0: left out: energy follows from the data sheet of the device; dram.power changes it"),
         ({"thermal__amb_temp": 40}, "[thermal] amb_temp: left out: temperature"),
         ({"other__epoch_period": 1}, "[other] epoch_period: left out"),
         ({"system__queue_structure": "PER_BANK", "system__cmd_queue_size": 8}, "[system] queue_structure, cmd_queue_size"),

@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from ndpsim.cli.options import compiling_notice, json_option, sets_option, write_json
 from ndpsim.errors import InputError
 
+if TYPE_CHECKING:
+    from ndpsim.spec import Device
+    from ndpsim.traces import CommandTrace
+
 __all__ = ["command"]
+
+
+def _energy(
+    commands: CommandTrace, device: Device, lanes: int | None, power: Mapping[str, float]
+) -> dict[str, Any]:
+    """What the commands took from the power supply, and for how long, from clock 0."""
+    import numpy as np
+
+    from ndpsim.energy import explain, find_currents, from_trace, last_clock
+    from ndpsim.spec import COMMANDS
+
+    currents = find_currents(device, power)
+    moves = np.array([command.reads or command.writes for command in COMMANDS])
+    return {
+        "energy_nj": from_trace(commands, device, currents, lanes=lanes),
+        "energy_note": explain(device, currents),
+        "time_ns": float(last_clock(commands, device) * device.clock_ps / 1000),
+        "moved_bytes": int(moves[commands.command].sum()) * device.burst_bytes,
+    }
 
 
 @click.command()
@@ -22,6 +48,7 @@ __all__ = ["command"]
 @click.option(
     "--lanes", type=int, metavar="N", help="The rank column holds N lanes, each a channel of its own."
 )
+@click.option("--energy", is_flag=True, help="Say what energy the commands took, when they are legal.")
 @click.option("--limit", default=20, show_default=True, type=int, help="Violations to describe.")
 @json_option
 def command(
@@ -34,13 +61,15 @@ def command(
     sets: tuple[str, ...],
     refresh: str | None,
     lanes: int | None,
+    energy: bool,
     limit: int,
     json_to: str | None,
 ) -> None:
     """Check a command trace against every rule of its DRAM standard.
 
     The channel is given by --standard, --org and --timing, with --set nCL=40 for single timings; or by
-    --hw, whose lane it then is, or all of its lanes. Exit status 1 when a command is illegal.
+    --hw, whose lane it then is, or all of its lanes. Exit status 1 when a command is illegal. --energy counts
+    from clock 0 to the last command or beat of read data.
     """
     from ndpsim.audit import check, check_lanes
     from ndpsim.traces import read_commands
@@ -52,6 +81,7 @@ def command(
 
         hardware = load_hardware(hw, sets)
         device, refresh = hardware.lane_device(), refresh or hardware.system.dram.refresh
+        power = hardware.power_changes
     else:
         from ndpsim.cli.options import timing_overrides
         from ndpsim.spec import resolve
@@ -59,7 +89,7 @@ def command(
         if standard is None or org is None or timing is None:
             raise InputError("give --standard, --org and --timing, or --hw", key="check")
         device = resolve(standard, org, timing, 1 if ranks is None else ranks, timing_overrides(sets))
-        refresh = refresh or "all-bank"
+        refresh, power = refresh or "all-bank", {}
     commands = read_commands(trace)
     if hw is not None and lanes is None and (commands.rank > 0).any():
         lanes = hardware.lanes  # a lane has one rank, so these are lanes
@@ -69,8 +99,11 @@ def command(
             report = check(commands, device, refresh, limit)
         else:
             report = check_lanes(commands, device, lanes, refresh, limit)
+    outcome = report.to_dict()
+    if energy and report.ok:
+        outcome |= _energy(commands, device, lanes, power)
     if json_to is not None:
-        write_json(report.to_dict(), json_to)
+        write_json(outcome, json_to)
     if json_to != "-":
         for violation in report.violations:
             click.echo(violation.message)
@@ -78,5 +111,9 @@ def command(
             click.echo(f"... and {report.count - len(report.violations)} more")
         verdict = "legal" if report.ok else f"{report.count} violations"
         click.echo(f"{trace}: {report.commands} commands, {verdict}")
+        if energy and report.ok:
+            from ndpsim.report.text import print_energy
+
+            print_energy(*(outcome[name] for name in ("energy_nj", "energy_note", "time_ns", "moved_bytes")))
     if not report.ok:
         raise click.exceptions.Exit(1)

@@ -15,13 +15,16 @@ __all__ = ["command"]
 
 def _show_hw(name: str, sets: Sequence[str], json_to: str | None) -> None:
     from ndpsim.config import load_hardware
+    from ndpsim.energy import find_currents, power_rows
     from ndpsim.report.text import print_rows
 
     hardware = load_hardware(name, sets)
     if json_to is not None:
         write_json(hardware.to_dict(), json_to)
     else:
-        print_rows(f"{hardware.system.title or hardware.system.name} ({hardware.file})", hardware.rows())
+        currents = find_currents(hardware.lane_device(), hardware.power_changes)
+        rows = hardware.rows() + ([] if currents is None else power_rows(currents))
+        print_rows(f"{hardware.system.title or hardware.system.name} ({hardware.file})", rows)
 
 
 def _show_model(name: str, sets: Sequence[str], json_to: str | None) -> None:

@@ -103,6 +103,22 @@ class Hardware:
         products = Fraction(gemv.multipliers * gemv.values_per_multiplier, gemv.bit_serial_cycles)
         return float(2 * products * exact(gemv.clock_mhz) / 1000)
 
+    @property
+    def ndp_area_mm2(self) -> float | None:
+        """Area of the units of a DIMM together, in mm2; None where there are none or one is not known."""
+        if self.system.ndp is None:
+            return None
+        ndp = self.system.ndp
+        areas = [unit.area_mm2 for unit in (ndp.gemv, ndp.activation, ndp.relayout)]
+        known = [area for area in areas if area is not None]
+        return sum(known) if len(known) == len(areas) else None
+
+    @property
+    def power_changes(self) -> dict[str, float]:
+        """What the file says of the currents of a DRAM chip, by name."""
+        power = self.system.dram.power
+        return {} if power is None else power.model_dump(exclude_none=True)
+
     def _times_lane(self, lanes: int) -> float:
         return float(lanes * exact(self.lane_peak_gbps))
 
@@ -149,6 +165,10 @@ class Hardware:
         ]
         if self.system.ndp is not None:
             rows.append(Row("derived.gemv_peak", self.gemv_gflops, "GFLOPS", product))
+            published = self.system.ndp.published.area_mm2
+            of_all = "not published" if published is None else f"published of all: {published:g} mm2"
+            area = "gemv + activation + relayout, None where one is not published"
+            rows.append(Row("derived.ndp_area", self.ndp_area_mm2, "mm2", f"{area}; {of_all}"))
         return rows
 
     def _timing_rows(self) -> list[Row]:

@@ -26,6 +26,7 @@ __all__ = [
     "Host",
     "Link",
     "Ndp",
+    "Power",
     "Published",
     "Relayout",
     "System",
@@ -113,6 +114,15 @@ Latency = Annotated[int, Field(ge=0, le=10_000), _unit("cycles")]
 Bits = Annotated[int, Field(ge=1, le=64), _unit("bit")]
 Count = Annotated[int, Field(ge=1, le=65_536)]
 Slots = Annotated[int, Field(ge=1, le=1024), _unit("requests")]
+Milliamps = Annotated[float, Field(ge=0, le=10_000), _unit("mA")]
+Volts = Annotated[float, Field(gt=0, le=10), _unit("V")]
+Nanoseconds = Annotated[float, Field(gt=0, le=10_000), _unit("ns")]
+Ohms = Annotated[float, Field(gt=0, le=10_000), _unit("ohm")]
+Picojoules = Annotated[float, Field(ge=0, le=1e6), _unit("pJ")]
+PicojoulesPerByte = Annotated[float, Field(ge=0, le=1e6), _unit("pJ/B")]
+PicojoulesPerBit = Annotated[float, Field(ge=0, le=1e6), _unit("pJ/bit")]
+Milliwatts = Annotated[float, Field(ge=0, le=1e6), _unit("mW")]
+Area = Annotated[Positive, _unit("mm2")]
 Order = Annotated[list[Annotated[str, _pattern(_PART)]], AfterValidator(_order)]
 Xor = Annotated[dict[str, list[Annotated[str, _pattern(_SOURCE)]]], AfterValidator(_xor)]
 
@@ -139,6 +149,33 @@ class AddressMapping(_Section):
         description="bits XORed onto a field: bankgroup: [row:0-1]",
         json_schema_extra={"propertyNames": {"pattern": f"^{_TARGET}$"}},
     )
+
+
+class Power(_Section):
+    """What a DRAM chip draws, over the data sheet that is known of it (`ndpsim.energy.Currents`)."""
+
+    VDD: Volts | None = Field(default=None, description="supply of the core")
+    VDDQ: Volts | None = Field(default=None, description="supply of the data pins")
+    VPP: Volts | None = Field(default=None, description="supply of the word lines")
+    IDD0: Milliamps | None = Field(default=None, description="one bank, ACT and PRE")
+    IDD2N: Milliamps | None = Field(default=None, description="standby, all banks closed")
+    IDD3N: Milliamps | None = Field(default=None, description="standby, all banks open")
+    IDD4R: Milliamps | None = Field(default=None, description="burst after burst read")
+    IDD4W: Milliamps | None = Field(default=None, description="burst after burst written")
+    IDD5B: Milliamps | None = Field(default=None, description="refresh after refresh")
+    IDD5C: Milliamps | None = Field(default=None, description="same-bank refresh after refresh")
+    IPP0: Milliamps | None = Field(default=None, description="on VPP, in the loop of IDD0")
+    IPP2N: Milliamps | None = Field(default=None, description="on VPP, in the loop of IDD2N")
+    IPP3N: Milliamps | None = Field(default=None, description="on VPP, in the loop of IDD3N")
+    IPP4R: Milliamps | None = Field(default=None, description="on VPP, in the loop of IDD4R")
+    IPP4W: Milliamps | None = Field(default=None, description="on VPP, in the loop of IDD4W")
+    IPP5B: Milliamps | None = Field(default=None, description="on VPP, in the loop of IDD5B")
+    activate_ns: Nanoseconds | None = Field(default=None, description="tRAS of the IDD0 loop")
+    precharge_ns: Nanoseconds | None = Field(default=None, description="tRP of the IDD0 loop")
+    refresh_ns: Nanoseconds | None = Field(default=None, description="tRFC of the IDD5B loop")
+    same_bank_refresh_ns: Nanoseconds | None = Field(default=None, description="tRFCsb of the IDD5C loop")
+    driver_ohm: Ohms | None = Field(default=None, description="driver of a data pin")
+    termination_ohm: Ohms | None = Field(default=None, description="termination of a data line, to VDDQ")
 
 
 class Dram(_Section):
@@ -170,6 +207,7 @@ class Dram(_Section):
     )
     read_buffer: Slots = Field(default=32, description="reads a controller chooses among")
     write_buffer: Slots = Field(default=32, description="writes a controller chooses among")
+    power: Power | None = None
 
 
 class Dimm(_Section):
@@ -200,6 +238,7 @@ class Gpu(_Section):
     memory_gb: Annotated[Positive, _unit("GB")] = Field(description="capacity of the GPU's memory")
     memory_tbps: Annotated[Positive, _unit("TB/s")] = Field(description="bandwidth of the GPU's memory")
     pcie_gbps: Gbps = Field(description="PCIe bandwidth between host and GPU, one direction")
+    pcie_pj_per_bit: PicojoulesPerBit | None = Field(default=None, description="energy of PCIe, both ends")
 
 
 class Link(_Section):
@@ -208,6 +247,7 @@ class Link(_Section):
     lanes: int = Field(ge=1, le=256, description="serial lanes of a link")
     lane_gbit_s: Annotated[Positive, _unit("Gb/s")] = Field(description="rate of a lane")
     link_gbps: Gbps = Field(description="bandwidth of a link")
+    pj_per_bit: PicojoulesPerBit | None = Field(default=None, description="energy of a link, both ends")
 
 
 class Gemv(_Section):
@@ -224,6 +264,17 @@ class Gemv(_Section):
     fifo_bursts: Annotated[int, Field(ge=2, le=4096), _unit("bursts")] = Field(
         description="weight FIFO of each lane, in DRAM bursts"
     )
+    product_pj: Picojoules | None = Field(
+        default=None, description="energy of a product of native bits and its place in the sum"
+    )
+    buffer_pj_per_byte: PicojoulesPerByte | None = Field(
+        default=None, description="energy of a byte of activations read from the buffer"
+    )
+    fifo_pj_per_byte: PicojoulesPerByte | None = Field(
+        default=None, description="energy of a byte of weights through a FIFO, in and out"
+    )
+    static_mw: Milliwatts | None = Field(default=None, description="power of the unit, whatever it does")
+    area_mm2: Area | None = Field(default=None, description="area of the unit")
 
 
 class Activation(_Section):
@@ -233,6 +284,9 @@ class Activation(_Section):
     cycles_per_value: Cycles = Field(description="cycles from one value to the next in a unit")
     latency_cycles: Latency = Field(description="cycles from a value to its result")
     clock_mhz: ClockMhz = Field(description="clock of the unit")
+    value_pj: Picojoules | None = Field(default=None, description="energy of a value")
+    static_mw: Milliwatts | None = Field(default=None, description="power of the unit, whatever it does")
+    area_mm2: Area | None = Field(default=None, description="area of the unit")
 
 
 class Relayout(_Section):
@@ -241,6 +295,11 @@ class Relayout(_Section):
     clock_mhz: ClockMhz = Field(description="clock of the engine")
     buffer_kib: Kib = Field(description="staging buffer of the engine")
     concurrent_experts: int = Field(ge=1, le=1024, description="experts in migration at once, at most")
+    pj_per_byte: PicojoulesPerByte | None = Field(
+        default=None, description="energy of a byte through the engine, in and out"
+    )
+    static_mw: Milliwatts | None = Field(default=None, description="power of the unit, whatever it does")
+    area_mm2: Area | None = Field(default=None, description="area of the unit")
 
 
 class Published(_Section):
@@ -248,7 +307,7 @@ class Published(_Section):
 
     gflops: Annotated[Positive, _unit("GFLOPS")] | None = Field(default=None, description="peak of a unit")
     bandwidth_gbps: Gbps | None = Field(default=None, description="memory bandwidth inside its DIMM")
-    area_mm2: Annotated[Positive, _unit("mm2")] | None = Field(default=None, description="area of a unit")
+    area_mm2: Area | None = Field(default=None, description="area of all units of a DIMM")
 
 
 class Ndp(_Section):

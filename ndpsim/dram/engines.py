@@ -11,7 +11,17 @@ from ndpsim.dram import controller
 from ndpsim.dram.masks import controller as masks_controller
 from ndpsim.dram.masks import state as masks
 from ndpsim.dram.sink import Sink
-from ndpsim.dram.state import COUNTERS, LATENCIES, Commands, Policy, Source, make_channel
+from ndpsim.dram.state import (
+    CLOSED_AT,
+    COUNTERS,
+    LATENCIES,
+    OPEN_CLOCKS,
+    OPEN_ROW,
+    Commands,
+    Policy,
+    Source,
+    make_channel,
+)
 from ndpsim.kept import kept_by_identity
 from ndpsim.spec import Tables
 
@@ -43,6 +53,12 @@ class Controller(Protocol):
     def skipped(self) -> int:
         """Reads that were fast-forwarded instead of stepped through."""
 
+    def open_clocks(self, end: int) -> int:
+        """Clocks for which banks had an open row before clock `end`, summed over the banks.
+
+        `end`: not before the last command. A bank is open from its ACT to its precharge.
+        """
+
     def run(self, source: Source, sink: Sink, commands: Commands, until_served: int, until_taken: int) -> int:
         """See `dram.controller.run`."""
 
@@ -56,6 +72,13 @@ class ScanController:
         self.issued: Ints = self._channel.issued
         self.most_queued = self._channel.entry.shape[0] * self._channel.entry.shape[2]
         self.skipped = 0
+
+    def open_clocks(self, end: int) -> int:
+        """See `Controller.open_clocks`."""
+        rows = self._channel.rows
+        still_open = np.count_nonzero(rows[:, OPEN_ROW] >= 0)
+        yet_to_come = np.maximum(rows[:, CLOSED_AT] - end, 0).sum()
+        return int(self.value[OPEN_CLOCKS] + still_open * end - yet_to_come)
 
     def run(self, source: Source, sink: Sink, commands: Commands, until_served: int, until_taken: int) -> int:
         """See `dram.controller.run`."""
@@ -89,6 +112,10 @@ class MaskController:
     def skipped(self) -> int:
         """Reads that were fast-forwarded instead of stepped through."""
         return int(self._state[masks.SKIPPED])
+
+    def open_clocks(self, end: int) -> int:
+        """See `Controller.open_clocks`."""
+        return int(self.value[OPEN_CLOCKS]) + masks.open_banks(self._state) * end
 
     def run(self, source: Source, sink: Sink, commands: Commands, until_served: int, until_taken: int) -> int:
         """See `dram.controller.run`."""

@@ -12,6 +12,7 @@ from ndpsim.dram.state import (
     ACTIVE_COUNT,
     ARRIVED,
     BANK,
+    CLOSED_AT,
     CLOSING,
     COLUMN,
     COUNTED,
@@ -24,6 +25,7 @@ from ndpsim.dram.state import (
     INDEX,
     LATENCIES,
     NOT_BEFORE,
+    OPEN_CLOCKS,
     OPEN_ROW,
     PRIORITY,
     RANK,
@@ -65,29 +67,43 @@ def count_row(entry, rows, value, queue, slot):
 
 
 @inlined
-def close_bank(rows, bank):
-    """A bank closes, by whatever command."""
+def close_bank(rows, value, bank, clock):
+    """A bank closes at `clock`, by whatever command."""
+    if rows[bank, OPEN_ROW] >= 0:
+        value[OPEN_CLOCKS] += clock
+        rows[bank, CLOSED_AT] = clock
     rows[bank, OPEN_ROW] = -1
     rows[bank, ACCESSES] = 0
     rows[bank, CLOSING] = 0
 
 
 @inlined
-def note_rows(tables, rows, command, rank, bank, row):
+def closes_at(tables, ready, command, bank, clock):
+    """When a command closes its bank: an auto-precharge, as soon as a PREpb could have followed it."""
+    if command == RDA:
+        return max(ready[bank, PREPB], clock + tables.gap[3, RD, PREPB])
+    if command == WRA:
+        return max(ready[bank, PREPB], clock + tables.gap[3, WR, PREPB])
+    return clock
+
+
+@inlined
+def note_rows(tables, ready, rows, value, command, rank, bank, row, clock):
     """What a command does to the rows it addresses."""
     if command == ACT:
         rows[bank, OPEN_ROW] = row
+        value[OPEN_CLOCKS] -= clock
     elif command == RD or command == WR:
         rows[bank, ACCESSES] += 1
     elif command == PREAB:
         start = first_bank(tables, rank)
         for other in range(start, start + banks_per_rank(tables)):
-            close_bank(rows, other)
+            close_bank(rows, value, other, clock)
     elif command == PRESB:
         for other in range(bank, bank + banks_per_rank(tables), tables.banks_per_group):
-            close_bank(rows, other)
+            close_bank(rows, value, other, clock)
     elif command != REFAB and command != REFSB:
-        close_bank(rows, bank)
+        close_bank(rows, value, bank, closes_at(tables, ready, command, bank, clock))
 
 
 @inlined
@@ -208,7 +224,7 @@ def issue(tables, policy, channel, sink, commands, queue, slot, command, clock):
         request, arrived = entry[queue, INDEX, slot], entry[queue, ARRIVED, slot]
         note_read(tables, value, channel.latencies, sink, timed, request, arrived, clock)
     note_timing(tables, ready, channel.recent_acts, command, rank, group, bank, clock)
-    note_rows(tables, rows, command, rank, bank, row)
+    note_rows(tables, ready, rows, value, command, rank, bank, row, clock)
     if command == PREAB or command == PRESB:
         forget_all(entry, channel.size, bound)
     elif command != RD and command != WR and command != REFAB and command != REFSB:

@@ -298,10 +298,20 @@ class PlainController:
             bank = self.banks[place]
             if command == ACT:
                 bank.open_row = request.row
+                self.counts["open_clocks"] -= self.clock
             elif command in (RD, WR):
                 bank.accesses += 1
             elif COMMANDS[command].closes:
+                if bank.open_row is not None:
+                    self.counts["open_clocks"] += self._closes_at(command, place)
                 bank.open_row, bank.accesses, bank.closing = None, 0, False
+
+    def _closes_at(self, command: int, place: tuple[int, int, int]) -> int:
+        """When a command closes a bank: an auto-precharge, as soon as a PREpb could have followed it."""
+        if command not in (RDA, WRA):
+            return self.clock
+        after = self.tables.gap[3, RD if command == RDA else WR, PREPB]
+        return int(max(self.ready[place][PREPB], self.clock + after))
 
     def _record(self, command: int, request: Request) -> None:
         scope = COMMANDS[command].scope

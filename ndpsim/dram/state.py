@@ -58,8 +58,9 @@ FIELDS = 10
     ACCESSES,  # column accesses since the row was opened
     CLOSING,  # 1: the row policy has asked for a PREpb
     HIT_SINCE,  # arrival of the oldest queued row hit; scratch of FRFCFS-RowHit
-) = range(5)
-ROW_FIELDS = 5
+    CLOSED_AT,  # clock at which the bank was last closed, perhaps still to come after an auto-precharge
+) = range(6)
+ROW_FIELDS = 6
 
 # Where the fields of `Source.place` begin, above bit 0: whether it writes. Each has eight bits, the row all
 # that are left.
@@ -147,8 +148,9 @@ class Source(NamedTuple):
     WRITE_QUEUE,  # likewise
     COUNTED_UNTIL,  # the clock up to which queues were summed
     PLACE,  # of the next request in the source: TAKEN modulo its length
-) = range(24)
-COUNTERS = 24
+    OPEN_CLOCKS,  # clocks at which rows were closed less those at which they were opened, summed over banks
+) = range(25)
+COUNTERS = 32  # with places to spare: what follows them in memory begins at a multiple of eight
 
 
 class Commands(NamedTuple):

@@ -83,7 +83,7 @@ _DROPPED = (
     ("timing", ("tPPD", "t32AW", "tRCDRD", "tRCDWR"), "DDR4 has no such timing"),
     ("timing", ("tWR2", "tCKSRE"), "DRAMsim3 does not read it"),
     ("timing", ("ideal_memory_latency",), "ideal memory is not modelled"),
-    ("power", (), "energy is not modelled yet"),
+    ("power", (), "energy follows from the data sheet of the device; dram.power changes it"),
     ("thermal", (), "temperature is not modelled"),
     ("hmc", (), "HMC is not modelled"),
     (

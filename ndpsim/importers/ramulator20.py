@@ -51,10 +51,10 @@ _WHY = {
     "Frontend": "traffic is no part of a hardware file",
     "clock_ratio": "the clock of the front end is no part of a hardware file",
     "RFM": "refresh management is not modelled",
-    "drampower_enable": "energy is not modelled yet",
-    "power_debug": "energy is not modelled yet",
-    "voltage": "energy is not modelled yet",
-    "current": "energy is not modelled yet",
+    "drampower_enable": "energy follows from the data sheet of the device; dram.power changes it",
+    "power_debug": "energy follows from the data sheet of the device; dram.power changes it",
+    "voltage": "energy follows from the data sheet of the device; dram.power changes it",
+    "current": "energy follows from the data sheet of the device; dram.power changes it",
     "RH_radius": "refresh management is not modelled",
 }
 

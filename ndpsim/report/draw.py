@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
@@ -18,9 +18,9 @@ from ndpsim.errors import InputError
 from ndpsim.files import replacing
 from ndpsim.simulate import ExpertResult, LoadPoint, Memory, TraceResult
 from ndpsim.spec.standard import RD, RDA
-from ndpsim.units import format_time
+from ndpsim.units import format_energy, format_power, format_time
 
-__all__ = ["check_format", "draw_expert", "draw_latencies", "draw_sweep"]
+__all__ = ["check_format", "draw_energy", "draw_expert", "draw_latencies", "draw_sweep"]
 
 _BINS = 1500
 _REFRESHES_SHOWN = 150  # one by one; more are averaged over whole intervals
@@ -109,6 +109,38 @@ def _where(axes: Axes, result: ExpertResult) -> None:
     )
 
 
+_ENERGIES = {
+    "activate": "#CC79A7",
+    "read": "#0072B2",
+    "write": "#56B4E9",
+    "refresh": "#E69F00",
+    "background": "#BBBBBB",
+    "io": "#009E73",
+    "ndp": "#D55E00",
+    "link": "#F0E442",
+    "host": "#000000",
+}
+
+
+def draw_energy(axes: Axes, energy_nj: Mapping[str, float | None], time_ns: float) -> None:
+    """Energies in nJ by component as one bar, those of the NDP units together, with the power of each."""
+    parts = dict.fromkeys(_ENERGIES, 0.0)
+    for name, nj in energy_nj.items():
+        if name != "total":
+            parts["ndp" if name.startswith("ndp_") else name] += nj or 0.0
+    total, left = sum(parts.values()), 0.0
+    for name, nj in parts.items():
+        if nj > 0:
+            label = f"{name} {100 * nj / total:.1f}% ({format_power(nj / time_ns)})"
+            axes.barh(0, 100 * nj / total, left=left, color=_ENERGIES[name], height=0.6, label=label)
+            left += 100 * nj / total
+    words = f"where {format_energy(total)}, {format_power(total / time_ns)}, went (%)"
+    axes.set(yticks=[], xlim=(0, 100), xlabel=words)
+    axes.legend(
+        ncols=4, fontsize=8, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), columnspacing=1.2
+    )
+
+
 def draw_latencies(path: str, result: TraceResult) -> None:
     """Read latencies of a trace as a histogram.
 
@@ -178,20 +210,23 @@ def check_format(path: str) -> str:
 
 
 def draw_expert(path: str, result: ExpertResult) -> None:
-    """Bandwidth over time, the phases under it, and where the time of the data buses went.
+    """Bandwidth over time, the phases under it, and where the time of the data buses and the energy went.
 
     Raises:
         InputError: the file name ends in no picture format.
     """
     config = result.config
     figure: Figure
-    figure, (top, middle, bottom) = plt.subplots(
-        3, 1, figsize=(10, 6.4), height_ratios=(3, 1.5, 0.6), layout="constrained"
+    heights = (3, 1.5, 0.6) if result.energy_nj is None else (3, 1.5, 0.6, 0.6)
+    figure, (top, middle, bottom, *rest) = plt.subplots(
+        len(heights), 1, figsize=(10, 4.3 + 0.7 * len(heights)), height_ratios=heights, layout="constrained"
     )
     middle.sharex(top)
     _bandwidth(top, result)
     _phases(middle, result)
     _where(bottom, result)
+    if result.energy_nj is not None:
+        draw_energy(rest[0], result.energy_nj, result.time_ns)
     name = config["model"] or f"{config['hidden']} x {config['intermediate']}"
     tokens = "1 token" if result.tokens == 1 else f"{result.tokens} tokens"
     figure.suptitle(

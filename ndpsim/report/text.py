@@ -9,9 +9,17 @@ from rich.console import Console
 from rich.table import Table
 
 from ndpsim.simulate import ExpertResult, LoadPoint, TraceResult
-from ndpsim.units import format_bytes, format_time
+from ndpsim.units import format_bytes, format_energy, format_power, format_time
 
-__all__ = ["print_expert", "print_pairs", "print_rows", "print_sweep", "print_table", "print_trace"]
+__all__ = [
+    "print_energy",
+    "print_expert",
+    "print_pairs",
+    "print_rows",
+    "print_sweep",
+    "print_table",
+    "print_trace",
+]
 
 
 _PHASES_SHOWN = 15
@@ -89,6 +97,9 @@ def _facts(result: ExpertResult) -> list[tuple[str, str, str]]:
         ("bound by", result.bound, f"busy: {busy}"),
         ("idle lanes", format_time(sum(result.idle_ns.values())), f"{idle} (mean of the lanes)"),
         ("commands", str(sum(result.commands.values())), kinds),
+        *_energy(
+            result.energy_nj, result.energy_note, result.time_ns, result.weight_bytes * result.weight_reads
+        ),
     ]
     if len(result.token_tiles) > 1:
         tiles = ", ".join(map(str, result.token_tiles[:12])) + (
@@ -96,6 +107,34 @@ def _facts(result: ExpertResult) -> list[tuple[str, str, str]]:
         )
         facts.append(("token tiles", str(len(result.token_tiles)), f"of {tiles} tokens"))
     return facts
+
+
+def _energy(
+    parts: Mapping[str, float | None] | None, note: str, time_ns: float, moved_bytes: int
+) -> list[tuple[str, str, str]]:
+    """The energy, as power and by bit moved, and its components; why there is none, where there is none."""
+    if parts is None:
+        return [("energy", "not known", note)]
+    time_ns = time_ns or 1.0  # nothing was done in no time
+    total = parts["total"] or 0.0
+    known = [(name, nj) for name, nj in parts.items() if nj is not None and name != "total"]
+    shares = [f"{name} {format_power(nj / time_ns)}" for name, nj in known if nj]
+    unknown = [name for name, nj in parts.items() if nj is None]
+    if unknown:
+        shares.append(f"without {', '.join(unknown)} (not known)")
+    by_bit = f", {1000 * total / (8 * moved_bytes):.4g} pJ/bit" if moved_bytes else ""
+    facts = [("energy", format_energy(total), f"{format_power(total / time_ns)}{by_bit}")]
+    return [*facts, ("", "of it", ", ".join(shares))] if shares else facts
+
+
+def print_energy(
+    parts: Mapping[str, float | None] | None, note: str, time_ns: float, moved_bytes: int
+) -> None:
+    """Energies in nJ by component over `time_ns`, or the `note` that says why there are none."""
+    grid = _grid("")
+    for fact in _energy(parts, note, time_ns, moved_bytes):
+        grid.add_row(*fact)
+    _console().print(grid)
 
 
 def _phases(result: ExpertResult) -> Table:
@@ -161,6 +200,12 @@ def print_trace(result: TraceResult) -> None:
             "commands",
             str(sum(result.commands.values())),
             ", ".join(f"{count} {name}" for name, count in result.commands.items()),
+        ),
+        *_energy(
+            result.energy_nj,
+            result.energy_note,
+            result.time_ns,
+            round(result.bandwidth_gbps * result.time_ns),
         ),
     ]
     if result.read_latency_ns is not None:

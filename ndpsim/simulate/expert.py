@@ -22,6 +22,17 @@ from numpy.typing import NDArray
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
+from ndpsim.energy import (
+    NO_SAME_BANK,
+    ChannelEnergy,
+    UnitEnergy,
+    add_up,
+    channel_energy,
+    counts_of,
+    explain,
+    find_currents,
+    split,
+)
 from ndpsim.errors import InputError, MismatchError, one_of
 from ndpsim.kept import kept_by_identity
 from ndpsim.layout import LAYOUTS, LocalizedLayout, expert_regions
@@ -38,6 +49,7 @@ from ndpsim.simulate.lane import (
     no_commands,
 )
 from ndpsim.simulate.memory import controller_options
+from ndpsim.simulate.power import unit_energy
 from ndpsim.simulate.result import ExpertResult, Phase
 from ndpsim.spec import Device, Tables, lower
 from ndpsim.units import Timebase, common_ticks, frequency_period_ps
@@ -72,6 +84,9 @@ class _Machine:
     lanes: int
     lane_peak_gbps: float
     host_buses: int
+    dram_energy: ChannelEnergy | None
+    unit_energy: UnitEnergy
+    energy_note: str
     described: Mapping[str, Any]  # for the result: the hardware as plain data
 
     @property
@@ -96,6 +111,7 @@ def _lower(hardware: Hardware) -> _Machine:
     gemv, activation = hardware.ndp.gemv, hardware.ndp.activation
     dram, device = hardware.system.dram, hardware.lane_device()
     check_refresh(device, dram.refresh)
+    currents = find_currents(device, hardware.power_changes)
     return _Machine(
         device=device,
         tables=lower(device),
@@ -117,6 +133,9 @@ def _lower(hardware: Hardware) -> _Machine:
         lanes=hardware.lanes,
         lane_peak_gbps=device.peak_gbps,
         host_buses=hardware.system.dimm.subchannels,
+        dram_energy=None if currents is None else channel_energy(device, currents),
+        unit_energy=unit_energy(hardware),
+        energy_note=explain(device, currents),
         described=hardware.to_dict(),
     )
 
@@ -168,6 +187,7 @@ class _Program:
         self.servers = servers
         self.phases: list[Phase] = []
         self.io_ticks = 0
+        self.host_bursts = 0
 
     def note(self, name: str, tile: int, start: int, end: int) -> None:
         """Remember a phase."""
@@ -187,6 +207,7 @@ class _Program:
         on_bus = machine.bus_ticks(bursts)
         end = start + machine.device.timings["nCWL"] * machine.dram_ticks + on_bus
         self.io_ticks += on_bus
+        self.host_bursts += bursts
         self.note("activations-in", tile, start, end)
         return end
 
@@ -221,6 +242,7 @@ class _Program:
         latency = machine.device.timings["nCL"] * machine.dram_ticks
         end = int(served_in_order(known, on_bus)[-1]) + latency
         self.io_ticks += on_bus * len(known)
+        self.host_bursts += tokens * len(known)
         self.note("result-out", tile, int(known[0]), end)
         return end
 
@@ -372,6 +394,7 @@ def _result(
         "compute": busy_ticks / (program.servers * cycles * machine.dram_ticks),
         "io": program.io_ticks / (cycles * machine.dram_ticks),
     }
+    energy_nj, energy_note = _energy(program, config["bits"], tokens, reads, issued, cycles, time_ns)
     return ExpertResult(
         time_ns=time_ns,
         cycles=cycles,
@@ -399,7 +422,8 @@ def _result(
         },
         fast_forwarded=skipped / (reads * sum(region.bursts for region in regions)),
         token_tiles=tiling.tokens,
-        energy_nj=None,
+        energy_nj=energy_nj,
+        energy_note=energy_note,
         config=config,
         wall_s=time.perf_counter() - began,
         command_traces=tuple(
@@ -408,3 +432,28 @@ def _result(
             if lane.commands.entry.size
         ),
     )
+
+
+def _energy(
+    program: _Program, bits: int, tokens: int, reads: int, issued: Ints, cycles: int, time_ns: float
+) -> tuple[dict[str, float | None] | None, str]:
+    """The energy of the DIMM, and what it rests on."""
+    machine, regions = program.machine, program.layout.regions
+    if machine.dram_energy is None:
+        return None, machine.energy_note
+    end = cycles + _FIRST_CLOCK
+    open_clocks = sum(lane.channel.open_clocks(end) * len(lane.stream.lanes) for lane in program.lanes)
+    dram = split(counts_of(issued, cycles * machine.lanes, open_clocks), machine.dram_energy)
+    if dram is None:
+        return None, NO_SAME_BANK
+    products = tokens * sum(region.rows * region.columns for region in regions)
+    units = machine.unit_energy.split(
+        products * machine.gemv.pass_cycles(bits) / machine.gemv.bit_serial_cycles,
+        products * machine.gemv.activation_bytes,
+        reads * sum(region.bytes for region in regions),
+        tokens * regions[_DOWN].columns,
+        time_ns,
+    )
+    return add_up(
+        {**dram, **units, "host": program.host_bursts * machine.dram_energy.io}
+    ), machine.energy_note

@@ -40,6 +40,7 @@ class Memory:
         options: its controller.
         mapping: how addresses become coordinates; `mapper` is its name.
         channels: how many; consecutive bursts go to consecutive channels.
+        power: currents of a DRAM chip and the like, over its data sheet (`energy.find_currents`).
     """
 
     device: Device
@@ -47,6 +48,7 @@ class Memory:
     mapper: str = "RoBaRaCoCh"
     mapping: Mapping = MAPPERS["RoBaRaCoCh"]
     channels: int = 1
+    power: Dictionary[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         options = asdict(self.options)
@@ -91,6 +93,7 @@ class Memory:
             dram.mapper,
             MAPPERS[dram.mapper] if custom is None else parse_mapping(custom.order, custom.xor),
             hardware.system.host.channels * dimm.subchannels,
+            hardware.power_changes,
         )
 
     @property
@@ -110,6 +113,7 @@ class Memory:
             "timings": dict(device.timings),
             "mapper": self.mapper,
             "mapping": asdict(self.mapping),
+            "power": dict(self.power),
             **asdict(self.options),
         }
 

@@ -53,7 +53,11 @@ class ExpertResult:
             `refresh`, `fifo` (equals `stall_ns`), `rows` (row changes, bus turnaround, empty queue).
         fast_forwarded: the share of the reads that were skipped over because they repeat, exactly.
         token_tiles: tokens of each tile.
-        energy_nj: None until energy is modelled.
+        energy_nj: over `time_ns` by component: of the DRAM (`energy.split`; `io` are the data pins between
+            its chips and the buffer chip), of the GEMV and activation units (`ndp_...`), and of the data pins
+            to the host (`host`); then the `total` of those that are known. A component is None where the
+            hardware file does not know it; all is None where nothing is known of the DRAM's currents.
+        energy_note: what the energy of the DRAM rests on, or why there is none.
         config: everything that was used: hardware, model, weights, layout.
         wall_s: how long the simulation took.
         command_traces: by lane, when asked for.
@@ -81,7 +85,8 @@ class ExpertResult:
     idle_ns: Mapping[str, float]
     fast_forwarded: float
     token_tiles: tuple[int, ...]
-    energy_nj: None
+    energy_nj: Mapping[str, float | None] | None
+    energy_note: str
     config: Mapping[str, Any]
     wall_s: float
     command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)

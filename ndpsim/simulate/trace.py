@@ -19,6 +19,7 @@ from ndpsim.dram import sink, state
 from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
 from ndpsim.dram.mapping import Coordinates, map_addresses
 from ndpsim.dram.state import repeating_period
+from ndpsim.energy import NO_SAME_BANK, add_up, channel_energy, counts_of, explain, find_currents, split
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.simulate.lane import command_room, commands_by_kind, decode_commands, no_commands, run_channel
 from ndpsim.simulate.memory import Memory
@@ -54,7 +55,9 @@ class TraceResult:
             controller's runs end; None with several channels.
         per_channel: requests, cycles and bandwidth_gbps of each.
         fast_forwarded: the share of the requests that were skipped over because they repeat, exactly.
-        energy_nj: None until energy is modelled.
+        energy_nj: by component (`energy.split`), and their `total`, with background to the end of `cycles`;
+            None where nothing is known of the DRAM's currents. `energy_note` says what it rests on, or why
+            there is none.
         config: everything that was used.
         run_s: how long the controllers ran; wall_s: with everything around them but reading the trace.
         command_traces: by channel, when asked for.
@@ -81,7 +84,8 @@ class TraceResult:
     accepted: Mapping[str, Any] | None
     per_channel: tuple[Mapping[str, Any], ...]
     fast_forwarded: float
-    energy_nj: None
+    energy_nj: Mapping[str, float | None] | None
+    energy_note: str
     config: Mapping[str, Any]
     run_s: float
     wall_s: float
@@ -319,6 +323,7 @@ def _result(
 
     bandwidth, peak = gbps(sum(run.bytes_moved for run in runs), cycles), memory.channels * device.peak_gbps
     clocks = sum(int(channel.value[state.COUNTED_UNTIL]) for channel in channels)
+    energy_nj, energy_note = _energy(memory, channels, cycles)
     return TraceResult(
         requests=count,
         reads=count - writes,
@@ -341,7 +346,8 @@ def _result(
             for run in runs
         ),
         fast_forwarded=sum(channel.skipped for channel in channels) / count,
-        energy_nj=None,
+        energy_nj=energy_nj,
+        energy_note=energy_note,
         config={**memory.to_dict(), "trace": requests.file},
         run_s=run_s,
         wall_s=wall_s,
@@ -350,6 +356,21 @@ def _result(
         ),
         **counters(channels),
     )
+
+
+def _energy(
+    memory: Memory, channels: Sequence[Controller], cycles: int
+) -> tuple[dict[str, float | None] | None, str]:
+    """The energy of all channels, and what it rests on."""
+    currents = find_currents(memory.device, memory.power)
+    note = explain(memory.device, currents)
+    if currents is None:
+        return None, note
+    issued = np.sum([channel.issued for channel in channels], axis=0)
+    open_clocks = sum(channel.open_clocks(cycles) for channel in channels)
+    rank_clocks = cycles * memory.device.ranks * len(channels)
+    parts = split(counts_of(issued, rank_clocks, open_clocks), channel_energy(memory.device, currents))
+    return (None, NO_SAME_BANK) if parts is None else (add_up(parts), note)
 
 
 def run_trace(

@@ -29,7 +29,7 @@ from ndpsim.dram.masks.state import (
 )
 from ndpsim.dram.masks.timing import bank_ready_at
 from ndpsim.dram.masks.words import lowest, natural
-from ndpsim.dram.state import READ_QUEUE, ROW_SHIFT
+from ndpsim.dram.state import OPEN_CLOCKS, READ_QUEUE, ROW_SHIFT
 
 __all__ = [
     "activate_request",
@@ -109,20 +109,22 @@ def close_bank(state, bank):
 
 
 @outlined
-def close_rank(shape, state, rank):
-    """All banks of a rank have been closed."""
+def close_rank(shape, state, rank, clock):
+    """All banks of a rank have been closed at `clock`."""
     first = rank * BANKS_PER_RANK
     for bank in range(first, first + shape.bankgroups * BANKS_PER_GROUP):
         if state[OPEN_ROW + bank] >= 0:
+            state[OPEN_CLOCKS] += clock
             close_bank(state, bank)
 
 
 @outlined
-def close_same_banks(shape, state, first):
-    """A bank of every group of a rank has been closed."""
+def close_same_banks(shape, state, first, clock):
+    """A bank of every group of a rank has been closed at `clock`."""
     for group in range(shape.bankgroups):
         bank = first + group * BANKS_PER_GROUP
         if state[OPEN_ROW + bank] >= 0:
+            state[OPEN_CLOCKS] += clock
             close_bank(state, bank)
 
 

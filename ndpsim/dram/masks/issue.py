@@ -51,6 +51,7 @@ from ndpsim.dram.state import (
     DATA_END,
     FIRST_COMMAND,
     LATENCIES,
+    OPEN_CLOCKS,
     READ_LATENCY,
     READ_QUEUE,
     READS_SERVED,
@@ -174,11 +175,13 @@ def issue_queued(policy, shape, state, latencies, source, sink, commands, queue,
     if kind == ACT:
         count_first(state, queue, slot, ROW_MISSES)
         leave_queue(state, source, queue, slot, bank, kind, arrived, clock)
+        state[OPEN_CLOCKS] -= clock
         note_activate(shape, state, bank, clock)
         activate_request(state, queue, bank, row, request, arrived)
     else:
         count_first(state, queue, slot, ROW_CONFLICTS)
         note_bank(shape, state, PRE, bank, clock)
+        state[OPEN_CLOCKS] += clock
         close_bank(state, bank)
 
 
@@ -196,9 +199,9 @@ def issue_maintenance(shape, state, source, sink, commands, kind, clock):
     else:
         note_same_banks(shape, state, kind, first, clock)
     if kind == PREAB:
-        close_rank(shape, state, rank)
+        close_rank(shape, state, rank, clock)
     elif kind == PRESB:
-        close_same_banks(shape, state, first)
+        close_same_banks(shape, state, first, clock)
     else:
         state[REFRESH_UNTIL] = clock + (shape.refresh_cycles if kind == REFAB else 0)
         state[PENDING_SIZE] -= 1

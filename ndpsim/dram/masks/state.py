@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from ndpsim.dram.state import CLOCK, COUNTERS, DATA_END, FAR, FIRST_COMMAND, Policy
 from ndpsim.spec import COMMANDS, Tables, standard
 
-__all__ = ["Shape", "fits", "issued_commands", "make_shape", "make_state"]
+__all__ = ["Shape", "fits", "issued_commands", "make_shape", "make_state", "open_banks"]
 
 Ints = NDArray[np.int64]
 
@@ -185,6 +185,11 @@ def make_state(tables: Tables) -> Ints:
     ):
         state[place : place + KINDS * KINDS] = gap[np.ix_(COMMANDS_OF_KINDS, COMMANDS_OF_KINDS)].ravel()
     return state
+
+
+def open_banks(state: Ints) -> int:
+    """Banks with an open row."""
+    return int(np.count_nonzero(state[OPEN_ROW : OPEN_ROW + BANKS] >= 0))
 
 
 def issued_commands(state: Ints) -> Ints:

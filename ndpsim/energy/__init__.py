@@ -1,0 +1,34 @@
+"""Energy of DRAM, from what its chips' data sheets say of their currents, and of what is built around it.
+
+>>> from ndpsim.energy import channel_energy, find_currents
+>>> from ndpsim.spec import resolve
+>>> device = resolve("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA")
+>>> energy = channel_energy(device, find_currents(device))
+>>> round(energy.read, 3), round(energy.closed * 1.6, 3)  # nJ of a burst, W of an idle rank at 1.6 GHz
+(2.784, 0.415)
+"""
+
+from ndpsim.energy.channel import NO_SAME_BANK, ChannelEnergy, Counts, channel_energy, counts_of, split
+from ndpsim.energy.currents import Currents, currents_of, explain, find_currents, power_rows
+from ndpsim.energy.of_trace import count_trace, from_trace, last_clock
+from ndpsim.energy.units import UnitEnergy, add_up, transfer_nj
+
+__all__ = [
+    "NO_SAME_BANK",
+    "ChannelEnergy",
+    "Counts",
+    "Currents",
+    "UnitEnergy",
+    "add_up",
+    "channel_energy",
+    "count_trace",
+    "counts_of",
+    "currents_of",
+    "explain",
+    "find_currents",
+    "from_trace",
+    "last_clock",
+    "power_rows",
+    "split",
+    "transfer_nj",
+]

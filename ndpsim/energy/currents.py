@@ -1,0 +1,135 @@
+"""What a DRAM chip draws, as its data sheet says, and which data sheet stands for which device.
+
+Data sheets give limits: the most that any chip of a kind draws at any temperature and voltage that are
+allowed. An energy that follows from them is one that no chip of that kind exceeds; measured chips draw less
+(Ghose et al., "What Your DRAM Power Models Are Not Telling You", SIGMETRICS 2018).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields, replace
+from typing import Any
+
+from ndpsim.energy import devices as _folder
+from ndpsim.errors import InputError, one_of
+from ndpsim.members import members
+from ndpsim.spec import Device
+
+__all__ = ["Currents", "currents_of", "explain", "find_currents", "power_rows"]
+
+
+@dataclass(frozen=True)
+class Currents:
+    """One chip: currents in mA by their JEDEC names, voltages in V, times in ns, resistances in ohms.
+
+    The measurement loops are those of JESD79-4 clause 8 and JESD79-5 clause 9. All banks are open in the
+    loops of IDD3N, IDD4R and IDD4W, none in that of IDD2N, one at a time in that of IDD0.
+
+    Attributes:
+        part: the part, or what stands in for it.
+        source: where the numbers come from.
+        assumptions: by attribute, why a number is what it is where the source does not say.
+        VDD, VDDQ, VPP: the supplies: core, data pins, word lines.
+        IDD0 .. IPP5B: by loop, on VDD and VPP. IDD5C: same-bank refresh, None where the part has none. An
+            IPP that is None is that of the standby beneath it.
+        activate_ns, precharge_ns: tRAS and tRP of the IDD0 loop; its period is their sum.
+        refresh_ns, same_bank_refresh_ns: tRFC of the IDD5B loop, tRFCsb of the IDD5C loop.
+        driver_ohm, termination_ohm: of a data pin, and of the far end of its line, to VDDQ.
+    """
+
+    part: str
+    source: str
+    VDD: float
+    VDDQ: float
+    VPP: float
+    IDD0: float
+    IDD2N: float
+    IDD3N: float
+    IDD4R: float
+    IDD4W: float
+    IDD5B: float
+    activate_ns: float
+    precharge_ns: float
+    refresh_ns: float
+    driver_ohm: float
+    termination_ohm: float
+    IPP0: float
+    IPP2N: float
+    IPP3N: float
+    IDD5C: float | None = None
+    same_bank_refresh_ns: float | None = None
+    IPP4R: float | None = None
+    IPP4W: float | None = None
+    IPP5B: float | None = None
+    assumptions: Mapping[str, str] = field(default_factory=dict)
+
+
+_WORDS = ("part", "source", "assumptions")
+_NUMBERS = {entry.name: entry.default is MISSING for entry in fields(Currents) if entry.name not in _WORDS}
+
+
+@functools.cache
+def _known() -> dict[tuple[str, int], Currents]:
+    """All data, by organisation preset and data rate."""
+    return {key: currents for table in members(_folder, "CURRENTS") for key, currents in table.items()}
+
+
+def currents_of(org: str, rate: int) -> Currents | None:
+    """The currents of an organisation preset at a data rate in MT/s; None where no data sheet is known."""
+    return _known().get((org, rate))
+
+
+def find_currents(device: Device, changes: Mapping[str, float] | None = None) -> Currents | None:
+    """The currents of a device's chips, with `changes` by attribute; None where none are known.
+
+    Raises:
+        InputError: there is no such attribute, or nothing is known of the device and `changes` leave
+            something open.
+    """
+    found = currents_of(device.org, device.timings["rate"])
+    if not changes:
+        return found
+    for name in changes:
+        if name not in _NUMBERS:
+            raise InputError(one_of(name, _NUMBERS, "current"), key=f"dram.power.{name}")
+    if found is not None:
+        kept = {name: why for name, why in found.assumptions.items() if name not in changes}
+        source = f"{found.source}; {', '.join(changes)} as given"
+        return replace(found, source=source, assumptions=kept, **_as_fields(changes))
+    missing = [name for name, needed in _NUMBERS.items() if needed and name not in changes]
+    if missing:
+        raise InputError(
+            f"no currents are known of {_name(device)}, so all are needed; {', '.join(missing)} are missing",
+            key="dram.power",
+        )
+    return Currents(part=device.org, source="as given", **_as_fields(changes))
+
+
+def _as_fields(changes: Mapping[str, float]) -> dict[str, Any]:
+    return dict(changes)
+
+
+def _name(device: Device) -> str:
+    return f"{device.org} at {device.timings['rate']} MT/s"
+
+
+def explain(device: Device, currents: Currents | None) -> str:
+    """What the energy of a device rests on, or why there is none, in one line."""
+    if currents is None:
+        return f"no data sheet's currents are known of {_name(device)}; give them as dram.power"
+    assumed = "".join(f"; assumption ({name}): {why}" for name, why in currents.assumptions.items())
+    return f"{currents.part}: {currents.source}{assumed}"
+
+
+def power_rows(currents: Currents) -> list[tuple[str, float | None, str, str]]:
+    """What is known of a chip, for a table: key, value, unit, where it comes from."""
+    rows = []
+    for name in _NUMBERS:
+        unit = "V" if name.startswith("V") else "mA" if name.startswith("I") else name.rpartition("_")[2]
+        assumed = [why for names, why in currents.assumptions.items() if name in names or names == "all"]
+        value = getattr(currents, name)
+        stated = "not known" if value is None else f"{currents.part}: {currents.source}"
+        rows.append((f"power.{name}", value, unit, f"assumption: {assumed[-1]}" if assumed else stated))
+    return rows

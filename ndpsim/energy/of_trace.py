@@ -1,0 +1,180 @@
+"""Energy from a command trace alone: the state of the banks follows from the commands and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim._jit import kernel
+from ndpsim.energy.channel import Counts, channel_energy, split
+from ndpsim.energy.currents import Currents, find_currents
+from ndpsim.energy.units import add_up
+from ndpsim.errors import InputError
+from ndpsim.spec import COMMANDS, Device
+from ndpsim.spec.standard import ACT, RD, RDA, REFAB, REFSB, WR, WRA
+from ndpsim.traces import CommandTrace
+
+__all__ = ["count_trace", "from_trace", "last_clock"]
+
+Ints = NDArray[np.int64]
+
+
+@kernel
+def sum_open(
+    clock: Ints, command: Ints, first: Ints, reach: Ints, stride: Ints, keeps: Ints, bank: Ints, end: int
+) -> int:
+    """Clocks before `end` for which banks are open, summed over the banks.
+
+    `first[i]`: the first bank of command i. By command: it takes every `stride`-th of `reach` banks; `keeps`
+    is how many clocks after it its bank may be precharged, -1 for commands that do not touch rows.
+    `bank[number]` is a working array: the clock of its ACT (-1: closed), the clock from which it may be
+    precharged.
+    """
+    total = 0
+    for i in range(len(command)):
+        kind = command[i]
+        at = clock[i]
+        if keeps[kind] < 0:
+            continue
+        for b in range(first[i], first[i] + reach[kind], stride[kind]):
+            if kind == ACT:
+                if bank[b, 0] < 0:
+                    bank[b, 0], bank[b, 1] = at, at + keeps[kind]
+                continue
+            if bank[b, 0] < 0:
+                continue
+            closes = at
+            if kind == RD or kind == WR or kind == RDA or kind == WRA:
+                bank[b, 1] = max(bank[b, 1], at + keeps[kind])
+                if kind == RD or kind == WR:
+                    continue
+                closes = bank[b, 1]
+            total += min(closes, end) - bank[b, 0]
+            bank[b, 0] = -1
+    for b in range(len(bank)):
+        if bank[b, 0] >= 0:
+            total += end - bank[b, 0]
+    return total
+
+
+def _until_precharge(device: Device) -> Ints:
+    """By command, the clocks after which its bank may be precharged; -1 where it is nothing to rows."""
+    times = device.timings
+    nominal = {
+        ACT: times["nRAS"],
+        RD: times["nRTP"],
+        WR: times["nCWL"] + times["nBL"] + times["nWR"],
+    }
+    nominal[RDA], nominal[WRA] = nominal[RD], nominal[WR]
+    keeps = np.full(len(COMMANDS), -1, dtype=np.int64)
+    for number, command in enumerate(COMMANDS):
+        if number in nominal:
+            # A command of two cycles begins its effect in the second.
+            keeps[number] = nominal[number] + device.standard.command_cycles.get(command.name, 1) - 1
+        elif command.closes:
+            keeps[number] = 0
+    return keeps
+
+
+def _first_banks(trace: CommandTrace, device: Device) -> Ints:
+    """The number of the first bank that each command takes."""
+    for name, values, least, size in (
+        ("rank", trace.rank, 0, device.ranks),
+        ("bankgroup", trace.bankgroup, -1, device.bankgroups),
+        ("bank", trace.bank, -1, device.banks_per_group),
+    ):
+        if len(values) and not least <= values.min() <= values.max() < size:
+            raise InputError(f"a command's {name} is not within 0 to {size - 1}", key=name)
+    # What a command's scope leaves open is the first there is, whatever the trace says.
+    scope = np.array([command.scope for command in COMMANDS])[trace.command]
+    group = np.where(scope == "bank", trace.bankgroup, 0).clip(0)
+    bank = np.where(scope != "rank", trace.bank, 0).clip(0)
+    first: Ints = (trace.rank * device.bankgroups + group) * device.banks_per_group + bank
+    return first
+
+
+def last_clock(trace: CommandTrace, device: Device) -> int:
+    """The clock of the last command or, if later, of the last beat of read data; 0 without commands."""
+    reads = trace.clock[np.isin(trace.command, (RD, RDA))]
+    data = device.timings["nCL"] + device.timings["nBL"]
+    return max(int(trace.clock.max(initial=0)), int(reads.max(initial=-data)) + data)
+
+
+def count_trace(trace: CommandTrace, device: Device, end: int | None = None, start: int = 0) -> Counts:
+    """What the energy of a channel depends on, from its commands.
+
+    Args:
+        trace: the commands, in order of clocks; they should be legal.
+        device: the channel.
+        end: the clock up to which background counts; by default that of the last command or, if later, of
+            the last beat of read data.
+        start: the clock from which it counts.
+
+    Raises:
+        InputError: a command addresses what the device does not have.
+    """
+    if end is None:
+        end = max(start, last_clock(trace, device))
+    per_group, per_rank = device.banks_per_group, device.banks_per_rank
+    scopes = {"bank": (1, 1), "same-bank": (per_rank, per_group), "rank": (per_rank, 1)}
+    reach, stride = np.array([scopes[command.scope] for command in COMMANDS], dtype=np.int64).T
+    open_clocks = sum_open(
+        trace.clock,
+        trace.command,
+        _first_banks(trace, device),
+        np.ascontiguousarray(reach),
+        np.ascontiguousarray(stride),
+        _until_precharge(device),
+        np.full((device.banks, 2), -1, dtype=np.int64),
+        end,
+    )
+    times = np.bincount(trace.command, minlength=len(COMMANDS)).tolist()
+    return Counts(
+        activates=times[ACT],
+        reads=times[RD] + times[RDA],
+        writes=times[WR] + times[WRA],
+        refreshes=times[REFAB],
+        same_bank_refreshes=times[REFSB],
+        rank_clocks=(end - start) * device.ranks,
+        open_clocks=int(open_clocks),
+    )
+
+
+def from_trace(
+    trace: CommandTrace,
+    device: Device,
+    currents: Currents | None = None,
+    end: int | None = None,
+    start: int = 0,
+    lanes: int | None = None,
+) -> dict[str, float | None] | None:
+    """Energy in nJ of a channel's commands by component, with their `total`; see `count_trace`.
+
+    Args:
+        currents: of the device's chips, by default as `find_currents` finds them.
+        lanes: the rank column holds so many lanes, each a channel of its own; all count up to `end`.
+
+    Returns:
+        None when the currents are not known.
+    """
+    currents = currents or find_currents(device)
+    if currents is None:
+        return None
+    if end is None:
+        end = max(start, last_clock(trace, device))
+    if lanes is None:
+        counts = count_trace(trace, device, end, start)
+    else:
+        parted = [_lane_of(trace, lane) for lane in range(lanes)]
+        counted = [count_trace(lane, device, end, start) for lane in parted]
+        counts = Counts(*(sum(values) for values in zip(*counted, strict=True)))
+    parts = split(counts, channel_energy(device, currents))
+    return None if parts is None else add_up(parts)
+
+
+def _lane_of(trace: CommandTrace, lane: int) -> CommandTrace:
+    """The commands of one lane, as a channel with one rank."""
+    part = trace.take(np.flatnonzero(trace.rank == lane))
+    return replace(part, rank=np.zeros_like(part.rank))
