@@ -16,7 +16,16 @@ if TYPE_CHECKING:
     from ndpsim.config import Hardware, load_hardware
     from ndpsim.errors import InputError
     from ndpsim.moe import Expert, load_model
-    from ndpsim.simulate import ExpertResult, TraceResult, run_trace, simulate_expert
+    from ndpsim.simulate import (
+        ExpertResult,
+        HostReadResult,
+        PlacedExpert,
+        TraceResult,
+        place_expert,
+        run_trace,
+        simulate_expert,
+        simulate_host_read,
+    )
     from ndpsim.spec import Device, resolve
     from ndpsim.traces import CommandTrace, read_commands, write_commands
 
@@ -26,16 +35,20 @@ __all__ = [
     "Expert",
     "ExpertResult",
     "Hardware",
+    "HostReadResult",
     "InputError",
+    "PlacedExpert",
     "TraceResult",
     "check",
     "check_lanes",
     "load_hardware",
     "load_model",
+    "place_expert",
     "read_commands",
     "resolve",
     "run_trace",
     "simulate_expert",
+    "simulate_host_read",
     "write_commands",
 ]
 
@@ -45,7 +58,16 @@ _HOMES = {
     "config": ("Hardware", "load_hardware"),
     "errors": ("InputError",),
     "moe": ("Expert", "load_model"),
-    "simulate": ("ExpertResult", "TraceResult", "run_trace", "simulate_expert"),
+    "simulate": (
+        "ExpertResult",
+        "HostReadResult",
+        "PlacedExpert",
+        "TraceResult",
+        "place_expert",
+        "run_trace",
+        "simulate_expert",
+        "simulate_host_read",
+    ),
     "spec": ("Device", "resolve"),
     "traces": ("CommandTrace", "read_commands", "write_commands"),
 }
