@@ -1,0 +1,7 @@
+"""Links, packet by packet: between DIMMs, to a GPU, to a CXL device."""
+
+from __future__ import annotations
+
+from ndpsim.link.point_to_point import Pipe
+
+__all__ = ["Pipe"]
