@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ndpsim.errors import InputError
-from ndpsim.link import Pipe
+from ndpsim.link import Pcie, Pipe
 
 
 def ints(*values):
@@ -90,3 +93,64 @@ def test_what_makes_no_sense_is_rejected(key, values):
 def test_times_beyond_64_bits_are_an_error():
     with pytest.raises(InputError, match="too many digits"):
         Pipe(1.000000007, 0, 64, 0).arrivals(ints(10**12), ints(64))
+
+
+def test_copies_of_two_engines_take_turns_packet_by_packet():
+    # 1 GB/s, packets of 10 B without header. Two engines: A sends at 0-10, 20-30, 40-50; B at 10-20, 30-40;
+    # C is taken up at 40, when B is done, and sends at 50-60. All arrive 5 ns later.
+    done = Pcie(1, 5, 2, 10, 0).arrivals(ints(0, 0, 0), ints(30, 20, 10))
+    assert done.tolist() == [55_000, 45_000, 65_000]
+
+
+def test_one_engine_is_a_pipe():
+    ready, size = ints(0, 700, 10_000_000), ints(1000, 256, 700)
+    one = Pcie(3, 10, 1, 256, 24).arrivals(ready, size)
+    assert one.tolist() == Pipe(3, 10, 256, 24).arrivals(ready, size).tolist()
+
+
+def engine_by_engine(link, ready_ps, size_bytes):
+    """The same in fractions, with a queue of packets for every engine."""
+    waiting = deque(enumerate(zip(ready_ps, size_bytes, strict=True)))
+    packets, since = [deque() for _ in range(link.copy_engines)], [0] * link.copy_engines
+    done, free, last = [0] * len(ready_ps), Fraction(0), -1
+    while waiting or any(packets):
+        for engine, queue in enumerate(packets):
+            if not queue and waiting:
+                number, (ready, size) = waiting.popleft()
+                queue.extend(
+                    (number, min(link.packet_bytes, size - at)) for at in range(0, size, link.packet_bytes)
+                )
+                since[engine] = max(since[engine], ready)
+        tick = max(free, min(since[engine] for engine, queue in enumerate(packets) if queue))
+        order = [(last + 1 + n) % link.copy_engines for n in range(link.copy_engines)]
+        last = next(engine for engine in order if packets[engine] and since[engine] <= tick)
+        number, payload = packets[last].popleft()
+        free = tick + (payload + link.header_bytes) * link.byte_ps
+        if not packets[last]:
+            since[last], done[number] = free, -(-(free + int(link.latency_ns * 1000)) // 1)
+    return done
+
+
+@given(
+    st.builds(
+        Pcie,
+        gbps=st.sampled_from([1, 3, 64]),
+        latency_ns=st.sampled_from([0, 500]),
+        copy_engines=st.integers(1, 4),
+        packet_bytes=st.sampled_from([64, 256]),
+        header_bytes=st.sampled_from([0, 24]),
+    ),
+    MESSAGES,
+)
+def test_copies_are_what_engine_by_engine_gives_and_the_link_never_idles_for_nothing(link, messages):
+    ready, size = (ints(*column) for column in zip(*messages, strict=True))
+    done = link.arrivals(ready, size)
+    assert done.tolist() == engine_by_engine(link, ready.tolist(), size.tolist())
+    if not ready.any():
+        pipe = Pipe(link.gbps, link.latency_ns, link.packet_bytes, link.header_bytes)
+        assert done.max() == pipe.arrivals(ready, size).max()
+
+
+def test_a_link_without_copy_engines_is_rejected():
+    with pytest.raises(InputError, match="copy_engines: 0"):
+        Pcie(64, 500, 0, 256, 24)
