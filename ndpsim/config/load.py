@@ -78,6 +78,7 @@ def _load(path: Path, sets: Sequence[str]) -> Hardware:
             draft.set(key, value)
     system = _validated(draft)
     _check_mapping(system, draft)
+    _check_pcie(system, draft)
     hardware = Hardware(system, _leaf_origins(system, draft, str(path)), str(path))
     hardware.lane_device()  # reports unknown DRAM names now
     return hardware
@@ -200,6 +201,12 @@ def _check_mapping(system: System, draft: Draft) -> None:
     if mapper != "custom" and mapping is not None:
         problem = f"is for mapper: custom, not {mapper} (dram.mapping=null takes it away)"
         raise draft.origin(("dram", "mapping")).error(problem, "dram.mapping")
+
+
+def _check_pcie(system: System, draft: Draft) -> None:
+    if system.gpu is not None and system.pcie is not None and system.pcie.gbps > system.gpu.pcie_gbps:
+        problem = f"{system.pcie.gbps:g} is more than gpu.pcie_gbps, {system.gpu.pcie_gbps:g}"
+        raise draft.origin(("pcie", "gbps")).error(problem, "pcie.gbps")
 
 
 def _leaf_origins(system: System, draft: Draft, file: str) -> dict[str, Origin]:

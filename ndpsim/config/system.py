@@ -19,6 +19,7 @@ __all__ = [
     "ADDRESS_FIELDS",
     "Activation",
     "AddressMapping",
+    "Cxl",
     "Dimm",
     "Dram",
     "Gemv",
@@ -26,6 +27,7 @@ __all__ = [
     "Host",
     "Link",
     "Ndp",
+    "Pcie",
     "Published",
     "Relayout",
     "System",
@@ -38,11 +40,11 @@ __all__ = [
 ]
 
 
-def _thousandths(mhz: float) -> float:
+def _thousandths(value: float) -> float:
     # Finer clocks have no common tick with the DRAM clock that 64-bit counters could hold.
-    if round(mhz, 3) != mhz:
+    if round(value, 3) != value:
         raise ValueError("has more than three decimals")
-    return mhz
+    return value
 
 
 #: The fields an address is made of.
@@ -104,6 +106,7 @@ Name = Annotated[str, Field(min_length=1, max_length=100)]
 Text = Annotated[str, Field(min_length=1, max_length=500)]
 Positive = Annotated[float, Field(gt=0, le=1e6)]
 Gbps = Annotated[Positive, _unit("GB/s")]
+WireGbps = Annotated[Positive, AfterValidator(_thousandths), _unit("GB/s")]
 Tflops = Annotated[Positive, _unit("TFLOPS")]
 ClockMhz = Annotated[float, Field(ge=1, le=10_000), AfterValidator(_thousandths), _unit("MHz")]
 Clocks = Annotated[int, Field(ge=1, le=1_000_000), _unit("clocks")]
@@ -112,6 +115,9 @@ Cycles = Annotated[int, Field(ge=1, le=10_000), _unit("cycles")]
 Latency = Annotated[int, Field(ge=0, le=10_000), _unit("cycles")]
 Bits = Annotated[int, Field(ge=1, le=64), _unit("bit")]
 Count = Annotated[int, Field(ge=1, le=65_536)]
+LinkLatency = Annotated[float, Field(ge=0, le=1e6), AfterValidator(_thousandths), _unit("ns")]
+PacketBytes = Annotated[int, Field(ge=1, le=1 << 20), _unit("B")]
+HeaderBytes = Annotated[int, Field(ge=0, le=4096), _unit("B")]
 Slots = Annotated[int, Field(ge=1, le=1024), _unit("requests")]
 Order = Annotated[list[Annotated[str, _pattern(_PART)]], AfterValidator(_order)]
 Xor = Annotated[dict[str, list[Annotated[str, _pattern(_SOURCE)]]], AfterValidator(_xor)]
@@ -203,11 +209,43 @@ class Gpu(_Section):
 
 
 class Link(_Section):
-    """The link between DIMMs."""
+    """The links between DIMMs; each carries packets both ways at once, at `link_gbps` each way."""
 
     lanes: int = Field(ge=1, le=256, description="serial lanes of a link")
     lane_gbit_s: Annotated[Positive, _unit("Gb/s")] = Field(description="rate of a lane")
-    link_gbps: Gbps = Field(description="bandwidth of a link")
+    link_gbps: WireGbps = Field(description="bandwidth of a link, one direction")
+    topology: Literal["chain", "ring", "mesh", "full", "groups"] = Field(
+        description="which DIMMs are linked; groups: chains of group_dimms, bridged over the host's channels"
+    )
+    ports: int = Field(ge=1, le=1023, description="links a DIMM can have")
+    hop_latency_ns: LinkLatency = Field(
+        description="latency of a hop, from the last byte sent to it being ready to go on"
+    )
+    packet_bytes: PacketBytes = Field(description="payload of a packet, at most")
+    header_bytes: HeaderBytes = Field(description="what a packet carries beside its payload")
+    group_dimms: int = Field(default=1, ge=1, le=1024, description="DIMMs in a group, with topology: groups")
+    host_latency_ns: LinkLatency = Field(
+        default=0.0, description="latency of a packet in the host, with topology: groups"
+    )
+
+
+class Pcie(_Section):
+    """The PCIe link between host and GPU."""
+
+    gbps: WireGbps = Field(description="bandwidth in one direction, after line coding, headers included")
+    latency_ns: LinkLatency = Field(description="latency of a packet")
+    copy_engines: int = Field(ge=1, le=64, description="copies under way at once; they share the link")
+    packet_bytes: PacketBytes = Field(description="payload of a packet, at most")
+    header_bytes: HeaderBytes = Field(description="what a packet carries beside its payload")
+
+
+class Cxl(_Section):
+    """The CXL link between host or GPU and a memory that computes."""
+
+    gbps: WireGbps = Field(description="bandwidth in one direction, headers included")
+    latency_ns: LinkLatency = Field(description="latency of a packet")
+    packet_bytes: PacketBytes = Field(description="payload of a packet, at most")
+    header_bytes: HeaderBytes = Field(description="what a packet carries beside its payload")
 
 
 class Gemv(_Section):
@@ -274,6 +312,8 @@ class System(_Section):
     host: Host = Host()
     gpu: Gpu | None = None
     link: Link | None = None
+    pcie: Pcie | None = None
+    cxl: Cxl | None = None
     ndp: Ndp | None = None
 
 
