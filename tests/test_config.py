@@ -357,7 +357,14 @@ def test_set_that_is_no_yaml(write: Write) -> None:
         ("name: mine", "name: ''", "1: name: '' is not a text of reasonable length, not empty"),
         ("  tflops: 100\n", "", "19: gpu.tflops: is missing; give a number above 0, up to 1000000"),
         ("  org: DDR5_16Gb_x8\n", "", "4: dram.org: is missing; give a text of reasonable length"),
-        ("  relayout: trimoe_relayout\n", "", "33: ndp.relayout: is missing; give a mapping"),
+        ("  activation: trimoe_activation\n", "", "33: ndp.activation: is missing; give a mapping"),
+        ("  gemv: unit.yaml\n", "", "33: ndp: has nothing that multiplies; give one of gemv and systolic"),
+        ("  gemv: unit.yaml\n", "  systolic: cxl_systolic\n", "33: cxl: is missing: systolic arrays"),
+        (
+            "  activation: tr",
+            "  systolic: cxl_systolic\n  activation: tr",
+            "33: ndp: has both gemv and systolic",
+        ),
         ("  relayout: trimoe_relayout", "  relayout: 3", "36: ndp.relayout: 3 is not a mapping"),
         (
             "trimoe_relayout",

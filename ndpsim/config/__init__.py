@@ -27,6 +27,7 @@ from ndpsim.config.system import (
     Published,
     Relayout,
     System,
+    Systolic,
 )
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "Relayout",
     "Row",
     "System",
+    "Systolic",
     "data_path",
     "hardware_names",
     "json_schema",

@@ -17,6 +17,8 @@ from ndpsim.errors import nearest
 
 __all__ = [
     "ADDRESS_FIELDS",
+    "MULTIPLIERS",
+    "UNITS",
     "Activation",
     "AddressMapping",
     "Cxl",
@@ -31,6 +33,7 @@ __all__ = [
     "Published",
     "Relayout",
     "System",
+    "Systolic",
     "allowed",
     "field_at",
     "leaves",
@@ -49,6 +52,12 @@ def _thousandths(value: float) -> float:
 
 #: The fields an address is made of.
 ADDRESS_FIELDS = ("channel", "rank", "bankgroup", "bank", "row", "column")
+
+#: The units of the `ndp` section that may stand in files of their own.
+UNITS = ("gemv", "systolic", "activation", "relayout")
+
+#: Those that multiply; the section has one of them.
+MULTIPLIERS = ("gemv", "systolic")
 
 _FIELD = f"({'|'.join(ADDRESS_FIELDS)})"
 _PART = rf"{_FIELD}(:[1-9][0-9]?)?"
@@ -117,6 +126,7 @@ Bits = Annotated[int, Field(ge=1, le=64), _unit("bit")]
 Count = Annotated[int, Field(ge=1, le=65_536)]
 LinkLatency = Annotated[float, Field(ge=0, le=1e6), AfterValidator(_thousandths), _unit("ns")]
 PacketBytes = Annotated[int, Field(ge=1, le=1 << 20), _unit("B")]
+Side = Annotated[int, Field(ge=1, le=256)]
 HeaderBytes = Annotated[int, Field(ge=0, le=4096), _unit("B")]
 Slots = Annotated[int, Field(ge=1, le=1024), _unit("requests")]
 Order = Annotated[list[Annotated[str, _pattern(_PART)]], AfterValidator(_order)]
@@ -179,11 +189,16 @@ class Dram(_Section):
 
 
 class Dimm(_Section):
-    """The DIMMs; with an `ndp` section, each has an NDP unit on its buffer chip."""
+    """The DIMMs; with an `ndp` section, each has an NDP unit on its buffer chip.
+
+    A memory device on a CXL link is one DIMM whose sub-channels are all channels of the device.
+    """
 
     count: int = Field(default=1, ge=1, le=1024, description="DIMMs in the system")
     ranks: int = Field(default=1, ge=1, le=16, description="ranks on a DIMM")
-    subchannels: int = Field(default=1, ge=1, le=4, description="independent channels of a DIMM (DDR5: two)")
+    subchannels: int = Field(
+        default=1, ge=1, le=64, description="independent channels of a DIMM (DDR5: two) or device"
+    )
 
 
 class Host(_Section):
@@ -264,8 +279,35 @@ class Gemv(_Section):
     )
 
 
+class Systolic(_Section):
+    """The systolic arrays of a memory device, before all its channels."""
+
+    arrays: Count = Field(description="arrays of the device")
+    rows: Side = Field(description="rows of processing elements in an array")
+    columns: Side = Field(description="columns of processing elements in an array")
+    clock_mhz: ClockMhz = Field(description="clock of the arrays")
+    dataflow: Literal["output-stationary", "weight-stationary"] = Field(
+        description="what stays in a processing element while the rest moves: its sum, or its weight"
+    )
+    low_bit_throughput: Literal["fixed", "inverse-bits"] = Field(
+        description="products of an element a cycle: one, or native_bits over the bits of a weight"
+    )
+    native_bits: Bits = Field(description="bits of a weight that takes an element a cycle")
+    stationary_registers: int = Field(
+        ge=1,
+        le=2,
+        description="sums or weights an element has room for; with 2 a tile fills while another drains",
+    )
+    load_rows: Side = Field(description="rows that take weights from outside at once, if weight-stationary")
+    buffer_kib: Kib = Field(description="buffer for activations and partial sums")
+    activation_bytes: Annotated[int, Field(ge=1, le=8), _unit("B")] = Field(description="one activation")
+    fifo_bursts: Annotated[int, Field(ge=2, le=4096), _unit("bursts")] = Field(
+        description="weight FIFO of each lane, in DRAM bursts"
+    )
+
+
 class Activation(_Section):
-    """The unit for non-linear functions beside the GEMV unit."""
+    """The unit for non-linear functions beside the multipliers."""
 
     units: Count = Field(description="values worked on side by side")
     cycles_per_value: Cycles = Field(description="cycles from one value to the next in a unit")
@@ -285,16 +327,25 @@ class Published(_Section):
     """Figures of an NDP unit as published: cross-checks, used by no simulation."""
 
     gflops: Annotated[Positive, _unit("GFLOPS")] | None = Field(default=None, description="peak of a unit")
-    bandwidth_gbps: Gbps | None = Field(default=None, description="memory bandwidth inside its DIMM")
+    bandwidth_gbps: Gbps | None = Field(
+        default=None, description="memory bandwidth inside its DIMM or device"
+    )
+    memory_gb: Annotated[Positive, _unit("GB")] | None = Field(
+        default=None, description="capacity of its DIMM or device"
+    )
     area_mm2: Annotated[Positive, _unit("mm2")] | None = Field(default=None, description="area of a unit")
 
 
 class Ndp(_Section):
-    """The near-data processing of a DIMM; each unit a mapping, or the name of a file in ``rtl_params/``."""
+    """The near-data processing of a DIMM by a `gemv` unit, or of a device on a CXL link by `systolic` arrays.
 
-    gemv: Gemv
+    Each unit is a mapping, or the name of a file in ``rtl_params/``.
+    """
+
+    gemv: Gemv | None = None
+    systolic: Systolic | None = None
     activation: Activation
-    relayout: Relayout
+    relayout: Relayout | None = None
     published: Published = Published()
 
 

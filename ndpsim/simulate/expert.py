@@ -90,7 +90,7 @@ class _Machine:
 
 @kept_by_identity(_KEPT)
 def _lower(hardware: Hardware) -> _Machine:
-    gemv, activation = hardware.ndp.gemv, hardware.ndp.activation
+    gemv, activation = hardware.gemv, hardware.ndp.activation
     dram, device = hardware.system.dram, hardware.lane_device()
     check_refresh(device, dram.refresh)
     return _Machine(
