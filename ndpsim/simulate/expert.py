@@ -24,7 +24,7 @@ from ndpsim.dram import sink, state
 from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.kept import kept_by_identity
-from ndpsim.layout import BITS, Dealing, expert_regions, parse_layout
+from ndpsim.layout import BITS, Dealing, ExpertFormat, expert_regions, parse_layout
 from ndpsim.moe import Expert, load_model
 from ndpsim.ndp import ActivationUnit, GemvUnit, Tiling, served_in_order
 from ndpsim.simulate.lane import (
@@ -39,6 +39,7 @@ from ndpsim.simulate.lane import (
 )
 from ndpsim.simulate.memory import controller_options
 from ndpsim.simulate.result import ExpertResult, Phase
+from ndpsim.simulate.systolic import simulate_on_arrays
 from ndpsim.spec import Device, Tables, lower
 from ndpsim.units import Timebase, common_ticks, frequency_period_ps
 
@@ -319,6 +320,11 @@ def simulate_expert(
         raise InputError("give changes when loading the hardware, not afterwards", key="sets")
     hardware = hw if isinstance(hw, Hardware) else load_hardware(hw, sets)
     expert, model_name = _expert(model)
+    if hardware.ndp.systolic is not None:
+        written = ExpertFormat.of(bits)
+        return simulate_on_arrays(
+            hardware, expert, model_name, tokens, written, record_commands, exact_check, progress
+        )
 
     machine = _lower(hardware)
     placed = _place(machine, layout, expert.hidden, expert.intermediate, bits)
