@@ -1,4 +1,4 @@
-"""One expert on a memory device with systolic arrays, from its activations' way over the link to its results'.
+"""One expert on a memory device with systolic arrays: over the link, through the arrays and back.
 
 The expert program of `simulate.expert`, with these differences. Activations and results cross the CXL link
 in packets: a tile's activations as one message, its results each as soon as it and those that share its
@@ -24,9 +24,8 @@ from ndpsim.dram import sink, state
 from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.kept import kept_by_identity
-from ndpsim.layout import ExpertFormat, Region, Tiles, expert_regions
+from ndpsim.layout import ExpertFormat, ExpertWeights, Region, Tiles, expert_regions
 from ndpsim.link import Pipe
-from ndpsim.moe import Expert
 from ndpsim.ndp import ActivationUnit, Array, SystolicUnit, Tiling
 from ndpsim.simulate.lane import (
     Lane,
@@ -40,6 +39,7 @@ from ndpsim.simulate.lane import (
 )
 from ndpsim.simulate.memory import controller_options
 from ndpsim.simulate.result import ExpertResult, Phase
+from ndpsim.simulate.weights import describe_weights
 from ndpsim.spec import Device, Tables, lower
 from ndpsim.units import Timebase, common_ticks, frequency_period_ps
 
@@ -144,15 +144,15 @@ class _Placed:
     """An expert's weights on the lanes of a device."""
 
     tiles: Tiles
-    written: ExpertFormat
+    weights: ExpertWeights
     streams: tuple[LaneStream, ...]  # of lanes that run alike
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _place(machine: _Machine, hidden: int, intermediate: int, written: ExpertFormat) -> _Placed:
-    regions = expert_regions(hidden, intermediate, written, machine.device.burst_bytes)
+def _place(machine: _Machine, weights: ExpertWeights) -> _Placed:
+    regions = expert_regions(weights.hidden, weights.intermediate, weights.format, machine.device.burst_bytes)
     tiles = Tiles(regions, machine.device, machine.lanes, machine.outputs)
-    return _Placed(tiles, written, tuple(_stream(machine.tables, tiles, lanes) for lanes in tiles.alike()))
+    return _Placed(tiles, weights, tuple(_stream(machine.tables, tiles, lanes) for lanes in tiles.alike()))
 
 
 def _stream(tables: Tables, tiles: Tiles, lanes: range) -> LaneStream:
@@ -262,7 +262,7 @@ class _Program:
         recording: bool,
         make_channel: MakeChannel,
     ) -> None:
-        self.machine, self.tiles, self.written = machine, placed.tiles, placed.written
+        self.machine, self.tiles, self.weights = machine, placed.tiles, placed.weights
         self.lanes = [
             _ArrayLane(
                 stream,
@@ -277,6 +277,8 @@ class _Program:
         self.of_lane = [lane for lane in self.lanes for _ in lane.stream.lanes]
         self.phases: list[Phase] = []
         self.io_ps = Fraction(0)
+        self.moved_bytes = 0
+        self.waited_ticks = 0  # for the link, with nothing to multiply
 
     def note(self, name: str, tile: int, start: int, end: int) -> None:
         """Remember a phase."""
@@ -288,12 +290,14 @@ class _Program:
         """Send messages over the link, one way; returns when the last has arrived."""
         arrived = self.machine.link.arrivals(self.machine.to_ps(ready), size_bytes)
         self.io_ps += self.machine.link.busy_ps(size_bytes)
+        self.moved_bytes += int(size_bytes.sum())
         return int(self.machine.to_ticks(arrived)[-1])
 
     def activations_in(self, tile: int, tokens: int, start: int) -> int:
         """The host sends the activations of a tile; returns when the last has arrived."""
         size = tokens * self.tiles.regions[_GATE_UP].columns * self.machine.unit.activation_bytes
         end = self.send(np.array([start]), np.array([size]))
+        self.waited_ticks += end - start
         self.note("activations-in", tile, start, end)
         return end
 
@@ -326,6 +330,7 @@ class _Program:
         ends = np.minimum(np.arange(0, len(rows), in_packet) + in_packet, len(rows))
         sizes = np.diff(ends, prepend=0) * unit.activation_bytes
         end = self.send(np.repeat(rows[ends - 1], tokens), np.repeat(sizes, tokens))
+        self.waited_ticks += end - int(rows[-1])
         self.note("result-out", tile, int(rows[ends[0] - 1]), end)
         return end
 
@@ -387,10 +392,10 @@ def _check(program: _Program, placed: _Placed, tiling: Tiling, end: int) -> None
 
 def simulate_on_arrays(
     hardware: Hardware,
-    expert: Expert,
-    model_name: str | None,
+    weights: ExpertWeights,
+    model: str | None,
     tokens: int,
-    written: ExpertFormat,
+    layout: str,
     record_commands: bool = False,
     exact_check: bool = False,
     progress: Progress = lambda share: None,
@@ -399,31 +404,30 @@ def simulate_on_arrays(
 
     Args:
         hardware: it has `ndp.systolic`.
-        expert: what to simulate; `model_name`: of the model it is from, for the result.
+        weights: what to simulate; `model`: the name of what it is from, for the result.
         tokens: that go through it.
-        written: bits of its matrices.
+        layout: "localized": on the device, over all its channels.
         record_commands, exact_check, progress: as `simulate_expert` has them.
 
     Raises:
-        InputError: the hardware makes no sense, or the expert does not fit.
+        InputError: the hardware or the layout makes no sense, or the expert does not fit.
         MismatchError: the exact check found a difference.
     """
     began = time.perf_counter()
+    if layout != "localized":
+        raise InputError(f"'{layout}' is for several DIMMs; a device has localized", key="layout")
     machine = _lower(hardware)
-    placed = _place(machine, expert.hidden, expert.intermediate, written)
-    tiling = machine.unit.tile(tokens, expert.hidden, expert.intermediate)
+    placed = _place(machine, weights)
+    tiling = machine.unit.tile(tokens, weights.hidden, weights.intermediate)
     program = _Program(machine, placed, placed.streams, record_commands, _fastest)
     end = program.run(tiling, progress)
     if exact_check:
         _check(program, placed, tiling, end)
     config = {
         "hardware": machine.described,
-        "model": model_name,
-        "hidden": expert.hidden,
-        "intermediate": expert.intermediate,
+        **describe_weights(weights, model),
         "tokens": tokens,
-        "bits": written.bits(),
-        "layout": "localized",
+        "layout": layout,
     }
     return _result(program, tiling, end, config, began)
 
@@ -486,15 +490,18 @@ def _result(
         peak_bandwidth_gbps=peak_gbps,
         peak_fraction=bandwidth_gbps / peak_gbps,
         gflops=2 * products / time_ns,
-        peak_gflops=_peak_gflops(machine, program.written),
+        peak_gflops=_peak_gflops(machine, program.weights.format),
         bound=max(busy, key=lambda name: busy[name]),
         busy=busy,
         phases=tuple(sorted(program.phases, key=lambda phase: phase.start_ns)),
         commands=name_commands(issued),
+        dimms=1,
         lanes=machine.lanes,
         lanes_simulated=len(program.lanes),
         stall_ns=idle_ns["fifo"],
         idle_ns=idle_ns,
+        communication_ns=machine.timebase.to_ns(program.waited_ticks),
+        communication_bytes=program.moved_bytes,
         fast_forwarded=skipped / (reads * weight_bursts),
         token_tiles=tiling.tokens,
         energy_nj=None,
