@@ -14,7 +14,7 @@ from ndpsim.config.files import data_names, data_path
 from ndpsim.config.hardware import Hardware
 from ndpsim.config.nodes import parse, read_text
 from ndpsim.config.origins import Draft, KeyPath, Origin, dotted, draft_of, shown
-from ndpsim.config.system import MULTIPLIERS, UNITS, System, allowed, field_at, leaves, section_of
+from ndpsim.config.system import MULTIPLIERS, UNITS, System, Systolic, allowed, field_at, leaves, section_of
 from ndpsim.errors import InputError, nearest, one_of
 from ndpsim.kept import drop_oldest
 from ndpsim.spec import standards
@@ -22,7 +22,6 @@ from ndpsim.spec import standards
 __all__ = ["load_hardware"]
 
 _OVERRIDES = ("dram", "overrides")
-_LOAD_ROWS = "ndp.systolic.load_rows"
 _UNITS = {("ndp", key) for key in UNITS}
 
 
@@ -215,19 +214,24 @@ def _check_multipliers(system: System, draft: Draft) -> None:
     if system.ndp is None:
         return
     there = [key for key in MULTIPLIERS if getattr(system.ndp, key) is not None]
-    arrays = system.ndp.systolic
-    problem, key = "", "ndp"
     if not there:
         problem = f"has nothing that multiplies; give one of {' and '.join(MULTIPLIERS)}"
-    elif len(there) > 1:
+        raise draft.origin(("ndp",)).error(problem, "ndp")
+    if len(there) > 1:
         problem = f"has both {there[0]} and {there[1]}; ndp.{there[0]}=null takes one away"
-    elif arrays is not None and system.cxl is None:
-        problem, key = "is missing: systolic arrays stand in a device behind a CXL link", "cxl"
-    elif arrays is not None and arrays.load_rows > arrays.rows:
-        problem, key = f"{arrays.load_rows} is more than the {arrays.rows} rows of an array", _LOAD_ROWS
-    if problem:
-        at = tuple(key.split(".")) if key == _LOAD_ROWS else ("ndp",)
-        raise draft.origin(at).error(problem, key)
+        raise draft.origin(("ndp",)).error(problem, "ndp")
+    if system.ndp.systolic is not None:
+        _check_arrays(system.ndp.systolic, system, draft)
+
+
+def _check_arrays(arrays: Systolic, system: System, draft: Draft) -> None:
+    if system.cxl is None:
+        problem = "is missing: systolic arrays stand in a device behind a CXL link"
+        raise draft.origin(("ndp",)).error(problem, "cxl")
+    if arrays.load_rows > arrays.rows:
+        key = ("ndp", "systolic", "load_rows")
+        problem = f"{arrays.load_rows} is more than the {arrays.rows} rows of an array"
+        raise draft.origin(key).error(problem, dotted(key))
 
 
 def _leaf_origins(system: System, draft: Draft, file: str) -> dict[str, Origin]:

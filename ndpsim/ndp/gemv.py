@@ -31,18 +31,18 @@ class Tiling:
 
 
 def fit_tokens(
-    tokens: int, bytes_per_token: int, buffer_bytes: int, key: str, at_once: int | None = None
+    tokens: int, bytes_per_token: int, buffer_bytes: int, unit: str, key: str, at_once: int | None = None
 ) -> Tiling:
     """The fewest tiles, as even as they can be, of tokens that fit a buffer, and of no more than `at_once`.
 
     Raises:
-        InputError: not even one token fits; `key` is that of the buffer.
+        InputError: not even one token fits; `unit` is whose buffer it is, `key` the buffer's.
     """
     most = buffer_bytes // bytes_per_token
     if most == 0:
         raise InputError(
-            f"not supported: one token needs {bytes_per_token} bytes of activations, the unit's buffer "
-            f"holds {buffer_bytes}",
+            f"not supported: one token needs {bytes_per_token} bytes of activations, the {unit}'s "
+            f"buffer holds {buffer_bytes}",
             key=key,
         )
     count = -(-tokens // min(most, at_once or most))
@@ -103,4 +103,4 @@ class GemvUnit:
             InputError: not even one token fits.
         """
         per_token = (hidden + intermediate) * self.activation_bytes
-        return fit_tokens(tokens, per_token, self.buffer_bytes, "ndp.gemv.buffer_kib")
+        return fit_tokens(tokens, per_token, self.buffer_bytes, "GEMV unit", "ndp.gemv.buffer_kib")

@@ -80,7 +80,7 @@ class SystolicUnit:
         """
         per_token = (hidden + intermediate) * self.activation_bytes
         at_once = None if self.array.weight_stationary else self.array.rows
-        return fit_tokens(tokens, per_token, self.buffer_bytes, "ndp.systolic.buffer_kib", at_once)
+        return fit_tokens(tokens, per_token, self.buffer_bytes, "device", "ndp.systolic.buffer_kib", at_once)
 
     def timing(self, tokens: int, steps: int) -> TileTiming:
         """Cycles of a tile of rows that enter in so many steps, among others like it.
