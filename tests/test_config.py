@@ -48,6 +48,11 @@ link:
   lanes: 8
   lane_gbit_s: 25
   link_gbps: 25
+  topology: ring
+  ports: 2
+  hop_latency_ns: 10
+  packet_bytes: 256
+  header_bytes: 16
 ndp:
   gemv: unit.yaml
   activation: trimoe_activation
@@ -352,14 +357,21 @@ def test_set_that_is_no_yaml(write: Write) -> None:
         ("name: mine", "name: ''", "1: name: '' is not a text of reasonable length, not empty"),
         ("  tflops: 100\n", "", "19: gpu.tflops: is missing; give a number above 0, up to 1000000"),
         ("  org: DDR5_16Gb_x8\n", "", "4: dram.org: is missing; give a text of reasonable length"),
-        ("  relayout: trimoe_relayout\n", "", "28: ndp.relayout: is missing; give a mapping"),
-        ("  relayout: trimoe_relayout", "  relayout: 3", "31: ndp.relayout: 3 is not a mapping"),
+        ("  activation: trimoe_activation\n", "", "33: ndp.activation: is missing; give a mapping"),
+        ("  gemv: unit.yaml\n", "", "33: ndp: has nothing that multiplies; give one of gemv and systolic"),
+        ("  gemv: unit.yaml\n", "  systolic: cxl_systolic\n", "33: cxl: is missing: systolic arrays"),
+        (
+            "  activation: tr",
+            "  systolic: cxl_systolic\n  activation: tr",
+            "33: ndp: has both gemv and systolic",
+        ),
+        ("  relayout: trimoe_relayout", "  relayout: 3", "36: ndp.relayout: 3 is not a mapping"),
         (
             "trimoe_relayout",
             "trimoe_layout",
-            "31: ndp.relayout: unknown file in rtl_params 'trimoe_layout'; did you mean",
+            "36: ndp.relayout: unknown file in rtl_params 'trimoe_layout'; did you mean",
         ),
-        ("trimoe_relayout", "no.yaml", "31: ndp.relayout: "),
+        ("trimoe_relayout", "no.yaml", "36: ndp.relayout: "),
         (
             "standard: DDR5",
             "standard: DDR6",
@@ -471,7 +483,7 @@ def test_clock_of_more_than_three_decimals(write: Write) -> None:
 
 def test_missing_unit_file_is_told_where_it_is_named(write: Write, tmp_path: Path) -> None:
     path = write(("unit.yaml", "other/unit.yaml"))
-    expected = f"{path}:29: ndp.gemv: {tmp_path / 'other' / 'unit.yaml'}: no such file"
+    expected = f"{path}:34: ndp.gemv: {tmp_path / 'other' / 'unit.yaml'}: no such file"
     assert message(lambda: load_hardware(path)) == expected
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import product
 
 import pytest
 import yaml
@@ -19,7 +18,12 @@ from ndpsim.config import (
     schema_text,
 )
 
-UNITS = {"gemv": "Gemv", "activation": "Activation", "relayout": "Relayout"}
+DEFINITIONS = {"gemv": "Gemv", "systolic": "Systolic", "activation": "Activation", "relayout": "Relayout"}
+UNITS = {
+    "trimoe": ("gemv", "activation", "relayout"),
+    "edge": ("gemv", "activation"),
+    "cxl": ("systolic", "activation"),
+}
 
 PRINTED: dict[str, dict[str, object]] = {
     # Table 1 (system configurations) and section 4.1 of the paper.
@@ -37,6 +41,7 @@ PRINTED: dict[str, dict[str, object]] = {
         "link.lanes": 8,
         "link.lane_gbit_s": 25,
         "link.link_gbps": 25,
+        "pcie.gbps": 64,
         "dram.overrides.nCCDL": 12,
         "dram.overrides.nCCDS": 8,
         "dram.overrides.nRRDS": 8,
@@ -67,27 +72,53 @@ PRINTED: dict[str, dict[str, object]] = {
         "ndp.published.bandwidth_gbps": 102.4,
         "ndp.gemv.multipliers": 64,
     },
+    # Table 2 of the paper.
+    "cxl": {
+        "dimm.count": 1,
+        "gpu.tflops": 989.4,
+        "gpu.memory_gb": 80,
+        "ndp.published.bandwidth_gbps": 512,
+        "ndp.published.memory_gb": 512,
+        "ndp.systolic.arrays": 64,
+        "ndp.systolic.rows": 4,
+        "ndp.systolic.columns": 4,
+        "ndp.systolic.clock_mhz": 1000,
+    },
 }
 # No paper gives an energy, nor an area unit by unit.
+_OF_MULTIPLIERS = ("product_pj", "buffer_pj_per_byte", "fifo_pj_per_byte")
+_OF_UNIT = {
+    "gemv": _OF_MULTIPLIERS,
+    "systolic": _OF_MULTIPLIERS,
+    "activation": ("value_pj",),
+    "relayout": ("pj_per_byte",),
+}
 ENERGY = {
-    "gpu.pcie_pj_per_bit",
-    "ndp.gemv.product_pj",
-    "ndp.gemv.buffer_pj_per_byte",
-    "ndp.gemv.fifo_pj_per_byte",
-    "ndp.activation.value_pj",
-    "ndp.relayout.pj_per_byte",
-    *(f"ndp.{unit}.{key}" for unit in UNITS for key in ("static_mw", "area_mm2")),
+    name: {f"ndp.{unit}.{key}" for unit in units for key in (*_OF_UNIT[unit], "static_mw", "area_mm2")}
+    for name, units in UNITS.items()
 }
 # What the papers leave open.
 ASSUMED = {
-    "trimoe": ENERGY
+    "trimoe": ENERGY["trimoe"]
     | {
         "link.pj_per_bit",
+        "pcie.pj_per_bit",
         "dram.org",
         "dram.timing",
         "dram.refresh",
         "dram.read_buffer",
         "dimm.subchannels",
+        "link.topology",
+        "link.ports",
+        "link.hop_latency_ns",
+        "link.packet_bytes",
+        "link.header_bytes",
+        "link.group_dimms",
+        "link.host_latency_ns",
+        "pcie.latency_ns",
+        "pcie.copy_engines",
+        "pcie.packet_bytes",
+        "pcie.header_bytes",
         "ndp.gemv.bit_serial_cycles",
         "ndp.gemv.adder_tree_cycles",
         "ndp.gemv.clock_mhz",
@@ -99,7 +130,7 @@ ASSUMED = {
         "ndp.relayout.clock_mhz",
         "ndp.relayout.buffer_kib",
     },
-    "edge": ENERGY
+    "edge": ENERGY["edge"]
     | {
         "dram.org",
         "dram.timing",
@@ -122,19 +153,49 @@ ASSUMED = {
         "ndp.activation.cycles_per_value",
         "ndp.activation.latency_cycles",
         "ndp.activation.clock_mhz",
-        "ndp.relayout.clock_mhz",
-        "ndp.relayout.buffer_kib",
-        "ndp.relayout.concurrent_experts",
+    },
+    "cxl": ENERGY["cxl"]
+    | {
+        "cxl.pj_per_bit",
+        "dram.standard",
+        "dram.org",
+        "dram.timing",
+        "dram.refresh",
+        "dram.read_buffer",
+        "dimm.ranks",
+        "dimm.subchannels",
+        "gpu.memory_tbps",
+        "gpu.pcie_gbps",
+        "cxl.gbps",
+        "cxl.latency_ns",
+        "cxl.packet_bytes",
+        "cxl.header_bytes",
+        "ndp.systolic.dataflow",
+        "ndp.systolic.low_bit_throughput",
+        "ndp.systolic.native_bits",
+        "ndp.systolic.stationary_registers",
+        "ndp.systolic.load_rows",
+        "ndp.systolic.buffer_kib",
+        "ndp.systolic.activation_bytes",
+        "ndp.systolic.fifo_bursts",
+        "ndp.activation.units",
+        "ndp.activation.cycles_per_value",
+        "ndp.activation.latency_cycles",
+        "ndp.activation.clock_mhz",
     },
 }
 UNSOURCED = {"name", "title", "paper"}
 # What a GEMV inside a DIMM does not use, nobody has written.
 UNUSED = {f"dram.{key}" for key in ("mapper", "scheduler", "row_policy", "row_cap", "write_buffer")}
 UNWRITTEN = {
-    "trimoe": UNUSED,
-    "edge": UNUSED | {"host.cpu_tflops", "ndp.published.gflops", "ndp.published.area_mm2"},
+    "trimoe": UNUSED | {"ndp.published.memory_gb"},
+    "edge": UNUSED
+    | {"host.cpu_tflops", "ndp.published.gflops", "ndp.published.area_mm2", "ndp.published.memory_gb"},
+    "cxl": UNUSED
+    | {f"host.{key}" for key in ("channels", "memory_bandwidth_gbps", "memory_tb", "cpu_tflops")}
+    | {"ndp.published.gflops", "ndp.published.area_mm2"},
 }
-PLACES = {"trimoe": ("Table 1", "Section "), "edge": ("Table I,", "Section ")}
+PLACES = {"trimoe": ("Table 1", "Section "), "edge": ("Table I,", "Section "), "cxl": ("Table 2, ",)}
 
 HARDWARE = {name: load_hardware(name) for name in PRINTED}
 
@@ -193,6 +254,28 @@ def test_printed_figures_of_edge_agree_with_what_the_parts_make() -> None:
     assert 2**system.ndp.gemv.adder_tree_cycles == system.ndp.gemv.multipliers
 
 
+def test_printed_figures_of_cxl_agree_with_what_the_parts_make() -> None:
+    hardware = HARDWARE["cxl"]
+    system = hardware.system
+    assert hardware.dimm_peak_gbps == system.ndp.published.bandwidth_gbps
+    assert hardware.dimm_bytes == system.ndp.published.memory_gb * 2**30
+    assert hardware.systolic_gflops == 64 * 16 * 2 * 1.0  # 64 x (4x4), a product and a sum, 1 GHz
+    assert hardware.gemv_gflops is None
+    # Weights of 16 bits entering the columns of every array take what the memory gives.
+    unit = system.ndp.systolic
+    assert unit.arrays * unit.columns * 2 * unit.clock_mhz / 1000 == hardware.dimm_peak_gbps
+    # PCIe Gen4 x16: 16 lanes of 16 GT/s, 128 of 130 bits.
+    assert system.cxl.gbps == pytest.approx(16 * 16 / 8 * 128 / 130, abs=0.0005)
+    assert hardware.dimm_host_gbps == system.cxl.gbps
+    # A 68-byte flit has four slots: a header and four slots of data.
+    assert system.cxl.packet_bytes + system.cxl.header_bytes == 5 * 68 // 4
+
+
+def test_parameters_of_table_1_of_the_cxl_paper_are_those_of_three_matrices() -> None:
+    for layers, hidden, intermediate, billions in ((32, 4096, 14336, 45.1), (56, 6144, 16384, 135.5)):
+        assert abs(layers * 8 * 3 * hidden * intermediate / 1e9 - billions) < 0.3
+
+
 def test_weights_of_edge_are_16_bits() -> None:
     # "the expert weights activated per layer are 672 MB in Mixtral-8x7B", 2 experts of 3 matrices (section II-B)
     assert 2 * 3 * 4096 * 14336 * HARDWARE["edge"].system.ndp.gemv.native_bits == 672 * 2**20 * 8
@@ -222,12 +305,13 @@ def test_lane_of_edge_is_a_rank_of_ddr4_3200() -> None:
 def test_fifo_covers_the_reads_in_flight(hardware: Hardware) -> None:
     timings = hardware.lane_device().timings
     in_flight = (timings["nCL"] + timings["nBL"]) / timings["nBL"]
-    assert hardware.system.ndp.gemv.fifo_bursts > 2 * in_flight
+    unit = hardware.system.ndp.gemv or hardware.system.ndp.systolic
+    assert unit.fifo_bursts > 2 * in_flight
 
 
 def test_every_bundled_file_loads() -> None:
     assert set(HARDWARE) == set(hardware_names())
-    assert {f"{name}_{unit}" for name in HARDWARE for unit in UNITS} == set(rtl_names())
+    assert {f"{name}_{unit}" for name in HARDWARE for unit in UNITS[name]} == set(rtl_names())
     for name in hardware_names():
         assert load_hardware(name).system.name == name
 
@@ -261,8 +345,9 @@ def test_committed_schema_is_current() -> None:
 def test_schema_takes_the_bundled_files() -> None:
     for name in hardware_names():
         assert accepted(yaml.safe_load(data_path("hwconfigs", name).read_text()))
-    for name, (unit, definition) in product(HARDWARE, UNITS.items()):
-        content = yaml.safe_load(data_path("rtl_params", f"{name}_{unit}").read_text())
+    for name in rtl_names():
+        definition = DEFINITIONS[name.partition("_")[2]]
+        content = yaml.safe_load(data_path("rtl_params", name).read_text())
         assert accepted(content, definition)
         assert not accepted({**content, "clock_mhz": "fast"}, definition)
 
@@ -294,6 +379,8 @@ def test_schema_takes_a_plain_memory() -> None:
         (("dimm", "rank"), 4),
         (("dram", "overrides", "nCL"), 0),
         (("ndp", "gemv"), {"multipliers": 256}),
+        (("ndp", "gemv"), None),
+        (("ndp", "systolic"), "cxl_systolic"),
         (("gpu", "tflops"), 0),
         (("dram", "refresh"), "same"),
     ],

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from ndpsim.config.origins import Origin, dotted
-from ndpsim.config.system import Ndp, System, leaves, unit_of
+from ndpsim.config.system import Gemv, Ndp, System, leaves, unit_of
 from ndpsim.errors import InputError
 from ndpsim.spec import Device, resolve
 from ndpsim.units import exact
@@ -75,6 +75,17 @@ class Hardware:
         return self.system.ndp
 
     @property
+    def gemv(self) -> Gemv:
+        """The matrix-vector unit of a DIMM.
+
+        Raises:
+            InputError: the file describes none.
+        """
+        if self.ndp.gemv is None:
+            raise InputError("is missing: the hardware has systolic arrays", file=self.file, key="ndp.gemv")
+        return self.ndp.gemv
+
+    @property
     def lanes(self) -> int:
         """Lanes of a DIMM: ranks x sub-channels."""
         return self.system.dimm.ranks * self.system.dimm.subchannels
@@ -96,8 +107,12 @@ class Hardware:
 
     @property
     def dimm_host_gbps(self) -> float:
-        """What a DIMM carries towards the host at its limit, in GB/s: its ranks share each sub-channel."""
-        return self._times_lane(self.system.dimm.subchannels)
+        """What a DIMM carries towards the host at its limit, in GB/s: its ranks share each sub-channel.
+
+        A device on a CXL link carries no more than the link.
+        """
+        inside = self._times_lane(self.system.dimm.subchannels)
+        return inside if self.system.cxl is None else min(inside, self.system.cxl.gbps)
 
     @property
     def gemv_gflops(self) -> float | None:
@@ -105,7 +120,7 @@ class Hardware:
 
         None where the hardware has no such unit.
         """
-        if self.system.ndp is None:
+        if self.system.ndp is None or self.system.ndp.gemv is None:
             return None
         gemv = self.system.ndp.gemv
         products = Fraction(gemv.multipliers * gemv.values_per_multiplier, gemv.bit_serial_cycles)
@@ -117,7 +132,8 @@ class Hardware:
         if self.system.ndp is None:
             return None
         ndp = self.system.ndp
-        areas = [unit.area_mm2 for unit in (ndp.gemv, ndp.activation, ndp.relayout)]
+        units = (ndp.gemv, ndp.systolic, ndp.activation, ndp.relayout)
+        areas = [unit.area_mm2 for unit in units if unit is not None]
         known = [area for area in areas if area is not None]
         return sum(known) if len(known) == len(areas) else None
 
@@ -126,6 +142,17 @@ class Hardware:
         """What the file says of the currents of a DRAM chip, by name."""
         power = self.system.dram.power
         return {} if power is None else power.model_dump(exclude_none=True)
+
+    @property
+    def systolic_gflops(self) -> float | None:
+        """Peak of the systolic arrays at their native precision, in GFLOPS: a product and a sum are two.
+
+        None where the hardware has none.
+        """
+        if self.system.ndp is None or self.system.ndp.systolic is None:
+            return None
+        unit = self.system.ndp.systolic
+        return float(2 * unit.arrays * unit.rows * unit.columns * exact(unit.clock_mhz) / 1000)
 
     def _times_lane(self, lanes: int) -> float:
         return float(lanes * exact(self.lane_peak_gbps))
@@ -147,6 +174,7 @@ class Hardware:
                 "dimm_peak_gbps": self.dimm_peak_gbps,
                 "dimm_host_gbps": self.dimm_host_gbps,
                 "gemv_gflops": self.gemv_gflops,
+                "systolic_gflops": self.systolic_gflops,
             },
         }
 
@@ -169,15 +197,23 @@ class Hardware:
             Row("derived.dimm_capacity", gib, "GiB", f"lanes x one rank of {org} on a sub-channel"),
             Row("derived.lane_peak", self.lane_peak_gbps, "GB/s", "one burst every nBL clocks"),
             Row("derived.dimm_peak_inside", self.dimm_peak_gbps, "GB/s", "lanes x lane peak"),
-            Row("derived.dimm_peak_host", self.dimm_host_gbps, "GB/s", "dimm.subchannels x lane peak"),
+            Row("derived.dimm_peak_host", self.dimm_host_gbps, "GB/s", self._host_origin()),
         ]
-        if self.system.ndp is not None:
+        if self.gemv_gflops is not None:
             rows.append(Row("derived.gemv_peak", self.gemv_gflops, "GFLOPS", product))
+        if self.systolic_gflops is not None:
+            arrays = "arrays x rows x columns x 2 x clock_mhz"
+            rows.append(Row("derived.systolic_peak", self.systolic_gflops, "GFLOPS", arrays))
+        if self.system.ndp is not None:
             published = self.system.ndp.published.area_mm2
             of_all = "not published" if published is None else f"published of all: {published:g} mm2"
-            area = "gemv + activation + relayout, None where one is not published"
+            area = "of all units, None where one is not published"
             rows.append(Row("derived.ndp_area", self.ndp_area_mm2, "mm2", f"{area}; {of_all}"))
         return rows
+
+    def _host_origin(self) -> str:
+        of_lanes = "dimm.subchannels x lane peak"
+        return of_lanes if self.system.cxl is None else f"{of_lanes}, at most cxl.gbps"
 
     def _timing_rows(self) -> list[Row]:
         device = self.lane_device()

@@ -14,7 +14,7 @@ from ndpsim.config.files import data_names, data_path
 from ndpsim.config.hardware import Hardware
 from ndpsim.config.nodes import parse, read_text
 from ndpsim.config.origins import Draft, KeyPath, Origin, dotted, draft_of, shown
-from ndpsim.config.system import System, allowed, field_at, leaves, section_of
+from ndpsim.config.system import MULTIPLIERS, UNITS, System, Systolic, allowed, field_at, leaves, section_of
 from ndpsim.errors import InputError, nearest, one_of
 from ndpsim.kept import drop_oldest
 from ndpsim.spec import standards
@@ -22,7 +22,7 @@ from ndpsim.spec import standards
 __all__ = ["load_hardware"]
 
 _OVERRIDES = ("dram", "overrides")
-_UNITS = {("ndp", key) for key in ("gemv", "activation", "relayout")}
+_UNITS = {("ndp", key) for key in UNITS}
 
 
 def load_hardware(name_or_path: str, sets: Sequence[str] = ()) -> Hardware:
@@ -78,6 +78,8 @@ def _load(path: Path, sets: Sequence[str]) -> Hardware:
             draft.set(key, value)
     system = _validated(draft)
     _check_mapping(system, draft)
+    _check_pcie(system, draft)
+    _check_multipliers(system, draft)
     hardware = Hardware(system, _leaf_origins(system, draft, str(path)), str(path))
     hardware.lane_device()  # reports unknown DRAM names now
     return hardware
@@ -200,6 +202,36 @@ def _check_mapping(system: System, draft: Draft) -> None:
     if mapper != "custom" and mapping is not None:
         problem = f"is for mapper: custom, not {mapper} (dram.mapping=null takes it away)"
         raise draft.origin(("dram", "mapping")).error(problem, "dram.mapping")
+
+
+def _check_pcie(system: System, draft: Draft) -> None:
+    if system.gpu is not None and system.pcie is not None and system.pcie.gbps > system.gpu.pcie_gbps:
+        problem = f"{system.pcie.gbps:g} is more than gpu.pcie_gbps, {system.gpu.pcie_gbps:g}"
+        raise draft.origin(("pcie", "gbps")).error(problem, "pcie.gbps")
+
+
+def _check_multipliers(system: System, draft: Draft) -> None:
+    if system.ndp is None:
+        return
+    there = [key for key in MULTIPLIERS if getattr(system.ndp, key) is not None]
+    if not there:
+        problem = f"has nothing that multiplies; give one of {' and '.join(MULTIPLIERS)}"
+        raise draft.origin(("ndp",)).error(problem, "ndp")
+    if len(there) > 1:
+        problem = f"has both {there[0]} and {there[1]}; ndp.{there[0]}=null takes one away"
+        raise draft.origin(("ndp",)).error(problem, "ndp")
+    if system.ndp.systolic is not None:
+        _check_arrays(system.ndp.systolic, system, draft)
+
+
+def _check_arrays(arrays: Systolic, system: System, draft: Draft) -> None:
+    if system.cxl is None:
+        problem = "is missing: systolic arrays stand in a device behind a CXL link"
+        raise draft.origin(("ndp",)).error(problem, "cxl")
+    if arrays.load_rows > arrays.rows:
+        key = ("ndp", "systolic", "load_rows")
+        problem = f"{arrays.load_rows} is more than the {arrays.rows} rows of an array"
+        raise draft.origin(key).error(problem, dotted(key))
 
 
 def _leaf_origins(system: System, draft: Draft, file: str) -> dict[str, Origin]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ndpsim.config.system import System
+from ndpsim.config.system import MULTIPLIERS, UNITS, System
 
 __all__ = ["json_schema", "schema_text"]
 
@@ -49,8 +49,11 @@ def json_schema() -> dict[str, Any]:
         model["properties"] = {key: _property(bare) for key, bare in model["properties"].items()}
     schema["$defs"]["Annotated"] = _ANNOTATED
     units = schema["$defs"]["Ndp"]["properties"]
-    for key in ("gemv", "activation", "relayout"):
-        units[key] = {"anyOf": [units[key], *_leaf(_FILE)["anyOf"]]}
+    for key in UNITS:
+        units[key] = {"anyOf": [*units[key].get("anyOf", [units[key]]), *_leaf(_FILE)["anyOf"]]}
+    schema["$defs"]["Ndp"]["oneOf"] = [
+        {"required": [key], "properties": {key: {"not": {"type": "null"}}}} for key in MULTIPLIERS
+    ]
     return schema
 
 

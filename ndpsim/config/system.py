@@ -17,8 +17,11 @@ from ndpsim.errors import nearest
 
 __all__ = [
     "ADDRESS_FIELDS",
+    "MULTIPLIERS",
+    "UNITS",
     "Activation",
     "AddressMapping",
+    "Cxl",
     "Dimm",
     "Dram",
     "Gemv",
@@ -26,10 +29,12 @@ __all__ = [
     "Host",
     "Link",
     "Ndp",
+    "Pcie",
     "Power",
     "Published",
     "Relayout",
     "System",
+    "Systolic",
     "allowed",
     "field_at",
     "leaves",
@@ -39,15 +44,21 @@ __all__ = [
 ]
 
 
-def _thousandths(mhz: float) -> float:
+def _thousandths(value: float) -> float:
     # Finer clocks have no common tick with the DRAM clock that 64-bit counters could hold.
-    if round(mhz, 3) != mhz:
+    if round(value, 3) != value:
         raise ValueError("has more than three decimals")
-    return mhz
+    return value
 
 
 #: The fields an address is made of.
 ADDRESS_FIELDS = ("channel", "rank", "bankgroup", "bank", "row", "column")
+
+#: The units of the `ndp` section that may stand in files of their own.
+UNITS = ("gemv", "systolic", "activation", "relayout")
+
+#: Those that multiply; the section has one of them.
+MULTIPLIERS = ("gemv", "systolic")
 
 _FIELD = f"({'|'.join(ADDRESS_FIELDS)})"
 _PART = rf"{_FIELD}(:[1-9][0-9]?)?"
@@ -105,6 +116,7 @@ Name = Annotated[str, Field(min_length=1, max_length=100)]
 Text = Annotated[str, Field(min_length=1, max_length=500)]
 Positive = Annotated[float, Field(gt=0, le=1e6)]
 Gbps = Annotated[Positive, _unit("GB/s")]
+WireGbps = Annotated[Positive, AfterValidator(_thousandths), _unit("GB/s")]
 Tflops = Annotated[Positive, _unit("TFLOPS")]
 ClockMhz = Annotated[float, Field(ge=1, le=10_000), AfterValidator(_thousandths), _unit("MHz")]
 Clocks = Annotated[int, Field(ge=1, le=1_000_000), _unit("clocks")]
@@ -113,6 +125,10 @@ Cycles = Annotated[int, Field(ge=1, le=10_000), _unit("cycles")]
 Latency = Annotated[int, Field(ge=0, le=10_000), _unit("cycles")]
 Bits = Annotated[int, Field(ge=1, le=64), _unit("bit")]
 Count = Annotated[int, Field(ge=1, le=65_536)]
+LinkLatency = Annotated[float, Field(ge=0, le=1e6), AfterValidator(_thousandths), _unit("ns")]
+PacketBytes = Annotated[int, Field(ge=1, le=1 << 20), _unit("B")]
+Side = Annotated[int, Field(ge=1, le=256)]
+HeaderBytes = Annotated[int, Field(ge=0, le=4096), _unit("B")]
 Slots = Annotated[int, Field(ge=1, le=1024), _unit("requests")]
 Milliamps = Annotated[float, Field(ge=0, le=10_000), _unit("mA")]
 Volts = Annotated[float, Field(gt=0, le=10), _unit("V")]
@@ -211,11 +227,16 @@ class Dram(_Section):
 
 
 class Dimm(_Section):
-    """The DIMMs; with an `ndp` section, each has an NDP unit on its buffer chip."""
+    """The DIMMs; with an `ndp` section, each has an NDP unit on its buffer chip.
+
+    A memory device on a CXL link is one DIMM whose sub-channels are all channels of the device.
+    """
 
     count: int = Field(default=1, ge=1, le=1024, description="DIMMs in the system")
     ranks: int = Field(default=1, ge=1, le=16, description="ranks on a DIMM")
-    subchannels: int = Field(default=1, ge=1, le=4, description="independent channels of a DIMM (DDR5: two)")
+    subchannels: int = Field(
+        default=1, ge=1, le=64, description="independent channels of a DIMM (DDR5: two) or device"
+    )
 
 
 class Host(_Section):
@@ -238,16 +259,49 @@ class Gpu(_Section):
     memory_gb: Annotated[Positive, _unit("GB")] = Field(description="capacity of the GPU's memory")
     memory_tbps: Annotated[Positive, _unit("TB/s")] = Field(description="bandwidth of the GPU's memory")
     pcie_gbps: Gbps = Field(description="PCIe bandwidth between host and GPU, one direction")
-    pcie_pj_per_bit: PicojoulesPerBit | None = Field(default=None, description="energy of PCIe, both ends")
 
 
 class Link(_Section):
-    """The link between DIMMs."""
+    """The links between DIMMs; each carries packets both ways at once, at `link_gbps` each way."""
 
     lanes: int = Field(ge=1, le=256, description="serial lanes of a link")
     lane_gbit_s: Annotated[Positive, _unit("Gb/s")] = Field(description="rate of a lane")
-    link_gbps: Gbps = Field(description="bandwidth of a link")
+    link_gbps: WireGbps = Field(description="bandwidth of a link, one direction")
     pj_per_bit: PicojoulesPerBit | None = Field(default=None, description="energy of a link, both ends")
+    topology: Literal["chain", "ring", "mesh", "full", "groups"] = Field(
+        description="which DIMMs are linked; groups: chains of group_dimms, bridged over the host's channels"
+    )
+    ports: int = Field(ge=1, le=1023, description="links a DIMM can have")
+    hop_latency_ns: LinkLatency = Field(
+        description="latency of a hop, from the last byte sent to it being ready to go on"
+    )
+    packet_bytes: PacketBytes = Field(description="payload of a packet, at most")
+    header_bytes: HeaderBytes = Field(description="what a packet carries beside its payload")
+    group_dimms: int = Field(default=1, ge=1, le=1024, description="DIMMs in a group, with topology: groups")
+    host_latency_ns: LinkLatency = Field(
+        default=0.0, description="latency of a packet in the host, with topology: groups"
+    )
+
+
+class Pcie(_Section):
+    """The PCIe link between host and GPU."""
+
+    gbps: WireGbps = Field(description="bandwidth in one direction, after line coding, headers included")
+    latency_ns: LinkLatency = Field(description="latency of a packet")
+    copy_engines: int = Field(ge=1, le=64, description="copies under way at once; they share the link")
+    packet_bytes: PacketBytes = Field(description="payload of a packet, at most")
+    header_bytes: HeaderBytes = Field(description="what a packet carries beside its payload")
+    pj_per_bit: PicojoulesPerBit | None = Field(default=None, description="energy of the link, both ends")
+
+
+class Cxl(_Section):
+    """The CXL link between host or GPU and a memory that computes."""
+
+    gbps: WireGbps = Field(description="bandwidth in one direction, headers included")
+    latency_ns: LinkLatency = Field(description="latency of a packet")
+    packet_bytes: PacketBytes = Field(description="payload of a packet, at most")
+    header_bytes: HeaderBytes = Field(description="what a packet carries beside its payload")
+    pj_per_bit: PicojoulesPerBit | None = Field(default=None, description="energy of the link, both ends")
 
 
 class Gemv(_Section):
@@ -277,8 +331,46 @@ class Gemv(_Section):
     area_mm2: Area | None = Field(default=None, description="area of the unit")
 
 
+class Systolic(_Section):
+    """The systolic arrays of a memory device, before all its channels."""
+
+    arrays: Count = Field(description="arrays of the device")
+    rows: Side = Field(description="rows of processing elements in an array")
+    columns: Side = Field(description="columns of processing elements in an array")
+    clock_mhz: ClockMhz = Field(description="clock of the arrays")
+    dataflow: Literal["output-stationary", "weight-stationary"] = Field(
+        description="what stays in a processing element while the rest moves: its sum, or its weight"
+    )
+    low_bit_throughput: Literal["fixed", "inverse-bits"] = Field(
+        description="products of an element a cycle: one, or native_bits over the bits of a weight"
+    )
+    native_bits: Bits = Field(description="bits of a weight that takes an element a cycle")
+    stationary_registers: int = Field(
+        ge=1,
+        le=2,
+        description="sums or weights an element has room for; with 2 a tile fills while another drains",
+    )
+    load_rows: Side = Field(description="rows that take weights from outside at once, if weight-stationary")
+    buffer_kib: Kib = Field(description="buffer for activations and partial sums")
+    activation_bytes: Annotated[int, Field(ge=1, le=8), _unit("B")] = Field(description="one activation")
+    fifo_bursts: Annotated[int, Field(ge=2, le=4096), _unit("bursts")] = Field(
+        description="weight FIFO of each lane, in DRAM bursts"
+    )
+    product_pj: Picojoules | None = Field(
+        default=None, description="energy of a product of native bits and its place in the sum"
+    )
+    buffer_pj_per_byte: PicojoulesPerByte | None = Field(
+        default=None, description="energy of a byte of activations read from the buffer"
+    )
+    fifo_pj_per_byte: PicojoulesPerByte | None = Field(
+        default=None, description="energy of a byte of weights through a FIFO, in and out"
+    )
+    static_mw: Milliwatts | None = Field(default=None, description="power of the unit, whatever it does")
+    area_mm2: Area | None = Field(default=None, description="area of the unit")
+
+
 class Activation(_Section):
-    """The unit for non-linear functions beside the GEMV unit."""
+    """The unit for non-linear functions beside the multipliers."""
 
     units: Count = Field(description="values worked on side by side")
     cycles_per_value: Cycles = Field(description="cycles from one value to the next in a unit")
@@ -306,16 +398,25 @@ class Published(_Section):
     """Figures of an NDP unit as published: cross-checks, used by no simulation."""
 
     gflops: Annotated[Positive, _unit("GFLOPS")] | None = Field(default=None, description="peak of a unit")
-    bandwidth_gbps: Gbps | None = Field(default=None, description="memory bandwidth inside its DIMM")
+    bandwidth_gbps: Gbps | None = Field(
+        default=None, description="memory bandwidth inside its DIMM or device"
+    )
+    memory_gb: Annotated[Positive, _unit("GB")] | None = Field(
+        default=None, description="capacity of its DIMM or device"
+    )
     area_mm2: Area | None = Field(default=None, description="area of all units of a DIMM")
 
 
 class Ndp(_Section):
-    """The near-data processing of a DIMM; each unit a mapping, or the name of a file in ``rtl_params/``."""
+    """The near-data processing of a DIMM by a `gemv` unit, or of a device on a CXL link by `systolic` arrays.
 
-    gemv: Gemv
+    Each unit is a mapping, or the name of a file in ``rtl_params/``.
+    """
+
+    gemv: Gemv | None = None
+    systolic: Systolic | None = None
     activation: Activation
-    relayout: Relayout
+    relayout: Relayout | None = None
     published: Published = Published()
 
 
@@ -333,6 +434,8 @@ class System(_Section):
     host: Host = Host()
     gpu: Gpu | None = None
     link: Link | None = None
+    pcie: Pcie | None = None
+    cxl: Cxl | None = None
     ndp: Ndp | None = None
 
 

@@ -32,6 +32,7 @@ from ndpsim.layout.layouts import (
 )
 from ndpsim.layout.moves import Moves, moves
 from ndpsim.layout.regions import Region, expert_regions
+from ndpsim.layout.tiles import Tiles
 
 __all__ = [
     "BITS",
@@ -53,6 +54,7 @@ __all__ = [
     "Part",
     "Places",
     "Region",
+    "Tiles",
     "WeightFormat",
     "expert_regions",
     "localized",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ndpsim.errors import InputError
 
-__all__ = ["GemvUnit", "Tiling"]
+__all__ = ["GemvUnit", "Tiling", "fit_tokens"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,26 @@ class Tiling:
     tokens: tuple[int, ...]
     bytes_per_token: int
     buffer_bytes: int
+
+
+def fit_tokens(
+    tokens: int, bytes_per_token: int, buffer_bytes: int, unit: str, key: str, at_once: int | None = None
+) -> Tiling:
+    """The fewest tiles, as even as they can be, of tokens that fit a buffer, and of no more than `at_once`.
+
+    Raises:
+        InputError: not even one token fits; `unit` is whose buffer it is, `key` the buffer's.
+    """
+    most = buffer_bytes // bytes_per_token
+    if most == 0:
+        raise InputError(
+            f"not supported: one token needs {bytes_per_token} bytes of activations, the {unit}'s "
+            f"buffer holds {buffer_bytes}",
+            key=key,
+        )
+    count = -(-tokens // min(most, at_once or most))
+    share, larger = divmod(tokens, count)
+    return Tiling((share + 1,) * larger + (share,) * (count - larger), bytes_per_token, buffer_bytes)
 
 
 @dataclass(frozen=True)
@@ -83,13 +103,4 @@ class GemvUnit:
             InputError: not even one token fits.
         """
         per_token = (hidden + intermediate) * self.activation_bytes
-        most = self.buffer_bytes // per_token
-        if most == 0:
-            raise InputError(
-                f"not supported: one token needs {per_token} bytes of activations, the GEMV unit's buffer "
-                f"holds {self.buffer_bytes}",
-                key="ndp.gemv.buffer_kib",
-            )
-        count = -(-tokens // most)
-        share, larger = divmod(tokens, count)
-        return Tiling((share + 1,) * larger + (share,) * (count - larger), per_token, self.buffer_bytes)
+        return fit_tokens(tokens, per_token, self.buffer_bytes, "GEMV unit", "ndp.gemv.buffer_kib")

@@ -202,6 +202,7 @@ def print_host_read(result: HostReadResult) -> None:
         ("buses", str(result.buses), f"up to {result.ranks_per_bus} ranks on each"),
         ("idle buses", format_time(sum(result.idle_ns.values())), f"{idle} (mean of the buses)"),
         ("commands", str(sum(result.commands.values())), kinds),
+        *_energy(result.energy_nj, result.energy_note, result.time_ns, result.weight_bytes),
     ):
         grid.add_row(*fact)
     console.print(grid)

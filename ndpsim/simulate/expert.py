@@ -28,17 +28,7 @@ from numpy.typing import NDArray
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
-from ndpsim.energy import (
-    NO_SAME_BANK,
-    ChannelEnergy,
-    UnitEnergy,
-    add_up,
-    channel_energy,
-    counts_of,
-    explain,
-    find_currents,
-    split,
-)
+from ndpsim.energy import UnitEnergy
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.kept import kept_by_identity
 from ndpsim.layout import Dealing, ExpertFormat, ExpertWeights, Geometry, make_layout, parse_layout
@@ -56,8 +46,9 @@ from ndpsim.simulate.lane import (
     no_commands,
 )
 from ndpsim.simulate.memory import controller_options
-from ndpsim.simulate.power import unit_energy
+from ndpsim.simulate.power import DramPower, Energy, dram_power, unit_energy
 from ndpsim.simulate.result import ExpertResult, Phase
+from ndpsim.simulate.systolic import simulate_on_arrays
 from ndpsim.simulate.weights import describe_weights, named_weights
 from ndpsim.spec import Device, Tables, lower
 from ndpsim.units import Timebase, common_ticks, frequency_period_ps
@@ -92,9 +83,8 @@ class _Machine:
     lanes: int
     lane_peak_gbps: float
     host_buses: int
-    dram_energy: ChannelEnergy | None
+    dram_power: DramPower
     unit_energy: UnitEnergy
-    energy_note: str
     described: Mapping[str, Any]  # for the result: the hardware as plain data
 
     @property
@@ -116,10 +106,9 @@ class _Machine:
 
 @kept_by_identity(_KEPT)
 def _lower(hardware: Hardware) -> _Machine:
-    gemv, activation = hardware.ndp.gemv, hardware.ndp.activation
+    gemv, activation = hardware.gemv, hardware.ndp.activation
     dram, device = hardware.system.dram, hardware.lane_device()
     check_refresh(device, dram.refresh)
-    currents = find_currents(device, hardware.power_changes)
     return _Machine(
         geometry=geometry_of(hardware),
         device=device,
@@ -142,9 +131,8 @@ def _lower(hardware: Hardware) -> _Machine:
         lanes=hardware.lanes,
         lane_peak_gbps=device.peak_gbps,
         host_buses=hardware.system.dimm.subchannels,
-        dram_energy=None if currents is None else channel_energy(device, currents),
+        dram_power=dram_power(device, hardware.power_changes),
         unit_energy=unit_energy(hardware),
-        energy_note=explain(device, currents),
         described=hardware.to_dict(),
     )
 
@@ -471,6 +459,10 @@ def simulate_expert(
         raise InputError("give changes when loading the hardware, not afterwards", key="sets")
     hardware = hw if isinstance(hw, Hardware) else load_hardware(hw, sets)
     weights, model_name = named_weights(model, bits)
+    if hardware.ndp.systolic is not None:
+        return simulate_on_arrays(
+            hardware, weights, model_name, tokens, layout, record_commands, exact_check, progress
+        )
 
     machine = _lower(hardware)
     expert = _place(machine, layout, weights)
@@ -566,16 +558,13 @@ def _energy(
     issued: Ints,
     cycles: int,
     time_ns: float,
-) -> tuple[dict[str, float | None] | None, str]:
+) -> Energy:
     """The energy of the DIMMs, and what it rests on."""
     machine, expert = programs.machine, programs.expert
-    if machine.dram_energy is None:
-        return None, machine.energy_note
-    dimms, end = len(expert.of_dimm), cycles + _FIRST_CLOCK
-    open_clocks = sum(lane.channel.open_clocks(end) * count for lane, count in programs.lanes())
-    dram = split(counts_of(issued, cycles * machine.lanes * dimms, open_clocks), machine.dram_energy)
-    if dram is None:
-        return None, NO_SAME_BANK
+    dimms = len(expert.of_dimm)
+    open_clocks = sum(
+        lane.channel.open_clocks(cycles + _FIRST_CLOCK) * count for lane, count in programs.lanes()
+    )
     products = tokens * weights.hidden * weights.intermediate  # of a matrix
     passes = sum(machine.gemv.pass_cycles(matrix.bits) for matrix in weights.format.matrices)
     units = machine.unit_energy.split(
@@ -586,4 +575,5 @@ def _energy(
         dimms * time_ns,
     )
     host_bursts = sum(program.host_bursts for program in programs.of_dimm)
-    return add_up({**dram, **units, "host": host_bursts * machine.dram_energy.io}), machine.energy_note
+    host = {"host": machine.dram_power.io_nj(host_bursts)}
+    return machine.dram_power.split(issued, cycles * machine.lanes * dimms, open_clocks, {**units, **host})

@@ -32,6 +32,7 @@ from ndpsim.simulate.lane import (
     run_channel,
 )
 from ndpsim.simulate.memory import controller_options
+from ndpsim.simulate.power import DramPower, dram_power
 from ndpsim.simulate.weights import describe_weights, named_weights
 from ndpsim.spec import lower
 from ndpsim.traces import CommandTrace
@@ -61,7 +62,8 @@ class HostReadResult:
         commands: DRAM commands by kind.
         idle_ns: why a bus carried nothing, mean over the buses: `refresh`, `rows` (row and rank changes).
         fast_forwarded: the share of the reads that were skipped over because they repeat, exactly.
-        energy_nj: None until energy is modelled.
+        energy_nj: by component (`energy.split`), and their `total`, of all ranks behind the buses;
+            None where nothing is known of the DRAM's currents. `energy_note` says what it rests on, or why.
         config: everything that was used: hardware, model, weights, layout.
         wall_s: how long the simulation took.
         command_traces: by bus (channel by channel, of each its sub-channels), when asked for.
@@ -82,7 +84,8 @@ class HostReadResult:
     commands: Mapping[str, int]
     idle_ns: Mapping[str, float]
     fast_forwarded: float
-    energy_nj: None
+    energy_nj: Mapping[str, float | None] | None
+    energy_note: str
     config: Mapping[str, Any]
     wall_s: float
     command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)
@@ -227,15 +230,20 @@ def simulate_host_read(
     if isinstance(hw, Hardware) and sets:
         raise InputError("give changes when loading the hardware, not afterwards", key="sets")
     hardware = hw if isinstance(hw, Hardware) else load_hardware(hw, sets)
+    if hardware.system.cxl is not None:
+        raise InputError("not supported: the host has no channel to memory on a CXL link", key="cxl")
     weights, model_name = named_weights(model, bits)
     laid = make_layout(layout, geometry_of(hardware), weights)
     progress(0.0)
     runs = _run_alike(laid, hardware, record_commands, exact_check, progress)
     config = {"hardware": hardware.to_dict(), **describe_weights(weights, model_name), "layout": layout}
-    return _result(laid, runs, config, began)
+    power = dram_power(hardware.lane_device(), hardware.power_changes)
+    return _result(laid, runs, power, config, began)
 
 
-def _result(layout: Layout, runs: list[_BusRun], config: dict[str, Any], began: float) -> HostReadResult:
+def _result(
+    layout: Layout, runs: list[_BusRun], power: DramPower, config: dict[str, Any], began: float
+) -> HostReadResult:
     geometry = layout.geometry
     clock_ps = geometry.device.clock_ps
     cycles = max(run.cycles for run in runs)
@@ -244,6 +252,11 @@ def _result(layout: Layout, runs: list[_BusRun], config: dict[str, Any], began: 
     peak_gbps = channels * geometry.subchannels * geometry.device.peak_gbps
     bandwidth_gbps = layout.bytes / time_ns
     issued = np.sum([run.channel.issued for run in runs], axis=0)
+    energy_nj, energy_note = power.split(
+        issued,
+        cycles * sum(run.tables.ranks for run in runs),
+        sum(run.channel.open_clocks(cycles + _FIRST_CLOCK) for run in runs),
+    )
     idle = [
         sum(int(run.channel.value[place]) for run in runs) / len(runs)
         for place in (state.IDLE_REFRESH, state.IDLE_ROW)
@@ -265,7 +278,8 @@ def _result(layout: Layout, runs: list[_BusRun], config: dict[str, Any], began: 
         commands=name_commands(issued),
         idle_ns=dict(zip(("refresh", "rows"), (clocks * clock_ns for clocks in idle), strict=True)),
         fast_forwarded=sum(run.channel.skipped for run in runs) / layout.bursts,
-        energy_nj=None,
+        energy_nj=energy_nj,
+        energy_note=energy_note,
         config=config,
         wall_s=time.perf_counter() - began,
         command_traces=tuple(traces[id(run)] for run in runs if id(run) in traces),

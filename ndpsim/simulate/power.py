@@ -1,22 +1,85 @@
-"""What a hardware file says of energy, in the form in which simulations use it."""
+"""Energy of a simulation, from what its hardware file and the data sheet of its DRAM say."""
 
 from __future__ import annotations
 
-from ndpsim.config import Hardware
-from ndpsim.energy import UnitEnergy
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-__all__ = ["unit_energy"]
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.config import Hardware
+from ndpsim.energy import (
+    NO_SAME_BANK,
+    ChannelEnergy,
+    UnitEnergy,
+    add_up,
+    channel_energy,
+    counts_of,
+    explain,
+    find_currents,
+    split,
+)
+from ndpsim.spec import Device
+
+__all__ = ["DramPower", "Energy", "dram_power", "unit_energy"]
+
+Energy = tuple[dict[str, float | None] | None, str]
+
+
+@dataclass(frozen=True, eq=False)
+class DramPower:
+    """What channels of a kind spend: `channel` is None where no data sheet is known, `note` says why."""
+
+    channel: ChannelEnergy | None
+    note: str
+
+    def split(
+        self,
+        issued: NDArray[np.int64],
+        rank_clocks: int,
+        open_clocks: int,
+        others: Mapping[str, float | None] | None = None,
+    ) -> Energy:
+        """(Energy in nJ by component, or None; what it rests on, or why there is none).
+
+        Args:
+            issued: int64[command], commands over all channels.
+            rank_clocks: clocks, summed over all ranks.
+            open_clocks: clocks for which banks were open, summed over all banks.
+            others: components beside the DRAM.
+        """
+        if self.channel is None:
+            return None, self.note
+        dram = split(counts_of(issued, rank_clocks, open_clocks), self.channel)
+        if dram is None:
+            return None, NO_SAME_BANK
+        return add_up({**dram, **(others or {})}), self.note
+
+    def io_nj(self, bursts: int) -> float:
+        """Energy of bursts over a bus, in nJ; 0 where nothing is known of the DRAM."""
+        return 0.0 if self.channel is None else bursts * self.channel.io
+
+
+def dram_power(device: Device, changes: Mapping[str, float] | None = None) -> DramPower:
+    """What channels of a device spend, with `changes` to the currents of its data sheet."""
+    currents = find_currents(device, changes)
+    return DramPower(
+        None if currents is None else channel_energy(device, currents), explain(device, currents)
+    )
 
 
 def unit_energy(hardware: Hardware) -> UnitEnergy:
-    """The energies of the GEMV and the activation unit of a DIMM."""
-    gemv, activation = hardware.ndp.gemv, hardware.ndp.activation
-    static = (gemv.static_mw, activation.static_mw)
+    """The energies of the multipliers and the activation unit of a DIMM or device."""
+    ndp = hardware.ndp
+    unit, activation = ndp.gemv or ndp.systolic, ndp.activation
+    assert unit is not None, "checked when the file was read"
+    static = (unit.static_mw, activation.static_mw)
     known = [mw for mw in static if mw is not None]
     return UnitEnergy(
-        product_pj=gemv.product_pj,
-        buffer_pj_per_byte=gemv.buffer_pj_per_byte,
-        fifo_pj_per_byte=gemv.fifo_pj_per_byte,
+        product_pj=unit.product_pj,
+        buffer_pj_per_byte=unit.buffer_pj_per_byte,
+        fifo_pj_per_byte=unit.fifo_pj_per_byte,
         value_pj=activation.value_pj,
         static_mw=sum(known) if len(known) == len(static) else None,
     )

@@ -40,10 +40,10 @@ class ExpertResult:
         peak_bandwidth_gbps: what all lanes carry together at their limit.
         peak_fraction: `bandwidth_gbps` over `peak_bandwidth_gbps`.
         gflops: operations (a product and a sum are two) over `time_ns`.
-        peak_gflops: the GEMV unit's limit at these weight bits.
+        peak_gflops: the limit of what multiplies at these weight bits.
         bound: "memory", "compute" or "io": which of the three is busy the longest.
         busy: the share of `time_ns` for which each of them is busy: `memory` (DRAM, less the time reads
-            were held back by full FIFOs), `compute` (multipliers), `io` (the bus to the host).
+            were held back by full FIFOs), `compute` (multipliers), `io` (the bus or link to the host).
         phases: the expert program, in order of start.
         commands: DRAM commands by kind, over all lanes.
         dimms: DIMMs that share the expert.

@@ -19,10 +19,10 @@ from ndpsim.dram import sink, state
 from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
 from ndpsim.dram.mapping import Coordinates, map_addresses
 from ndpsim.dram.state import repeating_period
-from ndpsim.energy import NO_SAME_BANK, add_up, channel_energy, counts_of, explain, find_currents, split
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.simulate.lane import command_room, commands_by_kind, decode_commands, no_commands, run_channel
 from ndpsim.simulate.memory import Memory
+from ndpsim.simulate.power import Energy, dram_power
 from ndpsim.spec import Tables, lower
 from ndpsim.traces import CommandTrace, Requests, read_requests
 
@@ -358,19 +358,13 @@ def _result(
     )
 
 
-def _energy(
-    memory: Memory, channels: Sequence[Controller], cycles: int
-) -> tuple[dict[str, float | None] | None, str]:
+def _energy(memory: Memory, channels: Sequence[Controller], cycles: int) -> Energy:
     """The energy of all channels, and what it rests on."""
-    currents = find_currents(memory.device, memory.power)
-    note = explain(memory.device, currents)
-    if currents is None:
-        return None, note
-    issued = np.sum([channel.issued for channel in channels], axis=0)
-    open_clocks = sum(channel.open_clocks(cycles) for channel in channels)
-    rank_clocks = cycles * memory.device.ranks * len(channels)
-    parts = split(counts_of(issued, rank_clocks, open_clocks), channel_energy(memory.device, currents))
-    return (None, NO_SAME_BANK) if parts is None else (add_up(parts), note)
+    return dram_power(memory.device, memory.power).split(
+        np.sum([channel.issued for channel in channels], axis=0),
+        cycles * memory.device.ranks * len(channels),
+        sum(channel.open_clocks(cycles) for channel in channels),
+    )
 
 
 def run_trace(

@@ -60,4 +60,16 @@ _32GB = replace(
     },
 )
 
-CURRENTS = {("DDR5_16Gb_x8", 4800): _16GB, ("DDR5_32Gb_x8", 4800): _32GB}
+_32GB_4000 = replace(
+    _32GB,
+    assumptions={
+        "rate": "limits at 4000 MT/s are not in public: those at 4800, which are no lower",
+        **_32GB.assumptions,
+    },
+)
+
+CURRENTS = {
+    ("DDR5_16Gb_x8", 4800): _16GB,
+    ("DDR5_32Gb_x8", 4800): _32GB,
+    ("DDR5_32Gb_x8", 4000): _32GB_4000,
+}

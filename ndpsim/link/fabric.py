@@ -1,0 +1,181 @@
+"""The queues and wires that packets of a set of flows pass, as arrays; see `ndpsim.link.sending`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.errors import InputError
+from ndpsim.link.topology import Network
+from ndpsim.units import Timebase, common_ticks, exact
+
+__all__ = ["FAR", "Fabric", "Packets", "check_ticks", "link_ticks", "make_fabric", "make_packets"]
+
+Ints = NDArray[np.int64]
+
+#: Later than anything that happens.
+FAR = 1 << 62
+
+
+class Fabric(NamedTuple):
+    """The queues of a set of flows and the wires behind them. Queues of an input, and inputs of a wire, are
+    neighbours.
+    """
+
+    path_first: Ints  # [flow + 1]: where a flow's queues begin in `path`
+    path: Ints  # the queues that its packets pass
+    queue_wire: Ints  # [queue]
+    queue_node: Ints  # [queue]
+    queue_latency: Ints  # [queue]: ticks of the hop behind it
+    input_first: Ints  # [input + 1]: its first queue
+    wire_first: Ints  # [wire + 1]: its first input
+    byte_ticks: Ints  # [wire]: ticks that a byte takes
+
+
+class Packets(NamedTuple):
+    """Packets on their way. Packets of a flow are neighbours, in their order."""
+
+    flow: Ints  # [packet]
+    size: Ints  # [packet]: bytes on the wire
+    at: Ints  # [packet]: the tick from which it can leave the queue it is in, FAR while that is not known
+    hop: Ints  # [packet]: hops it has left behind
+    behind: Ints  # [packet]: the next packet of its queue, -1: none
+    sent: Ints  # [packet]: the tick at which it has left its source, FAR before
+    arrived: Ints  # [packet]: the tick at which it is at its target, FAR before
+    head: Ints  # [queue]: -1: empty
+    tail: Ints  # [queue]
+    waiting: Ints  # [queue]: bytes sent towards it over a wire that have not begun to leave it
+    most: Ints  # [queue]: the most of them at any time
+    turn: Ints  # [wire]: the input that is asked first
+    turn_queue: Ints  # [input]: the queue that is asked first
+    free: Ints  # [wire]: the tick from which it is free
+    busy: Ints  # [wire]: ticks for which it was not
+    start: Ints  # [wire]: the tick at which it next starts to send
+
+
+def link_ticks(network: Network, *clocks_ps: Fraction) -> Timebase:
+    """A tick that divides the time of a byte on every wire and every latency, and the given periods.
+
+    `Timebase.ticks` begins with those of the periods.
+    """
+    bytes_ = [1000 / exact(gbps) for gbps in sorted({hop.gbps for hop in network.hops})]
+    latencies = [1000 * exact(ns) for ns in sorted({hop.latency_ns for hop in network.hops}) if ns]
+    return common_ticks(*clocks_ps, *bytes_, *latencies)
+
+
+class _Queue(NamedTuple):
+    """What tells a queue from others; the first three tell its input, the first its wire."""
+
+    wire: int
+    before: int  # the hop that packets came over, -1: they begin here
+    node: int
+    hop: int  # the hop that they wait for
+    flow: int  # whose they are where they begin here, else -1
+
+
+def _queues(network: Network, flow: int, route: Sequence[int]) -> list[_Queue]:
+    """The queues that packets of a flow pass."""
+    hops = [network.hops[hop] for hop in route]
+    return [
+        _Queue(hop.wire, route[n - 1] if n else -1, hop.source, route[n], -1 if n else flow)
+        for n, hop in enumerate(hops)
+    ]
+
+
+def make_fabric(network: Network, flows: Sequence[tuple[int, int]], timebase: Timebase) -> Fabric:
+    """The queues that packets of `flows`, pairs of a source and a target DIMM, can wait in."""
+    paths = [_queues(network, flow, network.route(*ends)) for flow, ends in enumerate(flows)]
+    queues = sorted({queue for path in paths for queue in path})
+    inputs = sorted({queue[:3] for queue in queues})
+    number = {queue: n for n, queue in enumerate(queues)}
+    input_number = {input_: n for n, input_ in enumerate(inputs)}
+    wires = len(network.wire_names)
+    rates = {hop.wire: hop.gbps for hop in network.hops}
+    latencies = [_ticks(1000 * exact(hop.latency_ns), timebase) for hop in network.hops]
+    queue_input = _ints(input_number[queue[:3]] for queue in queues)
+    return Fabric(
+        path_first=_ints(itertools.accumulate(map(len, paths), initial=0)),
+        path=_ints(number[queue] for path in paths for queue in path),
+        queue_wire=_ints(queue.wire for queue in queues),
+        queue_node=_ints(queue.node for queue in queues),
+        queue_latency=_ints(latencies[queue.hop] for queue in queues),
+        input_first=_firsts(queue_input, len(inputs)),
+        wire_first=_firsts(_ints(wire for wire, _, _ in inputs), wires),
+        byte_ticks=_ints(_ticks(1000 / exact(rates[wire]), timebase) for wire in range(wires)),
+    )
+
+
+def _ints(values: Iterable[int]) -> Ints:
+    return np.fromiter(values, dtype=np.int64)
+
+
+def _firsts(of: Ints, count: int) -> Ints:
+    """Where each of `count` owners' members begin, and the last one's end; `of` is sorted."""
+    return np.searchsorted(of, np.arange(count + 1)).astype(np.int64)
+
+
+def _ticks(ps: Fraction, timebase: Timebase) -> int:
+    ticks = ps / timebase.tick_ps
+    assert ticks.denominator == 1
+    return int(ticks)
+
+
+def make_packets(fabric: Fabric, flow: Ints, size: Ints, ready: Ints) -> Packets:
+    """Packets at their sources; those of a flow are neighbours, in their order.
+
+    Args:
+        fabric: the queues.
+        flow: int64[packet].
+        size: int64[packet], bytes on the wire.
+        ready: int64[packet], the tick from which each may be sent; FAR: not known yet, see `Packets.at`.
+    """
+    packets, queues, wires = len(flow), len(fabric.queue_wire), len(fabric.byte_ticks)
+    behind = np.arange(1, packets + 1)
+    behind[np.flatnonzero(np.diff(flow, append=-1))] = -1
+    first = np.flatnonzero(np.diff(flow, prepend=-1))
+    last = np.append(first[1:], packets)[: len(first)] - 1
+    linked = fabric.path_first[flow[first]] < fabric.path_first[flow[first] + 1]
+    queue = fabric.path[fabric.path_first[flow[first[linked]]]]
+    head, tail = np.full(queues, -1), np.full(queues, -1)
+    head[queue], tail[queue] = first[linked], last[linked]
+
+    def zeros(count: int) -> Ints:
+        return np.zeros(count, dtype=np.int64)
+
+    return Packets(
+        flow=flow,
+        size=size,
+        at=ready.copy(),
+        hop=zeros(packets),
+        behind=behind,
+        sent=np.full(packets, FAR),
+        arrived=np.full(packets, FAR),
+        head=head,
+        tail=tail,
+        waiting=zeros(queues),
+        most=zeros(queues),
+        turn=fabric.wire_first[:-1].copy(),
+        turn_queue=fabric.input_first[:-1].copy(),
+        free=zeros(wires),
+        busy=zeros(wires),
+        start=np.full(wires, FAR),
+    )
+
+
+def check_ticks(fabric: Fabric, size: int, packets: int, ready: int) -> None:
+    """Make sure that `packets` of `size` bytes in all, ready by the tick `ready`, arrive before FAR.
+
+    Raises:
+        InputError: if they all wait for each other at every hop, they may not.
+    """
+    hops = int(np.diff(fabric.path_first).max(initial=0))
+    byte_ticks, latency = (int(of.max(initial=0)) for of in (fabric.byte_ticks, fabric.queue_latency))
+    if ready + hops * (size * byte_ticks + packets * latency) >= FAR:
+        raise InputError(
+            "rates and latencies have too many digits for transfers as long as these", key="link"
+        )

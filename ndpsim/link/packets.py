@@ -1,0 +1,71 @@
+"""Packets of many flows over a network, from when they are ready to when they have arrived."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.link.fabric import FAR, Fabric, Packets, check_ticks, make_fabric, make_packets
+from ndpsim.link.sending import advance
+from ndpsim.link.topology import Network
+from ndpsim.units import Timebase
+
+__all__ = ["Sent", "most_waiting", "simulate_packets"]
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Sent:
+    """What became of packets.
+
+    Attributes:
+        sent: int64[packet], the tick at which each had left its source.
+        arrived: int64[packet], the tick at which each was at its target.
+        busy: int64[wire], ticks for which each wire sent.
+        most_waiting: int64[node], bytes of packets passing through each node, at most: what its buffers must
+            hold. A packet has its place from when it begins to be sent there until it begins to leave.
+    """
+
+    sent: Ints
+    arrived: Ints
+    busy: Ints
+    most_waiting: Ints
+
+
+def simulate_packets(
+    network: Network, source: Ints, target: Ints, size: Ints, ready: Ints, timebase: Timebase
+) -> Sent:
+    """Send packets over a network until all have arrived.
+
+    Args:
+        network: the links.
+        source: int64[packet], DIMMs.
+        target: int64[packet], DIMMs; packets between the same two DIMMs are a flow and keep their order.
+        size: int64[packet], bytes on the wire, headers included, from 1.
+        ready: int64[packet], the tick from which each may be sent.
+        timebase: see `link_ticks`.
+
+    Raises:
+        InputError: times too long, at rates of this many digits, for 64-bit counters.
+    """
+    ends, flow = np.unique(source * network.dimms + target, return_inverse=True)
+    fabric = make_fabric(network, [divmod(int(pair), network.dimms) for pair in ends], timebase)
+    check_ticks(fabric, int(size.sum()), len(size), int(ready.max(initial=0)))
+    order = np.argsort(flow, kind="stable")
+    packets = make_packets(fabric, flow[order], size[order], ready[order])
+    advance(fabric, packets, FAR)
+    at_home = np.diff(fabric.path_first)[packets.flow] == 0
+    sent, arrived = np.zeros_like(ready), np.zeros_like(ready)
+    sent[order] = np.where(at_home, packets.at, packets.sent)
+    arrived[order] = np.where(at_home, packets.at, packets.arrived)
+    return Sent(sent, arrived, packets.busy, most_waiting(network, fabric, packets))
+
+
+def most_waiting(network: Network, fabric: Fabric, packets: Packets) -> Ints:
+    """See `Sent`; summed over the queues of a node, each at its own worst moment."""
+    most = np.zeros(len(network.next_hop), dtype=np.int64)
+    np.add.at(most, fabric.queue_node, packets.most)
+    return most

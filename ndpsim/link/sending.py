@@ -1,0 +1,120 @@
+"""Packets of many flows over shared wires: what each wire sends when, exactly.
+
+A packet is at a node when all of it has arrived there (store and forward) and a hop's latency has passed.
+It waits in the queue of the input it came from: the hop before, or its own flow at the source. A wire that
+is free sends the first packet of one of the queues before it, at once: it asks the inputs in turn (round
+robin), and the flows that begin at the node, which share one input, in turn among themselves. A packet
+occupies the wire for its bytes, headers included, at the wire's rate. Queues are first in, first out and
+unbounded; nothing is lost.
+
+Times are ticks; nothing changes between two ticks at which a wire starts to send.
+"""
+
+from __future__ import annotations
+
+from ndpsim._jit import inlined, kernel
+from ndpsim.link.fabric import FAR
+
+__all__ = ["advance"]
+
+
+@inlined
+def next_start(fabric, packets, wire):
+    """The tick at which a wire next starts to send, as far as is known."""
+    first, end = fabric.wire_first[wire], fabric.wire_first[wire + 1]
+    start = FAR
+    for queue in range(fabric.input_first[first], fabric.input_first[end]):
+        packet = packets.head[queue]
+        if packet >= 0:
+            start = min(start, packets.at[packet])
+    return max(start, packets.free[wire])
+
+
+@inlined
+def ready_queue(fabric, packets, in_, tick):
+    """The queue of an input whose turn it is at `tick`, -1: none has a packet."""
+    first, end = fabric.input_first[in_], fabric.input_first[in_ + 1]
+    queue = packets.turn_queue[in_]
+    for _ in range(end - first):
+        packet = packets.head[queue]
+        if packet >= 0 and packets.at[packet] <= tick:
+            return queue
+        queue = first if queue + 1 == end else queue + 1
+    return -1
+
+
+@inlined
+def choose_queue(fabric, packets, wire, tick):
+    """The queue whose turn it is at `tick`; after it comes the turn of the next."""
+    first, end = fabric.wire_first[wire], fabric.wire_first[wire + 1]
+    in_ = packets.turn[wire]
+    for _ in range(end - first):
+        queue = ready_queue(fabric, packets, in_, tick)
+        after = first if in_ + 1 == end else in_ + 1
+        if queue >= 0:
+            packets.turn[wire] = after
+            next_queue = queue + 1
+            if next_queue == fabric.input_first[in_ + 1]:
+                next_queue = fabric.input_first[in_]
+            packets.turn_queue[in_] = next_queue
+            return queue
+        in_ = after
+    return -1
+
+
+@inlined
+def move_on(fabric, packets, packet, tick):
+    """A packet is at the next node from `tick` on: at its target, or in its next queue."""
+    packets.hop[packet] += 1
+    flow = packets.flow[packet]
+    place = fabric.path_first[flow] + packets.hop[packet]
+    if place == fabric.path_first[flow + 1]:
+        packets.arrived[packet] = tick
+        return
+    queue = fabric.path[place]
+    packets.at[packet], packets.behind[packet] = tick, -1
+    if packets.head[queue] < 0:
+        packets.head[queue] = packet
+        wire = fabric.queue_wire[queue]
+        packets.start[wire] = min(packets.start[wire], max(tick, packets.free[wire]))
+    else:
+        packets.behind[packets.tail[queue]] = packet
+    packets.tail[queue] = packet
+    packets.waiting[queue] += packets.size[packet]
+    packets.most[queue] = max(packets.most[queue], packets.waiting[queue])
+
+
+@inlined
+def send(fabric, packets, wire, tick):
+    """A wire sends a packet of the queue whose turn it is."""
+    queue = choose_queue(fabric, packets, wire, tick)
+    packet = packets.head[queue]
+    packets.head[queue] = packets.behind[packet]
+    on_wire = packets.size[packet] * fabric.byte_ticks[wire]
+    packets.free[wire] = tick + on_wire
+    packets.busy[wire] += on_wire
+    if packets.hop[packet] == 0:
+        packets.sent[packet] = tick + on_wire
+    else:
+        packets.waiting[queue] -= packets.size[packet]
+    move_on(fabric, packets, packet, tick + on_wire + fabric.queue_latency[queue])
+    packets.start[wire] = next_start(fabric, packets, wire)
+
+
+@kernel
+def advance(fabric, packets, until):
+    """Send everything that starts before the tick `until`.
+
+    Between two calls, `at` of packets at their sources may be set, to ticks from `until` on.
+    """
+    wires = fabric.byte_ticks.shape[0]
+    for wire in range(wires):
+        packets.start[wire] = next_start(fabric, packets, wire)
+    while True:
+        tick, wire = FAR, -1
+        for other in range(wires):
+            if packets.start[other] < tick:
+                tick, wire = packets.start[other], other
+        if tick >= until:
+            break
+        send(fabric, packets, wire, tick)

@@ -1,0 +1,226 @@
+"""Which DIMMs are linked, and the way of a packet from one to another: each topology a small function.
+
+Nodes are the DIMMs, counted from 0, and behind them, where DIMMs are bridged, the host. A *hop* goes from
+one node to another over a *wire*; hops on the same wire take turns. The two directions of a link between
+DIMMs are two wires; all DIMMs of a memory channel share one wire, in both directions. Routes are tables:
+where a packet goes next depends on the node it is at and on its target only, and is always the same, so
+packets of a flow stay in order. What waits at a node waits in unbounded buffers, one for each hop it comes
+from: rings included, no packet can block another for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.errors import InputError, one_of
+
+__all__ = ["TOPOLOGIES", "Bridge", "Hop", "Network", "make_network", "ports_needed"]
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One direction of a link, or of a DIMM's way to the host.
+
+    Attributes:
+        source: the node it leaves.
+        target: the node it leads to.
+        wire: what it occupies.
+        gbps: bytes a ns while it does, in GB/s.
+        latency_ns: from the last byte sent to the packet being ready to go on at the target.
+    """
+
+    source: int
+    target: int
+    wire: int
+    gbps: float
+    latency_ns: float
+
+
+@dataclass(frozen=True)
+class Bridge:
+    """How groups of DIMMs reach each other: over the host's memory channels.
+
+    Attributes:
+        group_dimms: DIMMs in a group; they are linked in a chain.
+        channels: memory channels of the host; DIMM d is on channel d mod `channels`.
+        gbps: what a channel carries, in GB/s.
+        latency_ns: from a packet's arrival at the host to its being ready to leave.
+    """
+
+    group_dimms: int
+    channels: int
+    gbps: float
+    latency_ns: float
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """DIMMs, how they are linked, and the ways between them.
+
+    Attributes:
+        topology: its name.
+        dimms: how many; the first nodes.
+        hops: all hops.
+        next_hop: int64[node, target DIMM], the hop a packet takes next; -1 at its target.
+        wire_names: what each wire is, for reports.
+    """
+
+    topology: str
+    dimms: int
+    hops: tuple[Hop, ...]
+    next_hop: Ints = field(repr=False)
+    wire_names: tuple[str, ...]
+
+    def route(self, source: int, target: int) -> list[int]:
+        """The hops from one DIMM to another, in order; none to itself."""
+        hops, node = [], source
+        while node != target:
+            hops.append(int(self.next_hop[node, target]))
+            node = self.hops[hops[-1]].target
+        return hops
+
+
+Towards = Callable[[int, int], int]  # (at, target) -> the neighbour that comes next
+
+
+def _chain(dimms: int) -> Towards:
+    """DIMM k is linked to k - 1 and k + 1."""
+    return lambda at, target: at + 1 if target > at else at - 1
+
+
+def _ring(dimms: int) -> Towards:
+    """A chain with its ends linked: the shorter way; to the DIMM opposite, up from even DIMMs, else down."""
+
+    def towards(at: int, target: int) -> int:
+        up = (target - at) % dimms
+        step = 1 if 2 * up < dimms or (2 * up == dimms and at % 2 == 0) else -1
+        return (at + step) % dimms
+
+    return towards
+
+
+def _mesh(dimms: int) -> Towards:
+    """Rows and columns as near to a square as fills them; along the row first, then along the column."""
+    columns = dimms // max(rows for rows in range(1, dimms + 1) if dimms % rows == 0 and rows * rows <= dimms)
+
+    def towards(at: int, target: int) -> int:
+        if at % columns != target % columns:
+            return at + 1 if target % columns > at % columns else at - 1
+        return at + columns if target > at else at - columns
+
+    return towards
+
+
+def _full(dimms: int) -> Towards:
+    """Every DIMM is linked to every other."""
+    return lambda at, target: target
+
+
+#: The next neighbour on the way, for topologies of so many DIMMs without the host. A packet for the DIMM
+#: opposite in a ring goes on as it began: from its first hop on, one way is the shorter.
+TOPOLOGIES: dict[str, Callable[[int], Towards]] = {
+    "chain": _chain,
+    "ring": _ring,
+    "mesh": _mesh,
+    "full": _full,
+}
+
+
+def _steps(towards: Towards, members: range) -> dict[tuple[int, int], int]:
+    """(at, target) -> next node, among DIMMs that are numbered from 0 within `members`."""
+    first = members[0]
+    return {
+        (at, target): first + towards(at - first, target - first)
+        for at in members
+        for target in members
+        if at != target
+    }
+
+
+def _groups(dimms: int, bridge: Bridge) -> dict[tuple[int, int], int]:
+    """Chains of DIMMs; to a DIMM of another group over the host, which is node `dimms`."""
+    host, size = dimms, bridge.group_dimms
+    steps = {
+        (at, target): host for at in range(dimms) for target in range(dimms) if at // size != target // size
+    }
+    steps |= {(host, target): target for target in range(dimms)}
+    for first in range(0, dimms, size):
+        members = range(first, min(first + size, dimms))
+        steps |= _steps(_chain(len(members)), members)
+    return steps
+
+
+def ports_needed(topology: str, dimms: int, group_dimms: int = 1) -> int:
+    """The most links that a DIMM has in a topology."""
+    if topology == "groups":
+        steps = _steps(_chain(group_dimms), range(min(group_dimms, dimms)))
+    else:
+        steps = _steps(TOPOLOGIES[topology](dimms), range(dimms))
+    neighbours = [{to for (at, _), to in steps.items() if at == dimm} for dimm in range(dimms)]
+    return max(map(len, neighbours))
+
+
+def make_network(
+    topology: str, dimms: int, ports: int, gbps: float, hop_latency_ns: float, bridge: Bridge | None = None
+) -> Network:
+    """The network of a number of DIMMs.
+
+    Args:
+        topology: one of `TOPOLOGIES`, or "groups".
+        dimms: DIMMs, from 1.
+        ports: links a DIMM can have.
+        gbps: what a link carries in one direction, in GB/s.
+        hop_latency_ns: latency of a hop over a link.
+        bridge: for "groups".
+
+    Raises:
+        InputError: an unknown topology; not enough ports, or no way between groups.
+    """
+    if topology == "groups" and bridge is None:
+        raise InputError("groups need a bridge over the host", key="topology")
+    if topology not in (*TOPOLOGIES, "groups"):
+        raise InputError(one_of(topology, (*TOPOLOGIES, "groups"), "topology"), key="topology")
+    needed = ports_needed(topology, dimms, bridge.group_dimms if bridge else 1)
+    if ports < needed:
+        raise InputError(f"{ports} is too few: {topology} of {dimms} DIMMs needs {needed}", key="ports")
+    if bridge is not None and topology == "groups":
+        steps = _groups(dimms, bridge)
+    else:
+        steps, bridge = _steps(TOPOLOGIES[topology](dimms), range(dimms)), None
+    return _network(topology, dimms, steps, gbps, hop_latency_ns, bridge)
+
+
+def _network(
+    topology: str,
+    dimms: int,
+    steps: dict[tuple[int, int], int],
+    gbps: float,
+    latency_ns: float,
+    bridge: Bridge | None,
+) -> Network:
+    numbers: dict[tuple[int, int], int] = {}
+    hops: list[Hop] = []
+    names: dict[str, int] = {}
+    next_hop = np.full((dimms + (bridge is not None), dimms), -1, dtype=np.int64)
+    for (at, target), to in sorted(steps.items()):
+        if (at, to) not in numbers:
+            numbers[at, to] = len(hops)
+            hops.append(_hop(at, to, dimms, names, gbps, latency_ns, bridge))
+        next_hop[at, target] = numbers[at, to]
+    return Network(topology, dimms, tuple(hops), next_hop, tuple(names))
+
+
+def _hop(
+    at: int, to: int, dimms: int, names: dict[str, int], gbps: float, latency_ns: float, bridge: Bridge | None
+) -> Hop:
+    if bridge is None or dimms not in (at, to):
+        return Hop(at, to, names.setdefault(f"dimm {at} to {to}", len(names)), gbps, latency_ns)
+    channel = min(at, to) % bridge.channels
+    wire = names.setdefault(f"channel {channel}", len(names))
+    return Hop(at, to, wire, bridge.gbps, bridge.latency_ns if to == dimms else 0.0)

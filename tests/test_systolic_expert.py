@@ -1,0 +1,328 @@
+"""An expert on the arrays of a CXL device: closed bounds, the paper's figures, low bits, legality."""
+
+from __future__ import annotations
+
+import functools
+from fractions import Fraction
+
+import pytest
+
+from ndpsim.audit import check
+from ndpsim.config import load_hardware
+from ndpsim.dram.engines import MaskController
+from ndpsim.errors import InputError, MismatchError
+from ndpsim.layout import ExpertFormat
+from ndpsim.moe import Expert
+from ndpsim.ndp import Array, SystolicUnit
+from ndpsim.ndp.array_plain import run_plain
+from ndpsim.simulate import ExpertResult, simulate_expert
+
+WEIGHTS = 3 * 4096 * 14336  # of an expert of Mixtral-8x7B, table 1 of the cxl paper
+FIXED = "ndp.systolic.low_bit_throughput=fixed"
+WEIGHT_STATIONARY = "ndp.systolic.dataflow=weight-stationary"
+ONE_REGISTER = "ndp.systolic.stationary_registers=1"
+NO_REFRESH = "dram.refresh=none"
+# A port for the weights of every element, so that one token can keep all of them at work.
+ALL_ELEMENTS = (WEIGHT_STATIONARY, "ndp.systolic.load_rows=4")
+SMALL = Expert(512, 256)
+
+
+@functools.cache
+def mixtral(bits: int = 16, tokens: int = 1, *sets: str) -> ExpertResult:
+    return simulate_expert("cxl", "mixtral-8x7b", tokens, bits=bits, sets=sets)
+
+
+# ---- one token at 16 bits ----------------------------------------------------------------------------
+
+
+def test_every_weight_is_read_once():
+    result = mixtral()
+    assert result.weight_bytes == 2 * WEIGHTS == 64 * result.commands["RD"]
+    assert result.weight_reads == 1
+
+
+def test_peaks_are_those_of_table_2():
+    result = mixtral()
+    assert result.peak_bandwidth_gbps == 512.0
+    assert result.peak_gflops == 2048.0  # 64 x 16 x 2 x 1 GHz
+    assert (result.dimms, result.lanes) == (1, 32)
+
+
+def test_never_faster_than_memory_arrays_and_link():
+    result = mixtral()
+    assert result.time_ns > 2 * WEIGHTS / 512
+    assert result.time_ns > 2 * WEIGHTS / 2048
+    assert result.peak_fraction < 1 - 820 / 7800  # tRFC / tREFI
+    assert result.peak_fraction > 0.88
+    assert result.bound == "memory"
+
+
+def test_without_refresh_the_stream_reaches_the_bus():
+    assert 0.995 < mixtral(16, 1, NO_REFRESH).peak_fraction < 1
+
+
+def test_activations_and_results_cross_the_link():
+    result = mixtral(16, 3)
+    phases = {phase.name: phase for phase in result.phases}
+    sent = 3 * 4096 * 2
+    assert result.communication_bytes == 2 * sent
+    # 64 bytes of payload travel as 85 at 31.508 GB/s, and 100 ns on.
+    arrival = sent // 64 * 85 / 31.508 + 100
+    assert phases["activations-in"].end_ns == pytest.approx(arrival, abs=0.1)
+    assert phases["gate-up"].start_ns == phases["activations-in"].end_ns
+    assert phases["result-out"].end_ns > phases["down"].end_ns + 100
+    assert phases["result-out"].end_ns == pytest.approx(result.time_ns, abs=result.clock_ns)
+    assert result.busy["io"] == pytest.approx(2 * sent / 64 * 85 / 31.508 / result.time_ns, rel=1e-6)
+
+
+def test_a_slower_link_costs_what_it_adds():
+    fast = mixtral()
+    slow = mixtral(16, 1, "cxl.latency_ns=1100", "cxl.gbps=3.151")
+    assert slow.time_ns - fast.time_ns > 2 * 1000 + 4096 * 2 / 64 * 85 * (1 / 3.151 - 1 / 31.508)
+    assert slow.communication_ns > fast.communication_ns
+
+
+# ---- low bits ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dataflow", [(), (WEIGHT_STATIONARY,)], ids=["output", "weight"])
+@pytest.mark.parametrize("bits", [8, 4, 3, 2, 1])
+def test_inverse_bits_is_faster_by_the_bytes_it_saves(bits, dataflow):
+    whole, low = mixtral(16, 1, *dataflow), mixtral(bits, 1, *dataflow)
+    assert low.weight_bytes * 16 == whole.weight_bytes * bits
+    assert whole.time_ns / low.time_ns == pytest.approx(16 / bits, rel=0.01)
+    assert low.bound == "memory"
+
+
+@pytest.mark.parametrize("bits", [3, 2])
+def test_scales_and_zero_points_cost_their_bytes(bits):
+    grouped = ExpertFormat.of(bits, group_size=128, scale_bits=16, zero_point_bits=bits)
+    low = simulate_expert("cxl", "mixtral-8x7b", bits=grouped)
+    per_weight = bits + Fraction(16 + bits, 128)
+    assert low.weight_bytes * 8 == WEIGHTS * per_weight
+    assert mixtral().time_ns / low.time_ns == pytest.approx(float(16 / per_weight), rel=0.01)
+
+
+@pytest.mark.parametrize("bits", [8, 4, 3, 2, 1])
+def test_fixed_gains_nothing_where_weights_enter_at_an_edge(bits):
+    """One token uses one row of every array: at 16 bits the arrays take what the memory gives."""
+    ratio = mixtral(16, 1, NO_REFRESH).time_ns / mixtral(bits, 1, NO_REFRESH, FIXED).time_ns
+    assert ratio == pytest.approx(1, rel=0.01)
+    assert mixtral(bits, 1, FIXED).bound == "compute"
+    # With refresh, which the arrays of the 16-bit run wait for, no more than what the memory loses to it.
+    assert mixtral().time_ns / mixtral(bits, 1, FIXED).time_ns < 1 / mixtral().peak_fraction
+
+
+@pytest.mark.parametrize(("bits", "gain"), [(8, 2), (4, 4), (3, 4), (2, 4), (1, 4)])
+def test_fixed_is_capped_at_4_by_the_rate_of_products(bits, gain):
+    """2048 GFLOPS are four times what one token of 16-bit weights at 512 GB/s asks for."""
+    whole, low = (mixtral(of, 1, NO_REFRESH, FIXED, *ALL_ELEMENTS) for of in (16, bits))
+    assert whole.time_ns / low.time_ns == pytest.approx(gain, rel=0.01)
+    assert whole.time_ns / low.time_ns <= 4
+    assert low.gflops <= low.peak_gflops == 2048
+
+
+def test_the_peak_follows_the_bits_only_with_inverse_bits():
+    assert mixtral(2).peak_gflops == 2048 * 8
+    assert mixtral(3).peak_gflops == pytest.approx(2048 * 16 / 3)
+    assert mixtral(2, 1, FIXED).peak_gflops == 2048
+
+
+def test_matrices_of_different_bits_are_read_and_multiplied():
+    mixed = ExpertFormat.of({"gate": 4, "up": 2, "down": 3})
+    result = simulate_expert("cxl", "mixtral-8x7b", bits=mixed)
+    assert result.weight_bytes == WEIGHTS * 3 // 8
+    assert result.peak_gflops == pytest.approx(2048 * 16 / 3)
+    # A tile waits for its widest rows: gate and up together take as long as gate and gate.
+    slowest = WEIGHTS / 3 * (4 + 4 + 3) / 8 / 512
+    assert slowest < result.time_ns < 1.15 * slowest
+
+
+# ---- tokens and dataflow -----------------------------------------------------------------------------
+
+
+def test_a_fifo_too_small_for_a_refresh_starves_arrays_that_could_catch_up():
+    # 32 bursts of 7 ns do not cover the 410 ns of a refresh; 128 do, and the memory is 7/4 as fast as the arrays.
+    bound_ns = WEIGHTS / (64 * 16) * 7
+    assert mixtral(16, 7, WEIGHT_STATIONARY).time_ns > 1.05 * bound_ns
+    deep = mixtral(16, 7, WEIGHT_STATIONARY, "ndp.systolic.fifo_bursts=128")
+    assert deep.time_ns == pytest.approx(bound_ns, rel=0.01)
+
+
+def test_four_tokens_take_the_time_of_one():
+    assert mixtral(16, 4).time_ns == pytest.approx(mixtral().time_ns, rel=0.01)
+    assert mixtral(16, 4).gflops > 3.9 * mixtral().gflops
+
+
+def test_output_stationary_sums_of_more_tokens_than_rows_read_the_weights_again():
+    result = mixtral(16, 7)
+    assert result.token_tiles == (4, 3)
+    assert result.commands["RD"] == 2 * result.weight_bursts
+    assert result.time_ns == pytest.approx(2 * mixtral().time_ns, rel=0.01)
+
+
+def test_weight_stationary_arrays_take_all_tokens_that_fit_the_buffer():
+    result = mixtral(16, 7, WEIGHT_STATIONARY, NO_REFRESH)
+    assert result.token_tiles == (7,)
+    # 16 weights of an array serve 7 tokens in 7 cycles: 16 of 28 products that fit.
+    assert result.time_ns == pytest.approx(WEIGHTS / (64 * 16) * 7, rel=0.01)
+    assert 7 * (4096 + 14336) * 2 <= 256 * 1024 < 8 * (4096 + 14336) * 2
+    assert mixtral(16, 8, WEIGHT_STATIONARY).token_tiles == (4, 4)
+
+
+def test_one_weight_register_costs_fill_and_drain():
+    # 11 cycles for 16 weights of an array instead of 4: see the table of the array.
+    result = mixtral(16, 1, WEIGHT_STATIONARY, ONE_REGISTER, NO_REFRESH)
+    assert result.time_ns == pytest.approx(WEIGHTS / (64 * 16) * 11, rel=0.005)
+    assert result.bound == "compute"
+
+
+def test_one_sum_register_costs_fill_and_drain_of_every_tile():
+    sets = (NO_REFRESH, FIXED, ONE_REGISTER)
+    one, two = mixtral(1, 1, *sets), mixtral(1, 1, NO_REFRESH, FIXED)
+    # A tile of 8 rows is 4096 or 14336 steps, and 10 cycles more; 3584 and 512 tiles on 32 lanes.
+    assert one.time_ns - two.time_ns == pytest.approx((3584 + 512) / 32 * 10, rel=0.02)
+
+
+def test_time_of_arithmetic_is_the_steps_of_the_tiles():
+    result = mixtral(1, 1, NO_REFRESH, FIXED)
+    steps = (3584 * 4096 + 512 * 14336) / 32
+    assert steps < result.time_ns < steps + 2000
+
+
+def test_time_never_falls_as_tokens_rise():
+    for sets in ((), (WEIGHT_STATIONARY,)):
+        times = [simulate_expert("cxl", SMALL, tokens, sets=sets).time_ns for tokens in range(1, 20)]
+        assert times == sorted(times)
+
+
+# ---- the plain run, legality -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(512, 256), (513, 257), (96, 40), (3, 5), (1, 1)])
+@pytest.mark.parametrize(
+    "sets",
+    [
+        (),
+        (WEIGHT_STATIONARY,),
+        (FIXED, ONE_REGISTER),
+        (WEIGHT_STATIONARY, ONE_REGISTER, "ndp.systolic.rows=3", "ndp.systolic.columns=5"),
+        ("dram.nREFI=3000", "ndp.systolic.fifo_bursts=7", "ndp.systolic.clock_mhz=933.333"),
+    ],
+    ids=["output", "weight", "fixed", "odd", "tight"],
+)
+@pytest.mark.parametrize(("tokens", "bits"), [(1, 16), (5, 3)])
+def test_the_plain_run_of_every_lane_agrees(shape, sets, tokens, bits):
+    four = ("dimm.subchannels=4", "ndp.systolic.arrays=8")
+    result = simulate_expert("cxl", Expert(*shape), tokens, bits=bits, sets=[*four, *sets], exact_check=True)
+    assert result.commands["RD"] == result.weight_bursts * result.weight_reads
+
+
+def test_the_plain_run_of_a_long_stream_agrees_with_what_was_skipped():
+    sets = ["dimm.subchannels=2", "ndp.systolic.arrays=4"]
+    result = simulate_expert("cxl", Expert(1024, 512), 2, sets=sets, exact_check=True)
+    assert 0.3 < result.fast_forwarded < 1
+
+
+def test_a_difference_to_the_plain_run_is_found(monkeypatch):
+    def without_refresh(tables, policy):
+        return MaskController(tables, policy._replace(refresh=0))
+
+    monkeypatch.setattr("ndpsim.simulate.systolic._fastest", without_refresh)
+    with pytest.raises(MismatchError, match="plain run"):
+        simulate_expert(
+            "cxl", Expert(1024, 512), sets=["dimm.subchannels=2", "ndp.systolic.arrays=4"], exact_check=True
+        )
+
+
+def test_an_array_that_differs_from_its_twin_is_found(monkeypatch):
+    def late(*given):
+        plain = run_plain(*given)
+        return plain._replace(known=[cycle + 1 for cycle in plain.known])
+
+    monkeypatch.setattr("ndpsim.ndp.systolic.run_plain", late)
+    with pytest.raises(MismatchError, match="an array differs from its plain twin"):
+        simulate_expert(
+            "cxl", Expert(64, 64), sets=["dimm.subchannels=1", "ndp.systolic.arrays=1"], exact_check=True
+        )
+
+
+def test_every_lane_is_legal():
+    hardware = load_hardware("cxl", ["dimm.subchannels=4", "ndp.systolic.arrays=8"])
+    for tokens, shape in ((1, (768, 320)), (6, (515, 33))):
+        result = simulate_expert(hardware, Expert(*shape), tokens, bits=4, record_commands=True)
+        assert len(result.command_traces) == 4
+        for trace in result.command_traces:
+            report = check(trace, hardware.lane_device())
+            assert report.ok, report.violations[0].message
+
+
+def test_equal_lanes_are_simulated_once_and_unequal_ones_apart():
+    assert mixtral().lanes_simulated == 1
+    assert simulate_expert("cxl", Expert(513, 257)).lanes_simulated > 1
+
+
+# ---- the unit ----------------------------------------------------------------------------------------
+
+
+def unit(**changes: object) -> SystolicUnit:
+    usual: dict[str, object] = dict(
+        arrays=64,
+        array=Array(4, 4, False, 2),
+        inverse_bits=True,
+        native_bits=16,
+        buffer_bytes=256 << 10,
+        activation_bytes=2,
+        fifo_bursts=32,
+    )
+    return SystolicUnit(**(usual | changes))
+
+
+def test_products_of_a_cycle():
+    assert [unit().products_per_cycle(bits) for bits in (16, 8, 2, 1)] == [1024, 2048, 8192, 16384]
+    assert unit().products_per_cycle(3) == Fraction(1024 * 16, 3)
+    assert unit(inverse_bits=False).products_per_cycle(1) == 1024
+
+
+def test_steps_of_a_row():
+    assert [unit().steps(4096, 4096 * bits) for bits in (16, 3, 1)] == [4096, 768, 256]
+    assert unit().steps(5, 15) == 1
+    assert unit(inverse_bits=False).steps(4096, 4096 * 3) == 4096
+
+
+def test_weight_stationary_tiles_are_taken_in_blocks_of_rows():
+    weights = unit(array=Array(4, 4, True, 2))
+    assert weights.timing(1, 4096).cycles == 4096
+    assert weights.timing(9, 4096).cycles == 4096 // 4 * 9
+    assert weights.timing(1, 5).cycles == 8
+
+
+# ---- bad input ---------------------------------------------------------------------------------------
+
+
+def refused(sets: list[str], **arguments: object) -> str:
+    with pytest.raises(InputError) as caught:
+        simulate_expert("cxl", SMALL, sets=sets, **arguments)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_what_makes_no_sense_is_refused():
+    assert "ndp.systolic.arrays: 0 is not a whole number from 1" in refused(["ndp.systolic.arrays=0"])
+    assert "ndp.systolic.rows: 3.5 is not a whole number" in refused(["ndp.systolic.rows=3.5"])
+    assert "ndp.systolic.columns: 0 is not" in refused(["ndp.systolic.columns=0"])
+    assert "load_rows: 5 is more than the 4 rows" in refused(["ndp.systolic.load_rows=5"])
+    assert "unknown value 'input-stationary'" in refused(["ndp.systolic.dataflow=input-stationary"])
+    assert "cxl.gbps: 0 is not a number above 0" in refused(["cxl.gbps=0"])
+    assert "cxl.latency_ns: -1 is not a number from 0" in refused(["cxl.latency_ns=-1"])
+    assert "cxl: is missing" in refused(["cxl=null"])
+    assert "64 arrays cannot be shared out evenly over the 20 channels" in refused(["dimm.subchannels=20"])
+    assert "not supported: channels of a device with more than one rank" in refused(["dimm.ranks=2"])
+    assert "bits: 5 is not one of 16, 8, 4, 3, 2, 1" in refused([], bits=5)
+    assert "is for several DIMMs; a device has localized" in refused([], layout="sharded:1")
+    assert "buffer_kib: 0 is not a whole number from 1" in refused(["ndp.systolic.buffer_kib=0"])
+
+
+def test_an_activation_larger_than_the_buffer_is_not_supported():
+    with pytest.raises(InputError, match="not supported: one token needs 262656 bytes of activations"):
+        simulate_expert("cxl", Expert(1 << 17, 256))
