@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.config import Hardware, load_hardware
-from ndpsim.dram import state
+from ndpsim.dram import sink, state
 from ndpsim.dram.mapping import MAPPERS, parse_mapping
 from ndpsim.dram.sharing import engine
 from ndpsim.dram.sharing import state as sharing
@@ -70,8 +70,9 @@ class ContentionResult:
         host_offered_gbps: what the host asks for; None: as much as it gets.
         host_gbps: bytes over its buses in `ndp_time_ns`; `host_alone_gbps` in `host_alone_ns`, alone.
         host_peak_fraction: `host_gbps` over `bus_peak_gbps`.
-        host_latency_ns: of its reads, from being taken from the host to the last beat on its bus: mean, p50, p99,
-            max; None without reads. `host_alone_latency_ns` alone. Waiting to be taken is not part of it.
+        host_latency_ns: of its reads, from being taken from the host to the last beat on its bus: mean, p50,
+            p99, max; None without reads. `host_alone_latency_ns` alone. Waiting to be taken is not in it.
+            A percentile of more than 65,534 clocks is given as the maximum.
         lanes_peak_gbps: what all lanes carry together at their limit.
         lanes_fraction: the share of it that both sides' data takes over `ndp_time_ns`.
         bus_peak_gbps: what the DIMM's buses to the host carry at their limit.
@@ -239,8 +240,9 @@ def _weights(setup: sharing.Setup, placed: _Placed, tiles: int) -> sharing.Weigh
 
 def _no_weights(setup: sharing.Setup, lanes: int) -> sharing.Weights:
     """Nothing to read in any lane."""
-    nothing = state.make_source(setup.tables, *(np.zeros(0, dtype=np.int64) for _ in range(7)))
-    rows = sharing.Rows(*(np.zeros(0, dtype=np.int32) for _ in range(3)))
+    none = np.zeros(0, dtype=np.int64)
+    nothing = state.make_source(setup.tables, none, none, none, none, none, none, none)
+    rows = sink.a_row_each(0)
     return sharing.make_weights(setup, [nothing] * lanes, [rows] * lanes, np.zeros((lanes, 1), np.int64), 0)
 
 
@@ -350,18 +352,20 @@ def _host_latency(dimm: _Dimm, clock_ns: float) -> dict[str, float] | None:
     count = int(reads.sum())
     if count == 0:
         return None
-    upto = np.cumsum(reads)
-    clocks = {f"p{percent}": int(np.searchsorted(upto, -(-count * percent // 100))) for percent in (50, 99)}
-    mean = dimm.on_buses(sharing.LATENCY) / count
-    figures = {"mean": mean, **clocks, "max": int(np.flatnonzero(reads)[-1])}
-    return {name: value * clock_ns for name, value in figures.items()}
+    upto, longest = np.cumsum(reads), int(dimm.buses.value[:, sharing.LONGEST].max())
+    clocks: dict[str, float] = {"mean": dimm.on_buses(sharing.LATENCY) / count}
+    for percent in (50, 99):
+        at = int(np.searchsorted(upto, -(-count * percent // 100)))
+        clocks[f"p{percent}"] = at if at < state.LATENCIES - 1 else longest  # the last place holds all longer
+    clocks["max"] = longest
+    return {name: value * clock_ns for name, value in clocks.items()}
 
 
 def _rows(dimm: _Dimm, owner: int) -> dict[str, int]:
     """What an owner's requests found, and the rows it lost to the other."""
     places = {"hits": state.ROW_HITS, "misses": state.ROW_MISSES, "conflicts": state.ROW_CONFLICTS}
     found = {name: dimm.counted(owner, place) for name, place in places.items()}
-    return {**found, "lost": int(dimm.lanes.count[:, sharing.ROWS_LOST + owner].sum())}
+    return {**found, "lost": int(dimm.lanes.tally[:, sharing.ROWS_LOST + owner].sum())}
 
 
 def _bytes_by_lane(dimm: _Dimm, owner: int, burst_bytes: int) -> Ints:
@@ -516,7 +520,7 @@ def _result(
         bus_peak_gbps=bus_peak,
         clock_ns=alone.clock_ns,
         rows={"ndp": _rows(dimm, _NDP), "host": _rows(dimm, _HOST)},
-        turnarounds=int(dimm.lanes.count[:, sharing.TURNAROUNDS].sum()),
+        turnarounds=int(dimm.lanes.tally[:, sharing.TURNAROUNDS].sum()),
         bus_turnarounds=dimm.on_buses(sharing.BUS_TURNAROUNDS),
         bus_rank_switches=dimm.on_buses(sharing.RANK_SWITCHES),
         commands=name_commands(dimm.lanes.issued.sum(axis=(0, 1))),

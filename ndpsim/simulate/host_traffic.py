@@ -49,8 +49,8 @@ class HostTraffic:
         """Traffic from what a caller gave.
 
         Raises:
-            InputError: a rate is not a number above 0 up to `bus_gbps`, nor "saturate"; a share is not a number
-                from 0 to 1; or the pattern is neither a name nor a file.
+            InputError: a rate is not a number above 0 up to `bus_gbps`, nor "saturate"; a share is not a
+                number from 0 to 1; or the pattern is neither a name nor a file.
         """
         gbps = None if host_gbps == "saturate" else _number(host_gbps)
         if host_gbps != "saturate" and (gbps is None or not 0 < gbps <= bus_gbps):
@@ -103,8 +103,18 @@ class RequestRound:
         for bus in range(buses):
             chosen = np.flatnonzero(self.bus == bus)
             here = np.zeros(len(chosen), dtype=np.int64)  # every lane has one rank
-            columns = (self.bankgroup, self.bank, self.row, self.column, self.write, self.address)
-            sources.append(make_source(tables, here, *(values[chosen] for values in columns)))
+            sources.append(
+                make_source(
+                    tables,
+                    here,
+                    self.bankgroup[chosen],
+                    self.bank[chosen],
+                    self.row[chosen],
+                    self.column[chosen],
+                    self.write[chosen],
+                    self.address[chosen],
+                )
+            )
             lanes.append(self.lane[chosen])
             numbers.append(chosen)
         endless = np.array([FAR if len(source.place) else 0 for source in sources], dtype=np.int64)
@@ -116,8 +126,8 @@ def make_round(
 ) -> RequestRound:
     """The requests of a traffic to a DIMM whose rows below `first_row` hold the weights.
 
-    The host's data lies in the rows above. Addresses are mapped over the sub-channels and ranks of the DIMM as the
-    hardware file says; what falls on a row of the weights, or beyond the DIMM, is folded into the host's.
+    The host's data lies in the rows above. Addresses are mapped over the sub-channels and ranks of the DIMM
+    as the hardware file says; what falls on a row of the weights, or beyond the DIMM, is folded into them.
 
     Args:
         device: one lane.

@@ -203,22 +203,22 @@ def choose(setup, ndp, host, both, wanted, ndp_credit, clock):
 
 
 @inlined
-def note_turnaround(count, command):
+def note_turnaround(tally, command):
     """A column command that moves data the other way than the last."""
     if command == RD or command == WR:
         direction = READ if command == RD else WRITE
-        if count[LAST_COLUMN] == 1 - direction:
-            count[TURNAROUNDS] += 1
-        count[LAST_COLUMN] = direction
+        if tally[LAST_COLUMN] == 1 - direction:
+            tally[TURNAROUNDS] += 1
+        tally[LAST_COLUMN] = direction
 
 
 @inlined
-def note_rows_lost(count, opened_by, owner, queue, command, bank):
+def note_rows_lost(tally, opened_by, owner, queue, command, bank):
     """Who opened a row, and whose row was closed by the other's request."""
     if command == ACT:
         opened_by[bank] = owner
     elif command == PREPB and queue != PRIORITY and opened_by[bank] != owner:
-        count[ROWS_LOST + 1 - owner] += 1
+        tally[ROWS_LOST + 1 - owner] += 1
 
 
 @inlined
@@ -238,8 +238,8 @@ def carry_out(setup, lanes, weights, buses, transfers, commands, lane, owner, qu
     arrived = mine.entry[queue, ARRIVED, slot]
     data_sink = sink_of(lanes, weights, owner, lane)
     trace = Commands(commands.entry[lane], commands.length[lane : lane + 1])
-    note_turnaround(lanes.count[lane], command)
-    note_rows_lost(lanes.count[lane], lanes.opened_by[lane], owner, queue, command, bank)
+    note_turnaround(lanes.tally[lane], command)
+    note_rows_lost(lanes.tally[lane], lanes.opened_by[lane], owner, queue, command, bank)
     issue(setup.tables, setup.policy, mine, data_sink, trace, queue, slot, command, clock)
     if queue == PRIORITY and lanes.credit[NDP, lane, 0] > clock:
         take_back(mine.entry, mine.size, mine.bound, mine.rows)

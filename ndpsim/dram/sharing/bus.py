@@ -17,6 +17,7 @@ from ndpsim.dram.sharing.state import (
     JOBS,
     LAST_TAKEN,
     LATENCY,
+    LONGEST,
     RANK,
     RANK_SWITCHES,
     READ,
@@ -95,6 +96,7 @@ def carry_return(setup, buses, bus, clock):
     carry(buses, bus, READ, read[FROM_RANK], end * setup.dram_ticks)
     latency = end - read[ARRIVED]
     value[LATENCY] += latency
+    value[LONGEST] = max(value[LONGEST], latency)
     buses.latencies[min(latency, LATENCIES - 1)] += 1
     value[READS] += 1
     value[UNDER_WAY] -= 1

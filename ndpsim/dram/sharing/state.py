@@ -6,7 +6,7 @@ Lanes are numbered over the DIMM: lane ``n`` is rank ``n // buses`` behind bus `
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,9 +61,9 @@ class Setup(NamedTuple):
     servers: int  # places of the multipliers of a lane, see `dram.sink`
 
 
-# Places in `Lanes.count`.
+# Places in `Lanes.tally`.
 LAST_COLUMN, TURNAROUNDS, ROWS_LOST = range(3)  # ROWS_LOST + owner: its rows that the other closed
-LANE_COUNTS = 5
+TALLIES = 5
 
 
 class Lanes(NamedTuple):
@@ -86,7 +86,7 @@ class Lanes(NamedTuple):
     both: Ints  # [lane, queue]: requests of both owners
     wanted: Ints  # [lane, node]: the last clock at which the first owner waited for the bank
     opened_by: Ints  # [lane, node]: whose ACT opened the row
-    count: Ints  # [lane, place]
+    tally: Ints  # [lane, place]
     nothing: Ints  # the counters of a sink that takes nothing
 
 
@@ -155,10 +155,11 @@ class Traffic(NamedTuple):
     READS,  # transfers
     WRITES,
     LATENCY,  # of reads, from being taken to the last beat on the bus, summed, clocks
+    LONGEST,  # of these
     BUS_TURNAROUNDS,
     RANK_SWITCHES,
-) = range(13)
-BUS_COUNTS = 13
+) = range(14)
+BUS_COUNTS = 14
 
 # The fields of a return.
 READY, ARRIVED, FROM_RANK = range(3)
@@ -197,8 +198,8 @@ def make_lanes(tables: Tables, policy: Policy, lanes: int) -> Lanes:
     nodes = len(one.rows)
     credit = np.zeros((2, lanes, 1), dtype=np.int64)
     both = np.zeros((lanes, len(one.size)), dtype=np.int64)
-    count = np.zeros((lanes, LANE_COUNTS), dtype=np.int64)
-    count[:, LAST_COLUMN] = -1
+    tally = np.zeros((lanes, TALLIES), dtype=np.int64)
+    tally[:, LAST_COLUMN] = -1
     return Lanes(
         entry=_stack(one.entry, 2, lanes),
         size=_stack(one.size, 2, lanes),
@@ -214,14 +215,14 @@ def make_lanes(tables: Tables, policy: Policy, lanes: int) -> Lanes:
         both=both,
         wanted=np.zeros((lanes, nodes), dtype=np.int64),
         opened_by=np.zeros((lanes, nodes), dtype=np.int64),
-        count=count,
+        tally=tally,
         nothing=np.zeros(8, dtype=np.int64),
     )
 
 
-def _rows_of(values: Sequence[NDArray[np.generic]], kind: type) -> NDArray[np.generic]:
+def _rows_of(values: Sequence[NDArray[Any]], kind: type) -> NDArray[Any]:
     """Arrays of different lengths as the rows of one, with zeros behind them."""
-    together = np.zeros((len(values), max(1, *(len(one) for one in values))), dtype=kind)
+    together: NDArray[Any] = np.zeros((len(values), max(1, *(len(one) for one in values))), dtype=kind)
     for row, one in zip(together, values, strict=True):
         row[: len(one)] = one
     return together
@@ -252,8 +253,8 @@ def make_weights(
         return np.zeros(shape, dtype=np.int64)
 
     return Weights(
-        place=place,  # type: ignore[arg-type]
-        column=column,  # type: ignore[arg-type]
+        place=place,
+        column=column,
         length=np.array([len(one.place) for one in sources], dtype=np.int64),
         ends=ends,
         step=zeros(lanes),
@@ -263,8 +264,8 @@ def make_weights(
         credit=zeros(lanes, depth),
         free=zeros(lanes, setup.servers),
         sink=zeros(lanes, 8),
-        first_row=first_row,  # type: ignore[arg-type]
-        last_row=last_row,  # type: ignore[arg-type]
+        first_row=first_row,
+        last_row=last_row,
         done=zeros(row_count),
         left=zeros(row_count),
         shelf=zeros(lanes, depth, 3),
@@ -289,11 +290,11 @@ def make_traffic(
         offered: int64[bus], no more requests than this are made.
     """
     return Traffic(
-        lane=_rows_of(lanes, np.int64),  # type: ignore[arg-type]
-        place=_rows_of([one.place for one in sources], np.int64),  # type: ignore[arg-type]
-        column=_rows_of([one.column for one in sources], np.int32),  # type: ignore[arg-type]
-        address=_rows_of([one.address for one in sources], np.int64),  # type: ignore[arg-type]
-        number=_rows_of(numbers, np.int64),  # type: ignore[arg-type]
+        lane=_rows_of(lanes, np.int64),
+        place=_rows_of([one.place for one in sources], np.int64),
+        column=_rows_of([one.column for one in sources], np.int32),
+        address=_rows_of([one.address for one in sources], np.int64),
+        number=_rows_of(numbers, np.int64),
         length=np.array([len(one.place) for one in sources], dtype=np.int64),
         total=sum(len(one.place) for one in sources),
         clocks=pace[0],
@@ -316,7 +317,8 @@ def bus_bubbles(tables: Tables, read_latency: int, write_latency: int) -> Ints:
     turn[READ, WRITE] = max(tables.gap[0, RD, WR], tables.gap[1, RD, WR]) + later - tables.burst
     turn[WRITE, READ] = tables.sibling_gap[WR, RD] - later - tables.burst
     bubbles = np.stack((turn, np.maximum(turn, other_rank)), axis=-1)
-    return np.maximum(bubbles, 0)
+    never_negative: Ints = np.maximum(bubbles, 0)
+    return never_negative
 
 
 def make_buses(policy: Policy, buses: int, bubbles: Ints) -> Buses:
