@@ -16,12 +16,20 @@ if TYPE_CHECKING:
     from ndpsim.config import Hardware, load_hardware
     from ndpsim.errors import InputError
     from ndpsim.moe import Expert, load_model
-    from ndpsim.simulate import ExpertResult, TraceResult, run_trace, simulate_expert
+    from ndpsim.simulate import (
+        ContentionResult,
+        ExpertResult,
+        TraceResult,
+        run_trace,
+        simulate_contention,
+        simulate_expert,
+    )
     from ndpsim.spec import Device, resolve
     from ndpsim.traces import CommandTrace, read_commands, write_commands
 
 __all__ = [
     "CommandTrace",
+    "ContentionResult",
     "Device",
     "Expert",
     "ExpertResult",
@@ -35,6 +43,7 @@ __all__ = [
     "read_commands",
     "resolve",
     "run_trace",
+    "simulate_contention",
     "simulate_expert",
     "write_commands",
 ]
@@ -45,7 +54,14 @@ _HOMES = {
     "config": ("Hardware", "load_hardware"),
     "errors": ("InputError",),
     "moe": ("Expert", "load_model"),
-    "simulate": ("ExpertResult", "TraceResult", "run_trace", "simulate_expert"),
+    "simulate": (
+        "ContentionResult",
+        "ExpertResult",
+        "TraceResult",
+        "run_trace",
+        "simulate_contention",
+        "simulate_expert",
+    ),
     "spec": ("Device", "resolve"),
     "traces": ("CommandTrace", "read_commands", "write_commands"),
 }

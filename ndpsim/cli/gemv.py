@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
+from ndpsim.cli.host_options import OPTION_OF, host_options, host_traffic
 from ndpsim.cli.options import (
     check_outputs,
     exact_check_option,
@@ -38,6 +41,7 @@ __all__ = ["command"]
 )
 @exact_check_option
 @click.option("--plot", "plot_to", metavar="FILE", help="Draw bandwidth over time and where the time went.")
+@host_options
 def command(
     hw: str,
     model: str | None,
@@ -52,11 +56,13 @@ def command(
     timeline_to: str | None,
     exact_check: bool,
     plot_to: str | None,
+    **host_given: Any,
 ) -> None:
     """Simulate one expert's GEMV on one DIMM, from DRAM commands up.
 
     All weights of the expert (gate, up, down) are read from the DIMM's ranks and multiplied on its buffer
     chip. In a trace of all lanes the column `rank` holds the lane: each lane is a channel of its own.
+    With --host-traffic the host reads and writes the DIMM meanwhile, and both slowdowns are the result.
     """
     check_outputs(
         {"--commands": commands_to, "--timeline": timeline_to, "--plot": plot_to, "--json": json_to}
@@ -65,10 +71,14 @@ def command(
         raise InputError("give a model or a shape, not both", key="--shape")
     if lane is not None and commands_to is None:
         raise InputError("chooses a lane of --commands, which is not given", key="--lane")
+    beside = host_traffic(host_given)
+    if beside is not None and (exact_check or plot_to is not None):
+        option = "--exact-check" if exact_check else "--plot"
+        raise InputError("is not supported with --host-traffic", key=option)
 
     from ndpsim.config import load_hardware
     from ndpsim.moe import parse_shape
-    from ndpsim.simulate import simulate_expert
+    from ndpsim.simulate import ExpertResult, simulate_contention, simulate_expert
 
     if plot_to is not None:
         from ndpsim.report import draw  # brings matplotlib, which takes its time
@@ -77,19 +87,35 @@ def command(
     hardware = load_hardware(hw, sets)
     if lane is not None and not 0 <= lane < hardware.lanes:
         raise InputError(f"{lane} is not a lane of the DIMM, 0 to {hardware.lanes - 1}", key="--lane")
+    expert = parse_shape(shape) if shape is not None else "qwen3-235b-a22b" if model is None else model
+    recording = commands_to is not None or plot_to is not None
+    work = "controller" if beside is None else "sharing"
     with (
-        progress_of("simulating", "controller") as progress,
-        named_as_options("tokens", "bits", "layout", "model"),
+        progress_of("simulating", work) as progress,
+        named_as_options("tokens", "bits", "layout", "model", **OPTION_OF),
     ):
-        result = simulate_expert(
-            hardware,
-            parse_shape(shape) if shape is not None else "qwen3-235b-a22b" if model is None else model,
-            tokens,
-            layout,
-            bits,
-            record_commands=commands_to is not None or plot_to is not None,
-            exact_check=exact_check,
-            progress=progress,
+        result = (
+            simulate_expert(
+                hardware,
+                expert,
+                tokens,
+                layout,
+                bits,
+                record_commands=recording,
+                exact_check=exact_check,
+                progress=progress,
+            )
+            if beside is None
+            else simulate_contention(
+                hardware,
+                expert,
+                tokens,
+                layout=layout,
+                bits=bits,
+                record_commands=recording,
+                progress=progress,
+                **beside,
+            )
         )
     if commands_to is not None:
         from ndpsim.report import traces
@@ -99,11 +125,14 @@ def command(
         from ndpsim.report import timeline
 
         timeline.write_timeline(timeline_to, result)
-    if plot_to is not None:
+    if plot_to is not None and isinstance(result, ExpertResult):
         draw.draw_expert(plot_to, result)
     if json_to is not None:
         write_json(result.to_dict(), json_to)
     if json_to != "-":
-        from ndpsim.report import text
+        from ndpsim.report import contention, text
 
-        text.print_expert(result)
+        if isinstance(result, ExpertResult):
+            text.print_expert(result)
+        else:
+            contention.print_contention(result)

@@ -11,7 +11,15 @@ from rich.table import Table
 from ndpsim.simulate import ExpertResult, LoadPoint, TraceResult
 from ndpsim.units import format_bytes, format_time
 
-__all__ = ["print_expert", "print_pairs", "print_rows", "print_sweep", "print_table", "print_trace"]
+__all__ = [
+    "print_expert",
+    "print_facts",
+    "print_pairs",
+    "print_rows",
+    "print_sweep",
+    "print_table",
+    "print_trace",
+]
 
 
 _PHASES_SHOWN = 15
@@ -126,6 +134,17 @@ def print_expert(result: ExpertResult) -> None:
         f"simulated in {format_time(1e9 * result.wall_s)}, {_forwarded(result)}; "
         f"{result.lanes_simulated} of {result.lanes} lanes differ"
     )
+
+
+def print_facts(title: str, facts: Iterable[tuple[str, str, str]], end: str) -> None:
+    """What there is to say, its figure, and what stands behind it, one a line, between a title and an end."""
+    console = _console()
+    console.print(title, style="bold")
+    grid = _grid("")
+    for fact in facts:
+        grid.add_row(*fact)
+    console.print(grid)
+    console.print(end)
 
 
 def print_trace(result: TraceResult) -> None:

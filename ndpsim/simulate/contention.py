@@ -49,8 +49,9 @@ Ints = NDArray[np.int64]
 Progress = Callable[[float], None]
 
 _FIRST_ROOM = 1 << 14  # commands a lane's trace has room for at first
-_PATIENCE = 1 << 20  # clocks without a weight read after which the NDP unit counts as starved
+_MOST_SLOWDOWN = 100  # of the NDP unit; what is slower is given up as starved
 _MAX_SLICE = 1 << 30
+_PATIENCE = 16384  # clocks: long beside row changes and refreshes, short beside an expert
 _NDP, _HOST = sharing.NDP, sharing.HOST
 
 
@@ -65,8 +66,9 @@ class ContentionResult:
         ndp_gbps: weight bytes read over the time weights stream; `ndp_alone_gbps` alone.
         ndp_peak_fraction: `ndp_gbps` over `lanes_peak_gbps`.
         host_requests: requests of the host that went to their lanes in `ndp_time_ns`.
-        host_time_ns: until the last of them went; `host_alone_ns` the same requests, alone.
-        host_slowdown: the one over the other; None when none went.
+        host_time_ns: until the last of their data left the bus; `host_alone_ns` the same requests, alone.
+        host_slowdown: the one over the other; None when none went. It can be a little below 1: while weights
+            are read, writes are collected for longer and turn the buses around less often.
         host_offered_gbps: what the host asks for; None: as much as it gets.
         host_gbps: bytes over its buses in `ndp_time_ns`; `host_alone_gbps` in `host_alone_ns`, alone.
         host_peak_fraction: `host_gbps` over `bus_peak_gbps`.
@@ -83,8 +85,9 @@ class ContentionResult:
             `bus_rank_switches` of the buses to the host.
         commands: DRAM commands by kind, over all lanes.
         phases: the expert program beside the host's traffic, in order of start.
+        token_tiles: tokens of each tile.
         lanes: lanes of the DIMM, all of them simulated.
-        by_lane: of each lane, bytes that the NDP unit and the host moved.
+        by_lane: of each lane, bytes that the NDP unit and the host moved in `ndp_time_ns`.
         energy_nj: None until energy is modelled.
         config: everything that was used.
         wall_s: how long the simulation took.
@@ -117,6 +120,7 @@ class ContentionResult:
     bus_rank_switches: int
     commands: Mapping[str, int]
     phases: tuple[Phase, ...]
+    token_tiles: tuple[int, ...]
     lanes: int
     by_lane: tuple[Mapping[str, int], ...]
     energy_nj: None
@@ -128,7 +132,7 @@ class ContentionResult:
         """Plain data for JSON; command traces are left out."""
         plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "command_traces"}
         plain["phases"] = [{f.name: getattr(phase, f.name) for f in fields(phase)} for phase in self.phases]
-        plain["by_lane"] = list(self.by_lane)
+        plain["by_lane"], plain["token_tiles"] = list(self.by_lane), list(self.token_tiles)
         return plain
 
 
@@ -154,11 +158,10 @@ class _Dimm:
         room = (machine.lanes, _FIRST_ROOM if recording else 0, state.RECORD_FIELDS)
         self.commands = state.Commands(np.zeros(room, np.int64), np.zeros(machine.lanes, np.int64))
 
-    def run(self, goal: int, until_clock: int = state.FAR, patience: int = _PATIENCE) -> None:
+    def run(self, goal: int, until_clock: int = state.FAR) -> bool:
         """Run until a goal of `dram.sharing.engine`, giving command traces the room they need.
 
-        Raises:
-            InputError: the host leaves the NDP unit nothing.
+        Returns whether it was reached, `until_clock` at the latest.
         """
         run: Any = engine.run
         while True:
@@ -172,16 +175,9 @@ class _Dimm:
                 self.commands,
                 goal,
                 until_clock,
-                patience,
             )
-            if outcome == engine.DONE:
-                return
-            if outcome == engine.STARVED:
-                raise InputError(
-                    f"not supported: the host's traffic leaves the NDP unit no clock to read a weight in for "
-                    f"{patience} clocks; choose another arbitration or less traffic",
-                    key="host_gbps",
-                )
+            if outcome in (engine.DONE, engine.LATE):
+                return bool(outcome == engine.DONE)
             if outcome == engine.STUCK:
                 raise RuntimeError("the controller cannot go on: refreshes pile up")
             more = np.zeros_like(self.commands.entry)
@@ -218,6 +214,7 @@ def _setup(machine: _Machine, bits: int, arbitration: str, slice_clocks: int) ->
         machine.policy,
         sharing.ARBITRATIONS[arbitration],
         slice_clocks,
+        _PATIENCE,
         machine.device.timings["nCL"],
         machine.dram_ticks,
         machine.gemv_ticks,
@@ -258,7 +255,9 @@ class _Program:
         pass_cycles: int,
         traffic: sharing.Traffic,
         recording: bool,
+        deadline: int,
     ) -> None:
+        self.deadline = deadline
         self.machine, self.layout, self.tiling, self.pass_cycles = machine, placed.layout, tiling, pass_cycles
         self.weights = _weights(setup, placed, len(tiling.tokens))
         self.per_job = machine.device.burst_bytes // machine.gemv.activation_bytes
@@ -271,6 +270,19 @@ class _Program:
             np.add.at(change, stream.rows.first_row, 1)
             np.add.at(change, stream.rows.last_row + 1, -1)
         self.bursts_of_row = np.cumsum(change)[:-1]
+
+    def run_until(self, goal: int) -> None:
+        """Run until a goal.
+
+        Raises:
+            InputError: the host leaves the NDP unit next to nothing.
+        """
+        if not self.dimm.run(goal, self.deadline):
+            raise InputError(
+                f"not supported: the host's traffic slows the NDP unit down more than {_MOST_SLOWDOWN} "
+                "times; choose another arbitration or less traffic",
+                key="host_gbps",
+            )
 
     def note(self, name: str, tile: int, start: int, end: int) -> None:
         """Remember a phase."""
@@ -285,7 +297,7 @@ class _Program:
         bursts = -(-tokens * columns * machine.gemv.activation_bytes // machine.device.burst_bytes)
         ready = start + machine.device.timings["nCWL"] * machine.dram_ticks
         self.dimm.put_jobs(sharing.WRITE, machine.bus_ticks(bursts), [ready])
-        self.dimm.run(engine.JOBS_DONE)
+        self.run_until(engine.JOBS_DONE)
         end = int(self.dimm.buses.end.max())
         self.note("activations-in", tile, start, end)
         return end
@@ -302,7 +314,6 @@ class _Program:
         weights.left[first:after] = self.bursts_of_row[first:after]
         value, transfers = weights.value, self.dimm.transfers.value
         value[sharing.BURSTS_LEFT] = regions[region].bursts
-        value[sharing.LAST_READ] = self.dimm.clock
         value[sharing.NEXT_ROW] = value[sharing.FIRST_ROW] = value[sharing.END_ROW] = first
         value[sharing.ROWS_KNOWN] = 0
         if region == _DOWN:
@@ -312,8 +323,7 @@ class _Program:
         step = 2 * tile + region
         weights.service[step] = tokens * self.pass_cycles * machine.gemv_ticks
         weights.release[step] = release
-        busy_clocks = int(weights.service[step]) // machine.dram_ticks
-        self.dimm.run(engine.WEIGHTS_READ, patience=_PATIENCE + 2 * busy_clocks)
+        self.run_until(engine.WEIGHTS_READ)
         rows: Ints = np.maximum.accumulate(weights.done[first:after]) + adder_ticks
         self.note(regions[region].name, tile, release, int(rows[-1]))
         return rows
@@ -328,7 +338,7 @@ class _Program:
     def results_out(self, tile: int) -> int:
         """The results that are still on their way leave; returns when the host has the last."""
         machine, dimm = self.machine, self.dimm
-        dimm.run(engine.JOBS_DONE)
+        self.run_until(engine.JOBS_DONE)
         end = int(dimm.buses.end.max()) + machine.device.timings["nCL"] * machine.dram_ticks
         self.note("result-out", tile, int(dimm.transfers.ready[0]), end)
         return end
@@ -368,11 +378,18 @@ def _rows(dimm: _Dimm, owner: int) -> dict[str, int]:
     return {**found, "lost": int(dimm.lanes.tally[:, sharing.ROWS_LOST + owner].sum())}
 
 
-def _bytes_by_lane(dimm: _Dimm, owner: int, burst_bytes: int) -> Ints:
-    """Bytes that each lane moved for an owner."""
-    columns = [number for number, kind in enumerate(COMMANDS) if kind.reads or kind.writes]
-    moved: Ints = dimm.lanes.issued[owner][:, columns].sum(axis=1) * burst_bytes
-    return moved
+@dataclass(frozen=True, eq=False)
+class _Moved:
+    """Bytes moved so far: by lane for each owner, int64[owner, lane], and for the host over its buses."""
+
+    by_lane: Ints
+    to_host: int
+
+    @classmethod
+    def of(cls, dimm: _Dimm, burst_bytes: int) -> _Moved:
+        columns = [number for number, kind in enumerate(COMMANDS) if kind.reads or kind.writes]
+        transfers = dimm.on_buses(sharing.READS) + dimm.on_buses(sharing.WRITES)
+        return cls(dimm.lanes.issued[:, :, columns].sum(axis=2) * burst_bytes, transfers * burst_bytes)
 
 
 def _checked_slice(slice_clocks: Any) -> int:
@@ -421,7 +438,8 @@ def simulate_contention(
         read_share: the share of reads among its requests, 0 to 1.
         pattern: "sequential", "random" (seeded, always the same), or a request trace (any format of
             `traces.read_requests`): its addresses and kinds again and again, at the pace of `host_gbps`.
-        arbitration: "host-first", "ndp-first" or "slice", see `dram.sharing`.
+        arbitration: "host-first", "ndp-first" or "slice", see `dram.sharing`. Under each of them, a request
+            that has waited for more than 16384 clocks in a lane makes it its owner's turn.
         slice_clocks: DRAM clocks of each turn under "slice".
         record_commands: keep the command trace of every lane.
         progress: called with the share of the work that is done, first with 0 when all is checked.
@@ -449,9 +467,13 @@ def simulate_contention(
     setup, pass_cycles = _setup(machine, bits, arbitration, slice_clocks)
 
     traffic = requests.traffic(machine.tables, machine.host_buses, pace, None)
-    program = _Program(machine, placed, tiling, setup, pass_cycles, traffic, record_commands)
+    deadline = _MOST_SLOWDOWN * (alone.cycles + machine.tables.refresh_interval)
+    program = _Program(machine, placed, tiling, setup, pass_cycles, traffic, record_commands, deadline)
     end = program.run(progress)
+    meanwhile = _Moved.of(program.dimm, machine.device.burst_bytes)
     taken = program.dimm.buses.value[:, sharing.TAKEN].copy()
+    traffic.offered[:] = taken
+    program.dimm.run(engine.REQUESTS_DONE)
     quiet = _Dimm(
         machine,
         setup,
@@ -460,7 +482,7 @@ def simulate_contention(
         1,
         False,
     )
-    quiet.run(engine.REQUESTS_TAKEN)
+    quiet.run(engine.REQUESTS_DONE)
     config = {
         **alone.config,
         "host_gbps": host_gbps,
@@ -469,11 +491,12 @@ def simulate_contention(
         "arbitration": arbitration,
         "slice_clocks": slice_clocks if arbitration == "slice" else None,
     }
-    return _result(program, quiet, end, alone, host, config, began)
+    return _result(program, meanwhile, quiet, end, alone, host, config, began)
 
 
 def _result(
     program: _Program,
+    meanwhile: _Moved,
     quiet: _Dimm,
     end: int,
     alone: ExpertResult,
@@ -490,12 +513,10 @@ def _result(
     time_ns = ns(-(-end // machine.dram_ticks) - _FIRST_CLOCK)
     streamed = int(dimm.lanes.value[_NDP, :, state.DATA_END].max()) - _FIRST_CLOCK
     ndp_gbps = alone.weight_bytes * alone.weight_reads / ns(streamed)
-    busy_ns, quiet_ns = (ns(int(one.buses.value[:, sharing.LAST_TAKEN].max())) for one in (dimm, quiet))
-    transfers, quiet_transfers = (
-        one.on_buses(sharing.READS) + one.on_buses(sharing.WRITES) for one in (dimm, quiet)
+    busy_ns, quiet_ns = (
+        ns(max(0, int(one.buses.value[:, sharing.LAST_END].max()) - _FIRST_CLOCK)) for one in (dimm, quiet)
     )
-    host_gbps = transfers * burst_bytes / time_ns
-    moved = [_bytes_by_lane(dimm, owner, burst_bytes) for owner in (_NDP, _HOST)]
+    host_gbps = meanwhile.to_host / time_ns
     lanes_peak, bus_peak = alone.peak_bandwidth_gbps, machine.host_buses * device.peak_gbps
     requests = dimm.on_buses(sharing.TAKEN)
     return ContentionResult(
@@ -511,12 +532,12 @@ def _result(
         host_slowdown=busy_ns / quiet_ns if requests else None,
         host_offered_gbps=host.gbps,
         host_gbps=host_gbps,
-        host_alone_gbps=quiet_transfers * burst_bytes / quiet_ns if requests else 0.0,
+        host_alone_gbps=requests * burst_bytes / quiet_ns if requests else 0.0,
         host_peak_fraction=host_gbps / bus_peak,
         host_latency_ns=_host_latency(dimm, alone.clock_ns),
         host_alone_latency_ns=_host_latency(quiet, alone.clock_ns),
         lanes_peak_gbps=lanes_peak,
-        lanes_fraction=float(sum(part.sum() for part in moved)) / time_ns / lanes_peak,
+        lanes_fraction=int(meanwhile.by_lane.sum()) / time_ns / lanes_peak,
         bus_peak_gbps=bus_peak,
         clock_ns=alone.clock_ns,
         rows={"ndp": _rows(dimm, _NDP), "host": _rows(dimm, _HOST)},
@@ -525,9 +546,11 @@ def _result(
         bus_rank_switches=dimm.on_buses(sharing.RANK_SWITCHES),
         commands=name_commands(dimm.lanes.issued.sum(axis=(0, 1))),
         phases=tuple(sorted(program.phases, key=lambda phase: phase.start_ns)),
+        token_tiles=program.tiling.tokens,
         lanes=machine.lanes,
         by_lane=tuple(
-            {"ndp_bytes": int(ndp), "host_bytes": int(of_host)} for ndp, of_host in zip(*moved, strict=True)
+            {"ndp_bytes": int(ndp), "host_bytes": int(of_host)}
+            for ndp, of_host in zip(*meanwhile.by_lane, strict=True)
         ),
         energy_nj=None,
         config=config,

@@ -8,13 +8,16 @@ controller of `dram.controller`, phase by phase, with the owners asked in turn; 
 issues the very same commands.
 
 **Arbitration** says whose turn is first on a clock: the host's (``host-first``), the NDP unit's
-(``ndp-first``), or by turns for a number of clocks each, beginning with the host (``slice``). The other owner
-takes every clock that the first has no ready command for, but stays out of its way: it touches no bank that
-the first waits for, and turns the bus around for none of its requests while the first has an open row to
-read from or write to. Only a request that holds a bank which the first waits for finishes at once. The NDP
-unit waits for nothing while its FIFO has no room, and the host not for the writes that it still collects.
-Writes are collected until the write queue is four fifths full or nobody has a read, and are then written
-until one fifth is left and somebody has one.
+(``ndp-first``), or by turns for a number of clocks each, beginning with the host (``slice``). Two things go
+before that. While the NDP unit is not hungry, the host is first: it is hungry from when half of its FIFO is
+free until the FIFO is full. And whose oldest request has waited for longer than a given patience, while the
+other's has not, is first: nobody waits for ever.
+
+The other owner takes every clock that the first has no ready command for, but stays out of its way: it
+touches no bank that the first waits for, and turns the bus around for none of its requests while the first
+has an open row to read from or write to. Only a request that holds a bank which the first waits for finishes
+at once. Writes are collected until the write queue is four fifths full or nobody has a read, and are then
+written until one fifth is left and somebody has one; nobody waits for a write that is being collected.
 
 **Buses.** The ranks of a sub-channel share one bus to the host. It carries one transfer at a time: data of
 reads in the order in which they reach the buffer chip, data of writes in the order of the host's requests,

@@ -17,6 +17,7 @@ from ndpsim.dram.queues import accept, would_accept
 from ndpsim.dram.sharing.bus import note_return
 from ndpsim.dram.sharing.state import (
     HOST,
+    HUNGRY,
     LAST_COLUMN,
     NDP,
     NDP_FIRST,
@@ -76,11 +77,48 @@ def sink_of(lanes, weights, owner, lane):
 
 
 @inlined
-def first_owner(setup, clock):
-    """Whose turn is first at a clock."""
+def note_hunger(setup, weights, tally, lane, credit, clock):
+    """The NDP unit is hungry from when half of its FIFO is free until it is full.
+
+    Returns the clock from which half of it is free.
+    """
+    half_free = lane_credit(setup, weights, lane, (setup.fifo_bursts - 1) // 2)
+    if half_free <= clock:
+        tally[HUNGRY] = 1
+    elif credit > clock:
+        tally[HUNGRY] = 0
+    return half_free
+
+
+@inlined
+def oldest_arrival(channel, queue):
+    """The arrival of the oldest active or queued request of an owner, FAR without any."""
+    oldest = FAR
+    for waiting in (ACTIVE, queue):
+        for slot in range(channel.size[waiting]):
+            oldest = min(oldest, channel.entry[waiting, ARRIVED, slot])
+    return oldest
+
+
+@inlined
+def first_owner(setup, hungry, ndp_since, host_since, clock):
+    """Whose turn is first at a clock, who have waited since these clocks."""
     if setup.arbitration == SLICE:
-        return HOST if (clock - 1) // setup.slice_clocks % 2 == 0 else NDP
-    return NDP if setup.arbitration == NDP_FIRST else HOST
+        owner = NDP if (clock - 1) // setup.slice_clocks % 2 else HOST
+    else:
+        owner = NDP if setup.arbitration == NDP_FIRST else HOST
+    if not hungry:
+        return HOST
+    ndp_late, host_late = clock - ndp_since > setup.patience, clock - host_since > setup.patience
+    if ndp_late == host_late:
+        return owner
+    return NDP if ndp_late else HOST
+
+
+@inlined
+def late_from(setup, since, clock):
+    """The clock from which a wait since a clock is too long; FAR when that has passed."""
+    return since + setup.patience + 1 if since + setup.patience >= clock else FAR
 
 
 @inlined
@@ -160,33 +198,34 @@ def sum_owners(ndp, host, both):
 
 
 @inlined
-def choose(setup, ndp, host, both, wanted, ndp_credit, clock):
+def choose(setup, ndp, host, both, wanted, ndp_credit, hungry, clock):
     """Whose command comes next: (owner, queue, slot or -1, command, when one may become ready).
 
     Active requests first, then a refresh, then the queues; and of each, the first owner's before the
     other's. A pending refresh keeps the queues of both waiting.
     """
     policy = setup.policy
-    owner = first_owner(setup, clock)
+    refreshing = ndp.size[PRIORITY] > 0
+    if not refreshing:
+        set_write_mode(policy, both, host.value)
+    ndp_since, host_since = oldest_arrival(ndp, READS), oldest_arrival(host, queue_of(HOST, host))
+    owner = first_owner(setup, hungry, ndp_since, host_since, clock)
     first, second = (host, ndp) if owner == HOST else (ndp, host)
     credit, other_credit = (0, ndp_credit) if owner == HOST else (ndp_credit, 0)
     # Nothing is marked as wanted on this clock yet: an owner does not stand in his own way.
     slot, command, wake = pick(policy, first, both, credit, ACTIVE, wanted, 0, clock)
     if slot >= 0:
         return owner, ACTIVE, slot, command, wake
-    refreshing = ndp.size[PRIORITY] > 0
+    wake = min(wake, min(late_from(setup, ndp_since, clock), late_from(setup, host_since, clock)))
     if not refreshing:
-        set_write_mode(policy, both, host.value)
         queue = queue_of(owner, host)
         slot, command, at = pick(policy, first, both, credit, queue, wanted, 0, clock)
         wake = min(wake, at)
         if slot >= 0:
             return owner, queue, slot, command, wake
-    directions = 0
-    if owner == HOST or ndp_credit <= clock:
-        directions = note_wants(first, ACTIVE, wanted, clock)
-        if not refreshing:
-            directions |= note_wants(first, queue_of(owner, host), wanted, clock)
+    directions = note_wants(first, ACTIVE, wanted, clock)
+    if not refreshing:
+        directions |= note_wants(first, queue_of(owner, host), wanted, clock)
     slot, command, at = pick(policy, second, both, other_credit, ACTIVE, wanted, directions, clock)
     wake = min(wake, at)
     if slot >= 0:
@@ -264,9 +303,15 @@ def step_lane(setup, lanes, weights, buses, transfers, commands, lane, clock):
     capped = close_capped_rows(tables, policy, ndp, clock) if policy.row_cap > 0 else FAR
     both = lanes.both[lane]
     sum_owners(ndp, host, both)
-    credit = lane_credit(setup, weights, lane)
+    credit = lane_credit(setup, weights, lane, 0)
     lanes.credit[NDP, lane, 0] = credit
-    owner, queue, slot, command, wake = choose(setup, ndp, host, both, lanes.wanted[lane], credit, clock)
+    tally = lanes.tally[lane]
+    half_free = note_hunger(setup, weights, tally, lane, credit, clock)
+    owner, queue, slot, command, wake = choose(
+        setup, ndp, host, both, lanes.wanted[lane], credit, tally[HUNGRY], clock
+    )
+    if half_free > clock:
+        wake = min(wake, half_free)
     if slot >= 0:
         carry_out(setup, lanes, weights, buses, transfers, commands, lane, owner, queue, slot, command, clock)
     if slot >= 0 or would_accept(policy, source, ndp.entry, ndp.size, ndp.value, clock + 1):

@@ -15,7 +15,7 @@ from ndpsim.dram.sharing.state import (
     JOB_DIRECTION,
     JOB_TICKS,
     JOBS,
-    LAST_TAKEN,
+    LAST_END,
     LATENCY,
     LONGEST,
     RANK,
@@ -99,6 +99,7 @@ def carry_return(setup, buses, bus, clock):
     value[LONGEST] = max(value[LONGEST], latency)
     buses.latencies[min(latency, LATENCIES - 1)] += 1
     value[READS] += 1
+    value[LAST_END] = end
     value[UNDER_WAY] -= 1
     value[RETURNS] -= 1
     value[FIRST_RETURN] = (first + 1) % buses.returns.shape[1]
@@ -159,11 +160,11 @@ def take_request(setup, lanes, buses, traffic, bus, clock):
     tables, policy = setup.tables, setup.policy
     accept(tables, policy, source, channel.entry, channel.size, channel.bound, own, channel.latencies, clock)
     value[TAKEN] += 1
-    value[LAST_TAKEN] = clock
     lanes.due[lane] = clock
     if source.place[request] & 1:
         carry(buses, bus, WRITE, rank, (clock + tables.burst) * setup.dram_ticks)
         value[WRITES] += 1
+        value[LAST_END] = clock + tables.burst
     else:
         value[UNDER_WAY] += 1
         if own[FORWARDED] > forwarded:

@@ -6,27 +6,27 @@ from ndpsim._jit import kernel
 from ndpsim.dram.maintenance import next_refresh
 from ndpsim.dram.sharing.arbiter import step_lane
 from ndpsim.dram.sharing.bus import step_bus
-from ndpsim.dram.sharing.state import BURSTS_LEFT, JOBS, LAST_READ, NDP, TAKEN
+from ndpsim.dram.sharing.state import BURSTS_LEFT, JOBS, NDP, TAKEN, UNDER_WAY
 from ndpsim.dram.sharing.weights import give_to_multipliers, next_step
 from ndpsim.dram.state import CLOCK, NEXT_REFRESH, REFRESHES
 
 __all__ = [
     "DONE",
     "JOBS_DONE",
+    "LATE",
     "NOTHING",
     "RECORD_FULL",
-    "REQUESTS_TAKEN",
-    "STARVED",
+    "REQUESTS_DONE",
     "STUCK",
     "WEIGHTS_READ",
     "run",
 ]
 
 # What `run` returns.
-DONE, RECORD_FULL, STUCK, STARVED = range(4)
+DONE, LATE, RECORD_FULL, STUCK = range(4)
 
 # What `run` runs for.
-WEIGHTS_READ, JOBS_DONE, REQUESTS_TAKEN, NOTHING = range(4)
+WEIGHTS_READ, JOBS_DONE, REQUESTS_DONE, NOTHING = range(4)
 
 
 @kernel
@@ -37,7 +37,9 @@ def is_reached(goal, weights, buses, transfers, traffic):
     for bus in range(buses.at.shape[0]):
         if goal == JOBS_DONE and buses.at[bus] < transfers.value[JOBS]:
             return False
-        if goal == REQUESTS_TAKEN and buses.value[bus, TAKEN] < traffic.offered[bus]:
+        if goal == REQUESTS_DONE and (
+            buses.value[bus, TAKEN] < traffic.offered[bus] or buses.value[bus, UNDER_WAY] > 0
+        ):
             return False
     return goal != NOTHING
 
@@ -55,12 +57,12 @@ def record_is_full(commands):
 
 
 @kernel
-def run(setup, lanes, weights, buses, transfers, traffic, commands, goal, until_clock, patience):
-    """Run until `goal` is reached, or into the clock `until_clock`.
+def run(setup, lanes, weights, buses, transfers, traffic, commands, goal, until_clock):
+    """Run until `goal` is reached, but no further than to the clock `until_clock`.
 
-    Returns DONE; RECORD_FULL when a command trace needs more room; STUCK when refresh can never catch up;
-    STARVED when no weights have been read for `patience` clocks while some are wanted. The DIMM stands
-    before its next clock in every case, so a run can be taken up again.
+    Returns DONE, or LATE when that clock came first; RECORD_FULL when a command trace needs more room; STUCK
+    when refresh can never catch up. The DIMM stands before its next clock in every case, so a run can be
+    taken up again.
     """
     count = lanes.due.shape[0]
     clock = lanes.value[NDP, 0, CLOCK]
@@ -71,12 +73,12 @@ def run(setup, lanes, weights, buses, transfers, traffic, commands, goal, until_
         give_to_multipliers(setup, lanes, weights, transfers, lane)
         lanes.due[lane] = min(lanes.due[lane], clock)
     outcome = DONE
-    while clock < until_clock and not is_reached(goal, weights, buses, transfers, traffic):
+    while not is_reached(goal, weights, buses, transfers, traffic):
+        if clock >= until_clock:
+            outcome = LATE
+            break
         if record_is_full(commands):
             outcome = RECORD_FULL
-            break
-        if goal == WEIGHTS_READ and clock > weights.value[LAST_READ] + patience:
-            outcome = STARVED
             break
         for bus in range(buses.at.shape[0]):
             step_bus(setup, lanes, buses, transfers, traffic, bus, clock)

@@ -71,6 +71,7 @@ class PlainLane:
     policy: Policy
     arbitration: int
     slice_clocks: int
+    patience: int
     sink: PlainSink
     weights: deque[Request]
     counts: Counter[str] = field(default_factory=Counter)
@@ -82,6 +83,7 @@ class PlainLane:
         for shared in ("banks", "ready", "acts", "trace"):
             setattr(self.host, shared, getattr(self.ndp, shared))
         self.last_column: int | None = None
+        self.hungry = False
         self.opened_by: dict[tuple[int, int, int], _Owner] = {}
 
     def step(self, clock: int) -> tuple[Request, int] | None:
@@ -101,7 +103,24 @@ class PlainLane:
 
     # ---- whose command comes next ----
 
+    def _note_hunger(self, clock: int) -> None:
+        room = self.sink.has_room(clock)
+        if self.sink.depth - len(self.sink.fifo) > (self.sink.depth - 1) // 2:
+            self.hungry = True
+        elif not room:
+            self.hungry = False
+
+    def _is_late(self, owner: _Owner, clock: int) -> bool:
+        return any(
+            clock - request.arrived > self.patience for request in [*owner.active, *self._queue_of(owner)]
+        )
+
     def _first(self, clock: int) -> _Owner:
+        if not self.hungry:
+            return self.host
+        late = [owner for owner in (self.ndp, self.host) if self._is_late(owner, clock)]
+        if len(late) == 1:
+            return late[0]
         if self.arbitration == SLICE:
             return self.ndp if (clock - 1) // self.slice_clocks % 2 else self.host
         return self.host if self.arbitration == HOST_FIRST else self.ndp
@@ -110,17 +129,18 @@ class PlainLane:
         return owner.writes if owner is self.host and owner.write_mode else owner.reads
 
     def _choose(self, clock: int) -> tuple[_Owner, list[Request], Request, int] | None:
-        first = self._first(clock)
-        second = first.other
         refreshing = bool(self.ndp.priority)
         if not refreshing:
             self._set_write_mode()
+        self._note_hunger(clock)
+        first = self._first(clock)
+        second = first.other
         waits_in = [first.active] if refreshing else [first.active, self._queue_of(first)]
         for queue in waits_in:
             found = first.oldest(queue, lambda request: True)
             if found:
                 return first, queue, *found
-        wanted = [request for queue in waits_in for request in queue] if first.has_credit() else []
+        wanted = [request for queue in waits_in for request in queue]
         banks = {request.place for request in wanted}
         open_for = {request.final for request in wanted if first.banks[request.place].open_row == request.row}
 

@@ -54,6 +54,7 @@ class Setup(NamedTuple):
     policy: Policy
     arbitration: int  # HOST_FIRST, NDP_FIRST or SLICE
     slice_clocks: int
+    patience: int  # clocks after which a request that waits makes its owner first
     column_latency: int  # clocks from RD to the first beat of its data: nCL
     dram_ticks: int
     unit_ticks: int
@@ -62,8 +63,8 @@ class Setup(NamedTuple):
 
 
 # Places in `Lanes.tally`.
-LAST_COLUMN, TURNAROUNDS, ROWS_LOST = range(3)  # ROWS_LOST + owner: its rows that the other closed
-TALLIES = 5
+LAST_COLUMN, TURNAROUNDS, HUNGRY, ROWS_LOST = range(4)  # ROWS_LOST + owner: its rows that the other closed
+TALLIES = 6
 
 
 class Lanes(NamedTuple):
@@ -94,7 +95,7 @@ class Lanes(NamedTuple):
 BURST, ARRIVAL, STEP = range(3)
 HEAD, SHELVED = range(2)
 # Places in `Weights.value`.
-BURSTS_LEFT, LAST_READ, NEXT_ROW, END_ROW, FIRST_ROW, ROWS_KNOWN = range(6)
+BURSTS_LEFT, NEXT_ROW, END_ROW, FIRST_ROW, ROWS_KNOWN = range(5)
 
 
 class Weights(NamedTuple):
@@ -145,7 +146,7 @@ class Traffic(NamedTuple):
 # Places in `Buses.value`.
 (
     TAKEN,  # requests that have gone to their lanes
-    LAST_TAKEN,  # the clock of the last
+    LAST_END,  # the clock at which the last transfer of the host's data ended
     FREE,  # the tick at which the last transfer ends
     DIRECTION,  # of the last transfer
     RANK,  # and its rank; that of the buffer chip itself is the number of ranks
@@ -270,7 +271,7 @@ def make_weights(
         left=zeros(row_count),
         shelf=zeros(lanes, depth, 3),
         shelved=zeros(lanes, 2),
-        value=zeros(6),
+        value=zeros(5),
     )
 
 

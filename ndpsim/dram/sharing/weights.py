@@ -14,7 +14,6 @@ from ndpsim.dram.sharing.state import (
     JOB_LATENCY,
     JOB_ROWS,
     JOBS,
-    LAST_READ,
     NDP,
     NEXT_ROW,
     ROWS_KNOWN,
@@ -35,12 +34,15 @@ def lane_source(weights, lane):
 
 
 @inlined
-def lane_credit(setup, weights, lane):
-    """The clock from which the next read of a lane has a place in its FIFO; FAR while the shelf is full."""
-    shelved = weights.shelved[lane, SHELVED]
-    if shelved == setup.fifo_bursts:
+def lane_credit(setup, weights, lane, ahead):
+    """The clock from which a read of a lane has a place in its FIFO, `ahead` reads after the next.
+
+    FAR while the shelf takes so many places that nobody knows.
+    """
+    taken = weights.shelved[lane, SHELVED] + ahead
+    if taken >= setup.fifo_bursts:
         return FAR
-    return weights.credit[lane, (weights.sink[lane, SLOT] + shelved) % setup.fifo_bursts]
+    return weights.credit[lane, (weights.sink[lane, SLOT] + taken) % setup.fifo_bursts]
 
 
 @inlined
@@ -62,7 +64,6 @@ def shelve(weights, lane, burst, arrival):
     shelf[slot, ARRIVAL] = arrival
     shelf[slot, STEP] = weights.step[lane]
     shelved[SHELVED] += 1
-    weights.value[LAST_READ] = arrival
 
 
 @inlined
@@ -112,6 +113,6 @@ def give_to_multipliers(setup, lanes, weights, transfers, lane):
         shelved[HEAD] = (head + 1) % shelf.shape[0]
         shelved[SHELVED] -= 1
         note_rows(weights, transfers, lane, shelf[head, BURST])
-        if waited:  # for a place that the first of these bursts now has
+        if waited:  # for the place that the first of these bursts leaves
             waited = False
             forget_all(lanes.entry[NDP, lane], lanes.size[NDP, lane], lanes.bound[NDP, lane])
