@@ -8,8 +8,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
+
+from ndpsim._later import import_home
 
 if TYPE_CHECKING:
     from ndpsim.audit import check, check_lanes
@@ -17,12 +18,14 @@ if TYPE_CHECKING:
     from ndpsim.errors import InputError
     from ndpsim.moe import Expert, load_model
     from ndpsim.simulate import (
+        ContentionResult,
         ExpertResult,
         HostReadResult,
         PlacedExpert,
         TraceResult,
         place_expert,
         run_trace,
+        simulate_contention,
         simulate_expert,
         simulate_host_read,
     )
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CommandTrace",
+    "ContentionResult",
     "Device",
     "Expert",
     "ExpertResult",
@@ -47,6 +51,7 @@ __all__ = [
     "read_commands",
     "resolve",
     "run_trace",
+    "simulate_contention",
     "simulate_expert",
     "simulate_host_read",
     "write_commands",
@@ -54,27 +59,26 @@ __all__ = [
 
 # Imported when first used: Numba and pydantic take their time, and not every use needs them.
 _HOMES = {
-    "audit": ("check", "check_lanes"),
-    "config": ("Hardware", "load_hardware"),
-    "errors": ("InputError",),
-    "moe": ("Expert", "load_model"),
-    "simulate": (
+    "ndpsim.audit": ("check", "check_lanes"),
+    "ndpsim.config": ("Hardware", "load_hardware"),
+    "ndpsim.errors": ("InputError",),
+    "ndpsim.moe": ("Expert", "load_model"),
+    "ndpsim.simulate": (
+        "ContentionResult",
         "ExpertResult",
         "HostReadResult",
         "PlacedExpert",
         "TraceResult",
         "place_expert",
         "run_trace",
+        "simulate_contention",
         "simulate_expert",
         "simulate_host_read",
     ),
-    "spec": ("Device", "resolve"),
-    "traces": ("CommandTrace", "read_commands", "write_commands"),
+    "ndpsim.spec": ("Device", "resolve"),
+    "ndpsim.traces": ("CommandTrace", "read_commands", "write_commands"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    for home, names in _HOMES.items():
-        if name in names:
-            return getattr(importlib.import_module(f"ndpsim.{home}"), name)
-    raise AttributeError(f"module 'ndpsim' has no attribute '{name}'")
+    return import_home(__name__, _HOMES, name)

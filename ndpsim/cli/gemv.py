@@ -1,11 +1,13 @@
-"""``ndpsim gemv``: one expert on DIMMs that compute, or read by the host."""
+"""``ndpsim gemv``: one expert on DIMMs that compute, alone or beside the host, or read by the host."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from ndpsim.cli.host_options import OPTION_OF, host_options, host_traffic
 from ndpsim.cli.options import (
     check_outputs,
     exact_check_option,
@@ -22,8 +24,56 @@ if TYPE_CHECKING:
     from ndpsim.config import Hardware
     from ndpsim.layout import ExpertFormat
     from ndpsim.moe import Expert
+    from ndpsim.simulate import ContentionResult, ExpertResult
 
 __all__ = ["command"]
+
+
+@dataclass(frozen=True)
+class _Outputs:
+    """What the results go to: files, or None; `lane` is that of `commands`."""
+
+    json: str | None
+    commands: str | None
+    lane: int | None
+    timeline: str | None
+    plot: str | None
+
+    def check(self) -> None:
+        """Raises InputError where a file cannot be written."""
+        check_outputs(
+            {
+                "--commands": self.commands,
+                "--timeline": self.timeline,
+                "--plot": self.plot,
+                "--json": self.json,
+            }
+        )
+        if self.lane is not None and self.commands is None:
+            raise InputError("chooses a lane of --commands, which is not given", key="--lane")
+        if self.plot is not None:
+            from ndpsim.report import draw  # brings matplotlib, which takes its time
+
+            draw.check_format(self.plot)
+
+    def check_lane(self, dimms: int, lanes: int) -> None:
+        """Raises InputError where the lane is not one of so many DIMMs."""
+        if self.lane is not None and not 0 <= self.lane < dimms * lanes:
+            of = "the DIMM" if dimms == 1 else f"{dimms} DIMMs"
+            raise InputError(f"{self.lane} is not a lane of {of}, 0 to {dimms * lanes - 1}", key="--lane")
+
+    def write_of_lanes(self, result: ExpertResult | ContentionResult) -> None:
+        """Commands, timeline and data of an expert on lanes."""
+        if self.commands is not None:
+            from ndpsim.report import traces
+
+            traces.write_lanes(self.commands, result, self.lane)
+        if self.timeline is not None:
+            from ndpsim.report import timeline
+
+            timeline.write_timeline(self.timeline, result)
+        if self.json is not None:
+            write_json(result.to_dict(), self.json)
 
 
 @click.command()
@@ -55,6 +105,7 @@ __all__ = ["command"]
 )
 @exact_check_option
 @click.option("--plot", "plot_to", metavar="FILE", help="Draw bandwidth over time and where the time went.")
+@host_options
 def command(
     hw: str,
     model: str | None,
@@ -73,23 +124,25 @@ def command(
     timeline_to: str | None,
     exact_check: bool,
     plot_to: str | None,
+    **host_given: Any,
 ) -> None:
     """Simulate one expert's GEMV on one DIMM or several, from DRAM commands up.
 
     All weights of the expert (gate, up, down) are read from the DIMM's ranks and multiplied on its buffer
     chip; with --layout sharded:N, each of N DIMMs has a slice of them. In a trace of all lanes the column
-    `rank` holds the lane: each lane is a channel of its own, DIMM after DIMM.
+    `rank` holds the lane: each lane is a channel of its own, DIMM after DIMM. With --host-traffic the host
+    reads and writes the DIMM meanwhile, and both slowdowns are the result.
 
     With --engine host-read the host only reads them, over its channels: all, one, or those of N DIMMs. In
     the trace of a bus (a channel's sub-channel) the column `rank` counts the ranks of the channel's DIMMs.
     """
-    check_outputs(
-        {"--commands": commands_to, "--timeline": timeline_to, "--plot": plot_to, "--json": json_to}
-    )
+    outputs = _Outputs(json_to, commands_to, lane, timeline_to, plot_to)
+    outputs.check()
     if model is not None and shape is not None:
         raise InputError("give a model or a shape, not both", key="--shape")
-    if lane is not None and commands_to is None:
-        raise InputError("chooses a lane of --commands, which is not given", key="--lane")
+    if engine not in ("ndp", "host-read"):
+        raise InputError(one_of(engine, ("ndp", "host-read"), "engine"), key="--engine")
+    beside = host_traffic(host_given)
 
     from ndpsim.config import load_hardware
     from ndpsim.moe import parse_shape
@@ -98,31 +151,47 @@ def command(
     hardware = load_hardware(hw, sets)
     expert = parse_shape(shape) if shape is not None else "qwen3-235b-a22b" if model is None else model
     if engine == "host-read":
-        for option, given in (
-            ("--tokens", tokens != 1),
-            ("--timeline", timeline_to is not None),
-            ("--plot", plot_to is not None),
-        ):
-            if given:
-                raise InputError("belongs to --engine ndp: the host only reads", key=option)
-        _host_read(hardware, expert, layout or "striped", formats, json_to, commands_to, lane, exact_check)
-        return
-    if engine != "ndp":
-        raise InputError(one_of(engine, ("ndp", "host-read"), "engine"), key="--engine")
-    layout = layout or "localized"
+        _refuse(
+            "belongs to --engine ndp: the host only reads",
+            {
+                "--tokens": tokens != 1,
+                "--timeline": timeline_to is not None,
+                "--plot": plot_to is not None,
+                "--host-traffic": beside is not None,
+            },
+        )
+        _host_read(hardware, expert, layout or "striped", formats, outputs, exact_check)
+    elif beside is not None:
+        _refuse(
+            "is not supported with --host-traffic",
+            {"--exact-check": exact_check, "--plot": plot_to is not None},
+        )
+        _beside_host(hardware, expert, tokens, layout or "localized", formats, outputs, beside)
+    else:
+        _alone(hardware, expert, tokens, layout or "localized", formats, outputs, exact_check)
 
+
+def _refuse(why: str, given: dict[str, bool]) -> None:
+    for option, is_given in given.items():
+        if is_given:
+            raise InputError(why, key=option)
+
+
+def _alone(
+    hardware: Hardware,
+    expert: str | Expert,
+    tokens: int,
+    layout: str,
+    formats: ExpertFormat,
+    outputs: _Outputs,
+    exact_check: bool,
+) -> None:
+    """The expert on DIMMs that do nothing else."""
     from ndpsim.layout import parse_layout
     from ndpsim.simulate import simulate_expert
 
-    if plot_to is not None:
-        from ndpsim.report import draw  # brings matplotlib, which takes its time
-
-        draw.check_format(plot_to)
     with named_as_options("layout"):
-        dimms = max(1, parse_layout(layout)[1])
-    if lane is not None and not 0 <= lane < dimms * hardware.lanes:
-        of = "the DIMM" if dimms == 1 else f"{dimms} DIMMs"
-        raise InputError(f"{lane} is not a lane of {of}, 0 to {dimms * hardware.lanes - 1}", key="--lane")
+        outputs.check_lane(max(1, parse_layout(layout)[1]), hardware.lanes)
     with (
         progress_of("simulating", "controller") as progress,
         named_as_options("tokens", "bits", "layout", "model"),
@@ -133,26 +202,53 @@ def command(
             tokens,
             layout,
             formats,
-            record_commands=commands_to is not None or plot_to is not None,
+            record_commands=outputs.commands is not None or outputs.plot is not None,
             exact_check=exact_check,
             progress=progress,
         )
-    if commands_to is not None:
-        from ndpsim.report import traces
+    outputs.write_of_lanes(result)
+    if outputs.plot is not None:
+        from ndpsim.report import draw
 
-        traces.write_lanes(commands_to, result, lane)
-    if timeline_to is not None:
-        from ndpsim.report import timeline
-
-        timeline.write_timeline(timeline_to, result)
-    if plot_to is not None:
-        draw.draw_expert(plot_to, result)
-    if json_to is not None:
-        write_json(result.to_dict(), json_to)
-    if json_to != "-":
+        draw.draw_expert(outputs.plot, result)
+    if outputs.json != "-":
         from ndpsim.report import text
 
         text.print_expert(result)
+
+
+def _beside_host(
+    hardware: Hardware,
+    expert: str | Expert,
+    tokens: int,
+    layout: str,
+    formats: ExpertFormat,
+    outputs: _Outputs,
+    beside: dict[str, Any],
+) -> None:
+    """`--host-traffic`."""
+    from ndpsim.simulate import simulate_contention
+
+    outputs.check_lane(1, hardware.lanes)
+    with (
+        progress_of("simulating", "sharing") as progress,
+        named_as_options("tokens", "bits", "layout", "model", **OPTION_OF),
+    ):
+        result = simulate_contention(
+            hardware,
+            expert,
+            tokens,
+            layout=layout,
+            bits=formats,
+            record_commands=outputs.commands is not None,
+            progress=progress,
+            **beside,
+        )
+    outputs.write_of_lanes(result)
+    if outputs.json != "-":
+        from ndpsim.report import contention
+
+        contention.print_contention(result)
 
 
 def _host_read(
@@ -160,9 +256,7 @@ def _host_read(
     expert: str | Expert,
     layout: str,
     formats: ExpertFormat,
-    json_to: str | None,
-    commands_to: str | None,
-    bus: int | None,
+    outputs: _Outputs,
     exact_check: bool,
 ) -> None:
     """`--engine host-read`."""
@@ -177,19 +271,20 @@ def _host_read(
             expert,
             layout,
             formats,
-            record_commands=commands_to is not None,
+            record_commands=outputs.commands is not None,
             exact_check=exact_check,
             progress=progress,
         )
-    if commands_to is not None:
+    if outputs.commands is not None:
         from ndpsim.traces import write_commands
 
-        if bus is not None and not 0 <= bus < result.buses:
+        bus = outputs.lane or 0
+        if not 0 <= bus < result.buses:
             raise InputError(f"{bus} is not a bus that takes part, 0 to {result.buses - 1}", key="--lane")
-        write_commands(commands_to, result.command_traces[bus or 0])
-    if json_to is not None:
-        write_json(result.to_dict(), json_to)
-    if json_to != "-":
+        write_commands(outputs.commands, result.command_traces[bus])
+    if outputs.json is not None:
+        write_json(result.to_dict(), outputs.json)
+    if outputs.json != "-":
         from ndpsim.report import text
 
         text.print_host_read(result)

@@ -12,8 +12,10 @@ from ndpsim.simulate import ExpertResult, HostReadResult, LoadPoint, TraceResult
 from ndpsim.units import format_bytes, format_energy, format_power, format_time
 
 __all__ = [
+    "energy_facts",
     "print_energy",
     "print_expert",
+    "print_facts",
     "print_host_read",
     "print_pairs",
     "print_rows",
@@ -98,7 +100,7 @@ def _facts(result: ExpertResult) -> list[tuple[str, str, str]]:
         ("bound by", result.bound, f"busy: {busy}"),
         ("idle lanes", format_time(sum(result.idle_ns.values())), f"{idle} (mean of the lanes)"),
         ("commands", str(sum(result.commands.values())), kinds),
-        *_energy(
+        *energy_facts(
             result.energy_nj, result.energy_note, result.time_ns, result.weight_bytes * result.weight_reads
         ),
     ]
@@ -113,7 +115,7 @@ def _facts(result: ExpertResult) -> list[tuple[str, str, str]]:
     return facts
 
 
-def _energy(
+def energy_facts(
     parts: Mapping[str, float | None] | None, note: str, time_ns: float, moved_bytes: int
 ) -> list[tuple[str, str, str]]:
     """The energy, as power and by bit moved, and its components; why there is none, where there is none."""
@@ -136,7 +138,7 @@ def print_energy(
 ) -> None:
     """Energies in nJ by component over `time_ns`, or the `note` that says why there are none."""
     grid = _grid("")
-    for fact in _energy(parts, note, time_ns, moved_bytes):
+    for fact in energy_facts(parts, note, time_ns, moved_bytes):
         grid.add_row(*fact)
     _console().print(grid)
 
@@ -172,6 +174,17 @@ def print_expert(result: ExpertResult) -> None:
     )
 
 
+def print_facts(title: str, facts: Iterable[tuple[str, str, str]], end: str) -> None:
+    """What there is to say, its figure, and what stands behind it, one a line, between a title and an end."""
+    console = _console()
+    console.print(title, style="bold")
+    grid = _grid("")
+    for fact in facts:
+        grid.add_row(*fact)
+    console.print(grid)
+    console.print(end)
+
+
 def _bits(result: ExpertResult | HostReadResult) -> str:
     bits = result.config["bits"]
     if isinstance(bits, int):
@@ -182,11 +195,6 @@ def _bits(result: ExpertResult | HostReadResult) -> str:
 def print_host_read(result: HostReadResult) -> None:
     """The result of `simulate_host_read`."""
     name, layout = result.config["hardware"]["name"], result.config["layout"]
-    console = _console()
-    console.print(
-        f"The host of {name} reads one expert of {_model_name(result)}, {layout}, {_bits(result)}",
-        style="bold",
-    )
     clock = f"{result.clock_ns:.5g} ns ({1000 / result.clock_ns:.0f} MHz)"
     channels = "1 channel" if result.channels == 1 else f"{result.channels} channels"
     buses = "1 bus" if result.buses == 1 else f"{result.buses} buses"
@@ -194,21 +202,20 @@ def print_host_read(result: HostReadResult) -> None:
     idle = ", ".join(f"{why} {format_time(ns)}" for why, ns in result.idle_ns.items())
     kinds = ", ".join(f"{count} {kind}" for kind, count in result.commands.items())
     held = f"{result.weight_bytes} bytes in {result.weight_bursts} bursts"
-    grid = _grid("")
-    for fact in (
+    facts = [
         ("time", format_time(result.time_ns), f"{result.cycles} DRAM clocks of {clock}"),
         ("weights", format_bytes(result.weight_bytes), held),
         ("bandwidth", f"{result.bandwidth_gbps:.2f} GB/s", f"{of_peak} over {channels}"),
         ("buses", str(result.buses), f"up to {result.ranks_per_bus} ranks on each"),
         ("idle buses", format_time(sum(result.idle_ns.values())), f"{idle} (mean of the buses)"),
         ("commands", str(sum(result.commands.values())), kinds),
-        *_energy(result.energy_nj, result.energy_note, result.time_ns, result.weight_bytes),
-    ):
-        grid.add_row(*fact)
-    console.print(grid)
-    console.print(
+        *energy_facts(result.energy_nj, result.energy_note, result.time_ns, result.weight_bytes),
+    ]
+    print_facts(
+        f"The host of {name} reads one expert of {_model_name(result)}, {layout}, {_bits(result)}",
+        facts,
         f"simulated in {format_time(1e9 * result.wall_s)}, {_forwarded(result)}; "
-        f"{result.buses_simulated} of {buses} differ"
+        f"{result.buses_simulated} of {buses} differ",
     )
 
 
@@ -246,7 +253,7 @@ def print_trace(result: TraceResult) -> None:
             str(sum(result.commands.values())),
             ", ".join(f"{count} {name}" for name, count in result.commands.items()),
         ),
-        *_energy(
+        *energy_facts(
             result.energy_nj,
             result.energy_note,
             result.time_ns,

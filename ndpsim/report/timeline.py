@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from ndpsim.files import replacing
-from ndpsim.simulate import ExpertResult
+from ndpsim.simulate import ContentionResult, ExpertResult
 
 __all__ = ["write_timeline"]
 
@@ -18,7 +18,7 @@ _UNITS = {
 }
 
 
-def write_timeline(path: str, result: ExpertResult) -> None:
+def write_timeline(path: str, result: ExpertResult | ContentionResult) -> None:
     """Write the phases of an expert, a row for each unit of the buffer chip; times are in us."""
     rows = {unit: number for number, unit in enumerate(dict.fromkeys(_UNITS.values()))}
     names = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ndpsim.simulate import ExpertResult
+from ndpsim.simulate import ContentionResult, ExpertResult
 from ndpsim.traces import CommandTrace, write_commands
 
 __all__ = ["all_lanes", "write_lanes"]
@@ -21,7 +21,7 @@ def all_lanes(traces: tuple[CommandTrace, ...]) -> CommandTrace:
     return CommandTrace.of(columns[:, np.lexsort((lane, columns[0]))])
 
 
-def write_lanes(path: str, result: ExpertResult, lane: int | None) -> None:
+def write_lanes(path: str, result: ExpertResult | ContentionResult, lane: int | None) -> None:
     """Write the commands of one lane, or of all with `lane` None."""
     traces = result.command_traces
     write_commands(path, all_lanes(traces) if lane is None else traces[lane])

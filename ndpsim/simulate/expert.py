@@ -14,13 +14,9 @@ leave in the order in which they are known; it adds them as they come. A tile en
 from __future__ import annotations
 
 import functools
-import itertools
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from fractions import Fraction
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,30 +24,33 @@ from numpy.typing import NDArray
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
-from ndpsim.energy import UnitEnergy
 from ndpsim.errors import InputError, MismatchError
-from ndpsim.kept import kept_by_identity
-from ndpsim.layout import Dealing, ExpertFormat, ExpertWeights, Geometry, make_layout, parse_layout
+from ndpsim.layout import ExpertFormat, ExpertWeights, parse_layout
 from ndpsim.moe import Expert
-from ndpsim.ndp import ActivationUnit, GemvUnit, Tiling, served_in_order
-from ndpsim.simulate.geometry import geometry_of
+from ndpsim.ndp import Tiling, served_in_order
 from ndpsim.simulate.lane import (
     Lane,
-    LaneStream,
-    check_refresh,
     command_room,
     decode_commands,
-    lane_streams,
     name_commands,
     no_commands,
 )
-from ndpsim.simulate.memory import controller_options
-from ndpsim.simulate.power import DramPower, Energy, dram_power, unit_energy
+from ndpsim.simulate.machine import (
+    DOWN,
+    FIRST_CLOCK,
+    GATE_UP,
+    Machine,
+    Placed,
+    PlacedOnDimms,
+    every_lane,
+    lower_machine,
+    place_on_dimms,
+)
+from ndpsim.simulate.power import Energy
 from ndpsim.simulate.result import ExpertResult, Phase
 from ndpsim.simulate.systolic import simulate_on_arrays
 from ndpsim.simulate.weights import describe_weights, named_weights
-from ndpsim.spec import Device, Tables, lower
-from ndpsim.units import Timebase, common_ticks, frequency_period_ps
+from ndpsim.spec import Tables
 
 __all__ = ["MAX_TOKENS", "simulate_expert"]
 
@@ -63,193 +62,19 @@ MakeChannel = Callable[[Tables, state.Policy], Controller]
 #: Most tokens of one call; more belong into a batch of calls.
 MAX_TOKENS = 16384
 
-_GATE_UP, _DOWN = 0, 1  # the regions of an expert
-_KEPT = 16  # hardware and placed experts that are kept for the next call
-_FIRST_CLOCK = 1  # of the program: the clock of the first DRAM command
 _IDLE = {"refresh": state.IDLE_REFRESH, "fifo": state.IDLE_CREDIT, "rows": state.IDLE_ROW}
-
-
-@dataclass(frozen=True, eq=False)
-class _Machine:
-    """A DIMM, lowered: what the program of an expert runs on."""
-
-    geometry: Geometry
-    device: Device
-    tables: Tables
-    policy: state.Policy
-    timebase: Timebase
-    gemv: GemvUnit
-    activation: ActivationUnit
-    lanes: int
-    lane_peak_gbps: float
-    host_buses: int
-    dram_power: DramPower
-    unit_energy: UnitEnergy
-    described: Mapping[str, Any]  # for the result: the hardware as plain data
-
-    @property
-    def dram_ticks(self) -> int:
-        return self.timebase.ticks[0]
-
-    @property
-    def gemv_ticks(self) -> int:
-        return self.timebase.ticks[1]
-
-    @property
-    def activation_ticks(self) -> int:
-        return self.timebase.ticks[2]
-
-    def bus_ticks(self, bursts: int) -> int:
-        """Time on the buses to the host for bursts that all of them share."""
-        return -(-bursts // self.host_buses) * self.tables.burst * self.dram_ticks
-
-
-@kept_by_identity(_KEPT)
-def _lower(hardware: Hardware) -> _Machine:
-    gemv, activation = hardware.gemv, hardware.ndp.activation
-    dram, device = hardware.system.dram, hardware.lane_device()
-    check_refresh(device, dram.refresh)
-    return _Machine(
-        geometry=geometry_of(hardware),
-        device=device,
-        tables=lower(device),
-        policy=state.make_policy(controller_options(dram)),
-        timebase=common_ticks(
-            device.clock_ps, frequency_period_ps(gemv.clock_mhz), frequency_period_ps(activation.clock_mhz)
-        ),
-        gemv=GemvUnit(
-            multipliers=gemv.multipliers,
-            values_per_multiplier=gemv.values_per_multiplier,
-            native_bits=gemv.native_bits,
-            bit_serial_cycles=gemv.bit_serial_cycles,
-            adder_tree_cycles=gemv.adder_tree_cycles,
-            buffer_bytes=gemv.buffer_kib * 1024,
-            activation_bytes=gemv.activation_bytes,
-            fifo_bursts=gemv.fifo_bursts,
-        ),
-        activation=ActivationUnit(activation.units, activation.cycles_per_value, activation.latency_cycles),
-        lanes=hardware.lanes,
-        lane_peak_gbps=device.peak_gbps,
-        host_buses=hardware.system.dimm.subchannels,
-        dram_power=dram_power(device, hardware.power_changes),
-        unit_energy=unit_energy(hardware),
-        described=hardware.to_dict(),
-    )
-
-
-class _Work(NamedTuple):
-    """What a burst of a region asks of the multipliers of its lane."""
-
-    servers: int  # bursts that they hold at once
-    pass_cycles: int  # for a token
-    bits: int  # of a weight
-
-
-@dataclass(frozen=True, eq=False)
-class _Placed:
-    """Weights on the lanes of a DIMM, or of several that have as much and run alike."""
-
-    dealing: Dealing
-    streams: tuple[LaneStream, ...]  # of lanes that run alike
-    work: tuple[_Work, ...]  # by region
-    on_channel: int  # DIMMs, of all that take part, on the channel of each
-
-
-@dataclass(frozen=True, eq=False)
-class _PlacedExpert:
-    """An expert on one DIMM or several: DIMM n has `placed[of_dimm[n]]`."""
-
-    bytes: int
-    bursts: int
-    placed: tuple[_Placed, ...]
-    of_dimm: tuple[int, ...]
-    channels: tuple[tuple[int, ...], ...]  # what the DIMMs of a channel have, each such channel once
-    slice: int  # the largest part of the intermediate dimension that a DIMM has
-    peak_gflops: float
-
-
-@functools.lru_cache(maxsize=_KEPT)
-def _place(machine: _Machine, name: str, weights: ExpertWeights) -> _PlacedExpert:
-    layout = make_layout(name, machine.geometry, weights)
-    channel = [int(machine.geometry.channel_of(part.dimm[0])) for part in layout.parts]
-    on_channel = Counter(channel)
-    kinds = [
-        (len(part.slice), on_channel[of_part]) for part, of_part in zip(layout.parts, channel, strict=True)
-    ]
-    different = list(dict.fromkeys(kinds))
-    of_dimm = tuple(different.index(kind) for kind in kinds)
-    work = _work(machine, weights.format)
-    return _PlacedExpert(
-        bytes=layout.bytes,
-        bursts=layout.bursts,
-        placed=tuple(
-            _placed(machine, layout.parts[of_dimm.index(number)].dealing, work, sharing)
-            for number, (_, sharing) in enumerate(different)
-        ),
-        of_dimm=of_dimm,
-        channels=tuple(
-            {
-                tuple(sorted(of for of, at in zip(of_dimm, channel, strict=True) if at == number))
-                for number in on_channel
-            }
-        ),
-        slice=max(size for size, _ in kinds),
-        peak_gflops=len(of_dimm) * _peak_gflops(machine, work),
-    )
-
-
-def _work(machine: _Machine, written: ExpertFormat) -> tuple[_Work, ...]:
-    """By region. A burst asks for as much as one full of weights, though it may hold scales as well."""
-    if written.gate.bits != written.up.bits:
-        raise InputError(
-            f"gate and up, read row by row in turn, need equal bits, not {written.gate.bits} "
-            f"and {written.up.bits}",
-            key="bits",
-        )
-    burst_bytes = machine.device.burst_bytes
-    bits = (written.gate.bits, written.down.bits)
-    return tuple(_Work(*machine.gemv.burst_work(machine.lanes, burst_bytes, one), one) for one in bits)
-
-
-def _peak_gflops(machine: _Machine, work: tuple[_Work, ...]) -> float:
-    """What the multipliers of a DIMM do at their limit; of three weights, one belongs to down."""
-    tick_ps, burst_bits = machine.timebase.tick_ps, machine.device.burst_bytes * 8
-    passes = sum(
-        Fraction(one.pass_cycles * one.bits * matrices, one.servers)
-        for one, matrices in zip(work, (2, 1), strict=True)
-    )
-    products = 2 * 3 * machine.lanes * burst_bits * tick_ps.denominator
-    return float(products * 1000 / (passes * machine.gemv_ticks * tick_ps.numerator))
-
-
-def _placed(machine: _Machine, dealing: Dealing, work: tuple[_Work, ...], on_channel: int) -> _Placed:
-    groups = [list(lanes) for _, lanes in itertools.groupby(range(machine.lanes), dealing.share)]
-    streams = lane_streams(machine.tables, dealing, [range(lanes[0], lanes[-1] + 1) for lanes in groups])
-    return _Placed(dealing, streams, work, on_channel)
-
-
-def _every_lane(machine: _Machine, expert: _PlacedExpert) -> _PlacedExpert:
-    """The same with every lane on its own."""
-    lanes = [range(lane, lane + 1) for lane in range(machine.lanes)]
-    return replace(
-        expert,
-        placed=tuple(
-            replace(placed, streams=lane_streams(machine.tables, placed.dealing, lanes))
-            for placed in expert.placed
-        ),
-    )
 
 
 class _Program:
     """The expert program under way on a DIMM, or on DIMMs that run alike; times are ticks."""
 
     def __init__(
-        self, machine: _Machine, placed: _Placed, spans: Spans, recording: bool, make_channel: MakeChannel
+        self, machine: Machine, placed: Placed, spans: Spans, recording: bool, make_channel: MakeChannel
     ) -> None:
         self.machine, self.placed, self.regions = machine, placed, placed.dealing.regions
         self.spans = spans
         depth, ticks = machine.gemv.fifo_bursts, (machine.dram_ticks, machine.gemv_ticks)
-        servers = placed.work[_GATE_UP].servers
+        servers = placed.work[GATE_UP].servers
         self.lanes = [
             Lane(
                 stream,
@@ -267,7 +92,7 @@ class _Program:
         machine = self.machine
         bursts = -(
             -tokens
-            * self.regions[_GATE_UP].columns
+            * self.regions[GATE_UP].columns
             * machine.gemv.activation_bytes
             // machine.device.burst_bytes
         )
@@ -310,7 +135,7 @@ class _Programs:
     """The programs of all DIMMs of an expert under way; times are ticks."""
 
     def __init__(
-        self, machine: _Machine, expert: _PlacedExpert, recording: bool, make_channel: MakeChannel
+        self, machine: Machine, expert: PlacedOnDimms, recording: bool, make_channel: MakeChannel
     ) -> None:
         self.machine, self.expert = machine, expert
         self.spans: Spans = {}
@@ -333,7 +158,7 @@ class _Programs:
 
         progress(0.0)
 
-        at = _FIRST_CLOCK * self.machine.dram_ticks
+        at = FIRST_CLOCK * self.machine.dram_ticks
         for tile, tokens in enumerate(tiling.tokens):
             at = self.run_tile(tile, tokens, at, report)
         return at
@@ -343,8 +168,8 @@ class _Programs:
         released = [program.activations_in(tile, tokens, at) for program in self.each]
         known, last = [], at
         for program, release in zip(self.each, released, strict=True):
-            hidden = program.activate(tile, tokens, program.multiply(_GATE_UP, tile, tokens, release, report))
-            rows = program.multiply(_DOWN, tile, tokens, hidden, report)
+            hidden = program.activate(tile, tokens, program.multiply(GATE_UP, tile, tokens, release, report))
+            rows = program.multiply(DOWN, tile, tokens, hidden, report)
             known.append(program.results_known(rows))
             program.host_bursts += tokens * len(known[-1])
             last = max(last, int(rows[-1]))
@@ -365,7 +190,7 @@ class _Programs:
 
     def phases(self) -> tuple[Phase, ...]:
         """In order of start."""
-        origin, to_ns = _FIRST_CLOCK * self.machine.dram_ticks, self.machine.timebase.to_ns
+        origin, to_ns = FIRST_CLOCK * self.machine.dram_ticks, self.machine.timebase.to_ns
         found = [
             Phase(name, tile, to_ns(start - origin), to_ns(end - origin))
             for (name, tile), (start, end) in self.spans.items()
@@ -464,13 +289,13 @@ def simulate_expert(
             hardware, weights, model_name, tokens, layout, record_commands, exact_check, progress
         )
 
-    machine = _lower(hardware)
-    expert = _place(machine, layout, weights)
+    machine = lower_machine(hardware)
+    expert = place_on_dimms(machine, layout, weights)
     tiling = machine.gemv.tile(tokens, weights.hidden, expert.slice)
     programs = _Programs(machine, expert, record_commands, _fastest)
     end = programs.run(tiling, progress)
     if exact_check:
-        plain = _Programs(machine, _every_lane(machine, expert), False, _plain)
+        plain = _Programs(machine, every_lane(machine, expert), False, _plain)
         _compare(programs, end, plain, plain.run(tiling, lambda share: None))
     config = {
         "hardware": machine.described,
@@ -492,11 +317,11 @@ def _result(
     machine, expert = programs.machine, programs.expert
     to_ns, clock_ns = machine.timebase.to_ns, machine.timebase.to_ns(machine.dram_ticks)
     tokens, reads, dimms = sum(tiling.tokens), len(tiling.tokens), len(expert.of_dimm)
-    cycles = -(-end // machine.dram_ticks) - _FIRST_CLOCK
+    cycles = -(-end // machine.dram_ticks) - FIRST_CLOCK
     time_ns = to_ns(cycles * machine.dram_ticks)
     lanes = programs.lanes()
     used = [lane for lane, _ in lanes if lane.stream.share.total]
-    streamed = max(lane.count(state.DATA_END) for lane in used) - _FIRST_CLOCK
+    streamed = max(lane.count(state.DATA_END) for lane in used) - FIRST_CLOCK
     peak_gbps = dimms * machine.lanes * machine.lane_peak_gbps
     bandwidth_gbps = expert.bytes * reads / to_ns(streamed * machine.dram_ticks)
     skipped = sum(lane.channel.skipped * count for lane, count in lanes)
@@ -563,7 +388,7 @@ def _energy(
     machine, expert = programs.machine, programs.expert
     dimms = len(expert.of_dimm)
     open_clocks = sum(
-        lane.channel.open_clocks(cycles + _FIRST_CLOCK) * count for lane, count in programs.lanes()
+        lane.channel.open_clocks(cycles + FIRST_CLOCK) * count for lane, count in programs.lanes()
     )
     products = tokens * weights.hidden * weights.intermediate  # of a matrix
     passes = sum(machine.gemv.pass_cycles(matrix.bits) for matrix in weights.format.matrices)

@@ -1,0 +1,118 @@
+"""The weights of a lane on their way: admitted step by step, shelved, given to the multipliers."""
+
+from __future__ import annotations
+
+from ndpsim._jit import inlined
+from ndpsim.dram.choosing import forget_all
+from ndpsim.dram.sharing.state import (
+    ARRIVAL,
+    BURST,
+    BURSTS_LEFT,
+    END_ROW,
+    FIRST_ROW,
+    HEAD,
+    JOB_LATENCY,
+    JOB_ROWS,
+    JOBS,
+    NDP,
+    NEXT_ROW,
+    ROWS_KNOWN,
+    SHELVED,
+    STEP,
+)
+from ndpsim.dram.sink import RELEASE, SERVICE, SLOT, Sink, take_burst
+from ndpsim.dram.state import FAR, SERVED, Source
+
+__all__ = ["give_to_multipliers", "lane_credit", "lane_source", "next_step", "shelve"]
+
+
+@inlined
+def lane_source(weights, lane):
+    """The reads of a lane, as a source."""
+    place = weights.place[lane, : weights.length[lane]]
+    return Source(place, weights.column[lane], place, place[:0], weights.admitted[lane], 0)
+
+
+@inlined
+def lane_credit(setup, weights, lane, ahead):
+    """The clock from which a read of a lane has a place in its FIFO, `ahead` reads after the next.
+
+    FAR while the shelf takes so many places that nobody knows.
+    """
+    taken = weights.shelved[lane, SHELVED] + ahead
+    if taken >= setup.fifo_bursts:
+        return FAR
+    return weights.credit[lane, (weights.sink[lane, SLOT] + taken) % setup.fifo_bursts]
+
+
+@inlined
+def next_step(weights, lane, value):
+    """Admit the reads of the next step when those of the last have all issued."""
+    step = weights.step[lane]
+    while step + 1 < weights.ends.shape[1] and value[SERVED] == weights.ends[lane, step]:
+        step += 1
+    weights.step[lane] = step
+    weights.admitted[lane, 0] = weights.ends[lane, step]
+
+
+@inlined
+def shelve(weights, lane, burst, arrival):
+    """A burst of weights is read and will have arrived at a clock."""
+    shelf, shelved = weights.shelf[lane], weights.shelved[lane]
+    slot = (shelved[HEAD] + shelved[SHELVED]) % shelf.shape[0]
+    shelf[slot, BURST] = burst
+    shelf[slot, ARRIVAL] = arrival
+    shelf[slot, STEP] = weights.step[lane]
+    shelved[SHELVED] += 1
+
+
+@inlined
+def note_rows(weights, transfers, lane, burst):
+    """A burst was given to the multipliers: rows that need no other are known, results become jobs."""
+    left, value = weights.left, weights.value
+    for row in range(weights.first_row[lane, burst], weights.last_row[lane, burst] + 1):
+        left[row] -= 1
+    value[BURSTS_LEFT] -= 1
+    while value[NEXT_ROW] < value[END_ROW] and left[value[NEXT_ROW]] == 0:
+        value[ROWS_KNOWN] = max(value[ROWS_KNOWN], weights.done[value[NEXT_ROW]])
+        value[NEXT_ROW] += 1
+        of_result = value[NEXT_ROW] - value[FIRST_ROW]
+        if of_result % transfers.value[JOB_ROWS] == 0 or value[NEXT_ROW] == value[END_ROW]:
+            transfers.ready[transfers.value[JOBS]] = value[ROWS_KNOWN] + transfers.value[JOB_LATENCY]
+            transfers.value[JOBS] += 1
+
+
+@inlined
+def give_to_multipliers(setup, lanes, weights, transfers, lane):
+    """Give the multipliers of a lane the shelved bursts of every step that they may start on."""
+    shelf, shelved = weights.shelf[lane], weights.shelved[lane]
+    waited = lanes.credit[NDP, lane, 0] == FAR
+    while shelved[SHELVED] > 0:
+        head = shelved[HEAD]
+        step = shelf[head, STEP]
+        if weights.release[step] == FAR:
+            return
+        value = weights.sink[lane]
+        value[RELEASE] = weights.release[step]
+        value[SERVICE] = weights.service[step]
+        rows = weights.first_row[lane]
+        fifo = Sink(
+            setup.fifo_bursts,
+            setup.servers,
+            setup.dram_ticks,
+            setup.unit_ticks,
+            weights.credit[lane],
+            weights.free[lane],
+            rows,
+            weights.last_row[lane],
+            rows,
+            weights.done,
+            value,
+        )
+        take_burst(fifo, shelf[head, BURST], shelf[head, ARRIVAL])
+        shelved[HEAD] = (head + 1) % shelf.shape[0]
+        shelved[SHELVED] -= 1
+        note_rows(weights, transfers, lane, shelf[head, BURST])
+        if waited:  # for the place that the first of these bursts leaves
+            waited = False
+            forget_all(lanes.entry[NDP, lane], lanes.size[NDP, lane], lanes.bound[NDP, lane])

@@ -1,0 +1,100 @@
+"""The two slowdowns of a shared DIMM, for a terminal."""
+
+from __future__ import annotations
+
+from ndpsim.report.text import energy_facts, print_facts
+from ndpsim.simulate import ContentionResult
+from ndpsim.units import format_bytes, format_time
+
+__all__ = ["print_contention"]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}%"
+
+
+def _latency(result: ContentionResult) -> tuple[str, str, str]:
+    figures = result.host_latency_ns
+    if figures is None:
+        return "host latency", "-", "no reads"
+    beside = ", ".join(f"{name} {format_time(ns)}" for name, ns in figures.items())
+    alone = result.host_alone_latency_ns
+    words = (
+        ""
+        if alone is None
+        else f"; alone: mean {format_time(alone['mean'])}, p99 {format_time(alone['p99'])}"
+    )
+    return "host latency", format_time(figures["mean"]), f"{beside}{words}"
+
+
+def _facts(result: ContentionResult) -> list[tuple[str, str, str]]:
+    """What there is to say, its figure, and what stands behind it."""
+    slow = result.host_slowdown
+    offered = "" if result.host_offered_gbps is None else f" of {result.host_offered_gbps:g} GB/s asked for"
+    kinds = ", ".join(f"{count} {name}" for name, count in result.commands.items())
+    moved = [sum(lane.values()) for lane in result.by_lane]
+    rows = [
+        (
+            f"{owner} rows",
+            str(found["hits"] + found["misses"] + found["conflicts"]),
+            f"{found['hits']} hits, {found['misses']} misses, {found['conflicts']} conflicts; "
+            f"{found['lost']} rows lost to the other",
+        )
+        for owner, found in result.rows.items()
+    ]
+    return [
+        (
+            "NDP slowdown",
+            f"{result.ndp_slowdown:.3f}x",
+            f"{format_time(result.ndp_time_ns)} instead of {format_time(result.ndp_alone_ns)}",
+        ),
+        (
+            "host slowdown",
+            "-" if slow is None else f"{slow:.3f}x",
+            f"{format_time(result.host_time_ns)} instead of {format_time(result.host_alone_ns)} "
+            f"for the same {result.host_requests} requests",
+        ),
+        (
+            "NDP bandwidth",
+            f"{result.ndp_gbps:.2f} GB/s",
+            f"{_percent(result.ndp_peak_fraction)} of the lanes' {result.lanes_peak_gbps:.1f} GB/s; "
+            f"alone {result.ndp_alone_gbps:.2f} GB/s",
+        ),
+        (
+            "host bandwidth",
+            f"{result.host_gbps:.2f} GB/s",
+            f"{_percent(result.host_peak_fraction)} of the bus's {result.bus_peak_gbps:.1f} GB/s{offered}; "
+            f"alone {result.host_alone_gbps:.2f} GB/s",
+        ),
+        _latency(result),
+        (
+            "lanes",
+            _percent(result.lanes_fraction),
+            f"busy with data of both; {format_bytes(min(moved))} to {format_bytes(max(moved))} a lane",
+        ),
+        *rows,
+        (
+            "turnarounds",
+            str(result.turnarounds),
+            f"on the lanes; to the host {result.bus_turnarounds}, {result.bus_rank_switches} changes of rank",
+        ),
+        ("commands", str(sum(result.commands.values())), kinds),
+        *energy_facts(
+            result.energy_nj, result.energy_note, max(result.ndp_time_ns, result.host_time_ns), sum(moved)
+        ),
+    ]
+
+
+def print_contention(result: ContentionResult) -> None:
+    """The result of `simulate_contention`."""
+    config = result.config
+    tokens = "1 token" if config["tokens"] == 1 else f"{config['tokens']} tokens"
+    turns = f" of {config['slice_clocks']} clocks" if config["slice_clocks"] else ""
+    host = "as much host traffic as it takes" if config["host_gbps"] == "saturate" else "host traffic"
+    shape = f"{config['hidden']} x {config['intermediate']}"
+    print_facts(
+        f"One expert ({shape}) on {config['hardware']['name']}, {tokens}, "
+        f"{config['bits']} bits, beside {host}, {config['pattern']}: {config['arbitration']}{turns}",
+        _facts(result),
+        f"simulated in {format_time(1e9 * result.wall_s)}; all {result.lanes} lanes, clock by clock",
+    )

@@ -1,0 +1,599 @@
+"""One expert on a DIMM while the host reads and writes the same DIMM.
+
+The expert program is that of `simulate.expert`, on the lanes and buses of `dram.sharing`, where the model is
+described. The host's traffic begins with the program's first clock and goes on until the host has the last
+result. Each side is also simulated alone: the expert as `simulate_expert` does it, the host by the same
+requests without weights being read. Lanes are not alike when the host asks for data of some and not of
+others, so all of them are simulated.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.config import Hardware, load_hardware
+from ndpsim.dram import sink, state
+from ndpsim.dram.mapping import MAPPERS, parse_mapping
+from ndpsim.dram.sharing import engine
+from ndpsim.dram.sharing import state as sharing
+from ndpsim.errors import InputError, one_of
+from ndpsim.layout import ExpertFormat, parse_layout
+from ndpsim.moe import Expert
+from ndpsim.ndp import Tiling
+from ndpsim.simulate.expert import simulate_expert
+from ndpsim.simulate.host_traffic import PATTERNS, HostTraffic, RequestRound, make_round
+from ndpsim.simulate.lane import decode_commands, name_commands
+from ndpsim.simulate.machine import (
+    DOWN,
+    FIRST_CLOCK,
+    GATE_UP,
+    Machine,
+    Placed,
+    every_lane,
+    lower_machine,
+    place_on_dimms,
+)
+from ndpsim.simulate.power import Energy
+from ndpsim.simulate.result import ExpertResult, Phase
+from ndpsim.simulate.weights import named_weights
+from ndpsim.spec import COMMANDS
+from ndpsim.traces import CommandTrace
+
+__all__ = ["ContentionResult", "simulate_contention"]
+
+Ints = NDArray[np.int64]
+Progress = Callable[[float], None]
+
+_FIRST_ROOM = 1 << 14  # commands a lane's trace has room for at first
+_MOST_SLOWDOWN = 100  # of the NDP unit; what is slower is given up as starved
+_MAX_SLICE = 1 << 30
+_PATIENCE = 16384  # clocks: long beside row changes and refreshes, short beside an expert
+_NDP, _HOST = sharing.NDP, sharing.HOST
+
+
+@dataclass(frozen=True)
+class ContentionResult:
+    """An expert on a DIMM beside the host's traffic. "alone": without the other side.
+
+    Attributes:
+        ndp_time_ns: from the first clock to the last result at the host, beside the host's traffic.
+        ndp_alone_ns: the same alone, as `simulate_expert` says.
+        ndp_slowdown: the one over the other.
+        ndp_gbps: weight bytes read over the time weights stream; `ndp_alone_gbps` alone.
+        ndp_peak_fraction: `ndp_gbps` over `lanes_peak_gbps`.
+        host_requests: requests of the host that went to their lanes in `ndp_time_ns`.
+        host_time_ns: until the last of their data left the bus; `host_alone_ns` the same requests, alone.
+        host_slowdown: the one over the other; None when none went. It can be a little below 1: while weights
+            are read, writes are collected for longer and turn the buses around less often.
+        host_offered_gbps: what the host asks for; None: as much as it gets.
+        host_gbps: bytes over its buses in `ndp_time_ns`; `host_alone_gbps` in `host_alone_ns`, alone.
+        host_peak_fraction: `host_gbps` over `bus_peak_gbps`.
+        host_latency_ns: of its reads, from being taken from the host to the last beat on its bus: mean, p50,
+            p99, max; None without reads. `host_alone_latency_ns` alone. Waiting to be taken is not in it.
+            A percentile of more than 65,534 clocks is given as the maximum.
+        lanes_peak_gbps: what all lanes carry together at their limit.
+        lanes_fraction: the share of it that both sides' data takes over `ndp_time_ns`.
+        bus_peak_gbps: what the DIMM's buses to the host carry at their limit.
+        clock_ns: the DRAM clock.
+        rows: by owner, what requests found at their first command: hits, misses, conflicts; and `lost`, rows
+            opened for the owner that the other closed.
+        turnarounds: of the lanes' data buses between reads and writes; `bus_turnarounds` and
+            `bus_rank_switches` of the buses to the host.
+        commands: DRAM commands by kind, over all lanes.
+        phases: the expert program beside the host's traffic, in order of start.
+        token_tiles: tokens of each tile.
+        lanes: lanes of the DIMM, all of them simulated.
+        by_lane: of each lane, bytes that the NDP unit and the host moved in `ndp_time_ns`.
+        energy_nj: by component, and their `total`, until the last data of the host; None where nothing is
+            known of the DRAM's currents. `energy_note` says what it rests on, or why.
+        config: everything that was used.
+        wall_s: how long the simulation took.
+        command_traces: by lane, when asked for.
+    """
+
+    ndp_time_ns: float
+    ndp_alone_ns: float
+    ndp_slowdown: float
+    ndp_gbps: float
+    ndp_alone_gbps: float
+    ndp_peak_fraction: float
+    host_requests: int
+    host_time_ns: float
+    host_alone_ns: float
+    host_slowdown: float | None
+    host_offered_gbps: float | None
+    host_gbps: float
+    host_alone_gbps: float
+    host_peak_fraction: float
+    host_latency_ns: Mapping[str, float] | None
+    host_alone_latency_ns: Mapping[str, float] | None
+    lanes_peak_gbps: float
+    lanes_fraction: float
+    bus_peak_gbps: float
+    clock_ns: float
+    rows: Mapping[str, Mapping[str, int]]
+    turnarounds: int
+    bus_turnarounds: int
+    bus_rank_switches: int
+    commands: Mapping[str, int]
+    phases: tuple[Phase, ...]
+    token_tiles: tuple[int, ...]
+    lanes: int
+    by_lane: tuple[Mapping[str, int], ...]
+    energy_nj: Mapping[str, float | None] | None
+    energy_note: str
+    config: Mapping[str, Any]
+    wall_s: float
+    command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; command traces are left out."""
+        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "command_traces"}
+        plain["phases"] = [{f.name: getattr(phase, f.name) for f in fields(phase)} for phase in self.phases]
+        plain["by_lane"], plain["token_tiles"] = list(self.by_lane), list(self.token_tiles)
+        return plain
+
+
+class _Dimm:
+    """A DIMM under way: its lanes with weights to read, its buses with requests of the host to carry."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        setup: sharing.Setup,
+        weights: sharing.Weights,
+        traffic: sharing.Traffic,
+        jobs: int,
+        recording: bool,
+    ) -> None:
+        self.setup, self.weights, self.traffic = setup, weights, traffic
+        self.lanes = sharing.make_lanes(machine.tables, machine.policy, machine.lanes)
+        timings = machine.device.timings
+        bubbles = sharing.bus_bubbles(machine.tables, timings["nCL"], timings["nCWL"])
+        self.buses = sharing.make_buses(machine.policy, machine.host_buses, bubbles)
+        self.transfers = sharing.make_transfers(jobs)
+        self.transfers.value[sharing.JOB_ROWS] = 1
+        room = (machine.lanes, _FIRST_ROOM if recording else 0, state.RECORD_FIELDS)
+        self.commands = state.Commands(np.zeros(room, np.int64), np.zeros(machine.lanes, np.int64))
+
+    def run(self, goal: int, until_clock: int = state.FAR) -> bool:
+        """Run until a goal of `dram.sharing.engine`, giving command traces the room they need.
+
+        Returns whether it was reached, `until_clock` at the latest.
+        """
+        run: Any = engine.run
+        while True:
+            outcome = run(
+                self.setup,
+                self.lanes,
+                self.weights,
+                self.buses,
+                self.transfers,
+                self.traffic,
+                self.commands,
+                goal,
+                until_clock,
+            )
+            if outcome in (engine.DONE, engine.LATE):
+                return bool(outcome == engine.DONE)
+            if outcome == engine.STUCK:
+                raise RuntimeError("the controller cannot go on: refreshes pile up")
+            more = np.zeros_like(self.commands.entry)
+            self.commands = state.Commands(
+                np.concatenate((self.commands.entry, more), axis=1), self.commands.length
+            )
+
+    def put_jobs(self, direction: int, ticks: int, ready: Sequence[int]) -> None:
+        """Jobs for the buses to the host instead of the last, each for `ticks`, not before `ready`."""
+        value, count = self.transfers.value, len(ready)
+        self.buses.at[:] = 0
+        self.transfers.ready[:count] = ready
+        value[sharing.JOBS], value[sharing.JOB_TICKS], value[sharing.JOB_DIRECTION] = count, ticks, direction
+
+    @property
+    def clock(self) -> int:
+        """The next clock."""
+        return int(self.lanes.value[_NDP, 0, state.CLOCK])
+
+    def counted(self, owner: int, place: int) -> int:
+        """A counter of an owner's requests, over all lanes."""
+        return int(self.lanes.value[owner, :, place].sum())
+
+    def on_buses(self, place: int) -> int:
+        """A counter of the buses, over all of them."""
+        return int(self.buses.value[:, place].sum())
+
+
+def _setup(machine: Machine, placed: Placed, arbitration: str, slice_clocks: int) -> sharing.Setup:
+    """What a DIMM runs under."""
+    servers = {work.servers for work in placed.work}
+    if len(servers) > 1:
+        problem = "beside the host's traffic, bits that leave a lane more multipliers for down than for gate"
+        raise InputError(f"not supported: {problem} and up", key="bits")
+    return sharing.Setup(
+        machine.tables,
+        machine.policy,
+        sharing.ARBITRATIONS[arbitration],
+        slice_clocks,
+        _PATIENCE,
+        machine.device.timings["nCL"],
+        machine.dram_ticks,
+        machine.gemv_ticks,
+        machine.gemv.fifo_bursts,
+        servers.pop(),
+    )
+
+
+def _weights(setup: sharing.Setup, placed: Placed, tiles: int) -> sharing.Weights:
+    """The weights of an expert, read once a tile in two steps."""
+    shares = np.array([stream.share.bursts for stream in placed.streams], dtype=np.int64)
+    ends = np.cumsum(np.tile(shares, (1, tiles)), axis=1)
+    rows = sum(region.rows for region in placed.dealing.regions)
+    streams = placed.streams
+    return sharing.make_weights(
+        setup, [stream.source for stream in streams], [stream.rows for stream in streams], ends, rows
+    )
+
+
+def _no_weights(setup: sharing.Setup, lanes: int) -> sharing.Weights:
+    """Nothing to read in any lane."""
+    none = np.zeros(0, dtype=np.int64)
+    nothing = state.make_source(setup.tables, none, none, none, none, none, none, none)
+    rows = sink.a_row_each(0)
+    return sharing.make_weights(setup, [nothing] * lanes, [rows] * lanes, np.zeros((lanes, 1), np.int64), 0)
+
+
+class _Program:
+    """The expert program of `simulate.expert` on a shared DIMM; times are ticks."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        placed: Placed,
+        tiling: Tiling,
+        setup: sharing.Setup,
+        traffic: sharing.Traffic,
+        recording: bool,
+        deadline: int,
+    ) -> None:
+        self.machine, self.placed, self.tiling, self.deadline = machine, placed, tiling, deadline
+        self.regions = placed.dealing.regions
+        self.weights = _weights(setup, placed, len(tiling.tokens))
+        self.per_job = machine.device.burst_bytes // machine.gemv.activation_bytes
+        jobs = 1 + -(-self.regions[DOWN].rows // self.per_job)
+        self.dimm = _Dimm(machine, setup, self.weights, traffic, jobs, recording)
+        self.phases: list[Phase] = []
+        # Bursts that hold weights of each row, over all lanes.
+        change = np.zeros(len(self.weights.left) + 1, dtype=np.int64)
+        for stream in placed.streams:
+            np.add.at(change, stream.rows.first_row, 1)
+            np.add.at(change, stream.rows.last_row + 1, -1)
+        self.bursts_of_row = np.cumsum(change)[:-1]
+
+    def run_until(self, goal: int) -> None:
+        """Run until a goal.
+
+        Raises:
+            InputError: the host leaves the NDP unit next to nothing.
+        """
+        if not self.dimm.run(goal, self.deadline):
+            raise InputError(
+                f"not supported: the host's traffic slows the NDP unit down more than {_MOST_SLOWDOWN} "
+                "times; choose another arbitration or less traffic",
+                key="host_gbps",
+            )
+
+    def note(self, name: str, tile: int, start: int, end: int) -> None:
+        """Remember a phase."""
+        origin = FIRST_CLOCK * self.machine.dram_ticks
+        self.phases.append(
+            Phase(name, tile, *(self.machine.timebase.to_ns(at - origin) for at in (start, end)))
+        )
+
+    def activations_in(self, tile: int, tokens: int, start: int) -> int:
+        """The host writes the activations of a tile; returns when the last has arrived."""
+        machine, columns = self.machine, self.regions[GATE_UP].columns
+        bursts = -(-tokens * columns * machine.gemv.activation_bytes // machine.device.burst_bytes)
+        ready = start + machine.device.timings["nCWL"] * machine.dram_ticks
+        self.dimm.put_jobs(sharing.WRITE, machine.bus_ticks(bursts), [ready])
+        self.run_until(engine.JOBS_DONE)
+        end = int(self.dimm.buses.end.max())
+        self.note("activations-in", tile, start, end)
+        return end
+
+    def multiply(self, region: int, tile: int, tokens: int, release: int) -> Ints:
+        """Read a region and multiply; returns when the sum of each of its rows is known.
+
+        Of the last region, rows become results, and jobs for the buses, as they are known.
+        """
+        machine, weights, regions = self.machine, self.weights, self.regions
+        first = sum(before.rows for before in regions[:region])
+        after = first + regions[region].rows
+        adder_ticks = machine.gemv.adder_tree_cycles * machine.gemv_ticks
+        weights.left[first:after] = self.bursts_of_row[first:after]
+        value, transfers = weights.value, self.dimm.transfers.value
+        value[sharing.BURSTS_LEFT] = regions[region].bursts
+        value[sharing.NEXT_ROW] = value[sharing.FIRST_ROW] = value[sharing.END_ROW] = first
+        value[sharing.ROWS_KNOWN] = 0
+        if region == DOWN:
+            value[sharing.END_ROW] = after
+            self.dimm.put_jobs(sharing.READ, machine.bus_ticks(tokens), [])
+            transfers[sharing.JOB_ROWS], transfers[sharing.JOB_LATENCY] = self.per_job, adder_ticks
+        step = 2 * tile + region
+        weights.service[step] = tokens * self.placed.work[region].pass_cycles * machine.gemv_ticks
+        weights.release[step] = release
+        self.run_until(engine.WEIGHTS_READ)
+        rows: Ints = np.maximum.accumulate(weights.done[first:after]) + adder_ticks
+        self.note(regions[region].name, tile, release, int(rows[-1]))
+        return rows
+
+    def activate(self, tile: int, tokens: int, rows: Ints) -> int:
+        """SiLU(gate) x up of every hidden value; returns when the last is known."""
+        known = rows[1::2]  # gate and up rows alternate, and up comes second
+        end = self.machine.activation.done(known, tokens, self.machine.activation_ticks)
+        self.note("activation", tile, int(known[0]), end)
+        return end
+
+    def results_out(self, tile: int) -> int:
+        """The results that are still on their way leave; returns when the host has the last."""
+        machine, dimm = self.machine, self.dimm
+        self.run_until(engine.JOBS_DONE)
+        end = int(dimm.buses.end.max()) + machine.device.timings["nCL"] * machine.dram_ticks
+        self.note("result-out", tile, int(dimm.transfers.ready[0]), end)
+        return end
+
+    def run(self, progress: Progress) -> int:
+        """All tiles; returns when the host has the last result, and stands at that clock."""
+        at = FIRST_CLOCK * self.machine.dram_ticks
+        for tile, tokens in enumerate(self.tiling.tokens):
+            progress(tile / len(self.tiling.tokens))
+            at = self.activations_in(tile, tokens, at)
+            at = self.activate(tile, tokens, self.multiply(GATE_UP, tile, tokens, at))
+            self.multiply(DOWN, tile, tokens, at)
+            at = self.results_out(tile)
+        self.dimm.run(engine.NOTHING, until_clock=-(-at // self.machine.dram_ticks))
+        return at
+
+
+def _host_latency(dimm: _Dimm, clock_ns: float) -> dict[str, float] | None:
+    """Mean, percentiles and maximum of the reads' latency on the buses to the host."""
+    reads = dimm.buses.latencies
+    count = int(reads.sum())
+    if count == 0:
+        return None
+    upto, longest = np.cumsum(reads), int(dimm.buses.value[:, sharing.LONGEST].max())
+    clocks: dict[str, float] = {"mean": dimm.on_buses(sharing.LATENCY) / count}
+    for percent in (50, 99):
+        at = int(np.searchsorted(upto, -(-count * percent // 100)))
+        clocks[f"p{percent}"] = at if at < state.LATENCIES - 1 else longest  # the last place holds all longer
+    clocks["max"] = longest
+    return {name: value * clock_ns for name, value in clocks.items()}
+
+
+def _rows(dimm: _Dimm, owner: int) -> dict[str, int]:
+    """What an owner's requests found, and the rows it lost to the other."""
+    places = {"hits": state.ROW_HITS, "misses": state.ROW_MISSES, "conflicts": state.ROW_CONFLICTS}
+    found = {name: dimm.counted(owner, place) for name, place in places.items()}
+    return {**found, "lost": int(dimm.lanes.tally[:, sharing.ROWS_LOST + owner].sum())}
+
+
+@dataclass(frozen=True, eq=False)
+class _Moved:
+    """Bytes moved so far: by lane for each owner, int64[owner, lane], and for the host over its buses."""
+
+    by_lane: Ints
+    to_host: int
+
+    @classmethod
+    def of(cls, dimm: _Dimm, burst_bytes: int) -> _Moved:
+        columns = [number for number, kind in enumerate(COMMANDS) if kind.reads or kind.writes]
+        transfers = dimm.on_buses(sharing.READS) + dimm.on_buses(sharing.WRITES)
+        return cls(dimm.lanes.issued[:, :, columns].sum(axis=2) * burst_bytes, transfers * burst_bytes)
+
+
+def _checked_slice(slice_clocks: Any) -> int:
+    if isinstance(slice_clocks, bool) or not isinstance(slice_clocks, int):
+        raise InputError(f"{slice_clocks!r} is not a whole number of clocks", key="slice_clocks")
+    if not 1 <= slice_clocks <= _MAX_SLICE:
+        raise InputError(
+            f"{slice_clocks} is not a whole number of clocks from 1 to {_MAX_SLICE}", key="slice_clocks"
+        )
+    return slice_clocks
+
+
+def _round(hardware: Hardware, machine: Machine, placed: Placed, traffic: HostTraffic) -> RequestRound:
+    """The host's requests to the rows that the weights leave."""
+    dram, dimm = hardware.system.dram, hardware.system.dimm
+    mapping = (
+        MAPPERS[dram.mapper] if dram.mapping is None else parse_mapping(dram.mapping.order, dram.mapping.xor)
+    )
+    dealing = placed.dealing
+    most = max(stream.share.total for stream in placed.streams)
+    last = max(int(dealing.lane_bursts(stream.share).max(initial=-1)) for stream in placed.streams)
+    first_row = int(dealing.coordinates(np.array([last]))[2][0]) + 1 if most else 0
+    return make_round(traffic, machine.device, mapping, machine.host_buses, dimm.ranks, first_row)
+
+
+def simulate_contention(
+    hw: str | Hardware = "trimoe",
+    model: str | Expert = "qwen3-235b-a22b",
+    tokens: int = 1,
+    host_gbps: float | str = "saturate",
+    read_share: float = 0.67,
+    pattern: str = "sequential",
+    arbitration: str = "host-first",
+    slice_clocks: int = 1000,
+    layout: str = "localized",
+    bits: int | ExpertFormat = 16,
+    sets: Sequence[str] = (),
+    record_commands: bool = False,
+    progress: Progress = lambda share: None,
+) -> ContentionResult:
+    """Simulate one expert on one DIMM, cycle by cycle, while the host reads and writes the DIMM.
+
+    Args:
+        hw, model, tokens, layout, bits, sets: as in `simulate_expert`.
+        host_gbps: what the host asks this DIMM for, in GB/s, or "saturate": all that it gets.
+        read_share: the share of reads among its requests, 0 to 1.
+        pattern: "sequential", "random" (seeded, always the same), or a request trace (any format of
+            `traces.read_requests`): its addresses and kinds again and again, at the pace of `host_gbps`.
+        arbitration: "host-first", "ndp-first" or "slice", see `dram.sharing`. Under each of them, a request
+            that has waited for more than 16384 clocks in a lane makes it its owner's turn.
+        slice_clocks: DRAM clocks of each turn under "slice".
+        record_commands: keep the command trace of every lane.
+        progress: called with the share of the work that is done, first with 0 when all is checked.
+
+    Raises:
+        InputError: an argument, the hardware, the model or the trace makes no sense or does not fit, or the
+            host's traffic leaves the NDP unit nothing at all.
+    """
+    began = time.perf_counter()
+    if arbitration not in sharing.ARBITRATIONS:
+        raise InputError(one_of(arbitration, sharing.ARBITRATIONS, "arbitration"), key="arbitration")
+    _checked_slice(slice_clocks)
+    if isinstance(hw, Hardware) and sets:
+        raise InputError("give changes when loading the hardware, not afterwards", key="sets")
+    hardware = hw if isinstance(hw, Hardware) else load_hardware(hw, sets)
+    host = HostTraffic.of(host_gbps, read_share, pattern, hardware.dimm_host_gbps)
+    if hardware.system.cxl is not None:
+        raise InputError("not supported: the host has no channel to memory on a CXL link", key="cxl")
+    if parse_layout(layout)[1] > 1:
+        raise InputError("beside the host's traffic one DIMM is simulated: localized", key="layout")
+    alone = simulate_expert(hardware, model, tokens, layout, bits, progress=lambda share: progress(0.0))
+
+    weights, _ = named_weights(model, bits)
+    machine = lower_machine(hardware)
+    expert = every_lane(machine, place_on_dimms(machine, layout, weights))
+    placed = expert.placed[0]
+    tiling = machine.gemv.tile(tokens, weights.hidden, weights.intermediate)
+    requests = _round(hardware, machine, placed, host)
+    pace = host.pace(machine.device.burst_bytes, machine.device.clock_ps)
+    setup = _setup(machine, placed, arbitration, slice_clocks)
+
+    traffic = requests.traffic(machine.tables, machine.host_buses, pace, None)
+    deadline = _MOST_SLOWDOWN * (alone.cycles + machine.tables.refresh_interval)
+    program = _Program(machine, placed, tiling, setup, traffic, record_commands, deadline)
+    end = program.run(progress)
+    meanwhile = _Moved.of(program.dimm, machine.device.burst_bytes)
+    taken = program.dimm.buses.value[:, sharing.TAKEN].copy()
+    traffic.offered[:] = taken
+    program.dimm.run(engine.REQUESTS_DONE)
+    quiet = _Dimm(
+        machine,
+        setup,
+        _no_weights(setup, machine.lanes),
+        requests.traffic(machine.tables, machine.host_buses, pace, taken),
+        1,
+        False,
+    )
+    quiet.run(engine.REQUESTS_DONE)
+    config = {
+        **alone.config,
+        "host_gbps": host_gbps,
+        "read_share": host.read_share if host.pattern in PATTERNS else None,
+        "pattern": host.pattern,
+        "arbitration": arbitration,
+        "slice_clocks": slice_clocks if arbitration == "slice" else None,
+    }
+    energy = _energy(program.dimm, machine, alone.energy_nj)
+    return _result(program, meanwhile, quiet, end, alone, host, energy, config, began)
+
+
+def _energy(dimm: _Dimm, machine: Machine, alone: Mapping[str, float | None] | None) -> Energy:
+    """The energy of the DIMM until all is done: its units work as they do alone, its buses carry more."""
+    end, rows = dimm.clock, dimm.lanes.rows
+    open_clocks = sum(dimm.counted(owner, state.OPEN_CLOCKS) for owner in (_NDP, _HOST))
+    open_clocks += end * int(np.count_nonzero(rows[:, :, state.OPEN_ROW] >= 0))
+    open_clocks -= int(np.maximum(rows[:, :, state.CLOSED_AT] - end, 0).sum())
+    units = {name: nj for name, nj in (alone or {}).items() if name.startswith("ndp_")}
+    bursts = dimm.on_buses(sharing.READS) + dimm.on_buses(sharing.WRITES)
+    beside = ((alone or {}).get("host") or 0.0) + machine.dram_power.io_nj(bursts)
+    return machine.dram_power.split(
+        dimm.lanes.issued.sum(axis=(0, 1)),
+        (end - FIRST_CLOCK) * machine.lanes,
+        open_clocks,
+        {**units, "host": beside},
+    )
+
+
+def _result(
+    program: _Program,
+    meanwhile: _Moved,
+    quiet: _Dimm,
+    end: int,
+    alone: ExpertResult,
+    host: HostTraffic,
+    energy: Energy,
+    config: dict[str, Any],
+    began: float,
+) -> ContentionResult:
+    machine, dimm = program.machine, program.dimm
+    device, burst_bytes = machine.device, machine.device.burst_bytes
+
+    def ns(clocks: int) -> float:
+        return machine.timebase.to_ns(clocks * machine.dram_ticks)
+
+    time_ns = ns(-(-end // machine.dram_ticks) - FIRST_CLOCK)
+    streamed = int(dimm.lanes.value[_NDP, :, state.DATA_END].max()) - FIRST_CLOCK
+    ndp_gbps = alone.weight_bytes * alone.weight_reads / ns(streamed)
+    busy_ns, quiet_ns = (
+        ns(max(0, int(one.buses.value[:, sharing.LAST_END].max()) - FIRST_CLOCK)) for one in (dimm, quiet)
+    )
+    host_gbps = meanwhile.to_host / time_ns
+    lanes_peak, bus_peak = alone.peak_bandwidth_gbps, machine.host_buses * device.peak_gbps
+    requests = dimm.on_buses(sharing.TAKEN)
+    return ContentionResult(
+        ndp_time_ns=time_ns,
+        ndp_alone_ns=alone.time_ns,
+        ndp_slowdown=time_ns / alone.time_ns,
+        ndp_gbps=ndp_gbps,
+        ndp_alone_gbps=alone.bandwidth_gbps,
+        ndp_peak_fraction=ndp_gbps / lanes_peak,
+        host_requests=requests,
+        host_time_ns=busy_ns,
+        host_alone_ns=quiet_ns,
+        host_slowdown=busy_ns / quiet_ns if requests else None,
+        host_offered_gbps=host.gbps,
+        host_gbps=host_gbps,
+        host_alone_gbps=requests * burst_bytes / quiet_ns if requests else 0.0,
+        host_peak_fraction=host_gbps / bus_peak,
+        host_latency_ns=_host_latency(dimm, alone.clock_ns),
+        host_alone_latency_ns=_host_latency(quiet, alone.clock_ns),
+        lanes_peak_gbps=lanes_peak,
+        lanes_fraction=int(meanwhile.by_lane.sum()) / time_ns / lanes_peak,
+        bus_peak_gbps=bus_peak,
+        clock_ns=alone.clock_ns,
+        rows={"ndp": _rows(dimm, _NDP), "host": _rows(dimm, _HOST)},
+        turnarounds=int(dimm.lanes.tally[:, sharing.TURNAROUNDS].sum()),
+        bus_turnarounds=dimm.on_buses(sharing.BUS_TURNAROUNDS),
+        bus_rank_switches=dimm.on_buses(sharing.RANK_SWITCHES),
+        commands=name_commands(dimm.lanes.issued.sum(axis=(0, 1))),
+        phases=tuple(sorted(program.phases, key=lambda phase: phase.start_ns)),
+        token_tiles=program.tiling.tokens,
+        lanes=machine.lanes,
+        by_lane=tuple(
+            {"ndp_bytes": int(ndp), "host_bytes": int(of_host)}
+            for ndp, of_host in zip(*meanwhile.by_lane, strict=True)
+        ),
+        energy_nj=energy[0],
+        energy_note=energy[1],
+        config=config,
+        wall_s=time.perf_counter() - began,
+        command_traces=_traces(dimm, machine) if dimm.commands.entry.size else (),
+    )
+
+
+def _traces(dimm: _Dimm, machine: Machine) -> tuple[CommandTrace, ...]:
+    """The commands of every lane."""
+    return tuple(
+        decode_commands(
+            state.Commands(dimm.commands.entry[lane], dimm.commands.length[lane : lane + 1]), machine.tables
+        )
+        for lane in range(machine.lanes)
+    )

@@ -1,0 +1,186 @@
+"""What a host asks of one DIMM while it computes: addresses, reads and writes, and how fast they come."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.dram.mapping import MAPPERS, Mapping, map_addresses
+from ndpsim.dram.sharing.state import Traffic, make_traffic
+from ndpsim.dram.state import FAR, make_source
+from ndpsim.errors import InputError, one_of
+from ndpsim.spec import Device, Tables
+from ndpsim.traces import read_requests
+from ndpsim.units import exact
+
+__all__ = ["PATTERNS", "HostTraffic", "RequestRound", "make_round"]
+
+Ints = NDArray[np.int64]
+
+#: Patterns by name; anything else is a request trace.
+PATTERNS = ("sequential", "random")
+
+_ROUND = 1 << 16  # requests of a generated round, which comes again and again
+_SEED = 1
+
+
+@dataclass(frozen=True)
+class HostTraffic:
+    """The traffic of a host on one DIMM.
+
+    Attributes:
+        gbps: requests made a second times their bytes, in GB/s; None: as fast as the DIMM takes them.
+        read_share: the share of reads, 0 to 1; with a trace, the trace says.
+        pattern: "sequential", "random", or the path of a request trace.
+    """
+
+    gbps: float | None
+    read_share: float
+    pattern: str
+
+    @classmethod
+    def of(cls, host_gbps: Any, read_share: Any, pattern: Any, bus_gbps: float) -> HostTraffic:
+        """Traffic from what a caller gave.
+
+        Raises:
+            InputError: a rate is not a number above 0 up to `bus_gbps`, nor "saturate"; a share is not a
+                number from 0 to 1; or the pattern is neither a name nor a file.
+        """
+        gbps = None if host_gbps == "saturate" else _number(host_gbps)
+        if host_gbps != "saturate" and (gbps is None or not 0 < gbps <= bus_gbps):
+            raise InputError(
+                f"{host_gbps!r} is neither 'saturate' nor a number above 0, up to the {bus_gbps:g} GB/s that "
+                "a DIMM carries to the host",
+                key="host_gbps",
+            )
+        share = _number(read_share)
+        if share is None or not 0 <= share <= 1:
+            raise InputError(f"{read_share!r} is not a number from 0 to 1", key="read_share")
+        if pattern not in PATTERNS and not (
+            isinstance(pattern, (str, os.PathLike)) and Path(pattern).is_file()
+        ):
+            raise InputError(
+                f"{one_of(pattern, PATTERNS, 'pattern')}, nor is it a file of requests", key="pattern"
+            )
+        return cls(gbps, share, str(pattern))
+
+    def pace(self, burst_bytes: int, clock_ps: Fraction) -> tuple[int, int]:
+        """Clocks between requests, as an exact fraction; 0 when they come as fast as they are taken."""
+        if self.gbps is None:
+            return 0, 1
+        interval = burst_bytes * 1000 / exact(self.gbps) / clock_ps
+        return interval.numerator, interval.denominator
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value)
+
+
+@dataclass(frozen=True, eq=False)
+class RequestRound:
+    """Requests to one DIMM, in their order, one array element each; after the last comes the first again."""
+
+    bus: Ints
+    lane: Ints
+    bankgroup: Ints
+    bank: Ints
+    row: Ints
+    column: Ints
+    write: Ints
+    address: Ints
+
+    def traffic(self, tables: Tables, buses: int, pace: tuple[int, int], offered: Ints | None) -> Traffic:
+        """The requests by bus, `offered` of each (None: without end)."""
+        sources, lanes, numbers = [], [], []
+        for bus in range(buses):
+            chosen = np.flatnonzero(self.bus == bus)
+            here = np.zeros(len(chosen), dtype=np.int64)  # every lane has one rank
+            sources.append(
+                make_source(
+                    tables,
+                    here,
+                    self.bankgroup[chosen],
+                    self.bank[chosen],
+                    self.row[chosen],
+                    self.column[chosen],
+                    self.write[chosen],
+                    self.address[chosen],
+                )
+            )
+            lanes.append(self.lane[chosen])
+            numbers.append(chosen)
+        endless = np.array([FAR if len(source.place) else 0 for source in sources], dtype=np.int64)
+        return make_traffic(sources, lanes, numbers, pace, endless if offered is None else offered)
+
+
+def make_round(
+    traffic: HostTraffic, device: Device, mapper: Mapping | str, buses: int, ranks: int, first_row: int
+) -> RequestRound:
+    """The requests of a traffic to a DIMM whose rows below `first_row` hold the weights.
+
+    The host's data lies in the rows above. Addresses are mapped over the sub-channels and ranks of the DIMM
+    as the hardware file says; what falls on a row of the weights, or beyond the DIMM, is folded into them.
+
+    Args:
+        device: one lane.
+        buses: sub-channels, each with a bus to the host.
+
+    Raises:
+        InputError: the weights leave no rows, or the trace is bad.
+    """
+    if first_row >= device.rows:
+        raise InputError(
+            f"not supported: the weights take all {device.rows} rows of a bank and leave the host none",
+            key="pattern",
+        )
+    address, write = _requests(traffic, device, buses * ranks)
+    behind = Device(
+        device.standard,
+        device.org,
+        device.timing,
+        ranks,
+        device.organisation,
+        device.timings,
+        device.sources,
+    )
+    mapping = MAPPERS[mapper] if isinstance(mapper, str) else mapper
+    at = map_addresses(address, mapping, behind, buses)
+    row = first_row + at.row.astype(np.int64) % (device.rows - first_row)
+    lane = at.rank.astype(np.int64) * buses + at.channel
+    return RequestRound(
+        bus=at.channel.astype(np.int64),
+        lane=lane,
+        bankgroup=at.bankgroup.astype(np.int64),
+        bank=at.bank.astype(np.int64),
+        row=row,
+        column=at.column.astype(np.int64),
+        write=write,
+        address=address // device.burst_bytes,
+    )
+
+
+def _requests(traffic: HostTraffic, device: Device, lanes: int) -> tuple[Ints, Ints]:
+    """(byte address, 1 where it writes) of a round."""
+    capacity = lanes * device.capacity_bytes
+    if traffic.pattern not in PATTERNS:
+        requests = read_requests(traffic.pattern)
+        if requests.address is None:
+            raise InputError(
+                "locates requests by coordinates; host traffic needs addresses", file=traffic.pattern
+            )
+        return requests.address % capacity, requests.write.astype(np.int64)
+    number = np.arange(_ROUND, dtype=np.int64)
+    if traffic.pattern == "random":
+        number = np.random.default_rng(_SEED).integers(0, capacity // device.burst_bytes, _ROUND)
+    # Reads and writes in turn, as evenly as the share allows.
+    read = np.floor(np.arange(1, _ROUND + 1) * traffic.read_share)
+    is_read = np.diff(read, prepend=0.0) > 0
+    return number * device.burst_bytes, (~is_read).astype(np.int64)

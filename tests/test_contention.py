@@ -1,0 +1,394 @@
+"""An expert beside the host's traffic: closed bounds, conservation, legality, and nothing changed without it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from ndpsim.audit import check_lanes
+from ndpsim.cli.main import cli
+from ndpsim.config import load_hardware
+from ndpsim.dram.sharing import state as sharing
+from ndpsim.errors import InputError
+from ndpsim.moe import Expert
+from ndpsim.report.traces import all_lanes
+from ndpsim.simulate import ContentionResult, contention, run_trace, simulate_contention, simulate_expert
+from ndpsim.simulate.machine import every_lane, lower_machine, place_on_dimms
+from ndpsim.simulate.weights import named_weights
+from ndpsim.simulate.host_traffic import HostTraffic
+from ndpsim.spec import lower, resolve
+
+SMALL = Expert(512, 256)
+MIDDLE = Expert(1024, 512)
+ARBITRATIONS = ("host-first", "ndp-first", "slice")
+ONE_RANK = ("dimm.ranks=1",)
+DDR4 = (
+    "dram.standard=DDR4",
+    "dram.org=DDR4_8Gb_x8",
+    "dram.timing=DDR4_3200AA",
+    "dram.overrides={}",
+    "dimm.subchannels=1",
+)
+
+
+@pytest.fixture(scope="module")
+def saturated() -> dict[str, ContentionResult]:
+    """A middling expert on a TriMoE DIMM that the host asks for all it can, a third of it writes."""
+    return {
+        name: simulate_contention(model=MIDDLE, pattern="random", arbitration=name, record_commands=True)
+        for name in ARBITRATIONS
+    }
+
+
+# ---- without host traffic nothing changes ------------------------------------------------------------
+
+
+def run_quietly(hardware, expert, tokens, arbitration, bits):
+    """The expert on the shared DIMM, with a host that asks for nothing."""
+    machine = lower_machine(hardware)
+    weights, _ = named_weights(expert, bits)
+    placed = every_lane(machine, place_on_dimms(machine, "localized", weights)).placed[0]
+    tiling = machine.gemv.tile(tokens, expert.hidden, expert.intermediate)
+    setup = contention._setup(machine, placed, arbitration, 100)
+    requests = contention._round(hardware, machine, placed, HostTraffic(None, 0.5, "sequential"))
+    nothing = np.zeros(machine.host_buses, dtype=np.int64)
+    traffic = requests.traffic(machine.tables, machine.host_buses, (0, 1), nothing)
+    program = contention._Program(machine, placed, tiling, setup, traffic, True, 1 << 40)
+    end = program.run(lambda share: None)
+    phases = tuple(sorted(program.phases, key=lambda phase: phase.start_ns))
+    return -(-end // machine.dram_ticks) - 1, phases, contention._traces(program.dimm, machine)
+
+
+@pytest.mark.parametrize("arbitration", ARBITRATIONS)
+@pytest.mark.parametrize("shape", [(512, 256), (513, 257), (96, 40), (3, 5)])
+@pytest.mark.parametrize(("tokens", "bits"), [(1, 16), (2, 3), (400, 16)])
+@pytest.mark.parametrize(
+    "sets",
+    [
+        (),
+        DDR4,
+        ("dram.nREFI=2000", "ndp.gemv.fifo_bursts=7"),
+        ("dram.refresh=same-bank",),
+        ("dram.scheduler=FRFCFS-RowHit", "dram.row_policy=closed-cap"),
+    ],
+    ids=["ddr5", "ddr4", "tight", "same-bank", "closed-cap"],
+)
+def test_without_host_traffic_nothing_changes_to_the_cycle(arbitration, shape, tokens, bits, sets):
+    hardware = load_hardware("trimoe", sets)
+    usual = simulate_expert(hardware, Expert(*shape), tokens, bits=bits, record_commands=True)
+    cycles, phases, traces = run_quietly(hardware, Expert(*shape), tokens, arbitration, bits)
+    assert (cycles, phases) == (usual.cycles, usual.phases)
+    for ours, alone in zip(traces, usual.command_traces, strict=True):
+        # A lane that has read its last weight is refreshed until the results are out, too.
+        assert np.array_equal(ours.columns()[:, : len(alone)], alone.columns())
+        assert (ours.column[len(alone) :] < 0).all()
+
+
+@pytest.mark.parametrize("arbitration", ARBITRATIONS)
+def test_a_host_that_asks_for_next_to_nothing_costs_next_to_no_energy(arbitration):
+    alone = simulate_expert("trimoe", MIDDLE).energy_nj
+    beside = simulate_contention(model=MIDDLE, host_gbps=0.01, arbitration=arbitration).energy_nj
+    assert set(beside) == set(alone)
+    for name in ("activate", "read", "background", "io", "ndp_multiply", "total"):
+        assert beside[name] == pytest.approx(alone[name], rel=0.03)
+    assert beside["total"] > alone["total"]
+
+
+# ---- bounds and conservation -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pattern", ["sequential", "random"])
+@pytest.mark.parametrize("read_share", [0.0, 0.67, 1.0])
+@pytest.mark.parametrize("arbitration", ["host-first", "slice"])
+@pytest.mark.parametrize("sets", [(), DDR4], ids=["ddr5", "ddr4"])
+def test_both_bandwidths_together_stay_within_bus_and_lanes(pattern, read_share, arbitration, sets):
+    result = simulate_contention(
+        model=SMALL, pattern=pattern, read_share=read_share, arbitration=arbitration, sets=sets
+    )
+    assert result.host_gbps <= result.bus_peak_gbps
+    assert result.ndp_gbps + result.host_gbps <= result.lanes_peak_gbps
+    assert result.lanes_fraction < 1
+    lane_bytes = result.lanes_peak_gbps / result.lanes * result.ndp_time_ns
+    assert max(sum(lane.values()) for lane in result.by_lane) <= lane_bytes
+    assert result.host_alone_gbps <= result.bus_peak_gbps
+
+
+def test_the_bus_is_the_limit_of_reads_that_no_row_holds_up():
+    # Neighbours in other banks: only refresh and changes of rank keep the bus from its 38.4 GB/s.
+    result = simulate_contention(
+        model=SMALL, read_share=1.0, sets=["dram.mapper=MOP4CLXOR", "dram.refresh=none"]
+    )
+    assert 0.75 < result.host_alone_gbps / 38.4 < 1
+    assert result.bus_peak_gbps == pytest.approx(38.4)
+
+
+@pytest.mark.parametrize("arbitration", ARBITRATIONS)
+def test_every_weight_and_every_request_passes_once(saturated, arbitration):
+    result = saturated[arbitration]
+    weights = 3 * 1024 * 512 * 2 // 64
+    reads = result.commands["RD"] - weights
+    # Writes may still wait in their queues, and some requests met a write in a queue.
+    assert 0 < reads <= result.host_requests
+    assert result.commands.get("WR", 0) <= result.host_requests - reads
+    assert sum(lane["ndp_bytes"] for lane in result.by_lane) == 64 * weights
+    found = {
+        owner: sum(rows[name] for name in ("hits", "misses", "conflicts"))
+        for owner, rows in result.rows.items()
+    }
+    assert found["ndp"] == weights
+    assert reads <= found["host"] <= result.host_requests
+    assert {name: len(trace) for name, trace in enumerate(result.command_traces)}.keys() == set(range(8))
+    assert sum(len(trace) for trace in result.command_traces) == sum(result.commands.values())
+
+
+@pytest.mark.parametrize("arbitration", ARBITRATIONS)
+@pytest.mark.parametrize(
+    ("sets", "refresh"),
+    [((), "all-bank"), (("dram.refresh=same-bank",), "same-bank"), (DDR4, "all-bank")],
+    ids=["ddr5", "same-bank", "ddr4"],
+)
+@pytest.mark.parametrize("pattern", ["sequential", "random"])
+def test_the_commands_of_every_lane_are_legal(arbitration, sets, refresh, pattern):
+    hardware = load_hardware("trimoe", sets)
+    result = simulate_contention(
+        hardware, SMALL, arbitration=arbitration, pattern=pattern, slice_clocks=300, record_commands=True
+    )
+    report = check_lanes(
+        all_lanes(result.command_traces), hardware.lane_device(), hardware.lanes, refresh=refresh
+    )
+    assert report.count == 0, report.violations[0]
+
+
+def test_a_rate_below_what_the_dimm_carries_is_carried(saturated):
+    result = simulate_contention(model=MIDDLE, host_gbps=5.0, pattern="random")
+    assert result.host_gbps == pytest.approx(5.0, rel=0.02)
+    assert result.host_slowdown == pytest.approx(1.0, abs=0.01)
+    assert 1 < result.ndp_slowdown < saturated["host-first"].ndp_slowdown
+
+
+def test_more_traffic_slows_the_ndp_unit_down_more():
+    slow = [
+        simulate_contention(model=MIDDLE, host_gbps=rate, read_share=1.0).ndp_slowdown for rate in (1, 8, 24)
+    ]
+    assert slow == sorted(slow)
+    assert slow[0] < 1.1
+
+
+# ---- whose turn it is ---------------------------------------------------------------------------------
+
+
+def test_host_first_hardly_slows_the_host(saturated):
+    result = saturated["host-first"]
+    assert result.host_slowdown < 1.05
+    light = simulate_contention(model=MIDDLE, host_gbps=5.0, pattern="random", read_share=1.0)
+    assert light.host_latency_ns["p50"] < 1.1 * light.host_alone_latency_ns["p50"]
+
+
+def test_ndp_first_hardly_slows_the_ndp_unit(saturated):
+    assert 1 <= saturated["ndp-first"].ndp_slowdown < 1.1
+    assert saturated["ndp-first"].host_slowdown > saturated["slice"].host_slowdown
+    # Also over a whole expert: the turns of a host that has lost patience cost little.
+    whole = simulate_contention(arbitration="ndp-first", pattern="random")
+    assert 1 <= whole.ndp_slowdown < 1.06
+    assert whole.wall_s < 20
+
+
+def test_slices_lie_between(saturated):
+    first, slices, last = (saturated[name] for name in ("ndp-first", "slice", "host-first"))
+    assert first.ndp_slowdown < slices.ndp_slowdown < last.ndp_slowdown
+    assert last.host_slowdown < slices.host_slowdown < first.host_slowdown
+
+
+@pytest.mark.parametrize("slice_clocks", [200, 1000, 5000])
+@pytest.mark.parametrize("pattern", ["sequential", "random"])
+@pytest.mark.parametrize("read_share", [0.67, 1.0])
+def test_nobody_starves_under_slices(slice_clocks, pattern, read_share):
+    # One rank: either side alone could take the whole lane, so each has about half of what it has alone.
+    result = simulate_contention(
+        model=MIDDLE,
+        pattern=pattern,
+        read_share=read_share,
+        arbitration="slice",
+        slice_clocks=slice_clocks,
+        sets=ONE_RANK,
+    )
+    assert result.ndp_slowdown < 2.5
+    assert result.host_slowdown < 2.5
+
+
+@pytest.mark.parametrize("arbitration", ["host-first", "ndp-first"])
+def test_nobody_waits_for_ever(arbitration):
+    # Writes alone, on the one rank: without patience the first owner would have every clock.
+    result = simulate_contention(model=SMALL, read_share=0.0, arbitration=arbitration, sets=ONE_RANK)
+    assert result.ndp_slowdown < 100
+    assert result.by_lane[0]["host_bytes"] > 0
+
+
+def test_a_host_that_leaves_next_to_nothing_is_an_error(monkeypatch):
+    monkeypatch.setattr(contention, "_MOST_SLOWDOWN", 2)
+    with pytest.raises(InputError, match="^host_gbps: not supported: .* more than 2 times"):
+        simulate_contention(model=MIDDLE, read_share=0.0, sets=ONE_RANK)
+
+
+def test_a_compute_bound_expert_leaves_the_lanes_to_the_host():
+    result = simulate_contention(
+        model=SMALL, tokens=16, arbitration="ndp-first", pattern="random", read_share=1.0
+    )
+    assert result.ndp_slowdown < 1.02
+    assert result.host_slowdown < 2
+
+
+# ---- lanes, buses, times by hand ----------------------------------------------------------------------
+
+
+def test_lanes_are_not_alike_beside_host_traffic(saturated):
+    lengths = {len(trace) for trace in saturated["host-first"].command_traces}
+    assert len(lengths) > 1
+    usual = simulate_expert(model=MIDDLE)
+    assert usual.lanes_simulated == 1
+
+
+def test_a_lonely_read_takes_what_its_commands_take():
+    # A read every 1.3 us, nearly always to a row of its own: PRE, ACT, RD, and its data on the bus.
+    result = simulate_contention(
+        model=MIDDLE, host_gbps=0.05, read_share=1.0, pattern="random", sets=["dram.refresh=none"]
+    )
+    closed = 1 + 36 + 40 + 8  # nRCD + nCL + nBL of Table 1 and its bin, from the clock before the ACT
+    assert result.host_alone_latency_ns["p50"] == pytest.approx(closed * result.clock_ns)
+    assert result.host_alone_latency_ns["max"] <= (closed + 34) * result.clock_ns + 1e-9  # and nRP
+
+
+def test_the_host_alone_is_as_fast_as_on_the_usual_controller():
+    count = 20_000
+    address = np.arange(count) * 64
+    usual = run_trace(
+        (address, np.zeros(count, dtype=np.int64)),
+        "DDR4",
+        "DDR4_8Gb_x8",
+        "DDR4_3200AA",
+        mapper="MOP4CLXOR",
+    )
+    alone = simulate_contention(
+        model=Expert(2048, 512),
+        read_share=1.0,
+        arbitration="slice",
+        sets=[*DDR4, *ONE_RANK, "dram.mapper=MOP4CLXOR"],
+    )
+    assert alone.host_alone_gbps == pytest.approx(usual.bandwidth_gbps, rel=0.03)
+
+
+def test_what_a_bus_loses_between_transfers():
+    # DDR5-4800 with nCL 40, nCWL 34, nBL 8: nCS 2 between ranks; RD to WR nCL + nBL + 2 - nCWL + 2 leaves 4;
+    # WR to RD of another rank nCWL + nBL + nCS - nCL leaves 2.
+    device = load_hardware("trimoe").lane_device()
+    bubbles = sharing.bus_bubbles(lower(device), device.timings["nCL"], device.timings["nCWL"])
+    assert bubbles.tolist() == [[[0, 2], [4, 4]], [[2, 2], [0, 2]]]
+
+
+def test_activations_and_results_share_the_bus_with_the_host():
+    quiet = simulate_expert(model=SMALL, tokens=64)
+    result = simulate_contention(model=SMALL, tokens=64, pattern="random", arbitration="ndp-first")
+
+    def length(phases, name):
+        return sum(phase.end_ns - phase.start_ns for phase in phases if phase.name == name)
+
+    late = length(result.phases, "activations-in") - length(quiet.phases, "activations-in")
+    assert 0 <= late < 100  # behind the one transfer that has the bus
+
+
+# ---- patterns, input, output --------------------------------------------------------------------------
+
+
+def test_the_addresses_of_a_trace_come_again_and_again(tmp_path):
+    trace = tmp_path / "trace"
+    trace.write_text("".join(f"{'LD' if n % 4 else 'ST'} {64 * n}\n" for n in range(600)))
+    result = simulate_contention(model=MIDDLE, host_gbps=10, pattern=str(trace))
+    assert result.host_requests > 2 * 600
+    assert result.config["read_share"] is None
+    assert 0.15 < result.commands["WR"] / result.host_requests < 0.26
+
+
+def test_the_same_call_gives_the_same_result(saturated):
+    again = simulate_contention(model=MIDDLE, pattern="random", record_commands=True)
+    first = saturated["host-first"].to_dict()
+    assert {**again.to_dict(), "wall_s": 0} == {**first, "wall_s": 0}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"host_gbps": 0}, "^host_gbps: 0 is neither 'saturate' nor a number above 0, up to the 38.4 GB/s"),
+        ({"host_gbps": -1.0}, "^host_gbps: -1.0 is neither"),
+        ({"host_gbps": 38.5}, "^host_gbps: 38.5 is neither"),
+        ({"host_gbps": float("nan")}, "^host_gbps: nan is neither"),
+        ({"host_gbps": True}, "^host_gbps: True is neither"),
+        ({"host_gbps": "fast"}, "^host_gbps: 'fast' is neither"),
+        ({"read_share": 1.01}, "^read_share: 1.01 is not a number from 0 to 1"),
+        ({"read_share": float("nan")}, "^read_share: nan is not"),
+        ({"pattern": "randm"}, "^pattern: unknown pattern 'randm'; did you mean 'random'.* nor is it a file"),
+        ({"pattern": 3}, "^pattern: unknown pattern '3'"),
+        ({"arbitration": "host"}, "^arbitration: unknown arbitration 'host'"),
+        (
+            {"arbitration": "slice", "slice_clocks": 0},
+            "^slice_clocks: 0 is not a whole number of clocks from 1",
+        ),
+        ({"slice_clocks": 1.5}, "^slice_clocks: 1.5 is not a whole number of clocks"),
+        ({"tokens": 0}, "^tokens: 0 is not"),
+        ({"layout": "heap"}, "^layout: unknown layout 'heap'"),
+    ],
+)
+def test_senseless_arguments_are_refused(arguments, message):
+    with pytest.raises(InputError, match=message):
+        simulate_contention(model=SMALL, **arguments)
+
+
+def test_a_trace_by_coordinates_is_refused(tmp_path):
+    trace = tmp_path / "trace"
+    trace.write_text("R 0,0,1,3,9674,61\n")
+    with pytest.raises(InputError, match="needs addresses"):
+        simulate_contention(model=SMALL, pattern=str(trace))
+
+
+def test_weights_that_leave_the_host_no_row_are_refused():
+    device = resolve("DDR5", "DDR5_8Gb_x8", "DDR5_4800AN")
+    with pytest.raises(InputError, match="leave the host none"):
+        contention.make_round(HostTraffic(None, 1.0, "random"), device, "RoBaRaCoCh", 2, 4, device.rows)
+
+
+def test_the_command_line_tells_both_slowdowns(tmp_path):
+    commands, timeline = tmp_path / "c.csv", tmp_path / "t.json"
+    arguments = ["gemv", "--shape", "96,40", "--host-traffic", "saturate", "--arbitration", "slice"]
+    done = CliRunner().invoke(cli, [*arguments, "--commands", str(commands), "--timeline", str(timeline)])
+    assert done.exit_code == 0, done.output
+    assert "NDP slowdown" in done.output
+    assert "host slowdown" in done.output
+    assert timeline.exists()
+    legal = CliRunner().invoke(cli, ["check", str(commands), "--hw", "trimoe"])
+    assert legal.exit_code == 0, legal.output
+    plain = CliRunner().invoke(cli, [*arguments, "--json", "-"])
+    told = json.loads(plain.stdout)
+    assert set(told) == {f.name for f in dataclasses.fields(ContentionResult)} - {"command_traces"}
+    assert told["ndp_slowdown"] >= 1
+    assert told["energy_nj"]["total"] > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--arbitration", "slice"], "--arbitration: is of --host-traffic, which is not given"),
+        (["--host-reads", "1"], "--host-reads: is of --host-traffic"),
+        (["--host-traffic", "much"], "--host-traffic: 'much' is neither 'saturate' nor a number"),
+        (["--host-traffic", "-1"], "--host-traffic: -1.0 is neither 'saturate' nor a number above 0"),
+        (["--host-traffic", "1", "--slice-clocks", "0"], "--slice-clocks: 0 is not a whole number"),
+        (["--host-traffic", "1", "--exact-check"], "--exact-check: is not supported with --host-traffic"),
+        (["--host-traffic", "1", "--plot", "x.png"], "--plot: is not supported with --host-traffic"),
+    ],
+)
+def test_the_command_line_refuses_in_one_line(options, message):
+    done = CliRunner().invoke(cli, ["gemv", "--shape", "96,40", *options])
+    assert isinstance(done.exception, (InputError, SystemExit))
+    assert message in (str(done.exception) if isinstance(done.exception, InputError) else done.output)
