@@ -1,9 +1,64 @@
-"""Where weights lie: which burst of which matrix sits in which lane, bank, row and column."""
+"""Where weights lie: which bit of which matrix is in which DIMM, lane, bank, row and burst.
 
-from ndpsim.layout.localized import LaneShare, LocalizedLayout
+`formats` writes weights, scales and zero points as bits; `regions` puts the rows of an expert's matrices
+into the order of reading; `dealing` deals their bursts out over lanes; `layouts` does so for the slices of
+an expert and the DIMMs of a machine (`geometry`); `moves` says what goes where from one layout to another.
+"""
+
+from ndpsim.layout.dealing import Dealing, LaneShare
+from ndpsim.layout.formats import (
+    BITS,
+    MATRICES,
+    PADDING,
+    SCALE,
+    WEIGHT,
+    ZERO_POINT,
+    ExpertFormat,
+    WeightFormat,
+)
+from ndpsim.layout.geometry import Address, Geometry
+from ndpsim.layout.layouts import (
+    LAYOUTS,
+    ExpertWeights,
+    Layout,
+    Owner,
+    Part,
+    Places,
+    localized,
+    make_layout,
+    parse_layout,
+    sharded,
+    striped,
+)
+from ndpsim.layout.moves import Moves, moves
 from ndpsim.layout.regions import Region, expert_regions
 
-__all__ = ["LAYOUTS", "LaneShare", "LocalizedLayout", "Region", "expert_regions"]
-
-#: Layouts by the name they have on the command line.
-LAYOUTS = {"localized": LocalizedLayout}
+__all__ = [
+    "BITS",
+    "LAYOUTS",
+    "MATRICES",
+    "PADDING",
+    "SCALE",
+    "WEIGHT",
+    "ZERO_POINT",
+    "Address",
+    "Dealing",
+    "ExpertFormat",
+    "ExpertWeights",
+    "Geometry",
+    "LaneShare",
+    "Layout",
+    "Moves",
+    "Owner",
+    "Part",
+    "Places",
+    "Region",
+    "WeightFormat",
+    "expert_regions",
+    "localized",
+    "make_layout",
+    "moves",
+    "parse_layout",
+    "sharded",
+    "striped",
+]

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.layout.formats import ExpertFormat, WeightFormat
+
 __all__ = ["Region", "expert_regions"]
+
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -18,40 +23,68 @@ class Region:
         name: what the rows are: "gate-up" or "down".
         rows: output rows of the matrices in the region.
         columns: weights in a row.
-        bits: bits in a weight.
+        formats: the bits of the rows, which take them by turns; `rows` is a multiple of their number.
         burst_bytes: bytes in a burst.
     """
 
     name: str
     rows: int
     columns: int
-    bits: int
+    formats: tuple[WeightFormat, ...]
     burst_bytes: int
+
+    @cached_property
+    def _begins(self) -> tuple[int, ...]:
+        """Where each row of a turn begins, in bits, and where the turn ends."""
+        begins = [0]
+        for of_row in self.formats:
+            begins.append(begins[-1] + of_row.row_bits(self.columns))
+        return tuple(begins)
+
+    @property
+    def bits(self) -> int:
+        """Bits of weights, scales and zero points."""
+        return self.rows // len(self.formats) * self._begins[-1]
 
     @property
     def bytes(self) -> int:
-        """Bytes of weights, the last one possibly in part."""
-        return -(-self.rows * self.columns * self.bits // 8)
+        """Bytes that hold them, the last one possibly in part."""
+        return -(-self.bits // 8)
 
     @property
     def bursts(self) -> int:
         """Bursts that hold them."""
         return -(-self.bytes // self.burst_bytes)
 
-    def burst_rows(self, bursts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def row_at(self, row: Ints) -> Ints:
+        """Where rows begin, in bits."""
+        turn, of_turn = np.divmod(row, len(self.formats))
+        begins: Ints = turn * self._begins[-1] + np.array(self._begins)[of_turn]
+        return begins
+
+    def row_of(self, bit: Ints) -> tuple[Ints, Ints]:
+        """The row that each bit belongs to, and which bit of that row it is."""
+        turn, rest = np.divmod(bit, self._begins[-1])
+        of_turn = np.searchsorted(self._begins, rest, "right") - 1
+        return turn * len(self.formats) + of_turn, rest - np.array(self._begins)[of_turn]
+
+    def burst_rows(self, bursts: Ints) -> tuple[Ints, Ints]:
         """For each of some bursts the first and the last row that it holds weights of."""
-        row_bits, burst_bits = self.columns * self.bits, self.burst_bytes * 8
-        last = ((bursts + 1) * burst_bits - 1) // row_bits
-        return bursts * burst_bits // row_bits, np.minimum(last, self.rows - 1)
+        burst_bits = self.burst_bytes * 8
+        first, last = (self.row_of(bit)[0] for bit in (bursts * burst_bits, (bursts + 1) * burst_bits - 1))
+        return first, np.minimum(last, self.rows - 1)
 
 
-def expert_regions(hidden: int, intermediate: int, bits: int, burst_bytes: int) -> tuple[Region, Region]:
+def expert_regions(
+    hidden: int, intermediate: int, bits: int | ExpertFormat, burst_bytes: int
+) -> tuple[Region, Region]:
     """The two regions of a gated expert.
 
     Gate and up lie row by row in turn, so that a value of the hidden layer is complete, and can be
     activated, as soon as its two rows have been read; down follows.
     """
+    written = bits if isinstance(bits, ExpertFormat) else ExpertFormat.of(bits)
     return (
-        Region("gate-up", 2 * intermediate, hidden, bits, burst_bytes),
-        Region("down", hidden, intermediate, bits, burst_bytes),
+        Region("gate-up", 2 * intermediate, hidden, (written.gate, written.up), burst_bytes),
+        Region("down", hidden, intermediate, (written.down,), burst_bytes),
     )

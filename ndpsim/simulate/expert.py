@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
-from ndpsim.errors import InputError, MismatchError, one_of
+from ndpsim.errors import InputError, MismatchError
 from ndpsim.kept import kept_by_identity
-from ndpsim.layout import LAYOUTS, LocalizedLayout, expert_regions
+from ndpsim.layout import BITS, Dealing, expert_regions, parse_layout
 from ndpsim.moe import Expert, load_model
 from ndpsim.ndp import ActivationUnit, GemvUnit, Tiling, served_in_order
 from ndpsim.simulate.lane import (
@@ -50,9 +50,6 @@ MakeChannel = Callable[[Tables, state.Policy], Controller]
 
 #: Most tokens of one call; more belong into a batch of calls.
 MAX_TOKENS = 16384
-
-#: Bits a weight may have.
-BITS = (16, 8, 4, 3, 2, 1)
 
 _GATE_UP, _DOWN = 0, 1  # the regions of an expert
 _KEPT = 16  # hardware and placed experts that are kept for the next call
@@ -125,14 +122,14 @@ def _lower(hardware: Hardware) -> _Machine:
 class _Placed:
     """An expert's weights on the lanes of a DIMM."""
 
-    layout: LocalizedLayout
+    layout: Dealing
     streams: tuple[LaneStream, ...]  # of lanes that run alike
 
 
 @functools.lru_cache(maxsize=_KEPT)
 def _place(machine: _Machine, layout: str, hidden: int, intermediate: int, bits: int) -> _Placed:
     regions = expert_regions(hidden, intermediate, bits, machine.device.burst_bytes)
-    placed = LAYOUTS[layout](regions, machine.device, machine.lanes)
+    placed = Dealing(regions, machine.device, machine.lanes)
     alike = itertools.groupby(range(machine.lanes), placed.share)
     groups = [list(lanes) for _, lanes in alike]
     return _Placed(
@@ -316,8 +313,8 @@ def simulate_expert(
     began = time.perf_counter()
     _checked(tokens, range(1, MAX_TOKENS + 1), "tokens", f"a whole number from 1 to {MAX_TOKENS}")
     _checked(bits, BITS, "bits", f"one of {', '.join(map(str, BITS))}")
-    if layout not in LAYOUTS:
-        raise InputError(one_of(layout, LAYOUTS, "layout"), key="layout")
+    if parse_layout(layout)[0] != "localized":
+        raise InputError(f"'{layout}' is not a layout of one DIMM", key="layout")
     if isinstance(hw, Hardware) and sets:
         raise InputError("give changes when loading the hardware, not afterwards", key="sets")
     hardware = hw if isinstance(hw, Hardware) else load_hardware(hw, sets)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ndpsim.dram import controller, sink, state
 from ndpsim.dram.engines import Controller
 from ndpsim.errors import InputError
-from ndpsim.layout import LaneShare, LocalizedLayout
+from ndpsim.layout import Dealing, LaneShare
 from ndpsim.spec import COMMANDS, Device, Tables
 from ndpsim.traces import CommandTrace
 
@@ -129,12 +129,12 @@ class LaneStream:
     rows: sink.Rows
 
 
-def lane_streams(tables: Tables, layout: LocalizedLayout, groups: Iterable[range]) -> tuple[LaneStream, ...]:
+def lane_streams(tables: Tables, layout: Dealing, groups: Iterable[range]) -> tuple[LaneStream, ...]:
     """The stream of each group of lanes; the lanes of a group are neighbours with equal shares."""
     return tuple(_lane_stream(tables, layout, lanes) for lanes in groups)
 
 
-def _lane_stream(tables: Tables, layout: LocalizedLayout, lanes: range) -> LaneStream:
+def _lane_stream(tables: Tables, layout: Dealing, lanes: range) -> LaneStream:
     share = layout.share(lanes[0])
     places = layout.lane_bursts(share)
     bankgroup, bank, row, column = layout.coordinates(places)

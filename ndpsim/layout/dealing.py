@@ -1,6 +1,6 @@
-"""`localized`: an expert on one DIMM, spread over all its lanes and, within a lane, over all bank groups.
+"""Bursts dealt out over lanes and, within a lane, over all bank groups.
 
-Burst n of the stream goes to lane n mod lanes. Within a lane consecutive bursts rotate over the bank
+Burst n of a region goes to lane n mod lanes. Within a lane consecutive bursts rotate over the bank
 groups, so that reads follow each other at tCCD_S and never wait for tCCD_L; then they fill the columns
 of the open rows, then take the next bank of every group, and only then the next row. A bank thus comes
 up again after all others: its row change hides behind their bursts.
@@ -19,7 +19,7 @@ from ndpsim.layout.regions import Region
 from ndpsim.spec import Device
 from ndpsim.units import format_bytes
 
-__all__ = ["LaneShare", "LocalizedLayout"]
+__all__ = ["Dealing", "LaneShare"]
 
 Ints = NDArray[np.int64]
 
@@ -36,30 +36,64 @@ class LaneShare:
         return sum(self.bursts)
 
 
-class LocalizedLayout:
-    """Places regions on the lanes of one DIMM, each region beginning on lane 0.
+class Dealing:
+    """Places regions on lanes, each region beginning on lane 0.
 
     Args:
         regions: what to place, in the order of reading.
         device: one lane (`device.ranks` is 1).
-        lanes: lanes on the DIMM.
+        lanes: lanes to deal to.
+        base: the first place within the lanes that is free.
+        holder: what the lanes are, for the message.
 
     Raises:
-        InputError: the regions do not fit the DIMM.
+        InputError: the regions do not fit the lanes.
     """
 
-    name = "localized"
-
-    def __init__(self, regions: Sequence[Region], device: Device, lanes: int) -> None:
+    def __init__(
+        self, regions: Sequence[Region], device: Device, lanes: int, base: int = 0, holder: str = "a DIMM"
+    ) -> None:
         self.regions, self.device, self.lanes = tuple(regions), device, lanes
         per_lane = [-(-region.bursts // lanes) for region in regions]
-        self._first = [sum(per_lane[:n]) for n in range(len(per_lane))]
-        need, have = sum(per_lane) * lanes * device.burst_bytes, lanes * device.capacity_bytes
+        self._first = [base + sum(per_lane[:n]) for n in range(len(per_lane))]
+        #: The first place that is free behind the regions, on every lane.
+        self.end = base + sum(per_lane)
+        need, have = self.end * lanes * device.burst_bytes, lanes * device.capacity_bytes
         if need > have:
+            behind = "" if base == 0 else f" behind {base * lanes * device.burst_bytes} bytes of others"
+            need -= base * lanes * device.burst_bytes
             raise InputError(
-                f"not supported: weights of {format_bytes(need)} ({need} bytes) do not fit a DIMM of "
-                f"{format_bytes(have)} ({have} bytes)"
+                f"not supported: weights of {format_bytes(need)} ({need} bytes) do not fit {holder} of "
+                f"{format_bytes(have)} ({have} bytes){behind}"
             )
+        self._before = np.cumsum([0] + [region.bursts for region in regions])
+
+    @property
+    def bursts(self) -> int:
+        """Bursts over all regions."""
+        return int(self._before[-1])
+
+    def region_of(self, burst: Ints) -> tuple[Ints, Ints]:
+        """The region of bursts counted over all regions, and their number within it."""
+        region = np.searchsorted(self._before, burst, "right") - 1
+        return region, burst - self._before[region]
+
+    def first_burst(self, region: int) -> int:
+        """The number of a region's first burst, counted over all regions."""
+        return int(self._before[region])
+
+    def deal(self, burst: Ints) -> tuple[Ints, Ints]:
+        """Lane and place within the lane of bursts counted over all regions."""
+        region, number = self.region_of(burst)
+        turn, lane = np.divmod(number, self.lanes)
+        return lane, np.array(self._first)[region] + turn
+
+    def dealt(self, lane: Ints, place: Ints) -> Ints:
+        """The inverse of `deal`; -1 where no burst lies."""
+        region = np.maximum(np.searchsorted(self._first, place, "right") - 1, 0)
+        number = (place - np.array(self._first)[region]) * self.lanes + lane
+        there = (number >= 0) & (number < np.diff(self._before)[region])
+        return np.where(there, number + self._before[region], -1)
 
     def share(self, lane: int) -> LaneShare:
         """What lane `lane` holds."""

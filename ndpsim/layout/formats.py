@@ -1,0 +1,187 @@
+"""How weights are written as bits: bits of a weight, and the scale and zero point of a group of weights.
+
+A row of a matrix is a run of groups, and a group is its scale, its zero point and then its weights, with
+nothing between them. So a unit that reads a row from its beginning has what it needs to make use of a
+weight before the weight arrives, and keeps one scale and one zero point, whatever the size of a group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.errors import InputError, one_of
+
+__all__ = [
+    "BITS",
+    "MATRICES",
+    "PADDING",
+    "SCALE",
+    "WEIGHT",
+    "ZERO_POINT",
+    "ExpertFormat",
+    "InRow",
+    "WeightFormat",
+]
+
+Ints = NDArray[np.int64]
+
+#: Bits that a weight may have.
+BITS = (16, 8, 4, 3, 2, 1)
+
+#: The matrices of a gated expert, in the order of their numbers.
+MATRICES = ("gate", "up", "down")
+
+#: What a bit belongs to; PADDING: to nothing, behind the last weight.
+WEIGHT, SCALE, ZERO_POINT, PADDING = range(4)
+
+_MAX_GROUP = 1 << 24
+
+
+class InRow(NamedTuple):
+    """What bits of a row belong to.
+
+    `kind`: WEIGHT, SCALE or ZERO_POINT. `column`: of the weight, or the group of the other two, counted from
+    0. `bit`: which of its bits.
+    """
+
+    kind: Ints
+    column: Ints
+    bit: Ints
+
+
+@dataclass(frozen=True)
+class WeightFormat:
+    """The bits of a matrix.
+
+    Attributes:
+        bits: bits of a weight, one of `BITS`.
+        group_size: weights along a row that share a scale and a zero point, fewer in the last group of a
+            row; 0: there are no scales, which weights of 16 bits do not need.
+        scale_bits: bits of a scale.
+        zero_point_bits: bits of a zero point; 0: none, as symmetric quantisation has it.
+
+    Raises:
+        InputError: a number is out of range, or weights of 16 bits have groups.
+    """
+
+    bits: int
+    group_size: int = 0
+    scale_bits: int = 16
+    zero_point_bits: int = 0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.bits, bool) or self.bits not in BITS:
+            raise InputError(f"{self.bits!r} is not one of {', '.join(map(str, BITS))}", key="bits")
+        for name, low, high in (
+            ("group_size", 0, _MAX_GROUP),
+            ("scale_bits", 1, 64),
+            ("zero_point_bits", 0, 64),
+        ):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+                raise InputError(f"{value!r} is not a whole number from {low} to {high}", key=name)
+        if self.group_size and self.bits == 16:
+            raise InputError("weights of 16 bits have no groups with scales", key="group_size")
+
+    @property
+    def of_group(self) -> int:
+        """Bits that a group has beside its weights."""
+        return self.scale_bits + self.zero_point_bits if self.group_size else 0
+
+    def groups(self, columns: int) -> int:
+        """Groups in a row of `columns` weights."""
+        return -(-columns // self.group_size) if self.group_size else 0
+
+    def row_bits(self, columns: int) -> int:
+        """Bits of a row, scales and zero points included."""
+        return columns * self.bits + self.groups(columns) * self.of_group
+
+    def weight_at(self, column: Ints) -> Ints:
+        """Where in its row each weight begins, in bits."""
+        begins: Ints = column * self.bits
+        return begins + (column // self.group_size + 1) * self.of_group if self.group_size else begins
+
+    def scale_at(self, group: Ints) -> Ints:
+        """Where in its row the scale of each group begins, in bits; its zero point follows."""
+        return group * (self.group_size * self.bits + self.of_group)
+
+    def owner(self, bit: Ints) -> InRow:
+        """What the bits of a row belong to: the inverse of `weight_at` and `scale_at`."""
+        if not self.group_size:
+            column, within = np.divmod(bit, self.bits)
+            return InRow(np.full_like(bit, WEIGHT), column, within)
+        group, within = np.divmod(bit, self.group_size * self.bits + self.of_group)
+        weight, of_weight = np.divmod(within - self.of_group, self.bits)
+        in_scale, in_header = within < self.scale_bits, within < self.of_group
+        return InRow(
+            np.where(in_scale, SCALE, np.where(in_header, ZERO_POINT, WEIGHT)),
+            np.where(in_header, group, group * self.group_size + weight),
+            np.where(in_scale, within, np.where(in_header, within - self.scale_bits, of_weight)),
+        )
+
+    def __str__(self) -> str:
+        text = "1 bit" if self.bits == 1 else f"{self.bits} bits"
+        if not self.group_size:
+            return text
+        zero_point = f" and zero point of {self.zero_point_bits}" if self.zero_point_bits else ""
+        return f"{text}, scale of {self.scale_bits}{zero_point} bits a group of {self.group_size}"
+
+
+@dataclass(frozen=True)
+class ExpertFormat:
+    """The bits of an expert's three matrices."""
+
+    gate: WeightFormat
+    up: WeightFormat
+    down: WeightFormat
+
+    @classmethod
+    def of(
+        cls,
+        bits: int | Mapping[str, int] = 16,
+        group_size: int = 0,
+        scale_bits: int = 16,
+        zero_point_bits: int | None = None,
+    ) -> ExpertFormat:
+        """The formats of matrices with `bits` bits a weight, or with those of each by its name.
+
+        Matrices of fewer than 16 bits have groups of `group_size` weights (0: no groups); without
+        `zero_point_bits` a zero point has as many bits as a weight of its matrix.
+
+        Raises:
+            InputError: a number or a name makes no sense, or there are groups and no matrix to have them.
+        """
+        if isinstance(bits, Mapping):
+            for name in bits:
+                if name not in MATRICES:
+                    raise InputError(one_of(name, MATRICES, "matrix"), key="bits")
+            missing = [name for name in MATRICES if name not in bits]
+            if missing:
+                raise InputError(f"says nothing of {' and '.join(missing)}", key="bits")
+            each = [bits[name] for name in MATRICES]
+        else:
+            each = [bits] * len(MATRICES)
+        if group_size and all(of_one == 16 for of_one in each):
+            raise InputError("groups weights of fewer than 16 bits, and all have 16", key="group_size")
+        return cls(*(_format(of_one, group_size, scale_bits, zero_point_bits) for of_one in each))
+
+    @property
+    def matrices(self) -> tuple[WeightFormat, WeightFormat, WeightFormat]:
+        """In the order of `MATRICES`."""
+        return self.gate, self.up, self.down
+
+    def bits(self) -> int | dict[str, int]:
+        """Bits of a weight: one number, or that of each matrix where they differ."""
+        each = [matrix.bits for matrix in self.matrices]
+        return each[0] if len(set(each)) == 1 else dict(zip(MATRICES, each, strict=True))
+
+
+def _format(bits: int, group_size: int, scale_bits: int, zero_point_bits: int | None) -> WeightFormat:
+    if bits == 16 or not group_size:
+        return WeightFormat(bits, 0 if bits == 16 else group_size)
+    return WeightFormat(bits, group_size, scale_bits, bits if zero_point_bits is None else zero_point_bits)

@@ -1,0 +1,416 @@
+"""Layouts of an expert on the DIMMs of a machine: which bit of which weight lies where, and back.
+
+- `localized`: the expert on one DIMM, its bursts dealt out over the DIMM's lanes. What NDP likes.
+- `striped`: its bursts dealt out over the lanes of all DIMMs: channel by channel, then over the
+  sub-channels, then over the DIMMs of a channel, then over their ranks. What a host likes.
+- `sharded:N`: tensor-parallel over N DIMMs. DIMM k has slice k of the `intermediate` dimension: those rows
+  of gate and up (columns of the weights as frameworks that store inputs first write them), and the matching
+  columns of down, so that it works alone up to the sums of down, which the host adds up. Slices differ by
+  at most one weight, or by one group where weights of down have groups: no group is cut. Each slice is
+  packed on its DIMM as a `localized` expert of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ndpsim.errors import InputError, one_of
+from ndpsim.layout.dealing import Dealing
+from ndpsim.layout.formats import MATRICES, PADDING, ExpertFormat
+from ndpsim.layout.geometry import Address, Geometry
+from ndpsim.layout.regions import expert_regions
+
+__all__ = [
+    "LAYOUTS",
+    "ExpertWeights",
+    "Layout",
+    "Owner",
+    "Part",
+    "Places",
+    "localized",
+    "make_layout",
+    "parse_layout",
+    "sharded",
+    "striped",
+]
+
+Ints = NDArray[np.int64]
+
+#: Layouts by the names they have on the command line.
+LAYOUTS = ("localized", "sharded:N", "striped")
+
+_UP, _DOWN = MATRICES.index("up"), MATRICES.index("down")
+
+
+@dataclass(frozen=True)
+class ExpertWeights:
+    """The weights of a gated expert: gate and up (intermediate x hidden) and down (hidden x intermediate)."""
+
+    hidden: int
+    intermediate: int
+    format: ExpertFormat
+
+    def shape(self, matrix: int) -> tuple[int, int]:
+        """(rows, columns) of a matrix by its number in `MATRICES`."""
+        across = self.hidden, self.intermediate
+        return across if matrix == _DOWN else across[::-1]
+
+    def matrix_bits(self) -> tuple[int, ...]:
+        """Bits of each matrix, scales and zero points included, in the order of `MATRICES`."""
+        shapes = (self.shape(matrix) for matrix in range(len(MATRICES)))
+        return tuple(
+            rows * of_matrix.row_bits(columns)
+            for of_matrix, (rows, columns) in zip(self.format.matrices, shapes, strict=True)
+        )
+
+    def slices(self, count: int) -> list[range]:
+        """The `intermediate` dimension in `count` slices as even as whole groups of down allow.
+
+        Raises:
+            InputError: there are more slices than there is to share out.
+        """
+        unit = self.format.down.group_size or 1
+        units = -(-self.intermediate // unit)
+        if count > units:
+            raise InputError(
+                f"sharded:{count} leaves DIMMs without weights: the intermediate size makes at most "
+                f"{units} slices of {unit}",
+                key="layout",
+            )
+        ends = [min(units * n // count * unit, self.intermediate) for n in range(count + 1)]
+        return [range(first, end) for first, end in pairwise(ends)]
+
+
+class Owner(NamedTuple):
+    """What bits in memory belong to, one array element each.
+
+    `kind`: `WEIGHT`, `SCALE`, `ZERO_POINT`, or `PADDING` where nothing lies (then the others are -1).
+    `matrix`: its number in `MATRICES`. `row`, `column`: of the weight; of a scale or a zero point `column`
+    is the group. `bit`: which of its bits.
+    """
+
+    kind: Ints
+    matrix: Ints
+    row: Ints
+    column: Ints
+    bit: Ints
+
+
+class Places(NamedTuple):
+    """Bursts in memory, one array element each: DIMM, lane of the DIMM, place within the lane."""
+
+    dimm: Ints
+    lane: Ints
+    place: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A slice of an expert, packed as an expert of its own and dealt out over lanes.
+
+    Attributes:
+        slice: of the `intermediate` dimension.
+        dealing: its bursts on the lanes.
+        dimm, lane: the DIMM, and the lane on it, of each lane of the dealing.
+        first_burst: bursts of the parts before.
+    """
+
+    slice: range
+    dealing: Dealing
+    dimm: Ints
+    lane: Ints
+    first_burst: int
+
+
+class Layout:
+    """Where an expert's weights lie. Bursts are counted in the order of the stream, part after part.
+
+    Args:
+        name: as on the command line.
+        geometry: the machine's memory.
+        weights: the expert.
+        lanes: of each slice, the (DIMM, lane) pairs over which it is dealt out.
+        base: the first free place within those lanes, for one expert behind another: `end` of the other.
+
+    Raises:
+        InputError: the weights do not fit.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        geometry: Geometry,
+        weights: ExpertWeights,
+        lanes: Sequence[Sequence[tuple[int, int]]],
+        base: int = 0,
+    ) -> None:
+        self.name, self.geometry, self.weights, self.base = name, geometry, weights, base
+        burst_bytes = geometry.device.burst_bytes
+        parts: list[Part] = []
+        self.bursts = 0  #: Bursts of the expert.
+        for of_part, over in zip(weights.slices(len(lanes)), lanes, strict=True):
+            regions = expert_regions(weights.hidden, len(of_part), weights.format, burst_bytes)
+            dimm, lane = np.array(over, dtype=np.int64).T
+            dimms = len(np.unique(dimm))
+            holder = "a DIMM" if dimms == 1 else f"{dimms} DIMMs"
+            dealing = Dealing(regions, geometry.device, len(over), base, holder)
+            parts.append(Part(of_part, dealing, dimm, lane, self.bursts))
+            self.bursts += dealing.bursts
+        self.parts = tuple(parts)
+
+    @property
+    def end(self) -> int:
+        """The first place behind the expert that is free on all its lanes."""
+        return max(part.dealing.end for part in self.parts)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of weights, scales and zero points, each region of each part rounded up to whole bytes."""
+        return sum(region.bytes for part in self.parts for region in part.dealing.regions)
+
+    @property
+    def dimms(self) -> list[int]:
+        """The DIMMs that hold weights of the expert."""
+        return sorted({int(dimm) for part in self.parts for dimm in part.dimm})
+
+    @cached_property
+    def _part_starts(self) -> tuple[Ints, Ints]:
+        """Of each part, the first of its slice and its first burst."""
+        return (
+            np.array([part.slice.start for part in self.parts]),
+            np.array([part.first_burst for part in self.parts]),
+        )
+
+    # From weights to addresses.
+
+    def find(self, matrix: ArrayLike, row: ArrayLike, column: ArrayLike) -> Address:
+        """Where weights begin: the address of their first bit; their others follow it in the stream.
+
+        Args:
+            matrix: numbers in `MATRICES`.
+            row, column: within the matrix, as whole arrays or numbers that fit each other.
+
+        Raises:
+            InputError: an index is beyond its matrix.
+        """
+        return self.address(*self.find_bit(matrix, row, column))
+
+    def find_scale(self, matrix: ArrayLike, row: ArrayLike, group: ArrayLike) -> Address:
+        """Where the scales of groups begin; their zero points follow them in the stream.
+
+        Raises:
+            InputError: an index is beyond its matrix, or the matrix has no groups.
+        """
+        formats = self.weights.format.matrices
+        for number in np.unique(matrix):
+            if 0 <= number < len(MATRICES) and not formats[number].group_size:
+                raise InputError(f"{MATRICES[number]} has no groups with scales", key="matrix")
+        size = np.array([of_matrix.group_size for of_matrix in formats])[np.asarray(matrix) % len(MATRICES)]
+        burst, bit = self.find_bit(matrix, row, np.asarray(group, dtype=np.int64) * size, of_group=True)
+        return self.address(burst, bit)
+
+    def find_bit(
+        self, matrix: ArrayLike, row: ArrayLike, column: ArrayLike, of_group: bool = False
+    ) -> tuple[Ints, Ints]:
+        """Burst and bit within the burst at which weights begin, or with `of_group` the scales of the
+        groups whose first weights they are; see `find`.
+        """
+        matrices, rows, columns = (
+            np.ascontiguousarray(values, dtype=np.int64)
+            for values in np.broadcast_arrays(np.atleast_1d(matrix), row, column)
+        )
+        self._check_within(matrices, rows, columns)
+        across = np.where(matrices == _DOWN, columns, rows)
+        in_part = np.searchsorted(self._part_starts[0], across, "right") - 1
+        burst, bit = np.empty_like(rows), np.empty_like(rows)
+        for number, part in enumerate(self.parts):
+            for which, written in enumerate(self.weights.format.matrices):
+                chosen = np.flatnonzero((in_part == number) & (matrices == which))
+                if not len(chosen):
+                    continue
+                row_, column_ = rows[chosen], columns[chosen]
+                if which == _DOWN:
+                    region, row_of_region, column_ = 1, row_, column_ - part.slice.start
+                else:
+                    region, row_of_region = 0, 2 * (row_ - part.slice.start) + which
+                regions = part.dealing.regions
+                within = (
+                    written.scale_at(column_ // written.group_size)
+                    if of_group
+                    else written.weight_at(column_)
+                )
+                at = regions[region].row_at(row_of_region) + within
+                number_of, bit[chosen] = np.divmod(at, regions[region].burst_bytes * 8)
+                burst[chosen] = number_of + part.dealing.first_burst(region) + part.first_burst
+        return burst, bit
+
+    def _check_within(self, matrix: Ints, row: Ints, column: Ints) -> None:
+        sizes = np.array([self.weights.shape(number) for number in range(len(MATRICES))]).T
+        for name, values, size in (
+            ("matrix", matrix, np.full_like(matrix, len(MATRICES))),
+            ("row", row, sizes[0][matrix % len(MATRICES)]),
+            ("column", column, sizes[1][matrix % len(MATRICES)]),
+        ):
+            beyond = np.flatnonzero((values < 0) | (values >= size))
+            if len(beyond):
+                first = beyond[0]
+                raise InputError(f"{values[first]} is not within 0 to {size[first] - 1}", key=name)
+
+    def locate(self, burst: Ints) -> Places:
+        """DIMM, lane and place of bursts, counted over all parts."""
+        in_part = np.searchsorted(self._part_starts[1], burst, "right") - 1
+        dimm, lane, place = (np.empty_like(burst) for _ in range(3))
+        for number, part in enumerate(self.parts):
+            chosen = slice(None) if len(self.parts) == 1 else np.flatnonzero(in_part == number)
+            dealt_to, place[chosen] = part.dealing.deal(burst[chosen] - part.first_burst)
+            dimm[chosen], lane[chosen] = part.dimm[dealt_to], part.lane[dealt_to]
+        return Places(dimm, lane, place)
+
+    def places(self) -> Places:
+        """DIMM, lane and place of every burst, in the order of the stream: int64[bursts] each."""
+        return self.locate(np.arange(self.bursts, dtype=np.int64))
+
+    def address(self, burst: Ints, bit: Ints) -> Address:
+        """The addresses of bits of bursts."""
+        dimm, lane, place = self.locate(burst)
+        rank, subchannel = np.divmod(lane, self.geometry.subchannels)
+        channel = self.geometry.channel_of(dimm)
+        dealing = self.parts[0].dealing
+        return Address(channel, dimm, rank, subchannel, *dealing.coordinates(place), bit)
+
+    # From addresses to weights.
+
+    def burst_at(self, places: Places) -> Ints:
+        """The inverse of `locate`; -1 where no burst lies."""
+        burst = np.full_like(places.place, -1)
+        lanes = self.geometry.lanes
+        at = places.dimm * lanes + places.lane
+        for part in self.parts:
+            number = np.full(self.geometry.dimms * lanes, -1, dtype=np.int64)
+            number[part.dimm * lanes + part.lane] = np.arange(len(part.dimm))
+            dealt_to = number[at]
+            found = part.dealing.dealt(dealt_to, places.place)
+            burst = np.where((dealt_to >= 0) & (found >= 0), found + part.first_burst, burst)
+        return burst
+
+    def at(self, address: Address) -> Owner:
+        """What bits in memory belong to: the inverse of `find` and `find_scale`, for any bit."""
+        lane = address.rank * self.geometry.subchannels + address.subchannel
+        place = self.parts[0].dealing.place(address.bankgroup, address.bank, address.row, address.column)
+        return self.owner(self.burst_at(Places(address.dimm, lane, place)), address.bit)
+
+    def owner(self, burst: Ints, bit: Ints) -> Owner:
+        """What bits of bursts belong to; bursts -1 are nobody's."""
+        owner = Owner(np.full_like(burst, PADDING), *(np.full_like(burst, -1) for _ in range(4)))
+        in_part = np.searchsorted(self._part_starts[1], burst, "right") - 1
+        for number, part in enumerate(self.parts):
+            region, of_region = part.dealing.region_of(burst - part.first_burst)
+            for which, lying in enumerate(part.dealing.regions):
+                at = of_region * (lying.burst_bytes * 8) + bit
+                chosen = np.flatnonzero(
+                    (burst >= 0) & (in_part == number) & (region == which) & (at < lying.bits)
+                )
+                row, within = lying.row_of(at[chosen])
+                self._fill(owner, chosen, part, which, row, within)
+        return owner
+
+    def _fill(self, owner: Owner, chosen: Ints, part: Part, region: int, row: Ints, within: Ints) -> None:
+        """Write into `owner` what bits of rows of one region of one part belong to."""
+        turns = 2 if region == 0 else 1
+        for turn in range(turns):
+            matrix = turn if region == 0 else _DOWN
+            of_turn = np.flatnonzero(row % turns == turn)
+            written = self.weights.format.matrices[matrix]
+            kind, column, bit = written.owner(within[of_turn])
+            in_row = row[of_turn] // turns
+            if region == 0:
+                in_row = in_row + part.slice.start
+            else:
+                groups = part.slice.start // written.group_size if written.group_size else 0
+                column = column + np.where(kind == 0, part.slice.start, groups)
+            values = (kind, np.full_like(kind, matrix), in_row, column, bit)
+            for into, value in zip(owner, values, strict=True):
+                into[chosen[of_turn]] = value
+
+
+def localized(geometry: Geometry, weights: ExpertWeights, dimm: int = 0, base: int = 0) -> Layout:
+    """An expert on one DIMM; see `Layout`."""
+    return Layout("localized", geometry, weights, [_all_lanes(geometry, dimm)], base)
+
+
+def striped(geometry: Geometry, weights: ExpertWeights, base: int = 0) -> Layout:
+    """An expert over all DIMMs; see `Layout`."""
+    order = sorted(
+        ((dimm, lane) for dimm in range(geometry.dimms) for lane in range(geometry.lanes)),
+        key=lambda at: (
+            at[1] // geometry.subchannels,
+            at[0] // geometry.channels,
+            at[1] % geometry.subchannels,
+            at[0] % geometry.channels,
+        ),
+    )
+    return Layout("striped", geometry, weights, [order], base)
+
+
+def sharded(
+    geometry: Geometry, weights: ExpertWeights, count: int, first_dimm: int = 0, base: int = 0
+) -> Layout:
+    """An expert over `count` DIMMs, `first_dimm` and the next ones; see `Layout`.
+
+    Raises:
+        InputError: there are not so many DIMMs, or they do not all get weights.
+    """
+    if not 1 <= count <= geometry.dimms - first_dimm:
+        raise InputError(
+            f"sharded:{count} from DIMM {first_dimm} on is not possible with {geometry.dimms} DIMMs",
+            key="layout",
+        )
+    over = [_all_lanes(geometry, first_dimm + n) for n in range(count)]
+    return Layout(f"sharded:{count}", geometry, weights, over, base)
+
+
+def _all_lanes(geometry: Geometry, dimm: int) -> list[tuple[int, int]]:
+    if not 0 <= dimm < geometry.dimms:
+        raise InputError(f"{dimm} is not a DIMM, 0 to {geometry.dimms - 1}", key="dimm")
+    return [(dimm, lane) for lane in range(geometry.lanes)]
+
+
+def parse_layout(name: str) -> tuple[str, int]:
+    """A layout's name as on the command line: kind, and DIMMs of "sharded:N" (else 0).
+
+    Raises:
+        InputError: there is no such layout.
+    """
+    kind, colon, count = name.partition(":")
+    if kind == "sharded" and count.isdecimal() and 0 < len(count) < 10:
+        return kind, int(count)
+    if kind == "sharded":
+        raise InputError(
+            f"'{name}' does not say over how many DIMMs: sharded:2, sharded:4, ...", key="layout"
+        )
+    if colon or kind not in LAYOUTS:
+        raise InputError(one_of(name, LAYOUTS, "layout"), key="layout")
+    return kind, 0
+
+
+def make_layout(
+    name: str, geometry: Geometry, weights: ExpertWeights, dimm: int = 0, base: int = 0
+) -> Layout:
+    """A layout by its name; `dimm`: the first that takes part (`striped` takes all).
+
+    Raises:
+        InputError: there is no such layout, or the weights do not fit.
+    """
+    kind, count = parse_layout(name)
+    if kind == "sharded":
+        return sharded(geometry, weights, count, dimm, base)
+    if kind == "localized":
+        return localized(geometry, weights, dimm, base)
+    return striped(geometry, weights, base)

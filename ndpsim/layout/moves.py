@@ -1,0 +1,75 @@
+"""From one layout of an expert to another: which bits of which burst go into which burst."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.errors import InputError
+from ndpsim.layout.layouts import Layout
+
+__all__ = ["Moves", "moves"]
+
+Ints = NDArray[np.int64]
+
+
+class Moves(NamedTuple):
+    """Bits that go from a burst of one layout to a burst of another, each pair of bursts once.
+
+    Bursts are counted as in `Layout`; pairs are in the order of the target's bursts, then the source's.
+    """
+
+    source: Ints
+    target: Ints
+    bits: Ints
+
+
+def moves(source: Layout, target: Layout) -> Moves:
+    """All bits of an expert's weights, scales and zero points on their way; padding does not travel.
+
+    Raises:
+        InputError: the layouts are not of the same expert and machine.
+    """
+    if (source.weights, source.geometry) != (target.weights, target.geometry):
+        raise InputError("the layouts to move between are of different weights or machines", key="layout")
+    (from_at, from_burst), (to_at, to_burst) = _pieces(source), _pieces(target)
+    begins = np.union1d(from_at, to_at)
+    bits = np.diff(np.append(begins, sum(source.weights.matrix_bits())))
+    of_source = from_burst[np.searchsorted(from_at, begins, "right") - 1]
+    of_target = to_burst[np.searchsorted(to_at, begins, "right") - 1]
+    pair = of_target * source.bursts + of_source
+    order = np.argsort(pair, kind="stable")
+    first = np.flatnonzero(np.diff(pair[order], prepend=-1))
+    unique = pair[order][first]
+    return Moves(unique % source.bursts, unique // source.bursts, np.add.reduceat(bits[order], first))
+
+
+def _pieces(layout: Layout) -> tuple[Ints, Ints]:
+    """Runs of bits that stay together in a burst: where each begins, ascending, and its burst.
+
+    Bits are counted over the whole expert as if it were in one part: gate and up by turns, then down.
+    """
+    weights = layout.weights
+    gate_up_bits = sum(weights.matrix_bits()[:2])
+    down_row_bits = weights.format.down.row_bits(weights.intermediate)
+    begins, bursts = [], []
+    for part in layout.parts:
+        gate_up, down = part.dealing.regions
+        burst_bits = gate_up.burst_bytes * 8
+        begin = np.arange(gate_up.bursts, dtype=np.int64) * burst_bits
+        of_rows = gate_up_bits // weights.intermediate * part.slice.start
+        begins.append(of_rows + begin)
+        bursts.append(part.first_burst + begin // burst_bits)
+
+        row_bits = weights.format.down.row_bits(len(part.slice))
+        cuts = np.arange(down.bursts, dtype=np.int64) * burst_bits
+        begin = np.union1d(cuts, np.arange(down.rows, dtype=np.int64) * row_bits)
+        row, within = np.divmod(begin, row_bits)
+        before = weights.format.down.row_bits(part.slice.start)  # whole groups
+        begins.append(gate_up_bits + row * down_row_bits + before + within)
+        bursts.append(part.first_burst + part.dealing.first_burst(1) + begin // burst_bits)
+    at = np.concatenate(begins)
+    order = np.argsort(at, kind="stable")
+    return at[order], np.concatenate(bursts)[order]
