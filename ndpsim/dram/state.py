@@ -147,8 +147,9 @@ class Source(NamedTuple):
     WRITE_QUEUE,  # likewise
     COUNTED_UNTIL,  # the clock up to which queues were summed
     PLACE,  # of the next request in the source: TAKEN modulo its length
-) = range(24)
-COUNTERS = 24
+    PAUSE,  # a run of timed requests does no step from this clock on
+) = range(25)
+COUNTERS = 25
 
 
 class Commands(NamedTuple):
@@ -259,7 +260,7 @@ def make_channel(tables: Tables, policy: Policy) -> Channel:
     rows = np.zeros((nodes, ROW_FIELDS), dtype=np.int64)
     rows[:, OPEN_ROW] = -1
     value = np.zeros(COUNTERS, dtype=np.int64)
-    value[CLOCK] = 1
+    value[CLOCK], value[PAUSE] = 1, FAR
     value[FIRST_COMMAND] = value[DATA_END] = -1
     return Channel(
         entry=np.zeros((4, FIELDS, slots), dtype=np.int64),
