@@ -55,7 +55,7 @@ def run(tables, policy, source, channel, sink, commands, until_served, until_tak
     while value[SERVED] < until_served:
         if clock >= value[PAUSE]:
             value[CLOCK] = value[COUNTED_UNTIL] + 1
-            return STUCK if clock >= FAR else PAUSED
+            return STUCK if value[PAUSE] >= FAR else PAUSED
         if 0 < commands.entry.shape[0] == commands.length[0]:
             value[CLOCK] = clock
             return RECORD_FULL

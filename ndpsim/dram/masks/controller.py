@@ -213,7 +213,7 @@ def run(policy, shape, state, latencies, source, sink, commands, until_served, u
     accepts = would_accept(policy, state, source, clock)
     while state[SERVED] < until_served:
         if clock >= state[PAUSE]:
-            outcome = STUCK if clock >= FAR else PAUSED
+            outcome = STUCK if state[PAUSE] >= FAR else PAUSED
             break
         if is_full(commands):
             outcome = RECORD_FULL
