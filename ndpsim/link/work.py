@@ -96,13 +96,15 @@ class Work(NamedTuple):
 
 def first_of(owner: Ints, count: int) -> Ints:
     """Where each of `count` owners' members begin, and the last one's end; `owner` is sorted."""
-    return np.searchsorted(owner, np.arange(count + 1)).astype(np.int64)
+    return np.append(0, np.cumsum(np.bincount(owner, minlength=count))).astype(np.int64)
 
 
 def listed(owner: Ints, member: Ints, owners: int, members: int) -> tuple[Ints, Narrow]:
     """The different members of every owner, ascending: (where each owner's begin, the members)."""
-    pairs = np.unique(owner * members + member)
-    return first_of(pairs // members, owners), (pairs % members).astype(np.int32)
+    pairs = np.sort(owner * members + member, kind="stable")
+    pairs = pairs[np.flatnonzero(np.diff(pairs, prepend=-1))]
+    of, numbers = np.divmod(pairs, members)
+    return first_of(of, owners), numbers.astype(np.int32)
 
 
 def make_lanes(tables: Tables, reads: Requests, writes: Requests, lanes: int, room: int) -> Lanes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from ndpsim.link.fabric import Fabric, Packets, check_ticks, make_fabric, make_p
 from ndpsim.link.moving import move
 from ndpsim.link.packets import most_waiting
 from ndpsim.link.packing import pack
-from ndpsim.link.work import Lanes, Requests, Work, make_lanes, make_work
+from ndpsim.link.work import Lanes, Requests, Work, first_of, make_lanes, make_work
 from ndpsim.simulate.lane import decode_commands
 from ndpsim.spec import Tables
 from ndpsim.traces import CommandTrace
@@ -128,12 +129,12 @@ def _bursts(mover: Mover, layouts: Sequence[Layout], write: int) -> tuple[_Burst
 
 
 def _reading_order(node: Ints, starts: Ints) -> Ints:
-    """The bursts in the order in which each node, one after the other, reads them: of each expert in turn."""
+    """The bursts in the order of reading, node by node; a node reads one of each of its experts in turn."""
     turn = np.empty_like(node)
-    for first, end in zip(starts[:-1], starts[1:], strict=True):
+    for first, end in itertools.pairwise(starts):
         by_node = np.argsort(node[first:end], kind="stable")
-        begins = np.searchsorted(node[first:end][by_node], node[first:end][by_node])
-        turn[first + by_node] = np.arange(end - first) - begins
+        begins = first_of(node[first:end], int(node.max()) + 1)
+        turn[first + by_node] = np.arange(end - first) - begins[node[first + by_node]]
     expert = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     return np.argsort((node << 48) | (turn << 16) | expert, kind="stable")
 
@@ -289,7 +290,7 @@ class _Job:
             writes=writing,
             busy=self.packets.busy,
             most_waiting=most_waiting(mover.network, self.fabric, self.packets),
-            issued=sum(masks.issued_commands(of_lane) for of_lane in lanes.state),
+            issued=np.sum([masks.issued_commands(of_lane) for of_lane in lanes.state], axis=0),
             traces=tuple(
                 decode_commands(state.Commands(entry, length), mover.tables)
                 for entry, length in zip(lanes.commands, lanes.recorded, strict=True)

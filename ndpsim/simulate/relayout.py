@@ -1,4 +1,4 @@
-"""Relayout: experts move from one layout to another, by the relayout units and links of DIMMs, or by the host.
+"""Relayout: experts move from one layout to another, by the relayout units of DIMMs, or by the host.
 
 Each DIMM's unit reads its bursts in order into one half of its buffer, sends them as packets, receives into
 the other half, and writes: `ndpsim.link.moving` says exactly when. Experts beyond those that may migrate at
@@ -379,14 +379,14 @@ def _bounds(mover: Mover, runs: Sequence[Run]) -> dict[str, float]:
 
 
 def _bottleneck(mover: Mover, runs: Sequence[Run], bounds: Mapping[str, float]) -> str:
-    """The resource that needs longest; a wire by its name, and DRAM that only reads or writes by what it does."""
-    longest = max(bounds.values(), default=0.0)
+    """The resource that needs longest; a wire by its name."""
+    longest = max(bounds.values())
     if not longest:
         return "nothing"
     name = next(name for name, ns in bounds.items() if ns == longest)
     if name != "links":
         return name
-    return f"link {mover.network.wire_names[int(np.argmax(sum(run.busy for run in runs)))]}"
+    return f"link {mover.network.wire_names[int(np.argmax(np.sum([run.busy for run in runs], axis=0)))]}"
 
 
 def _curve(mover: Mover, at_ns: Sequence[Floats], end_ns: float) -> tuple[float, ...]:
@@ -416,8 +416,8 @@ def _result(
     clock_ns, tick_ns = mover.timebase.to_ns(mover.timebase.ticks[0]), mover.timebase.to_ns(1)
     ends = np.cumsum([0, *(run.end - 1 for run in runs)]) * clock_ns
     time_ns = float(ends[-1])
-    read_ns = [start + run.read_tick * tick_ns for start, run in zip(ends, runs, strict=False)]
-    written_ns = [start + run.write_tick * tick_ns for start, run in zip(ends, runs, strict=False)]
+    read_ns = [start + run.read_tick * tick_ns for start, run in zip(ends[:-1], runs, strict=True)]
+    written_ns = [start + run.write_tick * tick_ns for start, run in zip(ends[:-1], runs, strict=True)]
     moved_bits, sent_bits = (sum(run.bits[n] for run in runs) for n in range(2))
     wires = zip(
         mover.network.wire_names, np.sum([run.busy for run in runs], axis=0) if runs else (), strict=False
