@@ -16,7 +16,14 @@ if TYPE_CHECKING:
     from ndpsim.config import Hardware, load_hardware
     from ndpsim.errors import InputError
     from ndpsim.moe import Expert, load_model
-    from ndpsim.simulate import ExpertResult, TraceResult, run_trace, simulate_expert
+    from ndpsim.simulate import (
+        ExpertResult,
+        RelayoutResult,
+        TraceResult,
+        run_trace,
+        simulate_expert,
+        simulate_relayout,
+    )
     from ndpsim.spec import Device, resolve
     from ndpsim.traces import CommandTrace, read_commands, write_commands
 
@@ -27,6 +34,7 @@ __all__ = [
     "ExpertResult",
     "Hardware",
     "InputError",
+    "RelayoutResult",
     "TraceResult",
     "check",
     "check_lanes",
@@ -36,6 +44,7 @@ __all__ = [
     "resolve",
     "run_trace",
     "simulate_expert",
+    "simulate_relayout",
     "write_commands",
 ]
 
@@ -45,7 +54,14 @@ _HOMES = {
     "config": ("Hardware", "load_hardware"),
     "errors": ("InputError",),
     "moe": ("Expert", "load_model"),
-    "simulate": ("ExpertResult", "TraceResult", "run_trace", "simulate_expert"),
+    "simulate": (
+        "ExpertResult",
+        "RelayoutResult",
+        "TraceResult",
+        "run_trace",
+        "simulate_expert",
+        "simulate_relayout",
+    ),
     "spec": ("Device", "resolve"),
     "traces": ("CommandTrace", "read_commands", "write_commands"),
 }

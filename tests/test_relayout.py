@@ -43,11 +43,6 @@ def jobs(draw):
     topology = draw(st.sampled_from(["chain", "ring", "mesh", "full", "groups"]))
     latency = draw(st.sampled_from([0, 1, 7])) * CLOCK_NS
     network = make_network(topology, dimms, 9, draw(st.sampled_from([1.6, 0.8])), latency, bridge)
-    byte = Fraction(625)  # a tick is a DRAM clock, also where a link is faster than a byte a clock
-    if topology == "groups":
-        network = make_network(
-            topology, dimms, 9, 1.6, latency, Bridge(2, geometry.channels, 1.6, 5 * CLOCK_NS)
-        )
     mover = Mover(
         tables=lower(DEVICE),
         policy=state.make_policy(
@@ -100,5 +95,6 @@ def test_the_same_as_stepping_every_clock(work):
             trace.column,
         )
         recorded = [*zip(*(column.tolist() for column in columns), strict=True)]
-        ours = [entry for entry in channel.trace if not recorded or entry[0] <= recorded[-1][0]]
-        assert recorded == ours
+        # Beyond its last request a lane is not simulated; the plain one goes on to refresh.
+        end = recorded[-1][0] if recorded else 0
+        assert recorded == [entry for entry in channel.trace if entry[0] <= end]
