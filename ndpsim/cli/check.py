@@ -40,18 +40,20 @@ def command(
     """Check a command trace against every rule of its DRAM standard.
 
     The channel is given by --standard, --org and --timing, with --set nCL=40 for single timings; or by
-    --hw, whose lane it then is, or all of its lanes. Exit status 1 when a command is illegal.
+    --hw, whose lane it then is, or all of its lanes, or with --ranks a bus of its host. Exit status 1 when a
+    command is illegal.
     """
     from ndpsim.audit import check, check_lanes
     from ndpsim.traces import read_commands
 
     if hw is not None:
-        if standard or org or timing or ranks is not None:
-            raise InputError("names the DRAM; leave out --standard, --org, --timing and --ranks", key="--hw")
+        if standard or org or timing:
+            raise InputError("names the DRAM; leave out --standard, --org and --timing", key="--hw")
         from ndpsim.config import load_hardware
 
         hardware = load_hardware(hw, sets)
-        device, refresh = hardware.lane_device(), refresh or hardware.system.dram.refresh
+        device = hardware.bus_device(1 if ranks is None else ranks)
+        refresh = refresh or hardware.system.dram.refresh
     else:
         from ndpsim.cli.options import timing_overrides
         from ndpsim.spec import resolve
@@ -61,7 +63,7 @@ def command(
         device = resolve(standard, org, timing, 1 if ranks is None else ranks, timing_overrides(sets))
         refresh = refresh or "all-bank"
     commands = read_commands(trace)
-    if hw is not None and lanes is None and (commands.rank > 0).any():
+    if hw is not None and lanes is None and ranks is None and (commands.rank > 0).any():
         lanes = hardware.lanes  # a lane has one rank, so these are lanes
     with compiling_notice("check") as announce:
         announce()

@@ -43,9 +43,17 @@ class Hardware:
         Raises:
             InputError: a DRAM name or override is unknown, at its place in the file.
         """
+        return self.bus_device(1)
+
+    def bus_device(self, ranks: int) -> Device:
+        """The DRAM of a channel with `ranks` ranks: what the host sees on one bus.
+
+        Raises:
+            InputError: a DRAM name or override is unknown, at its place in the file.
+        """
         dram = self.system.dram
         try:
-            return resolve(dram.standard, dram.org, dram.timing, ranks=1, overrides=dram.overrides)
+            return resolve(dram.standard, dram.org, dram.timing, ranks, dram.overrides)
         except InputError as error:
             key = f"dram.{error.key}"
             if error.key not in type(dram).model_fields:

@@ -8,10 +8,18 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from ndpsim.simulate import ExpertResult, LoadPoint, TraceResult
+from ndpsim.simulate import ExpertResult, HostReadResult, LoadPoint, TraceResult
 from ndpsim.units import format_bytes, format_time
 
-__all__ = ["print_expert", "print_pairs", "print_rows", "print_sweep", "print_table", "print_trace"]
+__all__ = [
+    "print_expert",
+    "print_host_read",
+    "print_pairs",
+    "print_rows",
+    "print_sweep",
+    "print_table",
+    "print_trace",
+]
 
 
 _PHASES_SHOWN = 15
@@ -58,13 +66,13 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     _console().print(table)
 
 
-def _model_name(result: ExpertResult) -> str:
+def _model_name(result: ExpertResult | HostReadResult) -> str:
     config = result.config
     shape = f"{config['hidden']} x {config['intermediate']}"
     return f"{config['model']} ({shape})" if config["model"] else shape
 
 
-def _forwarded(result: ExpertResult | TraceResult) -> str:
+def _forwarded(result: ExpertResult | HostReadResult | TraceResult) -> str:
     return f"{100 * result.fast_forwarded:.1f}% fast-forwarded, exactly"
 
 
@@ -90,6 +98,9 @@ def _facts(result: ExpertResult) -> list[tuple[str, str, str]]:
         ("idle lanes", format_time(sum(result.idle_ns.values())), f"{idle} (mean of the lanes)"),
         ("commands", str(sum(result.commands.values())), kinds),
     ]
+    if result.dimms > 1:
+        moved = f"{result.communication_bytes} bytes of activations and partial sums over the host"
+        facts.append(("communication", format_time(result.communication_ns), moved))
     if len(result.token_tiles) > 1:
         tiles = ", ".join(map(str, result.token_tiles[:12])) + (
             ", ..." if len(result.token_tiles) > 12 else ""
@@ -111,10 +122,11 @@ def _phases(result: ExpertResult) -> Table:
 
 def print_expert(result: ExpertResult) -> None:
     """The result of `simulate_expert`."""
-    name, bits = result.config["hardware"]["name"], result.config["bits"]
+    name = result.config["hardware"]["name"]
+    where = name if result.dimms == 1 else f"{result.dimms} DIMMs of {name}"
     tokens = "1 token" if result.tokens == 1 else f"{result.tokens} tokens"
     console = _console()
-    console.print(f"One expert of {_model_name(result)} on {name}, {tokens}, {bits} bits", style="bold")
+    console.print(f"One expert of {_model_name(result)} on {where}, {tokens}, {_bits(result)}", style="bold")
     grid = _grid("")
     for fact in _facts(result):
         grid.add_row(*fact)
@@ -125,6 +137,45 @@ def print_expert(result: ExpertResult) -> None:
     console.print(
         f"simulated in {format_time(1e9 * result.wall_s)}, {_forwarded(result)}; "
         f"{result.lanes_simulated} of {result.lanes} lanes differ"
+    )
+
+
+def _bits(result: ExpertResult | HostReadResult) -> str:
+    bits = result.config["bits"]
+    if isinstance(bits, int):
+        return "1 bit" if bits == 1 else f"{bits} bits"
+    return ", ".join(f"{name} {of_matrix}" for name, of_matrix in bits.items()) + " bits"
+
+
+def print_host_read(result: HostReadResult) -> None:
+    """The result of `simulate_host_read`."""
+    name, layout = result.config["hardware"]["name"], result.config["layout"]
+    console = _console()
+    console.print(
+        f"The host of {name} reads one expert of {_model_name(result)}, {layout}, {_bits(result)}",
+        style="bold",
+    )
+    clock = f"{result.clock_ns:.5g} ns ({1000 / result.clock_ns:.0f} MHz)"
+    channels = "1 channel" if result.channels == 1 else f"{result.channels} channels"
+    buses = "1 bus" if result.buses == 1 else f"{result.buses} buses"
+    of_peak = f"{100 * result.peak_fraction:.1f}% of {result.peak_bandwidth_gbps:.1f} GB/s"
+    idle = ", ".join(f"{why} {format_time(ns)}" for why, ns in result.idle_ns.items())
+    kinds = ", ".join(f"{count} {kind}" for kind, count in result.commands.items())
+    held = f"{result.weight_bytes} bytes in {result.weight_bursts} bursts"
+    grid = _grid("")
+    for fact in (
+        ("time", format_time(result.time_ns), f"{result.cycles} DRAM clocks of {clock}"),
+        ("weights", format_bytes(result.weight_bytes), held),
+        ("bandwidth", f"{result.bandwidth_gbps:.2f} GB/s", f"{of_peak} over {channels}"),
+        ("buses", str(result.buses), f"up to {result.ranks_per_bus} ranks on each"),
+        ("idle buses", format_time(sum(result.idle_ns.values())), f"{idle} (mean of the buses)"),
+        ("commands", str(sum(result.commands.values())), kinds),
+    ):
+        grid.add_row(*fact)
+    console.print(grid)
+    console.print(
+        f"simulated in {format_time(1e9 * result.wall_s)}, {_forwarded(result)}; "
+        f"{result.buses_simulated} of {buses} differ"
     )
 
 

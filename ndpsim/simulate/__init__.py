@@ -1,6 +1,8 @@
 """The public simulations. Here, and nowhere else, configuration becomes kernels' integers."""
 
-from ndpsim.simulate.expert import BITS, MAX_TOKENS, simulate_expert
+from ndpsim.layout import BITS
+from ndpsim.simulate.expert import MAX_TOKENS, simulate_expert
+from ndpsim.simulate.host import HostReadResult, simulate_host_read
 from ndpsim.simulate.load import LoadPoint, sweep_load
 from ndpsim.simulate.memory import Memory
 from ndpsim.simulate.result import ExpertResult, Phase
@@ -10,6 +12,7 @@ __all__ = [
     "BITS",
     "MAX_TOKENS",
     "ExpertResult",
+    "HostReadResult",
     "LoadPoint",
     "Memory",
     "Phase",
@@ -17,5 +20,6 @@ __all__ = [
     "run_requests",
     "run_trace",
     "simulate_expert",
+    "simulate_host_read",
     "sweep_load",
 ]

@@ -1,10 +1,14 @@
-"""One expert on one DIMM, from its activations' arrival to its results' departure.
+"""One expert on one DIMM or on several, from its activations' arrival to its results' departure.
 
 The expert program of a tile of tokens, in its order: the host writes the tile's activations into the
 buffer chip; gate and up rows are multiplied, and each hidden value is activated when both its rows are
 known; when all are, down rows are multiplied; results leave for the host as they complete. What overlaps:
 weights are read ahead into the FIFOs at any time; activation overlaps gate and up; results leave during
 down. The next tile's activations take the place of the results and wait until those have left.
+
+On several DIMMs (`sharded:N`) each runs this program on its slice. The host writes the activations to every
+DIMM, to those of a channel burst by burst in turn, and reads from each its partial sums, which on a channel
+leave in the order in which they are known; it adds them as they come. A tile ends when it has them all.
 """
 
 from __future__ import annotations
@@ -12,9 +16,11 @@ from __future__ import annotations
 import functools
 import itertools
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +30,10 @@ from ndpsim.dram import sink, state
 from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.kept import kept_by_identity
-from ndpsim.layout import BITS, Dealing, expert_regions, parse_layout
-from ndpsim.moe import Expert, load_model
+from ndpsim.layout import Dealing, ExpertFormat, ExpertWeights, Geometry, make_layout, parse_layout
+from ndpsim.moe import Expert
 from ndpsim.ndp import ActivationUnit, GemvUnit, Tiling, served_in_order
+from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.lane import (
     Lane,
     LaneStream,
@@ -39,13 +46,15 @@ from ndpsim.simulate.lane import (
 )
 from ndpsim.simulate.memory import controller_options
 from ndpsim.simulate.result import ExpertResult, Phase
+from ndpsim.simulate.weights import describe_weights, named_weights
 from ndpsim.spec import Device, Tables, lower
 from ndpsim.units import Timebase, common_ticks, frequency_period_ps
 
-__all__ = ["BITS", "MAX_TOKENS", "simulate_expert"]
+__all__ = ["MAX_TOKENS", "simulate_expert"]
 
 Ints = NDArray[np.int64]
 Progress = Callable[[float], None]
+Spans = dict[tuple[str, int], tuple[int, int]]  # start and end of a phase by name and tile
 MakeChannel = Callable[[Tables, state.Policy], Controller]
 
 #: Most tokens of one call; more belong into a batch of calls.
@@ -54,12 +63,14 @@ MAX_TOKENS = 16384
 _GATE_UP, _DOWN = 0, 1  # the regions of an expert
 _KEPT = 16  # hardware and placed experts that are kept for the next call
 _FIRST_CLOCK = 1  # of the program: the clock of the first DRAM command
+_IDLE = {"refresh": state.IDLE_REFRESH, "fifo": state.IDLE_CREDIT, "rows": state.IDLE_ROW}
 
 
 @dataclass(frozen=True, eq=False)
 class _Machine:
     """A DIMM, lowered: what the program of an expert runs on."""
 
+    geometry: Geometry
     device: Device
     tables: Tables
     policy: state.Policy
@@ -94,6 +105,7 @@ def _lower(hardware: Hardware) -> _Machine:
     dram, device = hardware.system.dram, hardware.lane_device()
     check_refresh(device, dram.refresh)
     return _Machine(
+        geometry=geometry_of(hardware),
         device=device,
         tables=lower(device),
         policy=state.make_policy(controller_options(dram)),
@@ -118,40 +130,119 @@ def _lower(hardware: Hardware) -> _Machine:
     )
 
 
+class _Work(NamedTuple):
+    """What a burst of a region asks of the multipliers of its lane."""
+
+    servers: int  # bursts that they hold at once
+    pass_cycles: int  # for a token
+    bits: int  # of a weight
+
+
 @dataclass(frozen=True, eq=False)
 class _Placed:
-    """An expert's weights on the lanes of a DIMM."""
+    """Weights on the lanes of a DIMM, or of several that have as much and run alike."""
 
-    layout: Dealing
+    dealing: Dealing
     streams: tuple[LaneStream, ...]  # of lanes that run alike
+    work: tuple[_Work, ...]  # by region
+    on_channel: int  # DIMMs, of all that take part, on the channel of each
+
+
+@dataclass(frozen=True, eq=False)
+class _PlacedExpert:
+    """An expert on one DIMM or several: DIMM n has `placed[of_dimm[n]]`."""
+
+    bytes: int
+    bursts: int
+    placed: tuple[_Placed, ...]
+    of_dimm: tuple[int, ...]
+    channels: tuple[tuple[int, ...], ...]  # what the DIMMs of a channel have, each such channel once
+    slice: int  # the largest part of the intermediate dimension that a DIMM has
+    peak_gflops: float
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _place(machine: _Machine, layout: str, hidden: int, intermediate: int, bits: int) -> _Placed:
-    regions = expert_regions(hidden, intermediate, bits, machine.device.burst_bytes)
-    placed = Dealing(regions, machine.device, machine.lanes)
-    alike = itertools.groupby(range(machine.lanes), placed.share)
-    groups = [list(lanes) for _, lanes in alike]
-    return _Placed(
-        placed, lane_streams(machine.tables, placed, [range(lanes[0], lanes[-1] + 1) for lanes in groups])
+def _place(machine: _Machine, name: str, weights: ExpertWeights) -> _PlacedExpert:
+    layout = make_layout(name, machine.geometry, weights)
+    channel = [int(machine.geometry.channel_of(part.dimm[0])) for part in layout.parts]
+    on_channel = Counter(channel)
+    kinds = [
+        (len(part.slice), on_channel[of_part]) for part, of_part in zip(layout.parts, channel, strict=True)
+    ]
+    different = list(dict.fromkeys(kinds))
+    of_dimm = tuple(different.index(kind) for kind in kinds)
+    work = _work(machine, weights.format)
+    return _PlacedExpert(
+        bytes=layout.bytes,
+        bursts=layout.bursts,
+        placed=tuple(
+            _placed(machine, layout.parts[of_dimm.index(number)].dealing, work, sharing)
+            for number, (_, sharing) in enumerate(different)
+        ),
+        of_dimm=of_dimm,
+        channels=tuple(
+            {
+                tuple(sorted(of for of, at in zip(of_dimm, channel, strict=True) if at == number))
+                for number in on_channel
+            }
+        ),
+        slice=max(size for size, _ in kinds),
+        peak_gflops=len(of_dimm) * _peak_gflops(machine, work),
     )
 
 
-def _every_lane(machine: _Machine, placed: _Placed) -> _Placed:
+def _work(machine: _Machine, written: ExpertFormat) -> tuple[_Work, ...]:
+    """By region. A burst asks for as much as one full of weights, though it may hold scales as well."""
+    if written.gate.bits != written.up.bits:
+        raise InputError(
+            f"gate and up, read row by row in turn, need equal bits, not {written.gate.bits} "
+            f"and {written.up.bits}",
+            key="bits",
+        )
+    burst_bytes = machine.device.burst_bytes
+    bits = (written.gate.bits, written.down.bits)
+    return tuple(_Work(*machine.gemv.burst_work(machine.lanes, burst_bytes, one), one) for one in bits)
+
+
+def _peak_gflops(machine: _Machine, work: tuple[_Work, ...]) -> float:
+    """What the multipliers of a DIMM do at their limit; of three weights, one belongs to down."""
+    tick_ps, burst_bits = machine.timebase.tick_ps, machine.device.burst_bytes * 8
+    passes = sum(
+        Fraction(one.pass_cycles * one.bits * matrices, one.servers)
+        for one, matrices in zip(work, (2, 1), strict=True)
+    )
+    products = 2 * 3 * machine.lanes * burst_bits * tick_ps.denominator
+    return float(products * 1000 / (passes * machine.gemv_ticks * tick_ps.numerator))
+
+
+def _placed(machine: _Machine, dealing: Dealing, work: tuple[_Work, ...], on_channel: int) -> _Placed:
+    groups = [list(lanes) for _, lanes in itertools.groupby(range(machine.lanes), dealing.share)]
+    streams = lane_streams(machine.tables, dealing, [range(lanes[0], lanes[-1] + 1) for lanes in groups])
+    return _Placed(dealing, streams, work, on_channel)
+
+
+def _every_lane(machine: _Machine, expert: _PlacedExpert) -> _PlacedExpert:
     """The same with every lane on its own."""
     lanes = [range(lane, lane + 1) for lane in range(machine.lanes)]
-    return _Placed(placed.layout, lane_streams(machine.tables, placed.layout, lanes))
+    return replace(
+        expert,
+        placed=tuple(
+            replace(placed, streams=lane_streams(machine.tables, placed.dealing, lanes))
+            for placed in expert.placed
+        ),
+    )
 
 
 class _Program:
-    """The expert program under way; times are ticks."""
+    """The expert program under way on a DIMM, or on DIMMs that run alike; times are ticks."""
 
     def __init__(
-        self, machine: _Machine, placed: _Placed, bits: int, recording: bool, make_channel: MakeChannel
+        self, machine: _Machine, placed: _Placed, spans: Spans, recording: bool, make_channel: MakeChannel
     ) -> None:
-        self.machine, self.layout = machine, placed.layout
-        servers, self.pass_cycles = machine.gemv.burst_work(machine.lanes, machine.device.burst_bytes, bits)
+        self.machine, self.placed, self.regions = machine, placed, placed.dealing.regions
+        self.spans = spans
         depth, ticks = machine.gemv.fifo_bursts, (machine.dram_ticks, machine.gemv_ticks)
+        servers = placed.work[_GATE_UP].servers
         self.lanes = [
             Lane(
                 stream,
@@ -162,68 +253,68 @@ class _Program:
             for stream in placed.streams
         ]
         self.of_lane = [lane for lane in self.lanes for _ in lane.stream.lanes]
-        self.servers = servers
-        self.phases: list[Phase] = []
-        self.io_ticks = 0
-
-    def note(self, name: str, tile: int, start: int, end: int) -> None:
-        """Remember a phase."""
-        origin = _FIRST_CLOCK * self.machine.dram_ticks
-        ns = [self.machine.timebase.to_ns(at - origin) for at in (start, end)]
-        self.phases.append(Phase(name, tile, *ns))
 
     def activations_in(self, tile: int, tokens: int, start: int) -> int:
         """The host writes the activations of a tile; returns when the last has arrived."""
         machine = self.machine
         bursts = -(
             -tokens
-            * self.layout.regions[_GATE_UP].columns
+            * self.regions[_GATE_UP].columns
             * machine.gemv.activation_bytes
             // machine.device.burst_bytes
         )
-        on_bus = machine.bus_ticks(bursts)
+        on_bus = machine.bus_ticks(bursts * self.placed.on_channel)
         end = start + machine.device.timings["nCWL"] * machine.dram_ticks + on_bus
-        self.io_ticks += on_bus
-        self.note("activations-in", tile, start, end)
+        _note(self.spans, "activations-in", tile, start, end)
         return end
 
     def multiply(
         self, region: int, tile: int, tokens: int, release: int, report: Callable[[int], None]
     ) -> Ints:
         """Read a region and multiply; returns when the sum of each of its rows is known."""
-        machine = self.machine
-        service = tokens * self.pass_cycles * machine.gemv_ticks
-        first = sum(before.rows for before in self.layout.regions[:region])
-        after = first + self.layout.regions[region].rows
+        machine, work = self.machine, self.placed.work[region]
+        service = tokens * work.pass_cycles * machine.gemv_ticks
+        first = sum(before.rows for before in self.regions[:region])
+        after = first + self.regions[region].rows
         for lane in self.lanes:
-            lane.read_region(region, release, service, report)
+            lane.read_region(region, release, service, work.servers, report)
         done = functools.reduce(np.maximum, (lane.sink.done[first:after] for lane in self.lanes))
         rows: Ints = np.maximum.accumulate(done) + machine.gemv.adder_tree_cycles * machine.gemv_ticks
-        self.note(self.layout.regions[region].name, tile, release, int(rows[-1]))
+        _note(self.spans, self.regions[region].name, tile, release, int(rows[-1]))
         return rows
 
     def activate(self, tile: int, tokens: int, rows: Ints) -> int:
         """SiLU(gate) x up of every hidden value; returns when the last is known."""
         known = rows[1::2]  # gate and up rows alternate, and up comes second
         end = self.machine.activation.done(known, tokens, self.machine.activation_ticks)
-        self.note("activation", tile, int(known[0]), end)
+        _note(self.spans, "activation", tile, int(known[0]), end)
         return end
 
-    def results_out(self, tile: int, tokens: int, rows: Ints) -> int:
-        """Results leave in bursts, each when its last row is known; returns when the host has the last."""
-        machine = self.machine
-        per_burst = machine.device.burst_bytes // machine.gemv.activation_bytes
-        known = rows[np.minimum(np.arange(0, len(rows), per_burst) + per_burst, len(rows)) - 1]
-        on_bus = machine.bus_ticks(tokens)
-        latency = machine.device.timings["nCL"] * machine.dram_ticks
-        end = int(served_in_order(known, on_bus)[-1]) + latency
-        self.io_ticks += on_bus * len(known)
-        self.note("result-out", tile, int(known[0]), end)
-        return end
+    def results_known(self, rows: Ints) -> Ints:
+        """When each burst of results can leave: when its last row is known."""
+        per_burst = self.machine.device.burst_bytes // self.machine.gemv.activation_bytes
+        known: Ints = rows[np.minimum(np.arange(0, len(rows), per_burst) + per_burst, len(rows)) - 1]
+        return known
+
+
+class _Programs:
+    """The programs of all DIMMs of an expert under way; times are ticks."""
+
+    def __init__(
+        self, machine: _Machine, expert: _PlacedExpert, recording: bool, make_channel: MakeChannel
+    ) -> None:
+        self.machine, self.expert = machine, expert
+        self.spans: Spans = {}
+        self.each = [
+            _Program(machine, placed, self.spans, recording, make_channel) for placed in expert.placed
+        ]
+        self.of_dimm = [self.each[number] for number in expert.of_dimm]
+        self.io_ticks = 0  # the busiest channel's bus
+        self.waited_ticks = 0  # activations or results were on their way and no DIMM multiplied
 
     def run(self, tiling: Tiling, progress: Progress) -> int:
         """All tiles; returns when the host has the last result."""
-        total = len(tiling.tokens) * sum(lane.stream.share.total for lane in self.lanes)
+        total = len(tiling.tokens) * sum(lane.stream.share.total for one in self.each for lane in one.lanes)
         read = 0
 
         def report(bursts: int) -> None:
@@ -235,17 +326,55 @@ class _Program:
 
         at = _FIRST_CLOCK * self.machine.dram_ticks
         for tile, tokens in enumerate(tiling.tokens):
-            at = self.activations_in(tile, tokens, at)
-            at = self.activate(tile, tokens, self.multiply(_GATE_UP, tile, tokens, at, report))
-            at = self.results_out(tile, tokens, self.multiply(_DOWN, tile, tokens, at, report))
+            at = self.run_tile(tile, tokens, at, report)
         return at
 
-    def mean_over_lanes(self, places: Sequence[int]) -> dict[int, float]:
-        """Counters of the lanes' channels, averaged over the lanes."""
-        return {
-            place: sum(lane.count(place) * len(lane.stream.lanes) for lane in self.lanes) / self.machine.lanes
-            for place in places
-        }
+    def run_tile(self, tile: int, tokens: int, at: int, report: Callable[[int], None]) -> int:
+        """One tile of tokens; returns when the host has its last result."""
+        released = [program.activations_in(tile, tokens, at) for program in self.each]
+        known, last = [], at
+        for program, release in zip(self.each, released, strict=True):
+            hidden = program.activate(tile, tokens, program.multiply(_GATE_UP, tile, tokens, release, report))
+            rows = program.multiply(_DOWN, tile, tokens, hidden, report)
+            known.append(program.results_known(rows))
+            last = max(last, int(rows[-1]))
+        end = max(self.results_out(tile, tokens, [known[of] for of in on]) for on in self.expert.channels)
+        latency = self.machine.device.timings["nCWL"] * self.machine.dram_ticks
+        bursts_out = max(map(len, self.expert.channels)) * len(known[0])
+        self.io_ticks += max(released) - at - latency + bursts_out * self.machine.bus_ticks(tokens)
+        self.waited_ticks += max(released) - at + end - last
+        return end
+
+    def results_out(self, tile: int, tokens: int, known: list[Ints]) -> int:
+        """Results of a channel's DIMMs leave in the order in which they are known; returns when all have."""
+        in_order = known[0] if len(known) == 1 else np.sort(np.concatenate(known))
+        latency = self.machine.device.timings["nCL"] * self.machine.dram_ticks
+        end = int(served_in_order(in_order, self.machine.bus_ticks(tokens))[-1]) + latency
+        _note(self.spans, "result-out", tile, int(in_order[0]), end)
+        return end
+
+    def phases(self) -> tuple[Phase, ...]:
+        """In order of start."""
+        origin, to_ns = _FIRST_CLOCK * self.machine.dram_ticks, self.machine.timebase.to_ns
+        found = [
+            Phase(name, tile, to_ns(start - origin), to_ns(end - origin))
+            for (name, tile), (start, end) in self.spans.items()
+        ]
+        return tuple(sorted(found, key=lambda phase: phase.start_ns))
+
+    def lanes(self) -> list[tuple[Lane, int]]:
+        """Lanes that hold weights, and for how many each stands."""
+        return [
+            (lane, self.expert.of_dimm.count(number) * len(lane.stream.lanes))
+            for number, program in enumerate(self.each)
+            for lane in program.lanes
+        ]
+
+
+def _note(spans: Spans, name: str, tile: int, start: int, end: int) -> None:
+    """Remember a phase: from the first DIMM's start to the last one's end."""
+    before = spans.get((name, tile), (start, end))
+    spans[name, tile] = min(before[0], start), max(before[1], end)
 
 
 def _fastest(tables: Tables, policy: state.Policy) -> Controller:
@@ -256,23 +385,21 @@ def _plain(tables: Tables, policy: state.Policy) -> Controller:
     return ScanController(tables, policy)
 
 
-def _compare(fast: _Program, fast_end: int, plain: _Program, plain_end: int) -> None:
-    """Make sure that two runs of a program agree in all that is counted."""
-    if (fast_end, fast.phases) != (plain_end, plain.phases):
+def _compare(fast: _Programs, fast_end: int, plain: _Programs, plain_end: int) -> None:
+    """Make sure that two runs of the programs agree in all that is counted."""
+    if (fast_end, fast.spans) != (plain_end, plain.spans):
         raise MismatchError(f"the plain run ends at tick {plain_end}, not {fast_end}, or in other phases")
-    for number, (one, other) in enumerate(zip(fast.of_lane, plain.of_lane, strict=True)):
+    pairs = [
+        pair
+        for one, other in zip(fast.each, plain.each, strict=True)
+        for pair in zip(one.of_lane, other.of_lane, strict=True)
+    ]
+    for number, (one, other) in enumerate(pairs):
         different = compare_channels(one.channel, other.channel)
         if not np.array_equal(one.sink.value[sink.COMPARED], other.sink.value[sink.COMPARED]):
             different.append("what the multipliers did")
         if different:
             raise MismatchError(f"lane {number} differs from its plain run in {', '.join(different)}")
-
-
-def _expert(model: str | Expert) -> tuple[Expert, str | None]:
-    if isinstance(model, Expert):
-        return model, None
-    shape = load_model(model)
-    return shape.expert, shape.name
 
 
 def _checked(value: Any, allowed: Sequence[int] | range, name: str, words: str) -> int:
@@ -286,20 +413,20 @@ def simulate_expert(
     model: str | Expert = "qwen3-235b-a22b",
     tokens: int = 1,
     layout: str = "localized",
-    bits: int = 16,
+    bits: int | ExpertFormat = 16,
     sets: Sequence[str] = (),
     record_commands: bool = False,
     exact_check: bool = False,
     progress: Progress = lambda share: None,
 ) -> ExpertResult:
-    """Simulate one expert of a model on one DIMM, cycle by cycle.
+    """Simulate one expert of a model on one DIMM, or on several, cycle by cycle.
 
     Args:
         hw: a bundled hardware name, a path of a hardware file, or a loaded `Hardware`.
         model: a bundled model name, a path of a Hugging Face config.json, or an `Expert`.
         tokens: tokens that go through the expert, 1 to `MAX_TOKENS`.
-        layout: where the weights lie: "localized".
-        bits: bits of a weight: 16, 8, 4, 3, 2 or 1.
+        layout: where the weights lie: "localized", or "sharded:N" over N DIMMs.
+        bits: bits of a weight, 16, 8, 4, 3, 2 or 1, or the format of each matrix.
         sets: changes to the hardware, "dimm.ranks=2".
         record_commands: keep the command trace of every lane.
         exact_check: run once more with every lane on its own, every read stepped through and every queue
@@ -312,95 +439,95 @@ def simulate_expert(
     """
     began = time.perf_counter()
     _checked(tokens, range(1, MAX_TOKENS + 1), "tokens", f"a whole number from 1 to {MAX_TOKENS}")
-    _checked(bits, BITS, "bits", f"one of {', '.join(map(str, BITS))}")
-    if parse_layout(layout)[0] != "localized":
-        raise InputError(f"'{layout}' is not a layout of one DIMM", key="layout")
+    if parse_layout(layout)[0] == "striped":
+        raise InputError(
+            "striped spreads each row of weights over all DIMMs, and a DIMM multiplies only rows of its own: "
+            "relayout it into localized or sharded:N first, or let the host read it",
+            key="layout",
+        )
     if isinstance(hw, Hardware) and sets:
         raise InputError("give changes when loading the hardware, not afterwards", key="sets")
     hardware = hw if isinstance(hw, Hardware) else load_hardware(hw, sets)
-    expert, model_name = _expert(model)
+    weights, model_name = named_weights(model, bits)
 
     machine = _lower(hardware)
-    placed = _place(machine, layout, expert.hidden, expert.intermediate, bits)
-    tiling = machine.gemv.tile(tokens, expert.hidden, expert.intermediate)
-    program = _Program(machine, placed, bits, record_commands, _fastest)
-    end = program.run(tiling, progress)
+    expert = _place(machine, layout, weights)
+    tiling = machine.gemv.tile(tokens, weights.hidden, expert.slice)
+    programs = _Programs(machine, expert, record_commands, _fastest)
+    end = programs.run(tiling, progress)
     if exact_check:
-        plain = _Program(machine, _every_lane(machine, placed), bits, False, _plain)
-        _compare(program, end, plain, plain.run(tiling, lambda share: None))
-
+        plain = _Programs(machine, _every_lane(machine, expert), False, _plain)
+        _compare(programs, end, plain, plain.run(tiling, lambda share: None))
     config = {
         "hardware": machine.described,
-        "model": model_name,
-        "hidden": expert.hidden,
-        "intermediate": expert.intermediate,
+        **describe_weights(weights, model_name),
         "tokens": tokens,
-        "bits": bits,
         "layout": layout,
     }
-    return _result(program, tiling, end, config, tokens, began)
+    return _result(programs, tiling, end, config, weights, began)
 
 
 def _result(
-    program: _Program, tiling: Tiling, end: int, config: dict[str, Any], tokens: int, began: float
+    programs: _Programs,
+    tiling: Tiling,
+    end: int,
+    config: dict[str, Any],
+    weights: ExpertWeights,
+    began: float,
 ) -> ExpertResult:
-    machine, regions = program.machine, program.layout.regions
-    device, clock_ns = machine.device, machine.timebase.to_ns(machine.dram_ticks)
+    machine, expert = programs.machine, programs.expert
+    to_ns, clock_ns = machine.timebase.to_ns, machine.timebase.to_ns(machine.dram_ticks)
+    tokens, reads, dimms = sum(tiling.tokens), len(tiling.tokens), len(expert.of_dimm)
     cycles = -(-end // machine.dram_ticks) - _FIRST_CLOCK
-    time_ns = machine.timebase.to_ns(cycles * machine.dram_ticks)
-    lanes = [lane for lane in program.lanes if lane.stream.share.total]
-    streamed = max(lane.count(state.DATA_END) for lane in lanes) - _FIRST_CLOCK
-    weight_bytes = sum(region.bytes for region in regions)
-    reads = len(tiling.tokens)
-    peak_gbps = machine.lanes * machine.lane_peak_gbps
-    bandwidth_gbps = weight_bytes * reads / machine.timebase.to_ns(streamed * machine.dram_ticks)
-    operations = 2 * sum(region.rows * region.columns for region in regions) * tokens
-    tick_ps = machine.timebase.tick_ps
-    products = 2 * program.servers * machine.lanes * device.burst_bytes * 8 * tick_ps.denominator
-    peak_gflops = (
-        products * 1000 / (program.pass_cycles * config["bits"] * machine.gemv_ticks * tick_ps.numerator)
-    )
-    skipped = sum(lane.channel.skipped * len(lane.stream.lanes) for lane in program.lanes)
-    issued = np.sum([lane.channel.issued * len(lane.stream.lanes) for lane in program.lanes], axis=0)
-    idle = program.mean_over_lanes((state.IDLE_REFRESH, state.IDLE_CREDIT, state.IDLE_ROW))
-    busy_ticks = max(int(lane.sink.value[sink.BUSY]) for lane in lanes)
+    time_ns = to_ns(cycles * machine.dram_ticks)
+    lanes = programs.lanes()
+    used = [lane for lane, _ in lanes if lane.stream.share.total]
+    streamed = max(lane.count(state.DATA_END) for lane in used) - _FIRST_CLOCK
+    peak_gbps = dimms * machine.lanes * machine.lane_peak_gbps
+    bandwidth_gbps = expert.bytes * reads / to_ns(streamed * machine.dram_ticks)
+    skipped = sum(lane.channel.skipped * count for lane, count in lanes)
+    issued = np.sum([lane.channel.issued * count for lane, count in lanes], axis=0)
+    idle_ns = {
+        name: sum(lane.count(place) * count for lane, count in lanes) / (dimms * machine.lanes) * clock_ns
+        for name, place in _IDLE.items()
+    }
     busy = {
-        "memory": (streamed - min(lane.count(state.IDLE_CREDIT) for lane in lanes)) / cycles,
-        "compute": busy_ticks / (program.servers * cycles * machine.dram_ticks),
-        "io": program.io_ticks / (cycles * machine.dram_ticks),
+        "memory": (streamed - min(lane.count(state.IDLE_CREDIT) for lane in used)) / cycles,
+        "compute": max(lane.busy for lane in used) / (cycles * machine.dram_ticks),
+        "io": programs.io_ticks / (cycles * machine.dram_ticks),
     }
     return ExpertResult(
         time_ns=time_ns,
         cycles=cycles,
         clock_ns=clock_ns,
         tokens=tokens,
-        weight_bytes=weight_bytes,
-        weight_bursts=sum(region.bursts for region in regions),
+        weight_bytes=expert.bytes,
+        weight_bursts=expert.bursts,
         weight_reads=reads,
         bandwidth_gbps=bandwidth_gbps,
         peak_bandwidth_gbps=peak_gbps,
         peak_fraction=bandwidth_gbps / peak_gbps,
-        gflops=operations / time_ns,
-        peak_gflops=peak_gflops,
+        gflops=2 * 3 * weights.hidden * weights.intermediate * tokens / time_ns,
+        peak_gflops=expert.peak_gflops,
         bound=max(busy, key=lambda name: busy[name]),
         busy=busy,
-        phases=tuple(sorted(program.phases, key=lambda phase: phase.start_ns)),
+        phases=programs.phases(),
         commands=name_commands(issued),
-        lanes=machine.lanes,
-        lanes_simulated=len(program.lanes),
-        stall_ns=idle[state.IDLE_CREDIT] * clock_ns,
-        idle_ns={
-            "refresh": idle[state.IDLE_REFRESH] * clock_ns,
-            "fifo": idle[state.IDLE_CREDIT] * clock_ns,
-            "rows": idle[state.IDLE_ROW] * clock_ns,
-        },
-        fast_forwarded=skipped / (reads * sum(region.bursts for region in regions)),
+        dimms=dimms,
+        lanes=dimms * machine.lanes,
+        lanes_simulated=len(lanes),
+        stall_ns=idle_ns["fifo"],
+        idle_ns=idle_ns,
+        communication_ns=to_ns(programs.waited_ticks),
+        communication_bytes=dimms * 2 * weights.hidden * tokens * machine.gemv.activation_bytes,
+        fast_forwarded=skipped / (reads * expert.bursts),
         token_tiles=tiling.tokens,
         energy_nj=None,
         config=config,
         wall_s=time.perf_counter() - began,
         command_traces=tuple(
             decode_commands(lane.commands, machine.tables)
+            for program in programs.of_dimm
             for lane in program.of_lane
             if lane.commands.entry.size
         ),

@@ -159,24 +159,33 @@ class Lane:
     ) -> None:
         self.stream, self.channel, self.sink, self.commands = stream, channel, data_sink, commands
         self.source = stream.source._replace(admitted=np.zeros(1, dtype=np.int64))
+        self.busy = 0.0  # ticks for which the multipliers had work, all of them
 
-    def read_region(self, region: int, release: int, service: int, report: Callable[[int], None]) -> None:
+    def read_region(
+        self, region: int, release: int, service: int, servers: int, report: Callable[[int], None]
+    ) -> None:
         """Read the next region: `sink.done` tells when each of its rows has been worked on, in ticks.
 
         Args:
             region: which, counted from 0; regions are read in turn, again and again.
             release: the tick before which the multipliers may not start on it.
             service: ticks that a burst holds its multipliers.
+            servers: bursts that they hold at once. Those of the region before are done at `release`.
             report: called with the number of bursts read, now and then.
         """
         served = int(self.channel.value[state.SERVED])
         end = served + self.stream.share.bursts[region]
+        if servers != self.sink.servers:
+            self.sink = self.sink._replace(servers=servers, free=np.zeros(servers, dtype=np.int64))
+            self.sink.value[sink.SERVER] = 0
+        busy = int(self.sink.value[sink.BUSY])
         self.sink.value[sink.RELEASE], self.sink.value[sink.SERVICE] = release, service
         self.source.admitted[0] = end
         for until in (*range(served + _CHUNK, end, _CHUNK), end):
             self.commands = run_channel(self.channel, self.source, self.sink, self.commands, until)
             report(until - served)
             served = until
+        self.busy += (int(self.sink.value[sink.BUSY]) - busy) / servers
 
     def count(self, place: int) -> int:
         """One of the channel's counters (places in `dram.state`)."""

@@ -26,7 +26,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class ExpertResult:
-    """One expert on one DIMM.
+    """One expert on one DIMM or on several; what is counted is counted over all of them.
 
     Attributes:
         time_ns: from the first DRAM command to the last result at the host.
@@ -46,11 +46,16 @@ class ExpertResult:
             were held back by full FIFOs), `compute` (multipliers), `io` (the bus to the host).
         phases: the expert program, in order of start.
         commands: DRAM commands by kind, over all lanes.
-        lanes: lanes of the DIMM.
+        dimms: DIMMs that share the expert.
+        lanes: lanes of all of them.
         lanes_simulated: different lanes among them; equal ones are simulated once.
         stall_ns: for how long a full FIFO held reads back, mean over the lanes.
         idle_ns: why the data bus of a lane carried nothing while weights streamed, mean over the lanes:
             `refresh`, `fifo` (equals `stall_ns`), `rows` (row changes, bus turnaround, empty queue).
+        communication_ns: for how long nothing was multiplied because activations were on their way to the
+            DIMMs or the last results on their way to the host.
+        communication_bytes: activations written to the DIMMs and results read from them; several DIMMs get
+            the same activations, and their results are partial sums that the host adds up.
         fast_forwarded: the share of the reads that were skipped over because they repeat, exactly.
         token_tiles: tokens of each tile.
         energy_nj: None until energy is modelled.
@@ -75,10 +80,13 @@ class ExpertResult:
     busy: Mapping[str, float]
     phases: tuple[Phase, ...]
     commands: Mapping[str, int]
+    dimms: int
     lanes: int
     lanes_simulated: int
     stall_ns: float
     idle_ns: Mapping[str, float]
+    communication_ns: float
+    communication_bytes: int
     fast_forwarded: float
     token_tiles: tuple[int, ...]
     energy_nj: None

@@ -1,0 +1,272 @@
+"""The host reads an expert through its own memory controllers, to compute on it itself.
+
+A bus is a sub-channel of a host channel, with the ranks of all DIMMs on the channel behind it; DIMMs take
+turns on it like any ranks (the standard's rank-to-rank turnaround, nCS). Each bus has a controller of its
+own. The host reads all bursts of the rows that one rank has open, a row in every bank group, before it goes
+to the next rank: so rank changes are few and the next rank's rows open behind the data of this one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.config import Hardware, load_hardware
+from ndpsim.dram import sink, state
+from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
+from ndpsim.errors import InputError, MismatchError
+from ndpsim.layout import ExpertFormat, Layout, make_layout
+from ndpsim.moe import Expert
+from ndpsim.simulate.geometry import geometry_of
+from ndpsim.simulate.lane import (
+    check_refresh,
+    command_room,
+    decode_commands,
+    name_commands,
+    no_commands,
+    run_channel,
+)
+from ndpsim.simulate.memory import controller_options
+from ndpsim.simulate.weights import describe_weights, named_weights
+from ndpsim.spec import lower
+from ndpsim.traces import CommandTrace
+
+__all__ = ["HostBus", "HostReadResult", "host_buses", "simulate_host_read"]
+
+Ints = NDArray[np.int64]
+Progress = Callable[[float], None]
+
+_FIRST_CLOCK = 1  # of the first DRAM command
+
+
+@dataclass(frozen=True)
+class HostReadResult:
+    """An expert read by the host. Counters are over all buses that take part.
+
+    Attributes:
+        time_ns: from the first DRAM command to the last beat of data, on the bus that takes longest.
+        cycles: the same in DRAM clocks; `clock_ns` is one of them.
+        weight_bytes: bytes of weights, scales and zero points; `weight_bursts` the bursts that hold them.
+        bandwidth_gbps: `weight_bytes` over `time_ns`.
+        peak_bandwidth_gbps: what the channels that take part carry at their limit.
+        peak_fraction: `bandwidth_gbps` over `peak_bandwidth_gbps`.
+        channels: channels that take part.
+        buses: their sub-channels; `buses_simulated`: the different ones; equal ones are simulated once.
+        ranks_per_bus: ranks behind a bus, of all DIMMs of its channel; the most.
+        commands: DRAM commands by kind.
+        idle_ns: why a bus carried nothing, mean over the buses: `refresh`, `rows` (row and rank changes).
+        fast_forwarded: the share of the reads that were skipped over because they repeat, exactly.
+        energy_nj: None until energy is modelled.
+        config: everything that was used: hardware, model, weights, layout.
+        wall_s: how long the simulation took.
+        command_traces: by bus (channel by channel, of each its sub-channels), when asked for.
+    """
+
+    time_ns: float
+    cycles: int
+    clock_ns: float
+    weight_bytes: int
+    weight_bursts: int
+    bandwidth_gbps: float
+    peak_bandwidth_gbps: float
+    peak_fraction: float
+    channels: int
+    buses: int
+    buses_simulated: int
+    ranks_per_bus: int
+    commands: Mapping[str, int]
+    idle_ns: Mapping[str, float]
+    fast_forwarded: float
+    energy_nj: None
+    config: Mapping[str, Any]
+    wall_s: float
+    command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; command traces are left out."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "command_traces"}
+
+
+@dataclass(frozen=True, eq=False)
+class HostBus:
+    """What the host reads, or writes, on one bus, in its order.
+
+    Attributes:
+        channel, subchannel: which bus it is.
+        ranks: ranks behind it.
+        rank, place: of each burst, the rank on the bus and the place within the lane.
+        burst: the bursts, as the layout counts them.
+    """
+
+    channel: int
+    subchannel: int
+    ranks: int
+    rank: Ints
+    place: Ints
+    burst: Ints
+
+    @property
+    def alike(self) -> tuple[int, bytes, bytes]:
+        """Equal for buses on which the same happens."""
+        return self.ranks, self.rank.tobytes(), self.place.tobytes()
+
+
+def host_buses(layout: Layout) -> list[HostBus]:
+    """The buses over which a layout's bursts go to the host, with the bursts of each in the host's order."""
+    geometry, places = layout.geometry, layout.places()
+    rank = geometry.host_rank(places.dimm, places.lane)
+    open_rows = geometry.device.bankgroups * geometry.device.bursts_per_row
+    bus = geometry.channel_of(places.dimm) * geometry.subchannels + places.lane % geometry.subchannels
+    order = np.lexsort((places.place, rank, places.place // open_rows, bus))
+    found = []
+    for number, chosen in _runs(bus[order], order):
+        channel, subchannel = divmod(number, geometry.subchannels)
+        ranks = len(geometry.dimms_of(channel)) * geometry.ranks
+        found.append(HostBus(channel, subchannel, ranks, rank[chosen], places.place[chosen], chosen))
+    return found
+
+
+def _runs(numbers: Ints, order: Ints) -> list[tuple[int, Ints]]:
+    """The parts of `order` over which `numbers` stay the same, each with its number."""
+    first = np.flatnonzero(np.diff(numbers, prepend=-1))
+    return list(zip(numbers[first].tolist(), np.split(order, first[1:]), strict=True))
+
+
+class _BusRun:
+    """A bus and its controller."""
+
+    def __init__(
+        self, bus: HostBus, layout: Layout, hardware: Hardware, recording: bool, plain: bool = False
+    ) -> None:
+        device = hardware.bus_device(bus.ranks)
+        check_refresh(device, hardware.system.dram.refresh)
+        self.bus, self.tables = bus, lower(device)
+        bankgroup, bank, row, column = layout.parts[0].dealing.coordinates(bus.place)
+        reads = np.zeros_like(bus.place)
+        self.source = state.make_source(
+            self.tables,
+            bus.rank,
+            bankgroup,
+            bank,
+            row,
+            column,
+            reads,
+            bus.burst,
+            period=self.tables.bankgroups,
+        )
+        policy = state.make_policy(controller_options(hardware.system.dram))
+        self.channel: Controller = (
+            ScanController(self.tables, policy) if plain else make_controller(self.tables, policy)
+        )
+        self.commands = command_room() if recording else no_commands()
+
+    def run(self) -> None:
+        self.commands = run_channel(
+            self.channel, self.source, sink.nobody(), self.commands, len(self.bus.burst)
+        )
+
+    @property
+    def cycles(self) -> int:
+        return int(self.channel.value[state.DATA_END]) - _FIRST_CLOCK
+
+
+def _run_alike(
+    layout: Layout, hardware: Hardware, recording: bool, exact_check: bool, progress: Progress
+) -> list[_BusRun]:
+    """The run of each bus; buses on which the same happens share one."""
+    runs: dict[tuple[int, bytes, bytes], _BusRun] = {}
+    of_bus = []
+    buses = host_buses(layout)
+    for number, bus in enumerate(buses):
+        if bus.alike not in runs:
+            run = runs[bus.alike] = _BusRun(bus, layout, hardware, recording)
+            run.run()
+            if exact_check:
+                plain = _BusRun(bus, layout, hardware, False, plain=True)
+                plain.run()
+                different = compare_channels(run.channel, plain.channel)
+                if different:
+                    raise MismatchError(f"bus {number} differs from its plain run in {', '.join(different)}")
+        of_bus.append(runs[bus.alike])
+        progress((number + 1) / len(buses))
+    return of_bus
+
+
+def simulate_host_read(
+    hw: str | Hardware = "trimoe",
+    model: str | Expert = "qwen3-235b-a22b",
+    layout: str = "striped",
+    bits: int | ExpertFormat = 16,
+    sets: Sequence[str] = (),
+    record_commands: bool = False,
+    exact_check: bool = False,
+    progress: Progress = lambda share: None,
+) -> HostReadResult:
+    """The host reads all weights of an expert, DRAM command by DRAM command.
+
+    Args:
+        hw: a bundled hardware name, a path of a hardware file, or a loaded `Hardware`.
+        model: a bundled model name, a path of a Hugging Face config.json, or an `Expert`.
+        layout: where the weights lie: "localized", "striped" or "sharded:N".
+        bits: bits of a weight, 16, 8, 4, 3, 2 or 1, or the format of each matrix.
+        sets: changes to the hardware, "dimm.ranks=2".
+        record_commands: keep the command trace of every bus.
+        exact_check: run once more on the plain controller, every read stepped through, and compare.
+        progress: called with the share of the work that is done, first with 0 when all is checked.
+
+    Raises:
+        InputError: an argument, the hardware or the model makes no sense, or does not fit.
+        MismatchError: the exact check found a difference.
+    """
+    began = time.perf_counter()
+    if isinstance(hw, Hardware) and sets:
+        raise InputError("give changes when loading the hardware, not afterwards", key="sets")
+    hardware = hw if isinstance(hw, Hardware) else load_hardware(hw, sets)
+    weights, model_name = named_weights(model, bits)
+    laid = make_layout(layout, geometry_of(hardware), weights)
+    progress(0.0)
+    runs = _run_alike(laid, hardware, record_commands, exact_check, progress)
+    config = {"hardware": hardware.to_dict(), **describe_weights(weights, model_name), "layout": layout}
+    return _result(laid, runs, config, began)
+
+
+def _result(layout: Layout, runs: list[_BusRun], config: dict[str, Any], began: float) -> HostReadResult:
+    geometry = layout.geometry
+    clock_ps = geometry.device.clock_ps
+    cycles = max(run.cycles for run in runs)
+    time_ns, clock_ns = float(cycles * clock_ps / 1000), float(clock_ps / 1000)
+    channels = len(np.unique(geometry.channel_of(np.array(layout.dimms))))
+    peak_gbps = channels * geometry.subchannels * geometry.device.peak_gbps
+    bandwidth_gbps = layout.bytes / time_ns
+    issued = np.sum([run.channel.issued for run in runs], axis=0)
+    idle = [
+        sum(int(run.channel.value[place]) for run in runs) / len(runs)
+        for place in (state.IDLE_REFRESH, state.IDLE_ROW)
+    ]
+    traces = {id(run): decode_commands(run.commands, run.tables) for run in runs if run.commands.entry.size}
+    return HostReadResult(
+        time_ns=time_ns,
+        cycles=cycles,
+        clock_ns=clock_ns,
+        weight_bytes=layout.bytes,
+        weight_bursts=layout.bursts,
+        bandwidth_gbps=bandwidth_gbps,
+        peak_bandwidth_gbps=peak_gbps,
+        peak_fraction=bandwidth_gbps / peak_gbps,
+        channels=channels,
+        buses=len(runs),
+        buses_simulated=len({id(run) for run in runs}),
+        ranks_per_bus=max(run.tables.ranks for run in runs),
+        commands=name_commands(issued),
+        idle_ns=dict(zip(("refresh", "rows"), (clocks * clock_ns for clocks in idle), strict=True)),
+        fast_forwarded=sum(run.channel.skipped for run in runs) / layout.bursts,
+        energy_nj=None,
+        config=config,
+        wall_s=time.perf_counter() - began,
+        command_traces=tuple(traces[id(run)] for run in runs if id(run) in traces),
+    )

@@ -1,0 +1,47 @@
+"""An expert's weights from what a caller names: a model or a shape, and bits."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import asdict
+from typing import Any
+
+from ndpsim.errors import InputError
+from ndpsim.layout import BITS, MATRICES, ExpertFormat, ExpertWeights
+from ndpsim.moe import Expert, load_model
+
+__all__ = ["describe_weights", "named_weights"]
+
+
+@functools.cache
+def _same_bits(bits: int) -> ExpertFormat:
+    return ExpertFormat.of(bits)
+
+
+def named_weights(model: str | Expert, bits: int | ExpertFormat) -> tuple[ExpertWeights, str | None]:
+    """Weights, and the name of the model they are of, None for a shape.
+
+    Raises:
+        InputError: there is no such model, or the bits make no sense.
+    """
+    if not isinstance(bits, ExpertFormat):
+        if isinstance(bits, bool) or not isinstance(bits, int) or bits not in BITS:
+            raise InputError(f"{bits!r} is not one of {', '.join(map(str, BITS))}", key="bits")
+        bits = _same_bits(bits)
+    if isinstance(model, Expert):
+        return ExpertWeights(model.hidden, model.intermediate, bits), None
+    shape = load_model(model)
+    return ExpertWeights(shape.expert.hidden, shape.expert.intermediate, bits), shape.name
+
+
+def describe_weights(weights: ExpertWeights, model: str | None) -> dict[str, Any]:
+    """Model, shape and bits as plain data: what a result says about them."""
+    described: dict[str, Any] = {
+        "model": model,
+        "hidden": weights.hidden,
+        "intermediate": weights.intermediate,
+        "bits": weights.format.bits(),
+    }
+    if any(of_matrix.group_size for of_matrix in weights.format.matrices):
+        described["formats"] = dict(zip(MATRICES, map(asdict, weights.format.matrices), strict=True))
+    return described
