@@ -24,12 +24,13 @@ from ndpsim.dram.masks.state import fits
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, ExpertWeights, Geometry, Layout, Places, make_layout, parse_layout
 from ndpsim.link import Bridge, Network, link_ticks, make_network
-from ndpsim.moe import Expert, load_model
+from ndpsim.moe import Expert
 from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.lane import check_refresh, name_commands
 from ndpsim.simulate.memory import controller_options
 from ndpsim.simulate.moving import Mover, Moving, Run, run_moving
-from ndpsim.spec import Device, lower, resolve
+from ndpsim.simulate.weights import describe_weights, named_weights
+from ndpsim.spec import Device, lower
 from ndpsim.traces import CommandTrace
 from ndpsim.units import frequency_period_ps
 
@@ -207,8 +208,7 @@ def _by_units(hardware: Hardware, geometry: Geometry) -> Mover:
 def _by_host(hardware: Hardware, geometry: Geometry) -> Mover:
     """The host: one node, whose lanes are the buses of its channels."""
     dram = hardware.system.dram
-    ranks = -(-geometry.dimms // geometry.channels) * geometry.ranks
-    device = resolve(dram.standard, dram.org, dram.timing, ranks=ranks, overrides=dram.overrides)
+    device = hardware.bus_device(-(-geometry.dimms // geometry.channels) * geometry.ranks)
     buses = min(geometry.channels, geometry.dimms) * geometry.subchannels
     network = make_network("chain", 1, 0, 1.0, 0.0)
 
@@ -232,13 +232,16 @@ def _by_host(hardware: Hardware, geometry: Geometry) -> Mover:
     )
 
 
-def _first_dimms(dimms: Sequence[int] | None, layout: str, experts: int, count: int, key: str) -> list[int]:
+def _first_dimms(dimms: Sequence[int] | None, layout: str, experts: int, count: int, end: str) -> list[int]:
     """The first DIMM of each expert: as given, or spread evenly."""
-    kind, slices = parse_layout(layout)
+    try:
+        kind, slices = parse_layout(layout)
+    except InputError as error:
+        raise InputError(error.problem, key=end) from None
+    key = f"{end}_dimms"
     if dimms is None:
-        width = count if kind == "striped" else max(slices, 1)
-        places = max(count // width, 1)
-        return [expert * places // experts % places * width for expert in range(experts)]
+        places = 1 if kind == "striped" else max(count // max(slices, 1), 1)
+        return [expert * places // experts * max(slices, 1) for expert in range(experts)]
     if len(dimms) != experts:
         raise InputError(f"{len(dimms)} DIMMs for {experts} experts; give one for each", key=key)
     for dimm in dimms:
@@ -289,8 +292,7 @@ def simulate_relayout(
     target: str = "striped",
     source_dimms: Sequence[int] | None = None,
     target_dimms: Sequence[int] | None = None,
-    bits: int = 16,
-    group_size: int = 0,
+    bits: int | ExpertFormat = 16,
     sets: Sequence[str] = (),
     host: bool = True,
     record_commands: bool = False,
@@ -305,8 +307,7 @@ def simulate_relayout(
         source, target: the layouts: "localized", "striped", "sharded:N".
         source_dimms, target_dimms: the first DIMM of each expert; without, they are spread evenly, and from
             a layout to the same one each expert goes to the next DIMM (or DIMMs).
-        bits: bits of a weight: 16, 8, 4, 3, 2 or 1.
-        group_size: weights that share a scale; 0: there are no scales.
+        bits: bits of a weight, 16, 8, 4, 3, 2 or 1, or the format of each matrix.
         sets: changes to the hardware, "link.topology=mesh".
         host: also simulate the same move by the host.
         record_commands: keep the command trace of every lane.
@@ -320,16 +321,15 @@ def simulate_relayout(
     if isinstance(hw, Hardware) and sets:
         raise InputError("give changes when loading the hardware, not afterwards", key="sets")
     hardware = hw if isinstance(hw, Hardware) else load_hardware(hw, sets)
-    shape = model if isinstance(model, Expert) else load_model(model).expert
+    weights, model_name = named_weights(model, bits)
     geometry = geometry_of(hardware)
-    weights = ExpertWeights(shape.hidden, shape.intermediate, ExpertFormat.of(bits, group_size))
-    first = _first_dimms(source_dimms, source, experts, geometry.dimms, "source_dimms")
-    second = _first_dimms(target_dimms, target, experts, geometry.dimms, "target_dimms")
-    if target_dimms is None and source == target:
+    first = _first_dimms(source_dimms, source, experts, geometry.dimms, "source")
+    second = _first_dimms(target_dimms, target, experts, geometry.dimms, "target")
+    if target_dimms is None and source == target != "striped":
         width = max(parse_layout(target)[1], 1)
         second = [(dimm + width) % (geometry.dimms // width * width) for dimm in first]
-        second = first if source == "striped" else second
     moving = _plan(geometry, weights, (source, first), (target, second))
+    progress(0.0)
     mover = _by_units(hardware, geometry)
     at_once = hardware.ndp.relayout.concurrent_experts
     waves = [moving[n : n + at_once] for n in range(0, len(moving), at_once)]
@@ -337,11 +337,7 @@ def simulate_relayout(
     by_host = _host_move(hardware, geometry, moving, progress) if host and moving else None
     config = {
         "hardware": hardware.to_dict(),
-        "model": model if isinstance(model, str) else None,
-        "hidden": shape.hidden,
-        "intermediate": shape.intermediate,
-        "bits": bits,
-        "group_size": group_size,
+        **describe_weights(weights, model_name),
         "source": source,
         "target": target,
         "source_dimms": first,
