@@ -142,6 +142,20 @@ def free_place(work, packets, flow, packet, tick):
 
 
 @inlined
+def note_arrivals(work, packets, flow, horizon):
+    """Writes learn which of a flow's packets arrive before the horizon, and which packet is the last."""
+    packet, end = work.arrived[flow], work.flow_packet[flow + 1]
+    while packet < end and packets.arrived[packet] < horizon:
+        tick = packets.arrived[packet]
+        for place in range(work.write_first[packet], work.write_first[packet + 1]):
+            write = work.packet_write[place]
+            work.pieces_left[write] -= 1
+            if tick >= work.write_from[write]:
+                work.write_from[write], work.holder[write] = tick, packet
+        packet += 1
+
+
+@inlined
 def take_arrivals(work, packets, flow, events, horizon, unit_ticks, dram_ticks):
     """Writes that a flow's packets complete before the horizon; returns the events there are."""
     packet, end = work.arrived[flow], work.flow_packet[flow + 1]
@@ -149,9 +163,7 @@ def take_arrivals(work, packets, flow, events, horizon, unit_ticks, dram_ticks):
         clock = clock_at(packets.arrived[packet], unit_ticks, dram_ticks)
         for place in range(work.write_first[packet], work.write_first[packet + 1]):
             write = work.packet_write[place]
-            work.pieces_left[write] -= 1
-            if work.pieces_left[write] == 0:
-                work.holder[write] = packet
+            if work.pieces_left[write] == 0 and work.holder[write] == packet:
                 work.held[packet] += 1
                 events = add_event(work, events, clock, -1 - write)
         if work.held[packet] == 0:
@@ -235,6 +247,7 @@ def fill_window(work, lanes, fabric, packets, node_of, horizon, unit_ticks, dram
         if work.flow_hops[flow] == 0:
             pass_within(work, packets, flow, horizon)
         note_sent(work, packets, flow, node_of)
+        note_arrivals(work, packets, flow, horizon)
     for node in range(work.slots.shape[0]):
         events = admit_reads(work, node, events, horizon, unit_ticks, dram_ticks)
     for flow in range(flows):

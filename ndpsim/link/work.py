@@ -80,7 +80,8 @@ class Work(NamedTuple):
     read_until: Ints  # [packet]: the tick by which those that are were
     gate: Ints  # [packet]: the tick from which its target has a place for it, FAR while that is not known
     pieces_left: Ints  # [write]: packets with pieces of it that have not arrived
-    holder: Narrow  # [write]: the packet that brought the last piece
+    write_from: Ints  # [write]: the tick by which those that have were there
+    holder: Narrow  # [write]: the packet that brought the last of them
     held: Ints  # [packet]: writes that have all pieces by it and were not taken by their lane
     flow_packet: Ints  # [flow + 1]: its first packet
     flow_window: Ints  # [flow]: packets its target has places for
@@ -184,6 +185,7 @@ def make_work(
         read_until=np.zeros(len(flow), dtype=np.int64),
         gate=np.where(in_flow < windows[0][flow], 0, FAR),
         pieces_left=np.bincount(packet_write, minlength=len(writes.lane)),
+        write_from=np.zeros(len(writes.lane), dtype=np.int64),
         holder=np.zeros(len(writes.lane), dtype=np.int32),
         held=np.zeros(len(flow), dtype=np.int64),
         flow_packet=flow_packet,

@@ -285,7 +285,7 @@ class _Job:
             read_node=self.read_node,
             read_tick=read_tick,
             write_node=self.write_node,
-            write_tick=self.packets.arrived[self.work.holder],
+            write_tick=self.work.write_from,
             reads=np.bincount(self.work.reads.lane, minlength=len(lanes.admitted)),
             writes=writing,
             busy=self.packets.busy,
