@@ -121,11 +121,11 @@ def command(
         progress_of("moving", "relayout") as progress,
         named_as_options(
             "experts",
-            "bits",
             "model",
+            source="--from",
+            target="--to",
             source_dimms="--from-dimms",
             target_dimms="--to-dimms",
-            layout="--from/--to",
         ),
     ):
         for name in chosen:

@@ -34,7 +34,8 @@ def print_relayout(result: RelayoutResult) -> None:
         "relayout": relayout_title(result),
         "time": f"{format_time(result.time_ns)}, {result.cycles} DRAM clocks",
         "moved": f"{format_bytes(result.weight_bytes)}: {result.sent_bytes} bytes over links, "
-        f"{result.kept_bytes} bytes within their DIMM; {result.moved} experts in {result.waves} waves",
+        f"{result.kept_bytes} bytes within their DIMM; {result.moved} of {result.experts} experts, "
+        + ("at once" if result.waves < 2 else f"in {result.waves} turns"),
         "bandwidth": f"{result.bandwidth_gbps:.2f} GB/s",
         "bound by": f"{result.bottleneck}; at least "
         + ", ".join(f"{name} {format_time(ns)}" for name, ns in result.bounds_ns.items()),
