@@ -15,7 +15,7 @@ from ndpsim.dram.masks import state as masks
 from ndpsim.errors import InputError
 from ndpsim.layout import Layout, Places, moves
 from ndpsim.link import Network
-from ndpsim.link.fabric import Fabric, Packets, check_ticks, make_fabric, make_packets
+from ndpsim.link.fabric import FAR, Fabric, Packets, check_ticks, make_fabric, make_packets
 from ndpsim.link.moving import move
 from ndpsim.link.packets import most_waiting
 from ndpsim.link.packing import pack
@@ -25,13 +25,14 @@ from ndpsim.spec import Tables
 from ndpsim.traces import CommandTrace
 from ndpsim.units import Timebase
 
-__all__ = ["Mover", "Moving", "Run", "run_moving"]
+__all__ = ["Bits", "Mover", "Moving", "Run", "run_moving"]
 
 Ints = NDArray[np.int64]
 Progress = Callable[[float], None]
 
 _WINDOWS = 1 << 12  # between two reports of progress
 _PATIENCE = 1 << 8  # reports without any progress
+_SLOWEST = 1 << 10  # clocks that a burst takes, on average, by far at most
 _ROOM = 1 << 12  # commands a lane's trace has room for at first
 
 
@@ -80,13 +81,22 @@ class _Bursts(NamedTuple):
     requests: Requests
 
 
+class Bits(NamedTuple):
+    """Bits of weights that were read, came over links or within their node, and were written."""
+
+    read: int
+    sent: int
+    kept: int
+    written: int
+
+
 @dataclass(frozen=True, eq=False)
 class Run:
     """What happened, from the kernels' arrays. Clocks are DRAM clocks, the first is 1.
 
     Attributes:
         end: the clock at which the last data had been written.
-        bits: of the pieces: moved in all, and over links.
+        bits: that moved.
         wire_bytes: sent over links, with headers, at the source.
         read_node, read_tick: of each read, its node, and when its data was in the buffer.
         write_node, write_tick: of each write, its node and when all of it had arrived.
@@ -98,7 +108,7 @@ class Run:
     """
 
     end: int
-    bits: tuple[int, int]
+    bits: Bits
     wire_bytes: int
     read_node: Ints
     read_tick: Ints
@@ -168,11 +178,11 @@ def _pieces(
         of_source, of_target, bits = known[key]
         columns.append((number[starts[0][expert] + of_source], starts[1][expert] + of_target, bits))
     read, write, bits = (np.concatenate(column) for column in zip(*columns, strict=True))
-    ends, flow = np.unique(reads.node[order[read]] * nodes + writes.node[write], return_inverse=True)
-    by_flow = np.argsort(flow.reshape(-1) * len(order) + read, kind="stable")
-    return _Pieces(
-        read[by_flow], write[by_flow], bits[by_flow], flow.reshape(-1)[by_flow].astype(np.int64), ends
-    )
+    between = reads.node[order[read]] * nodes + writes.node[write]
+    present = np.bincount(between, minlength=nodes * nodes) > 0
+    flow = (np.cumsum(present) - 1)[between]
+    by_flow = np.argsort(flow * len(order) + read, kind="stable")
+    return _Pieces(read[by_flow], write[by_flow], bits[by_flow], flow[by_flow], np.flatnonzero(present))
 
 
 class _Job:
@@ -180,6 +190,7 @@ class _Job:
 
     def __init__(self, mover: Mover, moving: Sequence[Moving], record: bool) -> None:
         self.mover, nodes = mover, mover.network.dimms
+        self.bits = sum(sum(expert.source.weights.matrix_bits()) for expert in moving)
         reads, read_starts = _bursts(mover, [expert.source for expert in moving], 0)
         writes, write_starts = _bursts(mover, [expert.target for expert in moving], 1)
         order = _reading_order(reads.node, read_starts)
@@ -216,11 +227,11 @@ class _Job:
         flow[self.packet] = pieces.flow
         self.size = np.bincount(self.packet, size, count).astype(np.int64) + mover.header_bytes
         nodes = mover.network.dimms
-        fabric = make_fabric(
-            mover.network, [divmod(int(ends), nodes) for ends in pieces.ends], mover.timebase
-        )
-        check_ticks(fabric, int(self.size.sum()), count, 0)
-        return fabric, make_packets(fabric, flow, self.size, np.full(count, 1 << 62))
+        flows = [divmod(int(ends), nodes) for ends in pieces.ends]
+        fabric = make_fabric(mover.network, flows, mover.timebase)
+        longest = len(pieces.read) * _SLOWEST * mover.timebase.ticks[0]
+        check_ticks(fabric, int(self.size.sum()), count, longest)
+        return fabric, make_packets(fabric, flow, self.size, np.full(count, FAR))
 
     def _windows(self, ends: Ints) -> tuple[Ints, Ints, Ints]:
         """Packets on their way at once, ticks until their places are known to be free, and hops of flows."""
@@ -228,9 +239,9 @@ class _Job:
         into = np.bincount(ends % nodes, minlength=nodes)[ends % nodes]
         windows = mover.receive_bytes // (into * mover.packet_bytes)
         if windows.min() < 1:
-            needed = 2 * int(into.max()) * mover.packet_bytes
             problem = (
-                f"the buffer is too small for packets of {int(into.max())} sources: {needed} bytes are needed"
+                f"the buffer is too small: half of it has to hold a packet of {mover.packet_bytes} bytes "
+                f"from each of {int(into.max())} DIMMs"
             )
             raise InputError(problem, key="ndp.relayout.buffer_kib")
         fabric = self.fabric
@@ -272,16 +283,27 @@ class _Job:
     def outcome(self) -> Run:
         """What happened."""
         mover, lanes, pieces = self.mover, self.lanes, self.pieces
-        over_links = np.diff(self.fabric.path_first)[pieces.flow] > 0
-        sent = np.diff(self.fabric.path_first)[self.packets.flow] > 0
+        linked = np.diff(self.fabric.path_first) > 0
         writing = np.bincount(self.work.writes.lane, minlength=len(lanes.admitted))
         last = lanes.state[:, state.COUNTED_UNTIL][writing > 0].max()
+        is_read = lanes.item >= 0
         read_tick = np.zeros(len(self.read_node), dtype=np.int64)
-        read_tick[lanes.item[lanes.item >= 0]] = -lanes.done[lanes.item >= 0]
+        read_tick[lanes.item[is_read]] = -lanes.done[is_read]
+        written = np.zeros(len(self.write_node), dtype=bool)
+        written[-1 - lanes.item[~is_read]] = True
+        arrived = self.packets.arrived[self.packet] < FAR
+        bits = Bits(
+            int(pieces.bits[read_tick[pieces.read] > 0].sum()),
+            int(pieces.bits[arrived & linked[pieces.flow]].sum()),
+            int(pieces.bits[arrived & ~linked[pieces.flow]].sum()),
+            int(pieces.bits[written[pieces.write]].sum()),
+        )
+        if not self.bits == bits.read == bits.sent + bits.kept == bits.written:
+            raise RuntimeError(f"{self.bits} bits were to move, but of these {bits}")
         return Run(
             end=int(last) + mover.write_latency,
-            bits=(int(pieces.bits.sum()), int(pieces.bits[over_links].sum())),
-            wire_bytes=int(self.size[sent].sum()),
+            bits=bits,
+            wire_bytes=int(self.size[linked[self.packets.flow]].sum()),
             read_node=self.read_node,
             read_tick=read_tick,
             write_node=self.write_node,

@@ -97,9 +97,10 @@ class RelayoutResult:
             ("write") and either ("both").
         bounds_ns: the time that each resource needs at least: "links" (the busiest wire), "source DRAM",
             "target DRAM" (data on the bus of the busiest lane that reads, or writes), "DRAM" (either).
-        bottleneck: the one that needs longest, with its name: "link dimm 0 to 1", "source DRAM", ...
+        bottleneck: the one that needs longest, with its name: "link dimm 0 to 1", "source DRAM", ... Where
+            the time is far above its bound, buffers, row changes or turnarounds hold it back.
         transit_bytes: what the buffers of a DIMM's router have to hold, at most.
-        commands: DRAM commands by kind.
+        commands: DRAM commands by kind; those of a lane end with its last data.
         host: the same move by the host; None where it was not asked for.
         host_speedup: the host's time over `time_ns`.
         stretches: which DIMM read and wrote when.
@@ -174,7 +175,10 @@ def _policy(hardware: Hardware, device: Device) -> state.Policy:
     check_refresh(device, dram.refresh)
     policy = state.make_policy(controller_options(dram))
     if not fits(lower(device), policy, with_sink=False):
-        problem = "a relayout is simulated with row_policy: open and queues of up to 64 requests only"
+        problem = (
+            "a relayout is simulated with row_policy: open, queues of up to 64 requests and up to 16 ranks "
+            "on a bus only"
+        )
         raise InputError(problem, file=hardware.file, key="dram")
     return policy
 
@@ -334,7 +338,7 @@ def simulate_relayout(
     at_once = hardware.ndp.relayout.concurrent_experts
     waves = [moving[n : n + at_once] for n in range(0, len(moving), at_once)]
     runs = [run_moving(mover, wave, record_commands, progress) for wave in waves]
-    by_host = _host_move(hardware, geometry, moving, progress) if host and moving else None
+    by_host = _host_move(hardware, geometry, waves, progress) if host and waves else None
     config = {
         "hardware": hardware.to_dict(),
         **describe_weights(weights, model_name),
@@ -347,19 +351,19 @@ def simulate_relayout(
 
 
 def _host_move(
-    hardware: Hardware, geometry: Geometry, moving: Sequence[Moving], progress: Progress
+    hardware: Hardware, geometry: Geometry, waves: Sequence[Sequence[Moving]], progress: Progress
 ) -> HostMove:
     mover = _by_host(hardware, geometry)
-    run = run_moving(mover, moving, False, progress)
+    runs = [run_moving(mover, wave, False, progress) for wave in waves]
     clock_ns = mover.timebase.to_ns(mover.timebase.ticks[0])
-    clocks = run.end - 1
-    bus = int((run.reads + run.writes).max()) * mover.tables.burst
+    time_ns = sum(run.end - 1 for run in runs) * clock_ns
+    bound_ns = _bounds(mover, runs)["DRAM"]
     return HostMove(
-        time_ns=clocks * clock_ns,
-        bandwidth_gbps=run.bits[0] / 8 / (clocks * clock_ns),
-        bus_busy=bus / clocks,
-        bound_ns=bus * clock_ns,
-        commands=name_commands(run.issued),
+        time_ns=time_ns,
+        bandwidth_gbps=sum(run.bits.written for run in runs) / 8 / time_ns,
+        bus_busy=bound_ns / time_ns,
+        bound_ns=bound_ns,
+        commands=name_commands(np.sum([run.issued for run in runs], axis=0)),
     )
 
 
@@ -414,7 +418,7 @@ def _result(
     time_ns = float(ends[-1])
     read_ns = [start + run.read_tick * tick_ns for start, run in zip(ends[:-1], runs, strict=True)]
     written_ns = [start + run.write_tick * tick_ns for start, run in zip(ends[:-1], runs, strict=True)]
-    moved_bits, sent_bits = (sum(run.bits[n] for run in runs) for n in range(2))
+    read, sent, _, written = (sum(run.bits[n] for run in runs) for n in range(4))
     wires = zip(
         mover.network.wire_names, np.sum([run.busy for run in runs], axis=0) if runs else (), strict=False
     )
@@ -428,12 +432,12 @@ def _result(
         moved=len(moving),
         waves=len(runs),
         weight_bytes=sum(sum(expert.source.weights.matrix_bits()) for expert in moving) // 8,
-        read_bytes=moved_bits // 8,
-        sent_bytes=sent_bits // 8,
-        kept_bytes=moved_bits // 8 - sent_bits // 8,
-        written_bytes=moved_bits // 8,
+        read_bytes=read // 8,
+        sent_bytes=sent // 8,
+        kept_bytes=read // 8 - sent // 8,
+        written_bytes=written // 8,
         wire_bytes=sum(run.wire_bytes for run in runs),
-        bandwidth_gbps=moved_bits / 8 / time_ns if runs else 0.0,
+        bandwidth_gbps=written / 8 / time_ns if runs else 0.0,
         topology=mover.network.topology,
         link_busy={name: float(ticks * tick_ns / time_ns) for name, ticks in wires if ticks},
         dram_busy={name: bounds[bound] / time_ns if runs else 0.0 for name, bound in dram.items()},
