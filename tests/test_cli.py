@@ -364,7 +364,7 @@ BAD_VALUES: Sequence[tuple[list[str], str]] = [
     (["--layout", "localised"], "layout: unknown layout 'localised'; did you mean 'localized'?"),
     (["--bits", "5"], "bits: 5 is not one of 16, 8, 4, 3, 2, 1"),
     (["--bits", "0"], "bits: 0 is not one of"),
-    (["--bits", "16.0"], "'16.0' is not a valid integer"),
+    (["--bits", "16.0"], "'16.0' is neither bits nor gate=BITS,up=BITS,down=BITS"),
     (["--set", "dimm.rank=2"], "--set: dimm.rank: unknown key; did you mean 'dimm.ranks'?"),
     (["--set", "dram.nCLL=2"], "did you mean 'dram.nCL'?"),
     (["--set", "dimm.ranks=0"], "--set: dimm.ranks: 0 is not a whole number from 1 to 16"),

@@ -268,6 +268,23 @@ def test_a_zero_point_has_the_bits_of_its_weights_if_nothing_else_is_said():
     assert ExpertFormat.of(dict(gate=16, up=4, down=4), 64).gate == WeightFormat(16)
 
 
+@settings(deadline=None)
+@given(layouts())
+def test_the_bits_of_each_matrix_in_bursts_and_on_lanes(layout):
+    burst, bit = every_bit(layout)
+    owner = layout.owner(burst, bit)
+    told = layout.matrix_bits()
+    for matrix in range(3):
+        counted = np.bincount(burst[owner.matrix == matrix], minlength=layout.bursts)
+        assert np.array_equal(told[matrix], counted)
+    on_lanes = layout.lane_bits()
+    assert on_lanes.sum(axis=(0, 1)).tolist() == list(layout.weights.matrix_bits())
+    places = layout.places()
+    for dimm, lane in {*zip(places.dimm.tolist(), places.lane.tolist(), strict=True)}:
+        here = (places.dimm == dimm) & (places.lane == lane)
+        assert np.array_equal(on_lanes[dimm, lane], told[:, here].sum(axis=1))
+
+
 # ---- who gets what -------------------------------------------------------------------------------------
 
 

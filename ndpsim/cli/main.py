@@ -21,14 +21,14 @@ __all__ = ["cli", "main"]
 
 # Commands by name; each is `command` in a module of its own, imported when it is called.
 _COMMANDS = {
-    "gemv": "simulate one expert's GEMV on one DIMM, cycle by cycle",
+    "gemv": "simulate one expert's GEMV on one DIMM or several, or its reading by the host",
     "relayout": "move experts from one layout to another over the links between DIMMs",
     "dram": "run a request trace through a memory controller, command for command the reference's",
     "compare": "run a request trace through another simulator as well and compare every command",
     "check": "check a command trace against every rule of its DRAM standard",
     "bench": "measure how fast the simulator is, on work whose outcome is known",
     "list": "list what is bundled and known: hardware, models, presets, formats",
-    "show": "show one of them in full: hw, model, org, timing, schema",
+    "show": "show one of them in full: hw, model, org, timing, schema, layout",
     "import": "turn a DRAMsim3 or Ramulator 2 configuration into a hardware file",
 }
 

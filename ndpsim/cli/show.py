@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from ndpsim.cli.options import json_option, sets_option, write_json
+from ndpsim.cli.options import check_outputs, json_option, named_as_options, sets_option, write_json
+from ndpsim.cli.weights import expert_format, weight_options
 from ndpsim.errors import InputError, one_of
 
 __all__ = ["command"]
@@ -74,6 +76,34 @@ def _show_schema(name: str, sets: Sequence[str], json_to: str | None) -> None:
     write_json(json_schema(), json_to or "-")
 
 
+def _show_layout(
+    name: str,
+    hw: str | None,
+    model: str | None,
+    sets: Sequence[str],
+    json_to: str | None,
+    plot_to: str | None,
+    **weights: Any,
+) -> None:
+    from ndpsim.config import load_hardware
+    from ndpsim.simulate import place_expert
+
+    check_outputs({"--plot": plot_to, "--json": json_to})
+    formats = expert_format(**weights)
+    with named_as_options("layout", "model"):
+        placed = place_expert(load_hardware(hw or "trimoe", sets), model or "qwen3-235b-a22b", name, formats)
+    if plot_to is not None:
+        from ndpsim.report.layouts import draw_layout
+
+        draw_layout(plot_to, placed)
+    if json_to is not None:
+        write_json(placed.to_dict(), json_to)
+    if json_to != "-":
+        from ndpsim.report.layouts import print_layout
+
+        print_layout(placed)
+
+
 _KINDS = {
     "hw": _show_hw,
     "model": _show_model,
@@ -86,15 +116,35 @@ _KINDS = {
 @click.command()
 @click.argument("what")
 @click.argument("name")
+@click.option("--hw", metavar="NAME|FILE", help="Of a layout: the hardware.  [default: trimoe]")
+@click.option("--model", metavar="NAME|FILE", help="Of a layout: whose expert.  [default: qwen3-235b-a22b]")
+@weight_options
+@click.option("--plot", "plot_to", metavar="FILE", help="Of a layout: draw where the weights lie.")
 @sets_option
 @json_option
-def command(what: str, name: str, sets: tuple[str, ...], json_to: str | None) -> None:
-    """Show one thing in full: hw NAME, model NAME, org NAME, timing NAME, or schema hw.
+def command(
+    what: str,
+    name: str,
+    sets: tuple[str, ...],
+    json_to: str | None,
+    **of_layout: Any,
+) -> None:
+    """Show one thing in full: hw NAME, model NAME, org NAME, timing NAME, schema hw, or layout NAME.
 
     `show hw` prints every value of a system with its unit and where it comes from; --set changes it first.
+    `show layout` says where the weights of an expert lie: how many bytes of which matrix on which DIMM.
     """
+    if what == "layout":
+        _show_layout(name, sets=sets, json_to=json_to, **of_layout)
+        return
     if what not in _KINDS:
-        raise InputError(one_of(what, _KINDS, "kind of thing"), key="show")
+        raise InputError(one_of(what, [*_KINDS, "layout"], "kind of thing"), key="show")
+    for option in of_layout:
+        if click.get_current_context().get_parameter_source(option) is not ParameterSource.DEFAULT:
+            raise InputError(
+                f"belongs to show layout; a {what} has no use for it",
+                key=f"--{option.removesuffix('_to').replace('_', '-')}",
+            )
     if sets and what != "hw":
         raise InputError(f"changes hardware; a {what} has nothing to change", key="--set")
     _KINDS[what](name, sets, json_to)

@@ -285,6 +285,25 @@ class Layout:
         dealing = self.parts[0].dealing
         return Address(channel, dimm, rank, subchannel, *dealing.coordinates(place), bit)
 
+    def matrix_bits(self) -> Ints:
+        """Bits of each matrix in every burst, in the order of the stream: int64[matrices, bursts]."""
+        found = []
+        for part in self.parts:
+            gate_up, down = (
+                np.diff(region.bits_before(np.arange(region.bursts + 1) * (region.burst_bytes * 8)))
+                for region in part.dealing.regions
+            )
+            found += [np.concatenate((gate_up, np.zeros((1, gate_up.shape[1]), np.int64)))]
+            found += [np.concatenate((np.zeros((2, down.shape[1]), np.int64), down))]
+        return np.concatenate(found, axis=1)
+
+    def lane_bits(self) -> Ints:
+        """Bits of each matrix on every lane: int64[DIMMs, lanes, matrices]."""
+        places, geometry = self.places(), self.geometry
+        held = np.zeros((geometry.dimms, geometry.lanes, len(MATRICES)), dtype=np.int64)
+        np.add.at(held, (places.dimm, places.lane), self.matrix_bits().T)
+        return held
+
     # From addresses to weights.
 
     def burst_at(self, places: Places) -> Ints:

@@ -68,6 +68,14 @@ class Region:
         of_turn = np.searchsorted(self._begins, rest, "right") - 1
         return turn * len(self.formats) + of_turn, rest - np.array(self._begins)[of_turn]
 
+    def bits_before(self, bit: Ints) -> Ints:
+        """Before each bit, how many belong to rows of each of the formats: int64[formats, n]."""
+        turn, rest = np.divmod(np.minimum(bit, self.bits), self._begins[-1])
+        begins = np.array(self._begins)[:, np.newaxis]
+        length = np.diff(begins, axis=0)
+        before: Ints = turn * length + np.clip(rest - begins[:-1], 0, length)
+        return before
+
     def burst_rows(self, bursts: Ints) -> tuple[Ints, Ints]:
         """For each of some bursts the first and the last row that it holds weights of."""
         burst_bits = self.burst_bytes * 8
