@@ -22,12 +22,14 @@ if TYPE_CHECKING:
         ExpertResult,
         HostReadResult,
         PlacedExpert,
+        RelayoutResult,
         TraceResult,
         place_expert,
         run_trace,
         simulate_contention,
         simulate_expert,
         simulate_host_read,
+        simulate_relayout,
     )
     from ndpsim.spec import Device, resolve
     from ndpsim.traces import CommandTrace, read_commands, write_commands
@@ -42,6 +44,7 @@ __all__ = [
     "HostReadResult",
     "InputError",
     "PlacedExpert",
+    "RelayoutResult",
     "TraceResult",
     "check",
     "check_lanes",
@@ -54,6 +57,7 @@ __all__ = [
     "simulate_contention",
     "simulate_expert",
     "simulate_host_read",
+    "simulate_relayout",
     "write_commands",
 ]
 
@@ -68,12 +72,14 @@ _HOMES = {
         "ExpertResult",
         "HostReadResult",
         "PlacedExpert",
+        "RelayoutResult",
         "TraceResult",
         "place_expert",
         "run_trace",
         "simulate_contention",
         "simulate_expert",
         "simulate_host_read",
+        "simulate_relayout",
     ),
     "ndpsim.spec": ("Device", "resolve"),
     "ndpsim.traces": ("CommandTrace", "read_commands", "write_commands"),

@@ -17,9 +17,9 @@ from ndpsim.errors import InputError
 from ndpsim.moe import Expert
 from ndpsim.report.traces import all_lanes
 from ndpsim.simulate import ContentionResult, contention, run_trace, simulate_contention, simulate_expert
+from ndpsim.simulate.host_traffic import HostTraffic
 from ndpsim.simulate.machine import every_lane, lower_machine, place_on_dimms
 from ndpsim.simulate.weights import named_weights
-from ndpsim.simulate.host_traffic import HostTraffic
 from ndpsim.spec import lower, resolve
 
 SMALL = Expert(512, 256)

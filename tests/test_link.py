@@ -131,9 +131,9 @@ NETWORKS = st.builds(
     latency_ns=st.sampled_from([0, 1, 3]),
 )
 PACKETS = st.lists(
-    st.tuples(st.integers(0, 8), st.integers(0, 8), st.integers(1, 6), st.integers(0, 30)),
+    st.tuples(st.integers(0, 2), st.integers(0, 8), st.integers(1, 6), st.integers(0, 10)),
     min_size=1,
-    max_size=30,
+    max_size=40,
 )
 
 

@@ -22,6 +22,7 @@ __all__ = ["cli", "main"]
 # Commands by name; each is `command` in a module of its own, imported when it is called.
 _COMMANDS = {
     "gemv": "simulate one expert's GEMV on one DIMM or several, or its reading by the host",
+    "relayout": "move experts from one layout to another over the links between DIMMs",
     "dram": "run a request trace through a memory controller, command for command the reference's",
     "compare": "run a request trace through another simulator as well and compare every command",
     "check": "check a command trace against every rule of its DRAM standard",

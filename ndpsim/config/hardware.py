@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from ndpsim.config.origins import Origin, dotted
-from ndpsim.config.system import Gemv, Ndp, System, leaves, unit_of
+from ndpsim.config.system import Gemv, Ndp, Relayout, System, leaves, unit_of
 from ndpsim.errors import InputError
 from ndpsim.spec import Device, resolve
 from ndpsim.units import exact
@@ -84,6 +84,18 @@ class Hardware:
         if self.ndp.gemv is None:
             raise InputError("is missing: the hardware has systolic arrays", file=self.file, key="ndp.gemv")
         return self.ndp.gemv
+
+    @property
+    def relayout(self) -> Relayout:
+        """The relayout unit of a DIMM.
+
+        Raises:
+            InputError: the file describes none.
+        """
+        if self.ndp.relayout is None:
+            problem = "is missing: the DIMMs have no unit that moves weights"
+            raise InputError(problem, file=self.file, key="ndp.relayout")
+        return self.ndp.relayout
 
     @property
     def lanes(self) -> int:

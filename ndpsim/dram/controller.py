@@ -19,16 +19,17 @@ from ndpsim.dram.state import (
     COUNTED_UNTIL,
     FAR,
     NEXT_REFRESH,
+    PAUSE,
     PLACE,
     REFRESHES,
     SERVED,
     TAKEN,
 )
 
-__all__ = ["DONE", "RECORD_FULL", "STUCK", "run"]
+__all__ = ["DONE", "PAUSED", "RECORD_FULL", "STUCK", "run"]
 
 # What `run` returns.
-DONE, RECORD_FULL, STUCK = range(3)
+DONE, RECORD_FULL, STUCK, PAUSED = range(4)
 
 
 @inlined
@@ -44,13 +45,17 @@ def offered_from(source, value):
 def run(tables, policy, source, channel, sink, commands, until_served, until_taken):
     """Run until `until_served` requests are served, or into the step that accepts request `until_taken`.
 
-    Returns DONE; RECORD_FULL when the command trace needs more room; STUCK when nothing can ever happen
-    again. The channel stands before its next step in every case, so a run can be taken up again.
+    Returns DONE; PAUSED at the clock `PAUSE`; RECORD_FULL when the command trace needs more room; STUCK when
+    nothing can ever happen again. The channel stands before its next step in every case, so a run can be
+    taken up again; after a pause, with requests that are due from the clock of the pause on.
     """
     entry, size, value = channel.entry, channel.size, channel.value
     clock = value[CLOCK]
     value[NEXT_REFRESH] = next_refresh(tables, policy.refresh, value[REFRESHES])
     while value[SERVED] < until_served:
+        if clock >= value[PAUSE]:
+            value[CLOCK] = value[COUNTED_UNTIL] + 1
+            return STUCK if value[PAUSE] >= FAR else PAUSED
         if 0 < commands.entry.shape[0] == commands.length[0]:
             value[CLOCK] = clock
             return RECORD_FULL
@@ -71,8 +76,5 @@ def run(tables, policy, source, channel, sink, commands, until_served, until_tak
         else:
             wake = min(min(wake, capped), min(value[NEXT_REFRESH], offered_from(source, value)))
             clock = max(clock + 1, wake)
-            if clock >= FAR:
-                value[CLOCK] = clock
-                return STUCK
     value[CLOCK] = clock
     return DONE

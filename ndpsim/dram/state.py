@@ -149,7 +149,8 @@ class Source(NamedTuple):
     COUNTED_UNTIL,  # the clock up to which queues were summed
     PLACE,  # of the next request in the source: TAKEN modulo its length
     OPEN_CLOCKS,  # clocks at which rows were closed less those at which they were opened, summed over banks
-) = range(25)
+    PAUSE,  # a run of timed requests does no step from this clock on
+) = range(26)
 COUNTERS = 32  # with places to spare: what follows them in memory begins at a multiple of eight
 
 
@@ -261,7 +262,7 @@ def make_channel(tables: Tables, policy: Policy) -> Channel:
     rows = np.zeros((nodes, ROW_FIELDS), dtype=np.int64)
     rows[:, OPEN_ROW] = -1
     value = np.zeros(COUNTERS, dtype=np.int64)
-    value[CLOCK] = 1
+    value[CLOCK], value[PAUSE] = 1, FAR
     value[FIRST_COMMAND] = value[DATA_END] = -1
     return Channel(
         entry=np.zeros((4, FIELDS, slots), dtype=np.int64),

@@ -23,14 +23,14 @@ def send_copies(ready, size, packet_bytes, header_bytes, byte_ticks, latency, co
         done: [copy]: the tick at which each has arrived.
     """
     engines, copies = len(copy_of), len(ready)
-    copy_of[:], since[:] = -1, 0
+    copy_of[:] = -1
     taken, sent, free, turn = 0, 0, 0, 0
     while sent < copies:
         tick = FAR
         for engine in range(engines):
             if copy_of[engine] < 0 and taken < copies:
                 copy_of[engine], left[engine] = taken, size[taken]
-                since[engine] = max(since[engine], ready[taken])
+                since[engine] = ready[taken]
                 taken += 1
             if copy_of[engine] >= 0:
                 tick = min(tick, since[engine])
@@ -42,6 +42,6 @@ def send_copies(ready, size, packet_bytes, header_bytes, byte_ticks, latency, co
         left[turn] -= payload
         if left[turn] == 0:
             done[copy_of[turn]] = free + latency
-            copy_of[turn], since[turn] = -1, free
+            copy_of[turn] = -1
             sent += 1
         turn = 0 if turn + 1 == engines else turn + 1

@@ -14,19 +14,24 @@ if TYPE_CHECKING:
     from ndpsim.simulate.load import LoadPoint, sweep_load
     from ndpsim.simulate.memory import Memory
     from ndpsim.simulate.placed import PlacedExpert, place_expert
+    from ndpsim.simulate.relayout import MAX_EXPERTS, HostMove, RelayoutResult, Stretch, simulate_relayout
     from ndpsim.simulate.result import ExpertResult, Phase
     from ndpsim.simulate.trace import TraceResult, run_requests, run_trace
 
 __all__ = [
     "BITS",
+    "MAX_EXPERTS",
     "MAX_TOKENS",
     "ContentionResult",
     "ExpertResult",
+    "HostMove",
     "HostReadResult",
     "LoadPoint",
     "Memory",
     "Phase",
     "PlacedExpert",
+    "RelayoutResult",
+    "Stretch",
     "TraceResult",
     "place_expert",
     "run_requests",
@@ -34,6 +39,7 @@ __all__ = [
     "simulate_contention",
     "simulate_expert",
     "simulate_host_read",
+    "simulate_relayout",
     "sweep_load",
 ]
 
@@ -46,6 +52,7 @@ _HOMES = {
     "ndpsim.simulate.load": ("LoadPoint", "sweep_load"),
     "ndpsim.simulate.memory": ("Memory",),
     "ndpsim.simulate.placed": ("PlacedExpert", "place_expert"),
+    "ndpsim.simulate.relayout": ("MAX_EXPERTS", "HostMove", "RelayoutResult", "Stretch", "simulate_relayout"),
     "ndpsim.simulate.result": ("ExpertResult", "Phase"),
     "ndpsim.simulate.trace": ("TraceResult", "run_requests", "run_trace"),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ndpsim._jit import inlined, kernel, outlined
-from ndpsim.dram.controller import DONE, RECORD_FULL, STUCK
+from ndpsim.dram.controller import DONE, PAUSED, RECORD_FULL, STUCK
 from ndpsim.dram.maintenance import next_refresh
 from ndpsim.dram.masks.choose import (
     active_quiet_until,
@@ -43,6 +43,7 @@ from ndpsim.dram.state import (
     COUNTED_UNTIL,
     FAR,
     NEXT_REFRESH,
+    PAUSE,
     PLACE,
     READ_QUEUE,
     REFRESH_FROM,
@@ -211,8 +212,11 @@ def run(policy, shape, state, latencies, source, sink, commands, until_served, u
     clock, quiet, hits, outcome = state[CLOCK], 0, False, DONE
     accepts = would_accept(policy, state, source, clock)
     while state[SERVED] < until_served:
-        if is_full(commands) or clock >= FAR:
-            outcome = STUCK if clock >= FAR else RECORD_FULL
+        if clock >= state[PAUSE]:
+            outcome = STUCK if state[PAUSE] >= FAR else PAUSED
+            break
+        if is_full(commands):
+            outcome = RECORD_FULL
             break
         if hits:
             clock, accepts = run_hits(

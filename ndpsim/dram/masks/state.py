@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.dram.state import CLOCK, COUNTERS, DATA_END, FAR, FIRST_COMMAND, Policy
+from ndpsim.dram.state import CLOCK, COUNTERS, DATA_END, FAR, FIRST_COMMAND, PAUSE, Policy
 from ndpsim.spec import COMMANDS, Tables, standard
 
 __all__ = ["Shape", "fits", "issued_commands", "make_shape", "make_state", "open_banks"]
@@ -171,7 +171,7 @@ def make_shape(tables: Tables) -> Shape:
 def make_state(tables: Tables) -> Ints:
     """A channel at rest before clock 1: all banks closed, all queues empty."""
     state = np.zeros(_WORDS, dtype=np.int64)
-    state[CLOCK] = 1
+    state[CLOCK], state[PAUSE] = 1, FAR
     state[[FIRST_COMMAND, DATA_END]] = -1
     state[OPEN_ROW : OPEN_ROW + BANKS] = -1
     state[RECENT_ACTS : RECENT_ACTS + RANKS * 4] = -FAR

@@ -1,0 +1,110 @@
+"""Relayouts for a terminal, and as timelines for Perfetto and chrome://tracing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from ndpsim.files import replacing
+from ndpsim.report.text import energy_facts, print_pairs, print_table
+from ndpsim.simulate import RelayoutResult
+from ndpsim.units import format_bytes, format_energy, format_time
+
+__all__ = ["print_relayout", "print_topologies", "relayout_title", "write_relayout_timeline"]
+
+
+def relayout_title(result: RelayoutResult) -> str:
+    """What moved where, in a line."""
+    config = result.config
+    shape = f"{config['hidden']} x {config['intermediate']}"
+    experts = "1 expert" if result.experts == 1 else f"{result.experts} experts"
+    of = f"{config['model']} ({shape})" if config["model"] else shape
+    return f"{experts} of {of} on {config['hardware']['name']}, {config['source']} to {config['target']}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}%"
+
+
+def _energy(parts: Mapping[str, float | None] | None, note: str, result: RelayoutResult) -> str:
+    (_, total, power), *of_it = energy_facts(parts, note, result.time_ns or 1.0, result.weight_bytes)
+    return ", ".join((total, power, *(shares for _, _, shares in of_it)))
+
+
+def print_relayout(result: RelayoutResult) -> None:
+    """The result of `simulate_relayout`."""
+    links = sorted(result.link_busy.values())
+    busy = ", ".join(f"{kind} {_percent(share)}" for kind, share in result.dram_busy.items())
+    facts = {
+        "relayout": relayout_title(result),
+        "time": f"{format_time(result.time_ns)}, {result.cycles} DRAM clocks",
+        "moved": f"{format_bytes(result.weight_bytes)}: {result.sent_bytes} bytes over links, "
+        f"{result.kept_bytes} bytes within their DIMM; {result.moved} of {result.experts} experts, "
+        + ("at once" if result.waves < 2 else f"in {result.waves} turns"),
+        "bandwidth": f"{result.bandwidth_gbps:.2f} GB/s",
+        "bound by": f"{result.bottleneck}; at least "
+        + ", ".join(f"{name} {format_time(ns)}" for name, ns in result.bounds_ns.items()),
+        "links": f"{result.topology}, {len(links)} wires used, busy "
+        + (f"{_percent(links[0])} to {_percent(links[-1])}" if links else "never")
+        + f"; transit buffers {format_bytes(result.transit_bytes)}",
+        "DRAM": f"busiest lane: {busy}",
+        "commands": ", ".join(f"{count} {name}" for name, count in result.commands.items()),
+    }
+    facts["energy"] = _energy(result.energy_nj, result.energy_note, result)
+    if result.host is not None and result.host_speedup is not None:
+        facts["by the host"] = (
+            f"{format_time(result.host.time_ns)}, {result.host_speedup:.2f}x; "
+            f"{result.host.bandwidth_gbps:.2f} GB/s, its busiest bus {_percent(result.host.bus_busy)}"
+            + (f", {format_energy(total)}" if (total := (result.host.energy_nj or {}).get("total")) else "")
+        )
+    facts["simulated in"] = format_time(1e9 * result.wall_s)
+    print_pairs(facts)
+
+
+def print_topologies(results: Mapping[str, RelayoutResult]) -> None:
+    """The same relayout over several topologies."""
+    columns = ("topology", "bound by", "ports", "time", "GB/s", "at least", "busiest wire", "transit", "host")
+    rows = []
+    for name, result in results.items():
+        busiest = max(result.link_busy.values(), default=0.0)
+        row = (
+            name,
+            result.bottleneck,
+            str(result.config["hardware"]["link"]["ports"]),
+            format_time(result.time_ns),
+            f"{result.bandwidth_gbps:.1f}",
+            format_time(max(result.bounds_ns.values())),
+            _percent(busiest),
+            format_bytes(result.transit_bytes),
+            f"{result.host_speedup:.2f}x" if result.host_speedup else "-",
+        )
+        rows.append(row)
+    print_table(relayout_title(next(iter(results.values()))), columns, rows)
+
+
+def write_relayout_timeline(path: str, result: RelayoutResult) -> None:
+    """When each DIMM read and wrote, a row for each; times are in us."""
+    rows = sorted({(one.dimm, one.name) for one in result.stretches})
+    names = [
+        {
+            "ph": "M",
+            "pid": 0,
+            "tid": number,
+            "name": "thread_name",
+            "args": {"name": f"DIMM {dimm} {'reads' if name == 'read' else 'writes'}"},
+        }
+        for number, (dimm, name) in enumerate(rows)
+    ]
+    events = [
+        {
+            "ph": "X",
+            "pid": 0,
+            "tid": rows.index((one.dimm, one.name)),
+            "name": one.name,
+            "ts": one.start_ns / 1000,
+            "dur": (one.end_ns - one.start_ns) / 1000,
+        }
+        for one in result.stretches
+    ]
+    with replacing(path) as file:
+        file.write(json.dumps({"displayTimeUnit": "ns", "traceEvents": names + events}).encode())

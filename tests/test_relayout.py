@@ -1,0 +1,266 @@
+"""The relayout engine: the same as stepping every clock, nothing lost, nothing faster than its slowest part."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ndpsim import check, load_hardware, simulate_relayout
+from ndpsim.dram import state
+from ndpsim.errors import InputError
+from ndpsim.layout import ExpertFormat, ExpertWeights, Geometry, make_layout
+from ndpsim.link import Bridge, link_ticks, make_network
+from ndpsim.link.plain_moving import PlainMove
+from ndpsim.moe import Expert
+from ndpsim.simulate.geometry import geometry_of
+from ndpsim.simulate.moving import Mover, Moving, _Job
+from ndpsim.spec import lower, resolve
+from ndpsim.spec.standard import RD, WR
+
+#: DDR4-3200: a clock of 625 ps. Links of 1.6 GB/s, or half of that, take a clock, or two, a byte.
+DEVICE = resolve("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA", overrides={"nREFI": 900, "nRFC": 120})
+CLOCK_NS = 0.625
+CLOCK_PS = Fraction(625)
+
+
+@st.composite
+def jobs(draw):
+    dimms, lanes = draw(st.integers(2, 4)), draw(st.integers(1, 2))
+    geometry = Geometry(draw(st.integers(1, dimms)), dimms, lanes, 1, DEVICE)
+    bits = draw(st.sampled_from([16, 3, 3]))
+    weights = ExpertWeights(
+        draw(st.sampled_from([64, 96])), draw(st.sampled_from([8, 13])), ExpertFormat.of(bits)
+    )
+    names = ["localized", "striped", "sharded:2", f"sharded:{dimms}"]
+    moving, base = [], 0
+    for _ in range(draw(st.integers(1, 2))):
+        pair = []
+        for _ in range(2):
+            name = draw(st.sampled_from(names))
+            dimm = draw(st.integers(0, dimms - 1)) if name == "localized" else 0
+            pair.append(make_layout(name, geometry, weights, dimm, base))
+            base = pair[-1].end
+        moving.append(Moving(*pair))
+    bridge = Bridge(2, geometry.channels, 1.6, 5 * CLOCK_NS)
+    topology = draw(st.sampled_from(["chain", "ring", "mesh", "full", "groups"]))
+    latency = draw(st.sampled_from([0, 1, 7])) * CLOCK_NS
+    network = make_network(topology, dimms, 9, draw(st.sampled_from([1.6, 0.8])), latency, bridge)
+    mover = Mover(
+        tables=lower(DEVICE),
+        policy=state.make_policy(
+            state.ControllerOptions(write_buffer=8, read_buffer=draw(st.sampled_from([4, 16])))
+        ),
+        burst_bytes=64,
+        write_latency=DEVICE.timings["nCWL"] + DEVICE.timings["nBL"],
+        lanes=lanes,
+        network=network,
+        slots=draw(st.sampled_from([4, 16, 64])),
+        receive_bytes=draw(st.sampled_from([1024, 4096])),
+        packet_bytes=draw(st.sampled_from([64, 128])),
+        header_bytes=draw(st.sampled_from([0, 8])),
+        timebase=link_ticks(network, CLOCK_PS, CLOCK_PS * draw(st.sampled_from([1, 2, 3]))),
+        place=lambda places: (places.dimm, places.lane, np.zeros_like(places.lane)),
+    )
+    return mover, moving
+
+
+@settings(max_examples=60, deadline=None)
+@given(jobs())
+def test_the_same_as_stepping_every_clock(work):
+    mover, moving = work
+    job = _Job(mover, moving, record=True)
+    ends = [divmod(int(pair), mover.network.dimms) for pair in job.pieces.ends]
+    plain = PlainMove(
+        mover.tables,
+        mover.policy,
+        mover.lanes * mover.network.dimms,
+        mover.network,
+        ends,
+        job.work,
+        job.packets.flow.tolist(),
+        job.size.tolist(),
+        mover.timebase,
+    )
+    plain.run()
+    job.run(lambda share: None)
+    run = job.outcome()
+    assert job.packets.sent.tolist() == [plain.sent[packet] for packet in range(len(job.size))]
+    assert job.packets.arrived.tolist() == [plain.arrived[packet] for packet in range(len(job.size))]
+    for trace, channel in zip(run.traces, plain.channels, strict=True):
+        columns = (
+            trace.clock,
+            trace.command,
+            trace.rank,
+            trace.bankgroup,
+            trace.bank,
+            trace.row,
+            trace.column,
+        )
+        recorded = [*zip(*(column.tolist() for column in columns), strict=True)]
+        # Beyond its last request a lane is not simulated; the plain one goes on to refresh.
+        end = recorded[-1][0] if recorded else 0
+        assert recorded == [entry for entry in channel.trace if entry[0] <= end]
+
+
+EXPERT = Expert(256, 48)
+SMALL = ("dimm.count=4", "host.channels=2", "dimm.ranks=2")
+PAIRS = [
+    ("localized", "striped"),
+    ("striped", "localized"),
+    ("localized", "localized"),
+    ("localized", "sharded:2"),
+    ("sharded:2", "striped"),
+    ("sharded:4", "sharded:2"),
+]
+
+
+def small(*sets, source="localized", target="striped", experts=2, **options):
+    options.setdefault("host", False)
+    return simulate_relayout("trimoe", EXPERT, experts, source, target, sets=(*SMALL, *sets), **options)
+
+
+def bursts(result, command):
+    """Lane and place of every RD or WR, from the command traces."""
+    found = []
+    for lane, trace in enumerate(result.command_traces[0]):
+        of = trace.command == command
+        places = (trace.bankgroup[of], trace.bank[of], trace.row[of], trace.column[of])
+        found += [(lane, *at) for at in zip(*places, strict=True)]
+    return found
+
+
+def bursts_of(layout, bits):
+    """How many bursts a layout has."""
+    hardware = load_hardware("trimoe", SMALL)
+    weights = ExpertWeights(EXPERT.hidden, EXPERT.intermediate, ExpertFormat.of(bits))
+    return make_layout(layout, geometry_of(hardware), weights).bursts
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+@pytest.mark.parametrize("bits", [16, 3])
+def test_every_byte_is_read_sent_or_kept_and_written_once(source, target, bits):
+    result = small(source=source, target=target, bits=bits, record_commands=True)
+    assert result.weight_bytes == 2 * 3 * 256 * 48 * bits // 8
+    assert result.read_bytes == result.written_bytes == result.weight_bytes
+    assert result.sent_bytes + result.kept_bytes == result.weight_bytes
+    read, written = bursts(result, RD), bursts(result, WR)
+    assert len(read) == len(set(read)) == 2 * bursts_of(source, bits)
+    assert len(written) == len(set(written)) == 2 * bursts_of(target, bits)
+    assert not set(read) & set(written)
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+@pytest.mark.parametrize("topology", ["chain", "ring", "mesh", "full", "groups"])
+def test_no_relayout_is_faster_than_its_slowest_resource(source, target, topology):
+    result = small(
+        f"link.topology={topology}", "link.ports=3", "link.group_dimms=2", source=source, target=target
+    )
+    assert result.time_ns > max(result.bounds_ns.values()) > 0
+    assert max(result.link_busy.values()) < 1
+    assert max(result.dram_busy.values()) < 1
+    bound = result.bounds_ns["links" if result.bottleneck.startswith("link ") else result.bottleneck]
+    assert bound == max(result.bounds_ns.values())
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_twice_the_links_or_the_dram_is_never_slower(source, target):
+    once = small("link.link_gbps=12.5", "dimm.ranks=1", source=source, target=target).time_ns
+    assert small("link.link_gbps=25", "dimm.ranks=1", source=source, target=target).time_ns <= once
+    assert small("link.link_gbps=12.5", "dimm.ranks=2", source=source, target=target).time_ns <= once
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+@pytest.mark.parametrize("refresh", ["all-bank", "same-bank", "none"])
+def test_commands_of_every_lane_are_legal(source, target, refresh):
+    result = small(f"dram.refresh={refresh}", source=source, target=target, record_commands=True)
+    device = load_hardware("trimoe", SMALL).lane_device()
+    reports = [check(trace, device, refresh) for trace in result.command_traces[0]]
+    assert all(report.ok for report in reports)
+    assert sum(report.commands for report in reports) == sum(result.commands.values())
+
+
+def test_one_dimm_to_its_neighbour_takes_as_long_as_its_link_and_little_more():
+    result = small(target="localized", experts=1, source_dimms=[0], target_dimms=[1])
+    # 73728 B in 288 packets of 256 B and 16 B each, at 25 GB/s.
+    assert result.wire_bytes == 288 * 272
+    assert result.link_busy.keys() == {"dimm 0 to 1"}
+    assert result.bounds_ns["links"] == pytest.approx(288 * 272 / 25)
+    assert result.bottleneck == "link dimm 0 to 1"
+    # Before the link starts: ACT, RD and its data; after it: the hop, ACT and WR of the last packet.
+    assert 0 < result.time_ns - result.bounds_ns["links"] < 300
+
+
+def test_what_lies_where_it_shall_does_not_move():
+    result = small(target="localized", source_dimms=[1, 2], target_dimms=[1, 2], host=True)
+    assert (result.moved, result.weight_bytes, result.time_ns, result.bottleneck) == (0, 0, 0, "nothing")
+    assert result.host is None
+    assert small(target="localized", source_dimms=[1, 2], target_dimms=[1, 3]).moved == 1
+
+
+def test_within_a_dimm_no_link_is_used():
+    result = small("dimm.count=1", "host.channels=1", source="striped", target="localized", experts=1)
+    assert (result.sent_bytes, result.wire_bytes, result.link_busy) == (0, 0, {})
+    assert result.kept_bytes == result.weight_bytes
+    assert result.bottleneck == "DRAM"
+
+
+def test_no_more_experts_move_at_once_than_the_unit_can():
+    many = small("ndp.relayout.concurrent_experts=2", experts=5)
+    assert (many.waves, many.moved) == (3, 5)
+    assert small("ndp.relayout.concurrent_experts=5", experts=5).time_ns < many.time_ns
+
+
+def test_there_and_back():
+    there = small(host=True)
+    back = small(source="striped", target="localized", host=True)
+    for result in (there, back):
+        assert result.host.time_ns > result.host.bound_ns
+        assert result.host_speedup == result.host.time_ns / result.time_ns
+        assert result.host.commands["RD"] == result.commands["RD"] == result.commands["WR"]
+
+
+@pytest.mark.parametrize(
+    ("options", "key", "problem"),
+    [
+        (dict(experts=0), "experts", "0 is not a whole number from 1"),
+        (dict(source="localised"), "source", "did you mean 'localized'"),
+        (dict(target="sharded:9"), "layout", "not possible with 4 DIMMs"),
+        (dict(source_dimms=[0]), "source_dimms", "1 DIMMs for 2 experts"),
+        (dict(target="localized", target_dimms=[0, 4]), "target_dimms", "4 is not a DIMM, 0 to 3"),
+    ],
+)
+def test_calls_that_make_no_sense_are_refused(options, key, problem):
+    with pytest.raises(InputError, match=problem) as error:
+        small(**options)
+    assert error.value.key == key
+
+
+@pytest.mark.parametrize(
+    ("sets", "key", "problem"),
+    [
+        (["link.topology=full"], "link.ports", "2 is too few: full of 4 DIMMs needs 3"),
+        (["link.packet_bytes=32"], "link.packet_bytes", "32 is less than a burst, 64 bytes"),
+        (["ndp.relayout.buffer_kib=1"], "ndp.relayout.buffer_kib", "the buffer is too small"),
+        (["dram.row_policy=closed-cap"], "dram", "row_policy: open"),
+    ],
+)
+def test_hardware_that_cannot_do_it_is_refused(sets, key, problem):
+    with pytest.raises(InputError, match=problem) as error:
+        small(*sets, source="striped", target="localized")
+    assert error.value.key == key
+
+
+def test_without_links_there_is_no_relayout():
+    with pytest.raises(InputError, match="link: is missing"):
+        simulate_relayout("edge", EXPERT)
+
+
+def test_the_result_is_plain_data():
+    result = small(host=True).to_dict()
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
+    assert sum(result["written_gbps"]) * result["curve_ns"][0] == pytest.approx(result["weight_bytes"])
