@@ -13,8 +13,9 @@ from ndpsim.dram.engines import MaskController
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.layout import ExpertFormat
 from ndpsim.moe import Expert
-from ndpsim.ndp import Array, SystolicUnit
+from ndpsim.ndp.array import Array
 from ndpsim.ndp.array_plain import run_plain
+from ndpsim.ndp.systolic import SystolicUnit
 from ndpsim.simulate import ExpertResult, simulate_expert
 
 WEIGHTS = 3 * 4096 * 14336  # of an expert of Mixtral-8x7B, table 1 of the cxl paper

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim._later import import_home
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
@@ -48,7 +49,6 @@ from ndpsim.simulate.machine import (
 )
 from ndpsim.simulate.power import Energy
 from ndpsim.simulate.result import ExpertResult, Phase
-from ndpsim.simulate.systolic import simulate_on_arrays
 from ndpsim.simulate.weights import describe_weights, named_weights
 from ndpsim.spec import Tables
 
@@ -62,6 +62,8 @@ MakeChannel = Callable[[Tables, state.Policy], Controller]
 #: Most tokens of one call; more belong into a batch of calls.
 MAX_TOKENS = 16384
 
+# Imported when first used, as other units than the GEMV unit are.
+_OTHER_ENGINES = {"ndpsim.simulate.systolic": ("simulate_on_arrays",)}
 _IDLE = {"refresh": state.IDLE_REFRESH, "fifo": state.IDLE_CREDIT, "rows": state.IDLE_ROW}
 
 
@@ -285,9 +287,11 @@ def simulate_expert(
     hardware = hw if isinstance(hw, Hardware) else load_hardware(hw, sets)
     weights, model_name = named_weights(model, bits)
     if hardware.ndp.systolic is not None:
-        return simulate_on_arrays(
+        simulate_on_arrays = import_home(__name__, _OTHER_ENGINES, "simulate_on_arrays")
+        result: ExpertResult = simulate_on_arrays(
             hardware, weights, model_name, tokens, layout, record_commands, exact_check, progress
         )
+        return result
 
     machine = lower_machine(hardware)
     expert = place_on_dimms(machine, layout, weights)

@@ -27,7 +27,9 @@ from ndpsim.errors import InputError, MismatchError
 from ndpsim.kept import kept_by_identity
 from ndpsim.layout import ExpertFormat, ExpertWeights, Region, Tiles, expert_regions
 from ndpsim.link import Pipe
-from ndpsim.ndp import ActivationUnit, Array, SystolicUnit, Tiling
+from ndpsim.ndp import ActivationUnit, Tiling
+from ndpsim.ndp.array import Array
+from ndpsim.ndp.systolic import SystolicUnit
 from ndpsim.simulate.lane import (
     Lane,
     LaneStream,
