@@ -25,19 +25,23 @@ _OVERRIDES = ("dram", "overrides")
 _UNITS = {("ndp", key) for key in UNITS}
 
 
-def load_hardware(name_or_path: str, sets: Sequence[str] = ()) -> Hardware:
+def load_hardware(name_or_path: str | Hardware, sets: Sequence[str] = ()) -> Hardware:
     """Read and check a hardware description, unless it was read before from files that have not changed.
 
     Args:
-        name_or_path: a bundled name ("trimoe"), or the path of a hardware file.
+        name_or_path: a bundled name ("trimoe"), or the path of a hardware file; a `Hardware` stays as it is.
         sets: ``key=value`` options with dotted keys, over what the files say, the later over the earlier:
             ``dimm.ranks=2``, ``ndp.gemv.fifo_bursts=8``, ``dram.nCL=38`` (short for ``dram.overrides.nCL``),
             ``ndp.gemv=NAME`` (another file of ``rtl_params/``, read before keys inside it are set; a path
             given here is relative to the current folder).
 
     Raises:
-        InputError: anything wrong in the files or options, in one line.
+        InputError: anything wrong in the files or options, in one line, or options for a `Hardware`.
     """
+    if isinstance(name_or_path, Hardware):
+        if sets:
+            raise InputError("give changes when loading the hardware, not afterwards", key="sets")
+        return name_or_path
     path = _find(name_or_path)
     key = str(path), tuple(sets), os.getcwd()
     known = _loaded.get(key)

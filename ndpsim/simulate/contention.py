@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,7 @@ from ndpsim.simulate.machine import (
     place_on_dimms,
 )
 from ndpsim.simulate.power import Energy
+from ndpsim.simulate.reported import Reported
 from ndpsim.simulate.result import ExpertResult, Phase
 from ndpsim.simulate.weights import named_weights
 from ndpsim.spec import COMMANDS
@@ -58,7 +59,7 @@ _NDP, _HOST = sharing.NDP, sharing.HOST
 
 
 @dataclass(frozen=True)
-class ContentionResult:
+class ContentionResult(Reported):
     """An expert on a DIMM beside the host's traffic. "alone": without the other side.
 
     Attributes:
@@ -131,13 +132,6 @@ class ContentionResult:
     config: Mapping[str, Any]
     wall_s: float
     command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; command traces are left out."""
-        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "command_traces"}
-        plain["phases"] = [{f.name: getattr(phase, f.name) for f in fields(phase)} for phase in self.phases]
-        plain["by_lane"], plain["token_tiles"] = list(self.by_lane), list(self.token_tiles)
-        return plain
 
 
 class _Dimm:
@@ -457,9 +451,7 @@ def simulate_contention(
     if arbitration not in sharing.ARBITRATIONS:
         raise InputError(one_of(arbitration, sharing.ARBITRATIONS, "arbitration"), key="arbitration")
     _checked_slice(slice_clocks)
-    if isinstance(hw, Hardware) and sets:
-        raise InputError("give changes when loading the hardware, not afterwards", key="sets")
-    hardware = hw if isinstance(hw, Hardware) else load_hardware(hw, sets)
+    hardware = load_hardware(hw, sets)
     host = HostTraffic.of(host_gbps, read_share, pattern, hardware.dimm_host_gbps)
     if hardware.system.cxl is not None:
         raise InputError("not supported: the host has no channel to memory on a CXL link", key="cxl")

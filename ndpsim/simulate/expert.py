@@ -282,9 +282,7 @@ def simulate_expert(
             "relayout it into localized or sharded:N first, or let the host read it",
             key="layout",
         )
-    if isinstance(hw, Hardware) and sets:
-        raise InputError("give changes when loading the hardware, not afterwards", key="sets")
-    hardware = hw if isinstance(hw, Hardware) else load_hardware(hw, sets)
+    hardware = load_hardware(hw, sets)
     weights, model_name = named_weights(model, bits)
     if hardware.ndp.systolic is not None:
         simulate_on_arrays = import_home(__name__, _OTHER_ENGINES, "simulate_on_arrays")

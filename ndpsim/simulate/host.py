@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from ndpsim.simulate.lane import (
 )
 from ndpsim.simulate.memory import controller_options
 from ndpsim.simulate.power import DramPower, dram_power
+from ndpsim.simulate.reported import Reported
 from ndpsim.simulate.weights import describe_weights, named_weights
 from ndpsim.spec import lower
 from ndpsim.traces import CommandTrace
@@ -46,7 +47,7 @@ _FIRST_CLOCK = 1  # of the first DRAM command
 
 
 @dataclass(frozen=True)
-class HostReadResult:
+class HostReadResult(Reported):
     """An expert read by the host. Counters are over all buses that take part.
 
     Attributes:
@@ -89,10 +90,6 @@ class HostReadResult:
     config: Mapping[str, Any]
     wall_s: float
     command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; command traces are left out."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "command_traces"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,9 +224,7 @@ def simulate_host_read(
         MismatchError: the exact check found a difference.
     """
     began = time.perf_counter()
-    if isinstance(hw, Hardware) and sets:
-        raise InputError("give changes when loading the hardware, not afterwards", key="sets")
-    hardware = hw if isinstance(hw, Hardware) else load_hardware(hw, sets)
+    hardware = load_hardware(hw, sets)
     if hardware.system.cxl is not None:
         raise InputError("not supported: the host has no channel to memory on a CXL link", key="cxl")
     weights, model_name = named_weights(model, bits)

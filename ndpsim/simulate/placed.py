@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ndpsim.config import Hardware, load_hardware
-from ndpsim.errors import InputError
 from ndpsim.layout import MATRICES, ExpertFormat, Layout, make_layout
 from ndpsim.moe import Expert
 from ndpsim.simulate.geometry import geometry_of
@@ -89,9 +88,7 @@ def place_expert(
     Raises:
         InputError: an argument, the hardware or the model makes no sense, or the expert does not fit.
     """
-    if isinstance(hw, Hardware) and sets:
-        raise InputError("give changes when loading the hardware, not afterwards", key="sets")
-    hardware = hw if isinstance(hw, Hardware) else load_hardware(hw, sets)
+    hardware = load_hardware(hw, sets)
     weights, name = named_weights(model, bits)
     laid = make_layout(layout, geometry_of(hardware), weights)
     return PlacedExpert(laid, hardware.system.name, describe_weights(weights, name))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from ndpsim.simulate.lane import check_refresh, name_commands
 from ndpsim.simulate.memory import controller_options
 from ndpsim.simulate.moving import Mover, Moving, Run, run_moving
 from ndpsim.simulate.power import DramPower, Energy, dram_power
+from ndpsim.simulate.reported import Reported
 from ndpsim.simulate.weights import describe_weights, named_weights
 from ndpsim.spec import Device, lower
 from ndpsim.traces import CommandTrace
@@ -80,7 +81,7 @@ class HostMove:
 
 
 @dataclass(frozen=True)
-class RelayoutResult:
+class RelayoutResult(Reported):
     """Experts moved from one layout to another.
 
     Attributes:
@@ -148,14 +149,6 @@ class RelayoutResult:
     config: Mapping[str, Any]
     wall_s: float
     command_traces: tuple[tuple[CommandTrace, ...], ...] = field(default=(), repr=False)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; command traces are left out."""
-        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "command_traces"}
-        plain["stretches"] = [{f.name: getattr(one, f.name) for f in fields(one)} for one in self.stretches]
-        if self.host is not None:
-            plain["host"] = {f.name: getattr(self.host, f.name) for f in fields(self.host)}
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in plain.items()}
 
 
 def network_of(hardware: Hardware) -> Network:
@@ -330,9 +323,7 @@ def simulate_relayout(
     """
     began = time.perf_counter()
     _number(experts, MAX_EXPERTS, "experts")
-    if isinstance(hw, Hardware) and sets:
-        raise InputError("give changes when loading the hardware, not afterwards", key="sets")
-    hardware = hw if isinstance(hw, Hardware) else load_hardware(hw, sets)
+    hardware = load_hardware(hw, sets)
     weights, model_name = named_weights(model, bits)
     geometry = geometry_of(hardware)
     first = _first_dimms(source_dimms, source, experts, geometry.dimms, "source")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
+from ndpsim.simulate.reported import Reported
 from ndpsim.traces import CommandTrace
 
 __all__ = ["ExpertResult", "Phase"]
@@ -25,7 +26,7 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class ExpertResult:
+class ExpertResult(Reported):
     """One expert on one DIMM or on several; what is counted is counted over all of them.
 
     Attributes:
@@ -98,10 +99,3 @@ class ExpertResult:
     config: Mapping[str, Any]
     wall_s: float
     command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; command traces are left out."""
-        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "command_traces"}
-        plain["phases"] = [{f.name: getattr(phase, f.name) for f in fields(phase)} for phase in self.phases]
-        plain["token_tiles"] = list(self.token_tiles)
-        return plain

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from ndpsim.errors import InputError, MismatchError
 from ndpsim.simulate.lane import command_room, commands_by_kind, decode_commands, no_commands, run_channel
 from ndpsim.simulate.memory import Memory
 from ndpsim.simulate.power import Energy, dram_power
+from ndpsim.simulate.reported import Reported
 from ndpsim.spec import Tables, lower
 from ndpsim.traces import CommandTrace, Requests, read_requests
 
@@ -36,7 +37,7 @@ _CHUNK = 1 << 18  # requests between two reports of progress
 
 
 @dataclass(frozen=True)
-class TraceResult:
+class TraceResult(Reported):
     """A request trace run to its end: every request served.
 
     Counters are summed over the channels. Times are in ns, cycles in DRAM clocks, from clock 0.
@@ -90,10 +91,6 @@ class TraceResult:
     run_s: float
     wall_s: float
     command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; command traces are left out."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "command_traces"}
 
 
 class _ChannelRun:
