@@ -10,9 +10,6 @@ each queued request is accounted for, and every bank gets the distances of its l
 The sink need not repeat if it keeps up: if it held none of the last `span` reads back, and at their pace
 a slot of the FIFO and a server will always be free in time, then it never holds a read back, and each
 burst is served on its arrival.
-
-A span that has repeated is kept as an orbit. Where all looks as it did there, what follows is known without
-reading a span again: row changes and refreshes only interrupt the same few orbits.
 """
 
 from __future__ import annotations
@@ -27,7 +24,6 @@ from ndpsim.dram.masks.state import (
     BANKS_PER_GROUP,
     BANKS_PER_RANK,
     COUNTED,
-    EDGE,
     FINISHED_AT,
     GROUP_READY,
     GROUPS_PER_RANK,
@@ -37,12 +33,6 @@ from ndpsim.dram.masks.state import (
     KINDS,
     LAST_HELD,
     OF_BANK,
-    ORBIT,
-    ORBIT_AT,
-    ORBIT_BANK,
-    ORBIT_SPAN,
-    ORBIT_WORDS,
-    ORBITS,
     PREVIOUS,
     RANK_READY,
     RD,
@@ -83,7 +73,6 @@ from ndpsim.dram.state import (
     READ_LATENCY,
     READ_QUEUE,
     READS_SERVED,
-    REFRESH_UNTIL,
     ROW_HITS,
     ROW_SHIFT,
     SERVED,
@@ -94,7 +83,6 @@ __all__ = ["note_hit", "skip"]
 
 _MASK = HISTORY - 1
 _ANCHORED = 64  # reads for which an anchor stays, at least
-_RECALLED = 4  # reads in order after which it may look as in an orbit
 
 
 # ---- What repeats
@@ -269,10 +257,7 @@ def laps_ahead(policy, state, source, sink, span, clocks, clock, until_served, u
     least = max(policy.read_slots, max(sink.depth, sink.servers))
     if most < least or span > HISTORY // 2 or not rotation_goes_on(state, source):
         return 0
-    count = alike(source, request, period, most)
-    if count < most:
-        state[EDGE] = state[TAKEN] + count + 1
-    laps = count // span
+    laps = alike(source, request, period, most) // span
     return laps if laps * span >= least else 0
 
 
@@ -477,50 +462,6 @@ def skip_laps(shape, state, latencies, source, sink, view, clock, laps, keeps_up
     return clock + laps * clocks
 
 
-# ---- What has repeated before
-
-
-@inlined
-def orbit_of(state):
-    """Where an orbit is kept that ends with the last read."""
-    bank = state[READ_BANK + (state[IN_ORDER] - 1 & _MASK)]
-    return ORBIT + (bank // BANKS_PER_GROUP + bank // BANKS_PER_RANK) % ORBITS * ORBIT_WORDS
-
-
-@outlined
-def keep_orbit(shape, state, clock):
-    """Keep the span since the previous view, which repeats."""
-    orbit, span = orbit_of(state), state[IN_ORDER] - state[PREVIOUS + VIEW_READS]
-    if span > ORBIT_SPAN:
-        return
-    idle = state[IDLE_ROW] - state[PREVIOUS + VIEW_IDLE + 2]
-    clocks, first = clock - state[PREVIOUS + VIEW_CLOCK], state[IN_ORDER] - span
-    capture(shape, state, orbit, clock)
-    state[orbit + VIEW_READS], state[orbit + VIEW_CLOCK], state[orbit + VIEW_IDLE] = span, clocks, idle
-    for place in range(span):
-        state[orbit + ORBIT_AT + place] = state[READ_AT + (first + place & _MASK)] - clock
-        state[orbit + ORBIT_BANK + place] = state[READ_BANK + (first + place & _MASK)]
-
-
-@inlined
-def recall_orbit(shape, state, period, clock):
-    """Where all looks as after a span that repeated, let it have been the last; returns whether it does."""
-    orbit = orbit_of(state)
-    if state[orbit + VIEW_READS] != period or state[REFRESH_UNTIL] > clock:
-        return False
-    if not memory_repeats(shape, state, orbit, clock):
-        return False
-    for place in range(period):
-        state[READ_AT + place] = clock + state[orbit + ORBIT_AT + place]
-        state[READ_BANK + place] = state[orbit + ORBIT_BANK + place]
-    capture(shape, state, PREVIOUS, clock)
-    state[PREVIOUS + VIEW_READS], state[PREVIOUS + VIEW_CLOCK] = 0, clock - state[orbit + VIEW_CLOCK]
-    state[PREVIOUS + VIEW_IDLE + 2] -= state[orbit + VIEW_IDLE]
-    state[IN_ORDER] = period
-    state[LAST_HELD] = state[ANCHOR + VIEW_READS] = 0
-    return True
-
-
 # ---- When
 
 
@@ -548,15 +489,11 @@ def laps_since(policy, shape, state, source, sink, view, clock, until_served, un
 @inlined
 def skip(policy, shape, state, latencies, source, sink, clock, until_served, until_taken):
     """After a read in order: skip what will repeat; returns the clock of the last read, skipped or not."""
-    if state[TAKEN] < state[EDGE]:
-        state[IN_ORDER] = 0
-        return clock
     number, period = state[IN_ORDER], source.period
-    recalled = number <= _RECALLED and recall_orbit(shape, state, period, clock)
-    if not recalled and number != 1 and number != state[PREVIOUS + VIEW_READS] + period:
+    if number != 1 and number != state[PREVIOUS + VIEW_READS] + period:
         return clock
     laps, view, keeps_up = 0, PREVIOUS, True
-    if number == 1 and not recalled:
+    if number == 1:
         state[ANCHOR + VIEW_READS] = 0
     else:
         clocks = clock - state[PREVIOUS + VIEW_CLOCK]
@@ -565,11 +502,9 @@ def skip(policy, shape, state, latencies, source, sink, clock, until_served, unt
         if keeps_up or (state[ANCHOR + VIEW_READS] > 0 and sink_repeats(state, sink, ANCHOR, clock)):
             laps = laps_since(policy, shape, state, source, sink, view, clock, until_served, until_taken)
     if laps > 0:
-        if keeps_up and not recalled:
-            keep_orbit(shape, state, clock)
         return skip_laps(shape, state, latencies, source, sink, view, clock, laps, keeps_up)
     capture(shape, state, PREVIOUS, clock)
-    number, anchored = state[IN_ORDER], state[ANCHOR + VIEW_READS]
+    anchored = state[ANCHOR + VIEW_READS]
     if not keeps_up and (anchored == 0 or number > anchored + max(_ANCHORED, anchored)):
         capture(shape, state, ANCHOR, clock)
         capture_sink(state, sink, ANCHOR, clock)

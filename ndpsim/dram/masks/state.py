@@ -113,8 +113,7 @@ HISTORY = 2048
 SKIPPED = WRITES_AT + ADDRESSES  # reads that were skipped, of all
 IN_ORDER = SKIPPED + 1  # reads since something else happened
 LAST_HELD = IN_ORDER + 1  # the last of them that the sink may have held back
-EDGE = LAST_HELD + 1  # requests taken until when the stream differs from what it was a span before
-READ_AT = EDGE + 1  # [read modulo HISTORY]: clock
+READ_AT = LAST_HELD + 1  # [read modulo HISTORY]: clock
 READ_BANK = READ_AT + HISTORY  # [read modulo HISTORY]
 FINISHED_AT = READ_BANK + HISTORY  # [read modulo HISTORY]: the tick at which the sink has served it
 # Two views of what decides the next RD, as it looked from the clock of a read.
@@ -126,14 +125,7 @@ VIEW_FREE = VIEW_CREDIT + SINK_PLACES
 _VIEW = VIEW_FREE + SINK_PLACES
 PREVIOUS = FINISHED_AT + HISTORY  # a period ago
 ANCHOR = PREVIOUS + _VIEW  # longer ago, with the sink
-# Spans that went on and on, by the bank group of their last read: how it looked after one, and its reads.
-ORBITS = 8
-ORBIT_SPAN = 64  # reads, at most
-ORBIT_AT = VIEW_GROUPS + GROUPS  # [read of the span]: clocks after the last
-ORBIT_BANK = ORBIT_AT + ORBIT_SPAN  # [read of the span]
-ORBIT_WORDS = ORBIT_BANK + ORBIT_SPAN
-ORBIT = ANCHOR + _VIEW  # [orbit * ORBIT_WORDS]
-_WORDS = ORBIT + ORBITS * ORBIT_WORDS
+_WORDS = ANCHOR + _VIEW
 
 
 class Shape(NamedTuple):
