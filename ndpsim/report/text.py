@@ -13,6 +13,8 @@ from ndpsim.units import format_bytes, format_energy, format_power, format_time
 
 __all__ = [
     "energy_facts",
+    "expert_title",
+    "host_read_title",
     "print_energy",
     "print_expert",
     "print_facts",
@@ -154,13 +156,18 @@ def _phases(result: ExpertResult) -> Table:
     return table
 
 
-def print_expert(result: ExpertResult) -> None:
-    """The result of `simulate_expert`."""
+def expert_title(result: ExpertResult) -> str:
+    """Which expert ran where, in a line."""
     name = result.config["hardware"]["name"]
     where = name if result.dimms == 1 else f"{result.dimms} DIMMs of {name}"
     tokens = "1 token" if result.tokens == 1 else f"{result.tokens} tokens"
+    return f"One expert of {_model_name(result)} on {where}, {tokens}, {_bits(result)}"
+
+
+def print_expert(result: ExpertResult) -> None:
+    """The result of `simulate_expert`."""
     console = _console()
-    console.print(f"One expert of {_model_name(result)} on {where}, {tokens}, {_bits(result)}", style="bold")
+    console.print(expert_title(result), style="bold")
     grid = _grid("")
     for fact in _facts(result):
         grid.add_row(*fact)
@@ -192,9 +199,14 @@ def _bits(result: ExpertResult | HostReadResult) -> str:
     return ", ".join(f"{name} {of_matrix}" for name, of_matrix in bits.items()) + " bits"
 
 
+def host_read_title(result: HostReadResult) -> str:
+    """Which expert the host reads from where, in a line."""
+    name, layout = result.config["hardware"]["name"], result.config["layout"]
+    return f"The host of {name} reads one expert of {_model_name(result)}, {layout}, {_bits(result)}"
+
+
 def print_host_read(result: HostReadResult) -> None:
     """The result of `simulate_host_read`."""
-    name, layout = result.config["hardware"]["name"], result.config["layout"]
     clock = f"{result.clock_ns:.5g} ns ({1000 / result.clock_ns:.0f} MHz)"
     channels = "1 channel" if result.channels == 1 else f"{result.channels} channels"
     buses = "1 bus" if result.buses == 1 else f"{result.buses} buses"
@@ -212,7 +224,7 @@ def print_host_read(result: HostReadResult) -> None:
         *energy_facts(result.energy_nj, result.energy_note, result.time_ns, result.weight_bytes),
     ]
     print_facts(
-        f"The host of {name} reads one expert of {_model_name(result)}, {layout}, {_bits(result)}",
+        host_read_title(result),
         facts,
         f"simulated in {format_time(1e9 * result.wall_s)}, {_forwarded(result)}; "
         f"{result.buses_simulated} of {buses} differ",
