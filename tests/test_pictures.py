@@ -71,6 +71,15 @@ def test_a_picture_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_title_that_is_too_long_is_broken():
+    figure, _ = canvas.stacked(f"{'word ' * 60}\nand $a line$ more", (1,))
+    figure.draw_without_rendering()
+    extent = figure._suptitle.get_window_extent()
+    assert figure.get_suptitle().endswith("\nand $a line$ more")
+    assert 0 < extent.x0 < extent.x1 < figure.bbox.width
+    canvas.plt.close(figure)
+
+
 # ---- curves ----
 
 

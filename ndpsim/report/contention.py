@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ndpsim.report.text import energy_facts, print_facts
+from ndpsim.report.text import bits_of, energy_facts, print_facts
 from ndpsim.simulate import ContentionResult
 from ndpsim.units import format_bytes, format_time
 
@@ -94,7 +94,7 @@ def contention_title(result: ContentionResult) -> str:
     shape = f"{config['hidden']} x {config['intermediate']}"
     return (
         f"One expert ({shape}) on {config['hardware']['name']}, {tokens}, "
-        f"{config['bits']} bits, beside {host}, {config['pattern']}: {config['arbitration']}{turns}"
+        f"{bits_of(config)}, beside {host}, {config['pattern']}: {config['arbitration']}{turns}"
     )
 
 

@@ -12,6 +12,7 @@ from ndpsim.simulate import ExpertResult, HostReadResult, LoadPoint, TraceResult
 from ndpsim.units import format_bytes, format_energy, format_power, format_time
 
 __all__ = [
+    "bits_of",
     "energy_facts",
     "expert_title",
     "host_read_title",
@@ -161,7 +162,7 @@ def expert_title(result: ExpertResult) -> str:
     name = result.config["hardware"]["name"]
     where = name if result.dimms == 1 else f"{result.dimms} DIMMs of {name}"
     tokens = "1 token" if result.tokens == 1 else f"{result.tokens} tokens"
-    return f"One expert of {_model_name(result)} on {where}, {tokens}, {_bits(result)}"
+    return f"One expert of {_model_name(result)} on {where}, {tokens}, {bits_of(result.config)}"
 
 
 def print_expert(result: ExpertResult) -> None:
@@ -192,8 +193,9 @@ def print_facts(title: str, facts: Iterable[tuple[str, str, str]], end: str) -> 
     console.print(end)
 
 
-def _bits(result: ExpertResult | HostReadResult) -> str:
-    bits = result.config["bits"]
+def bits_of(config: Mapping[str, Any]) -> str:
+    """The bits of the weights in words, of each matrix where they differ."""
+    bits = config["bits"]
     if isinstance(bits, int):
         return "1 bit" if bits == 1 else f"{bits} bits"
     return ", ".join(f"{name} {of_matrix}" for name, of_matrix in bits.items()) + " bits"
@@ -202,7 +204,7 @@ def _bits(result: ExpertResult | HostReadResult) -> str:
 def host_read_title(result: HostReadResult) -> str:
     """Which expert the host reads from where, in a line."""
     name, layout = result.config["hardware"]["name"], result.config["layout"]
-    return f"The host of {name} reads one expert of {_model_name(result)}, {layout}, {_bits(result)}"
+    return f"The host of {name} reads one expert of {_model_name(result)}, {layout}, {bits_of(result.config)}"
 
 
 def print_host_read(result: HostReadResult) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,12 +30,15 @@ __all__ = [
     "check_format",
     "legend_above",
     "save",
+    "set_title",
     "stacked",
 ]
 
 # Colours of Okabe and Ito, told apart by colour-blind readers as well; and a grey.
 BLACK, ORANGE, SKY, GREEN, YELLOW = "#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442"
 BLUE, VERMILION, PINK, GREY = "#0072B2", "#D55E00", "#CC79A7", "#BBBBBB"
+
+_TITLE_CHARACTERS = 11  # that fit into an inch
 
 
 def check_format(path: str) -> str:
@@ -64,6 +68,13 @@ def save(figure: Figure, path: str) -> None:
         plt.close(figure)
 
 
+def set_title(figure: Figure, title: str) -> None:
+    """A title over a whole figure; lines that are too long for it are broken."""
+    most = int(_TITLE_CHARACTERS * figure.get_figwidth())
+    lines = [part for line in title.splitlines() for part in textwrap.wrap(line, most)]
+    figure.suptitle("\n".join(lines), fontsize=11, parse_math=False)
+
+
 def stacked(title: str, heights: Sequence[float]) -> tuple[Figure, list[Axes]]:
     """A figure with a title and axes below each other, with these relative heights."""
     figure, axes = plt.subplots(
@@ -74,7 +85,7 @@ def stacked(title: str, heights: Sequence[float]) -> tuple[Figure, list[Axes]]:
         layout="constrained",
         squeeze=False,
     )
-    figure.suptitle(title, fontsize=11, parse_math=False)
+    set_title(figure, title)
     return figure, list(axes[:, 0])
 
 

@@ -14,6 +14,8 @@ from ndpsim.units import format_time
 
 __all__ = ["draw_contention"]
 
+_SIGHT = 5  # limits further above all curves than so many times stand in the legend only
+
 
 def _over_time(axes: Axes, result: ContentionResult) -> None:
     """What both sides move, and the limits of the lanes and of the buses to the host."""
@@ -31,8 +33,9 @@ def _over_time(axes: Axes, result: ContentionResult) -> None:
         axes.axhline(
             peak, color="black", linewidth=0.8, linestyle=style, label=f"peak of the {name} {peak:.1f} GB/s"
         )
-    most = max(peak for *_, peak in limits)
-    axes.set(ylabel="data moved (GB/s)", xlim=(0, edges_us[-1]), ylim=(0, 1.05 * most))
+    most = max(*result.ndp_curve_gbps, *result.host_curve_gbps)
+    in_sight = [peak for *_, peak in limits if peak < _SIGHT * most]
+    axes.set(ylabel="data moved (GB/s)", xlim=(0, edges_us[-1]), ylim=(0, 1.1 * max(most, *in_sight, 0.0)))
     axes.tick_params(labelbottom=False)  # the axis of the phases serves both
     legend_above(axes, 2)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ndpsim.layout import MATRICES, Layout
 from ndpsim.report.layouts import layout_title
-from ndpsim.report.pictures.canvas import BLUE, PINK, SKY, check_format, save
+from ndpsim.report.pictures.canvas import BLUE, PINK, SKY, check_format, save, set_title
 from ndpsim.simulate import PlacedExpert
 
 __all__ = ["draw_layout"]
@@ -52,7 +52,7 @@ def draw_layout(path: str, placed: PlacedExpert) -> None:
         frameon=False,
         loc="outside lower center",
     )
-    figure.suptitle(layout_title(placed), fontsize=11, parse_math=False)
+    set_title(figure, layout_title(placed))
     save(figure, path)
 
 

@@ -10,14 +10,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ndpsim.report.pictures.bars import compare_energies
-from ndpsim.report.pictures.canvas import BLUE, GREEN, ORANGE, SKY, VERMILION, save
+from ndpsim.report.pictures.canvas import BLUE, GREEN, ORANGE, SKY, VERMILION, save, set_title
 from ndpsim.report.relayout import relayout_title
 from ndpsim.simulate import RelayoutResult
 from ndpsim.units import format_time
 
 __all__ = ["draw_relayout"]
 
-_WIRES_NAMED = 40
+_WIRES_NAMED = 52
 
 
 def _over_time(axes: Axes, result: RelayoutResult) -> None:
@@ -47,7 +47,7 @@ def _dram(axes: Axes, result: RelayoutResult) -> None:
     bars = axes.bar(range(len(busy)), busy, color=(BLUE, SKY, GREEN))
     axes.bar_label(bars, fmt="%.1f", fontsize=7)
     axes.set_xticks(range(len(busy)), list(result.dram_busy), fontsize=8)
-    axes.set(ylim=(0, 105), xlabel="DRAM, busiest lane")
+    axes.set(ylim=(0, 105), xlabel="DRAM bus,\nbusiest lane")
 
 
 def draw_relayout(path: str, result: RelayoutResult) -> None:
@@ -80,5 +80,5 @@ def draw_relayout(path: str, result: RelayoutResult) -> None:
         compare_energies(axes["energy"], known)
     by_host = "" if result.host is None else f"; by the host {format_time(result.host.time_ns)}"
     done = f"{format_time(result.time_ns)}, bound by {result.bottleneck}{by_host}"
-    figure.suptitle(f"{relayout_title(result)}\n{done}", fontsize=11, parse_math=False)
+    set_title(figure, f"{relayout_title(result)}\n{done}")
     save(figure, path)
