@@ -385,7 +385,7 @@ def test_the_command_line_tells_both_slowdowns(tmp_path):
         (["--host-traffic", "-1"], "--host-traffic: -1.0 is neither 'saturate' nor a number above 0"),
         (["--host-traffic", "1", "--slice-clocks", "0"], "--slice-clocks: 0 is not a whole number"),
         (["--host-traffic", "1", "--exact-check"], "--exact-check: is not supported with --host-traffic"),
-        (["--host-traffic", "1", "--plot", "x.png"], "--plot: is not supported with --host-traffic"),
+        (["--host-traffic", "1", "--plot", "x.foo"], "--plot: 'foo' is no picture format"),
     ],
 )
 def test_the_command_line_refuses_in_one_line(options, message):

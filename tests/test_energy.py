@@ -452,7 +452,7 @@ def test_hardware_is_shown_with_its_currents(capsys):
 def test_the_components_of_a_bar_make_all_of_it():
     import matplotlib.pyplot as plt
 
-    from ndpsim.report.draw import draw_energy
+    from ndpsim.report.pictures.bars import draw_energy
 
     result = simulate_expert("trimoe")
     figure, axes = plt.subplots()

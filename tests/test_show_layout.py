@@ -11,7 +11,7 @@ from ndpsim.cli.main import cli
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat
 from ndpsim.moe import Expert
-from ndpsim.report.layouts import draw_layout
+from ndpsim.report.pictures.layout import draw_layout
 from ndpsim.simulate import place_expert
 
 

@@ -33,7 +33,7 @@ __all__ = ["command"]
 @click.option("--channel", type=int, help="Of --commands: this channel.  [default: 0, the only one]")
 @click.option("--sweep-load", is_flag=True, help="Offer the trace at rising loads instead.")
 @exact_check_option
-@click.option("--plot", "plot_to", metavar="FILE", help="Draw the latencies, or the sweep.")
+@click.option("--plot", "plot_to", metavar="FILE", help="Draw read latencies and the energy, or the sweep.")
 def command(
     trace: str,
     hw: str | None,
@@ -68,9 +68,9 @@ def command(
     from ndpsim.traces import check_command_form, read_requests, write_commands
 
     if plot_to is not None:
-        from ndpsim.report import draw  # brings matplotlib, which takes its time
+        from ndpsim.report.pictures import canvas, latencies  # bring matplotlib, which takes its time
 
-        draw.check_format(plot_to)
+        canvas.check_format(plot_to)
     with named_as_options(form="--commands-format"):
         check_command_form(commands_format)
     memory = memory_of(hw, sets, given)
@@ -89,7 +89,7 @@ def command(
             "config": memory.to_dict(),
         }
         if plot_to is not None:
-            draw.draw_sweep(plot_to, points, memory)
+            latencies.draw_sweep(plot_to, points, memory)
     else:
         with progress_of("simulating", "controller") as progress:
             result = run_requests(requests, memory, wrap, commands_to is not None, exact_check, progress)
@@ -98,7 +98,7 @@ def command(
             number = channel or 0
             write_commands(commands_to, result.command_traces[number], commands_format, number, memory.device)
         if plot_to is not None:
-            draw.draw_latencies(plot_to, result)
+            latencies.draw_latencies(plot_to, result)
     if json_to is not None:
         write_json(outcome, json_to)
     if json_to != "-":

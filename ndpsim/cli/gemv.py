@@ -52,9 +52,9 @@ class _Outputs:
         if self.lane is not None and self.commands is None:
             raise InputError("chooses a lane of --commands, which is not given", key="--lane")
         if self.plot is not None:
-            from ndpsim.report import draw  # brings matplotlib, which takes its time
+            from ndpsim.report.pictures import canvas  # brings matplotlib, which takes its time
 
-            draw.check_format(self.plot)
+            canvas.check_format(self.plot)
 
     def check_lane(self, dimms: int, lanes: int) -> None:
         """Raises InputError where the lane is not one of so many DIMMs."""
@@ -104,7 +104,9 @@ class _Outputs:
     "--timeline", "timeline_to", metavar="FILE", help="Write the phases as a Chrome/Perfetto trace."
 )
 @exact_check_option
-@click.option("--plot", "plot_to", metavar="FILE", help="Draw bandwidth over time and where the time went.")
+@click.option(
+    "--plot", "plot_to", metavar="FILE", help="Draw bandwidth over time, and where time and energy went."
+)
 @host_options
 def command(
     hw: str,
@@ -156,16 +158,12 @@ def command(
             {
                 "--tokens": tokens != 1,
                 "--timeline": timeline_to is not None,
-                "--plot": plot_to is not None,
                 "--host-traffic": beside is not None,
             },
         )
         _host_read(hardware, expert, layout or "striped", formats, outputs, exact_check)
     elif beside is not None:
-        _refuse(
-            "is not supported with --host-traffic",
-            {"--exact-check": exact_check, "--plot": plot_to is not None},
-        )
+        _refuse("is not supported with --host-traffic", {"--exact-check": exact_check})
         _beside_host(hardware, expert, tokens, layout or "localized", formats, outputs, beside)
     else:
         _alone(hardware, expert, tokens, layout or "localized", formats, outputs, exact_check)
@@ -208,9 +206,9 @@ def _alone(
         )
     outputs.write_of_lanes(result)
     if outputs.plot is not None:
-        from ndpsim.report import draw
+        from ndpsim.report.pictures.expert import draw_expert
 
-        draw.draw_expert(outputs.plot, result)
+        draw_expert(outputs.plot, result)
     if outputs.json != "-":
         from ndpsim.report import text
 
@@ -245,6 +243,10 @@ def _beside_host(
             **beside,
         )
     outputs.write_of_lanes(result)
+    if outputs.plot is not None:
+        from ndpsim.report.pictures.contention import draw_contention
+
+        draw_contention(outputs.plot, result)
     if outputs.json != "-":
         from ndpsim.report import contention
 
@@ -271,7 +273,7 @@ def _host_read(
             expert,
             layout,
             formats,
-            record_commands=outputs.commands is not None,
+            record_commands=outputs.commands is not None or outputs.plot is not None,
             exact_check=exact_check,
             progress=progress,
         )
@@ -284,6 +286,10 @@ def _host_read(
         write_commands(outputs.commands, result.command_traces[bus])
     if outputs.json is not None:
         write_json(result.to_dict(), outputs.json)
+    if outputs.plot is not None:
+        from ndpsim.report.pictures.host_read import draw_host_read
+
+        draw_host_read(outputs.plot, result)
     if outputs.json != "-":
         from ndpsim.report import text
 

@@ -66,7 +66,12 @@ def _dimms(text: str | None, option: str) -> list[int] | None:
 @click.option(
     "--timeline", "timeline_to", metavar="FILE", help="Write when DIMMs read and wrote, for Perfetto."
 )
-@click.option("--plot", "plot_to", metavar="FILE", help="Draw data over time and how busy the wires were.")
+@click.option(
+    "--plot",
+    "plot_to",
+    metavar="FILE",
+    help="Draw data over time, busy wires and DRAM, and the energy.",
+)
 def command(
     hw: str,
     model: str | None,
@@ -109,9 +114,9 @@ def command(
     from ndpsim.simulate import simulate_relayout
 
     if plot_to is not None:
-        from ndpsim.report import draw
+        from ndpsim.report.pictures import canvas
 
-        draw.check_format(plot_to)
+        canvas.check_format(plot_to)
     names = (*TOPOLOGIES, "groups")
     if topology not in (None, _ALL, *names):
         raise InputError(one_of(topology, (*names, _ALL), "topology"), key="--topology")
@@ -189,9 +194,9 @@ def _write(
 
         relayout.write_relayout_timeline(timeline_to, result)
     if plot_to is not None:
-        from ndpsim.report import draw_relayout
+        from ndpsim.report.pictures.relayout import draw_relayout
 
-        draw_relayout.draw_relayout(plot_to, result)
+        draw_relayout(plot_to, result)
     if json_to is not None:
         plain = {name: one.to_dict() for name, one in results.items()}
         write_json(plain if len(results) > 1 else result.to_dict(), json_to)

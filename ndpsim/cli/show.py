@@ -96,7 +96,7 @@ def _show_layout(
     with named_as_options("layout", "model"):
         placed = place_expert(load_hardware(hw or "trimoe", sets), model or "qwen3-235b-a22b", name, formats)
     if plot_to is not None:
-        from ndpsim.report.layouts import draw_layout
+        from ndpsim.report.pictures.layout import draw_layout
 
         draw_layout(plot_to, placed)
     if json_to is not None:

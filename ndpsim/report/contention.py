@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ndpsim.report.text import energy_facts, print_facts
+from ndpsim.report.text import bits_of, energy_facts, print_facts
 from ndpsim.simulate import ContentionResult
 from ndpsim.units import format_bytes, format_time
 
-__all__ = ["print_contention"]
+__all__ = ["contention_title", "print_contention"]
 
 
 def _percent(share: float) -> str:
@@ -85,16 +85,23 @@ def _facts(result: ContentionResult) -> list[tuple[str, str, str]]:
     ]
 
 
-def print_contention(result: ContentionResult) -> None:
-    """The result of `simulate_contention`."""
+def contention_title(result: ContentionResult) -> str:
+    """Which expert ran beside what, in a line."""
     config = result.config
     tokens = "1 token" if config["tokens"] == 1 else f"{config['tokens']} tokens"
     turns = f" of {config['slice_clocks']} clocks" if config["slice_clocks"] else ""
     host = "as much host traffic as it takes" if config["host_gbps"] == "saturate" else "host traffic"
     shape = f"{config['hidden']} x {config['intermediate']}"
-    print_facts(
+    return (
         f"One expert ({shape}) on {config['hardware']['name']}, {tokens}, "
-        f"{config['bits']} bits, beside {host}, {config['pattern']}: {config['arbitration']}{turns}",
+        f"{bits_of(config)}, beside {host}, {config['pattern']}: {config['arbitration']}{turns}"
+    )
+
+
+def print_contention(result: ContentionResult) -> None:
+    """The result of `simulate_contention`."""
+    print_facts(
+        contention_title(result),
         _facts(result),
         f"simulated in {format_time(1e9 * result.wall_s)}; all {result.lanes} lanes, clock by clock",
     )

@@ -12,7 +12,10 @@ from ndpsim.simulate import ExpertResult, HostReadResult, LoadPoint, TraceResult
 from ndpsim.units import format_bytes, format_energy, format_power, format_time
 
 __all__ = [
+    "bits_of",
     "energy_facts",
+    "expert_title",
+    "host_read_title",
     "print_energy",
     "print_expert",
     "print_facts",
@@ -154,13 +157,18 @@ def _phases(result: ExpertResult) -> Table:
     return table
 
 
-def print_expert(result: ExpertResult) -> None:
-    """The result of `simulate_expert`."""
+def expert_title(result: ExpertResult) -> str:
+    """Which expert ran where, in a line."""
     name = result.config["hardware"]["name"]
     where = name if result.dimms == 1 else f"{result.dimms} DIMMs of {name}"
     tokens = "1 token" if result.tokens == 1 else f"{result.tokens} tokens"
+    return f"One expert of {_model_name(result)} on {where}, {tokens}, {bits_of(result.config)}"
+
+
+def print_expert(result: ExpertResult) -> None:
+    """The result of `simulate_expert`."""
     console = _console()
-    console.print(f"One expert of {_model_name(result)} on {where}, {tokens}, {_bits(result)}", style="bold")
+    console.print(expert_title(result), style="bold")
     grid = _grid("")
     for fact in _facts(result):
         grid.add_row(*fact)
@@ -185,16 +193,22 @@ def print_facts(title: str, facts: Iterable[tuple[str, str, str]], end: str) -> 
     console.print(end)
 
 
-def _bits(result: ExpertResult | HostReadResult) -> str:
-    bits = result.config["bits"]
+def bits_of(config: Mapping[str, Any]) -> str:
+    """The bits of the weights in words, of each matrix where they differ."""
+    bits = config["bits"]
     if isinstance(bits, int):
         return "1 bit" if bits == 1 else f"{bits} bits"
     return ", ".join(f"{name} {of_matrix}" for name, of_matrix in bits.items()) + " bits"
 
 
+def host_read_title(result: HostReadResult) -> str:
+    """Which expert the host reads from where, in a line."""
+    name, layout = result.config["hardware"]["name"], result.config["layout"]
+    return f"The host of {name} reads one expert of {_model_name(result)}, {layout}, {bits_of(result.config)}"
+
+
 def print_host_read(result: HostReadResult) -> None:
     """The result of `simulate_host_read`."""
-    name, layout = result.config["hardware"]["name"], result.config["layout"]
     clock = f"{result.clock_ns:.5g} ns ({1000 / result.clock_ns:.0f} MHz)"
     channels = "1 channel" if result.channels == 1 else f"{result.channels} channels"
     buses = "1 bus" if result.buses == 1 else f"{result.buses} buses"
@@ -212,7 +226,7 @@ def print_host_read(result: HostReadResult) -> None:
         *energy_facts(result.energy_nj, result.energy_note, result.time_ns, result.weight_bytes),
     ]
     print_facts(
-        f"The host of {name} reads one expert of {_model_name(result)}, {layout}, {_bits(result)}",
+        host_read_title(result),
         facts,
         f"simulated in {format_time(1e9 * result.wall_s)}, {_forwarded(result)}; "
         f"{result.buses_simulated} of {buses} differ",

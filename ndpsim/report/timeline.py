@@ -5,22 +5,16 @@ from __future__ import annotations
 import json
 
 from ndpsim.files import replacing
+from ndpsim.report.words import unit_of_phase
 from ndpsim.simulate import ContentionResult, ExpertResult
 
 __all__ = ["write_timeline"]
 
-_UNITS = {
-    "activations-in": "host bus",
-    "gate-up": "GEMV unit",
-    "activation": "activation unit",
-    "down": "GEMV unit",
-    "result-out": "host bus",
-}
-
 
 def write_timeline(path: str, result: ExpertResult | ContentionResult) -> None:
-    """Write the phases of an expert, a row for each unit of the buffer chip; times are in us."""
-    rows = {unit: number for number, unit in enumerate(dict.fromkeys(_UNITS.values()))}
+    """Write the phases of an expert, a row for each unit; times are in us."""
+    units = unit_of_phase(result.config["hardware"])
+    rows = {unit: number for number, unit in enumerate(dict.fromkeys(units.values()))}
     names = [
         {"ph": "M", "pid": 0, "tid": number, "name": "thread_name", "args": {"name": unit}}
         for unit, number in rows.items()
@@ -29,7 +23,7 @@ def write_timeline(path: str, result: ExpertResult | ContentionResult) -> None:
         {
             "ph": "X",
             "pid": 0,
-            "tid": rows[_UNITS[phase.name]],
+            "tid": rows[units[phase.name]],
             "name": phase.name,
             "ts": phase.start_ns / 1000,
             "dur": (phase.end_ns - phase.start_ns) / 1000,

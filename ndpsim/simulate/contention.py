@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,7 @@ from ndpsim.simulate.machine import (
 from ndpsim.simulate.power import Energy
 from ndpsim.simulate.reported import Reported
 from ndpsim.simulate.result import ExpertResult, Phase
+from ndpsim.simulate.samples import Samples, sample_clocks
 from ndpsim.simulate.weights import named_weights
 from ndpsim.spec import COMMANDS
 from ndpsim.traces import CommandTrace
@@ -56,6 +57,7 @@ _MOST_SLOWDOWN = 100  # of the NDP unit; what is slower is given up as starved
 _MAX_SLICE = 1 << 30
 _PATIENCE = 16384  # clocks: long beside row changes and refreshes, short beside an expert
 _NDP, _HOST = sharing.NDP, sharing.HOST
+_DATA = [number for number, kind in enumerate(COMMANDS) if kind.reads or kind.writes]
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,8 @@ class ContentionResult(Reported):
             known of the DRAM's currents. `energy_note` says what it rests on, or why.
         config: everything that was used.
         wall_s: how long the simulation took.
+        curve_ns, ndp_curve_gbps, host_curve_gbps: ends of equal times (the last may be shorter) up to
+            `ndp_time_ns`; in each of them what the NDP unit read, and what the host moved over its buses.
         command_traces: by lane, when asked for.
     """
 
@@ -131,6 +135,9 @@ class ContentionResult(Reported):
     energy_note: str
     config: Mapping[str, Any]
     wall_s: float
+    curve_ns: tuple[float, ...]
+    ndp_curve_gbps: tuple[float, ...]
+    host_curve_gbps: tuple[float, ...]
     command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)
 
 
@@ -145,6 +152,7 @@ class _Dimm:
         traffic: sharing.Traffic,
         jobs: int,
         recording: bool,
+        sample_clocks: int = state.FAR,
     ) -> None:
         self.setup, self.weights, self.traffic = setup, weights, traffic
         self.lanes = sharing.make_lanes(machine.tables, machine.policy, machine.lanes)
@@ -153,14 +161,28 @@ class _Dimm:
         self.buses = sharing.make_buses(machine.policy, machine.host_buses, bubbles)
         self.transfers = sharing.make_transfers(jobs)
         self.transfers.value[sharing.JOB_ROWS] = 1
+        self.samples = Samples(2, FIRST_CLOCK, sample_clocks)
         room = (machine.lanes, _FIRST_ROOM if recording else 0, state.RECORD_FIELDS)
         self.commands = state.Commands(np.zeros(room, np.int64), np.zeros(machine.lanes, np.int64))
 
     def run(self, goal: int, until_clock: int = state.FAR) -> bool:
-        """Run until a goal of `dram.sharing.engine`, giving command traces the room they need.
+        """Run until a goal of `dram.sharing.engine`, with a sample of `moved` at equal times.
 
         Returns whether it was reached, `until_clock` at the latest.
         """
+        while not self._run(goal, min(until_clock, self.samples.next_clock)):
+            if self.clock >= until_clock:
+                return False
+            self.samples.note(self.clock, self.moved())
+        return True
+
+    def moved(self) -> tuple[int, int]:
+        """Bursts so far: read by the NDP unit, and carried for the host over its buses."""
+        read = int(self.lanes.issued[_NDP][:, _DATA].sum())
+        return read, self.on_buses(sharing.READS) + self.on_buses(sharing.WRITES)
+
+    def _run(self, goal: int, until_clock: int) -> bool:
+        """As `run`, without samples; gives command traces the room they need."""
         run: Any = engine.run
         while True:
             outcome = run(
@@ -254,14 +276,17 @@ class _Program:
         setup: sharing.Setup,
         traffic: sharing.Traffic,
         recording: bool,
-        deadline: int,
+        alone_cycles: int,
     ) -> None:
-        self.machine, self.placed, self.tiling, self.deadline = machine, placed, tiling, deadline
+        self.machine, self.placed, self.tiling = machine, placed, tiling
+        interval = machine.tables.refresh_interval
+        self.deadline = _MOST_SLOWDOWN * (alone_cycles + interval)
         self.regions = placed.dealing.regions
         self.weights = _weights(setup, placed, len(tiling.tokens))
         self.per_job = machine.device.burst_bytes // machine.gemv.activation_bytes
         jobs = 1 + -(-self.regions[DOWN].rows // self.per_job)
-        self.dimm = _Dimm(machine, setup, self.weights, traffic, jobs, recording)
+        width = sample_clocks(alone_cycles, interval)
+        self.dimm = _Dimm(machine, setup, self.weights, traffic, jobs, recording, width)
         self.phases: list[Phase] = []
         # Bursts that hold weights of each row, over all lanes.
         change = np.zeros(len(self.weights.left) + 1, dtype=np.int64)
@@ -386,9 +411,26 @@ class _Moved:
 
     @classmethod
     def of(cls, dimm: _Dimm, burst_bytes: int) -> _Moved:
-        columns = [number for number, kind in enumerate(COMMANDS) if kind.reads or kind.writes]
-        transfers = dimm.on_buses(sharing.READS) + dimm.on_buses(sharing.WRITES)
-        return cls(dimm.lanes.issued[:, :, columns].sum(axis=2) * burst_bytes, transfers * burst_bytes)
+        return cls(dimm.lanes.issued[:, :, _DATA].sum(axis=2) * burst_bytes, dimm.moved()[1] * burst_bytes)
+
+
+class _Curves(NamedTuple):
+    """The curves of a result."""
+
+    end_ns: tuple[float, ...]
+    ndp_gbps: tuple[float, ...]
+    host_gbps: tuple[float, ...]
+
+    @classmethod
+    def of(cls, dimm: _Dimm, machine: Machine) -> _Curves:
+        """What a DIMM has moved until now, over time."""
+        dimm.samples.note(dimm.clock, dimm.moved())
+        clocks, bursts = dimm.samples.rises()
+        at_ns = np.array(
+            [machine.timebase.to_ns(clock * machine.dram_ticks) for clock in (clocks - FIRST_CLOCK).tolist()]
+        )
+        ndp, host = bursts * machine.device.burst_bytes / np.diff(at_ns)
+        return cls(tuple(at_ns[1:].tolist()), tuple(ndp.tolist()), tuple(host.tolist()))
 
 
 def _checked_slice(slice_clocks: Any) -> int:
@@ -469,10 +511,10 @@ def simulate_contention(
     setup = _setup(machine, placed, arbitration, slice_clocks)
 
     traffic = requests.traffic(machine.tables, machine.host_buses, pace, None)
-    deadline = _MOST_SLOWDOWN * (alone.cycles + machine.tables.refresh_interval)
-    program = _Program(machine, placed, tiling, setup, traffic, record_commands, deadline)
+    program = _Program(machine, placed, tiling, setup, traffic, record_commands, alone.cycles)
     end = program.run(progress)
     meanwhile = _Moved.of(program.dimm, machine.device.burst_bytes)
+    curves = _Curves.of(program.dimm, machine)
     taken = program.dimm.buses.value[:, sharing.TAKEN].copy()
     traffic.offered[:] = taken
     program.dimm.run(engine.REQUESTS_DONE)
@@ -494,7 +536,7 @@ def simulate_contention(
         "slice_clocks": slice_clocks if arbitration == "slice" else None,
     }
     energy = _energy(program.dimm, machine, alone.energy_nj)
-    return _result(program, meanwhile, quiet, end, alone, host, energy, config, began)
+    return _result(program, meanwhile, curves, quiet, end, alone, host, energy, config, began)
 
 
 def _energy(dimm: _Dimm, machine: Machine, alone: Mapping[str, float | None] | None) -> Energy:
@@ -517,6 +559,7 @@ def _energy(dimm: _Dimm, machine: Machine, alone: Mapping[str, float | None] | N
 def _result(
     program: _Program,
     meanwhile: _Moved,
+    curves: _Curves,
     quiet: _Dimm,
     end: int,
     alone: ExpertResult,
@@ -577,6 +620,9 @@ def _result(
         energy_note=energy[1],
         config=config,
         wall_s=time.perf_counter() - began,
+        curve_ns=curves.end_ns,
+        ndp_curve_gbps=curves.ndp_gbps,
+        host_curve_gbps=curves.host_gbps,
         command_traces=_traces(dimm, machine) if dimm.commands.entry.size else (),
     )
 

@@ -1,0 +1,83 @@
+"""Curves of a run: samples of its counters, and what both sides of a shared DIMM moved over time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ndpsim.moe import Expert
+from ndpsim.simulate import contention as simulated_contention
+from ndpsim.simulate import simulate_contention
+from ndpsim.simulate.samples import Samples, sample_clocks
+
+SMALL = Expert(256, 96)
+
+
+@pytest.fixture(scope="module")
+def beside():
+    return simulate_contention("trimoe", Expert(1024, 384), host_gbps=20.0)
+
+
+def test_the_curves_of_a_shared_dimm_are_what_both_sides_moved(beside):
+    width = np.diff(np.append(0.0, beside.curve_ns))
+    assert beside.curve_ns[-1] == beside.ndp_time_ns
+    assert len(width) > 100
+    assert width[:-1] == pytest.approx(width[0])
+    assert width[-1] <= width[0] * (1 + 1e-9)
+    moved = sum(lane["ndp_bytes"] for lane in beside.by_lane)
+    assert (width * beside.ndp_curve_gbps).sum() == pytest.approx(moved)
+    assert (width * beside.host_curve_gbps).sum() == pytest.approx(beside.host_gbps * beside.ndp_time_ns)
+    assert max(beside.ndp_curve_gbps) <= beside.lanes_peak_gbps * 1.05  # a burst more in a short time
+
+
+@pytest.mark.parametrize("clocks", [1, 7, 1 << 40])
+@pytest.mark.parametrize("arbitration", ["host-first", "slice"])
+def test_how_often_a_run_is_sampled_changes_nothing_but_the_curves(monkeypatch, clocks, arbitration):
+    def plain():
+        result = simulate_contention("trimoe", SMALL, arbitration=arbitration).to_dict()
+        curves = [result.pop(name) for name in ("curve_ns", "ndp_curve_gbps", "host_curve_gbps")]
+        return {name: value for name, value in result.items() if name != "wall_s"}, curves
+
+    first, curves = plain()
+    monkeypatch.setattr(simulated_contention, "sample_clocks", lambda *_: clocks)
+    other, others = plain()
+    assert other == first
+    assert others != curves
+    assert (len(others[0]) == 1) == (clocks == 1 << 40)
+
+
+def test_samples_are_the_rises_between_them():
+    samples = Samples(2, 1, 10)
+    assert samples.next_clock == 11
+    for clock, counts in ((11, (3, 0)), (21, (5, 4)), (21, (5, 4)), (24, (6, 4))):
+        samples.note(clock, counts)
+    clocks, rises = samples.rises()
+    assert clocks.tolist() == [1, 11, 21, 24]
+    assert rises.tolist() == [[3, 2, 1], [0, 4, 0]]
+
+
+@given(st.integers(1, 5000), st.integers(1, 50))
+def test_samples_stay_few_and_lose_nothing(count, width):
+    samples = Samples(1, 1, width)
+    for _ in range(count):
+        samples.note(samples.next_clock, [samples.next_clock - 1])
+    clocks, rises = samples.rises()
+    assert clocks[0] == 1
+    assert len(clocks) <= 800
+    assert len(clocks) > min(count, 400)
+    assert np.diff(clocks).tolist() == rises[0].tolist()
+    assert len(set(np.diff(clocks).tolist())) == 1
+
+
+@given(st.integers(1, 10**8), st.integers(1, 20_000))
+def test_the_time_between_samples_fits_the_refreshes(cycles, interval):
+    clocks = sample_clocks(cycles, interval)
+    assert clocks * 400 >= cycles
+    if clocks >= interval:
+        assert clocks % interval == 0
+        assert clocks - interval < -(-cycles // 400)
+    else:
+        assert clocks in [-(-interval // 2**halvings) for halvings in range(16)]
+        assert clocks <= 2 * -(-cycles // 400)
