@@ -155,7 +155,7 @@ def _with_host(result: RelayoutResult, first: RelayoutResult) -> RelayoutResult:
 
 
 def _of_topology(hw: str, sets: tuple[str, ...], name: str | None, with_ports: bool) -> tuple[str, ...]:
-    """Settings for a topology; the ports that it needs, if they are not there and `with_ports`."""
+    """Settings for a topology; `with_ports`, as many ports as it needs, and no group beyond the DIMMs."""
     if name is None:
         return ()
     from ndpsim.config import load_hardware
@@ -164,8 +164,10 @@ def _of_topology(hw: str, sets: tuple[str, ...], name: str | None, with_ports: b
     system = load_hardware(hw, sets).system
     if system.link is None or not with_ports:
         return (f"link.topology={name}",)
-    needed = ports_needed(name, system.dimm.count, system.link.group_dimms)
-    return f"link.topology={name}", f"link.ports={max(needed, system.link.ports)}"
+    group = min(system.link.group_dimms, system.dimm.count)
+    needed = ports_needed(name, system.dimm.count, group)
+    ports = max(needed, system.link.ports)
+    return f"link.topology={name}", f"link.ports={ports}", f"link.group_dimms={group}"
 
 
 def _write(
