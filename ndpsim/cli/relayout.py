@@ -115,6 +115,8 @@ def command(
     names = (*TOPOLOGIES, "groups")
     if topology not in (None, _ALL, *names):
         raise InputError(one_of(topology, (*names, _ALL), "topology"), key="--topology")
+    if commands_to is not None:
+        _check_at_once(hw, sets, experts)
     chosen = names if topology == _ALL else (topology,)
     results: dict[str, RelayoutResult] = {}
     with (
@@ -145,6 +147,16 @@ def command(
             )
             results[result.topology] = _with_host(result, next(iter(results.values()), result))
     _write(results, json_to, commands_to, timeline_to, plot_to)
+
+
+def _check_at_once(hw: str, sets: tuple[str, ...], experts: int) -> None:
+    """Raises InputError where not all experts move at once, before they are simulated."""
+    from ndpsim.config import load_hardware
+
+    at_once = load_hardware(hw, sets).relayout.concurrent_experts
+    if experts > at_once:
+        problem = f"is for experts that move at once, {at_once} at most, not {experts}"
+        raise InputError(problem, key="--commands")
 
 
 def _with_host(result: RelayoutResult, first: RelayoutResult) -> RelayoutResult:
@@ -182,9 +194,8 @@ def _write(
         from ndpsim.report import traces
         from ndpsim.traces import write_commands
 
-        if len(result.command_traces) != 1:
-            problem = f"is for experts that move at once; these moved in {result.waves} waves"
-            raise InputError(problem, key="--commands")
+        if not result.command_traces:
+            raise InputError("nothing moved, so there are no commands", key="--commands")
         write_commands(commands_to, traces.all_lanes(result.command_traces[0]))
     if timeline_to is not None:
         from ndpsim.report import relayout
