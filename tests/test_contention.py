@@ -381,6 +381,10 @@ def test_the_command_line_tells_both_slowdowns(tmp_path):
     [
         (["--arbitration", "slice"], "--arbitration: is of --host-traffic, which is not given"),
         (["--host-reads", "1"], "--host-reads: is of --host-traffic"),
+        (
+            ["--host-traffic", "3", "--host-pattern", "a.trace", "--host-reads", "1"],
+            "--host-reads: is of sequential and random; a trace says itself what it reads",
+        ),
         (["--host-traffic", "much"], "--host-traffic: 'much' is neither 'saturate' nor a number"),
         (["--host-traffic", "-1"], "--host-traffic: -1.0 is neither 'saturate' nor a number above 0"),
         (["--host-traffic", "1", "--slice-clocks", "0"], "--slice-clocks: 0 is not a whole number"),

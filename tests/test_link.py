@@ -179,6 +179,8 @@ def test_nothing_is_lost_and_no_wire_beats_its_rate(net, packets):
         ("link.header_bytes=-1", "link.header_bytes: -1 is not a whole number from 0"),
         ("link.topology=rnig", "link.topology: unknown value 'rnig'; did you mean 'ring'?"),
         ("link.link_gbps=0.0001", "link.link_gbps: 0.0001 has more than three decimals"),
+        ("link.link_gbps=25.001", "link.link_gbps: 25.001 is more than its lanes carry, 8 of 25 Gb/s: 25"),
+        ("link.lanes=7", "link.link_gbps: 25 is more than its lanes carry, 7 of 25 Gb/s: 21.875"),
         ("pcie.copy_engines=0", "pcie.copy_engines: 0 is not a whole number from 1 to 64"),
         ("pcie.gbps=65", "pcie.gbps: 65 is more than gpu.pcie_gbps, 64"),
         ("pcie.latency_ns=-5", "pcie.latency_ns: -5 is not a number from 0"),
@@ -189,3 +191,10 @@ def test_a_link_that_makes_no_sense_is_rejected(setting, problem):
     with pytest.raises(InputError) as error:
         load_hardware("trimoe", [setting])
     assert problem in str(error.value)
+
+
+def test_a_group_has_no_more_dimms_than_there_are():
+    load_hardware("trimoe", ["link.topology=groups", "link.group_dimms=16"])
+    load_hardware("trimoe", ["link.topology=ring", "link.group_dimms=17"])  # used by groups only
+    with pytest.raises(InputError, match="^--set: link.group_dimms: 17 is more than the 16 DIMMs there are$"):
+        load_hardware("trimoe", ["link.topology=groups", "link.group_dimms=17"])

@@ -229,7 +229,12 @@ def test_there_and_back():
     [
         (dict(experts=0), "experts", "0 is not a whole number from 1"),
         (dict(source="localised"), "source", "did you mean 'localized'"),
-        (dict(target="sharded:9"), "layout", "not possible with 4 DIMMs"),
+        (dict(target="sharded:9"), "target", "not possible with 4 DIMMs"),
+        (dict(source="sharded:5", target="sharded:5"), "source", "not possible with 4 DIMMs"),
+        (dict(source="sharded:0"), "source", "sharded:0 is not possible with 4 DIMMs"),
+        (dict(source="sharded:3", source_dimms=[0, 2]), "source_dimms", "from DIMM 2 on is not possible"),
+        (dict(source="striped", source_dimms=[0, 3]), "source_dimms", "3 is not the first DIMM of striped"),
+        (dict(bits=ExpertFormat.of(3, 4096), target="sharded:2"), "target", "leaves DIMMs without weights"),
         (dict(source_dimms=[0]), "source_dimms", "1 DIMMs for 2 experts"),
         (dict(target="localized", target_dimms=[0, 4]), "target_dimms", "4 is not a DIMM, 0 to 3"),
     ],
@@ -253,6 +258,11 @@ def test_hardware_that_cannot_do_it_is_refused(sets, key, problem):
     with pytest.raises(InputError, match=problem) as error:
         small(*sets, source="striped", target="localized")
     assert error.value.key == key
+
+
+def test_packets_hold_a_burst_whatever_moves():
+    with pytest.raises(InputError, match=r"^--set: link.packet_bytes: 32 is less than a burst, 64 bytes$"):
+        simulate_relayout("trimoe", Expert(1, 1), sets=["link.packet_bytes=32"])
 
 
 def test_without_links_there_is_no_relayout():

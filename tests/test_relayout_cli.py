@@ -75,6 +75,10 @@ def test_files_are_written(tmp_path):
         (["--from", "stripped"], "--from: unknown layout 'stripped'; did you mean 'striped'?"),
         (["--from-dimms", "0,a"], "--from-dimms: '0,a' is not a list of DIMMs"),
         (["--from-dimms", "0,1"], "--from-dimms: 2 DIMMs for 1 experts"),
+        (
+            ["--from-dimms", "0", "--to", "localized", "--to-dimms", "0", "--commands", "c.csv"],
+            "nothing moved",
+        ),
         (["--experts", "0"], "--experts: 0 is not a whole number from 1 to 64"),
         (["--topology", "all", "--plot", "x.png"], "--plot: needs a topology of its own, not all"),
         (["--hw", "edge", "--set", "dimm.count=4"], "link: is missing"),
@@ -85,3 +89,10 @@ def test_mistakes_are_one_line(arguments, line):
     status, out, err = call(*arguments)
     assert (status, out, len(err.splitlines())) == (2, "", 1)
     assert line in err
+
+
+def test_commands_of_experts_that_take_turns_are_refused_before_they_move(tmp_path, monkeypatch):
+    monkeypatch.setattr("ndpsim.simulate.simulate_relayout", lambda *_, **__: pytest.fail("simulated"))
+    status, out, err = call("--experts", "5", "--commands", str(tmp_path / "c.csv"))
+    assert (status, out, list(tmp_path.iterdir())) == (2, "", [])
+    assert err == "ndpsim: error: --commands: is for experts that move at once, 4 at most, not 5"

@@ -68,10 +68,10 @@ def test_the_picture_is_drawn(tmp_path, hw, name):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("layout", "stripd"), "--layout: unknown layout 'stripd'; did you mean 'striped'"),
+        (("layout", "stripd"), "show layout: unknown layout 'stripd'; did you mean 'striped'"),
         (
             ("layout", "sharded:9", "--hw", "edge"),
-            "--layout: sharded:9 from DIMM 0 on is not possible with 6",
+            "show layout: sharded:9 from DIMM 0 on is not possible with 6",
         ),
         (("layout", "localized", "--plot", "x.foo"), "--plot: 'foo' is no picture format"),
         (("layout", "localized", "--model", "qwen"), "--model: "),

@@ -47,6 +47,8 @@ def host_traffic(given: Mapping[str, Any]) -> dict[str, Any] | None:
             if name in chosen:
                 raise InputError("is of --host-traffic, which is not given", key=option)
         return None
+    if "read_share" in chosen and chosen.get("pattern", "sequential") not in ("sequential", "random"):
+        raise InputError("is of sequential and random; a trace says itself what it reads", key="--host-reads")
     if chosen["host_gbps"] != "saturate":
         try:
             chosen["host_gbps"] = float(chosen["host_gbps"])

@@ -120,6 +120,8 @@ def command(
     names = (*TOPOLOGIES, "groups")
     if topology not in (None, _ALL, *names):
         raise InputError(one_of(topology, (*names, _ALL), "topology"), key="--topology")
+    if commands_to is not None:
+        _check_at_once(hw, sets, experts)
     chosen = names if topology == _ALL else (topology,)
     results: dict[str, RelayoutResult] = {}
     with (
@@ -152,6 +154,16 @@ def command(
     _write(results, json_to, commands_to, timeline_to, plot_to)
 
 
+def _check_at_once(hw: str, sets: tuple[str, ...], experts: int) -> None:
+    """Raises InputError where not all experts move at once, before they are simulated."""
+    from ndpsim.config import load_hardware
+
+    at_once = load_hardware(hw, sets).relayout.concurrent_experts
+    if experts > at_once:
+        problem = f"is for experts that move at once, {at_once} at most, not {experts}"
+        raise InputError(problem, key="--commands")
+
+
 def _with_host(result: RelayoutResult, first: RelayoutResult) -> RelayoutResult:
     """`result` with the host's move of `first`: links make no difference to the host."""
     if first.host is None:
@@ -160,7 +172,7 @@ def _with_host(result: RelayoutResult, first: RelayoutResult) -> RelayoutResult:
 
 
 def _of_topology(hw: str, sets: tuple[str, ...], name: str | None, with_ports: bool) -> tuple[str, ...]:
-    """Settings for a topology; the ports that it needs, if they are not there and `with_ports`."""
+    """Settings for a topology; `with_ports`, as many ports as it needs, and no group beyond the DIMMs."""
     if name is None:
         return ()
     from ndpsim.config import load_hardware
@@ -169,8 +181,10 @@ def _of_topology(hw: str, sets: tuple[str, ...], name: str | None, with_ports: b
     system = load_hardware(hw, sets).system
     if system.link is None or not with_ports:
         return (f"link.topology={name}",)
-    needed = ports_needed(name, system.dimm.count, system.link.group_dimms)
-    return f"link.topology={name}", f"link.ports={max(needed, system.link.ports)}"
+    group = min(system.link.group_dimms, system.dimm.count)
+    needed = ports_needed(name, system.dimm.count, group)
+    ports = max(needed, system.link.ports)
+    return f"link.topology={name}", f"link.ports={ports}", f"link.group_dimms={group}"
 
 
 def _write(
@@ -185,9 +199,8 @@ def _write(
         from ndpsim.report import traces
         from ndpsim.traces import write_commands
 
-        if len(result.command_traces) != 1:
-            problem = f"is for experts that move at once; these moved in {result.waves} waves"
-            raise InputError(problem, key="--commands")
+        if not result.command_traces:
+            raise InputError("nothing moved, so there are no commands", key="--commands")
         write_commands(commands_to, traces.all_lanes(result.command_traces[0]))
     if timeline_to is not None:
         from ndpsim.report import relayout

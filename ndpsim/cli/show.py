@@ -93,7 +93,7 @@ def _show_layout(
 
     check_outputs({"--plot": plot_to, "--json": json_to})
     formats = expert_format(**weights)
-    with named_as_options("layout", "model"):
+    with named_as_options("model", layout="show layout"):
         placed = place_expert(load_hardware(hw or "trimoe", sets), model or "qwen3-235b-a22b", name, formats)
     if plot_to is not None:
         from ndpsim.report.pictures.layout import draw_layout

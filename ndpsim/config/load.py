@@ -18,6 +18,7 @@ from ndpsim.config.system import MULTIPLIERS, UNITS, System, Systolic, allowed, 
 from ndpsim.errors import InputError, nearest, one_of
 from ndpsim.kept import drop_oldest
 from ndpsim.spec import standards
+from ndpsim.units import exact
 
 __all__ = ["load_hardware"]
 
@@ -83,6 +84,7 @@ def _load(path: Path, sets: Sequence[str]) -> Hardware:
     system = _validated(draft)
     _check_mapping(system, draft)
     _check_pcie(system, draft)
+    _check_link(system, draft)
     _check_multipliers(system, draft)
     hardware = Hardware(system, _leaf_origins(system, draft, str(path)), str(path))
     hardware.lane_device()  # reports unknown DRAM names now
@@ -212,6 +214,21 @@ def _check_pcie(system: System, draft: Draft) -> None:
     if system.gpu is not None and system.pcie is not None and system.pcie.gbps > system.gpu.pcie_gbps:
         problem = f"{system.pcie.gbps:g} is more than gpu.pcie_gbps, {system.gpu.pcie_gbps:g}"
         raise draft.origin(("pcie", "gbps")).error(problem, "pcie.gbps")
+
+
+def _check_link(system: System, draft: Draft) -> None:
+    if system.link is None:
+        return
+    lanes_gbps = system.link.lanes * exact(system.link.lane_gbit_s) / 8
+    if exact(system.link.link_gbps) > lanes_gbps:
+        problem = (
+            f"{system.link.link_gbps:g} is more than its lanes carry, {system.link.lanes} of "
+            f"{system.link.lane_gbit_s:g} Gb/s: {float(lanes_gbps):g}"
+        )
+        raise draft.origin(("link", "link_gbps")).error(problem, "link.link_gbps")
+    if system.link.topology == "groups" and system.link.group_dimms > system.dimm.count:
+        problem = f"{system.link.group_dimms} is more than the {system.dimm.count} DIMMs there are"
+        raise draft.origin(("link", "group_dimms")).error(problem, "link.group_dimms")
 
 
 def _check_multipliers(system: System, draft: Draft) -> None:

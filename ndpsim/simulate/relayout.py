@@ -194,6 +194,9 @@ def _by_units(hardware: Hardware, geometry: Geometry) -> Mover:
     half = unit.buffer_kib * 1024 // 2
     link = hardware.system.link
     assert link is not None
+    if link.packet_bytes < device.burst_bytes:
+        problem = f"{link.packet_bytes} is less than a burst, {device.burst_bytes} bytes"
+        raise hardware.origins["link.packet_bytes"].error(problem, "link.packet_bytes")
     return Mover(
         tables=lower(device),
         policy=_policy(hardware, device),
@@ -243,6 +246,8 @@ def _first_dimms(dimms: Sequence[int] | None, layout: str, experts: int, count: 
         kind, slices = parse_layout(layout)
     except InputError as error:
         raise InputError(error.problem, key=end) from None
+    if kind == "sharded" and not 1 <= slices <= count:
+        raise InputError(f"{layout} is not possible with {count} DIMMs", key=end)
     key = f"{end}_dimms"
     if dimms is None:
         places = 1 if kind == "striped" else max(count // max(slices, 1), 1)
@@ -252,6 +257,10 @@ def _first_dimms(dimms: Sequence[int] | None, layout: str, experts: int, count: 
     for dimm in dimms:
         if isinstance(dimm, bool) or not isinstance(dimm, int) or not 0 <= dimm < count:
             raise InputError(f"{dimm!r} is not a DIMM, 0 to {count - 1}", key=key)
+        if kind == "striped" and dimm:
+            raise InputError(f"{dimm} is not the first DIMM of striped, which takes all from 0 on", key=key)
+        if dimm + slices > count:
+            raise InputError(f"{layout} from DIMM {dimm} on is not possible with {count} DIMMs", key=key)
     return list(dimms)
 
 
@@ -261,9 +270,12 @@ class _Memory:
     def __init__(self, geometry: Geometry, weights: ExpertWeights) -> None:
         self.geometry, self.weights, self.used = geometry, weights, [0] * geometry.dimms
 
-    def place(self, layout: str, dimm: int) -> Layout:
-        """An expert behind those that are there."""
-        where = make_layout(layout, self.geometry, self.weights, dimm)
+    def place(self, layout: str, dimm: int, end: str) -> Layout:
+        """An expert behind those that are there; `end`: which of the two layouts it is, for the message."""
+        try:
+            where = make_layout(layout, self.geometry, self.weights, dimm)
+        except InputError as error:
+            raise InputError(error.problem, key=end if error.key == "layout" else error.key) from None
         base = max(self.used[of] for of in where.dimms)
         placed = make_layout(layout, self.geometry, self.weights, dimm, base) if base else where
         for of in placed.dimms:
@@ -278,8 +290,8 @@ def _plan(
     memory = _Memory(geometry, weights)
     ends = [*zip(source[1], target[1], strict=True)]
     moving = [pair for pair in ends if source[0] != target[0] or pair[0] != pair[1]]
-    sources = [memory.place(source[0], first) for first, _ in moving]
-    targets = [memory.place(target[0], second) for _, second in moving]
+    sources = [memory.place(source[0], first, "source") for first, _ in moving]
+    targets = [memory.place(target[0], second, "target") for _, second in moving]
     return [Moving(*pair) for pair in zip(sources, targets, strict=True)]
 
 
