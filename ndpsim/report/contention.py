@@ -92,8 +92,9 @@ def contention_title(result: ContentionResult) -> str:
     turns = f" of {config['slice_clocks']} clocks" if config["slice_clocks"] else ""
     host = "as much host traffic as it takes" if config["host_gbps"] == "saturate" else "host traffic"
     shape = f"{config['hidden']} x {config['intermediate']}"
+    of = f" of {config['model']}" if config["model"] else ""
     return (
-        f"One expert ({shape}) on {config['hardware']['name']}, {tokens}, "
+        f"One expert{of} ({shape}) on {config['hardware']['name']}, {tokens}, "
         f"{bits_of(config)}, beside {host}, {config['pattern']}: {config['arbitration']}{turns}"
     )
 

@@ -475,7 +475,7 @@ def simulate_contention(
 
     Args:
         hw, model, tokens, layout, bits, sets: as in `simulate_expert`.
-        host_gbps: what the host asks this DIMM for, in GB/s, or "saturate": all that it gets.
+        host_gbps: what the host asks this DIMM for, in GB/s, 0 for nothing; or "saturate": all that it gets.
         read_share: the share of reads among its requests, 0 to 1.
         pattern: "sequential", "random" (seeded, always the same), or a request trace (any format of
             `traces.read_requests`): its addresses and kinds again and again, at the pace of `host_gbps`.
@@ -510,7 +510,8 @@ def simulate_contention(
     pace = host.pace(machine.device.burst_bytes, machine.device.clock_ps)
     setup = _setup(machine, placed, arbitration, slice_clocks)
 
-    traffic = requests.traffic(machine.tables, machine.host_buses, pace, None)
+    offered = host.offered(machine.host_buses)
+    traffic = requests.traffic(machine.tables, machine.host_buses, pace, offered)
     program = _Program(machine, placed, tiling, setup, traffic, record_commands, alone.cycles)
     end = program.run(progress)
     meanwhile = _Moved.of(program.dimm, machine.device.burst_bytes)

@@ -35,7 +35,8 @@ class HostTraffic:
     """The traffic of a host on one DIMM.
 
     Attributes:
-        gbps: requests made a second times their bytes, in GB/s; None: as fast as the DIMM takes them.
+        gbps: requests made a second times their bytes, in GB/s; None: as fast as the DIMM takes them;
+            0: none.
         read_share: the share of reads, 0 to 1; with a trace, the trace says.
         pattern: "sequential", "random", or the path of a request trace.
     """
@@ -49,13 +50,13 @@ class HostTraffic:
         """Traffic from what a caller gave.
 
         Raises:
-            InputError: a rate is not a number above 0 up to `bus_gbps`, nor "saturate"; a share is not a
+            InputError: a rate is not a number from 0 to `bus_gbps`, nor "saturate"; a share is not a
                 number from 0 to 1; or the pattern is neither a name nor a file.
         """
         gbps = None if host_gbps == "saturate" else _number(host_gbps)
-        if host_gbps != "saturate" and (gbps is None or not 0 < gbps <= bus_gbps):
+        if host_gbps != "saturate" and (gbps is None or not 0 <= gbps <= bus_gbps):
             raise InputError(
-                f"{host_gbps!r} is neither 'saturate' nor a number above 0, up to the {bus_gbps:g} GB/s that "
+                f"{host_gbps!r} is neither 'saturate' nor a number from 0 to the {bus_gbps:g} GB/s that "
                 "a DIMM carries to the host",
                 key="host_gbps",
             )
@@ -70,9 +71,14 @@ class HostTraffic:
             )
         return cls(gbps, share, str(pattern))
 
+    def offered(self, buses: int) -> Ints | None:
+        """Requests of each bus, where there is an end of them; see `RequestRound.traffic`."""
+        return np.zeros(buses, dtype=np.int64) if self.gbps == 0 else None
+
     def pace(self, burst_bytes: int, clock_ps: Fraction) -> tuple[int, int]:
-        """Clocks between requests, as an exact fraction; 0 when they come as fast as they are taken."""
-        if self.gbps is None:
+        """Clocks between requests, as an exact fraction; 0 when they come as fast as they are
+        taken, or never."""
+        if not self.gbps:
             return 0, 1
         interval = burst_bytes * 1000 / exact(self.gbps) / clock_ps
         return interval.numerator, interval.denominator
