@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -61,6 +62,17 @@ class Hardware:
             # A timing the standard leaves open is written nowhere: point at the organisation.
             origin = self.origins.get(key) or self.origins["dram.org"]
             raise origin.error(error.problem, key) from None
+
+    @contextlib.contextmanager
+    def errors_at_origins(self) -> Iterator[None]:
+        """Give errors that name a key of the hardware its place in the file, or the option it came from."""
+        try:
+            yield
+        except InputError as error:
+            origin = self.origins.get(error.key or "")
+            if error.file is not None or origin is None:
+                raise
+            raise origin.error(error.problem, error.key) from None
 
     @property
     def ndp(self) -> Ndp:

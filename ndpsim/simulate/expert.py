@@ -291,9 +291,10 @@ def simulate_expert(
         )
         return result
 
-    machine = lower_machine(hardware)
-    expert = place_on_dimms(machine, layout, weights)
-    tiling = machine.gemv.tile(tokens, weights.hidden, expert.slice)
+    with hardware.errors_at_origins():
+        machine = lower_machine(hardware)
+        expert = place_on_dimms(machine, layout, weights)
+        tiling = machine.gemv.tile(tokens, weights.hidden, expert.slice)
     programs = _Programs(machine, expert, record_commands, _fastest)
     end = programs.run(tiling, progress)
     if exact_check:

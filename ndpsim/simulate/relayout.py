@@ -348,7 +348,8 @@ def simulate_relayout(
     mover = _by_units(hardware, geometry)
     at_once = hardware.relayout.concurrent_experts
     waves = [moving[n : n + at_once] for n in range(0, len(moving), at_once)]
-    runs = [run_moving(mover, wave, record_commands, progress) for wave in waves]
+    with hardware.errors_at_origins():
+        runs = [run_moving(mover, wave, record_commands, progress) for wave in waves]
     by_host = _host_move(hardware, geometry, waves, progress) if host and waves else None
     config = {
         "hardware": hardware.to_dict(),

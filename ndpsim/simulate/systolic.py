@@ -426,9 +426,10 @@ def simulate_on_arrays(
     began = time.perf_counter()
     if layout != "localized":
         raise InputError(f"'{layout}' is for several DIMMs; a device has localized", key="layout")
-    machine = _lower(hardware)
-    placed = _place(machine, weights)
-    tiling = machine.unit.tile(tokens, weights.hidden, weights.intermediate)
+    with hardware.errors_at_origins():
+        machine = _lower(hardware)
+        placed = _place(machine, weights)
+        tiling = machine.unit.tile(tokens, weights.hidden, weights.intermediate)
     program = _Program(machine, placed, placed.streams, record_commands, _fastest)
     end = program.run(tiling, progress)
     if exact_check:
