@@ -262,8 +262,15 @@ def _host_read(
     exact_check: bool,
 ) -> None:
     """`--engine host-read`."""
-    from ndpsim.simulate import simulate_host_read
+    from ndpsim.simulate import place_expert, simulate_host_read
+    from ndpsim.simulate.host import host_buses
 
+    if outputs.lane is not None:
+        with named_as_options("bits", "layout", "model"):
+            buses = len(host_buses(place_expert(hardware, expert, layout, formats).layout))
+        if not 0 <= outputs.lane < buses:
+            problem = f"{outputs.lane} is not a bus that takes part, 0 to {buses - 1}"
+            raise InputError(problem, key="--lane")
     with (
         progress_of("reading", "controller") as progress,
         named_as_options("bits", "layout", "model"),
@@ -280,10 +287,7 @@ def _host_read(
     if outputs.commands is not None:
         from ndpsim.traces import write_commands
 
-        bus = outputs.lane or 0
-        if not 0 <= bus < result.buses:
-            raise InputError(f"{bus} is not a bus that takes part, 0 to {result.buses - 1}", key="--lane")
-        write_commands(outputs.commands, result.command_traces[bus])
+        write_commands(outputs.commands, result.command_traces[outputs.lane or 0])
     if outputs.json is not None:
         write_json(result.to_dict(), outputs.json)
     if outputs.plot is not None:
