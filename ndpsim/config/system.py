@@ -139,6 +139,18 @@ PicojoulesPerByte = Annotated[float, Field(ge=0, le=1e6), _unit("pJ/B")]
 PicojoulesPerBit = Annotated[float, Field(ge=0, le=1e6), _unit("pJ/bit")]
 Milliwatts = Annotated[float, Field(ge=0, le=1e6), _unit("mW")]
 Area = Annotated[Positive, _unit("mm2")]
+# Keys that several units have.
+StaticMw = Annotated[Milliwatts | None, Field(description="power of the unit, whatever it does")]
+AreaMm2 = Annotated[Area | None, Field(description="area of the unit")]
+ProductPj = Annotated[
+    Picojoules | None, Field(description="energy of a product of native bits and its place in the sum")
+]
+BufferPj = Annotated[
+    PicojoulesPerByte | None, Field(description="energy of a byte of activations read from the buffer")
+]
+FifoPj = Annotated[
+    PicojoulesPerByte | None, Field(description="energy of a byte of weights through a FIFO, in and out")
+]
 Order = Annotated[list[Annotated[str, _pattern(_PART)]], AfterValidator(_order)]
 Xor = Annotated[dict[str, list[Annotated[str, _pattern(_SOURCE)]]], AfterValidator(_xor)]
 
@@ -318,17 +330,11 @@ class Gemv(_Section):
     fifo_bursts: Annotated[int, Field(ge=2, le=4096), _unit("bursts")] = Field(
         description="weight FIFO of each lane, in DRAM bursts"
     )
-    product_pj: Picojoules | None = Field(
-        default=None, description="energy of a product of native bits and its place in the sum"
-    )
-    buffer_pj_per_byte: PicojoulesPerByte | None = Field(
-        default=None, description="energy of a byte of activations read from the buffer"
-    )
-    fifo_pj_per_byte: PicojoulesPerByte | None = Field(
-        default=None, description="energy of a byte of weights through a FIFO, in and out"
-    )
-    static_mw: Milliwatts | None = Field(default=None, description="power of the unit, whatever it does")
-    area_mm2: Area | None = Field(default=None, description="area of the unit")
+    product_pj: ProductPj = None
+    buffer_pj_per_byte: BufferPj = None
+    fifo_pj_per_byte: FifoPj = None
+    static_mw: StaticMw = None
+    area_mm2: AreaMm2 = None
 
 
 class Systolic(_Section):
@@ -356,17 +362,11 @@ class Systolic(_Section):
     fifo_bursts: Annotated[int, Field(ge=2, le=4096), _unit("bursts")] = Field(
         description="weight FIFO of each lane, in DRAM bursts"
     )
-    product_pj: Picojoules | None = Field(
-        default=None, description="energy of a product of native bits and its place in the sum"
-    )
-    buffer_pj_per_byte: PicojoulesPerByte | None = Field(
-        default=None, description="energy of a byte of activations read from the buffer"
-    )
-    fifo_pj_per_byte: PicojoulesPerByte | None = Field(
-        default=None, description="energy of a byte of weights through a FIFO, in and out"
-    )
-    static_mw: Milliwatts | None = Field(default=None, description="power of the unit, whatever it does")
-    area_mm2: Area | None = Field(default=None, description="area of the unit")
+    product_pj: ProductPj = None
+    buffer_pj_per_byte: BufferPj = None
+    fifo_pj_per_byte: FifoPj = None
+    static_mw: StaticMw = None
+    area_mm2: AreaMm2 = None
 
 
 class Activation(_Section):
@@ -377,8 +377,8 @@ class Activation(_Section):
     latency_cycles: Latency = Field(description="cycles from a value to its result")
     clock_mhz: ClockMhz = Field(description="clock of the unit")
     value_pj: Picojoules | None = Field(default=None, description="energy of a value")
-    static_mw: Milliwatts | None = Field(default=None, description="power of the unit, whatever it does")
-    area_mm2: Area | None = Field(default=None, description="area of the unit")
+    static_mw: StaticMw = None
+    area_mm2: AreaMm2 = None
 
 
 class Relayout(_Section):
@@ -390,8 +390,8 @@ class Relayout(_Section):
     pj_per_byte: PicojoulesPerByte | None = Field(
         default=None, description="energy of a byte through the engine, in and out"
     )
-    static_mw: Milliwatts | None = Field(default=None, description="power of the unit, whatever it does")
-    area_mm2: Area | None = Field(default=None, description="area of the unit")
+    static_mw: StaticMw = None
+    area_mm2: AreaMm2 = None
 
 
 class Published(_Section):

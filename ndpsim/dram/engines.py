@@ -25,7 +25,14 @@ from ndpsim.dram.state import (
 from ndpsim.kept import kept_by_identity
 from ndpsim.spec import Tables
 
-__all__ = ["Controller", "MaskController", "ScanController", "compare_channels", "make_controller"]
+__all__ = [
+    "Controller",
+    "MaskController",
+    "ScanController",
+    "compare_channels",
+    "make_controller",
+    "open_clocks_of",
+]
 
 Ints = NDArray[np.int64]
 
@@ -63,6 +70,18 @@ class Controller(Protocol):
         """See `dram.controller.run`."""
 
 
+def open_clocks_of(rows: Ints, counted: int, end: int) -> int:
+    """See `Controller.open_clocks`.
+
+    Args:
+        rows: int64[..., bank, field], the banks of one or more channels.
+        counted: what they have counted at OPEN_CLOCKS.
+    """
+    still_open = np.count_nonzero(rows[..., OPEN_ROW] >= 0)
+    yet_to_come = np.maximum(rows[..., CLOSED_AT] - end, 0).sum()
+    return int(counted + still_open * end - yet_to_come)
+
+
 class ScanController:
     """The general controller: looks at every request of a queue; any policy, any queue."""
 
@@ -75,10 +94,7 @@ class ScanController:
 
     def open_clocks(self, end: int) -> int:
         """See `Controller.open_clocks`."""
-        rows = self._channel.rows
-        still_open = np.count_nonzero(rows[:, OPEN_ROW] >= 0)
-        yet_to_come = np.maximum(rows[:, CLOSED_AT] - end, 0).sum()
-        return int(self.value[OPEN_CLOCKS] + still_open * end - yet_to_come)
+        return open_clocks_of(self._channel.rows, int(self.value[OPEN_CLOCKS]), end)
 
     def run(self, source: Source, sink: Sink, commands: Commands, until_served: int, until_taken: int) -> int:
         """See `dram.controller.run`."""

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram import sink, state
+from ndpsim.dram.engines import open_clocks_of
 from ndpsim.dram.mapping import MAPPERS, parse_mapping
 from ndpsim.dram.sharing import engine
 from ndpsim.dram.sharing import state as sharing
@@ -30,9 +31,6 @@ from ndpsim.simulate.expert import simulate_expert
 from ndpsim.simulate.host_traffic import PATTERNS, HostTraffic, RequestRound, make_round
 from ndpsim.simulate.lane import decode_commands, name_commands
 from ndpsim.simulate.machine import (
-    DOWN,
-    FIRST_CLOCK,
-    GATE_UP,
     Machine,
     Placed,
     every_lane,
@@ -40,6 +38,7 @@ from ndpsim.simulate.machine import (
     place_on_dimms,
 )
 from ndpsim.simulate.power import Energy
+from ndpsim.simulate.program import DOWN, FIRST_CLOCK, GATE_UP
 from ndpsim.simulate.reported import Reported
 from ndpsim.simulate.result import ExpertResult, Phase
 from ndpsim.simulate.samples import Samples, sample_clocks
@@ -542,10 +541,9 @@ def simulate_contention(
 
 def _energy(dimm: _Dimm, machine: Machine, alone: Mapping[str, float | None] | None) -> Energy:
     """The energy of the DIMM until all is done: its units work as they do alone, its buses carry more."""
-    end, rows = dimm.clock, dimm.lanes.rows
-    open_clocks = sum(dimm.counted(owner, state.OPEN_CLOCKS) for owner in (_NDP, _HOST))
-    open_clocks += end * int(np.count_nonzero(rows[:, :, state.OPEN_ROW] >= 0))
-    open_clocks -= int(np.maximum(rows[:, :, state.CLOSED_AT] - end, 0).sum())
+    end = dimm.clock
+    counted = sum(dimm.counted(owner, state.OPEN_CLOCKS) for owner in (_NDP, _HOST))
+    open_clocks = open_clocks_of(dimm.lanes.rows, counted, end)
     units = {name: nj for name, nj in (alone or {}).items() if name.startswith("ndp_")}
     bursts = dimm.on_buses(sharing.READS) + dimm.on_buses(sharing.WRITES)
     beside = ((alone or {}).get("host") or 0.0) + machine.dram_power.io_nj(bursts)

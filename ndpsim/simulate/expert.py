@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from ndpsim._later import import_home
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram import sink, state
-from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.layout import ExpertFormat, ExpertWeights, parse_layout
 from ndpsim.moe import Expert
@@ -37,9 +36,6 @@ from ndpsim.simulate.lane import (
     no_commands,
 )
 from ndpsim.simulate.machine import (
-    DOWN,
-    FIRST_CLOCK,
-    GATE_UP,
     Machine,
     Placed,
     PlacedOnDimms,
@@ -48,16 +44,24 @@ from ndpsim.simulate.machine import (
     place_on_dimms,
 )
 from ndpsim.simulate.power import Energy
+from ndpsim.simulate.program import (
+    DOWN,
+    FIRST_CLOCK,
+    GATE_UP,
+    MakeChannel,
+    compare_lanes,
+    fastest,
+    plain,
+    report_share,
+)
 from ndpsim.simulate.result import ExpertResult, Phase
 from ndpsim.simulate.weights import describe_weights, named_weights
-from ndpsim.spec import Tables
 
 __all__ = ["MAX_TOKENS", "simulate_expert"]
 
 Ints = NDArray[np.int64]
 Progress = Callable[[float], None]
 Spans = dict[tuple[str, int], tuple[int, int]]  # start and end of a phase by name and tile
-MakeChannel = Callable[[Tables, state.Policy], Controller]
 
 #: Most tokens of one call; more belong into a batch of calls.
 MAX_TOKENS = 16384
@@ -151,15 +155,7 @@ class _Programs:
     def run(self, tiling: Tiling, progress: Progress) -> int:
         """All tiles; returns when the host has the last result."""
         total = len(tiling.tokens) * sum(lane.stream.share.total for one in self.each for lane in one.lanes)
-        read = 0
-
-        def report(bursts: int) -> None:
-            nonlocal read
-            read += bursts
-            progress(read / total)
-
-        progress(0.0)
-
+        report = report_share(total, progress)
         at = FIRST_CLOCK * self.machine.dram_ticks
         for tile, tokens in enumerate(tiling.tokens):
             at = self.run_tile(tile, tokens, at, report)
@@ -214,14 +210,6 @@ def _note(spans: Spans, name: str, tile: int, start: int, end: int) -> None:
     spans[name, tile] = min(before[0], start), max(before[1], end)
 
 
-def _fastest(tables: Tables, policy: state.Policy) -> Controller:
-    return make_controller(tables, policy, with_sink=True)
-
-
-def _plain(tables: Tables, policy: state.Policy) -> Controller:
-    return ScanController(tables, policy)
-
-
 def _compare(fast: _Programs, fast_end: int, plain: _Programs, plain_end: int) -> None:
     """Make sure that two runs of the programs agree in all that is counted."""
     if (fast_end, fast.spans) != (plain_end, plain.spans):
@@ -231,12 +219,7 @@ def _compare(fast: _Programs, fast_end: int, plain: _Programs, plain_end: int) -
         for one, other in zip(fast.each, plain.each, strict=True)
         for pair in zip(one.of_lane, other.of_lane, strict=True)
     ]
-    for number, (one, other) in enumerate(pairs):
-        different = compare_channels(one.channel, other.channel)
-        if not np.array_equal(one.sink.value[sink.COMPARED], other.sink.value[sink.COMPARED]):
-            different.append("what the multipliers did")
-        if different:
-            raise MismatchError(f"lane {number} differs from its plain run in {', '.join(different)}")
+    compare_lanes(pairs, "multipliers")
 
 
 def _checked(value: Any, allowed: Sequence[int] | range, name: str, words: str) -> int:
@@ -295,11 +278,11 @@ def simulate_expert(
         machine = lower_machine(hardware)
         expert = place_on_dimms(machine, layout, weights)
         tiling = machine.gemv.tile(tokens, weights.hidden, expert.slice)
-    programs = _Programs(machine, expert, record_commands, _fastest)
+    programs = _Programs(machine, expert, record_commands, fastest)
     end = programs.run(tiling, progress)
     if exact_check:
-        plain = _Programs(machine, every_lane(machine, expert), False, _plain)
-        _compare(programs, end, plain, plain.run(tiling, lambda share: None))
+        plainly = _Programs(machine, every_lane(machine, expert), False, plain)
+        _compare(programs, end, plainly, plainly.run(tiling, lambda share: None))
     config = {
         "hardware": machine.described,
         **describe_weights(weights, model_name),

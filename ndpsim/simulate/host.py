@@ -33,6 +33,7 @@ from ndpsim.simulate.lane import (
 )
 from ndpsim.simulate.memory import controller_options
 from ndpsim.simulate.power import DramPower, dram_power
+from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.reported import Reported
 from ndpsim.simulate.weights import describe_weights, named_weights
 from ndpsim.spec import lower
@@ -42,8 +43,6 @@ __all__ = ["HostBus", "HostReadResult", "host_buses", "simulate_host_read"]
 
 Ints = NDArray[np.int64]
 Progress = Callable[[float], None]
-
-_FIRST_CLOCK = 1  # of the first DRAM command
 
 
 @dataclass(frozen=True)
@@ -172,7 +171,7 @@ class _BusRun:
 
     @property
     def cycles(self) -> int:
-        return int(self.channel.value[state.DATA_END]) - _FIRST_CLOCK
+        return int(self.channel.value[state.DATA_END]) - FIRST_CLOCK
 
 
 def _run_alike(
@@ -250,7 +249,7 @@ def _result(
     energy_nj, energy_note = power.split(
         issued,
         cycles * sum(run.tables.ranks for run in runs),
-        sum(run.channel.open_clocks(cycles + _FIRST_CLOCK) for run in runs),
+        sum(run.channel.open_clocks(cycles + FIRST_CLOCK) for run in runs),
     )
     idle = [
         sum(int(run.channel.value[place]) for run in runs) / len(runs)

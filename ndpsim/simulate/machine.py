@@ -25,9 +25,6 @@ from ndpsim.spec import Device, Tables, lower
 from ndpsim.units import Timebase, common_ticks, frequency_period_ps
 
 __all__ = [
-    "DOWN",
-    "FIRST_CLOCK",
-    "GATE_UP",
     "Machine",
     "Placed",
     "PlacedOnDimms",
@@ -36,9 +33,6 @@ __all__ = [
     "lower_machine",
     "place_on_dimms",
 ]
-
-GATE_UP, DOWN = 0, 1  #: The regions of an expert.
-FIRST_CLOCK = 1  #: Of the program: the clock of the first DRAM command.
 
 _KEPT = 16  # hardware and placed experts that are kept for the next call
 

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from ndpsim.config import Hardware
 from ndpsim.dram import sink, state
-from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
 from ndpsim.energy import UnitEnergy, transfer_nj
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.kept import kept_by_identity
@@ -42,6 +41,16 @@ from ndpsim.simulate.lane import (
 )
 from ndpsim.simulate.memory import controller_options
 from ndpsim.simulate.power import DramPower, Energy, dram_power, unit_energy
+from ndpsim.simulate.program import (
+    DOWN,
+    FIRST_CLOCK,
+    GATE_UP,
+    MakeChannel,
+    compare_lanes,
+    fastest,
+    plain,
+    report_share,
+)
 from ndpsim.simulate.result import ExpertResult, Phase
 from ndpsim.simulate.weights import describe_weights
 from ndpsim.spec import Device, Tables, lower
@@ -51,11 +60,8 @@ __all__ = ["simulate_on_arrays"]
 
 Ints = NDArray[np.int64]
 Progress = Callable[[float], None]
-MakeChannel = Callable[[Tables, state.Policy], Controller]
 
-_GATE_UP, _DOWN = 0, 1  # the regions of an expert
 _KEPT = 16  # hardware and placed experts that are kept for the next call
-_FIRST_CLOCK = 1  # of the program: the clock of the first DRAM command
 _PARTS = 64  # of a cycle of the arrays: the grain of a burst's time in them
 _CHUNK = 1 << 17  # requests between two reports of progress
 
@@ -292,7 +298,7 @@ class _Program:
 
     def note(self, name: str, tile: int, start: int, end: int) -> None:
         """Remember a phase."""
-        origin = _FIRST_CLOCK * self.machine.dram_ticks
+        origin = FIRST_CLOCK * self.machine.dram_ticks
         ns = [self.machine.timebase.to_ns(at - origin) for at in (start, end)]
         self.phases.append(Phase(name, tile, *ns))
 
@@ -305,7 +311,7 @@ class _Program:
 
     def activations_in(self, tile: int, tokens: int, start: int) -> int:
         """The host sends the activations of a tile; returns when the last has arrived."""
-        size = tokens * self.tiles.regions[_GATE_UP].columns * self.machine.unit.activation_bytes
+        size = tokens * self.tiles.regions[GATE_UP].columns * self.machine.unit.activation_bytes
         end = self.send(np.array([start]), np.array([size]))
         self.waited_ticks += end - start
         self.note("activations-in", tile, start, end)
@@ -347,19 +353,12 @@ class _Program:
     def run(self, tiling: Tiling, progress: Progress) -> int:
         """All token tiles; returns when the host has the last result."""
         total = len(tiling.tokens) * sum(lane.stream.share.total for lane in self.lanes)
-        read = 0
-
-        def report(bursts: int) -> None:
-            nonlocal read
-            read += bursts
-            progress(read / total)
-
-        progress(0.0)
-        at = _FIRST_CLOCK * self.machine.dram_ticks
+        report = report_share(total, progress)
+        at = FIRST_CLOCK * self.machine.dram_ticks
         for tile, tokens in enumerate(tiling.tokens):
             at = self.activations_in(tile, tokens, at)
-            at = self.activate(tile, tokens, self.multiply(_GATE_UP, tile, tokens, at, report))
-            at = self.results_out(tile, tokens, self.multiply(_DOWN, tile, tokens, at, report))
+            at = self.activate(tile, tokens, self.multiply(GATE_UP, tile, tokens, at, report))
+            at = self.results_out(tile, tokens, self.multiply(DOWN, tile, tokens, at, report))
         return at
 
     def mean_over_lanes(self, place: int) -> float:
@@ -367,24 +366,11 @@ class _Program:
         return sum(lane.count(place) for lane in self.of_lane) / self.machine.lanes
 
 
-def _fastest(tables: Tables, policy: state.Policy) -> Controller:
-    return make_controller(tables, policy, with_sink=True)
-
-
-def _plain(tables: Tables, policy: state.Policy) -> Controller:
-    return ScanController(tables, policy)
-
-
 def _compare(fast: _Program, fast_end: int, plain: _Program, plain_end: int) -> None:
     """Make sure that two runs of a program agree in all that is counted."""
     if (fast_end, fast.phases) != (plain_end, plain.phases):
         raise MismatchError(f"the plain run ends at tick {plain_end}, not {fast_end}, or in other phases")
-    for number, (one, other) in enumerate(zip(fast.of_lane, plain.of_lane, strict=True)):
-        different = compare_channels(one.channel, other.channel)
-        if not np.array_equal(one.sink.value[sink.COMPARED], other.sink.value[sink.COMPARED]):
-            different.append("what the arrays did")
-        if different:
-            raise MismatchError(f"lane {number} differs from its plain run in {', '.join(different)}")
+    compare_lanes(zip(fast.of_lane, plain.of_lane, strict=True), "arrays")
 
 
 def _check(program: _Program, placed: _Placed, tiling: Tiling, end: int) -> None:
@@ -396,8 +382,8 @@ def _check(program: _Program, placed: _Placed, tiling: Tiling, end: int) -> None
             if not machine.unit.agrees_with_twin(tokens, steps):
                 raise MismatchError("an array differs from its plain twin")
     every = [_stream(machine.tables, tiles, range(lane, lane + 1)) for lane in range(machine.lanes)]
-    plain = _Program(machine, placed, every, False, _plain)
-    _compare(program, end, plain, plain.run(tiling, lambda share: None))
+    plainly = _Program(machine, placed, every, False, plain)
+    _compare(program, end, plainly, plainly.run(tiling, lambda share: None))
 
 
 def simulate_on_arrays(
@@ -430,7 +416,7 @@ def simulate_on_arrays(
         machine = _lower(hardware)
         placed = _place(machine, weights)
         tiling = machine.unit.tile(tokens, weights.hidden, weights.intermediate)
-    program = _Program(machine, placed, placed.streams, record_commands, _fastest)
+    program = _Program(machine, placed, placed.streams, record_commands, fastest)
     end = program.run(tiling, progress)
     if exact_check:
         _check(program, placed, tiling, end)
@@ -454,7 +440,7 @@ def _busy(program: _Program, cycles: int) -> dict[str, float]:
     """The share of the time for which memory, arrays and link are busy."""
     ticks = cycles * program.machine.dram_ticks
     lanes = [lane for lane in program.lanes if lane.stream.share.total]
-    streamed = max(lane.count(state.DATA_END) for lane in lanes) - _FIRST_CLOCK
+    streamed = max(lane.count(state.DATA_END) for lane in lanes) - FIRST_CLOCK
     held = min(lane.count(state.IDLE_CREDIT) for lane in lanes)
     arrays = max(int(lane.sink.value[sink.BUSY]) + lane.gap_ticks for lane in lanes)
     return {
@@ -469,7 +455,7 @@ def _energy(
 ) -> Energy:
     """The energy of the device and its link, and what it rests on."""
     machine, formats = program.machine, program.weights.format.matrices
-    open_clocks = sum(lane.channel.open_clocks(cycles + _FIRST_CLOCK) for lane in program.of_lane)
+    open_clocks = sum(lane.channel.open_clocks(cycles + FIRST_CLOCK) for lane in program.of_lane)
     native = machine.unit.products_per_cycle(machine.unit.native_bits)
     shares = [native / machine.unit.products_per_cycle(matrix.bits) for matrix in formats]
     units = machine.unit_energy.split(
@@ -488,10 +474,10 @@ def _result(
 ) -> ExpertResult:
     machine, tiles, reads = program.machine, program.tiles, len(tiling.tokens)
     clock_ns = machine.timebase.to_ns(machine.dram_ticks)
-    cycles = -(-end // machine.dram_ticks) - _FIRST_CLOCK
+    cycles = -(-end // machine.dram_ticks) - FIRST_CLOCK
     time_ns = machine.timebase.to_ns(cycles * machine.dram_ticks)
     streamed = max(lane.count(state.DATA_END) for lane in program.lanes if lane.stream.share.total)
-    streamed_ns = machine.timebase.to_ns((streamed - _FIRST_CLOCK) * machine.dram_ticks)
+    streamed_ns = machine.timebase.to_ns((streamed - FIRST_CLOCK) * machine.dram_ticks)
     weight_bytes = sum(region.bytes for region in tiles.regions)
     weight_bursts = sum(int(of_region.sum()) for of_region in tiles.bursts)
     products = sum(region.rows * region.columns for region in tiles.regions) * sum(tiling.tokens)
