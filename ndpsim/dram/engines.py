@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ndpsim.dram import controller
 from ndpsim.dram.masks import controller as masks_controller
 from ndpsim.dram.masks import state as masks
+from ndpsim.dram.masks.known import clear_known, is_full, make_known, nothing_known, recalls
 from ndpsim.dram.sink import Sink
 from ndpsim.dram.state import (
     CLOSED_AT,
@@ -22,7 +23,7 @@ from ndpsim.dram.state import (
     Source,
     make_channel,
 )
-from ndpsim.kept import kept_by_identity
+from ndpsim.kept import drop_oldest, kept_by_identity
 from ndpsim.spec import Tables
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "MaskController",
     "ScanController",
     "compare_channels",
+    "forget",
     "make_controller",
     "open_clocks_of",
 ]
@@ -109,6 +111,45 @@ def _at_rest(tables: Tables) -> tuple[masks.Shape, Ints]:
     return masks.make_shape(tables), masks.make_state(tables)
 
 
+class _Experience:
+    """What fast controllers found out about channels, kept from one run to the next.
+
+    A run has what it works on to itself, so that runs in several threads do not meet.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._idle: dict[tuple[Any, ...], tuple[Tables, Ints]] = {}  # an entry keeps its tables alive
+
+    def take(self, tables: Tables, policy: Policy, sink: Sink) -> Ints:
+        """What is known of a channel with such a sink."""
+        kept = self._idle.pop(self._key(tables, policy, sink), None)
+        return make_known(tables, sink.depth + sink.servers) if kept is None else kept[1]
+
+    def give_back(self, tables: Tables, policy: Policy, sink: Sink, known: Ints) -> None:
+        """Keep it for the next run, unless it is full: then that begins anew."""
+        if not is_full(known):
+            self._idle[self._key(tables, policy, sink)] = tables, known
+            drop_oldest(self._idle, self._most)
+
+    def forget(self) -> None:
+        """Begin anew, with the memory that is there."""
+        for _, known in self._idle.values():
+            clear_known(known)
+
+    def _key(self, tables: Tables, policy: Policy, sink: Sink) -> tuple[Any, ...]:
+        return id(tables), policy, sink.depth, sink.servers, sink.dram_ticks, sink.unit_ticks
+
+
+_EXPERIENCE = _Experience(4)
+_NOTHING = nothing_known()
+
+
+def forget() -> None:
+    """Make the next run of every channel its first: it recalls only what it has itself been through."""
+    _EXPERIENCE.forget()
+
+
 class MaskController:
     """The fast controller: open rows, queues of up to 64 requests (`masks.state.fits`)."""
 
@@ -127,7 +168,7 @@ class MaskController:
     @property
     def skipped(self) -> int:
         """Reads that were fast-forwarded instead of stepped through."""
-        return int(self._state[masks.SKIPPED])
+        return int(self._state[masks.RECALLED])
 
     def open_clocks(self, end: int) -> int:
         """See `Controller.open_clocks`."""
@@ -135,6 +176,22 @@ class MaskController:
 
     def run(self, source: Source, sink: Sink, commands: Commands, until_served: int, until_taken: int) -> int:
         """See `dram.controller.run`."""
+        if not recalls(source, commands):
+            return self._run(source, sink, commands, _NOTHING, until_served, until_taken)
+        known = _EXPERIENCE.take(self.tables, self._policy, sink)
+        outcome = self._run(source, sink, commands, known, until_served, until_taken)
+        _EXPERIENCE.give_back(self.tables, self._policy, sink, known)
+        return outcome
+
+    def _run(
+        self,
+        source: Source,
+        sink: Sink,
+        commands: Commands,
+        known: Ints,
+        until_served: int,
+        until_taken: int,
+    ) -> int:
         run: Any = masks_controller.run
         return int(
             run(
@@ -145,6 +202,7 @@ class MaskController:
                 source,
                 sink,
                 commands,
+                known,
                 until_served,
                 until_taken,
             )

@@ -232,7 +232,16 @@ def run_lane(policy, shape, lanes, lane, until, unit_ticks, dram_ticks):
     )
     commands = Commands(lanes.commands[lane], lanes.recorded[lane])
     return run(
-        policy, shape, lanes.state[lane], lanes.latencies, source, sink, commands, end - first, FAR_CLOCK
+        policy,
+        shape,
+        lanes.state[lane],
+        lanes.latencies,
+        source,
+        sink,
+        commands,
+        lanes.known,
+        end - first,
+        FAR_CLOCK,
     )
 
 

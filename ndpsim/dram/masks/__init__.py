@@ -3,8 +3,9 @@
 The requests of a queue stand in a ring of 64 slots in the order of their arrival, so that a set of
 requests is a 64-bit mask and the oldest of a set is its lowest bit. `state` lays this out; `slots` moves
 requests in and out, `banks` follows the rows, `choose` and `issue` say what comes next and what follows
-from it, `hits` does the steps in which only row hits wait, `skip` jumps over what repeats, and `controller`
-runs it all. `words` has the machine instructions that Numba has no word for.
+from it, `hits` does the steps in which only row hits wait, and `controller` runs it all. `recall` goes on as
+before where a stream comes into a situation that it has been in; `situations` writes those down, and
+`known` lays out what is remembered. `words` has the machine instructions that Numba has no word for.
 
 It issues what `dram.controller` issues, clock by clock; tests hold the two equal.
 """

@@ -16,9 +16,13 @@ from ndpsim.dram.masks.choose import (
 )
 from ndpsim.dram.masks.hits import only_hits, run_hits
 from ndpsim.dram.masks.issue import is_full, issue_active, issue_maintenance, issue_queued
+from ndpsim.dram.masks.known import REACH
+from ndpsim.dram.masks.recall import next_mark, recall, settle
 from ndpsim.dram.masks.slots import bank_of, enqueue, filter_place
 from ndpsim.dram.masks.state import (
     BANKS_PER_RANK,
+    LEARNING,
+    MARK,
     PENDING,
     PENDING_BANK,
     PENDING_KIND,
@@ -202,11 +206,13 @@ def next_step(policy, state, source, quiet, clock):
 
 
 @kernel
-def run(policy, shape, state, latencies, source, sink, commands, until_served, until_taken):
+def run(policy, shape, state, latencies, source, sink, commands, known, until_served, until_taken):
     """Run until `until_served` requests are served, or into the step that accepts request `until_taken`.
 
     Returns and can be taken up again as `dram.controller.run`.
+    known: see `masks.known`.
     """
+    state[MARK], state[LEARNING] = next_mark(state) if known[REACH] > 0 else FAR, 0
     state[NEXT_REFRESH] = next_refresh(shape, policy.refresh, state[REFRESHES])
     count_waits(state, -1)
     clock, quiet, hits, outcome = state[CLOCK], 0, False, DONE
@@ -218,6 +224,9 @@ def run(policy, shape, state, latencies, source, sink, commands, until_served, u
         if is_full(commands):
             outcome = RECORD_FULL
             break
+        if accepts and state[TAKEN] >= state[MARK]:
+            clock = recall(policy, shape, state, source, sink, known, clock, until_served, until_taken)
+            hits, quiet = only_hits(shape, state), 0
         if hits:
             clock, accepts = run_hits(
                 policy,
@@ -228,7 +237,7 @@ def run(policy, shape, state, latencies, source, sink, commands, until_served, u
                 sink,
                 commands,
                 until_served,
-                until_taken,
+                min(until_taken, state[MARK] + 1),
                 clock,
                 accepts,
             )
@@ -250,6 +259,7 @@ def run(policy, shape, state, latencies, source, sink, commands, until_served, u
             quiet = choose_and_issue(policy, shape, state, latencies, source, sink, commands, clock)
             hits = only_hits(shape, state) and source.cycle.shape[0] == 0
         clock, accepts = next_step(policy, state, source, quiet, clock)
+    settle(state, latencies, known)
     count_waits(state, 1)
     state[CLOCK] = state[COUNTED_UNTIL] + 1
     return outcome

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from ndpsim._jit import inlined
 from ndpsim.dram.masks.issue import is_full, issue_queued
-from ndpsim.dram.masks.skip import note_hit, skip
 from ndpsim.dram.masks.slots import bank_of, enqueue, slot_bank, wait_place
 from ndpsim.dram.masks.state import (
     ACT,
     ACTIVE_SIZE,
     BANKS,
-    IN_ORDER,
     KINDS,
     OF_BANK,
     OPEN_ROW,
@@ -22,11 +20,9 @@ from ndpsim.dram.masks.state import (
     RANK_READY,
     RD,
     READS,
-    SINK_PLACES,
     SIZE,
     SLOTS,
     TAIL,
-    USED,
     WAITING,
     WRITES,
 )
@@ -88,13 +84,6 @@ def oldest_hit(shape, state, clock):
 
 
 @inlined
-def takes_oldest(state, slot):
-    """Whether a slot's request is the oldest read."""
-    tail = state[TAIL + READS]
-    return lowest(rotate(state[USED + READS], tail)) == (slot - tail & SLOTS - 1)
-
-
-@inlined
 def run_hits(
     policy, shape, state, latencies, source, sink, commands, until_served, until_taken, clock, accepts
 ):
@@ -102,9 +91,6 @@ def run_hits(
     takes a request).
     """
     until = state[NEXT_REFRESH]
-    skipping = source.period > 0 and commands.entry.shape[0] == 0
-    skipping = skipping and max(sink.depth, sink.servers) <= SINK_PLACES
-    state[IN_ORDER] = 0
     ready_at = max(rank_ready_at(shape, state), credit_clock(sink))
     while clock < until and state[SERVED] < until_served and state[SIZE + READS] > 0:
         if is_full(commands):
@@ -123,14 +109,7 @@ def run_hits(
         if clock >= ready_at:
             slot, ready_at = oldest_hit(shape, state, clock)
             if slot >= 0:
-                in_order, held = takes_oldest(state, slot), credit_clock(sink) >= clock
                 issue_queued(policy, shape, state, latencies, source, sink, commands, READS, slot, RD, clock)
-                if skipping:
-                    note_hit(state, sink, slot_bank(state, READS, slot), in_order, held, clock)
-                    clock = skip(
-                        policy, shape, state, latencies, source, sink, clock, until_served, until_taken
-                    )
-                    state[COUNTED_UNTIL] = clock
                 ready_at = max(rank_ready_at(shape, state), credit_clock(sink))
         clock += 1
         accepts = state[TAKEN] < source.admitted[0] and (

@@ -37,7 +37,10 @@ from ndpsim.dram.masks.state import (
     PRESB,
     RANK_READY,
     RD,
+    READ_LOG,
+    READ_LOG_FIELDS,
     READS,
+    READS_LOGGED,
     REFAB,
     SLOT_ARRIVED,
     SLOT_REQUEST,
@@ -46,7 +49,7 @@ from ndpsim.dram.masks.state import (
 )
 from ndpsim.dram.masks.timing import bank_ready_at, note_activate, note_bank, note_rank, note_same_banks
 from ndpsim.dram.masks.words import natural
-from ndpsim.dram.sink import credit_clock, take_burst
+from ndpsim.dram.sink import FINISHED, credit_clock, take_burst
 from ndpsim.dram.state import (
     DATA_END,
     FIRST_COMMAND,
@@ -109,9 +112,11 @@ def note_read(shape, state, latencies, sink, bank, request, arrived, clock):
     end = clock + shape.read_latency
     state[DATA_END] = end
     state[READ_LATENCY] += end - arrived
-    state[READS_SERVED] += 1
     latencies[min(end - arrived, LATENCIES - 1)] += 1
     take_burst(sink, request, end)
+    log = READ_LOG + (state[READS_SERVED] & READS_LOGGED - 1) * READ_LOG_FIELDS
+    state[log], state[log + 1], state[log + 2] = request, end - arrived, sink.value[FINISHED]
+    state[READS_SERVED] += 1
 
 
 @inlined

@@ -108,24 +108,23 @@ PENDING_BANK = PENDING_KIND + PENDING  # [place]: first bank of the rank, or of 
 
 WRITES_AT = PENDING_BANK + PENDING  # [low bits of an address]: queued writes
 
-# What `skip` remembers of the row hits that have been read in order.
-HISTORY = 2048
-SKIPPED = WRITES_AT + ADDRESSES  # reads that were skipped, of all
-IN_ORDER = SKIPPED + 1  # reads since something else happened
-LAST_HELD = IN_ORDER + 1  # the last of them that the sink may have held back
-READ_AT = LAST_HELD + 1  # [read modulo HISTORY]: clock
-READ_BANK = READ_AT + HISTORY  # [read modulo HISTORY]
-FINISHED_AT = READ_BANK + HISTORY  # [read modulo HISTORY]: the tick at which the sink has served it
-# Two views of what decides the next RD, as it looked from the clock of a read.
-SINK_PLACES = 256
-(VIEW_READS, VIEW_CLOCK, VIEW_IDLE, VIEW_SINK, VIEW_RANKS) = (0, 1, 2, 5, 7)
-VIEW_GROUPS = VIEW_RANKS + RANKS
-VIEW_CREDIT = VIEW_GROUPS + GROUPS
-VIEW_FREE = VIEW_CREDIT + SINK_PLACES
-_VIEW = VIEW_FREE + SINK_PLACES
-PREVIOUS = FINISHED_AT + HISTORY  # a period ago
-ANCHOR = PREVIOUS + _VIEW  # longer ago, with the sink
-_WORDS = ANCHOR + _VIEW
+TOUCHED = WRITES_AT + ADDRESSES  # [rank]: the clock of the last command to banks of it
+
+# The last reads.
+READS_LOGGED = 64
+READ_LOG_FIELDS = 3  # request, latency in clocks, the tick at which the sink has served it
+READ_LOG = TOUCHED + RANKS  # [read modulo READS_LOGGED * READ_LOG_FIELDS + field]
+
+# What `recall` is about.
+RECALLED = (
+    READ_LOG + READS_LOGGED * READ_LOG_FIELDS
+)  # reads that went as others of the same run had gone before, and were not stepped through
+MARK = RECALLED + 1  # the request at which it is asked next
+LEARNING = MARK + 1  # the situation from which the channel steps to the next, 0 if from none
+SNAPSHOT_CLOCK = LEARNING + 1  # of that situation: its clock,
+SNAPSHOT_OPEN = SNAPSHOT_CLOCK + 1  # its open banks,
+SNAPSHOT = SNAPSHOT_OPEN + 1  # [place]: and its counters and commands by kind
+_WORDS = SNAPSHOT + COUNTERS + KINDS
 
 
 class Shape(NamedTuple):

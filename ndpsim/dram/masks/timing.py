@@ -17,6 +17,7 @@ from ndpsim.dram.masks.state import (
     SAME_BANK,
     SAME_GROUP,
     SAME_RANK,
+    TOUCHED,
 )
 from ndpsim.dram.masks.words import natural, push_row
 
@@ -40,7 +41,9 @@ def note_rank(shape, state, kind, rank, clock):
 @inlined
 def note_bank(shape, state, kind, bank, clock):
     """All distances of a command to one bank."""
-    note_rank(shape, state, kind, bank // BANKS_PER_RANK, clock)
+    rank = bank // BANKS_PER_RANK
+    state[TOUCHED + rank] = clock
+    note_rank(shape, state, kind, rank, clock)
     group = bank // BANKS_PER_GROUP
     carry(state, GROUP_READY + group * KINDS, SAME_GROUP + kind * KINDS, clock)
     carry(state, BANK_READY + bank * KINDS, SAME_BANK + kind * KINDS, clock)
@@ -64,7 +67,9 @@ def note_activate(shape, state, bank, clock):
 @inlined
 def note_same_banks(shape, state, kind, first, clock):
     """All distances of a command to one bank of every group of a rank."""
-    note_rank(shape, state, kind, first // BANKS_PER_RANK, clock)
+    rank = first // BANKS_PER_RANK
+    state[TOUCHED + rank] = clock
+    note_rank(shape, state, kind, rank, clock)
     for group in range(shape.bankgroups):
         bank = first + group * BANKS_PER_GROUP
         carry(state, BANK_READY + bank * KINDS, SAME_BANK + kind * KINDS, clock)

@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-__all__ = ["lowest", "natural", "push_row", "rotate"]
+__all__ = ["bits", "lowest", "natural", "push_row", "read_row", "rotate", "rows_differ", "write_row"]
 
 _WORD = ir.IntType(64)
 
@@ -41,6 +41,16 @@ def _splat(builder: Any, word: Any, width: int) -> Any:
     return builder.shuffle_vector(
         first, lanes, ir.Constant(ir.VectorType(ir.IntType(32), width), [0] * width)
     )
+
+
+@intrinsic
+def bits(typing_context, mask):  # type: ignore[no-untyped-def]
+    """How many bits of the mask are set."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.int64), generate
 
 
 @intrinsic
@@ -94,3 +104,55 @@ def push_row(typing_context, state, ready, distance, clock, last):  # type: igno
         return context.get_dummy_value()
 
     return types.none(state, types.int64, types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
+def write_row(typing_context, known, at, state, ready, over, clock, last):  # type: ignore[no-untyped-def]
+    """``known[at + n] = max(state[ready + n], over) - clock`` for eight n.
+
+    last: ``known[at + 7] + state[ready + 7]``.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        known, at, state, ready, over, clock, _ = arguments
+        words = _row(context, builder, signature.args[0], known, at, 8)
+        times = builder.load(_row(context, builder, signature.args[2], state, ready, 8), align=8)
+        over, clock = _splat(builder, over, 8), _splat(builder, clock, 8)
+        builder.store(builder.sub(_most(builder, times, over), clock), words, align=8)
+        return context.get_dummy_value()
+
+    return types.none(known, types.int64, state, *[types.int64] * 4), generate
+
+
+@intrinsic
+def read_row(typing_context, known, at, state, ready, clock, last):  # type: ignore[no-untyped-def]
+    """``state[ready + n] = known[at + n] + clock`` for eight n.
+
+    last: ``known[at + 7] + state[ready + 7]``.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        known, at, state, ready, clock, _ = arguments
+        words = builder.load(_row(context, builder, signature.args[0], known, at, 8), align=8)
+        times = _row(context, builder, signature.args[2], state, ready, 8)
+        builder.store(builder.add(words, _splat(builder, clock, 8)), times, align=8)
+        return context.get_dummy_value()
+
+    return types.none(known, types.int64, state, *[types.int64] * 3), generate
+
+
+@intrinsic
+def rows_differ(typing_context, one, at, other, place, shift, last):  # type: ignore[no-untyped-def]
+    """0 when ``one[at + n] == other[place + n] + shift`` for eight n, else something else.
+
+    last: ``one[at + 7] + other[place + 7]``.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        one, at, other, place, shift, _ = arguments
+        here = builder.load(_row(context, builder, signature.args[0], one, at, 8), align=8)
+        there = builder.load(_row(context, builder, signature.args[2], other, place, 8), align=8)
+        differs = builder.xor(here, builder.add(there, _splat(builder, shift, 8)))
+        return _call(builder, "llvm.vector.reduce.or.v8i64", _WORD, differs)
+
+    return types.int64(one, types.int64, other, *[types.int64] * 3), generate

@@ -1,0 +1,459 @@
+"""Exact fast-forward: what goes on as it went before is not stepped through again.
+
+At every step that takes the first request of a span, `describe` writes down the channel's situation. When
+the same was known, and the requests to come and the next refresh stand as they stood when a passage from
+it was seen, then all goes as it went, shifted: `follow` adds what that passage added, and stands before
+the next. Only where no passage is known does the channel step, and `learn` adds the one that it finds.
+Whatever a controller decides is in the words of a situation, so nothing else has to be proved.
+"""
+
+from __future__ import annotations
+
+from ndpsim._jit import inlined, outlined
+from ndpsim.dram import sink as sinks
+from ndpsim.dram.maintenance import next_refresh
+from ndpsim.dram.masks.known import (
+    BUCKETS,
+    CLOCK_SUM,
+    CLOCKS,
+    CLOSED,
+    DUE,
+    FINISHED,
+    FIRST_BUCKET,
+    GAINS,
+    IN_ORDER,
+    LAST_SEEN,
+    LATENCY,
+    LENGTH,
+    MOST_READS,
+    NEXT_IN_BUCKET,
+    NEXT_PASSAGE,
+    NOTHING,
+    PLACES,
+    QUIET,
+    READ,
+    READ_FIELDS,
+    READS,
+    REFRESHED,
+    REFRESHED_FROM,
+    REFRESHED_UNTIL,
+    REFRESHING,
+    REQUEST,
+    ROOM,
+    SEEN,
+    SEEN_BEFORE,
+    SPAN,
+    SUM,
+    SUMMED,
+    TIMES,
+    TO,
+    TURN,
+    USED,
+    WORDS,
+)
+from ndpsim.dram.masks.situations import at_offset, can_describe, describe, offset_of, resume
+from ndpsim.dram.masks.state import (
+    ISSUED,
+    KINDS,
+    LEARNING,
+    MARK,
+    OPEN_BANKS,
+    READ_LOG,
+    READ_LOG_FIELDS,
+    READS_LOGGED,
+    RECALLED,
+    SNAPSHOT,
+    SNAPSHOT_CLOCK,
+    SNAPSHOT_OPEN,
+)
+from ndpsim.dram.masks.words import bits, natural, rows_differ
+from ndpsim.dram.state import (
+    ALL_BANK,
+    COUNTED_UNTIL,
+    COUNTERS,
+    LATENCIES,
+    NEXT_REFRESH,
+    OPEN_CLOCKS,
+    PAUSE,
+    PLACE,
+    READS_SERVED,
+    REFRESH_FROM,
+    REFRESH_UNTIL,
+    REFRESHES,
+    ROW_SHIFT,
+    SERVED,
+    TAKEN,
+)
+
+__all__ = ["next_mark", "recall", "settle"]
+
+
+@inlined
+def next_mark(state):
+    """The number of the next request that begins a span."""
+    return state[TAKEN] + SPAN - state[PLACE] % SPAN
+
+
+# ---- Situations
+
+
+@inlined
+def write_sum(known, situation):
+    """A number by which situations are told apart before their words are compared."""
+    total, situation = 0, natural(situation)
+    for place in range(known[situation + LENGTH]):
+        total += known[situation + WORDS + place] << (place & 31)
+    known[situation + SUM] = total
+
+
+@inlined
+def bucket_of(known, situation):
+    """Where situations with such a sum are looked for."""
+    total = known[situation + SUM]
+    return FIRST_BUCKET + ((total ^ total >> 17) * 0x9E3779B1 >> 20 & BUCKETS - 1)
+
+
+@inlined
+def same_words(known, one, other):
+    """Whether two situations are the same: also in LENGTH and SUM, which stand before the words."""
+    differs, one, other = 0, natural(one), natural(other)
+    for place in range(LENGTH, WORDS + known[one + LENGTH]):
+        differs |= known[one + place] ^ known[other + place]
+    return differs == 0
+
+
+@outlined
+def situation_now(shape, state, source, sink, known, clock):
+    """The channel's situation, perhaps a new one; 0 when there is none or no room for it."""
+    if known[USED] + known[ROOM] > known.shape[0] or not can_describe(shape, state):
+        return 0
+    new = natural(known[USED])
+    end = describe(shape, state, source, sink, known, clock)
+    write_sum(known, new)
+    bucket = bucket_of(known, new)
+    situation = known[bucket]
+    while situation != 0:
+        if known[situation + SUM] == known[new + SUM] and same_words(known, situation, new):
+            return situation
+        situation = natural(known[situation + NEXT_IN_BUCKET])
+    known[new + NEXT_IN_BUCKET] = known[bucket]
+    known[new + QUIET] = known[new + REFRESHING] = 0
+    known[bucket] = new
+    known[USED] = end
+    return new
+
+
+# ---- Learn
+
+
+@inlined
+def turn_of(shape, policy, refreshes):
+    """What is refreshed next, among what is refreshed in turn."""
+    return 0 if policy.refresh == ALL_BANK else refreshes % (shape.ranks * shape.banks_per_group)
+
+
+@inlined
+def open_now(shape, state):
+    """How many banks are open."""
+    count = 0
+    for rank in range(shape.ranks):
+        count += bits(state[OPEN_BANKS + rank])
+    return count
+
+
+@inlined
+def begin(shape, state, situation, clock):
+    """What happens from now on is to become known."""
+    state[LEARNING] = situation
+    state[SNAPSHOT_CLOCK] = clock
+    state[SNAPSHOT_OPEN] = open_now(shape, state)
+    for place in range(COUNTERS):
+        state[SNAPSHOT + place] = state[place]
+    for kind in range(KINDS):
+        state[SNAPSHOT + COUNTERS + kind] = state[ISSUED + kind]
+
+
+@inlined
+def changed(state, place, clock):
+    """What a clock has changed to since the snapshot; NOTHING if it has not."""
+    return state[place] - clock if state[place] != state[SNAPSHOT + place] else NOTHING
+
+
+@inlined
+def write_gains(shape, state, known, passage, clock):
+    """What the counters have gained; rows that were opened and closed, as if it had begun at clock 0."""
+    gain = passage + GAINS
+    for number in range(len(SUMMED)):
+        known[gain + number] = state[SUMMED[number]] - state[SNAPSHOT + SUMMED[number]]
+    closed = state[SNAPSHOT_OPEN] - open_now(shape, state)
+    known[passage + CLOSED] = closed
+    known[gain + len(SUMMED) - 1] -= closed * clock
+    for kind in range(KINDS):
+        known[gain + len(SUMMED) + kind] = state[ISSUED + kind] - state[SNAPSHOT + COUNTERS + kind]
+
+
+@inlined
+def coming(source, request, row):
+    """What the end of a passage depends on of the next request: its row, and whether it writes."""
+    place = source.place[request]
+    return ((place >> ROW_SHIFT) - row) * 2 + (place & 1)
+
+
+@inlined
+def write_places(source, known, passage, first):
+    """The requests that a passage takes; returns whether a write is among them."""
+    row, kinds = source.place[first] >> ROW_SHIFT, 0
+    for number in range(SPAN):
+        place = source.place[first + number]
+        known[passage + PLACES + number] = place - (row << ROW_SHIFT)
+        kinds |= place
+    known[passage + PLACES + SPAN] = coming(source, first + SPAN, row)
+    return kinds & 1 != 0
+
+
+@inlined
+def write_reads(state, source, sink, known, passage, first, clock):
+    """The reads since the snapshot."""
+    reads, before = known[passage + READS], state[SNAPSHOT + READS_SERVED]
+    in_order = reads == SPAN
+    for number in range(reads):
+        log = READ_LOG + (before + number & READS_LOGGED - 1) * READ_LOG_FIELDS
+        read = passage + READ + number * READ_FIELDS
+        known[read + REQUEST] = offset_of(source, state[log], first)
+        known[read + LATENCY] = state[log + 1]
+        known[read + FINISHED] = state[log + 2] - clock * sink.dram_ticks
+        in_order = in_order and known[read + REQUEST] == known[passage + READ + REQUEST] + number
+    known[passage + IN_ORDER] = in_order
+
+
+@inlined
+def see(known, passage):
+    """A passage has come for the first time in this run."""
+    known[passage + SEEN] = 1
+    known[passage + SEEN_BEFORE] = known[LAST_SEEN]
+    known[LAST_SEEN] = passage
+
+
+@inlined
+def learn(policy, shape, state, source, sink, known, to, clock):
+    """Note the passage since the snapshot."""
+    began, first = state[SNAPSHOT_CLOCK], state[SNAPSHOT + PLACE]
+    reads = state[READS_SERVED] - state[SNAPSHOT + READS_SERVED]
+    refreshes = state[REFRESHES] - state[SNAPSHOT + REFRESHES]
+    if reads > MOST_READS or refreshes > 1 or state[PLACE] != first + SPAN:
+        return
+    passage = natural(known[USED])
+    if write_places(source, known, passage, first):
+        return
+    known[passage + TO] = to
+    known[passage + CLOCKS] = clock - began
+    known[passage + DUE] = state[SNAPSHOT + NEXT_REFRESH] - began
+    known[passage + TURN] = turn_of(shape, policy, state[SNAPSHOT + REFRESHES])
+    known[passage + READS] = reads
+    known[passage + REFRESHED] = refreshes
+    known[passage + REFRESHED_FROM] = changed(state, REFRESH_FROM, began)
+    known[passage + REFRESHED_UNTIL] = changed(state, REFRESH_UNTIL, began)
+    known[passage + TIMES] = known[passage + CLOCK_SUM] = 0
+    see(known, passage)
+    write_gains(shape, state, known, passage, began)
+    write_reads(state, source, sink, known, passage, first, began)
+    chain = state[LEARNING] + (REFRESHING if refreshes > 0 else QUIET)
+    known[passage + NEXT_PASSAGE] = known[chain]
+    known[chain] = passage
+    known[USED] = passage + READ + reads * READ_FIELDS
+
+
+# ---- Follow
+
+
+@inlined
+def span_differs(places, at, others, other, shift):
+    """0 when the places of a span are the others, shifted."""
+    differs, at, other = 0, natural(at), natural(other)
+    for row in range(0, SPAN, KINDS):
+        last = places[at + row + KINDS - 1] + others[other + row + KINDS - 1]
+        differs |= rows_differ(places, at + row, others, other + row, shift, last)
+    return differs
+
+
+@inlined
+def expects(source, known, passage, first):
+    """Whether the requests to come are those of a passage."""
+    row = source.place[first] >> ROW_SHIFT
+    differs = coming(source, first + SPAN, row) ^ known[passage + PLACES + SPAN]
+    return differs | span_differs(source.place, first, known, passage + PLACES, row << ROW_SHIFT) == 0
+
+
+@inlined
+def find(policy, shape, state, source, known, situation, clock):
+    """The passage that comes next; 0 if it is not known."""
+    due, first = state[NEXT_REFRESH] - clock, state[PLACE]
+    passage = known[situation + QUIET]
+    while passage != 0:
+        if due >= known[passage + CLOCKS] and expects(source, known, passage, first):
+            return passage
+        passage = known[passage + NEXT_PASSAGE]
+    turn = turn_of(shape, policy, state[REFRESHES])
+    second = next_refresh(shape, policy.refresh, state[REFRESHES] + 1) - clock
+    passage = known[situation + REFRESHING]
+    while passage != 0:
+        alike = known[passage + DUE] == due and known[passage + TURN] == turn
+        if alike and second >= known[passage + CLOCKS] and expects(source, known, passage, first):
+            return passage
+        passage = known[passage + NEXT_PASSAGE]
+    return 0
+
+
+@inlined
+def alike(source, start, most):
+    """How many requests, from one on and at most so many, have the place of those a span before them."""
+    count, start = 0, natural(start)
+    while count + SPAN <= most:
+        if span_differs(source.place, start + count, source.place, start + count - SPAN, 0) != 0:
+            break
+        count += SPAN
+    while count < most and source.place[start + count] == source.place[start + count - SPAN]:
+        count += 1
+    return count
+
+
+@inlined
+def laps_ahead(state, source, known, passage, clock, most_taken, most_served):
+    """How often a passage that ends as it began is taken before anything else comes."""
+    clocks = known[passage + CLOCKS]
+    laps = min(state[NEXT_REFRESH] - clock, state[PAUSE] - 1 - clock) // clocks
+    laps = min(laps, most_taken // SPAN)
+    if known[passage + READS] > 0:
+        laps = min(laps, most_served // known[passage + READS])
+    first = state[PLACE] + SPAN
+    same = alike(source, first, min((laps - 1) * SPAN + 1, source.place.shape[0] - first))
+    return 1 + max(same - 1, 0) // SPAN
+
+
+@inlined
+def serve_in_order(source, sink, known, passage, first, laps, clock):
+    """The bursts of reads one after the other, of each row the last."""
+    request, clocks = first + known[passage + READ + REQUEST], known[passage + CLOCKS]
+    last_read = laps * SPAN - 1
+    for row in range(sink.first_row[request], sink.last_row[request + last_read] + 1):
+        number = min(sink.row_end[row] - request, last_read)
+        if sink.last_row[request + number] < row:
+            continue  # a row of other lanes
+        now = (clock + number // SPAN * clocks) * sink.dram_ticks
+        finish = now + known[passage + READ + number % SPAN * READ_FIELDS + FINISHED]
+        sink.done[row] = max(sink.done[row], finish)
+
+
+@inlined
+def serve_each(source, sink, known, passage, first, laps, clock):
+    """The bursts of all reads."""
+    for lap in range(laps):
+        now = (clock + lap * known[passage + CLOCKS]) * sink.dram_ticks
+        for number in range(known[passage + READS]):
+            read = passage + READ + number * READ_FIELDS
+            request = at_offset(source, first + lap * SPAN, known[read + REQUEST])
+            sinks.note_rows(sink, request, now + known[read + FINISHED])
+
+
+@inlined
+def serve(source, sink, known, passage, first, laps, clock):
+    """The sink is given the bursts of a passage, taken so many times."""
+    reads = laps * known[passage + READS]
+    if reads == 0:
+        return
+    if known[passage + IN_ORDER] and first + known[passage + READ + REQUEST] >= 0:
+        serve_in_order(source, sink, known, passage, first, laps, clock)
+    else:
+        serve_each(source, sink, known, passage, first, laps, clock)
+    last = passage + READ + (known[passage + READS] - 1) * READ_FIELDS
+    now = (clock + (laps - 1) * known[passage + CLOCKS]) * sink.dram_ticks
+    sink.value[sinks.FINISHED] = now + known[last + FINISHED]
+    sink.value[sinks.BUSY] += reads * sink.value[sinks.SERVICE]
+    sink.value[sinks.TAKEN] += reads
+
+
+@inlined
+def take(policy, shape, state, known, passage, laps, clock):
+    """Go where a passage leads, taken so many times; its gains are added when the run ends."""
+    # What was seen in an earlier run only is not counted as recalled: counts do not depend on earlier runs.
+    again = laps - 1 + known[passage + SEEN]
+    if not known[passage + SEEN]:
+        see(known, passage)
+    clocks, reads = known[passage + CLOCKS], laps * known[passage + READS]
+    known[passage + TIMES] += laps
+    known[passage + CLOCK_SUM] += laps * clock + laps * (laps - 1) // 2 * clocks
+    state[TAKEN] += laps * SPAN
+    state[PLACE] += laps * SPAN
+    state[SERVED] += reads
+    state[READS_SERVED] += reads
+    state[RECALLED] += again * known[passage + READS]
+    if known[passage + REFRESHED_FROM] != NOTHING:
+        state[REFRESH_FROM] = clock + known[passage + REFRESHED_FROM]
+    if known[passage + REFRESHED_UNTIL] != NOTHING:
+        state[REFRESH_UNTIL] = clock + known[passage + REFRESHED_UNTIL]
+    if known[passage + REFRESHED]:
+        state[REFRESHES] += 1
+        state[NEXT_REFRESH] = next_refresh(shape, policy.refresh, state[REFRESHES])
+
+
+@outlined
+def follow(policy, shape, state, source, sink, known, situation, clock, until_served, until_taken):
+    """Take passages as long as they are known: (the situation after the last, its clock)."""
+    while state[PLACE] + SPAN < source.place.shape[0]:
+        passage = find(policy, shape, state, source, known, situation, clock)
+        # At its end another request must be there, and one to be served.
+        most_taken = min(until_taken, source.admitted[0]) - 1 - state[TAKEN]
+        most_served = until_served - 1 - state[SERVED]
+        if passage == 0 or most_taken < SPAN or most_served < known[passage + READS]:
+            break
+        if clock + known[passage + CLOCKS] >= state[PAUSE]:
+            break
+        laps = 1
+        if known[passage + TO] == situation and not known[passage + REFRESHED]:
+            laps = laps_ahead(state, source, known, passage, clock, most_taken, most_served)
+        if sink.servers > 0:
+            serve(source, sink, known, passage, state[PLACE], laps, clock)
+        take(policy, shape, state, known, passage, laps, clock)
+        clock += laps * known[passage + CLOCKS]
+        situation = known[passage + TO]
+    return situation, clock
+
+
+@outlined
+def settle(state, latencies, known):
+    """Add what the passages gained that were taken in this run, and begin anew."""
+    passage = known[LAST_SEEN]
+    while passage != 0:
+        times, gain = known[passage + TIMES], passage + GAINS
+        for number in range(len(SUMMED)):
+            state[SUMMED[number]] += times * known[gain + number]
+        state[OPEN_CLOCKS] += known[passage + CLOSED] * known[passage + CLOCK_SUM]
+        for kind in range(KINDS):
+            state[ISSUED + kind] += times * known[gain + len(SUMMED) + kind]
+        for number in range(known[passage + READS]):
+            latency = known[passage + READ + number * READ_FIELDS + LATENCY]
+            latencies[min(latency, LATENCIES - 1)] += times
+        known[passage + TIMES] = known[passage + CLOCK_SUM] = known[passage + SEEN] = 0
+        passage = known[passage + SEEN_BEFORE]
+    known[LAST_SEEN] = 0
+
+
+@outlined
+def recall(policy, shape, state, source, sink, known, clock, until_served, until_taken):
+    """At the step that takes a request of a new span: go on as before; returns the clock of the next step."""
+    situation = situation_now(shape, state, source, sink, known, clock)
+    if situation == 0:
+        state[LEARNING] = 0
+        state[MARK] = next_mark(state)
+        return clock
+    if state[LEARNING] != 0:
+        learn(policy, shape, state, source, sink, known, situation, clock)
+    reached, at = follow(
+        policy, shape, state, source, sink, known, situation, clock, until_served, until_taken
+    )
+    if at > clock:
+        state[COUNTED_UNTIL] = at - 1
+        resume(shape, state, source, sink, known, reached, at)
+    begin(shape, state, reached, at)
+    state[MARK] = next_mark(state)
+    return at

@@ -1,0 +1,392 @@
+"""All that decides what a channel does next, written down so that equal words mean: the same, shifted.
+
+Clocks are counted from the step, rows from the row of the request that it takes, requests from that
+request. What is over is over: a clock that neither a command nor the account of idle clocks can still
+notice is written as the last of those. `describe` writes what `resume` reads, in the same order.
+"""
+
+from __future__ import annotations
+
+from ndpsim._jit import inlined, outlined
+from ndpsim.dram.masks.banks import activate_request, active_bank
+from ndpsim.dram.masks.known import LENGTH, REACH, USED, WORDS
+from ndpsim.dram.masks.slots import fill_slot, slot_bank, wait_place
+from ndpsim.dram.masks.state import (
+    ACTIVE_ARRIVED,
+    ACTIVE_BOUND,
+    ACTIVE_HEAD,
+    ACTIVE_REQUEST,
+    ACTIVE_SIZE,
+    BANK_READY,
+    BANKS,
+    BANKS_PER_GROUP,
+    BANKS_PER_RANK,
+    BOUND,
+    COUNTED,
+    GROUP_READY,
+    GROUPS_PER_RANK,
+    HELD_BANKS,
+    KINDS,
+    OF_BANK,
+    OLDEST_ACT,
+    OPEN_BANKS,
+    OPEN_ROW,
+    PENDING_BANK,
+    PENDING_KIND,
+    PENDING_SIZE,
+    RANK_QUIET,
+    RANK_READY,
+    READS,
+    RECENT_ACTS,
+    SIZE,
+    SLOT_ARRIVED,
+    SLOT_REQUEST,
+    SLOT_ROW,
+    SLOTS,
+    TAIL,
+    TOUCHED,
+    WAITING,
+    WAITS,
+    WRITES,
+)
+from ndpsim.dram.masks.state import (
+    USED as USED_SLOTS,
+)
+from ndpsim.dram.masks.words import lowest, natural, read_row, rotate, write_row
+from ndpsim.dram.sink import LAST_START, RELEASE, SERVER, SERVICE, SLOT
+from ndpsim.dram.state import (
+    DATA_END,
+    FAR,
+    PLACE,
+    REFRESH_FROM,
+    REFRESH_UNTIL,
+    ROW_SHIFT,
+    WRITE_MODE,
+)
+
+__all__ = ["can_describe", "describe", "offset_of", "resume"]
+
+_CLOSED = -FAR  # a row
+
+
+@inlined
+def can_describe(shape, state):
+    """Whether data flow and nothing but reads is under way."""
+    writes = state[SIZE + WRITES]
+    for rank in range(shape.ranks):
+        writes |= state[ACTIVE_SIZE + rank * 2 + WRITES]
+    return writes == 0 and state[DATA_END] >= 0
+
+
+@inlined
+def over_by(shape, state, clock):
+    """The clock up to which it makes no difference when something was over: the data bus was busy."""
+    return min(clock, state[DATA_END] - shape.read_latency + shape.burst)
+
+
+@inlined
+def offset_of(source, request, first):
+    """A request counted from another, which came later or a span before it at most."""
+    offset = request - first
+    return offset if 2 * offset < source.place.shape[0] else offset - source.place.shape[0]
+
+
+@inlined
+def at_offset(source, first, offset):
+    """The request so many after another."""
+    request = first + offset
+    return request if request >= 0 else request + source.place.shape[0]
+
+
+@inlined
+def after(place, number, size):
+    """A place so many further on in a ring."""
+    place += number
+    return place - size if place >= size else place
+
+
+# ---- Ranks: times, open rows, requests between ACT and RD
+
+
+@inlined
+def write_times(state, known, at, first, rows, over, clock):
+    """So many rows of times, from a place of the state on."""
+    at, first = natural(at), natural(first)
+    for row in range(0, rows * KINDS, KINDS):
+        last = known[at + row + KINDS - 1] + state[first + row + KINDS - 1]
+        write_row(known, at + row, state, first + row, over, clock, last)
+    return at + rows * KINDS
+
+
+@inlined
+def read_times(state, known, at, first, rows, clock):
+    """What `write_times` wrote."""
+    at, first = natural(at), natural(first)
+    for row in range(0, rows * KINDS, KINDS):
+        last = known[at + row + KINDS - 1] + state[first + row + KINDS - 1]
+        read_row(known, at + row, state, first + row, clock, last)
+    return at + rows * KINDS
+
+
+@inlined
+def write_rows(state, known, at, rank, row):
+    """The open rows of a rank."""
+    at, rank = natural(at), natural(rank)
+    for bank in range(BANKS_PER_RANK):
+        open_row = state[OPEN_ROW + rank * BANKS_PER_RANK + bank]
+        known[at + bank] = open_row - row if open_row >= 0 else _CLOSED
+    return at + BANKS_PER_RANK
+
+
+@inlined
+def read_rows(state, known, at, rank, row):
+    """What `write_rows` wrote."""
+    at, rank = natural(at), natural(rank)
+    for bank in range(BANKS_PER_RANK):
+        word = known[at + bank]
+        state[OPEN_ROW + rank * BANKS_PER_RANK + bank] = word + row if word > _CLOSED else -1
+    return at + BANKS_PER_RANK
+
+
+@inlined
+def close_rows(state, rank):
+    """No row of a rank is open."""
+    for bank in range(BANKS_PER_RANK):
+        state[OPEN_ROW + rank * BANKS_PER_RANK + bank] = -1
+
+
+@inlined
+def write_line(state, source, known, at, rank, clock):
+    """The active reads of a rank."""
+    at, rank = natural(at), natural(rank)
+    line, request = rank * 2 + READS, state[PLACE]
+    for place in range(state[ACTIVE_SIZE + line]):
+        bank = active_bank(state, line, place)
+        known[at] = bank
+        known[at + 1] = state[ACTIVE_ARRIVED + bank] - clock
+        known[at + 2] = offset_of(source, state[ACTIVE_REQUEST + bank], request)
+        at += 3
+    return at
+
+
+@inlined
+def read_line(state, source, known, at, rank, active, clock):
+    """What `write_line` wrote: so many reads."""
+    for _ in range(active):
+        bank = known[at] & (BANKS - 1)
+        request = at_offset(source, state[PLACE], known[at + 2])
+        activate_request(state, READS, bank, state[OPEN_ROW + bank], request, known[at + 1] + clock)
+        at += 3
+    return at
+
+
+@inlined
+def write_nodes(shape, state, known, at, rank, over, clock):
+    """The times of a rank's groups and banks."""
+    first, banks = rank * GROUPS_PER_RANK, shape.banks_per_group
+    at = write_times(state, known, at, GROUP_READY + first * KINDS, shape.bankgroups, over, clock)
+    for group in range(first, first + shape.bankgroups):
+        place = BANK_READY + group * BANKS_PER_GROUP * KINDS
+        at = write_times(state, known, at, place, banks, over, clock)
+    return at
+
+
+@inlined
+def read_nodes(shape, state, known, at, rank, clock):
+    """What `write_nodes` wrote."""
+    first, banks = rank * GROUPS_PER_RANK, shape.banks_per_group
+    at = read_times(state, known, at, GROUP_READY + first * KINDS, shape.bankgroups, clock)
+    for group in range(first, first + shape.bankgroups):
+        place = BANK_READY + group * BANKS_PER_GROUP * KINDS
+        at = read_times(state, known, at, place, banks, clock)
+    return at
+
+
+@inlined
+def write_rank(shape, state, source, known, at, rank, over, row, clock):
+    """A rank. When no command can have left its banks and groups a distance, they are left out."""
+    at, rank = natural(at), natural(rank)
+    touched = max(state[TOUCHED + rank], over - known[REACH])
+    known[at] = touched - clock
+    known[at + 1] = state[OPEN_BANKS + rank]
+    known[at + 2] = state[ACTIVE_SIZE + rank * 2 + READS]
+    at = write_times(state, known, at + 3, RANK_READY + rank * KINDS, 1, over, clock)
+    for number in range(4):
+        recent = state[RECENT_ACTS + rank * 4 + (state[OLDEST_ACT + rank] + number & 3)]
+        known[at + number] = max(recent, over - shape.activate_window) - clock
+    at += 4
+    if touched + known[REACH] > over:
+        at = write_nodes(shape, state, known, at, rank, over, clock)
+    if state[OPEN_BANKS + rank] != 0:
+        at = write_rows(state, known, at, rank, row)
+    return write_line(state, source, known, at, rank, clock)
+
+
+@inlined
+def read_rank(shape, state, source, known, at, rank, over, row, clock):
+    """What `write_rank` wrote."""
+    at, rank = natural(at), natural(rank)
+    touched, opened, active = known[at] + clock, known[at + 1], known[at + 2]
+    state[TOUCHED + rank] = touched
+    at = read_times(state, known, at + 3, RANK_READY + rank * KINDS, 1, clock)
+    state[OLDEST_ACT + rank] = 0
+    for number in range(4):
+        state[RECENT_ACTS + rank * 4 + number] = known[at + number] + clock
+    at += 4
+    if touched + known[REACH] > over:
+        at = read_nodes(shape, state, known, at, rank, clock)
+    if state[OPEN_BANKS + rank] | opened != 0:
+        close_rows(state, rank)
+    state[OPEN_BANKS + rank] = opened
+    if opened != 0:
+        at = read_rows(state, known, at, rank, row)
+    return read_line(state, source, known, at, rank, active, clock)
+
+
+# ---- Queue, refreshes that wait, sink
+
+
+@inlined
+def write_queue(state, source, known, at, row, clock):
+    """The queued reads, the oldest first."""
+    at = natural(at)
+    tail = state[TAIL + READS]
+    queued = rotate(state[USED_SLOTS + READS], tail)
+    while queued != 0:
+        slot = (lowest(queued) + tail) & (SLOTS - 1)
+        queued &= queued - 1
+        known[at] = slot_bank(state, READS, slot) * 2 + (state[COUNTED + READS] >> slot & 1)
+        known[at + 1] = state[SLOT_ROW + READS * SLOTS + slot] - row
+        known[at + 2] = state[SLOT_ARRIVED + READS * SLOTS + slot] - clock
+        known[at + 3] = offset_of(source, state[SLOT_REQUEST + READS * SLOTS + slot], state[PLACE])
+        at += 4
+    return at
+
+
+@inlined
+def read_queue(state, source, known, at, size, row, clock):
+    """What `write_queue` wrote: so many reads."""
+    at = natural(at)
+    for slot in range(size):
+        bank = known[at] >> 1 & (BANKS - 1)
+        request = at_offset(source, state[PLACE], known[at + 3])
+        fill_slot(state, READS, slot, bank, known[at + 1] + row, known[at + 2] + clock, request)
+        state[COUNTED + READS] |= (known[at] & 1) << slot
+        at += 4
+    state[TAIL + READS] = size
+    return at
+
+
+@inlined
+def write_pending(state, known, at):
+    """The refreshes that wait."""
+    for place in range(state[PENDING_SIZE]):
+        known[at] = state[PENDING_KIND + place]
+        known[at + 1] = state[PENDING_BANK + place]
+        at += 2
+    return at
+
+
+@inlined
+def read_pending(state, known, at, size):
+    """What `write_pending` wrote: so many refreshes."""
+    state[PENDING_SIZE] = size
+    for place in range(size):
+        state[PENDING_KIND + place] = known[at]
+        state[PENDING_BANK + place] = known[at + 1]
+        at += 2
+    return at
+
+
+@inlined
+def write_sink(sink, known, at, over, clock):
+    """The bursts that the sink holds and serves, and where its clock stands."""
+    at, value, now = natural(at), sink.value, clock * sink.dram_ticks
+    known[at] = now % sink.unit_ticks
+    known[at + 1] = value[SERVICE]
+    known[at + 2] = max(value[LAST_START] - now, 0)
+    known[at + 3] = max(value[RELEASE] - now, 0)
+    at += 4
+    for number in range(sink.depth):
+        credit = sink.credit[after(value[SLOT], number, sink.depth)]
+        known[at + number] = max(credit, over) - clock
+    at += sink.depth
+    for number in range(sink.servers):
+        free = sink.free[after(value[SERVER], number, sink.servers)]
+        known[at + number] = max(free - now, 0)
+    return at + sink.servers
+
+
+@inlined
+def read_sink(sink, known, at, clock):
+    """What `write_sink` wrote."""
+    value, now = sink.value, clock * sink.dram_ticks
+    value[LAST_START] = known[at + 2] + now
+    at += 4
+    value[SLOT] = value[SERVER] = 0
+    for number in range(sink.depth):
+        sink.credit[number] = known[at + number] + clock
+    at += sink.depth
+    for number in range(sink.servers):
+        sink.free[number] = known[at + number] + now
+    return at + sink.servers
+
+
+# ---- All of it
+
+
+@outlined
+def describe(shape, state, source, sink, known, clock):
+    """Write the situation behind all that is known; returns its words' end."""
+    situation, over = natural(known[USED]), over_by(shape, state, clock)
+    row = source.place[state[PLACE]] >> ROW_SHIFT
+    at = situation + WORDS
+    known[at] = state[WRITE_MODE]
+    known[at + 1] = state[SIZE + READS]
+    known[at + 2] = state[PENDING_SIZE]
+    known[at + 3] = state[DATA_END] - clock
+    known[at + 4] = max(state[REFRESH_FROM], over) - clock
+    known[at + 5] = max(state[REFRESH_UNTIL], over) - clock
+    at = write_queue(state, source, known, at + 6, row, clock)
+    if sink.servers > 0:
+        at = write_sink(sink, known, at, over, clock)
+    at = write_pending(state, known, at)
+    for rank in range(shape.ranks):
+        at = write_rank(shape, state, source, known, at, rank, over, row, clock)
+    known[situation + LENGTH] = at - situation - WORDS
+    return at
+
+
+@inlined
+def clear(shape, state):
+    """Nobody waits."""
+    state[USED_SLOTS + READS] = state[COUNTED + READS] = state[SIZE + READS] = 0
+    state[OF_BANK + READS * BANKS : OF_BANK + READS * BANKS + shape.ranks * BANKS_PER_RANK] = 0
+    for rank in range(shape.ranks):
+        state[HELD_BANKS + rank] = state[RANK_QUIET + rank] = 0
+        state[ACTIVE_SIZE + rank * 2 + READS] = state[ACTIVE_HEAD + rank * 2 + READS] = 0
+        for kind in range(WAITS):
+            state[WAITING + wait_place(READS, kind, rank)] = 0
+            state[BOUND + wait_place(READS, kind, rank)] = FAR
+            state[ACTIVE_BOUND + rank * WAITS + kind] = FAR
+
+
+@outlined
+def resume(shape, state, source, sink, known, situation, clock):
+    """Set the channel and its sink to a situation, at a clock and at the request that comes next.
+
+    The account of refreshes is not touched, nor what the sink has done so far.
+    """
+    row = source.place[state[PLACE]] >> ROW_SHIFT
+    clear(shape, state)
+    at = situation + WORDS
+    state[WRITE_MODE], size, pending = known[at], known[at + 1], known[at + 2]
+    state[DATA_END] = known[at + 3] + clock
+    over = over_by(shape, state, clock)
+    queue, at = at + 6, at + 6 + 4 * size
+    if sink.servers > 0:
+        at = read_sink(sink, known, at, clock)
+    at = read_pending(state, known, at, pending)
+    for rank in range(shape.ranks):
+        at = read_rank(shape, state, source, known, at, rank, over, row, clock)
+    read_queue(state, source, known, queue, size, row, clock)

@@ -1,0 +1,220 @@
+"""Fast-forward through streams: the same as stepping through every read, in everything that is counted."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ndpsim._jit import kernel
+from ndpsim.dram import engines, sink, state
+from ndpsim.dram.engines import MaskController, ScanController
+from ndpsim.dram.masks import known
+from ndpsim.dram.masks.situations import describe, resume
+from ndpsim.simulate.lane import no_commands, run_channel
+from ndpsim.spec import Device, lower, resolve
+
+DEVICES = [
+    ("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA"),
+    ("DDR4", "DDR4_8Gb_x16", "DDR4_2400R"),
+    ("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN"),
+    ("DDR5", "DDR5_8Gb_x8", "DDR5_6400AN"),
+]
+COUNT = 3000
+
+
+def stream(device: Device, count: int, first: int, run: int) -> list[np.ndarray]:
+    """Reads that rotate over the bank groups, `run` columns of a row, then the next bank, rank and row."""
+    number = first + np.arange(count, dtype=np.int64)
+    rest, bankgroup = np.divmod(number, device.bankgroups)
+    rest, column = np.divmod(rest, run)
+    rest, bank = np.divmod(rest, device.banks_per_group)
+    row, rank = np.divmod(rest, device.ranks)
+    return [rank, bankgroup, bank, row, column, np.zeros_like(number), number]
+
+
+def disturb(device: Device, places: list[np.ndarray], numbers: list[int], what: str) -> None:
+    """Send a few requests elsewhere, or make writes of them."""
+    rank, _, bank, row, _, write, _ = places
+    if what == "row":
+        row[numbers] += 1
+    elif what == "bank":
+        bank[numbers] = (bank[numbers] + 1) % device.banks_per_group
+    elif what == "rank":
+        rank[numbers] = (rank[numbers] + 1) % device.ranks
+    else:
+        write[numbers] = 1
+
+
+def make_data_sink(servers, count: int) -> sink.Sink:
+    """A FIFO and its servers, for rows of equal length; or nobody."""
+    if servers is None:
+        return sink.nobody()
+    depth, number, ticks, row_bursts = servers
+    row = np.arange(count, dtype=np.int32) // row_bursts
+    ends = np.append(np.arange(row_bursts, count, row_bursts), count).astype(np.int32) - 1
+    return sink.make_sink(depth, number, *ticks, sink.Rows(row, row, ends))
+
+
+def outcome(make, tables, policy, places, period, servers, regions):
+    """Everything that is counted when the regions are read one after the other."""
+    source = state.make_source(tables, *places, period=period)
+    data_sink, channel = make_data_sink(servers, len(places[0])), make(tables, policy)
+    source.admitted[0], counted = 0, []
+    for reads, release, service, pause in regions:
+        source.admitted[0] += reads
+        until = int(source.admitted[0])
+        if servers is not None:
+            data_sink.value[sink.RELEASE], data_sink.value[sink.SERVICE] = release, service * servers[2][1]
+        for until_taken in (until - reads + pause, state.FAR):
+            run_channel(channel, source, data_sink, no_commands(), until, until_taken)
+            counted.append(channel.value.tolist())
+    busy = data_sink.value[sink.COMPARED].tolist()
+    counted += [channel.issued.tolist(), channel.latencies.tolist(), channel.open_clocks(1 << 40)]
+    return channel.skipped, (counted, data_sink.done.tolist(), busy)
+
+
+@st.composite
+def channels(draw: st.DrawFn):
+    """A device, how it is controlled, and who takes its data."""
+    device = resolve(
+        *draw(st.sampled_from(DEVICES)),
+        draw(st.sampled_from([1, 1, 1, 2, 4, 8])),
+        draw(
+            st.sampled_from(
+                [{}, {}, {"nREFI": 3800}, {"nCCDL": 45}, {"nCCDS": 12, "nCCDL": 40, "nREFI": 3600}]
+            )
+        ),
+    )
+    refreshes = ["none", "all-bank", "all-bank", "staggered"]
+    options = state.ControllerOptions(
+        scheduler=draw(st.sampled_from(["FRFCFS", "FRFCFS-RowHit"])),
+        refresh=draw(st.sampled_from(refreshes + ["same-bank"] * ("nRFCsb" in device.timings))),
+        read_buffer=draw(st.sampled_from([1, 7, 16, 32])),
+    )
+    servers = None
+    if device.ranks == 1 and draw(st.booleans()):
+        ticks = draw(st.sampled_from([(5, 12), (1, 1), (5, 4), (5, 8)]))
+        row_bursts = draw(st.sampled_from([1, 6, 16, 17]))
+        servers = draw(st.integers(1, 40)), draw(st.integers(1, 9)), ticks, row_bursts
+    return device, options, servers
+
+
+@st.composite
+def works(draw: st.DrawFn, device: Device):
+    """What is read: a stream, sometimes disturbed, in regions; and its period."""
+    first = draw(st.sampled_from([0, 0, 16, 1234]))
+    places = stream(device, COUNT, first, draw(st.sampled_from([16, 64, 128])))
+    whats = ["row", "bank", "rank", "write"] if device.ranks > 1 else ["row", "bank"]
+    numbers = draw(st.lists(st.integers(0, COUNT - 1), max_size=6))
+    disturb(device, places, numbers, draw(st.sampled_from(whats)))
+    regions, left = [], COUNT
+    while left:
+        reads = min(left, draw(st.sampled_from([40, 777, 1600, COUNT])))
+        release, service = draw(st.sampled_from([0, 0, 150_000])), draw(st.sampled_from([1, 8, 8, 33]))
+        regions.append((reads, release, service, draw(st.integers(1, reads))))
+        left -= reads
+    if draw(st.booleans()):
+        regions.append((COUNT, 0, 8, 1))  # from the first again
+    return places, draw(st.sampled_from([1, 2])) * device.bankgroups, regions
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_recalling_changes_nothing(data):
+    device, options, servers = data.draw(channels())
+    tables, policy = lower(device), state.make_policy(options)
+    for _ in range(2):  # what the first leaves known, the second uses
+        places, period, regions = data.draw(works(device))
+        recalled, first = outcome(MaskController, tables, policy, places, period, servers, regions)
+        again = outcome(MaskController, tables, policy, places, period, servers, regions)
+        none, stepping = outcome(MaskController, tables, policy, places, 0, servers, regions)
+        _, scanning = outcome(ScanController, tables, policy, places, 0, servers, regions)
+        assert none == 0
+        assert first == stepping == scanning
+        assert again == (recalled, first)  # also in what is counted as recalled
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_most_of_a_long_stream_is_recalled(ranks):
+    device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", ranks)
+    tables, policy = lower(device), state.make_policy(state.ControllerOptions())
+    places = stream(device, 50_000, 0, 64)
+    recalled, _ = outcome(MaskController, tables, policy, places, 8, None, [(50_000, 0, 0, 1)])
+    assert recalled > 40_000
+
+
+@kernel
+def describe_here(shape, words, source, data_sink, known, clock):
+    return describe(shape, words, source, data_sink, known, clock)
+
+
+@kernel
+def resume_there(shape, words, source, data_sink, known, situation, clock):
+    resume(shape, words, source, data_sink, known, situation, clock)
+
+
+@settings(max_examples=60, deadline=None)
+@given(channels(), st.integers(60, 900), st.integers(0, 50), st.integers(0, 7))
+def test_a_situation_resumed_later_and_rows_further_on_is_described_alike(channel, taken, later, rows):
+    device, options, servers = channel
+    tables, policy = lower(device), state.make_policy(options)
+    shape = engines.masks.make_shape(tables)
+
+    def after(until_taken: int, row: int):
+        places = stream(device, 1000, 0, 16)
+        places[3] += row
+        source = state.make_source(tables, *places, period=8)
+        data_sink, one = make_data_sink(servers, 1000), MaskController(tables, policy)
+        data_sink.value[sink.SERVICE] = 5
+        run_channel(one, source, data_sink, no_commands(), 1000, until_taken)
+        source.admitted[0] = until_taken
+        return source, data_sink, one._state
+
+    def described(source, data_sink, words, clock):
+        memory = known.make_known(tables, data_sink.depth + data_sink.servers)
+        end = describe_here(shape, words, source, data_sink, memory, clock)
+        assert known.FIRST_RECORD < end <= memory[known.USED] + memory[known.ROOM]
+        return memory, memory[memory[known.USED] + known.WORDS : end]
+
+    source, data_sink, words = after(taken, 0)
+    clock = int(words[state.CLOCK])
+    memory, first = described(source, data_sink, words, clock)
+    # A channel in another state, at the same request, its rows further on, at the same edge of the unit.
+    source, data_sink, _ = after(taken, rows)
+    _, _, other = after(taken // 2, 3)
+    shift = later * data_sink.unit_ticks
+    data_sink.value[sink.RELEASE] += shift * data_sink.dram_ticks
+    other[state.PLACE] = words[state.PLACE]
+    for place in (state.REFRESH_FROM, state.REFRESH_UNTIL):
+        other[place] = words[place] + shift
+    resume_there(shape, other, source, data_sink, memory, int(memory[known.USED]), clock + shift)
+    assert described(source, data_sink, other, clock + shift)[1].tolist() == first.tolist()
+
+
+def test_what_does_not_fit_into_memory_is_stepped_through(monkeypatch):
+    device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 1)
+    policy = state.make_policy(state.ControllerOptions())
+    places = stream(device, 20_000, 0, 64)
+    work = policy, places, 8, None, [(20_000, 0, 0, 1)]
+    most, expected = outcome(MaskController, lower(device), *work)
+    monkeypatch.setattr(known, "_WORDS", known.FIRST_RECORD + 12_000)
+    tables = lower(device)
+    for _ in range(3):
+        some, counted = outcome(MaskController, tables, *work)
+        assert counted == expected
+        assert 0 < some < most
+
+
+def test_runs_at_once_do_not_share_what_they_learn():
+    device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 2)
+    tables, policy = lower(device), state.make_policy(state.ControllerOptions())
+    works = [(stream(device, 20_000, first, 64), 8, None, [(20_000, 0, 0, 1)]) for first in range(8)]
+    with ThreadPoolExecutor(4) as pool:
+        at_once = list(pool.map(lambda work: outcome(MaskController, tables, policy, *work), works * 3))
+    engines.forget()
+    alone = [outcome(MaskController, tables, policy, *work) for work in works]
+    assert at_once == alone * 3
