@@ -76,7 +76,7 @@ def cache_dir() -> Path | None:
     return None
 
 
-class _MachineCode(FunctionCache):  # type: ignore[misc]
+class _MachineCode(FunctionCache):
     """Numba's cache, but a kernel that is in it is loaded without what only compiling needs.
 
     Numba first registers all it knows of types and functions, which takes longer than everything else
@@ -84,19 +84,20 @@ class _MachineCode(FunctionCache):  # type: ignore[misc]
     runtime; when something has to be compiled, the compiler registers it all by itself.
     """
 
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
+    def load_overload(self: Any, sig: Any, target_context: Any) -> Any:
         with self._guard_against_spurious_io_errors():
             return self._load_overload(sig, target_context)
 
 
 def _compiled(function: F, folder: Path | None, **options: Any) -> F:
     compile_: Any = numba.njit
+    cache: Any = _MachineCode
     compiled = compile_(nogil=True, _nrt=False, **options)(function)
     if folder is not None and not _config.DISABLE_JIT:
         before = _config.CACHE_DIR
         _config.CACHE_DIR = str(folder)
         try:
-            compiled._cache = _MachineCode(function)
+            compiled._cache = cache(function)
         finally:
             _config.CACHE_DIR = before
     return cast(F, compiled)

@@ -113,6 +113,11 @@ class TestHardware:
         after = simulate_expert(str(hardware), "qwen3-235b-a22b")
         assert (before.lanes, after.lanes) == (8, 4)
 
+    def test_is_read_again_when_the_file_of_a_unit_changes(self, hardware):
+        assert load_hardware(str(hardware)).gemv.fifo_bursts != 19
+        swap(hardware.parent / "gemv.yaml", "fifo_bursts:\n  value: 32", "fifo_bursts:\n  value: 19")
+        assert load_hardware(str(hardware)).gemv.fifo_bursts == 19
+
     def test_is_read_again_when_a_unit_changes_and_all_its_values_were_set(self, hardware):
         """Nothing of the file counts, but that it can be read does."""
         fields = load_hardware(str(hardware)).system.ndp.relayout.model_dump(exclude_none=True)
