@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -227,6 +228,21 @@ def test_a_token_that_does_not_fit_is_named_by_bytes():
 )
 def test_hand_worked_activation(unit, ready, tokens, cycle_ticks, tick):
     assert unit.done(np.array(ready, dtype=np.int64), tokens, cycle_ticks) == tick
+
+
+@given(
+    ready=st.lists(st.integers(0, 1 << 20), min_size=1, max_size=40),
+    unit=st.builds(ActivationUnit, st.integers(1, 300), st.integers(1, 10), st.integers(0, 40)),
+    tokens=st.integers(1, 1000),
+    cycle_ticks=st.integers(1, 50),
+)
+def test_activation_is_a_plain_loop_over_the_edges_of_its_clock(ready, unit, tokens, cycle_ticks):
+    free = 0  # cycle
+    for tick in ready:
+        free = max(free, math.ceil(Fraction(tick, cycle_ticks)))
+        free += math.ceil(Fraction(tokens, unit.units)) * unit.cycles_per_value
+    done = unit.done(np.array(ready, dtype=np.int64), tokens, cycle_ticks)
+    assert done == (free + unit.latency_cycles) * cycle_ticks
 
 
 @given(

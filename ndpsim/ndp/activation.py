@@ -35,6 +35,7 @@ class ActivationUnit:
             tokens: values that every row brings, one a token.
             cycle_ticks: ticks in a cycle of the unit.
         """
-        first_cycle = -(-ready // cycle_ticks)
         service = -(-tokens // self.units) * self.cycles_per_value
-        return (last_served(first_cycle, service) + self.latency_cycles) * cycle_ticks
+        # Service is whole cycles, so waiting for an edge at the end is waiting for one at each start.
+        end = last_served(ready, service * cycle_ticks)
+        return (-(-end // cycle_ticks) + self.latency_cycles) * cycle_ticks
