@@ -22,6 +22,7 @@ from typing import Any, TypeVar, cast
 import numba
 import platformdirs
 from numba.core import types
+from numba.core.caching import FunctionCache
 
 __all__ = ["cache_dir", "inlined", "is_compiled", "kernel", "mark_compiled", "outlined"]
 
@@ -75,14 +76,31 @@ def cache_dir() -> Path | None:
     return None
 
 
+class _MachineCode(FunctionCache):
+    """Numba's cache, but a kernel that is in it is loaded without what only compiling needs.
+
+    Numba first registers all it knows of types and functions, which takes longer than everything else
+    before the first result. Machine code calls nothing of that, nor, without reference counts, of Numba's
+    runtime; when something has to be compiled, the compiler registers it all by itself.
+    """
+
+    def load_overload(self: Any, sig: Any, target_context: Any) -> Any:
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
+
+
 def _compiled(function: F, folder: Path | None, **options: Any) -> F:
-    before = _config.CACHE_DIR
-    _config.CACHE_DIR = str(folder or "")
-    try:
-        compile_: Any = numba.njit
-        return cast(F, compile_(cache=folder is not None, nogil=True, _nrt=False, **options)(function))
-    finally:
-        _config.CACHE_DIR = before
+    compile_: Any = numba.njit
+    cache: Any = _MachineCode
+    compiled = compile_(nogil=True, _nrt=False, **options)(function)
+    if folder is not None and not _config.DISABLE_JIT:
+        before = _config.CACHE_DIR
+        _config.CACHE_DIR = str(folder)
+        try:
+            compiled._cache = cache(function)
+        finally:
+            _config.CACHE_DIR = before
+    return cast(F, compiled)
 
 
 def kernel(function: F) -> F:

@@ -8,9 +8,10 @@ is a whole multiple.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import NamedTuple
+from functools import cached_property
 
 __all__ = [
     "Timebase",
@@ -49,15 +50,22 @@ def cycles_ceil(ns: int | float, tck_ps: int) -> int:
     return math.ceil(exact(ns) * 1000 / tck_ps)
 
 
-class Timebase(NamedTuple):
+@dataclass(frozen=True)
+class Timebase:
     """Several clocks counted in one unit of time."""
 
     tick_ps: Fraction
     ticks: tuple[int, ...]  # ticks in a period of each clock
 
+    @cached_property
+    def _tick_ns(self) -> tuple[int, int]:
+        """Numerator and denominator."""
+        return self.tick_ps.numerator, 1000 * self.tick_ps.denominator
+
     def to_ns(self, ticks: int) -> float:
         """Nanoseconds in `ticks`, rounded once, to the nearest double."""
-        return int(ticks) * self.tick_ps.numerator / (1000 * self.tick_ps.denominator)
+        numerator, denominator = self._tick_ns
+        return int(ticks) * numerator / denominator
 
 
 def common_ticks(*periods_ps: Fraction) -> Timebase:

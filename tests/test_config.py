@@ -765,11 +765,3 @@ def test_any_text_is_read_or_refused_in_one_line(text: str) -> None:
 def test_any_set_is_taken_or_refused_in_one_line(option: str) -> None:
     for text in (option, f"dimm.ranks={option}", f"dram.{option}=1"):
         assert "\n" not in outcome(lambda text=text: load_hardware("trimoe", [text]))
-
-
-def test_a_file_that_changes_is_read_again(write):
-    path = write(unit=UNIT)
-    before = load_hardware(path)
-    assert load_hardware(path) is before
-    write(unit=UNIT.replace("fifo_bursts: 8", "fifo_bursts: 19"))
-    assert load_hardware(path).ndp.gemv.fifo_bursts == 19

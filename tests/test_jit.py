@@ -87,3 +87,27 @@ def test_two_processes_may_start_at_once_and_a_third_compiles_nothing(tmp_path):
         assert process.returncode == 0
     said, _ = run(str(tmp_path / "use.py"), **place).communicate()
     assert said.split() == ["1"]
+
+
+LOAD_THEN_COMPILE = """
+from numba.core.base import BaseContext
+
+registered = []
+register = BaseContext.refresh
+BaseContext.refresh = lambda context: registered.append(1) or register(context)
+
+from use import thrice
+
+assert thrice(14) == 42 and not registered
+assert thrice(1.5) == 4.5 and registered
+print(sum(thrice.stats.cache_hits.values()), sum(thrice.stats.cache_misses.values()))
+"""
+
+
+def test_a_kernel_is_loaded_without_what_compiling_needs_and_another_compiled_after_it(tmp_path):
+    (tmp_path / "use.py").write_text(USE)
+    (tmp_path / "load.py").write_text(LOAD_THEN_COMPILE)
+    place = {"NDPSIM_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(PACKAGE.parent)}
+    run(str(tmp_path / "use.py"), **place).communicate()
+    said, _ = run(str(tmp_path / "load.py"), **place).communicate()
+    assert said.split() == ["1", "1"]

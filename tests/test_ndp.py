@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ndpsim.errors import InputError
-from ndpsim.ndp import ActivationUnit, GemvUnit, served_in_order
+from ndpsim.ndp import ActivationUnit, GemvUnit, last_served
 
 
 def gemv(**changes: int) -> GemvUnit:
@@ -34,32 +35,31 @@ times = st.integers(0, 1 << 40)
 # One server
 
 
-@given(st.lists(times, max_size=60), st.integers(0, 1 << 20))
-def test_jobs_are_done_as_a_plain_loop_does_them(ready, service):
-    done, free = [], None
+@given(st.lists(times, min_size=1, max_size=60), st.integers(0, 1 << 20))
+def test_the_last_job_is_done_as_a_plain_loop_does_it(ready, service):
+    done = 0
     for start in ready:
-        free = max(start, free) + service if free is not None else start + service
-        done.append(free)
-    assert served_in_order(np.array(ready, dtype=np.int64), service).tolist() == done
+        done = max(done, start) + service
+    assert last_served(np.array(ready, dtype=np.int64), service) == done
 
 
 @pytest.mark.parametrize(
     ("ready", "service", "done"),
     [
-        ([0, 0, 0], 5, [5, 10, 15]),
-        ([0, 100, 101], 5, [5, 105, 110]),
-        ([50, 0], 5, [55, 60]),  # in the order given, not of readiness
-        ([7, 3], 0, [7, 7]),
-        ([], 5, []),
+        ([0], 5, 5),
+        ([0, 0, 0], 5, 15),
+        ([0, 100, 101], 5, 110),
+        ([50, 0], 5, 60),  # in the order given, not of readiness
+        ([7, 3], 0, 7),
     ],
 )
 def test_hand_worked_jobs(ready, service, done):
-    assert served_in_order(np.array(ready, dtype=np.int64), service).tolist() == done
+    assert last_served(np.array(ready, dtype=np.int64), service) == done
 
 
 def test_the_times_given_are_left_alone():
     ready = np.array([3, 1, 2])
-    served_in_order(ready, 10)
+    last_served(ready, 10)
     assert ready.tolist() == [3, 1, 2]
 
 
@@ -228,6 +228,21 @@ def test_a_token_that_does_not_fit_is_named_by_bytes():
 )
 def test_hand_worked_activation(unit, ready, tokens, cycle_ticks, tick):
     assert unit.done(np.array(ready, dtype=np.int64), tokens, cycle_ticks) == tick
+
+
+@given(
+    ready=st.lists(st.integers(0, 1 << 20), min_size=1, max_size=40),
+    unit=st.builds(ActivationUnit, st.integers(1, 300), st.integers(1, 10), st.integers(0, 40)),
+    tokens=st.integers(1, 1000),
+    cycle_ticks=st.integers(1, 50),
+)
+def test_activation_is_a_plain_loop_over_the_edges_of_its_clock(ready, unit, tokens, cycle_ticks):
+    free = 0  # cycle
+    for tick in ready:
+        free = max(free, math.ceil(Fraction(tick, cycle_ticks)))
+        free += math.ceil(Fraction(tokens, unit.units)) * unit.cycles_per_value
+    done = unit.done(np.array(ready, dtype=np.int64), tokens, cycle_ticks)
+    assert done == (free + unit.latency_cycles) * cycle_ticks
 
 
 @given(

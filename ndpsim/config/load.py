@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from ndpsim.config.files import data_names, data_path
+from ndpsim.config.files import data_folder, data_names, data_path
 from ndpsim.config.hardware import Hardware
 from ndpsim.config.nodes import parse, read_text
 from ndpsim.config.origins import Draft, KeyPath, Origin, dotted, draft_of, shown
 from ndpsim.config.system import MULTIPLIERS, UNITS, System, Systolic, allowed, field_at, leaves, section_of
 from ndpsim.errors import InputError, nearest, one_of
-from ndpsim.kept import drop_oldest
+from ndpsim.kept import MadeOfFiles
 from ndpsim.spec import standards
 from ndpsim.units import exact
 
@@ -43,33 +42,21 @@ def load_hardware(name_or_path: str | Hardware, sets: Sequence[str] = ()) -> Har
         if sets:
             raise InputError("give changes when loading the hardware, not afterwards", key="sets")
         return name_or_path
-    path = _find(name_or_path)
-    key = str(path), tuple(sets), os.getcwd()
-    known = _loaded.get(key)
-    if known is not None and known[0] == _stamps(known[0]):
-        return known[1]
-    hardware = _load(path, sets)
-    files = {str(path), *(str(origin.file) for origin in hardware.origins.values() if origin.file)}
-    _loaded[key] = _stamps(files), hardware
-    drop_oldest(_loaded, _KEPT)
-    return hardware
+    key = name_or_path, tuple(sets), os.getcwd()
+    known = _loaded.find(key)
+    if known is not None:
+        return known
+    hardware, files = _load(_find(name_or_path), sets)
+    # With the folder: what is found here by its path gives way to a bundled file of the same name.
+    return _loaded.keep(key, [*files, data_folder("hwconfigs")], hardware)
 
 
-_KEPT = 32
-_loaded: dict[tuple[str, tuple[str, ...], str], tuple[dict[str, tuple[int, int]], Hardware]] = {}
+_loaded: MadeOfFiles[Hardware] = MadeOfFiles(32)
 
 
-def _stamps(files: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """When the files that are there were last changed, and how large they are."""
-    stamps = {}
-    for file in files:
-        with contextlib.suppress(OSError):
-            status = os.stat(file)
-            stamps[file] = status.st_mtime_ns, status.st_size
-    return stamps
-
-
-def _load(path: Path, sets: Sequence[str]) -> Hardware:
+def _load(path: Path, sets: Sequence[str]) -> tuple[Hardware, list[Path]]:
+    """The hardware, and the files it was read from."""
+    files = [path]
     draft = draft_of(parse(read_text(path), str(path)), str(path))
     settings = [_setting(text) for text in sets]
     for key, value in settings:
@@ -77,7 +64,7 @@ def _load(path: Path, sets: Sequence[str]) -> Hardware:
             draft.set(key, value)
     for key in sorted(_UNITS):
         if isinstance(draft.at(key), str):
-            _read_unit(draft, key, path.parent)
+            files.append(_read_unit(draft, key, path.parent))
     for key, value in settings:
         if key not in _UNITS:
             draft.set(key, value)
@@ -88,7 +75,7 @@ def _load(path: Path, sets: Sequence[str]) -> Hardware:
     _check_multipliers(system, draft)
     hardware = Hardware(system, _leaf_origins(system, draft, str(path)), str(path))
     hardware.lane_device()  # reports unknown DRAM names now
-    return hardware
+    return hardware, files
 
 
 def _is_path(name: str) -> bool:
@@ -104,8 +91,8 @@ def _find(name: str) -> Path:
     return data_path("hwconfigs", name)
 
 
-def _read_unit(draft: Draft, key: KeyPath, folder: Path) -> None:
-    """Put the file that `key` names in its place; paths are relative to `folder`."""
+def _read_unit(draft: Draft, key: KeyPath, folder: Path) -> Path:
+    """Put the file that `key` names in its place, and say which it is; paths are relative to `folder`."""
     name, origin = draft.at(key), draft.origin(key)
     if _is_path(name):
         path = Path(name) if origin.kind == "set" else folder / name
@@ -119,6 +106,7 @@ def _read_unit(draft: Draft, key: KeyPath, folder: Path) -> None:
         raise origin.error(str(error), dotted(key)) from None
     unit = draft_of(parse(text, str(path)), str(path), key)
     draft.replace(key, unit.values, unit.origins)
+    return path
 
 
 # --set

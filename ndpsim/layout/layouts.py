@@ -158,7 +158,7 @@ class Layout:
         for of_part, over in zip(weights.slices(len(lanes)), lanes, strict=True):
             regions = expert_regions(weights.hidden, len(of_part), weights.format, burst_bytes)
             dimm, lane = np.array(over, dtype=np.int64).T
-            dimms = len(np.unique(dimm))
+            dimms = len({of for of, _ in over})
             holder = "a DIMM" if dimms == 1 else f"{dimms} DIMMs"
             dealing = Dealing(regions, geometry.device, len(over), base, holder)
             parts.append(Part(of_part, dealing, dimm, lane, self.bursts))

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
-from importlib import resources
-from importlib.resources.abc import Traversable
 from os import PathLike, fspath
 from pathlib import Path
 
 from ndpsim.errors import InputError, one_of
+from ndpsim.kept import MadeOfFiles
 from ndpsim.moe._config import Config, parse, read_text
 from ndpsim.moe.families import FAMILIES, UNKNOWN, Family
 from ndpsim.moe.shape import MAX_SIZE, Expert, MoeShape, whole_number
 
 __all__ = ["load_model", "model_names", "parse_shape"]
 
+_MODELS = Path(__file__).parent / "models"
 _MAX_COUNT = 1 << 16  # layers of a model, experts of a layer
 _MAX_SHAPE = 1 << 20  # --shape
 
@@ -159,9 +160,8 @@ def _shape(config: Config, name: str, source: str) -> MoeShape:
     )
 
 
-def _bundled() -> dict[str, Traversable]:
-    folder = resources.files("ndpsim.moe") / "models"
-    return {item.name.removesuffix(".json"): item for item in folder.iterdir() if item.name.endswith(".json")}
+def _bundled() -> dict[str, Path]:
+    return {item.stem: item for item in _MODELS.iterdir() if item.suffix == ".json"}
 
 
 def model_names() -> list[str]:
@@ -203,14 +203,28 @@ def load_model(name_or_path: str | PathLike[str]) -> MoeShape:
             key is missing or out of range.
     """
     asked = fspath(name_or_path)
+    key = asked, os.getcwd()
+    known = _loaded.find(key)
+    if known is not None:
+        return known
+    shape, file = _load(asked)
+    # With the folder: what is found by its path gives way to a bundled file of the same name.
+    return _loaded.keep(key, [file, _MODELS], shape)
+
+
+_loaded: MadeOfFiles[MoeShape] = MadeOfFiles(32)
+
+
+def _load(asked: str) -> tuple[MoeShape, Path]:
+    """The shape, and the file it was read from."""
     bundled = _bundled()
     name = asked.lower()
     if name in bundled:
         text = bundled[name].read_text(encoding="utf-8")
-        return _shape(parse(text, f"{name}.json"), name, name)
+        return _shape(parse(text, f"{name}.json"), name, name), bundled[name]
     path = _locate(asked)
     name = path.resolve().parent.name if path.name == "config.json" else path.stem
-    return _shape(parse(read_text(path), str(path)), name, str(path))
+    return _shape(parse(read_text(path), str(path)), name, str(path)), path
 
 
 def parse_shape(text: str) -> Expert:

@@ -5,6 +5,6 @@ Systolic arrays are in `ndp.array` and `ndp.systolic`.
 
 from ndpsim.ndp.activation import ActivationUnit
 from ndpsim.ndp.gemv import GemvUnit, Tiling
-from ndpsim.ndp.pipeline import served_in_order
+from ndpsim.ndp.pipeline import last_served
 
-__all__ = ["ActivationUnit", "GemvUnit", "Tiling", "served_in_order"]
+__all__ = ["ActivationUnit", "GemvUnit", "Tiling", "last_served"]

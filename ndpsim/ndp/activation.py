@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.ndp.pipeline import served_in_order
+from ndpsim.ndp.pipeline import last_served
 
 __all__ = ["ActivationUnit"]
 
@@ -30,10 +30,12 @@ class ActivationUnit:
         """The tick at which the last value is activated.
 
         Args:
-            ready: int64[n], the tick at which gate and up are known of each of n rows, in order.
+            ready: int64[n], the tick at which gate and up are known of each of n rows, in the order in which
+                they are taken.
             tokens: values that every row brings, one a token.
             cycle_ticks: ticks in a cycle of the unit.
         """
-        on_edge = -(-ready // cycle_ticks) * cycle_ticks
-        service = -(-tokens // self.units) * self.cycles_per_value * cycle_ticks
-        return int(served_in_order(on_edge, service)[-1]) + self.latency_cycles * cycle_ticks
+        service = -(-tokens // self.units) * self.cycles_per_value
+        # Service is whole cycles, so waiting for an edge at the end is waiting for one at each start.
+        end = last_served(ready, service * cycle_ticks)
+        return (-(-end // cycle_ticks) + self.latency_cycles) * cycle_ticks

@@ -27,7 +27,7 @@ from ndpsim.dram import sink, state
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.layout import ExpertFormat, ExpertWeights, parse_layout
 from ndpsim.moe import Expert
-from ndpsim.ndp import Tiling, served_in_order
+from ndpsim.ndp import Tiling, last_served
 from ndpsim.simulate.lane import (
     Lane,
     command_room,
@@ -55,7 +55,7 @@ from ndpsim.simulate.program import (
     report_share,
 )
 from ndpsim.simulate.result import ExpertResult, Phase
-from ndpsim.simulate.weights import describe_weights, named_weights
+from ndpsim.simulate.weights import named_weights
 
 __all__ = ["MAX_TOKENS", "simulate_expert"]
 
@@ -111,29 +111,29 @@ class _Program:
     def multiply(
         self, region: int, tile: int, tokens: int, release: int, report: Callable[[int], None]
     ) -> Ints:
-        """Read a region and multiply; returns when the sum of each of its rows is known."""
+        """Read a region and multiply; returns when each of its rows is summed, whatever those before it."""
         machine, work = self.machine, self.placed.work[region]
         service = tokens * work.pass_cycles * machine.gemv_ticks
-        first = sum(before.rows for before in self.regions[:region])
-        after = first + self.regions[region].rows
         for lane in self.lanes:
             lane.read_region(region, release, service, work.servers, report)
-        done = functools.reduce(np.maximum, (lane.sink.done[first:after] for lane in self.lanes))
-        rows: Ints = np.maximum.accumulate(done) + machine.gemv.adder_tree_cycles * machine.gemv_ticks
-        _note(self.spans, self.regions[region].name, tile, release, int(rows[-1]))
+        of_region = self.placed.rows[region]
+        done = functools.reduce(np.maximum, (lane.sink.done[of_region] for lane in self.lanes))
+        rows: Ints = done + machine.gemv.adder_tree_cycles * machine.gemv_ticks
+        _note(self.spans, self.regions[region].name, tile, release, int(rows.max()))
         return rows
 
     def activate(self, tile: int, tokens: int, rows: Ints) -> int:
         """SiLU(gate) x up of every hidden value; returns when the last is known."""
-        known = rows[1::2]  # gate and up rows alternate, and up comes second
+        known = np.maximum(rows[::2], rows[1::2])  # gate and up rows alternate
         end = self.machine.activation.done(known, tokens, self.machine.activation_ticks)
         _note(self.spans, "activation", tile, int(known[0]), end)
         return end
 
     def results_known(self, rows: Ints) -> Ints:
-        """When each burst of results can leave: when its last row is known."""
+        """When each burst of results can leave: when its rows and those of the bursts before are known."""
         per_burst = self.machine.device.burst_bytes // self.machine.gemv.activation_bytes
-        known: Ints = rows[np.minimum(np.arange(0, len(rows), per_burst) + per_burst, len(rows)) - 1]
+        bursts = np.maximum.reduceat(rows, np.arange(0, len(rows), per_burst))
+        known: Ints = np.maximum.accumulate(bursts)
         return known
 
 
@@ -170,7 +170,7 @@ class _Programs:
             rows = program.multiply(DOWN, tile, tokens, hidden, report)
             known.append(program.results_known(rows))
             program.host_bursts += tokens * len(known[-1])
-            last = max(last, int(rows[-1]))
+            last = max(last, int(known[-1][-1]))
         end = max(self.results_out(tile, tokens, [known[of] for of in on]) for on in self.expert.channels)
         latency = self.machine.device.timings["nCWL"] * self.machine.dram_ticks
         bursts_out = max(map(len, self.expert.channels)) * len(known[0])
@@ -182,7 +182,7 @@ class _Programs:
         """Results of a channel's DIMMs leave in the order in which they are known; returns when all have."""
         in_order = known[0] if len(known) == 1 else np.sort(np.concatenate(known))
         latency = self.machine.device.timings["nCL"] * self.machine.dram_ticks
-        end = int(served_in_order(in_order, self.machine.bus_ticks(tokens))[-1]) + latency
+        end = last_served(in_order, self.machine.bus_ticks(tokens)) + latency
         _note(self.spans, "result-out", tile, int(in_order[0]), end)
         return end
 
@@ -285,7 +285,8 @@ def simulate_expert(
         _compare(programs, end, plainly, plainly.run(tiling, lambda share: None))
     config = {
         "hardware": machine.described,
-        **describe_weights(weights, model_name),
+        **expert.described,
+        "model": model_name,
         "tokens": tokens,
         "layout": layout,
     }
@@ -306,19 +307,20 @@ def _result(
     cycles = -(-end // machine.dram_ticks) - FIRST_CLOCK
     time_ns = to_ns(cycles * machine.dram_ticks)
     lanes = programs.lanes()
-    used = [lane for lane, _ in lanes if lane.stream.share.total]
-    streamed = max(lane.count(state.DATA_END) for lane in used) - FIRST_CLOCK
+    counts = [(lane.channel.value.tolist(), count) for lane, count in lanes]
+    used = [counter for counter, _ in counts if counter[state.READS_SERVED]]
+    streamed = max(counter[state.DATA_END] for counter in used) - FIRST_CLOCK
     peak_gbps = dimms * machine.lanes * machine.lane_peak_gbps
     bandwidth_gbps = expert.bytes * reads / to_ns(streamed * machine.dram_ticks)
     skipped = sum(lane.channel.skipped * count for lane, count in lanes)
-    issued = np.sum([lane.channel.issued * count for lane, count in lanes], axis=0)
+    issued: Ints = functools.reduce(np.add, (lane.channel.issued * count for lane, count in lanes))
     idle_ns = {
-        name: sum(lane.count(place) * count for lane, count in lanes) / (dimms * machine.lanes) * clock_ns
+        name: sum(counter[place] * count for counter, count in counts) / (dimms * machine.lanes) * clock_ns
         for name, place in _IDLE.items()
     }
     busy = {
-        "memory": (streamed - min(lane.count(state.IDLE_CREDIT) for lane in used)) / cycles,
-        "compute": max(lane.busy for lane in used) / (cycles * machine.dram_ticks),
+        "memory": (streamed - min(counter[state.IDLE_CREDIT] for counter in used)) / cycles,
+        "compute": max(lane.busy for lane, _ in lanes) / (cycles * machine.dram_ticks),
         "io": programs.io_ticks / (cycles * machine.dram_ticks),
     }
     energy_nj, energy_note = _energy(programs, weights, tokens, reads, issued, cycles, time_ns)
@@ -335,7 +337,7 @@ def _result(
         peak_fraction=bandwidth_gbps / peak_gbps,
         gflops=2 * 3 * weights.hidden * weights.intermediate * tokens / time_ns,
         peak_gflops=expert.peak_gflops,
-        bound=max(busy, key=lambda name: busy[name]),
+        bound=max(busy, key=busy.__getitem__),
         busy=busy,
         phases=programs.phases(),
         commands=name_commands(issued),
@@ -377,9 +379,8 @@ def _energy(
         lane.channel.open_clocks(cycles + FIRST_CLOCK) * count for lane, count in programs.lanes()
     )
     products = tokens * weights.hidden * weights.intermediate  # of a matrix
-    passes = sum(machine.gemv.pass_cycles(matrix.bits) for matrix in weights.format.matrices)
     units = machine.unit_energy.split(
-        products * passes / machine.gemv.bit_serial_cycles,
+        products * expert.pass_cycles / machine.gemv.bit_serial_cycles,
         len(weights.format.matrices) * products * machine.gemv.activation_bytes,
         reads * expert.bytes,
         tokens * weights.intermediate,

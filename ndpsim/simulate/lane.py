@@ -109,7 +109,7 @@ def commands_by_kind(channels: Iterable[Controller]) -> dict[str, int]:
 
 def name_commands(issued: Ints) -> dict[str, int]:
     """Commands issued, int64[command], by name; kinds that were issued at all."""
-    return {command.name: int(count) for command, count in zip(COMMANDS, issued, strict=True) if count}
+    return {command.name: count for command, count in zip(COMMANDS, issued.tolist(), strict=True) if count}
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,6 +21,7 @@ from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.lane import LaneStream, check_refresh, lane_streams
 from ndpsim.simulate.memory import controller_options
 from ndpsim.simulate.power import DramPower, dram_power, unit_energy
+from ndpsim.simulate.weights import describe_weights
 from ndpsim.spec import Device, Tables, lower
 from ndpsim.units import Timebase, common_ticks, frequency_period_ps
 
@@ -55,15 +56,15 @@ class Machine:
     unit_energy: UnitEnergy
     described: Mapping[str, Any]  # for the result: the hardware as plain data
 
-    @property
+    @functools.cached_property
     def dram_ticks(self) -> int:
         return self.timebase.ticks[0]
 
-    @property
+    @functools.cached_property
     def gemv_ticks(self) -> int:
         return self.timebase.ticks[1]
 
-    @property
+    @functools.cached_property
     def activation_ticks(self) -> int:
         return self.timebase.ticks[2]
 
@@ -120,6 +121,7 @@ class Placed:
     dealing: Dealing
     streams: tuple[LaneStream, ...]  # of lanes that run alike
     work: tuple[Work, ...]  # by region
+    rows: tuple[slice, ...]  # by region, of all rows
     on_channel: int  # DIMMs, of all that take part, on the channel of each
 
 
@@ -134,6 +136,8 @@ class PlacedOnDimms:
     channels: tuple[tuple[int, ...], ...]  # what the DIMMs of a channel have, each such channel once
     slice: int  # the largest part of the intermediate dimension that a DIMM has
     peak_gflops: float
+    pass_cycles: int  # for a weight of each matrix, together
+    described: Mapping[str, Any]  # for the result: the weights as plain data
 
 
 @functools.lru_cache(maxsize=_KEPT)
@@ -163,6 +167,8 @@ def place_on_dimms(machine: Machine, name: str, weights: ExpertWeights) -> Place
         ),
         slice=max(size for size, _ in kinds),
         peak_gflops=len(of_dimm) * _peak_gflops(machine, work),
+        pass_cycles=sum(machine.gemv.pass_cycles(matrix.bits) for matrix in weights.format.matrices),
+        described=describe_weights(weights, None),
     )
 
 
@@ -193,7 +199,9 @@ def _peak_gflops(machine: Machine, work: tuple[Work, ...]) -> float:
 def _placed(machine: Machine, dealing: Dealing, work: tuple[Work, ...], on_channel: int) -> Placed:
     groups = [list(lanes) for _, lanes in itertools.groupby(range(machine.lanes), dealing.share)]
     streams = lane_streams(machine.tables, dealing, [range(lanes[0], lanes[-1] + 1) for lanes in groups])
-    return Placed(dealing, streams, work, on_channel)
+    ends = itertools.accumulate((region.rows for region in dealing.regions), initial=0)
+    rows = tuple(slice(first, end) for first, end in itertools.pairwise(ends))
+    return Placed(dealing, streams, work, rows, on_channel)
 
 
 def every_lane(machine: Machine, expert: PlacedOnDimms) -> PlacedOnDimms:

@@ -1,0 +1,177 @@
+"""What is kept for the next call is what the next call would make anew."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ndpsim import kept, load_hardware, load_model, simulate_expert
+from ndpsim.config import data_path
+from ndpsim.errors import InputError
+from ndpsim.kept import MadeOfFiles
+
+MODEL = {
+    "model_type": "mixtral",
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "num_hidden_layers": 2,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+}
+
+
+@pytest.fixture
+def settled(monkeypatch):
+    """Files count as unchanging as soon as they are written."""
+    monkeypatch.setattr(kept, "_SETTLED_NS", -(10**12))
+
+
+@pytest.fixture
+def hardware(tmp_path):
+    """A copy of a bundled hardware file, its units beside it."""
+    text = data_path("hwconfigs", "trimoe").read_text()
+    for unit in ("gemv", "activation", "relayout"):
+        text = text.replace(f"{unit}: trimoe_{unit}", f"{unit}: {unit}.yaml")
+        shutil.copy(data_path("rtl_params", f"trimoe_{unit}"), tmp_path / f"{unit}.yaml")
+    path = tmp_path / "hw.yaml"
+    path.write_text(text)
+    return path
+
+
+def swap(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def model(folder: Path, **changes: int) -> str:
+    path = folder / "model.json"
+    path.write_text(json.dumps(MODEL | changes))
+    return str(path)
+
+
+def test_what_was_made_of_files_is_kept_until_one_of_them_changes(settled, tmp_path):
+    made, file = MadeOfFiles[str](2), tmp_path / "file"
+    file.write_text("one")
+    made.keep("key", [file, tmp_path], "made of one")
+    assert made.find("key") == "made of one"
+    file.write_text("two")
+    assert made.find("key") is None
+
+
+@pytest.mark.parametrize("keep_time", [False, True])
+def test_a_file_that_takes_the_place_of_another_of_its_size_and_time_is_seen(settled, tmp_path, keep_time):
+    made, file, other = MadeOfFiles[str](2), tmp_path / "file", tmp_path / "other"
+    file.write_text("one")
+    other.write_text("two")
+    if keep_time:
+        times = file.stat().st_atime_ns, file.stat().st_mtime_ns
+        os.utime(other, ns=times)
+    made.keep("key", [file], "made of one")
+    os.replace(other, file)
+    assert made.find("key") is None
+
+
+def test_a_file_that_goes_or_comes_is_seen(settled, tmp_path):
+    made, there, absent = MadeOfFiles[str](2), tmp_path / "there", tmp_path / "absent"
+    there.touch()
+    made.keep("of there", [there], "one")
+    made.keep("of absent", [absent], "other")
+    there.unlink()
+    assert (made.find("of there"), made.find("of absent")) == (None, "other")
+    absent.touch()
+    assert made.find("of absent") is None
+
+
+def test_nothing_is_kept_of_a_file_that_has_just_been_written(tmp_path):
+    made, file = MadeOfFiles[str](2), tmp_path / "file"
+    file.write_text("one")
+    assert made.keep("key", [file], "made") == "made"
+    assert made.find("key") is None
+
+
+def test_only_the_last_are_kept(settled, tmp_path):
+    made = MadeOfFiles[int](2)
+    for number in range(3):
+        made.keep(number, [tmp_path], number)
+    assert [made.find(number) for number in range(3)] == [None, 1, 2]
+
+
+@pytest.mark.usefixtures("settled")
+class TestHardware:
+    def test_is_read_once_while_its_files_stay(self, hardware):
+        assert load_hardware(str(hardware)) is load_hardware(str(hardware))
+        assert load_hardware("trimoe") is load_hardware("trimoe")
+
+    def test_is_read_again_when_its_file_changes(self, hardware):
+        before = simulate_expert(str(hardware), "qwen3-235b-a22b")
+        swap(hardware, "ranks: {value: 4", "ranks: {value: 2")
+        after = simulate_expert(str(hardware), "qwen3-235b-a22b")
+        assert (before.lanes, after.lanes) == (8, 4)
+
+    def test_is_read_again_when_the_file_of_a_unit_changes(self, hardware):
+        assert load_hardware(str(hardware)).gemv.fifo_bursts != 19
+        swap(hardware.parent / "gemv.yaml", "fifo_bursts:\n  value: 32", "fifo_bursts:\n  value: 19")
+        assert load_hardware(str(hardware)).gemv.fifo_bursts == 19
+
+    def test_is_read_again_when_a_unit_changes_and_all_its_values_were_set(self, hardware):
+        """Nothing of the file counts, but that it can be read does."""
+        fields = load_hardware(str(hardware)).system.ndp.relayout.model_dump(exclude_none=True)
+        sets = [f"ndp.relayout.{name}={value}" for name, value in fields.items()]
+        load_hardware(str(hardware), sets)
+        (hardware.parent / "relayout.yaml").write_text("[")
+        with pytest.raises(InputError):
+            load_hardware(str(hardware), sets)
+
+    def test_of_other_settings_is_other_hardware(self):
+        assert simulate_expert("trimoe", sets=["dimm.ranks=2"]).lanes == 4
+        assert simulate_expert("trimoe", sets=["dimm.ranks=1"]).lanes == 2
+        assert simulate_expert("trimoe").lanes == 8
+
+    def test_of_the_same_relative_path_depends_on_the_folder(self, hardware, tmp_path, monkeypatch):
+        other = tmp_path / "other"
+        shutil.copytree(tmp_path, other)
+        swap(other / "hw.yaml", "ranks: {value: 4", "ranks: {value: 2")
+        monkeypatch.chdir(tmp_path)
+        assert load_hardware("hw.yaml").lanes == 8
+        monkeypatch.chdir(other)
+        assert load_hardware("hw.yaml").lanes == 4
+
+    def test_gives_way_to_a_bundled_file_of_its_name(self, hardware, tmp_path, monkeypatch):
+        bundled = tmp_path / "bundled" / "hwconfigs"
+        shutil.copytree(tmp_path, bundled)
+        monkeypatch.setattr(
+            "ndpsim.config.load.data_names", lambda kind: sorted(p.stem for p in bundled.iterdir())
+        )
+        monkeypatch.setattr("ndpsim.config.load.data_path", lambda kind, name: bundled / f"{name}.yaml")
+        monkeypatch.setattr("ndpsim.config.load.data_folder", lambda kind: bundled)
+        monkeypatch.chdir(tmp_path)
+        hardware.rename("mine")
+        assert load_hardware("mine").lanes == 8
+        swap(bundled / "hw.yaml", "ranks: {value: 4", "ranks: {value: 2")
+        (bundled / "hw.yaml").rename(bundled / "mine.yaml")
+        assert load_hardware("mine").lanes == 4
+
+
+@pytest.mark.usefixtures("settled")
+class TestModel:
+    def test_is_read_once_while_its_file_stays(self, tmp_path):
+        path = model(tmp_path)
+        assert load_model(path) is load_model(path)
+        assert load_model("mixtral-8x7b") is load_model("mixtral-8x7b")
+
+    def test_is_read_again_when_its_file_changes(self, tmp_path):
+        before = simulate_expert("trimoe", model(tmp_path))
+        after = simulate_expert("trimoe", model(tmp_path, hidden_size=512))
+        assert after.weight_bytes == 2 * before.weight_bytes
+
+    def test_that_is_gone_is_an_error(self, tmp_path):
+        path = model(tmp_path)
+        load_model(path)
+        Path(path).unlink()
+        with pytest.raises(InputError, match="no such file"):
+            load_model(path)
