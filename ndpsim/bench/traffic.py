@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ndpsim.bench.row import Row, Work, expect
 from ndpsim.dram import sink, state
-from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
+from ndpsim.dram.engines import Controller, ScanController, compare_channels, forget, make_controller
 from ndpsim.dram.mapping import map_addresses
 from ndpsim.errors import MismatchError
 from ndpsim.peers import ramulator
@@ -157,7 +157,11 @@ class Traffic:
     def _runs(self, make: MakeController, source: state.Source, memory: Memory, repeat: int) -> list[_Run]:
         """One run that may have to compile, and `repeat` to be measured."""
         tables, policy = lower(memory.device), state.make_policy(memory.options)
-        return [_serve(make(tables, policy), source) for _ in range(1 + repeat)]
+        runs = []
+        for _ in range(1 + repeat):
+            forget()  # every run is the first of its channel
+            runs.append(_serve(make(tables, policy), source))
+        return runs
 
     def _work(self, channel: Controller) -> Work:
         cycles = max(int(channel.value[state.DATA_END]), int(channel.value[state.CLOCK]) - 1)

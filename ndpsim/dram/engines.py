@@ -45,7 +45,8 @@ class Controller(Protocol):
     Attributes:
         tables: the device.
         value: counters, by the places in `dram.state`.
-        latencies: int64[clocks], reads by latency, from arrival to the last beat.
+        latencies: int64[clocks], reads by latency, from arrival to the last beat; the last place has those
+            that take longer, too.
         most_queued: no more requests than this can be on their way in the channel.
     """
 
@@ -87,8 +88,9 @@ def open_clocks_of(rows: Ints, counted: int, end: int) -> int:
 class ScanController:
     """The general controller: looks at every request of a queue; any policy, any queue."""
 
-    def __init__(self, tables: Tables, policy: Policy) -> None:
-        self.tables, self._policy, self._channel = tables, policy, make_channel(tables, policy)
+    def __init__(self, tables: Tables, policy: Policy, latency_places: int = LATENCIES) -> None:
+        self.tables, self._policy = tables, policy
+        self._channel = make_channel(tables, policy, latency_places)
         self.value, self.latencies = self._channel.value, self._channel.latencies
         self.issued: Ints = self._channel.issued
         self.most_queued = self._channel.entry.shape[0] * self._channel.entry.shape[2]
@@ -153,11 +155,11 @@ def forget() -> None:
 class MaskController:
     """The fast controller: open rows, queues of up to 64 requests (`masks.state.fits`)."""
 
-    def __init__(self, tables: Tables, policy: Policy) -> None:
+    def __init__(self, tables: Tables, policy: Policy, latency_places: int = LATENCIES) -> None:
         self.tables, self._policy = tables, policy
         self._shape, rest = _at_rest(tables)
         self._state = rest.copy()
-        self.value, self.latencies = self._state[:COUNTERS], np.zeros(LATENCIES, dtype=np.int64)
+        self.value, self.latencies = self._state[:COUNTERS], np.zeros(latency_places, dtype=np.int64)
         self.most_queued = 2 * masks.SLOTS + masks.BANKS
 
     @property
@@ -219,8 +221,10 @@ def compare_channels(one: Controller, other: Controller) -> list[str]:
     return [name for name, equal in same.items() if not equal]
 
 
-def make_controller(tables: Tables, policy: Policy, with_sink: bool = False) -> Controller:
+def make_controller(
+    tables: Tables, policy: Policy, with_sink: bool = False, latency_places: int = LATENCIES
+) -> Controller:
     """The fastest controller that can run a channel, at rest."""
     if masks.fits(tables, policy, with_sink):
-        return MaskController(tables, policy)
-    return ScanController(tables, policy)
+        return MaskController(tables, policy, latency_places)
+    return ScanController(tables, policy, latency_places)

@@ -23,7 +23,6 @@ from ndpsim.dram.state import (
     IDLE_REFRESH,
     IDLE_ROW,
     INDEX,
-    LATENCIES,
     NOT_BEFORE,
     OPEN_CLOCKS,
     OPEN_ROW,
@@ -146,7 +145,7 @@ def note_read(tables, value, latencies, sink, timed, request, arrived, clock):
     value[DATA_END] = end
     value[READ_LATENCY] += end - arrived
     value[READS_SERVED] += 1
-    latencies[min(end - arrived, LATENCIES - 1)] += 1
+    latencies[min(end - arrived, latencies.shape[0] - 1)] += 1
     take_burst(sink, request, end)
 
 

@@ -92,7 +92,7 @@ def number_nodes(tables: Tables) -> Nodes:
 NO_REFRESH, ALL_BANK, STAGGERED, SAME_BANK = range(4)
 REFRESH_POLICIES = {"none": NO_REFRESH, "all-bank": ALL_BANK, "staggered": STAGGERED, "same-bank": SAME_BANK}
 
-# Reads that take longer than this many clocks share the last place of the latency histogram.
+# Places of a latency histogram, one for each clock that a read takes; those that take longer share the last.
 LATENCIES = 1 << 16
 
 
@@ -254,7 +254,7 @@ def make_source(
     )
 
 
-def make_channel(tables: Tables, policy: Policy) -> Channel:
+def make_channel(tables: Tables, policy: Policy, latency_places: int = LATENCIES) -> Channel:
     """A channel at rest before clock 1: all banks closed, all queues empty."""
     nodes = number_nodes(tables).total
     # The read queue may have to take back an active request of every bank.
@@ -273,5 +273,5 @@ def make_channel(tables: Tables, policy: Policy) -> Channel:
         recent_acts=np.full((1 + tables.ranks, 4), -FAR, dtype=np.int64),
         value=value,
         issued=np.zeros(len(COMMANDS), dtype=np.int64),
-        latencies=np.zeros(LATENCIES, dtype=np.int64),
+        latencies=np.zeros(latency_places, dtype=np.int64),
     )

@@ -61,7 +61,7 @@ class HostReadResult(Reported):
         ranks_per_bus: ranks behind a bus, of all DIMMs of its channel; the most.
         commands: DRAM commands by kind.
         idle_ns: why a bus carried nothing, mean over the buses: `refresh`, `rows` (row and rank changes).
-        fast_forwarded: the share of the reads that were skipped over because they repeat, exactly.
+        fast_forwarded: the share of the reads that went, exactly, as others of the same run had gone before.
         energy_nj: by component (`energy.split`), and their `total`, of all ranks behind the buses;
             None where nothing is known of the DRAM's currents. `energy_note` says what it rests on, or why.
         config: everything that was used: hardware, model, weights, layout.

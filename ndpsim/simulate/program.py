@@ -26,17 +26,19 @@ __all__ = [
 GATE_UP, DOWN = 0, 1  #: The regions of an expert.
 FIRST_CLOCK = 1  #: Of a program: the clock of the first DRAM command.
 
+_LATENCY_PLACES = 1  # nobody asks how long single reads of a lane took, only for their sum
+
 MakeChannel = Callable[[Tables, state.Policy], Controller]
 
 
 def fastest(tables: Tables, policy: state.Policy) -> Controller:
     """The fastest controller for a lane."""
-    return make_controller(tables, policy, with_sink=True)
+    return make_controller(tables, policy, with_sink=True, latency_places=_LATENCY_PLACES)
 
 
 def plain(tables: Tables, policy: state.Policy) -> Controller:
     """The controller that looks at every request."""
-    return ScanController(tables, policy)
+    return ScanController(tables, policy, _LATENCY_PLACES)
 
 
 def compare_lanes(lanes: Iterable[tuple[Lane, Lane]], unit: str) -> None:

@@ -57,7 +57,7 @@ class ExpertResult(Reported):
             DIMMs or the last results on their way to the host.
         communication_bytes: activations written to the DIMMs and results read from them; several DIMMs get
             the same activations, and their results are partial sums that the host adds up.
-        fast_forwarded: the share of the reads that were skipped over because they repeat, exactly.
+        fast_forwarded: the share of the reads that went, exactly, as others of the same run had gone before.
         token_tiles: tokens of each tile.
         energy_nj: over `time_ns` by component: of the DRAM (`energy.split`; `io` are the data pins between
             its chips and the buffer chip), of the GEMV and activation units (`ndp_...`), and of the data pins

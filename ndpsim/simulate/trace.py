@@ -55,7 +55,7 @@ class TraceResult(Reported):
         accepted: counters of the clock in which the last request was taken, where the reference
             controller's runs end; None with several channels.
         per_channel: requests, cycles and bandwidth_gbps of each.
-        fast_forwarded: the share of the requests that were skipped over because they repeat, exactly.
+        fast_forwarded: the share of the requests that went, exactly, as others of the run had gone.
         energy_nj: by component (`energy.split`), and their `total`, with background to the end of `cycles`;
             None where nothing is known of the DRAM's currents. `energy_note` says what it rests on, or why
             there is none.

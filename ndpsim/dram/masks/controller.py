@@ -212,7 +212,8 @@ def run(policy, shape, state, latencies, source, sink, commands, known, until_se
     Returns and can be taken up again as `dram.controller.run`.
     known: see `masks.known`.
     """
-    state[MARK], state[LEARNING] = next_mark(state) if known[REACH] > 0 else FAR, 0
+    state[MARK] = next_mark(state) if known[REACH] > 0 else FAR
+    state[LEARNING] = 0
     state[NEXT_REFRESH] = next_refresh(shape, policy.refresh, state[REFRESHES])
     count_waits(state, -1)
     clock, quiet, hits, outcome = state[CLOCK], 0, False, DONE

@@ -53,7 +53,6 @@ from ndpsim.dram.sink import FINISHED, credit_clock, take_burst
 from ndpsim.dram.state import (
     DATA_END,
     FIRST_COMMAND,
-    LATENCIES,
     OPEN_CLOCKS,
     READ_LATENCY,
     READ_QUEUE,
@@ -112,7 +111,7 @@ def note_read(shape, state, latencies, sink, bank, request, arrived, clock):
     end = clock + shape.read_latency
     state[DATA_END] = end
     state[READ_LATENCY] += end - arrived
-    latencies[min(end - arrived, LATENCIES - 1)] += 1
+    latencies[min(end - arrived, latencies.shape[0] - 1)] += 1
     take_burst(sink, request, end)
     log = READ_LOG + (state[READS_SERVED] & READS_LOGGED - 1) * READ_LOG_FIELDS
     state[log], state[log + 1], state[log + 2] = request, end - arrived, sink.value[FINISHED]

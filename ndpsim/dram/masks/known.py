@@ -53,7 +53,7 @@ LAST_SEEN = 1  # the passage that was last seen for the first time in this run
 REACH = 2  # clocks after which a command no longer keeps banks and groups waiting; 0: nothing is recalled
 ROOM = 3  # words that the next situation and passage may need
 FIRST_BUCKET = 8  # [bucket]: a situation
-BUCKETS = 1 << 12
+BUCKETS = 1 << 14
 FIRST_RECORD = FIRST_BUCKET + BUCKETS
 
 # A situation.
@@ -89,7 +89,7 @@ READ_FIELDS = 3
 NOTHING = -(1 << 60)
 MOST_READS = 64
 
-_WORDS = 1 << 22
+_WORDS = 1 << 23
 _PASSAGE_WORDS = READ + MOST_READS * READ_FIELDS
 
 

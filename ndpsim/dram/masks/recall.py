@@ -53,8 +53,10 @@ from ndpsim.dram.masks.known import (
 )
 from ndpsim.dram.masks.situations import at_offset, can_describe, describe, offset_of, resume
 from ndpsim.dram.masks.state import (
+    IN_VAIN,
     ISSUED,
     KINDS,
+    LAST_REST,
     LEARNING,
     MARK,
     OPEN_BANKS,
@@ -71,7 +73,6 @@ from ndpsim.dram.state import (
     ALL_BANK,
     COUNTED_UNTIL,
     COUNTERS,
-    LATENCIES,
     NEXT_REFRESH,
     OPEN_CLOCKS,
     PAUSE,
@@ -86,6 +87,10 @@ from ndpsim.dram.state import (
 )
 
 __all__ = ["next_mark", "recall", "settle"]
+
+# In spans: how long learning goes on in vain, and how long it rests then.
+_PATIENCE = 256
+_SHORTEST_REST, _LONGEST_REST = 64, 4096
 
 
 @inlined
@@ -123,12 +128,12 @@ def same_words(known, one, other):
 
 
 @outlined
-def situation_now(shape, state, source, sink, known, clock):
+def situation_now(policy, shape, state, source, sink, known, clock):
     """The channel's situation, perhaps a new one; 0 when there is none or no room for it."""
     if known[USED] + known[ROOM] > known.shape[0] or not can_describe(shape, state):
         return 0
     new = natural(known[USED])
-    end = describe(shape, state, source, sink, known, clock)
+    end = describe(policy, shape, state, source, sink, known, clock)
     write_sum(known, new)
     bucket = bucket_of(known, new)
     situation = known[bucket]
@@ -432,19 +437,32 @@ def settle(state, latencies, known):
             state[ISSUED + kind] += times * known[gain + len(SUMMED) + kind]
         for number in range(known[passage + READS]):
             latency = known[passage + READ + number * READ_FIELDS + LATENCY]
-            latencies[min(latency, LATENCIES - 1)] += times
+            latencies[min(latency, latencies.shape[0] - 1)] += times
         known[passage + TIMES] = known[passage + CLOCK_SUM] = known[passage + SEEN] = 0
         passage = known[passage + SEEN_BEFORE]
     known[LAST_SEEN] = 0
 
 
+@inlined
+def set_mark(state, spans):
+    """Say when to ask again, after so many spans were recalled: later and later where learning is in vain."""
+    state[MARK] = next_mark(state)
+    state[IN_VAIN] = max(state[IN_VAIN] + 1 - spans, 0)
+    if state[IN_VAIN] == 0:
+        state[LAST_REST] = 0
+    elif state[IN_VAIN] > _PATIENCE:
+        rest = min(max(2 * state[LAST_REST], _SHORTEST_REST), _LONGEST_REST)
+        state[MARK] += rest * SPAN
+        state[LEARNING], state[IN_VAIN], state[LAST_REST] = 0, _PATIENCE // 2, rest
+
+
 @outlined
 def recall(policy, shape, state, source, sink, known, clock, until_served, until_taken):
     """At the step that takes a request of a new span: go on as before; returns the clock of the next step."""
-    situation = situation_now(shape, state, source, sink, known, clock)
+    situation, taken = situation_now(policy, shape, state, source, sink, known, clock), state[TAKEN]
     if situation == 0:
         state[LEARNING] = 0
-        state[MARK] = next_mark(state)
+        set_mark(state, 0)
         return clock
     if state[LEARNING] != 0:
         learn(policy, shape, state, source, sink, known, situation, clock)
@@ -453,7 +471,7 @@ def recall(policy, shape, state, source, sink, known, clock, until_served, until
     )
     if at > clock:
         state[COUNTED_UNTIL] = at - 1
-        resume(shape, state, source, sink, known, reached, at)
+        resume(policy, shape, state, source, sink, known, reached, at)
     begin(shape, state, reached, at)
-    state[MARK] = next_mark(state)
+    set_mark(state, (state[TAKEN] - taken) // SPAN)
     return at

@@ -61,12 +61,14 @@ from ndpsim.dram.state import (
     REFRESH_FROM,
     REFRESH_UNTIL,
     ROW_SHIFT,
+    SAME_BANK,
     WRITE_MODE,
 )
 
 __all__ = ["can_describe", "describe", "offset_of", "resume"]
 
 _CLOSED = -FAR  # a row
+_QUEUED_WORDS = 3  # of a request
 
 
 @inlined
@@ -109,23 +111,47 @@ def after(place, number, size):
 
 
 @inlined
-def write_times(state, known, at, first, rows, over, clock):
-    """So many rows of times, from a place of the state on."""
+def write_times(state, known, at, first, nodes, over, clock):
+    """The times of so many nodes, from a place of the state on."""
     at, first = natural(at), natural(first)
-    for row in range(0, rows * KINDS, KINDS):
-        last = known[at + row + KINDS - 1] + state[first + row + KINDS - 1]
-        write_row(known, at + row, state, first + row, over, clock, last)
-    return at + rows * KINDS
+    for node in range(nodes):
+        here, there = at + node * KINDS, first + node * KINDS
+        last = known[here + KINDS - 1] + state[there + KINDS - 1]
+        write_row(known, here, state, there, over, clock, last, KINDS)
+    return at + nodes * KINDS
 
 
 @inlined
-def read_times(state, known, at, first, rows, clock):
+def read_times(state, known, at, first, nodes, clock):
     """What `write_times` wrote."""
     at, first = natural(at), natural(first)
-    for row in range(0, rows * KINDS, KINDS):
-        last = known[at + row + KINDS - 1] + state[first + row + KINDS - 1]
-        read_row(known, at + row, state, first + row, clock, last)
-    return at + rows * KINDS
+    for node in range(nodes):
+        here, there = at + node * KINDS, first + node * KINDS
+        last = known[here + KINDS - 1] + state[there + KINDS - 1]
+        read_row(known, here, state, there, clock, last, KINDS)
+    return at + nodes * KINDS
+
+
+@inlined
+def write_request_times(state, known, at, first, nodes, over, clock):
+    """As `write_times`, of the kinds alone that requests wait for."""
+    at, first = natural(at), natural(first)
+    for node in range(nodes):
+        here, there = at + node * WAITS, first + node * KINDS
+        last = known[here + WAITS - 1] + state[there + WAITS - 1]
+        write_row(known, here, state, there, over, clock, last, WAITS)
+    return at + nodes * WAITS
+
+
+@inlined
+def read_request_times(state, known, at, first, nodes, clock):
+    """What `write_request_times` wrote."""
+    at, first = natural(at), natural(first)
+    for node in range(nodes):
+        here, there = at + node * WAITS, first + node * KINDS
+        last = known[here + WAITS - 1] + state[there + WAITS - 1]
+        read_row(known, here, state, there, clock, last, WAITS)
+    return at + nodes * WAITS
 
 
 @inlined
@@ -181,29 +207,35 @@ def read_line(state, source, known, at, rank, active, clock):
 
 
 @inlined
-def write_nodes(shape, state, known, at, rank, over, clock):
-    """The times of a rank's groups and banks."""
+def write_nodes(policy, shape, state, known, at, rank, over, clock):
+    """The times of a rank's groups and banks; only same-bank refresh looks there for those of refreshes."""
     first, banks = rank * GROUPS_PER_RANK, shape.banks_per_group
-    at = write_times(state, known, at, GROUP_READY + first * KINDS, shape.bankgroups, over, clock)
+    at = write_request_times(state, known, at, GROUP_READY + first * KINDS, shape.bankgroups, over, clock)
     for group in range(first, first + shape.bankgroups):
         place = BANK_READY + group * BANKS_PER_GROUP * KINDS
-        at = write_times(state, known, at, place, banks, over, clock)
+        if policy.refresh == SAME_BANK:
+            at = write_times(state, known, at, place, banks, over, clock)
+        else:
+            at = write_request_times(state, known, at, place, banks, over, clock)
     return at
 
 
 @inlined
-def read_nodes(shape, state, known, at, rank, clock):
+def read_nodes(policy, shape, state, known, at, rank, clock):
     """What `write_nodes` wrote."""
     first, banks = rank * GROUPS_PER_RANK, shape.banks_per_group
-    at = read_times(state, known, at, GROUP_READY + first * KINDS, shape.bankgroups, clock)
+    at = read_request_times(state, known, at, GROUP_READY + first * KINDS, shape.bankgroups, clock)
     for group in range(first, first + shape.bankgroups):
         place = BANK_READY + group * BANKS_PER_GROUP * KINDS
-        at = read_times(state, known, at, place, banks, clock)
+        if policy.refresh == SAME_BANK:
+            at = read_times(state, known, at, place, banks, clock)
+        else:
+            at = read_request_times(state, known, at, place, banks, clock)
     return at
 
 
 @inlined
-def write_rank(shape, state, source, known, at, rank, over, row, clock):
+def write_rank(policy, shape, state, source, known, at, rank, over, row, clock):
     """A rank. When no command can have left its banks and groups a distance, they are left out."""
     at, rank = natural(at), natural(rank)
     touched = max(state[TOUCHED + rank], over - known[REACH])
@@ -216,14 +248,14 @@ def write_rank(shape, state, source, known, at, rank, over, row, clock):
         known[at + number] = max(recent, over - shape.activate_window) - clock
     at += 4
     if touched + known[REACH] > over:
-        at = write_nodes(shape, state, known, at, rank, over, clock)
+        at = write_nodes(policy, shape, state, known, at, rank, over, clock)
     if state[OPEN_BANKS + rank] != 0:
         at = write_rows(state, known, at, rank, row)
     return write_line(state, source, known, at, rank, clock)
 
 
 @inlined
-def read_rank(shape, state, source, known, at, rank, over, row, clock):
+def read_rank(policy, shape, state, source, known, at, rank, over, row, clock):
     """What `write_rank` wrote."""
     at, rank = natural(at), natural(rank)
     touched, opened, active = known[at] + clock, known[at + 1], known[at + 2]
@@ -234,7 +266,7 @@ def read_rank(shape, state, source, known, at, rank, over, row, clock):
         state[RECENT_ACTS + rank * 4 + number] = known[at + number] + clock
     at += 4
     if touched + known[REACH] > over:
-        at = read_nodes(shape, state, known, at, rank, clock)
+        at = read_nodes(policy, shape, state, known, at, rank, clock)
     if state[OPEN_BANKS + rank] | opened != 0:
         close_rows(state, rank)
     state[OPEN_BANKS + rank] = opened
@@ -255,11 +287,11 @@ def write_queue(state, source, known, at, row, clock):
     while queued != 0:
         slot = (lowest(queued) + tail) & (SLOTS - 1)
         queued &= queued - 1
-        known[at] = slot_bank(state, READS, slot) * 2 + (state[COUNTED + READS] >> slot & 1)
-        known[at + 1] = state[SLOT_ROW + READS * SLOTS + slot] - row
-        known[at + 2] = state[SLOT_ARRIVED + READS * SLOTS + slot] - clock
-        known[at + 3] = offset_of(source, state[SLOT_REQUEST + READS * SLOTS + slot], state[PLACE])
-        at += 4
+        bank, counted = slot_bank(state, READS, slot), state[COUNTED + READS] >> slot & 1
+        known[at] = ((state[SLOT_ROW + READS * SLOTS + slot] - row) * BANKS + bank) * 2 + counted
+        known[at + 1] = state[SLOT_ARRIVED + READS * SLOTS + slot] - clock
+        known[at + 2] = offset_of(source, state[SLOT_REQUEST + READS * SLOTS + slot], state[PLACE])
+        at += _QUEUED_WORDS
     return at
 
 
@@ -268,11 +300,11 @@ def read_queue(state, source, known, at, size, row, clock):
     """What `write_queue` wrote: so many reads."""
     at = natural(at)
     for slot in range(size):
-        bank = known[at] >> 1 & (BANKS - 1)
-        request = at_offset(source, state[PLACE], known[at + 3])
-        fill_slot(state, READS, slot, bank, known[at + 1] + row, known[at + 2] + clock, request)
-        state[COUNTED + READS] |= (known[at] & 1) << slot
-        at += 4
+        word, arrived = known[at], known[at + 1] + clock
+        request = at_offset(source, state[PLACE], known[at + 2])
+        fill_slot(state, READS, slot, word >> 1 & BANKS - 1, (word >> 1) // BANKS + row, arrived, request)
+        state[COUNTED + READS] |= (word & 1) << slot
+        at += _QUEUED_WORDS
     state[TAIL + READS] = size
     return at
 
@@ -336,7 +368,7 @@ def read_sink(sink, known, at, clock):
 
 
 @outlined
-def describe(shape, state, source, sink, known, clock):
+def describe(policy, shape, state, source, sink, known, clock):
     """Write the situation behind all that is known; returns its words' end."""
     situation, over = natural(known[USED]), over_by(shape, state, clock)
     row = source.place[state[PLACE]] >> ROW_SHIFT
@@ -352,7 +384,7 @@ def describe(shape, state, source, sink, known, clock):
         at = write_sink(sink, known, at, over, clock)
     at = write_pending(state, known, at)
     for rank in range(shape.ranks):
-        at = write_rank(shape, state, source, known, at, rank, over, row, clock)
+        at = write_rank(policy, shape, state, source, known, at, rank, over, row, clock)
     known[situation + LENGTH] = at - situation - WORDS
     return at
 
@@ -372,7 +404,7 @@ def clear(shape, state):
 
 
 @outlined
-def resume(shape, state, source, sink, known, situation, clock):
+def resume(policy, shape, state, source, sink, known, situation, clock):
     """Set the channel and its sink to a situation, at a clock and at the request that comes next.
 
     The account of refreshes is not touched, nor what the sink has done so far.
@@ -383,10 +415,10 @@ def resume(shape, state, source, sink, known, situation, clock):
     state[WRITE_MODE], size, pending = known[at], known[at + 1], known[at + 2]
     state[DATA_END] = known[at + 3] + clock
     over = over_by(shape, state, clock)
-    queue, at = at + 6, at + 6 + 4 * size
+    queue, at = at + 6, at + 6 + size * _QUEUED_WORDS
     if sink.servers > 0:
         at = read_sink(sink, known, at, clock)
     at = read_pending(state, known, at, pending)
     for rank in range(shape.ranks):
-        at = read_rank(shape, state, source, known, at, rank, over, row, clock)
+        at = read_rank(policy, shape, state, source, known, at, rank, over, row, clock)
     read_queue(state, source, known, queue, size, row, clock)

@@ -121,7 +121,9 @@ RECALLED = (
 )  # reads that went as others of the same run had gone before, and were not stepped through
 MARK = RECALLED + 1  # the request at which it is asked next
 LEARNING = MARK + 1  # the situation from which the channel steps to the next, 0 if from none
-SNAPSHOT_CLOCK = LEARNING + 1  # of that situation: its clock,
+IN_VAIN = LEARNING + 1  # spans that were learned less those that were recalled since, 0 at least
+LAST_REST = IN_VAIN + 1  # for how many spans nothing was learned when that came to too many
+SNAPSHOT_CLOCK = LAST_REST + 1  # of that situation: its clock,
 SNAPSHOT_OPEN = SNAPSHOT_CLOCK + 1  # its open banks,
 SNAPSHOT = SNAPSHOT_OPEN + 1  # [place]: and its counters and commands by kind
 _WORDS = SNAPSHOT + COUNTERS + KINDS

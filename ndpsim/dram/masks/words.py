@@ -106,39 +106,41 @@ def push_row(typing_context, state, ready, distance, clock, last):  # type: igno
     return types.none(state, types.int64, types.int64, types.int64, types.int64), generate
 
 
-@intrinsic
-def write_row(typing_context, known, at, state, ready, over, clock, last):  # type: ignore[no-untyped-def]
-    """``known[at + n] = max(state[ready + n], over) - clock`` for eight n.
+@intrinsic(prefer_literal=True)
+def write_row(typing_context, known, at, state, ready, over, clock, last, kinds):  # type: ignore[no-untyped-def]
+    """``known[at + n] = max(state[ready + n], over) - clock`` for each n of `kinds`, which is a constant.
 
-    last: ``known[at + 7] + state[ready + 7]``.
+    last: ``known[at + kinds - 1] + state[ready + kinds - 1]``.
     """
+    width = kinds.literal_value
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        known, at, state, ready, over, clock, _ = arguments
-        words = _row(context, builder, signature.args[0], known, at, 8)
-        times = builder.load(_row(context, builder, signature.args[2], state, ready, 8), align=8)
-        over, clock = _splat(builder, over, 8), _splat(builder, clock, 8)
+        known, at, state, ready, over, clock, _, _ = arguments
+        words = _row(context, builder, signature.args[0], known, at, width)
+        times = builder.load(_row(context, builder, signature.args[2], state, ready, width), align=8)
+        over, clock = _splat(builder, over, width), _splat(builder, clock, width)
         builder.store(builder.sub(_most(builder, times, over), clock), words, align=8)
         return context.get_dummy_value()
 
-    return types.none(known, types.int64, state, *[types.int64] * 4), generate
+    return types.none(known, types.int64, state, *[types.int64] * 4, kinds), generate
 
 
-@intrinsic
-def read_row(typing_context, known, at, state, ready, clock, last):  # type: ignore[no-untyped-def]
-    """``state[ready + n] = known[at + n] + clock`` for eight n.
+@intrinsic(prefer_literal=True)
+def read_row(typing_context, known, at, state, ready, clock, last, kinds):  # type: ignore[no-untyped-def]
+    """``state[ready + n] = known[at + n] + clock`` for each n of `kinds`, which is a constant.
 
-    last: ``known[at + 7] + state[ready + 7]``.
+    last: ``known[at + kinds - 1] + state[ready + kinds - 1]``.
     """
+    width = kinds.literal_value
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        known, at, state, ready, clock, _ = arguments
-        words = builder.load(_row(context, builder, signature.args[0], known, at, 8), align=8)
-        times = _row(context, builder, signature.args[2], state, ready, 8)
-        builder.store(builder.add(words, _splat(builder, clock, 8)), times, align=8)
+        known, at, state, ready, clock, _, _ = arguments
+        words = builder.load(_row(context, builder, signature.args[0], known, at, width), align=8)
+        times = _row(context, builder, signature.args[2], state, ready, width)
+        builder.store(builder.add(words, _splat(builder, clock, width)), times, align=8)
         return context.get_dummy_value()
 
-    return types.none(known, types.int64, state, *[types.int64] * 3), generate
+    return types.none(known, types.int64, state, *[types.int64] * 3, kinds), generate
 
 
 @intrinsic
