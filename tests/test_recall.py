@@ -176,13 +176,23 @@ def test_refreshes_in_turn_are_told_apart(refresh, ranks, nREFI):
     assert recalled > 0 or nREFI < 8192  # else there is hardly a span without a refresh
 
 
-@pytest.mark.parametrize("apart", [16, 128, 160, 4000])
+@pytest.mark.parametrize("apart", [16, 128, 256, 4000])
 def test_writes_among_the_reads_are_stepped_through(apart):
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 1, {"nREFI": 8192})
     places = stream(device, 40_000, 0, 64)
-    places[5][100::apart] = 1
-    places[6][104::apart] = places[6][100::apart][: len(places[6][104::apart])]  # read what is being written
+    for number in range(100, 104):  # as many as start write mode, within a span
+        places[5][number::apart] = 1
+    places[6][105::apart] = places[6][100::apart][: len(places[6][105::apart])]  # read what is being written
     recalled_of(device, state.ControllerOptions(write_buffer=4), places)
+
+
+def test_the_same_reads_released_at_other_times_are_told_apart():
+    device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 1)
+    tables, policy = lower(device), state.make_policy(state.ControllerOptions(refresh="none"))
+    releases = [0, 30_000, 60_000, 90_000, 105_000, 120_000, 131_000, 143_000, 160_000]
+    regions = [(1024, release, 20, 1) for release in releases]
+    places = stream(device, 1024, 0, 64)
+    recalled_stepped_and_scanned(tables, policy, (places, 8, regions), (8, 2, (1, 1), 16))
 
 
 def test_a_run_ends_with_the_request_that_it_is_to_serve():

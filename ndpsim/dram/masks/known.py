@@ -11,7 +11,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.dram.masks.state import BANKS_PER_RANK, GROUPS_PER_RANK, KINDS, PENDING, SLOTS
+from ndpsim.dram.masks.state import (
+    BANKS_PER_RANK,
+    GROUPS_PER_RANK,
+    KINDS,
+    LONGEST_ROUND,
+    PENDING,
+    SLOTS,
+)
 from ndpsim.dram.state import (
     IDLE_CREDIT,
     IDLE_REFRESH,
@@ -52,6 +59,7 @@ USED = 0  # words
 LAST_SEEN = 1  # the passage that was last seen for the first time in this run
 REACH = 2  # clocks after which a command no longer keeps banks and groups waiting; 0: nothing is recalled
 ROOM = 3  # words that the next situation and passage may need
+STEPS = 4  # passages taken so far, ever
 FIRST_BUCKET = 8  # [bucket]: a situation
 BUCKETS = 1 << 14
 FIRST_RECORD = FIRST_BUCKET + BUCKETS
@@ -59,20 +67,21 @@ FIRST_RECORD = FIRST_BUCKET + BUCKETS
 # A situation.
 NEXT_IN_BUCKET = 0  # a situation
 QUIET = 1  # the first of the passages in which no refresh falls due
-REFRESHING = 2  # the first of those in which one does
-LENGTH = 3  # of its words
-SUM = 4  # of its words, so to speak
-WORDS = 5
+REFRESHING = 2  # the first of the others
+STEP = 3  # the passages that had been taken when it was last come to
+LENGTH = 4  # of its words
+SUM = 5  # of its words, so to speak
+WORDS = 6
 
 # A passage. Clocks, ticks and requests in it count from its beginning.
 NEXT_PASSAGE = 0  # from the same situation
 TO = 1  # a situation
 CLOCKS = 2  # that it takes
-DUE = 3  # when a refresh falls due
+DUE = 3  # when the next refresh falls due
 TURN = 4  # and which
 READS = 5
 IN_ORDER = 6  # whether it reads as many requests as it takes, one after the other
-REFRESHED = 7  # refreshes that fall due: 0 or 1
+REFRESHED = 7  # refreshes that fall due
 REFRESHED_FROM = 8  # what is noted of a refresh, NOTHING if nothing is
 REFRESHED_UNTIL = 9
 CLOSED = 10  # banks that it closes more than it opens
@@ -110,7 +119,7 @@ def make_known(tables: Tables, sink_places: int) -> Ints:
 
 def clear_known(known: Ints) -> None:
     """Forget all."""
-    known[USED] = FIRST_RECORD
+    known[USED], known[STEPS] = FIRST_RECORD, LONGEST_ROUND
     known[FIRST_BUCKET:FIRST_RECORD] = 0
 
 

@@ -43,6 +43,8 @@ from ndpsim.dram.masks.known import (
     SEEN,
     SEEN_BEFORE,
     SPAN,
+    STEP,
+    STEPS,
     SUM,
     SUMMED,
     TIMES,
@@ -58,12 +60,15 @@ from ndpsim.dram.masks.state import (
     KINDS,
     LAST_REST,
     LEARNING,
+    LONGEST_ROUND,
     MARK,
     OPEN_BANKS,
     READ_LOG,
     READ_LOG_FIELDS,
     READS_LOGGED,
     RECALLED,
+    ROUND,
+    ROUND_CLOCK,
     SNAPSHOT,
     SNAPSHOT_CLOCK,
     SNAPSHOT_OPEN,
@@ -142,7 +147,7 @@ def situation_now(policy, shape, state, source, sink, known, clock):
             return situation
         situation = natural(known[situation + NEXT_IN_BUCKET])
     known[new + NEXT_IN_BUCKET] = known[bucket]
-    known[new + QUIET] = known[new + REFRESHING] = 0
+    known[new + QUIET] = known[new + REFRESHING] = known[new + STEP] = 0
     known[bucket] = new
     known[USED] = end
     return new
@@ -153,7 +158,7 @@ def situation_now(policy, shape, state, source, sink, known, clock):
 
 @inlined
 def turn_of(shape, policy, refreshes):
-    """What is refreshed next, among what is refreshed in turn."""
+    """What is refreshed next, among what is refreshed in turn: it says when those after it fall due, too."""
     return 0 if policy.refresh == ALL_BANK else refreshes % (shape.ranks * shape.banks_per_group)
 
 
@@ -245,7 +250,7 @@ def learn(policy, shape, state, source, sink, known, to, clock):
     began, first = state[SNAPSHOT_CLOCK], state[SNAPSHOT + PLACE]
     reads = state[READS_SERVED] - state[SNAPSHOT + READS_SERVED]
     refreshes = state[REFRESHES] - state[SNAPSHOT + REFRESHES]
-    if reads > MOST_READS or refreshes > 1 or state[PLACE] != first + SPAN:
+    if reads > MOST_READS or state[PLACE] != first + SPAN:
         return
     passage = natural(known[USED])
     if write_places(source, known, passage, first):
@@ -299,128 +304,224 @@ def find(policy, shape, state, source, known, situation, clock):
             return passage
         passage = known[passage + NEXT_PASSAGE]
     turn = turn_of(shape, policy, state[REFRESHES])
-    second = next_refresh(shape, policy.refresh, state[REFRESHES] + 1) - clock
     passage = known[situation + REFRESHING]
     while passage != 0:
-        alike = known[passage + DUE] == due and known[passage + TURN] == turn
-        if alike and second >= known[passage + CLOCKS] and expects(source, known, passage, first):
+        refreshed_alike = known[passage + DUE] == due and known[passage + TURN] == turn
+        if refreshed_alike and expects(source, known, passage, first):
             return passage
         passage = known[passage + NEXT_PASSAGE]
     return 0
 
 
 @inlined
-def alike(source, start, most):
-    """How many requests, from one on and at most so many, have the place of those a span before them."""
-    count, start = 0, natural(start)
-    while count + SPAN <= most:
-        if span_differs(source.place, start + count, source.place, start + count - SPAN, 0) != 0:
-            break
-        count += SPAN
-    while count < most and source.place[start + count] == source.place[start + count - SPAN]:
-        count += 1
-    return count
-
-
-@inlined
-def laps_ahead(state, source, known, passage, clock, most_taken, most_served):
-    """How often a passage that ends as it began is taken before anything else comes."""
-    clocks = known[passage + CLOCKS]
-    laps = min(state[NEXT_REFRESH] - clock, state[PAUSE] - 1 - clock) // clocks
-    laps = min(laps, most_taken // SPAN)
-    if known[passage + READS] > 0:
-        laps = min(laps, most_served // known[passage + READS])
-    first = state[PLACE] + SPAN
-    same = alike(source, first, min((laps - 1) * SPAN + 1, source.place.shape[0] - first))
-    return 1 + max(same - 1, 0) // SPAN
-
-
-@inlined
-def serve_in_order(source, sink, known, passage, first, laps, clock):
+def serve_in_order(source, sink, known, passage, first, clock):
     """The bursts of reads one after the other, of each row the last."""
-    request, clocks = first + known[passage + READ + REQUEST], known[passage + CLOCKS]
-    last_read = laps * SPAN - 1
-    for row in range(sink.first_row[request], sink.last_row[request + last_read] + 1):
-        number = min(sink.row_end[row] - request, last_read)
+    request, now = first + known[passage + READ + REQUEST], clock * sink.dram_ticks
+    for row in range(sink.first_row[request], sink.last_row[request + SPAN - 1] + 1):
+        number = min(sink.row_end[row] - request, SPAN - 1)
         if sink.last_row[request + number] < row:
             continue  # a row of other lanes
-        now = (clock + number // SPAN * clocks) * sink.dram_ticks
-        finish = now + known[passage + READ + number % SPAN * READ_FIELDS + FINISHED]
+        finish = now + known[passage + READ + number * READ_FIELDS + FINISHED]
         sink.done[row] = max(sink.done[row], finish)
 
 
 @inlined
-def serve_each(source, sink, known, passage, first, laps, clock):
+def serve_each(source, sink, known, passage, first, clock):
     """The bursts of all reads."""
-    for lap in range(laps):
-        now = (clock + lap * known[passage + CLOCKS]) * sink.dram_ticks
-        for number in range(known[passage + READS]):
-            read = passage + READ + number * READ_FIELDS
-            request = at_offset(source, first + lap * SPAN, known[read + REQUEST])
-            sinks.note_rows(sink, request, now + known[read + FINISHED])
+    now = clock * sink.dram_ticks
+    for number in range(known[passage + READS]):
+        read = passage + READ + number * READ_FIELDS
+        request = at_offset(source, first, known[read + REQUEST])
+        sinks.note_rows(sink, request, now + known[read + FINISHED])
 
 
 @inlined
-def serve(source, sink, known, passage, first, laps, clock):
-    """The sink is given the bursts of a passage, taken so many times."""
-    reads = laps * known[passage + READS]
-    if reads == 0:
-        return
+def serve(source, sink, known, passage, first, clock):
+    """The sink is given the bursts of a passage."""
     if known[passage + IN_ORDER] and first + known[passage + READ + REQUEST] >= 0:
-        serve_in_order(source, sink, known, passage, first, laps, clock)
+        serve_in_order(source, sink, known, passage, first, clock)
     else:
-        serve_each(source, sink, known, passage, first, laps, clock)
+        serve_each(source, sink, known, passage, first, clock)
+
+
+@inlined
+def count_served(sink, known, passage, reads, clock):
+    """So many bursts have been served, the last of them in a passage from a clock on."""
     last = passage + READ + (known[passage + READS] - 1) * READ_FIELDS
-    now = (clock + (laps - 1) * known[passage + CLOCKS]) * sink.dram_ticks
-    sink.value[sinks.FINISHED] = now + known[last + FINISHED]
+    if reads > 0:
+        sink.value[sinks.FINISHED] = clock * sink.dram_ticks + known[last + FINISHED]
     sink.value[sinks.BUSY] += reads * sink.value[sinks.SERVICE]
     sink.value[sinks.TAKEN] += reads
 
 
 @inlined
-def take(policy, shape, state, known, passage, laps, clock):
-    """Go where a passage leads, taken so many times; its gains are added when the run ends."""
-    # What was seen in an earlier run only is not counted as recalled: counts do not depend on earlier runs.
-    again = laps - 1 + known[passage + SEEN]
-    if not known[passage + SEEN]:
-        see(known, passage)
-    clocks, reads = known[passage + CLOCKS], laps * known[passage + READS]
-    known[passage + TIMES] += laps
-    known[passage + CLOCK_SUM] += laps * clock + laps * (laps - 1) // 2 * clocks
-    state[TAKEN] += laps * SPAN
-    state[PLACE] += laps * SPAN
-    state[SERVED] += reads
-    state[READS_SERVED] += reads
-    state[RECALLED] += again * known[passage + READS]
+def note_refresh(policy, shape, state, known, passage, clock):
+    """What a passage leaves behind of refreshes."""
     if known[passage + REFRESHED_FROM] != NOTHING:
         state[REFRESH_FROM] = clock + known[passage + REFRESHED_FROM]
     if known[passage + REFRESHED_UNTIL] != NOTHING:
         state[REFRESH_UNTIL] = clock + known[passage + REFRESHED_UNTIL]
-    if known[passage + REFRESHED]:
-        state[REFRESHES] += 1
+    if known[passage + REFRESHED] > 0:
+        state[REFRESHES] += known[passage + REFRESHED]
         state[NEXT_REFRESH] = next_refresh(shape, policy.refresh, state[REFRESHES])
+
+
+@inlined
+def take(policy, shape, state, source, sink, known, passage, clock):
+    """Go where a passage leads; what it gained is added when the run ends."""
+    reads = known[passage + READS]
+    if sink.servers > 0:
+        serve(source, sink, known, passage, state[PLACE], clock)
+        count_served(sink, known, passage, reads, clock)
+    # What was seen in an earlier run only is not counted as recalled: counts do not depend on earlier runs.
+    if known[passage + SEEN]:
+        state[RECALLED] += reads
+    else:
+        see(known, passage)
+    known[passage + TIMES] += 1
+    known[passage + CLOCK_SUM] += clock
+    state[TAKEN] += SPAN
+    state[PLACE] += SPAN
+    state[SERVED] += reads
+    state[READS_SERVED] += reads
+    note_refresh(policy, shape, state, known, passage, clock)
+
+
+# ---- Rounds: passages that end where they began
+
+
+@inlined
+def alike(source, start, before, most):
+    """How many requests, from one on and at most so many, have the place of those so far before them."""
+    count, start = 0, natural(start)
+    while count + SPAN <= most:
+        if span_differs(source.place, start + count, source.place, start + count - before, 0) != 0:
+            break
+        count += SPAN
+    while count < most and source.place[start + count] == source.place[start + count - before]:
+        count += 1
+    return count
+
+
+@inlined
+def rounds_ahead(state, source, requests, clocks, clock, most):
+    """How often a round that was just made is made again before anything else comes.
+
+    requests, clocks: of the round. most: requests that may be taken and served.
+    """
+    rounds = min(min(state[NEXT_REFRESH] - clock, state[PAUSE] - 1 - clock) // clocks, most // requests)
+    if rounds <= 0:
+        return 0
+    first = state[PLACE]
+    same = alike(source, first, requests, min(rounds * requests + 1, source.place.shape[0] - first))
+    return max(same - 1, 0) // requests
+
+
+@inlined
+def passage_at(state, step):
+    """One of the passages that were taken last."""
+    return natural(state[ROUND + (step & LONGEST_ROUND - 1)])
+
+
+@inlined
+def clock_at(state, step):
+    """When it was taken."""
+    return state[ROUND_CLOCK + (step & LONGEST_ROUND - 1)]
+
+
+@inlined
+def is_in_order(state, known, first, length):
+    """Whether a round reads one request after the other."""
+    offset = known[passage_at(state, first) + READ + REQUEST]
+    in_order = state[PLACE] + offset >= 0
+    for step in range(first, first + length):
+        passage = passage_at(state, step)
+        in_order = in_order and known[passage + IN_ORDER] and known[passage + READ + REQUEST] == offset
+    return in_order
+
+
+@inlined
+def serve_rounds_in_order(state, source, sink, known, first, length, rounds, clocks):
+    """The bursts of rounds that read one request after the other, of each row the last."""
+    request = state[PLACE] + known[passage_at(state, first) + READ + REQUEST]
+    last_read = rounds * length * SPAN - 1
+    begun, step, later = (
+        0,
+        first,
+        clocks,
+    )  # reads before the passage, which it is, how long after the last time
+    for row in range(sink.first_row[request], sink.last_row[request + last_read] + 1):
+        read = min(sink.row_end[row] - request, last_read)
+        if sink.last_row[request + read] < row:
+            continue  # a row of other lanes
+        while read >= begun + SPAN:
+            begun, step = begun + SPAN, step + 1
+            if step == first + length:
+                step, later = first, later + clocks
+        now = (clock_at(state, step) + later) * sink.dram_ticks
+        finish = now + known[passage_at(state, step) + READ + (read - begun) * READ_FIELDS + FINISHED]
+        sink.done[row] = max(sink.done[row], finish)
+
+
+@inlined
+def serve_rounds(state, source, sink, known, first, length, rounds, clocks):
+    """The sink is given the bursts of so many rounds."""
+    if is_in_order(state, known, first, length):
+        serve_rounds_in_order(state, source, sink, known, first, length, rounds, clocks)
+    else:
+        request = state[PLACE]
+        for later in range(clocks, rounds * clocks + 1, clocks):
+            for step in range(first, first + length):
+                clock = clock_at(state, step) + later
+                serve_each(source, sink, known, passage_at(state, step), request, clock)
+                request += SPAN
+    last = first + length - 1
+    clock = clock_at(state, last) + rounds * clocks
+    count_served(sink, known, passage_at(state, last), rounds * length * SPAN, clock)
+
+
+@outlined
+def go_round(state, source, sink, known, first, length, rounds, clocks):
+    """Make the round of so many passages from a step on so many times more."""
+    if sink.servers > 0:
+        serve_rounds(state, source, sink, known, first, length, rounds, clocks)
+    for step in range(first, first + length):
+        passage, clock = passage_at(state, step), clock_at(state, step) + clocks
+        known[passage + TIMES] += rounds
+        known[passage + CLOCK_SUM] += rounds * clock + rounds * (rounds - 1) // 2 * clocks
+    for total in (TAKEN, PLACE, SERVED, READS_SERVED, RECALLED):
+        state[total] += rounds * length * SPAN
 
 
 @outlined
 def follow(policy, shape, state, source, sink, known, situation, clock, until_served, until_taken):
     """Take passages as long as they are known: (the situation after the last, its clock)."""
+    step, quiet = known[STEPS] + 1, 0  # one that no other situation has; passages since a refresh
+    known[situation + STEP] = step
     while state[PLACE] + SPAN < source.place.shape[0]:
-        passage = find(policy, shape, state, source, known, situation, clock)
+        passage = natural(find(policy, shape, state, source, known, situation, clock))
         # At its end another request must be there, and one to be served.
-        most_taken = min(until_taken, source.admitted[0]) - 1 - state[TAKEN]
-        most_served = until_served - 1 - state[SERVED]
-        if passage == 0 or most_taken < SPAN or most_served < known[passage + READS]:
+        most_taken = min(until_taken, source.admitted[0]) - 1 - state[TAKEN] - SPAN
+        most_served = until_served - 1 - state[SERVED] - known[passage + READS]
+        if passage == 0 or min(most_taken, most_served) < 0:
             break
         if clock + known[passage + CLOCKS] >= state[PAUSE]:
             break
-        laps = 1
-        if known[passage + TO] == situation and not known[passage + REFRESHED]:
-            laps = laps_ahead(state, source, known, passage, clock, most_taken, most_served)
-        if sink.servers > 0:
-            serve(source, sink, known, passage, state[PLACE], laps, clock)
-        take(policy, shape, state, known, passage, laps, clock)
-        clock += laps * known[passage + CLOCKS]
-        situation = known[passage + TO]
+        take(policy, shape, state, source, sink, known, passage, clock)
+        state[ROUND + (step & LONGEST_ROUND - 1)] = passage
+        state[ROUND_CLOCK + (step & LONGEST_ROUND - 1)] = clock
+        clock, situation, step = clock + known[passage + CLOCKS], known[passage + TO], step + 1
+        quiet = 0 if known[passage + REFRESHED] > 0 else quiet + 1
+        length = step - known[situation + STEP]
+        known[situation + STEP] = step
+        if length <= min(quiet, LONGEST_ROUND):
+            first, clocks = step - length, clock - clock_at(state, step - length)
+            rounds = rounds_ahead(state, source, length * SPAN, clocks, clock, min(most_taken, most_served))
+            if rounds > 0:
+                go_round(state, source, sink, known, first, length, rounds, clocks)
+                clock += rounds * clocks
+            quiet = 0
+    known[STEPS] = step
     return situation, clock
 
 

@@ -126,7 +126,10 @@ LAST_REST = IN_VAIN + 1  # for how many spans nothing was learned when that came
 SNAPSHOT_CLOCK = LAST_REST + 1  # of that situation: its clock,
 SNAPSHOT_OPEN = SNAPSHOT_CLOCK + 1  # its open banks,
 SNAPSHOT = SNAPSHOT_OPEN + 1  # [place]: and its counters and commands by kind
-_WORDS = SNAPSHOT + COUNTERS + KINDS
+LONGEST_ROUND = 8  # passages
+ROUND = SNAPSHOT + COUNTERS + KINDS  # [step modulo LONGEST_ROUND]: the passages that were taken last,
+ROUND_CLOCK = ROUND + LONGEST_ROUND  # [step modulo LONGEST_ROUND]: and their clocks
+_WORDS = ROUND_CLOCK + LONGEST_ROUND
 
 
 class Shape(NamedTuple):
