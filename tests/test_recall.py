@@ -152,7 +152,8 @@ def test_recalling_changes_nothing_for_a_sink(data):
         regions, at = [], 0
         for service, release in zip(services, releases, strict=False):
             at += release * 1000
-            regions.append((data.draw(st.sampled_from([300, 512, 700])), at, service, 1))
+            reads = data.draw(st.sampled_from([300, 512, 700]))
+            regions.append((reads, at, service, reads))
         recalled_stepped_and_scanned(tables, policy, (places, period, regions), servers)
 
 
@@ -186,13 +187,13 @@ def test_writes_among_the_reads_are_stepped_through(apart):
     recalled_of(device, state.ControllerOptions(write_buffer=4), places)
 
 
-def test_the_same_reads_released_at_other_times_are_told_apart():
+def test_reads_alike_but_released_at_other_times_are_told_apart():
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 1)
     tables, policy = lower(device), state.make_policy(state.ControllerOptions(refresh="none"))
-    releases = [0, 30_000, 60_000, 90_000, 105_000, 120_000, 131_000, 143_000, 160_000]
-    regions = [(1024, release, 20, 1) for release in releases]
-    places = stream(device, 1024, 0, 64)
-    recalled_stepped_and_scanned(tables, policy, (places, 8, regions), (8, 2, (1, 1), 16))
+    releases = np.cumsum([(12_000, 14_000, 13_000)[number % 3] for number in range(32)])
+    regions = [(512, int(release), 20, 512) for release in releases]  # a region is in other banks than the last
+    work = stream(device, 32 * 512, 0, 64), 8, regions
+    recalled_stepped_and_scanned(tables, policy, work, (8, 2, (1, 1), 16))
 
 
 def test_a_run_ends_with_the_request_that_it_is_to_serve():
