@@ -78,10 +78,9 @@ OLDEST_ACT = RECENT_ACTS + RANKS * 4  # [rank]: which of them is the oldest
 OPEN_ROW = OLDEST_ACT + RANKS  # [bank], -1: closed
 OPEN_BANKS = OPEN_ROW + BANKS  # [rank], mask of banks
 HELD_BANKS = OPEN_BANKS + RANKS  # [rank], mask of banks with an active request
-RANK_QUIET = HELD_BANKS + RANKS  # [rank]: the clock before which nothing of it can issue but refresh
 
 # Slots: the requests of a queue, in a ring by arrival.
-SLOT_BANK = RANK_QUIET + RANKS
+SLOT_BANK = HELD_BANKS + RANKS
 SLOT_ROW = SLOT_BANK + 2 * SLOTS
 SLOT_ARRIVED = SLOT_ROW + 2 * SLOTS  # clock
 SLOT_REQUEST = SLOT_ARRIVED + 2 * SLOTS  # its number in the source
@@ -91,13 +90,19 @@ TAIL = COUNTED + 2  # [queue]: the slot for the next request
 SIZE = TAIL + 2  # [queue]
 OF_BANK = SIZE + 2  # of banks: mask of the requests for it
 WAITING = OF_BANK + 2 * BANKS  # waits: mask of the requests whose next command is of this kind
-BOUND = WAITING + 2 * RANKS * WAITS  # waits: the clock before which none of them can issue
+AWAKE = WAITING + 2 * RANKS * WAITS  # [queue]: mask of the requests whose bank may be ready
+# The banks of the others, in the order in which they will be ready: a ring for each of waits. (Rows of
+# waits and of times begin at multiples of their length.)
+BOUND = AWAKE + KINDS  # waits: the clock of the first, FAR if there is none
+ASLEEP_HEAD = BOUND + 2 * RANKS * WAITS  # waits: place of the first
+ASLEEP_SIZE = ASLEEP_HEAD + 2 * RANKS * WAITS  # waits
+ASLEEP = ASLEEP_SIZE + 2 * RANKS * WAITS  # [wait * SLOTS + place modulo SLOTS]: clock * BANKS + bank
 
 # Lines: the requests between ACT and RD or WR, in order of arrival.
-ACTIVE = BOUND + 2 * RANKS * WAITS  # [line * SLOTS + place modulo SLOTS]: bank
+ACTIVE = ASLEEP + 2 * RANKS * WAITS * SLOTS  # [line * SLOTS + place modulo SLOTS]: bank
 ACTIVE_HEAD = ACTIVE + 2 * RANKS * SLOTS  # lines: place of the oldest
 ACTIVE_SIZE = ACTIVE_HEAD + 2 * RANKS  # lines
-ACTIVE_BOUND = ACTIVE_SIZE + 2 * RANKS  # [rank * WAITS + kind]: the clock before which none can issue
+ACTIVE_BOUND = ACTIVE_SIZE + 2 * RANKS  # [rank * WAITS + kind]: the clock before which no bank is ready
 ACTIVE_ARRIVED = ACTIVE_BOUND + RANKS * WAITS  # [bank]
 ACTIVE_REQUEST = ACTIVE_ARRIVED + BANKS  # [bank]
 
@@ -160,9 +165,16 @@ def make_shape(tables: Tables) -> Shape:
     return Shape(*(getattr(tables, name) for name in Shape._fields))
 
 
+def _aligned(words: int) -> Ints:
+    """Zeros whose rows do not straddle cache lines."""
+    room = np.zeros(words + KINDS, dtype=np.int64)
+    first = -room.ctypes.data // room.itemsize % KINDS
+    return room[first : first + words]
+
+
 def make_state(tables: Tables) -> Ints:
     """A channel at rest before clock 1: all banks closed, all queues empty."""
-    state = np.zeros(_WORDS, dtype=np.int64)
+    state = _aligned(_WORDS)
     state[CLOCK], state[PAUSE] = 1, FAR
     state[[FIRST_COMMAND, DATA_END]] = -1
     state[OPEN_ROW : OPEN_ROW + BANKS] = -1
