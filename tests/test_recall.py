@@ -191,7 +191,9 @@ def test_reads_alike_but_released_at_other_times_are_told_apart():
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 1)
     tables, policy = lower(device), state.make_policy(state.ControllerOptions(refresh="none"))
     releases = np.cumsum([(12_000, 14_000, 13_000)[number % 3] for number in range(32)])
-    regions = [(512, int(release), 20, 512) for release in releases]  # a region is in other banks than the last
+    regions = [
+        (512, int(release), 20, 512) for release in releases
+    ]  # a region is in other banks than the last
     work = stream(device, 32 * 512, 0, 64), 8, regions
     recalled_stepped_and_scanned(tables, policy, work, (8, 2, (1, 1), 16))
 

@@ -158,7 +158,7 @@ class MaskController:
     def __init__(self, tables: Tables, policy: Policy, latency_places: int = LATENCIES) -> None:
         self.tables, self._policy = tables, policy
         self._shape, rest = _at_rest(tables)
-        self._state = rest.copy()
+        self._state = masks.copy_at_rest(rest, tables.ranks)
         self.value, self.latencies = self._state[:COUNTERS], np.zeros(latency_places, dtype=np.int64)
         self.most_queued = 2 * masks.SLOTS + masks.BANKS
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
-from ndpsim.dram.masks.slots import join, put_back, wait_place
+from ndpsim.dram.masks.rows import filled, row_at, set_lane, set_row, smaller, with_lane
+from ndpsim.dram.masks.slots import join, leave, put_back, wait_place
 from ndpsim.dram.masks.state import (
     ACT,
     ACTIVE,
@@ -16,10 +17,12 @@ from ndpsim.dram.masks.state import (
     BANKS_PER_GROUP,
     BANKS_PER_RANK,
     HELD_BANKS,
+    KINDS,
     OF_BANK,
     OPEN_BANKS,
     OPEN_ROW,
     PRE,
+    RANK_READY,
     RD,
     READS,
     SLOT_ROW,
@@ -29,24 +32,36 @@ from ndpsim.dram.masks.state import (
 )
 from ndpsim.dram.masks.timing import bank_ready_at
 from ndpsim.dram.masks.words import lowest, natural
-from ndpsim.dram.state import OPEN_CLOCKS, READ_QUEUE, ROW_SHIFT
+from ndpsim.dram.state import FAR, OPEN_CLOCKS, READ_QUEUE, ROW_SHIFT
 
 __all__ = [
     "activate_request",
     "active_bank",
     "close_bank",
-    "close_rank",
-    "close_same_banks",
+    "close_banks",
     "leave_line",
     "release_bank",
+    "same_banks",
     "take_back",
 ]
+
+
+NEVER = -1  # a clock at which no bank is ready, for requests whose bank has just had a command
 
 
 @inlined
 def bank_bit(bank):
     """The bank's bit in masks of its rank."""
     return 1 << bank % BANKS_PER_RANK
+
+
+@inlined
+def same_banks(shape, first):
+    """The mask of a bank and its like in every group of its rank."""
+    mask = 0
+    for group in range(shape.bankgroups):
+        mask |= 1 << group * BANKS_PER_GROUP
+    return mask << first % BANKS_PER_RANK
 
 
 @inlined
@@ -73,10 +88,10 @@ def open_bank(state, bank, row):
     for queue in range(2):
         mask = state[OF_BANK + queue * BANKS + bank]
         if mask != 0:
-            state[WAITING + wait_place(queue, ACT, rank)] &= ~mask
+            leave(state, queue, bank, mask)
             hits = hits_among(state, queue, mask, row)
             if hits != 0:
-                join(state, queue, RD + queue, bank, hits)
+                join(state, queue, RD + queue, bank, hits, NEVER)
 
 
 @inlined
@@ -90,7 +105,7 @@ def release_bank(state, bank):
         if mask != 0:
             conflicts = mask & ~state[WAITING + wait_place(queue, RD + queue, rank)]
             if conflicts != 0:
-                join(state, queue, PRE, bank, conflicts)
+                join(state, queue, PRE, bank, conflicts, NEVER)
 
 
 @inlined
@@ -103,29 +118,18 @@ def close_bank(state, bank):
     for queue in range(2):
         mask = state[OF_BANK + queue * BANKS + bank]
         if mask != 0:
-            state[WAITING + wait_place(queue, RD + queue, rank)] &= ~mask
-            state[WAITING + wait_place(queue, PRE, rank)] &= ~mask
-            join(state, queue, ACT, bank, mask)
+            leave(state, queue, bank, mask)
+            join(state, queue, ACT, bank, mask, NEVER)
 
 
 @outlined
-def close_rank(shape, state, rank, clock):
-    """All banks of a rank have been closed at `clock`."""
-    first = rank * BANKS_PER_RANK
-    for bank in range(first, first + shape.bankgroups * BANKS_PER_GROUP):
-        if state[OPEN_ROW + bank] >= 0:
-            state[OPEN_CLOCKS] += clock
-            close_bank(state, bank)
-
-
-@outlined
-def close_same_banks(shape, state, first, clock):
-    """A bank of every group of a rank has been closed at `clock`."""
-    for group in range(shape.bankgroups):
-        bank = first + group * BANKS_PER_GROUP
-        if state[OPEN_ROW + bank] >= 0:
-            state[OPEN_CLOCKS] += clock
-            close_bank(state, bank)
+def close_banks(state, rank, mask, clock):
+    """Banks of a rank have been closed at `clock`; those that were not open remain as they are."""
+    mask &= state[OPEN_BANKS + rank]
+    while mask != 0:
+        state[OPEN_CLOCKS] += clock
+        close_bank(state, rank * BANKS_PER_RANK + lowest(mask))
+        mask &= mask - 1
 
 
 @inlined
@@ -157,8 +161,9 @@ def activate_request(state, queue, bank, row, request, arrived):
     state[ACTIVE_SIZE + line] += 1
     state[ACTIVE_ARRIVED + bank] = arrived
     state[ACTIVE_REQUEST + bank] = request
-    bound = ACTIVE_BOUND + rank * WAITS + RD + queue
-    state[bound] = min(state[bound], bank_ready_at(state, RD + queue, bank))
+    bounds, kind = ACTIVE_BOUND + rank * WAITS, RD + queue
+    bound = with_lane(filled(FAR), kind, bank_ready_at(state, kind, bank))
+    set_row(state, bounds, smaller(row_at(state, bounds), bound))
     open_bank(state, bank, row)
 
 
@@ -170,6 +175,13 @@ def leave_line(state, line, place):
         set_active_bank(state, line, older, active_bank(state, line, older - 1))
     state[ACTIVE_HEAD + line] = state[ACTIVE_HEAD + line] + 1 & SLOTS - 1
     state[ACTIVE_SIZE + line] -= 1
+    rank, kind, first = line // 2, RD + line % 2, FAR
+    rank_ready_at = state[RANK_READY + rank * KINDS + kind]
+    for other in range(state[ACTIVE_SIZE + line]):
+        first = min(first, bank_ready_at(state, kind, active_bank(state, line, other)))
+        if first <= rank_ready_at:
+            break
+    set_lane(state, ACTIVE_BOUND + rank * WAITS, kind, first)
 
 
 @outlined

@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
-from ndpsim.dram.masks.banks import active_bank
-from ndpsim.dram.masks.slots import slot_bank, wait_place
+from ndpsim.dram.masks.banks import active_bank, same_banks
+from ndpsim.dram.masks.rows import (
+    bits,
+    both,
+    either,
+    filled,
+    larger,
+    least,
+    merged,
+    row_at,
+    set_lane,
+    smaller,
+    up_to,
+    where_none,
+    with_lane,
+)
+from ndpsim.dram.masks.slots import fall_asleep, next_kind, slot_bank, wait_place
 from ndpsim.dram.masks.state import (
     ACT,
     ACTIVE_ARRIVED,
     ACTIVE_BOUND,
     ACTIVE_SIZE,
+    ASLEEP,
+    ASLEEP_HEAD,
+    ASLEEP_SIZE,
+    AWAKE,
     BANK_READY,
     BANKS,
     BANKS_PER_GROUP,
@@ -24,13 +43,13 @@ from ndpsim.dram.masks.state import (
     PRE,
     PREAB,
     PRESB,
-    RANK_QUIET,
     RANK_READY,
     RD,
     READS,
     REFAB,
     REFSB,
     SIZE,
+    SLOT_ROW,
     SLOTS,
     TAIL,
     WAITING,
@@ -52,55 +71,62 @@ __all__ = [
     "quiet_until",
 ]
 
-_NONE = SLOTS  # an offset that no request has
+
+@inlined
+def room_at(credit):
+    """`credit` as a row of kinds: the sink takes no RD before it."""
+    return with_lane(filled(0), RD, credit)
 
 
 @inlined
-def rank_quiet_until(state, queue, rank, credit):
-    """The clock before which neither an active request of a rank nor one of a queue can issue."""
-    rank = natural(rank)
-    ready, active = RANK_READY + rank * KINDS, ACTIVE_BOUND + rank * WAITS
-    queued = BOUND + wait_place(queue, ACT, rank)
-    activate_at = max(state[queued + ACT], state[ready + ACT])
-    precharge_at = max(state[queued + PRE], state[ready + PRE])
-    read_at = max(min(state[active + RD], state[queued + RD]), max(state[ready + RD], credit))
-    write_at = max(min(state[active + WR], state[queued + WR]), state[ready + WR])
-    return min(min(activate_at, precharge_at), min(read_at, write_at))
+def rank_ready_at(state, rank, room):
+    """The first clocks, by kind, as far as the channel, the rank and the room in the sink go."""
+    return larger(row_at(state, RANK_READY + natural(rank) * KINDS), room)
+
+
+@inlined
+def active_from(state, rank, room):
+    """The clocks, by kind, before which no active request of a rank can issue."""
+    return larger(rank_ready_at(state, rank, room), row_at(state, ACTIVE_BOUND + natural(rank) * WAITS))
+
+
+@inlined
+def issue_from(state, queue, rank, room, awake):
+    """The clocks, by kind, before which no active request of a rank, nor one of a queue, can issue."""
+    place = wait_place(queue, ACT, rank)
+    asleep = where_none(both(row_at(state, WAITING + place), awake))
+    queued = both(row_at(state, BOUND + place), asleep)
+    waiting = smaller(row_at(state, ACTIVE_BOUND + natural(rank) * WAITS), queued)
+    return larger(rank_ready_at(state, rank, room), waiting)
 
 
 @inlined
 def active_quiet_until(shape, state, credit):
     """The clock before which no active request can issue."""
-    quiet = FAR
-    for number in range(shape.ranks):
-        rank = natural(number)
-        ready, active = RANK_READY + rank * KINDS, ACTIVE_BOUND + rank * WAITS
-        quiet = min(quiet, max(state[active + RD], max(state[ready + RD], credit)))
-        quiet = min(quiet, max(state[active + WR], state[ready + WR]))
-    return quiet
+    room = room_at(credit)
+    quiet = active_from(state, 0, room)
+    for rank in range(1, shape.ranks):
+        quiet = smaller(quiet, active_from(state, rank, room))
+    return least(quiet)
 
 
 @inlined
 def quiet_until(shape, state, queue, credit):
-    """The clock before which no rank can issue anything but refresh.
+    """The clock before which neither an active request nor one of a queue can issue.
 
     credit: the clock before which the sink has no room for a read.
     """
-    quiet = FAR
-    for number in range(shape.ranks):
-        rank = natural(number)
-        at = rank_quiet_until(state, queue, rank, credit)
-        state[RANK_QUIET + rank] = at
-        quiet = min(quiet, at)
-    return quiet
+    room, awake = room_at(credit), filled(state[AWAKE + queue])
+    quiet = issue_from(state, queue, 0, room, awake)
+    for rank in range(1, shape.ranks):
+        quiet = smaller(quiet, issue_from(state, queue, rank, room, awake))
+    return least(quiet)
 
 
 @inlined
 def look_again(shape, state):
-    """Forget until when the ranks are quiet: another queue is asked now."""
-    for number in range(shape.ranks):
-        rank = natural(number)
-        state[RANK_QUIET + rank] = 0
+    """Wake all reads: what their banks are ready for is no longer known."""
+    state[AWAKE + READS] = -1
 
 
 @inlined
@@ -116,133 +142,126 @@ def oldest_active(state, line, kind, clock):
         if ready_at <= clock:
             return place
         first = min(first, ready_at)
-    state[ACTIVE_BOUND + line // 2 * WAITS + kind] = first
+    set_lane(state, ACTIVE_BOUND + line // 2 * WAITS, kind, first)
     return size
+
+
+@inlined
+def due_lines(shape, state, credit, clock):
+    """The lines to ask: bit rank * WAITS + kind."""
+    due = 0
+    for number in range(shape.ranks):
+        rank = natural(number)
+        ready, bound = RANK_READY + rank * KINDS, ACTIVE_BOUND + rank * WAITS
+        reads = max(max(state[ready + RD], state[bound + RD]), credit) <= clock
+        writes = max(state[ready + WR], state[bound + WR]) <= clock
+        due |= (reads << RD | writes << WR) << rank * WAITS
+    return due
 
 
 @inlined
 def choose_active(shape, state, credit, clock):
     """The oldest ready active request: (its line or -1, its place in the line)."""
     best, best_place, best_arrived = -1, 0, FAR
-    for number in range(shape.ranks):
-        rank = natural(number)
-        if state[RANK_QUIET + rank] > clock:
-            continue
-        for queue in range(2):
-            line, kind = rank * 2 + queue, RD + queue
-            at = max(state[ACTIVE_BOUND + rank * WAITS + kind], state[RANK_READY + rank * KINDS + kind])
-            if at <= clock and (queue == WRITES or credit <= clock):
-                place = oldest_active(state, line, kind, clock)
-                if place < state[ACTIVE_SIZE + line]:
-                    arrived = state[ACTIVE_ARRIVED + active_bank(state, line, place)]
-                    if arrived < best_arrived:
-                        best, best_place, best_arrived = line, place, arrived
+    due = due_lines(shape, state, credit, clock)
+    while due != 0:
+        bit = natural(lowest(due))
+        due &= due - 1
+        line, kind = bit // WAITS * 2 + bit % WAITS - RD, bit % WAITS
+        place = oldest_active(state, line, kind, clock)
+        if place < state[ACTIVE_SIZE + line]:
+            arrived = state[ACTIVE_ARRIVED + active_bank(state, line, place)]
+            if arrived < best_arrived:
+                best, best_place, best_arrived = line, place, arrived
     return best, best_place
 
 
+@outlined
+def wake(state, queue, kind, rank, clock):
+    """Wake the requests that wait for a kind and whose bank is ready; returns them."""
+    place, woken = wait_place(queue, ACT, rank), 0
+    line = natural(place + kind)
+    head, size = state[ASLEEP_HEAD + line], state[ASLEEP_SIZE + line]
+    first = FAR
+    while size > 0:
+        entry = state[ASLEEP + line * SLOTS + (head & SLOTS - 1)]
+        if entry // BANKS > clock:
+            first = entry // BANKS
+            break
+        woken |= state[OF_BANK + queue * BANKS + (entry & BANKS - 1)]
+        head += 1
+        size -= 1
+    state[ASLEEP_HEAD + line] = head
+    state[ASLEEP_SIZE + line] = size
+    woken &= state[WAITING + line]
+    state[AWAKE + queue] |= woken
+    set_lane(state, BOUND + place, kind, first)
+    return woken
+
+
 @inlined
-def oldest_ready(state, queue, kind, rank, clock):
-    """The oldest request that waits for a kind and whose bank is ready, as an offset in age.
-
-    _NONE if none is; then they are not asked again before the first clock at which one can be ready.
-    """
-    tail, first = state[TAIL + queue], FAR
-    place = wait_place(queue, kind, rank)
-    mask = rotate(state[WAITING + place], tail)
-    while mask != 0:
-        offset = lowest(mask)
-        bank = slot_bank(state, queue, (offset + tail) & (SLOTS - 1))
-        ready_at = bank_ready_at(state, kind, bank)
-        if ready_at <= clock:
-            return offset
-        first = min(first, ready_at)
-        mask &= ~rotate(state[OF_BANK + queue * BANKS + bank], tail)
-    state[BOUND + place] = first
-    return _NONE
-
-
-@inlined
-def oldest_conflict(state, queue, rank, skipped, clock):
-    """The oldest request that waits for PRE and whose bank is ready: (its offset in age, the clock before
-    which no other can be). Closing a bank keeps no other from being closed: so that clock is worth knowing.
-
-    _NONE if none is; then they are not asked again before that clock.
-    skipped: requests that are no candidates.
-    """
-    tail, first, oldest, kind = state[TAIL + queue], FAR, _NONE, PRE
-    place = wait_place(queue, kind, rank)
-    mask = rotate(state[WAITING + place] & ~skipped, tail)
-    while mask != 0:
-        offset = lowest(mask)
-        bank = slot_bank(state, queue, (offset + tail) & (SLOTS - 1))
-        ready_at = bank_ready_at(state, kind, bank)
-        mask &= ~rotate(state[OF_BANK + queue * BANKS + bank], tail)
-        if ready_at <= clock and oldest == _NONE:
-            oldest = offset
-        else:
-            first = min(first, ready_at)
-    if oldest == _NONE:
-        state[BOUND + place] = first
-    return oldest, first
+def candidates(shape, state, queue, credit, clock):
+    """The requests that are awake and whose rank is ready."""
+    room, found, due = room_at(credit), filled(0), 0
+    for rank in range(shape.ranks):
+        place, ready = wait_place(queue, ACT, rank), rank_ready_at(state, rank, room)
+        found = either(found, both(up_to(ready, clock), row_at(state, WAITING + place)))
+        due |= bits(up_to(larger(ready, row_at(state, BOUND + place)), clock)) << rank * WAITS
+    awake = merged(found) & state[AWAKE + queue]
+    while due != 0:  # kinds of ranks for which a bank may have become ready: bit rank * WAITS + kind
+        bit = natural(lowest(due))
+        due &= due - 1
+        awake |= wake(state, queue, bit % WAITS, bit // WAITS, clock)
+    return awake
 
 
 @outlined
-def behind_hits(state, queue, rank):
-    """FRFCFS-RowHit: the requests of a rank that would close a row on an older hit."""
-    tail = state[TAIL + queue]
-    conflicts = rotate(state[WAITING + wait_place(queue, PRE, rank)], tail)
-    hits = rotate(state[WAITING + wait_place(queue, RD + queue, rank)], tail)
-    skipped = 0
-    while conflicts != 0:
-        bit = conflicts & -conflicts
-        bank = slot_bank(state, queue, (lowest(conflicts) + tail) & (SLOTS - 1))
-        same = rotate(state[OF_BANK + queue * BANKS + bank], tail)
-        if same & hits & (bit - 1) != 0:
-            skipped |= same
-        conflicts &= ~same
-    return rotate(skipped, -tail)
+def sleep(state, queue, kind, bank, ready_at):
+    """A bank is not ready for a kind before `ready_at`; returns the requests that wait for it."""
+    place = wait_place(queue, ACT, bank // BANKS_PER_RANK)
+    same = state[WAITING + place + kind] & state[OF_BANK + queue * BANKS + bank]
+    if fall_asleep(state, place, kind, bank, ready_at):
+        state[AWAKE + queue] &= ~same
+    return same
+
+
+@outlined
+def spared(shape, state, queue):
+    """FRFCFS-RowHit: what would close a row on an older hit; it sleeps until a hit is served."""
+    tail, younger = state[TAIL + queue], 0
+    for rank in range(shape.ranks):
+        place = wait_place(queue, ACT, rank)
+        waiting = state[WAITING + place + PRE]
+        conflicts = rotate(waiting, tail)
+        hits = rotate(state[WAITING + place + RD + queue], tail)
+        while conflicts != 0:
+            bit = conflicts & -conflicts
+            bank = slot_bank(state, queue, (lowest(conflicts) + tail) & (SLOTS - 1))
+            same = state[OF_BANK + queue * BANKS + bank]
+            conflicts &= ~rotate(same, tail)
+            if rotate(same, tail) & hits & (bit - 1) != 0:
+                younger |= same & waiting
+    state[AWAKE + queue] &= ~younger
+    return younger
 
 
 @inlined
 def choose_queued(policy, shape, state, queue, credit, clock):
-    """The oldest ready request of a queue: (its slot or -1, the kind of its next command).
-
-    What else waits for that kind is not asked again before one of it can be ready.
-    """
+    """The oldest ready request of a queue: (its slot or -1, the kind of its next command)."""
     queue = natural(queue)
-    best, best_kind, best_bound, others_at = _NONE, ACT, BOUND, FAR
-    has_room = queue == WRITES or credit <= clock
-    for number in range(shape.ranks):
-        rank = natural(number)
-        if state[RANK_QUIET + rank] > clock:
-            continue
-        ready, bound, column = RANK_READY + rank * KINDS, BOUND + wait_place(queue, ACT, rank), RD + queue
-        if has_room and max(state[bound + column], state[ready + column]) <= clock:
-            offset = oldest_ready(state, queue, column, rank, clock)
-            if offset < best:
-                best, best_kind, best_bound, others_at = offset, column, bound + column, clock
-        if max(state[bound + ACT], state[ready + ACT]) <= clock:
-            offset = oldest_ready(state, queue, ACT, rank, clock)
-            if offset < best:
-                best, best_kind, best_bound, others_at = offset, ACT, bound + ACT, clock
-        if max(state[bound + PRE], state[ready + PRE]) <= clock:
-            skipped = behind_hits(state, queue, rank) if policy.row_hit_first else 0
-            offset, first = oldest_conflict(state, queue, rank, skipped, clock)
-            if offset < best:
-                best, best_kind, best_bound, others_at = offset, PRE, bound + PRE, first
-    if best == _NONE:
-        return -1, best_kind
-    state[natural(best_bound)] = others_at
-    return (best + state[TAIL + queue]) & (SLOTS - 1), best_kind
-
-
-@inlined
-def same_banks(shape, first):
-    """The mask of a bank and its like in every group of its rank."""
-    mask = 0
-    for group in range(shape.bankgroups):
-        mask |= 1 << group * BANKS_PER_GROUP
-    return mask << first % BANKS_PER_RANK
+    tail, awake = state[TAIL + queue], candidates(shape, state, queue, credit, clock)
+    if policy.row_hit_first:
+        awake &= ~spared(shape, state, queue)
+    awake = rotate(awake, tail)
+    while awake != 0:
+        slot = natural(lowest(awake) + tail & SLOTS - 1)
+        bank = natural(slot_bank(state, queue, slot))
+        kind = natural(next_kind(state, queue, bank, state[SLOT_ROW + queue * SLOTS + slot]))
+        ready_at = bank_ready_at(state, kind, bank)
+        if ready_at <= clock:
+            return slot, kind
+        awake &= ~rotate(sleep(state, queue, kind, bank, ready_at), tail)
+    return -1, ACT
 
 
 @outlined

@@ -103,7 +103,9 @@ def accept(state, latencies, source, clock):
         absorb(state, latencies, queue)
     else:
         bank = bank_of(place)
-        at = enqueue(state, source, queue, bank, place >> ROW_SHIFT, request, clock - 1)
+        first = enqueue(state, source, queue, bank, place >> ROW_SHIFT, request, clock - 1)
+        if queue == state[WRITE_MODE] & 1:
+            at = first
     state[TAKEN] += 1
     state[PLACE] = 0 if request + 1 == source.place.shape[0] else request + 1
     return at
@@ -180,7 +182,6 @@ def choose_and_issue(policy, shape, state, latencies, source, sink, commands, cl
     else:
         if mode_changes(policy, state):
             state[WRITE_MODE] ^= 1
-            look_again(shape, state)
         queue = state[WRITE_MODE] & 1
         slot, kind = choose_queued(policy, shape, state, queue, credit, clock)
         if slot >= 0:

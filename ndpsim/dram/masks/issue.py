@@ -8,10 +8,10 @@ from ndpsim.dram.masks.banks import (
     activate_request,
     active_bank,
     close_bank,
-    close_rank,
-    close_same_banks,
+    close_banks,
     leave_line,
     release_bank,
+    same_banks,
     take_back,
 )
 from ndpsim.dram.masks.slots import slot_bank, take_out, wait_place
@@ -19,10 +19,10 @@ from ndpsim.dram.masks.state import (
     ACT,
     ACTIVE_ARRIVED,
     ACTIVE_REQUEST,
+    AWAKE,
     BANKS,
     BANKS_PER_GROUP,
     BANKS_PER_RANK,
-    BOUND,
     COMMANDS_OF_KINDS,
     COUNTED,
     GROUPS_PER_RANK,
@@ -46,6 +46,7 @@ from ndpsim.dram.masks.state import (
     SLOT_REQUEST,
     SLOT_ROW,
     SLOTS,
+    WAITING,
 )
 from ndpsim.dram.masks.timing import bank_ready_at, note_activate, note_bank, note_rank, note_same_banks
 from ndpsim.dram.masks.words import natural
@@ -151,10 +152,10 @@ def count_first(state, queue, slot, place):
 
 
 @inlined
-def leave_queue(state, source, queue, slot, bank, kind, arrived, clock):
+def leave_queue(state, source, queue, slot, bank, arrived, clock):
     """A request leaves its queue; its wait is added to the queue's length summed over clocks."""
     state[READ_QUEUE if queue == READS else WRITE_QUEUE] += clock - arrived
-    take_out(state, source, queue, slot, bank, kind)
+    take_out(state, source, queue, slot, bank)
 
 
 @inlined
@@ -166,19 +167,19 @@ def issue_queued(policy, shape, state, latencies, source, sink, commands, queue,
     arrived = state[SLOT_ARRIVED + at]
     if kind == RD + queue:
         count_first(state, queue, slot, ROW_HITS)
-        leave_queue(state, source, queue, slot, bank, kind, arrived, clock)
+        leave_queue(state, source, queue, slot, bank, arrived, clock)
         issue_column(
             shape, state, latencies, source, sink, commands, queue, bank, row, request, arrived, clock
         )
         if policy.row_hit_first:  # a row that this request kept open may be closed now
-            state[BOUND + wait_place(queue, PRE, bank // BANKS_PER_RANK)] = 0
+            state[AWAKE + queue] |= state[WAITING + wait_place(queue, PRE, bank // BANKS_PER_RANK)]
         return
     count_command(state, kind, clock)
     if commands.entry.shape[0] > 0:
         write_down(commands, kind, bank_node(shape, bank), row if kind == ACT else -1, -1, clock)
     if kind == ACT:
         count_first(state, queue, slot, ROW_MISSES)
-        leave_queue(state, source, queue, slot, bank, kind, arrived, clock)
+        leave_queue(state, source, queue, slot, bank, arrived, clock)
         state[OPEN_CLOCKS] -= clock
         note_activate(shape, state, bank, clock)
         activate_request(state, queue, bank, row, request, arrived)
@@ -202,10 +203,8 @@ def issue_maintenance(shape, state, source, sink, commands, kind, clock):
         note_rank(shape, state, kind, rank, clock)
     else:
         note_same_banks(shape, state, kind, first, clock)
-    if kind == PREAB:
-        close_rank(shape, state, rank, clock)
-    elif kind == PRESB:
-        close_same_banks(shape, state, first, clock)
+    if kind == PREAB or kind == PRESB:
+        close_banks(state, rank, -1 if to_rank else same_banks(shape, first), clock)
     else:
         state[REFRESH_UNTIL] = clock + (shape.refresh_cycles if kind == REFAB else 0)
         state[PENDING_SIZE] -= 1

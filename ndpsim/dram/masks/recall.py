@@ -53,6 +53,7 @@ from ndpsim.dram.masks.known import (
     USED,
     WORDS,
 )
+from ndpsim.dram.masks.rows import rows_differ
 from ndpsim.dram.masks.situations import at_offset, can_describe, describe, offset_of, resume
 from ndpsim.dram.masks.state import (
     IN_VAIN,
@@ -73,7 +74,7 @@ from ndpsim.dram.masks.state import (
     SNAPSHOT_CLOCK,
     SNAPSHOT_OPEN,
 )
-from ndpsim.dram.masks.words import bits, natural, rows_differ
+from ndpsim.dram.masks.words import natural, ones
 from ndpsim.dram.state import (
     ALL_BANK,
     COUNTED_UNTIL,
@@ -167,7 +168,7 @@ def open_now(shape, state):
     """How many banks are open."""
     count = 0
     for rank in range(shape.ranks):
-        count += bits(state[OPEN_BANKS + rank])
+        count += ones(state[OPEN_BANKS + rank])
     return count
 
 
@@ -525,6 +526,17 @@ def follow(policy, shape, state, source, sink, known, situation, clock, until_se
     return situation, clock
 
 
+@inlined
+def count_latencies(latencies, known, passage, times):
+    """Count the reads of a passage that was taken so many times."""
+    last = latencies.shape[0] - 1
+    if last == 0:
+        latencies[0] += times * known[passage + READS]
+        return
+    for number in range(known[passage + READS]):
+        latencies[min(known[passage + READ + number * READ_FIELDS + LATENCY], last)] += times
+
+
 @outlined
 def settle(state, latencies, known):
     """Add what the passages gained that were taken in this run, and begin anew."""
@@ -536,9 +548,7 @@ def settle(state, latencies, known):
         state[OPEN_CLOCKS] += known[passage + CLOSED] * known[passage + CLOCK_SUM]
         for kind in range(KINDS):
             state[ISSUED + kind] += times * known[gain + len(SUMMED) + kind]
-        for number in range(known[passage + READS]):
-            latency = known[passage + READ + number * READ_FIELDS + LATENCY]
-            latencies[min(latency, latencies.shape[0] - 1)] += times
+        count_latencies(latencies, known, passage, times)
         known[passage + TIMES] = known[passage + CLOCK_SUM] = known[passage + SEEN] = 0
         passage = known[passage + SEEN_BEFORE]
     known[LAST_SEEN] = 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 from ndpsim._jit import inlined, outlined
 from ndpsim.dram.masks.banks import activate_request, active_bank
 from ndpsim.dram.masks.known import LENGTH, REACH, USED, WORDS
+from ndpsim.dram.masks.rows import read_row, write_row
 from ndpsim.dram.masks.slots import fill_slot, slot_bank, wait_place
 from ndpsim.dram.masks.state import (
     ACTIVE_ARRIVED,
@@ -17,6 +18,7 @@ from ndpsim.dram.masks.state import (
     ACTIVE_HEAD,
     ACTIVE_REQUEST,
     ACTIVE_SIZE,
+    ASLEEP_SIZE,
     BANK_READY,
     BANKS,
     BANKS_PER_GROUP,
@@ -34,7 +36,6 @@ from ndpsim.dram.masks.state import (
     PENDING_BANK,
     PENDING_KIND,
     PENDING_SIZE,
-    RANK_QUIET,
     RANK_READY,
     READS,
     RECENT_ACTS,
@@ -52,7 +53,7 @@ from ndpsim.dram.masks.state import (
 from ndpsim.dram.masks.state import (
     USED as USED_SLOTS,
 )
-from ndpsim.dram.masks.words import lowest, natural, read_row, rotate, write_row
+from ndpsim.dram.masks.words import lowest, natural, rotate
 from ndpsim.dram.sink import LAST_START, RELEASE, SERVER, SERVICE, SLOT
 from ndpsim.dram.state import (
     DATA_END,
@@ -395,10 +396,11 @@ def clear(shape, state):
     state[USED_SLOTS + READS] = state[COUNTED + READS] = state[SIZE + READS] = 0
     state[OF_BANK + READS * BANKS : OF_BANK + READS * BANKS + shape.ranks * BANKS_PER_RANK] = 0
     for rank in range(shape.ranks):
-        state[HELD_BANKS + rank] = state[RANK_QUIET + rank] = 0
+        state[HELD_BANKS + rank] = 0
         state[ACTIVE_SIZE + rank * 2 + READS] = state[ACTIVE_HEAD + rank * 2 + READS] = 0
         for kind in range(WAITS):
             state[WAITING + wait_place(READS, kind, rank)] = 0
+            state[ASLEEP_SIZE + wait_place(READS, kind, rank)] = 0
             state[BOUND + wait_place(READS, kind, rank)] = FAR
             state[ACTIVE_BOUND + rank * WAITS + kind] = FAR
 

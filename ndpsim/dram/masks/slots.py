@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
+from ndpsim.dram.masks.rows import both, either, filled, row_at, set_row, smaller, with_lane
 from ndpsim.dram.masks.state import (
     ACT,
     ACTIVE_REQUEST,
     ADDRESSES,
+    ASLEEP,
+    ASLEEP_HEAD,
+    ASLEEP_SIZE,
+    AWAKE,
     BANKS,
     BANKS_PER_RANK,
     BOUND,
@@ -16,7 +21,6 @@ from ndpsim.dram.masks.state import (
     OF_BANK,
     OPEN_ROW,
     PRE,
-    RANK_QUIET,
     RANK_READY,
     RANKS,
     RD,
@@ -38,7 +42,20 @@ from ndpsim.dram.masks.timing import bank_ready_at
 from ndpsim.dram.masks.words import natural
 from ndpsim.dram.state import BANK_SHIFT, FAR, GROUP_SHIFT, RANK_SHIFT
 
-__all__ = ["bank_of", "enqueue", "filter_place", "join", "put_back", "slot_bank", "take_out", "wait_place"]
+__all__ = [
+    "add_bits",
+    "bank_of",
+    "enqueue",
+    "fall_asleep",
+    "filter_place",
+    "join",
+    "leave",
+    "next_kind",
+    "put_back",
+    "slot_bank",
+    "take_out",
+    "wait_place",
+]
 
 
 @inlined
@@ -50,7 +67,7 @@ def bank_of(place):
 
 @inlined
 def wait_place(queue, kind, rank):
-    """Where the mask and the bound of a kind stand, after WAITING and BOUND."""
+    """The place of what is indexed as waits, see `masks.state`."""
     return natural((queue * RANKS + rank) * WAITS + kind)
 
 
@@ -61,32 +78,76 @@ def slot_bank(state, queue, slot):
 
 
 @inlined
-def join(state, queue, kind, bank, mask):
-    """Requests for a bank now wait for a kind; returns when the first can issue, at the earliest."""
-    bank, kind = natural(bank), natural(kind)
-    rank = bank // BANKS_PER_RANK
-    place = wait_place(queue, kind, rank)
-    at = max(state[RANK_READY + rank * KINDS + kind], bank_ready_at(state, kind, bank))
-    state[WAITING + place] |= mask
-    state[BOUND + place] = min(state[BOUND + place], at)
-    state[RANK_QUIET + rank] = min(state[RANK_QUIET + rank], at)
-    return at
+def next_kind(state, queue, bank, row):
+    """The kind that a request for a row of a bank needs next."""
+    open_row = state[OPEN_ROW + bank]
+    of_open = RD + queue if open_row == row else PRE
+    return ACT if open_row < 0 else of_open
 
 
 @inlined
-def classify(state, queue, bit, bank, row):
+def add_bits(state, row, lane, mask):
+    """Add to a mask of a row."""
+    set_row(state, row, either(row_at(state, row), with_lane(filled(0), lane, mask)))
+
+
+@inlined
+def lower_bound(state, place, kind, clock):
+    """The requests that are not awake may be ready at `clock`."""
+    row = BOUND + place
+    set_row(state, row, smaller(row_at(state, row), with_lane(filled(FAR), kind, clock)))
+
+
+@inlined
+def leave(state, queue, bank, mask):
+    """Requests for a bank no longer wait for a command."""
+    row = WAITING + wait_place(queue, ACT, bank // BANKS_PER_RANK)
+    set_row(state, row, both(row_at(state, row), filled(~mask)))
+
+
+@inlined
+def fall_asleep(state, place, kind, bank, ready_at):
+    """Note when a bank will be ready for the requests that wait for a kind; False if there is no room."""
+    line = natural(place + kind)
+    head, size = state[ASLEEP_HEAD + line], state[ASLEEP_SIZE + line]
+    if size == SLOTS:
+        return False
+    ring, entry = ASLEEP + line * SLOTS, ready_at * BANKS + bank
+    while size > 0 and state[ring + (head + size - 1 & SLOTS - 1)] > entry:
+        state[ring + (head + size & SLOTS - 1)] = state[ring + (head + size - 1 & SLOTS - 1)]
+        size -= 1
+    state[ring + (head + size & SLOTS - 1)] = entry
+    state[ASLEEP_SIZE + line] += 1
+    lower_bound(state, place, kind, ready_at)
+    return True
+
+
+@outlined
+def join(state, queue, kind, bank, mask, clock):
+    """Requests for a bank now wait for a kind; returns when the first can issue, at the earliest.
+
+    They are awake if the bank is ready at `clock`. So are hits: of what keeps them from being read, most
+    is between banks.
+    """
+    bank, kind = natural(bank), natural(kind)
+    rank = bank // BANKS_PER_RANK
+    place, ready_at = wait_place(queue, ACT, rank), bank_ready_at(state, kind, bank)
+    add_bits(state, WAITING + place, kind, mask)
+    awake = kind >= RD or ready_at <= clock or not fall_asleep(state, place, kind, bank, ready_at)
+    state[AWAKE + queue] = state[AWAKE + queue] & ~mask | (mask if awake else 0)
+    return max(state[RANK_READY + rank * KINDS + kind], ready_at)
+
+
+@inlined
+def classify(state, queue, bit, bank, row, clock):
     """A new request begins to wait; returns when it can issue, at the earliest.
 
     It waits for nothing, yet, while its bank is held for another row.
     """
-    open_row = state[OPEN_ROW + bank]
-    if open_row == row:
-        return join(state, queue, RD + queue, bank, bit)
-    if open_row < 0:
-        return join(state, queue, ACT, bank, bit)
-    if state[HELD_BANKS + bank // BANKS_PER_RANK] >> bank % BANKS_PER_RANK & 1:
+    kind = next_kind(state, queue, bank, row)
+    if kind == PRE and state[HELD_BANKS + bank // BANKS_PER_RANK] >> bank % BANKS_PER_RANK & 1:
         return FAR
-    return join(state, queue, PRE, bank, bit)
+    return join(state, queue, kind, bank, bit, clock)
 
 
 @inlined
@@ -105,6 +166,7 @@ def move_slot(state, queue, source, target):
         state[field + b] = state[field + a]
     move_bit(state, USED + queue, source, target)
     move_bit(state, COUNTED + queue, source, target)
+    move_bit(state, AWAKE + queue, source, target)
     move_bit(state, OF_BANK + queue * BANKS + bank, source, target)
     for kind in range(WAITS):
         place = wait_place(queue, kind, bank // BANKS_PER_RANK)
@@ -135,7 +197,7 @@ def fill_slot(state, queue, slot, bank, row, arrived, request):
     state[USED + queue] |= bit
     state[OF_BANK + queue * BANKS + bank] |= bit
     state[SIZE + queue] += 1
-    return classify(state, queue, bit, bank, row)
+    return classify(state, queue, bit, bank, row, arrived)
 
 
 @inlined
@@ -172,14 +234,14 @@ def put_back(state, bank, row, arrived):
 
 
 @inlined
-def take_out(state, source, queue, slot, bank, kind):
-    """Take a request, which waits for a kind, out of its queue."""
+def take_out(state, source, queue, slot, bank):
+    """Take a request out of its queue."""
     queue, slot, bank = natural(queue), natural(slot), natural(bank)
     keep = ~(1 << slot)
     state[USED + queue] &= keep
     state[COUNTED + queue] &= keep
     state[OF_BANK + queue * BANKS + bank] &= keep
-    state[WAITING + wait_place(queue, kind, bank // BANKS_PER_RANK)] &= keep
+    leave(state, queue, bank, ~keep)
     state[SIZE + queue] -= 1
     if queue == WRITES:
         request = state[SLOT_REQUEST + WRITES * SLOTS + slot]

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from ndpsim.dram.state import CLOCK, COUNTERS, DATA_END, FAR, FIRST_COMMAND, PAUSE, Policy
 from ndpsim.spec import COMMANDS, Tables, standard
 
-__all__ = ["Shape", "fits", "issued_commands", "make_shape", "make_state", "open_banks"]
+__all__ = ["Shape", "copy_at_rest", "fits", "issued_commands", "make_shape", "make_state", "open_banks"]
 
 Ints = NDArray[np.int64]
 
@@ -42,6 +42,8 @@ COMMANDS_OF_KINDS = (
     standard.PRESB,
     standard.REFSB,
 )
+
+_COMMANDS_OF_KINDS = np.array(COMMANDS_OF_KINDS)
 
 # The queues.
 READS, WRITES = range(2)
@@ -69,19 +71,17 @@ SAME_BANK = SAME_GROUP + KINDS * KINDS
 
 # Times: the earliest clock of a kind as far as this node goes.
 RANK_READY = SAME_BANK + KINDS * KINDS
-GROUP_READY = RANK_READY + RANKS * KINDS
-BANK_READY = GROUP_READY + GROUPS * KINDS
+GROUP_READY = RANK_READY + RANKS * KINDS  # and BANK_READY, below
 
-RECENT_ACTS = BANK_READY + BANKS * KINDS  # [rank * 4 + n]: the last four ACTs
+RECENT_ACTS = GROUP_READY + GROUPS * KINDS  # [rank * 4 + n]: the last four ACTs
 OLDEST_ACT = RECENT_ACTS + RANKS * 4  # [rank]: which of them is the oldest
 
 OPEN_ROW = OLDEST_ACT + RANKS  # [bank], -1: closed
 OPEN_BANKS = OPEN_ROW + BANKS  # [rank], mask of banks
 HELD_BANKS = OPEN_BANKS + RANKS  # [rank], mask of banks with an active request
-RANK_QUIET = HELD_BANKS + RANKS  # [rank]: the clock before which nothing of it can issue but refresh
 
 # Slots: the requests of a queue, in a ring by arrival.
-SLOT_BANK = RANK_QUIET + RANKS
+SLOT_BANK = HELD_BANKS + RANKS
 SLOT_ROW = SLOT_BANK + 2 * SLOTS
 SLOT_ARRIVED = SLOT_ROW + 2 * SLOTS  # clock
 SLOT_REQUEST = SLOT_ARRIVED + 2 * SLOTS  # its number in the source
@@ -91,18 +91,20 @@ TAIL = COUNTED + 2  # [queue]: the slot for the next request
 SIZE = TAIL + 2  # [queue]
 OF_BANK = SIZE + 2  # of banks: mask of the requests for it
 WAITING = OF_BANK + 2 * BANKS  # waits: mask of the requests whose next command is of this kind
-BOUND = WAITING + 2 * RANKS * WAITS  # waits: the clock before which none of them can issue
+AWAKE = WAITING + 2 * RANKS * WAITS  # [queue]: mask of the requests whose bank may be ready
+# The banks of the others, in the order in which they will be ready: a ring for each of waits. (Rows of
+# waits and of times begin at multiples of their length.)
+BOUND = AWAKE + KINDS  # waits: the clock of the first, FAR if there is none
+ASLEEP_HEAD = BOUND + 2 * RANKS * WAITS  # waits: place of the first
+ASLEEP_SIZE = ASLEEP_HEAD + 2 * RANKS * WAITS  # waits
 
 # Lines: the requests between ACT and RD or WR, in order of arrival.
-ACTIVE = BOUND + 2 * RANKS * WAITS  # [line * SLOTS + place modulo SLOTS]: bank
-ACTIVE_HEAD = ACTIVE + 2 * RANKS * SLOTS  # lines: place of the oldest
+ACTIVE_HEAD = ASLEEP_SIZE + 2 * RANKS * WAITS  # lines: place of the oldest
 ACTIVE_SIZE = ACTIVE_HEAD + 2 * RANKS  # lines
-ACTIVE_BOUND = ACTIVE_SIZE + 2 * RANKS  # [rank * WAITS + kind]: the clock before which none can issue
-ACTIVE_ARRIVED = ACTIVE_BOUND + RANKS * WAITS  # [bank]
-ACTIVE_REQUEST = ACTIVE_ARRIVED + BANKS  # [bank]
+ACTIVE_BOUND = ACTIVE_SIZE + 2 * RANKS  # [rank * WAITS + kind]: the clock before which no bank is ready
 
 # Refreshes that wait, in order.
-PENDING_SIZE = ACTIVE_REQUEST + BANKS
+PENDING_SIZE = ACTIVE_BOUND + RANKS * WAITS
 PENDING_KIND = PENDING_SIZE + 1  # [place]
 PENDING_BANK = PENDING_KIND + PENDING  # [place]: first bank of the rank, or of those of same-bank refresh
 
@@ -110,22 +112,31 @@ WRITES_AT = PENDING_BANK + PENDING  # [low bits of an address]: queued writes
 
 TOUCHED = WRITES_AT + ADDRESSES  # [rank]: the clock of the last command to banks of it
 
-# The last reads.
-READS_LOGGED = 64
-READ_LOG_FIELDS = 3  # request, latency in clocks, the tick at which the sink has served it
-READ_LOG = TOUCHED + RANKS  # [read modulo READS_LOGGED * READ_LOG_FIELDS + field]
-
 # What `recall` is about.
-RECALLED = (
-    READ_LOG + READS_LOGGED * READ_LOG_FIELDS
-)  # reads that went as others of the same run had gone before, and were not stepped through
+RECALLED = TOUCHED + RANKS  # reads that went as others of the run had gone
 MARK = RECALLED + 1  # the request at which it is asked next
 LEARNING = MARK + 1  # the situation from which the channel steps to the next, 0 if from none
 IN_VAIN = LEARNING + 1  # spans that were learned less those that were recalled since, 0 at least
 LAST_REST = IN_VAIN + 1  # for how many spans nothing was learned when that came to too many
-SNAPSHOT_CLOCK = LAST_REST + 1  # of that situation: its clock,
-SNAPSHOT_OPEN = SNAPSHOT_CLOCK + 1  # its open banks,
-SNAPSHOT = SNAPSHOT_OPEN + 1  # [place]: and its counters and commands by kind
+
+# By rank, so that the banks of ranks that there are not need not be set.
+BANK_READY = -(-(LAST_REST + 1) // KINDS) * KINDS
+
+# ---- What follows is written before it is read, and so need not be set at first.
+ASLEEP = BANK_READY + BANKS * KINDS  # [wait * SLOTS + place modulo SLOTS]: clock * BANKS + bank
+ACTIVE = ASLEEP + 2 * RANKS * WAITS * SLOTS  # [line * SLOTS + place modulo SLOTS]: bank
+ACTIVE_ARRIVED = ACTIVE + 2 * RANKS * SLOTS  # [bank]
+ACTIVE_REQUEST = ACTIVE_ARRIVED + BANKS  # [bank]
+
+# The last reads.
+READS_LOGGED = 64
+READ_LOG_FIELDS = 3  # request, latency in clocks, the tick at which the sink has served it
+READ_LOG = ACTIVE_REQUEST + BANKS  # [read modulo READS_LOGGED * READ_LOG_FIELDS + field]
+
+# The situation from which `recall` learns: its clock, its open banks, its counters and commands by kind.
+SNAPSHOT_CLOCK = READ_LOG + READS_LOGGED * READ_LOG_FIELDS
+SNAPSHOT_OPEN = SNAPSHOT_CLOCK + 1
+SNAPSHOT = SNAPSHOT_OPEN + 1  # [place]
 LONGEST_ROUND = 8  # passages
 ROUND = SNAPSHOT + COUNTERS + KINDS  # [step modulo LONGEST_ROUND]: the passages that were taken last,
 ROUND_CLOCK = ROUND + LONGEST_ROUND  # [step modulo LONGEST_ROUND]: and their clocks
@@ -164,9 +175,17 @@ def make_shape(tables: Tables) -> Shape:
     return Shape(*(getattr(tables, name) for name in Shape._fields))
 
 
+def _aligned(words: int) -> Ints:
+    """Words, not yet set, whose rows do not straddle cache lines."""
+    room = np.empty(words + KINDS, dtype=np.int64)
+    first = -room.ctypes.data // room.itemsize % KINDS
+    return room[first : first + words]
+
+
 def make_state(tables: Tables) -> Ints:
     """A channel at rest before clock 1: all banks closed, all queues empty."""
-    state = np.zeros(_WORDS, dtype=np.int64)
+    state = _aligned(_WORDS)
+    state[:] = 0
     state[CLOCK], state[PAUSE] = 1, FAR
     state[[FIRST_COMMAND, DATA_END]] = -1
     state[OPEN_ROW : OPEN_ROW + BANKS] = -1
@@ -183,13 +202,20 @@ def make_state(tables: Tables) -> Ints:
     return state
 
 
+def copy_at_rest(state: Ints, ranks: int) -> Ints:
+    """Another channel of so many ranks at rest."""
+    copy, set_first = _aligned(_WORDS), BANK_READY + ranks * BANKS_PER_RANK * KINDS
+    copy[:set_first] = state[:set_first]
+    return copy
+
+
 def open_banks(state: Ints) -> int:
     """Banks with an open row."""
-    return int(np.count_nonzero(state[OPEN_ROW : OPEN_ROW + BANKS] >= 0))
+    return sum(mask.bit_count() for mask in state[OPEN_BANKS : OPEN_BANKS + RANKS].view(np.uint64).tolist())
 
 
 def issued_commands(state: Ints) -> Ints:
     """int64[command]: commands issued."""
     issued = np.zeros(len(COMMANDS), dtype=np.int64)
-    issued[list(COMMANDS_OF_KINDS)] = state[ISSUED : ISSUED + KINDS]
+    issued[_COMMANDS_OF_KINDS] = state[ISSUED : ISSUED + KINDS]
     return issued

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ndpsim._jit import inlined
+from ndpsim.dram.masks.rows import filled, larger, push_row, row_at, set_row, with_lane
 from ndpsim.dram.masks.state import (
     ACT,
     BANK_READY,
@@ -19,7 +20,7 @@ from ndpsim.dram.masks.state import (
     SAME_RANK,
     TOUCHED,
 )
-from ndpsim.dram.masks.words import natural, push_row
+from ndpsim.dram.masks.words import natural
 
 __all__ = ["bank_ready_at", "note_activate", "note_bank", "note_rank", "note_same_banks"]
 
@@ -60,8 +61,8 @@ def note_activate(shape, state, bank, clock):
     oldest = (oldest + 1) & 3
     state[OLDEST_ACT + rank] = oldest
     window = state[RECENT_ACTS + rank * 4 + oldest] + shape.activate_window
-    at = RANK_READY + rank * KINDS + ACT
-    state[at] = max(state[at], window)
+    ready = RANK_READY + rank * KINDS
+    set_row(state, ready, larger(row_at(state, ready), with_lane(filled(0), ACT, window)))
 
 
 @inlined
