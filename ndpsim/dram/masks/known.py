@@ -62,7 +62,7 @@ ROOM = 3  # words that the next situation and passage may need
 STEPS = 4  # passages taken so far, ever
 FIRST_BUCKET = 8  # [bucket]: a situation
 BUCKETS = 1 << 14
-FIRST_RECORD = FIRST_BUCKET + BUCKETS
+FIRST_RECORD = FIRST_BUCKET + BUCKETS  # a multiple of LINE
 
 # A situation.
 NEXT_IN_BUCKET = 0  # a situation
@@ -79,27 +79,28 @@ TO = 1  # a situation
 CLOCKS = 2  # that it takes
 DUE = 3  # when the next refresh falls due
 TURN = 4  # and which
-READS = 5
-IN_ORDER = 6  # whether it reads as many requests as it takes, one after the other
-REFRESHED = 7  # refreshes that fall due
+REFRESHED = 5  # refreshes that fall due
+READS = 6
+FIRST_READ = 7  # a request, when as many are read as are taken, one after the other; else NOTHING
 REFRESHED_FROM = 8  # what is noted of a refresh, NOTHING if nothing is
 REFRESHED_UNTIL = 9
-CLOSED = 10  # banks that it closes more than it opens
-TIMES = 11  # how often it was taken in this run instead of stepped through
-CLOCK_SUM = 12  # and at which clocks, summed
-SEEN = 13  # 1 from its first time in this run on, stepped through or not
-SEEN_BEFORE = 14  # the passage that was seen for the first time before it
-PLACES = 15  # of the requests that it takes, by row from the first; then what `coming` says of the next
-GAINS = PLACES + SPAN + 1  # of the counters in SUMMED, and of the commands by kind
-READ = GAINS + len(SUMMED) + KINDS  # [read * READ_FIELDS + field]
-REQUEST, LATENCY, FINISHED = range(3)
-READ_FIELDS = 3
+TIMES = 10  # how often it was taken in this run instead of stepped through
+CLOCK_SUM = 11  # and at which clocks, summed
+SEEN = 12  # 1 from its first time in this run on, stepped through or not
+SEEN_BEFORE = 13  # the passage that was seen for the first time before it
+CLOSED = 14  # banks that it closes more than it opens
+COMING = 15  # what `coming` says of the request after the last
+PLACES = 16  # [number]: of the requests that it takes, by row from the first
+READ = PLACES + SPAN  # [field * reads + number]
+FINISHED, REQUEST, LATENCY, GAINS = range(4)  # the tick at which the sink has served it; request; clocks
+# GAINS are no field of reads but follow them: of the counters in SUMMED, and of the commands by kind.
+
+MOST_READS = 64
+_PASSAGE_WORDS = READ + 3 * MOST_READS + len(SUMMED) + KINDS
 
 NOTHING = -(1 << 60)
-MOST_READS = 64
-
+LINE = 8  # words of a cache line: records begin with one
 _WORDS = 1 << 23
-_PASSAGE_WORDS = READ + MOST_READS * READ_FIELDS
 
 
 def _situation_words(tables: Tables, sink_places: int) -> int:
@@ -110,9 +111,10 @@ def _situation_words(tables: Tables, sink_places: int) -> int:
 
 def make_known(tables: Tables, sink_places: int) -> Ints:
     """Nothing, with room for more, of a channel whose sink has so many places."""
-    known = np.zeros(_WORDS, dtype=np.int64)
+    known = np.zeros(_WORDS + LINE, dtype=np.int64)
+    known = known[-known.ctypes.data // known.itemsize % LINE :][:_WORDS]
     known[REACH] = max(tables.gap[2].max(), tables.gap[3].max(), 1)
-    known[ROOM] = _situation_words(tables, sink_places) + _PASSAGE_WORDS
+    known[ROOM] = _situation_words(tables, sink_places) + _PASSAGE_WORDS + 2 * LINE
     clear_known(known)
     return known
 

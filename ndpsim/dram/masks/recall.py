@@ -17,14 +17,16 @@ from ndpsim.dram.masks.known import (
     CLOCK_SUM,
     CLOCKS,
     CLOSED,
+    COMING,
     DUE,
     FINISHED,
     FIRST_BUCKET,
+    FIRST_READ,
     GAINS,
-    IN_ORDER,
     LAST_SEEN,
     LATENCY,
     LENGTH,
+    LINE,
     MOST_READS,
     NEXT_IN_BUCKET,
     NEXT_PASSAGE,
@@ -32,7 +34,6 @@ from ndpsim.dram.masks.known import (
     PLACES,
     QUIET,
     READ,
-    READ_FIELDS,
     READS,
     REFRESHED,
     REFRESHED_FROM,
@@ -105,6 +106,12 @@ def next_mark(state):
     return state[TAKEN] + SPAN - state[PLACE] % SPAN
 
 
+@inlined
+def next_line(place):
+    """The first place from one on where a record may begin."""
+    return -(-place // LINE) * LINE
+
+
 # ---- Situations
 
 
@@ -150,7 +157,7 @@ def situation_now(policy, shape, state, source, sink, known, clock):
     known[new + NEXT_IN_BUCKET] = known[bucket]
     known[new + QUIET] = known[new + REFRESHING] = known[new + STEP] = 0
     known[bucket] = new
-    known[USED] = end
+    known[USED] = next_line(end)
     return new
 
 
@@ -193,7 +200,7 @@ def changed(state, place, clock):
 @inlined
 def write_gains(shape, state, known, passage, clock):
     """What the counters have gained; rows that were opened and closed, as if it had begun at clock 0."""
-    gain = passage + GAINS
+    gain = of_reads(known, passage, GAINS)
     for number in range(len(SUMMED)):
         known[gain + number] = state[SUMMED[number]] - state[SNAPSHOT + SUMMED[number]]
     closed = state[SNAPSHOT_OPEN] - open_now(shape, state)
@@ -218,23 +225,30 @@ def write_places(source, known, passage, first):
         place = source.place[first + number]
         known[passage + PLACES + number] = place - (row << ROW_SHIFT)
         kinds |= place
-    known[passage + PLACES + SPAN] = coming(source, first + SPAN, row)
+    known[passage + COMING] = coming(source, first + SPAN, row)
     return kinds & 1 != 0
+
+
+@inlined
+def of_reads(known, passage, field):
+    """Where a field of a passage's reads begins."""
+    return passage + READ + field * known[passage + READS]
 
 
 @inlined
 def write_reads(state, source, sink, known, passage, first, clock):
     """The reads since the snapshot."""
     reads, before = known[passage + READS], state[SNAPSHOT + READS_SERVED]
+    finished, request = of_reads(known, passage, FINISHED), of_reads(known, passage, REQUEST)
+    latency = of_reads(known, passage, LATENCY)
     in_order = reads == SPAN
     for number in range(reads):
         log = READ_LOG + (before + number & READS_LOGGED - 1) * READ_LOG_FIELDS
-        read = passage + READ + number * READ_FIELDS
-        known[read + REQUEST] = offset_of(source, state[log], first)
-        known[read + LATENCY] = state[log + 1]
-        known[read + FINISHED] = state[log + 2] - clock * sink.dram_ticks
-        in_order = in_order and known[read + REQUEST] == known[passage + READ + REQUEST] + number
-    known[passage + IN_ORDER] = in_order
+        known[request + number] = offset_of(source, state[log], first)
+        known[latency + number] = state[log + 1]
+        known[finished + number] = state[log + 2] - clock * sink.dram_ticks
+        in_order = in_order and known[request + number] == known[request] + number
+    known[passage + FIRST_READ] = known[request] if in_order else NOTHING
 
 
 @inlined
@@ -271,7 +285,7 @@ def learn(policy, shape, state, source, sink, known, to, clock):
     chain = state[LEARNING] + (REFRESHING if refreshes > 0 else QUIET)
     known[passage + NEXT_PASSAGE] = known[chain]
     known[chain] = passage
-    known[USED] = passage + READ + reads * READ_FIELDS
+    known[USED] = next_line(of_reads(known, passage, GAINS) + len(SUMMED) + KINDS)
 
 
 # ---- Follow
@@ -291,7 +305,7 @@ def span_differs(places, at, others, other, shift):
 def expects(source, known, passage, first):
     """Whether the requests to come are those of a passage."""
     row = source.place[first] >> ROW_SHIFT
-    differs = coming(source, first + SPAN, row) ^ known[passage + PLACES + SPAN]
+    differs = coming(source, first + SPAN, row) ^ known[passage + COMING]
     return differs | span_differs(source.place, first, known, passage + PLACES, row << ROW_SHIFT) == 0
 
 
@@ -317,29 +331,29 @@ def find(policy, shape, state, source, known, situation, clock):
 @inlined
 def serve_in_order(source, sink, known, passage, first, clock):
     """The bursts of reads one after the other, of each row the last."""
-    request, now = first + known[passage + READ + REQUEST], clock * sink.dram_ticks
+    request, now = first + known[passage + FIRST_READ], clock * sink.dram_ticks
     for row in range(sink.first_row[request], sink.last_row[request + SPAN - 1] + 1):
         number = min(sink.row_end[row] - request, SPAN - 1)
         if sink.last_row[request + number] < row:
             continue  # a row of other lanes
-        finish = now + known[passage + READ + number * READ_FIELDS + FINISHED]
+        finish = now + known[of_reads(known, passage, FINISHED) + number]
         sink.done[row] = max(sink.done[row], finish)
 
 
 @inlined
 def serve_each(source, sink, known, passage, first, clock):
     """The bursts of all reads."""
-    now = clock * sink.dram_ticks
+    now, offset = clock * sink.dram_ticks, of_reads(known, passage, REQUEST)
+    finished = of_reads(known, passage, FINISHED)
     for number in range(known[passage + READS]):
-        read = passage + READ + number * READ_FIELDS
-        request = at_offset(source, first, known[read + REQUEST])
-        sinks.note_rows(sink, request, now + known[read + FINISHED])
+        request = at_offset(source, first, known[offset + number])
+        sinks.note_rows(sink, request, now + known[finished + number])
 
 
 @inlined
 def serve(source, sink, known, passage, first, clock):
     """The sink is given the bursts of a passage."""
-    if known[passage + IN_ORDER] and first + known[passage + READ + REQUEST] >= 0:
+    if first + known[passage + FIRST_READ] >= 0:
         serve_in_order(source, sink, known, passage, first, clock)
     else:
         serve_each(source, sink, known, passage, first, clock)
@@ -348,9 +362,9 @@ def serve(source, sink, known, passage, first, clock):
 @inlined
 def count_served(sink, known, passage, reads, clock):
     """So many bursts have been served, the last of them in a passage from a clock on."""
-    last = passage + READ + (known[passage + READS] - 1) * READ_FIELDS
+    last = of_reads(known, passage, FINISHED) + known[passage + READS] - 1
     if reads > 0:
-        sink.value[sinks.FINISHED] = clock * sink.dram_ticks + known[last + FINISHED]
+        sink.value[sinks.FINISHED] = clock * sink.dram_ticks + known[last]
     sink.value[sinks.BUSY] += reads * sink.value[sinks.SERVICE]
     sink.value[sinks.TAKEN] += reads
 
@@ -433,18 +447,17 @@ def clock_at(state, step):
 @inlined
 def is_in_order(state, known, first, length):
     """Whether a round reads one request after the other."""
-    offset = known[passage_at(state, first) + READ + REQUEST]
+    offset = known[passage_at(state, first) + FIRST_READ]
     in_order = state[PLACE] + offset >= 0
-    for step in range(first, first + length):
-        passage = passage_at(state, step)
-        in_order = in_order and known[passage + IN_ORDER] and known[passage + READ + REQUEST] == offset
+    for step in range(first + 1, first + length):
+        in_order = in_order and known[passage_at(state, step) + FIRST_READ] == offset
     return in_order
 
 
 @inlined
 def serve_rounds_in_order(state, source, sink, known, first, length, rounds, clocks):
     """The bursts of rounds that read one request after the other, of each row the last."""
-    request = state[PLACE] + known[passage_at(state, first) + READ + REQUEST]
+    request = state[PLACE] + known[passage_at(state, first) + FIRST_READ]
     last_read = rounds * length * SPAN - 1
     begun, step, later = (
         0,
@@ -460,7 +473,7 @@ def serve_rounds_in_order(state, source, sink, known, first, length, rounds, clo
             if step == first + length:
                 step, later = first, later + clocks
         now = (clock_at(state, step) + later) * sink.dram_ticks
-        finish = now + known[passage_at(state, step) + READ + (read - begun) * READ_FIELDS + FINISHED]
+        finish = now + known[of_reads(known, passage_at(state, step), FINISHED) + read - begun]
         sink.done[row] = max(sink.done[row], finish)
 
 
@@ -533,8 +546,9 @@ def count_latencies(latencies, known, passage, times):
     if last == 0:
         latencies[0] += times * known[passage + READS]
         return
+    latency = of_reads(known, passage, LATENCY)
     for number in range(known[passage + READS]):
-        latencies[min(known[passage + READ + number * READ_FIELDS + LATENCY], last)] += times
+        latencies[min(known[latency + number], last)] += times
 
 
 @outlined
@@ -542,7 +556,7 @@ def settle(state, latencies, known):
     """Add what the passages gained that were taken in this run, and begin anew."""
     passage = known[LAST_SEEN]
     while passage != 0:
-        times, gain = known[passage + TIMES], passage + GAINS
+        times, gain = known[passage + TIMES], of_reads(known, passage, GAINS)
         for number in range(len(SUMMED)):
             state[SUMMED[number]] += times * known[gain + number]
         state[OPEN_CLOCKS] += known[passage + CLOSED] * known[passage + CLOCK_SUM]
