@@ -20,8 +20,9 @@ _SETTLED_NS = 2_000_000_000  # longer than a tick of any clock by which files ar
 
 def drop_oldest(kept: dict[Any, Any], most: int) -> None:
     """Leave the last `most` entries."""
-    for oldest in list(kept)[:-most]:
-        del kept[oldest]
+    if len(kept) > most:
+        for oldest in list(kept)[:-most]:
+            del kept[oldest]
 
 
 def kept_by_identity(most: int) -> Callable[[Callable[[A], R]], Callable[[A], R]]:

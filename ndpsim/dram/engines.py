@@ -113,6 +113,9 @@ def _at_rest(tables: Tables) -> tuple[masks.Shape, Ints]:
     return masks.make_shape(tables), masks.make_state(tables)
 
 
+Key = tuple[Any, ...]  # of a channel: its tables, its policy, its sink
+
+
 class _Experience:
     """What fast controllers found out about channels, kept from one run to the next.
 
@@ -121,26 +124,23 @@ class _Experience:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._idle: dict[tuple[Any, ...], tuple[Tables, Ints]] = {}  # an entry keeps its tables alive
+        self._idle: dict[Key, tuple[Tables, Ints]] = {}  # an entry keeps its tables alive
 
-    def take(self, tables: Tables, policy: Policy, sink: Sink) -> Ints:
+    def take(self, key: Key, tables: Tables, sink: Sink) -> Ints:
         """What is known of a channel with such a sink."""
-        kept = self._idle.pop(self._key(tables, policy, sink), None)
+        kept = self._idle.pop(key, None)
         return make_known(tables, sink.depth + sink.servers) if kept is None else kept[1]
 
-    def give_back(self, tables: Tables, policy: Policy, sink: Sink, known: Ints) -> None:
+    def give_back(self, key: Key, tables: Tables, known: Ints) -> None:
         """Keep it for the next run, unless it is full: then that begins anew."""
         if not is_full(known):
-            self._idle[self._key(tables, policy, sink)] = tables, known
+            self._idle[key] = tables, known
             drop_oldest(self._idle, self._most)
 
     def forget(self) -> None:
         """Begin anew, with the memory that is there."""
         for _, known in self._idle.values():
             clear_known(known)
-
-    def _key(self, tables: Tables, policy: Policy, sink: Sink) -> tuple[Any, ...]:
-        return id(tables), policy, sink.depth, sink.servers, sink.dram_ticks, sink.unit_ticks
 
 
 _EXPERIENCE = _Experience(4)
@@ -180,9 +180,10 @@ class MaskController:
         """See `dram.controller.run`."""
         if not recalls(source, commands):
             return self._run(source, sink, commands, _NOTHING, until_served, until_taken)
-        known = _EXPERIENCE.take(self.tables, self._policy, sink)
+        key = id(self.tables), self._policy, sink.depth, sink.servers, sink.dram_ticks, sink.unit_ticks
+        known = _EXPERIENCE.take(key, self.tables, sink)
         outcome = self._run(source, sink, commands, known, until_served, until_taken)
-        _EXPERIENCE.give_back(self.tables, self._policy, sink, known)
+        _EXPERIENCE.give_back(key, self.tables, known)
         return outcome
 
     def _run(

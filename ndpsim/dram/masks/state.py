@@ -58,7 +58,7 @@ SLOTS = 64
 PENDING = 16 * RANKS
 
 # Queued writes are counted by the low bits of their address.
-ADDRESSES = 1 << 12
+ADDRESSES = 1 << 10
 
 # ---- The layout. Counters come first, by the places in `dram.state`; then commands issued by kind.
 ISSUED = COUNTERS
@@ -71,13 +71,12 @@ SAME_BANK = SAME_GROUP + KINDS * KINDS
 
 # Times: the earliest clock of a kind as far as this node goes.
 RANK_READY = SAME_BANK + KINDS * KINDS
-GROUP_READY = RANK_READY + RANKS * KINDS  # and BANK_READY, below
+# (GROUP_READY and BANK_READY are below)
 
-RECENT_ACTS = GROUP_READY + GROUPS * KINDS  # [rank * 4 + n]: the last four ACTs
+RECENT_ACTS = RANK_READY + RANKS * KINDS  # [rank * 4 + n]: the last four ACTs
 OLDEST_ACT = RECENT_ACTS + RANKS * 4  # [rank]: which of them is the oldest
 
-OPEN_ROW = OLDEST_ACT + RANKS  # [bank], -1: closed
-OPEN_BANKS = OPEN_ROW + BANKS  # [rank], mask of banks
+OPEN_BANKS = OLDEST_ACT + RANKS  # [rank], mask of banks
 HELD_BANKS = OPEN_BANKS + RANKS  # [rank], mask of banks with an active request
 
 # Slots: the requests of a queue, in a ring by arrival.
@@ -89,8 +88,7 @@ USED = SLOT_REQUEST + 2 * SLOTS  # [queue], mask of slots
 COUNTED = USED + 2  # [queue], mask of slots whose request was counted as hit, miss or conflict
 TAIL = COUNTED + 2  # [queue]: the slot for the next request
 SIZE = TAIL + 2  # [queue]
-OF_BANK = SIZE + 2  # of banks: mask of the requests for it
-WAITING = OF_BANK + 2 * BANKS  # waits: mask of the requests whose next command is of this kind
+WAITING = SIZE + 2  # waits: mask of the requests whose next command is of this kind
 AWAKE = WAITING + 2 * RANKS * WAITS  # [queue]: mask of the requests whose bank may be ready
 # The banks of the others, in the order in which they will be ready: a ring for each of waits. (Rows of
 # waits and of times begin at multiples of their length.)
@@ -119,11 +117,21 @@ LEARNING = MARK + 1  # the situation from which the channel steps to the next, 0
 IN_VAIN = LEARNING + 1  # spans that were learned less those that were recalled since, 0 at least
 LAST_REST = IN_VAIN + 1  # for how many spans nothing was learned when that came to too many
 
-# By rank, so that the banks of ranks that there are not need not be set.
-BANK_READY = -(-(LAST_REST + 1) // KINDS) * KINDS
+# ---- What follows goes by rank: of ranks that there are not, it need not be set.
+GROUP_READY = -(-(LAST_REST + 1) // KINDS) * KINDS
+BANK_READY = GROUP_READY + GROUPS * KINDS
+OPEN_ROW = BANK_READY + BANKS * KINDS  # [bank], -1: closed
+OF_BANK = OPEN_ROW + BANKS  # of banks: mask of the requests for it
+_BY_RANK = (
+    (GROUP_READY, GROUPS_PER_RANK * KINDS),
+    (BANK_READY, BANKS_PER_RANK * KINDS),
+    (OPEN_ROW, BANKS_PER_RANK),
+    (OF_BANK, BANKS_PER_RANK),
+    (OF_BANK + BANKS, BANKS_PER_RANK),
+)
 
 # ---- What follows is written before it is read, and so need not be set at first.
-ASLEEP = BANK_READY + BANKS * KINDS  # [wait * SLOTS + place modulo SLOTS]: clock * BANKS + bank
+ASLEEP = OF_BANK + 2 * BANKS  # [wait * SLOTS + place modulo SLOTS]: clock * BANKS + bank
 ACTIVE = ASLEEP + 2 * RANKS * WAITS * SLOTS  # [line * SLOTS + place modulo SLOTS]: bank
 ACTIVE_ARRIVED = ACTIVE + 2 * RANKS * SLOTS  # [bank]
 ACTIVE_REQUEST = ACTIVE_ARRIVED + BANKS  # [bank]
@@ -204,8 +212,10 @@ def make_state(tables: Tables) -> Ints:
 
 def copy_at_rest(state: Ints, ranks: int) -> Ints:
     """Another channel of so many ranks at rest."""
-    copy, set_first = _aligned(_WORDS), BANK_READY + ranks * BANKS_PER_RANK * KINDS
-    copy[:set_first] = state[:set_first]
+    copy = _aligned(_WORDS)
+    copy[:GROUP_READY] = state[:GROUP_READY]
+    for first, words in _BY_RANK:
+        copy[first : first + ranks * words] = state[first : first + ranks * words]
     return copy
 
 
