@@ -21,12 +21,18 @@ from typing import Any, TypeVar, cast
 
 import numba
 import platformdirs
+from numba._dynfunc import make_function
 from numba.core import types
 from numba.core.caching import FunctionCache
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import register_pass
+from numba.core.typed_passes import NativeLowering
 
 __all__ = ["cache_dir", "inlined", "is_compiled", "kernel", "mark_compiled", "outlined"]
 
 _config: Any = numba.config  # its settings are made at import, unknown to type checkers
+
+_registered: Any = register_pass(mutates_CFG=True, analysis_only=False)  # type: ignore[no-untyped-call]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -89,6 +95,45 @@ class _MachineCode(FunctionCache):
             return self._load_overload(sig, target_context)
 
 
+@_registered
+class _LowerPart(NativeLowering):
+    """Numba's step to LLVM's code, for parts of kernels: nobody runs a part alone, so machine code is made
+    of kernels only, and what is inlined is optimized where it is.
+    """
+
+    _name = "lower_part"
+
+    def run_pass(self, state: Any) -> bool:
+        target = state.targetctx
+        library = state.library = target.codegen().create_library(state.func_id.func_qualname)
+        library._finalize_final_module = lambda: setattr(library, "_finalized", True)
+        if state.flags.forceinline:
+            library._optimize_final_module = lambda: None
+        target.get_executable = _without_code
+        try:
+            lower: Any = super().run_pass
+            return bool(lower(state))
+        finally:
+            del target.get_executable
+
+
+def _without_code(library: Any, descriptor: Any, environment: Any) -> Any:
+    """What stands for a compiled function."""
+    name = descriptor.qualname.split(".")[-1]
+    return make_function(descriptor.lookup_module(), name, "", 0, environment, (library,))
+
+
+class _PartCompiler(CompilerBase):
+    """Numba's compiler with that step."""
+
+    def define_pipelines(self) -> list[Any]:
+        define: Any = DefaultPassBuilder.define_nopython_pipeline
+        steps = define(self.state)
+        steps.passes = [(_LowerPart if step is NativeLowering else step, name) for step, name in steps.passes]
+        steps.finalize()
+        return [steps]
+
+
 def _compiled(function: F, folder: Path | None, **options: Any) -> F:
     compile_: Any = numba.njit
     cache: Any = _MachineCode
@@ -114,7 +159,14 @@ def kernel(function: F) -> F:
 
 def _part(function: F, **options: Any) -> F:
     """A part of kernels: compiled once for all constants it is called with, and not called from Python."""
-    part: Any = _compiled(function, None, no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)
+    part: Any = _compiled(
+        function,
+        None,
+        pipeline_class=_PartCompiler,
+        no_cpython_wrapper=True,
+        no_cfunc_wrapper=True,
+        **options,
+    )
     get_template = part.get_call_template
 
     def get_general_template(arguments: Any, keywords: Any) -> Any:

@@ -117,11 +117,15 @@ LEARNING = MARK + 1  # the situation from which the channel steps to the next, 0
 IN_VAIN = LEARNING + 1  # spans that were learned less those that were recalled since, 0 at least
 LAST_REST = IN_VAIN + 1  # for how many spans nothing was learned when that came to too many
 
+# Between arrays of a power of two words: processors tell addresses apart by their low bits first, and a
+# bank must not have the same in all of them.
+_GAP = 5 * KINDS
+
 # ---- What follows goes by rank: of ranks that there are not, it need not be set.
 GROUP_READY = -(-(LAST_REST + 1) // KINDS) * KINDS
-BANK_READY = GROUP_READY + GROUPS * KINDS
-OPEN_ROW = BANK_READY + BANKS * KINDS  # [bank], -1: closed
-OF_BANK = OPEN_ROW + BANKS  # of banks: mask of the requests for it
+BANK_READY = GROUP_READY + GROUPS * KINDS + _GAP
+OPEN_ROW = BANK_READY + BANKS * KINDS + _GAP  # [bank], -1: closed
+OF_BANK = OPEN_ROW + BANKS + _GAP  # of banks: mask of the requests for it
 _BY_RANK = (
     (GROUP_READY, GROUPS_PER_RANK * KINDS),
     (BANK_READY, BANKS_PER_RANK * KINDS),
@@ -131,10 +135,10 @@ _BY_RANK = (
 )
 
 # ---- What follows is written before it is read, and so need not be set at first.
-ASLEEP = OF_BANK + 2 * BANKS  # [wait * SLOTS + place modulo SLOTS]: clock * BANKS + bank
-ACTIVE = ASLEEP + 2 * RANKS * WAITS * SLOTS  # [line * SLOTS + place modulo SLOTS]: bank
-ACTIVE_ARRIVED = ACTIVE + 2 * RANKS * SLOTS  # [bank]
-ACTIVE_REQUEST = ACTIVE_ARRIVED + BANKS  # [bank]
+ASLEEP = OF_BANK + 2 * BANKS + _GAP  # [wait * SLOTS + place modulo SLOTS]: clock * BANKS + bank
+ACTIVE = ASLEEP + 2 * RANKS * WAITS * SLOTS + _GAP  # [line * SLOTS + place modulo SLOTS]: bank
+ACTIVE_ARRIVED = ACTIVE + 2 * RANKS * SLOTS + _GAP  # [bank]
+ACTIVE_REQUEST = ACTIVE_ARRIVED + BANKS + _GAP  # [bank]
 
 # The last reads.
 READS_LOGGED = 64
