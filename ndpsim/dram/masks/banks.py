@@ -31,7 +31,7 @@ from ndpsim.dram.masks.state import (
     WAITS,
 )
 from ndpsim.dram.masks.timing import bank_ready_at
-from ndpsim.dram.masks.words import lowest, natural
+from ndpsim.dram.masks.words import lowest, natural, ranks_of
 from ndpsim.dram.state import FAR, OPEN_CLOCKS, READ_QUEUE, ROW_SHIFT
 
 __all__ = [
@@ -187,7 +187,7 @@ def leave_line(state, line, place):
 @outlined
 def take_back(shape, state, source, clock):
     """Return to the read queue the active requests whose row was closed while the sink had no room."""
-    for rank in range(shape.ranks):
+    for rank in range(ranks_of(shape)):
         line, place = rank * 2 + READS, 0
         while place < state[ACTIVE_SIZE + line]:
             bank = active_bank(state, line, place)

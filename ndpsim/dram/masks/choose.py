@@ -58,7 +58,7 @@ from ndpsim.dram.masks.state import (
     WRITES,
 )
 from ndpsim.dram.masks.timing import bank_ready_at
-from ndpsim.dram.masks.words import lowest, natural, rotate
+from ndpsim.dram.masks.words import lowest, natural, ranks_of, rotate
 from ndpsim.dram.state import FAR, WRITE_MODE
 
 __all__ = [
@@ -105,7 +105,7 @@ def active_quiet_until(shape, state, credit):
     """The clock before which no active request can issue."""
     room = room_at(credit)
     quiet = active_from(state, 0, room)
-    for rank in range(1, shape.ranks):
+    for rank in range(1, ranks_of(shape)):
         quiet = smaller(quiet, active_from(state, rank, room))
     return least(quiet)
 
@@ -118,7 +118,7 @@ def quiet_until(shape, state, queue, credit):
     """
     room, awake = room_at(credit), filled(state[AWAKE + queue])
     quiet = issue_from(state, queue, 0, room, awake)
-    for rank in range(1, shape.ranks):
+    for rank in range(1, ranks_of(shape)):
         quiet = smaller(quiet, issue_from(state, queue, rank, room, awake))
     return least(quiet)
 
@@ -150,7 +150,7 @@ def oldest_active(state, line, kind, clock):
 def due_lines(shape, state, credit, clock):
     """The lines to ask: bit rank * WAITS + kind."""
     due = 0
-    for number in range(shape.ranks):
+    for number in range(ranks_of(shape)):
         rank = natural(number)
         ready, bound = RANK_READY + rank * KINDS, ACTIVE_BOUND + rank * WAITS
         reads = max(max(state[ready + RD], state[bound + RD]), credit) <= clock
@@ -203,7 +203,7 @@ def wake(state, queue, kind, rank, clock):
 def candidates(shape, state, queue, credit, clock):
     """The requests that are awake and whose rank is ready."""
     room, found, due = room_at(credit), filled(0), 0
-    for rank in range(shape.ranks):
+    for rank in range(ranks_of(shape)):
         place, ready = wait_place(queue, ACT, rank), rank_ready_at(state, rank, room)
         found = either(found, both(up_to(ready, clock), row_at(state, WAITING + place)))
         due |= bits(up_to(larger(ready, row_at(state, BOUND + place)), clock)) << rank * WAITS
@@ -229,7 +229,7 @@ def sleep(state, queue, kind, bank, ready_at):
 def spared(shape, state, queue):
     """FRFCFS-RowHit: what would close a row on an older hit; it sleeps until a hit is served."""
     tail, younger = state[TAIL + queue], 0
-    for rank in range(shape.ranks):
+    for rank in range(ranks_of(shape)):
         place = wait_place(queue, ACT, rank)
         waiting = state[WAITING + place + PRE]
         conflicts = rotate(waiting, tail)

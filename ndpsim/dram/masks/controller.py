@@ -38,7 +38,7 @@ from ndpsim.dram.masks.state import (
     WRITES,
     WRITES_AT,
 )
-from ndpsim.dram.masks.words import lowest, natural
+from ndpsim.dram.masks.words import lowest, natural, ranks_of
 from ndpsim.dram.queues import absorb
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import (
@@ -123,15 +123,15 @@ def push_refresh(state, kind, bank):
 @outlined
 def refresh(shape, policy, state, clock):
     """Ask for the refreshes that fall due; False when they can never catch up."""
-    if state[PENDING_SIZE] + shape.ranks > PENDING:
+    if state[PENDING_SIZE] + ranks_of(shape) > PENDING:
         return False
     if state[PENDING_SIZE] == 0:
         state[REFRESH_FROM] = clock
     turn = state[REFRESHES]
-    for rank in range(shape.ranks):
+    for rank in range(ranks_of(shape)):
         if policy.refresh == SAME_BANK:
             push_refresh(state, REFSB, rank * BANKS_PER_RANK + turn % shape.banks_per_group)
-        elif policy.refresh == ALL_BANK or rank == turn % shape.ranks:
+        elif policy.refresh == ALL_BANK or rank == turn % ranks_of(shape):
             push_refresh(state, REFAB, rank * BANKS_PER_RANK)
     state[REFRESHES] = turn + 1
     state[NEXT_REFRESH] = next_refresh(shape, policy.refresh, turn + 1)

@@ -27,7 +27,7 @@ from ndpsim.dram.masks.state import (
     WRITES,
 )
 from ndpsim.dram.masks.timing import bank_ready_at
-from ndpsim.dram.masks.words import lowest, natural, rotate
+from ndpsim.dram.masks.words import lowest, natural, ranks_of, rotate
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import COUNTED_UNTIL, FAR, NEXT_REFRESH, PLACE, ROW_SHIFT, SERVED, TAKEN, WRITE_MODE
 
@@ -39,7 +39,7 @@ def only_hits(shape, state):
     """Whether nothing can issue but RD of queued reads."""
     if state[PENDING_SIZE] | state[SIZE + WRITES] | state[WRITE_MODE] != 0:
         return False
-    for number in range(shape.ranks):
+    for number in range(ranks_of(shape)):
         rank = natural(number)
         waits = WAITING + wait_place(READS, ACT, rank)
         active = state[ACTIVE_SIZE + rank * 2 + READS] | state[ACTIVE_SIZE + rank * 2 + WRITES]
@@ -52,7 +52,7 @@ def only_hits(shape, state):
 def rank_ready_at(shape, state):
     """The first clock at which a rank with a hit is ready for RD."""
     at = FAR
-    for number in range(shape.ranks):
+    for number in range(ranks_of(shape)):
         rank = natural(number)
         if state[WAITING + wait_place(READS, RD, rank)] != 0:
             at = min(at, state[RANK_READY + rank * KINDS + RD])
@@ -63,7 +63,7 @@ def rank_ready_at(shape, state):
 def oldest_hit(shape, state, clock):
     """The slot of the oldest hit that is ready, -1 if none is; and else when one becomes ready."""
     tail, mask, first = state[TAIL + READS], 0, FAR
-    for number in range(shape.ranks):
+    for number in range(ranks_of(shape)):
         rank = natural(number)
         at = state[RANK_READY + rank * KINDS + RD]
         hits = state[WAITING + wait_place(READS, RD, rank)]

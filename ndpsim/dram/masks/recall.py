@@ -75,7 +75,7 @@ from ndpsim.dram.masks.state import (
     SNAPSHOT_CLOCK,
     SNAPSHOT_OPEN,
 )
-from ndpsim.dram.masks.words import natural, ones
+from ndpsim.dram.masks.words import natural, ones, ranks_of
 from ndpsim.dram.state import (
     ALL_BANK,
     COUNTED_UNTIL,
@@ -167,14 +167,14 @@ def situation_now(policy, shape, state, source, sink, known, clock):
 @inlined
 def turn_of(shape, policy, refreshes):
     """What is refreshed next, among what is refreshed in turn: it says when those after it fall due, too."""
-    return 0 if policy.refresh == ALL_BANK else refreshes % (shape.ranks * shape.banks_per_group)
+    return 0 if policy.refresh == ALL_BANK else refreshes % (ranks_of(shape) * shape.banks_per_group)
 
 
 @inlined
 def open_now(shape, state):
     """How many banks are open."""
     count = 0
-    for rank in range(shape.ranks):
+    for rank in range(ranks_of(shape)):
         count += ones(state[OPEN_BANKS + rank])
     return count
 

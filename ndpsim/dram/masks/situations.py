@@ -53,7 +53,7 @@ from ndpsim.dram.masks.state import (
 from ndpsim.dram.masks.state import (
     USED as USED_SLOTS,
 )
-from ndpsim.dram.masks.words import lowest, natural, rotate
+from ndpsim.dram.masks.words import lowest, natural, ranks_of, rotate
 from ndpsim.dram.sink import LAST_START, RELEASE, SERVER, SERVICE, SLOT
 from ndpsim.dram.state import (
     DATA_END,
@@ -76,7 +76,7 @@ _QUEUED_WORDS = 3  # of a request
 def can_describe(shape, state):
     """Whether data flow and nothing but reads is under way."""
     writes = state[SIZE + WRITES]
-    for rank in range(shape.ranks):
+    for rank in range(ranks_of(shape)):
         writes |= state[ACTIVE_SIZE + rank * 2 + WRITES]
     return writes == 0 and state[DATA_END] >= 0
 
@@ -384,7 +384,7 @@ def describe(policy, shape, state, source, sink, known, clock):
     if sink.servers > 0:
         at = write_sink(sink, known, at, over, clock)
     at = write_pending(state, known, at)
-    for rank in range(shape.ranks):
+    for rank in range(ranks_of(shape)):
         at = write_rank(policy, shape, state, source, known, at, rank, over, row, clock)
     known[situation + LENGTH] = at - situation - WORDS
     return at
@@ -394,8 +394,8 @@ def describe(policy, shape, state, source, sink, known, clock):
 def clear(shape, state):
     """Nobody waits."""
     state[USED_SLOTS + READS] = state[COUNTED + READS] = state[SIZE + READS] = 0
-    state[OF_BANK + READS * BANKS : OF_BANK + READS * BANKS + shape.ranks * BANKS_PER_RANK] = 0
-    for rank in range(shape.ranks):
+    state[OF_BANK + READS * BANKS : OF_BANK + READS * BANKS + ranks_of(shape) * BANKS_PER_RANK] = 0
+    for rank in range(ranks_of(shape)):
         state[HELD_BANKS + rank] = 0
         state[ACTIVE_SIZE + rank * 2 + READS] = state[ACTIVE_HEAD + rank * 2 + READS] = 0
         for kind in range(WAITS):
@@ -421,6 +421,6 @@ def resume(policy, shape, state, source, sink, known, situation, clock):
     if sink.servers > 0:
         at = read_sink(sink, known, at, clock)
     at = read_pending(state, known, at, pending)
-    for rank in range(shape.ranks):
+    for rank in range(ranks_of(shape)):
         at = read_rank(policy, shape, state, source, known, at, rank, over, row, clock)
     read_queue(state, source, known, queue, size, row, clock)

@@ -24,7 +24,16 @@ from numpy.typing import NDArray
 from ndpsim.dram.state import CLOCK, COUNTERS, DATA_END, FAR, FIRST_COMMAND, PAUSE, Policy
 from ndpsim.spec import COMMANDS, Tables, standard
 
-__all__ = ["Shape", "copy_at_rest", "fits", "issued_commands", "make_shape", "make_state", "open_banks"]
+__all__ = [
+    "OneRank",
+    "Shape",
+    "copy_at_rest",
+    "fits",
+    "issued_commands",
+    "make_shape",
+    "make_state",
+    "open_banks",
+]
 
 Ints = NDArray[np.int64]
 
@@ -168,6 +177,19 @@ class Shape(NamedTuple):
     refresh_cycles: int
 
 
+class OneRank(NamedTuple):
+    """A `Shape` of one rank, which is a type of its own: what loops over ranks need not be a loop then."""
+
+    ranks: int
+    bankgroups: int
+    banks_per_group: int
+    activate_window: int
+    read_latency: int
+    burst: int
+    refresh_interval: int
+    refresh_cycles: int
+
+
 def fits(tables: Tables, policy: Policy, with_sink: bool) -> bool:
     """Whether the fast controller can run such a channel."""
     # Requests whose data nobody has room for may have to return to the read queue, one a bank.
@@ -182,9 +204,10 @@ def fits(tables: Tables, policy: Policy, with_sink: bool) -> bool:
     )
 
 
-def make_shape(tables: Tables) -> Shape:
+def make_shape(tables: Tables) -> Shape | OneRank:
     """The shape of a channel with these tables."""
-    return Shape(*(getattr(tables, name) for name in Shape._fields))
+    kind = OneRank if tables.ranks == 1 else Shape
+    return kind(*(getattr(tables, name) for name in Shape._fields))
 
 
 def _aligned(words: int) -> Ints:

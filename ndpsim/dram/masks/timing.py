@@ -20,7 +20,7 @@ from ndpsim.dram.masks.state import (
     SAME_RANK,
     TOUCHED,
 )
-from ndpsim.dram.masks.words import natural
+from ndpsim.dram.masks.words import natural, ranks_of
 
 __all__ = ["bank_ready_at", "note_activate", "note_bank", "note_rank", "note_same_banks"]
 
@@ -34,7 +34,7 @@ def carry(state, ready, distance, clock):
 @inlined
 def note_rank(shape, state, kind, rank, clock):
     """A command's distances within its rank and to the others."""
-    for other in range(natural(shape.ranks)):
+    for other in range(natural(ranks_of(shape))):
         distances = SAME_RANK if other == rank else OTHER_RANK
         carry(state, RANK_READY + other * KINDS, distances + kind * KINDS, clock)
 

@@ -11,7 +11,9 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-__all__ = ["lowest", "natural", "ones", "rotate"]
+from ndpsim.dram.masks.state import OneRank
+
+__all__ = ["lowest", "natural", "ones", "ranks_of", "rotate"]
 
 _WORD = ir.IntType(64)
 
@@ -64,3 +66,17 @@ def ones(typing_context, mask):  # type: ignore[no-untyped-def]
         return builder.ctpop(arguments[0])
 
     return types.int64(types.int64), generate
+
+
+@intrinsic
+def ranks_of(typing_context, shape):  # type: ignore[no-untyped-def]
+    """The ranks of a `Shape`; of a `OneRank`, a constant."""
+    single = shape.instance_class is OneRank
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        (shape,) = arguments
+        return (
+            ir.Constant(_WORD, 1) if single else builder.extract_value(shape, OneRank._fields.index("ranks"))
+        )
+
+    return types.int64(shape), generate
