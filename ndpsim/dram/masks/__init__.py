@@ -4,8 +4,9 @@ The requests of a queue stand in a ring of 64 slots in the order of their arriva
 requests is a 64-bit mask and the oldest of a set is its lowest bit. `state` lays this out; `slots` moves
 requests in and out, `banks` follows the rows, `choose` and `issue` say what comes next and what follows
 from it, `hits` does the steps in which only row hits wait, and `controller` runs it all. `recall` goes on as
-before where a stream comes into a situation that it has been in; `situations` writes those down, and
-`known` lays out what is remembered. `words` has the machine instructions that Numba has no word for.
+before where a stream comes into a situation that it has been in; `situations` writes those down, `passages`
+lead from one to the next, `rounds` are passages that end where they began, and `known` lays out what is
+remembered. `words` and `rows` have the machine instructions that Numba has no word for.
 
 It issues what `dram.controller` issues, clock by clock; tests hold the two equal.
 """

@@ -17,7 +17,8 @@ from ndpsim.dram.masks.choose import (
 from ndpsim.dram.masks.hits import only_hits, run_hits
 from ndpsim.dram.masks.issue import is_full, issue_active, issue_maintenance, issue_queued
 from ndpsim.dram.masks.known import REACH
-from ndpsim.dram.masks.recall import next_mark, recall, settle
+from ndpsim.dram.masks.passages import settle
+from ndpsim.dram.masks.recall import next_mark, recall
 from ndpsim.dram.masks.slots import bank_of, enqueue, filter_place
 from ndpsim.dram.masks.state import (
     BANKS_PER_RANK,
