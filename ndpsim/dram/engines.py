@@ -108,7 +108,7 @@ class ScanController:
 
 
 @kept_by_identity(16)
-def _at_rest(tables: Tables) -> tuple[masks.Shape | masks.OneRank, Ints]:
+def _at_rest(tables: Tables) -> tuple[masks.Shape, Ints]:
     """The shape and the first state of a channel."""
     return masks.make_shape(tables), masks.make_state(tables)
 

@@ -177,17 +177,8 @@ class Shape(NamedTuple):
     refresh_cycles: int
 
 
-class OneRank(NamedTuple):
-    """A `Shape` of one rank, which is a type of its own: what loops over ranks need not be a loop then."""
-
-    ranks: int
-    bankgroups: int
-    banks_per_group: int
-    activate_window: int
-    read_latency: int
-    burst: int
-    refresh_interval: int
-    refresh_cycles: int
+class OneRank(Shape):
+    """A shape of one rank, which is a type of its own: what loops over ranks need not be a loop then."""
 
 
 def fits(tables: Tables, policy: Policy, with_sink: bool) -> bool:
@@ -204,7 +195,7 @@ def fits(tables: Tables, policy: Policy, with_sink: bool) -> bool:
     )
 
 
-def make_shape(tables: Tables) -> Shape | OneRank:
+def make_shape(tables: Tables) -> Shape:
     """The shape of a channel with these tables."""
     kind = OneRank if tables.ranks == 1 else Shape
     return kind(*(getattr(tables, name) for name in Shape._fields))
