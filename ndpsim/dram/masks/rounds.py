@@ -7,6 +7,7 @@ from ndpsim.dram.masks.known import (
     CLOCK_SUM,
     FINISHED,
     FIRST_READ,
+    READS,
     SPAN,
     TIMES,
 )
@@ -91,11 +92,7 @@ def serve_rounds_in_order(state, source, sink, known, first, length, rounds, clo
     """The bursts of rounds that read one request after the other, of each row the last."""
     request = state[PLACE] + known[passage_at(state, first) + FIRST_READ]
     last_read = rounds * length * SPAN - 1
-    begun, step, later = (
-        0,
-        first,
-        clocks,
-    )  # reads before the passage, which it is, how long after the last time
+    begun, step, later = 0, first, clocks  # reads before a passage, which it is, clocks since its last time
     for row in range(sink.first_row[request], sink.last_row[request + last_read] + 1):
         read = min(sink.row_end[row] - request, last_read)
         if sink.last_row[request + read] < row:
@@ -122,6 +119,8 @@ def serve_rounds(state, source, sink, known, first, length, rounds, clocks):
                 serve_each(source, sink, known, passage_at(state, step), request, clock)
                 request += SPAN
     last = first + length - 1
+    while known[passage_at(state, last) + READS] == 0:
+        last -= 1
     clock = clock_at(state, last) + rounds * clocks
     count_served(sink, known, passage_at(state, last), rounds * length * SPAN, clock)
 
