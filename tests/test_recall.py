@@ -224,6 +224,21 @@ def test_most_of_a_long_stream_is_recalled(ranks):
     assert outcome(MaskController, tables, policy, places, 8, None, regions) == (recalled, counted)
 
 
+@pytest.mark.parametrize("count", [17, 40, 96, 1000])
+def test_a_stream_may_begin_again_while_reads_are_under_way(count):
+    device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 1)
+    tables, policy = lower(device), state.make_policy(state.ControllerOptions())
+    counted = []
+    for period in (0, 8, 8):
+        source = state.make_source(tables, *stream(device, count, 0, 64), period=period)
+        source.admitted[0] = 20_000
+        data_sink, channel = make_data_sink((8, 2, (1, 1), 5), count), MaskController(tables, policy)
+        data_sink.value[sink.SERVICE] = 8
+        run_channel(channel, source, data_sink, no_commands(), 20_000)
+        counted.append((channel.value.tolist(), channel.latencies.tolist(), data_sink.done.tolist()))
+    assert counted[1] == counted[2] == counted[0]
+
+
 @kernel
 def describe_here(policy, shape, words, source, data_sink, known, clock):
     return describe(policy, shape, words, source, data_sink, known, clock)

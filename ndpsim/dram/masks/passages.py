@@ -42,7 +42,6 @@ from ndpsim.dram.masks.known import (
     USED,
 )
 from ndpsim.dram.masks.rows import rows_differ
-from ndpsim.dram.masks.situations import at_offset, offset_of
 from ndpsim.dram.masks.state import (
     ISSUED,
     KINDS,
@@ -167,7 +166,7 @@ def of_reads(known, passage, field):
 
 
 @inlined
-def write_reads(state, source, sink, known, passage, first, clock):
+def write_reads(state, sink, known, passage, first, clock):
     """The reads since the snapshot."""
     reads, before = known[passage + READS], state[SNAPSHOT + READS_SERVED]
     finished, request = of_reads(known, passage, FINISHED), of_reads(known, passage, REQUEST)
@@ -175,7 +174,7 @@ def write_reads(state, source, sink, known, passage, first, clock):
     in_order = reads == SPAN
     for number in range(reads):
         log = READ_LOG + (before + number & READS_LOGGED - 1) * READ_LOG_FIELDS
-        known[request + number] = offset_of(source, state[log], first)
+        known[request + number] = state[log] - first
         known[latency + number] = state[log + 1]
         known[finished + number] = state[log + 2] - clock * sink.dram_ticks
         in_order = in_order and known[request + number] == known[request] + number
@@ -212,7 +211,7 @@ def learn(policy, shape, state, source, sink, known, to, clock):
     known[passage + TIMES] = known[passage + CLOCK_SUM] = 0
     see(known, passage)
     write_gains(shape, state, known, passage, began)
-    write_reads(state, source, sink, known, passage, first, began)
+    write_reads(state, sink, known, passage, first, began)
     chain = state[LEARNING] + (REFRESHING if refreshes > 0 else QUIET)
     known[passage + NEXT_PASSAGE] = known[chain]
     known[chain] = passage
@@ -260,7 +259,7 @@ def find(policy, shape, state, source, known, situation, clock):
 
 
 @inlined
-def serve_in_order(source, sink, known, passage, first, clock):
+def serve_in_order(sink, known, passage, first, clock):
     """The bursts of reads one after the other, of each row the last."""
     request, now = first + known[passage + FIRST_READ], clock * sink.dram_ticks
     for row in range(sink.first_row[request], sink.last_row[request + SPAN - 1] + 1):
@@ -272,22 +271,21 @@ def serve_in_order(source, sink, known, passage, first, clock):
 
 
 @inlined
-def serve_each(source, sink, known, passage, first, clock):
+def serve_each(sink, known, passage, first, clock):
     """The bursts of all reads."""
     now, offset = clock * sink.dram_ticks, of_reads(known, passage, REQUEST)
     finished = of_reads(known, passage, FINISHED)
     for number in range(known[passage + READS]):
-        request = at_offset(source, first, known[offset + number])
-        sinks.note_rows(sink, request, now + known[finished + number])
+        sinks.note_rows(sink, first + known[offset + number], now + known[finished + number])
 
 
 @inlined
-def serve(source, sink, known, passage, first, clock):
+def serve(sink, known, passage, first, clock):
     """The sink is given the bursts of a passage."""
-    if first + known[passage + FIRST_READ] >= 0:
-        serve_in_order(source, sink, known, passage, first, clock)
+    if known[passage + FIRST_READ] != NOTHING:
+        serve_in_order(sink, known, passage, first, clock)
     else:
-        serve_each(source, sink, known, passage, first, clock)
+        serve_each(sink, known, passage, first, clock)
 
 
 @inlined
@@ -313,11 +311,11 @@ def note_refresh(policy, shape, state, known, passage, clock):
 
 
 @inlined
-def take(policy, shape, state, source, sink, known, passage, clock):
+def take(policy, shape, state, sink, known, passage, clock):
     """Go where a passage leads; what it gained is added when the run ends."""
     reads = known[passage + READS]
     if sink.servers > 0:
-        serve(source, sink, known, passage, state[PLACE], clock)
+        serve(sink, known, passage, state[PLACE], clock)
         count_served(sink, known, passage, reads, clock)
     # What was seen in an earlier run only is not counted as recalled: counts do not depend on earlier runs.
     if known[passage + SEEN]:

@@ -127,7 +127,7 @@ def follow(policy, shape, state, source, sink, known, situation, clock, until_se
             break
         if clock + known[passage + CLOCKS] >= state[PAUSE]:
             break
-        take(policy, shape, state, source, sink, known, passage, clock)
+        take(policy, shape, state, sink, known, passage, clock)
         note_step(state, step, passage, clock)
         clock, situation, step = clock + known[passage + CLOCKS], known[passage + TO], step + 1
         quiet = 0 if known[passage + REFRESHED] > 0 else quiet + 1
@@ -137,7 +137,7 @@ def follow(policy, shape, state, source, sink, known, situation, clock, until_se
             first, clocks = step - length, clock - clock_at(state, step - length)
             rounds = rounds_ahead(state, source, length * SPAN, clocks, clock, min(most_taken, most_served))
             if rounds > 0:
-                go_round(state, source, sink, known, first, length, rounds, clocks)
+                go_round(state, sink, known, first, length, rounds, clocks)
                 clock += rounds * clocks
             quiet = 0
     known[STEPS] = step

@@ -7,6 +7,7 @@ from ndpsim.dram.masks.known import (
     CLOCK_SUM,
     FINISHED,
     FIRST_READ,
+    NOTHING,
     READS,
     SPAN,
     TIMES,
@@ -81,14 +82,14 @@ def clock_at(state, step):
 def is_in_order(state, known, first, length):
     """Whether a round reads one request after the other."""
     offset = known[passage_at(state, first) + FIRST_READ]
-    in_order = state[PLACE] + offset >= 0
+    in_order = offset != NOTHING
     for step in range(first + 1, first + length):
         in_order = in_order and known[passage_at(state, step) + FIRST_READ] == offset
     return in_order
 
 
 @inlined
-def serve_rounds_in_order(state, source, sink, known, first, length, rounds, clocks):
+def serve_rounds_in_order(state, sink, known, first, length, rounds, clocks):
     """The bursts of rounds that read one request after the other, of each row the last."""
     request = state[PLACE] + known[passage_at(state, first) + FIRST_READ]
     last_read = rounds * length * SPAN - 1
@@ -107,16 +108,16 @@ def serve_rounds_in_order(state, source, sink, known, first, length, rounds, clo
 
 
 @inlined
-def serve_rounds(state, source, sink, known, first, length, rounds, clocks):
+def serve_rounds(state, sink, known, first, length, rounds, clocks):
     """The sink is given the bursts of so many rounds."""
     if is_in_order(state, known, first, length):
-        serve_rounds_in_order(state, source, sink, known, first, length, rounds, clocks)
+        serve_rounds_in_order(state, sink, known, first, length, rounds, clocks)
     else:
         request = state[PLACE]
         for later in range(clocks, rounds * clocks + 1, clocks):
             for step in range(first, first + length):
                 clock = clock_at(state, step) + later
-                serve_each(source, sink, known, passage_at(state, step), request, clock)
+                serve_each(sink, known, passage_at(state, step), request, clock)
                 request += SPAN
     last = first + length - 1
     while known[passage_at(state, last) + READS] == 0:
@@ -126,10 +127,10 @@ def serve_rounds(state, source, sink, known, first, length, rounds, clocks):
 
 
 @outlined
-def go_round(state, source, sink, known, first, length, rounds, clocks):
+def go_round(state, sink, known, first, length, rounds, clocks):
     """Make the round of so many passages from a step on so many times more."""
     if sink.servers > 0:
-        serve_rounds(state, source, sink, known, first, length, rounds, clocks)
+        serve_rounds(state, sink, known, first, length, rounds, clocks)
     for step in range(first, first + length):
         passage, clock = passage_at(state, step), clock_at(state, step) + clocks
         known[passage + TIMES] += rounds

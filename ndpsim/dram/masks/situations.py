@@ -66,39 +66,40 @@ from ndpsim.dram.state import (
     WRITE_MODE,
 )
 
-__all__ = ["can_describe", "describe", "offset_of", "resume"]
+__all__ = ["can_describe", "describe", "resume"]
 
 _CLOSED = -FAR  # a row
 _QUEUED_WORDS = 3  # of a request
 
 
 @inlined
+def latest_request(shape, state):
+    """The highest number of the reads under way, -1 if there is none."""
+    latest, queued = -1, state[USED_SLOTS + READS]
+    while queued != 0:
+        slot = lowest(queued) & (SLOTS - 1)
+        queued &= queued - 1
+        latest = max(latest, state[SLOT_REQUEST + READS * SLOTS + slot])
+    for rank in range(ranks_of(shape)):
+        line = rank * 2 + READS
+        for place in range(state[ACTIVE_SIZE + line]):
+            latest = max(latest, state[ACTIVE_REQUEST + active_bank(state, line, place)])
+    return latest
+
+
+@inlined
 def can_describe(shape, state):
-    """Whether data flow and nothing but reads is under way."""
+    """Whether data flow, and nothing but reads is under way, all since the source began (again)."""
     writes = state[SIZE + WRITES]
     for rank in range(ranks_of(shape)):
         writes |= state[ACTIVE_SIZE + rank * 2 + WRITES]
-    return writes == 0 and state[DATA_END] >= 0
+    return writes == 0 and state[DATA_END] >= 0 and latest_request(shape, state) < state[PLACE]
 
 
 @inlined
 def over_by(shape, state, clock):
     """The clock up to which it makes no difference when something was over: the data bus was busy."""
     return min(clock, state[DATA_END] - shape.read_latency + shape.burst)
-
-
-@inlined
-def offset_of(source, request, first):
-    """A request counted from another, which came later or a span before it at most."""
-    offset = request - first
-    return offset if 2 * offset < source.place.shape[0] else offset - source.place.shape[0]
-
-
-@inlined
-def at_offset(source, first, offset):
-    """The request so many after another."""
-    request = first + offset
-    return request if request >= 0 else request + source.place.shape[0]
 
 
 @inlined
@@ -183,7 +184,7 @@ def close_rows(state, rank):
 
 
 @inlined
-def write_line(state, source, known, at, rank, clock):
+def write_line(state, known, at, rank, clock):
     """The active reads of a rank."""
     at, rank = natural(at), natural(rank)
     line, request = rank * 2 + READS, state[PLACE]
@@ -191,17 +192,17 @@ def write_line(state, source, known, at, rank, clock):
         bank = active_bank(state, line, place)
         known[at] = bank
         known[at + 1] = state[ACTIVE_ARRIVED + bank] - clock
-        known[at + 2] = offset_of(source, state[ACTIVE_REQUEST + bank], request)
+        known[at + 2] = state[ACTIVE_REQUEST + bank] - request
         at += 3
     return at
 
 
 @inlined
-def read_line(state, source, known, at, rank, active, clock):
+def read_line(state, known, at, rank, active, clock):
     """What `write_line` wrote: so many reads."""
     for _ in range(active):
         bank = known[at] & (BANKS - 1)
-        request = at_offset(source, state[PLACE], known[at + 2])
+        request = state[PLACE] + known[at + 2]
         activate_request(state, READS, bank, state[OPEN_ROW + bank], request, known[at + 1] + clock)
         at += 3
     return at
@@ -236,7 +237,7 @@ def read_nodes(policy, shape, state, known, at, rank, clock):
 
 
 @inlined
-def write_rank(policy, shape, state, source, known, at, rank, over, row, clock):
+def write_rank(policy, shape, state, known, at, rank, over, row, clock):
     """A rank. When no command can have left its banks and groups a distance, they are left out."""
     at, rank = natural(at), natural(rank)
     touched = max(state[TOUCHED + rank], over - known[REACH])
@@ -252,11 +253,11 @@ def write_rank(policy, shape, state, source, known, at, rank, over, row, clock):
         at = write_nodes(policy, shape, state, known, at, rank, over, clock)
     if state[OPEN_BANKS + rank] != 0:
         at = write_rows(state, known, at, rank, row)
-    return write_line(state, source, known, at, rank, clock)
+    return write_line(state, known, at, rank, clock)
 
 
 @inlined
-def read_rank(policy, shape, state, source, known, at, rank, over, row, clock):
+def read_rank(policy, shape, state, known, at, rank, over, row, clock):
     """What `write_rank` wrote."""
     at, rank = natural(at), natural(rank)
     touched, opened, active = known[at] + clock, known[at + 1], known[at + 2]
@@ -268,19 +269,19 @@ def read_rank(policy, shape, state, source, known, at, rank, over, row, clock):
     at += 4
     if touched + known[REACH] > over:
         at = read_nodes(policy, shape, state, known, at, rank, clock)
-    if state[OPEN_BANKS + rank] | opened != 0:
-        close_rows(state, rank)
-    state[OPEN_BANKS + rank] = opened
     if opened != 0:
         at = read_rows(state, known, at, rank, row)
-    return read_line(state, source, known, at, rank, active, clock)
+    elif state[OPEN_BANKS + rank] != 0:
+        close_rows(state, rank)
+    state[OPEN_BANKS + rank] = opened
+    return read_line(state, known, at, rank, active, clock)
 
 
 # ---- Queue, refreshes that wait, sink
 
 
 @inlined
-def write_queue(state, source, known, at, row, clock):
+def write_queue(state, known, at, row, clock):
     """The queued reads, the oldest first."""
     at = natural(at)
     tail = state[TAIL + READS]
@@ -291,18 +292,18 @@ def write_queue(state, source, known, at, row, clock):
         bank, counted = slot_bank(state, READS, slot), state[COUNTED + READS] >> slot & 1
         known[at] = ((state[SLOT_ROW + READS * SLOTS + slot] - row) * BANKS + bank) * 2 + counted
         known[at + 1] = state[SLOT_ARRIVED + READS * SLOTS + slot] - clock
-        known[at + 2] = offset_of(source, state[SLOT_REQUEST + READS * SLOTS + slot], state[PLACE])
+        known[at + 2] = state[SLOT_REQUEST + READS * SLOTS + slot] - state[PLACE]
         at += _QUEUED_WORDS
     return at
 
 
 @inlined
-def read_queue(state, source, known, at, size, row, clock):
+def read_queue(state, known, at, size, row, clock):
     """What `write_queue` wrote: so many reads."""
     at = natural(at)
     for slot in range(size):
         word, arrived = known[at], known[at + 1] + clock
-        request = at_offset(source, state[PLACE], known[at + 2])
+        request = state[PLACE] + known[at + 2]
         fill_slot(state, READS, slot, word >> 1 & BANKS - 1, (word >> 1) // BANKS + row, arrived, request)
         state[COUNTED + READS] |= (word & 1) << slot
         at += _QUEUED_WORDS
@@ -380,12 +381,12 @@ def describe(policy, shape, state, source, sink, known, clock):
     known[at + 3] = state[DATA_END] - clock
     known[at + 4] = max(state[REFRESH_FROM], over) - clock
     known[at + 5] = max(state[REFRESH_UNTIL], over) - clock
-    at = write_queue(state, source, known, at + 6, row, clock)
+    at = write_queue(state, known, at + 6, row, clock)
     if sink.servers > 0:
         at = write_sink(sink, known, at, over, clock)
     at = write_pending(state, known, at)
     for rank in range(ranks_of(shape)):
-        at = write_rank(policy, shape, state, source, known, at, rank, over, row, clock)
+        at = write_rank(policy, shape, state, known, at, rank, over, row, clock)
     known[situation + LENGTH] = at - situation - WORDS
     return at
 
@@ -422,5 +423,5 @@ def resume(policy, shape, state, source, sink, known, situation, clock):
         at = read_sink(sink, known, at, clock)
     at = read_pending(state, known, at, pending)
     for rank in range(ranks_of(shape)):
-        at = read_rank(policy, shape, state, source, known, at, rank, over, row, clock)
-    read_queue(state, source, known, queue, size, row, clock)
+        at = read_rank(policy, shape, state, known, at, rank, over, row, clock)
+    read_queue(state, known, queue, size, row, clock)
