@@ -2,7 +2,7 @@
 
 Numba's own cache watches one file a function and ignores `NUMBA_BOUNDSCHECK`: change a helper in another
 file and it serves stale code. Here the cache folder is named after everything that can change the code:
-every source file of the package, the Numba and Python versions, and the Numba flags. The folder lies in
+every source file that kernels may import, the Numba and Python versions, and the Numba flags. The folder lies in
 the user's cache, never beside the package, so a read-only installation works.
 """
 
@@ -36,6 +36,9 @@ _registered: Any = register_pass(mutates_CFG=True, analysis_only=False)  # type:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+#: Packages that no kernel imports: a change in them leaves the machine code as it is.
+_WITHOUT_KERNELS = ("bench", "cli", "config", "importers", "moe", "peers", "report", "simulate")
+
 _KEPT_CACHES = 4  # folders of earlier sources and flags; each is a few megabytes
 _COMPILED = "compiled"
 
@@ -44,6 +47,8 @@ def _fingerprint() -> str:
     package = Path(__file__).parent
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
+        if path.relative_to(package).parts[0] in _WITHOUT_KERNELS:
+            continue
         digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
     digest.update(f"{numba.__version__} {sys.version}".encode())
     for name in sorted(os.environ):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import ndpsim
+from ndpsim import _jit
 
 PACKAGE = Path(ndpsim.__file__).parent
 
@@ -64,6 +65,28 @@ def test_any_change_of_a_source_or_a_flag_means_another_cache(copied, tmp_path):
     source = copied / "dram" / "masks" / "words.py"
     source.write_text(source.read_text() + "# another comment\n")
     assert cache_of(copied, **place) != before
+
+
+def test_what_no_kernel_imports_leaves_the_cache_as_it_is(copied, tmp_path):
+    place = {"NDPSIM_CACHE_DIR": str(tmp_path / "cache")}
+    before = cache_of(copied, **place)
+    for package in _jit._WITHOUT_KERNELS:
+        source = copied / package / "__init__.py"
+        source.write_text(source.read_text() + "# another comment\n")
+    assert cache_of(copied, **place) == before
+
+
+def test_modules_with_kernels_import_nothing_that_their_cache_ignores():
+    modules = [
+        ".".join(("ndpsim", *path.relative_to(PACKAGE).with_suffix("").parts))
+        for path in PACKAGE.rglob("*.py")
+        if "ndpsim._jit import" in path.read_text()
+    ]
+    code = f"import importlib, sys; [importlib.import_module(name) for name in {modules}]; print(*sys.modules)"
+    said, _ = run("-c", code, PYTHONPATH=str(PACKAGE.parent)).communicate()
+    imported = {name.split(".")[1] for name in said.split() if name.startswith("ndpsim.")}
+    assert "audit" in imported
+    assert not imported & set(_jit._WITHOUT_KERNELS)
 
 
 def test_nothing_is_kept_beside_the_package(copied, tmp_path):
