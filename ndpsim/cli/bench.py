@@ -36,7 +36,8 @@ def command(rows: tuple[str, ...], repeat: int, json_to: str | None, markdown_to
     check_outputs({"--json": json_to, "--markdown": markdown_to})
     from ndpsim.bench import run_rows
     from ndpsim.bench.table import COLUMNS, cells, machine, markdown
-    from ndpsim.report import text
+    from ndpsim.report.printing import print_table
+    from ndpsim.report.words import counted
 
     with progress_of("measuring", "bench") as progress, named_as_options("row", "repeat"):
         measured = run_rows(rows, repeat, progress)
@@ -46,7 +47,7 @@ def command(rows: tuple[str, ...], repeat: int, json_to: str | None, markdown_to
     if json_to is not None:
         write_json({"rows": [row.to_dict() for row in measured], "machine": machine()}, json_to)
     if json_to != "-":
-        text.print_table(f"best of {repeat}", COLUMNS, map(cells, measured))
+        print_table(f"best of {counted(repeat, 'run')}", COLUMNS, map(cells, measured))
 
 
 def _command(rows: Sequence[str], repeat: int, markdown_to: str) -> str:

@@ -106,12 +106,15 @@ def command(
     if json_to is not None:
         write_json(outcome, json_to)
     if json_to != "-":
+        from ndpsim.report.printing import print_text
+        from ndpsim.report.words import counted
+
         for violation in report.violations:
-            click.echo(violation.message)
+            print_text(violation.message, indent="  ")
         if report.count > len(report.violations):
-            click.echo(f"... and {report.count - len(report.violations)} more")
-        verdict = "legal" if report.ok else f"{report.count} violations"
-        click.echo(f"{trace}: {report.commands} commands, {verdict}")
+            print_text(f"and {report.count - len(report.violations):,} more, which --limit leaves out")
+        verdict = "legal" if report.ok else counted(report.count, "violation")
+        print_text(f"{trace}: {counted(report.commands, 'command')}, {verdict}", indent="  ")
         if energy and report.ok:
             from ndpsim.report.text import print_energy
 

@@ -47,11 +47,15 @@ def command(
     if json_to is not None:
         write_json(outcome.to_dict(), json_to)
     if json_to != "-":
-        click.echo("identical" if outcome.identical else f"different: {outcome.first_difference}")
-        faster = outcome.ours_mps / outcome.ramulator_mps
-        click.echo(
-            f"{outcome.commands} commands compared; ours {outcome.ours_mps:.2f} million requests/s, "
-            f"Ramulator 2.1 {outcome.ramulator_mps:.2f}, {faster:.1f} times"
+        from ndpsim.report.printing import print_text
+        from ndpsim.report.words import counted
+        from ndpsim.units import significant
+
+        print_text("identical" if outcome.identical else f"different: {outcome.first_difference}")
+        ours, theirs = significant(outcome.ours_mps), significant(outcome.ramulator_mps)
+        print_text(
+            f"{counted(outcome.commands, 'command')} compared; ours {ours} million requests/s, "
+            f"Ramulator 2.1 {theirs}, {significant(outcome.ours_mps / outcome.ramulator_mps, 3)} times"
         )
     if not outcome.identical:
         raise click.exceptions.Exit(1)
