@@ -73,7 +73,7 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return text
 
 
-HEADER = set("key value unit where it comes from all".split())  # not told where columns do not fit
+HEADER = {"key", "value", "unit", "where", "it", "comes", "from", "all"}  # not told where columns do not fit
 
 
 def words(text: str) -> set[str]:

@@ -7,13 +7,20 @@ from collections.abc import Sequence
 
 import click
 
+from ndpsim.cli.command import Command
 from ndpsim.cli.options import check_outputs, json_option, named_as_options, progress_of, write_json
 from ndpsim.files import replacing
 
 __all__ = ["command"]
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "ndpsim bench --row stream_r1 --json -",
+        "ndpsim bench --repeat 9 --markdown performance.md",
+    ),
+)
 @click.option("--row", "rows", multiple=True, metavar="NAME", help="Only this row. Repeatable.")
 @click.option(
     "--repeat",

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from ndpsim.cli.command import Command
 from ndpsim.cli.memory_options import memory_of, memory_options
 from ndpsim.cli.options import check_outputs, compiling_notice, json_option, write_json
 from ndpsim.errors import InputError, one_of
@@ -13,7 +14,13 @@ from ndpsim.errors import InputError, one_of
 __all__ = ["command"]
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "ndpsim compare ramulator trace.gz",
+        "ndpsim compare ramulator trace.gz --ranks 4 --refresh none --json compared.json",
+    ),
+)
 @click.argument("simulator", metavar="ramulator")
 @click.argument("trace", metavar="TRACE")
 @memory_options

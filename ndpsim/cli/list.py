@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from ndpsim.cli.command import Command
 from ndpsim.errors import InputError, one_of
 
 __all__ = ["command"]
@@ -30,7 +31,13 @@ def _names() -> dict[str, list[str]]:
     }
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "ndpsim list",
+        "ndpsim list models",
+    ),
+)
 @click.argument("what", required=False)
 def command(what: str | None) -> None:
     """List names, one a line: hw, models, orgs, ...; by default all kinds with their names."""

@@ -8,6 +8,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from ndpsim.cli.command import Command
 from ndpsim.cli.options import check_outputs, json_option, named_as_options, sets_option, write_json
 from ndpsim.cli.weights import expert_format, weight_options
 from ndpsim.errors import InputError, one_of
@@ -114,7 +115,13 @@ _KINDS = {
 }
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "ndpsim show hw trimoe --set dimm.ranks=2",
+        "ndpsim show layout striped --model mixtral-8x7b --plot layout.png",
+    ),
+)
 @click.argument("what")
 @click.argument("name")
 @click.option("--hw", metavar="NAME|FILE", help="Of a layout: the hardware.  [default: trimoe]")
