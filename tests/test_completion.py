@@ -255,6 +255,16 @@ def test_the_line_for_each_shell_prints_its_script(shell, capsys, monkeypatch):
     assert "_NDPSIM_COMPLETE=" + shell + "_complete" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_an_option_and_its_value_in_one_word_are_completed_as_one(shell):
+    completes = get_completion_class(shell)(cli, {}, "ndpsim", "_NDPSIM_COMPLETE")
+    assert [item.value for item in completes.get_completions(["gemv"], "--hw=tri")] == ["--hw=trimoe"]
+    assert [item.value for item in completes.get_completions(["gemv"], "--set=dimm.r")] == [
+        "--set=dimm.ranks="
+    ]
+    assert [item.value for item in completes.get_completions(["gemv", "--hw"], "tri")] == ["trimoe"]
+
+
 def test_zsh_puts_no_blank_after_what_goes_on():
     source = get_completion_class("zsh").source_template
     assert "-S '' -- ${(M)completions:#*[=:/]}" in source

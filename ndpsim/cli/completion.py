@@ -17,6 +17,8 @@ import click
 from click.shell_completion import (
     BashComplete,
     CompletionItem,
+    FishComplete,
+    ShellComplete,
     ZshComplete,
     add_completion_class,
     split_arg_string,
@@ -337,7 +339,23 @@ class _Bash(BashComplete):
         return f"{item.type},{_SPECIAL.sub(_ESCAPED, value)}"
 
 
-class _Zsh(ZshComplete):
+class _WithOption(ShellComplete):
+    """A shell to which ``--hw=trimoe`` is one word, so that ``--hw=`` is part of what it expects."""
+
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
+        items = super().get_completions(args, incomplete)
+        option, equals, _ = incomplete.partition("=")
+        if equals and option.startswith("--"):
+            for item in items:
+                item.value = f"{option}={item.value}" if item.type == "plain" else item.value
+        return items
+
+
+class _Fish(_WithOption, FishComplete):
+    """Fish."""
+
+
+class _Zsh(_WithOption, ZshComplete):
     """Zsh, without a blank after what goes on."""
 
     source_template = ZshComplete.source_template.replace(
@@ -348,4 +366,5 @@ class _Zsh(ZshComplete):
 
 
 add_completion_class(_Bash)
+add_completion_class(_Fish)
 add_completion_class(_Zsh)
