@@ -183,6 +183,13 @@ def test_where_columns_do_not_fit_cells_stand_below_each_other():
     rows = [("ring", "16.95 us", "98.6%")]
     header = ("topology", "time", "busiest wire")
     assert aligned(rows, 20, header) == ["topology ring", "  time: 16.95 us", "  busiest wire:", "  98.6%"]
+    values = [("dram.overrides.nCL", "40", "clocks", "Table 1"), ("name", "trimoe", "", "")]
+    header = ("key", "value", "unit", "where it comes from")
+    assert aligned(values, 30, header, heading=3) == [
+        "dram.overrides.nCL: 40 clocks",
+        "  Table 1",
+        "name: trimoe",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def _latency(result: ContentionResult) -> tuple[str, str, str]:
 def _facts(result: ContentionResult) -> list[tuple[str, str, str]]:
     """What there is to say, its figure, and what stands behind it."""
     slow = result.host_slowdown
-    offered = "" if result.host_offered_gbps is None else f" of {result.host_offered_gbps:g} GB/s asked for"
+    offered = "" if result.host_offered_gbps is None else f", {result.host_offered_gbps:g} GB/s asked for"
     moved = [sum(lane.values()) for lane in result.by_lane]
     rows = [
         (

@@ -128,7 +128,8 @@ def _below_each_other(
 ) -> Iterator[str]:
     """A row whose columns do not fit: its first cells, and each of the others with its name under them."""
     names = header[heading:] if len(header) > heading + 1 else [""] * (len(row) - heading)
-    title = _GAP.join(filter(None, row[:heading]))
+    first, more = row[0], [cell for cell in row[1:heading] if cell]
+    title = f"{first}: {' '.join(more)}" if more else first
     yield from wrapped(f"{header[0]} {title}" if header and heading == 1 else title, width, _GAP)
     for name, cell in zip(names, row[heading:], strict=True):
         text = f"{name}: {cell}" if name else cell
