@@ -249,7 +249,7 @@ def test_json_and_the_table(capsys, tmp_path):
     assert "million requests/s" in capsys.readouterr().out
     text = page.read_text()
     assert "`ndpsim bench --row stream_r1 --repeat 1 --markdown page.md`" in text
-    assert "| stream_r1 | a short row | 3000 |" in text
+    assert "| stream_r1 | a short row | 3,000 |" in text
 
 
 @pytest.mark.usefixtures("short")

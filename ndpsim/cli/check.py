@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ndpsim.cli.command import Command
 from ndpsim.cli.options import compiling_notice, json_option, sets_option, write_json
 from ndpsim.errors import InputError
 
@@ -36,7 +37,13 @@ def _energy(
     }
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "ndpsim check commands.csv --hw trimoe --energy",
+        "ndpsim check commands.csv --standard DDR5 --org DDR5_16Gb_x8 --timing DDR5_4800AN --ranks 4",
+    ),
+)
 @click.argument("trace", metavar="COMMANDS.csv")
 @click.option("--hw", metavar="NAME|FILE", help="Take the DRAM of a lane from this hardware.")
 @click.option("--standard", help="DDR4, DDR5, ...")
@@ -44,7 +51,9 @@ def _energy(
 @click.option("--timing", help="Timing preset, e.g. DDR5_4800AN.")
 @click.option("--ranks", type=int, help="Ranks on the channel.  [default: 1]")
 @sets_option
-@click.option("--refresh", help="all-bank or none.  [default: all-bank, or as the hardware says]")
+@click.option(
+    "--refresh", help="all-bank, staggered, same-bank or none.  [default: all-bank, or as the hardware says]"
+)
 @click.option(
     "--lanes", type=int, metavar="N", help="The rank column holds N lanes, each a channel of its own."
 )
@@ -106,12 +115,15 @@ def command(
     if json_to is not None:
         write_json(outcome, json_to)
     if json_to != "-":
+        from ndpsim.report.printing import print_text
+        from ndpsim.report.words import counted
+
         for violation in report.violations:
-            click.echo(violation.message)
+            print_text(violation.message, indent="  ")
         if report.count > len(report.violations):
-            click.echo(f"... and {report.count - len(report.violations)} more")
-        verdict = "legal" if report.ok else f"{report.count} violations"
-        click.echo(f"{trace}: {report.commands} commands, {verdict}")
+            print_text(f"and {report.count - len(report.violations):,} more, which --limit leaves out")
+        verdict = "legal" if report.ok else counted(report.count, "violation")
+        print_text(f"{trace}: {counted(report.commands, 'command')}, {verdict}", indent="  ")
         if energy and report.ok:
             from ndpsim.report.text import print_energy
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from ndpsim.cli.command import Command
 from ndpsim.cli.memory_options import memory_of, memory_options
 from ndpsim.cli.options import (
     check_outputs,
@@ -20,7 +21,13 @@ from ndpsim.errors import InputError
 __all__ = ["command"]
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "ndpsim dram trace.gz --ranks 2 --mapper MOP4CLXOR --set nCL=40",
+        "ndpsim dram trace.gz --hw trimoe --sweep-load --plot loads.png",
+    ),
+)
 @click.argument("trace", metavar="TRACE")
 @memory_options
 @click.option("--format", "form", help="The trace's format, when it should not be detected.")

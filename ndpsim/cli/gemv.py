@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ndpsim.cli.command import Command
 from ndpsim.cli.host_options import OPTION_OF, host_options, host_traffic
 from ndpsim.cli.options import (
     check_outputs,
@@ -76,7 +77,13 @@ class _Outputs:
             write_json(result.to_dict(), self.json)
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "ndpsim gemv --model mixtral-8x7b --bits 4 --group-size 128 --plot expert.png",
+        "ndpsim gemv --hw edge --model mixtral-8x7b --layout sharded:6 --json result.json",
+    ),
+)
 @click.option("--hw", default="trimoe", show_default=True, metavar="NAME|FILE", help="The hardware.")
 @click.option(
     "--model", metavar="NAME|FILE", help="A bundled model or a config.json.  [default: qwen3-235b-a22b]"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from ndpsim.cli.command import Command
 from ndpsim.cli.options import check_outputs
 from ndpsim.errors import InputError
 from ndpsim.files import replacing
@@ -13,7 +14,13 @@ from ndpsim.files import replacing
 __all__ = ["command"]
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "ndpsim import DDR4_8Gb_x8_3200.ini --out mine.yaml",
+        "ndpsim import config.yaml --name mine",
+    ),
+)
 @click.argument("file")
 @click.option("--out", metavar="NAME.yaml", help="Write here.  [default: standard output]")
 @click.option("--name", help="Name of the hardware.  [default: that of the file]")

@@ -15,6 +15,7 @@ from importlib import metadata
 
 import click
 
+from ndpsim.cli.command import help_text
 from ndpsim.errors import InputError, MismatchError, nearest
 
 __all__ = ["cli", "main"]
@@ -32,6 +33,11 @@ _COMMANDS = {
     "import": "turn a DRAMsim3 or Ramulator 2 configuration into a hardware file",
 }
 
+_EXAMPLES = (
+    "ndpsim gemv --hw trimoe --model qwen3-235b-a22b --tokens 1",
+    "ndpsim show hw trimoe",
+)
+
 
 class _Commands(click.Group):
     """Imports a command only when it is called, so that each starts fast."""
@@ -46,14 +52,19 @@ class _Commands(click.Group):
         command: click.Command = importlib.import_module(f"ndpsim.cli.{module}").command
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(_COMMANDS.items()))
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        records = (option.get_help_record(ctx) for option in self.get_params(ctx))
+        sections = (
+            ("Commands", list(_COMMANDS.items())),
+            ("Options", [record for record in records if record is not None]),
+        )
+        formatter.write(help_text(self, ctx, _EXAMPLES, sections))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in _COMMANDS:
+        mistyped = bool(args) and not args[0].startswith("-") and args[0] not in _COMMANDS
+        if mistyped and not ctx.resilient_parsing:  # while the shell completes, nothing is said
             guess = nearest(args[0], _COMMANDS)
             hint = f"; did you mean '{guess}'?" if guess else ""
             raise InputError(f"there is no command '{args[0]}'{hint} (commands: {', '.join(_COMMANDS)})")

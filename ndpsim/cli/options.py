@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 import click
 
-from ndpsim import _jit
 from ndpsim.errors import InputError
 from ndpsim.files import ensure_writable, replacing
 
@@ -118,6 +117,8 @@ def named_as_options(*names: str, **others: str) -> Iterator[None]:
 @contextmanager
 def compiling_notice(work: str) -> Iterator[Callable[[], None]]:
     """A function to call before kernels run: says on standard error that they are compiled, when they are."""
+    from ndpsim import _jit  # brings Numba, which takes its time
+
     began: float | None = None
 
     def announce() -> None:

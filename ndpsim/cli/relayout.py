@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ndpsim.cli.command import Command
 from ndpsim.cli.options import (
     check_outputs,
     json_option,
@@ -35,7 +36,13 @@ def _dimms(text: str | None, option: str) -> list[int] | None:
     return [int(part) for part in parts]
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "ndpsim relayout --experts 4 --from localized --to striped",
+        "ndpsim relayout --topology all --json topologies.json",
+    ),
+)
 @click.option("--hw", default="trimoe", show_default=True, metavar="NAME|FILE", help="The hardware.")
 @click.option(
     "--model", metavar="NAME|FILE", help="A bundled model or a config.json.  [default: qwen3-235b-a22b]"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
+from ndpsim.cli.command import Command
 from ndpsim.cli.options import check_outputs, json_option, named_as_options, sets_option, write_json
 from ndpsim.cli.weights import expert_format, weight_options
 from ndpsim.errors import InputError, one_of
@@ -31,15 +32,13 @@ def _show_hw(name: str, sets: Sequence[str], json_to: str | None) -> None:
 
 def _show_model(name: str, sets: Sequence[str], json_to: str | None) -> None:
     from ndpsim.moe import load_model
-    from ndpsim.report.text import print_pairs
 
-    _show_plain(load_model(name).to_dict(), json_to, print_pairs)
+    _show_plain(load_model(name).to_dict(), json_to)
 
 
 def _show_org(name: str, sets: Sequence[str], json_to: str | None) -> None:
     from dataclasses import asdict
 
-    from ndpsim.report.text import print_pairs
     from ndpsim.spec import standards
 
     known = {
@@ -47,11 +46,10 @@ def _show_org(name: str, sets: Sequence[str], json_to: str | None) -> None:
     }
     if name not in known:
         raise InputError(one_of(name, known, "organisation"), key="show org")
-    _show_plain(asdict(known[name]), json_to, print_pairs)
+    _show_plain(asdict(known[name]), json_to, f"{name}: what a chip has, density_mb in Mbit")
 
 
 def _show_timing(name: str, sets: Sequence[str], json_to: str | None) -> None:
-    from ndpsim.report.text import print_pairs
     from ndpsim.spec import standards
 
     known = {
@@ -59,16 +57,17 @@ def _show_timing(name: str, sets: Sequence[str], json_to: str | None) -> None:
     }
     if name not in known:
         raise InputError(one_of(name, known, "timing preset"), key="show timing")
-    _show_plain(dict(known[name]), json_to, print_pairs)
+    units = "in DRAM clocks, but rate in MT/s and tCK_ps in ps"
+    _show_plain(dict(known[name]), json_to, f"{name}: {units}")
 
 
-def _show_plain(
-    values: dict[str, Any], json_to: str | None, print_pairs: Callable[[dict[str, Any]], None]
-) -> None:
+def _show_plain(values: dict[str, Any], json_to: str | None, title: str = "") -> None:
     if json_to is not None:
         write_json(values, json_to)
     else:
-        print_pairs(values)
+        from ndpsim.report.text import print_pairs
+
+        print_pairs(values, title)
 
 
 def _show_schema(name: str, sets: Sequence[str], json_to: str | None) -> None:
@@ -116,7 +115,13 @@ _KINDS = {
 }
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "ndpsim show hw trimoe --set dimm.ranks=2",
+        "ndpsim show layout striped --model mixtral-8x7b --plot layout.png",
+    ),
+)
 @click.argument("what")
 @click.argument("name")
 @click.option("--hw", metavar="NAME|FILE", help="Of a layout: the hardware.  [default: trimoe]")
