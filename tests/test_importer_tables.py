@@ -279,3 +279,109 @@ def test_a_timing_list_of_ramulator_2_1_is_read_in_its_order(tmp_path, standard,
     timings = hardware.lane_device().timings
     assert {name: timings[name] for name in written} == written
     assert result.notes == ()
+
+
+# What has no place in a hardware file, and why.
+
+LEFT_OUT_OF_DRAMSIM3 = {
+    "dram_structure": {"num_dies": "stacks of dies are not modelled"},
+    "timing": {
+        **dict.fromkeys(("tRFC2", "tRFC4"), "fine-granularity refresh is not modelled"),
+        **dict.fromkeys(("tCKE", "tCKESR", "tXS", "tXP"), "power-down and self-refresh are not modelled"),
+        **dict.fromkeys(("tRPRE", "tWPRE"), "preambles are part of the standard's rules, and of no rule in DRAMsim3"),
+        **dict.fromkeys(("tRFCb", "tREFIb"), "DDR4 has no refresh of single banks"),
+        **dict.fromkeys(("tPPD", "t32AW", "tRCDRD", "tRCDWR"), "DDR4 has no such timing"),
+        **dict.fromkeys(("tWR2", "tCKSRE"), "DRAMsim3 does not read it"),
+        "ideal_memory_latency": "ideal memory is not modelled",
+    },
+    "power": dict.fromkeys(("VDD", "IDD0", "IPP0", "IDD2P", "IDD6x"), "energy follows from the data sheet of the device; dram.power changes it"),
+    "thermal": dict.fromkeys(("const_logic_power", "amb_temp"), "temperature is not modelled"),
+    "hmc": dict.fromkeys(("num_links", "block_size"), "HMC is not modelled"),
+    "system": {
+        **dict.fromkeys(("queue_structure", "cmd_queue_size"), "a controller has one read and one write queue a channel, none for each bank or rank"),
+        "write_buf_size": "DRAMsim3 reads and does not use it",
+        **dict.fromkeys(("enable_self_refresh", "sref_threshold"), "self-refresh is not modelled"),
+    },
+    "other": dict.fromkeys(("epoch_period", "output_level"), "what a simulation writes is no part of a hardware file"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "why"),
+    [(section, key, why) for section, keys in LEFT_OUT_OF_DRAMSIM3.items() for key, why in keys.items()],
+)
+def test_each_key_of_dramsim3_without_a_place_is_noted_with_the_reason(tmp_path, section, key, why):
+    sections = {"dram_structure": SIZES, "timing": {"tCK": 0.625}}
+    sections[section] = {**sections.get(section, {}), key: 1}
+    path = tmp_path / "a.ini"
+    path.write_text(ini(**sections))
+    line = path.read_text().splitlines().index(f"{key} = 1") + 1
+    assert f"{path}:{line}: [{section}] {key}: left out: {why}" in import_hardware(path).notes
+
+
+@pytest.mark.parametrize("word", ["true", "yes", "on", "1", "TRUE", "Yes"])
+@pytest.mark.parametrize("key", ["unified_queue", "aggressive_precharging_enabled"])
+def test_words_for_yes(tmp_path, key, word):
+    path = tmp_path / "a.ini"
+    path.write_text(ini(dram_structure=SIZES, timing={"tCK": 0.625}, system={key: word}))
+    assert any(f"[system] {key}: is left out: " in note for note in import_hardware(path).notes)
+
+
+@pytest.mark.parametrize("word", ["false", "no", "off", "0", "False"])
+@pytest.mark.parametrize("key", ["unified_queue", "aggressive_precharging_enabled"])
+def test_words_for_no(tmp_path, key, word):
+    path = tmp_path / "a.ini"
+    path.write_text(ini(dram_structure=SIZES, timing={"tCK": 0.625}, system={key: word}))
+    assert not any(key in note for note in import_hardware(path).notes)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        ("RFM", {"BRC": 2}, "RFM: left out: refresh management is not modelled"),
+        ("drampower_enable", True, "drampower_enable: left out: energy follows from the data sheet"),
+        ("power_debug", True, "power_debug: left out: energy follows from the data sheet"),
+        ("voltage", "x", "voltage: left out: energy follows from the data sheet"),
+        ("current", "x", "current: left out: energy follows from the data sheet"),
+        ("RH_radius", 2, "RH_radius: left out: refresh management is not modelled"),
+        ("colour", "red", "colour: left out: not known to ndpsim"),
+    ],
+)
+def test_each_key_of_ramulator_2_0_without_a_place_is_noted_with_the_reason(tmp_path, key, value, why):
+    config = yaml.safe_load(old("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA"))
+    config["MemorySystem"]["DRAM"][key] = value
+    notes = imported(tmp_path, "a.yaml", yaml.safe_dump(config))[0].notes
+    (note,) = notes
+    assert f"MemorySystem.DRAM.{why}" in note
+
+
+@pytest.mark.parametrize(
+    ("where", "key", "why"),
+    [
+        ("", "clock_ratio", "the clock of the front end is no part of a hardware file"),
+        ("controller", "priority_buffer_size", "the queue for refreshes is large enough here"),
+        ("dram", "command_cycles", "the standard says it"),
+        ("dram", "read_latency", "it is nCL + nBL here"),
+        ("dram", "timing_constraints", "the standard says them"),
+    ],
+)
+def test_each_key_of_ramulator_2_1_without_a_place_is_noted_with_the_reason(tmp_path, where, key, why):
+    device = dict.fromkeys(DDR4_ORDER.split(), 9) | {"rate": 3200, "tCK_ps": 625}
+    org = {"dq": 8, "count": [1, 1, 4, 4, 65536, 1024]}
+    dram = {"impl": "DDR4", "org": org, "timing": list(device.values())}
+    controller = {"dram": dram}
+    memory = {"controllers": [controller]}
+    {"": memory, "controller": controller, "dram": dram}[where][key] = 7
+    (note,) = imported(tmp_path, "a.yaml", json.dumps({"memory_system": memory}))[0].notes
+    assert note.endswith(f"{key}: left out: {why}")
+
+
+@pytest.mark.parametrize(("key", "fixed"), [("wr_low_watermark", 0.2), ("wr_high_watermark", 0.8)])
+def test_watermarks_are_fixed(tmp_path, key, fixed):
+    for level in (fixed, 0.5):
+        config = yaml.safe_load(old("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA"))
+        config["MemorySystem"]["Controller"] = {"impl": "Generic", key: level}
+        notes = imported(tmp_path, "a.yaml", yaml.safe_dump(config))[0].notes
+        assert [note.partition(": left out: ")[2] for note in notes] == (
+            [] if level == fixed else [f"it is {fixed} here, not 0.5"]
+        )
