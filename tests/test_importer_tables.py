@@ -385,3 +385,18 @@ def test_watermarks_are_fixed(tmp_path, key, fixed):
         assert [note.partition(": left out: ")[2] for note in notes] == (
             [] if level == fixed else [f"it is {fixed} here, not 0.5"]
         )
+
+
+@pytest.mark.parametrize("channels", [1, 2, 8, 64])
+def test_channels_and_ranks_of_ramulator(tmp_path, channels):
+    config = yaml.safe_load(old("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA"))
+    config["MemorySystem"]["DRAM"]["org"] |= {"channel": channels, "rank": 16}
+    before = imported(tmp_path, "a.yaml", yaml.safe_dump(config))[1].system
+    timing = dict.fromkeys(DDR4_ORDER.split(), 9) | {"rate": 3200, "tCK_ps": 625}
+    org = {"dq": 8, "count": [1, 16, 4, 4, 65536, 1024]}
+    controller = {"dram": {"impl": "DDR4", "org": org, "timing": list(timing.values())}}
+    memory = {"controllers": [controller] * channels}
+    now = imported(tmp_path, "b.yaml", json.dumps({"memory_system": memory}))[1].system
+    for system in (before, now):
+        assert (system.host.channels, system.dimm.count, system.dimm.ranks) == (channels, channels, 16)
+        assert system.dimm.subchannels == 1

@@ -8,9 +8,13 @@ JESD79-5 (rates 3600, 4000, 4400, 5200, 6000; REFsb and PREsb). Clocks from nano
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
+from ndpsim.config import load_hardware
+from ndpsim.errors import InputError
 from ndpsim.spec import COMMANDS, resolve, standards
 from ndpsim.spec.standard import ByDensity, ByWidth, latency_terms
 
@@ -344,3 +348,68 @@ def test_a_table_says_nothing_of_other_devices():
     org = standards()["DDR5"].organisations["DDR5_16Gb_x8"]
     assert ByDensity({8192: 195}).clocks(org, 4800, 416) is None
     assert ByWidth({4: 8}).clocks(org, 4800, 416) is None
+
+
+@pytest.fixture
+def without_faw_of_x8(monkeypatch):
+    """DDR4, in which tFAW of x8 devices is left open."""
+    plain = standards()["DDR4"]
+    partial = replace(plain, derived={**plain.derived, "nFAW": ByWidth({4: 16, 16: 28})})
+    monkeypatch.setattr("ndpsim.spec.device.standards", lambda: {"DDR4": partial})
+
+
+@pytest.mark.usefixtures("without_faw_of_x8")
+def test_a_timing_that_a_standard_leaves_open_must_be_given():
+    with pytest.raises(InputError) as caught:
+        resolve("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA")
+    assert str(caught.value) == "nFAW: DDR4 states no nFAW for DDR4_8Gb_x8 at DDR4_3200AA; override it"
+    given = resolve("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA", overrides={"nFAW": 33})
+    assert (given.timings["nFAW"], given.sources["nFAW"]) == (33, "override")
+    assert resolve("DDR4", "DDR4_8Gb_x4", "DDR4_3200AA").timings["nFAW"] == 16
+
+
+@pytest.mark.usefixtures("without_faw_of_x8")
+def test_a_timing_that_is_left_open_is_told_at_the_organisation(tmp_path):
+    path = tmp_path / "a.yaml"
+    path.write_text("name: a\ndram:\n  standard: DDR4\n  org: DDR4_8Gb_x8\n  timing: DDR4_3200AA\n")
+    with pytest.raises(InputError) as caught:
+        load_hardware(str(path))
+    assert str(caught.value).startswith(f"{path}:4: dram.overrides.nFAW: DDR4 states no nFAW for DDR4_8Gb_x8")
+    assert load_hardware(str(path), ["dram.nFAW=33"]).lane_device().timings["nFAW"] == 33
+
+
+def test_every_clock_says_where_it_is_from():
+    device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", overrides={"nCL": 40, "nRFC": 700})
+    derived_ones = {"nRRDS", "nRRDL", "nFAW", "nREFI", "nRFCsb", "nREFSBRD"}
+    for name, source in device.sources.items():
+        if name in ("nCL", "nRFC"):
+            assert source == "override"
+        elif name in derived_ones:
+            assert source == "derived for DDR5_16Gb_x8 at DDR5_4800AN"
+        else:
+            assert source == "preset DDR5_4800AN"
+    assert set(device.sources) == set(device.timings)
+
+
+def test_sizes_of_a_channel_by_hand():
+    # 4 chips of 8 pins: 32 banks x 65536 rows x 1024 columns x 32 bits = 8 GiB a rank; BL16 x 32 bits = 64 bytes.
+    device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", ranks=3)
+    assert (device.bankgroups, device.banks_per_group, device.banks_per_rank, device.banks) == (8, 4, 32, 96)
+    assert (device.rows, device.bursts_per_row, device.burst_bytes, device.devices_per_rank) == (
+        65536,
+        64,
+        64,
+        4,
+    )
+    assert (device.rank_bytes, device.capacity_bytes) == (8 << 30, 24 << 30)
+    # 64 bytes in 8 clocks of 1250/3 ps.
+    assert device.clock_ps == Fraction(1250, 3)
+    assert device.peak_gbps == 19.2
+    assert resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", overrides={"nBL": 16}).peak_gbps == 9.6
+
+
+def test_the_ends_of_what_is_allowed_are_allowed():
+    assert [resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", ranks).ranks for ranks in (1, 64)] == [1, 64]
+    for clocks in (1, 1_000_000):
+        device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", overrides={"nRFC": clocks})
+        assert device.timings["nRFC"] == clocks
