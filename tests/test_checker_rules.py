@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from ndpsim.audit import Report, check, check_lanes
-from ndpsim.spec import COMMANDS, Device, resolve
+from ndpsim.spec import COMMANDS, Device, lower, resolve
+from ndpsim.spec import Rule as SpecRule
 from ndpsim.traces import CommandTrace
 
 Spot = tuple[int, int, int]  # rank, bank group, bank
@@ -549,3 +551,73 @@ def test_defaults_of_a_check() -> None:
         "tolerated_overlaps": 0,
         "violations": [vars(violation) for violation in report.violations],
     }
+
+
+# The engine's tables against the same rules.
+
+
+@pytest.mark.parametrize("standard", ["DDR4", "DDR5"])
+def test_the_tables_of_the_engine_hold_the_same_distances(standard: str) -> None:
+    tables = lower(DEVICES[standard])
+    for before, here, after, there in pairs(standard):
+        asked, _ = needed(standard, before, here, after, there)
+        expected = max(asked, 2 if before in TWO_CYCLES[standard] else 0)
+        between = NUMBER[before], NUMBER[after]
+        held = [tables.gap[0][between]]
+        single = not {before, after} & {*WHOLE_RANK, *SAME_BANK}
+        if here[0] != there[0]:
+            held.append(tables.sibling_gap[between])
+        else:
+            held.append(tables.gap[1][between])
+            if single and here[1] == there[1]:
+                held.append(tables.gap[2][between])
+            if (
+                not {before, after} & set(WHOLE_RANK)
+                and here[2] == there[2]
+                and (not single or here[1] == there[1])
+            ):
+                held.append(tables.gap[3][between])
+        assert max(0, *map(int, held)) == expected, (before, here, after, there)
+    device, window = DEVICES[standard], {"DDR4": 26, "DDR5": 48}[standard]
+    assert (tables.activate_window, tables.ranks) == (window, 4)
+    assert (tables.bankgroups, tables.banks_per_group) == (device.bankgroups, device.banks_per_group)
+    scalars = (
+        tables.read_latency, tables.burst, tables.refresh_interval, tables.refresh_cycles, tables.same_bank_refresh_cycles
+    )  # fmt: skip
+    assert scalars == {"DDR4": (20, 4, 9364, 433, 0), "DDR5": (42, 8, 9375, 710, 313)}[standard]
+
+
+def with_rule(rule: SpecRule) -> Device:
+    device = DEVICES["DDR5"]
+    return replace(device, standard=replace(device.standard, rules=(rule,)))
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        (SpecRule("x", "rank", ("ACT",), ("ACT",), "nFAW", window=2), "DDR5 x: no table for a window of 2"),
+        (SpecRule("x", "rank", ("ACT",), ("RD",), "nFAW", window=4), "DDR5 x: no table for a window of 4"),
+        (SpecRule("x", "bank", ("ACT",), ("ACT",), "nFAW", window=4), "DDR5 x: no table for a window of 4"),
+        (
+            SpecRule("x", "bank", ("RD",), ("RD",), "nRC", siblings=True),
+            "DDR5 x: no table for siblings of a bank",
+        ),
+        (SpecRule("x", "bankgroup", ("REFsb",), ("RD",), "nRC"), "DDR5 x: not every command has a bankgroup"),
+        (SpecRule("x", "bank", ("RD",), ("PREab",), "nRC"), "DDR5 x: not every command has a bank"),
+    ],
+)
+def test_a_rule_that_the_tables_cannot_hold_is_refused(rule: SpecRule, words: str) -> None:
+    with pytest.raises(ValueError, match=f"^{words}$"):
+        lower(with_rule(rule))
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        SpecRule("x", "rank", ("ACT", "RD"), ("ACT",), "nFAW", window=4),
+        SpecRule("x", "bankgroup", ("ACT",), ("ACT",), "nFAW", window=4),
+    ],
+)
+def test_a_window_that_the_checker_cannot_count_is_refused(rule: SpecRule) -> None:
+    with pytest.raises(ValueError, match="^x: a window is counted over one command of a rank or a channel$"):
+        verdict([line(1, "ACT", (0, 0, 0))], with_rule(rule))
