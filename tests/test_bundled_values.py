@@ -13,6 +13,7 @@ import pytest
 
 import ndpsim.moe
 from ndpsim.config import load_hardware
+from ndpsim.errors import InputError
 from ndpsim.moe import FAMILIES, load_model
 from ndpsim.units import (
     Timebase,
@@ -305,3 +306,89 @@ def test_ticks_become_the_nearest_double():
     assert Timebase(Fraction(1), (1,)).to_ns(10**17 + 1) == 1e14
     assert common_ticks(Fraction(6), Fraction(4)) == Timebase(Fraction(2), (3, 2))
     assert common_ticks(Fraction(5)) == Timebase(Fraction(5), (1,))
+
+
+# What one value may be beside another, at the end of its range and beyond.
+
+
+@pytest.mark.parametrize(
+    ("name", "sets", "words"),
+    [
+        ("trimoe", ["pcie.gbps=64"], None),
+        ("trimoe", ["pcie.gbps=64.001"], "pcie.gbps: 64.001 is more than gpu.pcie_gbps, 64"),
+        ("trimoe", ["gpu=null", "pcie.gbps=65"], None),
+        ("trimoe", ["link.link_gbps=25"], None),
+        ("trimoe", ["link.link_gbps=25.001"], "link.link_gbps: 25.001 is more than its lanes carry, 8 of 25 Gb/s: 25"),
+        ("trimoe", ["link.lanes=9", "link.link_gbps=28.125"], None),
+        ("trimoe", ["link.topology=groups", "link.group_dimms=16"], None),
+        ("trimoe", ["link.topology=groups", "link.group_dimms=17"], "link.group_dimms: 17 is more than the 16 DIMMs there are"),
+        ("trimoe", ["link.topology=chain", "link.group_dimms=17"], None),
+        ("cxl", ["ndp.systolic.load_rows=4"], None),
+        ("cxl", ["ndp.systolic.load_rows=5"], "ndp.systolic.load_rows: 5 is more than the 4 rows of an array"),
+        ("cxl", ["ndp.systolic.rows=5", "ndp.systolic.load_rows=5"], None),
+        ("cxl", ["cxl=null"], "cxl: is missing: systolic arrays stand in a device behind a CXL link"),
+        ("cxl", ["ndp.systolic=null"], "ndp: has nothing that multiplies; give one of gemv and systolic"),
+        ("cxl", ["ndp.gemv=trimoe_gemv"], "ndp: has both gemv and systolic; ndp.gemv=null takes one away"),
+        ("trimoe", ["dram.mapper=custom"], "dram.mapper: custom needs a mapping; give dram.mapping"),
+        ("trimoe", ["dram.mapping={order: [column, row, bank, bankgroup, rank]}"], "dram.mapping: is for mapper: custom, not RoBaRaCoCh"),
+    ],
+)  # fmt: skip
+def test_values_that_belong_together(name, sets, words):
+    if words is None:
+        load_hardware(name, sets)
+        return
+    with pytest.raises(InputError) as caught:
+        load_hardware(name, sets)
+    assert words in str(caught.value)
+
+
+def test_a_unit_that_is_not_there_is_named():
+    with pytest.raises(InputError, match=r"ndp.gemv: is missing: the hardware has systolic arrays$"):
+        _ = load_hardware("cxl").gemv
+    for name in ("cxl", "edge"):
+        with pytest.raises(
+            InputError, match=r"ndp.relayout: is missing: the DIMMs have no unit that moves weights$"
+        ):
+            _ = load_hardware(name).relayout
+    trimoe = load_hardware("trimoe")
+    assert (trimoe.gemv, trimoe.relayout) == (trimoe.system.ndp.gemv, trimoe.system.ndp.relayout)
+
+
+def test_what_depends_on_units_that_are_not_there_is_none():
+    memory = load_hardware("trimoe", ["ndp=null"])
+    assert (memory.gemv_gflops, memory.systolic_gflops, memory.ndp_area_mm2) == (None, None, None)
+    assert not [
+        row
+        for row in memory.rows()
+        if row.key in ("derived.gemv_peak", "derived.systolic_peak", "derived.ndp_area")
+    ]
+    assert memory.power_changes == {}
+    assert load_hardware("trimoe", ["dram.power.IDD0=99", "dram.power.VDD=1.2"]).power_changes == {
+        "IDD0": 99,
+        "VDD": 1.2,
+    }
+
+
+def test_a_channel_has_as_many_ranks_as_asked_for():
+    hardware = load_hardware("trimoe")
+    assert (hardware.lane_device().ranks, hardware.bus_device(8).ranks) == (1, 8)
+    assert hardware.bus_device(8).timings == hardware.lane_device().timings
+
+
+def test_an_error_of_a_value_is_told_where_the_value_stands():
+    hardware = load_hardware("trimoe", ["dimm.ranks=2"])
+
+    def told(problem: InputError) -> str:
+        with pytest.raises(InputError) as caught, hardware.errors_at_origins():
+            raise problem
+        return str(caught.value)
+
+    line = 1 + next(
+        place for place, text in enumerate(Path(hardware.file).read_text().splitlines()) if "ports:" in text
+    )
+    assert told(InputError("too few", key="link.ports")) == f"{hardware.file}:{line}: link.ports: too few"
+    assert told(InputError("too few", key="dimm.ranks")) == "--set: dimm.ranks: too few"
+    assert told(InputError("too few", key="tokens")) == "tokens: too few"
+    assert told(InputError("too few")) == "too few"
+    elsewhere = InputError("too few", key="link.ports", file="other.yaml", line=3)
+    assert told(elsewhere) == "other.yaml:3: link.ports: too few"
