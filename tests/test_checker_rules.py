@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from ndpsim.audit import Report, check, check_lanes
+from ndpsim.errors import InputError
 from ndpsim.spec import COMMANDS, Device, lower, resolve
 from ndpsim.spec import Rule as SpecRule
 from ndpsim.traces import CommandTrace
@@ -621,3 +622,23 @@ def test_a_rule_that_the_tables_cannot_hold_is_refused(rule: SpecRule, words: st
 def test_a_window_that_the_checker_cannot_count_is_refused(rule: SpecRule) -> None:
     with pytest.raises(ValueError, match="^x: a window is counted over one command of a rank or a channel$"):
         verdict([line(1, "ACT", (0, 0, 0))], with_rule(rule))
+
+
+def test_the_ends_of_what_a_check_may_be_asked() -> None:
+    one = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 1)
+    trace = CommandTrace.of(np.array([line(1000, "RD", (0, 0, 0)), line(3000, "RD", (1, 0, 0))]).T)
+    assert [v.rule for v in check_lanes(trace, one, 1, refresh="none").violations] == [
+        "row state",
+        "coordinates",
+    ]
+    for name in ("limit", "max_postponed", "max_pulled_in"):
+        options: dict[str, Any] = {"refresh": "all-bank", name: 0}
+        assert (
+            check_lanes(trace, one, 2, **options).count == check(trace, DEVICES["DDR5"], **options).count == 2
+        )
+        for wrong_value in (-1, True, 1.0):
+            with pytest.raises(InputError, match=f"^{name}: {wrong_value} is not a whole number from 0$"):
+                check(trace, one, **{name: wrong_value})
+    for lanes in (0, True, 1.0):
+        with pytest.raises(InputError, match=f"^lanes: {lanes} is not a whole number from 1$"):
+            check_lanes(trace, one, lanes)  # type: ignore[arg-type]
