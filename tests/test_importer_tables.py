@@ -192,8 +192,10 @@ def test_presets_of_ddr4_in_ramulator_2_0(tmp_path, rate):
             expected |= dict(nRRDS=rrd_s[place], nRRDL=rrd_l[place], nFAW=faw[place])
             expected |= dict(nRFC=rounding_ddr4(refresh_ns, tck_ps), nREFI=rounding_ddr4(7800, tck_ps))
             text = old("DDR4", f"DDR4_{gigabits}Gb_x{dq}", f"DDR4_{rate}{grade}")
-            timings = imported(tmp_path, "a.yaml", text)[1].lane_device().timings
+            result, hardware = imported(tmp_path, "a.yaml", text)
+            timings = hardware.lane_device().timings
             assert {name: timings[name] for name in expected} == expected, (dq, gigabits)
+            assert result.notes == ()  # these are presets of Ramulator 2.0 as published
 
 
 @pytest.mark.parametrize("grade", OLD_DDR5)
@@ -209,8 +211,10 @@ def test_presets_of_ddr5_in_ramulator_2_0(tmp_path, grade):
             expected |= dict(nRRDS=8, nRRDL=5, nFAW=faw, nCS=2, nREFSBRD=48)
             expected |= dict(nRFC=rounding_ddr5(refresh_ns, 625), nREFI=rounding_ddr5(3900, 625))
             text = old("DDR5", f"DDR5_{gigabits}Gb_x{dq}", f"DDR5_3200{grade}")
-            timings = imported(tmp_path, "a.yaml", text)[1].lane_device().timings
+            result, hardware = imported(tmp_path, "a.yaml", text)
+            timings = hardware.lane_device().timings
             assert {name: timings[name] for name in expected} == expected, (dq, gigabits)
+            assert result.notes == ()  # these are presets of Ramulator 2.0 as published
 
 
 @pytest.mark.parametrize(
