@@ -445,3 +445,45 @@ def test_derived_values_of_hardware():
     ]
     has(printed("show", "hw", "trimoe", *areas), "derived.ndp_area 0.875 mm2")
     has(printed("show", "hw", "trimoe", *areas[:2]), "derived.ndp_area None mm2")
+
+
+# ---- Timelines -------------------------------------------------------------------------------------------
+
+
+def timeline_of(path: Path) -> tuple[dict[int, str], list[dict[str, Any]]]:
+    events = json.loads(path.read_text())["traceEvents"]
+    names = {event["tid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
+    return names, [event for event in events if event["ph"] == "X"]
+
+
+@pytest.mark.parametrize("hw", ["trimoe", "cxl"])
+def test_a_timeline_has_each_phase_in_us_on_the_row_of_its_unit(both, tmp_path, hw):
+    options = ["--hw", hw, "--tokens", {"trimoe": 373, "cxl": 10}[hw], "--timeline", tmp_path / "t.json"]
+    _, of = both("gemv", *SHAPE, *options)
+    assert len(set(of["token_tiles"])) == 2
+    names, events = timeline_of(tmp_path / "t.json")
+    link, unit = {"trimoe": ("host bus", "GEMV unit"), "cxl": ("CXL link", "systolic arrays")}[hw]
+    rows = {
+        "activations-in": link,
+        "gate-up": unit,
+        "activation": "activation unit",
+        "down": unit,
+        "result-out": link,
+    }
+    assert len(events) == len(of["phases"])
+    for event, phase in zip(events, of["phases"], strict=True):
+        assert event["name"] == phase["name"]
+        assert names[event["tid"]] == rows[phase["name"]]
+        assert event["ts"] == pytest.approx(phase["start_ns"] / 1000)
+        assert event["ts"] + event["dur"] == pytest.approx(phase["end_ns"] / 1000)
+        assert event["args"] == {"tile": phase["tile"], "tokens": of["token_tiles"][phase["tile"]]}
+
+
+def test_a_timeline_of_a_relayout_has_each_stretch_in_us_on_the_row_of_its_dimm(both, tmp_path):
+    _, of = both(*MOVE, "--timeline", tmp_path / "t.json")
+    names, events = timeline_of(tmp_path / "t.json")
+    assert len(events) == len(of["stretches"]) > 16
+    for event, stretch in zip(events, of["stretches"], strict=True):
+        assert names[event["tid"]] == f"DIMM {stretch['dimm']} {stretch['name']}s"
+        assert event["ts"] == pytest.approx(stretch["start_ns"] / 1000)
+        assert event["ts"] + event["dur"] == pytest.approx(stretch["end_ns"] / 1000)
