@@ -375,6 +375,29 @@ def test_the_peak_of_low_bits_is_that_of_the_slower_matrix_in_turn():
     assert arrays.peak_gflops == pytest.approx(3 / (1 / 8192 + 1 / 8192 + 1 / 4096))
 
 
+@pytest.mark.parametrize("hw", ["trimoe", "cxl", "beside the host"])
+def test_hidden_values_are_activated_and_results_leave_from_the_first_that_is_known(hw):
+    if hw == "beside the host":
+        result: Any = simulate_contention("trimoe", SMALL, 3, host_gbps=2.0)
+    else:
+        result = simulate_expert(hw, SMALL, 3)
+    of = {phase.name: phase for phase in result.phases}
+    # The first rows are known after a small part of the time that all of them take.
+    for first, every in (("activation", "gate-up"), ("result-out", "down")):
+        whole = of[every].end_ns - of[every].start_ns
+        assert 0 < of[first].start_ns - of[every].start_ns < 0.6 * whole
+        assert of[first].end_ns > of[every].end_ns
+
+
+def test_no_more_than_all_reads_are_fast_forwarded():
+    # Tiles of one token, or of four, read the weights four times.
+    long = Expert(2048, 768)
+    tiled = simulate_expert("trimoe", long, 4, sets=["ndp.gemv.buffer_kib=6"])
+    assert tiled.weight_reads == 4
+    for result in (tiled, simulate_expert("cxl", long, 16), simulate_host_read("trimoe", long, "localized")):
+        assert 0.26 < result.fast_forwarded <= 1
+
+
 # ---- The host reads ----------------------------------------------------------------------------------------
 
 
