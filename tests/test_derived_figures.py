@@ -363,6 +363,21 @@ def test_memory_is_busy_except_while_full_fifos_hold_reads_back():
         assert result.busy["memory"] == pytest.approx((replay.last_data - 1 - held) / result.cycles)
 
 
+def test_of_unequal_lanes_the_one_that_is_held_back_least_says_how_busy_the_memory_is():
+    # No refresh, and no row but the first of each bank group: what is neither data nor its beginning is the FIFO.
+    sets = ["dram.refresh=none", "ndp.gemv.fifo_bursts=2"]
+    result = simulate_expert("trimoe", Expert(67, 33), 40, sets=sets, record_commands=True)
+    timings = result.config["hardware"]["timings"]
+    replay = Replay(result.command_traces, 0, timings)
+    begun = timings["nRCD"] + timings["nCL"]
+    held = [end - begun - busy for end, busy in zip(replay.ends, replay.busy, strict=True)]
+    assert len(set(held)) > 1
+    assert result.idle_ns["rows"] < 8 * result.clock_ns
+    streamed = max(replay.ends)
+    assert result.busy["memory"] * result.cycles == pytest.approx(streamed - min(held), abs=8)
+    assert max(held) - min(held) > 2 * 8
+
+
 def test_the_peak_of_low_bits_is_that_of_the_slower_matrix_in_turn():
     # Cycles of a pass are as many as bits: half the bits, twice the products.
     assert simulate_expert("trimoe", SMALL, bits=8).peak_gflops == pytest.approx(512)

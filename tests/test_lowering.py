@@ -190,12 +190,19 @@ def test_the_preset_is_the_clock_and_the_timings_of_the_phases():
 
 @of("ndp.gemv.buffer_kib")
 @pytest.mark.parametrize(
-    ("kib", "activation_bytes", "tiles"), [(1, 2, (50, 50)), (1, 4, (25, 25, 25, 25)), (2, 2, (100,))]
+    ("kib", "activation_bytes", "tokens", "tiles"),
+    [
+        (1, 2, 64, (64,)),
+        (1, 2, 65, (33, 32)),
+        (1, 4, 100, (25, 25, 25, 25)),
+        (2, 2, 128, (128,)),
+        (2, 2, 129, (65, 64)),
+    ],
 )
-def test_tokens_are_tiled_to_the_buffer(kib, activation_bytes, tiles):
+def test_tokens_are_tiled_to_the_buffer(kib, activation_bytes, tokens, tiles):
     # A token needs 4 inputs and 4 hidden values: 16 bytes, of which 1 KiB holds 64.
     changes = {"ndp.gemv.buffer_kib": kib, "ndp.gemv.activation_bytes": activation_bytes}
-    result = simulate_expert("trimoe", TINY, 100, sets=settings(changes))
+    result = simulate_expert("trimoe", TINY, tokens, sets=settings(changes))
     assert result.token_tiles == tiles
     assert result.commands["RD"] == 2 * len(tiles)
     assert result.weight_reads == len(tiles)
@@ -336,8 +343,8 @@ def test_how_arrays_take_weights_in():
 @of("ndp.systolic.buffer_kib")
 def test_tokens_are_tiled_to_the_buffer_of_the_arrays():
     ws = "ndp.systolic.dataflow=weight-stationary"
-    for kib, tiles in ((1, (50, 50)), (2, (100,))):
-        result = simulate_expert("cxl", TINY, 100, sets=(*QUIET, ws, f"ndp.systolic.buffer_kib={kib}"))
+    for kib, tokens, tiles in ((1, 64, (64,)), (1, 65, (33, 32)), (2, 128, (128,))):
+        result = simulate_expert("cxl", TINY, tokens, sets=(*QUIET, ws, f"ndp.systolic.buffer_kib={kib}"))
         assert result.token_tiles == tiles
 
 
