@@ -230,6 +230,34 @@ def test_figures_of_a_request_trace_follow_from_its_commands(ranks, channels):
     check_energy(result.energy_nj, together.energy(rank_clocks, clock_ns, 4, 32, 8 * clock_ns))
 
 
+def test_accesses_that_close_their_row_move_data_as_well():
+    random = np.random.default_rng(2)
+    writes = (random.random(2000) < 0.4).astype(np.int64)
+    result = run_trace((random.integers(0, 1 << 12, 2000) * 64, writes), row_policy="closed-cap", row_cap=1)
+    plain = run_trace((np.arange(64) * 64, np.arange(64) % 2), record_commands=True)
+    kinds = ("RD", "RDA", "WR", "WRA")
+    reads, closing_reads, writes, closing_writes = (result.commands.get(kind, 0) for kind in kinds)
+    assert min(closing_reads, closing_writes) > 100
+    moved = reads + closing_reads + writes + closing_writes
+    assert result.bandwidth_gbps == pytest.approx(moved * 64 / result.time_ns)
+    each = {
+        name: plain.energy_nj[name] / plain.commands[command]
+        for name, command in (("read", "RD"), ("write", "WR"))
+    }
+    assert result.energy_nj["read"] == pytest.approx((reads + closing_reads) * each["read"])
+    assert result.energy_nj["write"] == pytest.approx((writes + closing_writes) * each["write"])
+
+
+def test_the_histogram_has_at_most_forty_bars_from_the_shortest_to_the_longest():
+    # A miss of 1 + 40 + 34 + 8 clocks and a hit of 1 + 34 + 8: 40 clocks apart, 41 values.
+    requests = dataclasses.replace(Requests.of([0, 64], [0, 0]), cycle=np.array([0, 500]))
+    bars = run_trace(requests, refresh="none", overrides={"nRCD": 40}).read_latency_histogram
+    edges = [(round(bar["from_ns"] * 2.4), round(bar["to_ns"] * 2.4), bar["reads"]) for bar in bars]
+    assert edges[0] == (43, 45, 1)
+    assert edges[-1] == (83, 85, 1)
+    assert len(edges) == 21
+
+
 def test_nothing_is_fast_forwarded_where_commands_are_recorded_and_a_share_where_they_are_not():
     number = np.arange(30_000)
     addresses = ((number // 8 // 64 * 8 + number % 8) * 64 + number // 8 % 64) * 64
