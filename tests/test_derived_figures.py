@@ -168,6 +168,8 @@ def test_queues_are_counted_from_arrival_to_the_first_command():
     # A read leaves the read queue when its row is activated, at clock 1, or when it finds it open; the run has
     # 35 clocks to its last command.
     assert run([0], 0).queue_occupancy == pytest.approx({"read": 1 / 35, "write": 0})
+    # Requests are taken one a clock, from clock 0.
+    assert [run([64 * n for n in range(count)], 0).accepted["cycles"] for count in (1, 2, 9)] == [0, 1, 8]
     # Another row of the bank waits until it is activated: after tRTP and tRP of the first, clock 112 of 146.
     conflict = run([0, 1 << 20], 0)
     assert conflict.command_traces[0].clock.tolist() == [1, 35, 79, 112, 146]

@@ -658,6 +658,22 @@ def test_a_sweep_offers_each_load_to_all_channels_together(channels):
     assert points[0].p99_ns <= points[1].p99_ns
 
 
+def test_a_point_of_a_sweep_is_a_run_at_its_pace():
+    memory = Memory.named("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 1, {}, "MOP4CLXOR", 2, ControllerOptions())
+    requests = mixed(4000)
+    for load in (0.3, 1.0):
+        (point,) = sweep_load(requests, memory, loads=(load,))
+        # A burst takes 8 clocks, and two channels take two in that time.
+        paced = dataclasses.replace(
+            requests, cycle=np.array([math.floor(n * 8 / 2 / load) for n in range(4000)])
+        )
+        run = run_requests(paced, memory)
+        assert run.read_latency_ns["p90"] < run.read_latency_ns["p99"]
+        assert point.bandwidth_gbps == pytest.approx(run.bandwidth_gbps, rel=1e-3)
+        assert point.mean_ns == pytest.approx(run.read_latency_ns["mean"], rel=0.02)
+        assert point.p99_ns == pytest.approx(run.read_latency_ns["p99"], rel=0.02)
+
+
 @pytest.mark.parametrize("pattern", ["sequential", "random"])
 @pytest.mark.parametrize("model", [SMALL, Expert(1024, 1024)])
 def test_the_hosts_rows_are_not_those_of_the_weights(pattern, model):
