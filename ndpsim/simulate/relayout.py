@@ -31,6 +31,7 @@ from ndpsim.simulate.lane import check_refresh, name_commands
 from ndpsim.simulate.memory import controller_options
 from ndpsim.simulate.moving import Mover, Moving, Run, run_moving
 from ndpsim.simulate.power import DramPower, Energy, dram_power
+from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.reported import Reported
 from ndpsim.simulate.weights import describe_weights, named_weights
 from ndpsim.spec import Device, lower
@@ -468,8 +469,9 @@ def _result(
     clock_ns, tick_ns = mover.timebase.to_ns(mover.timebase.ticks[0]), mover.timebase.to_ns(1)
     ends = np.cumsum([0, *(run.end - 1 for run in runs)]) * clock_ns
     time_ns = float(ends[-1])
-    read_ns = [start + run.read_tick * tick_ns for start, run in zip(ends[:-1], runs, strict=True)]
-    written_ns = [start + run.write_tick * tick_ns for start, run in zip(ends[:-1], runs, strict=True)]
+    begins = ends[:-1] - FIRST_CLOCK * clock_ns  # of a wave: its tick 0 is a clock before its first command
+    read_ns = [begin + run.read_tick * tick_ns for begin, run in zip(begins, runs, strict=True)]
+    written_ns = [begin + run.write_tick * tick_ns for begin, run in zip(begins, runs, strict=True)]
     read, sent, _, written = (sum(run.bits[n] for run in runs) for n in range(4))
     wires = zip(
         mover.network.wire_names, np.sum([run.busy for run in runs], axis=0) if runs else (), strict=False
