@@ -181,14 +181,14 @@ def ensure_writable(path: str | os.PathLike[str], key: str | None = None) -> Pat
     name, target = os.fspath(path), Path(path)
     if name == "-":
         raise InputError("only --json writes to standard output with -; give a file name", key=key)
-    if "\0" in name:
+    if not name or "\0" in name:
         raise InputError(f"{name!r} is not a file name", key=key)
     try:
-        problem = "it is a folder" if name.endswith(os.sep) else _obstacle(target)
+        problem = "it is the name of a folder" if name.endswith(os.sep) else _obstacle(target)
     except OSError as error:  # a name too long, a loop of links
         problem = error.strerror or str(error)
     if problem:
-        raise InputError(f"cannot write {name or target}: {problem}", key=key)
+        raise InputError(f"cannot write {target}: {problem}", key=key)
     if _call is not None:
         _call.will_write(target, key)
     return target
@@ -202,6 +202,8 @@ def _obstacle(target: Path) -> str | None:
         mode = None
     if mode is not None and stat.S_ISDIR(mode):
         return "it is a folder"
+    if mode is None and _descriptor(target) is not None:
+        return "it is not open"
     if mode is not None and is_in_place(target):
         return None if os.access(target, os.W_OK) else "no permission"
     place = _place(target)
