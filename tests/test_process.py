@@ -6,12 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parents[1]
 SIGNALS = [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated"), ("SIGHUP", 129, "hung up")]
 WRITES = """
 import sys, time
@@ -79,13 +81,14 @@ def test_what_a_killed_run_leaves_goes_with_the_next_that_writes_there(tmp_path)
         others = [".ndpsim-mine", ".ndpsim-abcdefgh", f"{in_use}.csv", f"x{in_use}", in_use.upper()]
         for name in others:
             (tmp_path / name).write_bytes(b"not ours")
-        folder, link = (in_use[:8] + digit * 32 + ".tmp" for digit in "01")
+        folder, link, pipe = (in_use[:8] + digit * 32 + ".tmp" for digit in "012")
         (tmp_path / folder).mkdir()
+        os.mkfifo(tmp_path / pipe)
         (tmp_path / link).symlink_to(tmp_path / others[0])
-        assert len(names(tmp_path)) == 4 + len(others)
+        assert len(names(tmp_path)) == 5 + len(others)
         with replacing(tmp_path / "other.json") as file:
             file.write(b"{}")
-        assert names(tmp_path) == sorted([*others, folder, link, in_use, "other.json"])
+        assert names(tmp_path) == sorted([*others, folder, link, pipe, in_use, "other.json"])
         living.send_signal(signal.SIGTERM)
         living.wait()
     assert in_use not in names(tmp_path)
@@ -109,11 +112,21 @@ def test_a_signal_during_the_first_imports_is_one_line(tmp_path, name, status, w
     assert (process.returncode, err) == (status, f"ndpsim: {word}\n")
 
 
-def test_the_command_and_the_module_begin_alike():
-    import tomllib
-
-    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
-    assert project["scripts"] == {"ndpsim": "ndpsim.__main__:run"}
+def test_an_interruption_before_the_first_import_of_the_package_shows_no_traceback(tmp_path):
+    (tmp_path / "ndpsim").mkdir()
+    (tmp_path / "ndpsim" / "__init__.py").write_text(
+        "import time; print('importing', flush=True); time.sleep(60)"
+    )
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    module, function = project["scripts"]["ndpsim"].split(":")
+    script = (
+        f"import sys; sys.path.append({str(ROOT)!r}); from {module} import {function}; sys.exit({function}())"
+    )
+    with started("-P", "-c", script, PYTHONPATH=str(tmp_path)) as process:
+        assert process.said == "importing"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (-signal.SIGINT, "")
 
 
 # Standard streams
