@@ -119,9 +119,7 @@ def test_an_interruption_before_the_first_import_of_the_package_shows_no_traceba
     )
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     module, function = project["scripts"]["ndpsim"].split(":")
-    script = (
-        f"import sys; sys.path.append({str(ROOT)!r}); from {module} import {function}; sys.exit({function}())"
-    )
+    script = f"import sys; sys.path.insert(1, {str(ROOT)!r}); from {module} import {function}; sys.exit({function}())"
     with started("-P", "-c", script, PYTHONPATH=str(tmp_path)) as process:
         assert process.said == "importing"
         process.send_signal(signal.SIGINT)
