@@ -182,7 +182,7 @@ def ensure_writable(path: str | os.PathLike[str], key: str | None = None) -> Pat
     if name == "-":
         raise InputError("only --json writes to standard output with -; give a file name", key=key)
     if not name or "\0" in name:
-        raise InputError(f"{name!r} is not a file name", key=key)
+        raise InputError(f"cannot write {name!r}: it is not a file name", key=key)
     try:
         problem = "it is the name of a folder" if name.endswith(os.sep) else _obstacle(target)
     except OSError as error:  # a name too long, a loop of links

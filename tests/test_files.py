@@ -148,7 +148,9 @@ def test_a_link_to_itself_is_refused(tmp_path, through):
         write(tmp_path / through, b"x")
 
 
-@pytest.mark.parametrize(("name", "problem"), [("", "'' is not a file name"), ("a\0b", "is not a file name")])
+@pytest.mark.parametrize(
+    ("name", "problem"), [("", "'': it is not a file name"), ("a\0b", "is not a file name")]
+)
 def test_what_is_no_file_name_is_refused(name, problem):
     with pytest.raises(InputError, match=problem):
         ensure_writable(name)

@@ -42,7 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         raise AssertionError("simulated before the clash was found")
 
     monkeypatch.setattr("ndpsim.simulate.lane.run_channel", simulated)
-    monkeypatch.setattr("ndpsim.simulate.trace.run_requests", simulated)
+    monkeypatch.setattr("ndpsim.simulate.trace.ThreadPoolExecutor", simulated)
     return tmp_path
 
 
