@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ndpsim.cli.command import Command
-from ndpsim.cli.options import compiling_notice, json_option, sets_option, write_json
+from ndpsim.cli.options import check_outputs, compiling_notice, json_option, sets_option, write_json
 from ndpsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ def command(
     --hw, whose lane it then is, or all of its lanes, or with --ranks a bus of its host. Exit status 1 when a
     command is illegal. --energy counts from clock 0 to the last command or beat of read data.
     """
+    check_outputs({"--json": json_to})
     from ndpsim.audit import check, check_lanes
     from ndpsim.traces import read_commands
 

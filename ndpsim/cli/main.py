@@ -5,9 +5,9 @@ Exit status: 0 done; 1 the answer is no (an illegal command trace); 2 bad input.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import keyword
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -16,7 +16,9 @@ from importlib import metadata
 import click
 
 from ndpsim.cli.command import help_text
+from ndpsim.cli.streams import StandardOutputError, forget_output
 from ndpsim.errors import InputError, MismatchError, nearest
+from ndpsim.files import inputs_protected
 
 __all__ = ["cli", "main"]
 
@@ -86,32 +88,43 @@ def cli(context: click.Context) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells at length where it caches fonts
     try:
-        status = cli.main(arguments, prog_name="ndpsim", standalone_mode=False)
-        sys.stdout.flush()
-    except InputError as error:
-        status = _refuse(str(error))
-    except click.ClickException as error:
-        status = _refuse(" ".join(error.format_message().split()))
-    except MismatchError as error:
-        click.echo(f"ndpsim: error: {error}", err=True)
-        status = 1
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("ndpsim: interrupted", err=True)
-        status = 130
-    except BrokenPipeError:  # the reader has seen enough, as in `ndpsim list models | head -1`
-        _forget_output()
-        status = 0
-    except OSError as error:  # a full disk behind standard output
-        _forget_output()
-        status = _refuse(f"cannot write standard output: {error.strerror or error}")
+        status = _status_of(arguments)
+        print(end="", flush=True)
+    except StandardOutputError as error:
+        forget_output()
+        # A reader that has seen enough, as in `ndpsim list models | head -1`, is no mistake.
+        status = 0 if error.broken_pipe else _refuse(str(error))
+    except OSError as error:
+        status = _refuse(f"{error.filename}: {error.strerror}" if error.filename else _without_name(error))
     sys.exit(status)
 
 
-def _forget_output() -> None:
-    """Let what is still buffered go nowhere, so that closing standard output cannot fail again."""
-    with contextlib.suppress(OSError):  # standard output may be no file at all
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _status_of(arguments: Sequence[str] | None) -> int:
+    """The exit status of the call; mistakes and interruptions are said."""
+    try:
+        with inputs_protected():
+            return cli.main(arguments, prog_name="ndpsim", standalone_mode=False) or 0
+    except InputError as error:
+        return _refuse(str(error))
+    except click.ClickException as error:
+        return _refuse(" ".join(error.format_message().split()))
+    except MismatchError as error:
+        click.echo(f"ndpsim: error: {error}", err=True)
+        return 1
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("ndpsim: interrupted", err=True)
+        return 130
+
+
+def _without_name(error: OSError) -> str:
+    """What an error is about that names no file."""
+    try:
+        os.getcwd()
+    except OSError:
+        return "the current folder does not exist any more"
+    return error.strerror or str(error)
 
 
 def _refuse(reason: str) -> int:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from ndpsim.cli.streams import is_closed
 from ndpsim.errors import InputError
-from ndpsim.files import ensure_writable, replacing
+from ndpsim.files import ensure_writable, file_identity, is_in_place, replacing
 
 __all__ = [
     "check_outputs",
@@ -74,11 +75,11 @@ def json_option(function: F) -> F:
 
 def write_json(result: Mapping[str, Any], to: str) -> None:
     """Write one JSON object to a file, or to standard output when `to` is "-"."""
+    check_outputs({"--json": to})
     text = json.dumps(result, indent=2, allow_nan=False) + "\n"
     if to == "-":
         click.echo(text, nl=False)
         return
-    ensure_writable(to, "--json")
     with replacing(to) as file:
         file.write(text.encode())
 
@@ -87,16 +88,26 @@ def check_outputs(outputs: Mapping[str, str | None]) -> None:
     """Make sure, before any work, that each file given by an option can be written, and is given once.
 
     Raises:
-        InputError: it cannot, or two options name one file.
+        InputError: it cannot, two options name one file, or it is the file of standard output.
     """
-    taken: dict[Path, str] = {}
+    taken: dict[object, str] = {}
+    output = file_identity(1)
+    if output is not None:
+        taken[output] = "standard output"
     for option, path in outputs.items():
-        if path is None or (option == "--json" and path == "-"):
+        if path is None:
             continue
-        target = ensure_writable(path, option).resolve()
-        if target in taken and target.is_file() | (not target.exists()):
-            raise InputError(f"{path} is the file of {taken[target]}, too", key=option)
-        taken[target] = option
+        if option == "--json" and path == "-":
+            if is_closed(1):
+                raise InputError("standard output is closed", key=option)
+            continue
+        target = ensure_writable(path, option)
+        if is_in_place(target):
+            continue
+        identity = file_identity(target) or os.path.realpath(target)
+        if identity in taken:
+            raise InputError(f"{path} is the file of {taken[identity]}, too", key=option)
+        taken[identity] = option
 
 
 @contextmanager

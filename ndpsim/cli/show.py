@@ -142,6 +142,7 @@ def command(
     `show hw` prints every value of a system with its unit and where it comes from; --set changes it first.
     `show layout` says where the weights of an expert lie: how many bytes of which matrix on which DIMM.
     """
+    check_outputs({"--json": json_to})
     if what == "layout":
         _show_layout(name, sets=sets, json_to=json_to, **of_layout)
         return
