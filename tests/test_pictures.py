@@ -171,8 +171,7 @@ def test_options_of_pictures_are_refused_in_one_line(arguments, words, tmp_path,
 
 
 def test_every_panel_can_be_chosen_by_itself(pictures):
-    for name, (make, _) in pictures.items():
-        picture = name.split(" ")[0]
+    for picture, (make, _) in {name.split(" ")[0]: of for name, of in pictures.items()}.items():
         for panel in PANELS[picture]:
             try:
                 assert make("column", (panel,)).axes
@@ -268,6 +267,12 @@ def test_titles_are_broken_between_phrases_only(size):
     figure.draw_without_rendering()
     extent = figure._suptitle.get_window_extent()
     assert 0 < extent.x0 < extent.x1 < figure.bbox.width
+
+
+def test_a_long_phrase_is_broken_before_what_it_says_of_places():
+    title = "One expert of mixtral-8x7b (4096 x 14336) on 6 DIMMs of edge, 1 token, 16 bits"
+    lines = figure_of(lambda axes: None, title).get_suptitle().split("\n")
+    assert [line.split(" ")[0] for line in lines] == ["One", "on"]
 
 
 def test_a_phrase_beyond_the_width_is_broken_between_words_and_keeps_its_units():
@@ -543,7 +548,7 @@ def test_bursts_are_split_over_the_bins_that_they_span():
     assert curve.data_bytes.tolist() == [int(part.sum()) for part in bins]
     assert len(bins) > 10
     width = curve.within_clocks
-    fine = [-int(-n * width // 1) for n in range(int(result.cycles / width) + 1)] + [result.cycles]
+    fine = [int(n * width // 1) for n in range(int(result.cycles / width) + 1)] + [result.cycles]
     shares = [carried[first:end].mean() / 0.5 for first, end in itertools.pairwise(fine) if end > first]
     assert curve.low_gbps.min() == pytest.approx(min(shares))
     assert curve.high_gbps.max() == pytest.approx(max(shares))

@@ -105,4 +105,4 @@ def test_equal_times_cover_a_run(cycles, width):
     assert clocks[0] == 0 or cycles == 0
     assert clocks[-1] == cycles
     assert (np.diff(clocks) > 0).all()
-    assert clocks[:-1].tolist() == [math.ceil(number * width) for number in range(len(clocks) - 1)]
+    assert clocks[:-1].tolist() == [math.floor(number * width) for number in range(len(clocks) - 1)]

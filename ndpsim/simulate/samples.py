@@ -30,10 +30,10 @@ def sample_clocks(cycles: int, refresh_interval: int, most: int = _MOST) -> Frac
 
 
 def equal_clocks(cycles: int, width: Fraction) -> Ints:
-    """The clocks 0, `width`, 2 `width`, ..., each rounded up, and `cycles`."""
+    """The clocks 0, `width`, 2 `width`, ..., each rounded down, and `cycles`."""
     count = math.ceil(cycles / width)
     number = np.arange(count, dtype=np.int64)
-    return np.append(-(-number * width.numerator // width.denominator), cycles)
+    return np.append(number * width.numerator // width.denominator, cycles)
 
 
 class Samples:

@@ -17,8 +17,11 @@ from ndpsim.report.panels import Size
 __all__ = ["Cell", "arrange", "broken"]
 
 _LINE = 1.25  # height of a line of text, of its font size
-_PHRASE = re.compile(r"(?<=[,;]) ")
-_WORD = re.compile(r"(?<![\d\u00d7>+]) (?![\u00d7\d(+])")
+_BREAKS = (
+    re.compile(r"(?<=[,;]) "),
+    re.compile(r" (?=(?:on|reads|beside|over) )"),
+    re.compile(r"(?<![\d\u00d7>+]) (?![\u00d7\d(+])"),
+)
 _LEAST = 0.5  # of their height is left to axes that become lower where room is short
 _PASSES = 3  # ticks, legends and sizes depend on each other
 
@@ -52,9 +55,10 @@ def _width_of(text: str, font: FontProperties, figure: Figure) -> float:
 
 
 def broken(text: str, width: float, font: FontProperties, figure: Figure) -> str:
-    """Text in lines of at most `width` inches: broken between phrases.
+    """Text in lines of at most `width` inches: broken between phrases, which end in a comma or a semicolon.
 
-    A phrase that is wider is broken between words, though not before a unit; a word that is wider, anywhere.
+    A phrase that is wider is broken before what it says of places; what is still wider between words, though
+    not before a unit; a word that is wider, anywhere.
     """
     lines = []
     for line in text.splitlines():
@@ -70,23 +74,31 @@ def broken(text: str, width: float, font: FontProperties, figure: Figure) -> str
     return "\n".join(lines)
 
 
-def _pieces(line: str, width: float, font: FontProperties, figure: Figure) -> list[tuple[str, str]]:
-    """What a line may be broken between, with what stands before it in an unbroken line."""
-    pieces: list[tuple[str, str]] = []
-    for phrase in _PHRASE.split(line):
-        if _width_of(phrase, font, figure) <= width:
-            pieces.append((phrase, " "))
-            continue
-        for word in _WORD.split(phrase):
-            joint = " "
-            while _width_of(word, font, figure) > width:
-                fits = max(
-                    1, next(n for n in range(len(word), -1, -1) if _width_of(word[:n], font, figure) <= width)
-                )
-                pieces.append((word[:fits], joint))
-                word, joint = word[fits:], ""
-            pieces.append((word, joint))
-    return pieces
+def _pieces(
+    text: str, width: float, font: FontProperties, figure: Figure, depth: int = 0
+) -> list[tuple[str, str]]:
+    """What a text may be broken between, with what stands before it in an unbroken line."""
+    found: list[tuple[str, str]] = []
+    for part in _BREAKS[depth].split(text):
+        if _width_of(part, font, figure) <= width:
+            found.append((part, " "))
+        elif depth + 1 < len(_BREAKS):
+            found += _pieces(part, width, font, figure, depth + 1)
+        else:
+            found += _cut(part, width, font, figure)
+    return found
+
+
+def _cut(word: str, width: float, font: FontProperties, figure: Figure) -> list[tuple[str, str]]:
+    """A word in pieces that fit."""
+    found: list[tuple[str, str]] = []
+    while word:
+        fits = next(
+            n for n in range(len(word), 0, -1) if n == 1 or _width_of(word[:n], font, figure) <= width
+        )
+        found.append((word[:fits], "" if found else " "))
+        word = word[fits:]
+    return found
 
 
 def _legend(axes: Axes, columns: int) -> float:

@@ -33,7 +33,8 @@ __all__ = [
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_RANGES = 800  # bins of the range, where whole refresh intervals are shorter
+_RANGES = 600  # bins of the range, where whole refresh intervals are shorter
+_REFRESHES_APART = 150  # whose ranges can be told apart in a column
 _REFRESHES_SHOWN = 25  # in parts of their intervals
 _OF_REFRESH = 3  # the range within a bin is that of times of a third of nRFC: two lie within each refresh
 
@@ -82,6 +83,8 @@ def reads_over_time(result: ExpertResult | HostReadResult) -> ReadCurve:
     timings, burst_bytes = hardware["timings"], hardware["derived"]["burst_bytes"]
     interval = timings["nREFI"]
     range_width = sample_clocks(result.cycles, interval, _RANGES)
+    if result.cycles > _REFRESHES_APART * interval:
+        range_width = max(range_width, Fraction(interval))
     while range_width < min(interval, 2 * timings["nRFC"]) and result.cycles > interval:
         range_width *= 2
     bins = max(1, interval // range_width) if result.cycles > _REFRESHES_SHOWN * interval else 1

@@ -120,7 +120,8 @@ def relayout_figure(
     """
     chosen = chosen_panels(panels, "relayout")
     by_host = "" if result.host is None else f"; by the host {format_time(result.host.time_ns)}"
-    title = f"{relayout_title(result)}\n{format_time(result.time_ns)}, bound by {result.bottleneck}{by_host}"
+    bound = result.bottleneck.replace("dimm", "DIMM")
+    title = f"{relayout_title(result)}\n{format_time(result.time_ns)}, bound by {bound}{by_host}"
     end_ns, most = _end_ns(result), _most_gbps(result)
     over_time = {
         "bandwidth": [
