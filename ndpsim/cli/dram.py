@@ -16,6 +16,7 @@ from ndpsim.cli.options import (
     progress_of,
     write_json,
 )
+from ndpsim.cli.picture_options import picture_options, plot_of
 from ndpsim.errors import InputError
 
 __all__ = ["command"]
@@ -40,7 +41,7 @@ __all__ = ["command"]
 @click.option("--channel", type=int, help="Of --commands: this channel.  [default: 0, the only one]")
 @click.option("--sweep-load", is_flag=True, help="Offer the trace at rising loads instead.")
 @exact_check_option
-@click.option("--plot", "plot_to", metavar="FILE", help="Draw read latencies and the energy, or the sweep.")
+@picture_options("Draw read latencies and the energy, or the sweep.", "latencies", "sweep")
 def command(
     trace: str,
     hw: str | None,
@@ -54,6 +55,8 @@ def command(
     sweep_load: bool,
     exact_check: bool,
     plot_to: str | None,
+    size: str | None,
+    panels: str | None,
     **given: Any,
 ) -> None:
     """Run a request trace through the controller of a memory until every request is served.
@@ -74,10 +77,7 @@ def command(
     from ndpsim.simulate import sweep_load as run_sweep
     from ndpsim.traces import check_command_form, read_requests, write_commands
 
-    if plot_to is not None:
-        from ndpsim.report.pictures import canvas, latencies  # bring matplotlib, which takes its time
-
-        canvas.check_format(plot_to)
+    plot = plot_of(plot_to, size, panels, "sweep" if sweep_load else "latencies")
     with named_as_options(form="--commands-format"):
         check_command_form(commands_format)
     memory = memory_of(hw, sets, given)
@@ -95,8 +95,10 @@ def command(
             "peak_bandwidth_gbps": memory.channels * memory.device.peak_gbps,
             "config": memory.to_dict(),
         }
-        if plot_to is not None:
-            latencies.draw_sweep(plot_to, points, memory)
+        if plot is not None:
+            from ndpsim.report.pictures.latencies import draw_sweep
+
+            draw_sweep(plot.file, points, memory, plot.size, plot.panels)
     else:
         with progress_of("simulating", "controller") as progress:
             result = run_requests(requests, memory, wrap, commands_to is not None, exact_check, progress)
@@ -104,8 +106,10 @@ def command(
         if commands_to is not None:
             number = channel or 0
             write_commands(commands_to, result.command_traces[number], commands_format, number, memory.device)
-        if plot_to is not None:
-            latencies.draw_latencies(plot_to, result)
+        if plot is not None:
+            from ndpsim.report.pictures.latencies import draw_latencies
+
+            draw_latencies(plot.file, result, plot.size, plot.panels)
     if json_to is not None:
         write_json(outcome, json_to)
     if json_to != "-":

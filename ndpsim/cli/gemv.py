@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from ndpsim.cli.options import (
     sets_option,
     write_json,
 )
+from ndpsim.cli.picture_options import Plot, picture_options, plot_of
 from ndpsim.cli.weights import expert_format, weight_options
 from ndpsim.errors import InputError, one_of
 
@@ -38,7 +40,7 @@ class _Outputs:
     commands: str | None
     lane: int | None
     timeline: str | None
-    plot: str | None
+    plot: Plot | None
 
     def check(self) -> None:
         """Raises InputError where a file cannot be written."""
@@ -46,16 +48,12 @@ class _Outputs:
             {
                 "--commands": self.commands,
                 "--timeline": self.timeline,
-                "--plot": self.plot,
+                "--plot": None if self.plot is None else self.plot.file,
                 "--json": self.json,
             }
         )
         if self.lane is not None and self.commands is None:
             raise InputError("chooses a lane of --commands, which is not given", key="--lane")
-        if self.plot is not None:
-            from ndpsim.report.pictures import canvas  # brings matplotlib, which takes its time
-
-            canvas.check_format(self.plot)
 
     def check_lane(self, dimms: int, lanes: int) -> None:
         """Raises InputError where the lane is not one of so many DIMMs."""
@@ -111,8 +109,8 @@ class _Outputs:
     "--timeline", "timeline_to", metavar="FILE", help="Write the phases as a Chrome/Perfetto trace."
 )
 @exact_check_option
-@click.option(
-    "--plot", "plot_to", metavar="FILE", help="Draw bandwidth over time, and where time and energy went."
+@picture_options(
+    "Draw bandwidth over time, and where time and energy went.", "expert", "contention", "host-read"
 )
 @host_options
 def command(
@@ -133,6 +131,8 @@ def command(
     timeline_to: str | None,
     exact_check: bool,
     plot_to: str | None,
+    size: str | None,
+    panels: str | None,
     **host_given: Any,
 ) -> None:
     """Simulate one expert's GEMV on one DIMM or several, from DRAM commands up.
@@ -145,7 +145,9 @@ def command(
     With --engine host-read the host only reads them, over its channels: all, one, or those of N DIMMs. In
     the trace of a bus (a channel's sub-channel) the column `rank` counts the ranks of the channel's DIMMs.
     """
-    outputs = _Outputs(json_to, commands_to, lane, timeline_to, plot_to)
+    check_outputs({"--plot": plot_to})
+    plot = plot_of(plot_to, size, panels, _picture(engine, host_given))
+    outputs = _Outputs(json_to, commands_to, lane, timeline_to, plot)
     outputs.check()
     if model is not None and shape is not None:
         raise InputError("give a model or a shape, not both", key="--shape")
@@ -174,6 +176,13 @@ def command(
         _beside_host(hardware, expert, tokens, layout or "localized", formats, outputs, beside)
     else:
         _alone(hardware, expert, tokens, layout or "localized", formats, outputs, exact_check)
+
+
+def _picture(engine: str, host_given: Mapping[str, Any]) -> str:
+    """Which of the pictures of `report.panels` is drawn."""
+    if engine == "host-read":
+        return "host-read"
+    return "expert" if host_given["host_gbps"] is None else "contention"
 
 
 def _refuse(why: str, given: dict[str, bool]) -> None:
@@ -215,7 +224,7 @@ def _alone(
     if outputs.plot is not None:
         from ndpsim.report.pictures.expert import draw_expert
 
-        draw_expert(outputs.plot, result)
+        draw_expert(outputs.plot.file, result, outputs.plot.size, outputs.plot.panels)
     if outputs.json != "-":
         from ndpsim.report import text
 
@@ -253,7 +262,7 @@ def _beside_host(
     if outputs.plot is not None:
         from ndpsim.report.pictures.contention import draw_contention
 
-        draw_contention(outputs.plot, result)
+        draw_contention(outputs.plot.file, result, outputs.plot.size, outputs.plot.panels)
     if outputs.json != "-":
         from ndpsim.report import contention
 
@@ -300,7 +309,7 @@ def _host_read(
     if outputs.plot is not None:
         from ndpsim.report.pictures.host_read import draw_host_read
 
-        draw_host_read(outputs.plot, result)
+        draw_host_read(outputs.plot.file, result, outputs.plot.size, outputs.plot.panels)
     if outputs.json != "-":
         from ndpsim.report import text
 

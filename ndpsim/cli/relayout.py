@@ -16,6 +16,7 @@ from ndpsim.cli.options import (
     sets_option,
     write_json,
 )
+from ndpsim.cli.picture_options import Plot, picture_options, plot_of
 from ndpsim.cli.weights import expert_format, weight_options
 from ndpsim.errors import InputError, one_of
 
@@ -73,11 +74,10 @@ def _dimms(text: str | None, option: str) -> list[int] | None:
 @click.option(
     "--timeline", "timeline_to", metavar="FILE", help="Write when DIMMs read and wrote, for Perfetto."
 )
-@click.option(
-    "--plot",
-    "plot_to",
-    metavar="FILE",
-    help="Draw data over time, busy wires and DRAM, and the energy.",
+@picture_options(
+    "Draw data over time, busy links and DRAM, and the energy; of all topologies in one picture.",
+    "relayout",
+    "topologies",
 )
 def command(
     hw: str,
@@ -99,6 +99,8 @@ def command(
     commands_to: str | None,
     timeline_to: str | None,
     plot_to: str | None,
+    size: str | None,
+    panels: str | None,
 ) -> None:
     """Move experts from one layout to another, over the links between DIMMs.
 
@@ -111,7 +113,7 @@ def command(
     if model is not None and shape is not None:
         raise InputError("give a model or a shape, not both", key="--shape")
     for option, given in outputs.items():
-        if topology == _ALL and given is not None:
+        if topology == _ALL and given is not None and option != "--plot":
             raise InputError("needs a topology of its own, not all", key=option)
     formats = expert_format(bits, group_size, scale_bits, zero_point_bits)
     first, second = _dimms(from_dimms, "--from-dimms"), _dimms(to_dimms, "--to-dimms")
@@ -120,10 +122,7 @@ def command(
     from ndpsim.moe import parse_shape
     from ndpsim.simulate import simulate_relayout
 
-    if plot_to is not None:
-        from ndpsim.report.pictures import canvas
-
-        canvas.check_format(plot_to)
+    plot = plot_of(plot_to, size, panels, "topologies" if topology == _ALL else "relayout")
     names = (*TOPOLOGIES, "groups")
     if topology not in (None, _ALL, *names):
         raise InputError(one_of(topology, (*names, _ALL), "topology"), key="--topology")
@@ -158,7 +157,7 @@ def command(
                 progress=progress,
             )
             results[result.topology] = _with_host(result, next(iter(results.values()), result))
-    _write(results, json_to, commands_to, timeline_to, plot_to)
+    _write(results, json_to, commands_to, timeline_to, plot)
 
 
 def _check_at_once(hw: str, sets: tuple[str, ...], experts: int) -> None:
@@ -199,7 +198,7 @@ def _write(
     json_to: str | None,
     commands_to: str | None,
     timeline_to: str | None,
-    plot_to: str | None,
+    plot: Plot | None,
 ) -> None:
     result = next(iter(results.values()))
     if commands_to is not None:
@@ -213,10 +212,13 @@ def _write(
         from ndpsim.report import relayout
 
         relayout.write_relayout_timeline(timeline_to, result)
-    if plot_to is not None:
-        from ndpsim.report.pictures.relayout import draw_relayout
+    if plot is not None:
+        from ndpsim.report.pictures.relayout import draw_relayout, draw_topologies
 
-        draw_relayout(plot_to, result)
+        if len(results) > 1:
+            draw_topologies(plot.file, results, plot.size, plot.panels)
+        else:
+            draw_relayout(plot.file, result, plot.size, plot.panels)
     if json_to is not None:
         plain = {name: one.to_dict() for name, one in results.items()}
         write_json(plain if len(results) > 1 else result.to_dict(), json_to)

@@ -10,6 +10,7 @@ from click.core import ParameterSource
 
 from ndpsim.cli.command import Command
 from ndpsim.cli.options import check_outputs, json_option, named_as_options, sets_option, write_json
+from ndpsim.cli.picture_options import picture_options, plot_of
 from ndpsim.cli.weights import expert_format, weight_options
 from ndpsim.errors import InputError, one_of
 
@@ -85,19 +86,22 @@ def _show_layout(
     sets: Sequence[str],
     json_to: str | None,
     plot_to: str | None,
+    size: str | None,
+    panels: str | None,
     **weights: Any,
 ) -> None:
     from ndpsim.config import load_hardware
     from ndpsim.simulate import place_expert
 
     check_outputs({"--plot": plot_to, "--json": json_to})
+    plot = plot_of(plot_to, size, panels, "layout")
     formats = expert_format(**weights)
     with named_as_options("model", layout="show layout"):
         placed = place_expert(load_hardware(hw or "trimoe", sets), model or "qwen3-235b-a22b", name, formats)
-    if plot_to is not None:
+    if plot is not None:
         from ndpsim.report.pictures.layout import draw_layout
 
-        draw_layout(plot_to, placed)
+        draw_layout(plot.file, placed, plot.size, plot.panels)
     if json_to is not None:
         write_json(placed.to_dict(), json_to)
     if json_to != "-":
@@ -127,7 +131,7 @@ _KINDS = {
 @click.option("--hw", metavar="NAME|FILE", help="Of a layout: the hardware.  [default: trimoe]")
 @click.option("--model", metavar="NAME|FILE", help="Of a layout: whose expert.  [default: qwen3-235b-a22b]")
 @weight_options
-@click.option("--plot", "plot_to", metavar="FILE", help="Of a layout: draw where the weights lie.")
+@picture_options("Of a layout: draw where the weights lie.", "layout")
 @sets_option
 @json_option
 def command(

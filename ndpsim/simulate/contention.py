@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,8 +97,9 @@ class ContentionResult(Reported):
             known of the DRAM's currents. `energy_note` says what it rests on, or why.
         config: everything that was used.
         wall_s: how long the simulation took.
-        curve_ns, ndp_curve_gbps, host_curve_gbps: ends of equal times (the last may be shorter) up to
-            `ndp_time_ns`; in each of them what the NDP unit read, and what the host moved over its buses.
+        curve_ns, ndp_curve_gbps, host_curve_gbps: ends of equal times up to `ndp_time_ns`, whole
+            refresh intervals or equal parts of one, each to the next clock (the last may be shorter); in each
+            of them what the NDP unit read, and what the host moved over its buses.
         command_traces: by lane, when asked for.
     """
 
@@ -151,7 +153,7 @@ class _Dimm:
         traffic: sharing.Traffic,
         jobs: int,
         recording: bool,
-        sample_clocks: int = state.FAR,
+        sample_clocks: Fraction | int = state.FAR,
     ) -> None:
         self.setup, self.weights, self.traffic = setup, weights, traffic
         self.lanes = sharing.make_lanes(machine.tables, machine.policy, machine.lanes)

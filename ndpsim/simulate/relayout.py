@@ -33,6 +33,7 @@ from ndpsim.simulate.moving import Mover, Moving, Run, run_moving
 from ndpsim.simulate.power import DramPower, Energy, dram_power
 from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.reported import Reported
+from ndpsim.simulate.samples import equal_clocks, sample_clocks
 from ndpsim.simulate.weights import describe_weights, named_weights
 from ndpsim.spec import Device, lower
 from ndpsim.traces import CommandTrace
@@ -46,8 +47,6 @@ Progress = Callable[[float], None]
 
 #: Most experts of one call.
 MAX_EXPERTS = 64
-
-_BINS = 400  # of the curves
 
 
 @dataclass(frozen=True)
@@ -112,8 +111,8 @@ class RelayoutResult(Reported):
         stretches: which DIMM read and wrote when.
         energy_nj: by component, and their `total`, of all DIMMs and links; None where nothing moved or is
             known of the DRAM's currents. `energy_note` says what it rests on, or why.
-        curve_ns, read_gbps, written_gbps: ends of equal times, and what came from DRAM and arrived for it
-            in each of them.
+        curve_ns, read_gbps, written_gbps: ends of equal times, which are whole refresh intervals or equal
+            parts of one (the last may be shorter), and what came from DRAM and arrived for it in each.
         config: everything that was used.
         wall_s: how long the simulation took.
         command_traces: by wave, then by DIMM and lane, when asked for.
@@ -441,10 +440,10 @@ def _bottleneck(mover: Mover, runs: Sequence[Run], bounds: Mapping[str, float]) 
     return f"link {mover.network.wire_names[int(np.argmax(np.sum([run.busy for run in runs], axis=0)))]}"
 
 
-def _curve(mover: Mover, at_ns: Sequence[Floats], end_ns: float) -> tuple[float, ...]:
-    """Bursts that were somewhere at some times, as GB/s in each of equal times."""
-    counts, _ = np.histogram(np.concatenate(at_ns), _BINS, (0, end_ns))
-    return tuple((counts * (mover.burst_bytes * _BINS / end_ns)).tolist())
+def _curve(mover: Mover, at_ns: Sequence[Floats], edges_ns: Floats) -> tuple[float, ...]:
+    """Bursts that were somewhere at some times, as GB/s in each of the times between edges."""
+    counts, _ = np.histogram(np.concatenate(at_ns), edges_ns)
+    return tuple((counts * mover.burst_bytes / np.diff(edges_ns)).tolist())
 
 
 def _stretches(name: str, node: Sequence[Ints], at_ns: Sequence[Floats]) -> list[Stretch]:
@@ -468,7 +467,10 @@ def _result(
 ) -> RelayoutResult:
     clock_ns, tick_ns = mover.timebase.to_ns(mover.timebase.ticks[0]), mover.timebase.to_ns(1)
     ends = np.cumsum([0, *(run.end - 1 for run in runs)]) * clock_ns
-    time_ns = float(ends[-1])
+    time_ns, cycles = float(ends[-1]), sum(run.end - 1 for run in runs)
+    edges_ns: Floats = np.float64(clock_ns) * equal_clocks(
+        cycles, sample_clocks(cycles, mover.tables.refresh_interval)
+    )
     begins = ends[:-1] - FIRST_CLOCK * clock_ns  # of a wave: its tick 0 is a clock before its first command
     read_ns = [begin + run.read_tick * tick_ns for begin, run in zip(begins, runs, strict=True)]
     written_ns = [begin + run.write_tick * tick_ns for begin, run in zip(begins, runs, strict=True)]
@@ -480,7 +482,7 @@ def _result(
     dram = {"read": "source DRAM", "write": "target DRAM", "both": "DRAM"}
     return RelayoutResult(
         time_ns=time_ns,
-        cycles=sum(run.end - 1 for run in runs),
+        cycles=cycles,
         clock_ns=clock_ns,
         experts=experts,
         moved=len(moving),
@@ -507,9 +509,9 @@ def _result(
         ),
         energy_nj=energy[0],
         energy_note=energy[1],
-        curve_ns=tuple((np.arange(1, _BINS + 1) * (time_ns / _BINS)).tolist()) if runs else (),
-        read_gbps=_curve(mover, read_ns, time_ns) if runs else (),
-        written_gbps=_curve(mover, written_ns, time_ns) if runs else (),
+        curve_ns=tuple(edges_ns[1:].tolist()),
+        read_gbps=_curve(mover, read_ns, edges_ns) if runs else (),
+        written_gbps=_curve(mover, written_ns, edges_ns) if runs else (),
         config=config,
         wall_s=time.perf_counter() - began,
         command_traces=tuple(run.traces for run in runs if run.traces),

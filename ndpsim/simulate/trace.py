@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -50,6 +51,8 @@ class TraceResult(Reported):
         reads_forwarded, writes_coalesced: requests that a queued write made needless.
         read_latency_ns: from arrival to the last beat: mean, p50, p90, p99, max; None without reads.
         read_latency_histogram: reads by latency: from_ns, to_ns (not included), reads.
+        read_latency_distribution: reads of at most so many ns, at latencies from the shortest to the longest,
+            close together where few take longer: ns, reads.
         queue_occupancy: mean requests in the read and in the write queue of a channel.
         commands: DRAM commands by kind.
         accepted: counters of the clock in which the last request was taken, where the reference
@@ -80,6 +83,7 @@ class TraceResult(Reported):
     writes_coalesced: int
     read_latency_ns: Mapping[str, float] | None
     read_latency_histogram: tuple[Mapping[str, float], ...]
+    read_latency_distribution: tuple[Mapping[str, float], ...]
     queue_occupancy: Mapping[str, float]
     commands: Mapping[str, int]
     accepted: Mapping[str, Any] | None
@@ -248,6 +252,18 @@ def _latencies(
     return figures, histogram
 
 
+def _distribution(channels: Sequence[Controller], clock_ns: float) -> tuple[dict[str, float], ...]:
+    """How many reads take at most so long: at equal shares of them, and at ever smaller shares above."""
+    upto = np.cumsum(np.sum([channel.latencies for channel in channels], axis=0))
+    count = int(upto[-1])
+    if count == 0:
+        return ()
+    longer = [Fraction(count) / 10**decade * tenth / 100 for decade in range(19) for tenth in range(10, 101)]
+    ranks = np.unique([count, 1, *(count - math.floor(share) for share in longer if share >= 1)])
+    found = np.unique(np.searchsorted(upto, ranks[ranks > 0]))
+    return tuple({"ns": at * clock_ns, "reads": int(upto[at])} for at in found.tolist())
+
+
 def _exact_check(requests: Requests, memory: Memory, places: Coordinates) -> None:
     """Run every channel on both controllers, step by step on the plain one, and compare."""
     for channel in range(memory.channels):
@@ -333,6 +349,7 @@ def _result(
         peak_fraction=bandwidth / peak,
         read_latency_ns=latency,
         read_latency_histogram=tuple(histogram),
+        read_latency_distribution=_distribution(channels, clock_ns),
         queue_occupancy={
             "read": sum(int(channel.value[state.READ_QUEUE]) for channel in channels) / max(clocks, 1),
             "write": sum(int(channel.value[state.WRITE_QUEUE]) for channel in channels) / max(clocks, 1),
