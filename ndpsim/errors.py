@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Iterable
+from typing import Any
 
 __all__ = ["InputError", "MismatchError", "nearest", "one_of"]
 
@@ -34,9 +36,17 @@ class InputError(ValueError):
         subject = "" if key is None else f"{key}: "
         super().__init__(" ".join(f"{place}{subject}{problem}".split()))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As other processes need it: with all of its parts."""
+        again = functools.partial(type(self), file=self.file, line=self.line, key=self.key)
+        return again, (self.problem,)
+
 
 class MismatchError(RuntimeError):
     """Two ways of computing the same did not agree; the message says in what, in one line."""
+
+    def __init__(self, difference: str) -> None:
+        super().__init__(difference)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -82,7 +82,9 @@ def test_modules_with_kernels_import_nothing_that_their_cache_ignores():
         for path in PACKAGE.rglob("*.py")
         if "ndpsim._jit import" in path.read_text()
     ]
-    code = f"import importlib, sys; [importlib.import_module(name) for name in {modules}]; print(*sys.modules)"
+    code = (
+        f"import importlib, sys; [importlib.import_module(name) for name in {modules}]; print(*sys.modules)"
+    )
     said, _ = run("-c", code, PYTHONPATH=str(PACKAGE.parent)).communicate()
     imported = {name.split(".")[1] for name in said.split() if name.startswith("ndpsim.")}
     assert "audit" in imported
