@@ -12,6 +12,8 @@ from typing import Any
 
 __all__ = ["InputError", "MismatchError", "nearest", "one_of"]
 
+_LONGEST = 80  # characters of an unknown name in a message
+
 
 class InputError(ValueError):
     """A mistake in what the user gave: a file, a key, an option, a value.
@@ -58,7 +60,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 def one_of(name: object, known: Iterable[str], what: str) -> str:
     """Words for a name that is none of `known`: ``unknown WHAT 'x'; did you mean 'y'? (a, b, ...)``."""
-    names = sorted(known)
-    guess = nearest(str(name), names)
+    names, written = sorted(known), str(name)
+    written = written if len(written) <= _LONGEST else f"{written[:_LONGEST]}..."
+    guess = nearest(written, names)
     hint = f"; did you mean '{guess}'?" if guess else ""
-    return f"unknown {what} '{name}'{hint} (known: {', '.join(names)})"
+    return f"unknown {what} '{written}'{hint} (known: {', '.join(names)})"

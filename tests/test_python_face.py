@@ -137,7 +137,7 @@ def test_docstrings_say_what_is_raised(name):
 
 # Arguments.
 
-NOTHING, PAIR = object(), np.array([1, 2])
+NOTHING, PAIR, LONG = object(), np.array([1, 2]), "x" * 5000
 WRONG = (
     None,
     [],
@@ -154,6 +154,7 @@ WRONG = (
     {"a": 1},
     10**5000,
     PAIR,
+    LONG,
 )
 
 
@@ -206,7 +207,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "progress": _PROGRESS,
             "host_gbps": [*but(1.5), 1e9, "5"],
             "read_share": [*but(), 2, "0.5"],
-            "pattern": [*but(), "x" * 5000],
+            "pattern": but(),
             "arbitration": but(),
             "slice_clocks": _COUNT,
         },
@@ -266,7 +267,15 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
         {"requests": ([0, 64], [0, 1])},
         {
             **_CHANNEL,
-            "requests": [*but(), ([0],), ([0], [2]), ([0.5], [0]), ([0, 1], [0]), (None, None), ([-64], [0])],
+            "requests": [
+                *but(LONG),
+                ([0],),
+                ([0], [2]),
+                ([0.5], [0]),
+                ([0, 1], [0]),
+                (None, None),
+                ([-64], [0]),
+            ],
             "mapper": but(),
             "scheduler": but(),
             "row_policy": but(),
@@ -328,17 +337,17 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "max_pulled_in": but(None),
         },
     ),
-    "read_commands": (ndpsim.read_commands, {}, {"path": [*but("nonsense"), "a\0b", 3]}),
+    "read_commands": (ndpsim.read_commands, {}, {"path": [*but("nonsense", LONG), "a\0b", 3]}),
     "read_requests": (
         ndpsim.read_requests,
         {"path": "nothing"},
-        {"path": [*but("nonsense"), "a\0b", 3], "format": but(None)},
+        {"path": [*but("nonsense", LONG), "a\0b", 3], "format": but(None)},
     ),
     "write_commands": (
         ndpsim.write_commands,
         {"path": "/nowhere/commands.csv", "trace": TRACE},
         {
-            "path": [*but("nonsense"), "a\0b", 3],
+            "path": [*but("nonsense", LONG), "a\0b", 3],
             "trace": but(),
             "form": but(),
             "channel": [*but(), "0"],
@@ -348,7 +357,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
     "import_hardware": (
         ndpsim.import_hardware,
         {"path": "nothing.ini"},
-        {"path": [*but("nonsense"), 3], "name": [NOTHING, b"x", 3, []]},
+        {"path": [*but("nonsense", LONG), 3], "name": [NOTHING, b"x", 3, []]},
     ),
     "Expert": (ndpsim.Expert, {"hidden": 1, "intermediate": 1}, {"hidden": _COUNT, "intermediate": _COUNT}),
     "Expert.weight_bytes": (SMALL.weight_bytes, {}, {"bits": [*_COUNT, 65]}),
@@ -413,7 +422,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
         {**dict.fromkeys(("channels", "dimms", "ranks", "subchannels"), _COUNT), "device": but()},
     ),
     "check_command_form": (check_command_form, {}, {"form": but()}),
-    "parse_shape": (parse_shape, {}, {"text": [*but("", "nonsense")]}),
+    "parse_shape": (parse_shape, {}, {"text": but("", "nonsense", LONG)}),
     "run_rows": (
         run_rows,
         {"rows": ["import"]},
