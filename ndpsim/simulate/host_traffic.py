@@ -86,10 +86,17 @@ def _pattern(pattern: Any) -> str:
     """A name of `PATTERNS`, or the path of a file."""
     if isinstance(pattern, str) and pattern in PATTERNS:
         return str(pattern)
-    path = path_of(pattern, "pattern")
+    try:
+        path = path_of(pattern, "pattern")
+    except InputError:
+        raise InputError(_no_pattern(shown(pattern)), key="pattern") from None
     if not os.path.isfile(path):
-        raise InputError(f"{one_of(path, PATTERNS, 'pattern')}, nor is it a file of requests", key="pattern")
+        raise InputError(_no_pattern(str(path)), key="pattern")
     return str(path)
+
+
+def _no_pattern(written: str) -> str:
+    return f"{one_of(written, PATTERNS, 'pattern')}, nor is it a file of requests"
 
 
 @dataclass(frozen=True, eq=False)
