@@ -27,6 +27,7 @@ __all__ = [
     "ExpertFormat",
     "InRow",
     "WeightFormat",
+    "checked_bits",
 ]
 
 Ints = NDArray[np.int64]
@@ -76,7 +77,7 @@ class WeightFormat:
     zero_point_bits: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "bits", _checked_bits(self.bits))
+        object.__setattr__(self, "bits", checked_bits(self.bits))
         for name, low, high in (
             ("group_size", 0, _MAX_GROUP),
             ("scale_bits", 1, 64),
@@ -169,9 +170,9 @@ class ExpertFormat:
             missing = [name for name in MATRICES if name not in bits]
             if missing:
                 raise InputError(f"says nothing of {' and '.join(missing)}", key="bits")
-            each = [_checked_bits(bits[name]) for name in MATRICES]
+            each = [checked_bits(bits[name]) for name in MATRICES]
         else:
-            each = [_checked_bits(bits)] * len(MATRICES)
+            each = [checked_bits(bits)] * len(MATRICES)
         group_size = whole_number(group_size, "group_size", 0, _MAX_GROUP)
         scale_bits = whole_number(scale_bits, "scale_bits", 1, 64)
         if zero_point_bits is not None:
@@ -191,8 +192,12 @@ class ExpertFormat:
         return each[0] if len(set(each)) == 1 else dict(zip(MATRICES, each, strict=True))
 
 
-def _checked_bits(bits: Any) -> int:
-    """One of `BITS`."""
+def checked_bits(bits: Any) -> int:
+    """`bits` as one of `BITS`.
+
+    Raises:
+        InputError: it is none.
+    """
     try:
         return BITS[BITS.index(whole_number(bits, "bits", 0))]
     except ValueError:  # an InputError is one, too

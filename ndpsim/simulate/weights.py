@@ -7,8 +7,8 @@ from dataclasses import asdict
 from os import PathLike
 from typing import Any
 
-from ndpsim.arguments import whole_number
-from ndpsim.layout import BITS, MATRICES, ExpertFormat, ExpertWeights
+from ndpsim.layout import MATRICES, ExpertFormat, ExpertWeights
+from ndpsim.layout.formats import checked_bits
 from ndpsim.moe import Expert, MoeShape, load_model
 
 __all__ = ["describe_weights", "named_weights"]
@@ -28,7 +28,7 @@ def named_weights(
         InputError: there is no such model, or the bits make no sense.
     """
     if not isinstance(bits, ExpertFormat):
-        bits = _same_bits(whole_number(bits, "bits", min(BITS), max(BITS)))
+        bits = _same_bits(checked_bits(bits))
     if isinstance(model, Expert):
         return ExpertWeights(model.hidden, model.intermediate, bits), None
     shape = load_model(model)
