@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from ndpsim.arguments import path_of, several
+from ndpsim.arguments import shown as quoted
+from ndpsim.arguments import text as as_text
 from ndpsim.config.files import data_folder, data_names, data_path
 from ndpsim.config.hardware import Hardware
 from ndpsim.config.nodes import parse, read_text
@@ -25,11 +29,11 @@ _OVERRIDES = ("dram", "overrides")
 _UNITS = {("ndp", key) for key in UNITS}
 
 
-def load_hardware(name_or_path: str | Hardware, sets: Sequence[str] = ()) -> Hardware:
+def load_hardware(hw: str | PathLike[str] | Hardware, sets: Sequence[str] = ()) -> Hardware:
     """Read and check a hardware description, unless it was read before from files that have not changed.
 
     Args:
-        name_or_path: a bundled name ("trimoe"), or the path of a hardware file; a `Hardware` stays as it is.
+        hw: a bundled name ("trimoe"), or the path of a hardware file; a `Hardware` stays as it is.
         sets: ``key=value`` options with dotted keys, over what the files say, the later over the earlier:
             ``dimm.ranks=2``, ``ndp.gemv.fifo_bursts=8``, ``dram.nCL=38`` (short for ``dram.overrides.nCL``),
             ``ndp.gemv=NAME`` (another file of ``rtl_params/``, read before keys inside it are set; a path
@@ -38,20 +42,30 @@ def load_hardware(name_or_path: str | Hardware, sets: Sequence[str] = ()) -> Har
     Raises:
         InputError: anything wrong in the files or options, in one line, or options for a `Hardware`.
     """
-    if isinstance(name_or_path, Hardware):
+    sets = several(sets, "sets", as_text)
+    if isinstance(hw, Hardware):
         if sets:
             raise InputError("give changes when loading the hardware, not afterwards", key="sets")
-        return name_or_path
-    key = name_or_path, tuple(sets), os.getcwd()
+        return hw
+    asked = _asked(hw)
+    key = asked, sets, os.getcwd()
     known = _loaded.find(key)
     if known is not None:
         return known
-    hardware, files = _load(_find(name_or_path), sets)
+    hardware, files = _load(_find(asked), sets)
     # With the folder: what is found here by its path gives way to a bundled file of the same name.
     return _loaded.keep(key, [*files, data_folder("hwconfigs")], hardware)
 
 
 _loaded: MadeOfFiles[Hardware] = MadeOfFiles(32)
+
+
+def _asked(hw: object) -> str:
+    try:
+        return str(path_of(hw, "hw")) if isinstance(hw, PathLike) else as_text(hw, "hw")
+    except InputError:
+        problem = "is neither the name of a hardware, nor the path of its file, nor a Hardware"
+        raise InputError(f"{quoted(hw)} {problem}", key="hw") from None
 
 
 def _load(path: Path, sets: Sequence[str]) -> tuple[Hardware, list[Path]]:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ndpsim.arguments import text
 from ndpsim.errors import InputError, one_of
 from ndpsim.layout.dealing import Dealing
 from ndpsim.layout.formats import MATRICES, PADDING, ExpertFormat
@@ -407,7 +408,7 @@ def parse_layout(name: str) -> tuple[str, int]:
     Raises:
         InputError: there is no such layout.
     """
-    kind, colon, count = name.partition(":")
+    kind, colon, count = text(name, "layout").partition(":")
     if kind == "sharded" and count.isdecimal() and 0 < len(count) < 10:
         return kind, int(count)
     if kind == "sharded":

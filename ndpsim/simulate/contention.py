@@ -13,22 +13,25 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, NamedTuple
+from os import PathLike
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.arguments import choice, flag, progress_function, text, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import open_clocks_of
 from ndpsim.dram.mapping import MAPPERS, parse_mapping
 from ndpsim.dram.sharing import engine
 from ndpsim.dram.sharing import state as sharing
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, parse_layout
-from ndpsim.moe import Expert
+from ndpsim.moe import Expert, MoeShape
 from ndpsim.ndp import Tiling
-from ndpsim.simulate.expert import simulate_expert
+from ndpsim.reported import Reported
+from ndpsim.simulate.expert import MAX_TOKENS, simulate_expert
 from ndpsim.simulate.host_traffic import PATTERNS, HostTraffic, RequestRound, make_round
 from ndpsim.simulate.lane import decode_commands, name_commands
 from ndpsim.simulate.machine import (
@@ -40,7 +43,6 @@ from ndpsim.simulate.machine import (
 )
 from ndpsim.simulate.power import Energy
 from ndpsim.simulate.program import DOWN, FIRST_CLOCK, GATE_UP
-from ndpsim.simulate.reported import Reported
 from ndpsim.simulate.result import ExpertResult, Phase
 from ndpsim.simulate.samples import Samples, sample_clocks
 from ndpsim.simulate.weights import named_weights
@@ -60,7 +62,7 @@ _NDP, _HOST = sharing.NDP, sharing.HOST
 _DATA = [number for number, kind in enumerate(COMMANDS) if kind.reads or kind.writes]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ContentionResult(Reported):
     """An expert on a DIMM beside the host's traffic. "alone": without the other side.
 
@@ -102,6 +104,30 @@ class ContentionResult(Reported):
             of them what the NDP unit read, and what the host moved over its buses.
         command_traces: by lane, when asked for.
     """
+
+    _shown_fields: ClassVar[tuple[str, ...]] = (
+        "ndp_time_ns",
+        "ndp_alone_ns",
+        "ndp_slowdown",
+        "ndp_gbps",
+        "ndp_alone_gbps",
+        "ndp_peak_fraction",
+        "host_requests",
+        "host_time_ns",
+        "host_alone_ns",
+        "host_slowdown",
+        "host_offered_gbps",
+        "host_gbps",
+        "host_alone_gbps",
+        "host_peak_fraction",
+        "host_latency_ns",
+        "host_alone_latency_ns",
+        "lanes_fraction",
+        "rows",
+        "commands",
+        "energy_nj",
+        "wall_s",
+    )
 
     ndp_time_ns: float
     ndp_alone_ns: float
@@ -434,16 +460,6 @@ class _Curves(NamedTuple):
         return cls(tuple(at_ns[1:].tolist()), tuple(ndp.tolist()), tuple(host.tolist()))
 
 
-def _checked_slice(slice_clocks: Any) -> int:
-    if isinstance(slice_clocks, bool) or not isinstance(slice_clocks, int):
-        raise InputError(f"{slice_clocks!r} is not a whole number of clocks", key="slice_clocks")
-    if not 1 <= slice_clocks <= _MAX_SLICE:
-        raise InputError(
-            f"{slice_clocks} is not a whole number of clocks from 1 to {_MAX_SLICE}", key="slice_clocks"
-        )
-    return slice_clocks
-
-
 def _round(hardware: Hardware, machine: Machine, placed: Placed, traffic: HostTraffic) -> RequestRound:
     """The host's requests to the rows that the weights leave."""
     dram, dimm = hardware.system.dram, hardware.system.dimm
@@ -458,19 +474,19 @@ def _round(hardware: Hardware, machine: Machine, placed: Placed, traffic: HostTr
 
 
 def simulate_contention(
-    hw: str | Hardware = "trimoe",
-    model: str | Expert = "qwen3-235b-a22b",
+    hw: str | PathLike[str] | Hardware = "trimoe",
+    model: str | PathLike[str] | MoeShape | Expert = "qwen3-235b-a22b",
     tokens: int = 1,
     host_gbps: float | str = "saturate",
     read_share: float = 0.67,
-    pattern: str = "sequential",
+    pattern: str | PathLike[str] = "sequential",
     arbitration: str = "host-first",
     slice_clocks: int = 1000,
     layout: str = "localized",
     bits: int | ExpertFormat = 16,
     sets: Sequence[str] = (),
     record_commands: bool = False,
-    progress: Progress = lambda share: None,
+    progress: Progress | None = None,
 ) -> ContentionResult:
     """Simulate one expert on one DIMM, cycle by cycle, while the host reads and writes the DIMM.
 
@@ -484,16 +500,18 @@ def simulate_contention(
             that has waited for more than 16384 clocks in a lane makes it its owner's turn.
         slice_clocks: DRAM clocks of each turn under "slice".
         record_commands: keep the command trace of every lane.
-        progress: called with the share of the work that is done, first with 0 when all is checked.
+        progress: called with the share of the work that is done, first with 0 when all is checked; None:
+            nothing is called.
 
     Raises:
         InputError: an argument, the hardware, the model or the trace makes no sense or does not fit, or the
             host's traffic leaves the NDP unit nothing at all.
     """
     began = time.perf_counter()
-    if arbitration not in sharing.ARBITRATIONS:
-        raise InputError(one_of(arbitration, sharing.ARBITRATIONS, "arbitration"), key="arbitration")
-    _checked_slice(slice_clocks)
+    arbitration = choice(arbitration, "arbitration", sharing.ARBITRATIONS, "arbitration")
+    slice_clocks = whole_number(slice_clocks, "slice_clocks", 1, _MAX_SLICE, " of clocks")
+    tokens, layout = whole_number(tokens, "tokens", 1, MAX_TOKENS), text(layout, "layout")
+    record_commands, progress = flag(record_commands, "record_commands"), progress_function(progress)
     hardware = load_hardware(hw, sets)
     host = HostTraffic.of(host_gbps, read_share, pattern, hardware.dimm_host_gbps)
     if hardware.system.cxl is not None:
@@ -531,7 +549,7 @@ def simulate_contention(
     quiet.run(engine.REQUESTS_DONE)
     config = {
         **alone.config,
-        "host_gbps": host_gbps,
+        "host_gbps": "saturate" if host.gbps is None else host.gbps,
         "read_share": host.read_share if host.pattern in PATTERNS else None,
         "pattern": host.pattern,
         "arbitration": arbitration,

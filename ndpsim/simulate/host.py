@@ -11,17 +11,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from os import PathLike
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.arguments import flag, progress_function, text
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.layout import ExpertFormat, Layout, make_layout
-from ndpsim.moe import Expert
+from ndpsim.moe import Expert, MoeShape
+from ndpsim.reported import Reported
 from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.lane import (
     check_refresh,
@@ -34,7 +37,6 @@ from ndpsim.simulate.lane import (
 from ndpsim.simulate.memory import controller_options
 from ndpsim.simulate.power import DramPower, dram_power
 from ndpsim.simulate.program import FIRST_CLOCK
-from ndpsim.simulate.reported import Reported
 from ndpsim.simulate.weights import describe_weights, named_weights
 from ndpsim.spec import lower
 from ndpsim.traces import CommandTrace
@@ -45,7 +47,7 @@ Ints = NDArray[np.int64]
 Progress = Callable[[float], None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class HostReadResult(Reported):
     """An expert read by the host. Counters are over all buses that take part.
 
@@ -68,6 +70,25 @@ class HostReadResult(Reported):
         wall_s: how long the simulation took.
         command_traces: by bus (channel by channel, of each its sub-channels), when asked for.
     """
+
+    _shown_fields: ClassVar[tuple[str, ...]] = (
+        "time_ns",
+        "cycles",
+        "clock_ns",
+        "weight_bytes",
+        "bandwidth_gbps",
+        "peak_bandwidth_gbps",
+        "peak_fraction",
+        "channels",
+        "buses",
+        "buses_simulated",
+        "ranks_per_bus",
+        "commands",
+        "idle_ns",
+        "fast_forwarded",
+        "energy_nj",
+        "wall_s",
+    )
 
     time_ns: float
     cycles: int
@@ -197,32 +218,36 @@ def _run_alike(
 
 
 def simulate_host_read(
-    hw: str | Hardware = "trimoe",
-    model: str | Expert = "qwen3-235b-a22b",
+    hw: str | PathLike[str] | Hardware = "trimoe",
+    model: str | PathLike[str] | MoeShape | Expert = "qwen3-235b-a22b",
     layout: str = "striped",
     bits: int | ExpertFormat = 16,
     sets: Sequence[str] = (),
     record_commands: bool = False,
     exact_check: bool = False,
-    progress: Progress = lambda share: None,
+    progress: Progress | None = None,
 ) -> HostReadResult:
     """The host reads all weights of an expert, DRAM command by DRAM command.
 
     Args:
         hw: a bundled hardware name, a path of a hardware file, or a loaded `Hardware`.
-        model: a bundled model name, a path of a Hugging Face config.json, or an `Expert`.
+        model: a bundled model name, a path of a Hugging Face config.json, what `load_model` returns, or an
+            `Expert`.
         layout: where the weights lie: "localized", "striped" or "sharded:N".
         bits: bits of a weight, 16, 8, 4, 3, 2 or 1, or the format of each matrix.
         sets: changes to the hardware, "dimm.ranks=2".
         record_commands: keep the command trace of every bus.
         exact_check: run once more on the plain controller, every read stepped through, and compare.
-        progress: called with the share of the work that is done, first with 0 when all is checked.
+        progress: called with the share of the work that is done, first with 0 when all is checked; None:
+            nothing is called.
 
     Raises:
         InputError: an argument, the hardware or the model makes no sense, or does not fit.
         MismatchError: the exact check found a difference.
     """
     began = time.perf_counter()
+    layout, progress = text(layout, "layout"), progress_function(progress)
+    record_commands, exact_check = flag(record_commands, "record_commands"), flag(exact_check, "exact_check")
     hardware = load_hardware(hw, sets)
     if hardware.system.cxl is not None:
         raise InputError("not supported: the host has no channel to memory on a CXL link", key="cxl")

@@ -13,11 +13,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from os import PathLike
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.arguments import flag, progress_function, several, shown, text, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram import state
 from ndpsim.dram.masks.state import fits
@@ -25,14 +27,14 @@ from ndpsim.energy import transfer_nj
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, ExpertWeights, Geometry, Layout, Places, make_layout, parse_layout
 from ndpsim.link import Bridge, Network, link_ticks, make_network
-from ndpsim.moe import Expert
+from ndpsim.moe import Expert, MoeShape
+from ndpsim.reported import Reported
 from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.lane import check_refresh, name_commands
 from ndpsim.simulate.memory import controller_options
 from ndpsim.simulate.moving import Mover, Moving, Run, run_moving
 from ndpsim.simulate.power import DramPower, Energy, dram_power
 from ndpsim.simulate.program import FIRST_CLOCK
-from ndpsim.simulate.reported import Reported
 from ndpsim.simulate.samples import equal_clocks, sample_clocks
 from ndpsim.simulate.weights import describe_weights, named_weights
 from ndpsim.spec import Device, lower
@@ -59,8 +61,8 @@ class Stretch:
     end_ns: float
 
 
-@dataclass(frozen=True)
-class HostMove:
+@dataclass(frozen=True, eq=False, repr=False)
+class HostMove(Reported):
     """The same move by the host, through its channels.
 
     Attributes:
@@ -80,7 +82,7 @@ class HostMove:
     energy_nj: Mapping[str, float | None] | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RelayoutResult(Reported):
     """Experts moved from one layout to another.
 
@@ -117,6 +119,29 @@ class RelayoutResult(Reported):
         wall_s: how long the simulation took.
         command_traces: by wave, then by DIMM and lane, when asked for.
     """
+
+    _shown_fields: ClassVar[tuple[str, ...]] = (
+        "time_ns",
+        "cycles",
+        "experts",
+        "moved",
+        "waves",
+        "weight_bytes",
+        "sent_bytes",
+        "kept_bytes",
+        "wire_bytes",
+        "bandwidth_gbps",
+        "topology",
+        "link_busy",
+        "dram_busy",
+        "bounds_ns",
+        "bottleneck",
+        "commands",
+        "host",
+        "host_speedup",
+        "energy_nj",
+        "wall_s",
+    )
 
     time_ns: float
     cycles: int
@@ -252,16 +277,22 @@ def _first_dimms(dimms: Sequence[int] | None, layout: str, experts: int, count: 
     if dimms is None:
         places = 1 if kind == "striped" else max(count // max(slices, 1), 1)
         return [expert * places // experts * max(slices, 1) for expert in range(experts)]
-    if len(dimms) != experts:
-        raise InputError(f"{len(dimms)} DIMMs for {experts} experts; give one for each", key=key)
-    for dimm in dimms:
-        if isinstance(dimm, bool) or not isinstance(dimm, int) or not 0 <= dimm < count:
-            raise InputError(f"{dimm!r} is not a DIMM, 0 to {count - 1}", key=key)
+    first = several(dimms, key, lambda dimm, name: _dimm(dimm, name, count))
+    if len(first) != experts:
+        raise InputError(f"{len(first)} DIMMs for {experts} experts; give one for each", key=key)
+    for dimm in first:
         if kind == "striped" and dimm:
             raise InputError(f"{dimm} is not the first DIMM of striped, which takes all from 0 on", key=key)
         if dimm + slices > count:
             raise InputError(f"{layout} from DIMM {dimm} on is not possible with {count} DIMMs", key=key)
-    return list(dimms)
+    return list(first)
+
+
+def _dimm(value: Any, name: str, count: int) -> int:
+    try:
+        return whole_number(value, name, 0, count - 1)
+    except InputError:
+        raise InputError(f"{shown(value)} is not a DIMM, 0 to {count - 1}", key=name) from None
 
 
 class _Memory:
@@ -295,15 +326,9 @@ def _plan(
     return [Moving(*pair) for pair in zip(sources, targets, strict=True)]
 
 
-def _number(value: Any, most: int, key: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise InputError(f"{value!r} is not a whole number from 1 to {most}", key=key)
-    return value
-
-
 def simulate_relayout(
-    hw: str | Hardware = "trimoe",
-    model: str | Expert = "qwen3-235b-a22b",
+    hw: str | PathLike[str] | Hardware = "trimoe",
+    model: str | PathLike[str] | MoeShape | Expert = "qwen3-235b-a22b",
     experts: int = 1,
     source: str = "localized",
     target: str = "striped",
@@ -313,13 +338,14 @@ def simulate_relayout(
     sets: Sequence[str] = (),
     host: bool = True,
     record_commands: bool = False,
-    progress: Progress = lambda share: None,
+    progress: Progress | None = None,
 ) -> RelayoutResult:
     """Move experts of a model from one layout to another, cycle by cycle.
 
     Args:
         hw: a bundled hardware name, a path of a hardware file, or a loaded `Hardware`.
-        model: a bundled model name, a path of a Hugging Face config.json, or an `Expert`.
+        model: a bundled model name, a path of a Hugging Face config.json, what `load_model` returns, or an
+            `Expert`.
         experts: how many, 1 to `MAX_EXPERTS`.
         source, target: the layouts: "localized", "striped", "sharded:N".
         source_dimms, target_dimms: the first DIMM of each expert; without, they are spread evenly, and from
@@ -328,13 +354,16 @@ def simulate_relayout(
         sets: changes to the hardware, "link.topology=mesh".
         host: also simulate the same move by the host.
         record_commands: keep the command trace of every lane.
-        progress: called with the share of the work that is done.
+        progress: called with the share of the work that is done; None: nothing is called.
 
     Raises:
         InputError: an argument, the hardware or the model makes no sense, or does not fit.
     """
     began = time.perf_counter()
-    _number(experts, MAX_EXPERTS, "experts")
+    experts = whole_number(experts, "experts", 1, MAX_EXPERTS)
+    source, target = text(source, "source"), text(target, "target")
+    host, record_commands = flag(host, "host"), flag(record_commands, "record_commands")
+    progress = progress_function(progress)
     hardware = load_hardware(hw, sets)
     weights, model_name = named_weights(model, bits)
     geometry = geometry_of(hardware)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
-from ndpsim.simulate.reported import Reported
+from ndpsim.reported import Reported
 from ndpsim.traces import CommandTrace
 
 __all__ = ["ExpertResult", "Phase"]
@@ -25,7 +25,7 @@ class Phase:
     end_ns: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ExpertResult(Reported):
     """One expert on one DIMM or on several; what is counted is counted over all of them.
 
@@ -68,6 +68,30 @@ class ExpertResult(Reported):
         wall_s: how long the simulation took.
         command_traces: by lane, when asked for.
     """
+
+    _shown_fields: ClassVar[tuple[str, ...]] = (
+        "time_ns",
+        "cycles",
+        "clock_ns",
+        "tokens",
+        "weight_bytes",
+        "weight_reads",
+        "bandwidth_gbps",
+        "peak_bandwidth_gbps",
+        "peak_fraction",
+        "gflops",
+        "peak_gflops",
+        "bound",
+        "busy",
+        "commands",
+        "dimms",
+        "lanes",
+        "idle_ns",
+        "communication_ns",
+        "fast_forwarded",
+        "energy_nj",
+        "wall_s",
+    )
 
     time_ns: float
     cycles: int

@@ -10,21 +10,22 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from fractions import Fraction
-from pathlib import Path
-from typing import Any
+from os import PathLike
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from ndpsim.arguments import flag, instance, path_of, progress_function, shown
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
 from ndpsim.dram.mapping import Coordinates, map_addresses
 from ndpsim.dram.state import repeating_period
 from ndpsim.errors import InputError, MismatchError
+from ndpsim.reported import Reported
 from ndpsim.simulate.lane import command_room, commands_by_kind, decode_commands, no_commands, run_channel
 from ndpsim.simulate.memory import Memory
 from ndpsim.simulate.power import Energy, dram_power
-from ndpsim.simulate.reported import Reported
 from ndpsim.spec import Tables, lower
 from ndpsim.traces import CommandTrace, Requests, read_requests
 
@@ -37,7 +38,7 @@ _HISTOGRAM_BINS = 40
 _CHUNK = 1 << 18  # requests between two reports of progress
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class TraceResult(Reported):
     """A request trace run to its end: every request served.
 
@@ -66,6 +67,30 @@ class TraceResult(Reported):
         run_s: how long the controllers ran; wall_s: with everything around them but reading the trace.
         command_traces: by channel, when asked for.
     """
+
+    _shown_fields: ClassVar[tuple[str, ...]] = (
+        "requests",
+        "reads",
+        "writes",
+        "time_ns",
+        "cycles",
+        "clock_ns",
+        "bandwidth_gbps",
+        "peak_bandwidth_gbps",
+        "peak_fraction",
+        "row_hits",
+        "row_misses",
+        "row_conflicts",
+        "reads_forwarded",
+        "writes_coalesced",
+        "read_latency_ns",
+        "queue_occupancy",
+        "commands",
+        "fast_forwarded",
+        "energy_nj",
+        "run_s",
+        "wall_s",
+    )
 
     requests: int
     reads: int
@@ -283,9 +308,24 @@ def run_requests(
     wrap: bool = False,
     record_commands: bool = False,
     exact_check: bool = False,
-    progress: Progress = lambda share: None,
+    progress: Progress | None = None,
 ) -> TraceResult:
-    """Run requests through a memory until all are served; see `run_trace`."""
+    """Run requests through a memory until all are served.
+
+    Args:
+        requests: what is asked; offered one a clock and channel as fast as they are taken, none before its
+            cycle.
+        memory: the channels and their controllers.
+        wrap, record_commands, exact_check: as in `run_trace`.
+        progress: called with the share of the requests that are served; None: nothing is called.
+
+    Raises:
+        InputError: an argument makes no sense, or a request is beyond the memory.
+        MismatchError: the exact check found a difference.
+    """
+    requests, memory = instance(requests, "requests", Requests), instance(memory, "memory", Memory)
+    wrap, record_commands = flag(wrap, "wrap"), flag(record_commands, "record_commands")
+    exact_check, progress = flag(exact_check, "exact_check"), progress_function(progress)
     began = time.perf_counter()
     places = _places(requests, memory, wrap)
     if exact_check:
@@ -382,7 +422,7 @@ def _energy(memory: Memory, channels: Sequence[Controller], cycles: int) -> Ener
 
 
 def run_trace(
-    requests: str | Path | Requests | tuple[Ints, Ints],
+    requests: str | PathLike[str] | Requests | tuple[ArrayLike, ArrayLike],
     standard: str = "DDR5",
     org: str = "DDR5_16Gb_x8",
     timing: str = "DDR5_4800AN",
@@ -421,9 +461,22 @@ def run_trace(
         MismatchError: the exact check found a difference.
     """
     options = state.ControllerOptions(scheduler, row_policy, row_cap, refresh, read_buffer, write_buffer)
-    memory = Memory.named(standard, org, timing, ranks, overrides or {}, mapper, channels, options)
-    if isinstance(requests, (str, Path)):
-        requests = read_requests(requests)
-    elif not isinstance(requests, Requests):
-        requests = Requests.of(*requests)
-    return run_requests(requests, memory, wrap, record_commands, exact_check)
+    memory = Memory.named(standard, org, timing, ranks, overrides, mapper, channels, options)
+    for name, value in (("wrap", wrap), ("record_commands", record_commands), ("exact_check", exact_check)):
+        flag(value, name)  # before a trace is read, which may take long
+    return run_requests(_requests(requests), memory, wrap, record_commands, exact_check)
+
+
+def _requests(given: Any) -> Requests:
+    """What `run_trace` takes as requests."""
+    if isinstance(given, Requests):
+        return given
+    if isinstance(given, (str, PathLike)):
+        return read_requests(path_of(given, "requests"))
+    if not isinstance(given, (tuple, list)) or len(given) != 2:
+        problem = "is neither a path, nor Requests, nor (byte addresses, 1 where a write)"
+        raise InputError(f"{shown(given)} {problem}", key="requests")
+    try:
+        return Requests.of(*given)
+    except InputError as error:
+        raise InputError(error.problem if error.key == "requests" else str(error), key="requests") from None

@@ -21,7 +21,8 @@ from typing import IO, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.errors import InputError, nearest, one_of
+from ndpsim.arguments import choice, instance, path_of, whole_number
+from ndpsim.errors import InputError, nearest
 from ndpsim.files import read_plain_or_gzip, replacing
 from ndpsim.spec import COMMANDS, Device
 from ndpsim.traces.command_form import Setting
@@ -35,6 +36,7 @@ _NUMBER = {name: number for number, name in enumerate(_NAMES)}
 _OPENING = {command.name for command in COMMANDS if command.opens}
 _WHOLE = re.compile(r"-?[0-9]+", re.ASCII)
 _LARGEST = 10**18  # so that adding any latency to a clock stays within 64 bits
+_MAX_CHANNEL = 1 << 20
 _PART = 1 << 17  # commands turned into text at a time
 _PLAIN = (string.digits + string.ascii_letters + ",-\n").encode("ascii")  # no blanks, quotes, plus signs
 
@@ -122,7 +124,7 @@ def read_commands(path: str | os.PathLike[str]) -> CommandTrace:
     Raises:
         InputError: the file is missing, empty, damaged, or a line of it is malformed.
     """
-    path = Path(path)
+    path = path_of(path, "path")
     text = _text(path)
     if not text:
         raise InputError(f"is empty; the header {','.join(HEADER)} is expected", file=path)
@@ -140,8 +142,7 @@ def check_command_form(form: str) -> None:
     Raises:
         InputError: it does not.
     """
-    if form not in command_forms():
-        raise InputError(one_of(form, command_forms(), "form of command traces"), key="form")
+    choice(form, "form", command_forms(), "form of command traces")
 
 
 def write_commands(
@@ -168,13 +169,16 @@ def write_commands(
         InputError: the file cannot be written, the form is unknown or cannot express the trace.
     """
     check_command_form(form)
-    if isinstance(channel, bool) or not isinstance(channel, int) or channel < 0:
-        raise InputError(f"{channel!r} is not a whole number from 0", key="channel")
-    if len(trace) and not 0 <= trace.command.min() <= trace.command.max() < len(COMMANDS):
-        raise IndexError("a command of the trace is not in ndpsim.spec.COMMANDS")
+    path, trace = path_of(path, "path"), instance(trace, "trace", CommandTrace)
+    channel = whole_number(channel, "channel", 0, _MAX_CHANNEL)
+    if device is not None:
+        instance(device, "device", Device)
+    for number in np.unique(trace.command):
+        if not 0 <= number < len(COMMANDS):
+            problem = f"command number {number} is not in ndpsim.spec.COMMANDS, 0 to {len(COMMANDS) - 1}"
+            raise InputError(problem, key="trace")
     chosen, setting = command_forms()[form], Setting(channel, device)
     chosen.check(trace, setting)
-    path = Path(path)
     with replacing(path) as file, _packing(file, path.suffix == ".gz") as out:
         if chosen.header is not None:
             out.write(f"{chosen.header}\n".encode("ascii"))
