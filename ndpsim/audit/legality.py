@@ -19,6 +19,9 @@ __all__ = ["REFRESH_MODES", "check", "check_lanes"]
 REFRESH_MODES = ("all-bank", "staggered", "same-bank", "none")
 
 
+_MOST = 1_000_000  # violations to describe, of which there is room for all; refreshes postponed
+
+
 class _Options(NamedTuple):
     refresh: str
     limit: int
@@ -39,8 +42,10 @@ def _options(
     if refresh not in REFRESH_MODES:
         raise InputError(one_of(refresh, REFRESH_MODES, "refresh"), key="refresh")
     for name, value in options._asdict().items():
-        if name != "refresh" and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-            raise InputError(f"{value!r} is not a whole number from 0", key=name)
+        if name == "refresh":
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST:
+            raise InputError(f"{value!r} is not a whole number from 0 to {_MOST}", key=name)
     return options
 
 

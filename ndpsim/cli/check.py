@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ndpsim.cli.options import compiling_notice, json_option, sets_option, write_json
+from ndpsim.cli.given import refuse_given
+from ndpsim.cli.options import compiling_notice, json_option, named_as_options, sets_option, write_json
 from ndpsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from ndpsim.traces import CommandTrace
 
 __all__ = ["command"]
+
+_MOST_LANES = 1 << 20  # of the largest machine: 1024 DIMMs of 16 ranks with 64 sub-channels each
 
 
 def _energy(
@@ -74,13 +77,16 @@ def command(
     from ndpsim.audit import check, check_lanes
     from ndpsim.traces import read_commands
 
+    if lanes is not None:
+        refuse_given("is of one channel; each of --lanes is a channel of one rank", "ranks")
     if hw is not None:
-        if standard or org or timing:
-            raise InputError("names the DRAM; leave out --standard, --org and --timing", key="--hw")
+        refuse_given("describes the DRAM, as --hw does; give one of them", "standard", "org", "timing")
         from ndpsim.config import load_hardware
 
         hardware = load_hardware(hw, sets)
-        device = hardware.bus_device(1 if ranks is None else ranks)
+        most = hardware.system.dimm.count * hardware.lanes
+        with named_as_options("ranks"):
+            device = hardware.bus_device(1 if ranks is None else ranks)
         refresh = refresh or hardware.system.dram.refresh
         power = hardware.power_changes
     else:
@@ -89,12 +95,15 @@ def command(
 
         if standard is None or org is None or timing is None:
             raise InputError("give --standard, --org and --timing, or --hw", key="check")
-        device = resolve(standard, org, timing, 1 if ranks is None else ranks, timing_overrides(sets))
-        refresh, power = refresh or "all-bank", {}
+        with named_as_options("standard", "org", "timing", "ranks"):
+            device = resolve(standard, org, timing, 1 if ranks is None else ranks, timing_overrides(sets))
+        refresh, power, most = refresh or "all-bank", {}, _MOST_LANES
+    if lanes is not None and not 1 <= lanes <= most:
+        raise InputError(f"{lanes} is not a whole number from 1 to {most}", key="--lanes")
     commands = read_commands(trace)
     if hw is not None and lanes is None and ranks is None and (commands.rank > 0).any():
         lanes = hardware.lanes  # a lane has one rank, so these are lanes
-    with compiling_notice("check") as announce:
+    with compiling_notice("check") as announce, named_as_options("refresh", "limit"):
         announce()
         if lanes is None:
             report = check(commands, device, refresh, limit)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ndpsim.cli.given import refuse_given
 from ndpsim.cli.host_options import OPTION_OF, host_options, host_traffic
 from ndpsim.cli.options import (
     check_outputs,
@@ -116,7 +117,7 @@ def command(
     engine: str,
     layout: str | None,
     bits: str,
-    group_size: int,
+    group_size: int | None,
     scale_bits: int,
     zero_point_bits: int | None,
     sets: tuple[str, ...],
@@ -153,26 +154,13 @@ def command(
     hardware = load_hardware(hw, sets)
     expert = parse_shape(shape) if shape is not None else "qwen3-235b-a22b" if model is None else model
     if engine == "host-read":
-        _refuse(
-            "belongs to --engine ndp: the host only reads",
-            {
-                "--tokens": tokens != 1,
-                "--timeline": timeline_to is not None,
-                "--host-traffic": beside is not None,
-            },
-        )
+        refuse_given("belongs to --engine ndp: the host only reads", "tokens", "timeline_to", "host_gbps")
         _host_read(hardware, expert, layout or "striped", formats, outputs, exact_check)
     elif beside is not None:
-        _refuse("is not supported with --host-traffic", {"--exact-check": exact_check})
+        refuse_given("is not supported with --host-traffic", "exact_check")
         _beside_host(hardware, expert, tokens, layout or "localized", formats, outputs, beside)
     else:
         _alone(hardware, expert, tokens, layout or "localized", formats, outputs, exact_check)
-
-
-def _refuse(why: str, given: dict[str, bool]) -> None:
-    for option, is_given in given.items():
-        if is_given:
-            raise InputError(why, key=option)
 
 
 def _alone(

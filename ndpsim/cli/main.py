@@ -88,6 +88,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (KeyboardInterrupt, click.Abort):
         click.echo("ndpsim: interrupted", err=True)
         status = 130
+    except MemoryError:
+        status = _refuse("the machine has no memory left for this; what is asked for is too large")
     except BrokenPipeError:  # the reader has seen enough, as in `ndpsim list models | head -1`
         _forget_output()
         status = 0

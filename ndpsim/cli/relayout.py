@@ -83,7 +83,7 @@ def command(
     to_dimms: str | None,
     topology: str | None,
     bits: str,
-    group_size: int,
+    group_size: int | None,
     scale_bits: int,
     zero_point_bits: int | None,
     no_host: bool,
@@ -120,6 +120,8 @@ def command(
     names = (*TOPOLOGIES, "groups")
     if topology not in (None, _ALL, *names):
         raise InputError(one_of(topology, (*names, _ALL), "topology"), key="--topology")
+    if topology is not None and any(text.partition("=")[0].strip() == "link.topology" for text in sets):
+        raise InputError("--set link.topology says it, too; give one of them", key="--topology")
     if commands_to is not None:
         _check_at_once(hw, sets, experts)
     chosen = names if topology == _ALL else (topology,)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
+from ndpsim.cli.given import refuse_given
 from ndpsim.cli.options import check_outputs, json_option, named_as_options, sets_option, write_json
 from ndpsim.cli.weights import expert_format, weight_options
 from ndpsim.errors import InputError, one_of
@@ -142,12 +142,7 @@ def command(
         return
     if what not in _KINDS:
         raise InputError(one_of(what, [*_KINDS, "layout"], "kind of thing"), key="show")
-    for option in of_layout:
-        if click.get_current_context().get_parameter_source(option) is not ParameterSource.DEFAULT:
-            raise InputError(
-                f"belongs to show layout; a {what} has no use for it",
-                key=f"--{option.removesuffix('_to').replace('_', '-')}",
-            )
+    refuse_given(f"belongs to show layout; a {what} has no use for it", *of_layout)
     if sets and what != "hw":
         raise InputError(f"changes hardware; a {what} has nothing to change", key="--set")
     _KINDS[what](name, sets, json_to)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -22,6 +22,7 @@ from ndpsim.units import exact
 __all__ = ["load_hardware"]
 
 _OVERRIDES = ("dram", "overrides")
+_MOST_GUESSES = 4
 _UNITS = {("ndp", key) for key in UNITS}
 
 
@@ -146,14 +147,27 @@ def _unknown_set(written: str) -> str:
     """What is wrong with a key that leads nowhere, with the nearest that leads somewhere."""
     known = [dotted(key) for key in _all_keys()]
     known += [f"{prefix}.{name}" for name in sorted(_timing_names()) for prefix in ("dram", "dram.overrides")]
-    guess = nearest(written, known)
-    if guess is None:  # the right word without its section, or in the wrong one
-        words = {key.rpartition(".")[2]: key for key in reversed(known)}
-        word = nearest(written.rpartition(".")[2], words)
-        guess = words[word] if word is not None else None
-    if guess is not None:
-        return f"unknown key; did you mean '{guess}'?"
+    guesses = _in_section(written, known) or _in_any_section(written.rpartition(".")[2], known)
+    guesses = guesses or [guess for guess in [nearest(written, known)] if guess]
+    if guesses:
+        return f"unknown key; did you mean {' or '.join(map(repr, guesses))}?"
     return f"unknown key (known: {', '.join(System.model_fields)} and the keys in them)"
+
+
+def _in_section(written: str, known: Sequence[str]) -> list[str]:
+    """The key most like `written` in the section that it names, if there is such a section."""
+    section, dot, word = written.rpartition(".")
+    words = [key.removeprefix(section + dot) for key in known if dot and key.startswith(section + dot)]
+    guess = nearest(word, words)
+    return [] if guess is None else [section + dot + guess]
+
+
+def _in_any_section(word: str, known: Sequence[str]) -> list[str]:
+    """The keys whose last word is most like `word`, a few at most; those that are short for others first."""
+    guess = nearest(word, [key.rpartition(".")[2] for key in known])
+    found = [key for key in known if guess is not None and key.rpartition(".")[2] == guess]
+    short = [key for key in found if not key.startswith(f"{dotted(_OVERRIDES)}.")]
+    return (short or found)[:_MOST_GUESSES]
 
 
 # From a draft to a System
@@ -175,7 +189,7 @@ def _input_error(draft: Draft, problem: Any) -> InputError:
     if problem["type"] == "extra_forbidden":
         parent = field_at(path[:-1]) if path[:-1] else None
         section = section_of(parent) if parent is not None else System
-        text = one_of(path[-1], section.model_fields if section is not None else (), "key")
+        text = _unknown_key(path, section.model_fields if section is not None else ())
     elif problem["type"] == "missing":
         text = f"is missing; give {allowed(field)}" if field is not None else "is missing"
     elif problem["type"] == "value_error":
@@ -186,6 +200,16 @@ def _input_error(draft: Draft, problem: Any) -> InputError:
     else:
         text = f"{shown(problem['input'])} is not {allowed(field) if field is not None else 'allowed'}"
     return draft.origin(path).error(text, dotted(path))
+
+
+def _unknown_key(path: KeyPath, known: Collection[str]) -> str:
+    """What is wrong with a key of a file; the same word elsewhere is nearer than another word here."""
+    elsewhere = [dotted(key) for key in _all_keys() if key[-1] == path[-1]]
+    elsewhere += [f"dram.overrides.{path[-1]}"] if path[-1] in _timing_names() else []
+    if elsewhere and (len(path) == 1 or nearest(path[-1], known) is None):
+        guesses = " or ".join(map(repr, elsewhere[:_MOST_GUESSES]))
+        return f"unknown key '{path[-1]}'; did you mean {guesses}? (known here: {', '.join(sorted(known))})"
+    return one_of(path[-1], known, "key")
 
 
 def _check_mapping(system: System, draft: Draft) -> None:

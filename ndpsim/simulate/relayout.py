@@ -24,6 +24,7 @@ from ndpsim.dram.masks.state import fits
 from ndpsim.energy import transfer_nj
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, ExpertWeights, Geometry, Layout, Places, make_layout, parse_layout
+from ndpsim.limits import ensure_fits
 from ndpsim.link import Bridge, Network, link_ticks, make_network
 from ndpsim.moe import Expert
 from ndpsim.simulate.geometry import geometry_of
@@ -47,6 +48,9 @@ Progress = Callable[[float], None]
 MAX_EXPERTS = 64
 
 _BINS = 400  # of the curves
+# Memory, measured and rounded up: of a burst that is read or written, and of its commands.
+_BYTES_OF_A_BURST = 512
+_BYTES_RECORDED = 128
 
 
 @dataclass(frozen=True)
@@ -295,6 +299,19 @@ def _plan(
     return [Moving(*pair) for pair in zip(sources, targets, strict=True)]
 
 
+def _ensure_fits(moving: Sequence[Moving], record_commands: bool) -> None:
+    """Make sure that experts may move at the same time, as far as memory goes."""
+    bursts = sum(expert.source.bursts + expert.target.bursts for expert in moving)
+    ensure_fits(
+        bursts * _BYTES_OF_A_BURST, f"{len(moving)} experts of {bursts} bursts, read and written, at once"
+    )
+    if record_commands and moving:
+        geometry = moving[0].source.geometry
+        busiest = sum(max(layout.end for layout in layouts) for layouts in zip(*moving, strict=True))
+        places = geometry.dimms * geometry.lanes * busiest  # every lane has room for as many as the busiest
+        ensure_fits(places * _BYTES_RECORDED, f"a record of {busiest} reads and writes on a lane")
+
+
 def _number(value: Any, most: int, key: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
         raise InputError(f"{value!r} is not a whole number from 1 to {most}", key=key)
@@ -347,6 +364,7 @@ def simulate_relayout(
     progress(0.0)
     mover = _by_units(hardware, geometry)
     at_once = hardware.relayout.concurrent_experts
+    _ensure_fits(moving[:at_once], record_commands)
     waves = [moving[n : n + at_once] for n in range(0, len(moving), at_once)]
     with hardware.errors_at_origins():
         runs = [run_moving(mover, wave, record_commands, progress) for wave in waves]
