@@ -36,6 +36,8 @@ def open_plain_or_gzip(path: Path) -> Iterator[IO[bytes]]:
     Raises:
         InputError: the file cannot be read.
     """
+    if "\0" in str(path):
+        raise InputError(f"{str(path)!r} is not a file name")
     with reading(path):
         file = open(path, "rb")  # noqa: SIM115 (closed below, where other errors are not its own)
     with file:

@@ -12,14 +12,15 @@ from ndpsim.errors import InputError, one_of
 from ndpsim.spec import Device
 from ndpsim.traces import CommandTrace
 
-__all__ = ["REFRESH_MODES", "check", "check_lanes"]
+__all__ = ["MOST_DESCRIBED", "REFRESH_MODES", "check", "check_lanes"]
 
 #: How a trace may be refreshed. "all-bank" and "staggered" owe every rank a REFab an interval, "same-bank"
 #: owes every bank number of a rank a REFsb an interval, "none" owes nothing.
 REFRESH_MODES = ("all-bank", "staggered", "same-bank", "none")
 
 
-_MOST = 1_000_000  # violations to describe, of which there is room for all; refreshes postponed
+#: The most violations to describe: there is room for all of them beforehand.
+MOST_DESCRIBED = 1_000_000
 
 
 class _Options(NamedTuple):
@@ -44,8 +45,8 @@ def _options(
     for name, value in options._asdict().items():
         if name == "refresh":
             continue
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST:
-            raise InputError(f"{value!r} is not a whole number from 0 to {_MOST}", key=name)
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_DESCRIBED:
+            raise InputError(f"{value!r} is not a whole number from 0 to {MOST_DESCRIBED}", key=name)
     return options
 
 

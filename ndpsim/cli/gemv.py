@@ -151,16 +151,19 @@ def command(
     from ndpsim.moe import parse_shape
 
     formats = expert_format(bits, group_size, scale_bits, zero_point_bits)
-    hardware = load_hardware(hw, sets)
+    with named_as_options("hw"):
+        hardware = load_hardware(hw, sets)
     expert = parse_shape(shape) if shape is not None else "qwen3-235b-a22b" if model is None else model
     if engine == "host-read":
         refuse_given("belongs to --engine ndp: the host only reads", "tokens", "timeline_to", "host_gbps")
-        _host_read(hardware, expert, layout or "striped", formats, outputs, exact_check)
+        _host_read(hardware, expert, "striped" if layout is None else layout, formats, outputs, exact_check)
     elif beside is not None:
         refuse_given("is not supported with --host-traffic", "exact_check")
-        _beside_host(hardware, expert, tokens, layout or "localized", formats, outputs, beside)
+        layout = "localized" if layout is None else layout
+        _beside_host(hardware, expert, tokens, layout, formats, outputs, beside)
     else:
-        _alone(hardware, expert, tokens, layout or "localized", formats, outputs, exact_check)
+        layout = "localized" if layout is None else layout
+        _alone(hardware, expert, tokens, layout, formats, outputs, exact_check)
 
 
 def _alone(

@@ -77,14 +77,17 @@ def memory_of(hw: str | None, sets: Sequence[str], given: Mapping[str, Any]) -> 
             if value is not None:
                 option = f"--{name.replace('_', '-')}"
                 raise InputError("describes a memory, as --hw does; give one of them", key=option)
-        return Memory.of_hardware(load_hardware(hw, sets))
+        with named_as_options("hw"):
+            return Memory.of_hardware(load_hardware(hw, sets))
     if given["row_policy"] != "closed-cap":
         refuse_given("is of --row-policy closed-cap, which is not given", "row_cap")
     chosen = {name: default if given[name] is None else given[name] for name, default, _ in _OPTIONS}
     channel = {name: chosen.pop(name) for name in _OF_CHANNEL}
-    with named_as_options(*(name for name, _, _ in _OPTIONS)):
+    overrides = timing_overrides(sets)
+    of_sets = {name: f"--set {name}" for name in overrides}
+    with named_as_options(*(name for name, _, _ in _OPTIONS), **of_sets):
         return Memory.named(
             **channel,  # type: ignore[arg-type]
-            overrides=timing_overrides(sets),
+            overrides=overrides,
             options=ControllerOptions(**chosen),  # type: ignore[arg-type]
         )

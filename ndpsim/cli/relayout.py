@@ -129,6 +129,7 @@ def command(
     with (
         progress_of("moving", "relayout") as progress,
         named_as_options(
+            "hw",
             "experts",
             "model",
             source="--from",
@@ -160,7 +161,8 @@ def _check_at_once(hw: str, sets: tuple[str, ...], experts: int) -> None:
     """Raises InputError where not all experts move at once, before they are simulated."""
     from ndpsim.config import load_hardware
 
-    at_once = load_hardware(hw, sets).relayout.concurrent_experts
+    with named_as_options("hw"):
+        at_once = load_hardware(hw, sets).relayout.concurrent_experts
     if experts > at_once:
         problem = f"is for experts that move at once, {at_once} at most, not {experts}"
         raise InputError(problem, key="--commands")

@@ -20,7 +20,8 @@ def _show_hw(name: str, sets: Sequence[str], json_to: str | None) -> None:
     from ndpsim.energy import find_currents, power_rows
     from ndpsim.report.text import print_rows
 
-    hardware = load_hardware(name, sets)
+    with named_as_options(hw="show hw"):
+        hardware = load_hardware(name, sets)
     if json_to is not None:
         write_json(hardware.to_dict(), json_to)
     else:
@@ -33,7 +34,9 @@ def _show_model(name: str, sets: Sequence[str], json_to: str | None) -> None:
     from ndpsim.moe import load_model
     from ndpsim.report.text import print_pairs
 
-    _show_plain(load_model(name).to_dict(), json_to, print_pairs)
+    with named_as_options(model="show model"):
+        shape = load_model(name)
+    _show_plain(shape.to_dict(), json_to, print_pairs)
 
 
 def _show_org(name: str, sets: Sequence[str], json_to: str | None) -> None:
@@ -93,8 +96,9 @@ def _show_layout(
 
     check_outputs({"--plot": plot_to, "--json": json_to})
     formats = expert_format(**weights)
-    with named_as_options("model", layout="show layout"):
-        placed = place_expert(load_hardware(hw or "trimoe", sets), model or "qwen3-235b-a22b", name, formats)
+    with named_as_options("hw", "model", layout="show layout"):
+        hardware = load_hardware("trimoe" if hw is None else hw, sets)
+        placed = place_expert(hardware, "qwen3-235b-a22b" if model is None else model, name, formats)
     if plot_to is not None:
         from ndpsim.report.pictures.layout import draw_layout
 

@@ -71,6 +71,7 @@ def _load(path: Path, sets: Sequence[str]) -> tuple[Hardware, list[Path]]:
             draft.set(key, value)
     system = _validated(draft)
     _check_mapping(system, draft)
+    _check_row_cap(system, draft)
     _check_pcie(system, draft)
     _check_link(system, draft)
     _check_multipliers(system, draft)
@@ -88,7 +89,7 @@ def _find(name: str) -> Path:
         return Path(name)
     if name not in data_names("hwconfigs"):
         problem = one_of(name, data_names("hwconfigs"), "hardware")
-        raise InputError(f"{problem}; a path ends in .yaml or holds a '/'")
+        raise InputError(f"{problem}; a path ends in .yaml or holds a '/'", key="hw")
     return data_path("hwconfigs", name)
 
 
@@ -220,6 +221,12 @@ def _check_mapping(system: System, draft: Draft) -> None:
     if mapper != "custom" and mapping is not None:
         problem = f"is for mapper: custom, not {mapper} (dram.mapping=null takes it away)"
         raise draft.origin(("dram", "mapping")).error(problem, "dram.mapping")
+
+
+def _check_row_cap(system: System, draft: Draft) -> None:
+    origin = draft.origins.get(("dram", "row_cap"))
+    if origin is not None and origin.kind == "set" and system.dram.row_policy == "open":
+        raise origin.error("is of row_policy: closed-cap, and rows stay open", "dram.row_cap")
 
 
 def _check_pcie(system: System, draft: Draft) -> None:

@@ -415,7 +415,7 @@ def parse_layout(name: str) -> tuple[str, int]:
         InputError: there is no such layout.
     """
     kind, colon, count = name.partition(":")
-    if kind == "sharded" and count.isdecimal() and 0 < len(count) < 10:
+    if kind == "sharded" and count.isascii() and count.isdecimal() and len(count) < 10:
         return kind, int(count)
     if kind == "sharded":
         raise InputError(

@@ -65,7 +65,7 @@ class Config:
         if value is None:
             return default
         if not isinstance(value, str) or not value.strip():
-            raise self.error(key, "is not a name")
+            raise self.error(key, f"{repr(value)[:40]} is not a name")
         return value
 
     def list_of(self, key: str, length: int | None = None) -> list[Any]:
