@@ -95,6 +95,7 @@ def no_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 BIG = Expert(4096, 4096)
+MANY_LANES = load_hardware("trimoe", ["dimm.count=1024", "dimm.ranks=16", "dimm.subchannels=64"])
 
 
 @pytest.mark.usefixtures("one_mib", "no_simulation")
@@ -106,6 +107,7 @@ BIG = Expert(4096, 4096)
         (simulate_contention, ("trimoe", BIG), "196608 bursts on a lane"),
         (simulate_host_read, ("trimoe", BIG), "an expert of 1572864 bursts"),
         (simulate_relayout, ("trimoe", BIG, 3), "3 experts of 9437184 bursts, read and written, at once"),
+        (simulate_relayout, (MANY_LANES, Expert(64, 64)), "at once on 1048576 lanes"),
     ],
 )
 def test_a_large_expert_is_refused_before_it_runs(call, arguments, words):
@@ -127,7 +129,7 @@ def test_commands_that_would_fill_the_memory_are_not_recorded(hw):
 
 
 @pytest.mark.usefixtures("no_simulation")
-@pytest.mark.parametrize(("call", "gib"), [(simulate_host_read, 0.005), (simulate_relayout, 0.03)])
+@pytest.mark.parametrize(("call", "gib"), [(simulate_host_read, 0.005), (simulate_relayout, 0.06)])
 def test_an_expert_may_fit_and_the_record_of_its_commands_not(call, gib, monkeypatch):
     monkeypatch.setenv(limits.VARIABLE, str(gib))
     with pytest.raises(InputError, match="a record of"):

@@ -48,8 +48,9 @@ Progress = Callable[[float], None]
 MAX_EXPERTS = 64
 
 _BINS = 400  # of the curves
-# Memory, measured and rounded up: of a burst that is read or written, and of its commands.
+# Memory, measured and rounded up: of a burst that is read or written, of a lane's controller, of a command.
 _BYTES_OF_A_BURST = 512
+_BYTES_OF_A_LANE = 1 << 18
 _BYTES_RECORDED = 128
 
 
@@ -301,15 +302,19 @@ def _plan(
 
 def _ensure_fits(moving: Sequence[Moving], record_commands: bool) -> None:
     """Make sure that experts may move at the same time, as far as memory goes."""
+    if not moving:
+        return
+    geometry = moving[0].source.geometry
+    lanes = geometry.dimms * geometry.lanes
     bursts = sum(expert.source.bursts + expert.target.bursts for expert in moving)
     ensure_fits(
-        bursts * _BYTES_OF_A_BURST, f"{len(moving)} experts of {bursts} bursts, read and written, at once"
+        bursts * _BYTES_OF_A_BURST + lanes * _BYTES_OF_A_LANE,
+        f"{len(moving)} experts of {bursts} bursts, read and written, at once on {lanes} lanes",
     )
-    if record_commands and moving:
-        geometry = moving[0].source.geometry
+    if record_commands:
         busiest = sum(max(layout.end for layout in layouts) for layouts in zip(*moving, strict=True))
-        places = geometry.dimms * geometry.lanes * busiest  # every lane has room for as many as the busiest
-        ensure_fits(places * _BYTES_RECORDED, f"a record of {busiest} reads and writes on a lane")
+        needed = lanes * busiest * _BYTES_RECORDED  # every lane has room for as many as the busiest
+        ensure_fits(needed, f"a record of {busiest} reads and writes on a lane")
 
 
 def _number(value: Any, most: int, key: str) -> int:
