@@ -399,7 +399,11 @@ def test_the_command_line_tells_both_slowdowns(tmp_path):
         ),
         (["--host-traffic", "much"], "--host-traffic: 'much' is neither 'saturate' nor a number"),
         (["--host-traffic", "-1"], "--host-traffic: -1.0 is neither 'saturate' nor a number from 0 to"),
-        (["--host-traffic", "1", "--slice-clocks", "0"], "--slice-clocks: 0 is not a whole number"),
+        (
+            ["--host-traffic", "1", "--arbitration", "slice", "--slice-clocks", "0"],
+            "--slice-clocks: 0 is not a whole number",
+        ),
+        (["--host-traffic", "1", "--slice-clocks", "9"], "--slice-clocks: is of --arbitration slice"),
         (["--host-traffic", "1", "--exact-check"], "--exact-check: is not supported with --host-traffic"),
         (["--host-traffic", "1", "--plot", "x.foo"], "--plot: 'foo' is no picture format"),
     ],

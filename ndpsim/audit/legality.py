@@ -13,14 +13,15 @@ from ndpsim.errors import InputError
 from ndpsim.spec import Device
 from ndpsim.traces import CommandTrace
 
-__all__ = ["REFRESH_MODES", "check", "check_lanes"]
+__all__ = ["MOST_DESCRIBED", "REFRESH_MODES", "check", "check_lanes"]
 
 #: How a trace may be refreshed. "all-bank" and "staggered" owe every rank a REFab an interval, "same-bank"
 #: owes every bank number of a rank a REFsb an interval, "none" owes nothing.
 REFRESH_MODES = ("all-bank", "staggered", "same-bank", "none")
 
 
-_MOST = 1 << 20  # violations to describe, refreshes to owe, lanes
+#: The most violations to describe: there is room for all of them beforehand.
+MOST_DESCRIBED = 1_000_000
 
 
 class _Options(NamedTuple):
@@ -49,9 +50,9 @@ def _options(
     pulled_in = standard.max_pulled_in_refreshes if max_pulled_in is None else max_pulled_in
     return _Options(
         choice(refresh, "refresh", REFRESH_MODES, "refresh"),
-        whole_number(limit, "limit", 0, _MOST),
-        whole_number(postponed, "max_postponed", 0, _MOST),
-        whole_number(pulled_in, "max_pulled_in", 0, _MOST),
+        whole_number(limit, "limit", 0, MOST_DESCRIBED),
+        whole_number(postponed, "max_postponed", 0, MOST_DESCRIBED),
+        whole_number(pulled_in, "max_pulled_in", 0, MOST_DESCRIBED),
     )
 
 
@@ -117,7 +118,7 @@ def check_lanes(
     options = _options(trace, device, refresh, limit, max_postponed, max_pulled_in)
     if device.ranks != 1:
         raise InputError(f"a lane has one rank, the device has {device.ranks}", key="ranks")
-    lanes = whole_number(lanes, "lanes", 1, _MOST)
+    lanes = whole_number(lanes, "lanes", 1, MOST_DESCRIBED)
     stray = np.flatnonzero((trace.rank < 0) | (trace.rank >= lanes))
     count, tolerated = len(stray), 0
     violations = [no_such_lane(trace, int(index), lanes) for index in stray[: options.limit]]

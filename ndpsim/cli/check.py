@@ -8,14 +8,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ndpsim.cli.command import Command
-from ndpsim.cli.options import check_outputs, compiling_notice, json_option, sets_option, write_json
-from ndpsim.errors import InputError
+from ndpsim.cli.given import refuse_given
+from ndpsim.cli.options import (
+    check_outputs,
+    compiling_notice,
+    json_option,
+    named_as_options,
+    sets_option,
+    write_json,
+)
+from ndpsim.errors import InputError, one_of
 
 if TYPE_CHECKING:
     from ndpsim.spec import Device
     from ndpsim.traces import CommandTrace
 
 __all__ = ["command"]
+
+_MOST_LANES = 1 << 20  # of the largest machine: 1024 DIMMs of 16 ranks with 64 sub-channels each
 
 
 def _energy(
@@ -81,17 +91,21 @@ def command(
     command is illegal. --energy counts from clock 0 to the last command or beat of read data.
     """
     check_outputs({"--json": json_to})
-    from ndpsim.audit import check, check_lanes
+    from ndpsim.audit import MOST_DESCRIBED, REFRESH_MODES, check, check_lanes
     from ndpsim.traces import read_commands
 
+    if lanes is not None:
+        refuse_given("is of one channel; each of --lanes is a channel of one rank", "ranks")
     if hw is not None:
-        if standard or org or timing:
-            raise InputError("names the DRAM; leave out --standard, --org and --timing", key="--hw")
+        refuse_given("describes the DRAM, as --hw does; give one of them", "standard", "org", "timing")
         from ndpsim.config import load_hardware
 
-        hardware = load_hardware(hw, sets)
-        device = hardware.bus_device(1 if ranks is None else ranks)
-        refresh = refresh or hardware.system.dram.refresh
+        with named_as_options("hw"):
+            hardware = load_hardware(hw, sets)
+        most = hardware.system.dimm.count * hardware.lanes
+        with named_as_options("ranks"):
+            device = hardware.bus_device(1 if ranks is None else ranks)
+        refresh = hardware.system.dram.refresh if refresh is None else refresh
         power = hardware.power_changes
     else:
         from ndpsim.cli.options import timing_overrides
@@ -99,8 +113,17 @@ def command(
 
         if standard is None or org is None or timing is None:
             raise InputError("give --standard, --org and --timing, or --hw", key="check")
-        device = resolve(standard, org, timing, 1 if ranks is None else ranks, timing_overrides(sets))
-        refresh, power = refresh or "all-bank", {}
+        overrides = timing_overrides(sets)
+        of_sets = {name: f"--set {name}" for name in overrides}
+        with named_as_options("standard", "org", "timing", "ranks", **of_sets):
+            device = resolve(standard, org, timing, 1 if ranks is None else ranks, overrides)
+        refresh, power, most = "all-bank" if refresh is None else refresh, {}, _MOST_LANES
+    if refresh not in REFRESH_MODES:
+        raise InputError(one_of(refresh, REFRESH_MODES, "refresh"), key="--refresh")
+    if not 0 <= limit <= MOST_DESCRIBED:
+        raise InputError(f"{limit} is not a whole number from 0 to {MOST_DESCRIBED}", key="--limit")
+    if lanes is not None and not 1 <= lanes <= most:
+        raise InputError(f"{lanes} is not a whole number from 1 to {most}", key="--lanes")
     commands = read_commands(trace)
     if hw is not None and lanes is None and ranks is None and (commands.rank > 0).any():
         lanes = hardware.lanes  # a lane has one rank, so these are lanes

@@ -7,8 +7,14 @@ from typing import Any
 import click
 
 from ndpsim.cli.command import Command
-from ndpsim.cli.memory_options import memory_of, memory_options
-from ndpsim.cli.options import check_outputs, compiling_notice, json_option, write_json
+from ndpsim.cli.memory_options import check_addressed, memory_of, memory_options
+from ndpsim.cli.options import (
+    check_outputs,
+    compiling_notice,
+    json_option,
+    named_as_options,
+    write_json,
+)
 from ndpsim.errors import InputError, one_of
 
 __all__ = ["command"]
@@ -47,7 +53,9 @@ def command(
     from ndpsim.traces import read_requests
 
     memory = memory_of(hw, sets, given)
-    requests = read_requests(trace, form)
+    with named_as_options(format="--format"):
+        requests = read_requests(trace, form)
+    check_addressed(requests)
     with compiling_notice("controller") as announce:
         announce()
         outcome = compare(requests, memory)

@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from ndpsim.cli.command import Command
-from ndpsim.cli.memory_options import memory_of, memory_options
+from ndpsim.cli.given import refuse_given
+from ndpsim.cli.memory_options import check_addressed, memory_of, memory_options
 from ndpsim.cli.options import (
     check_outputs,
     exact_check_option,
@@ -70,8 +71,9 @@ def command(
         raise InputError("a sweep has many runs; leave out --sweep-load", key="--commands")
     if sweep_load and exact_check:
         raise InputError("a sweep offers every request at its time, and skips none", key="--exact-check")
-    if channel is not None and commands_to is None:
-        raise InputError("chooses a channel of --commands, which is not given", key="--channel")
+    if commands_to is None:
+        refuse_given("chooses a channel of --commands, which is not given", "channel")
+        refuse_given("is of --commands, which is not given", "commands_format")
 
     from ndpsim.simulate import run_requests
     from ndpsim.simulate import sweep_load as run_sweep
@@ -87,6 +89,7 @@ def command(
         raise InputError(f"{channel} is not a channel, 0 to {memory.channels - 1}", key="--channel")
     with named_as_options(format="--format"):
         requests = read_requests(trace, form)
+    check_addressed(requests)
     if sweep_load:
         with progress_of("sweeping", "controller") as progress:
             points = run_sweep(requests, memory, wrap=wrap, progress=progress)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ndpsim.cli.command import Command
+from ndpsim.cli.given import refuse_given
 from ndpsim.cli.host_options import OPTION_OF, host_options, host_traffic
 from ndpsim.cli.options import (
     check_outputs,
@@ -121,7 +122,7 @@ def command(
     engine: str,
     layout: str | None,
     bits: str,
-    group_size: int,
+    group_size: int | None,
     scale_bits: int,
     zero_point_bits: int | None,
     sets: tuple[str, ...],
@@ -159,23 +160,19 @@ def command(
     from ndpsim.moe import parse_shape
 
     formats = expert_format(bits, group_size, scale_bits, zero_point_bits)
-    hardware = load_hardware(hw, sets)
+    with named_as_options("hw"):
+        hardware = load_hardware(hw, sets)
     expert = parse_shape(shape) if shape is not None else "qwen3-235b-a22b" if model is None else model
     if engine == "host-read":
-        _refuse(
-            "belongs to --engine ndp: the host only reads",
-            {
-                "--tokens": tokens != 1,
-                "--timeline": timeline_to is not None,
-                "--host-traffic": beside is not None,
-            },
-        )
-        _host_read(hardware, expert, layout or "striped", formats, outputs, exact_check)
+        refuse_given("belongs to --engine ndp: the host only reads", "tokens", "timeline_to", "host_gbps")
+        _host_read(hardware, expert, "striped" if layout is None else layout, formats, outputs, exact_check)
     elif beside is not None:
-        _refuse("is not supported with --host-traffic", {"--exact-check": exact_check})
-        _beside_host(hardware, expert, tokens, layout or "localized", formats, outputs, beside)
+        refuse_given("is not supported with --host-traffic", "exact_check")
+        layout = "localized" if layout is None else layout
+        _beside_host(hardware, expert, tokens, layout, formats, outputs, beside)
     else:
-        _alone(hardware, expert, tokens, layout or "localized", formats, outputs, exact_check)
+        layout = "localized" if layout is None else layout
+        _alone(hardware, expert, tokens, layout, formats, outputs, exact_check)
 
 
 def _picture(engine: str, host_given: Mapping[str, Any]) -> str:
@@ -183,12 +180,6 @@ def _picture(engine: str, host_given: Mapping[str, Any]) -> str:
     if engine == "host-read":
         return "host-read"
     return "expert" if host_given["host_gbps"] is None else "contention"
-
-
-def _refuse(why: str, given: dict[str, bool]) -> None:
-    for option, is_given in given.items():
-        if is_given:
-            raise InputError(why, key=option)
 
 
 def _alone(

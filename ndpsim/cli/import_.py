@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from ndpsim.cli.command import Command
+from ndpsim.cli.given import refuse_given
 from ndpsim.cli.options import check_outputs
 from ndpsim.errors import InputError
 from ndpsim.files import replacing
@@ -34,6 +35,8 @@ def command(file: str, out: str | None, name: str | None, force: bool) -> None:
     from ndpsim.importers import import_hardware
 
     check_outputs({"--out": out})
+    if out is None:
+        refuse_given("replaces --out, which is not given", "force")
     if out is not None and not force and Path(out).exists():
         raise InputError(f"{out} exists; --force replaces it", key="--out")
     imported = import_hardware(file, name)

@@ -116,6 +116,8 @@ def _status_of(arguments: Sequence[str] | None) -> int:
     except (KeyboardInterrupt, click.Abort):
         click.echo("ndpsim: interrupted", err=True)
         return 130
+    except MemoryError:
+        return _refuse("the machine has no memory left for this; what is asked for is too large")
 
 
 def _without_name(error: OSError) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,8 +54,8 @@ def timing_overrides(sets: Sequence[str]) -> dict[str, int]:
     overrides = {}
     for text in sets:
         name, equals, value = text.partition("=")
-        if not equals or not value.strip().isdecimal():
-            raise InputError(f"'{text}' is not of the form nCL=40", key="--set")
+        if not equals or not re.fullmatch(r"\s*[0-9]{1,18}\s*", value):
+            raise InputError(f"'{text[:60]}' is not of the form nCL=40", key="--set")
         overrides[name.strip()] = int(value)
     return overrides
 

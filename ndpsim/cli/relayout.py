@@ -90,7 +90,7 @@ def command(
     to_dimms: str | None,
     topology: str | None,
     bits: str,
-    group_size: int,
+    group_size: int | None,
     scale_bits: int,
     zero_point_bits: int | None,
     no_host: bool,
@@ -126,6 +126,8 @@ def command(
     names = (*TOPOLOGIES, "groups")
     if topology not in (None, _ALL, *names):
         raise InputError(one_of(topology, (*names, _ALL), "topology"), key="--topology")
+    if topology is not None and any(text.partition("=")[0].strip() == "link.topology" for text in sets):
+        raise InputError("--set link.topology says it, too; give one of them", key="--topology")
     if commands_to is not None:
         _check_at_once(hw, sets, experts)
     chosen = names if topology == _ALL else (topology,)
@@ -133,6 +135,7 @@ def command(
     with (
         progress_of("moving", "relayout") as progress,
         named_as_options(
+            "hw",
             "experts",
             "model",
             source="--from",
@@ -164,7 +167,8 @@ def _check_at_once(hw: str, sets: tuple[str, ...], experts: int) -> None:
     """Raises InputError where not all experts move at once, before they are simulated."""
     from ndpsim.config import load_hardware
 
-    at_once = load_hardware(hw, sets).relayout.concurrent_experts
+    with named_as_options("hw"):
+        at_once = load_hardware(hw, sets).relayout.concurrent_experts
     if experts > at_once:
         problem = f"is for experts that move at once, {at_once} at most, not {experts}"
         raise InputError(problem, key="--commands")

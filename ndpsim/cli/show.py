@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from ndpsim.cli.command import Command
+from ndpsim.cli.given import refuse_given
 from ndpsim.cli.options import check_outputs, json_option, named_as_options, sets_option, write_json
 from ndpsim.cli.picture_options import picture_options, plot_of
 from ndpsim.cli.weights import expert_format, weight_options
@@ -22,7 +22,8 @@ def _show_hw(name: str, sets: Sequence[str], json_to: str | None) -> None:
     from ndpsim.energy import find_currents, power_rows
     from ndpsim.report.text import print_rows
 
-    hardware = load_hardware(name, sets)
+    with named_as_options(hw="show hw"):
+        hardware = load_hardware(name, sets)
     if json_to is not None:
         write_json(hardware.to_dict(), json_to)
     else:
@@ -34,7 +35,9 @@ def _show_hw(name: str, sets: Sequence[str], json_to: str | None) -> None:
 def _show_model(name: str, sets: Sequence[str], json_to: str | None) -> None:
     from ndpsim.moe import load_model
 
-    _show_plain(load_model(name).to_dict(), json_to)
+    with named_as_options(model="show model"):
+        shape = load_model(name)
+    _show_plain(shape.to_dict(), json_to)
 
 
 def _show_org(name: str, sets: Sequence[str], json_to: str | None) -> None:
@@ -96,8 +99,9 @@ def _show_layout(
     check_outputs({"--plot": plot_to, "--json": json_to})
     plot = plot_of(plot_to, size, panels, "layout")
     formats = expert_format(**weights)
-    with named_as_options("model", layout="show layout"):
-        placed = place_expert(load_hardware(hw or "trimoe", sets), model or "qwen3-235b-a22b", name, formats)
+    with named_as_options("hw", "model", layout="show layout"):
+        hardware = load_hardware("trimoe" if hw is None else hw, sets)
+        placed = place_expert(hardware, "qwen3-235b-a22b" if model is None else model, name, formats)
     if plot is not None:
         from ndpsim.report.pictures.layout import draw_layout
 
@@ -152,12 +156,7 @@ def command(
         return
     if what not in _KINDS:
         raise InputError(one_of(what, [*_KINDS, "layout"], "kind of thing"), key="show")
-    for option in of_layout:
-        if click.get_current_context().get_parameter_source(option) is not ParameterSource.DEFAULT:
-            raise InputError(
-                f"belongs to show layout; a {what} has no use for it",
-                key=f"--{option.removesuffix('_to').replace('_', '-')}",
-            )
+    refuse_given(f"belongs to show layout; a {what} has no use for it", *of_layout)
     if sets and what != "hw":
         raise InputError(f"changes hardware; a {what} has nothing to change", key="--set")
     _KINDS[what](name, sets, json_to)

@@ -57,6 +57,8 @@ class Hardware:
         try:
             return resolve(dram.standard, dram.org, dram.timing, ranks, dram.overrides)
         except InputError as error:
+            if error.key == "ranks":
+                raise
             key = f"dram.{error.key}"
             if error.key not in type(dram).model_fields:
                 key = f"dram.overrides.{error.key}"
@@ -70,10 +72,13 @@ class Hardware:
         try:
             yield
         except InputError as error:
-            origin = self.origins.get(error.key or "")
-            if error.file is not None or origin is None:
+            keys = (error.key, f"dram.{error.key}", f"dram.overrides.{error.key}")
+            key = next((key for key in keys if key in self.origins), None)
+            if error.file is None and key is None and error.key in self.lane_device().timings:
+                key = "dram.timing"  # the preset says it
+            if error.file is not None or key is None:
                 raise
-            raise origin.error(error.problem, error.key) from None
+            raise self.origins[key].error(error.problem, error.key if key == "dram.timing" else key) from None
 
     @property
     def ndp(self) -> Ndp:

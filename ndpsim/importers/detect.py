@@ -40,7 +40,7 @@ def import_hardware(path: str | PathLike[str], name: str | None = None) -> Impor
     text = read_text(path)
     sheet = Sheet(path)
     sheet.name(path.stem if name is None else name, given=name is not None)
-    if _SECTION.search(text):
+    if path.suffix.lower() == ".ini" or _SECTION.search(text):
         dramsim3.read(text, sheet)
     else:
         _read_yaml(parse(text, str(path)), sheet)

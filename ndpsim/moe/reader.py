@@ -177,8 +177,8 @@ def _locate(asked: str) -> Path:
     try:
         is_folder, exists = path.is_dir(), path.exists()
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error  # without the path, which may be long
-        raise InputError(f"'{asked[:80]}' is no usable path: {reason}", key="model") from None
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{asked[:80]!r} is no usable path: {reason}", key="model") from None
     if asked and is_folder:
         if not (path / "config.json").exists():
             raise InputError("this folder holds no config.json", file=path)

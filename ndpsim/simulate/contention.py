@@ -33,7 +33,7 @@ from ndpsim.ndp import Tiling
 from ndpsim.reported import Reported
 from ndpsim.simulate.expert import MAX_TOKENS, simulate_expert
 from ndpsim.simulate.host_traffic import PATTERNS, HostTraffic, RequestRound, make_round
-from ndpsim.simulate.lane import decode_commands, name_commands
+from ndpsim.simulate.lane import decode_commands, ensure_recordable, name_commands
 from ndpsim.simulate.machine import (
     Machine,
     Placed,
@@ -227,6 +227,7 @@ class _Dimm:
                 return bool(outcome == engine.DONE)
             if outcome == engine.STUCK:
                 raise RuntimeError("the controller cannot go on: refreshes pile up")
+            ensure_recordable(2 * self.commands.entry[..., 0].size)
             more = np.zeros_like(self.commands.entry)
             self.commands = state.Commands(
                 np.concatenate((self.commands.entry, more), axis=1), self.commands.length

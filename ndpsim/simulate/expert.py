@@ -34,6 +34,7 @@ from ndpsim.simulate.lane import (
     Lane,
     command_room,
     decode_commands,
+    ensure_recordable,
     name_commands,
     no_commands,
 )
@@ -278,6 +279,8 @@ def simulate_expert(
         machine = lower_machine(hardware)
         expert = place_on_dimms(machine, layout, weights)
         tiling = machine.gemv.tile(tokens, weights.hidden, expert.slice)
+    if record_commands:
+        ensure_recordable(expert.bursts * len(tiling.tokens))
     programs = _Programs(machine, expert, record_commands, fastest)
     end = programs.run(tiling, progress)
     if exact_check:

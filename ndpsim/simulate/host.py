@@ -23,6 +23,7 @@ from ndpsim.dram import sink, state
 from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.layout import ExpertFormat, Layout, make_layout
+from ndpsim.limits import ensure_fits
 from ndpsim.moe import Expert, MoeShape
 from ndpsim.reported import Reported
 from ndpsim.simulate.geometry import geometry_of
@@ -30,6 +31,7 @@ from ndpsim.simulate.lane import (
     check_refresh,
     command_room,
     decode_commands,
+    ensure_recordable,
     name_commands,
     no_commands,
     run_channel,
@@ -45,6 +47,8 @@ __all__ = ["HostBus", "HostReadResult", "host_buses", "simulate_host_read"]
 
 Ints = NDArray[np.int64]
 Progress = Callable[[float], None]
+
+_BYTES_OF_A_BURST = 128  # memory, measured and rounded up
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -253,6 +257,9 @@ def simulate_host_read(
         raise InputError("not supported: the host has no channel to memory on a CXL link", key="cxl")
     weights, model_name = named_weights(model, bits)
     laid = make_layout(layout, geometry_of(hardware), weights)
+    ensure_fits(laid.bursts * _BYTES_OF_A_BURST, f"an expert of {laid.bursts} bursts")
+    if record_commands:
+        ensure_recordable(laid.bursts)
     progress(0.0)
     runs = _run_alike(laid, hardware, record_commands, exact_check, progress)
     config = {"hardware": hardware.to_dict(), **describe_weights(weights, model_name), "layout": layout}

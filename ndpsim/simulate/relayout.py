@@ -26,6 +26,7 @@ from ndpsim.dram.masks.state import fits
 from ndpsim.energy import transfer_nj
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, ExpertWeights, Geometry, Layout, Places, make_layout, parse_layout
+from ndpsim.limits import ensure_fits
 from ndpsim.link import Bridge, Network, link_ticks, make_network
 from ndpsim.moe import Expert, MoeShape
 from ndpsim.reported import Reported
@@ -49,6 +50,11 @@ Progress = Callable[[float], None]
 
 #: Most experts of one call.
 MAX_EXPERTS = 64
+
+# Memory, measured and rounded up: of a burst that is read or written, of a lane's controller, of a command.
+_BYTES_OF_A_BURST = 512
+_BYTES_OF_A_LANE = 1 << 18
+_BYTES_RECORDED = 128
 
 
 @dataclass(frozen=True)
@@ -326,6 +332,23 @@ def _plan(
     return [Moving(*pair) for pair in zip(sources, targets, strict=True)]
 
 
+def _ensure_fits(moving: Sequence[Moving], record_commands: bool) -> None:
+    """Make sure that experts may move at the same time, as far as memory goes."""
+    if not moving:
+        return
+    geometry = moving[0].source.geometry
+    lanes = geometry.dimms * geometry.lanes
+    bursts = sum(expert.source.bursts + expert.target.bursts for expert in moving)
+    ensure_fits(
+        bursts * _BYTES_OF_A_BURST + lanes * _BYTES_OF_A_LANE,
+        f"{len(moving)} experts of {bursts} bursts, read and written, at once on {lanes} lanes",
+    )
+    if record_commands:
+        busiest = sum(max(layout.end for layout in layouts) for layouts in zip(*moving, strict=True))
+        needed = lanes * busiest * _BYTES_RECORDED  # every lane has room for as many as the busiest
+        ensure_fits(needed, f"a record of {busiest} reads and writes on a lane")
+
+
 def simulate_relayout(
     hw: str | PathLike[str] | Hardware = "trimoe",
     model: str | PathLike[str] | MoeShape | Expert = "qwen3-235b-a22b",
@@ -376,6 +399,7 @@ def simulate_relayout(
     progress(0.0)
     mover = _by_units(hardware, geometry)
     at_once = hardware.relayout.concurrent_experts
+    _ensure_fits(moving[:at_once], record_commands)
     waves = [moving[n : n + at_once] for n in range(0, len(moving), at_once)]
     with hardware.errors_at_origins():
         runs = [run_moving(mover, wave, record_commands, progress) for wave in waves]

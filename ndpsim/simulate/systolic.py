@@ -35,6 +35,8 @@ from ndpsim.simulate.lane import (
     check_refresh,
     command_room,
     decode_commands,
+    ensure_recordable,
+    ensure_streams_fit,
     name_commands,
     no_commands,
     run_channel,
@@ -168,7 +170,9 @@ class _Placed:
 def _place(machine: _Machine, weights: ExpertWeights) -> _Placed:
     regions = expert_regions(weights.hidden, weights.intermediate, weights.format, machine.device.burst_bytes)
     tiles = Tiles(regions, machine.device, machine.lanes, machine.outputs)
-    return _Placed(tiles, weights, tuple(_stream(machine.tables, tiles, lanes) for lanes in tiles.alike()))
+    alike = tiles.alike()
+    ensure_streams_fit([tiles.share(lanes[0]).total for lanes in alike], sum(map(len, tiles.bursts)))
+    return _Placed(tiles, weights, tuple(_stream(machine.tables, tiles, lanes) for lanes in alike))
 
 
 def _stream(tables: Tables, tiles: Tiles, lanes: range) -> LaneStream:
@@ -416,6 +420,8 @@ def simulate_on_arrays(
         machine = _lower(hardware)
         placed = _place(machine, weights)
         tiling = machine.unit.tile(tokens, weights.hidden, weights.intermediate)
+    if record_commands:
+        ensure_recordable(sum(int(of.sum()) for of in placed.tiles.bursts) * len(tiling.tokens))
     program = _Program(machine, placed, placed.streams, record_commands, fastest)
     end = program.run(tiling, progress)
     if exact_check:

@@ -22,12 +22,13 @@ from ndpsim.dram.engines import Controller, ScanController, compare_channels, ma
 from ndpsim.dram.mapping import Coordinates, map_addresses
 from ndpsim.dram.state import repeating_period
 from ndpsim.errors import InputError, MismatchError
+from ndpsim.limits import ensure_fits
 from ndpsim.reported import Reported
 from ndpsim.simulate.lane import command_room, commands_by_kind, decode_commands, no_commands, run_channel
 from ndpsim.simulate.memory import Memory
 from ndpsim.simulate.power import Energy, dram_power
 from ndpsim.spec import Tables, lower
-from ndpsim.traces import CommandTrace, Requests, read_requests
+from ndpsim.traces import BYTES_OF_A_REQUEST, CommandTrace, Requests, read_requests
 
 __all__ = ["TraceResult", "run_requests", "run_trace"]
 
@@ -36,6 +37,7 @@ Progress = Callable[[float], None]
 
 _HISTOGRAM_BINS = 40
 _CHUNK = 1 << 18  # requests between two reports of progress
+_BYTES_RECORDED = 512  # memory that a request takes with its commands
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -327,6 +329,8 @@ def run_requests(
     wrap, record_commands = flag(wrap, "wrap"), flag(record_commands, "record_commands")
     exact_check, progress = flag(exact_check, "exact_check"), progress_function(progress)
     began = time.perf_counter()
+    needed = len(requests) * (_BYTES_RECORDED if record_commands else BYTES_OF_A_REQUEST)
+    ensure_fits(needed, f"{len(requests)} requests", file=requests.file)
     places = _places(requests, memory, wrap)
     if exact_check:
         _exact_check(requests, memory, places)

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from ndpsim.arguments import choice, path_of
 from ndpsim.errors import InputError
 from ndpsim.files import open_plain_or_gzip
+from ndpsim.limits import ensure_fits
 from ndpsim.reported import text_table
 from ndpsim.traces import parser
 from ndpsim.traces.chunks import LONGEST_LINE, whole_lines
@@ -22,8 +23,12 @@ from ndpsim.traces.columns import data_frame, whole_numbers
 from ndpsim.traces.registry import request_formats
 from ndpsim.traces.request_format import COORDINATES, RequestFormat
 
-__all__ = ["Requests", "read_requests"]
+__all__ = ["BYTES_OF_A_REQUEST", "Requests", "read_requests"]
 
+#: Memory that a request takes, from the file until it is served: measured, and rounded up.
+BYTES_OF_A_REQUEST = 128
+
+_BYTES_SKIPPED = 64  # memory that a line without a request takes: hardly any file has many
 _CHUNK = 4 << 20  # bytes read and parsed at a time
 _SHOWN = 40  # characters of a bad line
 _NO_BLANKS = "is blank; in this format blank lines stand at the end only"
@@ -167,7 +172,8 @@ def read_requests(path: str | os.PathLike[str], format: str | None = None) -> Re
 
     Raises:
         InputError: `format` is unknown; the file cannot be read, is damaged, or holds no request; or a line
-            is bad. The first bad line is named.
+            is bad (the first is named); or there are more requests than the memory that may be taken
+            (`limits.memory_limit`) holds.
     """
     if format is not None:
         choice(format, "format", request_formats(), "request trace format")
@@ -176,6 +182,7 @@ def read_requests(path: str | os.PathLike[str], format: str | None = None) -> Re
     with open_plain_or_gzip(path) as stream:
         for data in whole_lines(stream, path, _CHUNK):
             reader.feed(data)
+            reader.ensure_fits()
     return reader.requests()
 
 
@@ -208,6 +215,16 @@ class _Reader:
             self._parse(data, begin, lines)
         if self.state.fault[0] != parser.NO_FAULT:
             raise self._error(_line(data, int(self.state.fault_start[0])))
+
+    def ensure_fits(self) -> None:
+        """Make sure that what was read may be run, as far as memory goes.
+
+        Raises:
+            InputError: it may not; the file may hold still more.
+        """
+        requests, lines = int(self.state.requests[0]), int(self.state.line[0])
+        needed = requests * BYTES_OF_A_REQUEST + (lines - requests) * _BYTES_SKIPPED
+        ensure_fits(needed, f"{requests} requests or more in {lines} lines", file=self.path)
 
     def _parse(self, data: NDArray[np.uint8], start: int, lines: int) -> None:
         rows = parser.room_for(lines, self.format)
