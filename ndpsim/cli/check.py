@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ndpsim.cli.options import compiling_notice, json_option, sets_option, write_json
+from ndpsim.cli.options import json_option, sets_option, write_json
 from ndpsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -94,12 +94,10 @@ def command(
     commands = read_commands(trace)
     if hw is not None and lanes is None and ranks is None and (commands.rank > 0).any():
         lanes = hardware.lanes  # a lane has one rank, so these are lanes
-    with compiling_notice("check") as announce:
-        announce()
-        if lanes is None:
-            report = check(commands, device, refresh, limit)
-        else:
-            report = check_lanes(commands, device, lanes, refresh, limit)
+    if lanes is None:
+        report = check(commands, device, refresh, limit)
+    else:
+        report = check_lanes(commands, device, lanes, refresh, limit)
     outcome = report.to_dict()
     if energy and report.ok:
         outcome |= _energy(commands, device, lanes, power)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ndpsim.cli.memory_options import memory_of, memory_options
-from ndpsim.cli.options import check_outputs, compiling_notice, json_option, write_json
+from ndpsim.cli.options import check_outputs, json_option, write_json
 from ndpsim.errors import InputError, one_of
 
 __all__ = ["command"]
@@ -41,9 +41,7 @@ def command(
 
     memory = memory_of(hw, sets, given)
     requests = read_requests(trace, form)
-    with compiling_notice("controller") as announce:
-        announce()
-        outcome = compare(requests, memory)
+    outcome = compare(requests, memory)
     if json_to is not None:
         write_json(outcome.to_dict(), json_to)
     if json_to != "-":

@@ -81,7 +81,7 @@ def command(
     with named_as_options(format="--format"):
         requests = read_requests(trace, form)
     if sweep_load:
-        with progress_of("sweeping", "controller") as progress:
+        with progress_of("sweeping") as progress:
             points = run_sweep(requests, memory, wrap=wrap, progress=progress)
         outcome = {
             "sweep": [point._asdict() for point in points],
@@ -91,7 +91,7 @@ def command(
         if plot_to is not None:
             latencies.draw_sweep(plot_to, points, memory)
     else:
-        with progress_of("simulating", "controller") as progress:
+        with progress_of("simulating") as progress:
             result = run_requests(requests, memory, wrap, commands_to is not None, exact_check, progress)
         outcome = result.to_dict()
         if commands_to is not None:

@@ -12,9 +12,11 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import metadata
+from typing import Any
 
 import click
 
+from ndpsim.cli.notices import notices
 from ndpsim.errors import InputError, MismatchError, nearest
 
 __all__ = ["cli", "main"]
@@ -30,6 +32,7 @@ _COMMANDS = {
     "list": "list what is bundled and known: hardware, models, presets, formats",
     "show": "show one of them in full: hw, model, org, timing, schema, layout",
     "import": "turn a DRAMsim3 or Ramulator 2 configuration into a hardware file",
+    "cache": "say where compiled kernels lie and how large they are; remove them",
 }
 
 
@@ -45,6 +48,10 @@ class _Commands(click.Group):
         module = f"{name}_" if keyword.iskeyword(name) else name
         command: click.Command = importlib.import_module(f"ndpsim.cli.{module}").command
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with notices():
+            return super().invoke(ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

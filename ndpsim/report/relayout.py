@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from ndpsim.files import replacing
-from ndpsim.report.text import energy_facts, print_pairs, print_table
+from ndpsim.report.text import energy_facts, print_pairs, print_table, simulated_in
 from ndpsim.simulate import RelayoutResult
 from ndpsim.units import format_bytes, format_energy, format_time
 
@@ -57,7 +57,7 @@ def print_relayout(result: RelayoutResult) -> None:
             f"{result.host.bandwidth_gbps:.2f} GB/s, its busiest bus {_percent(result.host.bus_busy)}"
             + (f", {format_energy(total)}" if (total := (result.host.energy_nj or {}).get("total")) else "")
         )
-    facts["simulated in"] = format_time(1e9 * result.wall_s)
+    facts["simulated in"] = simulated_in(result)
     print_pairs(facts)
 
 

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from rich.console import Console
 from rich.table import Table
 
-from ndpsim.simulate import ExpertResult, HostReadResult, LoadPoint, TraceResult
+from ndpsim.simulate import (
+    ContentionResult,
+    ExpertResult,
+    HostReadResult,
+    LoadPoint,
+    RelayoutResult,
+    TraceResult,
+)
 from ndpsim.units import format_bytes, format_energy, format_power, format_time
 
 __all__ = [
@@ -25,8 +32,10 @@ __all__ = [
     "print_sweep",
     "print_table",
     "print_trace",
+    "simulated_in",
 ]
 
+Timed: TypeAlias = ContentionResult | ExpertResult | HostReadResult | RelayoutResult | TraceResult
 
 _PHASES_SHOWN = 15
 _WIDE = 160  # columns of a pipe or a file, where nothing needs to fit a window
@@ -76,6 +85,12 @@ def _model_name(result: ExpertResult | HostReadResult) -> str:
     config = result.config
     shape = f"{config['hidden']} x {config['intermediate']}"
     return f"{config['model']} ({shape})" if config["model"] else shape
+
+
+def simulated_in(result: Timed) -> str:
+    """How long a result took, and its kernels to compile where they were not in the cache."""
+    compiled = f" after {format_time(1e9 * result.compile_s)} of compiling" if result.compile_s > 0 else ""
+    return format_time(1e9 * result.wall_s) + compiled
 
 
 def _forwarded(result: ExpertResult | HostReadResult | TraceResult) -> str:
@@ -177,7 +192,7 @@ def print_expert(result: ExpertResult) -> None:
     if len(result.phases) > _PHASES_SHOWN:
         console.print(f"... and {len(result.phases) - _PHASES_SHOWN} more phases")
     console.print(
-        f"simulated in {format_time(1e9 * result.wall_s)}, {_forwarded(result)}; "
+        f"simulated in {simulated_in(result)}, {_forwarded(result)}; "
         f"{result.lanes_simulated} of {result.lanes} lanes differ"
     )
 
@@ -228,7 +243,7 @@ def print_host_read(result: HostReadResult) -> None:
     print_facts(
         host_read_title(result),
         facts,
-        f"simulated in {format_time(1e9 * result.wall_s)}, {_forwarded(result)}; "
+        f"simulated in {simulated_in(result)}, {_forwarded(result)}; "
         f"{result.buses_simulated} of {buses} differ",
     )
 
@@ -283,7 +298,7 @@ def print_trace(result: TraceResult) -> None:
     console.print(grid)
     rate = result.requests / result.run_s / 1e6
     console.print(
-        f"simulated in {format_time(1e9 * result.wall_s)} ({rate:.2f} million requests/s in the controllers, "
+        f"simulated in {simulated_in(result)} ({rate:.2f} million requests/s in the controllers, "
         f"{_forwarded(result)})"
     )
 

@@ -9,7 +9,6 @@ others, so all of them are simulated.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -42,6 +41,7 @@ from ndpsim.simulate.program import DOWN, FIRST_CLOCK, GATE_UP
 from ndpsim.simulate.reported import Reported
 from ndpsim.simulate.result import ExpertResult, Phase
 from ndpsim.simulate.samples import Samples, sample_clocks
+from ndpsim.simulate.stopwatch import Stopwatch
 from ndpsim.simulate.weights import named_weights
 from ndpsim.spec import COMMANDS
 from ndpsim.traces import CommandTrace
@@ -95,7 +95,8 @@ class ContentionResult(Reported):
         energy_nj: by component, and their `total`, until the last data of the host; None where nothing is
             known of the DRAM's currents. `energy_note` says what it rests on, or why.
         config: everything that was used.
-        wall_s: how long the simulation took.
+        wall_s: how long the simulation took, without `compile_s`.
+        compile_s: how long kernels were compiled for it; 0 when they were in the cache.
         curve_ns, ndp_curve_gbps, host_curve_gbps: ends of equal times (the last may be shorter) up to
             `ndp_time_ns`; in each of them what the NDP unit read, and what the host moved over its buses.
         command_traces: by lane, when asked for.
@@ -134,6 +135,7 @@ class ContentionResult(Reported):
     energy_note: str
     config: Mapping[str, Any]
     wall_s: float
+    compile_s: float
     curve_ns: tuple[float, ...]
     ndp_curve_gbps: tuple[float, ...]
     host_curve_gbps: tuple[float, ...]
@@ -488,7 +490,7 @@ def simulate_contention(
         InputError: an argument, the hardware, the model or the trace makes no sense or does not fit, or the
             host's traffic leaves the NDP unit nothing at all.
     """
-    began = time.perf_counter()
+    stopwatch = Stopwatch()
     if arbitration not in sharing.ARBITRATIONS:
         raise InputError(one_of(arbitration, sharing.ARBITRATIONS, "arbitration"), key="arbitration")
     _checked_slice(slice_clocks)
@@ -536,7 +538,7 @@ def simulate_contention(
         "slice_clocks": slice_clocks if arbitration == "slice" else None,
     }
     energy = _energy(program.dimm, machine, alone.energy_nj)
-    return _result(program, meanwhile, curves, quiet, end, alone, host, energy, config, began)
+    return _result(program, meanwhile, curves, quiet, end, alone, host, energy, config, stopwatch)
 
 
 def _energy(dimm: _Dimm, machine: Machine, alone: Mapping[str, float | None] | None) -> Energy:
@@ -565,7 +567,7 @@ def _result(
     host: HostTraffic,
     energy: Energy,
     config: dict[str, Any],
-    began: float,
+    stopwatch: Stopwatch,
 ) -> ContentionResult:
     machine, dimm = program.machine, program.dimm
     device, burst_bytes = machine.device, machine.device.burst_bytes
@@ -618,7 +620,8 @@ def _result(
         energy_nj=energy[0],
         energy_note=energy[1],
         config=config,
-        wall_s=time.perf_counter() - began,
+        wall_s=stopwatch.wall_s(),
+        compile_s=stopwatch.compile_s(),
         curve_ns=curves.end_ns,
         ndp_curve_gbps=curves.ndp_gbps,
         host_curve_gbps=curves.host_gbps,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from ndpsim.simulate.lane import command_room, commands_by_kind, decode_commands
 from ndpsim.simulate.memory import Memory
 from ndpsim.simulate.power import Energy, dram_power
 from ndpsim.simulate.reported import Reported
+from ndpsim.simulate.stopwatch import Stopwatch
 from ndpsim.spec import Tables, lower
 from ndpsim.traces import CommandTrace, Requests, read_requests
 
@@ -61,6 +61,7 @@ class TraceResult(Reported):
             there is none.
         config: everything that was used.
         run_s: how long the controllers ran; wall_s: with everything around them but reading the trace.
+        compile_s: how long kernels were compiled meanwhile, which `run_s` and `wall_s` leave out.
         command_traces: by channel, when asked for.
     """
 
@@ -90,6 +91,7 @@ class TraceResult(Reported):
     config: Mapping[str, Any]
     run_s: float
     wall_s: float
+    compile_s: float
     command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)
 
 
@@ -270,7 +272,7 @@ def run_requests(
     progress: Progress = lambda share: None,
 ) -> TraceResult:
     """Run requests through a memory until all are served; see `run_trace`."""
-    began = time.perf_counter()
+    whole = Stopwatch()
     places = _places(requests, memory, wrap)
     if exact_check:
         _exact_check(requests, memory, places)
@@ -294,7 +296,7 @@ def run_requests(
         progress(done / len(requests.write))
 
     progress(0.0)
-    running = time.perf_counter()
+    running = Stopwatch()
     with ThreadPoolExecutor(min(len(runs), os.cpu_count() or 1)) as pool:
         outcomes = [pool.submit(run.run, report) for run in runs]
         try:
@@ -303,12 +305,11 @@ def run_requests(
         except BaseException:
             interrupted.set()  # the other channels stop at their next report
             raise
-    now = time.perf_counter()
-    return _result(requests, memory, runs, now - running, now - began)
+    return _result(requests, memory, runs, running.wall_s(), whole)
 
 
 def _result(
-    requests: Requests, memory: Memory, runs: list[_ChannelRun], run_s: float, wall_s: float
+    requests: Requests, memory: Memory, runs: list[_ChannelRun], run_s: float, whole: Stopwatch
 ) -> TraceResult:
     device, channels = memory.device, [run.channel for run in runs]
     clock_ns, cycles = float(device.clock_ps / 1000), max(run.cycles for run in runs)
@@ -347,7 +348,8 @@ def _result(
         energy_note=energy_note,
         config={**memory.to_dict(), "trace": requests.file},
         run_s=run_s,
-        wall_s=wall_s,
+        wall_s=whole.wall_s(),
+        compile_s=whole.compile_s(),
         command_traces=tuple(
             decode_commands(run.commands, run.tables) for run in runs if run.commands.entry.size
         ),
