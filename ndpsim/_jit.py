@@ -169,7 +169,7 @@ class _Compilations(event.Listener):
 
     def on_start(self, event: Any) -> None:
         """A function is about to be compiled."""
-        cache = event.data["dispatcher"]._cache
+        cache = getattr(event.data["dispatcher"], "_cache", None)
         if not isinstance(cache, _MachineCode):
             return
         self._depth += 1
@@ -179,7 +179,7 @@ class _Compilations(event.Listener):
 
     def on_end(self, event: Any) -> None:
         """It was compiled, or could not be."""
-        cache = event.data["dispatcher"]._cache
+        cache = getattr(event.data["dispatcher"], "_cache", None)
         if not isinstance(cache, _MachineCode):
             return
         self._depth -= 1

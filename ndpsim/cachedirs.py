@@ -140,10 +140,12 @@ def _temporary_root() -> Path | None:
 
 def roots() -> Iterator[Path]:
     """The folders that caches may lie in, in the order in which they are tried."""
-    for find in (_usual_root, _temporary_root):
-        root = find()
-        if root is not None:
-            yield root
+    usual = _usual_root()
+    if usual is not None:
+        yield usual
+    temporary = _temporary_root()
+    if temporary is not None and temporary != usual:
+        yield temporary
 
 
 # ---- What is damaged
@@ -257,14 +259,13 @@ class Entries:
             _log.warning("nothing can be cached (%s)", first or "there is no folder for it")
 
     def names(self) -> list[str]:
-        """The entries that are there, damaged ones among them."""
-        found: list[str] = []
+        """The entries that are there and whole."""
+        found: set[str] = set()
         for folder in self.folders():
             with contextlib.suppress(OSError):
-                found += [
-                    name.removesuffix(".entry") for name in os.listdir(folder) if _ENTRY.fullmatch(name)
-                ]
-        return found
+                found |= set(filter(_ENTRY.fullmatch, os.listdir(folder)))
+        names = sorted(name.removesuffix(".entry") for name in found)
+        return [name for name in names if self.read(name) is not None]
 
     def _make(self, folder: Path) -> None:
         """Make the folder with its marker, and room for it.

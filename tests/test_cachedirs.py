@@ -19,7 +19,7 @@ from ndpsim import cachedirs
 from ndpsim.cachedirs import Entries, clear, find_folders, problem_of, roots
 from ndpsim.cli.main import main
 
-CONTENT = bytes(range(256)) * 4
+CONTENT = bytes(range(256))
 SOMEONE = 54321
 
 
@@ -194,8 +194,10 @@ def test_a_damaged_entry_is_none_and_is_written_anew(root, how):
     assert entries().read("one") == CONTENT
     damage(folder(root) / "one.entry", how)
     assert entries().read("one") is None
+    assert entries().names() == []
     entries().write("one", CONTENT)
     assert entries().read("one") == CONTENT
+    assert entries().names() == ["one"]
     assert not fallback(root).exists()
 
 

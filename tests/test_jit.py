@@ -247,7 +247,7 @@ def test_compiling_is_silent_in_python(tmp_path):
 
 COMMANDS = """clock,command,rank,bankgroup,bank,row,column
 1,ACT,0,0,0,5,-1
-60,RD,0,0,0,-1,8
+60,RD,0,0,0,5,8
 """
 CHECK = [
     "--standard",

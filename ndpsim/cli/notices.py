@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -56,11 +57,17 @@ def kernels_of(command: str, given: Mapping[str, Any]) -> Counter[str]:
     return kernels
 
 
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):  # a result is worth more than what is said beside it
+        click.echo(f"ndpsim: {text}", err=True)
+
+
 class _Notices(logging.Handler):
     """Writes what the package says as lines on standard error, and of kernels what is still to come."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
+        self._group = click.get_current_context(silent=True)
         self._expected: Counter[str] = Counter()  # announced and still to come
         self._compiled = 0
 
@@ -70,7 +77,7 @@ class _Notices(logging.Handler):
             self._compiled += 1
             self._announce(record.compiling)
         elif record.levelno >= logging.WARNING:
-            click.echo(f"ndpsim: {record.getMessage()}", err=True)
+            _say(record.getMessage())
 
     def _announce(self, kernel: str) -> None:
         """Say that a kernel is compiled: of the first one, with all that are usually compiled after it."""
@@ -84,7 +91,7 @@ class _Notices(logging.Handler):
         kernels = f"1 of about {expected.total()} kernels" if expected.total() > 1 else "a kernel"
         what = "another kernel" if self._compiled > 1 else kernels
         seconds = max(sum(COMPILE_S.get(name, 0) * number for name, number in expected.items()), 1)
-        click.echo(f"ndpsim: compiling {what}, once for this version; some {seconds} s in all ...", err=True)
+        _say(f"compiling {what}, once for this version; some {seconds} s in all ...")
         self._expected += expected
         self._expected[kernel] -= 1
 
@@ -93,9 +100,11 @@ class _Notices(logging.Handler):
         from ndpsim import _jit
 
         context = click.get_current_context(silent=True)
-        if context is None:  # compiled in another thread than the command's
-            return Counter()
-        return kernels_of(context.info_name or "", context.params) - _jit.cached_kernels()
+        if context is not None:
+            usual = kernels_of(context.info_name or "", context.params)
+        else:  # compiled in another thread than the command's
+            usual = kernels_of(self._group.invoked_subcommand or "", {}) if self._group else Counter()
+        return usual - _jit.cached_kernels()
 
     def finish(self) -> None:
         """Say how long it took, when something was compiled."""
@@ -103,7 +112,7 @@ class _Notices(logging.Handler):
 
         if self._compiled:
             kernels = "1 kernel" if self._compiled == 1 else f"{self._compiled} kernels"
-            click.echo(f"ndpsim: compiled {kernels} in {_jit.compiling_s():.1f} s", err=True)
+            _say(f"compiled {kernels} in {_jit.compiling_s():.1f} s")
 
 
 @contextmanager
