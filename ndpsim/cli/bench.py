@@ -46,7 +46,7 @@ def command(rows: tuple[str, ...], repeat: int, json_to: str | None, markdown_to
     from ndpsim.report.printing import print_table
     from ndpsim.report.words import counted
 
-    with progress_of("measuring", "bench") as progress, named_as_options("row", "repeat"):
+    with progress_of("measuring") as progress, named_as_options("row", "repeat"):
         measured = run_rows(rows, repeat, progress)
     if markdown_to is not None:
         with replacing(markdown_to) as file:

@@ -11,7 +11,6 @@ from ndpsim.cli.command import Command
 from ndpsim.cli.given import refuse_given
 from ndpsim.cli.options import (
     check_outputs,
-    compiling_notice,
     json_option,
     named_as_options,
     sets_option,
@@ -127,12 +126,10 @@ def command(
     commands = read_commands(trace)
     if hw is not None and lanes is None and ranks is None and (commands.rank > 0).any():
         lanes = hardware.lanes  # a lane has one rank, so these are lanes
-    with compiling_notice("check") as announce:
-        announce()
-        if lanes is None:
-            report = check(commands, device, refresh, limit)
-        else:
-            report = check_lanes(commands, device, lanes, refresh, limit)
+    if lanes is None:
+        report = check(commands, device, refresh, limit)
+    else:
+        report = check_lanes(commands, device, lanes, refresh, limit)
     outcome = report.to_dict()
     if energy and report.ok:
         outcome |= _energy(commands, device, lanes, power)

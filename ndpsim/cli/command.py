@@ -11,7 +11,7 @@ import click
 
 from ndpsim.cli.completion import completing
 
-__all__ = ["Command", "Section", "help_text"]
+__all__ = ["Command", "CommandGroup", "Section", "help_text"]
 
 Section = tuple[str, Sequence[tuple[str, str]]]  # a title, and names with what they are
 
@@ -51,6 +51,19 @@ class Command(click.Command):
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write(help_text(self, ctx, self.examples, _option_sections(self, ctx)))
+
+
+class CommandGroup(click.Group):
+    """A command with commands of its own, and examples as `Command` has them."""
+
+    def __init__(self, *arguments: Any, examples: Sequence[str] = (), **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.examples = tuple(examples)
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        commands = [(name, command.get_short_help_str(_WIDEST)) for name, command in self.commands.items()]
+        sections = [("Commands", commands), *_option_sections(self, ctx)]
+        formatter.write(help_text(self, ctx, self.examples, sections))
 
 
 def help_text(

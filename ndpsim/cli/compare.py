@@ -10,7 +10,6 @@ from ndpsim.cli.command import Command
 from ndpsim.cli.memory_options import check_addressed, memory_of, memory_options
 from ndpsim.cli.options import (
     check_outputs,
-    compiling_notice,
     json_option,
     named_as_options,
     write_json,
@@ -56,9 +55,7 @@ def command(
     with named_as_options(format="--format"):
         requests = read_requests(trace, form)
     check_addressed(requests)
-    with compiling_notice("controller") as announce:
-        announce()
-        outcome = compare(requests, memory)
+    outcome = compare(requests, memory)
     if json_to is not None:
         write_json(outcome.to_dict(), json_to)
     if json_to != "-":

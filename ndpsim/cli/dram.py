@@ -91,7 +91,7 @@ def command(
         requests = read_requests(trace, form)
     check_addressed(requests)
     if sweep_load:
-        with progress_of("sweeping", "controller") as progress:
+        with progress_of("sweeping") as progress:
             points = run_sweep(requests, memory, wrap=wrap, progress=progress)
         outcome = {
             "sweep": [point._asdict() for point in points],
@@ -103,7 +103,7 @@ def command(
 
             draw_sweep(plot.file, points, memory, plot.size, plot.panels)
     else:
-        with progress_of("simulating", "controller") as progress:
+        with progress_of("simulating") as progress:
             result = run_requests(requests, memory, wrap, commands_to is not None, exact_check, progress)
         outcome = result.to_dict()
         if commands_to is not None:

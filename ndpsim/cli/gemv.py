@@ -198,7 +198,7 @@ def _alone(
     with named_as_options("layout"):
         outputs.check_lane(max(1, parse_layout(layout)[1]), hardware.lanes)
     with (
-        progress_of("simulating", "controller") as progress,
+        progress_of("simulating") as progress,
         named_as_options("tokens", "bits", "layout", "model"),
     ):
         result = simulate_expert(
@@ -236,7 +236,7 @@ def _beside_host(
 
     outputs.check_lane(1, hardware.lanes)
     with (
-        progress_of("simulating", "sharing") as progress,
+        progress_of("simulating") as progress,
         named_as_options("tokens", "bits", "layout", "model", **OPTION_OF),
     ):
         result = simulate_contention(
@@ -279,7 +279,7 @@ def _host_read(
             problem = f"{outputs.lane} is not a bus that takes part, 0 to {buses - 1}"
             raise InputError(problem, key="--lane")
     with (
-        progress_of("reading", "controller") as progress,
+        progress_of("reading") as progress,
         named_as_options("bits", "layout", "model"),
     ):
         result = simulate_host_read(

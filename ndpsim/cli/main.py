@@ -12,10 +12,12 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import metadata
+from typing import Any
 
 import click
 
 from ndpsim.cli.command import help_text
+from ndpsim.cli.notices import notices
 from ndpsim.cli.streams import StandardOutputError, forget_output
 from ndpsim.errors import InputError, MismatchError, nearest
 from ndpsim.files import inputs_protected
@@ -33,6 +35,7 @@ _COMMANDS = {
     "list": "list what is bundled and known: hardware, models, presets, formats",
     "show": "show one of them in full: hw, model, org, timing, schema, layout",
     "import": "turn a DRAMsim3 or Ramulator 2 configuration into a hardware file",
+    "cache": "say where compiled kernels lie and how large they are; remove them",
 }
 
 _EXAMPLES = (
@@ -53,6 +56,10 @@ class _Commands(click.Group):
         module = f"{name}_" if keyword.iskeyword(name) else name
         command: click.Command = importlib.import_module(f"ndpsim.cli.{module}").command
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with notices():
+            return super().invoke(ctx)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         records = (option.get_help_record(ctx) for option in self.get_params(ctx))

@@ -19,7 +19,6 @@ from ndpsim.files import ensure_writable, file_identity, is_in_place, replacing
 
 __all__ = [
     "check_outputs",
-    "compiling_notice",
     "exact_check_option",
     "json_option",
     "named_as_options",
@@ -127,41 +126,8 @@ def named_as_options(*names: str, **others: str) -> Iterator[None]:
 
 
 @contextmanager
-def compiling_notice(work: str) -> Iterator[Callable[[], None]]:
-    """A function to call before kernels run: says on standard error that they are compiled, when they are."""
-    from ndpsim import _jit  # brings Numba, which takes its time
-
-    began: float | None = None
-
-    def announce() -> None:
-        nonlocal began
-        if began is None and not _jit.is_compiled(work):
-            click.echo("ndpsim: compiling kernels, once for this version; takes some seconds ...", err=True)
-            began = time.perf_counter()
-
-    yield announce
-    if began is not None:
-        _jit.mark_compiled(work)
-        click.echo(f"ndpsim: compiled and done after {time.perf_counter() - began:.1f} s", err=True)
-
-
-@contextmanager
-def progress_of(what: str, work: str) -> Iterator[Callable[[float], None]]:
-    """A function to call with the share of work done, from 0.
-
-    Says so when kernels are compiled; draws a bar on a terminal once a second has passed.
-    """
-    with compiling_notice(work) as announce, _bar(what) as show:
-
-        def report(share: float) -> None:
-            announce()
-            show(share)
-
-        yield report
-
-
-@contextmanager
-def _bar(what: str) -> Iterator[Callable[[float], None]]:
+def progress_of(what: str) -> Iterator[Callable[[float], None]]:
+    """A function to call with the share of work done, from 0; draws a bar on a terminal after a second."""
     if not sys.stderr.isatty():
         yield lambda share: None
         return

@@ -133,7 +133,7 @@ def command(
     chosen = names if topology == _ALL else (topology,)
     results: dict[str, RelayoutResult] = {}
     with (
-        progress_of("moving", "relayout") as progress,
+        progress_of("moving") as progress,
         named_as_options(
             "hw",
             "experts",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ndpsim.report.text import bits_of, energy_facts, print_facts
+from ndpsim.report.text import bits_of, energy_facts, print_facts, simulated_in
 from ndpsim.report.words import counted, listed, percent
 from ndpsim.simulate import ContentionResult
 from ndpsim.units import format_bytes, format_time
@@ -101,5 +101,5 @@ def print_contention(result: ContentionResult) -> None:
     print_facts(
         contention_title(result),
         _facts(result),
-        f"simulated in {format_time(1e9 * result.wall_s)}; all {result.lanes} lanes, clock by clock",
+        f"simulated in {simulated_in(result)}; all {result.lanes} lanes, clock by clock",
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ndpsim.files import replacing
 from ndpsim.report.printing import print_table
-from ndpsim.report.text import energy_facts, print_pairs
+from ndpsim.report.text import energy_facts, print_pairs, simulated_in
 from ndpsim.report.words import clocks_of, counted, listed, percent
 from ndpsim.simulate import RelayoutResult
 from ndpsim.units import format_bytes, format_energy, format_time
@@ -56,7 +56,7 @@ def print_relayout(result: RelayoutResult) -> None:
             f"{result.host.bandwidth_gbps:.2f} GB/s, its busiest bus {percent(result.host.bus_busy)}"
             + (f", {format_energy(total)}" if (total := (result.host.energy_nj or {}).get("total")) else "")
         )
-    facts["simulated in"] = format_time(1e9 * result.wall_s)
+    facts["simulated in"] = simulated_in(result)
     print_pairs(facts)
 
 

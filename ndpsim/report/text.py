@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from ndpsim.report.printing import is_terminal, print_grid, print_table, print_text
 from ndpsim.report.words import clocks_of, counted, listed, percent
-from ndpsim.simulate import ExpertResult, HostReadResult, LoadPoint, TraceResult
+from ndpsim.simulate import (
+    ContentionResult,
+    ExpertResult,
+    HostReadResult,
+    LoadPoint,
+    RelayoutResult,
+    TraceResult,
+)
 from ndpsim.units import format_bytes, format_energy, format_power, format_time, significant
 
 __all__ = [
@@ -24,8 +31,10 @@ __all__ = [
     "print_rows",
     "print_sweep",
     "print_trace",
+    "simulated_in",
 ]
 
+Timed: TypeAlias = ContentionResult | ExpertResult | HostReadResult | RelayoutResult | TraceResult
 
 _PHASES_SHOWN = 15  # on a terminal
 
@@ -50,6 +59,12 @@ def _model_name(result: ExpertResult | HostReadResult) -> str:
     config = result.config
     shape = f"{config['hidden']} x {config['intermediate']}"
     return f"{config['model']} ({shape})" if config["model"] else shape
+
+
+def simulated_in(result: Timed) -> str:
+    """How long a result took, and its kernels to compile where they were not in the cache."""
+    compiled = f" after {format_time(1e9 * result.compile_s)} of compiling" if result.compile_s > 0 else ""
+    return format_time(1e9 * result.wall_s) + compiled
 
 
 def _forwarded(result: ExpertResult | HostReadResult | TraceResult) -> str:
@@ -153,7 +168,7 @@ def print_expert(result: ExpertResult) -> None:
     print_grid(_facts(result))
     _print_phases(result)
     print_text(
-        f"simulated in {format_time(1e9 * result.wall_s)}, {_forwarded(result)}; "
+        f"simulated in {simulated_in(result)}, {_forwarded(result)}; "
         f"{result.lanes_simulated} of {result.lanes} lanes differ"
     )
 
@@ -198,7 +213,7 @@ def print_host_read(result: HostReadResult) -> None:
     print_facts(
         host_read_title(result),
         facts,
-        f"simulated in {format_time(1e9 * result.wall_s)}, {_forwarded(result)}; "
+        f"simulated in {simulated_in(result)}, {_forwarded(result)}; "
         f"{result.buses_simulated} of {buses} differ",
     )
 
@@ -249,7 +264,7 @@ def print_trace(result: TraceResult) -> None:
     print_grid(facts)
     rate = result.requests / result.run_s
     print_text(
-        f"simulated in {format_time(1e9 * result.wall_s)} ({rate:,.0f} requests/s in the controllers, "
+        f"simulated in {simulated_in(result)} ({rate:,.0f} requests/s in the controllers, "
         f"{_forwarded(result)})"
     )
 

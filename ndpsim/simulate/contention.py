@@ -9,7 +9,6 @@ others, so all of them are simulated.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -45,6 +44,7 @@ from ndpsim.simulate.power import Energy
 from ndpsim.simulate.program import DOWN, FIRST_CLOCK, GATE_UP
 from ndpsim.simulate.result import ExpertResult, Phase
 from ndpsim.simulate.samples import Samples, sample_clocks
+from ndpsim.simulate.stopwatch import Stopwatch
 from ndpsim.simulate.weights import named_weights
 from ndpsim.spec import COMMANDS
 from ndpsim.traces import CommandTrace
@@ -98,7 +98,8 @@ class ContentionResult(Reported):
         energy_nj: by component, and their `total`, until the last data of the host; None where nothing is
             known of the DRAM's currents. `energy_note` says what it rests on, or why.
         config: everything that was used.
-        wall_s: how long the simulation took.
+        wall_s: how long the simulation took, without `compile_s`.
+        compile_s: how long kernels were compiled for it; 0 when they were in the cache.
         curve_ns, ndp_curve_gbps, host_curve_gbps: ends of equal times up to `ndp_time_ns`, whole
             refresh intervals or equal parts of one, each to the next clock (the last may be shorter); in each
             of them what the NDP unit read, and what the host moved over its buses.
@@ -162,6 +163,7 @@ class ContentionResult(Reported):
     energy_note: str
     config: Mapping[str, Any]
     wall_s: float
+    compile_s: float
     curve_ns: tuple[float, ...]
     ndp_curve_gbps: tuple[float, ...]
     host_curve_gbps: tuple[float, ...]
@@ -508,7 +510,7 @@ def simulate_contention(
         InputError: an argument, the hardware, the model or the trace makes no sense or does not fit, or the
             host's traffic leaves the NDP unit nothing at all.
     """
-    began = time.perf_counter()
+    stopwatch = Stopwatch()
     arbitration = choice(arbitration, "arbitration", sharing.ARBITRATIONS, "arbitration")
     slice_clocks = whole_number(slice_clocks, "slice_clocks", 1, _MAX_SLICE, " of clocks")
     tokens, layout = whole_number(tokens, "tokens", 1, MAX_TOKENS), text(layout, "layout")
@@ -557,7 +559,7 @@ def simulate_contention(
         "slice_clocks": slice_clocks if arbitration == "slice" else None,
     }
     energy = _energy(program.dimm, machine, alone.energy_nj)
-    return _result(program, meanwhile, curves, quiet, end, alone, host, energy, config, began)
+    return _result(program, meanwhile, curves, quiet, end, alone, host, energy, config, stopwatch)
 
 
 def _energy(dimm: _Dimm, machine: Machine, alone: Mapping[str, float | None] | None) -> Energy:
@@ -586,7 +588,7 @@ def _result(
     host: HostTraffic,
     energy: Energy,
     config: dict[str, Any],
-    began: float,
+    stopwatch: Stopwatch,
 ) -> ContentionResult:
     machine, dimm = program.machine, program.dimm
     device, burst_bytes = machine.device, machine.device.burst_bytes
@@ -639,7 +641,8 @@ def _result(
         energy_nj=energy[0],
         energy_note=energy[1],
         config=config,
-        wall_s=time.perf_counter() - began,
+        wall_s=stopwatch.wall_s(),
+        compile_s=stopwatch.compile_s(),
         curve_ns=curves.end_ns,
         ndp_curve_gbps=curves.ndp_gbps,
         host_curve_gbps=curves.host_gbps,

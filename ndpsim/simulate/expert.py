@@ -14,7 +14,6 @@ leave in the order in which they are known; it adds them as they come. A tile en
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any
@@ -58,6 +57,7 @@ from ndpsim.simulate.program import (
     report_share,
 )
 from ndpsim.simulate.result import ExpertResult, Phase
+from ndpsim.simulate.stopwatch import Stopwatch
 from ndpsim.simulate.weights import named_weights
 
 __all__ = ["MAX_TOKENS", "simulate_expert"]
@@ -256,7 +256,7 @@ def simulate_expert(
         InputError: an argument, the hardware or the model makes no sense, or does not fit.
         MismatchError: the exact check found a difference.
     """
-    began = time.perf_counter()
+    stopwatch = Stopwatch()
     tokens, layout = whole_number(tokens, "tokens", 1, MAX_TOKENS), text(layout, "layout")
     record_commands, exact_check = flag(record_commands, "record_commands"), flag(exact_check, "exact_check")
     progress = progress_function(progress)
@@ -293,7 +293,7 @@ def simulate_expert(
         "tokens": tokens,
         "layout": layout,
     }
-    return _result(programs, tiling, end, config, weights, began)
+    return _result(programs, tiling, end, config, weights, stopwatch)
 
 
 def _result(
@@ -302,7 +302,7 @@ def _result(
     end: int,
     config: dict[str, Any],
     weights: ExpertWeights,
-    began: float,
+    stopwatch: Stopwatch,
 ) -> ExpertResult:
     machine, expert = programs.machine, programs.expert
     to_ns, clock_ns = machine.timebase.to_ns, machine.timebase.to_ns(machine.dram_ticks)
@@ -356,7 +356,8 @@ def _result(
         energy_nj=energy_nj,
         energy_note=energy_note,
         config=config,
-        wall_s=time.perf_counter() - began,
+        wall_s=stopwatch.wall_s(),
+        compile_s=stopwatch.compile_s(),
         command_traces=tuple(
             decode_commands(lane.commands, machine.tables)
             for program in programs.of_dimm

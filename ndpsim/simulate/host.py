@@ -8,7 +8,6 @@ to the next rank: so rank changes are few and the next rank's rows open behind t
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -39,6 +38,7 @@ from ndpsim.simulate.lane import (
 from ndpsim.simulate.memory import controller_options
 from ndpsim.simulate.power import DramPower, dram_power
 from ndpsim.simulate.program import FIRST_CLOCK
+from ndpsim.simulate.stopwatch import Stopwatch
 from ndpsim.simulate.weights import describe_weights, named_weights
 from ndpsim.spec import lower
 from ndpsim.traces import CommandTrace
@@ -71,7 +71,8 @@ class HostReadResult(Reported):
         energy_nj: by component (`energy.split`), and their `total`, of all ranks behind the buses;
             None where nothing is known of the DRAM's currents. `energy_note` says what it rests on, or why.
         config: everything that was used: hardware, model, weights, layout.
-        wall_s: how long the simulation took.
+        wall_s: how long the simulation took, without `compile_s`.
+        compile_s: how long kernels were compiled for it; 0 when they were in the cache.
         command_traces: by bus (channel by channel, of each its sub-channels), when asked for.
     """
 
@@ -113,6 +114,7 @@ class HostReadResult(Reported):
     energy_note: str
     config: Mapping[str, Any]
     wall_s: float
+    compile_s: float
     command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)
 
 
@@ -249,7 +251,7 @@ def simulate_host_read(
         InputError: an argument, the hardware or the model makes no sense, or does not fit.
         MismatchError: the exact check found a difference.
     """
-    began = time.perf_counter()
+    stopwatch = Stopwatch()
     layout, progress = text(layout, "layout"), progress_function(progress)
     record_commands, exact_check = flag(record_commands, "record_commands"), flag(exact_check, "exact_check")
     hardware = load_hardware(hw, sets)
@@ -264,11 +266,11 @@ def simulate_host_read(
     runs = _run_alike(laid, hardware, record_commands, exact_check, progress)
     config = {"hardware": hardware.to_dict(), **describe_weights(weights, model_name), "layout": layout}
     power = dram_power(hardware.lane_device(), hardware.power_changes)
-    return _result(laid, runs, power, config, began)
+    return _result(laid, runs, power, config, stopwatch)
 
 
 def _result(
-    layout: Layout, runs: list[_BusRun], power: DramPower, config: dict[str, Any], began: float
+    layout: Layout, runs: list[_BusRun], power: DramPower, config: dict[str, Any], stopwatch: Stopwatch
 ) -> HostReadResult:
     geometry = layout.geometry
     clock_ps = geometry.device.clock_ps
@@ -307,6 +309,7 @@ def _result(
         energy_nj=energy_nj,
         energy_note=energy_note,
         config=config,
-        wall_s=time.perf_counter() - began,
+        wall_s=stopwatch.wall_s(),
+        compile_s=stopwatch.compile_s(),
         command_traces=tuple(traces[id(run)] for run in runs if id(run) in traces),
     )

@@ -10,7 +10,6 @@ bursts in flight as its controllers' queues hold. No time on its cores is counte
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -37,6 +36,7 @@ from ndpsim.simulate.moving import Mover, Moving, Run, run_moving
 from ndpsim.simulate.power import DramPower, Energy, dram_power
 from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.samples import equal_clocks, sample_clocks
+from ndpsim.simulate.stopwatch import Stopwatch
 from ndpsim.simulate.weights import describe_weights, named_weights
 from ndpsim.spec import Device, lower
 from ndpsim.traces import CommandTrace
@@ -122,7 +122,8 @@ class RelayoutResult(Reported):
         curve_ns, read_gbps, written_gbps: ends of equal times, which are whole refresh intervals or equal
             parts of one (the last may be shorter), and what came from DRAM and arrived for it in each.
         config: everything that was used.
-        wall_s: how long the simulation took.
+        wall_s: how long the simulation took, without `compile_s`.
+        compile_s: how long kernels were compiled for it; 0 when they were in the cache.
         command_traces: by wave, then by DIMM and lane, when asked for.
     """
 
@@ -179,6 +180,7 @@ class RelayoutResult(Reported):
     written_gbps: tuple[float, ...]
     config: Mapping[str, Any]
     wall_s: float
+    compile_s: float
     command_traces: tuple[tuple[CommandTrace, ...], ...] = field(default=(), repr=False)
 
 
@@ -382,7 +384,7 @@ def simulate_relayout(
     Raises:
         InputError: an argument, the hardware or the model makes no sense, or does not fit.
     """
-    began = time.perf_counter()
+    stopwatch = Stopwatch()
     experts = whole_number(experts, "experts", 1, MAX_EXPERTS)
     source, target = text(source, "source"), text(target, "target")
     host, record_commands = flag(host, "host"), flag(record_commands, "record_commands")
@@ -413,7 +415,7 @@ def simulate_relayout(
         "target_dimms": second,
     }
     energy = _energy(hardware, mover, runs)
-    return _result(mover, moving, runs, by_host, energy, config, experts, began)
+    return _result(mover, moving, runs, by_host, energy, config, experts, stopwatch)
 
 
 def _dram(power: DramPower, mover: Mover, runs: Sequence[Run], others: Mapping[str, float | None]) -> Energy:
@@ -516,7 +518,7 @@ def _result(
     energy: Energy,
     config: Mapping[str, Any],
     experts: int,
-    began: float,
+    stopwatch: Stopwatch,
 ) -> RelayoutResult:
     clock_ns, tick_ns = mover.timebase.to_ns(mover.timebase.ticks[0]), mover.timebase.to_ns(1)
     ends = np.cumsum([0, *(run.end - 1 for run in runs)]) * clock_ns
@@ -566,6 +568,7 @@ def _result(
         read_gbps=_curve(mover, read_ns, edges_ns) if runs else (),
         written_gbps=_curve(mover, written_ns, edges_ns) if runs else (),
         config=config,
-        wall_s=time.perf_counter() - began,
+        wall_s=stopwatch.wall_s(),
+        compile_s=stopwatch.compile_s(),
         command_traces=tuple(run.traces for run in runs if run.traces),
     )

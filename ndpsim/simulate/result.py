@@ -65,7 +65,8 @@ class ExpertResult(Reported):
             hardware file does not know it; all is None where nothing is known of the DRAM's currents.
         energy_note: what the energy of the DRAM rests on, or why there is none.
         config: everything that was used: hardware, model, weights, layout.
-        wall_s: how long the simulation took.
+        wall_s: how long the simulation took, without `compile_s`.
+        compile_s: how long kernels were compiled for it; 0 when they were in the cache.
         command_traces: by lane, when asked for.
     """
 
@@ -122,4 +123,5 @@ class ExpertResult(Reported):
     energy_note: str
     config: Mapping[str, Any]
     wall_s: float
+    compile_s: float
     command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)

@@ -10,7 +10,6 @@ bursts and rounded up to 1/64 of a cycle; an array that waits for a burst is lat
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -54,6 +53,7 @@ from ndpsim.simulate.program import (
     report_share,
 )
 from ndpsim.simulate.result import ExpertResult, Phase
+from ndpsim.simulate.stopwatch import Stopwatch
 from ndpsim.simulate.weights import describe_weights
 from ndpsim.spec import Device, Tables, lower
 from ndpsim.units import Timebase, common_ticks, frequency_period_ps
@@ -413,7 +413,7 @@ def simulate_on_arrays(
         InputError: the hardware or the layout makes no sense, or the expert does not fit.
         MismatchError: the exact check found a difference.
     """
-    began = time.perf_counter()
+    stopwatch = Stopwatch()
     if layout != "localized":
         raise InputError(f"'{layout}' is for several DIMMs; a device has localized", key="layout")
     with hardware.errors_at_origins():
@@ -432,7 +432,7 @@ def simulate_on_arrays(
         "tokens": tokens,
         "layout": layout,
     }
-    return _result(program, tiling, end, config, began)
+    return _result(program, tiling, end, config, stopwatch)
 
 
 def _peak_gflops(machine: _Machine, written: ExpertFormat) -> float:
@@ -476,7 +476,7 @@ def _energy(
 
 
 def _result(
-    program: _Program, tiling: Tiling, end: int, config: dict[str, Any], began: float
+    program: _Program, tiling: Tiling, end: int, config: dict[str, Any], stopwatch: Stopwatch
 ) -> ExpertResult:
     machine, tiles, reads = program.machine, program.tiles, len(tiling.tokens)
     clock_ns = machine.timebase.to_ns(machine.dram_ticks)
@@ -530,7 +530,8 @@ def _result(
         energy_nj=energy_nj,
         energy_note=energy_note,
         config=config,
-        wall_s=time.perf_counter() - began,
+        wall_s=stopwatch.wall_s(),
+        compile_s=stopwatch.compile_s(),
         command_traces=tuple(
             decode_commands(lane.commands, machine.tables)
             for lane in program.of_lane

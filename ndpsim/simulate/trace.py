@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from ndpsim.reported import Reported
 from ndpsim.simulate.lane import command_room, commands_by_kind, decode_commands, no_commands, run_channel
 from ndpsim.simulate.memory import Memory
 from ndpsim.simulate.power import Energy, dram_power
+from ndpsim.simulate.stopwatch import Stopwatch
 from ndpsim.spec import Tables, lower
 from ndpsim.traces import BYTES_OF_A_REQUEST, CommandTrace, Requests, read_requests
 
@@ -67,6 +67,7 @@ class TraceResult(Reported):
             there is none.
         config: everything that was used.
         run_s: how long the controllers ran; wall_s: with everything around them but reading the trace.
+        compile_s: how long kernels were compiled meanwhile, which `run_s` and `wall_s` leave out.
         command_traces: by channel, when asked for.
     """
 
@@ -121,6 +122,7 @@ class TraceResult(Reported):
     config: Mapping[str, Any]
     run_s: float
     wall_s: float
+    compile_s: float
     command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)
 
 
@@ -328,7 +330,7 @@ def run_requests(
     requests, memory = instance(requests, "requests", Requests), instance(memory, "memory", Memory)
     wrap, record_commands = flag(wrap, "wrap"), flag(record_commands, "record_commands")
     exact_check, progress = flag(exact_check, "exact_check"), progress_function(progress)
-    began = time.perf_counter()
+    whole = Stopwatch()
     needed = len(requests) * (_BYTES_RECORDED if record_commands else BYTES_OF_A_REQUEST)
     ensure_fits(needed, f"{len(requests)} requests", file=requests.file)
     places = _places(requests, memory, wrap)
@@ -354,7 +356,7 @@ def run_requests(
         progress(done / len(requests.write))
 
     progress(0.0)
-    running = time.perf_counter()
+    running = Stopwatch()
     with ThreadPoolExecutor(min(len(runs), os.cpu_count() or 1)) as pool:
         outcomes = [pool.submit(run.run, report) for run in runs]
         try:
@@ -363,12 +365,11 @@ def run_requests(
         except BaseException:
             interrupted.set()  # the other channels stop at their next report
             raise
-    now = time.perf_counter()
-    return _result(requests, memory, runs, now - running, now - began)
+    return _result(requests, memory, runs, running.wall_s(), whole)
 
 
 def _result(
-    requests: Requests, memory: Memory, runs: list[_ChannelRun], run_s: float, wall_s: float
+    requests: Requests, memory: Memory, runs: list[_ChannelRun], run_s: float, whole: Stopwatch
 ) -> TraceResult:
     device, channels = memory.device, [run.channel for run in runs]
     clock_ns, cycles = float(device.clock_ps / 1000), max(run.cycles for run in runs)
@@ -408,7 +409,8 @@ def _result(
         energy_note=energy_note,
         config={**memory.to_dict(), "trace": requests.file},
         run_s=run_s,
-        wall_s=wall_s,
+        wall_s=whole.wall_s(),
+        compile_s=whole.compile_s(),
         command_traces=tuple(
             decode_commands(run.commands, run.tables) for run in runs if run.commands.entry.size
         ),
