@@ -127,6 +127,8 @@ def test_a_number_of_thousands_of_digits_is_one_line():
 
 # Hints
 
+_CLOCKS = " or ".join(f"'ndp.{unit}.clock_mhz'" for unit in ("gemv", "systolic", "activation", "relayout"))
+
 
 @pytest.mark.parametrize(
     ("written", "meant"),
@@ -145,12 +147,13 @@ def test_a_number_of_thousands_of_digits_is_one_line():
         ("link.gbps", "'link.link_gbps'"),
         ("IDD4R", "'dram.power.IDD4R'"),
         ("arrays", "'ndp.systolic.arrays'"),
-        ("gemv.clock_mhz", "'ndp.gemv.clock_mhz' or 'ndp.systolic.clock_mhz' or 'ndp.activation.clock_mhz' or"),
+        ("gemv.clock_mhz", "'ndp.gemv.clock_mhz'"),
+        ("clock_mhz", _CLOCKS),
     ],
 )  # fmt: skip
 def test_a_hint_is_the_nearest_key_of_the_section_then_of_any(written, meant):
     problem = refused("gemv", "--set", f"{written}=40")
-    assert problem.startswith(f"--set: {written}: unknown key; did you mean {meant}")
+    assert problem == f"--set: {written}: unknown key; did you mean {meant}?"
 
 
 def test_a_key_of_a_file_in_the_wrong_section_is_found_in_the_right_one():

@@ -162,7 +162,8 @@ def _unknown_set(written: str) -> str:
     """What is wrong with a key that leads nowhere, with the nearest that leads somewhere."""
     known = [dotted(key) for key in _all_keys()]
     known += [f"{prefix}.{name}" for name in sorted(_timing_names()) for prefix in ("dram", "dram.overrides")]
-    guesses = _in_section(written, known) or _in_any_section(written.rpartition(".")[2], known)
+    guesses = [key for key in known if "." in written and key.endswith(f".{written}")]
+    guesses = guesses or _in_section(written, known) or _in_any_section(written.rpartition(".")[2], known)
     guesses = guesses or [guess for guess in [nearest(written, known)] if guess]
     if guesses:
         return f"unknown key; did you mean {' or '.join(map(repr, guesses))}?"
