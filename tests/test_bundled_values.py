@@ -275,10 +275,12 @@ def test_bytes_at_the_edges_of_their_units(count, text):
 @pytest.mark.parametrize(
     ("value", "time", "energy"),
     [
-        (0.0, "0 ns", "0 nJ"), (1.0, "1 ns", "1 nJ"), (999.94, "999.9 ns", "999.9 nJ"), (1000.0, "1 us", "1 uJ"),
-        (-1000.0, "-1 us", "-1 uJ"), (-999.0, "-999 ns", "-999 nJ"), (12345.0, "12.35 us", "12.35 uJ"),
-        (12335.0, "12.34 us", "12.34 uJ"), (999_949.0, "999.9 us", "999.9 uJ"), (1e6, "1 ms", "1 mJ"),
-        (4.248e6, "4.248 ms", "4.248 mJ"), (1e9, "1 s", "1 J"), (2.5e12, "2500 s", "2500 J"),
+        (0.0, "0 ns", "0 nJ"), (1.0, "1.000 ns", "1.000 nJ"), (0.5, "0.5000 ns", "0.5000 nJ"),
+        (999.94, "999.9 ns", "999.9 nJ"), (999.96, "1.000 us", "1.000 uJ"), (1000.0, "1.000 us", "1.000 uJ"),
+        (-1000.0, "-1.000 us", "-1.000 uJ"), (-999.0, "-999.0 ns", "-999.0 nJ"), (12345.0, "12.35 us", "12.35 uJ"),
+        (12335.0, "12.34 us", "12.34 uJ"), (999_949.0, "999.9 us", "999.9 uJ"), (1e6, "1.000 ms", "1.000 mJ"),
+        (4.248e6, "4.248 ms", "4.248 mJ"), (1e9, "1.000 s", "1.000 J"), (2.5e12, "2500 s", "2500 J"),
+        (1.23456e14, "123,500 s", "123,500 J"),
     ],
 )  # fmt: skip
 def test_times_and_energies_at_the_edges_of_their_units(value, time, energy):
@@ -288,9 +290,13 @@ def test_times_and_energies_at_the_edges_of_their_units(value, time, energy):
 
 @pytest.mark.parametrize(
     ("watts", "text"),
-    [(0, "0 mW"), (0.0001, "0.1 mW"), (0.99994, "999.9 mW"), (1, "1 W"), (-0.5, "-500 mW"), (-1, "-1 W"), (15.327, "15.33 W"), (2000, "2000 W")],
+    [
+        (0, "0 W"), (1e-7, "0.1000 uW"), (1.574e-5, "15.74 uW"), (0.0001, "100.0 uW"), (0.00099996, "1.000 mW"),
+        (0.99994, "999.9 mW"), (0.99996, "1.000 W"), (1, "1.000 W"), (-0.5, "-500.0 mW"), (-1, "-1.000 W"),
+        (15.327, "15.33 W"), (2000, "2000 W"),
+    ],
 )  # fmt: skip
-def test_power_in_milliwatts_below_a_watt(watts, text):
+def test_power_has_the_largest_unit_of_which_it_is_one(watts, text):
     assert format_power(watts) == text
 
 

@@ -636,9 +636,11 @@ def test_the_ends_of_what_a_check_may_be_asked() -> None:
         assert (
             check_lanes(trace, one, 2, **options).count == check(trace, DEVICES["DDR5"], **options).count == 2
         )
-        for wrong_value in (-1, True, 1.0):
-            with pytest.raises(InputError, match=f"^{name}: {wrong_value} is not a whole number from 0$"):
+        assert check(trace, DEVICES["DDR5"], **{**options, name: 1_000_000}).count == 2
+        for wrong_value in (-1, True, 1.0, 1_000_001):
+            words = f"^{name}: {wrong_value} is not a whole number from 0 to 1000000$"
+            with pytest.raises(InputError, match=words):
                 check(trace, one, **{name: wrong_value})
-    for lanes in (0, True, 1.0):
-        with pytest.raises(InputError, match=f"^lanes: {lanes} is not a whole number from 1$"):
+    for lanes in (0, True, 1.0, 1_000_001):
+        with pytest.raises(InputError, match=f"^lanes: {lanes} is not a whole number from 1 to 1000000$"):
             check_lanes(trace, one, lanes)  # type: ignore[arg-type]

@@ -119,9 +119,9 @@ TRIED: dict[str, list[tuple[tuple[str, ...], str, str, str]]] = {
 }
 #: Stated in words, or for what is no part of the result: each has a test below.
 IN_WORDS = {
-    "gemv": {"--group-size", "--zero-point-bits", "--lane"},
-    "relayout": {"--group-size", "--zero-point-bits", "--from-dimms", "--to-dimms"},
-    "dram": {"--commands-format", "--channel"},
+    "gemv": {"--group-size", "--zero-point-bits", "--lane", "--size"},
+    "relayout": {"--group-size", "--zero-point-bits", "--from-dimms", "--to-dimms", "--size"},
+    "dram": {"--commands-format", "--channel", "--size"},
 }
 
 
@@ -234,6 +234,23 @@ def test_no_host_is_simulated_where_it_is_not_wanted():
     assert result(*MOVED)["host"]["time_ns"] > 0
     without = result(*MOVED, "--no-host")
     assert (without["host"], without["host_speedup"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "before", [("gemv", *SHAPE), (*MOVED, "--no-host"), ("dram", "requests")], ids=lambda c: c[0]
+)
+def test_a_picture_is_as_wide_as_two_columns_unless_told_otherwise(before, requests, tmp_path):
+    arguments = [requests if word == "requests" else word for word in before]
+    # Inches, and dots an inch.
+    for options, width in (
+        ((), 7.16 * 300),
+        (("--size", "two-columns"), 7.16 * 300),
+        (("--size", "column"), 3.5 * 600),
+    ):
+        assert call(*arguments, "--plot", tmp_path / "p.png", *options)[0] == 0
+        header = (tmp_path / "p.png").read_bytes()[:24]
+        assert int.from_bytes(header[16:20]) == pytest.approx(width, abs=1)
+    assert stated_defaults(before[0])["--size"] == "two-columns"
 
 
 # ---- Which lane, bus or channel is written ----------------------------------------------------------------
@@ -459,9 +476,17 @@ def test_as_many_violations_are_described_as_the_limit_says(illegal, tmp_path, o
     assert (status, report["count"], len(report["violations"])) == (1, 30, described)
     lines = out.splitlines()
     assert lines[-1] == f"{illegal}: 30 commands, 30 violations"
-    more = [f"... and {30 - described} more"] if described < 30 else []
+    more = [f"and {30 - described} more, which --limit leaves out"] if described < 30 else []
     assert lines[described:-1] == more
     assert [violation["message"] for violation in report["violations"]] == lines[:described]
+
+
+def test_as_many_as_a_million_may_be_described(illegal):
+    assert call("check", illegal, *DDR5, "--limit", 1_000_000)[0] == 1
+    for limit in (1_000_001, -1):
+        status, out, err = call("check", illegal, *DDR5, "--limit", limit)
+        assert (status, out) == (2, "")
+        assert f"--limit: {limit} is not a whole number from 0 to 1000000\n" in err
 
 
 def refreshed(tmp_path: Path, times: list[int], command: str = "REFab") -> Path:
