@@ -123,6 +123,14 @@ def test_another_users_folder_is_neither_counted_nor_removed(root, monkeypatch):
     assert (folder(root) / "one.entry").exists()
 
 
+def test_a_folder_without_the_marker_is_not_removed_even_when_it_is_named(root):
+    folder(root).mkdir()
+    (folder(root) / "one.entry").write_text("mine")
+    with pytest.raises(OSError, match="not made by ndpsim"):
+        cachedirs._remove(folder(root), cachedirs._is_made_here)
+    assert (folder(root) / "one.entry").read_text() == "mine"
+
+
 def test_a_damaged_marker_still_says_whose_folder_it_is(root):
     entries().write("one", CONTENT)
     (folder(root) / "ndpsim-cache.json").write_bytes(os.urandom(300))

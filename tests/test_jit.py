@@ -159,8 +159,8 @@ def test_damaged_kernels_are_compiled_anew_and_never_run(tmp_path):
     (tmp_path / "through.py").write_text(THROUGH_DAMAGE)
     place = {"NDPSIM_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(PACKAGE.parent)}
     process = run(str(tmp_path / "through.py"), **place)
-    said = process.communicate()
-    assert (process.returncode, said) == (0, ("1\n" if "1" in said[0] else "0\n", ""))
+    assert process.communicate()[1] == ""
+    assert process.returncode == 0
 
 
 def test_two_processes_on_one_damaged_cache_both_succeed_and_mend_it(tmp_path):
@@ -380,8 +380,8 @@ print(sum(thrice.stats.cache_hits.values()), sum(thrice.stats.cache_misses.value
 def test_a_kernel_is_loaded_without_what_compiling_needs_and_another_compiled_after_it(tmp_path):
     (tmp_path / "use.py").write_text(USE)
     (tmp_path / "load.py").write_text(LOAD_THEN_COMPILE)
-    sources = os.pathsep.join((str(tmp_path), str(PACKAGE.parent)))
-    place = {"NDPSIM_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": sources}
-    run("-c", "from use import thrice; thrice(14)", **place).communicate()
+    place = {"NDPSIM_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(PACKAGE.parent)}
+    (tmp_path / "first.py").write_text("from use import thrice; assert thrice(14) == 42")
+    run(str(tmp_path / "first.py"), **place).communicate()
     said, _ = run(str(tmp_path / "load.py"), **place).communicate()
     assert said.split() == ["1", "1"]
