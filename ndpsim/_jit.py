@@ -2,8 +2,8 @@
 
 Numba's own cache watches one file a function and ignores `NUMBA_BOUNDSCHECK`: change a helper in another
 file and it serves stale code. Here the cache folder is named after everything that can change the code:
-every source file that kernels may import, the Numba and Python versions, and the Numba flags. The folder lies in
-the user's cache, never beside the package, so a read-only installation works.
+every source file that kernels may import, the Numba and Python versions, and the Numba flags. The folder
+lies in the user's cache, never beside the package, so a read-only installation works.
 """
 
 from __future__ import annotations

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from ndpsim.dram.sharing.state import HOST_FIRST, READ, SLICE, WRITE
 from numpy.typing import NDArray
 
 from ndpsim.dram.plain import PlainController, PlainSink, Request
-from ndpsim.dram.sharing.state import HOST_FIRST, READ, SLICE, WRITE
 from ndpsim.dram.state import Policy
 from ndpsim.spec import COMMANDS, Tables
 from ndpsim.spec.standard import PREPB, RD, WR
