@@ -28,9 +28,10 @@ from ndpsim.dram.dimm.common import (
     host_source,
     is_reached,
     note_refilling,
+    note_room,
     record_is_full,
 )
-from ndpsim.dram.dimm.staging import give_to_multipliers, lane_credit, lane_source, next_step, stage
+from ndpsim.dram.dimm.staging import give_to_multipliers, lane_source, next_step, stage
 from ndpsim.dram.dimm.state import (
     FIRST,
     HOST,
@@ -118,6 +119,7 @@ class Asked(NamedTuple):
     """When controllers are asked for their next command. Those of the lanes come first, then the host's."""
 
     wake: Ints  # [controller]: the clock before which it has none
+    takes: Ints  # [controller]: 1 when it can take its next request
     withheld: Ints  # [controller]: 1 when it has one that waits for the first owner's
     since: Ints  # [controller]: the arrival of its oldest request
     due: Ints  # [bus]: the clock of its next step
@@ -139,7 +141,8 @@ def make_asked(lanes: int, buses: int) -> Asked:
 
     count = lanes + buses
     wake, due = np.ones(count, dtype=np.int64), np.ones(buses, dtype=np.int64)
-    return Asked(wake, np.zeros(count, dtype=np.int64), np.full(count, FAR, dtype=np.int64), due)
+    takes, withheld = np.ones(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    return Asked(wake, takes, withheld, np.full(count, FAR, dtype=np.int64), due)
 
 
 # ---- What a controller waits for
@@ -367,10 +370,18 @@ def note_command(tally, opened_by, owner, origin, kind, bank):
         tally[ROWS_LOST + 1 - owner] += 1
 
 
+@inlined
+def next_asked(policy, shape, state, credit, clock):
+    """The clock at which a controller is asked again that has issued a command at `clock`."""
+    if state[PENDING_SIZE] > 0 or mode_changes(policy, state):
+        return clock + 1
+    return quiet_until(shape, state, state[WRITE_MODE] & 1, credit)
+
+
 # ---- A lane, and the host
 
 
-@outlined
+@inlined
 def step_lane(setup, shapes, states, weights, transfers, claims, asked, commands, latencies, lane, clock):
     """A lane issues its next command, if it has one. Returns whether it has."""
     policy, shape, state = setup.policy, shapes[0], states[0][lane]
@@ -399,18 +410,18 @@ def step_lane(setup, shapes, states, weights, transfers, claims, asked, commands
         stage(weights, lane, burst, clock + shape.read_latency)
         next_step(weights, lane, state)
         give_to_multipliers(setup, weights, transfers, lane)
-        credit[0] = lane_credit(setup, weights, lane, 0)
-        note_refilling(setup, weights, claims.tally[lane], lane, credit[0], clock + 1)
+        note_room(setup, weights, claims, lane)
+        note_refilling(claims, lane, clock + 1)
     if changes or host[PENDING_SIZE] > 0:
         number = states[0].shape[0] + bus
         asked.wake[number] = min(asked.wake[number], clock + 1)
     asked.since[lane] = oldest_arrival(shape, state)
-    quiet = quiet_until(shape, state, state[WRITE_MODE] & 1, credit[0])
-    asked.wake[lane] = clock + 1 if state[PENDING_SIZE] > 0 else quiet
+    asked.wake[lane] = next_asked(policy, shape, state, credit[0], clock)
+    asked.takes[lane] = would_accept(policy, state, source, clock + 1)
     return True
 
 
-@outlined
+@inlined
 def step_host(setup, shapes, states, weights, buses, traffic, claims, asked, commands, latencies, bus, clock):
     """The host's controller issues its next command, if it has one. Returns whether it has."""
     policy, shape, state = setup.policy, shapes[1], states[1][bus]
@@ -445,8 +456,8 @@ def step_host(setup, shapes, states, weights, buses, traffic, claims, asked, com
             if claims.credit[lane, 0] > clock:
                 take_back(shapes[0], other, lane_source(weights, lane), clock)
     asked.since[number] = oldest_arrival(shape, state)
-    quiet = quiet_until(shape, state, state[WRITE_MODE] & 1, 0)
-    asked.wake[number] = clock + 1 if state[PENDING_SIZE] > 0 else quiet
+    asked.wake[number] = next_asked(policy, shape, state, 0, clock)
+    asked.takes[number] = would_accept(policy, state, source, clock + 1)
     return True
 
 
@@ -470,9 +481,13 @@ def carry_jobs(setup, shape, state, buses, transfers, bus, clock):
 def take_request(policy, state, latencies, source, asked, number, clock):
     """A controller takes its next request, if it is due and has a slot. Returns whether it has."""
     if not would_accept(policy, state, source, clock):
+        asked.takes[number] = 0
         return False
     asked.wake[number] = min(asked.wake[number], accept(state, latencies, source, clock))
+    if mode_changes(policy, state):
+        asked.wake[number] = min(asked.wake[number], clock)
     asked.since[number] = min(asked.since[number], clock - 1)
+    asked.takes[number] = would_accept(policy, state, source, clock + 1)
     return True
 
 
@@ -516,7 +531,7 @@ def ask_for_refresh(setup, shapes, states, asked, has_host, bus, clock):
 
 
 @inlined
-def note_turns(setup, weights, claims, asked, has_host, bus, buses, clock):
+def note_turns(setup, claims, asked, has_host, bus, buses, clock):
     """Whose turn comes first on each lane of a bus. Returns the first clock at which that may change."""
     lanes = claims.tally.shape[0]
     host_since, changes = asked.since[lanes + bus] if has_host else FAR, FAR
@@ -526,14 +541,12 @@ def note_turns(setup, weights, claims, asked, has_host, bus, buses, clock):
     if starves > clock:
         changes = min(changes, starves)
     for lane in range(bus, lanes, buses):
-        tally, credit = claims.tally[lane], lane_credit(setup, weights, lane, 0)
-        claims.credit[lane, 0] = credit
-        half_free = note_refilling(setup, weights, tally, lane, credit, clock)
-        since = asked.since[lane]
+        note_refilling(claims, lane, clock)
+        tally, since = claims.tally[lane], asked.since[lane]
         tally[FIRST] = first_owner(setup, tally[REFILLING], since, host_since, clock) if has_host else NDP
         starves = since + setup.starvation_clocks + 1
-        if half_free > clock:
-            changes = min(changes, half_free)
+        if claims.half_free[lane] > clock:
+            changes = min(changes, claims.half_free[lane])
         if starves > clock:
             changes = min(changes, starves)
     return changes
@@ -551,14 +564,13 @@ def keep_off_lanes(shape, lane_states, claims, bus, buses):
 
 
 @inlined
-def keep_off_host(shape, host, lane_count, claims, bus, buses):
-    """Where lanes are second, and which way the host's next data goes there."""
-    host_rank, host_direction = next_column(shape, host)
-    for lane in range(bus, lane_count, buses):
-        claims.lane_second[lane, 0] = claims.tally[lane, FIRST] == HOST
-        claims.lane_direction[lane, 0] = 0
-        if claims.tally[lane, FIRST] == HOST and host_rank == lane // buses:
-            claims.lane_direction[lane, 0] = host_direction
+def keep_off_host(shape, host, claims, lane, rank):
+    """Whether a lane is second, and which way the host's next data goes there."""
+    claims.lane_second[lane, 0] = claims.lane_direction[lane, 0] = 0
+    if claims.tally[lane, FIRST] == HOST:
+        host_rank, host_direction = next_column(shape, host)
+        claims.lane_second[lane, 0] = 1
+        claims.lane_direction[lane, 0] = host_direction if host_rank == rank else 0
 
 
 @inlined
@@ -581,52 +593,45 @@ def step_lanes(
 
     Returns whether there was a command.
     """
-    issued = False
-    for lane in range(bus, states[0].shape[0], states[1].shape[0]):
-        if claims.tally[lane, FIRST] != owner:
+    issued, buses = False, states[1].shape[0]
+    for lane in range(bus, states[0].shape[0], buses):
+        if claims.tally[lane, FIRST] != owner or not is_asked(asked, lane, clock):
             continue
-        if not (is_asked(asked, lane, clock) or mode_changes(setup.policy, states[0][lane])):
+        if has_host and not has_reads(weights, states[0][lane], lane):
+            asked.wake[lane], asked.withheld[lane] = FAR, 0
             continue
-        if owner == NDP:
-            claims.lane_second[lane, 0] = 0
-        if has_reads(weights, states[0][lane], lane) or not has_host:
-            issued |= step_lane(
-                setup, shapes, states, weights, transfers, claims, asked, commands, latencies, lane, clock
-            )
+        keep_off_host(shapes[1], states[1][bus], claims, lane, lane // buses)
+        issued |= step_lane(
+            setup, shapes, states, weights, transfers, claims, asked, commands, latencies, lane, clock
+        )
     return issued
 
 
 @inlined
-def lanes_due(setup, states, weights, asked, has_host, bus, clock):
+def lanes_due(states, asked, has_host, bus, clock):
     """The clock of the next step that the lanes of a bus need, and whether the command of one has to wait."""
     at, withheld = FAR, 0
     for lane in range(bus, states[0].shape[0], states[1].shape[0]):
-        state = states[0][lane]
-        if would_accept(setup.policy, state, lane_source(weights, lane), clock + 1):
-            at = clock + 1
+        at = min(at, clock + 1 if asked.takes[lane] else asked.wake[lane])
+        withheld |= asked.withheld[lane]
         if not has_host:
-            at = min(at, state[NEXT_REFRESH])
-        if has_reads(weights, state, lane) or not has_host:
-            at = min(at, clock + 1 if mode_changes(setup.policy, state) else asked.wake[lane])
-            withheld |= asked.withheld[lane]
+            at = min(at, states[0][lane, NEXT_REFRESH])
     return at, withheld
 
 
 @inlined
-def host_due(setup, states, traffic, asked, bus, clock):
+def host_due(states, traffic, asked, bus, clock):
     """The clock of the next step that the host's controller of a bus needs."""
-    state, admitted = states[1][bus], traffic.admitted[bus, 0]
-    if would_accept(setup.policy, state, host_source(traffic, bus), clock + 1):
+    number, admitted = states[0].shape[0] + bus, traffic.admitted[bus, 0]
+    if asked.takes[number]:
         return clock + 1
-    if mode_changes(setup.policy, state):
-        return clock + 1
-    at = min(asked.wake[states[0].shape[0] + bus], state[NEXT_REFRESH])
+    at = min(asked.wake[number], states[1][bus, NEXT_REFRESH])
     if admitted < traffic.offered[bus]:
         at = min(at, due(traffic, bus, admitted))
     return at
 
 
-@outlined
+@inlined
 def step_bus(
     setup,
     shapes,
@@ -648,33 +653,22 @@ def step_bus(
     policy, host, has_host, happened = setup.policy, states[1][bus], traffic.offered[bus] > 0, False
     carry_jobs(setup, shapes[1], host, buses, transfers, bus, clock)
     if has_host:
-        admit(traffic, bus, clock)
-        source = host_source(traffic, bus)
-        happened |= take_request(policy, host, latencies[1][bus], source, asked, lanes + bus, clock)
+        if traffic.admitted[bus, 0] < traffic.offered[bus]:
+            admit(traffic, bus, clock)
+            asked.takes[lanes + bus] = 1
+        if asked.takes[lanes + bus]:
+            source = host_source(traffic, bus)
+            happened |= take_request(policy, host, latencies[1][bus], source, asked, lanes + bus, clock)
     for lane in range(bus, lanes, count):
-        source = lane_source(weights, lane)
-        happened |= take_request(policy, states[0][lane], latencies[0], source, asked, lane, clock)
+        if asked.takes[lane]:
+            source = lane_source(weights, lane)
+            happened |= take_request(policy, states[0][lane], latencies[0], source, asked, lane, clock)
     if not ask_for_refresh(setup, shapes, states, asked, has_host, bus, clock):
         return False
-    changes = note_turns(setup, weights, claims, asked, has_host, bus, count, clock)
-    happened |= step_lanes(
-        setup,
-        shapes,
-        states,
-        weights,
-        transfers,
-        claims,
-        asked,
-        lane_commands,
-        latencies[0],
-        has_host,
-        bus,
-        NDP,
-        clock,
-    )
-    at, withheld = FAR, 0
-    if has_host:
-        if is_asked(asked, lanes + bus, clock) or mode_changes(policy, host):
+    changes = note_turns(setup, claims, asked, has_host, bus, count, clock)
+    # The lanes that are first, the host, and the lanes on which it is first.
+    for owner in (NDP, HOST):
+        if owner == HOST and has_host and is_asked(asked, lanes + bus, clock):
             keep_off_lanes(shapes[0], states[0], claims, bus, count)
             happened |= step_host(
                 setup,
@@ -690,7 +684,6 @@ def step_bus(
                 bus,
                 clock,
             )
-        keep_off_host(shapes[1], host, lanes, claims, bus, count)
         happened |= step_lanes(
             setup,
             shapes,
@@ -703,11 +696,13 @@ def step_bus(
             latencies[0],
             has_host,
             bus,
-            HOST,
+            owner,
             clock,
         )
-        at, withheld = host_due(setup, states, traffic, asked, bus, clock), asked.withheld[lanes + bus]
-    of_lanes, held_back = lanes_due(setup, states, weights, asked, has_host, bus, clock)
+    at, withheld = FAR, 0
+    if has_host:
+        at, withheld = host_due(states, traffic, asked, bus, clock), asked.withheld[lanes + bus]
+    of_lanes, held_back = lanes_due(states, asked, has_host, bus, clock)
     if withheld | held_back:
         at = min(at, clock + 1 if happened else changes)
     asked.due[bus] = max(min(at, of_lanes), clock + 1)
@@ -753,10 +748,12 @@ def run(
         state[NEXT_REFRESH] = next_refresh(shapes[0], refresh_kind, state[REFRESHES])
         next_step(weights, lane, state)
         give_to_multipliers(setup, weights, transfers, lane)
+        note_room(setup, weights, claims, lane)
     for bus in range(states[1].shape[0]):
         state = states[1][bus]
         state[NEXT_REFRESH] = next_refresh(shapes[1], refresh_kind, state[REFRESHES])
-    asked.wake[:], asked.due[:] = clock, clock
+        traffic.admitted[bus, 0] = min(traffic.admitted[bus, 0], traffic.offered[bus])
+    asked.wake[:], asked.takes[:], asked.due[:] = clock, 1, clock
     outcome = DONE
     while not is_reached(goal, weights, buses, transfers, states[1], traffic):
         clock = max(clock, next_clock(setup, buses, transfers, asked))

@@ -25,6 +25,7 @@ __all__ = [
     "host_source",
     "is_reached",
     "note_refilling",
+    "note_room",
     "record_is_full",
 ]
 
@@ -74,17 +75,19 @@ def data_sink(claims, credit):
 
 
 @inlined
-def note_refilling(setup, weights, tally, lane, credit, clock):
-    """The FIFO of a lane refills from when half of it is free until it is full.
+def note_room(setup, weights, claims, lane):
+    """From when the FIFO of a lane has room for the next read, and from when half of it is free."""
+    claims.credit[lane, 0] = lane_credit(setup, weights, lane, 0)
+    claims.half_free[lane] = lane_credit(setup, weights, lane, (setup.fifo_bursts - 1) // 2)
 
-    Returns the clock from which half of it is free.
-    """
-    half_free = lane_credit(setup, weights, lane, (setup.fifo_bursts - 1) // 2)
-    if half_free <= clock:
-        tally[REFILLING] = 1
-    elif credit > clock:
-        tally[REFILLING] = 0
-    return half_free
+
+@inlined
+def note_refilling(claims, lane, clock):
+    """The FIFO of a lane refills from when half of it is free until it is full."""
+    if claims.half_free[lane] <= clock:
+        claims.tally[lane, REFILLING] = 1
+    elif claims.credit[lane, 0] > clock:
+        claims.tally[lane, REFILLING] = 0
 
 
 @inlined

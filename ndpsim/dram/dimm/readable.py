@@ -19,10 +19,11 @@ from ndpsim.dram.dimm.common import (
     host_source,
     is_reached,
     note_refilling,
+    note_room,
     record_is_full,
 )
 from ndpsim.dram.dimm.observing import observe, release_closed
-from ndpsim.dram.dimm.staging import give_to_multipliers, lane_credit, lane_source, next_step, stage
+from ndpsim.dram.dimm.staging import give_to_multipliers, lane_source, next_step, stage
 from ndpsim.dram.dimm.state import (
     FIRST,
     HOST,
@@ -340,7 +341,7 @@ def give(setup, weights, transfers, claims, channel, lane):
     """Give staged bursts to the multipliers of a lane: its reads may have room at another clock, then."""
     if give_to_multipliers(setup, weights, transfers, lane):
         forget_all(channel.entry, channel.size, channel.bound)
-    claims.credit[lane, 0] = lane_credit(setup, weights, lane, 0)
+    note_room(setup, weights, claims, lane)
 
 
 @outlined
@@ -386,13 +387,12 @@ def step_host(setup, lanes, host, buses, claims, commands, bus, clock):
 
 
 @inlined
-def note_turns(setup, lanes, host, has_host, weights, claims, bus, buses, clock):
+def note_turns(setup, lanes, host, has_host, claims, bus, buses, clock):
     """Whose turn comes first on each lane of a bus."""
     host_since = oldest_arrival(host) if has_host else FAR
     for lane in range(bus, lanes.size.shape[0], buses):
-        tally, credit = claims.tally[lane], lane_credit(setup, weights, lane, 0)
-        claims.credit[lane, 0] = credit
-        note_refilling(setup, weights, tally, lane, credit, clock)
+        tally = claims.tally[lane]
+        note_refilling(claims, lane, clock)
         since = oldest_arrival(channel_at(lanes, lane))
         tally[FIRST] = first_owner(setup, tally[REFILLING], since, host_since, clock) if has_host else NDP
         claims.lane_direction[lane, 0] = 0
@@ -467,7 +467,7 @@ def step_bus(
         close_capped_rows(setup.host_tables, policy, host, clock)
         for lane in range(bus, lanes.size.shape[0], count):
             close_capped_rows(setup.lane_tables, policy, channel_at(lanes, lane), clock)
-    note_turns(setup, lanes, host, has_host, weights, claims, bus, count, clock)
+    note_turns(setup, lanes, host, has_host, claims, bus, count, clock)
     step_lanes(
         setup, lanes, host, has_host, weights, transfers, claims, lane_commands, bus, count, NDP, clock
     )
@@ -513,6 +513,7 @@ def run(
     for bus in range(buses.at.shape[0]):
         value = hosts.value[bus]
         value[NEXT_REFRESH] = next_refresh(setup.host_tables, setup.policy.refresh, value[REFRESHES])
+        traffic.admitted[bus, 0] = min(traffic.admitted[bus, 0], traffic.offered[bus])
     clock = claims.clock[0]
     outcome = DONE
     while not is_reached(goal, weights, buses, transfers, hosts.value, traffic):

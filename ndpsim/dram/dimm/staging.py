@@ -40,7 +40,8 @@ def lane_credit(setup, weights, lane, ahead):
     taken = weights.staged[lane, STAGED] + ahead
     if taken >= setup.fifo_bursts:
         return FAR
-    return weights.credit[lane, (weights.sink[lane, SLOT] + taken) % setup.fifo_bursts]
+    slot = weights.sink[lane, SLOT] + taken
+    return weights.credit[lane, slot - setup.fifo_bursts if slot >= setup.fifo_bursts else slot]
 
 
 @inlined
@@ -57,7 +58,8 @@ def next_step(weights, lane, value):
 def stage(weights, lane, burst, arrival):
     """A burst of weights is read and will have arrived at a clock."""
     staging, staged = weights.staging[lane], weights.staged[lane]
-    slot = (staged[HEAD] + staged[STAGED]) % staging.shape[0]
+    slot = staged[HEAD] + staged[STAGED]
+    slot = slot - staging.shape[0] if slot >= staging.shape[0] else slot
     staging[slot, BURST] = burst
     staging[slot, ARRIVAL] = arrival
     staging[slot, STEP] = weights.step[lane]
@@ -111,7 +113,7 @@ def give_to_multipliers(setup, weights, transfers, lane):
             value,
         )
         take_burst(fifo, staging[head, BURST], staging[head, ARRIVAL])
-        staged[HEAD] = (head + 1) % staging.shape[0]
+        staged[HEAD] = 0 if head + 1 == staging.shape[0] else head + 1
         staged[STAGED] -= 1
         note_rows(weights, transfers, lane, staging[head, BURST])
     return staged[STAGED] < before

@@ -169,6 +169,7 @@ class Claims(NamedTuple):
 
     clock: Ints  # [1]: the next clock
     credit: Ints  # [lane, 1]: the clock from which a read of weights has a place in the FIFO
+    half_free: Ints  # [lane]: the clock from which half of the FIFO is free
     no_credit: Ints  # the credit of the host, who always has room
     no_rows: Narrow
     tally: Ints  # [lane, place]
@@ -198,6 +199,7 @@ def make_claims(lanes: int, buses: int, lane_nodes: int, host_nodes: int, host_r
     return Claims(
         clock=np.ones(1, dtype=np.int64),
         credit=zeros(lanes, 1),
+        half_free=zeros(lanes),
         no_credit=zeros(8),
         no_rows=np.zeros(0, dtype=np.int32),
         tally=tally,
