@@ -204,7 +204,7 @@ class _Dimm:
         for lane in range(len(by_lane.length)):
             rank, bus = divmod(lane, len(of_host))
             own = decode_commands(_commands_at(by_lane, lane), setup.lane_tables)
-            traces.append(_merged(own, of_host[bus], rank))
+            traces.append(merge_commands(own, of_host[bus], rank))
         return tuple(traces)
 
 
@@ -226,8 +226,8 @@ def _commands_at(recorded: state.Commands, number: int) -> state.Commands:
     return state.Commands(recorded.entry[number], recorded.length[number : number + 1])
 
 
-def _merged(own: CommandTrace, of_host: CommandTrace, rank: int) -> CommandTrace:
-    """The commands of a lane and those of the host to its rank, in their order."""
+def merge_commands(own: CommandTrace, of_host: CommandTrace, rank: int) -> CommandTrace:
+    """The commands of a lane and those of the host's bus to its rank, in their order."""
     chosen = of_host.rank == rank
     columns = {
         field.name: np.concatenate((getattr(own, field.name), getattr(of_host, field.name)[chosen]))

@@ -478,7 +478,7 @@ def carry_jobs(setup, shape, state, buses, transfers, bus, clock):
 
 
 @inlined
-def take_request(policy, state, latencies, source, asked, number, clock):
+def take_request(policy, shape, state, latencies, source, asked, number, clock):
     """A controller takes its next request, if it is due and has a slot. Returns whether it has."""
     if not would_accept(policy, state, source, clock):
         asked.takes[number] = 0
@@ -486,7 +486,8 @@ def take_request(policy, state, latencies, source, asked, number, clock):
     asked.wake[number] = min(asked.wake[number], accept(state, latencies, source, clock))
     if mode_changes(policy, state):
         asked.wake[number] = min(asked.wake[number], clock)
-    asked.since[number] = min(asked.since[number], clock - 1)
+    if asked.since[number] == FAR:
+        asked.since[number] = oldest_arrival(shape, state)
     asked.takes[number] = would_accept(policy, state, source, clock + 1)
     return True
 
@@ -658,11 +659,15 @@ def step_bus(
             asked.takes[lanes + bus] = 1
         if asked.takes[lanes + bus]:
             source = host_source(traffic, bus)
-            happened |= take_request(policy, host, latencies[1][bus], source, asked, lanes + bus, clock)
+            happened |= take_request(
+                policy, shapes[1], host, latencies[1][bus], source, asked, lanes + bus, clock
+            )
     for lane in range(bus, lanes, count):
         if asked.takes[lane]:
             source = lane_source(weights, lane)
-            happened |= take_request(policy, states[0][lane], latencies[0], source, asked, lane, clock)
+            happened |= take_request(
+                policy, shapes[0], states[0][lane], latencies[0], source, asked, lane, clock
+            )
     if not ask_for_refresh(setup, shapes, states, asked, has_host, bus, clock):
         return False
     changes = note_turns(setup, claims, asked, has_host, bus, count, clock)
