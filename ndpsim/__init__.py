@@ -4,87 +4,22 @@
 >>> result = ndpsim.simulate_expert("trimoe", "qwen3-235b-a22b", tokens=1)
 >>> result.weight_bytes, result.bound
 (37748736, 'memory')
+
+What the command line does, as calls:
+
+- ``gemv``: `simulate_expert`; with host traffic `simulate_contention`; by the host `simulate_host_read`.
+- ``relayout``: `simulate_relayout`. ``dram``: `run_trace`, or `read_requests`, `Memory` and `run_requests`;
+  `sweep_load`. ``check``: `read_commands` and `check`, or `check_lanes`.
+- ``show`` and ``list``: `load_hardware`, `load_model`, `place_expert`, `hardware_names`, `model_names`,
+  `resolve`. ``import``: `import_hardware`.
+- Pictures: `ndpsim.report.pictures`. Energy of a command trace: `ndpsim.energy.from_trace`. ``bench``:
+  `ndpsim.bench.run_rows`. ``compare``: `ndpsim.peers.ramulator.compare`.
+
+A mistake in what was given is an `InputError`, whose `key` names the argument; a check that finds two ways
+of computing the same apart raises `MismatchError`.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
-from ndpsim._later import import_home
-
-if TYPE_CHECKING:
-    from ndpsim.audit import check, check_lanes
-    from ndpsim.config import Hardware, load_hardware
-    from ndpsim.errors import InputError
-    from ndpsim.moe import Expert, load_model
-    from ndpsim.simulate import (
-        ContentionResult,
-        ExpertResult,
-        HostReadResult,
-        PlacedExpert,
-        RelayoutResult,
-        TraceResult,
-        place_expert,
-        run_trace,
-        simulate_contention,
-        simulate_expert,
-        simulate_host_read,
-        simulate_relayout,
-    )
-    from ndpsim.spec import Device, resolve
-    from ndpsim.traces import CommandTrace, read_commands, write_commands
-
-__all__ = [
-    "CommandTrace",
-    "ContentionResult",
-    "Device",
-    "Expert",
-    "ExpertResult",
-    "Hardware",
-    "HostReadResult",
-    "InputError",
-    "PlacedExpert",
-    "RelayoutResult",
-    "TraceResult",
-    "check",
-    "check_lanes",
-    "load_hardware",
-    "load_model",
-    "place_expert",
-    "read_commands",
-    "resolve",
-    "run_trace",
-    "simulate_contention",
-    "simulate_expert",
-    "simulate_host_read",
-    "simulate_relayout",
-    "write_commands",
-]
-
 # Imported when first used: Numba and pydantic take their time, and not every use needs them.
-_HOMES = {
-    "ndpsim.audit": ("check", "check_lanes"),
-    "ndpsim.config": ("Hardware", "load_hardware"),
-    "ndpsim.errors": ("InputError",),
-    "ndpsim.moe": ("Expert", "load_model"),
-    "ndpsim.simulate": (
-        "ContentionResult",
-        "ExpertResult",
-        "HostReadResult",
-        "PlacedExpert",
-        "RelayoutResult",
-        "TraceResult",
-        "place_expert",
-        "run_trace",
-        "simulate_contention",
-        "simulate_expert",
-        "simulate_host_read",
-        "simulate_relayout",
-    ),
-    "ndpsim.spec": ("Device", "resolve"),
-    "ndpsim.traces": ("CommandTrace", "read_commands", "write_commands"),
-}
+from ndpsim._later import from_stub as _from_stub
 
-
-def __getattr__(name: str) -> Any:
-    return import_home(__name__, _HOMES, name)
+__getattr__, __dir__, __all__ = _from_stub(__name__)

@@ -1,46 +1,67 @@
 """The one kernel decorator, and where its machine code is kept.
 
-Numba's own cache watches one file a function and ignores `NUMBA_BOUNDSCHECK`: change a helper in another
-file and it serves stale code. Here the cache folder is named after everything that can change the code:
-every source file that kernels may import, the Numba and Python versions, and the Numba flags. The folder
-lies in the user's cache, never beside the package, so a read-only installation works.
+Numba's own cache watches one file a function, ignores `NUMBA_BOUNDSCHECK`, and runs what it finds: change a
+helper in another file and it serves stale code, damage a file and the process ends. Here the cache folder is
+named after everything that can change the code: every source file that kernels may import, the Numba and
+Python versions, and the Numba flags. What this user did not write there, whole, is not loaded (`cachedirs`).
+
+The logger "ndpsim" says, at level INFO, when a kernel is compiled and when it is ready.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
+import logging
 import os
-import shutil
+import pickle
+import re
 import sys
-import tempfile
+import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import numba
-import platformdirs
-from numba._dynfunc import make_function
-from numba.core import types
-from numba.core.caching import FunctionCache
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
-from numba.core.compiler_machinery import register_pass
-from numba.core.typed_passes import NativeLowering
+import numpy as np
 
-__all__ = ["cache_dir", "inlined", "is_compiled", "kernel", "mark_compiled", "outlined"]
+from ndpsim._numba import (
+    CompilerBase,
+    CompileResult,
+    DefaultPassBuilder,
+    NativeLowering,
+    dumps,
+    event,
+    intrinsic,
+    make_function,
+    numba,
+    register_pass,
+    types,
+)
+from ndpsim.cachedirs import Entries
+
+__all__ = ["cached_kernels", "compiling_s", "entries", "inlined", "instruction", "kernel", "outlined"]
 
 _config: Any = numba.config  # its settings are made at import, unknown to type checkers
 
-_registered: Any = register_pass(mutates_CFG=True, analysis_only=False)  # type: ignore[no-untyped-call]
+# Numba's functions have no types.
+_dumps: Any = dumps
+_register: Any = event.register
+_register_pass: Any = register_pass
+_rebuild: Any = CompileResult._rebuild
+
+_log = logging.getLogger("ndpsim")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: Packages that no kernel imports: a change in them leaves the machine code as it is.
 _WITHOUT_KERNELS = ("bench", "cli", "config", "importers", "moe", "peers", "report", "simulate")
 
-_KEPT_CACHES = 4  # folders of earlier sources and flags; each is a few megabytes
-_COMPILED = "compiled"
+
+def _settings() -> dict[str, str]:
+    """Numba's settings that may change the code."""
+    names = sorted(name for name in os.environ if name.startswith("NUMBA_") and name != "NUMBA_CACHE_DIR")
+    return {name: os.environ[name] for name in names}
 
 
 def _fingerprint() -> str:
@@ -51,56 +72,133 @@ def _fingerprint() -> str:
             continue
         digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
     digest.update(f"{numba.__version__} {sys.version}".encode())
-    for name in sorted(os.environ):
-        if name.startswith("NUMBA_") and name != "NUMBA_CACHE_DIR":
-            digest.update(f"{name}={os.environ[name]}".encode())
+    for name, value in _settings().items():
+        digest.update(f"{name}={value}".encode(errors="surrogateescape"))
     return digest.hexdigest()[:20]
 
 
-def _roots() -> list[Path]:
-    chosen = os.environ.get("NDPSIM_CACHE_DIR")
-    usual = Path(chosen) if chosen else Path(platformdirs.user_cache_dir("ndpsim"))
-    return [usual, Path(tempfile.gettempdir()) / f"ndpsim-{os.getuid() if hasattr(os, 'getuid') else 'u'}"]
+def _describe() -> dict[str, Any]:
+    from importlib import metadata  # noqa: PLC0415 (takes its time; needed only when something was compiled)
 
-
-def _prune(root: Path) -> None:
-    folders = sorted((p for p in root.iterdir() if p.is_dir()), key=lambda p: p.stat().st_mtime, reverse=True)
-    for stale in folders[_KEPT_CACHES:]:
-        shutil.rmtree(stale, ignore_errors=True)
+    return {
+        "ndpsim": metadata.version("ndpsim"),
+        "numba": numba.__version__,
+        "python": sys.version.split()[0],
+        "settings": _settings(),
+    }
 
 
 @functools.cache
-def cache_dir() -> Path | None:
-    """The folder of compiled kernels for these sources and flags; None when no folder can be written."""
-    name = f"kernels-{_fingerprint()}"
-    for root in _roots():
-        folder = root / name
-        try:
-            new = not folder.exists()
-            folder.mkdir(parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=folder).close()
-            if new:
-                _prune(root)
-            return folder
-        except OSError:
-            continue
-    return None
+def entries() -> Entries:
+    """The cache of compiled kernels for these sources and settings."""
+    return Entries("kernels", _fingerprint(), _describe)
 
 
-class _MachineCode(FunctionCache):
-    """Numba's cache, but a kernel that is in it is loaded without what only compiling needs.
+def cached_kernels() -> Counter[str]:
+    """How many compiled versions of each kernel the cache has, by the kernel's full name."""
+    return Counter(name.rpartition("-")[0] for name in entries().names())
 
-    Numba first registers all it knows of types and functions, which takes longer than everything else
-    before the first result. Machine code calls nothing of that, nor, without reference counts, of Numba's
-    runtime; when something has to be compiled, the compiler registers it all by itself.
+
+class _MachineCode:
+    """The cache of a kernel, as Numba's dispatcher asks for one.
+
+    A kernel that is in it is loaded without what only compiling needs. Numba first registers all it knows of
+    types and functions, which takes longer than everything else before the first result. Machine code calls
+    nothing of that, nor, without reference counts, of Numba's runtime; when something has to be compiled, the
+    compiler registers it all by itself.
     """
 
-    def load_overload(self: Any, sig: Any, target_context: Any) -> Any:
-        with self._guard_against_spurious_io_errors():
-            return self._load_overload(sig, target_context)
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.name = re.sub(r"[^\w.]", "", f"{function.__module__}.{function.__qualname__}")
+
+    @property
+    def cache_path(self) -> str | None:
+        """The folder that is used first."""
+        return next(map(str, entries().folders()), None)
+
+    def enable(self) -> None:
+        """Part of what Numba asks for."""
+
+    disable = flush = enable
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        """The kernel compiled for arguments of these types, or None."""
+        machine = context.codegen().magic_tuple()
+        content = entries().read(self._entry(signature, machine))
+        if content is None:
+            return None
+        try:
+            made_for, on, parts = pickle.loads(content)
+            return _rebuild(context, *parts) if (made_for, on) == (signature, machine) else None
+        except Exception as error:  # whole, but not what this Numba can load
+            _log.info("%s is compiled again: its entry in the cache cannot be loaded (%s)", self.name, error)
+            return None
+
+    def save_overload(self, signature: Any, compiled: Any) -> None:
+        """Keep a kernel that was just compiled for arguments of these types."""
+        if self._function.__closure__ is not None or compiled.lifted or compiled.library.has_dynamic_globals:
+            return
+        machine = compiled.codegen.magic_tuple()
+        content = _dumps((signature, machine, compiled._reduce()))
+        entries().write(self._entry(signature, machine), content)
+
+    def _entry(self, signature: Any, machine: Any) -> str:
+        digest = hashlib.sha256(f"{signature} {machine}".encode())
+        digest.update(_source(self._function.__code__.co_filename) + self._function.__code__.co_code)
+        return f"{self.name}-{digest.hexdigest()[:20]}"
 
 
-@_registered
+@functools.cache
+def _source(file: str) -> bytes:
+    try:
+        return Path(file).read_bytes()
+    except OSError:
+        return b""  # typed in
+
+
+class _Compilations(event.Listener):
+    """Listens to Numba and sums up how long kernels are compiled; those that one calls are part of it."""
+
+    def __init__(self) -> None:
+        self._before_s, self._began, self._depth = 0.0, 0.0, 0
+
+    def seconds(self) -> float:
+        """Until now, in all threads; Numba compiles in one at a time."""
+        return self._before_s + (time.perf_counter() - self._began if self._depth else 0.0)
+
+    def on_start(self, event: Any) -> None:
+        """A function is about to be compiled."""
+        cache = getattr(event.data["dispatcher"], "_cache", None)
+        if not isinstance(cache, _MachineCode):
+            return
+        self._depth += 1
+        if self._depth == 1:
+            self._began = time.perf_counter()
+            _log.info("compiling %s", cache.name, extra={"compiling": cache.name})
+
+    def on_end(self, event: Any) -> None:
+        """It was compiled, or could not be."""
+        cache = getattr(event.data["dispatcher"], "_cache", None)
+        if not isinstance(cache, _MachineCode):
+            return
+        self._depth -= 1
+        if self._depth == 0:
+            took = time.perf_counter() - self._began
+            self._before_s += took
+            _log.info("compiled %s in %.1f s", cache.name, took)
+
+
+_compilations = _Compilations()
+_register("numba:compile", _compilations)
+
+
+def compiling_s() -> float:
+    """For how many seconds this process has compiled kernels until now."""
+    return _compilations.seconds()
+
+
+@_register_pass(mutates_CFG=True, analysis_only=False)
 class _LowerPart(NativeLowering):
     """Numba's step to LLVM's code, for parts of kernels: nobody runs a part alone, so machine code is made
     of kernels only, and what is inlined is optimized where it is.
@@ -139,34 +237,45 @@ class _PartCompiler(CompilerBase):
         return [steps]
 
 
-def _compiled(function: F, folder: Path | None, **options: Any) -> F:
+def _compiled(function: F, **options: Any) -> Any:
     compile_: Any = numba.njit
-    cache: Any = _MachineCode
-    compiled = compile_(nogil=True, _nrt=False, **options)(function)
-    if folder is not None and not _config.DISABLE_JIT:
-        before = _config.CACHE_DIR
-        _config.CACHE_DIR = str(folder)
-        try:
-            compiled._cache = cache(function)
-        finally:
-            _config.CACHE_DIR = before
-    return cast(F, compiled)
+    return compile_(nogil=True, _nrt=False, **options)(function)
 
 
 def kernel(function: F) -> F:
     """Compile `function` with Numba in nopython mode, without the interpreter lock, cached on disk.
 
     Kernels work on the arrays they are given and allocate none. That spares them Numba's reference
-    counts, which otherwise cost the controller more than its work does.
+    counts, which otherwise cost the controller more than its work does. With `NUMBA_DISABLE_JIT` they are the
+    Python functions that they look like.
     """
-    return _compiled(function, cache_dir())
+    if _config.DISABLE_JIT:
+        return _in_python(function)
+    compiled = _compiled(function)
+    compiled._cache = _MachineCode(function)
+    return cast(F, compiled)
+
+
+def _in_python(function: F) -> F:
+    """A kernel that is not compiled: numbers overflow in it without a word, and it returns Python's own."""
+
+    @functools.wraps(function)
+    def run(*arguments: Any) -> Any:
+        with np.errstate(all="ignore"):
+            outcome = function(*arguments)
+        if isinstance(outcome, tuple):
+            return tuple(np.asarray(part).item() for part in outcome)
+        return outcome.item() if isinstance(outcome, np.generic) else outcome
+
+    return cast(F, run)
 
 
 def _part(function: F, **options: Any) -> F:
     """A part of kernels: compiled once for all constants it is called with, and not called from Python."""
-    part: Any = _compiled(
+    if _config.DISABLE_JIT:
+        return function
+    part = _compiled(
         function,
-        None,
         pipeline_class=_PartCompiler,
         no_cpython_wrapper=True,
         no_cfunc_wrapper=True,
@@ -191,16 +300,17 @@ def outlined(function: F) -> F:
     return _part(function)
 
 
-def is_compiled(work: str) -> bool:
-    """Whether the kernels of `work` were compiled before, so that using them costs no wait."""
-    folder = cache_dir()
-    cached = folder is not None and (folder / f"{_COMPILED}-{work}").exists()
-    return bool(_config.DISABLE_JIT) or cached
+def instruction(in_python: F, **options: Any) -> Callable[[Callable[..., Any]], F]:
+    """Decorate what generates LLVM's code for a part of kernels, as Numba's `intrinsic` takes it.
 
+    Args:
+        in_python: the same in Python, for `NUMBA_DISABLE_JIT`.
+        options: of `intrinsic`.
+    """
 
-def mark_compiled(work: str) -> None:
-    """Remember that the kernels of `work` are in the cache."""
-    folder = cache_dir()
-    if folder is not None:
-        with contextlib.suppress(OSError):  # a cache that turned read-only only costs the next run its notice
-            (folder / f"{_COMPILED}-{work}").touch()
+    def choose(generator: Callable[..., Any]) -> F:
+        if _config.DISABLE_JIT:
+            return in_python
+        return cast(F, intrinsic(**options)(generator) if options else intrinsic(generator))
+
+    return choose

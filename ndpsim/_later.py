@@ -3,10 +3,29 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["import_home"]
+__all__ = ["from_stub", "import_home"]
+
+
+def from_stub(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """`__getattr__`, `__dir__` and `__all__` of a package whose public names its stub imports.
+
+    The stub ``__init__.pyi`` is the one list of them, for type checkers and for users alike.
+    """
+    file = sys.modules[package].__file__
+    assert file is not None
+    with open(f"{file}i", encoding="utf-8") as stub:
+        lines = [line.split() for line in stub]  # from HOME import NAME as NAME
+    homes = {words[3]: words[1] for words in lines if words[:1] == ["from"]}
+    names = sorted(homes)
+
+    def find(name: str) -> Any:
+        return import_home(package, {homes[name]: (name,)} if name in homes else {}, name)
+
+    return find, lambda: list(names), names
 
 
 def import_home(package: str, homes: Mapping[str, tuple[str, ...]], name: str) -> Any:

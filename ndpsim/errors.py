@@ -6,9 +6,13 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Iterable
+from typing import Any
 
 __all__ = ["InputError", "MismatchError", "nearest", "one_of"]
+
+_LONGEST = 80  # characters of an unknown name in a message
 
 
 class InputError(ValueError):
@@ -34,9 +38,17 @@ class InputError(ValueError):
         subject = "" if key is None else f"{key}: "
         super().__init__(" ".join(f"{place}{subject}{problem}".split()))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As other processes need it: with all of its parts."""
+        again = functools.partial(type(self), file=self.file, line=self.line, key=self.key)
+        return again, (self.problem,)
+
 
 class MismatchError(RuntimeError):
     """Two ways of computing the same did not agree; the message says in what, in one line."""
+
+    def __init__(self, difference: str) -> None:
+        super().__init__(difference)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -48,7 +60,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 def one_of(name: object, known: Iterable[str], what: str) -> str:
     """Words for a name that is none of `known`: ``unknown WHAT 'x'; did you mean 'y'? (a, b, ...)``."""
-    names = sorted(known)
-    guess = nearest(str(name), names)
+    names, written = sorted(known), str(name)
+    written = written if len(written) <= _LONGEST else f"{written[:_LONGEST]}..."
+    guess = nearest(written, names)
     hint = f"; did you mean '{guess}'?" if guess else ""
-    return f"unknown {what} '{name}'{hint} (known: {', '.join(names)})"
+    return f"unknown {what} '{written}'{hint} (known: {', '.join(names)})"

@@ -24,6 +24,7 @@ __all__ = [
     "format_power",
     "format_time",
     "frequency_period_ps",
+    "significant",
 ]
 
 
@@ -87,21 +88,34 @@ def format_bytes(count: int | float) -> str:
 
 
 def format_time(ns: float) -> str:
-    """`ns` nanoseconds in ns, us, ms or s, to four significant digits."""
-    for scale, unit in ((1.0, "ns"), (1e3, "us"), (1e6, "ms")):
-        if abs(ns) < 1000 * scale:
-            return f"{ns / scale:.4g} {unit}"
-    return f"{ns / 1e9:.4g} s"
+    """`ns` nanoseconds in ns, us, ms or s, to four significant digits: ``1.000 us``."""
+    return _scaled(ns, ((1.0, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s")))
 
 
 def format_energy(nj: float) -> str:
     """`nj` nanojoules in nJ, uJ, mJ or J, to four significant digits."""
-    for scale, unit in ((1.0, "nJ"), (1e3, "uJ"), (1e6, "mJ")):
-        if abs(nj) < 1000 * scale:
-            return f"{nj / scale:.4g} {unit}"
-    return f"{nj / 1e9:.4g} J"
+    return _scaled(nj, ((1.0, "nJ"), (1e3, "uJ"), (1e6, "mJ"), (1e9, "J")))
 
 
 def format_power(watts: float) -> str:
-    """`watts` in mW or W, to four significant digits."""
-    return f"{1000 * watts:.4g} mW" if abs(watts) < 1 else f"{watts:.4g} W"
+    """`watts` in uW, mW or W, to four significant digits."""
+    if watts == 0:
+        return "0 W"
+    return _scaled(watts, ((1e-6, "uW"), (1e-3, "mW"), (1.0, "W")))
+
+
+def significant(value: float, digits: int = 4) -> str:
+    """`value` to that many significant digits, zeros at the end among them; thousands apart from 10,000."""
+    rounded = float(f"{value:.{digits}g}")
+    if abs(rounded) >= 10**digits:
+        return f"{rounded:,.0f}"
+    return f"{value:z#.{digits}g}".rstrip(".")
+
+
+def _scaled(value: float, units: tuple[tuple[float, str], ...]) -> str:
+    """`value` in the largest unit of which it is 1 or more once rounded, else in the first."""
+    if value == 0:
+        return f"0 {units[0][1]}"
+    rounded = abs(float(f"{value:.4g}"))
+    scale, unit = max(((scale, unit) for scale, unit in units if rounded >= scale), default=units[0])
+    return f"{significant(value / scale)} {unit}"

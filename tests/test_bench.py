@@ -13,7 +13,7 @@ import pytest
 from ndpsim.bench import ROWS, run_rows, traffic
 from ndpsim.bench.experts import ExpertCall
 from ndpsim.bench.processes import FreshProcess
-from ndpsim.bench.row import Work
+from ndpsim.bench.row import Work, best_seconds
 from ndpsim.bench.table import COLUMNS, cells, markdown
 from ndpsim.bench.traffic import Traffic, contiguous, random_bursts
 from ndpsim.cli.main import main
@@ -233,7 +233,7 @@ def test_a_fresh_process_that_fails_or_errs_is_no_measurement(monkeypatch):
 @pytest.fixture
 def short(monkeypatch):
     """The first row made short."""
-    monkeypatch.setattr("ndpsim._jit.is_compiled", lambda work: True)
+    monkeypatch.setattr("ndpsim.cli.notices._Notices.emit", lambda self, record: None)
     monkeypatch.setitem(ROWS, "stream_r1", small())
 
 
@@ -249,7 +249,7 @@ def test_json_and_the_table(capsys, tmp_path):
     assert "million requests/s" in capsys.readouterr().out
     text = page.read_text()
     assert "`ndpsim bench --row stream_r1 --repeat 1 --markdown page.md`" in text
-    assert "| stream_r1 | a short row | 3000 |" in text
+    assert "| stream_r1 | a short row | 3,000 |" in text
 
 
 @pytest.mark.usefixtures("short")
@@ -301,3 +301,38 @@ def test_what_was_not_run_is_a_dash(monkeypatch):
     assert float(shown["x plain"]) > 0
     lines = markdown([row], "ndpsim bench").splitlines()
     assert {line.count("|") for line in lines if line.startswith("|")} == {len(COLUMNS) + 1}
+
+
+# Times and ratios
+
+
+def test_the_fastest_of_the_runs_counts(monkeypatch):
+    clock = iter([0.0, 5.0, 10.0, 12.0, 20.0, 23.0])
+    monkeypatch.setattr("ndpsim.bench.row.time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    assert best_seconds(lambda: None, 3) == 2.0
+
+
+def test_ratios_of_a_stream_leave_out_the_run_that_may_compile(monkeypatch):
+    seconds = iter([0.1, 4.0, 3.0, 0.05, 1.5, 2.0])  # plain runs, then fast ones
+    serve = traffic._serve
+    monkeypatch.setattr(traffic, "_serve", lambda *run: serve(*run)._replace(seconds=next(seconds)))
+    row = small().run(2)
+    assert (row.seconds, row.ratio_plain) == (1.5, 2.0)
+
+
+def test_times_of_an_expert_are_with_and_without_what_earlier_calls_taught_and_beside_the_plain_run(
+    monkeypatch,
+):
+    result = simulate_expert("trimoe", "qwen3-30b-a3b", 2)
+    asked = []
+
+    def best(run, repeat):
+        asked.append(repeat)
+        return {1: 0.5, 2: 0.25, 3: 1.25}[len(asked)]
+
+    monkeypatch.setattr("ndpsim.bench.experts.best_seconds", best)
+    pinned = Work(result.weight_bursts, result.cycles, result.commands)
+    row = ExpertCall("expert_trimoe", "an expert", "trimoe", "qwen3-30b-a3b", pinned, tokens=2).run(3)
+    assert asked == [20, 20, 3]
+    # A checked call is a call and the plain run.
+    assert (row.first_seconds, row.seconds, row.ratio_plain) == (0.5, 0.25, (1.25 - 0.25) / 0.25)

@@ -318,7 +318,7 @@ def test_drampower_has_one_rank(tmp_path):
 def test_a_command_of_no_name_is_an_error_of_the_caller(tmp_path, number):
     trace = CommandTrace(*[np.array([value]) for value in (1, number, 0, 0, 0, 0, 0)])
     for form in FORMS:
-        with pytest.raises(IndexError):
+        with pytest.raises(InputError, match="^trace: command number"):
             write_commands(tmp_path / "commands", trace, form, 0, DEVICE)
     assert list(tmp_path.iterdir()) == []
 

@@ -298,7 +298,7 @@ def test_unit_path_in_set_starts_at_the_current_folder(
         ("dimm=3", "--set: dimm: 3 is not a mapping of keys to values"),
         ("gpu={tflops: 1}", "--set: gpu.memory_gb: is missing; give a number above 0, up to 1000000"),
         ("dram.rate=3200", "--set: dram.rate: unknown key; did you mean"),
-        ("dram.nCL=0", "--set: dram.overrides.nCL: 0 is not a whole number from 1 to 1000000"),
+        ("dram.nCL=0", "--set: dram.nCL: 0 is not a whole number from 1 to 1000000"),
         ("dram.org=DDR5_16Gb_x9", "--set: dram.org: unknown DDR5 organisation 'DDR5_16Gb_x9'; did you mean"),
         (
             "ndp.gemv=trimoe_gmv",
@@ -706,7 +706,7 @@ def test_name_that_no_file_can_have(name: str) -> None:
 
 def test_unknown_name() -> None:
     text = message(lambda: load_hardware("trimo"))
-    assert text.startswith("unknown hardware 'trimo'; did you mean 'trimoe'? (known: ")
+    assert text.startswith("hw: unknown hardware 'trimo'; did you mean 'trimoe'? (known: ")
 
 
 def test_unknown_data_file() -> None:

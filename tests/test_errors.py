@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,6 +29,8 @@ def test_the_parts_that_are_known_stand_in_front(parts, line):
 def test_the_parts_can_be_read_one_by_one():
     error = InputError("is wrong", file="a.yaml", line=7, key="dimm.ranks")
     assert (error.problem, error.file, error.line, error.key) == ("is wrong", "a.yaml", 7, "dimm.ranks")
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), vars(again)) == (str(error), vars(error))
     assert isinstance(error, ValueError)
 
 

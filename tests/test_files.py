@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import resource
 import stat
 import threading
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ndpsim.errors import InputError
-from ndpsim.files import ensure_writable, read_plain_or_gzip, replacing
+from ndpsim.files import ensure_writable, read_plain_or_gzip, replacing, temporary_folder
 
 needs_user = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() == 0, reason="permissions do not bind this user"
@@ -126,6 +127,90 @@ def test_a_link_is_followed_and_stays_a_link(tmp_path):
     assert link.is_symlink()
     assert real.read_bytes() == b"new"
     assert names(tmp_path) == ["link", "real"]
+
+
+def test_a_link_to_nothing_yet_is_followed(tmp_path):
+    (tmp_path / "link").symlink_to("later")
+    write(tmp_path / "link", b"new")
+    assert names(tmp_path) == ["later", "link"]
+    (tmp_path / "other").symlink_to("none/later")
+    with pytest.raises(InputError, match=f"there is no folder {tmp_path}/none$"):
+        ensure_writable(tmp_path / "other")
+
+
+@pytest.mark.parametrize("through", ["loop", "other", "loop/out"])
+def test_a_link_to_itself_is_refused(tmp_path, through):
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "other").symlink_to("loop")
+    with pytest.raises(InputError, match="^--json: cannot write .*: Too many levels of symbolic links$"):
+        ensure_writable(tmp_path / through, "--json")
+    with pytest.raises(InputError, match="Too many levels of symbolic links"):
+        write(tmp_path / through, b"x")
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"), [("", "'': it is not a file name"), ("a\0b", "is not a file name")]
+)
+def test_what_is_no_file_name_is_refused(name, problem):
+    with pytest.raises(InputError, match=problem):
+        ensure_writable(name)
+    if name:
+        with pytest.raises(InputError, match=problem):
+            read_plain_or_gzip(Path(name))
+
+
+def test_the_name_of_a_folder_makes_no_file(tmp_path):
+    with pytest.raises(InputError, match="it is the name of a folder"):
+        write(f"{tmp_path}/none/", b"x")
+    assert names(tmp_path) == []
+
+
+def test_an_open_file_is_written_where_it_stands(tmp_path):
+    # As `{ echo first; ndpsim ... --json /dev/stdout; echo last; } > out` must.
+    with open(tmp_path / "out", "wb", buffering=0) as out:
+        out.write(b"first ")
+        write(f"/dev/fd/{out.fileno()}", b"second ")
+        out.write(b"last")
+        number = out.fileno()
+    assert (tmp_path / "out").read_bytes() == b"first second last"
+    with pytest.raises(InputError, match=f"^cannot write /dev/fd/{number}: it is not open$"):
+        ensure_writable(f"/dev/fd/{number}")
+
+
+def test_a_file_that_grows_too_large_leaves_the_old_one(tmp_path):
+    (tmp_path / "out").write_bytes(b"old")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, before[1]))
+    try:
+        with pytest.raises(InputError, match=f"^cannot write {tmp_path}/out: File too large$"):
+            write(tmp_path / "out", bytes(1 << 17))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (tmp_path / "out").read_bytes() == b"old"
+    assert names(tmp_path) == ["out"]
+
+
+def test_an_error_of_another_file_names_that_file(tmp_path):
+    with (
+        pytest.raises(InputError, match=f"cannot write {tmp_path}/out: /none/font: No such file"),
+        replacing(tmp_path / "out"),
+    ):
+        open("/none/font")  # noqa: SIM115
+
+
+def test_the_new_content_is_on_the_disk_before_the_old_goes(tmp_path, monkeypatch):
+    done = []
+    for name in ("fsync", "replace"):
+        call = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda *args, name=name, call=call: (done.append(name), call(*args)))
+    write(tmp_path / "out", b"x")
+    assert done == ["fsync", "replace"]
+
+
+def test_a_temporary_folder_goes_with_its_block():
+    with temporary_folder() as folder:
+        (folder / "some").write_bytes(b"x")
+    assert not folder.exists()
 
 
 def test_a_folder_is_refused(tmp_path):

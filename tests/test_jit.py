@@ -1,17 +1,25 @@
-"""Where compiled kernels are kept: never stale, never in the way."""
+"""Where compiled kernels are kept: never stale, never in the way, and never run when damaged."""
 
 from __future__ import annotations
 
+import json
+import logging
 import os
+import pickle
+import random
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import numba
 import pytest
 
 import ndpsim
 from ndpsim import _jit
+from ndpsim.cli.notices import COMPILE_S, kernels_of
+from ndpsim.simulate.stopwatch import Stopwatch
 
 PACKAGE = Path(ndpsim.__file__).parent
 
@@ -38,15 +46,24 @@ def run(*arguments: str, **changes: str) -> subprocess.Popen[str]:
         [sys.executable, *arguments],
         env=environment | changes,
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        cwd=sys.prefix,
+        cwd=changes.get("PWD", sys.prefix),
     )
 
 
+def ndpsim_says(*arguments: str, **changes: str) -> tuple[int, str, list[str]]:
+    """The status of a command in a process of its own, its output, and its lines on standard error."""
+    place = {"PYTHONPATH": str(PACKAGE.parent)}
+    process = run("-m", "ndpsim", *arguments, **place | changes)
+    out, err = process.communicate()
+    return process.returncode, out, err.splitlines()
+
+
 def cache_of(package: Path, **changes: str) -> str:
-    code = "from ndpsim import _jit; print(_jit.cache_dir())"
+    code = "from ndpsim import _jit; print(*_jit.entries().folders(), sep=chr(10))"
     said, _ = run("-c", code, PYTHONPATH=str(package.parent), **changes).communicate()
-    return said.strip()
+    return said.splitlines()[0]
 
 
 @pytest.fixture
@@ -82,7 +99,9 @@ def test_modules_with_kernels_import_nothing_that_their_cache_ignores():
         for path in PACKAGE.rglob("*.py")
         if "ndpsim._jit import" in path.read_text()
     ]
-    code = f"import importlib, sys; [importlib.import_module(name) for name in {modules}]; print(*sys.modules)"
+    code = (
+        f"import importlib, sys; [importlib.import_module(name) for name in {modules}]; print(*sys.modules)"
+    )
     said, _ = run("-c", code, PYTHONPATH=str(PACKAGE.parent)).communicate()
     imported = {name.split(".")[1] for name in said.split() if name.startswith("ndpsim.")}
     assert "audit" in imported
@@ -110,6 +129,237 @@ def test_two_processes_may_start_at_once_and_a_third_compiles_nothing(tmp_path):
         assert process.returncode == 0
     said, _ = run(str(tmp_path / "use.py"), **place).communicate()
     assert said.split() == ["1"]
+
+
+THROUGH_DAMAGE = """
+import random
+import sys
+from pathlib import Path
+
+from ndpsim._jit import entries, kernel
+from use import thrice
+
+(entry,) = next(entries().folders()).glob("*thrice*.entry")
+whole = entry.read_bytes()
+for seed in range(8):
+    damaged = bytearray(whole)
+    damaged[random.Random(seed).randrange(len(whole))] ^= 1 << seed
+    entry.write_bytes(damaged if seed < 6 else [b"", bytes(len(whole))][seed - 6])
+    again = kernel(thrice.py_func)
+    assert again(14) == 42
+    assert sum(again.stats.cache_misses.values()) == 1
+    again = kernel(thrice.py_func)
+    assert again(14) == 42
+    assert sum(again.stats.cache_hits.values()) == 1
+"""
+
+
+def test_damaged_kernels_are_compiled_anew_and_never_run(tmp_path):
+    (tmp_path / "use.py").write_text(USE.replace("__main__", "use"))
+    (tmp_path / "through.py").write_text(THROUGH_DAMAGE)
+    place = {"NDPSIM_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(PACKAGE.parent)}
+    process = run(str(tmp_path / "through.py"), **place)
+    said = process.communicate()
+    assert (process.returncode, said) == (0, ("1\n" if "1" in said[0] else "0\n", ""))
+
+
+def test_two_processes_on_one_damaged_cache_both_succeed_and_mend_it(tmp_path):
+    (tmp_path / "use.py").write_text(USE)
+    place = {"NDPSIM_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(PACKAGE.parent)}
+    run(str(tmp_path / "use.py"), **place).communicate()
+    files = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    assert len(files) == 2
+    for path in files:
+        path.write_bytes(random.Random(1).randbytes(path.stat().st_size))
+    both = [run(str(tmp_path / "use.py"), **place) for _ in range(2)]
+    for process in both:
+        assert process.communicate()[1] == ""
+        assert process.returncode == 0
+    said, _ = run(str(tmp_path / "use.py"), **place).communicate()
+    assert said.split() == ["1"]
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """Makes a kernel that has not been called, with a cache of its own."""
+    monkeypatch.setenv("NDPSIM_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def twice(number):
+        return 2 * number
+
+    return lambda: _jit.kernel(twice)
+
+
+@pytest.mark.parametrize("content", [b"", b"no pickle", pickle.dumps(("other", "types", ()))])
+def test_what_is_whole_but_no_kernel_is_compiled_anew(small, content):
+    first = small()
+    assert first(21) == 42
+    (name,) = _jit.entries().names()
+    _jit.entries().write(name, content)
+    again = small()
+    assert again(21) == 42
+    assert sum(again.stats.cache_misses.values()) == 1
+    assert sum(small().stats.cache_hits.values()) == 0
+
+
+def test_compiling_is_timed_apart_with_what_is_compiled_for_it(small, monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr("time.perf_counter", lambda: clock[0])
+    event = SimpleNamespace(data={"dispatcher": small()})
+    heard = _jit._compilations
+    watch = Stopwatch()
+    clock[0] += 1
+    heard.on_start(event)
+    clock[0] += 5
+    heard.on_start(event)
+    clock[0] += 2
+    assert (watch.compile_s(), watch.wall_s()) == (7, 1)
+    heard.on_end(event)
+    heard.on_end(event)
+    clock[0] += 0.5
+    heard.on_start(SimpleNamespace(data={"dispatcher": numba.njit(lambda: 1)}))  # not ours
+    clock[0] += 1
+    assert (watch.compile_s(), watch.wall_s()) == (7, 2.5)
+
+
+def test_compiling_is_said_to_those_who_listen_and_happens_once(small, caplog):
+    caplog.set_level(logging.INFO, "ndpsim")
+    watch = Stopwatch()
+    assert small()(21) == 42
+    assert watch.compile_s() > 0
+    name = f"{__name__}.small.locals.twice"
+    first, second = (record.getMessage() for record in caplog.records)
+    assert first == f"compiling {name}"
+    assert second.startswith(f"compiled {name} in ")
+    watch = Stopwatch()
+    assert small()(21) == 42
+    assert watch.compile_s() == 0
+    assert watch.wall_s() > 0
+    assert len(caplog.records) == 2
+
+
+def test_compiling_is_silent_in_python(tmp_path):
+    (tmp_path / "use.py").write_text(USE)
+    place = {"NDPSIM_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(PACKAGE.parent)}
+    assert run(str(tmp_path / "use.py"), **place).communicate() == ("0\n", "")
+
+
+COMMANDS = """clock,command,rank,bankgroup,bank,row,column
+1,ACT,0,0,0,5,-1
+60,RD,0,0,0,5,8
+"""
+CHECK = [
+    "--standard",
+    "DDR5",
+    "--org",
+    "DDR5_16Gb_x8",
+    "--timing",
+    "DDR5_4800AN",
+    "--refresh",
+    "none",
+    "--energy",
+]
+
+
+def test_a_command_says_what_it_compiles_and_what_is_to_come(tmp_path):
+    (tmp_path / "c.csv").write_text(COMMANDS)
+    place = {"NDPSIM_CACHE_DIR": str(tmp_path / "cache")}
+    status, out, (first, last) = ndpsim_says("check", str(tmp_path / "c.csv"), *CHECK, **place)
+    assert first == "ndpsim: compiling 1 of about 3 kernels, once for this version; some 3 s in all ..."
+    assert last.startswith("ndpsim: compiled 3 kernels in ")
+    assert ndpsim_says("check", str(tmp_path / "c.csv"), *CHECK, **place) == (status, out, [])
+
+
+def test_the_kernels_that_are_announced_exist():
+    known = {
+        f"{module.__name__}.{name}"
+        for module in map(
+            __import__("importlib").import_module, {kernel.rpartition(".")[0] for kernel in COMPILE_S}
+        )
+        for name in vars(module)
+    }
+    assert set(COMPILE_S) <= known
+    for command in ("gemv", "dram", "check", "relayout", "compare"):
+        given = {"exact_check": True, "energy": True, "host_traffic": "1", "hw": "cxl"}
+        assert set(kernels_of(command, given)) <= set(COMPILE_S)
+
+
+# What Numba's settings do
+
+GEMV = ("gemv", "--shape", "64,64", "--json", "-")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("NUMBA_NUM_THREADS", "0"),
+        ("NUMBA_NUM_THREADS", "-3"),
+        ("NUMBA_NUM_THREADS", "many"),
+        ("NUMBA_CPU_FEATURES", "no sign"),
+        ("NUMBA_OPT", "9"),
+        ("NUMBA_DISABLE_JIT", "yes"),
+    ],
+)
+def test_a_setting_that_numba_refuses_is_ignored_in_one_line(name, value):
+    status, out, said = ndpsim_says(*GEMV, **{name: value})
+    assert [line for line in said if "compil" not in line] == [
+        f"ndpsim: {name}={value} is ignored: Numba does not take this value"
+    ]
+    assert status == 0
+    assert json.loads(out)["commands"]["RD"] == 384
+
+
+@pytest.mark.parametrize("text", ["[1", "- 1", "num_threads: 0", "\x00"])
+def test_a_file_of_settings_that_numba_refuses_is_said_in_one_line(tmp_path, text):
+    (tmp_path / ".numba_config.yaml").write_text(text)
+    status, out, said = ndpsim_says(*GEMV, PWD=str(tmp_path))
+    assert (status, out, len(said)) == (2, "", 1)
+    assert said[0].startswith("ndpsim: error: Numba cannot be imported")
+    assert ".numba_config.yaml" in said[0]
+
+
+TRACE = "".join(f"{'LD' if n % 3 else 'ST'} {n * 0x9E3779B1 % (1 << 34) & ~63:#x}\n" for n in range(120))
+DRAM = [
+    "--standard",
+    "DDR5",
+    "--org",
+    "DDR5_16Gb_x8",
+    "--timing",
+    "DDR5_4800AN",
+    "--ranks",
+    "2",
+    "--mapper",
+    "MOP4CLXOR",
+    "--json",
+    "-",
+]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        GEMV,
+        (*GEMV, "--engine", "host-read", "--layout", "striped"),
+        (*GEMV, "--host-traffic", "saturate", "--arbitration", "slice"),
+        (*GEMV, "--hw", "cxl", "--set", "ndp.systolic.dataflow=weight-stationary"),
+        ("relayout", "--shape", "64,64", "--from", "localized", "--to", "striped", "--json", "-"),
+        ("dram", "t.trace", *DRAM, "--exact-check"),
+        ("dram", "t.trace", *DRAM, "--row-policy", "closed-cap", "--refresh", "same-bank"),
+    ],
+    ids=lambda arguments: " ".join(arguments)[:40],
+)
+def test_without_compiling_every_result_is_the_same(tmp_path, arguments):
+    def timeless(text: str) -> dict[str, object]:
+        times = ("wall_s", "compile_s", "run_s")
+        return {name: value for name, value in json.loads(text).items() if name not in times}
+
+    (tmp_path / "t.trace").write_text(TRACE)
+    status, compiled, _ = ndpsim_says(*arguments, PWD=str(tmp_path))
+    assert status == 0
+    status, plain, said = ndpsim_says(*arguments, PWD=str(tmp_path), NUMBA_DISABLE_JIT="1")
+    assert (status, said) == (0, [])
+    assert timeless(plain) == timeless(compiled)
 
 
 LOAD_THEN_COMPILE = """

@@ -463,7 +463,7 @@ def test_names_that_are_no_layouts(name, words):
         (lambda: ExpertFormat.of(16, 128), "group_size: groups weights of fewer than 16 bits"),
         (lambda: ExpertFormat.of(dict(gate=4, up=4)), "bits: says nothing of down"),
         (lambda: ExpertFormat.of(dict(gate=4, up=4, dwn=4)), "unknown matrix 'dwn'; did you mean 'down'"),
-        (lambda: Geometry(0, 1, 1, 1, DDR5), "channels: 0 is not a whole number of at least 1"),
+        (lambda: Geometry(0, 1, 1, 1, DDR5), "channels: 0 is not a whole number from 1"),
         (lambda: localized(EDGE, QWEN).find(0, 1536, 0), "row: 1536 is not within 0 to 1535"),
         (lambda: localized(EDGE, QWEN).find(2, 0, 1536), "column: 1536 is not within 0 to 1535"),
         (lambda: localized(EDGE, QWEN).find(3, 0, 0), "matrix: 3 is not within 0 to 2"),

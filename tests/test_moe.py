@@ -511,7 +511,7 @@ def test_more_experts_for_a_token_than_there_are(write: Write) -> None:
 @pytest.mark.parametrize("key", ["model_type", "hidden_act"])
 @pytest.mark.parametrize("value", [1, True, ["silu"], "", {}])
 def test_names_must_be_text(key: str, value: Any, write: Write) -> None:
-    assert f"{key}: is not a name" in refusal(write(MIXTRAL, **{key: value}))
+    assert f"{key}: {value!r} is not a name" in refusal(write(MIXTRAL, **{key: value}))
 
 
 def test_an_error_inside_text_config_says_so(write: Write) -> None:

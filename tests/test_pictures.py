@@ -3,20 +3,41 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import io
+import itertools
 import json
+import math
+import os
+import re
+import subprocess
+import sys
 from contextlib import redirect_stderr, redirect_stdout
+from fractions import Fraction
+from types import SimpleNamespace
 
+import matplotlib
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.image import imread
+from matplotlib.text import Text
 
-from ndpsim import simulate_expert, simulate_relayout
+from ndpsim import place_expert, run_trace, simulate_expert, simulate_relayout
 from ndpsim.cli.main import main
+from ndpsim.errors import InputError
 from ndpsim.moe import Expert
-from ndpsim.report.pictures import bars, canvas, contention, expert, host_read, latencies, relayout
+from ndpsim.report.panels import PANELS, SIZES, chosen_panels, chosen_size
+from ndpsim.report.pictures import bars, canvas, contention, expert, host_read, latencies, layout
+from ndpsim.report.pictures import relayout as relayouts
+from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.pictures.curves import reads_over_time
 from ndpsim.report.timeline import write_timeline
-from ndpsim.simulate import simulate_contention, simulate_host_read
+from ndpsim.simulate import Memory, simulate_contention, simulate_host_read
+from ndpsim.simulate import sweep_load as run_sweep
+from ndpsim.simulate.trace import _distribution
+from ndpsim.spec.standard import RD
+from ndpsim.traces import CommandTrace, read_requests
 
 SMALL = Expert(256, 96)
 FEW = ["dimm.count=4", "host.channels=2", "dimm.ranks=1"]
@@ -37,6 +58,7 @@ WAYS = {
     "host-read": ["gemv", "--engine", "host-read"],
     "beside the host": ["gemv", "--host-traffic", "saturate"],
     "relayout": ["relayout", *SETS],
+    "all topologies": ["relayout", *SETS, "--topology", "all"],
 }
 
 
@@ -64,20 +86,415 @@ def test_a_picture_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
         file.write(b"\x89PNG")
         raise RuntimeError("broken")
 
-    figure, _ = canvas.stacked("title", (1,))
+    figure = figure_of(lambda axes: None)
     monkeypatch.setattr(type(figure), "savefig", breaks)
     with pytest.raises(RuntimeError):
-        canvas.save(figure, str(tmp_path / "picture.png"))
+        canvas.save(figure, str(tmp_path / "picture.png"), "column")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_title_that_is_too_long_is_broken():
-    figure, _ = canvas.stacked(f"{'word ' * 60}\nand $a line$ more", (1,))
+def figure_of(draw, title="title", size="column"):
+    return canvas.compose(title, ({"one": [canvas.Panel(draw, 5)]},), size, ("one",))
+
+
+# ---- choices ----
+
+
+def test_sizes_are_those_of_print(tmp_path):
+    for size, inches in {"column": 3.5, "two-columns": 7.16, "slide": 40 / 3}.items():
+        figure = layout_figure(size)
+        for kind in ("png", "pdf"):
+            canvas.save(figure, str(tmp_path / f"{size}.{kind}"), size)
+        height, width = imread(tmp_path / f"{size}.png").shape[:2]
+        assert width == pytest.approx(inches * SIZES[size].dpi, abs=1)
+        assert height == pytest.approx(figure.get_figheight() * SIZES[size].dpi, abs=1)
+        box = re.search(rb"/MediaBox \[ 0 0 ([0-9.]+) ([0-9.]+) \]", (tmp_path / f"{size}.pdf").read_bytes())
+        assert float(box[1]) == pytest.approx(72 * inches, abs=0.01)
+    assert (width, height) == (2000, 1125)
+
+
+def layout_figure(size="two-columns", panels=None, name="striped"):
+    return layout.layout_figure(place_expert("trimoe", SMALL, name, sets=FEW), size, panels)
+
+
+def test_panels_are_drawn_in_the_order_of_the_picture():
+    everything = layout_figure().axes
+    some = layout_figure(panels=("first", "lanes")).axes
+    assert [axes.get_ylabel() for axes in some] == [axes.get_ylabel() for axes in everything[:2]]
+    assert len(layout_figure(panels=("first",)).axes) == 1
+
+
+@pytest.mark.parametrize(
+    ("choose", "words"),
+    [
+        (lambda: chosen_size("colum"), "size: unknown size 'colum'; did you mean 'column'?"),
+        (lambda: chosen_panels(["enrgy"], "expert"), "panels: unknown panel 'enrgy'; did you mean 'energy'?"),
+        (lambda: chosen_panels(["phases"], "host-read"), "(known: bandwidth, bus, energy)"),
+        (lambda: chosen_panels([], "sweep"), "panels: chooses none of latency"),
+        (lambda: layout_figure("Slide"), "did you mean 'slide'?"),
+        (lambda: layout_figure(panels=("down",)), "panels: nothing is known that these panels could show"),
+    ],
+)
+def test_choices_that_there_are_not_are_refused(choose, words):
+    with pytest.raises(InputError) as caught:
+        choose()
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["gemv", "--size", "column"], "--size: is of --plot, which is not given"),
+        (["relayout", "--panels", "energy"], "--panels: is of --plot, which is not given"),
+        (["gemv", "--plot", "p.png", "--size", "two-column"], "--size: unknown size 'two-column'; did you"),
+        (["gemv", "--plot", "p.png", "--panels", "bus,phase"], "--panels: unknown panel 'phase'; did you"),
+        (["gemv", "--plot", "p.png", "--panels", ","], "--panels: chooses none of"),
+        (
+            ["gemv", "--engine", "host-read", "--plot", "p.png", "--panels", "phases"],
+            "unknown panel 'phases'",
+        ),
+        (["gemv", "--host-traffic", "1", "--plot", "p.png", "--panels", "bus"], "unknown panel 'bus'"),
+        (["relayout", "--topology", "all", "--plot", "p.png", "--panels", "dram"], "unknown panel 'dram'"),
+        (["dram", "t", "--plot", "p.png", "--panels", "latency"], "unknown panel 'latency'"),
+        (["dram", "t", "--sweep-load", "--plot", "p.png", "--panels", "tail"], "unknown panel 'tail'"),
+        (["show", "layout", "striped", "--size", "slide"], "--size: is of --plot"),
+        (["show", "hw", "trimoe", "--size", "slide"], "--size: belongs to show layout"),
+    ],
+)
+def test_options_of_pictures_are_refused_in_one_line(arguments, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t").write_text("LD 0\n")
+    status, err = call(*arguments)
+    assert (status, len(err.splitlines())) == (2, 1)
+    assert words in err
+    assert [path.name for path in tmp_path.iterdir()] == ["t"]
+
+
+def test_every_panel_can_be_chosen_by_itself(pictures):
+    for picture, (make, _) in {name.split(" ")[0]: of for name, of in pictures.items()}.items():
+        for panel in PANELS[picture]:
+            try:
+                assert make("column", (panel,)).axes
+            except InputError as error:  # a layout whose first rows hold all
+                assert (picture, panel) == ("layout", "down"), error
+
+
+# ---- files ----
+
+_DRAW = """
+import sys
+from ndpsim.report.pictures import canvas
+from ndpsim.report.pictures.colours import COLOURS
+
+def draw(axes):
+    for number, (meaning, colour) in enumerate(COLOURS.items()):
+        axes.barh(number, number, color=colour, label=meaning)
+        axes.plot([0, number], [number, 0], "o--", color=colour)
+        axes.text(number, number, meaning)
+    axes.imshow([[0, 1], [2, 3]], extent=(0, 9, 0, 9), aspect="auto")
+    axes.set_xlabel("time (µs)")
+
+figure = canvas.compose("title", ({"one": [canvas.Panel(draw, 9)]},), "column", ("one",))
+for kind in ("pdf", "svg", "png", "eps"):
+    canvas.save(figure, f"{sys.argv[1]}.{kind}", "column")
+assert "matplotlib.pyplot" not in sys.modules
+"""
+
+
+def test_files_of_two_processes_are_equal_whatever_is_set(tmp_path):
+    (tmp_path / "matplotlibrc").write_text(
+        "font.size: 30\nlines.linewidth: 9\naxes.grid: True\npdf.compression: 0\n"
+    )
+    changed = {
+        "PYTHONHASHSEED": "7",
+        "SOURCE_DATE_EPOCH": "86400",
+        "MATPLOTLIBRC": str(tmp_path),
+        "MPLBACKEND": "module://a.notebook.that.is.not.here",
+        "TZ": "Asia/Tokyo",
+    }
+    plain = {name: value for name, value in os.environ.items() if name not in changed}
+    environments = ({**plain, "PYTHONHASHSEED": "1"}, {**plain, **changed})
+    running = [
+        subprocess.Popen([sys.executable, "-c", _DRAW, tmp_path / name], env=environment)
+        for name, environment in zip("ab", environments, strict=True)
+    ]
+    assert [process.wait() for process in running] == [0, 0]
+    for kind in ("pdf", "svg", "png", "eps"):
+        first, second = ((tmp_path / f"{name}.{kind}").read_bytes() for name in "ab")
+        assert first == second, kind
+        assert len(first) > 5000
+
+
+def test_settings_of_matplotlib_are_left_as_they_are():
+    before = dict(matplotlib.rcParams)
+    layout_figure()
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_fonts_are_embedded_as_publishers_ask(tmp_path):
+    canvas.save(layout_figure("column"), str(tmp_path / "p.pdf"), "column")
+    content = (tmp_path / "p.pdf").read_bytes()
+    assert b"/Type3" not in content.replace(b" ", b"")
+    assert b"/FontFile2" in content
+
+
+# ---- words ----
+
+
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [
+        ("277.1 us, 5 uJ", "277.1 µs, 5 µJ"),
+        ("4096 x 1536", "4096 \N{MULTIPLICATION SIGN} 1536"),
+        ("status 8x7b of us", "status 8x7b of µs"),
+        ("1.63x", "1.63\N{MULTIPLICATION SIGN}"),
+    ],
+)
+def test_words_are_those_of_print(words, printed):
+    assert canvas.in_print(words) == printed
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_titles_are_broken_between_phrases_only(size):
+    phrases = [f"word {'and word ' * (n % 3)}is {n}.25 GB/s" for n in range(30)]
+    title = f"{', '.join(phrases)}\nand $a line$ more"
+    figure = figure_of(lambda axes: None, title, size)
+    lines = figure.get_suptitle().split("\n")
+    assert len(lines) > 3
+    assert lines[-1] == "and $a line$ more"
+    assert " ".join(lines[:-1]) == ", ".join(phrases)
+    assert all(part in phrases for line in lines[:-1] for part in line.removesuffix(",").split(", "))
     figure.draw_without_rendering()
     extent = figure._suptitle.get_window_extent()
-    assert figure.get_suptitle().endswith("\nand $a line$ more")
     assert 0 < extent.x0 < extent.x1 < figure.bbox.width
-    canvas.plt.close(figure)
+
+
+def test_a_long_phrase_is_broken_before_what_it_says_of_places():
+    title = "One expert of mixtral-8x7b (4096 x 14336) on 6 DIMMs of edge, 1 token, 16 bits"
+    lines = figure_of(lambda axes: None, title).get_suptitle().split("\n")
+    assert [line.split(" ")[0] for line in lines] == ["One", "on"]
+
+
+def test_a_phrase_beyond_the_width_is_broken_between_words_and_keeps_its_units():
+    title = f"one phrase that holds {'12.5 GB/s and ' * 8}a_{'long' * 40}_word (4096 x 1536)"
+    figure = figure_of(lambda axes: None, title)
+    lines = figure.get_suptitle().split("\n")
+    assert len(lines) > 4
+    assert not [line for line in lines if line.startswith(("GB/s", "\N{MULTIPLICATION SIGN}", "1536"))]
+    assert "".join(lines).replace(" ", "") == canvas.in_print(title).replace(" ", "")
+    figure.draw_without_rendering()
+    assert figure._suptitle.get_window_extent().x1 < figure.bbox.width
+
+
+# ---- all pictures, in all sizes ----
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    """Each picture by its name in PANELS: a function of size and panels, and its result."""
+    trace = tmp_path_factory.mktemp("trace") / "trace"
+    draw = np.random.default_rng(1)
+    kinds, addresses = draw.choice(["LD", "ST"], 3000), draw.integers(0, 1 << 26, 3000) * 64
+    trace.write_text("".join(f"{kind} {at:#x}\n" for kind, at in zip(kinds, addresses, strict=True)))
+    larger = Expert(2048, 768)
+    made = {
+        "expert": (expert.expert_figure, simulate_expert("trimoe", larger, record_commands=True)),
+        "expert of 8 tokens": (
+            expert.expert_figure,
+            simulate_expert("trimoe", SMALL, 8, record_commands=True),
+        ),
+        "expert behind CXL": (expert.expert_figure, simulate_expert("cxl", SMALL, record_commands=True)),
+        "contention": (contention.contention_figure, simulate_contention("trimoe", SMALL)),
+        "host-read": (
+            host_read.host_read_figure,
+            simulate_host_read("trimoe", larger, "localized", record_commands=True),
+        ),
+        "relayout": (relayouts.relayout_figure, simulate_relayout("trimoe", larger)),
+        "latencies": (latencies.latencies_figure, run_trace(trace)),
+    }
+    topologies = {
+        name: simulate_relayout(
+            "trimoe", SMALL, 2, sets=[*FEW, f"link.topology={name}", "link.ports=3", "link.group_dimms=2"]
+        )
+        for name in ("chain", "ring", "mesh", "full", "groups")
+    }
+    made["topologies"] = relayouts.topologies_figure, topologies
+    for name in ("striped", "localized", "sharded:2"):
+        made[f"layout {name}"] = layout.layout_figure, place_expert("trimoe", larger, name)
+    drawn = {
+        name: (lambda size, panels, m=make, r=of: m(r, size, panels), of) for name, (make, of) in made.items()
+    }
+    memory = Memory(made["latencies"][1] and resolved())
+    points = run_sweep(read_requests(trace), memory, (0.1, 0.5, 1.0))
+    drawn["sweep"] = lambda size, panels: latencies.sweep_figure(points, memory, size, panels), points
+    return drawn
+
+
+def resolved():
+    from ndpsim.spec import resolve
+
+    return resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
+
+
+@pytest.fixture(scope="module")
+def figures(pictures):
+    """Each picture in each size, by (name, size); drawn when first asked for."""
+
+    @functools.cache
+    def figure(name, size):
+        return pictures[name][0](size, None)
+
+    return lambda size: {name: figure(name, size) for name in pictures}
+
+
+def boxes_of_text(figure):
+    """What is written where, in pixels."""
+    figure.draw_without_rendering()
+    found = [figure._suptitle]
+    for axes in figure.axes:
+        ticks = [*axes.xaxis.get_major_ticks(), *axes.yaxis.get_major_ticks()]
+        low, high = (sorted(limits) for limits in (axes.get_xlim(), axes.get_ylim()))
+        inside = {
+            id(tick.label1)
+            for axis, (first, last) in ((axes.xaxis, low), (axes.yaxis, high))
+            for tick in axis.get_major_ticks()
+            if first <= tick.get_loc() <= last
+        }
+        found += [tick.label1 for tick in ticks if id(tick.label1) in inside]
+        found += [axes.xaxis.label, axes.yaxis.label, *axes.texts]
+        found += axes.get_legend().get_texts() if axes.get_legend() else []
+    assert all(isinstance(text, Text) for text in found)
+    return [(text, text.get_window_extent()) for text in found if text.get_text() and text.get_visible()]
+
+
+def overlap(first, second, slack=0.5):
+    return (
+        min(first.x1, second.x1) - max(first.x0, second.x0) > slack
+        and min(first.y1, second.y1) - max(first.y0, second.y0) > slack
+    )
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_nothing_overlaps_and_nothing_is_cut(figures, size):
+    for name, figure in figures(size).items():
+        boxes = boxes_of_text(figure)
+        whole = figure.bbox
+        for text, box in boxes:
+            assert box.x0 >= -0.5, (name, text)
+            assert box.y0 >= -0.5, (name, text)
+            assert box.x1 <= whole.width + 0.5, (name, text)
+            assert box.y1 <= whole.height + 0.5, (name, text)
+        for (text, box), (other, beside) in itertools.combinations(boxes, 2):
+            assert not overlap(box, beside), (name, text, other)
+        for axes in figure.axes:
+            inner = axes.get_window_extent()
+            assert min(inner.width, inner.height) > 0.8 * SIZES[size].font_pt / 72 * figure.dpi, name
+            own = {id(text) for text in axes.texts}
+            for text, box in boxes:
+                assert id(text) in own or not overlap(box, inner), (name, text)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_all_text_can_be_read(figures, size):
+    least = {"column": 6.5, "two-columns": 7, "slide": 12}[size]
+    for name, figure in figures(size).items():
+        assert min(text.get_fontsize() for text in figure.findobj(Text) if text.get_text()) >= least, name
+
+
+def test_axes_say_what_they_show(figures):
+    for name, figure in figures("column").items():
+        for axes in figure.axes:
+            below = axes.xaxis.get_tick_params()["labelbottom"]
+            assert bool(axes.get_xlabel()) == below, name
+            if axes.get_xlabel().startswith(("time", "read latency", "energy", "bandwidth", "where", "busy")):
+                assert re.search(r"\((µs|ns|%|% of the time|[nµm]?J|GB/s)\)", axes.get_xlabel()), name
+            numbers = [label.get_text() for label in axes.get_yticklabels()]
+            if any(re.fullmatch(r"[\d.]+", words) for words in numbers):
+                assert re.search(r"\((GB/s|%|% of the time|ns|[KM]iB)\)", axes.get_ylabel()), name
+
+
+def colours_of(figure):
+    """Every colour that is drawn, and what the legends call it."""
+    drawn, called = set(), {}
+    for axes in figure.axes:
+        for patch in axes.patches:
+            drawn.add(to_hex(patch.get_facecolor() if patch.get_fill() else patch.get_edgecolor()))
+        drawn |= {to_hex(line.get_color()) for line in axes.lines}
+        for image in axes.images:
+            drawn |= {to_hex(colour) for colour in image.cmap.colors}
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            colour = handle.patches[0].get_facecolor() if hasattr(handle, "patches") else None
+            if colour is None:
+                colour = handle.get_color() if hasattr(handle, "get_color") else handle.get_edgecolor()
+            called[label] = to_hex(colour)
+    return drawn, called
+
+
+def test_one_colour_has_one_meaning_over_all_pictures(figures):
+    plain = {colour.lower(): meaning for meaning, colour in COLOURS.items()}
+    assert len(plain) == len(COLOURS)
+    tints = {to_hex(tint(colour, part)) for colour in COLOURS.values() for part in (0.35, 0.4)}
+    meant = {}
+    for name, figure in figures("column").items():
+        drawn, called = colours_of(figure)
+        assert drawn <= set(plain) | tints | {INK, "#ffffff"}, name
+        for label, colour in called.items():
+            word = re.split(r" \d|:", label)[0]
+            if colour in plain and not label.startswith(("mean of", "peak")):
+                meant.setdefault(colour, set()).add(word)
+    expected = {
+        "read": {"data", "read", "read at the sources", "mean", "99th percentile"},
+        "write": {"write", "arrived at the targets"},
+        "read or write": {"data bus of the busiest lane"},
+        "refresh": {"refresh"},
+        "rows": {"rows", "activate"},
+        "compute": {"fifo full", "ndp", "NDP"},
+        "chip io": {"io"},
+        "link": {"link", "busiest link"},
+        "host": {"host", "by the host"},
+        "idle": {"nothing to read", "background"},
+        "gate": {"gate"},
+        "up": {"up"},
+        "down": {"down"},
+    }
+    for colour, words in meant.items():
+        assert words <= expected[plain[colour]], plain[colour]
+    assert {"read", "write", "refresh", "rows", "compute", "host", "link", "idle", "gate", "up", "down"} <= {
+        plain[colour] for colour in meant
+    }
+
+
+# Vienot, Brettel and Mollon (1999) as linear maps of linear RGB.
+_SEEN = {
+    "trichromat": np.eye(3),
+    "protanope": [[0.1124, 0.8876, 0.0], [0.1124, 0.8876, 0.0], [0.0040, -0.0040, 1.0]],
+    "deuteranope": [[0.2927, 0.7073, 0.0], [0.2927, 0.7073, 0.0], [-0.0223, 0.0223, 1.0]],
+}
+
+
+def lab(colour, seen):
+    """CIE 1976 L*a*b* of a colour, as somebody sees it (sRGB, white of D65)."""
+    value = np.array(to_rgb(colour))
+    linear = np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
+    linear = np.clip(np.array(_SEEN[seen]) @ linear, 0, 1)
+    xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]) @ linear
+    ratio = xyz / np.array([0.9505, 1.0, 1.089])
+    f = np.where(ratio > 216 / 24389, np.cbrt(ratio), (24389 / 27 * ratio + 16) / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+@pytest.mark.parametrize("seen", _SEEN)
+def test_colours_of_a_picture_are_told_apart_by_all_readers(seen):
+    together = [
+        ("read", "write", "refresh", "rows", "compute", "host", "chip io", "link", "idle"),
+        ("compute", "activation unit", "host"),
+        ("read", "write", "read or write"),
+        ("gate", "up", "down", "empty"),
+    ]
+    for meanings in together:
+        for first, second in itertools.combinations(meanings, 2):
+            apart = np.linalg.norm(lab(COLOURS[first], seen) - lab(COLOURS[second], seen))
+            assert apart > 11, (first, second, apart)
 
 
 # ---- curves ----
@@ -88,28 +505,150 @@ def test_a_title_that_is_too_long_is_broken():
     [
         lambda: simulate_expert("trimoe", SMALL, record_commands=True),
         lambda: simulate_expert("trimoe", Expert(2048, 768), record_commands=True),
+        lambda: simulate_expert("trimoe", SMALL, record_commands=True, sets=["dram.refresh=same-bank"]),
         lambda: simulate_expert("edge", SMALL, layout="sharded:3", record_commands=True),
         lambda: simulate_expert("cxl", SMALL, 4, bits=4, record_commands=True),
         lambda: simulate_host_read("trimoe", SMALL, "localized", record_commands=True),
         lambda: simulate_host_read("edge", Expert(1024, 256), record_commands=True),
     ],
-    ids=["trimoe", "larger", "sharded", "cxl", "host", "host, striped"],
+    ids=["trimoe", "larger", "same-bank", "sharded", "cxl", "host", "host, striped"],
 )
-def test_what_is_read_over_time_is_what_was_read(simulate):
+def test_what_is_read_over_time_is_exactly_what_was_read(simulate):
     result = simulate()
-    edges_us, gbps = reads_over_time(result)
+    curve = reads_over_time(result)
     burst = result.config["hardware"]["derived"]["burst_bytes"]
-    assert (np.diff(edges_us) * 1000 * gbps).sum() == pytest.approx(burst * result.commands["RD"])
-    assert gbps.max() <= result.peak_bandwidth_gbps * (1 + 1e-9)
-    assert edges_us[0] == 0
-    assert edges_us[-2] < result.time_ns / 1000 <= edges_us[-1]
+    assert int(curve.data_bytes.sum()) == burst * result.commands["RD"]
+    assert curve.high_gbps.max() <= result.peak_bandwidth_gbps * (1 + 1e-9)
+    assert (curve.low_gbps <= curve.high_gbps).all()
+    assert curve.mean_gbps * np.diff(curve.edges) * result.clock_ns == pytest.approx(curve.data_bytes)
+    for edges in (curve.edges, curve.range_edges):
+        assert edges[0] == 0
+        assert edges[-1] == result.cycles
 
 
-def test_many_refreshes_are_averaged_over_whole_intervals():
-    result = simulate_expert("trimoe", SMALL, sets=["dram.nREFI=2200"], record_commands=True)
-    longer = dataclasses.replace(result, cycles=2200 * 301)
-    edges_us, _ = reads_over_time(longer)
-    assert np.diff(edges_us) == pytest.approx(3 * 2200 * result.clock_ns / 1000)
+def reading(clocks, cycles, nREFI=9360, nRFC=700, lanes=1):
+    """What `reads_over_time` takes of a result: RDs at some clocks, of 64 bytes in 8 clocks, 40 clocks later."""
+    none = np.zeros(len(clocks))
+    trace = CommandTrace(clocks, none + RD, *[none] * 5)
+    timings = {"nREFI": nREFI, "nRFC": nRFC, "nCL": 40, "nBL": 8}
+    hardware = {"timings": timings, "derived": {"burst_bytes": 64}}
+    return SimpleNamespace(
+        cycles=cycles, clock_ns=0.5, command_traces=(trace,) * lanes, config={"hardware": hardware}
+    )
+
+
+def test_bursts_are_split_over_the_bins_that_they_span():
+    clocks = np.cumsum(np.random.default_rng(3).integers(8, 40, 700))
+    result = reading(clocks, int(clocks[-1]) + 47, nREFI=1001, nRFC=30)
+    curve = reads_over_time(result)
+    carried = np.zeros(result.cycles, dtype=int)
+    for clock in clocks:
+        carried[clock - 1 + 40 : clock - 1 + 48] += 8
+    bins = [carried[first:end] for first, end in itertools.pairwise(curve.edges)]
+    assert curve.data_bytes.tolist() == [int(part.sum()) for part in bins]
+    assert len(bins) > 10
+    width = curve.within_clocks
+    fine = [int(n * width // 1) for n in range(int(result.cycles / width) + 1)] + [result.cycles]
+    shares = [carried[first:end].mean() / 0.5 for first, end in itertools.pairwise(fine) if end > first]
+    assert curve.low_gbps.min() == pytest.approx(min(shares))
+    assert curve.high_gbps.max() == pytest.approx(max(shares))
+
+
+@pytest.mark.parametrize("interval", [9360, 9361, 1009])
+@pytest.mark.parametrize("refreshes", [3, 30, 150, 1300])
+def test_bins_neither_hide_refreshes_nor_make_patterns_of_them(interval, refreshes):
+    pause = interval // 9
+    clocks = np.arange(1, refreshes * interval, 8)
+    clocks = clocks[(clocks - 1) % interval >= pause]
+    result = reading(clocks, refreshes * interval + 48, interval, pause)
+    curve = reads_over_time(result)
+    parts = round(interval / int(curve.edges[1]))
+    widths = np.diff(curve.edges)[:-1]
+    if parts < 2:
+        assert set((widths % interval).tolist()) == {0}
+        assert curve.mean_gbps[1:-2] == pytest.approx(curve.mean_gbps[1], rel=2e-2)
+    else:
+        assert np.abs(curve.edges[:-1] - np.arange(len(curve.edges) - 1) * interval / parts).max() < 1
+    whole = np.searchsorted(curve.range_edges, np.arange(refreshes) * interval, side="right") - 1
+    assert (curve.low_gbps[np.unique(whole)] < 1e-9).all()
+    assert (curve.high_gbps[np.unique(whole)] > 0.9 * 16).all()
+
+
+def test_lanes_that_do_the_same_count_each():
+    one = reads_over_time(reading(np.arange(1, 8000, 8), 8100))
+    three = reads_over_time(reading(np.arange(1, 8000, 8), 8100, lanes=3))
+    assert three.data_bytes.tolist() == (3 * one.data_bytes).tolist()
+
+
+@pytest.mark.parametrize("experts", [1, 5])
+def test_what_a_relayout_moves_over_time_is_exactly_what_it_moved(experts):
+    result = simulate_relayout("trimoe", SMALL, experts, sets=FEW, host=False)
+    width = np.diff(np.append(0.0, result.curve_ns))
+    assert (width * result.read_gbps).sum() == pytest.approx(64 * result.commands["RD"], rel=1e-12)
+    assert (width * result.written_gbps).sum() == pytest.approx(64 * result.commands["WR"], rel=1e-12)
+    assert result.curve_ns[-1] == result.time_ns
+    interval = result.config["hardware"]["timings"]["nREFI"] * result.clock_ns
+    assert interval / width[0] == pytest.approx(round(interval / width[0]), abs=0.5)
+
+
+# ---- latencies ----
+
+
+def test_the_distribution_of_latencies_holds_its_percentiles():
+    reads = np.random.default_rng(5).zipf(1.7, 200_000) % 60_000
+    counts = np.bincount(reads, minlength=65_536)
+    parts = [SimpleNamespace(latencies=counts // 3), SimpleNamespace(latencies=counts - counts // 3)]
+    points = _distribution(parts, 0.5)
+    result = SimpleNamespace(reads=len(reads), read_latency_distribution=points)
+    for percent in (50, 90, 95, 99, 99.9):
+        rank = math.ceil(Fraction(str(percent)) * len(reads) / 100)
+        assert latencies.percentile_ns(result, percent) == 0.5 * np.sort(reads)[rank - 1]
+    assert [point["reads"] for point in points] == [int((reads <= 2 * point["ns"]).sum()) for point in points]
+    assert points[0]["ns"] == 0.5 * reads.min()
+    assert points[-1] == {"ns": 0.5 * reads.max(), "reads": len(reads)}
+    assert len(points) < 1500
+    assert _distribution([SimpleNamespace(latencies=np.zeros(8, int))], 1.0) == ()
+
+
+def test_the_tail_shows_the_share_that_takes_longer(pictures):
+    make, result = pictures["latencies"]
+    (axes,) = make("column", ("tail",)).axes
+    assert axes.get_yscale() == "log"
+    assert axes.get_ylabel() == "reads that take longer (%)"
+    curve, *marks = axes.lines
+    points = result.read_latency_distribution
+    for point in points[:-1]:
+        after = curve.get_ydata()[np.flatnonzero(curve.get_xdata() > point["ns"])[0]]
+        assert after == pytest.approx(100 - 100 * point["reads"] / result.reads)
+    labels = [mark.get_label().split(" ")[0] for mark in marks]
+    assert labels == ["p50", "p95", "p99", "p99.9", "mean"]
+    assert marks[0].get_xdata()[0] == result.read_latency_ns["p50"]
+    assert marks[2].get_xdata()[0] == result.read_latency_ns["p99"]
+
+
+# ---- topologies ----
+
+
+def test_all_topologies_stand_on_the_same_axes(pictures):
+    make, results = pictures["topologies"]
+    figure = make("two-columns", ("bandwidth", "time"))
+    *curves, times = figure.axes
+    assert [axes.get_ylabel() for axes in curves] == [f"{name}\n(GB/s)" for name in results]
+    assert len({axes.get_xlim() for axes in curves}) == len({axes.get_ylim() for axes in curves}) == 1
+    assert [label.get_text() for label in times.get_yticklabels()] == [*results, "by the host"]
+    first = next(iter(results.values()))
+    wanted = [result.time_ns for result in results.values()] + [first.host.time_ns]
+    assert [bar.get_width() * 1000 for bar in times.patches] == pytest.approx(wanted)
+
+
+def test_a_relayout_shows_the_bandwidth_of_the_host(pictures):
+    make, result = pictures["relayout"]
+    (axes,) = make("column", ("bandwidth",)).axes
+    (line,) = axes.lines
+    assert line.get_xdata()[-1] * 1000 == pytest.approx(result.host.time_ns)
+    area = line.get_ydata()[0] * line.get_xdata()[1] * 1000
+    assert area == pytest.approx(result.weight_bytes)
+    assert line.get_label().startswith(f"by the host: {result.host.bandwidth_gbps:.1f} GB/s")
 
 
 @pytest.fixture(scope="module")
@@ -118,19 +657,6 @@ def beside():
 
 
 # ---- what stands in the pictures ----
-
-
-@pytest.fixture
-def figures(monkeypatch):
-    """Figures that would have been written."""
-    import matplotlib.pyplot as plt
-
-    drawn = []
-    for module in (contention, expert, host_read, latencies, relayout):
-        monkeypatch.setattr(module, "save", lambda figure, path: drawn.append(figure))
-    yield drawn
-    for figure in drawn:
-        plt.close(figure)
 
 
 def words_of(figure):
@@ -142,10 +668,12 @@ def words_of(figure):
     return "\n".join([figure.get_suptitle(), *ticks, *legends, *texts, *labels])
 
 
-def test_a_picture_says_what_the_hardware_is(figures):
-    expert.draw_expert("x.png", simulate_expert("cxl", SMALL, record_commands=True))
-    expert.draw_expert("x.png", simulate_expert("trimoe", SMALL, layout="sharded:4", record_commands=True))
-    cxl, sharded = map(words_of, figures)
+def test_a_picture_says_what_the_hardware_is():
+    results = (
+        simulate_expert("cxl", SMALL, record_commands=True),
+        simulate_expert("trimoe", SMALL, layout="sharded:4", record_commands=True),
+    )
+    cxl, sharded = (words_of(expert.expert_figure(result)) for result in results)
     for words in (
         "busy: memory",
         "CXL link",
@@ -171,53 +699,55 @@ def test_a_timeline_says_what_the_hardware_is(tmp_path):
     assert units["trimoe"] == ["host bus", "GEMV unit", "activation unit"]
 
 
-def test_the_busy_link_is_that_of_the_result(figures):
+def test_the_busy_link_is_that_of_the_result():
     result = simulate_expert("cxl", SMALL, 8, record_commands=True)
-    expert.draw_expert("x.png", result)
-    assert f"CXL link {100 * result.busy['io']:.1f}%" in figures[0].get_suptitle()
+    title = expert.expert_figure(result).get_suptitle()
+    assert f"CXL link {100 * result.busy['io']:.1f}%" in title
 
 
-def test_the_time_of_a_bus_adds_up(figures):
-    host_read.draw_host_read("x.png", simulate_host_read("trimoe", Expert(1024, 256), record_commands=True))
-    time, energy = figures[0].axes[1:]
+def test_the_time_of_a_bus_adds_up():
+    result = simulate_host_read("trimoe", Expert(1024, 256), record_commands=True)
+    bandwidth, time, energy = host_read.host_read_figure(result).axes
     for bar in (time, energy):
         assert sum(part.get_width() for part in bar.patches) == pytest.approx(100)
     data = time.patches[0].get_width()
-    assert figures[0].axes[0].get_legend().get_texts()[1].get_text().endswith(f"{data:.1f}% of peak")
+    labels = [text.get_text() for text in bandwidth.get_legend().get_texts()]
+    assert any(label.endswith(f"{data:.1f}% of peak") for label in labels)
 
 
-def test_both_slowdowns_are_drawn(figures, beside):
-    contention.draw_contention("x.png", beside)
-    bandwidth, phases, slowdowns, energy = figures[0].axes
+def test_both_slowdowns_are_drawn(beside):
+    figure = contention.contention_figure(beside)
+    bandwidth, phases, slowdowns, energy = figure.axes
     lengths = sorted(bar.get_width() * 1000 for bar in slowdowns.patches)
     assert lengths == pytest.approx(
         sorted([beside.ndp_time_ns, beside.ndp_alone_ns, beside.host_time_ns, beside.host_alone_ns])
     )
-    words = words_of(figures[0])
-    assert f"NDP {beside.ndp_slowdown:.3f}x, host {beside.host_slowdown:.3f}x" in words
-    drawn = [patch.get_data().values for patch in bandwidth.patches]
-    assert np.array_equal(drawn[0], beside.ndp_curve_gbps)
-    assert np.array_equal(drawn[2], beside.host_curve_gbps)
+    ndp, host = (f"{slowdown:.3f}{canvas.TIMES}" for slowdown in (beside.ndp_slowdown, beside.host_slowdown))
+    assert f"NDP {ndp}, host {host}" in words_of(figure)
+    drawn = [patch.get_data() for patch in bandwidth.patches]
+    bytes_drawn = [(1000 * np.diff(curve.edges) * curve.values).sum() for curve in drawn]
+    width = np.diff(np.append(0.0, beside.curve_ns))
+    moved = [(width * curve).sum() for curve in (beside.ndp_curve_gbps, beside.host_curve_gbps)]
+    assert sorted(set(np.round(bytes_drawn))) == sorted(set(np.round(moved)))
     assert len(phases.patches) == len(beside.phases)
     assert sum(part.get_width() for part in energy.patches) == pytest.approx(100)
 
 
-def test_a_host_that_got_nothing_has_no_slowdown(figures, beside):
-    contention.draw_contention("x.png", dataclasses.replace(beside, host_slowdown=None))
-    assert "nothing asked for" in words_of(figures[0])
+def test_a_host_that_got_nothing_has_no_slowdown(beside):
+    figure = contention.contention_figure(dataclasses.replace(beside, host_slowdown=None))
+    assert "nothing asked for" in words_of(figure)
 
 
-def test_energies_of_both_ways_of_a_relayout_are_those_of_the_result(figures):
+def test_energies_of_both_ways_of_a_relayout_are_those_of_the_result():
     result = simulate_relayout("trimoe", SMALL, 2, sets=FEW)
-    relayout.draw_relayout("x.png", result)
-    _, wires, dram, energy = figures[0].axes
-    assert [bar.get_height() for bar in wires.patches] == pytest.approx(
+    _, links, dram, energy = relayouts.relayout_figure(result).axes
+    assert [bar.get_height() for bar in links.patches] == pytest.approx(
         [100 * share for share in result.link_busy.values()]
     )
-    assert [bar.get_height() for bar in dram.patches] == pytest.approx(
+    assert [bar.get_width() for bar in dram.patches] == pytest.approx(
         [100 * share for share in result.dram_busy.values()]
     )
-    assert energy.get_xlabel() == "energy (uJ)"
+    assert energy.get_xlabel() == "energy (µJ)"
     for row, parts in enumerate((result.energy_nj, result.host.energy_nj)):
         own = [bar for bar in energy.patches if round(bar.get_y() + bar.get_height() / 2) == row]
         drawn = sum(bar.get_width() for bar in own)
@@ -226,9 +756,10 @@ def test_energies_of_both_ways_of_a_relayout_are_those_of_the_result(figures):
 
 
 @pytest.mark.parametrize("move", [{"host": False}, {"source": "striped"}], ids=["no host", "nothing moved"])
-def test_a_relayout_is_drawn_without_the_host_and_without_a_move(figures, move):
-    relayout.draw_relayout("x.png", simulate_relayout("trimoe", SMALL, sets=FEW, **move))
-    assert "by the host" not in words_of(figures[0])
+def test_a_relayout_is_drawn_without_the_host_and_without_a_move(move):
+    result = simulate_relayout("trimoe", SMALL, sets=FEW, **move)
+    assert "by the host" not in words_of(relayouts.relayout_figure(result))
+    assert "by the host" not in words_of(relayouts.topologies_figure({"chain": result}))
 
 
 def test_components_of_the_ndp_units_are_one():

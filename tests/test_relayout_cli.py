@@ -80,7 +80,7 @@ def test_files_are_written(tmp_path):
             "nothing moved",
         ),
         (["--experts", "0"], "--experts: 0 is not a whole number from 1 to 64"),
-        (["--topology", "all", "--plot", "x.png"], "--plot: needs a topology of its own, not all"),
+        (["--topology", "all", "--timeline", "x.json"], "--timeline: needs a topology of its own, not all"),
         (["--hw", "edge", "--set", "dimm.count=4"], "link: is missing"),
         (["--set", "link.ports=0"], "link.ports: 0 is not a whole number from 1"),
     ],

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +13,7 @@ from hypothesis import strategies as st
 from ndpsim.moe import Expert
 from ndpsim.simulate import contention as simulated_contention
 from ndpsim.simulate import simulate_contention
-from ndpsim.simulate.samples import Samples, sample_clocks
+from ndpsim.simulate.samples import Samples, equal_clocks, sample_clocks
 
 SMALL = Expert(256, 96)
 
@@ -24,8 +27,11 @@ def test_the_curves_of_a_shared_dimm_are_what_both_sides_moved(beside):
     width = np.diff(np.append(0.0, beside.curve_ns))
     assert beside.curve_ns[-1] == beside.ndp_time_ns
     assert len(width) > 100
-    assert width[:-1] == pytest.approx(width[0])
-    assert width[-1] <= width[0] * (1 + 1e-9)
+    assert np.abs(width[:-1] - width[0]).max() <= beside.clock_ns * (1 + 1e-9)
+    assert width[-1] <= width[0] + beside.clock_ns * (1 + 1e-9)
+    interval_ns = beside.config["hardware"]["timings"]["nREFI"] * beside.clock_ns
+    parts = round(interval_ns / width[0])
+    assert beside.curve_ns[parts - 1] == pytest.approx(interval_ns)  # bins do not drift against refreshes
     moved = sum(lane["ndp_bytes"] for lane in beside.by_lane)
     assert (width * beside.ndp_curve_gbps).sum() == pytest.approx(moved)
     assert (width * beside.host_curve_gbps).sum() == pytest.approx(beside.host_gbps * beside.ndp_time_ns)
@@ -38,7 +44,7 @@ def test_how_often_a_run_is_sampled_changes_nothing_but_the_curves(monkeypatch, 
     def plain():
         result = simulate_contention("trimoe", SMALL, arbitration=arbitration).to_dict()
         curves = [result.pop(name) for name in ("curve_ns", "ndp_curve_gbps", "host_curve_gbps")]
-        return {name: value for name, value in result.items() if name != "wall_s"}, curves
+        return {name: value for name, value in result.items() if name not in ("wall_s", "compile_s")}, curves
 
     first, curves = plain()
     monkeypatch.setattr(simulated_contention, "sample_clocks", lambda *_: clocks)
@@ -79,5 +85,24 @@ def test_the_time_between_samples_fits_the_refreshes(cycles, interval):
         assert clocks % interval == 0
         assert clocks - interval < -(-cycles // 400)
     else:
-        assert clocks in [-(-interval // 2**halvings) for halvings in range(16)]
+        assert clocks in [Fraction(interval, 2**halvings) for halvings in range(16)]
         assert clocks <= 2 * -(-cycles // 400)
+
+
+@given(st.fractions(1, 50, max_denominator=16), st.integers(1, 3000))
+def test_samples_at_parts_of_a_clock_do_not_drift(width, count):
+    samples = Samples(1, 1, width)
+    for _ in range(count):
+        samples.note(samples.next_clock, [0])
+    clocks, _ = samples.rises()
+    assert clocks.tolist() == [1 + math.ceil(number * samples.width) for number in range(len(clocks))]
+    assert samples.width / width == 2 ** round(math.log2(samples.width / width))
+
+
+@given(st.integers(0, 5000), st.fractions(1, 500, max_denominator=16))
+def test_equal_times_cover_a_run(cycles, width):
+    clocks = equal_clocks(cycles, width)
+    assert clocks[0] == 0 or cycles == 0
+    assert clocks[-1] == cycles
+    assert (np.diff(clocks) > 0).all()
+    assert clocks[:-1].tolist() == [math.floor(number * width) for number in range(len(clocks) - 1)]

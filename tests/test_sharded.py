@@ -13,7 +13,7 @@ from ndpsim.moe import Expert
 from ndpsim.simulate import simulate_expert
 
 SMALL = Expert(512, 256)
-NO_WALL = ("wall_s", "config")
+NO_WALL = ("wall_s", "compile_s", "config")
 
 
 def same(one: dict, other: dict) -> bool:

@@ -16,6 +16,8 @@ from ndpsim.units import (
     dram_period_ps,
     exact,
     format_bytes,
+    format_energy,
+    format_power,
     format_time,
     frequency_period_ps,
 )
@@ -124,11 +126,18 @@ def test_bytes_in_binary_units(count, text):
         (0, "0 ns"),
         (0.41667, "0.4167 ns"),
         (999.4, "999.4 ns"),
-        (1000, "1 us"),
+        (-0.0, "0 ns"),
+        (40, "40.00 ns"),
+        (999.94, "999.9 ns"),
+        (999.96, "1.000 us"),
+        (1000, "1.000 us"),
         (5655.83, "5.656 us"),
-        (2.5e6, "2.5 ms"),
-        (1e9, "1 s"),
+        (2.5e6, "2.500 ms"),
+        (999_999_999, "1.000 s"),
+        (1e9, "1.000 s"),
         (7.2e12, "7200 s"),
+        (9_999.7e9, "10,000 s"),
+        (123_456e9, "123,500 s"),
     ],
 )
 def test_times_in_the_unit_that_fits(ns, text):
@@ -137,6 +146,29 @@ def test_times_in_the_unit_that_fits(ns, text):
 
 @given(st.floats(0.001, 1e12))
 def test_a_formatted_time_is_right_to_four_digits(ns):
-    number, unit = format_time(ns).split()
+    number, unit = format_time(ns).replace(",", "").split()
     scale = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}[unit]
     assert float(number) * scale == pytest.approx(ns, rel=5.1e-4)
+
+
+@pytest.mark.parametrize(
+    ("watts", "text"),
+    [
+        (0, "0 W"),
+        (-0.0, "0 W"),
+        (15.3304, "15.33 W"),
+        (1, "1.000 W"),
+        (0.99996, "1.000 W"),
+        (0.467, "467.0 mW"),
+        (1.574e-5, "15.74 uW"),
+    ],
+)
+def test_power_in_the_unit_that_fits(watts, text):
+    assert format_power(watts) == text
+
+
+@pytest.mark.parametrize(
+    ("nj", "text"), [(0, "0 nJ"), (38.57, "38.57 nJ"), (4.2481e6, "4.248 mJ"), (2e9, "2.000 J")]
+)
+def test_energy_in_the_unit_that_fits(nj, text):
+    assert format_energy(nj) == text

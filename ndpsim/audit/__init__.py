@@ -12,10 +12,11 @@ command which earlier one forbids it, so that it can judge the engine.
 True
 """
 
-from ndpsim.audit.legality import REFRESH_MODES, check, check_lanes
+from ndpsim.audit.legality import MOST_DESCRIBED, REFRESH_MODES, check, check_lanes
 from ndpsim.audit.report import Report, Violation
 
 __all__ = [
+    "MOST_DESCRIBED",
     "REFRESH_MODES",
     "Report",
     "Violation",

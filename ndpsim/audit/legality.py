@@ -6,17 +6,22 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ndpsim.arguments import choice, instance, whole_number
 from ndpsim.audit.checks import CHECKS, Case, case_of, no_such_lane, refresh_debt, violation
 from ndpsim.audit.report import Report
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import InputError
 from ndpsim.spec import Device
 from ndpsim.traces import CommandTrace
 
-__all__ = ["REFRESH_MODES", "check", "check_lanes"]
+__all__ = ["MOST_DESCRIBED", "REFRESH_MODES", "check", "check_lanes"]
 
 #: How a trace may be refreshed. "all-bank" and "staggered" owe every rank a REFab an interval, "same-bank"
 #: owes every bank number of a rank a REFsb an interval, "none" owes nothing.
 REFRESH_MODES = ("all-bank", "staggered", "same-bank", "none")
+
+
+#: The most violations to describe: there is room for all of them beforehand.
+MOST_DESCRIBED = 1_000_000
 
 
 class _Options(NamedTuple):
@@ -27,21 +32,28 @@ class _Options(NamedTuple):
 
 
 def _options(
-    device: Device, refresh: str, limit: int, max_postponed: int | None, max_pulled_in: int | None
+    trace: CommandTrace,
+    device: Device,
+    refresh: str,
+    limit: int,
+    max_postponed: int | None,
+    max_pulled_in: int | None,
 ) -> _Options:
-    standard = device.standard
-    options = _Options(
-        refresh,
-        limit,
-        standard.max_postponed_refreshes if max_postponed is None else max_postponed,
-        standard.max_pulled_in_refreshes if max_pulled_in is None else max_pulled_in,
+    """The options, with what the standard says where nothing is given.
+
+    Raises:
+        InputError: an argument of `check` is unknown, out of range or of another type.
+    """
+    instance(trace, "trace", CommandTrace)
+    standard = instance(device, "device", Device).standard
+    postponed = standard.max_postponed_refreshes if max_postponed is None else max_postponed
+    pulled_in = standard.max_pulled_in_refreshes if max_pulled_in is None else max_pulled_in
+    return _Options(
+        choice(refresh, "refresh", REFRESH_MODES, "refresh"),
+        whole_number(limit, "limit", 0, MOST_DESCRIBED),
+        whole_number(postponed, "max_postponed", 0, MOST_DESCRIBED),
+        whole_number(pulled_in, "max_pulled_in", 0, MOST_DESCRIBED),
     )
-    if refresh not in REFRESH_MODES:
-        raise InputError(one_of(refresh, REFRESH_MODES, "refresh"), key="refresh")
-    for name, value in options._asdict().items():
-        if name != "refresh" and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-            raise InputError(f"{value!r} is not a whole number from 0", key=name)
-    return options
 
 
 def _examine(case: Case, options: _Options) -> Report:
@@ -70,6 +82,8 @@ def check(
     both buses, every timing rule, the state of rows, and whether every rank is refreshed in time.
 
     Args:
+        trace: the commands.
+        device: the channel.
         refresh: one of `REFRESH_MODES`; with "none", refreshes in the trace still obey the timing rules.
         limit: violations to describe; all are counted.
         max_postponed: REFab a rank may owe; by default what its standard allows.
@@ -78,10 +92,10 @@ def check(
     Raises:
         InputError: an option is unknown or out of range.
     """
-    options = _options(device, refresh, limit, max_postponed, max_pulled_in)
+    options = _options(trace, device, refresh, limit, max_postponed, max_pulled_in)
     if not len(trace):
         return Report(0, 0, (), 0)
-    return _examine(case_of(trace, device, limit, np.arange(len(trace))), options)
+    return _examine(case_of(trace, device, options.limit, np.arange(len(trace))), options)
 
 
 def check_lanes(
@@ -101,21 +115,20 @@ def check_lanes(
     Raises:
         InputError: `device` has more than one rank, or an option is unknown or out of range.
     """
-    options = _options(device, refresh, limit, max_postponed, max_pulled_in)
+    options = _options(trace, device, refresh, limit, max_postponed, max_pulled_in)
     if device.ranks != 1:
         raise InputError(f"a lane has one rank, the device has {device.ranks}", key="ranks")
-    if isinstance(lanes, bool) or not isinstance(lanes, int) or lanes < 1:
-        raise InputError(f"{lanes!r} is not a whole number from 1", key="lanes")
+    lanes = whole_number(lanes, "lanes", 1, MOST_DESCRIBED)
     stray = np.flatnonzero((trace.rank < 0) | (trace.rank >= lanes))
     count, tolerated = len(stray), 0
-    violations = [no_such_lane(trace, int(index), lanes) for index in stray[:limit]]
+    violations = [no_such_lane(trace, int(index), lanes) for index in stray[: options.limit]]
     for lane in np.unique(trace.rank[(trace.rank >= 0) & (trace.rank < lanes)]).tolist():
         places = np.flatnonzero(trace.rank == lane)
         columns = trace.columns()[:, places]
         columns[2] = 0
-        report = _examine(case_of(CommandTrace.of(columns), device, limit, places, lane), options)
+        report = _examine(case_of(CommandTrace.of(columns), device, options.limit, places, lane), options)
         count += report.count
         tolerated += report.tolerated_overlaps
         violations += report.violations
-    first = sorted(violations, key=lambda one: one.index)[:limit]
+    first = sorted(violations, key=lambda one: one.index)[: options.limit]
     return Report(len(trace), count, tuple(first), tolerated)

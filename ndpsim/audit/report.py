@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ndpsim.reported import html_table, text_table
+
 __all__ = ["Report", "Violation"]
+
+_SHOWN = 16  # violations in the repr of a report
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class Violation:
     message: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """The outcome of a check.
 
@@ -52,6 +56,24 @@ class Report:
     def ok(self) -> bool:
         """Whether the trace is legal."""
         return self.count == 0
+
+    def _title(self) -> str:
+        return "Report: legal" if self.ok else f"Report: {self.count} violations"
+
+    def _rows(self) -> list[tuple[str, str]]:
+        rows = [("commands", str(self.commands)), ("tolerated_overlaps", str(self.tolerated_overlaps))]
+        rows += [
+            (one.rule, f"line {one.index + 2}, clock {one.clock}: {one.command}")
+            for one in self.violations[:_SHOWN]
+        ]
+        more = self.count - min(len(self.violations), _SHOWN)
+        return [*rows, ("...", f"{more} more")] if more else rows
+
+    def __repr__(self) -> str:
+        return text_table(self._title(), self._rows())
+
+    def _repr_html_(self) -> str:
+        return html_table(self._title(), self._rows())
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values for JSON."""

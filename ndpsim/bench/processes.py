@@ -6,13 +6,13 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import ndpsim
 from ndpsim.bench.row import Row, Work, best_seconds, expect
 from ndpsim.errors import MismatchError
+from ndpsim.files import temporary_folder
 
 __all__ = ["FreshProcess"]
 
@@ -46,8 +46,8 @@ class FreshProcess:
             MismatchError: the process failed or its result is another than the pinned one.
         """
         if self.compiles:
-            with tempfile.TemporaryDirectory() as empty:
-                seconds = best_seconds(lambda: self._process({"NDPSIM_CACHE_DIR": empty}), 1)
+            with temporary_folder() as empty:
+                seconds = best_seconds(lambda: self._process({"NDPSIM_CACHE_DIR": str(empty)}), 1)
         else:
             self._process({})
             seconds = best_seconds(lambda: self._process({}), repeat)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ndpsim.arguments import choice, progress_function, several, whole_number
 from ndpsim.bench.experts import ExpertCall
 from ndpsim.bench.processes import FreshProcess
 from ndpsim.bench.row import Benchmark, Row, Work
 from ndpsim.bench.traffic import Traffic
-from ndpsim.errors import InputError, one_of
 
 __all__ = ["ROWS", "run_rows"]
 
@@ -52,29 +52,28 @@ _ALL: Sequence[Benchmark] = (
     ),
 )
 
+_MOST_RUNS = 10_000
+
 #: What can be measured, by name, in the order of the table.
 ROWS = {row.name: row for row in _ALL}
 
 
 def run_rows(
-    names: Sequence[str] = (), repeat: int = 5, progress: Callable[[float], None] = lambda share: None
+    rows: Sequence[str] = (), repeat: int = 5, progress: Callable[[float], None] | None = None
 ) -> list[Row]:
     """Measure rows, one after the other.
 
     Args:
-        names: of `ROWS`, in any order; none: all.
-        repeat: runs of which the best counts.
-        progress: called with the share of rows done, from 0.
+        rows: names in `ROWS`, in any order; none: all.
+        repeat: runs of which the best counts, 1 to 10,000.
+        progress: called with the share of rows done, from 0; None: nothing is called.
 
     Raises:
         InputError: there is no such row, or `repeat` is not positive.
         MismatchError: a row did not come out as it must.
     """
-    for name in names:
-        if name not in ROWS:
-            raise InputError(one_of(name, ROWS, "row"), key="row")
-    if repeat < 1:
-        raise InputError(f"{repeat} is not a whole number from 1", key="repeat")
+    names = several(rows, "row", lambda name, key: choice(name, key, ROWS, "row"))
+    repeat, progress = whole_number(repeat, "repeat", 1, _MOST_RUNS), progress_function(progress)
     chosen = [row for name, row in ROWS.items() if not names or name in names]
     measured = []
     for number, row in enumerate(chosen):

@@ -13,7 +13,7 @@ from pathlib import Path
 from ndpsim.bench.row import Row
 from ndpsim.bench.rows import ROWS
 from ndpsim.bench.traffic import RAMULATOR_RUNS
-from ndpsim.units import format_time
+from ndpsim.units import format_time, significant
 
 __all__ = ["COLUMNS", "cells", "machine", "markdown"]
 
@@ -54,7 +54,7 @@ channel, FR-FCFS, open rows, all-bank refresh, queues of 32.
 def _ratio(value: float | None) -> str:
     if value is None:
         return _NOTHING
-    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+    return significant(value, 3)
 
 
 def cells(row: Row) -> list[str]:
@@ -62,10 +62,10 @@ def cells(row: Row) -> list[str]:
     return [
         row.name,
         ROWS[row.name].about,
-        str(row.work.requests),
+        f"{row.work.requests:,}",
         format_time(row.seconds * 1e9),
         _NOTHING if row.first_seconds is None else format_time(row.first_seconds * 1e9),
-        f"{row.rate_mps:.4g}" if row.work.requests > 1 else _NOTHING,
+        significant(row.rate_mps) if row.work.requests > 1 else _NOTHING,
         _ratio(row.ratio_plain),
         _ratio(row.ratio_ramulator),
         _ratio(None if row.simulated_s is None else row.simulated_s / row.seconds),

@@ -7,13 +7,20 @@ from collections.abc import Sequence
 
 import click
 
+from ndpsim.cli.command import Command
 from ndpsim.cli.options import check_outputs, json_option, named_as_options, progress_of, write_json
 from ndpsim.files import replacing
 
 __all__ = ["command"]
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "ndpsim bench --row stream_r1 --json -",
+        "ndpsim bench --repeat 9 --markdown performance.md",
+    ),
+)
 @click.option("--row", "rows", multiple=True, metavar="NAME", help="Only this row. Repeatable.")
 @click.option(
     "--repeat",
@@ -36,9 +43,10 @@ def command(rows: tuple[str, ...], repeat: int, json_to: str | None, markdown_to
     check_outputs({"--json": json_to, "--markdown": markdown_to})
     from ndpsim.bench import run_rows
     from ndpsim.bench.table import COLUMNS, cells, machine, markdown
-    from ndpsim.report import text
+    from ndpsim.report.printing import print_table
+    from ndpsim.report.words import counted
 
-    with progress_of("measuring", "bench") as progress, named_as_options("row", "repeat"):
+    with progress_of("measuring") as progress, named_as_options("row", "repeat"):
         measured = run_rows(rows, repeat, progress)
     if markdown_to is not None:
         with replacing(markdown_to) as file:
@@ -46,7 +54,7 @@ def command(rows: tuple[str, ...], repeat: int, json_to: str | None, markdown_to
     if json_to is not None:
         write_json({"rows": [row.to_dict() for row in measured], "machine": machine()}, json_to)
     if json_to != "-":
-        text.print_table(f"best of {repeat}", COLUMNS, map(cells, measured))
+        print_table(f"best of {counted(repeat, 'run')}", COLUMNS, map(cells, measured))
 
 
 def _command(rows: Sequence[str], repeat: int, markdown_to: str) -> str:

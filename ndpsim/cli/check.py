@@ -7,14 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ndpsim.cli.options import compiling_notice, json_option, sets_option, write_json
-from ndpsim.errors import InputError
+from ndpsim.cli.command import Command
+from ndpsim.cli.given import refuse_given
+from ndpsim.cli.options import (
+    check_outputs,
+    json_option,
+    named_as_options,
+    sets_option,
+    write_json,
+)
+from ndpsim.errors import InputError, one_of
 
 if TYPE_CHECKING:
     from ndpsim.spec import Device
     from ndpsim.traces import CommandTrace
 
 __all__ = ["command"]
+
+_MOST_LANES = 1 << 20  # of the largest machine: 1024 DIMMs of 16 ranks with 64 sub-channels each
 
 
 def _energy(
@@ -36,7 +46,13 @@ def _energy(
     }
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "ndpsim check commands.csv --hw trimoe --energy",
+        "ndpsim check commands.csv --standard DDR5 --org DDR5_16Gb_x8 --timing DDR5_4800AN --ranks 4",
+    ),
+)
 @click.argument("trace", metavar="COMMANDS.csv")
 @click.option("--hw", metavar="NAME|FILE", help="Take the DRAM of a lane from this hardware.")
 @click.option("--standard", help="DDR4, DDR5, ...")
@@ -44,7 +60,9 @@ def _energy(
 @click.option("--timing", help="Timing preset, e.g. DDR5_4800AN.")
 @click.option("--ranks", type=int, help="Ranks on the channel.  [default: 1]")
 @sets_option
-@click.option("--refresh", help="all-bank or none.  [default: all-bank, or as the hardware says]")
+@click.option(
+    "--refresh", help="all-bank, staggered, same-bank or none.  [default: all-bank, or as the hardware says]"
+)
 @click.option(
     "--lanes", type=int, metavar="N", help="The rank column holds N lanes, each a channel of its own."
 )
@@ -71,17 +89,22 @@ def command(
     --hw, whose lane it then is, or all of its lanes, or with --ranks a bus of its host. Exit status 1 when a
     command is illegal. --energy counts from clock 0 to the last command or beat of read data.
     """
-    from ndpsim.audit import check, check_lanes
+    check_outputs({"--json": json_to})
+    from ndpsim.audit import MOST_DESCRIBED, REFRESH_MODES, check, check_lanes
     from ndpsim.traces import read_commands
 
+    if lanes is not None:
+        refuse_given("is of one channel; each of --lanes is a channel of one rank", "ranks")
     if hw is not None:
-        if standard or org or timing:
-            raise InputError("names the DRAM; leave out --standard, --org and --timing", key="--hw")
+        refuse_given("describes the DRAM, as --hw does; give one of them", "standard", "org", "timing")
         from ndpsim.config import load_hardware
 
-        hardware = load_hardware(hw, sets)
-        device = hardware.bus_device(1 if ranks is None else ranks)
-        refresh = refresh or hardware.system.dram.refresh
+        with named_as_options("hw"):
+            hardware = load_hardware(hw, sets)
+        most = hardware.system.dimm.count * hardware.lanes
+        with named_as_options("ranks"):
+            device = hardware.bus_device(1 if ranks is None else ranks)
+        refresh = hardware.system.dram.refresh if refresh is None else refresh
         power = hardware.power_changes
     else:
         from ndpsim.cli.options import timing_overrides
@@ -89,29 +112,39 @@ def command(
 
         if standard is None or org is None or timing is None:
             raise InputError("give --standard, --org and --timing, or --hw", key="check")
-        device = resolve(standard, org, timing, 1 if ranks is None else ranks, timing_overrides(sets))
-        refresh, power = refresh or "all-bank", {}
+        overrides = timing_overrides(sets)
+        of_sets = {name: f"--set {name}" for name in overrides}
+        with named_as_options("standard", "org", "timing", "ranks", **of_sets):
+            device = resolve(standard, org, timing, 1 if ranks is None else ranks, overrides)
+        refresh, power, most = "all-bank" if refresh is None else refresh, {}, _MOST_LANES
+    if refresh not in REFRESH_MODES:
+        raise InputError(one_of(refresh, REFRESH_MODES, "refresh"), key="--refresh")
+    if not 0 <= limit <= MOST_DESCRIBED:
+        raise InputError(f"{limit} is not a whole number from 0 to {MOST_DESCRIBED}", key="--limit")
+    if lanes is not None and not 1 <= lanes <= most:
+        raise InputError(f"{lanes} is not a whole number from 1 to {most}", key="--lanes")
     commands = read_commands(trace)
     if hw is not None and lanes is None and ranks is None and (commands.rank > 0).any():
         lanes = hardware.lanes  # a lane has one rank, so these are lanes
-    with compiling_notice("check") as announce:
-        announce()
-        if lanes is None:
-            report = check(commands, device, refresh, limit)
-        else:
-            report = check_lanes(commands, device, lanes, refresh, limit)
+    if lanes is None:
+        report = check(commands, device, refresh, limit)
+    else:
+        report = check_lanes(commands, device, lanes, refresh, limit)
     outcome = report.to_dict()
     if energy and report.ok:
         outcome |= _energy(commands, device, lanes, power)
     if json_to is not None:
         write_json(outcome, json_to)
     if json_to != "-":
+        from ndpsim.report.printing import print_text
+        from ndpsim.report.words import counted
+
         for violation in report.violations:
-            click.echo(violation.message)
+            print_text(violation.message, indent="  ")
         if report.count > len(report.violations):
-            click.echo(f"... and {report.count - len(report.violations)} more")
-        verdict = "legal" if report.ok else f"{report.count} violations"
-        click.echo(f"{trace}: {report.commands} commands, {verdict}")
+            print_text(f"and {report.count - len(report.violations):,} more, which --limit leaves out")
+        verdict = "legal" if report.ok else counted(report.count, "violation")
+        print_text(f"{trace}: {counted(report.commands, 'command')}, {verdict}", indent="  ")
         if energy and report.ok:
             from ndpsim.report.text import print_energy
 

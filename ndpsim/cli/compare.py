@@ -6,14 +6,26 @@ from typing import Any
 
 import click
 
-from ndpsim.cli.memory_options import memory_of, memory_options
-from ndpsim.cli.options import check_outputs, compiling_notice, json_option, write_json
+from ndpsim.cli.command import Command
+from ndpsim.cli.memory_options import check_addressed, memory_of, memory_options
+from ndpsim.cli.options import (
+    check_outputs,
+    json_option,
+    named_as_options,
+    write_json,
+)
 from ndpsim.errors import InputError, one_of
 
 __all__ = ["command"]
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "ndpsim compare ramulator trace.gz",
+        "ndpsim compare ramulator trace.gz --ranks 4 --refresh none --json compared.json",
+    ),
+)
 @click.argument("simulator", metavar="ramulator")
 @click.argument("trace", metavar="TRACE")
 @memory_options
@@ -40,18 +52,22 @@ def command(
     from ndpsim.traces import read_requests
 
     memory = memory_of(hw, sets, given)
-    requests = read_requests(trace, form)
-    with compiling_notice("controller") as announce:
-        announce()
-        outcome = compare(requests, memory)
+    with named_as_options(format="--format"):
+        requests = read_requests(trace, form)
+    check_addressed(requests)
+    outcome = compare(requests, memory)
     if json_to is not None:
         write_json(outcome.to_dict(), json_to)
     if json_to != "-":
-        click.echo("identical" if outcome.identical else f"different: {outcome.first_difference}")
-        faster = outcome.ours_mps / outcome.ramulator_mps
-        click.echo(
-            f"{outcome.commands} commands compared; ours {outcome.ours_mps:.2f} million requests/s, "
-            f"Ramulator 2.1 {outcome.ramulator_mps:.2f}, {faster:.1f} times"
+        from ndpsim.report.printing import print_text
+        from ndpsim.report.words import counted
+        from ndpsim.units import significant
+
+        print_text("identical" if outcome.identical else f"different: {outcome.first_difference}")
+        ours, theirs = significant(outcome.ours_mps), significant(outcome.ramulator_mps)
+        print_text(
+            f"{counted(outcome.commands, 'command')} compared; ours {ours} million requests/s, "
+            f"Ramulator 2.1 {theirs}, {significant(outcome.ours_mps / outcome.ramulator_mps, 3)} times"
         )
     if not outcome.identical:
         raise click.exceptions.Exit(1)

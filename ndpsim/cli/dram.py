@@ -6,7 +6,9 @@ from typing import Any
 
 import click
 
-from ndpsim.cli.memory_options import memory_of, memory_options
+from ndpsim.cli.command import Command
+from ndpsim.cli.given import refuse_given
+from ndpsim.cli.memory_options import check_addressed, memory_of, memory_options
 from ndpsim.cli.options import (
     check_outputs,
     exact_check_option,
@@ -15,12 +17,19 @@ from ndpsim.cli.options import (
     progress_of,
     write_json,
 )
+from ndpsim.cli.picture_options import picture_options, plot_of
 from ndpsim.errors import InputError
 
 __all__ = ["command"]
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "ndpsim dram trace.gz --ranks 2 --mapper MOP4CLXOR --set nCL=40",
+        "ndpsim dram trace.gz --hw trimoe --sweep-load --plot loads.png",
+    ),
+)
 @click.argument("trace", metavar="TRACE")
 @memory_options
 @click.option("--format", "form", help="The trace's format, when it should not be detected.")
@@ -33,7 +42,7 @@ __all__ = ["command"]
 @click.option("--channel", type=int, help="Of --commands: this channel.  [default: 0, the only one]")
 @click.option("--sweep-load", is_flag=True, help="Offer the trace at rising loads instead.")
 @exact_check_option
-@click.option("--plot", "plot_to", metavar="FILE", help="Draw read latencies and the energy, or the sweep.")
+@picture_options("Draw read latencies and the energy, or the sweep.", "latencies", "sweep")
 def command(
     trace: str,
     hw: str | None,
@@ -47,6 +56,8 @@ def command(
     sweep_load: bool,
     exact_check: bool,
     plot_to: str | None,
+    size: str | None,
+    panels: str | None,
     **given: Any,
 ) -> None:
     """Run a request trace through the controller of a memory until every request is served.
@@ -60,17 +71,15 @@ def command(
         raise InputError("a sweep has many runs; leave out --sweep-load", key="--commands")
     if sweep_load and exact_check:
         raise InputError("a sweep offers every request at its time, and skips none", key="--exact-check")
-    if channel is not None and commands_to is None:
-        raise InputError("chooses a channel of --commands, which is not given", key="--channel")
+    if commands_to is None:
+        refuse_given("chooses a channel of --commands, which is not given", "channel")
+        refuse_given("is of --commands, which is not given", "commands_format")
 
     from ndpsim.simulate import run_requests
     from ndpsim.simulate import sweep_load as run_sweep
     from ndpsim.traces import check_command_form, read_requests, write_commands
 
-    if plot_to is not None:
-        from ndpsim.report.pictures import canvas, latencies  # bring matplotlib, which takes its time
-
-        canvas.check_format(plot_to)
+    plot = plot_of(plot_to, size, panels, "sweep" if sweep_load else "latencies")
     with named_as_options(form="--commands-format"):
         check_command_form(commands_format)
     memory = memory_of(hw, sets, given)
@@ -80,25 +89,30 @@ def command(
         raise InputError(f"{channel} is not a channel, 0 to {memory.channels - 1}", key="--channel")
     with named_as_options(format="--format"):
         requests = read_requests(trace, form)
+    check_addressed(requests)
     if sweep_load:
-        with progress_of("sweeping", "controller") as progress:
+        with progress_of("sweeping") as progress:
             points = run_sweep(requests, memory, wrap=wrap, progress=progress)
         outcome = {
             "sweep": [point._asdict() for point in points],
             "peak_bandwidth_gbps": memory.channels * memory.device.peak_gbps,
             "config": memory.to_dict(),
         }
-        if plot_to is not None:
-            latencies.draw_sweep(plot_to, points, memory)
+        if plot is not None:
+            from ndpsim.report.pictures.latencies import draw_sweep
+
+            draw_sweep(plot.file, points, memory, plot.size, plot.panels)
     else:
-        with progress_of("simulating", "controller") as progress:
+        with progress_of("simulating") as progress:
             result = run_requests(requests, memory, wrap, commands_to is not None, exact_check, progress)
         outcome = result.to_dict()
         if commands_to is not None:
             number = channel or 0
             write_commands(commands_to, result.command_traces[number], commands_format, number, memory.device)
-        if plot_to is not None:
-            latencies.draw_latencies(plot_to, result)
+        if plot is not None:
+            from ndpsim.report.pictures.latencies import draw_latencies
+
+            draw_latencies(plot.file, result, plot.size, plot.panels)
     if json_to is not None:
         write_json(outcome, json_to)
     if json_to != "-":

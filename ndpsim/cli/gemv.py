@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ndpsim.cli.command import Command
+from ndpsim.cli.given import refuse_given
 from ndpsim.cli.host_options import OPTION_OF, host_options, host_traffic
 from ndpsim.cli.options import (
     check_outputs,
@@ -17,6 +20,7 @@ from ndpsim.cli.options import (
     sets_option,
     write_json,
 )
+from ndpsim.cli.picture_options import Plot, picture_options, plot_of
 from ndpsim.cli.weights import expert_format, weight_options
 from ndpsim.errors import InputError, one_of
 
@@ -37,7 +41,7 @@ class _Outputs:
     commands: str | None
     lane: int | None
     timeline: str | None
-    plot: str | None
+    plot: Plot | None
 
     def check(self) -> None:
         """Raises InputError where a file cannot be written."""
@@ -45,16 +49,12 @@ class _Outputs:
             {
                 "--commands": self.commands,
                 "--timeline": self.timeline,
-                "--plot": self.plot,
+                "--plot": None if self.plot is None else self.plot.file,
                 "--json": self.json,
             }
         )
         if self.lane is not None and self.commands is None:
             raise InputError("chooses a lane of --commands, which is not given", key="--lane")
-        if self.plot is not None:
-            from ndpsim.report.pictures import canvas  # brings matplotlib, which takes its time
-
-            canvas.check_format(self.plot)
 
     def check_lane(self, dimms: int, lanes: int) -> None:
         """Raises InputError where the lane is not one of so many DIMMs."""
@@ -76,7 +76,13 @@ class _Outputs:
             write_json(result.to_dict(), self.json)
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "ndpsim gemv --model mixtral-8x7b --bits 4 --group-size 128 --plot expert.png",
+        "ndpsim gemv --hw edge --model mixtral-8x7b --layout sharded:6 --json result.json",
+    ),
+)
 @click.option("--hw", default="trimoe", show_default=True, metavar="NAME|FILE", help="The hardware.")
 @click.option(
     "--model", metavar="NAME|FILE", help="A bundled model or a config.json.  [default: qwen3-235b-a22b]"
@@ -104,8 +110,8 @@ class _Outputs:
     "--timeline", "timeline_to", metavar="FILE", help="Write the phases as a Chrome/Perfetto trace."
 )
 @exact_check_option
-@click.option(
-    "--plot", "plot_to", metavar="FILE", help="Draw bandwidth over time, and where time and energy went."
+@picture_options(
+    "Draw bandwidth over time, and where time and energy went.", "expert", "contention", "host-read"
 )
 @host_options
 def command(
@@ -116,7 +122,7 @@ def command(
     engine: str,
     layout: str | None,
     bits: str,
-    group_size: int,
+    group_size: int | None,
     scale_bits: int,
     zero_point_bits: int | None,
     sets: tuple[str, ...],
@@ -126,6 +132,8 @@ def command(
     timeline_to: str | None,
     exact_check: bool,
     plot_to: str | None,
+    size: str | None,
+    panels: str | None,
     **host_given: Any,
 ) -> None:
     """Simulate one expert's GEMV on one DIMM or several, from DRAM commands up.
@@ -138,7 +146,9 @@ def command(
     With --engine host-read the host only reads them, over its channels: all, one, or those of N DIMMs. In
     the trace of a bus (a channel's sub-channel) the column `rank` counts the ranks of the channel's DIMMs.
     """
-    outputs = _Outputs(json_to, commands_to, lane, timeline_to, plot_to)
+    check_outputs({"--plot": plot_to})
+    plot = plot_of(plot_to, size, panels, _picture(engine, host_given))
+    outputs = _Outputs(json_to, commands_to, lane, timeline_to, plot)
     outputs.check()
     if model is not None and shape is not None:
         raise InputError("give a model or a shape, not both", key="--shape")
@@ -150,29 +160,26 @@ def command(
     from ndpsim.moe import parse_shape
 
     formats = expert_format(bits, group_size, scale_bits, zero_point_bits)
-    hardware = load_hardware(hw, sets)
+    with named_as_options("hw"):
+        hardware = load_hardware(hw, sets)
     expert = parse_shape(shape) if shape is not None else "qwen3-235b-a22b" if model is None else model
     if engine == "host-read":
-        _refuse(
-            "belongs to --engine ndp: the host only reads",
-            {
-                "--tokens": tokens != 1,
-                "--timeline": timeline_to is not None,
-                "--host-traffic": beside is not None,
-            },
-        )
-        _host_read(hardware, expert, layout or "striped", formats, outputs, exact_check)
+        refuse_given("belongs to --engine ndp: the host only reads", "tokens", "timeline_to", "host_gbps")
+        _host_read(hardware, expert, "striped" if layout is None else layout, formats, outputs, exact_check)
     elif beside is not None:
-        _refuse("is not supported with --host-traffic", {"--exact-check": exact_check})
-        _beside_host(hardware, expert, tokens, layout or "localized", formats, outputs, beside)
+        refuse_given("is not supported with --host-traffic", "exact_check")
+        layout = "localized" if layout is None else layout
+        _beside_host(hardware, expert, tokens, layout, formats, outputs, beside)
     else:
-        _alone(hardware, expert, tokens, layout or "localized", formats, outputs, exact_check)
+        layout = "localized" if layout is None else layout
+        _alone(hardware, expert, tokens, layout, formats, outputs, exact_check)
 
 
-def _refuse(why: str, given: dict[str, bool]) -> None:
-    for option, is_given in given.items():
-        if is_given:
-            raise InputError(why, key=option)
+def _picture(engine: str, host_given: Mapping[str, Any]) -> str:
+    """Which of the pictures of `report.panels` is drawn."""
+    if engine == "host-read":
+        return "host-read"
+    return "expert" if host_given["host_gbps"] is None else "contention"
 
 
 def _alone(
@@ -191,7 +198,7 @@ def _alone(
     with named_as_options("layout"):
         outputs.check_lane(max(1, parse_layout(layout)[1]), hardware.lanes)
     with (
-        progress_of("simulating", "controller") as progress,
+        progress_of("simulating") as progress,
         named_as_options("tokens", "bits", "layout", "model"),
     ):
         result = simulate_expert(
@@ -208,7 +215,7 @@ def _alone(
     if outputs.plot is not None:
         from ndpsim.report.pictures.expert import draw_expert
 
-        draw_expert(outputs.plot, result)
+        draw_expert(outputs.plot.file, result, outputs.plot.size, outputs.plot.panels)
     if outputs.json != "-":
         from ndpsim.report import text
 
@@ -229,7 +236,7 @@ def _beside_host(
 
     outputs.check_lane(1, hardware.lanes)
     with (
-        progress_of("simulating", "sharing") as progress,
+        progress_of("simulating") as progress,
         named_as_options("tokens", "bits", "layout", "model", **OPTION_OF),
     ):
         result = simulate_contention(
@@ -246,7 +253,7 @@ def _beside_host(
     if outputs.plot is not None:
         from ndpsim.report.pictures.contention import draw_contention
 
-        draw_contention(outputs.plot, result)
+        draw_contention(outputs.plot.file, result, outputs.plot.size, outputs.plot.panels)
     if outputs.json != "-":
         from ndpsim.report import contention
 
@@ -272,7 +279,7 @@ def _host_read(
             problem = f"{outputs.lane} is not a bus that takes part, 0 to {buses - 1}"
             raise InputError(problem, key="--lane")
     with (
-        progress_of("reading", "controller") as progress,
+        progress_of("reading") as progress,
         named_as_options("bits", "layout", "model"),
     ):
         result = simulate_host_read(
@@ -293,7 +300,7 @@ def _host_read(
     if outputs.plot is not None:
         from ndpsim.report.pictures.host_read import draw_host_read
 
-        draw_host_read(outputs.plot, result)
+        draw_host_read(outputs.plot.file, result, outputs.plot.size, outputs.plot.panels)
     if outputs.json != "-":
         from ndpsim.report import text
 

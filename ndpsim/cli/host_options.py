@@ -47,6 +47,8 @@ def host_traffic(given: Mapping[str, Any]) -> dict[str, Any] | None:
             if name in chosen:
                 raise InputError("is of --host-traffic, which is not given", key=option)
         return None
+    if "slice_clocks" in chosen and chosen.get("arbitration") != "slice":
+        raise InputError("is of --arbitration slice, which is not given", key="--slice-clocks")
     if "read_share" in chosen and chosen.get("pattern", "sequential") not in ("sequential", "random"):
         raise InputError("is of sequential and random; a trace says itself what it reads", key="--host-reads")
     if chosen["host_gbps"] != "saturate":

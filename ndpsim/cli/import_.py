@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from ndpsim.cli.command import Command
+from ndpsim.cli.given import refuse_given
 from ndpsim.cli.options import check_outputs
 from ndpsim.errors import InputError
 from ndpsim.files import replacing
@@ -13,7 +15,13 @@ from ndpsim.files import replacing
 __all__ = ["command"]
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "ndpsim import DDR4_8Gb_x8_3200.ini --out mine.yaml",
+        "ndpsim import config.yaml --name mine",
+    ),
+)
 @click.argument("file")
 @click.option("--out", metavar="NAME.yaml", help="Write here.  [default: standard output]")
 @click.option("--name", help="Name of the hardware.  [default: that of the file]")
@@ -27,6 +35,8 @@ def command(file: str, out: str | None, name: str | None, force: bool) -> None:
     from ndpsim.importers import import_hardware
 
     check_outputs({"--out": out})
+    if out is None:
+        refuse_given("replaces --out, which is not given", "force")
     if out is not None and not force and Path(out).exists():
         raise InputError(f"{out} exists; --force replaces it", key="--out")
     imported = import_hardware(file, name)

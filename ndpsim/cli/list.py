@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from ndpsim.cli.command import Command
 from ndpsim.errors import InputError, one_of
 
 __all__ = ["command"]
@@ -30,16 +31,24 @@ def _names() -> dict[str, list[str]]:
     }
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "ndpsim list",
+        "ndpsim list models",
+    ),
+)
 @click.argument("what", required=False)
 def command(what: str | None) -> None:
     """List names, one a line: hw, models, orgs, ...; by default all kinds with their names."""
+    from ndpsim.report.printing import print_text
+
     names = _names()
     if what is None:
         for kind, members in names.items():
-            click.echo(f"{kind}: {' '.join(members)}")
+            print_text(f"{kind}: {' '.join(members)}", indent="  ")
         return
     if what not in names:
         raise InputError(one_of(what, names, "kind of thing"), key="list")
     for name in names[what]:
-        click.echo(name)
+        print_text(name)

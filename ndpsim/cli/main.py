@@ -5,17 +5,22 @@ Exit status: 0 done; 1 the answer is no (an illegal command trace); 2 bad input.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import keyword
+import logging
 import os
 import sys
 from collections.abc import Sequence
 from importlib import metadata
+from typing import Any
 
 import click
 
+from ndpsim.cli.command import help_text
+from ndpsim.cli.notices import notices
+from ndpsim.cli.streams import StandardOutputError, forget_output
 from ndpsim.errors import InputError, MismatchError, nearest
+from ndpsim.files import inputs_protected
 
 __all__ = ["cli", "main"]
 
@@ -30,7 +35,13 @@ _COMMANDS = {
     "list": "list what is bundled and known: hardware, models, presets, formats",
     "show": "show one of them in full: hw, model, org, timing, schema, layout",
     "import": "turn a DRAMsim3 or Ramulator 2 configuration into a hardware file",
+    "cache": "say where compiled kernels lie and how large they are; remove them",
 }
+
+_EXAMPLES = (
+    "ndpsim gemv --hw trimoe --model qwen3-235b-a22b --tokens 1",
+    "ndpsim show hw trimoe",
+)
 
 
 class _Commands(click.Group):
@@ -46,14 +57,23 @@ class _Commands(click.Group):
         command: click.Command = importlib.import_module(f"ndpsim.cli.{module}").command
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(_COMMANDS.items()))
+    def invoke(self, ctx: click.Context) -> Any:
+        with notices():
+            return super().invoke(ctx)
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        records = (option.get_help_record(ctx) for option in self.get_params(ctx))
+        sections = (
+            ("Commands", list(_COMMANDS.items())),
+            ("Options", [record for record in records if record is not None]),
+        )
+        formatter.write(help_text(self, ctx, _EXAMPLES, sections))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in _COMMANDS:
+        mistyped = bool(args) and not args[0].startswith("-") and args[0] not in _COMMANDS
+        if mistyped and not ctx.resilient_parsing:  # while the shell completes, nothing is said
             guess = nearest(args[0], _COMMANDS)
             hint = f"; did you mean '{guess}'?" if guess else ""
             raise InputError(f"there is no command '{args[0]}'{hint} (commands: {', '.join(_COMMANDS)})")
@@ -75,32 +95,45 @@ def cli(context: click.Context) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells at length where it caches fonts
     try:
-        status = cli.main(arguments, prog_name="ndpsim", standalone_mode=False)
-        sys.stdout.flush()
-    except InputError as error:
-        status = _refuse(str(error))
-    except click.ClickException as error:
-        status = _refuse(" ".join(error.format_message().split()))
-    except MismatchError as error:
-        click.echo(f"ndpsim: error: {error}", err=True)
-        status = 1
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("ndpsim: interrupted", err=True)
-        status = 130
-    except BrokenPipeError:  # the reader has seen enough, as in `ndpsim list models | head -1`
-        _forget_output()
-        status = 0
-    except OSError as error:  # a full disk behind standard output
-        _forget_output()
-        status = _refuse(f"cannot write standard output: {error.strerror or error}")
+        status = _status_of(arguments)
+        print(end="", flush=True)
+    except StandardOutputError as error:
+        forget_output()
+        # A reader that has seen enough, as in `ndpsim list models | head -1`, is no mistake.
+        status = 0 if error.broken_pipe else _refuse(str(error))
+    except OSError as error:
+        status = _refuse(f"{error.filename}: {error.strerror}" if error.filename else _without_name(error))
     sys.exit(status)
 
 
-def _forget_output() -> None:
-    """Let what is still buffered go nowhere, so that closing standard output cannot fail again."""
-    with contextlib.suppress(OSError):  # standard output may be no file at all
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _status_of(arguments: Sequence[str] | None) -> int:
+    """The exit status of the call; mistakes and interruptions are said."""
+    try:
+        with inputs_protected():
+            return cli.main(arguments, prog_name="ndpsim", standalone_mode=False) or 0
+    except InputError as error:
+        return _refuse(str(error))
+    except click.ClickException as error:
+        return _refuse(" ".join(error.format_message().split()))
+    except MismatchError as error:
+        click.echo(f"ndpsim: error: {error}", err=True)
+        return 1
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("ndpsim: interrupted", err=True)
+        return 130
+    except MemoryError:
+        return _refuse("the machine has no memory left for this; what is asked for is too large")
+
+
+def _without_name(error: OSError) -> str:
+    """What an error is about that names no file."""
+    try:
+        os.getcwd()
+    except OSError:
+        return "the current folder does not exist any more"
+    return error.strerror or str(error)
 
 
 def _refuse(reason: str) -> int:

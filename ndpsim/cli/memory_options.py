@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ndpsim.cli.given import refuse_given
 from ndpsim.cli.options import named_as_options, sets_option, timing_overrides
 from ndpsim.errors import InputError
 
 if TYPE_CHECKING:
     from ndpsim.simulate import Memory
+    from ndpsim.traces import Requests
 
-__all__ = ["memory_of", "memory_options"]
+__all__ = ["check_addressed", "memory_of", "memory_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,6 +48,16 @@ def memory_options(function: F) -> F:
     return function
 
 
+def check_addressed(requests: Requests) -> None:
+    """Refuse options about addresses for requests that are located by coordinates.
+
+    Raises:
+        InputError: one of them was given.
+    """
+    if requests.address is None:
+        refuse_given("is for addresses; the requests of this trace have coordinates", "wrap", "mapper")
+
+
 def memory_of(hw: str | None, sets: Sequence[str], given: Mapping[str, Any]) -> Memory:
     """The memory that the options describe.
 
@@ -65,12 +77,17 @@ def memory_of(hw: str | None, sets: Sequence[str], given: Mapping[str, Any]) -> 
             if value is not None:
                 option = f"--{name.replace('_', '-')}"
                 raise InputError("describes a memory, as --hw does; give one of them", key=option)
-        return Memory.of_hardware(load_hardware(hw, sets))
+        with named_as_options("hw"):
+            return Memory.of_hardware(load_hardware(hw, sets))
+    if given["row_policy"] != "closed-cap":
+        refuse_given("is of --row-policy closed-cap, which is not given", "row_cap")
     chosen = {name: default if given[name] is None else given[name] for name, default, _ in _OPTIONS}
     channel = {name: chosen.pop(name) for name in _OF_CHANNEL}
-    with named_as_options(*(name for name, _, _ in _OPTIONS)):
+    overrides = timing_overrides(sets)
+    of_sets = {name: f"--set {name}" for name in overrides}
+    with named_as_options(*(name for name, _, _ in _OPTIONS), **of_sets):
         return Memory.named(
             **channel,  # type: ignore[arg-type]
-            overrides=timing_overrides(sets),
+            overrides=overrides,
             options=ControllerOptions(**chosen),  # type: ignore[arg-type]
         )

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from ndpsim import _jit
+from ndpsim.cli.streams import is_closed
 from ndpsim.errors import InputError
-from ndpsim.files import ensure_writable, replacing
+from ndpsim.files import ensure_writable, file_identity, is_in_place, replacing
 
 __all__ = [
     "check_outputs",
-    "compiling_notice",
     "exact_check_option",
     "json_option",
     "named_as_options",
@@ -53,8 +53,8 @@ def timing_overrides(sets: Sequence[str]) -> dict[str, int]:
     overrides = {}
     for text in sets:
         name, equals, value = text.partition("=")
-        if not equals or not value.strip().isdecimal():
-            raise InputError(f"'{text}' is not of the form nCL=40", key="--set")
+        if not equals or not re.fullmatch(r"\s*[0-9]{1,18}\s*", value):
+            raise InputError(f"'{text[:60]}' is not of the form nCL=40", key="--set")
         overrides[name.strip()] = int(value)
     return overrides
 
@@ -75,11 +75,11 @@ def json_option(function: F) -> F:
 
 def write_json(result: Mapping[str, Any], to: str) -> None:
     """Write one JSON object to a file, or to standard output when `to` is "-"."""
+    check_outputs({"--json": to})
     text = json.dumps(result, indent=2, allow_nan=False) + "\n"
     if to == "-":
         click.echo(text, nl=False)
         return
-    ensure_writable(to, "--json")
     with replacing(to) as file:
         file.write(text.encode())
 
@@ -88,16 +88,26 @@ def check_outputs(outputs: Mapping[str, str | None]) -> None:
     """Make sure, before any work, that each file given by an option can be written, and is given once.
 
     Raises:
-        InputError: it cannot, or two options name one file.
+        InputError: it cannot, two options name one file, or it is the file of standard output.
     """
-    taken: dict[Path, str] = {}
+    taken: dict[object, str] = {}
+    output = file_identity(1)
+    if output is not None:
+        taken[output] = "standard output"
     for option, path in outputs.items():
-        if path is None or (option == "--json" and path == "-"):
+        if path is None:
             continue
-        target = ensure_writable(path, option).resolve()
-        if target in taken and target.is_file() | (not target.exists()):
-            raise InputError(f"{path} is the file of {taken[target]}, too", key=option)
-        taken[target] = option
+        if option == "--json" and path == "-":
+            if is_closed(1):
+                raise InputError("standard output is closed", key=option)
+            continue
+        target = ensure_writable(path, option)
+        if is_in_place(target):
+            continue
+        identity = file_identity(target) or os.path.realpath(target)
+        if identity in taken:
+            raise InputError(f"{path} is the file of {taken[identity]}, too", key=option)
+        taken[identity] = option
 
 
 @contextmanager
@@ -116,39 +126,8 @@ def named_as_options(*names: str, **others: str) -> Iterator[None]:
 
 
 @contextmanager
-def compiling_notice(work: str) -> Iterator[Callable[[], None]]:
-    """A function to call before kernels run: says on standard error that they are compiled, when they are."""
-    began: float | None = None
-
-    def announce() -> None:
-        nonlocal began
-        if began is None and not _jit.is_compiled(work):
-            click.echo("ndpsim: compiling kernels, once for this version; takes some seconds ...", err=True)
-            began = time.perf_counter()
-
-    yield announce
-    if began is not None:
-        _jit.mark_compiled(work)
-        click.echo(f"ndpsim: compiled and done after {time.perf_counter() - began:.1f} s", err=True)
-
-
-@contextmanager
-def progress_of(what: str, work: str) -> Iterator[Callable[[float], None]]:
-    """A function to call with the share of work done, from 0.
-
-    Says so when kernels are compiled; draws a bar on a terminal once a second has passed.
-    """
-    with compiling_notice(work) as announce, _bar(what) as show:
-
-        def report(share: float) -> None:
-            announce()
-            show(share)
-
-        yield report
-
-
-@contextmanager
-def _bar(what: str) -> Iterator[Callable[[float], None]]:
+def progress_of(what: str) -> Iterator[Callable[[float], None]]:
+    """A function to call with the share of work done, from 0; draws a bar on a terminal after a second."""
     if not sys.stderr.isatty():
         yield lambda share: None
         return

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ndpsim.cli.command import Command
 from ndpsim.cli.options import (
     check_outputs,
     json_option,
@@ -15,6 +16,7 @@ from ndpsim.cli.options import (
     sets_option,
     write_json,
 )
+from ndpsim.cli.picture_options import Plot, picture_options, plot_of
 from ndpsim.cli.weights import expert_format, weight_options
 from ndpsim.errors import InputError, one_of
 
@@ -35,7 +37,13 @@ def _dimms(text: str | None, option: str) -> list[int] | None:
     return [int(part) for part in parts]
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "ndpsim relayout --experts 4 --from localized --to striped",
+        "ndpsim relayout --topology all --json topologies.json",
+    ),
+)
 @click.option("--hw", default="trimoe", show_default=True, metavar="NAME|FILE", help="The hardware.")
 @click.option(
     "--model", metavar="NAME|FILE", help="A bundled model or a config.json.  [default: qwen3-235b-a22b]"
@@ -66,11 +74,10 @@ def _dimms(text: str | None, option: str) -> list[int] | None:
 @click.option(
     "--timeline", "timeline_to", metavar="FILE", help="Write when DIMMs read and wrote, for Perfetto."
 )
-@click.option(
-    "--plot",
-    "plot_to",
-    metavar="FILE",
-    help="Draw data over time, busy wires and DRAM, and the energy.",
+@picture_options(
+    "Draw data over time, busy links and DRAM, and the energy; of all topologies in one picture.",
+    "relayout",
+    "topologies",
 )
 def command(
     hw: str,
@@ -83,7 +90,7 @@ def command(
     to_dimms: str | None,
     topology: str | None,
     bits: str,
-    group_size: int,
+    group_size: int | None,
     scale_bits: int,
     zero_point_bits: int | None,
     no_host: bool,
@@ -92,6 +99,8 @@ def command(
     commands_to: str | None,
     timeline_to: str | None,
     plot_to: str | None,
+    size: str | None,
+    panels: str | None,
 ) -> None:
     """Move experts from one layout to another, over the links between DIMMs.
 
@@ -104,7 +113,7 @@ def command(
     if model is not None and shape is not None:
         raise InputError("give a model or a shape, not both", key="--shape")
     for option, given in outputs.items():
-        if topology == _ALL and given is not None:
+        if topology == _ALL and given is not None and option != "--plot":
             raise InputError("needs a topology of its own, not all", key=option)
     formats = expert_format(bits, group_size, scale_bits, zero_point_bits)
     first, second = _dimms(from_dimms, "--from-dimms"), _dimms(to_dimms, "--to-dimms")
@@ -113,20 +122,20 @@ def command(
     from ndpsim.moe import parse_shape
     from ndpsim.simulate import simulate_relayout
 
-    if plot_to is not None:
-        from ndpsim.report.pictures import canvas
-
-        canvas.check_format(plot_to)
+    plot = plot_of(plot_to, size, panels, "topologies" if topology == _ALL else "relayout")
     names = (*TOPOLOGIES, "groups")
     if topology not in (None, _ALL, *names):
         raise InputError(one_of(topology, (*names, _ALL), "topology"), key="--topology")
+    if topology is not None and any(text.partition("=")[0].strip() == "link.topology" for text in sets):
+        raise InputError("--set link.topology says it, too; give one of them", key="--topology")
     if commands_to is not None:
         _check_at_once(hw, sets, experts)
     chosen = names if topology == _ALL else (topology,)
     results: dict[str, RelayoutResult] = {}
     with (
-        progress_of("moving", "relayout") as progress,
+        progress_of("moving") as progress,
         named_as_options(
+            "hw",
             "experts",
             "model",
             source="--from",
@@ -151,14 +160,15 @@ def command(
                 progress=progress,
             )
             results[result.topology] = _with_host(result, next(iter(results.values()), result))
-    _write(results, json_to, commands_to, timeline_to, plot_to)
+    _write(results, json_to, commands_to, timeline_to, plot)
 
 
 def _check_at_once(hw: str, sets: tuple[str, ...], experts: int) -> None:
     """Raises InputError where not all experts move at once, before they are simulated."""
     from ndpsim.config import load_hardware
 
-    at_once = load_hardware(hw, sets).relayout.concurrent_experts
+    with named_as_options("hw"):
+        at_once = load_hardware(hw, sets).relayout.concurrent_experts
     if experts > at_once:
         problem = f"is for experts that move at once, {at_once} at most, not {experts}"
         raise InputError(problem, key="--commands")
@@ -192,7 +202,7 @@ def _write(
     json_to: str | None,
     commands_to: str | None,
     timeline_to: str | None,
-    plot_to: str | None,
+    plot: Plot | None,
 ) -> None:
     result = next(iter(results.values()))
     if commands_to is not None:
@@ -206,10 +216,13 @@ def _write(
         from ndpsim.report import relayout
 
         relayout.write_relayout_timeline(timeline_to, result)
-    if plot_to is not None:
-        from ndpsim.report.pictures.relayout import draw_relayout
+    if plot is not None:
+        from ndpsim.report.pictures.relayout import draw_relayout, draw_topologies
 
-        draw_relayout(plot_to, result)
+        if len(results) > 1:
+            draw_topologies(plot.file, results, plot.size, plot.panels)
+        else:
+            draw_relayout(plot.file, result, plot.size, plot.panels)
     if json_to is not None:
         plain = {name: one.to_dict() for name, one in results.items()}
         write_json(plain if len(results) > 1 else result.to_dict(), json_to)

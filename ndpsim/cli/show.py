@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
+from ndpsim.cli.command import Command
+from ndpsim.cli.given import refuse_given
 from ndpsim.cli.options import check_outputs, json_option, named_as_options, sets_option, write_json
+from ndpsim.cli.picture_options import picture_options, plot_of
 from ndpsim.cli.weights import expert_format, weight_options
 from ndpsim.errors import InputError, one_of
 
@@ -20,7 +22,8 @@ def _show_hw(name: str, sets: Sequence[str], json_to: str | None) -> None:
     from ndpsim.energy import find_currents, power_rows
     from ndpsim.report.text import print_rows
 
-    hardware = load_hardware(name, sets)
+    with named_as_options(hw="show hw"):
+        hardware = load_hardware(name, sets)
     if json_to is not None:
         write_json(hardware.to_dict(), json_to)
     else:
@@ -31,15 +34,15 @@ def _show_hw(name: str, sets: Sequence[str], json_to: str | None) -> None:
 
 def _show_model(name: str, sets: Sequence[str], json_to: str | None) -> None:
     from ndpsim.moe import load_model
-    from ndpsim.report.text import print_pairs
 
-    _show_plain(load_model(name).to_dict(), json_to, print_pairs)
+    with named_as_options(model="show model"):
+        shape = load_model(name)
+    _show_plain(shape.to_dict(), json_to)
 
 
 def _show_org(name: str, sets: Sequence[str], json_to: str | None) -> None:
     from dataclasses import asdict
 
-    from ndpsim.report.text import print_pairs
     from ndpsim.spec import standards
 
     known = {
@@ -47,11 +50,10 @@ def _show_org(name: str, sets: Sequence[str], json_to: str | None) -> None:
     }
     if name not in known:
         raise InputError(one_of(name, known, "organisation"), key="show org")
-    _show_plain(asdict(known[name]), json_to, print_pairs)
+    _show_plain(asdict(known[name]), json_to, f"{name}: what a chip has, density_mb in Mbit")
 
 
 def _show_timing(name: str, sets: Sequence[str], json_to: str | None) -> None:
-    from ndpsim.report.text import print_pairs
     from ndpsim.spec import standards
 
     known = {
@@ -59,16 +61,17 @@ def _show_timing(name: str, sets: Sequence[str], json_to: str | None) -> None:
     }
     if name not in known:
         raise InputError(one_of(name, known, "timing preset"), key="show timing")
-    _show_plain(dict(known[name]), json_to, print_pairs)
+    units = "in DRAM clocks, but rate in MT/s and tCK_ps in ps"
+    _show_plain(dict(known[name]), json_to, f"{name}: {units}")
 
 
-def _show_plain(
-    values: dict[str, Any], json_to: str | None, print_pairs: Callable[[dict[str, Any]], None]
-) -> None:
+def _show_plain(values: dict[str, Any], json_to: str | None, title: str = "") -> None:
     if json_to is not None:
         write_json(values, json_to)
     else:
-        print_pairs(values)
+        from ndpsim.report.text import print_pairs
+
+        print_pairs(values, title)
 
 
 def _show_schema(name: str, sets: Sequence[str], json_to: str | None) -> None:
@@ -86,19 +89,23 @@ def _show_layout(
     sets: Sequence[str],
     json_to: str | None,
     plot_to: str | None,
+    size: str | None,
+    panels: str | None,
     **weights: Any,
 ) -> None:
     from ndpsim.config import load_hardware
     from ndpsim.simulate import place_expert
 
     check_outputs({"--plot": plot_to, "--json": json_to})
+    plot = plot_of(plot_to, size, panels, "layout")
     formats = expert_format(**weights)
-    with named_as_options("model", layout="show layout"):
-        placed = place_expert(load_hardware(hw or "trimoe", sets), model or "qwen3-235b-a22b", name, formats)
-    if plot_to is not None:
+    with named_as_options("hw", "model", layout="show layout"):
+        hardware = load_hardware("trimoe" if hw is None else hw, sets)
+        placed = place_expert(hardware, "qwen3-235b-a22b" if model is None else model, name, formats)
+    if plot is not None:
         from ndpsim.report.pictures.layout import draw_layout
 
-        draw_layout(plot_to, placed)
+        draw_layout(plot.file, placed, plot.size, plot.panels)
     if json_to is not None:
         write_json(placed.to_dict(), json_to)
     if json_to != "-":
@@ -116,13 +123,19 @@ _KINDS = {
 }
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "ndpsim show hw trimoe --set dimm.ranks=2",
+        "ndpsim show layout striped --model mixtral-8x7b --plot layout.png",
+    ),
+)
 @click.argument("what")
 @click.argument("name")
 @click.option("--hw", metavar="NAME|FILE", help="Of a layout: the hardware.  [default: trimoe]")
 @click.option("--model", metavar="NAME|FILE", help="Of a layout: whose expert.  [default: qwen3-235b-a22b]")
 @weight_options
-@click.option("--plot", "plot_to", metavar="FILE", help="Of a layout: draw where the weights lie.")
+@picture_options("Of a layout: draw where the weights lie.", "layout")
 @sets_option
 @json_option
 def command(
@@ -137,17 +150,13 @@ def command(
     `show hw` prints every value of a system with its unit and where it comes from; --set changes it first.
     `show layout` says where the weights of an expert lie: how many bytes of which matrix on which DIMM.
     """
+    check_outputs({"--json": json_to})
     if what == "layout":
         _show_layout(name, sets=sets, json_to=json_to, **of_layout)
         return
     if what not in _KINDS:
         raise InputError(one_of(what, [*_KINDS, "layout"], "kind of thing"), key="show")
-    for option in of_layout:
-        if click.get_current_context().get_parameter_source(option) is not ParameterSource.DEFAULT:
-            raise InputError(
-                f"belongs to show layout; a {what} has no use for it",
-                key=f"--{option.removesuffix('_to').replace('_', '-')}",
-            )
+    refuse_given(f"belongs to show layout; a {what} has no use for it", *of_layout)
     if sets and what != "hw":
         raise InputError(f"changes hardware; a {what} has nothing to change", key="--set")
     _KINDS[what](name, sets, json_to)

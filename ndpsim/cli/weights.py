@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import click
 
+from ndpsim.cli.given import refuse_given
 from ndpsim.cli.options import F, named_as_options
 from ndpsim.errors import InputError
 
@@ -26,7 +28,6 @@ def weight_options(function: F) -> F:
         ),
         click.option(
             "--group-size",
-            default=0,
             type=int,
             help="Weights along a row that share a scale and a zero point.  [default: no groups]",
         ),
@@ -42,30 +43,38 @@ def weight_options(function: F) -> F:
     return function
 
 
-def expert_format(bits: str, group_size: int, scale_bits: int, zero_point_bits: int | None) -> ExpertFormat:
-    """What the options say.
+def expert_format(
+    bits: str, group_size: int | None, scale_bits: int, zero_point_bits: int | None
+) -> ExpertFormat:
+    """What the options of the command under way say.
 
     Raises:
         InputError: it makes no sense.
     """
     from ndpsim.layout import ExpertFormat
 
+    if group_size is None:
+        refuse_given("is of --group-size, which is not given", "scale_bits", "zero_point_bits")
+    elif group_size < 1:
+        problem = f"{group_size} is not a whole number from 1; leave it out for no groups"
+        raise InputError(problem, key="--group-size")
     with named_as_options("bits", "group_size", "scale_bits", "zero_point_bits"):
-        return ExpertFormat.of(_bits(bits), group_size, scale_bits, zero_point_bits)
+        return ExpertFormat.of(_bits(bits), group_size or 0, scale_bits, zero_point_bits)
 
 
 def _bits(text: str) -> int | dict[str, int]:
     if "=" not in text:
         return _number(text)
-    each = {}
+    each: dict[str, int] = {}
     for part in text.split(","):
-        name, _, value = part.partition("=")
-        each[name.strip()] = _number(value)
+        name, _, value = (of_part.strip() for of_part in part.partition("="))
+        if name in each:
+            raise InputError(f"'{name}' is given twice", key="bits")
+        each[name] = _number(value)
     return each
 
 
 def _number(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise InputError(f"'{text}' is neither bits nor gate=BITS,up=BITS,down=BITS", key="bits") from None
+    if not re.fullmatch(r"\s*[0-9]{1,9}\s*", text, re.ASCII):
+        raise InputError(f"'{text[:40]}' is neither bits nor gate=BITS,up=BITS,down=BITS", key="bits")
+    return int(text)

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 from ndpsim.config.origins import Origin, dotted
 from ndpsim.config.system import Gemv, Ndp, Relayout, System, leaves, unit_of
 from ndpsim.errors import InputError
+from ndpsim.reported import html_table, text_table
 from ndpsim.spec import Device, resolve
-from ndpsim.units import exact
+from ndpsim.units import exact, format_bytes
 
 __all__ = ["Hardware", "Row"]
 
@@ -26,7 +27,7 @@ class Row(NamedTuple):
     origin: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Hardware:
     """A hardware description with the origin of every value in it.
 
@@ -56,6 +57,8 @@ class Hardware:
         try:
             return resolve(dram.standard, dram.org, dram.timing, ranks, dram.overrides)
         except InputError as error:
+            if error.key == "ranks":
+                raise
             key = f"dram.{error.key}"
             if error.key not in type(dram).model_fields:
                 key = f"dram.overrides.{error.key}"
@@ -69,10 +72,13 @@ class Hardware:
         try:
             yield
         except InputError as error:
-            origin = self.origins.get(error.key or "")
-            if error.file is not None or origin is None:
+            keys = (error.key, f"dram.{error.key}", f"dram.overrides.{error.key}")
+            key = next((key for key in keys if key in self.origins), None)
+            if error.file is None and key is None and error.key in self.lane_device().timings:
+                key = "dram.timing"  # the preset says it
+            if error.file is not None or key is None:
                 raise
-            raise origin.error(error.problem, error.key) from None
+            raise self.origins[key].error(error.problem, error.key if key == "dram.timing" else key) from None
 
     @property
     def ndp(self) -> Ndp:
@@ -201,6 +207,34 @@ class Hardware:
                 "systolic_gflops": self.systolic_gflops,
             },
         }
+
+    def _summary(self) -> list[tuple[str, str]]:
+        system, device = self.system, self.lane_device()
+        dimm, link = system.dimm, system.link
+        rows = {
+            "file": self.file,
+            "dram": f"{device.org} at {device.timing}, refresh: {system.dram.refresh}",
+            "dimms": f"{dimm.count} on {system.host.channels} channels",
+            "lanes": f"{self.lanes} of a DIMM: {dimm.ranks} ranks x {dimm.subchannels} sub-channels",
+            "capacity": f"{format_bytes(self.dimm_bytes)} a DIMM",
+            "peak inside a DIMM": f"{self.dimm_peak_gbps:g} GB/s",
+            "peak to the host": f"{self.dimm_host_gbps:g} GB/s a DIMM",
+        }
+        if self.gemv_gflops is not None:
+            rows["GEMV unit"] = f"{self.gemv_gflops:g} GFLOPS a DIMM"
+        if self.systolic_gflops is not None:
+            rows["systolic arrays"] = f"{self.systolic_gflops:g} GFLOPS"
+        if link is not None:
+            rows["links"] = f"{link.topology}, {link.link_gbps:g} GB/s each way"
+        if system.cxl is not None:
+            rows["CXL link"] = f"{system.cxl.gbps:g} GB/s each way"
+        return [*rows.items(), ("...", "rows() has every value with its source")]
+
+    def __repr__(self) -> str:
+        return text_table(f"Hardware: {self.system.title or self.system.name}", self._summary())
+
+    def _repr_html_(self) -> str:
+        return html_table(f"Hardware: {self.system.title or self.system.name}", self._summary())
 
     def rows(self) -> list[Row]:
         """Every value with unit and origin, then what follows from them, then the timings of the DRAM."""

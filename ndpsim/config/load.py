@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from ndpsim.arguments import path_of, several
+from ndpsim.arguments import shown as quoted
+from ndpsim.arguments import text as as_text
 from ndpsim.config.files import data_folder, data_names, data_path
 from ndpsim.config.hardware import Hardware
 from ndpsim.config.nodes import parse, read_text
@@ -22,14 +26,15 @@ from ndpsim.units import exact
 __all__ = ["load_hardware"]
 
 _OVERRIDES = ("dram", "overrides")
+_MOST_GUESSES = 4
 _UNITS = {("ndp", key) for key in UNITS}
 
 
-def load_hardware(name_or_path: str | Hardware, sets: Sequence[str] = ()) -> Hardware:
+def load_hardware(hw: str | PathLike[str] | Hardware, sets: Sequence[str] = ()) -> Hardware:
     """Read and check a hardware description, unless it was read before from files that have not changed.
 
     Args:
-        name_or_path: a bundled name ("trimoe"), or the path of a hardware file; a `Hardware` stays as it is.
+        hw: a bundled name ("trimoe"), or the path of a hardware file; a `Hardware` stays as it is.
         sets: ``key=value`` options with dotted keys, over what the files say, the later over the earlier:
             ``dimm.ranks=2``, ``ndp.gemv.fifo_bursts=8``, ``dram.nCL=38`` (short for ``dram.overrides.nCL``),
             ``ndp.gemv=NAME`` (another file of ``rtl_params/``, read before keys inside it are set; a path
@@ -38,20 +43,30 @@ def load_hardware(name_or_path: str | Hardware, sets: Sequence[str] = ()) -> Har
     Raises:
         InputError: anything wrong in the files or options, in one line, or options for a `Hardware`.
     """
-    if isinstance(name_or_path, Hardware):
+    sets = several(sets, "sets", as_text)
+    if isinstance(hw, Hardware):
         if sets:
             raise InputError("give changes when loading the hardware, not afterwards", key="sets")
-        return name_or_path
-    key = name_or_path, tuple(sets), os.getcwd()
+        return hw
+    asked = _asked(hw)
+    key = asked, sets, os.getcwd()
     known = _loaded.find(key)
     if known is not None:
         return known
-    hardware, files = _load(_find(name_or_path), sets)
+    hardware, files = _load(_find(asked), sets)
     # With the folder: what is found here by its path gives way to a bundled file of the same name.
     return _loaded.keep(key, [*files, data_folder("hwconfigs")], hardware)
 
 
 _loaded: MadeOfFiles[Hardware] = MadeOfFiles(32)
+
+
+def _asked(hw: object) -> str:
+    try:
+        return str(path_of(hw, "hw")) if isinstance(hw, PathLike) else as_text(hw, "hw")
+    except InputError:
+        problem = "is neither the name of a hardware, nor the path of its file, nor a Hardware"
+        raise InputError(f"{quoted(hw)} {problem}", key="hw") from None
 
 
 def _load(path: Path, sets: Sequence[str]) -> tuple[Hardware, list[Path]]:
@@ -70,6 +85,7 @@ def _load(path: Path, sets: Sequence[str]) -> tuple[Hardware, list[Path]]:
             draft.set(key, value)
     system = _validated(draft)
     _check_mapping(system, draft)
+    _check_row_cap(system, draft)
     _check_pcie(system, draft)
     _check_link(system, draft)
     _check_multipliers(system, draft)
@@ -87,7 +103,7 @@ def _find(name: str) -> Path:
         return Path(name)
     if name not in data_names("hwconfigs"):
         problem = one_of(name, data_names("hwconfigs"), "hardware")
-        raise InputError(f"{problem}; a path ends in .yaml or holds a '/'")
+        raise InputError(f"{problem}; a path ends in .yaml or holds a '/'", key="hw")
     return data_path("hwconfigs", name)
 
 
@@ -146,14 +162,28 @@ def _unknown_set(written: str) -> str:
     """What is wrong with a key that leads nowhere, with the nearest that leads somewhere."""
     known = [dotted(key) for key in _all_keys()]
     known += [f"{prefix}.{name}" for name in sorted(_timing_names()) for prefix in ("dram", "dram.overrides")]
-    guess = nearest(written, known)
-    if guess is None:  # the right word without its section, or in the wrong one
-        words = {key.rpartition(".")[2]: key for key in reversed(known)}
-        word = nearest(written.rpartition(".")[2], words)
-        guess = words[word] if word is not None else None
-    if guess is not None:
-        return f"unknown key; did you mean '{guess}'?"
+    guesses = [key for key in known if "." in written and key.endswith(f".{written}")]
+    guesses = guesses or _in_section(written, known) or _in_any_section(written.rpartition(".")[2], known)
+    guesses = guesses or [guess for guess in [nearest(written, known)] if guess]
+    if guesses:
+        return f"unknown key; did you mean {' or '.join(map(repr, guesses))}?"
     return f"unknown key (known: {', '.join(System.model_fields)} and the keys in them)"
+
+
+def _in_section(written: str, known: Sequence[str]) -> list[str]:
+    """The key most like `written` in the section that it names, if there is such a section."""
+    section, dot, word = written.rpartition(".")
+    words = [key.removeprefix(section + dot) for key in known if dot and key.startswith(section + dot)]
+    guess = nearest(word, words)
+    return [] if guess is None else [section + dot + guess]
+
+
+def _in_any_section(word: str, known: Sequence[str]) -> list[str]:
+    """The keys whose last word is most like `word`, a few at most; those that are short for others first."""
+    guess = nearest(word, [key.rpartition(".")[2] for key in known])
+    found = [key for key in known if guess is not None and key.rpartition(".")[2] == guess]
+    short = [key for key in found if not key.startswith(f"{dotted(_OVERRIDES)}.")]
+    return (short or found)[:_MOST_GUESSES]
 
 
 # From a draft to a System
@@ -175,7 +205,7 @@ def _input_error(draft: Draft, problem: Any) -> InputError:
     if problem["type"] == "extra_forbidden":
         parent = field_at(path[:-1]) if path[:-1] else None
         section = section_of(parent) if parent is not None else System
-        text = one_of(path[-1], section.model_fields if section is not None else (), "key")
+        text = _unknown_key(path, section.model_fields if section is not None else ())
     elif problem["type"] == "missing":
         text = f"is missing; give {allowed(field)}" if field is not None else "is missing"
     elif problem["type"] == "value_error":
@@ -188,6 +218,16 @@ def _input_error(draft: Draft, problem: Any) -> InputError:
     return draft.origin(path).error(text, dotted(path))
 
 
+def _unknown_key(path: KeyPath, known: Collection[str]) -> str:
+    """What is wrong with a key of a file; the same word elsewhere is nearer than another word here."""
+    elsewhere = [dotted(key) for key in _all_keys() if key[-1] == path[-1]]
+    elsewhere += [f"dram.overrides.{path[-1]}"] if path[-1] in _timing_names() else []
+    if elsewhere and (len(path) == 1 or nearest(path[-1], known) is None):
+        guesses = " or ".join(map(repr, elsewhere[:_MOST_GUESSES]))
+        return f"unknown key '{path[-1]}'; did you mean {guesses}? (known here: {', '.join(sorted(known))})"
+    return one_of(path[-1], known, "key")
+
+
 def _check_mapping(system: System, draft: Draft) -> None:
     mapper, mapping = system.dram.mapper, system.dram.mapping
     if mapper == "custom" and mapping is None:
@@ -196,6 +236,12 @@ def _check_mapping(system: System, draft: Draft) -> None:
     if mapper != "custom" and mapping is not None:
         problem = f"is for mapper: custom, not {mapper} (dram.mapping=null takes it away)"
         raise draft.origin(("dram", "mapping")).error(problem, "dram.mapping")
+
+
+def _check_row_cap(system: System, draft: Draft) -> None:
+    origin = draft.origins.get(("dram", "row_cap"))
+    if origin is not None and origin.kind == "set" and system.dram.row_policy == "open":
+        raise origin.error("is of row_policy: closed-cap, and rows stay open", "dram.row_cap")
 
 
 def _check_pcie(system: System, draft: Draft) -> None:

@@ -43,6 +43,8 @@ class Origin:
 
     def error(self, problem: str, key: str | None) -> InputError:
         """The error `problem` with `key`, at this place."""
+        if self.kind == "set" and key is not None:
+            key = key.replace("dram.overrides.", "dram.", 1)  # as one types it
         return InputError(problem, file=self.file, line=self.line, key=key)
 
 
@@ -105,12 +107,12 @@ class Draft:
         Raises:
             InputError: `text` is no YAML value.
         """
+        origin = Origin("--set", None, f"--set {dotted(path)}={text}", "set")
         try:
             node = parse(text, "--set")
             values, inner = _read(node, "--set", path)
         except InputError as error:
-            raise InputError(error.problem, file="--set", key=error.key or dotted(path)) from None
-        origin = Origin("--set", None, f"--set {dotted(path)}={text}", "set")
+            raise origin.error(error.problem, error.key or dotted(path)) from None
         self.replace(path, values, dict.fromkeys(inner, origin))
 
 

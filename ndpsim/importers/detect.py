@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from os import PathLike
 
+from ndpsim.arguments import path_of
+from ndpsim.arguments import text as as_text
 from ndpsim.config.nodes import Node, parse, read_text
 from ndpsim.errors import InputError
 from ndpsim.importers import dramsim3, ramulator20, ramulator21
@@ -18,7 +20,7 @@ _KNOWN = "a DRAMsim3 INI file or a Ramulator 2 YAML file"
 _SECTION = re.compile(r"^[ \t]*\[[ \t]*\w+[ \t]*\][ \t]*([;#].*)?$", re.MULTILINE)
 
 
-def import_hardware(path: str | Path, name: str | None = None) -> Imported:
+def import_hardware(path: str | PathLike[str], name: str | None = None) -> Imported:
     """Turn a configuration of another simulator into a hardware file.
 
     Known are the INI files of DRAMsim3, the YAML files of Ramulator 2.0, and what ``python -m ramulator
@@ -31,13 +33,14 @@ def import_hardware(path: str | Path, name: str | None = None) -> Imported:
     Raises:
         InputError: the file cannot be read, is neither, or says something ndpsim cannot do.
     """
-    path = Path(path)
+    path = path_of(path, "path")
+    name = None if name is None else as_text(name, "name")
     if path.suffix == ".py":
         raise InputError(f"is a program; import what '{_EXPORT} {path.name}' writes", file=path)
     text = read_text(path)
     sheet = Sheet(path)
     sheet.name(path.stem if name is None else name, given=name is not None)
-    if _SECTION.search(text):
+    if path.suffix.lower() == ".ini" or _SECTION.search(text):
         dramsim3.read(text, sheet)
     else:
         _read_yaml(parse(text, str(path)), sheet)

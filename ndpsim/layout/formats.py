@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.arguments import instance, shown, whole_number
 from ndpsim.errors import InputError, one_of
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "ExpertFormat",
     "InRow",
     "WeightFormat",
+    "checked_bits",
 ]
 
 Ints = NDArray[np.int64]
@@ -75,16 +77,13 @@ class WeightFormat:
     zero_point_bits: int = 0
 
     def __post_init__(self) -> None:
-        if isinstance(self.bits, bool) or self.bits not in BITS:
-            raise InputError(f"{self.bits!r} is not one of {', '.join(map(str, BITS))}", key="bits")
+        object.__setattr__(self, "bits", checked_bits(self.bits))
         for name, low, high in (
             ("group_size", 0, _MAX_GROUP),
             ("scale_bits", 1, 64),
             ("zero_point_bits", 0, 64),
         ):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-                raise InputError(f"{value!r} is not a whole number from {low} to {high}", key=name)
+            object.__setattr__(self, name, whole_number(getattr(self, name), name, low, high))
         if self.group_size and self.bits == 16:
             raise InputError("weights of 16 bits have no groups with scales", key="group_size")
 
@@ -134,11 +133,19 @@ class WeightFormat:
 
 @dataclass(frozen=True)
 class ExpertFormat:
-    """The bits of an expert's three matrices."""
+    """The bits of an expert's three matrices.
+
+    Raises:
+        InputError: one of them is no `WeightFormat`.
+    """
 
     gate: WeightFormat
     up: WeightFormat
     down: WeightFormat
+
+    def __post_init__(self) -> None:
+        for name in MATRICES:
+            instance(getattr(self, name), name, WeightFormat)
 
     @classmethod
     def of(
@@ -163,9 +170,13 @@ class ExpertFormat:
             missing = [name for name in MATRICES if name not in bits]
             if missing:
                 raise InputError(f"says nothing of {' and '.join(missing)}", key="bits")
-            each = [bits[name] for name in MATRICES]
+            each = [checked_bits(bits[name]) for name in MATRICES]
         else:
-            each = [bits] * len(MATRICES)
+            each = [checked_bits(bits)] * len(MATRICES)
+        group_size = whole_number(group_size, "group_size", 0, _MAX_GROUP)
+        scale_bits = whole_number(scale_bits, "scale_bits", 1, 64)
+        if zero_point_bits is not None:
+            zero_point_bits = whole_number(zero_point_bits, "zero_point_bits", 0, 64)
         if group_size and all(of_one == 16 for of_one in each):
             raise InputError("groups weights of fewer than 16 bits, and all have 16", key="group_size")
         return cls(*(_format(of_one, group_size, scale_bits, zero_point_bits) for of_one in each))
@@ -179,6 +190,18 @@ class ExpertFormat:
         """Bits of a weight: one number, or that of each matrix where they differ."""
         each = [matrix.bits for matrix in self.matrices]
         return each[0] if len(set(each)) == 1 else dict(zip(MATRICES, each, strict=True))
+
+
+def checked_bits(bits: Any) -> int:
+    """`bits` as one of `BITS`.
+
+    Raises:
+        InputError: it is none.
+    """
+    try:
+        return BITS[BITS.index(whole_number(bits, "bits", 0))]
+    except ValueError:  # an InputError is one, too
+        raise InputError(f"{shown(bits)} is not one of {', '.join(map(str, BITS))}", key="bits") from None
 
 
 def _format(bits: int, group_size: int, scale_bits: int, zero_point_bits: int | None) -> WeightFormat:

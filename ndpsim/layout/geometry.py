@@ -8,12 +8,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.errors import InputError
+from ndpsim.arguments import instance, whole_number
 from ndpsim.spec import Device
 
 __all__ = ["Address", "Geometry"]
 
 Ints = NDArray[np.int64]
+
+_MOST = 1 << 20  # of channels, DIMMs, ranks and sub-channels
 
 
 class Address(NamedTuple):
@@ -62,9 +64,8 @@ class Geometry:
 
     def __post_init__(self) -> None:
         for name in ("channels", "dimms", "ranks", "subchannels"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InputError(f"{value!r} is not a whole number of at least 1", key=name)
+            object.__setattr__(self, name, whole_number(getattr(self, name), name, 1, _MOST))
+        instance(self.device, "device", Device)
 
     @property
     def lanes(self) -> int:

@@ -21,11 +21,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ndpsim.arguments import text
 from ndpsim.errors import InputError, one_of
 from ndpsim.layout.dealing import Dealing
 from ndpsim.layout.formats import MATRICES, PADDING, ExpertFormat
 from ndpsim.layout.geometry import Address, Geometry
 from ndpsim.layout.regions import expert_regions
+from ndpsim.limits import ensure_fits
 
 __all__ = [
     "LAYOUTS",
@@ -46,6 +48,7 @@ Ints = NDArray[np.int64]
 #: Layouts by the names they have on the command line.
 LAYOUTS = ("localized", "sharded:N", "striped")
 
+_BYTES_OF_A_BURST = 96  # memory that is taken to tell where each burst lies: measured, and rounded up
 _UP, _DOWN = MATRICES.index("up"), MATRICES.index("down")
 
 
@@ -274,7 +277,12 @@ class Layout:
         return Places(dimm, lane, place)
 
     def places(self) -> Places:
-        """DIMM, lane and place of every burst, in the order of the stream: int64[bursts] each."""
+        """DIMM, lane and place of every burst, in the order of the stream: int64[bursts] each.
+
+        Raises:
+            InputError: there are more bursts than the memory that may be taken holds.
+        """
+        ensure_fits(self.bursts * _BYTES_OF_A_BURST, f"an expert of {self.bursts} bursts")
         return self.locate(np.arange(self.bursts, dtype=np.int64))
 
     def address(self, burst: Ints, bit: Ints) -> Address:
@@ -407,8 +415,8 @@ def parse_layout(name: str) -> tuple[str, int]:
     Raises:
         InputError: there is no such layout.
     """
-    kind, colon, count = name.partition(":")
-    if kind == "sharded" and count.isdecimal() and 0 < len(count) < 10:
+    kind, colon, count = text(name, "layout").partition(":")
+    if kind == "sharded" and count.isascii() and count.isdecimal() and 0 < len(count) < 10:
         return kind, int(count)
     if kind == "sharded":
         raise InputError(

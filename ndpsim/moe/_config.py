@@ -65,7 +65,7 @@ class Config:
         if value is None:
             return default
         if not isinstance(value, str) or not value.strip():
-            raise self.error(key, "is not a name")
+            raise self.error(key, f"{repr(value)[:40]} is not a name")
         return value
 
     def list_of(self, key: str, length: int | None = None) -> list[Any]:
@@ -84,6 +84,29 @@ class Config:
         return value
 
 
+class _DuplicateKeyError(ValueError):
+    """An object of a JSON text has a key twice."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(key)
+
+    def line(self, text: str) -> int | None:
+        """The line of the second, where the text has the key just twice."""
+        places = [match.start() for match in re.finditer(rf'"{re.escape(self.key)}"\s*:', text)]
+        return text.count("\n", 0, places[1]) + 1 if len(places) == 2 else None
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object, in which no key may come twice."""
+    values: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in values:
+            raise _DuplicateKeyError(key)
+        values[key] = value
+    return values
+
+
 def parse(text: str, file: str) -> Config:
     """The text model's part of a `config.json`: `text_config` where a multimodal wrapper has one.
 
@@ -91,7 +114,9 @@ def parse(text: str, file: str) -> Config:
         InputError: it is no JSON, or no object where one belongs.
     """
     try:
-        values = json.loads(text)
+        values = json.loads(text, object_pairs_hook=_once_each)
+    except _DuplicateKeyError as error:
+        raise InputError("is given twice", file=file, line=error.line(text), key=error.key) from None
     except json.JSONDecodeError as error:
         raise InputError(f"invalid JSON: {error.msg}", file=file, line=error.lineno) from None
     except RecursionError:

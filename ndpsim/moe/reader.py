@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 
+from ndpsim.arguments import shown
+from ndpsim.arguments import text as as_text
 from ndpsim.errors import InputError, one_of
 from ndpsim.kept import MadeOfFiles
 from ndpsim.moe._config import Config, parse, read_text
@@ -175,7 +177,8 @@ def _locate(asked: str) -> Path:
     try:
         is_folder, exists = path.is_dir(), path.exists()
     except (OSError, ValueError) as error:
-        raise InputError(f"'{asked[:80]}' is no usable path: {error}", key="model") from None
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{asked[:80]!r} is no usable path: {reason}", key="model") from None
     if asked and is_folder:
         if not (path / "config.json").exists():
             raise InputError("this folder holds no config.json", file=path)
@@ -187,12 +190,13 @@ def _locate(asked: str) -> Path:
     raise InputError(f"{one_of(asked[:80], _bundled(), 'model')}, nor a config.json or a folder", key="model")
 
 
-def load_model(name_or_path: str | PathLike[str]) -> MoeShape:
+def load_model(model: str | PathLike[str] | MoeShape) -> MoeShape:
     """The shape of a model.
 
     Args:
-        name_or_path: a bundled name (`model_names`, in any case), a Hugging Face `config.json`, or a folder
-            that holds one. A bundled name comes first; write ``./name`` for a file of the same name.
+        model: a bundled name (`model_names`, in any case), a Hugging Face `config.json`, or a folder that
+            holds one. A bundled name comes first; write ``./name`` for a file of the same name. A `MoeShape`
+            stays as it is.
 
     A file's shape is named after its folder if it is a `config.json`, after itself otherwise. `hidden_act`
     is "silu" where the file has none. A `model_type` without an entry in `FAMILIES` is read by all known key
@@ -202,7 +206,12 @@ def load_model(name_or_path: str | PathLike[str]) -> MoeShape:
         InputError: there is no such model or file, it is no JSON object, it describes a dense model, or a
             key is missing or out of range.
     """
-    asked = fspath(name_or_path)
+    if isinstance(model, MoeShape):
+        return model
+    asked = os.fspath(model) if isinstance(model, PathLike) else model
+    if not isinstance(asked, str):
+        problem = "is neither the name of a model, nor the path of its config.json, nor a MoeShape or Expert"
+        raise InputError(f"{shown(model)} {problem}", key="model")
     key = asked, os.getcwd()
     known = _loaded.find(key)
     if known is not None:
@@ -227,13 +236,17 @@ def _load(asked: str) -> tuple[MoeShape, Path]:
     return _shape(parse(read_text(path), str(path)), name, str(path)), path
 
 
-def parse_shape(text: str) -> Expert:
+def parse_shape(text: str | Expert) -> Expert:
     """An expert from ``HIDDEN,INTERMEDIATE``, each from 1 to 2**20, as the option ``--shape`` takes it.
+
+    An `Expert` stays as it is.
 
     Raises:
         InputError: it is not two such numbers in decimal digits.
     """
-    parts = [part.strip() for part in text.split(",")]
+    if isinstance(text, Expert):
+        return text
+    parts = [part.strip() for part in as_text(text, "text").split(",")]
     if len(parts) != 2:
         raise InputError(f"'{text[:40]}' is not HIDDEN,INTERMEDIATE, for instance 4096,1536", key="--shape")
     sizes = []

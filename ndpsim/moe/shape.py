@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
-from ndpsim.errors import InputError
+from ndpsim import arguments
+from ndpsim.reported import html_table, text_table
 
 __all__ = ["MAX_SIZE", "Expert", "Matrix", "MoeShape", "whole_number"]
 
@@ -13,16 +14,13 @@ __all__ = ["MAX_SIZE", "Expert", "Matrix", "MoeShape", "whole_number"]
 MAX_SIZE = 1 << 24
 
 _MAX_BITS = 64
-_SHOWN = 40
 
 
 def whole_number(value: object, low: int, high: int) -> str | None:
     """What is wrong with `value` as a whole number from `low` to `high`, or None; True and 8.0 are none."""
     if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
         return None
-    shown = repr(value)
-    shown = shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "..."
-    return f"{shown} is not a whole number from {low} to {high}"
+    return f"{arguments.shown(value)} is not a whole number from {low} to {high}"
 
 
 class Matrix(NamedTuple):
@@ -48,8 +46,7 @@ class Expert:
 
     def __post_init__(self) -> None:
         for name, size in (("hidden", self.hidden), ("intermediate", self.intermediate)):
-            if problem := whole_number(size, 1, MAX_SIZE):
-                raise InputError(problem, key=name)
+            object.__setattr__(self, name, arguments.whole_number(size, name, 1, MAX_SIZE))
 
     def matrices(self) -> tuple[Matrix, Matrix, Matrix]:
         """gate and up (intermediate x hidden) and down (hidden x intermediate), in the order of use."""
@@ -70,12 +67,11 @@ class Expert:
         Raises:
             InputError: `bits` is not a whole number from 1 to 64.
         """
-        if problem := whole_number(bits, 1, _MAX_BITS):
-            raise InputError(problem, key="bits")
+        bits = arguments.whole_number(bits, "bits", 1, _MAX_BITS)
         return sum(-(-matrix.rows * matrix.columns * bits // 8) for matrix in self.matrices())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MoeShape:
     """A mixture-of-experts model, as far as its feed-forward layers go.
 
@@ -117,3 +113,12 @@ class MoeShape:
         fields = asdict(self)
         fields["dense_layers"] = list(self.dense_layers)
         return fields | {"expert_weights": self.expert.weights, "expert_parameters": self.expert_parameters}
+
+    def _rows(self) -> list[tuple[str, str]]:
+        return [(field.name, str(getattr(self, field.name))) for field in fields(self)[1:]]
+
+    def __repr__(self) -> str:
+        return text_table(f"MoeShape of {self.name}", self._rows())
+
+    def _repr_html_(self) -> str:
+        return html_table(f"MoeShape of {self.name}", self._rows())

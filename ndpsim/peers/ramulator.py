@@ -7,7 +7,6 @@ compared up to there. It is used through its Python package, `ramulator`, and ne
 from __future__ import annotations
 
 import importlib
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ndpsim.errors import InputError
+from ndpsim.files import temporary_folder
 from ndpsim.simulate import Memory, run_requests
 from ndpsim.spec import COMMANDS
 from ndpsim.traces import CommandTrace, Requests
@@ -188,13 +188,13 @@ def _timed_run(package: Any, trace: Path, memory: Memory) -> tuple[dict[str, int
 def _through_ramulator(requests: Requests, memory: Memory) -> tuple[CommandTrace, dict[str, int], float]:
     """Commands, counters and seconds, of two runs: one recorded, one timed."""
     package = _package()
-    with tempfile.TemporaryDirectory() as folder:
-        trace = Path(folder) / "trace"
+    with temporary_folder() as folder:
+        trace = folder / "trace"
         _write_trace(requests, trace)
-        recording = _simulation(package, trace, memory, Path(folder) / "commands")
+        recording = _simulation(package, trace, memory, folder / "commands")
         recording.run()
         recording.finalize()
-        commands = _recorded(next(Path(folder).glob("commands*")))
+        commands = _recorded(next(folder.glob("commands*")))
         return commands, *_timed_run(package, trace, memory)
 
 
@@ -217,8 +217,8 @@ def timed_runs(requests: Requests, memory: Memory, repeat: int) -> tuple[dict[st
     """
     _check(requests, memory)
     package = _package()
-    with tempfile.TemporaryDirectory() as folder:
-        trace = Path(folder) / "trace"
+    with temporary_folder() as folder:
+        trace = folder / "trace"
         _write_trace(requests, trace)
         runs = [_timed_run(package, trace, memory) for _ in range(repeat)]
     return runs[0][0], min(seconds for _, seconds in runs)

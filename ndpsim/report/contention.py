@@ -1,16 +1,13 @@
-"""The two slowdowns of a shared DIMM, for a terminal."""
+"""The two slowdowns of a shared DIMM as text."""
 
 from __future__ import annotations
 
-from ndpsim.report.text import bits_of, energy_facts, print_facts
+from ndpsim.report.text import bits_of, energy_facts, print_facts, simulated_in
+from ndpsim.report.words import counted, listed, percent
 from ndpsim.simulate import ContentionResult
 from ndpsim.units import format_bytes, format_time
 
 __all__ = ["contention_title", "print_contention"]
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}%"
 
 
 def _latency(result: ContentionResult) -> tuple[str, str, str]:
@@ -30,15 +27,14 @@ def _latency(result: ContentionResult) -> tuple[str, str, str]:
 def _facts(result: ContentionResult) -> list[tuple[str, str, str]]:
     """What there is to say, its figure, and what stands behind it."""
     slow = result.host_slowdown
-    offered = "" if result.host_offered_gbps is None else f" of {result.host_offered_gbps:g} GB/s asked for"
-    kinds = ", ".join(f"{count} {name}" for name, count in result.commands.items())
+    offered = "" if result.host_offered_gbps is None else f", {result.host_offered_gbps:g} GB/s asked for"
     moved = [sum(lane.values()) for lane in result.by_lane]
     rows = [
         (
             f"{owner} rows",
-            str(found["hits"] + found["misses"] + found["conflicts"]),
-            f"{found['hits']} hits, {found['misses']} misses, {found['conflicts']} conflicts; "
-            f"{found['lost']} rows lost to the other",
+            f"{found['hits'] + found['misses'] + found['conflicts']:,}",
+            f"{counted(found['hits'], 'hit')}, {counted(found['misses'], 'miss')}, "
+            f"{counted(found['conflicts'], 'conflict')}; {counted(found['lost'], 'row')} lost to the other",
         )
         for owner, found in result.rows.items()
     ]
@@ -52,33 +48,34 @@ def _facts(result: ContentionResult) -> list[tuple[str, str, str]]:
             "host slowdown",
             "-" if slow is None else f"{slow:.3f}x",
             f"{format_time(result.host_time_ns)} instead of {format_time(result.host_alone_ns)} "
-            f"for the same {result.host_requests} requests",
+            f"for the same {counted(result.host_requests, 'request')}",
         ),
         (
             "NDP bandwidth",
             f"{result.ndp_gbps:.2f} GB/s",
-            f"{_percent(result.ndp_peak_fraction)} of the lanes' {result.lanes_peak_gbps:.1f} GB/s; "
+            f"{percent(result.ndp_peak_fraction)} of the lanes' {result.lanes_peak_gbps:.1f} GB/s; "
             f"alone {result.ndp_alone_gbps:.2f} GB/s",
         ),
         (
             "host bandwidth",
             f"{result.host_gbps:.2f} GB/s",
-            f"{_percent(result.host_peak_fraction)} of the bus's {result.bus_peak_gbps:.1f} GB/s{offered}; "
+            f"{percent(result.host_peak_fraction)} of the bus's {result.bus_peak_gbps:.1f} GB/s{offered}; "
             f"alone {result.host_alone_gbps:.2f} GB/s",
         ),
         _latency(result),
         (
             "lanes",
-            _percent(result.lanes_fraction),
+            percent(result.lanes_fraction),
             f"busy with data of both; {format_bytes(min(moved))} to {format_bytes(max(moved))} a lane",
         ),
         *rows,
         (
             "turnarounds",
-            str(result.turnarounds),
-            f"on the lanes; to the host {result.bus_turnarounds}, {result.bus_rank_switches} changes of rank",
+            f"{result.turnarounds:,}",
+            f"on the lanes; to the host {result.bus_turnarounds:,}, "
+            f"{counted(result.bus_rank_switches, 'change')} of rank",
         ),
-        ("commands", str(sum(result.commands.values())), kinds),
+        ("commands", f"{sum(result.commands.values()):,}", listed(result.commands)),
         *energy_facts(
             result.energy_nj, result.energy_note, max(result.ndp_time_ns, result.host_time_ns), sum(moved)
         ),
@@ -88,8 +85,8 @@ def _facts(result: ContentionResult) -> list[tuple[str, str, str]]:
 def contention_title(result: ContentionResult) -> str:
     """Which expert ran beside what, in a line."""
     config = result.config
-    tokens = "1 token" if config["tokens"] == 1 else f"{config['tokens']} tokens"
-    turns = f" of {config['slice_clocks']} clocks" if config["slice_clocks"] else ""
+    tokens = counted(config["tokens"], "token")
+    turns = f" of {counted(config['slice_clocks'], 'DRAM clock')}" if config["slice_clocks"] else ""
     host = "as much host traffic as it takes" if config["host_gbps"] == "saturate" else "host traffic"
     shape = f"{config['hidden']} x {config['intermediate']}"
     of = f" of {config['model']}" if config["model"] else ""
@@ -104,5 +101,5 @@ def print_contention(result: ContentionResult) -> None:
     print_facts(
         contention_title(result),
         _facts(result),
-        f"simulated in {format_time(1e9 * result.wall_s)}; all {result.lanes} lanes, clock by clock",
+        f"simulated in {simulated_in(result)}; all {result.lanes} lanes, clock by clock",
     )

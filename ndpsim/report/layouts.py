@@ -1,9 +1,10 @@
-"""Where the weights of an expert lie, for a terminal."""
+"""Where the weights of an expert lie, as text."""
 
 from __future__ import annotations
 
 from ndpsim.layout import MATRICES
-from ndpsim.report.text import print_table
+from ndpsim.report.printing import print_table
+from ndpsim.report.words import counted
 from ndpsim.simulate import PlacedExpert
 from ndpsim.units import format_bytes
 
@@ -46,5 +47,11 @@ def print_layout(placed: PlacedExpert) -> None:
         )
     total = held.sum(axis=(0, 1))
     rows.append(("all", "", *(format_bytes(size) for size in total), format_bytes(total.sum()), ""))
-    columns = ("DIMM", "channel", *MATRICES, "together", f"on each of {layout.geometry.lanes} lanes")
-    print_table(f"{layout_title(placed)} in {layout.bursts} bursts", columns, rows)
+    columns = (
+        "DIMM",
+        "channel",
+        *MATRICES,
+        "together",
+        f"on each of {counted(layout.geometry.lanes, 'lane')}",
+    )
+    print_table(f"{layout_title(placed)} in {counted(layout.bursts, 'burst')}", columns, rows)

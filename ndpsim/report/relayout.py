@@ -1,4 +1,4 @@
-"""Relayouts for a terminal, and as timelines for Perfetto and chrome://tracing."""
+"""Relayouts as text, and as timelines for Perfetto and chrome://tracing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import json
 from collections.abc import Mapping
 
 from ndpsim.files import replacing
-from ndpsim.report.text import energy_facts, print_pairs, print_table
+from ndpsim.report.printing import print_table
+from ndpsim.report.text import energy_facts, print_pairs, simulated_in
+from ndpsim.report.words import clocks_of, counted, listed, percent
 from ndpsim.simulate import RelayoutResult
 from ndpsim.units import format_bytes, format_energy, format_time
 
@@ -17,13 +19,9 @@ def relayout_title(result: RelayoutResult) -> str:
     """What moved where, in a line."""
     config = result.config
     shape = f"{config['hidden']} x {config['intermediate']}"
-    experts = "1 expert" if result.experts == 1 else f"{result.experts} experts"
+    experts = counted(result.experts, "expert")
     of = f"{config['model']} ({shape})" if config["model"] else shape
     return f"{experts} of {of} on {config['hardware']['name']}, {config['source']} to {config['target']}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}%"
 
 
 def _energy(parts: Mapping[str, float | None] | None, note: str, result: RelayoutResult) -> str:
@@ -34,36 +32,47 @@ def _energy(parts: Mapping[str, float | None] | None, note: str, result: Relayou
 def print_relayout(result: RelayoutResult) -> None:
     """The result of `simulate_relayout`."""
     links = sorted(result.link_busy.values())
-    busy = ", ".join(f"{kind} {_percent(share)}" for kind, share in result.dram_busy.items())
+    busy = ", ".join(f"{kind} {percent(share)}" for kind, share in result.dram_busy.items())
     facts = {
         "relayout": relayout_title(result),
-        "time": f"{format_time(result.time_ns)}, {result.cycles} DRAM clocks",
-        "moved": f"{format_bytes(result.weight_bytes)}: {result.sent_bytes} bytes over links, "
-        f"{result.kept_bytes} bytes within their DIMM; {result.moved} of {result.experts} experts, "
+        "time": f"{format_time(result.time_ns)}, {clocks_of(result.cycles, result.clock_ns)}",
+        "moved": f"{format_bytes(result.weight_bytes)}: {counted(result.sent_bytes, 'byte')} over links, "
+        f"{counted(result.kept_bytes, 'byte')} within their DIMM; "
+        f"{result.moved} of {counted(result.experts, 'expert')}, "
         + ("at once" if result.waves < 2 else f"in {result.waves} turns"),
         "bandwidth": f"{result.bandwidth_gbps:.2f} GB/s",
         "bound by": f"{result.bottleneck}; at least "
         + ", ".join(f"{name} {format_time(ns)}" for name, ns in result.bounds_ns.items()),
-        "links": f"{result.topology}, {len(links)} wires used, busy "
-        + (f"{_percent(links[0])} to {_percent(links[-1])}" if links else "never")
+        "links": f"{result.topology}, {counted(len(links), 'wire')} used, busy "
+        + (f"{percent(links[0])} to {percent(links[-1])}" if links else "never")
         + f"; transit buffers {format_bytes(result.transit_bytes)}",
         "DRAM": f"busiest lane: {busy}",
-        "commands": ", ".join(f"{count} {name}" for name, count in result.commands.items()),
+        "commands": listed(result.commands),
     }
     facts["energy"] = _energy(result.energy_nj, result.energy_note, result)
     if result.host is not None and result.host_speedup is not None:
         facts["by the host"] = (
             f"{format_time(result.host.time_ns)}, {result.host_speedup:.2f}x; "
-            f"{result.host.bandwidth_gbps:.2f} GB/s, its busiest bus {_percent(result.host.bus_busy)}"
+            f"{result.host.bandwidth_gbps:.2f} GB/s, its busiest bus {percent(result.host.bus_busy)}"
             + (f", {format_energy(total)}" if (total := (result.host.energy_nj or {}).get("total")) else "")
         )
-    facts["simulated in"] = format_time(1e9 * result.wall_s)
+    facts["simulated in"] = simulated_in(result)
     print_pairs(facts)
 
 
 def print_topologies(results: Mapping[str, RelayoutResult]) -> None:
     """The same relayout over several topologies."""
-    columns = ("topology", "bound by", "ports", "time", "GB/s", "at least", "busiest wire", "transit", "host")
+    columns = (
+        "topology",
+        "bound by",
+        "ports",
+        "time",
+        "bandwidth",
+        "at least",
+        "busiest wire",
+        "transit buffers",
+        "faster than the host",
+    )
     rows = []
     for name, result in results.items():
         busiest = max(result.link_busy.values(), default=0.0)
@@ -72,9 +81,9 @@ def print_topologies(results: Mapping[str, RelayoutResult]) -> None:
             result.bottleneck,
             str(result.config["hardware"]["link"]["ports"]),
             format_time(result.time_ns),
-            f"{result.bandwidth_gbps:.1f}",
+            f"{result.bandwidth_gbps:.1f} GB/s",
             format_time(max(result.bounds_ns.values())),
-            _percent(busiest),
+            percent(busiest),
             format_bytes(result.transit_bytes),
             f"{result.host_speedup:.2f}x" if result.host_speedup else "-",
         )

@@ -1,11 +1,33 @@
-"""What the parts of a machine are called."""
+"""What the parts of a machine are called, and how figures are written."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["lane_name", "to_host_name", "unit_of_phase"]
+__all__ = ["clocks_of", "counted", "lane_name", "listed", "percent", "to_host_name", "unit_of_phase"]
+
+
+def counted(number: int, what: str) -> str:
+    """``1 token``, ``12,000 tokens``, ``2 misses``."""
+    if number == 1:
+        return f"1 {what}"
+    return f"{number:,} {what}{'es' if what.endswith('s') else 's'}"
+
+
+def listed(counts: Mapping[str, int]) -> str:
+    """``14,008 ACT, 560 REFab``."""
+    return ", ".join(f"{number:,} {name}" for name, number in counts.items())
+
+
+def percent(share: float) -> str:
+    """A share of 1 as ``88.7%``."""
+    return f"{100 * share:z.1f}%"
+
+
+def clocks_of(cycles: int, clock_ns: float) -> str:
+    """``664,965 DRAM clocks of 0.41667 ns (2400 MHz)``."""
+    return f"{counted(cycles, 'DRAM clock')} of {clock_ns:.5g} ns ({1000 / clock_ns:.0f} MHz)"
 
 
 def to_host_name(hardware: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """One expert on a DIMM while the host reads and writes the same DIMM.
 
-The expert program is that of `simulate.expert`, on the lanes and buses of `dram.sharing`, where the model is
+The expert program is that of `simulate.expert`, on the lanes and buses of `dram.dimm`, where the model is
 described. The host's traffic begins with the program's first clock and goes on until the host has the last
 result. Each side is also simulated alone: the expert as `simulate_expert` does it, the host by the same
 requests without weights being read. Lanes are not alike when the host asks for data of some and not of
@@ -10,14 +10,16 @@ others, so all of them are simulated.
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from fractions import Fraction
+from os import PathLike
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.arguments import choice, flag, progress_function, text, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram import sink, state
 from ndpsim.dram.dimm import common
@@ -25,11 +27,12 @@ from ndpsim.dram.dimm import state as shared
 from ndpsim.dram.dimm.engines import SharedDimm, make_dimm
 from ndpsim.dram.engines import make_controller
 from ndpsim.dram.mapping import MAPPERS, parse_mapping
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, parse_layout
-from ndpsim.moe import Expert
+from ndpsim.moe import Expert, MoeShape
 from ndpsim.ndp import Tiling
-from ndpsim.simulate.expert import simulate_expert
+from ndpsim.reported import Reported
+from ndpsim.simulate.expert import MAX_TOKENS, simulate_expert
 from ndpsim.simulate.host_traffic import PATTERNS, HostTraffic, RequestRound, make_round
 from ndpsim.simulate.lane import decode_commands, name_commands, no_commands, run_channel
 from ndpsim.simulate.machine import (
@@ -41,9 +44,9 @@ from ndpsim.simulate.machine import (
 )
 from ndpsim.simulate.power import Energy
 from ndpsim.simulate.program import DOWN, FIRST_CLOCK, GATE_UP
-from ndpsim.simulate.reported import Reported
 from ndpsim.simulate.result import ExpertResult, Phase
 from ndpsim.simulate.samples import Samples, sample_clocks
+from ndpsim.simulate.stopwatch import Stopwatch
 from ndpsim.simulate.trace import read_latencies
 from ndpsim.simulate.weights import named_weights
 from ndpsim.spec import COMMANDS, lower
@@ -61,7 +64,7 @@ _NDP, _HOST = shared.NDP, shared.HOST
 _DATA = [number for number, kind in enumerate(COMMANDS) if kind.reads or kind.writes]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ContentionResult(Reported):
     """An expert on a DIMM beside the host's traffic. "alone": without the other side.
 
@@ -97,11 +100,37 @@ class ContentionResult(Reported):
         energy_nj: by component, and their `total`, until the last data of the host; None where nothing is
             known of the DRAM's currents. `energy_note` says what it rests on, or why.
         config: everything that was used.
-        wall_s: how long the simulation took.
-        curve_ns, ndp_curve_gbps, host_curve_gbps: ends of equal times (the last may be shorter) up to
-            `ndp_time_ns`; in each of them what the NDP unit read, and what the host moved over its buses.
+        wall_s: how long the simulation took, without `compile_s`.
+        compile_s: how long kernels were compiled for it; 0 when they were in the cache.
+        curve_ns, ndp_curve_gbps, host_curve_gbps: ends of equal times up to `ndp_time_ns`, whole
+            refresh intervals or equal parts of one, each to the next clock (the last may be shorter); in each
+            of them what the NDP unit read, and what the host moved over its buses.
         command_traces: by lane, when asked for.
     """
+
+    _shown_fields: ClassVar[tuple[str, ...]] = (
+        "ndp_time_ns",
+        "ndp_alone_ns",
+        "ndp_slowdown",
+        "ndp_gbps",
+        "ndp_alone_gbps",
+        "ndp_peak_fraction",
+        "host_requests",
+        "host_time_ns",
+        "host_alone_ns",
+        "host_slowdown",
+        "host_offered_gbps",
+        "host_gbps",
+        "host_alone_gbps",
+        "host_peak_fraction",
+        "host_latency_ns",
+        "host_alone_latency_ns",
+        "lanes_fraction",
+        "rows",
+        "commands",
+        "energy_nj",
+        "wall_s",
+    )
 
     ndp_time_ns: float
     ndp_alone_ns: float
@@ -136,6 +165,7 @@ class ContentionResult(Reported):
     energy_note: str
     config: Mapping[str, Any]
     wall_s: float
+    compile_s: float
     curve_ns: tuple[float, ...]
     ndp_curve_gbps: tuple[float, ...]
     host_curve_gbps: tuple[float, ...]
@@ -145,7 +175,7 @@ class ContentionResult(Reported):
 class _Dimm:
     """A DIMM under way, with samples of what it has moved."""
 
-    def __init__(self, shared_dimm: SharedDimm, sample_clocks: int) -> None:
+    def __init__(self, shared_dimm: SharedDimm, sample_clocks: Fraction | int) -> None:
         self.shared = shared_dimm
         self.samples = Samples(2, FIRST_CLOCK, sample_clocks)
 
@@ -431,16 +461,6 @@ class _Curves(NamedTuple):
         return cls(tuple(at_ns[1:].tolist()), tuple(ndp.tolist()), tuple(host.tolist()))
 
 
-def _checked_slice(slice_clocks: Any) -> int:
-    if isinstance(slice_clocks, bool) or not isinstance(slice_clocks, int):
-        raise InputError(f"{slice_clocks!r} is not a whole number of clocks", key="slice_clocks")
-    if not 1 <= slice_clocks <= _MAX_SLICE:
-        raise InputError(
-            f"{slice_clocks} is not a whole number of clocks from 1 to {_MAX_SLICE}", key="slice_clocks"
-        )
-    return slice_clocks
-
-
 def _round(hardware: Hardware, machine: Machine, placed: Placed, traffic: HostTraffic) -> RequestRound:
     """The host's requests to the rows that the weights leave."""
     dram, dimm = hardware.system.dram, hardware.system.dimm
@@ -455,19 +475,19 @@ def _round(hardware: Hardware, machine: Machine, placed: Placed, traffic: HostTr
 
 
 def simulate_contention(
-    hw: str | Hardware = "trimoe",
-    model: str | Expert = "qwen3-235b-a22b",
+    hw: str | PathLike[str] | Hardware = "trimoe",
+    model: str | PathLike[str] | MoeShape | Expert = "qwen3-235b-a22b",
     tokens: int = 1,
     host_gbps: float | str = "saturate",
     read_share: float = 0.67,
-    pattern: str = "sequential",
+    pattern: str | PathLike[str] = "sequential",
     arbitration: str = "host-first",
     slice_clocks: int = 1000,
     layout: str = "localized",
     bits: int | ExpertFormat = 16,
     sets: Sequence[str] = (),
     record_commands: bool = False,
-    progress: Progress = lambda share: None,
+    progress: Progress | None = None,
 ) -> ContentionResult:
     """Simulate one expert on one DIMM, cycle by cycle, while the host reads and writes the DIMM.
 
@@ -477,20 +497,22 @@ def simulate_contention(
         read_share: the share of reads among its requests, 0 to 1.
         pattern: "sequential", "random" (seeded, always the same), or a request trace (any format of
             `traces.read_requests`): its addresses and kinds again and again, at the pace of `host_gbps`.
-        arbitration: "host-first", "ndp-first" or "slice", see `dram.sharing`. Under each of them, a request
+        arbitration: "host-first", "ndp-first" or "slice", see `dram.dimm`. Under each of them, a request
             that has waited for more than 16384 clocks in a lane makes it its owner's turn.
         slice_clocks: DRAM clocks of each turn under "slice".
         record_commands: keep the command trace of every lane.
-        progress: called with the share of the work that is done, first with 0 when all is checked.
+        progress: called with the share of the work that is done, first with 0 when all is checked; None:
+            nothing is called.
 
     Raises:
         InputError: an argument, the hardware, the model or the trace makes no sense or does not fit, or the
             host's traffic leaves the NDP unit nothing at all.
     """
-    began = time.perf_counter()
-    if arbitration not in shared.ARBITRATIONS:
-        raise InputError(one_of(arbitration, shared.ARBITRATIONS, "arbitration"), key="arbitration")
-    _checked_slice(slice_clocks)
+    stopwatch = Stopwatch()
+    arbitration = choice(arbitration, "arbitration", shared.ARBITRATIONS, "arbitration")
+    slice_clocks = whole_number(slice_clocks, "slice_clocks", 1, _MAX_SLICE, " of clocks")
+    tokens, layout = whole_number(tokens, "tokens", 1, MAX_TOKENS), text(layout, "layout")
+    record_commands, progress = flag(record_commands, "record_commands"), progress_function(progress)
     hardware = load_hardware(hw, sets)
     host = HostTraffic.of(host_gbps, read_share, pattern, hardware.dimm_host_gbps)
     if hardware.system.cxl is not None:
@@ -524,14 +546,14 @@ def simulate_contention(
     ]
     config = {
         **alone.config,
-        "host_gbps": host_gbps,
+        "host_gbps": "saturate" if host.gbps is None else host.gbps,
         "read_share": host.read_share if host.pattern in PATTERNS else None,
         "pattern": host.pattern,
         "arbitration": arbitration,
         "slice_clocks": slice_clocks if arbitration == "slice" else None,
     }
     energy = _energy(program.dimm, machine, alone.energy_nj)
-    return _result(program, meanwhile, curves, quiet, end, alone, host, energy, config, began)
+    return _result(program, meanwhile, curves, quiet, end, alone, host, energy, config, stopwatch)
 
 
 def _energy(dimm: _Dimm, machine: Machine, alone: Mapping[str, float | None] | None) -> Energy:
@@ -559,7 +581,7 @@ def _result(
     host: HostTraffic,
     energy: Energy,
     config: dict[str, Any],
-    began: float,
+    stopwatch: Stopwatch,
 ) -> ContentionResult:
     machine, dimm = program.machine, program.dimm
     device, burst_bytes = machine.device, machine.device.burst_bytes
@@ -616,7 +638,8 @@ def _result(
         energy_nj=energy[0],
         energy_note=energy[1],
         config=config,
-        wall_s=time.perf_counter() - began,
+        wall_s=stopwatch.wall_s(),
+        compile_s=stopwatch.compile_s(),
         curve_ns=curves.end_ns,
         ndp_curve_gbps=curves.ndp_gbps,
         host_curve_gbps=curves.host_gbps,

@@ -14,24 +14,26 @@ leave in the order in which they are known; it adds them as they come. A tile en
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Sequence
+from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim._later import import_home
+from ndpsim.arguments import flag, progress_function, text, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram import sink, state
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.layout import ExpertFormat, ExpertWeights, parse_layout
-from ndpsim.moe import Expert
+from ndpsim.moe import Expert, MoeShape
 from ndpsim.ndp import Tiling, last_served
 from ndpsim.simulate.lane import (
     Lane,
     command_room,
     decode_commands,
+    ensure_recordable,
     name_commands,
     no_commands,
 )
@@ -55,6 +57,7 @@ from ndpsim.simulate.program import (
     report_share,
 )
 from ndpsim.simulate.result import ExpertResult, Phase
+from ndpsim.simulate.stopwatch import Stopwatch
 from ndpsim.simulate.weights import named_weights
 
 __all__ = ["MAX_TOKENS", "simulate_expert"]
@@ -222,28 +225,23 @@ def _compare(fast: _Programs, fast_end: int, plain: _Programs, plain_end: int) -
     compare_lanes(pairs, "multipliers")
 
 
-def _checked(value: Any, allowed: Sequence[int] | range, name: str, words: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value not in allowed:
-        raise InputError(f"{value!r} is not {words}", key=name)
-    return value
-
-
 def simulate_expert(
-    hw: str | Hardware = "trimoe",
-    model: str | Expert = "qwen3-235b-a22b",
+    hw: str | PathLike[str] | Hardware = "trimoe",
+    model: str | PathLike[str] | MoeShape | Expert = "qwen3-235b-a22b",
     tokens: int = 1,
     layout: str = "localized",
     bits: int | ExpertFormat = 16,
     sets: Sequence[str] = (),
     record_commands: bool = False,
     exact_check: bool = False,
-    progress: Progress = lambda share: None,
+    progress: Progress | None = None,
 ) -> ExpertResult:
     """Simulate one expert of a model on one DIMM, or on several, cycle by cycle.
 
     Args:
         hw: a bundled hardware name, a path of a hardware file, or a loaded `Hardware`.
-        model: a bundled model name, a path of a Hugging Face config.json, or an `Expert`.
+        model: a bundled model name, a path of a Hugging Face config.json, what `load_model` returns, or an
+            `Expert`.
         tokens: tokens that go through the expert, 1 to `MAX_TOKENS`.
         layout: where the weights lie: "localized", or "sharded:N" over N DIMMs.
         bits: bits of a weight, 16, 8, 4, 3, 2 or 1, or the format of each matrix.
@@ -251,14 +249,17 @@ def simulate_expert(
         record_commands: keep the command trace of every lane.
         exact_check: run once more with every lane on its own, every read stepped through and every queue
             scanned, and compare.
-        progress: called with the share of the work that is done, first with 0 when all is checked.
+        progress: called with the share of the work that is done, first with 0 when all is checked; None:
+            nothing is called.
 
     Raises:
         InputError: an argument, the hardware or the model makes no sense, or does not fit.
         MismatchError: the exact check found a difference.
     """
-    began = time.perf_counter()
-    _checked(tokens, range(1, MAX_TOKENS + 1), "tokens", f"a whole number from 1 to {MAX_TOKENS}")
+    stopwatch = Stopwatch()
+    tokens, layout = whole_number(tokens, "tokens", 1, MAX_TOKENS), text(layout, "layout")
+    record_commands, exact_check = flag(record_commands, "record_commands"), flag(exact_check, "exact_check")
+    progress = progress_function(progress)
     if parse_layout(layout)[0] == "striped":
         raise InputError(
             "striped spreads each row of weights over all DIMMs, and a DIMM multiplies only rows of its own: "
@@ -278,6 +279,8 @@ def simulate_expert(
         machine = lower_machine(hardware)
         expert = place_on_dimms(machine, layout, weights)
         tiling = machine.gemv.tile(tokens, weights.hidden, expert.slice)
+    if record_commands:
+        ensure_recordable(expert.bursts * len(tiling.tokens))
     programs = _Programs(machine, expert, record_commands, fastest)
     end = programs.run(tiling, progress)
     if exact_check:
@@ -290,7 +293,7 @@ def simulate_expert(
         "tokens": tokens,
         "layout": layout,
     }
-    return _result(programs, tiling, end, config, weights, began)
+    return _result(programs, tiling, end, config, weights, stopwatch)
 
 
 def _result(
@@ -299,7 +302,7 @@ def _result(
     end: int,
     config: dict[str, Any],
     weights: ExpertWeights,
-    began: float,
+    stopwatch: Stopwatch,
 ) -> ExpertResult:
     machine, expert = programs.machine, programs.expert
     to_ns, clock_ns = machine.timebase.to_ns, machine.timebase.to_ns(machine.dram_ticks)
@@ -353,7 +356,8 @@ def _result(
         energy_nj=energy_nj,
         energy_note=energy_note,
         config=config,
-        wall_s=time.perf_counter() - began,
+        wall_s=stopwatch.wall_s(),
+        compile_s=stopwatch.compile_s(),
         command_traces=tuple(
             decode_commands(lane.commands, machine.tables)
             for program in programs.of_dimm

@@ -8,25 +8,29 @@ to the next rank: so rank changes are few and the next rank's rows open behind t
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from os import PathLike
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.arguments import flag, progress_function, text
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.layout import ExpertFormat, Layout, make_layout
-from ndpsim.moe import Expert
+from ndpsim.limits import ensure_fits
+from ndpsim.moe import Expert, MoeShape
+from ndpsim.reported import Reported
 from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.lane import (
     check_refresh,
     command_room,
     decode_commands,
+    ensure_recordable,
     name_commands,
     no_commands,
     run_channel,
@@ -34,7 +38,7 @@ from ndpsim.simulate.lane import (
 from ndpsim.simulate.memory import controller_options
 from ndpsim.simulate.power import DramPower, dram_power
 from ndpsim.simulate.program import FIRST_CLOCK
-from ndpsim.simulate.reported import Reported
+from ndpsim.simulate.stopwatch import Stopwatch
 from ndpsim.simulate.weights import describe_weights, named_weights
 from ndpsim.spec import lower
 from ndpsim.traces import CommandTrace
@@ -44,8 +48,10 @@ __all__ = ["HostBus", "HostReadResult", "host_buses", "simulate_host_read"]
 Ints = NDArray[np.int64]
 Progress = Callable[[float], None]
 
+_BYTES_OF_A_BURST = 128  # memory, measured and rounded up
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class HostReadResult(Reported):
     """An expert read by the host. Counters are over all buses that take part.
 
@@ -65,9 +71,29 @@ class HostReadResult(Reported):
         energy_nj: by component (`energy.split`), and their `total`, of all ranks behind the buses;
             None where nothing is known of the DRAM's currents. `energy_note` says what it rests on, or why.
         config: everything that was used: hardware, model, weights, layout.
-        wall_s: how long the simulation took.
+        wall_s: how long the simulation took, without `compile_s`.
+        compile_s: how long kernels were compiled for it; 0 when they were in the cache.
         command_traces: by bus (channel by channel, of each its sub-channels), when asked for.
     """
+
+    _shown_fields: ClassVar[tuple[str, ...]] = (
+        "time_ns",
+        "cycles",
+        "clock_ns",
+        "weight_bytes",
+        "bandwidth_gbps",
+        "peak_bandwidth_gbps",
+        "peak_fraction",
+        "channels",
+        "buses",
+        "buses_simulated",
+        "ranks_per_bus",
+        "commands",
+        "idle_ns",
+        "fast_forwarded",
+        "energy_nj",
+        "wall_s",
+    )
 
     time_ns: float
     cycles: int
@@ -88,6 +114,7 @@ class HostReadResult(Reported):
     energy_note: str
     config: Mapping[str, Any]
     wall_s: float
+    compile_s: float
     command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)
 
 
@@ -197,46 +224,53 @@ def _run_alike(
 
 
 def simulate_host_read(
-    hw: str | Hardware = "trimoe",
-    model: str | Expert = "qwen3-235b-a22b",
+    hw: str | PathLike[str] | Hardware = "trimoe",
+    model: str | PathLike[str] | MoeShape | Expert = "qwen3-235b-a22b",
     layout: str = "striped",
     bits: int | ExpertFormat = 16,
     sets: Sequence[str] = (),
     record_commands: bool = False,
     exact_check: bool = False,
-    progress: Progress = lambda share: None,
+    progress: Progress | None = None,
 ) -> HostReadResult:
     """The host reads all weights of an expert, DRAM command by DRAM command.
 
     Args:
         hw: a bundled hardware name, a path of a hardware file, or a loaded `Hardware`.
-        model: a bundled model name, a path of a Hugging Face config.json, or an `Expert`.
+        model: a bundled model name, a path of a Hugging Face config.json, what `load_model` returns, or an
+            `Expert`.
         layout: where the weights lie: "localized", "striped" or "sharded:N".
         bits: bits of a weight, 16, 8, 4, 3, 2 or 1, or the format of each matrix.
         sets: changes to the hardware, "dimm.ranks=2".
         record_commands: keep the command trace of every bus.
         exact_check: run once more on the plain controller, every read stepped through, and compare.
-        progress: called with the share of the work that is done, first with 0 when all is checked.
+        progress: called with the share of the work that is done, first with 0 when all is checked; None:
+            nothing is called.
 
     Raises:
         InputError: an argument, the hardware or the model makes no sense, or does not fit.
         MismatchError: the exact check found a difference.
     """
-    began = time.perf_counter()
+    stopwatch = Stopwatch()
+    layout, progress = text(layout, "layout"), progress_function(progress)
+    record_commands, exact_check = flag(record_commands, "record_commands"), flag(exact_check, "exact_check")
     hardware = load_hardware(hw, sets)
     if hardware.system.cxl is not None:
         raise InputError("not supported: the host has no channel to memory on a CXL link", key="cxl")
     weights, model_name = named_weights(model, bits)
     laid = make_layout(layout, geometry_of(hardware), weights)
+    ensure_fits(laid.bursts * _BYTES_OF_A_BURST, f"an expert of {laid.bursts} bursts")
+    if record_commands:
+        ensure_recordable(laid.bursts)
     progress(0.0)
     runs = _run_alike(laid, hardware, record_commands, exact_check, progress)
     config = {"hardware": hardware.to_dict(), **describe_weights(weights, model_name), "layout": layout}
     power = dram_power(hardware.lane_device(), hardware.power_changes)
-    return _result(laid, runs, power, config, began)
+    return _result(laid, runs, power, config, stopwatch)
 
 
 def _result(
-    layout: Layout, runs: list[_BusRun], power: DramPower, config: dict[str, Any], began: float
+    layout: Layout, runs: list[_BusRun], power: DramPower, config: dict[str, Any], stopwatch: Stopwatch
 ) -> HostReadResult:
     geometry = layout.geometry
     clock_ps = geometry.device.clock_ps
@@ -275,6 +309,7 @@ def _result(
         energy_nj=energy_nj,
         energy_note=energy_note,
         config=config,
-        wall_s=time.perf_counter() - began,
+        wall_s=stopwatch.wall_s(),
+        compile_s=stopwatch.compile_s(),
         command_traces=tuple(traces[id(run)] for run in runs if id(run) in traces),
     )

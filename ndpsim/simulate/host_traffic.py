@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.arguments import number, path_of, shown
 from ndpsim.dram.dimm.state import Traffic, make_traffic
 from ndpsim.dram.mapping import MAPPERS, Mapping, map_addresses
 from ndpsim.dram.state import FAR, Source, make_source
@@ -53,23 +53,7 @@ class HostTraffic:
             InputError: a rate is not a number from 0 to `bus_gbps`, nor "saturate"; a share is not a
                 number from 0 to 1; or the pattern is neither a name nor a file.
         """
-        gbps = None if host_gbps == "saturate" else _number(host_gbps)
-        if host_gbps != "saturate" and (gbps is None or not 0 <= gbps <= bus_gbps):
-            raise InputError(
-                f"{host_gbps!r} is neither 'saturate' nor a number from 0 to the {bus_gbps:g} GB/s that "
-                "a DIMM carries to the host",
-                key="host_gbps",
-            )
-        share = _number(read_share)
-        if share is None or not 0 <= share <= 1:
-            raise InputError(f"{read_share!r} is not a number from 0 to 1", key="read_share")
-        if pattern not in PATTERNS and not (
-            isinstance(pattern, (str, os.PathLike)) and Path(pattern).is_file()
-        ):
-            raise InputError(
-                f"{one_of(pattern, PATTERNS, 'pattern')}, nor is it a file of requests", key="pattern"
-            )
-        return cls(gbps, share, str(pattern))
+        return cls(_rate(host_gbps, bus_gbps), number(read_share, "read_share", 0, 1), _pattern(pattern))
 
     def offered(self, buses: int) -> Ints | None:
         """Requests of each bus, where there is an end of them; see `RequestRound.traffic`."""
@@ -84,10 +68,35 @@ class HostTraffic:
         return interval.numerator, interval.denominator
 
 
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+def _rate(host_gbps: Any, bus_gbps: float) -> float | None:
+    """GB/s; None for "saturate"."""
+    if isinstance(host_gbps, str) and host_gbps == "saturate":
         return None
-    return float(value)
+    try:
+        return number(host_gbps, "host_gbps", 0, bus_gbps)
+    except InputError:
+        raise InputError(
+            f"{shown(host_gbps)} is neither 'saturate' nor a number from 0 to the {bus_gbps:g} GB/s that "
+            "a DIMM carries to the host",
+            key="host_gbps",
+        ) from None
+
+
+def _pattern(pattern: Any) -> str:
+    """A name of `PATTERNS`, or the path of a file."""
+    if isinstance(pattern, str) and pattern in PATTERNS:
+        return str(pattern)
+    try:
+        path = path_of(pattern, "pattern")
+    except InputError:
+        raise InputError(_no_pattern(shown(pattern)), key="pattern") from None
+    if not os.path.isfile(path):
+        raise InputError(_no_pattern(str(path)), key="pattern")
+    return str(path)
+
+
+def _no_pattern(written: str) -> str:
+    return f"{one_of(written, PATTERNS, 'pattern')}, nor is it a file of requests"
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ from ndpsim.dram import controller, sink, state
 from ndpsim.dram.engines import Controller
 from ndpsim.errors import InputError
 from ndpsim.layout import Dealing, LaneShare
+from ndpsim.limits import ensure_fits
 from ndpsim.spec import COMMANDS, Device, Tables
 from ndpsim.traces import CommandTrace
 
@@ -22,6 +23,8 @@ __all__ = [
     "command_room",
     "commands_by_kind",
     "decode_commands",
+    "ensure_recordable",
+    "ensure_streams_fit",
     "lane_streams",
     "name_commands",
     "no_commands",
@@ -33,6 +36,12 @@ Ints = NDArray[np.int64]
 _OF_ONE_BANK = [number for number, command in enumerate(COMMANDS) if command.scope == "bank"]
 _CHUNK = 1 << 17  # requests between two reports of progress
 _FIRST_ROOM = 1 << 14  # commands a trace has room for at first
+
+# Memory that is taken, measured and rounded up: by a read or a row of weights of a stream, with what is
+# learned of it; and by a read or write in a command trace, with its row's commands, until it is in a file.
+_BYTES_OF_A_READ = 160
+_BYTES_OF_A_ROW = 64
+_BYTES_RECORDED = 320
 
 
 def check_refresh(device: Device, refresh: str) -> None:
@@ -51,6 +60,25 @@ def check_refresh(device: Device, refresh: str) -> None:
             f"nRFC + ranks x (nRAS + nRP + 1) + nRC is {needed}",
             key="nREFI",
         )
+
+
+def ensure_streams_fit(bursts: Sequence[int], rows: int) -> None:
+    """Make sure that streams of so many bursts each, of so many rows of weights, may take their memory.
+
+    Raises:
+        InputError: they may not.
+    """
+    needed = sum(bursts) * _BYTES_OF_A_READ + len(bursts) * rows * _BYTES_OF_A_ROW
+    ensure_fits(needed, f"an expert of {max(bursts, default=0)} bursts on a lane")
+
+
+def ensure_recordable(bursts: int) -> None:
+    """Make sure that the commands of so many reads and writes may be recorded.
+
+    Raises:
+        InputError: they may not.
+    """
+    ensure_fits(bursts * _BYTES_RECORDED, f"a record of the commands for {bursts} bursts")
 
 
 def no_commands() -> state.Commands:
@@ -131,6 +159,9 @@ class LaneStream:
 
 def lane_streams(tables: Tables, layout: Dealing, groups: Iterable[range]) -> tuple[LaneStream, ...]:
     """The stream of each group of lanes; the lanes of a group are neighbours with equal shares."""
+    groups = list(groups)
+    bursts = [layout.share(lanes[0]).total for lanes in groups]
+    ensure_streams_fit(bursts, sum(region.rows for region in layout.regions))
     return tuple(_lane_stream(tables, layout, lanes) for lanes in groups)
 
 

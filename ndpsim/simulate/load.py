@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ndpsim.arguments import flag, instance, number, progress_function, several
 from ndpsim.simulate.memory import Memory
 from ndpsim.simulate.trace import run_requests
 from ndpsim.traces import Requests
@@ -16,6 +17,8 @@ __all__ = ["LOADS", "LoadPoint", "sweep_load"]
 
 #: Offered load as a share of the peak bandwidth.
 LOADS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
+
+_LEAST_LOAD, _MOST_LOAD = 1e-6, 1000  # so that clocks of 2**40 requests stay within 64 bits
 
 
 class LoadPoint(NamedTuple):
@@ -28,20 +31,34 @@ class LoadPoint(NamedTuple):
     p99_ns: float | None
 
 
+def _load(value: float, name: str) -> float:
+    return number(value, name, _LEAST_LOAD, _MOST_LOAD)
+
+
 def sweep_load(
     requests: Requests,
     memory: Memory,
-    loads: Sequence[float] = LOADS,
+    loads: Sequence[float] | None = None,
     wrap: bool = False,
-    progress: Callable[[float], None] = lambda share: None,
+    progress: Callable[[float], None] | None = None,
 ) -> list[LoadPoint]:
     """Offer the requests evenly spaced, at each of `loads` of the peak bandwidth, whatever their own times.
 
     A request that finds its queue full waits at the front end; that wait is not part of its latency.
 
+    Args:
+        requests: what is asked.
+        memory: the channels and their controllers.
+        loads: shares of the peak bandwidth, each from 0.000001 to 1000; None: `LOADS`.
+        wrap: fold addresses beyond the memory back into it, instead of refusing them.
+        progress: called with the share of the loads that are done; None: nothing is called.
+
     Raises:
-        InputError: as `run_trace`.
+        InputError: an argument makes no sense, or a request is beyond the memory.
     """
+    requests, memory = instance(requests, "requests", Requests), instance(memory, "memory", Memory)
+    loads = LOADS if loads is None else several(loads, "loads", _load)
+    wrap, progress = flag(wrap, "wrap"), progress_function(progress)
     points = []
     number = np.arange(len(requests.write), dtype=np.float64)
     clocks_per_request = memory.device.timings["nBL"] / memory.channels

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping as Dictionary
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from ndpsim.arguments import choice, instance, number, shown, text, whole_number
 from ndpsim.config import Dram, Hardware
 from ndpsim.dram.mapping import MAPPERS, Mapping, parse_mapping
 from ndpsim.dram.state import REFRESH_POLICIES, ControllerOptions
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import InputError
+from ndpsim.reported import text_table
 from ndpsim.simulate.lane import check_refresh
 from ndpsim.spec import Device, resolve
+from ndpsim.units import format_bytes
 
 __all__ = ["Memory", "controller_options"]
 
@@ -31,60 +34,85 @@ def controller_options(dram: Dram) -> ControllerOptions:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False)
 class Memory:
     """Channels that are all alike.
 
     Attributes:
         device: the DRAM of one channel.
-        options: its controller.
-        mapping: how addresses become coordinates; `mapper` is its name.
+        options: its controller; by default `ControllerOptions()`.
+        mapping: how addresses become coordinates; `mapper` is its name, and says which when none is given.
         channels: how many; consecutive bursts go to consecutive channels.
         power: currents of a DRAM chip and the like, over its data sheet (`energy.find_currents`).
+
+    Raises:
+        InputError: a name is unknown, a number makes no sense, or something is of another type.
     """
 
     device: Device
-    options: ControllerOptions = field(default_factory=ControllerOptions)
-    mapper: str = "RoBaRaCoCh"
-    mapping: Mapping = MAPPERS["RoBaRaCoCh"]
-    channels: int = 1
-    power: Dictionary[str, float] = field(default_factory=dict)
+    options: ControllerOptions
+    mapper: str
+    mapping: Mapping
+    channels: int
+    power: Dictionary[str, float]
 
-    def __post_init__(self) -> None:
-        options = asdict(self.options)
-        for name, allowed in _CHOICES.items():
-            if options[name] not in allowed:
-                raise InputError(one_of(options[name], allowed, name.replace("_", " ")), key=name)
-        for name in ("read_buffer", "write_buffer", "row_cap"):
-            _check_number(name, options[name], _MAX_SLOTS)
-        _check_number("channels", self.channels, _MAX_CHANNELS)
+    def __init__(
+        self,
+        device: Device,
+        options: ControllerOptions | None = None,
+        mapper: str = "RoBaRaCoCh",
+        mapping: Mapping | None = None,
+        channels: int = 1,
+        power: Dictionary[str, float] | None = None,
+    ) -> None:
+        if mapping is None:
+            mapping = MAPPERS[choice(mapper, "mapper", MAPPERS, "mapper")]
+        values = {
+            "device": instance(device, "device", Device),
+            "options": _checked(ControllerOptions() if options is None else options),
+            "mapper": text(mapper, "mapper"),
+            "mapping": instance(mapping, "mapping", Mapping),
+            "channels": whole_number(channels, "channels", 1, _MAX_CHANNELS),
+            "power": _checked_power(power),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
         check_refresh(self.device, self.options.refresh)
 
     @classmethod
     def named(
         cls,
-        standard: str,
-        org: str,
-        timing: str,
-        ranks: int,
-        overrides: Dictionary[str, int],
-        mapper: str,
-        channels: int,
-        options: ControllerOptions,
+        standard: str = "DDR5",
+        org: str = "DDR5_16Gb_x8",
+        timing: str = "DDR5_4800AN",
+        ranks: int = 1,
+        overrides: Dictionary[str, int] | None = None,
+        mapper: str = "RoBaRaCoCh",
+        channels: int = 1,
+        options: ControllerOptions | None = None,
     ) -> Memory:
         """A memory from the names of its parts.
+
+        Args:
+            standard, org, timing, ranks, overrides: a channel, as in `spec.resolve`.
+            mapper: one of `dram.mapping.MAPPERS`.
+            channels: how many, 1 to 64.
+            options: the controller of each; by default `ControllerOptions()`.
 
         Raises:
             InputError: a name is unknown or a number makes no sense.
         """
-        if mapper not in MAPPERS:
-            raise InputError(one_of(mapper, MAPPERS, "mapper"), key="mapper")
-        device = resolve(standard, org, timing, ranks, overrides)
-        return cls(device, options, mapper, MAPPERS[mapper], channels)
+        choice(mapper, "mapper", MAPPERS, "mapper")
+        return cls(resolve(standard, org, timing, ranks, overrides), options, mapper, None, channels)
 
     @classmethod
     def of_hardware(cls, hardware: Hardware) -> Memory:
-        """The memory of a hardware file, as its host sees it: its channels' buses with all ranks behind."""
+        """The memory of a hardware file, as its host sees it: its channels' buses with all ranks behind.
+
+        Raises:
+            InputError: `hardware` is no `Hardware`, or has a refresh that its DRAM does not know.
+        """
+        instance(hardware, "hardware", Hardware)
         dram, dimm = hardware.system.dram, hardware.system.dimm
         custom = dram.mapping
         return cls(
@@ -100,6 +128,18 @@ class Memory:
     def capacity_bytes(self) -> int:
         """Capacity of all channels."""
         return self.channels * self.device.capacity_bytes
+
+    def __repr__(self) -> str:
+        device, options = self.device, self.options
+        channels = f"{self.channels} channel{'s' if self.channels > 1 else ''}"
+        rows = {
+            "device": f"{device.org} at {device.timing}, ranks: {device.ranks}",
+            "capacity": format_bytes(self.capacity_bytes),
+            "peak": f"{self.channels * device.peak_gbps:.1f} GB/s",
+            "mapper": self.mapper,
+            **{field.name: str(getattr(options, field.name)) for field in fields(options)},
+        }
+        return text_table(f"Memory of {channels} of {device.standard.name}", rows.items())
 
     def to_dict(self) -> dict[str, Any]:
         """Everything a run depends on, as plain data."""
@@ -118,6 +158,19 @@ class Memory:
         }
 
 
-def _check_number(name: str, value: object, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise InputError(f"{value!r} is not a whole number from 1 to {most}", key=name)
+def _checked(options: Any) -> ControllerOptions:
+    """`options` with plain Python's words and numbers."""
+    given = asdict(instance(options, "options", ControllerOptions))
+    for name, allowed in _CHOICES.items():
+        given[name] = choice(given[name], name, allowed, name.replace("_", " "))
+    for name in ("read_buffer", "write_buffer", "row_cap"):
+        given[name] = whole_number(given[name], name, 1, _MAX_SLOTS)
+    return ControllerOptions(**given)
+
+
+def _checked_power(power: Any) -> dict[str, float]:
+    if power is None:
+        return {}
+    if not isinstance(power, Dictionary):
+        raise InputError(f"{shown(power)} is not a mapping of names to numbers", key="power")
+    return {text(name, "power"): number(value, "power", 0) for name, value in power.items()}

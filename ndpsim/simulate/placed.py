@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any
 
+from ndpsim.arguments import text
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.layout import MATRICES, ExpertFormat, Layout, make_layout
-from ndpsim.moe import Expert
+from ndpsim.moe import Expert, MoeShape
+from ndpsim.reported import Reported, flattened
 from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.weights import describe_weights, named_weights
+from ndpsim.units import format_bytes
 
 __all__ = ["PlacedExpert", "place_expert"]
 
 
-@dataclass(frozen=True, eq=False)
-class PlacedExpert:
+@dataclass(frozen=True, eq=False, repr=False)
+class PlacedExpert(Reported):
     """An expert's weights on the DIMMs of a machine.
 
     Attributes:
@@ -29,8 +33,15 @@ class PlacedExpert:
     hardware: str
     described: dict[str, Any]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON: bytes by matrix, DIMM and lane, scales and zero points included."""
+    def to_dict(self, flat: bool = False) -> dict[str, Any]:
+        """Plain data for JSON: bytes by matrix, DIMM and lane, scales and zero points included.
+
+        Args:
+            flat: scalars only, as one row of a table; see `ExpertResult.to_dict`.
+        """
+        return flattened(self._nested()) if flat else self._nested()
+
+    def _nested(self) -> dict[str, Any]:
         layout, geometry = self.layout, self.layout.geometry
         held = layout.lane_bits()
         return {
@@ -61,6 +72,33 @@ class PlacedExpert:
             ],
         }
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PlacedExpert):
+            return NotImplemented
+        mine, others = (
+            (one.layout.name, one.layout.base, one.layout.geometry, one.layout.weights, one.described)
+            for one in (self, other)
+        )
+        return self.hardware == other.hardware and mine == others
+
+    __hash__ = None
+
+    def _title(self) -> str:
+        return f"PlacedExpert of {self.described['model'] or 'a shape'} on {self.hardware}"
+
+    def _rows(self) -> list[tuple[str, str]]:
+        layout, geometry = self.layout, self.layout.geometry
+        hidden, intermediate = layout.weights.hidden, layout.weights.intermediate
+        dimms = ", ".join(map(str, layout.dimms[:8])) + (", ..." if len(layout.dimms) > 8 else "")
+        return [
+            ("layout", layout.name),
+            ("shape", f"{hidden} x {intermediate}, {self.described['bits']} bits"),
+            ("bytes", f"{layout.bytes} ({format_bytes(layout.bytes)})"),
+            ("bursts", f"{layout.bursts} of {geometry.device.burst_bytes} bytes"),
+            ("dimms", f"{len(layout.dimms)} of {geometry.dimms}: {dimms}"),
+            ("lanes", f"{geometry.lanes} of each DIMM"),
+        ]
+
 
 def _by_matrix(bits: Sequence[int]) -> dict[str, int | float]:
     return {
@@ -70,8 +108,8 @@ def _by_matrix(bits: Sequence[int]) -> dict[str, int | float]:
 
 
 def place_expert(
-    hw: str | Hardware = "trimoe",
-    model: str | Expert = "qwen3-235b-a22b",
+    hw: str | PathLike[str] | Hardware = "trimoe",
+    model: str | PathLike[str] | MoeShape | Expert = "qwen3-235b-a22b",
     layout: str = "localized",
     bits: int | ExpertFormat = 16,
     sets: Sequence[str] = (),
@@ -80,7 +118,8 @@ def place_expert(
 
     Args:
         hw: a bundled hardware name, a path of a hardware file, or a loaded `Hardware`.
-        model: a bundled model name, a path of a Hugging Face config.json, or an `Expert`.
+        model: a bundled model name, a path of a Hugging Face config.json, what `load_model` returns, or an
+            `Expert`.
         layout: "localized", "striped" or "sharded:N".
         bits: bits of a weight, 16, 8, 4, 3, 2 or 1, or the format of each matrix.
         sets: changes to the hardware, "dimm.ranks=2".
@@ -88,6 +127,7 @@ def place_expert(
     Raises:
         InputError: an argument, the hardware or the model makes no sense, or the expert does not fit.
     """
+    layout = text(layout, "layout")
     hardware = load_hardware(hw, sets)
     weights, name = named_weights(model, bits)
     laid = make_layout(layout, geometry_of(hardware), weights)

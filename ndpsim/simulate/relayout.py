@@ -10,28 +10,33 @@ bursts in flight as its controllers' queues hold. No time on its cores is counte
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from os import PathLike
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.arguments import flag, progress_function, several, shown, text, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram import state
 from ndpsim.dram.masks.state import fits
 from ndpsim.energy import transfer_nj
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, ExpertWeights, Geometry, Layout, Places, make_layout, parse_layout
+from ndpsim.limits import ensure_fits
 from ndpsim.link import Bridge, Network, link_ticks, make_network
-from ndpsim.moe import Expert
+from ndpsim.moe import Expert, MoeShape
+from ndpsim.reported import Reported
 from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.lane import check_refresh, name_commands
 from ndpsim.simulate.memory import controller_options
 from ndpsim.simulate.moving import Mover, Moving, Run, run_moving
 from ndpsim.simulate.power import DramPower, Energy, dram_power
-from ndpsim.simulate.reported import Reported
+from ndpsim.simulate.program import FIRST_CLOCK
+from ndpsim.simulate.samples import equal_clocks, sample_clocks
+from ndpsim.simulate.stopwatch import Stopwatch
 from ndpsim.simulate.weights import describe_weights, named_weights
 from ndpsim.spec import Device, lower
 from ndpsim.traces import CommandTrace
@@ -46,7 +51,10 @@ Progress = Callable[[float], None]
 #: Most experts of one call.
 MAX_EXPERTS = 64
 
-_BINS = 400  # of the curves
+# Memory, measured and rounded up: of a burst that is read or written, of a lane's controller, of a command.
+_BYTES_OF_A_BURST = 512
+_BYTES_OF_A_LANE = 1 << 18
+_BYTES_RECORDED = 128
 
 
 @dataclass(frozen=True)
@@ -59,8 +67,8 @@ class Stretch:
     end_ns: float
 
 
-@dataclass(frozen=True)
-class HostMove:
+@dataclass(frozen=True, eq=False, repr=False)
+class HostMove(Reported):
     """The same move by the host, through its channels.
 
     Attributes:
@@ -80,7 +88,7 @@ class HostMove:
     energy_nj: Mapping[str, float | None] | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RelayoutResult(Reported):
     """Experts moved from one layout to another.
 
@@ -111,12 +119,36 @@ class RelayoutResult(Reported):
         stretches: which DIMM read and wrote when.
         energy_nj: by component, and their `total`, of all DIMMs and links; None where nothing moved or is
             known of the DRAM's currents. `energy_note` says what it rests on, or why.
-        curve_ns, read_gbps, written_gbps: ends of equal times, and what came from DRAM and arrived for it
-            in each of them.
+        curve_ns, read_gbps, written_gbps: ends of equal times, which are whole refresh intervals or equal
+            parts of one (the last may be shorter), and what came from DRAM and arrived for it in each.
         config: everything that was used.
-        wall_s: how long the simulation took.
+        wall_s: how long the simulation took, without `compile_s`.
+        compile_s: how long kernels were compiled for it; 0 when they were in the cache.
         command_traces: by wave, then by DIMM and lane, when asked for.
     """
+
+    _shown_fields: ClassVar[tuple[str, ...]] = (
+        "time_ns",
+        "cycles",
+        "experts",
+        "moved",
+        "waves",
+        "weight_bytes",
+        "sent_bytes",
+        "kept_bytes",
+        "wire_bytes",
+        "bandwidth_gbps",
+        "topology",
+        "link_busy",
+        "dram_busy",
+        "bounds_ns",
+        "bottleneck",
+        "commands",
+        "host",
+        "host_speedup",
+        "energy_nj",
+        "wall_s",
+    )
 
     time_ns: float
     cycles: int
@@ -148,6 +180,7 @@ class RelayoutResult(Reported):
     written_gbps: tuple[float, ...]
     config: Mapping[str, Any]
     wall_s: float
+    compile_s: float
     command_traces: tuple[tuple[CommandTrace, ...], ...] = field(default=(), repr=False)
 
 
@@ -252,16 +285,22 @@ def _first_dimms(dimms: Sequence[int] | None, layout: str, experts: int, count: 
     if dimms is None:
         places = 1 if kind == "striped" else max(count // max(slices, 1), 1)
         return [expert * places // experts * max(slices, 1) for expert in range(experts)]
-    if len(dimms) != experts:
-        raise InputError(f"{len(dimms)} DIMMs for {experts} experts; give one for each", key=key)
-    for dimm in dimms:
-        if isinstance(dimm, bool) or not isinstance(dimm, int) or not 0 <= dimm < count:
-            raise InputError(f"{dimm!r} is not a DIMM, 0 to {count - 1}", key=key)
+    first = several(dimms, key, lambda dimm, name: _dimm(dimm, name, count))
+    if len(first) != experts:
+        raise InputError(f"{len(first)} DIMMs for {experts} experts; give one for each", key=key)
+    for dimm in first:
         if kind == "striped" and dimm:
             raise InputError(f"{dimm} is not the first DIMM of striped, which takes all from 0 on", key=key)
         if dimm + slices > count:
             raise InputError(f"{layout} from DIMM {dimm} on is not possible with {count} DIMMs", key=key)
-    return list(dimms)
+    return list(first)
+
+
+def _dimm(value: Any, name: str, count: int) -> int:
+    try:
+        return whole_number(value, name, 0, count - 1)
+    except InputError:
+        raise InputError(f"{shown(value)} is not a DIMM, 0 to {count - 1}", key=name) from None
 
 
 class _Memory:
@@ -295,15 +334,26 @@ def _plan(
     return [Moving(*pair) for pair in zip(sources, targets, strict=True)]
 
 
-def _number(value: Any, most: int, key: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise InputError(f"{value!r} is not a whole number from 1 to {most}", key=key)
-    return value
+def _ensure_fits(moving: Sequence[Moving], record_commands: bool) -> None:
+    """Make sure that experts may move at the same time, as far as memory goes."""
+    if not moving:
+        return
+    geometry = moving[0].source.geometry
+    lanes = geometry.dimms * geometry.lanes
+    bursts = sum(expert.source.bursts + expert.target.bursts for expert in moving)
+    ensure_fits(
+        bursts * _BYTES_OF_A_BURST + lanes * _BYTES_OF_A_LANE,
+        f"{len(moving)} experts of {bursts} bursts, read and written, at once on {lanes} lanes",
+    )
+    if record_commands:
+        busiest = sum(max(layout.end for layout in layouts) for layouts in zip(*moving, strict=True))
+        needed = lanes * busiest * _BYTES_RECORDED  # every lane has room for as many as the busiest
+        ensure_fits(needed, f"a record of {busiest} reads and writes on a lane")
 
 
 def simulate_relayout(
-    hw: str | Hardware = "trimoe",
-    model: str | Expert = "qwen3-235b-a22b",
+    hw: str | PathLike[str] | Hardware = "trimoe",
+    model: str | PathLike[str] | MoeShape | Expert = "qwen3-235b-a22b",
     experts: int = 1,
     source: str = "localized",
     target: str = "striped",
@@ -313,13 +363,14 @@ def simulate_relayout(
     sets: Sequence[str] = (),
     host: bool = True,
     record_commands: bool = False,
-    progress: Progress = lambda share: None,
+    progress: Progress | None = None,
 ) -> RelayoutResult:
     """Move experts of a model from one layout to another, cycle by cycle.
 
     Args:
         hw: a bundled hardware name, a path of a hardware file, or a loaded `Hardware`.
-        model: a bundled model name, a path of a Hugging Face config.json, or an `Expert`.
+        model: a bundled model name, a path of a Hugging Face config.json, what `load_model` returns, or an
+            `Expert`.
         experts: how many, 1 to `MAX_EXPERTS`.
         source, target: the layouts: "localized", "striped", "sharded:N".
         source_dimms, target_dimms: the first DIMM of each expert; without, they are spread evenly, and from
@@ -328,13 +379,16 @@ def simulate_relayout(
         sets: changes to the hardware, "link.topology=mesh".
         host: also simulate the same move by the host.
         record_commands: keep the command trace of every lane.
-        progress: called with the share of the work that is done.
+        progress: called with the share of the work that is done; None: nothing is called.
 
     Raises:
         InputError: an argument, the hardware or the model makes no sense, or does not fit.
     """
-    began = time.perf_counter()
-    _number(experts, MAX_EXPERTS, "experts")
+    stopwatch = Stopwatch()
+    experts = whole_number(experts, "experts", 1, MAX_EXPERTS)
+    source, target = text(source, "source"), text(target, "target")
+    host, record_commands = flag(host, "host"), flag(record_commands, "record_commands")
+    progress = progress_function(progress)
     hardware = load_hardware(hw, sets)
     weights, model_name = named_weights(model, bits)
     geometry = geometry_of(hardware)
@@ -347,6 +401,7 @@ def simulate_relayout(
     progress(0.0)
     mover = _by_units(hardware, geometry)
     at_once = hardware.relayout.concurrent_experts
+    _ensure_fits(moving[:at_once], record_commands)
     waves = [moving[n : n + at_once] for n in range(0, len(moving), at_once)]
     with hardware.errors_at_origins():
         runs = [run_moving(mover, wave, record_commands, progress) for wave in waves]
@@ -360,7 +415,7 @@ def simulate_relayout(
         "target_dimms": second,
     }
     energy = _energy(hardware, mover, runs)
-    return _result(mover, moving, runs, by_host, energy, config, experts, began)
+    return _result(mover, moving, runs, by_host, energy, config, experts, stopwatch)
 
 
 def _dram(power: DramPower, mover: Mover, runs: Sequence[Run], others: Mapping[str, float | None]) -> Energy:
@@ -440,10 +495,10 @@ def _bottleneck(mover: Mover, runs: Sequence[Run], bounds: Mapping[str, float]) 
     return f"link {mover.network.wire_names[int(np.argmax(np.sum([run.busy for run in runs], axis=0)))]}"
 
 
-def _curve(mover: Mover, at_ns: Sequence[Floats], end_ns: float) -> tuple[float, ...]:
-    """Bursts that were somewhere at some times, as GB/s in each of equal times."""
-    counts, _ = np.histogram(np.concatenate(at_ns), _BINS, (0, end_ns))
-    return tuple((counts * (mover.burst_bytes * _BINS / end_ns)).tolist())
+def _curve(mover: Mover, at_ns: Sequence[Floats], edges_ns: Floats) -> tuple[float, ...]:
+    """Bursts that were somewhere at some times, as GB/s in each of the times between edges."""
+    counts, _ = np.histogram(np.concatenate(at_ns), edges_ns)
+    return tuple((counts * mover.burst_bytes / np.diff(edges_ns)).tolist())
 
 
 def _stretches(name: str, node: Sequence[Ints], at_ns: Sequence[Floats]) -> list[Stretch]:
@@ -463,13 +518,17 @@ def _result(
     energy: Energy,
     config: Mapping[str, Any],
     experts: int,
-    began: float,
+    stopwatch: Stopwatch,
 ) -> RelayoutResult:
     clock_ns, tick_ns = mover.timebase.to_ns(mover.timebase.ticks[0]), mover.timebase.to_ns(1)
     ends = np.cumsum([0, *(run.end - 1 for run in runs)]) * clock_ns
-    time_ns = float(ends[-1])
-    read_ns = [start + run.read_tick * tick_ns for start, run in zip(ends[:-1], runs, strict=True)]
-    written_ns = [start + run.write_tick * tick_ns for start, run in zip(ends[:-1], runs, strict=True)]
+    time_ns, cycles = float(ends[-1]), sum(run.end - 1 for run in runs)
+    edges_ns: Floats = np.float64(clock_ns) * equal_clocks(
+        cycles, sample_clocks(cycles, mover.tables.refresh_interval)
+    )
+    begins = ends[:-1] - FIRST_CLOCK * clock_ns  # of a wave: its tick 0 is a clock before its first command
+    read_ns = [begin + run.read_tick * tick_ns for begin, run in zip(begins, runs, strict=True)]
+    written_ns = [begin + run.write_tick * tick_ns for begin, run in zip(begins, runs, strict=True)]
     read, sent, _, written = (sum(run.bits[n] for run in runs) for n in range(4))
     wires = zip(
         mover.network.wire_names, np.sum([run.busy for run in runs], axis=0) if runs else (), strict=False
@@ -478,7 +537,7 @@ def _result(
     dram = {"read": "source DRAM", "write": "target DRAM", "both": "DRAM"}
     return RelayoutResult(
         time_ns=time_ns,
-        cycles=sum(run.end - 1 for run in runs),
+        cycles=cycles,
         clock_ns=clock_ns,
         experts=experts,
         moved=len(moving),
@@ -505,10 +564,11 @@ def _result(
         ),
         energy_nj=energy[0],
         energy_note=energy[1],
-        curve_ns=tuple((np.arange(1, _BINS + 1) * (time_ns / _BINS)).tolist()) if runs else (),
-        read_gbps=_curve(mover, read_ns, time_ns) if runs else (),
-        written_gbps=_curve(mover, written_ns, time_ns) if runs else (),
+        curve_ns=tuple(edges_ns[1:].tolist()),
+        read_gbps=_curve(mover, read_ns, edges_ns) if runs else (),
+        written_gbps=_curve(mover, written_ns, edges_ns) if runs else (),
         config=config,
-        wall_s=time.perf_counter() - began,
+        wall_s=stopwatch.wall_s(),
+        compile_s=stopwatch.compile_s(),
         command_traces=tuple(run.traces for run in runs if run.traces),
     )

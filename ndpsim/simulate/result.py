@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
-from ndpsim.simulate.reported import Reported
+from ndpsim.reported import Reported
 from ndpsim.traces import CommandTrace
 
 __all__ = ["ExpertResult", "Phase"]
@@ -25,7 +25,7 @@ class Phase:
     end_ns: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ExpertResult(Reported):
     """One expert on one DIMM or on several; what is counted is counted over all of them.
 
@@ -65,9 +65,34 @@ class ExpertResult(Reported):
             hardware file does not know it; all is None where nothing is known of the DRAM's currents.
         energy_note: what the energy of the DRAM rests on, or why there is none.
         config: everything that was used: hardware, model, weights, layout.
-        wall_s: how long the simulation took.
+        wall_s: how long the simulation took, without `compile_s`.
+        compile_s: how long kernels were compiled for it; 0 when they were in the cache.
         command_traces: by lane, when asked for.
     """
+
+    _shown_fields: ClassVar[tuple[str, ...]] = (
+        "time_ns",
+        "cycles",
+        "clock_ns",
+        "tokens",
+        "weight_bytes",
+        "weight_reads",
+        "bandwidth_gbps",
+        "peak_bandwidth_gbps",
+        "peak_fraction",
+        "gflops",
+        "peak_gflops",
+        "bound",
+        "busy",
+        "commands",
+        "dimms",
+        "lanes",
+        "idle_ns",
+        "communication_ns",
+        "fast_forwarded",
+        "energy_nj",
+        "wall_s",
+    )
 
     time_ns: float
     cycles: int
@@ -98,4 +123,5 @@ class ExpertResult(Reported):
     energy_note: str
     config: Mapping[str, Any]
     wall_s: float
+    compile_s: float
     command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)

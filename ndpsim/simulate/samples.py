@@ -1,42 +1,53 @@
-"""Counters read at equal times of a run, for curves of what happened over time."""
+"""Times at which a run is looked at, for curves of what happened over time."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Samples", "sample_clocks"]
+__all__ = ["Samples", "equal_clocks", "sample_clocks"]
 
 _MOST = 400  # times at first, and about so many at the end
 
 Ints = NDArray[np.int64]
 
 
-def sample_clocks(cycles: int, refresh_interval: int) -> int:
-    """Clocks between samples of a run that lasts about `cycles`.
+def sample_clocks(cycles: int, refresh_interval: int, most: int = _MOST) -> Fraction:
+    """Clocks between at most `most` samples of a run that lasts about `cycles`.
 
-    Whole refresh intervals, or a half of one, a quarter, ..., so that the pattern of refreshes stays visible.
+    Whole refresh intervals, or exactly a half of one, a quarter, ..., so that every refresh, or every other
+    one, ..., falls between the same two samples: their pattern stays visible, and none that is not there
+    appears. Samples are taken at the next whole clock.
     """
-    wanted = max(1, -(-cycles // _MOST))
+    wanted = max(1, -(-cycles // most))
     if wanted >= refresh_interval:
-        return -(-wanted // refresh_interval) * refresh_interval
-    parts = 1 << ((refresh_interval // wanted).bit_length() - 1)
-    return -(-refresh_interval // parts)
+        return Fraction(-(-wanted // refresh_interval) * refresh_interval)
+    return Fraction(refresh_interval, 1 << ((refresh_interval // wanted).bit_length() - 1))
+
+
+def equal_clocks(cycles: int, width: Fraction) -> Ints:
+    """The clocks 0, `width`, 2 `width`, ..., each rounded down, and `cycles`."""
+    count = math.ceil(cycles / width)
+    number = np.arange(count, dtype=np.int64)
+    return np.append(number * width.numerator // width.denominator, cycles)
 
 
 class Samples:
     """What some counters, which only rise from 0, had risen to at equal times from the clock `start` on."""
 
-    def __init__(self, counters: int, start: int, width: int) -> None:
-        self.width = width
+    def __init__(self, counters: int, start: int, width: Fraction | int) -> None:
+        self.width = Fraction(width)
         self._clocks, self._counts = [start], [(0,) * counters]
 
     @property
     def next_clock(self) -> int:
         """The clock of the next sample."""
-        return self._clocks[-1] + self.width
+        passed = (self._clocks[-1] - self._clocks[0]) // self.width
+        return self._clocks[0] + math.ceil((passed + 1) * self.width)
 
     def note(self, clock: int, counts: Sequence[int]) -> None:
         """What the counters have risen to; where samples become too many, every other one is dropped."""

@@ -10,7 +10,6 @@ bursts and rounded up to 1/64 of a cycle; an array that waits for a burst is lat
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -35,6 +34,8 @@ from ndpsim.simulate.lane import (
     check_refresh,
     command_room,
     decode_commands,
+    ensure_recordable,
+    ensure_streams_fit,
     name_commands,
     no_commands,
     run_channel,
@@ -52,6 +53,7 @@ from ndpsim.simulate.program import (
     report_share,
 )
 from ndpsim.simulate.result import ExpertResult, Phase
+from ndpsim.simulate.stopwatch import Stopwatch
 from ndpsim.simulate.weights import describe_weights
 from ndpsim.spec import Device, Tables, lower
 from ndpsim.units import Timebase, common_ticks, frequency_period_ps
@@ -168,7 +170,9 @@ class _Placed:
 def _place(machine: _Machine, weights: ExpertWeights) -> _Placed:
     regions = expert_regions(weights.hidden, weights.intermediate, weights.format, machine.device.burst_bytes)
     tiles = Tiles(regions, machine.device, machine.lanes, machine.outputs)
-    return _Placed(tiles, weights, tuple(_stream(machine.tables, tiles, lanes) for lanes in tiles.alike()))
+    alike = tiles.alike()
+    ensure_streams_fit([tiles.share(lanes[0]).total for lanes in alike], sum(map(len, tiles.bursts)))
+    return _Placed(tiles, weights, tuple(_stream(machine.tables, tiles, lanes) for lanes in alike))
 
 
 def _stream(tables: Tables, tiles: Tiles, lanes: range) -> LaneStream:
@@ -409,13 +413,15 @@ def simulate_on_arrays(
         InputError: the hardware or the layout makes no sense, or the expert does not fit.
         MismatchError: the exact check found a difference.
     """
-    began = time.perf_counter()
+    stopwatch = Stopwatch()
     if layout != "localized":
         raise InputError(f"'{layout}' is for several DIMMs; a device has localized", key="layout")
     with hardware.errors_at_origins():
         machine = _lower(hardware)
         placed = _place(machine, weights)
         tiling = machine.unit.tile(tokens, weights.hidden, weights.intermediate)
+    if record_commands:
+        ensure_recordable(sum(int(of.sum()) for of in placed.tiles.bursts) * len(tiling.tokens))
     program = _Program(machine, placed, placed.streams, record_commands, fastest)
     end = program.run(tiling, progress)
     if exact_check:
@@ -426,7 +432,7 @@ def simulate_on_arrays(
         "tokens": tokens,
         "layout": layout,
     }
-    return _result(program, tiling, end, config, began)
+    return _result(program, tiling, end, config, stopwatch)
 
 
 def _peak_gflops(machine: _Machine, written: ExpertFormat) -> float:
@@ -470,7 +476,7 @@ def _energy(
 
 
 def _result(
-    program: _Program, tiling: Tiling, end: int, config: dict[str, Any], began: float
+    program: _Program, tiling: Tiling, end: int, config: dict[str, Any], stopwatch: Stopwatch
 ) -> ExpertResult:
     machine, tiles, reads = program.machine, program.tiles, len(tiling.tokens)
     clock_ns = machine.timebase.to_ns(machine.dram_ticks)
@@ -524,7 +530,8 @@ def _result(
         energy_nj=energy_nj,
         energy_note=energy_note,
         config=config,
-        wall_s=time.perf_counter() - began,
+        wall_s=stopwatch.wall_s(),
+        compile_s=stopwatch.compile_s(),
         command_traces=tuple(
             decode_commands(lane.commands, machine.tables)
             for lane in program.of_lane

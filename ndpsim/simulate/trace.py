@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from fractions import Fraction
-from pathlib import Path
-from typing import Any
+from os import PathLike
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from ndpsim.arguments import flag, instance, path_of, progress_function, shown
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
 from ndpsim.dram.mapping import Coordinates, map_addresses
 from ndpsim.dram.state import repeating_period
 from ndpsim.errors import InputError, MismatchError
+from ndpsim.limits import ensure_fits
+from ndpsim.reported import Reported
 from ndpsim.simulate.lane import command_room, commands_by_kind, decode_commands, no_commands, run_channel
 from ndpsim.simulate.memory import Memory
 from ndpsim.simulate.power import Energy, dram_power
-from ndpsim.simulate.reported import Reported
+from ndpsim.simulate.stopwatch import Stopwatch
 from ndpsim.spec import Tables, lower
-from ndpsim.traces import CommandTrace, Requests, read_requests
+from ndpsim.traces import BYTES_OF_A_REQUEST, CommandTrace, Requests, read_requests
 
 __all__ = ["TraceResult", "read_latencies", "run_requests", "run_trace"]
 
@@ -34,9 +37,10 @@ Progress = Callable[[float], None]
 
 _HISTOGRAM_BINS = 40
 _CHUNK = 1 << 18  # requests between two reports of progress
+_BYTES_RECORDED = 512  # memory that a request takes with its commands
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class TraceResult(Reported):
     """A request trace run to its end: every request served.
 
@@ -50,6 +54,8 @@ class TraceResult(Reported):
         reads_forwarded, writes_coalesced: requests that a queued write made needless.
         read_latency_ns: from arrival to the last beat: mean, p50, p90, p99, max; None without reads.
         read_latency_histogram: reads by latency: from_ns, to_ns (not included), reads.
+        read_latency_distribution: reads of at most so many ns, at latencies from the shortest to the longest,
+            close together where few take longer: ns, reads.
         queue_occupancy: mean requests in the read and in the write queue of a channel.
         commands: DRAM commands by kind.
         accepted: counters of the clock in which the last request was taken, where the reference
@@ -61,8 +67,33 @@ class TraceResult(Reported):
             there is none.
         config: everything that was used.
         run_s: how long the controllers ran; wall_s: with everything around them but reading the trace.
+        compile_s: how long kernels were compiled meanwhile, which `run_s` and `wall_s` leave out.
         command_traces: by channel, when asked for.
     """
+
+    _shown_fields: ClassVar[tuple[str, ...]] = (
+        "requests",
+        "reads",
+        "writes",
+        "time_ns",
+        "cycles",
+        "clock_ns",
+        "bandwidth_gbps",
+        "peak_bandwidth_gbps",
+        "peak_fraction",
+        "row_hits",
+        "row_misses",
+        "row_conflicts",
+        "reads_forwarded",
+        "writes_coalesced",
+        "read_latency_ns",
+        "queue_occupancy",
+        "commands",
+        "fast_forwarded",
+        "energy_nj",
+        "run_s",
+        "wall_s",
+    )
 
     requests: int
     reads: int
@@ -80,6 +111,7 @@ class TraceResult(Reported):
     writes_coalesced: int
     read_latency_ns: Mapping[str, float] | None
     read_latency_histogram: tuple[Mapping[str, float], ...]
+    read_latency_distribution: tuple[Mapping[str, float], ...]
     queue_occupancy: Mapping[str, float]
     commands: Mapping[str, int]
     accepted: Mapping[str, Any] | None
@@ -90,6 +122,7 @@ class TraceResult(Reported):
     config: Mapping[str, Any]
     run_s: float
     wall_s: float
+    compile_s: float
     command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)
 
 
@@ -262,6 +295,18 @@ def _latencies(
     return figures, histogram
 
 
+def _distribution(channels: Sequence[Controller], clock_ns: float) -> tuple[dict[str, float], ...]:
+    """How many reads take at most so long: at equal shares of them, and at ever smaller shares above."""
+    upto = np.cumsum(np.sum([channel.latencies for channel in channels], axis=0))
+    count = int(upto[-1])
+    if count == 0:
+        return ()
+    longer = [Fraction(count) / 10**decade * tenth / 100 for decade in range(19) for tenth in range(10, 101)]
+    ranks = np.unique([count, 1, *(count - math.floor(share) for share in longer if share >= 1)])
+    found = np.unique(np.searchsorted(upto, ranks[ranks > 0]))
+    return tuple({"ns": at * clock_ns, "reads": int(upto[at])} for at in found.tolist())
+
+
 def _exact_check(requests: Requests, memory: Memory, places: Coordinates) -> None:
     """Run every channel on both controllers, step by step on the plain one, and compare."""
     for channel in range(memory.channels):
@@ -281,10 +326,27 @@ def run_requests(
     wrap: bool = False,
     record_commands: bool = False,
     exact_check: bool = False,
-    progress: Progress = lambda share: None,
+    progress: Progress | None = None,
 ) -> TraceResult:
-    """Run requests through a memory until all are served; see `run_trace`."""
-    began = time.perf_counter()
+    """Run requests through a memory until all are served.
+
+    Args:
+        requests: what is asked; offered one a clock and channel as fast as they are taken, none before its
+            cycle.
+        memory: the channels and their controllers.
+        wrap, record_commands, exact_check: as in `run_trace`.
+        progress: called with the share of the requests that are served; None: nothing is called.
+
+    Raises:
+        InputError: an argument makes no sense, or a request is beyond the memory.
+        MismatchError: the exact check found a difference.
+    """
+    requests, memory = instance(requests, "requests", Requests), instance(memory, "memory", Memory)
+    wrap, record_commands = flag(wrap, "wrap"), flag(record_commands, "record_commands")
+    exact_check, progress = flag(exact_check, "exact_check"), progress_function(progress)
+    whole = Stopwatch()
+    needed = len(requests) * (_BYTES_RECORDED if record_commands else BYTES_OF_A_REQUEST)
+    ensure_fits(needed, f"{len(requests)} requests", file=requests.file)
     places = _places(requests, memory, wrap)
     if exact_check:
         _exact_check(requests, memory, places)
@@ -308,7 +370,7 @@ def run_requests(
         progress(done / len(requests.write))
 
     progress(0.0)
-    running = time.perf_counter()
+    running = Stopwatch()
     with ThreadPoolExecutor(min(len(runs), os.cpu_count() or 1)) as pool:
         outcomes = [pool.submit(run.run, report) for run in runs]
         try:
@@ -317,12 +379,11 @@ def run_requests(
         except BaseException:
             interrupted.set()  # the other channels stop at their next report
             raise
-    now = time.perf_counter()
-    return _result(requests, memory, runs, now - running, now - began)
+    return _result(requests, memory, runs, running.wall_s(), whole)
 
 
 def _result(
-    requests: Requests, memory: Memory, runs: list[_ChannelRun], run_s: float, wall_s: float
+    requests: Requests, memory: Memory, runs: list[_ChannelRun], run_s: float, whole: Stopwatch
 ) -> TraceResult:
     device, channels = memory.device, [run.channel for run in runs]
     clock_ns, cycles = float(device.clock_ps / 1000), max(run.cycles for run in runs)
@@ -347,6 +408,7 @@ def _result(
         peak_fraction=bandwidth / peak,
         read_latency_ns=latency,
         read_latency_histogram=tuple(histogram),
+        read_latency_distribution=_distribution(channels, clock_ns),
         queue_occupancy={
             "read": sum(int(channel.value[state.READ_QUEUE]) for channel in channels) / max(clocks, 1),
             "write": sum(int(channel.value[state.WRITE_QUEUE]) for channel in channels) / max(clocks, 1),
@@ -361,7 +423,8 @@ def _result(
         energy_note=energy_note,
         config={**memory.to_dict(), "trace": requests.file},
         run_s=run_s,
-        wall_s=wall_s,
+        wall_s=whole.wall_s(),
+        compile_s=whole.compile_s(),
         command_traces=tuple(
             decode_commands(run.commands, run.tables) for run in runs if run.commands.entry.size
         ),
@@ -379,7 +442,7 @@ def _energy(memory: Memory, channels: Sequence[Controller], cycles: int) -> Ener
 
 
 def run_trace(
-    requests: str | Path | Requests | tuple[Ints, Ints],
+    requests: str | PathLike[str] | Requests | tuple[ArrayLike, ArrayLike],
     standard: str = "DDR5",
     org: str = "DDR5_16Gb_x8",
     timing: str = "DDR5_4800AN",
@@ -418,9 +481,22 @@ def run_trace(
         MismatchError: the exact check found a difference.
     """
     options = state.ControllerOptions(scheduler, row_policy, row_cap, refresh, read_buffer, write_buffer)
-    memory = Memory.named(standard, org, timing, ranks, overrides or {}, mapper, channels, options)
-    if isinstance(requests, (str, Path)):
-        requests = read_requests(requests)
-    elif not isinstance(requests, Requests):
-        requests = Requests.of(*requests)
-    return run_requests(requests, memory, wrap, record_commands, exact_check)
+    memory = Memory.named(standard, org, timing, ranks, overrides, mapper, channels, options)
+    for name, value in (("wrap", wrap), ("record_commands", record_commands), ("exact_check", exact_check)):
+        flag(value, name)  # before a trace is read, which may take long
+    return run_requests(_requests(requests), memory, wrap, record_commands, exact_check)
+
+
+def _requests(given: Any) -> Requests:
+    """What `run_trace` takes as requests."""
+    if isinstance(given, Requests):
+        return given
+    if isinstance(given, (str, PathLike)):
+        return read_requests(path_of(given, "requests"))
+    if not isinstance(given, (tuple, list)) or len(given) != 2:
+        problem = "is neither a path, nor Requests, nor (byte addresses, 1 where a write)"
+        raise InputError(f"{shown(given)} {problem}", key="requests")
+    try:
+        return Requests.of(*given)
+    except InputError as error:
+        raise InputError(error.problem if error.key == "requests" else str(error), key="requests") from None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 from dataclasses import asdict
+from os import PathLike
 from typing import Any
 
-from ndpsim.errors import InputError
-from ndpsim.layout import BITS, MATRICES, ExpertFormat, ExpertWeights
-from ndpsim.moe import Expert, load_model
+from ndpsim.layout import MATRICES, ExpertFormat, ExpertWeights
+from ndpsim.layout.formats import checked_bits
+from ndpsim.moe import Expert, MoeShape, load_model
 
 __all__ = ["describe_weights", "named_weights"]
 
@@ -18,16 +19,16 @@ def _same_bits(bits: int) -> ExpertFormat:
     return ExpertFormat.of(bits)
 
 
-def named_weights(model: str | Expert, bits: int | ExpertFormat) -> tuple[ExpertWeights, str | None]:
+def named_weights(
+    model: str | PathLike[str] | MoeShape | Expert, bits: int | ExpertFormat
+) -> tuple[ExpertWeights, str | None]:
     """Weights, and the name of the model they are of, None for a shape.
 
     Raises:
         InputError: there is no such model, or the bits make no sense.
     """
     if not isinstance(bits, ExpertFormat):
-        if isinstance(bits, bool) or not isinstance(bits, int) or bits not in BITS:
-            raise InputError(f"{bits!r} is not one of {', '.join(map(str, BITS))}", key="bits")
-        bits = _same_bits(bits)
+        bits = _same_bits(checked_bits(bits))
     if isinstance(model, Expert):
         return ExpertWeights(model.hidden, model.intermediate, bits), None
     shape = load_model(model)

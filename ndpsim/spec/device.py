@@ -6,18 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+from ndpsim.arguments import choice, shown, text, whole_number
 from ndpsim.errors import InputError, one_of
+from ndpsim.reported import text_table
 from ndpsim.spec.registry import standards
 from ndpsim.spec.standard import Organisation, Standard
-from ndpsim.units import dram_period_ps
+from ndpsim.units import dram_period_ps, format_bytes
 
 __all__ = ["Device", "resolve"]
 
 _MAX_CLOCKS = 1_000_000
+_MAX_RANKS = 64
 _FIXED = ("rate", "tCK_ps")  # what a speed preset is; changing them means another preset
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Device:
     """A channel of DRAM, resolved: every timing in clocks, every size a number.
 
@@ -93,6 +96,20 @@ class Device:
         """What the data bus carries at its limit, in GB/s (1e9 bytes a second)."""
         return float(Fraction(self.burst_bytes, self.timings["nBL"]) / self.clock_ps * 1000)
 
+    def __repr__(self) -> str:
+        timings = ("nCL", "nRCD", "nRP", "nRAS", "nRC", "nRFC", "nREFI")
+        overrides = [name for name, source in self.sources.items() if source == "override"]
+        rows = {
+            "ranks": f"{self.ranks} of {format_bytes(self.rank_bytes)}",
+            "banks": f"{self.bankgroups} groups of {self.banks_per_group} in a rank, {self.rows} rows each",
+            "row": f"{self.bursts_per_row} bursts of {self.burst_bytes} bytes",
+            "clock": f"{float(self.clock_ps):.6g} ps, {self.timings['rate']} MT/s, {self.peak_gbps:.2f} GB/s",
+            "timings": ", ".join(f"{name} {self.timings[name]}" for name in timings) + " clocks, ...",
+            "overrides": ", ".join(overrides) or "none",
+        }
+        title = f"Device: {self.standard.name} channel of {self.org} at {self.timing}"
+        return text_table(title, rows.items())
+
 
 def _timings(
     standard: Standard, org: str, timing: str, overrides: Mapping[str, int]
@@ -115,9 +132,7 @@ def _timings(
             raise InputError("is fixed by the speed preset; choose another timing preset", key=name)
         if name not in known:
             raise InputError(one_of(name, known, "timing"), key=name)
-        if isinstance(clocks, bool) or not isinstance(clocks, int) or not 1 <= clocks <= _MAX_CLOCKS:
-            raise InputError(f"{clocks!r} is not a whole number of clocks from 1 to {_MAX_CLOCKS}", key=name)
-        speed[name] = clocks
+        speed[name] = whole_number(clocks, name, 1, _MAX_CLOCKS, " of clocks")
         sources[name] = "override"
     return speed, sources
 
@@ -137,14 +152,12 @@ def resolve(
     Raises:
         InputError: a name is unknown, a number is out of range, or the standard leaves a value open.
     """
-    if standard not in standards():
-        raise InputError(one_of(standard, standards(), "standard"), key="standard")
-    chosen = standards()[standard]
-    if org not in chosen.organisations:
-        raise InputError(one_of(org, chosen.organisations, f"{standard} organisation"), key="org")
-    if timing not in chosen.speeds:
-        raise InputError(one_of(timing, chosen.speeds, f"{standard} timing preset"), key="timing")
-    if isinstance(ranks, bool) or not isinstance(ranks, int) or not 1 <= ranks <= 64:
-        raise InputError(f"{ranks!r} is not a whole number of ranks from 1 to 64", key="ranks")
-    timings, sources = _timings(chosen, org, timing, overrides or {})
+    chosen = standards()[choice(standard, "standard", standards(), "standard")]
+    org = choice(org, "org", chosen.organisations, f"{standard} organisation")
+    timing = choice(timing, "timing", chosen.speeds, f"{standard} timing preset")
+    ranks = whole_number(ranks, "ranks", 1, _MAX_RANKS, " of ranks")
+    if overrides is not None and not isinstance(overrides, Mapping):
+        raise InputError(f"{shown(overrides)} is not a mapping of timings to clocks", key="overrides")
+    given = {text(name, "overrides"): clocks for name, clocks in (overrides or {}).items()}
+    timings, sources = _timings(chosen, org, timing, given)
     return Device(chosen, org, timing, ranks, chosen.organisations[org], timings, sources)

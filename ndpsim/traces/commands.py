@@ -21,9 +21,12 @@ from typing import IO, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.errors import InputError, nearest, one_of
-from ndpsim.files import read_plain_or_gzip, replacing
+from ndpsim.arguments import choice, instance, path_of, whole_number
+from ndpsim.errors import InputError, nearest
+from ndpsim.files import open_plain_or_gzip, replacing
+from ndpsim.limits import ensure_fits
 from ndpsim.spec import COMMANDS, Device
+from ndpsim.traces.chunks import whole_lines
 from ndpsim.traces.command_form import Setting
 from ndpsim.traces.command_trace import HEADER, CommandTrace
 from ndpsim.traces.registry import command_forms
@@ -35,19 +38,11 @@ _NUMBER = {name: number for number, name in enumerate(_NAMES)}
 _OPENING = {command.name for command in COMMANDS if command.opens}
 _WHOLE = re.compile(r"-?[0-9]+", re.ASCII)
 _LARGEST = 10**18  # so that adding any latency to a clock stays within 64 bits
+_MAX_CHANNEL = 1 << 20
 _PART = 1 << 17  # commands turned into text at a time
+_CHUNK = 4 << 20  # bytes read at a time
+_BYTES_CHECKED = 256  # memory that a command takes while its trace is read and checked
 _PLAIN = (string.digits + string.ascii_letters + ",-\n").encode("ascii")  # no blanks, quotes, plus signs
-
-
-def _text(path: Path) -> str:
-    data = read_plain_or_gzip(path)
-    try:
-        text = data.decode("ascii")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        problem = f"is not a command trace: byte {data[error.start]:#04x} is not ASCII"
-        raise InputError(problem, file=path, line=line) from None
-    return text.replace("\r\n", "\n")
 
 
 def _check_header(header: str, path: Path) -> None:
@@ -92,10 +87,10 @@ def _number(text: str, name: str, path: Path, line: int) -> int:
     return int(text)
 
 
-def _carefully(body: str, path: Path) -> NDArray[np.int64]:
+def _carefully(body: str, path: Path, first_line: int) -> NDArray[np.int64]:
     """The columns of `body`, or the error in its first bad line."""
     rows = []
-    for line, text in enumerate(body.removesuffix("\n").split("\n"), start=2):
+    for line, text in enumerate(body.removesuffix("\n").split("\n"), start=first_line):
         values = text.split(",")
         if len(values) != len(HEADER):
             raise InputError(
@@ -114,24 +109,49 @@ def _carefully(body: str, path: Path) -> NDArray[np.int64]:
     return np.array(rows, dtype=np.int64).T
 
 
+def _ascii(data: bytes, path: Path, first_line: int) -> str:
+    try:
+        return data.decode("ascii").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = first_line + data.count(b"\n", 0, error.start)
+        problem = f"is not a command trace: byte {data[error.start]:#04x} is not ASCII"
+        raise InputError(problem, file=path, line=line) from None
+
+
+def _pieces(path: Path) -> Iterator[NDArray[np.int64]]:
+    """The columns of a file's commands, a few megabytes of text at a time."""
+    line = 1
+    with open_plain_or_gzip(path) as stream:
+        for data in whole_lines(stream, path, _CHUNK):
+            text = _ascii(data.tobytes(), path, line)
+            if line == 1:
+                header, _, text = text.partition("\n")
+                _check_header(header, path)
+                line = 2
+            if text:
+                columns = _quickly(text)
+                yield _carefully(text, path, line) if columns is None else columns
+                line += text.count("\n")
+    if line == 1:
+        raise InputError(f"is empty; the header {','.join(HEADER)} is expected", file=path)
+
+
 def read_commands(path: str | os.PathLike[str]) -> CommandTrace:
     """Read the command trace in `path`; the command of line n, counted from 1, has index n - 2.
 
     Only the form is judged here: clocks out of order or a row out of range is for `check` to find.
 
     Raises:
-        InputError: the file is missing, empty, damaged, or a line of it is malformed.
+        InputError: the file is missing, empty, damaged, or a line of it is malformed; or it holds more
+            commands than can be checked in the memory that may be taken (`limits.memory_limit`).
     """
-    path = Path(path)
-    text = _text(path)
-    if not text:
-        raise InputError(f"is empty; the header {','.join(HEADER)} is expected", file=path)
-    header, _, body = text.partition("\n")
-    _check_header(header, path)
-    if not body:
-        return CommandTrace.of(np.empty((len(HEADER), 0), dtype=np.int64))
-    columns = _quickly(body)
-    return CommandTrace.of(_carefully(body, path) if columns is None else columns)
+    path, count = path_of(path, "path"), 0
+    pieces = [np.empty((len(HEADER), 0), dtype=np.int64)]
+    for columns in _pieces(path):
+        count += columns.shape[1]
+        ensure_fits(count * _BYTES_CHECKED, f"{count} commands or more", file=path)
+        pieces.append(columns)
+    return CommandTrace.of(np.concatenate(pieces, axis=1))
 
 
 def check_command_form(form: str) -> None:
@@ -140,8 +160,7 @@ def check_command_form(form: str) -> None:
     Raises:
         InputError: it does not.
     """
-    if form not in command_forms():
-        raise InputError(one_of(form, command_forms(), "form of command traces"), key="form")
+    choice(form, "form", command_forms(), "form of command traces")
 
 
 def write_commands(
@@ -168,13 +187,16 @@ def write_commands(
         InputError: the file cannot be written, the form is unknown or cannot express the trace.
     """
     check_command_form(form)
-    if isinstance(channel, bool) or not isinstance(channel, int) or channel < 0:
-        raise InputError(f"{channel!r} is not a whole number from 0", key="channel")
-    if len(trace) and not 0 <= trace.command.min() <= trace.command.max() < len(COMMANDS):
-        raise IndexError("a command of the trace is not in ndpsim.spec.COMMANDS")
+    path, trace = path_of(path, "path"), instance(trace, "trace", CommandTrace)
+    channel = whole_number(channel, "channel", 0, _MAX_CHANNEL)
+    if device is not None:
+        instance(device, "device", Device)
+    for number in np.unique(trace.command):
+        if not 0 <= number < len(COMMANDS):
+            problem = f"command number {number} is not in ndpsim.spec.COMMANDS, 0 to {len(COMMANDS) - 1}"
+            raise InputError(problem, key="trace")
     chosen, setting = command_forms()[form], Setting(channel, device)
     chosen.check(trace, setting)
-    path = Path(path)
     with replacing(path) as file, _packing(file, path.suffix == ".gz") as out:
         if chosen.header is not None:
             out.write(f"{chosen.header}\n".encode("ascii"))

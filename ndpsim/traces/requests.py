@@ -5,32 +5,36 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ndpsim.errors import InputError, one_of
+from ndpsim.arguments import choice, path_of
+from ndpsim.errors import InputError
 from ndpsim.files import open_plain_or_gzip
+from ndpsim.limits import ensure_fits
+from ndpsim.reported import text_table
 from ndpsim.traces import parser
 from ndpsim.traces.chunks import LONGEST_LINE, whole_lines
+from ndpsim.traces.columns import data_frame, whole_numbers
 from ndpsim.traces.registry import request_formats
 from ndpsim.traces.request_format import COORDINATES, RequestFormat
 
-__all__ = ["Requests", "read_requests"]
+__all__ = ["BYTES_OF_A_REQUEST", "Requests", "read_requests"]
 
+#: Memory that a request takes, from the file until it is served: measured, and rounded up.
+BYTES_OF_A_REQUEST = 128
+
+_BYTES_SKIPPED = 64  # memory that a line without a request takes: hardly any file has many
 _CHUNK = 4 << 20  # bytes read and parsed at a time
 _SHOWN = 40  # characters of a bad line
 _NO_BLANKS = "is blank; in this format blank lines stand at the end only"
 
 
-def _no_lines() -> NDArray[np.int64]:
-    return np.empty(0, dtype=np.int64)
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Requests:
     """Requests in their order; every array has an element, or a row, for each of them.
 
@@ -41,7 +45,14 @@ class Requests:
         place: channel, rank, bankgroup, bank, row, column, int32[n, 6]; a column is a burst of the row.
         file: where they were read from.
         format: the name of its format.
-        skipped: by line of the file that holds no request, the number of requests before it.
+        skipped: by line of the file that holds no request, the number of requests before it; None: there
+            are no such lines.
+
+    Requests are equal when all that is asked is, wherever it was read from; they have no hash.
+
+    Raises:
+        InputError: an array is of other numbers or another length, there are no requests, or they have
+            neither addresses nor places.
     """
 
     address: NDArray[np.int64] | None
@@ -50,58 +61,128 @@ class Requests:
     cycle: NDArray[np.int64] | None = None
     place: NDArray[np.int32] | None = None
     format: str | None = None
-    skipped: NDArray[np.int64] = field(default_factory=_no_lines, repr=False)
+    skipped: NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        forms: dict[str, tuple[Any, str, int]] = {
+            "address": (np.int64, "iu", 1),
+            "write": (np.int8, "iub", 1),
+            "cycle": (np.int64, "iu", 1),
+            "place": (np.int32, "iu", 2),
+            "skipped": (np.int64, "iu", 1),
+        }
+        for name, form in forms.items():
+            if name == "write" or getattr(self, name) is not None:
+                object.__setattr__(self, name, whole_numbers(getattr(self, name), name, *form))
+        if (self.address is None) == (self.place is None):
+            raise InputError("requests have either addresses or places", key="address")
+        if not len(self):
+            raise InputError("there are no requests", file=self.file, key=None if self.file else "requests")
+        if self.write.min() < 0 or self.write.max() > 1:
+            raise InputError("a write is neither 0 nor 1", key="write")
+        for name in ("address", "cycle", "place"):
+            self._check(name, getattr(self, name))
+
+    def _check(self, name: str, values: NDArray[Any] | None) -> None:
+        """Raises InputError where a column does not go with the requests."""
+        if values is None:
+            return
+        if len(values) != len(self):
+            raise InputError(f"there are {len(values)} for {len(self)} requests", key=name)
+        if name == "place" and values.shape[1] != len(COORDINATES):
+            raise InputError(f"{values.shape[1]} coordinates, not {len(COORDINATES)}", key=name)
+        if name != "place" and values.min() < 0:  # where a place is beyond the memory, the memory says so
+            raise InputError(f"{values.min()} is negative", key=name)
+        if name == "cycle" and (values[1:] < values[:-1]).any():
+            raise InputError("cycles decrease", key=name)
 
     def __len__(self) -> int:
         return len(self.write)
 
     @classmethod
     def of(cls, address: ArrayLike, write: ArrayLike, file: str | None = None) -> Self:
-        """Check and convert two arrays of one length.
+        """Requests at byte addresses.
+
+        Args:
+            address: whole numbers from 0, one for each request.
+            write: 1, or True, where a request writes; as many.
+            file: where they are from, for messages.
 
         Raises:
             InputError: they are empty, of different lengths, not whole numbers, or negative.
         """
-        try:
-            addresses, writes = (
-                np.asarray(values).astype(np.int64, casting="safe") for values in (address, write)
-            )
-        except TypeError as error:
-            raise InputError(f"requests are not whole numbers: {error}", key="requests") from None
-        if addresses.ndim != 1 or addresses.shape != writes.shape:
-            raise InputError(
-                f"{addresses.shape} addresses and {writes.shape} writes do not match", key="requests"
-            )
-        if not len(addresses):
-            raise InputError("there are no requests", file=file, key=None if file else "requests")
-        if addresses.min() < 0 or writes.min() < 0 or writes.max() > 1:
-            raise InputError("an address is negative, or a write neither 0 nor 1", key="requests")
-        return cls(addresses, writes.astype(np.int8), file)
+        return cls(
+            whole_numbers(address, "address"),
+            whole_numbers(write, "write", np.int8, "iub"),
+            None if file is None else str(path_of(file, "file")),
+        )
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """The columns by name: `address` in bytes, or the coordinates; `write` as bools; `cycle` if timed."""
+        columns: dict[str, NDArray[Any]] = {}
+        if self.address is not None:
+            columns["address"] = self.address
+        if self.place is not None:
+            columns |= dict(zip(COORDINATES, self.place.T, strict=True))
+        columns["write"] = self.write == 1
+        return columns if self.cycle is None else columns | {"cycle": self.cycle}
+
+    def to_pandas(self) -> Any:
+        """`to_arrays` as a pandas DataFrame, a request a row.
+
+        Raises:
+            InputError: pandas is not installed.
+        """
+        return data_frame(self.to_arrays())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Requests):
+            return NotImplemented
+        mine, others = self.to_arrays(), other.to_arrays()
+        return mine.keys() == others.keys() and all(np.array_equal(mine[name], others[name]) for name in mine)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        writes = int(np.count_nonzero(self.write))
+        rows = {"reads": str(len(self) - writes), "writes": str(writes)}
+        rows |= {
+            name: f"{values.min()} to {values.max()}"
+            for name, values in self.to_arrays().items()
+            if name != "write"
+        }
+        if self.file is not None:
+            rows["file"] = self.file
+        return text_table(f"Requests: {len(self)}", rows.items())
 
     def line(self, request: int) -> int | None:
         """The line of the file on which a request stands, counted from 1."""
         if self.file is None:
             return None
+        if self.skipped is None:
+            return request + 1
         return request + 1 + int(np.searchsorted(self.skipped, request, side="right"))
 
 
-def read_requests(path: str | os.PathLike[str], name: str | None = None) -> Requests:
-    """Read a request trace, gzip-compressed or not, in the format `name` or the one it turns out to have.
+def read_requests(path: str | os.PathLike[str], format: str | None = None) -> Requests:
+    """Read a request trace, gzip-compressed or not, in `format` or the one it turns out to have.
 
     The first line that is neither blank nor a comment tells the format. Line ends are LF or CR LF; a UTF-8
     byte order mark and blank lines at the end are skipped; fields may be parted by any spaces and tabs.
 
     Raises:
-        InputError: `name` is unknown; the file cannot be read, is damaged, or holds no request; or a line
-            is bad. The first bad line is named.
+        InputError: `format` is unknown; the file cannot be read, is damaged, or holds no request; or a line
+            is bad (the first is named); or there are more requests than the memory that may be taken
+            (`limits.memory_limit`) holds.
     """
-    if name is not None and name not in request_formats():
-        raise InputError(one_of(name, request_formats(), "request trace format"), key="format")
-    path = Path(path)
-    reader = _Reader(path, None if name is None else request_formats()[name])
+    if format is not None:
+        choice(format, "format", request_formats(), "request trace format")
+    path = path_of(path, "path")
+    reader = _Reader(path, None if format is None else request_formats()[format])
     with open_plain_or_gzip(path) as stream:
         for data in whole_lines(stream, path, _CHUNK):
             reader.feed(data)
+            reader.ensure_fits()
     return reader.requests()
 
 
@@ -134,6 +215,16 @@ class _Reader:
             self._parse(data, begin, lines)
         if self.state.fault[0] != parser.NO_FAULT:
             raise self._error(_line(data, int(self.state.fault_start[0])))
+
+    def ensure_fits(self) -> None:
+        """Make sure that what was read may be run, as far as memory goes.
+
+        Raises:
+            InputError: it may not; the file may hold still more.
+        """
+        requests, lines = int(self.state.requests[0]), int(self.state.line[0])
+        needed = requests * BYTES_OF_A_REQUEST + (lines - requests) * _BYTES_SKIPPED
+        ensure_fits(needed, f"{requests} requests or more in {lines} lines", file=self.path)
 
     def _parse(self, data: NDArray[np.uint8], start: int, lines: int) -> None:
         rows = parser.room_for(lines, self.format)

@@ -1,32 +1,31 @@
-"""A DIMM whose NDP unit and host want its ranks at the same time: every lane and bus, clock by clock.
+"""A DIMM whose NDP unit and host use its ranks at the same time.
 
-**Lanes.** A lane is a channel with one rank. Two owners ask it for data: the NDP unit, for weights, through
-its FIFO (`dram.sink`), and the host, for reads and writes. Each has read and write queues of its own, so
-that neither crowds the other out, and each chooses among its requests as the controller does; both share
-the rows, the timing rules, the command bus, the data bus and the refreshes of the lane. It is the
-controller of `dram.controller`, phase by phase, with the owners asked in turn; without host requests it
-issues the very same commands.
+**Controllers.** A lane is a channel of one rank with a controller of its own, which reads weights into the
+lane's FIFO. A sub-channel of the host is a channel with the ranks of all DIMMs on it and has a controller, too.
+Both are the controllers that run such channels alone: with one of them active, its commands are those of
+`dram.controller`. A rank of this DIMM belongs to two of them, and each observes what the other issues there:
+rows that open and close, distances within the rank, its four-activate window, and refreshes. The rank takes one
+command a clock; its pins are shared, the buses beyond it are not. A bank that one controller has activated for a
+request stays open until that request has its column command.
 
-**Arbitration** says whose turn is first on a clock: the host's (``host-first``), the NDP unit's
+**Refresh.** While the host takes part, refreshes fall due as in its channel, and whichever of the two
+controllers can first, issues them. Else every lane keeps its own time.
+
+**Arbitration** says whose turn is first on a rank at a clock: the host's (``host-first``), the NDP unit's
 (``ndp-first``), or by turns for a number of clocks each, beginning with the host (``slice``). Two things go
-before that. While the NDP unit is not hungry, the host is first: it is hungry from when half of its FIFO is
-free until the FIFO is full. And whose oldest request has waited for longer than a given patience, while the
-other's has not, is first: nobody waits for ever.
+before that. While the FIFO of the lane does not refill, the host is first: it refills from when half of it is
+free until it is full. And whose oldest request has waited for longer than the starvation threshold, while the
+other's has not, is first.
 
-The other owner takes every clock that the first has no ready command for, but stays out of its way: it
-touches no bank that the first waits for, and turns the bus around for none of its requests while the first
-has an open row to read from or write to. Only a request that holds a bank which the first waits for finishes
-at once. Writes are collected until the write queue is four fifths full or nobody has a read, and are then
-written until one fifth is left and somebody has one; nobody waits for a write that is being collected.
+The second issues what the first leaves: a command to a bank that the first waits for would be in its way, and so
+would be data in the other direction than the first's next data on that rank. A request that holds a bank which
+the first waits for is finished at once. Refreshes wait for nobody but activated requests.
 
-**Buses.** The ranks of a sub-channel share one bus to the host. It carries one transfer at a time: data of
-reads in the order in which they reach the buffer chip, data of writes in the order of the host's requests,
-activations and results of the NDP unit. A change of direction or of rank costs the clocks it costs by the
-standard's rules. The host's requests of a sub-channel go out in order, one a clock at most; a read goes
-when the host has one of as many places for its data as the controller's read buffer has, a write when
-its data has the bus, and both when their lane has a slot. Activations and results go before other data:
-they are the host's own transfers, and it waits for them. Data passes the buffer chip without delay.
+**Buses.** The host's controller spaces data on a sub-channel by the standard's rules. Activations and results of
+the NDP unit pass between the host and the buffer chip, one more rank on that bus: they take it when it is free,
+before the host's own data.
 
-`state` lays out memory, `arbiter` runs a lane, `bus` a bus, `weights` the FIFOs, and `engine` all of them.
-`plain` is the same once more, written to be read. Tests hold the two equal.
+`state` lays out memory, `staging` and `transfers` move weights, activations and results, `common` has what both
+arbiters share, `readable` and `arbiter` run a DIMM clock by clock and by events, and `engines` chooses. Tests hold
+the two equal, and each controller alone to what it is without the other.
 """

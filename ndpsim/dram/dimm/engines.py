@@ -22,6 +22,7 @@ from ndpsim.dram.dimm.state import (
 from ndpsim.dram.engines import open_clocks_of
 from ndpsim.dram.masks import state as masks
 from ndpsim.dram.state import COUNTERS, LATENCIES, OPEN_CLOCKS, RECORD_FIELDS, Commands, number_nodes
+from ndpsim.limits import ensure_fits
 
 __all__ = ["FastDimm", "ReadableDimm", "SharedDimm", "make_dimm"]
 
@@ -67,6 +68,7 @@ class SharedDimm:
                 raise RuntimeError("the controller cannot go on: refreshes pile up")
             if outcome != RECORD_FULL:
                 return outcome != LATE
+            ensure_fits(4 * sum(one.entry.nbytes for one in self.recorded), "a longer record of commands")
             self.recorded = [
                 Commands(np.concatenate((one.entry, np.zeros_like(one.entry)), axis=1), one.length)
                 for one in self.recorded

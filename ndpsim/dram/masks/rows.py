@@ -4,6 +4,8 @@ A row that was written as a whole is read as a whole without delay. One whose wo
 is not, until the writes have reached the cache: so they are written with `set_lane`.
 
 The rows are not checked for bounds, so their callers hand over their last element, which is.
+
+Each instruction stands below what it does in Python, where a row is an array of four words.
 """
 
 from __future__ import annotations
@@ -11,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba.core import types
-from numba.extending import intrinsic, models, register_model
+from numba.extending import models, register_model
 
-from ndpsim._jit import inlined
+from ndpsim._jit import inlined, instruction
 
 __all__ = [
     "bits",
@@ -92,7 +95,7 @@ def _fold(builder: Any, row: Any, work: Callable[[Any, Any, Any], Any]) -> Any:
     return builder.extract_element(row, ir.Constant(_HALF, 0))
 
 
-def _of_two(work: Callable[[Any, Any, Any], Any], meaning: str) -> Any:
+def _of_two(in_python: Callable[..., Any], work: Callable[[Any, Any, Any], Any], meaning: str) -> Any:
     """What `work` makes of two rows, lane by lane."""
 
     def of_two(typing_context, one, other):
@@ -102,16 +105,22 @@ def _of_two(work: Callable[[Any, Any, Any], Any], meaning: str) -> Any:
         return _ROW(_ROW, _ROW), generate
 
     of_two.__doc__ = meaning
-    return intrinsic(of_two)
+    return instruction(in_python)(of_two)
 
 
-larger = _of_two(_most, "The larger of two words in each lane.")
-smaller = _of_two(_least, "The smaller of two words in each lane.")
-both = _of_two(lambda builder, one, other: builder.and_(one, other), "The bits that two rows share.")
-either = _of_two(lambda builder, one, other: builder.or_(one, other), "The bits of two rows.")
+larger = _of_two(np.maximum, _most, "The larger of two words in each lane.")
+smaller = _of_two(np.minimum, _least, "The smaller of two words in each lane.")
+both = _of_two(
+    np.bitwise_and, lambda builder, one, other: builder.and_(one, other), "The bits that two rows share."
+)
+either = _of_two(np.bitwise_or, lambda builder, one, other: builder.or_(one, other), "The bits of two rows.")
 
 
-@intrinsic
+def _filled(word: Any) -> Any:
+    return np.full(_LANES, word, dtype=np.int64)
+
+
+@instruction(_filled)
 def filled(typing_context, word):
     """A row with the same word in every lane."""
 
@@ -121,7 +130,11 @@ def filled(typing_context, word):
     return _ROW(types.int64), generate
 
 
-@intrinsic
+def _with_lane(row: Any, lane: Any, word: Any) -> Any:
+    return np.where(np.arange(_LANES) == lane, word, row)
+
+
+@instruction(_with_lane)
 def with_lane(typing_context, row, lane, word):
     """The row with another word in one lane."""
 
@@ -135,7 +148,11 @@ def with_lane(typing_context, row, lane, word):
     return _ROW(_ROW, types.int64, types.int64), generate
 
 
-@intrinsic
+def _up_to(row: Any, word: Any) -> Any:
+    return -(row <= word).astype(np.int64)
+
+
+@instruction(_up_to)
 def up_to(typing_context, row, word):
     """The mask of the lanes that are not larger than `word`."""
 
@@ -146,7 +163,11 @@ def up_to(typing_context, row, word):
     return _ROW(_ROW, types.int64), generate
 
 
-@intrinsic
+def _where_none(row: Any) -> Any:
+    return -(row == 0).astype(np.int64)
+
+
+@instruction(_where_none)
 def where_none(typing_context, row):
     """The mask of the lanes that are 0."""
 
@@ -157,7 +178,11 @@ def where_none(typing_context, row):
     return _ROW(_ROW), generate
 
 
-@intrinsic
+def _bits(row: Any) -> Any:
+    return ((row < 0) << np.arange(_LANES)).sum()
+
+
+@instruction(_bits)
 def bits(typing_context, row):
     """A mask as a word: bit n for lane n."""
 
@@ -169,7 +194,11 @@ def bits(typing_context, row):
     return types.int64(_ROW), generate
 
 
-@intrinsic
+def _least_word(row: Any) -> Any:
+    return row.min()
+
+
+@instruction(_least_word)
 def least(typing_context, row):
     """The smallest of the words."""
 
@@ -179,7 +208,11 @@ def least(typing_context, row):
     return types.int64(_ROW), generate
 
 
-@intrinsic
+def _merged(row: Any) -> Any:
+    return np.bitwise_or.reduce(row)
+
+
+@instruction(_merged)
 def merged(typing_context, row):
     """The bits of all words."""
 
@@ -189,7 +222,11 @@ def merged(typing_context, row):
     return types.int64(_ROW), generate
 
 
-@intrinsic
+def _load_words(state: Any, place: Any, last: Any) -> Any:
+    return state[place : place + _LANES].copy()
+
+
+@instruction(_load_words)
 def _load(typing_context, state, place, last):
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array, place, _ = arguments
@@ -199,7 +236,11 @@ def _load(typing_context, state, place, last):
     return _ROW(state, types.int64, types.int64), generate
 
 
-@intrinsic
+def _store_words(state: Any, place: Any, row: Any, last: Any) -> None:
+    state[place : place + _LANES] = row
+
+
+@instruction(_store_words)
 def _store(typing_context, state, place, row, last):
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array, place, row, _ = arguments
@@ -228,7 +269,12 @@ def set_lane(state, place, lane, word):
     set_row(state, place, with_lane(row_at(state, place), lane, word))
 
 
-@intrinsic
+def _push_row(state: Any, ready: Any, distance: Any, clock: Any, last: Any) -> None:
+    times = state[ready : ready + 8]
+    np.maximum(times, clock + state[distance : distance + 8], out=times)
+
+
+@instruction(_push_row)
 def push_row(typing_context, state, ready, distance, clock, last):
     """``state[ready + n] = max(state[ready + n], clock + state[distance + n])`` for eight n.
 
@@ -247,7 +293,13 @@ def push_row(typing_context, state, ready, distance, clock, last):
     return types.none(state, types.int64, types.int64, types.int64, types.int64), generate
 
 
-@intrinsic(prefer_literal=True)
+def _write_row(
+    known: Any, at: Any, state: Any, ready: Any, over: Any, clock: Any, last: Any, kinds: int
+) -> None:
+    known[at : at + kinds] = np.maximum(state[ready : ready + kinds], over) - clock
+
+
+@instruction(_write_row, prefer_literal=True)
 def write_row(typing_context, known, at, state, ready, over, clock, last, kinds):
     """``known[at + n] = max(state[ready + n], over) - clock`` for each n of `kinds`, which is a constant.
 
@@ -266,7 +318,11 @@ def write_row(typing_context, known, at, state, ready, over, clock, last, kinds)
     return types.none(known, types.int64, state, *[types.int64] * 4, kinds), generate
 
 
-@intrinsic(prefer_literal=True)
+def _read_row(known: Any, at: Any, state: Any, ready: Any, clock: Any, last: Any, kinds: int) -> None:
+    state[ready : ready + kinds] = known[at : at + kinds] + clock
+
+
+@instruction(_read_row, prefer_literal=True)
 def read_row(typing_context, known, at, state, ready, clock, last, kinds):
     """``state[ready + n] = known[at + n] + clock`` for each n of `kinds`, which is a constant.
 
@@ -284,7 +340,11 @@ def read_row(typing_context, known, at, state, ready, clock, last, kinds):
     return types.none(known, types.int64, state, *[types.int64] * 3, kinds), generate
 
 
-@intrinsic
+def _rows_differ(one: Any, at: Any, other: Any, place: Any, shift: Any, last: Any) -> Any:
+    return int((one[at : at + 8] != other[place : place + 8] + shift).any())
+
+
+@instruction(_rows_differ)
 def rows_differ(typing_context, one, at, other, place, shift, last):
     """0 when ``one[at + n] == other[place + n] + shift`` for eight n, else something else.
 

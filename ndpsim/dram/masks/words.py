@@ -7,15 +7,25 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.extending import intrinsic
 
+from ndpsim._jit import instruction
 from ndpsim.dram.masks.state import OneRank
 
 __all__ = ["lowest", "natural", "ones", "ranks_of", "rotate"]
 
 _WORD = ir.IntType(64)
+_ALL = (1 << 64) - 1
+
+
+def _unsigned(mask: Any) -> int:
+    return int(mask) & _ALL
+
+
+def _signed(mask: int) -> np.int64:
+    return np.uint64(mask & _ALL).astype(np.int64)
 
 
 def _call(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
@@ -24,7 +34,12 @@ def _call(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
     return builder.call(insert(builder.module, form, name), arguments)
 
 
-@intrinsic
+def _lowest(mask: Any) -> np.int64:
+    word = _unsigned(mask) | 1 << 64
+    return np.int64((word & -word).bit_length() - 1)
+
+
+@instruction(_lowest)
 def lowest(typing_context, mask):  # type: ignore[no-untyped-def]
     """The place of the lowest bit set; 64 for an empty mask."""
 
@@ -34,7 +49,12 @@ def lowest(typing_context, mask):  # type: ignore[no-untyped-def]
     return types.int64(types.int64), generate
 
 
-@intrinsic
+def _rotate(mask: Any, places: Any) -> np.int64:
+    word, right = _unsigned(mask), int(places) % 64
+    return _signed(word >> right | word << (64 - right))
+
+
+@instruction(_rotate)
 def rotate(typing_context, mask, places):  # type: ignore[no-untyped-def]
     """The mask turned right by `places`, taken modulo 64."""
 
@@ -45,7 +65,11 @@ def rotate(typing_context, mask, places):  # type: ignore[no-untyped-def]
     return types.int64(types.int64, types.int64), generate
 
 
-@intrinsic
+def _natural(number: Any) -> Any:
+    return number
+
+
+@instruction(_natural)
 def natural(typing_context, number):  # type: ignore[no-untyped-def]
     """The number, which is from 0 to 2**31: an index that need not be looked at for counting from the end."""
 
@@ -58,7 +82,11 @@ def natural(typing_context, number):  # type: ignore[no-untyped-def]
     return types.int64(types.int64), generate
 
 
-@intrinsic
+def _ones(mask: Any) -> np.int64:
+    return np.int64(_unsigned(mask).bit_count())
+
+
+@instruction(_ones)
 def ones(typing_context, mask):  # type: ignore[no-untyped-def]
     """How many bits of the mask are set."""
 
@@ -68,7 +96,11 @@ def ones(typing_context, mask):  # type: ignore[no-untyped-def]
     return types.int64(types.int64), generate
 
 
-@intrinsic
+def _ranks_of(shape: Any) -> Any:
+    return 1 if isinstance(shape, OneRank) else shape.ranks
+
+
+@instruction(_ranks_of)
 def ranks_of(typing_context, shape):  # type: ignore[no-untyped-def]
     """The ranks of a `Shape`; of a `OneRank`, a constant."""
     single = shape.instance_class is OneRank

@@ -1,5 +1,25 @@
 """Pictures of results, a module for each kind of result.
 
-`canvas` has what all of them share: colours, figures and files; `bars` shows shares of time and energy,
-`curves` what happens over time.
+`canvas` makes figures of panels and files of figures, `arrange` says where everything stands, `colours` what
+each colour means; `bars` shows shares of time and energy, `curves` what happens over time.
 """
+
+from __future__ import annotations
+
+import os
+
+
+def _import_matplotlib() -> None:
+    """Import matplotlib whatever MPLBACKEND says: it may name a window system or a notebook that is not here.
+
+    Pictures are drawn without any of them.
+    """
+    backend = os.environ.pop("MPLBACKEND", None)
+    try:
+        import matplotlib  # noqa: F401, PLC0415
+    finally:
+        if backend is not None:
+            os.environ["MPLBACKEND"] = backend
+
+
+_import_matplotlib()

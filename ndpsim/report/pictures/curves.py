@@ -2,76 +2,196 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from ndpsim.report.pictures.canvas import BLUE, GREEN, ORANGE, PINK, SKY, VERMILION
+from ndpsim.report.pictures.canvas import Panel, time_words
+from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.words import unit_of_phase
 from ndpsim.simulate import ExpertResult, HostReadResult, Phase
+from ndpsim.simulate.samples import equal_clocks, sample_clocks
 from ndpsim.spec.standard import RD, RDA
+from ndpsim.traces import CommandTrace
 
-__all__ = ["draw_phases", "draw_reads", "reads_over_time"]
+__all__ = [
+    "ReadCurve",
+    "draw_means",
+    "draw_phases",
+    "draw_reads",
+    "phase_panels",
+    "read_panels",
+    "reads_over_time",
+]
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
-_BINS = 1500
-_REFRESHES_SHOWN = 150  # one by one; more are averaged over whole intervals
-_PHASES = {
-    "activations-in": SKY,
-    "gate-up": BLUE,
-    "activation": GREEN,
-    "down": PINK,
-    "result-out": ORANGE,
-}
+_RANGES = 600  # bins of the range, where whole refresh intervals are shorter
+_REFRESHES_APART = 150  # whose ranges can be told apart in a column
+_REFRESHES_SHOWN = 25  # in parts of their intervals
+_OF_REFRESH = 3  # the range within a bin is that of times of a third of nRFC: two lie within each refresh
 
 
-def _bin_clocks(result: ExpertResult | HostReadResult) -> int:
-    """Clocks of a bin: fine enough to show every refresh; where they are too many, whole intervals of them.
+@dataclass(frozen=True, eq=False)
+class ReadCurve:
+    """What was read over time, from the clocks in which data was on the buses.
 
-    Fine ones are whole bursts long, so that a full bus fills each of them equally.
+    Attributes:
+        edges: of the bins, in DRAM clocks from the first command: [bin + 1].
+        data_bytes: bytes on the buses in each bin; together all bytes that were read.
+        mean_gbps: the same as bandwidths.
+        range_edges: of finer bins, in the same way.
+        low_gbps, high_gbps: the least and the most bandwidth of shorter times within each of these.
+        within_clocks: how long those times are.
+        clock_ns: a DRAM clock.
     """
-    timings = result.config["hardware"]["timings"]
-    interval, burst = timings["nREFI"], timings["nBL"]
-    if result.cycles > _REFRESHES_SHOWN * interval:
-        return int(-(-result.cycles // (interval * _REFRESHES_SHOWN)) * interval)
-    return int(-(-result.cycles // (burst * _BINS)) * burst)
+
+    edges: Ints
+    data_bytes: Ints
+    mean_gbps: Floats
+    range_edges: Ints
+    low_gbps: Floats
+    high_gbps: Floats
+    within_clocks: Fraction
+    clock_ns: float
 
 
-def reads_over_time(result: ExpertResult | HostReadResult) -> tuple[Floats, Floats]:
-    """Edges of equal times in us, and the GB/s that were read in each: from the recorded commands."""
-    width = _bin_clocks(result)
-    edges = np.arange(0, result.cycles + width, width) + 1  # the first command has clock 1
-    bursts = np.zeros(len(edges) - 1)
-    for trace in result.command_traces:
-        bursts += np.histogram(trace.clock[np.isin(trace.command, (RD, RDA))], edges)[0]
-    gbps = bursts * result.config["hardware"]["derived"]["burst_bytes"] / (width * result.clock_ns)
-    return (edges - 1) * result.clock_ns / 1000, gbps
+def _data_clocks(trace: CommandTrace, latency: int, burst: int, edges: Ints) -> Ints:
+    """For how many clocks, up to each edge, a bus had carried read data; the first command has clock 1."""
+    starts = np.sort(trace.clock[np.isin(trace.command, (RD, RDA))]) - 1 + latency
+    if not len(starts):
+        return np.zeros_like(edges)
+    begun = np.searchsorted(starts, edges, side="right")
+    last = np.clip(edges - starts[np.maximum(begun - 1, 0)], 0, burst)
+    return np.where(begun > 0, (begun - 1) * burst + last, 0)
+
+
+def reads_over_time(result: ExpertResult | HostReadResult) -> ReadCurve:
+    """What was read in equal times, from the recorded commands.
+
+    Bins are whole refresh intervals, so that refreshes make no pattern of their own; in a run with few of
+    them, parts of an interval. What a refresh does is in the range, whose bins are parts for longer.
+    """
+    hardware = result.config["hardware"]
+    timings, burst_bytes = hardware["timings"], hardware["derived"]["burst_bytes"]
+    interval = timings["nREFI"]
+    range_width = sample_clocks(result.cycles, interval, _RANGES)
+    if result.cycles > _REFRESHES_APART * interval:
+        range_width = max(range_width, Fraction(interval))
+    while range_width < min(interval, 2 * timings["nRFC"]) and result.cycles > interval:
+        range_width *= 2
+    bins = max(1, interval // range_width) if result.cycles > _REFRESHES_SHOWN * interval else 1
+    if result.cycles <= interval:
+        range_width = Fraction(timings["nBL"] * -(-range_width // timings["nBL"]))
+    parts = max(1, -(-_OF_REFRESH * range_width // timings["nRFC"]))
+    fine = equal_clocks(result.cycles, range_width / parts)
+    data = np.zeros(len(fine), dtype=np.int64)
+    alike = Counter(map(id, result.command_traces))
+    for trace in {id(trace): trace for trace in result.command_traces}.values():
+        data += alike[id(trace)] * _data_clocks(trace, timings["nCL"], timings["nBL"], fine)
+    moved = np.diff(data) * burst_bytes // timings["nBL"]
+    gbps = moved / (np.diff(fine) * result.clock_ns)
+    in_range, in_bin = (np.arange(0, len(moved), count) for count in (parts, parts * bins))
+    edges = np.append(fine[in_bin], fine[-1])
+    data_bytes = np.add.reduceat(moved, in_bin)
+    return ReadCurve(
+        edges=edges,
+        data_bytes=data_bytes,
+        mean_gbps=data_bytes / (np.diff(edges) * result.clock_ns),
+        range_edges=np.append(fine[in_range], fine[-1]),
+        low_gbps=np.minimum.reduceat(gbps, in_range),
+        high_gbps=np.maximum.reduceat(gbps, in_range),
+        within_clocks=range_width / parts,
+        clock_ns=result.clock_ns,
+    )
 
 
 def draw_reads(axes: Axes, result: ExpertResult | HostReadResult) -> None:
-    """What is read over time, with its mean and the peak."""
-    edges_us, gbps = reads_over_time(result)
-    peak, mean = result.peak_bandwidth_gbps, result.bandwidth_gbps
-    axes.stairs(gbps, edges_us, fill=True, color=BLUE, alpha=0.6)
-    axes.axhline(peak, color="black", linewidth=0.8, linestyle="--", label=f"peak {peak:.1f} GB/s")
-    label = f"mean {mean:.1f} GB/s, {100 * result.peak_fraction:.1f}% of peak"
-    axes.axhline(mean, color=VERMILION, linewidth=1.2, linestyle=":", label=label)
-    axes.set(ylabel="weights read (GB/s)", ylim=(0, peak * 1.05), xlim=(0, result.time_ns / 1000))
-    axes.legend(
-        ncols=2, fontsize=8, frameon=False, loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.1
+    """What is read over time, the range of shorter times, the mean of all and the peak."""
+    curve = reads_over_time(result)
+    peak, mean, read = result.peak_bandwidth_gbps, result.bandwidth_gbps, COLOURS["read"]
+    within_ns = float(curve.within_clocks) * result.clock_ns
+    bin_ns = float(curve.edges[1]) * result.clock_ns
+    edges_us, range_us = (edges * (result.clock_ns / 1000) for edges in (curve.edges, curve.range_edges))
+    if within_ns < 0.75 * bin_ns:
+        label = f"least and most of {time_words(within_ns)}"
+        light = tint(read, 0.4)
+        axes.stairs(
+            curve.high_gbps,
+            range_us,
+            baseline=curve.low_gbps,
+            fill=True,
+            color=light,
+            linewidth=0,
+            label=label,
+        )
+    axes.stairs(curve.mean_gbps, edges_us, color=read, baseline=None, label=f"mean of {time_words(bin_ns)}")
+    label = f"mean of all {mean:.1f} GB/s, {100 * result.peak_fraction:.1f}% of peak"
+    axes.axhline(mean, color=INK, linestyle=":", label=label)
+    axes.axhline(peak, color=INK, linestyle="--", label=f"peak {peak:.1f} GB/s")
+    axes.set(
+        xlabel="time (µs)",
+        ylabel="weights read (GB/s)",
+        ylim=(0, peak * 1.08),
+        xlim=(0, result.time_ns / 1000),
     )
+
+
+def draw_means(
+    axes: Axes, ends_ns: Sequence[float], gbps: Sequence[float], interval_ns: float, **how: Any
+) -> None:
+    """A curve of means over equal times; over whole refresh intervals where they are many, on a lighter one.
+
+    Args:
+        axes: to draw into.
+        ends_ns, gbps: of the times, of which some make an interval, or which are whole intervals.
+        interval_ns: of refreshes.
+        how: color, linestyle, label.
+    """
+    edges = np.append(0.0, ends_ns) / 1000
+    values = np.array(gbps)
+    parts = round(interval_ns / ends_ns[0])
+    if parts > 1 and ends_ns[-1] > _REFRESHES_SHOWN * interval_ns:
+        light = {**how, "color": tint(how["color"], 0.4), "label": None, "linestyle": "-"}
+        axes.stairs(values, edges, baseline=None, **light)
+        first = np.arange(0, len(values), parts)
+        moved = np.add.reduceat(values * np.diff(edges), first)
+        edges = np.append(edges[first], edges[-1])
+        values = moved / np.diff(edges)
+    axes.stairs(values, edges, baseline=None, zorder=2.5, **how)
+
+
+def read_panels(result: ExpertResult | HostReadResult) -> list[Panel]:
+    """The panel of `draw_reads`."""
+    return [Panel(lambda axes: draw_reads(axes, result), 8, stretches=True, over_time=True)]
+
+
+def phase_panels(phases: Sequence[Phase], time_ns: float, hardware: Mapping[str, Any]) -> list[Panel]:
+    """The panel of `draw_phases`."""
+    return [Panel(lambda axes: draw_phases(axes, phases, time_ns, hardware), 6.5, over_time=True)]
 
 
 def draw_phases(axes: Axes, phases: Sequence[Phase], time_ns: float, hardware: Mapping[str, Any]) -> None:
     """What the units do that the expert program runs on, a row for each phase."""
-    rows = {name: row for row, name in enumerate(_PHASES)}
+    units = unit_of_phase(hardware)
+    colours = {
+        "activations-in": COLOURS["host"],
+        "gate-up": COLOURS["compute"],
+        "activation": COLOURS["activation unit"],
+        "down": COLOURS["compute"],
+        "result-out": COLOURS["host"],
+    }
+    rows = {name: row for row, name in enumerate(units)}
     for phase in phases:
-        start, length = phase.start_ns / 1000, max(phase.end_ns - phase.start_ns, time_ns / 500) / 1000
-        axes.barh(rows[phase.name], length, left=start, color=_PHASES[phase.name], height=0.7)
-    names = [f"{name} ({unit})" for name, unit in unit_of_phase(hardware).items()]
-    axes.set_yticks(range(len(names)), names, fontsize=8)
-    axes.set(xlabel="time (us)", ylim=(len(names) - 0.4, -0.6), xlim=(0, time_ns / 1000))
+        start, length = phase.start_ns / 1000, max(phase.end_ns - phase.start_ns, time_ns / 150) / 1000
+        axes.barh(rows[phase.name], length, left=start, color=colours[phase.name], height=0.7)
+    axes.set_yticks(range(len(units)), [f"{name} ({unit})" for name, unit in units.items()])
+    axes.tick_params(axis="y", length=0)
+    axes.set(xlabel="time (µs)", ylim=(len(units) - 0.4, -0.6), xlim=(0, time_ns / 1000))

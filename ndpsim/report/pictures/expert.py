@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from matplotlib.axes import Axes
+from collections.abc import Sequence
 
-from ndpsim.report.pictures.bars import draw_bus_time, draw_energy
-from ndpsim.report.pictures.canvas import save, stacked
-from ndpsim.report.pictures.curves import draw_phases, draw_reads
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ndpsim.report.panels import DEFAULT_SIZE, chosen_panels
+from ndpsim.report.pictures.bars import draw_bus_time, energy_panels, share_panel
+from ndpsim.report.pictures.canvas import compose, save
+from ndpsim.report.pictures.curves import phase_panels, read_panels
 from ndpsim.report.text import expert_title
 from ndpsim.report.words import lane_name, to_host_name
 from ndpsim.simulate import ExpertResult
 from ndpsim.units import format_time
 
-__all__ = ["draw_expert"]
+__all__ = ["draw_expert", "expert_figure"]
 
 
 def _where(axes: Axes, result: ExpertResult) -> None:
@@ -35,18 +39,36 @@ def _title(result: ExpertResult) -> str:
     return f"{expert_title(result)}\n{format_time(result.time_ns)}, bound by {bound}; busy: {busy}"
 
 
-def draw_expert(path: str, result: ExpertResult) -> None:
+def expert_figure(
+    result: ExpertResult, size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None
+) -> Figure:
     """Bandwidth over time, the phases under it, and where the time of the data buses and the energy went.
 
+    Args:
+        result: with its commands recorded.
+        size, panels: see `panels.SIZES` and `panels.PANELS`.
+
     Raises:
-        InputError: the file name ends in no picture format.
+        InputError: there is no such size or panel.
     """
-    heights = (3, 1.5, 0.6) if result.energy_nj is None else (3, 1.5, 0.6, 0.6)
-    figure, (top, middle, bottom, *rest) = stacked(_title(result), heights)
-    draw_reads(top, result)
-    top.tick_params(labelbottom=False)  # the axis of the phases serves both
-    draw_phases(middle, result.phases, result.time_ns, result.config["hardware"])
-    _where(bottom, result)
-    if result.energy_nj is not None:
-        draw_energy(rest[0], result.energy_nj, result.time_ns)
-    save(figure, path)
+    chosen = chosen_panels(panels, "expert")
+    over_time = {
+        "bandwidth": read_panels(result),
+        "phases": phase_panels(result.phases, result.time_ns, result.config["hardware"]),
+    }
+    went = {
+        "bus": share_panel(lambda axes: _where(axes, result)),
+        "energy": energy_panels(result.energy_nj, result.time_ns),
+    }
+    return compose(_title(result), (over_time, went), size, chosen)
+
+
+def draw_expert(
+    path: str, result: ExpertResult, size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None
+) -> None:
+    """`expert_figure` in a file.
+
+    Raises:
+        InputError: there is no such size or panel, or the file name ends in no picture format.
+    """
+    save(expert_figure(result, size, panels), path, size)

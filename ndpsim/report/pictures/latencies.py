@@ -4,50 +4,134 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from ndpsim.errors import InputError
-from ndpsim.report.pictures.bars import draw_energy
-from ndpsim.report.pictures.canvas import BLUE, VERMILION, save, stacked
+from ndpsim.report.panels import DEFAULT_SIZE, chosen_panels
+from ndpsim.report.pictures.bars import energy_panels
+from ndpsim.report.pictures.canvas import Panel, compose, save, time_words
+from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.simulate import LoadPoint, Memory, TraceResult
-from ndpsim.units import format_time
 
-__all__ = ["draw_latencies", "draw_sweep"]
+__all__ = ["draw_latencies", "draw_sweep", "latencies_figure", "percentile_ns", "sweep_figure"]
+
+_MARKED = {"50": "o", "95": "s", "99": "^", "99.9": "D"}
+_WIDE = 30  # times the median: where some are longer, latencies are drawn on a logarithmic axis
 
 
-def draw_latencies(path: str, result: TraceResult) -> None:
-    """Read latencies of a trace as a histogram, and where the energy went.
+def percentile_ns(result: TraceResult, percent: float) -> float:
+    """The shortest latency that `percent`, of at most one decimal, of the reads do not exceed."""
+    needed = percent / 100 * result.reads
+    return next(
+        point["ns"] for point in result.read_latency_distribution if point["reads"] >= needed * (1 - 1e-12)
+    )
+
+
+def _tail(axes: Axes, result: TraceResult) -> None:
+    """The share of reads that take longer, on a logarithmic axis."""
+    points = result.read_latency_distribution
+    ns = np.array([point["ns"] for point in points])
+    longer = 100 * (1 - np.array([point["reads"] for point in points]) / result.reads)
+    lowest = 50 / result.reads  # half a read: what the last step leads to
+    ends = np.append(100.0, np.maximum(longer[:-1], lowest))
+    axes.step(np.append(ns, ns[-1]), np.append(ends, lowest), where="pre", color=COLOURS["read"])
+    for percent, marker in _MARKED.items():
+        at = percentile_ns(result, float(percent))
+        axes.plot(
+            at,
+            max(lowest, 100 - float(percent)),
+            marker=marker,
+            color=INK,
+            linestyle="none",
+            label=f"p{percent} {time_words(at)}",
+        )
+    assert result.read_latency_ns is not None
+    axes.axvline(
+        result.read_latency_ns["mean"],
+        color=INK,
+        linestyle=":",
+        label=f"mean {time_words(result.read_latency_ns['mean'])}",
+    )
+    if ns[-1] > _WIDE * percentile_ns(result, 50):
+        axes.set_xscale("log")
+    else:
+        axes.set_xlim(0, 1.02 * ns[-1])
+    axes.set_yscale("log")
+    axes.set_yticks(shown := [10.0**power for power in range(2, -7, -1) if 10.0**power >= lowest])
+    axes.set_yticklabels([f"{share:g}" for share in shown])
+    axes.set(xlabel="read latency, arrival to last beat (ns)", ylabel="reads that take longer (%)")
+    axes.set_ylim(lowest, 130)
+    axes.minorticks_off()
+
+
+def _histogram(axes: Axes, result: TraceResult) -> None:
+    """The share of reads by latency."""
+    bars = result.read_latency_histogram
+    edges = [bar["from_ns"] for bar in bars] + [bars[-1]["to_ns"]]
+    shares = [100 * bar["reads"] / result.reads for bar in bars]
+    axes.stairs(shares, edges, fill=True, color=tint(COLOURS["read"], 0.4), linewidth=0)
+    axes.stairs(shares, edges, color=COLOURS["read"])
+    step = time_words(bars[0]["to_ns"] - bars[0]["from_ns"])
+    axes.set(xlabel="read latency, arrival to last beat (ns)", ylabel=f"reads (%)\nof each {step}")
+    axes.set(xlim=(0, 1.02 * edges[-1]), ylim=(0, None))
+
+
+def latencies_figure(
+    result: TraceResult, size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None
+) -> Figure:
+    """Read latencies of a trace, as the share that take longer and by length, and where the energy went.
+
+    Args:
+        result: of `run_trace`.
+        size, panels: see `panels.SIZES` and `panels.PANELS`.
 
     Raises:
-        InputError: the trace has no reads, or the file name ends in no picture format.
+        InputError: the trace has no reads, or there is no such size or panel.
     """
+    chosen = chosen_panels(panels, "latencies")
     if result.read_latency_ns is None:
         raise InputError("the trace has no reads whose latency could be drawn", key="--plot")
     config = result.config
     carried = f"{result.bandwidth_gbps:.2f} GB/s, {100 * result.peak_fraction:.1f}% of peak"
-    title = f"{config['timing']} {config['org']}: {carried}"
-    figure, (axes, *rest) = stacked(title, (3.5,) if result.energy_nj is None else (3.5, 0.6))
-    bars = result.read_latency_histogram
-    edges = [bar["from_ns"] for bar in bars] + [bars[-1]["to_ns"]]
-    shares = [100 * bar["reads"] / result.reads for bar in bars]
-    axes.stairs(shares, edges, fill=True, color=BLUE, alpha=0.6)
-    styles = {"mean": "-", "p50": ":", "p90": "--", "p99": "-."}
-    for name, style in styles.items():
-        ns = result.read_latency_ns[name]
-        axes.axvline(ns, color="black", linewidth=1, linestyle=style, label=f"{name} {format_time(ns)}")
-    axes.set(xlabel="read latency, arrival to last beat (ns)", ylabel="reads (%)")
-    axes.legend(frameon=False, fontsize=8)
-    if result.energy_nj is not None:
-        draw_energy(rest[0], result.energy_nj, result.time_ns)
-    save(figure, path)
+    title = f"{config['timing']} {config['org']}, {result.reads} reads, {result.writes} writes, {carried}"
+    tail = {"tail": [Panel(lambda axes: _tail(axes, result), 10, stretches=True)]}
+    sums = {
+        "histogram": [Panel(lambda axes: _histogram(axes, result), 6, stretches=True)],
+        "energy": energy_panels(result.energy_nj, result.time_ns),
+    }
+    return compose(title, (tail, sums), size, chosen)
 
 
-def draw_sweep(path: str, points: Sequence[LoadPoint], memory: Memory) -> None:
-    """Read latency against the bandwidth that is carried.
+def draw_latencies(
+    path: str, result: TraceResult, size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None
+) -> None:
+    """`latencies_figure` in a file.
 
     Raises:
-        InputError: the trace has no reads, or the file name ends in no picture format.
+        InputError: the trace has no reads, there is no such size or panel, or the file name ends in no
+            picture format.
     """
+    save(latencies_figure(result, size, panels), path, size)
+
+
+def sweep_figure(
+    points: Sequence[LoadPoint],
+    memory: Memory,
+    size: str = DEFAULT_SIZE,
+    panels: Sequence[str] | None = None,
+) -> Figure:
+    """Read latency against the bandwidth that is carried.
+
+    Args:
+        points: of `sweep_load`, for `memory`.
+        size, panels: see `panels.SIZES` and `panels.PANELS`.
+
+    Raises:
+        InputError: the trace has no reads, or there is no such size or panel.
+    """
+    chosen = chosen_panels(panels, "sweep")
     read = [
         (p.bandwidth_gbps, p.mean_ns, p.p99_ns)
         for p in points
@@ -56,18 +140,31 @@ def draw_sweep(path: str, points: Sequence[LoadPoint], memory: Memory) -> None:
     if not read:
         raise InputError("the trace has no reads whose latency could be drawn", key="--plot")
     carried, mean_ns, p99_ns = zip(*read, strict=True)
-    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
-    axes.plot(carried, mean_ns, "o-", color=BLUE, label="mean")
-    axes.plot(
-        carried,
-        p99_ns,
-        "s--",
-        color=VERMILION,
-        label="99th percentile",
-    )
     peak = memory.channels * memory.device.peak_gbps
-    axes.axvline(peak, color="black", linewidth=0.8, linestyle="--", label=f"peak {peak:.1f} GB/s")
-    axes.set(xlabel="bandwidth carried (GB/s)", ylabel="read latency (ns)", xlim=(0, None), ylim=(0, None))
-    axes.set_title(f"{memory.device.timing} {memory.device.org}: latency against throughput", fontsize=10)
-    axes.legend(frameon=False, fontsize=8)
-    save(figure, path)
+
+    def draw(axes: Axes) -> None:
+        colour = COLOURS["read"]
+        axes.plot(carried, mean_ns, "o-", color=colour, label="mean")
+        axes.plot(carried, p99_ns, "s--", color=colour, markerfacecolor="white", label="99th percentile")
+        axes.axvline(peak, color=INK, linestyle="--", label=f"peak {peak:.1f} GB/s")
+        axes.set(xlabel="bandwidth carried (GB/s)", ylabel="read latency (ns)")
+        axes.set(xlim=(0, 1.02 * peak), ylim=(0, None))
+
+    title = f"{memory.device.timing} {memory.device.org}, latency against throughput"
+    return compose(title, ({"latency": [Panel(draw, 13, stretches=True)]},), size, chosen)
+
+
+def draw_sweep(
+    path: str,
+    points: Sequence[LoadPoint],
+    memory: Memory,
+    size: str = DEFAULT_SIZE,
+    panels: Sequence[str] | None = None,
+) -> None:
+    """`sweep_figure` in a file.
+
+    Raises:
+        InputError: the trace has no reads, there is no such size or panel, or the file name ends in no
+            picture format.
+    """
+    save(sweep_figure(points, memory, size, panels), path, size)

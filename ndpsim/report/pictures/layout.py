@@ -2,58 +2,81 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from ndpsim.layout import MATRICES, Layout
 from ndpsim.report.layouts import layout_title
-from ndpsim.report.pictures.canvas import BLUE, PINK, SKY, check_format, save, set_title
+from ndpsim.report.panels import DEFAULT_SIZE, chosen_panels
+from ndpsim.report.pictures.canvas import Panel, check_format, compose, save
+from ndpsim.report.pictures.colours import COLOURS
 from ndpsim.simulate import PlacedExpert
 
-__all__ = ["draw_layout"]
+__all__ = ["draw_layout", "layout_figure"]
 
-_COLOURS = {"gate": BLUE, "up": SKY, "down": PINK}
-_EMPTY = "#E6E6E6"
 _ROWS = 2  # of every bank, in a look at them
-_LABELS = 32  # of DIMMs, as many as can be read side by side
+_LABELS = 16  # of DIMMs, as many as can be read side by side in a column
 
 
-def draw_layout(path: str, placed: PlacedExpert) -> None:
-    """How much of which matrix lies on every lane, and a look into the first rows of one of them.
+def layout_figure(
+    placed: PlacedExpert, size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None
+) -> Figure:
+    """How much of which matrix lies on every lane, and looks into some rows of one of them.
+
+    Args:
+        placed: of `place_expert`.
+        size, panels: see `panels.SIZES` and `panels.PANELS`; "down" is empty where the first rows hold all.
 
     Raises:
-        InputError: the file name ends in no picture format.
+        InputError: there is no such size or panel.
     """
-    check_format(path)
+    chosen = chosen_panels(panels, "layout")
     layout = placed.layout
     dimm, lane, matrix = _first_lane(layout)
     rank, subchannel = divmod(lane, layout.geometry.subchannels)
     down_row = _first_row(layout, matrix, MATRICES.index("down"))
-    zooms = ["first"] if down_row < _ROWS else ["first", "down"]
-    mosaic: Any = [["lanes"] * len(zooms), zooms]
-    figure: Figure
-    figure, axes = plt.subplot_mosaic(mosaic, figsize=(11, 7.2), height_ratios=(1, 1.5), layout="constrained")
-    _lanes(axes["lanes"], layout)
     where = f"DIMM {dimm}, rank {rank}, sub-channel {subchannel}"
-    _rows(axes["first"], layout, matrix, 0, f"{where}: its first rows")
-    if "down" in axes:
-        _rows(axes["down"], layout, matrix, down_row - 1, "the same lane, where down begins")
-    figure.legend(
-        handles=[Patch(color=colour, label=name) for name, colour in {**_COLOURS, "empty": _EMPTY}.items()],
-        ncols=4,
-        fontsize=8,
-        frameon=False,
-        loc="outside lower center",
+    rows_lines = 1.2 * _ROWS * layout.geometry.device.banks_per_group
+
+    def rows(first: int, words: str, legend: bool) -> list[Panel]:
+        def draw(axes: Axes) -> None:
+            _rows(axes, layout, matrix, first, words)
+            if legend:
+                _name_colours(axes, (*MATRICES, "empty"))
+
+        return [Panel(draw, rows_lines, stretches=True)]
+
+    groups = (
+        {"lanes": [Panel(lambda axes: _lanes(axes, layout), 7, stretches=True)]},
+        {"first": rows(0, f"{where}: its first rows", chosen[0] == "first" or size == "slide")},
     )
-    set_title(figure, layout_title(placed))
-    save(figure, path)
+    if down_row >= _ROWS:
+        words = f"{where}: where down begins"
+        groups[1]["down"] = rows(down_row - 1, words, "first" not in chosen and chosen[0] != "lanes")
+    return compose(layout_title(placed), groups, size, chosen)
+
+
+def draw_layout(
+    path: str, placed: PlacedExpert, size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None
+) -> None:
+    """`layout_figure` in a file.
+
+    Raises:
+        InputError: there is no such size or panel, or the file name ends in no picture format.
+    """
+    check_format(path)
+    save(layout_figure(placed, size, panels), path, size)
+
+
+def _name_colours(axes: Axes, names: Sequence[str]) -> None:
+    """Entries of the legend for what is drawn without labels."""
+    for name in names:
+        axes.bar(np.nan, 0, color=COLOURS[name], edgecolor="#999999", linewidth=0.4, label=name)
 
 
 def _lanes(axes: Axes, layout: Layout) -> None:
@@ -67,21 +90,21 @@ def _lanes(axes: Axes, layout: Layout) -> None:
     bottom = np.zeros_like(at)
     for number, name in enumerate(MATRICES):
         height = held[:, :, number].ravel()
-        axes.bar(at, height, width=0.85 / (geometry.lanes + 1), bottom=bottom, color=_COLOURS[name])
+        width = 0.85 / (geometry.lanes + 1)
+        axes.bar(at, height, width=width, bottom=bottom, color=COLOURS[name], label=name)
         bottom += height
     step = -(-geometry.dimms // _LABELS)
     shown = np.arange(0, geometry.dimms, step)
-    axes.set_xticks(shown + 0.5, [f"{dimm}\nch {dimm % geometry.channels}" for dimm in shown], fontsize=8)
-    axes.set_xticks(np.arange(geometry.dimms + 1), minor=True)
+    axes.set_xticks(shown + 0.5, [f"{dimm}\n{dimm % geometry.channels}" for dimm in shown])
     axes.tick_params(axis="x", which="major", length=0)
     axes.set(
         xlim=(0, geometry.dimms),
-        ylim=(0, bottom.max() * 1.08),
+        ylim=(0, bottom.max() * 1.05),
         ylabel=f"weights ({unit})",
-        xlabel=f"DIMM and its channel; {geometry.lanes} lanes in each",
+        xlabel=f"DIMM, below it its channel; {geometry.lanes} lanes in each DIMM",
     )
     for edge in range(1, geometry.dimms):
-        axes.axvline(edge, color=_EMPTY, linewidth=0.8, zorder=0)
+        axes.axvline(edge, color=COLOURS["empty"], zorder=0)
 
 
 def _first_lane(layout: Layout) -> tuple[int, int, NDArray[np.int64]]:
@@ -101,7 +124,7 @@ def _first_row(layout: Layout, matrix: NDArray[np.int64], which: int) -> int:
     return int(rows[0]) if len(rows) else 0
 
 
-def _rows(axes: Axes, layout: Layout, matrix: NDArray[np.int64], first: int, title: str) -> None:
+def _rows(axes: Axes, layout: Layout, matrix: NDArray[np.int64], first: int, words: str) -> None:
     """The bursts of some rows of every bank, coloured by matrix, in the order in which they fill."""
     device, rows = layout.geometry.device, range(first, first + _ROWS)
     row, bank, bankgroup, column = np.ix_(
@@ -113,17 +136,17 @@ def _rows(axes: Axes, layout: Layout, matrix: NDArray[np.int64], first: int, tit
     lines = banks * device.bankgroups
     axes.imshow(
         held.reshape(lines, device.bursts_per_row),
-        cmap=ListedColormap([_EMPTY, *_COLOURS.values()]),
+        cmap=ListedColormap([COLOURS[name] for name in ("empty", *MATRICES)]),
         vmin=-1,
-        vmax=len(_COLOURS) - 1,
+        vmax=len(MATRICES) - 1,
         aspect="auto",
         interpolation="nearest",
         extent=(0, device.bursts_per_row, lines, 0),
     )
+    thin = float(axes.spines["left"].get_linewidth())
     for edge in range(1, lines):
-        axes.axhline(edge, color="white", linewidth=2 if edge % device.bankgroups == 0 else 0.3)
+        axes.axhline(edge, color="white", linewidth=2 * thin if edge % device.bankgroups == 0 else 0.3 * thin)
     names = [f"row {row} bank {bank}" for row in rows for bank in range(device.banks_per_group)]
-    axes.set_yticks((np.arange(banks) + 0.5) * device.bankgroups, names, fontsize=8)
+    axes.set_yticks((np.arange(banks) + 0.5) * device.bankgroups, names)
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel(f"burst in the row; {device.bankgroups} lines: the bank groups", fontsize=9)
-    axes.set_title(title, fontsize=9)
+    axes.set_xlabel(f"{words}; burst in the row; {device.bankgroups} lines a bank, its bank groups")

@@ -1,0 +1,72 @@
+"""What ndpsim uses of Numba, imported so that no setting of the environment makes it fail.
+
+Numba reads its settings from variables of the environment, and from `.numba_config.yaml` in the working
+folder, when it is imported. Those that it refuses are left out, each with a line.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import warnings
+
+from ndpsim.errors import InputError
+
+__all__ = [
+    "CompileResult",
+    "CompilerBase",
+    "DefaultPassBuilder",
+    "NativeLowering",
+    "dumps",
+    "event",
+    "intrinsic",
+    "make_function",
+    "numba",
+    "register_pass",
+    "types",
+]
+
+_log = logging.getLogger("ndpsim")
+
+# Values that Numba takes as they are, and then fails on or lets LLVM end the process for.
+_USABLE = {
+    "NUMBA_NUM_THREADS": re.compile(r"\s*\+?0*[1-9][0-9]{0,5}\s*"),
+    "NUMBA_CPU_FEATURES": re.compile(r"([+-][\w.-]+(,[+-][\w.-]+)*)?"),
+}
+_REFUSED = re.compile(
+    r"Environment variable '(?P<name>\w+)' .* value '(?P<value>.*?)' could not be parsed", re.S
+)
+
+
+def _ignore(name: str, value: str) -> None:
+    os.environ.pop(name, None)
+    _log.warning("%s=%s is ignored: Numba does not take this value", name, " ".join(value.split())[:60])
+
+
+for _name, _form in _USABLE.items():
+    if _name in os.environ and not _form.fullmatch(os.environ[_name]):
+        _ignore(_name, os.environ[_name])
+
+with warnings.catch_warnings(record=True) as _said:
+    warnings.simplefilter("always")
+    try:
+        import numba
+        from numba._dynfunc import make_function
+        from numba.core import event, types
+        from numba.core.compiler import CompilerBase, CompileResult, DefaultPassBuilder
+        from numba.core.compiler_machinery import register_pass
+        from numba.core.serialize import dumps
+        from numba.core.typed_passes import NativeLowering
+        from numba.extending import intrinsic
+    except Exception as _error:
+        _reason = " ".join(f"{type(_error).__name__}: {_error}".split())[:300]
+        _place = ", or .numba_config.yaml here" if os.path.lexists(".numba_config.yaml") else ""
+        raise InputError(f"Numba cannot be imported with its NUMBA_ settings{_place} ({_reason})") from None
+
+for _warning in _said:
+    _refused = _REFUSED.search(str(_warning.message))
+    if _refused:
+        _ignore(_refused["name"], _refused["value"])
+    else:
+        warnings.warn_explicit(_warning.message, _warning.category, _warning.filename, _warning.lineno)

@@ -1,0 +1,171 @@
+"""Arguments of public functions: taken as Python users write them, or refused in one line that names them."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import operator
+import os
+import reprlib
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ndpsim.errors import InputError, one_of
+
+__all__ = [
+    "choice",
+    "flag",
+    "instance",
+    "number",
+    "path_of",
+    "progress_function",
+    "several",
+    "shown",
+    "text",
+    "whole_number",
+]
+
+T = TypeVar("T")
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 60
+_SHORT.maxlong = 40
+
+
+def shown(value: object) -> str:
+    """A value as a message quotes it: its `repr`, shortened where it is long."""
+    try:
+        return _SHORT.repr(value)
+    except Exception:  # a number of too many digits, or an object whose own repr fails
+        return f"a {type(value).__name__} that cannot be shown"
+
+
+def whole_number(value: Any, name: str, least: int, most: int | None = None, of: str = "") -> int:
+    """`value` as an int: Python's, NumPy's, or any other with `__index__`; no bool, no float.
+
+    `of`: what it counts, for the message, " of clocks".
+
+    Raises:
+        InputError: it is none, or not from `least` to `most` (None: without end).
+    """
+    try:
+        whole = None if is_flag(value) else operator.index(value)
+    except TypeError:
+        whole = None
+    if whole is None or whole < least or (most is not None and whole > most):
+        upto = "" if most is None else f" to {most}"
+        raise InputError(f"{shown(value)} is not a whole number{of} from {least}{upto}", key=name)
+    return whole
+
+
+def number(value: Any, name: str, least: float, most: float = math.inf) -> float:
+    """`value` as a float; no bool.
+
+    Raises:
+        InputError: it is no real number, not finite, or not from `least` to `most`.
+    """
+    real = isinstance(value, numbers.Real) and not is_flag(value)
+    if not (real and least <= value <= most and value < math.inf):
+        upto = "" if most == math.inf else f" to {most:g}"
+        raise InputError(f"{shown(value)} is not a number from {least:g}{upto}", key=name)
+    try:
+        return float(value)
+    except OverflowError:
+        raise InputError(f"{shown(value)} is too large", key=name) from None
+
+
+def is_flag(value: Any) -> bool:
+    """Whether `value` is True or False, Python's or NumPy's."""
+    return isinstance(value, bool) or (
+        getattr(getattr(value, "dtype", None), "kind", None) == "b" and getattr(value, "shape", None) == ()
+    )
+
+
+def flag(value: Any, name: str) -> bool:
+    """`value` as a bool.
+
+    Raises:
+        InputError: it is neither True nor False.
+    """
+    if not is_flag(value):
+        raise InputError(f"{shown(value)} is neither True nor False", key=name)
+    return bool(value)
+
+
+def text(value: Any, name: str) -> str:
+    """`value` as a plain str.
+
+    Raises:
+        InputError: it is none.
+    """
+    if not isinstance(value, str):
+        raise InputError(f"{shown(value)} is not a text", key=name)
+    return str(value)
+
+
+def choice(value: Any, name: str, allowed: Iterable[str], what: str) -> str:
+    """`value`, which must be one of the names `allowed`; `what` they name, in words.
+
+    Raises:
+        InputError: it is none of them.
+    """
+    names = list(allowed)
+    if not isinstance(value, str):
+        raise InputError(f"{shown(value)} is not a text; give one of {', '.join(names)}", key=name)
+    if value not in names:
+        raise InputError(one_of(value, names, what), key=name)
+    return str(value)
+
+
+def path_of(value: Any, name: str) -> Path:
+    """`value`, a str or an `os.PathLike` of one, as a `Path`.
+
+    Raises:
+        InputError: it is neither, it is empty, or it has a NUL character.
+    """
+    written = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(written, str) or not written or "\0" in written:
+        raise InputError(f"{shown(value)} is not a path; give a str or a Path", key=name)
+    return Path(written)
+
+
+def several(value: Any, name: str, each: Callable[[Any, str], T]) -> tuple[T, ...]:
+    """The elements of a list, tuple or other ordered iterable, each as the function `each` takes it.
+
+    Raises:
+        InputError: it is a single text, a mapping, a set or nothing of several, or an element is refused.
+    """
+    if isinstance(value, str):
+        raise InputError(f"{shown(value)} is a string; give a list of them", key=name)
+    refused = isinstance(value, (bytes, bytearray, Mapping, AbstractSet, os.PathLike))
+    if refused or not isinstance(value, Iterable) or getattr(value, "shape", None) == ():
+        raise InputError(f"{shown(value)} is not a list", key=name)
+    return tuple(each(one, name) for one in value)
+
+
+def instance(value: Any, name: str, kind: type[T]) -> T:
+    """`value`, which must be of a class.
+
+    Raises:
+        InputError: it is not.
+    """
+    if not isinstance(value, kind):
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise InputError(f"{shown(value)} is not {article} {kind.__name__}", key=name)
+    return value
+
+
+def progress_function(value: Any, name: str = "progress") -> Callable[[float], None]:
+    """What to call with the share of work done; None: nothing is called.
+
+    Raises:
+        InputError: it cannot be called.
+    """
+    if value is None:
+        return lambda share: None
+    if not callable(value):
+        raise InputError(f"{shown(value)} is no function of the share of work done", key=name)
+    called: Callable[[float], None] = value
+    return called

@@ -1,0 +1,105 @@
+"""``ndpsim cache``: where compiled kernels lie, how large they are, and away with them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ndpsim.cli.command import Command, CommandGroup
+from ndpsim.cli.options import check_outputs, json_option, write_json
+
+__all__ = ["command"]
+
+
+def _root(root: Path, current: str) -> dict[str, Any]:
+    """What there is in a folder of caches; `current`: the name of the folder that this version uses."""
+    from ndpsim.cachedirs import find_folders, problem_of
+
+    folders = [
+        {
+            "folder": str(folder.path),
+            "kind": folder.kind,
+            "current": folder.path.name == current,
+            "entries": folder.entries,
+            "size_bytes": folder.size_bytes,
+            "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(folder.written)),
+            "made_by": dict(folder.made_by),
+        }
+        for folder in find_folders(root)
+    ]
+    return {
+        "folder": str(root),
+        "problem": problem_of(root),
+        "size_bytes": sum(folder["size_bytes"] for folder in folders),
+        "folders": folders,
+    }
+
+
+@click.group(
+    cls=CommandGroup,
+    invoke_without_command=True,
+    examples=("ndpsim cache", "ndpsim cache clear"),
+)
+@json_option
+@click.pass_context
+def command(context: click.Context, json_to: str | None) -> None:
+    """Say where compiled kernels lie, how large they are, and which versions they are of.
+
+    They lie in the user's cache folder, or in the one that NDPSIM_CACHE_DIR names; where that cannot be used,
+    in the folder for temporary files. A folder that other users own or can write is not used.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    check_outputs({"--json": json_to})
+    from ndpsim import _jit
+    from ndpsim.cachedirs import roots
+    from ndpsim.report.printing import print_table
+    from ndpsim.units import format_bytes
+
+    current = _jit.entries().name
+    found = [_root(root, current) for root in roots()]
+    if json_to is not None:
+        write_json({"current": current, "roots": found}, json_to)
+    if json_to == "-":
+        return
+    for root in found:
+        problem = f", not used: {root['problem']}" if root["problem"] else ""
+        click.echo(f"{root['folder']}: {format_bytes(root['size_bytes'])}{problem}")
+    rows = [
+        (
+            Path(folder["folder"]).name,
+            str(folder["entries"]),
+            format_bytes(folder["size_bytes"]),
+            "this one" if folder["current"] else "",
+            ", ".join(f"{name} {folder['made_by'][name]}" for name in _VERSIONS if name in folder["made_by"]),
+        )
+        for root in found
+        for folder in root["folders"]
+    ]
+    if rows:
+        print_table("", ("folder", "entries", "size", "version", "made by"), rows)
+
+
+_VERSIONS = ("ndpsim", "numba", "python")
+
+
+@command.command(cls=Command, examples=("ndpsim cache clear", "ndpsim cache clear --json cleared.json"))
+@json_option
+def clear(json_to: str | None) -> None:
+    """Remove what ndpsim put into its caches, of every version, and nothing else."""
+    check_outputs({"--json": json_to})
+    from ndpsim import cachedirs
+    from ndpsim.units import format_bytes
+
+    cleared = cachedirs.clear()
+    if json_to is not None:
+        removed, left = ([str(path) for path in paths] for paths in (cleared.removed, cleared.left))
+        write_json({"removed": removed, "size_bytes": cleared.size_bytes, "left": left}, json_to)
+    if json_to == "-":
+        return
+    for path in cleared.left:
+        click.echo(f"{path}: left, it holds what ndpsim did not put there or may not be written")
+    click.echo(f"removed {len(cleared.removed)} folders, {format_bytes(cleared.size_bytes)}")

@@ -1,0 +1,137 @@
+"""What a command says beside its result, on standard error: what it compiles, and what it does without."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+__all__ = ["COMPILE_S", "kernels_of", "notices"]
+
+# About how long a kernel takes to compile, in seconds, on a machine of 2024. Kernels of less are not in it.
+COMPILE_S = {
+    "ndpsim.audit.kernels.find_early": 1,
+    "ndpsim.audit.kernels.find_row_faults": 1,
+    "ndpsim.dram.controller.run": 8,
+    "ndpsim.dram.dimm.arbiter.run": 20,
+    "ndpsim.dram.dimm.readable.run": 15,
+    "ndpsim.dram.masks.controller.run": 15,
+    "ndpsim.energy.of_trace.sum_open": 1,
+    "ndpsim.link.moving.move": 23,
+    "ndpsim.link.packing.pack": 1,
+    "ndpsim.ndp.array_kernels.output_stationary": 1,
+    "ndpsim.ndp.array_kernels.weight_stationary": 1,
+    "ndpsim.traces.parser.parse": 4,
+}
+_FAST = "ndpsim.dram.masks.controller.run"
+_PLAIN = "ndpsim.dram.controller.run"
+_PARSE = "ndpsim.traces.parser.parse"
+
+
+def kernels_of(command: str, given: Mapping[str, Any]) -> Counter[str]:
+    """The kernels that a command usually runs, with the number of their versions; `given`: its options."""
+    if command == "gemv":
+        kernels = Counter([_FAST])
+        if given.get("host_gbps") is not None:
+            kernels += Counter([_FAST, "ndpsim.dram.dimm.arbiter.run"])
+        if given.get("hw") == "cxl":
+            kernels["ndpsim.ndp.array_kernels.output_stationary"] = 1
+    elif command == "dram":
+        kernels = Counter([_PARSE, _PLAIN if given.get("row_policy") == "closed-cap" else _FAST])
+    elif command == "compare":
+        kernels = Counter([_PARSE, _FAST])
+    elif command == "check":
+        kernels = Counter(["ndpsim.audit.kernels.find_early", "ndpsim.audit.kernels.find_row_faults"])
+        if given.get("energy"):
+            kernels["ndpsim.energy.of_trace.sum_open"] = 1
+    elif command == "relayout":
+        kernels = Counter({"ndpsim.link.packing.pack": 1, "ndpsim.link.moving.move": 2})
+    else:
+        kernels = Counter()
+    if given.get("exact_check"):
+        kernels[_PLAIN] = 1
+    return kernels
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):  # a result is worth more than what is said beside it
+        click.echo(f"ndpsim: {text}", err=True)
+
+
+class _Notices(logging.Handler):
+    """Writes what the package says as lines on standard error, and of kernels what is still to come."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self._group = click.get_current_context(silent=True)
+        self._expected: Counter[str] = Counter()  # announced and still to come
+        self._compiled = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Called by `logging`."""
+        if hasattr(record, "compiling"):
+            self._compiled += 1
+            self._announce(record.compiling)
+        elif record.levelno >= logging.WARNING:
+            _say(record.getMessage())
+
+    def _announce(self, kernel: str) -> None:
+        """Say that a kernel is compiled: of the first one, with all that are usually compiled after it."""
+        if self._compiled == 1:
+            expected = self._missing() | Counter([kernel])
+        elif self._expected[kernel] == 0 and kernel in COMPILE_S:
+            expected = Counter([kernel])
+        else:
+            self._expected[kernel] -= 1
+            return
+        kernels = f"1 of about {expected.total()} kernels" if expected.total() > 1 else "a kernel"
+        what = "another kernel" if self._compiled > 1 else kernels
+        seconds = max(sum(COMPILE_S.get(name, 0) * number for name, number in expected.items()), 1)
+        _say(f"compiling {what}, once for this version; some {seconds} s in all ...")
+        self._expected += expected
+        self._expected[kernel] -= 1
+
+    def _missing(self) -> Counter[str]:
+        """The kernels that the command usually runs and that are not in the cache."""
+        from ndpsim import _jit
+
+        context = click.get_current_context(silent=True)
+        if context is not None:
+            usual = kernels_of(context.info_name or "", context.params)
+        else:  # compiled in another thread than the command's
+            usual = kernels_of(self._group.invoked_subcommand or "", {}) if self._group else Counter()
+        return usual - _jit.cached_kernels()
+
+    def finish(self) -> None:
+        """Say how long it took, when something was compiled."""
+        from ndpsim import _jit
+
+        if self._compiled:
+            kernels = "1 kernel" if self._compiled == 1 else f"{self._compiled} kernels"
+            _say(f"compiled {kernels} in {_jit.compiling_s():.1f} s")
+
+
+@contextmanager
+def notices() -> Iterator[None]:
+    """While the block runs, what the package says goes to standard error, a line each."""
+    log = logging.getLogger("ndpsim")
+    handler, level, propagates = _Notices(), log.level, log.propagate
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False
+    try:
+        try:
+            yield
+        except click.exceptions.Exit:  # the answer is no
+            handler.finish()
+            raise
+        handler.finish()
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+        log.propagate = propagates

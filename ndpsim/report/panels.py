@@ -1,0 +1,81 @@
+"""What can be chosen of a picture: its size, and which of its panels are drawn.
+
+Apart from the pictures themselves, so that choices are checked before matplotlib is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ndpsim.errors import InputError, one_of
+
+__all__ = ["DEFAULT_SIZE", "PANELS", "SIZES", "Size", "chosen_panels", "chosen_size"]
+
+
+@dataclass(frozen=True)
+class Size:
+    """Where a picture is shown.
+
+    Attributes:
+        width_in, height_in: in inches, as printed; None: as high as the panels need.
+        font_pt: of all text but the numbers at ticks, which are half a point smaller.
+        line_pt: width of lines.
+        dpi: dots an inch, where the format has dots.
+        columns: columns that panels stand in.
+    """
+
+    width_in: float
+    height_in: float | None
+    font_pt: float
+    line_pt: float
+    dpi: int
+    columns: int = 1
+
+
+#: One and two columns of a paper of two columns on letter paper, and a slide of 16:9.
+SIZES = {
+    "column": Size(3.5, None, 7.0, 0.8, 600),
+    "two-columns": Size(7.16, None, 8.0, 1.0, 300),
+    "slide": Size(40 / 3, 7.5, 14.0, 2.0, 150, columns=2),
+}
+DEFAULT_SIZE = "two-columns"
+
+#: The panels of each picture, from top to bottom.
+PANELS = {
+    "expert": ("bandwidth", "phases", "bus", "energy"),
+    "contention": ("bandwidth", "phases", "time", "energy"),
+    "host-read": ("bandwidth", "bus", "energy"),
+    "relayout": ("bandwidth", "links", "dram", "energy"),
+    "topologies": ("bandwidth", "time", "busy", "energy"),
+    "latencies": ("tail", "histogram", "energy"),
+    "sweep": ("latency",),
+    "layout": ("lanes", "first", "down"),
+}
+
+
+def chosen_size(name: str) -> Size:
+    """The size of this name.
+
+    Raises:
+        InputError: there is none.
+    """
+    if name not in SIZES:
+        raise InputError(one_of(name, SIZES, "size"), key="size")
+    return SIZES[name]
+
+
+def chosen_panels(names: Sequence[str] | None, picture: str) -> tuple[str, ...]:
+    """The panels of a picture (a name of `PANELS`) that are drawn, in its order; None: all.
+
+    Raises:
+        InputError: the picture has none of that name, or none is chosen.
+    """
+    if names is None:
+        return PANELS[picture]
+    for name in names:
+        if name not in PANELS[picture]:
+            raise InputError(one_of(name, PANELS[picture], "panel"), key="panels")
+    if not names:
+        raise InputError(f"chooses none of {', '.join(PANELS[picture])}", key="panels")
+    return tuple(name for name in PANELS[picture] if name in names)

@@ -1,0 +1,51 @@
+"""What colours mean: one colour has one meaning, over all pictures.
+
+Those of the memory and the units are Okabe and Ito's (https://jfly.uni-koeln.de/color), which colour-blind
+readers tell apart; the rest differs from them, and from each other within a picture, in lightness too.
+"""
+
+from __future__ import annotations
+
+from matplotlib.colors import to_rgb
+
+__all__ = ["COLOURS", "ENERGY", "INK", "tint"]
+
+#: Axes, text, limits and means.
+INK = "#000000"
+
+COLOURS = {
+    "read": "#0072B2",
+    "write": "#D55E00",
+    "read or write": "#555555",
+    "refresh": "#E69F00",
+    "rows": "#CC79A7",
+    "compute": "#009E73",
+    "activation unit": "#7A3E00",
+    "chip io": "#56B4E9",
+    "link": "#F0E442",
+    "host": "#332288",
+    "idle": "#BBBBBB",
+    "gate": "#882255",
+    "up": "#C3B1E1",
+    "down": "#999933",
+    "empty": "#F0F0F0",
+}
+
+#: The meaning of each component of energy.
+ENERGY = {
+    "activate": "rows",
+    "read": "read",
+    "write": "write",
+    "refresh": "refresh",
+    "background": "idle",
+    "io": "chip io",
+    "ndp": "compute",
+    "link": "link",
+    "host": "host",
+}
+
+
+def tint(colour: str, strength: float) -> tuple[float, float, float]:
+    """A colour on white, with no transparency, which some formats lack; strength 1 is the colour itself."""
+    red, green, blue = (1 - strength * (1 - part) for part in to_rgb(colour))
+    return red, green, blue

@@ -1,0 +1,181 @@
+"""Results: how they are shown, compared and turned into plain data."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, ClassVar
+
+from ndpsim.units import format_bytes, format_energy, format_time
+
+__all__ = ["Reported", "flattened", "html_table", "text_table"]
+
+_WIDTH = 80  # columns that a repr takes at most
+_LINES = 22  # rows of a repr, at most
+_NAME = 21  # columns of the names in it
+
+#: How long a run took says nothing about what was simulated.
+_OF_THE_RUN = ("wall_s", "run_s", "compile_s")
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.1f}%"
+
+
+# How a number is shown, by how the name of its field ends.
+_FORMATS: tuple[tuple[str, Callable[[float], str]], ...] = (
+    ("_ns", format_time),
+    ("_nj", format_energy),
+    ("_bytes", format_bytes),
+    ("gbps", lambda value: f"{value:.2f} GB/s"),
+    ("gflops", lambda value: f"{value:.1f} GFLOPS"),
+    ("_s", lambda value: f"{value:.3g} s"),
+    ("_fraction", _share),
+    ("busy", _share),
+    ("fast_forwarded", _share),
+)
+
+
+def _shown(name: str, value: Any) -> str:
+    """A value as text, with the unit that its name tells."""
+    if isinstance(value, Mapping):
+        words = ((key, _shown(name, of_key), isinstance(of_key, Mapping)) for key, of_key in value.items())
+        ordered = sorted(words, key=lambda word: word[0] != "total")
+        return ", ".join(f"{key} ({shown})" if nested else f"{key} {shown}" for key, shown, nested in ordered)
+    if isinstance(value, tuple | list):
+        few = len(value) <= 8 and all(isinstance(one, int | float | str) for one in value)
+        return ", ".join(_shown(name, one) for one in value) if few else f"{len(value)} of them"
+    if isinstance(value, Reported):
+        return f"a {type(value).__name__}"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        for ending, formatted in _FORMATS:
+            if name.endswith(ending):
+                return formatted(value)
+        return str(value) if isinstance(value, int) else f"{value:.4g}"
+    return str(value)
+
+
+def text_table(title: str, rows: Iterable[tuple[str, str]]) -> str:
+    """A title and rows of (name, value), no line wider than 80 columns."""
+    lines = [title, *(f"  {name:<{_NAME}} {value}" for name, value in rows)]
+    return "\n".join(line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..." for line in lines)
+
+
+def html_table(title: str, rows: Iterable[tuple[str, str]]) -> str:
+    """The same as a table for notebooks."""
+    cells = "".join(
+        f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in rows
+    )
+    return f"<table><caption>{html.escape(title)}</caption>{cells}</table>"
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: dataclasses and mappings as objects, tuples as lists."""
+    if is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _plain(of_key) for key, of_key in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, tuple | list) else value
+
+
+def flattened(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain data as scalars by dotted key; `Reported.to_dict` says how."""
+    return dict(_flat("", plain))
+
+
+def _flat(key: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Plain data as scalars by dotted key."""
+    if isinstance(value, Mapping):
+        for name, of_name in value.items():
+            yield from _flat(f"{key}.{name}" if key else str(name), of_name)
+    elif isinstance(value, list):
+        yield from _flat_list(key, value)
+    else:
+        yield key, value
+
+
+def _flat_list(key: str, values: list[Any]) -> Iterator[tuple[str, Any]]:
+    """How many there are, and the extremes: of numbers, or of each number in records, by their names."""
+    if values and all(isinstance(one, Mapping) for one in values):
+        yield f"{key}.count", len(values)
+        groups: dict[str, list[Mapping[str, Any]]] = {}
+        for one in values:
+            groups.setdefault(f"{key}.{one['name']}" if "name" in one else key, []).append(one)
+        for group, records in groups.items():
+            for name in dict.fromkeys(name for record in records for name in record if name != "name"):
+                yield from _extremes(f"{group}.{name}", [record.get(name) for record in records])
+    elif all(_is_number(one) for one in values):
+        yield f"{key}.count", len(values)
+        yield from _extremes(key, values)
+    else:
+        yield key, json.dumps(values)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _extremes(key: str, values: list[Any]) -> Iterator[tuple[str, Any]]:
+    numbers = [value for value in values if _is_number(value)]
+    if numbers:
+        yield f"{key}.min", min(numbers)
+        yield f"{key}.max", max(numbers)
+
+
+class Reported:
+    """A result, which is a frozen dataclass.
+
+    Results are equal when all that was simulated is; how long the run took does not count. They hold
+    mappings, and so have no hash.
+    """
+
+    #: The fields that `repr` shows, the most important first.
+    _shown_fields: ClassVar[tuple[str, ...]] = ()
+
+    def to_dict(self, flat: bool = False) -> dict[str, Any]:
+        """Plain data for JSON; command traces are left out.
+
+        Args:
+            flat: scalars only: one row of a DataFrame, ``[run.to_dict(flat=True) for run in runs]`` all
+                of it. Keys within mappings are joined by dots, ``busy.memory``. Of a list of numbers there
+                are ``.count``, ``.min`` and ``.max``; of a list of records the extremes of each of their
+                numbers, apart by their names where they have some, ``phases.down.end_ns.max``. Any other
+                list is its JSON text.
+        """
+        plain = {f.name: _plain(getattr(self, f.name)) for f in self._fields() if f.name != "command_traces"}
+        return flattened(plain) if flat else plain
+
+    def _fields(self) -> tuple[Any, ...]:
+        assert is_dataclass(self)
+        return fields(self)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        names = (f.name for f in self._fields() if f.name not in _OF_THE_RUN)
+        return all(getattr(self, name) == getattr(other, name) for name in names)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _title(self) -> str:
+        config = getattr(self, "config", {})
+        title, what = type(self).__name__, config.get("model") or config.get("trace")
+        if what is None and "hidden" in config:
+            what = f"{config['hidden']} x {config['intermediate']}"
+        machine = config.get("hardware", {}).get("name") or config.get("timing")
+        title += f" of {what}" if what else ""
+        return f"{title} on {machine}" if machine else title
+
+    def _rows(self) -> list[tuple[str, str]]:
+        names = self._shown_fields or tuple(f.name for f in self._fields())
+        rows = [(name, _shown(name, getattr(self, name))) for name in names[:_LINES]]
+        more = len(self._fields()) - len(rows)
+        return rows + ([("...", f"{more} more fields")] if more else [])
+
+    def __repr__(self) -> str:
+        return text_table(self._title(), self._rows())
+
+    def _repr_html_(self) -> str:
+        return html_table(self._title(), self._rows())

@@ -1,0 +1,25 @@
+# The public names of the package, once; see ndpsim._later.
+from ndpsim.dram.state import ControllerOptions as ControllerOptions
+from ndpsim.layout import BITS as BITS
+from ndpsim.simulate.contention import ContentionResult as ContentionResult
+from ndpsim.simulate.contention import simulate_contention as simulate_contention
+from ndpsim.simulate.expert import MAX_TOKENS as MAX_TOKENS
+from ndpsim.simulate.expert import simulate_expert as simulate_expert
+from ndpsim.simulate.host import HostReadResult as HostReadResult
+from ndpsim.simulate.host import simulate_host_read as simulate_host_read
+from ndpsim.simulate.load import LOADS as LOADS
+from ndpsim.simulate.load import LoadPoint as LoadPoint
+from ndpsim.simulate.load import sweep_load as sweep_load
+from ndpsim.simulate.memory import Memory as Memory
+from ndpsim.simulate.placed import PlacedExpert as PlacedExpert
+from ndpsim.simulate.placed import place_expert as place_expert
+from ndpsim.simulate.relayout import MAX_EXPERTS as MAX_EXPERTS
+from ndpsim.simulate.relayout import HostMove as HostMove
+from ndpsim.simulate.relayout import RelayoutResult as RelayoutResult
+from ndpsim.simulate.relayout import Stretch as Stretch
+from ndpsim.simulate.relayout import simulate_relayout as simulate_relayout
+from ndpsim.simulate.result import ExpertResult as ExpertResult
+from ndpsim.simulate.result import Phase as Phase
+from ndpsim.simulate.trace import TraceResult as TraceResult
+from ndpsim.simulate.trace import run_requests as run_requests
+from ndpsim.simulate.trace import run_trace as run_trace

@@ -1,0 +1,24 @@
+"""How long a simulation takes, apart from what it compiles on the way."""
+
+from __future__ import annotations
+
+import time
+
+from ndpsim import _jit
+
+__all__ = ["Stopwatch"]
+
+
+class Stopwatch:
+    """Runs from when it is made."""
+
+    def __init__(self) -> None:
+        self._began_s, self._compiled_s = time.perf_counter(), _jit.compiling_s()
+
+    def compile_s(self) -> float:
+        """Seconds until now in which kernels were compiled, for this or for another thread."""
+        return _jit.compiling_s() - self._compiled_s
+
+    def wall_s(self) -> float:
+        """Seconds until now without those."""
+        return max(time.perf_counter() - self._began_s - self.compile_s(), 1e-9)

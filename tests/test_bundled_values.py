@@ -1,0 +1,394 @@
+"""Values of the bundled hardware and models that are printed in no paper, defaults of hardware files, and units.
+
+What a paper prints is in `test_hwconfigs`; the source of each value here is the file it stands in, which says
+why it is assumed. Where another source gives it, the test says which.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import ndpsim.moe
+from ndpsim.config import load_hardware
+from ndpsim.errors import InputError
+from ndpsim.moe import FAMILIES, load_model
+from ndpsim.units import (
+    Timebase,
+    common_ticks,
+    cycles_ceil,
+    format_bytes,
+    format_energy,
+    format_power,
+    format_time,
+)
+
+# Hardware
+
+_MULTIPLIER = {
+    "buffer_kib": 256, "activation_bytes": 2, "fifo_bursts": 32, "native_bits": 16, "clock_mhz": 1000,
+    "product_pj": 0.34 + 0.16, "buffer_pj_per_byte": 8.5 / 8, "fifo_pj_per_byte": 2 * 7.5 / 8,  # Jouppi, Table 2
+    "static_mw": None, "area_mm2": None,
+}  # fmt: skip
+_ACTIVATION = {
+    "cycles_per_value": 1,
+    "latency_cycles": 12,
+    "clock_mhz": 1000,
+    "static_mw": None,
+    "area_mm2": None,
+}
+# Exponent and reciprocal as two products with sums each, one sum, two products.
+_VALUE_PJ = 6 * 0.34 + 5 * 0.16
+
+
+def _under(section: str, values: dict[str, object]) -> dict[str, object]:
+    return {f"{section}.{key}": value for key, value in values.items()}
+
+
+_NOBODY_WROTE = {
+    "dram.mapper": "RoBaRaCoCh",
+    "dram.scheduler": "FRFCFS",
+    "dram.row_policy": "open",
+    "dram.row_cap": 4,
+    "dram.write_buffer": 32,
+}
+VALUES = {
+    "trimoe": _NOBODY_WROTE
+    | {
+        "dram.standard": "DDR5", "dram.org": "DDR5_32Gb_x8", "dram.timing": "DDR5_4800BN", "dram.refresh": "all-bank",
+        "dram.read_buffer": 32, "dimm.subchannels": 2,
+        "link.pj_per_bit": 1.17,  # Poulton et al., JSSC 2019
+        "link.topology": "ring", "link.ports": 2, "link.hop_latency_ns": 10, "link.packet_bytes": 256,
+        "link.header_bytes": 16, "link.group_dimms": 8, "link.host_latency_ns": 100,
+        "pcie.latency_ns": 500, "pcie.copy_engines": 2, "pcie.packet_bytes": 256, "pcie.header_bytes": 24,
+        "pcie.pj_per_bit": None,
+        "ndp.gemv.bit_serial_cycles": 16, "ndp.gemv.adder_tree_cycles": 11,
+        **_under("ndp.gemv", _MULTIPLIER), **_under("ndp.activation", _ACTIVATION),
+        "ndp.activation.units": 256, "ndp.activation.value_pj": _VALUE_PJ,
+        "ndp.relayout.clock_mhz": 1000, "ndp.relayout.buffer_kib": 64, "ndp.relayout.pj_per_byte": 2 * 8.5 / 8,
+        "ndp.relayout.static_mw": None, "ndp.relayout.area_mm2": None, "ndp.published.memory_gb": None,
+    },
+    "edge": _NOBODY_WROTE
+    | {
+        "dram.org": "DDR4_8Gb_x8", "dram.timing": "DDR4_3200AA", "dram.refresh": "all-bank", "dram.read_buffer": 32,
+        "dimm.subchannels": 1, "host.channels": 2, "host.cpu_tflops": None,
+        "gpu.tflops": 98.9, "gpu.memory_tbps": 256 * 30 / 8 / 1000, "gpu.pcie_gbps": 16 * 32 / 8,
+        "ndp.gemv.values_per_multiplier": 1, "ndp.gemv.bit_serial_cycles": 1, "ndp.gemv.adder_tree_cycles": 6,
+        **_under("ndp.gemv", _MULTIPLIER), **_under("ndp.activation", _ACTIVATION),
+        "ndp.activation.units": 64, "ndp.activation.value_pj": _VALUE_PJ,
+        "ndp.published.gflops": None, "ndp.published.area_mm2": None, "ndp.published.memory_gb": None,
+    },
+    "cxl": _NOBODY_WROTE
+    | {
+        "dram.standard": "DDR5", "dram.org": "DDR5_32Gb_x8", "dram.timing": "DDR5_4000AN", "dram.refresh": "all-bank",
+        "dram.read_buffer": 32, "dimm.ranks": 1, "dimm.subchannels": 32,
+        "host.channels": 1, "host.memory_bandwidth_gbps": None, "host.memory_tb": None, "host.cpu_tflops": None,
+        "gpu.memory_tbps": 3.35, "gpu.pcie_gbps": 16 * 16 / 8,
+        "cxl.gbps": 31.508, "cxl.latency_ns": 100, "cxl.packet_bytes": 64, "cxl.header_bytes": 21, "cxl.pj_per_bit": None,
+        "ndp.systolic.dataflow": "output-stationary", "ndp.systolic.low_bit_throughput": "inverse-bits",
+        "ndp.systolic.stationary_registers": 2, "ndp.systolic.load_rows": 1,
+        **_under("ndp.systolic", _MULTIPLIER), **_under("ndp.activation", _ACTIVATION),
+        "ndp.activation.units": 64, "ndp.activation.value_pj": None,
+        "ndp.published.gflops": None, "ndp.published.area_mm2": None,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_every_value_that_no_paper_prints(name):
+    hardware = load_hardware(name)
+    found = {row.key: row.value for row in hardware.rows()}
+    printed = {key for key, origin in hardware.origins.items() if origin.kind == "source"} | {
+        "title",
+        "paper",
+        "name",
+    }
+    assert {key: found[key] for key in VALUES[name]} == {
+        key: pytest.approx(value, rel=1e-12) if isinstance(value, float) else value
+        for key, value in VALUES[name].items()
+    }
+    assert set(hardware.origins) - printed <= set(VALUES[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "clocks"),
+    [
+        # Of Table 1 where it says so; the rest of DDR5-4800BN: 36 clocks of 1/2.4 ns are 15 ns.
+        ("trimoe", dict(nCL=40, nRCD=36, nRP=34, nRAS=77, nRC=113, nCWL=34, nWR=72, nRTP=18, nFAW=32, nRRDS=8, nRRDL=12, nCCDS=8, nCCDL=12, nBL=8, nRFC=986, nREFI=9375, nRFCsb=457)),
+        ("edge", dict(nCL=22, nRCD=22, nRP=22, nRAS=52, nRC=74, nCWL=16, nWR=24, nRTP=12, nFAW=34, nRRDS=4, nRRDL=8, nCCDS=4, nCCDL=8, nBL=4, nRFC=576, nREFI=12480)),
+        ("cxl", dict(nCL=28, nRCD=28, nRP=28, nRAS=64, nRC=92, nCWL=26, nWR=60, nRTP=15, nFAW=32, nRRDS=8, nRRDL=10, nCCDS=8, nCCDL=10, nBL=8, nRFC=820, nREFI=7800, nRFCsb=380)),
+    ],
+)  # fmt: skip
+def test_clocks_of_the_bundled_hardware(name, clocks):
+    timings = load_hardware(name).lane_device().timings
+    assert {key: timings[key] for key in clocks} == clocks
+
+
+@pytest.mark.parametrize(
+    ("name", "derived"),
+    [
+        ("trimoe", dict(lanes=8, burst_bytes=64, dimm_bytes=128 << 30, lane_peak_gbps=19.2, dimm_peak_gbps=153.6, dimm_host_gbps=38.4, gemv_gflops=256, systolic_gflops=None)),
+        ("edge", dict(lanes=4, burst_bytes=64, dimm_bytes=32 << 30, lane_peak_gbps=25.6, dimm_peak_gbps=102.4, dimm_host_gbps=25.6, gemv_gflops=128, systolic_gflops=None)),
+        ("cxl", dict(lanes=32, burst_bytes=64, dimm_bytes=512 << 30, lane_peak_gbps=16, dimm_peak_gbps=512, dimm_host_gbps=31.508, gemv_gflops=None, systolic_gflops=2048)),
+    ],
+)  # fmt: skip
+def test_what_follows_from_the_bundled_hardware(name, derived):
+    hardware = load_hardware(name)
+    assert hardware.to_dict()["derived"] == derived
+    rows = {row.key: (row.value, row.unit) for row in hardware.rows()}
+    assert rows["derived.lanes"] == (derived["lanes"], "")
+    assert rows["derived.dimm_capacity"] == (derived["dimm_bytes"] / 2**30, "GiB")
+    assert rows["derived.lane_peak"] == (derived["lane_peak_gbps"], "GB/s")
+    assert rows["derived.dimm_peak_inside"] == (derived["dimm_peak_gbps"], "GB/s")
+    assert rows["derived.dimm_peak_host"] == (derived["dimm_host_gbps"], "GB/s")
+    assert rows.get("derived.gemv_peak") == (
+        None if derived["gemv_gflops"] is None else (derived["gemv_gflops"], "GFLOPS")
+    )
+    assert rows.get("derived.systolic_peak") == (
+        None if derived["systolic_gflops"] is None else (derived["systolic_gflops"], "GFLOPS")
+    )
+    device = hardware.lane_device()
+    assert rows["derived.bankgroups"] == (device.bankgroups, "")
+    assert rows["derived.banks_per_group"] == (4, "")
+
+
+def test_a_device_on_a_link_gives_no_more_than_it_has():
+    hardware = load_hardware("cxl", ["dimm.subchannels=1", "ndp.systolic.arrays=2"])
+    assert (hardware.dimm_peak_gbps, hardware.dimm_host_gbps) == (16, 16)
+
+
+def test_the_area_of_all_units_is_known_when_each_is():
+    areas = ["ndp.systolic.area_mm2=2", "ndp.activation.area_mm2=0.5"]
+    assert load_hardware("cxl", areas).ndp_area_mm2 == 2.5
+    assert load_hardware("cxl", areas[:1]).ndp_area_mm2 is None
+
+
+def test_what_a_hardware_file_need_not_say(tmp_path):
+    path = tmp_path / "least.yaml"
+    path.write_text("name: least\ndram: {standard: DDR4, org: DDR4_8Gb_x8, timing: DDR4_3200AA}\n")
+    hardware = load_hardware(str(path))
+    assert {row.key: row.value for row in hardware.rows() if row.origin == "default"} == {
+        "title": None, "paper": None,
+        "dram.mapper": "RoBaRaCoCh", "dram.scheduler": "FRFCFS", "dram.row_policy": "open",
+        "dram.row_cap": 4, "dram.refresh": "all-bank", "dram.read_buffer": 32, "dram.write_buffer": 32,
+        "dimm.count": 1, "dimm.ranks": 1, "dimm.subchannels": 1,
+        "host.channels": 1, "host.memory_bandwidth_gbps": None, "host.memory_tb": None, "host.cpu_tflops": None,
+    }  # fmt: skip
+
+
+# Models: what their config.json say on Hugging Face.
+
+# Family, intermediate size of dense layers and how many there are.
+DENSE = {
+    "deepseek-moe-16b": ("deepseek", 10944, 1),
+    "deepseek-v2": ("deepseek_v2", 12288, 1),
+    "deepseek-v2-lite": ("deepseek_v2", 10944, 1),
+    "glm-4.5-air": ("glm4_moe", 10944, 1),
+    "mixtral-8x22b": ("mixtral", 0, 0),
+    "mixtral-8x7b": ("mixtral", 0, 0),
+    "phi-3.5-moe": ("phimoe", 0, 0),
+    "qwen3-235b-a22b": ("qwen3_moe", 0, 0),
+    "qwen3-30b-a3b": ("qwen3_moe", 0, 0),
+}
+# Intermediate sizes that the files have though no layer uses them.
+UNUSED = {"qwen3-235b-a22b": 12288, "qwen3-30b-a3b": 6144}
+REPOSITORIES = {
+    "deepseek-moe-16b": "deepseek-ai/deepseek-moe-16b-base",
+    "deepseek-v2": "deepseek-ai/DeepSeek-V2",
+    "deepseek-v2-lite": "deepseek-ai/DeepSeek-V2-Lite",
+    "glm-4.5-air": "zai-org/GLM-4.5-Air",
+    "mixtral-8x22b": "mistralai/Mixtral-8x22B-v0.1",
+    "mixtral-8x7b": "mistralai/Mixtral-8x7B-v0.1",
+    "phi-3.5-moe": "microsoft/Phi-3.5-MoE-instruct",
+    "qwen3-235b-a22b": "Qwen/Qwen3-235B-A22B",
+    "qwen3-30b-a3b": "Qwen/Qwen3-30B-A3B",
+}
+
+
+@pytest.mark.parametrize("name", DENSE)
+def test_dense_layers_and_families_of_the_bundled_models(name):
+    model = load_model(name)
+    assert (model.family, model.dense_intermediate, len(model.dense_layers)) == DENSE[name]
+    file = json.loads((Path(ndpsim.moe.__file__).parent / "models" / f"{name}.json").read_text())
+    assert file["_source"] == REPOSITORIES[name]
+    assert file["intermediate_size"] == UNUSED.get(name, DENSE[name][1] or model.expert_intermediate)
+
+
+def test_keys_of_the_families():
+    """After the configuration classes of Transformers and, for DeepSeek, of the model repositories."""
+    deepseek = (
+        "n_routed_experts",
+        "moe_intermediate_size",
+        "n_shared_experts",
+        "",
+        "first_k_dense_replace mlp_layer_types",
+    )
+    plain = ("num_local_experts", "intermediate_size", "", "", "")
+    found = {
+        name: tuple(
+            " ".join(keys)
+            for keys in (
+                family.routed_experts, family.expert_intermediate, family.shared_experts, family.shared_intermediate,
+                family.layer_pattern,
+            )
+        )
+        for name, family in FAMILIES.items()
+    }  # fmt: skip
+    assert found == {
+        "mixtral": plain,
+        "phimoe": plain,
+        "olmoe": ("num_experts num_local_experts", *plain[1:]),
+        "gpt_oss": ("num_local_experts num_experts", *plain[1:]),
+        "qwen2_moe": ("num_experts", "moe_intermediate_size", "", "shared_expert_intermediate_size", ""),
+        "qwen3_moe": ("num_experts num_local_experts", "moe_intermediate_size", "", "", ""),
+        "deepseek": deepseek,
+        "deepseek_v2": deepseek,
+        "deepseek_v3": deepseek,
+        "glm4_moe": deepseek,
+    }
+    for name, family in FAMILIES.items():
+        per_token = (
+            ("num_experts_per_tok", "experts_per_token") if name == "gpt_oss" else ("num_experts_per_tok",)
+        )
+        assert (family.experts_per_token, family.hidden, family.layers, family.dense_intermediate) == (
+            per_token, ("hidden_size",), ("num_hidden_layers",), ("intermediate_size",)
+        )  # fmt: skip
+
+
+# Units
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (1023.4, "1023 B"), (0.5, "0 B"), (1.5, "2 B"), (-1, "-1 B"), (-1024, "-1.00 KiB"), (1536, "1.50 KiB"),
+        (1048575, "1024.00 KiB"), (1 << 20, "1.00 MiB"), ((1 << 30) - 1, "1024.00 MiB"), (1 << 30, "1.00 GiB"),
+        (1 << 40, "1.00 TiB"), (1 << 50, "1024.00 TiB"),
+    ],
+)  # fmt: skip
+def test_bytes_at_the_edges_of_their_units(count, text):
+    assert format_bytes(count) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "time", "energy"),
+    [
+        (0.0, "0 ns", "0 nJ"), (1.0, "1 ns", "1 nJ"), (999.94, "999.9 ns", "999.9 nJ"), (1000.0, "1 us", "1 uJ"),
+        (-1000.0, "-1 us", "-1 uJ"), (-999.0, "-999 ns", "-999 nJ"), (12345.0, "12.35 us", "12.35 uJ"),
+        (12335.0, "12.34 us", "12.34 uJ"), (999_949.0, "999.9 us", "999.9 uJ"), (1e6, "1 ms", "1 mJ"),
+        (4.248e6, "4.248 ms", "4.248 mJ"), (1e9, "1 s", "1 J"), (2.5e12, "2500 s", "2500 J"),
+    ],
+)  # fmt: skip
+def test_times_and_energies_at_the_edges_of_their_units(value, time, energy):
+    # 12.345 is a little above, 12.335 a little above too, as doubles.
+    assert (format_time(value), format_energy(value)) == (time, energy)
+
+
+@pytest.mark.parametrize(
+    ("watts", "text"),
+    [(0, "0 mW"), (0.0001, "0.1 mW"), (0.99994, "999.9 mW"), (1, "1 W"), (-0.5, "-500 mW"), (-1, "-1 W"), (15.327, "15.33 W"), (2000, "2000 W")],
+)  # fmt: skip
+def test_power_in_milliwatts_below_a_watt(watts, text):
+    assert format_power(watts) == text
+
+
+def test_clocks_are_rounded_up_from_any_remainder():
+    assert [cycles_ceil(ns, 1000) for ns in (0, 0.001, 0.5, 0.999, 1, 1.001)] == [0, 1, 1, 1, 1, 2]
+
+
+def test_ticks_become_the_nearest_double():
+    # Three ticks of 1/3 ps are a picosecond; 10^17 + 1 of 1 ps are beyond what a double tells apart.
+    from fractions import Fraction
+
+    assert Timebase(Fraction(1, 3), (1,)).to_ns(3) == 0.001
+    assert Timebase(Fraction(1), (1,)).to_ns(10**17 + 1) == 1e14
+    assert common_ticks(Fraction(6), Fraction(4)) == Timebase(Fraction(2), (3, 2))
+    assert common_ticks(Fraction(5)) == Timebase(Fraction(5), (1,))
+
+
+# What one value may be beside another, at the end of its range and beyond.
+
+
+@pytest.mark.parametrize(
+    ("name", "sets", "words"),
+    [
+        ("trimoe", ["pcie.gbps=64"], None),
+        ("trimoe", ["pcie.gbps=64.001"], "pcie.gbps: 64.001 is more than gpu.pcie_gbps, 64"),
+        ("trimoe", ["gpu=null", "pcie.gbps=65"], None),
+        ("trimoe", ["link.link_gbps=25"], None),
+        ("trimoe", ["link.link_gbps=25.001"], "link.link_gbps: 25.001 is more than its lanes carry, 8 of 25 Gb/s: 25"),
+        ("trimoe", ["link.lanes=9", "link.link_gbps=28.125"], None),
+        ("trimoe", ["link.topology=groups", "link.group_dimms=16"], None),
+        ("trimoe", ["link.topology=groups", "link.group_dimms=17"], "link.group_dimms: 17 is more than the 16 DIMMs there are"),
+        ("trimoe", ["link.topology=chain", "link.group_dimms=17"], None),
+        ("cxl", ["ndp.systolic.load_rows=4"], None),
+        ("cxl", ["ndp.systolic.load_rows=5"], "ndp.systolic.load_rows: 5 is more than the 4 rows of an array"),
+        ("cxl", ["ndp.systolic.rows=5", "ndp.systolic.load_rows=5"], None),
+        ("cxl", ["cxl=null"], "cxl: is missing: systolic arrays stand in a device behind a CXL link"),
+        ("cxl", ["ndp.systolic=null"], "ndp: has nothing that multiplies; give one of gemv and systolic"),
+        ("cxl", ["ndp.gemv=trimoe_gemv"], "ndp: has both gemv and systolic; ndp.gemv=null takes one away"),
+        ("trimoe", ["dram.mapper=custom"], "dram.mapper: custom needs a mapping; give dram.mapping"),
+        ("trimoe", ["dram.mapping={order: [column, row, bank, bankgroup, rank]}"], "dram.mapping: is for mapper: custom, not RoBaRaCoCh"),
+    ],
+)  # fmt: skip
+def test_values_that_belong_together(name, sets, words):
+    if words is None:
+        load_hardware(name, sets)
+        return
+    with pytest.raises(InputError) as caught:
+        load_hardware(name, sets)
+    assert words in str(caught.value)
+
+
+def test_a_unit_that_is_not_there_is_named():
+    with pytest.raises(InputError, match=r"ndp.gemv: is missing: the hardware has systolic arrays$"):
+        _ = load_hardware("cxl").gemv
+    for name in ("cxl", "edge"):
+        with pytest.raises(
+            InputError, match=r"ndp.relayout: is missing: the DIMMs have no unit that moves weights$"
+        ):
+            _ = load_hardware(name).relayout
+    trimoe = load_hardware("trimoe")
+    assert (trimoe.gemv, trimoe.relayout) == (trimoe.system.ndp.gemv, trimoe.system.ndp.relayout)
+
+
+def test_what_depends_on_units_that_are_not_there_is_none():
+    memory = load_hardware("trimoe", ["ndp=null"])
+    assert (memory.gemv_gflops, memory.systolic_gflops, memory.ndp_area_mm2) == (None, None, None)
+    assert not [
+        row
+        for row in memory.rows()
+        if row.key in ("derived.gemv_peak", "derived.systolic_peak", "derived.ndp_area")
+    ]
+    assert memory.power_changes == {}
+    assert load_hardware("trimoe", ["dram.power.IDD0=99", "dram.power.VDD=1.2"]).power_changes == {
+        "IDD0": 99,
+        "VDD": 1.2,
+    }
+
+
+def test_a_channel_has_as_many_ranks_as_asked_for():
+    hardware = load_hardware("trimoe")
+    assert (hardware.lane_device().ranks, hardware.bus_device(8).ranks) == (1, 8)
+    assert hardware.bus_device(8).timings == hardware.lane_device().timings
+
+
+def test_an_error_of_a_value_is_told_where_the_value_stands():
+    hardware = load_hardware("trimoe", ["dimm.ranks=2"])
+
+    def told(problem: InputError) -> str:
+        with pytest.raises(InputError) as caught, hardware.errors_at_origins():
+            raise problem
+        return str(caught.value)
+
+    line = 1 + next(
+        place for place, text in enumerate(Path(hardware.file).read_text().splitlines()) if "ports:" in text
+    )
+    assert told(InputError("too few", key="link.ports")) == f"{hardware.file}:{line}: link.ports: too few"
+    assert told(InputError("too few", key="dimm.ranks")) == "--set: dimm.ranks: too few"
+    assert told(InputError("too few", key="tokens")) == "tokens: too few"
+    assert told(InputError("too few")) == "too few"
+    elsewhere = InputError("too few", key="link.ports", file="other.yaml", line=3)
+    assert told(elsewhere) == "other.yaml:3: link.ports: too few"

@@ -1,0 +1,474 @@
+"""Folders of caches: nothing but ndpsim's own is removed, nothing damaged or foreign is believed."""
+
+from __future__ import annotations
+
+import errno
+import grp
+import json
+import logging
+import os
+import pwd
+import tempfile
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from ndpsim import cachedirs
+from ndpsim.cachedirs import Entries, clear, find_folders, problem_of, roots
+from ndpsim.cli.main import main
+
+CONTENT = bytes(range(256))
+SOMEONE = 54321
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch) -> Path:
+    """The folder that NDPSIM_CACHE_DIR names; that for temporary files is beside it."""
+    root, temporary = tmp_path / "cache", tmp_path / "temporary"
+    root.mkdir(mode=0o700)
+    temporary.mkdir(mode=0o1777)
+    temporary.chmod(0o1777)
+    monkeypatch.setenv("NDPSIM_CACHE_DIR", str(root))
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    cachedirs._report_unused.cache_clear()
+    return root
+
+
+def entries(digit: str = "a") -> Entries:
+    return Entries("kernels", digit * 20, lambda: {"ndpsim": "1.2.3"})
+
+
+def folder(root: Path, digit: str = "a") -> Path:
+    return root / f"kernels-{digit * 20}"
+
+
+def fallback(root: Path) -> Path:
+    return root.parent / "temporary" / f"ndpsim-{os.geteuid()}"
+
+
+def tree(root: Path) -> set[str]:
+    return {str(path.relative_to(root)) for path in root.rglob("*")}
+
+
+# What may be removed
+
+
+@pytest.fixture
+def others(root) -> set[str]:
+    """What others put into the folder: more than caches are kept of, some under names much like ours."""
+    for number in range(1, 31):
+        (root / f"thesis{number}").mkdir()
+        (root / f"thesis{number}" / "chapter.tex").write_text("x")
+    for name in ("kernels-of-truth", f"kernels-{'b' * 19}", f"kernels-{'b' * 21}", f"kernels-{'B' * 20}"):
+        (root / name).mkdir()
+        (root / name / "ndpsim-cache.json").write_text("{}")
+    folder(root, "c").mkdir()  # by our name, without the marker
+    (folder(root, "c") / "mine.entry").write_text("x")
+    folder(root, "d").symlink_to(root / "thesis1")
+    (root / "thesis1" / "ndpsim-cache.json").write_text("{}")
+    folder(root, "e").write_text("a file")
+    return tree(root)
+
+
+def test_new_versions_and_clearing_leave_what_others_put_there(root, others):
+    for digit in "0123456789":
+        entries(digit).write("one", CONTENT)
+    assert others < tree(root)
+    clear()
+    assert tree(root) == others
+
+
+def test_the_last_four_versions_stay(root):
+    for age, digit in enumerate("0123456789"):
+        entries(digit).write("one", CONTENT)
+        os.utime(folder(root, digit), (age, age))
+    assert {one.version[0] for one in find_folders(root)} == set("6789")
+
+
+def test_a_file_of_the_users_in_a_folder_of_ours_stays_and_is_reported(root):
+    entries().write("one", CONTENT)
+    notes = folder(root) / "notes.txt"
+    notes.write_text("mine")
+    (folder(root) / "aside.entry").mkdir()
+    (folder(root) / "aside.entry" / "deep.txt").write_text("mine")
+    cleared = clear()
+    assert (cleared.removed, cleared.left) == ((), (folder(root),))
+    assert tree(folder(root)) == {"notes.txt", "aside.entry", "aside.entry/deep.txt", "ndpsim-cache.json"}
+    notes.unlink()
+    (folder(root) / "aside.entry" / "deep.txt").unlink()
+    assert clear().removed == (folder(root),)
+    assert tree(root) == set()
+
+
+def test_links_in_a_folder_of_ours_are_removed_and_not_followed(root, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "one.entry").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    entries().write("one", CONTENT)
+    (folder(root) / "two.entry").symlink_to(tmp_path / "file")
+    (folder(root) / "three.entry").symlink_to(tmp_path / "elsewhere")
+    clear()
+    assert not folder(root).exists()
+    assert (tmp_path / "file").read_text() == (tmp_path / "elsewhere" / "one.entry").read_text() == "mine"
+
+
+def test_another_users_folder_is_neither_counted_nor_removed(root, monkeypatch):
+    entries().write("one", CONTENT)
+    monkeypatch.setattr(os, "geteuid", lambda: SOMEONE)
+    assert find_folders(root) == []
+    with pytest.raises(OSError, match="another user"):
+        cachedirs._remove(folder(root), cachedirs._is_made_here)
+    assert (folder(root) / "one.entry").exists()
+
+
+def test_a_damaged_marker_still_says_whose_folder_it_is(root):
+    entries().write("one", CONTENT)
+    (folder(root) / "ndpsim-cache.json").write_bytes(os.urandom(300))
+    assert [one.made_by for one in find_folders(root)] == [{}]
+    assert clear().removed == (folder(root),)
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_that_writes(root):
+    entries().write("one", CONTENT)
+    old, new, other = (folder(root) / name for name in (".ndpsim-x1.tmp", ".ndpsim-x2.tmp", "x.tmp"))
+    for path in (old, new, other):
+        path.write_text("half")
+    for path in (old, other):
+        os.utime(path, (time.time() - 86400,) * 2)
+    entries().write("two", CONTENT)
+    assert not old.exists()
+    assert new.exists()
+    assert other.exists()
+
+
+# What is damaged
+
+
+def damage(path: Path, how: str) -> None:
+    whole = path.read_bytes()
+    path.unlink()
+    if how == "random":
+        path.write_bytes(os.urandom(len(whole)))
+    elif how == "emptied":
+        path.write_bytes(b"")
+    elif how == "cut":
+        path.write_bytes(whole[:-1])
+    elif how == "cut short":
+        path.write_bytes(whole[:10])
+    elif how == "longer":
+        path.write_bytes(whole + b"\0")
+    elif how == "of an earlier format":
+        path.write_bytes(whole.replace(b"entry 1", b"entry 0"))
+    elif how == "a folder":
+        path.mkdir()
+    elif how == "a pipe":
+        os.mkfifo(path)
+    elif how == "a link":
+        path.symlink_to(path.parent / "ndpsim-cache.json")
+    elif how == "a link to itself":
+        path.symlink_to(path)
+    else:
+        assert how == "gone"
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "random",
+        "emptied",
+        "cut",
+        "cut short",
+        "longer",
+        "of an earlier format",
+        "a folder",
+        "a pipe",
+        "a link",
+        "a link to itself",
+        "gone",
+    ],
+)
+def test_a_damaged_entry_is_none_and_is_written_anew(root, how):
+    entries().write("one", CONTENT)
+    assert entries().read("one") == CONTENT
+    damage(folder(root) / "one.entry", how)
+    assert entries().read("one") is None
+    assert entries().names() == []
+    entries().write("one", CONTENT)
+    assert entries().read("one") == CONTENT
+    assert entries().names() == ["one"]
+    assert not fallback(root).exists()
+
+
+def test_no_flipped_bit_goes_unseen(root):
+    entries().write("one", CONTENT)
+    path = folder(root) / "one.entry"
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+        assert entries().read("one") is None, place
+
+
+def test_an_entry_is_none_under_another_name(root):
+    entries().write("one", CONTENT)
+    (folder(root) / "one.entry").rename(folder(root) / "two.entry")
+    assert entries().read("two") is None
+
+
+def test_a_gigantic_file_is_not_read(root):
+    entries().write("one", CONTENT)
+    os.truncate(folder(root) / "one.entry", 1 << 40)
+    assert entries().read("one") is None
+
+
+# Whose it is
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o755, 0o500])
+def test_a_folder_that_only_its_user_writes_is_used(root, mode):
+    root.chmod(mode)
+    assert problem_of(root) is None
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o702, 0o722])
+def test_a_folder_that_all_can_write_is_not_read(root, mode, caplog):
+    entries().write("one", CONTENT)
+    root.chmod(mode)
+    assert entries().read("one") is None
+    assert [record.getMessage() for record in caplog.records] == [
+        f"the cache in {root} is not used: other users can write {root}"
+    ]
+
+
+@pytest.mark.parametrize(("own", "read"), [(True, CONTENT), (False, None)])
+def test_a_group_counts_when_it_is_not_the_users_own(root, monkeypatch, own, read):
+    entries().write("one", CONTENT)
+    monkeypatch.setattr(cachedirs, "_is_own_group", lambda group: own)
+    root.chmod(0o770)
+    assert entries().read("one") == read
+    root.chmod(0o700)
+    (folder(root) / "one.entry").chmod(0o660)
+    assert entries().read("one") == read
+    folder(root).chmod(0o770)
+    (folder(root) / "one.entry").chmod(0o600)
+    assert entries().read("one") == read
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "members", "own"),
+    [
+        (77, "ann", [], True),
+        (77, "ann", ["ann"], True),
+        (77, "ann", ["bob"], False),
+        (77, "users", [], False),
+        (SOMEONE, "users", [], True),
+        (78, "ann", [], False),
+    ],
+)
+def test_ones_own_group_is_the_primary_one_of_ones_name_without_others(
+    monkeypatch, group, name, members, own
+):
+    monkeypatch.setattr(os, "geteuid", lambda: SOMEONE)
+    monkeypatch.setattr(os, "getegid", lambda: group if group != 78 else 77)
+    monkeypatch.setattr(pwd, "getpwuid", lambda user: SimpleNamespace(pw_name="ann"))
+    monkeypatch.setattr(grp, "getgrgid", lambda number: SimpleNamespace(gr_name=name, gr_mem=members))
+    assert cachedirs._is_own_group.__wrapped__(group) is own
+
+
+def test_another_users_folder_is_not_read(root, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: SOMEONE)
+    assert problem_of(root) == f"{root} belongs to another user"
+    entries().write("one", CONTENT)
+    assert tree(root) == set()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_what_was_given_to_another_user_is_not_read(root):
+    entries().write("one", CONTENT)
+    for path in (folder(root) / "one.entry", folder(root), root):
+        os.chown(path, SOMEONE, -1)
+        assert entries().read("one") is None
+        os.chown(path, 0, -1)
+    assert entries().read("one") == CONTENT
+
+
+@pytest.mark.parametrize(("mode", "used"), [(0o777, False), (0o1777, True), (0o755, True)])
+def test_above_the_folder_nobody_else_may_move_it(root, mode, used):
+    root.parent.chmod(mode)
+    assert (problem_of(root) is None) is used
+    root.parent.chmod(0o700)
+
+
+def test_the_file_itself_must_be_the_users(root):
+    entries().write("one", CONTENT)
+    (folder(root) / "one.entry").chmod(0o666)
+    assert entries().read("one") is None
+
+
+# Where it cannot be written, or not read
+
+
+def failing(monkeypatch, error: int, below: Path) -> None:
+    """Let no file be made below a folder."""
+    make = tempfile.mkstemp
+
+    def refuse(*arguments, dir, **options):
+        if Path(dir).is_relative_to(below):
+            raise OSError(error, os.strerror(error))
+        return make(*arguments, dir=dir, **options)
+
+    monkeypatch.setattr(cachedirs.tempfile, "mkstemp", refuse)
+
+
+@pytest.mark.parametrize("error", [errno.EROFS, errno.ENOSPC, errno.EACCES, errno.EDQUOT])
+def test_a_complete_cache_that_cannot_be_written_is_used(root, monkeypatch, error, caplog):
+    entries().write("one", CONTENT)
+    failing(monkeypatch, error, root.parent)
+    assert entries().read("one") == CONTENT
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("error", [errno.EROFS, errno.ENOSPC, errno.EACCES, errno.EDQUOT])
+def test_what_a_folder_cannot_take_goes_to_that_for_temporary_files(root, monkeypatch, error, caplog):
+    entries().write("one", CONTENT)
+    failing(monkeypatch, error, root)
+    entries().write("two", CONTENT)
+    assert (entries().read("one"), entries().read("two")) == (CONTENT, CONTENT)
+    assert (fallback(root) / folder(root).name / "two.entry").exists()
+    assert fallback(root).stat().st_mode & 0o777 == 0o700
+    assert caplog.records == []
+
+
+def test_where_nothing_can_be_written_one_line_says_so(root, monkeypatch, caplog):
+    failing(monkeypatch, errno.ENOSPC, root.parent)
+    cache = entries()
+    cache.write("one", CONTENT)
+    cache.write("two", CONTENT)
+    assert cache.read("one") is None
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert record.getMessage() == f"nothing can be cached ({folder(root)}: No space left on device)"
+
+
+def test_a_write_that_fails_half_way_leaves_nothing(root, monkeypatch):
+    entries().write("one", CONTENT)
+    before = tree(root)
+    monkeypatch.setattr(
+        cachedirs.os, "replace", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full"))
+    )
+    entries().write("two", CONTENT)
+    assert tree(root) == before
+
+
+def test_no_folder_for_temporary_files_is_no_obstacle(root, monkeypatch):
+    def none() -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr(cachedirs.tempfile, "gettempdir", none)
+    assert list(roots()) == [root]
+    entries().write("one", CONTENT)
+    assert entries().read("one") == CONTENT
+
+
+def test_a_file_in_place_of_the_folder_is_no_obstacle(root, caplog):
+    root.rmdir()
+    root.write_text("mine")
+    entries().write("one", CONTENT)
+    assert entries().read("one") == CONTENT
+    assert root.read_text() == "mine"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"the cache in {root} is not used: {root} is not a folder"
+    ]
+
+
+def test_the_folder_may_vanish_at_any_time(root):
+    cache = entries()
+    cache.write("one", CONTENT)
+    clear()
+    root.rmdir()
+    assert cache.read("one") is None
+    cache.write("one", CONTENT)
+    assert cache.read("one") == CONTENT
+
+
+def test_a_link_to_a_folder_may_be_chosen(root, monkeypatch, tmp_path):
+    (tmp_path / "link").symlink_to(root)
+    monkeypatch.setenv("NDPSIM_CACHE_DIR", str(tmp_path / "link"))
+    entries().write("one", CONTENT)
+    assert (folder(root) / "one.entry").exists()
+
+
+@pytest.mark.parametrize("kind", ["a link", "another user's", "one that all can write"])
+def test_what_another_put_in_the_place_for_temporary_files_is_neither_read_nor_written(
+    root, monkeypatch, tmp_path, kind
+):
+    failing(monkeypatch, errno.EROFS, root)
+    place = fallback(root)
+    elsewhere = tmp_path / "elsewhere"
+    (place if kind != "a link" else elsewhere).mkdir()
+    if kind == "a link":
+        place.symlink_to(elsewhere)
+    entries().write("one", CONTENT)
+    assert (entries().read("one") == CONTENT) is (kind != "a link")
+    if kind == "another user's":
+        other = os.geteuid() + 1
+        monkeypatch.setattr(cachedirs, "_temporary_root", lambda: place)
+        monkeypatch.setattr(os, "geteuid", lambda: other)
+    elif kind == "one that all can write":
+        place.chmod(0o777)
+    before = tree(tmp_path)
+    assert entries().read("one") is None
+    entries().write("two", CONTENT)
+    assert tree(tmp_path) == before
+
+
+def test_without_a_home_nothing_is_made_in_the_working_folder(root, monkeypatch, tmp_path):
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.delenv("NDPSIM_CACHE_DIR")
+    monkeypatch.setattr(cachedirs.platformdirs, "user_cache_dir", lambda name: f"~/.cache/{name}")
+    entries().write("one", CONTENT)
+    assert tree(tmp_path / "work") == set()
+    assert entries().read("one") == CONTENT
+
+
+# The command
+
+
+def said(capsys, *arguments: str) -> str:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert not stopped.value.code
+    return capsys.readouterr().out
+
+
+def test_cache_says_where_it_is_and_what_is_in_it(root, capsys):
+    entries().write("one", CONTENT)
+    entries().write("two", CONTENT)
+    sizes = sum(path.stat().st_size for path in folder(root).iterdir())
+    found = json.loads(said(capsys, "cache", "--json", "-"))
+    first, second = found["roots"]
+    assert (first["folder"], first["problem"], first["size_bytes"]) == (str(root), None, sizes)
+    assert second["folder"] == str(fallback(root))
+    (one,) = first["folders"]
+    assert one["folder"] == str(folder(root))
+    assert (one["kind"], one["entries"], one["size_bytes"], one["current"]) == ("kernels", 2, sizes, False)
+    assert one["made_by"] == {"ndpsim": "1.2.3"}
+    text = said(capsys, "cache")
+    assert str(root) in text
+    assert "ndpsim 1.2.3" in text
+
+
+def test_cache_clear_removes_it_and_says_how_much(root, capsys, others):
+    entries().write("one", CONTENT)
+    size = sum(path.stat().st_size for path in folder(root).iterdir())
+    cleared = json.loads(said(capsys, "cache", "clear", "--json", "-"))
+    assert cleared == {"removed": [str(folder(root))], "size_bytes": size, "left": []}
+    assert tree(root) == others
+    assert said(capsys, "cache", "clear") == "removed 0 folders, 0 B\n"
+
+
+def test_cache_says_why_a_folder_is_not_used(root, capsys):
+    root.chmod(0o777)
+    assert f"not used: other users can write {root}" in said(capsys, "cache")

@@ -1,0 +1,644 @@
+"""The checker against rules written out here: no number and no relation is taken from the standards' own data.
+
+Clocks of DDR4-2400R (8 Gb x8; CL = RCD = RP 16, CWL 12, BL 4) and DDR5-4800AN (16 Gb x8; CL = RCD = RP 34,
+CWL 32, BL 8), after JESD79-4 and JESD79-5; each distance is tried at its limit and a clock before.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from ndpsim.audit import Report, check, check_lanes
+from ndpsim.errors import InputError
+from ndpsim.spec import COMMANDS, Device, lower, resolve
+from ndpsim.spec import Rule as SpecRule
+from ndpsim.traces import CommandTrace
+
+Spot = tuple[int, int, int]  # rank, bank group, bank
+Line = tuple[int, ...]
+
+NUMBER = {command.name: number for number, command in enumerate(COMMANDS)}
+R, W = ("RD", "RDA"), ("WR", "WRA")
+COLUMN = R + W
+WHOLE_RANK, SAME_BANK = ("PREab", "REFab"), ("PREsb", "REFsb")
+PRECHARGES = ("PREpb", "PREab", "PREsb")
+DDR4_COMMANDS = ("ACT", "PREpb", "PREab", *COLUMN, "REFab")
+DDR5_COMMANDS = (*DDR4_COMMANDS, "PREsb", "REFsb")
+TWO_CYCLES = {"DDR4": (), "DDR5": ("ACT", *COLUMN)}
+
+DEVICES = {
+    "DDR4": resolve("DDR4", "DDR4_8Gb_x8", "DDR4_2400R", 4),
+    "DDR5": resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 4),
+}
+
+
+def line(clock: int, name: str, spot: Spot, row: int = 7) -> Line:
+    rank, group, bank = spot
+    if name in WHOLE_RANK:
+        return clock, NUMBER[name], rank, -1, -1, -1, -1
+    if name in SAME_BANK:
+        return clock, NUMBER[name], rank, -1, bank, -1, -1
+    return (
+        clock, NUMBER[name], rank, group, bank, row if name in ("ACT", *COLUMN) else -1, 3 if name in COLUMN else -1
+    )  # fmt: skip
+
+
+def verdict(lines: Iterable[Line], device: Device, **options: Any) -> Report:
+    trace = CommandTrace.of(np.array(list(lines), dtype=np.int64).reshape(-1, 7).T)
+    chosen: dict[str, Any] = {"refresh": "none", "limit": 100} | options
+    return check(trace, device, **chosen)
+
+
+# Distances between two commands.
+
+
+class Rule(NamedTuple):
+    name: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    #: "other rank"; "rank": anywhere in the rank; "group": in the same bank group; "bank": in the same bank,
+    #: where a same-bank command is in the banks of its number of all groups, PREab and REFab in every bank.
+    where: str
+    clocks: int  # from the last cycle of the one to the last cycle of the other
+
+
+DDR4_RULES = [
+    Rule("BL", R, R, "anywhere", 4),
+    Rule("BL", W, W, "anywhere", 4),
+    Rule("tCS", R, COLUMN, "other rank", 4 + 2),
+    Rule("tCS", W, R, "other rank", 12 + 4 + 2 - 16),
+    Rule("tCCD_S", R, R, "rank", 4),
+    Rule("tCCD_S", W, W, "rank", 4),
+    Rule("tCCD_L", R, R, "group", 6),
+    Rule("tCCD_L", W, W, "group", 6),
+    Rule("tRTW", R, W, "rank", 16 + 4 + 2 - 12),
+    Rule("tWTR_S", W, R, "rank", 12 + 4 + 3),
+    Rule("tWTR_L", W, R, "group", 12 + 4 + 9),
+    Rule("tRRD_S", ("ACT",), ("ACT",), "rank", 4),
+    Rule("tRRD_L", ("ACT",), ("ACT",), "group", 6),
+    Rule("tRC", ("ACT",), ("ACT",), "bank", 39 + 16),
+    Rule("tRC", ("ACT",), ("REFab",), "bank", 39 + 16),
+    Rule("tRCD", ("ACT",), COLUMN, "bank", 16),
+    Rule("tRAS", ("ACT",), ("PREpb", "PREab"), "bank", 39),
+    Rule("tRTP", ("RD",), ("PREpb", "PREab"), "bank", 9),
+    Rule("tWR", ("WR",), ("PREpb", "PREab"), "bank", 12 + 4 + 18),
+    Rule("tRP", ("PREpb", "PREab"), ("ACT", "REFab"), "bank", 16),
+    Rule("tRTP + tRP", ("RDA",), ("ACT", "REFab"), "bank", 9 + 16),
+    Rule("tWR + tRP", ("WRA",), ("ACT", "REFab"), "bank", 12 + 4 + 18 + 16),
+    Rule("tRFC", ("REFab",), ("ACT", "PREab"), "bank", 433),
+]
+DDR5_RULES = [
+    Rule("BL", R, R, "anywhere", 8),
+    Rule("BL", W, W, "anywhere", 8),
+    Rule("tCS", R, COLUMN, "other rank", 8 + 2),
+    Rule("tCS", W, R, "other rank", 32 + 8 + 2 - 34),
+    Rule("tCCD_S", R, R, "rank", 8),
+    Rule("tCCD_S_WR", W, W, "rank", 8),
+    Rule("tCCD_L", R, R, "group", 12),
+    Rule("tCCD_L_WR", W, W, "group", 48),
+    Rule("tRTW", R, W, "rank", 34 + 8 + 2 - 32 + 2),
+    Rule("tWTR_S", W, R, "rank", 32 + 8 + 6),
+    Rule("tWTR_L", W, R, "group", 32 + 8 + 24),
+    Rule("tRRD_S", ("ACT",), ("ACT",), "rank", 8),
+    Rule("tRRD_L", ("ACT",), ("ACT",), "group", 12),
+    Rule("tRRD_L", ("ACT",), ("REFsb",), "rank", 12),
+    Rule("tRC", ("ACT",), ("ACT",), "bank", 77 + 34),
+    Rule("tRC", ("ACT",), ("REFab", "REFsb"), "bank", 77 + 34),
+    Rule("tRCD", ("ACT",), COLUMN, "bank", 34),
+    Rule("tRAS", ("ACT",), PRECHARGES, "bank", 77),
+    Rule("tRTP", ("RD",), PRECHARGES, "bank", 18),
+    Rule("tWR", ("WR",), PRECHARGES, "bank", 32 + 8 + 72),
+    Rule("tRP", PRECHARGES, ("ACT", "REFab", "REFsb"), "bank", 34),
+    Rule("tRTP + tRP", ("RDA",), ("ACT", "REFab", "REFsb"), "bank", 18 + 34),
+    Rule("tWR + tRP", ("WRA",), ("ACT", "REFab", "REFsb"), "bank", 32 + 8 + 72 + 34),
+    Rule("tPPD", PRECHARGES, PRECHARGES, "rank", 2),
+    Rule("tRFC", ("REFab",), ("ACT", "PREab", "PREsb", "REFsb"), "bank", 710),
+    Rule("tRFCsb", ("REFsb",), ("REFsb", "REFab", "PREab"), "rank", 313),
+    Rule("tRFCsb", ("REFsb",), ("ACT", "PREpb", "PREsb"), "bank", 313),
+    Rule("tREFSBRD", ("REFsb",), ("ACT",), "rank", 73),
+]
+RULES = {"DDR4": DDR4_RULES, "DDR5": DDR5_RULES}
+NAMES = {"DDR4": DDR4_COMMANDS, "DDR5": DDR5_COMMANDS}
+
+
+def applies(where: str, before: str, here: Spot, after: str, there: Spot) -> bool:
+    if where == "anywhere":
+        return True
+    if where == "other rank":
+        return here[0] != there[0]
+    if here[0] != there[0]:
+        return False
+    if where == "rank" or {before, after} & set(WHOLE_RANK):
+        return True
+    if where == "group":
+        return here[1] == there[1]
+    return here[2] == there[2] and (here[1] == there[1] or bool({before, after} & set(SAME_BANK)))
+
+
+def needed(standard: str, before: str, here: Spot, after: str, there: Spot) -> tuple[int, set[str]]:
+    """The least distance between two commands, and the rules that ask for it; 0 where none does."""
+    asked = [
+        (rule.clocks + (before in TWO_CYCLES[standard]) - (after in TWO_CYCLES[standard]), rule.name)
+        for rule in RULES[standard]
+        if before in rule.before and after in rule.after and applies(rule.where, before, here, after, there)
+    ]
+    most = max((clocks for clocks, _ in asked), default=0)
+    return most, {name for clocks, name in asked if clocks == most}
+
+
+def spots_of(device: Device) -> list[Spot]:
+    """First, middle and last bank of first, middle and last group, on the first and the last rank."""
+    groups, banks = device.bankgroups, device.banks_per_group
+    places = itertools.product((0, groups // 2, groups - 1), (0, 1, banks - 1))
+    return [(rank, group, bank) for group, bank in places for rank in (0, device.ranks - 1)]
+
+
+APART = 4000  # clocks, more than any rule asks for
+MANY = 100_000  # violations, more than any trace has here
+
+
+def pairs(standard: str) -> Iterator[tuple[str, Spot, str, Spot]]:
+    """Every two commands, the earlier in one of some banks, the later at every spot."""
+    spots = spots_of(DEVICES[standard])
+    groups, banks = DEVICES[standard].bankgroups, DEVICES[standard].banks_per_group
+    earlier = [(0, 0, 0), (0, groups // 2, 1), (3, groups - 1, banks - 1), (0, groups - 1, 0)]
+    for before, after in itertools.product(NAMES[standard], repeat=2):
+        for here in earlier:
+            seen = set()
+            for there in spots:
+                # A spot that says nothing new of a command without bank or group is left out.
+                key = line(0, after, there)
+                if key not in seen:
+                    seen.add(key)
+                    yield before, here, after, there
+
+
+@pytest.mark.parametrize("standard", ["DDR4", "DDR5"])
+def test_any_two_commands_anywhere_are_held_apart_so_far_and_no_farther(standard: str) -> None:
+    device = DEVICES[standard]
+    exact, early, expected = [], [], {}
+    for number, (before, here, after, there) in enumerate(pairs(standard)):
+        clocks, names = needed(standard, before, here, after, there)
+        start, least = APART * (number + 1), 2 if before in TWO_CYCLES[standard] else 1
+        exact += [line(start, before, here), line(start + max(clocks, least), after, there)]
+        if clocks > least:  # otherwise the command bus alone keeps them apart
+            early += [line(start, before, here), line(start + clocks - 1, after, there)]
+            expected[len(early) - 1] = names
+    aside = {"row state", "data bus"}  # of which other tests are
+    legal = [v.message for v in verdict(exact, device, limit=MANY).violations if v.rule not in aside]
+    assert not legal, legal[:3]
+    found: dict[int, set[str]] = {}
+    for violation in verdict(early, device, limit=MANY).violations:
+        if violation.rule not in aside:
+            assert violation.shortfall == 1, violation.message
+            found.setdefault(violation.index, set()).add(violation.rule)
+    assert found == expected
+    assert len(expected) > 1000
+
+
+@pytest.mark.parametrize("before", ["ACT", "PREpb", "RDA", "WRA"])
+def test_the_bank_of_every_group_is_looked_at_before_a_same_bank_refresh(before: str) -> None:
+    device = DEVICES["DDR5"]
+    clocks = {"ACT": 111 + 1, "PREpb": 34, "RDA": 52 + 1, "WRA": 146 + 1}[before]
+    for group, bank in itertools.product(range(8), range(4)):
+        for distance, early in ((clocks, False), (clocks - 1, True)):
+            lines = [line(1000, before, (2, group, bank)), line(1000 + distance, "REFsb", (2, 0, bank))]
+            rules = {v.rule for v in verdict(lines, device).violations} - {"row state"}
+            assert bool(rules) is early, (group, bank)
+
+
+@pytest.mark.parametrize("after", ["ACT", "PREpb"])
+def test_the_bank_of_every_group_rests_after_a_same_bank_refresh(after: str) -> None:
+    device = DEVICES["DDR5"]
+    for group, bank in itertools.product(range(8), range(4)):
+        for short, early in ((0, False), (1, True)):
+            clock = 1000 + 313 - (after == "ACT") - short
+            report = verdict(
+                [line(1000, "REFsb", (1, 0, bank)), line(clock, after, (1, group, bank))], device
+            )
+            assert report.ok is not early, (group, bank)
+            elsewhere = line(clock, after, (1, group, (bank + 1) % 4))
+            assert verdict([line(1000, "REFsb", (1, 0, bank)), elsewhere], device).ok
+
+
+# Four activates in a window.
+
+
+@pytest.mark.parametrize(("standard", "window", "apart"), [("DDR4", 26, 6), ("DDR5", 48, 12)])
+@pytest.mark.parametrize("rank", [0, 1, 3])
+def test_the_fifth_activate_waits_for_the_first_of_its_rank(
+    standard: str, window: int, apart: int, rank: int
+) -> None:
+    device = DEVICES[standard]
+    four = [line(1000 + apart * n, "ACT", (rank, n, n)) for n in range(4)]
+    for short, early in ((0, False), (1, True)):
+        report = verdict([*four, line(1000 + window - short, "ACT", (rank, 0, 3))], device)
+        assert {v.rule for v in report.violations} == ({"tFAW"} if early else set())
+        other = verdict([*four, line(1000 + window - short, "ACT", ((rank + 1) % 4, 0, 3))], device)
+        assert other.ok
+    # The window slides: the sixth counts from the second.
+    fifth = line(1000 + window, "ACT", (rank, 0, 3))
+    for short, early in ((0, False), (1, True)):
+        sixth = line(1000 + apart + window - short, "ACT", (rank, 1, 3))
+        assert verdict([*four, fifth, sixth], device).ok is not early
+
+
+# The state of rows.
+
+
+def closed_by(name: str, at: Spot, bank: Spot) -> bool:
+    """Whether a command at `at` closes the row of `bank`."""
+    if name in ("PREpb", "RDA", "WRA"):
+        return at == bank
+    if name == "PREab":
+        return at[0] == bank[0]
+    return name == "PREsb" and (at[0], at[2]) == (bank[0], bank[2])
+
+
+def wrong(name: str, at: Spot, row: int, opened: dict[Spot, int], device: Device) -> bool:
+    """Whether a command may not come while the banks `opened` have these rows open."""
+    if name == "ACT":
+        return at in opened
+    if name in COLUMN:
+        return opened.get(at) != row
+    if name == "REFab":
+        return any(bank[0] == at[0] for bank in opened)
+    if name == "REFsb":
+        return any((bank[0], bank[2]) == (at[0], at[2]) for bank in opened)
+    return False
+
+
+@pytest.mark.parametrize("standard", ["DDR4", "DDR5"])
+def test_every_command_in_every_state_of_every_bank(standard: str) -> None:
+    """A row is opened, or opened and closed; a command comes; then it is tried whether the row is open."""
+    device = DEVICES[standard]
+    lines: list[Line] = []
+    faulty: set[int] = set()
+    opened: dict[Spot, int] = {}
+
+    def issue(name: str, at: Spot, row: int = 7) -> None:
+        if wrong(name, at, row, opened, device):
+            faulty.add(len(lines))
+        lines.append(line(APART * (len(lines) + 1), name, at, row))
+        if name == "ACT":
+            opened[at] = row
+        for bank in [bank for bank in opened if closed_by(name, at, bank)]:
+            del opened[bank]
+
+    def clear() -> None:
+        for rank in range(device.ranks):
+            issue("PREab", (rank, 0, 0))
+
+    spots = spots_of(device)
+    for name in NAMES[standard]:
+        for here, there in itertools.product(spots, repeat=2):
+            issue("ACT", here)
+            issue(name, there)
+            issue("RD", here)
+            clear()
+        for there in spots:  # another row is open; it was closed in one of several ways; it was never open
+            issue("ACT", there, 8)
+            issue(name, there, 7)
+            clear()
+            for closing in ("PREpb", "RDA", "WRA"):
+                issue("ACT", there)
+                issue(closing, there)
+                issue(name, there)
+                clear()
+    report = verdict(lines, device, limit=MANY)
+    assert {v.index for v in report.violations if v.rule == "row state"} == faulty
+    assert not [v.message for v in report.violations if v.rule != "row state"]
+    assert len(faulty) > 1000
+
+
+def test_a_command_at_fault_counts_once_however_many_banks_are_open() -> None:
+    device = DEVICES["DDR5"]
+    lines = [line(1000 + 200 * n, "ACT", (1, n, 2)) for n in range(8)]
+    assert verdict([*lines, line(9000, "REFab", (1, 0, 0))], device).count == 1
+    (violation,) = verdict([*lines, line(9000, "REFsb", (1, 0, 2))], device).violations
+    assert "bankgroup 0 bank 2 has row 7 open since ACT at clock 1000 (line 2)" in violation.message
+
+
+def test_what_a_row_fault_says() -> None:
+    device = DEVICES["DDR4"]
+    spot = (2, 3, 1)
+
+    def message(*lines: Line) -> str:
+        return verdict(lines, device).violations[0].message
+
+    never = message(line(1000, "RD", spot))
+    assert never.endswith(
+        "RD rank 2 bankgroup 3 bank 1 row 7 column 3 at clock 1000: row state: bankgroup 3 bank 1 was never opened"
+    )
+    other = message(line(1000, "ACT", spot, 9), line(2000, "WR", spot))
+    assert other.endswith("row state: bankgroup 3 bank 1 has row 9 open since ACT at clock 1000 (line 2)")
+    closed = message(line(1000, "ACT", spot), line(2000, "PREab", spot), line(3000, "WRA", spot))
+    assert closed.endswith("row state: bankgroup 3 bank 1 was closed by PREab at clock 2000 (line 3)")
+
+
+# Buses.
+
+
+@pytest.mark.parametrize("standard", ["DDR4", "DDR5"])
+def test_any_two_commands_share_the_command_bus(standard: str) -> None:
+    device = DEVICES[standard]
+    for before, after in itertools.product(NAMES[standard], repeat=2):
+        cycles = 2 if before in TWO_CYCLES[standard] else 1
+        for distance in range(3):
+            lines = [line(1000, before, (0, 0, 0)), line(1000 + distance, after, (3, 1, 1))]
+            report = verdict(lines, device)
+            held = {
+                v.rule: v.shortfall for v in report.violations if v.rule in ("command bus", "clock order")
+            }
+            if distance >= cycles:
+                assert held == {}
+            else:
+                assert held == {"clock order" if distance == 0 else "command bus": cycles - distance}
+
+
+@pytest.mark.parametrize("standard", ["DDR4", "DDR5"])
+def test_any_two_bursts_share_the_data_bus(standard: str) -> None:
+    """A burst of BL/2 clocks starts CL or CWL after its command; a read may meet a later write elsewhere."""
+    device = DEVICES[standard]
+    length, latency = (4, {"R": 16, "W": 12}) if standard == "DDR4" else (8, {"R": 34, "W": 32})
+    for before, after in itertools.product(COLUMN, repeat=2):
+        for rank in (0, 3):
+            for distance in range(1, 30):
+                shift = distance + latency[after[0]] - latency[before[0]]
+                meet = abs(shift) < length
+                allowed = before[0] == "R" and after[0] == "W" and rank == 3
+                report = verdict(
+                    [line(1000, before, (0, 0, 0)), line(1000 + distance, after, (rank, 1, 0))], device
+                )
+                found = [v.shortfall for v in report.violations if v.rule == "data bus"]
+                assert found == ([length - shift] if meet and not allowed else [])
+                assert report.tolerated_overlaps == (meet and allowed)
+
+
+# Refreshes that are owed.
+
+INTERVAL = 1000
+SLOW = {"nREFI": INTERVAL, "nRFC": 10, "nRP": 1, "nRC": 1}
+
+
+def slow(standard: str, ranks: int) -> Device:
+    more = {"nRFCsb": 10, "nPPD": 1} if standard == "DDR5" else {}
+    org, timing = (DEVICES[standard].org, DEVICES[standard].timing)
+    return resolve(standard, org, timing, ranks, SLOW | more)
+
+
+def refreshing(mode: str, ranks: int, clocks: Iterable[int]) -> list[Line]:
+    """A refresh of every rank and, bank by bank, of every bank number, beginning at each of `clocks`."""
+    name, banks = ("REFsb", 4) if mode == "same-bank" else ("REFab", 1)
+    return [
+        line(clock + 20 * rank + 100 * bank, name, (rank, 0, bank))
+        for clock in clocks
+        for bank in range(banks)
+        for rank in range(ranks)
+    ]
+
+
+OWED = [
+    ("DDR4", "all-bank"),
+    ("DDR4", "staggered"),
+    ("DDR5", "all-bank"),
+    ("DDR5", "staggered"),
+    ("DDR5", "same-bank"),
+]
+
+
+@pytest.mark.parametrize(("standard", "mode"), OWED)
+@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("postponed", [0, 2, None])
+def test_the_last_clock_at_which_a_refresh_is_in_time(
+    standard: str, mode: str, ranks: int, postponed: int | None
+) -> None:
+    """The n-th, from 0, by n + 1 intervals and those that may be postponed; whoever it is that is late."""
+    device = slow(standard, ranks)
+    most = {"DDR4": 8, "DDR5": 4}[standard] if postponed is None else postponed
+    for late in (0, 1, 3):
+        for rank, bank in itertools.product(range(ranks), range(4 if mode == "same-bank" else 1)):
+            for over in (0, 1):
+                lines = refreshing(mode, ranks, [INTERVAL * (n + 1) - 500 for n in range(late)])
+                deadline = INTERVAL * (late + 1 + most)
+                everyone = refreshing(mode, ranks, [deadline - 900])
+                name = "REFsb" if mode == "same-bank" else "REFab"
+                mine = line(deadline - 900 + 20 * rank + 100 * bank, name, (rank, 0, bank))
+                lines += [one for one in everyone if one != mine]
+                assert len(lines) == len(set(lines))
+                lines.append(line(deadline + over, name, (rank, 0, bank)))
+                lines.sort()
+                report = verdict(lines, device, refresh=mode, max_postponed=postponed, max_pulled_in=100)
+                rules = [(v.rule, v.shortfall, v.index) for v in report.violations]
+                assert rules == ([("refresh debt", 1, len(lines) - 1)] if over else [])
+                if over:
+                    who = f"rank {rank} bank {bank}" if mode == "same-bank" else f"rank {rank}"
+                    words = f"1 clock too late, {who} is {most + 1} intervals of 1000 clocks behind, {most} may be"
+                    assert words in report.violations[0].message
+
+
+@pytest.mark.parametrize(("standard", "mode"), OWED)
+@pytest.mark.parametrize("pulled_in", [0, 1, None])
+def test_the_first_clock_at_which_a_refresh_is_not_too_early(
+    standard: str, mode: str, pulled_in: int | None
+) -> None:
+    """The n-th, from 0, comes n + 1 intervals after the start, less those that may be pulled in."""
+    device = slow(standard, 2)
+    most = {"DDR4": 8, "DDR5": 4}[standard] if pulled_in is None else pulled_in
+    name, bank = ("REFsb", 3) if mode == "same-bank" else ("REFab", 0)
+    for early in (0, 1):
+        lines = [line(20 * n + 20, name, (1, 0, bank)) for n in range(most)]
+        lines.append(line(INTERVAL - early, name, (1, 0, bank)))
+        report = verdict(lines, device, refresh=mode, max_pulled_in=pulled_in)
+        rules = [(v.rule, v.shortfall, v.index) for v in report.violations]
+        assert rules == ([("refresh ahead", 1, most)] if early else [])
+        if early:
+            who = "rank 1 bank 3" if mode == "same-bank" else "rank 1"
+            words = f"1 clock too early, {who} is more than {most} intervals of 1000 clocks ahead"
+            assert words in report.violations[0].message
+
+
+@pytest.mark.parametrize(("standard", "mode"), OWED)
+def test_the_last_clock_before_a_refresh_that_never_comes_is_missed(standard: str, mode: str) -> None:
+    device = slow(standard, 1)
+    for refreshed in (0, 2):
+        lines = refreshing(mode, 1, [INTERVAL * (n + 1) for n in range(refreshed)])
+        limit = INTERVAL * (refreshed + 2)  # one may be postponed
+        for end, owed in ((limit - 1, False), (limit, True)):
+            report = verdict([*lines, line(end, "PREpb", (0, 0, 0))], device, refresh=mode, max_postponed=1)
+            assert [v.rule for v in report.violations] == ["refresh debt"] * (
+                owed * (4 if mode == "same-bank" else 1)
+            )
+            if owed:
+                (last, *_) = report.violations
+                assert (last.index, last.shortfall) == (len(lines), 1)
+                since = "the last was REF" if refreshed else "there was none"
+                assert f" is 2 intervals of 1000 clocks behind, 1 may be postponed; {since}" in last.message
+
+
+def test_a_whole_refresh_counts_for_every_bank_and_a_bank_for_its_own_number_only() -> None:
+    device = slow("DDR5", 2)
+    whole = [line(1000 * n + 20 * rank, "REFab", (rank, 0, 0)) for n in range(1, 9) for rank in (0, 1)]
+    assert verdict(whole, device, refresh="same-bank", max_postponed=1).ok
+    # Half of the time by REFab, half of it by REFsb.
+    mixed = [
+        one for n in range(1, 9) for one in refreshing("same-bank" if n % 2 else "all-bank", 2, [1000 * n])
+    ]
+    assert verdict(mixed, device, refresh="same-bank", max_postponed=1).ok
+    without = [one for one in mixed if not (one[0] > 4500 and one[2] == 1 and one[4] == 2)]
+    owed = verdict(without, device, refresh="same-bank", max_postponed=1).violations
+    assert owed
+    assert all(v.rule == "refresh debt" and "rank 1 bank 2 is" in v.message for v in owed)
+    # A REFsb is none of the refreshes that a rank is owed.
+    singly = refreshing("same-bank", 1, [1000 * n for n in range(1, 9)])
+    report = verdict(singly, slow("DDR5", 1), refresh="all-bank", max_postponed=1)
+    assert {v.rule for v in report.violations} == {"refresh debt"}
+    assert verdict(singly, slow("DDR5", 1), refresh="none").ok
+
+
+def test_refreshes_of_one_rank_are_none_of_another() -> None:
+    device = slow("DDR4", 3)
+    lines = [line(1000 * n + 20 * rank, "REFab", (rank, 0, 0)) for n in range(1, 9) for rank in (0, 2)]
+    report = verdict(lines, device, refresh="staggered", max_postponed=1)
+    assert [v.message.partition("debt: ")[2].partition(" is")[0] for v in report.violations] == ["rank 1"]
+
+
+# Lanes, and what is counted.
+
+
+def test_a_lane_beyond_the_last_is_told_and_the_last_is_checked() -> None:
+    device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 1)
+    lines = [line(1000, "RD", (rank, 0, 0)) for rank in (-1, 0, 3, 4)]
+    trace = CommandTrace.of(np.array(lines, dtype=np.int64).T)
+    report = check_lanes(trace, device, 4, refresh="none")
+    assert [(v.index, v.rule) for v in report.violations] == [
+        (0, "coordinates"), (1, "row state"), (2, "row state"), (3, "coordinates")
+    ]  # fmt: skip
+    assert [v.message.rpartition(": ")[2] for v in report.violations[::3]] == [
+        "lane -1 is not within 0 to 3",
+        "lane 4 is not within 0 to 3",
+    ]
+    assert check_lanes(trace, device, 4, refresh="none", limit=2).count == 4
+    assert len(check_lanes(trace, device, 4, refresh="none", limit=2).violations) == 2
+
+
+def test_overlaps_that_are_let_pass_are_added_up_over_lanes() -> None:
+    device = resolve("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA", 2)
+    lines = [
+        line(2000 * n + at, name, (rank, 0, 0))
+        for n in range(1, 4)
+        for at, name, rank in ((0, "RD", 0), (6, "WR", 1))
+    ]
+    assert verdict(lines, device).tolerated_overlaps == 3
+
+
+def test_defaults_of_a_check() -> None:
+    """All banks at once, the first twenty violations."""
+    device = slow("DDR4", 1)
+    trace = CommandTrace.of(np.array([line(1000 * n, "RD", (0, 0, 0)) for n in range(1, 31)]).T)
+    report = check(trace, device)
+    assert len(report.violations) == 20
+    assert report.count == 30 + 1  # a refresh is owed, too
+    assert report.to_dict() == {
+        "ok": False,
+        "commands": 30,
+        "count": 31,
+        "tolerated_overlaps": 0,
+        "violations": [vars(violation) for violation in report.violations],
+    }
+
+
+# The engine's tables against the same rules.
+
+
+@pytest.mark.parametrize("standard", ["DDR4", "DDR5"])
+def test_the_tables_of_the_engine_hold_the_same_distances(standard: str) -> None:
+    tables = lower(DEVICES[standard])
+    for before, here, after, there in pairs(standard):
+        asked, _ = needed(standard, before, here, after, there)
+        expected = max(asked, 2 if before in TWO_CYCLES[standard] else 0)
+        between = NUMBER[before], NUMBER[after]
+        held = [tables.gap[0][between]]
+        single = not {before, after} & {*WHOLE_RANK, *SAME_BANK}
+        if here[0] != there[0]:
+            held.append(tables.sibling_gap[between])
+        else:
+            held.append(tables.gap[1][between])
+            if single and here[1] == there[1]:
+                held.append(tables.gap[2][between])
+            if (
+                not {before, after} & set(WHOLE_RANK)
+                and here[2] == there[2]
+                and (not single or here[1] == there[1])
+            ):
+                held.append(tables.gap[3][between])
+        assert max(0, *map(int, held)) == expected, (before, here, after, there)
+    device, window = DEVICES[standard], {"DDR4": 26, "DDR5": 48}[standard]
+    assert (tables.activate_window, tables.ranks) == (window, 4)
+    assert (tables.bankgroups, tables.banks_per_group) == (device.bankgroups, device.banks_per_group)
+    scalars = (
+        tables.read_latency, tables.burst, tables.refresh_interval, tables.refresh_cycles, tables.same_bank_refresh_cycles
+    )  # fmt: skip
+    assert scalars == {"DDR4": (20, 4, 9364, 433, 0), "DDR5": (42, 8, 9375, 710, 313)}[standard]
+
+
+def with_rule(rule: SpecRule) -> Device:
+    device = DEVICES["DDR5"]
+    return replace(device, standard=replace(device.standard, rules=(rule,)))
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        (SpecRule("x", "rank", ("ACT",), ("ACT",), "nFAW", window=2), "DDR5 x: no table for a window of 2"),
+        (SpecRule("x", "rank", ("ACT",), ("RD",), "nFAW", window=4), "DDR5 x: no table for a window of 4"),
+        (SpecRule("x", "bank", ("ACT",), ("ACT",), "nFAW", window=4), "DDR5 x: no table for a window of 4"),
+        (
+            SpecRule("x", "bank", ("RD",), ("RD",), "nRC", siblings=True),
+            "DDR5 x: no table for siblings of a bank",
+        ),
+        (SpecRule("x", "bankgroup", ("REFsb",), ("RD",), "nRC"), "DDR5 x: not every command has a bankgroup"),
+        (SpecRule("x", "bank", ("RD",), ("PREab",), "nRC"), "DDR5 x: not every command has a bank"),
+    ],
+)
+def test_a_rule_that_the_tables_cannot_hold_is_refused(rule: SpecRule, words: str) -> None:
+    with pytest.raises(ValueError, match=f"^{words}$"):
+        lower(with_rule(rule))
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        SpecRule("x", "rank", ("ACT", "RD"), ("ACT",), "nFAW", window=4),
+        SpecRule("x", "bankgroup", ("ACT",), ("ACT",), "nFAW", window=4),
+    ],
+)
+def test_a_window_that_the_checker_cannot_count_is_refused(rule: SpecRule) -> None:
+    with pytest.raises(ValueError, match="^x: a window is counted over one command of a rank or a channel$"):
+        verdict([line(1, "ACT", (0, 0, 0))], with_rule(rule))
+
+
+def test_the_ends_of_what_a_check_may_be_asked() -> None:
+    one = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 1)
+    trace = CommandTrace.of(np.array([line(1000, "RD", (0, 0, 0)), line(3000, "RD", (1, 0, 0))]).T)
+    assert [v.rule for v in check_lanes(trace, one, 1, refresh="none").violations] == [
+        "row state",
+        "coordinates",
+    ]
+    for name in ("limit", "max_postponed", "max_pulled_in"):
+        options: dict[str, Any] = {"refresh": "all-bank", name: 0}
+        assert (
+            check_lanes(trace, one, 2, **options).count == check(trace, DEVICES["DDR5"], **options).count == 2
+        )
+        for wrong_value in (-1, True, 1.0):
+            with pytest.raises(InputError, match=f"^{name}: {wrong_value} is not a whole number from 0$"):
+                check(trace, one, **{name: wrong_value})
+    for lanes in (0, True, 1.0):
+        with pytest.raises(InputError, match=f"^lanes: {lanes} is not a whole number from 1$"):
+            check_lanes(trace, one, lanes)  # type: ignore[arg-type]

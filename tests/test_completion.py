@@ -1,0 +1,339 @@
+"""What the shell completes, through click's own interface and in a real bash; and the help that says how."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.shell_completion import ShellComplete, get_completion_class
+
+from ndpsim.cli import completion
+from ndpsim.cli.main import _COMMANDS, cli, main
+
+COMMANDS = list(_COMMANDS)
+
+
+def complete(*words: str) -> list[str]:
+    """What a shell is offered for the last of the words."""
+    shell = ShellComplete(cli, {}, "ndpsim", "_NDPSIM_COMPLETE")
+    return [item.value for item in shell.get_completions(list(words[:-1]), words[-1])]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with files of several kinds."""
+    monkeypatch.chdir(tmp_path)
+    for name in (
+        "mine.yaml",
+        "config.json",
+        "my trace.gz",
+        ".hidden.yaml",
+        "sub/deep.yaml",
+        "sub/config.json",
+    ):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).touch()
+    return tmp_path
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["gem"], ["gemv"]),
+        (["gemv", "--hw", ""], ["cxl", "edge", "trimoe", "mine.yaml", "sub/"]),
+        (["gemv", "--hw", "tri"], ["trimoe"]),
+        (["gemv", "--hw=tri"], ["trimoe"]),
+        (["gemv", "--hw", "sub/"], ["sub/deep.yaml"]),
+        (["gemv", "--hw", "."], [".hidden.yaml"]),
+        (["gemv", "--hw", "./m"], ["./mine.yaml"]),
+        (["gemv", "--hw", "nowhere/"], []),
+        (["gemv", "--model", "mix"], ["mixtral-8x22b", "mixtral-8x7b"]),
+        (["gemv", "--model", "c"], ["config.json"]),
+        (["relayout", "--model", "sub/c"], ["sub/config.json"]),
+        (["gemv", "--layout", ""], ["localized", "striped", "sharded:"]),
+        (["relayout", "--from", "s"], ["striped", "sharded:"]),
+        (["relayout", "--topology", ""], ["chain", "ring", "mesh", "full", "groups", "all"]),
+        (["gemv", "--engine", ""], ["ndp", "host-read"]),
+        (["gemv", "--arbitration", "h"], ["host-first"]),
+        (["gemv", "--host-pattern", "s"], ["sequential", "sub/"]),
+        (["gemv", "--host-pattern", "my"], ["my trace.gz"]),
+        (["dram", "--scheduler", ""], ["FRFCFS", "FRFCFS-RowHit"]),
+        (["dram", "--row-policy", ""], ["open", "closed-cap"]),
+        (["dram", "--refresh", ""], ["all-bank", "same-bank", "staggered", "none"]),
+        (["check", "--refresh", "s"], ["same-bank", "staggered"]),
+        (["compare", "--mapper", ""], ["RoBaRaCoCh", "ChRaBaRoCo", "MOP4CLXOR"]),
+        (["dram", "--standard", ""], ["DDR4", "DDR5"]),
+        (["dram", "--org", "DDR5_32"], ["DDR5_32Gb_x4", "DDR5_32Gb_x8", "DDR5_32Gb_x16"]),
+        (["dram", "--standard", "DDR4", "--timing", "DDR5"], []),
+        (["check", "--timing", "DDR5_4800"], ["DDR5_4800AN", "DDR5_4800BN", "DDR5_4800C"]),
+        (["dram", "--format", "ram"], ["ramulator1", "ramulator2", "ramulator2-vector"]),
+        (["dram", "--commands-format", "drampower"], ["drampower", "drampower5"]),
+        (["bench", "--row", "expert"], ["expert_trimoe", "expert_edge"]),
+        (["list", "re"], ["request-formats"]),
+        (["show", "sch"], ["schema"]),
+        (["show", "hw", "ed"], ["edge"]),
+        (["show", "hw", "s"], ["sub/"]),
+        (["show", "model", "glm"], ["glm-4.5-air"]),
+        (["show", "org", "DDR4_2Gb_x1"], ["DDR4_2Gb_x16"]),
+        (["show", "schema", ""], ["hw"]),
+        (["show", "layout", "sh"], ["sharded:"]),
+        (["show", "nothing", ""], []),
+        (["compare", "r"], ["ramulator"]),
+        (["gemv", "--set", "dimm."], ["dimm.count=", "dimm.ranks=", "dimm.subchannels="]),
+        (
+            ["gemv", "--set", "dram.refresh="],
+            [f"dram.refresh={m}" for m in ("all-bank", "same-bank", "staggered", "none")],
+        ),
+        (["gemv", "--set", "dram.scheduler=FRFCFS-"], ["dram.scheduler=FRFCFS-RowHit"]),
+        (["gemv", "--set", "dram.nCCDL"], ["dram.nCCDL=", "dram.nCCDL_WR="]),
+        (["gemv", "--set", "dram.power.IDD4"], ["dram.power.IDD4R=", "dram.power.IDD4W="]),
+        (["gemv", "--set", "ndp.gemv=t"], ["ndp.gemv=trimoe_gemv"]),
+        (["gemv", "--set", "link.topology=f"], ["link.topology=full"]),
+        (["gemv", "--set", "dimm.ranks="], []),
+        (
+            ["gemv", "--set", "dram.timing=DDR5_3200"],
+            [f"dram.timing=DDR5_3200{bin_}" for bin_ in ("AN", "BN", "C")],
+        ),
+        (["dram", "--set", "nRC"], ["nRC=", "nRCD="]),
+        (["dram", "--hw", "trimoe", "--set", "dimm.r"], ["dimm.ranks="]),
+        (["nothing", "--hw", "t"], []),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_the_shell_is_offered(words, offered):
+    assert sorted(complete(*words)) == sorted(offered)
+
+
+@pytest.mark.parametrize(
+    "words", [["gemv", "--json", "x"], ["dram", ""], ["check", "c"], ["import", "--out", ""]]
+)
+def test_other_files_are_left_to_the_shell(words):
+    shell = ShellComplete(cli, {}, "ndpsim", "_NDPSIM_COMPLETE")
+    (item,) = shell.get_completions(words[:-1], words[-1])
+    assert (item.type, item.value) == ("file", words[-1])
+
+
+def test_every_key_that_is_offered_is_a_key_of_hardware():
+    from ndpsim.config import load_hardware
+    from ndpsim.config.system import System, field_at, leaves, section_of
+
+    offered = [key.removesuffix("=") for key in complete("gemv", "--set", "")]
+    assert all(field_at(tuple(key.split("."))) is not None for key in offered)
+    assert len(set(offered)) == len(offered)
+    for name in ("trimoe", "edge", "cxl"):
+        keys = {".".join(path) for path, _ in leaves(load_hardware(name).system)}
+        assert {key for key in keys if not key.startswith("dram.overrides.")} <= set(offered)
+    sections = {key for key, field in System.model_fields.items() if section_of(field) is not None}
+    assert not sections & set(offered)
+
+
+def test_names_that_are_repeated_here_are_those_of_their_homes():
+    from ndpsim.bench.rows import ROWS
+    from ndpsim.cli.list import _names
+    from ndpsim.dram.dimm.state import ARBITRATIONS
+    from ndpsim.layout import LAYOUTS
+    from ndpsim.link import TOPOLOGIES
+    from ndpsim.traces import command_forms, request_formats
+
+    assert sorted(completion.ARBITRATIONS) == sorted(ARBITRATIONS)
+    assert sorted(completion.COMMAND_FORMS) == sorted(command_forms())
+    assert sorted(completion.REQUEST_FORMATS) == sorted(request_formats())
+    assert sorted(completion.LAYOUTS) == sorted(name.removesuffix("N") for name in LAYOUTS)
+    assert list(completion.ROWS) == list(ROWS)
+    assert list(completion.LIST_KINDS) == list(_names())
+    assert sorted(complete("relayout", "--topology", "")) == sorted((*TOPOLOGIES, "groups", "all"))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_named_value_of_every_option_is_offered(command):
+    """An option whose value is a name, by its form or its help, is not left without completion."""
+    for parameter in cli.get_command(click.Context(cli), command).params:
+        form = getattr(parameter, "metavar", None)
+        if form in ("NAME", "NAME|FILE", "FILE") and parameter.opts != ["--name"]:
+            assert type(parameter.type).__name__ in ("_Completed", "_AnyFile"), parameter.name
+
+
+@pytest.mark.parametrize(
+    "words", [["gemv", "--set", "dram."], ["dram", "--timing", ""], ["show", "model", ""], [""]], ids=" ".join
+)
+def test_completing_imports_nothing_that_takes_its_time(words):
+    code = f"""
+import sys
+from click.shell_completion import ShellComplete
+from ndpsim.cli.main import cli
+assert ShellComplete(cli, {{}}, "ndpsim", "_NDPSIM_COMPLETE").get_completions({words[:-1]!r}, {words[-1]!r})
+print(*{{"numba", "pydantic", "matplotlib", "yaml"}} & set(sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+# Shells
+
+
+def answer(shell: str, monkeypatch, words: str, place: int) -> tuple[list[str], str]:
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(place))
+    return get_completion_class(shell)(cli, {}, "ndpsim", "_NDPSIM_COMPLETE").get_completion_args()
+
+
+@pytest.mark.parametrize(
+    ("words", "before", "typed"),
+    [
+        (["ndpsim", "gemv", "--set", "dram.refresh", "=", "no"], ["gemv", "--set"], "dram.refresh=no"),
+        (["ndpsim", "gemv", "--set", "dram.refresh", "="], ["gemv", "--set"], "dram.refresh="),
+        (["ndpsim", "gemv", "--layout", "sharded", ":", "4", ""], ["gemv", "--layout", "sharded:4"], ""),
+        (["ndpsim", "gemv", "--hw", "'my fi"], ["gemv", "--hw"], "my fi"),
+        (["ndpsim", "gemv", "--hw", "my\\ fi"], ["gemv", "--hw"], "my fi"),
+        (["ndpsim", ""], [], ""),
+    ],
+)
+def test_bash_words_that_it_took_apart_are_one_again(words, before, typed, monkeypatch):
+    assert answer("bash", monkeypatch, "\n".join(words), len(words) - 1) == (before, typed)
+
+
+def bash(line: str, folder: Path) -> list[str]:
+    """What bash itself would put in the place of the last word, after the line that the help gives."""
+    (switch,) = [line for line in help_of("gemv").splitlines() if line.split()[:1] == ["bash"]]
+    script = f"""
+PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH
+{switch.strip().removeprefix("bash").strip()}
+complete -p ndpsim >&2
+compopt() {{ local IFS=" "; echo "option $*"; }}
+# As readline takes a line apart: at blanks, and "=" and ":" are words of their own.
+COMP_WORDS=({" ".join(shlex.quote(word) for word in taken_apart(line))})
+COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+_ndpsim_completion ndpsim "${{COMP_WORDS[-1]}}"
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script], cwd=folder, capture_output=True, text=True, check=True
+    )
+    assert done.stderr == "complete -o nosort -F _ndpsim_completion ndpsim\n"
+    return [offered for offered in done.stdout.splitlines() if offered]
+
+
+def taken_apart(line: str) -> list[str]:
+    words = line.replace("=", " = ").replace(":", " : ").split(" ")
+    return [word for word in words[:-1] if word] + ([words[-1]] if words[-1] or line[-1] not in "=:" else [])
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("ndpsim gemv --hw tri", ["trimoe"]),
+        ("ndpsim gemv --set dram.scheduler=FRFCFS-", ["FRFCFS-RowHit"]),
+        ("ndpsim gemv --set dram.row_policy=", ["open", "closed-cap"]),
+        ("ndpsim gemv --set dimm.su", ["option -o nospace", "dimm.subchannels="]),
+        ("ndpsim gemv --layout sh", ["option -o nospace", "sharded:"]),
+        ("ndpsim gemv --layout sharded:4 --eng", ["--engine"]),
+        ("ndpsim gemv --host-pattern my", ["my\\ trace.gz"]),
+        ("ndpsim check c", ["option -o default"]),
+        ("ndpsim nothing --h", ["--help"]),
+    ],
+)
+def test_bash_completes(folder, line, offered):
+    assert bash(line, folder) == offered
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_line_for_each_shell_prints_its_script(shell, capsys, monkeypatch):
+    monkeypatch.setenv("_NDPSIM_COMPLETE", f"{shell}_source")
+    with pytest.raises(SystemExit) as caught:
+        main([])
+    assert caught.value.code == 0
+    assert "_NDPSIM_COMPLETE=" + shell + "_complete" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_an_option_and_its_value_in_one_word_are_completed_as_one(shell):
+    completes = get_completion_class(shell)(cli, {}, "ndpsim", "_NDPSIM_COMPLETE")
+    assert [item.value for item in completes.get_completions(["gemv"], "--hw=tri")] == ["--hw=trimoe"]
+    assert [item.value for item in completes.get_completions(["gemv"], "--set=dimm.r")] == [
+        "--set=dimm.ranks="
+    ]
+    assert [item.value for item in completes.get_completions(["gemv", "--hw"], "tri")] == ["trimoe"]
+
+
+def test_zsh_puts_no_blank_after_what_goes_on():
+    source = get_completion_class("zsh").source_template
+    assert "-S '' -- ${(M)completions:#*[=:/]}" in source
+
+
+# Help
+
+
+def help_of(*command: str) -> str:
+    context = click.Context(cli, info_name="ndpsim")
+    for name in command:
+        context = click.Context(cli.get_command(context, name), parent=context, info_name=name)
+    return context.command.get_help(context)
+
+
+def examples_of(command: str) -> list[list[str]]:
+    lines = help_of(command).replace(" \\\n", "").splitlines()
+    assert lines[:3] == [lines[0], "", "Examples:"]
+    return [shlex.split(line) for line in lines[3 : lines.index("", 3)]]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_begins_with_two_examples_and_ends_with_how_to_switch_completion_on(command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    examples = examples_of(command)
+    assert len(examples) == 2
+    for example in examples:
+        assert example[:2] == ["ndpsim", command]
+        cli.get_command(click.Context(cli), command).make_context(command, example[2:])
+    end = help_of(command).splitlines()[-3:]
+    assert [line.split()[0] for line in end] == ["bash", "zsh", "fish"]
+    assert help_of().splitlines()[-3:] == end
+
+
+@pytest.mark.parametrize("command", ["list", "check"])
+def test_the_examples_run(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("commands.csv").write_text("clock,command,rank,bankgroup,bank,row,column\n0,ACT,0,0,0,1,-1\n")
+    for example in examples_of(command):
+        with pytest.raises(SystemExit) as caught:
+            main(example[1:])
+        assert caught.value.code in (0, None)
+
+
+@pytest.mark.parametrize("command", [None, *COMMANDS])
+@pytest.mark.parametrize("columns", [60, 100])
+def test_help_fits_and_breaks_no_option_in_two(command, columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    text = help_of(*filter(None, [command]))
+    for line in text.splitlines():
+        assert len(line) <= columns or len(line.split()) == 1, line
+        assert line == line.rstrip()
+        assert not re.search(r"\w-$", line)
+    for parameter in cli.get_command(click.Context(cli), command).params if command else ():
+        if isinstance(parameter, click.Option):
+            assert f"\n  {max(parameter.opts, key=len)}" in text
+
+
+def test_every_option_has_its_section():
+    others = {"--exact-check", "--help"}
+    for command in COMMANDS:
+        text = help_of(command)
+        end = text[text.index("\nOther options:") :].splitlines()
+        assert {
+            word for line in end for word in line.split(maxsplit=2)[:2] if word.startswith("--")
+        } <= others
+
+
+def test_the_modules_of_commands_are_there():
+    for name in COMMANDS:
+        importlib.import_module(f"ndpsim.cli.{'import_' if name == 'import' else name}")
+    assert os.environ.get("_NDPSIM_COMPLETE") is None

@@ -1,0 +1,353 @@
+"""Currents of the parts, number by number, and what commands cost by them, worked out by hand.
+
+DDR4: the limits of DRAMsim3's configs/DDR4_8Gb_x4_*.ini and DDR4_8Gb_x8_*.ini (IDD0, IDD2N, IDD3N, IDD4R,
+IDD4W, IDD5AB, IPP0). DDR5: gem5's DDR5_4400_4x8 quotes IDD2N, IDD3N, IDD5B and IDD5C of the same addendum; the
+other numbers stand in `ndpsim/energy/devices/micron_mt60b.py` only, and are pinned here as they are there.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from ndpsim.energy import (
+    Counts,
+    Currents,
+    UnitEnergy,
+    channel_energy,
+    count_trace,
+    currents_of,
+    explain,
+    find_currents,
+    from_trace,
+    power_rows,
+    split,
+    transfer_nj,
+)
+from ndpsim.energy.channel import counts_of
+from ndpsim.energy.of_trace import last_clock
+from ndpsim.energy.units import add_up
+from ndpsim.errors import InputError
+from ndpsim.spec import COMMANDS, resolve
+from ndpsim.traces import CommandTrace
+
+NUMBER = {command.name: number for number, command in enumerate(COMMANDS)}
+WORDS = ("part", "source", "assumptions")
+
+DDR4_COMMON = dict(
+    VDD=1.2, VDDQ=1.2, VPP=2.5, IDD5B=250, IPP0=3, IPP2N=3, IPP3N=3, IPP4R=None, IPP4W=None, IPP5B=None, IDD5C=None,
+    activate_ns=32, refresh_ns=350, same_bank_refresh_ns=None, driver_ohm=240 / 7, termination_ohm=48,
+)  # fmt: skip
+DDR5_COMMON = dict(
+    VDD=1.1, VDDQ=1.1, VPP=1.8, IDD0=103, IDD2N=92, IDD3N=142, IDD4R=377, IDD4W=349, IDD5B=277, IDD5C=135,
+    IPP0=8, IPP2N=6, IPP3N=7, IPP4R=9, IPP4W=36, IPP5B=28, activate_ns=32, precharge_ns=16,
+    driver_ohm=240 / 7, termination_ohm=48,
+)  # fmt: skip
+
+
+def ddr4(IDD0, IDD2N, IDD3N, IDD4R, IDD4W, precharge_ns):
+    loops = dict(IDD0=IDD0, IDD2N=IDD2N, IDD3N=IDD3N, IDD4R=IDD4R, IDD4W=IDD4W)
+    return DDR4_COMMON | loops | {"precharge_ns": precharge_ns}
+
+
+PARTS = {
+    ("DDR4_8Gb_x4", 2400): ddr4(43, 34, 38, 110, 103, 14.16),
+    ("DDR4_8Gb_x4", 3200): ddr4(52, 37, 47, 143, 130, 13.75),
+    ("DDR4_8Gb_x8", 2400): ddr4(48, 34, 43, 135, 123, 14.16),
+    ("DDR4_8Gb_x8", 2666): ddr4(51, 35, 46, 146, 132, 14.25),
+    ("DDR4_8Gb_x8", 2933): ddr4(54, 36, 49, 157, 141, 14.32),
+    ("DDR4_8Gb_x8", 3200): ddr4(57, 37, 52, 168, 150, 13.75),
+    ("DDR5_16Gb_x8", 4800): DDR5_COMMON | dict(refresh_ns=295, same_bank_refresh_ns=130),
+    ("DDR5_32Gb_x8", 4800): DDR5_COMMON | dict(refresh_ns=410, same_bank_refresh_ns=190),
+    ("DDR5_32Gb_x8", 4000): DDR5_COMMON | dict(refresh_ns=410, same_bank_refresh_ns=190),
+}
+
+
+@pytest.mark.parametrize(("org", "rate"), PARTS)
+def test_every_current_of_a_part(org, rate):
+    chip = currents_of(org, rate)
+    assert chip is not None
+    assert {name: value for name, value in vars(chip).items() if name not in WORDS} == PARTS[org, rate]
+
+
+def test_no_other_part_is_taken_for_one_that_is_not_there():
+    for org in ("DDR4_4Gb_x8", "DDR4_8Gb_x4", "DDR4_8Gb_x8", "DDR4_8Gb_x16", "DDR5_8Gb_x8", "DDR5_16Gb_x4", "DDR5_16Gb_x8", "DDR5_16Gb_x16", "DDR5_32Gb_x8"):  # fmt: skip
+        for rate in (1600, 1866, 2133, 2400, 2666, 2933, 3200, 4000, 4400, 4800, 5600, 6400):
+            assert (currents_of(org, rate) is not None) is ((org, rate) in PARTS), (org, rate)
+
+
+@pytest.mark.parametrize(
+    ("org", "rate", "words"),
+    [
+        ("DDR4_8Gb_x4", 2400, "Micron MT40A2G4, DDR4-2400: limits of the 8 Gb data sheet"),
+        ("DDR4_8Gb_x8", 3200, "Micron MT40A1G8, DDR4-3200: limits of the 8 Gb data sheet"),
+        ("DDR5_16Gb_x8", 4800, "Micron MT60B2G8HB-48B:A, DDR5-4800: limits of die revision A"),
+        ("DDR5_32Gb_x8", 4800, "Micron MT60B2G8HB-48B:A (16 Gb) in place of a 32 Gb part, DDR5-4800: limits"),
+    ],
+)
+def test_a_part_is_named_with_its_source(org, rate, words):
+    device = resolve(
+        org[:4], org, f"{org[:4]}_{rate}{'R' if rate == 2400 else 'AA' if rate == 3200 else 'AN'}"
+    )
+    assert explain(device, currents_of(org, rate)).startswith(words)
+
+
+def test_what_a_part_is_taken_for_is_an_assumption():
+    of_32gb, at_4000 = (currents_of("DDR5_32Gb_x8", rate).assumptions for rate in (4800, 4000))
+    assert set(of_32gb) == {"all", "IPP0, IPP4R, IPP4W, IPP5B", "driver_ohm", "termination_ohm"}
+    assert set(at_4000) == {"rate", *of_32gb}
+    assert set(currents_of("DDR5_16Gb_x8", 4800).assumptions) == set(of_32gb) - {"all"}
+
+
+# By hand, in pJ of a rank; mW x ns. Of a chip in mW: current x VDD + IPP x VPP.
+
+BY_HAND = {
+    # 4 chips. Closed 4 x (92 x 1.1 + 6 x 1.8) = 448; open 4 x (142 x 1.1 + 7 x 1.8) = 675.2, so 7.1 a bank of
+    # 32; cycling 4 x (103 x 1.1 + 8 x 1.8) = 510.8; reading 4 x (377 x 1.1 + 9 x 1.8) = 1723.6; writing
+    # 4 x (349 x 1.1 + 36 x 1.8) = 1794.8; refreshing 4 x (277 x 1.1 + 28 x 1.8) = 1420.4, bank by bank
+    # 4 x (135 x 1.1 + 6 x 1.8) = 637.2. A burst takes 8 clocks, 10/3 ns.
+    ("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN"): dict(
+        activate=(510.8 - 448 - 7.1) * 32 + (510.8 - 448) * 16,  # 2787.2
+        read=(1723.6 - 675.2) * 10 / 3,
+        write=(1794.8 - 675.2) * 10 / 3,
+        refresh=972.4 * 295,
+        same_bank_refresh=189.2 * 130,
+        io=4 * 5 * 1210 / (240 / 7 + 48) * 10 / 3,  # four low of eight lines, and one of the strobe
+        closed=448 / 2.4,
+        open_bank=7.1 / 2.4,
+    ),
+    ("DDR5", "DDR5_32Gb_x8", "DDR5_4000AN"): dict(
+        activate=2787.2,
+        read=1048.4 * 4,
+        write=1119.6 * 4,
+        refresh=972.4 * 410,
+        same_bank_refresh=189.2 * 190,
+        io=4 * 5 * 1210 / (240 / 7 + 48) * 4,
+        closed=448 / 2,
+        open_bank=7.1 / 2,
+    ),
+    # 8 chips, VPP 3 mA x 2.5 V in every loop. Closed 415.2, open 559.2 (9 a bank of 16), cycling 607.2.
+    ("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA"): dict(
+        activate=(192 - 9) * 32 + 192 * 13.75,  # 8496
+        read=8 * (168 - 52) * 1.2 * 2.5,
+        write=8 * (150 - 52) * 1.2 * 2.5,
+        refresh=8 * (250 - 37) * 1.2 * 350,
+        same_bank_refresh=None,
+        io=8 * 5 * 17.5 * 2.5,
+        closed=415.2 * 0.625,
+        open_bank=9 * 0.625,
+    ),
+    # 16 chips of four data pins: two lines low, and one of the strobe. Closed 830.4, open 1022.4, cycling 1118.4.
+    ("DDR4", "DDR4_8Gb_x4", "DDR4_3200AA"): dict(
+        activate=(288 - 12) * 32 + 288 * 13.75,  # 12792
+        read=16 * (143 - 47) * 1.2 * 2.5,
+        write=16 * (130 - 47) * 1.2 * 2.5,
+        refresh=16 * (250 - 37) * 1.2 * 350,
+        same_bank_refresh=None,
+        io=16 * 3 * 17.5 * 2.5,
+        closed=830.4 * 0.625,
+        open_bank=12 * 0.625,
+    ),
+    # 8 chips: closed 386.4, open 472.8, cycling 520.8; a clock of 5/6 ns.
+    ("DDR4", "DDR4_8Gb_x8", "DDR4_2400R"): dict(
+        activate=(134.4 - 5.4) * 32 + 134.4 * 14.16,
+        read=8 * (135 - 43) * 1.2 * 10 / 3,
+        write=8 * (123 - 43) * 1.2 * 10 / 3,
+        refresh=8 * (250 - 34) * 1.2 * 350,
+        same_bank_refresh=None,
+        io=8 * 5 * 17.5 * 10 / 3,
+        closed=386.4 * 5 / 6,
+        open_bank=5.4 * 5 / 6,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("names", BY_HAND, ids=lambda names: names[1] + names[2])
+def test_what_each_command_and_clock_costs(names):
+    device = resolve(*names)
+    energy = vars(channel_energy(device, find_currents(device)))
+    assert energy == {
+        name: pj if pj is None else pytest.approx(pj / 1000, rel=1e-12) for name, pj in BY_HAND[names].items()
+    }
+
+
+def test_a_device_of_sixteen_pins_has_two_strobes():
+    # 2 chips of 16 pins: 8 + 2 lines low, instead of 4 x (4 + 1): no more and no less.
+    x8, x16 = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN"), resolve("DDR5", "DDR5_16Gb_x16", "DDR5_4800AN")
+    chip = find_currents(x8)
+    assert channel_energy(x16, chip).io == pytest.approx(channel_energy(x8, chip).io)
+
+
+def test_an_ipp_that_is_not_there_is_that_of_the_standby_beneath():
+    device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
+    chip = replace(find_currents(device), IPP4R=None, IPP4W=None, IPP5B=None, IPP2N=1, IPP3N=2)
+    energy = channel_energy(device, chip)
+    # The same on VPP above and below: nothing of it remains.
+    assert energy.read == pytest.approx(4 * (377 - 142) * 1.1 * 10 / 3 / 1000)
+    assert energy.write == pytest.approx(4 * (349 - 142) * 1.1 * 10 / 3 / 1000)
+    assert energy.refresh == pytest.approx(4 * (277 - 92) * 1.1 * 295 / 1000)
+    assert energy.same_bank_refresh == pytest.approx(4 * (135 - 92) * 1.1 * 130 / 1000)
+
+
+@pytest.mark.parametrize("missing", ["IDD5C", "same_bank_refresh_ns"])
+def test_a_same_bank_refresh_needs_its_current_and_its_time(missing):
+    device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
+    energy = channel_energy(device, replace(find_currents(device), **{missing: None}))
+    assert energy.same_bank_refresh is None
+    assert split(Counts(1, 1, 1, 1, 1, 1, 1), energy) is None
+    assert split(Counts(1, 1, 1, 1, 0, 1, 1), energy) is not None
+
+
+def test_a_command_that_costs_nothing_is_no_mistake():
+    device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
+    chip = replace(find_currents(device), IDD4R=142, IPP4R=7)
+    assert channel_energy(device, chip).read == 0
+    with pytest.raises(InputError, match=r"^dram.power: the currents make read cost less than nothing"):
+        channel_energy(device, replace(chip, IDD4R=141.9))
+
+
+def test_components_are_counts_times_costs():
+    device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
+    cost = {name: pj / 1000 for name, pj in BY_HAND["DDR5", "DDR5_16Gb_x8", "DDR5_4800AN"].items()}
+    parts = split(Counts(2, 3, 5, 7, 11, 13, 17), channel_energy(device, find_currents(device)))
+    assert parts == {
+        "activate": pytest.approx(2 * cost["activate"]),
+        "read": pytest.approx(3 * cost["read"]),
+        "write": pytest.approx(5 * cost["write"]),
+        "refresh": pytest.approx(7 * cost["refresh"] + 11 * cost["same_bank_refresh"]),
+        "background": pytest.approx(13 * cost["closed"] + 17 * cost["open_bank"]),
+        "io": pytest.approx(8 * cost["io"]),
+    }
+
+
+def test_commands_are_counted_under_what_they_cost():
+    issued = np.zeros(len(COMMANDS), dtype=np.int64)
+    for name, times in (("ACT", 1), ("PREpb", 2), ("PREab", 4), ("RD", 8), ("WR", 16), ("RDA", 32), ("WRA", 64), ("REFab", 128), ("PREsb", 256), ("REFsb", 512)):  # fmt: skip
+        issued[NUMBER[name]] = times
+    assert counts_of(issued, 3, 5) == Counts(1, 8 + 32, 16 + 64, 128, 512, 3, 5)
+
+
+# From a trace.
+
+
+def trace_of(*lines: tuple[int, str, int, int, int]) -> CommandTrace:
+    return CommandTrace.of(
+        np.array([(clock, NUMBER[name], *place, 0, 0) for clock, name, *place in lines], dtype=np.int64).T
+    )
+
+
+def test_counts_of_a_trace_by_hand():
+    device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", ranks=2)
+    trace = trace_of(
+        (100, "ACT", 0, 0, 0), (140, "RD", 0, 0, 0), (200, "ACT", 1, 7, 3), (250, "WRA", 1, 7, 3), (300, "PREpb", 0, 0, 0),
+        (400, "PREab", 1, -1, -1), (500, "REFab", 0, -1, -1), (600, "REFsb", 1, -1, 2), (700, "ACT", 0, 3, 1), (740, "RDA", 0, 3, 1),
+    )  # fmt: skip
+    # The first is open for 200 clocks; the second is not closed by WRA before 250 + 1 + 32 + 8 + 72 = 363; the
+    # third not before tRAS, 700 + 1 + 77 = 778, and RDA asks for no more than 740 + 1 + 18.
+    open_clocks = 200 + 163 + 78
+    assert count_trace(trace, device, end=1000) == Counts(3, 2, 1, 1, 1, 2000, open_clocks)
+    assert count_trace(trace, device, end=1000, start=90) == Counts(3, 2, 1, 1, 1, 2 * 910, open_clocks)
+    # Without an end: to the last beat of the last read, 740 + 34 + 8.
+    assert last_clock(trace, device) == 782
+    assert count_trace(trace, device) == Counts(3, 2, 1, 1, 1, 2 * 782, open_clocks)
+    assert last_clock(trace_of((9, "WR", 0, 0, 0), (900, "PREpb", 0, 0, 0)), device) == 900
+    assert last_clock(trace_of((9, "RD", 0, 0, 0)), device) == 9 + 34 + 8
+    assert last_clock(trace_of((9, "RD", 0, 0, 0), (52, "PREpb", 0, 0, 0)), device) == 52
+    assert last_clock(CommandTrace.of(np.empty((7, 0), dtype=np.int64)), device) == 0
+    assert count_trace(trace_of((5, "PREpb", 0, 0, 0)), device, start=8).rank_clocks == 0
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ((2, 0, 0), "rank: a command's rank is not within 0 to 1"),
+        ((-1, 0, 0), "rank: a command's rank is not within 0 to 1"),
+        ((0, 8, 0), "bankgroup: a command's bankgroup is not within 0 to 7"),
+        ((0, -2, 0), "bankgroup: a command's bankgroup is not within 0 to 7"),
+        ((0, 0, 4), "bank: a command's bank is not within 0 to 3"),
+    ],
+)
+def test_what_the_device_does_not_have_is_told(place, words):
+    device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", ranks=2)
+    with pytest.raises(InputError) as caught:
+        count_trace(trace_of((0, "ACT", *place)), device)
+    assert str(caught.value) == words
+    assert count_trace(trace_of((0, "ACT", 1, 7, 3)), device, end=10).open_clocks == 10
+
+
+def test_lanes_are_channels_that_end_together():
+    device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
+    cost = {name: pj / 1000 for name, pj in BY_HAND["DDR5", "DDR5_16Gb_x8", "DDR5_4800AN"].items()}
+    # Three lanes, of which one has no command: 1000 - 100 clocks each, two banks open for 900 and 500.
+    trace = trace_of((100, "ACT", 0, 0, 0), (500, "ACT", 2, 0, 0))
+    energy = from_trace(trace, device, end=1000, start=100, lanes=3)
+    assert energy["activate"] == pytest.approx(2 * cost["activate"])
+    assert energy["background"] == pytest.approx(3 * 900 * cost["closed"] + 1400 * cost["open_bank"])
+    assert energy["total"] == pytest.approx(energy["activate"] + energy["background"])
+
+
+# Around the DRAM.
+
+
+def test_energy_of_the_units_by_component():
+    unit = UnitEnergy(product_pj=2, buffer_pj_per_byte=3, fifo_pj_per_byte=5, value_pj=7, static_mw=11)
+    assert unit.split(1000, 10_000, 100_000, 1_000_000, 10_000_000) == {
+        "ndp_multiply": 2,
+        "ndp_buffer": 30,
+        "ndp_fifo": 500,
+        "ndp_activation": 7000,
+        "ndp_static": 110_000,
+    }
+    unknown = UnitEnergy(None, None, None, None, None).split(1, 1, 1, 1, 1)
+    assert set(unknown.values()) == {None}
+    assert add_up({"a": 1.5, "b": None, "c": 2}) == {"a": 1.5, "b": None, "c": 2, "total": 3.5}
+
+
+def test_a_byte_has_eight_bits_and_nothing_times_nothing_is_not_unknown():
+    assert transfer_nj(1000, 2.5) == pytest.approx(20)
+    assert transfer_nj(0, 2.5) == 0
+    assert transfer_nj(1000, 0.0) == 0
+    assert transfer_nj(1000, None) is None
+
+
+# For tables and changes.
+
+
+def test_currents_are_shown_with_their_units():
+    rows = {key: (value, unit) for key, value, unit, _ in power_rows(currents_of("DDR5_16Gb_x8", 4800))}
+    units = {"V": "V", "I": "mA"}
+    for entry in fields(Currents):
+        if entry.name not in WORDS:
+            unit = units.get(entry.name[0], "ns" if entry.name.endswith("_ns") else "ohm")
+            assert rows[f"power.{entry.name}"] == (PARTS["DDR5_16Gb_x8", 4800][entry.name], unit)
+
+
+def test_a_number_is_shown_with_the_assumption_that_it_rests_on():
+    sheet = {key: origin for key, _, _, origin in power_rows(currents_of("DDR4_8Gb_x8", 3200))}
+    assert sheet["power.IPP5B"].startswith("assumption: not in the sources; refresh draws no more")
+    assert sheet["power.IDD0"] == (
+        "Micron MT40A1G8, DDR4-3200: limits of the 8 Gb data sheet, as in DRAMsim3, IPP3N as in gem5; tRAS, tRFC: JESD79-4"
+    )
+    assert sheet["power.IDD5C"] == "not known"
+    stand_in = {key: origin for key, _, _, origin in power_rows(currents_of("DDR5_32Gb_x8", 4800))}
+    assert stand_in["power.IDD0"].startswith("assumption: no data sheet of a 32 Gb part")
+    assert stand_in["power.driver_ohm"].startswith("assumption: RZQ/7")
+
+
+def test_a_change_replaces_its_number_and_its_assumption_and_nothing_else():
+    device = resolve("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA")
+    known, changed = find_currents(device), find_currents(device, {"IPP2N": 4.0, "IDD4W": 151.0})
+    different = {name for name in vars(known) if getattr(known, name) != getattr(changed, name)}
+    assert different == {"IPP2N", "IDD4W", "source", "assumptions"}
+    assert changed.source == f"{known.source}; IPP2N, IDD4W as given"
+    assert set(known.assumptions) - set(changed.assumptions) == {"IPP2N"}
+    assert find_currents(device, {}) == known
+
+
+def test_resistances_are_rzq_over_a_whole_number():
+    chip = currents_of("DDR5_16Gb_x8", 4800)
+    assert math.isclose(240 / chip.driver_ohm, 7)
+    assert math.isclose(240 / chip.termination_ohm, 5)

@@ -1,0 +1,146 @@
+"""No output of a call goes over one of its inputs, by whatever names and links both are given."""
+
+from __future__ import annotations
+
+import io
+import os
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from ndpsim.cli.main import main
+from ndpsim.config import data_path, load_hardware
+from ndpsim.errors import InputError
+from ndpsim.files import ensure_writable, inputs_protected, replacing
+from ndpsim.traces import read_commands, write_commands
+
+HEADER = "clock,command,rank,bankgroup,bank,row,column\n"
+PRESET = "--standard DDR5 --org DDR5_16Gb_x8 --timing DDR5_4800AN"
+SMALL = "gemv --shape 64,64"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with an input of every kind, by more names than one; nothing is simulated."""
+    hardware = data_path("hwconfigs", "trimoe").read_text()
+    assert "gemv: trimoe_gemv" in hardware
+    (tmp_path / "hw.yaml").write_text(hardware.replace("gemv: trimoe_gemv", "gemv: ./unit.yaml"))
+    (tmp_path / "unit.yaml").write_text(data_path("rtl_params", "trimoe_gemv").read_text())
+    (tmp_path / "model").mkdir()
+    config = '{"model_type": "mixtral", "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1, "num_local_experts": 2, "num_experts_per_tok": 1}'
+    (tmp_path / "model" / "config.json").write_text(config)
+    (tmp_path / "t").write_text("LD 0x0\nST 0x40\n")
+    (tmp_path / "c.csv").write_text(HEADER)
+    (tmp_path / "in.ini").write_text("[dram_structure]\nprotocol = DDR4\n")
+    (tmp_path / "soft").symlink_to("hw.yaml")
+    (tmp_path / "folder").symlink_to("model")
+    os.link(tmp_path / "t", tmp_path / "hard")
+    monkeypatch.chdir(tmp_path)
+
+    def simulated(*arguments: object, **options: object) -> None:
+        raise AssertionError("simulated before the clash was found")
+
+    monkeypatch.setattr("ndpsim.simulate.lane.run_channel", simulated)
+    monkeypatch.setattr("ndpsim.simulate.trace.ThreadPoolExecutor", simulated)
+    return tmp_path
+
+
+def refused(call: str) -> str:
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as caught:
+        main(call.split())
+    assert (caught.value.code, out.getvalue()) == (2, ""), err.getvalue()
+    assert len(err.getvalue().splitlines()) == 1
+    return err.getvalue().strip()
+
+
+@pytest.mark.parametrize(
+    ("call", "option", "read"),
+    [
+        (f"{SMALL} --hw hw.yaml --json hw.yaml", "--json", "hw.yaml"),
+        (f"{SMALL} --hw hw.yaml --json soft", "--json", "hw.yaml"),
+        (f"{SMALL} --hw ./soft --commands hw.yaml", "--commands", "soft"),
+        (f"{SMALL} --hw hw.yaml --timeline model/../hw.yaml", "--timeline", "hw.yaml"),
+        (f"{SMALL} --hw hw.yaml --plot unit.yaml", "--plot", "unit.yaml"),
+        (f"{SMALL} --hw hw.yaml --commands unit.yaml", "--commands", "unit.yaml"),
+        (f"{SMALL} --set ndp.gemv=./unit.yaml --json unit.yaml", "--json", "unit.yaml"),
+        ("gemv --model model --json model/config.json", "--json", "model/config.json"),
+        ("gemv --model folder --timeline model/config.json", "--timeline", "folder/config.json"),
+        (f"{SMALL} --engine host-read --hw hw.yaml --json hw.yaml", "--json", "hw.yaml"),
+        ("relayout --model model --commands folder/config.json", "--commands", "model/config.json"),
+        ("relayout --shape 64,64 --hw soft --json hw.yaml", "--json", "soft"),
+        ("dram t --commands t", "--commands", "t"),
+        ("dram t --json hard", "--json", "t"),
+        ("dram hard --plot t", "--plot", "hard"),
+        ("dram t --hw hw.yaml --json hw.yaml", "--json", "hw.yaml"),
+        ("dram t --sweep-load --json t", "--json", "t"),
+        ("compare ramulator t --json t", "--json", "t"),
+        (f"check c.csv {PRESET} --json c.csv", "--json", "c.csv"),
+        ("check c.csv --hw hw.yaml --json unit.yaml", "--json", "unit.yaml"),
+        ("import in.ini --out in.ini --force", "--out", "in.ini"),
+        ("show hw ./hw.yaml --json hw.yaml", "--json", "hw.yaml"),
+        ("show model model --json model/config.json", "--json", "model/config.json"),
+        ("show layout striped --hw hw.yaml --json soft", "--json", "hw.yaml"),
+    ],
+)
+def test_an_output_that_is_an_input_is_refused_before_any_work(folder, monkeypatch, call, option, read):
+    monkeypatch.setattr("ndpsim.report.pictures.canvas.check_format", lambda path: "png")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert f"{option}: {read} is an input of this call" in refused(call)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_what_an_earlier_call_has_read_is_an_input_of_the_next_as_well(folder):
+    bundled = data_path("hwconfigs", "trimoe")
+    load_hardware("trimoe")  # from now on it need not be opened
+    assert f"--json: {bundled} is an input of this call" in refused(f"{SMALL} --json {bundled}")
+
+
+def test_a_later_call_may_write_what_an_earlier_one_read(folder):
+    out = io.StringIO()
+    for call in (
+        f"check c.csv {PRESET} --json a.json",
+        "show schema hw --json c.csv",
+        "show schema hw --json a.json",
+    ):
+        with redirect_stdout(out), pytest.raises(SystemExit) as caught:
+            main(call.split())
+        assert not caught.value.code
+    assert (folder / "c.csv").read_bytes() == (folder / "a.json").read_bytes()
+
+
+def test_python_may_write_back_what_it_read(folder):
+    write_commands("c.csv", read_commands("c.csv"))
+    assert (folder / "c.csv").read_text() == HEADER
+
+
+def test_whoever_opens_a_file_it_is_an_input(folder):
+    with inputs_protected():
+        os.close(os.open("t", os.O_RDONLY))
+        with pytest.raises(InputError, match="^--json: hard is an input of this call"):
+            ensure_writable("hard", "--json")
+        ensure_writable("c.csv", "--plot")
+        with pytest.raises(InputError, match="^--plot: c.csv is an input of this call"):
+            open("c.csv")  # noqa: SIM115
+        ensure_writable("/dev/null")
+        with open("/dev/null", "rb"), replacing("/dev/null") as file:
+            file.write(b"a device is no file that could be lost")
+
+
+def test_a_file_that_becomes_an_input_meanwhile_is_not_replaced(folder):
+    with (
+        inputs_protected(),
+        pytest.raises(InputError, match="is an input of this call"),
+        replacing("new") as file,
+    ):
+        file.write(b"new")
+        os.link("t", "new")
+        Path("t").read_bytes()
+    assert Path("new").read_text() == "LD 0x0\nST 0x40\n"
+
+
+def test_an_output_on_the_file_of_standard_output_is_refused(folder, monkeypatch):
+    monkeypatch.setattr("ndpsim.files.os.stat", lambda file, **options: os.lstat("t" if file == 1 else file))
+    assert "--json: t is the file of standard output, too" in refused("show schema hw --json t")
+    assert "standard output: t is an input of this call" in refused("dram t")

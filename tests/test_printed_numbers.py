@@ -1,0 +1,489 @@
+"""The numbers in printed tables are those of the result: every table beside the JSON of the same call."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Mapping
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ndpsim.bench.row import Row, Work
+from ndpsim.bench.rows import ROWS
+from ndpsim.bench.table import COLUMNS, cells
+from ndpsim.cli.main import main
+from ndpsim.peers import ramulator
+
+SHAPE = ["--shape", "384,320"]
+
+
+def printed(*arguments: object, status: int = 0) -> str:
+    """What a call prints, with all white space alike."""
+    out = io.StringIO()
+    with redirect_stdout(out), redirect_stderr(io.StringIO()), pytest.raises(SystemExit) as caught:
+        main([str(argument) for argument in arguments])
+    assert (caught.value.code or 0) == status
+    return " ".join(out.getvalue().split())
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Any:
+    """A call's text and JSON."""
+
+    def call(*arguments: object) -> tuple[str, Any]:
+        text = printed(*arguments, "--json", tmp_path / "result.json")
+        return text, json.loads((tmp_path / "result.json").read_text())
+
+    return call
+
+
+def time(ns: float) -> str:
+    for scale, unit in ((1, "ns"), (1000, "us"), (1000**2, "ms"), (1000**3, "s")):
+        if ns < 1000 * scale or unit == "s":
+            return f"{ns / scale:.4g} {unit}"
+    raise AssertionError
+
+
+def energy(nj: float) -> str:
+    return time(nj).replace("ns", "nJ").replace("us", "uJ").replace("ms", "mJ")
+
+
+def power(watts: float) -> str:
+    return f"{watts:.4g} W" if watts >= 1 else f"{watts * 1000:.4g} mW"
+
+
+def size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} B" if unit == "B" else f"{count:.2f} {unit}"
+        count /= 1024
+    raise AssertionError
+
+
+def percent(share: float) -> str:
+    return f"{share * 100:.1f}%"
+
+
+def counts(found: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in found.items())
+
+
+def has(text: str, *parts: str) -> None:
+    """Each of the parts is in the text, as whole words and numbers."""
+    for part in parts:
+        assert re.search(rf"(?<![\w.]){re.escape(part)}(?![\w])", text), f"{part!r} is not in {text}"
+
+
+def has_energy(text: str, parts: Mapping[str, float | None], ns: float, moved: float) -> None:
+    total = sum(nj for name, nj in parts.items() if name != "total" and nj is not None)
+    has(text, f"energy {energy(total)}", power(total / ns), f"{total * 1000 / (moved * 8):.4g} pJ/bit")
+    for name, nj in parts.items():
+        if name != "total" and nj:
+            has(text, f"{name} {power(nj / ns)}")
+    unknown = [name for name, nj in parts.items() if nj is None]
+    assert not unknown or f"without {', '.join(unknown)} (not known)" in text
+
+
+# ---- gemv ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--tokens", 1],
+        ["--tokens", 200],
+        ["--hw", "edge", "--layout", "sharded:3", "--bits", "gate=4,up=4,down=8"],
+        ["--hw", "cxl", "--tokens", 9, "--bits", 1],
+    ],
+    ids=str,
+)
+def test_an_expert(both, options):
+    text, of = both("gemv", *SHAPE, *options)
+    has(
+        text,
+        "One expert of 384 x 320 on",
+        "1 token," if of["tokens"] == 1 else f"{of['tokens']} tokens,",
+        f"time {time(of['time_ns'])} {of['cycles']} DRAM clocks of {of['clock_ns']:.5g} ns "
+        f"({1000 / of['clock_ns']:.0f} MHz",
+        f"weights {size(of['weight_bytes'])} {of['weight_bytes']} bytes in {of['weight_bursts']} bursts",
+        f"bandwidth {of['bandwidth_gbps']:.2f} GB/s {percent(of['bandwidth_gbps'] / of['peak_bandwidth_gbps'])} of "
+        f"{of['peak_bandwidth_gbps']:.1f} GB/s over {of['lanes']} lanes",
+        f"compute {of['gflops']:.1f} GFLOPS {percent(of['gflops'] / of['peak_gflops'])} of "
+        f"{of['peak_gflops']:.0f} GFLOPS",
+        f"bound by {of['bound']} busy: "
+        + ", ".join(f"{name} {percent(of['busy'][name])}" for name in ("memory", "compute", "io")),
+        f"idle lanes {time(sum(of['idle_ns'].values()))} "
+        + ", ".join(f"{name} {time(of['idle_ns'][name])}" for name in ("refresh", "fifo", "rows")),
+        f"commands {sum(of['commands'].values())} {counts(of['commands'])}",
+        f"{percent(of['fast_forwarded'])} fast-forwarded",
+        f"{of['lanes_simulated']} of {of['lanes']} lanes differ",
+    )
+    has_energy(text, of["energy_nj"], of["time_ns"], of["weight_bytes"] * of["weight_reads"])
+    assert ("read 2 times" in text) == (of["weight_reads"] == 2)
+    assert f"{of['weight_reads']} times" in text or of["weight_reads"] == 1
+    moved = f"communication {time(of['communication_ns'])} {of['communication_bytes']} bytes"
+    assert (moved in text) == (of["dimms"] > 1)
+    assert ("3 DIMMs of edge" in text) == (of["dimms"] == 3)
+    if len(of["token_tiles"]) > 1:
+        has(text, f"token tiles {len(of['token_tiles'])} of {', '.join(map(str, of['token_tiles'][:12]))}")
+    for phase in of["phases"][:15]:
+        ends = phase["start_ns"], phase["end_ns"]
+        has(text, " ".join((phase["name"], str(phase["tile"]), *map(time, (*ends, ends[1] - ends[0])))))
+    left = len(of["phases"]) - 15
+    assert (f"and {left} more phases" in text) == (left > 0)
+
+
+def test_bits_are_said(both):
+    for options, words in (
+        (["--bits", 1], "1 bit"),
+        (["--bits", 4], "4 bits"),
+        (["--bits", "gate=4,up=4,down=8"], "gate 4, up 4, down 8 bits"),
+    ):
+        has(both("gemv", *SHAPE, *options)[0].split(" time ")[0], f"1 token, {words}")
+
+
+def test_more_tiles_than_fit_a_line_are_cut(both):
+    text, of = both("gemv", "--hw", "cxl", *SHAPE, "--tokens", 53)
+    assert len(of["token_tiles"]) == 14
+    has(text, "token tiles 14 of 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 3, ... tokens")
+
+
+@pytest.mark.parametrize(
+    "options", [["12"], ["saturate", "--arbitration", "slice", "--slice-clocks", 300], ["0"]], ids=str
+)
+def test_an_expert_beside_the_host(both, options):
+    text, of = both("gemv", *SHAPE, "--host-traffic", *options)
+    slow = "-" if of["host_slowdown"] is None else f"{of['host_slowdown']:.3f}x"
+    offered = "" if of["host_offered_gbps"] is None else f" of {of['host_offered_gbps']:g} GB/s asked for"
+    moved = [lane["ndp_bytes"] + lane["host_bytes"] for lane in of["by_lane"]]
+    has(
+        text,
+        f"NDP slowdown {of['ndp_slowdown']:.3f}x {time(of['ndp_time_ns'])} instead of {time(of['ndp_alone_ns'])}",
+        f"host slowdown {slow} {time(of['host_time_ns'])} instead of {time(of['host_alone_ns'])} for the same "
+        f"{of['host_requests']} requests",
+        f"NDP bandwidth {of['ndp_gbps']:.2f} GB/s {percent(of['ndp_gbps'] / 153.6)} of the lanes' 153.6 GB/s; alone "
+        f"{of['ndp_alone_gbps']:.2f} GB/s",
+        f"host bandwidth {of['host_gbps']:.2f} GB/s {percent(of['host_gbps'] / 38.4)} of the bus's 38.4 GB/s{offered}; "
+        f"alone {of['host_alone_gbps']:.2f} GB/s",
+        f"lanes {percent(of['lanes_fraction'])} busy with data of both; {size(min(moved))} to {size(max(moved))} a lane",
+        f"turnarounds {of['turnarounds']} on the lanes; to the host {of['bus_turnarounds']}, "
+        f"{of['bus_rank_switches']} changes of rank",
+        f"commands {sum(of['commands'].values())} {counts(of['commands'])}",
+        f"all {of['lanes']} lanes",
+    )
+    for owner in ("ndp", "host"):
+        rows = of["rows"][owner]
+        has(
+            text,
+            f"{owner} rows {rows['hits'] + rows['misses'] + rows['conflicts']} {rows['hits']} hits, {rows['misses']} "
+            f"misses, {rows['conflicts']} conflicts; {rows['lost']} rows lost to the other",
+        )
+    if of["host_latency_ns"] is None:
+        has(text, "host latency - no reads")
+    else:
+        each = ", ".join(
+            f"{name} {time(of['host_latency_ns'][name])}" for name in ("mean", "p50", "p99", "max")
+        )
+        alone = of["host_alone_latency_ns"]
+        has(
+            text,
+            f"host latency {time(of['host_latency_ns']['mean'])} {each}; alone: mean {time(alone['mean'])}, "
+            f"p99 {time(alone['p99'])}",
+        )
+    assert ("slice of 300 clocks" in text) == ("slice" in options)
+    has_energy(text, of["energy_nj"], max(of["ndp_time_ns"], of["host_time_ns"]), sum(moved))
+
+
+@pytest.mark.parametrize("layout", ["striped", "localized"])
+def test_a_read_by_the_host(both, layout):
+    text, of = both("gemv", *SHAPE, "--engine", "host-read", "--layout", layout)
+    channels = "1 channel" if of["channels"] == 1 else f"{of['channels']} channels"
+    has(
+        text,
+        f"reads one expert of 384 x 320, {layout}, 16 bits",
+        f"time {time(of['time_ns'])} {of['cycles']} DRAM clocks of 0.41667 ns (2400 MHz",
+        f"weights {size(of['weight_bytes'])} {of['weight_bytes']} bytes in {of['weight_bursts']} bursts",
+        f"bandwidth {of['bandwidth_gbps']:.2f} GB/s {percent(of['bandwidth_gbps'] / of['peak_bandwidth_gbps'])} of "
+        f"{of['peak_bandwidth_gbps']:.1f} GB/s over {channels}",
+        f"buses {of['buses']} up to {of['ranks_per_bus']} ranks on each",
+        f"idle buses {time(sum(of['idle_ns'].values()))} refresh {time(of['idle_ns']['refresh'])}, rows "
+        f"{time(of['idle_ns']['rows'])}",
+        f"commands {sum(of['commands'].values())} {counts(of['commands'])}",
+        f"{of['buses_simulated']} of {of['buses']} buses differ",
+    )
+    has_energy(text, of["energy_nj"], of["time_ns"], of["weight_bytes"])
+
+
+# ---- relayout --------------------------------------------------------------------------------------------
+
+MOVE = ["relayout", "--shape", "128,32", "--experts", 2]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        ["--set", "ndp.relayout.concurrent_experts=1"],
+        ["--to", "localized", "--from-dimms", "0,1", "--to-dimms", "0,3"],
+    ],
+)
+def test_a_relayout(both, options):
+    text, of = both(*MOVE, *options)
+    busy = sorted(of["link_busy"].values())
+    turns = "at once" if of["waves"] == 1 else f"in {of['waves']} turns"
+    host = of["host"]
+    has(
+        text,
+        f"time {time(of['time_ns'])}, {of['cycles']} DRAM clocks",
+        f"moved {size(of['weight_bytes'])}: {of['sent_bytes']} bytes over links, {of['kept_bytes']} bytes within their "
+        f"DIMM; {of['moved']} of 2 experts, {turns}",
+        f"bandwidth {of['bandwidth_gbps']:.2f} GB/s",
+        f"bound by {of['bottleneck']}; at least "
+        + ", ".join(f"{name} {time(ns)}" for name, ns in of["bounds_ns"].items()),
+        f"links ring, {len(busy)} wires used, busy {percent(busy[0])} to {percent(busy[-1])}; transit buffers "
+        f"{size(of['transit_bytes'])}",
+        "busiest lane: "
+        + ", ".join(f"{kind} {percent(of['dram_busy'][kind])}" for kind in ("read", "write", "both")),
+        f"commands {counts(of['commands'])}",
+        f"by the host {time(host['time_ns'])}, {host['time_ns'] / of['time_ns']:.2f}x; {host['bandwidth_gbps']:.2f} GB/s, "
+        f"its busiest bus {percent(host['bus_busy'])}, {energy(host['energy_nj']['total'])}",
+    )
+    parts = {name: nj for name, nj in of["energy_nj"].items() if name != "total"}
+    total = sum(nj for nj in parts.values() if nj is not None)
+    has(
+        text,
+        f"energy {energy(total)}, {power(total / of['time_ns'])}, {total * 1000 / (8 * of['weight_bytes']):.4g} pJ/bit",
+        *(f"{name} {power(nj / of['time_ns'])}" for name, nj in parts.items() if nj),
+    )
+
+
+def test_a_relayout_over_all_topologies(both):
+    text, of = both(*MOVE, "--topology", "all")
+    for name, one in of.items():
+        has(
+            text,
+            f"{name} {one['bottleneck']} {one['config']['hardware']['link']['ports']} {time(one['time_ns'])} "
+            f"{one['bandwidth_gbps']:.1f} {time(max(one['bounds_ns'].values()))} "
+            f"{percent(max(one['link_busy'].values()))} {size(one['transit_bytes'])} "
+            f"{one['host']['time_ns'] / one['time_ns']:.2f}x",
+        )
+
+
+# ---- dram ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def requests(tmp_path: Path) -> Path:
+    path = tmp_path / "requests.trace"
+    # Each burst is written, read while the write waits, and now and then written again.
+    kinds = ("ST", "LD", "LD", "LD", "LD", "ST", "LD")
+    lines = [
+        f"{kinds[n % 7]} {(n // 7 + (7 * n if n % 7 in (2, 3, 4, 6) else 0)) * 4160 // 64 * 64:#x}"
+        for n in range(700)
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+def test_a_request_trace(both, requests, channels):
+    text, of = both("dram", requests, "--channels", channels, "--ranks", 2)
+    peak = 19.2 * channels
+    assert of["reads_forwarded"] > 0
+    assert of["writes_coalesced"] > 0
+    has(
+        text,
+        f"700 requests on DDR5_4800AN DDR5_16Gb_x8, {'1 channel' if channels == 1 else '2 channels'}, ranks 2",
+        f"time {time(of['time_ns'])} {of['cycles']} DRAM clocks of 0.41667 ns (2400 MHz",
+        f"bandwidth {of['bandwidth_gbps']:.2f} GB/s {percent(of['bandwidth_gbps'] / peak)} of {peak:.1f} GB/s",
+        f"requests 700 {of['reads']} reads, {of['writes']} writes",
+        f"read latency {time(of['read_latency_ns']['mean'])} "
+        + ", ".join(
+            f"{name} {time(of['read_latency_ns'][name])}" for name in ("mean", "p50", "p90", "p99", "max")
+        ),
+        f"rows {of['row_hits'] + of['row_misses'] + of['row_conflicts']} {of['row_hits']} hits, {of['row_misses']} misses, "
+        f"{of['row_conflicts']} conflicts",
+        f"no command {of['reads_forwarded'] + of['writes_coalesced']} {of['reads_forwarded']} reads forwarded, "
+        f"{of['writes_coalesced']} writes coalesced",
+        f"queues mean read {of['queue_occupancy']['read']:.1f} requests, write {of['queue_occupancy']['write']:.1f} requests",
+        f"commands {sum(of['commands'].values())} {counts(of['commands'])}",
+        f"({700 / of['run_s'] / 1e6:.2f} million requests/s",
+    )
+    columns = of["commands"]["RD"] + of["commands"]["WR"]
+    has_energy(text, of["energy_nj"], of["time_ns"], columns * 64)
+
+
+def test_a_sweep_of_loads(both, requests):
+    text, of = both("dram", requests, "--sweep-load", "--channels", 2)
+    assert of["peak_bandwidth_gbps"] == pytest.approx(38.4)
+    for point in of["sweep"]:
+        assert point["offered_gbps"] == pytest.approx(point["load"] * 38.4)
+        has(
+            text,
+            f"{point['offered_gbps']:.2f} GB/s {point['bandwidth_gbps']:.2f} GB/s {time(point['mean_ns'])} "
+            f"{time(point['p99_ns'])}",
+        )
+
+
+def test_the_energy_of_a_checked_trace_is_that_of_the_run(both, requests, tmp_path):
+    commands = tmp_path / "c.csv"
+    _, ran = both("dram", requests, "--commands", commands)
+    ddr5 = ["--standard", "DDR5", "--org", "DDR5_16Gb_x8", "--timing", "DDR5_4800AN"]
+    text, of = both("check", commands, *ddr5, "--energy")
+    for name, nj in ran["energy_nj"].items():
+        assert of["energy_nj"][name] == pytest.approx(nj), name
+    columns = ran["commands"]["RD"] + ran["commands"]["WR"]
+    assert (of["time_ns"], of["moved_bytes"]) == (pytest.approx(ran["time_ns"]), columns * 64)
+    has(text, f"{sum(ran['commands'].values())} commands, legal")
+    has_energy(text, of["energy_nj"], of["time_ns"], of["moved_bytes"])
+
+
+# ---- compare and bench -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("identical", [True, False])
+def test_a_comparison_with_ramulator(monkeypatch, requests, identical):
+    outcome = ramulator.Comparison(identical, 1234, None if identical else "command 7", {}, 12.345, 0.5)
+    monkeypatch.setattr(ramulator, "compare", lambda *arguments: outcome)
+    text = printed("compare", "ramulator", requests, status=0 if identical else 1)
+    has(
+        text,
+        "identical" if identical else "different: command 7",
+        "1234 commands compared; ours 12.35 million requests/s, Ramulator 2.1 0.50, 24.7 times",
+    )
+
+
+def test_a_row_of_the_benchmark(monkeypatch, both):
+    row = Row("stream_r1", Work(3_000_000, 7, {"RD": 5}), 0.25, 3.456, 123.4, 1e-3, 0.5, 0.75)
+    monkeypatch.setitem(ROWS, "stream_r1", replace(ROWS["stream_r1"], about="a row"))
+    shown = dict(zip(COLUMNS, cells(row), strict=True))
+    assert shown == {
+        "row": "stream_r1",
+        "work": "a row",
+        "requests": "3000000",
+        "time": "250 ms",
+        "first time": "750 ms",
+        "million requests/s": "12",
+        "x plain": "3.46",
+        "x Ramulator 2.1": "123",
+        "x hardware": "0.004",
+    }
+    assert row.to_dict()["rate_mps"] == pytest.approx(12.0)
+    monkeypatch.setitem(
+        ROWS, "stream_r1", SimpleNamespace(about="a row", run=lambda repeat: replace(row, seconds=repeat))
+    )
+    text, of = both("bench", "--row", "stream_r1")
+    has(text, "best of 5", "stream_r1 a row 3000000 5 s 750 ms 0.6 3.46 123 0.0002")
+    assert of["rows"][0]["seconds"] == 5
+
+
+# ---- show ------------------------------------------------------------------------------------------------
+
+
+def test_a_layout(both):
+    text, of = both(
+        "show",
+        "layout",
+        "sharded:3",
+        "--hw",
+        "edge",
+        "--bits",
+        "gate=4,up=4,down=8",
+        "--model",
+        "mixtral-8x7b",
+    )
+    sums = {"gate": 0.0, "up": 0.0, "down": 0.0}
+    for dimm in of["dimms"]:
+        lanes = [sum(lane["matrix_bytes"].values()) for lane in dimm["lanes"]]
+        each = dimm["matrix_bytes"]
+        has(
+            text,
+            f"{dimm['dimm']} {dimm['dimm'] % 2} {size(each['gate'])} {size(each['up'])} {size(each['down'])} "
+            f"{size(sum(each.values()))} {size(min(lanes))} to {size(max(lanes))}",
+        )
+        sums = {name: sums[name] + each[name] for name in sums}
+        assert (dimm["channel"], len(dimm["lanes"])) == (dimm["dimm"] % 2, 4)
+    has(
+        text,
+        f"all {' '.join(map(size, sums.values()))} {size(of['bytes'])}",
+        f"in {of['bursts']} bursts",
+        "each of 4 lanes",
+    )
+    assert sum(sums.values()) == of["bytes"] == 4096 * 14336 * (4 + 4 + 8) // 8
+    assert of["dimm_capacity_bytes"] == 32 << 30
+
+
+def test_derived_values_of_hardware():
+    text = printed("show", "hw", "trimoe")
+    for key, value in (
+        ("derived.lanes", "8"),
+        ("derived.bankgroups", "8"),
+        ("derived.banks_per_group", "4"),
+        ("derived.dimm_capacity", "128.0 GiB"),
+        ("derived.lane_peak", "19.2 GB/s"),
+        ("derived.dimm_peak_inside", "153.6 GB/s"),
+        ("derived.dimm_peak_host", "38.4 GB/s"),
+        ("derived.gemv_peak", "256.0 GFLOPS"),
+        ("timings.nRCD", "36 clocks = 15 ns"),
+        ("timings.nRFC", "986 clocks = 410.833 ns"),
+    ):
+        has(text, f"{key} {value}")
+    has(
+        printed("show", "hw", "cxl"),
+        "derived.systolic_peak 2048.0 GFLOPS",
+        "derived.dimm_peak_host 31.508 GB/s",
+    )
+    areas = [
+        f"--set=ndp.{unit}.area_mm2={mm2}"
+        for unit, mm2 in (("gemv", 0.5), ("activation", 0.25), ("relayout", 0.125))
+    ]
+    has(printed("show", "hw", "trimoe", *areas), "derived.ndp_area 0.875 mm2")
+    has(printed("show", "hw", "trimoe", *areas[:2]), "derived.ndp_area None mm2")
+
+
+# ---- Timelines -------------------------------------------------------------------------------------------
+
+
+def timeline_of(path: Path) -> tuple[dict[int, str], list[dict[str, Any]]]:
+    events = json.loads(path.read_text())["traceEvents"]
+    names = {event["tid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
+    return names, [event for event in events if event["ph"] == "X"]
+
+
+@pytest.mark.parametrize("hw", ["trimoe", "cxl"])
+def test_a_timeline_has_each_phase_in_us_on_the_row_of_its_unit(both, tmp_path, hw):
+    options = ["--hw", hw, "--tokens", {"trimoe": 373, "cxl": 10}[hw], "--timeline", tmp_path / "t.json"]
+    _, of = both("gemv", *SHAPE, *options)
+    assert len(set(of["token_tiles"])) == 2
+    names, events = timeline_of(tmp_path / "t.json")
+    link, unit = {"trimoe": ("host bus", "GEMV unit"), "cxl": ("CXL link", "systolic arrays")}[hw]
+    rows = {
+        "activations-in": link,
+        "gate-up": unit,
+        "activation": "activation unit",
+        "down": unit,
+        "result-out": link,
+    }
+    assert len(events) == len(of["phases"])
+    for event, phase in zip(events, of["phases"], strict=True):
+        assert event["name"] == phase["name"]
+        assert names[event["tid"]] == rows[phase["name"]]
+        assert event["ts"] == pytest.approx(phase["start_ns"] / 1000)
+        assert event["ts"] + event["dur"] == pytest.approx(phase["end_ns"] / 1000)
+        assert event["args"] == {"tile": phase["tile"], "tokens": of["token_tiles"][phase["tile"]]}
+
+
+def test_a_timeline_of_a_relayout_has_each_stretch_in_us_on_the_row_of_its_dimm(both, tmp_path):
+    _, of = both(*MOVE, "--timeline", tmp_path / "t.json")
+    names, events = timeline_of(tmp_path / "t.json")
+    assert len(events) == len(of["stretches"]) > 16
+    for event, stretch in zip(events, of["stretches"], strict=True):
+        assert names[event["tid"]] == f"DIMM {stretch['dimm']} {stretch['name']}s"
+        assert event["ts"] == pytest.approx(stretch["start_ns"] / 1000)
+        assert event["ts"] + event["dur"] == pytest.approx(stretch["end_ns"] / 1000)

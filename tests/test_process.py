@@ -1,0 +1,197 @@
+"""The command line as a process: signals that end it, and standard streams as they may be found."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SIGNALS = [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated"), ("SIGHUP", 129, "hung up")]
+WRITES = """
+import sys, time
+from ndpsim.cli import signals
+signals.answer_signals()
+from ndpsim.files import replacing, temporary_folder
+with temporary_folder() as folder, replacing(sys.argv[1]) as file:
+    file.write(b"half")
+    file.flush()
+    print(folder, flush=True)
+    {waits}
+"""
+SLEEPS = "time.sleep(60)"
+
+
+@contextmanager
+def started(*arguments: str, **settings: str) -> Iterator[subprocess.Popen[str]]:
+    """A Python process that has printed its first line, which is its attribute `said`."""
+    process = subprocess.Popen(
+        [sys.executable, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **settings},
+    )
+    with process:
+        try:
+            process.said = process.stdout.readline().strip()
+            yield process
+        finally:
+            process.kill()
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("waits", [SLEEPS, "while True: pass"], ids=["asleep", "at work"])
+@pytest.mark.parametrize(("name", "status", "word"), SIGNALS)
+def test_a_signal_ends_a_run_in_one_line_and_leaves_nothing_beside_the_target(
+    tmp_path, name, status, word, waits
+):
+    target = tmp_path / "out.json"
+    target.write_bytes(b"old")
+    with started("-c", WRITES.format(waits=waits), str(target)) as process:
+        assert len(names(tmp_path)) == 2
+        process.send_signal(getattr(signal, name))
+        _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (status, f"ndpsim: {word}\n")
+    assert names(tmp_path) == ["out.json"]
+    assert target.read_bytes() == b"old"
+    assert not Path(process.said).exists()
+
+
+def test_what_a_killed_run_leaves_goes_with_the_next_that_writes_there(tmp_path):
+    from ndpsim.files import replacing
+
+    target = tmp_path / "out.json"
+    with started("-c", WRITES.format(waits=SLEEPS), str(target)) as living:
+        (in_use,) = names(tmp_path)
+        with started("-c", WRITES.format(waits=SLEEPS), str(target)) as killed:
+            killed.send_signal(signal.SIGKILL)
+            killed.wait()
+        Path(killed.said).rmdir()
+        others = [".ndpsim-mine", ".ndpsim-abcdefgh", f"{in_use}.csv", f"x{in_use}", in_use.upper()]
+        for name in others:
+            (tmp_path / name).write_bytes(b"not ours")
+        folder, link, pipe = (in_use[:8] + digit * 32 + ".tmp" for digit in "012")
+        (tmp_path / folder).mkdir()
+        os.mkfifo(tmp_path / pipe)
+        (tmp_path / link).symlink_to(tmp_path / others[0])
+        assert len(names(tmp_path)) == 5 + len(others)
+        with replacing(tmp_path / "other.json") as file:
+            file.write(b"{}")
+        assert names(tmp_path) == sorted([*others, folder, link, pipe, in_use, "other.json"])
+        living.send_signal(signal.SIGTERM)
+        living.wait()
+    assert in_use not in names(tmp_path)
+
+
+def test_an_ignored_signal_stays_ignored(tmp_path):
+    ignores = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+    with started("-c", ignores + WRITES.format(waits=SLEEPS), str(tmp_path / "out")) as process:
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 143
+
+
+@pytest.mark.parametrize(("name", "status", "word"), SIGNALS)
+def test_a_signal_during_the_first_imports_is_one_line(tmp_path, name, status, word):
+    (tmp_path / "click.py").write_text("print('importing', flush=True)\nimport time\ntime.sleep(60)\n")
+    with started("-m", "ndpsim", "list", PYTHONPATH=str(tmp_path)) as process:
+        assert process.said == "importing"
+        process.send_signal(getattr(signal, name))
+        _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (status, f"ndpsim: {word}\n")
+
+
+def test_an_interruption_before_the_first_import_of_the_package_shows_no_traceback(tmp_path):
+    (tmp_path / "ndpsim").mkdir()
+    (tmp_path / "ndpsim" / "__init__.py").write_text(
+        "import time; print('importing', flush=True); time.sleep(60)"
+    )
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    module, function = project["scripts"]["ndpsim"].split(":")
+    script = f"import sys; sys.path.insert(1, {str(ROOT)!r}); from {module} import {function}; sys.exit({function}())"
+    with started("-P", "-c", script, PYTHONPATH=str(tmp_path)) as process:
+        assert process.said == "importing"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (-signal.SIGINT, "")
+
+
+# Standard streams
+
+
+def shell(line: str, folder: Path, **settings: str) -> subprocess.CompletedProcess[bytes]:
+    """`line` in a shell, where $NDPSIM is the command."""
+    return subprocess.run(
+        ["sh", "-c", line],
+        cwd=folder,
+        env={**os.environ, "NDPSIM": f"{sys.executable} -m ndpsim", **settings},
+        capture_output=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full"])
+def test_a_closed_stream_stops_nothing(tmp_path, closed):
+    done = shell(f"$NDPSIM show schema hw --json out.json {closed}", tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert (tmp_path / "out.json").read_text().startswith("{\n")
+    done = shell(f"$NDPSIM nothing {closed}", tmp_path)
+    assert done.returncode == 2
+    assert b"Traceback" not in done.stderr
+
+
+def test_what_is_printed_never_goes_into_another_file(tmp_path):
+    """A file that is opened takes the lowest number that is free, which must not be that of a stream."""
+    opens = "import os; from ndpsim.cli import streams; streams.open_closed(); print(os.dup(0) > 2 or 1 / 0)"
+    done = shell(f'{sys.executable} -c "{opens}" <&- >&- 2>err', tmp_path)
+    assert (done.returncode, (tmp_path / "err").read_text()) == (0, "")
+
+
+def test_json_on_a_closed_standard_output_is_refused(tmp_path):
+    done = shell("$NDPSIM show schema hw --json - >&-", tmp_path)
+    assert (done.returncode, done.stderr) == (2, b"ndpsim: error: --json: standard output is closed\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("what", ["--help", "show schema hw"])
+def test_a_full_standard_output_is_named(tmp_path, what):
+    done = shell(f"$NDPSIM {what} >/dev/full", tmp_path)
+    line = b"ndpsim: error: cannot write standard output: No space left on device\n"
+    assert (done.returncode, done.stderr) == (2, line)
+
+
+def test_a_reader_that_has_seen_enough_is_no_mistake(tmp_path):
+    done = shell("{ $NDPSIM --help; echo $? >status; } | true", tmp_path)
+    assert ((tmp_path / "status").read_text(), done.stderr) == ("0\n", b"")
+
+
+@pytest.mark.parametrize(
+    "settings", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}]
+)
+def test_names_that_no_encoding_has_are_printed(tmp_path, settings):
+    name = os.fsdecode(b"\xff\xc3\xa4.csv")
+    (tmp_path / name).write_text("clock,command,rank,bankgroup,bank,row,column\n")
+    preset = "--standard DDR5 --org DDR5_16Gb_x8 --timing DDR5_4800AN"
+    done = shell(f"$NDPSIM *.csv; $NDPSIM check *.csv {preset}", tmp_path, **settings)
+    assert done.stderr.splitlines()[0].startswith(b"ndpsim: error: there is no command '")
+    assert b"Traceback" not in done.stderr
+    assert b"0 commands, legal" in done.stdout
+    assert done.returncode == 0
+
+
+def test_a_folder_that_is_gone_is_one_line(tmp_path):
+    done = shell("mkdir gone; cd gone; rmdir ../gone; $NDPSIM show hw trimoe --json out.json", tmp_path)
+    assert done.returncode in (0, 2)
+    assert len(done.stderr.splitlines()) <= 1
+    assert b"standard output" not in done.stderr

@@ -1,0 +1,807 @@
+"""The package as Python users meet it: names, arguments of any type, results that show, compare and convert."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import json
+import os
+import pickle
+import pydoc
+import rlcompleter
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ndpsim
+import ndpsim.simulate
+from ndpsim.bench import run_rows
+from ndpsim.errors import InputError
+from ndpsim.layout import Geometry, make_layout, parse_layout
+from ndpsim.moe import parse_shape
+from ndpsim.traces import check_command_form
+
+SMALL = ndpsim.Expert(256, 128)
+DEVICE = ndpsim.resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
+TRACE = ndpsim.CommandTrace([1, 40], [0, 3], [0, 0], [1, 1], [2, 2], [3, 3], [-1, 5])
+REQUESTS = ndpsim.Requests.of([0, 64, 128], [0, 1, 0])
+
+
+@cache
+def results() -> dict[str, Any]:
+    """One result of each kind, small."""
+    return {
+        "expert": ndpsim.simulate_expert(model=SMALL, record_commands=True),
+        "contention": ndpsim.simulate_contention(model=SMALL),
+        "host read": ndpsim.simulate_host_read(model=SMALL),
+        "relayout": ndpsim.simulate_relayout(model=SMALL),
+        "trace": ndpsim.run_requests(REQUESTS, ndpsim.Memory(DEVICE)),
+        "placed": ndpsim.place_expert(model=SMALL),
+    }
+
+
+KINDS = ("expert", "contention", "host read", "relayout", "trace", "placed")
+
+
+# Names.
+
+
+def test_names_are_shown_once_in_dir_and_by_completion():
+    assert dir(ndpsim) == sorted(set(ndpsim.__all__))
+    completer = rlcompleter.Completer({"ndpsim": ndpsim})
+    found = []
+    while (match := completer.complete("ndpsim.", len(found))) is not None:
+        found.append(match.partition("(")[0])
+    public = [name for name in found if not name.startswith("ndpsim.__")]
+    assert sorted(public) == [f"ndpsim.{name}" for name in dir(ndpsim)]
+    assert {"MismatchError", "ExpertFormat", "read_requests", "run_requests", "sweep_load", "Memory"} <= set(
+        dir(ndpsim)
+    )
+
+
+def test_help_tells_all_names():
+    words = pydoc.render_doc(ndpsim, renderer=pydoc.plaintext)
+    for name in ndpsim.__all__:
+        kind = "class " if inspect.isclass(getattr(ndpsim, name)) else ""
+        defined = [
+            line
+            for line in words.splitlines()
+            if line.startswith((f"    {kind}{name}(", f"    {kind}{name} "))
+        ]
+        assert defined, name
+    assert "_from_stub" not in words
+
+
+def test_names_come_from_one_list():
+    stub = (Path(ndpsim.__file__).parent / "__init__.pyi").read_text()
+    for name in ndpsim.__all__:
+        assert stub.count(f" as {name}\n") == 1
+
+
+def test_a_name_that_is_not_there_says_so():
+    with pytest.raises(AttributeError, match="'ndpsim.simulate' has no attribute 'simulate_nothing'"):
+        ndpsim.simulate.simulate_nothing  # noqa: B018
+
+
+def test_importing_reads_no_numpy():
+    code = "import sys, ndpsim; dir(ndpsim); print('numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def functions() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Public callables by name: of the package, of `simulate`, and the methods of their classes."""
+    for module in (ndpsim, ndpsim.simulate):
+        for name in module.__all__:
+            value = getattr(module, name)
+            if callable(value):
+                yield f"{module.__name__}.{name}", value
+            if inspect.isclass(value):
+                for method, of_class in inspect.getmembers(value, inspect.isroutine):
+                    if not method.startswith("_") and "ndpsim" in str(getattr(of_class, "__module__", "")):
+                        yield f"{module.__name__}.{name}.{method}", of_class
+
+
+@pytest.mark.parametrize(("name", "function"), list(functions()))
+def test_signatures_and_docstrings_can_be_read(name, function):
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.default is not parameter.empty:
+            shown = repr(parameter.default)
+            assert len(shown) <= 40, (name, parameter.name)
+            assert "<" not in shown, (name, parameter.name)
+    assert (inspect.getdoc(function) or "").strip(), name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name in ndpsim.__all__
+        if inspect.isfunction(getattr(ndpsim, name)) and not name.endswith("_names")
+    ],
+)
+def test_docstrings_say_what_is_raised(name):
+    words = inspect.getdoc(getattr(ndpsim, name)) or ""
+    assert "Raises:" in words
+    assert "InputError" in words
+
+
+# Arguments.
+
+NOTHING, PAIR, LONG = object(), np.array([1, 2]), "x" * 5000
+WRONG = (
+    None,
+    [],
+    {},
+    NOTHING,
+    b"trimoe",
+    float("nan"),
+    -1,
+    True,
+    1.5,
+    "",
+    "nonsense",
+    [None],
+    {"a": 1},
+    10**5000,
+    PAIR,
+    LONG,
+)
+
+
+def but(*fine: Any) -> list[Any]:
+    """The wrong values without those that are allowed here."""
+    return [value for value in WRONG if not any(value is one or _alike(value, one) for one in fine)]
+
+
+def _alike(value: Any, other: Any) -> bool:
+    return type(value) is type(other) and not isinstance(value, np.ndarray) and bool(value == other)
+
+
+_HW = {"hw": but(), "model": but(), "sets": [*but([]), "dimm.ranks=2", [2], np.array(1), {"dimm.ranks"}]}
+_FLAG = [*but(True), 1, 0, "yes", np.array([True])]
+_PROGRESS = but(None)
+_COUNT = [*but(), 0, 2.0, np.float64(2), np.bool_(True), "1"]
+_BITS = [*but(), 5, 16.0, "16", np.array([16])]
+_CHANNEL = {
+    "standard": but(),
+    "org": but(),
+    "timing": but(),
+    "ranks": [*_COUNT, 65],
+    "overrides": [*but(None, {}), {"nCL": 0}, {"nCL": True}, {"nCL": "40"}, {3: 40}, {"nCLL": 40}],
+}
+
+# By name: the call, with all that has no default, and the wrong values of each of its arguments.
+CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]] = {
+    "simulate_expert": (
+        ndpsim.simulate_expert,
+        {"model": SMALL},
+        {
+            **_HW,
+            "tokens": [*_COUNT, 16385],
+            "layout": but(),
+            "bits": _BITS,
+            "record_commands": _FLAG,
+            "exact_check": _FLAG,
+            "progress": _PROGRESS,
+        },
+    ),
+    "simulate_contention": (
+        ndpsim.simulate_contention,
+        {"model": SMALL},
+        {
+            **_HW,
+            "tokens": _COUNT,
+            "layout": but(),
+            "bits": _BITS,
+            "record_commands": _FLAG,
+            "progress": _PROGRESS,
+            "host_gbps": [*but(1.5), 1e9, "5"],
+            "read_share": [*but(), 2, "0.5"],
+            "pattern": but(),
+            "arbitration": but(),
+            "slice_clocks": _COUNT,
+        },
+    ),
+    "simulate_host_read": (
+        ndpsim.simulate_host_read,
+        {"model": SMALL},
+        {
+            **_HW,
+            "layout": but(),
+            "bits": _BITS,
+            "record_commands": _FLAG,
+            "exact_check": _FLAG,
+            "progress": _PROGRESS,
+        },
+    ),
+    "simulate_relayout": (
+        ndpsim.simulate_relayout,
+        {"model": SMALL},
+        {
+            **_HW,
+            "experts": [*_COUNT, 65],
+            "source": but(),
+            "target": but(),
+            "source_dimms": [*but(None), "0", ["0"], [True], [16], [0, 1], {0}],
+            "target_dimms": [*but(None), [1.0]],
+            "bits": _BITS,
+            "host": _FLAG,
+            "record_commands": _FLAG,
+            "progress": _PROGRESS,
+        },
+    ),
+    "place_expert": (ndpsim.place_expert, {"model": SMALL}, {**_HW, "layout": but(), "bits": _BITS}),
+    "load_hardware": (ndpsim.load_hardware, {"hw": "trimoe"}, {name: _HW[name] for name in ("hw", "sets")}),
+    "load_model": (ndpsim.load_model, {}, {"model": but()}),
+    "resolve": (ndpsim.resolve, dict(standard="DDR5", org="DDR5_16Gb_x8", timing="DDR5_4800AN"), _CHANNEL),
+    "Memory.named": (
+        ndpsim.Memory.named,
+        {},
+        {**_CHANNEL, "mapper": but(), "channels": _COUNT, "options": but(None)},
+    ),
+    "Memory": (
+        ndpsim.Memory,
+        {"device": DEVICE},
+        {
+            "device": but(),
+            "options": but(None),
+            "mapper": but(),
+            "mapping": but(None),
+            "channels": [*_COUNT, 65],
+            "power": [*but(None, {}, {"a": 1}), {"IDD0": "1"}, {1: 1.0}],
+        },
+    ),
+    "Memory.of_hardware": (ndpsim.Memory.of_hardware, {}, {"hardware": [*but(), "trimoe"]}),
+    "run_trace": (
+        ndpsim.run_trace,
+        {"requests": ([0, 64], [0, 1])},
+        {
+            **_CHANNEL,
+            "requests": [
+                *but(LONG),
+                ([0],),
+                ([0], [2]),
+                ([0.5], [0]),
+                ([0, 1], [0]),
+                (None, None),
+                ([-64], [0]),
+            ],
+            "mapper": but(),
+            "scheduler": but(),
+            "row_policy": but(),
+            "row_cap": _COUNT,
+            "refresh": but(),
+            "read_buffer": _COUNT,
+            "write_buffer": _COUNT,
+            "channels": _COUNT,
+            "wrap": _FLAG,
+            "record_commands": _FLAG,
+            "exact_check": _FLAG,
+        },
+    ),
+    "run_requests": (
+        ndpsim.run_requests,
+        {"requests": REQUESTS, "memory": ndpsim.Memory(DEVICE)},
+        {
+            "requests": [*but(), ([0], [0])],
+            "memory": but(),
+            "wrap": _FLAG,
+            "record_commands": _FLAG,
+            "exact_check": _FLAG,
+            "progress": _PROGRESS,
+        },
+    ),
+    "sweep_load": (
+        ndpsim.sweep_load,
+        {"requests": REQUESTS, "memory": ndpsim.Memory(DEVICE), "loads": [0.5]},
+        {
+            "requests": but(),
+            "memory": but(),
+            "loads": [*but(None, [], PAIR), [0], [-0.5], ["1"], [float("inf")], {0.5}],
+            "wrap": _FLAG,
+            "progress": _PROGRESS,
+        },
+    ),
+    "check": (
+        ndpsim.check,
+        {"trace": TRACE, "device": DEVICE},
+        {
+            "trace": [*but(), "commands.csv"],
+            "device": [*but(), "DDR5"],
+            "refresh": but(),
+            "limit": [*but(), "20", 1 << 40],
+            "max_postponed": but(None),
+            "max_pulled_in": but(None),
+        },
+    ),
+    "check_lanes": (
+        ndpsim.check_lanes,
+        {"trace": TRACE, "device": DEVICE, "lanes": 2},
+        {
+            "trace": but(),
+            "device": but(),
+            "lanes": [*_COUNT, 10**12],
+            "refresh": but(),
+            "limit": but(),
+            "max_postponed": but(None),
+            "max_pulled_in": but(None),
+        },
+    ),
+    "read_commands": (ndpsim.read_commands, {}, {"path": [*but("nonsense", LONG), "a\0b", 3]}),
+    "read_requests": (
+        ndpsim.read_requests,
+        {"path": "nothing"},
+        {"path": [*but("nonsense", LONG), "a\0b", 3], "format": but(None)},
+    ),
+    "write_commands": (
+        ndpsim.write_commands,
+        {"path": "/nowhere/commands.csv", "trace": TRACE},
+        {
+            "path": [*but("nonsense", LONG), "a\0b", 3],
+            "trace": but(),
+            "form": but(),
+            "channel": [*but(), "0"],
+            "device": but(None),
+        },
+    ),
+    "import_hardware": (
+        ndpsim.import_hardware,
+        {"path": "nothing.ini"},
+        {"path": [*but("nonsense", LONG), 3], "name": [NOTHING, b"x", 3, []]},
+    ),
+    "Expert": (ndpsim.Expert, {"hidden": 1, "intermediate": 1}, {"hidden": _COUNT, "intermediate": _COUNT}),
+    "Expert.weight_bytes": (SMALL.weight_bytes, {}, {"bits": [*_COUNT, 65]}),
+    "ExpertFormat": (
+        ndpsim.ExpertFormat,
+        {name: ndpsim.WeightFormat(4) for name in ("gate", "up", "down")},
+        {name: [*but(), 4] for name in ("gate", "up", "down")},
+    ),
+    "ExpertFormat.of": (
+        ndpsim.ExpertFormat.of,
+        {"bits": 4, "group_size": 128},
+        {
+            "bits": [*_BITS, {"gate": 4}, {"gate": "4", "up": 4, "down": 4}],
+            "group_size": [*but(), 1 << 30],
+            "scale_bits": [*_COUNT, 65],
+            "zero_point_bits": [*but(None), 65],
+        },
+    ),
+    "WeightFormat": (
+        ndpsim.WeightFormat,
+        {"bits": 4, "group_size": 128},
+        {"bits": _BITS, "group_size": but(), "scale_bits": _COUNT, "zero_point_bits": but()},
+    ),
+    "CommandTrace": (
+        ndpsim.CommandTrace,
+        {name: [0] for name in ("clock", "command", "rank", "bankgroup", "bank", "row", "column")},
+        {name: [*but([]), [1.5], ["1"], [[1]], [1 << 63]] for name in ("clock", "command", "rank", "row")},
+    ),
+    "CommandTrace.of": (ndpsim.CommandTrace.of, {}, {"columns": [*but(), [[1, 2]], np.zeros((7, 2))]}),
+    "CommandTrace.take": (
+        TRACE.take,
+        {},
+        {"places": [*but([], True, PAIR, -1), [2], "x", [0.5]]},
+    ),
+    "Requests.of": (
+        ndpsim.Requests.of,
+        {"address": [0, 64], "write": [0, 1]},
+        {
+            "address": [*but([], PAIR), [0.5, 1], [-1, 0], [True, False], [1 << 64, 0]],
+            "write": [*but([]), [0, 2], [0.0, 1.0], ["0", "1"]],
+            "file": [NOTHING, b"x", 3],
+        },
+    ),
+    "Requests": (
+        ndpsim.Requests,
+        {"address": [0, 64], "write": [0, 1]},
+        {
+            "cycle": [*but(None, [], PAIR), [2, 1], [-1, 0], [0, 1, 2]],
+            "write": [*but([]), [0, 2]],
+            "skipped": but(None, [], PAIR),
+        },
+    ),
+    "parse_layout": (parse_layout, {}, {"layout": but()}),
+    "make_layout": (
+        make_layout,
+        {"name": "localized", "geometry": Geometry(1, 1, 1, 1, DEVICE), "weights": None},
+        {"layout": []},
+    ),
+    "Geometry": (
+        Geometry,
+        dict(channels=1, dimms=1, ranks=1, subchannels=1, device=DEVICE),
+        {**dict.fromkeys(("channels", "dimms", "ranks", "subchannels"), _COUNT), "device": but()},
+    ),
+    "check_command_form": (check_command_form, {}, {"form": but()}),
+    "parse_shape": (parse_shape, {}, {"text": but("", "nonsense", LONG)}),
+    "run_rows": (
+        run_rows,
+        {"rows": ["import"]},
+        {"row": [*but([]), "import"], "repeat": _COUNT, "progress": _PROGRESS},
+    ),
+}
+# Where a mistake in an argument is told under another word, and why.
+KEYS = {
+    "overrides": {"overrides", "nCL", "nCLL", "a"},  # the timing itself
+    "write": {"write", "address", "requests"},  # of another length than the addresses
+    "address": {"address", "requests"},
+    "layout": {"layout", "name"},
+    "loads": {"loads"},
+}
+CASES = [
+    (call, argument, value)
+    for call, (_, _, table) in CALLS.items()
+    for argument, values in table.items()
+    for value in values
+]
+
+
+def _words(value: object) -> str:
+    return "huge" if isinstance(value, int) and value > 10**100 else str(value)[:20]
+
+
+@pytest.mark.parametrize(
+    ("call", "argument", "value"),
+    CASES,
+    ids=[f"{call}-{argument}-{_words(value)}" for call, argument, value in CASES],
+)
+def test_wrong_arguments_are_refused_by_name(call, argument, value):
+    function, given, _ = CALLS[call]
+    names = {"row": "rows"} if call == "run_rows" else {}
+    if call == "parse_layout":
+        names = {"layout": "name"}
+    with pytest.raises(InputError) as caught:
+        function(**{**given, names.get(argument, argument): value})
+    error = caught.value
+    words = str(error)
+    assert "\n" not in words
+    assert len(words) < 500
+    unnamed = error.key is None and (error.file is not None or "unknown hardware" in words)
+    assert unnamed or error.key in KEYS.get(argument, {argument}) or argument in ("hw", "sets"), words
+    if (
+        argument in ("hw", "sets")
+        and not isinstance(value, str)
+        and not (argument == "sets" and isinstance(value, list))
+    ):
+        assert error.key == argument
+
+
+def test_every_argument_of_the_simulations_is_in_the_table():
+    for name in ndpsim.__all__:
+        function = getattr(ndpsim, name)
+        if inspect.isfunction(function) and not name.endswith("_names"):
+            _, _, table = CALLS[name]
+            assert set(table) == set(inspect.signature(function).parameters), name
+
+
+def test_a_string_for_sets_is_refused_as_such():
+    with pytest.raises(InputError, match=r"^sets: 'dimm.ranks=2' is a string; give a list of them$"):
+        ndpsim.simulate_expert(model=SMALL, sets="dimm.ranks=2")
+
+
+def test_a_number_of_too_many_digits_is_refused_in_a_line():
+    with pytest.raises(InputError, match="^tokens: .* is not a whole number from 1 to 16384$") as caught:
+        ndpsim.simulate_expert(model=SMALL, tokens=10**6000)
+    assert len(str(caught.value)) < 200
+
+
+# As people write it.
+
+
+def test_numpy_numbers_are_numbers():
+    written = ndpsim.simulate_expert(
+        model=ndpsim.Expert(np.int32(256), np.uint16(128)),
+        tokens=np.uint8(2),
+        bits=np.int64(4),
+        exact_check=np.False_,
+    )
+    plain = ndpsim.simulate_expert(model=SMALL, tokens=2, bits=4)
+    assert written == plain
+    assert json.dumps(written.to_dict()["config"]) == json.dumps(plain.to_dict()["config"])
+    assert ndpsim.simulate_expert(model=SMALL, tokens=np.array(2), bits=4) == plain
+
+
+def test_numpy_numbers_leave_no_trace_in_what_is_made_of_them():
+    one = np.int64(1)
+    memory = ndpsim.Memory.named(ranks=one, overrides={"nCL": np.int16(40)}, channels=np.uint8(2))
+    json.dumps(memory.to_dict())
+    formats = ndpsim.ExpertFormat.of(
+        {"gate": np.int8(4), "up": 4, "down": np.uint64(8)}, np.int32(64), np.int8(8)
+    )
+    assert formats == ndpsim.ExpertFormat.of({"gate": 4, "up": 4, "down": 8}, 64, 8)
+    assert {type(value) for matrix in formats.matrices for value in vars(matrix).values()} == {int}
+    moved = ndpsim.simulate_relayout(
+        model=SMALL,
+        experts=one,
+        source_dimms=np.array([3]),
+        target="localized",
+        target_dimms=(np.int16(5),),
+        host=np.bool_(False),
+    )
+    assert moved == ndpsim.simulate_relayout(
+        model=SMALL, source_dimms=[3], target="localized", target_dimms=[5], host=False
+    )
+    json.dumps(moved.to_dict())
+    beside = ndpsim.simulate_contention(
+        model=SMALL,
+        host_gbps=np.float32(5),
+        read_share=np.int64(1),
+        slice_clocks=np.int64(500),
+        arbitration="slice",
+    )
+    assert beside == ndpsim.simulate_contention(
+        model=SMALL, host_gbps=5, read_share=1.0, slice_clocks=500, arbitration="slice"
+    )
+    json.dumps(beside.to_dict())
+
+
+def test_addresses_of_any_integer_type_are_taken():
+    plain = ndpsim.run_trace(([0, 64, 128], [0, 1, 0]))
+    for kind in (np.uint64, np.int32, np.uint8):
+        assert ndpsim.run_trace((np.array([0, 64, 128], kind), np.array([False, True, False]))) == plain
+
+
+class Pathlike(os.PathLike[str]):
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+
+@pytest.mark.parametrize("kind", [str, Path, Pathlike])
+def test_paths_of_any_kind_are_taken(kind, tmp_path):
+    hardware, model = tmp_path / "mine.yaml", tmp_path / "config.json"
+    folder = Path(ndpsim.__file__).parents[1]
+    hardware.write_text((folder / "hwconfigs" / "edge.yaml").read_text())
+    model.write_text((folder / "ndpsim" / "moe" / "models" / "qwen3-30b-a3b.json").read_text())
+    for name in (folder / "rtl_params").glob("*.yaml"):
+        (tmp_path / name.name).write_text(name.read_text())
+    requests, commands = tmp_path / "requests", tmp_path / "commands.csv"
+    requests.write_text("LD 0x40\nST 0x80\n")
+    assert ndpsim.place_expert(kind(hardware), kind(model)).layout.bytes > 0
+    assert ndpsim.run_trace(kind(requests)).requests == 2
+    assert len(ndpsim.read_requests(kind(requests))) == 2
+    ndpsim.write_commands(kind(commands), TRACE)
+    assert ndpsim.read_commands(kind(commands)) == TRACE
+    assert ndpsim.simulate_contention(model=SMALL, pattern=kind(requests)).config["pattern"] == str(requests)
+
+
+def test_what_was_loaded_goes_where_its_name_goes():
+    model, hardware = ndpsim.load_model("qwen3-30b-a3b"), ndpsim.load_hardware("trimoe")
+    assert ndpsim.load_model(model) is model
+    assert ndpsim.place_expert(hardware, model) == ndpsim.place_expert("trimoe", "qwen3-30b-a3b")
+    assert ndpsim.place_expert(hardware, model).described["model"] == "qwen3-30b-a3b"
+    assert parse_shape(SMALL) is SMALL
+
+
+# Results.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_results_fit_a_screen(kind):
+    lines = repr(results()[kind]).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert 5 <= len(lines) <= 24
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        *(ndpsim.load_hardware(name) for name in ndpsim.hardware_names()),
+        *(ndpsim.load_model(name) for name in ndpsim.model_names()),
+        DEVICE,
+        TRACE,
+        REQUESTS,
+        ndpsim.Memory(DEVICE),
+        ndpsim.check(TRACE, DEVICE),
+        ndpsim.check(ndpsim.CommandTrace.of(np.tile([[1], [99], [0], [0], [0], [0], [0]], 200)), DEVICE),
+        SMALL,
+        ndpsim.CommandTrace.of(np.empty((7, 0), np.int64)),
+    ],
+    ids=lambda shown: type(shown).__name__,
+)
+def test_what_is_not_a_result_fits_a_screen_too(shown):
+    lines = repr(shown).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= 24
+    assert type(shown).__name__ in lines[0]
+
+
+def test_a_result_is_shown_with_units():
+    words = repr(results()["expert"])
+    assert words.startswith("ExpertResult of 256 x 128 on trimoe\n")
+    rows = dict(line.split(maxsplit=1) for line in words.splitlines()[1:])
+    result = results()["expert"]
+    assert rows["time_ns"] == f"{result.time_ns / 1000:.4g} us"
+    assert rows["bandwidth_gbps"] == f"{result.bandwidth_gbps:.2f} GB/s"
+    assert rows["weight_bytes"] == "192.00 KiB"
+    assert rows["peak_fraction"] == f"{100 * result.peak_fraction:.1f}%"
+    assert rows["energy_nj"].startswith("total ")
+
+
+class Cells(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        assert attrs == []
+        self.tags.append(tag)
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_results_are_tables_in_notebooks(kind):
+    cells = Cells()
+    cells.feed(results()[kind]._repr_html_())
+    assert set(cells.tags) == {"table", "caption", "tr", "th", "td"}
+    assert cells.tags.count("tr") <= 24
+
+
+def test_names_are_escaped_in_notebooks(tmp_path):
+    trace = tmp_path / "<b>&.trace"
+    trace.write_text("LD 0x40\n")
+    words = ndpsim.run_trace(trace)._repr_html_()
+    assert "<b>" not in words
+    assert "&lt;b&gt;&amp;.trace" in words
+
+
+def again(kind: str) -> Any:
+    """The same once more, as another object."""
+    calls: dict[str, Callable[[], Any]] = {
+        "expert": lambda: ndpsim.simulate_expert(model=SMALL, record_commands=True),
+        "contention": lambda: ndpsim.simulate_contention(model=SMALL),
+        "host read": lambda: ndpsim.simulate_host_read(model=SMALL),
+        "relayout": lambda: ndpsim.simulate_relayout(model=SMALL),
+        "trace": lambda: ndpsim.run_requests(REQUESTS, ndpsim.Memory(DEVICE)),
+        "placed": lambda: ndpsim.place_expert(model=SMALL),
+    }
+    return calls[kind]()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_equal_runs_are_equal_and_others_are_not(kind):
+    result = results()[kind]
+    assert result == again(kind)
+    others = {
+        "expert": lambda: ndpsim.simulate_expert(model=SMALL, tokens=2, record_commands=True),
+        "contention": lambda: ndpsim.simulate_contention(model=SMALL, read_share=0.5),
+        "host read": lambda: ndpsim.simulate_host_read(model=SMALL, layout="localized"),
+        "relayout": lambda: ndpsim.simulate_relayout(model=SMALL, sets=["link.hop_latency_ns=99"]),
+        "trace": lambda: ndpsim.run_requests(ndpsim.Requests.of([0], [0]), ndpsim.Memory(DEVICE)),
+        "placed": lambda: ndpsim.place_expert(model=SMALL, layout="striped"),
+    }
+    assert result != others[kind]()
+    assert result != "a result"
+
+
+def test_results_with_other_commands_are_not_equal():
+    result = results()["expert"]
+    first, *rest = result.command_traces
+    clock = first.clock.copy()
+    clock[-1] += 1
+    later = dataclasses.replace(first, clock=clock)
+    assert first != later
+    assert result != dataclasses.replace(result, command_traces=(later, *rest))
+    assert result == dataclasses.replace(result, wall_s=1e9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_results_survive_pickle_and_copies_and_stay_as_they_are(kind):
+    result = results()[kind]
+    assert pickle.loads(pickle.dumps(result)) == result
+    assert copy.deepcopy(result) == result
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        result.config = None
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(result)
+
+
+def test_what_results_are_made_of_survives_pickle():
+    for made in (
+        DEVICE,
+        TRACE,
+        REQUESTS,
+        ndpsim.Memory(DEVICE),
+        ndpsim.load_hardware("cxl"),
+        ndpsim.load_model("qwen3-30b-a3b"),
+    ):
+        assert pickle.loads(pickle.dumps(made)) == made == copy.deepcopy(made)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_flat_result_is_a_row_of_scalars(kind):
+    result = results()[kind]
+    flat, nested = result.to_dict(flat=True), result.to_dict()
+    assert {type(value) for value in flat.values()} <= {int, float, str, bool, type(None)}
+    json.dumps(flat, allow_nan=False)
+    assert flat == again(kind).to_dict(flat=True) | {
+        name: flat[name] for name in ("wall_s", "run_s", "compile_s") if name in flat
+    }
+    for name, value in nested.items():
+        if not isinstance(value, (dict, list)):
+            assert flat[name] == value
+
+
+def test_a_flat_result_tells_what_its_lists_hold():
+    result = results()["expert"]
+    flat = result.to_dict(flat=True)
+    down = [phase for phase in result.phases if phase.name == "down"]
+    assert flat["phases.count"] == len(result.phases)
+    assert flat["phases.down.start_ns.min"] == min(phase.start_ns for phase in down)
+    assert flat["phases.down.end_ns.max"] == max(phase.end_ns for phase in down)
+    assert flat["busy.memory"] == result.busy["memory"]
+    assert flat["config.hardware.dimm.ranks"] == 4
+    assert (flat["token_tiles.count"], flat["token_tiles.max"]) == (1, 1)
+    beside = results()["contention"].to_dict(flat=True)
+    assert beside["by_lane.ndp_bytes.max"] == max(
+        lane["ndp_bytes"] for lane in results()["contention"].by_lane
+    )
+    assert len(beside) < 400
+
+
+# Traces.
+
+
+def test_command_traces_become_arrays():
+    arrays = TRACE.to_arrays()
+    assert list(arrays) == ["clock", "command", "rank", "bankgroup", "bank", "row", "column"]
+    assert arrays["command"].tolist() == ["ACT", "RD"]
+    assert arrays["clock"].tolist() == [1, 40]
+    strange = ndpsim.CommandTrace([1, 2], [0, 99], *[[0, 0]] * 5)
+    assert strange.to_arrays()["command"].tolist() == ["ACT", "99"]
+
+
+def test_request_traces_become_arrays(tmp_path):
+    assert {name: column.tolist() for name, column in REQUESTS.to_arrays().items()} == {
+        "address": [0, 64, 128],
+        "write": [False, True, False],
+    }
+    path = tmp_path / "vectors"
+    path.write_text("R 0,0,1,3,9674,61\nW 0,1,1,3,9674,62\n")
+    columns = ndpsim.read_requests(path).to_arrays()
+    assert list(columns) == ["channel", "rank", "bankgroup", "bank", "row", "column", "write"]
+    assert columns["column"].tolist() == [61, 62]
+    path.write_text("0x2000D5C0 READ 30\n0x40 WRITE 31\n")
+    assert ndpsim.read_requests(path).to_arrays()["cycle"].tolist() == [30, 31]
+
+
+@pytest.mark.parametrize("trace", [TRACE, REQUESTS], ids=["commands", "requests"])
+def test_traces_become_data_frames_where_pandas_is(trace, monkeypatch):
+    pandas = ModuleType("pandas")
+    pandas.DataFrame = dict
+    monkeypatch.setitem(sys.modules, "pandas", pandas)
+    frame = trace.to_pandas()
+    assert list(frame) == list(trace.to_arrays())
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(InputError, match="^to_pandas: needs pandas, which cannot be imported") as caught:
+        trace.to_pandas()
+    assert "\n" not in str(caught.value)
+
+
+def test_traces_compare_by_value():
+    assert ndpsim.CommandTrace.of(TRACE.columns()) == TRACE
+    assert TRACE.take([0]) != TRACE
+    assert ndpsim.Requests.of([0, 64, 128], [0, 1, 0], "elsewhere") == REQUESTS
+    assert ndpsim.Requests.of([0, 64, 192], [0, 1, 0]) != REQUESTS
+    assert ndpsim.Requests.of([0, 64, 128], [0, 1, 1]) != REQUESTS
+    assert (len(TRACE), len(REQUESTS)) == (2, 3)
+
+
+def test_a_mapper_brings_its_mapping():
+    memory = ndpsim.Memory(DEVICE, mapper="MOP4CLXOR")
+    assert memory == ndpsim.Memory.named(mapper="MOP4CLXOR")
+    assert memory != ndpsim.Memory(DEVICE)
