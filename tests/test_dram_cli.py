@@ -148,7 +148,7 @@ def test_mistakes_are_one_line(trace, arguments, words, capsys):
     [
         (b"", "is empty"),
         (b"\x00\x01\x02junk\xff", "no known format"),
-        (gzip.compress(b"LD 0x40\n" * 1000)[:-9], "truncated gzip"),
+        (gzip.compress(b"LD 0x40\n" * 1000, mtime=0)[:-9], "truncated gzip"),
         (b"LD 0x40\nLD 0x200000000\n", ":2: address 0x200000000 is beyond the memory's 0x200000000 bytes"),
         (b"LD 0x40\nXX 0x80\n", ":2: "),
     ],

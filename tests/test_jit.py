@@ -380,7 +380,8 @@ print(sum(thrice.stats.cache_hits.values()), sum(thrice.stats.cache_misses.value
 def test_a_kernel_is_loaded_without_what_compiling_needs_and_another_compiled_after_it(tmp_path):
     (tmp_path / "use.py").write_text(USE)
     (tmp_path / "load.py").write_text(LOAD_THEN_COMPILE)
-    place = {"NDPSIM_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(PACKAGE.parent)}
-    run(str(tmp_path / "use.py"), **place).communicate()
+    sources = os.pathsep.join((str(tmp_path), str(PACKAGE.parent)))
+    place = {"NDPSIM_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": sources}
+    run("-c", "from use import thrice; thrice(14)", **place).communicate()
     said, _ = run(str(tmp_path / "load.py"), **place).communicate()
     assert said.split() == ["1", "1"]

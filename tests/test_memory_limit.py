@@ -165,7 +165,7 @@ def test_the_places_that_a_machine_has_are_a_limit_of_their_own():
 
 def test_room_for_violations_is_bounded():
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 1)
-    trace = CommandTrace.of(np.zeros((len(HEADER), 1)))
+    trace = CommandTrace.of(np.zeros((len(HEADER), 1), dtype=np.int64))
     with pytest.raises(InputError, match="limit: 99999999999 is not a whole number from 0 to 1000000"):
         check(trace, device, limit=99999999999)
 

@@ -266,6 +266,10 @@ def test_a_lane_is_the_one_of_its_number_and_without_one_all(tmp_path):
     assert len(every) == sum(map(len, traces))
     assert [int((every.rank == lane).sum()) for lane in range(8)] == list(map(len, traces))
     assert call(*options, "--lane", 8)[0] == 2
+    # By clock, and at a clock by lane.
+    assert call("gemv", *SHAPE, "--commands", tmp_path / "c.csv")[0] == 0
+    every = read_commands(tmp_path / "c.csv")
+    assert (np.lexsort((every.rank, every.clock)) == np.arange(len(every))).all()
 
 
 def test_a_bus_is_the_one_of_its_number_and_without_one_the_first(tmp_path):
@@ -304,6 +308,22 @@ def test_a_channel_is_the_one_of_its_number(requests, tmp_path):
         assert written(tmp_path / "c.csv") == only.columns().tolist()
 
 
+def test_the_channel_stands_in_the_file_where_the_format_has_one(requests, tmp_path):
+    options = (
+        "dram",
+        requests,
+        "--channels",
+        4,
+        "--commands",
+        tmp_path / "c.txt",
+        "--commands-format",
+        "dramsim3",
+    )
+    for channel in (0, 3):
+        assert call(*options, "--channel", channel)[0] == 0
+        assert {line.split()[2] for line in (tmp_path / "c.txt").read_text().splitlines()} == {str(channel)}
+
+
 def test_commands_of_a_relayout_are_those_of_all_lanes_dimm_by_dimm(tmp_path):
     assert call(*MOVED, "--no-host", "--commands", tmp_path / "c.csv")[0] == 0
     sets = [word for word in MOVED if "=" in word]
@@ -331,6 +351,7 @@ def test_the_share_of_reads_is_that_of_the_requests(tmp_path):
         reads = sum(int((trace.command == RD).sum()) for trace in ran.command_traces) - weights
         writes = sum(int((trace.command == WR).sum()) for trace in ran.command_traces)
         assert reads / ran.host_requests == pytest.approx(share, abs=0.02)
+        assert (reads == 0, writes == 0) == (share == 0.0, share == 1.0)
         assert writes <= ran.host_requests - reads
 
 
@@ -340,6 +361,79 @@ def test_a_rate_is_a_number_or_all_that_the_dimm_takes():
         for rate in ("7.5", "saturate", "0")
     ]
     assert rates == [7.5, None, 0]
+
+
+def test_the_bits_are_those_beside_the_host_as_well():
+    low = result("gemv", *SHAPE, "--bits", "4", "--host-traffic", "5")
+    assert low["config"]["bits"] == 4
+    assert sum(lane["ndp_bytes"] for lane in low["by_lane"]) == 3 * 384 * 320 * 4 // 8
+
+
+# ---- Relayout ---------------------------------------------------------------------------------------------
+
+
+def test_dimms_have_numbers_of_up_to_five_digits():
+    for number, words in (
+        ("100", "100 is not a DIMM"),
+        ("99999", "99999 is not a DIMM"),
+        ("100000", "not a list of DIMMs"),
+    ):
+        status, _, err = call(*MOVED, "--from-dimms", number)
+        assert (status, words in err) == (2, True)
+
+
+def test_no_topology_takes_ports_away():
+    ports = {
+        name: one["config"]["hardware"]["link"]["ports"]
+        for name, one in result(*MOVED, "--no-host", "--topology", "all", "--set", "link.ports=3").items()
+    }
+    assert ports == {"chain": 3, "ring": 3, "mesh": 3, "full": 3, "groups": 3}
+
+
+def test_commands_are_written_of_as_many_experts_as_move_at_once(tmp_path):
+    options = (
+        *MOVED,
+        "--no-host",
+        "--commands",
+        tmp_path / "c.csv",
+        "--set",
+        "ndp.relayout.concurrent_experts=2",
+    )
+    assert [call(*options, "--experts", experts)[0] for experts in (1, 2, 3)] == [0, 0, 2]
+
+
+# ---- Exact checks, and addresses beyond the memory --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "compared"),
+    [
+        (("dram", "requests"), "ndpsim.simulate.trace.compare_channels"),
+        (("gemv", *SHAPE), "ndpsim.simulate.program.compare_channels"),
+        (("gemv", "--hw", "cxl", *SHAPE), "ndpsim.simulate.program.compare_channels"),
+        (("gemv", "--engine", "host-read", *SHAPE), "ndpsim.simulate.host.compare_channels"),
+    ],
+)
+def test_an_exact_check_compares_and_nothing_is_compared_without_it(
+    monkeypatch, requests, arguments, compared
+):
+    arguments = tuple(str(requests) if word == "requests" else word for word in arguments)
+    monkeypatch.setattr(compared, lambda *channels: ["its clocks"])
+    assert call(*arguments)[0] == 0
+    status, out, err = call(*arguments, "--exact-check")
+    assert (status, out, "differs from its plain run in its clocks" in err) == (1, "", True)
+
+
+@pytest.mark.parametrize("sweep", [(), ("--sweep-load",)])
+def test_addresses_beyond_the_memory_are_folded_where_asked_for(tmp_path, sweep):
+    near, beyond = tmp_path / "near.trace", tmp_path / "beyond.trace"
+    for path, first in ((near, 0), (beyond, 8 << 30)):
+        path.write_text("".join(f"LD {first + 64 * n:#x}\n" for n in range(100)))
+    assert call("dram", beyond, *sweep)[0] == 2
+    folded, plain = result("dram", beyond, "--wrap", *sweep), result("dram", near, *sweep)
+    for one in (folded, plain):
+        one["config"].pop("trace", None)
+    assert folded == plain
 
 
 # ---- check ------------------------------------------------------------------------------------------------

@@ -528,7 +528,7 @@ def test_what_is_read_over_time_is_exactly_what_was_read(simulate):
 
 def reading(clocks, cycles, nREFI=9360, nRFC=700, lanes=1):
     """What `reads_over_time` takes of a result: RDs at some clocks, of 64 bytes in 8 clocks, 40 clocks later."""
-    none = np.zeros(len(clocks))
+    none = np.zeros(len(clocks), dtype=np.int64)
     trace = CommandTrace(clocks, none + RD, *[none] * 5)
     timings = {"nREFI": nREFI, "nRFC": nRFC, "nCL": 40, "nBL": 8}
     hardware = {"timings": timings, "derived": {"burst_bytes": 64}}

@@ -197,6 +197,7 @@ def test_an_expert_beside_the_host(both, options):
             f"p99 {time(alone['p99'])}",
         )
     assert ("slice of 300 clocks" in text) == ("slice" in options)
+    assert ("clocks NDP slowdown" in text) == ("slice" in options)
     has_energy(text, of["energy_nj"], max(of["ndp_time_ns"], of["host_time_ns"]), sum(moved))
 
 
@@ -417,6 +418,20 @@ def test_a_layout(both):
     )
     assert sum(sums.values()) == of["bytes"] == 4096 * 14336 * (4 + 4 + 8) // 8
     assert of["dimm_capacity_bytes"] == 32 << 30
+
+
+def test_a_layout_that_gives_some_lanes_more(both, tmp_path):
+    shape = {"hidden_size": 100, "moe_intermediate_size": 31, "num_hidden_layers": 2, "num_experts": 4}
+    model = tmp_path / "odd.json"
+    model.write_text(json.dumps(shape | {"num_experts_per_tok": 2}))
+    text, of = both("show", "layout", "localized", "--model", model)
+    (dimm,) = of["dimms"]
+    lanes = [sum(lane["matrix_bytes"].values()) for lane in dimm["lanes"]]
+    assert len(set(lanes)) > 2
+    has(text, f"{size(min(lanes))} to {size(max(lanes))}")
+    assert [(lane["lane"], lane["rank"], lane["subchannel"]) for lane in dimm["lanes"]] == [
+        (lane, lane // 2, lane % 2) for lane in range(8)
+    ]
 
 
 def test_derived_values_of_hardware():

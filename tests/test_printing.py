@@ -27,7 +27,6 @@ LONG = "a-model-whose-name-is-" + "very-" * 30 + "long"
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with inputs of long names."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ndpsim._jit.is_compiled", lambda work: True)
     Path("trace").write_text("LD 0x12340\nST 4096\nLD 0x99990000\n")
     Path("legal.csv").write_text("clock,command,rank,bankgroup,bank,row,column\n0,ACT,0,0,0,1,-1\n")
     illegal = "".join(f"{clock},RD,0,0,0,1,0\n" for clock in range(40))

@@ -59,6 +59,7 @@ class CommandGroup(click.Group):
     def __init__(self, *arguments: Any, examples: Sequence[str] = (), **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.examples = tuple(examples)
+        self.params = [completing(parameter) for parameter in self.params]
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         commands = [(name, command.get_short_help_str(_WIDEST)) for name, command in self.commands.items()]

@@ -25,6 +25,7 @@ from click.shell_completion import (
 )
 
 from ndpsim.errors import InputError
+from ndpsim.report.panels import SIZES
 
 __all__ = [
     "ARBITRATIONS",
@@ -230,6 +231,7 @@ _OFFERS: dict[str, Offers] = {
     "--host-pattern": _names_or_files(lambda: HOST_PATTERNS, ""),
     "--host-traffic": _one_of("saturate"),
     "--topology": lambda context, typed: (*_hardware_keys()["link.topology"], "all"),
+    "--size": _one_of(*SIZES),
     "--standard": _standard_names,
     "--org": _orgs,
     "--timing": _timings,

@@ -53,8 +53,8 @@ class Panel:
 
 
 def in_print(words: str) -> str:
-    """Words of a terminal as print has them: µs, µJ, and the sign of multiplication."""
-    return re.sub(r"(?<=\d)( ?)x(?= \d|\b)", rf"\1{TIMES}", re.sub(r"\bu([sJ])\b", r"µ\1", words))
+    """Words of a terminal as print has them: µs, µJ, µW, and the sign of multiplication."""
+    return re.sub(r"(?<=\d)( ?)x(?= \d|\b)", rf"\1{TIMES}", re.sub(r"\bu([sJW])\b", r"µ\1", words))
 
 
 def time_words(ns: float) -> str:
