@@ -191,7 +191,6 @@ COUNTED = [
 COUNTED_OF_LANES = [
     shared.LAST_COLUMN,
     shared.TURNAROUNDS,
-    shared.HOST_BURSTS,
     shared.ROWS_LOST + shared.NDP,
     shared.ROWS_LOST + shared.HOST,
 ]
@@ -221,6 +220,7 @@ def told(dimm: SharedDimm) -> dict[str, Any]:
         "latencies": [np.flatnonzero(one).tolist() for one in dimm.host_latencies],
         "issued": (dimm.lane_issued.tolist(), dimm.host_issued.tolist()),
         "tally": dimm.claims.tally[:, COUNTED_OF_LANES].tolist(),
+        "of the host": dimm.claims.host_issued.tolist(),
         "data buses": dimm.buses.value.tolist(),
         "jobs": (dimm.buses.at.tolist(), dimm.buses.end.tolist()),
         "rows": dimm.weights.done.tolist(),

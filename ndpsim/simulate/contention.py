@@ -75,15 +75,16 @@ class ContentionResult(Reported):
         ndp_gbps: weight bytes read over the time weights stream; `ndp_alone_gbps` alone.
         ndp_peak_fraction: `ndp_gbps` over `lanes_peak_gbps`.
         host_requests: requests of the host that went to their lanes in `ndp_time_ns`.
-        host_time_ns: until the last of their data left the bus; `host_alone_ns` the same requests, alone.
+        host_time_ns: to the last beat of data that they read or their last command, as `run_trace` counts it;
+            `host_alone_ns` the same requests, alone, as `run_trace` does it on the channel's ranks.
         host_slowdown: the one over the other; None when none went. It can be a little below 1: while weights
             are read, writes are collected for longer and turn the buses around less often.
         host_offered_gbps: what the host asks for; None: as much as it gets.
         host_gbps: bytes over its buses in `ndp_time_ns`; `host_alone_gbps` in `host_alone_ns`, alone.
         host_peak_fraction: `host_gbps` over `bus_peak_gbps`.
         host_latency_ns: of its reads, from being taken from the host to the last beat on its bus: mean, p50,
-            p99, max; None without reads. `host_alone_latency_ns` alone. Waiting to be taken is not in it.
-            A percentile of more than 65,534 clocks is given as the maximum.
+            p90, p99, max; None without reads. `host_alone_latency_ns` alone. Waiting to be taken is not in
+            it. Latencies of more than 65,534 clocks count as 65,535.
         lanes_peak_gbps: what all lanes carry together at their limit.
         lanes_fraction: the share of it that both sides' data takes over `ndp_time_ns`.
         bus_peak_gbps: what the DIMM's buses to the host carry at their limit.
@@ -192,7 +193,12 @@ class _Dimm:
 
     def moved(self) -> tuple[int, int]:
         """Bursts so far: read by the NDP unit, and read and written by the host."""
-        return int(self.shared.lane_issued[:, _DATA].sum()), int(self.shared.host_issued[:, _DATA].sum())
+        return int(self.shared.lane_issued[:, _DATA].sum()), int(self.of_host[:, _DATA].sum())
+
+    @property
+    def of_host(self) -> Ints:
+        """int64[lane, command]: the host's commands to the lanes' ranks."""
+        return self.shared.claims.host_issued
 
     def put_jobs(self, direction: int, ticks: int, ready: Sequence[int]) -> None:
         """Jobs for the buses to the host instead of the last, each for `ticks`, not before `ready`."""
@@ -215,8 +221,8 @@ class _Dimm:
         return int(values[:, place].sum())
 
     def issued(self) -> Ints:
-        """int64[command]: commands issued."""
-        issued: Ints = self.shared.lane_issued.sum(axis=0) + self.shared.host_issued.sum(axis=0)
+        """int64[command]: commands to the DIMM."""
+        issued: Ints = self.shared.lane_issued.sum(axis=0) + self.of_host.sum(axis=0)
         return issued
 
     def on_buses(self, place: int) -> int:
@@ -437,7 +443,7 @@ class _Moved:
     @classmethod
     def of(cls, dimm: _Dimm, burst_bytes: int) -> _Moved:
         by_lane = np.stack(
-            (dimm.shared.lane_issued[:, _DATA].sum(axis=1), dimm.shared.claims.tally[:, shared.HOST_BURSTS])
+            (dimm.shared.lane_issued[:, _DATA].sum(axis=1), dimm.of_host[:, _DATA].sum(axis=1))
         )
         return cls(by_lane * burst_bytes, dimm.moved()[1] * burst_bytes)
 

@@ -128,8 +128,17 @@ class RequestRound:
         return self._source(tables, chosen[place], cycle)
 
     def _source(self, tables: Tables, chosen: Ints, cycle: Ints | None = None) -> Source:
-        places = (self.rank, self.bankgroup, self.bank, self.row, self.column, self.write, self.address)
-        return make_source(tables, *(values[chosen] for values in places), cycle)
+        return make_source(
+            tables,
+            self.rank[chosen],
+            self.bankgroup[chosen],
+            self.bank[chosen],
+            self.row[chosen],
+            self.column[chosen],
+            self.write[chosen],
+            self.address[chosen],
+            cycle,
+        )
 
 
 def make_round(

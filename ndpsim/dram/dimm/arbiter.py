@@ -35,7 +35,6 @@ from ndpsim.dram.dimm.staging import give_to_multipliers, lane_source, next_step
 from ndpsim.dram.dimm.state import (
     FIRST,
     HOST,
-    HOST_BURSTS,
     JOBS,
     LAST_COLUMN,
     NDP,
@@ -80,6 +79,7 @@ from ndpsim.dram.masks.state import (
     AWAKE,
     BANKS,
     BANKS_PER_RANK,
+    COMMANDS_OF_KINDS,
     HELD_BANKS,
     HELD_BY_OTHER,
     KINDS,
@@ -363,7 +363,6 @@ def note_command(tally, opened_by, owner, origin, kind, bank):
         if tally[LAST_COLUMN] == 1 - direction:
             tally[TURNAROUNDS] += 1
         tally[LAST_COLUMN] = direction
-        tally[HOST_BURSTS] += owner == HOST
     elif kind == ACT:
         opened_by[bank] = owner
     elif kind == PRE and origin == FROM_QUEUE and opened_by[bank] != owner:
@@ -449,6 +448,7 @@ def step_host(setup, shapes, states, weights, buses, traffic, claims, asked, com
     if lane < lanes:
         other, lane_bank = states[0][lane], bank % BANKS_PER_RANK
         note_command(claims.tally[lane], claims.opened_by[lane], HOST, origin, kind, lane_bank)
+        claims.host_issued[lane, COMMANDS_OF_KINDS[kind]] += 1
         if observe(shapes[0], other, kind, lane_bank, row, origin == FROM_ACTIVE, clock):
             asked.wake[lane] = min(asked.wake[lane], clock + 1)
         if origin == FROM_REFRESHES:

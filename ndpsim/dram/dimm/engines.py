@@ -52,8 +52,8 @@ class SharedDimm:
         self.setup, self.weights, self.traffic = setup, weights, traffic
         bubbles = bus_bubbles(setup.host_tables, setup.read_latency, setup.write_latency)
         self.buses, self.transfers = make_buses(buses, bubbles), make_transfers(jobs)
-        nodes = [number_nodes(tables).total for tables in (setup.lane_tables, setup.host_tables)]
-        self.claims = make_claims(lanes, buses, *nodes, setup.host_tables.ranks)
+        lane_nodes, host_nodes = number_nodes(setup.lane_tables).total, number_nodes(setup.host_tables).total
+        self.claims = make_claims(lanes, buses, lane_nodes, host_nodes, setup.host_tables.ranks)
         room = _FIRST_ROOM if recording else 0
         self.recorded = [
             Commands(np.zeros((count, room, RECORD_FIELDS), np.int64), np.zeros(count, np.int64))

@@ -27,7 +27,6 @@ from ndpsim.dram.dimm.staging import give_to_multipliers, lane_source, next_step
 from ndpsim.dram.dimm.state import (
     FIRST,
     HOST,
-    HOST_BURSTS,
     LAST_COLUMN,
     NDP,
     READ,
@@ -284,7 +283,6 @@ def note_command(tally, opened_by, owner, queue, command, bank):
         if tally[LAST_COLUMN] == 1 - direction:
             tally[TURNAROUNDS] += 1
         tally[LAST_COLUMN] = direction
-        tally[HOST_BURSTS] += owner == HOST
     if command == ACT:
         opened_by[bank] = owner
     elif command == PREPB and queue != PRIORITY and opened_by[bank] != owner:
@@ -379,6 +377,7 @@ def step_host(setup, lanes, host, buses, claims, commands, bus, clock):
     other = channel_at(lanes, lane)
     group, bank = lane_group(setup, rank, group), lane_bank(setup, rank, bank)
     note_command(claims.tally[lane], claims.opened_by[lane], HOST, queue, command, bank)
+    claims.host_issued[lane, command] += 1
     observe(setup.lane_tables, other, queue == ACTIVE, command, 1, group, bank, row, clock)
     if queue == PRIORITY:
         release_closed(setup.host_tables, host.rows, 1 + rank)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ndpsim.dram.masks.state import BANKS_PER_RANK
 from ndpsim.dram.sink import Rows
 from ndpsim.dram.state import FAR, Channel, Policy, Source, make_channel
-from ndpsim.spec import Tables
+from ndpsim.spec import COMMANDS, Tables
 from ndpsim.spec.standard import RD, WR
 
 __all__ = [
@@ -158,9 +158,8 @@ class Transfers(NamedTuple):
     TURNAROUNDS,
     REFILLING,
     FIRST,  # the owner whose turn is first
-    HOST_BURSTS,  # read and written by the host
     ROWS_LOST,  # [owner]: rows opened for it that the other closed
-) = range(6)
+) = range(5)
 TALLY_PLACES = ROWS_LOST + 2
 
 
@@ -173,6 +172,7 @@ class Claims(NamedTuple):
     no_credit: Ints  # the credit of the host, who always has room
     no_rows: Narrow
     tally: Ints  # [lane, place]
+    host_issued: Ints  # [lane, command]: commands of the host to the lane's rank
     opened_by: Ints  # [lane, bank]: whose ACT opened the row
     lane_wanted: Ints  # [lane, node]: the last clock at which the host waited for a bank, and was first
     host_wanted: Ints  # [bus, node]: likewise the NDP unit
@@ -203,6 +203,7 @@ def make_claims(lanes: int, buses: int, lane_nodes: int, host_nodes: int, host_r
         no_credit=zeros(8),
         no_rows=np.zeros(0, dtype=np.int32),
         tally=tally,
+        host_issued=zeros(lanes, len(COMMANDS)),
         opened_by=zeros(lanes, max(lane_nodes, BANKS_PER_RANK)),
         lane_wanted=zeros(lanes, lane_nodes),
         host_wanted=zeros(buses, host_nodes),
