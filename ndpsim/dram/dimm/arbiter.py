@@ -30,6 +30,7 @@ from ndpsim.dram.dimm.common import (
     note_refilling,
     note_room,
     record_is_full,
+    usual_owner,
 )
 from ndpsim.dram.dimm.staging import give_to_multipliers, lane_source, next_step, stage
 from ndpsim.dram.dimm.state import (
@@ -506,6 +507,17 @@ def refresh_lanes(shape, host, lane_states, asked, before, bus, buses):
             asked.wake[lane] = 0
 
 
+@inlined
+def is_refresh_due(states, has_host, bus, clock):
+    """Whether a refresh falls due on a rank of a bus."""
+    if has_host:
+        return clock >= states[1][bus, NEXT_REFRESH]
+    for lane in range(bus, states[0].shape[0], states[1].shape[0]):
+        if clock >= states[0][lane, NEXT_REFRESH]:
+            return True
+    return False
+
+
 @outlined
 def ask_for_refresh(setup, shapes, states, asked, has_host, bus, clock):
     """The refreshes that fall due on the ranks of a bus. False when they can never catch up.
@@ -515,8 +527,6 @@ def ask_for_refresh(setup, shapes, states, asked, has_host, bus, clock):
     lanes, count = states[0].shape[0], states[1].shape[0]
     host = states[1][bus]
     if has_host:
-        if clock < host[NEXT_REFRESH]:
-            return True
         before = host[PENDING_SIZE]
         asked.wake[lanes + bus] = 0
         if not refresh(shapes[1], setup.policy, host, clock):
@@ -536,6 +546,7 @@ def note_turns(setup, claims, asked, has_host, bus, buses, clock):
     """Whose turn comes first on each lane of a bus. Returns the first clock at which that may change."""
     lanes = claims.tally.shape[0]
     host_since, changes = asked.since[lanes + bus] if has_host else FAR, FAR
+    usual = usual_owner(setup, clock)
     if setup.arbitration == SLICE:
         changes = ((clock - 1) // setup.slice_clocks + 1) * setup.slice_clocks + 1
     starves = host_since + setup.starvation_clocks + 1
@@ -544,7 +555,8 @@ def note_turns(setup, claims, asked, has_host, bus, buses, clock):
     for lane in range(bus, lanes, buses):
         note_refilling(claims, lane, clock)
         tally, since = claims.tally[lane], asked.since[lane]
-        tally[FIRST] = first_owner(setup, tally[REFILLING], since, host_since, clock) if has_host else NDP
+        first = first_owner(setup, usual, tally[REFILLING], since, host_since, clock)
+        tally[FIRST] = first if has_host else NDP
         starves = since + setup.starvation_clocks + 1
         if claims.half_free[lane] > clock:
             changes = min(changes, claims.half_free[lane])
@@ -668,7 +680,10 @@ def step_bus(
             happened |= take_request(
                 policy, shapes[0], states[0][lane], latencies[0], source, asked, lane, clock
             )
-    if not ask_for_refresh(setup, shapes, states, asked, has_host, bus, clock):
+    refreshed = not is_refresh_due(states, has_host, bus, clock) or ask_for_refresh(
+        setup, shapes, states, asked, has_host, bus, clock
+    )
+    if not refreshed:
         return False
     changes = note_turns(setup, claims, asked, has_host, bus, count, clock)
     # The lanes that are first, the host, and the lanes on which it is first.

@@ -27,6 +27,7 @@ __all__ = [
     "note_refilling",
     "note_room",
     "record_is_full",
+    "usual_owner",
 ]
 
 # What a run returns.
@@ -91,18 +92,22 @@ def note_refilling(claims, lane, clock):
 
 
 @inlined
-def first_owner(setup, refilling, ndp_since, host_since, clock):
-    """Whose turn is first at a clock, when the oldest requests have waited since these clocks."""
+def usual_owner(setup, clock):
+    """Whose turn is first at a clock when nobody starves."""
     if setup.arbitration == SLICE:
-        owner = NDP if (clock - 1) // setup.slice_clocks % 2 else HOST
-    else:
-        owner = NDP if setup.arbitration == NDP_FIRST else HOST
+        return NDP if (clock - 1) // setup.slice_clocks % 2 else HOST
+    return NDP if setup.arbitration == NDP_FIRST else HOST
+
+
+@inlined
+def first_owner(setup, usual, refilling, ndp_since, host_since, clock):
+    """Whose turn is first at a clock, when the oldest requests have waited since these clocks."""
     if not refilling:
         return HOST
     ndp_starves = clock - ndp_since > setup.starvation_clocks
     host_starves = clock - host_since > setup.starvation_clocks
     if ndp_starves == host_starves:
-        return owner
+        return usual
     return NDP if ndp_starves else HOST
 
 

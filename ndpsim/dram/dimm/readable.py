@@ -21,6 +21,7 @@ from ndpsim.dram.dimm.common import (
     note_refilling,
     note_room,
     record_is_full,
+    usual_owner,
 )
 from ndpsim.dram.dimm.observing import observe, release_closed
 from ndpsim.dram.dimm.staging import give_to_multipliers, lane_source, next_step, stage
@@ -388,12 +389,13 @@ def step_host(setup, lanes, host, buses, claims, commands, bus, clock):
 @inlined
 def note_turns(setup, lanes, host, has_host, claims, bus, buses, clock):
     """Whose turn comes first on each lane of a bus."""
-    host_since = oldest_arrival(host) if has_host else FAR
+    host_since, usual = oldest_arrival(host) if has_host else FAR, usual_owner(setup, clock)
     for lane in range(bus, lanes.size.shape[0], buses):
         tally = claims.tally[lane]
         note_refilling(claims, lane, clock)
         since = oldest_arrival(channel_at(lanes, lane))
-        tally[FIRST] = first_owner(setup, tally[REFILLING], since, host_since, clock) if has_host else NDP
+        first = first_owner(setup, usual, tally[REFILLING], since, host_since, clock)
+        tally[FIRST] = first if has_host else NDP
         claims.lane_direction[lane, 0] = 0
 
 
