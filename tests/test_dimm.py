@@ -244,12 +244,28 @@ def test_the_fast_arbiter_does_what_the_readable_one_does(work, pause):
     assert outcomes[0] == outcomes[1]
 
 
+def assert_bus_is_legal(trace: Any, tables: Any) -> None:
+    """A command a clock, and the distances that the bus and changes of rank need, pair by pair."""
+    reach = int(max(tables.gap[0].max(), tables.sibling_gap.max()))
+    for at in range(len(trace)):
+        for before in range(at - 1, -1, -1):
+            clocks = int(trace.clock[at] - trace.clock[before])
+            if clocks >= reach:
+                break
+            pair = int(trace.command[before]), int(trace.command[at])
+            assert clocks >= max(1, tables.gap[0][pair])
+            if trace.rank[before] != trace.rank[at]:
+                assert clocks >= tables.sibling_gap[pair]
+
+
 @settings(deadline=None, max_examples=60)
 @given(works(row_policies=("open", "closed-cap")))
-def test_the_commands_to_every_rank_are_legal(work):
+def test_the_commands_to_every_rank_and_on_every_bus_are_legal(work):
     dimm = make(work, make_dimm)
     dimm.run(common.NOTHING, work.clocks)
     lanes, buses = commands(dimm)
+    for trace in buses:
+        assert_bus_is_legal(trace, dimm.setup.host_tables)
     for lane, own in enumerate(lanes):
         rank, bus = divmod(lane, work.buses)
         # Such short intervals are not what a rank may owe refreshes by.
