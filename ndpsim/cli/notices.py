@@ -18,8 +18,9 @@ COMPILE_S = {
     "ndpsim.audit.kernels.find_early": 1,
     "ndpsim.audit.kernels.find_row_faults": 1,
     "ndpsim.dram.controller.run": 8,
+    "ndpsim.dram.dimm.arbiter.run": 20,
+    "ndpsim.dram.dimm.readable.run": 15,
     "ndpsim.dram.masks.controller.run": 15,
-    "ndpsim.dram.sharing.engine.run": 12,
     "ndpsim.energy.of_trace.sum_open": 1,
     "ndpsim.link.moving.move": 23,
     "ndpsim.link.packing.pack": 1,
@@ -36,8 +37,8 @@ def kernels_of(command: str, given: Mapping[str, Any]) -> Counter[str]:
     """The kernels that a command usually runs, with the number of their versions; `given`: its options."""
     if command == "gemv":
         kernels = Counter([_FAST])
-        if given.get("host_traffic") is not None:
-            kernels["ndpsim.dram.sharing.engine.run"] = 1
+        if given.get("host_gbps") is not None:
+            kernels += Counter([_FAST, "ndpsim.dram.dimm.arbiter.run"])
         if given.get("hw") == "cxl":
             kernels["ndpsim.ndp.array_kernels.output_stationary"] = 1
     elif command == "dram":

@@ -11,6 +11,7 @@ from ndpsim.dram.state import (
     FAR,
     FINAL,
     GROUP,
+    HELD_BY_OTHER,
     HIT_SINCE,
     NOT_BEFORE,
     OPEN_ROW,
@@ -22,7 +23,7 @@ from ndpsim.dram.state import (
     WRITES,
 )
 from ndpsim.dram.timing import bank_ready_at, banks_per_rank, first_bank, rank_ready_at, same_banks_ready_at
-from ndpsim.spec.standard import ACT, PREAB, PREPB, PRESB, RD, REFAB
+from ndpsim.spec.standard import ACT, PREAB, PREPB, PRESB, RD, REFAB, WR
 
 __all__ = ["choose", "forget_all", "forget_bank"]
 
@@ -34,14 +35,30 @@ def holds_bank(rows, size, bank):
     An auto-precharge may close a bank under its active request, which then activates it a second time
     and is counted twice; as in the reference, such a count only holds while any request is active.
     """
-    return size[ACTIVE] > 0 and rows[bank, ACTIVE_COUNT] > 0
+    return (size[ACTIVE] > 0 and rows[bank, ACTIVE_COUNT] > 0) or rows[bank, HELD_BY_OTHER] > 0
 
 
 @inlined
-def holds_any(rows, size, first, last, stride):
-    """Whether an active request keeps one of several banks from being closed."""
+def is_activated_write(entry, size, bank):
+    """Whether a write has activated a bank and not yet been issued."""
+    for slot in range(size[ACTIVE]):
+        if entry[ACTIVE, BANK, slot] == bank and entry[ACTIVE, FINAL, slot] == WR:
+            return True
+    return False
+
+
+@inlined
+def must_wait(entry, rows, size, first, last, stride, has_room, other_has_room):
+    """Whether an active request keeps maintenance from closing one of several banks.
+
+    A read does so only while the sink has room for its data: it might wait long for room, and refresh
+    cannot. `other_has_room`: the same of the sink of another controller of these banks.
+    """
     for bank in range(first, last, stride):
-        if holds_bank(rows, size, bank):
+        if rows[bank, HELD_BY_OTHER] > 0 and other_has_room:
+            return True
+        is_held = size[ACTIVE] > 0 and rows[bank, ACTIVE_COUNT] > 0
+        if is_held and (has_room or is_activated_write(entry, size, bank)):
             return True
     return False
 
@@ -165,37 +182,30 @@ def choose_from(policy, channel, credit, queue, clock):
 
 
 @inlined
-def choose_refresh(tables, final, rank, bank, size, ready, rows):
-    """The command that brings a refresh forward: (command, when it is ready, whether a request holds it)."""
-    if final == REFAB:
-        first, stride, precharge = first_bank(tables, rank), 1, PREAB
-    else:
-        first, stride, precharge = bank, tables.banks_per_group, PRESB
-    last = first + banks_per_rank(tables)
-    if all_closed(rows, first, last, stride):
-        command, held = final, False
-    else:
-        command, held = precharge, holds_any(rows, size, first, last, stride)
-    if final == REFAB:
-        return command, rank_ready_at(ready, command, rank), held
-    return command, same_banks_ready_at(tables, ready, command, rank, bank), held
-
-
-@inlined
-def choose_priority(tables, entry, size, ready, rows, credit, clock):
+def choose_priority(tables, entry, size, ready, rows, credit, other_credit, clock):
     """The head of the priority queue: (0 or -1, its command, when it becomes ready).
 
-    An active request holds its bank only while the sink has room for its data: it might wait long for
-    room, and refresh cannot.
+    `credit`: the clock from which the sink has room for a read; `other_credit`: see `must_wait`.
     """
     final = entry[PRIORITY, FINAL, 0]
     rank, bank = entry[PRIORITY, RANK, 0], entry[PRIORITY, BANK, 0]
     if final == PREPB:
-        command, held = PREPB, holds_bank(rows, size, bank)
+        first, last, stride, command = bank, bank + 1, 1, PREPB
         at = bank_ready_at(ready, PREPB, rank, entry[PRIORITY, GROUP, 0], bank)
+    elif final == REFAB:
+        first, stride = first_bank(tables, rank), 1
+        last = first + banks_per_rank(tables)
+        command = final if all_closed(rows, first, last, stride) else PREAB
+        at = rank_ready_at(ready, command, rank)
     else:
-        command, at, held = choose_refresh(tables, final, rank, bank, size, ready, rows)
-    if held and credit <= clock:
+        first, stride = bank, tables.banks_per_group
+        last = first + banks_per_rank(tables)
+        command = final if all_closed(rows, first, last, stride) else PRESB
+        at = same_banks_ready_at(tables, ready, command, rank, bank)
+    has_room, other_has_room = credit <= clock, other_credit <= clock
+    if command == final != PREPB:
+        return (0, command, FAR) if at <= clock else (-1, command, at)
+    if must_wait(entry, rows, size, first, last, stride, has_room, other_has_room):
         return -1, command, FAR
     return (0, command, FAR) if at <= clock else (-1, command, at)
 
@@ -222,7 +232,7 @@ def choose(tables, policy, channel, credit, clock):
         return ACTIVE, slot, command, FAR
     if size[PRIORITY] > 0:
         slot, command, wake = choose_priority(
-            tables, channel.entry, size, channel.ready, channel.rows, credit, clock
+            tables, channel.entry, size, channel.ready, channel.rows, credit, 0, clock
         )
         return PRIORITY, slot, command, min(wake, bound[ACTIVE])
     set_write_mode(policy, size, channel.value)

@@ -59,8 +59,9 @@ FIELDS = 10
     CLOSING,  # 1: the row policy has asked for a PREpb
     HIT_SINCE,  # arrival of the oldest queued row hit; scratch of FRFCFS-RowHit
     CLOSED_AT,  # clock at which the bank was last closed, perhaps still to come after an auto-precharge
-) = range(6)
-ROW_FIELDS = 6
+    HELD_BY_OTHER,  # 1: another controller of the bank has a request between its ACT and its column command
+) = range(7)
+ROW_FIELDS = 7
 
 # Where the fields of `Source.place` begin, above bit 0: whether it writes. Each has eight bits, the row all
 # that are left.

@@ -11,6 +11,7 @@ __all__ = [
     "banks_per_rank",
     "first_bank",
     "note_timing",
+    "note_timing_in_rank",
     "rank_ready_at",
     "same_banks_ready_at",
 ]
@@ -60,27 +61,49 @@ def push_back(ready, gap, node, level, command, clock):
 
 
 @inlined
-def note_timing(tables, ready, recent_acts, command, rank, group, bank, clock):
-    """Carry the distances of `command` to every node it binds.
+def note_window(tables, ready, recent_acts, rank, clock):
+    """An ACT: the fourth after it must not come before the window (tFAW) has passed."""
+    for place in range(3):
+        recent_acts[rank, place] = recent_acts[rank, place + 1]
+    recent_acts[rank, 3] = clock
+    ready[rank, ACT] = max(ready[rank, ACT], recent_acts[rank, 0] + tables.activate_window)
 
-    group 0: one bank of every group; bank 0 as well: the whole rank.
-    """
+
+@inlined
+def note_banks(tables, ready, command, group, bank, clock):
+    """Carry the distances of `command` to its bank group and bank, or to one bank of every group."""
     gap = tables.gap
-    push_back(ready, gap, 0, 0, command, clock)
-    push_back(ready, gap, rank, 1, command, clock)
     if group > 0:
         push_back(ready, gap, group, 2, command, clock)
         push_back(ready, gap, bank, 3, command, clock)
     elif bank > 0:
         for other in range(bank, bank + banks_per_rank(tables), tables.banks_per_group):
             push_back(ready, gap, other, 3, command, clock)
+
+
+@inlined
+def note_timing(tables, ready, recent_acts, command, rank, group, bank, clock):
+    """Carry the distances of `command` to every node it binds.
+
+    group 0: one bank of every group; bank 0 as well: the whole rank.
+    """
+    push_back(ready, tables.gap, 0, 0, command, clock)
+    push_back(ready, tables.gap, rank, 1, command, clock)
+    note_banks(tables, ready, command, group, bank, clock)
     if tables.ranks > 1:
         for other in range(1, tables.ranks + 1):
             if other != rank:
                 for after in range(_KINDS):
                     ready[other, after] = max(ready[other, after], clock + tables.sibling_gap[command, after])
     if command == ACT:
-        for place in range(3):
-            recent_acts[rank, place] = recent_acts[rank, place + 1]
-        recent_acts[rank, 3] = clock
-        ready[rank, ACT] = max(ready[rank, ACT], recent_acts[rank, 0] + tables.activate_window)
+        note_window(tables, ready, recent_acts, rank, clock)
+
+
+@inlined
+def note_timing_in_rank(tables, ready, recent_acts, command, rank, group, bank, clock):
+    """As `note_timing`, but nothing outside the rank is bound: the command came over a path of its own."""
+    push_back(ready, tables.gap, rank, 0, command, clock)
+    push_back(ready, tables.gap, rank, 1, command, clock)
+    note_banks(tables, ready, command, group, bank, clock)
+    if command == ACT:
+        note_window(tables, ready, recent_acts, rank, clock)

@@ -1,6 +1,6 @@
 """One expert on a DIMM while the host reads and writes the same DIMM.
 
-The expert program is that of `simulate.expert`, on the lanes and buses of `dram.sharing`, where the model is
+The expert program is that of `simulate.expert`, on the lanes and buses of `dram.dimm`, where the model is
 described. The host's traffic begins with the program's first clock and goes on until the host has the last
 result. Each side is also simulated alone: the expert as `simulate_expert` does it, the host by the same
 requests without weights being read. Lanes are not alike when the host asks for data of some and not of
@@ -9,6 +9,7 @@ others, so all of them are simulated.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -21,10 +22,11 @@ from numpy.typing import NDArray
 from ndpsim.arguments import choice, flag, progress_function, text, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram import sink, state
-from ndpsim.dram.engines import open_clocks_of
+from ndpsim.dram.dimm import common
+from ndpsim.dram.dimm import state as shared
+from ndpsim.dram.dimm.engines import SharedDimm, make_dimm
+from ndpsim.dram.engines import make_controller
 from ndpsim.dram.mapping import MAPPERS, parse_mapping
-from ndpsim.dram.sharing import engine
-from ndpsim.dram.sharing import state as sharing
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, parse_layout
 from ndpsim.moe import Expert, MoeShape
@@ -32,7 +34,7 @@ from ndpsim.ndp import Tiling
 from ndpsim.reported import Reported
 from ndpsim.simulate.expert import MAX_TOKENS, simulate_expert
 from ndpsim.simulate.host_traffic import PATTERNS, HostTraffic, RequestRound, make_round
-from ndpsim.simulate.lane import decode_commands, ensure_recordable, name_commands
+from ndpsim.simulate.lane import decode_commands, name_commands, no_commands, run_channel
 from ndpsim.simulate.machine import (
     Machine,
     Placed,
@@ -45,8 +47,9 @@ from ndpsim.simulate.program import DOWN, FIRST_CLOCK, GATE_UP
 from ndpsim.simulate.result import ExpertResult, Phase
 from ndpsim.simulate.samples import Samples, sample_clocks
 from ndpsim.simulate.stopwatch import Stopwatch
+from ndpsim.simulate.trace import read_latencies
 from ndpsim.simulate.weights import named_weights
-from ndpsim.spec import COMMANDS
+from ndpsim.spec import COMMANDS, lower
 from ndpsim.traces import CommandTrace
 
 __all__ = ["ContentionResult", "simulate_contention"]
@@ -54,11 +57,10 @@ __all__ = ["ContentionResult", "simulate_contention"]
 Ints = NDArray[np.int64]
 Progress = Callable[[float], None]
 
-_FIRST_ROOM = 1 << 14  # commands a lane's trace has room for at first
 _MOST_SLOWDOWN = 100  # of the NDP unit; what is slower is given up as starved
 _MAX_SLICE = 1 << 30
-_PATIENCE = 16384  # clocks: long beside row changes and refreshes, short beside an expert
-_NDP, _HOST = sharing.NDP, sharing.HOST
+_STARVATION_CLOCKS = 16384  # clocks: long beside row changes and refreshes, short beside an expert
+_NDP, _HOST = shared.NDP, shared.HOST
 _DATA = [number for number, kind in enumerate(COMMANDS) if kind.reads or kind.writes]
 
 
@@ -73,15 +75,16 @@ class ContentionResult(Reported):
         ndp_gbps: weight bytes read over the time weights stream; `ndp_alone_gbps` alone.
         ndp_peak_fraction: `ndp_gbps` over `lanes_peak_gbps`.
         host_requests: requests of the host that went to their lanes in `ndp_time_ns`.
-        host_time_ns: until the last of their data left the bus; `host_alone_ns` the same requests, alone.
+        host_time_ns: to the last beat of data that they read or their last command, as `run_trace` counts it;
+            `host_alone_ns` the same requests, alone, as `run_trace` does it on the channel's ranks.
         host_slowdown: the one over the other; None when none went. It can be a little below 1: while weights
             are read, writes are collected for longer and turn the buses around less often.
         host_offered_gbps: what the host asks for; None: as much as it gets.
         host_gbps: bytes over its buses in `ndp_time_ns`; `host_alone_gbps` in `host_alone_ns`, alone.
         host_peak_fraction: `host_gbps` over `bus_peak_gbps`.
         host_latency_ns: of its reads, from being taken from the host to the last beat on its bus: mean, p50,
-            p99, max; None without reads. `host_alone_latency_ns` alone. Waiting to be taken is not in it.
-            A percentile of more than 65,534 clocks is given as the maximum.
+            p90, p99, max; None without reads. `host_alone_latency_ns` alone. Waiting to be taken is not in
+            it. Latencies of more than 65,534 clocks count as 65,535.
         lanes_peak_gbps: what all lanes carry together at their limit.
         lanes_fraction: the share of it that both sides' data takes over `ndp_time_ns`.
         bus_peak_gbps: what the DIMM's buses to the host carry at their limit.
@@ -171,128 +174,139 @@ class ContentionResult(Reported):
 
 
 class _Dimm:
-    """A DIMM under way: its lanes with weights to read, its buses with requests of the host to carry."""
+    """A DIMM under way, with samples of what it has moved."""
 
-    def __init__(
-        self,
-        machine: Machine,
-        setup: sharing.Setup,
-        weights: sharing.Weights,
-        traffic: sharing.Traffic,
-        jobs: int,
-        recording: bool,
-        sample_clocks: Fraction | int = state.FAR,
-    ) -> None:
-        self.setup, self.weights, self.traffic = setup, weights, traffic
-        self.lanes = sharing.make_lanes(machine.tables, machine.policy, machine.lanes)
-        timings = machine.device.timings
-        bubbles = sharing.bus_bubbles(machine.tables, timings["nCL"], timings["nCWL"])
-        self.buses = sharing.make_buses(machine.policy, machine.host_buses, bubbles)
-        self.transfers = sharing.make_transfers(jobs)
-        self.transfers.value[sharing.JOB_ROWS] = 1
+    def __init__(self, shared_dimm: SharedDimm, sample_clocks: Fraction | int) -> None:
+        self.shared = shared_dimm
         self.samples = Samples(2, FIRST_CLOCK, sample_clocks)
-        room = (machine.lanes, _FIRST_ROOM if recording else 0, state.RECORD_FIELDS)
-        self.commands = state.Commands(np.zeros(room, np.int64), np.zeros(machine.lanes, np.int64))
 
     def run(self, goal: int, until_clock: int = state.FAR) -> bool:
-        """Run until a goal of `dram.sharing.engine`, with a sample of `moved` at equal times.
+        """Run until a goal of `dram.dimm.common`, with a sample of `moved` at equal times.
 
         Returns whether it was reached, `until_clock` at the latest.
         """
-        while not self._run(goal, min(until_clock, self.samples.next_clock)):
-            if self.clock >= until_clock:
+        while not self.shared.run(goal, min(until_clock, self.samples.next_clock)):
+            if self.shared.clock >= until_clock:
                 return False
-            self.samples.note(self.clock, self.moved())
+            self.samples.note(self.shared.clock, self.moved())
         return True
 
     def moved(self) -> tuple[int, int]:
-        """Bursts so far: read by the NDP unit, and carried for the host over its buses."""
-        read = int(self.lanes.issued[_NDP][:, _DATA].sum())
-        return read, self.on_buses(sharing.READS) + self.on_buses(sharing.WRITES)
+        """Bursts so far: read by the NDP unit, and read and written by the host."""
+        return int(self.shared.lane_issued[:, _DATA].sum()), int(self.of_host[:, _DATA].sum())
 
-    def _run(self, goal: int, until_clock: int) -> bool:
-        """As `run`, without samples; gives command traces the room they need."""
-        run: Any = engine.run
-        while True:
-            outcome = run(
-                self.setup,
-                self.lanes,
-                self.weights,
-                self.buses,
-                self.transfers,
-                self.traffic,
-                self.commands,
-                goal,
-                until_clock,
-            )
-            if outcome in (engine.DONE, engine.LATE):
-                return bool(outcome == engine.DONE)
-            if outcome == engine.STUCK:
-                raise RuntimeError("the controller cannot go on: refreshes pile up")
-            ensure_recordable(2 * self.commands.entry[..., 0].size)
-            more = np.zeros_like(self.commands.entry)
-            self.commands = state.Commands(
-                np.concatenate((self.commands.entry, more), axis=1), self.commands.length
-            )
+    @property
+    def of_host(self) -> Ints:
+        """int64[lane, command]: the host's commands to the lanes' ranks."""
+        return self.shared.claims.host_issued
 
     def put_jobs(self, direction: int, ticks: int, ready: Sequence[int]) -> None:
         """Jobs for the buses to the host instead of the last, each for `ticks`, not before `ready`."""
-        value, count = self.transfers.value, len(ready)
-        self.buses.at[:] = 0
-        self.transfers.ready[:count] = ready
-        value[sharing.JOBS], value[sharing.JOB_TICKS], value[sharing.JOB_DIRECTION] = count, ticks, direction
+        transfers, count = self.shared.transfers, len(ready)
+        self.shared.buses.at[:] = 0
+        transfers.ready[:count] = ready
+        transfers.value[shared.JOBS] = count
+        transfers.value[[shared.JOB_TICKS, shared.JOB_DIRECTION]] = ticks, direction
 
     @property
-    def clock(self) -> int:
-        """The next clock."""
-        return int(self.lanes.value[_NDP, 0, state.CLOCK])
+    def host_cycles(self) -> int:
+        """To the last beat of data that the host read, or its last command; 0: there was none."""
+        of_reads, of_commands = state.DATA_END, shared.LAST_COLUMN_CLOCK
+        ends = self.shared.host_values[:, of_reads], self.shared.buses.value[:, of_commands]
+        return max(0, int(np.max(ends)))
 
     def counted(self, owner: int, place: int) -> int:
-        """A counter of an owner's requests, over all lanes."""
-        return int(self.lanes.value[owner, :, place].sum())
+        """A counter of an owner's requests, over all channels."""
+        values = self.shared.lane_values if owner == _NDP else self.shared.host_values
+        return int(values[:, place].sum())
+
+    def issued(self) -> Ints:
+        """int64[command]: commands to the DIMM."""
+        issued: Ints = self.shared.lane_issued.sum(axis=0) + self.of_host.sum(axis=0)
+        return issued
 
     def on_buses(self, place: int) -> int:
         """A counter of the buses, over all of them."""
-        return int(self.buses.value[:, place].sum())
+        return int(self.shared.buses.value[:, place].sum())
+
+    def commands_of_lanes(self) -> tuple[CommandTrace, ...]:
+        """The commands of each lane, whoever issued them."""
+        by_lane, by_bus = self.shared.recorded
+        setup = self.shared.setup
+        of_host = [
+            decode_commands(_commands_at(by_bus, bus), setup.host_tables) for bus in range(len(by_bus.length))
+        ]
+        traces = []
+        for lane in range(len(by_lane.length)):
+            rank, bus = divmod(lane, len(of_host))
+            own = decode_commands(_commands_at(by_lane, lane), setup.lane_tables)
+            traces.append(merge_commands(own, of_host[bus], rank))
+        return tuple(traces)
 
 
-def _setup(machine: Machine, placed: Placed, arbitration: str, slice_clocks: int) -> sharing.Setup:
+class _HostAlone:
+    """The host's requests on a bus, on the controller that has the bus to itself."""
+
+    def __init__(self, setup: shared.Setup, source: state.Source) -> None:
+        self.channel = make_controller(setup.host_tables, setup.policy)
+        run_channel(self.channel, source, sink.nobody(), no_commands(), len(source.place))
+
+    @property
+    def cycles(self) -> int:
+        """To the last beat of data that is read, or the last command."""
+        return max(int(self.channel.value[state.DATA_END]), int(self.channel.value[state.CLOCK]) - 1)
+
+
+def _commands_at(recorded: state.Commands, number: int) -> state.Commands:
+    """Those of one channel."""
+    return state.Commands(recorded.entry[number], recorded.length[number : number + 1])
+
+
+def merge_commands(own: CommandTrace, of_host: CommandTrace, rank: int) -> CommandTrace:
+    """The commands of a lane and those of the host's bus to its rank, in their order."""
+    chosen = of_host.rank == rank
+    columns = {
+        field.name: np.concatenate((getattr(own, field.name), getattr(of_host, field.name)[chosen]))
+        for field in dataclasses.fields(CommandTrace)
+    }
+    columns["rank"][:] = 0
+    order = np.argsort(columns["clock"], kind="stable")
+    return CommandTrace(**{name: values[order] for name, values in columns.items()})
+
+
+def _setup(machine: Machine, placed: Placed, arbitration: str, slice_clocks: int) -> shared.Setup:
     """What a DIMM runs under."""
     servers = {work.servers for work in placed.work}
     if len(servers) > 1:
         problem = "beside the host's traffic, bits that leave a lane more multipliers for down than for gate"
         raise InputError(f"not supported: {problem} and up", key="bits")
-    return sharing.Setup(
-        machine.tables,
-        machine.policy,
-        sharing.ARBITRATIONS[arbitration],
-        slice_clocks,
-        _PATIENCE,
-        machine.device.timings["nCL"],
-        machine.dram_ticks,
-        machine.gemv_ticks,
-        machine.gemv.fifo_bursts,
-        servers.pop(),
+    geometry, timings = machine.geometry, machine.device.timings
+    host_ranks = len(geometry.dimms_of(0)) * geometry.ranks
+    return shared.Setup(
+        lane_tables=machine.tables,
+        host_tables=lower(dataclasses.replace(machine.device, ranks=host_ranks)),
+        policy=machine.policy,
+        arbitration=shared.ARBITRATIONS[arbitration],
+        slice_clocks=slice_clocks,
+        starvation_clocks=_STARVATION_CLOCKS,
+        read_latency=timings["nCL"],
+        write_latency=timings["nCWL"],
+        dram_ticks=machine.dram_ticks,
+        unit_ticks=machine.gemv_ticks,
+        fifo_bursts=machine.gemv.fifo_bursts,
+        servers=servers.pop(),
     )
 
 
-def _weights(setup: sharing.Setup, placed: Placed, tiles: int) -> sharing.Weights:
+def _weights(setup: shared.Setup, placed: Placed, tiles: int) -> shared.Weights:
     """The weights of an expert, read once a tile in two steps."""
     shares = np.array([stream.share.bursts for stream in placed.streams], dtype=np.int64)
     ends = np.cumsum(np.tile(shares, (1, tiles)), axis=1)
     rows = sum(region.rows for region in placed.dealing.regions)
     streams = placed.streams
-    return sharing.make_weights(
+    return shared.make_weights(
         setup, [stream.source for stream in streams], [stream.rows for stream in streams], ends, rows
     )
-
-
-def _no_weights(setup: sharing.Setup, lanes: int) -> sharing.Weights:
-    """Nothing to read in any lane."""
-    none = np.zeros(0, dtype=np.int64)
-    nothing = state.make_source(setup.tables, none, none, none, none, none, none, none)
-    rows = sink.a_row_each(0)
-    return sharing.make_weights(setup, [nothing] * lanes, [rows] * lanes, np.zeros((lanes, 1), np.int64), 0)
 
 
 class _Program:
@@ -303,8 +317,8 @@ class _Program:
         machine: Machine,
         placed: Placed,
         tiling: Tiling,
-        setup: sharing.Setup,
-        traffic: sharing.Traffic,
+        setup: shared.Setup,
+        traffic: shared.Traffic,
         recording: bool,
         alone_cycles: int,
     ) -> None:
@@ -316,7 +330,9 @@ class _Program:
         self.per_job = machine.device.burst_bytes // machine.gemv.activation_bytes
         jobs = 1 + -(-self.regions[DOWN].rows // self.per_job)
         width = sample_clocks(alone_cycles, interval)
-        self.dimm = _Dimm(machine, setup, self.weights, traffic, jobs, recording, width)
+        lanes, buses = machine.lanes, machine.host_buses
+        self.dimm = _Dimm(make_dimm(setup, lanes, buses, self.weights, traffic, jobs, recording), width)
+        self.dimm.shared.transfers.value[shared.JOB_ROWS] = 1
         self.phases: list[Phase] = []
         # Bursts that hold weights of each row, over all lanes.
         change = np.zeros(len(self.weights.left) + 1, dtype=np.int64)
@@ -350,9 +366,9 @@ class _Program:
         machine, columns = self.machine, self.regions[GATE_UP].columns
         bursts = -(-tokens * columns * machine.gemv.activation_bytes // machine.device.burst_bytes)
         ready = start + machine.device.timings["nCWL"] * machine.dram_ticks
-        self.dimm.put_jobs(sharing.WRITE, machine.bus_ticks(bursts), [ready])
-        self.run_until(engine.JOBS_DONE)
-        end = int(self.dimm.buses.end.max())
+        self.dimm.put_jobs(shared.WRITE, machine.bus_ticks(bursts), [ready])
+        self.run_until(common.JOBS_DONE)
+        end = int(self.dimm.shared.buses.end.max())
         self.note("activations-in", tile, start, end)
         return end
 
@@ -366,18 +382,18 @@ class _Program:
         after = first + regions[region].rows
         adder_ticks = machine.gemv.adder_tree_cycles * machine.gemv_ticks
         weights.left[first:after] = self.bursts_of_row[first:after]
-        value, transfers = weights.value, self.dimm.transfers.value
-        value[sharing.BURSTS_LEFT] = regions[region].bursts
-        value[sharing.NEXT_ROW] = value[sharing.FIRST_ROW] = value[sharing.END_ROW] = first
-        value[sharing.ROWS_KNOWN] = 0
+        value, transfers = weights.value, self.dimm.shared.transfers.value
+        value[shared.BURSTS_LEFT] = regions[region].bursts
+        value[shared.NEXT_ROW] = value[shared.FIRST_ROW] = value[shared.END_ROW] = first
+        value[shared.ROWS_SUMMED] = 0
         if region == DOWN:
-            value[sharing.END_ROW] = after
-            self.dimm.put_jobs(sharing.READ, machine.bus_ticks(tokens), [])
-            transfers[sharing.JOB_ROWS], transfers[sharing.JOB_LATENCY] = self.per_job, adder_ticks
+            value[shared.END_ROW] = after
+            self.dimm.put_jobs(shared.READ, machine.bus_ticks(tokens), [])
+            transfers[shared.JOB_ROWS], transfers[shared.JOB_LATENCY] = self.per_job, adder_ticks
         step = 2 * tile + region
         weights.service[step] = tokens * self.placed.work[region].pass_cycles * machine.gemv_ticks
         weights.release[step] = release
-        self.run_until(engine.WEIGHTS_READ)
+        self.run_until(common.WEIGHTS_READ)
         rows: Ints = np.maximum.accumulate(weights.done[first:after]) + adder_ticks
         self.note(regions[region].name, tile, release, int(rows[-1]))
         return rows
@@ -392,9 +408,9 @@ class _Program:
     def results_out(self, tile: int) -> int:
         """The results that are still on their way leave; returns when the host has the last."""
         machine, dimm = self.machine, self.dimm
-        self.run_until(engine.JOBS_DONE)
-        end = int(dimm.buses.end.max()) + machine.device.timings["nCL"] * machine.dram_ticks
-        self.note("result-out", tile, int(dimm.transfers.ready[0]), end)
+        self.run_until(common.JOBS_DONE)
+        end = int(dimm.shared.buses.end.max()) + machine.device.timings["nCL"] * machine.dram_ticks
+        self.note("result-out", tile, int(dimm.shared.transfers.ready[0]), end)
         return end
 
     def run(self, progress: Progress) -> int:
@@ -406,30 +422,15 @@ class _Program:
             at = self.activate(tile, tokens, self.multiply(GATE_UP, tile, tokens, at))
             self.multiply(DOWN, tile, tokens, at)
             at = self.results_out(tile)
-        self.dimm.run(engine.NOTHING, until_clock=-(-at // self.machine.dram_ticks))
+        self.dimm.run(common.NOTHING, until_clock=-(-at // self.machine.dram_ticks))
         return at
-
-
-def _host_latency(dimm: _Dimm, clock_ns: float) -> dict[str, float] | None:
-    """Mean, percentiles and maximum of the reads' latency on the buses to the host."""
-    reads = dimm.buses.latencies
-    count = int(reads.sum())
-    if count == 0:
-        return None
-    upto, longest = np.cumsum(reads), int(dimm.buses.value[:, sharing.LONGEST].max())
-    clocks: dict[str, float] = {"mean": dimm.on_buses(sharing.LATENCY) / count}
-    for percent in (50, 99):
-        at = int(np.searchsorted(upto, -(-count * percent // 100)))
-        clocks[f"p{percent}"] = at if at < state.LATENCIES - 1 else longest  # the last place holds all longer
-    clocks["max"] = longest
-    return {name: value * clock_ns for name, value in clocks.items()}
 
 
 def _rows(dimm: _Dimm, owner: int) -> dict[str, int]:
     """What an owner's requests found, and the rows it lost to the other."""
     places = {"hits": state.ROW_HITS, "misses": state.ROW_MISSES, "conflicts": state.ROW_CONFLICTS}
     found = {name: dimm.counted(owner, place) for name, place in places.items()}
-    return {**found, "lost": int(dimm.lanes.tally[:, sharing.ROWS_LOST + owner].sum())}
+    return {**found, "lost": int(dimm.shared.claims.tally[:, shared.ROWS_LOST + owner].sum())}
 
 
 @dataclass(frozen=True, eq=False)
@@ -441,7 +442,10 @@ class _Moved:
 
     @classmethod
     def of(cls, dimm: _Dimm, burst_bytes: int) -> _Moved:
-        return cls(dimm.lanes.issued[:, :, _DATA].sum(axis=2) * burst_bytes, dimm.moved()[1] * burst_bytes)
+        by_lane = np.stack(
+            (dimm.shared.lane_issued[:, _DATA].sum(axis=1), dimm.of_host[:, _DATA].sum(axis=1))
+        )
+        return cls(by_lane * burst_bytes, dimm.moved()[1] * burst_bytes)
 
 
 class _Curves(NamedTuple):
@@ -454,7 +458,7 @@ class _Curves(NamedTuple):
     @classmethod
     def of(cls, dimm: _Dimm, machine: Machine) -> _Curves:
         """What a DIMM has moved until now, over time."""
-        dimm.samples.note(dimm.clock, dimm.moved())
+        dimm.samples.note(dimm.shared.clock, dimm.moved())
         clocks, bursts = dimm.samples.rises()
         at_ns = np.array(
             [machine.timebase.to_ns(clock * machine.dram_ticks) for clock in (clocks - FIRST_CLOCK).tolist()]
@@ -499,7 +503,7 @@ def simulate_contention(
         read_share: the share of reads among its requests, 0 to 1.
         pattern: "sequential", "random" (seeded, always the same), or a request trace (any format of
             `traces.read_requests`): its addresses and kinds again and again, at the pace of `host_gbps`.
-        arbitration: "host-first", "ndp-first" or "slice", see `dram.sharing`. Under each of them, a request
+        arbitration: "host-first", "ndp-first" or "slice", see `dram.dimm`. Under each of them, a request
             that has waited for more than 16384 clocks in a lane makes it its owner's turn.
         slice_clocks: DRAM clocks of each turn under "slice".
         record_commands: keep the command trace of every lane.
@@ -511,7 +515,7 @@ def simulate_contention(
             host's traffic leaves the NDP unit nothing at all.
     """
     stopwatch = Stopwatch()
-    arbitration = choice(arbitration, "arbitration", sharing.ARBITRATIONS, "arbitration")
+    arbitration = choice(arbitration, "arbitration", shared.ARBITRATIONS, "arbitration")
     slice_clocks = whole_number(slice_clocks, "slice_clocks", 1, _MAX_SLICE, " of clocks")
     tokens, layout = whole_number(tokens, "tokens", 1, MAX_TOKENS), text(layout, "layout")
     record_commands, progress = flag(record_commands, "record_commands"), progress_function(progress)
@@ -538,18 +542,14 @@ def simulate_contention(
     end = program.run(progress)
     meanwhile = _Moved.of(program.dimm, machine.device.burst_bytes)
     curves = _Curves.of(program.dimm, machine)
-    taken = program.dimm.buses.value[:, sharing.TAKEN].copy()
+    taken = program.dimm.shared.host_values[:, state.TAKEN].copy()
     traffic.offered[:] = taken
-    program.dimm.run(engine.REQUESTS_DONE)
-    quiet = _Dimm(
-        machine,
-        setup,
-        _no_weights(setup, machine.lanes),
-        requests.traffic(machine.tables, machine.host_buses, pace, taken),
-        1,
-        False,
-    )
-    quiet.run(engine.REQUESTS_DONE)
+    program.dimm.run(common.REQUESTS_DONE)
+    quiet = [
+        _HostAlone(setup, requests.first(setup.host_tables, bus, int(count), pace))
+        for bus, count in enumerate(taken)
+        if count
+    ]
     config = {
         **alone.config,
         "host_gbps": "saturate" if host.gbps is None else host.gbps,
@@ -564,14 +564,13 @@ def simulate_contention(
 
 def _energy(dimm: _Dimm, machine: Machine, alone: Mapping[str, float | None] | None) -> Energy:
     """The energy of the DIMM until all is done: its units work as they do alone, its buses carry more."""
-    end = dimm.clock
-    counted = sum(dimm.counted(owner, state.OPEN_CLOCKS) for owner in (_NDP, _HOST))
-    open_clocks = open_clocks_of(dimm.lanes.rows, counted, end)
+    end = dimm.shared.clock
+    # A lane knows of all commands to its rank, whoever issued them.
+    open_clocks = dimm.shared.open_clocks(end)
     units = {name: nj for name, nj in (alone or {}).items() if name.startswith("ndp_")}
-    bursts = dimm.on_buses(sharing.READS) + dimm.on_buses(sharing.WRITES)
-    beside = ((alone or {}).get("host") or 0.0) + machine.dram_power.io_nj(bursts)
+    beside = ((alone or {}).get("host") or 0.0) + machine.dram_power.io_nj(dimm.moved()[1])
     return machine.dram_power.split(
-        dimm.lanes.issued.sum(axis=(0, 1)),
+        dimm.issued(),
         (end - FIRST_CLOCK) * machine.lanes,
         open_clocks,
         {**units, "host": beside},
@@ -582,7 +581,7 @@ def _result(
     program: _Program,
     meanwhile: _Moved,
     curves: _Curves,
-    quiet: _Dimm,
+    quiet: Sequence[_HostAlone],
     end: int,
     alone: ExpertResult,
     host: HostTraffic,
@@ -597,14 +596,12 @@ def _result(
         return machine.timebase.to_ns(clocks * machine.dram_ticks)
 
     time_ns = ns(-(-end // machine.dram_ticks) - FIRST_CLOCK)
-    streamed = int(dimm.lanes.value[_NDP, :, state.DATA_END].max()) - FIRST_CLOCK
+    streamed = int(dimm.shared.lane_values[:, state.DATA_END].max()) - FIRST_CLOCK
     ndp_gbps = alone.weight_bytes * alone.weight_reads / ns(streamed)
-    busy_ns, quiet_ns = (
-        ns(max(0, int(one.buses.value[:, sharing.LAST_END].max()) - FIRST_CLOCK)) for one in (dimm, quiet)
-    )
+    busy_ns, quiet_ns = ns(dimm.host_cycles), ns(max((one.cycles for one in quiet), default=0))
     host_gbps = meanwhile.to_host / time_ns
     lanes_peak, bus_peak = alone.peak_bandwidth_gbps, machine.host_buses * device.peak_gbps
-    requests = dimm.on_buses(sharing.TAKEN)
+    requests = dimm.counted(_HOST, state.TAKEN)
     return ContentionResult(
         ndp_time_ns=time_ns,
         ndp_alone_ns=alone.time_ns,
@@ -620,17 +617,23 @@ def _result(
         host_gbps=host_gbps,
         host_alone_gbps=requests * burst_bytes / quiet_ns if requests else 0.0,
         host_peak_fraction=host_gbps / bus_peak,
-        host_latency_ns=_host_latency(dimm, alone.clock_ns),
-        host_alone_latency_ns=_host_latency(quiet, alone.clock_ns),
+        host_latency_ns=read_latencies(
+            dimm.shared.host_latencies, dimm.counted(_HOST, state.READ_LATENCY), alone.clock_ns
+        ),
+        host_alone_latency_ns=read_latencies(
+            [one.channel.latencies for one in quiet],
+            sum(int(one.channel.value[state.READ_LATENCY]) for one in quiet),
+            alone.clock_ns,
+        ),
         lanes_peak_gbps=lanes_peak,
         lanes_fraction=int(meanwhile.by_lane.sum()) / time_ns / lanes_peak,
         bus_peak_gbps=bus_peak,
         clock_ns=alone.clock_ns,
         rows={"ndp": _rows(dimm, _NDP), "host": _rows(dimm, _HOST)},
-        turnarounds=int(dimm.lanes.tally[:, sharing.TURNAROUNDS].sum()),
-        bus_turnarounds=dimm.on_buses(sharing.BUS_TURNAROUNDS),
-        bus_rank_switches=dimm.on_buses(sharing.RANK_SWITCHES),
-        commands=name_commands(dimm.lanes.issued.sum(axis=(0, 1))),
+        turnarounds=int(dimm.shared.claims.tally[:, shared.TURNAROUNDS].sum()),
+        bus_turnarounds=dimm.on_buses(shared.BUS_TURNAROUNDS),
+        bus_rank_switches=dimm.on_buses(shared.RANK_SWITCHES),
+        commands=name_commands(dimm.issued()),
         phases=tuple(sorted(program.phases, key=lambda phase: phase.start_ns)),
         token_tiles=program.tiling.tokens,
         lanes=machine.lanes,
@@ -646,15 +649,5 @@ def _result(
         curve_ns=curves.end_ns,
         ndp_curve_gbps=curves.ndp_gbps,
         host_curve_gbps=curves.host_gbps,
-        command_traces=_traces(dimm, machine) if dimm.commands.entry.size else (),
-    )
-
-
-def _traces(dimm: _Dimm, machine: Machine) -> tuple[CommandTrace, ...]:
-    """The commands of every lane."""
-    return tuple(
-        decode_commands(
-            state.Commands(dimm.commands.entry[lane], dimm.commands.length[lane : lane + 1]), machine.tables
-        )
-        for lane in range(machine.lanes)
+        command_traces=dimm.commands_of_lanes() if dimm.shared.recorded[0].entry.size else (),
     )

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.arguments import number, path_of, shown
+from ndpsim.dram.dimm.state import Traffic, make_traffic
 from ndpsim.dram.mapping import MAPPERS, Mapping, map_addresses
-from ndpsim.dram.sharing.state import Traffic, make_traffic
-from ndpsim.dram.state import FAR, make_source
+from ndpsim.dram.state import FAR, Source, make_source
 from ndpsim.errors import InputError, one_of
 from ndpsim.spec import Device, Tables
 from ndpsim.traces import read_requests
@@ -104,7 +104,7 @@ class RequestRound:
     """Requests to one DIMM, in their order, one array element each; after the last comes the first again."""
 
     bus: Ints
-    lane: Ints
+    rank: Ints
     bankgroup: Ints
     bank: Ints
     row: Ints
@@ -114,26 +114,31 @@ class RequestRound:
 
     def traffic(self, tables: Tables, buses: int, pace: tuple[int, int], offered: Ints | None) -> Traffic:
         """The requests by bus, `offered` of each (None: without end)."""
-        sources, lanes, numbers = [], [], []
-        for bus in range(buses):
-            chosen = np.flatnonzero(self.bus == bus)
-            here = np.zeros(len(chosen), dtype=np.int64)  # every lane has one rank
-            sources.append(
-                make_source(
-                    tables,
-                    here,
-                    self.bankgroup[chosen],
-                    self.bank[chosen],
-                    self.row[chosen],
-                    self.column[chosen],
-                    self.write[chosen],
-                    self.address[chosen],
-                )
-            )
-            lanes.append(self.lane[chosen])
-            numbers.append(chosen)
-        endless = np.array([FAR if len(source.place) else 0 for source in sources], dtype=np.int64)
-        return make_traffic(sources, lanes, numbers, pace, endless if offered is None else offered)
+        numbers = [np.flatnonzero(self.bus == bus) for bus in range(buses)]
+        sources = [self._source(tables, chosen) for chosen in numbers]
+        endless = np.array([FAR if len(chosen) else 0 for chosen in numbers], dtype=np.int64)
+        return make_traffic(sources, numbers, pace, endless if offered is None else offered)
+
+    def first(self, tables: Tables, bus: int, count: int, pace: tuple[int, int]) -> Source:
+        """The first `count` requests of a bus, for a controller that has them to itself."""
+        chosen = np.flatnonzero(self.bus == bus)
+        rounds, place = np.divmod(np.arange(count, dtype=np.int64), len(chosen))
+        number = rounds * len(self.bus) + chosen[place]
+        cycle = number * pace[0] // pace[1] if pace[0] else None
+        return self._source(tables, chosen[place], cycle)
+
+    def _source(self, tables: Tables, chosen: Ints, cycle: Ints | None = None) -> Source:
+        return make_source(
+            tables,
+            self.rank[chosen],
+            self.bankgroup[chosen],
+            self.bank[chosen],
+            self.row[chosen],
+            self.column[chosen],
+            self.write[chosen],
+            self.address[chosen],
+            cycle,
+        )
 
 
 def make_round(
@@ -169,10 +174,9 @@ def make_round(
     mapping = MAPPERS[mapper] if isinstance(mapper, str) else mapper
     at = map_addresses(address, mapping, behind, buses)
     row = first_row + at.row.astype(np.int64) % (device.rows - first_row)
-    lane = at.rank.astype(np.int64) * buses + at.channel
     return RequestRound(
         bus=at.channel.astype(np.int64),
-        lane=lane,
+        rank=at.rank.astype(np.int64),
         bankgroup=at.bankgroup.astype(np.int64),
         bank=at.bank.astype(np.int64),
         row=row,

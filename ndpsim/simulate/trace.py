@@ -30,7 +30,7 @@ from ndpsim.simulate.stopwatch import Stopwatch
 from ndpsim.spec import Tables, lower
 from ndpsim.traces import BYTES_OF_A_REQUEST, CommandTrace, Requests, read_requests
 
-__all__ = ["TraceResult", "run_requests", "run_trace"]
+__all__ = ["TraceResult", "read_latencies", "run_requests", "run_trace"]
 
 Ints = NDArray[np.int64]
 Progress = Callable[[float], None]
@@ -257,22 +257,36 @@ def _places(requests: Requests, memory: Memory, wrap: bool) -> Coordinates:
     return map_addresses(address, memory.mapping, memory.device, memory.channels)
 
 
-def _latencies(
-    channels: Sequence[Controller], clock_ns: float
-) -> tuple[dict[str, float] | None, list[dict[str, float]]]:
-    """Mean and percentiles, and a histogram in equal steps from the shortest to the longest."""
-    reads = np.sum([channel.latencies for channel in channels], axis=0)
-    count = int(reads.sum())
+def read_latencies(latencies: Any, total: int, clock_ns: float) -> dict[str, float] | None:
+    """Mean, percentiles (nearest rank) and maximum of read latencies in ns; None without reads.
+
+    Args:
+        latencies: int64[channel, clocks], reads by latency; one that takes longer has the last place.
+        total: of all latencies, in clocks.
+    """
+    reads = np.sum(latencies, axis=0)
+    count = int(np.sum(reads))
     if count == 0:
-        return None, []
-    total = sum(int(channel.value[state.READ_LATENCY]) for channel in channels)
+        return None
     upto = np.cumsum(reads)
     figures = {"mean": total / count * clock_ns}
     for percent in (50, 90, 99):
         figures[f"p{percent}"] = int(np.searchsorted(upto, -(-count * percent // 100))) * clock_ns
+    figures["max"] = int(np.flatnonzero(reads)[-1]) * clock_ns
+    return figures
+
+
+def _latencies(
+    channels: Sequence[Controller], clock_ns: float
+) -> tuple[dict[str, float] | None, list[dict[str, float]]]:
+    """Mean and percentiles, and a histogram in equal steps from the shortest to the longest."""
+    total = sum(int(channel.value[state.READ_LATENCY]) for channel in channels)
+    figures = read_latencies([channel.latencies for channel in channels], total, clock_ns)
+    if figures is None:
+        return None, []
+    reads = np.sum([channel.latencies for channel in channels], axis=0)
     seen = np.flatnonzero(reads)
     shortest, longest = int(seen[0]), int(seen[-1])
-    figures["max"] = longest * clock_ns
     step = -(-(longest - shortest + 1) // _HISTOGRAM_BINS)
     histogram = [
         {"from_ns": at * clock_ns, "to_ns": (at + step) * clock_ns, "reads": int(reads[at : at + step].sum())}

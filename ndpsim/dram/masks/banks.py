@@ -40,6 +40,7 @@ __all__ = [
     "close_bank",
     "close_banks",
     "leave_line",
+    "open_bank",
     "release_bank",
     "same_banks",
     "take_back",

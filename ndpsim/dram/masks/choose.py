@@ -35,6 +35,7 @@ from ndpsim.dram.masks.state import (
     BANKS_PER_RANK,
     BOUND,
     HELD_BANKS,
+    HELD_BY_OTHER,
     KINDS,
     OF_BANK,
     OPEN_BANKS,
@@ -63,12 +64,17 @@ from ndpsim.dram.state import FAR, WRITE_MODE
 
 __all__ = [
     "active_quiet_until",
+    "candidates",
     "choose_active",
     "choose_maintenance",
     "choose_queued",
+    "due_lines",
     "look_again",
     "mode_changes",
     "quiet_until",
+    "quiet_until_of",
+    "sleep",
+    "spared",
 ]
 
 
@@ -116,7 +122,13 @@ def quiet_until(shape, state, queue, credit):
 
     credit: the clock before which the sink has no room for a read.
     """
-    room, awake = room_at(credit), filled(state[AWAKE + queue])
+    return quiet_until_of(shape, state, queue, credit, state[AWAKE + queue])
+
+
+@inlined
+def quiet_until_of(shape, state, queue, credit, awake):
+    """As `quiet_until`, of the awake requests in a mask and of those that are not awake."""
+    room, awake = room_at(credit), filled(awake)
     quiet = issue_from(state, queue, 0, room, awake)
     for rank in range(1, ranks_of(shape)):
         quiet = smaller(quiet, issue_from(state, queue, rank, room, awake))
@@ -264,18 +276,40 @@ def choose_queued(policy, shape, state, queue, credit, clock):
     return -1, ACT
 
 
+@inlined
+def activated_writes(state, rank):
+    """The banks of a rank with an active write."""
+    banks, line = 0, rank * 2 + WRITES
+    for place in range(state[ACTIVE_SIZE + line]):
+        banks |= 1 << active_bank(state, line, place) % BANKS_PER_RANK
+    return banks
+
+
+@inlined
+def banks_that_wait(state, rank, has_room, other_has_room):
+    """The banks that maintenance must not close yet.
+
+    An active read holds its bank only while the sink has room for its data: it might wait long for room,
+    and refresh cannot. `other_has_room`: the same of the sink of another controller of these banks.
+    """
+    others = state[HELD_BY_OTHER + rank]
+    own = state[HELD_BANKS + rank] & ~others
+    if not has_room:
+        own &= activated_writes(state, rank)
+    return own | others if other_has_room else own
+
+
 @outlined
-def choose_maintenance(shape, state, credit, clock):
+def choose_maintenance(shape, state, credit, other_credit, clock):
     """The next command of the first refresh that waits: (its kind or -1, when it becomes ready).
 
-    An active request holds its bank only while the sink has room for its data: it might wait long for
-    room, and refresh cannot.
+    credit, other_credit: the clocks from which the sinks have room, see `banks_that_wait`.
     """
     final, first = state[PENDING_KIND], state[PENDING_BANK] & (BANKS - 1)
     rank = first // BANKS_PER_RANK
     banks = -1 if final == REFAB else same_banks(shape, first)
     to_close = state[OPEN_BANKS + rank] & banks != 0
-    if to_close and state[HELD_BANKS + rank] & banks != 0 and credit <= clock:
+    if to_close and banks_that_wait(state, rank, credit <= clock, other_credit <= clock) & banks != 0:
         return -1, FAR
     kind = final
     if to_close:

@@ -61,7 +61,7 @@ from ndpsim.dram.state import (
     WRITE_QUEUE,
 )
 
-__all__ = ["run"]
+__all__ = ["accept", "push_refresh", "refresh", "run", "would_accept"]
 
 
 @inlined
@@ -176,7 +176,7 @@ def choose_and_issue(policy, shape, state, latencies, source, sink, commands, cl
     if line >= 0:
         issue_active(shape, state, latencies, source, sink, commands, line, place, clock)
     elif state[PENDING_SIZE] > 0:
-        kind, at = choose_maintenance(shape, state, credit, clock)
+        kind, at = choose_maintenance(shape, state, credit, 0, clock)
         if kind < 0:
             return min(at, active_quiet_until(shape, state, credit))
         issue_maintenance(shape, state, source, sink, commands, kind, clock)

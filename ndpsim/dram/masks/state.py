@@ -32,6 +32,7 @@ __all__ = [
     "issued_commands",
     "make_shape",
     "make_state",
+    "make_states",
     "open_banks",
 ]
 
@@ -86,10 +87,12 @@ RECENT_ACTS = RANK_READY + RANKS * KINDS  # [rank * 4 + n]: the last four ACTs
 OLDEST_ACT = RECENT_ACTS + RANKS * 4  # [rank]: which of them is the oldest
 
 OPEN_BANKS = OLDEST_ACT + RANKS  # [rank], mask of banks
-HELD_BANKS = OPEN_BANKS + RANKS  # [rank], mask of banks with an active request
+HELD_BANKS = OPEN_BANKS + RANKS  # [rank], mask of banks with an active request, whoever has it
+
+HELD_BY_OTHER = HELD_BANKS + RANKS  # [rank], those of them whose active request another controller has
 
 # Slots: the requests of a queue, in a ring by arrival.
-SLOT_BANK = HELD_BANKS + RANKS
+SLOT_BANK = HELD_BY_OTHER + RANKS
 SLOT_ROW = SLOT_BANK + 2 * SLOTS
 SLOT_ARRIVED = SLOT_ROW + 2 * SLOTS  # clock
 SLOT_REQUEST = SLOT_ARRIVED + 2 * SLOTS  # its number in the source
@@ -226,6 +229,14 @@ def make_state(tables: Tables) -> Ints:
     ):
         state[place : place + KINDS * KINDS] = gap[np.ix_(COMMANDS_OF_KINDS, COMMANDS_OF_KINDS)].ravel()
     return state
+
+
+def make_states(tables: Tables, count: int) -> Ints:
+    """So many channels at rest, int64[channel, word]; none straddles the cache lines of another."""
+    width = -(-_WORDS // KINDS) * KINDS
+    states = _aligned(count * width).reshape(count, width)
+    states[:, :_WORDS] = make_state(tables)
+    return states
 
 
 def copy_at_rest(state: Ints, ranks: int) -> Ints:

@@ -1,10 +1,9 @@
-"""The weights of a lane on their way: admitted step by step, shelved, given to the multipliers."""
+"""The weights of a lane on their way: admitted step by step, staged, given to the multipliers."""
 
 from __future__ import annotations
 
 from ndpsim._jit import inlined
-from ndpsim.dram.choosing import forget_all
-from ndpsim.dram.sharing.state import (
+from ndpsim.dram.dimm.state import (
     ARRIVAL,
     BURST,
     BURSTS_LEFT,
@@ -14,16 +13,15 @@ from ndpsim.dram.sharing.state import (
     JOB_LATENCY,
     JOB_ROWS,
     JOBS,
-    NDP,
     NEXT_ROW,
-    ROWS_KNOWN,
-    SHELVED,
+    ROWS_SUMMED,
+    STAGED,
     STEP,
 )
 from ndpsim.dram.sink import RELEASE, SERVICE, SLOT, Sink, take_burst
 from ndpsim.dram.state import FAR, SERVED, Source
 
-__all__ = ["give_to_multipliers", "lane_credit", "lane_source", "next_step", "shelve"]
+__all__ = ["give_to_multipliers", "lane_credit", "lane_source", "next_step", "stage"]
 
 
 @inlined
@@ -37,12 +35,13 @@ def lane_source(weights, lane):
 def lane_credit(setup, weights, lane, ahead):
     """The clock from which a read of a lane has a place in its FIFO, `ahead` reads after the next.
 
-    FAR while the shelf takes so many places that nobody knows.
+    FAR while the staged bursts take so many places that it is undecided.
     """
-    taken = weights.shelved[lane, SHELVED] + ahead
+    taken = weights.staged[lane, STAGED] + ahead
     if taken >= setup.fifo_bursts:
         return FAR
-    return weights.credit[lane, (weights.sink[lane, SLOT] + taken) % setup.fifo_bursts]
+    slot = weights.sink[lane, SLOT] + taken
+    return weights.credit[lane, slot - setup.fifo_bursts if slot >= setup.fifo_bursts else slot]
 
 
 @inlined
@@ -56,42 +55,46 @@ def next_step(weights, lane, value):
 
 
 @inlined
-def shelve(weights, lane, burst, arrival):
+def stage(weights, lane, burst, arrival):
     """A burst of weights is read and will have arrived at a clock."""
-    shelf, shelved = weights.shelf[lane], weights.shelved[lane]
-    slot = (shelved[HEAD] + shelved[SHELVED]) % shelf.shape[0]
-    shelf[slot, BURST] = burst
-    shelf[slot, ARRIVAL] = arrival
-    shelf[slot, STEP] = weights.step[lane]
-    shelved[SHELVED] += 1
+    staging, staged = weights.staging[lane], weights.staged[lane]
+    slot = staged[HEAD] + staged[STAGED]
+    slot = slot - staging.shape[0] if slot >= staging.shape[0] else slot
+    staging[slot, BURST] = burst
+    staging[slot, ARRIVAL] = arrival
+    staging[slot, STEP] = weights.step[lane]
+    staged[STAGED] += 1
 
 
 @inlined
 def note_rows(weights, transfers, lane, burst):
-    """A burst was given to the multipliers: rows that need no other are known, results become jobs."""
+    """A burst was given to the multipliers: rows that need no other are summed, results become jobs."""
     left, value = weights.left, weights.value
     for row in range(weights.first_row[lane, burst], weights.last_row[lane, burst] + 1):
         left[row] -= 1
     value[BURSTS_LEFT] -= 1
     while value[NEXT_ROW] < value[END_ROW] and left[value[NEXT_ROW]] == 0:
-        value[ROWS_KNOWN] = max(value[ROWS_KNOWN], weights.done[value[NEXT_ROW]])
+        value[ROWS_SUMMED] = max(value[ROWS_SUMMED], weights.done[value[NEXT_ROW]])
         value[NEXT_ROW] += 1
         of_result = value[NEXT_ROW] - value[FIRST_ROW]
         if of_result % transfers.value[JOB_ROWS] == 0 or value[NEXT_ROW] == value[END_ROW]:
-            transfers.ready[transfers.value[JOBS]] = value[ROWS_KNOWN] + transfers.value[JOB_LATENCY]
+            transfers.ready[transfers.value[JOBS]] = value[ROWS_SUMMED] + transfers.value[JOB_LATENCY]
             transfers.value[JOBS] += 1
 
 
 @inlined
-def give_to_multipliers(setup, lanes, weights, transfers, lane):
-    """Give the multipliers of a lane the shelved bursts of every step that they may start on."""
-    shelf, shelved = weights.shelf[lane], weights.shelved[lane]
-    waited = lanes.credit[NDP, lane, 0] == FAR
-    while shelved[SHELVED] > 0:
-        head = shelved[HEAD]
-        step = shelf[head, STEP]
+def give_to_multipliers(setup, weights, transfers, lane):
+    """Give the multipliers of a lane the staged bursts of every step that they may start on.
+
+    Returns whether there were any.
+    """
+    staging, staged = weights.staging[lane], weights.staged[lane]
+    before = staged[STAGED]
+    while staged[STAGED] > 0:
+        head = staged[HEAD]
+        step = staging[head, STEP]
         if weights.release[step] == FAR:
-            return
+            break
         value = weights.sink[lane]
         value[RELEASE] = weights.release[step]
         value[SERVICE] = weights.service[step]
@@ -109,10 +112,8 @@ def give_to_multipliers(setup, lanes, weights, transfers, lane):
             weights.done,
             value,
         )
-        take_burst(fifo, shelf[head, BURST], shelf[head, ARRIVAL])
-        shelved[HEAD] = (head + 1) % shelf.shape[0]
-        shelved[SHELVED] -= 1
-        note_rows(weights, transfers, lane, shelf[head, BURST])
-        if waited:  # for the place that the first of these bursts leaves
-            waited = False
-            forget_all(lanes.entry[NDP, lane], lanes.size[NDP, lane], lanes.bound[NDP, lane])
+        take_burst(fifo, staging[head, BURST], staging[head, ARRIVAL])
+        staged[HEAD] = 0 if head + 1 == staging.shape[0] else head + 1
+        staged[STAGED] -= 1
+        note_rows(weights, transfers, lane, staging[head, BURST])
+    return staged[STAGED] < before

@@ -1,6 +1,7 @@
-"""What a shared DIMM remembers, as named tuples of integers and arrays.
+"""The memory of a DIMM that the NDP unit and the host use at the same time: named tuples of arrays.
 
-Lanes are numbered over the DIMM: lane ``n`` is rank ``n // buses`` behind bus ``n % buses``.
+Lane ``n`` is rank ``n // buses`` behind bus ``n % buses``; a bus is a sub-channel of the host's channel. Of
+the ranks on a bus, those of this DIMM come first.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.dram.masks.state import BANKS_PER_RANK
 from ndpsim.dram.sink import Rows
-from ndpsim.dram.state import COUNTERS, FAR, LATENCIES, Policy, Source, make_channel
-from ndpsim.spec import Tables
+from ndpsim.dram.state import FAR, Channel, Policy, Source, make_channel
+from ndpsim.spec import COMMANDS, Tables
 from ndpsim.spec.standard import RD, WR
 
 __all__ = [
@@ -21,14 +23,16 @@ __all__ = [
     "HOST",
     "NDP",
     "Buses",
-    "Lanes",
+    "Claims",
     "Setup",
     "Traffic",
     "Transfers",
     "Weights",
     "bus_bubbles",
     "make_buses",
-    "make_lanes",
+    "make_channels",
+    "make_claims",
+    "make_traffic",
     "make_transfers",
     "make_weights",
 ]
@@ -36,10 +40,10 @@ __all__ = [
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
 
-# Who owns a request.
+# Who issues a command.
 NDP, HOST = range(2)
 
-# Who comes first.
+# Whose turn comes first.
 HOST_FIRST, NDP_FIRST, SLICE = range(3)
 ARBITRATIONS = {"host-first": HOST_FIRST, "ndp-first": NDP_FIRST, "slice": SLICE}
 
@@ -50,59 +54,32 @@ READ, WRITE = range(2)
 class Setup(NamedTuple):
     """What does not change while a DIMM runs."""
 
-    tables: Tables  # of a lane
+    lane_tables: Tables  # a channel of one rank
+    host_tables: Tables  # a channel with the ranks of all DIMMs on it
     policy: Policy
     arbitration: int  # HOST_FIRST, NDP_FIRST or SLICE
     slice_clocks: int
-    patience: int  # clocks after which a request that waits makes its owner first
-    column_latency: int  # clocks from RD to the first beat of its data: nCL
+    starvation_clocks: int  # a request that waits for longer makes its owner first
+    read_latency: int  # clocks from RD to the first beat of its data: nCL
+    write_latency: int  # from WR: nCWL
     dram_ticks: int
     unit_ticks: int
     fifo_bursts: int
-    servers: int  # places of the multipliers of a lane, see `dram.sink`
+    servers: int  # bursts that the multipliers of a lane hold, see `dram.sink`
 
 
-# Places in `Lanes.tally`.
-LAST_COLUMN, TURNAROUNDS, HUNGRY, ROWS_LOST = range(4)  # ROWS_LOST + owner: its rows that the other closed
-TALLIES = 6
-
-
-class Lanes(NamedTuple):
-    """The channels of all lanes, as in `dram.state.Channel`: once an owner what is his, once what both share.
-
-    The refreshes of a lane stand in the priority queue of the NDP unit.
-    """
-
-    entry: Ints  # [owner, lane, queue, field, slot]
-    size: Ints  # [owner, lane, queue]
-    bound: Ints  # [owner, lane, queue]
-    value: Ints  # [owner, lane, place]
-    issued: Ints  # [owner, lane, command]
-    latencies: Ints  # [owner, clocks]: of a lane only; the host's are counted on the bus
-    ready: Ints  # [lane, node, command]
-    rows: Ints  # [lane, node, field]
-    recent_acts: Ints  # [lane, rank node, 4]
-    due: Ints  # [lane]: the clock of the next step
-    credit: Ints  # [owner, lane, 1]: the clock from which a read has a place for its data
-    both: Ints  # [lane, queue]: requests of both owners
-    wanted: Ints  # [lane, node]: the last clock at which the first owner waited for the bank
-    opened_by: Ints  # [lane, node]: whose ACT opened the row
-    tally: Ints  # [lane, place]
-    nothing: Ints  # the counters of a sink that takes nothing
-
-
-# The fields of a shelved burst, and the places in `Weights.shelved`.
+# The fields of a staged burst, and the places in `Weights.staged`.
 BURST, ARRIVAL, STEP = range(3)
-HEAD, SHELVED = range(2)
+HEAD, STAGED = range(2)
 # Places in `Weights.value`.
-BURSTS_LEFT, NEXT_ROW, END_ROW, FIRST_ROW, ROWS_KNOWN = range(5)
+BURSTS_LEFT, NEXT_ROW, END_ROW, FIRST_ROW, ROWS_SUMMED = range(5)
 
 
 class Weights(NamedTuple):
     """The weights that the lanes read, and the FIFOs and multipliers that take them.
 
     The program reads the weights in steps. A lane that is done with a step reads ahead into its FIFO; what it
-    reads lies on the shelf until it is known when the multipliers may start on the step.
+    reads lies in a staging buffer until it is decided when the multipliers may start on the step.
     """
 
     place: Ints  # [lane, burst], as in `dram.state.Source`
@@ -111,7 +88,7 @@ class Weights(NamedTuple):
     ends: Ints  # [lane, step]: the lane's reads up to the end of each step
     step: Ints  # [lane]: the step that the lane reads
     admitted: Ints  # [lane, 1]
-    release: Ints  # [step]: the tick before which the multipliers may not start on it, FAR: unknown
+    release: Ints  # [step]: the tick before which the multipliers may not start on it, FAR: undecided
     service: Ints  # [step]: ticks that a burst holds its multipliers
     credit: Ints  # [lane, slot], as in `dram.sink.Sink`
     free: Ints  # [lane, server]
@@ -120,65 +97,52 @@ class Weights(NamedTuple):
     last_row: Narrow  # [lane, burst]
     done: Ints  # [row]: the tick at which all lanes are done with the bursts of a row so far
     left: Ints  # [row]: bursts that hold weights of the row and that no multiplier has been given
-    shelf: Ints  # [lane, slot, field]: bursts read, not yet given to the multipliers
-    shelved: Ints  # [lane, place]
+    staging: Ints  # [lane, slot, field]: bursts read, not yet given to the multipliers
+    staged: Ints  # [lane, place]
     value: Ints
 
 
 class Traffic(NamedTuple):
-    """What the host asks for: a round of requests for every bus, and the same again and again.
+    """What the host asks for: requests for every bus, and the same again and again.
 
     Request n of the whole DIMM is due at clock ``1 + n * clocks // per``.
     """
 
-    lane: Ints  # [bus, request]
     place: Ints  # [bus, request], as in `dram.state.Source`
     column: Narrow  # [bus, request]
     address: Ints  # [bus, request]
     number: Ints  # [bus, request]: its number on the DIMM
     length: Ints  # [bus]: requests
-    total: int  # requests of a round, over all buses
+    total: int  # over all buses
     clocks: int
     per: int
-    offered: Ints  # [bus]: no more requests than this are made
+    offered: Ints  # [bus]: no more requests than this are made; 0: the host takes no part
+    admitted: Ints  # [bus, 1]: requests that are due
 
 
 # Places in `Buses.value`.
 (
-    TAKEN,  # requests that have gone to their lanes
-    LAST_END,  # the clock at which the last transfer of the host's data ended
     FREE,  # the tick at which the last transfer ends
     DIRECTION,  # of the last transfer
     RANK,  # and its rank; that of the buffer chip itself is the number of ranks
-    UNDER_WAY,  # reads whose data has not had the bus
-    FIRST_RETURN,  # in the ring of returns
-    RETURNS,  # waiting
-    READS,  # transfers
-    WRITES,
-    LATENCY,  # of reads, from being taken to the last beat on the bus, summed, clocks
-    LONGEST,  # of these
+    LAST_COLUMN_CLOCK,  # of the host
     BUS_TURNAROUNDS,
     RANK_SWITCHES,
-) = range(14)
-BUS_COUNTS = 14
-
-# The fields of a return.
-READY, ARRIVED, FROM_RANK = range(3)
+) = range(6)
+BUS_PLACES = 6
 
 
 class Buses(NamedTuple):
-    """The buses to the host."""
+    """The data buses to the host."""
 
     value: Ints  # [bus, place]
-    returns: Ints  # [bus, slot, field]: data of reads, a ring
-    latencies: Ints  # [clocks]: reads by latency
     bubble: Ints  # [direction, next direction, 1 where the rank changes]: clocks between transfers
     at: Ints  # [bus]: the next job of `Transfers`
     end: Ints  # [bus]: the tick at which the last of its jobs ended
 
 
 # Places in `Transfers.value`.
-JOBS, JOB_TICKS, JOB_DIRECTION, JOB_ROWS, JOB_LATENCY, JOB_FIRST_ROW, JOB_END_ROW = range(7)
+JOBS, JOB_TICKS, JOB_DIRECTION, JOB_ROWS, JOB_LATENCY = range(5)
 
 
 class Transfers(NamedTuple):
@@ -188,36 +152,65 @@ class Transfers(NamedTuple):
     value: Ints
 
 
-def _stack(values: Ints, *counts: int) -> Ints:
-    """`values`, again and again."""
-    return np.tile(values, (*counts, *(1,) * values.ndim))
+# Places in `Claims.tally`.
+(
+    LAST_COLUMN,  # the direction of the last column command, -1: none yet
+    TURNAROUNDS,
+    REFILLING,
+    FIRST,  # the owner whose turn is first
+    ROWS_LOST,  # [owner]: rows opened for it that the other closed
+) = range(5)
+TALLY_PLACES = ROWS_LOST + 2
 
 
-def make_lanes(tables: Tables, policy: Policy, lanes: int) -> Lanes:
-    """Lanes at rest before clock 1."""
-    one = make_channel(tables, policy)
-    nodes = len(one.rows)
-    credit = np.zeros((2, lanes, 1), dtype=np.int64)
-    both = np.zeros((lanes, len(one.size)), dtype=np.int64)
-    tally = np.zeros((lanes, TALLIES), dtype=np.int64)
+class Claims(NamedTuple):
+    """What the arbiter notes of the lanes, and of what the first owner waits for."""
+
+    clock: Ints  # [1]: the next clock
+    credit: Ints  # [lane, 1]: the clock from which a read of weights has a place in the FIFO
+    half_free: Ints  # [lane]: the clock from which half of the FIFO is free
+    no_credit: Ints  # the credit of the host, who always has room
+    no_rows: Narrow
+    tally: Ints  # [lane, place]
+    host_issued: Ints  # [lane, command]: commands of the host to the lane's rank
+    opened_by: Ints  # [lane, bank]: whose ACT opened the row
+    lane_wanted: Ints  # [lane, node]: the last clock at which the host waited for a bank, and was first
+    host_wanted: Ints  # [bus, node]: likewise the NDP unit
+    lane_second: Ints  # [lane, 1]: 1 where the host is first
+    host_second: Ints  # [bus, rank]: 1 where the NDP unit is first
+    lane_direction: Ints  # [lane, 1]: the host's next column command, if it is first: 1 reads, 2 writes
+    host_direction: Ints  # [bus, rank]: likewise the NDP unit's
+
+
+def make_channels(tables: Tables, policy: Policy, count: int, latency_places: int) -> Channel:
+    """So many channels at rest before clock 1; every array has one more dimension, the first."""
+    one = make_channel(tables, policy, latency_places)
+    return Channel(*(np.tile(array, (count, *(1,) * array.ndim)) for array in one))
+
+
+def make_claims(lanes: int, buses: int, lane_nodes: int, host_nodes: int, host_ranks: int) -> Claims:
+    """Nothing noted."""
+
+    def zeros(*shape: int) -> Ints:
+        return np.zeros(shape, dtype=np.int64)
+
+    tally = zeros(lanes, TALLY_PLACES)
     tally[:, LAST_COLUMN] = -1
-    return Lanes(
-        entry=_stack(one.entry, 2, lanes),
-        size=_stack(one.size, 2, lanes),
-        bound=_stack(one.bound, 2, lanes),
-        value=_stack(one.value[:COUNTERS], 2, lanes),
-        issued=_stack(one.issued, 2, lanes),
-        latencies=np.zeros((2, LATENCIES), dtype=np.int64),
-        ready=_stack(one.ready, lanes),
-        rows=_stack(one.rows, lanes),
-        recent_acts=_stack(one.recent_acts, lanes),
-        due=np.ones(lanes, dtype=np.int64),
-        credit=credit,
-        both=both,
-        wanted=np.zeros((lanes, nodes), dtype=np.int64),
-        opened_by=np.zeros((lanes, nodes), dtype=np.int64),
+    return Claims(
+        clock=np.ones(1, dtype=np.int64),
+        credit=zeros(lanes, 1),
+        half_free=zeros(lanes),
+        no_credit=zeros(8),
+        no_rows=np.zeros(0, dtype=np.int32),
         tally=tally,
-        nothing=np.zeros(8, dtype=np.int64),
+        host_issued=zeros(lanes, len(COMMANDS)),
+        opened_by=zeros(lanes, max(lane_nodes, BANKS_PER_RANK)),
+        lane_wanted=zeros(lanes, lane_nodes),
+        host_wanted=zeros(buses, host_nodes),
+        lane_second=zeros(lanes, 1),
+        host_second=zeros(buses, host_ranks),
+        lane_direction=zeros(lanes, 1),
+        host_direction=zeros(buses, host_ranks),
     )
 
 
@@ -269,29 +262,23 @@ def make_weights(
         last_row=last_row,
         done=zeros(row_count),
         left=zeros(row_count),
-        shelf=zeros(lanes, depth, 3),
-        shelved=zeros(lanes, 2),
+        staging=zeros(lanes, depth, 3),
+        staged=zeros(lanes, 2),
         value=zeros(5),
     )
 
 
 def make_traffic(
-    sources: Sequence[Source],
-    lanes: Sequence[Ints],
-    numbers: Sequence[Ints],
-    pace: tuple[int, int],
-    offered: Ints,
+    sources: Sequence[Source], numbers: Sequence[Ints], pace: tuple[int, int], offered: Ints
 ) -> Traffic:
     """Requests of the host, a source for every bus.
 
     Args:
-        lanes: of each bus, the lane that each request goes to.
         numbers: of each bus, the number of each request among those of the DIMM.
         pace: request n is due after ``n * pace[0] // pace[1]`` clocks.
         offered: int64[bus], no more requests than this are made.
     """
     return Traffic(
-        lane=_rows_of(lanes, np.int64),
         place=_rows_of([one.place for one in sources], np.int64),
         column=_rows_of([one.column for one in sources], np.int32),
         address=_rows_of([one.address for one in sources], np.int64),
@@ -301,6 +288,7 @@ def make_traffic(
         clocks=pace[0],
         per=pace[1],
         offered=offered,
+        admitted=np.zeros((len(sources), 1), dtype=np.int64),
     )
 
 
@@ -322,14 +310,12 @@ def bus_bubbles(tables: Tables, read_latency: int, write_latency: int) -> Ints:
     return never_negative
 
 
-def make_buses(policy: Policy, buses: int, bubbles: Ints) -> Buses:
+def make_buses(buses: int, bubbles: Ints) -> Buses:
     """Buses that have carried nothing."""
-    value = np.zeros((buses, BUS_COUNTS), dtype=np.int64)
+    value = np.zeros((buses, BUS_PLACES), dtype=np.int64)
     value[:, DIRECTION] = -1
     return Buses(
         value=value,
-        returns=np.zeros((buses, policy.read_slots, 3), dtype=np.int64),
-        latencies=np.zeros(LATENCIES, dtype=np.int64),
         bubble=bubbles,
         at=np.zeros(buses, dtype=np.int64),
         end=np.zeros(buses, dtype=np.int64),
@@ -338,4 +324,4 @@ def make_buses(policy: Policy, buses: int, bubbles: Ints) -> Buses:
 
 def make_transfers(most: int) -> Transfers:
     """Room for the jobs of a step."""
-    return Transfers(np.zeros(most, dtype=np.int64), np.zeros(7, dtype=np.int64))
+    return Transfers(np.zeros(most, dtype=np.int64), np.zeros(5, dtype=np.int64))

@@ -1,0 +1,83 @@
+"""What a controller learns of a command that another controller of the same banks has issued."""
+
+from __future__ import annotations
+
+from ndpsim._jit import inlined, outlined
+from ndpsim.dram.choosing import forget_all, forget_bank
+from ndpsim.dram.issuing import note_rows
+from ndpsim.dram.queues import remove
+from ndpsim.dram.state import (
+    BANK,
+    FINAL,
+    HELD_BY_OTHER,
+    OPEN_ROW,
+    PRIORITY,
+    RANK,
+    REFRESH_UNTIL,
+)
+from ndpsim.dram.timing import banks_per_rank, first_bank, note_timing_in_rank
+from ndpsim.spec.standard import ACT, PREAB, PREPB, PRESB, RD, RDA, REFAB, REFSB, WR, WRA
+
+__all__ = ["observe", "release_closed"]
+
+
+@inlined
+def forget_maintenance(entry, size, final, rank, bank):
+    """The first maintenance command of this kind that waits for a rank, or a bank, has been issued."""
+    for slot in range(size[PRIORITY]):
+        if entry[PRIORITY, FINAL, slot] != final or entry[PRIORITY, RANK, slot] != rank:
+            continue
+        if entry[PRIORITY, BANK, slot] == bank:
+            remove(entry, size, PRIORITY, slot)
+            return
+
+
+@inlined
+def one_command_a_clock(ready, rank, clock):
+    """The command path of the rank is taken at `clock`."""
+    for command in range(ready.shape[1]):
+        ready[rank, command] = max(ready[rank, command], clock + 1)
+
+
+@inlined
+def release_closed(tables, rows, rank):
+    """What the other controller held of a rank it holds no longer where a refresh has closed the bank."""
+    start = first_bank(tables, rank)
+    for bank in range(start, start + banks_per_rank(tables)):
+        if rows[bank, OPEN_ROW] < 0:
+            rows[bank, HELD_BY_OTHER] = 0
+
+
+@inlined
+def note_holds(tables, rows, of_active, command, rank, bank):
+    """Which banks the other controller holds between ACT and column command."""
+    if command == ACT:
+        rows[bank, HELD_BY_OTHER] = 1
+    elif command == RD or command == WR or command == RDA or command == WRA:
+        if of_active:
+            rows[bank, HELD_BY_OTHER] = 0
+    elif command == PREAB or command == PRESB:
+        release_closed(tables, rows, rank)
+
+
+@outlined
+def observe(tables, channel, of_active, command, rank, group, bank, row, clock):
+    """The other controller has issued a command at `clock`; `of_active`: for an active request of its.
+
+    The nodes are those of the observing controller. Distances bind within the rank: its command and data
+    pins are those of both, while the buses beyond it are not.
+    """
+    entry, size, rows, value = channel.entry, channel.size, channel.rows, channel.value
+    note_timing_in_rank(tables, channel.ready, channel.recent_acts, command, rank, group, bank, clock)
+    one_command_a_clock(channel.ready, rank, clock)
+    note_rows(tables, channel.ready, rows, value, command, rank, bank, row, clock)
+    note_holds(tables, rows, of_active, command, rank, bank)
+    if command == PREAB or command == PRESB:
+        forget_all(entry, size, channel.bound)
+    elif command == REFAB or command == REFSB:
+        value[REFRESH_UNTIL] = clock + (tables.refresh_cycles if command == REFAB else 0)
+        forget_maintenance(entry, size, command, rank, bank)
+    else:
+        if command == PREPB:
+            forget_maintenance(entry, size, command, rank, bank)
+        forget_bank(entry, size, channel.bound, bank)

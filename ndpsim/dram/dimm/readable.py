@@ -1,0 +1,547 @@
+"""The arbiter of a shared DIMM on the general controller, clock by clock: any policy, and written to be read.
+
+See the package for what it decides. It is the twin of `dram.dimm.arbiter`.
+"""
+
+from __future__ import annotations
+
+from ndpsim._jit import inlined, kernel, outlined
+from ndpsim.dram.choosing import choose_priority, forget_all, mark_hits, prospect, set_write_mode
+from ndpsim.dram.dimm.common import (
+    DONE,
+    LATE,
+    RECORD_FULL,
+    STUCK,
+    admit,
+    commands_at,
+    data_sink,
+    first_owner,
+    host_source,
+    is_reached,
+    note_refilling,
+    note_room,
+    record_is_full,
+    usual_owner,
+)
+from ndpsim.dram.dimm.observing import observe, release_closed
+from ndpsim.dram.dimm.staging import give_to_multipliers, lane_source, next_step, stage
+from ndpsim.dram.dimm.state import (
+    FIRST,
+    HOST,
+    LAST_COLUMN,
+    NDP,
+    READ,
+    REFILLING,
+    ROWS_LOST,
+    TURNAROUNDS,
+    WRITE,
+)
+from ndpsim.dram.dimm.transfers import carry_data, carry_job, has_job, next_command_at
+from ndpsim.dram.issuing import auto_precharge, issue, take_back
+from ndpsim.dram.maintenance import close_capped_rows, next_refresh, refresh
+from ndpsim.dram.queues import accept, push_priority
+from ndpsim.dram.state import (
+    ACTIVE,
+    ARRIVED,
+    BANK,
+    FAR,
+    FINAL,
+    GROUP,
+    HIT_SINCE,
+    INDEX,
+    NEXT_REFRESH,
+    NOT_BEFORE,
+    OPEN_ROW,
+    PRIORITY,
+    RANK,
+    READS,
+    REFRESH_FROM,
+    REFRESHES,
+    ROW,
+    SERVED,
+    WRITE_MODE,
+    WRITES,
+    Channel,
+)
+from ndpsim.dram.timing import first_bank
+from ndpsim.spec.standard import ACT, PREPB, RD, RDA, WR, WRA
+
+__all__ = ["run"]
+
+# ---- The controllers of the lanes and of the host
+
+
+@inlined
+def channel_at(channels, number):
+    """One of several channels."""
+    return Channel(
+        channels.entry[number],
+        channels.size[number],
+        channels.bound[number],
+        channels.ready[number],
+        channels.rows[number],
+        channels.recent_acts[number],
+        channels.value[number],
+        channels.issued[number],
+        channels.latencies[number],
+    )
+
+
+@inlined
+def host_bank(setup, rank, bank):
+    """The node in the host's channel of a lane's bank; 0 stays 0."""
+    if bank == 0:
+        return 0
+    return first_bank(setup.host_tables, 1 + rank) + bank - first_bank(setup.lane_tables, 1)
+
+
+@inlined
+def host_group(setup, rank, group):
+    """The node in the host's channel of a lane's bank group; 0 stays 0."""
+    if group == 0:
+        return 0
+    return 1 + setup.host_tables.ranks + rank * setup.host_tables.bankgroups + group - 2
+
+
+@inlined
+def lane_bank(setup, rank, bank):
+    """The node in its lane of a bank of the host's channel; 0 stays 0."""
+    if bank == 0:
+        return 0
+    return first_bank(setup.lane_tables, 1) + bank - first_bank(setup.host_tables, 1 + rank)
+
+
+@inlined
+def lane_group(setup, rank, group):
+    """The node in its lane of a bank group of the host's channel; 0 stays 0."""
+    if group == 0:
+        return 0
+    return 2 + group - 1 - setup.host_tables.ranks - rank * setup.host_tables.bankgroups
+
+
+# ---- Requests and refreshes that come
+
+
+@inlined
+def take_request(tables, policy, source, channel, clock):
+    """A controller takes its next request, when it is there and has a slot."""
+    accept(
+        tables,
+        policy,
+        source,
+        channel.entry,
+        channel.size,
+        channel.bound,
+        channel.value,
+        channel.latencies,
+        clock,
+    )
+
+
+@inlined
+def refresh_lane(setup, host, lane, rank, before):
+    """The refreshes that the host's controller has just asked of a rank are the lane's as well."""
+    entry, size = host.entry, host.size
+    for slot in range(before, size[PRIORITY]):
+        if entry[PRIORITY, RANK, slot] == 1 + rank:
+            if lane.size[PRIORITY] == 0:
+                lane.value[REFRESH_FROM] = host.value[REFRESH_FROM]
+            bank = lane_bank(setup, rank, entry[PRIORITY, BANK, slot])
+            push_priority(lane.entry, lane.size, entry[PRIORITY, FINAL, slot], 1, 0, bank)
+
+
+@inlined
+def ask_for_refresh(setup, lanes, host, has_host, bus, buses, clock):
+    """The refreshes that fall due on the ranks of a bus. False when they can never catch up.
+
+    With the host away each lane keeps its own time; else they are the host's, and its lanes' as well.
+    """
+    count = lanes.size.shape[0]
+    if has_host:
+        before = host.size[PRIORITY]
+        if not refresh(setup.host_tables, setup.policy, host.entry, host.size, host.value, clock):
+            return False
+        for number in range(bus, count, buses):
+            refresh_lane(setup, host, channel_at(lanes, number), number // buses, before)
+        return True
+    for number in range(bus, count, buses):
+        lane = channel_at(lanes, number)
+        if not refresh(setup.lane_tables, setup.policy, lane.entry, lane.size, lane.value, clock):
+            return False
+    return True
+
+
+# ---- Whose turn it is
+
+
+@inlined
+def current_queue(channel):
+    """The queue that a controller serves."""
+    return WRITES if channel.value[WRITE_MODE] else READS
+
+
+@inlined
+def oldest_arrival(channel):
+    """The arrival of the oldest active or queued request that is served now, FAR without any."""
+    oldest = FAR
+    for queue in (ACTIVE, current_queue(channel)):
+        for slot in range(channel.size[queue]):
+            oldest = min(oldest, channel.entry[queue, ARRIVED, slot])
+    return oldest
+
+
+@inlined
+def next_column(channel):
+    """The oldest active or queued request whose row is open: (its rank node, 0 if there is none; 1 if it
+    reads, 2 if it writes).
+    """
+    entry, oldest, rank, direction = channel.entry, FAR, 0, 0
+    for queue in (ACTIVE, current_queue(channel)):
+        if queue != ACTIVE and channel.size[PRIORITY] > 0:
+            break
+        for slot in range(channel.size[queue]):
+            bank, arrived = entry[queue, BANK, slot], entry[queue, ARRIVED, slot]
+            if arrived < oldest and channel.rows[bank, OPEN_ROW] == entry[queue, ROW, slot]:
+                oldest, rank = arrived, entry[queue, RANK, slot]
+                direction = 2 if entry[queue, FINAL, slot] == WR else 1
+    return rank, direction
+
+
+@inlined
+def want(channel, rank, wanted, offset, clock):
+    """Mark the banks of a rank that the first owner waits for; `offset`: from its nodes to the other's."""
+    entry = channel.entry
+    for queue in (ACTIVE, current_queue(channel)):
+        if queue != ACTIVE and channel.size[PRIORITY] > 0:
+            break
+        for slot in range(channel.size[queue]):
+            if entry[queue, RANK, slot] == rank:
+                wanted[entry[queue, BANK, slot] + offset] = clock
+
+
+@inlined
+def in_the_way(entry, wanted, directions, queue, slot, clock):
+    """Whether a request has to wait for those of the first owner, who are marked in `wanted`."""
+    asked_for = wanted[entry[queue, BANK, slot]] == clock
+    other_way = 1 if entry[queue, FINAL, slot] == WR else 2
+    turns = directions[entry[queue, RANK, slot] - 1] & other_way != 0
+    if queue == ACTIVE:
+        return turns and not asked_for
+    return turns or asked_for
+
+
+# ---- The next command of a controller
+
+
+@inlined
+def pick(policy, channel, credit, queue, wanted, directions, clock):
+    """The oldest ready request of a queue that is in nobody's way: (slot or -1, its command).
+
+    As `choosing.choose_oldest` and `choosing.choose_row_hit_first`.
+    """
+    entry, rows = channel.entry, channel.rows
+    if policy.row_hit_first:
+        mark_hits(entry, channel.size, rows, queue)
+    best, best_command, best_arrived = -1, -1, FAR
+    for slot in range(channel.size[queue]):
+        if entry[queue, NOT_BEFORE, slot] > clock or in_the_way(
+            entry, wanted, directions, queue, slot, clock
+        ):
+            continue
+        command, at = prospect(entry, channel.ready, rows, channel.size, credit, queue, slot)
+        entry[queue, NOT_BEFORE, slot] = at
+        arrived = entry[queue, ARRIVED, slot]
+        if command == PREPB and policy.row_hit_first and rows[entry[queue, BANK, slot], HIT_SINCE] <= arrived:
+            continue
+        if at <= clock and arrived < best_arrived:
+            best, best_command, best_arrived = slot, command, arrived
+    return best, best_command
+
+
+@outlined
+def choose(tables, policy, channel, credit, other_credit, wanted, directions, clock):
+    """As `choosing.choose`, out of the first owner's way: (queue, slot or -1, command)."""
+    slot, command = pick(policy, channel, credit, ACTIVE, wanted, directions, clock)
+    if slot >= 0:
+        return ACTIVE, slot, command
+    entry, size = channel.entry, channel.size
+    if size[PRIORITY] > 0:
+        slot, command, _ = choose_priority(
+            tables, entry, size, channel.ready, channel.rows, credit, other_credit, clock
+        )
+        return PRIORITY, slot, command
+    set_write_mode(policy, size, channel.value)
+    queue = current_queue(channel)
+    slot, command = pick(policy, channel, credit, queue, wanted, directions, clock)
+    return queue, slot, command
+
+
+@inlined
+def note_command(tally, opened_by, owner, queue, command, bank):
+    """Count turns of a lane's data bus, and rows that one owner opened and the other's request closed."""
+    if command == RD or command == RDA or command == WR or command == WRA:
+        direction = READ if command == RD or command == RDA else WRITE
+        if tally[LAST_COLUMN] == 1 - direction:
+            tally[TURNAROUNDS] += 1
+        tally[LAST_COLUMN] = direction
+    if command == ACT:
+        opened_by[bank] = owner
+    elif command == PREPB and queue != PRIORITY and opened_by[bank] != owner:
+        tally[ROWS_LOST + 1 - owner] += 1
+
+
+# ---- A lane, and the host
+
+
+@outlined
+def step_lane(setup, lanes, host, weights, transfers, claims, commands, lane, rank, clock):
+    """A lane issues its next command, if it has one."""
+    channel, credit = channel_at(lanes, lane), claims.credit[lane]
+    policy, entry = setup.policy, channel.entry
+    queue, slot, command = choose(
+        setup.lane_tables,
+        policy,
+        channel,
+        credit[0],
+        0,
+        claims.lane_wanted[lane],
+        claims.lane_direction[lane],
+        clock,
+    )
+    if slot < 0:
+        return
+    group, bank, row = entry[queue, GROUP, slot], entry[queue, BANK, slot], entry[queue, ROW, slot]
+    burst = entry[queue, INDEX, slot]
+    command = auto_precharge(policy, channel.ready, channel.rows, command, 1, group, bank, clock)
+    note_command(claims.tally[lane], claims.opened_by[lane], NDP, queue, command, bank)
+    trace = commands_at(commands, lane)
+    issue(setup.lane_tables, policy, channel, data_sink(claims, credit), trace, queue, slot, command, clock)
+    if queue == PRIORITY and credit[0] > clock:
+        take_back(entry, channel.size, channel.bound, channel.rows)
+    observe(
+        setup.host_tables,
+        host,
+        queue == ACTIVE,
+        command,
+        1 + rank,
+        host_group(setup, rank, group),
+        host_bank(setup, rank, bank),
+        row,
+        clock,
+    )
+    if command == RD or command == RDA:
+        stage(weights, lane, burst, clock + setup.lane_tables.read_latency)
+        next_step(weights, lane, channel.value)
+        give(setup, weights, transfers, claims, channel, lane)
+
+
+@inlined
+def give(setup, weights, transfers, claims, channel, lane):
+    """Give staged bursts to the multipliers of a lane: its reads may have room at another clock, then."""
+    if give_to_multipliers(setup, weights, transfers, lane):
+        forget_all(channel.entry, channel.size, channel.bound)
+    note_room(setup, weights, claims, lane)
+
+
+@outlined
+def step_host(setup, lanes, host, buses, claims, commands, bus, clock):
+    """The host's controller issues its next command, if it has one."""
+    count = buses.at.shape[0]
+    policy, entry = setup.policy, host.entry
+    other_credit = FAR
+    if host.size[PRIORITY] > 0:
+        rank = entry[PRIORITY, RANK, 0] - 1
+        other_credit = claims.credit[rank * count + bus, 0] if rank * count + bus < lanes.size.shape[0] else 0
+    queue, slot, command = choose(
+        setup.host_tables,
+        policy,
+        host,
+        0,
+        other_credit,
+        claims.host_wanted[bus],
+        claims.host_direction[bus],
+        clock,
+    )
+    if slot < 0:
+        return
+    rank, group, bank = entry[queue, RANK, slot] - 1, entry[queue, GROUP, slot], entry[queue, BANK, slot]
+    row = entry[queue, ROW, slot]
+    command = auto_precharge(policy, host.ready, host.rows, command, 1 + rank, group, bank, clock)
+    trace = commands_at(commands, bus)
+    sink = data_sink(claims, claims.no_credit)
+    issue(setup.host_tables, policy, host, sink, trace, queue, slot, command, clock)
+    if command == RD or command == RDA or command == WR or command == WRA:
+        carry_data(setup, buses, bus, READ if command == RD or command == RDA else WRITE, rank, clock)
+    lane = rank * count + bus
+    if lane >= lanes.size.shape[0]:
+        return  # a rank of another DIMM
+    other = channel_at(lanes, lane)
+    group, bank = lane_group(setup, rank, group), lane_bank(setup, rank, bank)
+    note_command(claims.tally[lane], claims.opened_by[lane], HOST, queue, command, bank)
+    claims.host_issued[lane, command] += 1
+    observe(setup.lane_tables, other, queue == ACTIVE, command, 1, group, bank, row, clock)
+    if queue == PRIORITY:
+        release_closed(setup.host_tables, host.rows, 1 + rank)
+    if queue == PRIORITY and claims.credit[lane, 0] > clock:
+        take_back(other.entry, other.size, other.bound, other.rows)
+
+
+@inlined
+def note_turns(setup, lanes, host, has_host, claims, bus, buses, clock):
+    """Whose turn comes first on each lane of a bus."""
+    host_since, usual = oldest_arrival(host) if has_host else FAR, usual_owner(setup, clock)
+    for lane in range(bus, lanes.size.shape[0], buses):
+        tally = claims.tally[lane]
+        note_refilling(claims, lane, clock)
+        since = oldest_arrival(channel_at(lanes, lane))
+        first = first_owner(setup, usual, tally[REFILLING], since, host_since, clock)
+        tally[FIRST] = first if has_host else NDP
+        claims.lane_direction[lane, 0] = 0
+
+
+@inlined
+def keep_off_lanes(setup, lanes, claims, bus, buses, clock):
+    """Mark for the host what the lanes on which it is second wait for."""
+    for lane in range(bus, lanes.size.shape[0], buses):
+        rank, channel = lane // buses, channel_at(lanes, lane)
+        claims.host_direction[bus, rank] = 0
+        if claims.tally[lane, FIRST] == NDP:
+            offset = first_bank(setup.host_tables, 1 + rank) - first_bank(setup.lane_tables, 1)
+            want(channel, 1, claims.host_wanted[bus], offset, clock)
+            claims.host_direction[bus, rank] = next_column(channel)[1]
+
+
+@inlined
+def keep_off_host(setup, lanes, host, claims, bus, buses, clock):
+    """Mark for the lanes that are second what the host waits for."""
+    host_rank, host_direction = next_column(host)
+    for lane in range(bus, lanes.size.shape[0], buses):
+        rank = lane // buses
+        if claims.tally[lane, FIRST] == HOST:
+            offset = first_bank(setup.lane_tables, 1) - first_bank(setup.host_tables, 1 + rank)
+            want(host, 1 + rank, claims.lane_wanted[lane], offset, clock)
+            claims.lane_direction[lane, 0] = host_direction if host_rank == 1 + rank else 0
+
+
+@outlined
+def step_lanes(setup, lanes, host, has_host, weights, transfers, claims, commands, bus, buses, owner, clock):
+    """The lanes on which `owner` is first issue. One that has read all leaves its rank to the host."""
+    for lane in range(bus, lanes.size.shape[0], buses):
+        reads = lanes.value[lane, SERVED] < weights.ends[lane, weights.ends.shape[1] - 1]
+        if claims.tally[lane, FIRST] == owner and (reads or not has_host):
+            step_lane(setup, lanes, host, weights, transfers, claims, commands, lane, lane // buses, clock)
+
+
+@inlined
+def carry_jobs(setup, host, buses, transfers, bus, clock):
+    """Activations and results take the bus, and the host's commands wait until their data can follow."""
+    while has_job(setup, buses, transfers, bus, clock):
+        carry_job(setup, buses, transfers, bus)
+        for command, direction in ((RD, READ), (RDA, READ), (WR, WRITE), (WRA, WRITE)):
+            at = next_command_at(setup, buses, bus, direction)
+            host.ready[0, command] = max(host.ready[0, command], at)
+
+
+@inlined
+def take_requests(setup, lanes, host, weights, traffic, has_host, bus, buses, clock):
+    """Every controller of a bus takes its next request, if it is due and has a slot."""
+    if has_host:
+        admit(traffic, bus, clock)
+        take_request(setup.host_tables, setup.policy, host_source(traffic, bus), host, clock)
+    for lane in range(bus, lanes.size.shape[0], buses):
+        source, channel = lane_source(weights, lane), channel_at(lanes, lane)
+        take_request(setup.lane_tables, setup.policy, source, channel, clock)
+
+
+@outlined
+def step_bus(
+    setup, lanes, hosts, weights, buses, transfers, traffic, claims, lane_commands, host_commands, bus, clock
+):
+    """A clock of a bus and of the lanes behind it. False when refresh can never catch up."""
+    policy, count = setup.policy, buses.at.shape[0]
+    host, has_host = channel_at(hosts, bus), traffic.offered[bus] > 0
+    carry_jobs(setup, host, buses, transfers, bus, clock)
+    take_requests(setup, lanes, host, weights, traffic, has_host, bus, count, clock)
+    if not ask_for_refresh(setup, lanes, host, has_host, bus, count, clock):
+        return False
+    if policy.row_cap > 0:
+        close_capped_rows(setup.host_tables, policy, host, clock)
+        for lane in range(bus, lanes.size.shape[0], count):
+            close_capped_rows(setup.lane_tables, policy, channel_at(lanes, lane), clock)
+    note_turns(setup, lanes, host, has_host, claims, bus, count, clock)
+    step_lanes(
+        setup, lanes, host, has_host, weights, transfers, claims, lane_commands, bus, count, NDP, clock
+    )
+    if has_host:
+        keep_off_lanes(setup, lanes, claims, bus, count, clock)
+        step_host(setup, lanes, host, buses, claims, host_commands, bus, clock)
+        keep_off_host(setup, lanes, host, claims, bus, count, clock)
+        step_lanes(
+            setup, lanes, host, has_host, weights, transfers, claims, lane_commands, bus, count, HOST, clock
+        )
+    return True
+
+
+# ---- All of them
+
+
+@kernel
+def run(
+    setup,
+    lanes,
+    hosts,
+    weights,
+    buses,
+    transfers,
+    traffic,
+    claims,
+    lane_commands,
+    host_commands,
+    goal,
+    until_clock,
+):
+    """Run until `goal` is reached, but no further than to the clock `until_clock`.
+
+    Returns DONE, or LATE when that clock came first; RECORD_FULL when a command trace needs more room; STUCK
+    when refresh can never catch up. The DIMM stands before its next clock in every case, so a run can be
+    taken up again.
+    """
+    for lane in range(lanes.size.shape[0]):
+        value = lanes.value[lane]
+        value[NEXT_REFRESH] = next_refresh(setup.lane_tables, setup.policy.refresh, value[REFRESHES])
+        next_step(weights, lane, value)
+        give(setup, weights, transfers, claims, channel_at(lanes, lane), lane)
+    for bus in range(buses.at.shape[0]):
+        value = hosts.value[bus]
+        value[NEXT_REFRESH] = next_refresh(setup.host_tables, setup.policy.refresh, value[REFRESHES])
+        traffic.admitted[bus, 0] = min(traffic.admitted[bus, 0], traffic.offered[bus])
+    clock = claims.clock[0]
+    outcome = DONE
+    while not is_reached(goal, weights, buses, transfers, hosts.value, traffic):
+        if clock >= until_clock:
+            outcome = LATE
+            break
+        if record_is_full(lane_commands) or record_is_full(host_commands):
+            outcome = RECORD_FULL
+            break
+        for bus in range(buses.at.shape[0]):
+            if not step_bus(
+                setup,
+                lanes,
+                hosts,
+                weights,
+                buses,
+                transfers,
+                traffic,
+                claims,
+                lane_commands,
+                host_commands,
+                bus,
+                clock,
+            ):
+                outcome = STUCK
+        if outcome == STUCK:
+            break
+        clock += 1
+    claims.clock[0] = clock
+    return outcome

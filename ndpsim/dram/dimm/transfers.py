@@ -1,0 +1,82 @@
+"""The data bus of a sub-channel to the host: activations and results between the host's own data.
+
+The host's controller spaces its data by the standard's rules for the ranks of its channel. Activations and
+results pass between the host and the buffer chip, which is one more rank on that bus: they take the bus when
+it is free, before commands whose data would need it, and commands wait until their data can follow.
+"""
+
+from __future__ import annotations
+
+from ndpsim._jit import inlined
+from ndpsim.dram.dimm.state import (
+    BUS_TURNAROUNDS,
+    DIRECTION,
+    FREE,
+    JOB_DIRECTION,
+    JOB_TICKS,
+    JOBS,
+    LAST_COLUMN_CLOCK,
+    RANK,
+    RANK_SWITCHES,
+    READ,
+)
+
+__all__ = ["carry_data", "carry_job", "has_job", "next_command_at"]
+
+
+@inlined
+def free_from(buses, bus, direction, rank, dram_ticks):
+    """The tick from which a bus can carry a transfer of this direction and rank."""
+    value = buses.value[bus]
+    if value[DIRECTION] < 0:
+        return 0
+    other = 1 if value[RANK] != rank else 0
+    return value[FREE] + buses.bubble[value[DIRECTION], direction, other] * dram_ticks
+
+
+@inlined
+def carry(buses, bus, direction, rank, end):
+    """The bus carries a transfer until the tick `end`."""
+    value = buses.value[bus]
+    if value[DIRECTION] == 1 - direction:
+        value[BUS_TURNAROUNDS] += 1
+    if value[DIRECTION] >= 0 and value[RANK] != rank:
+        value[RANK_SWITCHES] += 1
+    value[DIRECTION] = direction
+    value[RANK] = rank
+    value[FREE] = end
+
+
+@inlined
+def carry_data(setup, buses, bus, direction, rank, clock):
+    """A column command of the host issues at `clock`: its data has the bus."""
+    latency = setup.read_latency if direction == READ else setup.write_latency
+    end = clock + latency + setup.host_tables.burst
+    carry(buses, bus, direction, rank, end * setup.dram_ticks)
+    buses.value[bus, LAST_COLUMN_CLOCK] = clock
+
+
+@inlined
+def has_job(setup, buses, transfers, bus, clock):
+    """Whether activations or results wait for the bus."""
+    at = buses.at[bus]
+    return at < transfers.value[JOBS] and transfers.ready[at] <= clock * setup.dram_ticks
+
+
+@inlined
+def carry_job(setup, buses, transfers, bus):
+    """The next job takes the bus as soon as it is ready and the bus is free."""
+    direction, buffer_rank = transfers.value[JOB_DIRECTION], setup.host_tables.ranks
+    free = free_from(buses, bus, direction, buffer_rank, setup.dram_ticks)
+    end = max(transfers.ready[buses.at[bus]], free) + transfers.value[JOB_TICKS]
+    carry(buses, bus, direction, buffer_rank, end)
+    buses.end[bus] = end
+    buses.at[bus] += 1
+
+
+@inlined
+def next_command_at(setup, buses, bus, direction):
+    """The first clock at which a column command's data can follow the job that has the bus."""
+    free = free_from(buses, bus, direction, 0, setup.dram_ticks)
+    latency = setup.read_latency if direction == READ else setup.write_latency
+    return (free + setup.dram_ticks - 1) // setup.dram_ticks - latency

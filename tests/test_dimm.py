@@ -1,0 +1,376 @@
+"""NDP unit and host on one DIMM: the fast arbiter against the readable one, each side alone, and the rules."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ndpsim.audit import check
+from ndpsim.dram import sink, state
+from ndpsim.dram.dimm import common
+from ndpsim.dram.dimm import state as shared
+from ndpsim.dram.dimm.engines import FastDimm, ReadableDimm, SharedDimm, make_dimm
+from ndpsim.dram.engines import MaskController, ScanController
+from ndpsim.simulate.contention import merge_commands
+from ndpsim.simulate.lane import command_room, decode_commands, run_channel
+from ndpsim.spec import Device, lower, resolve
+
+DEVICES = [
+    ("DDR4", "DDR4_4Gb_x8", "DDR4_2400R"),
+    ("DDR5", "DDR5_8Gb_x8", "DDR5_4800AN"),
+    ("DDR5", "DDR5_16Gb_x16", "DDR5_3200BN"),
+]
+FIELDS = ("rank", "bankgroup", "bank", "row", "column", "write", "address")
+JOB_TICKS = 31
+
+
+class Work(NamedTuple):
+    """A DIMM and what both sides want of it; requests by lane (weights) and by bus (host)."""
+
+    preset: tuple[str, str, str]
+    overrides: dict[str, int]
+    options: state.ControllerOptions
+    ranks: int  # of the DIMM
+    others: int  # of other DIMMs behind each bus
+    buses: int
+    arbitration: str
+    slice_clocks: int
+    starvation_clocks: int
+    fifo: tuple[int, int, int]  # depth, servers, service in unit cycles
+    ticks: tuple[int, int]
+    weights: list[dict[str, np.ndarray]]
+    host: list[dict[str, np.ndarray]]
+    rounds: int
+    pace: tuple[int, int]
+    jobs: tuple[int, ...]
+    clocks: int
+
+    def device(self, ranks: int) -> Device:
+        return resolve(*self.preset, ranks, self.overrides)
+
+
+def requests(
+    draw: st.DrawFn, rng: np.random.Generator, device: Device, count: int, ranks: int
+) -> dict[str, np.ndarray]:
+    """Requests to random places among few: hits, misses and conflicts in plenty."""
+    rows, columns, few = (
+        draw(st.sampled_from([1, 2, 4])),
+        draw(st.sampled_from([2, 16, 64])),
+        draw(st.booleans()),
+    )
+    place = {
+        "rank": rng.integers(0, ranks, count),
+        "bankgroup": rng.integers(0, 2 if few else device.bankgroups, count),
+        "bank": rng.integers(0, 1 if few else device.banks_per_group, count),
+        "row": rng.integers(0, rows, count),
+        "column": rng.integers(0, columns, count),
+    }
+    address = np.zeros(count, dtype=np.int64)
+    for values in place.values():
+        address = address * 1024 + values
+    return {**place, "write": np.zeros(count, dtype=np.int64), "address": address}
+
+
+@st.composite
+def works(draw: st.DrawFn, row_policies: tuple[str, ...] = ("open",)) -> Work:
+    preset = draw(st.sampled_from(DEVICES))
+    overrides = {"nREFI": draw(st.sampled_from([600, 900])), "nRFC": draw(st.sampled_from([60, 200]))}
+    modes = ["none", "all-bank", "staggered"]
+    if preset[0] == "DDR5":
+        overrides["nRFCsb"] = 40
+        modes.append("same-bank")
+    device = resolve(*preset, 1, overrides)
+    options = state.ControllerOptions(
+        scheduler=draw(st.sampled_from(["FRFCFS", "FRFCFS-RowHit"])),
+        row_policy=draw(st.sampled_from(row_policies)),
+        row_cap=draw(st.integers(1, 5)),
+        refresh=draw(st.sampled_from(modes)),
+        read_buffer=draw(st.sampled_from([1, 2, 8, 32])),
+        write_buffer=draw(st.sampled_from([1, 3, 10, 32])),
+    )
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    buses, ranks, others = (
+        draw(st.sampled_from([1, 2])),
+        draw(st.sampled_from([1, 2])),
+        draw(st.integers(0, 1)),
+    )
+    host = []
+    for _ in range(buses):
+        count = draw(st.integers(1, 150))
+        asked = requests(draw, rng, device, count, ranks + others)
+        asked["write"] = (rng.random(count) < draw(st.sampled_from([0.0, 0.3, 0.9, 1.0]))).astype(np.int64)
+        host.append(asked)
+    return Work(
+        preset,
+        overrides,
+        options,
+        ranks,
+        others,
+        buses,
+        draw(st.sampled_from(list(shared.ARBITRATIONS))),
+        draw(st.sampled_from([1, 17, 100])),
+        draw(st.sampled_from([0, 50, 200, 5000])),
+        (draw(st.integers(1, 32)), draw(st.integers(1, 5)), draw(st.integers(1, 40))),
+        draw(st.sampled_from([(5, 12), (1, 1), (5, 4)])),
+        [requests(draw, rng, device, draw(st.integers(1, 150)), 1) for _ in range(ranks * buses)],
+        host,
+        draw(st.sampled_from([0, 1, 2])),
+        draw(st.sampled_from([(0, 1), (7, 2), (40, 1)])),
+        tuple(sorted(draw(st.lists(st.integers(1, 4000), max_size=4)))),
+        draw(st.sampled_from([400, 1500])),
+    )
+
+
+def make(work: Work, kind: Any, weights_at: int = 0) -> SharedDimm:
+    """The DIMM, at rest; its multipliers may start at tick `weights_at`."""
+    lane_tables, host_tables = lower(work.device(1)), lower(work.device(work.ranks + work.others))
+    depth, servers, service = work.fifo
+    timings = work.device(1).timings
+    setup = shared.Setup(
+        lane_tables,
+        host_tables,
+        state.make_policy(work.options),
+        shared.ARBITRATIONS[work.arbitration],
+        work.slice_clocks,
+        work.starvation_clocks,
+        timings["nCL"],
+        timings["nCWL"],
+        *work.ticks,
+        depth,
+        servers,
+    )
+    counts = [len(one["row"]) for one in work.weights]
+    weights = shared.make_weights(
+        setup,
+        [state.make_source(lane_tables, *(one[field] for field in FIELDS)) for one in work.weights],
+        [sink.a_row_each(count) for count in counts],
+        np.array(counts, dtype=np.int64)[:, None],
+        max(counts, default=0),
+    )
+    weights.release[:], weights.service[:] = weights_at, service * work.ticks[1]
+    lengths = np.array([len(one["row"]) for one in work.host], dtype=np.int64)
+    first = np.concatenate(([0], np.cumsum(lengths)))
+    traffic = shared.make_traffic(
+        [state.make_source(host_tables, *(one[field] for field in FIELDS)) for one in work.host],
+        [first[bus] + np.arange(length) for bus, length in enumerate(lengths)],
+        work.pace,
+        work.rounds * lengths,
+    )
+    dimm = kind(setup, work.ranks * work.buses, work.buses, weights, traffic, 8, True)
+    dimm.transfers.ready[: len(work.jobs)] = work.jobs
+    dimm.transfers.value[[shared.JOBS, shared.JOB_TICKS, shared.JOB_DIRECTION]] = (
+        len(work.jobs),
+        JOB_TICKS,
+        shared.WRITE,
+    )
+    return dimm
+
+
+COUNTED = [
+    state.TAKEN,
+    state.SERVED,
+    state.ROW_HITS,
+    state.ROW_MISSES,
+    state.ROW_CONFLICTS,
+    state.FORWARDED,
+    state.COALESCED,
+    state.READ_LATENCY,
+    state.READS_SERVED,
+    state.FIRST_COMMAND,
+    state.DATA_END,
+    state.IDLE_REFRESH,
+    state.IDLE_CREDIT,
+    state.IDLE_ROW,
+    state.REFRESHES,
+]
+
+COUNTED_OF_LANES = [
+    shared.LAST_COLUMN,
+    shared.TURNAROUNDS,
+    shared.ROWS_LOST + shared.NDP,
+    shared.ROWS_LOST + shared.HOST,
+]
+
+
+def commands(dimm: SharedDimm) -> tuple[list[Any], list[Any]]:
+    """The commands of each lane and of each bus."""
+    tables = dimm.setup.lane_tables, dimm.setup.host_tables
+    return tuple(
+        [
+            decode_commands(state.Commands(one.entry[n], one.length[n : n + 1]), of)
+            for n in range(len(one.length))
+        ]
+        for one, of in zip(dimm.recorded, tables, strict=True)
+    )
+
+
+def told(dimm: SharedDimm) -> dict[str, Any]:
+    """All that two arbiters must agree in."""
+    lanes, buses = commands(dimm)
+    return {
+        "clock": dimm.clock,
+        "lanes": [trace.columns().T.tolist() for trace in lanes],
+        "buses": [trace.columns().T.tolist() for trace in buses],
+        "lane counters": dimm.lane_values[:, COUNTED].tolist(),
+        "host counters": dimm.host_values[:, COUNTED].tolist(),
+        "latencies": [np.flatnonzero(one).tolist() for one in dimm.host_latencies],
+        "issued": (dimm.lane_issued.tolist(), dimm.host_issued.tolist()),
+        "tally": dimm.claims.tally[:, COUNTED_OF_LANES].tolist(),
+        "of the host": dimm.claims.host_issued.tolist(),
+        "data buses": dimm.buses.value.tolist(),
+        "jobs": (dimm.buses.at.tolist(), dimm.buses.end.tolist()),
+        "rows": dimm.weights.done.tolist(),
+        "multipliers": dimm.weights.sink[:, sink.COMPARED].tolist(),
+        "open": dimm.open_clocks(dimm.clock + 10_000),
+    }
+
+
+@settings(deadline=None, max_examples=80)
+@given(works(), st.integers(1, 900))
+def test_the_fast_arbiter_does_what_the_readable_one_does(work, pause):
+    outcomes = []
+    for kind in (FastDimm, ReadableDimm):
+        dimm, seen = make(work, kind), []
+        for until in (min(pause, work.clocks), work.clocks):
+            dimm.run(common.NOTHING, until)
+            seen.append(told(dimm))
+        dimm.traffic.offered[:] = dimm.host_values[:, state.TAKEN]
+        dimm.run(common.REQUESTS_DONE, 50_000)
+        outcomes.append([*seen, told(dimm)])
+    assert outcomes[0] == outcomes[1]
+
+
+def assert_bus_is_legal(trace: Any, tables: Any) -> None:
+    """A command a clock, and the distances that the bus and changes of rank need, pair by pair."""
+    reach = int(max(tables.gap[0].max(), tables.sibling_gap.max()))
+    for at in range(len(trace)):
+        for before in range(at - 1, -1, -1):
+            clocks = int(trace.clock[at] - trace.clock[before])
+            if clocks >= reach:
+                break
+            pair = int(trace.command[before]), int(trace.command[at])
+            assert clocks >= max(1, tables.gap[0][pair])
+            if trace.rank[before] != trace.rank[at]:
+                assert clocks >= tables.sibling_gap[pair]
+
+
+@settings(deadline=None, max_examples=60)
+@given(works(row_policies=("open", "closed-cap")))
+def test_the_commands_to_every_rank_and_on_every_bus_are_legal(work):
+    dimm = make(work, make_dimm)
+    dimm.run(common.NOTHING, work.clocks)
+    lanes, buses = commands(dimm)
+    for trace in buses:
+        assert_bus_is_legal(trace, dimm.setup.host_tables)
+    for lane, own in enumerate(lanes):
+        rank, bus = divmod(lane, work.buses)
+        # Such short intervals are not what a rank may owe refreshes by.
+        report = check(merge_commands(own, buses[bus], rank), work.device(1), refresh="none")
+        assert report.count == 0, report.violations[0]
+
+
+@settings(deadline=None, max_examples=40)
+@given(works(row_policies=("open", "closed-cap")))
+def test_a_host_alone_is_the_controller_alone(work):
+    work = work._replace(weights=[{f: one[f][:0] for f in FIELDS} for one in work.weights], jobs=(), rounds=1)
+    dimm = make(work, make_dimm)
+    assert dimm.run(common.REQUESTS_DONE, 1 << 40)
+    tables, policy = lower(work.device(work.ranks + work.others)), state.make_policy(work.options)
+    total, first = sum(len(one["row"]) for one in work.host), 0
+    for bus, (asked, trace) in enumerate(zip(work.host, commands(dimm)[1], strict=True)):
+        count = len(asked["row"])
+        cycle = (first + np.arange(count)) * work.pace[0] // work.pace[1] if work.pace[0] else None
+        first += count
+        source = state.make_source(tables, *(asked[field] for field in FIELDS), cycle)
+        channel = ScanController(tables, policy)
+        recorded = run_channel(channel, source, sink.nobody(), command_room(), count)
+        alone = decode_commands(recorded, tables).columns()
+        # Until the last bus is done, the others are refreshed.
+        assert trace.columns()[:, : alone.shape[1]].tolist() == alone.tolist()
+        assert (trace.column[alone.shape[1] :] < 0).all()
+        assert dimm.host_values[bus, COUNTED[:-1]].tolist() == channel.value[COUNTED[:-1]].tolist()
+        assert dimm.host_latencies[bus].tolist() == channel.latencies.tolist()
+    assert total == first
+
+
+@settings(deadline=None, max_examples=40)
+@given(works(row_policies=("open", "closed-cap")))
+def test_lanes_alone_are_controllers_of_one_rank(work):
+    work = work._replace(rounds=0)
+    dimm = make(work, make_dimm)
+    assert not dimm.run(common.NOTHING, 20_000)
+    tables, policy = lower(work.device(1)), state.make_policy(work.options)
+    depth, servers, service = work.fifo
+    for asked, trace in zip(work.weights, commands(dimm)[0], strict=True):
+        count = len(asked["row"])
+        source = state.make_source(tables, *(asked[field] for field in FIELDS))
+        data_sink = sink.make_sink(depth, servers, *work.ticks, sink.a_row_each(count))
+        data_sink.value[sink.SERVICE] = service * work.ticks[1]
+        channel = ScanController(tables, policy)
+        alone = decode_commands(
+            run_channel(channel, source, data_sink, command_room(), count), tables
+        ).columns()
+        assert trace.columns()[:, : alone.shape[1]].tolist() == alone.tolist()
+        assert (trace.column[alone.shape[1] :] < 0).all()
+
+
+def test_other_dimms_of_the_channel_are_not_slowed_by_a_lane():
+    # All of the host's requests go to the rank of another DIMM: it gets what it gets alone.
+    device = resolve("DDR5", "DDR5_8Gb_x8", "DDR5_4800AN", 1)
+    count = 200
+    spread = np.arange(count) % device.bankgroups
+    zero = np.zeros(count, dtype=np.int64)
+    weights = dict(
+        zip(FIELDS, (zero, spread, zero, zero, np.arange(count) % 64, zero, np.arange(count)), strict=True)
+    )
+    host = {**weights, "rank": zero + 1}
+    work = Work(
+        ("DDR5", "DDR5_8Gb_x8", "DDR5_4800AN"),
+        {},
+        state.ControllerOptions(refresh="none"),
+        1,
+        1,
+        1,
+        "ndp-first",
+        1,
+        5000,
+        (32, 4, 1),
+        (1, 1),
+        [weights],
+        [host],
+        1,
+        (0, 1),
+        (),
+        4000,
+    )
+    beside, alone = (
+        make(work, FastDimm),
+        make(work._replace(weights=[{f: weights[f][:0] for f in FIELDS}]), FastDimm),
+    )
+    for dimm in (beside, alone):
+        assert dimm.run(common.REQUESTS_DONE, 1 << 40)
+    assert commands(beside)[1][0].columns().tolist() == commands(alone)[1][0].columns().tolist()
+    assert int(beside.lane_values[0, state.READS_SERVED]) > 100
+
+
+@pytest.mark.parametrize("kind", [MaskController, ScanController])
+def test_a_refresh_waits_for_an_activated_write_also_while_the_sink_has_no_room(kind):
+    # One read fills the sink for long; a write of the same stream has opened its row when the refresh comes.
+    device = resolve("DDR5", "DDR5_8Gb_x8", "DDR5_4800AN", 1, {"nREFI": 900, "nRFC": 200})
+    tables, policy = lower(device), state.make_policy(state.ControllerOptions())
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        count = 60
+        write = (rng.random(count) < 0.5).astype(np.int64)
+        bank, row = rng.integers(0, 2, count), rng.integers(0, 3, count)
+        zero = np.zeros(count, dtype=np.int64)
+        source = state.make_source(tables, zero, bank, bank, row, zero, write, np.arange(count))
+        data_sink = sink.make_sink(1, 1, 1, 1, sink.a_row_each(count))
+        data_sink.value[sink.SERVICE] = int(rng.integers(300, 700))
+        recorded = run_channel(kind(tables, policy), source, data_sink, command_room(), count)
+        report = check(decode_commands(recorded, tables), device, refresh="none")
+        assert report.count == 0, report.violations[0]
