@@ -17,7 +17,7 @@ from ndpsim.dram.dimm.engines import FastDimm, ReadableDimm, SharedDimm, make_di
 from ndpsim.dram.engines import MaskController, ScanController
 from ndpsim.simulate.contention import merge_commands
 from ndpsim.simulate.lane import command_room, decode_commands, run_channel
-from ndpsim.spec import Device, lower, resolve
+from ndpsim.spec import COMMANDS, Device, lower, resolve
 
 DEVICES = [
     ("DDR4", "DDR4_4Gb_x8", "DDR4_2400R"),
@@ -271,6 +271,43 @@ def test_the_commands_to_every_rank_and_on_every_bus_are_legal(work):
         # Such short intervals are not what a rank may owe refreshes by.
         report = check(merge_commands(own, buses[bus], rank), work.device(1), refresh="none")
         assert report.count == 0, report.violations[0]
+
+
+@settings(deadline=None, max_examples=40)
+@given(works())
+def test_rows_lost_and_turns_of_a_lane_follow_from_who_issued_what(work):
+    dimm = make(work, make_dimm)
+    dimm.run(common.NOTHING, work.clocks)
+    lanes, buses = commands(dimm)
+    for lane, own in enumerate(lanes):
+        rank, bus = divmod(lane, work.buses)
+        chosen = buses[bus].rank == rank
+        both = [
+            (int(clock), COMMANDS[number].name, int(group), int(bank), owner)
+            for trace, mask, owner in (
+                (own, np.ones(len(own), dtype=bool), shared.NDP),
+                (buses[bus], chosen, shared.HOST),
+            )
+            for clock, number, group, bank in zip(
+                trace.clock[mask],
+                trace.command[mask],
+                trace.bankgroup[mask],
+                trace.bank[mask],
+                strict=True,
+            )
+        ]
+        lost, turns, opened, before = [0, 0], 0, {}, None
+        for _, name, group, bank, owner in sorted(both):
+            if name == "ACT":
+                opened[group, bank] = owner
+            elif name == "PREpb":
+                lost[opened[group, bank]] += opened[group, bank] != owner
+            elif name in ("RD", "WR"):
+                turns += before not in (None, name)
+                before = name
+        tally = dimm.claims.tally[lane]
+        assert tally[shared.ROWS_LOST : shared.ROWS_LOST + 2].tolist() == lost
+        assert tally[shared.TURNAROUNDS] == turns
 
 
 @settings(deadline=None, max_examples=40)

@@ -219,7 +219,7 @@ def test_an_expert_beside_the_host(both, options):
         has(text, "host latency - no reads")
     else:
         each = ", ".join(
-            f"{name} {time(of['host_latency_ns'][name])}" for name in ("mean", "p50", "p99", "max")
+            f"{name} {time(of['host_latency_ns'][name])}" for name in ("mean", "p50", "p90", "p99", "max")
         )
         alone = of["host_alone_latency_ns"]
         has(
