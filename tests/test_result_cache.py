@@ -372,9 +372,9 @@ def test_the_order_of_mappings_and_the_types_of_numbers_do_not_count():
 def test_the_same_asked_in_other_words_is_found():
     cache = ResultCache(disk_bytes=0)
     same = [
-        ("expert", {"tokens": 2, "sets": ["dram.nCL=42", "dimm.ranks=2"]}),
-        ("expert", {"tokens": np.int16(2), "sets": ("dimm.ranks=2", "dram.nCL=42")}),
-        ("expert", {"tokens": 2, "hw": ndpsim.load_hardware("trimoe", ["dimm.ranks=2", "dram.nCL=42"])}),
+        ("expert", {"tokens": 2, "sets": ["dram.nRC=142", "dram.nRCD=41"]}),
+        ("expert", {"tokens": np.int16(2), "sets": ("dram.nRCD=41", "dram.nRC=142")}),
+        ("expert", {"tokens": 2, "hw": ndpsim.load_hardware("trimoe", ["dram.nRCD=41", "dram.nRC=142"])}),
         ("contention", {"host_gbps": 8, "bits": 16}),
         ("contention", {"host_gbps": np.float32(8), "bits": ndpsim.ExpertFormat.of(np.int64(16))}),
         ("relayout", {"source_dimms": [0, 8]}),

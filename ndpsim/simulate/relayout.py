@@ -401,7 +401,7 @@ def simulate_relayout(
     if target_dimms is None and source == target != "striped":
         width = max(parse_layout(target)[1], 1)
         second = [(dimm + width) % (geometry.dimms // width * width) for dimm in first]
-    given = (hardware, weights, experts, source, target, first, second, host)
+    given = (hardware, weights, source, target, first, second, host)
     lookup = Lookup(RelayoutResult, cache, record_commands, given, {"model": model_name})
     if (found := lookup.find(stopwatch, progress)) is not None:
         return found
