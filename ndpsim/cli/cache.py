@@ -85,7 +85,7 @@ def command(context: click.Context, json_to: str | None) -> None:
         print_table("", ("folder", "entries", "size", "version", "made by"), rows)
 
 
-_VERSIONS = ("ndpsim", "numba", "python")
+_VERSIONS = ("ndpsim", "numba", "numpy", "python")
 
 
 @command.command(
