@@ -24,6 +24,7 @@ from ndpsim.simulate import LoadPoint as LoadPoint
 from ndpsim.simulate import Memory as Memory
 from ndpsim.simulate import PlacedExpert as PlacedExpert
 from ndpsim.simulate import RelayoutResult as RelayoutResult
+from ndpsim.simulate import ResultCache as ResultCache
 from ndpsim.simulate import TraceResult as TraceResult
 from ndpsim.simulate import place_expert as place_expert
 from ndpsim.simulate import run_requests as run_requests

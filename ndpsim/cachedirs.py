@@ -25,12 +25,22 @@ from typing import Any
 
 import platformdirs
 
-__all__ = ["KINDS", "Cleared", "Entries", "Folder", "clear", "find_folders", "problem_of", "roots"]
+__all__ = [
+    "KINDS",
+    "BoundedEntries",
+    "Cleared",
+    "Entries",
+    "Folder",
+    "clear",
+    "find_folders",
+    "problem_of",
+    "roots",
+]
 
 _log = logging.getLogger("ndpsim")
 
 #: What is cached; the first part of a folder's name.
-KINDS = ("kernels",)
+KINDS = ("kernels", "results")
 
 _MARKER = "ndpsim-cache.json"
 _FOLDER = re.compile(rf"({'|'.join(KINDS)})-([0-9a-f]{{20}})")
@@ -42,6 +52,7 @@ _DIGEST_BYTES = 32
 _LARGEST_BYTES = 1 << 28  # no entry is anywhere near as large
 _FOLDERS_OF_A_KIND = 4  # of earlier versions, and the newest
 _ABANDONED_S = 3600.0  # no file takes as long to write
+_BLOCK_BYTES = 4096  # the least that a file takes on disk
 
 _OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _OPEN_FOLDER = _OPEN | getattr(os, "O_DIRECTORY", 0)
@@ -217,17 +228,25 @@ class Entries:
         kind: one of `KINDS`.
         version: 20 hexadecimal digits, of all that the entries depend on.
         describe: says what this version is, for those who look; called when a folder is made.
+        root: the folder of caches to use, an absolute path without links; None: those of `roots`.
     """
 
-    def __init__(self, kind: str, version: str, describe: Callable[[], Mapping[str, Any]]) -> None:
+    def __init__(
+        self,
+        kind: str,
+        version: str,
+        describe: Callable[[], Mapping[str, Any]],
+        root: Path | None = None,
+    ) -> None:
         self.name = f"{kind}-{version}"
         assert _FOLDER.fullmatch(self.name), self.name
-        self._describe = describe
+        self._describe, self._root = describe, root
         self._said_unwritable = False
+        self._tidied: set[Path] = set()
 
     def folders(self) -> Iterator[Path]:
         """The folders that may be used, whether they are there or not, in order."""
-        for root in roots():
+        for root in roots() if self._root is None else (self._root,):
             problem = problem_of(root) or problem_of(root / self.name)
             if problem is None:
                 yield root / self.name
@@ -238,25 +257,31 @@ class Entries:
         """The content of an entry; None: there is none that is whole."""
         for folder in self.folders():
             with contextlib.suppress(OSError):  # it is not there, or has just been removed
-                sealed = _read_own(folder / f"{name}.entry")
-                content = None if sealed is None else _opened(name, sealed)
+                content = self._read_in(folder, name)
                 if content is not None:
                     return content
         return None
+
+    def _read_in(self, folder: Path, name: str) -> bytes | None:
+        sealed = _read_own(folder / f"{name}.entry")
+        return None if sealed is None else _opened(name, sealed)
 
     def write(self, name: str, content: bytes) -> None:
         """Keep an entry where that is possible."""
         first = None
         for folder in self.folders():
             try:
-                self._make(folder)
-                _write_whole(folder / f"{name}.entry", _sealed(name, content))
+                self._write_in(folder, name, content)
                 return
             except OSError as error:
                 first = first or f"{folder}: {error.strerror or error}"
         if not self._said_unwritable:
             self._said_unwritable = True
             _log.warning("nothing can be cached (%s)", first or "there is no folder for it")
+
+    def _write_in(self, folder: Path, name: str, content: bytes) -> None:
+        self._make(folder)
+        _write_whole(folder / f"{name}.entry", _sealed(name, content))
 
     def names(self) -> list[str]:
         """The entries that are there and whole."""
@@ -275,7 +300,9 @@ class Entries:
         """
         marker = folder / _MARKER
         if os.path.lexists(marker):
-            _remove_unfinished(folder)
+            if folder not in self._tidied:  # once, for a large folder takes its time
+                self._tidied.add(folder)
+                _remove_unfinished(folder)
             return
         os.makedirs(folder.parent, mode=0o700, exist_ok=True)
         with contextlib.suppress(FileExistsError):
@@ -284,6 +311,49 @@ class Entries:
             raise OSError(problem)
         _write_whole(marker, json.dumps(dict(self._describe()), indent=2).encode() + b"\n")
         _remove_old(folder)
+
+
+class BoundedEntries(Entries):
+    """Entries that take `most_bytes` of a root at most, over all versions: the longest unused go first.
+
+    The time of its file says when an entry was last used. Files are counted after every eighth of
+    `most_bytes` that was written, and then an eighth is made free: processes that write at once may exceed
+    the bound by an eighth each. An entry counts for at least 4 KiB; one of more than an eighth is not stored.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        version: str,
+        describe: Callable[[], Mapping[str, Any]],
+        root: Path | None,
+        most_bytes: int,
+    ) -> None:
+        super().__init__(kind, version, describe, root)
+        self.kind, self._most_bytes = kind, most_bytes
+        self._uncounted: dict[Path, int] = {}  # bytes written since files were counted, by root
+
+    def _read_in(self, folder: Path, name: str) -> bytes | None:
+        content = super()._read_in(folder, name)
+        if content is not None:
+            with contextlib.suppress(OSError):  # a folder that can only be read is read all the same
+                os.utime(folder / f"{name}.entry")
+        return content
+
+    def _write_in(self, folder: Path, name: str, content: bytes) -> None:
+        eighth, size = self._most_bytes // 8, _size_on_disk(len(content) + len(_MAGIC) + _DIGEST_BYTES)
+        if size > eighth:
+            return
+        super()._write_in(folder, name, content)
+        uncounted = self._uncounted.get(folder.parent, eighth) + size
+        if uncounted >= eighth:
+            _remove_longest_unused(folder.parent, self.kind, self._most_bytes - eighth)
+            uncounted = 0
+        self._uncounted[folder.parent] = uncounted
+
+
+def _size_on_disk(size: int) -> int:
+    return -(-size // _BLOCK_BYTES) * _BLOCK_BYTES
 
 
 # ---- What may be removed
@@ -326,6 +396,37 @@ def _remove_file(name: str, folder: int) -> int:
 
 def _is_made_here(name: str) -> bool:
     return name == _MARKER or bool(_ENTRY.fullmatch(name) or _UNFINISHED.fullmatch(name))
+
+
+def _entry_files(folder: Path) -> list[tuple[int, int, Path, str]]:
+    """(Last use, size, folder, name) of each entry in a folder that ndpsim made."""
+    found = []
+    with contextlib.suppress(OSError), os.scandir(folder) as files:
+        ours = os.path.lexists(folder / _MARKER)
+        for file in files if ours else ():
+            if _ENTRY.fullmatch(file.name):
+                with contextlib.suppress(FileNotFoundError):  # another process has just removed it
+                    status = file.stat(follow_symlinks=False)
+                    found.append((status.st_mtime_ns, _size_on_disk(status.st_size), folder, file.name))
+    return found
+
+
+def _remove_longest_unused(root: Path, kind: str, most_bytes: int) -> None:
+    """Leave entries of a kind that take at most so many bytes, of all versions together."""
+    with contextlib.suppress(OSError):
+        folders = [root / name for name in os.listdir(root) if _FOLDER.fullmatch(name)]
+        files = sorted(
+            file for folder in folders if folder.name.startswith(f"{kind}-") for file in _entry_files(folder)
+        )
+        excess = sum(size for _, size, _, _ in files) - most_bytes
+        removed: dict[Path, set[str]] = {}
+        for _, size, folder, name in files:
+            if excess <= 0:
+                break
+            removed.setdefault(folder, set()).add(name)
+            excess -= size
+        for folder, names in removed.items():
+            _remove(folder, names.__contains__)
 
 
 def _remove_unfinished(folder: Path) -> None:

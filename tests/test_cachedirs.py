@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from ndpsim import cachedirs
-from ndpsim.cachedirs import Entries, clear, find_folders, problem_of, roots
+from ndpsim.cachedirs import BoundedEntries, Entries, clear, find_folders, problem_of, roots
 from ndpsim.cli.main import main
 
 CONTENT = bytes(range(256))
@@ -149,6 +149,106 @@ def test_what_a_killed_process_left_is_removed_by_the_next_that_writes(root):
     assert not old.exists()
     assert new.exists()
     assert other.exists()
+
+
+# Bounds
+
+BLOCK = 4096
+
+
+def bounded(root: Path, blocks: int, digit: str = "a", kind: str = "results") -> BoundedEntries:
+    return BoundedEntries(kind, digit * 20, lambda: {"ndpsim": "1.2.3"}, root, blocks * BLOCK)
+
+
+def used_at(path: Path, seconds: float) -> None:
+    os.utime(path, (seconds, seconds))
+
+
+def names_in(root: Path) -> set[str]:
+    return {path.stem for path in root.rglob("*.entry")}
+
+
+@pytest.mark.parametrize("blocks", [8, 12, 40])
+def test_entries_never_take_more_than_their_bound(root, blocks):
+    cache = bounded(root, blocks)
+    for number in range(3 * blocks):
+        cache.write(f"e{number}", CONTENT)
+        used_at(root / cache.name / f"e{number}.entry", number)
+        found = names_in(root)
+        assert len(found) <= blocks
+        assert found == {f"e{n}" for n in range(number - len(found) + 1, number + 1)}
+    assert len(names_in(root)) >= blocks * 3 // 4
+
+
+def test_what_was_read_is_not_the_longest_unused(root):
+    cache = bounded(root, 8)
+    for number in range(7):
+        cache.write(f"e{number}", CONTENT)
+        used_at(root / cache.name / f"e{number}.entry", number)
+    assert cache.read("e0") == CONTENT
+    cache.write("e7", CONTENT)
+    cache.write("e8", CONTENT)
+    assert "e0" in names_in(root)
+    assert not {"e1", "e2"} & names_in(root)
+
+
+def test_the_bound_is_one_of_all_versions_and_of_one_kind(root):
+    Entries("kernels", "a" * 20, dict).write("kernel", CONTENT)
+    used_at(root / f"kernels-{'a' * 20}" / "kernel.entry", 0)
+    before = bounded(root, 8, "b")
+    for number in range(6):
+        before.write(f"e{number}", CONTENT)
+        used_at(root / before.name / f"e{number}.entry", number)
+    now = bounded(root, 8, "c")
+    for number in range(6, 11):
+        now.write(f"e{number}", CONTENT)
+    assert names_in(root) == {"kernel", *(f"e{number}" for number in range(4, 11))}
+
+
+def test_a_large_entry_counts_by_its_size_and_too_large_a_one_is_not_written(root):
+    cache = bounded(root, 32)
+    for number in range(20):
+        cache.write(f"e{number}", bytes(3 * BLOCK))  # and a little for the seal
+        used_at(root / cache.name / f"e{number}.entry", number)
+        assert len(names_in(root)) <= 8
+    cache.write("large", bytes(4 * BLOCK))
+    assert cache.read("large") is None
+
+
+def test_making_room_leaves_what_others_put_there(root, others):
+    cache = bounded(root, 8)
+    Entries("results", "a" * 20, dict).write("first", CONTENT)
+    (root / cache.name / "mine.txt").write_text("mine")
+    (root / f"results-{'f' * 20}").mkdir()
+    (root / f"results-{'f' * 20}" / "mine.entry").write_text("no marker")
+    used_at(root / f"results-{'f' * 20}" / "mine.entry", 0)
+    for number in range(30):
+        cache.write(f"e{number}", CONTENT)
+    assert len(list((root / cache.name).glob("*.entry"))) in (7, 8)
+    assert (root / cache.name / "mine.txt").read_text() == "mine"
+    assert (root / f"results-{'f' * 20}" / "mine.entry").read_text() == "no marker"
+    assert others < tree(root)
+
+
+def test_an_entry_is_read_where_its_use_cannot_be_noted(root, monkeypatch):
+    cache = bounded(root, 8)
+    cache.write("one", CONTENT)
+
+    def refuse(*arguments) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(cachedirs.os, "utime", refuse)
+    assert cache.read("one") == CONTENT
+
+
+def test_a_folder_of_ones_own_is_used_and_no_other(root, tmp_path):
+    cache = Entries("results", "a" * 20, dict, tmp_path / "mine")
+    cache.write("one", CONTENT)
+    assert (tmp_path / "mine" / cache.name / "one.entry").exists()
+    assert tree(root) == set()
+    assert not fallback(root).exists()
+    assert cache.read("one") == CONTENT
+    assert Entries("results", "a" * 20, dict).read("one") is None
 
 
 # What is damaged
@@ -475,6 +575,42 @@ def test_cache_clear_removes_it_and_says_how_much(root, capsys, others):
     assert cleared == {"removed": [str(folder(root))], "size_bytes": size, "left": []}
     assert tree(root) == others
     assert said(capsys, "cache", "clear") == "removed 0 folders, 0 B\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "left"),
+    [
+        ([], set()),
+        (["--results"], {"kernels"}),
+        (["--kernels"], {"results"}),
+        (["--kernels", "--results"], set()),
+    ],
+)
+def test_kernels_and_results_are_cleared_together_or_apart(root, capsys, options, left):
+    for kind in ("kernels", "results"):
+        for digit in "ab":
+            Entries(kind, digit * 20, dict).write("one", CONTENT)
+    found = json.loads(said(capsys, "cache", "--json", "-"))["roots"][0]["folders"]
+    assert sorted(one["kind"] for one in found) == ["kernels", "kernels", "results", "results"]
+    assert "results-aaaaaaaaaaaaaaaaaaaa" in said(capsys, "cache")
+    said(capsys, "cache", "clear", *options)
+    assert {path.name for path in root.iterdir()} == {
+        f"{kind}-{digit * 20}" for kind in left for digit in "ab"
+    }
+
+
+def test_cache_says_which_folders_this_version_uses(root, capsys):
+    from ndpsim import _jit
+    from ndpsim.simulate.result_cache import version
+
+    results = f"results-{version()}"
+    for kind, digits in (name.split("-") for name in (_jit.entries().name, results)):
+        Entries(kind, digits, dict).write("one", CONTENT)
+        Entries(kind, "a" * 20, dict).write("one", CONTENT)
+    found = json.loads(said(capsys, "cache", "--json", "-"))
+    assert found["current"] == {"kernels": _jit.entries().name, "results": results}
+    current = {Path(one["folder"]).name for one in found["roots"][0]["folders"] if one["current"]}
+    assert current == {_jit.entries().name, results}
 
 
 def test_cache_says_why_a_folder_is_not_used(root, capsys):

@@ -193,6 +193,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "record_commands": _FLAG,
             "exact_check": _FLAG,
             "progress": _PROGRESS,
+            "cache": _FLAG,
         },
     ),
     "simulate_contention": (
@@ -205,6 +206,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "bits": _BITS,
             "record_commands": _FLAG,
             "progress": _PROGRESS,
+            "cache": _FLAG,
             "host_gbps": [*but(1.5), 1e9, "5"],
             "read_share": [*but(), 2, "0.5"],
             "pattern": but(),
@@ -222,6 +224,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "record_commands": _FLAG,
             "exact_check": _FLAG,
             "progress": _PROGRESS,
+            "cache": _FLAG,
         },
     ),
     "simulate_relayout": (
@@ -238,6 +241,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "host": _FLAG,
             "record_commands": _FLAG,
             "progress": _PROGRESS,
+            "cache": _FLAG,
         },
     ),
     "place_expert": (ndpsim.place_expert, {"model": SMALL}, {**_HW, "layout": but(), "bits": _BITS}),
@@ -287,6 +291,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "wrap": _FLAG,
             "record_commands": _FLAG,
             "exact_check": _FLAG,
+            "cache": _FLAG,
         },
     ),
     "run_requests": (
@@ -299,6 +304,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "record_commands": _FLAG,
             "exact_check": _FLAG,
             "progress": _PROGRESS,
+            "cache": _FLAG,
         },
     ),
     "sweep_load": (

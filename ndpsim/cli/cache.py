@@ -1,8 +1,9 @@
-"""``ndpsim cache``: where compiled kernels lie, how large they are, and away with them."""
+"""``ndpsim cache``: where compiled kernels and results lie, how large they are, and away with them."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,15 @@ from ndpsim.cli.options import check_outputs, json_option, write_json
 __all__ = ["command"]
 
 
-def _root(root: Path, current: str) -> dict[str, Any]:
-    """What there is in a folder of caches; `current`: the name of the folder that this version uses."""
+def _root(root: Path, current: Collection[str]) -> dict[str, Any]:
+    """What there is in a folder of caches; `current`: the names of the folders that this version uses."""
     from ndpsim.cachedirs import find_folders, problem_of
 
     folders = [
         {
             "folder": str(folder.path),
             "kind": folder.kind,
-            "current": folder.path.name == current,
+            "current": folder.path.name in current,
             "entries": folder.entries,
             "size_bytes": folder.size_bytes,
             "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(folder.written)),
@@ -46,7 +47,7 @@ def _root(root: Path, current: str) -> dict[str, Any]:
 @json_option
 @click.pass_context
 def command(context: click.Context, json_to: str | None) -> None:
-    """Say where compiled kernels lie, how large they are, and which versions they are of.
+    """Say where compiled kernels and results lie, how large they are, and which versions they are of.
 
     They lie in the user's cache folder, or in the one that NDPSIM_CACHE_DIR names; where that cannot be used,
     in the folder for temporary files. A folder that other users own or can write is not used.
@@ -57,10 +58,11 @@ def command(context: click.Context, json_to: str | None) -> None:
     from ndpsim import _jit
     from ndpsim.cachedirs import roots
     from ndpsim.report.printing import print_table
+    from ndpsim.simulate.result_cache import version
     from ndpsim.units import format_bytes
 
-    current = _jit.entries().name
-    found = [_root(root, current) for root in roots()]
+    current = {"kernels": _jit.entries().name, "results": f"results-{version()}"}
+    found = [_root(root, current.values()) for root in roots()]
     if json_to is not None:
         write_json({"current": current, "roots": found}, json_to)
     if json_to == "-":
@@ -83,18 +85,25 @@ def command(context: click.Context, json_to: str | None) -> None:
         print_table("", ("folder", "entries", "size", "version", "made by"), rows)
 
 
-_VERSIONS = ("ndpsim", "numba", "python")
+_VERSIONS = ("ndpsim", "numba", "numpy", "python")
 
 
-@command.command(cls=Command, examples=("ndpsim cache clear", "ndpsim cache clear --json cleared.json"))
+@command.command(
+    cls=Command,
+    examples=("ndpsim cache clear", "ndpsim cache clear --results", "ndpsim cache clear --json cleared.json"),
+)
+@click.option("--kernels", is_flag=True, help="Remove compiled kernels only.")
+@click.option("--results", is_flag=True, help="Remove results only.")
 @json_option
-def clear(json_to: str | None) -> None:
+def clear(kernels: bool, results: bool, json_to: str | None) -> None:
     """Remove what ndpsim put into its caches, of every version, and nothing else."""
     check_outputs({"--json": json_to})
     from ndpsim import cachedirs
     from ndpsim.units import format_bytes
 
-    cleared = cachedirs.clear()
+    chosen = {"kernels": kernels, "results": results}
+    kinds = tuple(kind for kind in cachedirs.KINDS if chosen[kind] or not any(chosen.values()))
+    cleared = cachedirs.clear(kinds)
     if json_to is not None:
         removed, left = ([str(path) for path in paths] for paths in (cleared.removed, cleared.left))
         write_json({"removed": removed, "size_bytes": cleared.size_bytes, "left": left}, json_to)

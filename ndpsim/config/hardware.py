@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -207,6 +210,12 @@ class Hardware:
                 "systolic_gflops": self.systolic_gflops,
             },
         }
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """A digest of `to_dict`: equal for equal hardware, whatever file or option it came from."""
+        text = json.dumps(self.to_dict(), sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=20).hexdigest()
 
     def _summary(self) -> list[tuple[str, str]]:
         system, device = self.system, self.lane_device()

@@ -45,6 +45,7 @@ from ndpsim.simulate.machine import (
 from ndpsim.simulate.power import Energy
 from ndpsim.simulate.program import DOWN, FIRST_CLOCK, GATE_UP
 from ndpsim.simulate.result import ExpertResult, Phase
+from ndpsim.simulate.result_cache import Lookup, ResultCache
 from ndpsim.simulate.samples import Samples, sample_clocks
 from ndpsim.simulate.stopwatch import Stopwatch
 from ndpsim.simulate.trace import read_latencies
@@ -101,7 +102,7 @@ class ContentionResult(Reported):
         energy_nj: by component, and their `total`, until the last data of the host; None where nothing is
             known of the DRAM's currents. `energy_note` says what it rests on, or why.
         config: everything that was used.
-        wall_s: how long the simulation took, without `compile_s`.
+        wall_s: how long the call took, without `compile_s`; next to nothing with a result from a cache.
         compile_s: how long kernels were compiled for it; 0 when they were in the cache.
         curve_ns, ndp_curve_gbps, host_curve_gbps: ends of equal times up to `ndp_time_ns`, whole
             refresh intervals or equal parts of one, each to the next clock (the last may be shorter); in each
@@ -494,6 +495,7 @@ def simulate_contention(
     sets: Sequence[str] = (),
     record_commands: bool = False,
     progress: Progress | None = None,
+    cache: bool | ResultCache = False,
 ) -> ContentionResult:
     """Simulate one expert on one DIMM, cycle by cycle, while the host reads and writes the DIMM.
 
@@ -509,6 +511,8 @@ def simulate_contention(
         record_commands: keep the command trace of every lane.
         progress: called with the share of the work that is done, first with 0 when all is checked; None:
             nothing is called.
+        cache: True, or a `ResultCache`, to find the result there where the very same was simulated before;
+            with `record_commands` everything is simulated.
 
     Raises:
         InputError: an argument, the hardware, the model or the trace makes no sense or does not fit, or the
@@ -525,9 +529,21 @@ def simulate_contention(
         raise InputError("not supported: the host has no channel to memory on a CXL link", key="cxl")
     if parse_layout(layout)[1] > 1:
         raise InputError("beside the host's traffic one DIMM is simulated: localized", key="layout")
+    weights, model_name = named_weights(model, bits)
+    named = host.pattern in PATTERNS
+    given = (tokens, layout, host.gbps, host.read_share, arbitration, slice_clocks)
+    lookup = Lookup(
+        ContentionResult,
+        cache,
+        record_commands,
+        (hardware, weights, *given, host.pattern if named else None),
+        {"model": model_name, "pattern": host.pattern},
+        None if named else host.pattern,
+    )
+    if (found := lookup.find(stopwatch, progress)) is not None:
+        return found
     alone = simulate_expert(hardware, model, tokens, layout, bits, progress=lambda share: progress(0.0))
 
-    weights, _ = named_weights(model, bits)
     machine = lower_machine(hardware)
     expert = every_lane(machine, place_on_dimms(machine, layout, weights))
     placed = expert.placed[0]
@@ -559,7 +575,9 @@ def simulate_contention(
         "slice_clocks": slice_clocks if arbitration == "slice" else None,
     }
     energy = _energy(program.dimm, machine, alone.energy_nj)
-    return _result(program, meanwhile, curves, quiet, end, alone, host, energy, config, stopwatch)
+    return lookup.store(
+        _result(program, meanwhile, curves, quiet, end, alone, host, energy, config, stopwatch)
+    )
 
 
 def _energy(dimm: _Dimm, machine: Machine, alone: Mapping[str, float | None] | None) -> Energy:

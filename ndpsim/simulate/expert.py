@@ -57,6 +57,7 @@ from ndpsim.simulate.program import (
     report_share,
 )
 from ndpsim.simulate.result import ExpertResult, Phase
+from ndpsim.simulate.result_cache import Lookup, ResultCache
 from ndpsim.simulate.stopwatch import Stopwatch
 from ndpsim.simulate.weights import named_weights
 
@@ -235,6 +236,7 @@ def simulate_expert(
     record_commands: bool = False,
     exact_check: bool = False,
     progress: Progress | None = None,
+    cache: bool | ResultCache = False,
 ) -> ExpertResult:
     """Simulate one expert of a model on one DIMM, or on several, cycle by cycle.
 
@@ -251,6 +253,8 @@ def simulate_expert(
             scanned, and compare.
         progress: called with the share of the work that is done, first with 0 when all is checked; None:
             nothing is called.
+        cache: True, or a `ResultCache`, to find the result there where the very same was simulated before;
+            with `record_commands` or `exact_check` everything is simulated.
 
     Raises:
         InputError: an argument, the hardware or the model makes no sense, or does not fit.
@@ -268,12 +272,21 @@ def simulate_expert(
         )
     hardware = load_hardware(hw, sets)
     weights, model_name = named_weights(model, bits)
+    lookup = Lookup(
+        ExpertResult,
+        cache,
+        record_commands or exact_check,
+        (hardware, weights, tokens, layout),
+        {"model": model_name},
+    )
+    if (found := lookup.find(stopwatch, progress)) is not None:
+        return found
     if hardware.ndp.systolic is not None:
         simulate_on_arrays = import_home(__name__, _OTHER_ENGINES, "simulate_on_arrays")
         result: ExpertResult = simulate_on_arrays(
             hardware, weights, model_name, tokens, layout, record_commands, exact_check, progress
         )
-        return result
+        return lookup.store(result)
 
     with hardware.errors_at_origins():
         machine = lower_machine(hardware)
@@ -293,7 +306,7 @@ def simulate_expert(
         "tokens": tokens,
         "layout": layout,
     }
-    return _result(programs, tiling, end, config, weights, stopwatch)
+    return lookup.store(_result(programs, tiling, end, config, weights, stopwatch))
 
 
 def _result(

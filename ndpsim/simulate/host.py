@@ -38,6 +38,7 @@ from ndpsim.simulate.lane import (
 from ndpsim.simulate.memory import controller_options
 from ndpsim.simulate.power import DramPower, dram_power
 from ndpsim.simulate.program import FIRST_CLOCK
+from ndpsim.simulate.result_cache import Lookup, ResultCache
 from ndpsim.simulate.stopwatch import Stopwatch
 from ndpsim.simulate.weights import describe_weights, named_weights
 from ndpsim.spec import lower
@@ -71,7 +72,7 @@ class HostReadResult(Reported):
         energy_nj: by component (`energy.split`), and their `total`, of all ranks behind the buses;
             None where nothing is known of the DRAM's currents. `energy_note` says what it rests on, or why.
         config: everything that was used: hardware, model, weights, layout.
-        wall_s: how long the simulation took, without `compile_s`.
+        wall_s: how long the call took, without `compile_s`; next to nothing with a result from a cache.
         compile_s: how long kernels were compiled for it; 0 when they were in the cache.
         command_traces: by bus (channel by channel, of each its sub-channels), when asked for.
     """
@@ -232,6 +233,7 @@ def simulate_host_read(
     record_commands: bool = False,
     exact_check: bool = False,
     progress: Progress | None = None,
+    cache: bool | ResultCache = False,
 ) -> HostReadResult:
     """The host reads all weights of an expert, DRAM command by DRAM command.
 
@@ -246,6 +248,7 @@ def simulate_host_read(
         exact_check: run once more on the plain controller, every read stepped through, and compare.
         progress: called with the share of the work that is done, first with 0 when all is checked; None:
             nothing is called.
+        cache: as in `simulate_expert`.
 
     Raises:
         InputError: an argument, the hardware or the model makes no sense, or does not fit.
@@ -258,6 +261,10 @@ def simulate_host_read(
     if hardware.system.cxl is not None:
         raise InputError("not supported: the host has no channel to memory on a CXL link", key="cxl")
     weights, model_name = named_weights(model, bits)
+    computing, labels = record_commands or exact_check, {"model": model_name}
+    lookup = Lookup(HostReadResult, cache, computing, (hardware, weights, layout), labels)
+    if (found := lookup.find(stopwatch, progress)) is not None:
+        return found
     laid = make_layout(layout, geometry_of(hardware), weights)
     ensure_fits(laid.bursts * _BYTES_OF_A_BURST, f"an expert of {laid.bursts} bursts")
     if record_commands:
@@ -266,7 +273,7 @@ def simulate_host_read(
     runs = _run_alike(laid, hardware, record_commands, exact_check, progress)
     config = {"hardware": hardware.to_dict(), **describe_weights(weights, model_name), "layout": layout}
     power = dram_power(hardware.lane_device(), hardware.power_changes)
-    return _result(laid, runs, power, config, stopwatch)
+    return lookup.store(_result(laid, runs, power, config, stopwatch))
 
 
 def _result(

@@ -35,6 +35,7 @@ from ndpsim.simulate.memory import controller_options
 from ndpsim.simulate.moving import Mover, Moving, Run, run_moving
 from ndpsim.simulate.power import DramPower, Energy, dram_power
 from ndpsim.simulate.program import FIRST_CLOCK
+from ndpsim.simulate.result_cache import Lookup, ResultCache
 from ndpsim.simulate.samples import equal_clocks, sample_clocks
 from ndpsim.simulate.stopwatch import Stopwatch
 from ndpsim.simulate.weights import describe_weights, named_weights
@@ -122,7 +123,7 @@ class RelayoutResult(Reported):
         curve_ns, read_gbps, written_gbps: ends of equal times, which are whole refresh intervals or equal
             parts of one (the last may be shorter), and what came from DRAM and arrived for it in each.
         config: everything that was used.
-        wall_s: how long the simulation took, without `compile_s`.
+        wall_s: how long the call took, without `compile_s`; next to nothing with a result from a cache.
         compile_s: how long kernels were compiled for it; 0 when they were in the cache.
         command_traces: by wave, then by DIMM and lane, when asked for.
     """
@@ -364,6 +365,7 @@ def simulate_relayout(
     host: bool = True,
     record_commands: bool = False,
     progress: Progress | None = None,
+    cache: bool | ResultCache = False,
 ) -> RelayoutResult:
     """Move experts of a model from one layout to another, cycle by cycle.
 
@@ -380,6 +382,8 @@ def simulate_relayout(
         host: also simulate the same move by the host.
         record_commands: keep the command trace of every lane.
         progress: called with the share of the work that is done; None: nothing is called.
+        cache: True, or a `ResultCache`, to find the result there where the very same was simulated before;
+            with `record_commands` everything is simulated.
 
     Raises:
         InputError: an argument, the hardware or the model makes no sense, or does not fit.
@@ -397,6 +401,10 @@ def simulate_relayout(
     if target_dimms is None and source == target != "striped":
         width = max(parse_layout(target)[1], 1)
         second = [(dimm + width) % (geometry.dimms // width * width) for dimm in first]
+    given = (hardware, weights, source, target, first, second, host)
+    lookup = Lookup(RelayoutResult, cache, record_commands, given, {"model": model_name})
+    if (found := lookup.find(stopwatch, progress)) is not None:
+        return found
     moving = _plan(geometry, weights, (source, first), (target, second))
     progress(0.0)
     mover = _by_units(hardware, geometry)
@@ -415,7 +423,7 @@ def simulate_relayout(
         "target_dimms": second,
     }
     energy = _energy(hardware, mover, runs)
-    return _result(mover, moving, runs, by_host, energy, config, experts, stopwatch)
+    return lookup.store(_result(mover, moving, runs, by_host, energy, config, experts, stopwatch))
 
 
 def _dram(power: DramPower, mover: Mover, runs: Sequence[Run], others: Mapping[str, float | None]) -> Energy:

@@ -65,7 +65,7 @@ class ExpertResult(Reported):
             hardware file does not know it; all is None where nothing is known of the DRAM's currents.
         energy_note: what the energy of the DRAM rests on, or why there is none.
         config: everything that was used: hardware, model, weights, layout.
-        wall_s: how long the simulation took, without `compile_s`.
+        wall_s: how long the call took, without `compile_s`; next to nothing with a result from a cache.
         compile_s: how long kernels were compiled for it; 0 when they were in the cache.
         command_traces: by lane, when asked for.
     """

@@ -26,6 +26,7 @@ from ndpsim.reported import Reported
 from ndpsim.simulate.lane import command_room, commands_by_kind, decode_commands, no_commands, run_channel
 from ndpsim.simulate.memory import Memory
 from ndpsim.simulate.power import Energy, dram_power
+from ndpsim.simulate.result_cache import Lookup, ResultCache, chosen_cache
 from ndpsim.simulate.stopwatch import Stopwatch
 from ndpsim.spec import Tables, lower
 from ndpsim.traces import BYTES_OF_A_REQUEST, CommandTrace, Requests, read_requests
@@ -66,7 +67,8 @@ class TraceResult(Reported):
             None where nothing is known of the DRAM's currents. `energy_note` says what it rests on, or why
             there is none.
         config: everything that was used.
-        run_s: how long the controllers ran; wall_s: with everything around them but reading the trace.
+        run_s: how long the controllers ran, also where the result comes from a cache; wall_s: how long the
+            call took, with everything around them but reading the trace.
         compile_s: how long kernels were compiled meanwhile, which `run_s` and `wall_s` leave out.
         command_traces: by channel, when asked for.
     """
@@ -327,6 +329,7 @@ def run_requests(
     record_commands: bool = False,
     exact_check: bool = False,
     progress: Progress | None = None,
+    cache: bool | ResultCache = False,
 ) -> TraceResult:
     """Run requests through a memory until all are served.
 
@@ -336,6 +339,8 @@ def run_requests(
         memory: the channels and their controllers.
         wrap, record_commands, exact_check: as in `run_trace`.
         progress: called with the share of the requests that are served; None: nothing is called.
+        cache: True, or a `ResultCache`, to find the result there where the very same was run before; with
+            `record_commands` or `exact_check` everything is run.
 
     Raises:
         InputError: an argument makes no sense, or a request is beyond the memory.
@@ -345,6 +350,10 @@ def run_requests(
     wrap, record_commands = flag(wrap, "wrap"), flag(record_commands, "record_commands")
     exact_check, progress = flag(exact_check, "exact_check"), progress_function(progress)
     whole = Stopwatch()
+    computing, labels = record_commands or exact_check, {"trace": requests.file}
+    lookup = Lookup(TraceResult, cache, computing, (requests, memory, wrap), labels)
+    if (found := lookup.find(whole, progress)) is not None:
+        return found
     needed = len(requests) * (_BYTES_RECORDED if record_commands else BYTES_OF_A_REQUEST)
     ensure_fits(needed, f"{len(requests)} requests", file=requests.file)
     places = _places(requests, memory, wrap)
@@ -379,7 +388,7 @@ def run_requests(
         except BaseException:
             interrupted.set()  # the other channels stop at their next report
             raise
-    return _result(requests, memory, runs, running.wall_s(), whole)
+    return lookup.store(_result(requests, memory, runs, running.wall_s(), whole))
 
 
 def _result(
@@ -459,6 +468,7 @@ def run_trace(
     wrap: bool = False,
     record_commands: bool = False,
     exact_check: bool = False,
+    cache: bool | ResultCache = False,
 ) -> TraceResult:
     """Run requests, offered one a clock and channel as fast as they are taken, until all are done.
 
@@ -475,6 +485,7 @@ def run_trace(
         wrap: fold addresses beyond the memory back into it, instead of refusing them.
         record_commands: keep the command traces; then no request is skipped over.
         exact_check: run first on both controllers, step by step on the plain one, and compare.
+        cache: as in `run_requests`; a trace file is read all the same, for its contents count.
 
     Raises:
         InputError: a name, a number or the trace makes no sense, or an address is beyond the memory.
@@ -484,7 +495,8 @@ def run_trace(
     memory = Memory.named(standard, org, timing, ranks, overrides, mapper, channels, options)
     for name, value in (("wrap", wrap), ("record_commands", record_commands), ("exact_check", exact_check)):
         flag(value, name)  # before a trace is read, which may take long
-    return run_requests(_requests(requests), memory, wrap, record_commands, exact_check)
+    chosen_cache(cache)
+    return run_requests(_requests(requests), memory, wrap, record_commands, exact_check, cache=cache)
 
 
 def _requests(given: Any) -> Requests:

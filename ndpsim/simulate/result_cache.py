@@ -1,0 +1,250 @@
+"""Results of earlier calls, in memory and on disk.
+
+A result is found again by a digest of all that it depends on: the resolved hardware, weights and options of
+the call and the contents of traces, not the names of files; and by the version of the simulator, its sources
+included. On disk results are JSON, one file each, in the folders that `ndpsim.cachedirs` describes: written
+whole or not at all, believed when their digest says so, and read by many processes at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+import os
+import pickle
+import platform
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from importlib import metadata
+from os import PathLike
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from ndpsim import _jit
+from ndpsim.arguments import is_flag, path_of, shown, whole_number
+from ndpsim.cachedirs import BoundedEntries
+from ndpsim.errors import InputError
+from ndpsim.reported import Reported
+from ndpsim.simulate.result_form import digest_of, from_text, to_text
+from ndpsim.simulate.stopwatch import Stopwatch
+
+__all__ = ["Lookup", "ResultCache", "chosen_cache", "version"]
+
+_log = logging.getLogger("ndpsim")
+
+R = TypeVar("R", bound=Reported)
+
+#: Packages that no simulation imports: a change in them leaves results as they are.
+_WITHOUT_SIMULATION = ("bench", "cli", "importers", "peers", "report")
+
+_MOST_ENTRIES = 1 << 24
+_MOST_BYTES = 1 << 50
+_LARGEST_BYTES = 1 << 20  # of a result in memory
+
+
+def _release() -> str:
+    try:
+        return metadata.version("ndpsim")
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+@functools.cache
+def version() -> str:
+    """20 hexadecimal digits of all that results depend on beside what a call is given.
+
+    These are the sources of the simulator, its release, and the versions of Python, NumPy and Numba.
+    """
+    package = Path(_jit.__file__).parent
+    digest = hashlib.sha256(f"{_release()} {np.__version__} {_jit.entries().name}".encode())
+    for path in sorted(package.rglob("*.py")):
+        name = path.relative_to(package)
+        if name.parts[0] not in _WITHOUT_SIMULATION:
+            digest.update(name.as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:20]
+
+
+def _describe() -> dict[str, str]:
+    return {"ndpsim": _release(), "numpy": np.__version__, "python": platform.python_version()}
+
+
+class ResultCache:
+    """Results of calls, for when the very same is asked again: ``simulate_expert(..., cache=cache)``.
+
+    A result that is found equals one that is computed. Its `wall_s` and `compile_s` are those of the call
+    that found it. Change what was found as you like: the cache has its own. Where a folder cannot be used, or
+    is full, the cache goes without it, and the logger `ndpsim` says so once.
+
+    Args:
+        folder: where results lie on disk; None: in the user's cache folder, or in the one that
+            ``NDPSIM_CACHE_DIR`` names. Others must not be able to write it.
+        memory_entries: results in memory, at most; 0: none.
+        disk_bytes: of the files of results in the folder, at most, of all versions of ndpsim together; 0: no
+            results on disk. A file counts for at least 4 KiB, and a result for which an eighth of
+            `disk_bytes` is too little stays in memory alone. Processes that write at once may exceed
+            `disk_bytes` by an eighth each for a moment.
+
+    In memory and on disk, results that were used longest ago make room. Threads may share a cache, and
+    processes a folder; a cache that is sent to another process arrives with nothing in memory.
+
+    Attributes:
+        hits: calls whose result was found.
+        misses: calls that had to be computed.
+
+    Raises:
+        InputError: an argument makes no sense.
+    """
+
+    def __init__(
+        self,
+        folder: str | PathLike[str] | None = None,
+        memory_entries: int = 4096,
+        disk_bytes: int = 1 << 28,
+    ) -> None:
+        self.hits = self.misses = 0
+        self._folder = None if folder is None else Path(os.path.realpath(path_of(folder, "folder")))
+        self._memory_entries = whole_number(memory_entries, "memory_entries", 0, _MOST_ENTRIES)
+        self._disk_bytes = whole_number(disk_bytes, "disk_bytes", 0, _MOST_BYTES)
+        self._memory: OrderedDict[str, bytes] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ResultCache, (self._folder, self._memory_entries, self._disk_bytes)
+
+    def __repr__(self) -> str:
+        return f"ResultCache: {self.hits} hits, {self.misses} misses, {len(self._memory)} results in memory"
+
+    @functools.cached_property
+    def _disk(self) -> BoundedEntries:
+        return BoundedEntries("results", version(), _describe, self._folder, self._disk_bytes)
+
+    def _find(self, name: str) -> Reported | None:
+        """The result of that name, or None."""
+        with self._lock:
+            pickled = self._memory.get(name)
+            if pickled is not None:
+                self._memory.move_to_end(name)
+        found: Reported | None = self._find_on_disk(name) if pickled is None else pickle.loads(pickled)
+        with self._lock:
+            self.hits += found is not None
+            self.misses += found is None
+        return found
+
+    def _find_on_disk(self, name: str) -> Reported | None:
+        content = self._disk.read(name) if self._disk_bytes else None
+        if content is None:
+            return None
+        try:
+            found = from_text(content)
+        except Exception as error:  # whole, but no result
+            _log.info("%s is computed again: its entry in the cache cannot be read (%s)", name, error)
+            return None
+        self._put_in_memory(name, found)
+        return found
+
+    def _store(self, name: str, result: Reported) -> None:
+        self._put_in_memory(name, result)
+        if self._disk_bytes:
+            self._disk.write(name, to_text(result))
+
+    def _put_in_memory(self, name: str, result: Reported) -> None:
+        # Pickled, each result that is found is a copy of its own, and made faster than by any other way.
+        pickled = pickle.dumps(result, pickle.HIGHEST_PROTOCOL)
+        if len(pickled) > _LARGEST_BYTES:
+            return
+        with self._lock:
+            self._memory[name] = pickled
+            self._memory.move_to_end(name)
+            while len(self._memory) > self._memory_entries:
+                self._memory.popitem(last=False)
+
+
+@functools.cache
+def _usual_cache() -> ResultCache:
+    """What `cache=True` means: one cache in a process."""
+    return ResultCache()
+
+
+def chosen_cache(cache: bool | ResultCache) -> ResultCache | None:
+    """The cache that an argument `cache` means; None: none.
+
+    Raises:
+        InputError: it is neither a flag nor a cache.
+    """
+    if isinstance(cache, ResultCache):
+        return cache
+    if is_flag(cache):
+        return _usual_cache() if cache else None
+    raise InputError(f"{shown(cache)} is neither True, nor False, nor a ResultCache", key="cache")
+
+
+class Lookup(Generic[R]):
+    """What a call looks for in a cache, and stores there when it was not found.
+
+    Args:
+        kind: of the result.
+        cache: as the caller gave it.
+        computing: the call computes in any case, and its result is not stored.
+        given: all that the result depends on, for `digest_of`.
+        labels: what the result's `config` says of where its inputs came from: names on which nothing depends.
+        trace: a file whose contents the result depends on, too.
+
+    Raises:
+        InputError: `cache` is no cache.
+    """
+
+    def __init__(
+        self,
+        kind: type[R],
+        cache: bool | ResultCache,
+        computing: bool,
+        given: Sequence[Any],
+        labels: Mapping[str, Any],
+        trace: str | None = None,
+    ) -> None:
+        chosen = chosen_cache(cache)
+        self._kind, self._cache = kind, None if computing else chosen
+        self._given, self._labels, self._trace = given, labels, trace
+        self._name = self._name_of_entry()
+
+    def _name_of_entry(self) -> str | None:
+        """The name under which the result lies; None: there is no cache, or no trace."""
+        if self._cache is None:
+            return None
+        contents = None
+        if self._trace is not None:
+            try:
+                with open(self._trace, "rb") as file:
+                    contents = hashlib.file_digest(file, "blake2b").hexdigest()
+            except OSError:
+                return None
+        return f"{self._kind.__name__}-{digest_of([*self._given, contents])}"
+
+    def find(self, stopwatch: Stopwatch, progress: Callable[[float], None]) -> R | None:
+        """The result, if it was computed before, as of this call; all its work is done."""
+        if self._cache is None or self._name is None:
+            return None
+        found = self._cache._find(self._name)
+        if not isinstance(found, self._kind):
+            return None
+        progress(0.0)
+        progress(1.0)
+        changed: Any = {
+            "config": {**found.config, **self._labels},  # type: ignore[attr-defined]
+            "wall_s": stopwatch.wall_s(),
+            "compile_s": stopwatch.compile_s(),
+        }
+        return replace(found, **changed)  # type: ignore[type-var]
+
+    def store(self, result: R) -> R:
+        """Store a result that was not found, unless its trace has changed meanwhile; returns it."""
+        if self._cache is not None and self._name is not None:
+            unchanged = self._trace is None or self._name_of_entry() == self._name
+            if unchanged:
+                self._cache._store(self._name, result)
+        return result

@@ -1,0 +1,107 @@
+"""Results as text and back, and digests of what they depend on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from ndpsim import simulate
+from ndpsim.config import Hardware
+from ndpsim.reported import Reported
+from ndpsim.spec import Standard
+from ndpsim.spec.registry import standards
+from ndpsim.traces import Requests
+
+__all__ = ["digest_of", "from_text", "to_text"]
+
+_TUPLE = "()"  # the key of an object that stands for a tuple; Phase() of one that stands for a Phase
+
+
+def digest_of(values: Sequence[Any]) -> str:
+    """A digest of plain data, NumPy's numbers, dataclasses, hardware and requests.
+
+    It does not depend on the order of mappings, nor on whether a number is Python's or NumPy's. Hardware
+    counts by its values, requests by what is asked, wherever they were read from.
+
+    Raises:
+        TypeError: there is something else among the values.
+    """
+    text = json.dumps(values, sort_keys=True, default=_plain)
+    return hashlib.blake2b(text.encode(), digest_size=20).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """What stands in JSON for a value that JSON does not have."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Hardware):
+        return value.digest
+    if isinstance(value, Requests):
+        return _digest_of_requests(value)
+    if isinstance(value, Standard) and value == standards().get(value.name):
+        return value.name  # the version of the cache covers what is in it
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    raise TypeError(f"a result cannot depend on a {type(value).__name__}")
+
+
+def _digest_of_requests(requests: Requests) -> str:
+    digest = hashlib.blake2b(digest_size=20)
+    for name in ("address", "write", "cycle", "place"):
+        column = getattr(requests, name)
+        digest.update(f"{name} {None if column is None else column.shape} ".encode())
+        if column is not None:
+            digest.update(np.ascontiguousarray(column).data)
+    return digest.hexdigest()
+
+
+def to_text(result: Reported) -> bytes:
+    """A result as JSON, from which `from_text` makes an equal one of the same types."""
+    return json.dumps(_encoded(result), separators=(",", ":")).encode()
+
+
+def _encoded(value: Any) -> Any:
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if type(value) is list:
+        return [_encoded(one) for one in value]
+    if type(value) is tuple:
+        return {_TUPLE: [_encoded(one) for one in value]}
+    if type(value) is dict and all(type(key) is str and not key.endswith(_TUPLE) for key in value):
+        return {key: _encoded(of_key) for key, of_key in value.items()}
+    name = type(value).__name__
+    if is_dataclass(value) and getattr(simulate, name, None) is type(value):
+        return {f"{name}{_TUPLE}": [_encoded(getattr(value, field.name)) for field in fields(value)]}
+    raise TypeError(f"a result cannot be stored with a {name} in it")
+
+
+def from_text(text: bytes) -> Reported:
+    """The result that `to_text` wrote.
+
+    Raises:
+        ValueError, TypeError, AttributeError, RecursionError: the text is no such result.
+    """
+    result = json.loads(text, object_hook=_decoded)
+    if not isinstance(result, Reported):
+        raise ValueError("the text is no result")
+    return result
+
+
+def _decoded(found: dict[str, Any]) -> Any:
+    """What an object stands for."""
+    if len(found) != 1:
+        return found
+    ((name, parts),) = found.items()
+    if name == _TUPLE:
+        return tuple(parts)
+    if not name.endswith(_TUPLE):
+        return found
+    kind = getattr(simulate, name.removesuffix(_TUPLE))
+    if not is_dataclass(kind) or not isinstance(kind, type):
+        raise ValueError(f"{name} is no part of a result")
+    return kind(*parts)
