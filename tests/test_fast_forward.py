@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from ndpsim._jit import kernel
 from ndpsim.dram import engines, sink, state
 from ndpsim.dram.engines import MaskController, ScanController
-from ndpsim.dram.masks import known
-from ndpsim.dram.masks.situations import describe, resume
+from ndpsim.dram.masks import transition_table
+from ndpsim.dram.masks.signature import restore, write_signature
 from ndpsim.simulate.lane import no_commands, run_channel
 from ndpsim.spec import Device, lower, resolve
 
@@ -241,12 +241,12 @@ def test_a_stream_may_begin_again_while_reads_are_under_way(count):
 
 @kernel
 def describe_here(policy, shape, words, source, data_sink, known, clock):
-    return describe(policy, shape, words, source, data_sink, known, clock)
+    return write_signature(policy, shape, words, source, data_sink, known, clock)
 
 
 @kernel
 def resume_there(policy, shape, words, source, data_sink, known, situation, clock):
-    resume(policy, shape, words, source, data_sink, known, situation, clock)
+    restore(policy, shape, words, source, data_sink, known, situation, clock)
 
 
 @settings(max_examples=60, deadline=None)
@@ -269,10 +269,10 @@ def test_a_situation_resumed_later_and_rows_further_on_is_described_alike(
         return source, data_sink, one._state
 
     def described(source, data_sink, words, clock):
-        memory = known.make_known(tables, data_sink.depth + data_sink.servers)
+        memory = transition_table.make_table(tables, data_sink.depth + data_sink.servers)
         end = describe_here(policy, shape, words, source, data_sink, memory, clock)
-        assert known.FIRST_RECORD < end <= memory[known.USED] + memory[known.ROOM]
-        return memory, memory[memory[known.USED] + known.WORDS : end]
+        assert transition_table.FIRST_RECORD < end <= memory[transition_table.USED] + memory[transition_table.ROOM]
+        return memory, memory[memory[transition_table.USED] + transition_table.WORDS : end]
 
     source, data_sink, words = after(taken, 0)
     clock = int(words[state.CLOCK])
@@ -285,7 +285,7 @@ def test_a_situation_resumed_later_and_rows_further_on_is_described_alike(
     other[state.PLACE] = words[state.PLACE]
     for place in (state.REFRESH_FROM, state.REFRESH_UNTIL):
         other[place] = words[place] + shift
-    resume_there(policy, shape, other, source, data_sink, memory, int(memory[known.USED]), clock + shift)
+    resume_there(policy, shape, other, source, data_sink, memory, int(memory[transition_table.USED]), clock + shift)
     assert described(source, data_sink, other, clock + shift)[1].tolist() == first.tolist()
 
 
@@ -295,7 +295,7 @@ def test_what_does_not_fit_into_memory_is_stepped_through(monkeypatch):
     places = stream(device, 20_000, 0, 64)
     work = policy, places, 8, None, [(20_000, 0, 0, 1)]
     most, expected = outcome(MaskController, lower(device), *work)
-    monkeypatch.setattr(known, "_WORDS", known.FIRST_RECORD + 12_000)
+    monkeypatch.setattr(transition_table, "_WORDS", transition_table.FIRST_RECORD + 12_000)
     tables = lower(device)
     for _ in range(3):
         some, counted = outcome(MaskController, tables, *work)
@@ -309,6 +309,5 @@ def test_runs_at_once_do_not_share_what_they_learn():
     works = [(stream(device, 20_000, first, 64), 8, None, [(20_000, 0, 0, 1)]) for first in range(8)]
     with ThreadPoolExecutor(4) as pool:
         at_once = list(pool.map(lambda work: outcome(MaskController, tables, policy, *work), works * 3))
-    engines.forget()
     alone = [outcome(MaskController, tables, policy, *work) for work in works]
     assert at_once == alone * 3
