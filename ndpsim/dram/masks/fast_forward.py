@@ -13,7 +13,8 @@ lookups pause where they cost more than they save.
 from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
-from ndpsim.dram.masks.periods import clock_at, log_step, repeat, repeats_ahead
+from ndpsim.dram.masks.periods import repeat, repeats_ahead
+from ndpsim.dram.masks.serving import clock_at, log_step, serve
 from ndpsim.dram.masks.signature import fingerprint, has_signature, restore, write_signature
 from ndpsim.dram.masks.state import LONGEST_PERIOD, LOSS, NEXT_LOOKUP, PAUSE_SPANS, RECORDING
 from ndpsim.dram.masks.transition_table import (
@@ -146,8 +147,9 @@ def follow(policy, shape, state, source, sink, table, signature, clock, until_se
             break
         if clock + table[transition + CLOCKS] >= state[PAUSE]:
             break
-        take(policy, shape, state, sink, table, transition, clock)
         log_step(state, step, transition, clock)
+        serve(state, sink, table, step, 1, 1, 0, 0)
+        take(policy, shape, state, table, transition, clock)
         clock, signature, step = clock + table[transition + CLOCKS], table[transition + TO], step + 1
         quiet = 0 if table[transition + REFRESHED] > 0 else quiet + 1
         length = step - table[signature + STEP]

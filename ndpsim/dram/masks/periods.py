@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
-from ndpsim.dram.masks.state import FAST_FORWARDED, LONGEST_PERIOD, TAKEN_CLOCK, TAKEN_TRANSITION
-from ndpsim.dram.masks.transition_table import CLOCK_SUM, READS, SPAN, TIMES
-from ndpsim.dram.masks.transitions import count_served, note_uncommitted, serve_reads, span_differs
+from ndpsim.dram.masks.serving import clock_at, serve, transition_at
+from ndpsim.dram.masks.state import FAST_FORWARDED
+from ndpsim.dram.masks.transition_table import CLOCK_SUM, SPAN, TIMES
+from ndpsim.dram.masks.transitions import note_uncommitted, span_differs
 from ndpsim.dram.masks.words import natural
 from ndpsim.dram.state import NEXT_REFRESH, PAUSE, PLACE, READS_SERVED, SERVED, TAKEN
 
-__all__ = ["clock_at", "log_step", "repeat", "repeats_ahead"]
+__all__ = ["repeat", "repeats_ahead"]
 
 
 @inlined
@@ -39,44 +40,10 @@ def repeats_ahead(state, source, requests, clocks, clock, most):
     return max(equal_requests(source, first, requests, ahead) - 1, 0) // requests
 
 
-@inlined
-def log_step(state, step, transition, clock):
-    """A transition is taken at a clock."""
-    state[TAKEN_TRANSITION + (step & LONGEST_PERIOD - 1)] = transition
-    state[TAKEN_CLOCK + (step & LONGEST_PERIOD - 1)] = clock
-
-
-@inlined
-def transition_at(state, step):
-    """The transition of one of the last steps."""
-    return natural(state[TAKEN_TRANSITION + (step & LONGEST_PERIOD - 1)])
-
-
-@inlined
-def clock_at(state, step):
-    """The clock of one of the last steps."""
-    return state[TAKEN_CLOCK + (step & LONGEST_PERIOD - 1)]
-
-
-@inlined
-def serve_repeats(state, sink, table, first, length, repeats, clocks):
-    """Note when the bursts of the repeated period are served."""
-    request, last = state[PLACE], first + length - 1
-    for later in range(clocks, repeats * clocks + 1, clocks):
-        for step in range(first, first + length):
-            serve_reads(sink, table, transition_at(state, step), request, clock_at(state, step) + later)
-            request += SPAN
-    while table[transition_at(state, last) + READS] == 0:
-        last -= 1
-    clock = clock_at(state, last) + repeats * clocks
-    count_served(sink, table, transition_at(state, last), repeats * length * SPAN, clock)
-
-
 @outlined
 def repeat(state, sink, table, first, length, repeats, clocks):
     """Take the transitions of `length` steps from step `first` on, `clocks` long, so many times more."""
-    if sink.servers > 0:
-        serve_repeats(state, sink, table, first, length, repeats, clocks)
+    serve(state, sink, table, first, length, repeats, clocks, clocks)
     for step in range(first, first + length):
         transition, clock = transition_at(state, step), clock_at(state, step) + clocks
         note_uncommitted(table, transition)

@@ -6,7 +6,6 @@ Their clocks, ticks and requests count from their beginning, their rows from the
 from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
-from ndpsim.dram import sink as sinks
 from ndpsim.dram.maintenance import next_refresh
 from ndpsim.dram.masks.rows import rows_differ
 from ndpsim.dram.masks.state import (
@@ -28,6 +27,7 @@ from ndpsim.dram.masks.transition_table import (
     CLOSED,
     DUE,
     FINISHED,
+    FIRST_READ,
     FOLLOWING,
     GAINS,
     LATENCY,
@@ -71,13 +71,11 @@ from ndpsim.dram.state import (
 
 __all__ = [
     "commit",
-    "count_served",
     "find",
     "next_line",
     "note_uncommitted",
     "of_reads",
     "record",
-    "serve_reads",
     "span_differs",
     "start_recording",
     "take",
@@ -169,12 +167,14 @@ def write_reads(state, sink, table, transition, first, clock):
     """The reads since the snapshot."""
     reads, before = table[transition + READS], state[SNAPSHOT + READS_SERVED]
     finished, request = of_reads(table, transition, FINISHED), of_reads(table, transition, REQUEST)
-    latency = of_reads(table, transition, LATENCY)
+    latency, in_order = of_reads(table, transition, LATENCY), reads == SPAN
     for number in range(reads):
         log = READ_LOG + (before + number & READS_LOGGED - 1) * READ_LOG_FIELDS
         table[request + number] = state[log] - first
         table[latency + number] = state[log + 1]
         table[finished + number] = state[log + 2] - clock * sink.dram_ticks
+        in_order = in_order and table[request + number] == table[request] + number
+    table[transition + FIRST_READ] = table[request] if in_order else NOTHING
 
 
 @inlined
@@ -246,25 +246,6 @@ def find(policy, shape, state, source, table, signature, clock):
 
 
 @inlined
-def serve_reads(sink, table, transition, first, clock):
-    """Note when the bursts of a transition are served."""
-    now, offset = clock * sink.dram_ticks, of_reads(table, transition, REQUEST)
-    finished = of_reads(table, transition, FINISHED)
-    for number in range(table[transition + READS]):
-        sinks.note_rows(sink, first + table[offset + number], now + table[finished + number])
-
-
-@inlined
-def count_served(sink, table, transition, reads, clock):
-    """So many bursts have been served, the last of them in a transition from a clock on."""
-    last = of_reads(table, transition, FINISHED) + table[transition + READS] - 1
-    if reads > 0:
-        sink.value[sinks.FINISHED] = clock * sink.dram_ticks + table[last]
-    sink.value[sinks.BUSY] += reads * sink.value[sinks.SERVICE]
-    sink.value[sinks.TAKEN] += reads
-
-
-@inlined
 def note_refresh(policy, shape, state, table, transition, clock):
     """The refreshes that fall due in a transition."""
     if table[transition + REFRESHED_FROM] != NOTHING:
@@ -285,12 +266,9 @@ def note_uncommitted(table, transition):
 
 
 @inlined
-def take(policy, shape, state, sink, table, transition, clock):
-    """Do what a transition did, except for the counts that `commit` adds."""
+def take(policy, shape, state, table, transition, clock):
+    """Do what a transition did, except for its bursts (`serve`) and for the counts that `commit` adds."""
     reads = table[transition + READS]
-    if sink.servers > 0:
-        serve_reads(sink, table, transition, state[PLACE], clock)
-        count_served(sink, table, transition, reads, clock)
     note_uncommitted(table, transition)
     table[transition + TIMES] += 1
     table[transition + CLOCK_SUM] += clock
