@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from ndpsim._jit import kernel
 from ndpsim.dram import engines, sink, state
 from ndpsim.dram.engines import MaskController, ScanController
+from ndpsim.dram.masks import state as masks
 from ndpsim.dram.masks import transition_table
+from ndpsim.dram.masks.fields import FIELDS, IN_SIGNATURE
 from ndpsim.dram.masks.signature import restore, write_signature
 from ndpsim.simulate.lane import no_commands, run_channel
 from ndpsim.spec import Device, lower, resolve
@@ -311,3 +313,79 @@ def test_runs_at_once_do_not_share_what_they_learn():
         at_once = list(pool.map(lambda work: outcome(MaskController, tables, policy, *work), works * 3))
     alone = [outcome(MaskController, tables, policy, *work) for work in works]
     assert at_once == alone * 3
+
+
+def test_every_word_of_the_state_belongs_to_one_field():
+    assert [field.first for field in FIELDS] == [0, *np.cumsum([field.words for field in FIELDS])[:-1]]
+    assert FIELDS[-1].first + FIELDS[-1].words == masks.WORDS
+    assert len({field.name for field in FIELDS}) == len(FIELDS)
+    named = {name for name in vars(masks) if name in dict.fromkeys(field.name for field in FIELDS)}
+    assert {"BANK_READY", "SLOT_ROW", "WAITING", "RECORDING"} <= named
+
+
+CLOCKS = [field.name for field in FIELDS if field.role == "clock"]
+
+
+def signature_changes(here, first: list[int], word: int, value: int) -> bool:
+    """Whether the signature is another when a word of the state has a value."""
+    policy, shape, words, source, data_sink, memory, clock = here
+    before, words[word] = words[word], value
+    end = describe_here(policy, shape, words, source, data_sink, memory, clock)
+    words[word] = before
+    return memory[memory[transition_table.USED] + transition_table.WORDS : end].tolist() != first
+
+
+@pytest.fixture(scope="module", params=["all-bank", "same-bank"])
+def refreshing(request):
+    """A channel of two ranks with a refresh pending and with reads after their ACT; its signature."""
+    device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 2)
+    tables = lower(device)
+    policy = state.make_policy(state.ControllerOptions(refresh=request.param))
+    source, channel = state.make_source(tables, *stream(device, 2000, 0, 4)), MaskController(tables, policy)
+    words, taken = channel._state, 0
+    while not words[masks.ACTIVE_SIZE : masks.ACTIVE_SIZE + 4].any() or taken < 100:
+        taken += 1
+        run_channel(channel, source, sink.nobody(), no_commands(), state.FAR, taken)
+    words[masks.PENDING_SIZE] = 1
+    memory, clock = transition_table.make_table(tables, 1), int(words[state.CLOCK])
+    here = policy, engines.masks.make_shape(tables), words, source, sink.nobody(), memory, clock
+    end = describe_here(*here)
+    return here, memory[memory[transition_table.USED] + transition_table.WORDS : end].tolist()
+
+
+@pytest.mark.parametrize("field", [field for field in FIELDS if field.role in IN_SIGNATURE], ids=lambda f: f.name)
+def test_a_signature_changes_with_each_of_its_fields(refreshing, field):
+    here, first = refreshing
+    words = here[2]
+    # Later than anything; another number or place in a ring; the bits of the queued reads.
+    changes = [5_000] if field.role == "clock" else [1, 48, int(words[masks.USED])]
+    tried = [(word, change) for word in range(field.first, field.first + min(field.words, 200)) for change in changes]
+    tried = [(word, change) for word, change in tried if abs(change) < 1000 or field.name in ("COUNTED", *CLOCKS)]
+    assert any(signature_changes(here, first, word, int(words[word]) + change) for word, change in tried)
+
+
+@pytest.mark.parametrize("role", ["derived", "counter", "constant", "forwarding", "unused"])
+def test_a_signature_does_not_change_with_other_fields(refreshing, role):
+    here, first = refreshing
+    for field in FIELDS:
+        if field.role == role:
+            for word in range(field.first, field.first + field.words, max(field.words // 50, 1)):
+                assert not signature_changes(here, first, word, int(here[2][word]) + 1), field.name
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_controllers_stand_at_the_same_clock_wherever_they_stop(seed):
+    draw = np.random.default_rng(seed)
+    device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 2)
+    tables, policy = lower(device), state.make_policy(state.ControllerOptions())
+    places = stream(device, 200, 0, 16)
+    places[5][:] = draw.random(200) < 0.3
+    places[6][:] = draw.integers(0, 40, 200)  # some reads are forwarded, some writes coalesced
+    cycle = np.cumsum(draw.choice([0, 1, 9, 400], 200)) if seed % 2 else None
+    sources = [state.make_source(tables, *places, cycle=cycle) for _ in range(2)]
+    both = [MaskController(tables, policy), ScanController(tables, policy)]
+    for served in (*np.cumsum(draw.integers(1, 20, 9)).tolist(), 200):
+        for source, channel in zip(sources, both, strict=True):
+            source.admitted[0] = min(200, served + 60)
+            run_channel(channel, source, sink.nobody(), no_commands(), served)
+        assert both[0].value.tolist() == both[1].value.tolist()

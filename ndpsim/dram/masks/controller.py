@@ -225,9 +225,7 @@ def run(policy, shape, state, latencies, source, sink, commands, table, until_se
             outcome = RECORD_FULL
             break
         if accepts and state[TAKEN] >= state[NEXT_LOOKUP]:
-            clock = fast_forward(
-                policy, shape, state, source, sink, table, clock, until_served, until_taken
-            )
+            clock = fast_forward(policy, shape, state, source, sink, table, clock, until_served, until_taken)
             hits, quiet = only_hits(shape, state), 0
         if hits:
             clock, accepts = run_hits(

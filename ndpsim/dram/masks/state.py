@@ -128,13 +128,13 @@ PAUSE_SPANS = LOSS + 1  # spans without lookup when the loss was last too large,
 
 # Between arrays of a power of two words: processors tell addresses apart by their low bits first, and a
 # bank must not have the same in all of them.
-_GAP = 5 * KINDS
+GAP = 5 * KINDS
 
 # ---- What follows goes by rank: of ranks that there are not, it need not be set.
 GROUP_READY = -(-(PAUSE_SPANS + 1) // KINDS) * KINDS
-BANK_READY = GROUP_READY + GROUPS * KINDS + _GAP
-OPEN_ROW = BANK_READY + BANKS * KINDS + _GAP  # [bank], -1: closed
-OF_BANK = OPEN_ROW + BANKS + _GAP  # of banks: mask of the requests for it
+BANK_READY = GROUP_READY + GROUPS * KINDS + GAP
+OPEN_ROW = BANK_READY + BANKS * KINDS + GAP  # [bank], -1: closed
+OF_BANK = OPEN_ROW + BANKS + GAP  # of banks: mask of the requests for it
 _BY_RANK = (
     (GROUP_READY, GROUPS_PER_RANK * KINDS),
     (BANK_READY, BANKS_PER_RANK * KINDS),
@@ -144,10 +144,10 @@ _BY_RANK = (
 )
 
 # ---- What follows is written before it is read, and so need not be set at first.
-ASLEEP = OF_BANK + 2 * BANKS + _GAP  # [wait * SLOTS + place modulo SLOTS]: clock * BANKS + bank
-ACTIVE = ASLEEP + 2 * RANKS * WAITS * SLOTS + _GAP  # [line * SLOTS + place modulo SLOTS]: bank
-ACTIVE_ARRIVED = ACTIVE + 2 * RANKS * SLOTS + _GAP  # [bank]
-ACTIVE_REQUEST = ACTIVE_ARRIVED + BANKS + _GAP  # [bank]
+ASLEEP = OF_BANK + 2 * BANKS + GAP  # [wait * SLOTS + place modulo SLOTS]: clock * BANKS + bank
+ACTIVE = ASLEEP + 2 * RANKS * WAITS * SLOTS + GAP  # [line * SLOTS + place modulo SLOTS]: bank
+ACTIVE_ARRIVED = ACTIVE + 2 * RANKS * SLOTS + GAP  # [bank]
+ACTIVE_REQUEST = ACTIVE_ARRIVED + BANKS + GAP  # [bank]
 
 # The last reads.
 READS_LOGGED = 64
@@ -162,7 +162,7 @@ SNAPSHOT = SNAPSHOT_OPEN + 1  # [place]
 LONGEST_PERIOD = 8  # transitions
 TAKEN_TRANSITION = SNAPSHOT + COUNTERS + KINDS  # [step modulo LONGEST_PERIOD]
 TAKEN_CLOCK = TAKEN_TRANSITION + LONGEST_PERIOD  # [step modulo LONGEST_PERIOD]
-_WORDS = TAKEN_CLOCK + LONGEST_PERIOD
+WORDS = TAKEN_CLOCK + LONGEST_PERIOD
 
 
 class Shape(NamedTuple):
@@ -211,7 +211,7 @@ def _aligned(words: int) -> Ints:
 
 def make_state(tables: Tables) -> Ints:
     """A channel at rest before clock 1: all banks closed, all queues empty."""
-    state = _aligned(_WORDS)
+    state = _aligned(WORDS)
     state[:] = 0
     state[CLOCK], state[PAUSE] = 1, FAR
     state[[FIRST_COMMAND, DATA_END]] = -1
@@ -231,7 +231,7 @@ def make_state(tables: Tables) -> Ints:
 
 def copy_at_rest(state: Ints, ranks: int) -> Ints:
     """Another channel of so many ranks at rest."""
-    copy = _aligned(_WORDS)
+    copy = _aligned(WORDS)
     copy[:GROUP_READY] = state[:GROUP_READY]
     for first, words in _BY_RANK:
         copy[first : first + ranks * words] = state[first : first + ranks * words]
