@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from ndpsim.bench.row import Row, Work, best_seconds, expect
 from ndpsim.config import load_hardware
-from ndpsim.dram.engines import forget
 from ndpsim.errors import MismatchError
 from ndpsim.moe import load_model
 from ndpsim.simulate import ExpertResult, simulate_expert
@@ -56,13 +55,8 @@ class ExpertCall:
             except MismatchError as error:
                 raise MismatchError(f"{self.name}: {error}") from None
 
-        def first_call() -> ExpertResult:
-            forget()
-            return call()
-
         result = call_and_check()
         expect(self.name, work_of(result), self.pinned)
-        first_s = best_seconds(first_call, max(repeat, _LEAST_RUNS))
         seconds = best_seconds(call, max(repeat, _LEAST_RUNS))
         # A checked call is the call and the plain run: every lane on its own, every read stepped through.
         plain_s = best_seconds(call_and_check, repeat) - seconds
@@ -73,5 +67,4 @@ class ExpertCall:
             ratio_plain=plain_s / seconds,
             simulated_s=result.time_ns / 1e9,
             fast_forwarded=result.fast_forwarded,
-            first_seconds=first_s,
         )

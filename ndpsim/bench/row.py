@@ -39,7 +39,6 @@ class Row:
         ratio_ramulator: how many times faster than Ramulator 2.1; None where it was not run.
         simulated_s: how long the simulated hardware needs; None where the row simulates none as a whole.
         fast_forwarded: the share of reads that went as others before them; None where it is not known.
-        first_seconds: of the best run that could recall nothing from earlier ones; None where none can.
     """
 
     name: str
@@ -49,7 +48,6 @@ class Row:
     ratio_ramulator: float | None = None
     simulated_s: float | None = None
     fast_forwarded: float | None = None
-    first_seconds: float | None = None
 
     @property
     def rate_mps(self) -> float:
@@ -69,7 +67,6 @@ class Row:
             "commands": dict(self.work.commands),
             "simulated_s": self.simulated_s,
             "fast_forwarded": self.fast_forwarded,
-            "first_seconds": self.first_seconds,
         }
 
 

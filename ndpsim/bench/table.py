@@ -22,7 +22,6 @@ COLUMNS = (
     "work",
     "requests",
     "time",
-    "first time",
     "million requests/s",
     "x plain",
     "x Ramulator 2.1",
@@ -39,8 +38,6 @@ its requests, clocks and commands by kind are not the pinned ones, when any coun
 the plain implementation's, or when a counter or the clock in which the last request is taken differs from
 Ramulator's.
 
-- *first time*: of a call that finds nothing learned by calls before it, where *time* is of one that does.
-  The rows of streams learn nothing from earlier runs.
 - *x plain*: times faster than the controller that looks at every queued request at every step, on the same
   work; for an expert, with every lane laid out and run on its own and every read stepped through.
 - *x Ramulator 2.1*: times faster than it; - where it was not installed or cannot run the work.
@@ -64,7 +61,6 @@ def cells(row: Row) -> list[str]:
         ROWS[row.name].about,
         f"{row.work.requests:,}",
         format_time(row.seconds * 1e9),
-        _NOTHING if row.first_seconds is None else format_time(row.first_seconds * 1e9),
         significant(row.rate_mps) if row.work.requests > 1 else _NOTHING,
         _ratio(row.ratio_plain),
         _ratio(row.ratio_ramulator),

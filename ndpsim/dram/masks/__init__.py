@@ -3,10 +3,11 @@
 The requests of a queue stand in a ring of 64 slots in the order of their arrival, so that a set of
 requests is a 64-bit mask and the oldest of a set is its lowest bit. `state` lays this out; `slots` moves
 requests in and out, `banks` follows the rows, `choose` and `issue` say what comes next and what follows
-from it, `hits` does the steps in which only row hits wait, and `controller` runs it all. `recall` goes on as
-before where a stream comes into a situation that it has been in; `situations` writes those down, `passages`
-lead from one to the next, `rounds` are passages that end where they began, and `known` lays out what is
-remembered. `words` and `rows` have the machine instructions that Numba has no word for.
+from it, `hits` does the steps in which only row hits wait, and `controller` runs it all. `fast_forward` goes
+on as before where a stream comes into a state that it was in: `signature` writes states down, `transitions`
+lead from one to the next, `periods` of them repeat, `serving` gives their bursts to the sink, and
+`transition_table` lays out what is recorded. `fields` names every field of the state. `words` and `rows` have
+the machine instructions that Numba has no word for.
 
 It issues what `dram.controller` issues, clock by clock; tests hold the two equal.
 """

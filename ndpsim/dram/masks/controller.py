@@ -14,16 +14,13 @@ from ndpsim.dram.masks.choose import (
     mode_changes,
     quiet_until,
 )
+from ndpsim.dram.masks.fast_forward import fast_forward, first_lookup
 from ndpsim.dram.masks.hits import only_hits, run_hits
 from ndpsim.dram.masks.issue import is_full, issue_active, issue_maintenance, issue_queued
-from ndpsim.dram.masks.known import REACH
-from ndpsim.dram.masks.passages import settle
-from ndpsim.dram.masks.recall import next_mark, recall
 from ndpsim.dram.masks.slots import bank_of, enqueue, filter_place
 from ndpsim.dram.masks.state import (
     BANKS_PER_RANK,
-    LEARNING,
-    MARK,
+    NEXT_LOOKUP,
     PENDING,
     PENDING_BANK,
     PENDING_KIND,
@@ -39,6 +36,7 @@ from ndpsim.dram.masks.state import (
     WRITES,
     WRITES_AT,
 )
+from ndpsim.dram.masks.transitions import commit
 from ndpsim.dram.masks.words import lowest, natural, ranks_of
 from ndpsim.dram.queues import absorb
 from ndpsim.dram.sink import credit_clock
@@ -208,14 +206,13 @@ def next_step(policy, state, source, quiet, clock):
 
 
 @kernel
-def run(policy, shape, state, latencies, source, sink, commands, known, until_served, until_taken):
+def run(policy, shape, state, latencies, source, sink, commands, table, until_served, until_taken):
     """Run until `until_served` requests are served, or into the step that accepts request `until_taken`.
 
     Returns and can be taken up again as `dram.controller.run`.
-    known: see `masks.known`.
+    table: see `masks.transition_table`.
     """
-    state[MARK] = next_mark(state) if known[REACH] > 0 else FAR
-    state[LEARNING] = 0
+    first_lookup(state, table)
     state[NEXT_REFRESH] = next_refresh(shape, policy.refresh, state[REFRESHES])
     count_waits(state, -1)
     clock, quiet, hits, outcome = state[CLOCK], 0, False, DONE
@@ -227,8 +224,8 @@ def run(policy, shape, state, latencies, source, sink, commands, known, until_se
         if is_full(commands):
             outcome = RECORD_FULL
             break
-        if accepts and state[TAKEN] >= state[MARK]:
-            clock = recall(policy, shape, state, source, sink, known, clock, until_served, until_taken)
+        if accepts and state[TAKEN] >= state[NEXT_LOOKUP]:
+            clock = fast_forward(policy, shape, state, source, sink, table, clock, until_served, until_taken)
             hits, quiet = only_hits(shape, state), 0
         if hits:
             clock, accepts = run_hits(
@@ -240,7 +237,7 @@ def run(policy, shape, state, latencies, source, sink, commands, known, until_se
                 sink,
                 commands,
                 until_served,
-                min(until_taken, state[MARK] + 1),
+                min(until_taken, state[NEXT_LOOKUP] + 1),
                 clock,
                 accepts,
             )
@@ -262,7 +259,7 @@ def run(policy, shape, state, latencies, source, sink, commands, known, until_se
             quiet = choose_and_issue(policy, shape, state, latencies, source, sink, commands, clock)
             hits = only_hits(shape, state) and source.cycle.shape[0] == 0
         clock, accepts = next_step(policy, state, source, quiet, clock)
-    settle(state, latencies, known)
+    commit(state, latencies, table)
     count_waits(state, 1)
     state[CLOCK] = state[COUNTED_UNTIL] + 1
     return outcome

@@ -28,7 +28,6 @@ from ndpsim.dram.masks.state import (
     GROUPS_PER_RANK,
     ISSUED,
     KINDS,
-    LEARNING,
     OPEN_ROW,
     PENDING_BANK,
     PENDING_KIND,
@@ -42,6 +41,7 @@ from ndpsim.dram.masks.state import (
     READ_LOG_FIELDS,
     READS,
     READS_LOGGED,
+    RECORDING,
     REFAB,
     SLOT_ARRIVED,
     SLOT_REQUEST,
@@ -115,7 +115,7 @@ def note_read(shape, state, latencies, sink, bank, request, arrived, clock):
     state[READ_LATENCY] += end - arrived
     latencies[min(end - arrived, latencies.shape[0] - 1)] += 1
     take_burst(sink, request, end)
-    if state[LEARNING] != 0:
+    if state[RECORDING] != 0:
         log = READ_LOG + (state[READS_SERVED] & READS_LOGGED - 1) * READ_LOG_FIELDS
         state[log], state[log + 1], state[log + 2] = request, end - arrived, sink.value[FINISHED]
     state[READS_SERVED] += 1

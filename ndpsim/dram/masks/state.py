@@ -122,22 +122,22 @@ WRITES_AT = PENDING_BANK + PENDING  # [low bits of an address]: queued writes
 
 TOUCHED = WRITES_AT + ADDRESSES  # [rank]: the clock of the last command to banks of it
 
-# What `recall` is about.
-RECALLED = TOUCHED + RANKS  # reads that went as others of the run had gone
-MARK = RECALLED + 1  # the request at which it is asked next
-LEARNING = MARK + 1  # the situation from which the channel steps to the next, 0 if from none
-IN_VAIN = LEARNING + 1  # spans that were learned less those that were recalled since, 0 at least
-LAST_REST = IN_VAIN + 1  # for how many spans nothing was learned when that came to too many
+# Fast-forward, see `fast_forward`.
+FAST_FORWARDED = TOUCHED + RANKS  # reads that went as others of the run had gone
+NEXT_LOOKUP = FAST_FORWARDED + 1  # the number of the request at which the transition table is consulted next
+RECORDING = NEXT_LOOKUP + 1  # the signature from which the channel steps to the next, 0 if from none
+LOSS = RECORDING + 1  # what lookups have cost beyond what they saved, 0 at least
+PAUSE_SPANS = LOSS + 1  # spans without lookup when the loss was last too large, 0 if it was not
 
 # Between arrays of a power of two words: processors tell addresses apart by their low bits first, and a
 # bank must not have the same in all of them.
-_GAP = 5 * KINDS
+GAP = 5 * KINDS
 
 # ---- What follows goes by rank: of ranks that there are not, it need not be set.
-GROUP_READY = -(-(LAST_REST + 1) // KINDS) * KINDS
-BANK_READY = GROUP_READY + GROUPS * KINDS + _GAP
-OPEN_ROW = BANK_READY + BANKS * KINDS + _GAP  # [bank], -1: closed
-OF_BANK = OPEN_ROW + BANKS + _GAP  # of banks: mask of the requests for it
+GROUP_READY = -(-(PAUSE_SPANS + 1) // KINDS) * KINDS
+BANK_READY = GROUP_READY + GROUPS * KINDS + GAP
+OPEN_ROW = BANK_READY + BANKS * KINDS + GAP  # [bank], -1: closed
+OF_BANK = OPEN_ROW + BANKS + GAP  # of banks: mask of the requests for it
 _BY_RANK = (
     (GROUP_READY, GROUPS_PER_RANK * KINDS),
     (BANK_READY, BANKS_PER_RANK * KINDS),
@@ -147,24 +147,25 @@ _BY_RANK = (
 )
 
 # ---- What follows is written before it is read, and so need not be set at first.
-ASLEEP = OF_BANK + 2 * BANKS + _GAP  # [wait * SLOTS + place modulo SLOTS]: clock * BANKS + bank
-ACTIVE = ASLEEP + 2 * RANKS * WAITS * SLOTS + _GAP  # [line * SLOTS + place modulo SLOTS]: bank
-ACTIVE_ARRIVED = ACTIVE + 2 * RANKS * SLOTS + _GAP  # [bank]
-ACTIVE_REQUEST = ACTIVE_ARRIVED + BANKS + _GAP  # [bank]
+ASLEEP = OF_BANK + 2 * BANKS + GAP  # [wait * SLOTS + place modulo SLOTS]: clock * BANKS + bank
+ACTIVE = ASLEEP + 2 * RANKS * WAITS * SLOTS + GAP  # [line * SLOTS + place modulo SLOTS]: bank
+ACTIVE_ARRIVED = ACTIVE + 2 * RANKS * SLOTS + GAP  # [bank]
+ACTIVE_REQUEST = ACTIVE_ARRIVED + BANKS + GAP  # [bank]
 
 # The last reads.
 READS_LOGGED = 64
 READ_LOG_FIELDS = 3  # request, latency in clocks, the tick at which the sink has served it
 READ_LOG = ACTIVE_REQUEST + BANKS  # [read modulo READS_LOGGED * READ_LOG_FIELDS + field]
 
-# The situation from which `recall` learns: its clock, its open banks, its counters and commands by kind.
+# The signature RECORDING: its clock, its open banks, its counters and its commands by kind.
 SNAPSHOT_CLOCK = READ_LOG + READS_LOGGED * READ_LOG_FIELDS
 SNAPSHOT_OPEN = SNAPSHOT_CLOCK + 1
 SNAPSHOT = SNAPSHOT_OPEN + 1  # [place]
-LONGEST_ROUND = 8  # passages
-ROUND = SNAPSHOT + COUNTERS + KINDS  # [step modulo LONGEST_ROUND]: the passages that were taken last,
-ROUND_CLOCK = ROUND + LONGEST_ROUND  # [step modulo LONGEST_ROUND]: and their clocks
-_WORDS = ROUND_CLOCK + LONGEST_ROUND
+# The transitions that were taken last, and their clocks.
+LONGEST_PERIOD = 8  # transitions
+TAKEN_TRANSITION = SNAPSHOT + COUNTERS + KINDS  # [step modulo LONGEST_PERIOD]
+TAKEN_CLOCK = TAKEN_TRANSITION + LONGEST_PERIOD  # [step modulo LONGEST_PERIOD]
+WORDS = TAKEN_CLOCK + LONGEST_PERIOD
 
 
 class Shape(NamedTuple):
@@ -213,7 +214,7 @@ def _aligned(words: int) -> Ints:
 
 def make_state(tables: Tables) -> Ints:
     """A channel at rest before clock 1: all banks closed, all queues empty."""
-    state = _aligned(_WORDS)
+    state = _aligned(WORDS)
     state[:] = 0
     state[CLOCK], state[PAUSE] = 1, FAR
     state[[FIRST_COMMAND, DATA_END]] = -1
@@ -241,7 +242,7 @@ def make_states(tables: Tables, count: int) -> Ints:
 
 def copy_at_rest(state: Ints, ranks: int) -> Ints:
     """Another channel of so many ranks at rest."""
-    copy = _aligned(_WORDS)
+    copy = _aligned(WORDS)
     copy[:GROUP_READY] = state[:GROUP_READY]
     for first, words in _BY_RANK:
         copy[first : first + ranks * words] = state[first : first + ranks * words]

@@ -1,0 +1,208 @@
+"""Exact fast-forward: what goes on as it went before in the same run is not stepped through again.
+
+At a step that takes the first request of a span, the controller writes down its state signature. When the
+table has the same signature with a transition whose requests and refreshes are those to come, then all goes
+as it went then, only later: the transition's counts are added, and the controller stands at the next
+signature. Where the table has none, the controller steps, and the transition that it makes is recorded.
+
+Everything that the controller decides by is in the signature, so equal signatures need no further proof.
+What is worth writing down is a matter of time alone: only a state whose fingerprint came before is, and
+lookups pause where they cost more than they save.
+"""
+
+from __future__ import annotations
+
+from ndpsim._jit import inlined, outlined
+from ndpsim.dram.masks.periods import repeat, repeats_ahead
+from ndpsim.dram.masks.serving import clock_at, log_step, serve
+from ndpsim.dram.masks.signature import fingerprint, has_signature, restore, write_signature
+from ndpsim.dram.masks.state import LONGEST_PERIOD, LOSS, NEXT_LOOKUP, PAUSE_SPANS, RECORDING
+from ndpsim.dram.masks.transition_table import (
+    BUCKETS,
+    CLOCKS,
+    FINGERPRINTS,
+    FIRST_BUCKET,
+    FIRST_FINGERPRINT,
+    HASH,
+    LENGTH,
+    NEXT_IN_BUCKET,
+    REACH,
+    READS,
+    REFRESHED,
+    ROOM,
+    SPAN,
+    STEP,
+    STEPS,
+    TO,
+    USED,
+    WITH_REFRESH,
+    WITHOUT_REFRESH,
+    WORDS,
+)
+from ndpsim.dram.masks.transitions import find, next_line, record, start_recording, take
+from ndpsim.dram.masks.words import natural
+from ndpsim.dram.state import COUNTED_UNTIL, FAR, PAUSE, PLACE, SERVED, TAKEN
+
+__all__ = ["fast_forward", "first_lookup"]
+
+# What things take, in units of about 0.1 microseconds, as measured; stepping through a span takes the least
+# where compute bounds.
+_LOOKUP, _SIGNATURE, _JUMP, _STEPPING = 1, 5, 6, 5
+# The loss at which lookups pause, and what they may lose after a pause before the next, which is longer.
+_MOST_LOSS, _TRIAL = 1500, 400
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 128, 4096  # spans
+
+
+@inlined
+def next_span(state):
+    """The number of the next request that begins a span."""
+    return state[TAKEN] + SPAN - state[PLACE] % SPAN
+
+
+@inlined
+def first_lookup(state, table):
+    """At the beginning of a run: where the table, if there is one, is consulted first."""
+    state[NEXT_LOOKUP] = next_span(state) if table[REACH] > 0 else FAR
+    state[RECORDING] = 0
+
+
+# ---- Signatures
+
+
+@inlined
+def write_hash(table, signature):
+    """A number by which signatures are told apart before their words are compared."""
+    total, signature = 0, natural(signature)
+    for place in range(table[signature + LENGTH]):
+        total += table[signature + WORDS + place] << (place & 31)
+    table[signature + HASH] = total
+
+
+@inlined
+def bucket_of(table, signature):
+    """The bucket of signatures with such a hash."""
+    total = table[signature + HASH]
+    return FIRST_BUCKET + ((total ^ total >> 17) * 0x9E3779B1 >> 20 & BUCKETS - 1)
+
+
+@inlined
+def same_words(table, one, other):
+    """Whether two signatures are equal, also in LENGTH and HASH, which stand before the words."""
+    differs, one, other = 0, natural(one), natural(other)
+    for place in range(LENGTH, WORDS + table[one + LENGTH]):
+        differs |= table[one + place] ^ table[other + place]
+    return differs == 0
+
+
+@inlined
+def came_before(shape, state, source, sink, table, clock):
+    """Whether the fingerprint of the state came before and was not overwritten by another since."""
+    now = fingerprint(shape, state, source, sink, clock)
+    entry = FIRST_FINGERPRINT + (now >> 20 & FINGERPRINTS - 1)
+    before, table[entry] = table[entry], now
+    return before == now
+
+
+@inlined
+def has_room(table):
+    """Whether a signature and a transition fit, and after them the next signature."""
+    return table[USED] + 2 * table[ROOM] <= table.shape[0]
+
+
+@outlined
+def current_signature(policy, shape, state, source, sink, table, clock):
+    """The state's signature, a new one if the table has room; else 0."""
+    new = natural(table[USED])
+    end = write_signature(policy, shape, state, source, sink, table, clock)
+    write_hash(table, new)
+    bucket = bucket_of(table, new)
+    signature = table[bucket]
+    while signature != 0:
+        if table[signature + HASH] == table[new + HASH] and same_words(table, signature, new):
+            return signature
+        signature = natural(table[signature + NEXT_IN_BUCKET])
+    if not has_room(table):
+        return 0
+    table[new + NEXT_IN_BUCKET] = table[bucket]
+    table[new + WITHOUT_REFRESH] = table[new + WITH_REFRESH] = table[new + STEP] = 0
+    table[bucket] = new
+    table[USED] = next_line(end)
+    return new
+
+
+# ---- Transitions
+
+
+@outlined
+def follow(policy, shape, state, source, sink, table, signature, clock, until_served, until_taken):
+    """Take transitions as long as the table has them: (the signature after the last, its clock)."""
+    step, quiet = table[STEPS] + 1, 0  # one that no other signature has; transitions since a refresh
+    table[signature + STEP] = step
+    while state[PLACE] + SPAN < source.place.shape[0]:
+        transition = natural(find(policy, shape, state, source, table, signature, clock))
+        # At its end another request must be there, and one to be served.
+        most_taken = min(until_taken, source.admitted[0]) - 1 - state[TAKEN] - SPAN
+        most_served = until_served - 1 - state[SERVED] - table[transition + READS]
+        if transition == 0 or min(most_taken, most_served) < 0:
+            break
+        if clock + table[transition + CLOCKS] >= state[PAUSE]:
+            break
+        log_step(state, step, transition, clock)
+        serve(state, sink, table, step, 1, 1, 0, 0)
+        take(policy, shape, state, table, transition, clock)
+        clock, signature, step = clock + table[transition + CLOCKS], table[transition + TO], step + 1
+        quiet = 0 if table[transition + REFRESHED] > 0 else quiet + 1
+        length = step - table[signature + STEP]
+        table[signature + STEP] = step
+        if length <= min(quiet, LONGEST_PERIOD):
+            first, clocks = step - length, clock - clock_at(state, step - length)
+            most = min(most_taken, most_served)
+            repeats = repeats_ahead(state, source, length * SPAN, clocks, clock, most)
+            if repeats > 0:
+                repeat(state, sink, table, first, length, repeats, clocks)
+                clock += repeats * clocks
+            quiet = 0
+    table[STEPS] = step
+    return signature, clock
+
+
+@inlined
+def schedule_lookup(state, cost, spans):
+    """Say when to look up next: at the next span, or after a pause where lookups cost more than they save."""
+    state[NEXT_LOOKUP] = next_span(state)
+    loss = max(state[LOSS] + cost - _STEPPING * spans, 0)
+    if loss == 0:
+        state[PAUSE_SPANS] = 0
+    elif loss > _MOST_LOSS:
+        pause = min(max(2 * state[PAUSE_SPANS], _SHORTEST_PAUSE), _LONGEST_PAUSE)
+        state[NEXT_LOOKUP] += pause * SPAN
+        state[RECORDING], state[PAUSE_SPANS] = 0, pause
+        loss = _MOST_LOSS - _TRIAL
+    state[LOSS] = loss
+
+
+@outlined
+def fast_forward(policy, shape, state, source, sink, table, clock, until_served, until_taken):
+    """At the step that takes the first request of a span: go on as before; returns the next step's clock."""
+    came = came_before(shape, state, source, sink, table, clock)
+    if not came or not has_signature(shape, state):
+        state[RECORDING] = 0
+        schedule_lookup(state, _LOOKUP, 0)
+        return clock
+    taken = state[TAKEN]
+    signature = current_signature(policy, shape, state, source, sink, table, clock)
+    if signature == 0:
+        state[RECORDING] = 0
+        schedule_lookup(state, _SIGNATURE, 0)
+        return clock
+    if state[RECORDING] != 0 and has_room(table):
+        record(policy, shape, state, source, sink, table, signature, clock)
+    reached, at = follow(
+        policy, shape, state, source, sink, table, signature, clock, until_served, until_taken
+    )
+    if at > clock:
+        state[COUNTED_UNTIL] = at - 1
+        restore(policy, shape, state, source, sink, table, reached, at)
+    start_recording(shape, state, reached, at)
+    schedule_lookup(state, _SIGNATURE + _JUMP * (at > clock), (state[TAKEN] - taken) // SPAN)
+    return at

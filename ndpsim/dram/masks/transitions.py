@@ -1,0 +1,309 @@
+"""Transitions: what a channel did from one signature to the next, recorded once and taken again.
+
+Their clocks, ticks and requests count from their beginning, their rows from the row of the first request.
+"""
+
+from __future__ import annotations
+
+from ndpsim._jit import inlined, outlined
+from ndpsim.dram.maintenance import next_refresh
+from ndpsim.dram.masks.rows import rows_differ
+from ndpsim.dram.masks.state import (
+    FAST_FORWARDED,
+    ISSUED,
+    KINDS,
+    OPEN_BANKS,
+    READ_LOG,
+    READ_LOG_FIELDS,
+    READS_LOGGED,
+    RECORDING,
+    SNAPSHOT,
+    SNAPSHOT_CLOCK,
+    SNAPSHOT_OPEN,
+)
+from ndpsim.dram.masks.transition_table import (
+    CLOCK_SUM,
+    CLOCKS,
+    CLOSED,
+    DUE,
+    FINISHED,
+    FIRST_READ,
+    FOLLOWING,
+    GAINS,
+    LATENCY,
+    LINE,
+    MOST_READS,
+    NEXT_TRANSITION,
+    NEXT_UNCOMMITTED,
+    NOTHING,
+    PLACES,
+    READ,
+    READS,
+    REFRESHED,
+    REFRESHED_FROM,
+    REFRESHED_UNTIL,
+    REQUEST,
+    SPAN,
+    SUMMED,
+    TIMES,
+    TO,
+    TURN,
+    UNCOMMITTED,
+    USED,
+    WITH_REFRESH,
+    WITHOUT_REFRESH,
+)
+from ndpsim.dram.masks.words import natural, ones, ranks_of
+from ndpsim.dram.state import (
+    ALL_BANK,
+    COUNTERS,
+    NEXT_REFRESH,
+    OPEN_CLOCKS,
+    PLACE,
+    READS_SERVED,
+    REFRESH_FROM,
+    REFRESH_UNTIL,
+    REFRESHES,
+    ROW_SHIFT,
+    SERVED,
+    TAKEN,
+)
+
+__all__ = [
+    "commit",
+    "find",
+    "next_line",
+    "note_uncommitted",
+    "of_reads",
+    "record",
+    "span_differs",
+    "start_recording",
+    "take",
+]
+
+
+@inlined
+def next_line(place):
+    """The first place from one on where a record may begin."""
+    return -(-place // LINE) * LINE
+
+
+# ---- Record
+
+
+@inlined
+def turn_of(shape, policy, refreshes):
+    """Which refresh of a sequence that repeats is next; it determines when all later ones fall due."""
+    return 0 if policy.refresh == ALL_BANK else refreshes % (ranks_of(shape) * shape.banks_per_group)
+
+
+@inlined
+def open_now(shape, state):
+    """How many banks are open."""
+    count = 0
+    for rank in range(ranks_of(shape)):
+        count += ones(state[OPEN_BANKS + rank])
+    return count
+
+
+@inlined
+def start_recording(shape, state, signature, clock):
+    """Take a snapshot from which the next transition is recorded."""
+    state[RECORDING] = signature
+    state[SNAPSHOT_CLOCK] = clock
+    state[SNAPSHOT_OPEN] = open_now(shape, state)
+    for place in range(COUNTERS):
+        state[SNAPSHOT + place] = state[place]
+    for kind in range(KINDS):
+        state[SNAPSHOT + COUNTERS + kind] = state[ISSUED + kind]
+
+
+@inlined
+def changed(state, place, clock):
+    """What a clock has changed to since the snapshot; NOTHING if it has not."""
+    return state[place] - clock if state[place] != state[SNAPSHOT + place] else NOTHING
+
+
+@inlined
+def write_gains(shape, state, table, transition, clock):
+    """What the counters have gained; for open rows, as if the transition had begun at clock 0."""
+    gain = of_reads(table, transition, GAINS)
+    for number in range(len(SUMMED)):
+        table[gain + number] = state[SUMMED[number]] - state[SNAPSHOT + SUMMED[number]]
+    closed = state[SNAPSHOT_OPEN] - open_now(shape, state)
+    table[transition + CLOSED] = closed
+    table[gain + len(SUMMED) - 1] -= closed * clock
+    for kind in range(KINDS):
+        table[gain + len(SUMMED) + kind] = state[ISSUED + kind] - state[SNAPSHOT + COUNTERS + kind]
+
+
+@inlined
+def request_after(source, request, row):
+    """What the end of a transition depends on of the next request: its row, and whether it writes."""
+    place = source.place[request]
+    return ((place >> ROW_SHIFT) - row) * 2 + (place & 1)
+
+
+@inlined
+def write_places(source, table, transition, first):
+    """The requests that a transition takes; returns whether a write is among them."""
+    row, kinds = source.place[first] >> ROW_SHIFT, 0
+    for number in range(SPAN):
+        place = source.place[first + number]
+        table[transition + PLACES + number] = place - (row << ROW_SHIFT)
+        kinds |= place
+    table[transition + FOLLOWING] = request_after(source, first + SPAN, row)
+    return kinds & 1 != 0
+
+
+@inlined
+def of_reads(table, transition, field):
+    """Where a field of a transition's reads begins."""
+    return transition + READ + field * table[transition + READS]
+
+
+@inlined
+def write_reads(state, sink, table, transition, first, clock):
+    """The reads since the snapshot."""
+    reads, before = table[transition + READS], state[SNAPSHOT + READS_SERVED]
+    finished, request = of_reads(table, transition, FINISHED), of_reads(table, transition, REQUEST)
+    latency, in_order = of_reads(table, transition, LATENCY), reads == SPAN
+    for number in range(reads):
+        log = READ_LOG + (before + number & READS_LOGGED - 1) * READ_LOG_FIELDS
+        table[request + number] = state[log] - first
+        table[latency + number] = state[log + 1]
+        table[finished + number] = state[log + 2] - clock * sink.dram_ticks
+        in_order = in_order and table[request + number] == table[request] + number
+    table[transition + FIRST_READ] = table[request] if in_order else NOTHING
+
+
+@inlined
+def record(policy, shape, state, source, sink, table, to, clock):
+    """Add the transition since the snapshot, unless it has writes or more reads than fit."""
+    began, first = state[SNAPSHOT_CLOCK], state[SNAPSHOT + PLACE]
+    reads = state[READS_SERVED] - state[SNAPSHOT + READS_SERVED]
+    refreshes = state[REFRESHES] - state[SNAPSHOT + REFRESHES]
+    if reads > MOST_READS or state[PLACE] != first + SPAN:
+        return
+    transition = natural(table[USED])
+    if write_places(source, table, transition, first):
+        return
+    table[transition + TO] = to
+    table[transition + CLOCKS] = clock - began
+    table[transition + DUE] = state[SNAPSHOT + NEXT_REFRESH] - began
+    table[transition + TURN] = turn_of(shape, policy, state[SNAPSHOT + REFRESHES])
+    table[transition + READS] = reads
+    table[transition + REFRESHED] = refreshes
+    table[transition + REFRESHED_FROM] = changed(state, REFRESH_FROM, began)
+    table[transition + REFRESHED_UNTIL] = changed(state, REFRESH_UNTIL, began)
+    table[transition + TIMES] = table[transition + CLOCK_SUM] = 0
+    write_gains(shape, state, table, transition, began)
+    write_reads(state, sink, table, transition, first, began)
+    chain = state[RECORDING] + (WITH_REFRESH if refreshes > 0 else WITHOUT_REFRESH)
+    table[transition + NEXT_TRANSITION] = table[chain]
+    table[chain] = transition
+    table[USED] = next_line(of_reads(table, transition, GAINS) + len(SUMMED) + KINDS)
+
+
+# ---- Take
+
+
+@inlined
+def span_differs(places, at, others, other, shift):
+    """0 when the places of a span are the others, shifted."""
+    differs, at, other = 0, natural(at), natural(other)
+    for row in range(0, SPAN, KINDS):
+        last = places[at + row + KINDS - 1] + others[other + row + KINDS - 1]
+        differs |= rows_differ(places, at + row, others, other + row, shift, last)
+    return differs
+
+
+@inlined
+def expects(source, table, transition, first):
+    """Whether the requests to come are those of a transition."""
+    row = source.place[first] >> ROW_SHIFT
+    differs = request_after(source, first + SPAN, row) ^ table[transition + FOLLOWING]
+    return differs | span_differs(source.place, first, table, transition + PLACES, row << ROW_SHIFT) == 0
+
+
+@inlined
+def find(policy, shape, state, source, table, signature, clock):
+    """The transition that comes next; 0 if none was recorded."""
+    due, first = state[NEXT_REFRESH] - clock, state[PLACE]
+    transition = table[signature + WITHOUT_REFRESH]
+    while transition != 0:
+        if due >= table[transition + CLOCKS] and expects(source, table, transition, first):
+            return transition
+        transition = table[transition + NEXT_TRANSITION]
+    turn = turn_of(shape, policy, state[REFRESHES])
+    transition = table[signature + WITH_REFRESH]
+    while transition != 0:
+        refreshed_alike = table[transition + DUE] == due and table[transition + TURN] == turn
+        if refreshed_alike and expects(source, table, transition, first):
+            return transition
+        transition = table[transition + NEXT_TRANSITION]
+    return 0
+
+
+@inlined
+def note_refresh(policy, shape, state, table, transition, clock):
+    """The refreshes that fall due in a transition."""
+    if table[transition + REFRESHED_FROM] != NOTHING:
+        state[REFRESH_FROM] = clock + table[transition + REFRESHED_FROM]
+    if table[transition + REFRESHED_UNTIL] != NOTHING:
+        state[REFRESH_UNTIL] = clock + table[transition + REFRESHED_UNTIL]
+    if table[transition + REFRESHED] > 0:
+        state[REFRESHES] += table[transition + REFRESHED]
+        state[NEXT_REFRESH] = next_refresh(shape, policy.refresh, state[REFRESHES])
+
+
+@inlined
+def note_uncommitted(table, transition):
+    """The counts of a transition that is taken now are to be added by the next commit."""
+    if table[transition + TIMES] == 0:
+        table[transition + NEXT_UNCOMMITTED] = table[UNCOMMITTED]
+        table[UNCOMMITTED] = transition
+
+
+@inlined
+def take(policy, shape, state, table, transition, clock):
+    """Do what a transition did, except for its bursts (`serve`) and for the counts that `commit` adds."""
+    reads = table[transition + READS]
+    note_uncommitted(table, transition)
+    table[transition + TIMES] += 1
+    table[transition + CLOCK_SUM] += clock
+    state[FAST_FORWARDED] += reads
+    state[TAKEN] += SPAN
+    state[PLACE] += SPAN
+    state[SERVED] += reads
+    state[READS_SERVED] += reads
+    note_refresh(policy, shape, state, table, transition, clock)
+
+
+@inlined
+def count_latencies(latencies, table, transition, times):
+    """Count the reads of a transition that was taken so many times."""
+    last = latencies.shape[0] - 1
+    if last == 0:
+        latencies[0] += times * table[transition + READS]
+        return
+    latency = of_reads(table, transition, LATENCY)
+    for number in range(table[transition + READS]):
+        latencies[min(table[latency + number], last)] += times
+
+
+@outlined
+def commit(state, latencies, table):
+    """Add the counts of the transitions that were taken since the last commit."""
+    transition = table[UNCOMMITTED]
+    while transition != 0:
+        times, gain = table[transition + TIMES], of_reads(table, transition, GAINS)
+        for number in range(len(SUMMED)):
+            state[SUMMED[number]] += times * table[gain + number]
+        state[OPEN_CLOCKS] += table[transition + CLOSED] * table[transition + CLOCK_SUM]
+        for kind in range(KINDS):
+            state[ISSUED + kind] += times * table[gain + len(SUMMED) + kind]
+        count_latencies(latencies, table, transition, times)
+        table[transition + TIMES] = table[transition + CLOCK_SUM] = 0
+        transition = table[transition + NEXT_UNCOMMITTED]
+    table[UNCOMMITTED] = 0
