@@ -234,9 +234,9 @@ def make_state(tables: Tables) -> Ints:
 
 def make_states(tables: Tables, count: int) -> Ints:
     """So many channels at rest, int64[channel, word]; none straddles the cache lines of another."""
-    width = -(-_WORDS // KINDS) * KINDS
+    width = -(-WORDS // KINDS) * KINDS
     states = _aligned(count * width).reshape(count, width)
-    states[:, :_WORDS] = make_state(tables)
+    states[:, :WORDS] = make_state(tables)
     return states
 
 
