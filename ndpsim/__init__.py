@@ -12,12 +12,8 @@ What the command line does, as calls:
   `sweep_load`. ``check``: `read_commands` and `check`, or `check_lanes`.
 - ``show`` and ``list``: `load_hardware`, `load_model`, `place_expert`, `hardware_names`, `model_names`,
   `resolve`. ``import``: `import_hardware`.
-<<<<<<< HEAD
 - Results of earlier calls are found again with ``cache=True`` or ``cache=ResultCache(...)``; ``cache`` shows
   them.
-=======
-- Results of earlier calls are found again with ``cache=True`` or ``cache=ResultCache(...)``.
->>>>>>> part-results
 - Pictures: `ndpsim.report.pictures`. Energy of a command trace: `ndpsim.energy.from_trace`. ``bench``:
   `ndpsim.bench.run_rows`. ``compare``: `ndpsim.peers.ramulator.compare`.
 
