@@ -16,6 +16,7 @@ from ndpsim.arguments import text as as_text
 from ndpsim.config.files import data_folder, data_names, data_path
 from ndpsim.config.hardware import Hardware
 from ndpsim.config.nodes import parse, read_text
+from ndpsim.config.defaults import default_reason
 from ndpsim.config.origins import Draft, KeyPath, Origin, dotted, draft_of, shown
 from ndpsim.config.system import MULTIPLIERS, UNITS, System, Systolic, allowed, field_at, leaves, section_of
 from ndpsim.errors import InputError, nearest, one_of
@@ -290,5 +291,7 @@ def _check_arrays(arrays: Systolic, system: System, draft: Draft) -> None:
 
 
 def _leaf_origins(system: System, draft: Draft, file: str) -> dict[str, Origin]:
-    unwritten = Origin(file, None, "", "default")
-    return {dotted(path): draft.origins.get(path, unwritten) for path, _ in leaves(system)}
+    return {
+        dotted(path): draft.origins.get(path) or Origin(file, None, default_reason(path), "default")
+        for path, _ in leaves(system)
+    }
