@@ -106,6 +106,15 @@ def test_fewer_bits_take_less_time_in_proportion_to_the_bytes(qwen, bits, share)
     assert result.time_ns / qwen.time_ns == pytest.approx(share, rel=0.02)
 
 
+def test_three_bits_are_slower_than_four_by_an_eighth_where_multipliers_bind_and_faster_where_memory_does():
+    def time_ns(bits, tokens):
+        return simulate_expert(model=Expert(1024, 512), tokens=tokens, bits=bits).time_ns
+
+    # A lane works on 2 bursts of 128 weights in 4 cycles, or on one of 512 / 3 weights in 3.
+    assert time_ns(3, 64) / time_ns(4, 64) == pytest.approx((2 * 128 / 4) / (512 / 3 / 3), rel=0.01)
+    assert time_ns(3, 1) < 0.9 * time_ns(4, 1)
+
+
 def test_a_fifo_below_the_latency_of_a_read_costs_bandwidth_and_never_time_below_the_bound():
     times = [
         simulate_expert(model=SMALL, sets=[f"ndp.gemv.fifo_bursts={depth}"]).time_ns

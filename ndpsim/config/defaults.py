@@ -16,8 +16,8 @@ _REASONS = {
     "title": "none given; the name stands for it",
     "paper": "none given",
     "dram.mapper": (
-        "assumption: a mapping of Ramulator 2.1 that leaves a stream in its rows; for requests by address, not "
-        "for weights, which layouts place"
+        "assumption: a mapping of Ramulator 2.1 that leaves a stream in its rows; for requests by address, "
+        "not for weights, which layouts place"
     ),
     "dram.scheduler": _RAMULATOR,
     "dram.row_policy": _RAMULATOR,

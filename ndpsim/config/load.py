@@ -13,10 +13,10 @@ from pydantic import BaseModel, ValidationError
 from ndpsim.arguments import path_of, several
 from ndpsim.arguments import shown as quoted
 from ndpsim.arguments import text as as_text
+from ndpsim.config.defaults import default_reason
 from ndpsim.config.files import data_folder, data_names, data_path
 from ndpsim.config.hardware import Hardware
 from ndpsim.config.nodes import parse, read_text
-from ndpsim.config.defaults import default_reason
 from ndpsim.config.origins import Draft, KeyPath, Origin, dotted, draft_of, shown
 from ndpsim.config.system import MULTIPLIERS, UNITS, System, Systolic, allowed, field_at, leaves, section_of
 from ndpsim.errors import InputError, nearest, one_of

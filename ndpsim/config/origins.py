@@ -34,7 +34,7 @@ class Origin:
     kind: Kind
 
     def __str__(self) -> str:
-        """One phrase for tables: the source, ``assumption: ...``, ``default, ...``, the option or FILE:LINE."""
+        """One phrase for tables: the source, ``assumption: ...``, ``default, ...``, option or FILE:LINE."""
         if self.kind == "assumption":
             return f"assumption: {self.text}"
         if self.kind == "default":
