@@ -363,6 +363,8 @@ class _Program:
             at = self.activations_in(tile, tokens, at)
             at = self.activate(tile, tokens, self.multiply(GATE_UP, tile, tokens, at, report))
             at = self.results_out(tile, tokens, self.multiply(DOWN, tile, tokens, at, report))
+        for lane in self.lanes:
+            lane.refresh_until(-(-at // self.machine.dram_ticks))
         return at
 
     def mean_over_lanes(self, place: int) -> float:
