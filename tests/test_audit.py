@@ -266,7 +266,7 @@ def related(rule: Rule, first: Line, second: Line) -> bool:
 def broken_pairs(lines: list[Line], device: Device) -> set[tuple[int, str, int]]:
     broken = set()
     for index, later in enumerate(lines):
-        for rule in device.standard.rules:
+        for rule in device.standard.rules + device.standard.checked_rules:
             after, worst = COMMANDS[later[1]].name, 0
             for before in rule.previous if after in rule.next else ():
                 need = distance_of(rule, before, after, device)

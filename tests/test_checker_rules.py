@@ -91,7 +91,7 @@ DDR4_RULES = [
     Rule("tRP", ("PREpb", "PREab"), ("ACT", "REFab"), "bank", 16),
     Rule("tRTP + tRP", ("RDA",), ("ACT", "REFab"), "bank", 9 + 16),
     Rule("tWR + tRP", ("WRA",), ("ACT", "REFab"), "bank", 12 + 4 + 18 + 16),
-    Rule("tRFC", ("REFab",), ("ACT", "PREab"), "bank", 433),
+    Rule("tRFC", ("REFab",), ("ACT", "PREab", "REFab"), "bank", 433),
 ]
 DDR5_RULES = [
     Rule("BL", R, R, "anywhere", 8),
@@ -118,7 +118,7 @@ DDR5_RULES = [
     Rule("tRTP + tRP", ("RDA",), ("ACT", "REFab", "REFsb"), "bank", 18 + 34),
     Rule("tWR + tRP", ("WRA",), ("ACT", "REFab", "REFsb"), "bank", 32 + 8 + 72 + 34),
     Rule("tPPD", PRECHARGES, PRECHARGES, "rank", 2),
-    Rule("tRFC", ("REFab",), ("ACT", "PREab", "PREsb", "REFsb"), "bank", 710),
+    Rule("tRFC", ("REFab",), ("ACT", "PREab", "PREsb", "REFab", "REFsb"), "bank", 710),
     Rule("tRFCsb", ("REFsb",), ("REFsb", "REFab", "PREab"), "rank", 313),
     Rule("tRFCsb", ("REFsb",), ("ACT", "PREpb", "PREsb"), "bank", 313),
     Rule("tREFSBRD", ("REFsb",), ("ACT",), "rank", 73),
@@ -562,6 +562,8 @@ def test_the_tables_of_the_engine_hold_the_same_distances(standard: str) -> None
     tables = lower(DEVICES[standard])
     for before, here, after, there in pairs(standard):
         asked, _ = needed(standard, before, here, after, there)
+        if (before, after) == ("REFab", "REFab") and here[0] == there[0]:
+            asked = 0  # checked, but not scheduled by, as in the reference
         expected = max(asked, 2 if before in TWO_CYCLES[standard] else 0)
         between = NUMBER[before], NUMBER[after]
         held = [tables.gap[0][between]]

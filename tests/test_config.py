@@ -6,7 +6,7 @@ import json
 import os
 import pickle
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from ndpsim.config import Origin, data_path, files, load_hardware
+from ndpsim.config.defaults import default_reason
 from ndpsim.config.nodes import parse
 from ndpsim.config.origins import ANNOTATION
 from ndpsim.config.system import System, section_of
@@ -124,6 +125,23 @@ def test_origins_name_file_line_and_kind(write: Write) -> None:
     assert origins["ndp.activation.units"].file == str(data_path("rtl_params", "trimoe_activation"))
 
 
+def test_every_key_that_may_be_left_out_says_why_its_default_is_what_it_is() -> None:
+    def optional(section: type, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+        for key, field in section.model_fields.items():
+            inner = section_of(field)
+            if inner is not None:
+                yield from optional(inner, (*path, key))
+            elif not field.is_required():
+                yield (*path, key)
+
+    leaves = [path for path in optional(System) if path[-1] not in ("overrides", "xor")]  # mappings: no leaf
+    assert len(leaves) > 50
+    for path in leaves:
+        assert len(default_reason(path).split()) > 1, path
+    with pytest.raises(KeyError, match="dram.timing"):
+        default_reason(("dram", "timing"))
+
+
 def test_every_leaf_has_an_origin_and_a_row(write: Write) -> None:
     hardware = load_hardware(write())
     rows = hardware.rows()
@@ -136,7 +154,7 @@ def test_every_leaf_has_an_origin_and_a_row(write: Write) -> None:
     assert named["dimm.subchannels"].origin == "assumption: two a DIMM"
     assert named["ndp.gemv.clock_mhz"].unit == "MHz"
     assert named["ndp.published.area_mm2"].unit == "mm2"
-    assert named["dram.read_buffer"].origin == "default"
+    assert named["dram.read_buffer"].origin.startswith("default, as the controller of Ramulator 2.1")
     assert named["timings.nCL"][1:] == (40, "clocks = 16.6667 ns", named["dram.overrides.nCL"].origin)
     assert named["timings.nRCD"].origin == "preset DDR5_4800AN"
 
@@ -527,8 +545,8 @@ def test_a_name_and_a_dram_make_a_hardware_file(plain_file: Callable[[str], str]
     assert (system.host.channels, system.host.cpu_tflops) == (1, None)
     assert (hardware.lanes, hardware.lane_peak_gbps, hardware.gemv_gflops) == (1, 25.6, None)
     named = {row.key: row for row in hardware.rows()}
-    assert named["dram.scheduler"][1:] == ("FRFCFS", "", "default")
-    assert named["dram.row_cap"][1:] == (4, "accesses", "default")
+    assert named["dram.scheduler"][1:3] == ("FRFCFS", "")
+    assert named["dram.row_cap"][1:3] == (4, "accesses")
     assert not any(key.startswith(("gpu", "link", "ndp", "dram.mapping")) for key in named)
     assert "derived.gemv_peak" not in named
     assert json.loads(json.dumps(hardware.to_dict(), allow_nan=False))["ndp"] is None

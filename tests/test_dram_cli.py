@@ -81,8 +81,19 @@ def test_a_trace_of_all_lanes_is_checked_lane_by_lane(tmp_path, capsys):
     assert call("check", commands, "--hw", "trimoe") == 0
     assert call("check", commands, "--hw", "trimoe", "--set", "dram.nRCD=37") == 1
     assert "lane 7" in capsys.readouterr().out
-    assert call("check", commands, "--hw", "trimoe", "--set", "dimm.ranks=2") == 1
+    assert call("check", commands, "--hw", "trimoe", "--set", "dimm.ranks=2", "--set", "dimm.count=1") == 1
     assert "lane 4 is not within 0 to 3" in capsys.readouterr().out
+
+
+def test_a_trace_of_the_lanes_of_all_dimms_is_checked_lane_by_lane(tmp_path, capsys):
+    commands = tmp_path / "lanes.csv"
+    assert call("relayout", "--shape", "256,128", "--no-host", "--commands", commands) == 0
+    assert read_commands(commands).rank.max() >= 8
+    capsys.readouterr()
+    assert call("check", commands, "--hw", "trimoe") == 0
+    assert ", legal (128 lanes)" in capsys.readouterr().out
+    assert call("check", commands, "--hw", "trimoe", "--set", "dimm.count=2") == 1
+    assert "is not within 0 to 15" in capsys.readouterr().out
 
 
 def test_commands_of_one_of_several_channels(trace, tmp_path, capsys):

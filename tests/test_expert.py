@@ -12,6 +12,7 @@ from ndpsim.dram.engines import MaskController
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.moe import Expert
 from ndpsim.simulate import MAX_TOKENS, ExpertResult, simulate_expert
+from ndpsim.spec import COMMANDS
 
 SMALL = Expert(512, 256)
 DDR4 = (
@@ -53,6 +54,37 @@ def test_refresh_and_rows_cost_what_they_must(qwen):
     assert 0.86 < qwen.peak_fraction < 1 - 986 / 9375
     assert qwen.commands["REFab"] == 8 * (qwen.cycles // 9375)
     assert qwen.bound == "memory"
+
+
+REFRESHED_TO_THE_END = [
+    # FIFOs that hold all weights: they are read at once, and multiplied long after.
+    ("trimoe", SMALL, 64, ["ndp.gemv.fifo_bursts=4096"]),
+    # 6 bursts on 8 lanes: two lanes have none.
+    ("trimoe", Expert(32, 2), 4000, []),
+    ("cxl", Expert(512, 256), 60, ["ndp.systolic.fifo_bursts=4096"]),
+    ("edge", Expert(512, 256), 64, ["ndp.gemv.fifo_bursts=4096", "dram.row_policy=closed-cap"]),
+]
+
+
+@pytest.mark.parametrize(("hw", "model", "tokens", "sets"), REFRESHED_TO_THE_END)
+def test_every_lane_is_refreshed_until_the_last_result(hw, model, tokens, sets):
+    result = simulate_expert(hw, model, tokens, sets=sets, record_commands=True, exact_check=True)
+    timings = load_hardware(hw, sets).lane_device().timings
+    due, late = divmod(result.cycles, timings["nREFI"])
+    assert due > 2
+    assert late > timings["nRP"] + 2  # the last is not only due, but begun
+    assert len(result.command_traces) == result.lanes
+    last_read = 0
+    for trace in result.command_traces:
+        names = [COMMANDS[number].name for number in trace.command]
+        assert names.count("REFab") == due
+        assert trace.clock.max() <= result.cycles
+        last_read = max(last_read, *trace.clock[[name == "RD" for name in names]], 0)
+        assert check(trace, load_hardware(hw, sets).lane_device()).ok
+    assert last_read < due * timings["nREFI"]
+    assert result.commands["REFab"] == result.lanes * due
+    unrefreshed = simulate_expert(hw, model, tokens, sets=[*sets, "dram.refresh=none"])
+    assert result.energy_nj["refresh"] > 0 == unrefreshed.energy_nj["refresh"]
 
 
 def test_weights_stream_as_fast_as_the_reference_reads_them(qwen):
@@ -104,6 +136,15 @@ def test_fewer_bits_take_less_time_in_proportion_to_the_bytes(qwen, bits, share)
     result = simulate_expert(bits=bits)
     assert result.weight_bytes == qwen.weight_bytes * share
     assert result.time_ns / qwen.time_ns == pytest.approx(share, rel=0.02)
+
+
+def test_three_bits_are_slower_than_four_by_an_eighth_where_multipliers_bind_and_faster_where_memory_does():
+    def time_ns(bits, tokens):
+        return simulate_expert(model=Expert(1024, 512), tokens=tokens, bits=bits).time_ns
+
+    # A lane works on 2 bursts of 128 weights in 4 cycles, or on one of 512 / 3 weights in 3.
+    assert time_ns(3, 64) / time_ns(4, 64) == pytest.approx((2 * 128 / 4) / (512 / 3 / 3), rel=0.01)
+    assert time_ns(3, 1) < 0.9 * time_ns(4, 1)
 
 
 def test_a_fifo_below_the_latency_of_a_read_costs_bandwidth_and_never_time_below_the_bound():

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ndpsim.audit.kernels import Rules, find_early, find_row_faults
 from ndpsim.audit.report import Violation
-from ndpsim.spec import COMMANDS, LEVELS, Device
+from ndpsim.spec import COMMANDS, LEVELS, Device, Rule
 from ndpsim.spec.standard import latency_terms
 from ndpsim.traces import HEADER, CommandTrace
 
@@ -233,8 +233,12 @@ def _starts(lengths: list[int]) -> NDArray[np.int64]:
     return np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
 
 
+def _rules_of(device: Device) -> tuple[Rule, ...]:
+    return device.standard.rules + device.standard.checked_rules
+
+
 def _rules(device: Device, cycles: NDArray[np.int64]) -> Rules:
-    rules = device.standard.rules
+    rules = _rules_of(device)
     for rule in rules:
         if rule.window > 1 and (len(rule.previous) > 1 or rule.level not in LEVELS[:2]):
             raise ValueError(f"{rule.name}: a window is counted over one command of a rank or a channel")
@@ -289,7 +293,7 @@ def _timing(case: Case) -> Found:
     first = []
     for place, rule, earlier, short in rows[:count].tolist():
         allowed = case.part.clock[place] + short
-        name = case.device.standard.rules[rule].name
+        name = _rules_of(case.device)[rule].name
         detail = f"{_early(short)}, {case.at(case.origin(earlier))} allows it from clock {allowed}"
         first.append(Finding(case.origin(place), name, short, detail))
     return Found(int(count), first)

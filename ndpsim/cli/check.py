@@ -86,8 +86,10 @@ def command(
     """Check a command trace against every rule of its DRAM standard.
 
     The channel is given by --standard, --org and --timing, with --set nCL=40 for single timings; or by
-    --hw, whose lane it then is, or all of its lanes, or with --ranks a bus of its host. Exit status 1 when a
-    command is illegal. --energy counts from clock 0 to the last command or beat of read data.
+    --hw, whose lane it then is, or with --ranks a bus of its host. Where the rank column has more than one
+    rank, --hw takes them for the lanes of a DIMM, or of all DIMMs, counted DIMM after DIMM, when they are
+    more than a DIMM has. Exit status 1 when a command is illegal. --energy counts from clock 0 to the last
+    command or beat of read data.
     """
     check_outputs({"--json": json_to})
     from ndpsim.audit import MOST_DESCRIBED, REFRESH_MODES, check, check_lanes
@@ -125,7 +127,8 @@ def command(
         raise InputError(f"{lanes} is not a whole number from 1 to {most}", key="--lanes")
     commands = read_commands(trace)
     if hw is not None and lanes is None and ranks is None and (commands.rank > 0).any():
-        lanes = hardware.lanes  # a lane has one rank, so these are lanes
+        # A lane has one rank, so these are lanes: of one DIMM, or of all where one has not so many.
+        lanes = hardware.lanes if commands.rank.max() < hardware.lanes else most
     if lanes is None:
         report = check(commands, device, refresh, limit)
     else:
@@ -144,7 +147,8 @@ def command(
         if report.count > len(report.violations):
             print_text(f"and {report.count - len(report.violations):,} more, which --limit leaves out")
         verdict = "legal" if report.ok else counted(report.count, "violation")
-        print_text(f"{trace}: {counted(report.commands, 'command')}, {verdict}", indent="  ")
+        of_lanes = "" if lanes is None else f" ({counted(lanes, 'lane')})"
+        print_text(f"{trace}: {counted(report.commands, 'command')}, {verdict}{of_lanes}", indent="  ")
         if energy and report.ok:
             from ndpsim.report.text import print_energy
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from ndpsim.arguments import path_of, several
 from ndpsim.arguments import shown as quoted
 from ndpsim.arguments import text as as_text
+from ndpsim.config.defaults import default_reason
 from ndpsim.config.files import data_folder, data_names, data_path
 from ndpsim.config.hardware import Hardware
 from ndpsim.config.nodes import parse, read_text
@@ -290,5 +291,7 @@ def _check_arrays(arrays: Systolic, system: System, draft: Draft) -> None:
 
 
 def _leaf_origins(system: System, draft: Draft, file: str) -> dict[str, Origin]:
-    unwritten = Origin(file, None, "", "default")
-    return {dotted(path): draft.origins.get(path, unwritten) for path, _ in leaves(system)}
+    return {
+        dotted(path): draft.origins.get(path) or Origin(file, None, default_reason(path), "default")
+        for path, _ in leaves(system)
+    }

@@ -24,8 +24,8 @@ class Origin:
     """Where a value came from.
 
     `file`: the file, or ``--set``. `line`: its line there from 1, None where there is none. `text`: what
-    the file says of it (kind "source" or "assumption"), the option (kind "set"), else empty. `kind`
-    "stated" is a value written bare, "default" one that nobody wrote.
+    the file says of it (kind "source" or "assumption"), the option (kind "set"), why it is the default (kind
+    "default"), else empty. `kind` "stated" is a value written bare, "default" one that nobody wrote.
     """
 
     file: str
@@ -34,11 +34,11 @@ class Origin:
     kind: Kind
 
     def __str__(self) -> str:
-        """One phrase for tables: the source, ``assumption: ...``, the option, ``default`` or FILE:LINE."""
+        """One phrase for tables: the source, ``assumption: ...``, ``default, ...``, option or FILE:LINE."""
         if self.kind == "assumption":
             return f"assumption: {self.text}"
         if self.kind == "default":
-            return "default"
+            return f"default, {self.text}"
         return self.text or self.file + (f":{self.line}" if self.line else "")
 
     def error(self, problem: str, key: str | None) -> InputError:

@@ -249,7 +249,7 @@ class Layout:
                     if of_group
                     else written.weight_at(column_)
                 )
-                at = regions[region].row_at(row_of_region) + within
+                at = regions[region].bit_at(row_of_region, within)
                 number_of, bit[chosen] = np.divmod(at, regions[region].burst_bytes * 8)
                 burst[chosen] = number_of + part.dealing.first_burst(region) + part.first_burst
         return burst, bit
@@ -297,10 +297,7 @@ class Layout:
         """Bits of each matrix in every burst, in the order of the stream: int64[matrices, bursts]."""
         found = []
         for part in self.parts:
-            gate_up, down = (
-                np.diff(region.bits_before(np.arange(region.bursts + 1) * (region.burst_bytes * 8)))
-                for region in part.dealing.regions
-            )
+            gate_up, down = (region.burst_bits() for region in part.dealing.regions)
             found += [np.concatenate((gate_up, np.zeros((1, gate_up.shape[1]), np.int64)))]
             found += [np.concatenate((np.zeros((2, down.shape[1]), np.int64), down))]
         return np.concatenate(found, axis=1)
@@ -341,9 +338,8 @@ class Layout:
             region, of_region = part.dealing.region_of(burst - part.first_burst)
             for which, lying in enumerate(part.dealing.regions):
                 at = of_region * (lying.burst_bytes * 8) + bit
-                chosen = np.flatnonzero(
-                    (burst >= 0) & (in_part == number) & (region == which) & (at < lying.bits)
-                )
+                mine = np.flatnonzero((burst >= 0) & (in_part == number) & (region == which))
+                chosen = mine[lying.holds(at[mine])]
                 row, within = lying.row_of(at[chosen])
                 self._fill(owner, chosen, part, which, row, within)
         return owner

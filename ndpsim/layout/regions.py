@@ -62,6 +62,19 @@ class Region:
         begins: Ints = turn * self._begins[-1] + np.array(self._begins)[of_turn]
         return begins
 
+    def bit_at(self, row: Ints, within: Ints) -> Ints:
+        """Where bits of rows lie; `within`: which bit of its row each is."""
+        return self.row_at(row) + within
+
+    def holds(self, bit: Ints) -> NDArray[np.bool_]:
+        """Whether anything lies at bits, which may be behind the last row."""
+        held: NDArray[np.bool_] = bit < self.bits
+        return held
+
+    def burst_bits(self) -> Ints:
+        """How many bits of rows of each format every burst holds: int64[formats, bursts]."""
+        return np.diff(self.bits_before(np.arange(self.bursts + 1) * (self.burst_bytes * 8)))
+
     def row_of(self, bit: Ints) -> tuple[Ints, Ints]:
         """The row that each bit belongs to, and which bit of that row it is."""
         turn, rest = np.divmod(bit, self._begins[-1])

@@ -36,6 +36,7 @@ class Tiles:
 
     Attributes:
         bursts: of each region int64[tile], the bursts that each tile takes.
+        first_places: where each region begins on every lane, and where all end.
 
     Raises:
         InputError: the regions do not fit the lanes.
@@ -47,9 +48,9 @@ class Tiles:
         longest = [
             max(int(of_region[lane::lanes].sum()) for lane in range(lanes)) for of_region in self.bursts
         ]
-        self._first = list(itertools.accumulate(longest, initial=0))
+        self.first_places = list(itertools.accumulate(longest, initial=0))
         self._dealing = Dealing((), device, lanes)
-        need, have = self._first[-1] * lanes * device.burst_bytes, lanes * device.capacity_bytes
+        need, have = self.first_places[-1] * lanes * device.burst_bytes, lanes * device.capacity_bytes
         if need > have:
             raise InputError(
                 f"not supported: weights of {format_bytes(need)} ({need} bytes) do not fit a device of "
@@ -83,7 +84,7 @@ class Tiles:
 
     def coordinates(self, lane: int) -> tuple[Ints, Ints, Ints, Ints, Ints]:
         """(place in the lane, bankgroup, bank, row, column) of a lane's bursts, in the order of reading."""
-        runs = zip(self._first, self.share(lane).bursts, strict=False)
+        runs = zip(self.first_places, self.share(lane).bursts, strict=False)
         place = np.concatenate([first + np.arange(count, dtype=np.int64) for first, count in runs])
         return place, *self._dealing.coordinates(place)
 

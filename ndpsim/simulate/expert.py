@@ -163,6 +163,9 @@ class _Programs:
         at = FIRST_CLOCK * self.machine.dram_ticks
         for tile, tokens in enumerate(tiling.tokens):
             at = self.run_tile(tile, tokens, at, report)
+        for program in self.each:
+            for lane in program.lanes:
+                lane.refresh_until(-(-at // self.machine.dram_ticks))
         return at
 
     def run_tile(self, tile: int, tokens: int, at: int, report: Callable[[int], None]) -> int:

@@ -102,7 +102,7 @@ def run_channel(
     """Run the controller, giving its command trace the room it needs; returns the trace, perhaps moved."""
     while True:
         outcome = channel.run(source, data_sink, commands, until_served, until_taken)
-        if outcome == controller.DONE:
+        if outcome in (controller.DONE, controller.PAUSED):
             return commands
         if outcome == controller.STUCK:
             raise RuntimeError("the controller cannot go on: requests wait for something that never comes")
@@ -217,6 +217,15 @@ class Lane:
             report(until - served)
             served = until
         self.busy += (int(self.sink.value[sink.BUSY]) - busy) / servers
+
+    def refresh_until(self, clock: int) -> None:
+        """Go on without reads up to, not including, `clock`: refreshes are issued as they fall due."""
+        value = self.channel.value
+        value[state.PAUSE] = clock
+        self.commands = run_channel(self.channel, self.source, self.sink, self.commands, state.FAR)
+        value[state.PAUSE] = state.FAR
+        # Nothing is queued any more, so it does not matter at which step before `clock` a controller stopped.
+        value[state.CLOCK], value[state.COUNTED_UNTIL] = clock, clock - 1
 
     def count(self, place: int) -> int:
         """One of the channel's counters (places in `dram.state`)."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
+from ndpsim._later import import_home
 from ndpsim.arguments import text
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.layout import MATRICES, ExpertFormat, Layout, make_layout
@@ -17,6 +18,9 @@ from ndpsim.simulate.weights import describe_weights, named_weights
 from ndpsim.units import format_bytes
 
 __all__ = ["PlacedExpert", "place_expert"]
+
+# Imported when first used: what knows systolic arrays has kernels.
+_OTHER_UNITS = {"ndpsim.simulate.arrays": ("lay_on_arrays",)}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -120,7 +124,8 @@ def place_expert(
         hw: a bundled hardware name, a path of a hardware file, or a loaded `Hardware`.
         model: a bundled model name, a path of a Hugging Face config.json, what `load_model` returns, or an
             `Expert`.
-        layout: "localized", "striped" or "sharded:N".
+        layout: "localized", "striped" or "sharded:N"; "localized" on a device with systolic arrays, in the
+            tiles that `simulate_expert` reads there.
         bits: bits of a weight, 16, 8, 4, 3, 2 or 1, or the format of each matrix.
         sets: changes to the hardware, "dimm.ranks=2".
 
@@ -130,5 +135,9 @@ def place_expert(
     layout = text(layout, "layout")
     hardware = load_hardware(hw, sets)
     weights, name = named_weights(model, bits)
-    laid = make_layout(layout, geometry_of(hardware), weights)
+    if hardware.system.ndp is not None and hardware.system.ndp.systolic is not None:
+        lay_on_arrays = import_home(__name__, _OTHER_UNITS, "lay_on_arrays")
+        laid: Layout = lay_on_arrays(hardware, weights, layout)
+    else:
+        laid = make_layout(layout, geometry_of(hardware), weights)
     return PlacedExpert(laid, hardware.system.name, describe_weights(weights, name))

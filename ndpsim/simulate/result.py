@@ -46,7 +46,8 @@ class ExpertResult(Reported):
         busy: the share of `time_ns` for which each of them is busy: `memory` (DRAM, less the time reads
             were held back by full FIFOs), `compute` (multipliers), `io` (the bus or link to the host).
         phases: the expert program, in order of start.
-        commands: DRAM commands by kind, over all lanes.
+        commands: DRAM commands by kind, over all lanes, until the last result is at the host: with the
+            refreshes behind the last read, and those of lanes without weights.
         dimms: DIMMs that share the expert.
         lanes: lanes of all of them.
         lanes_simulated: different lanes among them; equal ones are simulated once.

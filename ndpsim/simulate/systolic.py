@@ -23,11 +23,11 @@ from ndpsim.dram import sink, state
 from ndpsim.energy import UnitEnergy, transfer_nj
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.kept import kept_by_identity
-from ndpsim.layout import ExpertFormat, ExpertWeights, Region, Tiles, expert_regions
+from ndpsim.layout import ExpertFormat, ExpertWeights, Region, Tiles
 from ndpsim.link import Pipe
 from ndpsim.ndp import ActivationUnit, Tiling
-from ndpsim.ndp.array import Array
 from ndpsim.ndp.systolic import SystolicUnit
+from ndpsim.simulate.arrays import check_device_layout, place_tiles, systolic_unit
 from ndpsim.simulate.lane import (
     Lane,
     LaneStream,
@@ -120,21 +120,7 @@ def _lower(hardware: Hardware) -> _Machine:
         raise InputError("not supported: channels of a device with more than one rank", key="dimm.ranks")
     device = hardware.lane_device()
     check_refresh(device, system.dram.refresh)
-    unit = SystolicUnit(
-        arrays=arrays.arrays,
-        array=Array(
-            arrays.rows,
-            arrays.columns,
-            arrays.dataflow == "weight-stationary",
-            arrays.stationary_registers,
-            arrays.load_rows,
-        ),
-        inverse_bits=arrays.low_bit_throughput == "inverse-bits",
-        native_bits=arrays.native_bits,
-        buffer_bytes=arrays.buffer_kib * 1024,
-        activation_bytes=arrays.activation_bytes,
-        fifo_bursts=arrays.fifo_bursts,
-    )
+    unit = systolic_unit(arrays)
     return _Machine(
         device=device,
         tables=lower(device),
@@ -168,8 +154,7 @@ class _Placed:
 
 @functools.lru_cache(maxsize=_KEPT)
 def _place(machine: _Machine, weights: ExpertWeights) -> _Placed:
-    regions = expert_regions(weights.hidden, weights.intermediate, weights.format, machine.device.burst_bytes)
-    tiles = Tiles(regions, machine.device, machine.lanes, machine.outputs)
+    tiles = place_tiles(machine.unit, machine.device, machine.lanes, weights)
     alike = tiles.alike()
     ensure_streams_fit([tiles.share(lanes[0]).total for lanes in alike], sum(map(len, tiles.bursts)))
     return _Placed(tiles, weights, tuple(_stream(machine.tables, tiles, lanes) for lanes in alike))
@@ -363,6 +348,8 @@ class _Program:
             at = self.activations_in(tile, tokens, at)
             at = self.activate(tile, tokens, self.multiply(GATE_UP, tile, tokens, at, report))
             at = self.results_out(tile, tokens, self.multiply(DOWN, tile, tokens, at, report))
+        for lane in self.lanes:
+            lane.refresh_until(-(-at // self.machine.dram_ticks))
         return at
 
     def mean_over_lanes(self, place: int) -> float:
@@ -414,8 +401,7 @@ def simulate_on_arrays(
         MismatchError: the exact check found a difference.
     """
     stopwatch = Stopwatch()
-    if layout != "localized":
-        raise InputError(f"'{layout}' is for several DIMMs; a device has localized", key="layout")
+    check_device_layout(layout)
     with hardware.errors_at_origins():
         machine = _lower(hardware)
         placed = _place(machine, weights)

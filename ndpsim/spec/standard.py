@@ -202,6 +202,8 @@ class Standard:
     `prefetch`: device columns in a burst. `channel_bits`: data pins of a channel (DDR5: of a sub-channel).
     `command_cycles`: clocks a command holds the command bus, where not one. `speeds`: clock counts by
     preset, with `rate` in MT/s and `tCK_ps` rounded down to a whole ps. `derived`: what follows from them.
+    `rules`: what the controllers obey, as the reference's do. `checked_rules`: what a trace must obey
+    besides: the standard says it, and the reference does not.
     `max_postponed_refreshes`, `max_pulled_in_refreshes`: REFab that a rank may owe, or be ahead.
     """
 
@@ -216,3 +218,4 @@ class Standard:
     derived: Mapping[str, Derivation]
     max_postponed_refreshes: int
     max_pulled_in_refreshes: int
+    checked_rules: tuple[Rule, ...] = ()

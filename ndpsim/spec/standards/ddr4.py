@@ -134,4 +134,6 @@ STANDARD = Standard(
     },
     max_postponed_refreshes=8,
     max_pulled_in_refreshes=8,
+    # No valid command goes to a rank within tRFC, but PREpb of a closing row policy do in the reference.
+    checked_rules=(Rule("tRFC", "rank", ("REFab",), ("REFab",), "nRFC"),),
 )

@@ -159,4 +159,6 @@ STANDARD = Standard(
     },
     max_postponed_refreshes=4,
     max_pulled_in_refreshes=4,
+    # No valid command goes to a rank within tRFC, but PREpb of a closing row policy do in the reference.
+    checked_rules=(Rule("tRFC", "rank", ("REFab",), ("REFab",), "nRFC"),),
 )

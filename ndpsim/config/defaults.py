@@ -1,0 +1,57 @@
+"""Why a value that a hardware file leaves out is what it is, for every key that may be left out."""
+
+from __future__ import annotations
+
+from ndpsim.config.origins import KeyPath, dotted
+
+__all__ = ["default_reason"]
+
+_RAMULATOR = "as the controller of Ramulator 2.1 that the reference traces are from"
+_ONE = "assumption: the least there can be"
+_UNKNOWN = "not known, and left out of the energy by name"
+_UNUSED = "not given, and used by no simulation"
+
+# By dotted key, by section with a dot behind it, or by the last key where several units share it.
+_REASONS = {
+    "title": "none given; the name stands for it",
+    "paper": "none given",
+    "dram.mapper": (
+        "assumption: a mapping of Ramulator 2.1 that leaves a stream in its rows; for requests by address, "
+        "not for weights, which layouts place"
+    ),
+    "dram.scheduler": _RAMULATOR,
+    "dram.row_policy": _RAMULATOR,
+    "dram.row_cap": "as in Ramulator 2.1; used by row_policy: closed-cap only",
+    "dram.refresh": "the normal refresh mode of DDR4 and DDR5 (JESD79-4, JESD79-5)",
+    "dram.read_buffer": _RAMULATOR,
+    "dram.write_buffer": _RAMULATOR,
+    "dram.power.": "as in the data sheet that is known of the DRAM, if there is one",
+    "dimm.count": _ONE,
+    "dimm.ranks": _ONE,
+    "dimm.subchannels": f"{_ONE}; a DDR5 DIMM has two",
+    "host.channels": _ONE,
+    "host.": _UNUSED,
+    "link.group_dimms": f"{_ONE}; used by topology groups only",
+    "link.host_latency_ns": "assumption: no latency but that of the wires; used by topology groups only",
+    "ndp.published.": "not published; a cross-check, and used by no simulation",
+    "pj_per_bit": _UNKNOWN,
+    "pj_per_byte": _UNKNOWN,
+    "product_pj": _UNKNOWN,
+    "buffer_pj_per_byte": _UNKNOWN,
+    "fifo_pj_per_byte": _UNKNOWN,
+    "value_pj": _UNKNOWN,
+    "static_mw": _UNKNOWN,
+    "area_mm2": _UNUSED,
+}
+
+
+def default_reason(path: KeyPath) -> str:
+    """The source of the default at `path`, or what it assumes.
+
+    Raises:
+        KeyError: nothing is known of such a key.
+    """
+    for key in (dotted(path), f"{dotted(path[:-1])}.", path[-1]):
+        if key in _REASONS:
+            return _REASONS[key]
+    raise KeyError(dotted(path))
