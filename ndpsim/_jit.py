@@ -26,16 +26,12 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from ndpsim._numba import (
-    CompilerBase,
     CompileResult,
-    DefaultPassBuilder,
-    NativeLowering,
+    PartCompiler,
     dumps,
     event,
     intrinsic,
-    make_function,
     numba,
-    register_pass,
     types,
 )
 from ndpsim.cachedirs import Entries
@@ -47,7 +43,6 @@ _config: Any = numba.config  # its settings are made at import, unknown to type 
 # Numba's functions have no types.
 _dumps: Any = dumps
 _register: Any = event.register
-_register_pass: Any = register_pass
 _rebuild: Any = CompileResult._rebuild
 
 _log = logging.getLogger("ndpsim")
@@ -198,45 +193,6 @@ def compiling_s() -> float:
     return _compilations.seconds()
 
 
-@_register_pass(mutates_CFG=True, analysis_only=False)
-class _LowerPart(NativeLowering):
-    """Numba's step to LLVM's code, for parts of kernels: nobody runs a part alone, so machine code is made
-    of kernels only, and what is inlined is optimized where it is.
-    """
-
-    _name = "lower_part"
-
-    def run_pass(self, state: Any) -> bool:
-        target = state.targetctx
-        library = state.library = target.codegen().create_library(state.func_id.func_qualname)
-        library._finalize_final_module = lambda: setattr(library, "_finalized", True)
-        if state.flags.forceinline:
-            library._optimize_final_module = lambda: None
-        target.get_executable = _without_code
-        try:
-            lower: Any = super().run_pass
-            return bool(lower(state))
-        finally:
-            del target.get_executable
-
-
-def _without_code(library: Any, descriptor: Any, environment: Any) -> Any:
-    """What stands for a compiled function."""
-    name = descriptor.qualname.split(".")[-1]
-    return make_function(descriptor.lookup_module(), name, "", 0, environment, (library,))
-
-
-class _PartCompiler(CompilerBase):
-    """Numba's compiler with that step."""
-
-    def define_pipelines(self) -> list[Any]:
-        define: Any = DefaultPassBuilder.define_nopython_pipeline
-        steps = define(self.state)
-        steps.passes = [(_LowerPart if step is NativeLowering else step, name) for step, name in steps.passes]
-        steps.finalize()
-        return [steps]
-
-
 def _compiled(function: F, **options: Any) -> Any:
     compile_: Any = numba.njit
     return compile_(nogil=True, _nrt=False, **options)(function)
@@ -276,7 +232,7 @@ def _part(function: F, **options: Any) -> F:
         return function
     part = _compiled(
         function,
-        pipeline_class=_PartCompiler,
+        pipeline_class=PartCompiler,
         no_cpython_wrapper=True,
         no_cfunc_wrapper=True,
         **options,

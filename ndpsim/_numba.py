@@ -1,4 +1,5 @@
-"""What ndpsim uses of Numba, imported so that no setting of the environment makes it fail.
+"""What ndpsim uses of Numba, imported so that no setting of the environment makes it fail; and, in one place,
+the inner steps of Numba that it changes (`inner_steps`): their next release may change them, too.
 
 Numba reads its settings from variables of the environment, and from `.numba_config.yaml` in the working
 folder, when it is imported. Those that it refuses are left out, each with a line.
@@ -10,20 +11,19 @@ import logging
 import os
 import re
 import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from ndpsim.errors import InputError
 
 __all__ = [
     "CompileResult",
-    "CompilerBase",
-    "DefaultPassBuilder",
-    "NativeLowering",
+    "PartCompiler",
     "dumps",
     "event",
+    "inner_steps",
     "intrinsic",
-    "make_function",
     "numba",
-    "register_pass",
     "types",
 ]
 
@@ -53,7 +53,7 @@ with warnings.catch_warnings(record=True) as _said:
     try:
         import numba
         from numba._dynfunc import make_function
-        from numba.core import event, types
+        from numba.core import codegen, dispatcher, event, types
         from numba.core.compiler import CompilerBase, CompileResult, DefaultPassBuilder
         from numba.core.compiler_machinery import register_pass
         from numba.core.serialize import dumps
@@ -70,3 +70,62 @@ for _warning in _said:
         _ignore(_refused["name"], _refused["value"])
     else:
         warnings.warn_explicit(_warning.message, _warning.category, _warning.filename, _warning.lineno)
+
+
+_register_pass: Any = register_pass
+
+
+@_register_pass(mutates_CFG=True, analysis_only=False)
+class _LowerPart(NativeLowering):
+    """Numba's step to LLVM's code, for parts of kernels: nobody runs a part alone, so machine code is made
+    of kernels only, and what is inlined is optimized where it is.
+    """
+
+    _name = "lower_part"
+
+    def run_pass(self, state: Any) -> bool:
+        target = state.targetctx
+        library = state.library = target.codegen().create_library(state.func_id.func_qualname)
+        library._finalize_final_module = lambda: setattr(library, "_finalized", True)
+        if state.flags.forceinline:
+            library._optimize_final_module = lambda: None
+        target.get_executable = _without_code
+        try:
+            lower: Any = super().run_pass
+            return bool(lower(state))
+        finally:
+            del target.get_executable
+
+
+def _without_code(library: Any, descriptor: Any, environment: Any) -> Any:
+    """What stands for a compiled function."""
+    name = descriptor.qualname.split(".")[-1]
+    return make_function(descriptor.lookup_module(), name, "", 0, environment, (library,))
+
+
+class PartCompiler(CompilerBase):
+    """Numba's compiler with that step."""
+
+    def define_pipelines(self) -> list[Any]:
+        define: Any = DefaultPassBuilder.define_nopython_pipeline
+        steps = define(self.state)
+        steps.passes = [(_LowerPart if step is NativeLowering else step, name) for step, name in steps.passes]
+        steps.finalize()
+        return [steps]
+
+
+def inner_steps() -> Mapping[str, Callable[..., Any]]:
+    """The functions of Numba, none of them public, that ndpsim replaces, wraps or calls, by name."""
+    library, linker = codegen.CodeLibrary, codegen.CPUCodeLibrary
+    return {
+        "CPUCodeLibrary.finalize": linker.finalize,
+        "CPUCodeLibrary._finalize_final_module": linker._finalize_final_module,
+        "CPUCodeLibrary._optimize_final_module": linker._optimize_final_module,
+        "CodeLibrary._raise_if_finalized": library._raise_if_finalized,
+        "CompileResult._rebuild": CompileResult._rebuild,
+        "CompileResult._reduce": CompileResult._reduce,
+        "DefaultPassBuilder.define_nopython_pipeline": DefaultPassBuilder.define_nopython_pipeline,
+        "Dispatcher.compile": dispatcher.Dispatcher.compile,
+        "Dispatcher.get_call_template": dispatcher.Dispatcher.get_call_template,
+        "NativeLowering.run_pass": NativeLowering.run_pass,
+    }

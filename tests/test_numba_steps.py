@@ -1,0 +1,56 @@
+"""The inner steps of Numba that ndpsim changes are those of the releases that it was tried with."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ndpsim import _numba
+
+#: Of the source of each step, the first digits of its SHA-256; the same in all releases that pyproject.toml allows.
+SOURCES = {
+    "CPUCodeLibrary.finalize": "4b4c34b83488a72f",
+    "CPUCodeLibrary._finalize_final_module": "95bbf4fcbb90ed99",
+    "CPUCodeLibrary._optimize_final_module": "e405bd473752613b",
+    "CodeLibrary._raise_if_finalized": "1da89a71b49d9877",
+    "CompileResult._rebuild": "44fa9dc2255883ab",
+    "CompileResult._reduce": "5f86eacfa5202c20",
+    "DefaultPassBuilder.define_nopython_pipeline": "d643d727077eeb49",
+    "Dispatcher.compile": "0ab4aee15e79bb1d",
+    "Dispatcher.get_call_template": "f15b62d0e9c0f605",
+    "NativeLowering.run_pass": "0b482df4865451f4",
+}
+
+
+def changed(name: str, step: Callable[..., object]) -> str | None:
+    """What is to be done about a step that is not the one that ndpsim was tried with; None: it is."""
+    source = inspect.getsource(inspect.unwrap(step))
+    if hashlib.sha256(source.encode()).hexdigest()[:16] == SOURCES[name]:
+        return None
+    version = _numba.numba.__version__
+    return f"Numba {version} changes {name}: see whether ndpsim/_numba.py still fits, then renew SOURCES"
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_step_of_numba_that_ndpsim_changes_is_the_one_it_was_tried_with(name):
+    assert changed(name, _numba.inner_steps()[name]) is None
+
+
+def test_a_changed_step_is_named_with_the_release():
+    said = changed("NativeLowering.run_pass", _numba.inner_steps()["CompileResult._reduce"])
+    assert said.startswith(f"Numba {_numba.numba.__version__} changes NativeLowering.run_pass: ")
+
+
+def test_every_step_is_compared():
+    assert set(_numba.inner_steps()) == set(SOURCES)
+
+
+def test_the_project_allows_no_release_that_it_was_not_tried_with():
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    assert "numba>=0.68,<0.69" in project["dependencies"]
+    assert _numba.numba.__version__.startswith("0.68.")
