@@ -25,6 +25,7 @@ import pytest
 import ndpsim
 import ndpsim.simulate
 from ndpsim.bench import run_rows
+from ndpsim.config.files import data_folder
 from ndpsim.errors import InputError
 from ndpsim.layout import Geometry, make_layout, parse_layout
 from ndpsim.moe import parse_shape
@@ -567,10 +568,10 @@ class Pathlike(os.PathLike[str]):
 @pytest.mark.parametrize("kind", [str, Path, Pathlike])
 def test_paths_of_any_kind_are_taken(kind, tmp_path):
     hardware, model = tmp_path / "mine.yaml", tmp_path / "config.json"
-    folder = Path(ndpsim.__file__).parents[1]
-    hardware.write_text((folder / "hwconfigs" / "edge.yaml").read_text())
-    model.write_text((folder / "ndpsim" / "moe" / "models" / "qwen3-30b-a3b.json").read_text())
-    for name in (folder / "rtl_params").glob("*.yaml"):
+    package = Path(ndpsim.__file__).parent
+    hardware.write_text((data_folder("hwconfigs") / "edge.yaml").read_text())
+    model.write_text((package / "moe" / "models" / "qwen3-30b-a3b.json").read_text())
+    for name in data_folder("rtl_params").glob("*.yaml"):
         (tmp_path / name.name).write_text(name.read_text())
     requests, commands = tmp_path / "requests", tmp_path / "commands.csv"
     requests.write_text("LD 0x40\nST 0x80\n")

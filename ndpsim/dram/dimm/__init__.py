@@ -27,6 +27,7 @@ results of the NDP unit pass between the host and the buffer chip, one more rank
 when it is free, before the host's own data.
 
 `state` lays out memory, `staging` and `transfers` move weights, activations and results, `common` has
-what both arbiters share, `readable` and `arbiter` run a DIMM clock by clock and by events, and `engines`
-chooses. Tests hold the two equal, and each controller alone to what it is without the other.
+what both arbiters share, `readable` and `arbiter` (with `beside` and `stepping`) run a DIMM clock by
+clock and by events, and `engines` chooses. Tests hold the two equal, and each controller alone to what it
+is without the other.
 """

@@ -9,20 +9,14 @@ any command or new request there, and when the first owner may change.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
-
 from ndpsim._jit import inlined, kernel, outlined
+from ndpsim.dram.dimm.beside import next_column, oldest_arrival
 from ndpsim.dram.dimm.common import (
     DONE,
     LATE,
     RECORD_FULL,
     STUCK,
     admit,
-    commands_at,
-    data_sink,
     due,
     first_owner,
     host_source,
@@ -32,434 +26,40 @@ from ndpsim.dram.dimm.common import (
     record_is_full,
     usual_owner,
 )
-from ndpsim.dram.dimm.staging import give_to_multipliers, lane_source, next_step, stage
+from ndpsim.dram.dimm.staging import give_to_multipliers, lane_source, next_step
 from ndpsim.dram.dimm.state import (
     FIRST,
     HOST,
     JOBS,
-    LAST_COLUMN,
     NDP,
     READ,
     REFILLING,
-    ROWS_LOST,
     SLICE,
-    TURNAROUNDS,
     WRITE,
 )
-from ndpsim.dram.dimm.transfers import carry_data, carry_job, has_job, next_command_at
+from ndpsim.dram.dimm.stepping import step_host, step_lane
+from ndpsim.dram.dimm.transfers import carry_job, has_job, next_command_at
 from ndpsim.dram.maintenance import next_refresh
-from ndpsim.dram.masks.banks import active_bank, take_back
 from ndpsim.dram.masks.choose import (
-    active_quiet_until,
-    candidates,
-    choose_maintenance,
-    due_lines,
     mode_changes,
-    quiet_until,
-    quiet_until_of,
-    sleep,
-    spared,
 )
 from ndpsim.dram.masks.controller import accept, push_refresh, refresh, would_accept
-from ndpsim.dram.masks.issue import issue_active, issue_maintenance, issue_queued
-from ndpsim.dram.masks.observe import (
-    observe_activate,
-    observe_column,
-    observe_maintenance,
-    observe_precharge,
-    release_closed,
-)
 from ndpsim.dram.masks.rows import set_lane
-from ndpsim.dram.masks.slots import next_kind, slot_bank, wait_place
 from ndpsim.dram.masks.state import (
-    ACT,
-    ACTIVE_ARRIVED,
-    ACTIVE_BOUND,
-    ACTIVE_REQUEST,
-    ACTIVE_SIZE,
-    AWAKE,
-    BANKS,
     BANKS_PER_RANK,
-    COMMANDS_OF_KINDS,
-    HELD_BANKS,
-    HELD_BY_OTHER,
     KINDS,
-    OF_BANK,
-    OPEN_ROW,
     PENDING,
     PENDING_BANK,
     PENDING_KIND,
     PENDING_SIZE,
-    PRE,
     RANK_READY,
     RD,
-    SLOT_ARRIVED,
-    SLOT_REQUEST,
-    SLOT_ROW,
-    SLOTS,
-    TAIL,
-    USED,
-    WAITING,
-    WAITS,
     WR,
-    WRITES,
 )
-from ndpsim.dram.masks.timing import bank_ready_at
-from ndpsim.dram.masks.words import lowest, natural, ranks_of, rotate
-from ndpsim.dram.state import FAR, NEXT_REFRESH, REFRESH_FROM, REFRESHES, SERVED, WRITE_MODE
+from ndpsim.dram.masks.words import natural, ranks_of
+from ndpsim.dram.state import FAR, NEXT_REFRESH, REFRESH_FROM, REFRESHES, SERVED
 
-__all__ = ["Asked", "make_asked", "run"]
-
-Ints = NDArray[np.int64]
-
-# Where a command comes from.
-NOWHERE, FROM_ACTIVE, FROM_REFRESHES, FROM_QUEUE = range(4)
-
-
-class Asked(NamedTuple):
-    """When controllers are asked for their next command. Those of the lanes come first, then the host's."""
-
-    wake: Ints  # [controller]: the clock before which it has none
-    takes: Ints  # [controller]: 1 when it can take its next request
-    withheld: Ints  # [controller]: 1 when it has one that waits for the first owner's
-    since: Ints  # [controller]: the arrival of its oldest request
-    due: Ints  # [bus]: the clock of its next step
-
-
-class Beside(NamedTuple):
-    """The first owners of the ranks of a controller, as far as it is second there."""
-
-    states: Ints  # [controller, word]
-    row: int  # in `states`, of the first owner of rank 0,
-    stride: int  # and how many further that of the next rank is
-    offset: int  # from the bank's number in its rank to that in the first owner's channel
-    second: Ints  # [rank]: 1 where the controller is second
-    direction: Ints  # [rank]: of the first owner's next column command: 1 reads, 2 writes, 0 there is none
-
-
-def make_asked(lanes: int, buses: int) -> Asked:
-    """All are asked at the first clock."""
-
-    count = lanes + buses
-    wake, due = np.ones(count, dtype=np.int64), np.ones(buses, dtype=np.int64)
-    takes, withheld = np.ones(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-    return Asked(wake, takes, withheld, np.full(count, FAR, dtype=np.int64), due)
-
-
-# ---- What a controller waits for
-
-
-@inlined
-def oldest_arrival(shape, state):
-    """The arrival of the oldest active or queued request that is served now, FAR without any."""
-    oldest = FAR
-    for line in range(2 * ranks_of(shape)):
-        if state[ACTIVE_SIZE + line] > 0:
-            oldest = min(oldest, state[ACTIVE_ARRIVED + active_bank(state, line, 0)])
-    queue = state[WRITE_MODE] & 1
-    tail, queued = state[TAIL + queue], state[USED + queue]
-    if queued != 0:
-        slot = lowest(rotate(queued, tail)) + tail & SLOTS - 1
-        oldest = min(oldest, state[SLOT_ARRIVED + queue * SLOTS + slot])
-    return oldest
-
-
-@inlined
-def next_column(shape, state):
-    """The oldest active or queued request whose row is open: (its rank, -1 if there is none; 1 if it reads,
-    2 if it writes).
-    """
-    oldest, rank, direction = FAR, -1, 0
-    for line in range(2 * ranks_of(shape)):
-        if state[ACTIVE_SIZE + line] > 0:
-            arrived = state[ACTIVE_ARRIVED + active_bank(state, line, 0)]
-            if arrived < oldest:
-                oldest, rank, direction = arrived, line // 2, 1 + line % 2
-    if state[PENDING_SIZE] > 0:
-        return rank, direction
-    queue, hits = state[WRITE_MODE] & 1, 0
-    for number in range(ranks_of(shape)):
-        hits |= state[WAITING + wait_place(queue, RD + queue, number)]
-    if hits != 0:
-        tail = state[TAIL + queue]
-        slot = lowest(rotate(hits, tail)) + tail & SLOTS - 1
-        if state[SLOT_ARRIVED + queue * SLOTS + slot] < oldest:
-            rank, direction = slot_bank(state, queue, slot) // BANKS_PER_RANK, 1 + queue
-    return rank, direction
-
-
-@inlined
-def is_wanted(first, bank):
-    """Whether the first owner's controller waits for a bank."""
-    rank, bit = bank // BANKS_PER_RANK, 1 << bank % BANKS_PER_RANK
-    if first[HELD_BANKS + rank] & ~first[HELD_BY_OTHER + rank] & bit != 0:
-        return True
-    queue = first[WRITE_MODE] & 1
-    return first[PENDING_SIZE] == 0 and first[OF_BANK + queue * BANKS + bank] != 0
-
-
-@inlined
-def in_the_way(beside, queue, is_active, bank):
-    """Whether a request has to wait for those of the first owner of its rank."""
-    rank = bank // BANKS_PER_RANK
-    if not beside.second[rank]:
-        return False
-    turns = beside.direction[rank] & (1 if queue == WRITES else 2) != 0
-    first = beside.states[beside.row + rank * beside.stride]
-    wanted = is_wanted(first, bank % BANKS_PER_RANK + beside.offset)
-    if is_active:
-        return turns and not wanted
-    return turns or wanted
-
-
-# ---- The next command of a controller
-
-
-@inlined
-def pick_active(shape, state, credit, beside, clock):
-    """The oldest ready active request that is in nobody's way: (its line or -1, its place in the line, 1 if
-    one has to wait).
-    """
-    best, best_place, best_arrived, withheld = -1, 0, FAR, 0
-    due_now = due_lines(shape, state, credit, clock)
-    while due_now != 0:
-        bit = natural(lowest(due_now))
-        due_now &= due_now - 1
-        line, kind = bit // WAITS * 2 + bit % WAITS - RD, bit % WAITS
-        first = FAR
-        for place in range(state[ACTIVE_SIZE + line]):
-            bank = active_bank(state, line, place)
-            ready_at = bank_ready_at(state, kind, bank)
-            first = min(first, ready_at)
-            if ready_at > clock:
-                continue
-            if in_the_way(beside, line & 1, True, bank):
-                withheld = 1
-                continue
-            arrived = state[ACTIVE_ARRIVED + bank]
-            if arrived < best_arrived:
-                best, best_place, best_arrived = line, place, arrived
-            break
-        if first > clock:
-            set_lane(state, ACTIVE_BOUND + line // 2 * WAITS, kind, first)
-    return best, best_place, withheld
-
-
-@inlined
-def pick_queued(policy, shape, state, queue, credit, beside, clock):
-    """The oldest ready request of a queue that is in nobody's way: (its slot or -1, the kind of its next
-    command, the mask of those that have to wait).
-    """
-    queue = natural(queue)
-    tail, awake = state[TAIL + queue], candidates(shape, state, queue, credit, clock)
-    if policy.row_hit_first:
-        awake &= ~spared(shape, state, queue)
-    awake, withheld = rotate(awake, tail), 0
-    while awake != 0:
-        slot = natural(lowest(awake) + tail & SLOTS - 1)
-        bank = natural(slot_bank(state, queue, slot))
-        kind = natural(next_kind(state, queue, bank, state[SLOT_ROW + queue * SLOTS + slot]))
-        ready_at = bank_ready_at(state, kind, bank)
-        if ready_at > clock:
-            awake &= ~rotate(sleep(state, queue, kind, bank, ready_at), tail)
-        elif in_the_way(beside, queue, False, bank):
-            same = state[OF_BANK + queue * BANKS + bank]
-            withheld |= same
-            awake &= ~rotate(same, tail)
-        else:
-            return slot, kind, withheld
-    return -1, ACT, withheld
-
-
-@inlined
-def choose(policy, shape, state, credit, other_credit, beside, clock):
-    """The next command, out of the first owner's way: (where it comes from; its line and place, or slot and
-    kind; the clock before which there is no other; 1 if one has to wait).
-    """
-    line, place, withheld = pick_active(shape, state, credit, beside, clock)
-    if line >= 0:
-        return FROM_ACTIVE, line, place, clock + 1, withheld
-    quiet = clock + 1 if withheld else active_quiet_until(shape, state, credit)
-    if state[PENDING_SIZE] > 0:
-        kind, at = choose_maintenance(shape, state, credit, other_credit, clock)
-        if kind >= 0:
-            return FROM_REFRESHES, 0, kind, clock + 1, withheld
-        return NOWHERE, 0, 0, min(at, quiet), withheld
-    if mode_changes(policy, state):
-        state[WRITE_MODE] ^= 1
-    queue = state[WRITE_MODE] & 1
-    slot, kind, waiting = pick_queued(policy, shape, state, queue, credit, beside, clock)
-    if slot >= 0:
-        return FROM_QUEUE, slot, kind, clock + 1, withheld
-    if withheld:
-        return NOWHERE, 0, 0, quiet, withheld
-    quiet = quiet_until_of(shape, state, queue, credit, state[AWAKE + queue] & ~waiting)
-    return NOWHERE, 0, 0, quiet, 1 if waiting != 0 else 0
-
-
-@inlined
-def bank_of_command(state, origin, first, second):
-    """The bank that a chosen command goes to; for a refresh, the first of its banks."""
-    if origin == FROM_ACTIVE:
-        return active_bank(state, first, second)
-    if origin == FROM_REFRESHES:
-        return state[PENDING_BANK] & (BANKS - 1)
-    return slot_bank(state, state[WRITE_MODE] & 1, first)
-
-
-@inlined
-def kind_of_command(origin, first, second):
-    """The kind of a chosen command."""
-    return RD + first % 2 if origin == FROM_ACTIVE else second
-
-
-@inlined
-def request_of_command(state, origin, bank, first):
-    """The request that a chosen column command or ACT is for."""
-    if origin == FROM_ACTIVE:
-        return state[ACTIVE_REQUEST + bank]
-    return state[SLOT_REQUEST + (state[WRITE_MODE] & 1) * SLOTS + first]
-
-
-@inlined
-def row_of_command(state, origin, bank, first):
-    """The row that a chosen ACT opens, or a column command uses."""
-    if origin == FROM_QUEUE:
-        return state[SLOT_ROW + (state[WRITE_MODE] & 1) * SLOTS + first]
-    return state[OPEN_ROW + bank]
-
-
-@inlined
-def issue(policy, shape, state, latencies, source, sink, commands, origin, first, second, clock):
-    """Issue a chosen command."""
-    if origin == FROM_ACTIVE:
-        issue_active(shape, state, latencies, source, sink, commands, first, second, clock)
-    elif origin == FROM_REFRESHES:
-        issue_maintenance(shape, state, source, sink, commands, second, clock)
-    else:
-        queue = state[WRITE_MODE] & 1
-        issue_queued(policy, shape, state, latencies, source, sink, commands, queue, first, second, clock)
-
-
-@inlined
-def observe(shape, state, kind, bank, row, of_active, clock):
-    """A controller learns of a command of the other. Returns whether it may have changed what can issue."""
-    if kind == RD or kind == WR:
-        observe_column(state, kind, bank, of_active, clock)
-        return of_active
-    if kind == ACT:
-        observe_activate(shape, state, bank, row, clock)
-    elif kind == PRE:
-        observe_precharge(state, bank, clock)
-    else:
-        observe_maintenance(shape, state, kind, bank, clock)
-    return True
-
-
-@inlined
-def note_command(tally, opened_by, owner, origin, kind, bank):
-    """Count turns of a lane's data bus, and rows that one owner opened and the other's request closed."""
-    if kind == RD or kind == WR:
-        direction = READ if kind == RD else WRITE
-        if tally[LAST_COLUMN] == 1 - direction:
-            tally[TURNAROUNDS] += 1
-        tally[LAST_COLUMN] = direction
-    elif kind == ACT:
-        opened_by[bank] = owner
-    elif kind == PRE and origin == FROM_QUEUE and opened_by[bank] != owner:
-        tally[ROWS_LOST + 1 - owner] += 1
-
-
-@inlined
-def next_asked(policy, shape, state, credit, clock):
-    """The clock at which a controller is asked again that has issued a command at `clock`."""
-    if state[PENDING_SIZE] > 0 or mode_changes(policy, state):
-        return clock + 1
-    return quiet_until(shape, state, state[WRITE_MODE] & 1, credit)
-
-
-# ---- A lane, and the host
-
-
-@inlined
-def step_lane(setup, shapes, states, weights, transfers, claims, asked, commands, latencies, lane, clock):
-    """A lane issues its next command, if it has one. Returns whether it has."""
-    policy, shape, state = setup.policy, shapes[0], states[0][lane]
-    count = states[1].shape[0]
-    rank, bus = lane // count, lane % count
-    host = states[1][bus]
-    credit = claims.credit[lane]
-    beside = Beside(
-        states[1], bus, 0, rank * BANKS_PER_RANK, claims.lane_second[lane], claims.lane_direction[lane]
-    )
-    origin, first, second, wake, withheld = choose(policy, shape, state, credit[0], 0, beside, clock)
-    asked.withheld[lane] = withheld
-    asked.wake[lane] = wake
-    if origin == NOWHERE:
-        return False
-    kind, bank = kind_of_command(origin, first, second), bank_of_command(state, origin, first, second)
-    row, burst = row_of_command(state, origin, bank, first), request_of_command(state, origin, bank, first)
-    note_command(claims.tally[lane], claims.opened_by[lane], NDP, origin, kind, bank)
-    source, sink = lane_source(weights, lane), data_sink(claims, credit)
-    trace = commands_at(commands, lane)
-    issue(policy, shape, state, latencies, source, sink, trace, origin, first, second, clock)
-    if origin == FROM_REFRESHES and credit[0] > clock:
-        take_back(shape, state, source, clock)
-    changes = observe(shapes[1], host, kind, rank * BANKS_PER_RANK + bank, row, origin == FROM_ACTIVE, clock)
-    if kind == RD:
-        stage(weights, lane, burst, clock + shape.read_latency)
-        next_step(weights, lane, state)
-        give_to_multipliers(setup, weights, transfers, lane)
-        note_room(setup, weights, claims, lane)
-        note_refilling(claims, lane, clock + 1)
-    if changes or host[PENDING_SIZE] > 0:
-        number = states[0].shape[0] + bus
-        asked.wake[number] = min(asked.wake[number], clock + 1)
-    asked.since[lane] = oldest_arrival(shape, state)
-    asked.wake[lane] = next_asked(policy, shape, state, credit[0], clock)
-    asked.takes[lane] = would_accept(policy, state, source, clock + 1)
-    return True
-
-
-@inlined
-def step_host(setup, shapes, states, weights, buses, traffic, claims, asked, commands, latencies, bus, clock):
-    """The host's controller issues its next command, if it has one. Returns whether it has."""
-    policy, shape, state = setup.policy, shapes[1], states[1][bus]
-    lanes, count = states[0].shape[0], states[1].shape[0]
-    other_credit = 0
-    if state[PENDING_SIZE] > 0:
-        lane = (state[PENDING_BANK] & (BANKS - 1)) // BANKS_PER_RANK * count + bus
-        other_credit = claims.credit[lane, 0] if lane < lanes else 0
-    beside = Beside(states[0], bus, count, 0, claims.host_second[bus], claims.host_direction[bus])
-    origin, first, second, wake, withheld = choose(policy, shape, state, 0, other_credit, beside, clock)
-    number = lanes + bus
-    asked.withheld[number] = withheld
-    asked.wake[number] = wake
-    if origin == NOWHERE:
-        asked.since[number] = oldest_arrival(shape, state)  # of another queue, perhaps
-        return False
-    kind, bank = kind_of_command(origin, first, second), bank_of_command(state, origin, first, second)
-    row, rank = row_of_command(state, origin, bank, first), bank // BANKS_PER_RANK
-    source, sink = host_source(traffic, bus), data_sink(claims, claims.no_credit)
-    trace = commands_at(commands, bus)
-    issue(policy, shape, state, latencies[bus], source, sink, trace, origin, first, second, clock)
-    if kind == RD or kind == WR:
-        carry_data(setup, buses, bus, READ if kind == RD else WRITE, rank, clock)
-    lane = rank * count + bus
-    if lane < lanes:
-        other, lane_bank = states[0][lane], bank % BANKS_PER_RANK
-        note_command(claims.tally[lane], claims.opened_by[lane], HOST, origin, kind, lane_bank)
-        claims.host_issued[lane, COMMANDS_OF_KINDS[kind]] += 1
-        if observe(shapes[0], other, kind, lane_bank, row, origin == FROM_ACTIVE, clock):
-            asked.wake[lane] = min(asked.wake[lane], clock + 1)
-        if origin == FROM_REFRESHES:
-            release_closed(state, rank)
-            if claims.credit[lane, 0] > clock:
-                take_back(shapes[0], other, lane_source(weights, lane), clock)
-    asked.since[number] = oldest_arrival(shape, state)
-    asked.wake[number] = next_asked(policy, shape, state, 0, clock)
-    asked.takes[number] = would_accept(policy, state, source, clock + 1)
-    return True
+__all__ = ["run"]
 
 
 # ---- A bus and the lanes behind it

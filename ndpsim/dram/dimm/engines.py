@@ -19,6 +19,7 @@ from ndpsim.dram.dimm.state import (
     make_claims,
     make_transfers,
 )
+from ndpsim.dram.dimm.stepping import make_asked
 from ndpsim.dram.engines import open_clocks_of
 from ndpsim.dram.masks import state as masks
 from ndpsim.dram.state import COUNTERS, LATENCIES, OPEN_CLOCKS, RECORD_FIELDS, Commands, number_nodes
@@ -173,7 +174,7 @@ class FastDimm(SharedDimm):
             masks.make_states(one, count) for one, count in zip(tables, (lanes, buses), strict=True)
         )
         self._latencies = np.zeros(1, np.int64), np.zeros((buses, LATENCIES), np.int64)
-        self._asked = arbiter.make_asked(lanes, buses)
+        self._asked = make_asked(lanes, buses)
 
     def _run(self, goal: int, until_clock: int) -> int:
         run: Any = arbiter.run

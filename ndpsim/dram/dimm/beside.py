@@ -1,0 +1,266 @@
+"""The next command of a fast controller that shares ranks with another, out of the first owner's way."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim._jit import inlined
+from ndpsim.dram.masks.banks import active_bank
+from ndpsim.dram.masks.choose import (
+    active_quiet_until,
+    candidates,
+    choose_maintenance,
+    due_lines,
+    mode_changes,
+    quiet_until_of,
+    sleep,
+    spared,
+)
+from ndpsim.dram.masks.rows import set_lane
+from ndpsim.dram.masks.slots import next_kind, slot_bank, wait_place
+from ndpsim.dram.masks.state import (
+    ACT,
+    ACTIVE_ARRIVED,
+    ACTIVE_BOUND,
+    ACTIVE_REQUEST,
+    ACTIVE_SIZE,
+    AWAKE,
+    BANKS,
+    BANKS_PER_RANK,
+    HELD_BANKS,
+    HELD_BY_OTHER,
+    OF_BANK,
+    OPEN_ROW,
+    PENDING_BANK,
+    PENDING_SIZE,
+    RD,
+    SLOT_ARRIVED,
+    SLOT_REQUEST,
+    SLOT_ROW,
+    SLOTS,
+    TAIL,
+    USED,
+    WAITING,
+    WAITS,
+    WRITES,
+)
+from ndpsim.dram.masks.timing import bank_ready_at
+from ndpsim.dram.masks.words import lowest, natural, ranks_of, rotate
+from ndpsim.dram.state import FAR, WRITE_MODE
+
+__all__ = [
+    "FROM_ACTIVE",
+    "FROM_QUEUE",
+    "FROM_REFRESHES",
+    "NOWHERE",
+    "Beside",
+    "bank_of_command",
+    "choose",
+    "kind_of_command",
+    "next_column",
+    "oldest_arrival",
+    "request_of_command",
+    "row_of_command",
+]
+
+Ints = NDArray[np.int64]
+
+# Where a command comes from.
+NOWHERE, FROM_ACTIVE, FROM_REFRESHES, FROM_QUEUE = range(4)
+
+
+class Beside(NamedTuple):
+    """The first owners of the ranks of a controller, as far as it is second there."""
+
+    states: Ints  # [controller, word]
+    row: int  # in `states`, of the first owner of rank 0,
+    stride: int  # and how many further that of the next rank is
+    offset: int  # from the bank's number in its rank to that in the first owner's channel
+    second: Ints  # [rank]: 1 where the controller is second
+    direction: Ints  # [rank]: of the first owner's next column command: 1 reads, 2 writes, 0 there is none
+
+
+# ---- What a controller waits for
+
+
+@inlined
+def oldest_arrival(shape, state):
+    """The arrival of the oldest active or queued request that is served now, FAR without any."""
+    oldest = FAR
+    for line in range(2 * ranks_of(shape)):
+        if state[ACTIVE_SIZE + line] > 0:
+            oldest = min(oldest, state[ACTIVE_ARRIVED + active_bank(state, line, 0)])
+    queue = state[WRITE_MODE] & 1
+    tail, queued = state[TAIL + queue], state[USED + queue]
+    if queued != 0:
+        slot = lowest(rotate(queued, tail)) + tail & SLOTS - 1
+        oldest = min(oldest, state[SLOT_ARRIVED + queue * SLOTS + slot])
+    return oldest
+
+
+@inlined
+def next_column(shape, state):
+    """The oldest active or queued request whose row is open: (its rank, -1 if there is none; 1 if it reads,
+    2 if it writes).
+    """
+    oldest, rank, direction = FAR, -1, 0
+    for line in range(2 * ranks_of(shape)):
+        if state[ACTIVE_SIZE + line] > 0:
+            arrived = state[ACTIVE_ARRIVED + active_bank(state, line, 0)]
+            if arrived < oldest:
+                oldest, rank, direction = arrived, line // 2, 1 + line % 2
+    if state[PENDING_SIZE] > 0:
+        return rank, direction
+    queue, hits = state[WRITE_MODE] & 1, 0
+    for number in range(ranks_of(shape)):
+        hits |= state[WAITING + wait_place(queue, RD + queue, number)]
+    if hits != 0:
+        tail = state[TAIL + queue]
+        slot = lowest(rotate(hits, tail)) + tail & SLOTS - 1
+        if state[SLOT_ARRIVED + queue * SLOTS + slot] < oldest:
+            rank, direction = slot_bank(state, queue, slot) // BANKS_PER_RANK, 1 + queue
+    return rank, direction
+
+
+@inlined
+def is_wanted(first, bank):
+    """Whether the first owner's controller waits for a bank."""
+    rank, bit = bank // BANKS_PER_RANK, 1 << bank % BANKS_PER_RANK
+    if first[HELD_BANKS + rank] & ~first[HELD_BY_OTHER + rank] & bit != 0:
+        return True
+    queue = first[WRITE_MODE] & 1
+    return first[PENDING_SIZE] == 0 and first[OF_BANK + queue * BANKS + bank] != 0
+
+
+@inlined
+def in_the_way(beside, queue, is_active, bank):
+    """Whether a request has to wait for those of the first owner of its rank."""
+    rank = bank // BANKS_PER_RANK
+    if not beside.second[rank]:
+        return False
+    turns = beside.direction[rank] & (1 if queue == WRITES else 2) != 0
+    first = beside.states[beside.row + rank * beside.stride]
+    wanted = is_wanted(first, bank % BANKS_PER_RANK + beside.offset)
+    if is_active:
+        return turns and not wanted
+    return turns or wanted
+
+
+# ---- The next command of a controller
+
+
+@inlined
+def pick_active(shape, state, credit, beside, clock):
+    """The oldest ready active request that is in nobody's way: (its line or -1, its place in the line, 1 if
+    one has to wait).
+    """
+    best, best_place, best_arrived, withheld = -1, 0, FAR, 0
+    due_now = due_lines(shape, state, credit, clock)
+    while due_now != 0:
+        bit = natural(lowest(due_now))
+        due_now &= due_now - 1
+        line, kind = bit // WAITS * 2 + bit % WAITS - RD, bit % WAITS
+        first = FAR
+        for place in range(state[ACTIVE_SIZE + line]):
+            bank = active_bank(state, line, place)
+            ready_at = bank_ready_at(state, kind, bank)
+            first = min(first, ready_at)
+            if ready_at > clock:
+                continue
+            if in_the_way(beside, line & 1, True, bank):
+                withheld = 1
+                continue
+            arrived = state[ACTIVE_ARRIVED + bank]
+            if arrived < best_arrived:
+                best, best_place, best_arrived = line, place, arrived
+            break
+        if first > clock:
+            set_lane(state, ACTIVE_BOUND + line // 2 * WAITS, kind, first)
+    return best, best_place, withheld
+
+
+@inlined
+def pick_queued(policy, shape, state, queue, credit, beside, clock):
+    """The oldest ready request of a queue that is in nobody's way: (its slot or -1, the kind of its next
+    command, the mask of those that have to wait).
+    """
+    queue = natural(queue)
+    tail, awake = state[TAIL + queue], candidates(shape, state, queue, credit, clock)
+    if policy.row_hit_first:
+        awake &= ~spared(shape, state, queue)
+    awake, withheld = rotate(awake, tail), 0
+    while awake != 0:
+        slot = natural(lowest(awake) + tail & SLOTS - 1)
+        bank = natural(slot_bank(state, queue, slot))
+        kind = natural(next_kind(state, queue, bank, state[SLOT_ROW + queue * SLOTS + slot]))
+        ready_at = bank_ready_at(state, kind, bank)
+        if ready_at > clock:
+            awake &= ~rotate(sleep(state, queue, kind, bank, ready_at), tail)
+        elif in_the_way(beside, queue, False, bank):
+            same = state[OF_BANK + queue * BANKS + bank]
+            withheld |= same
+            awake &= ~rotate(same, tail)
+        else:
+            return slot, kind, withheld
+    return -1, ACT, withheld
+
+
+@inlined
+def choose(policy, shape, state, credit, other_credit, beside, clock):
+    """The next command, out of the first owner's way: (where it comes from; its line and place, or slot and
+    kind; the clock before which there is no other; 1 if one has to wait).
+    """
+    line, place, withheld = pick_active(shape, state, credit, beside, clock)
+    if line >= 0:
+        return FROM_ACTIVE, line, place, clock + 1, withheld
+    quiet = clock + 1 if withheld else active_quiet_until(shape, state, credit)
+    if state[PENDING_SIZE] > 0:
+        kind, at = choose_maintenance(shape, state, credit, other_credit, clock)
+        if kind >= 0:
+            return FROM_REFRESHES, 0, kind, clock + 1, withheld
+        return NOWHERE, 0, 0, min(at, quiet), withheld
+    if mode_changes(policy, state):
+        state[WRITE_MODE] ^= 1
+    queue = state[WRITE_MODE] & 1
+    slot, kind, waiting = pick_queued(policy, shape, state, queue, credit, beside, clock)
+    if slot >= 0:
+        return FROM_QUEUE, slot, kind, clock + 1, withheld
+    if withheld:
+        return NOWHERE, 0, 0, quiet, withheld
+    quiet = quiet_until_of(shape, state, queue, credit, state[AWAKE + queue] & ~waiting)
+    return NOWHERE, 0, 0, quiet, 1 if waiting != 0 else 0
+
+
+@inlined
+def bank_of_command(state, origin, first, second):
+    """The bank that a chosen command goes to; for a refresh, the first of its banks."""
+    if origin == FROM_ACTIVE:
+        return active_bank(state, first, second)
+    if origin == FROM_REFRESHES:
+        return state[PENDING_BANK] & (BANKS - 1)
+    return slot_bank(state, state[WRITE_MODE] & 1, first)
+
+
+@inlined
+def kind_of_command(origin, first, second):
+    """The kind of a chosen command."""
+    return RD + first % 2 if origin == FROM_ACTIVE else second
+
+
+@inlined
+def request_of_command(state, origin, bank, first):
+    """The request that a chosen column command or ACT is for."""
+    if origin == FROM_ACTIVE:
+        return state[ACTIVE_REQUEST + bank]
+    return state[SLOT_REQUEST + (state[WRITE_MODE] & 1) * SLOTS + first]
+
+
+@inlined
+def row_of_command(state, origin, bank, first):
+    """The row that a chosen ACT opens, or a column command uses."""
+    if origin == FROM_QUEUE:
+        return state[SLOT_ROW + (state[WRITE_MODE] & 1) * SLOTS + first]
+    return state[OPEN_ROW + bank]
