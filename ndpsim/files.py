@@ -28,7 +28,6 @@ __all__ = [
     "inputs_protected",
     "is_in_place",
     "open_plain_or_gzip",
-    "read_plain_or_gzip",
     "reading",
     "remove_temporaries",
     "replacing",
@@ -73,16 +72,6 @@ def open_plain_or_gzip(path: Path) -> Iterator[IO[bytes]]:
         with reading(path):
             packed = file.peek(2)[:2] == _GZIP_MAGIC
         yield cast(IO[bytes], gzip.GzipFile(fileobj=file)) if packed else file
-
-
-def read_plain_or_gzip(path: Path) -> bytes:
-    """The bytes of a file, unpacked when it is gzip, whatever its name.
-
-    Raises:
-        InputError: the file cannot be read or is damaged.
-    """
-    with open_plain_or_gzip(path) as file, reading(path):
-        return file.read()
 
 
 # What a call reads, it does not write

@@ -12,7 +12,14 @@ from pathlib import Path
 import pytest
 
 from ndpsim.errors import InputError
-from ndpsim.files import ensure_writable, read_plain_or_gzip, replacing, temporary_folder
+from ndpsim.files import ensure_writable, open_plain_or_gzip, reading, replacing, temporary_folder
+
+
+def read_plain_or_gzip(path: Path) -> bytes:
+    """All of a file, as the readers of traces take it piece by piece."""
+    with open_plain_or_gzip(path) as file, reading(path):
+        return file.read()
+
 
 needs_user = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() == 0, reason="permissions do not bind this user"

@@ -37,8 +37,9 @@ _OF_ONE_BANK = [number for number, command in enumerate(COMMANDS) if command.sco
 _CHUNK = 1 << 17  # requests between two reports of progress
 _FIRST_ROOM = 1 << 14  # commands a trace has room for at first
 
-# Memory that is taken, measured and rounded up: by a read or a row of weights of a stream, with what is
-# learned of it; and by a read or write in a command trace, with its row's commands, until it is in a file.
+# Memory that is taken, measured and rounded up: by a read or a row of weights of a stream, transitions that
+# are recorded of it included; and by a read or write in a command trace, with its row's commands, until it
+# is in a file.
 _BYTES_OF_A_READ = 160
 _BYTES_OF_A_ROW = 64
 _BYTES_RECORDED = 320
