@@ -53,6 +53,7 @@ _NOBODY_WROTE = {
     "dram.row_policy": "open",
     "dram.row_cap": 4,
     "dram.write_buffer": 32,
+    "dimm.command_bus": "private",
 }
 VALUES = {
     "trimoe": _NOBODY_WROTE
@@ -173,7 +174,7 @@ def test_what_a_hardware_file_need_not_say(tmp_path):
         "title": None, "paper": None,
         "dram.mapper": "RoBaRaCoCh", "dram.scheduler": "FRFCFS", "dram.row_policy": "open",
         "dram.row_cap": 4, "dram.refresh": "all-bank", "dram.read_buffer": 32, "dram.write_buffer": 32,
-        "dimm.count": 1, "dimm.ranks": 1, "dimm.subchannels": 1,
+        "dimm.count": 1, "dimm.ranks": 1, "dimm.subchannels": 1, "dimm.command_bus": "private",
         "host.channels": 1, "host.memory_bandwidth_gbps": None, "host.memory_tb": None, "host.cpu_tflops": None,
     }  # fmt: skip
 

@@ -88,7 +88,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["show", "layout", "sh"], ["sharded:"]),
         (["show", "nothing", ""], []),
         (["compare", "r"], ["ramulator"]),
-        (["gemv", "--set", "dimm."], ["dimm.count=", "dimm.ranks=", "dimm.subchannels="]),
+        (
+            ["gemv", "--set", "dimm."],
+            ["dimm.command_bus=", "dimm.count=", "dimm.ranks=", "dimm.subchannels="],
+        ),
         (
             ["gemv", "--set", "dram.refresh="],
             [f"dram.refresh={m}" for m in ("all-bank", "same-bank", "staggered", "none")],

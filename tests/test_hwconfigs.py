@@ -186,7 +186,9 @@ ASSUMED = {
 }
 UNSOURCED = {"name", "title", "paper"}
 # What a GEMV inside a DIMM does not use, nobody has written.
-UNUSED = {f"dram.{key}" for key in ("mapper", "scheduler", "row_policy", "row_cap", "write_buffer")}
+UNUSED = {f"dram.{key}" for key in ("mapper", "scheduler", "row_policy", "row_cap", "write_buffer")} | {
+    "dimm.command_bus"
+}
 UNWRITTEN = {
     "trimoe": UNUSED | {"ndp.published.memory_gb"},
     "edge": UNUSED

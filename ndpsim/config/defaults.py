@@ -29,6 +29,9 @@ _REASONS = {
     "dimm.count": _ONE,
     "dimm.ranks": _ONE,
     "dimm.subchannels": f"{_ONE}; a DDR5 DIMM has two",
+    "dimm.command_bus": (
+        "assumption: every rank is read on its own, as the papers' bandwidths ask; the buffer chip has the pins"
+    ),
     "host.channels": _ONE,
     "host.": _UNUSED,
     "link.group_dimms": f"{_ONE}; used by topology groups only",

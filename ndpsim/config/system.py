@@ -249,6 +249,13 @@ class Dimm(_Section):
     subchannels: int = Field(
         default=1, ge=1, le=64, description="independent channels of a DIMM (DDR5: two) or device"
     )
+    command_bus: Literal["private", "shared", "broadcast"] = Field(
+        default="private",
+        description=(
+            "between the buffer chip and the ranks of a sub-channel: private, a bus for every rank; shared, "
+            "one on which they take turns; broadcast, one whose commands all of them obey together"
+        ),
+    )
 
 
 class Host(_Section):
