@@ -30,7 +30,7 @@ _REASONS = {
     "dimm.ranks": _ONE,
     "dimm.subchannels": f"{_ONE}; a DDR5 DIMM has two",
     "dimm.command_bus": (
-        "assumption: every rank is read on its own, as the papers' bandwidths ask; the buffer chip has the pins"
+        "assumption: every rank is read on its own, as the papers' bandwidths ask, with pins of its own"
     ),
     "host.channels": _ONE,
     "host.": _UNUSED,
