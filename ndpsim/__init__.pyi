@@ -1,4 +1,5 @@
 # The public names, once: for type checkers, and through ndpsim._later for dir(), help() and import.
+from ndpsim.audit import CommandBuses as CommandBuses
 from ndpsim.audit import Report as Report
 from ndpsim.audit import Violation as Violation
 from ndpsim.audit import check as check

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ndpsim.audit
-from ndpsim.audit import Report, check, check_lanes
+from ndpsim.audit import CommandBuses, Report, check, check_lanes
 from ndpsim.errors import InputError
 from ndpsim.simulate import run_trace
 from ndpsim.spec import COMMANDS, Device, Rule, resolve, standards
@@ -684,6 +684,50 @@ def test_a_lane_has_one_rank() -> None:
         check_lanes(trace_of([]), preset("DDR4", 2), 4)
     with pytest.raises(InputError, match="lanes: 0 is not"):
         check_lanes(trace_of([]), preset("DDR4", 1), 0)
+
+
+# Command buses. Of two DIMMs with two ranks and two sub-channels, lanes 0 and 2 are the ranks of a bus.
+
+
+def on_buses(kind: str, lines: list[list[int]]) -> list[tuple[int, str, int]]:
+    buses = CommandBuses(kind, ranks=2, subchannels=2)
+    report = check_lanes(trace_of(lines), preset("DDR5", 1), 8, refresh="none", buses=buses)
+    assert report.count == len(report.violations)
+    return [(one.index, one.rule, one.shortfall) for one in report.violations]
+
+
+@pytest.mark.parametrize(
+    ("lane", "clock", "short"),
+    [(2, 100, 2), (2, 101, 1), (2, 102, 0), (1, 100, 0), (3, 101, 0), (4, 100, 0), (6, 101, 0)],
+)
+def test_ranks_of_a_sub_channel_take_turns_on_a_shared_command_bus(lane, clock, short) -> None:
+    lines = [line(100, "ACT"), changed(line(clock, "ACT"), rank=lane)]  # ACT takes two clocks
+    assert on_buses("shared", lines) == ([(1, "shared command bus", short)] if short else [])
+    assert on_buses("private", lines) == []
+
+
+def test_a_one_clock_command_holds_a_shared_command_bus_for_one_clock() -> None:
+    lines = [line(100, "PREpb"), changed(line(100, "PREpb"), rank=2), changed(line(101, "PREpb"), rank=2)]
+    assert on_buses("shared", [lines[0], lines[2]]) == []
+    assert on_buses("shared", lines[:2]) == [(1, "shared command bus", 1)]
+
+
+def test_ranks_of_a_sub_channel_obey_a_broadcast_command_bus_together() -> None:
+    def both(one: list[int]) -> list[list[int]]:
+        return [one, changed(one, rank=2)]
+
+    same = [*both(line(100, "ACT")), *both(line(134, "RD")), *both(line(300, "PREpb"))]
+    assert on_buses("broadcast", same) == []
+    assert on_buses("broadcast", same[:-1]) == [(4, "broadcast command bus", 0)]
+    assert on_buses("broadcast", [*same[:3], changed(same[3], column=9), *same[4:]]) == [
+        (3, "broadcast command bus", 0)
+    ]
+    assert on_buses("broadcast", [*same[:5], changed(same[5], clock=301)]) == [
+        (5, "broadcast command bus", 0)
+    ]
+    assert on_buses("broadcast", [changed(line(100, "ACT"), rank=2)]) == [(0, "broadcast command bus", 0)]
+    with pytest.raises(InputError, match="command bus"):
+        on_buses("open", same)
 
 
 # Files.

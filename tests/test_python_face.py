@@ -342,6 +342,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "limit": but(),
             "max_postponed": but(None),
             "max_pulled_in": but(None),
+            "buses": but(None),
         },
     ),
     "read_commands": (ndpsim.read_commands, {}, {"path": [*but("nonsense", LONG), "a\0b", 3]}),

@@ -12,12 +12,15 @@ command which earlier one forbids it, so that it can judge the engine.
 True
 """
 
+from ndpsim.audit.command_bus import COMMAND_BUSES, CommandBuses
 from ndpsim.audit.legality import MOST_DESCRIBED, REFRESH_MODES, check, check_lanes
 from ndpsim.audit.report import Report, Violation
 
 __all__ = [
+    "COMMAND_BUSES",
     "MOST_DESCRIBED",
     "REFRESH_MODES",
+    "CommandBuses",
     "Report",
     "Violation",
     "check",

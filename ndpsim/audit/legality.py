@@ -8,6 +8,7 @@ import numpy as np
 
 from ndpsim.arguments import choice, instance, whole_number
 from ndpsim.audit.checks import CHECKS, Case, case_of, no_such_lane, refresh_debt, violation
+from ndpsim.audit.command_bus import COMMAND_BUSES, CommandBuses, bus_violations
 from ndpsim.audit.report import Report
 from ndpsim.errors import InputError
 from ndpsim.spec import Device
@@ -106,11 +107,15 @@ def check_lanes(
     limit: int = 20,
     max_postponed: int | None = None,
     max_pulled_in: int | None = None,
+    buses: CommandBuses | None = None,
 ) -> Report:
     """Check the lanes of an NDP machine: every lane is a channel of its own with the one rank of `device`.
 
     The `rank` column of `trace` holds the lane, 0 to `lanes` - 1. Refresh is owed up to the last command
     of the lane. The other arguments are those of `check`; `limit` holds for all lanes together.
+
+    Args:
+        buses: which lanes have a command bus in common, and how they share it; None: each has its own.
 
     Raises:
         InputError: `device` has more than one rank, or an option is unknown or out of range.
@@ -119,6 +124,8 @@ def check_lanes(
     if device.ranks != 1:
         raise InputError(f"a lane has one rank, the device has {device.ranks}", key="ranks")
     lanes = whole_number(lanes, "lanes", 1, MOST_DESCRIBED)
+    buses = CommandBuses() if buses is None else instance(buses, "buses", CommandBuses)
+    choice(buses.kind, "buses", COMMAND_BUSES, "command bus")
     stray = np.flatnonzero((trace.rank < 0) | (trace.rank >= lanes))
     count, tolerated = len(stray), 0
     violations = [no_such_lane(trace, int(index), lanes) for index in stray[: options.limit]]
@@ -130,5 +137,8 @@ def check_lanes(
         count += report.count
         tolerated += report.tolerated_overlaps
         violations += report.violations
+    of_buses, shared = bus_violations(trace, device, lanes, buses, options.limit)
+    count += of_buses
+    violations += shared
     first = sorted(violations, key=lambda one: one.index)[: options.limit]
     return Report(len(trace), count, tuple(first), tolerated)

@@ -20,7 +20,8 @@ class Violation:
         index: its place in the trace, from 0; in a file it stands on line index + 2.
         clock: its clock.
         rule: the JEDEC name of a timing rule ("tRCD", "tFAW"), or one of "clock order", "command",
-            "coordinates", "command bus", "data bus", "row state", "refresh debt", "refresh ahead".
+            "coordinates", "command bus", "shared command bus", "broadcast command bus", "data bus",
+            "row state", "refresh debt", "refresh ahead".
         command: the command and its coordinates, in words.
         shortfall: clocks by which it comes too early (for "refresh debt": too late); 0 where no
             waiting would make it legal.

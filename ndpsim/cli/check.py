@@ -88,11 +88,11 @@ def command(
     The channel is given by --standard, --org and --timing, with --set nCL=40 for single timings; or by
     --hw, whose lane it then is, or with --ranks a bus of its host. Where the rank column has more than one
     rank, --hw takes them for the lanes of a DIMM, or of all DIMMs, counted DIMM after DIMM, when they are
-    more than a DIMM has. Exit status 1 when a command is illegal. --energy counts from clock 0 to the last
-    command or beat of read data.
+    more than a DIMM has, and holds them to its dimm.command_bus. Exit status 1 when a command is illegal.
+    --energy counts from clock 0 to the last command or beat of read data.
     """
     check_outputs({"--json": json_to})
-    from ndpsim.audit import MOST_DESCRIBED, REFRESH_MODES, check, check_lanes
+    from ndpsim.audit import MOST_DESCRIBED, REFRESH_MODES, CommandBuses, check, check_lanes
     from ndpsim.traces import read_commands
 
     if lanes is not None:
@@ -107,7 +107,8 @@ def command(
         with named_as_options("ranks"):
             device = hardware.bus_device(1 if ranks is None else ranks)
         refresh = hardware.system.dram.refresh if refresh is None else refresh
-        power = hardware.power_changes
+        power, dimm = hardware.power_changes, hardware.system.dimm
+        buses = CommandBuses(dimm.command_bus, dimm.ranks, dimm.subchannels)
     else:
         from ndpsim.cli.options import timing_overrides
         from ndpsim.spec import resolve
@@ -119,6 +120,7 @@ def command(
         with named_as_options("standard", "org", "timing", "ranks", **of_sets):
             device = resolve(standard, org, timing, 1 if ranks is None else ranks, overrides)
         refresh, power, most = "all-bank" if refresh is None else refresh, {}, _MOST_LANES
+        buses = CommandBuses()
     if refresh not in REFRESH_MODES:
         raise InputError(one_of(refresh, REFRESH_MODES, "refresh"), key="--refresh")
     if not 0 <= limit <= MOST_DESCRIBED:
@@ -132,7 +134,7 @@ def command(
     if lanes is None:
         report = check(commands, device, refresh, limit)
     else:
-        report = check_lanes(commands, device, lanes, refresh, limit)
+        report = check_lanes(commands, device, lanes, refresh, limit, buses=buses)
     outcome = report.to_dict()
     if energy and report.ok:
         outcome |= _energy(commands, device, lanes, power)
