@@ -33,9 +33,9 @@ def exact(value: int | float | str | Fraction) -> Fraction:
     return value if isinstance(value, Fraction) else Fraction(Decimal(str(value)))
 
 
-def dram_period_ps(rate_mts: int) -> Fraction:
-    """Period of the DRAM clock in ps at `rate_mts` mega-transfers a second: two transfers a clock."""
-    return Fraction(2_000_000, rate_mts)
+def dram_period_ps(rate_mts: int, transfers_per_clock: int) -> Fraction:
+    """Period of the DRAM clock in ps at `rate_mts` mega-transfers a second on each pin."""
+    return Fraction(transfers_per_clock * 1_000_000, rate_mts)
 
 
 def frequency_period_ps(clock_mhz: int | float | str | Fraction) -> Fraction:

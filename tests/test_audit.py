@@ -631,6 +631,15 @@ def test_arrays_of_a_trace_have_one_length() -> None:
         CommandTrace(one, one, one, one, one, one, two)
 
 
+def test_a_command_that_the_standard_does_not_have_is_illegal() -> None:
+    lines = [line(100, "REFsb")]
+    assert verdict(lines, preset("DDR5", 1), refresh="none").ok
+    found = verdict(lines, preset("DDR4", 1), refresh="none")
+    assert [one.message for one in found.violations] == [
+        "line 2: REFsb rank 0 bank 0 at clock 100: command: DDR4 has no such command"
+    ]
+
+
 # Lanes.
 
 

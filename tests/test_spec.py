@@ -5,6 +5,7 @@ Nanoseconds in the tables here are those of the JEDEC standards; clocks are work
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 
 from ndpsim.errors import InputError
 from ndpsim.simulate import run_trace
+from ndpsim.simulate.lane import check_refresh
 from ndpsim.spec import COMMANDS, LEVELS, NO_RULE, Tables, lower, resolve, standard_names, standards
 from ndpsim.spec.standard import ACT, PREAB, PREPB, RD, RDA, REFAB, WR, WRA, latency_terms
 
@@ -478,6 +480,9 @@ from ndpsim.spec.standard import Every, Organisation, Rule, Standard
 STANDARD = Standard(
     name="TOY1",
     source="a test",
+    commands=("ACT", "PREpb", "PREab", "RD", "RDA", "WR", "WRA", "REFab"),
+    levels=("channel", "rank", "bankgroup", "bank"),
+    transfers_per_clock=2,
     prefetch=4,
     channel_bits=16,
     command_cycles={"REFab": 3},
@@ -523,6 +528,20 @@ def test_a_new_standard_is_a_new_file_and_nothing_else():
     assert tables.gap[RANK, PREAB, REFAB] == 7 - 2
     assert tables.gap[CHANNEL, REFAB, RD] == 3
     assert tables.activate_window == NO_RULE
+
+
+@pytest.mark.usefixtures("toy")
+def test_commands_levels_and_clock_are_those_of_the_standard():
+    device = resolve("TOY1", "TOY1_1Mb_x16", "TOY1_800")
+    assert device.clock_ps == 2500
+    slower = dataclasses.replace(device, standard=dataclasses.replace(device.standard, transfers_per_clock=8))
+    assert slower.clock_ps == 10000
+    assert slower.peak_gbps == device.peak_gbps / 4
+    with pytest.raises(InputError, match="TOY1 has no same-bank refresh"):
+        check_refresh(device, "same-bank")
+    stacked = dataclasses.replace(device.standard, levels=("channel", "pseudochannel", "bankgroup", "bank"))
+    with pytest.raises(ValueError, match="TOY1: no tables for the levels channel, pseudochannel"):
+        lower(dataclasses.replace(device, standard=stacked))
 
 
 @pytest.mark.usefixtures("toy")

@@ -36,7 +36,7 @@ periods = st.fractions(min_value=Fraction(1, 1000), max_value=10_000, max_denomi
     ],
 )
 def test_a_dram_clock_is_two_transfers_long(rate, period):
-    assert dram_period_ps(rate) == period
+    assert dram_period_ps(rate, 2) == period
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_ticks_of_ddr5_4800_beside_a_gigahertz():
 
 
 def test_a_billion_clocks_carry_no_error():
-    base = common_ticks(dram_period_ps(4800), frequency_period_ps(1000))
+    base = common_ticks(dram_period_ps(4800, 2), frequency_period_ps(1000))
     assert base.to_ns(3 * 10**9 * base.ticks[0]) == 1.25e9
 
 

@@ -124,9 +124,18 @@ def case_of(
 
 
 def _unknown_commands(case: Case) -> Found:
-    places = np.flatnonzero((case.trace.command < 0) | (case.trace.command >= len(COMMANDS)))
-    detail = f"numbers go from 0 to {len(COMMANDS) - 1}"
-    return Found(len(places), [Finding(int(i), "command", 0, detail) for i in places[: case.limit]])
+    """Numbers that are no command's, and commands that the standard does not have."""
+    standard, kinds = case.device.standard, case.trace.command
+    known = (kinds >= 0) & (kinds < len(COMMANDS))
+    has = np.array([command.name in standard.commands for command in COMMANDS])
+    places = np.flatnonzero(~known | ~has[np.where(known, kinds, 0)])
+    first = []
+    for place in places[: case.limit].tolist():
+        detail = f"{standard.name} has no such command"
+        if not known[place]:
+            detail = f"numbers go from 0 to {len(COMMANDS) - 1}"
+        first.append(Finding(place, "command", 0, detail))
+    return Found(len(places), first)
 
 
 def _coordinates(case: Case) -> Found:

@@ -52,7 +52,7 @@ def check_refresh(device: Device, refresh: str) -> None:
         InputError: it cannot, or they do not.
     """
     timings = device.timings
-    if refresh == "same-bank" and "nRFCsb" not in timings:
+    if refresh == "same-bank" and "REFsb" not in device.standard.commands:
         raise InputError(f"{device.standard.name} has no same-bank refresh", key="refresh")
     needed = timings["nRFC"] + device.ranks * (timings["nRAS"] + timings["nRP"] + 1) + timings["nRC"]
     if refresh != "none" and timings["nREFI"] < needed:

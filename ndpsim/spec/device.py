@@ -88,8 +88,8 @@ class Device:
 
     @property
     def clock_ps(self) -> Fraction:
-        """Exact clock period in ps: 2 transfers a clock."""
-        return dram_period_ps(self.timings["rate"])
+        """Exact clock period in ps."""
+        return dram_period_ps(self.timings["rate"], self.standard.transfers_per_clock)
 
     @property
     def peak_gbps(self) -> float:

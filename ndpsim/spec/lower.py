@@ -65,6 +65,8 @@ def lower(device: Device) -> Tables:
         ValueError: a rule of the standard cannot be expressed in the tables.
     """
     standard, timings = device.standard, dict(device.timings)
+    if standard.levels != LEVELS:
+        raise ValueError(f"{standard.name}: no tables for the levels {', '.join(standard.levels)}")
     count = len(COMMANDS)
     gap = np.full((len(LEVELS), count, count), NO_RULE, dtype=np.int64)
     sibling = np.full((count, count), NO_RULE, dtype=np.int64)

@@ -55,7 +55,7 @@ class Command:
     refreshes: bool = False
 
 
-#: Every command known to the engine; its place in this list is its number in every table and kernel.
+#: The commands of all standards; the place of one in this list is its number in every table and kernel.
 COMMANDS = (
     Command("ACT", "bank", opens=True),
     Command("PREpb", "bank", closes=True),
@@ -199,7 +199,9 @@ Derivation = ByWidthAndRate | AtLeast | ByWidth | ByRate | ByDensity | Every
 class Standard:
     """A DRAM standard.
 
-    `prefetch`: device columns in a burst. `channel_bits`: data pins of a channel (DDR5: of a sub-channel).
+    `commands`: the names of those that it has, of `COMMANDS`. `levels`: its hierarchy, outermost first.
+    `transfers_per_clock`: on each data pin. `prefetch`: device columns in a burst. `channel_bits`: data pins
+    of a channel (DDR5: of a sub-channel).
     `command_cycles`: clocks a command holds the command bus, where not one. `speeds`: clock counts by
     preset, with `rate` in MT/s and `tCK_ps` rounded down to a whole ps. `derived`: what follows from them.
     `rules`: what the controllers obey, as the reference's do. `checked_rules`: what a trace must obey
@@ -209,6 +211,9 @@ class Standard:
 
     name: str
     source: str
+    commands: tuple[str, ...]
+    levels: tuple[str, ...]
+    transfers_per_clock: int
     prefetch: int
     channel_bits: int
     command_cycles: Mapping[str, int]
