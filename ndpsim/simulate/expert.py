@@ -1,14 +1,9 @@
 """One expert on one DIMM or on several, from its activations' arrival to its results' departure.
 
-The expert program of a tile of tokens, in its order: the host writes the tile's activations into the
-buffer chip; gate and up rows are multiplied, and each hidden value is activated when both its rows are
-known; when all are, down rows are multiplied; results leave for the host as they complete. What overlaps:
-weights are read ahead into the FIFOs at any time; activation overlaps gate and up; results leave during
-down. The next tile's activations take the place of the results and wait until those have left.
-
-On several DIMMs (`sharded:N`) each runs this program on its slice. The host writes the activations to every
-DIMM, to those of a channel burst by burst in turn, and reads from each its partial sums, which on a channel
-leave in the order in which they are known; it adds them as they come. A tile ends when it has them all.
+The expert program is in `simulate.program`. On several DIMMs (`sharded:N`) each runs it on its slice. The
+host writes the activations to every DIMM, to those of a channel burst by burst in turn, and reads from each
+its partial sums, which on a channel leave in the order in which they are known; it adds them as they come. A
+tile ends when it has them all.
 """
 
 from __future__ import annotations
@@ -47,14 +42,20 @@ from ndpsim.simulate.machine import (
 )
 from ndpsim.simulate.power import Energy
 from ndpsim.simulate.program import (
-    DOWN,
     FIRST_CLOCK,
     GATE_UP,
+    Job,
     MakeChannel,
+    Multiply,
+    ReadResults,
+    Spans,
+    WriteActivations,
     compare_lanes,
+    expert_program,
     fastest,
     plain,
     report_share,
+    run_in_step,
 )
 from ndpsim.simulate.result import ExpertResult, Phase
 from ndpsim.simulate.result_cache import Lookup, ResultCache
@@ -65,7 +66,6 @@ __all__ = ["MAX_TOKENS", "simulate_expert"]
 
 Ints = NDArray[np.int64]
 Progress = Callable[[float], None]
-Spans = dict[tuple[str, int], tuple[int, int]]  # start and end of a phase by name and tile
 
 #: Most tokens of one call; more belong into a batch of calls.
 MAX_TOKENS = 16384
@@ -78,11 +78,8 @@ _IDLE = {"refresh": state.IDLE_REFRESH, "fifo": state.IDLE_CREDIT, "rows": state
 class _Program:
     """The expert program under way on a DIMM, or on DIMMs that run alike; times are ticks."""
 
-    def __init__(
-        self, machine: Machine, placed: Placed, spans: Spans, recording: bool, make_channel: MakeChannel
-    ) -> None:
+    def __init__(self, machine: Machine, placed: Placed, recording: bool, make_channel: MakeChannel) -> None:
         self.machine, self.placed, self.regions = machine, placed, placed.dealing.regions
-        self.spans = spans
         depth, ticks = machine.gemv.fifo_bursts, (machine.dram_ticks, machine.gemv_ticks)
         servers = placed.work[GATE_UP].servers
         self.lanes = [
@@ -97,48 +94,25 @@ class _Program:
         self.of_lane = [lane for lane in self.lanes for _ in lane.stream.lanes]
         self.host_bursts = 0  # over the channel's bus, both ways
 
-    def activations_in(self, tile: int, tokens: int, start: int) -> int:
+    def write(self, step: WriteActivations) -> int:
         """The host writes the activations of a tile; returns when the last has arrived."""
         machine = self.machine
-        bursts = -(
-            -tokens
-            * self.regions[GATE_UP].columns
-            * machine.gemv.activation_bytes
-            // machine.device.burst_bytes
-        )
-        on_bus = machine.bus_ticks(bursts * self.placed.on_channel)
-        end = start + machine.device.timings["nCWL"] * machine.dram_ticks + on_bus
+        sent_bytes = step.tokens * self.regions[GATE_UP].columns * machine.gemv.activation_bytes
+        bursts = -(-sent_bytes // machine.device.burst_bytes)
         self.host_bursts += bursts
-        _note(self.spans, "activations-in", tile, start, end)
-        return end
+        latency = machine.device.timings["nCWL"] * machine.dram_ticks
+        return step.start + latency + machine.bus_ticks(bursts * self.placed.on_channel)
 
-    def multiply(
-        self, region: int, tile: int, tokens: int, release: int, report: Callable[[int], None]
-    ) -> Ints:
+    def multiply(self, step: Multiply, report: Callable[[int], None]) -> Ints:
         """Read a region and multiply; returns when each of its rows is summed, whatever those before it."""
-        machine, work = self.machine, self.placed.work[region]
-        service = tokens * work.pass_cycles * machine.gemv_ticks
+        machine, work = self.machine, self.placed.work[step.region]
+        service = step.tokens * work.pass_cycles * machine.gemv_ticks
         for lane in self.lanes:
-            lane.read_region(region, release, service, work.servers, report)
-        of_region = self.placed.rows[region]
+            lane.read_region(step.region, step.release, service, work.servers, report)
+        of_region = self.placed.rows[step.region]
         done = functools.reduce(np.maximum, (lane.sink.done[of_region] for lane in self.lanes))
         rows: Ints = done + machine.gemv.adder_tree_cycles * machine.gemv_ticks
-        _note(self.spans, self.regions[region].name, tile, release, int(rows.max()))
         return rows
-
-    def activate(self, tile: int, tokens: int, rows: Ints) -> int:
-        """SiLU(gate) x up of every hidden value; returns when the last is known."""
-        known = np.maximum(rows[::2], rows[1::2])  # gate and up rows alternate
-        end = self.machine.activation.done(known, tokens, self.machine.activation_ticks)
-        _note(self.spans, "activation", tile, int(known[0]), end)
-        return end
-
-    def results_known(self, rows: Ints) -> Ints:
-        """When each burst of results can leave: when its rows and those of the bursts before are known."""
-        per_burst = self.machine.device.burst_bytes // self.machine.gemv.activation_bytes
-        bursts = np.maximum.reduceat(rows, np.arange(0, len(rows), per_burst))
-        known: Ints = np.maximum.accumulate(bursts)
-        return known
 
 
 class _Programs:
@@ -148,59 +122,59 @@ class _Programs:
         self, machine: Machine, expert: PlacedOnDimms, recording: bool, make_channel: MakeChannel
     ) -> None:
         self.machine, self.expert = machine, expert
-        self.spans: Spans = {}
-        self.each = [
-            _Program(machine, placed, self.spans, recording, make_channel) for placed in expert.placed
-        ]
+        self.spans = Spans()
+        self.each = [_Program(machine, placed, recording, make_channel) for placed in expert.placed]
         self.of_dimm = [self.each[number] for number in expert.of_dimm]
         self.io_ticks = 0  # the busiest channel's bus
-        self.waited_ticks = 0  # activations or results were on their way and no DIMM multiplied
 
     def run(self, tiling: Tiling, progress: Progress) -> int:
         """All tiles; returns when the host has the last result."""
         total = len(tiling.tokens) * sum(lane.stream.share.total for one in self.each for lane in one.lanes)
-        report = report_share(total, progress)
-        at = FIRST_CLOCK * self.machine.dram_ticks
-        for tile, tokens in enumerate(tiling.tokens):
-            at = self.run_tile(tile, tokens, at, report)
+        self.report = report_share(total, progress)
+        machine = self.machine
+        programs = [
+            expert_program(
+                [Job(tiling.tokens)],
+                machine.device.burst_bytes // machine.gemv.activation_bytes,
+                functools.partial(machine.activation.done, cycle_ticks=machine.activation_ticks),
+                self.spans,
+                FIRST_CLOCK * machine.dram_ticks,
+            )
+            for _ in self.each
+        ]
+        end = run_in_step(programs, self)
         for program in self.each:
             for lane in program.lanes:
-                lane.refresh_until(-(-at // self.machine.dram_ticks))
-        return at
+                lane.refresh_until(-(-end // machine.dram_ticks))
+        return end
 
-    def run_tile(self, tile: int, tokens: int, at: int, report: Callable[[int], None]) -> int:
-        """One tile of tokens; returns when the host has its last result."""
-        released = [program.activations_in(tile, tokens, at) for program in self.each]
-        known, last = [], at
-        for program, release in zip(self.each, released, strict=True):
-            hidden = program.activate(tile, tokens, program.multiply(GATE_UP, tile, tokens, release, report))
-            rows = program.multiply(DOWN, tile, tokens, hidden, report)
-            known.append(program.results_known(rows))
-            program.host_bursts += tokens * len(known[-1])
-            last = max(last, int(known[-1][-1]))
-        end = max(self.results_out(tile, tokens, [known[of] for of in on]) for on in self.expert.channels)
+    def multiply(self, steps: Sequence[Multiply]) -> list[Ints]:
+        """Every DIMM reads a region and multiplies."""
+        return [one.multiply(step, self.report) for one, step in zip(self.each, steps, strict=True)]
+
+    def write_activations(self, steps: Sequence[WriteActivations]) -> list[int]:
+        """The host writes the activations of a tile to all DIMMs; returns when each has its last."""
+        arrived = [one.write(step) for one, step in zip(self.each, steps, strict=True)]
         latency = self.machine.device.timings["nCWL"] * self.machine.dram_ticks
-        bursts_out = max(map(len, self.expert.channels)) * len(known[0])
-        self.io_ticks += max(released) - at - latency + bursts_out * self.machine.bus_ticks(tokens)
-        self.waited_ticks += max(released) - at + end - last
-        return end
+        self.io_ticks += max(arrived) - steps[0].start - latency
+        return arrived
 
-    def results_out(self, tile: int, tokens: int, known: list[Ints]) -> int:
+    def read_results(self, steps: Sequence[ReadResults]) -> list[int]:
         """Results of a channel's DIMMs leave in the order in which they are known; returns when all have."""
-        in_order = known[0] if len(known) == 1 else np.sort(np.concatenate(known))
-        latency = self.machine.device.timings["nCL"] * self.machine.dram_ticks
-        end = last_served(in_order, self.machine.bus_ticks(tokens)) + latency
-        _note(self.spans, "result-out", tile, int(in_order[0]), end)
-        return end
+        machine, tokens = self.machine, steps[0].tokens
+        ends = []
+        for on_channel in self.expert.channels:
+            known = np.concatenate([steps[of].known for of in on_channel])
+            ends.append(last_served(np.sort(known), machine.bus_ticks(tokens)))
+        for one, step in zip(self.each, steps, strict=True):
+            one.host_bursts += tokens * len(step.known)
+        self.io_ticks += max(map(len, self.expert.channels)) * len(steps[0].known) * machine.bus_ticks(tokens)
+        return [max(ends) + machine.device.timings["nCL"] * machine.dram_ticks] * len(steps)
 
     def phases(self) -> tuple[Phase, ...]:
         """In order of start."""
         origin, to_ns = FIRST_CLOCK * self.machine.dram_ticks, self.machine.timebase.to_ns
-        found = [
-            Phase(name, tile, to_ns(start - origin), to_ns(end - origin))
-            for (name, tile), (start, end) in self.spans.items()
-        ]
-        return tuple(sorted(found, key=lambda phase: phase.start_ns))
+        return self.spans.phases(lambda tick: to_ns(tick - origin))
 
     def lanes(self) -> list[tuple[Lane, int]]:
         """Lanes that hold weights, and for how many each stands."""
@@ -209,12 +183,6 @@ class _Programs:
             for number, program in enumerate(self.each)
             for lane in program.lanes
         ]
-
-
-def _note(spans: Spans, name: str, tile: int, start: int, end: int) -> None:
-    """Remember a phase: from the first DIMM's start to the last one's end."""
-    before = spans.get((name, tile), (start, end))
-    spans[name, tile] = min(before[0], start), max(before[1], end)
 
 
 def _compare(fast: _Programs, fast_end: int, plain: _Programs, plain_end: int) -> None:
@@ -365,7 +333,7 @@ def _result(
         lanes_simulated=len(lanes),
         stall_ns=idle_ns["fifo"],
         idle_ns=idle_ns,
-        communication_ns=to_ns(programs.waited_ticks),
+        communication_ns=to_ns(programs.spans.communication_ticks()),
         communication_bytes=dimms * 2 * weights.hidden * tokens * machine.gemv.activation_bytes,
         fast_forwarded=skipped / (reads * expert.bursts),
         token_tiles=tiling.tokens,

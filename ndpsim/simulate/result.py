@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ndpsim.reported import Reported
 from ndpsim.traces import CommandTrace
 
-__all__ = ["ExpertResult", "Phase"]
+__all__ = ["ExpertResult", "JobTime", "Phase"]
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,19 @@ class Phase:
 
     name: str
     tile: int
+    start_ns: float
+    end_ns: float
+    job: int = 0
+
+
+@dataclass(frozen=True)
+class JobTime:
+    """One expert of a queue: its tokens, and when it ran, in ns after the first DRAM command.
+
+    From the start of its first activations to its last result at the host.
+    """
+
+    tokens: int
     start_ns: float
     end_ns: float
 

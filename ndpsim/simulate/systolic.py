@@ -46,11 +46,18 @@ from ndpsim.simulate.program import (
     DOWN,
     FIRST_CLOCK,
     GATE_UP,
+    Job,
     MakeChannel,
+    Multiply,
+    ReadResults,
+    Spans,
+    WriteActivations,
     compare_lanes,
+    expert_program,
     fastest,
     plain,
     report_share,
+    run_in_step,
 )
 from ndpsim.simulate.result import ExpertResult, Phase
 from ndpsim.simulate.stopwatch import Stopwatch
@@ -280,16 +287,9 @@ class _Program:
             for stream in streams
         ]
         self.of_lane = [lane for lane in self.lanes for _ in lane.stream.lanes]
-        self.phases: list[Phase] = []
+        self.spans = Spans()
         self.io_ps = Fraction(0)
         self.moved_bytes = 0
-        self.waited_ticks = 0  # for the link, with nothing to multiply
-
-    def note(self, name: str, tile: int, start: int, end: int) -> None:
-        """Remember a phase."""
-        origin = FIRST_CLOCK * self.machine.dram_ticks
-        ns = [self.machine.timebase.to_ns(at - origin) for at in (start, end)]
-        self.phases.append(Phase(name, tile, *ns))
 
     def send(self, ready: Ints, size_bytes: Ints) -> int:
         """Send messages over the link, one way; returns when the last has arrived."""
@@ -298,59 +298,55 @@ class _Program:
         self.moved_bytes += int(size_bytes.sum())
         return int(self.machine.to_ticks(arrived)[-1])
 
-    def activations_in(self, tile: int, tokens: int, start: int) -> int:
+    def write_activations(self, steps: Sequence[WriteActivations]) -> list[int]:
         """The host sends the activations of a tile; returns when the last has arrived."""
-        size = tokens * self.tiles.regions[GATE_UP].columns * self.machine.unit.activation_bytes
-        end = self.send(np.array([start]), np.array([size]))
-        self.waited_ticks += end - start
-        self.note("activations-in", tile, start, end)
-        return end
+        (step,) = steps
+        size = step.tokens * self.tiles.regions[GATE_UP].columns * self.machine.unit.activation_bytes
+        return [self.send(np.array([step.start]), np.array([size]))]
 
-    def multiply(
-        self, region: int, tile: int, tokens: int, release: int, report: Callable[[int], None]
-    ) -> Ints:
+    def multiply(self, steps: Sequence[Multiply]) -> list[Ints]:
         """Read a region and multiply; returns when the sums of each of its rows are known."""
+        (step,) = steps
+        region, tokens = step.region, step.tokens
         works = _work_of(self.machine, self.tiles, region, tokens)
         for lane in self.lanes:
             runs = _runs(self.machine, self.tiles, region, tokens, lane.stream.lanes[0])
-            lane.read_runs(region, runs, release, report)
+            lane.read_runs(region, runs, step.release, self.report)
         first = sum(len(before) for before in self.tiles.bursts[:region])
         done = np.max([lane.sink.done[first : first + len(works)] for lane in self.lanes], axis=0)
         known = np.maximum.accumulate(done + np.array([work.latency_ticks for work in works]))
-        of_region = self.tiles.regions[region]
-        self.note(of_region.name, tile, release, int(known[-1]))
-        return np.repeat(known, self.tiles.rows)[: of_region.rows]
+        return [np.repeat(known, self.tiles.rows)[: self.tiles.regions[region].rows]]
 
-    def activate(self, tile: int, tokens: int, rows: Ints) -> int:
-        """SiLU(gate) x up of every hidden value; returns when the last is known."""
-        known = rows[1::2]  # gate and up rows alternate, and up comes second
-        end = self.machine.activation.done(known, tokens, self.machine.timebase.ticks[2])
-        self.note("activation", tile, int(known[0]), end)
-        return end
+    @property
+    def rows_per_message(self) -> int:
+        """Results of a token in a packet."""
+        return max(1, self.machine.link.packet_bytes // self.machine.unit.activation_bytes)
 
-    def results_out(self, tile: int, tokens: int, rows: Ints) -> int:
+    def read_results(self, steps: Sequence[ReadResults]) -> list[int]:
         """Results leave in packets, each when its last row is known; returns when the host has the last."""
-        unit, link = self.machine.unit, self.machine.link
-        in_packet = max(1, link.packet_bytes // unit.activation_bytes)
-        ends = np.minimum(np.arange(0, len(rows), in_packet) + in_packet, len(rows))
-        sizes = np.diff(ends, prepend=0) * unit.activation_bytes
-        end = self.send(np.repeat(rows[ends - 1], tokens), np.repeat(sizes, tokens))
-        self.waited_ticks += end - int(rows[-1])
-        self.note("result-out", tile, int(rows[ends[0] - 1]), end)
-        return end
+        (step,) = steps
+        in_packet, value_bytes = self.rows_per_message, self.machine.unit.activation_bytes
+        left = self.tiles.regions[DOWN].rows - in_packet * np.arange(len(step.known))
+        sizes = np.minimum(left, in_packet) * value_bytes
+        return [self.send(np.repeat(step.known, step.tokens), np.repeat(sizes, step.tokens))]
 
     def run(self, tiling: Tiling, progress: Progress) -> int:
         """All token tiles; returns when the host has the last result."""
         total = len(tiling.tokens) * sum(lane.stream.share.total for lane in self.lanes)
-        report = report_share(total, progress)
-        at = FIRST_CLOCK * self.machine.dram_ticks
-        for tile, tokens in enumerate(tiling.tokens):
-            at = self.activations_in(tile, tokens, at)
-            at = self.activate(tile, tokens, self.multiply(GATE_UP, tile, tokens, at, report))
-            at = self.results_out(tile, tokens, self.multiply(DOWN, tile, tokens, at, report))
+        self.report = report_share(total, progress)
+        machine = self.machine
+        activated = functools.partial(machine.activation.done, cycle_ticks=machine.timebase.ticks[2])
+        start = FIRST_CLOCK * machine.dram_ticks
+        program = expert_program([Job(tiling.tokens)], self.rows_per_message, activated, self.spans, start)
+        end = run_in_step([program], self)
         for lane in self.lanes:
-            lane.refresh_until(-(-at // self.machine.dram_ticks))
-        return at
+            lane.refresh_until(-(-end // machine.dram_ticks))
+        return end
+
+    def phases(self) -> tuple[Phase, ...]:
+        """In order of start."""
+        origin, to_ns = FIRST_CLOCK * self.machine.dram_ticks, self.machine.timebase.to_ns
+        return self.spans.phases(lambda tick: to_ns(tick - origin))
 
     def mean_over_lanes(self, place: int) -> float:
         """A counter of the lanes' channels, averaged over the lanes."""
@@ -359,7 +355,7 @@ class _Program:
 
 def _compare(fast: _Program, fast_end: int, plain: _Program, plain_end: int) -> None:
     """Make sure that two runs of a program agree in all that is counted."""
-    if (fast_end, fast.phases) != (plain_end, plain.phases):
+    if (fast_end, fast.spans) != (plain_end, plain.spans):
         raise MismatchError(f"the plain run ends at tick {plain_end}, not {fast_end}, or in other phases")
     compare_lanes(zip(fast.of_lane, plain.of_lane, strict=True), "arrays")
 
@@ -502,14 +498,14 @@ def _result(
         peak_gflops=_peak_gflops(machine, program.weights.format),
         bound=max(busy, key=lambda name: busy[name]),
         busy=busy,
-        phases=tuple(sorted(program.phases, key=lambda phase: phase.start_ns)),
+        phases=program.phases(),
         commands=name_commands(issued),
         dimms=1,
         lanes=machine.lanes,
         lanes_simulated=len(program.lanes),
         stall_ns=idle_ns["fifo"],
         idle_ns=idle_ns,
-        communication_ns=machine.timebase.to_ns(program.waited_ticks),
+        communication_ns=machine.timebase.to_ns(program.spans.communication_ticks()),
         communication_bytes=program.moved_bytes,
         fast_forwarded=skipped / (reads * weight_bursts),
         token_tiles=tiling.tokens,
