@@ -91,7 +91,10 @@ def _facts(result: ExpertResult) -> list[tuple[str, str, str]]:
         ("idle lanes", format_time(sum(result.idle_ns.values())), f"{idle} (mean of the lanes)"),
         ("commands", f"{sum(result.commands.values()):,}", listed(result.commands)),
         *energy_facts(
-            result.energy_nj, result.energy_note, result.time_ns, result.weight_bytes * result.weight_reads
+            result.energy_nj,
+            result.energy_note,
+            result.time_ns,
+            round(result.weight_bytes * result.weight_reads),
         ),
     ]
     if result.dimms > 1:

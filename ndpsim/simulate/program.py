@@ -1,8 +1,9 @@
 """The expert program, written once, and what every run of it has: lanes, and a plain run beside it.
 
 `expert_program` is a generator for one DIMM or device. It says what has to happen next, as one of the steps
-below, and is sent back when that has happened, in ticks. Whoever runs it decides how: on lanes alone, behind
-a link, or beside the host's traffic, where the steps of several DIMMs' programs interleave in time.
+below, and is sent back when that has happened, in ticks. Tiles are counted over all jobs. Whoever runs it
+decides how: on lanes alone, behind a link, or beside the host's traffic, where the steps of several DIMMs'
+programs interleave in time.
 
 In its order, for every job of a queue and every tile of the job's tokens: the host writes the tile's
 activations into the unit's buffer; gate and up rows are multiplied, and each hidden value is activated when
@@ -14,6 +15,7 @@ activations take the place of the results and wait until those have left.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -122,41 +124,41 @@ Program = Generator[Step, Any, int]
 class Spans:
     """When each phase of a program ran, in ticks; of several DIMMs from the first start to the last end."""
 
-    of_phase: dict[tuple[str, int, int], tuple[int, int]] = field(default_factory=dict)
+    of_phase: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
 
-    def note(self, name: str, step: Step, start: int, end: int) -> None:
-        """A phase of the tile of a step ran on one DIMM."""
-        key = name, step.job, step.tile
+    def note(self, name: str, tile: int, start: int, end: int) -> None:
+        """A phase of a tile ran on one DIMM."""
+        key = name, tile
         before = self.of_phase.get(key, (start, end))
         self.of_phase[key] = min(before[0], start), max(before[1], end)
 
     def phases(self, ns: Callable[[int], float]) -> tuple[Phase, ...]:
         """In order of start; `ns` turns ticks into ns after the first DRAM command."""
         found = [
-            Phase(name, tile, ns(start), ns(end), job)
-            for (name, job, tile), (start, end) in self.of_phase.items()
+            Phase(name, tile, ns(start), ns(end)) for (name, tile), (start, end) in self.of_phase.items()
         ]
         return tuple(sorted(found, key=lambda phase: phase.start_ns))
 
     def job_times(self, jobs: Sequence[Job], ns: Callable[[int], float]) -> tuple[JobTime, ...]:
         """Of each job; `ns` as in `phases`."""
+        ends = list(itertools.accumulate((len(job.tiles) for job in jobs), initial=0))
         return tuple(
             JobTime(
                 sum(job.tiles),
-                ns(self.of_phase["activations-in", number, 0][0]),
-                ns(self.of_phase["result-out", number, len(job.tiles) - 1][1]),
+                ns(self.of_phase["activations-in", first][0]),
+                ns(self.of_phase["result-out", end - 1][1]),
             )
-            for number, job in enumerate(jobs)
+            for job, (first, end) in zip(jobs, itertools.pairwise(ends), strict=True)
         )
 
     def communication_ticks(self) -> int:
         """For how long activations or results were on their way and no DIMM multiplied."""
         total = 0
-        for (name, job, tile), (start, end) in self.of_phase.items():
+        for (name, tile), (start, end) in self.of_phase.items():
             if name == "activations-in":
                 total += end - start
             elif name == "result-out":
-                total += end - self.of_phase["down", job, tile][1]
+                total += end - self.of_phase["down", tile][1]
         return total
 
 
@@ -177,28 +179,27 @@ def expert_program(
         spans: for the phases; DIMMs that share an expert share it.
         start: the tick of the beginning.
     """
-    at = start
+    at, tiles = start, itertools.count()
     for number, job in enumerate(jobs):
         at = max(at, job.release)
-        for tile, tokens in enumerate(job.tiles):
-            write = WriteActivations(number, tile, tokens, at)
-            arrived = yield write
-            spans.note("activations-in", write, at, arrived)
+        for tokens, tile in zip(job.tiles, tiles, strict=False):
+            arrived = yield WriteActivations(number, tile, tokens, at)
+            spans.note("activations-in", tile, at, arrived)
             rows = yield from _multiply(spans, Multiply(number, tile, GATE_UP, tokens, arrived))
             ready = np.maximum(rows[::2], rows[1::2])  # gate and up rows alternate
             hidden = activated(ready, tokens)
-            spans.note("activation", write, int(ready[0]), hidden)
+            spans.note("activation", tile, int(ready[0]), hidden)
             rows = yield from _multiply(spans, Multiply(number, tile, DOWN, tokens, hidden))
             groups = np.maximum.reduceat(rows, np.arange(0, len(rows), rows_per_message))
-            read = ReadResults(number, tile, tokens, np.maximum.accumulate(groups))
-            at = yield read
-            spans.note("result-out", read, int(read.known[0]), at)
+            known = np.maximum.accumulate(groups)
+            at = yield ReadResults(number, tile, tokens, known)
+            spans.note("result-out", tile, int(known[0]), at)
     return at
 
 
 def _multiply(spans: Spans, step: Multiply) -> Generator[Multiply, Ints, Ints]:
     rows = yield step
-    spans.note(_REGIONS[step.region], step, step.release, int(rows.max()))
+    spans.note(_REGIONS[step.region], step.tile, step.release, int(rows.max()))
     return rows
 
 
@@ -239,8 +240,8 @@ def run_in_step(programs: Sequence[Program], runner: Runner) -> int:
             return tick
 
 
-def compare_lanes(lanes: Iterable[tuple[Lane, Lane]], unit: str) -> None:
-    """Make sure that each lane agrees with its plain run in all that is counted; `unit` has their data.
+def compare_lanes(lanes: Iterable[tuple[Lane, Lane]]) -> None:
+    """Make sure that each lane agrees with its plain run in all that is counted.
 
     Raises:
         MismatchError: one does not.
@@ -248,7 +249,7 @@ def compare_lanes(lanes: Iterable[tuple[Lane, Lane]], unit: str) -> None:
     for number, (one, other) in enumerate(lanes):
         different = compare_channels(one.channel, other.channel)
         if not np.array_equal(one.sink.value[sink.COMPARED], other.sink.value[sink.COMPARED]):
-            different.append(f"what the {unit} did")
+            different.append("what the multipliers did")
         if different:
             raise MismatchError(f"lane {number} differs from its plain run in {', '.join(different)}")
 
