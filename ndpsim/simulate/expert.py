@@ -54,7 +54,7 @@ def token_counts(tokens: int | Sequence[int]) -> tuple[int, ...]:
     def count(value: object, key: str) -> int:
         return whole_number(value, key, 1, MAX_TOKENS)
 
-    if not isinstance(tokens, Sequence | np.ndarray) or isinstance(tokens, str | bytes):
+    if not isinstance(tokens, list | tuple | np.ndarray) or np.shape(tokens) == ():
         return (count(tokens, "tokens"),)
     of_jobs = several(tokens, "tokens", count)
     if not 1 <= len(of_jobs) <= _MOST_JOBS:
