@@ -17,7 +17,7 @@ from ndpsim.errors import InputError, MismatchError
 from ndpsim.layout import ExpertFormat, ExpertWeights, parse_layout
 from ndpsim.moe import Expert, MoeShape
 from ndpsim.simulate.alone import DimmsAlone, compare_runs
-from ndpsim.simulate.lane import decode_commands, ensure_recordable, name_commands
+from ndpsim.simulate.lane import decode_commands, ensure_recordable, ensure_streams_fit, name_commands
 from ndpsim.simulate.machine import (
     Machine,
     PlacedOnDimms,
@@ -143,8 +143,14 @@ def simulate_expert(
 
 
 def _place_in_turn(machine: Machine, layout: str, weights: ExpertWeights, count: int) -> list[PlacedOnDimms]:
-    """So many experts, each behind the one before."""
+    """So many experts, each behind the one before.
+
+    Raises:
+        InputError: they do not fit, or must not take the memory that they would.
+    """
     experts = [place_on_dimms(machine, layout, weights)]
+    streams = [stream for placed in experts[0].placed for stream in placed.streams]
+    ensure_streams_fit([stream.share.total for stream in streams] * count, 0)
     while len(experts) < count:
         experts.append(place_on_dimms(machine, layout, weights, experts[-1].end))
     return experts

@@ -35,7 +35,7 @@ __all__ = [
     "place_on_dimms",
 ]
 
-_KEPT = 64  # hardware and placed experts that are kept for the next call
+_KEPT = 24  # hardware and placed experts that are kept for the next call
 
 
 @dataclass(frozen=True, eq=False)
