@@ -76,6 +76,17 @@ class _Outputs:
             write_json(result.to_dict(), self.json)
 
 
+class _Counts(click.ParamType):
+    """A whole number, or several with commas between them."""
+
+    name = "integer[,...]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """A number, or a list of several."""
+        counts = [click.INT.convert(part, param, ctx) for part in str(value).split(",")]
+        return counts[0] if len(counts) == 1 else counts
+
+
 @click.command(
     cls=Command,
     examples=(
@@ -88,7 +99,13 @@ class _Outputs:
     "--model", metavar="NAME|FILE", help="A bundled model or a config.json.  [default: qwen3-235b-a22b]"
 )
 @click.option("--shape", metavar="HIDDEN,INTERMEDIATE", help="An expert of this shape, instead of a model's.")
-@click.option("--tokens", default=1, show_default=True, type=int, help="Tokens that go through the expert.")
+@click.option(
+    "--tokens",
+    default="1",
+    show_default=True,
+    type=_Counts(),
+    help="Tokens that go through the expert; 3,1,2: through three experts in turn.",
+)
 @click.option(
     "--engine", default="ndp", show_default=True, help="ndp, or host-read: the host reads the weights."
 )
@@ -118,7 +135,7 @@ def command(
     hw: str,
     model: str | None,
     shape: str | None,
-    tokens: int,
+    tokens: int | list[int],
     engine: str,
     layout: str | None,
     bits: str,
@@ -168,6 +185,8 @@ def command(
         _host_read(hardware, expert, "striped" if layout is None else layout, formats, outputs, exact_check)
     elif beside is not None:
         refuse_given("is not supported with --host-traffic", "exact_check")
+        if isinstance(tokens, list):
+            raise InputError("several experts are not supported with --host-traffic", key="--tokens")
         layout = "localized" if layout is None else layout
         _beside_host(hardware, expert, tokens, layout, formats, outputs, beside)
     else:
@@ -185,7 +204,7 @@ def _picture(engine: str, host_given: Mapping[str, Any]) -> str:
 def _alone(
     hardware: Hardware,
     expert: str | Expert,
-    tokens: int,
+    tokens: int | list[int],
     layout: str,
     formats: ExpertFormat,
     outputs: _Outputs,

@@ -426,6 +426,12 @@ class Ndp(_Section):
     relayout: Relayout | None = None
     published: Published = Published()
 
+    @property
+    def multiplier(self) -> tuple[str, Gemv | Systolic]:
+        """The unit that multiplies: its name, and what the file says of it."""
+        found: dict[str, Gemv | Systolic | None] = {name: getattr(self, name) for name in MULTIPLIERS}
+        return next((name, unit) for name, unit in found.items() if unit is not None)
+
 
 class System(_Section):
     """A hardware file: a memory, and what stands around it: a host, a GPU, DIMMs that compute.

@@ -32,7 +32,7 @@ from ndpsim.layout.layouts import (
 )
 from ndpsim.layout.moves import Moves, moves
 from ndpsim.layout.regions import Region, expert_regions
-from ndpsim.layout.tiled import TiledLayout
+from ndpsim.layout.tiled import TiledDealing, TiledLayout
 from ndpsim.layout.tiles import Tiles
 
 __all__ = [
@@ -55,6 +55,7 @@ __all__ = [
     "Part",
     "Places",
     "Region",
+    "TiledDealing",
     "TiledLayout",
     "Tiles",
     "WeightFormat",

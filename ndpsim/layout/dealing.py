@@ -125,17 +125,18 @@ class Dealing:
             (row * device.banks_per_group + bank) * device.bursts_per_row + column
         ) * device.bankgroups + bankgroup
 
-    def rows(self, lanes: range) -> tuple[Ints, Ints]:
+    def rows(self, lanes: range, share: LaneShare | None = None) -> tuple[Ints, Ints]:
         """For every burst of a lane, in the order of reading, the first and the last row that the bursts in
-        its place in any of `lanes` hold weights of.
+        its place in any of `lanes` hold weights of; behind a region's last burst the first is above the last.
 
         Args:
             lanes: neighbours that hold equally many bursts. Rows are counted over all regions.
+            share: what is read of each, where that is more than the lane holds.
         """
         first_rows, last_rows, before = [], [], 0
-        for region, count in zip(self.regions, self.share(lanes[0]).bursts, strict=True):
+        for region, count in zip(self.regions, (share or self.share(lanes[0])).bursts, strict=True):
             burst = np.arange(count, dtype=np.int64) * self.lanes
-            first_rows.append(before + region.burst_rows(burst + lanes[0])[0])
+            first_rows.append(before + np.minimum(region.burst_rows(burst + lanes[0])[0], region.rows))
             last_rows.append(before + region.burst_rows(burst + lanes[-1])[1])
             before += region.rows
         return np.concatenate(first_rows), np.concatenate(last_rows)

@@ -20,7 +20,7 @@ from ndpsim.layout.layouts import ExpertWeights, Layout, Part
 from ndpsim.layout.regions import Region
 from ndpsim.layout.tiles import Tiles
 
-__all__ = ["TiledLayout", "TiledRegion"]
+__all__ = ["TiledDealing", "TiledLayout", "TiledRegion"]
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -155,7 +155,7 @@ class TiledRegion(Region):
         return row, at_step[mine, np.arange(len(bit))] + in_step, before
 
 
-class _TiledDealing(Dealing):
+class TiledDealing(Dealing):
     """`Tiles` with the addresses of every burst, counted tile by tile."""
 
     def __init__(self, tiles: Tiles, word_bits: int) -> None:
@@ -231,8 +231,9 @@ class TiledLayout(Layout):
     """
 
     def __init__(self, geometry: Geometry, weights: ExpertWeights, tiles: Tiles, word_bits: int) -> None:
-        self.name, self.geometry, self.weights, self.base = "localized", geometry, weights, 0
-        dealing = _TiledDealing(tiles, word_bits)
+        self.name, self.geometry, self.weights = "localized", geometry, weights
+        self.base = tiles.first_places[0]
+        dealing = TiledDealing(tiles, word_bits)
         lane = np.arange(tiles.lanes, dtype=np.int64)
         self.parts = (Part(range(weights.intermediate), dealing, np.zeros_like(lane), lane, 0),)
         self.bursts = dealing.bursts

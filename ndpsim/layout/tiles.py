@@ -33,6 +33,7 @@ class Tiles:
         device: the DRAM of one lane (`device.ranks` is 1).
         lanes: lanes to deal to.
         rows: rows of a tile; the last tile of a region may have fewer.
+        base: the first place within the lanes that is free.
 
     Attributes:
         bursts: of each region int64[tile], the bursts that each tile takes.
@@ -42,13 +43,15 @@ class Tiles:
         InputError: the regions do not fit the lanes.
     """
 
-    def __init__(self, regions: Sequence[Region], device: Device, lanes: int, rows: int) -> None:
+    def __init__(
+        self, regions: Sequence[Region], device: Device, lanes: int, rows: int, base: int = 0
+    ) -> None:
         self.regions, self.device, self.lanes, self.rows = tuple(regions), device, lanes, rows
         self.bursts = tuple(self._bursts(region) for region in regions)
         longest = [
             max(int(of_region[lane::lanes].sum()) for lane in range(lanes)) for of_region in self.bursts
         ]
-        self.first_places = list(itertools.accumulate(longest, initial=0))
+        self.first_places = list(itertools.accumulate(longest, initial=base))
         self._dealing = Dealing((), device, lanes)
         need, have = self.first_places[-1] * lanes * device.burst_bytes, lanes * device.capacity_bytes
         if need > have:

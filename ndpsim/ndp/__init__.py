@@ -1,10 +1,11 @@
 """The units of a DIMM's buffer chip or of a memory device, in cycles of their own clock.
 
-Systolic arrays are in `ndp.array` and `ndp.systolic`.
+A multiplier unit is a module of its own, found by its name in hardware files (`ndp.unit.find_unit`).
 """
 
 from ndpsim.ndp.activation import ActivationUnit
-from ndpsim.ndp.gemv import GemvUnit, Tiling
+from ndpsim.ndp.gemv import GemvUnit
 from ndpsim.ndp.pipeline import last_served
+from ndpsim.ndp.unit import MultiplierUnit, Run, Tiling, find_unit
 
-__all__ = ["ActivationUnit", "GemvUnit", "Tiling", "last_served"]
+__all__ = ["ActivationUnit", "GemvUnit", "MultiplierUnit", "Run", "Tiling", "find_unit", "last_served"]

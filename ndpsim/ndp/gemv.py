@@ -8,46 +8,21 @@ burst for `burst_cycles`, which is the sink of the lane's DRAM channel.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
+from ndpsim.layout import Dealing, ExpertFormat, ExpertWeights, Geometry, LaneShare, Layout, make_layout
+from ndpsim.ndp.unit import Run, Tiling, fit_tokens
 
-__all__ = ["GemvUnit", "Tiling", "fit_tokens"]
+__all__ = ["UNIT", "GemvUnit"]
 
-
-@dataclass(frozen=True)
-class Tiling:
-    """Tokens in tiles that fit the activation buffer; the weights are read once a tile.
-
-    Attributes:
-        tokens: tokens of each tile.
-        bytes_per_token: buffer bytes a token takes.
-        buffer_bytes: what the buffer holds.
-    """
-
-    tokens: tuple[int, ...]
-    bytes_per_token: int
-    buffer_bytes: int
-
-
-def fit_tokens(
-    tokens: int, bytes_per_token: int, buffer_bytes: int, unit: str, key: str, at_once: int | None = None
-) -> Tiling:
-    """The fewest tiles, as even as they can be, of tokens that fit a buffer, and of no more than `at_once`.
-
-    Raises:
-        InputError: not even one token fits; `unit` is whose buffer it is, `key` the buffer's.
-    """
-    most = buffer_bytes // bytes_per_token
-    if most == 0:
-        raise InputError(
-            f"not supported: one token needs {bytes_per_token} bytes of activations, the {unit}'s "
-            f"buffer holds {buffer_bytes}",
-            key=key,
-        )
-    count = -(-tokens // min(most, at_once or most))
-    share, larger = divmod(tokens, count)
-    return Tiling((share + 1,) * larger + (share,) * (count - larger), bytes_per_token, buffer_bytes)
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -65,6 +40,8 @@ class GemvUnit:
         fifo_bursts: bursts each lane's FIFO holds.
     """
 
+    PARTS: ClassVar[int] = 1
+
     multipliers: int
     values_per_multiplier: int
     native_bits: int
@@ -73,6 +50,20 @@ class GemvUnit:
     buffer_bytes: int
     activation_bytes: int
     fifo_bursts: int
+
+    @classmethod
+    def of(cls, section: Mapping[str, Any]) -> GemvUnit:
+        """See `MultiplierUnit.of`."""
+        return cls(
+            multipliers=section["multipliers"],
+            values_per_multiplier=section["values_per_multiplier"],
+            native_bits=section["native_bits"],
+            bit_serial_cycles=section["bit_serial_cycles"],
+            adder_tree_cycles=section["adder_tree_cycles"],
+            buffer_bytes=section["buffer_kib"] * 1024,
+            activation_bytes=section["activation_bytes"],
+            fifo_bursts=section["fifo_bursts"],
+        )
 
     def pass_cycles(self, bits: int) -> int:
         """Cycles of one pass over weights of `bits` bits: bit-serial, so in proportion, rounded up."""
@@ -108,3 +99,65 @@ class GemvUnit:
         """
         per_token = (hidden + intermediate) * self.activation_bytes
         return fit_tokens(tokens, per_token, self.buffer_bytes, "GEMV unit", "ndp.gemv.buffer_kib")
+
+    def place(self, layout: str, geometry: Geometry, weights: ExpertWeights, base: int) -> Layout:
+        """See `MultiplierUnit.place`."""
+        return make_layout(layout, geometry, weights, base=base)
+
+    def check_format(self, written: ExpertFormat) -> None:
+        """See `MultiplierUnit.check_format`."""
+        if written.gate.bits != written.up.bits:
+            raise InputError(
+                f"gate and up, read row by row in turn, need equal bits, not {written.gate.bits} "
+                f"and {written.up.bits}",
+                key="bits",
+            )
+
+    def reads_of(self, dealing: Dealing, lane: int, share: LaneShare) -> object:
+        """See `MultiplierUnit.reads_of`."""
+        return share
+
+    def groups(self, dealing: Dealing, lanes: range, share: LaneShare) -> tuple[Ints, Ints]:
+        """A group is a row of weights. See `MultiplierUnit.groups`."""
+        return dealing.rows(lanes, share)
+
+    def group_counts(self, dealing: Dealing) -> tuple[int, ...]:
+        """See `MultiplierUnit.group_counts`."""
+        return tuple(region.rows for region in dealing.regions)
+
+    def region_work(self, dealing: Dealing, region: int) -> tuple[int, int]:
+        """`burst_work` of a region. A burst asks for as much as one full of weights, though it may hold
+        scales as well.
+        """
+        bits = dealing.regions[region].formats[0].bits
+        return self.burst_work(dealing.lanes, dealing.device.burst_bytes, bits)
+
+    def servers(self, dealing: Dealing, region: int) -> int:
+        """See `MultiplierUnit.servers`."""
+        return self.region_work(dealing, region)[0]
+
+    def runs(
+        self, dealing: Dealing, region: int, lane: int, share: LaneShare, tokens: int
+    ) -> tuple[Run, ...]:
+        """See `MultiplierUnit.runs`."""
+        return (Run(share.bursts[region], tokens * self.region_work(dealing, region)[1]),)
+
+    def summed(self, dealing: Dealing, region: int, tokens: int, done: Ints, cycle_ticks: int) -> Ints:
+        """See `MultiplierUnit.summed`."""
+        return done + self.adder_tree_cycles * cycle_ticks
+
+    def cycles_of_product(self, lanes: int, burst_bytes: int, bits: int) -> Fraction:
+        """See `MultiplierUnit.cycles_of_product`."""
+        servers, cycles = self.burst_work(lanes, burst_bytes, bits)
+        return Fraction(cycles * bits, servers * lanes * burst_bytes * 8)
+
+    def native_share(self, bits: int) -> Fraction:
+        """See `MultiplierUnit.native_share`."""
+        return Fraction(self.pass_cycles(bits), self.bit_serial_cycles)
+
+    def agrees_with_twin(self, dealing: Dealing, tokens: int) -> bool:
+        """Its timing is a formula."""
+        return True
+
+
+UNIT = GemvUnit

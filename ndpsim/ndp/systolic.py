@@ -11,17 +11,43 @@ native bits, however many weights that is (`inverse-bits`; scales and zero point
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
+from ndpsim.layout import (
+    Dealing,
+    ExpertFormat,
+    ExpertWeights,
+    Geometry,
+    LaneShare,
+    TiledDealing,
+    TiledLayout,
+    Tiles,
+    expert_regions,
+)
 from ndpsim.ndp.array import Array, TileTiming, run_array, tile_timing
 from ndpsim.ndp.array_plain import run_plain
-from ndpsim.ndp.gemv import Tiling, fit_tokens
+from ndpsim.ndp.unit import Run, Tiling, fit_tokens
 
-__all__ = ["SystolicUnit"]
+__all__ = ["UNIT", "SystolicUnit"]
+
+Ints = NDArray[np.int64]
+
+
+class _TileCosts(NamedTuple):
+    """What the tiles of a region cost their arrays: int64[tile] each."""
+
+    bursts: Ints
+    parts: Ints  # of a cycle, for which each of its bursts holds them
+    gap: Ints  # cycles from the end of its last burst until they take the next tile
+    latency: Ints  # cycles from there to its last sum
 
 
 @dataclass(frozen=True)
@@ -36,7 +62,12 @@ class SystolicUnit:
         buffer_bytes: activations and intermediate results.
         activation_bytes: bytes of one activation.
         fifo_bursts: bursts each lane's FIFO holds.
+
+    A tile's cycles are spread evenly over its bursts and rounded up to a part of a cycle; an array that waits
+    for a burst is late by what it waited.
     """
+
+    PARTS: ClassVar[int] = 64
 
     arrays: int
     array: Array
@@ -45,6 +76,25 @@ class SystolicUnit:
     buffer_bytes: int
     activation_bytes: int
     fifo_bursts: int
+
+    @classmethod
+    def of(cls, section: Mapping[str, Any]) -> SystolicUnit:
+        """See `MultiplierUnit.of`."""
+        return cls(
+            arrays=section["arrays"],
+            array=Array(
+                section["rows"],
+                section["columns"],
+                section["dataflow"] == "weight-stationary",
+                section["stationary_registers"],
+                section["load_rows"],
+            ),
+            inverse_bits=section["low_bit_throughput"] == "inverse-bits",
+            native_bits=section["native_bits"],
+            buffer_bytes=section["buffer_kib"] * 1024,
+            activation_bytes=section["activation_bytes"],
+            fifo_bursts=section["fifo_bursts"],
+        )
 
     def outputs(self, lanes: int) -> int:
         """Outputs that the arrays of a lane work on at once: the rows of weights in a tile.
@@ -92,12 +142,107 @@ class SystolicUnit:
         block = tile_timing(self.array, tokens, self.array.rows)
         return block._replace(cycles=-(-steps // self.array.rows) * block.cycles)
 
-    def agrees_with_twin(self, tokens: int, steps: int) -> bool:
-        """Whether an array and its plain twin multiply some tiles of such a shape alike, and rightly."""
-        inputs = self.array.rows if self.array.weight_stationary else min(steps, 4 * self.array.rows)
-        random = np.random.default_rng(steps)
-        x = random.integers(-9, 10, (3, tokens, inputs))
-        w = random.integers(-9, 10, (3, inputs, self.array.columns))
-        run, plain = run_array(self.array, x, w), run_plain(self.array, x.tolist(), w.tolist())
-        same = np.array_equal(run.product, plain.product) and np.array_equal(run.product, x @ w)
-        return same and (run.entered.tolist(), run.known.tolist()) == (plain.entered, plain.known)
+    def place(self, layout: str, geometry: Geometry, weights: ExpertWeights, base: int) -> TiledLayout:
+        """See `MultiplierUnit.place`."""
+        if layout != "localized":
+            raise InputError(f"'{layout}' is for several DIMMs; a device has localized", key="layout")
+        if geometry.ranks > 1:
+            raise InputError("not supported: channels of a device with more than one rank", key="dimm.ranks")
+        device, lanes = geometry.device, geometry.lanes
+        regions = expert_regions(weights.hidden, weights.intermediate, weights.format, device.burst_bytes)
+        tiles = Tiles(regions, device, lanes, self.outputs(lanes), base)
+        return TiledLayout(geometry, weights, tiles, self.native_bits if self.inverse_bits else 0)
+
+    def check_format(self, written: ExpertFormat) -> None:
+        """It multiplies all."""
+
+    def reads_of(self, dealing: Dealing, lane: int, share: LaneShare) -> object:
+        """See `MultiplierUnit.reads_of`."""
+        return tuple(of_region[lane :: dealing.lanes].tobytes() for of_region in _tiles(dealing).bursts)
+
+    def groups(self, dealing: Dealing, lanes: range, share: LaneShare) -> tuple[Ints, Ints]:
+        """A group is a tile. See `MultiplierUnit.groups`."""
+        tiles = _tiles(dealing)
+        return tiles.tile_of_bursts(lanes[0]), tiles.tile_of_bursts(lanes[-1])
+
+    def group_counts(self, dealing: Dealing) -> tuple[int, ...]:
+        """See `MultiplierUnit.group_counts`."""
+        return tuple(map(len, _tiles(dealing).bursts))
+
+    def servers(self, dealing: Dealing, region: int) -> int:
+        """See `MultiplierUnit.servers`."""
+        return 1
+
+    def runs(
+        self, dealing: Dealing, region: int, lane: int, share: LaneShare, tokens: int
+    ) -> tuple[Run, ...]:
+        """See `MultiplierUnit.runs`."""
+        return _runs(self, dealing, region, lane, tokens)
+
+    def summed(self, dealing: Dealing, region: int, tokens: int, done: Ints, cycle_ticks: int) -> Ints:
+        """See `MultiplierUnit.summed`."""
+        known = np.maximum.accumulate(done + _costs(self, dealing, region, tokens).latency * cycle_ticks)
+        rows: Ints = np.repeat(known, _tiles(dealing).rows)[: dealing.regions[region].rows]
+        return rows
+
+    def cycles_of_product(self, lanes: int, burst_bytes: int, bits: int) -> Fraction:
+        """See `MultiplierUnit.cycles_of_product`."""
+        return 1 / self.products_per_cycle(bits)
+
+    def native_share(self, bits: int) -> Fraction:
+        """See `MultiplierUnit.native_share`."""
+        return self.products_per_cycle(self.native_bits) / self.products_per_cycle(bits)
+
+    def agrees_with_twin(self, dealing: Dealing, tokens: int) -> bool:
+        """Whether an array and its plain twin multiply some tiles of each region alike, and rightly."""
+        for region in dealing.regions:
+            steps = self.steps(region.columns, region.formats[0].row_bits(region.columns))
+            inputs = self.array.rows if self.array.weight_stationary else min(steps, 4 * self.array.rows)
+            random = np.random.default_rng(steps)
+            x = random.integers(-9, 10, (3, tokens, inputs))
+            w = random.integers(-9, 10, (3, inputs, self.array.columns))
+            run, plain = run_array(self.array, x, w), run_plain(self.array, x.tolist(), w.tolist())
+            same = np.array_equal(run.product, plain.product) and np.array_equal(run.product, x @ w)
+            if not same or (run.entered.tolist(), run.known.tolist()) != (plain.entered, plain.known):
+                return False
+        return True
+
+
+UNIT = SystolicUnit
+
+
+def _tiles(dealing: Dealing) -> Tiles:
+    assert isinstance(dealing, TiledDealing), "placed by the unit"
+    return dealing.tiles
+
+
+@functools.lru_cache(maxsize=256)
+def _costs(unit: SystolicUnit, dealing: Dealing, region: int, tokens: int) -> _TileCosts:
+    tiles = _tiles(dealing)
+    of_region, bursts, turns = (
+        dealing.regions[region],
+        tiles.bursts[region],
+        len(dealing.regions[region].formats),
+    )
+    first = np.arange(len(bursts)) * tiles.rows
+    kinds = np.stack((first % turns, np.minimum(of_region.rows - first, tiles.rows), bursts))
+    different, number = np.unique(kinds, axis=1, return_inverse=True)
+    costs = []
+    for turn, rows, count in different.T.tolist():
+        formats = {of_region.formats[(turn + row) % turns] for row in range(min(rows, turns))}
+        steps = max(unit.steps(of_region.columns, one.row_bits(of_region.columns)) for one in formats)
+        timing = unit.timing(tokens, steps)
+        costs.append((-(-timing.cycles * unit.PARTS // count), timing.gap, timing.latency))
+    return _TileCosts(bursts, *np.array(costs)[number.ravel()].T)
+
+
+@functools.lru_cache(maxsize=1024)
+def _runs(unit: SystolicUnit, dealing: Dealing, region: int, lane: int, tokens: int) -> tuple[Run, ...]:
+    """As few runs as there can be: what follows without a gap and costs the same is one."""
+    bursts, parts, gap, _ = (each[lane :: dealing.lanes] for each in _costs(unit, dealing, region, tokens))
+    if not len(bursts):
+        return ()
+    before = np.concatenate(([1], gap[:-1]))
+    begins = np.flatnonzero((np.diff(parts, prepend=-1) != 0) | (before != 0) | (gap != 0))
+    counts = np.add.reduceat(bursts, begins)
+    return tuple(map(Run, counts.tolist(), parts[begins].tolist(), gap[begins].tolist()))

@@ -37,6 +37,7 @@ __all__ = [
 Timed: TypeAlias = ContentionResult | ExpertResult | HostReadResult | RelayoutResult | TraceResult
 
 _PHASES_SHOWN = 15  # on a terminal
+_JOBS_SHOWN = 16
 
 
 def print_pairs(values: Mapping[str, Any], title: str = "") -> None:
@@ -73,7 +74,7 @@ def _forwarded(result: ExpertResult | HostReadResult | TraceResult) -> str:
 
 def _facts(result: ExpertResult) -> list[tuple[str, str, str]]:
     """What there is to say, its figure, and what stands behind it."""
-    reads = "" if result.weight_reads == 1 else f", read {result.weight_reads} times"
+    reads = "" if result.weight_reads == 1 else f", read {result.weight_reads:g} times"
     of_peak = f"{percent(result.peak_fraction)} of {result.peak_bandwidth_gbps:.1f} GB/s"
     of_flops = f"{percent(result.gflops / result.peak_gflops)} of {result.peak_gflops:.0f} GFLOPS"
     busy = ", ".join(f"{name} {percent(share)}" for name, share in result.busy.items())
@@ -91,7 +92,10 @@ def _facts(result: ExpertResult) -> list[tuple[str, str, str]]:
         ("idle lanes", format_time(sum(result.idle_ns.values())), f"{idle} (mean of the lanes)"),
         ("commands", f"{sum(result.commands.values()):,}", listed(result.commands)),
         *energy_facts(
-            result.energy_nj, result.energy_note, result.time_ns, result.weight_bytes * result.weight_reads
+            result.energy_nj,
+            result.energy_note,
+            result.time_ns,
+            round(result.weight_bytes * result.weight_reads),
         ),
     ]
     if result.dimms > 1:
@@ -135,6 +139,24 @@ def print_energy(
     print_grid(energy_facts(parts, note, time_ns, moved_bytes))
 
 
+def _print_jobs(result: ExpertResult) -> None:
+    """Of several experts in turn, when each ran."""
+    if len(result.jobs) == 1:
+        return
+    shown = result.jobs[:_JOBS_SHOWN] if is_terminal() else result.jobs
+    rows = [
+        (
+            str(number),
+            str(job.tokens),
+            *map(format_time, (job.start_ns, job.end_ns, job.end_ns - job.start_ns)),
+        )
+        for number, job in enumerate(shown)
+    ]
+    print_table("", ("expert", "tokens", "start", "end", "length"), rows, left=0)
+    if len(shown) < len(result.jobs):
+        print_text(f"and {len(result.jobs) - len(shown):,} more experts: --json - tells them all")
+
+
 def _print_phases(result: ExpertResult) -> None:
     shown = result.phases[:_PHASES_SHOWN] if is_terminal() else result.phases
     print_table(
@@ -159,13 +181,15 @@ def expert_title(result: ExpertResult) -> str:
     name = result.config["hardware"]["name"]
     where = name if result.dimms == 1 else f"{result.dimms} DIMMs of {name}"
     tokens = counted(result.tokens, "token")
-    return f"One expert of {_model_name(result)} on {where}, {tokens}, {bits_of(result.config)}"
+    experts = "One expert" if len(result.jobs) == 1 else f"{len(result.jobs):,} experts in turn"
+    return f"{experts} of {_model_name(result)} on {where}, {tokens}, {bits_of(result.config)}"
 
 
 def print_expert(result: ExpertResult) -> None:
     """The result of `simulate_expert`."""
     print_text(expert_title(result), bold=True)
     print_grid(_facts(result))
+    _print_jobs(result)
     _print_phases(result)
     print_text(
         f"simulated in {simulated_in(result)}, {_forwarded(result)}; "

@@ -19,6 +19,7 @@ from ndpsim.simulate.relayout import RelayoutResult as RelayoutResult
 from ndpsim.simulate.relayout import Stretch as Stretch
 from ndpsim.simulate.relayout import simulate_relayout as simulate_relayout
 from ndpsim.simulate.result import ExpertResult as ExpertResult
+from ndpsim.simulate.result import JobTime as JobTime
 from ndpsim.simulate.result import Phase as Phase
 from ndpsim.simulate.result_cache import ResultCache as ResultCache
 from ndpsim.simulate.trace import TraceResult as TraceResult

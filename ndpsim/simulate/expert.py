@@ -1,15 +1,4 @@
-"""One expert on one DIMM or on several, from its activations' arrival to its results' departure.
-
-The expert program of a tile of tokens, in its order: the host writes the tile's activations into the
-buffer chip; gate and up rows are multiplied, and each hidden value is activated when both its rows are
-known; when all are, down rows are multiplied; results leave for the host as they complete. What overlaps:
-weights are read ahead into the FIFOs at any time; activation overlaps gate and up; results leave during
-down. The next tile's activations take the place of the results and wait until those have left.
-
-On several DIMMs (`sharded:N`) each runs this program on its slice. The host writes the activations to every
-DIMM, to those of a channel burst by burst in turn, and reads from each its partial sums, which on a channel
-leave in the order in which they are known; it adds them as they come. A tile ends when it has them all.
-"""
+"""One expert on DIMMs, or several in turn, from their activations' arrival to their results' departure."""
 
 from __future__ import annotations
 
@@ -21,42 +10,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim._later import import_home
-from ndpsim.arguments import flag, progress_function, text, whole_number
+from ndpsim.arguments import flag, progress_function, several, text, whole_number
 from ndpsim.config import Hardware, load_hardware
-from ndpsim.dram import sink, state
+from ndpsim.dram import state
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.layout import ExpertFormat, ExpertWeights, parse_layout
 from ndpsim.moe import Expert, MoeShape
-from ndpsim.ndp import Tiling, last_served
-from ndpsim.simulate.lane import (
-    Lane,
-    command_room,
-    decode_commands,
-    ensure_recordable,
-    name_commands,
-    no_commands,
-)
+from ndpsim.simulate.alone import DimmsAlone, compare_runs
+from ndpsim.simulate.lane import decode_commands, ensure_recordable, ensure_streams_fit, name_commands
 from ndpsim.simulate.machine import (
     Machine,
-    Placed,
     PlacedOnDimms,
     every_lane,
     lower_machine,
     place_on_dimms,
 )
 from ndpsim.simulate.power import Energy
-from ndpsim.simulate.program import (
-    DOWN,
-    FIRST_CLOCK,
-    GATE_UP,
-    MakeChannel,
-    compare_lanes,
-    fastest,
-    plain,
-    report_share,
-)
-from ndpsim.simulate.result import ExpertResult, Phase
+from ndpsim.simulate.program import FIRST_CLOCK, Job, fastest, plain
+from ndpsim.simulate.result import ExpertResult
 from ndpsim.simulate.result_cache import Lookup, ResultCache
 from ndpsim.simulate.stopwatch import Stopwatch
 from ndpsim.simulate.weights import named_weights
@@ -65,174 +36,36 @@ __all__ = ["MAX_TOKENS", "simulate_expert"]
 
 Ints = NDArray[np.int64]
 Progress = Callable[[float], None]
-Spans = dict[tuple[str, int], tuple[int, int]]  # start and end of a phase by name and tile
 
-#: Most tokens of one call; more belong into a batch of calls.
+#: Most tokens of one expert; more belong into a batch of calls.
 MAX_TOKENS = 16384
 
-# Imported when first used, as other units than the GEMV unit are.
-_OTHER_ENGINES = {"ndpsim.simulate.systolic": ("simulate_on_arrays",)}
+_MOST_JOBS = 4096
 _IDLE = {"refresh": state.IDLE_REFRESH, "fifo": state.IDLE_CREDIT, "rows": state.IDLE_ROW}
 
 
-class _Program:
-    """The expert program under way on a DIMM, or on DIMMs that run alike; times are ticks."""
+def token_counts(tokens: int | Sequence[int]) -> tuple[int, ...]:
+    """The tokens of each expert in turn.
 
-    def __init__(
-        self, machine: Machine, placed: Placed, spans: Spans, recording: bool, make_channel: MakeChannel
-    ) -> None:
-        self.machine, self.placed, self.regions = machine, placed, placed.dealing.regions
-        self.spans = spans
-        depth, ticks = machine.gemv.fifo_bursts, (machine.dram_ticks, machine.gemv_ticks)
-        servers = placed.work[GATE_UP].servers
-        self.lanes = [
-            Lane(
-                stream,
-                make_channel(machine.tables, machine.policy),
-                sink.make_sink(depth, servers, *ticks, stream.rows),
-                command_room() if recording else no_commands(),
-            )
-            for stream in placed.streams
-        ]
-        self.of_lane = [lane for lane in self.lanes for _ in lane.stream.lanes]
-        self.host_bursts = 0  # over the channel's bus, both ways
+    Raises:
+        InputError: a count is not from 1 to `MAX_TOKENS`, or there are too many experts, or none.
+    """
 
-    def activations_in(self, tile: int, tokens: int, start: int) -> int:
-        """The host writes the activations of a tile; returns when the last has arrived."""
-        machine = self.machine
-        bursts = -(
-            -tokens
-            * self.regions[GATE_UP].columns
-            * machine.gemv.activation_bytes
-            // machine.device.burst_bytes
-        )
-        on_bus = machine.bus_ticks(bursts * self.placed.on_channel)
-        end = start + machine.device.timings["nCWL"] * machine.dram_ticks + on_bus
-        self.host_bursts += bursts
-        _note(self.spans, "activations-in", tile, start, end)
-        return end
+    def count(value: object, key: str) -> int:
+        return whole_number(value, key, 1, MAX_TOKENS)
 
-    def multiply(
-        self, region: int, tile: int, tokens: int, release: int, report: Callable[[int], None]
-    ) -> Ints:
-        """Read a region and multiply; returns when each of its rows is summed, whatever those before it."""
-        machine, work = self.machine, self.placed.work[region]
-        service = tokens * work.pass_cycles * machine.gemv_ticks
-        for lane in self.lanes:
-            lane.read_region(region, release, service, work.servers, report)
-        of_region = self.placed.rows[region]
-        done = functools.reduce(np.maximum, (lane.sink.done[of_region] for lane in self.lanes))
-        rows: Ints = done + machine.gemv.adder_tree_cycles * machine.gemv_ticks
-        _note(self.spans, self.regions[region].name, tile, release, int(rows.max()))
-        return rows
-
-    def activate(self, tile: int, tokens: int, rows: Ints) -> int:
-        """SiLU(gate) x up of every hidden value; returns when the last is known."""
-        known = np.maximum(rows[::2], rows[1::2])  # gate and up rows alternate
-        end = self.machine.activation.done(known, tokens, self.machine.activation_ticks)
-        _note(self.spans, "activation", tile, int(known[0]), end)
-        return end
-
-    def results_known(self, rows: Ints) -> Ints:
-        """When each burst of results can leave: when its rows and those of the bursts before are known."""
-        per_burst = self.machine.device.burst_bytes // self.machine.gemv.activation_bytes
-        bursts = np.maximum.reduceat(rows, np.arange(0, len(rows), per_burst))
-        known: Ints = np.maximum.accumulate(bursts)
-        return known
-
-
-class _Programs:
-    """The programs of all DIMMs of an expert under way; times are ticks."""
-
-    def __init__(
-        self, machine: Machine, expert: PlacedOnDimms, recording: bool, make_channel: MakeChannel
-    ) -> None:
-        self.machine, self.expert = machine, expert
-        self.spans: Spans = {}
-        self.each = [
-            _Program(machine, placed, self.spans, recording, make_channel) for placed in expert.placed
-        ]
-        self.of_dimm = [self.each[number] for number in expert.of_dimm]
-        self.io_ticks = 0  # the busiest channel's bus
-        self.waited_ticks = 0  # activations or results were on their way and no DIMM multiplied
-
-    def run(self, tiling: Tiling, progress: Progress) -> int:
-        """All tiles; returns when the host has the last result."""
-        total = len(tiling.tokens) * sum(lane.stream.share.total for one in self.each for lane in one.lanes)
-        report = report_share(total, progress)
-        at = FIRST_CLOCK * self.machine.dram_ticks
-        for tile, tokens in enumerate(tiling.tokens):
-            at = self.run_tile(tile, tokens, at, report)
-        for program in self.each:
-            for lane in program.lanes:
-                lane.refresh_until(-(-at // self.machine.dram_ticks))
-        return at
-
-    def run_tile(self, tile: int, tokens: int, at: int, report: Callable[[int], None]) -> int:
-        """One tile of tokens; returns when the host has its last result."""
-        released = [program.activations_in(tile, tokens, at) for program in self.each]
-        known, last = [], at
-        for program, release in zip(self.each, released, strict=True):
-            hidden = program.activate(tile, tokens, program.multiply(GATE_UP, tile, tokens, release, report))
-            rows = program.multiply(DOWN, tile, tokens, hidden, report)
-            known.append(program.results_known(rows))
-            program.host_bursts += tokens * len(known[-1])
-            last = max(last, int(known[-1][-1]))
-        end = max(self.results_out(tile, tokens, [known[of] for of in on]) for on in self.expert.channels)
-        latency = self.machine.device.timings["nCWL"] * self.machine.dram_ticks
-        bursts_out = max(map(len, self.expert.channels)) * len(known[0])
-        self.io_ticks += max(released) - at - latency + bursts_out * self.machine.bus_ticks(tokens)
-        self.waited_ticks += max(released) - at + end - last
-        return end
-
-    def results_out(self, tile: int, tokens: int, known: list[Ints]) -> int:
-        """Results of a channel's DIMMs leave in the order in which they are known; returns when all have."""
-        in_order = known[0] if len(known) == 1 else np.sort(np.concatenate(known))
-        latency = self.machine.device.timings["nCL"] * self.machine.dram_ticks
-        end = last_served(in_order, self.machine.bus_ticks(tokens)) + latency
-        _note(self.spans, "result-out", tile, int(in_order[0]), end)
-        return end
-
-    def phases(self) -> tuple[Phase, ...]:
-        """In order of start."""
-        origin, to_ns = FIRST_CLOCK * self.machine.dram_ticks, self.machine.timebase.to_ns
-        found = [
-            Phase(name, tile, to_ns(start - origin), to_ns(end - origin))
-            for (name, tile), (start, end) in self.spans.items()
-        ]
-        return tuple(sorted(found, key=lambda phase: phase.start_ns))
-
-    def lanes(self) -> list[tuple[Lane, int]]:
-        """Lanes that hold weights, and for how many each stands."""
-        return [
-            (lane, self.expert.of_dimm.count(number) * len(lane.stream.lanes))
-            for number, program in enumerate(self.each)
-            for lane in program.lanes
-        ]
-
-
-def _note(spans: Spans, name: str, tile: int, start: int, end: int) -> None:
-    """Remember a phase: from the first DIMM's start to the last one's end."""
-    before = spans.get((name, tile), (start, end))
-    spans[name, tile] = min(before[0], start), max(before[1], end)
-
-
-def _compare(fast: _Programs, fast_end: int, plain: _Programs, plain_end: int) -> None:
-    """Make sure that two runs of the programs agree in all that is counted."""
-    if (fast_end, fast.spans) != (plain_end, plain.spans):
-        raise MismatchError(f"the plain run ends at tick {plain_end}, not {fast_end}, or in other phases")
-    pairs = [
-        pair
-        for one, other in zip(fast.each, plain.each, strict=True)
-        for pair in zip(one.of_lane, other.of_lane, strict=True)
-    ]
-    compare_lanes(pairs, "multipliers")
+    if not isinstance(tokens, list | tuple | np.ndarray) or np.shape(tokens) == ():
+        return (count(tokens, "tokens"),)
+    of_jobs = several(tokens, "tokens", count)
+    if not 1 <= len(of_jobs) <= _MOST_JOBS:
+        raise InputError(f"{len(of_jobs)} experts are not from 1 to {_MOST_JOBS}", key="tokens")
+    return of_jobs
 
 
 def simulate_expert(
     hw: str | PathLike[str] | Hardware = "trimoe",
     model: str | PathLike[str] | MoeShape | Expert = "qwen3-235b-a22b",
-    tokens: int = 1,
+    tokens: int | Sequence[int] = 1,
     layout: str = "localized",
     bits: int | ExpertFormat = 16,
     sets: Sequence[str] = (),
@@ -241,13 +74,16 @@ def simulate_expert(
     progress: Progress | None = None,
     cache: bool | ResultCache = False,
 ) -> ExpertResult:
-    """Simulate one expert of a model on one DIMM, or on several, cycle by cycle.
+    """Simulate an expert of a model, or several in turn, on one DIMM or on several, cycle by cycle.
+
+    Experts in turn have each its own weights, placed behind those of the one before. An expert's activations
+    come when the results of the one before have left; its weights are read ahead into the FIFOs meanwhile.
 
     Args:
         hw: a bundled hardware name, a path of a hardware file, or a loaded `Hardware`.
         model: a bundled model name, a path of a Hugging Face config.json, what `load_model` returns, or an
             `Expert`.
-        tokens: tokens that go through the expert, 1 to `MAX_TOKENS`.
+        tokens: tokens that go through the expert, 1 to `MAX_TOKENS`; or those of each expert in turn.
         layout: where the weights lie: "localized", or "sharded:N" over N DIMMs.
         bits: bits of a weight, 16, 8, 4, 3, 2 or 1, or the format of each matrix.
         sets: changes to the hardware, "dimm.ranks=2".
@@ -264,7 +100,7 @@ def simulate_expert(
         MismatchError: the exact check found a difference.
     """
     stopwatch = Stopwatch()
-    tokens, layout = whole_number(tokens, "tokens", 1, MAX_TOKENS), text(layout, "layout")
+    of_jobs, layout = token_counts(tokens), text(layout, "layout")
     record_commands, exact_check = flag(record_commands, "record_commands"), flag(exact_check, "exact_check")
     progress = progress_function(progress)
     if parse_layout(layout)[0] == "striped":
@@ -279,53 +115,75 @@ def simulate_expert(
         ExpertResult,
         cache,
         record_commands or exact_check,
-        (hardware, weights, tokens, layout),
+        (hardware, weights, of_jobs, layout),
         {"model": model_name},
     )
     if (found := lookup.find(stopwatch, progress)) is not None:
         return found
-    if hardware.ndp.systolic is not None:
-        simulate_on_arrays = import_home(__name__, _OTHER_ENGINES, "simulate_on_arrays")
-        result: ExpertResult = simulate_on_arrays(
-            hardware, weights, model_name, tokens, layout, record_commands, exact_check, progress
-        )
-        return lookup.store(result)
-
     with hardware.errors_at_origins():
         machine = lower_machine(hardware)
-        expert = place_on_dimms(machine, layout, weights)
-        tiling = machine.gemv.tile(tokens, weights.hidden, expert.slice)
+        experts = _place_in_turn(machine, layout, weights, len(of_jobs))
+        slice_ = experts[0].slice
+        jobs = [Job(machine.unit.tile(each, weights.hidden, slice_).tokens) for each in of_jobs]
+    tiles = tuple(tokens for job in jobs for tokens in job.tiles)
     if record_commands:
-        ensure_recordable(expert.bursts * len(tiling.tokens))
-    programs = _Programs(machine, expert, record_commands, fastest)
-    end = programs.run(tiling, progress)
+        ensure_recordable(experts[0].bursts * len(tiles))
+    run = DimmsAlone(machine, experts, record_commands, fastest)
+    end = run.run(jobs, progress)
     if exact_check:
-        plainly = _Programs(machine, every_lane(machine, expert), False, plain)
-        _compare(programs, end, plainly, plainly.run(tiling, lambda share: None))
+        _check(machine, run, jobs, end)
     config = {
         "hardware": machine.described,
-        **expert.described,
+        **experts[0].described,
         "model": model_name,
-        "tokens": tokens,
+        "tokens": of_jobs[0] if len(of_jobs) == 1 else list(of_jobs),
         "layout": layout,
     }
-    return lookup.store(_result(programs, tiling, end, config, weights, stopwatch))
+    return lookup.store(_result(run, jobs, end, config, weights, stopwatch))
+
+
+def _place_in_turn(machine: Machine, layout: str, weights: ExpertWeights, count: int) -> list[PlacedOnDimms]:
+    """So many experts, each behind the one before.
+
+    Raises:
+        InputError: they do not fit, or must not take the memory that they would.
+    """
+    experts = [place_on_dimms(machine, layout, weights)]
+    streams = [stream for placed in experts[0].placed for stream in placed.streams]
+    ensure_streams_fit([stream.share.total for stream in streams] * count, 0)
+    while len(experts) < count:
+        experts.append(place_on_dimms(machine, layout, weights, experts[-1].end))
+    return experts
+
+
+def _check(machine: Machine, run: DimmsAlone, jobs: Sequence[Job], end: int) -> None:
+    """Run everything once more, every lane on its own and on the plain controller, and compare.
+
+    Raises:
+        MismatchError: something differs.
+    """
+    for tokens in {tokens for job in jobs for tokens in job.tiles}:
+        if not machine.unit.agrees_with_twin(run.experts[0].placed[0].dealing, tokens):
+            raise MismatchError("an array differs from its plain twin")
+    again = DimmsAlone(machine, [every_lane(machine, expert) for expert in run.experts], False, plain)
+    compare_runs(run, end, again, again.run(jobs, lambda share: None))
 
 
 def _result(
-    programs: _Programs,
-    tiling: Tiling,
+    run: DimmsAlone,
+    jobs: Sequence[Job],
     end: int,
     config: dict[str, Any],
     weights: ExpertWeights,
     stopwatch: Stopwatch,
 ) -> ExpertResult:
-    machine, expert = programs.machine, programs.expert
+    machine, expert = run.machine, run.experts[0]
     to_ns, clock_ns = machine.timebase.to_ns, machine.timebase.to_ns(machine.dram_ticks)
-    tokens, reads, dimms = sum(tiling.tokens), len(tiling.tokens), len(expert.of_dimm)
+    tiles, dimms = tuple(tokens for job in jobs for tokens in job.tiles), len(expert.of_dimm)
+    tokens, reads = sum(tiles), len(tiles)
     cycles = -(-end // machine.dram_ticks) - FIRST_CLOCK
     time_ns = to_ns(cycles * machine.dram_ticks)
-    lanes = programs.lanes()
+    lanes = run.lanes()
     counts = [(lane.channel.value.tolist(), count) for lane, count in lanes]
     used = [counter for counter, _ in counts if counter[state.READS_SERVED]]
     streamed = max(counter[state.DATA_END] for counter in used) - FIRST_CLOCK
@@ -340,17 +198,22 @@ def _result(
     busy = {
         "memory": (streamed - min(counter[state.IDLE_CREDIT] for counter in used)) / cycles,
         "compute": max(lane.busy for lane, _ in lanes) / (cycles * machine.dram_ticks),
-        "io": programs.io_ticks / (cycles * machine.dram_ticks),
+        "io": float(run.path.busy_ticks / (cycles * machine.dram_ticks)),
     }
-    energy_nj, energy_note = _energy(programs, weights, tokens, reads, issued, cycles, time_ns)
+    energy_nj, energy_note = _energy(run, weights, tokens, reads, issued, cycles, time_ns)
+
+    def after_start_ns(tick: int) -> float:
+        return to_ns(tick - FIRST_CLOCK * machine.dram_ticks)
+
     return ExpertResult(
         time_ns=time_ns,
         cycles=cycles,
         clock_ns=clock_ns,
         tokens=tokens,
-        weight_bytes=expert.bytes,
-        weight_bursts=expert.bursts,
-        weight_reads=reads,
+        jobs=run.spans.job_times(jobs, after_start_ns),
+        weight_bytes=len(jobs) * expert.bytes,
+        weight_bursts=len(jobs) * expert.bursts,
+        weight_reads=reads / len(jobs) if reads % len(jobs) else reads // len(jobs),
         bandwidth_gbps=bandwidth_gbps,
         peak_bandwidth_gbps=peak_gbps,
         peak_fraction=bandwidth_gbps / peak_gbps,
@@ -358,17 +221,17 @@ def _result(
         peak_gflops=expert.peak_gflops,
         bound=max(busy, key=busy.__getitem__),
         busy=busy,
-        phases=programs.phases(),
+        phases=run.spans.phases(after_start_ns),
         commands=name_commands(issued),
         dimms=dimms,
         lanes=dimms * machine.lanes,
         lanes_simulated=len(lanes),
         stall_ns=idle_ns["fifo"],
         idle_ns=idle_ns,
-        communication_ns=to_ns(programs.waited_ticks),
-        communication_bytes=dimms * 2 * weights.hidden * tokens * machine.gemv.activation_bytes,
+        communication_ns=to_ns(run.spans.communication_ticks()),
+        communication_bytes=dimms * 2 * weights.hidden * tokens * machine.unit.activation_bytes,
         fast_forwarded=skipped / (reads * expert.bursts),
-        token_tiles=tiling.tokens,
+        token_tiles=tiles,
         energy_nj=energy_nj,
         energy_note=energy_note,
         config=config,
@@ -376,15 +239,15 @@ def _result(
         compile_s=stopwatch.compile_s(),
         command_traces=tuple(
             decode_commands(lane.commands, machine.tables)
-            for program in programs.of_dimm
-            for lane in program.of_lane
+            for dimm in run.of_dimm
+            for lane in dimm.of_lane
             if lane.commands.entry.size
         ),
     )
 
 
 def _energy(
-    programs: _Programs,
+    run: DimmsAlone,
     weights: ExpertWeights,
     tokens: int,
     reads: int,
@@ -393,19 +256,16 @@ def _energy(
     time_ns: float,
 ) -> Energy:
     """The energy of the DIMMs, and what it rests on."""
-    machine, expert = programs.machine, programs.expert
-    dimms = len(expert.of_dimm)
-    open_clocks = sum(
-        lane.channel.open_clocks(cycles + FIRST_CLOCK) * count for lane, count in programs.lanes()
-    )
+    machine, expert = run.machine, run.experts[0]
+    dimms, matrices = len(expert.of_dimm), weights.format.matrices
+    open_clocks = sum(lane.channel.open_clocks(cycles + FIRST_CLOCK) * count for lane, count in run.lanes())
     products = tokens * weights.hidden * weights.intermediate  # of a matrix
     units = machine.unit_energy.split(
-        products * expert.pass_cycles / machine.gemv.bit_serial_cycles,
-        len(weights.format.matrices) * products * machine.gemv.activation_bytes,
+        float(products * sum(machine.unit.native_share(matrix.bits) for matrix in matrices)),
+        len(matrices) * products * machine.unit.activation_bytes,
         reads * expert.bytes,
         tokens * weights.intermediate,
         dimms * time_ns,
     )
-    host_bursts = sum(program.host_bursts for program in programs.of_dimm)
-    host = {"host": machine.dram_power.io_nj(host_bursts)}
-    return machine.dram_power.split(issued, cycles * machine.lanes * dimms, open_clocks, {**units, **host})
+    rank_clocks = cycles * machine.lanes * dimms
+    return machine.dram_power.split(issued, rank_clocks, open_clocks, {**units, **run.path.energy()})

@@ -25,7 +25,7 @@ __all__ = [
     "decode_commands",
     "ensure_recordable",
     "ensure_streams_fit",
-    "lane_streams",
+    "make_stream",
     "name_commands",
     "no_commands",
     "run_channel",
@@ -149,7 +149,7 @@ class LaneStream:
         lanes: which they are.
         share: what each of them holds.
         source: their reads, none admitted.
-        rows: which rows of weights the reads belong to, in any of the lanes.
+        rows: which groups of bursts (`ndp.unit`) the reads belong to, in any of the lanes.
     """
 
     lanes: range
@@ -158,28 +158,28 @@ class LaneStream:
     rows: sink.Rows
 
 
-def lane_streams(tables: Tables, layout: Dealing, groups: Iterable[range]) -> tuple[LaneStream, ...]:
-    """The stream of each group of lanes; the lanes of a group are neighbours with equal shares."""
-    groups = list(groups)
-    bursts = [layout.share(lanes[0]).total for lanes in groups]
-    ensure_streams_fit(bursts, sum(region.rows for region in layout.regions))
-    return tuple(_lane_stream(tables, layout, lanes) for lanes in groups)
+def make_stream(
+    tables: Tables,
+    layout: Dealing,
+    lanes: range,
+    share: LaneShare,
+    groups: tuple[Ints, Ints],
+    group_count: int,
+) -> LaneStream:
+    """The stream of neighbouring lanes of which as much, `share`, is read.
 
-
-def _lane_stream(tables: Tables, layout: Dealing, lanes: range) -> LaneStream:
-    share = layout.share(lanes[0])
+    `groups`: the first and the last group of each burst, of `group_count`.
+    """
     places = layout.lane_bursts(share)
     bankgroup, bank, row, column = layout.coordinates(places)
     reads = np.zeros_like(places)
     source = state.make_source(
         tables, reads, bankgroup, bank, row, column, reads, places, period=tables.bankgroups
     )
-    first_row, last_row = layout.rows(lanes)
-    row_end = (
-        np.searchsorted(first_row, np.arange(sum(region.rows for region in layout.regions)), "right") - 1
-    )
+    first, last = groups
+    ends = np.searchsorted(first, np.arange(group_count), "right") - 1
     return LaneStream(
-        lanes, share, source, sink.Rows(*(rows.astype(np.int32) for rows in (first_row, last_row, row_end)))
+        lanes, share, source, sink.Rows(*(each.astype(np.int32) for each in (first, last, ends)))
     )
 
 
@@ -193,31 +193,44 @@ class Lane:
         self.source = stream.source._replace(admitted=np.zeros(1, dtype=np.int64))
         self.busy = 0.0  # ticks for which the multipliers had work, all of them
 
+    def begin(self, stream: LaneStream) -> None:
+        """Read a stream instead of the last, of which everything has been read."""
+        self.stream = stream
+        self.source = stream.source._replace(admitted=self.source.admitted)
+
     def read_region(
-        self, region: int, release: int, service: int, servers: int, report: Callable[[int], None]
+        self,
+        region: int,
+        runs: Iterable[tuple[int, int, int]],
+        servers: int,
+        release: int,
+        report: Callable[[int], None],
     ) -> None:
-        """Read the next region: `sink.done` tells when each of its rows has been worked on, in ticks.
+        """Read the next region: `sink.done` tells when the bursts of each group are done, in ticks.
 
         Args:
             region: which, counted from 0; regions are read in turn, again and again.
-            release: the tick before which the multipliers may not start on it.
-            service: ticks that a burst holds its multipliers.
+            runs: bursts, the ticks that each holds its multipliers, and those that pass behind the last.
             servers: bursts that they hold at once. Those of the region before are done at `release`.
+            release: the tick before which the multipliers may not start on it.
             report: called with the number of bursts read, now and then.
         """
-        served = int(self.channel.value[state.SERVED])
-        end = served + self.stream.share.bursts[region]
+        value, served = self.sink.value, int(self.channel.value[state.SERVED])
         if servers != self.sink.servers:
             self.sink = self.sink._replace(servers=servers, free=np.zeros(servers, dtype=np.int64))
-            self.sink.value[sink.SERVER] = 0
-        busy = int(self.sink.value[sink.BUSY])
-        self.sink.value[sink.RELEASE], self.sink.value[sink.SERVICE] = release, service
-        self.source.admitted[0] = end
-        for until in (*range(served + _CHUNK, end, _CHUNK), end):
-            self.commands = run_channel(self.channel, self.source, self.sink, self.commands, until)
-            report(until - served)
-            served = until
-        self.busy += (int(self.sink.value[sink.BUSY]) - busy) / servers
+            value[sink.SERVER] = 0
+        busy = int(value[sink.BUSY])
+        self.source.admitted[0] = served + self.stream.share.bursts[region]
+        for bursts, ticks, gap in runs:
+            value[sink.RELEASE], value[sink.SERVICE] = release, ticks
+            end = served + bursts
+            for until in (*range(served + _CHUNK, end, _CHUNK), end):
+                self.commands = run_channel(self.channel, self.source, self.sink, self.commands, until)
+                report(until - served)
+                served = until
+            release = int(value[sink.FINISHED]) + gap
+            self.busy += gap
+        self.busy += (int(value[sink.BUSY]) - busy) / servers
 
     def refresh_until(self, clock: int) -> None:
         """Go on without reads up to, not including, `clock`: refreshes are issued as they fall due."""

@@ -1,4 +1,4 @@
-"""The DIMMs of a machine as integers, and an expert's weights on their lanes."""
+"""A DIMM or device as integers, and an expert's weights on the lanes of one or several."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 from ndpsim.config import Hardware
@@ -15,10 +14,11 @@ from ndpsim.dram import state
 from ndpsim.energy import UnitEnergy
 from ndpsim.errors import InputError
 from ndpsim.kept import kept_by_identity
-from ndpsim.layout import Dealing, ExpertFormat, ExpertWeights, Geometry, make_layout
-from ndpsim.ndp import ActivationUnit, GemvUnit
+from ndpsim.layout import Dealing, ExpertWeights, Geometry, LaneShare
+from ndpsim.link import Pipe
+from ndpsim.ndp import ActivationUnit, GemvUnit, MultiplierUnit, find_unit
 from ndpsim.simulate.geometry import geometry_of
-from ndpsim.simulate.lane import LaneStream, check_refresh, lane_streams
+from ndpsim.simulate.lane import LaneStream, check_refresh, ensure_streams_fit, make_stream
 from ndpsim.simulate.memory import controller_options
 from ndpsim.simulate.power import DramPower, dram_power, unit_energy
 from ndpsim.simulate.weights import describe_weights
@@ -35,20 +35,24 @@ __all__ = [
     "place_on_dimms",
 ]
 
-_KEPT = 16  # hardware and placed experts that are kept for the next call
+_KEPT = 24  # hardware and placed experts that are kept for the next call
 
 
 @dataclass(frozen=True, eq=False)
 class Machine:
-    """A DIMM, lowered: what the program of an expert runs on."""
+    """A DIMM or device, lowered: what the program of an expert runs on."""
 
     geometry: Geometry
     device: Device
     tables: Tables
     policy: state.Policy
     timebase: Timebase
-    gemv: GemvUnit
+    unit: MultiplierUnit
+    unit_mhz: float
     activation: ActivationUnit
+    link: Pipe | None  # to the host, each way; None: over the data buses of the sub-channels
+    link_pj_per_bit: float | None
+    lock_step: bool  # the ranks of a sub-channel obey the same commands
     lanes: int
     lane_peak_gbps: float
     host_buses: int
@@ -61,8 +65,12 @@ class Machine:
         return self.timebase.ticks[0]
 
     @functools.cached_property
-    def gemv_ticks(self) -> int:
+    def part_ticks(self) -> int:
         return self.timebase.ticks[1]
+
+    @functools.cached_property
+    def unit_ticks(self) -> int:
+        return self.timebase.ticks[1] * self.unit.PARTS
 
     @functools.cached_property
     def activation_ticks(self) -> int:
@@ -72,34 +80,50 @@ class Machine:
         """Time on the buses to the host for bursts that all of them share."""
         return -(-bursts // self.host_buses) * self.tables.burst * self.dram_ticks
 
+    @property
+    def gemv(self) -> GemvUnit:
+        """The unit where it is a GEMV unit."""
+        assert isinstance(self.unit, GemvUnit)
+        return self.unit
+
+    @property
+    def gemv_ticks(self) -> int:
+        return self.unit_ticks
+
 
 @kept_by_identity(_KEPT)
 def lower_machine(hardware: Hardware) -> Machine:
-    gemv, activation = hardware.gemv, hardware.ndp.activation
-    dram, device = hardware.system.dram, hardware.lane_device()
-    check_refresh(device, dram.refresh)
+    """The machine of a hardware file.
+
+    Raises:
+        InputError: the file describes nothing that multiplies, or what is not supported.
+    """
+    name, section = hardware.ndp.multiplier
+    unit, activation = find_unit(name, section.model_dump()), hardware.ndp.activation
+    system, device = hardware.system, hardware.lane_device()
+    check_refresh(device, system.dram.refresh)
+    if system.dimm.command_bus == "shared":
+        raise InputError("not supported: ranks that take turns on a command bus", key="dimm.command_bus")
+    link = system.cxl
     return Machine(
         geometry=geometry_of(hardware),
         device=device,
         tables=lower(device),
-        policy=state.make_policy(controller_options(dram)),
+        policy=state.make_policy(controller_options(system.dram)),
         timebase=common_ticks(
-            device.clock_ps, frequency_period_ps(gemv.clock_mhz), frequency_period_ps(activation.clock_mhz)
+            device.clock_ps,
+            frequency_period_ps(section.clock_mhz) / unit.PARTS,
+            frequency_period_ps(activation.clock_mhz),
         ),
-        gemv=GemvUnit(
-            multipliers=gemv.multipliers,
-            values_per_multiplier=gemv.values_per_multiplier,
-            native_bits=gemv.native_bits,
-            bit_serial_cycles=gemv.bit_serial_cycles,
-            adder_tree_cycles=gemv.adder_tree_cycles,
-            buffer_bytes=gemv.buffer_kib * 1024,
-            activation_bytes=gemv.activation_bytes,
-            fifo_bursts=gemv.fifo_bursts,
-        ),
+        unit=unit,
+        unit_mhz=section.clock_mhz,
         activation=ActivationUnit(activation.units, activation.cycles_per_value, activation.latency_cycles),
+        link=None if link is None else Pipe(link.gbps, link.latency_ns, link.packet_bytes, link.header_bytes),
+        link_pj_per_bit=None if link is None else link.pj_per_bit,
+        lock_step=system.dimm.command_bus == "broadcast",
         lanes=hardware.lanes,
         lane_peak_gbps=device.peak_gbps,
-        host_buses=hardware.system.dimm.subchannels,
+        host_buses=system.dimm.subchannels,
         dram_power=dram_power(device, hardware.power_changes),
         unit_energy=unit_energy(hardware),
         described=hardware.to_dict(),
@@ -111,18 +135,23 @@ class Work(NamedTuple):
 
     servers: int  # bursts that they hold at once
     pass_cycles: int  # for a token
-    bits: int  # of a weight
 
 
 @dataclass(frozen=True, eq=False)
 class Placed:
     """Weights on the lanes of a DIMM, or of several that have as much and run alike."""
 
+    unit: MultiplierUnit
     dealing: Dealing
     streams: tuple[LaneStream, ...]  # of lanes that run alike
-    work: tuple[Work, ...]  # by region
-    rows: tuple[slice, ...]  # by region, of all rows
+    groups: tuple[slice, ...]  # by region, of all groups of bursts
     on_channel: int  # DIMMs, of all that take part, on the channel of each
+
+    @functools.cached_property
+    def work(self) -> tuple[Work, ...]:
+        """By region, of a GEMV unit."""
+        assert isinstance(self.unit, GemvUnit)
+        return tuple(Work(*self.unit.region_work(self.dealing, region)) for region in (0, 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,18 +160,24 @@ class PlacedOnDimms:
 
     bytes: int
     bursts: int
+    end: int  # the first place behind it that is free on all lanes
     placed: tuple[Placed, ...]
     of_dimm: tuple[int, ...]
     channels: tuple[tuple[int, ...], ...]  # what the DIMMs of a channel have, each such channel once
     slice: int  # the largest part of the intermediate dimension that a DIMM has
     peak_gflops: float
-    pass_cycles: int  # for a weight of each matrix, together
     described: Mapping[str, Any]  # for the result: the weights as plain data
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def place_on_dimms(machine: Machine, name: str, weights: ExpertWeights) -> PlacedOnDimms:
-    layout = make_layout(name, machine.geometry, weights)
+def place_on_dimms(machine: Machine, name: str, weights: ExpertWeights, base: int = 0) -> PlacedOnDimms:
+    """An expert in a layout, behind the places before `base` of every lane.
+
+    Raises:
+        InputError: the unit cannot multiply such weights, or not in this layout, or they do not fit.
+    """
+    layout = machine.unit.place(name, machine.geometry, weights, base)
+    machine.unit.check_format(weights.format)
     channel = [int(machine.geometry.channel_of(part.dimm[0])) for part in layout.parts]
     on_channel = Counter(channel)
     kinds = [
@@ -150,12 +185,12 @@ def place_on_dimms(machine: Machine, name: str, weights: ExpertWeights) -> Place
     ]
     different = list(dict.fromkeys(kinds))
     of_dimm = tuple(different.index(kind) for kind in kinds)
-    work = _work(machine, weights.format)
     return PlacedOnDimms(
         bytes=layout.bytes,
         bursts=layout.bursts,
+        end=layout.end,
         placed=tuple(
-            _placed(machine, layout.parts[of_dimm.index(number)].dealing, work, sharing)
+            _placed(machine, layout.parts[of_dimm.index(number)].dealing, sharing)
             for number, (_, sharing) in enumerate(different)
         ),
         of_dimm=of_dimm,
@@ -166,42 +201,44 @@ def place_on_dimms(machine: Machine, name: str, weights: ExpertWeights) -> Place
             }
         ),
         slice=max(size for size, _ in kinds),
-        peak_gflops=len(of_dimm) * _peak_gflops(machine, work),
-        pass_cycles=sum(machine.gemv.pass_cycles(matrix.bits) for matrix in weights.format.matrices),
+        peak_gflops=len(of_dimm) * _peak_gflops(machine, weights),
         described=describe_weights(weights, None),
     )
 
 
-def _work(machine: Machine, written: ExpertFormat) -> tuple[Work, ...]:
-    """By region. A burst asks for as much as one full of weights, though it may hold scales as well."""
-    if written.gate.bits != written.up.bits:
-        raise InputError(
-            f"gate and up, read row by row in turn, need equal bits, not {written.gate.bits} "
-            f"and {written.up.bits}",
-            key="bits",
-        )
+def _peak_gflops(machine: Machine, weights: ExpertWeights) -> float:
+    """What the multipliers of a DIMM do at their limit, on matrices of equal size."""
+    bits = [matrix.bits for matrix in weights.format.matrices]
     burst_bytes = machine.device.burst_bytes
-    bits = (written.gate.bits, written.down.bits)
-    return tuple(Work(*machine.gemv.burst_work(machine.lanes, burst_bytes, one), one) for one in bits)
+    cycles = sum(machine.unit.cycles_of_product(machine.lanes, burst_bytes, one) for one in bits)
+    return float(2 * len(bits) * 1000 / (cycles * frequency_period_ps(machine.unit_mhz)))
 
 
-def _peak_gflops(machine: Machine, work: tuple[Work, ...]) -> float:
-    """What the multipliers of a DIMM do at their limit; of three weights, one belongs to down."""
-    tick_ps, burst_bits = machine.timebase.tick_ps, machine.device.burst_bytes * 8
-    passes = sum(
-        Fraction(one.pass_cycles * one.bits * matrices, one.servers)
-        for one, matrices in zip(work, (2, 1), strict=True)
+def _placed(machine: Machine, dealing: Dealing, on_channel: int) -> Placed:
+    ends = itertools.accumulate(machine.unit.group_counts(dealing), initial=0)
+    groups = tuple(slice(first, end) for first, end in itertools.pairwise(ends))
+    shares = [_share(machine, dealing, lane) for lane in range(machine.lanes)]
+    reads = [machine.unit.reads_of(dealing, lane, share) for lane, share in enumerate(shares)]
+    equal = [list(lanes) for _, lanes in itertools.groupby(range(machine.lanes), reads.__getitem__)]
+    streams = _streams(machine, dealing, [range(lanes[0], lanes[-1] + 1) for lanes in equal])
+    return Placed(machine.unit, dealing, streams, groups, on_channel)
+
+
+def _share(machine: Machine, dealing: Dealing, lane: int) -> LaneShare:
+    """What is read of a lane: in lock step as much as of the lane of its sub-channel that holds the most."""
+    return dealing.share(lane % machine.host_buses if machine.lock_step else lane)
+
+
+def _streams(machine: Machine, dealing: Dealing, equal: list[range]) -> tuple[LaneStream, ...]:
+    shares = [_share(machine, dealing, lanes[0]) for lanes in equal]
+    counts = machine.unit.group_counts(dealing)
+    ensure_streams_fit([share.total for share in shares], sum(counts))
+    return tuple(
+        make_stream(
+            machine.tables, dealing, lanes, share, machine.unit.groups(dealing, lanes, share), sum(counts)
+        )
+        for lanes, share in zip(equal, shares, strict=True)
     )
-    products = 2 * 3 * machine.lanes * burst_bits * tick_ps.denominator
-    return float(products * 1000 / (passes * machine.gemv_ticks * tick_ps.numerator))
-
-
-def _placed(machine: Machine, dealing: Dealing, work: tuple[Work, ...], on_channel: int) -> Placed:
-    groups = [list(lanes) for _, lanes in itertools.groupby(range(machine.lanes), dealing.share)]
-    streams = lane_streams(machine.tables, dealing, [range(lanes[0], lanes[-1] + 1) for lanes in groups])
-    ends = itertools.accumulate((region.rows for region in dealing.regions), initial=0)
-    rows = tuple(slice(first, end) for first, end in itertools.pairwise(ends))
-    return Placed(dealing, streams, work, rows, on_channel)
 
 
 def every_lane(machine: Machine, expert: PlacedOnDimms) -> PlacedOnDimms:
@@ -210,7 +247,6 @@ def every_lane(machine: Machine, expert: PlacedOnDimms) -> PlacedOnDimms:
     return replace(
         expert,
         placed=tuple(
-            replace(placed, streams=lane_streams(machine.tables, placed.dealing, lanes))
-            for placed in expert.placed
+            replace(placed, streams=_streams(machine, placed.dealing, lanes)) for placed in expert.placed
         ),
     )

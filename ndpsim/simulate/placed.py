@@ -7,20 +7,17 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
-from ndpsim._later import import_home
 from ndpsim.arguments import text
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.layout import MATRICES, ExpertFormat, Layout, make_layout
 from ndpsim.moe import Expert, MoeShape
+from ndpsim.ndp import find_unit
 from ndpsim.reported import Reported, flattened
 from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.weights import describe_weights, named_weights
 from ndpsim.units import format_bytes
 
 __all__ = ["PlacedExpert", "place_expert"]
-
-# Imported when first used: what knows systolic arrays has kernels.
-_OTHER_UNITS = {"ndpsim.simulate.arrays": ("lay_on_arrays",)}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -135,9 +132,11 @@ def place_expert(
     layout = text(layout, "layout")
     hardware = load_hardware(hw, sets)
     weights, name = named_weights(model, bits)
-    if hardware.system.ndp is not None and hardware.system.ndp.systolic is not None:
-        lay_on_arrays = import_home(__name__, _OTHER_UNITS, "lay_on_arrays")
-        laid: Layout = lay_on_arrays(hardware, weights, layout)
-    else:
+    if hardware.system.ndp is None:
         laid = make_layout(layout, geometry_of(hardware), weights)
+    else:
+        unit_name, section = hardware.system.ndp.multiplier
+        with hardware.errors_at_origins():
+            unit = find_unit(unit_name, section.model_dump())
+            laid = unit.place(layout, geometry_of(hardware), weights, base=0)
     return PlacedExpert(laid, hardware.system.name, describe_weights(weights, name))

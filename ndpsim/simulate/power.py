@@ -71,9 +71,7 @@ def dram_power(device: Device, changes: Mapping[str, float] | None = None) -> Dr
 
 def unit_energy(hardware: Hardware) -> UnitEnergy:
     """The energies of the multipliers and the activation unit of a DIMM or device."""
-    ndp = hardware.ndp
-    unit, activation = ndp.gemv or ndp.systolic, ndp.activation
-    assert unit is not None, "checked when the file was read"
+    (_, unit), activation = hardware.ndp.multiplier, hardware.ndp.activation
     static = (unit.static_mw, activation.static_mw)
     known = [mw for mw in static if mw is not None]
     return UnitEnergy(

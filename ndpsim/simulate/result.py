@@ -9,14 +9,15 @@ from typing import Any, ClassVar
 from ndpsim.reported import Reported
 from ndpsim.traces import CommandTrace
 
-__all__ = ["ExpertResult", "Phase"]
+__all__ = ["ExpertResult", "JobTime", "Phase"]
 
 
 @dataclass(frozen=True)
 class Phase:
     """A stretch of the expert program, in ns after the first DRAM command.
 
-    `name` is one of "activations-in", "gate-up", "activation", "down", "result-out".
+    `name` is one of "activations-in", "gate-up", "activation", "down", "result-out"; `tile` counts over all
+    experts, as `token_tiles` does.
     """
 
     name: str
@@ -25,18 +26,31 @@ class Phase:
     end_ns: float
 
 
+@dataclass(frozen=True)
+class JobTime:
+    """One expert of a queue: its tokens, and when it ran, in ns after the first DRAM command.
+
+    From the start of its first activations to its last result at the host.
+    """
+
+    tokens: int
+    start_ns: float
+    end_ns: float
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class ExpertResult(Reported):
-    """One expert on one DIMM or on several; what is counted is counted over all of them.
+    """One expert, or several in turn, on one DIMM or on several; what is counted is counted over all of them.
 
     Attributes:
         time_ns: from the first DRAM command to the last result at the host.
         cycles: the same in DRAM clocks, the last one whole.
         clock_ns: the DRAM clock, 2 / rate.
-        tokens: tokens sent through the expert.
+        tokens: tokens sent through the experts.
+        jobs: of each expert in turn, its tokens, and when it ran.
         weight_bytes: bytes of weights, each counted once.
         weight_bursts: bursts that hold them.
-        weight_reads: how often they are read: once a token tile.
+        weight_reads: how often they are read: once a token tile; of several experts the mean.
         bandwidth_gbps: weight bytes read over the time weights stream, first command to last beat.
         peak_bandwidth_gbps: what all lanes carry together at their limit.
         peak_fraction: `bandwidth_gbps` over `peak_bandwidth_gbps`.
@@ -48,7 +62,7 @@ class ExpertResult(Reported):
         phases: the expert program, in order of start.
         commands: DRAM commands by kind, over all lanes, until the last result is at the host: with the
             refreshes behind the last read, and those of lanes without weights.
-        dimms: DIMMs that share the expert.
+        dimms: DIMMs that share each expert.
         lanes: lanes of all of them.
         lanes_simulated: different lanes among them; equal ones are simulated once.
         stall_ns: for how long a full FIFO held reads back, mean over the lanes.
@@ -99,9 +113,10 @@ class ExpertResult(Reported):
     cycles: int
     clock_ns: float
     tokens: int
+    jobs: tuple[JobTime, ...]
     weight_bytes: int
     weight_bursts: int
-    weight_reads: int
+    weight_reads: int | float
     bandwidth_gbps: float
     peak_bandwidth_gbps: float
     peak_fraction: float

@@ -1,0 +1,150 @@
+"""What a multiplier unit says of itself. Each is a file of this package, found by its name in hardware files.
+
+A unit takes the bursts of each lane from a FIFO (`dram.sink`), in the order in which they are read. Bursts
+belong to groups; what a group is, and which rows of weights are summed when it is done, the unit alone says.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.errors import InputError
+from ndpsim.layout import Dealing, ExpertFormat, ExpertWeights, Geometry, LaneShare, Layout
+
+__all__ = ["MultiplierUnit", "Run", "Tiling", "find_unit", "fit_tokens"]
+
+Ints = NDArray[np.int64]
+
+
+class Run(NamedTuple):
+    """Bursts of a lane, one after the other, that hold what they are multiplied by equally long."""
+
+    bursts: int
+    parts: int  # of a cycle, for which each holds it
+    gap_cycles: int = 0  # that pass behind the last of them before the next burst is taken
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Tokens in tiles that fit the activation buffer; the weights are read once a tile.
+
+    Attributes:
+        tokens: tokens of each tile.
+        bytes_per_token: buffer bytes a token takes.
+        buffer_bytes: what the buffer holds.
+    """
+
+    tokens: tuple[int, ...]
+    bytes_per_token: int
+    buffer_bytes: int
+
+
+def fit_tokens(
+    tokens: int, bytes_per_token: int, buffer_bytes: int, unit: str, key: str, at_once: int | None = None
+) -> Tiling:
+    """The fewest tiles, as even as they can be, of tokens that fit a buffer, and of no more than `at_once`.
+
+    Raises:
+        InputError: not even one token fits; `unit` is whose buffer it is, `key` the buffer's.
+    """
+    most = buffer_bytes // bytes_per_token
+    if most == 0:
+        raise InputError(
+            f"not supported: one token needs {bytes_per_token} bytes of activations, the {unit}'s "
+            f"buffer holds {buffer_bytes}",
+            key=key,
+        )
+    count = -(-tokens // min(most, at_once or most))
+    share, larger = divmod(tokens, count)
+    return Tiling((share + 1,) * larger + (share,) * (count - larger), bytes_per_token, buffer_bytes)
+
+
+class MultiplierUnit(Protocol):
+    """A unit as its section of a hardware file says; cycles are of its own clock.
+
+    Attributes:
+        PARTS: of a cycle, in which `Run.parts` counts.
+        fifo_bursts: bursts each lane's FIFO holds.
+        activation_bytes: bytes of one activation.
+    """
+
+    PARTS: ClassVar[int]
+
+    @property
+    def fifo_bursts(self) -> int: ...
+
+    @property
+    def activation_bytes(self) -> int: ...
+
+    @classmethod
+    def of(cls, section: Mapping[str, Any]) -> MultiplierUnit:
+        """The unit of a section of a hardware file."""
+
+    # What it holds, and where its weights lie.
+
+    def tile(self, tokens: int, hidden: int, intermediate: int) -> Tiling:
+        """The fewest tiles of tokens that fit its buffer.
+
+        Raises:
+            InputError: not even one token fits.
+        """
+
+    def place(self, layout: str, geometry: Geometry, weights: ExpertWeights, base: int) -> Layout:
+        """Where it reads an expert from; `base`: the first free place of every lane.
+
+        Raises:
+            InputError: it cannot read such a layout, or the weights do not fit.
+        """
+
+    def check_format(self, written: ExpertFormat) -> None:
+        """Make sure that it can multiply weights of such bits.
+
+        Raises:
+            InputError: it cannot.
+        """
+
+    def reads_of(self, dealing: Dealing, lane: int, share: LaneShare) -> object:
+        """What is equal for lanes that run alike, of which `share` is read."""
+
+    # What bursts ask of it.
+
+    def groups(self, dealing: Dealing, lanes: range, share: LaneShare) -> tuple[Ints, Ints]:
+        """The first and the last group of each burst of a lane with `share`, in any of equal neighbours."""
+
+    def group_counts(self, dealing: Dealing) -> tuple[int, ...]:
+        """Groups of each region."""
+
+    def servers(self, dealing: Dealing, region: int) -> int:
+        """Bursts of a region that are multiplied at once, of a lane."""
+
+    def runs(self, dealing: Dealing, region: int, lane: int, share: LaneShare, tokens: int) -> Sequence[Run]:
+        """How long the bursts of a region on a lane hold the servers."""
+
+    # When it is done.
+
+    def summed(self, dealing: Dealing, region: int, tokens: int, done: Ints, cycle_ticks: int) -> Ints:
+        """int64[row]: when each row of a region is summed; `done`: when the bursts of each group are done."""
+
+    # Its limit, its energy, and its check.
+
+    def cycles_of_product(self, lanes: int, burst_bytes: int, bits: int) -> Fraction:
+        """Cycles of the whole unit for a product with a weight of `bits` bits, at its limit."""
+
+    def native_share(self, bits: int) -> Fraction:
+        """Energy of a product with a weight of `bits` bits, as a share of one at native bits."""
+
+    def agrees_with_twin(self, dealing: Dealing, tokens: int) -> bool:
+        """Whether the unit's timing, where it is simulated itself, is that of a plain simulation."""
+
+
+def find_unit(name: str, section: Mapping[str, Any]) -> MultiplierUnit:
+    """The unit that a hardware file calls `name`, from the file of this name in the package."""
+    unit: MultiplierUnit = importlib.import_module(f"ndpsim.ndp.{name}").UNIT.of(section)
+    return unit

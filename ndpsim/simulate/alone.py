@@ -1,0 +1,161 @@
+"""Experts on lanes and buses that nothing else uses: what answers the steps of their program.
+
+On several DIMMs (`sharded:N`) each runs the program on its slice. The host writes the activations to every
+DIMM and reads from each its partial sums, which it adds as they come. A tile ends when it has them all.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.dram import sink
+from ndpsim.errors import MismatchError
+from ndpsim.simulate.host_path import host_path
+from ndpsim.simulate.lane import Lane, command_room, no_commands
+from ndpsim.simulate.machine import Machine, Placed, PlacedOnDimms
+from ndpsim.simulate.program import (
+    DOWN,
+    FIRST_CLOCK,
+    GATE_UP,
+    Job,
+    MakeChannel,
+    Multiply,
+    ReadResults,
+    Spans,
+    WriteActivations,
+    compare_lanes,
+    expert_program,
+    report_share,
+    run_in_step,
+)
+
+__all__ = ["DimmsAlone", "compare_runs"]
+
+Ints = NDArray[np.int64]
+
+
+class _Dimm:
+    """The lanes of a DIMM, or of DIMMs that run alike."""
+
+    def __init__(self, machine: Machine, placed: Placed, recording: bool, make_channel: MakeChannel) -> None:
+        self.machine, self.placed = machine, placed
+        ticks = machine.dram_ticks, machine.unit_ticks
+        servers = machine.unit.servers(placed.dealing, GATE_UP)
+        self.lanes = [
+            Lane(
+                stream,
+                make_channel(machine.tables, machine.policy),
+                sink.make_sink(machine.unit.fifo_bursts, servers, *ticks, stream.rows),
+                command_room() if recording else no_commands(),
+            )
+            for stream in placed.streams
+        ]
+        self.of_lane = [lane for lane in self.lanes for _ in lane.stream.lanes]
+
+    def begin(self, placed: Placed) -> None:
+        """Read an expert of the same shape instead of the last."""
+        self.placed = placed
+        for lane, stream in zip(self.lanes, placed.streams, strict=True):
+            lane.begin(stream)
+
+    def multiply(self, step: Multiply, report: Callable[[int], None]) -> Ints:
+        """Read a region and multiply; returns when each of its rows is summed, whatever those before it."""
+        machine, unit, dealing, region = self.machine, self.machine.unit, self.placed.dealing, step.region
+        servers, groups = unit.servers(dealing, region), self.placed.groups[region]
+        for lane in self.lanes:
+            stream = lane.stream
+            runs = [
+                (run.bursts, run.parts * machine.part_ticks, run.gap_cycles * machine.unit_ticks)
+                for run in unit.runs(dealing, region, stream.lanes[0], stream.share, step.tokens)
+            ]
+            lane.read_region(region, runs, servers, step.release, report)
+        done = functools.reduce(np.maximum, (lane.sink.done[groups] for lane in self.lanes))
+        return unit.summed(dealing, region, step.tokens, done, machine.unit_ticks)
+
+
+class DimmsAlone:
+    """The program of experts, one after the other, under way; times are ticks.
+
+    Args:
+        machine: what each DIMM is.
+        experts: where each lies; all are of the same shape.
+        recording: keep the command trace of every lane.
+        make_channel: makes the controller of a lane.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        experts: Sequence[PlacedOnDimms],
+        recording: bool,
+        make_channel: MakeChannel,
+    ) -> None:
+        self.machine, self.experts = machine, experts
+        self.spans, self.path = Spans(), host_path(machine, experts[0])
+        self.each = [_Dimm(machine, placed, recording, make_channel) for placed in experts[0].placed]
+        self.of_dimm = [self.each[number] for number in experts[0].of_dimm]
+
+    def run(self, jobs: Sequence[Job], progress: Callable[[float], None]) -> int:
+        """Jobs, one for each expert; returns when the host has the last result."""
+        machine, path = self.machine, self.path
+        tiles = sum(len(job.tiles) for job in jobs)
+        total = tiles * sum(lane.stream.share.total for dimm in self.each for lane in dimm.lanes)
+        self._report, self._job = report_share(total, progress), 0
+        activated = functools.partial(machine.activation.done, cycle_ticks=machine.activation_ticks)
+        start = FIRST_CLOCK * machine.dram_ticks
+        programs = [
+            expert_program(jobs, path.values_per_message, activated, self.spans, start) for _ in self.each
+        ]
+        end = run_in_step(programs, self)
+        for dimm in self.each:
+            for lane in dimm.lanes:
+                lane.refresh_until(-(-end // machine.dram_ticks))
+        return end
+
+    def write_activations(self, steps: Sequence[WriteActivations]) -> list[int]:
+        """See `program.Runner`."""
+        step = steps[0]
+        if step.job != self._job:
+            self._job = step.job
+            for dimm, placed in zip(self.each, self.experts[step.job].placed, strict=True):
+                dimm.begin(placed)
+        hidden = self.each[0].placed.dealing.regions[GATE_UP].columns
+        return self.path.write(step.start, step.tokens * hidden)
+
+    def multiply(self, steps: Sequence[Multiply]) -> list[Ints]:
+        """See `program.Runner`."""
+        return [dimm.multiply(step, self._report) for dimm, step in zip(self.each, steps, strict=True)]
+
+    def read_results(self, steps: Sequence[ReadResults]) -> list[int]:
+        """See `program.Runner`."""
+        hidden = self.each[0].placed.dealing.regions[DOWN].rows
+        end = self.path.read([step.known for step in steps], hidden, steps[0].tokens)
+        return [end] * len(steps)
+
+    def lanes(self) -> list[tuple[Lane, int]]:
+        """The lanes that are simulated, and for how many each stands."""
+        return [
+            (lane, self.experts[0].of_dimm.count(number) * len(lane.stream.lanes))
+            for number, dimm in enumerate(self.each)
+            for lane in dimm.lanes
+        ]
+
+
+def compare_runs(fast: DimmsAlone, fast_end: int, plain: DimmsAlone, plain_end: int) -> None:
+    """Make sure that two runs agree in all that is counted.
+
+    Raises:
+        MismatchError: they do not.
+    """
+    if (fast_end, fast.spans) != (plain_end, plain.spans):
+        raise MismatchError(f"the plain run ends at tick {plain_end}, not {fast_end}, or in other phases")
+    pairs = [
+        pair
+        for one, other in zip(fast.each, plain.each, strict=True)
+        for pair in zip(one.of_lane, other.of_lane, strict=True)
+    ]
+    compare_lanes(pairs)

@@ -1,0 +1,119 @@
+"""The way between the host and the DIMMs that share an expert: the buses of their channels, or a link.
+
+Times are ticks. What is returned of each is of each different DIMM, as `PlacedOnDimms.placed` has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.energy import transfer_nj
+from ndpsim.link import Pipe
+from ndpsim.ndp import last_served
+from ndpsim.simulate.machine import Machine, PlacedOnDimms
+
+__all__ = ["HostPath", "host_path"]
+
+Ints = NDArray[np.int64]
+
+
+class HostPath(Protocol):
+    """What carries activations and results.
+
+    Attributes:
+        values_per_message: results of a token that leave together, in a burst or a packet.
+        busy_ticks: for which the busiest bus or link carried something.
+    """
+
+    values_per_message: int
+    busy_ticks: Fraction
+
+    def write(self, start: int, values: int) -> list[int]:
+        """The host writes so many activations to every DIMM; returns when each has its last."""
+
+    def read(self, known: Sequence[Ints], values: int, tokens: int) -> int:
+        """The host reads so many results of each of some tokens; returns when it has the last.
+
+        `known`: of each different DIMM, when each message of a token is.
+        """
+
+    def energy(self) -> dict[str, float | None]:
+        """Energy in nJ by component."""
+
+
+class _Buses:
+    """The host's channels: DIMMs of a channel share it, burst by burst in turn."""
+
+    def __init__(self, machine: Machine, expert: PlacedOnDimms) -> None:
+        self.machine, self.expert = machine, expert
+        self.values_per_message = machine.device.burst_bytes // machine.unit.activation_bytes
+        self.busy_ticks = Fraction(0)
+        self._bursts = 0  # of all DIMMs
+
+    def write(self, start: int, values: int) -> list[int]:
+        machine, expert = self.machine, self.expert
+        bursts = -(-values * machine.unit.activation_bytes // machine.device.burst_bytes)
+        self._bursts += bursts * len(expert.of_dimm)
+        first = start + machine.device.timings["nCWL"] * machine.dram_ticks
+        arrived = [first + machine.bus_ticks(bursts * placed.on_channel) for placed in expert.placed]
+        self.busy_ticks += max(arrived) - first
+        return arrived
+
+    def read(self, known: Sequence[Ints], values: int, tokens: int) -> int:
+        machine, channels = self.machine, self.expert.channels
+        on_bus = machine.bus_ticks(tokens)
+        # Results of a channel's DIMMs leave in the order in which they are known.
+        together = [np.sort(np.concatenate([known[of] for of in channel])) for channel in channels]
+        messages = len(known[0])
+        self._bursts += tokens * messages * len(self.expert.of_dimm)
+        self.busy_ticks += max(map(len, channels)) * messages * on_bus
+        end = max(last_served(ready, on_bus) for ready in together)
+        return end + machine.device.timings["nCL"] * machine.dram_ticks
+
+    def energy(self) -> dict[str, float | None]:
+        return {"host": self.machine.dram_power.io_nj(self._bursts)}
+
+
+class _Link:
+    """A link to every device, in packets: a tile's activations are a message, and each packet of results."""
+
+    def __init__(self, machine: Machine, expert: PlacedOnDimms, link: Pipe) -> None:
+        self.machine, self.devices, self.link = machine, expert.of_dimm, link
+        self.values_per_message = max(1, link.packet_bytes // machine.unit.activation_bytes)
+        self.busy_ticks = Fraction(0)
+        self._bytes = 0  # over all links
+
+    def write(self, start: int, values: int) -> list[int]:
+        size = np.array([values * self.machine.unit.activation_bytes])
+        self._count(size)
+        return [self._send(np.array([start]), size)] * (max(self.devices) + 1)
+
+    def read(self, known: Sequence[Ints], values: int, tokens: int) -> int:
+        left = values - self.values_per_message * np.arange(len(known[0]))
+        sizes = np.minimum(left, self.values_per_message) * self.machine.unit.activation_bytes
+        sizes = np.repeat(sizes, tokens)
+        self._count(sizes)
+        return max(self._send(np.repeat(ready, tokens), sizes) for ready in known)
+
+    def energy(self) -> dict[str, float | None]:
+        return {"link": transfer_nj(self._bytes, self.machine.link_pj_per_bit)}
+
+    def _count(self, sizes: Ints) -> None:
+        self.busy_ticks += self.link.busy_ps(sizes) / self.machine.timebase.tick_ps
+        self._bytes += int(sizes.sum()) * len(self.devices)
+
+    def _send(self, ready: Ints, sizes: Ints) -> int:
+        """When the last of some messages has arrived; the link counts in ps, rounded up."""
+        tick = self.machine.timebase.tick_ps
+        arrived = self.link.arrivals(-(-ready * tick.numerator // tick.denominator), sizes)
+        return -(-int(arrived[-1]) * tick.denominator // tick.numerator)
+
+
+def host_path(machine: Machine, expert: PlacedOnDimms) -> HostPath:
+    """The way of a machine's DIMMs, unused so far."""
+    return _Buses(machine, expert) if machine.link is None else _Link(machine, expert, machine.link)

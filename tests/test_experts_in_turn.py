@@ -1,0 +1,195 @@
+"""Experts one after the other on the same DIMMs, and ranks that obey the same commands."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from ndpsim.audit import check
+from ndpsim.cli.main import main
+from ndpsim.config import load_hardware
+from ndpsim.errors import InputError
+from ndpsim.moe import Expert
+from ndpsim.simulate import simulate_expert
+
+SMALL = Expert(512, 256)
+CXL = ("dimm.subchannels=4", "ndp.systolic.arrays=8")
+QUEUES = {
+    "trimoe": ("trimoe", SMALL, "localized", ()),
+    "edge": ("edge", Expert(520, 264), "sharded:3", ()),
+    "cxl": ("cxl", SMALL, "localized", CXL),
+}
+WORK = ("ndp_multiply", "ndp_buffer", "ndp_fifo", "ndp_activation", "read", "io")
+
+
+def run(queue: str, tokens, *sets, **options):
+    hw, expert, layout, changes = QUEUES[queue]
+    return simulate_expert(hw, expert, tokens, layout, sets=[*changes, *sets], **options)
+
+
+@pytest.fixture(scope="module", params=QUEUES)
+def in_turn(request):
+    """Three experts in turn, and each alone."""
+    tokens = (3, 1, 2)
+    return run(request.param, tokens), [run(request.param, each) for each in tokens]
+
+
+def test_the_first_expert_ends_when_it_ends_alone(in_turn):
+    together, alone = in_turn
+    assert together.jobs[0] == alone[0].jobs[0]
+    assert [job.tokens for job in together.jobs] == [3, 1, 2]
+
+
+def test_each_expert_begins_when_the_results_before_it_have_left(in_turn):
+    together, _ = in_turn
+    assert together.jobs[0].start_ns == 0
+    for job, after in zip(together.jobs, together.jobs[1:], strict=False):
+        assert after.start_ns == job.end_ns
+    assert 0 <= together.time_ns - together.jobs[-1].end_ns < together.clock_ns
+
+
+@pytest.mark.parametrize("queue", QUEUES)
+def test_together_they_take_no_longer_than_alone_and_no_less_than_their_bytes(queue):
+    tokens, without = (3, 1, 2, 1), "dram.refresh=none"
+    together = run(queue, tokens, without)
+    alone = [run(queue, each, without) for each in tokens]
+    edges_ns = 3 * 1  # each begins on an edge of the unit's clock, of at most 1 ns
+    assert together.time_ns <= sum(each.time_ns for each in alone) + edges_ns
+    assert together.time_ns >= together.weight_bytes / together.peak_bandwidth_gbps
+
+
+def test_with_refreshes_they_take_longer_by_those_that_fall_between_them(in_turn):
+    together, alone = in_turn
+    hardware = load_hardware(together.config["hardware"]["name"])
+    interval, length = (
+        hardware.lane_device().timings[name] * together.clock_ns for name in ("nREFI", "nRFC")
+    )
+    more = together.time_ns // interval - sum(each.time_ns // interval for each in alone)
+    # A refresh also closes rows, which are opened again.
+    assert together.time_ns <= sum(each.time_ns for each in alone) + more * 1.2 * length
+
+
+def test_work_and_its_energy_add_up(in_turn):
+    together, alone = in_turn
+    assert together.tokens == 6
+    for name in ("weight_bytes", "weight_bursts", "communication_bytes"):
+        assert getattr(together, name) == sum(getattr(each, name) for each in alone)
+    assert together.commands["RD"] == sum(each.commands["RD"] for each in alone)
+    for name in WORK:
+        parts = [each.energy_nj[name] for each in alone]
+        if None not in parts:
+            assert together.energy_nj[name] == pytest.approx(sum(parts)), name
+    opened = sum(each.commands["ACT"] for each in alone)
+    refreshed = together.commands["REFab"] * 32  # banks that may be open when a refresh falls due
+    assert abs(together.commands["ACT"] - opened) <= refreshed + 3 * 32 * together.lanes
+
+
+@pytest.mark.parametrize("queue", QUEUES)
+def test_each_weight_is_read_once_by_legal_commands(queue):
+    result = run(queue, (3, 1), record_commands=True)
+    device = load_hardware(QUEUES[queue][0], QUEUES[queue][3]).lane_device()
+    for trace in result.command_traces:
+        report = check(trace, device)
+        assert report.ok, report.violations[0].message
+        arrays = trace.to_arrays()
+        reads = arrays["column"] >= 0
+        places = np.stack([arrays[name][reads] for name in ("bankgroup", "bank", "row", "column")])
+        assert len(np.unique(places, axis=1).T) == reads.sum()
+
+
+def test_weights_are_read_ahead_while_the_expert_before_drains():
+    together, alone = run("trimoe", (1, 1), record_commands=True), run("trimoe", 1, record_commands=True)
+    trace, reads = together.command_traces[0].to_arrays(), len(alone.command_traces[0].to_arrays()["clock"])
+    clocks = trace["clock"][trace["column"] >= 0]
+    of_one = int((alone.command_traces[0].to_arrays()["column"] >= 0).sum())
+    ahead = clocks[of_one : of_one + 32] * together.clock_ns < together.jobs[1].start_ns
+    assert reads > of_one
+    assert ahead.sum() >= 8
+
+
+@pytest.mark.parametrize("queue", QUEUES)
+def test_every_lane_step_by_step_agrees(queue):
+    run(queue, (3, 1, 2), exact_check=True)
+
+
+def test_a_queue_tiles_its_tokens(in_turn):
+    result = run("cxl", (5, 1))
+    assert result.token_tiles == (3, 2, 1)  # output-stationary arrays take four tokens at once
+    assert result.weight_reads == 1.5
+    assert [phase.tile for phase in result.phases if phase.name == "down"] == [0, 1, 2]
+    assert result.jobs[1].start_ns == [one.end_ns for one in result.phases if one.name == "result-out"][1]
+
+
+def test_the_command_line_takes_a_queue(capsys):
+    with pytest.raises(SystemExit):
+        main(["gemv", "--shape", "512,256", "--tokens", "3,1,2", "--json", "-"])
+    found = json.loads(capsys.readouterr().out)
+    assert [sorted(job) for job in found["jobs"]] == [["end_ns", "start_ns", "tokens"]] * 3
+    assert [job["tokens"] for job in found["jobs"]] == found["config"]["tokens"] == [3, 1, 2]
+
+
+@pytest.mark.parametrize("tokens", [[], [1, 0], (1, 16385), [2.0], "1,2", [[1]], [1] * 5000])
+def test_queues_that_make_no_sense_are_refused(tokens):
+    with pytest.raises(InputError) as refused:
+        simulate_expert(model=SMALL, tokens=tokens)
+    assert refused.value.key == "tokens"
+    assert "\n" not in str(refused.value)
+
+
+def test_queues_that_would_take_too_much_memory_are_refused():
+    with pytest.raises(InputError, match="GiB of memory .* would be needed"):
+        simulate_expert(tokens=[1] * 2000)
+
+
+# ---- ranks that obey the same commands ---------------------------------------------------------------
+
+BROADCAST = "dimm.command_bus=broadcast"
+UNEQUAL = Expert(500, 251)
+
+
+def broadcast(expert, tokens=1, **options):
+    return simulate_expert("trimoe", expert, tokens, sets=[BROADCAST], **options)
+
+
+@pytest.mark.parametrize("tokens", [1, 20])
+def test_the_lanes_of_a_sub_channel_have_the_same_commands(tokens):
+    result = broadcast(UNEQUAL, tokens, record_commands=True)
+    traces = [np.stack(list(trace.to_arrays().values())) for trace in result.command_traces]
+    for lane, trace in enumerate(traces):
+        assert np.array_equal(trace, traces[lane % 2])  # lane n is rank n // 2 behind sub-channel n % 2
+    device = load_hardware("trimoe").lane_device()
+    assert all(check(trace, device).ok for trace in result.command_traces)
+
+
+def test_every_rank_reads_as_much_as_the_one_with_the_most():
+    alone, together = simulate_expert("trimoe", UNEQUAL), broadcast(UNEQUAL)
+    # 15,687.5 and 7,843.75 bursts, rounded up, over eight lanes in turn: the first lane of each sub-channel has most.
+    most = [sum(-(-(bursts - lane) // 8) for bursts in (7844, 3922)) for lane in (0, 1)]
+    assert alone.commands["RD"] == alone.weight_bursts == 7844 + 3922
+    assert together.commands["RD"] == 4 * sum(most)
+    assert together.weight_bursts == alone.weight_bursts
+    assert together.energy_nj["read"] > alone.energy_nj["read"]
+
+
+def test_equal_shares_cost_nothing_in_lock_step():
+    alone, together = simulate_expert("trimoe", SMALL), broadcast(SMALL)
+    assert (together.time_ns, together.commands) == (alone.time_ns, alone.commands)
+
+
+@pytest.mark.parametrize("expert", [UNEQUAL, Expert(3, 5), Expert(1, 1), Expert(97, 33)])
+def test_lock_step_agrees_with_every_lane_on_its_own(expert):
+    broadcast(expert, (3, 1), exact_check=True)
+
+
+def test_a_lane_out_of_step_is_found(monkeypatch):
+    monkeypatch.setattr("ndpsim.simulate.machine._share", lambda machine, dealing, lane: dealing.share(lane))
+    ran = broadcast(Expert(500, 247), record_commands=True)
+    sizes = {len(trace.clock) for trace in ran.command_traces[::2]}
+    assert len(sizes) > 1
+
+
+def test_ranks_that_take_turns_are_not_supported_yet():
+    with pytest.raises(InputError, match=r"dimm\.command_bus: not supported"):
+        simulate_expert(model=SMALL, sets=["dimm.command_bus=shared"])
