@@ -148,7 +148,7 @@ class MaskController:
     def open_clocks(self, end: int) -> int:
         """See `Controller.open_clocks`."""
         counted = int(self.value[OPEN_CLOCKS]) + masks.open_banks(self._state) * end
-        return counted - masks.clocks_until_closed(self._state, end) if self._in_steps else counted
+        return counted - masks.clocks_until_closed(self._state, self.tables.ranks, end) if self._in_steps else counted
 
     def run(self, source: Source, sink: Sink, commands: Commands, until_served: int, until_taken: int) -> int:
         """See `dram.controller.run`."""

@@ -301,9 +301,9 @@ def open_banks(state: Ints) -> int:
     return sum(mask.bit_count() for mask in state[OPEN_BANKS : OPEN_BANKS + RANKS].view(np.uint64).tolist())
 
 
-def clocks_until_closed(state: Ints, end: int) -> int:
+def clocks_until_closed(state: Ints, ranks: int, end: int) -> int:
     """Clocks from `end` on until auto-precharges close their banks, summed."""
-    return int(np.maximum(state[CLOSED_AT : CLOSED_AT + BANKS] - end, 0).sum())
+    return int(np.maximum(state[CLOSED_AT : CLOSED_AT + ranks * BANKS_PER_RANK] - end, 0).sum())
 
 
 def issued_commands(state: Ints) -> Ints:
