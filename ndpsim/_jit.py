@@ -36,7 +36,7 @@ from ndpsim._numba import (
 )
 from ndpsim.cachedirs import Entries
 
-__all__ = ["cached_kernels", "compiling_s", "entries", "inlined", "instruction", "kernel", "outlined"]
+__all__ = ["by_type", "cached_kernels", "compiling_s", "entries", "inlined", "instruction", "kernel", "outlined"]
 
 _config: Any = numba.config  # its settings are made at import, unknown to type checkers
 
@@ -254,6 +254,25 @@ def inlined(function: F) -> F:
 def outlined(function: F) -> F:
     """As `inlined`, for what happens rarely and would only crowd the code around it."""
     return _part(function)
+
+
+def by_type(point: F) -> F:
+    """A part of kernels of which every type of its first argument has its own.
+
+    That is the part with the same name in the module that defines the type, a named tuple.
+    """
+
+    def of(kind: type) -> Any:
+        return getattr(sys.modules[kind.__module__], point.__name__)
+
+    if _config.DISABLE_JIT:
+        return cast(F, lambda first, *others: of(type(first))(first, *others))
+    part = _compiled(point)
+    part.get_call_template = lambda arguments, keywords: of(arguments[0].instance_class).get_call_template(
+        arguments, keywords
+    )
+    part.get_overload = lambda arguments: of(arguments[0].instance_class).get_overload(arguments)
+    return cast(F, part)
 
 
 def instruction(in_python: F, **options: Any) -> Callable[[Callable[..., Any]], F]:

@@ -39,8 +39,8 @@ def workloads(draw: st.DrawFn) -> tuple[Device, state.ControllerOptions, dict[st
         row_policy=draw(st.sampled_from(["open", "closed-cap"])),
         row_cap=draw(st.integers(1, 5)),
         refresh=draw(st.sampled_from(REFRESH[device.standard.name])),
-        read_buffer=draw(st.sampled_from([1, 2, 5, 32])),
-        write_buffer=draw(st.sampled_from([1, 3, 10, 32])),
+        read_buffer=draw(st.sampled_from([1, 2, 5, 32, 65, 256])),
+        write_buffer=draw(st.sampled_from([1, 3, 10, 32, 65, 256])),
     )
     count = draw(st.integers(1, 150))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
@@ -151,9 +151,11 @@ def long_runs(draw: st.DrawFn) -> tuple[Device, state.ControllerOptions, list[np
     device = resolve(*draw(st.sampled_from(DEVICES)), draw(st.sampled_from([1, 2, 4, 8])))
     options = state.ControllerOptions(
         scheduler=draw(st.sampled_from(["FRFCFS", "FRFCFS-RowHit"])),
+        row_policy=draw(st.sampled_from(["open", "closed-cap"])),
+        row_cap=draw(st.sampled_from([1, 2, 4, 16])),
         refresh=draw(st.sampled_from(REFRESH[device.standard.name])),
-        read_buffer=draw(st.sampled_from([1, 4, 16, 32, 64])),
-        write_buffer=draw(st.sampled_from([1, 4, 16, 32, 64])),
+        read_buffer=draw(st.sampled_from([1, 4, 16, 32, 64, 65, 100, 256])),
+        write_buffer=draw(st.sampled_from([1, 4, 16, 32, 64, 65, 100, 256])),
     )
     count, rng = 3000, np.random.default_rng(draw(st.integers(0, 2**32)))
     step, turn = draw(st.sampled_from([1, 1, 3, 17])), draw(st.integers(1, 200))

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from ndpsim.dram import controller
 from ndpsim.dram.masks import controller as masks_controller
 from ndpsim.dram.masks import state as masks
+from ndpsim.dram.masks import stepping
 from ndpsim.dram.masks.transition_table import can_fast_forward, make_table, no_table
+from ndpsim.dram.row_policies import row_policy
 from ndpsim.dram.sink import Sink
 from ndpsim.dram.state import (
     CLOSED_AT,
@@ -116,14 +118,21 @@ _NO_TABLE = no_table()
 
 
 class MaskController:
-    """The fast controller: open rows, queues of up to 64 requests (`masks.state.fits`)."""
+    """The fast controller (`masks.state.segments_needed`)."""
 
-    def __init__(self, tables: Tables, policy: Policy, latency_places: int = LATENCIES) -> None:
+    def __init__(
+        self, tables: Tables, policy: Policy, latency_places: int = LATENCIES, with_sink: bool = False
+    ) -> None:
         self.tables, self._policy = tables, policy
         self._shape, rest = _at_rest(tables)
-        self._state = masks.copy_at_rest(rest, tables.ranks)
+        segments = masks.segments_needed(tables, policy, with_sink)
+        self._in_steps = segments > 1 or policy.row_cap > 0
+        if self._in_steps:
+            rows = row_policy("closed-cap" if policy.row_cap else "open", policy.row_cap)
+            self._shape = masks.make_shape(tables, rows, segments)
+        self._state = masks.copy_at_rest(rest, tables.ranks, segments)
         self.value, self.latencies = self._state[:COUNTERS], np.zeros(latency_places, dtype=np.int64)
-        self.most_queued = 2 * masks.SLOTS + masks.BANKS
+        self.most_queued = 2 * segments * masks.SLOTS + masks.BANKS
         self._transition_tables: dict[tuple[int, ...], Ints] = {}  # by the shape and clocks of the sink
 
     @property
@@ -138,25 +147,17 @@ class MaskController:
 
     def open_clocks(self, end: int) -> int:
         """See `Controller.open_clocks`."""
-        return int(self.value[OPEN_CLOCKS]) + masks.open_banks(self._state) * end
+        counted = int(self.value[OPEN_CLOCKS]) + masks.open_banks(self._state) * end
+        return counted - masks.clocks_until_closed(self._state, self.tables.ranks, end) if self._in_steps else counted
 
     def run(self, source: Source, sink: Sink, commands: Commands, until_served: int, until_taken: int) -> int:
         """See `dram.controller.run`."""
+        work = self._policy, self._shape, self._state, self.latencies, source, sink, commands
+        if self._in_steps:
+            in_steps: Any = stepping.run
+            return int(in_steps(*work, until_served, until_taken))
         run: Any = masks_controller.run
-        return int(
-            run(
-                self._policy,
-                self._shape,
-                self._state,
-                self.latencies,
-                source,
-                sink,
-                commands,
-                self._table_for(source, sink, commands),
-                until_served,
-                until_taken,
-            )
-        )
+        return int(run(*work, self._table_for(source, sink, commands), until_served, until_taken))
 
     def _table_for(self, source: Source, sink: Sink, commands: Commands) -> Ints:
         """The transitions recorded so far with such a sink."""
@@ -182,6 +183,6 @@ def make_controller(
     tables: Tables, policy: Policy, with_sink: bool = False, latency_places: int = LATENCIES
 ) -> Controller:
     """The fastest controller that can run a channel, at rest."""
-    if masks.fits(tables, policy, with_sink):
-        return MaskController(tables, policy, latency_places)
+    if masks.segments_needed(tables, policy, with_sink) > 0:
+        return MaskController(tables, policy, latency_places, with_sink)
     return ScanController(tables, policy, latency_places)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
 from ndpsim.dram.masks.rows import filled, row_at, set_lane, set_row, smaller, with_lane
-from ndpsim.dram.masks.slots import join, leave, put_back, wait_place
+from ndpsim.dram.masks.slots import join, leave, put_back, segments_with, wait_place
 from ndpsim.dram.masks.state import (
     ACT,
     ACTIVE,
@@ -13,9 +13,11 @@ from ndpsim.dram.masks.state import (
     ACTIVE_HEAD,
     ACTIVE_REQUEST,
     ACTIVE_SIZE,
+    BANK_READY,
     BANKS,
     BANKS_PER_GROUP,
     BANKS_PER_RANK,
+    CLOSED_AT,
     HELD_BANKS,
     KINDS,
     OF_BANK,
@@ -24,7 +26,10 @@ from ndpsim.dram.masks.state import (
     PRE,
     RANK_READY,
     RD,
+    RDA,
     READS,
+    SAME_BANK,
+    SEGMENT,
     SLOT_ROW,
     SLOTS,
     WAITING,
@@ -37,9 +42,11 @@ from ndpsim.dram.state import FAR, OPEN_CLOCKS, READ_QUEUE, ROW_SHIFT
 __all__ = [
     "activate_request",
     "active_bank",
+    "auto_precharge",
     "close_bank",
     "close_banks",
     "leave_line",
+    "lower_active_bound",
     "open_bank",
     "release_bank",
     "same_banks",
@@ -66,20 +73,20 @@ def same_banks(shape, first):
 
 
 @inlined
-def hits_among(state, queue, mask, row):
-    """Of a set of requests for one bank, those for a row."""
+def hits_among(state, queue, segment, mask, row):
+    """Of a set of requests of a segment for one bank, those for a row."""
     hits = 0
     while mask != 0:
         slot = lowest(mask) & (SLOTS - 1)
         bit = 1 << slot
         mask ^= bit
-        if state[SLOT_ROW + queue * SLOTS + slot] == row:
+        if state[SLOT_ROW + queue * SLOTS + segment + slot] == row:
             hits |= bit
     return hits
 
 
 @inlined
-def open_bank(state, bank, row):
+def open_bank(shape, state, bank, row):
     """A bank's row has been opened for a request that is now active."""
     bank = natural(bank)
     rank = bank // BANKS_PER_RANK
@@ -87,50 +94,73 @@ def open_bank(state, bank, row):
     state[OPEN_BANKS + rank] |= bank_bit(bank)
     state[HELD_BANKS + rank] |= bank_bit(bank)
     for queue in range(2):
-        mask = state[OF_BANK + queue * BANKS + bank]
-        if mask != 0:
-            leave(state, queue, bank, mask)
-            hits = hits_among(state, queue, mask, row)
-            if hits != 0:
-                join(state, queue, RD + queue, bank, hits, NEVER)
+        segments = segments_with(shape, state, queue, bank)
+        while segments != 0:
+            segment = natural(lowest(segments) * SEGMENT)
+            segments &= segments - 1
+            mask = state[OF_BANK + queue * BANKS + bank + segment]
+            if mask != 0:
+                leave(state, queue, segment, bank, mask)
+                hits = hits_among(state, queue, segment, mask, row)
+                if hits != 0:
+                    join(state, queue, segment, RD + queue, bank, hits, NEVER)
 
 
 @inlined
-def release_bank(state, bank):
+def release_bank(shape, state, bank):
     """A bank's active request is gone: requests for other rows may close it."""
     bank = natural(bank)
     rank = bank // BANKS_PER_RANK
     state[HELD_BANKS + rank] &= ~bank_bit(bank)
     for queue in range(2):
-        mask = state[OF_BANK + queue * BANKS + bank]
-        if mask != 0:
-            conflicts = mask & ~state[WAITING + wait_place(queue, RD + queue, rank)]
-            if conflicts != 0:
-                join(state, queue, PRE, bank, conflicts, NEVER)
+        segments = segments_with(shape, state, queue, bank)
+        while segments != 0:
+            segment = natural(lowest(segments) * SEGMENT)
+            segments &= segments - 1
+            mask = state[OF_BANK + queue * BANKS + bank + segment]
+            if mask != 0:
+                conflicts = mask & ~state[WAITING + wait_place(queue, RD + queue, rank) + segment]
+                if conflicts != 0:
+                    join(state, queue, segment, PRE, bank, conflicts, NEVER)
 
 
 @inlined
-def close_bank(state, bank):
+def close_bank(shape, state, bank):
     """A bank's row has been closed."""
     bank = natural(bank)
     rank = bank // BANKS_PER_RANK
     state[OPEN_ROW + bank] = -1
     state[OPEN_BANKS + rank] &= ~bank_bit(bank)
     for queue in range(2):
-        mask = state[OF_BANK + queue * BANKS + bank]
-        if mask != 0:
-            leave(state, queue, bank, mask)
-            join(state, queue, ACT, bank, mask, NEVER)
+        segments = segments_with(shape, state, queue, bank)
+        while segments != 0:
+            segment = natural(lowest(segments) * SEGMENT)
+            segments &= segments - 1
+            mask = state[OF_BANK + queue * BANKS + bank + segment]
+            if mask != 0:
+                leave(state, queue, segment, bank, mask)
+                join(state, queue, segment, ACT, bank, mask, NEVER)
 
 
 @outlined
-def close_banks(state, rank, mask, clock):
+def close_banks(shape, state, rank, mask, clock):
     """Banks of a rank have been closed at `clock`; those that were not open remain as they are."""
     mask &= state[OPEN_BANKS + rank]
     while mask != 0:
         state[OPEN_CLOCKS] += clock
-        close_bank(state, rank * BANKS_PER_RANK + lowest(mask))
+        close_bank(shape, state, rank * BANKS_PER_RANK + lowest(mask))
         mask &= mask - 1
+
+
+@outlined
+def auto_precharge(shape, state, kind, bank, clock):
+    """RDA or WRA at `clock` closes its bank as soon as a PRE could have followed RD or WR."""
+    bank = natural(bank)
+    after_column = clock + state[SAME_BANK + natural(kind - RDA + RD) * KINDS + PRE]
+    closed_at = max(state[BANK_READY + bank * KINDS + PRE], after_column)
+    state[OPEN_CLOCKS] += closed_at
+    state[CLOSED_AT + bank] = closed_at
+    close_bank(shape, state, bank)
 
 
 @inlined
@@ -149,7 +179,15 @@ def set_active_bank(state, line, place, bank):
 
 
 @inlined
-def activate_request(state, queue, bank, row, request, arrived):
+def lower_active_bound(state, kind, bank):
+    """An active request of a bank waits for a kind, too."""
+    bounds = ACTIVE_BOUND + bank // BANKS_PER_RANK * WAITS
+    bound = with_lane(filled(FAR), kind, bank_ready_at(state, kind, bank))
+    set_row(state, bounds, smaller(row_at(state, bounds), bound))
+
+
+@inlined
+def activate_request(shape, state, queue, bank, row, request, arrived):
     """After its ACT a request stands in its rank's line, in order of arrival, and holds its bank."""
     bank = natural(bank)
     rank = bank // BANKS_PER_RANK
@@ -162,10 +200,8 @@ def activate_request(state, queue, bank, row, request, arrived):
     state[ACTIVE_SIZE + line] += 1
     state[ACTIVE_ARRIVED + bank] = arrived
     state[ACTIVE_REQUEST + bank] = request
-    bounds, kind = ACTIVE_BOUND + rank * WAITS, RD + queue
-    bound = with_lane(filled(FAR), kind, bank_ready_at(state, kind, bank))
-    set_row(state, bounds, smaller(row_at(state, bounds), bound))
-    open_bank(state, bank, row)
+    lower_active_bound(state, RD + queue, bank)
+    open_bank(shape, state, bank, row)
 
 
 @inlined
@@ -200,4 +236,4 @@ def take_back(shape, state, source, clock):
             arrived = state[ACTIVE_ARRIVED + bank]
             state[READ_QUEUE] -= clock - arrived  # its wait until now is counted, see `leave_queue`
             row = source.place[state[ACTIVE_REQUEST + bank]] >> ROW_SHIFT
-            put_back(state, bank, row, arrived)
+            put_back(shape, state, bank, row, arrived)

@@ -60,10 +60,12 @@ from ndpsim.dram.masks.state import (
 )
 from ndpsim.dram.masks.timing import bank_ready_at
 from ndpsim.dram.masks.words import lowest, natural, ranks_of, rotate
+from ndpsim.dram.row_policies.points import also_held
 from ndpsim.dram.state import FAR, WRITE_MODE
 
 __all__ = [
     "active_quiet_until",
+    "banks_that_wait",
     "candidates",
     "choose_active",
     "choose_maintenance",
@@ -71,6 +73,7 @@ __all__ = [
     "due_lines",
     "look_again",
     "mode_changes",
+    "oldest_active",
     "quiet_until",
     "quiet_until_of",
     "sleep",
@@ -286,14 +289,14 @@ def activated_writes(state, rank):
 
 
 @inlined
-def banks_that_wait(state, rank, has_room, other_has_room):
+def banks_that_wait(shape, state, rank, has_room, other_has_room):
     """The banks that maintenance must not close yet.
 
     An active read holds its bank only while the sink has room for its data: it might wait long for room,
     and refresh cannot. `other_has_room`: the same of the sink of another controller of these banks.
     """
     others = state[HELD_BY_OTHER + rank]
-    own = state[HELD_BANKS + rank] & ~others
+    own = state[HELD_BANKS + rank] & ~others | also_held(shape.rows, shape, state, rank)
     if not has_room:
         own &= activated_writes(state, rank)
     return own | others if other_has_room else own
@@ -309,7 +312,7 @@ def choose_maintenance(shape, state, credit, other_credit, clock):
     rank = first // BANKS_PER_RANK
     banks = -1 if final == REFAB else same_banks(shape, first)
     to_close = state[OPEN_BANKS + rank] & banks != 0
-    if to_close and banks_that_wait(state, rank, credit <= clock, other_credit <= clock) & banks != 0:
+    if to_close and banks_that_wait(shape, state, rank, credit <= clock, other_credit <= clock) & banks != 0:
         return -1, FAR
     kind = final
     if to_close:

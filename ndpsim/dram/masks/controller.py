@@ -17,16 +17,23 @@ from ndpsim.dram.masks.choose import (
 from ndpsim.dram.masks.fast_forward import fast_forward, first_lookup
 from ndpsim.dram.masks.hits import only_hits, run_hits
 from ndpsim.dram.masks.issue import is_full, issue_active, issue_maintenance, issue_queued
-from ndpsim.dram.masks.slots import bank_of, enqueue, filter_place
+from ndpsim.dram.masks.slots import (
+    bank_of,
+    enqueue,
+    filter_place,
+    push_maintenance,
+    segment_at,
+    segments_in_use,
+)
 from ndpsim.dram.masks.state import (
     BANKS_PER_RANK,
     NEXT_LOOKUP,
+    ONE_SEGMENT,
     PENDING,
-    PENDING_BANK,
-    PENDING_KIND,
     PENDING_SIZE,
     READS,
     REFAB,
+    REFRESHES_PENDING,
     REFSB,
     SIZE,
     SLOT_ARRIVED,
@@ -59,25 +66,39 @@ from ndpsim.dram.state import (
     WRITE_QUEUE,
 )
 
-__all__ = ["accept", "push_refresh", "refresh", "run", "would_accept"]
+__all__ = [
+    "accept",
+    "can_take",
+    "count_waits",
+    "offered_from",
+    "push_refresh",
+    "refresh",
+    "run",
+    "take",
+    "would_accept",
+]
+
+push_refresh = push_maintenance  # as `dram.dimm` calls it
 
 
 @inlined
-def is_queued_write(state, source, address):
+def is_queued_write(shape, state, source, address):
     """Whether a write to `address` waits in the write queue."""
     if state[SIZE + WRITES] == 0 or state[WRITES_AT + filter_place(address)] == 0:
         return False
-    mask = state[USED + WRITES]
-    while mask != 0:
-        slot = lowest(mask) & (SLOTS - 1)
-        if source.address[natural(state[SLOT_REQUEST + WRITES * SLOTS + slot])] == address:
-            return True
-        mask &= mask - 1
+    for number in range(segments_in_use(shape, state, WRITES)):
+        segment = segment_at(shape, state, WRITES, number)
+        mask = state[USED + WRITES + segment]
+        while mask != 0:
+            slot = segment + (lowest(mask) & (SLOTS - 1))
+            if source.address[natural(state[SLOT_REQUEST + WRITES * SLOTS + slot])] == address:
+                return True
+            mask &= mask - 1
     return False
 
 
 @inlined
-def would_accept(policy, state, source, clock):
+def can_take(policy, shape, state, source, clock):
     """Whether the next request will be taken at `clock`, if nothing happens before."""
     if state[TAKEN] >= source.admitted[0]:
         return False
@@ -89,20 +110,26 @@ def would_accept(policy, state, source, clock):
             return True
     elif state[SIZE + READS] < policy.read_slots:
         return True
-    return state[SIZE + WRITES] > 0 and is_queued_write(state, source, source.address[request])
+    return state[SIZE + WRITES] > 0 and is_queued_write(shape, state, source, source.address[request])
 
 
 @inlined
-def accept(state, latencies, source, clock):
+def would_accept(policy, state, source, clock):
+    """As `can_take`, of queues of one segment."""
+    return can_take(policy, ONE_SEGMENT, state, source, clock)
+
+
+@inlined
+def take(shape, state, latencies, source, clock):
     """Take the next request: it is absorbed or queued; returns when it can issue, at the earliest."""
     request = natural(state[PLACE])
     place, at = source.place[request], FAR
     queue = place & 1
-    if state[SIZE + WRITES] > 0 and is_queued_write(state, source, source.address[request]):
+    if state[SIZE + WRITES] > 0 and is_queued_write(shape, state, source, source.address[request]):
         absorb(state, latencies, queue)
     else:
         bank = bank_of(place)
-        first = enqueue(state, source, queue, bank, place >> ROW_SHIFT, request, clock - 1)
+        first = enqueue(shape, state, source, queue, bank, place >> ROW_SHIFT, request, clock - 1)
         if queue == state[WRITE_MODE] & 1:
             at = first
     state[TAKEN] += 1
@@ -111,47 +138,48 @@ def accept(state, latencies, source, clock):
 
 
 @inlined
-def push_refresh(state, kind, bank):
-    """A refresh joins those that wait."""
-    place = state[PENDING_SIZE] & (PENDING - 1)
-    state[PENDING_KIND + place] = kind
-    state[PENDING_BANK + place] = bank
-    state[PENDING_SIZE] += 1
+def accept(state, latencies, source, clock):
+    """As `take`, of queues of one segment."""
+    return take(ONE_SEGMENT, state, latencies, source, clock)
 
 
 @outlined
 def refresh(shape, policy, state, clock):
     """Ask for the refreshes that fall due; False when they can never catch up."""
-    if state[PENDING_SIZE] + ranks_of(shape) > PENDING:
+    room = REFRESHES_PENDING if policy.row_cap == 0 else PENDING
+    if state[PENDING_SIZE] + ranks_of(shape) > room:
         return False
     if state[PENDING_SIZE] == 0:
         state[REFRESH_FROM] = clock
     turn = state[REFRESHES]
     for rank in range(ranks_of(shape)):
         if policy.refresh == SAME_BANK:
-            push_refresh(state, REFSB, rank * BANKS_PER_RANK + turn % shape.banks_per_group)
+            push_maintenance(state, REFSB, rank * BANKS_PER_RANK + turn % shape.banks_per_group)
         elif policy.refresh == ALL_BANK or rank == turn % ranks_of(shape):
-            push_refresh(state, REFAB, rank * BANKS_PER_RANK)
+            push_maintenance(state, REFAB, rank * BANKS_PER_RANK)
     state[REFRESHES] = turn + 1
     state[NEXT_REFRESH] = next_refresh(shape, policy.refresh, turn + 1)
     return True
 
 
 @inlined
-def waits_of_queued(state, queue, until):
+def waits_of_queued(shape, state, queue, until):
     """How long the requests of a queue have waited, summed."""
-    total, mask = 0, state[USED + queue]
-    while mask != 0:
-        total += until - state[SLOT_ARRIVED + queue * SLOTS + (lowest(mask) & (SLOTS - 1))]
-        mask &= mask - 1
+    total = 0
+    for number in range(segments_in_use(shape, state, queue)):
+        segment = segment_at(shape, state, queue, number)
+        mask = state[USED + queue + segment]
+        while mask != 0:
+            total += until - state[SLOT_ARRIVED + queue * SLOTS + segment + (lowest(mask) & (SLOTS - 1))]
+            mask &= mask - 1
     return total
 
 
 @inlined
-def count_waits(state, sign):
+def count_waits(shape, state, sign):
     """Add to the queues' summed lengths, or take from them, the requests that are still queued."""
-    state[READ_QUEUE] += sign * waits_of_queued(state, READS, state[COUNTED_UNTIL])
-    state[WRITE_QUEUE] += sign * waits_of_queued(state, WRITES, state[COUNTED_UNTIL])
+    state[READ_QUEUE] += sign * waits_of_queued(shape, state, READS, state[COUNTED_UNTIL])
+    state[WRITE_QUEUE] += sign * waits_of_queued(shape, state, WRITES, state[COUNTED_UNTIL])
 
 
 @inlined
@@ -191,17 +219,17 @@ def choose_and_issue(policy, shape, state, latencies, source, sink, commands, cl
 
 
 @inlined
-def next_step(policy, state, source, quiet, clock):
+def next_step(policy, shape, state, source, quiet, clock):
     """The step after one at `clock`: (its clock, whether it takes a request).
 
     quiet: the clock before which nothing that waits can issue.
     """
     clock += 1
-    accepts = would_accept(policy, state, source, clock)
+    accepts = can_take(policy, shape, state, source, clock)
     if not (accepts or mode_changes(policy, state)):
         wake = min(quiet, min(state[NEXT_REFRESH], offered_from(state, source, clock - 1)))
         clock = max(clock, wake)
-        accepts = source.cycle.shape[0] > 0 and would_accept(policy, state, source, clock)
+        accepts = source.cycle.shape[0] > 0 and can_take(policy, shape, state, source, clock)
     return clock, accepts
 
 
@@ -214,9 +242,9 @@ def run(policy, shape, state, latencies, source, sink, commands, table, until_se
     """
     first_lookup(state, table)
     state[NEXT_REFRESH] = next_refresh(shape, policy.refresh, state[REFRESHES])
-    count_waits(state, -1)
+    count_waits(shape, state, -1)
     clock, quiet, hits, outcome = state[CLOCK], 0, False, DONE
-    accepts = would_accept(policy, state, source, clock)
+    accepts = can_take(policy, shape, state, source, clock)
     while state[SERVED] < until_served:
         if clock >= state[PAUSE]:
             outcome = STUCK if state[PAUSE] >= FAR else PAUSED
@@ -245,7 +273,7 @@ def run(policy, shape, state, latencies, source, sink, commands, table, until_se
             hits, quiet = False, 0
             continue
         if accepts:
-            quiet = min(quiet, accept(state, latencies, source, clock))
+            quiet = min(quiet, take(shape, state, latencies, source, clock))
             if state[TAKEN] >= until_taken:
                 state[COUNTED_UNTIL] = clock - 1
                 break
@@ -258,8 +286,8 @@ def run(policy, shape, state, latencies, source, sink, commands, table, until_se
         if clock >= quiet or mode_changes(policy, state):
             quiet = choose_and_issue(policy, shape, state, latencies, source, sink, commands, clock)
             hits = only_hits(shape, state) and source.cycle.shape[0] == 0
-        clock, accepts = next_step(policy, state, source, quiet, clock)
+        clock, accepts = next_step(policy, shape, state, source, quiet, clock)
     commit(state, latencies, table)
-    count_waits(state, 1)
+    count_waits(shape, state, 1)
     state[CLOCK] = state[COUNTED_UNTIL] + 1
     return outcome

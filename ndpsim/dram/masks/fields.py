@@ -61,13 +61,12 @@ _COUNTED = (
 )
 
 _WAITS = 2 * masks.RANKS * masks.WAITS
-_DISTANCES = masks.KINDS * masks.KINDS
 _ARRAYS = (
-    ("ISSUED", masks.KINDS, COUNTER),
-    ("SAME_RANK", _DISTANCES, CONSTANT),
-    ("OTHER_RANK", _DISTANCES, CONSTANT),
-    ("SAME_GROUP", _DISTANCES, CONSTANT),
-    ("SAME_BANK", _DISTANCES, CONSTANT),
+    ("ISSUED", 2 * masks.KINDS, COUNTER),
+    ("SAME_RANK", masks.DISTANCES, CONSTANT),
+    ("OTHER_RANK", masks.DISTANCES, CONSTANT),
+    ("SAME_GROUP", masks.DISTANCES, CONSTANT),
+    ("SAME_BANK", masks.DISTANCES, CONSTANT),
     ("RANK_READY", masks.RANKS * masks.KINDS, CLOCK),
     ("RECENT_ACTS", masks.RANKS * 4, CLOCK),
     ("OLDEST_ACT", masks.RANKS, NUMBER),
@@ -91,8 +90,6 @@ _ARRAYS = (
     ("ACTIVE_SIZE", 2 * masks.RANKS, NUMBER),
     ("ACTIVE_BOUND", masks.RANKS * masks.WAITS, DERIVED),
     ("PENDING_SIZE", 1, NUMBER),
-    ("PENDING_KIND", masks.PENDING, NUMBER),
-    ("PENDING_BANK", masks.PENDING, NUMBER),
     ("WRITES_AT", masks.ADDRESSES, DERIVED),
     ("TOUCHED", masks.RANKS, CLOCK),
     ("FAST_FORWARDED", 1, COUNTER),
@@ -100,14 +97,24 @@ _ARRAYS = (
     ("RECORDING", 1, FORWARDING),
     ("LOSS", 1, FORWARDING),
     ("PAUSE_SPANS", 1, FORWARDING),
+    ("CAPPED", masks.RANKS, CONSTANT),  # fast-forward is for open rows and queues of one segment
+    ("CAPPED_BOUND", 1, CONSTANT),
+    ("DOUBLY_HELD", masks.RANKS, CONSTANT),
+    ("YOUNGER_SEGMENTS", 2, CONSTANT),
+    ("SEGMENT_ORDER", 2 * masks.SEGMENTS, CONSTANT),
     ("GROUP_READY", masks.GROUPS * masks.KINDS, CLOCK),
     ("BANK_READY", masks.BANKS * masks.KINDS, CLOCK),
     ("OPEN_ROW", masks.BANKS, ROW),
     ("OF_BANK", 2 * masks.BANKS, DERIVED),
+    ("SEGMENTS_OF", 2 * masks.BANKS, CONSTANT),
+    ("CLOSED_AT", masks.BANKS, CONSTANT),
     ("ASLEEP", _WAITS * masks.SLOTS, DERIVED),
     ("ACTIVE", 2 * masks.RANKS * masks.SLOTS, NUMBER),
     ("ACTIVE_ARRIVED", masks.BANKS, CLOCK),
     ("ACTIVE_REQUEST", masks.BANKS, REQUEST),
+    ("ACCESSES", masks.BANKS, CONSTANT),
+    ("PENDING_KIND", masks.PENDING, NUMBER),
+    ("PENDING_BANK", masks.PENDING, NUMBER),
     ("READ_LOG", masks.READS_LOGGED * masks.READ_LOG_FIELDS, FORWARDING),
     ("SNAPSHOT_CLOCK", 1, FORWARDING),
     ("SNAPSHOT_OPEN", 1, FORWARDING),
@@ -117,8 +124,8 @@ _ARRAYS = (
 )
 # Fields that are followed by words that keep the next apart.
 _APART = {
-    "PAUSE_SPANS": masks.GROUP_READY - masks.PAUSE_SPANS - 1,
-    **dict.fromkeys(("GROUP_READY", "BANK_READY", "OPEN_ROW", "OF_BANK"), masks.GAP),
+    "SEGMENT_ORDER": masks.GROUP_READY - masks.SEGMENT_ORDER - 2 * masks.SEGMENTS,
+    **dict.fromkeys(("GROUP_READY", "BANK_READY", "OPEN_ROW", "CLOSED_AT"), masks.GAP),
     **dict.fromkeys(("ASLEEP", "ACTIVE", "ACTIVE_ARRIVED"), masks.GAP),
 }
 

@@ -7,25 +7,38 @@ from ndpsim.dram.issuing import note_idle
 from ndpsim.dram.masks.banks import (
     activate_request,
     active_bank,
+    auto_precharge,
     close_bank,
     close_banks,
     leave_line,
+    lower_active_bound,
+    open_bank,
     release_bank,
     same_banks,
     take_back,
 )
-from ndpsim.dram.masks.slots import slot_bank, take_out, wait_place
+from ndpsim.dram.masks.slots import (
+    segment_at,
+    segment_of,
+    segments_in_use,
+    slot_bank,
+    take_out,
+    wait_place,
+)
 from ndpsim.dram.masks.state import (
     ACT,
     ACTIVE_ARRIVED,
     ACTIVE_REQUEST,
+    ACTIVE_SIZE,
     AWAKE,
     BANKS,
     BANKS_PER_GROUP,
     BANKS_PER_RANK,
     COMMANDS_OF_KINDS,
     COUNTED,
+    DOUBLY_HELD,
     GROUPS_PER_RANK,
+    HELD_BANKS,
     ISSUED,
     KINDS,
     OPEN_ROW,
@@ -51,6 +64,7 @@ from ndpsim.dram.masks.state import (
 )
 from ndpsim.dram.masks.timing import bank_ready_at, note_activate, note_bank, note_rank, note_same_banks
 from ndpsim.dram.masks.words import natural
+from ndpsim.dram.row_policies.points import column_kind, is_closing, note_activated, note_column
 from ndpsim.dram.sink import FINISHED, credit_clock, take_burst
 from ndpsim.dram.state import (
     DATA_END,
@@ -63,11 +77,12 @@ from ndpsim.dram.state import (
     ROW_CONFLICTS,
     ROW_HITS,
     ROW_MISSES,
+    ROW_SHIFT,
     SERVED,
     WRITE_QUEUE,
 )
 
-__all__ = ["is_full", "issue_active", "issue_maintenance", "issue_queued"]
+__all__ = ["activate_again", "is_full", "issue_active", "issue_maintenance", "issue_queued"]
 
 
 @inlined
@@ -123,15 +138,17 @@ def note_read(shape, state, latencies, sink, bank, request, arrived, clock):
 
 @inlined
 def issue_column(shape, state, latencies, source, sink, commands, queue, bank, row, request, arrived, clock):
-    """RD or WR."""
-    kind = RD + queue
+    """RD or WR, or that with auto-precharge; returns which."""
+    kind = column_kind(shape.rows, state, RD + queue, bank)
     if queue == READS:
         note_read(shape, state, latencies, sink, bank, request, arrived, clock)
     note_bank(shape, state, kind, bank, clock)
+    note_column(shape.rows, state, kind, bank)
     state[SERVED] += 1
     count_command(state, kind, clock)
     if commands.entry.shape[0] > 0:
         write_down(commands, kind, bank_node(shape, bank), row, source.column[request], clock)
+    return kind
 
 
 @inlined
@@ -140,24 +157,31 @@ def issue_active(shape, state, latencies, source, sink, commands, line, place, c
     bank, queue = active_bank(state, line, place), line & 1
     row, request = state[OPEN_ROW + bank], natural(state[ACTIVE_REQUEST + bank])
     arrived = state[ACTIVE_ARRIVED + bank]
-    issue_column(shape, state, latencies, source, sink, commands, queue, bank, row, request, arrived, clock)
+    kind = issue_column(
+        shape, state, latencies, source, sink, commands, queue, bank, row, request, arrived, clock
+    )
     leave_line(state, line, place)
-    release_bank(state, bank)
+    if is_closing(shape.rows, kind):
+        state[HELD_BANKS + bank // BANKS_PER_RANK] &= ~(1 << bank % BANKS_PER_RANK)
+        auto_precharge(shape, state, kind, bank, clock)
+    else:
+        release_bank(shape, state, bank)
 
 
 @inlined
-def count_first(state, queue, slot, place):
+def count_first(shape, state, queue, slot, place):
     """Hit, miss or conflict: what the request's first command finds."""
-    if not state[COUNTED + queue] >> slot & 1:
+    counted, slot = COUNTED + queue + segment_of(shape, slot), slot & SLOTS - 1
+    if not state[counted] >> slot & 1:
         state[place] += 1
-        state[COUNTED + queue] |= 1 << slot
+        state[counted] |= 1 << slot
 
 
 @inlined
-def leave_queue(state, source, queue, slot, bank, arrived, clock):
+def leave_queue(shape, state, source, queue, slot, bank, arrived, clock):
     """A request leaves its queue; its wait is added to the queue's length summed over clocks."""
     state[READ_QUEUE if queue == READS else WRITE_QUEUE] += clock - arrived
-    take_out(state, source, queue, slot, bank)
+    take_out(shape, state, source, queue, slot, bank)
 
 
 @inlined
@@ -168,33 +192,39 @@ def issue_queued(policy, shape, state, latencies, source, sink, commands, queue,
     row, request = state[SLOT_ROW + at], natural(state[SLOT_REQUEST + at])
     arrived = state[SLOT_ARRIVED + at]
     if kind == RD + queue:
-        count_first(state, queue, slot, ROW_HITS)
-        leave_queue(state, source, queue, slot, bank, arrived, clock)
-        issue_column(
+        count_first(shape, state, queue, slot, ROW_HITS)
+        leave_queue(shape, state, source, queue, slot, bank, arrived, clock)
+        kind = issue_column(
             shape, state, latencies, source, sink, commands, queue, bank, row, request, arrived, clock
         )
         if policy.row_hit_first:  # a row that this request kept open may be closed now
-            state[AWAKE + queue] |= state[WAITING + wait_place(queue, PRE, bank // BANKS_PER_RANK)]
+            waiting = WAITING + wait_place(queue, PRE, bank // BANKS_PER_RANK)
+            for number in range(segments_in_use(shape, state, queue)):
+                segment = segment_at(shape, state, queue, number)
+                state[AWAKE + queue + segment] |= state[waiting + segment]
+        if is_closing(shape.rows, kind):
+            auto_precharge(shape, state, kind, bank, clock)
         return
     count_command(state, kind, clock)
     if commands.entry.shape[0] > 0:
         write_down(commands, kind, bank_node(shape, bank), row if kind == ACT else -1, -1, clock)
     if kind == ACT:
-        count_first(state, queue, slot, ROW_MISSES)
-        leave_queue(state, source, queue, slot, bank, arrived, clock)
+        count_first(shape, state, queue, slot, ROW_MISSES)
+        leave_queue(shape, state, source, queue, slot, bank, arrived, clock)
         state[OPEN_CLOCKS] -= clock
         note_activate(shape, state, bank, clock)
-        activate_request(state, queue, bank, row, request, arrived)
+        note_activated(shape.rows, state, bank)
+        activate_request(shape, state, queue, bank, row, request, arrived)
     else:
-        count_first(state, queue, slot, ROW_CONFLICTS)
+        count_first(shape, state, queue, slot, ROW_CONFLICTS)
         note_bank(shape, state, PRE, bank, clock)
         state[OPEN_CLOCKS] += clock
-        close_bank(state, bank)
+        close_bank(shape, state, bank)
 
 
 @outlined
 def issue_maintenance(shape, state, source, sink, commands, kind, clock):
-    """The next command of the first refresh that waits."""
+    """The next command of the first maintenance that waits."""
     first = state[PENDING_BANK] & (BANKS - 1)
     rank = first // BANKS_PER_RANK
     to_rank = kind == PREAB or kind == REFAB
@@ -203,15 +233,39 @@ def issue_maintenance(shape, state, source, sink, commands, kind, clock):
         write_down(commands, kind, 1 + rank if to_rank else bank_node(shape, first), -1, -1, clock)
     if to_rank:
         note_rank(shape, state, kind, rank, clock)
+    elif kind == PRE:
+        note_bank(shape, state, kind, first, clock)
+        close_banks(shape, state, rank, 1 << first % BANKS_PER_RANK, clock)
     else:
         note_same_banks(shape, state, kind, first, clock)
     if kind == PREAB or kind == PRESB:
-        close_banks(state, rank, -1 if to_rank else same_banks(shape, first), clock)
+        close_banks(shape, state, rank, -1 if to_rank else same_banks(shape, first), clock)
     else:
-        state[REFRESH_UNTIL] = clock + (shape.refresh_cycles if kind == REFAB else 0)
+        if kind != PRE:
+            state[REFRESH_UNTIL] = clock + (shape.refresh_cycles if kind == REFAB else 0)
         state[PENDING_SIZE] -= 1
         for place in range(state[PENDING_SIZE]):
             state[PENDING_KIND + place] = state[PENDING_KIND + place + 1]
             state[PENDING_BANK + place] = state[PENDING_BANK + place + 1]
     if sink.servers > 0 and credit_clock(sink) > clock:
         take_back(shape, state, source, clock)
+
+
+@outlined
+def activate_again(shape, state, source, commands, line, place, clock):
+    """ACT of an active request whose row was closed before its column command."""
+    bank, active = natural(active_bank(state, line, place)), 0
+    row = source.place[natural(state[ACTIVE_REQUEST + bank])] >> ROW_SHIFT
+    count_command(state, ACT, clock)
+    if commands.entry.shape[0] > 0:
+        write_down(commands, ACT, bank_node(shape, bank), row, -1, clock)
+    for other in range(2 * shape.ranks):
+        active += state[ACTIVE_SIZE + other]
+    banks = shape.ranks * shape.bankgroups * shape.banks_per_group
+    if active < banks:
+        state[DOUBLY_HELD + bank // BANKS_PER_RANK] |= 1 << bank % BANKS_PER_RANK
+    state[OPEN_CLOCKS] -= clock
+    note_activate(shape, state, bank, clock)
+    note_activated(shape.rows, state, bank)
+    lower_active_bound(state, RD + line % 2, bank)
+    open_bank(shape, state, bank, row)

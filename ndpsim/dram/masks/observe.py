@@ -15,6 +15,7 @@ from ndpsim.dram.masks.state import (
     HELD_BANKS,
     HELD_BY_OTHER,
     KINDS,
+    ONE_SEGMENT,
     OPEN_BANKS,
     PENDING,
     PENDING_BANK,
@@ -56,7 +57,7 @@ def observe_column(state, kind, bank, of_active, clock):
     one_command_a_clock(state, bank // BANKS_PER_RANK, clock)
     if of_active:
         state[HELD_BY_OTHER + bank // BANKS_PER_RANK] &= ~held_bit(bank)
-        release_bank(state, bank)
+        release_bank(ONE_SEGMENT, state, bank)
 
 
 @outlined
@@ -69,7 +70,7 @@ def observe_activate(shape, state, bank, row, clock):
     note_window(shape, state, rank, clock)
     one_command_a_clock(state, rank, clock)
     state[HELD_BY_OTHER + rank] |= held_bit(bank)
-    open_bank(state, bank, row)
+    open_bank(ONE_SEGMENT, state, bank, row)
 
 
 @outlined
@@ -79,7 +80,7 @@ def observe_precharge(state, bank, clock):
     state[OPEN_CLOCKS] += clock
     note_bank_in_rank(state, PRE, bank, clock)
     one_command_a_clock(state, bank // BANKS_PER_RANK, clock)
-    close_bank(state, bank)
+    close_bank(ONE_SEGMENT, state, bank)
 
 
 @inlined
@@ -114,7 +115,7 @@ def observe_maintenance(shape, state, kind, first, clock):
         note_same_banks_in_rank(shape, state, kind, first, clock)
     one_command_a_clock(state, rank, clock)
     if kind == PREAB or kind == PRESB:
-        close_banks(state, rank, -1 if kind == PREAB else same_banks(shape, first), clock)
+        close_banks(shape, state, rank, -1 if kind == PREAB else same_banks(shape, first), clock)
         release_closed(state, rank)
     else:
         state[REFRESH_UNTIL] = clock + (shape.refresh_cycles if kind == REFAB else 0)

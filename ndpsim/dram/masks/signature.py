@@ -31,6 +31,7 @@ from ndpsim.dram.masks.state import (
     KINDS,
     OF_BANK,
     OLDEST_ACT,
+    ONE_SEGMENT,
     OPEN_BANKS,
     OPEN_ROW,
     PENDING_BANK,
@@ -208,7 +209,7 @@ def read_line(state, table, at, rank, active, clock):
     for _ in range(active):
         bank = table[at] & (BANKS - 1)
         request = state[PLACE] + table[at + 2]
-        activate_request(state, READS, bank, state[OPEN_ROW + bank], request, table[at + 1] + clock)
+        activate_request(ONE_SEGMENT, state, READS, bank, state[OPEN_ROW + bank], request, table[at + 1] + clock)
         at += 3
     return at
 
@@ -309,7 +310,7 @@ def read_queue(state, table, at, size, row, clock):
     for slot in range(size):
         word, arrived = table[at], table[at + 1] + clock
         request = state[PLACE] + table[at + 2]
-        fill_slot(state, READS, slot, word >> 1 & BANKS - 1, (word >> 1) // BANKS + row, arrived, request)
+        fill_slot(state, READS, 0, slot, word >> 1 & BANKS - 1, (word >> 1) // BANKS + row, arrived, request)
         state[COUNTED + READS] |= (word & 1) << slot
         at += _QUEUED_WORDS
     state[TAIL + READS] = size

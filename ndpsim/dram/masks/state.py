@@ -11,7 +11,9 @@ places is indexed
     waits    [(queue * RANKS + rank) * WAITS + kind]
     lines    [rank * 2 + queue]
 
-and a *mask* is 64 bits, one for each slot of a queue or each bank of a rank.
+A queue of more than 64 requests has several *segments*, each the youngest of their time: slots, and masks of
+them, stand in the first as said here, and in those behind it SEGMENT words further on. The number of a slot
+has its segment in it. A *mask* is 64 bits, one for each slot of a queue or each bank of a rank.
 """
 
 from __future__ import annotations
@@ -21,12 +23,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.dram.row_policies import OPEN, RowPolicy
 from ndpsim.dram.state import CLOCK, COUNTERS, DATA_END, FAR, FIRST_COMMAND, PAUSE, Policy
 from ndpsim.spec import COMMANDS, Tables, standard
 
 __all__ = [
+    "LongQueues",
     "OneRank",
     "Shape",
+    "clocks_until_closed",
     "copy_at_rest",
     "fits",
     "issued_commands",
@@ -34,13 +39,15 @@ __all__ = [
     "make_state",
     "make_states",
     "open_banks",
+    "segments_needed",
 ]
 
 Ints = NDArray[np.int64]
 
-# Kinds of commands; the first four are those that requests wait for. RD + WRITES is WR.
-ACT, PRE, RD, WR, PREAB, REFAB, PRESB, REFSB = range(8)
-KINDS = 8
+# Kinds of commands; the first four are those that requests wait for. RD + WRITES is WR, RDA + WRITES is WRA.
+ACT, PRE, RD, WR, PREAB, REFAB, PRESB, REFSB, RDA, WRA = range(10)
+KINDS = 8  # with times of their own: RDA may issue when RD may, WRA when WR may
+ISSUED_KINDS = 10
 WAITS = 4
 COMMANDS_OF_KINDS = (
     standard.ACT,
@@ -51,6 +58,8 @@ COMMANDS_OF_KINDS = (
     standard.REFAB,
     standard.PRESB,
     standard.REFSB,
+    standard.RDA,
+    standard.WRA,
 )
 
 _COMMANDS_OF_KINDS = np.array(COMMANDS_OF_KINDS)
@@ -64,8 +73,11 @@ BANKS_PER_RANK = 64
 BANKS_PER_GROUP = GROUPS_PER_RANK = 8
 GROUPS = RANKS * GROUPS_PER_RANK
 BANKS = RANKS * BANKS_PER_RANK
-SLOTS = 64
-PENDING = 16 * RANKS
+SLOTS = 64  # of a segment
+SEGMENTS = 64
+ONE_SEGMENT = 0  # in place of a shape, for queues of one segment
+REFRESHES_PENDING = 16 * RANKS
+PENDING = 4 * BANKS  # with a PRE or two for every bank
 
 # Queued writes are counted by the low bits of their address.
 ADDRESSES = 1 << 10
@@ -74,13 +86,14 @@ ADDRESSES = 1 << 10
 ISSUED = COUNTERS
 
 # Distances in clocks, [previous kind * KINDS + next kind].
-SAME_RANK = ISSUED + KINDS  # to the rank of the previous command: rules of channel and rank
-OTHER_RANK = SAME_RANK + KINDS * KINDS  # to every other rank: rules of the channel and between ranks
-SAME_GROUP = OTHER_RANK + KINDS * KINDS
-SAME_BANK = SAME_GROUP + KINDS * KINDS
+DISTANCES = ISSUED_KINDS * KINDS
+SAME_RANK = ISSUED + 2 * KINDS  # to the rank of the previous command: rules of channel and rank
+OTHER_RANK = SAME_RANK + DISTANCES  # to every other rank: rules of the channel and between ranks
+SAME_GROUP = OTHER_RANK + DISTANCES
+SAME_BANK = SAME_GROUP + DISTANCES
 
 # Times: the earliest clock of a kind as far as this node goes.
-RANK_READY = SAME_BANK + KINDS * KINDS
+RANK_READY = SAME_BANK + DISTANCES
 # (GROUP_READY and BANK_READY are below)
 
 RECENT_ACTS = RANK_READY + RANKS * KINDS  # [rank * 4 + n]: the last four ACTs
@@ -113,12 +126,9 @@ ACTIVE_HEAD = ASLEEP_SIZE + 2 * RANKS * WAITS  # lines: place of the oldest
 ACTIVE_SIZE = ACTIVE_HEAD + 2 * RANKS  # lines
 ACTIVE_BOUND = ACTIVE_SIZE + 2 * RANKS  # [rank * WAITS + kind]: the clock before which no bank is ready
 
-# Refreshes that wait, in order.
-PENDING_SIZE = ACTIVE_BOUND + RANKS * WAITS
-PENDING_KIND = PENDING_SIZE + 1  # [place]
-PENDING_BANK = PENDING_KIND + PENDING  # [place]: first bank of the rank, or of those of same-bank refresh
+PENDING_SIZE = ACTIVE_BOUND + RANKS * WAITS  # maintenance commands that wait
 
-WRITES_AT = PENDING_BANK + PENDING  # [low bits of an address]: queued writes
+WRITES_AT = PENDING_SIZE + 1  # [low bits of an address]: queued writes
 
 TOUCHED = WRITES_AT + ADDRESSES  # [rank]: the clock of the last command to banks of it
 
@@ -129,33 +139,52 @@ RECORDING = NEXT_LOOKUP + 1  # the signature from which the channel steps to the
 LOSS = RECORDING + 1  # what lookups have cost beyond what they saved, 0 at least
 PAUSE_SPANS = LOSS + 1  # spans without lookup when the loss was last too large, 0 if it was not
 
+# Rows that are closed by their policy.
+CAPPED = PAUSE_SPANS + 1  # [rank], mask of banks that are to be closed, as far as they are open
+CAPPED_BOUND = CAPPED + RANKS  # the clock before which none of them is ready for PRE
+DOUBLY_HELD = CAPPED_BOUND + 1  # [rank], mask of banks activated again for an active request
+
+# The segments of a queue longer than SLOTS.
+YOUNGER_SEGMENTS = DOUBLY_HELD + RANKS  # [queue]: segments in use but the oldest
+SEGMENT_ORDER = YOUNGER_SEGMENTS + 2  # [queue * SEGMENTS + number]: by age, then those that are free
+
 # Between arrays of a power of two words: processors tell addresses apart by their low bits first, and a
 # bank must not have the same in all of them.
 GAP = 5 * KINDS
 
 # ---- What follows goes by rank: of ranks that there are not, it need not be set.
-GROUP_READY = -(-(PAUSE_SPANS + 1) // KINDS) * KINDS
+GROUP_READY = -(-(SEGMENT_ORDER + 2 * SEGMENTS) // KINDS) * KINDS
 BANK_READY = GROUP_READY + GROUPS * KINDS + GAP
 OPEN_ROW = BANK_READY + BANKS * KINDS + GAP  # [bank], -1: closed
 OF_BANK = OPEN_ROW + BANKS + GAP  # of banks: mask of the requests for it
+SEGMENTS_OF = OF_BANK + 2 * BANKS  # of banks: mask of the segments with requests for it
+CLOSED_AT = SEGMENTS_OF + 2 * BANKS  # [bank]: when an auto-precharge has closed it or will close it
 _BY_RANK = (
     (GROUP_READY, GROUPS_PER_RANK * KINDS),
     (BANK_READY, BANKS_PER_RANK * KINDS),
     (OPEN_ROW, BANKS_PER_RANK),
     (OF_BANK, BANKS_PER_RANK),
     (OF_BANK + BANKS, BANKS_PER_RANK),
+    (SEGMENTS_OF, BANKS_PER_RANK),
+    (SEGMENTS_OF + BANKS, BANKS_PER_RANK),
+    (CLOSED_AT, BANKS_PER_RANK),
 )
 
 # ---- What follows is written before it is read, and so need not be set at first.
-ASLEEP = OF_BANK + 2 * BANKS + GAP  # [wait * SLOTS + place modulo SLOTS]: clock * BANKS + bank
+ASLEEP = CLOSED_AT + BANKS + GAP  # [wait * SLOTS + place modulo SLOTS]: clock * BANKS + bank
 ACTIVE = ASLEEP + 2 * RANKS * WAITS * SLOTS + GAP  # [line * SLOTS + place modulo SLOTS]: bank
 ACTIVE_ARRIVED = ACTIVE + 2 * RANKS * SLOTS + GAP  # [bank]
 ACTIVE_REQUEST = ACTIVE_ARRIVED + BANKS + GAP  # [bank]
+ACCESSES = ACTIVE_REQUEST + BANKS  # [bank]: column accesses since its row was opened
+
+# Maintenance commands that wait, in order.
+PENDING_KIND = ACCESSES + BANKS  # [place]
+PENDING_BANK = PENDING_KIND + PENDING  # [place]: the bank, or the first of the rank or of same-bank refresh
 
 # The last reads.
 READS_LOGGED = 64
 READ_LOG_FIELDS = 3  # request, latency in clocks, the tick at which the sink has served it
-READ_LOG = ACTIVE_REQUEST + BANKS  # [read modulo READS_LOGGED * READ_LOG_FIELDS + field]
+READ_LOG = PENDING_BANK + PENDING  # [read modulo READS_LOGGED * READ_LOG_FIELDS + field]
 
 # The signature RECORDING: its clock, its open banks, its counters and its commands by kind.
 SNAPSHOT_CLOCK = READ_LOG + READS_LOGGED * READ_LOG_FIELDS
@@ -166,6 +195,12 @@ LONGEST_PERIOD = 8  # transitions
 TAKEN_TRANSITION = SNAPSHOT + COUNTERS + KINDS  # [step modulo LONGEST_PERIOD]
 TAKEN_CLOCK = TAKEN_TRANSITION + LONGEST_PERIOD  # [step modulo LONGEST_PERIOD]
 WORDS = TAKEN_CLOCK + LONGEST_PERIOD
+
+
+#: From a segment of a long queue to the next: the masks and slots of each are laid out as those of the first.
+SEGMENT = -(-WORDS // SLOTS) * SLOTS
+if SEGMENT // SLOTS % 2 == 0:
+    SEGMENT += SLOTS  # see GAP
 
 
 class Shape(NamedTuple):
@@ -179,30 +214,38 @@ class Shape(NamedTuple):
     burst: int
     refresh_interval: int
     refresh_cycles: int
+    segments: int
+    rows: RowPolicy
 
 
 class OneRank(Shape):
     """A shape of one rank, which is a type of its own: what loops over ranks need not be a loop then."""
 
 
+class LongQueues(Shape):
+    """A shape whose queues have several segments; those of the others have one."""
+
+
 def fits(tables: Tables, policy: Policy, with_sink: bool) -> bool:
-    """Whether the fast controller can run such a channel."""
+    """Whether the fast controller can run such a channel with open rows and queues of one segment."""
+    return policy.row_cap == 0 and segments_needed(tables, policy, with_sink) == 1
+
+
+def segments_needed(tables: Tables, policy: Policy, with_sink: bool) -> int:
+    """Segments that each queue needs; 0 if the fast controller cannot run such a channel."""
     # Requests whose data nobody has room for may have to return to the read queue, one a bank.
     returning = tables.ranks * tables.bankgroups * tables.banks_per_group if with_sink else 0
-    return (
-        policy.row_cap == 0
-        and policy.read_slots + returning <= SLOTS
-        and policy.write_slots <= SLOTS
-        and tables.ranks <= RANKS
-        and tables.bankgroups <= GROUPS_PER_RANK
-        and tables.banks_per_group <= BANKS_PER_GROUP
-    )
+    slots = max(policy.read_slots + returning, policy.write_slots)
+    # Where more than half of the slots of all segments are free, two neighbours fit into one.
+    segments = 1 if slots <= SLOTS else -(-slots // SLOTS) * 2
+    small = tables.ranks <= RANKS and tables.bankgroups <= GROUPS_PER_RANK
+    return segments if small and tables.banks_per_group <= BANKS_PER_GROUP and segments <= SEGMENTS else 0
 
 
-def make_shape(tables: Tables) -> Shape:
+def make_shape(tables: Tables, rows: RowPolicy = OPEN, segments: int = 1) -> Shape:
     """The shape of a channel with these tables."""
-    kind = OneRank if tables.ranks == 1 else Shape
-    return kind(*(getattr(tables, name) for name in Shape._fields))
+    kind = LongQueues if segments > 1 else OneRank if tables.ranks == 1 else Shape
+    return kind(*(getattr(tables, name) for name in Shape._fields[:-2]), segments, rows)
 
 
 def _aligned(words: int) -> Ints:
@@ -222,13 +265,14 @@ def make_state(tables: Tables) -> Ints:
     state[RECENT_ACTS : RECENT_ACTS + RANKS * 4] = -FAR
     state[BOUND : BOUND + 2 * RANKS * WAITS] = FAR
     state[ACTIVE_BOUND : ACTIVE_BOUND + RANKS * WAITS] = FAR
+    state[CAPPED_BOUND] = FAR
     for place, gap in (
         (SAME_RANK, np.maximum(tables.gap[0], tables.gap[1])),
         (OTHER_RANK, np.maximum(tables.gap[0], tables.sibling_gap)),
         (SAME_GROUP, tables.gap[2]),
         (SAME_BANK, tables.gap[3]),
     ):
-        state[place : place + KINDS * KINDS] = gap[np.ix_(COMMANDS_OF_KINDS, COMMANDS_OF_KINDS)].ravel()
+        state[place : place + DISTANCES] = gap[np.ix_(COMMANDS_OF_KINDS, COMMANDS_OF_KINDS[:KINDS])].ravel()
     return state
 
 
@@ -240,12 +284,15 @@ def make_states(tables: Tables, count: int) -> Ints:
     return states
 
 
-def copy_at_rest(state: Ints, ranks: int) -> Ints:
+def copy_at_rest(state: Ints, ranks: int, segments: int = 1) -> Ints:
     """Another channel of so many ranks at rest."""
-    copy = _aligned(WORDS)
+    copy = _aligned(WORDS) if segments == 1 else np.zeros(segments * SEGMENT, dtype=np.int64)
     copy[:GROUP_READY] = state[:GROUP_READY]
     for first, words in _BY_RANK:
         copy[first : first + ranks * words] = state[first : first + ranks * words]
+    if segments > 1:
+        order = copy[SEGMENT_ORDER : SEGMENT_ORDER + 2 * SEGMENTS].reshape(2, SEGMENTS)
+        order[:, :segments] = np.arange(segments) * SEGMENT
     return copy
 
 
@@ -254,8 +301,13 @@ def open_banks(state: Ints) -> int:
     return sum(mask.bit_count() for mask in state[OPEN_BANKS : OPEN_BANKS + RANKS].view(np.uint64).tolist())
 
 
+def clocks_until_closed(state: Ints, ranks: int, end: int) -> int:
+    """Clocks from `end` on until auto-precharges close their banks, summed."""
+    return int(np.maximum(state[CLOSED_AT : CLOSED_AT + ranks * BANKS_PER_RANK] - end, 0).sum())
+
+
 def issued_commands(state: Ints) -> Ints:
     """int64[command]: commands issued."""
     issued = np.zeros(len(COMMANDS), dtype=np.int64)
-    issued[_COMMANDS_OF_KINDS] = state[ISSUED : ISSUED + KINDS]
+    issued[_COMMANDS_OF_KINDS] = state[ISSUED : ISSUED + ISSUED_KINDS]
     return issued

@@ -16,7 +16,7 @@ from ndpsim.dram.masks.state import (
     GROUPS_PER_RANK,
     KINDS,
     LONGEST_PERIOD,
-    PENDING,
+    REFRESHES_PENDING,
     SLOTS,
 )
 from ndpsim.dram.state import (
@@ -109,7 +109,7 @@ _WORDS = 1 << 19
 def _signature_words(tables: Tables, sink_places: int) -> int:
     """The most that a signature of such a channel can need."""
     rank = 16 + GROUPS_PER_RANK * KINDS + BANKS_PER_RANK * (KINDS + 4)
-    return WORDS + 16 + tables.ranks * rank + 4 * SLOTS + 2 * PENDING + sink_places
+    return WORDS + 16 + tables.ranks * rank + 4 * SLOTS + 2 * REFRESHES_PENDING + sink_places
 
 
 def make_table(tables: Tables, sink_places: int) -> Ints:

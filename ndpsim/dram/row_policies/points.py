@@ -1,0 +1,56 @@
+"""Where the fast controller asks a row policy; each function is that of the policy's module."""
+
+from __future__ import annotations
+
+from ndpsim._jit import by_type
+
+__all__ = [
+    "also_held",
+    "close_rows",
+    "column_kind",
+    "is_closing",
+    "lacks_rows",
+    "next_close",
+    "note_activated",
+    "note_column",
+]
+
+
+@by_type
+def column_kind(rows, state, kind, bank):
+    """The kind, RD or WR or that with auto-precharge, of a column command to a bank."""
+
+
+@by_type
+def is_closing(rows, kind):
+    """Whether a column command of this kind closes its bank."""
+
+
+@by_type
+def note_activated(rows, state, bank):
+    """A row of a bank is opened."""
+
+
+@by_type
+def note_column(rows, state, kind, bank):
+    """A column command of this kind has gone to a bank."""
+
+
+@by_type
+def next_close(rows, state):
+    """The clock before which no row is to be closed."""
+
+
+@by_type
+def close_rows(rows, state, clock):
+    """Ask for PRE of rows that are to be closed, where it is ready at `clock`."""
+
+
+@by_type
+def also_held(rows, shape, state, rank):
+    """The banks of a rank, besides those with an active request, that requests for other rows must not close."""
+
+
+@by_type
+def lacks_rows(rows, shape, state):
+    """Whether the row of an active request has been closed before its column command."""
