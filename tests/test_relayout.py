@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from threading import Event
 
 import numpy as np
 import pytest
@@ -15,15 +16,19 @@ from ndpsim.dram import state
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, ExpertWeights, Geometry, make_layout
 from ndpsim.link import Bridge, link_ticks, make_network
-from ndpsim.link.plain_moving import PlainMove
+from ndpsim.link import readable_lanes
+from ndpsim.link.lanes import DONE
+from ndpsim.link.requests import Seats
 from ndpsim.moe import Expert
 from ndpsim.simulate.geometry import geometry_of
-from ndpsim.simulate.moving import Mover, Moving, _Job
+from ndpsim.simulate.lane import decode_commands
+from ndpsim.simulate.relayout_run import Access, Job, Transfer, make_wave
 from ndpsim.spec import lower, resolve
 from ndpsim.spec.standard import RD, WR
 
 #: DDR4-3200: a clock of 625 ps. Links of 1.6 GB/s, or half of that, take a clock, or two, a byte.
-DEVICE = resolve("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA", overrides={"nREFI": 900, "nRFC": 120})
+PRESET, OVERRIDES = ("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA"), {"nREFI": 1600, "nRFC": 120}
+DEVICE = resolve(*PRESET, overrides=OVERRIDES)
 CLOCK_NS = 0.625
 CLOCK_PS = Fraction(625)
 
@@ -37,7 +42,7 @@ def jobs(draw):
         draw(st.sampled_from([64, 96])), draw(st.sampled_from([8, 13])), ExpertFormat.of(bits)
     )
     names = ["localized", "striped", "sharded:2", f"sharded:{dimms}"]
-    moving, base = [], 0
+    transfers, base = [], 0
     for _ in range(draw(st.integers(1, 2))):
         pair = []
         for _ in range(2):
@@ -45,66 +50,58 @@ def jobs(draw):
             dimm = draw(st.integers(0, dimms - 1)) if name == "localized" else 0
             pair.append(make_layout(name, geometry, weights, dimm, base))
             base = pair[-1].end
-        moving.append(Moving(*pair))
+        transfers.append(Transfer(*pair))
     bridge = Bridge(2, geometry.channels, 1.6, 5 * CLOCK_NS)
     topology = draw(st.sampled_from(["chain", "ring", "mesh", "full", "groups"]))
     latency = draw(st.sampled_from([0, 1, 7])) * CLOCK_NS
     network = make_network(topology, dimms, 9, draw(st.sampled_from([1.6, 0.8])), latency, bridge)
-    mover = Mover(
-        tables=lower(DEVICE),
+    seat = np.arange(dimms * lanes, dtype=np.int32)
+    by_units = draw(st.booleans())  # or by a host, on a bus of a rank for each lane
+    device = DEVICE if by_units else resolve(*PRESET, dimms * lanes, OVERRIDES)
+    access = Access(
+        tables=lower(device),
         policy=state.make_policy(
             state.ControllerOptions(write_buffer=8, read_buffer=draw(st.sampled_from([4, 16])))
         ),
         burst_bytes=64,
         write_latency=DEVICE.timings["nCWL"] + DEVICE.timings["nBL"],
-        lanes=lanes,
-        network=network,
+        lanes=lanes if by_units else 1,
+        network=network if by_units else make_network("chain", 1, 0, 1.0, 0.0),
         slots=draw(st.sampled_from([4, 16, 64])),
         receive_bytes=draw(st.sampled_from([1024, 4096])),
         packet_bytes=draw(st.sampled_from([64, 128])),
         header_bytes=draw(st.sampled_from([0, 8])),
-        timebase=link_ticks(network, CLOCK_PS, CLOCK_PS * draw(st.sampled_from([1, 2, 3]))),
-        place=lambda places: (places.dimm, places.lane, np.zeros_like(places.lane)),
+        timebase=link_ticks(network, CLOCK_PS, CLOCK_PS * draw(st.sampled_from([1, 2, Fraction(5, 3)]))),
+        seats=Seats(seat // lanes, seat, 0 * seat) if by_units else Seats(0 * seat, 0 * seat, seat),
     )
-    return mover, moving
+    return access, transfers
+
+
+def run_readable(job):
+    """A job by the readable controllers: (the end clock, the commands of each lane)."""
+    access = job.access
+    lanes = readable_lanes.make_readable_lanes(access.tables, access.policy, job.requests, len(job.lanes.due))
+    while readable_lanes.run(access.tables, access.policy, job.engine, lanes, 1 << 16) != DONE:
+        pass
+    recorded = (state.Commands(entry, length) for entry, length in zip(*lanes.commands, strict=True))
+    return [decode_commands(commands, access.tables) for commands in recorded]
 
 
 @settings(max_examples=60, deadline=None)
 @given(jobs())
-def test_the_same_as_stepping_every_clock(work):
-    mover, moving = work
-    job = _Job(mover, moving, record=True)
-    ends = [divmod(int(pair), mover.network.dimms) for pair in job.pieces.ends]
-    plain = PlainMove(
-        mover.tables,
-        mover.policy,
-        mover.lanes * mover.network.dimms,
-        mover.network,
-        ends,
-        job.work,
-        job.packets.flow.tolist(),
-        job.size.tolist(),
-        mover.timebase,
-    )
-    plain.run()
-    job.run(lambda share: None)
-    run = job.outcome()
-    assert job.packets.sent.tolist() == [plain.sent[packet] for packet in range(len(job.size))]
-    assert job.packets.arrived.tolist() == [plain.arrived[packet] for packet in range(len(job.size))]
-    for trace, channel in zip(run.traces, plain.channels, strict=True):
-        columns = (
-            trace.clock,
-            trace.command,
-            trace.rank,
-            trace.bankgroup,
-            trace.bank,
-            trace.row,
-            trace.column,
-        )
-        recorded = [*zip(*(column.tolist() for column in columns), strict=True)]
-        # Beyond its last request a lane is not simulated; the plain one goes on to refresh.
-        end = recorded[-1][0] if recorded else 0
-        assert recorded == [entry for entry in channel.trace if entry[0] <= end]
+def test_fast_and_readable_controllers_do_the_same_around_the_engine(work):
+    access, transfers = work
+    wave = make_wave(transfers)
+    job, readable = Job(access, wave, record=True), Job(access, wave, record=True)
+    traces = run_readable(readable)
+    job.run(lambda share: None, Event())
+    for name in ("sent", "arrived", "busy", "most"):
+        fast, slow = (getattr(of.engine.packets, name).tolist() for of in (job, readable))
+        assert fast == slow, name
+    for name in ("read_tick", "write_tick", "offered_at"):
+        assert getattr(job.engine, name).tolist() == getattr(readable.engine, name).tolist(), name
+    for fast, slow in zip(job.outcome().traces, traces, strict=True):
+        assert fast.columns().T.tolist() == slow.columns().T.tolist()
 
 
 EXPERT = Expert(256, 48)

@@ -11,15 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
+from ndpsim.link.events import FAR, make_times
 from ndpsim.link.topology import Network
 from ndpsim.units import Timebase, common_ticks, exact
 
 __all__ = ["FAR", "Fabric", "Packets", "check_ticks", "link_ticks", "make_fabric", "make_packets"]
 
 Ints = NDArray[np.int64]
-
-#: Later than anything that happens.
-FAR = 1 << 62
+Narrow = NDArray[np.int32]
 
 
 class Fabric(NamedTuple):
@@ -40,13 +39,13 @@ class Fabric(NamedTuple):
 class Packets(NamedTuple):
     """Packets on their way. Packets of a flow are neighbours, in their order."""
 
-    flow: Ints  # [packet]
-    size: Ints  # [packet]: bytes on the wire
+    flow: Narrow  # [packet]
+    size: Narrow  # [packet]: bytes on the wire
     at: Ints  # [packet]: the tick from which it can leave the queue it is in, FAR while that is not known
-    hop: Ints  # [packet]: hops it has left behind
-    behind: Ints  # [packet]: the next packet of its queue, -1: none
-    sent: Ints  # [packet]: the tick at which it has left its source, FAR before
-    arrived: Ints  # [packet]: the tick at which it is at its target, FAR before
+    hop: Narrow  # [packet]: hops it has left behind
+    behind: Narrow  # [packet]: the next packet of its queue, -1: none
+    sent: Ints  # [packet]: the tick at which it has left its source, 0 before
+    arrived: Ints  # [packet]: the tick at which it is at its target, 0 before
     head: Ints  # [queue]: -1: empty
     tail: Ints  # [queue]
     waiting: Ints  # [queue]: bytes sent towards it over a wire that have not begun to leave it
@@ -55,7 +54,8 @@ class Packets(NamedTuple):
     turn_queue: Ints  # [input]: the queue that is asked first
     free: Ints  # [wire]: the tick from which it is free
     busy: Ints  # [wire]: ticks for which it was not
-    start: Ints  # [wire]: the tick at which it next starts to send
+    times: Ints  # see `link.events`: the ticks at which wires next start to send, and perhaps others
+    leaves_before: int  # leaves of `times` before those of the wires
 
 
 def link_ticks(network: Network, *clocks_ps: Fraction) -> Timebase:
@@ -125,24 +125,25 @@ def _ticks(ps: Fraction, timebase: Timebase) -> int:
     return int(ticks)
 
 
-def make_packets(fabric: Fabric, flow: Ints, size: Ints, ready: Ints) -> Packets:
+def make_packets(fabric: Fabric, flow: Narrow, size: Narrow, ready: Ints, leaves_before: int = 0) -> Packets:
     """Packets at their sources; those of a flow are neighbours, in their order.
 
     Args:
         fabric: the queues.
-        flow: int64[packet].
-        size: int64[packet], bytes on the wire.
-        ready: int64[packet], the tick from which each may be sent; FAR: not known yet, see `Packets.at`.
+        flow: int32[packet], ascending.
+        size: int32[packet], bytes on the wire.
+        ready: int64[packet], the tick from which each may be sent; FAR: not known yet. It becomes
+            `Packets.at`.
+        leaves_before: see `Packets`.
     """
     packets, queues, wires = len(flow), len(fabric.queue_wire), len(fabric.byte_ticks)
-    behind = np.arange(1, packets + 1)
-    behind[np.flatnonzero(np.diff(flow, append=-1))] = -1
-    first = np.flatnonzero(np.diff(flow, prepend=-1))
-    last = np.append(first[1:], packets)[: len(first)] - 1
-    linked = fabric.path_first[flow[first]] < fabric.path_first[flow[first] + 1]
-    queue = fabric.path[fabric.path_first[flow[first[linked]]]]
+    first = np.searchsorted(flow, np.arange(len(fabric.path_first), dtype=np.int32))
+    behind = np.arange(1, packets + 1, dtype=np.int32)
+    behind[first[1:][first[1:] > 0] - 1] = -1
+    linked = np.flatnonzero((np.diff(fabric.path_first) > 0) & (np.diff(first) > 0))
+    queue = fabric.path[fabric.path_first[linked]]
     head, tail = np.full(queues, -1), np.full(queues, -1)
-    head[queue], tail[queue] = first[linked], last[linked]
+    head[queue], tail[queue] = first[linked], first[linked + 1] - 1
 
     def zeros(count: int) -> Ints:
         return np.zeros(count, dtype=np.int64)
@@ -150,11 +151,11 @@ def make_packets(fabric: Fabric, flow: Ints, size: Ints, ready: Ints) -> Packets
     return Packets(
         flow=flow,
         size=size,
-        at=ready.copy(),
-        hop=zeros(packets),
+        at=ready,
+        hop=np.zeros(packets, dtype=np.int32),
         behind=behind,
-        sent=np.full(packets, FAR),
-        arrived=np.full(packets, FAR),
+        sent=zeros(packets),
+        arrived=zeros(packets),
         head=head,
         tail=tail,
         waiting=zeros(queues),
@@ -163,7 +164,8 @@ def make_packets(fabric: Fabric, flow: Ints, size: Ints, ready: Ints) -> Packets
         turn_queue=fabric.input_first[:-1].copy(),
         free=zeros(wires),
         busy=zeros(wires),
-        start=np.full(wires, FAR),
+        times=make_times(leaves_before + wires),
+        leaves_before=leaves_before,
     )
 
 

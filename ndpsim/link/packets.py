@@ -55,7 +55,9 @@ def simulate_packets(
     fabric = make_fabric(network, [divmod(int(pair), network.dimms) for pair in ends], timebase)
     check_ticks(fabric, int(size.sum()), len(size), int(ready.max(initial=0)))
     order = np.argsort(flow, kind="stable")
-    packets = make_packets(fabric, flow[order], size[order], ready[order])
+    packets = make_packets(
+        fabric, flow[order].astype(np.int32), size[order].astype(np.int32), ready[order].copy()
+    )
     advance(fabric, packets, FAR)
     at_home = np.diff(fabric.path_first)[packets.flow] == 0
     sent, arrived = np.zeros_like(ready), np.zeros_like(ready)

@@ -1,28 +1,248 @@
-"""Pieces into packets."""
+"""Reads in the order of reading, and pieces in packets: what the relayout engine starts from.
+
+Kernels of one pass each over what is there already in order; nothing is sorted by comparing.
+"""
 
 from __future__ import annotations
 
-from ndpsim._jit import kernel
+from typing import NamedTuple
 
-__all__ = ["pack"]
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim._jit import inlined, kernel
+
+__all__ = ["Packed", "Part", "Pieces", "pack_pieces", "reading_order"]
+
+Ints = NDArray[np.int64]
+Narrow = NDArray[np.int32]
+
+
+class Pieces(NamedTuple):
+    """What of the reads of an expert goes into which of its writes, in the order of the writes."""
+
+    read: Ints  # as the expert's bursts are counted
+    write: Ints
+    bits: Ints
+
+
+class Part(NamedTuple):
+    """An expert's pieces, and where its reads and writes begin among all."""
+
+    pieces: Pieces
+    first_read: int
+    first_write: int
+
+
+class Packed(NamedTuple):
+    """Pieces in packets; see `engine_state.Engine`. Pieces of a packet are in the order of reading."""
+
+    node_read: Ints
+    read_first: Narrow
+    read_packet: Narrow
+    packet_first: Narrow
+    piece_read: Narrow
+    piece_write: Narrow
+    piece_bits: Narrow
+    flow_packet: Ints
+    packet_flow: Narrow
+    packet_bytes: Narrow  # without header
+    unread: Narrow
+    unsent: Narrow
+    missing: Narrow
 
 
 @kernel
-def pack(flow, chunk, size, packet_bytes, packet):
-    """Number the packets that pieces travel in; returns how many there are.
-
-    A packet is filled in order until the next piece would not fit; it holds pieces of one flow, and of one
-    chunk of its source's reads.
+def number_reads(node, expert_first, count, seen, node_read, number):
+    """Number reads node by node; a node reads one burst of each of its experts in turn.
 
     Args:
-        flow, chunk, size: [piece], those of a flow together and in order; size in bytes.
-        packet: [piece]: the result.
+        node: [burst].
+        expert_first: [expert + 1]: its first burst.
+        count: [expert, node]: bursts.
+        seen: [expert, node]: zeros.
+        node_read: [node]: the first number of each.
+        number: [burst]: the result.
     """
-    packets, filled = 0, 0
-    for piece in range(flow.shape[0]):
-        begins = piece == 0 or flow[piece] != flow[piece - 1] or chunk[piece] != chunk[piece - 1]
-        if begins or filled + size[piece] > packet_bytes:
-            packets, filled = packets + 1, 0
-        filled += size[piece]
-        packet[piece] = packets - 1
+    experts = count.shape[0]
+    for expert in range(experts):
+        for burst in range(expert_first[expert], expert_first[expert + 1]):
+            at = node[burst]
+            turn = seen[expert, at]
+            seen[expert, at] = turn + 1
+            place = node_read[at]
+            for other in range(experts):
+                place += min(count[other, at], turn) + (other < expert and count[other, at] > turn)
+            number[burst] = place
+
+
+def reading_order(node: Narrow, expert_first: Ints, nodes: int) -> tuple[Narrow, Ints]:
+    """The number of each burst in the order of reading, and the first of each node."""
+    experts = len(expert_first) - 1
+    count = np.array(
+        [
+            np.bincount(node[expert_first[expert] : expert_first[expert + 1]], minlength=nodes)
+            for expert in range(experts)
+        ]
+    )
+    node_read = np.append(0, np.cumsum(count.sum(axis=0)))
+    number = np.empty(len(node), dtype=np.int32)
+    number_reads(node, expert_first, count, np.zeros_like(count), node_read, number)
+    return number, node_read
+
+
+@kernel
+def count_pieces(read, number, first_read, read_first):
+    """Count the pieces of each read, one place behind its own."""
+    for piece in range(read.shape[0]):
+        read_first[number[first_read + read[piece]] + 1] += 1
+
+
+@kernel
+def by_reads(read, write, bits, number, first_read, first_write, unsent, read_first, by_read, by_read_bits):
+    """Writes and bits of an expert's pieces in the order of their reads; `unsent` counts them by read."""
+    for piece in range(read.shape[0]):
+        of = number[first_read + read[piece]]
+        place = read_first[of] + unsent[of]
+        unsent[of] += 1
+        by_read[place] = first_write + write[piece]
+        by_read_bits[place] = bits[piece]
+
+
+@kernel
+def count_flows(node_read, write_node, read_first, by_read, missing, count):
+    """Count the pieces between each two nodes, count[source, target], and of each write."""
+    for node in range(node_read.shape[0] - 1):
+        for place in range(read_first[node_read[node]], read_first[node_read[node + 1]]):
+            write = by_read[place]
+            missing[write] += 1
+            count[node, write_node[write]] += 1
+
+
+@inlined
+def by_flows(node_read, write_node, read_first, by_read, by_read_bits, first, into):
+    """Pieces flow by flow, in the order of reading; `into.read_packet` has where each has gone.
+
+    first: [source, target]: the place of the next piece between two nodes.
+    """
+    for node in range(node_read.shape[0] - 1):
+        for read in range(node_read[node], node_read[node + 1]):
+            for place in range(read_first[read], read_first[read + 1]):
+                write = by_read[place]
+                to = write_node[write]
+                piece = first[node, to]
+                first[node, to] = piece + 1
+                into.read_packet[place] = piece
+                into.piece_read[piece], into.piece_write[piece] = read, write
+                into.piece_bits[piece] = by_read_bits[place]
+
+
+@inlined
+def fill_packets(flow_first, source_read, slots, packet_bytes, into, packet):
+    """Fill packets in order until the next piece would not fit; returns how many there are.
+
+    A packet holds pieces of one flow, and of one of its node's chunks of `slots` reads.
+    """
+    packets = 0
+    for flow in range(flow_first.shape[0] - 1):
+        into.flow_packet[flow] = packets
+        filled, chunk = packet_bytes, -1
+        for piece in range(flow_first[flow], flow_first[flow + 1]):
+            piece_bytes = (into.piece_bits[piece] + 7) // 8
+            of_chunk = (into.piece_read[piece] - source_read[flow]) // slots
+            if of_chunk != chunk or filled + piece_bytes > packet_bytes:
+                into.packet_first[packets], into.packet_flow[packets] = piece, flow
+                packets, filled, chunk = packets + 1, 0, of_chunk
+            filled += piece_bytes
+            into.packet_bytes[packets - 1] = filled
+            packet[piece] = packets - 1
+    into.flow_packet[flow_first.shape[0] - 1] = packets
+    into.packet_first[packets] = packet.shape[0]
     return packets
+
+
+@kernel
+def pack(by_read, by_read_bits, write_node, first, flow_first, source_read, slots, packet_bytes, into):
+    """Put pieces, given in the order of their reads, into packets; returns how many packets there are.
+
+    Args:
+        by_read, by_read_bits: [piece]: its write, and its bits.
+        first: [source, target]: the first piece between two nodes, flow by flow.
+        flow_first: [flow + 1]: its first piece.
+        source_read: [flow]: the first read of its node.
+        into: the result.
+    """
+    by_flows(into.node_read, write_node, into.read_first, by_read, by_read_bits, first, into)
+    packet = by_read  # which is done with
+    packets = fill_packets(flow_first, source_read, slots, packet_bytes, into, packet)
+    for place in range(into.read_packet.shape[0]):
+        of = packet[into.read_packet[place]]
+        into.read_packet[place] = of
+        into.unread[of] += 1
+    return packets
+
+
+def pack_pieces(
+    parts: list[Part],
+    order: tuple[Narrow, Ints],
+    write_node: Narrow,
+    slots: int,
+    packet_bytes: int,
+) -> tuple[Packed, Ints]:
+    """Pieces in packets, and the nodes at the ends of each flow: source * nodes + target, ascending.
+
+    Args:
+        parts: the experts.
+        order: of `reading_order`.
+        write_node: int32[write].
+        slots: of a node's buffer.
+        packet_bytes: payload of a packet, at most; no piece is larger.
+    """
+    number, node_read = order
+    nodes, reads, writes = len(node_read) - 1, len(number), len(write_node)
+    count = sum(len(part.pieces.read) for part in parts)
+
+    def narrow(length: int) -> Narrow:
+        return np.empty(length, dtype=np.int32)
+
+    read_first, unsent = np.zeros(reads + 1, dtype=np.int32), np.zeros(reads, dtype=np.int32)
+    for part in parts:
+        count_pieces(part.pieces.read, number, part.first_read, read_first)
+    np.cumsum(read_first, out=read_first)
+    by_read, by_read_bits = narrow(count), narrow(count)
+    for part in parts:
+        by_reads(
+            *part.pieces, number, part.first_read, part.first_write, unsent, read_first, by_read, by_read_bits
+        )
+    missing, between = np.zeros(writes, dtype=np.int32), np.zeros((nodes, nodes), dtype=np.int64)
+    count_flows(node_read, write_node, read_first, by_read, missing, between)
+    ends = np.flatnonzero(between)
+    first = np.append(0, np.cumsum(between))
+    packed = Packed(
+        node_read=node_read,
+        read_first=read_first,
+        read_packet=narrow(count),
+        packet_first=narrow(count + 1),
+        piece_read=narrow(count),
+        piece_write=narrow(count),
+        piece_bits=narrow(count),
+        flow_packet=np.empty(len(ends) + 1, dtype=np.int64),
+        packet_flow=narrow(count),
+        packet_bytes=narrow(count),
+        unread=np.zeros(count, dtype=np.int32),
+        unsent=unsent,
+        missing=missing,
+    )
+    packets = pack(
+        by_read,
+        by_read_bits,
+        write_node,
+        first[:-1].reshape(nodes, nodes),
+        np.append(first[ends], count),
+        node_read[ends // nodes],
+        slots,
+        packet_bytes,
+        packed,
+    )
+    of_packets = {name: getattr(packed, name)[:packets] for name in ("packet_flow", "packet_bytes", "unread")}
+    return packed._replace(packet_first=packed.packet_first[: packets + 1], **of_packets), ends

@@ -13,9 +13,9 @@ Times are ticks; nothing changes between two ticks at which a wire starts to sen
 from __future__ import annotations
 
 from ndpsim._jit import inlined, kernel
-from ndpsim.link.fabric import FAR
+from ndpsim.link.events import FAR, first_leaf, set_time
 
-__all__ = ["advance"]
+__all__ = ["advance", "note_ready", "send"]
 
 
 @inlined
@@ -28,6 +28,21 @@ def next_start(fabric, packets, wire):
         if packet >= 0:
             start = min(start, packets.at[packet])
     return max(start, packets.free[wire])
+
+
+@inlined
+def set_start(packets, wire, tick):
+    """A wire next starts to send at a tick."""
+    set_time(packets.times, packets.leaves_before + wire, tick)
+
+
+@inlined
+def note_ready(fabric, packets, queue, tick):
+    """The first packet of a queue can leave it from a tick on."""
+    wire = fabric.queue_wire[queue]
+    tick = max(tick, packets.free[wire])
+    if tick < packets.times[packets.times.shape[0] // 2 + packets.leaves_before + wire]:
+        set_start(packets, wire, tick)
 
 
 @inlined
@@ -75,8 +90,7 @@ def move_on(fabric, packets, packet, tick):
     packets.at[packet], packets.behind[packet] = tick, -1
     if packets.head[queue] < 0:
         packets.head[queue] = packet
-        wire = fabric.queue_wire[queue]
-        packets.start[wire] = min(packets.start[wire], max(tick, packets.free[wire]))
+        note_ready(fabric, packets, queue, tick)
     else:
         packets.behind[packets.tail[queue]] = packet
     packets.tail[queue] = packet
@@ -86,7 +100,7 @@ def move_on(fabric, packets, packet, tick):
 
 @inlined
 def send(fabric, packets, wire, tick):
-    """A wire sends a packet of the queue whose turn it is."""
+    """A wire sends a packet of the queue whose turn it is; returns the packet."""
     queue = choose_queue(fabric, packets, wire, tick)
     packet = packets.head[queue]
     packets.head[queue] = packets.behind[packet]
@@ -98,23 +112,14 @@ def send(fabric, packets, wire, tick):
     else:
         packets.waiting[queue] -= packets.size[packet]
     move_on(fabric, packets, packet, tick + on_wire + fabric.queue_latency[queue])
-    packets.start[wire] = next_start(fabric, packets, wire)
+    set_start(packets, wire, next_start(fabric, packets, wire))
+    return packet
 
 
 @kernel
 def advance(fabric, packets, until):
-    """Send everything that starts before the tick `until`.
-
-    Between two calls, `at` of packets at their sources may be set, to ticks from `until` on.
-    """
-    wires = fabric.byte_ticks.shape[0]
-    for wire in range(wires):
-        packets.start[wire] = next_start(fabric, packets, wire)
-    while True:
-        tick, wire = FAR, -1
-        for other in range(wires):
-            if packets.start[other] < tick:
-                tick, wire = packets.start[other], other
-        if tick >= until:
-            break
-        send(fabric, packets, wire, tick)
+    """Send everything that starts before the tick `until`."""
+    for wire in range(fabric.byte_ticks.shape[0]):
+        set_start(packets, wire, next_start(fabric, packets, wire))
+    while packets.times[1] < until:
+        send(fabric, packets, first_leaf(packets.times), packets.times[1])

@@ -1,0 +1,196 @@
+"""The relayout engine: what follows from what, event by event; it knows no controllers.
+
+A *piece* is what of a read goes into a write. A *packet* holds pieces of one flow, a flow being all that goes
+from one node to another (or stays in it). A *node* is a relayout unit with its buffer.
+
+- A read is handed out when its node's buffer has a slot for it, in the node's order of reading. Its data is
+  in the buffer a read latency after its RD, and the slot is free when all its pieces have left the node.
+- A packet may leave when its reads are in the buffer and its flow has a credit: its target has places for
+  so many packets of the flow. Within a node packets of a flow arrive in order, as they leave.
+- A write is handed out when all its pieces have arrived. A packet's place is free when the writes that it
+  completed are in their lanes' write queues, and the source has the credit as long after as a packet without
+  length takes. Pieces that have to wait for others wait beside these places.
+- What the unit does, it does at edges of its clock, and lanes see it at the next edge of theirs.
+
+Whoever steps the lanes' controllers drives the engine, clock by clock:
+
+    begin(engine)
+    before the step at clock t:       advance(engine, (t - 1) * engine.dram_ticks)
+    then, for each request handed out, engine.handed[:engine.handed_count[0]] in order, and set that to 0:
+        offer `request` to its lane from clock engine.offered_at[request] on, behind those before it; a
+        controller takes it at the next clock at the earliest. Reads come first in numbers, then writes.
+    where RD of a read issues at t:   read_issued(engine, read, t)
+    where a lane's write queue takes a write at t:  write_taken(engine, write, t)
+
+What is reported of clock t has consequences from tick t * dram_ticks on, so no lane's step at t depends on
+another's at t, and lanes may be stepped in any order within a clock. All is done when every request is
+served.
+"""
+
+from __future__ import annotations
+
+from ndpsim._jit import inlined, outlined
+from ndpsim.link.events import FAR, first_leaf, set_time
+from ndpsim.link.sending import note_ready, send
+
+__all__ = ["advance", "begin", "read_issued", "write_taken"]
+
+
+@inlined
+def hand_out(engine, request, tick):
+    """A request may be offered to its lane from the unit's next edge, and then the lane's, on."""
+    edge = (tick + engine.unit_ticks - 1) // engine.unit_ticks * engine.unit_ticks
+    engine.offered_at[request] = (edge + engine.dram_ticks - 1) // engine.dram_ticks
+    engine.handed[engine.handed_count[0]] = request
+    engine.handed_count[0] += 1
+
+
+@inlined
+def use_slot(engine, node, tick):
+    """A slot of a node's buffer is free: the node's next read is handed out."""
+    read = engine.next_read[node]
+    if read < engine.node_read[node + 1]:
+        engine.next_read[node] = read + 1
+        hand_out(engine, read, tick)
+
+
+@outlined
+def begin(engine):
+    """All slots are free, and so the first reads of every node are handed out."""
+    for node in range(engine.next_read.shape[0]):
+        for _ in range(engine.slots):
+            use_slot(engine, node, 0)
+
+
+@inlined
+def is_local(engine, flow):
+    """Whether a flow stays in its node."""
+    return engine.fabric.path_first[flow] == engine.fabric.path_first[flow + 1]
+
+
+@inlined
+def note_leaving(engine, packet):
+    """A packet may leave from a tick on, if its reads are in the buffer and its flow has a credit for it."""
+    if engine.unread[packet] != 0:
+        return
+    fabric, packets, flow = engine.fabric, engine.packets, engine.packets.flow[packet]
+    tick, before = engine.read_until[packet], packet - engine.flow_credits[flow]
+    if before >= engine.flow_packet[flow]:
+        if engine.place_free[before] == 0:
+            return
+        tick = max(tick, engine.place_free[before] + engine.credit_ticks[flow])
+    packets.at[packet] = tick
+    if is_local(engine, flow):
+        if engine.arriving[flow] == packet:
+            set_time(packets.times, flow, tick)
+    else:
+        queue = fabric.path[fabric.path_first[flow]]
+        if packets.head[queue] == packet:
+            note_ready(fabric, packets, queue, tick)
+
+
+@inlined
+def free_place(engine, packet, tick):
+    """A packet's place at its target is free: the flow has a credit for a later one."""
+    engine.place_free[packet] = tick
+    flow = engine.packets.flow[packet]
+    later = packet + engine.flow_credits[flow]
+    if later < engine.flow_packet[flow + 1]:
+        note_leaving(engine, later)
+
+
+@inlined
+def leave(engine, packet, tick):
+    """A packet has left its source: slots of reads that have left altogether are free."""
+    node = engine.flow_node[engine.packets.flow[packet]]
+    for piece in range(engine.packet_first[packet], engine.packet_first[packet + 1]):
+        read = engine.piece_read[piece]
+        engine.unsent[read] -= 1
+        if engine.unsent[read] == 0:
+            use_slot(engine, node, tick)
+
+
+@inlined
+def next_arrival(engine, flow, packet, tick):
+    """When the next packet of a flow arrives, as far as is known."""
+    if packet == engine.flow_packet[flow + 1]:
+        return FAR
+    if is_local(engine, flow):
+        return max(tick, engine.packets.at[packet])
+    return engine.packets.arrived[packet] if engine.packets.arrived[packet] > 0 else FAR
+
+
+@inlined
+def arrive(engine, flow, tick):
+    """A flow's next packet arrives: writes that have all their pieces are handed out."""
+    packet = engine.arriving[flow]
+    engine.arriving[flow] = packet + 1
+    if is_local(engine, flow):
+        engine.packets.sent[packet] = engine.packets.arrived[packet] = tick
+        leave(engine, packet, tick)
+    for piece in range(engine.packet_first[packet], engine.packet_first[packet + 1]):
+        write = engine.piece_write[piece]
+        engine.missing[write] -= 1
+        if engine.missing[write] == 0:
+            engine.completed_by[write] = packet
+            engine.write_tick[write] = tick
+            engine.not_taken[packet] += 1
+            hand_out(engine, engine.unsent.shape[0] + write, tick)
+    if engine.not_taken[packet] == 0:
+        free_place(engine, packet, tick)
+    set_time(engine.packets.times, flow, next_arrival(engine, flow, packet + 1, tick))
+
+
+@inlined
+def start_to_send(engine, wire, tick):
+    """A wire sends its next packet; it is noted when that leaves its source and arrives at its target."""
+    packets = engine.packets
+    packet = send(engine.fabric, packets, wire, tick)
+    if packets.hop[packet] == 1:
+        engine.leaving[wire] = packet
+        set_time(packets.times, engine.arriving.shape[0] + wire, packets.sent[packet])
+    flow = packets.flow[packet]
+    if packets.arrived[packet] > 0 and engine.arriving[flow] == packet:
+        set_time(packets.times, flow, packets.arrived[packet])
+
+
+@outlined
+def advance(engine, until):
+    """All that happens up to the tick `until`, that tick included.
+
+    Of one tick, arrivals come first, then packets that have left, then wires that start to send: by then all
+    that is ready is known.
+    """
+    times = engine.packets.times
+    flows, wires = engine.arriving.shape[0], engine.leaving.shape[0]
+    while times[1] <= until:
+        tick, leaf = times[1], first_leaf(times)
+        if leaf < flows:
+            arrive(engine, leaf, tick)
+        elif leaf < flows + wires:
+            set_time(times, leaf, FAR)
+            leave(engine, engine.leaving[leaf - flows], tick)
+        else:
+            start_to_send(engine, leaf - flows - wires, tick)
+
+
+@inlined
+def read_issued(engine, read, clock):
+    """RD of a read has issued: its data is in the buffer a read latency later, at the unit's next edge."""
+    there = (clock + engine.read_latency) * engine.dram_ticks
+    tick = (there + engine.unit_ticks - 1) // engine.unit_ticks * engine.unit_ticks
+    engine.read_tick[read] = tick
+    for place in range(engine.read_first[read], engine.read_first[read + 1]):
+        packet = engine.read_packet[place]
+        engine.unread[packet] -= 1
+        engine.read_until[packet] = max(engine.read_until[packet], tick)
+        note_leaving(engine, packet)
+
+
+@inlined
+def write_taken(engine, write, clock):
+    """A lane has taken a write into its write queue."""
+    packet = engine.completed_by[write]
+    engine.not_taken[packet] -= 1
+    if engine.not_taken[packet] == 0:
+        free_place(engine, packet, clock * engine.dram_ticks)

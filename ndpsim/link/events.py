@@ -1,0 +1,46 @@
+"""The next of many events: a tree whose leaves are ticks and whose inner nodes are the earlier of two.
+
+Node 1 is the earliest of all; nodes 2n and 2n + 1 are below node n; the leaves are the second half of the
+array. Of equal ticks the leaf with the lowest number comes first.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim._jit import inlined
+
+__all__ = ["FAR", "first_leaf", "make_times", "set_time"]
+
+#: Later than anything that happens.
+FAR = 1 << 62
+
+
+def make_times(leaves: int) -> NDArray[np.int64]:
+    """A tree with at least so many leaves, all FAR."""
+    return np.full(2 << max(leaves - 1, 0).bit_length(), FAR, dtype=np.int64)
+
+
+@inlined
+def set_time(times, leaf, tick):
+    """The event of a leaf is at a tick."""
+    node = times.shape[0] // 2 + leaf
+    times[node] = tick
+    while node > 1:
+        node >>= 1
+        earlier = min(times[2 * node], times[2 * node + 1])
+        if times[node] == earlier:
+            break
+        times[node] = earlier
+
+
+@inlined
+def first_leaf(times):
+    """The leaf whose event is first."""
+    node, half = 1, times.shape[0] // 2
+    while node < half:
+        node *= 2
+        if times[node] != times[node // 2]:
+            node += 1
+    return node - half

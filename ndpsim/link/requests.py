@@ -1,0 +1,108 @@
+"""The requests of a relayout, from where its bursts lie; and what became of them, added up."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim._jit import kernel
+from ndpsim.dram.state import RANK_SHIFT
+
+__all__ = ["Bursts", "Requests", "Seats", "bits_by_stage", "counts_between", "make_requests", "spans"]
+
+Ints = NDArray[np.int64]
+Narrow = NDArray[np.int32]
+
+
+class Requests(NamedTuple):
+    """Bursts, reads in the order of reading and then writes, one array element each."""
+
+    lane: Narrow
+    place: Ints  # as `dram.state.pack_place` makes it
+    column: Narrow
+
+
+class Bursts(NamedTuple):
+    """Where bursts lie, one array element each."""
+
+    seat: Narrow  # the DIMM and its lane, as one number
+    place: Narrow  # within the lane
+
+
+class Seats(NamedTuple):
+    """What a DIMM's lane is to those that access it, by seat."""
+
+    node: Narrow
+    lane: Narrow  # counted over all nodes
+    rank: Narrow  # on that lane
+
+
+@kernel
+def fill_requests(seat, place, number, seats, word, column_of, write, requests):
+    """Put down bursts as requests.
+
+    Args:
+        seat, place: [burst], see `Bursts`.
+        number: [burst]: its number among the requests.
+        word, column_of: [place]: its `dram.state.pack_place` but for the rank, and its column.
+        write: 0 or 1.
+    """
+    for burst in range(seat.shape[0]):
+        at, of = number[burst], seat[burst]
+        requests.lane[at] = seats.lane[of]
+        requests.place[at] = word[place[burst]] | seats.rank[of] << RANK_SHIFT | write
+        requests.column[at] = column_of[place[burst]]
+
+
+def make_requests(
+    reads: Bursts, number: Narrow, writes: Bursts, seats: Seats, word: Ints, column: Narrow
+) -> Requests:
+    """The requests of a relayout; see `fill_requests`. `number`: of the reads, in the order of reading."""
+    total = len(reads.seat) + len(writes.seat)
+    requests = Requests(
+        np.empty(total, dtype=np.int32), np.empty(total, dtype=np.int64), np.empty(total, dtype=np.int32)
+    )
+    fill_requests(*reads, number, seats, word, column, 0, requests)
+    behind = np.arange(len(reads.seat), total, dtype=np.int32)
+    fill_requests(*writes, behind, seats, word, column, 1, requests)
+    return requests
+
+
+@kernel
+def bits_by_stage(engine, piece_bits, bits):
+    """Add up the bits that were read, sent over links, passed within their node, and written: `bits`."""
+    path_first = engine.fabric.path_first
+    for packet in range(engine.packet_first.shape[0] - 1):
+        flow = engine.packets.flow[packet]
+        stage = 2 if path_first[flow] == path_first[flow + 1] else 1
+        for piece in range(engine.packet_first[packet], engine.packet_first[packet + 1]):
+            of, write = piece_bits[piece], engine.piece_write[piece]
+            if engine.read_tick[engine.piece_read[piece]] > 0:
+                bits[0] += of
+            if engine.packets.arrived[packet] > 0:
+                bits[stage] += of
+            if engine.write_tick[write] > 0 and engine.place_free[engine.completed_by[write]] > 0:
+                bits[3] += of
+
+
+@kernel
+def spans(tick, node, first, last):
+    """The first and the last tick of each node's bursts, [node], where it has any."""
+    for burst in range(tick.shape[0]):
+        of = node[burst]
+        first[of] = min(first[of], tick[burst])
+        last[of] = max(last[of], tick[burst])
+
+
+@kernel
+def counts_between(tick, edges, counts):
+    """Count, in `counts`, how many ticks lie between each edge and the next; all lie between some."""
+    between = 0
+    for burst in range(tick.shape[0]):
+        while tick[burst] >= edges[between + 1] and between + 1 < counts.shape[0]:
+            between += 1
+        while tick[burst] < edges[between] and between > 0:
+            between -= 1
+        counts[between] += 1

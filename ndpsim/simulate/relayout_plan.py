@@ -1,0 +1,201 @@
+"""Which experts go from where to where, on which DIMMs, and who reads and writes them on their way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.arguments import several, shown, whole_number
+from ndpsim.config import Hardware
+from ndpsim.dram import state
+from ndpsim.dram.masks.state import fits
+from ndpsim.errors import InputError
+from ndpsim.layout import ExpertWeights, Geometry, Layout, make_layout, parse_layout
+from ndpsim.limits import ensure_fits
+from ndpsim.link import Bridge, Network, link_ticks, make_network
+from ndpsim.link.requests import Seats
+from ndpsim.simulate.lane import check_refresh
+from ndpsim.simulate.memory import controller_options
+from ndpsim.simulate.relayout_run import Access, Transfer
+from ndpsim.spec import Device, lower
+from ndpsim.units import frequency_period_ps
+
+__all__ = ["access_by_host", "access_by_units", "ensure_transfers_fit", "first_dimms", "plan_transfers"]
+
+# Memory, measured and rounded up: of a burst that is read or written, of a lane's controller, of a command.
+_BYTES_OF_A_BURST = 512
+_BYTES_OF_A_LANE = 1 << 18
+_BYTES_RECORDED = 128
+
+
+def _network_of(hardware: Hardware) -> Network:
+    """The links between the DIMMs of a machine.
+
+    Raises:
+        InputError: the file describes none, or DIMMs have too few ports for the topology.
+    """
+    system, link = hardware.system, hardware.system.link
+    if link is None:
+        raise InputError("is missing: there are no links between DIMMs", file=hardware.file, key="link")
+    bridge = Bridge(link.group_dimms, system.host.channels, hardware.dimm_host_gbps, link.host_latency_ns)
+    try:
+        return make_network(
+            link.topology, system.dimm.count, link.ports, link.link_gbps, link.hop_latency_ns, bridge
+        )
+    except InputError as error:
+        key = f"link.{error.key}"
+        raise hardware.origins[key].error(error.problem, key) from None
+
+
+def _policy(hardware: Hardware, device: Device) -> state.Policy:
+    """The controller of a lane or a bus."""
+    dram = hardware.system.dram
+    check_refresh(device, dram.refresh)
+    policy = state.make_policy(controller_options(dram))
+    if not fits(lower(device), policy, with_sink=False):
+        problem = (
+            "a relayout is simulated with row_policy: open, queues of up to 64 requests and up to 16 ranks "
+            "on a bus only"
+        )
+        raise InputError(problem, file=hardware.file, key="dram")
+    return policy
+
+
+def _write_latency(device: Device) -> int:
+    return device.timings["nCWL"] + device.timings["nBL"]
+
+
+def _all_seats(geometry: Geometry) -> NDArray[np.int32]:
+    return np.arange(geometry.dimms * geometry.lanes, dtype=np.int32)
+
+
+def access_by_units(hardware: Hardware, geometry: Geometry) -> Access:
+    """The relayout units of the DIMMs and the links between them."""
+    network, device, unit = _network_of(hardware), geometry.device, hardware.relayout
+    half, seat = unit.buffer_kib * 1024 // 2, _all_seats(geometry)
+    link = hardware.system.link
+    assert link is not None
+    if link.packet_bytes < device.burst_bytes:
+        problem = f"{link.packet_bytes} is less than a burst, {device.burst_bytes} bytes"
+        raise hardware.origins["link.packet_bytes"].error(problem, "link.packet_bytes")
+    return Access(
+        tables=lower(device),
+        policy=_policy(hardware, device),
+        burst_bytes=device.burst_bytes,
+        write_latency=_write_latency(device),
+        lanes=geometry.lanes,
+        network=network,
+        slots=half // device.burst_bytes,
+        receive_bytes=half,
+        packet_bytes=link.packet_bytes,
+        header_bytes=link.header_bytes,
+        timebase=link_ticks(network, device.clock_ps, frequency_period_ps(unit.clock_mhz)),
+        seats=Seats(seat // geometry.lanes, seat, 0 * seat),
+    )
+
+
+def access_by_host(hardware: Hardware, geometry: Geometry) -> Access:
+    """The host: one node, whose lanes are the buses of its channels."""
+    dram = hardware.system.dram
+    device = hardware.bus_device(-(-geometry.dimms // geometry.channels) * geometry.ranks)
+    buses = min(geometry.channels, geometry.dimms) * geometry.subchannels
+    network = make_network("chain", 1, 0, 1.0, 0.0)
+
+    dimm, lane = np.divmod(_all_seats(geometry), np.int32(geometry.lanes))
+    bus = geometry.channel_of(dimm) * geometry.subchannels + lane % geometry.subchannels
+    rank = geometry.host_rank(dimm, lane)
+    return Access(
+        tables=lower(device),
+        policy=_policy(hardware, device),
+        burst_bytes=device.burst_bytes,
+        write_latency=_write_latency(device),
+        lanes=buses,
+        network=network,
+        slots=buses * dram.read_buffer,
+        receive_bytes=buses * dram.write_buffer * device.burst_bytes,
+        packet_bytes=device.burst_bytes,
+        header_bytes=0,
+        timebase=link_ticks(network, device.clock_ps, device.clock_ps),
+        seats=Seats(np.zeros_like(bus), bus, rank),
+    )
+
+
+def first_dimms(dimms: Sequence[int] | None, layout: str, experts: int, count: int, end: str) -> list[int]:
+    """The first DIMM of each expert: as given, or spread evenly."""
+    try:
+        kind, slices = parse_layout(layout)
+    except InputError as error:
+        raise InputError(error.problem, key=end) from None
+    if kind == "sharded" and not 1 <= slices <= count:
+        raise InputError(f"{layout} is not possible with {count} DIMMs", key=end)
+    key = f"{end}_dimms"
+    if dimms is None:
+        places = 1 if kind == "striped" else max(count // max(slices, 1), 1)
+        return [expert * places // experts * max(slices, 1) for expert in range(experts)]
+    first = several(dimms, key, lambda dimm, name: _dimm(dimm, name, count))
+    if len(first) != experts:
+        raise InputError(f"{len(first)} DIMMs for {experts} experts; give one for each", key=key)
+    for dimm in first:
+        if kind == "striped" and dimm:
+            raise InputError(f"{dimm} is not the first DIMM of striped, which takes all from 0 on", key=key)
+        if dimm + slices > count:
+            raise InputError(f"{layout} from DIMM {dimm} on is not possible with {count} DIMMs", key=key)
+    return list(first)
+
+
+def _dimm(value: Any, name: str, count: int) -> int:
+    try:
+        return whole_number(value, name, 0, count - 1)
+    except InputError:
+        raise InputError(f"{shown(value)} is not a DIMM, 0 to {count - 1}", key=name) from None
+
+
+class _Memory:
+    """What of the machine's lanes is taken."""
+
+    def __init__(self, geometry: Geometry, weights: ExpertWeights) -> None:
+        self.geometry, self.weights, self.used = geometry, weights, [0] * geometry.dimms
+
+    def place(self, layout: str, dimm: int, end: str) -> Layout:
+        """An expert behind those that are there; `end`: which of the two layouts it is, for the message."""
+        try:
+            where = make_layout(layout, self.geometry, self.weights, dimm)
+        except InputError as error:
+            raise InputError(error.problem, key=end if error.key == "layout" else error.key) from None
+        base = max(self.used[of] for of in where.dimms)
+        placed = make_layout(layout, self.geometry, self.weights, dimm, base) if base else where
+        for of in placed.dimms:
+            self.used[of] = placed.end
+        return placed
+
+
+def plan_transfers(
+    geometry: Geometry, weights: ExpertWeights, source: tuple[str, list[int]], target: tuple[str, list[int]]
+) -> list[Transfer]:
+    """The experts that go elsewhere; the rest lies where it shall."""
+    memory = _Memory(geometry, weights)
+    ends = [*zip(source[1], target[1], strict=True)]
+    away = [pair for pair in ends if source[0] != target[0] or pair[0] != pair[1]]
+    sources = [memory.place(source[0], first, "source") for first, _ in away]
+    targets = [memory.place(target[0], second, "target") for _, second in away]
+    return [Transfer(*pair) for pair in zip(sources, targets, strict=True)]
+
+
+def ensure_transfers_fit(transfers: Sequence[Transfer], record_commands: bool) -> None:
+    """Make sure that experts may go at the same time, as far as memory goes."""
+    if not transfers:
+        return
+    geometry = transfers[0].source.geometry
+    lanes = geometry.dimms * geometry.lanes
+    bursts = sum(expert.source.bursts + expert.target.bursts for expert in transfers)
+    ensure_fits(
+        bursts * _BYTES_OF_A_BURST + lanes * _BYTES_OF_A_LANE,
+        f"{len(transfers)} experts of {bursts} bursts, read and written, at once on {lanes} lanes",
+    )
+    if record_commands:
+        busiest = sum(max(layout.end for layout in layouts) for layouts in zip(*transfers, strict=True))
+        needed = lanes * busiest * _BYTES_RECORDED  # every lane has room for as many as the busiest
+        ensure_fits(needed, f"a record of {busiest} reads and writes on a lane")

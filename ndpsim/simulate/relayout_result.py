@@ -1,0 +1,321 @@
+"""What `simulate_relayout` returns, and how it follows from runs of the relayout engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.config import Hardware
+from ndpsim.energy import transfer_nj
+from ndpsim.link.events import FAR
+from ndpsim.link.requests import counts_between, spans
+from ndpsim.reported import Reported
+from ndpsim.simulate.lane import name_commands
+from ndpsim.simulate.power import DramPower, Energy, dram_power
+from ndpsim.simulate.program import FIRST_CLOCK
+from ndpsim.simulate.relayout_run import Access, Run, Transfer
+from ndpsim.simulate.samples import equal_clocks, sample_clocks
+from ndpsim.simulate.stopwatch import Stopwatch
+from ndpsim.traces import CommandTrace
+
+__all__ = ["HostMove", "RelayoutResult", "Stretch", "host_move", "relayout_energy", "relayout_result"]
+
+Ints = NDArray[np.int64]
+Narrow = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """From when to when a DIMM was at something ("read" or "write"), in ns."""
+
+    name: str
+    dimm: int
+    start_ns: float
+    end_ns: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HostMove(Reported):
+    """The same move by the host, through its channels.
+
+    Attributes:
+        time_ns: from the first command to the last beat written.
+        bandwidth_gbps: weight bytes over `time_ns`.
+        bus_busy: share of the time for which the busiest bus carried data.
+        bound_ns: that bus's data without any gap.
+        commands: DRAM commands by kind.
+        energy_nj: as that of the relayout.
+    """
+
+    time_ns: float
+    bandwidth_gbps: float
+    bus_busy: float
+    bound_ns: float
+    commands: Mapping[str, int]
+    energy_nj: Mapping[str, float | None] | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RelayoutResult(Reported):
+    """Experts moved from one layout to another.
+
+    Attributes:
+        time_ns: from the first DRAM command to the last beat written.
+        cycles: the same in DRAM clocks.
+        clock_ns: the DRAM clock.
+        experts: experts asked for.
+        moved: those of them that do not lie where they shall already.
+        waves: groups of them that moved one after the other.
+        weight_bytes: bytes of weights, scales and zero points of those that moved.
+        read_bytes, sent_bytes, kept_bytes, written_bytes: of these, read; sent over links; moved within their
+            DIMM; written. The second and third make the first, which equals the fourth.
+        wire_bytes: sent over links, with headers, each packet once.
+        bandwidth_gbps: weight bytes over `time_ns`.
+        topology: of the links.
+        link_busy: share of the time for which each wire carried packets, by name; those that did.
+        dram_busy: share of the time for which the busiest lane's data bus carried reads ("read"), writes
+            ("write") and either ("both").
+        bounds_ns: the time that each resource needs at least: "links" (the busiest wire), "source DRAM",
+            "target DRAM" (data on the bus of the busiest lane that reads, or writes), "DRAM" (either).
+        bottleneck: the one that needs longest, with its name: "link dimm 0 to 1", "source DRAM", ... Where
+            the time is far above its bound, buffers, row changes or turnarounds hold it back.
+        transit_bytes: what the buffers of a DIMM's router have to hold, at most.
+        commands: DRAM commands by kind; those of a lane end with its last data.
+        host: the same move by the host; None where it was not asked for.
+        host_speedup: the host's time over `time_ns`.
+        stretches: which DIMM read and wrote when.
+        energy_nj: by component, and their `total`, of all DIMMs and links; None where nothing moved or is
+            known of the DRAM's currents. `energy_note` says what it rests on, or why.
+        curve_ns, read_gbps, written_gbps: ends of equal times, which are whole refresh intervals or equal
+            parts of one (the last may be shorter), and what came from DRAM and arrived for it in each.
+        config: everything that was used.
+        wall_s: how long the call took, without `compile_s`; next to nothing with a result from a cache.
+        compile_s: how long kernels were compiled for it; 0 when they were in the cache.
+        command_traces: by wave, then by DIMM and lane, when asked for.
+    """
+
+    _shown_fields: ClassVar[tuple[str, ...]] = (
+        "time_ns",
+        "cycles",
+        "experts",
+        "moved",
+        "waves",
+        "weight_bytes",
+        "sent_bytes",
+        "kept_bytes",
+        "wire_bytes",
+        "bandwidth_gbps",
+        "topology",
+        "link_busy",
+        "dram_busy",
+        "bounds_ns",
+        "bottleneck",
+        "commands",
+        "host",
+        "host_speedup",
+        "energy_nj",
+        "wall_s",
+    )
+
+    time_ns: float
+    cycles: int
+    clock_ns: float
+    experts: int
+    moved: int
+    waves: int
+    weight_bytes: int
+    read_bytes: int
+    sent_bytes: int
+    kept_bytes: int
+    written_bytes: int
+    wire_bytes: int
+    bandwidth_gbps: float
+    topology: str
+    link_busy: Mapping[str, float]
+    dram_busy: Mapping[str, float]
+    bounds_ns: Mapping[str, float]
+    bottleneck: str
+    transit_bytes: int
+    commands: Mapping[str, int]
+    host: HostMove | None
+    host_speedup: float | None
+    stretches: tuple[Stretch, ...]
+    energy_nj: Mapping[str, float | None] | None
+    energy_note: str
+    curve_ns: tuple[float, ...]
+    read_gbps: tuple[float, ...]
+    written_gbps: tuple[float, ...]
+    config: Mapping[str, Any]
+    wall_s: float
+    compile_s: float
+    command_traces: tuple[tuple[CommandTrace, ...], ...] = field(default=(), repr=False)
+
+
+def _dram(
+    power: DramPower, access: Access, runs: Sequence[Run], others: Mapping[str, float | None]
+) -> Energy:
+    """The energy of runs, whose lanes all draw power from the first to the last clock of each."""
+    lanes = access.network.dimms * access.lanes * access.tables.ranks
+    return power.split(
+        np.sum([run.issued for run in runs], axis=0),
+        sum(run.end - 1 for run in runs) * lanes,
+        sum(run.open_clocks for run in runs),
+        others,
+    )
+
+
+def relayout_energy(hardware: Hardware, access: Access, runs: Sequence[Run]) -> Energy:
+    """The energy of all DIMMs, of the links, and of channels that bridge groups."""
+    power = dram_power(hardware.lane_device(), hardware.power_changes)
+    link, unit, network = hardware.system.link, hardware.relayout, access.network
+    assert link is not None, "there is a network"
+    if not runs:
+        return None, "nothing moved"
+    bytes_over = [0.0, 0.0]  # links, channels
+    wires = {hop.wire: hop for hop in network.hops}
+    for wire, ticks in enumerate(np.sum([run.busy for run in runs], axis=0)):
+        hop = wires[wire]
+        over_channel = max(hop.source, hop.target) >= network.dimms
+        bytes_over[over_channel] += access.timebase.to_ns(int(ticks)) * hop.gbps
+    passed = 2 * sum(run.bits.read for run in runs) // 8  # a buffer at each end
+    static = None if unit.static_mw is None else unit.static_mw * network.dimms
+    time_ns = access.timebase.to_ns(sum(run.end - 1 for run in runs) * access.timebase.ticks[0])
+    others = {
+        "ndp_relayout": None if unit.pj_per_byte is None else unit.pj_per_byte * passed / 1000,
+        "ndp_static": None if static is None else static * time_ns / 1000,
+        "link": transfer_nj(round(bytes_over[0]), link.pj_per_bit),
+    }
+    if bytes_over[1]:
+        others["host"] = power.io_nj(round(bytes_over[1] / access.burst_bytes))
+    return _dram(power, access, runs, others)
+
+
+def host_move(hardware: Hardware, access: Access, runs: Sequence[Run]) -> HostMove:
+    """The runs of a host."""
+    clock_ns = access.timebase.to_ns(access.timebase.ticks[0])
+    time_ns = sum(run.end - 1 for run in runs) * clock_ns
+    bound_ns = _bounds(access, runs)["DRAM"]
+    return HostMove(
+        time_ns=time_ns,
+        bandwidth_gbps=sum(run.bits.written for run in runs) / 8 / time_ns,
+        bus_busy=bound_ns / time_ns,
+        bound_ns=bound_ns,
+        commands=name_commands(np.sum([run.issued for run in runs], axis=0)),
+        energy_nj=_dram(dram_power(hardware.lane_device(), hardware.power_changes), access, runs, {})[0],
+    )
+
+
+def _bounds(access: Access, runs: Sequence[Run]) -> dict[str, float]:
+    """The least time of each resource in ns, over waves that follow each other."""
+    tick, burst = access.timebase.to_ns, access.tables.burst * access.timebase.ticks[0]
+    return {
+        "links": sum(tick(int(run.busy.max(initial=0))) for run in runs),
+        "source DRAM": sum(tick(int(run.reads.max()) * burst) for run in runs),
+        "target DRAM": sum(tick(int(run.writes.max()) * burst) for run in runs),
+        "DRAM": sum(tick(int((run.reads + run.writes).max()) * burst) for run in runs),
+    }
+
+
+def _bottleneck(access: Access, runs: Sequence[Run], bounds: Mapping[str, float]) -> str:
+    """The resource that needs longest; a wire by its name."""
+    longest = max(bounds.values())
+    if not longest:
+        return "nothing"
+    name = next(name for name, ns in bounds.items() if ns == longest)
+    if name != "links":
+        return name
+    return f"link {access.network.wire_names[int(np.argmax(np.sum([run.busy for run in runs], axis=0)))]}"
+
+
+def _curve(access: Access, ticks: Sequence[Ints], clocks: Sequence[int], edges: Ints) -> tuple[float, ...]:
+    """Bursts that were somewhere at some ticks, as GB/s in each of the times between edges, in clocks.
+
+    clocks: of each wave, the one at its tick 0.
+    """
+    counts, dram_ticks = np.zeros(len(edges) - 1, dtype=np.int64), access.timebase.ticks[0]
+    for tick, clock in zip(ticks, clocks, strict=True):
+        counts_between(tick, (edges - clock) * dram_ticks, counts)
+    widths_ns = np.diff(edges) * access.timebase.to_ns(dram_ticks)
+    return tuple((counts * access.burst_bytes / widths_ns).tolist())
+
+
+def _stretches(
+    access: Access, name: str, node: Sequence[Narrow], ticks: Sequence[Ints], clocks: Sequence[int]
+) -> list[Stretch]:
+    """From when to when bursts of each node were somewhere, wave by wave."""
+    found, to_ns = [], access.timebase.to_ns
+    for of, tick, clock in zip(node, ticks, clocks, strict=True):
+        first, last = np.full(access.network.dimms, FAR), np.zeros(access.network.dimms, dtype=np.int64)
+        spans(tick, of, first, last)
+        begin = clock * access.timebase.ticks[0]
+        found += [
+            Stretch(name, int(dimm), to_ns(begin + first[dimm]), to_ns(begin + last[dimm]))
+            for dimm in np.flatnonzero(last)
+        ]
+    return found
+
+
+def relayout_result(
+    access: Access,
+    transfers: Sequence[Transfer],
+    runs: Sequence[Run],
+    host: HostMove | None,
+    energy: Energy,
+    config: Mapping[str, Any],
+    experts: int,
+    stopwatch: Stopwatch,
+) -> RelayoutResult:
+    clock_ns, tick_ns = access.timebase.to_ns(access.timebase.ticks[0]), access.timebase.to_ns(1)
+    ends = np.cumsum([0, *(run.end - 1 for run in runs)])
+    cycles = int(ends[-1])
+    time_ns = access.timebase.to_ns(cycles * access.timebase.ticks[0])
+    edges = equal_clocks(cycles, sample_clocks(cycles, access.tables.refresh_interval))
+    begins = (ends[:-1] - FIRST_CLOCK).tolist()  # a wave's tick 0 is a clock before its first command
+    reads, writes = [run.read_tick for run in runs], [run.write_tick for run in runs]
+    read, sent, _, written = (sum(run.bits[n] for run in runs) for n in range(4))
+    wires = zip(
+        access.network.wire_names, np.sum([run.busy for run in runs], axis=0) if runs else (), strict=False
+    )
+    bounds = _bounds(access, runs)
+    dram = {"read": "source DRAM", "write": "target DRAM", "both": "DRAM"}
+    return RelayoutResult(
+        time_ns=time_ns,
+        cycles=cycles,
+        clock_ns=clock_ns,
+        experts=experts,
+        moved=len(transfers),
+        waves=len(runs),
+        weight_bytes=sum(sum(expert.source.weights.matrix_bits()) for expert in transfers) // 8,
+        read_bytes=read // 8,
+        sent_bytes=sent // 8,
+        kept_bytes=read // 8 - sent // 8,
+        written_bytes=written // 8,
+        wire_bytes=sum(run.wire_bytes for run in runs),
+        bandwidth_gbps=written / 8 / time_ns if runs else 0.0,
+        topology=access.network.topology,
+        link_busy={name: float(ticks * tick_ns / time_ns) for name, ticks in wires if ticks},
+        dram_busy={name: bounds[bound] / time_ns if runs else 0.0 for name, bound in dram.items()},
+        bounds_ns=bounds,
+        bottleneck=_bottleneck(access, runs, bounds),
+        transit_bytes=max((int(run.most_waiting.max()) for run in runs), default=0),
+        commands=name_commands(np.sum([run.issued for run in runs], axis=0)) if runs else {},
+        host=host,
+        host_speedup=host.time_ns / time_ns if host else None,
+        stretches=(
+            *_stretches(access, "read", [run.read_node for run in runs], reads, begins),
+            *_stretches(access, "write", [run.write_node for run in runs], writes, begins),
+        ),
+        energy_nj=energy[0],
+        energy_note=energy[1],
+        curve_ns=tuple((edges[1:] * clock_ns).tolist()),
+        read_gbps=_curve(access, reads, begins, edges) if runs else (),
+        written_gbps=_curve(access, writes, begins, edges) if runs else (),
+        config=config,
+        wall_s=stopwatch.wall_s(),
+        compile_s=stopwatch.compile_s(),
+        command_traces=tuple(run.traces for run in runs if run.traces),
+    )

@@ -1,0 +1,291 @@
+"""Experts on their way from one layout to another, lowered to `ndpsim.link.engine` and run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from threading import Event
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.dram import state
+from ndpsim.dram.masks import state as masks
+from ndpsim.dram.sink import nobody
+from ndpsim.errors import InputError
+from ndpsim.layout import Layout, moves
+from ndpsim.link import Network
+from ndpsim.link.engine_state import Engine, Flows, make_engine
+from ndpsim.link.events import FAR
+from ndpsim.link.fabric import Fabric, check_ticks, make_fabric, make_packets
+from ndpsim.link.lanes import DONE, MORE, RECORD_FULL, Lanes, make_lanes, run
+from ndpsim.link.packets import most_waiting
+from ndpsim.link.packing import Packed, Part, Pieces, pack_pieces, reading_order
+from ndpsim.link.requests import Bursts, Requests, Seats, bits_by_stage, make_requests
+from ndpsim.simulate.lane import decode_commands
+from ndpsim.spec import Tables
+from ndpsim.traces import CommandTrace
+from ndpsim.units import Timebase
+
+__all__ = ["Access", "Bits", "Job", "Run", "Transfer", "Wave", "make_wave", "run_relayout"]
+
+Ints = NDArray[np.int64]
+Narrow = NDArray[np.int32]
+Progress = Callable[[float], None]
+
+_CLOCKS = 1 << 17  # between two reports of progress
+_SLOWEST = 1 << 10  # clocks that a burst takes, on average, by far at most
+_ROOM = 1 << 12  # commands a lane's trace has room for at first
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """How bursts are read and written: by relayout units with lanes and links, or by a host.
+
+    Attributes:
+        tables, policy: of every lane.
+        burst_bytes: bytes of a burst.
+        write_latency: clocks from WR to the last beat of its data.
+        lanes: lanes of each node.
+        network: of the nodes.
+        slots: bursts that a node's buffer holds between reading and sending.
+        receive_bytes: what its buffer holds of what was sent to it.
+        packet_bytes, header_bytes: of a packet.
+        timebase: ticks of the DRAM clock, then of the unit's.
+        seats: node, lane and rank of each DIMM's lanes, DIMM after DIMM.
+    """
+
+    tables: Tables
+    policy: state.Policy
+    burst_bytes: int
+    write_latency: int
+    lanes: int
+    network: Network
+    slots: int
+    receive_bytes: int
+    packet_bytes: int
+    header_bytes: int
+    timebase: Timebase
+    seats: Seats
+
+
+class Transfer(NamedTuple):
+    """An expert, where it lies and where it goes."""
+
+    source: Layout
+    target: Layout
+
+
+class Wave(NamedTuple):
+    """Experts that go at the same time; who accesses them makes no difference here."""
+
+    bits: int
+    reads: Bursts
+    writes: Bursts
+    first_read: Ints  # [expert + 1]
+    parts: list[Part]
+    word: Ints  # [place]: see `link.requests.fill_requests`
+    column: Narrow
+
+
+class Bits(NamedTuple):
+    """Bits of weights that were read, came over links, or within their node, and were written."""
+
+    read: int
+    sent: int
+    local: int
+    written: int
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What happened, from the kernels' arrays. Clocks are DRAM clocks, the first is 1.
+
+    Attributes:
+        end: the clock at which the last data had been written.
+        bits: of what was read, sent and written.
+        wire_bytes: sent over links, with headers, at the source.
+        read_node, read_tick: of each read, its node, and when its data was in the buffer.
+        write_node, write_tick: of each write, its node and when all of it had arrived.
+        reads, writes: bursts by lane.
+        busy: ticks by wire.
+        most_waiting: bytes of transit by node.
+        issued: commands by number.
+        open_clocks: clocks for which banks were open, summed over all banks.
+        traces: of every lane, where recorded.
+    """
+
+    end: int
+    bits: Bits
+    wire_bytes: int
+    read_node: Narrow
+    read_tick: Ints
+    write_node: Narrow
+    write_tick: Ints
+    reads: Ints
+    writes: Ints
+    busy: Ints
+    most_waiting: Ints
+    issued: Ints
+    open_clocks: int
+    traces: tuple[CommandTrace, ...]
+
+
+def _bursts(layouts: Sequence[Layout]) -> tuple[Bursts, Ints]:
+    """All bursts of layouts, and where each layout's begin."""
+    first = np.append(0, np.cumsum([layout.bursts for layout in layouts])).astype(np.int64)
+    seat, place = (np.empty(first[-1], dtype=np.int32) for _ in range(2))
+    for layout, (begin, end) in zip(layouts, pairwise(first), strict=True):
+        places = layout.places()
+        np.add(places.dimm * layout.geometry.lanes, places.lane, out=seat[begin:end], casting="same_kind")
+        place[begin:end] = places.place
+    return Bursts(seat, place), first
+
+
+def make_wave(transfers: Sequence[Transfer]) -> Wave:
+    """Experts that go at the same time, each burst and each piece in its place."""
+    reads, first_read = _bursts([transfer.source for transfer in transfers])
+    writes, first_write = _bursts([transfer.target for transfer in transfers])
+    found: dict[tuple[str, str], Pieces] = {}  # the same for all DIMMs
+    parts = []
+    for expert, (source, target) in enumerate(transfers):
+        names = source.name, target.name
+        if names not in found:
+            found[names] = Pieces(*moves(source, target))
+        parts.append(Part(found[names], int(first_read[expert]), int(first_write[expert])))
+    places = np.arange(max(max(layout.end for layout in transfer) for transfer in transfers))
+    bankgroup, bank, row, column = transfers[0].source.parts[0].dealing.coordinates(places)
+    none = np.zeros_like(row)
+    word = state.pack_place(none, bankgroup, bank, row, none)
+    bits = sum(sum(transfer.source.weights.matrix_bits()) for transfer in transfers)
+    return Wave(bits, reads, writes, first_read, parts, word, column.astype(np.int32))
+
+
+class Job:
+    """A wave under way.
+
+    Raises:
+        InputError: packets or the buffer are too small.
+    """
+
+    def __init__(self, access: Access, wave: Wave, record: bool) -> None:
+        self.access, self.wave, nodes = access, wave, access.network.dimms
+        largest = max(int(part.pieces.bits.max()) for part in wave.parts)
+        if -(-largest // 8) > access.packet_bytes:
+            problem = f"{access.packet_bytes} is less than a burst, {-(-largest // 8)} bytes"
+            raise InputError(problem, key="link.packet_bytes")
+        self.read_node = access.seats.node[wave.reads.seat]
+        self.write_node = access.seats.node[wave.writes.seat]
+        order = reading_order(self.read_node, wave.first_read, nodes)
+        self.packed, ends = pack_pieces(wave.parts, order, self.write_node, access.slots, access.packet_bytes)
+        self.flows = [divmod(int(pair), nodes) for pair in ends]
+        fabric = make_fabric(access.network, self.flows, access.timebase)
+        self.engine: Engine = self._engine(fabric, self.packed)
+        self.requests: Requests = make_requests(
+            wave.reads, order[0], wave.writes, access.seats, wave.word, wave.column
+        )
+        self.read_node = np.repeat(np.arange(nodes, dtype=np.int32), np.diff(order[1]))
+        room = _ROOM if record else 0
+        self.lanes: Lanes = make_lanes(
+            access.tables, self.requests, self.engine.offered_at, nodes * access.lanes, room
+        )
+        self.share = 0.0  #: Of the requests, those that are served.
+
+    def _engine(self, fabric: Fabric, packed: Packed) -> Engine:
+        access, count = self.access, len(packed.packet_flow)
+        size = packed.packet_bytes + np.int32(access.header_bytes)
+        longest = len(packed.piece_read) * _SLOWEST * access.timebase.ticks[0]
+        check_ticks(fabric, int(size.sum(dtype=np.int64)), count, longest)
+        leaves = len(self.flows) + len(fabric.byte_ticks)
+        packets = make_packets(fabric, packed.packet_flow, size, np.full(count, FAR), leaves)
+        flows = self._flows(fabric)
+        return make_engine(
+            packed, fabric, packets, flows, access.timebase, access.tables.read_latency, access.slots
+        )
+
+    def _flows(self, fabric: Fabric) -> Flows:
+        access = self.access
+        source, target = np.array(self.flows, dtype=np.int64).T
+        into = np.bincount(target, minlength=access.network.dimms)[target]
+        credits_ = access.receive_bytes // (into * access.packet_bytes)
+        if credits_.min() < 1:
+            problem = (
+                f"the buffer is too small: half of it has to hold a packet of {access.packet_bytes} bytes "
+                f"from each of {int(into.max())} DIMMs"
+            )
+            raise InputError(problem, key="ndp.relayout.buffer_kib")
+        latency = np.append(0, np.cumsum(fabric.queue_latency[fabric.path]))
+        back = latency[fabric.path_first[1:]] - latency[fabric.path_first[:-1]]
+        return Flows(source, credits_, back)
+
+    def run(self, progress: Progress, stop: Event) -> None:
+        """Until all is written.
+
+        Raises:
+            InterruptedError: `stop` was set before.
+        """
+        access, total = self.access, len(self.requests.lane)
+        shape, no_sink, left = masks.make_shape(access.tables), nobody(), total
+        kernel: Any = run
+        outcome = MORE
+        while outcome != DONE:
+            if stop.is_set():
+                raise InterruptedError
+            outcome = kernel(access.policy, shape, self.engine, self.lanes, no_sink, _CLOCKS)
+            if outcome == RECORD_FULL:
+                commands = self.lanes.commands
+                self.lanes = self.lanes._replace(
+                    commands=np.concatenate((commands, np.zeros_like(commands)), axis=1)
+                )
+            before, left = left, int(self.lanes.value[1])
+            if outcome == MORE and before == left and self.engine.packets.times[1] == FAR:
+                raise RuntimeError("a relayout cannot go on: bursts wait for something that never comes")
+            self.share = 1 - left / total
+            progress(self.share)
+
+    def outcome(self) -> Run:
+        """What happened."""
+        access, lanes, engine = self.access, self.lanes, self.engine
+        reads = len(self.read_node)
+        counted = np.zeros(4, dtype=np.int64)
+        bits_by_stage(engine, self.packed.piece_bits, counted)
+        bits = Bits(*counted.tolist())
+        if not self.wave.bits == bits.read == bits.sent + bits.local == bits.written:
+            raise RuntimeError(f"{self.wave.bits} bits were to be moved, but of these {bits}")
+        end = int(lanes.value[2]) + access.write_latency
+        linked = (np.diff(engine.fabric.path_first) > 0)[engine.packets.flow]
+        return Run(
+            end=end,
+            bits=bits,
+            wire_bytes=int(engine.packets.size[linked].sum(dtype=np.int64)),
+            read_node=self.read_node,
+            read_tick=engine.read_tick,
+            write_node=self.write_node,
+            write_tick=engine.write_tick,
+            reads=np.bincount(self.requests.lane[:reads], minlength=len(lanes.due)),
+            writes=np.bincount(self.requests.lane[reads:], minlength=len(lanes.due)),
+            busy=engine.packets.busy,
+            most_waiting=most_waiting(access.network, engine.fabric, engine.packets),
+            issued=np.sum([masks.issued_commands(of_lane) for of_lane in lanes.states], axis=0),
+            open_clocks=int(lanes.states[:, state.OPEN_CLOCKS].sum())
+            + end * sum(masks.open_banks(of_lane) for of_lane in lanes.states),
+            traces=tuple(
+                decode_commands(state.Commands(entry, length), access.tables)
+                for entry, length in zip(lanes.commands, lanes.recorded, strict=True)
+            )
+            if lanes.commands.size
+            else (),
+        )
+
+
+def run_relayout(access: Access, wave: Wave, record: bool, progress: Progress, stop: Event) -> Run:
+    """Relayout of a wave, from rest.
+
+    Raises:
+        InputError: the buffer or packets are too small.
+    """
+    job = Job(access, wave, record)
+    job.run(progress, stop)
+    return job.outcome()
