@@ -54,9 +54,9 @@ def token_counts(tokens: int | Sequence[int]) -> tuple[int, ...]:
     def count(value: object, key: str) -> int:
         return whole_number(value, key, 1, MAX_TOKENS)
 
-    if not isinstance(tokens, list | tuple | np.ndarray) or np.shape(tokens) == ():
+    if not isinstance(tokens, list | tuple | np.ndarray) or getattr(tokens, "shape", None) == ():
         return (count(tokens, "tokens"),)
-    of_jobs = several(tokens, "tokens", count)
+    of_jobs: tuple[int, ...] = several(tokens, "tokens", count)
     if not 1 <= len(of_jobs) <= _MOST_JOBS:
         raise InputError(f"{len(of_jobs)} experts are not from 1 to {_MOST_JOBS}", key="tokens")
     return of_jobs
