@@ -34,7 +34,7 @@ class HostPath(Protocol):
     values_per_message: int
 
     @property
-    def busy_ticks(self) -> Fraction: ...
+    def busy_ticks(self) -> Fraction | int: ...
 
     def write(self, start: int, values: int) -> list[int]:
         """The host writes so many activations to every DIMM; returns when each has its last."""
@@ -55,7 +55,7 @@ class _Buses:
     def __init__(self, machine: Machine, expert: PlacedOnDimms) -> None:
         self.machine, self.expert = machine, expert
         self.values_per_message = machine.device.burst_bytes // machine.unit.activation_bytes
-        self.busy_ticks = Fraction(0)
+        self.busy_ticks = 0
         self._bursts = 0  # of all DIMMs
 
     def write(self, start: int, values: int) -> list[int]:

@@ -195,7 +195,9 @@ class Lane:
 
     def begin(self, first_row: int) -> None:
         """Read what lies so many rows behind the stream; of what was read before everything has been."""
-        place = self.stream.source.place + (first_row << state.ROW_SHIFT)
+        first = self.stream.source.place
+        place = np.empty_like(first) if self.source.place is first else self.source.place
+        np.add(first, first_row << state.ROW_SHIFT, out=place)
         self.source = self.source._replace(place=place)
 
     def read_region(

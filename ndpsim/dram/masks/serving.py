@@ -48,7 +48,7 @@ def reads_in_order(state, table, first, length):
 
 @inlined
 def has_row(sink, row, last):
-    """Whether request `last`, the last that may hold weights of a row, does; else the row is of other lanes."""
+    """Whether request `last`, the last that may hold weights of a row, does; else they are on other lanes."""
     return sink.last_row[last] >= row
 
 
@@ -89,15 +89,15 @@ def serve_in_order(state, sink, table, first, length, repeats, clocks, delay):
     """Of reads one after the other: a row is done with its last burst."""
     begin = state[PLACE] + table[transition_at(state, first) + FIRST_READ]
     begin_row, requests = natural(sink.first_row[begin]), length * SPAN
-    row, end = begin_row, begin
-    while end < begin + repeats * requests:
+    row, end, all_ = begin_row, begin, begin + repeats * requests
+    while end < all_:
         for step in range(first, first + length):
             end += SPAN
             row = serve_span(state, sink, table, step, row, end, delay)
         delay += clocks
-        if end == begin + requests and row > begin_row:
-            all_ = begin + repeats * requests
-            row = serve_repeats(sink, row, row - begin_row, all_, requests, clocks * sink.dram_ticks)
+        if end == begin + requests:
+            if row > begin_row:
+                row = serve_repeats(sink, row, row - begin_row, all_, requests, clocks * sink.dram_ticks)
             if row == sink.row_end.shape[0] or sink.row_end[natural(row)] >= all_:
                 end, delay = all_, delay + (repeats - 1) * clocks
     last = first + length - 1
