@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 __all__ = [
     "Timebase",
@@ -28,9 +28,14 @@ __all__ = [
 ]
 
 
+@lru_cache(maxsize=1024)
+def _of_decimal(text: str) -> Fraction:
+    return Fraction(Decimal(text))
+
+
 def exact(value: int | float | str | Fraction) -> Fraction:
     """`value` as written in decimal, exactly: 0.1 becomes 1/10, not its binary neighbour."""
-    return value if isinstance(value, Fraction) else Fraction(Decimal(str(value)))
+    return value if isinstance(value, Fraction) else _of_decimal(str(value))
 
 
 def dram_period_ps(rate_mts: int, transfers_per_clock: int) -> Fraction:

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ndpsim.bench import ROWS, run_rows, traffic
-from ndpsim.bench.experts import ExpertCall
+from ndpsim.bench import ROWS, experts, run_rows, traffic
+from ndpsim.bench.experts import ExpertCall, UnlikeCalls
 from ndpsim.bench.processes import FreshProcess
 from ndpsim.bench.row import Work, best_seconds
 from ndpsim.bench.table import COLUMNS, cells, markdown
@@ -20,14 +20,17 @@ from ndpsim.cli.main import main
 from ndpsim.dram.engines import ScanController
 from ndpsim.dram.mapping import MAPPERS, map_addresses
 from ndpsim.errors import InputError, MismatchError
+from ndpsim.moe import Expert
 from ndpsim.simulate import run_trace, simulate_expert
 from ndpsim.spec import resolve
 
 NAMES = [
     *("stream_r1", "stream_r4", "random_r1", "random_r4", "mixed_r1", "mixed_r4", "stream_ff_r1"),
-    *("stream_ff_r8", "expert_trimoe", "expert_edge", "import", "compile"),
+    *("stream_ff_r8", "expert_trimoe", "expert_edge"),
+    *("unlike_trimoe", "unlike_edge", "unlike_cxl", "queue_trimoe", "import", "compile"),
 ]
 KEYS = ["name", "requests", "seconds", "rate_mps", "ratio_plain", "ratio_ramulator"]
+ONE = simulate_expert("trimoe", Expert(64, 32))
 TRAFFIC = [row for row in ROWS.values() if isinstance(row, Traffic)]
 
 
@@ -196,6 +199,31 @@ def test_the_work_of_the_experts_is_the_pinned_one(name):
     row = ROWS[name]
     result = simulate_expert(row.hw, row.model, row.tokens)
     assert Work(result.weight_bursts, result.cycles, result.commands) == row.pinned
+
+
+def test_unlike_calls_are_pinned_together_and_compared_with_the_hardware():
+    one, three = (simulate_expert("trimoe", "qwen3-30b-a3b", tokens) for tokens in (1, (1, 2)))
+    commands = {name: one.commands[name] + three.commands[name] for name in one.commands}
+    pinned = Work(3 * one.weight_bursts, one.cycles + three.cycles, commands)
+    calls = UnlikeCalls("unlike_trimoe", "experts", "trimoe", "qwen3-30b-a3b", [1, (1, 2)], pinned)
+    row = calls.run(1)
+    assert row.simulated_s == pytest.approx((one.time_ns + three.time_ns) / 1e9)
+    assert (row.work, row.ratio_plain) == (pinned, None)
+    with pytest.raises(MismatchError, match="unlike_trimoe: cycles came out as"):
+        replace(calls, pinned=replace(pinned, cycles=pinned.cycles + 1)).run(1)
+
+
+def test_no_run_of_unlike_calls_finds_what_an_earlier_one_made(monkeypatch):
+    made = []
+    monkeypatch.setattr(experts, "simulate_expert", lambda hardware, *given: made.append(hardware) or ONE)
+    row = UnlikeCalls("unlike_trimoe", "experts", "trimoe", "qwen3-30b-a3b", [1], experts.work_of(ONE))
+    row.run(3)
+    assert len({id(hardware) for hardware in made}) == 3
+
+
+def test_the_work_of_the_queue_is_the_pinned_one():
+    row = ROWS["queue_trimoe"]
+    assert row.run(1).work == row.pinned
 
 
 @pytest.mark.parametrize(("name", "runs"), [("import", 4), ("compile", 1)])

@@ -166,7 +166,7 @@ def test_derived_quantities(write: Write) -> None:
     assert hardware.lane_peak_gbps == 19.2
     assert (hardware.dimm_peak_gbps, hardware.dimm_host_gbps) == (153.6, 38.4)
     assert hardware.dimm_bytes == 8 * 4 * 16 * 2**30 // 8
-    assert hardware.gemv_gflops == pytest.approx(128 * 8 / 16 * 2 * 0.933333)
+    assert hardware.unit_gflops["gemv"] == pytest.approx(128 * 8 / 16 * 2 * 0.933333)
     assert hardware.lane_device().ranks == 1
 
 
@@ -543,7 +543,7 @@ def test_a_name_and_a_dram_make_a_hardware_file(plain_file: Callable[[str], str]
     assert (system.title, system.paper, system.gpu, system.link, system.ndp) == (None,) * 5
     assert (system.dimm.count, system.dimm.ranks, system.dimm.subchannels) == (1, 1, 1)
     assert (system.host.channels, system.host.cpu_tflops) == (1, None)
-    assert (hardware.lanes, hardware.lane_peak_gbps, hardware.gemv_gflops) == (1, 25.6, None)
+    assert (hardware.lanes, hardware.lane_peak_gbps, hardware.unit_gflops["gemv"]) == (1, 25.6, None)
     named = {row.key: row for row in hardware.rows()}
     assert named["dram.scheduler"][1:3] == ("FRFCFS", "")
     assert named["dram.row_cap"][1:3] == (4, "accesses")

@@ -138,9 +138,12 @@ def test_queues_that_make_no_sense_are_refused(tokens):
     assert "\n" not in str(refused.value)
 
 
-def test_queues_that_would_take_too_much_memory_are_refused():
-    with pytest.raises(InputError, match="GiB of memory .* would be needed"):
-        simulate_expert(tokens=[1] * 2000)
+def test_experts_that_do_not_fit_behind_each_other_are_refused():
+    # 36 MiB are 36 rows, of 4 KiB, of each of the 256 banks; a bank has 131,072.
+    with pytest.raises(
+        InputError, match="^tokens: 3641 experts do not fit .* 36 rows of every bank: 3640 do$"
+    ):
+        simulate_expert(tokens=[1] * 3641)
 
 
 # ---- ranks that obey the same commands ---------------------------------------------------------------

@@ -226,7 +226,7 @@ def test_everything_the_paper_leaves_open_is_an_assumption_and_nothing_else(name
 def test_printed_figures_of_trimoe_agree_with_what_the_parts_make() -> None:
     hardware = HARDWARE["trimoe"]
     system = hardware.system
-    assert hardware.gemv_gflops == system.ndp.published.gflops
+    assert hardware.unit_gflops["gemv"] == system.ndp.published.gflops
     assert hardware.dimm_peak_gbps == system.ndp.published.bandwidth_gbps
     assert hardware.dimm_bytes == 128 * 2**30  # "128GB/DIMM"
     assert system.dimm.count * hardware.dimm_bytes == system.host.memory_tb * 2**40
@@ -251,8 +251,8 @@ def test_printed_figures_of_edge_agree_with_what_the_parts_make() -> None:
     # "Tensor Cores 336", "2.30 GHz"; 128 operations a clock.
     assert system.gpu.tflops == pytest.approx(336 * 2.30 * 128 / 1000, abs=0.05)
     # A product a clock from each of 64 multipliers at 1 GHz; a 16-bit weight is a product and a sum.
-    assert hardware.gemv_gflops == 2 * system.ndp.gemv.multipliers
-    assert hardware.gemv_gflops > hardware.dimm_peak_gbps
+    assert hardware.unit_gflops["gemv"] == 2 * system.ndp.gemv.multipliers
+    assert hardware.unit_gflops["gemv"] > hardware.dimm_peak_gbps
     assert 2**system.ndp.gemv.adder_tree_cycles == system.ndp.gemv.multipliers
 
 
@@ -261,8 +261,8 @@ def test_printed_figures_of_cxl_agree_with_what_the_parts_make() -> None:
     system = hardware.system
     assert hardware.dimm_peak_gbps == system.ndp.published.bandwidth_gbps
     assert hardware.dimm_bytes == system.ndp.published.memory_gb * 2**30
-    assert hardware.systolic_gflops == 64 * 16 * 2 * 1.0  # 64 x (4x4), a product and a sum, 1 GHz
-    assert hardware.gemv_gflops is None
+    assert hardware.unit_gflops["systolic"] == 64 * 16 * 2 * 1.0  # 64 x (4x4), a product and a sum, 1 GHz
+    assert hardware.unit_gflops["gemv"] is None
     # Weights of 16 bits entering the columns of every array take what the memory gives.
     unit = system.ndp.systolic
     assert unit.arrays * unit.columns * 2 * unit.clock_mhz / 1000 == hardware.dimm_peak_gbps

@@ -1,16 +1,20 @@
-"""One expert on one DIMM, again and again in one process, against the time the hardware itself needs."""
+"""Experts in one process, the same again and again or all different, against the time the hardware needs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from ndpsim.bench.row import Row, Work, best_seconds, expect
 from ndpsim.config import load_hardware
 from ndpsim.errors import MismatchError
 from ndpsim.moe import load_model
+from ndpsim.ndp.array import tile_timing
 from ndpsim.simulate import ExpertResult, simulate_expert
 
-__all__ = ["ExpertCall", "work_of"]
+__all__ = ["ExpertCall", "UnlikeCalls", "work_of"]
 
 _LEAST_RUNS = 20  # a call lasts a fraction of a millisecond
 
@@ -68,3 +72,55 @@ class ExpertCall:
             simulated_s=result.time_ns / 1e9,
             fast_forwarded=result.fast_forwarded,
         )
+
+
+@dataclass(frozen=True)
+class UnlikeCalls:
+    """Calls of `simulate_expert`, none like another, after one that is not measured; kernels are compiled.
+
+    Of earlier runs nothing is left but compiled kernels: hardware is read and weights are placed anew.
+
+    Attributes:
+        name, about: see `Benchmark`.
+        hw, model: bundled names.
+        calls: the tokens of each call, or those of each of its experts in turn.
+        pinned: what must come out of all of them.
+    """
+
+    name: str
+    about: str
+    hw: str
+    model: str
+    calls: Sequence[int | tuple[int, ...]]
+    pinned: Work
+
+    def run(self, repeat: int) -> Row:
+        """See `Benchmark`.
+
+        Raises:
+            MismatchError: the pinned work disagrees.
+        """
+        runs = [self._run() for _ in range(repeat)]
+        results = runs[0][1]
+        works = [work_of(result) for result in results]
+        commands = sum((Counter(work.commands) for work in works), Counter[str]())
+        requests, cycles = sum(work.requests for work in works), sum(work.cycles for work in works)
+        done = Work(requests, cycles, dict(commands))
+        expect(self.name, done, self.pinned)
+        forwarded = sum(one.fast_forwarded * work.requests for one, work in zip(results, works, strict=True))
+        return Row(
+            self.name,
+            done,
+            min(seconds for seconds, _ in runs),
+            simulated_s=sum(result.time_ns for result in results) / 1e9,
+            fast_forwarded=forwarded / requests,
+        )
+
+    def _run(self) -> tuple[float, list[ExpertResult]]:
+        """The seconds of all calls, and what they came to."""
+        tile_timing.cache_clear()
+        hardware, expert = replace(load_hardware(self.hw)), load_model(self.model).expert
+        simulate_expert(hardware, expert)
+        began = time.perf_counter()
+        results = [simulate_expert(hardware, expert, tokens) for tokens in self.calls]
+        return time.perf_counter() - began, results

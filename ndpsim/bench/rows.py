@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ndpsim.arguments import choice, progress_function, several, whole_number
-from ndpsim.bench.experts import ExpertCall
+from ndpsim.bench.experts import ExpertCall, UnlikeCalls
 from ndpsim.bench.processes import FreshProcess
 from ndpsim.bench.row import Benchmark, Row, Work
 from ndpsim.bench.traffic import Traffic
@@ -27,6 +27,18 @@ _STREAM_FF_R1 = Work(589824, 5152122, {"ACT": 13896, "PREab": 549, "RD": 589824,
 _STREAM_FF_R8 = Work(589824, 5158235, {"ACT": 13875, "PREab": 849, "RD": 589824, "REFab": 4400})
 _TRIMOE = Work(589824, 664965, {"ACT": 14008, "PREab": 560, "RD": 589824, "REFab": 560})
 _EDGE = Work(5505024, 5797189, {"ACT": 50796, "PREpb": 21160, "PREab": 1856, "RD": 5505024, "REFab": 1856})
+# These would take the plain controller minutes; they are what the fast one makes of them.
+_UNLIKE_TRIMOE = Work(72548352, 737820478, {"ACT": 6474560, "PREab": 629344, "RD": 72548352, "REFab": 629344})
+_UNLIKE_EDGE = Work(
+    1789132800,
+    9176712486,
+    {"ACT": 26511724, "PREpb": 29800, "PREab": 2941116, "RD": 1789132800, "REFab": 2941116},
+)
+_UNLIKE_CXL = Work(
+    2994733056, 846013208, {"ACT": 76376864, "PREab": 3469920, "RD": 2994733056, "REFab": 3469856}
+)
+_QUEUE = Work(9437184, 10649831, {"ACT": 224856, "PREab": 9080, "RD": 9437184, "REFab": 9080})
+_UNLIKE = range(1, 65)  # tokens
 _FIRST_CALL = Work(1, _TRIMOE.cycles, _TRIMOE.commands)
 
 _ALL: Sequence[Benchmark] = (
@@ -46,6 +58,38 @@ _ALL: Sequence[Benchmark] = (
         _TRIMOE,
     ),
     ExpertCall("expert_edge", "an expert of mixtral-8x7b on edge, 1 token", "edge", "mixtral-8x7b", _EDGE),
+    UnlikeCalls(
+        "unlike_trimoe",
+        "experts of qwen3-235b-a22b on trimoe, 1 to 64 tokens",
+        "trimoe",
+        "qwen3-235b-a22b",
+        _UNLIKE,
+        _UNLIKE_TRIMOE,
+    ),
+    UnlikeCalls(
+        "unlike_edge",
+        "experts of mixtral-8x7b on edge, 1 to 64 tokens",
+        "edge",
+        "mixtral-8x7b",
+        _UNLIKE,
+        _UNLIKE_EDGE,
+    ),
+    UnlikeCalls(
+        "unlike_cxl",
+        "experts of mixtral-8x7b on cxl, 1 to 64 tokens",
+        "cxl",
+        "mixtral-8x7b",
+        _UNLIKE,
+        _UNLIKE_CXL,
+    ),
+    UnlikeCalls(
+        "queue_trimoe",
+        "16 experts of qwen3-235b-a22b in turn on trimoe, 1 token each",
+        "trimoe",
+        "qwen3-235b-a22b",
+        [(1,) * 16],
+        _QUEUE,
+    ),
     FreshProcess("import", "a new process to its first result, kernels compiled before", _FIRST_CALL),
     FreshProcess(
         "compile", "a new process to its first result, nothing compiled", _FIRST_CALL, compiles=True

@@ -191,9 +191,10 @@ def _values_of(context: click.Context, key: str, typed: str) -> Iterable[str]:
     named = {"dram.standard": _standard_names, "dram.org": _orgs, "dram.timing": _timings}
     if key in named:
         return named[key](context, typed)
-    if key in ("ndp.gemv", "ndp.systolic", "ndp.activation", "ndp.relayout"):
-        from ndpsim.config import rtl_names
+    from ndpsim.config import rtl_names
+    from ndpsim.config.system import UNITS
 
+    if key.startswith("ndp.") and key.removeprefix("ndp.") in UNITS:
         return [name for name in rtl_names() if name.endswith(key.removeprefix("ndp."))]
     return _hardware_keys().get(key, ())
 

@@ -76,14 +76,14 @@ class _Outputs:
             write_json(result.to_dict(), self.json)
 
 
-class _Counts(click.ParamType):
+class _Counts(click.types.StringParamType):
     """A whole number, or several with commas between them."""
 
     name = "integer[,...]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """A number, or a list of several."""
-        counts = [click.INT.convert(part, param, ctx) for part in str(value).split(",")]
+        counts = [click.types.convert_type(int).convert(part, param, ctx) for part in str(value).split(",")]
         return counts[0] if len(counts) == 1 else counts
 
 

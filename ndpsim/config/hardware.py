@@ -8,11 +8,10 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 from ndpsim.config.origins import Origin, dotted
-from ndpsim.config.system import Gemv, Ndp, Relayout, System, leaves, unit_of
+from ndpsim.config.system import MULTIPLIERS, UNITS, Ndp, Relayout, System, leaves, unit_of
 from ndpsim.errors import InputError
 from ndpsim.reported import html_table, text_table
 from ndpsim.spec import Device, resolve
@@ -96,17 +95,6 @@ class Hardware:
         return self.system.ndp
 
     @property
-    def gemv(self) -> Gemv:
-        """The matrix-vector unit of a DIMM.
-
-        Raises:
-            InputError: the file describes none.
-        """
-        if self.ndp.gemv is None:
-            raise InputError("is missing: the hardware has systolic arrays", file=self.file, key="ndp.gemv")
-        return self.ndp.gemv
-
-    @property
     def relayout(self) -> Relayout:
         """The relayout unit of a DIMM.
 
@@ -148,24 +136,12 @@ class Hardware:
         return inside if self.system.cxl is None else min(inside, self.system.cxl.gbps)
 
     @property
-    def gemv_gflops(self) -> float | None:
-        """Peak of a GEMV unit at its native precision, in GFLOPS: a product and a sum are two.
-
-        None where the hardware has no such unit.
-        """
-        if self.system.ndp is None or self.system.ndp.gemv is None:
-            return None
-        gemv = self.system.ndp.gemv
-        products = Fraction(gemv.multipliers * gemv.values_per_multiplier, gemv.bit_serial_cycles)
-        return float(2 * products * exact(gemv.clock_mhz) / 1000)
-
-    @property
     def ndp_area_mm2(self) -> float | None:
         """Area of the units of a DIMM together, in mm2; None where there are none or one is not known."""
         if self.system.ndp is None:
             return None
         ndp = self.system.ndp
-        units = (ndp.gemv, ndp.systolic, ndp.activation, ndp.relayout)
+        units = [getattr(ndp, name) for name in UNITS]
         areas = [unit.area_mm2 for unit in units if unit is not None]
         known = [area for area in areas if area is not None]
         return sum(known) if len(known) == len(areas) else None
@@ -177,15 +153,11 @@ class Hardware:
         return {} if power is None else power.model_dump(exclude_none=True)
 
     @property
-    def systolic_gflops(self) -> float | None:
-        """Peak of the systolic arrays at their native precision, in GFLOPS: a product and a sum are two.
-
-        None where the hardware has none.
-        """
-        if self.system.ndp is None or self.system.ndp.systolic is None:
-            return None
-        unit = self.system.ndp.systolic
-        return float(2 * unit.arrays * unit.rows * unit.columns * exact(unit.clock_mhz) / 1000)
+    def unit_gflops(self) -> dict[str, float | None]:
+        """Peak of each unit that multiplies at its native precision, by name; None where there is no such."""
+        ndp = self.system.ndp
+        there = {name: None if ndp is None else getattr(ndp, name) for name in MULTIPLIERS}
+        return {name: None if unit is None else unit.peak_gflops for name, unit in there.items()}
 
     def _times_lane(self, lanes: int) -> float:
         return float(lanes * exact(self.lane_peak_gbps))
@@ -206,8 +178,7 @@ class Hardware:
                 "lane_peak_gbps": self.lane_peak_gbps,
                 "dimm_peak_gbps": self.dimm_peak_gbps,
                 "dimm_host_gbps": self.dimm_host_gbps,
-                "gemv_gflops": self.gemv_gflops,
-                "systolic_gflops": self.systolic_gflops,
+                **{f"{name}_gflops": gflops for name, gflops in self.unit_gflops.items()},
             },
         }
 
@@ -229,10 +200,9 @@ class Hardware:
             "peak inside a DIMM": f"{self.dimm_peak_gbps:g} GB/s",
             "peak to the host": f"{self.dimm_host_gbps:g} GB/s a DIMM",
         }
-        if self.gemv_gflops is not None:
-            rows["GEMV unit"] = f"{self.gemv_gflops:g} GFLOPS a DIMM"
-        if self.systolic_gflops is not None:
-            rows["systolic arrays"] = f"{self.systolic_gflops:g} GFLOPS"
+        for name, gflops in self.unit_gflops.items():
+            if gflops is not None:
+                rows[MULTIPLIERS[name].called] = f"{gflops:g} GFLOPS"
         if link is not None:
             rows["links"] = f"{link.topology}, {link.link_gbps:g} GB/s each way"
         if system.cxl is not None:
@@ -256,7 +226,6 @@ class Hardware:
     def _derived_rows(self) -> list[Row]:
         device, org = self.lane_device(), self.system.dram.org
         gib = self.dimm_bytes / (1 << 30)
-        product = "multipliers x values_per_multiplier / bit_serial_cycles x 2 x clock_mhz"
         rows = [
             Row("derived.lanes", self.lanes, "", "dimm.ranks x dimm.subchannels"),
             Row("derived.bankgroups", device.bankgroups, "", org),
@@ -266,11 +235,9 @@ class Hardware:
             Row("derived.dimm_peak_inside", self.dimm_peak_gbps, "GB/s", "lanes x lane peak"),
             Row("derived.dimm_peak_host", self.dimm_host_gbps, "GB/s", self._host_origin()),
         ]
-        if self.gemv_gflops is not None:
-            rows.append(Row("derived.gemv_peak", self.gemv_gflops, "GFLOPS", product))
-        if self.systolic_gflops is not None:
-            arrays = "arrays x rows x columns x 2 x clock_mhz"
-            rows.append(Row("derived.systolic_peak", self.systolic_gflops, "GFLOPS", arrays))
+        for name, gflops in self.unit_gflops.items():
+            if gflops is not None:
+                rows.append(Row(f"derived.{name}_peak", gflops, "GFLOPS", MULTIPLIERS[name].peak_formula))
         if self.system.ndp is not None:
             published = self.system.ndp.published.area_mm2
             of_all = "not published" if published is None else f"published of all: {published:g} mm2"

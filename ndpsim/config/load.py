@@ -18,7 +18,7 @@ from ndpsim.config.files import data_folder, data_names, data_path
 from ndpsim.config.hardware import Hardware
 from ndpsim.config.nodes import parse, read_text
 from ndpsim.config.origins import Draft, KeyPath, Origin, dotted, draft_of, shown
-from ndpsim.config.system import MULTIPLIERS, UNITS, System, Systolic, allowed, field_at, leaves, section_of
+from ndpsim.config.system import MULTIPLIERS, UNITS, System, allowed, field_at, leaves, section_of
 from ndpsim.errors import InputError, nearest, one_of
 from ndpsim.kept import MadeOfFiles
 from ndpsim.spec import standards
@@ -276,18 +276,10 @@ def _check_multipliers(system: System, draft: Draft) -> None:
     if len(there) > 1:
         problem = f"has both {there[0]} and {there[1]}; ndp.{there[0]}=null takes one away"
         raise draft.origin(("ndp",)).error(problem, "ndp")
-    if system.ndp.systolic is not None:
-        _check_arrays(system.ndp.systolic, system, draft)
-
-
-def _check_arrays(arrays: Systolic, system: System, draft: Draft) -> None:
-    if system.cxl is None:
-        problem = "is missing: systolic arrays stand in a device behind a CXL link"
-        raise draft.origin(("ndp",)).error(problem, "cxl")
-    if arrays.load_rows > arrays.rows:
-        key = ("ndp", "systolic", "load_rows")
-        problem = f"{arrays.load_rows} is more than the {arrays.rows} rows of an array"
-        raise draft.origin(key).error(problem, dotted(key))
+    found = system.ndp.multiplier[1].problem(system)
+    if found is not None:
+        key, problem = found
+        raise draft.origin(tuple(key.split(".")) if "." in key else ("ndp",)).error(problem, key)
 
 
 def _leaf_origins(system: System, draft: Draft, file: str) -> dict[str, Origin]:

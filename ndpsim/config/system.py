@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, get_args, get_origin
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
 
 from ndpsim.errors import nearest
+from ndpsim.units import exact
 
 __all__ = [
     "ADDRESS_FIELDS",
@@ -28,6 +30,7 @@ __all__ = [
     "Gpu",
     "Host",
     "Link",
+    "Multiplier",
     "Ndp",
     "Pcie",
     "Power",
@@ -56,9 +59,6 @@ ADDRESS_FIELDS = ("channel", "rank", "bankgroup", "bank", "row", "column")
 
 #: The units of the `ndp` section that may stand in files of their own.
 UNITS = ("gemv", "systolic", "activation", "relayout")
-
-#: Those that multiply; the section has one of them.
-MULTIPLIERS = ("gemv", "systolic")
 
 _FIELD = f"({'|'.join(ADDRESS_FIELDS)})"
 _PART = rf"{_FIELD}(:[1-9][0-9]?)?"
@@ -323,8 +323,31 @@ class Cxl(_Section):
     pj_per_bit: PicojoulesPerBit | None = Field(default=None, description="energy of the link, both ends")
 
 
-class Gemv(_Section):
+class Multiplier(_Section):
+    """A unit that multiplies; `ndp` has one.
+
+    What a subclass says of itself is all that configuration knows of it; `ndpsim.ndp` has a module of its
+    name in the section `ndp`.
+    """
+
+    called: ClassVar[str]
+    peak_formula: ClassVar[str]
+
+    @property
+    def peak_gflops(self) -> float:
+        """At native precision, of the whole unit: a product and a sum are two."""
+        raise NotImplementedError
+
+    def problem(self, system: System) -> tuple[str, str] | None:
+        """What keeps it from being in a system: a key and what is wrong with it."""
+        return None
+
+
+class Gemv(Multiplier):
     """The matrix-vector unit of a DIMM."""
+
+    called: ClassVar[str] = "GEMV unit"
+    peak_formula: ClassVar[str] = "multipliers x values_per_multiplier / bit_serial_cycles x 2 x clock_mhz"
 
     multipliers: Count = Field(description="multipliers of the unit")
     values_per_multiplier: int = Field(ge=1, le=1024, description="products a multiplier works on at once")
@@ -343,9 +366,18 @@ class Gemv(_Section):
     static_mw: StaticMw = None
     area_mm2: AreaMm2 = None
 
+    @property
+    def peak_gflops(self) -> float:
+        """See `Multiplier.peak_gflops`."""
+        products = Fraction(self.multipliers * self.values_per_multiplier, self.bit_serial_cycles)
+        return float(2 * products * exact(self.clock_mhz) / 1000)
 
-class Systolic(_Section):
+
+class Systolic(Multiplier):
     """The systolic arrays of a memory device, before all its channels."""
+
+    called: ClassVar[str] = "systolic arrays"
+    peak_formula: ClassVar[str] = "arrays x rows x columns x 2 x clock_mhz"
 
     arrays: Count = Field(description="arrays of the device")
     rows: Side = Field(description="rows of processing elements in an array")
@@ -374,6 +406,20 @@ class Systolic(_Section):
     fifo_pj_per_byte: FifoPj = None
     static_mw: StaticMw = None
     area_mm2: AreaMm2 = None
+
+    @property
+    def peak_gflops(self) -> float:
+        """See `Multiplier.peak_gflops`."""
+        return float(2 * self.arrays * self.rows * self.columns * exact(self.clock_mhz) / 1000)
+
+    def problem(self, system: System) -> tuple[str, str] | None:
+        """See `Multiplier.problem`."""
+        if system.cxl is None:
+            return "cxl", "is missing: systolic arrays stand in a device behind a CXL link"
+        if self.load_rows > self.rows:
+            problem = f"{self.load_rows} is more than the {self.rows} rows of an array"
+            return "ndp.systolic.load_rows", problem
+        return None
 
 
 class Activation(_Section):
@@ -429,8 +475,16 @@ class Ndp(_Section):
     @property
     def multiplier(self) -> tuple[str, Gemv | Systolic]:
         """The unit that multiplies: its name, and what the file says of it."""
-        found: dict[str, Gemv | Systolic | None] = {name: getattr(self, name) for name in MULTIPLIERS}
-        return next((name, unit) for name, unit in found.items() if unit is not None)
+        return next((name, getattr(self, name)) for name in MULTIPLIERS if getattr(self, name) is not None)
+
+
+#: The units of the `ndp` section that multiply, by name.
+MULTIPLIERS: dict[str, type[Multiplier]] = {
+    name: kind
+    for name, field in Ndp.model_fields.items()
+    for kind in get_args(field.annotation)
+    if isinstance(kind, type) and issubclass(kind, Multiplier)
+}
 
 
 class System(_Section):

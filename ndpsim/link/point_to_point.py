@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -68,10 +69,17 @@ class Pipe:
     def __post_init__(self) -> None:
         check_link(self.gbps, self.latency_ns, self.packet_bytes, self.header_bytes)
 
-    @property
+    @functools.cached_property
     def byte_ps(self) -> Fraction:
         """Time of a byte on the wire in ps, exactly."""
         return 1000 / exact(self.gbps)
+
+    @functools.cached_property
+    def _ticks(self) -> tuple[int, int, int]:
+        """Ticks in a ps, of a byte on the wire and of the latency, all whole."""
+        latency = exact(self.latency_ns) * 1000
+        ticks = math.lcm(self.byte_ps.denominator, latency.denominator)
+        return ticks, int(self.byte_ps * ticks), int(latency * ticks)
 
     def busy_ps(self, size_bytes: Ints) -> Fraction:
         """Time for which messages occupy the wire, in ps, exactly."""
@@ -92,14 +100,13 @@ class Pipe:
         """
         if not len(ready_ps):
             return np.zeros(0, dtype=np.int64)
-        latency = exact(self.latency_ns) * 1000
-        ticks = math.lcm(self.byte_ps.denominator, latency.denominator)  # in a ps
+        ticks, byte_ticks, latency_ticks = self._ticks
         on_wire = wire_bytes(size_bytes, self.packet_bytes, self.header_bytes)
-        total = int(ready_ps.max()) * ticks + int(on_wire.sum()) * int(self.byte_ps * ticks)
-        if total + int(latency * ticks) >= _MOST:
+        total = int(ready_ps.max()) * ticks + int(on_wire.sum()) * byte_ticks
+        if total + latency_ticks >= _MOST:
             raise InputError(f"{self.gbps!r} has too many digits for transfers as long as these", key="gbps")
-        service = on_wire * int(self.byte_ps * ticks)
+        service = on_wire * byte_ticks
         left = np.cumsum(service)
         # A message leaves after the last one before it that found the wire idle, and all since then.
         done = left + np.maximum.accumulate(ready_ps * ticks - (left - service))
-        return -(-(done + int(latency * ticks)) // ticks)
+        return -(-(done + latency_ticks) // ticks)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,5 +22,10 @@ def last_served(ready: Ints, service: int) -> int:
         ready: int64[n], when each job may begin at the earliest; at least one.
         service: the time each takes, in the same unit.
     """
-    yet_to_serve = np.arange(len(ready), 0, -1)
-    return int((ready + service * yet_to_serve).max())
+    return int((ready + _served_within(len(ready), service)).max())
+
+
+@functools.lru_cache(maxsize=16)
+def _served_within(jobs: int, service: int) -> Ints:
+    """How long it takes from the start of each of some jobs, without a pause, to the end of the last."""
+    return service * np.arange(jobs, 0, -1)

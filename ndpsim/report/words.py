@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ndpsim.config.system import MULTIPLIERS
+
 __all__ = ["clocks_of", "counted", "lane_name", "listed", "percent", "to_host_name", "unit_of_phase"]
 
 
@@ -42,7 +44,7 @@ def lane_name(hardware: Mapping[str, Any]) -> str:
 
 def unit_of_phase(hardware: Mapping[str, Any]) -> dict[str, str]:
     """The phases of an expert program in order, and the unit that each is about."""
-    multiplies = "systolic arrays" if hardware["ndp"]["systolic"] else "GEMV unit"
+    multiplies = next(kind.called for name, kind in MULTIPLIERS.items() if hardware["ndp"][name])
     return {
         "activations-in": to_host_name(hardware),
         "gate-up": multiplies,

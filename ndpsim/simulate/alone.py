@@ -56,11 +56,10 @@ class _Dimm:
         ]
         self.of_lane = [lane for lane in self.lanes for _ in lane.stream.lanes]
 
-    def begin(self, placed: Placed) -> None:
-        """Read an expert of the same shape instead of the last."""
-        self.placed = placed
-        for lane, stream in zip(self.lanes, placed.streams, strict=True):
-            lane.begin(stream)
+    def begin(self, first_row: int) -> None:
+        """Read the expert that lies so many rows behind the first, in the same way."""
+        for lane in self.lanes:
+            lane.begin(first_row)
 
     def multiply(self, step: Multiply, report: Callable[[int], None]) -> Ints:
         """Read a region and multiply; returns when each of its rows is summed, whatever those before it."""
@@ -82,7 +81,7 @@ class DimmsAlone:
 
     Args:
         machine: what each DIMM is.
-        experts: where each lies; all are of the same shape.
+        expert: where the first lies. Each lies behind the one before, from the next row of the banks on.
         recording: keep the command trace of every lane.
         make_channel: makes the controller of a lane.
     """
@@ -90,17 +89,17 @@ class DimmsAlone:
     def __init__(
         self,
         machine: Machine,
-        experts: Sequence[PlacedOnDimms],
+        expert: PlacedOnDimms,
         recording: bool,
         make_channel: MakeChannel,
     ) -> None:
-        self.machine, self.experts = machine, experts
-        self.spans, self.path = Spans(), host_path(machine, experts[0])
-        self.each = [_Dimm(machine, placed, recording, make_channel) for placed in experts[0].placed]
-        self.of_dimm = [self.each[number] for number in experts[0].of_dimm]
+        self.machine, self.expert = machine, expert
+        self.spans, self.path = Spans(), host_path(machine, expert)
+        self.each = [_Dimm(machine, placed, recording, make_channel) for placed in expert.placed]
+        self.of_dimm = [self.each[number] for number in expert.of_dimm]
 
     def run(self, jobs: Sequence[Job], progress: Callable[[float], None]) -> int:
-        """Jobs, one for each expert; returns when the host has the last result."""
+        """Jobs, one for each expert in turn; returns when the host has the last result."""
         machine, path = self.machine, self.path
         tiles = sum(len(job.tiles) for job in jobs)
         total = tiles * sum(lane.stream.share.total for dimm in self.each for lane in dimm.lanes)
@@ -121,8 +120,8 @@ class DimmsAlone:
         step = steps[0]
         if step.job != self._job:
             self._job = step.job
-            for dimm, placed in zip(self.each, self.experts[step.job].placed, strict=True):
-                dimm.begin(placed)
+            for dimm in self.each:
+                dimm.begin(step.job * self.machine.rows_of(self.expert))
         hidden = self.each[0].placed.dealing.regions[GATE_UP].columns
         return self.path.write(step.start, step.tokens * hidden)
 
@@ -139,7 +138,7 @@ class DimmsAlone:
     def lanes(self) -> list[tuple[Lane, int]]:
         """The lanes that are simulated, and for how many each stands."""
         return [
-            (lane, self.experts[0].of_dimm.count(number) * len(lane.stream.lanes))
+            (lane, self.expert.of_dimm.count(number) * len(lane.stream.lanes))
             for number, dimm in enumerate(self.each)
             for lane in dimm.lanes
         ]

@@ -17,7 +17,7 @@ from ndpsim.errors import InputError, MismatchError
 from ndpsim.layout import ExpertFormat, ExpertWeights, parse_layout
 from ndpsim.moe import Expert, MoeShape
 from ndpsim.simulate.alone import DimmsAlone, compare_runs
-from ndpsim.simulate.lane import decode_commands, ensure_recordable, ensure_streams_fit, name_commands
+from ndpsim.simulate.lane import decode_commands, ensure_recordable, name_commands
 from ndpsim.simulate.machine import (
     Machine,
     PlacedOnDimms,
@@ -54,9 +54,9 @@ def token_counts(tokens: int | Sequence[int]) -> tuple[int, ...]:
     def count(value: object, key: str) -> int:
         return whole_number(value, key, 1, MAX_TOKENS)
 
-    if not isinstance(tokens, list | tuple | np.ndarray) or np.shape(tokens) == ():
+    if not isinstance(tokens, list | tuple | np.ndarray) or getattr(tokens, "shape", None) == ():
         return (count(tokens, "tokens"),)
-    of_jobs = several(tokens, "tokens", count)
+    of_jobs: tuple[int, ...] = several(tokens, "tokens", count)
     if not 1 <= len(of_jobs) <= _MOST_JOBS:
         raise InputError(f"{len(of_jobs)} experts are not from 1 to {_MOST_JOBS}", key="tokens")
     return of_jobs
@@ -76,7 +76,8 @@ def simulate_expert(
 ) -> ExpertResult:
     """Simulate an expert of a model, or several in turn, on one DIMM or on several, cycle by cycle.
 
-    Experts in turn have each its own weights, placed behind those of the one before. An expert's activations
+    Experts in turn have each its own weights, placed behind those of the one before, from the
+    next row on. An expert's activations
     come when the results of the one before have left; its weights are read ahead into the FIFOs meanwhile.
 
     Args:
@@ -122,19 +123,19 @@ def simulate_expert(
         return found
     with hardware.errors_at_origins():
         machine = lower_machine(hardware)
-        experts = _place_in_turn(machine, layout, weights, len(of_jobs))
-        slice_ = experts[0].slice
-        jobs = [Job(machine.unit.tile(each, weights.hidden, slice_).tokens) for each in of_jobs]
+        expert = place_on_dimms(machine, layout, weights)
+        jobs = [Job(machine.unit.tile(each, weights.hidden, expert.slice).tokens) for each in of_jobs]
+    _check_room(machine, expert, len(jobs))
     tiles = tuple(tokens for job in jobs for tokens in job.tiles)
     if record_commands:
-        ensure_recordable(experts[0].bursts * len(tiles))
-    run = DimmsAlone(machine, experts, record_commands, fastest)
+        ensure_recordable(expert.bursts * len(tiles))
+    run = DimmsAlone(machine, expert, record_commands, fastest)
     end = run.run(jobs, progress)
     if exact_check:
         _check(machine, run, jobs, end)
     config = {
         "hardware": machine.described,
-        **experts[0].described,
+        **expert.described,
         "model": model_name,
         "tokens": of_jobs[0] if len(of_jobs) == 1 else list(of_jobs),
         "layout": layout,
@@ -142,18 +143,16 @@ def simulate_expert(
     return lookup.store(_result(run, jobs, end, config, weights, stopwatch))
 
 
-def _place_in_turn(machine: Machine, layout: str, weights: ExpertWeights, count: int) -> list[PlacedOnDimms]:
-    """So many experts, each behind the one before.
+def _check_room(machine: Machine, expert: PlacedOnDimms, count: int) -> None:
+    """Make sure that so many experts have room behind each other.
 
     Raises:
-        InputError: they do not fit, or must not take the memory that they would.
+        InputError: they have not.
     """
-    experts = [place_on_dimms(machine, layout, weights)]
-    streams = [stream for placed in experts[0].placed for stream in placed.streams]
-    ensure_streams_fit([stream.share.total for stream in streams] * count, 0)
-    while len(experts) < count:
-        experts.append(place_on_dimms(machine, layout, weights, experts[-1].end))
-    return experts
+    rows = machine.device.rows // machine.rows_of(expert)
+    if count > rows:
+        problem = f"{count} experts do not fit behind each other, each on {machine.rows_of(expert)} rows of"
+        raise InputError(f"{problem} every bank: {rows} do", key="tokens")
 
 
 def _check(machine: Machine, run: DimmsAlone, jobs: Sequence[Job], end: int) -> None:
@@ -163,9 +162,9 @@ def _check(machine: Machine, run: DimmsAlone, jobs: Sequence[Job], end: int) -> 
         MismatchError: something differs.
     """
     for tokens in {tokens for job in jobs for tokens in job.tiles}:
-        if not machine.unit.agrees_with_twin(run.experts[0].placed[0].dealing, tokens):
+        if not machine.unit.agrees_with_twin(run.expert.placed[0].dealing, tokens):
             raise MismatchError("an array differs from its plain twin")
-    again = DimmsAlone(machine, [every_lane(machine, expert) for expert in run.experts], False, plain)
+    again = DimmsAlone(machine, every_lane(machine, run.expert), False, plain)
     compare_runs(run, end, again, again.run(jobs, lambda share: None))
 
 
@@ -177,7 +176,7 @@ def _result(
     weights: ExpertWeights,
     stopwatch: Stopwatch,
 ) -> ExpertResult:
-    machine, expert = run.machine, run.experts[0]
+    machine, expert = run.machine, run.expert
     to_ns, clock_ns = machine.timebase.to_ns, machine.timebase.to_ns(machine.dram_ticks)
     tiles, dimms = tuple(tokens for job in jobs for tokens in job.tiles), len(expert.of_dimm)
     tokens, reads = sum(tiles), len(tiles)
@@ -256,7 +255,7 @@ def _energy(
     time_ns: float,
 ) -> Energy:
     """The energy of the DIMMs, and what it rests on."""
-    machine, expert = run.machine, run.experts[0]
+    machine, expert = run.machine, run.expert
     dimms, matrices = len(expert.of_dimm), weights.format.matrices
     open_clocks = sum(lane.channel.open_clocks(cycles + FIRST_CLOCK) * count for lane, count in run.lanes())
     products = tokens * weights.hidden * weights.intermediate  # of a matrix

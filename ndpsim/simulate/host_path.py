@@ -5,6 +5,7 @@ Times are ticks. What is returned of each is of each different DIMM, as `PlacedO
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Protocol
@@ -31,7 +32,9 @@ class HostPath(Protocol):
     """
 
     values_per_message: int
-    busy_ticks: Fraction
+
+    @property
+    def busy_ticks(self) -> Fraction | int: ...
 
     def write(self, start: int, values: int) -> list[int]:
         """The host writes so many activations to every DIMM; returns when each has its last."""
@@ -52,7 +55,7 @@ class _Buses:
     def __init__(self, machine: Machine, expert: PlacedOnDimms) -> None:
         self.machine, self.expert = machine, expert
         self.values_per_message = machine.device.burst_bytes // machine.unit.activation_bytes
-        self.busy_ticks = Fraction(0)
+        self.busy_ticks = 0
         self._bursts = 0  # of all DIMMs
 
     def write(self, start: int, values: int) -> list[int]:
@@ -85,8 +88,7 @@ class _Link:
     def __init__(self, machine: Machine, expert: PlacedOnDimms, link: Pipe) -> None:
         self.machine, self.devices, self.link = machine, expert.of_dimm, link
         self.values_per_message = max(1, link.packet_bytes // machine.unit.activation_bytes)
-        self.busy_ticks = Fraction(0)
-        self._bytes = 0  # over all links
+        self._busy_ps, self._bytes = Fraction(0), 0  # of a link; over all links
 
     def write(self, start: int, values: int) -> list[int]:
         size = np.array([values * self.machine.unit.activation_bytes])
@@ -94,17 +96,19 @@ class _Link:
         return [self._send(np.array([start]), size)] * (max(self.devices) + 1)
 
     def read(self, known: Sequence[Ints], values: int, tokens: int) -> int:
-        left = values - self.values_per_message * np.arange(len(known[0]))
-        sizes = np.minimum(left, self.values_per_message) * self.machine.unit.activation_bytes
-        sizes = np.repeat(sizes, tokens)
+        sizes = _message_sizes(values, self.values_per_message, self.machine.unit.activation_bytes, tokens)
         self._count(sizes)
         return max(self._send(np.repeat(ready, tokens), sizes) for ready in known)
+
+    @property
+    def busy_ticks(self) -> Fraction:
+        return self._busy_ps / self.machine.timebase.tick_ps
 
     def energy(self) -> dict[str, float | None]:
         return {"link": transfer_nj(self._bytes, self.machine.link_pj_per_bit)}
 
     def _count(self, sizes: Ints) -> None:
-        self.busy_ticks += self.link.busy_ps(sizes) / self.machine.timebase.tick_ps
+        self._busy_ps += self.link.busy_ps(sizes)
         self._bytes += int(sizes.sum()) * len(self.devices)
 
     def _send(self, ready: Ints, sizes: Ints) -> int:
@@ -112,6 +116,13 @@ class _Link:
         tick = self.machine.timebase.tick_ps
         arrived = self.link.arrivals(-(-ready * tick.numerator // tick.denominator), sizes)
         return -(-int(arrived[-1]) * tick.denominator // tick.numerator)
+
+
+@functools.lru_cache(maxsize=64)
+def _message_sizes(values: int, per_message: int, value_bytes: int, tokens: int) -> Ints:
+    """Bytes of each message of so many results of each of some tokens."""
+    left = np.arange(values, 0, -per_message)
+    return np.repeat(np.minimum(left, per_message) * value_bytes, tokens)
 
 
 def host_path(machine: Machine, expert: PlacedOnDimms) -> HostPath:

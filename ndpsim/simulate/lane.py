@@ -193,10 +193,12 @@ class Lane:
         self.source = stream.source._replace(admitted=np.zeros(1, dtype=np.int64))
         self.busy = 0.0  # ticks for which the multipliers had work, all of them
 
-    def begin(self, stream: LaneStream) -> None:
-        """Read a stream instead of the last, of which everything has been read."""
-        self.stream = stream
-        self.source = stream.source._replace(admitted=self.source.admitted)
+    def begin(self, first_row: int) -> None:
+        """Read what lies so many rows behind the stream; of what was read before everything has been."""
+        first = self.stream.source.place
+        place = np.empty_like(first) if self.source.place is first else self.source.place
+        np.add(first, first_row << state.ROW_SHIFT, out=place)
+        self.source = self.source._replace(place=place)
 
     def read_region(
         self,

@@ -35,7 +35,7 @@ __all__ = [
     "place_on_dimms",
 ]
 
-_KEPT = 24  # hardware and placed experts that are kept for the next call
+_KEPT = 16  # hardware and placed experts that are kept for the next call
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +79,11 @@ class Machine:
     def bus_ticks(self, bursts: int) -> int:
         """Time on the buses to the host for bursts that all of them share."""
         return -(-bursts // self.host_buses) * self.tables.burst * self.dram_ticks
+
+    def rows_of(self, expert: PlacedOnDimms) -> int:
+        """Rows that an expert takes of every bank, the last in part."""
+        device = self.device
+        return -(-expert.end // (device.bankgroups * device.banks_per_group * device.bursts_per_row))
 
     @property
     def gemv(self) -> GemvUnit:

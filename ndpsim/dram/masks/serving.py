@@ -47,22 +47,64 @@ def reads_in_order(state, table, first, length):
 
 
 @inlined
+def has_row(sink, row, last):
+    """Whether request `last`, the last that may hold weights of a row, does; else they are on other lanes."""
+    return sink.last_row[last] >= row
+
+
+@inlined
+def serve_span(state, sink, table, step, row, end, delay):
+    """The rows that are done with one of SPAN reads in a row, the last before request `end`; the next row."""
+    first, transition = natural(end - SPAN), transition_at(state, step)
+    now = (clock_at(state, step) + delay) * sink.dram_ticks
+    finished = of_reads(table, transition, FINISHED)
+    while row < sink.row_end.shape[0] and sink.row_end[natural(row)] < end:
+        last = natural(sink.row_end[natural(row)])
+        if has_row(sink, row, last):
+            finish = now + table[natural(finished + last - first)]
+            sink.done[natural(row)] = max(sink.done[natural(row)], finish)
+        row += 1
+    return row
+
+
+@inlined
+def serve_repeats(sink, row, rows, end, requests, ticks):
+    """Rows before request `end` that end so many requests after those `rows` before them, and so are done
+    so many ticks later; returns the first that does not.
+    """
+    while row < sink.row_end.shape[0] and sink.row_end[natural(row)] < end:
+        before = natural(row - rows)
+        last, last_before = natural(sink.row_end[natural(row)]), natural(sink.row_end[before])
+        if last - last_before != requests:
+            break
+        if not (has_row(sink, row, last) and has_row(sink, before, last_before)):
+            break
+        sink.done[natural(row)] = max(sink.done[natural(row)], sink.done[before] + ticks)
+        row += 1
+    return row
+
+
+@inlined
 def serve_in_order(state, sink, table, first, length, repeats, clocks, delay):
     """Of reads one after the other: a row is done with its last burst."""
-    request = state[PLACE] + table[transition_at(state, first) + FIRST_READ]
-    last_read = repeats * length * SPAN - 1
-    begun, step = 0, first  # the reads before this step
-    for row in range(sink.first_row[request], sink.last_row[request + last_read] + 1):
-        read = min(sink.row_end[row] - request, last_read)
-        if sink.last_row[request + read] < row:
-            continue  # a row of other lanes
-        while read >= begun + SPAN:
-            begun, step = begun + SPAN, step + 1
-            if step == first + length:
-                step, delay = first, delay + clocks
-        now = (clock_at(state, step) + delay) * sink.dram_ticks
-        finish = now + table[of_reads(table, transition_at(state, step), FINISHED) + read - begun]
-        sink.done[row] = max(sink.done[row], finish)
+    begin = state[PLACE] + table[transition_at(state, first) + FIRST_READ]
+    begin_row, requests = natural(sink.first_row[begin]), length * SPAN
+    row, end, all_ = begin_row, begin, begin + repeats * requests
+    while end < all_:
+        for step in range(first, first + length):
+            end += SPAN
+            row = serve_span(state, sink, table, step, row, end, delay)
+        delay += clocks
+        if end == begin + requests:
+            if row > begin_row:
+                row = serve_repeats(sink, row, row - begin_row, all_, requests, clocks * sink.dram_ticks)
+            if row == sink.row_end.shape[0] or sink.row_end[natural(row)] >= all_:
+                end, delay = all_, delay + (repeats - 1) * clocks
+    last = first + length - 1
+    finished = of_reads(table, transition_at(state, last), FINISHED)
+    finish = (clock_at(state, last) + delay - clocks) * sink.dram_ticks + table[finished + SPAN - 1]
+    for unfinished in range(row, sink.last_row[end - 1] + 1):
+        sink.done[unfinished] = max(sink.done[unfinished], finish)
 
 
 @inlined
