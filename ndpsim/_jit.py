@@ -269,11 +269,11 @@ def outlined(function: F) -> F:
 def by_type(point: F) -> F:
     """A part of kernels of which every type of its first argument has its own.
 
-    That is the part with the same name in the module that the type, a named tuple, names as its `PARTS`.
+    That is the part with the same name in the module that `parts` of the type, a named tuple, names.
     """
 
     def of(kind: Any) -> Any:
-        return getattr(importlib.import_module(kind.PARTS), point.__name__)
+        return getattr(importlib.import_module(kind.parts()), point.__name__)
 
     if _config.DISABLE_JIT:
         return cast(F, lambda first, *others: of(type(first))(first, *others))

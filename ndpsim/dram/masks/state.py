@@ -205,7 +205,10 @@ if SEGMENT // SLOTS % 2 == 0:
 class OneSegment(NamedTuple):
     """Queues of up to 64 requests."""
 
-    PARTS = "ndpsim.dram.masks.one_segment"
+    @staticmethod
+    def parts() -> str:
+        """The module of its parts of kernels."""
+        return "ndpsim.dram.masks.one_segment"
 
 
 class Segments(NamedTuple):
@@ -213,7 +216,10 @@ class Segments(NamedTuple):
 
     segments: int  # that each of them has
 
-    PARTS = "ndpsim.dram.masks.segments"
+    @staticmethod
+    def parts() -> str:
+        """The module of its parts of kernels."""
+        return "ndpsim.dram.masks.segments"
 
 
 ONE_SEGMENT = OneSegment()
@@ -258,7 +264,8 @@ def make_shape(tables: Tables, rows: RowPolicy | None = None, segments: int = 1)
     """The shape of a channel with these tables."""
     kind = OneRank if tables.ranks == 1 else Shape
     queues = ONE_SEGMENT if segments == 1 else Segments(segments)
-    return kind(*(getattr(tables, name) for name in Shape._fields[:-2]), queues, rows or OpenRows())
+    numbers = {name: getattr(tables, name) for name in Shape._fields[:-2]}
+    return kind(**numbers, queues=queues, rows=rows or OpenRows())
 
 
 def _aligned(words: int) -> Ints:

@@ -13,7 +13,10 @@ __all__ = ["ClosedCap", "OpenRows", "RowPolicy"]
 class OpenRows(NamedTuple):
     """Rows stay open."""
 
-    PARTS = f"{__name__}.open"
+    @staticmethod
+    def parts() -> str:
+        """The module of its parts of kernels."""
+        return f"{__name__}.open"
 
 
 class ClosedCap(NamedTuple):
@@ -21,7 +24,10 @@ class ClosedCap(NamedTuple):
 
     cap: int
 
-    PARTS = f"{__name__}.closed_cap"
+    @staticmethod
+    def parts() -> str:
+        """The module of its parts of kernels."""
+        return f"{__name__}.closed_cap"
 
 
 RowPolicy = OpenRows | ClosedCap
