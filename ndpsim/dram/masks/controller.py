@@ -17,7 +17,7 @@ from ndpsim.dram.masks.choose import (
 from ndpsim.dram.masks.fast_forward import fast_forward, first_lookup
 from ndpsim.dram.masks.hits import only_hits, run_hits
 from ndpsim.dram.masks.issue import is_full, issue_active, issue_maintenance, issue_queued
-from ndpsim.dram.masks.segment_points import segment_at, segments_in_use
+from ndpsim.dram.masks.segment_points import is_among_writes, sum_waits
 from ndpsim.dram.masks.slots import bank_of, enqueue, filter_place, push_maintenance
 from ndpsim.dram.masks.state import (
     BANKS_PER_RANK,
@@ -30,15 +30,12 @@ from ndpsim.dram.masks.state import (
     REFRESHES_PENDING,
     REFSB,
     SIZE,
-    SLOT_ARRIVED,
-    SLOT_REQUEST,
     SLOTS,
-    USED,
     WRITES,
     WRITES_AT,
 )
 from ndpsim.dram.masks.transitions import commit
-from ndpsim.dram.masks.words import lowest, natural, ranks_of
+from ndpsim.dram.masks.words import natural, ranks_of
 from ndpsim.dram.queues import absorb
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import (
@@ -80,15 +77,7 @@ def is_queued_write(queues, state, source, address):
     """Whether a write to `address` waits in the write queue."""
     if state[SIZE + WRITES] == 0 or state[WRITES_AT + filter_place(address)] == 0:
         return False
-    for number in range(segments_in_use(queues, state, WRITES)):
-        segment = segment_at(queues, state, WRITES, number)
-        mask = state[USED + WRITES + segment]
-        while mask != 0:
-            slot = segment + (lowest(mask) & (SLOTS - 1))
-            if source.address[natural(state[SLOT_REQUEST + WRITES * SLOTS + slot])] == address:
-                return True
-            mask &= mask - 1
-    return False
+    return is_among_writes(queues, state, source, address)
 
 
 @inlined
@@ -157,23 +146,10 @@ def refresh(shape, policy, state, clock):
 
 
 @inlined
-def waits_of_queued(queues, state, queue, until):
-    """How long the requests of a queue have waited, summed."""
-    total = 0
-    for number in range(segments_in_use(queues, state, queue)):
-        segment = segment_at(queues, state, queue, number)
-        mask = state[USED + queue + segment]
-        while mask != 0:
-            total += until - state[SLOT_ARRIVED + queue * SLOTS + segment + (lowest(mask) & (SLOTS - 1))]
-            mask &= mask - 1
-    return total
-
-
-@inlined
 def count_waits(queues, state, sign):
     """Add to the queues' summed lengths, or take from them, the requests that are still queued."""
-    state[READ_QUEUE] += sign * waits_of_queued(queues, state, READS, state[COUNTED_UNTIL])
-    state[WRITE_QUEUE] += sign * waits_of_queued(queues, state, WRITES, state[COUNTED_UNTIL])
+    state[READ_QUEUE] += sign * sum_waits(queues, state, READS, state[COUNTED_UNTIL])
+    state[WRITE_QUEUE] += sign * sum_waits(queues, state, WRITES, state[COUNTED_UNTIL])
 
 
 @inlined

@@ -15,14 +15,13 @@ from ndpsim.dram.masks.banks import (
     same_banks,
     take_back,
 )
-from ndpsim.dram.masks.segment_points import segment_at, segment_of, segments_in_use
-from ndpsim.dram.masks.slots import slot_bank, take_out, wait_place
+from ndpsim.dram.masks.segment_points import segment_of, wake_conflicts
+from ndpsim.dram.masks.slots import slot_bank, take_out
 from ndpsim.dram.masks.state import (
     ACT,
     ACTIVE_ARRIVED,
     ACTIVE_REQUEST,
     ACTIVE_SIZE,
-    AWAKE,
     BANKS,
     BANKS_PER_GROUP,
     BANKS_PER_RANK,
@@ -51,7 +50,6 @@ from ndpsim.dram.masks.state import (
     SLOT_REQUEST,
     SLOT_ROW,
     SLOTS,
-    WAITING,
 )
 from ndpsim.dram.masks.timing import bank_ready_at, note_activate, note_bank, note_rank, note_same_banks
 from ndpsim.dram.masks.words import natural
@@ -79,7 +77,7 @@ from ndpsim.dram.state import (
     WRITE_QUEUE,
 )
 
-__all__ = ["activate_again", "is_full", "issue_active", "issue_maintenance", "issue_queued"]
+__all__ = ["activate_again", "is_full", "issue_active", "issue_close", "issue_maintenance", "issue_queued"]
 
 
 @inlined
@@ -191,10 +189,7 @@ def issue_queued(policy, shape, state, latencies, source, sink, commands, queue,
             shape, state, latencies, source, sink, commands, queue, bank, row, request, arrived, clock
         )
         if policy.row_hit_first:  # a row that this request kept open may be closed now
-            waiting = WAITING + wait_place(queue, PRE, bank // BANKS_PER_RANK)
-            for number in range(segments_in_use(shape.queues, state, queue)):
-                segment = segment_at(shape.queues, state, queue, number)
-                state[AWAKE + queue + segment] |= state[waiting + segment]
+            wake_conflicts(shape.queues, state, queue, bank // BANKS_PER_RANK)
         finish_queued(shape.rows, shape.queues, state, kind, bank, clock)
         return
     count_command(state, kind, clock)
@@ -214,9 +209,18 @@ def issue_queued(policy, shape, state, latencies, source, sink, commands, queue,
         close_bank(shape.queues, state, bank)
 
 
+@inlined
+def drop_first(state):
+    """The first maintenance that waits is done."""
+    state[PENDING_SIZE] -= 1
+    for place in range(state[PENDING_SIZE]):
+        state[PENDING_KIND + place] = state[PENDING_KIND + place + 1]
+        state[PENDING_BANK + place] = state[PENDING_BANK + place + 1]
+
+
 @outlined
 def issue_maintenance(shape, state, source, sink, commands, kind, clock):
-    """The next command of the first maintenance that waits."""
+    """The next command of the first refresh that waits."""
     first = state[PENDING_BANK] & (BANKS - 1)
     rank = first // BANKS_PER_RANK
     to_rank = kind == PREAB or kind == REFAB
@@ -225,20 +229,27 @@ def issue_maintenance(shape, state, source, sink, commands, kind, clock):
         write_down(commands, kind, 1 + rank if to_rank else bank_node(shape, first), -1, -1, clock)
     if to_rank:
         note_rank(shape, state, kind, rank, clock)
-    elif kind == PRE:
-        note_bank(shape, state, kind, first, clock)
-        close_banks(shape.queues, state, rank, 1 << first % BANKS_PER_RANK, clock)
     else:
         note_same_banks(shape, state, kind, first, clock)
     if kind == PREAB or kind == PRESB:
         close_banks(shape.queues, state, rank, -1 if to_rank else same_banks(shape, first), clock)
     else:
-        if kind != PRE:
-            state[REFRESH_UNTIL] = clock + (shape.refresh_cycles if kind == REFAB else 0)
-        state[PENDING_SIZE] -= 1
-        for place in range(state[PENDING_SIZE]):
-            state[PENDING_KIND + place] = state[PENDING_KIND + place + 1]
-            state[PENDING_BANK + place] = state[PENDING_BANK + place + 1]
+        state[REFRESH_UNTIL] = clock + (shape.refresh_cycles if kind == REFAB else 0)
+        drop_first(state)
+    if sink.servers > 0 and credit_clock(sink) > clock:
+        take_back(shape, state, source, clock)
+
+
+@outlined
+def issue_close(shape, state, source, sink, commands, clock):
+    """PRE, for which a row policy has asked, of the first maintenance that waits."""
+    bank = natural(state[PENDING_BANK] & (BANKS - 1))
+    count_command(state, PRE, clock)
+    if commands.entry.shape[0] > 0:
+        write_down(commands, PRE, bank_node(shape, bank), -1, -1, clock)
+    note_bank(shape, state, PRE, bank, clock)
+    close_banks(shape.queues, state, bank // BANKS_PER_RANK, 1 << bank % BANKS_PER_RANK, clock)
+    drop_first(state)
     if sink.servers > 0 and credit_clock(sink) > clock:
         take_back(shape, state, source, clock)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ndpsim._jit import inlined
-from ndpsim.dram.masks.slots import compact
-from ndpsim.dram.masks.state import SLOTS, TAIL, USED
+from ndpsim.dram.masks.slots import compact, is_write_of, wait_place, waits_of
+from ndpsim.dram.masks.state import AWAKE, PRE, SLOTS, TAIL, USED, WAITING
 
 __all__: list[str] = []
 
@@ -55,3 +55,21 @@ def note_added(queues, state, queue, segment, bank):
 @inlined
 def note_removed(queues, state, queue, segment, bank):
     """See `segment_points`."""
+
+
+@inlined
+def is_among_writes(queues, state, source, address):
+    """See `segment_points`."""
+    return is_write_of(state, 0, source, address)
+
+
+@inlined
+def sum_waits(queues, state, queue, until):
+    """See `segment_points`."""
+    return waits_of(state, queue, 0, until)
+
+
+@inlined
+def wake_conflicts(queues, state, queue, rank):
+    """See `segment_points`."""
+    state[AWAKE + queue] |= state[WAITING + wait_place(queue, PRE, rank)]

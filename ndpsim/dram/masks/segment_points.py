@@ -8,6 +8,7 @@ from __future__ import annotations
 from ndpsim._jit import by_type
 
 __all__ = [
+    "is_among_writes",
     "note_added",
     "note_removed",
     "segment_at",
@@ -16,6 +17,8 @@ __all__ = [
     "segment_of_age",
     "segments_in_use",
     "segments_with",
+    "sum_waits",
+    "wake_conflicts",
 ]
 
 
@@ -57,3 +60,18 @@ def note_added(queues, state, queue, segment, bank):
 @by_type
 def note_removed(queues, state, queue, segment, bank):
     """A segment has a request for a bank less."""
+
+
+@by_type
+def is_among_writes(queues, state, source, address):
+    """Whether a write to `address` is in the write queue."""
+
+
+@by_type
+def sum_waits(queues, state, queue, until):
+    """How long the requests of a queue have waited, summed."""
+
+
+@by_type
+def wake_conflicts(queues, state, queue, rank):
+    """Wake the requests that wait for PRE of a bank of a rank."""

@@ -7,10 +7,12 @@ there are always two, because there may never be more requests than half of all 
 from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
-from ndpsim.dram.masks.slots import compact, move_slot, oldest_slot
+from ndpsim.dram.masks.slots import compact, is_write_of, move_slot, oldest_slot, wait_place, waits_of
 from ndpsim.dram.masks.state import (
+    AWAKE,
     BANKS,
     OF_BANK,
+    PRE,
     SEGMENT,
     SEGMENT_ORDER,
     SEGMENTS,
@@ -19,6 +21,8 @@ from ndpsim.dram.masks.state import (
     SLOTS,
     TAIL,
     USED,
+    WAITING,
+    WRITES,
     YOUNGER_SEGMENTS,
 )
 from ndpsim.dram.masks.words import lowest, natural, ones, rotate
@@ -167,3 +171,29 @@ def note_removed(queues, state, queue, segment, bank):
         while state[SEGMENT_ORDER + queue * SEGMENTS + number] != segment:
             number += 1
         free_segment(state, queue, number)
+
+
+@inlined
+def is_among_writes(queues, state, source, address):
+    """See `segment_points`."""
+    for number in range(segments_in_use(queues, state, WRITES)):
+        if is_write_of(state, segment_at(queues, state, WRITES, number), source, address):
+            return True
+    return False
+
+
+@inlined
+def sum_waits(queues, state, queue, until):
+    """See `segment_points`."""
+    total = 0
+    for number in range(segments_in_use(queues, state, queue)):
+        total += waits_of(state, queue, segment_at(queues, state, queue, number), until)
+    return total
+
+
+@inlined
+def wake_conflicts(queues, state, queue, rank):
+    """See `segment_points`."""
+    for number in range(segments_in_use(queues, state, queue)):
+        segment = segment_at(queues, state, queue, number)
+        state[AWAKE + queue + segment] |= state[WAITING + wait_place(queue, PRE, rank) + segment]

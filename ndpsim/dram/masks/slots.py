@@ -60,6 +60,7 @@ __all__ = [
     "enqueue",
     "fall_asleep",
     "filter_place",
+    "is_write_of",
     "join",
     "leave",
     "move_slot",
@@ -70,6 +71,7 @@ __all__ = [
     "slot_bank",
     "take_out",
     "wait_place",
+    "waits_of",
 ]
 
 
@@ -278,6 +280,28 @@ def take_out(queues, state, source, queue, slot, bank):
         request = state[SLOT_REQUEST + WRITES * SLOTS + slot]
         state[WRITES_AT + filter_place(source.address[request])] -= 1
     note_removed(queues, state, queue, segment, bank)
+
+
+@inlined
+def is_write_of(state, segment, source, address):
+    """Whether a write to `address` is in a segment of the write queue."""
+    mask = state[USED + WRITES + segment]
+    while mask != 0:
+        slot = segment + (lowest(mask) & (SLOTS - 1))
+        if source.address[natural(state[SLOT_REQUEST + WRITES * SLOTS + slot])] == address:
+            return True
+        mask &= mask - 1
+    return False
+
+
+@inlined
+def waits_of(state, queue, segment, until):
+    """How long the requests of a segment have waited, summed."""
+    total, mask = 0, state[USED + queue + segment]
+    while mask != 0:
+        total += until - state[SLOT_ARRIVED + queue * SLOTS + segment + (lowest(mask) & (SLOTS - 1))]
+        mask &= mask - 1
+    return total
 
 
 @inlined

@@ -19,7 +19,14 @@ from ndpsim.dram.masks.choose import (
     room_at,
 )
 from ndpsim.dram.masks.controller import can_take, count_waits, offered_from, refresh, take
-from ndpsim.dram.masks.issue import activate_again, is_full, issue_active, issue_maintenance, issue_queued
+from ndpsim.dram.masks.issue import (
+    activate_again,
+    is_full,
+    issue_active,
+    issue_close,
+    issue_maintenance,
+    issue_queued,
+)
 from ndpsim.dram.masks.rows import (
     bits,
     both,
@@ -286,7 +293,10 @@ def choose_and_issue(policy, shape, state, latencies, source, sink, commands, cl
         kind, at = choose_next_maintenance(shape, state, credit, clock)
         if kind < 0:
             return clock + 1 if lacking else min(at, active_quiet_until(shape, state, credit))
-        issue_maintenance(shape, state, source, sink, commands, kind, clock)
+        if kind == PRE:
+            issue_close(shape, state, source, sink, commands, clock)
+        else:
+            issue_maintenance(shape, state, source, sink, commands, kind, clock)
     else:
         if mode_changes(policy, state):
             state[WRITE_MODE] ^= 1
