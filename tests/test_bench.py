@@ -24,8 +24,9 @@ from ndpsim.simulate import run_trace, simulate_expert
 from ndpsim.spec import resolve
 
 NAMES = [
-    *("stream_r1", "stream_r4", "random_r1", "random_r4", "mixed_r1", "mixed_r4", "stream_ff_r1"),
-    *("stream_ff_r8", "expert_trimoe", "expert_edge", "import", "compile"),
+    *("stream_r1", "stream_r4", "random_r1", "random_r4", "mixed_r1", "mixed_r4", "capped_stream_r4"),
+    *("capped_mixed_r4", "queue65_r4", "queue256_r1", "queue256_r4", "stream_ff_r1", "stream_ff_r8"),
+    *("expert_trimoe", "expert_edge", "import", "compile"),
 ]
 KEYS = ["name", "requests", "seconds", "rate_mps", "ratio_plain", "ratio_ramulator"]
 TRAFFIC = [row for row in ROWS.values() if isinstance(row, Traffic)]
