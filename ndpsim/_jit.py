@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
 import logging
 import os
 import pickle
@@ -36,7 +37,16 @@ from ndpsim._numba import (
 )
 from ndpsim.cachedirs import Entries
 
-__all__ = ["by_type", "cached_kernels", "compiling_s", "entries", "inlined", "instruction", "kernel", "outlined"]
+__all__ = [
+    "by_type",
+    "cached_kernels",
+    "compiling_s",
+    "entries",
+    "inlined",
+    "instruction",
+    "kernel",
+    "outlined",
+]
 
 _config: Any = numba.config  # its settings are made at import, unknown to type checkers
 
@@ -259,11 +269,11 @@ def outlined(function: F) -> F:
 def by_type(point: F) -> F:
     """A part of kernels of which every type of its first argument has its own.
 
-    That is the part with the same name in the module that defines the type, a named tuple.
+    That is the part with the same name in the module that `parts` of the type, a named tuple, names.
     """
 
-    def of(kind: type) -> Any:
-        return getattr(sys.modules[kind.__module__], point.__name__)
+    def of(kind: Any) -> Any:
+        return getattr(importlib.import_module(kind.parts()), point.__name__)
 
     if _config.DISABLE_JIT:
         return cast(F, lambda first, *others: of(type(first))(first, *others))

@@ -25,9 +25,10 @@ from ndpsim.simulate import run_trace, simulate_expert
 from ndpsim.spec import resolve
 
 NAMES = [
-    *("stream_r1", "stream_r4", "random_r1", "random_r4", "mixed_r1", "mixed_r4", "stream_ff_r1"),
-    *("stream_ff_r8", "expert_trimoe", "expert_edge"),
-    *("unlike_trimoe", "unlike_edge", "unlike_cxl", "queue_trimoe", "import", "compile"),
+    *("stream_r1", "stream_r4", "random_r1", "random_r4", "mixed_r1", "mixed_r4", "capped_stream_r4"),
+    *("capped_mixed_r4", "queue65_r4", "queue256_r1", "queue256_r4", "stream_ff_r1", "stream_ff_r8"),
+    *("expert_trimoe", "expert_edge", "unlike_trimoe", "unlike_edge", "unlike_cxl", "queue_trimoe"),
+    *("import", "compile"),
 ]
 KEYS = ["name", "requests", "seconds", "rate_mps", "ratio_plain", "ratio_ramulator"]
 ONE = simulate_expert("trimoe", Expert(64, 32))

@@ -9,6 +9,7 @@ from ndpsim.bench.experts import ExpertCall, UnlikeCalls
 from ndpsim.bench.processes import FreshProcess
 from ndpsim.bench.row import Benchmark, Row, Work
 from ndpsim.bench.traffic import Traffic
+from ndpsim.dram.state import ControllerOptions
 
 __all__ = ["ROWS", "run_rows"]
 
@@ -23,6 +24,20 @@ _MIXED_R1 = Work(
 _MIXED_R4 = Work(
     200000, 1817581, {"ACT": 199999, "PREpb": 176687, "PREab": 772, "RD": 133969, "WR": 66031, "REFab": 772}
 )
+_CAPPED_STREAM_R4 = Work(
+    200000, 1753070, {"ACT": 51158, "PREpb": 46743, "PREab": 285, "RD": 198578, "RDA": 1422, "REFab": 744}
+)
+_QUEUE65_R4 = Work(
+    200000, 1806884, {"ACT": 199999, "PREpb": 176832, "PREab": 768, "RD": 133969, "WR": 66031, "REFab": 768}
+)
+_QUEUE256_R1 = Work(
+    200000, 2633869, {"ACT": 199982, "PREpb": 197504, "PREab": 280, "RD": 133969, "WR": 66031, "REFab": 280}
+)
+_QUEUE256_R4 = Work(
+    200000, 1793890, {"ACT": 199997, "PREpb": 176771, "PREab": 764, "RD": 133969, "WR": 66031, "REFab": 764}
+)
+_CAPPED = ControllerOptions(row_policy="closed-cap")
+_QUEUE65, _QUEUE256 = (ControllerOptions(read_buffer=slots, write_buffer=slots) for slots in (65, 256))
 _STREAM_FF_R1 = Work(589824, 5152122, {"ACT": 13896, "PREab": 549, "RD": 589824, "REFab": 549})
 _STREAM_FF_R8 = Work(589824, 5158235, {"ACT": 13875, "PREab": 849, "RD": 589824, "REFab": 4400})
 _TRIMOE = Work(589824, 664965, {"ACT": 14008, "PREab": 560, "RD": 589824, "REFab": 560})
@@ -48,6 +63,33 @@ _ALL: Sequence[Benchmark] = (
     Traffic("random_r4", "random reads, 4 ranks", 4, _RANDOM_R4, random=True),
     Traffic("mixed_r1", "random, 33% writes, 1 rank", 1, _MIXED_R1, random=True, writes=True),
     Traffic("mixed_r4", "random, 33% writes, 4 ranks", 4, _MIXED_R4, random=True, writes=True),
+    Traffic(
+        "capped_stream_r4", "contiguous reads, closed-cap, 4 ranks", 4, _CAPPED_STREAM_R4, options=_CAPPED
+    ),
+    Traffic(
+        "capped_mixed_r4", "as mixed_r4, closed-cap", 4, _MIXED_R4, random=True, writes=True, options=_CAPPED
+    ),
+    Traffic(
+        "queue65_r4", "as mixed_r4, queues of 65", 4, _QUEUE65_R4, random=True, writes=True, options=_QUEUE65
+    ),
+    Traffic(
+        "queue256_r1",
+        "as mixed_r1, queues of 256",
+        1,
+        _QUEUE256_R1,
+        random=True,
+        writes=True,
+        options=_QUEUE256,
+    ),
+    Traffic(
+        "queue256_r4",
+        "as mixed_r4, queues of 256",
+        4,
+        _QUEUE256_R4,
+        random=True,
+        writes=True,
+        options=_QUEUE256,
+    ),
     Traffic("stream_ff_r1", "contiguous reads, fast-forward, 1 rank", 1, _STREAM_FF_R1, fast_forward=True),
     Traffic("stream_ff_r8", "contiguous reads, fast-forward, 8 ranks", 8, _STREAM_FF_R8, fast_forward=True),
     ExpertCall(

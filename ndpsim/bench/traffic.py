@@ -35,6 +35,7 @@ RAMULATOR_RUNS = 3
 
 _SEED = 20240229
 _WRITE_PERCENT = 33
+_OPEN = state.ControllerOptions()
 
 
 def contiguous(device: Device, count: int) -> Ints:
@@ -70,7 +71,7 @@ class _Run(NamedTuple):
 
 @dataclass(frozen=True)
 class Traffic:
-    """Requests through a channel of DDR5-4800 behind FR-FCFS with open rows and queues of 32.
+    """Requests through a channel of DDR5-4800 behind FR-FCFS.
 
     Attributes:
         name, about: see `Benchmark`.
@@ -79,6 +80,7 @@ class Traffic:
         random: drawn evenly, instead of one contiguous stream.
         writes: 33% of the requests are writes.
         fast_forward: the source says after how many reads it repeats.
+        options: of the controller; open rows and queues of 32 unless they say otherwise.
     """
 
     name: str
@@ -88,6 +90,7 @@ class Traffic:
     random: bool = False
     writes: bool = False
     fast_forward: bool = False
+    options: state.ControllerOptions = _OPEN
 
     def memory(self) -> Memory:
         """The channel."""
@@ -99,7 +102,7 @@ class Traffic:
             {},
             "RoBaRaCoCh",
             1,
-            state.ControllerOptions(),
+            self.options,
         )
 
     def requests(self, device: Device) -> Requests:

@@ -29,6 +29,7 @@ COMPILE_S = {
     "ndpsim.traces.parser.parse": 4,
 }
 _FAST = "ndpsim.dram.masks.controller.run"
+_STEPPING = "ndpsim.dram.masks.stepping.run"
 _PLAIN = "ndpsim.dram.controller.run"
 _PARSE = "ndpsim.traces.parser.parse"
 
@@ -42,7 +43,7 @@ def kernels_of(command: str, given: Mapping[str, Any]) -> Counter[str]:
         if given.get("hw") == "cxl":
             kernels["ndpsim.ndp.array_kernels.output_stationary"] = 1
     elif command == "dram":
-        kernels = Counter([_PARSE, _PLAIN if given.get("row_policy") == "closed-cap" else _FAST])
+        kernels = Counter([_PARSE, _STEPPING if given.get("row_policy") == "closed-cap" else _FAST])
     elif command == "compare":
         kernels = Counter([_PARSE, _FAST])
     elif command == "check":

@@ -12,7 +12,7 @@ from ndpsim.dram.masks import controller as masks_controller
 from ndpsim.dram.masks import state as masks
 from ndpsim.dram.masks import stepping
 from ndpsim.dram.masks.transition_table import can_fast_forward, make_table, no_table
-from ndpsim.dram.row_policies import row_policy
+from ndpsim.dram.row_policies import ClosedCap, OpenRows
 from ndpsim.dram.sink import Sink
 from ndpsim.dram.state import (
     CLOSED_AT,
@@ -128,7 +128,7 @@ class MaskController:
         segments = masks.segments_needed(tables, policy, with_sink)
         self._in_steps = segments > 1 or policy.row_cap > 0
         if self._in_steps:
-            rows = row_policy("closed-cap" if policy.row_cap else "open", policy.row_cap)
+            rows = ClosedCap(policy.row_cap) if policy.row_cap else OpenRows()
             self._shape = masks.make_shape(tables, rows, segments)
         self._state = masks.copy_at_rest(rest, tables.ranks, segments)
         self.value, self.latencies = self._state[:COUNTERS], np.zeros(latency_places, dtype=np.int64)
@@ -148,7 +148,11 @@ class MaskController:
     def open_clocks(self, end: int) -> int:
         """See `Controller.open_clocks`."""
         counted = int(self.value[OPEN_CLOCKS]) + masks.open_banks(self._state) * end
-        return counted - masks.clocks_until_closed(self._state, self.tables.ranks, end) if self._in_steps else counted
+        return (
+            counted - masks.clocks_until_closed(self._state, self.tables.ranks, end)
+            if self._in_steps
+            else counted
+        )
 
     def run(self, source: Source, sink: Sink, commands: Commands, until_served: int, until_taken: int) -> int:
         """See `dram.controller.run`."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
 from ndpsim.dram.masks.rows import filled, row_at, set_lane, set_row, smaller, with_lane
-from ndpsim.dram.masks.slots import join, leave, put_back, segments_with, wait_place
+from ndpsim.dram.masks.segment_points import segments_with
+from ndpsim.dram.masks.slots import join, leave, put_back, wait_place
 from ndpsim.dram.masks.state import (
     ACT,
     ACTIVE,
@@ -86,7 +87,7 @@ def hits_among(state, queue, segment, mask, row):
 
 
 @inlined
-def open_bank(shape, state, bank, row):
+def open_bank(queues, state, bank, row):
     """A bank's row has been opened for a request that is now active."""
     bank = natural(bank)
     rank = bank // BANKS_PER_RANK
@@ -94,7 +95,7 @@ def open_bank(shape, state, bank, row):
     state[OPEN_BANKS + rank] |= bank_bit(bank)
     state[HELD_BANKS + rank] |= bank_bit(bank)
     for queue in range(2):
-        segments = segments_with(shape, state, queue, bank)
+        segments = segments_with(queues, state, queue, bank)
         while segments != 0:
             segment = natural(lowest(segments) * SEGMENT)
             segments &= segments - 1
@@ -107,13 +108,13 @@ def open_bank(shape, state, bank, row):
 
 
 @inlined
-def release_bank(shape, state, bank):
+def release_bank(queues, state, bank):
     """A bank's active request is gone: requests for other rows may close it."""
     bank = natural(bank)
     rank = bank // BANKS_PER_RANK
     state[HELD_BANKS + rank] &= ~bank_bit(bank)
     for queue in range(2):
-        segments = segments_with(shape, state, queue, bank)
+        segments = segments_with(queues, state, queue, bank)
         while segments != 0:
             segment = natural(lowest(segments) * SEGMENT)
             segments &= segments - 1
@@ -125,14 +126,14 @@ def release_bank(shape, state, bank):
 
 
 @inlined
-def close_bank(shape, state, bank):
+def close_bank(queues, state, bank):
     """A bank's row has been closed."""
     bank = natural(bank)
     rank = bank // BANKS_PER_RANK
     state[OPEN_ROW + bank] = -1
     state[OPEN_BANKS + rank] &= ~bank_bit(bank)
     for queue in range(2):
-        segments = segments_with(shape, state, queue, bank)
+        segments = segments_with(queues, state, queue, bank)
         while segments != 0:
             segment = natural(lowest(segments) * SEGMENT)
             segments &= segments - 1
@@ -143,24 +144,24 @@ def close_bank(shape, state, bank):
 
 
 @outlined
-def close_banks(shape, state, rank, mask, clock):
+def close_banks(queues, state, rank, mask, clock):
     """Banks of a rank have been closed at `clock`; those that were not open remain as they are."""
     mask &= state[OPEN_BANKS + rank]
     while mask != 0:
         state[OPEN_CLOCKS] += clock
-        close_bank(shape, state, rank * BANKS_PER_RANK + lowest(mask))
+        close_bank(queues, state, rank * BANKS_PER_RANK + lowest(mask))
         mask &= mask - 1
 
 
 @outlined
-def auto_precharge(shape, state, kind, bank, clock):
+def auto_precharge(queues, state, kind, bank, clock):
     """RDA or WRA at `clock` closes its bank as soon as a PRE could have followed RD or WR."""
     bank = natural(bank)
     after_column = clock + state[SAME_BANK + natural(kind - RDA + RD) * KINDS + PRE]
     closed_at = max(state[BANK_READY + bank * KINDS + PRE], after_column)
     state[OPEN_CLOCKS] += closed_at
     state[CLOSED_AT + bank] = closed_at
-    close_bank(shape, state, bank)
+    close_bank(queues, state, bank)
 
 
 @inlined
@@ -187,7 +188,7 @@ def lower_active_bound(state, kind, bank):
 
 
 @inlined
-def activate_request(shape, state, queue, bank, row, request, arrived):
+def activate_request(queues, state, queue, bank, row, request, arrived):
     """After its ACT a request stands in its rank's line, in order of arrival, and holds its bank."""
     bank = natural(bank)
     rank = bank // BANKS_PER_RANK
@@ -201,7 +202,7 @@ def activate_request(shape, state, queue, bank, row, request, arrived):
     state[ACTIVE_ARRIVED + bank] = arrived
     state[ACTIVE_REQUEST + bank] = request
     lower_active_bound(state, RD + queue, bank)
-    open_bank(shape, state, bank, row)
+    open_bank(queues, state, bank, row)
 
 
 @inlined
@@ -236,4 +237,4 @@ def take_back(shape, state, source, clock):
             arrived = state[ACTIVE_ARRIVED + bank]
             state[READ_QUEUE] -= clock - arrived  # its wait until now is counted, see `leave_queue`
             row = source.place[state[ACTIVE_REQUEST + bank]] >> ROW_SHIFT
-            put_back(shape, state, bank, row, arrived)
+            put_back(shape.queues, state, bank, row, arrived)

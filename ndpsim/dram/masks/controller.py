@@ -17,14 +17,8 @@ from ndpsim.dram.masks.choose import (
 from ndpsim.dram.masks.fast_forward import fast_forward, first_lookup
 from ndpsim.dram.masks.hits import only_hits, run_hits
 from ndpsim.dram.masks.issue import is_full, issue_active, issue_maintenance, issue_queued
-from ndpsim.dram.masks.slots import (
-    bank_of,
-    enqueue,
-    filter_place,
-    push_maintenance,
-    segment_at,
-    segments_in_use,
-)
+from ndpsim.dram.masks.segment_points import is_among_writes, sum_waits
+from ndpsim.dram.masks.slots import bank_of, enqueue, filter_place, push_maintenance
 from ndpsim.dram.masks.state import (
     BANKS_PER_RANK,
     NEXT_LOOKUP,
@@ -36,15 +30,12 @@ from ndpsim.dram.masks.state import (
     REFRESHES_PENDING,
     REFSB,
     SIZE,
-    SLOT_ARRIVED,
-    SLOT_REQUEST,
     SLOTS,
-    USED,
     WRITES,
     WRITES_AT,
 )
 from ndpsim.dram.masks.transitions import commit
-from ndpsim.dram.masks.words import lowest, natural, ranks_of
+from ndpsim.dram.masks.words import natural, ranks_of
 from ndpsim.dram.queues import absorb
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import (
@@ -82,23 +73,15 @@ push_refresh = push_maintenance  # as `dram.dimm` calls it
 
 
 @inlined
-def is_queued_write(shape, state, source, address):
+def is_queued_write(queues, state, source, address):
     """Whether a write to `address` waits in the write queue."""
     if state[SIZE + WRITES] == 0 or state[WRITES_AT + filter_place(address)] == 0:
         return False
-    for number in range(segments_in_use(shape, state, WRITES)):
-        segment = segment_at(shape, state, WRITES, number)
-        mask = state[USED + WRITES + segment]
-        while mask != 0:
-            slot = segment + (lowest(mask) & (SLOTS - 1))
-            if source.address[natural(state[SLOT_REQUEST + WRITES * SLOTS + slot])] == address:
-                return True
-            mask &= mask - 1
-    return False
+    return is_among_writes(queues, state, source, address)
 
 
 @inlined
-def can_take(policy, shape, state, source, clock):
+def can_take(policy, queues, state, source, clock):
     """Whether the next request will be taken at `clock`, if nothing happens before."""
     if state[TAKEN] >= source.admitted[0]:
         return False
@@ -110,7 +93,7 @@ def can_take(policy, shape, state, source, clock):
             return True
     elif state[SIZE + READS] < policy.read_slots:
         return True
-    return state[SIZE + WRITES] > 0 and is_queued_write(shape, state, source, source.address[request])
+    return state[SIZE + WRITES] > 0 and is_queued_write(queues, state, source, source.address[request])
 
 
 @inlined
@@ -120,16 +103,16 @@ def would_accept(policy, state, source, clock):
 
 
 @inlined
-def take(shape, state, latencies, source, clock):
+def take(queues, state, latencies, source, clock):
     """Take the next request: it is absorbed or queued; returns when it can issue, at the earliest."""
     request = natural(state[PLACE])
     place, at = source.place[request], FAR
     queue = place & 1
-    if state[SIZE + WRITES] > 0 and is_queued_write(shape, state, source, source.address[request]):
+    if state[SIZE + WRITES] > 0 and is_queued_write(queues, state, source, source.address[request]):
         absorb(state, latencies, queue)
     else:
         bank = bank_of(place)
-        first = enqueue(shape, state, source, queue, bank, place >> ROW_SHIFT, request, clock - 1)
+        first = enqueue(queues, state, source, queue, bank, place >> ROW_SHIFT, request, clock - 1)
         if queue == state[WRITE_MODE] & 1:
             at = first
     state[TAKEN] += 1
@@ -163,23 +146,10 @@ def refresh(shape, policy, state, clock):
 
 
 @inlined
-def waits_of_queued(shape, state, queue, until):
-    """How long the requests of a queue have waited, summed."""
-    total = 0
-    for number in range(segments_in_use(shape, state, queue)):
-        segment = segment_at(shape, state, queue, number)
-        mask = state[USED + queue + segment]
-        while mask != 0:
-            total += until - state[SLOT_ARRIVED + queue * SLOTS + segment + (lowest(mask) & (SLOTS - 1))]
-            mask &= mask - 1
-    return total
-
-
-@inlined
-def count_waits(shape, state, sign):
+def count_waits(queues, state, sign):
     """Add to the queues' summed lengths, or take from them, the requests that are still queued."""
-    state[READ_QUEUE] += sign * waits_of_queued(shape, state, READS, state[COUNTED_UNTIL])
-    state[WRITE_QUEUE] += sign * waits_of_queued(shape, state, WRITES, state[COUNTED_UNTIL])
+    state[READ_QUEUE] += sign * sum_waits(queues, state, READS, state[COUNTED_UNTIL])
+    state[WRITE_QUEUE] += sign * sum_waits(queues, state, WRITES, state[COUNTED_UNTIL])
 
 
 @inlined
@@ -225,11 +195,11 @@ def next_step(policy, shape, state, source, quiet, clock):
     quiet: the clock before which nothing that waits can issue.
     """
     clock += 1
-    accepts = can_take(policy, shape, state, source, clock)
+    accepts = can_take(policy, shape.queues, state, source, clock)
     if not (accepts or mode_changes(policy, state)):
         wake = min(quiet, min(state[NEXT_REFRESH], offered_from(state, source, clock - 1)))
         clock = max(clock, wake)
-        accepts = source.cycle.shape[0] > 0 and can_take(policy, shape, state, source, clock)
+        accepts = source.cycle.shape[0] > 0 and can_take(policy, shape.queues, state, source, clock)
     return clock, accepts
 
 
@@ -242,9 +212,9 @@ def run(policy, shape, state, latencies, source, sink, commands, table, until_se
     """
     first_lookup(state, table)
     state[NEXT_REFRESH] = next_refresh(shape, policy.refresh, state[REFRESHES])
-    count_waits(shape, state, -1)
+    count_waits(shape.queues, state, -1)
     clock, quiet, hits, outcome = state[CLOCK], 0, False, DONE
-    accepts = can_take(policy, shape, state, source, clock)
+    accepts = can_take(policy, shape.queues, state, source, clock)
     while state[SERVED] < until_served:
         if clock >= state[PAUSE]:
             outcome = STUCK if state[PAUSE] >= FAR else PAUSED
@@ -273,7 +243,7 @@ def run(policy, shape, state, latencies, source, sink, commands, table, until_se
             hits, quiet = False, 0
             continue
         if accepts:
-            quiet = min(quiet, take(shape, state, latencies, source, clock))
+            quiet = min(quiet, take(shape.queues, state, latencies, source, clock))
             if state[TAKEN] >= until_taken:
                 state[COUNTED_UNTIL] = clock - 1
                 break
@@ -288,6 +258,6 @@ def run(policy, shape, state, latencies, source, sink, commands, table, until_se
             hits = only_hits(shape, state) and source.cycle.shape[0] == 0
         clock, accepts = next_step(policy, shape, state, source, quiet, clock)
     commit(state, latencies, table)
-    count_waits(shape, state, 1)
+    count_waits(shape.queues, state, 1)
     state[CLOCK] = state[COUNTED_UNTIL] + 1
     return outcome

@@ -101,7 +101,7 @@ def run_hits(
             bank, row = bank_of(place), place >> ROW_SHIFT
             if place & 1 or state[OPEN_ROW + bank] != row or state[TAKEN] + 1 >= until_taken:
                 break
-            at = enqueue(shape, state, source, READS, bank, row, request, clock - 1)
+            at = enqueue(shape.queues, state, source, READS, bank, row, request, clock - 1)
             ready_at = min(ready_at, max(at, credit_clock(sink)))
             state[TAKEN] += 1
             state[PLACE] = 0 if request + 1 == source.place.shape[0] else request + 1

@@ -7,30 +7,21 @@ from ndpsim.dram.issuing import note_idle
 from ndpsim.dram.masks.banks import (
     activate_request,
     active_bank,
-    auto_precharge,
     close_bank,
     close_banks,
     leave_line,
     lower_active_bound,
     open_bank,
-    release_bank,
     same_banks,
     take_back,
 )
-from ndpsim.dram.masks.slots import (
-    segment_at,
-    segment_of,
-    segments_in_use,
-    slot_bank,
-    take_out,
-    wait_place,
-)
+from ndpsim.dram.masks.segment_points import segment_of, wake_conflicts
+from ndpsim.dram.masks.slots import slot_bank, take_out
 from ndpsim.dram.masks.state import (
     ACT,
     ACTIVE_ARRIVED,
     ACTIVE_REQUEST,
     ACTIVE_SIZE,
-    AWAKE,
     BANKS,
     BANKS_PER_GROUP,
     BANKS_PER_RANK,
@@ -38,7 +29,6 @@ from ndpsim.dram.masks.state import (
     COUNTED,
     DOUBLY_HELD,
     GROUPS_PER_RANK,
-    HELD_BANKS,
     ISSUED,
     KINDS,
     OPEN_ROW,
@@ -60,11 +50,16 @@ from ndpsim.dram.masks.state import (
     SLOT_REQUEST,
     SLOT_ROW,
     SLOTS,
-    WAITING,
 )
 from ndpsim.dram.masks.timing import bank_ready_at, note_activate, note_bank, note_rank, note_same_banks
 from ndpsim.dram.masks.words import natural
-from ndpsim.dram.row_policies.points import column_kind, is_closing, note_activated, note_column
+from ndpsim.dram.row_policies.points import (
+    column_kind,
+    finish_active,
+    finish_queued,
+    note_activated,
+    note_column,
+)
 from ndpsim.dram.sink import FINISHED, credit_clock, take_burst
 from ndpsim.dram.state import (
     DATA_END,
@@ -82,7 +77,7 @@ from ndpsim.dram.state import (
     WRITE_QUEUE,
 )
 
-__all__ = ["activate_again", "is_full", "issue_active", "issue_maintenance", "issue_queued"]
+__all__ = ["activate_again", "is_full", "issue_active", "issue_close", "issue_maintenance", "issue_queued"]
 
 
 @inlined
@@ -161,27 +156,23 @@ def issue_active(shape, state, latencies, source, sink, commands, line, place, c
         shape, state, latencies, source, sink, commands, queue, bank, row, request, arrived, clock
     )
     leave_line(state, line, place)
-    if is_closing(shape.rows, kind):
-        state[HELD_BANKS + bank // BANKS_PER_RANK] &= ~(1 << bank % BANKS_PER_RANK)
-        auto_precharge(shape, state, kind, bank, clock)
-    else:
-        release_bank(shape, state, bank)
+    finish_active(shape.rows, shape.queues, state, kind, bank, clock)
 
 
 @inlined
-def count_first(shape, state, queue, slot, place):
+def count_first(queues, state, queue, slot, place):
     """Hit, miss or conflict: what the request's first command finds."""
-    counted, slot = COUNTED + queue + segment_of(shape, slot), slot & SLOTS - 1
+    counted, slot = COUNTED + queue + segment_of(queues, slot), slot & SLOTS - 1
     if not state[counted] >> slot & 1:
         state[place] += 1
         state[counted] |= 1 << slot
 
 
 @inlined
-def leave_queue(shape, state, source, queue, slot, bank, arrived, clock):
+def leave_queue(queues, state, source, queue, slot, bank, arrived, clock):
     """A request leaves its queue; its wait is added to the queue's length summed over clocks."""
     state[READ_QUEUE if queue == READS else WRITE_QUEUE] += clock - arrived
-    take_out(shape, state, source, queue, slot, bank)
+    take_out(queues, state, source, queue, slot, bank)
 
 
 @inlined
@@ -192,39 +183,44 @@ def issue_queued(policy, shape, state, latencies, source, sink, commands, queue,
     row, request = state[SLOT_ROW + at], natural(state[SLOT_REQUEST + at])
     arrived = state[SLOT_ARRIVED + at]
     if kind == RD + queue:
-        count_first(shape, state, queue, slot, ROW_HITS)
-        leave_queue(shape, state, source, queue, slot, bank, arrived, clock)
+        count_first(shape.queues, state, queue, slot, ROW_HITS)
+        leave_queue(shape.queues, state, source, queue, slot, bank, arrived, clock)
         kind = issue_column(
             shape, state, latencies, source, sink, commands, queue, bank, row, request, arrived, clock
         )
         if policy.row_hit_first:  # a row that this request kept open may be closed now
-            waiting = WAITING + wait_place(queue, PRE, bank // BANKS_PER_RANK)
-            for number in range(segments_in_use(shape, state, queue)):
-                segment = segment_at(shape, state, queue, number)
-                state[AWAKE + queue + segment] |= state[waiting + segment]
-        if is_closing(shape.rows, kind):
-            auto_precharge(shape, state, kind, bank, clock)
+            wake_conflicts(shape.queues, state, queue, bank // BANKS_PER_RANK)
+        finish_queued(shape.rows, shape.queues, state, kind, bank, clock)
         return
     count_command(state, kind, clock)
     if commands.entry.shape[0] > 0:
         write_down(commands, kind, bank_node(shape, bank), row if kind == ACT else -1, -1, clock)
     if kind == ACT:
-        count_first(shape, state, queue, slot, ROW_MISSES)
-        leave_queue(shape, state, source, queue, slot, bank, arrived, clock)
+        count_first(shape.queues, state, queue, slot, ROW_MISSES)
+        leave_queue(shape.queues, state, source, queue, slot, bank, arrived, clock)
         state[OPEN_CLOCKS] -= clock
         note_activate(shape, state, bank, clock)
         note_activated(shape.rows, state, bank)
-        activate_request(shape, state, queue, bank, row, request, arrived)
+        activate_request(shape.queues, state, queue, bank, row, request, arrived)
     else:
-        count_first(shape, state, queue, slot, ROW_CONFLICTS)
+        count_first(shape.queues, state, queue, slot, ROW_CONFLICTS)
         note_bank(shape, state, PRE, bank, clock)
         state[OPEN_CLOCKS] += clock
-        close_bank(shape, state, bank)
+        close_bank(shape.queues, state, bank)
+
+
+@inlined
+def drop_first(state):
+    """The first maintenance that waits is done."""
+    state[PENDING_SIZE] -= 1
+    for place in range(state[PENDING_SIZE]):
+        state[PENDING_KIND + place] = state[PENDING_KIND + place + 1]
+        state[PENDING_BANK + place] = state[PENDING_BANK + place + 1]
 
 
 @outlined
 def issue_maintenance(shape, state, source, sink, commands, kind, clock):
-    """The next command of the first maintenance that waits."""
+    """The next command of the first refresh that waits."""
     first = state[PENDING_BANK] & (BANKS - 1)
     rank = first // BANKS_PER_RANK
     to_rank = kind == PREAB or kind == REFAB
@@ -233,20 +229,27 @@ def issue_maintenance(shape, state, source, sink, commands, kind, clock):
         write_down(commands, kind, 1 + rank if to_rank else bank_node(shape, first), -1, -1, clock)
     if to_rank:
         note_rank(shape, state, kind, rank, clock)
-    elif kind == PRE:
-        note_bank(shape, state, kind, first, clock)
-        close_banks(shape, state, rank, 1 << first % BANKS_PER_RANK, clock)
     else:
         note_same_banks(shape, state, kind, first, clock)
     if kind == PREAB or kind == PRESB:
-        close_banks(shape, state, rank, -1 if to_rank else same_banks(shape, first), clock)
+        close_banks(shape.queues, state, rank, -1 if to_rank else same_banks(shape, first), clock)
     else:
-        if kind != PRE:
-            state[REFRESH_UNTIL] = clock + (shape.refresh_cycles if kind == REFAB else 0)
-        state[PENDING_SIZE] -= 1
-        for place in range(state[PENDING_SIZE]):
-            state[PENDING_KIND + place] = state[PENDING_KIND + place + 1]
-            state[PENDING_BANK + place] = state[PENDING_BANK + place + 1]
+        state[REFRESH_UNTIL] = clock + (shape.refresh_cycles if kind == REFAB else 0)
+        drop_first(state)
+    if sink.servers > 0 and credit_clock(sink) > clock:
+        take_back(shape, state, source, clock)
+
+
+@outlined
+def issue_close(shape, state, source, sink, commands, clock):
+    """PRE, for which a row policy has asked, of the first maintenance that waits."""
+    bank = natural(state[PENDING_BANK] & (BANKS - 1))
+    count_command(state, PRE, clock)
+    if commands.entry.shape[0] > 0:
+        write_down(commands, PRE, bank_node(shape, bank), -1, -1, clock)
+    note_bank(shape, state, PRE, bank, clock)
+    close_banks(shape.queues, state, bank // BANKS_PER_RANK, 1 << bank % BANKS_PER_RANK, clock)
+    drop_first(state)
     if sink.servers > 0 and credit_clock(sink) > clock:
         take_back(shape, state, source, clock)
 
@@ -268,4 +271,4 @@ def activate_again(shape, state, source, commands, line, place, clock):
     note_activate(shape, state, bank, clock)
     note_activated(shape.rows, state, bank)
     lower_active_bound(state, RD + line % 2, bank)
-    open_bank(shape, state, bank, row)
+    open_bank(shape.queues, state, bank, row)

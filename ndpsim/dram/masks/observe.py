@@ -115,7 +115,7 @@ def observe_maintenance(shape, state, kind, first, clock):
         note_same_banks_in_rank(shape, state, kind, first, clock)
     one_command_a_clock(state, rank, clock)
     if kind == PREAB or kind == PRESB:
-        close_banks(shape, state, rank, -1 if kind == PREAB else same_banks(shape, first), clock)
+        close_banks(shape.queues, state, rank, -1 if kind == PREAB else same_banks(shape, first), clock)
         release_closed(state, rank)
     else:
         state[REFRESH_UNTIL] = clock + (shape.refresh_cycles if kind == REFAB else 0)

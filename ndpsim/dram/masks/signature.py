@@ -209,7 +209,9 @@ def read_line(state, table, at, rank, active, clock):
     for _ in range(active):
         bank = table[at] & (BANKS - 1)
         request = state[PLACE] + table[at + 2]
-        activate_request(ONE_SEGMENT, state, READS, bank, state[OPEN_ROW + bank], request, table[at + 1] + clock)
+        activate_request(
+            ONE_SEGMENT, state, READS, bank, state[OPEN_ROW + bank], request, table[at + 1] + clock
+        )
         at += 3
     return at
 

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
 from ndpsim.dram.masks.rows import both, either, filled, row_at, set_row, smaller, with_lane
+from ndpsim.dram.masks.segment_points import (
+    note_added,
+    note_removed,
+    segment_for,
+    segment_of,
+    segment_of_age,
+)
 from ndpsim.dram.masks.state import (
     ACT,
     ACTIVE_REQUEST,
@@ -29,10 +36,6 @@ from ndpsim.dram.masks.state import (
     RANKS,
     RD,
     READS,
-    SEGMENT,
-    SEGMENT_ORDER,
-    SEGMENTS,
-    SEGMENTS_OF,
     SIZE,
     SLOT_ARRIVED,
     SLOT_BANK,
@@ -45,30 +48,30 @@ from ndpsim.dram.masks.state import (
     WAITS,
     WRITES,
     WRITES_AT,
-    YOUNGER_SEGMENTS,
 )
 from ndpsim.dram.masks.timing import bank_ready_at
-from ndpsim.dram.masks.words import lowest, natural, ones, rotate, segments_of
+from ndpsim.dram.masks.words import lowest, natural, ones, rotate
 from ndpsim.dram.state import BANK_SHIFT, FAR, GROUP_SHIFT, RANK_SHIFT
 
 __all__ = [
     "add_bits",
     "bank_of",
+    "compact",
     "enqueue",
     "fall_asleep",
     "filter_place",
+    "is_write_of",
     "join",
     "leave",
+    "move_slot",
     "next_kind",
+    "oldest_slot",
     "push_maintenance",
     "put_back",
-    "segment_at",
-    "segment_of",
-    "segments_in_use",
-    "segments_with",
     "slot_bank",
     "take_out",
     "wait_place",
+    "waits_of",
 ]
 
 
@@ -83,30 +86,6 @@ def bank_of(place):
 def wait_place(queue, kind, rank):
     """The place of what is indexed as waits, see `masks.state`."""
     return natural((queue * RANKS + rank) * WAITS + kind)
-
-
-@inlined
-def segment_of(shape, slot):
-    """The segment of a slot: how many words its masks stand behind those of the first."""
-    return 0 if segments_of(shape) == 1 else slot & -SLOTS
-
-
-@inlined
-def segments_in_use(shape, state, queue):
-    """How many segments of a queue have requests; one has none when the queue is empty."""
-    return 1 if segments_of(shape) == 1 else 1 + state[YOUNGER_SEGMENTS + queue]
-
-
-@inlined
-def segment_at(shape, state, queue, number):
-    """A segment of a queue, the oldest first."""
-    return 0 if segments_of(shape) == 1 else natural(state[SEGMENT_ORDER + queue * SEGMENTS + number])
-
-
-@inlined
-def segments_with(shape, state, queue, bank):
-    """The segments with requests for a bank: bit n for the one that is n * SEGMENT words behind the first."""
-    return 1 if segments_of(shape) == 1 else state[SEGMENTS_OF + queue * BANKS + bank]
 
 
 @inlined
@@ -249,112 +228,6 @@ def fill_slot(state, queue, segment, slot, bank, row, arrived, request):
     return classify(state, queue, segment, bit, bank, row, arrived)
 
 
-# ---- Segments of a long queue
-
-
-@inlined
-def note_segment(state, queue, segment, bank):
-    """Note whether a segment has requests for a bank."""
-    place, bit = SEGMENTS_OF + queue * BANKS + bank, 1 << segment // SEGMENT
-    found = state[OF_BANK + queue * BANKS + bank + segment] != 0
-    state[place] = state[place] & ~bit | (bit if found else 0)
-
-
-@inlined
-def move_to_segment(state, queue, slot, segment):
-    """Move a request behind the youngest of another segment."""
-    target = state[TAIL + queue + segment] & (SLOTS - 1)
-    state[TAIL + queue + segment] = target + 1
-    bank = move_slot(state, queue, slot, segment + target)
-    note_segment(state, queue, slot & -SLOTS, bank)
-    note_segment(state, queue, segment, bank)
-
-
-@inlined
-def move_youngest(state, queue, source, after, target):
-    """Move what a segment has, but so many of its oldest, behind the youngest of another segment."""
-    tail = state[TAIL + queue + source]
-    left = rotate(state[USED + queue + source], tail)
-    for _ in range(after):
-        left &= left - 1
-    while left != 0:
-        move_to_segment(state, queue, source + (lowest(left) + tail & SLOTS - 1), target)
-        left &= left - 1
-
-
-@inlined
-def free_segment(state, queue, number):
-    """A segment, by its number in the order of age, has no requests any more."""
-    order, last = SEGMENT_ORDER + queue * SEGMENTS, state[YOUNGER_SEGMENTS + queue]
-    segment = state[order + number]
-    for place in range(number, last):
-        state[order + place] = state[order + place + 1]
-    state[order + last] = segment
-    state[YOUNGER_SEGMENTS + queue] = last - 1
-
-
-@outlined
-def take_segment(state, queue, segments):
-    """A free segment becomes the youngest; if none is free, two neighbours of any age become one."""
-    order = SEGMENT_ORDER + queue * SEGMENTS
-    if state[YOUNGER_SEGMENTS + queue] + 1 == segments:
-        for number in range(1, segments):
-            older, younger = state[order + number - 1], state[order + number]
-            if ones(state[USED + queue + older]) + ones(state[USED + queue + younger]) <= SLOTS:
-                compact(state, queue, older)
-                move_youngest(state, queue, younger, 0, older)
-                free_segment(state, queue, number)
-                break
-    state[YOUNGER_SEGMENTS + queue] += 1
-    return state[order + state[YOUNGER_SEGMENTS + queue]]
-
-
-@inlined
-def segment_for(shape, state, queue):
-    """A segment whose next slot is free, the youngest."""
-    segment = segment_at(shape, state, queue, segments_in_use(shape, state, queue) - 1)
-    if state[USED + queue + segment] >> (state[TAIL + queue + segment] & SLOTS - 1) & 1:
-        if segments_of(shape) > 1 and 2 * ones(state[USED + queue + segment]) > SLOTS:
-            return natural(take_segment(state, queue, segments_of(shape)))
-        compact(state, queue, segment)
-    return segment
-
-
-@inlined
-def number_of_age(state, queue, segments, arrived):
-    """Of so many segments, the number of the last whose oldest request did not arrive after another."""
-    for number in range(segments - 1, 0, -1):
-        segment = state[SEGMENT_ORDER + queue * SEGMENTS + number]
-        if state[oldest_slot(state, queue, segment) + SLOT_ARRIVED + queue * SLOTS] <= arrived:
-            return number
-    return 0
-
-
-@outlined
-def split_segment(state, queue, segments, arrived):
-    """The younger half of the full segment in which a request of some age has its place becomes a segment."""
-    taken = take_segment(state, queue, segments)
-    order, place = SEGMENT_ORDER + queue * SEGMENTS, state[YOUNGER_SEGMENTS + queue]
-    number = number_of_age(state, queue, place, arrived)
-    while place > number + 1:
-        state[order + place] = state[order + place - 1]
-        place -= 1
-    state[order + place] = taken
-    move_youngest(state, queue, state[order + number], SLOTS // 2, taken)
-
-
-@inlined
-def segment_of_age(shape, state, queue, arrived):
-    """The segment in which a request of some age has its place, with a free slot."""
-    if segments_of(shape) == 1:
-        return 0
-    number = number_of_age(state, queue, segments_in_use(shape, state, queue), arrived)
-    if state[USED + queue + segment_at(shape, state, queue, number)] == -1:
-        split_segment(state, queue, segments_of(shape), arrived)
-        number = number_of_age(state, queue, segments_in_use(shape, state, queue), arrived)
-    return segment_at(shape, state, queue, number)
-
-
 @inlined
 def filter_place(address):
     """Where queued writes to `address`, among others, are counted, after WRITES_AT."""
@@ -362,23 +235,22 @@ def filter_place(address):
 
 
 @inlined
-def enqueue(shape, state, source, queue, bank, row, request, arrived):
+def enqueue(queues, state, source, queue, bank, row, request, arrived):
     """Put the youngest request into its queue; returns when it can issue, at the earliest."""
-    segment = segment_for(shape, state, queue)
+    segment = segment_for(queues, state, queue)
     slot = state[TAIL + queue + segment] & (SLOTS - 1)
     if queue == WRITES:
         state[WRITES_AT + filter_place(source.address[request])] += 1
     state[TAIL + queue + segment] = slot + 1
     at = fill_slot(state, queue, segment, slot, bank, row, arrived, request)
-    if segments_of(shape) > 1:
-        note_segment(state, queue, segment, bank)
+    note_added(queues, state, queue, segment, bank)
     return at
 
 
 @outlined
-def put_back(shape, state, bank, row, arrived):
+def put_back(queues, state, bank, row, arrived):
     """Return an active read to the place in the read queue that its age gives it."""
-    segment = segment_of_age(shape, state, READS, arrived)
+    segment = segment_of_age(queues, state, READS, arrived)
     compact(state, READS, segment)
     size = ones(state[USED + READS + segment])
     free = (state[TAIL + READS + segment] - size - 1) & (SLOTS - 1)
@@ -390,15 +262,14 @@ def put_back(shape, state, bank, row, arrived):
         free = after
     fill_slot(state, READS, segment, free, bank, row, arrived, state[ACTIVE_REQUEST + bank])
     state[COUNTED + READS + segment] |= 1 << free
-    if segments_of(shape) > 1:
-        note_segment(state, READS, segment, bank)
+    note_added(queues, state, READS, segment, bank)
 
 
 @inlined
-def take_out(shape, state, source, queue, slot, bank):
+def take_out(queues, state, source, queue, slot, bank):
     """Take a request out of its queue."""
     queue, slot, bank = natural(queue), natural(slot), natural(bank)
-    segment = natural(segment_of(shape, slot))
+    segment = natural(segment_of(queues, slot))
     keep = ~(1 << (slot & SLOTS - 1))
     state[USED + queue + segment] &= keep
     state[COUNTED + queue + segment] &= keep
@@ -408,13 +279,29 @@ def take_out(shape, state, source, queue, slot, bank):
     if queue == WRITES:
         request = state[SLOT_REQUEST + WRITES * SLOTS + slot]
         state[WRITES_AT + filter_place(source.address[request])] -= 1
-    if segments_of(shape) > 1:
-        note_segment(state, queue, segment, bank)
-        if state[USED + queue + segment] == 0 and state[YOUNGER_SEGMENTS + queue] > 0:
-            number = 0
-            while state[SEGMENT_ORDER + queue * SEGMENTS + number] != segment:
-                number += 1
-            free_segment(state, queue, number)
+    note_removed(queues, state, queue, segment, bank)
+
+
+@inlined
+def is_write_of(state, segment, source, address):
+    """Whether a write to `address` is in a segment of the write queue."""
+    mask = state[USED + WRITES + segment]
+    while mask != 0:
+        slot = segment + (lowest(mask) & (SLOTS - 1))
+        if source.address[natural(state[SLOT_REQUEST + WRITES * SLOTS + slot])] == address:
+            return True
+        mask &= mask - 1
+    return False
+
+
+@inlined
+def waits_of(state, queue, segment, until):
+    """How long the requests of a segment have waited, summed."""
+    total, mask = 0, state[USED + queue + segment]
+    while mask != 0:
+        total += until - state[SLOT_ARRIVED + queue * SLOTS + segment + (lowest(mask) & (SLOTS - 1))]
+        mask &= mask - 1
+    return total
 
 
 @inlined

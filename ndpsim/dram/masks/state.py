@@ -23,12 +23,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.dram.row_policies import OPEN, RowPolicy
+from ndpsim.dram.row_policies import OpenRows, RowPolicy
 from ndpsim.dram.state import CLOCK, COUNTERS, DATA_END, FAR, FIRST_COMMAND, PAUSE, Policy
 from ndpsim.spec import COMMANDS, Tables, standard
 
 __all__ = [
-    "LongQueues",
+    "ONE_SEGMENT",
     "OneRank",
     "Shape",
     "clocks_until_closed",
@@ -75,7 +75,6 @@ GROUPS = RANKS * GROUPS_PER_RANK
 BANKS = RANKS * BANKS_PER_RANK
 SLOTS = 64  # of a segment
 SEGMENTS = 64
-ONE_SEGMENT = 0  # in place of a shape, for queues of one segment
 REFRESHES_PENDING = 16 * RANKS
 PENDING = 4 * BANKS  # with a PRE or two for every bank
 
@@ -203,6 +202,29 @@ if SEGMENT // SLOTS % 2 == 0:
     SEGMENT += SLOTS  # see GAP
 
 
+class OneSegment(NamedTuple):
+    """Queues of up to 64 requests."""
+
+    @staticmethod
+    def parts() -> str:
+        """The module of its parts of kernels."""
+        return "ndpsim.dram.masks.one_segment"
+
+
+class Segments(NamedTuple):
+    """Longer queues."""
+
+    segments: int  # that each of them has
+
+    @staticmethod
+    def parts() -> str:
+        """The module of its parts of kernels."""
+        return "ndpsim.dram.masks.segments"
+
+
+ONE_SEGMENT = OneSegment()
+
+
 class Shape(NamedTuple):
     """What of a channel never changes, besides its distances."""
 
@@ -214,16 +236,12 @@ class Shape(NamedTuple):
     burst: int
     refresh_interval: int
     refresh_cycles: int
-    segments: int
+    queues: OneSegment | Segments
     rows: RowPolicy
 
 
 class OneRank(Shape):
     """A shape of one rank, which is a type of its own: what loops over ranks need not be a loop then."""
-
-
-class LongQueues(Shape):
-    """A shape whose queues have several segments; those of the others have one."""
 
 
 def fits(tables: Tables, policy: Policy, with_sink: bool) -> bool:
@@ -242,10 +260,12 @@ def segments_needed(tables: Tables, policy: Policy, with_sink: bool) -> int:
     return segments if small and tables.banks_per_group <= BANKS_PER_GROUP and segments <= SEGMENTS else 0
 
 
-def make_shape(tables: Tables, rows: RowPolicy = OPEN, segments: int = 1) -> Shape:
+def make_shape(tables: Tables, rows: RowPolicy | None = None, segments: int = 1) -> Shape:
     """The shape of a channel with these tables."""
-    kind = LongQueues if segments > 1 else OneRank if tables.ranks == 1 else Shape
-    return kind(*(getattr(tables, name) for name in Shape._fields[:-2]), segments, rows)
+    kind = OneRank if tables.ranks == 1 else Shape
+    queues = ONE_SEGMENT if segments == 1 else Segments(segments)
+    numbers = {name: getattr(tables, name) for name in Shape._fields[:-2]}
+    return kind(**numbers, queues=queues, rows=rows or OpenRows())
 
 
 def _aligned(words: int) -> Ints:

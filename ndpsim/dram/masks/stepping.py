@@ -19,7 +19,14 @@ from ndpsim.dram.masks.choose import (
     room_at,
 )
 from ndpsim.dram.masks.controller import can_take, count_waits, offered_from, refresh, take
-from ndpsim.dram.masks.issue import activate_again, is_full, issue_active, issue_maintenance, issue_queued
+from ndpsim.dram.masks.issue import (
+    activate_again,
+    is_full,
+    issue_active,
+    issue_close,
+    issue_maintenance,
+    issue_queued,
+)
 from ndpsim.dram.masks.rows import (
     bits,
     both,
@@ -34,12 +41,10 @@ from ndpsim.dram.masks.rows import (
     up_to,
     where_none,
 )
+from ndpsim.dram.masks.segment_points import segment_at, segments_in_use, segments_with
 from ndpsim.dram.masks.slots import (
     fall_asleep,
     next_kind,
-    segment_at,
-    segments_in_use,
-    segments_with,
     slot_bank,
     wait_place,
 )
@@ -64,7 +69,6 @@ from ndpsim.dram.masks.state import (
     PRE,
     RANK_READY,
     RD,
-    READS,
     SEGMENT,
     SLOT_ROW,
     SLOTS,
@@ -105,7 +109,7 @@ def wake(shape, state, queue, kind, rank, clock):
         if entry // BANKS > clock:
             first = entry // BANKS
             break
-        segments = segments_with(shape, state, queue, entry & BANKS - 1)
+        segments = segments_with(shape.queues, state, queue, entry & BANKS - 1)
         while segments != 0:
             segment = natural(lowest(segments) * SEGMENT)
             segments &= segments - 1
@@ -137,7 +141,7 @@ def sleep(shape, state, queue, kind, bank, ready_at):
     place = wait_place(queue, ACT, bank // BANKS_PER_RANK)
     if not fall_asleep(state, place, kind, bank, ready_at):
         return
-    segments = segments_with(shape, state, queue, bank)
+    segments = segments_with(shape.queues, state, queue, bank)
     while segments != 0:
         segment = natural(lowest(segments) * SEGMENT)
         segments &= segments - 1
@@ -150,7 +154,7 @@ def older_hit(shape, state, queue, bank, number):
     """Whether a segment before the one of this number has a hit for a bank."""
     hits = 0
     for older in range(number):
-        segment = segment_at(shape, state, queue, older)
+        segment = segment_at(shape.queues, state, queue, older)
         waiting = WAITING + wait_place(queue, RD + queue, bank // BANKS_PER_RANK) + segment
         hits |= state[natural(waiting)] & state[OF_BANK + queue * BANKS + bank + segment]
     return hits != 0
@@ -159,8 +163,8 @@ def older_hit(shape, state, queue, bank, number):
 @outlined
 def spare(shape, state, queue):
     """FRFCFS-RowHit: what would close a row on an older hit sleeps until a hit is served."""
-    for number in range(segments_in_use(shape, state, queue)):
-        segment = segment_at(shape, state, queue, number)
+    for number in range(segments_in_use(shape.queues, state, queue)):
+        segment = segment_at(shape.queues, state, queue, number)
         tail, younger = state[TAIL + queue + segment], 0
         for rank in range(natural(ranks_of(shape))):
             place = wait_place(queue, ACT, rank) + segment
@@ -194,8 +198,8 @@ def choose_queued(policy, shape, state, queue, credit, clock):
     wake_due(shape, state, queue, room, clock)
     if policy.row_hit_first:
         spare(shape, state, queue)
-    for number in range(segments_in_use(shape, state, queue)):
-        segment = segment_at(shape, state, queue, number)
+    for number in range(segments_in_use(shape.queues, state, queue)):
+        segment = segment_at(shape.queues, state, queue, number)
         tail = state[TAIL + queue + segment]
         awake = rotate(ready_requests(shape, state, queue, segment, room, clock), tail)
         while awake != 0:
@@ -218,8 +222,8 @@ def choose_queued(policy, shape, state, queue, credit, clock):
 def issue_from(shape, state, queue, rank, room):
     """The clocks, by kind, before which no active request of a rank, nor one of a queue, can issue."""
     place, awake = wait_place(queue, ACT, rank), filled(0)
-    for number in range(segments_in_use(shape, state, queue)):
-        segment = segment_at(shape, state, queue, number)
+    for number in range(segments_in_use(shape.queues, state, queue)):
+        segment = segment_at(shape.queues, state, queue, number)
         waiting = row_at(state, WAITING + place + segment)
         awake = either(awake, both(waiting, filled(state[AWAKE + queue + segment])))
     queued = both(row_at(state, BOUND + place), where_none(awake))
@@ -289,7 +293,10 @@ def choose_and_issue(policy, shape, state, latencies, source, sink, commands, cl
         kind, at = choose_next_maintenance(shape, state, credit, clock)
         if kind < 0:
             return clock + 1 if lacking else min(at, active_quiet_until(shape, state, credit))
-        issue_maintenance(shape, state, source, sink, commands, kind, clock)
+        if kind == PRE:
+            issue_close(shape, state, source, sink, commands, clock)
+        else:
+            issue_maintenance(shape, state, source, sink, commands, kind, clock)
     else:
         if mode_changes(policy, state):
             state[WRITE_MODE] ^= 1
@@ -309,11 +316,11 @@ def next_step(policy, shape, state, source, quiet, clock):
     quiet: the clock before which nothing that waits can issue.
     """
     clock += 1
-    takes = can_take(policy, shape, state, source, clock)
+    takes = can_take(policy, shape.queues, state, source, clock)
     if not (takes or mode_changes(policy, state)):
         due = min(state[NEXT_REFRESH], next_close(shape.rows, state))
         clock = max(clock, min(quiet, min(due, offered_from(state, source, clock - 1))))
-        takes = source.cycle.shape[0] > 0 and can_take(policy, shape, state, source, clock)
+        takes = source.cycle.shape[0] > 0 and can_take(policy, shape.queues, state, source, clock)
     return clock, takes
 
 
@@ -324,9 +331,9 @@ def run(policy, shape, state, latencies, source, sink, commands, until_served, u
     Returns and can be taken up again as `dram.controller.run`.
     """
     state[NEXT_REFRESH] = next_refresh(shape, policy.refresh, state[REFRESHES])
-    count_waits(shape, state, -1)
+    count_waits(shape.queues, state, -1)
     clock, quiet, outcome = state[CLOCK], 0, DONE
-    takes = can_take(policy, shape, state, source, clock)
+    takes = can_take(policy, shape.queues, state, source, clock)
     while state[SERVED] < until_served:
         if clock >= state[PAUSE]:
             outcome = STUCK if state[PAUSE] >= FAR else PAUSED
@@ -335,7 +342,7 @@ def run(policy, shape, state, latencies, source, sink, commands, until_served, u
             outcome = RECORD_FULL
             break
         if takes:
-            quiet = min(quiet, take(shape, state, latencies, source, clock))
+            quiet = min(quiet, take(shape.queues, state, latencies, source, clock))
             if state[TAKEN] >= until_taken:
                 state[COUNTED_UNTIL] = clock - 1
                 break
@@ -351,6 +358,6 @@ def run(policy, shape, state, latencies, source, sink, commands, until_served, u
         if clock >= quiet or mode_changes(policy, state):
             quiet = choose_and_issue(policy, shape, state, latencies, source, sink, commands, clock)
         clock, takes = next_step(policy, shape, state, source, quiet, clock)
-    count_waits(shape, state, 1)
+    count_waits(shape.queues, state, 1)
     state[CLOCK] = state[COUNTED_UNTIL] + 1
     return outcome

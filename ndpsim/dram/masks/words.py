@@ -12,9 +12,9 @@ from llvmlite import ir
 from numba.core import cgutils, types
 
 from ndpsim._jit import instruction
-from ndpsim.dram.masks.state import LongQueues, OneRank, Shape
+from ndpsim.dram.masks.state import OneRank
 
-__all__ = ["lowest", "natural", "ones", "ranks_of", "rotate", "segments_of"]
+__all__ = ["lowest", "natural", "ones", "ranks_of", "rotate"]
 
 _WORD = ir.IntType(64)
 _ALL = (1 << 64) - 1
@@ -100,27 +100,15 @@ def _ranks_of(shape: Any) -> Any:
     return 1 if isinstance(shape, OneRank) else shape.ranks
 
 
-def _segments_of(shape: Any) -> Any:
-    return shape.segments if isinstance(shape, LongQueues) else 1
-
-
-def _field_or_1(shape: Any, name: str, varies: bool) -> Any:
-    """A field of a shape, or 1 where its type says so."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        place = Shape._fields.index(name)
-        return builder.extract_value(arguments[0], place) if varies else ir.Constant(_WORD, 1)
-
-    return types.int64(shape), generate
-
-
 @instruction(_ranks_of)
 def ranks_of(typing_context, shape):  # type: ignore[no-untyped-def]
     """The ranks of a `Shape`; of a `OneRank`, a constant."""
-    return _field_or_1(shape, "ranks", shape.instance_class is not OneRank)
+    single = shape.instance_class is OneRank
 
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        (shape,) = arguments
+        return (
+            ir.Constant(_WORD, 1) if single else builder.extract_value(shape, OneRank._fields.index("ranks"))
+        )
 
-@instruction(_segments_of)
-def segments_of(typing_context, shape):  # type: ignore[no-untyped-def]
-    """The segments of a queue; a constant of all shapes but `LongQueues`, and where no shape is given."""
-    return _field_or_1(shape, "segments", getattr(shape, "instance_class", None) is LongQueues)
+    return types.int64(shape), generate

@@ -7,9 +7,8 @@ bank is counted twice from then on: it is held while any request is active.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ndpsim._jit import inlined, outlined
+from ndpsim.dram.masks.banks import auto_precharge, release_bank
 from ndpsim.dram.masks.slots import push_maintenance
 from ndpsim.dram.masks.state import (
     ACCESSES,
@@ -31,18 +30,7 @@ from ndpsim.dram.masks.timing import bank_ready_at
 from ndpsim.dram.masks.words import lowest, natural, ranks_of
 from ndpsim.dram.state import FAR
 
-__all__ = ["ClosedCap", "of"]
-
-
-class ClosedCap(NamedTuple):
-    """Its parameters."""
-
-    cap: int  # column accesses, at least 1
-
-
-def of(cap: int) -> ClosedCap:
-    """The policy."""
-    return ClosedCap(cap)
+__all__: list[str] = []
 
 
 @inlined
@@ -58,9 +46,20 @@ def column_kind(rows, state, kind, bank):
 
 
 @inlined
-def is_closing(rows, kind):
+def finish_active(rows, queues, state, kind, bank, clock):
     """See `points`."""
-    return kind >= RDA
+    if kind >= RDA:
+        state[HELD_BANKS + bank // BANKS_PER_RANK] &= ~(1 << bank % BANKS_PER_RANK)
+        auto_precharge(queues, state, kind, bank, clock)
+    else:
+        release_bank(queues, state, bank)
+
+
+@inlined
+def finish_queued(rows, queues, state, kind, bank, clock):
+    """See `points`."""
+    if kind >= RDA:
+        auto_precharge(queues, state, kind, bank, clock)
 
 
 @inlined

@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ndpsim._jit import inlined
+from ndpsim.dram.masks.banks import release_bank
+from ndpsim.dram.state import FAR
 
-__all__ = ["OPEN", "of"]
-
-
-class OpenRows(NamedTuple):
-    """Has no parameters."""
-
-
-OPEN = OpenRows()
-
-
-def of(cap: int) -> OpenRows:
-    """The policy."""
-    return OPEN
+__all__: list[str] = []
 
 
 @inlined
@@ -28,9 +16,14 @@ def column_kind(rows, state, kind, bank):
 
 
 @inlined
-def is_closing(rows, kind):
+def finish_active(rows, queues, state, kind, bank, clock):
     """See `points`."""
-    return False
+    release_bank(queues, state, bank)
+
+
+@inlined
+def finish_queued(rows, queues, state, kind, bank, clock):
+    """See `points`."""
 
 
 @inlined
@@ -46,7 +39,7 @@ def note_column(rows, state, kind, bank):
 @inlined
 def next_close(rows, state):
     """See `points`."""
-    return 1 << 60
+    return FAR
 
 
 @inlined

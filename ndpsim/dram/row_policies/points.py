@@ -8,7 +8,8 @@ __all__ = [
     "also_held",
     "close_rows",
     "column_kind",
-    "is_closing",
+    "finish_active",
+    "finish_queued",
     "lacks_rows",
     "next_close",
     "note_activated",
@@ -22,8 +23,13 @@ def column_kind(rows, state, kind, bank):
 
 
 @by_type
-def is_closing(rows, kind):
-    """Whether a column command of this kind closes its bank."""
+def finish_active(rows, queues, state, kind, bank, clock):
+    """An active request has had its column command, of this kind: its bank is no longer held."""
+
+
+@by_type
+def finish_queued(rows, queues, state, kind, bank, clock):
+    """A queued request has had its column command, of this kind."""
 
 
 @by_type
@@ -48,7 +54,7 @@ def close_rows(rows, state, clock):
 
 @by_type
 def also_held(rows, shape, state, rank):
-    """The banks of a rank, besides those with an active request, that requests for other rows must not close."""
+    """The banks of a rank, but those with an active request, that other rows' requests must not close."""
 
 
 @by_type
