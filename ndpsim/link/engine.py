@@ -12,19 +12,22 @@ from one node to another (or stays in it). A *node* is a relayout unit with its 
   length takes. Pieces that have to wait for others wait beside these places.
 - What the unit does, it does at edges of its clock, and lanes see it at the next edge of theirs.
 
-Whoever steps the lanes' controllers drives the engine, clock by clock:
+Whoever steps the lanes' controllers drives the engine. Before `clock` every lane has done its steps, and the
+engine knows of them:
 
-    begin(engine)
-    before the step at clock t:       advance(engine, (t - 1) * engine.dram_ticks)
-    then, for each request handed out, engine.handed[:engine.handed_count[0]] in order, and set that to 0:
-        offer `request` to its lane from clock engine.offered_at[request] on, behind those before it; a
-        controller takes it at the next clock at the earliest. Reads come first in numbers, then writes.
-    where RD of a read issues at t:   read_issued(engine, read, t)
-    where a lane's write queue takes a write at t:  write_taken(engine, write, t)
+    begin(engine)                             once, before the first step, which is at clock 1
+    tick = known_until(engine, clock)
+    advance(engine, tick - 1)
+    for each of engine.handed[:engine.handed_count[0]], in order, and then the count is 0 again:
+        offer that request to its lane at steps after clock engine.offered_at[request], behind those before it
+        (numbers of reads come first, then those of writes)
+    step every lane at each of the clocks from `clock` to ceil(tick / engine.dram_ticks), and
+        where RD of a read issues at clock t:           read_issued(engine, read, t)
+        where its write queue takes a write at clock t: write_taken(engine, write, t)
+    the next `clock` is the one after these
 
-What is reported of clock t has consequences from tick t * dram_ticks on, so no lane's step at t depends on
-another's at t, and lanes may be stepped in any order within a clock. All is done when every request is
-served.
+Lanes may be stepped in any order, one clock after the other or each through all of them: none of it reaches
+another lane before. Fewer clocks than these are right, too. All is done when every request is served.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from ndpsim._jit import inlined, outlined
 from ndpsim.link.events import FAR, first_leaf, set_time
 from ndpsim.link.sending import note_ready, send
 
-__all__ = ["advance", "begin", "read_issued", "write_taken"]
+__all__ = ["advance", "begin", "known_until", "read_issued", "write_taken"]
 
 
 @inlined
@@ -69,15 +72,20 @@ def is_local(engine, flow):
 
 
 @inlined
-def note_leaving(engine, packet):
-    """A packet may leave from a tick on, if its reads are in the buffer and its flow has a credit for it."""
-    if engine.unread[packet] != 0:
-        return
-    fabric, packets, flow = engine.fabric, engine.packets, engine.packets.flow[packet]
+def has_credit(engine, flow, packet):
+    """Whether a flow has a credit for a packet, or will have it at a tick that is known."""
+    before = packet - engine.flow_credits[flow]
+    if before < engine.flow_packet[flow]:
+        return True
+    return before < engine.arriving[flow] and engine.not_taken[before] == 0
+
+
+@inlined
+def may_leave(engine, flow, packet):
+    """A packet whose reads have issued and whose flow has a credit for it may leave from a tick on."""
+    fabric, packets = engine.fabric, engine.packets
     tick, before = engine.read_until[packet], packet - engine.flow_credits[flow]
     if before >= engine.flow_packet[flow]:
-        if engine.place_free[before] == 0:
-            return
         tick = max(tick, engine.place_free[before] + engine.credit_ticks[flow])
     packets.at[packet] = tick
     if is_local(engine, flow):
@@ -90,13 +98,13 @@ def note_leaving(engine, packet):
 
 
 @inlined
-def free_place(engine, packet, tick):
+def free_place(engine, packet):
     """A packet's place at its target is free: the flow has a credit for a later one."""
-    engine.place_free[packet] = tick
     flow = engine.packets.flow[packet]
     later = packet + engine.flow_credits[flow]
-    if later < engine.flow_packet[flow + 1]:
-        note_leaving(engine, later)
+    if later < engine.flow_packet[flow + 1] and engine.unread[later] == 0:
+        engine.without_credit[1 if is_local(engine, flow) else 0] -= 1
+        may_leave(engine, flow, later)
 
 
 @inlined
@@ -136,8 +144,9 @@ def arrive(engine, flow, tick):
             engine.write_tick[write] = tick
             engine.not_taken[packet] += 1
             hand_out(engine, engine.unsent.shape[0] + write, tick)
+    engine.place_free[packet] = tick
     if engine.not_taken[packet] == 0:
-        free_place(engine, packet, tick)
+        free_place(engine, packet)
     set_time(engine.packets.times, flow, next_arrival(engine, flow, packet + 1, tick))
 
 
@@ -184,13 +193,34 @@ def read_issued(engine, read, clock):
         packet = engine.read_packet[place]
         engine.unread[packet] -= 1
         engine.read_until[packet] = max(engine.read_until[packet], tick)
-        note_leaving(engine, packet)
+        if engine.unread[packet] == 0:
+            flow = engine.packets.flow[packet]
+            if has_credit(engine, flow, packet):
+                may_leave(engine, flow, packet)
+            else:
+                engine.without_credit[1 if is_local(engine, flow) else 0] += 1
 
 
 @inlined
 def write_taken(engine, write, clock):
     """A lane has taken a write into its write queue."""
     packet = engine.completed_by[write]
+    engine.place_free[packet] = max(engine.place_free[packet], clock * engine.dram_ticks)
     engine.not_taken[packet] -= 1
     if engine.not_taken[packet] == 0:
-        free_place(engine, packet, clock * engine.dram_ticks)
+        free_place(engine, packet)
+
+
+@inlined
+def known_until(engine, clock):
+    """The tick before which all that happens is known, whatever lanes do from the step at `clock` on.
+
+    Data of a read comes a read latency after its RD. A write that is taken gives a credit, which matters at
+    once only to a packet whose reads have issued already: one that stays in its node, or one over links.
+    """
+    now, tick = clock * engine.dram_ticks, (clock + engine.read_latency) * engine.dram_ticks
+    if engine.without_credit[1] > 0:
+        return now
+    if engine.without_credit[0] > 0:
+        return min(tick, now + engine.least_credit_ticks)
+    return tick
