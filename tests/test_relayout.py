@@ -15,8 +15,7 @@ from ndpsim import check, load_hardware, simulate_relayout
 from ndpsim.dram import state
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, ExpertWeights, Geometry, make_layout
-from ndpsim.link import Bridge, link_ticks, make_network
-from ndpsim.link import readable_lanes
+from ndpsim.link import Bridge, link_ticks, make_network, readable_lanes
 from ndpsim.link.lanes import DONE
 from ndpsim.link.requests import Seats
 from ndpsim.moe import Expert

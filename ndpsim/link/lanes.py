@@ -21,9 +21,8 @@ from ndpsim.dram.masks.choose import (
     mode_changes,
     quiet_until,
 )
-from ndpsim.dram.masks.controller import refresh
+from ndpsim.dram.masks.controller import accept, refresh
 from ndpsim.dram.masks.issue import issue_active, issue_maintenance, issue_queued
-from ndpsim.dram.masks.slots import bank_of, enqueue
 from ndpsim.dram.masks.state import (
     ACTIVE_REQUEST,
     PENDING_SIZE,
@@ -41,8 +40,8 @@ from ndpsim.dram.state import (
     FAR,
     LATENCIES,
     NEXT_REFRESH,
+    PLACE,
     RECORD_FIELDS,
-    ROW_SHIFT,
     WRITE_MODE,
     Commands,
     Source,
@@ -82,8 +81,8 @@ class Lanes(NamedTuple):
 def make_lanes(tables: Tables, requests: Requests, lanes: int, room: int) -> Lanes:
     """Lanes at rest; `room`: commands that each can record, 0 for none."""
     total = len(requests.lane)
-    # No burst is read or written twice, so none is forwarded or coalesced, and addresses need not differ.
-    address, cycle, admitted = np.zeros(total, dtype=np.int8), np.zeros(0, dtype=np.int64), np.array([FAR])
+    address = np.arange(total, dtype=np.int32)  # no burst is read or written twice
+    cycle, admitted = np.zeros(0, dtype=np.int64), np.array([FAR])
     left = np.bincount(requests.lane, minlength=lanes)
     return Lanes(
         lane=requests.lane,
@@ -134,12 +133,11 @@ def take(engine, lanes, state, lane, clock):
     """A lane takes its next request; returns when that can issue a command, at the earliest."""
     request = natural(lanes.first_offered[lane])
     lanes.first_offered[lane] = lanes.next_offered[request]
-    place, reads = lanes.source.place[request], engine.read_tick.shape[0]
+    reads = engine.read_tick.shape[0]
     if request >= reads:
         write_taken(engine, request - reads, clock)
-    queue = place & 1
-    at = enqueue(state, lanes.source, queue, bank_of(place), place >> ROW_SHIFT, request, clock - 1)
-    return at if queue == state[WRITE_MODE] & 1 else FAR
+    state[PLACE] = request
+    return accept(state, lanes.latencies, lanes.source, clock)
 
 
 @inlined
