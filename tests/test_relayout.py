@@ -1,4 +1,4 @@
-"""The relayout engine: the same as stepping every clock, nothing lost, nothing faster than its slowest part."""
+"""The relayout engine: its rules, nothing lost, nothing faster than its slowest part."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ndpsim import check, load_hardware, simulate_relayout
 from ndpsim.dram import state
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, ExpertWeights, Geometry, make_layout
-from ndpsim.link import Bridge, link_ticks, make_network
-from ndpsim.link import readable_lanes
+from ndpsim.link import Bridge, link_ticks, make_network, readable_lanes
 from ndpsim.link.lanes import DONE
+from ndpsim.link.plain import step_packets
 from ndpsim.link.requests import Seats
 from ndpsim.moe import Expert
 from ndpsim.simulate.geometry import geometry_of
@@ -102,6 +102,95 @@ def test_fast_and_readable_controllers_do_the_same_around_the_engine(work):
         assert getattr(job.engine, name).tolist() == getattr(readable.engine, name).tolist(), name
     for fast, slow in zip(job.outcome().traces, traces, strict=True):
         assert fast.columns().T.tolist() == slow.columns().T.tolist()
+
+
+def clock_at(tick, job):
+    """The DRAM clock at or after the unit's edge at or after a tick."""
+    dram, unit = job.access.timebase.ticks[:2]
+    return -(-(-(-tick // unit) * unit) // dram)
+
+
+def column_clocks(job, traces):
+    """The clock of each request's RD or WR, by the lane and the burst that it goes to."""
+    issued = {}
+    for lane, trace in enumerate(traces):
+        columns = trace.columns()
+        for clock, command, rank, bankgroup, bank, row, column in columns.T.tolist():
+            if command in (RD, WR):
+                issued[lane, rank, bankgroup, bank, row, column, command] = clock
+    requests, reads = job.requests, len(job.engine.unsent)
+    return [
+        issued[
+            lane, word >> 17 & 255, word >> 9 & 255, word >> 1 & 255, word >> 25, column, (RD, WR)[n >= reads]
+        ]
+        for n, (lane, word, column) in enumerate(zip(*(of.tolist() for of in requests), strict=True))
+    ]
+
+
+@settings(max_examples=40, deadline=None)
+@given(jobs())
+def test_what_happened_follows_the_rules_of_the_engine(work):
+    """From the commands of the lanes and when places were free, all else is worked out once more."""
+    access, transfers = work
+    job = Job(access, make_wave(transfers), record=True)
+    job.run(lambda share: None, Event())
+    engine, traces = job.engine, job.outcome().traces
+    dram, unit = access.timebase.ticks[:2]
+    clocks, reads, packets = column_clocks(job, traces), len(engine.unsent), len(engine.packets.flow)
+    pieces = [range(*engine.packet_first[n : n + 2].tolist()) for n in range(packets)]
+    packet_reads = [{int(engine.piece_read[piece]) for piece in of} for of in pieces]
+    packet_writes = [{int(engine.piece_write[piece]) for piece in of} for of in pieces]
+    flow, place_free = engine.packets.flow.tolist(), engine.place_free.tolist()
+    sent, arrived = engine.packets.sent.tolist(), engine.packets.arrived.tolist()
+    offered_at = engine.offered_at.tolist()
+    # Reads are in the buffer a read latency after RD, at an edge of the unit's clock.
+    read_tick = [-(-(clock + access.tables.read_latency) * dram // unit) * unit for clock in clocks[:reads]]
+    # A packet can leave when its reads are there and its flow has a credit for it, and then takes its turn.
+    ready = []
+    for packet in range(packets):
+        hops = [access.network.hops[hop] for hop in access.network.route(*job.flows[flow[packet]])]
+        latency = sum(int(1000 * Fraction(str(hop.latency_ns)) / access.timebase.tick_ps) for hop in hops)
+        before = packet - int(engine.flow_credits[flow[packet]])
+        there = max(read_tick[read] for read in packet_reads[packet])
+        has_credit = before >= 0 and flow[before] == flow[packet]
+        ready.append(max(there, place_free[before] + latency) if has_credit else there)
+    over_links = [n for n in range(packets) if len(set(job.flows[flow[n]])) == 2]
+    ends = [job.flows[flow[n]] for n in over_links]
+    columns = [*map(list, zip(*ends, strict=True))] if ends else [[], []]
+    size = [int(engine.packets.size[n]) for n in over_links]
+    stepped = step_packets(access.network, *columns, size, [ready[n] for n in over_links], access.timebase)
+    assert [sent[n] for n in over_links] == stepped[0]
+    assert [arrived[n] for n in over_links] == stepped[1]
+    last = {}
+    for packet in sorted(set(range(packets)) - set(over_links)):
+        last[flow[packet]] = max(ready[packet], last.get(flow[packet], 0))
+        assert sent[packet] == arrived[packet] == last[flow[packet]]
+    # A write is offered when the last packet with a piece of it has arrived; its place is free when its lane
+    # has taken it, after that and before its WR. A packet that completes no write frees its own at once.
+    completes = dict.fromkeys(range(packets), ())
+    for write in range(len(engine.missing)):
+        brought = [n for n in range(packets) if write in packet_writes[n]]
+        assert offered_at[reads + write] == clock_at(max(arrived[n] for n in brought), job)
+        by = int(engine.completed_by[write])
+        assert by in brought
+        assert arrived[by] == max(arrived[n] for n in brought)
+        completes[by] += (reads + write,)
+    for packet, requests in completes.items():
+        if requests:
+            free = place_free[packet] // dram
+            assert free * dram == place_free[packet]
+            assert max(offered_at[n] for n in requests) < free <= max(clocks[n] for n in requests)
+        else:
+            assert place_free[packet] == arrived[packet]
+    # The reads of a node are offered in their order, as slots become free.
+    for node in range(access.network.dimms):
+        first, end = (int(engine.node_read[node + n]) for n in range(2))
+        left = dict.fromkeys(range(first, end), 0)
+        for packet in range(packets):
+            for read in packet_reads[packet] & left.keys():
+                left[read] = max(left[read], sent[packet])
+        free = sorted([0] * access.slots + list(left.values()))
+        assert offered_at[first:end] == [clock_at(tick, job) for tick in free[: end - first]]
 
 
 EXPERT = Expert(256, 48)

@@ -22,8 +22,7 @@ COMPILE_S = {
     "ndpsim.dram.dimm.readable.run": 15,
     "ndpsim.dram.masks.controller.run": 15,
     "ndpsim.energy.of_trace.sum_open": 1,
-    "ndpsim.link.moving.move": 23,
-    "ndpsim.link.packing.pack": 1,
+    "ndpsim.link.lanes.run": 12,
     "ndpsim.ndp.array_kernels.output_stationary": 1,
     "ndpsim.ndp.array_kernels.weight_stationary": 1,
     "ndpsim.traces.parser.parse": 4,
@@ -51,7 +50,7 @@ def kernels_of(command: str, given: Mapping[str, Any]) -> Counter[str]:
         if given.get("energy"):
             kernels["ndpsim.energy.of_trace.sum_open"] = 1
     elif command == "relayout":
-        kernels = Counter({"ndpsim.link.packing.pack": 1, "ndpsim.link.moving.move": 2})
+        kernels = Counter({"ndpsim.link.lanes.run": 1 if given.get("no_host") else 2})
     else:
         kernels = Counter()
     if given.get("exact_check"):

@@ -35,15 +35,26 @@ def moves(source: Layout, target: Layout) -> Moves:
     if (source.weights, source.geometry) != (target.weights, target.geometry):
         raise InputError("the layouts to move between are of different weights or machines", key="layout")
     (from_at, from_burst), (to_at, to_burst) = _pieces(source), _pieces(target)
-    begins = np.union1d(from_at, to_at)
+    begins, of_source, of_target = from_at, from_burst, to_burst
+    if not np.array_equal(from_at, to_at):
+        begins = _merged(from_at, to_at)
+        of_source = from_burst[np.searchsorted(from_at, begins, "right") - 1]
+        of_target = to_burst[np.searchsorted(to_at, begins, "right") - 1]
     bits = np.diff(np.append(begins, sum(source.weights.matrix_bits())))
-    of_source = from_burst[np.searchsorted(from_at, begins, "right") - 1]
-    of_target = to_burst[np.searchsorted(to_at, begins, "right") - 1]
     pair = of_target * source.bursts + of_source
+    if np.all(pair[1:] > pair[:-1]):
+        return Moves(of_source, of_target, bits)
     order = np.argsort(pair, kind="stable")
     first = np.flatnonzero(np.diff(pair[order], prepend=-1))
     unique = pair[order][first]
     return Moves(unique % source.bursts, unique // source.bursts, np.add.reduceat(bits[order], first))
+
+
+def _merged(one: Ints, other: Ints) -> Ints:
+    """The different values of two sorted arrays, sorted."""
+    both = np.concatenate((one, other))
+    both.sort(kind="stable")  # takes two runs as they are
+    return both[np.flatnonzero(np.diff(both, prepend=-1))]
 
 
 def _pieces(layout: Layout) -> tuple[Ints, Ints]:
@@ -65,7 +76,7 @@ def _pieces(layout: Layout) -> tuple[Ints, Ints]:
 
         row_bits = weights.format.down.row_bits(len(part.slice))
         cuts = np.arange(down.bursts, dtype=np.int64) * burst_bits
-        begin = np.union1d(cuts, np.arange(down.rows, dtype=np.int64) * row_bits)
+        begin = _merged(cuts, np.arange(down.rows, dtype=np.int64) * row_bits)
         row, within = np.divmod(begin, row_bits)
         before = weights.format.down.row_bits(part.slice.start)  # whole groups
         begins.append(gate_up_bits + row * down_row_bits + before + within)

@@ -12,28 +12,32 @@ from one node to another (or stays in it). A *node* is a relayout unit with its 
   length takes. Pieces that have to wait for others wait beside these places.
 - What the unit does, it does at edges of its clock, and lanes see it at the next edge of theirs.
 
-Whoever steps the lanes' controllers drives the engine, clock by clock:
+Whoever steps the lanes' controllers drives the engine. Before `clock` every lane has done its steps, and the
+engine knows of them:
 
-    begin(engine)
-    before the step at clock t:       advance(engine, (t - 1) * engine.dram_ticks)
-    then, for each request handed out, engine.handed[:engine.handed_count[0]] in order, and set that to 0:
-        offer `request` to its lane from clock engine.offered_at[request] on, behind those before it; a
-        controller takes it at the next clock at the earliest. Reads come first in numbers, then writes.
-    where RD of a read issues at t:   read_issued(engine, read, t)
-    where a lane's write queue takes a write at t:  write_taken(engine, write, t)
+    begin(engine)                             once, before the first step, which is at clock 1
+    tick = known_until(engine, clock)
+    advance(engine, tick - 1)
+    for each of engine.handed[:engine.handed_count[0]], in order, and then the count is 0 again:
+        offer that request to its lane at steps after clock engine.offered_at[request], behind those before it
+        (numbers of reads come first, then those of writes)
+    step every lane at each of the clocks from `clock` to ceil(tick / engine.dram_ticks), and
+        where RD of a read issues at clock t:           read_issued(engine, read, t)
+        where its write queue takes a write at clock t: write_taken(engine, write, t)
+    the next `clock` is the one after these
 
-What is reported of clock t has consequences from tick t * dram_ticks on, so no lane's step at t depends on
-another's at t, and lanes may be stepped in any order within a clock. All is done when every request is
-served.
+Lanes may be stepped in any order, one clock after the other or each through all of them: none of it reaches
+another lane before. Fewer clocks than these are right, too. All is done when every request is served.
 """
 
 from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
+from ndpsim.dram.masks.words import natural
 from ndpsim.link.events import FAR, first_leaf, set_time
 from ndpsim.link.sending import note_ready, send
 
-__all__ = ["advance", "begin", "read_issued", "write_taken"]
+__all__ = ["advance", "begin", "known_until", "read_issued", "write_taken"]
 
 
 @inlined
@@ -41,14 +45,14 @@ def hand_out(engine, request, tick):
     """A request may be offered to its lane from the unit's next edge, and then the lane's, on."""
     edge = (tick + engine.unit_ticks - 1) // engine.unit_ticks * engine.unit_ticks
     engine.offered_at[request] = (edge + engine.dram_ticks - 1) // engine.dram_ticks
-    engine.handed[engine.handed_count[0]] = request
+    engine.handed[natural(engine.handed_count[0])] = request
     engine.handed_count[0] += 1
 
 
 @inlined
 def use_slot(engine, node, tick):
     """A slot of a node's buffer is free: the node's next read is handed out."""
-    read = engine.next_read[node]
+    read = natural(engine.next_read[node])
     if read < engine.node_read[node + 1]:
         engine.next_read[node] = read + 1
         hand_out(engine, read, tick)
@@ -69,42 +73,48 @@ def is_local(engine, flow):
 
 
 @inlined
-def note_leaving(engine, packet):
-    """A packet may leave from a tick on, if its reads are in the buffer and its flow has a credit for it."""
-    if engine.unread[packet] != 0:
-        return
-    fabric, packets, flow = engine.fabric, engine.packets, engine.packets.flow[packet]
+def has_credit(engine, flow, packet):
+    """Whether a flow has a credit for a packet, or will have it at a tick that is known."""
+    before = packet - engine.flow_credits[flow]
+    if before < engine.flow_packet[flow]:
+        return True
+    return before < engine.arriving[flow] and engine.not_taken[before] == 0
+
+
+@inlined
+def may_leave(engine, flow, packet):
+    """A packet whose reads have issued and whose flow has a credit for it may leave from a tick on."""
+    fabric, packets = engine.fabric, engine.packets
     tick, before = engine.read_until[packet], packet - engine.flow_credits[flow]
     if before >= engine.flow_packet[flow]:
-        if engine.place_free[before] == 0:
-            return
         tick = max(tick, engine.place_free[before] + engine.credit_ticks[flow])
     packets.at[packet] = tick
     if is_local(engine, flow):
         if engine.arriving[flow] == packet:
             set_time(packets.times, flow, tick)
     else:
-        queue = fabric.path[fabric.path_first[flow]]
+        queue = natural(fabric.path[fabric.path_first[flow]])
         if packets.head[queue] == packet:
             note_ready(fabric, packets, queue, tick)
 
 
 @inlined
-def free_place(engine, packet, tick):
+def free_place(engine, packet):
     """A packet's place at its target is free: the flow has a credit for a later one."""
-    engine.place_free[packet] = tick
-    flow = engine.packets.flow[packet]
+    flow = natural(engine.packets.flow[packet])
     later = packet + engine.flow_credits[flow]
-    if later < engine.flow_packet[flow + 1]:
-        note_leaving(engine, later)
+    if later < engine.flow_packet[flow + 1] and engine.unread[later] == 0:
+        engine.without_credit[1 if is_local(engine, flow) else 0] -= 1
+        may_leave(engine, flow, later)
 
 
 @inlined
 def leave(engine, packet, tick):
     """A packet has left its source: slots of reads that have left altogether are free."""
-    node = engine.flow_node[engine.packets.flow[packet]]
-    for piece in range(engine.packet_first[packet], engine.packet_first[packet + 1]):
-        read = engine.piece_read[piece]
+    node = natural(engine.flow_node[natural(engine.packets.flow[packet])])
+    for number in range(engine.packet_first[packet], engine.packet_first[packet + 1]):
+        piece = natural(number)
+        read = natural(engine.piece_read[piece])
         engine.unsent[read] -= 1
         if engine.unsent[read] == 0:
             use_slot(engine, node, tick)
@@ -123,21 +133,23 @@ def next_arrival(engine, flow, packet, tick):
 @inlined
 def arrive(engine, flow, tick):
     """A flow's next packet arrives: writes that have all their pieces are handed out."""
-    packet = engine.arriving[flow]
+    packet = natural(engine.arriving[flow])
     engine.arriving[flow] = packet + 1
     if is_local(engine, flow):
         engine.packets.sent[packet] = engine.packets.arrived[packet] = tick
         leave(engine, packet, tick)
-    for piece in range(engine.packet_first[packet], engine.packet_first[packet + 1]):
-        write = engine.piece_write[piece]
+    for number in range(engine.packet_first[packet], engine.packet_first[packet + 1]):
+        piece = natural(number)
+        write = natural(engine.piece_write[piece])
         engine.missing[write] -= 1
         if engine.missing[write] == 0:
             engine.completed_by[write] = packet
             engine.write_tick[write] = tick
             engine.not_taken[packet] += 1
             hand_out(engine, engine.unsent.shape[0] + write, tick)
+    engine.place_free[packet] = tick
     if engine.not_taken[packet] == 0:
-        free_place(engine, packet, tick)
+        free_place(engine, packet)
     set_time(engine.packets.times, flow, next_arrival(engine, flow, packet + 1, tick))
 
 
@@ -149,7 +161,7 @@ def start_to_send(engine, wire, tick):
     if packets.hop[packet] == 1:
         engine.leaving[wire] = packet
         set_time(packets.times, engine.arriving.shape[0] + wire, packets.sent[packet])
-    flow = packets.flow[packet]
+    flow = natural(packets.flow[packet])
     if packets.arrived[packet] > 0 and engine.arriving[flow] == packet:
         set_time(packets.times, flow, packets.arrived[packet])
 
@@ -164,7 +176,7 @@ def advance(engine, until):
     times = engine.packets.times
     flows, wires = engine.arriving.shape[0], engine.leaving.shape[0]
     while times[1] <= until:
-        tick, leaf = times[1], first_leaf(times)
+        tick, leaf = times[1], natural(first_leaf(times))
         if leaf < flows:
             arrive(engine, leaf, tick)
         elif leaf < flows + wires:
@@ -181,16 +193,37 @@ def read_issued(engine, read, clock):
     tick = (there + engine.unit_ticks - 1) // engine.unit_ticks * engine.unit_ticks
     engine.read_tick[read] = tick
     for place in range(engine.read_first[read], engine.read_first[read + 1]):
-        packet = engine.read_packet[place]
+        packet = natural(engine.read_packet[natural(place)])
         engine.unread[packet] -= 1
         engine.read_until[packet] = max(engine.read_until[packet], tick)
-        note_leaving(engine, packet)
+        if engine.unread[packet] == 0:
+            flow = natural(engine.packets.flow[packet])
+            if has_credit(engine, flow, packet):
+                may_leave(engine, flow, packet)
+            else:
+                engine.without_credit[1 if is_local(engine, flow) else 0] += 1
 
 
 @inlined
 def write_taken(engine, write, clock):
     """A lane has taken a write into its write queue."""
-    packet = engine.completed_by[write]
+    packet = natural(engine.completed_by[write])
+    engine.place_free[packet] = max(engine.place_free[packet], clock * engine.dram_ticks)
     engine.not_taken[packet] -= 1
     if engine.not_taken[packet] == 0:
-        free_place(engine, packet, clock * engine.dram_ticks)
+        free_place(engine, packet)
+
+
+@inlined
+def known_until(engine, clock):
+    """The tick before which all that happens is known, whatever lanes do from the step at `clock` on.
+
+    Data of a read comes a read latency after its RD. A write that is taken gives a credit, which matters at
+    once only to a packet whose reads have issued already: one that stays in its node, or one over links.
+    """
+    now, tick = clock * engine.dram_ticks, (clock + engine.read_latency) * engine.dram_ticks
+    if engine.without_credit[1] > 0:
+        return now
+    if engine.without_credit[0] > 0:
+        return min(tick, now + engine.least_credit_ticks)
+    return tick

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.link.events import FAR
 from ndpsim.link.fabric import Fabric, Packets
 from ndpsim.link.packing import Packed
 from ndpsim.units import Timebase
@@ -53,7 +54,9 @@ class Engine(NamedTuple):
     missing: Narrow  # [write]: pieces that have not arrived
     completed_by: Narrow  # [write]: the packet that brought the last of them
     not_taken: Narrow  # [packet]: writes that it completed and that are not in their lane's write queue
-    place_free: Ints  # [packet]: the tick from which its place at its target is free, 0 before
+    place_free: Ints  # [packet]: when there are none, the tick from which its place at its target is free
+    without_credit: Ints  # [2]: packets that wait for nothing else, over links and within their node
+    least_credit_ticks: int  # of flows over links
     read_tick: Ints  # [read]: the tick at which its data is in the buffer, 0 before
     write_tick: Ints  # [write]: the tick at which the last of it arrived, 0 before
     handed: Narrow  # [n]: requests handed out: a read, or a write behind all reads
@@ -75,6 +78,7 @@ def make_engine(
     packet_first = packed.packet_first
     most_pieces = int(np.diff(packet_first).max(initial=1))
     nodes = len(packed.node_read) - 1
+    linked = np.diff(fabric.path_first) > 0
     # Reads have slots; writes handed out have places, or complete with a packet that has one.
     most_handed = nodes * slots + int(flows.credits.sum()) * most_pieces
 
@@ -108,6 +112,8 @@ def make_engine(
         completed_by=np.zeros(writes, dtype=np.int32),
         not_taken=np.zeros(count, dtype=np.int32),
         place_free=zeros(count),
+        without_credit=zeros(2),
+        least_credit_ticks=int(flows.credit_ticks[linked].min(initial=FAR)),
         read_tick=zeros(reads),
         write_tick=zeros(writes),
         handed=np.zeros(min(most_handed, reads + writes), dtype=np.int32),

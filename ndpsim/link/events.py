@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim._jit import inlined
+from ndpsim.dram.masks.words import natural
 
 __all__ = ["FAR", "first_leaf", "make_times", "set_time"]
 
@@ -25,22 +26,19 @@ def make_times(leaves: int) -> NDArray[np.int64]:
 @inlined
 def set_time(times, leaf, tick):
     """The event of a leaf is at a tick."""
-    node = times.shape[0] // 2 + leaf
+    node = natural(times.shape[0] // 2 + leaf)
     times[node] = tick
     while node > 1:
-        node >>= 1
-        earlier = min(times[2 * node], times[2 * node + 1])
-        if times[node] == earlier:
-            break
-        times[node] = earlier
+        tick = min(tick, times[node ^ 1])
+        node = natural(node >> 1)
+        times[node] = tick
 
 
 @inlined
 def first_leaf(times):
     """The leaf whose event is first."""
-    node, half = 1, times.shape[0] // 2
+    node, half, tick = 1, times.shape[0] // 2, times[1]
     while node < half:
-        node *= 2
-        if times[node] != times[node // 2]:
-            node += 1
+        node = natural(2 * node)
+        node += times[node] != tick
     return node - half

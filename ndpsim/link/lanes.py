@@ -21,31 +21,32 @@ from ndpsim.dram.masks.choose import (
     mode_changes,
     quiet_until,
 )
-from ndpsim.dram.masks.controller import accept, refresh, would_accept
+from ndpsim.dram.masks.controller import accept, refresh
 from ndpsim.dram.masks.issue import issue_active, issue_maintenance, issue_queued
 from ndpsim.dram.masks.state import (
     ACTIVE_REQUEST,
     PENDING_SIZE,
     RD,
     READS,
+    SIZE,
     SLOT_REQUEST,
     SLOTS,
     WR,
+    WRITES,
     make_states,
 )
-from ndpsim.dram.masks.words import lowest, natural
+from ndpsim.dram.masks.words import natural
 from ndpsim.dram.state import (
     FAR,
     LATENCIES,
     NEXT_REFRESH,
     PLACE,
     RECORD_FIELDS,
-    REFRESHES,
     WRITE_MODE,
     Commands,
     Source,
 )
-from ndpsim.link.engine import advance, begin, read_issued, write_taken
+from ndpsim.link.engine import advance, begin, known_until, read_issued, write_taken
 from ndpsim.link.requests import Requests
 from ndpsim.spec import Tables
 
@@ -56,7 +57,6 @@ Narrow = NDArray[np.int32]
 
 DONE, MORE, RECORD_FULL = range(3)
 
-_WHEEL = 256  # clocks ahead at which lanes can be put down to be stepped
 _NONE = -1
 
 
@@ -64,43 +64,35 @@ class Lanes(NamedTuple):
     """Lanes, the requests that were offered to each, and when each is to be stepped."""
 
     lane: Narrow  # [request]
-    source: Source  # all requests; `cycle` is the engine's `offered_at`
+    source: Source  # all requests
     next_offered: Narrow  # [request]: the one offered to its lane after it
     first_offered: Narrow  # [lane]: the first one that it has not taken, -1: none
     last_offered: Narrow  # [lane]
     left: Ints  # [lane]: requests that are not served, those not yet offered included
     quiet: Ints  # [lane]: the clock before which none of those that it has taken can issue a command
     due: Ints  # [lane]: the clock of its next step
-    wheel: Ints  # [clock modulo its length, word]: mask of the lanes that may be due
     states: Ints  # [lane, word]: see `dram.masks.state`
     latencies: Ints  # of the lanes together
     commands: Ints  # [lane, n, field]: recorded; n is 0 where nothing is
     recorded: Ints  # [lane, 1]
-    value: Ints  # [3]: the clock of the next step of any, requests not served, the clock of the last command
+    value: Ints  # [3]: the clock before which all have stepped, requests not served, when the last one was
 
 
-def make_lanes(tables: Tables, requests: Requests, offered_at: Ints, lanes: int, room: int) -> Lanes:
+def make_lanes(tables: Tables, requests: Requests, lanes: int, room: int) -> Lanes:
     """Lanes at rest; `room`: commands that each can record, 0 for none."""
     total = len(requests.lane)
+    address = np.arange(total, dtype=np.int32)  # no burst is read or written twice
+    cycle, admitted = np.zeros(0, dtype=np.int64), np.array([FAR])
     left = np.bincount(requests.lane, minlength=lanes)
-    source = Source(
-        requests.place,
-        requests.column,
-        np.arange(total, dtype=np.int32),  # no burst is read or written twice: each has an address of its own
-        offered_at,
-        np.array([FAR]),
-        0,
-    )
     return Lanes(
         lane=requests.lane,
-        source=source,
+        source=Source(requests.place, requests.column, address, cycle, admitted, 0),  # type: ignore[arg-type]
         next_offered=np.empty(total, dtype=np.int32),
         first_offered=np.full(lanes, _NONE, dtype=np.int32),
         last_offered=np.full(lanes, _NONE, dtype=np.int32),
         left=left,
         quiet=np.zeros(lanes, dtype=np.int64),
-        due=np.zeros(lanes, dtype=np.int64),
-        wheel=np.zeros((_WHEEL, -(-lanes // 64)), dtype=np.int64),
+        due=np.where(left > 0, 1, FAR),
         states=make_states(tables, lanes),
         latencies=np.zeros(LATENCIES, dtype=np.int64),
         commands=np.zeros((lanes, room, RECORD_FIELDS), dtype=np.int64),
@@ -110,15 +102,7 @@ def make_lanes(tables: Tables, requests: Requests, offered_at: Ints, lanes: int,
 
 
 @inlined
-def step_at(lanes, lane, due, clock):
-    """A lane is to be stepped at the clock `due`; where that is far ahead, the wheel asks again before."""
-    lanes.due[lane] = due
-    at = min(due, clock + _WHEEL - 1) & (_WHEEL - 1)
-    lanes.wheel[at, lane >> 6] |= 1 << (lane & 63)
-
-
-@inlined
-def take_handed(engine, lanes, clock):
+def take_handed(engine, lanes):
     """Requests that the engine has handed out are offered to their lanes."""
     for n in range(engine.handed_count[0]):
         request = natural(engine.handed[n])
@@ -126,9 +110,7 @@ def take_handed(engine, lanes, clock):
         lanes.next_offered[request] = _NONE
         if lanes.first_offered[lane] < 0:
             lanes.first_offered[lane] = request
-            due = max(engine.offered_at[request] + 1, clock)
-            if due < lanes.due[lane]:
-                step_at(lanes, lane, due, clock)
+            lanes.due[lane] = min(lanes.due[lane], engine.offered_at[request] + 1)
         else:
             lanes.next_offered[lanes.last_offered[lane]] = request
         lanes.last_offered[lane] = request
@@ -136,12 +118,26 @@ def take_handed(engine, lanes, clock):
 
 
 @inlined
-def has_next(policy, lanes, state, lane, clock):
+def takes(policy, engine, lanes, state, lane, clock):
     """Whether a lane takes its next request at `clock`, if nothing happens before."""
-    if lanes.first_offered[lane] < 0:
+    request = lanes.first_offered[lane]
+    if request < 0 or engine.offered_at[request] >= clock:
         return False
-    state[PLACE] = lanes.first_offered[lane]
-    return would_accept(policy, state, lanes.source, clock)
+    if request < engine.read_tick.shape[0]:
+        return state[SIZE + READS] < policy.read_slots
+    return state[SIZE + WRITES] < policy.write_slots
+
+
+@inlined
+def take(engine, lanes, state, lane, clock):
+    """A lane takes its next request; returns when that can issue a command, at the earliest."""
+    request = natural(lanes.first_offered[lane])
+    lanes.first_offered[lane] = lanes.next_offered[request]
+    reads = engine.read_tick.shape[0]
+    if request >= reads:
+        write_taken(engine, request - reads, clock)
+    state[PLACE] = request
+    return accept(state, lanes.latencies, lanes.source, clock)
 
 
 @inlined
@@ -179,89 +175,81 @@ def choose_and_issue(policy, shape, state, latencies, source, no_sink, commands,
 
 
 @inlined
+def next_due(policy, engine, lanes, state, lane, clock):
+    """The clock of a lane's step after one at `clock`."""
+    if lanes.left[lane] == 0:
+        return FAR
+    if takes(policy, engine, lanes, state, lane, clock + 1) or mode_changes(policy, state):
+        return clock + 1
+    due, request = min(lanes.quiet[lane], state[NEXT_REFRESH]), lanes.first_offered[lane]
+    if request >= 0 and engine.offered_at[request] > clock:
+        due = min(due, engine.offered_at[request] + 1)
+    return max(due, clock + 1)
+
+
+@inlined
 def step_lane(policy, shape, engine, lanes, no_sink, lane, clock):
-    """The step of a lane at `clock`; returns whether its record of commands is full."""
-    state, source = lanes.states[lane], lanes.source
-    quiet = lanes.quiet[lane]
-    if has_next(policy, lanes, state, lane, clock):
-        request = lanes.first_offered[lane]
-        lanes.first_offered[lane] = lanes.next_offered[request]
-        quiet = min(quiet, accept(state, lanes.latencies, source, clock))
-        reads = engine.read_tick.shape[0]
-        if request >= reads:
-            write_taken(engine, request - reads, clock)
+    """The step of a lane at `clock`."""
+    state = lanes.states[lane]
+    if takes(policy, engine, lanes, state, lane, clock):
+        lanes.quiet[lane] = min(lanes.quiet[lane], take(engine, lanes, state, lane, clock))
     if clock >= state[NEXT_REFRESH]:
-        quiet = clock
+        lanes.quiet[lane] = clock
         if not refresh(shape, policy, state, clock):
             raise RuntimeError("a lane cannot go on: refreshes never catch up")
-    full = False
-    if clock >= quiet or mode_changes(policy, state):
+    if clock >= lanes.quiet[lane] or mode_changes(policy, state):
         commands = Commands(lanes.commands[lane], lanes.recorded[lane])
-        quiet, served, read = choose_and_issue(
-            policy, shape, state, lanes.latencies, source, no_sink, commands, clock
+        lanes.quiet[lane], served, read = choose_and_issue(
+            policy, shape, state, lanes.latencies, lanes.source, no_sink, commands, clock
         )
         if served:
             lanes.left[lane] -= 1
             lanes.value[1] -= 1
-            lanes.value[2] = clock
+            lanes.value[2] = max(lanes.value[2], clock)
         if read >= 0:
             read_issued(engine, read, clock)
-        full = 0 < commands.entry.shape[0] == commands.length[0]
-    lanes.quiet[lane] = quiet
-    due = FAR
-    if lanes.left[lane] > 0:
-        due = clock + 1
-        if not (has_next(policy, lanes, state, lane, due) or mode_changes(policy, state)):
-            due = max(due, min(quiet, state[NEXT_REFRESH]))
-            if lanes.first_offered[lane] >= 0:
-                cycle = source.cycle[lanes.first_offered[lane]]
-                if cycle > clock:
-                    due = min(due, cycle + 1)
-    step_at(lanes, lane, due, clock)
-    return full
+    lanes.due[lane] = next_due(policy, engine, lanes, state, lane, clock)
 
 
 @inlined
-def start(policy, shape, engine, lanes):
-    """Offer the first requests, and put down every lane for its first step."""
+def has_room(lanes, clocks):
+    """Whether every lane can record a command at each of so many clocks."""
+    room = lanes.commands.shape[1]
     for lane in range(lanes.due.shape[0]):
-        lanes.states[lane, NEXT_REFRESH] = next_refresh(shape, policy.refresh, lanes.states[lane, REFRESHES])
-        step_at(lanes, lane, 1 if lanes.left[lane] > 0 else FAR, 1)
-    begin(engine)
-    take_handed(engine, lanes, 1)
-    lanes.value[0] = 1
+        if 0 < room < lanes.recorded[lane, 0] + clocks:
+            return False
+    return True
 
 
 @kernel
 def run(policy, shape, engine, lanes, no_sink, clocks):
-    """Go on for `clocks` clocks, or until every request is served; see `make_lanes` for how it began.
+    """Go on for some `clocks` clocks, or until every request is served.
 
     Returns DONE; MORE; RECORD_FULL where a lane's record of commands needs more room before it goes on.
 
     Raises:
         RuntimeError: nothing can ever happen again.
     """
-    if lanes.value[0] == 0:
-        start(policy, shape, engine, lanes)
-    times, words = engine.packets.times, lanes.wheel.shape[1]
-    for clock in range(lanes.value[0], lanes.value[0] + clocks):
-        if times[1] <= (clock - 1) * engine.dram_ticks:
-            advance(engine, (clock - 1) * engine.dram_ticks)
-            take_handed(engine, lanes, clock)
-        full = False
-        for word in range(words):
-            mask = lanes.wheel[clock & (_WHEEL - 1), word]
-            lanes.wheel[clock & (_WHEEL - 1), word] = 0
-            while mask != 0:
-                lane = natural(word * 64 + lowest(mask))
-                mask &= mask - 1
-                if lanes.due[lane] == clock:
-                    full |= step_lane(policy, shape, engine, lanes, no_sink, lane, clock)
-                else:
-                    step_at(lanes, lane, lanes.due[lane], clock)
-        lanes.value[0] = clock + 1
-        if lanes.value[1] == 0:
-            return DONE
-        if full:
+    clock = lanes.value[0]
+    if clock == 0:
+        for lane in range(lanes.due.shape[0]):
+            lanes.states[lane, NEXT_REFRESH] = next_refresh(shape, policy.refresh, 0)
+        begin(engine)
+        clock = 1
+    stop = clock + clocks
+    while clock < stop and lanes.value[1] > 0:
+        tick = known_until(engine, clock)
+        end = (tick + engine.dram_ticks - 1) // engine.dram_ticks + 1
+        if not has_room(lanes, end - clock):
             return RECORD_FULL
-    return MORE
+        advance(engine, tick - 1)
+        take_handed(engine, lanes)
+        due = FAR
+        for lane in range(lanes.due.shape[0]):
+            while lanes.due[lane] < end:
+                step_lane(policy, shape, engine, lanes, no_sink, lane, lanes.due[lane])
+            due = min(due, lanes.due[lane])
+        # Nothing happens before the first step that is due, or the engine's next event.
+        clock = max(end, min(due, engine.packets.times[1] // engine.dram_ticks + 1))
+        lanes.value[0] = clock
+    return DONE if lanes.value[1] == 0 else MORE

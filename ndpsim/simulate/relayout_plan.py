@@ -119,7 +119,7 @@ def access_by_host(hardware: Hardware, geometry: Geometry) -> Access:
         packet_bytes=device.burst_bytes,
         header_bytes=0,
         timebase=link_ticks(network, device.clock_ps, device.clock_ps),
-        seats=Seats(np.zeros_like(bus), bus, rank),
+        seats=Seats(np.zeros_like(bus), bus, rank.astype(np.int32)),
     )
 
 

@@ -188,9 +188,7 @@ class Job:
         )
         self.read_node = np.repeat(np.arange(nodes, dtype=np.int32), np.diff(order[1]))
         room = _ROOM if record else 0
-        self.lanes: Lanes = make_lanes(
-            access.tables, self.requests, self.engine.offered_at, nodes * access.lanes, room
-        )
+        self.lanes: Lanes = make_lanes(access.tables, self.requests, nodes * access.lanes, room)
         self.share = 0.0  #: Of the requests, those that are served.
 
     def _engine(self, fabric: Fabric, packed: Packed) -> Engine:
