@@ -19,6 +19,7 @@ from ndpsim.moe import load_model as load_model
 from ndpsim.moe import model_names as model_names
 from ndpsim.simulate import ContentionResult as ContentionResult
 from ndpsim.simulate import ControllerOptions as ControllerOptions
+from ndpsim.simulate import DimmResult as DimmResult
 from ndpsim.simulate import ExpertResult as ExpertResult
 from ndpsim.simulate import HostReadResult as HostReadResult
 from ndpsim.simulate import LoadPoint as LoadPoint
@@ -26,11 +27,13 @@ from ndpsim.simulate import Memory as Memory
 from ndpsim.simulate import PlacedExpert as PlacedExpert
 from ndpsim.simulate import RelayoutResult as RelayoutResult
 from ndpsim.simulate import ResultCache as ResultCache
+from ndpsim.simulate import Session as Session
 from ndpsim.simulate import TraceResult as TraceResult
 from ndpsim.simulate import place_expert as place_expert
 from ndpsim.simulate import run_requests as run_requests
 from ndpsim.simulate import run_trace as run_trace
 from ndpsim.simulate import simulate_contention as simulate_contention
+from ndpsim.simulate import simulate_dimm as simulate_dimm
 from ndpsim.simulate import simulate_expert as simulate_expert
 from ndpsim.simulate import simulate_host_read as simulate_host_read
 from ndpsim.simulate import simulate_relayout as simulate_relayout

@@ -24,8 +24,9 @@ from ndpsim.simulate import (
     simulate_contention,
     simulate_expert,
 )
-from ndpsim.simulate.host_traffic import HostTraffic
-from ndpsim.simulate.machine import every_lane, lower_machine, place_on_dimms
+from ndpsim.simulate.channel import ChannelRun, make_setup
+from ndpsim.simulate.host_traffic import HostTraffic, host_round, make_round
+from ndpsim.simulate.machine import lower_machine, place_on_dimms
 from ndpsim.simulate.weights import named_weights
 from ndpsim.spec import lower, resolve
 from ndpsim.traces import Requests
@@ -59,16 +60,12 @@ def run_quietly(hardware, expert, tokens, arbitration, bits):
     """The expert on the shared DIMM, with a host that asks for nothing."""
     machine = lower_machine(hardware)
     weights, _ = named_weights(expert, bits)
-    placed = every_lane(machine, place_on_dimms(machine, "localized", weights)).placed[0]
-    tiling = machine.gemv.tile(tokens, expert.hidden, expert.intermediate)
-    setup = contention._setup(machine, placed, arbitration, 100)
-    requests = contention._round(hardware, machine, placed, HostTraffic(None, 0.5, "sequential"))
-    nothing = np.zeros(machine.host_buses, dtype=np.int64)
-    traffic = requests.traffic(machine.tables, machine.host_buses, (0, 1), nothing)
-    program = contention._Program(machine, placed, tiling, setup, traffic, True, 1 << 40)
-    end = program.run(lambda share: None)
-    phases = tuple(sorted(program.phases, key=lambda phase: phase.start_ns))
-    return -(-end // machine.dram_ticks) - 1, phases, program.dimm.commands_of_lanes()
+    run = ChannelRun(machine, make_setup(machine, arbitration, 100), 1, True)
+    run.add_expert(0, weights, tokens)
+    run.run()
+    clock = -(-run.end // machine.dram_ticks)
+    run.run_until(clock)
+    return clock - 1, run.phases(0), tuple(run.commands_of_lanes())
 
 
 @pytest.mark.parametrize("arbitration", ARBITRATIONS)
@@ -295,8 +292,7 @@ def test_the_host_alone_is_a_channel_with_the_ranks_of_all_its_dimms(pattern, ma
     traffic = HostTraffic.of(host_gbps, 0.8, pattern, hardware.dimm_host_gbps)
     machine = lower_machine(hardware)
     weights, _ = named_weights(SMALL, 16)
-    placed = every_lane(machine, place_on_dimms(machine, "localized", weights)).placed[0]
-    requests = contention._round(hardware, machine, placed, traffic)
+    requests = host_round(hardware, traffic, place_on_dimms(machine, "localized", weights).end)
     count = result.host_requests
     again = np.arange(count) % len(requests.row)
     pace, per = traffic.pace(64, device.clock_ps)
@@ -397,7 +393,7 @@ def test_a_trace_by_coordinates_is_refused(tmp_path):
 def test_weights_that_leave_the_host_no_row_are_refused():
     device = resolve("DDR5", "DDR5_8Gb_x8", "DDR5_4800AN")
     with pytest.raises(InputError, match="leave the host none"):
-        contention.make_round(HostTraffic(None, 1.0, "random"), device, "RoBaRaCoCh", 2, 4, device.rows)
+        make_round(HostTraffic(None, 1.0, "random"), device, "RoBaRaCoCh", 2, 4, device.rows)
 
 
 def test_the_command_line_tells_both_slowdowns(tmp_path):

@@ -13,10 +13,9 @@ from ndpsim.audit import check
 from ndpsim.dram import sink, state
 from ndpsim.dram.dimm import common
 from ndpsim.dram.dimm import state as shared
-from ndpsim.dram.dimm.engines import FastDimm, ReadableDimm, SharedDimm, make_dimm
+from ndpsim.dram.dimm.engines import FastDimms, ReadableDimms, SharedDimms, make_dimms
 from ndpsim.dram.engines import MaskController, ScanController
-from ndpsim.simulate.contention import merge_commands
-from ndpsim.simulate.lane import command_room, decode_commands, run_channel
+from ndpsim.simulate.lane import command_room, decode_commands, merge_commands, run_channel
 from ndpsim.spec import COMMANDS, Device, lower, resolve
 
 DEVICES = [
@@ -25,16 +24,17 @@ DEVICES = [
     ("DDR5", "DDR5_16Gb_x16", "DDR5_3200BN"),
 ]
 FIELDS = ("rank", "bankgroup", "bank", "row", "column", "write", "address")
-JOB_TICKS = 31
+TRANSFER_TICKS = 31
 
 
 class Work(NamedTuple):
-    """A DIMM and what both sides want of it; requests by lane (weights) and by bus (host)."""
+    """DIMMs of a channel and what both sides want of them; requests by lane (weights) and by bus (host)."""
 
     preset: tuple[str, str, str]
     overrides: dict[str, int]
     options: state.ControllerOptions
-    ranks: int  # of the DIMM
+    dimms: int
+    ranks: int  # of a DIMM
     others: int  # of other DIMMs behind each bus
     buses: int
     arbitration: str
@@ -46,8 +46,17 @@ class Work(NamedTuple):
     host: list[dict[str, np.ndarray]]
     rounds: int
     pace: tuple[int, int]
-    jobs: tuple[int, ...]
+    transfers: tuple[int, ...]
     clocks: int
+    shared_bus: bool = False
+    queued: int = 1  # jobs of each DIMM, all of the same weights
+    regions: int = 1  # of the weights of a job
+    start: int = 1  # the first clock, as refresh counts them
+    open_rows: tuple[tuple[int, int, int, int], ...] = ()
+
+    @property
+    def lanes(self) -> int:
+        return self.dimms * self.ranks * self.buses
 
     def device(self, ranks: int) -> Device:
         return resolve(*self.preset, ranks, self.overrides)
@@ -93,7 +102,8 @@ def works(draw: st.DrawFn, row_policies: tuple[str, ...] = ("open",)) -> Work:
         write_buffer=draw(st.sampled_from([1, 3, 10, 32])),
     )
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    buses, ranks, others = (
+    buses, ranks, dimms, others = (
+        draw(st.sampled_from([1, 2])),
         draw(st.sampled_from([1, 2])),
         draw(st.sampled_from([1, 2])),
         draw(st.integers(0, 1)),
@@ -101,13 +111,20 @@ def works(draw: st.DrawFn, row_policies: tuple[str, ...] = ("open",)) -> Work:
     host = []
     for _ in range(buses):
         count = draw(st.integers(1, 150))
-        asked = requests(draw, rng, device, count, ranks + others)
+        asked = requests(draw, rng, device, count, dimms * ranks + others)
         asked["write"] = (rng.random(count) < draw(st.sampled_from([0.0, 0.3, 0.9, 1.0]))).astype(np.int64)
         host.append(asked)
+    bank = (
+        draw(st.integers(0, dimms * ranks + others - 1)),
+        draw(st.integers(0, 1)),
+        0,
+        draw(st.integers(0, 3)),
+    )
     return Work(
         preset,
         overrides,
         options,
+        dimms,
         ranks,
         others,
         buses,
@@ -116,20 +133,30 @@ def works(draw: st.DrawFn, row_policies: tuple[str, ...] = ("open",)) -> Work:
         draw(st.sampled_from([0, 50, 200, 5000])),
         (draw(st.integers(1, 32)), draw(st.integers(1, 5)), draw(st.integers(1, 40))),
         draw(st.sampled_from([(5, 12), (1, 1), (5, 4)])),
-        [requests(draw, rng, device, draw(st.integers(1, 150)), 1) for _ in range(ranks * buses)],
+        [requests(draw, rng, device, draw(st.integers(1, 150)), 1) for _ in range(dimms * ranks * buses)],
         host,
         draw(st.sampled_from([0, 1, 2])),
         draw(st.sampled_from([(0, 1), (7, 2), (40, 1)])),
         tuple(sorted(draw(st.lists(st.integers(1, 4000), max_size=4)))),
         draw(st.sampled_from([400, 1500])),
+        draw(st.booleans()),
+        draw(st.sampled_from([1, 3])),
+        draw(st.sampled_from([1, 2])),
+        draw(st.sampled_from([1, 1, 777])),
+        draw(st.sampled_from([(), (bank,)])),
     )
 
 
-def make(work: Work, kind: Any, weights_at: int = 0) -> SharedDimm:
-    """The DIMM, at rest; its multipliers may start at tick `weights_at`."""
-    lane_tables, host_tables = lower(work.device(1)), lower(work.device(work.ranks + work.others))
+def make(work: Work, kind: Any, weights_at: int = 0, recording: bool = True) -> SharedDimms:
+    """The DIMMs, at rest; their multipliers may start at tick `weights_at`. Jobs are released 300 clocks apart.
+
+    The host has the requests as one stream, and once more, at another pace, as another that begins later.
+    """
+    device = work.device(1)
+    lane_tables = lower(device)
+    host_tables = lower(work.device(work.dimms * work.ranks + work.others))
     depth, servers, service = work.fifo
-    timings = work.device(1).timings
+    clocks = [device.standard.command_cycles.get(command.name, 1) for command in COMMANDS]
     setup = shared.Setup(
         lane_tables,
         host_tables,
@@ -137,37 +164,53 @@ def make(work: Work, kind: Any, weights_at: int = 0) -> SharedDimm:
         shared.ARBITRATIONS[work.arbitration],
         work.slice_clocks,
         work.starvation_clocks,
-        timings["nCL"],
-        timings["nCWL"],
+        device.timings["nCL"],
+        device.timings["nCWL"],
         *work.ticks,
         depth,
-        servers,
+        work.ranks,
+        work.start - 1,
+        np.array(clocks, dtype=np.int64) * work.shared_bus,
     )
-    counts = [len(one["row"]) for one in work.weights]
-    weights = shared.make_weights(
-        setup,
-        [state.make_source(lane_tables, *(one[field] for field in FIELDS)) for one in work.weights],
-        [sink.a_row_each(count) for count in counts],
-        np.array(counts, dtype=np.int64)[:, None],
-        max(counts, default=0),
-    )
+    dimms = kind(setup, work.lanes, work.buses, 8, recording, work.open_rows)
+    counts = np.array([len(one["row"]) for one in work.weights], dtype=np.int64)
+    regions = counts[:, None]
+    if work.regions == 2:
+        regions = np.stack((counts // 3, counts - counts // 3), axis=1)
+    of_dimm = work.ranks * work.buses
+    for dimm in range(work.dimms):
+        own = slice(dimm * of_dimm, (dimm + 1) * of_dimm)
+        for number in range(work.queued):
+            job = shared.JobReads(
+                [
+                    state.make_source(lane_tables, *(one[field] for field in FIELDS))
+                    for one in work.weights[own]
+                ],
+                [sink.a_row_each(count) for count in counts[own]],
+                regions[own],
+                [servers + number] * (regions.shape[1] - 1) + [servers],
+                1 + number % 2,
+                int(counts.max(initial=0)),
+                1 + 300 * number * (1 + dimm),
+            )
+            dimms.add_job(dimm, job)
+    weights = dimms.agents.weights
     weights.release[:], weights.service[:] = weights_at, service * work.ticks[1]
     lengths = np.array([len(one["row"]) for one in work.host], dtype=np.int64)
     first = np.concatenate(([0], np.cumsum(lengths)))
-    traffic = shared.make_traffic(
-        [state.make_source(host_tables, *(one[field] for field in FIELDS)) for one in work.host],
-        [first[bus] + np.arange(length) for bus, length in enumerate(lengths)],
-        work.pace,
-        work.rounds * lengths,
-    )
-    dimm = kind(setup, work.ranks * work.buses, work.buses, weights, traffic, 8, True)
-    dimm.transfers.ready[: len(work.jobs)] = work.jobs
-    dimm.transfers.value[[shared.JOBS, shared.JOB_TICKS, shared.JOB_DIRECTION]] = (
-        len(work.jobs),
-        JOB_TICKS,
-        shared.WRITE,
-    )
-    return dimm
+    for stream in range(work.rounds):
+        dimms.add_stream(
+            shared.Stream(
+                [state.make_source(host_tables, *(one[field] for field in FIELDS)) for one in work.host],
+                [first[bus] + np.arange(length) for bus, length in enumerate(lengths)],
+                1 + 70 * stream,
+                work.pace if stream == 0 else (11 * stream, 3),
+                work.rounds * lengths,
+            )
+        )
+    for dimm in range(work.dimms):
+        dimms.put_transfers(dimm, shared.WRITE, TRANSFER_TICKS, work.transfers)
+    return dimms
 
 
 COUNTED = [
@@ -196,7 +239,7 @@ COUNTED_OF_LANES = [
 ]
 
 
-def commands(dimm: SharedDimm) -> tuple[list[Any], list[Any]]:
+def commands(dimm: SharedDimms) -> tuple[list[Any], list[Any]]:
     """The commands of each lane and of each bus."""
     tables = dimm.setup.lane_tables, dimm.setup.host_tables
     return tuple(
@@ -208,9 +251,10 @@ def commands(dimm: SharedDimm) -> tuple[list[Any], list[Any]]:
     )
 
 
-def told(dimm: SharedDimm) -> dict[str, Any]:
+def told(dimm: SharedDimms) -> dict[str, Any]:
     """All that two arbiters must agree in."""
     lanes, buses = commands(dimm)
+    agents = dimm.agents
     return {
         "clock": dimm.clock,
         "lanes": [trace.columns().T.tolist() for trace in lanes],
@@ -219,29 +263,41 @@ def told(dimm: SharedDimm) -> dict[str, Any]:
         "host counters": dimm.host_values[:, COUNTED].tolist(),
         "latencies": [np.flatnonzero(one).tolist() for one in dimm.host_latencies],
         "issued": (dimm.lane_issued.tolist(), dimm.host_issued.tolist()),
-        "tally": dimm.claims.tally[:, COUNTED_OF_LANES].tolist(),
-        "of the host": dimm.claims.host_issued.tolist(),
-        "data buses": dimm.buses.value.tolist(),
-        "jobs": (dimm.buses.at.tolist(), dimm.buses.end.tolist()),
-        "rows": dimm.weights.done.tolist(),
-        "multipliers": dimm.weights.sink[:, sink.COMPARED].tolist(),
+        "tally": dimm.agents.claims.tally[:, COUNTED_OF_LANES].tolist(),
+        "of the host": dimm.agents.claims.host_issued.tolist(),
+        "data buses": agents.buses.value.tolist(),
+        "transfers": (agents.buses.at.tolist(), agents.buses.end.tolist()),
+        "rows": agents.weights.done.tolist(),
+        "multipliers": agents.weights.sink[:, sink.COMPARED].tolist(),
+        "streams": (agents.traffic.taken.tolist(), agents.traffic.tally.tolist()),
         "open": dimm.open_clocks(dimm.clock + 10_000),
     }
 
 
 @settings(deadline=None, max_examples=80)
-@given(works(), st.integers(1, 900))
-def test_the_fast_arbiter_does_what_the_readable_one_does(work, pause):
+@given(works(), st.integers(1, 900), st.booleans())
+def test_the_fast_arbiter_does_what_the_readable_one_does(work, pause, decided):
     outcomes = []
-    for kind in (FastDimm, ReadableDimm):
-        dimm, seen = make(work, kind), []
+    for kind in (FastDimms, ReadableDimms):
+        dimm, seen = make(work, kind, 0 if decided else state.FAR), []
         for until in (min(pause, work.clocks), work.clocks):
-            dimm.run(common.NOTHING, until)
+            dimm.run_until(1 + until)
             seen.append(told(dimm))
-        dimm.traffic.offered[:] = dimm.host_values[:, state.TAKEN]
-        dimm.run(common.REQUESTS_DONE, 50_000)
+            dimm.agents.weights.release[:] = dimm.clock * work.ticks[0]
+        dimm.end_streams()
+        dimm.run_host(50_000)
         outcomes.append([*seen, told(dimm)])
     assert outcomes[0] == outcomes[1]
+
+
+@settings(deadline=None, max_examples=40)
+@given(works(row_policies=("open", "closed-cap")), st.integers(1, 900))
+def test_a_run_that_stops_and_goes_on_is_one_that_does_not_stop(work, pause):
+    one, other = make(work, make_dimms), make(work, make_dimms)
+    one.run_until(1 + min(pause, work.clocks))
+    for dimms in (one, other):
+        dimms.run_until(1 + work.clocks)
+    assert told(one) == told(other)
 
 
 def assert_bus_is_legal(trace: Any, tables: Any) -> None:
@@ -261,8 +317,8 @@ def assert_bus_is_legal(trace: Any, tables: Any) -> None:
 @settings(deadline=None, max_examples=60)
 @given(works(row_policies=("open", "closed-cap")))
 def test_the_commands_to_every_rank_and_on_every_bus_are_legal(work):
-    dimm = make(work, make_dimm)
-    dimm.run(common.NOTHING, work.clocks)
+    dimm = make(work._replace(open_rows=()), make_dimms)
+    dimm.run_until(1 + work.clocks)
     lanes, buses = commands(dimm)
     for trace in buses:
         assert_bus_is_legal(trace, dimm.setup.host_tables)
@@ -276,8 +332,8 @@ def test_the_commands_to_every_rank_and_on_every_bus_are_legal(work):
 @settings(deadline=None, max_examples=40)
 @given(works())
 def test_rows_lost_and_turns_of_a_lane_follow_from_who_issued_what(work):
-    dimm = make(work, make_dimm)
-    dimm.run(common.NOTHING, work.clocks)
+    dimm = make(work._replace(open_rows=()), make_dimms)
+    dimm.run_until(1 + work.clocks)
     lanes, buses = commands(dimm)
     for lane, own in enumerate(lanes):
         rank, bus = divmod(lane, work.buses)
@@ -305,7 +361,7 @@ def test_rows_lost_and_turns_of_a_lane_follow_from_who_issued_what(work):
             elif name in ("RD", "WR"):
                 turns += before not in (None, name)
                 before = name
-        tally = dimm.claims.tally[lane]
+        tally = dimm.agents.claims.tally[lane]
         assert tally[shared.ROWS_LOST : shared.ROWS_LOST + 2].tolist() == lost
         assert tally[shared.TURNAROUNDS] == turns
 
@@ -313,10 +369,19 @@ def test_rows_lost_and_turns_of_a_lane_follow_from_who_issued_what(work):
 @settings(deadline=None, max_examples=40)
 @given(works(row_policies=("open", "closed-cap")))
 def test_a_host_alone_is_the_controller_alone(work):
-    work = work._replace(weights=[{f: one[f][:0] for f in FIELDS} for one in work.weights], jobs=(), rounds=1)
-    dimm = make(work, make_dimm)
-    assert dimm.run(common.REQUESTS_DONE, 1 << 40)
-    tables, policy = lower(work.device(work.ranks + work.others)), state.make_policy(work.options)
+    work = work._replace(
+        weights=[{f: one[f][:0] for f in FIELDS} for one in work.weights],
+        transfers=(),
+        rounds=1,
+        start=1,
+        open_rows=(),
+    )
+    dimm = make(work, make_dimms)
+    assert dimm.run_host(1 << 40)
+    tables, policy = (
+        lower(work.device(work.dimms * work.ranks + work.others)),
+        state.make_policy(work.options),
+    )
     total, first = sum(len(one["row"]) for one in work.host), 0
     for bus, (asked, trace) in enumerate(zip(work.host, commands(dimm)[1], strict=True)):
         count = len(asked["row"])
@@ -330,16 +395,16 @@ def test_a_host_alone_is_the_controller_alone(work):
         assert trace.columns()[:, : alone.shape[1]].tolist() == alone.tolist()
         assert (trace.column[alone.shape[1] :] < 0).all()
         assert dimm.host_values[bus, COUNTED[:-1]].tolist() == channel.value[COUNTED[:-1]].tolist()
-        assert dimm.host_latencies[bus].tolist() == channel.latencies.tolist()
+        assert dimm.host_latencies[bus, 0].tolist() == channel.latencies.tolist()
     assert total == first
 
 
 @settings(deadline=None, max_examples=40)
 @given(works(row_policies=("open", "closed-cap")))
 def test_lanes_alone_are_controllers_of_one_rank(work):
-    work = work._replace(rounds=0)
-    dimm = make(work, make_dimm)
-    assert not dimm.run(common.NOTHING, 20_000)
+    work = work._replace(rounds=0, queued=1, regions=1, shared_bus=False, start=1, open_rows=())
+    dimm = make(work, make_dimms)
+    dimm.run_until(20_000)
     tables, policy = lower(work.device(1)), state.make_policy(work.options)
     depth, servers, service = work.fifo
     for asked, trace in zip(work.weights, commands(dimm)[0], strict=True):
@@ -372,6 +437,7 @@ def test_other_dimms_of_the_channel_are_not_slowed_by_a_lane():
         1,
         1,
         1,
+        1,
         "ndp-first",
         1,
         5000,
@@ -385,13 +451,120 @@ def test_other_dimms_of_the_channel_are_not_slowed_by_a_lane():
         4000,
     )
     beside, alone = (
-        make(work, FastDimm),
-        make(work._replace(weights=[{f: weights[f][:0] for f in FIELDS}]), FastDimm),
+        make(work, FastDimms),
+        make(work._replace(weights=[{f: weights[f][:0] for f in FIELDS}]), FastDimms),
     )
     for dimm in (beside, alone):
-        assert dimm.run(common.REQUESTS_DONE, 1 << 40)
+        assert dimm.run_host(1 << 40)
     assert commands(beside)[1][0].columns().tolist() == commands(alone)[1][0].columns().tolist()
     assert int(beside.lane_values[0, state.READS_SERVED]) > 100
+
+
+@settings(deadline=None, max_examples=60)
+@given(works(row_policies=("open", "closed-cap")))
+def test_lanes_of_a_sub_channel_of_a_dimm_and_the_host_take_turns_on_a_shared_command_bus(work):
+    work = work._replace(shared_bus=True)
+    dimm = make(work, make_dimms)
+    dimm.run_until(1 + work.clocks)
+    lanes, buses = commands(dimm)
+    for number in range(work.dimms * work.buses):
+        of_dimm, bus = divmod(number, work.buses)
+        ranks = range(of_dimm * work.ranks, (of_dimm + 1) * work.ranks)
+        traces = [(lanes[rank * work.buses + bus], slice(None)) for rank in ranks]
+        traces.append((buses[bus], np.isin(buses[bus].rank, ranks)))
+        clock = np.concatenate([trace.clock[chosen] for trace, chosen in traces])
+        command = np.concatenate([trace.command[chosen] for trace, chosen in traces])
+        order = np.argsort(clock)
+        taken = dimm.setup.command_clocks[command[order]]
+        assert (clock[order][1:] >= clock[order][:-1] + taken[:-1]).all()
+        assert taken.sum() <= work.clocks + 2
+
+
+def lonely_reads(ranks: int, shared_bus: bool, count: int = 400) -> Work:
+    """Lanes of a DDR5 DIMM that read open rows, and a host that asks for nothing."""
+    spread, zero = np.arange(count) % 8, np.zeros(count, dtype=np.int64)
+    reads = dict(
+        zip(FIELDS, (zero, spread, zero, zero, np.arange(count) // 8, zero, np.arange(count)), strict=True)
+    )
+    return Work(
+        ("DDR5", "DDR5_8Gb_x8", "DDR5_4800AN"),
+        {},
+        state.ControllerOptions(refresh="none"),
+        1,
+        ranks,
+        0,
+        1,
+        "ndp-first",
+        1,
+        5000,
+        (32, 4, 1),
+        (1, 1),
+        [reads] * ranks,
+        [dict.fromkeys(FIELDS, zero[:0])],
+        0,
+        (0, 1),
+        (),
+        0,
+        shared_bus,
+    )
+
+
+def test_reads_of_four_ranks_fill_a_shared_command_bus_and_are_fair():
+    # A read takes the bus for two of the eight clocks of its data: four ranks leave no clock for an ACT.
+    ends = {}
+    for ranks, shared_bus in [(2, False), (2, True), (4, False), (4, True)]:
+        dimm = make(lonely_reads(ranks, shared_bus), make_dimms)
+        dimm.run_dimm(0, common.NOTHING, 1 << 14)
+        ends[ranks, shared_bus] = [int(trace.clock[-1]) for trace in commands(dimm)[0]]
+    assert max(ends[2, True]) < max(ends[2, False]) + 60
+    bus_clocks = 4 * (400 * 2 + 8 * 2)
+    assert bus_clocks <= max(ends[4, True]) < bus_clocks * 1.02
+    assert max(ends[4, True]) - min(ends[4, True]) < 20
+
+
+@settings(deadline=None, max_examples=40)
+@given(works(row_policies=("open", "closed-cap")), st.integers(1, 40))
+def test_a_start_that_is_later_by_whole_refresh_intervals_changes_nothing(work, intervals):
+    shift = intervals * work.overrides["nREFI"]
+    one, other = make(work, make_dimms), make(work._replace(start=work.start + shift), make_dimms)
+    for dimms in (one, other):
+        dimms.agents.weights.release[:] = dimms.clock * work.ticks[0]
+        dimms.run_until(dimms.clock + work.clocks)
+    early, late = told(one), told(other)
+    for counted in (early, late):  # refreshes are counted from clock 0 on
+        for name in ("lane counters", "host counters"):
+            counted[name] = [values[:-1] for values in counted[name]]
+    assert early == late
+
+
+@settings(deadline=None, max_examples=40)
+@given(works(row_policies=("open", "closed-cap")))
+def test_a_job_that_comes_later_never_delays_an_earlier_one(work):
+    work = work._replace(rounds=0, transfers=())
+    one, all_of_them = (make(work._replace(queued=queued), make_dimms) for queued in (1, 3))
+    for dimms in (one, all_of_them):
+        dimms.run_until(1 + 20_000)
+    for alone, queued in zip(commands(one)[0], commands(all_of_them)[0], strict=True):
+        reads = alone.column >= 0
+        last = int(alone.clock[reads][-1])
+        assert (
+            alone.columns()[:, alone.clock <= last].tolist()
+            == queued.columns()[:, queued.clock <= last].tolist()
+        )
+
+
+def test_a_run_ends_when_any_dimm_has_reached_its_goal():
+    work = lonely_reads(1, False)
+    work = work._replace(dimms=2, weights=[work.weights[0], {f: v[:40] for f, v in work.weights[0].items()}])
+    for kind in (FastDimms, ReadableDimms):
+        dimms = make(work, kind)
+        dimms.agents.weights.value[:, shared.BURSTS_LEFT] = 400, 40
+        goals = [common.WEIGHTS_READ, common.WEIGHTS_READ, common.NOTHING]
+        assert dimms.run(goals, 1 << 20)
+        assert dimms.agents.weights.value[:, shared.BURSTS_LEFT].tolist()[1] == 0
+        assert 350 < dimms.agents.weights.value[0, shared.BURSTS_LEFT] < 370
+        assert dimms.run_dimm(0, common.WEIGHTS_READ, 1 << 20)
+        assert dimms.agents.weights.value[0, shared.BURSTS_LEFT] == 0
 
 
 @pytest.mark.parametrize("kind", [MaskController, ScanController])

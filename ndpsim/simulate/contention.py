@@ -9,10 +9,8 @@ others, so all of them are simulated.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from os import PathLike
 from typing import Any, ClassVar, NamedTuple
 
@@ -22,35 +20,25 @@ from numpy.typing import NDArray
 from ndpsim.arguments import choice, flag, progress_function, text, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram import sink, state
-from ndpsim.dram.dimm import common
 from ndpsim.dram.dimm import state as shared
-from ndpsim.dram.dimm.engines import SharedDimm, make_dimm
 from ndpsim.dram.engines import make_controller
-from ndpsim.dram.mapping import MAPPERS, parse_mapping
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, parse_layout
 from ndpsim.moe import Expert, MoeShape
-from ndpsim.ndp import Tiling
 from ndpsim.reported import Reported
-from ndpsim.simulate.expert import MAX_TOKENS, simulate_expert
-from ndpsim.simulate.host_traffic import PATTERNS, HostTraffic, RequestRound, make_round
-from ndpsim.simulate.lane import decode_commands, name_commands, no_commands, run_channel
-from ndpsim.simulate.machine import (
-    Machine,
-    Placed,
-    every_lane,
-    lower_machine,
-    place_on_dimms,
-)
+from ndpsim.simulate.channel import ChannelRun, make_setup
+from ndpsim.simulate.expert import simulate_expert, token_counts
+from ndpsim.simulate.host_traffic import PATTERNS, HostTraffic, host_round
+from ndpsim.simulate.lane import name_commands, no_commands, run_channel
+from ndpsim.simulate.machine import lower_machine
 from ndpsim.simulate.power import Energy
-from ndpsim.simulate.program import DOWN, FIRST_CLOCK, GATE_UP
+from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.result import ExpertResult, Phase
 from ndpsim.simulate.result_cache import Lookup, ResultCache
 from ndpsim.simulate.samples import Samples, sample_clocks
 from ndpsim.simulate.stopwatch import Stopwatch
 from ndpsim.simulate.trace import read_latencies
 from ndpsim.simulate.weights import named_weights
-from ndpsim.spec import COMMANDS, lower
 from ndpsim.traces import CommandTrace
 
 __all__ = ["ContentionResult", "simulate_contention"]
@@ -60,9 +48,6 @@ Progress = Callable[[float], None]
 
 _MOST_SLOWDOWN = 100  # of the NDP unit; what is slower is given up as starved
 _MAX_SLICE = 1 << 30
-_STARVATION_CLOCKS = 16384  # clocks: long beside row changes and refreshes, short beside an expert
-_NDP, _HOST = shared.NDP, shared.HOST
-_DATA = [number for number, kind in enumerate(COMMANDS) if kind.reads or kind.writes]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -174,77 +159,6 @@ class ContentionResult(Reported):
     command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)
 
 
-class _Dimm:
-    """A DIMM under way, with samples of what it has moved."""
-
-    def __init__(self, shared_dimm: SharedDimm, sample_clocks: Fraction | int) -> None:
-        self.shared = shared_dimm
-        self.samples = Samples(2, FIRST_CLOCK, sample_clocks)
-
-    def run(self, goal: int, until_clock: int = state.FAR) -> bool:
-        """Run until a goal of `dram.dimm.common`, with a sample of `moved` at equal times.
-
-        Returns whether it was reached, `until_clock` at the latest.
-        """
-        while not self.shared.run(goal, min(until_clock, self.samples.next_clock)):
-            if self.shared.clock >= until_clock:
-                return False
-            self.samples.note(self.shared.clock, self.moved())
-        return True
-
-    def moved(self) -> tuple[int, int]:
-        """Bursts so far: read by the NDP unit, and read and written by the host."""
-        return int(self.shared.lane_issued[:, _DATA].sum()), int(self.of_host[:, _DATA].sum())
-
-    @property
-    def of_host(self) -> Ints:
-        """int64[lane, command]: the host's commands to the lanes' ranks."""
-        return self.shared.claims.host_issued
-
-    def put_jobs(self, direction: int, ticks: int, ready: Sequence[int]) -> None:
-        """Jobs for the buses to the host instead of the last, each for `ticks`, not before `ready`."""
-        transfers, count = self.shared.transfers, len(ready)
-        self.shared.buses.at[:] = 0
-        transfers.ready[:count] = ready
-        transfers.value[shared.JOBS] = count
-        transfers.value[[shared.JOB_TICKS, shared.JOB_DIRECTION]] = ticks, direction
-
-    @property
-    def host_cycles(self) -> int:
-        """To the last beat of data that the host read, or its last command; 0: there was none."""
-        of_reads, of_commands = state.DATA_END, shared.LAST_COLUMN_CLOCK
-        ends = self.shared.host_values[:, of_reads], self.shared.buses.value[:, of_commands]
-        return max(0, int(np.max(ends)))
-
-    def counted(self, owner: int, place: int) -> int:
-        """A counter of an owner's requests, over all channels."""
-        values = self.shared.lane_values if owner == _NDP else self.shared.host_values
-        return int(values[:, place].sum())
-
-    def issued(self) -> Ints:
-        """int64[command]: commands to the DIMM."""
-        issued: Ints = self.shared.lane_issued.sum(axis=0) + self.of_host.sum(axis=0)
-        return issued
-
-    def on_buses(self, place: int) -> int:
-        """A counter of the buses, over all of them."""
-        return int(self.shared.buses.value[:, place].sum())
-
-    def commands_of_lanes(self) -> tuple[CommandTrace, ...]:
-        """The commands of each lane, whoever issued them."""
-        by_lane, by_bus = self.shared.recorded
-        setup = self.shared.setup
-        of_host = [
-            decode_commands(_commands_at(by_bus, bus), setup.host_tables) for bus in range(len(by_bus.length))
-        ]
-        traces = []
-        for lane in range(len(by_lane.length)):
-            rank, bus = divmod(lane, len(of_host))
-            own = decode_commands(_commands_at(by_lane, lane), setup.lane_tables)
-            traces.append(merge_commands(own, of_host[bus], rank))
-        return tuple(traces)
-
-
 class _HostAlone:
     """The host's requests on a bus, on the controller that has the bus to itself."""
 
@@ -258,195 +172,12 @@ class _HostAlone:
         return max(int(self.channel.value[state.DATA_END]), int(self.channel.value[state.CLOCK]) - 1)
 
 
-def _commands_at(recorded: state.Commands, number: int) -> state.Commands:
-    """Those of one channel."""
-    return state.Commands(recorded.entry[number], recorded.length[number : number + 1])
-
-
-def merge_commands(own: CommandTrace, of_host: CommandTrace, rank: int) -> CommandTrace:
-    """The commands of a lane and those of the host's bus to its rank, in their order."""
-    chosen = of_host.rank == rank
-    columns = {
-        field.name: np.concatenate((getattr(own, field.name), getattr(of_host, field.name)[chosen]))
-        for field in dataclasses.fields(CommandTrace)
-    }
-    columns["rank"][:] = 0
-    order = np.argsort(columns["clock"], kind="stable")
-    return CommandTrace(**{name: values[order] for name, values in columns.items()})
-
-
-def _setup(machine: Machine, placed: Placed, arbitration: str, slice_clocks: int) -> shared.Setup:
-    """What a DIMM runs under."""
-    servers = {work.servers for work in placed.work}
-    if len(servers) > 1:
-        problem = "beside the host's traffic, bits that leave a lane more multipliers for down than for gate"
-        raise InputError(f"not supported: {problem} and up", key="bits")
-    geometry, timings = machine.geometry, machine.device.timings
-    host_ranks = len(geometry.dimms_of(0)) * geometry.ranks
-    return shared.Setup(
-        lane_tables=machine.tables,
-        host_tables=lower(dataclasses.replace(machine.device, ranks=host_ranks)),
-        policy=machine.policy,
-        arbitration=shared.ARBITRATIONS[arbitration],
-        slice_clocks=slice_clocks,
-        starvation_clocks=_STARVATION_CLOCKS,
-        read_latency=timings["nCL"],
-        write_latency=timings["nCWL"],
-        dram_ticks=machine.dram_ticks,
-        unit_ticks=machine.gemv_ticks,
-        fifo_bursts=machine.gemv.fifo_bursts,
-        servers=servers.pop(),
-    )
-
-
-def _weights(setup: shared.Setup, placed: Placed, tiles: int) -> shared.Weights:
-    """The weights of an expert, read once a tile in two steps."""
-    shares = np.array([stream.share.bursts for stream in placed.streams], dtype=np.int64)
-    ends = np.cumsum(np.tile(shares, (1, tiles)), axis=1)
-    rows = sum(region.rows for region in placed.dealing.regions)
-    streams = placed.streams
-    return shared.make_weights(
-        setup, [stream.source for stream in streams], [stream.rows for stream in streams], ends, rows
-    )
-
-
-class _Program:
-    """The expert program of `simulate.expert` on a shared DIMM; times are ticks."""
-
-    def __init__(
-        self,
-        machine: Machine,
-        placed: Placed,
-        tiling: Tiling,
-        setup: shared.Setup,
-        traffic: shared.Traffic,
-        recording: bool,
-        alone_cycles: int,
-    ) -> None:
-        self.machine, self.placed, self.tiling = machine, placed, tiling
-        interval = machine.tables.refresh_interval
-        self.deadline = _MOST_SLOWDOWN * (alone_cycles + interval)
-        self.regions = placed.dealing.regions
-        self.weights = _weights(setup, placed, len(tiling.tokens))
-        self.per_job = machine.device.burst_bytes // machine.gemv.activation_bytes
-        jobs = 1 + -(-self.regions[DOWN].rows // self.per_job)
-        width = sample_clocks(alone_cycles, interval)
-        lanes, buses = machine.lanes, machine.host_buses
-        self.dimm = _Dimm(make_dimm(setup, lanes, buses, self.weights, traffic, jobs, recording), width)
-        self.dimm.shared.transfers.value[shared.JOB_ROWS] = 1
-        self.phases: list[Phase] = []
-        # Bursts that hold weights of each row, over all lanes.
-        change = np.zeros(len(self.weights.left) + 1, dtype=np.int64)
-        for stream in placed.streams:
-            np.add.at(change, stream.rows.first_row, 1)
-            np.add.at(change, stream.rows.last_row + 1, -1)
-        self.bursts_of_row = np.cumsum(change)[:-1]
-
-    def run_until(self, goal: int) -> None:
-        """Run until a goal.
-
-        Raises:
-            InputError: the host leaves the NDP unit next to nothing.
-        """
-        if not self.dimm.run(goal, self.deadline):
-            raise InputError(
-                f"not supported: the host's traffic slows the NDP unit down more than {_MOST_SLOWDOWN} "
-                "times; choose another arbitration or less traffic",
-                key="host_gbps",
-            )
-
-    def note(self, name: str, tile: int, start: int, end: int) -> None:
-        """Remember a phase."""
-        origin = FIRST_CLOCK * self.machine.dram_ticks
-        self.phases.append(
-            Phase(name, tile, *(self.machine.timebase.to_ns(at - origin) for at in (start, end)))
-        )
-
-    def activations_in(self, tile: int, tokens: int, start: int) -> int:
-        """The host writes the activations of a tile; returns when the last has arrived."""
-        machine, columns = self.machine, self.regions[GATE_UP].columns
-        bursts = -(-tokens * columns * machine.gemv.activation_bytes // machine.device.burst_bytes)
-        ready = start + machine.device.timings["nCWL"] * machine.dram_ticks
-        self.dimm.put_jobs(shared.WRITE, machine.bus_ticks(bursts), [ready])
-        self.run_until(common.JOBS_DONE)
-        end = int(self.dimm.shared.buses.end.max())
-        self.note("activations-in", tile, start, end)
-        return end
-
-    def multiply(self, region: int, tile: int, tokens: int, release: int) -> Ints:
-        """Read a region and multiply; returns when the sum of each of its rows is known.
-
-        Of the last region, rows become results, and jobs for the buses, as they are known.
-        """
-        machine, weights, regions = self.machine, self.weights, self.regions
-        first = sum(before.rows for before in regions[:region])
-        after = first + regions[region].rows
-        adder_ticks = machine.gemv.adder_tree_cycles * machine.gemv_ticks
-        weights.left[first:after] = self.bursts_of_row[first:after]
-        value, transfers = weights.value, self.dimm.shared.transfers.value
-        value[shared.BURSTS_LEFT] = regions[region].bursts
-        value[shared.NEXT_ROW] = value[shared.FIRST_ROW] = value[shared.END_ROW] = first
-        value[shared.ROWS_SUMMED] = 0
-        if region == DOWN:
-            value[shared.END_ROW] = after
-            self.dimm.put_jobs(shared.READ, machine.bus_ticks(tokens), [])
-            transfers[shared.JOB_ROWS], transfers[shared.JOB_LATENCY] = self.per_job, adder_ticks
-        step = 2 * tile + region
-        weights.service[step] = tokens * self.placed.work[region].pass_cycles * machine.gemv_ticks
-        weights.release[step] = release
-        self.run_until(common.WEIGHTS_READ)
-        rows: Ints = np.maximum.accumulate(weights.done[first:after]) + adder_ticks
-        self.note(regions[region].name, tile, release, int(rows[-1]))
-        return rows
-
-    def activate(self, tile: int, tokens: int, rows: Ints) -> int:
-        """SiLU(gate) x up of every hidden value; returns when the last is known."""
-        known = rows[1::2]  # gate and up rows alternate, and up comes second
-        end = self.machine.activation.done(known, tokens, self.machine.activation_ticks)
-        self.note("activation", tile, int(known[0]), end)
-        return end
-
-    def results_out(self, tile: int) -> int:
-        """The results that are still on their way leave; returns when the host has the last."""
-        machine, dimm = self.machine, self.dimm
-        self.run_until(common.JOBS_DONE)
-        end = int(dimm.shared.buses.end.max()) + machine.device.timings["nCL"] * machine.dram_ticks
-        self.note("result-out", tile, int(dimm.shared.transfers.ready[0]), end)
-        return end
-
-    def run(self, progress: Progress) -> int:
-        """All tiles; returns when the host has the last result, and stands at that clock."""
-        at = FIRST_CLOCK * self.machine.dram_ticks
-        for tile, tokens in enumerate(self.tiling.tokens):
-            progress(tile / len(self.tiling.tokens))
-            at = self.activations_in(tile, tokens, at)
-            at = self.activate(tile, tokens, self.multiply(GATE_UP, tile, tokens, at))
-            self.multiply(DOWN, tile, tokens, at)
-            at = self.results_out(tile)
-        self.dimm.run(common.NOTHING, until_clock=-(-at // self.machine.dram_ticks))
-        return at
-
-
-def _rows(dimm: _Dimm, owner: int) -> dict[str, int]:
+def _rows(run: ChannelRun, owner: int) -> dict[str, int]:
     """What an owner's requests found, and the rows it lost to the other."""
+    values = run.dimms.lane_values if owner == shared.NDP else run.dimms.host_values
     places = {"hits": state.ROW_HITS, "misses": state.ROW_MISSES, "conflicts": state.ROW_CONFLICTS}
-    found = {name: dimm.counted(owner, place) for name, place in places.items()}
-    return {**found, "lost": int(dimm.shared.claims.tally[:, shared.ROWS_LOST + owner].sum())}
-
-
-@dataclass(frozen=True, eq=False)
-class _Moved:
-    """Bytes moved so far: by lane for each owner, int64[owner, lane], and for the host over its buses."""
-
-    by_lane: Ints
-    to_host: int
-
-    @classmethod
-    def of(cls, dimm: _Dimm, burst_bytes: int) -> _Moved:
-        by_lane = np.stack(
-            (dimm.shared.lane_issued[:, _DATA].sum(axis=1), dimm.of_host[:, _DATA].sum(axis=1))
-        )
-        return cls(by_lane * burst_bytes, dimm.moved()[1] * burst_bytes)
+    found = {name: int(values[:, place].sum()) for name, place in places.items()}
+    return {**found, "lost": int(run.dimms.agents.claims.tally[:, shared.ROWS_LOST + owner].sum())}
 
 
 class _Curves(NamedTuple):
@@ -457,10 +188,12 @@ class _Curves(NamedTuple):
     host_gbps: tuple[float, ...]
 
     @classmethod
-    def of(cls, dimm: _Dimm, machine: Machine) -> _Curves:
-        """What a DIMM has moved until now, over time."""
-        dimm.samples.note(dimm.shared.clock, dimm.moved())
-        clocks, bursts = dimm.samples.rises()
+    def of(cls, run: ChannelRun) -> _Curves:
+        """What a channel has moved until now, over time."""
+        machine, samples = run.machine, run.samples
+        assert samples is not None
+        samples.note(run.dimms.clock, run.moved())
+        clocks, bursts = samples.rises()
         at_ns = np.array(
             [machine.timebase.to_ns(clock * machine.dram_ticks) for clock in (clocks - FIRST_CLOCK).tolist()]
         )
@@ -468,23 +201,27 @@ class _Curves(NamedTuple):
         return cls(tuple(at_ns[1:].tolist()), tuple(ndp.tolist()), tuple(host.tolist()))
 
 
-def _round(hardware: Hardware, machine: Machine, placed: Placed, traffic: HostTraffic) -> RequestRound:
-    """The host's requests to the rows that the weights leave."""
-    dram, dimm = hardware.system.dram, hardware.system.dimm
-    mapping = (
-        MAPPERS[dram.mapper] if dram.mapping is None else parse_mapping(dram.mapping.order, dram.mapping.xor)
-    )
-    dealing = placed.dealing
-    most = max(stream.share.total for stream in placed.streams)
-    last = max(int(dealing.lane_bursts(stream.share).max(initial=-1)) for stream in placed.streams)
-    first_row = int(dealing.coordinates(np.array([last]))[2][0]) + 1 if most else 0
-    return make_round(traffic, machine.device, mapping, machine.host_buses, dimm.ranks, first_row)
+def _run_beside(run: ChannelRun, alone: ExpertResult) -> None:
+    """Run the experts beside the host's traffic, and stand at the clock of the last result.
+
+    Raises:
+        InputError: the host leaves the NDP unit next to nothing.
+    """
+    machine, interval = run.machine, run.machine.tables.refresh_interval
+    run.samples = Samples(2, FIRST_CLOCK, sample_clocks(alone.cycles, interval))
+    if not run.run(_MOST_SLOWDOWN * (alone.cycles + interval)):
+        raise InputError(
+            f"not supported: the host's traffic slows the NDP unit down more than {_MOST_SLOWDOWN} "
+            "times; choose another arbitration or less traffic",
+            key="host_gbps",
+        )
+    run.run_until(-(-run.end // machine.dram_ticks))
 
 
 def simulate_contention(
     hw: str | PathLike[str] | Hardware = "trimoe",
     model: str | PathLike[str] | MoeShape | Expert = "qwen3-235b-a22b",
-    tokens: int = 1,
+    tokens: int | Sequence[int] = 1,
     host_gbps: float | str = "saturate",
     read_share: float = 0.67,
     pattern: str | PathLike[str] = "sequential",
@@ -497,7 +234,7 @@ def simulate_contention(
     progress: Progress | None = None,
     cache: bool | ResultCache = False,
 ) -> ContentionResult:
-    """Simulate one expert on one DIMM, cycle by cycle, while the host reads and writes the DIMM.
+    """Simulate an expert, or several in turn, on one DIMM, cycle by cycle, while the host reads and writes the DIMM.
 
     Args:
         hw, model, tokens, layout, bits, sets: as in `simulate_expert`.
@@ -521,7 +258,7 @@ def simulate_contention(
     stopwatch = Stopwatch()
     arbitration = choice(arbitration, "arbitration", shared.ARBITRATIONS, "arbitration")
     slice_clocks = whole_number(slice_clocks, "slice_clocks", 1, _MAX_SLICE, " of clocks")
-    tokens, layout = whole_number(tokens, "tokens", 1, MAX_TOKENS), text(layout, "layout")
+    of_jobs, layout = token_counts(tokens), text(layout, "layout")
     record_commands, progress = flag(record_commands, "record_commands"), progress_function(progress)
     hardware = load_hardware(hw, sets)
     host = HostTraffic.of(host_gbps, read_share, pattern, hardware.dimm_host_gbps)
@@ -531,7 +268,7 @@ def simulate_contention(
         raise InputError("beside the host's traffic one DIMM is simulated: localized", key="layout")
     weights, model_name = named_weights(model, bits)
     named = host.pattern in PATTERNS
-    given = (tokens, layout, host.gbps, host.read_share, arbitration, slice_clocks)
+    given = (of_jobs, layout, host.gbps, host.read_share, arbitration, slice_clocks)
     lookup = Lookup(
         ContentionResult,
         cache,
@@ -542,28 +279,25 @@ def simulate_contention(
     )
     if (found := lookup.find(stopwatch, progress)) is not None:
         return found
-    alone = simulate_expert(hardware, model, tokens, layout, bits, progress=lambda share: progress(0.0))
+    alone = simulate_expert(hardware, model, of_jobs, layout, bits, progress=lambda share: progress(0.0))
 
     machine = lower_machine(hardware)
-    expert = every_lane(machine, place_on_dimms(machine, layout, weights))
-    placed = expert.placed[0]
-    tiling = machine.gemv.tile(tokens, weights.hidden, weights.intermediate)
-    requests = _round(hardware, machine, placed, host)
+    setup = make_setup(machine, arbitration, slice_clocks)
+    run = ChannelRun(machine, setup, 1, record_commands)
+    for each in of_jobs:
+        run.add_expert(0, weights, each)
+    requests = host_round(hardware, host, run.first_free_place[0])
     pace = host.pace(machine.device.burst_bytes, machine.device.clock_ps)
-    setup = _setup(machine, placed, arbitration, slice_clocks)
-
-    offered = host.offered(machine.host_buses)
-    traffic = requests.traffic(machine.tables, machine.host_buses, pace, offered)
-    program = _Program(machine, placed, tiling, setup, traffic, record_commands, alone.cycles)
-    end = program.run(progress)
-    meanwhile = _Moved.of(program.dimm, machine.device.burst_bytes)
-    curves = _Curves.of(program.dimm, machine)
-    taken = program.dimm.shared.host_values[:, state.TAKEN].copy()
-    traffic.offered[:] = taken
-    program.dimm.run(common.REQUESTS_DONE)
+    buses = machine.host_buses
+    run.dimms.add_stream(requests.stream(machine.tables, buses, FIRST_CLOCK, pace, host.offered(buses)))
+    _run_beside(run, alone)
+    meanwhile = run.moved_by_lane() * machine.device.burst_bytes
+    curves = _Curves.of(run)
+    run.dimms.end_streams()
+    run.dimms.run_host(state.FAR)
     quiet = [
         _HostAlone(setup, requests.first(setup.host_tables, bus, int(count), pace))
-        for bus, count in enumerate(taken)
+        for bus, count in enumerate(run.dimms.agents.traffic.taken[0])
         if count
     ]
     config = {
@@ -574,52 +308,47 @@ def simulate_contention(
         "arbitration": arbitration,
         "slice_clocks": slice_clocks if arbitration == "slice" else None,
     }
-    energy = _energy(program.dimm, machine, alone.energy_nj)
-    return lookup.store(
-        _result(program, meanwhile, curves, quiet, end, alone, host, energy, config, stopwatch)
-    )
+    energy = _energy(run, alone.energy_nj)
+    return lookup.store(_result(run, meanwhile, curves, quiet, alone, host, energy, config, stopwatch))
 
 
-def _energy(dimm: _Dimm, machine: Machine, alone: Mapping[str, float | None] | None) -> Energy:
+def _energy(run: ChannelRun, alone: Mapping[str, float | None] | None) -> Energy:
     """The energy of the DIMM until all is done: its units work as they do alone, its buses carry more."""
-    end = dimm.shared.clock
+    machine, end = run.machine, run.dimms.clock
     # A lane knows of all commands to its rank, whoever issued them.
-    open_clocks = dimm.shared.open_clocks(end)
+    open_clocks = run.dimms.open_clocks(end)
     units = {name: nj for name, nj in (alone or {}).items() if name.startswith("ndp_")}
-    beside = ((alone or {}).get("host") or 0.0) + machine.dram_power.io_nj(dimm.moved()[1])
-    return machine.dram_power.split(
-        dimm.issued(),
-        (end - FIRST_CLOCK) * machine.lanes,
-        open_clocks,
-        {**units, "host": beside},
-    )
+    beside = ((alone or {}).get("host") or 0.0) + machine.dram_power.io_nj(run.moved()[1])
+    rank_clocks = (end - FIRST_CLOCK) * machine.lanes
+    return machine.dram_power.split(run.issued(), rank_clocks, open_clocks, {**units, "host": beside})
 
 
 def _result(
-    program: _Program,
-    meanwhile: _Moved,
+    run: ChannelRun,
+    meanwhile: Ints,
     curves: _Curves,
     quiet: Sequence[_HostAlone],
-    end: int,
     alone: ExpertResult,
     host: HostTraffic,
     energy: Energy,
     config: dict[str, Any],
     stopwatch: Stopwatch,
 ) -> ContentionResult:
-    machine, dimm = program.machine, program.dimm
+    machine, dimms = run.machine, run.dimms
     device, burst_bytes = machine.device, machine.device.burst_bytes
+    claims, host_values = dimms.agents.claims, dimms.host_values
+    bus_value = dimms.agents.buses.value
 
     def ns(clocks: int) -> float:
         return machine.timebase.to_ns(clocks * machine.dram_ticks)
 
-    time_ns = ns(-(-end // machine.dram_ticks) - FIRST_CLOCK)
-    streamed = int(dimm.shared.lane_values[:, state.DATA_END].max()) - FIRST_CLOCK
+    time_ns = ns(-(-run.end // machine.dram_ticks) - FIRST_CLOCK)
+    streamed = int(dimms.lane_values[:, state.DATA_END].max()) - FIRST_CLOCK
     ndp_gbps = alone.weight_bytes * alone.weight_reads / ns(streamed)
-    busy_ns, quiet_ns = ns(dimm.host_cycles), ns(max((one.cycles for one in quiet), default=0))
-    host_gbps = meanwhile.to_host / time_ns
+    busy_ns, quiet_ns = ns(run.host_cycles), ns(max((one.cycles for one in quiet), default=0))
+    host_gbps = int(meanwhile[shared.HOST].sum()) / time_ns
     lanes_peak, bus_peak = alone.peak_bandwidth_gbps, machine.host_buses * device.peak_gbps
-    requests = dimm.counted(_HOST, state.TAKEN)
+    requests = int(host_values[:, state.TAKEN].sum())
     return ContentionResult(
         ndp_time_ns=time_ns,
         ndp_alone_ns=alone.time_ns,
@@ -636,7 +365,7 @@ def _result(
         host_alone_gbps=requests * burst_bytes / quiet_ns if requests else 0.0,
         host_peak_fraction=host_gbps / bus_peak,
         host_latency_ns=read_latencies(
-            dimm.shared.host_latencies, dimm.counted(_HOST, state.READ_LATENCY), alone.clock_ns
+            dimms.host_latencies[:, 0], int(host_values[:, state.READ_LATENCY].sum()), alone.clock_ns
         ),
         host_alone_latency_ns=read_latencies(
             [one.channel.latencies for one in quiet],
@@ -644,20 +373,20 @@ def _result(
             alone.clock_ns,
         ),
         lanes_peak_gbps=lanes_peak,
-        lanes_fraction=int(meanwhile.by_lane.sum()) / time_ns / lanes_peak,
+        lanes_fraction=int(meanwhile.sum()) / time_ns / lanes_peak,
         bus_peak_gbps=bus_peak,
         clock_ns=alone.clock_ns,
-        rows={"ndp": _rows(dimm, _NDP), "host": _rows(dimm, _HOST)},
-        turnarounds=int(dimm.shared.claims.tally[:, shared.TURNAROUNDS].sum()),
-        bus_turnarounds=dimm.on_buses(shared.BUS_TURNAROUNDS),
-        bus_rank_switches=dimm.on_buses(shared.RANK_SWITCHES),
-        commands=name_commands(dimm.issued()),
-        phases=tuple(sorted(program.phases, key=lambda phase: phase.start_ns)),
-        token_tiles=program.tiling.tokens,
+        rows={"ndp": _rows(run, shared.NDP), "host": _rows(run, shared.HOST)},
+        turnarounds=int(claims.tally[:, shared.TURNAROUNDS].sum()),
+        bus_turnarounds=int(bus_value[:, shared.BUS_TURNAROUNDS].sum()),
+        bus_rank_switches=int(bus_value[:, shared.RANK_SWITCHES].sum()),
+        commands=name_commands(run.issued()),
+        phases=run.phases(0),
+        token_tiles=tuple(tokens for expert in run.experts for tokens in expert.job.tiles),
         lanes=machine.lanes,
         by_lane=tuple(
             {"ndp_bytes": int(ndp), "host_bytes": int(of_host)}
-            for ndp, of_host in zip(*meanwhile.by_lane, strict=True)
+            for ndp, of_host in zip(*meanwhile, strict=True)
         ),
         energy_nj=energy[0],
         energy_note=energy[1],
@@ -667,5 +396,5 @@ def _result(
         curve_ns=curves.end_ns,
         ndp_curve_gbps=curves.ndp_gbps,
         host_curve_gbps=curves.host_gbps,
-        command_traces=dimm.commands_of_lanes() if dimm.shared.recorded[0].entry.size else (),
+        command_traces=tuple(run.commands_of_lanes()),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -11,15 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.arguments import number, path_of, shown
-from ndpsim.dram.dimm.state import Traffic, make_traffic
-from ndpsim.dram.mapping import MAPPERS, Mapping, map_addresses
+from ndpsim.config import Hardware
+from ndpsim.dram.dimm.state import Stream
+from ndpsim.dram.mapping import MAPPERS, Mapping, map_addresses, parse_mapping
 from ndpsim.dram.state import FAR, Source, make_source
 from ndpsim.errors import InputError, one_of
 from ndpsim.spec import Device, Tables
 from ndpsim.traces import read_requests
 from ndpsim.units import exact
 
-__all__ = ["PATTERNS", "HostTraffic", "RequestRound", "make_round"]
+__all__ = ["PATTERNS", "HostTraffic", "RequestRound", "host_round", "make_round"]
 
 Ints = NDArray[np.int64]
 
@@ -56,7 +57,7 @@ class HostTraffic:
         return cls(_rate(host_gbps, bus_gbps), number(read_share, "read_share", 0, 1), _pattern(pattern))
 
     def offered(self, buses: int) -> Ints | None:
-        """Requests of each bus, where there is an end of them; see `RequestRound.traffic`."""
+        """Requests of each bus, where there is an end of them; see `RequestRound.stream`."""
         return np.zeros(buses, dtype=np.int64) if self.gbps == 0 else None
 
     def pace(self, burst_bytes: int, clock_ps: Fraction) -> tuple[int, int]:
@@ -112,12 +113,14 @@ class RequestRound:
     write: Ints
     address: Ints
 
-    def traffic(self, tables: Tables, buses: int, pace: tuple[int, int], offered: Ints | None) -> Traffic:
-        """The requests by bus, `offered` of each (None: without end)."""
+    def stream(
+        self, tables: Tables, buses: int, start: int, pace: tuple[int, int], offered: Ints | None
+    ) -> Stream:
+        """The requests by bus, from clock `start` on, `offered` of each (None: without end)."""
         numbers = [np.flatnonzero(self.bus == bus) for bus in range(buses)]
         sources = [self._source(tables, chosen) for chosen in numbers]
         endless = np.array([FAR if len(chosen) else 0 for chosen in numbers], dtype=np.int64)
-        return make_traffic(sources, numbers, pace, endless if offered is None else offered)
+        return Stream(sources, numbers, start, pace, endless if offered is None else offered)
 
     def first(self, tables: Tables, bus: int, count: int, pace: tuple[int, int]) -> Source:
         """The first `count` requests of a bus, for a controller that has them to itself."""
@@ -126,6 +129,10 @@ class RequestRound:
         number = rounds * len(self.bus) + chosen[place]
         cycle = number * pace[0] // pace[1] if pace[0] else None
         return self._source(tables, chosen[place], cycle)
+
+    def on_ranks_from(self, first: int) -> RequestRound:
+        """The same requests to a DIMM whose ranks on the channel begin with `first`."""
+        return replace(self, rank=self.rank + first)
 
     def _source(self, tables: Tables, chosen: Ints, cycle: Ints | None = None) -> Source:
         return make_source(
@@ -184,6 +191,18 @@ def make_round(
         write=write,
         address=address // device.burst_bytes,
     )
+
+
+def host_round(hardware: Hardware, traffic: HostTraffic, first_place: int) -> RequestRound:
+    """The host's requests to the rows that the weights before `first_place` on every lane leave."""
+    dram = hardware.system.dram
+    mapping = (
+        MAPPERS[dram.mapper] if dram.mapping is None else parse_mapping(dram.mapping.order, dram.mapping.xor)
+    )
+    device = hardware.lane_device()
+    per_row = device.bursts_per_row * device.bankgroups * device.banks_per_group
+    dimm = hardware.system.dimm
+    return make_round(traffic, device, mapping, dimm.subchannels, dimm.ranks, -(-first_place // per_row))
 
 
 def _requests(traffic: HostTraffic, device: Device, lanes: int) -> tuple[Ints, Ints]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,7 @@ __all__ = [
     "ensure_recordable",
     "ensure_streams_fit",
     "make_stream",
+    "merge_commands",
     "name_commands",
     "no_commands",
     "run_channel",
@@ -129,6 +131,18 @@ def decode_commands(commands: state.Commands, tables: Tables) -> CommandTrace:
         row=row.copy(),
         column=column.copy(),
     )
+
+
+def merge_commands(own: CommandTrace, of_host: CommandTrace, rank: int) -> CommandTrace:
+    """The commands of a lane and those of the host's bus to its rank, in their order."""
+    chosen = of_host.rank == rank
+    columns = {
+        field.name: np.concatenate((getattr(own, field.name), getattr(of_host, field.name)[chosen]))
+        for field in dataclasses.fields(CommandTrace)
+    }
+    columns["rank"][:] = 0
+    order = np.argsort(columns["clock"], kind="stable")
+    return CommandTrace(**{name: values[order] for name, values in columns.items()})
 
 
 def commands_by_kind(channels: Iterable[Controller]) -> dict[str, int]:

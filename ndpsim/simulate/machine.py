@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from ndpsim.config import Hardware
 from ndpsim.dram import state
 from ndpsim.energy import UnitEnergy
-from ndpsim.errors import InputError
 from ndpsim.kept import kept_by_identity
 from ndpsim.layout import Dealing, ExpertWeights, Geometry, LaneShare
 from ndpsim.link import Pipe
@@ -53,6 +52,7 @@ class Machine:
     link: Pipe | None  # to the host, each way; None: over the data buses of the sub-channels
     link_pj_per_bit: float | None
     lock_step: bool  # the ranks of a sub-channel obey the same commands
+    shared_commands: bool  # they take turns on one command bus
     lanes: int
     lane_peak_gbps: float
     host_buses: int
@@ -107,8 +107,6 @@ def lower_machine(hardware: Hardware) -> Machine:
     unit, activation = find_unit(name, section.model_dump()), hardware.ndp.activation
     system, device = hardware.system, hardware.lane_device()
     check_refresh(device, system.dram.refresh)
-    if system.dimm.command_bus == "shared":
-        raise InputError("not supported: ranks that take turns on a command bus", key="dimm.command_bus")
     link = system.cxl
     return Machine(
         geometry=geometry_of(hardware),
@@ -126,6 +124,7 @@ def lower_machine(hardware: Hardware) -> Machine:
         link=None if link is None else Pipe(link.gbps, link.latency_ns, link.packet_bytes, link.header_bytes),
         link_pj_per_bit=None if link is None else link.pj_per_bit,
         lock_step=system.dimm.command_bus == "broadcast",
+        shared_commands=system.dimm.command_bus == "shared",
         lanes=hardware.lanes,
         lane_peak_gbps=device.peak_gbps,
         host_buses=system.dimm.subchannels,

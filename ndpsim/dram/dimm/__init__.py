@@ -1,16 +1,21 @@
-"""A DIMM whose NDP unit and host use its ranks at the same time.
+"""The DIMMs of a host channel, whose NDP units and host use their ranks at the same time.
 
 **Controllers.** A lane is a channel of one rank with a controller of its own, which reads weights into
 the lane's FIFO. A sub-channel of the host is a channel with the ranks of all DIMMs on it and has a
 controller, too. Both are the controllers that run such channels alone: with one of them active, its
-commands are those of `dram.controller`. A rank of this DIMM belongs to two of them, and each observes
-what the other issues there: rows that open and close, distances within the rank, its four-activate
+commands are those of `dram.controller`. A rank of a DIMM with an NDP unit belongs to two of them, and each
+observes what the other issues there: rows that open and close, distances within the rank, its four-activate
 window, and refreshes. The rank takes one command a clock; its pins are shared, the buses beyond it are
 not. A bank that one controller has activated for a request stays open until that request has its column
 command.
 
+**Jobs and streams.** Each DIMM has a queue of jobs, whose weights its lanes read step by step, one after the
+other: those of the next step are read ahead into the FIFOs when those before have all issued and the job
+is released. The host has streams of requests with a start and a pace each; of those due, the one that
+was due first is next. A run ends when any DIMM, or the host, has reached its goal.
+
 **Refresh.** While the host takes part, refreshes fall due as in its channel, and whichever of the two
-controllers can first, issues them. Else every lane keeps its own time.
+controllers can first, issues them. Else every lane keeps its own time. A run begins wherever refresh is.
 
 **Arbitration** says whose turn is first on a rank at a clock: the host's (``host-first``), the NDP unit's
 (``ndp-first``), or by turns for a number of clocks each, beginning with the host (``slice``). Two things
@@ -22,12 +27,19 @@ The second issues what the first leaves: a command to a bank that the first wait
 and so would be data in the other direction than the first's next data on that rank. A request that holds
 a bank which the first waits for is finished at once. Refreshes wait for nobody but activated requests.
 
-**Buses.** The host's controller spaces data on a sub-channel by the standard's rules. Activations and
-results of the NDP unit pass between the host and the buffer chip, one more rank on that bus: they take it
-when it is free, before the host's own data.
+**Command buses.** Private: every lane has one of its own. Shared: the lanes of a sub-channel of a DIMM and
+the host's commands to their ranks take turns on one. A command of two clocks has it for both. Of the lanes
+on which the NDP unit is first, the one after the last that had the bus comes first; then the host; then
+the lanes on which the host is first, in the same order. No lane reads ahead for a later job before all
+that share its bus have read what they hold of the one before, so that it delays none.
+
+**Data buses.** The host's controller spaces data on a sub-channel by the standard's rules. Activations and
+results of the NDP units pass between the host and the buffer chips, each one more rank on that bus: they
+take it when it is free, before the host's own data, those of several DIMMs in the order in which they are
+ready.
 
 `state` lays out memory, `staging` and `transfers` move weights, activations and results, `common` has
-what both arbiters share, `readable` and `arbiter` (with `beside` and `stepping`) run a DIMM clock by
+what both arbiters share, `readable` and `arbiter` (with `beside` and `stepping`) run a channel clock by
 clock and by events, and `engines` chooses. Tests hold the two equal, and each controller alone to what it
 is without the other.
 """

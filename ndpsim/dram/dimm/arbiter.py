@@ -1,10 +1,10 @@
-"""The arbiter of a shared DIMM on the fast controller: looks at a bus only when something can happen there.
+"""The arbiter of a channel's DIMMs on the fast controller: looks at a bus only when something can happen there.
 
 See the package for what it decides, and `dram.dimm.readable` for the same, clock by clock.
 
 A controller without a command to issue is asked again at the first clock at which it can have one (its
-`wake`). One whose ready command has to wait for the first owner's is asked at every step of its bus: after
-any command or new request there, and when the first owner may change.
+`wake`). One whose ready command has to wait for the first owner's, or for a command bus, is asked at every
+step of its bus: after any command or new request there, and when the first owner may change.
 """
 
 from __future__ import annotations
@@ -17,32 +17,24 @@ from ndpsim.dram.dimm.common import (
     RECORD_FULL,
     STUCK,
     admit,
-    due,
+    dimm_of,
     first_owner,
     host_source,
     is_reached,
     note_refilling,
     note_room,
+    note_served,
+    note_taken,
     record_is_full,
+    turn_of,
     usual_owner,
 )
-from ndpsim.dram.dimm.staging import give_to_multipliers, lane_source, next_step
-from ndpsim.dram.dimm.state import (
-    FIRST,
-    HOST,
-    JOBS,
-    NDP,
-    READ,
-    REFILLING,
-    SLICE,
-    WRITE,
-)
-from ndpsim.dram.dimm.stepping import step_host, step_lane
-from ndpsim.dram.dimm.transfers import carry_job, has_job, next_command_at
+from ndpsim.dram.dimm.staging import give_to_multipliers, has_reads, lane_source, next_step
+from ndpsim.dram.dimm.state import BUS_TAKEN, FIRST, HOST, NDP, READ, REFILLING, SLICE, WRITE
+from ndpsim.dram.dimm.stepping import HOST_BIT, set_bit, step_host, step_lane
+from ndpsim.dram.dimm.transfers import carry_transfer, next_command_at, next_transfer
 from ndpsim.dram.maintenance import next_refresh
-from ndpsim.dram.masks.choose import (
-    mode_changes,
-)
+from ndpsim.dram.masks.choose import mode_changes
 from ndpsim.dram.masks.controller import accept, push_refresh, refresh, would_accept
 from ndpsim.dram.masks.rows import set_lane
 from ndpsim.dram.masks.state import (
@@ -56,51 +48,114 @@ from ndpsim.dram.masks.state import (
     RD,
     WR,
 )
-from ndpsim.dram.masks.words import natural, ranks_of
-from ndpsim.dram.state import FAR, NEXT_REFRESH, REFRESH_FROM, REFRESHES, SERVED
+from ndpsim.dram.masks.words import lowest, natural, ranks_of
+from ndpsim.dram.state import (
+    FAR,
+    NEXT_REFRESH,
+    READ_LATENCY,
+    READS_SERVED,
+    REFRESH_FROM,
+    REFRESHES,
+    SERVED,
+)
 
 __all__ = ["run"]
 
 
-# ---- A bus and the lanes behind it
+# ---- What comes to a bus
 
 
-@inlined
-def carry_jobs(setup, shape, state, buses, transfers, bus, clock):
+@outlined
+def carry_transfers(setup, buses, transfers, shape, state, bus, clock):
     """Activations and results take the bus, and the host's commands wait until their data can follow."""
-    while has_job(setup, buses, transfers, bus, clock):
-        carry_job(setup, buses, transfers, bus)
+    dimm, ready_at = next_transfer(buses, transfers, bus)
+    while ready_at <= clock * setup.dram_ticks:
+        carry_transfer(setup, buses, transfers, bus, dimm, ready_at)
         reads_at = next_command_at(setup, buses, bus, READ)
         writes_at = next_command_at(setup, buses, bus, WRITE)
         for rank in range(ranks_of(shape)):
             ready = RANK_READY + natural(rank) * KINDS
             set_lane(state, ready, RD, max(state[ready + RD], reads_at))
             set_lane(state, ready, WR, max(state[ready + WR], writes_at))
+        dimm, ready_at = next_transfer(buses, transfers, bus)
 
 
 @inlined
-def take_request(policy, shape, state, latencies, source, asked, number, clock):
-    """A controller takes its next request, if it is due and has a slot. Returns whether it has."""
-    if not would_accept(policy, state, source, clock):
-        asked.takes[number] = 0
-        return False
-    asked.wake[number] = min(asked.wake[number], accept(state, latencies, source, clock))
+def note_request(policy, shape, state, source, asked, number, bus, bit, ready_at, clock):
+    """A controller has taken a request, which can issue at `ready_at` at the earliest."""
+    asked.wake[number] = min(asked.wake[number], ready_at)
     if mode_changes(policy, state):
         asked.wake[number] = min(asked.wake[number], clock)
     if asked.since[number] == FAR:
         asked.since[number] = oldest_arrival(shape, state)
-    asked.takes[number] = would_accept(policy, state, source, clock + 1)
-    return True
+    asked.takes[bus] = set_bit(asked.takes[bus], bit, would_accept(policy, state, source, clock + 1))
 
 
 @inlined
-def refresh_lanes(shape, host, lane_states, asked, before, bus, buses):
+def take_lane_requests(setup, weights, lanes, asked, bus, buses, clock):
+    """Every lane of a bus takes its next request, if it is due and has a slot. Returns whether any has."""
+    policy, happened = setup.policy, False
+    mask = asked.takes[bus] & ~HOST_BIT
+    while mask != 0:
+        rank = natural(lowest(mask))
+        bit = mask & -mask
+        mask ^= bit
+        lane = rank * buses + bus
+        state, source = lanes.states[lane], lane_source(weights, lane)
+        if not would_accept(policy, state, source, clock):
+            asked.takes[bus] &= ~bit
+            continue
+        ready_at = accept(state, lanes.latencies[0, 0], source, clock)
+        note_request(policy, lanes.shape, state, source, asked, lane, bus, bit, ready_at, clock)
+        happened = True
+    return happened
+
+
+@inlined
+def take_host_request(setup, traffic, hosts, asked, number, bus, clock):
+    """The host's controller takes its next request, if it is due and has a slot. Returns whether it has."""
+    policy, state = setup.policy, hosts.states[bus]
+    if traffic.next[bus] < 0:
+        admit(traffic, bus, state, clock)
+        if traffic.next[bus] >= 0:
+            asked.takes[bus] |= HOST_BIT
+    if asked.takes[bus] & HOST_BIT == 0:
+        return False
+    source = host_source(traffic, bus)
+    if not would_accept(policy, state, source, clock):
+        asked.takes[bus] &= ~HOST_BIT
+        return False
+    stream = traffic.next[bus]
+    served, reads, latency = state[SERVED], state[READS_SERVED], state[READ_LATENCY]
+    ready_at = accept(state, hosts.latencies[bus, stream], source, clock)
+    note_served(traffic, stream, bus, state, served, reads, latency, 0)
+    note_taken(traffic, bus, state, clock)
+    note_request(policy, hosts.shape, state, source, asked, number, bus, HOST_BIT, ready_at, clock)
+    return True
+
+
+@outlined
+def begin_steps(setup, weights, lanes, asked, bus, buses, clock):
+    """Lanes whose next step may be read now can take its requests."""
+    asked.next_from[bus] = FAR
+    for lane in range(bus, lanes.states.shape[0], buses):
+        if weights.next_from[lane] <= clock:
+            next_step(setup, weights, dimm_of(setup, lane, buses), lane, lanes.states, buses, clock)
+            asked.takes[bus] |= 1 << lane // buses
+        asked.next_from[bus] = min(asked.next_from[bus], weights.next_from[lane])
+
+
+# ---- Refreshes that fall due
+
+
+@inlined
+def refresh_lanes(host, lanes, asked, before, bus, buses):
     """The refreshes that the host's controller has just asked of a rank are its lane's as well."""
     for place in range(before, host[PENDING_SIZE]):
         first = host[PENDING_BANK + (place & (PENDING - 1))]
         lane = first // BANKS_PER_RANK * buses + bus
-        if lane < lane_states.shape[0]:
-            state = lane_states[lane]
+        if lane < lanes.states.shape[0]:
+            state = lanes.states[lane]
             if state[PENDING_SIZE] == 0:
                 state[REFRESH_FROM] = host[REFRESH_FROM]
             push_refresh(state, host[PENDING_KIND + (place & (PENDING - 1))], first % BANKS_PER_RANK)
@@ -108,56 +163,80 @@ def refresh_lanes(shape, host, lane_states, asked, before, bus, buses):
 
 
 @inlined
-def is_refresh_due(states, has_host, bus, clock):
-    """Whether a refresh falls due on a rank of a bus."""
-    if has_host:
-        return clock >= states[1][bus, NEXT_REFRESH]
-    for lane in range(bus, states[0].shape[0], states[1].shape[0]):
-        if clock >= states[0][lane, NEXT_REFRESH]:
-            return True
-    return False
-
-
-@outlined
-def ask_for_refresh(setup, shapes, states, asked, has_host, bus, clock):
-    """The refreshes that fall due on the ranks of a bus. False when they can never catch up.
+def refresh_due(lanes, hosts, has_host, bus):
+    """The clock at which the next refresh falls due on a rank of a bus.
 
     With the host away each lane keeps its own time; else they are the host's, and its lanes' as well.
     """
-    lanes, count = states[0].shape[0], states[1].shape[0]
-    host = states[1][bus]
+    if has_host:
+        return hosts.states[bus, NEXT_REFRESH]
+    at = FAR
+    for lane in range(bus, lanes.states.shape[0], hosts.states.shape[0]):
+        at = min(at, lanes.states[lane, NEXT_REFRESH])
+    return at
+
+
+@outlined
+def ask_for_refresh(setup, lanes, hosts, asked, has_host, bus, clock):
+    """The refreshes that fall due on the ranks of a bus. False when they can never catch up."""
+    count, buses, policy = lanes.states.shape[0], hosts.states.shape[0], setup.policy
+    host = hosts.states[bus]
     if has_host:
         before = host[PENDING_SIZE]
-        asked.wake[lanes + bus] = 0
-        if not refresh(shapes[1], setup.policy, host, clock):
+        asked.wake[count + bus] = 0
+        if not refresh(hosts.shape, policy, host, clock):
             return False
-        refresh_lanes(shapes[1], host, states[0], asked, before, bus, count)
+        host[NEXT_REFRESH] -= setup.refresh_shift
+        refresh_lanes(host, lanes, asked, before, bus, buses)
         return True
-    for lane in range(bus, lanes, count):
-        if clock >= states[0][lane, NEXT_REFRESH]:
+    for lane in range(bus, count, buses):
+        if clock >= lanes.states[lane, NEXT_REFRESH]:
             asked.wake[lane] = 0
-            if not refresh(shapes[0], setup.policy, states[0][lane], clock):
+            if not refresh(lanes.shape, policy, lanes.states[lane], clock):
                 return False
+            lanes.states[lane, NEXT_REFRESH] -= setup.refresh_shift
     return True
+
+
+# ---- Whose turn it is
 
 
 @inlined
 def note_turns(setup, claims, asked, has_host, bus, buses, clock):
-    """Whose turn comes first on each lane of a bus. Returns the first clock at which that may change."""
+    """Whose turn comes first on each lane of a bus: (mask of the lanes that may have a command to issue,
+    of those on which the NDP unit is first)."""
     lanes = claims.tally.shape[0]
-    host_since, changes = asked.since[lanes + bus] if has_host else FAR, FAR
-    usual = usual_owner(setup, clock)
+    host_since = asked.since[lanes + bus] if has_host else FAR
+    usual, ask, ndp_first = usual_owner(setup, clock), asked.withheld[bus], 0
+    for rank in range(lanes // buses):
+        lane, bit = rank * buses + bus, 1 << rank
+        note_refilling(claims, lane, clock)
+        if asked.wake[lane] <= clock:
+            ask |= bit
+        tally = claims.tally[lane]
+        first = NDP
+        if has_host:
+            first = first_owner(setup, usual, tally[REFILLING], asked.since[lane], host_since, clock)
+        tally[FIRST] = first
+        if first == NDP:
+            ndp_first |= bit
+    return ask & ~HOST_BIT, ndp_first
+
+
+@outlined
+def turns_change(setup, claims, asked, has_host, bus, buses, clock):
+    """The first clock at which a turn may change, or a command bus is free, if nothing happens before."""
+    lanes, changes = claims.tally.shape[0], FAR
     if setup.arbitration == SLICE:
         changes = ((clock - 1) // setup.slice_clocks + 1) * setup.slice_clocks + 1
-    starves = host_since + setup.starvation_clocks + 1
-    if starves > clock:
+    for dimm in range(claims.bus_free.shape[0]):
+        if claims.bus_free[dimm, bus] > clock:
+            changes = min(changes, claims.bus_free[dimm, bus])
+    starves = asked.since[lanes + bus] + setup.starvation_clocks + 1
+    if has_host and starves > clock:
         changes = min(changes, starves)
     for lane in range(bus, lanes, buses):
-        note_refilling(claims, lane, clock)
-        tally, since = claims.tally[lane], asked.since[lane]
-        first = first_owner(setup, usual, tally[REFILLING], since, host_since, clock)
-        tally[FIRST] = first if has_host else NDP
-        starves = since + setup.starvation_clocks + 1
+        starves = asked.since[lane] + setup.starvation_clocks + 1
         if claims.half_free[lane] > clock:
             changes = min(changes, claims.half_free[lane])
         if starves > clock:
@@ -166,241 +245,168 @@ def note_turns(setup, claims, asked, has_host, bus, buses, clock):
 
 
 @inlined
-def keep_off_lanes(shape, lane_states, claims, bus, buses):
-    """Where the host is second, and which way the lanes' next data goes there."""
-    for lane in range(bus, lane_states.shape[0], buses):
+def keep_off_lanes(claims, lanes, dimm_ranks, bus, buses, clock):
+    """Where the host is second and which way the lanes' next data goes there; command buses that are taken."""
+    for lane in range(bus, lanes.states.shape[0], buses):
         rank = lane // buses
         claims.host_second[bus, rank] = claims.tally[lane, FIRST] == NDP
         claims.host_direction[bus, rank] = 0
         if claims.tally[lane, FIRST] == NDP:
-            claims.host_direction[bus, rank] = next_column(shape, lane_states[lane])[1]
+            claims.host_direction[bus, rank] = next_column(lanes.shape, lanes.states[lane])[1]
+        if claims.bus_free[rank // dimm_ranks, bus] > clock:
+            claims.host_direction[bus, rank] |= BUS_TAKEN
 
 
 @inlined
-def keep_off_host(shape, host, claims, lane, rank):
+def keep_off_host(claims, hosts, lane, rank, bus):
     """Whether a lane is second, and which way the host's next data goes there."""
     claims.lane_second[lane, 0] = claims.lane_direction[lane, 0] = 0
     if claims.tally[lane, FIRST] == HOST:
-        host_rank, host_direction = next_column(shape, host)
+        host_rank, host_direction = next_column(hosts.shape, hosts.states[bus])
         claims.lane_second[lane, 0] = 1
         claims.lane_direction[lane, 0] = host_direction if host_rank == rank else 0
 
 
 @inlined
-def is_asked(asked, number, clock):
-    """Whether a controller may have a command to issue."""
-    return asked.wake[number] <= clock or asked.withheld[number] == 1
+def next_in_turn(setup, claims, mask, bus):
+    """Of a mask of lanes that is not empty, the rank of the one whose turn on its command bus is first."""
+    rank = natural(lowest(mask))
+    if setup.command_clocks[0] == 0:
+        return rank
+    rest, first = mask & (mask - 1), turn_of(setup, claims, rank, bus)
+    while rest != 0:
+        other = natural(lowest(rest))
+        rest &= rest - 1
+        turn = turn_of(setup, claims, other, bus)
+        if turn < first:
+            rank, first = other, turn
+    return rank
+
+
+# ---- A bus and the lanes behind it
 
 
 @inlined
-def has_reads(weights, state, lane):
-    """Whether a lane has weights to read, now or in a later step."""
-    return state[SERVED] < weights.ends[lane, weights.ends.shape[1] - 1]
-
-
-@inlined
-def step_lanes(
-    setup, shapes, states, weights, transfers, claims, asked, commands, latencies, has_host, bus, owner, clock
-):
-    """The lanes on which `owner` is first issue. One that has read all leaves its rank to the host.
+def step_lanes(setup, agents, lanes, hosts, asked, mask, bus, clock):
+    """The lanes of a mask issue. One that has read all leaves its rank to the host.
 
     Returns whether there was a command.
     """
-    issued, buses = False, states[1].shape[0]
-    for lane in range(bus, states[0].shape[0], buses):
-        if claims.tally[lane, FIRST] != owner or not is_asked(asked, lane, clock):
-            continue
-        if has_host and not has_reads(weights, states[0][lane], lane):
-            asked.wake[lane], asked.withheld[lane] = FAR, 0
-            continue
-        keep_off_host(shapes[1], states[1][bus], claims, lane, lane // buses)
-        issued |= step_lane(
-            setup, shapes, states, weights, transfers, claims, asked, commands, latencies, lane, clock
-        )
+    claims, weights, buses, issued = agents.claims, agents.weights, hosts.states.shape[0], False
+    has_host = agents.traffic.takes_part[bus]
+    while mask != 0:
+        rank = next_in_turn(setup, claims, mask, bus)
+        bit = 1 << rank
+        mask &= ~bit
+        lane = rank * buses + bus
+        if claims.bus_free[rank // setup.dimm_ranks, bus] > clock:
+            asked.withheld[bus] |= bit
+        elif has_host and not has_reads(weights, lanes.states[lane], lane):
+            asked.wake[lane] = FAR
+            asked.withheld[bus] &= ~bit
+        else:
+            keep_off_host(claims, hosts, lane, rank, bus)
+            issued |= step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock)
     return issued
 
 
 @inlined
-def lanes_due(states, asked, has_host, bus, clock):
-    """The clock of the next step that the lanes of a bus need, and whether the command of one has to wait."""
-    at, withheld = FAR, 0
-    for lane in range(bus, states[0].shape[0], states[1].shape[0]):
-        at = min(at, clock + 1 if asked.takes[lane] else asked.wake[lane])
-        withheld |= asked.withheld[lane]
-        if not has_host:
-            at = min(at, states[0][lane, NEXT_REFRESH])
-    return at, withheld
-
-
-@inlined
-def host_due(states, traffic, asked, bus, clock):
-    """The clock of the next step that the host's controller of a bus needs."""
-    number, admitted = states[0].shape[0] + bus, traffic.admitted[bus, 0]
-    if asked.takes[number]:
+def next_step_of_bus(setup, agents, lanes, hosts, asked, happened, bus, clock):
+    """The clock of the next step that a bus needs."""
+    claims, traffic = agents.claims, agents.traffic
+    count, buses, has_host = lanes.states.shape[0], hosts.states.shape[0], traffic.takes_part[bus]
+    if asked.takes[bus] != 0:
         return clock + 1
-    at = min(asked.wake[number], states[1][bus, NEXT_REFRESH])
-    if admitted < traffic.offered[bus]:
-        at = min(at, due(traffic, bus, admitted))
-    return at
+    at = min(refresh_due(lanes, hosts, has_host, bus), asked.next_from[bus])
+    for lane in range(bus, count, buses):
+        at = min(at, asked.wake[lane])
+    if has_host:
+        at = min(at, asked.wake[count + bus])
+        if traffic.next[bus] < 0:
+            at = min(at, traffic.due[bus])
+    if asked.withheld[bus] != 0:
+        at = (
+            clock + 1
+            if happened
+            else min(at, turns_change(setup, claims, asked, has_host, bus, buses, clock))
+        )
+    return max(at, clock + 1)
 
 
 @inlined
-def step_bus(
-    setup,
-    shapes,
-    states,
-    latencies,
-    weights,
-    buses,
-    transfers,
-    traffic,
-    claims,
-    asked,
-    lane_commands,
-    host_commands,
-    bus,
-    clock,
-):
+def step_bus(setup, agents, lanes, hosts, asked, bus, clock):
     """A step of a bus and of the lanes behind it. False when refresh can never catch up."""
-    lanes, count = states[0].shape[0], states[1].shape[0]
-    policy, host, has_host, happened = setup.policy, states[1][bus], traffic.offered[bus] > 0, False
-    carry_jobs(setup, shapes[1], host, buses, transfers, bus, clock)
+    claims, traffic, happened = agents.claims, agents.traffic, False
+    count, buses, has_host = lanes.states.shape[0], hosts.states.shape[0], traffic.takes_part[bus]
+    number = count + bus
     if has_host:
-        if traffic.admitted[bus, 0] < traffic.offered[bus]:
-            admit(traffic, bus, clock)
-            asked.takes[lanes + bus] = 1
-        if asked.takes[lanes + bus]:
-            source = host_source(traffic, bus)
-            happened |= take_request(
-                policy, shapes[1], host, latencies[1][bus], source, asked, lanes + bus, clock
-            )
-    for lane in range(bus, lanes, count):
-        if asked.takes[lane]:
-            source = lane_source(weights, lane)
-            happened |= take_request(
-                policy, shapes[0], states[0][lane], latencies[0], source, asked, lane, clock
-            )
-    refreshed = not is_refresh_due(states, has_host, bus, clock) or ask_for_refresh(
-        setup, shapes, states, asked, has_host, bus, clock
-    )
-    if not refreshed:
+        happened |= take_host_request(setup, traffic, hosts, asked, number, bus, clock)
+    if asked.next_from[bus] <= clock:
+        begin_steps(setup, agents.weights, lanes, asked, bus, buses, clock)
+    happened |= take_lane_requests(setup, agents.weights, lanes, asked, bus, buses, clock)
+    if refresh_due(lanes, hosts, has_host, bus) <= clock and not ask_for_refresh(
+        setup, lanes, hosts, asked, has_host, bus, clock
+    ):
         return False
-    changes = note_turns(setup, claims, asked, has_host, bus, count, clock)
+    ask, ndp_first = note_turns(setup, claims, asked, has_host, bus, buses, clock)
     # The lanes that are first, the host, and the lanes on which it is first.
     for owner in (NDP, HOST):
-        if owner == HOST and has_host and is_asked(asked, lanes + bus, clock):
-            keep_off_lanes(shapes[0], states[0], claims, bus, count)
-            happened |= step_host(
-                setup,
-                shapes,
-                states,
-                weights,
-                buses,
-                traffic,
-                claims,
-                asked,
-                host_commands,
-                latencies[1],
-                bus,
-                clock,
-            )
-        happened |= step_lanes(
-            setup,
-            shapes,
-            states,
-            weights,
-            transfers,
-            claims,
-            asked,
-            lane_commands,
-            latencies[0],
-            has_host,
-            bus,
-            owner,
-            clock,
-        )
-    at, withheld = FAR, 0
-    if has_host:
-        at, withheld = host_due(states, traffic, asked, bus, clock), asked.withheld[lanes + bus]
-    of_lanes, held_back = lanes_due(states, asked, has_host, bus, clock)
-    if withheld | held_back:
-        at = min(at, clock + 1 if happened else changes)
-    asked.due[bus] = max(min(at, of_lanes), clock + 1)
+        if owner == HOST and has_host and (asked.wake[number] <= clock or asked.withheld[bus] & HOST_BIT):
+            keep_off_lanes(claims, lanes, setup.dimm_ranks, bus, buses, clock)
+            happened |= step_host(setup, agents, lanes, hosts, asked, bus, clock)
+        mask = ask & (ndp_first if owner == NDP else ~ndp_first)
+        happened |= step_lanes(setup, agents, lanes, hosts, asked, mask, bus, clock)
+    asked.due[bus] = next_step_of_bus(setup, agents, lanes, hosts, asked, happened, bus, clock)
     return True
 
 
+# ---- All of them
+
+
 @inlined
-def next_clock(setup, buses, transfers, asked):
-    """The clock of the next step of any bus."""
-    at = FAR
-    for bus in range(buses.at.shape[0]):
-        at = min(at, asked.due[bus])
-        job = buses.at[bus]
-        if job < transfers.value[JOBS]:
-            at = min(at, (transfers.ready[job] + setup.dram_ticks - 1) // setup.dram_ticks)
-    return at
+def begin_run(setup, agents, lanes, hosts, asked, clock):
+    """All controllers are asked at the first clock of a run."""
+    weights, buses = agents.weights, hosts.states.shape[0]
+    count, kind = lanes.states.shape[0], setup.policy.refresh
+    asked.next_from[:] = FAR
+    for lane in range(count):
+        state, dimm, bus = lanes.states[lane], dimm_of(setup, lane, buses), lane % buses
+        state[NEXT_REFRESH] = next_refresh(lanes.shape, kind, state[REFRESHES]) - setup.refresh_shift
+        next_step(setup, weights, dimm, lane, lanes.states, buses, clock)
+        asked.next_from[bus] = min(asked.next_from[bus], weights.next_from[lane])
+        give_to_multipliers(setup, weights, agents.transfers, dimm, lane)
+        note_room(setup, weights, agents.claims, lane)
+    for bus in range(buses):
+        state = hosts.states[bus]
+        state[NEXT_REFRESH] = next_refresh(hosts.shape, kind, state[REFRESHES]) - setup.refresh_shift
+    asked.wake[:], asked.due[:] = clock, clock
+    asked.takes[:] = (1 << count // buses) - 1 | HOST_BIT
 
 
 @kernel
-def run(
-    setup,
-    shapes,
-    states,
-    latencies,
-    weights,
-    buses,
-    transfers,
-    traffic,
-    claims,
-    asked,
-    lane_commands,
-    host_commands,
-    goal,
-    until_clock,
-):
-    """Run as `dram.dimm.readable.run` does; returns and can be taken up again as that.
-
-    shapes, states, latencies: of the lanes, and of the host's controllers.
-    """
-    clock, refresh_kind = claims.clock[0], setup.policy.refresh
-    for lane in range(states[0].shape[0]):
-        state = states[0][lane]
-        state[NEXT_REFRESH] = next_refresh(shapes[0], refresh_kind, state[REFRESHES])
-        next_step(weights, lane, state)
-        give_to_multipliers(setup, weights, transfers, lane)
-        note_room(setup, weights, claims, lane)
-    for bus in range(states[1].shape[0]):
-        state = states[1][bus]
-        state[NEXT_REFRESH] = next_refresh(shapes[1], refresh_kind, state[REFRESHES])
-        traffic.admitted[bus, 0] = min(traffic.admitted[bus, 0], traffic.offered[bus])
-    asked.wake[:], asked.takes[:], asked.due[:] = clock, 1, clock
-    outcome = DONE
-    while not is_reached(goal, weights, buses, transfers, states[1], traffic):
-        clock = max(clock, next_clock(setup, buses, transfers, asked))
+def run(setup, agents, lanes, hosts, asked, goals, until_clock):
+    """Run as `dram.dimm.readable.run` does; returns and can be taken up again as that."""
+    claims, clock, outcome = agents.claims, agents.claims.clock[0], DONE
+    begin_run(setup, agents, lanes, hosts, asked, clock)
+    while not is_reached(goals, agents):
+        at = FAR
+        for bus in range(hosts.states.shape[0]):
+            ready = next_transfer(agents.buses, agents.transfers, bus)[1]
+            at = min(at, asked.due[bus], (ready + setup.dram_ticks - 1) // setup.dram_ticks)
+        clock = max(clock, at)
         if clock >= until_clock:
             clock, outcome = until_clock, LATE
             break
-        if record_is_full(lane_commands) or record_is_full(host_commands):
+        if record_is_full(lanes.commands) or record_is_full(hosts.commands):
             outcome = RECORD_FULL
             break
-        for bus in range(states[1].shape[0]):
-            job = has_job(setup, buses, transfers, bus, clock)
-            if (job or asked.due[bus] <= clock) and not step_bus(
-                setup,
-                shapes,
-                states,
-                latencies,
-                weights,
-                buses,
-                transfers,
-                traffic,
-                claims,
-                asked,
-                lane_commands,
-                host_commands,
-                bus,
-                clock,
-            ):
+        for bus in range(hosts.states.shape[0]):
+            dimm, ready = next_transfer(agents.buses, agents.transfers, bus)
+            if ready <= clock * setup.dram_ticks:
+                buses, transfers, host = agents.buses, agents.transfers, hosts.states[bus]
+                carry_transfers(setup, buses, transfers, hosts.shape, host, bus, clock)
+                asked.due[bus] = clock
+            if asked.due[bus] <= clock and not step_bus(setup, agents, lanes, hosts, asked, bus, clock):
                 outcome = STUCK
         if outcome == STUCK:
             break

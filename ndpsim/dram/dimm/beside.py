@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim._jit import inlined
+from ndpsim.dram.dimm.state import BUS_TAKEN
 from ndpsim.dram.masks.banks import active_bank
 from ndpsim.dram.masks.choose import (
     active_quiet_until,
@@ -80,7 +81,7 @@ class Beside(NamedTuple):
     stride: int  # and how many further that of the next rank is
     offset: int  # from the bank's number in its rank to that in the first owner's channel
     second: Ints  # [rank]: 1 where the controller is second
-    direction: Ints  # [rank]: of the first owner's next column command: 1 reads, 2 writes, 0 there is none
+    direction: Ints  # [rank]: of the first owner's next column command: 1 reads, 2 writes, 0 there is none; BUS_TAKEN
 
 
 # ---- What a controller waits for
@@ -137,8 +138,10 @@ def is_wanted(first, bank):
 
 @inlined
 def in_the_way(beside, queue, is_active, bank):
-    """Whether a request has to wait for those of the first owner of its rank."""
+    """Whether a request has to wait for those of the first owner of its rank, or for a command bus."""
     rank = bank // BANKS_PER_RANK
+    if beside.direction[rank] & BUS_TAKEN:
+        return True
     if not beside.second[rank]:
         return False
     turns = beside.direction[rank] & (1 if queue == WRITES else 2) != 0
@@ -218,6 +221,8 @@ def choose(policy, shape, state, credit, other_credit, beside, clock):
         return FROM_ACTIVE, line, place, clock + 1, withheld
     quiet = clock + 1 if withheld else active_quiet_until(shape, state, credit)
     if state[PENDING_SIZE] > 0:
+        if beside.direction[(state[PENDING_BANK] & BANKS - 1) // BANKS_PER_RANK] & BUS_TAKEN:
+            return NOWHERE, 0, 0, quiet, 1
         kind, at = choose_maintenance(shape, state, credit, other_credit, clock)
         if kind >= 0:
             return FROM_REFRESHES, 0, kind, clock + 1, withheld

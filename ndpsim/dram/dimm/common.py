@@ -4,29 +4,55 @@ from __future__ import annotations
 
 from ndpsim._jit import inlined
 from ndpsim.dram.dimm.staging import lane_credit
-from ndpsim.dram.dimm.state import BURSTS_LEFT, HOST, JOBS, NDP, NDP_FIRST, REFILLING, SLICE
+from ndpsim.dram.dimm.state import (
+    BURSTS_LEFT,
+    FIRST,
+    HOST,
+    NDP,
+    NDP_FIRST,
+    REFILLING,
+    SLICE,
+    STREAM_END,
+    STREAM_LATENCY,
+    STREAM_READS,
+    STREAM_SERVED,
+    TRANSFERS,
+)
 from ndpsim.dram.sink import Sink
-from ndpsim.dram.state import SERVED, Commands, Source
+from ndpsim.dram.state import (
+    FAR,
+    PLACE,
+    READ_LATENCY,
+    READS_SERVED,
+    SERVED,
+    TAKEN,
+    Commands,
+    Source,
+)
 
 __all__ = [
     "DONE",
-    "JOBS_DONE",
     "LATE",
     "NOTHING",
     "RECORD_FULL",
     "REQUESTS_DONE",
     "STUCK",
+    "TRANSFERS_DONE",
     "WEIGHTS_READ",
     "admit",
     "commands_at",
     "data_sink",
-    "due",
+    "dimm_of",
     "first_owner",
     "host_source",
     "is_reached",
     "note_refilling",
     "note_room",
+    "note_served",
+    "note_taken",
     "record_is_full",
+    "take_command_bus",
+    "turn_after",
     "usual_owner",
 ]
 
@@ -34,32 +60,78 @@ __all__ = [
 DONE, LATE, RECORD_FULL, STUCK = range(4)
 
 # What it runs for.
-WEIGHTS_READ, JOBS_DONE, REQUESTS_DONE, NOTHING = range(4)
+NOTHING, WEIGHTS_READ, TRANSFERS_DONE, REQUESTS_DONE = range(4)
 
 
 @inlined
-def due(traffic, bus, number):
-    """The clock before which a request of a bus is not made."""
-    rounds, place = number // traffic.length[bus], number % traffic.length[bus]
-    of_dimm = rounds * traffic.total + traffic.number[bus, place]
-    return 1 + of_dimm * traffic.clocks // traffic.per
+def dimm_of(setup, lane, buses):
+    """The DIMM of a lane."""
+    return lane // (buses * setup.dimm_ranks)
+
+
+# ---- Requests of the host
 
 
 @inlined
-def admit(traffic, bus, clock):
-    """Admit the host's requests that are due."""
-    admitted = traffic.admitted[bus]
-    if traffic.clocks == 0:
-        admitted[0] = traffic.offered[bus]
-    while admitted[0] < traffic.offered[bus] and due(traffic, bus, admitted[0]) <= clock:
-        admitted[0] += 1
+def due(traffic, stream, bus):
+    """The clock before which the next request of a stream is not made, FAR: there is none."""
+    number = traffic.taken[stream, bus]
+    if number >= traffic.offered[stream, bus]:
+        return FAR
+    total, start, clocks, per = traffic.pace[stream]
+    if clocks == 0:
+        return max(start, traffic.taken_at[stream, bus])
+    length, first = traffic.length[stream, bus], traffic.first[stream, bus]
+    of_stream = number // length * total + traffic.number[bus, first + number % length]
+    return start + of_stream * clocks // per
+
+
+@inlined
+def admit(traffic, bus, value, clock):
+    """The request that is due first is the next that the host's controller may take."""
+    if traffic.next[bus] >= 0:
+        return
+    first, at = -1, FAR
+    for stream in range(traffic.first.shape[0]):
+        of_stream = due(traffic, stream, bus)
+        if of_stream < at:
+            first, at = stream, of_stream
+    traffic.due[bus] = at
+    if at <= clock:
+        number = traffic.taken[first, bus] % traffic.length[first, bus]
+        value[PLACE] = traffic.first[first, bus] + number
+        traffic.admitted[bus, 0] = value[TAKEN] + 1
+        traffic.next[bus] = first
+
+
+@inlined
+def note_taken(traffic, bus, value, clock):
+    """The host's controller has taken a request: another may be next."""
+    stream = traffic.next[bus]
+    traffic.taken[stream, bus] += 1
+    traffic.taken_at[stream, bus] = clock
+    traffic.next[bus] = -1
+    admit(traffic, bus, value, clock)
+
+
+@inlined
+def note_served(traffic, stream, bus, value, served, reads, latency, end):
+    """Add to a stream what was served since the controller's counters were these, and until when."""
+    tally = traffic.tally[stream, bus]
+    tally[STREAM_SERVED] += value[SERVED] - served
+    tally[STREAM_READS] += value[READS_SERVED] - reads
+    tally[STREAM_LATENCY] += value[READ_LATENCY] - latency
+    tally[STREAM_END] = max(tally[STREAM_END], end)
 
 
 @inlined
 def host_source(traffic, bus):
     """The host's requests on a bus, as a source."""
-    place = traffic.place[bus, : traffic.length[bus]]
+    place = traffic.place[bus]
     return Source(place, traffic.column[bus], traffic.address[bus], place[:0], traffic.admitted[bus], 0)
+
+
+# ---- Lanes
 
 
 @inlined
@@ -93,7 +165,7 @@ def note_refilling(claims, lane, clock):
 
 @inlined
 def usual_owner(setup, clock):
-    """Whose turn is first at a clock when nobody starves."""
+    """Whose turn is first at a clock when none starves."""
     if setup.arbitration == SLICE:
         return NDP if (clock - 1) // setup.slice_clocks % 2 else HOST
     return NDP if setup.arbitration == NDP_FIRST else HOST
@@ -112,19 +184,65 @@ def first_owner(setup, usual, refilling, ndp_since, host_since, clock):
 
 
 @inlined
-def is_reached(goal, weights, buses, transfers, host_values, traffic):
-    """Whether all weights of the step, all jobs, or all offered requests are done.
-
-    host_values: int64[bus, place], the counters of the host's controllers.
-    """
+def is_dimm_done(goal, agents, dimm):
+    """Whether all weights of a DIMM's step are read, or all of its transfers done."""
     if goal == WEIGHTS_READ:
-        return weights.value[BURSTS_LEFT] == 0
+        return agents.weights.value[dimm, BURSTS_LEFT] == 0
+    buses, transfers = agents.buses, agents.transfers
     for bus in range(buses.at.shape[0]):
-        if goal == JOBS_DONE and buses.at[bus] < transfers.value[JOBS]:
+        if buses.at[bus, dimm] < transfers.value[dimm, TRANSFERS]:
             return False
-        if goal == REQUESTS_DONE and host_values[bus, SERVED] < traffic.offered[bus]:
-            return False
-    return goal != NOTHING
+    return goal == TRANSFERS_DONE
+
+
+@inlined
+def is_reached(goals, agents):
+    """Whether any DIMM has reached its goal, or the host the last of `goals`: all requests of the streams
+    that have an end are served."""
+    dimms = goals.shape[0] - 1
+    for dimm in range(dimms):
+        if goals[dimm] != NOTHING and is_dimm_done(goals[dimm], agents, dimm):
+            return True
+    if goals[dimms] != REQUESTS_DONE:
+        return False
+    traffic = agents.traffic
+    for stream in range(traffic.first.shape[0]):
+        for bus in range(traffic.next.shape[0]):
+            offered = traffic.offered[stream, bus]
+            if offered < FAR and traffic.tally[stream, bus, STREAM_SERVED] < offered:
+                return False
+    return True
+
+
+# ---- Command buses that lanes share
+
+
+@inlined
+def turn_of(setup, claims, rank, bus):
+    """When a lane's turn on the command bus of its DIMM comes, from the one after the last that had it."""
+    if setup.command_clocks[0] == 0:
+        return rank
+    return (rank - claims.last_rank[rank // setup.dimm_ranks, bus] - 1) % setup.dimm_ranks
+
+
+@inlined
+def turn_after(setup, claims, owner, dimm, bus, buses, turn):
+    """Of the lanes of a DIMM on which `owner` is first, the one whose turn is next after `turn`: (rank, -1:
+    there is none; its turn)."""
+    rank, first = -1, FAR
+    for number in range(dimm * setup.dimm_ranks, (dimm + 1) * setup.dimm_ranks):
+        of_rank = turn_of(setup, claims, number, bus)
+        if turn < of_rank < first and claims.tally[number * buses + bus, FIRST] == owner:
+            rank, first = number, of_rank
+    return rank, first
+
+
+@inlined
+def take_command_bus(setup, claims, rank, bus, command, clock):
+    """A command to a rank has the command bus of its DIMM."""
+    dimm = rank // setup.dimm_ranks
+    if dimm < claims.bus_free.shape[0]:
+        claims.bus_free[dimm, bus] = clock + setup.command_clocks[command]
 
 
 @inlined

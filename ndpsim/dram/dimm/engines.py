@@ -1,42 +1,86 @@
-"""The two arbiters of a shared DIMM behind one face, and which of them runs a DIMM."""
+"""The two arbiters of a channel's DIMMs behind one face, and which of them runs a channel."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.dram.dimm import arbiter, readable
-from ndpsim.dram.dimm.common import LATE, RECORD_FULL, STUCK
+from ndpsim.dram.dimm import arbiter, readable, stepping
+from ndpsim.dram.dimm.common import LATE, NOTHING, RECORD_FULL, REQUESTS_DONE, STUCK
 from ndpsim.dram.dimm.state import (
+    Agents,
+    JobReads,
     Setup,
-    Traffic,
-    Weights,
-    bus_bubbles,
+    Stream,
+    add_job,
+    add_stream,
     make_buses,
     make_channels,
     make_claims,
+    make_traffic,
     make_transfers,
+    make_weights,
 )
-from ndpsim.dram.dimm.stepping import make_asked
 from ndpsim.dram.engines import open_clocks_of
 from ndpsim.dram.masks import state as masks
-from ndpsim.dram.state import COUNTERS, LATENCIES, OPEN_CLOCKS, RECORD_FIELDS, Commands, number_nodes
+from ndpsim.dram.state import (
+    COUNTERS,
+    LATENCIES,
+    NO_REFRESH,
+    OPEN_CLOCKS,
+    OPEN_ROW,
+    RECORD_FIELDS,
+    REFRESHES,
+    SAME_BANK,
+    STAGGERED,
+    TAKEN,
+    Commands,
+    number_nodes,
+)
 from ndpsim.limits import ensure_fits
+from ndpsim.spec import Tables
 
-__all__ = ["FastDimm", "ReadableDimm", "SharedDimm", "make_dimm"]
+__all__ = ["FastDimms", "ReadableDimms", "SharedDimms", "make_dimms", "refreshes_before"]
 
 Ints = NDArray[np.int64]
+#: A bank of a rank of a channel, and its row: rank, bank group, bank, row.
+OpenRow = tuple[int, int, int, int]
 
 _FIRST_ROOM = 1 << 14  # commands a trace has room for at first
 
 
-class SharedDimm:
-    """A DIMM under way: lanes with weights to read, and buses with requests of the host.
+def refreshes_before(tables: Tables, kind: int, clock: int) -> int:
+    """Refreshes that have fallen due before a clock; see `dram.maintenance.next_refresh` for when they do."""
+    interval = tables.refresh_interval
+    if kind == NO_REFRESH:
+        return 0
+    if kind == STAGGERED:
+        due = [turn * (interval // tables.ranks) for turn in range(1, tables.ranks + 1)]
+    elif kind == SAME_BANK:
+        banks = tables.banks_per_group
+        due = [turn * interval // banks for turn in range(1, banks + 1)]
+    else:
+        due = [interval]
+    intervals = (clock - 1) // interval
+    return intervals * len(due) + sum(at < clock - intervals * interval for at in due)
+
+
+class SharedDimms:
+    """DIMMs of a channel under way: lanes with weights to read, and buses with requests of the host.
+
+    The memory was at rest before the start: refreshes that have fallen due until then are done.
+
+    Args:
+        lanes: of the DIMMs with NDP units, which come first on the channel.
+        buses: sub-channels.
+        transfers: no DIMM has more of them waiting at a time.
+        open_rows: of banks that are open at the first clock.
 
     Attributes:
-        buses, transfers, claims: see `dram.dimm.state`.
+        agents: see `dram.dimm.state`.
         recorded: the commands of the lanes, and of the host, by bus.
     """
 
@@ -45,26 +89,77 @@ class SharedDimm:
         setup: Setup,
         lanes: int,
         buses: int,
-        weights: Weights,
-        traffic: Traffic,
-        jobs: int,
+        transfers: int,
         recording: bool,
+        open_rows: Iterable[OpenRow] = (),
     ) -> None:
-        self.setup, self.weights, self.traffic = setup, weights, traffic
-        bubbles = bus_bubbles(setup.host_tables, setup.read_latency, setup.write_latency)
-        self.buses, self.transfers = make_buses(buses, bubbles), make_transfers(jobs)
-        lane_nodes, host_nodes = number_nodes(setup.lane_tables).total, number_nodes(setup.host_tables).total
-        self.claims = make_claims(lanes, buses, lane_nodes, host_nodes, setup.host_tables.ranks)
+        dimms = lanes // buses // setup.dimm_ranks
+        self.setup, self.dimms = setup, dimms
+        self.agents = Agents(
+            make_weights(setup, lanes, buses),
+            make_transfers(dimms, transfers),
+            make_traffic(buses),
+            make_buses(setup, buses, dimms),
+            make_claims(setup, lanes, buses),
+        )
         room = _FIRST_ROOM if recording else 0
         self.recorded = [
             Commands(np.zeros((count, room, RECORD_FIELDS), np.int64), np.zeros(count, np.int64))
             for count in (lanes, buses)
         ]
+        self._latencies = np.zeros((buses, 1, LATENCIES), dtype=np.int64)
+        self._make_controllers(lanes, buses)
+        self._note_refreshes(self.clock)
+        for rank, bankgroup, bank, row in open_rows:
+            for bus in range(buses):
+                lane = rank * buses + bus
+                if lane < lanes:
+                    self._open_row(0, lane, (0, bankgroup, bank, row), self.clock)
+                self._open_row(1, bus, (rank, bankgroup, bank, row), self.clock)
 
-    def run(self, goal: int, until_clock: int) -> bool:
-        """Run until a goal of `dram.dimm.common`; returns whether it was reached before `until_clock`."""
+    def add_job(self, dimm: int, job: JobReads) -> None:
+        """The weights of a job are read after all others of its DIMM."""
+        self.agents = self.agents._replace(weights=add_job(self.agents.weights, dimm, job))
+
+    def add_stream(self, stream: Stream) -> int:
+        """The host asks for a stream, too; returns its number."""
+        if not self.agents.traffic.takes_part.any():
+            # From now on refreshes are the host's.
+            self._note_refreshes(self.clock)
+        self.agents = self.agents._replace(traffic=add_stream(self.agents.traffic, stream))
+        number = len(self.agents.traffic.first) - 1
+        if number:
+            more = np.zeros_like(self._latencies[:, :1])
+            self._latencies = np.concatenate((self._latencies, more), axis=1)
+        return number
+
+    def make_room_for_transfers(self, most: int) -> None:
+        """No DIMM has more transfers than so many waiting at a time."""
+        ready = self.agents.transfers.ready
+        if most > ready.shape[1]:
+            room = np.zeros((self.dimms, most), dtype=np.int64)
+            room[:, : ready.shape[1]] = ready
+            self.agents = self.agents._replace(transfers=self.agents.transfers._replace(ready=room))
+
+    def end_streams(self) -> None:
+        """The host asks for nothing beyond what its controllers have taken."""
+        traffic = self.agents.traffic
+        traffic.offered[:] = traffic.taken
+        traffic.next[:] = -1
+        traffic.admitted[:, 0] = self.host_values[:, TAKEN]
+
+    def put_transfers(self, dimm: int, direction: int, ticks: int, ready: Sequence[int]) -> None:
+        """A DIMM's transfers instead of its last, each for `ticks`, not before `ready`."""
+        transfers, count = self.agents.transfers, len(ready)
+        self.agents.buses.at[:, dimm] = 0
+        transfers.ready[dimm, :count] = ready
+        transfers.value[dimm] = count, ticks, direction, 1, 0
+
+    def run(self, goals: Sequence[int], until_clock: int) -> bool:
+        """Run until a goal of `dram.dimm.common` of any DIMM, or the last, the host's; returns whether one
+        was reached before `until_clock`."""
         while True:
-            outcome = self._run(goal, until_clock)
+            outcome = self._run(np.array(goals, dtype=np.int64), until_clock)
             if outcome == STUCK:
                 raise RuntimeError("the controller cannot go on: refreshes pile up")
             if outcome != RECORD_FULL:
@@ -75,13 +170,44 @@ class SharedDimm:
                 for one in self.recorded
             ]
 
-    def _run(self, goal: int, until_clock: int) -> int:
+    def run_dimm(self, dimm: int, goal: int, until_clock: int) -> bool:
+        """Run until a DIMM has reached a goal."""
+        return self.run(
+            [goal if number == dimm else NOTHING for number in range(self.dimms + 1)], until_clock
+        )
+
+    def run_host(self, until_clock: int) -> bool:
+        """Run until all requests of the host that are offered are served."""
+        return self.run([NOTHING] * self.dimms + [REQUESTS_DONE], until_clock)
+
+    def run_until(self, clock: int) -> None:
+        """Run to a clock."""
+        self.run([NOTHING] * (self.dimms + 1), clock)
+
+    def _make_controllers(self, lanes: int, buses: int) -> None:
         raise NotImplementedError
+
+    def _open_row(self, side: int, number: int, place: OpenRow, clock: int) -> None:
+        raise NotImplementedError
+
+    def _run(self, goals: Ints, until_clock: int) -> int:
+        raise NotImplementedError
+
+    def _note_refreshes(self, clock: int) -> None:
+        """Refreshes that have fallen due before a clock are done, as far as the host keeps their time, or
+        nobody has yet."""
+        for values, tables in (
+            (self.lane_values, self.setup.lane_tables),
+            (self.host_values, self.setup.host_tables),
+        ):
+            at = clock + self.setup.refresh_shift
+            before = refreshes_before(tables, self.setup.policy.refresh, at)
+            values[:, REFRESHES] = np.maximum(values[:, REFRESHES], before)
 
     @property
     def clock(self) -> int:
         """The next clock."""
-        return int(self.claims.clock[0])
+        return int(self.agents.claims.clock[0])
 
     @property
     def lane_values(self) -> Ints:
@@ -95,7 +221,7 @@ class SharedDimm:
 
     @property
     def lane_issued(self) -> Ints:
-        """int64[lane, command]: commands of the NDP unit."""
+        """int64[lane, command]: commands of the NDP units."""
         raise NotImplementedError
 
     @property
@@ -105,96 +231,84 @@ class SharedDimm:
 
     @property
     def host_latencies(self) -> Ints:
-        """int64[bus, clocks]: reads of the host by latency, from arrival to the last beat."""
-        raise NotImplementedError
+        """int64[bus, stream, clocks]: reads of the host by latency, from arrival to the last beat."""
+        return self._latencies
 
     def open_clocks(self, end: int) -> int:
-        """Clocks for which banks of the DIMM had an open row before clock `end`, summed over the banks."""
+        """Clocks for which banks of the lanes had an open row before clock `end`, summed over the banks."""
         raise NotImplementedError
 
 
-class ReadableDimm(SharedDimm):
+class ReadableDimms(SharedDimms):
     """Clock by clock, on the general controller."""
 
-    def __init__(self, setup: Setup, lanes: int, buses: int, *others: Any) -> None:
-        super().__init__(setup, lanes, buses, *others)
-        self.lanes = make_channels(setup.lane_tables, setup.policy, lanes, 1)
-        self.hosts = make_channels(setup.host_tables, setup.policy, buses, LATENCIES)
+    def _make_controllers(self, lanes: int, buses: int) -> None:
+        self._lanes = make_channels(self.setup.lane_tables, self.setup.policy, lanes, 1)
+        self._hosts = make_channels(self.setup.host_tables, self.setup.policy, buses, 1)
 
-    def _run(self, goal: int, until_clock: int) -> int:
+    def _open_row(self, side: int, number: int, place: OpenRow, clock: int) -> None:
+        tables = (self.setup.lane_tables, self.setup.host_tables)[side]
+        rank, bankgroup, bank, row = place
+        node = number_nodes(tables).first_bank + bank
+        node += (rank * tables.bankgroups + bankgroup) * tables.banks_per_group
+        channels = (self._lanes, self._hosts)[side]
+        channels.rows[number, node, OPEN_ROW] = row
+        channels.value[number, OPEN_CLOCKS] -= clock
+
+    def _run(self, goals: Ints, until_clock: int) -> int:
         run: Any = readable.run
-        return int(
-            run(
-                self.setup,
-                self.lanes,
-                self.hosts,
-                self.weights,
-                self.buses,
-                self.transfers,
-                self.traffic,
-                self.claims,
-                *self.recorded,
-                goal,
-                until_clock,
-            )
-        )
+        tables = (self.setup.lane_tables, self.setup.host_tables)
+        lanes = self._lanes._replace(latencies=self._lanes.latencies[:, None])
+        hosts = self._hosts._replace(latencies=self._latencies)
+        sides = [
+            readable.Controllers(*side) for side in zip(tables, (lanes, hosts), self.recorded, strict=True)
+        ]
+        return int(run(self.setup, self.agents, *sides, goals, until_clock))
 
     @property
     def lane_values(self) -> Ints:
-        return self.lanes.value
+        return self._lanes.value
 
     @property
     def host_values(self) -> Ints:
-        return self.hosts.value
+        return self._hosts.value
 
     @property
     def lane_issued(self) -> Ints:
-        return self.lanes.issued
+        return self._lanes.issued
 
     @property
     def host_issued(self) -> Ints:
-        return self.hosts.issued
-
-    @property
-    def host_latencies(self) -> Ints:
-        return self.hosts.latencies
+        return self._hosts.issued
 
     def open_clocks(self, end: int) -> int:
-        return open_clocks_of(self.lanes.rows, int(self.lanes.value[:, OPEN_CLOCKS].sum()), end)
+        return open_clocks_of(self._lanes.rows, int(self._lanes.value[:, OPEN_CLOCKS].sum()), end)
 
 
-class FastDimm(SharedDimm):
+class FastDimms(SharedDimms):
     """From one clock at which something can happen to the next, on the fast controller."""
 
-    def __init__(self, setup: Setup, lanes: int, buses: int, *others: Any) -> None:
-        super().__init__(setup, lanes, buses, *others)
-        tables = (setup.lane_tables, setup.host_tables)
+    def _make_controllers(self, lanes: int, buses: int) -> None:
+        tables = (self.setup.lane_tables, self.setup.host_tables)
         self._shapes = tuple(masks.make_shape(one) for one in tables)
         self._states = tuple(
             masks.make_states(one, count) for one, count in zip(tables, (lanes, buses), strict=True)
         )
-        self._latencies = np.zeros(1, np.int64), np.zeros((buses, LATENCIES), np.int64)
-        self._asked = make_asked(lanes, buses)
+        self._of_lanes = np.zeros((1, 1, 1), dtype=np.int64)  # no histogram of single reads of a lane
+        self._asked = stepping.make_asked(lanes, buses)
 
-    def _run(self, goal: int, until_clock: int) -> int:
+    def _open_row(self, side: int, number: int, place: OpenRow, clock: int) -> None:
+        rank, bankgroup, bank, row = place
+        masks.open_row(self._states[side][number], rank, bankgroup, bank, row, clock)
+
+    def _run(self, goals: Ints, until_clock: int) -> int:
         run: Any = arbiter.run
-        return int(
-            run(
-                self.setup,
-                self._shapes,
-                self._states,
-                self._latencies,
-                self.weights,
-                self.buses,
-                self.transfers,
-                self.traffic,
-                self.claims,
-                self._asked,
-                *self.recorded,
-                goal,
-                until_clock,
-            )
-        )
+        latencies = (self._of_lanes, self._latencies)
+        sides = [
+            stepping.Controllers(*side)
+            for side in zip(self._shapes, self._states, latencies, self.recorded, strict=True)
+        ]
+        return int(run(self.setup, self.agents, *sides, self._asked, goals, until_clock))
 
     @property
     def lane_values(self) -> Ints:
@@ -206,24 +320,20 @@ class FastDimm(SharedDimm):
 
     @property
     def lane_issued(self) -> Ints:
-        return np.array([masks.issued_commands(state) for state in self._states[0]])
+        return masks.issued_commands(self._states[0])
 
     @property
     def host_issued(self) -> Ints:
-        return np.array([masks.issued_commands(state) for state in self._states[1]])
-
-    @property
-    def host_latencies(self) -> Ints:
-        return self._latencies[1]
+        return masks.issued_commands(self._states[1])
 
     def open_clocks(self, end: int) -> int:
         still_open = sum(masks.open_banks(state) for state in self._states[0])
         return int(self.lane_values[:, OPEN_CLOCKS].sum()) + still_open * end
 
 
-def make_dimm(setup: Setup, *others: Any) -> SharedDimm:
-    """The fastest that can run such a DIMM, at rest before clock 1."""
+def make_dimms(setup: Setup, *others: Any, **named: Any) -> SharedDimms:
+    """The fastest that can run such a channel; arguments as of `SharedDimms`."""
     fits = masks.fits(setup.lane_tables, setup.policy, True) and masks.fits(
         setup.host_tables, setup.policy, False
     )
-    return (FastDimm if fits else ReadableDimm)(setup, *others)
+    return (FastDimms if fits else ReadableDimms)(setup, *others, **named)

@@ -5,6 +5,8 @@ See the package for what it decides. It is the twin of `dram.dimm.arbiter`.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ndpsim._jit import inlined, kernel, outlined
 from ndpsim.dram.choosing import choose_priority, forget_all, mark_hits, prospect, set_write_mode
 from ndpsim.dram.dimm.common import (
@@ -15,17 +17,23 @@ from ndpsim.dram.dimm.common import (
     admit,
     commands_at,
     data_sink,
+    dimm_of,
     first_owner,
     host_source,
     is_reached,
     note_refilling,
     note_room,
+    note_served,
+    note_taken,
     record_is_full,
+    take_command_bus,
+    turn_after,
     usual_owner,
 )
 from ndpsim.dram.dimm.observing import observe, release_closed
-from ndpsim.dram.dimm.staging import give_to_multipliers, lane_source, next_step, stage
+from ndpsim.dram.dimm.staging import give_to_multipliers, has_reads, lane_source, next_step, stage
 from ndpsim.dram.dimm.state import (
+    BUS_TAKEN,
     FIRST,
     HOST,
     LAST_COLUMN,
@@ -36,7 +44,7 @@ from ndpsim.dram.dimm.state import (
     TURNAROUNDS,
     WRITE,
 )
-from ndpsim.dram.dimm.transfers import carry_data, carry_job, has_job, next_command_at
+from ndpsim.dram.dimm.transfers import carry_data, carry_transfer, next_command_at, next_transfer
 from ndpsim.dram.issuing import auto_precharge, issue, take_back
 from ndpsim.dram.maintenance import close_capped_rows, next_refresh, refresh
 from ndpsim.dram.queues import accept, push_priority
@@ -44,6 +52,7 @@ from ndpsim.dram.state import (
     ACTIVE,
     ARRIVED,
     BANK,
+    DATA_END,
     FAR,
     FINAL,
     GROUP,
@@ -54,26 +63,42 @@ from ndpsim.dram.state import (
     OPEN_ROW,
     PRIORITY,
     RANK,
+    READ_LATENCY,
     READS,
+    READS_SERVED,
     REFRESH_FROM,
     REFRESHES,
     ROW,
     SERVED,
+    TAKEN,
     WRITE_MODE,
     WRITES,
     Channel,
+    Commands,
 )
 from ndpsim.dram.timing import first_bank
+from ndpsim.spec import Tables
 from ndpsim.spec.standard import ACT, PREPB, RD, RDA, WR, WRA
 
-__all__ = ["run"]
+__all__ = ["Controllers", "run"]
 
 # ---- The controllers of the lanes and of the host
 
 
+class Controllers(NamedTuple):
+    """The controllers of the lanes, or of the host's buses, and their command traces."""
+
+    tables: Tables
+    channels: (
+        Channel  # every array has one more dimension, the first; `latencies` one for streams, the second
+    )
+    commands: Commands
+
+
 @inlined
-def channel_at(channels, number):
-    """One of several channels."""
+def channel_at(controllers, number, stream):
+    """One of several channels, for a request of a stream."""
+    channels = controllers.channels
     return Channel(
         channels.entry[number],
         channels.size[number],
@@ -83,7 +108,7 @@ def channel_at(channels, number):
         channels.recent_acts[number],
         channels.value[number],
         channels.issued[number],
-        channels.latencies[number],
+        channels.latencies[number, stream],
     )
 
 
@@ -123,10 +148,10 @@ def lane_group(setup, rank, group):
 
 
 @inlined
-def take_request(tables, policy, source, channel, clock):
+def take_request(controllers, policy, source, channel, clock):
     """A controller takes its next request, when it is there and has a slot."""
     accept(
-        tables,
+        controllers.tables,
         policy,
         source,
         channel.entry,
@@ -136,6 +161,43 @@ def take_request(tables, policy, source, channel, clock):
         channel.latencies,
         clock,
     )
+
+
+@inlined
+def take_requests(setup, agents, lanes, hosts, bus, buses, clock):
+    """Every controller of a bus takes its next request, if it is due and has a slot."""
+    weights, traffic = agents.weights, agents.traffic
+    value = hosts.channels.value[bus]
+    admit(traffic, bus, value, clock)
+    stream = traffic.next[bus]
+    if stream >= 0:
+        taken, served = value[TAKEN], value[SERVED]
+        reads, latency = value[READS_SERVED], value[READ_LATENCY]
+        take_request(hosts, setup.policy, host_source(traffic, bus), channel_at(hosts, bus, stream), clock)
+        note_served(traffic, stream, bus, value, served, reads, latency, 0)
+        if value[TAKEN] > taken:
+            note_taken(traffic, bus, value, clock)
+    for lane in range(bus, lanes.channels.size.shape[0], buses):
+        channel = channel_at(lanes, lane, 0)
+        if weights.next_from[lane] <= clock:
+            next_step(setup, weights, dimm_of(setup, lane, buses), lane, lanes.channels.value, buses, clock)
+        take_request(lanes, setup.policy, lane_source(weights, lane), channel, clock)
+
+
+@inlined
+def refresh_after(setup, tables, value):
+    """The next refresh of a controller comes at its time."""
+    at = next_refresh(tables, setup.policy.refresh, value[REFRESHES])
+    value[NEXT_REFRESH] = at - setup.refresh_shift
+
+
+@inlined
+def fall_due(setup, tables, channel, clock):
+    """Ask a controller for the refreshes that fall due. False when they can never catch up."""
+    if not refresh(tables, setup.policy, channel.entry, channel.size, channel.value, clock):
+        return False
+    refresh_after(setup, tables, channel.value)
+    return True
 
 
 @inlined
@@ -156,17 +218,16 @@ def ask_for_refresh(setup, lanes, host, has_host, bus, buses, clock):
 
     With the host away each lane keeps its own time; else they are the host's, and its lanes' as well.
     """
-    count = lanes.size.shape[0]
+    count = lanes.channels.size.shape[0]
     if has_host:
         before = host.size[PRIORITY]
-        if not refresh(setup.host_tables, setup.policy, host.entry, host.size, host.value, clock):
+        if not fall_due(setup, setup.host_tables, host, clock):
             return False
         for number in range(bus, count, buses):
-            refresh_lane(setup, host, channel_at(lanes, number), number // buses, before)
+            refresh_lane(setup, host, channel_at(lanes, number, 0), number // buses, before)
         return True
     for number in range(bus, count, buses):
-        lane = channel_at(lanes, number)
-        if not refresh(setup.lane_tables, setup.policy, lane.entry, lane.size, lane.value, clock):
+        if not fall_due(setup, setup.lane_tables, channel_at(lanes, number, 0), clock):
             return False
     return True
 
@@ -221,7 +282,10 @@ def want(channel, rank, wanted, offset, clock):
 
 @inlined
 def in_the_way(entry, wanted, directions, queue, slot, clock):
-    """Whether a request has to wait for those of the first owner, who are marked in `wanted`."""
+    """Whether a request has to wait for those of the first owner, who are marked in `wanted`, or for a
+    command bus."""
+    if directions[entry[queue, RANK, slot] - 1] & BUS_TAKEN:
+        return True
     asked_for = wanted[entry[queue, BANK, slot]] == clock
     other_way = 1 if entry[queue, FINAL, slot] == WR else 2
     turns = directions[entry[queue, RANK, slot] - 1] & other_way != 0
@@ -266,6 +330,8 @@ def choose(tables, policy, channel, credit, other_credit, wanted, directions, cl
         return ACTIVE, slot, command
     entry, size = channel.entry, channel.size
     if size[PRIORITY] > 0:
+        if directions[entry[PRIORITY, RANK, 0] - 1] & BUS_TAKEN:
+            return PRIORITY, -1, -1
         slot, command, _ = choose_priority(
             tables, entry, size, channel.ready, channel.rows, credit, other_credit, clock
         )
@@ -294,28 +360,28 @@ def note_command(tally, opened_by, owner, queue, command, bank):
 
 
 @outlined
-def step_lane(setup, lanes, host, weights, transfers, claims, commands, lane, rank, clock):
+def step_lane(setup, agents, lanes, hosts, rank, bus, clock):
     """A lane issues its next command, if it has one."""
-    channel, credit = channel_at(lanes, lane), claims.credit[lane]
-    policy, entry = setup.policy, channel.entry
-    queue, slot, command = choose(
-        setup.lane_tables,
-        policy,
-        channel,
-        credit[0],
-        0,
+    weights, claims, buses = agents.weights, agents.claims, hosts.channels.size.shape[0]
+    lane = rank * buses + bus
+    channel, host, credit = channel_at(lanes, lane, 0), channel_at(hosts, bus, 0), claims.credit[lane]
+    policy, entry, wanted, direction = (
+        setup.policy,
+        channel.entry,
         claims.lane_wanted[lane],
         claims.lane_direction[lane],
-        clock,
     )
+    queue, slot, command = choose(setup.lane_tables, policy, channel, credit[0], 0, wanted, direction, clock)
     if slot < 0:
         return
     group, bank, row = entry[queue, GROUP, slot], entry[queue, BANK, slot], entry[queue, ROW, slot]
     burst = entry[queue, INDEX, slot]
     command = auto_precharge(policy, channel.ready, channel.rows, command, 1, group, bank, clock)
     note_command(claims.tally[lane], claims.opened_by[lane], NDP, queue, command, bank)
-    trace = commands_at(commands, lane)
+    trace = commands_at(lanes.commands, lane)
     issue(setup.lane_tables, policy, channel, data_sink(claims, credit), trace, queue, slot, command, clock)
+    take_command_bus(setup, claims, rank, bus, command, clock)
+    claims.last_rank[rank // setup.dimm_ranks, bus] = rank
     if queue == PRIORITY and credit[0] > clock:
         take_back(entry, channel.size, channel.bound, channel.rows)
     observe(
@@ -331,51 +397,63 @@ def step_lane(setup, lanes, host, weights, transfers, claims, commands, lane, ra
     )
     if command == RD or command == RDA:
         stage(weights, lane, burst, clock + setup.lane_tables.read_latency)
-        next_step(weights, lane, channel.value)
-        give(setup, weights, transfers, claims, channel, lane)
+        next_step(setup, weights, rank // setup.dimm_ranks, lane, lanes.channels.value, buses, clock)
+        give(setup, agents, channel, lane, rank // setup.dimm_ranks)
 
 
 @inlined
-def give(setup, weights, transfers, claims, channel, lane):
+def give(setup, agents, channel, lane, dimm):
     """Give staged bursts to the multipliers of a lane: its reads may have room at another clock, then."""
-    if give_to_multipliers(setup, weights, transfers, lane):
+    if give_to_multipliers(setup, agents.weights, agents.transfers, dimm, lane):
         forget_all(channel.entry, channel.size, channel.bound)
-    note_room(setup, weights, claims, lane)
+    note_room(setup, agents.weights, agents.claims, lane)
+
+
+@inlined
+def other_credit_of(agents, host, lanes, bus, buses):
+    """The clock from which the lane has room whose refresh the host's controller would issue next."""
+    if host.size[PRIORITY] == 0:
+        return FAR
+    lane = (host.entry[PRIORITY, RANK, 0] - 1) * buses + bus
+    return agents.claims.credit[lane, 0] if lane < lanes.channels.size.shape[0] else 0
 
 
 @outlined
-def step_host(setup, lanes, host, buses, claims, commands, bus, clock):
+def step_host(setup, agents, lanes, hosts, bus, clock):
     """The host's controller issues its next command, if it has one."""
-    count = buses.at.shape[0]
-    policy, entry = setup.policy, host.entry
-    other_credit = FAR
-    if host.size[PRIORITY] > 0:
-        rank = entry[PRIORITY, RANK, 0] - 1
-        other_credit = claims.credit[rank * count + bus, 0] if rank * count + bus < lanes.size.shape[0] else 0
-    queue, slot, command = choose(
-        setup.host_tables,
-        policy,
-        host,
-        0,
-        other_credit,
+    claims, traffic, buses = agents.claims, agents.traffic, hosts.channels.size.shape[0]
+    chooser = channel_at(hosts, bus, 0)
+    other_credit = other_credit_of(agents, chooser, lanes, bus, buses)
+    policy, entry, wanted, direction = (
+        setup.policy,
+        chooser.entry,
         claims.host_wanted[bus],
         claims.host_direction[bus],
-        clock,
+    )
+    queue, slot, command = choose(
+        setup.host_tables, policy, chooser, 0, other_credit, wanted, direction, clock
     )
     if slot < 0:
         return
     rank, group, bank = entry[queue, RANK, slot] - 1, entry[queue, GROUP, slot], entry[queue, BANK, slot]
     row = entry[queue, ROW, slot]
+    stream = 0 if queue == PRIORITY else traffic.stream[bus, entry[queue, INDEX, slot]]
+    host = channel_at(hosts, bus, stream)
     command = auto_precharge(policy, host.ready, host.rows, command, 1 + rank, group, bank, clock)
-    trace = commands_at(commands, bus)
-    sink = data_sink(claims, claims.no_credit)
+    sink, value = data_sink(claims, claims.no_credit), host.value
+    served, reads, latency = value[SERVED], value[READS_SERVED], value[READ_LATENCY]
+    trace = commands_at(hosts.commands, bus)
     issue(setup.host_tables, policy, host, sink, trace, queue, slot, command, clock)
+    take_command_bus(setup, claims, rank, bus, command, clock)
     if command == RD or command == RDA or command == WR or command == WRA:
-        carry_data(setup, buses, bus, READ if command == RD or command == RDA else WRITE, rank, clock)
-    lane = rank * count + bus
-    if lane >= lanes.size.shape[0]:
-        return  # a rank of another DIMM
-    other = channel_at(lanes, lane)
+        direction = READ if command == RD or command == RDA else WRITE
+        carry_data(setup, agents.buses, bus, direction, rank, clock)
+        end = value[DATA_END] if direction == READ else clock
+        note_served(traffic, stream, bus, value, served, reads, latency, end)
+    lane = rank * buses + bus
+    if lane >= lanes.channels.size.shape[0]:
+        return  # a rank without NDP unit
+    other = channel_at(lanes, lane, 0)
     group, bank = lane_group(setup, rank, group), lane_bank(setup, rank, bank)
     note_command(claims.tally[lane], claims.opened_by[lane], HOST, queue, command, bank)
     claims.host_issued[lane, command] += 1
@@ -387,35 +465,37 @@ def step_host(setup, lanes, host, buses, claims, commands, bus, clock):
 
 
 @inlined
-def note_turns(setup, lanes, host, has_host, claims, bus, buses, clock):
+def note_turns(setup, claims, lanes, host, has_host, bus, buses, clock):
     """Whose turn comes first on each lane of a bus."""
     host_since, usual = oldest_arrival(host) if has_host else FAR, usual_owner(setup, clock)
-    for lane in range(bus, lanes.size.shape[0], buses):
+    for lane in range(bus, lanes.channels.size.shape[0], buses):
         tally = claims.tally[lane]
         note_refilling(claims, lane, clock)
-        since = oldest_arrival(channel_at(lanes, lane))
+        since = oldest_arrival(channel_at(lanes, lane, 0))
         first = first_owner(setup, usual, tally[REFILLING], since, host_since, clock)
         tally[FIRST] = first if has_host else NDP
         claims.lane_direction[lane, 0] = 0
 
 
 @inlined
-def keep_off_lanes(setup, lanes, claims, bus, buses, clock):
-    """Mark for the host what the lanes on which it is second wait for."""
-    for lane in range(bus, lanes.size.shape[0], buses):
-        rank, channel = lane // buses, channel_at(lanes, lane)
+def keep_off_lanes(setup, claims, lanes, bus, buses, clock):
+    """Mark for the host what the lanes on which it is second wait for, and command buses that are taken."""
+    for lane in range(bus, lanes.channels.size.shape[0], buses):
+        rank, channel = lane // buses, channel_at(lanes, lane, 0)
         claims.host_direction[bus, rank] = 0
         if claims.tally[lane, FIRST] == NDP:
             offset = first_bank(setup.host_tables, 1 + rank) - first_bank(setup.lane_tables, 1)
             want(channel, 1, claims.host_wanted[bus], offset, clock)
             claims.host_direction[bus, rank] = next_column(channel)[1]
+        if claims.bus_free[rank // setup.dimm_ranks, bus] > clock:
+            claims.host_direction[bus, rank] |= BUS_TAKEN
 
 
 @inlined
-def keep_off_host(setup, lanes, host, claims, bus, buses, clock):
+def keep_off_host(setup, claims, lanes, host, bus, buses, clock):
     """Mark for the lanes that are second what the host waits for."""
     host_rank, host_direction = next_column(host)
-    for lane in range(bus, lanes.size.shape[0], buses):
+    for lane in range(bus, lanes.channels.size.shape[0], buses):
         rank = lane // buses
         if claims.tally[lane, FIRST] == HOST:
             offset = first_bank(setup.lane_tables, 1) - first_bank(setup.host_tables, 1 + rank)
@@ -424,61 +504,51 @@ def keep_off_host(setup, lanes, host, claims, bus, buses, clock):
 
 
 @outlined
-def step_lanes(setup, lanes, host, has_host, weights, transfers, claims, commands, bus, buses, owner, clock):
+def step_lanes(setup, agents, lanes, hosts, bus, owner, clock):
     """The lanes on which `owner` is first issue. One that has read all leaves its rank to the host."""
-    for lane in range(bus, lanes.size.shape[0], buses):
-        reads = lanes.value[lane, SERVED] < weights.ends[lane, weights.ends.shape[1] - 1]
-        if claims.tally[lane, FIRST] == owner and (reads or not has_host):
-            step_lane(setup, lanes, host, weights, transfers, claims, commands, lane, lane // buses, clock)
+    claims, weights, buses = agents.claims, agents.weights, hosts.channels.size.shape[0]
+    for dimm in range(weights.steps.shape[0]):
+        rank, turn = turn_after(setup, claims, owner, dimm, bus, buses, -1)
+        while rank >= 0 and claims.bus_free[dimm, bus] <= clock:
+            lane = rank * buses + bus
+            if not agents.traffic.takes_part[bus] or has_reads(weights, lanes.channels.value[lane], lane):
+                step_lane(setup, agents, lanes, hosts, rank, bus, clock)
+            rank, turn = turn_after(setup, claims, owner, dimm, bus, buses, turn)
 
 
 @inlined
-def carry_jobs(setup, host, buses, transfers, bus, clock):
+def carry_transfers(setup, agents, host, bus, clock):
     """Activations and results take the bus, and the host's commands wait until their data can follow."""
-    while has_job(setup, buses, transfers, bus, clock):
-        carry_job(setup, buses, transfers, bus)
+    buses, transfers = agents.buses, agents.transfers
+    dimm, ready = next_transfer(buses, transfers, bus)
+    while ready <= clock * setup.dram_ticks:
+        carry_transfer(setup, buses, transfers, bus, dimm, ready)
         for command, direction in ((RD, READ), (RDA, READ), (WR, WRITE), (WRA, WRITE)):
             at = next_command_at(setup, buses, bus, direction)
             host.ready[0, command] = max(host.ready[0, command], at)
-
-
-@inlined
-def take_requests(setup, lanes, host, weights, traffic, has_host, bus, buses, clock):
-    """Every controller of a bus takes its next request, if it is due and has a slot."""
-    if has_host:
-        admit(traffic, bus, clock)
-        take_request(setup.host_tables, setup.policy, host_source(traffic, bus), host, clock)
-    for lane in range(bus, lanes.size.shape[0], buses):
-        source, channel = lane_source(weights, lane), channel_at(lanes, lane)
-        take_request(setup.lane_tables, setup.policy, source, channel, clock)
+        dimm, ready = next_transfer(buses, transfers, bus)
 
 
 @outlined
-def step_bus(
-    setup, lanes, hosts, weights, buses, transfers, traffic, claims, lane_commands, host_commands, bus, clock
-):
+def step_bus(setup, agents, lanes, hosts, bus, clock):
     """A clock of a bus and of the lanes behind it. False when refresh can never catch up."""
-    policy, count = setup.policy, buses.at.shape[0]
-    host, has_host = channel_at(hosts, bus), traffic.offered[bus] > 0
-    carry_jobs(setup, host, buses, transfers, bus, clock)
-    take_requests(setup, lanes, host, weights, traffic, has_host, bus, count, clock)
-    if not ask_for_refresh(setup, lanes, host, has_host, bus, count, clock):
+    policy, claims, buses = setup.policy, agents.claims, hosts.channels.size.shape[0]
+    host, has_host = channel_at(hosts, bus, 0), agents.traffic.takes_part[bus]
+    carry_transfers(setup, agents, host, bus, clock)
+    take_requests(setup, agents, lanes, hosts, bus, buses, clock)
+    if not ask_for_refresh(setup, lanes, host, has_host, bus, buses, clock):
         return False
     if policy.row_cap > 0:
         close_capped_rows(setup.host_tables, policy, host, clock)
-        for lane in range(bus, lanes.size.shape[0], count):
-            close_capped_rows(setup.lane_tables, policy, channel_at(lanes, lane), clock)
-    note_turns(setup, lanes, host, has_host, claims, bus, count, clock)
-    step_lanes(
-        setup, lanes, host, has_host, weights, transfers, claims, lane_commands, bus, count, NDP, clock
-    )
+        for lane in range(bus, lanes.channels.size.shape[0], buses):
+            close_capped_rows(setup.lane_tables, policy, channel_at(lanes, lane, 0), clock)
+    note_turns(setup, claims, lanes, host, has_host, bus, buses, clock)
+    step_lanes(setup, agents, lanes, hosts, bus, NDP, clock)
     if has_host:
-        keep_off_lanes(setup, lanes, claims, bus, count, clock)
-        step_host(setup, lanes, host, buses, claims, host_commands, bus, clock)
-        keep_off_host(setup, lanes, host, claims, bus, count, clock)
-        step_lanes(
-            setup, lanes, host, has_host, weights, transfers, claims, lane_commands, bus, count, HOST, clock
-        )
+        keep_off_lanes(setup, claims, lanes, bus, buses, clock)
+        step_host(setup, agents, lanes, hosts, bus, clock)
+        keep_off_host(setup, claims, lanes, host, bus, buses, clock)
+        step_lanes(setup, agents, lanes, hosts, bus, HOST, clock)
     return True
 
 
@@ -486,59 +556,33 @@ def step_bus(
 
 
 @kernel
-def run(
-    setup,
-    lanes,
-    hosts,
-    weights,
-    buses,
-    transfers,
-    traffic,
-    claims,
-    lane_commands,
-    host_commands,
-    goal,
-    until_clock,
-):
-    """Run until `goal` is reached, but no further than to the clock `until_clock`.
+def run(setup, agents, lanes, hosts, goals, until_clock):
+    """Run until one of `goals` is reached (see `dram.dimm.common.is_reached`), but no further than to the
+    clock `until_clock`.
 
     Returns DONE, or LATE when that clock came first; RECORD_FULL when a command trace needs more room; STUCK
-    when refresh can never catch up. The DIMM stands before its next clock in every case, so a run can be
+    when refresh can never catch up. The channel stands before its next clock in every case, so a run can be
     taken up again.
     """
-    for lane in range(lanes.size.shape[0]):
-        value = lanes.value[lane]
-        value[NEXT_REFRESH] = next_refresh(setup.lane_tables, setup.policy.refresh, value[REFRESHES])
-        next_step(weights, lane, value)
-        give(setup, weights, transfers, claims, channel_at(lanes, lane), lane)
-    for bus in range(buses.at.shape[0]):
-        value = hosts.value[bus]
-        value[NEXT_REFRESH] = next_refresh(setup.host_tables, setup.policy.refresh, value[REFRESHES])
-        traffic.admitted[bus, 0] = min(traffic.admitted[bus, 0], traffic.offered[bus])
+    claims, buses = agents.claims, hosts.channels.size.shape[0]
     clock = claims.clock[0]
+    for lane in range(lanes.channels.size.shape[0]):
+        channel, dimm = channel_at(lanes, lane, 0), dimm_of(setup, lane, buses)
+        refresh_after(setup, setup.lane_tables, channel.value)
+        next_step(setup, agents.weights, dimm, lane, lanes.channels.value, buses, clock)
+        give(setup, agents, channel, lane, dimm)
+    for bus in range(buses):
+        refresh_after(setup, setup.host_tables, hosts.channels.value[bus])
     outcome = DONE
-    while not is_reached(goal, weights, buses, transfers, hosts.value, traffic):
+    while not is_reached(goals, agents):
         if clock >= until_clock:
             outcome = LATE
             break
-        if record_is_full(lane_commands) or record_is_full(host_commands):
+        if record_is_full(lanes.commands) or record_is_full(hosts.commands):
             outcome = RECORD_FULL
             break
-        for bus in range(buses.at.shape[0]):
-            if not step_bus(
-                setup,
-                lanes,
-                hosts,
-                weights,
-                buses,
-                transfers,
-                traffic,
-                claims,
-                lane_commands,
-                host_commands,
-                bus,
-                clock,
-            ):
+        for bus in range(buses):
+            if not step_bus(setup, agents, lanes, hosts, bus, clock):
                 outcome = STUCK
         if outcome == STUCK:
             break

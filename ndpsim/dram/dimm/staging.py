@@ -10,24 +10,25 @@ from ndpsim.dram.dimm.state import (
     END_ROW,
     FIRST_ROW,
     HEAD,
-    JOB_LATENCY,
-    JOB_ROWS,
-    JOBS,
     NEXT_ROW,
     ROWS_SUMMED,
+    SERVERS_NOW,
     STAGED,
     STEP,
+    TRANSFER_LATENCY,
+    TRANSFER_ROWS,
+    TRANSFERS,
 )
-from ndpsim.dram.sink import RELEASE, SERVICE, SLOT, Sink, take_burst
-from ndpsim.dram.state import FAR, SERVED, Source
+from ndpsim.dram.sink import RELEASE, SERVER, SERVICE, SLOT, Sink, take_burst
+from ndpsim.dram.state import FAR, PLACE, SERVED, Source
 
-__all__ = ["give_to_multipliers", "lane_credit", "lane_source", "next_step", "stage"]
+__all__ = ["give_to_multipliers", "has_reads", "lane_credit", "lane_source", "next_step", "stage"]
 
 
 @inlined
 def lane_source(weights, lane):
     """The reads of a lane, as a source."""
-    place = weights.place[lane, : weights.length[lane]]
+    place = weights.place[lane]
     return Source(place, weights.column[lane], place, place[:0], weights.admitted[lane], 0)
 
 
@@ -45,13 +46,43 @@ def lane_credit(setup, weights, lane, ahead):
 
 
 @inlined
-def next_step(weights, lane, value):
-    """Admit the reads of the next step when those of the last have all issued."""
-    step = weights.step[lane]
-    while step + 1 < weights.ends.shape[1] and value[SERVED] == weights.ends[lane, step]:
-        step += 1
-    weights.step[lane] = step
-    weights.admitted[lane, 0] = weights.ends[lane, step]
+def has_reads(weights, value, lane):
+    """Whether a lane has weights to read, now or in a later step."""
+    return value[SERVED] < weights.ends[lane, weights.ends.shape[1] - 1]
+
+
+@inlined
+def is_disturbing(setup, weights, dimm, lane, values, buses, step):
+    """Whether a step is of a job that follows one whose weights are not all read yet by the lanes that share
+    a command bus."""
+    if setup.command_clocks[0] == 0 or not weights.begins_job[dimm, step]:
+        return False
+    for rank in range(dimm * setup.dimm_ranks, (dimm + 1) * setup.dimm_ranks):
+        other = rank * buses + lane % buses
+        if values[other, SERVED] < weights.ends[other, step]:
+            return True
+    return False
+
+
+@inlined
+def next_step(setup, weights, dimm, lane, values, buses, clock):
+    """Admit the reads of the next step when those of the last have all issued, and it may be read.
+
+    values: int64[lane, place], the counters of the lanes' controllers.
+    """
+    begun, next_from = weights.step[lane], FAR
+    while begun < weights.steps[dimm] and values[lane, SERVED] == weights.ends[lane, begun]:
+        if weights.read_from[dimm, begun] > clock:
+            next_from = weights.read_from[dimm, begun]
+            break
+        if is_disturbing(setup, weights, dimm, lane, values, buses, begun):
+            next_from = clock + 1
+            break
+        values[lane, PLACE] = weights.begin[lane, begun]
+        begun += 1
+    weights.step[lane] = begun
+    weights.next_from[lane] = next_from
+    weights.admitted[lane, 0] = weights.ends[lane, begun]
 
 
 @inlined
@@ -62,28 +93,40 @@ def stage(weights, lane, burst, arrival):
     slot = slot - staging.shape[0] if slot >= staging.shape[0] else slot
     staging[slot, BURST] = burst
     staging[slot, ARRIVAL] = arrival
-    staging[slot, STEP] = weights.step[lane]
+    staging[slot, STEP] = weights.step[lane] - 1
     staged[STAGED] += 1
 
 
 @inlined
-def note_rows(weights, transfers, lane, burst):
-    """A burst was given to the multipliers: rows that need no other are summed, results become jobs."""
-    left, value = weights.left, weights.value
+def note_rows(weights, transfers, dimm, lane, burst):
+    """A burst was given to the multipliers: rows that need no other are summed, results are transferred."""
+    left, value, of_dimm = weights.left[dimm], weights.value[dimm], transfers.value[dimm]
     for row in range(weights.first_row[lane, burst], weights.last_row[lane, burst] + 1):
         left[row] -= 1
     value[BURSTS_LEFT] -= 1
     while value[NEXT_ROW] < value[END_ROW] and left[value[NEXT_ROW]] == 0:
-        value[ROWS_SUMMED] = max(value[ROWS_SUMMED], weights.done[value[NEXT_ROW]])
+        value[ROWS_SUMMED] = max(value[ROWS_SUMMED], weights.done[dimm, value[NEXT_ROW]])
         value[NEXT_ROW] += 1
         of_result = value[NEXT_ROW] - value[FIRST_ROW]
-        if of_result % transfers.value[JOB_ROWS] == 0 or value[NEXT_ROW] == value[END_ROW]:
-            transfers.ready[transfers.value[JOBS]] = value[ROWS_SUMMED] + transfers.value[JOB_LATENCY]
-            transfers.value[JOBS] += 1
+        if of_result % of_dimm[TRANSFER_ROWS] == 0 or value[NEXT_ROW] == value[END_ROW]:
+            transfers.ready[dimm, of_dimm[TRANSFERS]] = value[ROWS_SUMMED] + of_dimm[TRANSFER_LATENCY]
+            of_dimm[TRANSFERS] += 1
 
 
 @inlined
-def give_to_multipliers(setup, weights, transfers, lane):
+def set_up_multipliers(weights, dimm, lane, step):
+    """The multipliers of a lane turn to a step; those of the step before are done by its release."""
+    value, servers = weights.sink[lane], weights.servers[dimm, step]
+    value[RELEASE] = weights.release[dimm, step]
+    value[SERVICE] = weights.service[dimm, step]
+    if weights.staged[lane, SERVERS_NOW] != servers:
+        weights.staged[lane, SERVERS_NOW] = servers
+        weights.free[lane, :] = 0
+        value[SERVER] = 0
+
+
+@inlined
+def give_to_multipliers(setup, weights, transfers, dimm, lane):
     """Give the multipliers of a lane the staged bursts of every step that they may start on.
 
     Returns whether there were any.
@@ -93,15 +136,13 @@ def give_to_multipliers(setup, weights, transfers, lane):
     while staged[STAGED] > 0:
         head = staged[HEAD]
         step = staging[head, STEP]
-        if weights.release[step] == FAR:
+        if weights.release[dimm, step] == FAR:
             break
-        value = weights.sink[lane]
-        value[RELEASE] = weights.release[step]
-        value[SERVICE] = weights.service[step]
+        set_up_multipliers(weights, dimm, lane, step)
         rows = weights.first_row[lane]
         fifo = Sink(
             setup.fifo_bursts,
-            setup.servers,
+            staged[SERVERS_NOW],
             setup.dram_ticks,
             setup.unit_ticks,
             weights.credit[lane],
@@ -109,11 +150,11 @@ def give_to_multipliers(setup, weights, transfers, lane):
             rows,
             weights.last_row[lane],
             rows,
-            weights.done,
-            value,
+            weights.done[dimm],
+            weights.sink[lane],
         )
         take_burst(fifo, staging[head, BURST], staging[head, ARRIVAL])
         staged[HEAD] = 0 if head + 1 == staging.shape[0] else head + 1
         staged[STAGED] -= 1
-        note_rows(weights, transfers, lane, staging[head, BURST])
+        note_rows(weights, transfers, dimm, lane, staging[head, BURST])
     return staged[STAGED] < before

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ndpsim.dram.masks.state import BANKS_PER_RANK
 from ndpsim.dram.sink import Rows
-from ndpsim.dram.state import FAR, Channel, Policy, Source, make_channel
+from ndpsim.dram.state import FAR, Channel, Policy, Source, make_channel, number_nodes
 from ndpsim.spec import COMMANDS, Tables
 from ndpsim.spec.standard import RD, WR
 
@@ -22,12 +22,17 @@ __all__ = [
     "ARBITRATIONS",
     "HOST",
     "NDP",
+    "Agents",
     "Buses",
     "Claims",
+    "JobReads",
     "Setup",
+    "Stream",
     "Traffic",
     "Transfers",
     "Weights",
+    "add_job",
+    "add_stream",
     "bus_bubbles",
     "make_buses",
     "make_channels",
@@ -52,7 +57,7 @@ READ, WRITE = range(2)
 
 
 class Setup(NamedTuple):
-    """What does not change while a DIMM runs."""
+    """What does not change while a channel runs."""
 
     lane_tables: Tables  # a channel of one rank
     host_tables: Tables  # a channel with the ranks of all DIMMs on it
@@ -65,12 +70,14 @@ class Setup(NamedTuple):
     dram_ticks: int
     unit_ticks: int
     fifo_bursts: int
-    servers: int  # bursts that the multipliers of a lane hold, see `dram.sink`
+    dimm_ranks: int  # of the ranks on a bus, those of a DIMM
+    refresh_shift: int  # refreshes fall due by so many clocks earlier than after a whole interval
+    command_clocks: Ints  # [command]: clocks for which it has a command bus that lanes share, 0: none is
 
 
 # The fields of a staged burst, and the places in `Weights.staged`.
 BURST, ARRIVAL, STEP = range(3)
-HEAD, STAGED = range(2)
+HEAD, STAGED, SERVERS_NOW = range(3)
 # Places in `Weights.value`.
 BURSTS_LEFT, NEXT_ROW, END_ROW, FIRST_ROW, ROWS_SUMMED = range(5)
 
@@ -78,53 +85,71 @@ BURSTS_LEFT, NEXT_ROW, END_ROW, FIRST_ROW, ROWS_SUMMED = range(5)
 class Weights(NamedTuple):
     """The weights that the lanes read, and the FIFOs and multipliers that take them.
 
-    The program reads the weights in steps. A lane that is done with a step reads ahead into its FIFO; what it
-    reads lies in a staging buffer until it is decided when the multipliers may start on the step.
+    The program of a DIMM reads weights in steps. A lane that is done with a step reads ahead into its FIFO;
+    what it reads lies in a staging buffer until it is decided when the multipliers may start on the step.
     """
 
     place: Ints  # [lane, burst], as in `dram.state.Source`
     column: Narrow  # [lane, burst]
+    first_row: Narrow  # [lane, burst]
+    last_row: Narrow  # [lane, burst]
     length: Ints  # [lane]: bursts
-    ends: Ints  # [lane, step]: the lane's reads up to the end of each step
-    step: Ints  # [lane]: the step that the lane reads
+    begin: Ints  # [lane, step]: the first burst of each step
+    ends: Ints  # [lane, 1 + step]: the lane's reads up to the end of each step
+    step: Ints  # [lane]: steps that the lane has begun
+    next_from: Ints  # [lane]: the clock from which its next step may be read, FAR: it has one or needs none
     admitted: Ints  # [lane, 1]
-    release: Ints  # [step]: the tick before which the multipliers may not start on it, FAR: undecided
-    service: Ints  # [step]: ticks that a burst holds its multipliers
+    steps: Ints  # [DIMM]
+    begins_job: Ints  # [DIMM, step]: 1 where a step is the first of a job
+    read_from: Ints  # [DIMM, step]: the clock from which its weights may be read
+    release: Ints  # [DIMM, step]: the tick before which multipliers may not start on it, FAR: undecided
+    service: Ints  # [DIMM, step]: ticks that a burst holds its multipliers
+    servers: Ints  # [DIMM, step]: bursts that the multipliers of a lane hold, see `dram.sink`
     credit: Ints  # [lane, slot], as in `dram.sink.Sink`
     free: Ints  # [lane, server]
     sink: Ints  # [lane, place]
-    first_row: Narrow  # [lane, burst]
-    last_row: Narrow  # [lane, burst]
-    done: Ints  # [row]: the tick at which all lanes are done with the bursts of a row so far
-    left: Ints  # [row]: bursts that hold weights of the row and that no multiplier has been given
+    done: Ints  # [DIMM, row]: the tick at which all lanes are done with the bursts of a row so far
+    left: Ints  # [DIMM, row]: bursts that hold weights of the row and that no multiplier has been given
     staging: Ints  # [lane, slot, field]: bursts read, not yet given to the multipliers
     staged: Ints  # [lane, place]
-    value: Ints
+    value: Ints  # [DIMM, place]
+
+
+# Places in `Traffic.tally`.
+STREAM_SERVED, STREAM_READS, STREAM_LATENCY, STREAM_END = range(4)
+STREAM_PLACES = 4
 
 
 class Traffic(NamedTuple):
-    """What the host asks for: requests for every bus, and the same again and again.
+    """What the host asks for: streams of requests, each the same again and again.
 
-    Request n of the whole DIMM is due at clock ``1 + n * clocks // per``.
+    Request n of a stream is due at clock ``start + n * clocks // per``; with 0 clocks, when the last was
+    taken. Of those that are due on a bus, the one that was due first is next.
     """
 
-    place: Ints  # [bus, request], as in `dram.state.Source`
+    place: Ints  # [bus, request], as in `dram.state.Source`: those of the streams behind one another
     column: Narrow  # [bus, request]
     address: Ints  # [bus, request]
-    number: Ints  # [bus, request]: its number on the DIMM
-    length: Ints  # [bus]: requests
-    total: int  # over all buses
-    clocks: int
-    per: int
-    offered: Ints  # [bus]: no more requests than this are made; 0: the host takes no part
-    admitted: Ints  # [bus, 1]: requests that are due
+    number: Ints  # [bus, request]: its number in the stream, over all buses
+    stream: Narrow  # [bus, request]
+    first: Ints  # [stream, bus]: the first request of the stream,
+    length: Ints  # [stream, bus]: and how many it has
+    pace: Ints  # [stream, 4]: requests over all buses, start, clocks, per
+    offered: Ints  # [stream, bus]: no more requests than this are made
+    taken: Ints  # [stream, bus]: requests that the controller has taken,
+    taken_at: Ints  # [stream, bus]: the last at this clock
+    next: Ints  # [bus]: the stream of the next request, -1: none is due
+    due: Ints  # [bus]: the clock from which there is a next one
+    admitted: Ints  # [bus, 1]
+    takes_part: Ints  # [bus]: 1 when the host asks for anything there
+    tally: Ints  # [stream, bus, place]
 
 
 # Places in `Buses.value`.
 (
     FREE,  # the tick at which the last transfer ends
     DIRECTION,  # of the last transfer
-    RANK,  # and its rank; that of the buffer chip itself is the number of ranks
+    RANK,  # and its rank; those of the buffer chips follow the ranks of the channel
     LAST_COLUMN_CLOCK,  # of the host
     BUS_TURNAROUNDS,
     RANK_SWITCHES,
@@ -137,19 +162,19 @@ class Buses(NamedTuple):
 
     value: Ints  # [bus, place]
     bubble: Ints  # [direction, next direction, 1 where the rank changes]: clocks between transfers
-    at: Ints  # [bus]: the next job of `Transfers`
-    end: Ints  # [bus]: the tick at which the last of its jobs ended
+    at: Ints  # [bus, DIMM]: the next of its `Transfers`
+    end: Ints  # [bus, DIMM]: the tick at which the last of them ended
 
 
 # Places in `Transfers.value`.
-JOBS, JOB_TICKS, JOB_DIRECTION, JOB_ROWS, JOB_LATENCY = range(5)
+TRANSFERS, TRANSFER_TICKS, TRANSFER_DIRECTION, TRANSFER_ROWS, TRANSFER_LATENCY = range(5)
 
 
 class Transfers(NamedTuple):
-    """Activations or results on their way between host and buffer chip; each job takes every bus once."""
+    """Activations or results on their way between host and buffer chips; each takes every bus once."""
 
-    ready: Ints  # [job]: the tick from which it may have the bus
-    value: Ints
+    ready: Ints  # [DIMM, transfer]: the tick from which it may have the bus
+    value: Ints  # [DIMM, place]
 
 
 # Places in `Claims.tally`.
@@ -161,6 +186,9 @@ class Transfers(NamedTuple):
     ROWS_LOST,  # [owner]: rows opened for it that the other closed
 ) = range(5)
 TALLY_PLACES = ROWS_LOST + 2
+
+# In `Claims.host_direction`: the command bus of the rank's DIMM is taken.
+BUS_TAKEN = 4
 
 
 class Claims(NamedTuple):
@@ -179,7 +207,19 @@ class Claims(NamedTuple):
     lane_second: Ints  # [lane, 1]: 1 where the host is first
     host_second: Ints  # [bus, rank]: 1 where the NDP unit is first
     lane_direction: Ints  # [lane, 1]: the host's next column command, if it is first: 1 reads, 2 writes
-    host_direction: Ints  # [bus, rank]: likewise the NDP unit's
+    host_direction: Ints  # [bus, rank]: likewise the NDP unit's; BUS_TAKEN
+    bus_free: Ints  # [DIMM, bus]: the clock from which the command bus that its lanes share is free
+    last_rank: Ints  # [DIMM, bus]: the rank of the lane that had it last
+
+
+class Agents(NamedTuple):
+    """What NDP units and host want of a channel, and what the arbiter notes."""
+
+    weights: Weights
+    transfers: Transfers
+    traffic: Traffic
+    buses: Buses
+    claims: Claims
 
 
 def make_channels(tables: Tables, policy: Policy, count: int, latency_places: int) -> Channel:
@@ -188,108 +228,183 @@ def make_channels(tables: Tables, policy: Policy, count: int, latency_places: in
     return Channel(*(np.tile(array, (count, *(1,) * array.ndim)) for array in one))
 
 
-def make_claims(lanes: int, buses: int, lane_nodes: int, host_nodes: int, host_ranks: int) -> Claims:
+def make_claims(setup: Setup, lanes: int, buses: int) -> Claims:
     """Nothing noted."""
-
-    def zeros(*shape: int) -> Ints:
-        return np.zeros(shape, dtype=np.int64)
-
-    tally = zeros(lanes, TALLY_PLACES)
+    lane_nodes, host_nodes = number_nodes(setup.lane_tables).total, number_nodes(setup.host_tables).total
+    host_ranks, dimms = setup.host_tables.ranks, lanes // buses // setup.dimm_ranks
+    tally = _zeros(lanes, TALLY_PLACES)
     tally[:, LAST_COLUMN] = -1
     return Claims(
         clock=np.ones(1, dtype=np.int64),
-        credit=zeros(lanes, 1),
-        half_free=zeros(lanes),
-        no_credit=zeros(8),
+        credit=_zeros(lanes, 1),
+        half_free=_zeros(lanes),
+        no_credit=_zeros(8),
         no_rows=np.zeros(0, dtype=np.int32),
         tally=tally,
-        host_issued=zeros(lanes, len(COMMANDS)),
-        opened_by=zeros(lanes, max(lane_nodes, BANKS_PER_RANK)),
-        lane_wanted=zeros(lanes, lane_nodes),
-        host_wanted=zeros(buses, host_nodes),
-        lane_second=zeros(lanes, 1),
-        host_second=zeros(buses, host_ranks),
-        lane_direction=zeros(lanes, 1),
-        host_direction=zeros(buses, host_ranks),
+        host_issued=_zeros(lanes, len(COMMANDS)),
+        opened_by=_zeros(lanes, max(lane_nodes, BANKS_PER_RANK)),
+        lane_wanted=_zeros(lanes, lane_nodes),
+        host_wanted=_zeros(buses, host_nodes),
+        lane_second=_zeros(lanes, 1),
+        host_second=_zeros(buses, host_ranks),
+        lane_direction=_zeros(lanes, 1),
+        host_direction=_zeros(buses, host_ranks),
+        bus_free=_zeros(dimms, buses),
+        last_rank=np.full((dimms, buses), -1, dtype=np.int64),
     )
 
 
-def _rows_of(values: Sequence[NDArray[Any]], kind: type) -> NDArray[Any]:
-    """Arrays of different lengths as the rows of one, with zeros behind them."""
-    together: NDArray[Any] = np.zeros((len(values), max(1, *(len(one) for one in values))), dtype=kind)
-    for row, one in zip(together, values, strict=True):
-        row[: len(one)] = one
-    return together
+def _zeros(*shape: int) -> Ints:
+    return np.zeros(shape, dtype=np.int64)
 
 
-def make_weights(
-    setup: Setup, sources: Sequence[Source], rows: Sequence[Rows], ends: Ints, row_count: int
-) -> Weights:
-    """Weights that nobody has read yet, a source and its rows for every lane.
+def _widened(array: NDArray[Any], axis: int, length: int, edge: bool = False) -> NDArray[Any]:
+    """The array with at least so many elements along an axis: zeros behind, or with `edge` the last again."""
+    more = max(0, length - array.shape[axis])
+    pads = [(0, more if number == axis else 0) for number in range(array.ndim)]
+    return np.pad(array, pads, mode="edge" if edge else "constant")
 
-    Args:
-        ends: int64[lane, step], reads of the lane up to the end of each step.
-        row_count: rows of weights.
-    """
-    lanes, depth = len(sources), setup.fifo_bursts
-    place, column, first_row, last_row = (
-        _rows_of(values, kind)
-        for values, kind in (
-            ([one.place for one in sources], np.int64),
-            ([one.column for one in sources], np.int32),
-            ([one.first_row for one in rows], np.int32),
-            ([one.last_row for one in rows], np.int32),
-        )
-    )
-    steps = ends.shape[1]
 
-    def zeros(*shape: int) -> Ints:
-        return np.zeros(shape, dtype=np.int64)
-
+def make_weights(setup: Setup, lanes: int, buses: int) -> Weights:
+    """No weights yet."""
+    depth, dimms = setup.fifo_bursts, lanes // buses // setup.dimm_ranks
     return Weights(
-        place=place,
-        column=column,
-        length=np.array([len(one.place) for one in sources], dtype=np.int64),
-        ends=ends,
-        step=zeros(lanes),
-        admitted=zeros(lanes, 1),
-        release=np.full(steps, FAR, dtype=np.int64),
-        service=zeros(steps),
-        credit=zeros(lanes, depth),
-        free=zeros(lanes, setup.servers),
-        sink=zeros(lanes, 8),
-        first_row=first_row,
-        last_row=last_row,
-        done=zeros(row_count),
-        left=zeros(row_count),
-        staging=zeros(lanes, depth, 3),
-        staged=zeros(lanes, 2),
-        value=zeros(5),
+        place=_zeros(lanes, 0),
+        column=np.zeros((lanes, 0), dtype=np.int32),
+        first_row=np.zeros((lanes, 0), dtype=np.int32),
+        last_row=np.zeros((lanes, 0), dtype=np.int32),
+        length=_zeros(lanes),
+        begin=_zeros(lanes, 0),
+        ends=_zeros(lanes, 1),
+        step=_zeros(lanes),
+        next_from=np.full(lanes, FAR, dtype=np.int64),
+        admitted=_zeros(lanes, 1),
+        steps=_zeros(dimms),
+        begins_job=_zeros(dimms, 0),
+        read_from=_zeros(dimms, 0),
+        release=_zeros(dimms, 0),
+        service=_zeros(dimms, 0),
+        servers=_zeros(dimms, 0),
+        credit=_zeros(lanes, depth),
+        free=_zeros(lanes, 1),
+        sink=_zeros(lanes, 8),
+        done=_zeros(dimms, 0),
+        left=_zeros(dimms, 0),
+        staging=_zeros(lanes, depth, 3),
+        staged=_zeros(lanes, 3),
+        value=_zeros(dimms, 5),
     )
 
 
-def make_traffic(
-    sources: Sequence[Source], numbers: Sequence[Ints], pace: tuple[int, int], offered: Ints
-) -> Traffic:
-    """Requests of the host, a source for every bus.
+class JobReads(NamedTuple):
+    """Weights of a DIMM that are read region by region, and all of them again for every tile of tokens."""
 
-    Args:
-        numbers: of each bus, the number of each request among those of the DIMM.
-        pace: request n is due after ``n * pace[0] // pace[1]`` clocks.
-        offered: int64[bus], no more requests than this are made.
-    """
+    sources: Sequence[Source]  # of each of its lanes
+    rows: Sequence[Rows]  # likewise
+    regions: Ints  # [lane, region]: bursts
+    servers: Sequence[int]  # [region]: bursts that the multipliers of a lane hold
+    tiles: int
+    row_count: int  # rows of weights
+    read_from: int  # the clock from which weights may be read
+
+
+def add_job(weights: Weights, dimm: int, job: JobReads) -> Weights:
+    """The weights, with those of a job to be read after all that its DIMM has."""
+    lanes = weights.place.shape[0] // weights.steps.shape[0]
+    counts = [len(one.place) for one in job.sources]
+    # Lanes are ordered by rank and, in it, by bus: those of a DIMM are neighbours.
+    own = range(dimm * lanes, (dimm + 1) * lanes)
+    at, steps = int(weights.steps[dimm]), len(job.servers) * job.tiles
+    width = int((weights.length[own.start : own.stop] + counts).max())
+    changed: dict[str, NDArray[Any]] = {
+        name: _widened(getattr(weights, name), 1, width)
+        for name in ("place", "column", "first_row", "last_row")
+    }
+    for name in ("begin", "begins_job", "read_from", "release", "service", "servers"):
+        changed[name] = _widened(getattr(weights, name), 1, at + steps)
+    for name in ("done", "left"):
+        changed[name] = _widened(getattr(weights, name), 1, job.row_count)
+    changed["ends"] = _widened(weights.ends, 1, 1 + at + steps, edge=True)
+    changed["free"] = _widened(weights.free, 1, max(job.servers))
+    for lane, source, rows, regions in zip(own, job.sources, job.rows, job.regions, strict=True):
+        first = int(weights.length[lane])
+        part = slice(first, first + len(source.place))
+        changed["place"][lane, part], changed["column"][lane, part] = source.place, source.column
+        changed["first_row"][lane, part], changed["last_row"][lane, part] = rows.first_row, rows.last_row
+        begin = first + np.cumsum(regions) - regions
+        changed["begin"][lane, at : at + steps] = np.tile(begin, job.tiles)
+        reads = weights.ends[lane, at] + np.cumsum(np.tile(regions, job.tiles))
+        changed["ends"][lane, at + 1 : at + 1 + steps] = reads
+        changed["ends"][lane, at + 1 + steps :] = reads[-1]
+    changed["begins_job"][dimm, at] = 1
+    changed["read_from"][dimm, at : at + steps] = job.read_from
+    changed["release"][dimm, at : at + steps] = FAR
+    changed["servers"][dimm, at : at + steps] = np.tile(job.servers, job.tiles)
+    weights.length[own.start : own.stop] += counts
+    weights.steps[dimm] += steps
+    return weights._replace(**changed)
+
+
+def make_traffic(buses: int) -> Traffic:
+    """The host asks for nothing yet."""
     return Traffic(
-        place=_rows_of([one.place for one in sources], np.int64),
-        column=_rows_of([one.column for one in sources], np.int32),
-        address=_rows_of([one.address for one in sources], np.int64),
-        number=_rows_of(numbers, np.int64),
-        length=np.array([len(one.place) for one in sources], dtype=np.int64),
-        total=sum(len(one.place) for one in sources),
-        clocks=pace[0],
-        per=pace[1],
-        offered=offered,
-        admitted=np.zeros((len(sources), 1), dtype=np.int64),
+        place=_zeros(buses, 0),
+        column=np.zeros((buses, 0), dtype=np.int32),
+        address=_zeros(buses, 0),
+        number=_zeros(buses, 0),
+        stream=np.zeros((buses, 0), dtype=np.int32),
+        first=_zeros(0, buses),
+        length=_zeros(0, buses),
+        pace=_zeros(0, 4),
+        offered=_zeros(0, buses),
+        taken=_zeros(0, buses),
+        taken_at=_zeros(0, buses),
+        next=np.full(buses, -1, dtype=np.int64),
+        due=_zeros(buses),
+        admitted=_zeros(buses, 1),
+        takes_part=_zeros(buses),
+        tally=_zeros(0, buses, STREAM_PLACES),
     )
+
+
+class Stream(NamedTuple):
+    """Requests of the host, a source for every bus; see `Traffic`."""
+
+    sources: Sequence[Source]
+    numbers: Sequence[Ints]  # of each bus, the number of each request among all of the stream
+    start: int
+    pace: tuple[int, int]  # request n is due after ``n * pace[0] // pace[1]`` clocks
+    offered: Ints  # [bus]: no more requests than this are made
+
+
+def add_stream(traffic: Traffic, stream: Stream) -> Traffic:
+    """The traffic with another stream."""
+    number, buses = len(traffic.first), len(stream.sources)
+    before = traffic.first[-1] + traffic.length[-1] if number else np.zeros(buses, dtype=np.int64)
+    length = np.array([len(one.place) for one in stream.sources], dtype=np.int64)
+    width = int((before + length).max())
+    changed: dict[str, NDArray[Any]] = {
+        name: _widened(getattr(traffic, name), 1, width)
+        for name in ("place", "column", "address", "number", "stream")
+    }
+    for bus, (source, numbers) in enumerate(zip(stream.sources, stream.numbers, strict=True)):
+        part = slice(int(before[bus]), int(before[bus] + length[bus]))
+        changed["place"][bus, part], changed["column"][bus, part] = source.place, source.column
+        changed["address"][bus, part], changed["number"][bus, part] = source.address, numbers
+        changed["stream"][bus, part] = number
+    added = {
+        "first": before,
+        "length": length,
+        "pace": [length.sum(), stream.start, *stream.pace],
+        "offered": stream.offered,
+        "taken": np.zeros(buses, dtype=np.int64),
+        "taken_at": np.zeros(buses, dtype=np.int64),
+        "tally": _zeros(buses, STREAM_PLACES),
+    }
+    for name, values in added.items():
+        changed[name] = np.concatenate((getattr(traffic, name), np.array([values], dtype=np.int64)))
+    traffic.takes_part[:] |= stream.offered > 0
+    return traffic._replace(**changed)
 
 
 def bus_bubbles(tables: Tables, read_latency: int, write_latency: int) -> Ints:
@@ -310,18 +425,14 @@ def bus_bubbles(tables: Tables, read_latency: int, write_latency: int) -> Ints:
     return never_negative
 
 
-def make_buses(buses: int, bubbles: Ints) -> Buses:
+def make_buses(setup: Setup, buses: int, dimms: int) -> Buses:
     """Buses that have carried nothing."""
-    value = np.zeros((buses, BUS_PLACES), dtype=np.int64)
+    value = _zeros(buses, BUS_PLACES)
     value[:, DIRECTION] = -1
-    return Buses(
-        value=value,
-        bubble=bubbles,
-        at=np.zeros(buses, dtype=np.int64),
-        end=np.zeros(buses, dtype=np.int64),
-    )
+    bubble = bus_bubbles(setup.host_tables, setup.read_latency, setup.write_latency)
+    return Buses(value=value, bubble=bubble, at=_zeros(buses, dimms), end=_zeros(buses, dimms))
 
 
-def make_transfers(most: int) -> Transfers:
-    """Room for the jobs of a step."""
-    return Transfers(np.zeros(most, dtype=np.int64), np.zeros(5, dtype=np.int64))
+def make_transfers(dimms: int, most: int) -> Transfers:
+    """Room for so many transfers of each DIMM at a time."""
+    return Transfers(_zeros(dimms, most), _zeros(dimms, 5))

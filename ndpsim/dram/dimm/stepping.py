@@ -27,6 +27,8 @@ from ndpsim.dram.dimm.common import (
     host_source,
     note_refilling,
     note_room,
+    note_served,
+    take_command_bus,
 )
 from ndpsim.dram.dimm.staging import give_to_multipliers, lane_source, next_step, stage
 from ndpsim.dram.dimm.state import (
@@ -61,33 +63,47 @@ from ndpsim.dram.masks.state import (
     PENDING_BANK,
     PENDING_SIZE,
     PRE,
+    RANKS,
     RD,
     WR,
+    Shape,
 )
-from ndpsim.dram.state import FAR, WRITE_MODE
+from ndpsim.dram.state import DATA_END, FAR, READ_LATENCY, READS_SERVED, SERVED, WRITE_MODE, Commands
 
-__all__ = ["Asked", "make_asked", "step_host", "step_lane"]
+__all__ = ["HOST_BIT", "Asked", "Controllers", "make_asked", "set_bit", "step_host", "step_lane"]
 
 Ints = NDArray[np.int64]
 
+HOST_BIT = 1 << RANKS
+
+
+class Controllers(NamedTuple):
+    """The controllers of the lanes, or of the host's buses, and their command traces."""
+
+    shape: Shape
+    states: Ints  # [controller, word]
+    latencies: Ints  # [controller, stream, clocks]
+    commands: Commands
+
 
 class Asked(NamedTuple):
-    """When controllers are asked for their next command. Those of the lanes come first, then the host's."""
+    """When controllers are asked for their next command. Those of the lanes come first, then the host's.
+
+    In masks of the controllers of a bus, bit n is the lane of rank n, and HOST_BIT the host's.
+    """
 
     wake: Ints  # [controller]: the clock before which it has none
-    takes: Ints  # [controller]: 1 when it can take its next request
-    withheld: Ints  # [controller]: 1 when it has one that waits for the first owner's
     since: Ints  # [controller]: the arrival of its oldest request
+    takes: Ints  # [bus], mask of those that can take their next request
+    withheld: Ints  # [bus], mask of those that have one that waits for the first owner's or a command bus
+    next_from: Ints  # [bus]: the clock from which a lane may read its next step
     due: Ints  # [bus]: the clock of its next step
 
 
 def make_asked(lanes: int, buses: int) -> Asked:
     """All are asked at the first clock."""
-
-    count = lanes + buses
-    wake, due = np.ones(count, dtype=np.int64), np.ones(buses, dtype=np.int64)
-    takes, withheld = np.ones(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-    return Asked(wake, takes, withheld, np.full(count, FAR, dtype=np.int64), due)
+    wake, since = np.zeros(lanes + buses, dtype=np.int64), np.full(lanes + buses, FAR, dtype=np.int64)
+    return Asked(wake, since, *(np.zeros(buses, dtype=np.int64) for _ in range(4)))
 
 
 @inlined
@@ -139,85 +155,115 @@ def next_asked(policy, shape, state, credit, clock):
     return quiet_until(shape, state, state[WRITE_MODE] & 1, credit)
 
 
+@inlined
+def set_bit(mask, bit, wanted):
+    """The mask with a bit set, or not."""
+    return mask | bit if wanted else mask & ~bit
+
+
 # ---- A lane, and the host
 
 
 @inlined
-def step_lane(setup, shapes, states, weights, transfers, claims, asked, commands, latencies, lane, clock):
+def step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock):
     """A lane issues its next command, if it has one. Returns whether it has."""
-    policy, shape, state = setup.policy, shapes[0], states[0][lane]
-    count = states[1].shape[0]
-    rank, bus = lane // count, lane % count
-    host = states[1][bus]
+    weights, claims, count = agents.weights, agents.claims, hosts.states.shape[0]
+    lane, bit = rank * count + bus, 1 << rank
+    policy, shape, state, host = setup.policy, lanes.shape, lanes.states[lane], hosts.states[bus]
     credit = claims.credit[lane]
-    beside = Beside(
-        states[1], bus, 0, rank * BANKS_PER_RANK, claims.lane_second[lane], claims.lane_direction[lane]
-    )
+    first_bank = rank * BANKS_PER_RANK
+    beside = Beside(hosts.states, bus, 0, first_bank, claims.lane_second[lane], claims.lane_direction[lane])
     origin, first, second, wake, withheld = choose(policy, shape, state, credit[0], 0, beside, clock)
-    asked.withheld[lane] = withheld
+    asked.withheld[bus] = set_bit(asked.withheld[bus], bit, withheld)
     asked.wake[lane] = wake
     if origin == NOWHERE:
+        if asked.since[lane] == FAR:
+            asked.since[lane] = oldest_arrival(shape, state)  # of another queue, perhaps
         return False
     kind, bank = kind_of_command(origin, first, second), bank_of_command(state, origin, first, second)
     row, burst = row_of_command(state, origin, bank, first), request_of_command(state, origin, bank, first)
     note_command(claims.tally[lane], claims.opened_by[lane], NDP, origin, kind, bank)
     source, sink = lane_source(weights, lane), data_sink(claims, credit)
-    trace = commands_at(commands, lane)
+    trace, latencies = commands_at(lanes.commands, lane), lanes.latencies[0, 0]
     issue(policy, shape, state, latencies, source, sink, trace, origin, first, second, clock)
+    take_command_bus(setup, claims, rank, bus, COMMANDS_OF_KINDS[kind], clock)
+    dimm = rank // setup.dimm_ranks
+    claims.last_rank[dimm, bus] = rank
     if origin == FROM_REFRESHES and credit[0] > clock:
         take_back(shape, state, source, clock)
-    changes = observe(shapes[1], host, kind, rank * BANKS_PER_RANK + bank, row, origin == FROM_ACTIVE, clock)
+    changes = observe(hosts.shape, host, kind, first_bank + bank, row, origin == FROM_ACTIVE, clock)
     if kind == RD:
         stage(weights, lane, burst, clock + shape.read_latency)
-        next_step(weights, lane, state)
-        give_to_multipliers(setup, weights, transfers, lane)
+        next_step(setup, weights, dimm, lane, lanes.states, count, clock)
+        asked.next_from[bus] = min(asked.next_from[bus], weights.next_from[lane])
+        give_to_multipliers(setup, weights, agents.transfers, dimm, lane)
         note_room(setup, weights, claims, lane)
         note_refilling(claims, lane, clock + 1)
     if changes or host[PENDING_SIZE] > 0:
-        number = states[0].shape[0] + bus
+        number = lanes.states.shape[0] + bus
         asked.wake[number] = min(asked.wake[number], clock + 1)
     asked.since[lane] = oldest_arrival(shape, state)
     asked.wake[lane] = next_asked(policy, shape, state, credit[0], clock)
-    asked.takes[lane] = would_accept(policy, state, source, clock + 1)
+    asked.takes[bus] = set_bit(asked.takes[bus], bit, would_accept(policy, state, source, clock + 1))
     return True
 
 
 @inlined
-def step_host(setup, shapes, states, weights, buses, traffic, claims, asked, commands, latencies, bus, clock):
+def room_beside(agents, lanes, state, bus, count):
+    """The clock from which the lane has room whose refresh the host's controller would issue next."""
+    if state[PENDING_SIZE] == 0:
+        return 0
+    lane = (state[PENDING_BANK] & (BANKS - 1)) // BANKS_PER_RANK * count + bus
+    return agents.claims.credit[lane, 0] if lane < lanes.states.shape[0] else 0
+
+
+@inlined
+def lane_observes(setup, agents, lanes, asked, lane, origin, kind, bank, row, clock):
+    """The lane of a rank learns of a command of the host."""
+    claims, other = agents.claims, lanes.states[lane]
+    note_command(claims.tally[lane], claims.opened_by[lane], HOST, origin, kind, bank)
+    claims.host_issued[lane, COMMANDS_OF_KINDS[kind]] += 1
+    if observe(lanes.shape, other, kind, bank, row, origin == FROM_ACTIVE, clock):
+        asked.wake[lane] = min(asked.wake[lane], clock + 1)
+    if origin == FROM_REFRESHES and claims.credit[lane, 0] > clock:
+        take_back(lanes.shape, other, lane_source(agents.weights, lane), clock)
+
+
+@inlined
+def step_host(setup, agents, lanes, hosts, asked, bus, clock):
     """The host's controller issues its next command, if it has one. Returns whether it has."""
-    policy, shape, state = setup.policy, shapes[1], states[1][bus]
-    lanes, count = states[0].shape[0], states[1].shape[0]
-    other_credit = 0
-    if state[PENDING_SIZE] > 0:
-        lane = (state[PENDING_BANK] & (BANKS - 1)) // BANKS_PER_RANK * count + bus
-        other_credit = claims.credit[lane, 0] if lane < lanes else 0
-    beside = Beside(states[0], bus, count, 0, claims.host_second[bus], claims.host_direction[bus])
+    claims, traffic, count = agents.claims, agents.traffic, hosts.states.shape[0]
+    policy, shape, state = setup.policy, hosts.shape, hosts.states[bus]
+    beside = Beside(lanes.states, bus, count, 0, claims.host_second[bus], claims.host_direction[bus])
+    other_credit = room_beside(agents, lanes, state, bus, count)
     origin, first, second, wake, withheld = choose(policy, shape, state, 0, other_credit, beside, clock)
-    number = lanes + bus
-    asked.withheld[number] = withheld
+    number = lanes.states.shape[0] + bus
+    asked.withheld[bus] = set_bit(asked.withheld[bus], HOST_BIT, withheld)
     asked.wake[number] = wake
     if origin == NOWHERE:
         asked.since[number] = oldest_arrival(shape, state)  # of another queue, perhaps
         return False
     kind, bank = kind_of_command(origin, first, second), bank_of_command(state, origin, first, second)
-    row, rank = row_of_command(state, origin, bank, first), bank // BANKS_PER_RANK
+    row, rank, stream = row_of_command(state, origin, bank, first), bank // BANKS_PER_RANK, 0
+    if origin != FROM_REFRESHES:
+        stream = traffic.stream[bus, request_of_command(state, origin, bank, first)]
+    served, reads, latency = state[SERVED], state[READS_SERVED], state[READ_LATENCY]
     source, sink = host_source(traffic, bus), data_sink(claims, claims.no_credit)
-    trace = commands_at(commands, bus)
-    issue(policy, shape, state, latencies[bus], source, sink, trace, origin, first, second, clock)
+    trace, latencies = commands_at(hosts.commands, bus), hosts.latencies[bus, stream]
+    issue(policy, shape, state, latencies, source, sink, trace, origin, first, second, clock)
+    take_command_bus(setup, claims, rank, bus, COMMANDS_OF_KINDS[kind], clock)
     if kind == RD or kind == WR:
-        carry_data(setup, buses, bus, READ if kind == RD else WRITE, rank, clock)
+        carry_data(setup, agents.buses, bus, READ if kind == RD else WRITE, rank, clock)
+        end = state[DATA_END] if kind == RD else clock
+        note_served(traffic, stream, bus, state, served, reads, latency, end)
     lane = rank * count + bus
-    if lane < lanes:
-        other, lane_bank = states[0][lane], bank % BANKS_PER_RANK
-        note_command(claims.tally[lane], claims.opened_by[lane], HOST, origin, kind, lane_bank)
-        claims.host_issued[lane, COMMANDS_OF_KINDS[kind]] += 1
-        if observe(shapes[0], other, kind, lane_bank, row, origin == FROM_ACTIVE, clock):
-            asked.wake[lane] = min(asked.wake[lane], clock + 1)
+    if lane < lanes.states.shape[0]:
+        bank_of_lane = bank % BANKS_PER_RANK
+        lane_observes(setup, agents, lanes, asked, lane, origin, kind, bank_of_lane, row, clock)
         if origin == FROM_REFRESHES:
             release_closed(state, rank)
-            if claims.credit[lane, 0] > clock:
-                take_back(shapes[0], other, lane_source(weights, lane), clock)
     asked.since[number] = oldest_arrival(shape, state)
     asked.wake[number] = next_asked(policy, shape, state, 0, clock)
-    asked.takes[number] = would_accept(policy, state, source, clock + 1)
+    takes = would_accept(policy, state, source, clock + 1)
+    asked.takes[bus] = set_bit(asked.takes[bus], HOST_BIT, takes)
     return True

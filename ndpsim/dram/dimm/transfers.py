@@ -1,7 +1,7 @@
 """The data bus of a sub-channel to the host: activations and results between the host's own data.
 
 The host's controller spaces its data by the standard's rules for the ranks of its channel. Activations and
-results pass between the host and the buffer chip, which is one more rank on that bus: they take the bus when
+results pass between the host and the buffer chips, each of which is one more rank on that bus: they take the bus when
 it is free, before commands whose data would need it, and commands wait until their data can follow.
 """
 
@@ -12,16 +12,17 @@ from ndpsim.dram.dimm.state import (
     BUS_TURNAROUNDS,
     DIRECTION,
     FREE,
-    JOB_DIRECTION,
-    JOB_TICKS,
-    JOBS,
     LAST_COLUMN_CLOCK,
     RANK,
     RANK_SWITCHES,
     READ,
+    TRANSFER_DIRECTION,
+    TRANSFER_TICKS,
+    TRANSFERS,
 )
+from ndpsim.dram.state import FAR
 
-__all__ = ["carry_data", "carry_job", "has_job", "next_command_at"]
+__all__ = ["carry_data", "carry_transfer", "next_command_at", "next_transfer"]
 
 
 @inlined
@@ -57,26 +58,30 @@ def carry_data(setup, buses, bus, direction, rank, clock):
 
 
 @inlined
-def has_job(setup, buses, transfers, bus, clock):
-    """Whether activations or results wait for the bus."""
-    at = buses.at[bus]
-    return at < transfers.value[JOBS] and transfers.ready[at] <= clock * setup.dram_ticks
+def next_transfer(buses, transfers, bus):
+    """The transfer that has the bus next, the first that is ready: (its DIMM, the tick, FAR: none waits)."""
+    first, ready = 0, FAR
+    for dimm in range(buses.at.shape[1]):
+        at = buses.at[bus, dimm]
+        if at < transfers.value[dimm, TRANSFERS] and transfers.ready[dimm, at] < ready:
+            first, ready = dimm, transfers.ready[dimm, at]
+    return first, ready
 
 
 @inlined
-def carry_job(setup, buses, transfers, bus):
-    """The next job takes the bus as soon as it is ready and the bus is free."""
-    direction, buffer_rank = transfers.value[JOB_DIRECTION], setup.host_tables.ranks
+def carry_transfer(setup, buses, transfers, bus, dimm, ready):
+    """A DIMM's next transfer takes the bus as soon as it is ready and the bus is free."""
+    direction, buffer_rank = transfers.value[dimm, TRANSFER_DIRECTION], setup.host_tables.ranks + dimm
     free = free_from(buses, bus, direction, buffer_rank, setup.dram_ticks)
-    end = max(transfers.ready[buses.at[bus]], free) + transfers.value[JOB_TICKS]
+    end = max(ready, free) + transfers.value[dimm, TRANSFER_TICKS]
     carry(buses, bus, direction, buffer_rank, end)
-    buses.end[bus] = end
-    buses.at[bus] += 1
+    buses.end[bus, dimm] = end
+    buses.at[bus, dimm] += 1
 
 
 @inlined
 def next_command_at(setup, buses, bus, direction):
-    """The first clock at which a column command's data can follow the job that has the bus."""
+    """The first clock at which a column command's data can follow the transfer that has the bus."""
     free = free_from(buses, bus, direction, 0, setup.dram_ticks)
     latency = setup.read_latency if direction == READ else setup.write_latency
     return (free + setup.dram_ticks - 1) // setup.dram_ticks - latency

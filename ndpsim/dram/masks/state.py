@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.dram.row_policies import OpenRows, RowPolicy
-from ndpsim.dram.state import CLOCK, COUNTERS, DATA_END, FAR, FIRST_COMMAND, PAUSE, Policy
+from ndpsim.dram.state import CLOCK, COUNTERS, DATA_END, FAR, FIRST_COMMAND, OPEN_CLOCKS, PAUSE, Policy
 from ndpsim.spec import COMMANDS, Tables, standard
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "make_state",
     "make_states",
     "open_banks",
+    "open_row",
     "segments_needed",
 ]
 
@@ -326,8 +327,16 @@ def clocks_until_closed(state: Ints, ranks: int, end: int) -> int:
     return int(np.maximum(state[CLOSED_AT : CLOSED_AT + ranks * BANKS_PER_RANK] - end, 0).sum())
 
 
-def issued_commands(state: Ints) -> Ints:
-    """int64[command]: commands issued."""
-    issued = np.zeros(len(COMMANDS), dtype=np.int64)
-    issued[_COMMANDS_OF_KINDS] = state[ISSUED : ISSUED + ISSUED_KINDS]
+def open_row(state: Ints, rank: int, bankgroup: int, bank: int, row: int, clock: int) -> None:
+    """A bank of a channel at rest has a row open from a clock on."""
+    of_rank = bankgroup * BANKS_PER_GROUP + bank
+    state[OPEN_ROW + rank * BANKS_PER_RANK + of_rank] = row
+    state[OPEN_BANKS + rank : OPEN_BANKS + rank + 1].view(np.uint64)[0] |= np.uint64(1 << of_rank)
+    state[OPEN_CLOCKS] -= clock
+
+
+def issued_commands(states: Ints) -> Ints:
+    """int64[..., command]: commands issued by one channel, or by each of several."""
+    issued = np.zeros((*states.shape[:-1], len(COMMANDS)), dtype=np.int64)
+    issued[..., _COMMANDS_OF_KINDS] = states[..., ISSUED : ISSUED + ISSUED_KINDS]
     return issued

@@ -1,0 +1,479 @@
+"""A host channel with all its DIMMs, and whatever uses them, in any combination, on one clock.
+
+Each DIMM has a queue of experts; the host has streams of requests. An expert that comes later never delays
+an earlier one of its DIMM. See `dram.dimm` for how NDP units and host share ranks and buses.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from os import PathLike
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.arguments import choice, flag, number, text, whole_number
+from ndpsim.config import Hardware, load_hardware
+from ndpsim.dram import state
+from ndpsim.dram.dimm import state as shared
+from ndpsim.dram.dimm.engines import OpenRow
+from ndpsim.errors import InputError, one_of
+from ndpsim.layout import ExpertFormat, make_layout
+from ndpsim.moe import Expert, MoeShape
+from ndpsim.reported import Reported
+from ndpsim.simulate.channel import ChannelRun, QueuedExpert, make_setup
+from ndpsim.simulate.expert import MAX_TOKENS
+from ndpsim.simulate.geometry import geometry_of
+from ndpsim.simulate.host import host_buses
+from ndpsim.simulate.host_traffic import HostTraffic, host_round
+from ndpsim.simulate.lane import name_commands
+from ndpsim.simulate.machine import lower_machine
+from ndpsim.simulate.power import Energy
+from ndpsim.simulate.program import FIRST_CLOCK
+from ndpsim.simulate.stopwatch import Stopwatch
+from ndpsim.simulate.trace import read_latencies
+from ndpsim.simulate.weights import named_weights
+from ndpsim.traces import CommandTrace
+from ndpsim.units import exact
+
+__all__ = ["DimmResult", "ExpertRun", "HostRun", "Session", "simulate_dimm"]
+
+Ints = NDArray[np.int64]
+_NONE: Ints = np.zeros(0, dtype=np.int64)
+_MAX_CLOCK = 1 << 48
+_MAX_SLICE = 1 << 30
+
+
+@dataclass(frozen=True)
+class ExpertRun:
+    """An expert of a session; times in ns after the session's first clock.
+
+    Attributes:
+        dimm: on the channel.
+        tokens: that go through it.
+        start_ns: when its first activations begin to come; None: they have not.
+        end_ns: when the host has its last result; None: it has not.
+    """
+
+    dimm: int
+    tokens: int
+    start_ns: float | None
+    end_ns: float | None
+
+
+@dataclass(frozen=True)
+class HostRun:
+    """A stream of requests of the host; times in ns after the session's first clock.
+
+    Attributes:
+        start_ns: from when it makes requests.
+        end_ns: when its last data so far was read or its last write issued; None: nothing was.
+        requests: that have been served; `bytes` their data.
+        read_latency_ns: from being taken to the last beat: mean, p50, p90, p99, max; None without reads.
+        is_done: all that it asks for has been served.
+    """
+
+    start_ns: float
+    end_ns: float | None
+    requests: int
+    bytes: int
+    read_latency_ns: Mapping[str, float] | None
+    is_done: bool
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DimmResult(Reported):
+    """What has happened on a channel until now.
+
+    Attributes:
+        time_ns: since the first clock.
+        clock_ns: the DRAM clock.
+        jobs: the experts, in the order in which they were added.
+        host: the streams of the host, likewise.
+        ndp_gbps, host_gbps: what NDP units read, and what the host moved on the ranks simulated, over `time_ns`.
+        commands: DRAM commands by kind, over all ranks of DIMMs with NDP units.
+        energy_nj: by component, and their `total`; None where nothing is known of the DRAM's currents.
+            `energy_note` says what it rests on, or why.
+        config: everything that was used.
+        wall_s, compile_s: how long the simulation took, and how long kernels were compiled for it.
+        command_traces: of each lane, DIMM after DIMM, whoever issued the commands, when asked for.
+    """
+
+    _shown_fields: ClassVar[tuple[str, ...]] = (
+        "time_ns",
+        "clock_ns",
+        "jobs",
+        "host",
+        "ndp_gbps",
+        "host_gbps",
+        "commands",
+        "energy_nj",
+        "wall_s",
+    )
+
+    time_ns: float
+    clock_ns: float
+    jobs: tuple[ExpertRun, ...]
+    host: tuple[HostRun, ...]
+    ndp_gbps: float
+    host_gbps: float
+    commands: Mapping[str, int]
+    energy_nj: Mapping[str, float | None] | None
+    energy_note: str
+    config: Mapping[str, Any]
+    wall_s: float
+    compile_s: float
+    command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)
+
+
+class Session:
+    """A host channel with all its DIMMs under way.
+
+    Args:
+        hw: as in `simulate_expert`.
+        dimms: the first so many DIMMs of the channel may run experts; None: all. The others are the host's.
+        arbitration, slice_clocks: as in `simulate_contention`.
+        start_clock: the DRAM clock at which the session begins. Refreshes fall due after whole refresh
+            intervals from clock 0 on; those before the start are done, and all ranks ready. Times of a
+            session, turns of "slice" and the clocks of the units count from its start, commands' do not.
+        open_rows: rows that are open at the start: (rank on the channel, bank group, bank, row), on every
+            sub-channel.
+        sets: changes to the hardware, "dimm.ranks=2".
+        record_commands: keep the commands of every lane.
+
+    Raises:
+        InputError: an argument or the hardware makes no sense.
+    """
+
+    def __init__(
+        self,
+        hw: str | PathLike[str] | Hardware = "trimoe",
+        dimms: int | None = None,
+        arbitration: str = "host-first",
+        slice_clocks: int = 1000,
+        start_clock: int = 1,
+        open_rows: Iterable[OpenRow] = (),
+        sets: Sequence[str] = (),
+        record_commands: bool = False,
+    ) -> None:
+        self._stopwatch = Stopwatch()
+        arbitration = choice(arbitration, "arbitration", shared.ARBITRATIONS, "arbitration")
+        slice_clocks = whole_number(slice_clocks, "slice_clocks", 1, _MAX_SLICE, " of clocks")
+        start_clock = whole_number(start_clock, "start_clock", 1, _MAX_CLOCK)
+        recording = flag(record_commands, "record_commands")
+        self.hardware = load_hardware(hw, sets)
+        if self.hardware.system.cxl is not None:
+            raise InputError("not supported: the host has no channel to memory on a CXL link", key="cxl")
+        with self.hardware.errors_at_origins():
+            machine = lower_machine(self.hardware)
+            setup = make_setup(machine, arbitration, slice_clocks, start_clock)
+        on_channel = len(machine.geometry.dimms_of(0))
+        count = on_channel if dimms is None else whole_number(dimms, "dimms", 1, on_channel)
+        rows = [_checked_row(row, setup.host_tables.ranks, machine.device) for row in open_rows]
+        self.machine = machine
+        self._run = ChannelRun(machine, setup, count, recording, rows)
+        self._start_ns: list[float] = []  # of the host's streams
+        self._config = {
+            "hardware": machine.described,
+            "dimms": count,
+            "arbitration": arbitration,
+            "slice_clocks": slice_clocks if arbitration == "slice" else None,
+            "start_clock": start_clock,
+            "open_rows": rows,
+        }
+
+    def expert(
+        self,
+        model: str | PathLike[str] | MoeShape | Expert = "qwen3-235b-a22b",
+        tokens: int = 1,
+        dimm: int = 0,
+        release_ns: float = 0.0,
+        bits: int | ExpertFormat = 16,
+    ) -> int:
+        """Add an expert to the queue of a DIMM; its weights lie behind those that are there.
+
+        Args:
+            model, bits: as in `simulate_expert`.
+            tokens: that go through it.
+            dimm: which of the channel's.
+            release_ns: nothing of it is done before; times in the past count as now.
+
+        Returns:
+            Its number among the experts of the session.
+
+        Raises:
+            InputError: an argument makes no sense, or the weights do not fit.
+        """
+        tokens = whole_number(tokens, "tokens", 1, MAX_TOKENS)
+        dimm = whole_number(dimm, "dimm", 0, len(self._run.programs) - 1)
+        weights, _ = named_weights(model, bits)
+        clock = self._not_past(release_ns, "release_ns")
+        with self.hardware.errors_at_origins():
+            self._run.add_expert(dimm, weights, tokens, clock * self.machine.dram_ticks)
+        return len(self._run.experts) - 1
+
+    def host(
+        self,
+        pattern: str | PathLike[str] = "sequential",
+        gbps: float | str = "saturate",
+        read_share: float = 0.67,
+        dimm: int = 0,
+        start_ns: float = 0.0,
+    ) -> int:
+        """The host reads and writes a DIMM from a time on, without end; its data lies behind the weights.
+
+        Args:
+            pattern, read_share: as in `simulate_contention`; gbps: its `host_gbps`.
+            dimm: which of the channel's.
+            start_ns: when it begins; times in the past count as now.
+
+        Returns:
+            Its number among the host's streams.
+
+        Raises:
+            InputError: an argument makes no sense, or weights leave no rows.
+        """
+        machine, run = self.machine, self._run
+        traffic = HostTraffic.of(gbps, read_share, pattern, self.hardware.dimm_host_gbps)
+        dimm = whole_number(dimm, "dimm", 0, len(machine.geometry.dimms_of(0)) - 1)
+        place = run.first_free_place[dimm] if dimm < len(run.first_free_place) else 0
+        requests = host_round(self.hardware, traffic, place)
+        requests = requests.on_ranks_from(dimm * machine.geometry.ranks)
+        offered, buses = traffic.offered(machine.host_buses), machine.host_buses
+        pace = traffic.pace(machine.device.burst_bytes, machine.device.clock_ps)
+        clock = self._not_past(start_ns, "start_ns")
+        return self._add_stream(requests.stream(machine.tables, buses, clock, pace, offered))
+
+    def host_read(
+        self,
+        model: str | PathLike[str] | MoeShape | Expert = "qwen3-235b-a22b",
+        layout: str = "localized",
+        gbps: float | str = "saturate",
+        start_ns: float = 0.0,
+        bits: int | ExpertFormat = 16,
+    ) -> int:
+        """The host reads the weights of an expert, as far as they lie on this channel, once.
+
+        Args:
+            model, bits, layout: as in `simulate_host_read`; the weights are the first of their DIMMs.
+            gbps: over this channel; "saturate": as fast as it can.
+            start_ns: when it begins; times in the past count as now.
+
+        Returns:
+            Its number among the host's streams.
+
+        Raises:
+            InputError: an argument makes no sense, or nothing of the weights lies on this channel.
+        """
+        machine, layout = self.machine, text(layout, "layout")
+        traffic = HostTraffic.of(gbps, 1.0, "sequential", self.hardware.dimm_host_gbps)
+        weights, _ = named_weights(model, bits)
+        placed = make_layout(layout, geometry_of(self.hardware), weights)
+        buses = [bus for bus in host_buses(placed) if bus.channel == 0]
+        if not buses:
+            raise InputError(f"{layout} leaves nothing of the weights on the first channel", key="layout")
+        tables = self._run.setup.host_tables
+        by_bus = {bus.subchannel: bus for bus in buses}
+        sources, numbers = [], []
+        for subchannel in range(machine.host_buses):
+            bus = by_bus.get(subchannel)
+            rank, place, burst = (_NONE,) * 3 if bus is None else (bus.rank, bus.place, bus.burst)
+            coordinates = placed.parts[0].dealing.coordinates(place)
+            sources.append(state.make_source(tables, rank, *coordinates, np.zeros_like(place), burst))
+            numbers.append(np.arange(len(place)) * machine.host_buses + subchannel)
+        offered = traffic.offered(machine.host_buses)
+        if offered is None:
+            offered = np.array([len(one) for one in numbers], dtype=np.int64)
+        pace = traffic.pace(machine.device.burst_bytes, machine.device.clock_ps)
+        clock = self._not_past(start_ns, "start_ns")
+        return self._add_stream(shared.Stream(sources, numbers, clock, pace, offered))
+
+    def _not_past(self, ns: float, key: str) -> int:
+        """The first clock that is not before a time, nor before now."""
+        return max(self._clock_of(number(ns, key, 0)), self._run.dimms.clock)
+
+    def _add_stream(self, stream: shared.Stream) -> int:
+        self._start_ns.append(self._ns(stream.start))
+        return self._run.dimms.add_stream(stream)
+
+    def run(self, until_ns: float | None = None) -> None:
+        """Run until a time, or until all experts are done and all that the host asks for without repeating
+        it; can be called again, also after more was added.
+
+        Raises:
+            InputError: nothing that there is to do has an end, or the time is over.
+        """
+        run = self._run
+        if until_ns is not None:
+            clock = self._clock_of(number(until_ns, "until_ns", 0))
+            if clock < run.dimms.clock:
+                raise InputError(f"{until_ns} ns is before now, {self.now_ns:g} ns", key="until_ns")
+            run.run_until(clock)
+            return
+        if not run.experts and not run.has_streams_that_end():
+            raise InputError("is needed where only endless traffic of the host is simulated", key="until_ns")
+        run.run()
+        run.run_until(max(run.dimms.clock, -(-run.end // self.machine.dram_ticks)))
+        run.dimms.run_host(state.FAR)
+
+    @property
+    def now_ns(self) -> float:
+        """The time until which has been simulated, after the first clock."""
+        return self._ns(self._run.dimms.clock)
+
+    @property
+    def jobs(self) -> tuple[ExpertRun, ...]:
+        """The experts, in the order in which they were added."""
+        return tuple(self._expert_run(expert) for expert in self._run.experts)
+
+    @property
+    def hosts(self) -> tuple[HostRun, ...]:
+        """The streams of the host, in the order in which they were added."""
+        return tuple(self._host_run(stream) for stream in range(len(self._start_ns)))
+
+    def result(self) -> DimmResult:
+        """All that has happened until now."""
+        run, machine, time_ns = self._run, self.machine, self.now_ns
+        energy_nj, energy_note = self._energy(time_ns)
+        ndp, host = (bursts * machine.device.burst_bytes / max(time_ns, 1e-9) for bursts in run.moved())
+        return DimmResult(
+            time_ns=time_ns,
+            clock_ns=machine.timebase.to_ns(machine.dram_ticks),
+            jobs=self.jobs,
+            host=self.hosts,
+            ndp_gbps=ndp,
+            host_gbps=host,
+            commands=name_commands(run.issued()),
+            energy_nj=energy_nj,
+            energy_note=energy_note,
+            config=self._config,
+            wall_s=self._stopwatch.wall_s(),
+            compile_s=self._stopwatch.compile_s(),
+            command_traces=tuple(run.commands_of_lanes()),
+        )
+
+    def _clock_of(self, ns: float) -> int:
+        """The first clock that is not before a time."""
+        ticks = exact(ns) * 1000 / self.machine.timebase.tick_ps
+        return FIRST_CLOCK - int(-ticks // self.machine.dram_ticks)
+
+    def _ns(self, clock: int) -> float:
+        return self._run.after_start_ns(clock * self.machine.dram_ticks)
+
+    def _expert_run(self, expert: QueuedExpert) -> ExpertRun:
+        begun = expert.spans.of_phase.get(("activations-in", 0))
+        start = None if begun is None else self._run.after_start_ns(begun[0])
+        end = None if expert.end is None else self._run.after_start_ns(expert.end)
+        return ExpertRun(expert.dimm, sum(expert.job.tiles), start, end)
+
+    def _host_run(self, stream: int) -> HostRun:
+        dimms = self._run.dimms
+        traffic, clock_ns = dimms.agents.traffic, self.machine.timebase.to_ns(self.machine.dram_ticks)
+        served, reads, latency = (int(traffic.tally[stream, :, place].sum()) for place in range(3))
+        end = int(traffic.tally[stream, :, shared.STREAM_END].max())
+        return HostRun(
+            start_ns=self._start_ns[stream],
+            end_ns=self._ns(end) if end else None,
+            requests=served,
+            bytes=served * self.machine.device.burst_bytes,
+            read_latency_ns=read_latencies(dimms.host_latencies[:, stream], latency, clock_ns),
+            is_done=served == int(traffic.offered[stream].sum()),
+        )
+
+    def _energy(self, time_ns: float) -> Energy:
+        run, machine = self._run, self.machine
+        products, inputs, bytes_read, hidden = Fraction(0), 0, 0, 0
+        host_bursts = run.moved()[1]
+        for expert in run.experts:
+            weights, tiles = expert.weights, [key for key in expert.spans.of_phase if key[0] == "result-out"]
+            tokens = sum(expert.job.tiles[tile] for _, tile in tiles)
+            of_matrix = tokens * weights.hidden * weights.intermediate
+            matrices = weights.format.matrices
+            products += of_matrix * sum(machine.unit.native_share(matrix.bits) for matrix in matrices)
+            inputs += len(matrices) * of_matrix * machine.unit.activation_bytes
+            bytes_read += len(tiles) * sum(region.bytes for region in expert.placed.dealing.regions)
+            hidden += tokens * weights.intermediate
+            host_bursts += sum(self._io_bursts(expert, expert.job.tiles[tile]) for _, tile in tiles)
+        dimms = len(run.programs)
+        units = machine.unit_energy.split(float(products), inputs, bytes_read, hidden, dimms * time_ns)
+        clock = run.dimms.clock
+        rank_clocks = (clock - FIRST_CLOCK) * machine.lanes * dimms
+        others = {**units, "host": machine.dram_power.io_nj(host_bursts)}
+        return machine.dram_power.split(run.issued(), rank_clocks, run.dimms.open_clocks(clock), others)
+
+    def _io_bursts(self, expert: QueuedExpert, tokens: int) -> int:
+        """Bursts of activations and results of a tile."""
+        per_burst = self.machine.device.burst_bytes // self.machine.unit.activation_bytes
+        return -(-tokens * expert.weights.hidden // per_burst) + tokens * -(
+            -expert.weights.hidden // per_burst
+        )
+
+
+def _checked_row(row: Any, ranks: int, device: Any) -> OpenRow:
+    """A row that is open at the start.
+
+    Raises:
+        InputError: there is no such row.
+    """
+    try:
+        values = tuple(row)
+    except TypeError:
+        values = ()
+    if len(values) != 4:
+        raise InputError(f"{row!r} is not (rank, bank group, bank, row)", key="open_rows")
+    ends = (ranks, device.bankgroups, device.banks_per_group, device.rows)
+    checked = [whole_number(value, "open_rows", 0, end - 1) for value, end in zip(values, ends, strict=True)]
+    return checked[0], checked[1], checked[2], checked[3]
+
+
+def simulate_dimm(
+    hw: str | PathLike[str] | Hardware = "trimoe",
+    experts: Sequence[Mapping[str, Any]] = (),
+    host: Sequence[Mapping[str, Any]] = (),
+    host_reads: Sequence[Mapping[str, Any]] = (),
+    until_ns: float | None = None,
+    **of_session: Any,
+) -> DimmResult:
+    """Simulate experts on the DIMMs of a host channel and what the host reads and writes there, on one clock.
+
+    Args:
+        hw: as in `simulate_expert`.
+        experts: arguments of `Session.expert` for each, in the order of the queues: ``{"tokens": 3}``.
+        host: arguments of `Session.host` for each stream: ``{"gbps": 4, "start_ns": 1000}``.
+        host_reads: arguments of `Session.host_read` for each.
+        until_ns: as in `Session.run`.
+        of_session: the other arguments of `Session`.
+
+    Raises:
+        InputError: an argument makes no sense.
+    """
+    session = _call(Session, "simulate_dimm", {"hw": hw, **of_session})
+    for add, key, calls in (
+        (session.expert, "experts", experts),
+        (session.host, "host", host),
+        (session.host_read, "host_reads", host_reads),
+    ):
+        for arguments in calls:
+            _call(add, key, arguments)
+    session.run(until_ns)
+    result: DimmResult = session.result()
+    return result
+
+
+def _call(function: Any, key: str, arguments: Mapping[str, Any]) -> Any:
+    """Call with the arguments of a mapping.
+
+    Raises:
+        InputError: it is none, or has what the function does not take.
+    """
+    if not isinstance(arguments, Mapping):
+        raise InputError(f"{arguments!r} is not a mapping of arguments", key=key)
+    allowed = list(inspect.signature(function).parameters)
+    for name in arguments:
+        if name not in allowed:
+            raise InputError(one_of(str(name), allowed, "argument"), key=key)
+    return function(**arguments)

@@ -1,0 +1,252 @@
+"""A session: experts on DIMMs of a channel and the host beside them, against each of them alone and bounds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ndpsim.audit import check_lanes
+from ndpsim.config import load_hardware
+from ndpsim.errors import InputError
+from ndpsim.moe import Expert
+from ndpsim.report.traces import all_lanes
+from ndpsim.simulate import Session, simulate_contention, simulate_dimm, simulate_expert, simulate_host_read
+from ndpsim.spec import COMMANDS
+
+SMALL = Expert(512, 256)
+QUEUE = (2, 3, 1)
+
+
+def queue(dimm=0, **others):
+    return [{"model": SMALL, "tokens": tokens, "dimm": dimm, **others} for tokens in QUEUE]
+
+
+def times(result, dimm=0):
+    return [(job.start_ns, job.end_ns) for job in result.jobs if job.dimm == dimm]
+
+
+# ---- experts alone -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bits", [16, 3])
+def test_a_queue_on_a_dimm_is_the_queue_of_simulate_expert(bits):
+    alone = simulate_expert("trimoe", SMALL, list(QUEUE), bits=bits, record_commands=True)
+    result = simulate_dimm("trimoe", queue(bits=bits), dimms=1, record_commands=True)
+    assert times(result) == [(job.start_ns, job.end_ns) for job in alone.jobs]
+    assert result.time_ns == alone.time_ns
+    for ours, lane in zip(result.command_traces, alone.command_traces, strict=True):
+        # A lane that has read its last weight is refreshed until the results are out, too.
+        assert np.array_equal(ours.columns()[:, : len(lane)], lane.columns())
+        assert (ours.column[len(lane) :] < 0).all()
+    assert result.energy_nj["total"] == pytest.approx(alone.energy_nj["total"], rel=1e-3)
+
+
+@pytest.mark.parametrize("command_bus", ["private", "shared"])
+def test_the_first_of_a_queue_ends_as_it_ends_alone_and_the_queue_within_its_bounds(command_bus):
+    sets = [f"dimm.command_bus={command_bus}", "dram.refresh=none"]
+    alone = [simulate_dimm("trimoe", [job], dimms=1, sets=sets) for job in queue()]
+    together = simulate_dimm("trimoe", queue(), dimms=1, sets=sets)
+    assert times(together)[0] == times(alone[0])[0]
+    assert together.time_ns <= sum(one.time_ns for one in alone)
+    peak_gbps = load_hardware("trimoe").lanes * load_hardware("trimoe").lane_device().peak_gbps
+    assert together.time_ns >= 3 * SMALL.weights * 2 / peak_gbps
+    for name in ("ndp_multiply", "read", "host"):
+        assert together.energy_nj[name] == pytest.approx(sum(one.energy_nj[name] for one in alone))
+
+
+def test_experts_on_two_dimms_share_nothing_but_the_buses_to_the_host():
+    one = simulate_dimm("trimoe", queue())
+    both = simulate_dimm("trimoe", queue() + queue(dimm=1))
+    later = [ours[1] - alone[1] for ours, alone in zip(times(both), times(one), strict=True)]
+    assert all(0 <= ns < 100 for ns in later)
+    assert both.time_ns < 1.02 * one.time_ns
+    assert both.energy_nj["read"] == pytest.approx(2 * one.energy_nj["read"])
+
+
+def test_nothing_of_an_expert_is_done_before_its_release():
+    result = simulate_dimm(
+        "trimoe",
+        [{"model": SMALL, "release_ns": 5000}],
+        dimms=1,
+        record_commands=True,
+        sets=["dram.refresh=none"],
+    )
+    alone = simulate_dimm("trimoe", [{"model": SMALL}], dimms=1, sets=["dram.refresh=none"])
+    assert result.jobs[0].start_ns == pytest.approx(5000, abs=1)
+    assert min(trace.clock[0] for trace in result.command_traces) >= 5000 / result.clock_ns
+    assert result.jobs[0].end_ns - result.jobs[0].start_ns == pytest.approx(alone.jobs[0].end_ns, abs=1)
+
+
+def test_a_run_can_be_read_in_between_and_goes_on_as_if_it_had_not():
+    session, whole = Session("trimoe", dimms=1), Session("trimoe", dimms=1)
+    for each in (session, whole):
+        each.expert(SMALL, 2)
+        each.host(gbps=8)
+        each.expert(SMALL, 1)
+    seen = []
+    for until_ns in (1000, 1000, 8000.5):
+        session.run(until_ns)
+        seen.append(session.result())
+    assert session.now_ns == pytest.approx(8000.5, abs=0.5)
+    assert [one.end_ns is None for one in seen[0].jobs] == [True, True]
+    assert 0 < seen[0].host[0].requests < seen[2].host[0].requests
+    for each in (session, whole):
+        each.run()
+    ours, theirs = session.result().to_dict(), whole.result().to_dict()
+    for told in (ours, theirs):
+        told.pop("wall_s"), told.pop("compile_s")
+    assert ours == theirs
+
+
+def test_what_is_added_later_begins_later():
+    session = Session("trimoe", dimms=1)
+    session.expert(SMALL)
+    session.run()
+    done = session.now_ns
+    session.expert(SMALL, 2)
+    session.host_read(SMALL, gbps=3)
+    session.run()
+    assert session.jobs[1].start_ns >= done
+    assert session.hosts[0].start_ns == done
+    assert session.hosts[0].is_done
+
+
+# ---- the host ----------------------------------------------------------------------------------------
+
+
+def test_weights_read_by_the_host_alone_take_what_simulate_host_read_takes():
+    alone = simulate_host_read("trimoe", SMALL, "localized")
+    result = simulate_dimm("trimoe", host_reads=[{"model": SMALL}])
+    assert result.host[0].end_ns == pytest.approx(alone.time_ns)
+    assert result.host[0].bytes == alone.weight_bursts * 64
+    assert result.commands["RD"] == alone.commands["RD"]
+
+
+def test_weights_are_read_at_the_rate_that_was_asked_for():
+    stream = simulate_dimm("trimoe", host_reads=[{"model": SMALL, "gbps": 5, "start_ns": 2000}]).host[0]
+    assert stream.bytes / (stream.end_ns - stream.start_ns) == pytest.approx(5, rel=0.01)
+
+
+def test_streams_of_the_host_get_what_they_ask_for_and_share_what_is_left():
+    paced = simulate_dimm("trimoe", host=[{"gbps": 4}, {"gbps": 2, "start_ns": 10_000}], until_ns=30_000).host
+    assert paced[0].bytes / 30_000 == pytest.approx(4, rel=0.02)
+    assert paced[1].bytes / 20_000 == pytest.approx(2, rel=0.02)
+    greedy = simulate_dimm("trimoe", host=[{}, {"dimm": 1}], until_ns=30_000).host
+    assert greedy[0].requests == pytest.approx(greedy[1].requests, rel=0.02)
+
+
+def test_contention_is_a_session_of_one_expert_and_one_stream():
+    beside = simulate_contention("trimoe", SMALL, 2, host_gbps=6, pattern="random")
+    result = simulate_dimm(
+        "trimoe", [{"model": SMALL, "tokens": 2}], [{"gbps": 6, "pattern": "random"}], dimms=1
+    )
+    assert result.time_ns == beside.ndp_time_ns
+    assert result.host_gbps == beside.host_gbps
+
+
+def test_contention_takes_a_queue():
+    beside = simulate_contention("trimoe", SMALL, QUEUE, host_gbps=6)
+    single = simulate_contention("trimoe", SMALL, QUEUE[0], host_gbps=6)
+    assert beside.ndp_alone_ns == simulate_expert("trimoe", SMALL, QUEUE).time_ns
+    assert beside.token_tiles == QUEUE
+    assert beside.phases[0] == single.phases[0]
+
+
+# ---- command buses and starts ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command_bus", ["private", "shared"])
+@pytest.mark.parametrize("arbitration", ["host-first", "ndp-first", "slice"])
+def test_every_lane_of_every_combination_is_legal(command_bus, arbitration):
+    sets = [f"dimm.command_bus={command_bus}"]
+    result = simulate_dimm(
+        "trimoe",
+        queue() + queue(dimm=1, release_ns=700),
+        [{"pattern": "random"}],
+        [{"model": SMALL, "start_ns": 3000, "gbps": 4}],
+        arbitration=arbitration,
+        sets=sets,
+        record_commands=True,
+        start_clock=4000,
+    )
+    report = check_lanes(all_lanes(result.command_traces), load_hardware("trimoe").lane_device(), 16, "none")
+    assert report.count == 0, report.violations[0]
+
+
+def test_commands_on_a_shared_bus_do_not_overlap_and_their_clocks_bound_the_time():
+    hardware = load_hardware("trimoe", ["dimm.command_bus=shared"])
+    result = simulate_dimm(hardware, queue(), [{"pattern": "random"}], dimms=1, record_commands=True)
+    cycles = hardware.lane_device().standard.command_cycles
+    clocks = np.array([cycles.get(command.name, 1) for command in COMMANDS])
+    for bus in range(2):
+        traces = result.command_traces[bus::2]
+        clock, command = (
+            np.concatenate([getattr(one, name) for one in traces]) for name in ("clock", "command")
+        )
+        order = np.argsort(clock)
+        assert (np.diff(clock[order]) >= clocks[command[order]][:-1]).all()
+        assert result.time_ns / result.clock_ns >= clocks[command].sum()
+
+
+def test_four_ranks_on_a_shared_bus_read_more_slowly_than_on_private_ones():
+    private, shared = (
+        simulate_dimm("trimoe", [{"model": SMALL}], dimms=1, sets=[f"dimm.command_bus={name}"]).time_ns
+        for name in ("private", "shared")
+    )
+    assert 1.005 * private < shared < 1.5 * private
+
+
+@pytest.mark.parametrize("command_bus", ["private", "shared"])
+def test_a_start_later_by_whole_refresh_intervals_changes_nothing(command_bus):
+    interval = load_hardware("trimoe").lane_device().timings["nREFI"]
+    told = []
+    for start in (1, 1 + interval, 1 + 1000 * interval, 1 + interval // 2):
+        result = simulate_dimm(
+            "trimoe",
+            queue(),
+            [{"gbps": 4}],
+            start_clock=start,
+            dimms=1,
+            sets=[f"dimm.command_bus={command_bus}"],
+        )
+        told.append((result.time_ns, result.jobs, result.host, result.commands, result.energy_nj))
+    assert told[0] == told[1] == told[2]
+    assert told[0] != told[3]
+    assert told[3][0] == pytest.approx(told[0][0], abs=4 * 295)  # by some refreshes more or less
+
+
+def test_rows_that_are_open_at_the_start_need_no_activate():
+    closed = simulate_dimm("trimoe", [{"model": SMALL}], dimms=1, sets=["dram.refresh=none"])
+    rows = [(rank, group, 0, 0) for rank in range(4) for group in range(8)]
+    opened = simulate_dimm("trimoe", [{"model": SMALL}], dimms=1, sets=["dram.refresh=none"], open_rows=rows)
+    lanes_per_rank = 2
+    assert closed.commands["ACT"] - opened.commands["ACT"] == len(rows) * lanes_per_rank
+
+
+def test_ranks_in_lock_step_are_refused_in_a_line():
+    with pytest.raises(InputError, match="broadcast"):
+        Session("trimoe", sets=["dimm.command_bus=broadcast"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key"),
+    [
+        ({"dimms": 3}, "dimms"),
+        ({"start_clock": 0}, "start_clock"),
+        ({"open_rows": [(0, 0, 9, 0)]}, "open_rows"),
+        ({"open_rows": [5]}, "open_rows"),
+        ({"experts": [{"dimm": 2}]}, "dimm"),
+        ({"experts": [{"token": 2}]}, "experts"),
+        ({"experts": [7]}, "experts"),
+        ({"host": [{"gbps": -1}]}, "host_gbps"),
+        ({"host": [{}]}, "until_ns"),
+        ({"host_reads": [{"layout": "sharded:0"}]}, "layout"),
+        ({"slices": 3}, "simulate_dimm"),
+        ({"hw": "cxl"}, "cxl"),
+    ],
+)
+def test_senseless_arguments_are_refused(arguments, key):
+    with pytest.raises(InputError) as error:
+        simulate_dimm(**arguments)
+    assert error.value.key == key
+    assert "\n" not in str(error.value)
