@@ -142,7 +142,7 @@ def test_every_key_that_is_offered_is_a_key_of_hardware():
 def test_names_that_are_repeated_here_are_those_of_their_homes():
     from ndpsim.bench.rows import ROWS
     from ndpsim.cli.list import _names
-    from ndpsim.dram.dimm.state import ARBITRATIONS
+    from ndpsim.dimm.state import ARBITRATIONS
     from ndpsim.layout import LAYOUTS
     from ndpsim.link import TOPOLOGIES
     from ndpsim.traces import command_forms, request_formats

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from ndpsim.audit import check_lanes
 from ndpsim.cli.main import cli
 from ndpsim.config import load_hardware
-from ndpsim.dram.dimm import state as shared
+from ndpsim.dimm import state as shared
 from ndpsim.errors import InputError
 from ndpsim.moe import Expert
 from ndpsim.report.traces import all_lanes

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from ndpsim.audit import check
 from ndpsim.dram import sink, state
-from ndpsim.dram.dimm import common
-from ndpsim.dram.dimm import state as shared
-from ndpsim.dram.dimm.engines import FastDimms, ReadableDimms, SharedDimms, make_dimms
+from ndpsim.dimm import common
+from ndpsim.dimm import state as shared
+from ndpsim.dimm.engines import FastDimms, ReadableDimms, SharedDimms, make_dimms
 from ndpsim.dram.engines import MaskController, ScanController
 from ndpsim.simulate.lane import command_room, decode_commands, merge_commands, run_channel
 from ndpsim.spec import COMMANDS, Device, lower, resolve
@@ -169,6 +169,7 @@ def make(work: Work, kind: Any, weights_at: int = 0, recording: bool = True) -> 
         *work.ticks,
         depth,
         work.ranks,
+        np.arange(work.dimms * work.ranks + work.others) // work.ranks,
         work.start - 1,
         np.array(clocks, dtype=np.int64) * work.shared_bus,
     )

@@ -18,8 +18,8 @@ COMPILE_S = {
     "ndpsim.audit.kernels.find_early": 1,
     "ndpsim.audit.kernels.find_row_faults": 1,
     "ndpsim.dram.controller.run": 8,
-    "ndpsim.dram.dimm.arbiter.run": 20,
-    "ndpsim.dram.dimm.readable.run": 15,
+    "ndpsim.dimm.arbiter.run": 20,
+    "ndpsim.dimm.readable.run": 15,
     "ndpsim.dram.masks.controller.run": 15,
     "ndpsim.energy.of_trace.sum_open": 1,
     "ndpsim.link.lanes.run": 12,
@@ -38,7 +38,7 @@ def kernels_of(command: str, given: Mapping[str, Any]) -> Counter[str]:
     if command == "gemv":
         kernels = Counter([_FAST])
         if given.get("host_gbps") is not None:
-            kernels += Counter([_FAST, "ndpsim.dram.dimm.arbiter.run"])
+            kernels += Counter([_FAST, "ndpsim.dimm.arbiter.run"])
         if given.get("hw") == "cxl":
             kernels["ndpsim.ndp.array_kernels.output_stationary"] = 1
     elif command == "dram":

@@ -1,7 +1,7 @@
 """A host channel under way: experts on its DIMMs, and what the host reads and writes there, on one clock.
 
 Each DIMM runs the programs of its experts (`simulate.program`) one after the other; their steps interleave
-with those of the other DIMMs and with the host's requests, in `dram.dimm`.
+with those of the other DIMMs and with the host's requests, in `dimm`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.dimm import common
+from ndpsim.dimm import state as shared
+from ndpsim.dimm.engines import OpenRow, SharedDimms, make_dimms
 from ndpsim.dram import state
-from ndpsim.dram.dimm import common
-from ndpsim.dram.dimm import state as shared
-from ndpsim.dram.dimm.engines import OpenRow, SharedDimms, make_dimms
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertWeights
 from ndpsim.simulate.lane import decode_commands, merge_commands
@@ -58,13 +58,12 @@ def make_setup(
         problem = "ranks in lock step (broadcast) beside the host, or with experts on several DIMMs"
         raise InputError(f"not supported: {problem}", key="dimm.command_bus")
     geometry, timings = machine.geometry, machine.device.timings
+    host_ranks = len(geometry.dimms_of(0)) * geometry.ranks
     cycles = machine.device.standard.command_cycles
     of_command = [cycles.get(command.name, 1) for command in COMMANDS]
     return shared.Setup(
         lane_tables=machine.tables,
-        host_tables=lower(
-            dataclasses.replace(machine.device, ranks=len(geometry.dimms_of(0)) * geometry.ranks)
-        ),
+        host_tables=lower(dataclasses.replace(machine.device, ranks=host_ranks)),
         policy=machine.policy,
         arbitration=shared.ARBITRATIONS[arbitration],
         slice_clocks=slice_clocks,
@@ -75,6 +74,7 @@ def make_setup(
         unit_ticks=machine.unit_ticks,
         fifo_bursts=machine.unit.fifo_bursts,
         dimm_ranks=geometry.ranks,
+        dimm_of_rank=np.arange(host_ranks) // geometry.ranks,
         refresh_shift=start_clock - FIRST_CLOCK,
         command_clocks=np.array(of_command, dtype=np.int64) * machine.shared_commands,
     )
@@ -88,7 +88,7 @@ class QueuedExpert:
         dimm: which, on the channel.
         weights, placed: what it is, and where it lies.
         job: its tokens, and its release.
-        first_step: of its reads, see `dram.dimm.state.Weights`.
+        first_step: of its reads, see `dimm.state.Weights`.
         spans: when its phases ran.
         end: the tick at which the host has its last result; None: not yet.
     """
@@ -214,7 +214,7 @@ class ChannelRun:
         setup: what they run under.
         dimms: how many of them, the first, may run experts.
         recording: keep all commands.
-        open_rows: see `dram.dimm.engines.SharedDimms`.
+        open_rows: see `dimm.engines.SharedDimms`.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """One expert on a DIMM while the host reads and writes the same DIMM.
 
-The expert program is that of `simulate.expert`, on the lanes and buses of `dram.dimm`, where the model is
+The expert program is that of `simulate.expert`, on the lanes and buses of `dimm`, where the model is
 described. The host's traffic begins with the program's first clock and goes on until the host has the last
 result. Each side is also simulated alone: the expert as `simulate_expert` does it, the host by the same
 requests without weights being read. Lanes are not alike when the host asks for data of some and not of
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from ndpsim.arguments import choice, flag, progress_function, text, whole_number
 from ndpsim.config import Hardware, load_hardware
+from ndpsim.dimm import state as shared
 from ndpsim.dram import sink, state
-from ndpsim.dram.dimm import state as shared
 from ndpsim.dram.engines import make_controller
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, parse_layout
@@ -242,7 +242,7 @@ def simulate_contention(
         read_share: the share of reads among its requests, 0 to 1.
         pattern: "sequential", "random" (seeded, always the same), or a request trace (any format of
             `traces.read_requests`): its addresses and kinds again and again, at the pace of `host_gbps`.
-        arbitration: "host-first", "ndp-first" or "slice", see `dram.dimm`. Under each of them, a request
+        arbitration: "host-first", "ndp-first" or "slice", see `dimm`. Under each of them, a request
             that has waited for more than 16384 clocks in a lane makes it its owner's turn.
         slice_clocks: DRAM clocks of each turn under "slice".
         record_commands: keep the command trace of every lane.

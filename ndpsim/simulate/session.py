@@ -1,7 +1,7 @@
 """A host channel with all its DIMMs, and whatever uses them, in any combination, on one clock.
 
 Each DIMM has a queue of experts; the host has streams of requests. An expert that comes later never delays
-an earlier one of its DIMM. See `dram.dimm` for how NDP units and host share ranks and buses.
+an earlier one of its DIMM. See `dimm` for how NDP units and host share ranks and buses.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from ndpsim.arguments import choice, flag, number, text, whole_number
 from ndpsim.config import Hardware, load_hardware
+from ndpsim.dimm import state as shared
+from ndpsim.dimm.engines import OpenRow
 from ndpsim.dram import state
-from ndpsim.dram.dimm import state as shared
-from ndpsim.dram.dimm.engines import OpenRow
 from ndpsim.errors import InputError, one_of
 from ndpsim.layout import ExpertFormat, make_layout
 from ndpsim.moe import Expert, MoeShape

@@ -69,7 +69,7 @@ __all__ = [
     "would_accept",
 ]
 
-push_refresh = push_maintenance  # as `dram.dimm` calls it
+push_refresh = push_maintenance  # as `dimm` calls it
 
 
 @inlined

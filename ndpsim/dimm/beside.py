@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim._jit import inlined
-from ndpsim.dram.dimm.state import BUS_TAKEN
+from ndpsim.dimm.state import BUS_TAKEN
 from ndpsim.dram.masks.banks import active_bank
 from ndpsim.dram.masks.choose import (
     active_quiet_until,

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim._jit import inlined
-from ndpsim.dram.dimm.beside import (
+from ndpsim.dimm.beside import (
     FROM_ACTIVE,
     FROM_QUEUE,
     FROM_REFRESHES,
@@ -21,7 +21,7 @@ from ndpsim.dram.dimm.beside import (
     request_of_command,
     row_of_command,
 )
-from ndpsim.dram.dimm.common import (
+from ndpsim.dimm.common import (
     commands_at,
     data_sink,
     host_source,
@@ -30,8 +30,8 @@ from ndpsim.dram.dimm.common import (
     note_served,
     take_command_bus,
 )
-from ndpsim.dram.dimm.staging import give_to_multipliers, lane_source, next_step, stage
-from ndpsim.dram.dimm.state import (
+from ndpsim.dimm.staging import give_to_multipliers, lane_source, next_step, stage
+from ndpsim.dimm.state import (
     HOST,
     LAST_COLUMN,
     NDP,
@@ -40,7 +40,7 @@ from ndpsim.dram.dimm.state import (
     TURNAROUNDS,
     WRITE,
 )
-from ndpsim.dram.dimm.transfers import carry_data
+from ndpsim.dimm.transfers import carry_data
 from ndpsim.dram.masks.banks import take_back
 from ndpsim.dram.masks.choose import (
     mode_changes,
@@ -70,11 +70,12 @@ from ndpsim.dram.masks.state import (
 )
 from ndpsim.dram.state import DATA_END, FAR, READ_LATENCY, READS_SERVED, SERVED, WRITE_MODE, Commands
 
-__all__ = ["HOST_BIT", "Asked", "Controllers", "make_asked", "set_bit", "step_host", "step_lane"]
+__all__ = ["HOST_BIT", "UNKNOWN", "Asked", "Controllers", "make_asked", "set_bit", "step_host", "step_lane"]
 
 Ints = NDArray[np.int64]
 
 HOST_BIT = 1 << RANKS
+UNKNOWN = -2
 
 
 class Controllers(NamedTuple):
@@ -97,13 +98,16 @@ class Asked(NamedTuple):
     takes: Ints  # [bus], mask of those that can take their next request
     withheld: Ints  # [bus], mask of those that have one that waits for the first owner's or a command bus
     next_from: Ints  # [bus]: the clock from which a lane may read its next step
-    due: Ints  # [bus]: the clock of its next step
+    due: Ints  # [bus]: the clock of its next step,
+    rest: Ints  # [bus]: and of the next that does more than take requests
+    host_column: Ints  # [bus, 2]: what `beside.next_column` says of the host's controller, or UNKNOWN
 
 
 def make_asked(lanes: int, buses: int) -> Asked:
     """All are asked at the first clock."""
     wake, since = np.zeros(lanes + buses, dtype=np.int64), np.full(lanes + buses, FAR, dtype=np.int64)
-    return Asked(wake, since, *(np.zeros(buses, dtype=np.int64) for _ in range(4)))
+    of_bus = [np.zeros(buses, dtype=np.int64) for _ in range(5)]
+    return Asked(wake, since, *of_bus, np.full((buses, 2), UNKNOWN, dtype=np.int64))
 
 
 @inlined
@@ -187,7 +191,7 @@ def step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock):
     trace, latencies = commands_at(lanes.commands, lane), lanes.latencies[0, 0]
     issue(policy, shape, state, latencies, source, sink, trace, origin, first, second, clock)
     take_command_bus(setup, claims, rank, bus, COMMANDS_OF_KINDS[kind], clock)
-    dimm = rank // setup.dimm_ranks
+    dimm = setup.dimm_of_rank[rank]
     claims.last_rank[dimm, bus] = rank
     if origin == FROM_REFRESHES and credit[0] > clock:
         take_back(shape, state, source, clock)
@@ -201,6 +205,7 @@ def step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock):
         note_refilling(claims, lane, clock + 1)
     if changes or host[PENDING_SIZE] > 0:
         number = lanes.states.shape[0] + bus
+        asked.host_column[bus, 0] = UNKNOWN
         asked.wake[number] = min(asked.wake[number], clock + 1)
     asked.since[lane] = oldest_arrival(shape, state)
     asked.wake[lane] = next_asked(policy, shape, state, credit[0], clock)
@@ -235,6 +240,7 @@ def step_host(setup, agents, lanes, hosts, asked, bus, clock):
     claims, traffic, count = agents.claims, agents.traffic, hosts.states.shape[0]
     policy, shape, state = setup.policy, hosts.shape, hosts.states[bus]
     beside = Beside(lanes.states, bus, count, 0, claims.host_second[bus], claims.host_direction[bus])
+    asked.host_column[bus, 0] = UNKNOWN
     other_credit = room_beside(agents, lanes, state, bus, count)
     origin, first, second, wake, withheld = choose(policy, shape, state, 0, other_credit, beside, clock)
     number = lanes.states.shape[0] + bus

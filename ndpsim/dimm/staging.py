@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ndpsim._jit import inlined
-from ndpsim.dram.dimm.state import (
+from ndpsim.dimm.state import (
     ARRIVAL,
     BURST,
     BURSTS_LEFT,

@@ -8,7 +8,7 @@ it is free, before commands whose data would need it, and commands wait until th
 from __future__ import annotations
 
 from ndpsim._jit import inlined
-from ndpsim.dram.dimm.state import (
+from ndpsim.dimm.state import (
     BUS_TURNAROUNDS,
     DIRECTION,
     FREE,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ndpsim._jit import inlined
-from ndpsim.dram.dimm.staging import lane_credit
-from ndpsim.dram.dimm.state import (
+from ndpsim.dimm.staging import lane_credit
+from ndpsim.dimm.state import (
     BURSTS_LEFT,
     FIRST,
     HOST,
@@ -240,7 +240,7 @@ def turn_after(setup, claims, owner, dimm, bus, buses, turn):
 @inlined
 def take_command_bus(setup, claims, rank, bus, command, clock):
     """A command to a rank has the command bus of its DIMM."""
-    dimm = rank // setup.dimm_ranks
+    dimm = setup.dimm_of_rank[rank]
     if dimm < claims.bus_free.shape[0]:
         claims.bus_free[dimm, bus] = clock + setup.command_clocks[command]
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.dram.dimm import arbiter, readable, stepping
-from ndpsim.dram.dimm.common import LATE, NOTHING, RECORD_FULL, REQUESTS_DONE, STUCK
-from ndpsim.dram.dimm.state import (
+from ndpsim.dimm import arbiter, readable, stepping
+from ndpsim.dimm.common import LATE, NOTHING, RECORD_FULL, REQUESTS_DONE, STUCK
+from ndpsim.dimm.state import (
     Agents,
     JobReads,
     Setup,
@@ -80,7 +80,7 @@ class SharedDimms:
         open_rows: of banks that are open at the first clock.
 
     Attributes:
-        agents: see `dram.dimm.state`.
+        agents: see `dimm.state`.
         recorded: the commands of the lanes, and of the host, by bus.
     """
 
@@ -156,7 +156,7 @@ class SharedDimms:
         transfers.value[dimm] = count, ticks, direction, 1, 0
 
     def run(self, goals: Sequence[int], until_clock: int) -> bool:
-        """Run until a goal of `dram.dimm.common` of any DIMM, or the last, the host's; returns whether one
+        """Run until a goal of `dimm.common` of any DIMM, or the last, the host's; returns whether one
         was reached before `until_clock`."""
         while True:
             outcome = self._run(np.array(goals, dtype=np.int64), until_clock)

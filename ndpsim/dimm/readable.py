@@ -1,6 +1,6 @@
 """The arbiter of a shared DIMM on the general controller, clock by clock: any policy, and written to be read.
 
-See the package for what it decides. It is the twin of `dram.dimm.arbiter`.
+See the package for what it decides. It is the twin of `dimm.arbiter`.
 """
 
 from __future__ import annotations
@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ndpsim._jit import inlined, kernel, outlined
-from ndpsim.dram.choosing import choose_priority, forget_all, mark_hits, prospect, set_write_mode
-from ndpsim.dram.dimm.common import (
+from ndpsim.dimm.common import (
     DONE,
     LATE,
     RECORD_FULL,
@@ -30,9 +29,9 @@ from ndpsim.dram.dimm.common import (
     turn_after,
     usual_owner,
 )
-from ndpsim.dram.dimm.observing import observe, release_closed
-from ndpsim.dram.dimm.staging import give_to_multipliers, has_reads, lane_source, next_step, stage
-from ndpsim.dram.dimm.state import (
+from ndpsim.dimm.observing import observe, release_closed
+from ndpsim.dimm.staging import give_to_multipliers, has_reads, lane_source, next_step, stage
+from ndpsim.dimm.state import (
     BUS_TAKEN,
     FIRST,
     HOST,
@@ -44,7 +43,8 @@ from ndpsim.dram.dimm.state import (
     TURNAROUNDS,
     WRITE,
 )
-from ndpsim.dram.dimm.transfers import carry_data, carry_transfer, next_command_at, next_transfer
+from ndpsim.dimm.transfers import carry_data, carry_transfer, next_command_at, next_transfer
+from ndpsim.dram.choosing import choose_priority, forget_all, mark_hits, prospect, set_write_mode
 from ndpsim.dram.issuing import auto_precharge, issue, take_back
 from ndpsim.dram.maintenance import close_capped_rows, next_refresh, refresh
 from ndpsim.dram.queues import accept, push_priority
@@ -557,7 +557,7 @@ def step_bus(setup, agents, lanes, hosts, bus, clock):
 
 @kernel
 def run(setup, agents, lanes, hosts, goals, until_clock):
-    """Run until one of `goals` is reached (see `dram.dimm.common.is_reached`), but no further than to the
+    """Run until one of `goals` is reached (see `dimm.common.is_reached`), but no further than to the
     clock `until_clock`.
 
     Returns DONE, or LATE when that clock came first; RECORD_FULL when a command trace needs more room; STUCK

@@ -1,6 +1,6 @@
-"""The arbiter of a channel's DIMMs on the fast controller: looks at a bus only when something can happen there.
+"""The arbiter of a channel's DIMMs on the fast controller: looks at a bus when something can happen there.
 
-See the package for what it decides, and `dram.dimm.readable` for the same, clock by clock.
+See the package for what it decides, and `dimm.readable` for the same, clock by clock.
 
 A controller without a command to issue is asked again at the first clock at which it can have one (its
 `wake`). One whose ready command has to wait for the first owner's, or for a command bus, is asked at every
@@ -10,8 +10,8 @@ step of its bus: after any command or new request there, and when the first owne
 from __future__ import annotations
 
 from ndpsim._jit import inlined, kernel, outlined
-from ndpsim.dram.dimm.beside import next_column, oldest_arrival
-from ndpsim.dram.dimm.common import (
+from ndpsim.dimm.beside import next_column, oldest_arrival
+from ndpsim.dimm.common import (
     DONE,
     LATE,
     RECORD_FULL,
@@ -29,10 +29,10 @@ from ndpsim.dram.dimm.common import (
     turn_of,
     usual_owner,
 )
-from ndpsim.dram.dimm.staging import give_to_multipliers, has_reads, lane_source, next_step
-from ndpsim.dram.dimm.state import BUS_TAKEN, FIRST, HOST, NDP, READ, REFILLING, SLICE, WRITE
-from ndpsim.dram.dimm.stepping import HOST_BIT, set_bit, step_host, step_lane
-from ndpsim.dram.dimm.transfers import carry_transfer, next_command_at, next_transfer
+from ndpsim.dimm.staging import give_to_multipliers, has_reads, lane_source, next_step
+from ndpsim.dimm.state import BUS_TAKEN, FIRST, HOST, NDP, READ, REFILLING, SLICE, WRITE
+from ndpsim.dimm.stepping import HOST_BIT, UNKNOWN, set_bit, step_host, step_lane
+from ndpsim.dimm.transfers import carry_transfer, next_command_at, next_transfer
 from ndpsim.dram.maintenance import next_refresh
 from ndpsim.dram.masks.choose import mode_changes
 from ndpsim.dram.masks.controller import accept, push_refresh, refresh, would_accept
@@ -83,9 +83,9 @@ def carry_transfers(setup, buses, transfers, shape, state, bus, clock):
 @inlined
 def note_request(policy, shape, state, source, asked, number, bus, bit, ready_at, clock):
     """A controller has taken a request, which can issue at `ready_at` at the earliest."""
-    asked.wake[number] = min(asked.wake[number], ready_at)
-    if mode_changes(policy, state):
-        asked.wake[number] = min(asked.wake[number], clock)
+    wake = clock if mode_changes(policy, state) else ready_at
+    asked.wake[number] = min(asked.wake[number], wake)
+    asked.rest[bus] = min(asked.rest[bus], wake)
     if asked.since[number] == FAR:
         asked.since[number] = oldest_arrival(shape, state)
     asked.takes[bus] = set_bit(asked.takes[bus], bit, would_accept(policy, state, source, clock + 1))
@@ -130,6 +130,9 @@ def take_host_request(setup, traffic, hosts, asked, number, bus, clock):
     ready_at = accept(state, hosts.latencies[bus, stream], source, clock)
     note_served(traffic, stream, bus, state, served, reads, latency, 0)
     note_taken(traffic, bus, state, clock)
+    asked.host_column[bus, 0] = UNKNOWN
+    if traffic.next[bus] < 0:
+        asked.rest[bus] = min(asked.rest[bus], traffic.due[bus])
     note_request(policy, hosts.shape, state, source, asked, number, bus, HOST_BIT, ready_at, clock)
     return True
 
@@ -142,6 +145,7 @@ def begin_steps(setup, weights, lanes, asked, bus, buses, clock):
         if weights.next_from[lane] <= clock:
             next_step(setup, weights, dimm_of(setup, lane, buses), lane, lanes.states, buses, clock)
             asked.takes[bus] |= 1 << lane // buses
+            asked.rest[bus] = clock
         asked.next_from[bus] = min(asked.next_from[bus], weights.next_from[lane])
 
 
@@ -181,6 +185,8 @@ def ask_for_refresh(setup, lanes, hosts, asked, has_host, bus, clock):
     """The refreshes that fall due on the ranks of a bus. False when they can never catch up."""
     count, buses, policy = lanes.states.shape[0], hosts.states.shape[0], setup.policy
     host = hosts.states[bus]
+    asked.rest[bus] = clock
+    asked.host_column[bus, 0] = UNKNOWN
     if has_host:
         before = host[PENDING_SIZE]
         asked.wake[count + bus] = 0
@@ -223,48 +229,51 @@ def note_turns(setup, claims, asked, has_host, bus, buses, clock):
     return ask & ~HOST_BIT, ndp_first
 
 
-@outlined
+@inlined
 def turns_change(setup, claims, asked, has_host, bus, buses, clock):
     """The first clock at which a turn may change, or a command bus is free, if nothing happens before."""
-    lanes, changes = claims.tally.shape[0], FAR
+    lanes, changes, starvation = claims.tally.shape[0], FAR, setup.starvation_clocks
     if setup.arbitration == SLICE:
         changes = ((clock - 1) // setup.slice_clocks + 1) * setup.slice_clocks + 1
     for dimm in range(claims.bus_free.shape[0]):
-        if claims.bus_free[dimm, bus] > clock:
-            changes = min(changes, claims.bus_free[dimm, bus])
-    starves = asked.since[lanes + bus] + setup.starvation_clocks + 1
-    if has_host and starves > clock:
-        changes = min(changes, starves)
+        changes = earlier_of(changes, claims.bus_free[dimm, bus], clock)
+    if has_host:
+        changes = earlier_of(changes, asked.since[lanes + bus] + starvation + 1, clock)
     for lane in range(bus, lanes, buses):
-        starves = asked.since[lane] + setup.starvation_clocks + 1
-        if claims.half_free[lane] > clock:
-            changes = min(changes, claims.half_free[lane])
-        if starves > clock:
-            changes = min(changes, starves)
+        changes = earlier_of(changes, claims.half_free[lane], clock)
+        changes = earlier_of(changes, asked.since[lane] + starvation + 1, clock)
     return changes
 
 
 @inlined
-def keep_off_lanes(claims, lanes, dimm_ranks, bus, buses, clock):
-    """Where the host is second and which way the lanes' next data goes there; command buses that are taken."""
-    for lane in range(bus, lanes.states.shape[0], buses):
-        rank = lane // buses
+def earlier_of(clock, other, now):
+    """The earlier of two clocks, the second only where it is yet to come."""
+    return min(clock, other) if other > now else clock
+
+
+@inlined
+def keep_off_lanes(setup, claims, lanes, bus, buses, clock):
+    """Where the host is second, which way the lanes' next data goes there, and which command buses are taken."""
+    for rank in range(lanes.states.shape[0] // buses):
+        lane = rank * buses + bus
         claims.host_second[bus, rank] = claims.tally[lane, FIRST] == NDP
         claims.host_direction[bus, rank] = 0
         if claims.tally[lane, FIRST] == NDP:
             claims.host_direction[bus, rank] = next_column(lanes.shape, lanes.states[lane])[1]
-        if claims.bus_free[rank // dimm_ranks, bus] > clock:
+        if claims.bus_free[setup.dimm_of_rank[rank], bus] > clock:
             claims.host_direction[bus, rank] |= BUS_TAKEN
 
 
 @inlined
-def keep_off_host(claims, hosts, lane, rank, bus):
+def keep_off_host(claims, hosts, asked, lane, rank, bus):
     """Whether a lane is second, and which way the host's next data goes there."""
     claims.lane_second[lane, 0] = claims.lane_direction[lane, 0] = 0
     if claims.tally[lane, FIRST] == HOST:
-        host_rank, host_direction = next_column(hosts.shape, hosts.states[bus])
+        column = asked.host_column[bus]
+        if column[0] == UNKNOWN:
+            column[0], column[1] = next_column(hosts.shape, hosts.states[bus])
         claims.lane_second[lane, 0] = 1
-        claims.lane_direction[lane, 0] = host_direction if host_rank == rank else 0
+        claims.lane_direction[lane, 0] = column[1] if column[0] == rank else 0
 
 
 @inlined
@@ -299,24 +308,22 @@ def step_lanes(setup, agents, lanes, hosts, asked, mask, bus, clock):
         bit = 1 << rank
         mask &= ~bit
         lane = rank * buses + bus
-        if claims.bus_free[rank // setup.dimm_ranks, bus] > clock:
+        if claims.bus_free[setup.dimm_of_rank[rank], bus] > clock:
             asked.withheld[bus] |= bit
         elif has_host and not has_reads(weights, lanes.states[lane], lane):
             asked.wake[lane] = FAR
             asked.withheld[bus] &= ~bit
         else:
-            keep_off_host(claims, hosts, lane, rank, bus)
+            keep_off_host(claims, hosts, asked, lane, rank, bus)
             issued |= step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock)
     return issued
 
 
 @inlined
 def next_step_of_bus(setup, agents, lanes, hosts, asked, happened, bus, clock):
-    """The clock of the next step that a bus needs."""
+    """The clock of the next step that a bus needs for more than requests that are taken."""
     claims, traffic = agents.claims, agents.traffic
     count, buses, has_host = lanes.states.shape[0], hosts.states.shape[0], traffic.takes_part[bus]
-    if asked.takes[bus] != 0:
-        return clock + 1
     at = min(refresh_due(lanes, hosts, has_host, bus), asked.next_from[bus])
     for lane in range(bus, count, buses):
         at = min(at, asked.wake[lane])
@@ -324,12 +331,10 @@ def next_step_of_bus(setup, agents, lanes, hosts, asked, happened, bus, clock):
         at = min(at, asked.wake[count + bus])
         if traffic.next[bus] < 0:
             at = min(at, traffic.due[bus])
+    if asked.withheld[bus] != 0 and happened:
+        return clock + 1
     if asked.withheld[bus] != 0:
-        at = (
-            clock + 1
-            if happened
-            else min(at, turns_change(setup, claims, asked, has_host, bus, buses, clock))
-        )
+        at = min(at, turns_change(setup, claims, asked, has_host, bus, buses, clock))
     return max(at, clock + 1)
 
 
@@ -348,15 +353,19 @@ def step_bus(setup, agents, lanes, hosts, asked, bus, clock):
         setup, lanes, hosts, asked, has_host, bus, clock
     ):
         return False
+    if asked.rest[bus] > clock and asked.withheld[bus] == 0:
+        asked.due[bus] = clock + 1 if asked.takes[bus] != 0 else asked.rest[bus]
+        return True
     ask, ndp_first = note_turns(setup, claims, asked, has_host, bus, buses, clock)
     # The lanes that are first, the host, and the lanes on which it is first.
     for owner in (NDP, HOST):
         if owner == HOST and has_host and (asked.wake[number] <= clock or asked.withheld[bus] & HOST_BIT):
-            keep_off_lanes(claims, lanes, setup.dimm_ranks, bus, buses, clock)
+            keep_off_lanes(setup, claims, lanes, bus, buses, clock)
             happened |= step_host(setup, agents, lanes, hosts, asked, bus, clock)
         mask = ask & (ndp_first if owner == NDP else ~ndp_first)
         happened |= step_lanes(setup, agents, lanes, hosts, asked, mask, bus, clock)
-    asked.due[bus] = next_step_of_bus(setup, agents, lanes, hosts, asked, happened, bus, clock)
+    asked.rest[bus] = next_step_of_bus(setup, agents, lanes, hosts, asked, happened, bus, clock)
+    asked.due[bus] = clock + 1 if asked.takes[bus] != 0 else asked.rest[bus]
     return True
 
 
@@ -379,20 +388,22 @@ def begin_run(setup, agents, lanes, hosts, asked, clock):
     for bus in range(buses):
         state = hosts.states[bus]
         state[NEXT_REFRESH] = next_refresh(hosts.shape, kind, state[REFRESHES]) - setup.refresh_shift
-    asked.wake[:], asked.due[:] = clock, clock
+    asked.wake[:], asked.due[:], asked.rest[:], asked.host_column[:, 0] = clock, clock, clock, UNKNOWN
     asked.takes[:] = (1 << count // buses) - 1 | HOST_BIT
 
 
 @kernel
 def run(setup, agents, lanes, hosts, asked, goals, until_clock):
-    """Run as `dram.dimm.readable.run` does; returns and can be taken up again as that."""
+    """Run as `dimm.readable.run` does; returns and can be taken up again as that."""
     claims, clock, outcome = agents.claims, agents.claims.clock[0], DONE
     begin_run(setup, agents, lanes, hosts, asked, clock)
     while not is_reached(goals, agents):
         at = FAR
         for bus in range(hosts.states.shape[0]):
+            at = min(at, asked.due[bus])
             ready = next_transfer(agents.buses, agents.transfers, bus)[1]
-            at = min(at, asked.due[bus], (ready + setup.dram_ticks - 1) // setup.dram_ticks)
+            if ready < FAR:
+                at = min(at, (ready + setup.dram_ticks - 1) // setup.dram_ticks)
         clock = max(clock, at)
         if clock >= until_clock:
             clock, outcome = until_clock, LATE
@@ -405,7 +416,7 @@ def run(setup, agents, lanes, hosts, asked, goals, until_clock):
             if ready <= clock * setup.dram_ticks:
                 buses, transfers, host = agents.buses, agents.transfers, hosts.states[bus]
                 carry_transfers(setup, buses, transfers, hosts.shape, host, bus, clock)
-                asked.due[bus] = clock
+                asked.due[bus] = asked.rest[bus] = clock
             if asked.due[bus] <= clock and not step_bus(setup, agents, lanes, hosts, asked, bus, clock):
                 outcome = STUCK
         if outcome == STUCK:
