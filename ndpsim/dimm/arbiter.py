@@ -19,6 +19,7 @@ from ndpsim.dimm.common import (
     admit,
     dimm_of,
     first_owner,
+    has_work,
     host_source,
     is_reached,
     note_refilling,
@@ -29,7 +30,17 @@ from ndpsim.dimm.common import (
     turn_of,
     usual_owner,
 )
-from ndpsim.dimm.staging import give_to_multipliers, has_reads, lane_source, next_step
+from ndpsim.dimm.relayout import (
+    engine_due,
+    has_requests,
+    may_take_weights,
+    next_request,
+    note_promises,
+    offer_requests,
+    put_down,
+    weights_are_next,
+)
+from ndpsim.dimm.staging import give_to_multipliers, lane_source, next_step
 from ndpsim.dimm.state import BUS_TAKEN, FIRST, HOST, NDP, READ, REFILLING, SLICE, WRITE
 from ndpsim.dimm.stepping import HOST_BIT, UNKNOWN, set_bit, step_host, step_lane
 from ndpsim.dimm.transfers import carry_transfer, next_command_at, next_transfer
@@ -46,17 +57,22 @@ from ndpsim.dram.masks.state import (
     PENDING_SIZE,
     RANK_READY,
     RD,
+    READS,
+    SIZE,
     WR,
+    WRITES,
 )
 from ndpsim.dram.masks.words import lowest, natural, ranks_of
 from ndpsim.dram.state import (
     FAR,
     NEXT_REFRESH,
+    PLACE,
     READ_LATENCY,
     READS_SERVED,
     REFRESH_FROM,
     REFRESHES,
     SERVED,
+    TAKEN,
 )
 
 __all__ = ["run"]
@@ -92,9 +108,31 @@ def note_request(policy, shape, state, source, asked, number, bus, bit, ready_at
 
 
 @inlined
-def take_lane_requests(setup, weights, lanes, asked, bus, buses, clock):
+def take_for_relayout(setup, agents, lanes, state, source, lane, request, clock):
+    """A lane takes a request of the relayout engine; returns when it can issue, at the earliest.
+
+    The controller's counters of requests, and its place in the source, are those of the weights.
+    """
+    place = state[PLACE]
+    state[PLACE] = put_down(agents.relayout, agents.weights, lane, request, clock)
+    ready_at = accept(state, lanes.latencies[0, 0], source, clock)
+    state[PLACE] = place
+    state[TAKEN] -= 1
+    return ready_at
+
+
+@inlined
+def note_room_of(setup, agents, lanes, asked, lane, bus, clock):
+    """Note from when the FIFO of a lane has room, if a relayout has changed what that means."""
+    if note_promises(agents.relayout, setup, agents.weights, lane, lanes.states[lane], clock):
+        note_room(setup, agents, lane)
+        asked.wake[lane] = asked.rest[bus] = clock
+
+
+@inlined
+def take_lane_requests(setup, agents, lanes, asked, bus, buses, clock):
     """Every lane of a bus takes its next request, if it is due and has a slot. Returns whether any has."""
-    policy, happened = setup.policy, False
+    policy, weights, relayout, happened = setup.policy, agents.weights, agents.relayout, False
     mask = asked.takes[bus] & ~HOST_BIT
     while mask != 0:
         rank = natural(lowest(mask))
@@ -102,11 +140,21 @@ def take_lane_requests(setup, weights, lanes, asked, bus, buses, clock):
         mask ^= bit
         lane = rank * buses + bus
         state, source = lanes.states[lane], lane_source(weights, lane)
-        if not would_accept(policy, state, source, clock):
-            asked.takes[bus] &= ~bit
+        note_room_of(setup, agents, lanes, asked, lane, bus, clock)
+        request = next_request(relayout, policy, lane, state[SIZE + READS], state[SIZE + WRITES], clock)
+        may = would_accept(policy, state, source, clock)
+        may = may and may_take_weights(relayout, setup, weights, lane, state, clock)
+        if request >= 0 and not (may and weights_are_next(relayout, lane)):
+            ready_at = take_for_relayout(setup, agents, lanes, state, source, lane, request, clock)
+        elif may:
+            ready_at = accept(state, lanes.latencies[0, 0], source, clock)
+        else:
+            if not has_requests(relayout, lane):
+                asked.takes[bus] &= ~bit
             continue
-        ready_at = accept(state, lanes.latencies[0, 0], source, clock)
         note_request(policy, lanes.shape, state, source, asked, lane, bus, bit, ready_at, clock)
+        if has_requests(relayout, lane):
+            asked.takes[bus] |= bit
         happened = True
     return happened
 
@@ -253,7 +301,7 @@ def earlier_of(clock, other, now):
 
 @inlined
 def keep_off_lanes(setup, claims, lanes, bus, buses, clock):
-    """Where the host is second, which way the lanes' next data goes there, and which command buses are taken."""
+    """Where the host is second, which way the lanes' next data goes there, and command buses that are taken."""
     for rank in range(lanes.states.shape[0] // buses):
         lane = rank * buses + bus
         claims.host_second[bus, rank] = claims.tally[lane, FIRST] == NDP
@@ -301,7 +349,7 @@ def step_lanes(setup, agents, lanes, hosts, asked, mask, bus, clock):
 
     Returns whether there was a command.
     """
-    claims, weights, buses, issued = agents.claims, agents.weights, hosts.states.shape[0], False
+    claims, buses, issued = agents.claims, hosts.states.shape[0], False
     has_host = agents.traffic.takes_part[bus]
     while mask != 0:
         rank = next_in_turn(setup, claims, mask, bus)
@@ -310,7 +358,7 @@ def step_lanes(setup, agents, lanes, hosts, asked, mask, bus, clock):
         lane = rank * buses + bus
         if claims.bus_free[setup.dimm_of_rank[rank], bus] > clock:
             asked.withheld[bus] |= bit
-        elif has_host and not has_reads(weights, lanes.states[lane], lane):
+        elif has_host and not has_work(agents, lanes.states[lane], lane):
             asked.wake[lane] = FAR
             asked.withheld[bus] &= ~bit
         else:
@@ -348,7 +396,7 @@ def step_bus(setup, agents, lanes, hosts, asked, bus, clock):
         happened |= take_host_request(setup, traffic, hosts, asked, number, bus, clock)
     if asked.next_from[bus] <= clock:
         begin_steps(setup, agents.weights, lanes, asked, bus, buses, clock)
-    happened |= take_lane_requests(setup, agents.weights, lanes, asked, bus, buses, clock)
+    happened |= take_lane_requests(setup, agents, lanes, asked, bus, buses, clock)
     if refresh_due(lanes, hosts, has_host, bus) <= clock and not ask_for_refresh(
         setup, lanes, hosts, asked, has_host, bus, clock
     ):
@@ -373,6 +421,16 @@ def step_bus(setup, agents, lanes, hosts, asked, bus, clock):
 
 
 @inlined
+def ask_lanes(relayout, lanes, asked, buses, clock):
+    """Lanes with requests of the relayout engine look for them at every clock."""
+    for lane in range(lanes.states.shape[0]):
+        if has_requests(relayout, lane):
+            bus = lane % buses
+            asked.takes[bus] |= 1 << lane // buses
+            asked.due[bus] = min(asked.due[bus], clock)
+
+
+@inlined
 def begin_run(setup, agents, lanes, hosts, asked, clock):
     """All controllers are asked at the first clock of a run."""
     weights, buses = agents.weights, hosts.states.shape[0]
@@ -384,7 +442,7 @@ def begin_run(setup, agents, lanes, hosts, asked, clock):
         next_step(setup, weights, dimm, lane, lanes.states, buses, clock)
         asked.next_from[bus] = min(asked.next_from[bus], weights.next_from[lane])
         give_to_multipliers(setup, weights, agents.transfers, dimm, lane)
-        note_room(setup, weights, agents.claims, lane)
+        note_room(setup, agents, lane)
     for bus in range(buses):
         state = hosts.states[bus]
         state[NEXT_REFRESH] = next_refresh(hosts.shape, kind, state[REFRESHES]) - setup.refresh_shift
@@ -398,7 +456,7 @@ def run(setup, agents, lanes, hosts, asked, goals, until_clock):
     claims, clock, outcome = agents.claims, agents.claims.clock[0], DONE
     begin_run(setup, agents, lanes, hosts, asked, clock)
     while not is_reached(goals, agents):
-        at = FAR
+        at = engine_due(agents.relayout)
         for bus in range(hosts.states.shape[0]):
             at = min(at, asked.due[bus])
             ready = next_transfer(agents.buses, agents.transfers, bus)[1]
@@ -411,8 +469,10 @@ def run(setup, agents, lanes, hosts, asked, goals, until_clock):
         if record_is_full(lanes.commands) or record_is_full(hosts.commands):
             outcome = RECORD_FULL
             break
+        offer_requests(agents.relayout, clock)
+        ask_lanes(agents.relayout, lanes, asked, hosts.states.shape[0], clock)
         for bus in range(hosts.states.shape[0]):
-            dimm, ready = next_transfer(agents.buses, agents.transfers, bus)
+            ready = next_transfer(agents.buses, agents.transfers, bus)[1]
             if ready <= clock * setup.dram_ticks:
                 buses, transfers, host = agents.buses, agents.transfers, hosts.states[bus]
                 carry_transfers(setup, buses, transfers, hosts.shape, host, bus, clock)

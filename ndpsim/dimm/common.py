@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ndpsim._jit import inlined
-from ndpsim.dimm.staging import lane_credit
+from ndpsim.dimm.relayout import has_requests, is_promised, is_relayout_done
+from ndpsim.dimm.staging import has_reads, lane_credit
 from ndpsim.dimm.state import (
     BURSTS_LEFT,
     FIRST,
@@ -44,6 +45,7 @@ __all__ = [
     "data_sink",
     "dimm_of",
     "first_owner",
+    "has_work",
     "host_source",
     "is_reached",
     "note_refilling",
@@ -148,16 +150,24 @@ def data_sink(claims, credit):
 
 
 @inlined
-def note_room(setup, weights, claims, lane):
+def note_room(setup, agents, lane):
     """From when the FIFO of a lane has room for the next read, and from when half of it is free."""
-    claims.credit[lane, 0] = lane_credit(setup, weights, lane, 0)
+    weights, claims = agents.weights, agents.claims
+    promised = is_promised(agents.relayout, lane)
+    claims.credit[lane, 0] = 0 if promised else lane_credit(setup, weights, lane, 0)
     claims.half_free[lane] = lane_credit(setup, weights, lane, (setup.fifo_bursts - 1) // 2)
 
 
 @inlined
+def has_work(agents, value, lane):
+    """Whether a lane has anything to read or to write, now or later; `value`: its controller's counters."""
+    return has_reads(agents.weights, value, lane) or has_requests(agents.relayout, lane)
+
+
+@inlined
 def note_refilling(claims, lane, clock):
-    """The FIFO of a lane refills from when half of it is free until it is full."""
-    if claims.half_free[lane] <= clock:
+    """The FIFO of a lane refills from when half of it is free until it is full, or nothing waits for it."""
+    if claims.half_free[lane] <= clock or claims.credit[lane, 0] == 0:
         claims.tally[lane, REFILLING] = 1
     elif claims.credit[lane, 0] > clock:
         claims.tally[lane, REFILLING] = 0
@@ -197,15 +207,20 @@ def is_dimm_done(goal, agents, dimm):
 
 @inlined
 def is_reached(goals, agents):
-    """Whether any DIMM has reached its goal, or the host the last of `goals`: all requests of the streams
-    that have an end are served."""
-    dimms = goals.shape[0] - 1
+    """Whether any DIMM has reached its goal, or what is behind these in `goals`: the host's, that all requests
+    of the streams that have an end are served, or the relayout engine's, that all of its requests are."""
+    dimms = goals.shape[0] - 2
     for dimm in range(dimms):
         if goals[dimm] != NOTHING and is_dimm_done(goals[dimm], agents, dimm):
             return True
-    if goals[dimms] != REQUESTS_DONE:
-        return False
-    traffic = agents.traffic
+    if goals[dimms + 1] == REQUESTS_DONE and is_relayout_done(agents.relayout):
+        return True
+    return goals[dimms] == REQUESTS_DONE and are_streams_done(agents.traffic)
+
+
+@inlined
+def are_streams_done(traffic):
+    """Whether all requests of the host's streams that have an end are served."""
     for stream in range(traffic.first.shape[0]):
         for bus in range(traffic.next.shape[0]):
             offered = traffic.offered[stream, bus]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ndpsim.dimm import arbiter, readable, stepping
 from ndpsim.dimm.common import LATE, NOTHING, RECORD_FULL, REQUESTS_DONE, STUCK
+from ndpsim.dimm.relayout import make_relayout
 from ndpsim.dimm.state import (
     Agents,
     JobReads,
@@ -23,6 +24,7 @@ from ndpsim.dimm.state import (
     make_traffic,
     make_transfers,
     make_weights,
+    request_slots,
 )
 from ndpsim.dram.engines import open_clocks_of
 from ndpsim.dram.masks import state as masks
@@ -41,6 +43,8 @@ from ndpsim.dram.state import (
     number_nodes,
 )
 from ndpsim.limits import ensure_fits
+from ndpsim.link.engine_state import Engine
+from ndpsim.link.requests import Requests
 from ndpsim.spec import Tables
 
 __all__ = ["FastDimms", "ReadableDimms", "SharedDimms", "make_dimms", "refreshes_before"]
@@ -133,6 +137,16 @@ class SharedDimms:
             self._latencies = np.concatenate((self._latencies, more), axis=1)
         return number
 
+    def add_relayout(self, engine: Engine, requests: Requests, lane: NDArray[np.int32], start: int) -> None:
+        """A relayout engine begins behind the clock `start`; one before has to be done.
+
+        Args:
+            lane: [request], the lane that serves it; -1: another channel's, which serves it at once.
+        """
+        lanes, slots = len(self.agents.weights.length), request_slots(self.setup)
+        relayout = make_relayout(engine, requests, lane, lanes, slots, start)
+        self.agents = self.agents._replace(relayout=relayout)
+
     def make_room_for_transfers(self, most: int) -> None:
         """No DIMM has more transfers than so many waiting at a time."""
         ready = self.agents.transfers.ready
@@ -156,8 +170,9 @@ class SharedDimms:
         transfers.value[dimm] = count, ticks, direction, 1, 0
 
     def run(self, goals: Sequence[int], until_clock: int) -> bool:
-        """Run until a goal of `dimm.common` of any DIMM, or the last, the host's; returns whether one
-        was reached before `until_clock`."""
+        """Run until a goal of `dimm.common` of any DIMM, of the host, or of the relayout engine, in this order;
+        returns whether one was reached before `until_clock`. There is none where `goals` end early."""
+        goals = [*goals, *[NOTHING] * (self.dimms + 2 - len(goals))]
         while True:
             outcome = self._run(np.array(goals, dtype=np.int64), until_clock)
             if outcome == STUCK:
@@ -172,17 +187,19 @@ class SharedDimms:
 
     def run_dimm(self, dimm: int, goal: int, until_clock: int) -> bool:
         """Run until a DIMM has reached a goal."""
-        return self.run(
-            [goal if number == dimm else NOTHING for number in range(self.dimms + 1)], until_clock
-        )
+        return self.run([goal if number == dimm else NOTHING for number in range(self.dimms)], until_clock)
 
     def run_host(self, until_clock: int) -> bool:
         """Run until all requests of the host that are offered are served."""
         return self.run([NOTHING] * self.dimms + [REQUESTS_DONE], until_clock)
 
+    def run_relayout(self, until_clock: int) -> bool:
+        """Run until the relayout engine is done."""
+        return self.run([NOTHING] * (self.dimms + 1) + [REQUESTS_DONE], until_clock)
+
     def run_until(self, clock: int) -> None:
         """Run to a clock."""
-        self.run([NOTHING] * (self.dimms + 1), clock)
+        self.run([], clock)
 
     def _make_controllers(self, lanes: int, buses: int) -> None:
         raise NotImplementedError

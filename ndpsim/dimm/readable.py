@@ -18,6 +18,7 @@ from ndpsim.dimm.common import (
     data_sink,
     dimm_of,
     first_owner,
+    has_work,
     host_source,
     is_reached,
     note_refilling,
@@ -30,7 +31,18 @@ from ndpsim.dimm.common import (
     usual_owner,
 )
 from ndpsim.dimm.observing import observe, release_closed
-from ndpsim.dimm.staging import give_to_multipliers, has_reads, lane_source, next_step, stage
+from ndpsim.dimm.relayout import (
+    admit_all,
+    is_relayouts,
+    may_take_weights,
+    next_request,
+    note_promises,
+    note_served_request,
+    offer_requests,
+    put_down,
+    weights_are_next,
+)
+from ndpsim.dimm.staging import give_to_multipliers, lane_source, next_step, stage
 from ndpsim.dimm.state import (
     BUS_TAKEN,
     FIRST,
@@ -47,7 +59,7 @@ from ndpsim.dimm.transfers import carry_data, carry_transfer, next_command_at, n
 from ndpsim.dram.choosing import choose_priority, forget_all, mark_hits, prospect, set_write_mode
 from ndpsim.dram.issuing import auto_precharge, issue, take_back
 from ndpsim.dram.maintenance import close_capped_rows, next_refresh, refresh
-from ndpsim.dram.queues import accept, push_priority
+from ndpsim.dram.queues import accept, push_priority, would_accept
 from ndpsim.dram.state import (
     ACTIVE,
     ARRIVED,
@@ -61,6 +73,7 @@ from ndpsim.dram.state import (
     NEXT_REFRESH,
     NOT_BEFORE,
     OPEN_ROW,
+    PLACE,
     PRIORITY,
     RANK,
     READ_LATENCY,
@@ -178,10 +191,36 @@ def take_requests(setup, agents, lanes, hosts, bus, buses, clock):
         if value[TAKEN] > taken:
             note_taken(traffic, bus, value, clock)
     for lane in range(bus, lanes.channels.size.shape[0], buses):
-        channel = channel_at(lanes, lane, 0)
         if weights.next_from[lane] <= clock:
             next_step(setup, weights, dimm_of(setup, lane, buses), lane, lanes.channels.value, buses, clock)
-        take_request(lanes, setup.policy, lane_source(weights, lane), channel, clock)
+        take_lane_request(setup, agents, lanes, channel_at(lanes, lane, 0), lane, clock)
+
+
+@inlined
+def take_lane_request(setup, agents, lanes, channel, lane, clock):
+    """A lane takes a request of the relayout engine or a read of weights, in turn where both wait."""
+    policy, weights, relayout = setup.policy, agents.weights, agents.relayout
+    entry, size, value, source = channel.entry, channel.size, channel.value, lane_source(weights, lane)
+    note_room_of(setup, agents, channel, lane, clock)
+    request = next_request(relayout, policy, lane, size[READS], size[WRITES], clock)
+    may = would_accept(policy, source, entry, size, value, clock)
+    may = may and may_take_weights(relayout, setup, weights, lane, value, clock)
+    if request >= 0 and not (may and weights_are_next(relayout, lane)):
+        place = value[PLACE]
+        value[PLACE] = put_down(relayout, weights, lane, request, clock)
+        take_request(lanes, policy, admit_all(relayout, source), channel, clock)
+        value[PLACE] = place
+        value[TAKEN] -= 1
+    elif may:
+        take_request(lanes, policy, source, channel, clock)
+
+
+@inlined
+def note_room_of(setup, agents, channel, lane, clock):
+    """Note from when the FIFO of a lane has room, if a relayout has changed what that means."""
+    if note_promises(agents.relayout, setup, agents.weights, lane, channel.value, clock):
+        note_room(setup, agents, lane)
+        forget_all(channel.entry, channel.size, channel.bound)
 
 
 @inlined
@@ -395,7 +434,12 @@ def step_lane(setup, agents, lanes, hosts, rank, bus, clock):
         row,
         clock,
     )
-    if command == RD or command == RDA:
+    reads = command == RD or command == RDA
+    if (reads or command == WR or command == WRA) and is_relayouts(agents.relayout, burst):
+        channel.value[SERVED] -= 1
+        note_served_request(agents.relayout, lane, burst, clock)
+        note_room_of(setup, agents, channel, lane, clock + 1)
+    elif reads:
         stage(weights, lane, burst, clock + setup.lane_tables.read_latency)
         next_step(setup, weights, rank // setup.dimm_ranks, lane, lanes.channels.value, buses, clock)
         give(setup, agents, channel, lane, rank // setup.dimm_ranks)
@@ -406,7 +450,7 @@ def give(setup, agents, channel, lane, dimm):
     """Give staged bursts to the multipliers of a lane: its reads may have room at another clock, then."""
     if give_to_multipliers(setup, agents.weights, agents.transfers, dimm, lane):
         forget_all(channel.entry, channel.size, channel.bound)
-    note_room(setup, agents.weights, agents.claims, lane)
+    note_room(setup, agents, lane)
 
 
 @inlined
@@ -511,7 +555,7 @@ def step_lanes(setup, agents, lanes, hosts, bus, owner, clock):
         rank, turn = turn_after(setup, claims, owner, dimm, bus, buses, -1)
         while rank >= 0 and claims.bus_free[dimm, bus] <= clock:
             lane = rank * buses + bus
-            if not agents.traffic.takes_part[bus] or has_reads(weights, lanes.channels.value[lane], lane):
+            if not agents.traffic.takes_part[bus] or has_work(agents, lanes.channels.value[lane], lane):
                 step_lane(setup, agents, lanes, hosts, rank, bus, clock)
             rank, turn = turn_after(setup, claims, owner, dimm, bus, buses, turn)
 
@@ -581,6 +625,7 @@ def run(setup, agents, lanes, hosts, goals, until_clock):
         if record_is_full(lanes.commands) or record_is_full(hosts.commands):
             outcome = RECORD_FULL
             break
+        offer_requests(agents.relayout, clock)
         for bus in range(buses):
             if not step_bus(setup, agents, lanes, hosts, bus, clock):
                 outcome = STUCK

@@ -29,7 +29,7 @@ __all__ = ["give_to_multipliers", "has_reads", "lane_credit", "lane_source", "ne
 def lane_source(weights, lane):
     """The reads of a lane, as a source."""
     place = weights.place[lane]
-    return Source(place, weights.column[lane], place, place[:0], weights.admitted[lane], 0)
+    return Source(place, weights.column[lane], weights.address, place[:0], weights.admitted[lane], 0)
 
 
 @inlined

@@ -40,6 +40,7 @@ __all__ = [
     "make_traffic",
     "make_transfers",
     "make_weights",
+    "request_slots",
 ]
 
 Ints = NDArray[np.int64]
@@ -90,8 +91,9 @@ class Weights(NamedTuple):
     what it reads lies in a staging buffer until it is decided when the multipliers may start on the step.
     """
 
-    place: Ints  # [lane, burst], as in `dram.state.Source`
+    place: Ints  # [lane, burst], as in `dram.state.Source`: behind slots for requests of a relayout engine
     column: Narrow  # [lane, burst]
+    address: Ints  # [burst]: its number, as none is read twice at a time
     first_row: Narrow  # [lane, burst]
     last_row: Narrow  # [lane, burst]
     length: Ints  # [lane]: bursts
@@ -221,6 +223,12 @@ class Agents(NamedTuple):
     traffic: Traffic
     buses: Buses
     claims: Claims
+    relayout: Any = None  # `dimm.relayout.Relayout`, None: nothing is moved
+
+
+def request_slots(setup: Setup) -> int:
+    """Requests of a relayout engine that a lane can have taken and not served: queued, or active."""
+    return setup.policy.read_slots + setup.policy.write_slots + BANKS_PER_RANK
 
 
 def make_channels(tables: Tables, policy: Policy, count: int, latency_places: int) -> Channel:
@@ -268,13 +276,15 @@ def _widened(array: NDArray[Any], axis: int, length: int, edge: bool = False) ->
 
 def make_weights(setup: Setup, lanes: int, buses: int) -> Weights:
     """No weights yet."""
-    depth, dimms = setup.fifo_bursts, lanes // buses // setup.dimm_ranks
+    depth, dimms, slots = setup.fifo_bursts, lanes // buses // setup.dimm_ranks, request_slots(setup)
+    narrow = np.zeros((lanes, slots), dtype=np.int32)
     return Weights(
-        place=_zeros(lanes, 0),
-        column=np.zeros((lanes, 0), dtype=np.int32),
-        first_row=np.zeros((lanes, 0), dtype=np.int32),
-        last_row=np.zeros((lanes, 0), dtype=np.int32),
-        length=_zeros(lanes),
+        place=_zeros(lanes, slots),
+        column=narrow.copy(),
+        address=np.arange(slots, dtype=np.int64),
+        first_row=narrow.copy(),
+        last_row=narrow.copy(),
+        length=np.full(lanes, slots, dtype=np.int64),
         begin=_zeros(lanes, 0),
         ends=_zeros(lanes, 1),
         step=_zeros(lanes),
@@ -321,6 +331,7 @@ def add_job(weights: Weights, dimm: int, job: JobReads) -> Weights:
         name: _widened(getattr(weights, name), 1, width)
         for name in ("place", "column", "first_row", "last_row")
     }
+    changed["address"] = np.arange(changed["place"].shape[1], dtype=np.int64)
     for name in ("begin", "begins_job", "read_from", "release", "service", "servers"):
         changed[name] = _widened(getattr(weights, name), 1, at + steps)
     for name in ("done", "left"):

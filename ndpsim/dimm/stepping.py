@@ -30,6 +30,7 @@ from ndpsim.dimm.common import (
     note_served,
     take_command_bus,
 )
+from ndpsim.dimm.relayout import is_relayouts, note_promises, note_served_request
 from ndpsim.dimm.staging import give_to_multipliers, lane_source, next_step, stage
 from ndpsim.dimm.state import (
     HOST,
@@ -160,6 +161,12 @@ def next_asked(policy, shape, state, credit, clock):
 
 
 @inlined
+def is_column(kind):
+    """Whether a kind of command moves data."""
+    return kind == RD or kind == WR
+
+
+@inlined
 def set_bit(mask, bit, wanted):
     """The mask with a bit set, or not."""
     return mask | bit if wanted else mask & ~bit
@@ -196,12 +203,17 @@ def step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock):
     if origin == FROM_REFRESHES and credit[0] > clock:
         take_back(shape, state, source, clock)
     changes = observe(hosts.shape, host, kind, first_bank + bank, row, origin == FROM_ACTIVE, clock)
-    if kind == RD:
+    if is_column(kind) and is_relayouts(agents.relayout, burst):
+        state[SERVED] -= 1
+        note_served_request(agents.relayout, lane, burst, clock)
+        if note_promises(agents.relayout, setup, weights, lane, state, clock + 1):
+            note_room(setup, agents, lane)
+    elif kind == RD:
         stage(weights, lane, burst, clock + shape.read_latency)
         next_step(setup, weights, dimm, lane, lanes.states, count, clock)
         asked.next_from[bus] = min(asked.next_from[bus], weights.next_from[lane])
         give_to_multipliers(setup, weights, agents.transfers, dimm, lane)
-        note_room(setup, weights, claims, lane)
+        note_room(setup, agents, lane)
         note_refilling(claims, lane, clock + 1)
     if changes or host[PENDING_SIZE] > 0:
         number = lanes.states.shape[0] + bus

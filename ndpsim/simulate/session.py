@@ -373,7 +373,7 @@ class Session:
     def _host_run(self, stream: int) -> HostRun:
         dimms = self._run.dimms
         traffic, clock_ns = dimms.agents.traffic, self.machine.timebase.to_ns(self.machine.dram_ticks)
-        served, reads, latency = (int(traffic.tally[stream, :, place].sum()) for place in range(3))
+        served, _, latency = (int(traffic.tally[stream, :, place].sum()) for place in range(3))
         end = int(traffic.tally[stream, :, shared.STREAM_END].max())
         return HostRun(
             start_ns=self._start_ns[stream],

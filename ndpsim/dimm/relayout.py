@@ -1,0 +1,281 @@
+"""The relayout engine of a channel's DIMMs, beside their NDP units and the host.
+
+`link.engine` says what is read and written when. Its requests go through the controllers of the lanes: a lane
+takes them and its reads of weights in turn, when both wait. Reads of weights wait for the FIFO in front of
+their multipliers, and nothing of a relayout may wait for that with them: while a lane has requests of the
+engine to come, it takes a read of weights only when a slot of the FIFO is promised to it, and counts as
+refilling. DIMMs of other channels serve the engine's requests at once.
+
+Every function here takes the engine first, None where there is none: it is compiled away then.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim._jit import inlined, outlined
+from ndpsim.dimm.staging import lane_credit
+from ndpsim.dram.state import FAR, SERVED, TAKEN
+from ndpsim.link.engine import advance, begin, read_issued, write_taken
+from ndpsim.link.engine_state import Engine
+from ndpsim.link.requests import Requests
+
+__all__ = [
+    "admit_all",
+    "LAST_SERVED",
+    "UNSERVED",
+    "Relayout",
+    "engine_due",
+    "has_requests",
+    "is_promised",
+    "is_relayout_done",
+    "is_relayouts",
+    "make_relayout",
+    "may_take_weights",
+    "next_request",
+    "note_promises",
+    "note_served_request",
+    "offer_requests",
+    "put_down",
+    "weights_are_next",
+]
+
+Ints = NDArray[np.int64]
+Narrow = NDArray[np.int32]
+
+# Places in `Relayout.value`.
+START, BEGUN, UNSERVED, LAST_SERVED = range(4)
+_NONE = -1
+
+
+class Relayout(NamedTuple):
+    """A relayout engine and its requests; in a lane's source they take the first places, `slot`."""
+
+    engine: Engine
+    lane: Narrow  # [request]: of the channel, -1: of another channel
+    place: Ints  # [request], as in `dram.state.Source`
+    column: Narrow  # [request]
+    next_offered: Narrow  # [request]: the one offered to its lane after it
+    first_offered: Ints  # [lane]: the first one that it has not taken, -1: none
+    last_offered: Ints  # [lane]
+    left: Ints  # [lane]: requests that are not served, those not yet offered included
+    free: Ints  # [lane, n]: slots that no request has
+    free_count: Ints  # [lane]
+    request: Ints  # [lane, slot]
+    promised: Ints  # [lane]: 1 when all its reads of weights have a slot of the FIFO
+    weights_next: Ints  # [lane]: 1 when it is the turn of weights
+    always: Ints  # [1]: its requests are admitted
+    value: Ints  # by the places above; START is the clock before the engine's first
+
+
+def make_relayout(
+    engine: Engine, requests: Requests, lane: Narrow, lanes: int, slots: int, start: int
+) -> Relayout:
+    """An engine that begins behind the clock `start`.
+
+    Args:
+        lane: [request], its lane of the channel's so many `lanes`, -1: it is another channel's.
+        slots: requests of a lane that can be taken and not yet served.
+    """
+    count = len(lane)
+    return Relayout(
+        engine=engine,
+        lane=lane,
+        place=requests.place,
+        column=requests.column,
+        next_offered=np.full(count, _NONE, dtype=np.int32),
+        first_offered=np.full(lanes, _NONE, dtype=np.int64),
+        last_offered=np.full(lanes, _NONE, dtype=np.int64),
+        left=np.bincount(lane[lane >= 0], minlength=lanes).astype(np.int64),
+        free=np.tile(np.arange(slots, dtype=np.int64), (lanes, 1)),
+        free_count=np.full(lanes, slots, dtype=np.int64),
+        request=np.full((lanes, slots), _NONE, dtype=np.int64),
+        promised=np.zeros(lanes, dtype=np.int64),
+        weights_next=np.zeros(lanes, dtype=np.int64),
+        always=np.array([FAR]),
+        value=np.array([start, 0, count, 0], dtype=np.int64),
+    )
+
+
+@inlined
+def engine_due(relayout):
+    """The clock of the engine's next event, as far as is known."""
+    if relayout is None:
+        return FAR
+    if relayout.value[BEGUN] == 0:
+        return relayout.value[START] + 1
+    times = relayout.engine.packets.times
+    return FAR if times[1] >= FAR else times[1] // relayout.engine.dram_ticks + 1 + relayout.value[START]
+
+
+@inlined
+def count_served(relayout, clock):
+    """A request is served at an engine's clock."""
+    relayout.value[UNSERVED] -= 1
+    relayout.value[LAST_SERVED] = max(relayout.value[LAST_SERVED], clock + relayout.value[START])
+
+
+@inlined
+def serve_elsewhere(relayout, request):
+    """A DIMM of another channel serves a request at the first clock at which it could be taken."""
+    engine, reads = relayout.engine, relayout.engine.read_tick.shape[0]
+    clock = engine.offered_at[request] + 1
+    if request < reads:
+        read_issued(engine, request, clock)
+    else:
+        write_taken(engine, request - reads, clock)
+    count_served(relayout, clock)
+
+
+@outlined
+def hand_on(relayout):
+    """Requests that the engine has handed out go behind those of their lanes."""
+    engine, n = relayout.engine, 0
+    while n < engine.handed_count[0]:
+        request = engine.handed[n]
+        lane = relayout.lane[request]
+        if lane < 0:
+            serve_elsewhere(relayout, request)
+        elif relayout.first_offered[lane] < 0:
+            relayout.first_offered[lane] = relayout.last_offered[lane] = request
+        else:
+            relayout.next_offered[relayout.last_offered[lane]] = request
+            relayout.last_offered[lane] = request
+        n += 1
+    engine.handed_count[0] = 0
+
+
+@inlined
+def offer_requests(relayout, clock):
+    """What happens in the engine before the step at `clock`: its requests are offered to the lanes."""
+    if relayout is None:
+        return
+    engine, value = relayout.engine, relayout.value
+    if clock <= value[START]:
+        return
+    if value[BEGUN] == 0:
+        begin(engine)
+        value[BEGUN] = 1
+    advance(engine, (clock - value[START] - 1) * engine.dram_ticks)
+    hand_on(relayout)
+
+
+@inlined
+def is_relayout_done(relayout):
+    """Whether all requests of the engine are served."""
+    if relayout is None:
+        return True
+    return relayout.value[UNSERVED] == 0
+
+
+@inlined
+def has_requests(relayout, lane):
+    """Whether a lane has requests of the engine to serve, now or later."""
+    if relayout is None:
+        return False
+    return relayout.value[BEGUN] == 1 and relayout.left[lane] > 0
+
+
+@inlined
+def next_request(relayout, policy, lane, reads, writes, clock):
+    """The request that a lane can take at `clock`, -1: none. reads, writes: those in its queues."""
+    if relayout is None:
+        return _NONE
+    request = relayout.first_offered[lane]
+    if request < 0 or relayout.engine.offered_at[request] + relayout.value[START] >= clock:
+        return _NONE
+    if request < relayout.engine.read_tick.shape[0]:
+        return request if reads < policy.read_slots else _NONE
+    return request if writes < policy.write_slots else _NONE
+
+
+@inlined
+def weights_are_next(relayout, lane):
+    """Whether it is the turn of a lane's weights; the other's turn is next."""
+    if relayout is None:
+        return True
+    weights_next = relayout.weights_next[lane] == 1
+    relayout.weights_next[lane] = 0 if weights_next else 1
+    return weights_next
+
+
+@inlined
+def admit_all(relayout, source):
+    """A lane's source, with all requests of the engine admitted."""
+    if relayout is None:
+        return source
+    return source._replace(admitted=relayout.always)
+
+
+@inlined
+def put_down(relayout, weights, lane, request, clock):
+    """A lane takes a request at `clock`; returns its place in the lane's source."""
+    if relayout is None:
+        return 0
+    engine, reads = relayout.engine, relayout.engine.read_tick.shape[0]
+    relayout.first_offered[lane] = relayout.next_offered[request]
+    if request >= reads:
+        write_taken(engine, request - reads, clock - relayout.value[START])
+    relayout.free_count[lane] -= 1
+    slot = relayout.free[lane, relayout.free_count[lane]]
+    relayout.request[lane, slot] = request
+    weights.place[lane, slot] = relayout.place[request]
+    weights.column[lane, slot] = relayout.column[request]
+    return slot
+
+
+@inlined
+def is_relayouts(relayout, slot):
+    """Whether what stands there in a lane's source is a request of the engine."""
+    if relayout is None:
+        return False
+    return slot < relayout.free.shape[1]
+
+
+@inlined
+def note_served_request(relayout, lane, slot, clock):
+    """The column command of a request of the engine has issued at `clock`."""
+    if relayout is None:
+        return
+    request, own_clock = relayout.request[lane, slot], clock - relayout.value[START]
+    relayout.free[lane, relayout.free_count[lane]] = slot
+    relayout.free_count[lane] += 1
+    relayout.left[lane] -= 1
+    if request < relayout.engine.read_tick.shape[0]:
+        read_issued(relayout.engine, request, own_clock)
+    count_served(relayout, own_clock)
+
+
+@inlined
+def may_take_weights(relayout, setup, weights, lane, value, clock):
+    """Whether a lane may take its next read of weights; `value`: the counters of its controller."""
+    if not has_requests(relayout, lane):
+        return True
+    return lane_credit(setup, weights, lane, value[TAKEN] - value[SERVED]) <= clock
+
+
+@inlined
+def note_promises(relayout, setup, weights, lane, value, clock):
+    """Note whether all reads of weights that a lane has taken have a slot of the FIFO, as far as that counts.
+
+    Returns whether that has changed.
+    """
+    if relayout is None:
+        return False
+    before, waiting = relayout.promised[lane], value[TAKEN] - value[SERVED]
+    if not has_requests(relayout, lane):
+        relayout.promised[lane] = 0
+    elif waiting == 0 or lane_credit(setup, weights, lane, waiting - 1) <= clock:
+        relayout.promised[lane] = 1
+    return relayout.promised[lane] != before
+
+
+@inlined
+def is_promised(relayout, lane):
+    """Whether nothing that waits in a lane's queues waits for the FIFO."""
+    if relayout is None:
+        return False
+    return relayout.promised[lane] == 1
