@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from ndpsim.caching import cached_by_identity
 from ndpsim.config import Hardware
 from ndpsim.dram import state
 from ndpsim.energy import UnitEnergy
 from ndpsim.errors import InputError
-from ndpsim.kept import kept_by_identity
 from ndpsim.layout import Dealing, ExpertWeights, Geometry, LaneShare
 from ndpsim.link import Pipe
 from ndpsim.ndp import ActivationUnit, GemvUnit, MultiplierUnit, find_unit
@@ -35,7 +35,7 @@ __all__ = [
     "place_on_dimms",
 ]
 
-_KEPT = 16  # hardware and placed experts that are kept for the next call
+_CACHED = 16  # hardware and placed experts that are kept for the next call
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +96,7 @@ class Machine:
         return self.unit_ticks
 
 
-@kept_by_identity(_KEPT)
+@cached_by_identity(_CACHED)
 def lower_machine(hardware: Hardware) -> Machine:
     """The machine of a hardware file.
 
@@ -174,7 +174,7 @@ class PlacedOnDimms:
     described: Mapping[str, Any]  # for the result: the weights as plain data
 
 
-@functools.lru_cache(maxsize=_KEPT)
+@functools.lru_cache(maxsize=_CACHED)
 def place_on_dimms(machine: Machine, name: str, weights: ExpertWeights, base: int = 0) -> PlacedOnDimms:
     """An expert in a layout, behind the places before `base` of every lane.
 
