@@ -80,10 +80,10 @@ class Machine:
         """Time on the buses to the host for bursts that all of them share."""
         return -(-bursts // self.host_buses) * self.tables.burst * self.dram_ticks
 
-    def rows_of(self, expert: PlacedOnDimms) -> int:
-        """Rows that an expert takes of every bank, the last in part."""
-        device = self.device
-        return -(-expert.end // (device.bankgroups * device.banks_per_group * device.bursts_per_row))
+    @functools.cached_property
+    def row_places(self) -> int:
+        """Bursts of a row of every bank of a lane: places that follow each other."""
+        return self.device.bankgroups * self.device.banks_per_group * self.device.bursts_per_row
 
     @property
     def gemv(self) -> GemvUnit:
@@ -165,7 +165,7 @@ class PlacedOnDimms:
 
     bytes: int
     bursts: int
-    end: int  # the first place behind it that is free on all lanes
+    end: int  # the first place of the rows behind it, on every lane
     placed: tuple[Placed, ...]
     of_dimm: tuple[int, ...]
     channels: tuple[tuple[int, ...], ...]  # what the DIMMs of a channel have, each such channel once
@@ -193,7 +193,7 @@ def place_on_dimms(machine: Machine, name: str, weights: ExpertWeights, base: in
     return PlacedOnDimms(
         bytes=layout.bytes,
         bursts=layout.bursts,
-        end=layout.end,
+        end=-(-layout.end // machine.row_places) * machine.row_places,
         placed=tuple(
             _placed(machine, layout.parts[of_dimm.index(number)].dealing, sharing)
             for number, (_, sharing) in enumerate(different)
