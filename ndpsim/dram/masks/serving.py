@@ -54,7 +54,7 @@ def has_row(sink, row, last):
 
 @inlined
 def serve_span(state, sink, table, step, row, end, delay):
-    """Rows end with reads, the SPAN of a step before request `end`; returns the first that goes on."""
+    """Note the rows that end with one of the SPAN requests before `end`; returns the next row."""
     first, transition = natural(end - SPAN), transition_at(state, step)
     now = (clock_at(state, step) + delay) * sink.dram_ticks
     finished = of_reads(table, transition, FINISHED)
