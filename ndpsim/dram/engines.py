@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.caching import cached_by_identity
 from ndpsim.dram import controller
 from ndpsim.dram.masks import controller as masks_controller
 from ndpsim.dram.masks import state as masks
@@ -25,7 +26,6 @@ from ndpsim.dram.state import (
     Source,
     make_channel,
 )
-from ndpsim.kept import kept_by_identity
 from ndpsim.spec import Tables
 
 __all__ = [
@@ -108,7 +108,7 @@ class ScanController:
         return int(run(self.tables, self._policy, source, channel, sink, commands, until_served, until_taken))
 
 
-@kept_by_identity(16)
+@cached_by_identity(16)
 def _at_rest(tables: Tables) -> tuple[masks.Shape, Ints]:
     """The shape and the first state of a channel."""
     return masks.make_shape(tables), masks.make_state(tables)
