@@ -244,3 +244,24 @@ def test_the_fast_controller_runs_all_row_policies_and_long_queues(slots):
                 assert isinstance(
                     make_controller(tables, state.make_policy(options), with_sink), MaskController
                 )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_reads_return_to_a_queue_that_has_no_free_slot_at_their_age(seed):
+    # The first reads are activated, 64 others fill their segment, and a refresh closes the rows of the first.
+    device, count, lead = resolve(*DEVICES[2], 1, {"nREFI": 901, "nRFC": 200}), 260, 59
+    tables, rng = lower(device), np.random.default_rng(seed)
+    policy = state.make_policy(state.ControllerOptions(read_buffer=256))
+    cycle = np.concatenate([np.arange(lead) * 40, 2600 + 150 * seed + np.arange(count - lead)])
+    zero, number = np.zeros(count, dtype=np.int64), np.arange(count)
+    bankgroup, bank, row = (
+        rng.integers(0, size, count) for size in (device.bankgroups, device.banks_per_group, 64)
+    )
+    traces = []
+    for channel in (MaskController(tables, policy, with_sink=True), ScanController(tables, policy)):
+        source = state.make_source(tables, zero, bankgroup, bank, row, zero, zero, number, cycle)
+        data_sink = sink.make_sink(55, 1, 1, 1, sink.a_row_each(count))
+        data_sink.value[sink.SERVICE] = 900
+        commands = run_channel(channel, source, data_sink, command_room(), count // 2)
+        traces.append(commands.entry[: commands.length[0]])
+    assert np.array_equal(*traces)
