@@ -80,7 +80,9 @@ def jobs(draw):
 def run_readable(job):
     """A job by the readable controllers: (the end clock, the commands of each lane)."""
     access = job.access
-    lanes = readable_lanes.make_readable_lanes(access.tables, access.policy, job.requests, len(job.lanes.due))
+    lanes = readable_lanes.make_readable_lanes(
+        access.tables, access.policy, job.requests, job.lanes.offers, len(job.lanes.due)
+    )
     while readable_lanes.run(access.tables, access.policy, job.engine, lanes, 1 << 16) != DONE:
         pass
     recorded = (state.Commands(entry, length) for entry, length in zip(*lanes.commands, strict=True))

@@ -21,6 +21,7 @@ from ndpsim.link.engine_state import Engine, Flows, make_engine
 from ndpsim.link.events import FAR
 from ndpsim.link.fabric import Fabric, check_ticks, make_fabric, make_packets
 from ndpsim.link.lanes import DONE, MORE, RECORD_FULL, Lanes, make_lanes, run
+from ndpsim.link.offers import make_offers
 from ndpsim.link.packets import most_waiting
 from ndpsim.link.packing import Packed, Part, Pieces, pack_pieces, reading_order
 from ndpsim.link.requests import Bursts, Requests, Seats, bits_by_stage, make_requests
@@ -188,7 +189,10 @@ class Job:
         )
         self.read_node = np.repeat(np.arange(nodes, dtype=np.int32), np.diff(order[1]))
         room = _ROOM if record else 0
-        self.lanes: Lanes = make_lanes(access.tables, self.requests, nodes * access.lanes, room)
+        many_reads = max(1, min(access.policy.read_slots, access.slots // access.lanes))
+        lanes = nodes * access.lanes
+        offers = make_offers(self.requests.lane, len(self.read_node), lanes, many_reads)
+        self.lanes: Lanes = make_lanes(access.tables, self.requests, offers, lanes, room)
         self.share = 0.0  #: Of the requests, those that are served.
 
     def _engine(self, fabric: Fabric, packed: Packed) -> Engine:
