@@ -69,6 +69,7 @@ def jobs(draw):
         network=network if by_units else make_network("chain", 1, 0, 1.0, 0.0),
         slots=draw(st.sampled_from([4, 16, 64])),
         receive_bytes=draw(st.sampled_from([1024, 4096])),
+        many_reads=draw(st.sampled_from([1, 3, 8, 100])),
         packet_bytes=draw(st.sampled_from([64, 128])),
         header_bytes=draw(st.sampled_from([0, 8])),
         timebase=link_ticks(network, CLOCK_PS, CLOCK_PS * draw(st.sampled_from([1, 2, Fraction(5, 3)]))),

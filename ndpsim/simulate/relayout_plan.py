@@ -90,6 +90,7 @@ def access_by_units(hardware: Hardware, geometry: Geometry) -> Access:
         network=network,
         slots=half // device.burst_bytes,
         receive_bytes=half,
+        many_reads=max(1, min(hardware.system.dram.read_buffer, half // device.burst_bytes // geometry.lanes)),
         packet_bytes=link.packet_bytes,
         header_bytes=link.header_bytes,
         timebase=link_ticks(network, device.clock_ps, frequency_period_ps(unit.clock_mhz)),
@@ -115,6 +116,7 @@ def access_by_host(hardware: Hardware, geometry: Geometry) -> Access:
         lanes=buses,
         network=network,
         slots=buses * dram.read_buffer,
+        many_reads=buses * dram.read_buffer + 1,  # never, which is as fast for a host
         receive_bytes=buses * dram.write_buffer * device.burst_bytes,
         packet_bytes=device.burst_bytes,
         header_bytes=0,

@@ -53,6 +53,7 @@ class Access:
         network: of the nodes.
         slots: bursts that a node's buffer holds between reading and sending.
         receive_bytes: what its buffer holds of what was sent to it.
+        many_reads: reads of a lane under way for which its writes wait, see `ndpsim.link.offers`.
         packet_bytes, header_bytes: of a packet.
         timebase: ticks of the DRAM clock, then of the unit's.
         seats: node, lane and rank of each DIMM's lanes, DIMM after DIMM.
@@ -66,6 +67,7 @@ class Access:
     network: Network
     slots: int
     receive_bytes: int
+    many_reads: int
     packet_bytes: int
     header_bytes: int
     timebase: Timebase
@@ -189,9 +191,8 @@ class Job:
         )
         self.read_node = np.repeat(np.arange(nodes, dtype=np.int32), np.diff(order[1]))
         room = _ROOM if record else 0
-        many_reads = max(1, min(access.policy.read_slots, access.slots // access.lanes))
         lanes = nodes * access.lanes
-        offers = make_offers(self.requests.lane, len(self.read_node), lanes, many_reads)
+        offers = make_offers(self.requests.lane, len(self.read_node), lanes, access.many_reads)
         self.lanes: Lanes = make_lanes(access.tables, self.requests, offers, lanes, room)
         self.share = 0.0  #: Of the requests, those that are served.
 
