@@ -10,7 +10,7 @@ import click
 from ndpsim.cli.given import refuse_given
 from ndpsim.cli.options import named_as_options, sets_option, timing_overrides
 from ndpsim.errors import InputError
-from ndpsim.members import option_names
+from ndpsim.plugins import option_names
 
 if TYPE_CHECKING:
     from ndpsim.simulate import Memory
