@@ -184,3 +184,79 @@ def test_masks_and_scan_agree_over_thousands_of_requests(work):
     (masks, ours), (scan, plain) = traces
     assert np.array_equal(ours, plain)
     assert compare_channels(masks, scan) == []
+
+
+def hot_bank(device: Device, count: int, seed: int) -> list[np.ndarray]:
+    """Reads of which every other one is for another row of one bank: they wait long while others pass."""
+    rng = np.random.default_rng(seed)
+    hot = np.arange(count) % 2 == 0
+    place = [
+        rng.integers(0, size, count) for size in (device.ranks, device.bankgroups, device.banks_per_group)
+    ]
+    for field in place:
+        field[hot] = 0
+    number = np.arange(count)
+    return [*place, rng.integers(0, 64, count), number % 16, np.zeros(count, dtype=np.int64), number]
+
+
+@pytest.mark.parametrize("depth", [None, 2, 40])
+@pytest.mark.parametrize("row_policy", ["open", "closed-cap"])
+@pytest.mark.parametrize("slots", [64, 65, 129, 256])
+def test_long_queues_keep_the_order_of_age(slots, row_policy, depth):
+    # Refreshes often close rows that reads wait for, which then return to a queue that is full.
+    device = resolve(*DEVICES[2], 2, {"nREFI": 1500, "nRFC": 200})
+    options = state.ControllerOptions(row_policy=row_policy, row_cap=2, read_buffer=slots)
+    tables, policy = lower(device), state.make_policy(options)
+    traces, sinks = [], []
+    for make in (MaskController, ScanController):
+        with_sink = {} if depth is None or make is ScanController else {"with_sink": True}
+        channel, source = (
+            make(tables, policy, **with_sink),
+            state.make_source(tables, *hot_bank(device, 2000, slots)),
+        )
+        data_sink = sink.nobody()
+        if depth is not None:
+            data_sink = sink.make_sink(depth, 2, 1, 1, sink.a_row_each(2000))
+            data_sink.value[sink.SERVICE] = 60
+        commands = run_channel(channel, source, data_sink, command_room(), 2000)
+        traces.append((channel, commands.entry[: commands.length[0]]))
+        sinks.append(data_sink.done)
+    (masks, ours), (scan, plain) = traces
+    assert np.array_equal(ours, plain)
+    assert np.array_equal(*sinks)
+    assert compare_channels(masks, scan) == []
+    end = int(plain[-1, 0]) + 1
+    assert masks.open_clocks(end) == scan.open_clocks(end)
+
+
+@pytest.mark.parametrize("slots", [64, 256])
+def test_the_fast_controller_runs_all_row_policies_and_long_queues(slots):
+    for row_policy in ("open", "closed-cap"):
+        options = state.ControllerOptions(row_policy=row_policy, read_buffer=slots, write_buffer=slots)
+        for preset in DEVICES:
+            tables = lower(resolve(*preset, 4))
+            for with_sink in (False, True):
+                assert isinstance(
+                    make_controller(tables, state.make_policy(options), with_sink), MaskController
+                )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_reads_return_to_a_queue_that_has_no_free_slot_at_their_age(seed):
+    # The first reads are activated, 64 others fill their segment, and a refresh closes the rows of the first.
+    device, count, lead = resolve(*DEVICES[2], 1, {"nREFI": 901, "nRFC": 200}), 260, 59
+    tables, rng = lower(device), np.random.default_rng(seed)
+    policy = state.make_policy(state.ControllerOptions(read_buffer=256))
+    cycle = np.concatenate([np.arange(lead) * 40, 2600 + 150 * seed + np.arange(count - lead)])
+    zero, number = np.zeros(count, dtype=np.int64), np.arange(count)
+    bankgroup, bank, row = (
+        rng.integers(0, size, count) for size in (device.bankgroups, device.banks_per_group, 64)
+    )
+    traces = []
+    for channel in (MaskController(tables, policy, with_sink=True), ScanController(tables, policy)):
+        source = state.make_source(tables, zero, bankgroup, bank, row, zero, zero, number, cycle)
+        data_sink = sink.make_sink(55, 1, 1, 1, sink.a_row_each(count))
+        data_sink.value[sink.SERVICE] = 900
+        commands = run_channel(channel, source, data_sink, command_room(), count // 2)
+        traces.append(commands.entry[: commands.length[0]])
+    assert np.array_equal(*traces)

@@ -525,7 +525,7 @@ def test_figures_of_a_relayout_follow_from_its_commands(topology, source, target
     weight_bytes = 2 * 3 * 384 * 320 * 2
     assert (result.experts, result.moved, result.waves) == (2, 2, 1)
     assert result.weight_bytes == result.read_bytes == result.written_bytes == weight_bytes
-    assert result.sent_bytes + result.kept_bytes == weight_bytes
+    assert result.sent_bytes + result.local_bytes == weight_bytes
     assert result.cycles == replay.last_data - 1
     assert result.time_ns == pytest.approx(result.cycles * tck_ns)
     assert result.bandwidth_gbps == pytest.approx(weight_bytes / result.time_ns)
@@ -608,7 +608,7 @@ def test_figures_of_a_relayout_follow_from_its_commands(topology, source, target
 def test_what_wires_carry_is_what_was_sent_and_nothing_that_stayed():
     sets = ("link.topology=full", "link.ports=15", "dram.refresh=none")
     result = simulate_relayout("trimoe", SMALL, 2, "localized", "striped", sets=sets, host=False)
-    assert result.kept_bytes > 0
+    assert result.local_bytes > 0
     # Each packet passes one wire.
     carried = sum(result.link_busy.values()) * result.time_ns * 25
     assert result.wire_bytes == pytest.approx(carried)

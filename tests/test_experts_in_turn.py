@@ -139,9 +139,9 @@ def test_queues_that_make_no_sense_are_refused(tokens):
 
 
 def test_experts_that_do_not_fit_behind_each_other_are_refused():
-    # 36 MiB are 36 rows, of 4 KiB, of each of the 256 banks; a bank has 131,072.
+    # 36 MiB are 36 rows, of 4 KiB, of each of the 256 banks; 3,640 fit 131,072 rows.
     with pytest.raises(
-        InputError, match="^tokens: 3641 experts do not fit .* 36 rows of every bank: 3640 do$"
+        InputError, match="^tokens: 3641 experts do not fit .* each on 36 of the 131072 rows of a bank$"
     ):
         simulate_expert(tokens=[1] * 3641)
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+import re
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import ndpsim
+from ndpsim.config import load_hardware
+from ndpsim.config.system import MULTIPLIERS
 from ndpsim.errors import InputError
-from ndpsim.ndp import ActivationUnit, GemvUnit, last_served
+from ndpsim.ndp import ActivationUnit, GemvUnit, MultiplierUnit, find_unit, last_served
 
 
 def gemv(**changes: int) -> GemvUnit:
@@ -263,3 +268,30 @@ def test_activation_keeps_to_its_clock_and_its_throughput(
     # No more than `units` values every `per_value` cycles, counted from the first row and from the last.
     assert (cycles - Fraction(ready[0], cycle_ticks)) * units >= len(ready) * tokens * per_value
     assert (cycles - Fraction(ready[-1], cycle_ticks)) * units >= tokens * per_value
+
+
+# Units as files
+
+
+@pytest.mark.parametrize("name", MULTIPLIERS)
+def test_every_multiplier_of_a_hardware_file_is_a_module_of_its_name(name):
+    hardware = next(
+        hardware
+        for hardware in map(load_hardware, ("trimoe", "edge", "cxl"))
+        if hardware.ndp.multiplier[0] == name
+    )
+    unit = find_unit(name, hardware.ndp.multiplier[1].model_dump())
+    assert isinstance(unit, MultiplierUnit)
+    assert type(unit).__module__ == f"ndpsim.ndp.{name}"
+    assert unit.fifo_bursts == getattr(hardware.ndp, name).fifo_bursts
+
+
+def test_nothing_but_the_units_own_files_asks_which_unit_it_is():
+    package = Path(ndpsim.__file__).parent
+    own = {"config/system.py", "ndp/systolic.py", "ndp/__init__.py", "ndp/unit.py"}
+    naming = {
+        str(file.relative_to(package))
+        for file in package.rglob("*.py")
+        if re.search(r"\.systolic\b|\"systolic\"", file.read_text())
+    }
+    assert naming <= own

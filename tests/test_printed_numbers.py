@@ -272,7 +272,7 @@ def test_a_relayout(both, options):
     has(
         text,
         f"time {time(of['time_ns'])}, {of['cycles']:,} DRAM clocks",
-        f"moved {size(of['weight_bytes'])}: {some(of['sent_bytes'], 'byte')} over links, {some(of['kept_bytes'], 'byte')} within their "
+        f"moved {size(of['weight_bytes'])}: {some(of['sent_bytes'], 'byte')} over links, {some(of['local_bytes'], 'byte')} within their "
         f"DIMM; {of['moved']} of 2 experts, {turns}",
         f"bandwidth {of['bandwidth_gbps']:.2f} GB/s",
         f"bound by {of['bottleneck']}; at least "

@@ -66,6 +66,9 @@ def _dimms(text: str | None, option: str) -> list[int] | None:
 )
 @weight_options
 @click.option("--no-host", is_flag=True, help="Do not simulate the same move by the host.")
+@click.option(
+    "--other-dimms", is_flag=True, help="Simulate the same with experts on neighbouring DIMMs, too."
+)
 @sets_option
 @json_option
 @click.option(
@@ -94,6 +97,7 @@ def command(
     scale_bits: int,
     zero_point_bits: int | None,
     no_host: bool,
+    other_dimms: bool,
     sets: tuple[str, ...],
     json_to: str | None,
     commands_to: str | None,
@@ -142,6 +146,7 @@ def command(
             target="--to",
             source_dimms="--from-dimms",
             target_dimms="--to-dimms",
+            other_dimms="--other-dimms",
         ),
     ):
         for name in chosen:
@@ -156,6 +161,7 @@ def command(
                 formats,
                 (*sets, *_of_topology(hw, sets, name, topology == _ALL)),
                 host=not no_host and not results,
+                other_dimms=other_dimms,
                 record_commands=commands_to is not None,
                 progress=progress,
             )

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from ndpsim.arguments import path_of, several
 from ndpsim.arguments import shown as quoted
 from ndpsim.arguments import text as as_text
+from ndpsim.caching import FileCache
 from ndpsim.config.defaults import default_reason
 from ndpsim.config.files import data_folder, data_names, data_path
 from ndpsim.config.hardware import Hardware
@@ -20,7 +21,6 @@ from ndpsim.config.nodes import parse, read_text
 from ndpsim.config.origins import Draft, KeyPath, Origin, dotted, draft_of, shown
 from ndpsim.config.system import MULTIPLIERS, UNITS, System, allowed, field_at, leaves, section_of
 from ndpsim.errors import InputError, nearest, one_of
-from ndpsim.kept import MadeOfFiles
 from ndpsim.spec import standards
 from ndpsim.units import exact
 
@@ -56,10 +56,10 @@ def load_hardware(hw: str | PathLike[str] | Hardware, sets: Sequence[str] = ()) 
         return known
     hardware, files = _load(_find(asked), sets)
     # With the folder: what is found here by its path gives way to a bundled file of the same name.
-    return _loaded.keep(key, [*files, data_folder("hwconfigs")], hardware)
+    return _loaded.store(key, [*files, data_folder("hwconfigs")], hardware)
 
 
-_loaded: MadeOfFiles[Hardware] = MadeOfFiles(32)
+_loaded: FileCache[Hardware] = FileCache(32)
 
 
 def _asked(hw: object) -> str:

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic.fields import FieldInfo
 
 from ndpsim.errors import nearest
+from ndpsim.plugins import option_names
 from ndpsim.units import exact
 
 __all__ = [
@@ -155,6 +156,10 @@ Order = Annotated[list[Annotated[str, _pattern(_PART)]], AfterValidator(_order)]
 Xor = Annotated[dict[str, list[Annotated[str, _pattern(_SOURCE)]]], AfterValidator(_xor)]
 
 
+#: The row policies that there are.
+ROW_POLICIES = option_names("dram/row_policies", "open")
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -220,7 +225,7 @@ class Dram(_Section):
     scheduler: Literal["FRFCFS", "FRFCFS-RowHit"] = Field(
         default="FRFCFS", description="which request's command comes next"
     )
-    row_policy: Literal["open", "closed-cap"] = Field(
+    row_policy: Literal[ROW_POLICIES] = Field(  # type: ignore[valid-type]
         default="open", description="rows stay open, or are closed after row_cap column accesses"
     )
     row_cap: int = Field(

@@ -1,6 +1,6 @@
 """The channel controller, one step a clock at which anything can change.
 
-A step reads: accept -> refresh -> close capped rows -> choose -> issue -> jump to the next step.
+A step reads: accept -> refresh -> close rows that are due -> choose -> issue -> jump to the next step.
 Nothing changes between two steps: queues, row state and write mode only change when a request is
 accepted or a command issued, and either is followed by a step on the next clock. Otherwise the next
 step is the earliest clock at which a candidate becomes ready or a refresh falls due.
@@ -11,7 +11,7 @@ from __future__ import annotations
 from ndpsim._jit import inlined, kernel
 from ndpsim.dram.choosing import choose
 from ndpsim.dram.issuing import issue
-from ndpsim.dram.maintenance import close_capped_rows, next_refresh, refresh
+from ndpsim.dram.maintenance import close_due, next_refresh, refresh
 from ndpsim.dram.queues import accept, sum_queues, would_accept
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import (
@@ -67,14 +67,14 @@ def run(tables, policy, source, channel, sink, commands, until_served, until_tak
         if not refresh(tables, policy, entry, size, value, clock):
             value[CLOCK] = clock
             return STUCK
-        capped = close_capped_rows(tables, policy, channel, clock) if policy.row_cap > 0 else FAR
+        closing = close_due(policy.rows, tables, channel, clock)
         queue, slot, command, wake = choose(tables, policy, channel, credit_clock(sink), clock)
         if slot >= 0:
             issue(tables, policy, channel, sink, commands, queue, slot, command, clock)
         if slot >= 0 or would_accept(policy, source, entry, size, value, clock + 1):
             clock += 1
         else:
-            wake = min(min(wake, capped), min(value[NEXT_REFRESH], offered_from(source, value)))
+            wake = min(min(wake, closing), min(value[NEXT_REFRESH], offered_from(source, value)))
             clock = max(clock + 1, wake)
     value[CLOCK] = value[COUNTED_UNTIL] + 1
     return DONE

@@ -7,12 +7,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.caching import cached_by_identity
 from ndpsim.dram import controller
 from ndpsim.dram.masks import controller as masks_controller
 from ndpsim.dram.masks import state as masks
 from ndpsim.dram.masks import stepping
 from ndpsim.dram.masks.transition_table import can_fast_forward, make_table, no_table
-from ndpsim.dram.row_policies import ClosedCap, OpenRows
 from ndpsim.dram.sink import Sink
 from ndpsim.dram.state import (
     CLOSED_AT,
@@ -25,7 +25,6 @@ from ndpsim.dram.state import (
     Source,
     make_channel,
 )
-from ndpsim.kept import kept_by_identity
 from ndpsim.spec import Tables
 
 __all__ = [
@@ -87,7 +86,7 @@ def open_clocks_of(rows: Ints, counted: int, end: int) -> int:
 
 
 class ScanController:
-    """The general controller: looks at every request of a queue; any policy, any queue."""
+    """The general controller: looks at every request of a queue, of any length."""
 
     def __init__(self, tables: Tables, policy: Policy, latency_places: int = LATENCIES) -> None:
         self.tables, self._policy = tables, policy
@@ -108,7 +107,7 @@ class ScanController:
         return int(run(self.tables, self._policy, source, channel, sink, commands, until_served, until_taken))
 
 
-@kept_by_identity(16)
+@cached_by_identity(16)
 def _at_rest(tables: Tables) -> tuple[masks.Shape, Ints]:
     """The shape and the first state of a channel."""
     return masks.make_shape(tables), masks.make_state(tables)
@@ -126,10 +125,9 @@ class MaskController:
         self.tables, self._policy = tables, policy
         self._shape, rest = _at_rest(tables)
         segments = masks.segments_needed(tables, policy, with_sink)
-        self._in_steps = segments > 1 or policy.row_cap > 0
+        self._in_steps = segments > 1 or type(policy.rows) is not type(self._shape.rows)
         if self._in_steps:
-            rows = ClosedCap(policy.row_cap) if policy.row_cap else OpenRows()
-            self._shape = masks.make_shape(tables, rows, segments)
+            self._shape = masks.make_shape(tables, policy.rows, segments)
         self._state = masks.copy_at_rest(rest, tables.ranks, segments)
         self.value, self.latencies = self._state[:COUNTERS], np.zeros(latency_places, dtype=np.int64)
         self.most_queued = 2 * segments * masks.SLOTS + masks.BANKS

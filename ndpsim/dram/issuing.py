@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined
+from ndpsim._jit import by_type, inlined
 from ndpsim.dram.choosing import forget_all, forget_bank
 from ndpsim.dram.queues import copy_entry, remove
 from ndpsim.dram.sink import credit_clock, take_burst
@@ -45,13 +45,15 @@ from ndpsim.spec.standard import ACT, PREAB, PREPB, PRESB, RD, RDA, REFAB, REFSB
 __all__ = ["issue", "note_idle"]
 
 
+@by_type
+def column_command(rows, bank_rows, command, bank):
+    """What the row policy makes of a command to a bank: of RD and WR perhaps the form with auto-precharge."""
+
+
 @inlined
 def auto_precharge(policy, ready, rows, command, rank, group, bank, clock):
-    """Under closed-cap a column command becomes its auto-precharge form when that is ready too."""
-    if policy.row_cap == 0 or (command != RD and command != WR) or rows[bank, ACCESSES] < policy.row_cap:
-        return command
-    closing = RDA if command == RD else WRA
-    return closing if bank_ready_at(ready, closing, rank, group, bank) <= clock else command
+    """`column_command` as `dram.dimm` calls it."""
+    return column_command(policy.rows, rows, command, bank)
 
 
 @inlined
@@ -216,7 +218,7 @@ def issue(tables, policy, channel, sink, commands, queue, slot, command, clock):
     bound = channel.bound
     rank, group, bank = entry[queue, RANK, slot], entry[queue, GROUP, slot], entry[queue, BANK, slot]
     row = entry[queue, ROW, slot]
-    command = auto_precharge(policy, ready, rows, command, rank, group, bank, clock)
+    command = column_command(policy.rows, rows, command, bank)
     count_row(entry, rows, value, queue, slot)
     if command == RD or command == RDA:
         timed = bank_ready_at(ready, RD, rank, group, bank)

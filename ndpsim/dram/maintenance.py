@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined
+from ndpsim._jit import by_type, inlined
 from ndpsim.dram.queues import push_priority
 from ndpsim.dram.state import (
-    ACCESSES,
     ALL_BANK,
-    CLOSING,
     FAR,
     NEXT_REFRESH,
     NO_REFRESH,
@@ -17,10 +15,10 @@ from ndpsim.dram.state import (
     SAME_BANK,
     STAGGERED,
 )
-from ndpsim.dram.timing import bank_ready_at, banks_per_rank, first_bank
-from ndpsim.spec.standard import PREPB, REFAB, REFSB
+from ndpsim.dram.timing import first_bank
+from ndpsim.spec.standard import REFAB, REFSB
 
-__all__ = ["close_capped_rows", "next_refresh", "refresh"]
+__all__ = ["close_capped_rows", "close_due", "next_refresh", "refresh"]
 
 
 @inlined
@@ -64,25 +62,15 @@ def refresh(tables, policy, entry, size, value, clock):
     return True
 
 
+@by_type
+def close_due(rows, tables, channel, clock):
+    """Ask for the PREpb of rows that the policy closes, where it is ready.
+
+    Returns the first later clock at which it can be for another.
+    """
+
+
 @inlined
 def close_capped_rows(tables, policy, channel, clock):
-    """Ask for a PREpb, once, of every bank whose row has had its accesses, when it would be ready.
-
-    Returns the first later clock at which another such bank becomes ready.
-    """
-    wake = FAR
-    ready, rows = channel.ready, channel.rows
-    start = first_bank(tables, 1)
-    for bank in range(start, rows.shape[0]):
-        if rows[bank, ACCESSES] < policy.row_cap or rows[bank, CLOSING]:
-            continue
-        group = 1 + tables.ranks + (bank - start) // tables.banks_per_group
-        rank = 1 + (bank - start) // banks_per_rank(tables)
-        at = bank_ready_at(ready, PREPB, rank, group, bank)
-        if at <= clock:
-            if channel.size[PRIORITY] < channel.entry.shape[2]:
-                push_priority(channel.entry, channel.size, PREPB, rank, group, bank)
-                rows[bank, CLOSING] = 1
-        else:
-            wake = min(wake, at)
-    return wake
+    """`close_due` as `dram.dimm` calls it."""
+    return close_due(policy.rows, tables, channel, clock)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.dram.row_policies import row_policy
 from ndpsim.spec import COMMANDS, Tables
 
 __all__ = [
@@ -107,6 +108,7 @@ class Policy(NamedTuple):
     write_slots: int
     write_mode_from: int  # more queued writes than this start write mode
     write_mode_below: int  # fewer queued writes than this end it, when reads wait
+    rows: Any  # parameters of the row policy, a type of its own, see `row_policies`
 
 
 class Source(NamedTuple):
@@ -209,6 +211,7 @@ def make_policy(options: ControllerOptions) -> Policy:
         write_slots=options.write_buffer,
         write_mode_from=int(np.floor(high)),
         write_mode_below=int(np.ceil(low)),
+        rows=row_policy(options.row_policy, options.row_cap),
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ndpsim.energy import devices as _folder
 from ndpsim.errors import InputError, one_of
-from ndpsim.members import members
+from ndpsim.plugins import plugins
 from ndpsim.spec import Device
 
 __all__ = ["Currents", "currents_of", "explain", "find_currents", "power_rows"]
@@ -73,7 +73,7 @@ _NUMBERS = {entry.name: entry.default is MISSING for entry in fields(Currents) i
 @functools.cache
 def _known() -> dict[tuple[str, int], Currents]:
     """All data, by organisation preset and data rate."""
-    return {key: currents for table in members(_folder, "CURRENTS") for key, currents in table.items()}
+    return {key: currents for table in plugins(_folder, "CURRENTS") for key, currents in table.items()}
 
 
 def currents_of(org: str, rate: int) -> Currents | None:

@@ -47,6 +47,7 @@ from ndpsim.dram.state import (
     Source,
 )
 from ndpsim.link.engine import advance, begin, known_until, read_issued, write_taken
+from ndpsim.link.offers import Offers, next_change, next_offer, note_issued, note_taken, take_handed
 from ndpsim.link.requests import Requests
 from ndpsim.spec import Tables
 
@@ -63,11 +64,8 @@ _NONE = -1
 class Lanes(NamedTuple):
     """Lanes, the requests that were offered to each, and when each is to be stepped."""
 
-    lane: Narrow  # [request]
+    offers: Offers
     source: Source  # all requests
-    next_offered: Narrow  # [request]: the one offered to its lane after it
-    first_offered: Narrow  # [lane]: the first one that it has not taken, -1: none
-    last_offered: Narrow  # [lane]
     left: Ints  # [lane]: requests that are not served, those not yet offered included
     quiet: Ints  # [lane]: the clock before which none of those that it has taken can issue a command
     due: Ints  # [lane]: the clock of its next step
@@ -78,18 +76,15 @@ class Lanes(NamedTuple):
     value: Ints  # [3]: the clock before which all have stepped, requests not served, when the last one was
 
 
-def make_lanes(tables: Tables, requests: Requests, lanes: int, room: int) -> Lanes:
+def make_lanes(tables: Tables, requests: Requests, offers: Offers, lanes: int, room: int) -> Lanes:
     """Lanes at rest; `room`: commands that each can record, 0 for none."""
     total = len(requests.lane)
     address = np.arange(total, dtype=np.int32)  # no burst is read or written twice
     cycle, admitted = np.zeros(0, dtype=np.int64), np.array([FAR])
     left = np.bincount(requests.lane, minlength=lanes)
     return Lanes(
-        lane=requests.lane,
+        offers=offers,
         source=Source(requests.place, requests.column, address, cycle, admitted, 0),  # type: ignore[arg-type]
-        next_offered=np.empty(total, dtype=np.int32),
-        first_offered=np.full(lanes, _NONE, dtype=np.int32),
-        last_offered=np.full(lanes, _NONE, dtype=np.int32),
         left=left,
         quiet=np.zeros(lanes, dtype=np.int64),
         due=np.where(left > 0, 1, FAR),
@@ -102,40 +97,19 @@ def make_lanes(tables: Tables, requests: Requests, lanes: int, room: int) -> Lan
 
 
 @inlined
-def take_handed(engine, lanes):
-    """Requests that the engine has handed out are offered to their lanes."""
-    for n in range(engine.handed_count[0]):
-        request = natural(engine.handed[n])
-        lane = natural(lanes.lane[request])
-        lanes.next_offered[request] = _NONE
-        if lanes.first_offered[lane] < 0:
-            lanes.first_offered[lane] = request
-            lanes.due[lane] = min(lanes.due[lane], engine.offered_at[request] + 1)
-        else:
-            lanes.next_offered[lanes.last_offered[lane]] = request
-        lanes.last_offered[lane] = request
-    engine.handed_count[0] = 0
+def offered(policy, engine, lanes, state, lane, clock):
+    """The request that a lane takes at `clock`, if nothing happens before; -1: none."""
+    read_room = state[SIZE + READS] < policy.read_slots
+    write_room = state[SIZE + WRITES] < policy.write_slots
+    return next_offer(engine, lanes.offers, lane, read_room, write_room, clock)
 
 
 @inlined
-def takes(policy, engine, lanes, state, lane, clock):
-    """Whether a lane takes its next request at `clock`, if nothing happens before."""
-    request = lanes.first_offered[lane]
-    if request < 0 or engine.offered_at[request] >= clock:
-        return False
-    if request < engine.read_tick.shape[0]:
-        return state[SIZE + READS] < policy.read_slots
-    return state[SIZE + WRITES] < policy.write_slots
-
-
-@inlined
-def take(engine, lanes, state, lane, clock):
-    """A lane takes its next request; returns when that can issue a command, at the earliest."""
-    request = natural(lanes.first_offered[lane])
-    lanes.first_offered[lane] = lanes.next_offered[request]
-    reads = engine.read_tick.shape[0]
-    if request >= reads:
-        write_taken(engine, request - reads, clock)
+def take(engine, lanes, state, lane, request, clock):
+    """A lane takes a request; returns when that can issue a command, at the earliest."""
+    note_taken(lanes.offers, lane, request)
+    if request >= lanes.offers.reads:
+        write_taken(engine, request - lanes.offers.reads, clock)
     state[PLACE] = request
     return accept(state, lanes.latencies, lanes.source, clock)
 
@@ -179,20 +153,20 @@ def next_due(policy, engine, lanes, state, lane, clock):
     """The clock of a lane's step after one at `clock`."""
     if lanes.left[lane] == 0:
         return FAR
-    if takes(policy, engine, lanes, state, lane, clock + 1) or mode_changes(policy, state):
-        return clock + 1
-    due, request = min(lanes.quiet[lane], state[NEXT_REFRESH]), lanes.first_offered[lane]
-    if request >= 0 and engine.offered_at[request] > clock:
-        due = min(due, engine.offered_at[request] + 1)
-    return max(due, clock + 1)
+    clock += 1
+    if offered(policy, engine, lanes, state, lane, clock) >= 0 or mode_changes(policy, state):
+        return clock
+    due, change = min(lanes.quiet[lane], state[NEXT_REFRESH]), next_change(engine, lanes.offers, lane, clock)
+    return max(clock, min(due, change) if change > clock else due)
 
 
 @inlined
 def step_lane(policy, shape, engine, lanes, no_sink, lane, clock):
     """The step of a lane at `clock`."""
     state = lanes.states[lane]
-    if takes(policy, engine, lanes, state, lane, clock):
-        lanes.quiet[lane] = min(lanes.quiet[lane], take(engine, lanes, state, lane, clock))
+    request = offered(policy, engine, lanes, state, lane, clock)
+    if request >= 0:
+        lanes.quiet[lane] = min(lanes.quiet[lane], take(engine, lanes, state, lane, natural(request), clock))
     if clock >= state[NEXT_REFRESH]:
         lanes.quiet[lane] = clock
         if not refresh(shape, policy, state, clock):
@@ -208,6 +182,7 @@ def step_lane(policy, shape, engine, lanes, no_sink, lane, clock):
             lanes.value[2] = max(lanes.value[2], clock)
         if read >= 0:
             read_issued(engine, read, clock)
+            note_issued(lanes.offers, lane)
     lanes.due[lane] = next_due(policy, engine, lanes, state, lane, clock)
 
 
@@ -243,7 +218,7 @@ def run(policy, shape, engine, lanes, no_sink, clocks):
         if not has_room(lanes, end - clock):
             return RECORD_FULL
         advance(engine, tick - 1)
-        take_handed(engine, lanes)
+        take_handed(engine, lanes.offers, lanes.due)
         due = FAR
         for lane in range(lanes.due.shape[0]):
             while lanes.due[lane] < end:

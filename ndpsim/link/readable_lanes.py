@@ -13,9 +13,10 @@ from ndpsim.dram.state import (
     CLOCK,
     FAR,
     PAUSE,
+    READS,
     RECORD_FIELDS,
     SERVED,
-    TAKEN,
+    WRITES,
     Channel,
     Commands,
     Policy,
@@ -24,6 +25,7 @@ from ndpsim.dram.state import (
 )
 from ndpsim.link.engine import advance, begin, read_issued, write_taken
 from ndpsim.link.lanes import DONE, MORE
+from ndpsim.link.offers import Offers, next_offer, note_issued, note_taken, take_handed
 from ndpsim.link.requests import Requests
 from ndpsim.spec import Tables
 
@@ -35,21 +37,24 @@ run_controller = controller.run
 
 
 class ReadableLanes(NamedTuple):
-    """Lanes, and the requests that were offered to each, in order. Of channels and sinks, [lane, ...]."""
+    """Lanes, and the requests that each takes, in order. Of channels and sinks, [lane, ...]."""
 
     requests: Requests
-    request: NDArray[np.int32]  # [lane, n]: its requests in the order in which they were offered
+    offers: Offers
+    due: NDArray[np.int64]  # [lane]: not used here
+    request: NDArray[np.int32]  # [lane, n]: its requests in the order in which it takes them
     sources: Source
     sinks: sink.Sink  # `done` says which reads have issued
     channels: Channel
     commands: Commands
-    taken: NDArray[np.int64]  # [lane]: requests that were seen to be taken
     waits: NDArray[np.int64]  # [lane, n]: 1: a read that was not seen to issue
     total: NDArray[np.int64]  # [lane]: requests that there will be
     clock: NDArray[np.int64]  # [1]
 
 
-def make_readable_lanes(tables: Tables, policy: Policy, requests: Requests, lanes: int) -> ReadableLanes:
+def make_readable_lanes(
+    tables: Tables, policy: Policy, requests: Requests, offers: Offers, lanes: int
+) -> ReadableLanes:
     """Lanes at rest."""
     total = np.bincount(requests.lane, minlength=lanes).astype(np.int64)
     most = int(total.max())
@@ -63,6 +68,8 @@ def make_readable_lanes(tables: Tables, policy: Policy, requests: Requests, lane
     rows = np.arange(most, dtype=np.int32)
     return ReadableLanes(
         requests=requests,
+        offers=offers,
+        due=zeros(),
         request=np.zeros((lanes, most), dtype=np.int32),
         sources=Source(zeros(most), np.zeros((lanes, most), np.int32), zeros(most), zeros(most), zeros(1), 0),
         sinks=sink.Sink(
@@ -70,7 +77,6 @@ def make_readable_lanes(tables: Tables, policy: Policy, requests: Requests, lane
         ),
         channels=Channel(*each(tuple(make_channel(tables, policy)))),
         commands=Commands(zeros(8 * most + 4096, RECORD_FIELDS), zeros(1)),
-        taken=zeros(),
         waits=zeros(most),
         total=total,
         clock=np.zeros(1, dtype=np.int64),
@@ -78,20 +84,24 @@ def make_readable_lanes(tables: Tables, policy: Policy, requests: Requests, lane
 
 
 @inlined
-def offer(engine, lanes):
-    """Requests that the engine has handed out go behind those of their lanes."""
-    for n in range(engine.handed_count[0]):
-        request = engine.handed[n]
-        lane = lanes.requests.lane[request]
-        at = lanes.sources.admitted[lane, 0]
-        lanes.sources.admitted[lane, 0] += 1
-        lanes.request[lane, at] = request
-        lanes.waits[lane, at] = 1 if request < engine.read_tick.shape[0] else 0
-        lanes.sources.place[lane, at] = lanes.requests.place[request]
-        lanes.sources.column[lane, at] = lanes.requests.column[request]
-        lanes.sources.address[lane, at] = request
-        lanes.sources.cycle[lane, at] = engine.offered_at[request]
-    engine.handed_count[0] = 0
+def offer(policy, engine, lanes, lane, clock):
+    """A lane is given the request that it takes in its step at `clock`, if there is one."""
+    size, offers, sources = lanes.channels.size[lane], lanes.offers, lanes.sources
+    read_room, write_room = size[READS] < policy.read_slots, size[WRITES] < policy.write_slots
+    request = next_offer(engine, offers, lane, read_room, write_room, clock)
+    if request < 0:
+        return
+    note_taken(offers, lane, request)
+    at = sources.admitted[lane, 0]
+    sources.admitted[lane, 0] += 1
+    lanes.request[lane, at] = request
+    sources.place[lane, at] = lanes.requests.place[request]
+    sources.column[lane, at] = lanes.requests.column[request]
+    sources.address[lane, at] = request
+    if request >= offers.reads:
+        write_taken(engine, request - offers.reads, clock)
+    else:
+        lanes.waits[lane, at] = 1
 
 
 @inlined
@@ -102,7 +112,7 @@ def step_lane(tables, policy, lanes, lane, clock):
         sources.place[lane],
         sources.column[lane],
         sources.address[lane],
-        sources.cycle[lane],
+        sources.cycle[lane, :0],
         sources.admitted[lane],
         0,
     )
@@ -137,16 +147,11 @@ def step_lane(tables, policy, lanes, lane, clock):
 
 @inlined
 def report(engine, lanes, lane, clock):
-    """Tell the engine what a lane did in its step at `clock`."""
-    value, reads = lanes.channels.value[lane], engine.read_tick.shape[0]
-    if value[TAKEN] > lanes.taken[lane]:
-        request = lanes.request[lane, lanes.taken[lane]]
-        lanes.taken[lane] += 1
-        if request >= reads:
-            write_taken(engine, request - reads, clock)
-    for at in range(lanes.taken[lane]):
+    """Tell the engine of a read that has issued in a lane's step at `clock`."""
+    for at in range(lanes.sources.admitted[lane, 0]):
         if lanes.waits[lane, at] == 1 and lanes.sinks.done[lane, at] > 0:
             lanes.waits[lane, at] = 0
+            note_issued(lanes.offers, lane)
             read_issued(engine, lanes.request[lane, at], clock)
 
 
@@ -158,10 +163,11 @@ def run(tables, policy, engine, lanes, clocks):
         begin(engine)
     for clock in range(lanes.clock[0], lanes.clock[0] + clocks):
         advance(engine, (clock - 1) * engine.dram_ticks)
-        offer(engine, lanes)
+        take_handed(engine, lanes.offers, lanes.due)
         done = True
         for lane in range(lanes.total.shape[0]):
             if lanes.channels.value[lane, SERVED] < lanes.total[lane]:
+                offer(policy, engine, lanes, lane, clock)
                 step_lane(tables, policy, lanes, lane, clock)
                 report(engine, lanes, lane, clock)
             done = done and lanes.channels.value[lane, SERVED] == lanes.total[lane]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ndpsim.arguments import shown
 from ndpsim.arguments import text as as_text
+from ndpsim.caching import FileCache
 from ndpsim.errors import InputError, one_of
-from ndpsim.kept import MadeOfFiles
 from ndpsim.moe._config import Config, parse, read_text
 from ndpsim.moe.families import FAMILIES, UNKNOWN, Family
 from ndpsim.moe.shape import MAX_SIZE, Expert, MoeShape, whole_number
@@ -218,10 +218,10 @@ def load_model(model: str | PathLike[str] | MoeShape) -> MoeShape:
         return known
     shape, file = _load(asked)
     # With the folder: what is found by its path gives way to a bundled file of the same name.
-    return _loaded.keep(key, [file, _MODELS], shape)
+    return _loaded.store(key, [file, _MODELS], shape)
 
 
-_loaded: MadeOfFiles[MoeShape] = MadeOfFiles(32)
+_loaded: FileCache[MoeShape] = FileCache(32)
 
 
 def _load(asked: str) -> tuple[MoeShape, Path]:

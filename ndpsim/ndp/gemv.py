@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
 from ndpsim.layout import Dealing, ExpertFormat, ExpertWeights, Geometry, LaneShare, Layout, make_layout
-from ndpsim.ndp.unit import Run, Tiling, fit_tokens
+from ndpsim.ndp.unit import MultiplierUnit, Run, Tiling, fit_tokens
 
 __all__ = ["UNIT", "GemvUnit"]
 
@@ -26,7 +26,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class GemvUnit:
+class GemvUnit(MultiplierUnit):
     """A GEMV unit as its parameters say; cycles are of its own clock.
 
     Attributes:
@@ -40,8 +40,6 @@ class GemvUnit:
         fifo_bursts: bursts each lane's FIFO holds.
     """
 
-    PARTS: ClassVar[int] = 1
-
     multipliers: int
     values_per_multiplier: int
     native_bits: int
@@ -53,7 +51,6 @@ class GemvUnit:
 
     @classmethod
     def of(cls, section: Mapping[str, Any]) -> GemvUnit:
-        """See `MultiplierUnit.of`."""
         return cls(
             multipliers=section["multipliers"],
             values_per_multiplier=section["values_per_multiplier"],
@@ -101,11 +98,9 @@ class GemvUnit:
         return fit_tokens(tokens, per_token, self.buffer_bytes, "GEMV unit", "ndp.gemv.buffer_kib")
 
     def place(self, layout: str, geometry: Geometry, weights: ExpertWeights, base: int) -> Layout:
-        """See `MultiplierUnit.place`."""
         return make_layout(layout, geometry, weights, base=base)
 
     def check_format(self, written: ExpertFormat) -> None:
-        """See `MultiplierUnit.check_format`."""
         if written.gate.bits != written.up.bits:
             raise InputError(
                 f"gate and up, read row by row in turn, need equal bits, not {written.gate.bits} "
@@ -113,16 +108,11 @@ class GemvUnit:
                 key="bits",
             )
 
-    def reads_of(self, dealing: Dealing, lane: int, share: LaneShare) -> object:
-        """See `MultiplierUnit.reads_of`."""
-        return share
-
     def groups(self, dealing: Dealing, lanes: range, share: LaneShare) -> tuple[Ints, Ints]:
-        """A group is a row of weights. See `MultiplierUnit.groups`."""
+        """A group is a row of weights."""
         return dealing.rows(lanes, share)
 
     def group_counts(self, dealing: Dealing) -> tuple[int, ...]:
-        """See `MultiplierUnit.group_counts`."""
         return tuple(region.rows for region in dealing.regions)
 
     def region_work(self, dealing: Dealing, region: int) -> tuple[int, int]:
@@ -133,31 +123,22 @@ class GemvUnit:
         return self.burst_work(dealing.lanes, dealing.device.burst_bytes, bits)
 
     def servers(self, dealing: Dealing, region: int) -> int:
-        """See `MultiplierUnit.servers`."""
         return self.region_work(dealing, region)[0]
 
     def runs(
         self, dealing: Dealing, region: int, lane: int, share: LaneShare, tokens: int
     ) -> tuple[Run, ...]:
-        """See `MultiplierUnit.runs`."""
         return (Run(share.bursts[region], tokens * self.region_work(dealing, region)[1]),)
 
     def summed(self, dealing: Dealing, region: int, tokens: int, done: Ints, cycle_ticks: int) -> Ints:
-        """See `MultiplierUnit.summed`."""
         return done + self.adder_tree_cycles * cycle_ticks
 
     def cycles_of_product(self, lanes: int, burst_bytes: int, bits: int) -> Fraction:
-        """See `MultiplierUnit.cycles_of_product`."""
         servers, cycles = self.burst_work(lanes, burst_bytes, bits)
         return Fraction(cycles * bits, servers * lanes * burst_bytes * 8)
 
     def native_share(self, bits: int) -> Fraction:
-        """See `MultiplierUnit.native_share`."""
         return Fraction(self.pass_cycles(bits), self.bit_serial_cycles)
-
-    def agrees_with_twin(self, dealing: Dealing, tokens: int) -> bool:
-        """Its timing is a formula."""
-        return True
 
 
 UNIT = GemvUnit

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from ndpsim.errors import InputError
 from ndpsim.layout import (
     Dealing,
-    ExpertFormat,
     ExpertWeights,
     Geometry,
     LaneShare,
@@ -34,7 +33,7 @@ from ndpsim.layout import (
 )
 from ndpsim.ndp.array import Array, TileTiming, run_array, tile_timing
 from ndpsim.ndp.array_plain import run_plain
-from ndpsim.ndp.unit import Run, Tiling, fit_tokens
+from ndpsim.ndp.unit import MultiplierUnit, Run, Tiling, fit_tokens
 
 __all__ = ["UNIT", "SystolicUnit"]
 
@@ -51,7 +50,7 @@ class _TileCosts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SystolicUnit:
+class SystolicUnit(MultiplierUnit):
     """The arrays of a device as their parameters say; cycles are of their own clock.
 
     Attributes:
@@ -79,7 +78,6 @@ class SystolicUnit:
 
     @classmethod
     def of(cls, section: Mapping[str, Any]) -> SystolicUnit:
-        """See `MultiplierUnit.of`."""
         return cls(
             arrays=section["arrays"],
             array=Array(
@@ -143,7 +141,6 @@ class SystolicUnit:
         return block._replace(cycles=-(-steps // self.array.rows) * block.cycles)
 
     def place(self, layout: str, geometry: Geometry, weights: ExpertWeights, base: int) -> TiledLayout:
-        """See `MultiplierUnit.place`."""
         if layout != "localized":
             raise InputError(f"'{layout}' is for several DIMMs; a device has localized", key="layout")
         if geometry.ranks > 1:
@@ -153,44 +150,31 @@ class SystolicUnit:
         tiles = Tiles(regions, device, lanes, self.outputs(lanes), base)
         return TiledLayout(geometry, weights, tiles, self.native_bits if self.inverse_bits else 0)
 
-    def check_format(self, written: ExpertFormat) -> None:
-        """It multiplies all."""
-
     def reads_of(self, dealing: Dealing, lane: int, share: LaneShare) -> object:
-        """See `MultiplierUnit.reads_of`."""
         return tuple(of_region[lane :: dealing.lanes].tobytes() for of_region in _tiles(dealing).bursts)
 
     def groups(self, dealing: Dealing, lanes: range, share: LaneShare) -> tuple[Ints, Ints]:
-        """A group is a tile. See `MultiplierUnit.groups`."""
+        """A group is a tile."""
         tiles = _tiles(dealing)
         return tiles.tile_of_bursts(lanes[0]), tiles.tile_of_bursts(lanes[-1])
 
     def group_counts(self, dealing: Dealing) -> tuple[int, ...]:
-        """See `MultiplierUnit.group_counts`."""
         return tuple(map(len, _tiles(dealing).bursts))
-
-    def servers(self, dealing: Dealing, region: int) -> int:
-        """See `MultiplierUnit.servers`."""
-        return 1
 
     def runs(
         self, dealing: Dealing, region: int, lane: int, share: LaneShare, tokens: int
     ) -> tuple[Run, ...]:
-        """See `MultiplierUnit.runs`."""
         return _runs(self, dealing, region, lane, tokens)
 
     def summed(self, dealing: Dealing, region: int, tokens: int, done: Ints, cycle_ticks: int) -> Ints:
-        """See `MultiplierUnit.summed`."""
         known = np.maximum.accumulate(done + _costs(self, dealing, region, tokens).latency * cycle_ticks)
         rows: Ints = np.repeat(known, _tiles(dealing).rows)[: dealing.regions[region].rows]
         return rows
 
     def cycles_of_product(self, lanes: int, burst_bytes: int, bits: int) -> Fraction:
-        """See `MultiplierUnit.cycles_of_product`."""
         return 1 / self.products_per_cycle(bits)
 
     def native_share(self, bits: int) -> Fraction:
-        """See `MultiplierUnit.native_share`."""
         return self.products_per_cycle(self.native_bits) / self.products_per_cycle(bits)
 
     def agrees_with_twin(self, dealing: Dealing, tokens: int) -> bool:

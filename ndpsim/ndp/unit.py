@@ -7,10 +7,11 @@ belong to groups; what a group is, and which rows of weights are summed when it 
 from __future__ import annotations
 
 import importlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,7 +67,7 @@ def fit_tokens(
     return Tiling((share + 1,) * larger + (share,) * (count - larger), bytes_per_token, buffer_bytes)
 
 
-class MultiplierUnit(Protocol):
+class MultiplierUnit(ABC):
     """A unit as its section of a hardware file says; cycles are of its own clock.
 
     Attributes:
@@ -75,27 +76,26 @@ class MultiplierUnit(Protocol):
         activation_bytes: bytes of one activation.
     """
 
-    PARTS: ClassVar[int]
-
-    @property
-    def fifo_bursts(self) -> int: ...
-
-    @property
-    def activation_bytes(self) -> int: ...
+    PARTS: ClassVar[int] = 1
+    fifo_bursts: int
+    activation_bytes: int
 
     @classmethod
+    @abstractmethod
     def of(cls, section: Mapping[str, Any]) -> MultiplierUnit:
         """The unit of a section of a hardware file."""
 
     # What it holds, and where its weights lie.
 
+    @abstractmethod
     def tile(self, tokens: int, hidden: int, intermediate: int) -> Tiling:
-        """The fewest tiles of tokens that fit its buffer.
+        """The fewest tiles of tokens that fit its buffer, as even as they can be.
 
         Raises:
             InputError: not even one token fits.
         """
 
+    @abstractmethod
     def place(self, layout: str, geometry: Geometry, weights: ExpertWeights, base: int) -> Layout:
         """Where it reads an expert from; `base`: the first free place of every lane.
 
@@ -109,39 +109,49 @@ class MultiplierUnit(Protocol):
         Raises:
             InputError: it cannot.
         """
-
-    def reads_of(self, dealing: Dealing, lane: int, share: LaneShare) -> object:
-        """What is equal for lanes that run alike, of which `share` is read."""
+        return
 
     # What bursts ask of it.
 
-    def groups(self, dealing: Dealing, lanes: range, share: LaneShare) -> tuple[Ints, Ints]:
-        """The first and the last group of each burst of a lane with `share`, in any of equal neighbours."""
-
+    @abstractmethod
     def group_counts(self, dealing: Dealing) -> tuple[int, ...]:
         """Groups of each region."""
 
+    @abstractmethod
+    def groups(self, dealing: Dealing, lanes: range, share: LaneShare) -> tuple[Ints, Ints]:
+        """The first and the last group of each burst of a lane with `share`, in any of equal neighbours."""
+
+    def reads_of(self, dealing: Dealing, lane: int, share: LaneShare) -> object:
+        """What is equal for lanes that run alike, of which `share` is read."""
+        return share
+
     def servers(self, dealing: Dealing, region: int) -> int:
         """Bursts of a region that are multiplied at once, of a lane."""
+        return 1
 
+    @abstractmethod
     def runs(self, dealing: Dealing, region: int, lane: int, share: LaneShare, tokens: int) -> Sequence[Run]:
         """How long the bursts of a region on a lane hold the servers."""
 
     # When it is done.
 
+    @abstractmethod
     def summed(self, dealing: Dealing, region: int, tokens: int, done: Ints, cycle_ticks: int) -> Ints:
         """int64[row]: when each row of a region is summed; `done`: when the bursts of each group are done."""
 
     # Its limit, its energy, and its check.
 
+    @abstractmethod
     def cycles_of_product(self, lanes: int, burst_bytes: int, bits: int) -> Fraction:
         """Cycles of the whole unit for a product with a weight of `bits` bits, at its limit."""
 
+    @abstractmethod
     def native_share(self, bits: int) -> Fraction:
         """Energy of a product with a weight of `bits` bits, as a share of one at native bits."""
 
     def agrees_with_twin(self, dealing: Dealing, tokens: int) -> bool:
-        """Whether the unit's timing, where it is simulated itself, is that of a plain simulation."""
+        """Whether the unit's timing, where it is simulated itself, is that of a readable simulation."""
+        return True
 
 
 def find_unit(name: str, section: Mapping[str, Any]) -> MultiplierUnit:

@@ -37,7 +37,7 @@ def print_relayout(result: RelayoutResult) -> None:
         "relayout": relayout_title(result),
         "time": f"{format_time(result.time_ns)}, {clocks_of(result.cycles, result.clock_ns)}",
         "moved": f"{format_bytes(result.weight_bytes)}: {counted(result.sent_bytes, 'byte')} over links, "
-        f"{counted(result.kept_bytes, 'byte')} within their DIMM; "
+        f"{counted(result.local_bytes, 'byte')} within their DIMM; "
         f"{result.moved} of {counted(result.experts, 'expert')}, "
         + ("at once" if result.waves < 2 else f"in {result.waves} turns"),
         "bandwidth": f"{result.bandwidth_gbps:.2f} GB/s",
@@ -55,6 +55,13 @@ def print_relayout(result: RelayoutResult) -> None:
             f"{format_time(result.host.time_ns)}, {result.host_speedup:.2f}x; "
             f"{result.host.bandwidth_gbps:.2f} GB/s, its busiest bus {percent(result.host.bus_busy)}"
             + (f", {format_energy(total)}" if (total := (result.host.energy_nj or {}).get("total")) else "")
+        )
+    if result.other_dimms is not None:
+        other, dimms = result.other_dimms, ", ".join(map(str, result.other_dimms.source_dimms))
+        facts["other DIMMs"] = f"{format_time(other.time_ns)} from DIMMs {dimms}" + (
+            f"; by the host {format_time(other.host_time_ns)}, {other.host_speedup:.2f}x"
+            if other.host_time_ns is not None
+            else ""
         )
     facts["simulated in"] = simulated_in(result)
     print_pairs(facts)

@@ -15,6 +15,7 @@ from ndpsim.simulate.placed import PlacedExpert as PlacedExpert
 from ndpsim.simulate.placed import place_expert as place_expert
 from ndpsim.simulate.relayout import MAX_EXPERTS as MAX_EXPERTS
 from ndpsim.simulate.relayout import HostMove as HostMove
+from ndpsim.simulate.relayout import OtherDimms as OtherDimms
 from ndpsim.simulate.relayout import RelayoutResult as RelayoutResult
 from ndpsim.simulate.relayout import Stretch as Stretch
 from ndpsim.simulate.relayout import simulate_relayout as simulate_relayout

@@ -126,7 +126,7 @@ class DimmsAlone:
         if step.job != self._job:
             self._job = step.job
             for dimm in self.each:
-                dimm.begin(step.job * self.machine.rows_of(self.expert))
+                dimm.begin(step.job * (self.expert.end // self.machine.row_places))
         hidden = self.each[0].placed.dealing.regions[GATE_UP].columns
         return self.path.write(step.start, step.tokens * hidden)
 

@@ -149,10 +149,10 @@ def _check_room(machine: Machine, expert: PlacedOnDimms, count: int) -> None:
     Raises:
         InputError: they have not.
     """
-    rows = machine.device.rows // machine.rows_of(expert)
-    if count > rows:
-        problem = f"{count} experts do not fit behind each other, each on {machine.rows_of(expert)} rows of"
-        raise InputError(f"{problem} every bank: {rows} do", key="tokens")
+    rows, have = expert.end // machine.row_places, machine.device.rows
+    if count * rows > have:
+        problem = f"{count} experts do not fit behind each other, each on {rows} of the {have} rows of a bank"
+        raise InputError(problem, key="tokens")
 
 
 def _check(machine: Machine, run: DimmsAlone, jobs: Sequence[Job], end: int) -> None:

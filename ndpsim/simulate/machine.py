@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from ndpsim.caching import cached_by_identity
 from ndpsim.config import Hardware
 from ndpsim.dram import state
 from ndpsim.energy import UnitEnergy
-from ndpsim.kept import kept_by_identity
+from ndpsim.errors import InputError
 from ndpsim.layout import Dealing, ExpertWeights, Geometry, LaneShare
 from ndpsim.link import Pipe
 from ndpsim.ndp import ActivationUnit, GemvUnit, MultiplierUnit, find_unit
@@ -34,7 +35,7 @@ __all__ = [
     "place_on_dimms",
 ]
 
-_KEPT = 16  # hardware and placed experts that are kept for the next call
+_CACHED = 16  # hardware and placed experts that are kept for the next call
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,10 +81,10 @@ class Machine:
         """Time on the buses to the host for bursts that all of them share."""
         return -(-bursts // self.host_buses) * self.tables.burst * self.dram_ticks
 
-    def rows_of(self, expert: PlacedOnDimms) -> int:
-        """Rows that an expert takes of every bank, the last in part."""
-        device = self.device
-        return -(-expert.end // (device.bankgroups * device.banks_per_group * device.bursts_per_row))
+    @functools.cached_property
+    def row_places(self) -> int:
+        """Bursts of a row of every bank of a lane: places that follow each other."""
+        return self.device.bankgroups * self.device.banks_per_group * self.device.bursts_per_row
 
     @property
     def gemv(self) -> GemvUnit:
@@ -96,7 +97,7 @@ class Machine:
         return self.unit_ticks
 
 
-@kept_by_identity(_KEPT)
+@cached_by_identity(_CACHED)
 def lower_machine(hardware: Hardware) -> Machine:
     """The machine of a hardware file.
 
@@ -164,7 +165,7 @@ class PlacedOnDimms:
 
     bytes: int
     bursts: int
-    end: int  # the first place behind it that is free on all lanes
+    end: int  # the first place of the rows behind it, on every lane
     placed: tuple[Placed, ...]
     of_dimm: tuple[int, ...]
     channels: tuple[tuple[int, ...], ...]  # what the DIMMs of a channel have, each such channel once
@@ -173,7 +174,7 @@ class PlacedOnDimms:
     described: Mapping[str, Any]  # for the result: the weights as plain data
 
 
-@functools.lru_cache(maxsize=_KEPT)
+@functools.lru_cache(maxsize=_CACHED)
 def place_on_dimms(machine: Machine, name: str, weights: ExpertWeights, base: int = 0) -> PlacedOnDimms:
     """An expert in a layout, behind the places before `base` of every lane.
 
@@ -192,7 +193,7 @@ def place_on_dimms(machine: Machine, name: str, weights: ExpertWeights, base: in
     return PlacedOnDimms(
         bytes=layout.bytes,
         bursts=layout.bursts,
-        end=layout.end,
+        end=-(-layout.end // machine.row_places) * machine.row_places,
         placed=tuple(
             _placed(machine, layout.parts[of_dimm.index(number)].dealing, sharing)
             for number, (_, sharing) in enumerate(different)

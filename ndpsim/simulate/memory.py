@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping as Dictionary
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, get_args
 
 from ndpsim.arguments import choice, instance, number, shown, text, whole_number
 from ndpsim.config import Dram, Hardware
 from ndpsim.dram.mapping import MAPPERS, Mapping, parse_mapping
-from ndpsim.dram.state import REFRESH_POLICIES, ControllerOptions
+from ndpsim.dram.state import ControllerOptions
 from ndpsim.errors import InputError
 from ndpsim.reported import text_table
 from ndpsim.simulate.lane import check_refresh
@@ -19,9 +19,7 @@ from ndpsim.units import format_bytes
 __all__ = ["Memory", "controller_options"]
 
 _CHOICES = {
-    "scheduler": ("FRFCFS", "FRFCFS-RowHit"),
-    "row_policy": ("open", "closed-cap"),
-    "refresh": tuple(REFRESH_POLICIES),
+    name: get_args(Dram.model_fields[name].annotation) for name in ("scheduler", "row_policy", "refresh")
 }
 _MAX_SLOTS = 1024
 _MAX_CHANNELS = 64

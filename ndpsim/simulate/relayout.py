@@ -14,9 +14,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from threading import Event
+from typing import Any
 
 from ndpsim.arguments import flag, progress_function, text, whole_number
 from ndpsim.config import Hardware, load_hardware
+from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, parse_layout
 from ndpsim.moe import Expert, MoeShape
 from ndpsim.simulate.geometry import geometry_of
@@ -25,10 +27,12 @@ from ndpsim.simulate.relayout_plan import (
     access_by_units,
     ensure_transfers_fit,
     first_dimms,
+    neighbouring_dimms,
     plan_transfers,
 )
 from ndpsim.simulate.relayout_result import (
     HostMove,
+    OtherDimms,
     RelayoutResult,
     Stretch,
     host_move,
@@ -40,7 +44,7 @@ from ndpsim.simulate.result_cache import Lookup, ResultCache
 from ndpsim.simulate.stopwatch import Stopwatch
 from ndpsim.simulate.weights import describe_weights, named_weights
 
-__all__ = ["MAX_EXPERTS", "HostMove", "RelayoutResult", "Stretch", "simulate_relayout"]
+__all__ = ["MAX_EXPERTS", "HostMove", "OtherDimms", "RelayoutResult", "Stretch", "simulate_relayout"]
 
 Progress = Callable[[float], None]
 
@@ -70,6 +74,27 @@ def _simulate(
             stop.set()  # or what an error or Ctrl-C ends here would be waited for
 
 
+def _on_neighbours(
+    given: tuple[Any, Any, int, str, str],
+    dimms: int,
+    bits: int | ExpertFormat,
+    host: bool,
+    progress: Progress,
+) -> OtherDimms:
+    """The same relayout with experts on neighbouring DIMMs; `given`: what `simulate_relayout` takes first."""
+    _, _, experts, source, target = given
+    first = neighbouring_dimms(source, experts, dimms)
+    second = None if source == target else neighbouring_dimms(target, experts, dimms)
+    result = simulate_relayout(*given, first, second, bits, host=host, progress=progress)
+    return OtherDimms(
+        source_dimms=result.config["source_dimms"],
+        target_dimms=result.config["target_dimms"],
+        time_ns=result.time_ns,
+        host_time_ns=result.host.time_ns if result.host else None,
+        host_speedup=result.host_speedup,
+    )
+
+
 def simulate_relayout(
     hw: str | PathLike[str] | Hardware = "trimoe",
     model: str | PathLike[str] | MoeShape | Expert = "qwen3-235b-a22b",
@@ -81,6 +106,7 @@ def simulate_relayout(
     bits: int | ExpertFormat = 16,
     sets: Sequence[str] = (),
     host: bool = True,
+    other_dimms: bool = False,
     record_commands: bool = False,
     progress: Progress | None = None,
     cache: bool | ResultCache = False,
@@ -98,6 +124,8 @@ def simulate_relayout(
         bits: bits of a weight, 16, 8, 4, 3, 2 or 1, or the format of each matrix.
         sets: changes to the hardware, "link.topology=mesh".
         host: also simulate the same move by the host.
+        other_dimms: also simulate the same with experts on neighbouring DIMMs, where those that are spread
+            evenly may lie on few of the host's channels.
         record_commands: keep the command trace of every lane.
         progress: called with the share of the work that is done; None: nothing is called.
         cache: True, or a `ResultCache`, to find the result there where the very same was simulated before;
@@ -110,6 +138,9 @@ def simulate_relayout(
     experts = whole_number(experts, "experts", 1, MAX_EXPERTS)
     source, target = text(source, "source"), text(target, "target")
     host, record_commands = flag(host, "host"), flag(record_commands, "record_commands")
+    other_dimms = flag(other_dimms, "other_dimms")
+    if other_dimms and (source_dimms is not None or target_dimms is not None):
+        raise InputError("is for experts that are spread evenly; DIMMs are given", key="other_dimms")
     progress = progress_function(progress)
     hardware = load_hardware(hw, sets)
     weights, model_name = named_weights(model, bits)
@@ -119,7 +150,7 @@ def simulate_relayout(
     if target_dimms is None and source == target != "striped":
         width = max(parse_layout(target)[1], 1)
         second = [(dimm + width) % (geometry.dimms // width * width) for dimm in first]
-    given = (hardware, weights, source, target, first, second, host)
+    given = (hardware, weights, source, target, first, second, host, other_dimms)
     lookup = Lookup(RelayoutResult, cache, record_commands, given, {"model": model_name})
     if (found := lookup.find(stopwatch, progress)) is not None:
         return found
@@ -140,11 +171,14 @@ def simulate_relayout(
         "source_dimms": first,
         "target_dimms": second,
     }
+    given_again = (hardware, model, experts, source, target)
+    other = _on_neighbours(given_again, geometry.dimms, bits, host, progress) if other_dimms else None
     result = relayout_result(
         access,
         transfers,
         runs,
         host_move(hardware, by_host, host_runs) if by_host else None,
+        other,
         relayout_energy(hardware, access, runs),
         config,
         experts,

@@ -23,7 +23,14 @@ from ndpsim.simulate.relayout_run import Access, Transfer
 from ndpsim.spec import Device, lower
 from ndpsim.units import frequency_period_ps
 
-__all__ = ["access_by_host", "access_by_units", "ensure_transfers_fit", "first_dimms", "plan_transfers"]
+__all__ = [
+    "access_by_host",
+    "access_by_units",
+    "ensure_transfers_fit",
+    "first_dimms",
+    "neighbouring_dimms",
+    "plan_transfers",
+]
 
 # Memory, measured and rounded up: of a burst that is read or written, of a lane's controller, of a command.
 _BYTES_OF_A_BURST = 512
@@ -76,7 +83,7 @@ def access_by_units(hardware: Hardware, geometry: Geometry) -> Access:
     """The relayout units of the DIMMs and the links between them."""
     network, device, unit = _network_of(hardware), geometry.device, hardware.relayout
     half, seat = unit.buffer_kib * 1024 // 2, _all_seats(geometry)
-    link = hardware.system.link
+    link, slots = hardware.system.link, half // device.burst_bytes
     assert link is not None
     if link.packet_bytes < device.burst_bytes:
         problem = f"{link.packet_bytes} is less than a burst, {device.burst_bytes} bytes"
@@ -88,8 +95,9 @@ def access_by_units(hardware: Hardware, geometry: Geometry) -> Access:
         write_latency=_write_latency(device),
         lanes=geometry.lanes,
         network=network,
-        slots=half // device.burst_bytes,
+        slots=slots,
         receive_bytes=half,
+        many_reads=max(1, min(hardware.system.dram.read_buffer, slots // geometry.lanes)),
         packet_bytes=link.packet_bytes,
         header_bytes=link.header_bytes,
         timebase=link_ticks(network, device.clock_ps, frequency_period_ps(unit.clock_mhz)),
@@ -115,6 +123,7 @@ def access_by_host(hardware: Hardware, geometry: Geometry) -> Access:
         lanes=buses,
         network=network,
         slots=buses * dram.read_buffer,
+        many_reads=buses * dram.read_buffer + 1,  # never, which is as fast for a host
         receive_bytes=buses * dram.write_buffer * device.burst_bytes,
         packet_bytes=device.burst_bytes,
         header_bytes=0,
@@ -144,6 +153,15 @@ def first_dimms(dimms: Sequence[int] | None, layout: str, experts: int, count: i
         if dimm + slices > count:
             raise InputError(f"{layout} from DIMM {dimm} on is not possible with {count} DIMMs", key=key)
     return list(first)
+
+
+def neighbouring_dimms(layout: str, experts: int, count: int) -> list[int]:
+    """The first DIMM of each expert, DIMM after DIMM, where `first_dimms` spreads them evenly."""
+    kind, slices = parse_layout(layout)
+    width = max(slices, 1)
+    return [
+        0 if kind == "striped" else expert * width % (count // width * width) for expert in range(experts)
+    ]
 
 
 def _dimm(value: Any, name: str, count: int) -> int:

@@ -22,7 +22,15 @@ from ndpsim.simulate.samples import equal_clocks, sample_clocks
 from ndpsim.simulate.stopwatch import Stopwatch
 from ndpsim.traces import CommandTrace
 
-__all__ = ["HostMove", "RelayoutResult", "Stretch", "host_move", "relayout_energy", "relayout_result"]
+__all__ = [
+    "HostMove",
+    "OtherDimms",
+    "RelayoutResult",
+    "Stretch",
+    "host_move",
+    "relayout_energy",
+    "relayout_result",
+]
 
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
@@ -60,6 +68,23 @@ class HostMove(Reported):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class OtherDimms(Reported):
+    """The same experts on neighbouring DIMMs: on as many channels as there are, but close on the links.
+
+    Attributes:
+        source_dimms, target_dimms: the first DIMM of each expert.
+        time_ns: as that of the relayout.
+        host_time_ns, host_speedup: as those of the relayout; None where the host was not asked for.
+    """
+
+    source_dimms: list[int]
+    target_dimms: list[int]
+    time_ns: float
+    host_time_ns: float | None
+    host_speedup: float | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class RelayoutResult(Reported):
     """Experts moved from one layout to another.
 
@@ -71,8 +96,8 @@ class RelayoutResult(Reported):
         moved: those of them that do not lie where they shall already.
         waves: groups of them that moved one after the other.
         weight_bytes: bytes of weights, scales and zero points of those that moved.
-        read_bytes, sent_bytes, kept_bytes, written_bytes: of these, read; sent over links; moved within their
-            DIMM; written. The second and third make the first, which equals the fourth.
+        read_bytes, sent_bytes, local_bytes, written_bytes: of these, read; sent over links; moved within
+            their DIMM; written. The second and third make the first, which equals the fourth.
         wire_bytes: sent over links, with headers, each packet once.
         bandwidth_gbps: weight bytes over `time_ns`.
         topology: of the links.
@@ -87,6 +112,7 @@ class RelayoutResult(Reported):
         commands: DRAM commands by kind; those of a lane end with its last data.
         host: the same move by the host; None where it was not asked for.
         host_speedup: the host's time over `time_ns`.
+        other_dimms: the same with experts on neighbouring DIMMs; None where it was not asked for.
         stretches: which DIMM read and wrote when.
         energy_nj: by component, and their `total`, of all DIMMs and links; None where nothing moved or is
             known of the DRAM's currents. `energy_note` says what it rests on, or why.
@@ -106,7 +132,7 @@ class RelayoutResult(Reported):
         "waves",
         "weight_bytes",
         "sent_bytes",
-        "kept_bytes",
+        "local_bytes",
         "wire_bytes",
         "bandwidth_gbps",
         "topology",
@@ -117,6 +143,7 @@ class RelayoutResult(Reported):
         "commands",
         "host",
         "host_speedup",
+        "other_dimms",
         "energy_nj",
         "wall_s",
     )
@@ -130,7 +157,7 @@ class RelayoutResult(Reported):
     weight_bytes: int
     read_bytes: int
     sent_bytes: int
-    kept_bytes: int
+    local_bytes: int
     written_bytes: int
     wire_bytes: int
     bandwidth_gbps: float
@@ -143,6 +170,7 @@ class RelayoutResult(Reported):
     commands: Mapping[str, int]
     host: HostMove | None
     host_speedup: float | None
+    other_dimms: OtherDimms | None
     stretches: tuple[Stretch, ...]
     energy_nj: Mapping[str, float | None] | None
     energy_note: str
@@ -264,11 +292,13 @@ def relayout_result(
     transfers: Sequence[Transfer],
     runs: Sequence[Run],
     host: HostMove | None,
+    other_dimms: OtherDimms | None,
     energy: Energy,
     config: Mapping[str, Any],
     experts: int,
     stopwatch: Stopwatch,
 ) -> RelayoutResult:
+    """The result of waves that went one after the other."""
     clock_ns, tick_ns = access.timebase.to_ns(access.timebase.ticks[0]), access.timebase.to_ns(1)
     ends = np.cumsum([0, *(run.end - 1 for run in runs)])
     cycles = int(ends[-1])
@@ -292,7 +322,7 @@ def relayout_result(
         weight_bytes=sum(sum(expert.source.weights.matrix_bits()) for expert in transfers) // 8,
         read_bytes=read // 8,
         sent_bytes=sent // 8,
-        kept_bytes=read // 8 - sent // 8,
+        local_bytes=read // 8 - sent // 8,
         written_bytes=written // 8,
         wire_bytes=sum(run.wire_bytes for run in runs),
         bandwidth_gbps=written / 8 / time_ns if runs else 0.0,
@@ -305,6 +335,7 @@ def relayout_result(
         commands=name_commands(np.sum([run.issued for run in runs], axis=0)) if runs else {},
         host=host,
         host_speedup=host.time_ns / time_ns if host else None,
+        other_dimms=other_dimms,
         stretches=(
             *_stretches(access, "read", [run.read_node for run in runs], reads, begins),
             *_stretches(access, "write", [run.write_node for run in runs], writes, begins),

@@ -21,6 +21,7 @@ from ndpsim.link.engine_state import Engine, Flows, make_engine
 from ndpsim.link.events import FAR
 from ndpsim.link.fabric import Fabric, check_ticks, make_fabric, make_packets
 from ndpsim.link.lanes import DONE, MORE, RECORD_FULL, Lanes, make_lanes, run
+from ndpsim.link.offers import make_offers
 from ndpsim.link.packets import most_waiting
 from ndpsim.link.packing import Packed, Part, Pieces, pack_pieces, reading_order
 from ndpsim.link.requests import Bursts, Requests, Seats, bits_by_stage, make_requests
@@ -52,6 +53,7 @@ class Access:
         network: of the nodes.
         slots: bursts that a node's buffer holds between reading and sending.
         receive_bytes: what its buffer holds of what was sent to it.
+        many_reads: reads of a lane under way for which its writes wait, see `ndpsim.link.offers`.
         packet_bytes, header_bytes: of a packet.
         timebase: ticks of the DRAM clock, then of the unit's.
         seats: node, lane and rank of each DIMM's lanes, DIMM after DIMM.
@@ -65,6 +67,7 @@ class Access:
     network: Network
     slots: int
     receive_bytes: int
+    many_reads: int
     packet_bytes: int
     header_bytes: int
     timebase: Timebase
@@ -188,7 +191,9 @@ class Job:
         )
         self.read_node = np.repeat(np.arange(nodes, dtype=np.int32), np.diff(order[1]))
         room = _ROOM if record else 0
-        self.lanes: Lanes = make_lanes(access.tables, self.requests, nodes * access.lanes, room)
+        lanes = nodes * access.lanes
+        offers = make_offers(self.requests.lane, len(self.read_node), lanes, access.many_reads)
+        self.lanes: Lanes = make_lanes(access.tables, self.requests, offers, lanes, room)
         self.share = 0.0  #: Of the requests, those that are served.
 
     def _engine(self, fabric: Fabric, packed: Packed) -> Engine:

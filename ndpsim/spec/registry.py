@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from ndpsim.members import members
+from ndpsim.plugins import plugins
 from ndpsim.spec import standards as _folder
 from ndpsim.spec.standard import Standard
 
@@ -17,7 +17,7 @@ __all__ = ["standard_names", "standards"]
 def standards() -> dict[str, Standard]:
     """All standards by name."""
     found = {}
-    for standard in members(_folder, "STANDARD"):
+    for standard in plugins(_folder, "STANDARD"):
         _check(standard)
         found[standard.name] = standard
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
 from ndpsim.dram.masks.banks import active_bank, same_banks
+from ndpsim.dram.masks.row_points import also_held
 from ndpsim.dram.masks.rows import (
     bits,
     both,
@@ -60,7 +61,6 @@ from ndpsim.dram.masks.state import (
 )
 from ndpsim.dram.masks.timing import bank_ready_at
 from ndpsim.dram.masks.words import lowest, natural, ranks_of, rotate
-from ndpsim.dram.row_policies.points import also_held
 from ndpsim.dram.state import FAR, WRITE_MODE
 
 __all__ = [

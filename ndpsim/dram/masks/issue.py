@@ -15,6 +15,13 @@ from ndpsim.dram.masks.banks import (
     same_banks,
     take_back,
 )
+from ndpsim.dram.masks.row_points import (
+    column_kind,
+    finish_active,
+    finish_queued,
+    note_activated,
+    note_column,
+)
 from ndpsim.dram.masks.segment_points import segment_of, wake_conflicts
 from ndpsim.dram.masks.slots import slot_bank, take_out
 from ndpsim.dram.masks.state import (
@@ -53,13 +60,6 @@ from ndpsim.dram.masks.state import (
 )
 from ndpsim.dram.masks.timing import bank_ready_at, note_activate, note_bank, note_rank, note_same_banks
 from ndpsim.dram.masks.words import natural
-from ndpsim.dram.row_policies.points import (
-    column_kind,
-    finish_active,
-    finish_queued,
-    note_activated,
-    note_column,
-)
 from ndpsim.dram.sink import FINISHED, credit_clock, take_burst
 from ndpsim.dram.state import (
     DATA_END,

@@ -48,13 +48,13 @@ def reads_in_order(state, table, first, length):
 
 @inlined
 def has_row(sink, row, last):
-    """Whether request `last`, the last that may hold weights of a row, does; else they are on other lanes."""
+    """Whether `last`, the last request that may hold weights of a row, does; else other lanes have it."""
     return sink.last_row[last] >= row
 
 
 @inlined
 def serve_span(state, sink, table, step, row, end, delay):
-    """The rows that are done with one of SPAN reads in a row, the last before request `end`; the next row."""
+    """Note the rows that end with one of the SPAN requests before `end`; returns the next row."""
     first, transition = natural(end - SPAN), transition_at(state, step)
     now = (clock_at(state, step) + delay) * sink.dram_ticks
     finished = of_reads(table, transition, FINISHED)

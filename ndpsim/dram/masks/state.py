@@ -18,12 +18,12 @@ has its segment in it. A *mask* is 64 bits, one for each slot of a queue or each
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.dram.row_policies import OpenRows, RowPolicy
+from ndpsim.dram.row_policies import row_policy
 from ndpsim.dram.state import CLOCK, COUNTERS, DATA_END, FAR, FIRST_COMMAND, OPEN_CLOCKS, PAUSE, Policy
 from ndpsim.spec import COMMANDS, Tables, standard
 
@@ -238,7 +238,7 @@ class Shape(NamedTuple):
     refresh_interval: int
     refresh_cycles: int
     queues: OneSegment | Segments
-    rows: RowPolicy
+    rows: Any
 
 
 class OneRank(Shape):
@@ -261,12 +261,12 @@ def segments_needed(tables: Tables, policy: Policy, with_sink: bool) -> int:
     return segments if small and tables.banks_per_group <= BANKS_PER_GROUP and segments <= SEGMENTS else 0
 
 
-def make_shape(tables: Tables, rows: RowPolicy | None = None, segments: int = 1) -> Shape:
+def make_shape(tables: Tables, rows: Any = None, segments: int = 1) -> Shape:
     """The shape of a channel with these tables."""
     kind = OneRank if tables.ranks == 1 else Shape
     queues = ONE_SEGMENT if segments == 1 else Segments(segments)
     numbers = {name: getattr(tables, name) for name in Shape._fields[:-2]}
-    return kind(**numbers, queues=queues, rows=rows or OpenRows())
+    return kind(**numbers, queues=queues, rows=row_policy("open", 0) if rows is None else rows)
 
 
 def _aligned(words: int) -> Ints:

@@ -27,6 +27,7 @@ from ndpsim.dram.masks.issue import (
     issue_maintenance,
     issue_queued,
 )
+from ndpsim.dram.masks.row_points import also_held, close_rows, lacks_rows, next_close
 from ndpsim.dram.masks.rows import (
     bits,
     both,
@@ -78,7 +79,6 @@ from ndpsim.dram.masks.state import (
 )
 from ndpsim.dram.masks.timing import bank_ready_at
 from ndpsim.dram.masks.words import lowest, natural, ranks_of, rotate
-from ndpsim.dram.row_policies.points import also_held, close_rows, lacks_rows, next_close
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import (
     CLOCK,

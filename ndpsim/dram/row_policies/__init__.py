@@ -1,33 +1,17 @@
-"""Row policies: when the controller closes a row that no request asks to close.
+"""Row policies, each a module of its name here: when a row closes that no request asks to close.
 
-A policy is a named tuple here and the module of the same name, which has its part at each of `points`.
+A module has the policy's parameters, a named tuple of integers that `of` makes, and the policy's part at each
+point at which a controller asks: `masks.row_points` in the fast one, `maintenance`, `issuing` in the general.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from importlib import import_module
+from typing import Any
 
-__all__ = ["ClosedCap", "OpenRows", "RowPolicy"]
-
-
-class OpenRows(NamedTuple):
-    """Rows stay open."""
-
-    @staticmethod
-    def parts() -> str:
-        """The module of its parts of kernels."""
-        return f"{__name__}.open"
+__all__ = ["row_policy"]
 
 
-class ClosedCap(NamedTuple):
-    """A row closes after so many column accesses."""
-
-    cap: int
-
-    @staticmethod
-    def parts() -> str:
-        """The module of its parts of kernels."""
-        return f"{__name__}.closed_cap"
-
-
-RowPolicy = OpenRows | ClosedCap
+def row_policy(name: str, cap: int) -> Any:
+    """The parameters of the policy of this name."""
+    return import_module(f"{__name__}.{name.replace('-', '_')}").of(cap)

@@ -7,7 +7,10 @@ bank is counted twice from then on: it is held while any request is active.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ndpsim._jit import inlined, outlined
+from ndpsim.dram import state
 from ndpsim.dram.masks.banks import auto_precharge, release_bank
 from ndpsim.dram.masks.slots import push_maintenance
 from ndpsim.dram.masks.state import (
@@ -28,9 +31,65 @@ from ndpsim.dram.masks.state import (
 )
 from ndpsim.dram.masks.timing import bank_ready_at
 from ndpsim.dram.masks.words import lowest, natural, ranks_of
+from ndpsim.dram.queues import push_priority
 from ndpsim.dram.state import FAR
+from ndpsim.dram.timing import bank_ready_at as node_ready_at
+from ndpsim.dram.timing import banks_per_rank, first_bank
+from ndpsim.spec import standard
+from ndpsim.spec.standard import PREPB
 
-__all__: list[str] = []
+__all__ = ["ClosedCap", "of"]
+
+
+class ClosedCap(NamedTuple):
+    """The parameters."""
+
+    cap: int  # column accesses, at least 1
+
+    @staticmethod
+    def parts() -> str:
+        """The module of the parts of kernels."""
+        return __name__
+
+
+def of(cap: int) -> ClosedCap:
+    """The parameters."""
+    return ClosedCap(cap)
+
+
+# ---- The general controller
+
+
+@inlined
+def close_due(rows, tables, channel, clock):
+    """See `maintenance`: a PREpb, once, for every bank whose row has had its accesses."""
+    wake = FAR
+    ready, bank_rows = channel.ready, channel.rows
+    start = first_bank(tables, 1)
+    for bank in range(start, bank_rows.shape[0]):
+        if bank_rows[bank, state.ACCESSES] < rows.cap or bank_rows[bank, state.CLOSING]:
+            continue
+        group = 1 + tables.ranks + (bank - start) // tables.banks_per_group
+        rank = 1 + (bank - start) // banks_per_rank(tables)
+        at = node_ready_at(ready, PREPB, rank, group, bank)
+        if at <= clock:
+            if channel.size[state.PRIORITY] < channel.entry.shape[2]:
+                push_priority(channel.entry, channel.size, PREPB, rank, group, bank)
+                bank_rows[bank, state.CLOSING] = 1
+        else:
+            wake = min(wake, at)
+    return wake
+
+
+@inlined
+def column_command(rows, bank_rows, command, bank):
+    """See `issuing`: that with auto-precharge after the last access."""
+    if (command != standard.RD and command != standard.WR) or bank_rows[bank, state.ACCESSES] < rows.cap:
+        return command
+    return standard.RDA if command == standard.RD else standard.WRA
+
+
+# ---- The fast controller
 
 
 @inlined
@@ -41,13 +100,13 @@ def precharge_ready_at(state, bank):
 
 @inlined
 def column_kind(rows, state, kind, bank):
-    """See `points`."""
+    """See `masks.row_points`."""
     return kind + (RDA - RD if state[ACCESSES + natural(bank)] >= rows.cap else 0)
 
 
 @inlined
 def finish_active(rows, queues, state, kind, bank, clock):
-    """See `points`."""
+    """See `masks.row_points`."""
     if kind >= RDA:
         state[HELD_BANKS + bank // BANKS_PER_RANK] &= ~(1 << bank % BANKS_PER_RANK)
         auto_precharge(queues, state, kind, bank, clock)
@@ -57,14 +116,14 @@ def finish_active(rows, queues, state, kind, bank, clock):
 
 @inlined
 def finish_queued(rows, queues, state, kind, bank, clock):
-    """See `points`."""
+    """See `masks.row_points`."""
     if kind >= RDA:
         auto_precharge(queues, state, kind, bank, clock)
 
 
 @inlined
 def note_activated(rows, state, bank):
-    """See `points`."""
+    """See `masks.row_points`."""
     bank = natural(bank)
     state[ACCESSES + bank] = 0
     state[CAPPED + bank // BANKS_PER_RANK] &= ~(1 << bank % BANKS_PER_RANK)
@@ -72,7 +131,7 @@ def note_activated(rows, state, bank):
 
 @inlined
 def note_column(rows, state, kind, bank):
-    """See `points`."""
+    """See `masks.row_points`."""
     bank = natural(bank)
     accesses = state[ACCESSES + bank] + 1
     state[ACCESSES + bank] = accesses
@@ -83,13 +142,13 @@ def note_column(rows, state, kind, bank):
 
 @inlined
 def next_close(rows, state):
-    """See `points`."""
+    """See `masks.row_points`."""
     return state[CAPPED_BOUND]
 
 
 @outlined
 def close_rows(rows, state, clock):
-    """See `points`; each row is asked for once."""
+    """See `masks.row_points`; each row is asked for once."""
     first = FAR
     for rank in range(RANKS):
         left = state[CAPPED + rank] & state[OPEN_BANKS + rank]
@@ -109,7 +168,7 @@ def close_rows(rows, state, clock):
 
 @inlined
 def also_held(rows, shape, state, rank):
-    """See `points`."""
+    """See `masks.row_points`."""
     if state[DOUBLY_HELD + rank] == 0:
         return 0
     active = 0
@@ -120,7 +179,7 @@ def also_held(rows, shape, state, rank):
 
 @inlined
 def lacks_rows(rows, shape, state):
-    """See `points`."""
+    """See `masks.row_points`."""
     lacking = 0
     for rank in range(natural(ranks_of(shape))):
         lacking |= state[HELD_BANKS + rank] & ~state[OPEN_BANKS + rank]

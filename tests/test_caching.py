@@ -1,4 +1,4 @@
-"""What is kept for the next call is what the next call would make anew."""
+"""What is cached is what the next call would make anew."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ndpsim import kept, load_hardware, load_model, simulate_expert
+from ndpsim import caching, load_hardware, load_model, simulate_expert
+from ndpsim.caching import FileCache
 from ndpsim.config import data_path
 from ndpsim.errors import InputError
-from ndpsim.kept import MadeOfFiles
 
 MODEL = {
     "model_type": "mixtral",
@@ -27,7 +27,7 @@ MODEL = {
 @pytest.fixture
 def settled(monkeypatch):
     """Files count as unchanging as soon as they are written."""
-    monkeypatch.setattr(kept, "_SETTLED_NS", -(10**12))
+    monkeypatch.setattr(caching, "_STABLE_NS", -(10**12))
 
 
 @pytest.fixture
@@ -54,10 +54,10 @@ def model(folder: Path, **changes: int) -> str:
     return str(path)
 
 
-def test_what_was_made_of_files_is_kept_until_one_of_them_changes(settled, tmp_path):
-    made, file = MadeOfFiles[str](2), tmp_path / "file"
+def test_what_was_made_of_files_is_cached_until_one_of_them_changes(settled, tmp_path):
+    made, file = FileCache[str](2), tmp_path / "file"
     file.write_text("one")
-    made.keep("key", [file, tmp_path], "made of one")
+    made.store("key", [file, tmp_path], "made of one")
     assert made.find("key") == "made of one"
     file.write_text("two")
     assert made.find("key") is None
@@ -65,39 +65,39 @@ def test_what_was_made_of_files_is_kept_until_one_of_them_changes(settled, tmp_p
 
 @pytest.mark.parametrize("keep_time", [False, True])
 def test_a_file_that_takes_the_place_of_another_of_its_size_and_time_is_seen(settled, tmp_path, keep_time):
-    made, file, other = MadeOfFiles[str](2), tmp_path / "file", tmp_path / "other"
+    made, file, other = FileCache[str](2), tmp_path / "file", tmp_path / "other"
     file.write_text("one")
     other.write_text("two")
     if keep_time:
         times = file.stat().st_atime_ns, file.stat().st_mtime_ns
         os.utime(other, ns=times)
-    made.keep("key", [file], "made of one")
+    made.store("key", [file], "made of one")
     os.replace(other, file)
     assert made.find("key") is None
 
 
 def test_a_file_that_goes_or_comes_is_seen(settled, tmp_path):
-    made, there, absent = MadeOfFiles[str](2), tmp_path / "there", tmp_path / "absent"
+    made, there, absent = FileCache[str](2), tmp_path / "there", tmp_path / "absent"
     there.touch()
-    made.keep("of there", [there], "one")
-    made.keep("of absent", [absent], "other")
+    made.store("of there", [there], "one")
+    made.store("of absent", [absent], "other")
     there.unlink()
     assert (made.find("of there"), made.find("of absent")) == (None, "other")
     absent.touch()
     assert made.find("of absent") is None
 
 
-def test_nothing_is_kept_of_a_file_that_has_just_been_written(tmp_path):
-    made, file = MadeOfFiles[str](2), tmp_path / "file"
+def test_nothing_is_cached_of_a_file_that_has_just_been_written(tmp_path):
+    made, file = FileCache[str](2), tmp_path / "file"
     file.write_text("one")
-    assert made.keep("key", [file], "made") == "made"
+    assert made.store("key", [file], "made") == "made"
     assert made.find("key") is None
 
 
-def test_only_the_last_are_kept(settled, tmp_path):
-    made = MadeOfFiles[int](2)
+def test_only_the_last_are_cached(settled, tmp_path):
+    made = FileCache[int](2)
     for number in range(3):
-        made.keep(number, [tmp_path], number)
+        made.store(number, [tmp_path], number)
     assert [made.find(number) for number in range(3)] == [None, 1, 2]
 
 
@@ -114,9 +114,9 @@ class TestHardware:
         assert (before.lanes, after.lanes) == (8, 4)
 
     def test_is_read_again_when_the_file_of_a_unit_changes(self, hardware):
-        assert load_hardware(str(hardware)).gemv.fifo_bursts != 19
+        assert load_hardware(str(hardware)).ndp.gemv.fifo_bursts != 19
         swap(hardware.parent / "gemv.yaml", "fifo_bursts:\n  value: 32", "fifo_bursts:\n  value: 19")
-        assert load_hardware(str(hardware)).gemv.fifo_bursts == 19
+        assert load_hardware(str(hardware)).ndp.gemv.fifo_bursts == 19
 
     def test_is_read_again_when_a_unit_changes_and_all_its_values_were_set(self, hardware):
         """Nothing of the file counts, but that it can be read does."""

@@ -1,0 +1,86 @@
+"""Caches in memory of what functions return: by the identity of an argument, or while files do not change."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import time
+from collections.abc import Callable, Hashable, Iterable
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+__all__ = ["FileCache", "cached_by_identity"]
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+_Stamp = tuple[int, ...]
+_STABLE_NS = 2_000_000_000  # longer than a tick of any clock by which files are stamped
+
+
+def _evict(cache: dict[Any, Any], most: int) -> None:
+    """Leave the `most` entries that were stored last."""
+    for oldest in list(cache)[: max(len(cache) - most, 0)]:
+        del cache[oldest]
+
+
+def cached_by_identity(most: int) -> Callable[[Callable[[A], R]], Callable[[A], R]]:
+    """Cache the results of a function for its last `most` arguments, which need not be hashable."""
+
+    def decorate(function: Callable[[A], R]) -> Callable[[A], R]:
+        cache: dict[int, tuple[A, R]] = {}  # an entry holds its argument, whose identity then stays its own
+
+        @functools.wraps(function)
+        def cached(argument: A) -> R:
+            if id(argument) not in cache:
+                cache[id(argument)] = argument, function(argument)
+                _evict(cache, most)
+            return cache[id(argument)][1]
+
+        return cached
+
+    return decorate
+
+
+def _stamp(file: str) -> _Stamp:
+    """What tells a file or folder from a changed one; empty where there is nothing."""
+    try:
+        status = os.stat(file)
+    except OSError:
+        return ()
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_dev
+
+
+class FileCache(Generic[R]):
+    """What was made of files, for the last `most` keys, while the files do not change."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._entries: dict[Hashable, tuple[dict[str, _Stamp], R]] = {}
+
+    def find(self, key: Hashable) -> R | None:
+        """What was made for `key`; None: nothing, or a file has changed since."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        stamps, made = entry
+        for file, stamp in stamps.items():
+            if _stamp(file) != stamp:
+                return None
+        for file in stamps:  # An audit hook sees the same files whether they are read or not.
+            sys.audit("open", file, "r", os.O_RDONLY)
+        return made
+
+    def store(self, key: Hashable, files: Iterable[str | Path], made: R) -> R:
+        """Store what was just `made` of `files`. A folder is one of them where it matters what lies in it.
+
+        A file that changed a moment ago may have changed since it was read, or may change once more under
+        the same stamp: then nothing is stored.
+        """
+        stamps = {str(file): _stamp(str(file)) for file in files}
+        self._entries.pop(key, None)
+        if all(max(stamp[:2], default=0) < time.time_ns() - _STABLE_NS for stamp in stamps.values()):
+            self._entries[key] = stamps, made
+            _evict(self._entries, self._most)
+        return made
