@@ -301,7 +301,7 @@ def earlier_of(clock, other, now):
 
 @inlined
 def keep_off_lanes(setup, claims, lanes, bus, buses, clock):
-    """Where the host is second, which way the lanes' next data goes there, and command buses that are taken."""
+    """Where the host is second, which way data of the lanes goes next there, and command buses that are taken."""
     for rank in range(lanes.states.shape[0] // buses):
         lane = rank * buses + bus
         claims.host_second[bus, rank] = claims.tally[lane, FIRST] == NDP

@@ -137,14 +137,16 @@ class SharedDimms:
             self._latencies = np.concatenate((self._latencies, more), axis=1)
         return number
 
-    def add_relayout(self, engine: Engine, requests: Requests, lane: NDArray[np.int32], start: int) -> None:
+    def add_relayout(
+        self, engine: Engine, requests: Requests, lane: NDArray[np.int32], many_reads: int, start: int
+    ) -> None:
         """A relayout engine begins behind the clock `start`; one before has to be done.
 
         Args:
-            lane: [request], the lane that serves it; -1: another channel's, which serves it at once.
+            lane, many_reads: see `dimm.relayout.make_relayout`.
         """
         lanes, slots = len(self.agents.weights.length), request_slots(self.setup)
-        relayout = make_relayout(engine, requests, lane, lanes, slots, start)
+        relayout = make_relayout(engine, requests, lane, many_reads, lanes, slots, start)
         self.agents = self.agents._replace(relayout=relayout)
 
     def make_room_for_transfers(self, most: int) -> None:

@@ -18,16 +18,19 @@ from numpy.typing import NDArray
 
 from ndpsim._jit import inlined, outlined
 from ndpsim.dimm.staging import lane_credit
+from ndpsim.dimm.state import READ, WRITE
 from ndpsim.dram.state import FAR, SERVED, TAKEN
 from ndpsim.link.engine import advance, begin, read_issued, write_taken
 from ndpsim.link.engine_state import Engine
+from ndpsim.link.offers import Offers, make_offers, next_offer, note_issued, note_taken, take_handed
 from ndpsim.link.requests import Requests
 
 __all__ = [
-    "admit_all",
     "LAST_SERVED",
+    "START",
     "UNSERVED",
     "Relayout",
+    "admit_all",
     "engine_due",
     "has_requests",
     "is_promised",
@@ -58,9 +61,8 @@ class Relayout(NamedTuple):
     lane: Narrow  # [request]: of the channel, -1: of another channel
     place: Ints  # [request], as in `dram.state.Source`
     column: Narrow  # [request]
-    next_offered: Narrow  # [request]: the one offered to its lane after it
-    first_offered: Ints  # [lane]: the first one that it has not taken, -1: none
-    last_offered: Ints  # [lane]
+    offers: Offers
+    due: Ints  # [lane]: what `offers` says of when to ask, which is always
     left: Ints  # [lane]: requests that are not served, those not yet offered included
     free: Ints  # [lane, n]: slots that no request has
     free_count: Ints  # [lane]
@@ -68,16 +70,18 @@ class Relayout(NamedTuple):
     promised: Ints  # [lane]: 1 when all its reads of weights have a slot of the FIFO
     weights_next: Ints  # [lane]: 1 when it is the turn of weights
     always: Ints  # [1]: its requests are admitted
+    served: Ints  # [READ or WRITE, lane]: requests
     value: Ints  # by the places above; START is the clock before the engine's first
 
 
 def make_relayout(
-    engine: Engine, requests: Requests, lane: Narrow, lanes: int, slots: int, start: int
+    engine: Engine, requests: Requests, lane: Narrow, many_reads: int, lanes: int, slots: int, start: int
 ) -> Relayout:
     """An engine that begins behind the clock `start`.
 
     Args:
         lane: [request], its lane of the channel's so many `lanes`, -1: it is another channel's.
+        many_reads: see `link.offers`.
         slots: requests of a lane that can be taken and not yet served.
     """
     count = len(lane)
@@ -86,9 +90,8 @@ def make_relayout(
         lane=lane,
         place=requests.place,
         column=requests.column,
-        next_offered=np.full(count, _NONE, dtype=np.int32),
-        first_offered=np.full(lanes, _NONE, dtype=np.int64),
-        last_offered=np.full(lanes, _NONE, dtype=np.int64),
+        offers=make_offers(lane, len(engine.read_tick), lanes, many_reads),
+        due=np.zeros(lanes, dtype=np.int64),
         left=np.bincount(lane[lane >= 0], minlength=lanes).astype(np.int64),
         free=np.tile(np.arange(slots, dtype=np.int64), (lanes, 1)),
         free_count=np.full(lanes, slots, dtype=np.int64),
@@ -96,6 +99,7 @@ def make_relayout(
         promised=np.zeros(lanes, dtype=np.int64),
         weights_next=np.zeros(lanes, dtype=np.int64),
         always=np.array([FAR]),
+        served=np.zeros((2, lanes), dtype=np.int64),
         value=np.array([start, 0, count, 0], dtype=np.int64),
     )
 
@@ -132,20 +136,18 @@ def serve_elsewhere(relayout, request):
 
 @outlined
 def hand_on(relayout):
-    """Requests that the engine has handed out go behind those of their lanes."""
-    engine, n = relayout.engine, 0
+    """Requests that the engine has handed out are offered to their lanes, or served elsewhere."""
+    engine, own, n = relayout.engine, 0, 0
     while n < engine.handed_count[0]:
         request = engine.handed[n]
-        lane = relayout.lane[request]
-        if lane < 0:
+        if relayout.lane[request] < 0:
             serve_elsewhere(relayout, request)
-        elif relayout.first_offered[lane] < 0:
-            relayout.first_offered[lane] = relayout.last_offered[lane] = request
         else:
-            relayout.next_offered[relayout.last_offered[lane]] = request
-            relayout.last_offered[lane] = request
+            engine.handed[own] = request
+            own += 1
         n += 1
-    engine.handed_count[0] = 0
+    engine.handed_count[0] = own
+    take_handed(engine, relayout.offers, relayout.due)
 
 
 @inlined
@@ -184,12 +186,9 @@ def next_request(relayout, policy, lane, reads, writes, clock):
     """The request that a lane can take at `clock`, -1: none. reads, writes: those in its queues."""
     if relayout is None:
         return _NONE
-    request = relayout.first_offered[lane]
-    if request < 0 or relayout.engine.offered_at[request] + relayout.value[START] >= clock:
-        return _NONE
-    if request < relayout.engine.read_tick.shape[0]:
-        return request if reads < policy.read_slots else _NONE
-    return request if writes < policy.write_slots else _NONE
+    read_room, write_room = reads < policy.read_slots, writes < policy.write_slots
+    own_clock = clock - relayout.value[START]
+    return next_offer(relayout.engine, relayout.offers, lane, read_room, write_room, own_clock)
 
 
 @inlined
@@ -216,7 +215,7 @@ def put_down(relayout, weights, lane, request, clock):
     if relayout is None:
         return 0
     engine, reads = relayout.engine, relayout.engine.read_tick.shape[0]
-    relayout.first_offered[lane] = relayout.next_offered[request]
+    note_taken(relayout.offers, lane, request)
     if request >= reads:
         write_taken(engine, request - reads, clock - relayout.value[START])
     relayout.free_count[lane] -= 1
@@ -246,6 +245,10 @@ def note_served_request(relayout, lane, slot, clock):
     relayout.left[lane] -= 1
     if request < relayout.engine.read_tick.shape[0]:
         read_issued(relayout.engine, request, own_clock)
+        note_issued(relayout.offers, lane)
+        relayout.served[READ, lane] += 1
+    else:
+        relayout.served[WRITE, lane] += 1
     count_served(relayout, own_clock)
 
 

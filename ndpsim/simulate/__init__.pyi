@@ -23,11 +23,12 @@ from ndpsim.simulate.result import ExpertResult as ExpertResult
 from ndpsim.simulate.result import JobTime as JobTime
 from ndpsim.simulate.result import Phase as Phase
 from ndpsim.simulate.result_cache import ResultCache as ResultCache
-from ndpsim.simulate.session import DimmResult as DimmResult
-from ndpsim.simulate.session import ExpertRun as ExpertRun
-from ndpsim.simulate.session import HostRun as HostRun
 from ndpsim.simulate.session import Session as Session
 from ndpsim.simulate.session import simulate_dimm as simulate_dimm
+from ndpsim.simulate.session_result import DimmResult as DimmResult
+from ndpsim.simulate.session_result import ExpertRun as ExpertRun
+from ndpsim.simulate.session_result import HostRun as HostRun
+from ndpsim.simulate.session_result import RelayoutRun as RelayoutRun
 from ndpsim.simulate.trace import TraceResult as TraceResult
 from ndpsim.simulate.trace import run_requests as run_requests
 from ndpsim.simulate.trace import run_trace as run_trace

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ndpsim.dimm import common
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.engines import OpenRow, SharedDimms, make_dimms
+from ndpsim.dimm.relayout import Relayout
 from ndpsim.dram import state
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertWeights
@@ -33,6 +34,7 @@ from ndpsim.simulate.program import (
     WriteActivations,
     expert_program,
 )
+from ndpsim.simulate.relayout_run import Lowered
 from ndpsim.simulate.result import Phase
 from ndpsim.simulate.samples import Samples
 from ndpsim.spec import COMMANDS, lower
@@ -233,6 +235,7 @@ class ChannelRun:
         self.experts: list[QueuedExpert] = []
         self.first_free_place = [0] * dimms  # of all lanes of a DIMM
         self.samples: Samples | None = None
+        self.relayouts: list[Relayout] = []
 
     def add_expert(self, dimm: int, weights: ExpertWeights, tokens: int, release: int = 0) -> QueuedExpert:
         """An expert joins the queue of a DIMM, and its weights lie behind those that are there.
@@ -273,6 +276,17 @@ class ChannelRun:
             for program in self.programs:
                 program.go_on()
         return True
+
+    def add_relayout(self, wave: Lowered, start: int) -> None:
+        """A relayout begins behind the clock `start`; DIMMs of other channels read and write at once."""
+        geometry, lanes = self.machine.geometry, self.machine.lanes
+        own = np.full(geometry.dimms, -1, dtype=np.int64)
+        on_channel = np.array(geometry.dimms_of(0))[: len(self.programs)]
+        own[on_channel] = np.arange(len(on_channel))
+        dimm, of_dimm = np.divmod(wave.requests.lane.astype(np.int64), lanes)
+        lane = np.where(own[dimm] < 0, -1, own[dimm] * lanes + of_dimm).astype(np.int32)
+        self.dimms.add_relayout(wave.engine, wave.requests, lane, wave.access.many_reads, start)
+        self.relayouts.append(self.dimms.agents.relayout)
 
     def run_until(self, clock: int) -> None:
         """Go on to a clock, whether or not there is anything to do."""

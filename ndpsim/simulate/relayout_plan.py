@@ -174,8 +174,8 @@ def _dimm(value: Any, name: str, count: int) -> int:
 class _Memory:
     """What of the machine's lanes is taken."""
 
-    def __init__(self, geometry: Geometry, weights: ExpertWeights) -> None:
-        self.geometry, self.weights, self.used = geometry, weights, [0] * geometry.dimms
+    def __init__(self, geometry: Geometry, weights: ExpertWeights, used: list[int]) -> None:
+        self.geometry, self.weights, self.used = geometry, weights, used
 
     def place(self, layout: str, dimm: int, end: str) -> Layout:
         """An expert behind those that are there; `end`: which of the two layouts it is, for the message."""
@@ -191,10 +191,19 @@ class _Memory:
 
 
 def plan_transfers(
-    geometry: Geometry, weights: ExpertWeights, source: tuple[str, list[int]], target: tuple[str, list[int]]
+    geometry: Geometry,
+    weights: ExpertWeights,
+    source: tuple[str, list[int]],
+    target: tuple[str, list[int]],
+    used: list[int] | None = None,
 ) -> list[Transfer]:
-    """The experts that go elsewhere; the rest lies where it shall."""
-    memory = _Memory(geometry, weights)
+    """The experts that go elsewhere; the rest lies where it shall.
+
+    Args:
+        source, target: a layout, and the first DIMM of each expert.
+        used: by DIMM, the places of its lanes that are taken; those of the experts join them.
+    """
+    memory = _Memory(geometry, weights, [0] * geometry.dimms if used is None else used)
     ends = [*zip(source[1], target[1], strict=True)]
     away = [pair for pair in ends if source[0] != target[0] or pair[0] != pair[1]]
     sources = [memory.place(source[0], first, "source") for first, _ in away]

@@ -30,7 +30,7 @@ from ndpsim.spec import Tables
 from ndpsim.traces import CommandTrace
 from ndpsim.units import Timebase
 
-__all__ = ["Access", "Bits", "Job", "Run", "Transfer", "Wave", "make_wave", "run_relayout"]
+__all__ = ["Access", "Bits", "Job", "Lowered", "Run", "Transfer", "Wave", "make_wave", "run_relayout"]
 
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
@@ -166,14 +166,14 @@ def make_wave(transfers: Sequence[Transfer]) -> Wave:
     return Wave(bits, reads, writes, first_read, parts, word, column.astype(np.int32))
 
 
-class Job:
-    """A wave under way.
+class Lowered:
+    """A wave as a relayout engine and its requests, before anything has moved.
 
     Raises:
         InputError: packets or the buffer are too small.
     """
 
-    def __init__(self, access: Access, wave: Wave, record: bool) -> None:
+    def __init__(self, access: Access, wave: Wave) -> None:
         self.access, self.wave, nodes = access, wave, access.network.dimms
         largest = max(int(part.pieces.bits.max()) for part in wave.parts)
         if -(-largest // 8) > access.packet_bytes:
@@ -190,11 +190,6 @@ class Job:
             wave.reads, order[0], wave.writes, access.seats, wave.word, wave.column
         )
         self.read_node = np.repeat(np.arange(nodes, dtype=np.int32), np.diff(order[1]))
-        room = _ROOM if record else 0
-        lanes = nodes * access.lanes
-        offers = make_offers(self.requests.lane, len(self.read_node), lanes, access.many_reads)
-        self.lanes: Lanes = make_lanes(access.tables, self.requests, offers, lanes, room)
-        self.share = 0.0  #: Of the requests, those that are served.
 
     def _engine(self, fabric: Fabric, packed: Packed) -> Engine:
         access, count = self.access, len(packed.packet_flow)
@@ -222,6 +217,17 @@ class Job:
         latency = np.append(0, np.cumsum(fabric.queue_latency[fabric.path]))
         back = latency[fabric.path_first[1:]] - latency[fabric.path_first[:-1]]
         return Flows(source, credits_, back)
+
+
+class Job(Lowered):
+    """A wave under way on lanes that nothing else uses."""
+
+    def __init__(self, access: Access, wave: Wave, record: bool) -> None:
+        super().__init__(access, wave)
+        room, lanes = _ROOM if record else 0, access.network.dimms * access.lanes
+        offers = make_offers(self.requests.lane, len(self.read_node), lanes, access.many_reads)
+        self.lanes: Lanes = make_lanes(access.tables, self.requests, offers, lanes, room)
+        self.share = 0.0  #: Of the requests, those that are served.
 
     def run(self, progress: Progress, stop: Event) -> None:
         """Until all is written.

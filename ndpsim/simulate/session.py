@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from os import PathLike
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +19,11 @@ from ndpsim.arguments import choice, flag, number, text, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.engines import OpenRow
+from ndpsim.dimm.relayout import LAST_SERVED, START, UNSERVED, Relayout
 from ndpsim.dram import state
 from ndpsim.errors import InputError, one_of
 from ndpsim.layout import ExpertFormat, make_layout
 from ndpsim.moe import Expert, MoeShape
-from ndpsim.reported import Reported
 from ndpsim.simulate.channel import ChannelRun, QueuedExpert, make_setup
 from ndpsim.simulate.expert import MAX_TOKENS
 from ndpsim.simulate.geometry import geometry_of
@@ -34,100 +33,20 @@ from ndpsim.simulate.lane import name_commands
 from ndpsim.simulate.machine import lower_machine
 from ndpsim.simulate.power import Energy
 from ndpsim.simulate.program import FIRST_CLOCK
+from ndpsim.simulate.relayout_plan import access_by_units, ensure_transfers_fit, first_dimms, plan_transfers
+from ndpsim.simulate.relayout_run import Lowered, make_wave
+from ndpsim.simulate.session_result import DimmResult, ExpertRun, HostRun, RelayoutRun
 from ndpsim.simulate.stopwatch import Stopwatch
 from ndpsim.simulate.trace import read_latencies
 from ndpsim.simulate.weights import named_weights
-from ndpsim.traces import CommandTrace
 from ndpsim.units import exact
 
-__all__ = ["DimmResult", "ExpertRun", "HostRun", "Session", "simulate_dimm"]
+__all__ = ["Session", "simulate_dimm"]
 
 Ints = NDArray[np.int64]
 _NONE: Ints = np.zeros(0, dtype=np.int64)
 _MAX_CLOCK = 1 << 48
 _MAX_SLICE = 1 << 30
-
-
-@dataclass(frozen=True)
-class ExpertRun:
-    """An expert of a session; times in ns after the session's first clock.
-
-    Attributes:
-        dimm: on the channel.
-        tokens: that go through it.
-        start_ns: when its first activations begin to come; None: they have not.
-        end_ns: when the host has its last result; None: it has not.
-    """
-
-    dimm: int
-    tokens: int
-    start_ns: float | None
-    end_ns: float | None
-
-
-@dataclass(frozen=True)
-class HostRun:
-    """A stream of requests of the host; times in ns after the session's first clock.
-
-    Attributes:
-        start_ns: from when it makes requests.
-        end_ns: when its last data so far was read or its last write issued; None: nothing was.
-        requests: that have been served; `bytes` their data.
-        read_latency_ns: from being taken to the last beat: mean, p50, p90, p99, max; None without reads.
-        is_done: all that it asks for has been served.
-    """
-
-    start_ns: float
-    end_ns: float | None
-    requests: int
-    bytes: int
-    read_latency_ns: Mapping[str, float] | None
-    is_done: bool
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class DimmResult(Reported):
-    """What has happened on a channel until now.
-
-    Attributes:
-        time_ns: since the first clock.
-        clock_ns: the DRAM clock.
-        jobs: the experts, in the order in which they were added.
-        host: the streams of the host, likewise.
-        ndp_gbps, host_gbps: what NDP units read, and what the host moved on the ranks simulated, over `time_ns`.
-        commands: DRAM commands by kind, over all ranks of DIMMs with NDP units.
-        energy_nj: by component, and their `total`; None where nothing is known of the DRAM's currents.
-            `energy_note` says what it rests on, or why.
-        config: everything that was used.
-        wall_s, compile_s: how long the simulation took, and how long kernels were compiled for it.
-        command_traces: of each lane, DIMM after DIMM, whoever issued the commands, when asked for.
-    """
-
-    _shown_fields: ClassVar[tuple[str, ...]] = (
-        "time_ns",
-        "clock_ns",
-        "jobs",
-        "host",
-        "ndp_gbps",
-        "host_gbps",
-        "commands",
-        "energy_nj",
-        "wall_s",
-    )
-
-    time_ns: float
-    clock_ns: float
-    jobs: tuple[ExpertRun, ...]
-    host: tuple[HostRun, ...]
-    ndp_gbps: float
-    host_gbps: float
-    commands: Mapping[str, int]
-    energy_nj: Mapping[str, float | None] | None
-    energy_note: str
-    config: Mapping[str, Any]
-    wall_s: float
-    compile_s: float
-    command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)
 
 
 class Session:
@@ -292,6 +211,54 @@ class Session:
         clock = self._not_past(start_ns, "start_ns")
         return self._add_stream(shared.Stream(sources, numbers, clock, pace, offered))
 
+    def relayout(
+        self,
+        model: str | PathLike[str] | MoeShape | Expert = "qwen3-235b-a22b",
+        experts: int = 1,
+        source: str = "localized",
+        target: str = "striped",
+        source_dimms: Sequence[int] | None = None,
+        target_dimms: Sequence[int] | None = None,
+        start_ns: float = 0.0,
+        bits: int | ExpertFormat = 16,
+    ) -> int:
+        """Experts move to another layout; one relayout at a time.
+
+        They lie, and come to lie, behind what is on the DIMMs of this channel. Links are those of the whole
+        machine; DIMMs of other channels read and write for it at once, as nothing else is known of them.
+
+        Args:
+            model, experts, source, target, source_dimms, target_dimms, bits: as in `simulate_relayout`; DIMMs
+                are those of the machine, of which every so-manieth is on this channel.
+            start_ns: when it begins; times in the past count as now.
+
+        Returns:
+            Its number among the relayouts of the session.
+
+        Raises:
+            InputError: an argument makes no sense, the experts do not fit, move at once or not at all, or
+                the last relayout is under way.
+        """
+        run, geometry, hardware = self._run, self.machine.geometry, self.hardware
+        if run.relayouts and run.relayouts[-1].value[UNSERVED]:
+            raise InputError("another relayout is under way; run until it is done", key="relayout")
+        experts = whole_number(experts, "experts", 1, hardware.relayout.concurrent_experts)
+        weights, _ = named_weights(model, bits)
+        first = first_dimms(source_dimms, source, experts, geometry.dimms, "source")
+        second = first_dimms(target_dimms, target, experts, geometry.dimms, "target")
+        own, used = geometry.dimms_of(0), [0] * geometry.dimms
+        for dimm, place in zip(own, run.first_free_place, strict=False):
+            used[dimm] = place
+        clock = self._not_past(start_ns, "start_ns")
+        with hardware.errors_at_origins():
+            transfers = plan_transfers(geometry, weights, (source, first), (target, second), used)
+            if not transfers:
+                raise InputError("everything lies there already", key="target")
+            ensure_transfers_fit(transfers, False)
+            run.add_relayout(Lowered(access_by_units(hardware, geometry), make_wave(transfers)), clock - 1)
+        run.first_free_place[:] = [used[dimm] for dimm in own[: len(run.first_free_place)]]
+        return len(run.relayouts) - 1
+
     def _not_past(self, ns: float, key: str) -> int:
         """The first clock that is not before a time, nor before now."""
         return max(self._clock_of(number(ns, key, 0)), self._run.dimms.clock)
@@ -314,11 +281,12 @@ class Session:
                 raise InputError(f"{until_ns} ns is before now, {self.now_ns:g} ns", key="until_ns")
             run.run_until(clock)
             return
-        if not run.experts and not run.has_streams_that_end():
+        if not (run.experts or run.relayouts or run.has_streams_that_end()):
             raise InputError("is needed where only endless traffic of the host is simulated", key="until_ns")
         run.run()
         run.run_until(max(run.dimms.clock, -(-run.end // self.machine.dram_ticks)))
         run.dimms.run_host(state.FAR)
+        run.dimms.run_relayout(state.FAR)
 
     @property
     def now_ns(self) -> float:
@@ -335,6 +303,11 @@ class Session:
         """The streams of the host, in the order in which they were added."""
         return tuple(self._host_run(stream) for stream in range(len(self._start_ns)))
 
+    @property
+    def relayouts(self) -> tuple[RelayoutRun, ...]:
+        """What moves, in the order in which it was added."""
+        return tuple(self._relayout_run(relayout) for relayout in self._run.relayouts)
+
     def result(self) -> DimmResult:
         """All that has happened until now."""
         run, machine, time_ns = self._run, self.machine, self.now_ns
@@ -345,6 +318,7 @@ class Session:
             clock_ns=machine.timebase.to_ns(machine.dram_ticks),
             jobs=self.jobs,
             host=self.hosts,
+            relayouts=self.relayouts,
             ndp_gbps=ndp,
             host_gbps=host,
             commands=name_commands(run.issued()),
@@ -382,6 +356,17 @@ class Session:
             bytes=served * self.machine.device.burst_bytes,
             read_latency_ns=read_latencies(dimms.host_latencies[:, stream], latency, clock_ns),
             is_done=served == int(traffic.offered[stream].sum()),
+        )
+
+    def _relayout_run(self, relayout: Relayout) -> RelayoutRun:
+        value, device = relayout.value, self.machine.device
+        end = int(value[LAST_SERVED]) + device.timings["nCWL"] + device.timings["nBL"]
+        read, written = (int(of) * device.burst_bytes for of in relayout.served.sum(axis=1))
+        return RelayoutRun(
+            start_ns=self._ns(int(value[START]) + FIRST_CLOCK),
+            end_ns=None if value[UNSERVED] else self._ns(end),
+            read_bytes=read,
+            written_bytes=written,
         )
 
     def _energy(self, time_ns: float) -> Energy:
@@ -435,16 +420,18 @@ def simulate_dimm(
     experts: Sequence[Mapping[str, Any]] = (),
     host: Sequence[Mapping[str, Any]] = (),
     host_reads: Sequence[Mapping[str, Any]] = (),
+    relayout: Mapping[str, Any] | None = None,
     until_ns: float | None = None,
     **of_session: Any,
 ) -> DimmResult:
-    """Simulate experts on the DIMMs of a host channel and what the host reads and writes there, on one clock.
+    """Simulate experts on the DIMMs of a host channel, the host and a relayout beside them, on one clock.
 
     Args:
         hw: as in `simulate_expert`.
         experts: arguments of `Session.expert` for each, in the order of the queues: ``{"tokens": 3}``.
         host: arguments of `Session.host` for each stream: ``{"gbps": 4, "start_ns": 1000}``.
         host_reads: arguments of `Session.host_read` for each.
+        relayout: arguments of `Session.relayout`; None: nothing moves.
         until_ns: as in `Session.run`.
         of_session: the other arguments of `Session`.
 
@@ -456,6 +443,7 @@ def simulate_dimm(
         (session.expert, "experts", experts),
         (session.host, "host", host),
         (session.host_read, "host_reads", host_reads),
+        (session.relayout, "relayout", () if relayout is None else (relayout,)),
     ):
         for arguments in calls:
             _call(add, key, arguments)

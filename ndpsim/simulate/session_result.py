@@ -1,0 +1,114 @@
+"""What a session tells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from ndpsim.reported import Reported
+from ndpsim.traces import CommandTrace
+
+__all__ = ["DimmResult", "ExpertRun", "HostRun", "RelayoutRun"]
+
+
+@dataclass(frozen=True)
+class ExpertRun:
+    """An expert of a session; times in ns after the session's first clock.
+
+    Attributes:
+        dimm: on the channel.
+        tokens: that go through it.
+        start_ns: when its first activations begin to come; None: they have not.
+        end_ns: when the host has its last result; None: it has not.
+    """
+
+    dimm: int
+    tokens: int
+    start_ns: float | None
+    end_ns: float | None
+
+
+@dataclass(frozen=True)
+class HostRun:
+    """A stream of requests of the host; times in ns after the session's first clock.
+
+    Attributes:
+        start_ns: from when it makes requests.
+        end_ns: when its last data so far was read or its last write issued; None: nothing was.
+        requests: that have been served; `bytes` their data.
+        read_latency_ns: from being taken to the last beat: mean, p50, p90, p99, max; None without reads.
+        is_done: all that it asks for has been served.
+    """
+
+    start_ns: float
+    end_ns: float | None
+    requests: int
+    bytes: int
+    read_latency_ns: Mapping[str, float] | None
+    is_done: bool
+
+
+@dataclass(frozen=True)
+class RelayoutRun:
+    """Experts of a session that move to another layout; times in ns after the session's first clock.
+
+    Attributes:
+        start_ns: from when they move.
+        end_ns: when the last of their data was written; None: it has not been.
+        read_bytes, written_bytes: of bursts that the DIMMs of the session have read and written for it so far.
+    """
+
+    start_ns: float
+    end_ns: float | None
+    read_bytes: int
+    written_bytes: int
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DimmResult(Reported):
+    """What has happened on a channel until now.
+
+    Attributes:
+        time_ns: since the first clock.
+        clock_ns: the DRAM clock.
+        jobs: the experts, in the order in which they were added.
+        host: the streams of the host, likewise.
+        relayouts: experts that moved, likewise.
+        ndp_gbps, host_gbps: what NDP units read, and what the host moved on the ranks simulated, over
+            `time_ns`.
+        commands: DRAM commands by kind, over all ranks of DIMMs with NDP units.
+        energy_nj: by component, and their `total`; None where nothing is known of the DRAM's currents.
+            What links and relayout units take is not in it. `energy_note` says what it rests on, or why.
+        config: everything that was used.
+        wall_s, compile_s: how long the simulation took, and how long kernels were compiled for it.
+        command_traces: of each lane, DIMM after DIMM, whoever issued the commands, when asked for.
+    """
+
+    _shown_fields: ClassVar[tuple[str, ...]] = (
+        "time_ns",
+        "clock_ns",
+        "jobs",
+        "host",
+        "relayouts",
+        "ndp_gbps",
+        "host_gbps",
+        "commands",
+        "energy_nj",
+        "wall_s",
+    )
+
+    time_ns: float
+    clock_ns: float
+    jobs: tuple[ExpertRun, ...]
+    host: tuple[HostRun, ...]
+    relayouts: tuple[RelayoutRun, ...]
+    ndp_gbps: float
+    host_gbps: float
+    commands: Mapping[str, int]
+    energy_nj: Mapping[str, float | None] | None
+    energy_note: str
+    config: Mapping[str, Any]
+    wall_s: float
+    compile_s: float
+    command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)
