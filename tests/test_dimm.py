@@ -169,6 +169,7 @@ def make(work: Work, kind: Any, weights_at: int = 0, recording: bool = True) -> 
         *work.ticks,
         depth,
         work.ranks,
+        np.arange(work.dimms * work.ranks + work.others) // work.ranks,
         work.start - 1,
         np.array(clocks, dtype=np.int64) * work.shared_bus,
     )
@@ -270,7 +271,7 @@ def told(dimm: SharedDimms) -> dict[str, Any]:
         "rows": agents.weights.done.tolist(),
         "multipliers": agents.weights.sink[:, sink.COMPARED].tolist(),
         "streams": (agents.traffic.taken.tolist(), agents.traffic.tally.tolist()),
-        "open": dimm.open_clocks(dimm.clock + 10_000),
+        "open": dimm.open_clocks(dimm.clock + 10_000).tolist(),
     }
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ndpsim.dram import state
 from ndpsim.dram.dimm import common
 from ndpsim.dram.dimm import state as shared
-from ndpsim.dram.dimm.engines import OpenRow, SharedDimms, make_dimms
+from ndpsim.dram.dimm.engines import OpenRow, ReadableDimms, SharedDimms, make_dimms
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertWeights
 from ndpsim.simulate.lane import decode_commands, merge_commands
@@ -49,7 +49,7 @@ _DATA = [number for number, kind in enumerate(COMMANDS) if kind.reads or kind.wr
 def make_setup(
     machine: Machine, arbitration: str, slice_clocks: int, start_clock: int = FIRST_CLOCK
 ) -> shared.Setup:
-    """What a channel with such DIMMs runs under; clocks are counted from 1, which is `start_clock` to refresh.
+    """What a channel with such DIMMs runs under. Clocks are counted from 1, which refresh takes as `start_clock`.
 
     Raises:
         InputError: the ranks of a sub-channel are in lock step.
@@ -58,13 +58,12 @@ def make_setup(
         problem = "ranks in lock step (broadcast) beside the host, or with experts on several DIMMs"
         raise InputError(f"not supported: {problem}", key="dimm.command_bus")
     geometry, timings = machine.geometry, machine.device.timings
+    host_ranks = len(geometry.dimms_of(0)) * geometry.ranks
     cycles = machine.device.standard.command_cycles
     of_command = [cycles.get(command.name, 1) for command in COMMANDS]
     return shared.Setup(
         lane_tables=machine.tables,
-        host_tables=lower(
-            dataclasses.replace(machine.device, ranks=len(geometry.dimms_of(0)) * geometry.ranks)
-        ),
+        host_tables=lower(dataclasses.replace(machine.device, ranks=host_ranks)),
         policy=machine.policy,
         arbitration=shared.ARBITRATIONS[arbitration],
         slice_clocks=slice_clocks,
@@ -75,6 +74,7 @@ def make_setup(
         unit_ticks=machine.unit_ticks,
         fifo_bursts=machine.unit.fifo_bursts,
         dimm_ranks=geometry.ranks,
+        dimm_of_rank=np.arange(host_ranks) // geometry.ranks,
         refresh_shift=start_clock - FIRST_CLOCK,
         command_clocks=np.array(of_command, dtype=np.int64) * machine.shared_commands,
     )
@@ -215,6 +215,7 @@ class ChannelRun:
         dimms: how many of them, the first, may run experts.
         recording: keep all commands.
         open_rows: see `dram.dimm.engines.SharedDimms`.
+        readable: on the readable arbiter.
     """
 
     def __init__(
@@ -224,10 +225,12 @@ class ChannelRun:
         dimms: int,
         recording: bool,
         open_rows: Iterable[OpenRow] = (),
+        readable: bool = False,
     ) -> None:
         self.machine, self.setup = machine, setup
         lanes, buses = dimms * machine.lanes, machine.host_buses
-        self.dimms = make_dimms(setup, lanes, buses, 1, recording, open_rows)
+        make = ReadableDimms if readable else make_dimms
+        self.dimms = make(setup, lanes, buses, 1, recording, open_rows)
         start = FIRST_CLOCK * machine.dram_ticks
         self.programs = [_Program(machine, self.dimms, dimm, start) for dimm in range(dimms)]
         self.experts: list[QueuedExpert] = []

@@ -94,7 +94,7 @@ class DimmResult(Reported):
         clock_ns: the DRAM clock.
         jobs: the experts, in the order in which they were added.
         host: the streams of the host, likewise.
-        ndp_gbps, host_gbps: what NDP units read, and what the host moved on the ranks simulated, over `time_ns`.
+        ndp_gbps: what NDP units read over `time_ns`; `host_gbps`: what the host moved on their ranks.
         commands: DRAM commands by kind, over all ranks of DIMMs with NDP units.
         energy_nj: by component, and their `total`; None where nothing is known of the DRAM's currents.
             `energy_note` says what it rests on, or why.
@@ -373,7 +373,8 @@ class Session:
     def _host_run(self, stream: int) -> HostRun:
         dimms = self._run.dimms
         traffic, clock_ns = dimms.agents.traffic, self.machine.timebase.to_ns(self.machine.dram_ticks)
-        served, reads, latency = (int(traffic.tally[stream, :, place].sum()) for place in range(3))
+        of_stream = traffic.tally[stream].sum(axis=0)
+        served, latency = int(of_stream[shared.STREAM_SERVED]), int(of_stream[shared.STREAM_LATENCY])
         end = int(traffic.tally[stream, :, shared.STREAM_END].max())
         return HostRun(
             start_ns=self._start_ns[stream],
@@ -403,7 +404,9 @@ class Session:
         clock = run.dimms.clock
         rank_clocks = (clock - FIRST_CLOCK) * machine.lanes * dimms
         others = {**units, "host": machine.dram_power.io_nj(host_bursts)}
-        return machine.dram_power.split(run.issued(), rank_clocks, run.dimms.open_clocks(clock), others)
+        return machine.dram_power.split(
+            run.issued(), rank_clocks, int(run.dimms.open_clocks(clock).sum()), others
+        )
 
     def _io_bursts(self, expert: QueuedExpert, tokens: int) -> int:
         """Bursts of activations and results of a tile."""

@@ -1,4 +1,4 @@
-"""The arbiter of a channel's DIMMs on the fast controller: looks at a bus only when something can happen there.
+"""The arbiter of a channel's DIMMs on the fast controller: looks at a bus when something can happen there.
 
 See the package for what it decides, and `dram.dimm.readable` for the same, clock by clock.
 
@@ -31,7 +31,7 @@ from ndpsim.dram.dimm.common import (
 )
 from ndpsim.dram.dimm.staging import give_to_multipliers, has_reads, lane_source, next_step
 from ndpsim.dram.dimm.state import BUS_TAKEN, FIRST, HOST, NDP, READ, REFILLING, SLICE, WRITE
-from ndpsim.dram.dimm.stepping import HOST_BIT, set_bit, step_host, step_lane
+from ndpsim.dram.dimm.stepping import HOST_BIT, HOSTS, UNKNOWN, set_bit, step_host, step_lane
 from ndpsim.dram.dimm.transfers import carry_transfer, next_command_at, next_transfer
 from ndpsim.dram.maintenance import next_refresh
 from ndpsim.dram.masks.choose import mode_changes
@@ -81,14 +81,15 @@ def carry_transfers(setup, buses, transfers, shape, state, bus, clock):
 
 
 @inlined
-def note_request(policy, shape, state, source, asked, number, bus, bit, ready_at, clock):
+def note_request(policy, shape, state, source, asked, bus, number, ready_at, clock):
     """A controller has taken a request, which can issue at `ready_at` at the earliest."""
-    asked.wake[number] = min(asked.wake[number], ready_at)
-    if mode_changes(policy, state):
-        asked.wake[number] = min(asked.wake[number], clock)
-    if asked.since[number] == FAR:
-        asked.since[number] = oldest_arrival(shape, state)
-    asked.takes[bus] = set_bit(asked.takes[bus], bit, would_accept(policy, state, source, clock + 1))
+    wake = clock if mode_changes(policy, state) else ready_at
+    asked.wake[bus, number] = min(asked.wake[bus, number], wake)
+    asked.rest[bus] = min(asked.rest[bus], wake)
+    if asked.since[bus, number] == FAR:
+        asked.since[bus, number] = oldest_arrival(shape, state)
+    takes = would_accept(policy, state, source, clock + 1)
+    asked.takes[bus] = set_bit(asked.takes[bus], 1 << number, takes)
 
 
 @inlined
@@ -100,19 +101,19 @@ def take_lane_requests(setup, weights, lanes, asked, bus, buses, clock):
         rank = natural(lowest(mask))
         bit = mask & -mask
         mask ^= bit
-        lane = rank * buses + bus
+        lane = natural(rank * buses + bus)
         state, source = lanes.states[lane], lane_source(weights, lane)
         if not would_accept(policy, state, source, clock):
             asked.takes[bus] &= ~bit
             continue
         ready_at = accept(state, lanes.latencies[0, 0], source, clock)
-        note_request(policy, lanes.shape, state, source, asked, lane, bus, bit, ready_at, clock)
+        note_request(policy, lanes.shape, state, source, asked, bus, rank, ready_at, clock)
         happened = True
     return happened
 
 
 @inlined
-def take_host_request(setup, traffic, hosts, asked, number, bus, clock):
+def take_host_request(setup, traffic, hosts, asked, bus, clock):
     """The host's controller takes its next request, if it is due and has a slot. Returns whether it has."""
     policy, state = setup.policy, hosts.states[bus]
     if traffic.next[bus] < 0:
@@ -130,7 +131,10 @@ def take_host_request(setup, traffic, hosts, asked, number, bus, clock):
     ready_at = accept(state, hosts.latencies[bus, stream], source, clock)
     note_served(traffic, stream, bus, state, served, reads, latency, 0)
     note_taken(traffic, bus, state, clock)
-    note_request(policy, hosts.shape, state, source, asked, number, bus, HOST_BIT, ready_at, clock)
+    asked.host_column[bus, 0] = UNKNOWN
+    if traffic.next[bus] < 0:
+        asked.rest[bus] = min(asked.rest[bus], traffic.due[bus])
+    note_request(policy, hosts.shape, state, source, asked, bus, HOSTS, ready_at, clock)
     return True
 
 
@@ -142,6 +146,7 @@ def begin_steps(setup, weights, lanes, asked, bus, buses, clock):
         if weights.next_from[lane] <= clock:
             next_step(setup, weights, dimm_of(setup, lane, buses), lane, lanes.states, buses, clock)
             asked.takes[bus] |= 1 << lane // buses
+            asked.rest[bus] = clock
         asked.next_from[bus] = min(asked.next_from[bus], weights.next_from[lane])
 
 
@@ -159,7 +164,7 @@ def refresh_lanes(host, lanes, asked, before, bus, buses):
             if state[PENDING_SIZE] == 0:
                 state[REFRESH_FROM] = host[REFRESH_FROM]
             push_refresh(state, host[PENDING_KIND + (place & (PENDING - 1))], first % BANKS_PER_RANK)
-            asked.wake[lane] = 0
+            asked.wake[bus, lane // buses] = 0
 
 
 @inlined
@@ -181,9 +186,11 @@ def ask_for_refresh(setup, lanes, hosts, asked, has_host, bus, clock):
     """The refreshes that fall due on the ranks of a bus. False when they can never catch up."""
     count, buses, policy = lanes.states.shape[0], hosts.states.shape[0], setup.policy
     host = hosts.states[bus]
+    asked.rest[bus] = clock
+    asked.host_column[bus, 0] = UNKNOWN
     if has_host:
         before = host[PENDING_SIZE]
-        asked.wake[count + bus] = 0
+        asked.wake[bus, HOSTS] = 0
         if not refresh(hosts.shape, policy, host, clock):
             return False
         host[NEXT_REFRESH] -= setup.refresh_shift
@@ -191,7 +198,7 @@ def ask_for_refresh(setup, lanes, hosts, asked, has_host, bus, clock):
         return True
     for lane in range(bus, count, buses):
         if clock >= lanes.states[lane, NEXT_REFRESH]:
-            asked.wake[lane] = 0
+            asked.wake[bus, lane // buses] = 0
             if not refresh(lanes.shape, policy, lanes.states[lane], clock):
                 return False
             lanes.states[lane, NEXT_REFRESH] -= setup.refresh_shift
@@ -202,69 +209,77 @@ def ask_for_refresh(setup, lanes, hosts, asked, has_host, bus, clock):
 
 
 @inlined
-def note_turns(setup, claims, asked, has_host, bus, buses, clock):
-    """Whose turn comes first on each lane of a bus: (mask of the lanes that may have a command to issue,
-    of those on which the NDP unit is first)."""
-    lanes = claims.tally.shape[0]
-    host_since = asked.since[lanes + bus] if has_host else FAR
-    usual, ask, ndp_first = usual_owner(setup, clock), asked.withheld[bus], 0
-    for rank in range(lanes // buses):
-        lane, bit = rank * buses + bus, 1 << rank
+def lanes_to_ask(asked, ranks, bus, clock):
+    """The mask of the lanes of a bus that may have a command to issue."""
+    ask = asked.withheld[bus] & ~HOST_BIT
+    for rank in range(ranks):
+        ask |= (asked.wake[bus, rank] <= clock) << rank
+    return ask
+
+
+@inlined
+def note_turns(setup, claims, asked, mask, bus, buses, clock):
+    """Whose turn comes first on each lane of a mask: the mask of those on which it is the NDP unit's."""
+    host_since, usual, ndp_first = asked.since[bus, HOSTS], usual_owner(setup, clock), 0
+    while mask != 0:
+        rank = natural(lowest(mask))
+        bit = mask & -mask
+        mask ^= bit
+        lane = natural(rank * buses + bus)
         note_refilling(claims, lane, clock)
-        if asked.wake[lane] <= clock:
-            ask |= bit
-        tally = claims.tally[lane]
-        first = NDP
-        if has_host:
-            first = first_owner(setup, usual, tally[REFILLING], asked.since[lane], host_since, clock)
-        tally[FIRST] = first
+        refilling, since = claims.tally[lane, REFILLING], asked.since[bus, rank]
+        first = first_owner(setup, usual, refilling, since, host_since, clock)
+        claims.tally[lane, FIRST] = first
         if first == NDP:
             ndp_first |= bit
-    return ask & ~HOST_BIT, ndp_first
+    return ndp_first
 
 
-@outlined
+@inlined
 def turns_change(setup, claims, asked, has_host, bus, buses, clock):
     """The first clock at which a turn may change, or a command bus is free, if nothing happens before."""
-    lanes, changes = claims.tally.shape[0], FAR
+    lanes, changes, starvation = claims.tally.shape[0], FAR, setup.starvation_clocks
     if setup.arbitration == SLICE:
         changes = ((clock - 1) // setup.slice_clocks + 1) * setup.slice_clocks + 1
     for dimm in range(claims.bus_free.shape[0]):
-        if claims.bus_free[dimm, bus] > clock:
-            changes = min(changes, claims.bus_free[dimm, bus])
-    starves = asked.since[lanes + bus] + setup.starvation_clocks + 1
-    if has_host and starves > clock:
-        changes = min(changes, starves)
+        changes = earlier_of(changes, claims.bus_free[dimm, bus], clock)
+    if has_host:
+        changes = earlier_of(changes, asked.since[bus, HOSTS] + starvation + 1, clock)
     for lane in range(bus, lanes, buses):
-        starves = asked.since[lane] + setup.starvation_clocks + 1
-        if claims.half_free[lane] > clock:
-            changes = min(changes, claims.half_free[lane])
-        if starves > clock:
-            changes = min(changes, starves)
+        changes = earlier_of(changes, claims.half_free[lane], clock)
+        changes = earlier_of(changes, asked.since[bus, lane // buses] + starvation + 1, clock)
     return changes
 
 
 @inlined
-def keep_off_lanes(claims, lanes, dimm_ranks, bus, buses, clock):
-    """Where the host is second and which way the lanes' next data goes there; command buses that are taken."""
-    for lane in range(bus, lanes.states.shape[0], buses):
-        rank = lane // buses
+def earlier_of(clock, other, now):
+    """The earlier of two clocks, the second only where it is yet to come."""
+    return min(clock, other) if other > now else clock
+
+
+@inlined
+def keep_off_lanes(setup, claims, lanes, bus, buses, clock):
+    """Where the host is second, which way the lanes' next data goes, and which command buses are taken."""
+    for rank in range(lanes.states.shape[0] // buses):
+        lane = rank * buses + bus
         claims.host_second[bus, rank] = claims.tally[lane, FIRST] == NDP
         claims.host_direction[bus, rank] = 0
         if claims.tally[lane, FIRST] == NDP:
             claims.host_direction[bus, rank] = next_column(lanes.shape, lanes.states[lane])[1]
-        if claims.bus_free[rank // dimm_ranks, bus] > clock:
+        if claims.bus_free[setup.dimm_of_rank[rank], bus] > clock:
             claims.host_direction[bus, rank] |= BUS_TAKEN
 
 
 @inlined
-def keep_off_host(claims, hosts, lane, rank, bus):
+def keep_off_host(claims, hosts, asked, lane, rank, bus):
     """Whether a lane is second, and which way the host's next data goes there."""
     claims.lane_second[lane, 0] = claims.lane_direction[lane, 0] = 0
     if claims.tally[lane, FIRST] == HOST:
-        host_rank, host_direction = next_column(hosts.shape, hosts.states[bus])
+        column = asked.host_column[bus]
+        if column[0] == UNKNOWN:
+            column[0], column[1] = next_column(hosts.shape, hosts.states[bus])
         claims.lane_second[lane, 0] = 1
-        claims.lane_direction[lane, 0] = host_direction if host_rank == rank else 0
+        claims.lane_direction[lane, 0] = column[1] if column[0] == rank else 0
 
 
 @inlined
@@ -298,38 +313,34 @@ def step_lanes(setup, agents, lanes, hosts, asked, mask, bus, clock):
         rank = next_in_turn(setup, claims, mask, bus)
         bit = 1 << rank
         mask &= ~bit
-        lane = rank * buses + bus
-        if claims.bus_free[rank // setup.dimm_ranks, bus] > clock:
+        lane = natural(rank * buses + bus)
+        if claims.bus_free[setup.dimm_of_rank[rank], bus] > clock:
             asked.withheld[bus] |= bit
         elif has_host and not has_reads(weights, lanes.states[lane], lane):
-            asked.wake[lane] = FAR
+            asked.wake[bus, rank] = FAR
             asked.withheld[bus] &= ~bit
         else:
-            keep_off_host(claims, hosts, lane, rank, bus)
+            keep_off_host(claims, hosts, asked, lane, rank, bus)
             issued |= step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock)
     return issued
 
 
 @inlined
 def next_step_of_bus(setup, agents, lanes, hosts, asked, happened, bus, clock):
-    """The clock of the next step that a bus needs."""
+    """The clock of the next step that a bus needs for more than requests that are taken."""
     claims, traffic = agents.claims, agents.traffic
     count, buses, has_host = lanes.states.shape[0], hosts.states.shape[0], traffic.takes_part[bus]
-    if asked.takes[bus] != 0:
-        return clock + 1
     at = min(refresh_due(lanes, hosts, has_host, bus), asked.next_from[bus])
-    for lane in range(bus, count, buses):
-        at = min(at, asked.wake[lane])
+    for rank in range(count // buses):
+        at = min(at, asked.wake[bus, rank])
     if has_host:
-        at = min(at, asked.wake[count + bus])
+        at = min(at, asked.wake[bus, HOSTS])
         if traffic.next[bus] < 0:
             at = min(at, traffic.due[bus])
+    if asked.withheld[bus] != 0 and happened:
+        return clock + 1
     if asked.withheld[bus] != 0:
-        at = (
-            clock + 1
-            if happened
-            else min(at, turns_change(setup, claims, asked, has_host, bus, buses, clock))
-        )
+        at = min(at, turns_change(setup, claims, asked, has_host, bus, buses, clock))
     return max(at, clock + 1)
 
 
@@ -338,9 +349,8 @@ def step_bus(setup, agents, lanes, hosts, asked, bus, clock):
     """A step of a bus and of the lanes behind it. False when refresh can never catch up."""
     claims, traffic, happened = agents.claims, agents.traffic, False
     count, buses, has_host = lanes.states.shape[0], hosts.states.shape[0], traffic.takes_part[bus]
-    number = count + bus
     if has_host:
-        happened |= take_host_request(setup, traffic, hosts, asked, number, bus, clock)
+        happened |= take_host_request(setup, traffic, hosts, asked, bus, clock)
     if asked.next_from[bus] <= clock:
         begin_steps(setup, agents.weights, lanes, asked, bus, buses, clock)
     happened |= take_lane_requests(setup, agents.weights, lanes, asked, bus, buses, clock)
@@ -348,15 +358,24 @@ def step_bus(setup, agents, lanes, hosts, asked, bus, clock):
         setup, lanes, hosts, asked, has_host, bus, clock
     ):
         return False
-    ask, ndp_first = note_turns(setup, claims, asked, has_host, bus, buses, clock)
+    if asked.rest[bus] > clock and asked.withheld[bus] == 0:
+        asked.due[bus] = clock + 1 if asked.takes[bus] != 0 else asked.rest[bus]
+        return True
+    ranks = count // buses
+    ask = ndp_first = lanes_to_ask(asked, ranks, bus, clock)
+    ask_host = has_host and (asked.wake[bus, HOSTS] <= clock or asked.withheld[bus] & HOST_BIT != 0)
+    if has_host:
+        concerned = (1 << ranks) - 1 if ask_host else ask
+        ndp_first = note_turns(setup, claims, asked, concerned, bus, buses, clock)
     # The lanes that are first, the host, and the lanes on which it is first.
     for owner in (NDP, HOST):
-        if owner == HOST and has_host and (asked.wake[number] <= clock or asked.withheld[bus] & HOST_BIT):
-            keep_off_lanes(claims, lanes, setup.dimm_ranks, bus, buses, clock)
+        if owner == HOST and ask_host:
+            keep_off_lanes(setup, claims, lanes, bus, buses, clock)
             happened |= step_host(setup, agents, lanes, hosts, asked, bus, clock)
         mask = ask & (ndp_first if owner == NDP else ~ndp_first)
         happened |= step_lanes(setup, agents, lanes, hosts, asked, mask, bus, clock)
-    asked.due[bus] = next_step_of_bus(setup, agents, lanes, hosts, asked, happened, bus, clock)
+    asked.rest[bus] = next_step_of_bus(setup, agents, lanes, hosts, asked, happened, bus, clock)
+    asked.due[bus] = clock + 1 if asked.takes[bus] != 0 else asked.rest[bus]
     return True
 
 
@@ -379,7 +398,7 @@ def begin_run(setup, agents, lanes, hosts, asked, clock):
     for bus in range(buses):
         state = hosts.states[bus]
         state[NEXT_REFRESH] = next_refresh(hosts.shape, kind, state[REFRESHES]) - setup.refresh_shift
-    asked.wake[:], asked.due[:] = clock, clock
+    asked.wake[:], asked.due[:], asked.rest[:], asked.host_column[:, 0] = clock, clock, clock, UNKNOWN
     asked.takes[:] = (1 << count // buses) - 1 | HOST_BIT
 
 
@@ -391,8 +410,10 @@ def run(setup, agents, lanes, hosts, asked, goals, until_clock):
     while not is_reached(goals, agents):
         at = FAR
         for bus in range(hosts.states.shape[0]):
+            at = min(at, asked.due[bus])
             ready = next_transfer(agents.buses, agents.transfers, bus)[1]
-            at = min(at, asked.due[bus], (ready + setup.dram_ticks - 1) // setup.dram_ticks)
+            if ready < FAR:
+                at = min(at, (ready + setup.dram_ticks - 1) // setup.dram_ticks)
         clock = max(clock, at)
         if clock >= until_clock:
             clock, outcome = until_clock, LATE
@@ -401,11 +422,11 @@ def run(setup, agents, lanes, hosts, asked, goals, until_clock):
             outcome = RECORD_FULL
             break
         for bus in range(hosts.states.shape[0]):
-            dimm, ready = next_transfer(agents.buses, agents.transfers, bus)
+            ready = next_transfer(agents.buses, agents.transfers, bus)[1]
             if ready <= clock * setup.dram_ticks:
                 buses, transfers, host = agents.buses, agents.transfers, hosts.states[bus]
                 carry_transfers(setup, buses, transfers, hosts.shape, host, bus, clock)
-                asked.due[bus] = clock
+                asked.due[bus] = asked.rest[bus] = clock
             if asked.due[bus] <= clock and not step_bus(setup, agents, lanes, hosts, asked, bus, clock):
                 outcome = STUCK
         if outcome == STUCK:

@@ -240,7 +240,7 @@ def turn_after(setup, claims, owner, dimm, bus, buses, turn):
 @inlined
 def take_command_bus(setup, claims, rank, bus, command, clock):
     """A command to a rank has the command bus of its DIMM."""
-    dimm = rank // setup.dimm_ranks
+    dimm = setup.dimm_of_rank[rank]
     if dimm < claims.bus_free.shape[0]:
         claims.bus_free[dimm, bus] = clock + setup.command_clocks[command]
 

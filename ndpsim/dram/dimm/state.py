@@ -71,6 +71,7 @@ class Setup(NamedTuple):
     unit_ticks: int
     fifo_bursts: int
     dimm_ranks: int  # of the ranks on a bus, those of a DIMM
+    dimm_of_rank: Ints  # [rank on the channel]
     refresh_shift: int  # refreshes fall due by so many clocks earlier than after a whole interval
     command_clocks: Ints  # [command]: clocks for which it has a command bus that lanes share, 0: none is
 
