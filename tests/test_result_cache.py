@@ -204,6 +204,7 @@ _TABLE: dict[str, dict[str, list[Any]]] = {
         "bits": [8],
         "sets": [["ndp.relayout.buffer_kib=2"]],
         "host": [False],
+        "other_dimms": [True],
     },
     "contention": {
         "hw": [ndpsim.load_hardware("trimoe", ["ndp.gemv.fifo_bursts=2"])],
