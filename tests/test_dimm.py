@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ndpsim.audit import check
-from ndpsim.dram import sink, state
 from ndpsim.dimm import common
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.engines import FastDimms, ReadableDimms, SharedDimms, make_dimms
+from ndpsim.dram import sink, state
 from ndpsim.dram.engines import MaskController, ScanController
 from ndpsim.simulate.lane import command_room, decode_commands, merge_commands, run_channel
 from ndpsim.spec import COMMANDS, Device, lower, resolve
@@ -271,7 +271,7 @@ def told(dimm: SharedDimms) -> dict[str, Any]:
         "rows": agents.weights.done.tolist(),
         "multipliers": agents.weights.sink[:, sink.COMPARED].tolist(),
         "streams": (agents.traffic.taken.tolist(), agents.traffic.tally.tolist()),
-        "open": dimm.open_clocks(dimm.clock + 10_000),
+        "open": dimm.open_clocks(dimm.clock + 10_000).tolist(),
     }
 
 

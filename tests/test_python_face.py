@@ -240,6 +240,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "target_dimms": [*but(None), [1.0]],
             "bits": _BITS,
             "host": _FLAG,
+            "other_dimms": _FLAG,
             "record_commands": _FLAG,
             "progress": _PROGRESS,
             "cache": _FLAG,

@@ -23,7 +23,8 @@ from ndpsim.link.requests import Seats
 from ndpsim.moe import Expert
 from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.lane import decode_commands
-from ndpsim.simulate.relayout_run import Access, Job, Transfer, make_wave
+from ndpsim.simulate.relayout_plan import access_by_host
+from ndpsim.simulate.relayout_run import Access, Job, Transfer, make_wave, run_relayout
 from ndpsim.spec import lower, resolve
 from ndpsim.spec.standard import RD, WR
 
@@ -195,6 +196,32 @@ def test_what_happened_follows_the_rules_of_the_engine(work):
                 left[read] = max(left[read], sent[packet])
         free = sorted([0] * access.slots + list(left.values()))
         assert offered_at[first:end] == [clock_at(tick, job) for tick in free[: end - first]]
+
+
+def test_what_fails_beside_the_host_does_not_wait_for_it(monkeypatch):
+    """Each runs in a thread of its own: an error in one, or Ctrl-C, ends the other at its next chunk."""
+    stopped = []
+
+    def run(access, wave, record, progress, stop):
+        if access.network.dimms > 1:
+            raise KeyboardInterrupt
+        stopped.append(stop.wait(60))
+
+    monkeypatch.setattr("ndpsim.simulate.relayout.run_relayout", run)
+    with pytest.raises(KeyboardInterrupt):
+        small(host=True)
+    assert stopped == [True]
+
+
+def test_a_relayout_that_is_told_to_stop_does():
+    weights = ExpertWeights(64, 8, ExpertFormat.of(16))
+    hardware = load_hardware("trimoe", SMALL)
+    geometry = geometry_of(hardware)
+    layouts = [make_layout(name, geometry, weights) for name in ("localized", "striped")]
+    stop = Event()
+    stop.set()
+    with pytest.raises(InterruptedError):
+        run_relayout(access_by_host(hardware, geometry), make_wave([Transfer(*layouts)]), False, print, stop)
 
 
 EXPERT = Expert(256, 48)

@@ -188,6 +188,25 @@ def test_commands_on_a_shared_bus_do_not_overlap_and_their_clocks_bound_the_time
         assert result.time_ns / result.clock_ns >= clocks[command].sum()
 
 
+def test_an_expert_alone_on_a_shared_bus_is_that_of_a_session_and_agrees_with_its_readable_twin():
+    tiny = Expert(96, 64)
+    sets = ["dimm.command_bus=shared"]
+    alone = simulate_expert("trimoe", tiny, QUEUE, sets=sets, exact_check=True, record_commands=True)
+    result = simulate_dimm(
+        "trimoe",
+        [{"model": tiny, "tokens": tokens} for tokens in QUEUE],
+        dimms=1,
+        sets=sets,
+        record_commands=True,
+    )
+    assert times(result) == [(job.start_ns, job.end_ns) for job in alone.jobs]
+    assert result.energy_nj == pytest.approx(alone.energy_nj)
+    for ours, lane in zip(result.command_traces, alone.command_traces, strict=True):
+        assert np.array_equal(ours.columns(), lane.columns())
+    with pytest.raises(InputError, match="several DIMMs"):
+        simulate_expert("trimoe", tiny, layout="sharded:2", sets=sets)
+
+
 def test_four_ranks_on_a_shared_bus_read_more_slowly_than_on_private_ones():
     private, shared = (
         simulate_dimm("trimoe", [{"model": SMALL}], dimms=1, sets=[f"dimm.command_bus={name}"]).time_ns

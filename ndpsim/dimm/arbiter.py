@@ -42,7 +42,7 @@ from ndpsim.dimm.relayout import (
 )
 from ndpsim.dimm.staging import give_to_multipliers, lane_source, next_step
 from ndpsim.dimm.state import BUS_TAKEN, FIRST, HOST, NDP, READ, REFILLING, SLICE, WRITE
-from ndpsim.dimm.stepping import HOST_BIT, UNKNOWN, set_bit, step_host, step_lane
+from ndpsim.dimm.stepping import HOST_BIT, HOSTS, UNKNOWN, set_bit, step_host, step_lane
 from ndpsim.dimm.transfers import carry_transfer, next_command_at, next_transfer
 from ndpsim.dram.maintenance import next_refresh
 from ndpsim.dram.masks.choose import mode_changes
@@ -97,14 +97,15 @@ def carry_transfers(setup, buses, transfers, shape, state, bus, clock):
 
 
 @inlined
-def note_request(policy, shape, state, source, asked, number, bus, bit, ready_at, clock):
+def note_request(policy, shape, state, source, asked, bus, number, ready_at, clock):
     """A controller has taken a request, which can issue at `ready_at` at the earliest."""
     wake = clock if mode_changes(policy, state) else ready_at
-    asked.wake[number] = min(asked.wake[number], wake)
+    asked.wake[bus, number] = min(asked.wake[bus, number], wake)
     asked.rest[bus] = min(asked.rest[bus], wake)
-    if asked.since[number] == FAR:
-        asked.since[number] = oldest_arrival(shape, state)
-    asked.takes[bus] = set_bit(asked.takes[bus], bit, would_accept(policy, state, source, clock + 1))
+    if asked.since[bus, number] == FAR:
+        asked.since[bus, number] = oldest_arrival(shape, state)
+    takes = would_accept(policy, state, source, clock + 1)
+    asked.takes[bus] = set_bit(asked.takes[bus], 1 << number, takes)
 
 
 @inlined
@@ -122,11 +123,11 @@ def take_for_relayout(setup, agents, lanes, state, source, lane, request, clock)
 
 
 @inlined
-def note_room_of(setup, agents, lanes, asked, lane, bus, clock):
+def note_room_of(setup, agents, lanes, asked, lane, bus, buses, clock):
     """Note from when the FIFO of a lane has room, if a relayout has changed what that means."""
     if note_promises(agents.relayout, setup, agents.weights, lane, lanes.states[lane], clock):
         note_room(setup, agents, lane)
-        asked.wake[lane] = asked.rest[bus] = clock
+        asked.wake[bus, lane // buses] = asked.rest[bus] = clock
 
 
 @inlined
@@ -138,9 +139,9 @@ def take_lane_requests(setup, agents, lanes, asked, bus, buses, clock):
         rank = natural(lowest(mask))
         bit = mask & -mask
         mask ^= bit
-        lane = rank * buses + bus
+        lane = natural(rank * buses + bus)
         state, source = lanes.states[lane], lane_source(weights, lane)
-        note_room_of(setup, agents, lanes, asked, lane, bus, clock)
+        note_room_of(setup, agents, lanes, asked, lane, bus, buses, clock)
         request = next_request(relayout, policy, lane, state[SIZE + READS], state[SIZE + WRITES], clock)
         may = would_accept(policy, state, source, clock)
         may = may and may_take_weights(relayout, setup, weights, lane, state, clock)
@@ -152,7 +153,7 @@ def take_lane_requests(setup, agents, lanes, asked, bus, buses, clock):
             if not has_requests(relayout, lane):
                 asked.takes[bus] &= ~bit
             continue
-        note_request(policy, lanes.shape, state, source, asked, lane, bus, bit, ready_at, clock)
+        note_request(policy, lanes.shape, state, source, asked, bus, rank, ready_at, clock)
         if has_requests(relayout, lane):
             asked.takes[bus] |= bit
         happened = True
@@ -160,7 +161,7 @@ def take_lane_requests(setup, agents, lanes, asked, bus, buses, clock):
 
 
 @inlined
-def take_host_request(setup, traffic, hosts, asked, number, bus, clock):
+def take_host_request(setup, traffic, hosts, asked, bus, clock):
     """The host's controller takes its next request, if it is due and has a slot. Returns whether it has."""
     policy, state = setup.policy, hosts.states[bus]
     if traffic.next[bus] < 0:
@@ -181,7 +182,7 @@ def take_host_request(setup, traffic, hosts, asked, number, bus, clock):
     asked.host_column[bus, 0] = UNKNOWN
     if traffic.next[bus] < 0:
         asked.rest[bus] = min(asked.rest[bus], traffic.due[bus])
-    note_request(policy, hosts.shape, state, source, asked, number, bus, HOST_BIT, ready_at, clock)
+    note_request(policy, hosts.shape, state, source, asked, bus, HOSTS, ready_at, clock)
     return True
 
 
@@ -211,7 +212,7 @@ def refresh_lanes(host, lanes, asked, before, bus, buses):
             if state[PENDING_SIZE] == 0:
                 state[REFRESH_FROM] = host[REFRESH_FROM]
             push_refresh(state, host[PENDING_KIND + (place & (PENDING - 1))], first % BANKS_PER_RANK)
-            asked.wake[lane] = 0
+            asked.wake[bus, lane // buses] = 0
 
 
 @inlined
@@ -237,7 +238,7 @@ def ask_for_refresh(setup, lanes, hosts, asked, has_host, bus, clock):
     asked.host_column[bus, 0] = UNKNOWN
     if has_host:
         before = host[PENDING_SIZE]
-        asked.wake[count + bus] = 0
+        asked.wake[bus, HOSTS] = 0
         if not refresh(hosts.shape, policy, host, clock):
             return False
         host[NEXT_REFRESH] -= setup.refresh_shift
@@ -245,7 +246,7 @@ def ask_for_refresh(setup, lanes, hosts, asked, has_host, bus, clock):
         return True
     for lane in range(bus, count, buses):
         if clock >= lanes.states[lane, NEXT_REFRESH]:
-            asked.wake[lane] = 0
+            asked.wake[bus, lane // buses] = 0
             if not refresh(lanes.shape, policy, lanes.states[lane], clock):
                 return False
             lanes.states[lane, NEXT_REFRESH] -= setup.refresh_shift
@@ -256,25 +257,30 @@ def ask_for_refresh(setup, lanes, hosts, asked, has_host, bus, clock):
 
 
 @inlined
-def note_turns(setup, claims, asked, has_host, bus, buses, clock):
-    """Whose turn comes first on each lane of a bus: (mask of the lanes that may have a command to issue,
-    of those on which the NDP unit is first)."""
-    lanes = claims.tally.shape[0]
-    host_since = asked.since[lanes + bus] if has_host else FAR
-    usual, ask, ndp_first = usual_owner(setup, clock), asked.withheld[bus], 0
-    for rank in range(lanes // buses):
-        lane, bit = rank * buses + bus, 1 << rank
+def lanes_to_ask(asked, ranks, bus, clock):
+    """The mask of the lanes of a bus that may have a command to issue."""
+    ask = asked.withheld[bus] & ~HOST_BIT
+    for rank in range(ranks):
+        ask |= (asked.wake[bus, rank] <= clock) << rank
+    return ask
+
+
+@inlined
+def note_turns(setup, claims, asked, mask, bus, buses, clock):
+    """Whose turn comes first on each lane of a mask: the mask of those on which it is the NDP unit's."""
+    host_since, usual, ndp_first = asked.since[bus, HOSTS], usual_owner(setup, clock), 0
+    while mask != 0:
+        rank = natural(lowest(mask))
+        bit = mask & -mask
+        mask ^= bit
+        lane = natural(rank * buses + bus)
         note_refilling(claims, lane, clock)
-        if asked.wake[lane] <= clock:
-            ask |= bit
-        tally = claims.tally[lane]
-        first = NDP
-        if has_host:
-            first = first_owner(setup, usual, tally[REFILLING], asked.since[lane], host_since, clock)
-        tally[FIRST] = first
+        refilling, since = claims.tally[lane, REFILLING], asked.since[bus, rank]
+        first = first_owner(setup, usual, refilling, since, host_since, clock)
+        claims.tally[lane, FIRST] = first
         if first == NDP:
             ndp_first |= bit
-    return ask & ~HOST_BIT, ndp_first
+    return ndp_first
 
 
 @inlined
@@ -286,10 +292,10 @@ def turns_change(setup, claims, asked, has_host, bus, buses, clock):
     for dimm in range(claims.bus_free.shape[0]):
         changes = earlier_of(changes, claims.bus_free[dimm, bus], clock)
     if has_host:
-        changes = earlier_of(changes, asked.since[lanes + bus] + starvation + 1, clock)
+        changes = earlier_of(changes, asked.since[bus, HOSTS] + starvation + 1, clock)
     for lane in range(bus, lanes, buses):
         changes = earlier_of(changes, claims.half_free[lane], clock)
-        changes = earlier_of(changes, asked.since[lane] + starvation + 1, clock)
+        changes = earlier_of(changes, asked.since[bus, lane // buses] + starvation + 1, clock)
     return changes
 
 
@@ -301,7 +307,7 @@ def earlier_of(clock, other, now):
 
 @inlined
 def keep_off_lanes(setup, claims, lanes, bus, buses, clock):
-    """Where the host is second, which way data of the lanes goes next there, and command buses that are taken."""
+    """Where the host is second, which way the lanes' next data goes, and which command buses are taken."""
     for rank in range(lanes.states.shape[0] // buses):
         lane = rank * buses + bus
         claims.host_second[bus, rank] = claims.tally[lane, FIRST] == NDP
@@ -355,11 +361,11 @@ def step_lanes(setup, agents, lanes, hosts, asked, mask, bus, clock):
         rank = next_in_turn(setup, claims, mask, bus)
         bit = 1 << rank
         mask &= ~bit
-        lane = rank * buses + bus
+        lane = natural(rank * buses + bus)
         if claims.bus_free[setup.dimm_of_rank[rank], bus] > clock:
             asked.withheld[bus] |= bit
         elif has_host and not has_work(agents, lanes.states[lane], lane):
-            asked.wake[lane] = FAR
+            asked.wake[bus, rank] = FAR
             asked.withheld[bus] &= ~bit
         else:
             keep_off_host(claims, hosts, asked, lane, rank, bus)
@@ -373,10 +379,10 @@ def next_step_of_bus(setup, agents, lanes, hosts, asked, happened, bus, clock):
     claims, traffic = agents.claims, agents.traffic
     count, buses, has_host = lanes.states.shape[0], hosts.states.shape[0], traffic.takes_part[bus]
     at = min(refresh_due(lanes, hosts, has_host, bus), asked.next_from[bus])
-    for lane in range(bus, count, buses):
-        at = min(at, asked.wake[lane])
+    for rank in range(count // buses):
+        at = min(at, asked.wake[bus, rank])
     if has_host:
-        at = min(at, asked.wake[count + bus])
+        at = min(at, asked.wake[bus, HOSTS])
         if traffic.next[bus] < 0:
             at = min(at, traffic.due[bus])
     if asked.withheld[bus] != 0 and happened:
@@ -391,9 +397,8 @@ def step_bus(setup, agents, lanes, hosts, asked, bus, clock):
     """A step of a bus and of the lanes behind it. False when refresh can never catch up."""
     claims, traffic, happened = agents.claims, agents.traffic, False
     count, buses, has_host = lanes.states.shape[0], hosts.states.shape[0], traffic.takes_part[bus]
-    number = count + bus
     if has_host:
-        happened |= take_host_request(setup, traffic, hosts, asked, number, bus, clock)
+        happened |= take_host_request(setup, traffic, hosts, asked, bus, clock)
     if asked.next_from[bus] <= clock:
         begin_steps(setup, agents.weights, lanes, asked, bus, buses, clock)
     happened |= take_lane_requests(setup, agents, lanes, asked, bus, buses, clock)
@@ -404,10 +409,15 @@ def step_bus(setup, agents, lanes, hosts, asked, bus, clock):
     if asked.rest[bus] > clock and asked.withheld[bus] == 0:
         asked.due[bus] = clock + 1 if asked.takes[bus] != 0 else asked.rest[bus]
         return True
-    ask, ndp_first = note_turns(setup, claims, asked, has_host, bus, buses, clock)
+    ranks = count // buses
+    ask = ndp_first = lanes_to_ask(asked, ranks, bus, clock)
+    ask_host = has_host and (asked.wake[bus, HOSTS] <= clock or asked.withheld[bus] & HOST_BIT != 0)
+    if has_host:
+        concerned = (1 << ranks) - 1 if ask_host else ask
+        ndp_first = note_turns(setup, claims, asked, concerned, bus, buses, clock)
     # The lanes that are first, the host, and the lanes on which it is first.
     for owner in (NDP, HOST):
-        if owner == HOST and has_host and (asked.wake[number] <= clock or asked.withheld[bus] & HOST_BIT):
+        if owner == HOST and ask_host:
             keep_off_lanes(setup, claims, lanes, bus, buses, clock)
             happened |= step_host(setup, agents, lanes, hosts, asked, bus, clock)
         mask = ask & (ndp_first if owner == NDP else ~ndp_first)

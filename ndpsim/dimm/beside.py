@@ -81,7 +81,8 @@ class Beside(NamedTuple):
     stride: int  # and how many further that of the next rank is
     offset: int  # from the bank's number in its rank to that in the first owner's channel
     second: Ints  # [rank]: 1 where the controller is second
-    direction: Ints  # [rank]: of the first owner's next column command: 1 reads, 2 writes, 0 there is none; BUS_TAKEN
+    # [rank]: of the first owner's next column command: 1 reads, 2 writes, 0 there is none; or BUS_TAKEN
+    direction: Ints
 
 
 # ---- What a controller waits for

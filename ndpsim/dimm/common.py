@@ -207,8 +207,8 @@ def is_dimm_done(goal, agents, dimm):
 
 @inlined
 def is_reached(goals, agents):
-    """Whether any DIMM has reached its goal, or what is behind these in `goals`: the host's, that all requests
-    of the streams that have an end are served, or the relayout engine's, that all of its requests are."""
+    """Whether any DIMM has reached its goal; or the host the one behind these in `goals`: all requests of the
+    streams that have an end are served; or the relayout engine the last: all of its requests are."""
     dimms = goals.shape[0] - 2
     for dimm in range(dimms):
         if goals[dimm] != NOTHING and is_dimm_done(goals[dimm], agents, dimm):

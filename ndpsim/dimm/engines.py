@@ -172,8 +172,8 @@ class SharedDimms:
         transfers.value[dimm] = count, ticks, direction, 1, 0
 
     def run(self, goals: Sequence[int], until_clock: int) -> bool:
-        """Run until a goal of `dimm.common` of any DIMM, of the host, or of the relayout engine, in this order;
-        returns whether one was reached before `until_clock`. There is none where `goals` end early."""
+        """Run until a goal of `dimm.common` is reached, of a DIMM, the host or the relayout engine, in this
+        order, none where `goals` end early; returns whether one was before `until_clock`."""
         goals = [*goals, *[NOTHING] * (self.dimms + 2 - len(goals))]
         while True:
             outcome = self._run(np.array(goals, dtype=np.int64), until_clock)
@@ -253,8 +253,8 @@ class SharedDimms:
         """int64[bus, stream, clocks]: reads of the host by latency, from arrival to the last beat."""
         return self._latencies
 
-    def open_clocks(self, end: int) -> int:
-        """Clocks for which banks of the lanes had an open row before clock `end`, summed over the banks."""
+    def open_clocks(self, end: int) -> Ints:
+        """int64[lane]: clocks for which banks had an open row before clock `end`, summed over the banks."""
         raise NotImplementedError
 
 
@@ -300,8 +300,9 @@ class ReadableDimms(SharedDimms):
     def host_issued(self) -> Ints:
         return self._hosts.issued
 
-    def open_clocks(self, end: int) -> int:
-        return open_clocks_of(self._lanes.rows, int(self._lanes.value[:, OPEN_CLOCKS].sum()), end)
+    def open_clocks(self, end: int) -> Ints:
+        of_lane = zip(self._lanes.rows, self._lanes.value[:, OPEN_CLOCKS], strict=True)
+        return np.array([open_clocks_of(rows, int(counted), end) for rows, counted in of_lane])
 
 
 class FastDimms(SharedDimms):
@@ -314,7 +315,7 @@ class FastDimms(SharedDimms):
             masks.make_states(one, count) for one, count in zip(tables, (lanes, buses), strict=True)
         )
         self._of_lanes = np.zeros((1, 1, 1), dtype=np.int64)  # no histogram of single reads of a lane
-        self._asked = stepping.make_asked(lanes, buses)
+        self._asked = stepping.make_asked(buses)
 
     def _open_row(self, side: int, number: int, place: OpenRow, clock: int) -> None:
         rank, bankgroup, bank, row = place
@@ -345,9 +346,10 @@ class FastDimms(SharedDimms):
     def host_issued(self) -> Ints:
         return masks.issued_commands(self._states[1])
 
-    def open_clocks(self, end: int) -> int:
-        still_open = sum(masks.open_banks(state) for state in self._states[0])
-        return int(self.lane_values[:, OPEN_CLOCKS].sum()) + still_open * end
+    def open_clocks(self, end: int) -> Ints:
+        still_open = np.array([masks.open_banks(state) for state in self._states[0]])
+        clocks: Ints = self.lane_values[:, OPEN_CLOCKS] + still_open * end
+        return clocks
 
 
 def make_dimms(setup: Setup, *others: Any, **named: Any) -> SharedDimms:

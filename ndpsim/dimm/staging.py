@@ -71,6 +71,8 @@ def next_step(setup, weights, dimm, lane, values, buses, clock):
     values: int64[lane, place], the counters of the lanes' controllers.
     """
     begun, next_from = weights.step[lane], FAR
+    if values[lane, SERVED] < weights.ends[lane, begun]:
+        return
     while begun < weights.steps[dimm] and values[lane, SERVED] == weights.ends[lane, begun]:
         if weights.read_from[dimm, begun] > clock:
             next_from = weights.read_from[dimm, begun]

@@ -69,13 +69,25 @@ from ndpsim.dram.masks.state import (
     WR,
     Shape,
 )
+from ndpsim.dram.masks.words import natural
 from ndpsim.dram.state import DATA_END, FAR, READ_LATENCY, READS_SERVED, SERVED, WRITE_MODE, Commands
 
-__all__ = ["HOST_BIT", "UNKNOWN", "Asked", "Controllers", "make_asked", "set_bit", "step_host", "step_lane"]
+__all__ = [
+    "HOSTS",
+    "HOST_BIT",
+    "UNKNOWN",
+    "Asked",
+    "Controllers",
+    "make_asked",
+    "set_bit",
+    "step_host",
+    "step_lane",
+]
 
 Ints = NDArray[np.int64]
 
-HOST_BIT = 1 << RANKS
+HOSTS = RANKS
+HOST_BIT = 1 << HOSTS
 UNKNOWN = -2
 
 
@@ -89,13 +101,14 @@ class Controllers(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """When controllers are asked for their next command. Those of the lanes come first, then the host's.
+    """When controllers are asked for their next command.
 
-    In masks of the controllers of a bus, bit n is the lane of rank n, and HOST_BIT the host's.
+    Of the controllers of a bus, number n is that of the lane of rank n, and number HOSTS the host's; so are
+    the bits of masks.
     """
 
-    wake: Ints  # [controller]: the clock before which it has none
-    since: Ints  # [controller]: the arrival of its oldest request
+    wake: Ints  # [bus, controller]: the clock before which it has none
+    since: Ints  # [bus, controller]: the arrival of its oldest request
     takes: Ints  # [bus], mask of those that can take their next request
     withheld: Ints  # [bus], mask of those that have one that waits for the first owner's or a command bus
     next_from: Ints  # [bus]: the clock from which a lane may read its next step
@@ -104,11 +117,12 @@ class Asked(NamedTuple):
     host_column: Ints  # [bus, 2]: what `beside.next_column` says of the host's controller, or UNKNOWN
 
 
-def make_asked(lanes: int, buses: int) -> Asked:
+def make_asked(buses: int) -> Asked:
     """All are asked at the first clock."""
-    wake, since = np.zeros(lanes + buses, dtype=np.int64), np.full(lanes + buses, FAR, dtype=np.int64)
-    of_bus = [np.zeros(buses, dtype=np.int64) for _ in range(5)]
-    return Asked(wake, since, *of_bus, np.full((buses, 2), UNKNOWN, dtype=np.int64))
+    wake, since = (np.full((buses, HOSTS + 1), FAR, dtype=np.int64) for _ in range(2))
+    takes, withheld, next_from, due, rest = (np.zeros(buses, dtype=np.int64) for _ in range(5))
+    host_column = np.full((buses, 2), UNKNOWN, dtype=np.int64)
+    return Asked(wake, since, takes, withheld, next_from, due, rest, host_column)
 
 
 @inlined
@@ -179,17 +193,18 @@ def set_bit(mask, bit, wanted):
 def step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock):
     """A lane issues its next command, if it has one. Returns whether it has."""
     weights, claims, count = agents.weights, agents.claims, hosts.states.shape[0]
-    lane, bit = rank * count + bus, 1 << rank
+    rank, bus = natural(rank), natural(bus)
+    lane, bit = natural(rank * count + bus), 1 << rank
     policy, shape, state, host = setup.policy, lanes.shape, lanes.states[lane], hosts.states[bus]
     credit = claims.credit[lane]
     first_bank = rank * BANKS_PER_RANK
     beside = Beside(hosts.states, bus, 0, first_bank, claims.lane_second[lane], claims.lane_direction[lane])
     origin, first, second, wake, withheld = choose(policy, shape, state, credit[0], 0, beside, clock)
     asked.withheld[bus] = set_bit(asked.withheld[bus], bit, withheld)
-    asked.wake[lane] = wake
+    asked.wake[bus, rank] = wake
     if origin == NOWHERE:
-        if asked.since[lane] == FAR:
-            asked.since[lane] = oldest_arrival(shape, state)  # of another queue, perhaps
+        if asked.since[bus, rank] == FAR:
+            asked.since[bus, rank] = oldest_arrival(shape, state)  # of another queue, perhaps
         return False
     kind, bank = kind_of_command(origin, first, second), bank_of_command(state, origin, first, second)
     row, burst = row_of_command(state, origin, bank, first), request_of_command(state, origin, bank, first)
@@ -198,7 +213,7 @@ def step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock):
     trace, latencies = commands_at(lanes.commands, lane), lanes.latencies[0, 0]
     issue(policy, shape, state, latencies, source, sink, trace, origin, first, second, clock)
     take_command_bus(setup, claims, rank, bus, COMMANDS_OF_KINDS[kind], clock)
-    dimm = setup.dimm_of_rank[rank]
+    dimm = natural(setup.dimm_of_rank[rank])
     claims.last_rank[dimm, bus] = rank
     if origin == FROM_REFRESHES and credit[0] > clock:
         take_back(shape, state, source, clock)
@@ -216,11 +231,10 @@ def step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock):
         note_room(setup, agents, lane)
         note_refilling(claims, lane, clock + 1)
     if changes or host[PENDING_SIZE] > 0:
-        number = lanes.states.shape[0] + bus
         asked.host_column[bus, 0] = UNKNOWN
-        asked.wake[number] = min(asked.wake[number], clock + 1)
-    asked.since[lane] = oldest_arrival(shape, state)
-    asked.wake[lane] = next_asked(policy, shape, state, credit[0], clock)
+        asked.wake[bus, HOSTS] = min(asked.wake[bus, HOSTS], clock + 1)
+    asked.since[bus, rank] = oldest_arrival(shape, state)
+    asked.wake[bus, rank] = next_asked(policy, shape, state, credit[0], clock)
     asked.takes[bus] = set_bit(asked.takes[bus], bit, would_accept(policy, state, source, clock + 1))
     return True
 
@@ -235,13 +249,14 @@ def room_beside(agents, lanes, state, bus, count):
 
 
 @inlined
-def lane_observes(setup, agents, lanes, asked, lane, origin, kind, bank, row, clock):
+def lane_observes(agents, lanes, asked, rank, bus, origin, kind, bank, row, clock):
     """The lane of a rank learns of a command of the host."""
+    lane = natural(rank * asked.due.shape[0] + bus)
     claims, other = agents.claims, lanes.states[lane]
     note_command(claims.tally[lane], claims.opened_by[lane], HOST, origin, kind, bank)
     claims.host_issued[lane, COMMANDS_OF_KINDS[kind]] += 1
     if observe(lanes.shape, other, kind, bank, row, origin == FROM_ACTIVE, clock):
-        asked.wake[lane] = min(asked.wake[lane], clock + 1)
+        asked.wake[bus, rank] = min(asked.wake[bus, rank], clock + 1)
     if origin == FROM_REFRESHES and claims.credit[lane, 0] > clock:
         take_back(lanes.shape, other, lane_source(agents.weights, lane), clock)
 
@@ -255,11 +270,10 @@ def step_host(setup, agents, lanes, hosts, asked, bus, clock):
     asked.host_column[bus, 0] = UNKNOWN
     other_credit = room_beside(agents, lanes, state, bus, count)
     origin, first, second, wake, withheld = choose(policy, shape, state, 0, other_credit, beside, clock)
-    number = lanes.states.shape[0] + bus
     asked.withheld[bus] = set_bit(asked.withheld[bus], HOST_BIT, withheld)
-    asked.wake[number] = wake
+    asked.wake[bus, HOSTS] = wake
     if origin == NOWHERE:
-        asked.since[number] = oldest_arrival(shape, state)  # of another queue, perhaps
+        asked.since[bus, HOSTS] = oldest_arrival(shape, state)  # of another queue, perhaps
         return False
     kind, bank = kind_of_command(origin, first, second), bank_of_command(state, origin, first, second)
     row, rank, stream = row_of_command(state, origin, bank, first), bank // BANKS_PER_RANK, 0
@@ -274,14 +288,13 @@ def step_host(setup, agents, lanes, hosts, asked, bus, clock):
         carry_data(setup, agents.buses, bus, READ if kind == RD else WRITE, rank, clock)
         end = state[DATA_END] if kind == RD else clock
         note_served(traffic, stream, bus, state, served, reads, latency, end)
-    lane = rank * count + bus
-    if lane < lanes.states.shape[0]:
+    if rank * count + bus < lanes.states.shape[0]:
         bank_of_lane = bank % BANKS_PER_RANK
-        lane_observes(setup, agents, lanes, asked, lane, origin, kind, bank_of_lane, row, clock)
+        lane_observes(agents, lanes, asked, rank, bus, origin, kind, bank_of_lane, row, clock)
         if origin == FROM_REFRESHES:
             release_closed(state, rank)
-    asked.since[number] = oldest_arrival(shape, state)
-    asked.wake[number] = next_asked(policy, shape, state, 0, clock)
+    asked.since[bus, HOSTS] = oldest_arrival(shape, state)
+    asked.wake[bus, HOSTS] = next_asked(policy, shape, state, 0, clock)
     takes = would_accept(policy, state, source, clock + 1)
     asked.takes[bus] = set_bit(asked.takes[bus], HOST_BIT, takes)
     return True

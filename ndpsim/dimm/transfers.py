@@ -1,8 +1,8 @@
 """The data bus of a sub-channel to the host: activations and results between the host's own data.
 
 The host's controller spaces its data by the standard's rules for the ranks of its channel. Activations and
-results pass between the host and the buffer chips, each of which is one more rank on that bus: they take the bus when
-it is free, before commands whose data would need it, and commands wait until their data can follow.
+results pass between the host and the buffer chips, each of which is one more rank on that bus: they take the
+bus when it is free, before commands whose data would need it, and commands wait until their data can follow.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def column_command(rows, bank_rows, command, bank):
 
 @inlined
 def auto_precharge(policy, ready, rows, command, rank, group, bank, clock):
-    """`column_command` as `dram.dimm` calls it."""
+    """`column_command` as `dimm` calls it."""
     return column_command(policy.rows, rows, command, bank)
 
 

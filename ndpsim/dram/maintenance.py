@@ -72,5 +72,5 @@ def close_due(rows, tables, channel, clock):
 
 @inlined
 def close_capped_rows(tables, policy, channel, clock):
-    """`close_due` as `dram.dimm` calls it."""
+    """`close_due` as `dimm` calls it."""
     return close_due(policy.rows, tables, channel, clock)

@@ -20,12 +20,13 @@ engine knows of them:
     advance(engine, tick - 1)
     for each of engine.handed[:engine.handed_count[0]], in order, and then the count is 0 again:
         offer that request to its lane at steps after clock engine.offered_at[request], behind those before it
-        (numbers of reads come first, then those of writes)
+        that read, or write, as it does (numbers of reads come first, then those of writes)
     step every lane at each of the clocks from `clock` to ceil(tick / engine.dram_ticks), and
         where RD of a read issues at clock t:           read_issued(engine, read, t)
         where its write queue takes a write at clock t: write_taken(engine, write, t)
     the next `clock` is the one after these
 
+`ndpsim.link.offers` has lists of what is handed out for each lane, and says what to offer it next.
 Lanes may be stepped in any order, one clock after the other or each through all of them: none of it reaches
 another lane before. Fewer clocks than these are right, too. All is done when every request is served.
 """
@@ -155,7 +156,7 @@ def arrive(engine, flow, tick):
 
 @inlined
 def start_to_send(engine, wire, tick):
-    """A wire sends its next packet; it is noted when that leaves its source and arrives at its target."""
+    """A wire sends its next packet; when that leaves its source, and arrives at its target, is put down."""
     packets = engine.packets
     packet = send(engine.fabric, packets, wire, tick)
     if packets.hop[packet] == 1:

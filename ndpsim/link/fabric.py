@@ -115,7 +115,7 @@ def _ints(values: Iterable[int]) -> Ints:
 
 
 def _firsts(of: Ints, count: int) -> Ints:
-    """Where each of `count` owners' members begin, and the last one's end; `of` is sorted."""
+    """Where what belongs to each of `count` owners begins, and the last one's end; `of` is sorted."""
     return np.searchsorted(of, np.arange(count + 1)).astype(np.int64)
 
 

@@ -132,13 +132,13 @@ TOPOLOGIES: dict[str, Callable[[int], Towards]] = {
 }
 
 
-def _steps(towards: Towards, members: range) -> dict[tuple[int, int], int]:
-    """(at, target) -> next node, among DIMMs that are numbered from 0 within `members`."""
-    first = members[0]
+def _steps(towards: Towards, group: range) -> dict[tuple[int, int], int]:
+    """(at, target) -> next node, among DIMMs that are numbered from 0 within `group`."""
+    first = group[0]
     return {
         (at, target): first + towards(at - first, target - first)
-        for at in members
-        for target in members
+        for at in group
+        for target in group
         if at != target
     }
 
@@ -151,8 +151,8 @@ def _groups(dimms: int, bridge: Bridge) -> dict[tuple[int, int], int]:
     }
     steps |= {(host, target): target for target in range(dimms)}
     for first in range(0, dimms, size):
-        members = range(first, min(first + size, dimms))
-        steps |= _steps(_chain(len(members)), members)
+        group = range(first, min(first + size, dimms))
+        steps |= _steps(_chain(len(group)), group)
     return steps
 
 

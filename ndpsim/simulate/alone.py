@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.dram import sink
-from ndpsim.errors import InputError, MismatchError
+from ndpsim.errors import MismatchError
 from ndpsim.simulate.host_path import host_path
 from ndpsim.simulate.lane import Lane, command_room, no_commands
 from ndpsim.simulate.machine import Machine, Placed, PlacedOnDimms
@@ -93,11 +93,6 @@ class DimmsAlone:
         recording: bool,
         make_channel: MakeChannel,
     ) -> None:
-        if machine.shared_commands:
-            problem = (
-                "ranks that take turns on a command bus, without the clock of a channel: see simulate_dimm"
-            )
-            raise InputError(f"not supported: {problem}", key="dimm.command_bus")
         self.machine, self.expert = machine, expert
         self.spans, self.path = Spans(), host_path(machine, expert)
         self.each = [_Dimm(machine, placed, recording, make_channel) for placed in expert.placed]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ndpsim.dimm import common
 from ndpsim.dimm import state as shared
-from ndpsim.dimm.engines import OpenRow, SharedDimms, make_dimms
+from ndpsim.dimm.engines import OpenRow, ReadableDimms, SharedDimms, make_dimms
 from ndpsim.dimm.relayout import Relayout
 from ndpsim.dram import state
 from ndpsim.errors import InputError
@@ -51,7 +51,7 @@ _DATA = [number for number, kind in enumerate(COMMANDS) if kind.reads or kind.wr
 def make_setup(
     machine: Machine, arbitration: str, slice_clocks: int, start_clock: int = FIRST_CLOCK
 ) -> shared.Setup:
-    """What a channel with such DIMMs runs under; clocks are counted from 1, which is `start_clock` to refresh.
+    """What a channel with such DIMMs runs under. Clocks count from 1, which refresh takes as `start_clock`.
 
     Raises:
         InputError: the ranks of a sub-channel are in lock step.
@@ -217,6 +217,7 @@ class ChannelRun:
         dimms: how many of them, the first, may run experts.
         recording: keep all commands.
         open_rows: see `dimm.engines.SharedDimms`.
+        readable: on the readable arbiter.
     """
 
     def __init__(
@@ -226,10 +227,12 @@ class ChannelRun:
         dimms: int,
         recording: bool,
         open_rows: Iterable[OpenRow] = (),
+        readable: bool = False,
     ) -> None:
         self.machine, self.setup = machine, setup
         lanes, buses = dimms * machine.lanes, machine.host_buses
-        self.dimms = make_dimms(setup, lanes, buses, 1, recording, open_rows)
+        make = ReadableDimms if readable else make_dimms
+        self.dimms = make(setup, lanes, buses, 1, recording, open_rows)
         start = FIRST_CLOCK * machine.dram_ticks
         self.programs = [_Program(machine, self.dimms, dimm, start) for dimm in range(dimms)]
         self.experts: list[QueuedExpert] = []
@@ -315,11 +318,15 @@ class ChannelRun:
 
     def moved(self) -> tuple[int, int]:
         """Bursts so far: read by the NDP units, and read and written by the host on their ranks."""
-        return int(self.dimms.lane_issued[:, _DATA].sum()), int(self.of_host[:, _DATA].sum())
+        ndp, host = self.moved_by_lane().sum(axis=1).tolist()
+        return ndp, host
 
     def moved_by_lane(self) -> Ints:
         """int64[owner, lane]: the same of each lane."""
-        return np.stack((self.dimms.lane_issued[:, _DATA].sum(axis=1), self.of_host[:, _DATA].sum(axis=1)))
+        of_units = self.dimms.lane_issued[:, _DATA].sum(axis=1)
+        for relayout in self.relayouts:
+            of_units -= relayout.served.sum(axis=0)
+        return np.stack((of_units, self.of_host[:, _DATA].sum(axis=1)))
 
     @property
     def of_host(self) -> Ints:

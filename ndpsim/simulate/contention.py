@@ -234,7 +234,7 @@ def simulate_contention(
     progress: Progress | None = None,
     cache: bool | ResultCache = False,
 ) -> ContentionResult:
-    """Simulate an expert, or several in turn, on one DIMM, cycle by cycle, while the host reads and writes the DIMM.
+    """Simulate an expert, or several in turn, on a DIMM, cycle by cycle, while the host reads and writes it.
 
     Args:
         hw, model, tokens, layout, bits, sets: as in `simulate_expert`.
@@ -316,7 +316,7 @@ def _energy(run: ChannelRun, alone: Mapping[str, float | None] | None) -> Energy
     """The energy of the DIMM until all is done: its units work as they do alone, its buses carry more."""
     machine, end = run.machine, run.dimms.clock
     # A lane knows of all commands to its rank, whoever issued them.
-    open_clocks = run.dimms.open_clocks(end)
+    open_clocks = int(run.dimms.open_clocks(end).sum())
     units = {name: nj for name, nj in (alone or {}).items() if name.startswith("ndp_")}
     beside = ((alone or {}).get("host") or 0.0) + machine.dram_power.io_nj(run.moved()[1])
     rank_clocks = (end - FIRST_CLOCK) * machine.lanes

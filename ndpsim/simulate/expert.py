@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim._later import import_home
 from ndpsim.arguments import flag, progress_function, several, text, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram import state
@@ -32,6 +33,9 @@ from ndpsim.simulate.result_cache import Lookup, ResultCache
 from ndpsim.simulate.stopwatch import Stopwatch
 from ndpsim.simulate.weights import named_weights
 
+if TYPE_CHECKING:
+    from ndpsim.simulate.taking_turns import LanesInTurn
+
 __all__ = ["MAX_TOKENS", "simulate_expert"]
 
 Ints = NDArray[np.int64]
@@ -42,6 +46,14 @@ MAX_TOKENS = 16384
 
 _MOST_JOBS = 4096
 _IDLE = {"refresh": state.IDLE_REFRESH, "fifo": state.IDLE_CREDIT, "rows": state.IDLE_ROW}
+
+
+# Imported when first used: it has kernels that lanes with command buses of their own do without.
+_LATER = {"ndpsim.simulate.taking_turns": ("LanesInTurn", "ensure_equal")}
+
+
+def _later(name: str) -> Any:
+    return import_home(__name__, _LATER, name)
 
 
 def token_counts(tokens: int | Sequence[int]) -> tuple[int, ...]:
@@ -129,10 +141,14 @@ def simulate_expert(
     tiles = tuple(tokens for job in jobs for tokens in job.tiles)
     if record_commands:
         ensure_recordable(expert.bursts * len(tiles))
-    run = DimmsAlone(machine, expert, record_commands, fastest)
+    run: DimmsAlone | LanesInTurn
+    if machine.shared_commands:
+        run = _later("LanesInTurn")(machine, expert, weights, record_commands)
+    else:
+        run = DimmsAlone(machine, expert, record_commands, fastest)
     end = run.run(jobs, progress)
     if exact_check:
-        _check(machine, run, jobs, end)
+        _check(machine, run, weights, jobs, end)
     config = {
         "hardware": machine.described,
         **expert.described,
@@ -155,7 +171,9 @@ def _check_room(machine: Machine, expert: PlacedOnDimms, count: int) -> None:
         raise InputError(problem, key="tokens")
 
 
-def _check(machine: Machine, run: DimmsAlone, jobs: Sequence[Job], end: int) -> None:
+def _check(
+    machine: Machine, run: DimmsAlone | LanesInTurn, weights: ExpertWeights, jobs: Sequence[Job], end: int
+) -> None:
     """Run everything once more, every lane on its own and on the plain controller, and compare.
 
     Raises:
@@ -164,12 +182,17 @@ def _check(machine: Machine, run: DimmsAlone, jobs: Sequence[Job], end: int) -> 
     for tokens in {tokens for job in jobs for tokens in job.tiles}:
         if not machine.unit.agrees_with_twin(run.expert.placed[0].dealing, tokens):
             raise MismatchError("an array differs from its plain twin")
+    if machine.shared_commands:
+        readable = _later("LanesInTurn")(machine, run.expert, weights, False, readable=True)
+        _later("ensure_equal")(run, end, readable, readable.run(jobs, lambda share: None))
+        return
+    assert isinstance(run, DimmsAlone)
     again = DimmsAlone(machine, every_lane(machine, run.expert), False, plain)
     compare_runs(run, end, again, again.run(jobs, lambda share: None))
 
 
 def _result(
-    run: DimmsAlone,
+    run: DimmsAlone | LanesInTurn,
     jobs: Sequence[Job],
     end: int,
     config: dict[str, Any],
@@ -246,7 +269,7 @@ def _result(
 
 
 def _energy(
-    run: DimmsAlone,
+    run: DimmsAlone | LanesInTurn,
     weights: ExpertWeights,
     tokens: int,
     reads: int,

@@ -347,7 +347,8 @@ class Session:
     def _host_run(self, stream: int) -> HostRun:
         dimms = self._run.dimms
         traffic, clock_ns = dimms.agents.traffic, self.machine.timebase.to_ns(self.machine.dram_ticks)
-        served, _, latency = (int(traffic.tally[stream, :, place].sum()) for place in range(3))
+        of_stream = traffic.tally[stream].sum(axis=0)
+        served, latency = int(of_stream[shared.STREAM_SERVED]), int(of_stream[shared.STREAM_LATENCY])
         end = int(traffic.tally[stream, :, shared.STREAM_END].max())
         return HostRun(
             start_ns=self._start_ns[stream],
@@ -388,7 +389,9 @@ class Session:
         clock = run.dimms.clock
         rank_clocks = (clock - FIRST_CLOCK) * machine.lanes * dimms
         others = {**units, "host": machine.dram_power.io_nj(host_bursts)}
-        return machine.dram_power.split(run.issued(), rank_clocks, run.dimms.open_clocks(clock), others)
+        return machine.dram_power.split(
+            run.issued(), rank_clocks, int(run.dimms.open_clocks(clock).sum()), others
+        )
 
     def _io_bursts(self, expert: QueuedExpert, tokens: int) -> int:
         """Bursts of activations and results of a tile."""

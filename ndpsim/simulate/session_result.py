@@ -56,7 +56,7 @@ class RelayoutRun:
     Attributes:
         start_ns: from when they move.
         end_ns: when the last of their data was written; None: it has not been.
-        read_bytes, written_bytes: of bursts that the DIMMs of the session have read and written for it so far.
+        read_bytes, written_bytes: of bursts that the DIMMs of the session have read and written for it.
     """
 
     start_ns: float
@@ -75,8 +75,7 @@ class DimmResult(Reported):
         jobs: the experts, in the order in which they were added.
         host: the streams of the host, likewise.
         relayouts: experts that moved, likewise.
-        ndp_gbps, host_gbps: what NDP units read, and what the host moved on the ranks simulated, over
-            `time_ns`.
+        ndp_gbps: what NDP units read over `time_ns`; `host_gbps`: what the host moved on their ranks.
         commands: DRAM commands by kind, over all ranks of DIMMs with NDP units.
         energy_nj: by component, and their `total`; None where nothing is known of the DRAM's currents.
             What links and relayout units take is not in it. `energy_note` says what it rests on, or why.
