@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ndpsim.dimm import common
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.engines import OpenRow, ReadableDimms, SharedDimms, make_dimms
-from ndpsim.dimm.relayout import Relayout
+from ndpsim.dimm.relayout import LAST_SERVED, Relayout
 from ndpsim.dram import state
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertWeights
@@ -290,6 +290,17 @@ class ChannelRun:
         lane = np.where(own[dimm] < 0, -1, own[dimm] * lanes + of_dimm).astype(np.int32)
         self.dimms.add_relayout(wave.engine, wave.requests, lane, wave.access.many_reads, start)
         self.relayouts.append(self.dimms.agents.relayout)
+
+    def finish_relayout(self) -> None:
+        """Run until the last data of what moves is written."""
+        self.dimms.run_relayout(state.FAR)
+        if self.relayouts:
+            self.run_until(max(self.dimms.clock, self.end_of(self.relayouts[-1])))
+
+    def end_of(self, relayout: Relayout) -> int:
+        """The clock by which all data of a relayout that is done have been written."""
+        timings = self.machine.device.timings
+        return int(relayout.value[LAST_SERVED]) + timings["nCWL"] + timings["nBL"]
 
     def run_until(self, clock: int) -> None:
         """Go on to a clock, whether or not there is anything to do."""

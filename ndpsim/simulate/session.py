@@ -19,7 +19,7 @@ from ndpsim.arguments import choice, flag, number, text, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.engines import OpenRow
-from ndpsim.dimm.relayout import LAST_SERVED, START, UNSERVED, Relayout
+from ndpsim.dimm.relayout import START, UNSERVED, Relayout
 from ndpsim.dram import state
 from ndpsim.errors import InputError, one_of
 from ndpsim.layout import ExpertFormat, make_layout
@@ -286,7 +286,7 @@ class Session:
         run.run()
         run.run_until(max(run.dimms.clock, -(-run.end // self.machine.dram_ticks)))
         run.dimms.run_host(state.FAR)
-        run.dimms.run_relayout(state.FAR)
+        run.finish_relayout()
 
     @property
     def now_ns(self) -> float:
@@ -361,11 +361,10 @@ class Session:
 
     def _relayout_run(self, relayout: Relayout) -> RelayoutRun:
         value, device = relayout.value, self.machine.device
-        end = int(value[LAST_SERVED]) + device.timings["nCWL"] + device.timings["nBL"]
         read, written = (int(of) * device.burst_bytes for of in relayout.served.sum(axis=1))
         return RelayoutRun(
             start_ns=self._ns(int(value[START]) + FIRST_CLOCK),
-            end_ns=None if value[UNSERVED] else self._ns(end),
+            end_ns=None if value[UNSERVED] else self._ns(self._run.end_of(relayout)),
             read_bytes=read,
             written_bytes=written,
         )

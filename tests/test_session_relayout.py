@@ -1,0 +1,157 @@
+"""A relayout in a session: alone what it is alone, and beside experts and the host on the same ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ndpsim.audit import CommandBuses, check_lanes
+from ndpsim.config import load_hardware
+from ndpsim.dimm.engines import ReadableDimms
+from ndpsim.errors import InputError
+from ndpsim.moe import Expert
+from ndpsim.report.traces import all_lanes
+from ndpsim.simulate import Session, channel, simulate_dimm, simulate_relayout
+
+MOVED, COMPUTED = Expert(256, 128), Expert(512, 128)
+ONE_CHANNEL = ("dimm.count=2", "host.channels=1", "dimm.ranks=2", "link.ports=2")
+MOVE = {"model": MOVED}
+
+
+def of(commands):
+    return [trace.columns() for trace in commands]
+
+
+@pytest.mark.parametrize("start_ns", [0, 12345])
+@pytest.mark.parametrize("bits", [16, 3])
+def test_alone_the_commands_are_those_of_simulate_relayout(bits, start_ns):
+    sets = [*ONE_CHANNEL, "dram.refresh=none"]
+    alone = simulate_relayout("trimoe", MOVED, bits=bits, sets=sets, host=False, record_commands=True)
+    result = simulate_dimm(
+        "trimoe", relayout={**MOVE, "bits": bits, "start_ns": start_ns}, sets=sets, record_commands=True
+    )
+    (moved,) = result.relayouts
+    assert moved.end_ns - moved.start_ns == pytest.approx(alone.time_ns)
+    for ours, theirs in zip(of(result.command_traces), of(alone.command_traces[0]), strict=True):
+        ours[0] -= ours[0].min(initial=1 << 40) - theirs[0].min(initial=1 << 40)
+        assert np.array_equal(ours, theirs)
+
+
+def test_refreshes_of_a_relayout_alone_are_those_of_simulate_relayout():
+    alone = simulate_relayout("trimoe", COMPUTED, sets=list(ONE_CHANNEL), host=False, record_commands=True)
+    result = simulate_dimm(
+        "trimoe", relayout={"model": COMPUTED}, sets=list(ONE_CHANNEL), record_commands=True
+    )
+    assert result.relayouts[0].end_ns == pytest.approx(alone.time_ns)
+    for ours, theirs in zip(of(result.command_traces), of(alone.command_traces[0]), strict=True):
+        assert np.array_equal(ours[:, : theirs.shape[1]], theirs)
+
+
+def run(monkeypatch, readable, arbitration="host-first", sets=(), tokens=(1, 6), pattern="random"):
+    with monkeypatch.context() as patch:
+        if readable:
+            patch.setattr(channel, "make_dimms", ReadableDimms)
+        session = Session(
+            "trimoe", arbitration=arbitration, sets=[*ONE_CHANNEL, *sets], slice_clocks=300, record_commands=True
+        )
+    for dimm, count in enumerate(tokens):
+        session.expert(COMPUTED, count, dimm)
+    session.relayout(MOVED)
+    if pattern is not None:
+        session.host(pattern, gbps=6)
+    session.run()
+    return session.result()
+
+
+@pytest.mark.parametrize(
+    ("arbitration", "sets", "pattern"),
+    [
+        ("host-first", (), "random"),
+        ("ndp-first", ("dimm.command_bus=shared",), "sequential"),
+        ("slice", ("dram.refresh=same-bank",), "random"),
+        ("host-first", ("dram.nREFI=2500",), None),
+    ],
+)
+def test_the_fast_arbiter_moves_as_the_readable_one_does(monkeypatch, arbitration, sets, pattern):
+    fast, readable = (run(monkeypatch, each, arbitration, sets, (1, 40), pattern) for each in (False, True))
+    assert fast.relayouts == readable.relayouts
+    assert (fast.jobs, fast.host, fast.commands) == (readable.jobs, readable.host, readable.commands)
+    for one, other in zip(of(fast.command_traces), of(readable.command_traces), strict=True):
+        assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("command_bus", ["private", "shared"])
+def test_commands_of_experts_host_and_relayout_together_are_legal(monkeypatch, command_bus):
+    result = run(monkeypatch, False, "slice", (f"dimm.command_bus={command_bus}",))
+    hardware = load_hardware("trimoe", ONE_CHANNEL)
+    report = check_lanes(
+        all_lanes(result.command_traces), hardware.lane_device(), 8, buses=CommandBuses(command_bus, 2, 2)
+    )
+    assert report.ok, report.violations[:3]
+    assert report.commands == sum(result.commands.values())
+
+
+def test_everybody_gets_all_that_it_asks_for_and_slows_the_others(monkeypatch):
+    together = run(monkeypatch, False)
+    without = run(monkeypatch, False, pattern=None, tokens=())
+    experts = simulate_dimm(
+        "trimoe",
+        [{"model": COMPUTED, "tokens": tokens, "dimm": dimm} for dimm, tokens in enumerate((1, 6))],
+        sets=list(ONE_CHANNEL),
+    )
+    (moved,), (alone,) = together.relayouts, without.relayouts
+    assert moved.read_bytes == moved.written_bytes == alone.read_bytes == 3 * 256 * 128 * 2
+    assert moved.end_ns > alone.end_ns
+    for beside, by_itself in zip(together.jobs, experts.jobs, strict=True):
+        assert beside.end_ns > by_itself.end_ns
+    data = sum(together.commands[name] for name in ("RD", "WR")) * 64
+    weights = 2 * 3 * 512 * 128 * 2
+    assert data == weights + 2 * moved.read_bytes + round(together.host_gbps * together.time_ns)
+
+
+def test_what_waits_for_the_multipliers_does_not_hold_a_relayout_up(monkeypatch):
+    without = run(monkeypatch, False, pattern=None, tokens=(), sets=["dram.refresh=none"])
+    beside = run(monkeypatch, False, pattern=None, tokens=(400,), sets=["dram.refresh=none"])
+    assert beside.jobs[0].end_ns > 20 * without.relayouts[0].end_ns
+    assert beside.relayouts[0].end_ns < 2 * without.relayouts[0].end_ns
+
+
+def test_dimms_of_other_channels_read_and_write_at_once():
+    sets = ["dimm.count=2", "host.channels=2", "dimm.ranks=2"]
+    whole = simulate_relayout("trimoe", MOVED, sets=sets, host=False)
+    half = simulate_dimm("trimoe", relayout=MOVE, sets=sets, record_commands=True)
+    (moved,) = half.relayouts
+    assert (moved.read_bytes, moved.written_bytes) == (3 * 256 * 128 * 2, 3 * 256 * 128)
+    assert moved.end_ns <= whole.time_ns
+    assert len(half.command_traces) == 4
+
+
+def test_a_relayout_can_follow_another_and_is_placed_behind_what_is_there():
+    session = Session("trimoe", sets=list(ONE_CHANNEL), record_commands=True)
+    session.expert(COMPUTED)
+    session.relayout(MOVED)
+    with pytest.raises(InputError, match="another relayout is under way"):
+        session.relayout(MOVED)
+    session.run()
+    session.relayout(MOVED, source_dimms=[1])
+    session.run()
+    first, second = session.relayouts
+    assert first.end_ns <= second.start_ns < second.end_ns
+    rows = [set(trace.row[trace.column >= 0].tolist()) for trace in session.result().command_traces]
+    assert all(max(each) >= 1 for each in rows)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key"),
+    [
+        ({"experts": 0}, "experts"),
+        ({"source_dimms": [7]}, "source_dimms"),
+        ({"source": "striped"}, "target"),
+        ({"start_ns": -1}, "start_ns"),
+        ({"layout": "striped"}, "relayout"),
+    ],
+)
+def test_senseless_relayouts_are_refused(arguments, key):
+    with pytest.raises(InputError) as refused:
+        simulate_dimm("trimoe", relayout={**MOVE, **arguments}, sets=list(ONE_CHANNEL))
+    assert refused.value.key == key
