@@ -56,7 +56,7 @@ from ndpsim.dram.masks.state import (
     RD,
     WR,
 )
-from ndpsim.dram.masks.words import natural, ranks_of
+from ndpsim.dram.masks.words import assume_nonnegative, ranks_of
 from ndpsim.dram.state import FAR, NEXT_REFRESH, REFRESH_FROM, REFRESHES, SERVED
 
 __all__ = ["run"]
@@ -73,7 +73,7 @@ def carry_jobs(setup, shape, state, buses, transfers, bus, clock):
         reads_at = next_command_at(setup, buses, bus, READ)
         writes_at = next_command_at(setup, buses, bus, WRITE)
         for rank in range(ranks_of(shape)):
-            ready = RANK_READY + natural(rank) * KINDS
+            ready = RANK_READY + assume_nonnegative(rank) * KINDS
             set_lane(state, ready, RD, max(state[ready + RD], reads_at))
             set_lane(state, ready, WR, max(state[ready + WR], writes_at))
 

@@ -13,11 +13,11 @@ from ndpsim.dram.masks.choose import (
     active_quiet_until,
     candidates,
     choose_maintenance,
-    due_lines,
+    due_active_queues,
     mode_changes,
     quiet_until_of,
-    sleep,
-    spared,
+    row_hit_filtered,
+    set_not_ready,
 )
 from ndpsim.dram.masks.rows import set_lane
 from ndpsim.dram.masks.slots import next_kind, slot_bank, wait_place
@@ -27,11 +27,11 @@ from ndpsim.dram.masks.state import (
     ACTIVE_BOUND,
     ACTIVE_REQUEST,
     ACTIVE_SIZE,
-    AWAKE,
     BANKS,
     BANKS_PER_RANK,
     HELD_BANKS,
     HELD_BY_OTHER,
+    MAYBE_READY,
     OF_BANK,
     OPEN_ROW,
     PENDING_BANK,
@@ -48,7 +48,7 @@ from ndpsim.dram.masks.state import (
     WRITES,
 )
 from ndpsim.dram.masks.timing import bank_ready_at
-from ndpsim.dram.masks.words import lowest, natural, ranks_of, rotate
+from ndpsim.dram.masks.words import assume_nonnegative, lowest, ranks_of, rotate
 from ndpsim.dram.state import FAR, WRITE_MODE
 
 __all__ = [
@@ -158,9 +158,9 @@ def pick_active(shape, state, credit, beside, clock):
     one has to wait).
     """
     best, best_place, best_arrived, withheld = -1, 0, FAR, 0
-    due_now = due_lines(shape, state, credit, clock)
+    due_now = due_active_queues(shape, state, credit, clock)
     while due_now != 0:
-        bit = natural(lowest(due_now))
+        bit = assume_nonnegative(lowest(due_now))
         due_now &= due_now - 1
         line, kind = bit // WAITS * 2 + bit % WAITS - RD, bit % WAITS
         first = FAR
@@ -187,22 +187,22 @@ def pick_queued(policy, shape, state, queue, credit, beside, clock):
     """The oldest ready request of a queue that is in nobody's way: (its slot or -1, the kind of its next
     command, the mask of those that have to wait).
     """
-    queue = natural(queue)
-    tail, awake = state[TAIL + queue], candidates(shape, state, queue, credit, clock)
+    queue = assume_nonnegative(queue)
+    tail, maybe_ready = state[TAIL + queue], candidates(shape, state, queue, credit, clock)
     if policy.row_hit_first:
-        awake &= ~spared(shape, state, queue)
-    awake, withheld = rotate(awake, tail), 0
-    while awake != 0:
-        slot = natural(lowest(awake) + tail & SLOTS - 1)
-        bank = natural(slot_bank(state, queue, slot))
-        kind = natural(next_kind(state, queue, bank, state[SLOT_ROW + queue * SLOTS + slot]))
+        maybe_ready &= ~row_hit_filtered(shape, state, queue)
+    maybe_ready, withheld = rotate(maybe_ready, tail), 0
+    while maybe_ready != 0:
+        slot = assume_nonnegative(lowest(maybe_ready) + tail & SLOTS - 1)
+        bank = assume_nonnegative(slot_bank(state, queue, slot))
+        kind = assume_nonnegative(next_kind(state, queue, bank, state[SLOT_ROW + queue * SLOTS + slot]))
         ready_at = bank_ready_at(state, kind, bank)
         if ready_at > clock:
-            awake &= ~rotate(sleep(state, queue, kind, bank, ready_at), tail)
+            maybe_ready &= ~rotate(set_not_ready(state, queue, kind, bank, ready_at), tail)
         elif in_the_way(beside, queue, False, bank):
             same = state[OF_BANK + queue * BANKS + bank]
             withheld |= same
-            awake &= ~rotate(same, tail)
+            maybe_ready &= ~rotate(same, tail)
         else:
             return slot, kind, withheld
     return -1, ACT, withheld
@@ -230,7 +230,7 @@ def choose(policy, shape, state, credit, other_credit, beside, clock):
         return FROM_QUEUE, slot, kind, clock + 1, withheld
     if withheld:
         return NOWHERE, 0, 0, quiet, withheld
-    quiet = quiet_until_of(shape, state, queue, credit, state[AWAKE + queue] & ~waiting)
+    quiet = quiet_until_of(shape, state, queue, credit, state[MAYBE_READY + queue] & ~waiting)
     return NOWHERE, 0, 0, quiet, 1 if waiting != 0 else 0
 
 

@@ -39,7 +39,7 @@ from ndpsim.dram.dimm.state import (
     WRITE,
 )
 from ndpsim.dram.dimm.transfers import carry_data
-from ndpsim.dram.masks.banks import take_back
+from ndpsim.dram.masks.banks import requeue_reads
 from ndpsim.dram.masks.choose import (
     mode_changes,
     quiet_until,
@@ -165,7 +165,7 @@ def step_lane(setup, shapes, states, weights, transfers, claims, asked, commands
     trace = commands_at(commands, lane)
     issue(policy, shape, state, latencies, source, sink, trace, origin, first, second, clock)
     if origin == FROM_REFRESHES and credit[0] > clock:
-        take_back(shape, state, source, clock)
+        requeue_reads(shape, state, source, clock)
     changes = observe(shapes[1], host, kind, rank * BANKS_PER_RANK + bank, row, origin == FROM_ACTIVE, clock)
     if kind == RD:
         stage(weights, lane, burst, clock + shape.read_latency)
@@ -216,7 +216,7 @@ def step_host(setup, shapes, states, weights, buses, traffic, claims, asked, com
         if origin == FROM_REFRESHES:
             release_closed(state, rank)
             if claims.credit[lane, 0] > clock:
-                take_back(shapes[0], other, lane_source(weights, lane), clock)
+                requeue_reads(shapes[0], other, lane_source(weights, lane), clock)
     asked.since[number] = oldest_arrival(shape, state)
     asked.wake[number] = next_asked(policy, shape, state, 0, clock)
     asked.takes[number] = would_accept(policy, state, source, clock + 1)

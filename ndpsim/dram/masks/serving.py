@@ -11,7 +11,7 @@ from ndpsim.dram import sink as sinks
 from ndpsim.dram.masks.state import LONGEST_PERIOD, TAKEN_CLOCK, TAKEN_TRANSITION
 from ndpsim.dram.masks.transition_table import FINISHED, FIRST_READ, NOTHING, READS, REQUEST, SPAN
 from ndpsim.dram.masks.transitions import of_reads
-from ndpsim.dram.masks.words import natural
+from ndpsim.dram.masks.words import assume_nonnegative
 from ndpsim.dram.state import PLACE
 
 __all__ = ["clock_at", "log_step", "serve", "transition_at"]
@@ -27,7 +27,7 @@ def log_step(state, step, transition, clock):
 @inlined
 def transition_at(state, step):
     """The transition of one of the last steps."""
-    return natural(state[TAKEN_TRANSITION + (step & LONGEST_PERIOD - 1)])
+    return assume_nonnegative(state[TAKEN_TRANSITION + (step & LONGEST_PERIOD - 1)])
 
 
 @inlined
