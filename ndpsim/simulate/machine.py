@@ -13,7 +13,6 @@ from ndpsim.caching import cached_by_identity
 from ndpsim.config import Hardware
 from ndpsim.dram import state
 from ndpsim.energy import UnitEnergy
-from ndpsim.errors import InputError
 from ndpsim.layout import Dealing, ExpertWeights, Geometry, LaneShare
 from ndpsim.link import Pipe
 from ndpsim.ndp import ActivationUnit, GemvUnit, MultiplierUnit, find_unit
