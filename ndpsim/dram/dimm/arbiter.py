@@ -382,7 +382,7 @@ def step_bus(setup, agents, lanes, hosts, asked, bus, clock):
 # ---- All of them
 
 
-@inlined
+@outlined
 def begin_run(setup, agents, lanes, hosts, asked, clock):
     """All controllers are asked at the first clock of a run."""
     weights, buses = agents.weights, hosts.states.shape[0]
