@@ -202,7 +202,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
         {"model": SMALL},
         {
             **_HW,
-            "tokens": _COUNT,
+            "tokens": [*(one for one in _COUNT if one is not PAIR), 16385, [], [1, 0], [2.0]],
             "layout": but(),
             "bits": _BITS,
             "record_commands": _FLAG,

@@ -52,7 +52,11 @@ def run(monkeypatch, readable, arbitration="host-first", sets=(), tokens=(1, 6),
         if readable:
             patch.setattr(channel, "make_dimms", ReadableDimms)
         session = Session(
-            "trimoe", arbitration=arbitration, sets=[*ONE_CHANNEL, *sets], slice_clocks=300, record_commands=True
+            "trimoe",
+            arbitration=arbitration,
+            sets=[*ONE_CHANNEL, *sets],
+            slice_clocks=300,
+            record_commands=True,
         )
     for dimm, count in enumerate(tokens):
         session.expert(COMPUTED, count, dimm)

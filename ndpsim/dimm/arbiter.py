@@ -62,7 +62,7 @@ from ndpsim.dram.masks.state import (
     WR,
     WRITES,
 )
-from ndpsim.dram.masks.words import lowest, natural, ranks_of
+from ndpsim.dram.masks.words import assume_nonnegative, lowest, ranks_of
 from ndpsim.dram.state import (
     FAR,
     NEXT_REFRESH,
@@ -90,7 +90,7 @@ def carry_transfers(setup, buses, transfers, shape, state, bus, clock):
         reads_at = next_command_at(setup, buses, bus, READ)
         writes_at = next_command_at(setup, buses, bus, WRITE)
         for rank in range(ranks_of(shape)):
-            ready = RANK_READY + natural(rank) * KINDS
+            ready = RANK_READY + assume_nonnegative(rank) * KINDS
             set_lane(state, ready, RD, max(state[ready + RD], reads_at))
             set_lane(state, ready, WR, max(state[ready + WR], writes_at))
         dimm, ready_at = next_transfer(buses, transfers, bus)
@@ -136,10 +136,10 @@ def take_lane_requests(setup, agents, lanes, asked, bus, buses, clock):
     policy, weights, relayout, happened = setup.policy, agents.weights, agents.relayout, False
     mask = asked.takes[bus] & ~HOST_BIT
     while mask != 0:
-        rank = natural(lowest(mask))
+        rank = assume_nonnegative(lowest(mask))
         bit = mask & -mask
         mask ^= bit
-        lane = natural(rank * buses + bus)
+        lane = assume_nonnegative(rank * buses + bus)
         state, source = lanes.states[lane], lane_source(weights, lane)
         note_room_of(setup, agents, lanes, asked, lane, bus, buses, clock)
         request = next_request(relayout, policy, lane, state[SIZE + READS], state[SIZE + WRITES], clock)
@@ -270,10 +270,10 @@ def note_turns(setup, claims, asked, mask, bus, buses, clock):
     """Whose turn comes first on each lane of a mask: the mask of those on which it is the NDP unit's."""
     host_since, usual, ndp_first = asked.since[bus, HOSTS], usual_owner(setup, clock), 0
     while mask != 0:
-        rank = natural(lowest(mask))
+        rank = assume_nonnegative(lowest(mask))
         bit = mask & -mask
         mask ^= bit
-        lane = natural(rank * buses + bus)
+        lane = assume_nonnegative(rank * buses + bus)
         note_refilling(claims, lane, clock)
         refilling, since = claims.tally[lane, REFILLING], asked.since[bus, rank]
         first = first_owner(setup, usual, refilling, since, host_since, clock)
@@ -333,12 +333,12 @@ def keep_off_host(claims, hosts, asked, lane, rank, bus):
 @inlined
 def next_in_turn(setup, claims, mask, bus):
     """Of a mask of lanes that is not empty, the rank of the one whose turn on its command bus is first."""
-    rank = natural(lowest(mask))
+    rank = assume_nonnegative(lowest(mask))
     if setup.command_clocks[0] == 0:
         return rank
     rest, first = mask & (mask - 1), turn_of(setup, claims, rank, bus)
     while rest != 0:
-        other = natural(lowest(rest))
+        other = assume_nonnegative(lowest(rest))
         rest &= rest - 1
         turn = turn_of(setup, claims, other, bus)
         if turn < first:
@@ -361,7 +361,7 @@ def step_lanes(setup, agents, lanes, hosts, asked, mask, bus, clock):
         rank = next_in_turn(setup, claims, mask, bus)
         bit = 1 << rank
         mask &= ~bit
-        lane = natural(rank * buses + bus)
+        lane = assume_nonnegative(rank * buses + bus)
         if claims.bus_free[setup.dimm_of_rank[rank], bus] > clock:
             asked.withheld[bus] |= bit
         elif has_host and not has_work(agents, lanes.states[lane], lane):
@@ -440,7 +440,7 @@ def ask_lanes(relayout, lanes, asked, buses, clock):
             asked.due[bus] = min(asked.due[bus], clock)
 
 
-@inlined
+@outlined
 def begin_run(setup, agents, lanes, hosts, asked, clock):
     """All controllers are asked at the first clock of a run."""
     weights, buses = agents.weights, hosts.states.shape[0]

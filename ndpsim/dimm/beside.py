@@ -14,11 +14,11 @@ from ndpsim.dram.masks.choose import (
     active_quiet_until,
     candidates,
     choose_maintenance,
-    due_lines,
+    due_active_queues,
     mode_changes,
     quiet_until_of,
-    sleep,
-    spared,
+    row_hit_filtered,
+    set_not_ready,
 )
 from ndpsim.dram.masks.rows import set_lane
 from ndpsim.dram.masks.slots import next_kind, slot_bank, wait_place
@@ -28,11 +28,11 @@ from ndpsim.dram.masks.state import (
     ACTIVE_BOUND,
     ACTIVE_REQUEST,
     ACTIVE_SIZE,
-    AWAKE,
     BANKS,
     BANKS_PER_RANK,
     HELD_BANKS,
     HELD_BY_OTHER,
+    MAYBE_READY,
     OF_BANK,
     OPEN_ROW,
     PENDING_BANK,
@@ -49,7 +49,7 @@ from ndpsim.dram.masks.state import (
     WRITES,
 )
 from ndpsim.dram.masks.timing import bank_ready_at
-from ndpsim.dram.masks.words import lowest, natural, ranks_of, rotate
+from ndpsim.dram.masks.words import assume_nonnegative, lowest, ranks_of, rotate
 from ndpsim.dram.state import FAR, WRITE_MODE
 
 __all__ = [
@@ -92,9 +92,9 @@ class Beside(NamedTuple):
 def oldest_arrival(shape, state):
     """The arrival of the oldest active or queued request that is served now, FAR without any."""
     oldest = FAR
-    for line in range(2 * ranks_of(shape)):
-        if state[ACTIVE_SIZE + line] > 0:
-            oldest = min(oldest, state[ACTIVE_ARRIVED + active_bank(state, line, 0)])
+    for active_queue in range(2 * ranks_of(shape)):
+        if state[ACTIVE_SIZE + active_queue] > 0:
+            oldest = min(oldest, state[ACTIVE_ARRIVED + active_bank(state, active_queue, 0)])
     queue = state[WRITE_MODE] & 1
     tail, queued = state[TAIL + queue], state[USED + queue]
     if queued != 0:
@@ -109,11 +109,11 @@ def next_column(shape, state):
     2 if it writes).
     """
     oldest, rank, direction = FAR, -1, 0
-    for line in range(2 * ranks_of(shape)):
-        if state[ACTIVE_SIZE + line] > 0:
-            arrived = state[ACTIVE_ARRIVED + active_bank(state, line, 0)]
+    for active_queue in range(2 * ranks_of(shape)):
+        if state[ACTIVE_SIZE + active_queue] > 0:
+            arrived = state[ACTIVE_ARRIVED + active_bank(state, active_queue, 0)]
             if arrived < oldest:
-                oldest, rank, direction = arrived, line // 2, 1 + line % 2
+                oldest, rank, direction = arrived, active_queue // 2, 1 + active_queue % 2
     if state[PENDING_SIZE] > 0:
         return rank, direction
     queue, hits = state[WRITE_MODE] & 1, 0
@@ -158,31 +158,31 @@ def in_the_way(beside, queue, is_active, bank):
 
 @inlined
 def pick_active(shape, state, credit, beside, clock):
-    """The oldest ready active request that is in nobody's way: (its line or -1, its place in the line, 1 if
+    """The oldest ready active request that is in nobody's way: (its queue or -1, its place in it, 1 if
     one has to wait).
     """
     best, best_place, best_arrived, withheld = -1, 0, FAR, 0
-    due_now = due_lines(shape, state, credit, clock)
+    due_now = due_active_queues(shape, state, credit, clock)
     while due_now != 0:
-        bit = natural(lowest(due_now))
+        bit = assume_nonnegative(lowest(due_now))
         due_now &= due_now - 1
-        line, kind = bit // WAITS * 2 + bit % WAITS - RD, bit % WAITS
+        active_queue, kind = bit // WAITS * 2 + bit % WAITS - RD, bit % WAITS
         first = FAR
-        for place in range(state[ACTIVE_SIZE + line]):
-            bank = active_bank(state, line, place)
+        for place in range(state[ACTIVE_SIZE + active_queue]):
+            bank = active_bank(state, active_queue, place)
             ready_at = bank_ready_at(state, kind, bank)
             first = min(first, ready_at)
             if ready_at > clock:
                 continue
-            if in_the_way(beside, line & 1, True, bank):
+            if in_the_way(beside, active_queue & 1, True, bank):
                 withheld = 1
                 continue
             arrived = state[ACTIVE_ARRIVED + bank]
             if arrived < best_arrived:
-                best, best_place, best_arrived = line, place, arrived
+                best, best_place, best_arrived = active_queue, place, arrived
             break
         if first > clock:
-            set_lane(state, ACTIVE_BOUND + line // 2 * WAITS, kind, first)
+            set_lane(state, ACTIVE_BOUND + active_queue // 2 * WAITS, kind, first)
     return best, best_place, withheld
 
 
@@ -191,22 +191,22 @@ def pick_queued(policy, shape, state, queue, credit, beside, clock):
     """The oldest ready request of a queue that is in nobody's way: (its slot or -1, the kind of its next
     command, the mask of those that have to wait).
     """
-    queue = natural(queue)
-    tail, awake = state[TAIL + queue], candidates(shape, state, queue, credit, clock)
+    queue = assume_nonnegative(queue)
+    tail, maybe_ready = state[TAIL + queue], candidates(shape, state, queue, credit, clock)
     if policy.row_hit_first:
-        awake &= ~spared(shape, state, queue)
-    awake, withheld = rotate(awake, tail), 0
-    while awake != 0:
-        slot = natural(lowest(awake) + tail & SLOTS - 1)
-        bank = natural(slot_bank(state, queue, slot))
-        kind = natural(next_kind(state, queue, bank, state[SLOT_ROW + queue * SLOTS + slot]))
+        maybe_ready &= ~row_hit_filtered(shape, state, queue)
+    maybe_ready, withheld = rotate(maybe_ready, tail), 0
+    while maybe_ready != 0:
+        slot = assume_nonnegative(lowest(maybe_ready) + tail & SLOTS - 1)
+        bank = assume_nonnegative(slot_bank(state, queue, slot))
+        kind = assume_nonnegative(next_kind(state, queue, bank, state[SLOT_ROW + queue * SLOTS + slot]))
         ready_at = bank_ready_at(state, kind, bank)
         if ready_at > clock:
-            awake &= ~rotate(sleep(state, queue, kind, bank, ready_at), tail)
+            maybe_ready &= ~rotate(set_not_ready(state, queue, kind, bank, ready_at), tail)
         elif in_the_way(beside, queue, False, bank):
             same = state[OF_BANK + queue * BANKS + bank]
             withheld |= same
-            awake &= ~rotate(same, tail)
+            maybe_ready &= ~rotate(same, tail)
         else:
             return slot, kind, withheld
     return -1, ACT, withheld
@@ -214,12 +214,12 @@ def pick_queued(policy, shape, state, queue, credit, beside, clock):
 
 @inlined
 def choose(policy, shape, state, credit, other_credit, beside, clock):
-    """The next command, out of the first owner's way: (where it comes from; its line and place, or slot and
+    """The next command, out of the first owner's way: (where it comes from; its queue and place, or slot and
     kind; the clock before which there is no other; 1 if one has to wait).
     """
-    line, place, withheld = pick_active(shape, state, credit, beside, clock)
-    if line >= 0:
-        return FROM_ACTIVE, line, place, clock + 1, withheld
+    active_queue, place, withheld = pick_active(shape, state, credit, beside, clock)
+    if active_queue >= 0:
+        return FROM_ACTIVE, active_queue, place, clock + 1, withheld
     quiet = clock + 1 if withheld else active_quiet_until(shape, state, credit)
     if state[PENDING_SIZE] > 0:
         if beside.direction[(state[PENDING_BANK] & BANKS - 1) // BANKS_PER_RANK] & BUS_TAKEN:
@@ -236,7 +236,7 @@ def choose(policy, shape, state, credit, other_credit, beside, clock):
         return FROM_QUEUE, slot, kind, clock + 1, withheld
     if withheld:
         return NOWHERE, 0, 0, quiet, withheld
-    quiet = quiet_until_of(shape, state, queue, credit, state[AWAKE + queue] & ~waiting)
+    quiet = quiet_until_of(shape, state, queue, credit, state[MAYBE_READY + queue] & ~waiting)
     return NOWHERE, 0, 0, quiet, 1 if waiting != 0 else 0
 
 

@@ -57,7 +57,7 @@ from ndpsim.dimm.state import (
 )
 from ndpsim.dimm.transfers import carry_data, carry_transfer, next_command_at, next_transfer
 from ndpsim.dram.choosing import choose_priority, forget_all, mark_hits, prospect, set_write_mode
-from ndpsim.dram.issuing import auto_precharge, issue, take_back
+from ndpsim.dram.issuing import auto_precharge, issue, requeue_reads
 from ndpsim.dram.maintenance import close_capped_rows, next_refresh, refresh
 from ndpsim.dram.queues import accept, push_priority, would_accept
 from ndpsim.dram.state import (
@@ -422,7 +422,7 @@ def step_lane(setup, agents, lanes, hosts, rank, bus, clock):
     take_command_bus(setup, claims, rank, bus, command, clock)
     claims.last_rank[rank // setup.dimm_ranks, bus] = rank
     if queue == PRIORITY and credit[0] > clock:
-        take_back(entry, channel.size, channel.bound, channel.rows)
+        requeue_reads(entry, channel.size, channel.bound, channel.rows)
     observe(
         setup.host_tables,
         host,
@@ -505,7 +505,7 @@ def step_host(setup, agents, lanes, hosts, bus, clock):
     if queue == PRIORITY:
         release_closed(setup.host_tables, host.rows, 1 + rank)
     if queue == PRIORITY and claims.credit[lane, 0] > clock:
-        take_back(other.entry, other.size, other.bound, other.rows)
+        requeue_reads(other.entry, other.size, other.bound, other.rows)
 
 
 @inlined

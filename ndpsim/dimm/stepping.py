@@ -42,7 +42,7 @@ from ndpsim.dimm.state import (
     WRITE,
 )
 from ndpsim.dimm.transfers import carry_data
-from ndpsim.dram.masks.banks import take_back
+from ndpsim.dram.masks.banks import requeue_reads
 from ndpsim.dram.masks.choose import (
     mode_changes,
     quiet_until,
@@ -69,7 +69,7 @@ from ndpsim.dram.masks.state import (
     WR,
     Shape,
 )
-from ndpsim.dram.masks.words import natural
+from ndpsim.dram.masks.words import assume_nonnegative
 from ndpsim.dram.state import DATA_END, FAR, READ_LATENCY, READS_SERVED, SERVED, WRITE_MODE, Commands
 
 __all__ = [
@@ -193,8 +193,8 @@ def set_bit(mask, bit, wanted):
 def step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock):
     """A lane issues its next command, if it has one. Returns whether it has."""
     weights, claims, count = agents.weights, agents.claims, hosts.states.shape[0]
-    rank, bus = natural(rank), natural(bus)
-    lane, bit = natural(rank * count + bus), 1 << rank
+    rank, bus = assume_nonnegative(rank), assume_nonnegative(bus)
+    lane, bit = assume_nonnegative(rank * count + bus), 1 << rank
     policy, shape, state, host = setup.policy, lanes.shape, lanes.states[lane], hosts.states[bus]
     credit = claims.credit[lane]
     first_bank = rank * BANKS_PER_RANK
@@ -213,10 +213,10 @@ def step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock):
     trace, latencies = commands_at(lanes.commands, lane), lanes.latencies[0, 0]
     issue(policy, shape, state, latencies, source, sink, trace, origin, first, second, clock)
     take_command_bus(setup, claims, rank, bus, COMMANDS_OF_KINDS[kind], clock)
-    dimm = natural(setup.dimm_of_rank[rank])
+    dimm = assume_nonnegative(setup.dimm_of_rank[rank])
     claims.last_rank[dimm, bus] = rank
     if origin == FROM_REFRESHES and credit[0] > clock:
-        take_back(shape, state, source, clock)
+        requeue_reads(shape, state, source, clock)
     changes = observe(hosts.shape, host, kind, first_bank + bank, row, origin == FROM_ACTIVE, clock)
     if is_column(kind) and is_relayouts(agents.relayout, burst):
         state[SERVED] -= 1
@@ -251,14 +251,14 @@ def room_beside(agents, lanes, state, bus, count):
 @inlined
 def lane_observes(agents, lanes, asked, rank, bus, origin, kind, bank, row, clock):
     """The lane of a rank learns of a command of the host."""
-    lane = natural(rank * asked.due.shape[0] + bus)
+    lane = assume_nonnegative(rank * asked.due.shape[0] + bus)
     claims, other = agents.claims, lanes.states[lane]
     note_command(claims.tally[lane], claims.opened_by[lane], HOST, origin, kind, bank)
     claims.host_issued[lane, COMMANDS_OF_KINDS[kind]] += 1
     if observe(lanes.shape, other, kind, bank, row, origin == FROM_ACTIVE, clock):
         asked.wake[bus, rank] = min(asked.wake[bus, rank], clock + 1)
     if origin == FROM_REFRESHES and claims.credit[lane, 0] > clock:
-        take_back(lanes.shape, other, lane_source(agents.weights, lane), clock)
+        requeue_reads(lanes.shape, other, lane_source(agents.weights, lane), clock)
 
 
 @inlined

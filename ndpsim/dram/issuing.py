@@ -166,7 +166,7 @@ def move_to_active(entry, size, bound, rows, banks, queue, slot):
 
 
 @inlined
-def let_go(policy, entry, size, bound, rows, bank):
+def release_active(policy, entry, size, bound, rows, bank):
     """An active request has had its column command: its bank may be closed again."""
     rows[bank, ACTIVE_COUNT] -= 1
     if size[ACTIVE] == 1 and policy.row_cap > 0:
@@ -182,7 +182,7 @@ def move_on(tables, policy, entry, size, bound, rows, value, queue, slot, comman
         move_to_active(entry, size, bound, rows, tables.ranks * banks_per_rank(tables), queue, slot)
     elif command == RD or command == WR or command == RDA or command == WRA:
         if queue == ACTIVE:
-            let_go(policy, entry, size, bound, rows, entry[queue, BANK, slot])
+            release_active(policy, entry, size, bound, rows, entry[queue, BANK, slot])
         value[SERVED] += 1
         remove(entry, size, queue, slot)
     elif command == REFAB:
@@ -196,7 +196,7 @@ def move_on(tables, policy, entry, size, bound, rows, value, queue, slot, comman
 
 
 @inlined
-def take_back(entry, size, bound, rows):
+def requeue_reads(entry, size, bound, rows):
     """Return to the read queue the active requests whose row was closed while the sink had no room."""
     slot = 0
     while slot < size[ACTIVE]:
@@ -232,7 +232,7 @@ def issue(tables, policy, channel, sink, commands, queue, slot, command, clock):
         forget_bank(entry, channel.size, bound, bank)
     whole_rank = command == PREAB or command == REFAB
     if queue == PRIORITY and sink.servers > 0 and credit_clock(sink) > clock:
-        take_back(entry, channel.size, bound, rows)
+        requeue_reads(entry, channel.size, bound, rows)
     record_command(commands, command, rank if whole_rank else bank, row, entry[queue, COLUMN, slot], clock)
     channel.issued[command] += 1
     if value[FIRST_COMMAND] < 0:

@@ -34,7 +34,7 @@ another lane before. Fewer clocks than these are right, too. All is done when ev
 from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
-from ndpsim.dram.masks.words import natural
+from ndpsim.dram.masks.words import assume_nonnegative
 from ndpsim.link.events import FAR, first_leaf, set_time
 from ndpsim.link.sending import note_ready, send
 
@@ -46,14 +46,14 @@ def hand_out(engine, request, tick):
     """A request may be offered to its lane from the unit's next edge, and then the lane's, on."""
     edge = (tick + engine.unit_ticks - 1) // engine.unit_ticks * engine.unit_ticks
     engine.offered_at[request] = (edge + engine.dram_ticks - 1) // engine.dram_ticks
-    engine.handed[natural(engine.handed_count[0])] = request
+    engine.handed[assume_nonnegative(engine.handed_count[0])] = request
     engine.handed_count[0] += 1
 
 
 @inlined
 def use_slot(engine, node, tick):
     """A slot of a node's buffer is free: the node's next read is handed out."""
-    read = natural(engine.next_read[node])
+    read = assume_nonnegative(engine.next_read[node])
     if read < engine.node_read[node + 1]:
         engine.next_read[node] = read + 1
         hand_out(engine, read, tick)
@@ -94,7 +94,7 @@ def may_leave(engine, flow, packet):
         if engine.arriving[flow] == packet:
             set_time(packets.times, flow, tick)
     else:
-        queue = natural(fabric.path[fabric.path_first[flow]])
+        queue = assume_nonnegative(fabric.path[fabric.path_first[flow]])
         if packets.head[queue] == packet:
             note_ready(fabric, packets, queue, tick)
 
@@ -102,7 +102,7 @@ def may_leave(engine, flow, packet):
 @inlined
 def free_place(engine, packet):
     """A packet's place at its target is free: the flow has a credit for a later one."""
-    flow = natural(engine.packets.flow[packet])
+    flow = assume_nonnegative(engine.packets.flow[packet])
     later = packet + engine.flow_credits[flow]
     if later < engine.flow_packet[flow + 1] and engine.unread[later] == 0:
         engine.without_credit[1 if is_local(engine, flow) else 0] -= 1
@@ -112,10 +112,10 @@ def free_place(engine, packet):
 @inlined
 def leave(engine, packet, tick):
     """A packet has left its source: slots of reads that have left altogether are free."""
-    node = natural(engine.flow_node[natural(engine.packets.flow[packet])])
+    node = assume_nonnegative(engine.flow_node[assume_nonnegative(engine.packets.flow[packet])])
     for number in range(engine.packet_first[packet], engine.packet_first[packet + 1]):
-        piece = natural(number)
-        read = natural(engine.piece_read[piece])
+        piece = assume_nonnegative(number)
+        read = assume_nonnegative(engine.piece_read[piece])
         engine.unsent[read] -= 1
         if engine.unsent[read] == 0:
             use_slot(engine, node, tick)
@@ -134,14 +134,14 @@ def next_arrival(engine, flow, packet, tick):
 @inlined
 def arrive(engine, flow, tick):
     """A flow's next packet arrives: writes that have all their pieces are handed out."""
-    packet = natural(engine.arriving[flow])
+    packet = assume_nonnegative(engine.arriving[flow])
     engine.arriving[flow] = packet + 1
     if is_local(engine, flow):
         engine.packets.sent[packet] = engine.packets.arrived[packet] = tick
         leave(engine, packet, tick)
     for number in range(engine.packet_first[packet], engine.packet_first[packet + 1]):
-        piece = natural(number)
-        write = natural(engine.piece_write[piece])
+        piece = assume_nonnegative(number)
+        write = assume_nonnegative(engine.piece_write[piece])
         engine.missing[write] -= 1
         if engine.missing[write] == 0:
             engine.completed_by[write] = packet
@@ -162,7 +162,7 @@ def start_to_send(engine, wire, tick):
     if packets.hop[packet] == 1:
         engine.leaving[wire] = packet
         set_time(packets.times, engine.arriving.shape[0] + wire, packets.sent[packet])
-    flow = natural(packets.flow[packet])
+    flow = assume_nonnegative(packets.flow[packet])
     if packets.arrived[packet] > 0 and engine.arriving[flow] == packet:
         set_time(packets.times, flow, packets.arrived[packet])
 
@@ -177,7 +177,7 @@ def advance(engine, until):
     times = engine.packets.times
     flows, wires = engine.arriving.shape[0], engine.leaving.shape[0]
     while times[1] <= until:
-        tick, leaf = times[1], natural(first_leaf(times))
+        tick, leaf = times[1], assume_nonnegative(first_leaf(times))
         if leaf < flows:
             arrive(engine, leaf, tick)
         elif leaf < flows + wires:
@@ -194,11 +194,11 @@ def read_issued(engine, read, clock):
     tick = (there + engine.unit_ticks - 1) // engine.unit_ticks * engine.unit_ticks
     engine.read_tick[read] = tick
     for place in range(engine.read_first[read], engine.read_first[read + 1]):
-        packet = natural(engine.read_packet[natural(place)])
+        packet = assume_nonnegative(engine.read_packet[assume_nonnegative(place)])
         engine.unread[packet] -= 1
         engine.read_until[packet] = max(engine.read_until[packet], tick)
         if engine.unread[packet] == 0:
-            flow = natural(engine.packets.flow[packet])
+            flow = assume_nonnegative(engine.packets.flow[packet])
             if has_credit(engine, flow, packet):
                 may_leave(engine, flow, packet)
             else:
@@ -208,7 +208,7 @@ def read_issued(engine, read, clock):
 @inlined
 def write_taken(engine, write, clock):
     """A lane has taken a write into its write queue."""
-    packet = natural(engine.completed_by[write])
+    packet = assume_nonnegative(engine.completed_by[write])
     engine.place_free[packet] = max(engine.place_free[packet], clock * engine.dram_ticks)
     engine.not_taken[packet] -= 1
     if engine.not_taken[packet] == 0:

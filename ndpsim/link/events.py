@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim._jit import inlined
-from ndpsim.dram.masks.words import natural
+from ndpsim.dram.masks.words import assume_nonnegative
 
 __all__ = ["FAR", "first_leaf", "make_times", "set_time"]
 
@@ -26,11 +26,11 @@ def make_times(leaves: int) -> NDArray[np.int64]:
 @inlined
 def set_time(times, leaf, tick):
     """The event of a leaf is at a tick."""
-    node = natural(times.shape[0] // 2 + leaf)
+    node = assume_nonnegative(times.shape[0] // 2 + leaf)
     times[node] = tick
     while node > 1:
         tick = min(tick, times[node ^ 1])
-        node = natural(node >> 1)
+        node = assume_nonnegative(node >> 1)
         times[node] = tick
 
 
@@ -39,6 +39,6 @@ def first_leaf(times):
     """The leaf whose event is first."""
     node, half, tick = 1, times.shape[0] // 2, times[1]
     while node < half:
-        node = natural(2 * node)
+        node = assume_nonnegative(2 * node)
         node += times[node] != tick
     return node - half

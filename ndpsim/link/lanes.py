@@ -35,7 +35,7 @@ from ndpsim.dram.masks.state import (
     WRITES,
     make_states,
 )
-from ndpsim.dram.masks.words import natural
+from ndpsim.dram.masks.words import assume_nonnegative
 from ndpsim.dram.state import (
     FAR,
     LATENCIES,
@@ -166,7 +166,9 @@ def step_lane(policy, shape, engine, lanes, no_sink, lane, clock):
     state = lanes.states[lane]
     request = offered(policy, engine, lanes, state, lane, clock)
     if request >= 0:
-        lanes.quiet[lane] = min(lanes.quiet[lane], take(engine, lanes, state, lane, natural(request), clock))
+        lanes.quiet[lane] = min(
+            lanes.quiet[lane], take(engine, lanes, state, lane, assume_nonnegative(request), clock)
+        )
     if clock >= state[NEXT_REFRESH]:
         lanes.quiet[lane] = clock
         if not refresh(shape, policy, state, clock):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim._jit import inlined
-from ndpsim.dram.masks.words import natural
+from ndpsim.dram.masks.words import assume_nonnegative
 
 __all__ = ["Offers", "make_offers", "next_change", "next_offer", "note_issued", "note_taken", "take_handed"]
 
@@ -54,14 +54,14 @@ def make_offers(lane: Narrow, reads: int, lanes: int, many_reads: int) -> Offers
 def take_handed(engine, offers, due):
     """Put requests that the engine has handed out on the lists of their lanes; these are due then."""
     for n in range(engine.handed_count[0]):
-        request = natural(engine.handed[n])
-        lane, kind = natural(offers.lane[request]), _WRITES if request >= offers.reads else _READS
+        request = assume_nonnegative(engine.handed[n])
+        lane, kind = assume_nonnegative(offers.lane[request]), _WRITES if request >= offers.reads else _READS
         offers.after[request] = _NONE
         if offers.first[lane, kind] < 0:
             offers.first[lane, kind] = request
             due[lane] = min(due[lane], engine.offered_at[request] + 1)
         else:
-            offers.after[natural(offers.last[lane, kind])] = request
+            offers.after[assume_nonnegative(offers.last[lane, kind])] = request
         offers.last[lane, kind] = request
         if kind == _READS and offers.uncounted[lane] < 0:
             offers.uncounted[lane] = request

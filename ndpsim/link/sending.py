@@ -13,7 +13,7 @@ Times are ticks; nothing changes between two ticks at which a wire starts to sen
 from __future__ import annotations
 
 from ndpsim._jit import inlined, kernel
-from ndpsim.dram.masks.words import natural
+from ndpsim.dram.masks.words import assume_nonnegative
 from ndpsim.link.events import FAR, first_leaf, set_time
 
 __all__ = ["advance", "note_ready", "send"]
@@ -25,9 +25,9 @@ def next_start(fabric, packets, wire):
     first, end = fabric.wire_first[wire], fabric.wire_first[wire + 1]
     start = FAR
     for number in range(fabric.input_first[first], fabric.input_first[end]):
-        packet = packets.head[natural(number)]
+        packet = packets.head[assume_nonnegative(number)]
         if packet >= 0:
-            start = min(start, packets.at[natural(packet)])
+            start = min(start, packets.at[assume_nonnegative(packet)])
     return max(start, packets.free[wire])
 
 
@@ -40,7 +40,7 @@ def set_start(packets, wire, tick):
 @inlined
 def note_ready(fabric, packets, queue, tick):
     """The first packet of a queue can leave it from a tick on."""
-    wire = natural(fabric.queue_wire[queue])
+    wire = assume_nonnegative(fabric.queue_wire[queue])
     tick = max(tick, packets.free[wire])
     if tick < packets.times[packets.times.shape[0] // 2 + packets.leaves_before + wire]:
         set_start(packets, wire, tick)
@@ -50,12 +50,12 @@ def note_ready(fabric, packets, queue, tick):
 def ready_queue(fabric, packets, in_, tick):
     """The queue of an input whose turn it is at `tick`, -1: none has a packet."""
     first, end = fabric.input_first[in_], fabric.input_first[in_ + 1]
-    queue = natural(packets.turn_queue[in_])
+    queue = assume_nonnegative(packets.turn_queue[in_])
     for _ in range(end - first):
         packet = packets.head[queue]
-        if packet >= 0 and packets.at[natural(packet)] <= tick:
+        if packet >= 0 and packets.at[assume_nonnegative(packet)] <= tick:
             return queue
-        queue = natural(first if queue + 1 == end else queue + 1)
+        queue = assume_nonnegative(first if queue + 1 == end else queue + 1)
     return -1
 
 
@@ -63,10 +63,10 @@ def ready_queue(fabric, packets, in_, tick):
 def choose_queue(fabric, packets, wire, tick):
     """The queue whose turn it is at `tick`; after it comes the turn of the next."""
     first, end = fabric.wire_first[wire], fabric.wire_first[wire + 1]
-    in_ = natural(packets.turn[wire])
+    in_ = assume_nonnegative(packets.turn[wire])
     for _ in range(end - first):
         queue = ready_queue(fabric, packets, in_, tick)
-        after = natural(first if in_ + 1 == end else in_ + 1)
+        after = assume_nonnegative(first if in_ + 1 == end else in_ + 1)
         if queue >= 0:
             packets.turn[wire] = after
             next_queue = queue + 1
@@ -82,12 +82,12 @@ def choose_queue(fabric, packets, wire, tick):
 def move_on(fabric, packets, packet, tick):
     """A packet is at the next node from `tick` on: at its target, or in its next queue."""
     packets.hop[packet] += 1
-    flow = natural(packets.flow[packet])
+    flow = assume_nonnegative(packets.flow[packet])
     place = fabric.path_first[flow] + packets.hop[packet]
     if place == fabric.path_first[flow + 1]:
         packets.arrived[packet] = tick
         return
-    queue = natural(fabric.path[natural(place)])
+    queue = assume_nonnegative(fabric.path[assume_nonnegative(place)])
     packets.at[packet], packets.behind[packet] = tick, -1
     if packets.head[queue] < 0:
         packets.head[queue] = packet
@@ -102,8 +102,8 @@ def move_on(fabric, packets, packet, tick):
 @inlined
 def send(fabric, packets, wire, tick):
     """A wire sends a packet of the queue whose turn it is; returns the packet."""
-    queue = natural(choose_queue(fabric, packets, wire, tick))
-    packet = natural(packets.head[queue])
+    queue = assume_nonnegative(choose_queue(fabric, packets, wire, tick))
+    packet = assume_nonnegative(packets.head[queue])
     packets.head[queue] = packets.behind[packet]
     on_wire = packets.size[packet] * fabric.byte_ticks[wire]
     packets.free[wire] = tick + on_wire

@@ -51,7 +51,7 @@ _DATA = [number for number, kind in enumerate(COMMANDS) if kind.reads or kind.wr
 def make_setup(
     machine: Machine, arbitration: str, slice_clocks: int, start_clock: int = FIRST_CLOCK
 ) -> shared.Setup:
-    """What a channel with such DIMMs runs under. Clocks count from 1, which refresh takes as `start_clock`.
+    """What a channel with such DIMMs runs under. Clocks count from 1, which is `start_clock` to refresh.
 
     Raises:
         InputError: the ranks of a sub-channel are in lock step.

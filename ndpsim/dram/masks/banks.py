@@ -5,7 +5,7 @@ from __future__ import annotations
 from ndpsim._jit import inlined, outlined
 from ndpsim.dram.masks.rows import filled, row_at, set_lane, set_row, smaller, with_lane
 from ndpsim.dram.masks.segment_points import segments_with
-from ndpsim.dram.masks.slots import join, leave, put_back, wait_place
+from ndpsim.dram.masks.slots import join, leave, requeue_read, wait_place
 from ndpsim.dram.masks.state import (
     ACT,
     ACTIVE,
@@ -37,7 +37,7 @@ from ndpsim.dram.masks.state import (
     WAITS,
 )
 from ndpsim.dram.masks.timing import bank_ready_at
-from ndpsim.dram.masks.words import lowest, natural, ranks_of
+from ndpsim.dram.masks.words import assume_nonnegative, lowest, ranks_of
 from ndpsim.dram.state import FAR, OPEN_CLOCKS, READ_QUEUE, ROW_SHIFT
 
 __all__ = [
@@ -46,12 +46,12 @@ __all__ = [
     "auto_precharge",
     "close_bank",
     "close_banks",
-    "leave_line",
+    "leave_active_queue",
     "lower_active_bound",
     "open_bank",
     "release_bank",
+    "requeue_reads",
     "same_banks",
-    "take_back",
 ]
 
 
@@ -89,7 +89,7 @@ def hits_among(state, queue, segment, mask, row):
 @inlined
 def open_bank(queues, state, bank, row):
     """A bank's row has been opened for a request that is now active."""
-    bank = natural(bank)
+    bank = assume_nonnegative(bank)
     rank = bank // BANKS_PER_RANK
     state[OPEN_ROW + bank] = row
     state[OPEN_BANKS + rank] |= bank_bit(bank)
@@ -97,7 +97,7 @@ def open_bank(queues, state, bank, row):
     for queue in range(2):
         segments = segments_with(queues, state, queue, bank)
         while segments != 0:
-            segment = natural(lowest(segments) * SEGMENT)
+            segment = assume_nonnegative(lowest(segments) * SEGMENT)
             segments &= segments - 1
             mask = state[OF_BANK + queue * BANKS + bank + segment]
             if mask != 0:
@@ -110,13 +110,13 @@ def open_bank(queues, state, bank, row):
 @inlined
 def release_bank(queues, state, bank):
     """A bank's active request is gone: requests for other rows may close it."""
-    bank = natural(bank)
+    bank = assume_nonnegative(bank)
     rank = bank // BANKS_PER_RANK
     state[HELD_BANKS + rank] &= ~bank_bit(bank)
     for queue in range(2):
         segments = segments_with(queues, state, queue, bank)
         while segments != 0:
-            segment = natural(lowest(segments) * SEGMENT)
+            segment = assume_nonnegative(lowest(segments) * SEGMENT)
             segments &= segments - 1
             mask = state[OF_BANK + queue * BANKS + bank + segment]
             if mask != 0:
@@ -128,14 +128,14 @@ def release_bank(queues, state, bank):
 @inlined
 def close_bank(queues, state, bank):
     """A bank's row has been closed."""
-    bank = natural(bank)
+    bank = assume_nonnegative(bank)
     rank = bank // BANKS_PER_RANK
     state[OPEN_ROW + bank] = -1
     state[OPEN_BANKS + rank] &= ~bank_bit(bank)
     for queue in range(2):
         segments = segments_with(queues, state, queue, bank)
         while segments != 0:
-            segment = natural(lowest(segments) * SEGMENT)
+            segment = assume_nonnegative(lowest(segments) * SEGMENT)
             segments &= segments - 1
             mask = state[OF_BANK + queue * BANKS + bank + segment]
             if mask != 0:
@@ -156,8 +156,8 @@ def close_banks(queues, state, rank, mask, clock):
 @outlined
 def auto_precharge(queues, state, kind, bank, clock):
     """RDA or WRA at `clock` closes its bank as soon as a PRE could have followed RD or WR."""
-    bank = natural(bank)
-    after_column = clock + state[SAME_BANK + natural(kind - RDA + RD) * KINDS + PRE]
+    bank = assume_nonnegative(bank)
+    after_column = clock + state[SAME_BANK + assume_nonnegative(kind - RDA + RD) * KINDS + PRE]
     closed_at = max(state[BANK_READY + bank * KINDS + PRE], after_column)
     state[OPEN_CLOCKS] += closed_at
     state[CLOSED_AT + bank] = closed_at
@@ -165,18 +165,18 @@ def auto_precharge(queues, state, kind, bank, clock):
 
 
 @inlined
-def active_bank(state, line, place):
-    """The bank of the request at a place of a line."""
-    line = natural(line)
-    at = line * SLOTS + (state[ACTIVE_HEAD + line] + place & SLOTS - 1)
+def active_bank(state, active_queue, place):
+    """The bank of the request at a place of an active queue."""
+    active_queue = assume_nonnegative(active_queue)
+    at = active_queue * SLOTS + (state[ACTIVE_HEAD + active_queue] + place & SLOTS - 1)
     return state[ACTIVE + at] & (BANKS - 1)
 
 
 @inlined
-def set_active_bank(state, line, place, bank):
-    """Put a bank's active request at a place of a line."""
-    line = natural(line)
-    state[ACTIVE + line * SLOTS + (state[ACTIVE_HEAD + line] + place & SLOTS - 1)] = bank
+def set_active_bank(state, active_queue, place, bank):
+    """Put a bank's active request at a place of an active queue."""
+    active_queue = assume_nonnegative(active_queue)
+    state[ACTIVE + active_queue * SLOTS + (state[ACTIVE_HEAD + active_queue] + place & SLOTS - 1)] = bank
 
 
 @inlined
@@ -189,16 +189,16 @@ def lower_active_bound(state, kind, bank):
 
 @inlined
 def activate_request(queues, state, queue, bank, row, request, arrived):
-    """After its ACT a request stands in its rank's line, in order of arrival, and holds its bank."""
-    bank = natural(bank)
+    """After its ACT a request stands in the rank's active queue, in order of arrival, and holds its bank."""
+    bank = assume_nonnegative(bank)
     rank = bank // BANKS_PER_RANK
-    line = rank * 2 + queue
-    place = state[ACTIVE_SIZE + line]
-    while place > 0 and state[ACTIVE_ARRIVED + active_bank(state, line, place - 1)] > arrived:
-        set_active_bank(state, line, place, active_bank(state, line, place - 1))
+    active_queue = rank * 2 + queue
+    place = state[ACTIVE_SIZE + active_queue]
+    while place > 0 and state[ACTIVE_ARRIVED + active_bank(state, active_queue, place - 1)] > arrived:
+        set_active_bank(state, active_queue, place, active_bank(state, active_queue, place - 1))
         place -= 1
-    set_active_bank(state, line, place, bank)
-    state[ACTIVE_SIZE + line] += 1
+    set_active_bank(state, active_queue, place, bank)
+    state[ACTIVE_SIZE + active_queue] += 1
     state[ACTIVE_ARRIVED + bank] = arrived
     state[ACTIVE_REQUEST + bank] = request
     lower_active_bound(state, RD + queue, bank)
@@ -206,35 +206,35 @@ def activate_request(queues, state, queue, bank, row, request, arrived):
 
 
 @inlined
-def leave_line(state, line, place):
-    """Take the request at a place out of a line."""
-    line = natural(line)
+def leave_active_queue(state, active_queue, place):
+    """Take the request at a place out of its active queue."""
+    active_queue = assume_nonnegative(active_queue)
     for older in range(place, 0, -1):
-        set_active_bank(state, line, older, active_bank(state, line, older - 1))
-    state[ACTIVE_HEAD + line] = state[ACTIVE_HEAD + line] + 1 & SLOTS - 1
-    state[ACTIVE_SIZE + line] -= 1
-    rank, kind, first = line // 2, RD + line % 2, FAR
+        set_active_bank(state, active_queue, older, active_bank(state, active_queue, older - 1))
+    state[ACTIVE_HEAD + active_queue] = state[ACTIVE_HEAD + active_queue] + 1 & SLOTS - 1
+    state[ACTIVE_SIZE + active_queue] -= 1
+    rank, kind, first = active_queue // 2, RD + active_queue % 2, FAR
     rank_ready_at = state[RANK_READY + rank * KINDS + kind]
-    for other in range(state[ACTIVE_SIZE + line]):
-        first = min(first, bank_ready_at(state, kind, active_bank(state, line, other)))
+    for other in range(state[ACTIVE_SIZE + active_queue]):
+        first = min(first, bank_ready_at(state, kind, active_bank(state, active_queue, other)))
         if first <= rank_ready_at:
             break
     set_lane(state, ACTIVE_BOUND + rank * WAITS, kind, first)
 
 
 @outlined
-def take_back(shape, state, source, clock):
+def requeue_reads(shape, state, source, clock):
     """Return to the read queue the active requests whose row was closed while the sink had no room."""
     for rank in range(ranks_of(shape)):
-        line, place = rank * 2 + READS, 0
-        while place < state[ACTIVE_SIZE + line]:
-            bank = active_bank(state, line, place)
+        active_queue, place = rank * 2 + READS, 0
+        while place < state[ACTIVE_SIZE + active_queue]:
+            bank = active_bank(state, active_queue, place)
             if state[OPEN_ROW + bank] >= 0:
                 place += 1
                 continue
-            leave_line(state, line, place)
+            leave_active_queue(state, active_queue, place)
             state[HELD_BANKS + rank] &= ~bank_bit(bank)
             arrived = state[ACTIVE_ARRIVED + bank]
             state[READ_QUEUE] -= clock - arrived  # its wait until now is counted, see `leave_queue`
             row = source.place[state[ACTIVE_REQUEST + bank]] >> ROW_SHIFT
-            put_back(shape.queues, state, bank, row, arrived)
+            requeue_read(shape.queues, state, bank, row, arrived)

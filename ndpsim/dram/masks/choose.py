@@ -20,16 +20,12 @@ from ndpsim.dram.masks.rows import (
     where_none,
     with_lane,
 )
-from ndpsim.dram.masks.slots import fall_asleep, next_kind, slot_bank, wait_place
+from ndpsim.dram.masks.slots import add_not_ready, next_kind, slot_bank, wait_place
 from ndpsim.dram.masks.state import (
     ACT,
     ACTIVE_ARRIVED,
     ACTIVE_BOUND,
     ACTIVE_SIZE,
-    ASLEEP,
-    ASLEEP_HEAD,
-    ASLEEP_SIZE,
-    AWAKE,
     BANK_READY,
     BANKS,
     BANKS_PER_GROUP,
@@ -38,6 +34,10 @@ from ndpsim.dram.masks.state import (
     HELD_BANKS,
     HELD_BY_OTHER,
     KINDS,
+    MAYBE_READY,
+    NOT_READY,
+    NOT_READY_HEAD,
+    NOT_READY_SIZE,
     OF_BANK,
     OPEN_BANKS,
     PENDING_BANK,
@@ -60,7 +60,7 @@ from ndpsim.dram.masks.state import (
     WRITES,
 )
 from ndpsim.dram.masks.timing import bank_ready_at
-from ndpsim.dram.masks.words import lowest, natural, ranks_of, rotate
+from ndpsim.dram.masks.words import assume_nonnegative, lowest, ranks_of, rotate
 from ndpsim.dram.state import FAR, WRITE_MODE
 
 __all__ = [
@@ -70,14 +70,14 @@ __all__ = [
     "choose_active",
     "choose_maintenance",
     "choose_queued",
-    "due_lines",
-    "look_again",
+    "due_active_queues",
     "mode_changes",
     "oldest_active",
     "quiet_until",
     "quiet_until_of",
-    "sleep",
-    "spared",
+    "recheck_reads",
+    "row_hit_filtered",
+    "set_not_ready",
 ]
 
 
@@ -90,22 +90,24 @@ def room_at(credit):
 @inlined
 def rank_ready_at(state, rank, room):
     """The first clocks, by kind, as far as the channel, the rank and the room in the sink go."""
-    return larger(row_at(state, RANK_READY + natural(rank) * KINDS), room)
+    return larger(row_at(state, RANK_READY + assume_nonnegative(rank) * KINDS), room)
 
 
 @inlined
 def active_from(state, rank, room):
     """The clocks, by kind, before which no active request of a rank can issue."""
-    return larger(rank_ready_at(state, rank, room), row_at(state, ACTIVE_BOUND + natural(rank) * WAITS))
+    return larger(
+        rank_ready_at(state, rank, room), row_at(state, ACTIVE_BOUND + assume_nonnegative(rank) * WAITS)
+    )
 
 
 @inlined
-def issue_from(state, queue, rank, room, awake):
+def issue_from(state, queue, rank, room, maybe_ready):
     """The clocks, by kind, before which no active request of a rank, nor one of a queue, can issue."""
     place = wait_place(queue, ACT, rank)
-    asleep = where_none(both(row_at(state, WAITING + place), awake))
-    queued = both(row_at(state, BOUND + place), asleep)
-    waiting = smaller(row_at(state, ACTIVE_BOUND + natural(rank) * WAITS), queued)
+    not_ready = where_none(both(row_at(state, WAITING + place), maybe_ready))
+    queued = both(row_at(state, BOUND + place), not_ready)
+    waiting = smaller(row_at(state, ACTIVE_BOUND + assume_nonnegative(rank) * WAITS), queued)
     return larger(rank_ready_at(state, rank, room), waiting)
 
 
@@ -125,48 +127,48 @@ def quiet_until(shape, state, queue, credit):
 
     credit: the clock before which the sink has no room for a read.
     """
-    return quiet_until_of(shape, state, queue, credit, state[AWAKE + queue])
+    return quiet_until_of(shape, state, queue, credit, state[MAYBE_READY + queue])
 
 
 @inlined
-def quiet_until_of(shape, state, queue, credit, awake):
-    """As `quiet_until`, of the awake requests in a mask and of those that are not awake."""
-    room, awake = room_at(credit), filled(awake)
-    quiet = issue_from(state, queue, 0, room, awake)
+def quiet_until_of(shape, state, queue, credit, maybe_ready):
+    """As `quiet_until`, of the requests in a mask that may be ready and of those that are not."""
+    room, maybe_ready = room_at(credit), filled(maybe_ready)
+    quiet = issue_from(state, queue, 0, room, maybe_ready)
     for rank in range(1, ranks_of(shape)):
-        quiet = smaller(quiet, issue_from(state, queue, rank, room, awake))
+        quiet = smaller(quiet, issue_from(state, queue, rank, room, maybe_ready))
     return least(quiet)
 
 
 @inlined
-def look_again(shape, state):
-    """Wake all reads: what their banks are ready for is no longer known."""
-    state[AWAKE + READS] = -1
+def recheck_reads(shape, state):
+    """All reads may be ready: for which commands their banks are is to be found out again."""
+    state[MAYBE_READY + READS] = -1
 
 
 @inlined
-def oldest_active(state, line, kind, clock):
-    """The first place of a line whose request's bank is ready, or its size if none is.
+def oldest_active(state, active_queue, kind, clock):
+    """The first place of an active queue whose request's bank is ready, or its size if none is.
 
-    Then the line is not asked again before the first clock at which one can be ready.
+    Then the queue is not asked again before the first clock at which one can be ready.
     """
-    line, kind = natural(line), natural(kind)
-    size, first = state[ACTIVE_SIZE + line], FAR
+    active_queue, kind = assume_nonnegative(active_queue), assume_nonnegative(kind)
+    size, first = state[ACTIVE_SIZE + active_queue], FAR
     for place in range(size):
-        ready_at = bank_ready_at(state, kind, active_bank(state, line, place))
+        ready_at = bank_ready_at(state, kind, active_bank(state, active_queue, place))
         if ready_at <= clock:
             return place
         first = min(first, ready_at)
-    set_lane(state, ACTIVE_BOUND + line // 2 * WAITS, kind, first)
+    set_lane(state, ACTIVE_BOUND + active_queue // 2 * WAITS, kind, first)
     return size
 
 
 @inlined
-def due_lines(shape, state, credit, clock):
-    """The lines to ask: bit rank * WAITS + kind."""
+def due_active_queues(shape, state, credit, clock):
+    """The active queues to ask: bit rank * WAITS + kind."""
     due = 0
     for number in range(ranks_of(shape)):
-        rank = natural(number)
+        rank = assume_nonnegative(number)
         ready, bound = RANK_READY + rank * KINDS, ACTIVE_BOUND + rank * WAITS
         reads = max(max(state[ready + RD], state[bound + RD]), credit) <= clock
         writes = max(state[ready + WR], state[bound + WR]) <= clock
@@ -176,73 +178,73 @@ def due_lines(shape, state, credit, clock):
 
 @inlined
 def choose_active(shape, state, credit, clock):
-    """The oldest ready active request: (its line or -1, its place in the line)."""
+    """The oldest ready active request: (its active queue or -1, its place there)."""
     best, best_place, best_arrived = -1, 0, FAR
-    due = due_lines(shape, state, credit, clock)
+    due = due_active_queues(shape, state, credit, clock)
     while due != 0:
-        bit = natural(lowest(due))
+        bit = assume_nonnegative(lowest(due))
         due &= due - 1
-        line, kind = bit // WAITS * 2 + bit % WAITS - RD, bit % WAITS
-        place = oldest_active(state, line, kind, clock)
-        if place < state[ACTIVE_SIZE + line]:
-            arrived = state[ACTIVE_ARRIVED + active_bank(state, line, place)]
+        active_queue, kind = bit // WAITS * 2 + bit % WAITS - RD, bit % WAITS
+        place = oldest_active(state, active_queue, kind, clock)
+        if place < state[ACTIVE_SIZE + active_queue]:
+            arrived = state[ACTIVE_ARRIVED + active_bank(state, active_queue, place)]
             if arrived < best_arrived:
-                best, best_place, best_arrived = line, place, arrived
+                best, best_place, best_arrived = active_queue, place, arrived
     return best, best_place
 
 
 @outlined
-def wake(state, queue, kind, rank, clock):
-    """Wake the requests that wait for a kind and whose bank is ready; returns them."""
-    place, woken = wait_place(queue, ACT, rank), 0
-    line = natural(place + kind)
-    head, size = state[ASLEEP_HEAD + line], state[ASLEEP_SIZE + line]
+def recheck(state, queue, kind, rank, clock):
+    """The requests that wait for a kind and whose bank has become ready; they are no longer not ready."""
+    place, rechecked = wait_place(queue, ACT, rank), 0
+    wait = assume_nonnegative(place + kind)
+    head, size = state[NOT_READY_HEAD + wait], state[NOT_READY_SIZE + wait]
     first = FAR
     while size > 0:
-        entry = state[ASLEEP + line * SLOTS + (head & SLOTS - 1)]
+        entry = state[NOT_READY + wait * SLOTS + (head & SLOTS - 1)]
         if entry // BANKS > clock:
             first = entry // BANKS
             break
-        woken |= state[OF_BANK + queue * BANKS + (entry & BANKS - 1)]
+        rechecked |= state[OF_BANK + queue * BANKS + (entry & BANKS - 1)]
         head += 1
         size -= 1
-    state[ASLEEP_HEAD + line] = head
-    state[ASLEEP_SIZE + line] = size
-    woken &= state[WAITING + line]
-    state[AWAKE + queue] |= woken
+    state[NOT_READY_HEAD + wait] = head
+    state[NOT_READY_SIZE + wait] = size
+    rechecked &= state[WAITING + wait]
+    state[MAYBE_READY + queue] |= rechecked
     set_lane(state, BOUND + place, kind, first)
-    return woken
+    return rechecked
 
 
 @inlined
 def candidates(shape, state, queue, credit, clock):
-    """The requests that are awake and whose rank is ready."""
+    """The requests that may be ready and whose rank is."""
     room, found, due = room_at(credit), filled(0), 0
     for rank in range(ranks_of(shape)):
         place, ready = wait_place(queue, ACT, rank), rank_ready_at(state, rank, room)
         found = either(found, both(up_to(ready, clock), row_at(state, WAITING + place)))
         due |= bits(up_to(larger(ready, row_at(state, BOUND + place)), clock)) << rank * WAITS
-    awake = merged(found) & state[AWAKE + queue]
+    maybe_ready = merged(found) & state[MAYBE_READY + queue]
     while due != 0:  # kinds of ranks for which a bank may have become ready: bit rank * WAITS + kind
-        bit = natural(lowest(due))
+        bit = assume_nonnegative(lowest(due))
         due &= due - 1
-        awake |= wake(state, queue, bit % WAITS, bit // WAITS, clock)
-    return awake
+        maybe_ready |= recheck(state, queue, bit % WAITS, bit // WAITS, clock)
+    return maybe_ready
 
 
 @outlined
-def sleep(state, queue, kind, bank, ready_at):
+def set_not_ready(state, queue, kind, bank, ready_at):
     """A bank is not ready for a kind before `ready_at`; returns the requests that wait for it."""
     place = wait_place(queue, ACT, bank // BANKS_PER_RANK)
     same = state[WAITING + place + kind] & state[OF_BANK + queue * BANKS + bank]
-    if fall_asleep(state, place, kind, bank, ready_at):
-        state[AWAKE + queue] &= ~same
+    if add_not_ready(state, place, kind, bank, ready_at):
+        state[MAYBE_READY + queue] &= ~same
     return same
 
 
 @outlined
-def spared(shape, state, queue):
-    """FRFCFS-RowHit: what would close a row on an older hit; it sleeps until a hit is served."""
+def row_hit_filtered(shape, state, queue):
+    """FRFCFS-RowHit: what would close a row on an older hit; it is not ready until a hit is served."""
     tail, younger = state[TAIL + queue], 0
     for rank in range(ranks_of(shape)):
         place = wait_place(queue, ACT, rank)
@@ -256,35 +258,35 @@ def spared(shape, state, queue):
             conflicts &= ~rotate(same, tail)
             if rotate(same, tail) & hits & (bit - 1) != 0:
                 younger |= same & waiting
-    state[AWAKE + queue] &= ~younger
+    state[MAYBE_READY + queue] &= ~younger
     return younger
 
 
 @inlined
 def choose_queued(policy, shape, state, queue, credit, clock):
     """The oldest ready request of a queue: (its slot or -1, the kind of its next command)."""
-    queue = natural(queue)
-    tail, awake = state[TAIL + queue], candidates(shape, state, queue, credit, clock)
+    queue = assume_nonnegative(queue)
+    tail, maybe_ready = state[TAIL + queue], candidates(shape, state, queue, credit, clock)
     if policy.row_hit_first:
-        awake &= ~spared(shape, state, queue)
-    awake = rotate(awake, tail)
-    while awake != 0:
-        slot = natural(lowest(awake) + tail & SLOTS - 1)
-        bank = natural(slot_bank(state, queue, slot))
-        kind = natural(next_kind(state, queue, bank, state[SLOT_ROW + queue * SLOTS + slot]))
+        maybe_ready &= ~row_hit_filtered(shape, state, queue)
+    maybe_ready = rotate(maybe_ready, tail)
+    while maybe_ready != 0:
+        slot = assume_nonnegative(lowest(maybe_ready) + tail & SLOTS - 1)
+        bank = assume_nonnegative(slot_bank(state, queue, slot))
+        kind = assume_nonnegative(next_kind(state, queue, bank, state[SLOT_ROW + queue * SLOTS + slot]))
         ready_at = bank_ready_at(state, kind, bank)
         if ready_at <= clock:
             return slot, kind
-        awake &= ~rotate(sleep(state, queue, kind, bank, ready_at), tail)
+        maybe_ready &= ~rotate(set_not_ready(state, queue, kind, bank, ready_at), tail)
     return -1, ACT
 
 
 @inlined
 def activated_writes(state, rank):
     """The banks of a rank with an active write."""
-    banks, line = 0, rank * 2 + WRITES
-    for place in range(state[ACTIVE_SIZE + line]):
-        banks |= 1 << active_bank(state, line, place) % BANKS_PER_RANK
+    banks, active_queue = 0, rank * 2 + WRITES
+    for place in range(state[ACTIVE_SIZE + active_queue]):
+        banks |= 1 << active_bank(state, active_queue, place) % BANKS_PER_RANK
     return banks
 
 

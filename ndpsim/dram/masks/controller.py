@@ -10,9 +10,9 @@ from ndpsim.dram.masks.choose import (
     choose_active,
     choose_maintenance,
     choose_queued,
-    look_again,
     mode_changes,
     quiet_until,
+    recheck_reads,
 )
 from ndpsim.dram.masks.fast_forward import fast_forward, first_lookup
 from ndpsim.dram.masks.hits import only_hits, run_hits
@@ -35,7 +35,7 @@ from ndpsim.dram.masks.state import (
     WRITES_AT,
 )
 from ndpsim.dram.masks.transitions import commit
-from ndpsim.dram.masks.words import natural, ranks_of
+from ndpsim.dram.masks.words import assume_nonnegative, ranks_of
 from ndpsim.dram.queues import absorb
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import (
@@ -85,7 +85,7 @@ def can_take(policy, queues, state, source, clock):
     """Whether the next request will be taken at `clock`, if nothing happens before."""
     if state[TAKEN] >= source.admitted[0]:
         return False
-    request = natural(state[PLACE])
+    request = assume_nonnegative(state[PLACE])
     if source.cycle.shape[0] > 0 and source.cycle[request] >= clock:
         return False
     if source.place[request] & 1:
@@ -105,7 +105,7 @@ def would_accept(policy, state, source, clock):
 @inlined
 def take(queues, state, latencies, source, clock):
     """Take the next request: it is absorbed or queued; returns when it can issue, at the earliest."""
-    request = natural(state[PLACE])
+    request = assume_nonnegative(state[PLACE])
     place, at = source.place[request], FAR
     queue = place & 1
     if state[SIZE + WRITES] > 0 and is_queued_write(queues, state, source, source.address[request]):
@@ -168,9 +168,9 @@ def choose_and_issue(policy, shape, state, latencies, source, sink, commands, cl
     Returns the clock before which no other can issue.
     """
     credit = credit_clock(sink)
-    line, place = choose_active(shape, state, credit, clock)
-    if line >= 0:
-        issue_active(shape, state, latencies, source, sink, commands, line, place, clock)
+    active_queue, place = choose_active(shape, state, credit, clock)
+    if active_queue >= 0:
+        issue_active(shape, state, latencies, source, sink, commands, active_queue, place, clock)
     elif state[PENDING_SIZE] > 0:
         kind, at = choose_maintenance(shape, state, credit, 0, clock)
         if kind < 0:
@@ -239,7 +239,7 @@ def run(policy, shape, state, latencies, source, sink, commands, table, until_se
                 clock,
                 accepts,
             )
-            look_again(shape, state)
+            recheck_reads(shape, state)
             hits, quiet = False, 0
             continue
         if accepts:

@@ -40,7 +40,7 @@ from ndpsim.dram.masks.transition_table import (
     WORDS,
 )
 from ndpsim.dram.masks.transitions import find, next_line, record, start_recording, take
-from ndpsim.dram.masks.words import natural
+from ndpsim.dram.masks.words import assume_nonnegative
 from ndpsim.dram.state import COUNTED_UNTIL, FAR, PAUSE, PLACE, SERVED, TAKEN
 
 __all__ = ["fast_forward", "first_lookup"]
@@ -72,7 +72,7 @@ def first_lookup(state, table):
 @inlined
 def write_hash(table, signature):
     """A number by which signatures are told apart before their words are compared."""
-    total, signature = 0, natural(signature)
+    total, signature = 0, assume_nonnegative(signature)
     for place in range(table[signature + LENGTH]):
         total += table[signature + WORDS + place] << (place & 31)
     table[signature + HASH] = total
@@ -88,7 +88,7 @@ def bucket_of(table, signature):
 @inlined
 def same_words(table, one, other):
     """Whether two signatures are equal, also in LENGTH and HASH, which stand before the words."""
-    differs, one, other = 0, natural(one), natural(other)
+    differs, one, other = 0, assume_nonnegative(one), assume_nonnegative(other)
     for place in range(LENGTH, WORDS + table[one + LENGTH]):
         differs |= table[one + place] ^ table[other + place]
     return differs == 0
@@ -112,7 +112,7 @@ def has_room(table):
 @outlined
 def current_signature(policy, shape, state, source, sink, table, clock):
     """The state's signature, a new one if the table has room; else 0."""
-    new = natural(table[USED])
+    new = assume_nonnegative(table[USED])
     end = write_signature(policy, shape, state, source, sink, table, clock)
     write_hash(table, new)
     bucket = bucket_of(table, new)
@@ -120,7 +120,7 @@ def current_signature(policy, shape, state, source, sink, table, clock):
     while signature != 0:
         if table[signature + HASH] == table[new + HASH] and same_words(table, signature, new):
             return signature
-        signature = natural(table[signature + NEXT_IN_BUCKET])
+        signature = assume_nonnegative(table[signature + NEXT_IN_BUCKET])
     if not has_room(table):
         return 0
     table[new + NEXT_IN_BUCKET] = table[bucket]
@@ -139,7 +139,7 @@ def follow(policy, shape, state, source, sink, table, signature, clock, until_se
     step, quiet = table[STEPS] + 1, 0  # one that no other signature has; transitions since a refresh
     table[signature + STEP] = step
     while state[PLACE] + SPAN < source.place.shape[0]:
-        transition = natural(find(policy, shape, state, source, table, signature, clock))
+        transition = assume_nonnegative(find(policy, shape, state, source, table, signature, clock))
         # At its end another request must be there, and one to be served.
         most_taken = min(until_taken, source.admitted[0]) - 1 - state[TAKEN] - SPAN
         most_served = until_served - 1 - state[SERVED] - table[transition + READS]

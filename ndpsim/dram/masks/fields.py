@@ -82,10 +82,10 @@ _ARRAYS = (
     ("TAIL", 2, NUMBER),
     ("SIZE", 2, NUMBER),
     ("WAITING", _WAITS, DERIVED),
-    ("AWAKE", masks.KINDS, DERIVED),
+    ("MAYBE_READY", masks.KINDS, DERIVED),
     ("BOUND", _WAITS, DERIVED),
-    ("ASLEEP_HEAD", _WAITS, DERIVED),
-    ("ASLEEP_SIZE", _WAITS, DERIVED),
+    ("NOT_READY_HEAD", _WAITS, DERIVED),
+    ("NOT_READY_SIZE", _WAITS, DERIVED),
     ("ACTIVE_HEAD", 2 * masks.RANKS, NUMBER),
     ("ACTIVE_SIZE", 2 * masks.RANKS, NUMBER),
     ("ACTIVE_BOUND", masks.RANKS * masks.WAITS, DERIVED),
@@ -108,7 +108,7 @@ _ARRAYS = (
     ("OF_BANK", 2 * masks.BANKS, DERIVED),
     ("SEGMENTS_OF", 2 * masks.BANKS, CONSTANT),
     ("CLOSED_AT", masks.BANKS, CONSTANT),
-    ("ASLEEP", _WAITS * masks.SLOTS, DERIVED),
+    ("NOT_READY", _WAITS * masks.SLOTS, DERIVED),
     ("ACTIVE", 2 * masks.RANKS * masks.SLOTS, NUMBER),
     ("ACTIVE_ARRIVED", masks.BANKS, CLOCK),
     ("ACTIVE_REQUEST", masks.BANKS, REQUEST),
@@ -126,14 +126,14 @@ _ARRAYS = (
 _APART = {
     "SEGMENT_ORDER": masks.GROUP_READY - masks.SEGMENT_ORDER - 2 * masks.SEGMENTS,
     **dict.fromkeys(("GROUP_READY", "BANK_READY", "OPEN_ROW", "CLOSED_AT"), masks.GAP),
-    **dict.fromkeys(("ASLEEP", "ACTIVE", "ACTIVE_ARRIVED"), masks.GAP),
+    **dict.fromkeys(("NOT_READY", "ACTIVE", "ACTIVE_ARRIVED"), masks.GAP),
 }
 
 
 def _fields() -> tuple[Field, ...]:
     fields = [Field(name, getattr(channel, name), 1, role) for name, role in _COUNTERS.items()]
     fields += [Field(name, getattr(channel, name), 1, COUNTER) for name in _COUNTED]
-    fields.append(Field("spare counters", len(fields), channel.COUNTERS - len(fields), UNUSED))
+    fields.append(Field("filter_row_hits counters", len(fields), channel.COUNTERS - len(fields), UNUSED))
     for name, words, role in _ARRAYS:
         first = getattr(masks, name)
         fields.append(Field(name, first, words, role))

@@ -27,7 +27,7 @@ from ndpsim.dram.masks.state import (
     WRITES,
 )
 from ndpsim.dram.masks.timing import bank_ready_at
-from ndpsim.dram.masks.words import lowest, natural, ranks_of, rotate
+from ndpsim.dram.masks.words import assume_nonnegative, lowest, ranks_of, rotate
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import COUNTED_UNTIL, FAR, NEXT_REFRESH, PLACE, ROW_SHIFT, SERVED, TAKEN, WRITE_MODE
 
@@ -40,7 +40,7 @@ def only_hits(shape, state):
     if state[PENDING_SIZE] | state[SIZE + WRITES] | state[WRITE_MODE] != 0:
         return False
     for number in range(ranks_of(shape)):
-        rank = natural(number)
+        rank = assume_nonnegative(number)
         waits = WAITING + wait_place(READS, ACT, rank)
         active = state[ACTIVE_SIZE + rank * 2 + READS] | state[ACTIVE_SIZE + rank * 2 + WRITES]
         if state[waits + ACT] | state[waits + PRE] | active != 0:
@@ -53,7 +53,7 @@ def rank_ready_at(shape, state):
     """The first clock at which a rank with a hit is ready for RD."""
     at = FAR
     for number in range(ranks_of(shape)):
-        rank = natural(number)
+        rank = assume_nonnegative(number)
         if state[WAITING + wait_place(READS, RD, rank)] != 0:
             at = min(at, state[RANK_READY + rank * KINDS + RD])
     return at
@@ -64,7 +64,7 @@ def oldest_hit(shape, state, clock):
     """The slot of the oldest hit that is ready, -1 if none is; and else when one becomes ready."""
     tail, mask, first = state[TAIL + READS], 0, FAR
     for number in range(ranks_of(shape)):
-        rank = natural(number)
+        rank = assume_nonnegative(number)
         at = state[RANK_READY + rank * KINDS + RD]
         hits = state[WAITING + wait_place(READS, RD, rank)]
         if at <= clock:
@@ -96,7 +96,7 @@ def run_hits(
         if is_full(commands):
             break
         if accepts:
-            request = natural(state[PLACE])
+            request = assume_nonnegative(state[PLACE])
             place = source.place[request]
             bank, row = bank_of(place), place >> ROW_SHIFT
             if place & 1 or state[OPEN_ROW + bank] != row or state[TAKEN] + 1 >= until_taken:
@@ -113,7 +113,7 @@ def run_hits(
                 ready_at = max(rank_ready_at(shape, state), credit_clock(sink))
         clock += 1
         accepts = state[TAKEN] < source.admitted[0] and (
-            state[SIZE + READS] < policy.read_slots or source.place[natural(state[PLACE])] & 1 == 1
+            state[SIZE + READS] < policy.read_slots or source.place[assume_nonnegative(state[PLACE])] & 1 == 1
         )
         if not accepts:
             clock = min(until, max(clock, ready_at))

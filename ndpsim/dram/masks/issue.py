@@ -9,11 +9,11 @@ from ndpsim.dram.masks.banks import (
     active_bank,
     close_bank,
     close_banks,
-    leave_line,
+    leave_active_queue,
     lower_active_bound,
     open_bank,
+    requeue_reads,
     same_banks,
-    take_back,
 )
 from ndpsim.dram.masks.row_points import (
     column_kind,
@@ -22,7 +22,7 @@ from ndpsim.dram.masks.row_points import (
     note_activated,
     note_column,
 )
-from ndpsim.dram.masks.segment_points import segment_of, wake_conflicts
+from ndpsim.dram.masks.segment_points import recheck_conflicts, segment_of
 from ndpsim.dram.masks.slots import slot_bank, take_out
 from ndpsim.dram.masks.state import (
     ACT,
@@ -59,7 +59,7 @@ from ndpsim.dram.masks.state import (
     SLOTS,
 )
 from ndpsim.dram.masks.timing import bank_ready_at, note_activate, note_bank, note_rank, note_same_banks
-from ndpsim.dram.masks.words import natural
+from ndpsim.dram.masks.words import assume_nonnegative
 from ndpsim.dram.sink import FINISHED, credit_clock, take_burst
 from ndpsim.dram.state import (
     DATA_END,
@@ -109,7 +109,7 @@ def write_down(commands, kind, node, row, column, clock):
 @inlined
 def count_command(state, kind, clock):
     """Count a command."""
-    kind = natural(kind)
+    kind = assume_nonnegative(kind)
     state[ISSUED + kind] += 1
     if state[FIRST_COMMAND] < 0:
         state[FIRST_COMMAND] = clock
@@ -147,15 +147,15 @@ def issue_column(shape, state, latencies, source, sink, commands, queue, bank, r
 
 
 @inlined
-def issue_active(shape, state, latencies, source, sink, commands, line, place, clock):
+def issue_active(shape, state, latencies, source, sink, commands, active_queue, place, clock):
     """The column command of an active request."""
-    bank, queue = active_bank(state, line, place), line & 1
-    row, request = state[OPEN_ROW + bank], natural(state[ACTIVE_REQUEST + bank])
+    bank, queue = active_bank(state, active_queue, place), active_queue & 1
+    row, request = state[OPEN_ROW + bank], assume_nonnegative(state[ACTIVE_REQUEST + bank])
     arrived = state[ACTIVE_ARRIVED + bank]
     kind = issue_column(
         shape, state, latencies, source, sink, commands, queue, bank, row, request, arrived, clock
     )
-    leave_line(state, line, place)
+    leave_active_queue(state, active_queue, place)
     finish_active(shape.rows, shape.queues, state, kind, bank, clock)
 
 
@@ -178,9 +178,9 @@ def leave_queue(queues, state, source, queue, slot, bank, arrived, clock):
 @inlined
 def issue_queued(policy, shape, state, latencies, source, sink, commands, queue, slot, kind, clock):
     """The next command of a queued request."""
-    queue, slot, kind = natural(queue), natural(slot), natural(kind)
+    queue, slot, kind = assume_nonnegative(queue), assume_nonnegative(slot), assume_nonnegative(kind)
     at, bank = queue * SLOTS + slot, slot_bank(state, queue, slot)
-    row, request = state[SLOT_ROW + at], natural(state[SLOT_REQUEST + at])
+    row, request = state[SLOT_ROW + at], assume_nonnegative(state[SLOT_REQUEST + at])
     arrived = state[SLOT_ARRIVED + at]
     if kind == RD + queue:
         count_first(shape.queues, state, queue, slot, ROW_HITS)
@@ -189,7 +189,7 @@ def issue_queued(policy, shape, state, latencies, source, sink, commands, queue,
             shape, state, latencies, source, sink, commands, queue, bank, row, request, arrived, clock
         )
         if policy.row_hit_first:  # a row that this request kept open may be closed now
-            wake_conflicts(shape.queues, state, queue, bank // BANKS_PER_RANK)
+            recheck_conflicts(shape.queues, state, queue, bank // BANKS_PER_RANK)
         finish_queued(shape.rows, shape.queues, state, kind, bank, clock)
         return
     count_command(state, kind, clock)
@@ -237,13 +237,13 @@ def issue_maintenance(shape, state, source, sink, commands, kind, clock):
         state[REFRESH_UNTIL] = clock + (shape.refresh_cycles if kind == REFAB else 0)
         drop_first(state)
     if sink.servers > 0 and credit_clock(sink) > clock:
-        take_back(shape, state, source, clock)
+        requeue_reads(shape, state, source, clock)
 
 
 @outlined
 def issue_close(shape, state, source, sink, commands, clock):
     """PRE, for which a row policy has asked, of the first maintenance that waits."""
-    bank = natural(state[PENDING_BANK] & (BANKS - 1))
+    bank = assume_nonnegative(state[PENDING_BANK] & (BANKS - 1))
     count_command(state, PRE, clock)
     if commands.entry.shape[0] > 0:
         write_down(commands, PRE, bank_node(shape, bank), -1, -1, clock)
@@ -251,14 +251,14 @@ def issue_close(shape, state, source, sink, commands, clock):
     close_banks(shape.queues, state, bank // BANKS_PER_RANK, 1 << bank % BANKS_PER_RANK, clock)
     drop_first(state)
     if sink.servers > 0 and credit_clock(sink) > clock:
-        take_back(shape, state, source, clock)
+        requeue_reads(shape, state, source, clock)
 
 
 @outlined
-def activate_again(shape, state, source, commands, line, place, clock):
+def activate_again(shape, state, source, commands, active_queue, place, clock):
     """ACT of an active request whose row was closed before its column command."""
-    bank, active = natural(active_bank(state, line, place)), 0
-    row = source.place[natural(state[ACTIVE_REQUEST + bank])] >> ROW_SHIFT
+    bank, active = assume_nonnegative(active_bank(state, active_queue, place)), 0
+    row = source.place[assume_nonnegative(state[ACTIVE_REQUEST + bank])] >> ROW_SHIFT
     count_command(state, ACT, clock)
     if commands.entry.shape[0] > 0:
         write_down(commands, ACT, bank_node(shape, bank), row, -1, clock)
@@ -270,5 +270,5 @@ def activate_again(shape, state, source, commands, line, place, clock):
     state[OPEN_CLOCKS] -= clock
     note_activate(shape, state, bank, clock)
     note_activated(shape.rows, state, bank)
-    lower_active_bound(state, RD + line % 2, bank)
+    lower_active_bound(state, RD + active_queue % 2, bank)
     open_bank(shape.queues, state, bank, row)

@@ -29,7 +29,7 @@ from ndpsim.dram.masks.state import (
     WAITS,
 )
 from ndpsim.dram.masks.timing import carry_in_rank, note_bank_in_rank, note_same_banks_in_rank, note_window
-from ndpsim.dram.masks.words import natural
+from ndpsim.dram.masks.words import assume_nonnegative
 from ndpsim.dram.state import OPEN_CLOCKS, REFRESH_UNTIL
 
 __all__ = ["observe_activate", "observe_column", "observe_maintenance", "observe_precharge", "release_closed"]
@@ -38,7 +38,7 @@ __all__ = ["observe_activate", "observe_column", "observe_maintenance", "observe
 @inlined
 def one_command_a_clock(state, rank, clock):
     """The command path of the rank is taken at `clock`."""
-    ready = RANK_READY + natural(rank) * KINDS
+    ready = RANK_READY + assume_nonnegative(rank) * KINDS
     for half in range(0, KINDS, WAITS):
         set_row(state, ready + half, larger(row_at(state, ready + half), filled(clock + 1)))
 
@@ -52,7 +52,7 @@ def held_bit(bank):
 @outlined
 def observe_column(state, kind, bank, of_active, clock):
     """RD or WR; `of_active`: of a request that had activated the bank and held it."""
-    bank = natural(bank)
+    bank = assume_nonnegative(bank)
     note_bank_in_rank(state, kind, bank, clock)
     one_command_a_clock(state, bank // BANKS_PER_RANK, clock)
     if of_active:
@@ -63,7 +63,7 @@ def observe_column(state, kind, bank, of_active, clock):
 @outlined
 def observe_activate(shape, state, bank, row, clock):
     """ACT: the bank is held until the column command of the request that it was for."""
-    bank = natural(bank)
+    bank = assume_nonnegative(bank)
     rank = bank // BANKS_PER_RANK
     state[OPEN_CLOCKS] -= clock
     note_bank_in_rank(state, ACT, bank, clock)
@@ -76,7 +76,7 @@ def observe_activate(shape, state, bank, row, clock):
 @outlined
 def observe_precharge(state, bank, clock):
     """PRE of one bank."""
-    bank = natural(bank)
+    bank = assume_nonnegative(bank)
     state[OPEN_CLOCKS] += clock
     note_bank_in_rank(state, PRE, bank, clock)
     one_command_a_clock(state, bank // BANKS_PER_RANK, clock)
@@ -108,7 +108,7 @@ def release_closed(state, rank):
 @outlined
 def observe_maintenance(shape, state, kind, first, clock):
     """PREAB, REFAB, PRESB or REFSB; `first`: the first bank of the rank, or of those of the command."""
-    rank = natural(first) // BANKS_PER_RANK
+    rank = assume_nonnegative(first) // BANKS_PER_RANK
     if kind == PREAB or kind == REFAB:
         carry_in_rank(state, kind, rank, clock)
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ndpsim._jit import inlined
 from ndpsim.dram.masks.slots import compact, is_write_of, wait_place, waits_of
-from ndpsim.dram.masks.state import AWAKE, PRE, SLOTS, TAIL, USED, WAITING
+from ndpsim.dram.masks.state import MAYBE_READY, PRE, SLOTS, TAIL, USED, WAITING
 
 __all__: list[str] = []
 
@@ -70,6 +70,6 @@ def sum_waits(queues, state, queue, until):
 
 
 @inlined
-def wake_conflicts(queues, state, queue, rank):
+def recheck_conflicts(queues, state, queue, rank):
     """See `segment_points`."""
-    state[AWAKE + queue] |= state[WAITING + wait_place(queue, PRE, rank)]
+    state[MAYBE_READY + queue] |= state[WAITING + wait_place(queue, PRE, rank)]

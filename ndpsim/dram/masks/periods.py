@@ -7,7 +7,7 @@ from ndpsim.dram.masks.serving import clock_at, serve, transition_at
 from ndpsim.dram.masks.state import FAST_FORWARDED
 from ndpsim.dram.masks.transition_table import CLOCK_SUM, SPAN, TIMES
 from ndpsim.dram.masks.transitions import note_uncommitted, span_differs
-from ndpsim.dram.masks.words import natural
+from ndpsim.dram.masks.words import assume_nonnegative
 from ndpsim.dram.state import NEXT_REFRESH, PAUSE, PLACE, READS_SERVED, SERVED, TAKEN
 
 __all__ = ["repeat", "repeats_ahead"]
@@ -16,7 +16,7 @@ __all__ = ["repeat", "repeats_ahead"]
 @inlined
 def equal_requests(source, start, before, most):
     """How many requests from `start` on, at most `most`, have the place of those `before` earlier."""
-    count, start = 0, natural(start)
+    count, start = 0, assume_nonnegative(start)
     while count + SPAN <= most:
         if span_differs(source.place, start + count, source.place, start + count - before, 0) != 0:
             break

@@ -11,6 +11,7 @@ __all__ = [
     "is_among_writes",
     "note_added",
     "note_removed",
+    "recheck_conflicts",
     "segment_at",
     "segment_for",
     "segment_of",
@@ -18,7 +19,6 @@ __all__ = [
     "segments_in_use",
     "segments_with",
     "sum_waits",
-    "wake_conflicts",
 ]
 
 
@@ -73,5 +73,5 @@ def sum_waits(queues, state, queue, until):
 
 
 @by_type
-def wake_conflicts(queues, state, queue, rank):
-    """Wake the requests that wait for PRE of a bank of a rank."""
+def recheck_conflicts(queues, state, queue, rank):
+    """The requests that wait for PRE of a bank of a rank may be ready."""

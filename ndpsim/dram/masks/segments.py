@@ -9,8 +9,8 @@ from __future__ import annotations
 from ndpsim._jit import inlined, outlined
 from ndpsim.dram.masks.slots import compact, is_write_of, move_slot, oldest_slot, wait_place, waits_of
 from ndpsim.dram.masks.state import (
-    AWAKE,
     BANKS,
+    MAYBE_READY,
     OF_BANK,
     PRE,
     SEGMENT,
@@ -25,7 +25,7 @@ from ndpsim.dram.masks.state import (
     WRITES,
     YOUNGER_SEGMENTS,
 )
-from ndpsim.dram.masks.words import lowest, natural, ones, rotate
+from ndpsim.dram.masks.words import assume_nonnegative, lowest, ones, rotate
 
 __all__: list[str] = []
 
@@ -45,7 +45,7 @@ def segments_in_use(queues, state, queue):
 @inlined
 def segment_at(queues, state, queue, number):
     """See `segment_points`."""
-    return natural(state[SEGMENT_ORDER + queue * SEGMENTS + number])
+    return assume_nonnegative(state[SEGMENT_ORDER + queue * SEGMENTS + number])
 
 
 @inlined
@@ -141,7 +141,7 @@ def segment_for(queues, state, queue):
     used = state[USED + queue + segment]
     if used >> (state[TAIL + queue + segment] & SLOTS - 1) & 1:
         if 2 * ones(used) > SLOTS:
-            return natural(take_segment(state, queue, queues.segments))
+            return assume_nonnegative(take_segment(state, queue, queues.segments))
         compact(state, queue, segment)
     return segment
 
@@ -192,8 +192,8 @@ def sum_waits(queues, state, queue, until):
 
 
 @inlined
-def wake_conflicts(queues, state, queue, rank):
+def recheck_conflicts(queues, state, queue, rank):
     """See `segment_points`."""
     for number in range(segments_in_use(queues, state, queue)):
         segment = segment_at(queues, state, queue, number)
-        state[AWAKE + queue + segment] |= state[WAITING + wait_place(queue, PRE, rank) + segment]
+        state[MAYBE_READY + queue + segment] |= state[WAITING + wait_place(queue, PRE, rank) + segment]

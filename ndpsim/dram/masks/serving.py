@@ -11,7 +11,7 @@ from ndpsim.dram import sink as sinks
 from ndpsim.dram.masks.state import LONGEST_PERIOD, TAKEN_CLOCK, TAKEN_TRANSITION
 from ndpsim.dram.masks.transition_table import FINISHED, FIRST_READ, NOTHING, READS, REQUEST, SPAN
 from ndpsim.dram.masks.transitions import of_reads
-from ndpsim.dram.masks.words import natural
+from ndpsim.dram.masks.words import assume_nonnegative
 from ndpsim.dram.state import PLACE
 
 __all__ = ["clock_at", "log_step", "serve", "transition_at"]
@@ -27,7 +27,7 @@ def log_step(state, step, transition, clock):
 @inlined
 def transition_at(state, step):
     """The transition of one of the last steps."""
-    return natural(state[TAKEN_TRANSITION + (step & LONGEST_PERIOD - 1)])
+    return assume_nonnegative(state[TAKEN_TRANSITION + (step & LONGEST_PERIOD - 1)])
 
 
 @inlined
@@ -55,14 +55,14 @@ def has_row(sink, row, last):
 @inlined
 def serve_span(state, sink, table, step, row, end, delay):
     """Note the rows that end with one of the SPAN requests before `end`; returns the next row."""
-    first, transition = natural(end - SPAN), transition_at(state, step)
+    first, transition = assume_nonnegative(end - SPAN), transition_at(state, step)
     now = (clock_at(state, step) + delay) * sink.dram_ticks
     finished = of_reads(table, transition, FINISHED)
-    while row < sink.row_end.shape[0] and sink.row_end[natural(row)] < end:
-        last = natural(sink.row_end[natural(row)])
+    while row < sink.row_end.shape[0] and sink.row_end[assume_nonnegative(row)] < end:
+        last = assume_nonnegative(sink.row_end[assume_nonnegative(row)])
         if has_row(sink, row, last):
-            finish = now + table[natural(finished + last - first)]
-            sink.done[natural(row)] = max(sink.done[natural(row)], finish)
+            finish = now + table[assume_nonnegative(finished + last - first)]
+            sink.done[assume_nonnegative(row)] = max(sink.done[assume_nonnegative(row)], finish)
         row += 1
     return row
 
@@ -72,14 +72,19 @@ def serve_repeats(sink, row, rows, end, requests, ticks):
     """Rows before request `end` that end so many requests after those `rows` before them, and so are done
     so many ticks later; returns the first that does not.
     """
-    while row < sink.row_end.shape[0] and sink.row_end[natural(row)] < end:
-        before = natural(row - rows)
-        last, last_before = natural(sink.row_end[natural(row)]), natural(sink.row_end[before])
+    while row < sink.row_end.shape[0] and sink.row_end[assume_nonnegative(row)] < end:
+        before = assume_nonnegative(row - rows)
+        last, last_before = (
+            assume_nonnegative(sink.row_end[assume_nonnegative(row)]),
+            assume_nonnegative(sink.row_end[before]),
+        )
         if last - last_before != requests:
             break
         if not (has_row(sink, row, last) and has_row(sink, before, last_before)):
             break
-        sink.done[natural(row)] = max(sink.done[natural(row)], sink.done[before] + ticks)
+        sink.done[assume_nonnegative(row)] = max(
+            sink.done[assume_nonnegative(row)], sink.done[before] + ticks
+        )
         row += 1
     return row
 
@@ -88,7 +93,7 @@ def serve_repeats(sink, row, rows, end, requests, ticks):
 def serve_in_order(state, sink, table, first, length, repeats, clocks, delay):
     """Of reads one after the other: a row is done with its last burst."""
     begin = state[PLACE] + table[transition_at(state, first) + FIRST_READ]
-    begin_row, requests = natural(sink.first_row[begin]), length * SPAN
+    begin_row, requests = assume_nonnegative(sink.first_row[begin]), length * SPAN
     row, end, all_ = begin_row, begin, begin + repeats * requests
     while end < all_:
         for step in range(first, first + length):
@@ -98,7 +103,7 @@ def serve_in_order(state, sink, table, first, length, repeats, clocks, delay):
         if end == begin + requests:
             if row > begin_row:
                 row = serve_repeats(sink, row, row - begin_row, all_, requests, clocks * sink.dram_ticks)
-            if row == sink.row_end.shape[0] or sink.row_end[natural(row)] >= all_:
+            if row == sink.row_end.shape[0] or sink.row_end[assume_nonnegative(row)] >= all_:
                 end, delay = all_, delay + (repeats - 1) * clocks
     last = first + length - 1
     finished = of_reads(table, transition_at(state, last), FINISHED)

@@ -18,7 +18,6 @@ from ndpsim.dram.masks.state import (
     ACTIVE_HEAD,
     ACTIVE_REQUEST,
     ACTIVE_SIZE,
-    ASLEEP_SIZE,
     BANK_READY,
     BANKS,
     BANKS_PER_GROUP,
@@ -29,6 +28,7 @@ from ndpsim.dram.masks.state import (
     GROUPS_PER_RANK,
     HELD_BANKS,
     KINDS,
+    NOT_READY_SIZE,
     OF_BANK,
     OLDEST_ACT,
     ONE_SEGMENT,
@@ -57,7 +57,7 @@ from ndpsim.dram.masks.state import (
     USED as USED_SLOTS,
 )
 from ndpsim.dram.masks.transition_table import LENGTH, REACH, USED, WORDS
-from ndpsim.dram.masks.words import lowest, natural, ranks_of, rotate
+from ndpsim.dram.masks.words import assume_nonnegative, lowest, ranks_of, rotate
 from ndpsim.dram.sink import LAST_START, RELEASE, SERVER, SERVICE, SLOT
 from ndpsim.dram.state import (
     DATA_END,
@@ -87,9 +87,9 @@ def latest_request(shape, state):
         queued &= queued - 1
         latest = max(latest, state[SLOT_REQUEST + READS * SLOTS + slot])
     for rank in range(ranks_of(shape)):
-        line = rank * 2 + READS
-        for place in range(state[ACTIVE_SIZE + line]):
-            latest = max(latest, state[ACTIVE_REQUEST + active_bank(state, line, place)])
+        active_queue = rank * 2 + READS
+        for place in range(state[ACTIVE_SIZE + active_queue]):
+            latest = max(latest, state[ACTIVE_REQUEST + active_bank(state, active_queue, place)])
     return latest
 
 
@@ -121,7 +121,7 @@ def after(place, number, size):
 @inlined
 def write_times(state, table, at, first, nodes, over, clock):
     """The times of so many nodes, from a place of the state on."""
-    at, first = natural(at), natural(first)
+    at, first = assume_nonnegative(at), assume_nonnegative(first)
     for node in range(nodes):
         here, there = at + node * KINDS, first + node * KINDS
         last = table[here + KINDS - 1] + state[there + KINDS - 1]
@@ -132,7 +132,7 @@ def write_times(state, table, at, first, nodes, over, clock):
 @inlined
 def read_times(state, table, at, first, nodes, clock):
     """What `write_times` wrote."""
-    at, first = natural(at), natural(first)
+    at, first = assume_nonnegative(at), assume_nonnegative(first)
     for node in range(nodes):
         here, there = at + node * KINDS, first + node * KINDS
         last = table[here + KINDS - 1] + state[there + KINDS - 1]
@@ -143,7 +143,7 @@ def read_times(state, table, at, first, nodes, clock):
 @inlined
 def write_request_times(state, table, at, first, nodes, over, clock):
     """As `write_times`, of the kinds alone that requests wait for."""
-    at, first = natural(at), natural(first)
+    at, first = assume_nonnegative(at), assume_nonnegative(first)
     for node in range(nodes):
         here, there = at + node * WAITS, first + node * KINDS
         last = table[here + WAITS - 1] + state[there + WAITS - 1]
@@ -154,7 +154,7 @@ def write_request_times(state, table, at, first, nodes, over, clock):
 @inlined
 def read_request_times(state, table, at, first, nodes, clock):
     """What `write_request_times` wrote."""
-    at, first = natural(at), natural(first)
+    at, first = assume_nonnegative(at), assume_nonnegative(first)
     for node in range(nodes):
         here, there = at + node * WAITS, first + node * KINDS
         last = table[here + WAITS - 1] + state[there + WAITS - 1]
@@ -165,7 +165,7 @@ def read_request_times(state, table, at, first, nodes, clock):
 @inlined
 def write_rows(state, table, at, rank, row):
     """The open rows of a rank."""
-    at, rank = natural(at), natural(rank)
+    at, rank = assume_nonnegative(at), assume_nonnegative(rank)
     for bank in range(BANKS_PER_RANK):
         open_row = state[OPEN_ROW + rank * BANKS_PER_RANK + bank]
         table[at + bank] = open_row - row if open_row >= 0 else _CLOSED
@@ -175,7 +175,7 @@ def write_rows(state, table, at, rank, row):
 @inlined
 def read_rows(state, table, at, rank, row):
     """What `write_rows` wrote."""
-    at, rank = natural(at), natural(rank)
+    at, rank = assume_nonnegative(at), assume_nonnegative(rank)
     for bank in range(BANKS_PER_RANK):
         word = table[at + bank]
         state[OPEN_ROW + rank * BANKS_PER_RANK + bank] = word + row if word > _CLOSED else -1
@@ -190,12 +190,12 @@ def close_rows(state, rank):
 
 
 @inlined
-def write_line(state, table, at, rank, clock):
+def write_active(state, table, at, rank, clock):
     """The active reads of a rank."""
-    at, rank = natural(at), natural(rank)
-    line, request = rank * 2 + READS, state[PLACE]
-    for place in range(state[ACTIVE_SIZE + line]):
-        bank = active_bank(state, line, place)
+    at, rank = assume_nonnegative(at), assume_nonnegative(rank)
+    active_queue, request = rank * 2 + READS, state[PLACE]
+    for place in range(state[ACTIVE_SIZE + active_queue]):
+        bank = active_bank(state, active_queue, place)
         table[at] = bank
         table[at + 1] = state[ACTIVE_ARRIVED + bank] - clock
         table[at + 2] = state[ACTIVE_REQUEST + bank] - request
@@ -204,8 +204,8 @@ def write_line(state, table, at, rank, clock):
 
 
 @inlined
-def read_line(state, table, at, rank, active, clock):
-    """What `write_line` wrote: so many reads."""
+def read_active(state, table, at, rank, active, clock):
+    """What `write_active` wrote: so many reads."""
     for _ in range(active):
         bank = table[at] & (BANKS - 1)
         request = state[PLACE] + table[at + 2]
@@ -247,7 +247,7 @@ def read_nodes(policy, shape, state, table, at, rank, clock):
 @inlined
 def write_rank(policy, shape, state, table, at, rank, over, row, clock):
     """A rank. When no command can have left its banks and groups a distance, they are left out."""
-    at, rank = natural(at), natural(rank)
+    at, rank = assume_nonnegative(at), assume_nonnegative(rank)
     touched = max(state[TOUCHED + rank], over - table[REACH])
     table[at] = touched - clock
     table[at + 1] = state[OPEN_BANKS + rank]
@@ -261,13 +261,13 @@ def write_rank(policy, shape, state, table, at, rank, over, row, clock):
         at = write_nodes(policy, shape, state, table, at, rank, over, clock)
     if state[OPEN_BANKS + rank] != 0:
         at = write_rows(state, table, at, rank, row)
-    return write_line(state, table, at, rank, clock)
+    return write_active(state, table, at, rank, clock)
 
 
 @inlined
 def read_rank(policy, shape, state, table, at, rank, over, row, clock):
     """What `write_rank` wrote."""
-    at, rank = natural(at), natural(rank)
+    at, rank = assume_nonnegative(at), assume_nonnegative(rank)
     touched, opened, active = table[at] + clock, table[at + 1], table[at + 2]
     state[TOUCHED + rank] = touched
     at = read_times(state, table, at + 3, RANK_READY + rank * KINDS, 1, clock)
@@ -282,7 +282,7 @@ def read_rank(policy, shape, state, table, at, rank, over, row, clock):
     elif state[OPEN_BANKS + rank] != 0:
         close_rows(state, rank)
     state[OPEN_BANKS + rank] = opened
-    return read_line(state, table, at, rank, active, clock)
+    return read_active(state, table, at, rank, active, clock)
 
 
 # ---- Queue, refreshes that wait, sink
@@ -291,7 +291,7 @@ def read_rank(policy, shape, state, table, at, rank, over, row, clock):
 @inlined
 def write_queue(state, table, at, row, clock):
     """The queued reads, the oldest first."""
-    at = natural(at)
+    at = assume_nonnegative(at)
     tail = state[TAIL + READS]
     queued = rotate(state[USED_SLOTS + READS], tail)
     while queued != 0:
@@ -308,7 +308,7 @@ def write_queue(state, table, at, row, clock):
 @inlined
 def read_queue(state, table, at, size, row, clock):
     """What `write_queue` wrote: so many reads."""
-    at = natural(at)
+    at = assume_nonnegative(at)
     for slot in range(size):
         word, arrived = table[at], table[at + 1] + clock
         request = state[PLACE] + table[at + 2]
@@ -343,7 +343,7 @@ def read_pending(state, table, at, size):
 @inlined
 def write_sink(sink, table, at, over, clock):
     """The bursts that the sink holds and serves, and where its clock stands."""
-    at, value, now = natural(at), sink.value, clock * sink.dram_ticks
+    at, value, now = assume_nonnegative(at), sink.value, clock * sink.dram_ticks
     table[at] = now % sink.unit_ticks
     table[at + 1] = value[SERVICE]
     table[at + 2] = max(value[LAST_START] - now, 0)
@@ -410,7 +410,7 @@ def fingerprint(shape, state, source, sink, clock):
     total = total * _MULTIPLIER + (state[DATA_END] - clock)
     total = total * _MULTIPLIER + arrivals(state, clock)
     for number in range(ranks_of(shape)):
-        rank = natural(number)
+        rank = assume_nonnegative(number)
         total = total * _MULTIPLIER + state[OPEN_BANKS + rank]
         for kind in (ACT, PRE, RD):
             waiting = rotate(state[WAITING + wait_place(READS, kind, rank)], tail)
@@ -424,7 +424,7 @@ def fingerprint(shape, state, source, sink, clock):
 @outlined
 def write_signature(policy, shape, state, source, sink, table, clock):
     """Write the state's signature behind all that the table has; returns the end of its words."""
-    signature, over = natural(table[USED]), expiry(shape, state, clock)
+    signature, over = assume_nonnegative(table[USED]), expiry(shape, state, clock)
     row = source.place[state[PLACE]] >> ROW_SHIFT
     at = signature + WORDS
     table[at] = state[WRITE_MODE]
@@ -453,7 +453,7 @@ def clear(shape, state):
         state[ACTIVE_SIZE + rank * 2 + READS] = state[ACTIVE_HEAD + rank * 2 + READS] = 0
         for kind in range(WAITS):
             state[WAITING + wait_place(READS, kind, rank)] = 0
-            state[ASLEEP_SIZE + wait_place(READS, kind, rank)] = 0
+            state[NOT_READY_SIZE + wait_place(READS, kind, rank)] = 0
             state[BOUND + wait_place(READS, kind, rank)] = FAR
             state[ACTIVE_BOUND + rank * WAITS + kind] = FAR
 

@@ -15,16 +15,16 @@ from ndpsim.dram.masks.state import (
     ACT,
     ACTIVE_REQUEST,
     ADDRESSES,
-    ASLEEP,
-    ASLEEP_HEAD,
-    ASLEEP_SIZE,
-    AWAKE,
     BANKS,
     BANKS_PER_RANK,
     BOUND,
     COUNTED,
     HELD_BANKS,
     KINDS,
+    MAYBE_READY,
+    NOT_READY,
+    NOT_READY_HEAD,
+    NOT_READY_SIZE,
     OF_BANK,
     OPEN_ROW,
     PENDING,
@@ -50,15 +50,15 @@ from ndpsim.dram.masks.state import (
     WRITES_AT,
 )
 from ndpsim.dram.masks.timing import bank_ready_at
-from ndpsim.dram.masks.words import lowest, natural, ones, rotate
+from ndpsim.dram.masks.words import assume_nonnegative, lowest, ones, rotate
 from ndpsim.dram.state import BANK_SHIFT, FAR, GROUP_SHIFT, RANK_SHIFT
 
 __all__ = [
     "add_bits",
+    "add_not_ready",
     "bank_of",
     "compact",
     "enqueue",
-    "fall_asleep",
     "filter_place",
     "is_write_of",
     "join",
@@ -67,7 +67,7 @@ __all__ = [
     "next_kind",
     "oldest_slot",
     "push_maintenance",
-    "put_back",
+    "requeue_read",
     "slot_bank",
     "take_out",
     "wait_place",
@@ -85,13 +85,13 @@ def bank_of(place):
 @inlined
 def wait_place(queue, kind, rank):
     """The place of what is indexed as waits, see `masks.state`."""
-    return natural((queue * RANKS + rank) * WAITS + kind)
+    return assume_nonnegative((queue * RANKS + rank) * WAITS + kind)
 
 
 @inlined
 def slot_bank(state, queue, slot):
     """The bank of a slot's request."""
-    return state[natural(SLOT_BANK + queue * SLOTS + slot)] & (BANKS - 1)
+    return state[assume_nonnegative(SLOT_BANK + queue * SLOTS + slot)] & (BANKS - 1)
 
 
 @inlined
@@ -110,7 +110,7 @@ def add_bits(state, row, lane, mask):
 
 @inlined
 def lower_bound(state, place, kind, clock):
-    """The requests that are not awake may be ready at `clock`."""
+    """Of the requests that are not ready one may be ready at `clock`."""
     row = BOUND + place
     set_row(state, row, smaller(row_at(state, row), with_lane(filled(FAR), kind, clock)))
 
@@ -123,18 +123,18 @@ def leave(state, queue, segment, bank, mask):
 
 
 @inlined
-def fall_asleep(state, place, kind, bank, ready_at):
+def add_not_ready(state, place, kind, bank, ready_at):
     """Note when a bank will be ready for the requests that wait for a kind; False if there is no room."""
-    line = natural(place + kind)
-    head, size = state[ASLEEP_HEAD + line], state[ASLEEP_SIZE + line]
+    wait = assume_nonnegative(place + kind)
+    head, size = state[NOT_READY_HEAD + wait], state[NOT_READY_SIZE + wait]
     if size == SLOTS:
         return False
-    ring, entry = ASLEEP + line * SLOTS, ready_at * BANKS + bank
+    ring, entry = NOT_READY + wait * SLOTS, ready_at * BANKS + bank
     while size > 0 and state[ring + (head + size - 1 & SLOTS - 1)] > entry:
         state[ring + (head + size & SLOTS - 1)] = state[ring + (head + size - 1 & SLOTS - 1)]
         size -= 1
     state[ring + (head + size & SLOTS - 1)] = entry
-    state[ASLEEP_SIZE + line] += 1
+    state[NOT_READY_SIZE + wait] += 1
     lower_bound(state, place, kind, ready_at)
     return True
 
@@ -143,16 +143,16 @@ def fall_asleep(state, place, kind, bank, ready_at):
 def join(state, queue, segment, kind, bank, mask, clock):
     """Requests for a bank now wait for a kind; returns when the first can issue, at the earliest.
 
-    They are awake if the bank is ready at `clock`. So are hits: of what keeps them from being read, most
+    They may be ready if the bank is at `clock`. So may hits: of what keeps them from being read, most
     is between banks.
     """
-    bank, kind = natural(bank), natural(kind)
+    bank, kind = assume_nonnegative(bank), assume_nonnegative(kind)
     rank = bank // BANKS_PER_RANK
     place, ready_at = wait_place(queue, ACT, rank), bank_ready_at(state, kind, bank)
     add_bits(state, WAITING + place + segment, kind, mask)
-    awake = kind >= RD or ready_at <= clock or not fall_asleep(state, place, kind, bank, ready_at)
-    at = natural(AWAKE + queue + segment)
-    state[at] = state[at] & ~mask | (mask if awake else 0)
+    maybe_ready = kind >= RD or ready_at <= clock or not add_not_ready(state, place, kind, bank, ready_at)
+    at = assume_nonnegative(MAYBE_READY + queue + segment)
+    state[at] = state[at] & ~mask | (mask if maybe_ready else 0)
     return max(state[RANK_READY + rank * KINDS + kind], ready_at)
 
 
@@ -193,7 +193,7 @@ def move_slot(state, queue, source, target):
         state[field + b] = state[field + a]
     move_bit(state, USED + queue, source, target)
     move_bit(state, COUNTED + queue, source, target)
-    move_bit(state, AWAKE + queue, source, target)
+    move_bit(state, MAYBE_READY + queue, source, target)
     move_bit(state, OF_BANK + queue * BANKS + bank, source, target)
     for kind in range(WAITS):
         place = wait_place(queue, kind, bank // BANKS_PER_RANK)
@@ -217,7 +217,7 @@ def compact(state, queue, segment):
 @inlined
 def fill_slot(state, queue, segment, slot, bank, row, arrived, request):
     """Put a request into a free slot of a segment; returns when it can issue, at the earliest."""
-    at, bit = natural(queue * SLOTS + segment + slot), 1 << slot
+    at, bit = assume_nonnegative(queue * SLOTS + segment + slot), 1 << slot
     state[SLOT_BANK + at] = bank
     state[SLOT_ROW + at] = row
     state[SLOT_ARRIVED + at] = arrived
@@ -248,7 +248,7 @@ def enqueue(queues, state, source, queue, bank, row, request, arrived):
 
 
 @outlined
-def put_back(queues, state, bank, row, arrived):
+def requeue_read(queues, state, bank, row, arrived):
     """Return an active read to the place in the read queue that its age gives it."""
     segment = segment_of_age(queues, state, READS, arrived)
     compact(state, READS, segment)
@@ -268,8 +268,8 @@ def put_back(queues, state, bank, row, arrived):
 @inlined
 def take_out(queues, state, source, queue, slot, bank):
     """Take a request out of its queue."""
-    queue, slot, bank = natural(queue), natural(slot), natural(bank)
-    segment = natural(segment_of(queues, slot))
+    queue, slot, bank = assume_nonnegative(queue), assume_nonnegative(slot), assume_nonnegative(bank)
+    segment = assume_nonnegative(segment_of(queues, slot))
     keep = ~(1 << (slot & SLOTS - 1))
     state[USED + queue + segment] &= keep
     state[COUNTED + queue + segment] &= keep
@@ -288,7 +288,7 @@ def is_write_of(state, segment, source, address):
     mask = state[USED + WRITES + segment]
     while mask != 0:
         slot = segment + (lowest(mask) & (SLOTS - 1))
-        if source.address[natural(state[SLOT_REQUEST + WRITES * SLOTS + slot])] == address:
+        if source.address[assume_nonnegative(state[SLOT_REQUEST + WRITES * SLOTS + slot])] == address:
             return True
         mask &= mask - 1
     return False

@@ -9,7 +9,7 @@ places is indexed
     slots    [queue * SLOTS + slot]
     of banks [queue * BANKS + bank]
     waits    [(queue * RANKS + rank) * WAITS + kind]
-    lines    [rank * 2 + queue]
+    active   [rank * 2 + queue]
 
 A queue of more than 64 requests has several *segments*, each the youngest of their time: slots, and masks of
 them, stand in the first as said here, and in those behind it SEGMENT words further on. The number of a slot
@@ -114,16 +114,16 @@ COUNTED = USED + 2  # [queue], mask of slots whose request was counted as hit, m
 TAIL = COUNTED + 2  # [queue]: the slot for the next request
 SIZE = TAIL + 2  # [queue]
 WAITING = SIZE + 2  # waits: mask of the requests whose next command is of this kind
-AWAKE = WAITING + 2 * RANKS * WAITS  # [queue]: mask of the requests whose bank may be ready
+MAYBE_READY = WAITING + 2 * RANKS * WAITS  # [queue]: mask of the requests whose bank may be ready
 # The banks of the others, in the order in which they will be ready: a ring for each of waits. (Rows of
 # waits and of times begin at multiples of their length.)
-BOUND = AWAKE + KINDS  # waits: the clock of the first, FAR if there is none
-ASLEEP_HEAD = BOUND + 2 * RANKS * WAITS  # waits: place of the first
-ASLEEP_SIZE = ASLEEP_HEAD + 2 * RANKS * WAITS  # waits
+BOUND = MAYBE_READY + KINDS  # waits: the clock of the first, FAR if there is none
+NOT_READY_HEAD = BOUND + 2 * RANKS * WAITS  # waits: place of the first
+NOT_READY_SIZE = NOT_READY_HEAD + 2 * RANKS * WAITS  # waits
 
-# Lines: the requests between ACT and RD or WR, in order of arrival.
-ACTIVE_HEAD = ASLEEP_SIZE + 2 * RANKS * WAITS  # lines: place of the oldest
-ACTIVE_SIZE = ACTIVE_HEAD + 2 * RANKS  # lines
+# Active queues: the requests between ACT and RD or WR, in order of arrival.
+ACTIVE_HEAD = NOT_READY_SIZE + 2 * RANKS * WAITS  # active: place of the oldest
+ACTIVE_SIZE = ACTIVE_HEAD + 2 * RANKS  # active
 ACTIVE_BOUND = ACTIVE_SIZE + 2 * RANKS  # [rank * WAITS + kind]: the clock before which no bank is ready
 
 PENDING_SIZE = ACTIVE_BOUND + RANKS * WAITS  # maintenance commands that wait
@@ -171,8 +171,8 @@ _BY_RANK = (
 )
 
 # ---- What follows is written before it is read, and so need not be set at first.
-ASLEEP = CLOSED_AT + BANKS + GAP  # [wait * SLOTS + place modulo SLOTS]: clock * BANKS + bank
-ACTIVE = ASLEEP + 2 * RANKS * WAITS * SLOTS + GAP  # [line * SLOTS + place modulo SLOTS]: bank
+NOT_READY = CLOSED_AT + BANKS + GAP  # [wait * SLOTS + place modulo SLOTS]: clock * BANKS + bank
+ACTIVE = NOT_READY + 2 * RANKS * WAITS * SLOTS + GAP  # [active queue * SLOTS + place modulo SLOTS]: bank
 ACTIVE_ARRIVED = ACTIVE + 2 * RANKS * SLOTS + GAP  # [bank]
 ACTIVE_REQUEST = ACTIVE_ARRIVED + BANKS + GAP  # [bank]
 ACCESSES = ACTIVE_REQUEST + BANKS  # [bank]: column accesses since its row was opened

@@ -44,7 +44,7 @@ from ndpsim.dram.masks.rows import (
 )
 from ndpsim.dram.masks.segment_points import segment_at, segments_in_use, segments_with
 from ndpsim.dram.masks.slots import (
-    fall_asleep,
+    add_not_ready,
     next_kind,
     slot_bank,
     wait_place,
@@ -54,14 +54,14 @@ from ndpsim.dram.masks.state import (
     ACTIVE_ARRIVED,
     ACTIVE_BOUND,
     ACTIVE_SIZE,
-    ASLEEP,
-    ASLEEP_HEAD,
-    ASLEEP_SIZE,
-    AWAKE,
     BANKS,
     BANKS_PER_RANK,
     BOUND,
     KINDS,
+    MAYBE_READY,
+    NOT_READY,
+    NOT_READY_HEAD,
+    NOT_READY_SIZE,
     OF_BANK,
     OPEN_ROW,
     PENDING_BANK,
@@ -78,7 +78,7 @@ from ndpsim.dram.masks.state import (
     WAITS,
 )
 from ndpsim.dram.masks.timing import bank_ready_at
-from ndpsim.dram.masks.words import lowest, natural, ranks_of, rotate
+from ndpsim.dram.masks.words import assume_nonnegative, lowest, ranks_of, rotate
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import (
     CLOCK,
@@ -99,54 +99,54 @@ __all__ = ["run"]
 
 
 @outlined
-def wake(shape, state, queue, kind, rank, clock):
-    """Wake the requests that wait for a kind and whose bank is ready."""
+def recheck(shape, state, queue, kind, rank, clock):
+    """The requests that wait for a kind and whose bank has become ready are no longer not ready."""
     place = wait_place(queue, ACT, rank)
-    line = natural(place + kind)
-    head, size, first = state[ASLEEP_HEAD + line], state[ASLEEP_SIZE + line], FAR
+    wait = assume_nonnegative(place + kind)
+    head, size, first = state[NOT_READY_HEAD + wait], state[NOT_READY_SIZE + wait], FAR
     while size > 0:
-        entry = state[ASLEEP + line * SLOTS + (head & SLOTS - 1)]
+        entry = state[NOT_READY + wait * SLOTS + (head & SLOTS - 1)]
         if entry // BANKS > clock:
             first = entry // BANKS
             break
         segments = segments_with(shape.queues, state, queue, entry & BANKS - 1)
         while segments != 0:
-            segment = natural(lowest(segments) * SEGMENT)
+            segment = assume_nonnegative(lowest(segments) * SEGMENT)
             segments &= segments - 1
             of_bank = state[OF_BANK + queue * BANKS + (entry & BANKS - 1) + segment]
-            state[AWAKE + queue + segment] |= of_bank & state[WAITING + line + segment]
+            state[MAYBE_READY + queue + segment] |= of_bank & state[WAITING + wait + segment]
         head += 1
         size -= 1
-    state[ASLEEP_HEAD + line] = head
-    state[ASLEEP_SIZE + line] = size
+    state[NOT_READY_HEAD + wait] = head
+    state[NOT_READY_SIZE + wait] = size
     set_lane(state, BOUND + place, kind, first)
 
 
 @inlined
-def wake_due(shape, state, queue, room, clock):
-    """Wake the requests whose bank may have become ready."""
+def recheck_due(shape, state, queue, room, clock):
+    """Look for requests whose bank has become ready."""
     due = 0
-    for rank in range(natural(ranks_of(shape))):
+    for rank in range(assume_nonnegative(ranks_of(shape))):
         bound = row_at(state, BOUND + wait_place(queue, ACT, rank))
         due |= bits(up_to(larger(rank_ready_at(state, rank, room), bound), clock)) << rank * WAITS
     while due != 0:
-        bit = natural(lowest(due))
+        bit = assume_nonnegative(lowest(due))
         due &= due - 1
-        wake(shape, state, queue, bit % WAITS, bit // WAITS, clock)
+        recheck(shape, state, queue, bit % WAITS, bit // WAITS, clock)
 
 
 @outlined
-def sleep(shape, state, queue, kind, bank, ready_at):
+def set_not_ready(shape, state, queue, kind, bank, ready_at):
     """A bank is not ready for a kind before `ready_at`."""
     place = wait_place(queue, ACT, bank // BANKS_PER_RANK)
-    if not fall_asleep(state, place, kind, bank, ready_at):
+    if not add_not_ready(state, place, kind, bank, ready_at):
         return
     segments = segments_with(shape.queues, state, queue, bank)
     while segments != 0:
-        segment = natural(lowest(segments) * SEGMENT)
+        segment = assume_nonnegative(lowest(segments) * SEGMENT)
         segments &= segments - 1
         of_bank = state[OF_BANK + queue * BANKS + bank + segment]
-        state[AWAKE + queue + segment] &= ~(of_bank & state[WAITING + place + kind + segment])
+        state[MAYBE_READY + queue + segment] &= ~(of_bank & state[WAITING + place + kind + segment])
 
 
 @inlined
@@ -156,17 +156,17 @@ def older_hit(shape, state, queue, bank, number):
     for older in range(number):
         segment = segment_at(shape.queues, state, queue, older)
         waiting = WAITING + wait_place(queue, RD + queue, bank // BANKS_PER_RANK) + segment
-        hits |= state[natural(waiting)] & state[OF_BANK + queue * BANKS + bank + segment]
+        hits |= state[assume_nonnegative(waiting)] & state[OF_BANK + queue * BANKS + bank + segment]
     return hits != 0
 
 
 @outlined
-def spare(shape, state, queue):
-    """FRFCFS-RowHit: what would close a row on an older hit sleeps until a hit is served."""
+def filter_row_hits(shape, state, queue):
+    """FRFCFS-RowHit: what would close a row on an older hit is not ready until a hit is served."""
     for number in range(segments_in_use(shape.queues, state, queue)):
         segment = segment_at(shape.queues, state, queue, number)
         tail, younger = state[TAIL + queue + segment], 0
-        for rank in range(natural(ranks_of(shape))):
+        for rank in range(assume_nonnegative(ranks_of(shape))):
             place = wait_place(queue, ACT, rank) + segment
             waiting = state[WAITING + place + PRE]
             conflicts, hits = rotate(waiting, tail), rotate(state[WAITING + place + RD + queue], tail)
@@ -178,65 +178,65 @@ def spare(shape, state, queue):
                 conflicts &= ~rotate(same, tail)
                 if rotate(same, tail) & hits & (bit - 1) != 0 or older_hit(shape, state, queue, bank, number):
                     younger |= same & waiting
-        state[AWAKE + queue + segment] &= ~younger
+        state[MAYBE_READY + queue + segment] &= ~younger
 
 
 @inlined
 def ready_requests(shape, state, queue, segment, room, clock):
-    """The requests of a segment that are awake and whose rank is ready."""
+    """The requests of a segment that may be ready and whose rank is."""
     found = filled(0)
-    for rank in range(natural(ranks_of(shape))):
+    for rank in range(assume_nonnegative(ranks_of(shape))):
         waiting = row_at(state, WAITING + wait_place(queue, ACT, rank) + segment)
         found = either(found, both(up_to(rank_ready_at(state, rank, room), clock), waiting))
-    return merged(found) & state[AWAKE + queue + segment]
+    return merged(found) & state[MAYBE_READY + queue + segment]
 
 
 @inlined
 def choose_queued(policy, shape, state, queue, credit, clock):
     """The oldest ready request of a queue: (its slot or -1, the kind of its next command)."""
-    queue, room = natural(queue), room_at(credit)
-    wake_due(shape, state, queue, room, clock)
+    queue, room = assume_nonnegative(queue), room_at(credit)
+    recheck_due(shape, state, queue, room, clock)
     if policy.row_hit_first:
-        spare(shape, state, queue)
+        filter_row_hits(shape, state, queue)
     for number in range(segments_in_use(shape.queues, state, queue)):
         segment = segment_at(shape.queues, state, queue, number)
         tail = state[TAIL + queue + segment]
-        awake = rotate(ready_requests(shape, state, queue, segment, room, clock), tail)
-        while awake != 0:
-            slot = natural(segment + (lowest(awake) + tail & SLOTS - 1))
-            bank = natural(slot_bank(state, queue, slot))
+        maybe_ready = rotate(ready_requests(shape, state, queue, segment, room, clock), tail)
+        while maybe_ready != 0:
+            slot = assume_nonnegative(segment + (lowest(maybe_ready) + tail & SLOTS - 1))
+            bank = assume_nonnegative(slot_bank(state, queue, slot))
             rank = bank // BANKS_PER_RANK
-            kind = natural(next_kind(state, queue, bank, state[SLOT_ROW + queue * SLOTS + slot]))
+            kind = assume_nonnegative(next_kind(state, queue, bank, state[SLOT_ROW + queue * SLOTS + slot]))
             ready_at = bank_ready_at(state, kind, bank)
             held = kind == PRE and also_held(shape.rows, shape, state, rank) >> bank % BANKS_PER_RANK & 1
             if ready_at <= clock and not held:
                 return slot, kind
             if ready_at > clock:
-                sleep(shape, state, queue, kind, bank, ready_at)
+                set_not_ready(shape, state, queue, kind, bank, ready_at)
             same = state[WAITING + wait_place(queue, kind, rank) + segment]
-            awake &= ~rotate(same & state[OF_BANK + queue * BANKS + bank + segment], tail)
+            maybe_ready &= ~rotate(same & state[OF_BANK + queue * BANKS + bank + segment], tail)
     return -1, ACT
 
 
 @inlined
 def issue_from(shape, state, queue, rank, room):
     """The clocks, by kind, before which no active request of a rank, nor one of a queue, can issue."""
-    place, awake = wait_place(queue, ACT, rank), filled(0)
+    place, maybe_ready = wait_place(queue, ACT, rank), filled(0)
     for number in range(segments_in_use(shape.queues, state, queue)):
         segment = segment_at(shape.queues, state, queue, number)
         waiting = row_at(state, WAITING + place + segment)
-        awake = either(awake, both(waiting, filled(state[AWAKE + queue + segment])))
-    queued = both(row_at(state, BOUND + place), where_none(awake))
-    waiting = smaller(row_at(state, ACTIVE_BOUND + natural(rank) * WAITS), queued)
+        maybe_ready = either(maybe_ready, both(waiting, filled(state[MAYBE_READY + queue + segment])))
+    queued = both(row_at(state, BOUND + place), where_none(maybe_ready))
+    waiting = smaller(row_at(state, ACTIVE_BOUND + assume_nonnegative(rank) * WAITS), queued)
     return larger(rank_ready_at(state, rank, room), waiting)
 
 
 @inlined
 def quiet_until(shape, state, queue, credit):
     """The clock before which neither an active request nor one of a queue can issue."""
-    queue, room = natural(queue), room_at(credit)
+    queue, room = assume_nonnegative(queue), room_at(credit)
     quiet = issue_from(shape, state, queue, 0, room)
-    for rank in range(1, natural(ranks_of(shape))):
+    for rank in range(1, assume_nonnegative(ranks_of(shape))):
         quiet = smaller(quiet, issue_from(shape, state, queue, rank, room))
     return least(quiet)
 
@@ -248,15 +248,15 @@ def quiet_until(shape, state, queue, credit):
 def choose_of_all_active(shape, state, credit, clock):
     """As `choose_active`, where some of the active requests need ACT again."""
     best, best_place, best_arrived = -1, 0, FAR
-    for line in range(2 * ranks_of(shape)):
-        for place in range(state[ACTIVE_SIZE + line]):
-            bank, kind = active_bank(state, line, place), RD + line % 2
+    for active_queue in range(2 * ranks_of(shape)):
+        for place in range(state[ACTIVE_SIZE + active_queue]):
+            bank, kind = active_bank(state, active_queue, place), RD + active_queue % 2
             if state[OPEN_ROW + bank] < 0:
                 kind = ACT
-            at = max(state[RANK_READY + line // 2 * KINDS + kind], bank_ready_at(state, kind, bank))
+            at = max(state[RANK_READY + active_queue // 2 * KINDS + kind], bank_ready_at(state, kind, bank))
             arrived = state[ACTIVE_ARRIVED + bank]
             if max(at, credit if kind == RD else 0) <= clock and arrived < best_arrived:
-                best, best_place, best_arrived = line, place, arrived
+                best, best_place, best_arrived = active_queue, place, arrived
     return best, best_place
 
 
@@ -265,7 +265,7 @@ def choose_next_maintenance(shape, state, credit, clock):
     """The next command of the first maintenance that waits: (its kind or -1, when it becomes ready)."""
     if state[PENDING_KIND] != PRE:
         return choose_maintenance(shape, state, credit, 0, clock)
-    bank = natural(state[PENDING_BANK] & BANKS - 1)
+    bank = assume_nonnegative(state[PENDING_BANK] & BANKS - 1)
     rank = bank // BANKS_PER_RANK
     if banks_that_wait(shape, state, rank, credit <= clock, False) >> bank % BANKS_PER_RANK & 1:
         return -1, FAR
@@ -281,14 +281,14 @@ def choose_and_issue(policy, shape, state, latencies, source, sink, commands, cl
     """
     credit, lacking = credit_clock(sink), lacks_rows(shape.rows, shape, state)
     if lacking:
-        line, place = choose_of_all_active(shape, state, credit, clock)
+        active_queue, place = choose_of_all_active(shape, state, credit, clock)
     else:
-        line, place = choose_active(shape, state, credit, clock)
-    if line >= 0:
-        if lacking and state[OPEN_ROW + active_bank(state, line, place)] < 0:
-            activate_again(shape, state, source, commands, line, place, clock)
+        active_queue, place = choose_active(shape, state, credit, clock)
+    if active_queue >= 0:
+        if lacking and state[OPEN_ROW + active_bank(state, active_queue, place)] < 0:
+            activate_again(shape, state, source, commands, active_queue, place, clock)
         else:
-            issue_active(shape, state, latencies, source, sink, commands, line, place, clock)
+            issue_active(shape, state, latencies, source, sink, commands, active_queue, place, clock)
     elif state[PENDING_SIZE] > 0:
         kind, at = choose_next_maintenance(shape, state, credit, clock)
         if kind < 0:

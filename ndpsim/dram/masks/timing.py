@@ -20,7 +20,7 @@ from ndpsim.dram.masks.state import (
     SAME_RANK,
     TOUCHED,
 )
-from ndpsim.dram.masks.words import natural, ranks_of
+from ndpsim.dram.masks.words import assume_nonnegative, ranks_of
 
 __all__ = [
     "bank_ready_at",
@@ -50,7 +50,7 @@ def carry_in_rank(state, kind, rank, clock):
 @inlined
 def note_rank(shape, state, kind, rank, clock):
     """A command's distances within its rank and to the others."""
-    for other in range(natural(ranks_of(shape))):
+    for other in range(assume_nonnegative(ranks_of(shape))):
         distances = SAME_RANK if other == rank else OTHER_RANK
         carry(state, RANK_READY + other * KINDS, distances + kind * KINDS, clock)
 
@@ -93,7 +93,7 @@ def note_window(shape, state, rank, clock):
 @inlined
 def note_activate(shape, state, bank, clock):
     """All distances of an ACT, and the window of four (tFAW)."""
-    bank = natural(bank)
+    bank = assume_nonnegative(bank)
     note_bank(shape, state, ACT, bank, clock)
     note_window(shape, state, bank // BANKS_PER_RANK, clock)
 
@@ -124,6 +124,6 @@ def note_same_banks_in_rank(shape, state, kind, first, clock):
 @inlined
 def bank_ready_at(state, kind, bank):
     """The first clock at which a kind may go to a bank, as far as its group and the bank itself go."""
-    kind, bank = natural(kind), natural(bank)
+    kind, bank = assume_nonnegative(kind), assume_nonnegative(bank)
     of_group = state[GROUP_READY + bank // BANKS_PER_GROUP * KINDS + kind]
     return max(of_group, state[BANK_READY + bank * KINDS + kind])

@@ -53,7 +53,7 @@ from ndpsim.dram.masks.transition_table import (
     WITH_REFRESH,
     WITHOUT_REFRESH,
 )
-from ndpsim.dram.masks.words import natural, ones, ranks_of
+from ndpsim.dram.masks.words import assume_nonnegative, ones, ranks_of
 from ndpsim.dram.state import (
     ALL_BANK,
     COUNTERS,
@@ -185,7 +185,7 @@ def record(policy, shape, state, source, sink, table, to, clock):
     refreshes = state[REFRESHES] - state[SNAPSHOT + REFRESHES]
     if reads > MOST_READS or state[PLACE] != first + SPAN:
         return
-    transition = natural(table[USED])
+    transition = assume_nonnegative(table[USED])
     if write_places(source, table, transition, first):
         return
     table[transition + TO] = to
@@ -211,7 +211,7 @@ def record(policy, shape, state, source, sink, table, to, clock):
 @inlined
 def span_differs(places, at, others, other, shift):
     """0 when the places of a span are the others, shifted."""
-    differs, at, other = 0, natural(at), natural(other)
+    differs, at, other = 0, assume_nonnegative(at), assume_nonnegative(other)
     for row in range(0, SPAN, KINDS):
         last = places[at + row + KINDS - 1] + others[other + row + KINDS - 1]
         differs |= rows_differ(places, at + row, others, other + row, shift, last)

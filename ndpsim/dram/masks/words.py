@@ -14,7 +14,7 @@ from numba.core import cgutils, types
 from ndpsim._jit import instruction
 from ndpsim.dram.masks.state import OneRank
 
-__all__ = ["lowest", "natural", "ones", "ranks_of", "rotate"]
+__all__ = ["assume_nonnegative", "lowest", "ones", "ranks_of", "rotate"]
 
 _WORD = ir.IntType(64)
 _ALL = (1 << 64) - 1
@@ -65,12 +65,12 @@ def rotate(typing_context, mask, places):  # type: ignore[no-untyped-def]
     return types.int64(types.int64, types.int64), generate
 
 
-def _natural(number: Any) -> Any:
+def _assume_nonnegative(number: Any) -> Any:
     return number
 
 
-@instruction(_natural)
-def natural(typing_context, number):  # type: ignore[no-untyped-def]
+@instruction(_assume_nonnegative)
+def assume_nonnegative(typing_context, number):  # type: ignore[no-untyped-def]
     """The number, which is from 0 to 2**31: an index that need not be looked at for counting from the end."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -30,7 +30,7 @@ from ndpsim.dram.masks.state import (
     RDA,
 )
 from ndpsim.dram.masks.timing import bank_ready_at
-from ndpsim.dram.masks.words import lowest, natural, ranks_of
+from ndpsim.dram.masks.words import assume_nonnegative, lowest, ranks_of
 from ndpsim.dram.queues import push_priority
 from ndpsim.dram.state import FAR
 from ndpsim.dram.timing import bank_ready_at as node_ready_at
@@ -101,7 +101,7 @@ def precharge_ready_at(state, bank):
 @inlined
 def column_kind(rows, state, kind, bank):
     """See `masks.row_points`."""
-    return kind + (RDA - RD if state[ACCESSES + natural(bank)] >= rows.cap else 0)
+    return kind + (RDA - RD if state[ACCESSES + assume_nonnegative(bank)] >= rows.cap else 0)
 
 
 @inlined
@@ -124,7 +124,7 @@ def finish_queued(rows, queues, state, kind, bank, clock):
 @inlined
 def note_activated(rows, state, bank):
     """See `masks.row_points`."""
-    bank = natural(bank)
+    bank = assume_nonnegative(bank)
     state[ACCESSES + bank] = 0
     state[CAPPED + bank // BANKS_PER_RANK] &= ~(1 << bank % BANKS_PER_RANK)
 
@@ -132,7 +132,7 @@ def note_activated(rows, state, bank):
 @inlined
 def note_column(rows, state, kind, bank):
     """See `masks.row_points`."""
-    bank = natural(bank)
+    bank = assume_nonnegative(bank)
     accesses = state[ACCESSES + bank] + 1
     state[ACCESSES + bank] = accesses
     if accesses == rows.cap:
@@ -156,7 +156,7 @@ def close_rows(rows, state, clock):
         while left != 0:
             bit = left & -left
             left ^= bit
-            bank = natural(rank * BANKS_PER_RANK + lowest(bit))
+            bank = assume_nonnegative(rank * BANKS_PER_RANK + lowest(bit))
             at = precharge_ready_at(state, bank)
             if at <= clock:
                 push_maintenance(state, PRE, bank)
@@ -172,8 +172,8 @@ def also_held(rows, shape, state, rank):
     if state[DOUBLY_HELD + rank] == 0:
         return 0
     active = 0
-    for line in range(2 * ranks_of(shape)):
-        active += state[ACTIVE_SIZE + line]
+    for active_queue in range(2 * ranks_of(shape)):
+        active += state[ACTIVE_SIZE + active_queue]
     return state[DOUBLY_HELD + rank] if active > 0 else 0
 
 
@@ -181,6 +181,6 @@ def also_held(rows, shape, state, rank):
 def lacks_rows(rows, shape, state):
     """See `masks.row_points`."""
     lacking = 0
-    for rank in range(natural(ranks_of(shape))):
+    for rank in range(assume_nonnegative(ranks_of(shape))):
         lacking |= state[HELD_BANKS + rank] & ~state[OPEN_BANKS + rank]
     return lacking != 0
