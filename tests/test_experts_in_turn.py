@@ -193,6 +193,6 @@ def test_a_lane_out_of_step_is_found(monkeypatch):
     assert len(sizes) > 1
 
 
-def test_ranks_that_take_turns_are_not_supported_yet():
-    with pytest.raises(InputError, match=r"dimm\.command_bus: not supported"):
-        simulate_expert(model=SMALL, sets=["dimm.command_bus=shared"])
+def test_an_expert_on_several_dimms_whose_ranks_take_turns_is_refused():
+    with pytest.raises(InputError, match=r"dimm\.command_bus: not supported: an expert on several DIMMs"):
+        simulate_expert(model=SMALL, layout="sharded:2", sets=["dimm.command_bus=shared"])

@@ -260,7 +260,6 @@ def test_ranks_in_lock_step_are_refused_in_a_line():
         ({"host": [{"gbps": -1}]}, "host_gbps"),
         ({"host": [{}]}, "until_ns"),
         ({"host_reads": [{"layout": "sharded:0"}]}, "layout"),
-        ({"slices": 3}, "simulate_dimm"),
         ({"hw": "cxl"}, "cxl"),
     ],
 )

@@ -76,6 +76,10 @@ ROWS = (
     "stream_ff_r8",
     "expert_trimoe",
     "expert_edge",
+    "unlike_trimoe",
+    "unlike_edge",
+    "unlike_cxl",
+    "queue_trimoe",
     "import",
     "compile",
 )

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ndpsim._jit import inlined, outlined
 from ndpsim.dimm.staging import lane_credit
 from ndpsim.dimm.state import READ, WRITE
-from ndpsim.dram.state import FAR, SERVED, TAKEN
+from ndpsim.dram.state import FAR, SERVED, TAKEN, Source
 from ndpsim.link.engine import advance, begin, read_issued, write_taken
 from ndpsim.link.engine_state import Engine
 from ndpsim.link.offers import Offers, make_offers, next_offer, note_issued, note_taken, take_handed
@@ -206,7 +206,7 @@ def admit_all(relayout, source):
     """A lane's source, with all requests of the engine admitted."""
     if relayout is None:
         return source
-    return source._replace(admitted=relayout.always)
+    return Source(source.place, source.column, source.address, source.cycle, relayout.always, source.period)
 
 
 @inlined

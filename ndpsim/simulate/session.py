@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.arguments import choice, flag, number, text, whole_number
+from ndpsim.arguments import choice, flag, number, several, shown, text, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.engines import OpenRow
@@ -92,7 +92,9 @@ class Session:
             setup = make_setup(machine, arbitration, slice_clocks, start_clock)
         on_channel = len(machine.geometry.dimms_of(0))
         count = on_channel if dimms is None else whole_number(dimms, "dimms", 1, on_channel)
-        rows = [_checked_row(row, setup.host_tables.ranks, machine.device) for row in open_rows]
+        rows = several(
+            open_rows, "open_rows", lambda row, _: _checked_row(row, setup.host_tables.ranks, machine.device)
+        )
         self.machine = machine
         self._run = ChannelRun(machine, setup, count, recording, rows)
         self._start_ns: list[float] = []  # of the host's streams
@@ -424,7 +426,13 @@ def simulate_dimm(
     host_reads: Sequence[Mapping[str, Any]] = (),
     relayout: Mapping[str, Any] | None = None,
     until_ns: float | None = None,
-    **of_session: Any,
+    dimms: int | None = None,
+    arbitration: str = "host-first",
+    slice_clocks: int = 1000,
+    start_clock: int = 1,
+    open_rows: Iterable[OpenRow] = (),
+    sets: Sequence[str] = (),
+    record_commands: bool = False,
 ) -> DimmResult:
     """Simulate experts on the DIMMs of a host channel, the host and a relayout beside them, on one clock.
 
@@ -435,33 +443,37 @@ def simulate_dimm(
         host_reads: arguments of `Session.host_read` for each.
         relayout: arguments of `Session.relayout`; None: nothing moves.
         until_ns: as in `Session.run`.
-        of_session: the other arguments of `Session`.
+        dimms, arbitration, slice_clocks, start_clock, open_rows, sets, record_commands: as in `Session`.
 
     Raises:
         InputError: an argument makes no sense.
     """
-    session = _call(Session, "simulate_dimm", {"hw": hw, **of_session})
+    session = Session(hw, dimms, arbitration, slice_clocks, start_clock, open_rows, sets, record_commands)
     for add, key, calls in (
         (session.expert, "experts", experts),
         (session.host, "host", host),
         (session.host_read, "host_reads", host_reads),
         (session.relayout, "relayout", () if relayout is None else (relayout,)),
     ):
-        for arguments in calls:
+        for arguments in several(calls, key, _mapping):
             _call(add, key, arguments)
     session.run(until_ns)
     result: DimmResult = session.result()
     return result
 
 
+def _mapping(value: Any, name: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{shown(value)} is not a mapping of arguments", key=name)
+    return value
+
+
 def _call(function: Any, key: str, arguments: Mapping[str, Any]) -> Any:
     """Call with the arguments of a mapping.
 
     Raises:
-        InputError: it is none, or has what the function does not take.
+        InputError: it has what the function does not take.
     """
-    if not isinstance(arguments, Mapping):
-        raise InputError(f"{arguments!r} is not a mapping of arguments", key=key)
     allowed = list(inspect.signature(function).parameters)
     for name in arguments:
         if name not in allowed:
