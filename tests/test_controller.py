@@ -71,7 +71,7 @@ def run(make, device, options, load, data_sink=None):
     tables, policy = lower(device), state.make_policy(options)
     channel = make(tables, policy, data_sink is not None)
     source = state.make_source(tables, *load.values())
-    commands = run_channel(channel, source, data_sink or sink.nobody(), command_room(), len(load["rank"]))
+    commands = run_channel(channel, source, data_sink or sink.null_sink(), command_room(), len(load["rank"]))
     return channel, decode_commands(commands, tables)
 
 
@@ -102,7 +102,7 @@ def test_a_sink_holds_reads_back_alike_in_fast_and_readable(work, depth, servers
     dram, unit = ticks
     service, traces, done = service_cycles * unit, [], []
     for make in (make_controller, readable):
-        data = sink.make_sink(depth, servers, *ticks, sink.a_row_each(len(load["rank"])))
+        data = sink.make_sink(depth, servers, *ticks, sink.a_group_each(len(load["rank"])))
         data.value[sink.SERVICE] = service
         traces.append(run(make, device, options, load, data)[1])
         done.append(data.done.tolist())
@@ -180,7 +180,7 @@ def test_masks_and_scan_agree_over_thousands_of_requests(work):
     traces = []
     for make in (MaskController, ScanController):
         channel, source = make(tables, policy), state.make_source(tables, *load)
-        commands = run_channel(channel, source, sink.nobody(), command_room(), len(load[0]))
+        commands = run_channel(channel, source, sink.null_sink(), command_room(), len(load[0]))
         traces.append((channel, commands.entry[: commands.length[0]]))
     (masks, ours), (scan, plain) = traces
     assert np.array_equal(ours, plain)
@@ -215,9 +215,9 @@ def test_long_queues_keep_the_order_of_age(slots, row_policy, depth):
             make(tables, policy, **with_sink),
             state.make_source(tables, *hot_bank(device, 2000, slots)),
         )
-        data_sink = sink.nobody()
+        data_sink = sink.null_sink()
         if depth is not None:
-            data_sink = sink.make_sink(depth, 2, 1, 1, sink.a_row_each(2000))
+            data_sink = sink.make_sink(depth, 2, 1, 1, sink.a_group_each(2000))
             data_sink.value[sink.SERVICE] = 60
         commands = run_channel(channel, source, data_sink, command_room(), 2000)
         traces.append((channel, commands.entry[: commands.length[0]]))
@@ -256,7 +256,7 @@ def test_reads_return_to_a_queue_that_has_no_free_slot_at_their_age(seed):
     traces = []
     for channel in (MaskController(tables, policy, with_sink=True), ScanController(tables, policy)):
         source = state.make_source(tables, zero, bankgroup, bank, row, zero, zero, number, cycle)
-        data_sink = sink.make_sink(55, 1, 1, 1, sink.a_row_each(count))
+        data_sink = sink.make_sink(55, 1, 1, 1, sink.a_group_each(count))
         data_sink.value[sink.SERVICE] = 900
         commands = run_channel(channel, source, data_sink, command_room(), count // 2)
         traces.append(commands.entry[: commands.length[0]])

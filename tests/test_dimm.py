@@ -187,7 +187,7 @@ def make(work: Work, kind: Any, weights_at: int = 0, recording: bool = True) -> 
                     state.make_source(lane_tables, *(one[field] for field in FIELDS))
                     for one in work.weights[own]
                 ],
-                [sink.a_row_each(count) for count in counts[own]],
+                [sink.a_group_each(count) for count in counts[own]],
                 regions[own],
                 [servers + number] * (regions.shape[1] - 1) + [servers],
                 1 + number % 2,
@@ -390,7 +390,7 @@ def test_a_host_alone_is_the_controller_alone(work):
         first += count
         source = state.make_source(tables, *(asked[field] for field in FIELDS), cycle)
         channel = ScanController(tables, policy)
-        recorded = run_channel(channel, source, sink.nobody(), command_room(), count)
+        recorded = run_channel(channel, source, sink.null_sink(), command_room(), count)
         alone = decode_commands(recorded, tables).columns()
         # Until the last bus is done, the others are refreshed.
         assert trace.columns()[:, : alone.shape[1]].tolist() == alone.tolist()
@@ -411,7 +411,7 @@ def test_lanes_alone_are_controllers_of_one_rank(work):
     for asked, trace in zip(work.weights, commands(dimm)[0], strict=True):
         count = len(asked["row"])
         source = state.make_source(tables, *(asked[field] for field in FIELDS))
-        data_sink = sink.make_sink(depth, servers, *work.ticks, sink.a_row_each(count))
+        data_sink = sink.make_sink(depth, servers, *work.ticks, sink.a_group_each(count))
         data_sink.value[sink.SERVICE] = service * work.ticks[1]
         channel = ScanController(tables, policy)
         alone = decode_commands(
@@ -580,7 +580,7 @@ def test_a_refresh_waits_for_an_activated_write_also_while_the_sink_has_no_room(
         bank, row = rng.integers(0, 2, count), rng.integers(0, 3, count)
         zero = np.zeros(count, dtype=np.int64)
         source = state.make_source(tables, zero, bank, bank, row, zero, write, np.arange(count))
-        data_sink = sink.make_sink(1, 1, 1, 1, sink.a_row_each(count))
+        data_sink = sink.make_sink(1, 1, 1, 1, sink.a_group_each(count))
         data_sink.value[sink.SERVICE] = int(rng.integers(300, 700))
         recorded = run_channel(kind(tables, policy), source, data_sink, command_room(), count)
         report = check(decode_commands(recorded, tables), device, refresh="none")

@@ -104,7 +104,7 @@ def test_both_controllers_and_the_trace_agree_on_open_banks_wherever_the_run_is_
         source = state.make_source(tables, *places, np.arange(400))
         commands = command_room()
         for until in range(7, 400, 13):
-            commands = run_channel(channel, source, sink.nobody(), commands, until)
+            commands = run_channel(channel, source, sink.null_sink(), commands, until)
             trace = decode_commands(commands, tables)
             for beyond in (0, 3, 1000):
                 end = int(trace.clock[-1]) + beyond

@@ -187,7 +187,9 @@ def test_lock_step_agrees_with_every_lane_on_its_own(expert):
 
 
 def test_a_lane_out_of_step_is_found(monkeypatch):
-    monkeypatch.setattr("ndpsim.simulate.machine._share", lambda machine, dealing, lane: dealing.share(lane))
+    monkeypatch.setattr(
+        "ndpsim.simulate.machine._share", lambda machine, interleaving, lane: interleaving.share(lane)
+    )
     ran = broadcast(Expert(500, 247), record_commands=True)
     sizes = {len(trace.clock) for trace in ran.command_traces[::2]}
     assert len(sizes) > 1

@@ -54,11 +54,11 @@ def disturb(device: Device, places: list[np.ndarray], numbers: list[int], what: 
 def make_data_sink(servers, count: int) -> sink.Sink:
     """A FIFO and its servers, for rows of equal length; or nobody."""
     if servers is None:
-        return sink.nobody()
+        return sink.null_sink()
     depth, number, ticks, row_bursts = servers
     row = np.arange(count, dtype=np.int32) // row_bursts
     ends = np.append(np.arange(row_bursts, count, row_bursts), count).astype(np.int32) - 1
-    return sink.make_sink(depth, number, *ticks, sink.Rows(row, row, ends))
+    return sink.make_sink(depth, number, *ticks, sink.Groups(row, row, ends))
 
 
 def outcome(make, tables, policy, places, period, servers, regions):
@@ -209,7 +209,7 @@ def test_a_run_ends_with_the_request_that_it_is_to_serve():
         source = state.make_source(tables, *stream(device, 20_000, 0, 64), period=period)
         channel, seen = MaskController(tables, policy), []
         for until_served in stops:
-            run_channel(channel, source, sink.nobody(), no_commands(), until_served)
+            run_channel(channel, source, sink.null_sink(), no_commands(), until_served)
             seen.append(channel.value.tolist())
         values.append(seen)
     assert values[1] == values[2] == values[0]
@@ -350,10 +350,10 @@ def refreshing(request):
     words, taken = channel._state, 0
     while not words[masks.ACTIVE_SIZE : masks.ACTIVE_SIZE + 4].any() or taken < 100:
         taken += 1
-        run_channel(channel, source, sink.nobody(), no_commands(), state.FAR, taken)
+        run_channel(channel, source, sink.null_sink(), no_commands(), state.FAR, taken)
     words[masks.PENDING_SIZE] = 1
     memory, clock = transition_table.make_table(tables, 1), int(words[state.CLOCK])
-    here = policy, engines.masks.make_shape(tables), words, source, sink.nobody(), memory, clock
+    here = policy, engines.masks.make_shape(tables), words, source, sink.null_sink(), memory, clock
     end = write_signature_here(*here)
     return here, memory[memory[transition_table.USED] + transition_table.WORDS : end].tolist()
 
@@ -400,5 +400,5 @@ def test_controllers_stand_at_the_same_clock_wherever_they_stop(seed):
     for served in (*np.cumsum(draw.integers(1, 20, 9)).tolist(), 200):
         for source, channel in zip(sources, both, strict=True):
             source.admitted[0] = min(200, served + 60)
-            run_channel(channel, source, sink.nobody(), no_commands(), served)
+            run_channel(channel, source, sink.null_sink(), no_commands(), served)
         assert both[0].value.tolist() == both[1].value.tolist()

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ndpsim.errors import InputError
-from ndpsim.layout import BITS, Dealing, LaneShare, Region, WeightFormat, expert_regions
+from ndpsim.layout import BITS, Interleaving, LaneShare, Region, WeightFormat, expert_regions
 from ndpsim.spec import Device, resolve, standards
 
 DEVICES = [
@@ -87,14 +87,14 @@ def test_an_expert_is_gate_and_up_by_turns_and_then_down():
     assert gate_up.bursts + down.bursts == 589_824
 
 
-# Dealing out over lanes
+# Interleaving out over lanes
 
 
 @settings(deadline=None)
 @given(devices, st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=20))
 def test_place_is_the_inverse_of_coordinates(device, shares):
     places = np.array([int(share * (device.capacity_bytes // device.burst_bytes)) for share in shares])
-    layout = Dealing(some(1), device, 1)
+    layout = Interleaving(some(1), device, 1)
     bankgroup, bank, row, column = layout.coordinates(places)
     assert layout.place(bankgroup, bank, row, column).tolist() == places.tolist()
     within = (device.bankgroups, device.banks_per_group, device.rows, device.bursts_per_row)
@@ -108,7 +108,7 @@ def test_place_is_the_inverse_of_coordinates(device, shares):
 def test_coordinates_is_the_inverse_of_place(device, data):
     within = (device.bankgroups, device.banks_per_group, device.rows, device.bursts_per_row)
     where = [np.array([data.draw(st.integers(0, size - 1))]) for size in within]
-    layout = Dealing(some(1), device, 1)
+    layout = Interleaving(some(1), device, 1)
     place = layout.place(*where)
     assert 0 <= int(place[0]) < device.capacity_bytes // device.burst_bytes
     assert [int(values[0]) for values in layout.coordinates(place)] == [int(values[0]) for values in where]
@@ -118,7 +118,7 @@ def test_coordinates_is_the_inverse_of_place(device, data):
 @given(devices, st.integers(0, 1 << 20))
 def test_consecutive_bursts_go_to_different_bank_groups(device, start):
     places = np.arange(start, start + 3 * device.bankgroups)
-    bankgroup, bank, _, _ = Dealing(some(1), device, 1).coordinates(places)
+    bankgroup, bank, _, _ = Interleaving(some(1), device, 1).coordinates(places)
     for group in range(device.bankgroups):  # any round of them takes every group once
         assert len(set(bankgroup[group : group + device.bankgroups].tolist())) == device.bankgroups
     bank_of_rank = (bankgroup * device.banks_per_group + bank).tolist()
@@ -130,7 +130,7 @@ def test_consecutive_bursts_go_to_different_bank_groups(device, start):
 def test_a_row_is_filled_before_the_next_and_all_banks_before_it_comes_again(device):
     of_a_row = device.bankgroups * device.bursts_per_row
     places = np.arange(2 * of_a_row * device.banks_per_group, dtype=np.int64)
-    _, bank, row, _ = Dealing(some(1), device, 1).coordinates(places)
+    _, bank, row, _ = Interleaving(some(1), device, 1).coordinates(places)
     opened = (row * device.banks_per_group + bank).reshape(-1, of_a_row)
     assert (opened == opened[:, :1]).all()  # the same rows stay open for as long as they have bursts
     assert opened[:, 0].tolist() == list(range(2 * device.banks_per_group))
@@ -139,7 +139,7 @@ def test_a_row_is_filled_before_the_next_and_all_banks_before_it_comes_again(dev
 @settings(deadline=None)
 @given(st.lists(regions, min_size=1, max_size=3), lanes)
 def test_the_lanes_share_every_burst(chosen, count):
-    layout = Dealing(chosen, DDR5, count)
+    layout = Interleaving(chosen, DDR5, count)
     shares = [layout.share(lane) for lane in range(count)]
     for region, placed in enumerate(chosen):
         of_lanes = [share.bursts[region] for share in shares]
@@ -152,7 +152,7 @@ def test_the_lanes_share_every_burst(chosen, count):
 @settings(deadline=None)
 @given(st.lists(regions, min_size=1, max_size=3), lanes)
 def test_no_two_bursts_of_a_lane_share_a_place(chosen, count):
-    layout = Dealing(chosen, DDR5, count)
+    layout = Interleaving(chosen, DDR5, count)
     for lane in range(count):
         share = layout.share(lane)
         places = layout.lane_bursts(share)
@@ -164,7 +164,7 @@ def test_no_two_bursts_of_a_lane_share_a_place(chosen, count):
 @settings(deadline=None)
 @given(st.lists(regions, min_size=1, max_size=3), lanes)
 def test_the_rows_of_lanes_are_those_of_their_bursts(chosen, count):
-    layout = Dealing(chosen, DDR5, count)
+    layout = Interleaving(chosen, DDR5, count)
     alike = [lane for lane in range(count) if layout.share(lane) == layout.share(0)]
     first, last = layout.rows(range(alike[0], alike[-1] + 1))
     place, before = 0, 0
@@ -180,7 +180,7 @@ def test_the_rows_of_lanes_are_those_of_their_bursts(chosen, count):
 
 
 def test_hand_worked_shares():
-    layout = Dealing(some(10, 3), DDR5, 4)
+    layout = Interleaving(some(10, 3), DDR5, 4)
     assert [layout.share(lane) for lane in range(4)] == [
         LaneShare((3, 1)),
         LaneShare((3, 1)),
@@ -194,7 +194,7 @@ def test_hand_worked_shares():
 
 
 def test_more_lanes_than_bursts_leave_some_empty():
-    layout = Dealing(some(2), DDR5, 8)
+    layout = Interleaving(some(2), DDR5, 8)
     assert [layout.share(lane).total for lane in range(8)] == [1, 1, 0, 0, 0, 0, 0, 0]
     assert layout.lane_bursts(layout.share(7)).size == 0
 
@@ -206,9 +206,9 @@ def full(device: Device, count: int) -> int:
 @settings(deadline=None)
 @given(devices, lanes)
 def test_weights_fit_up_to_the_last_burst(device, count):
-    Dealing(some(full(device, count)), device, count)
+    Interleaving(some(full(device, count)), device, count)
     with pytest.raises(InputError, match="^not supported: "):
-        Dealing(some(full(device, count) + 1), device, count)
+        Interleaving(some(full(device, count) + 1), device, count)
 
 
 @settings(deadline=None)
@@ -216,15 +216,15 @@ def test_weights_fit_up_to_the_last_burst(device, count):
 def test_what_does_not_fill_its_round_over_the_lanes_still_needs_it(one, other, count):
     whole = -(-one // count) * count + -(-other // count) * count
     assume(whole < full(DDR5, count))
-    Dealing(some(one, other, full(DDR5, count) - whole), DDR5, count)
+    Interleaving(some(one, other, full(DDR5, count) - whole), DDR5, count)
     with pytest.raises(InputError):
-        Dealing(some(one, other, full(DDR5, count) - whole + 1), DDR5, count)
+        Interleaving(some(one, other, full(DDR5, count) - whole + 1), DDR5, count)
 
 
 def test_the_message_about_capacity():
     # 8 GiB in a lane of DDR5 16 Gb x8.
     with pytest.raises(InputError) as caught:
-        Dealing(expert_regions(1 << 20, 1 << 20, 16, 64), DDR5, 2)
+        Interleaving(expert_regions(1 << 20, 1 << 20, 16, 64), DDR5, 2)
     assert str(caught.value) == (
         "not supported: weights of 6.00 TiB (6597069766656 bytes) do not fit a DIMM of 16.00 GiB (17179869184 bytes)"
     )

@@ -36,7 +36,7 @@ def run(make, device, load, pauses):
     channel = make(tables, state.make_policy(state.ControllerOptions(write_buffer=8)))
     source = state.make_source(tables, *load)
     count, cycle = len(source.place), source.cycle
-    data = sink.make_sink(64, 1, 5, 12, sink.a_row_each(count))
+    data = sink.make_sink(64, 1, 5, 12, sink.a_group_each(count))
     commands = command_room()
     for pause in [*pauses, state.FAR]:
         source.admitted[0] = np.searchsorted(cycle, pause)

@@ -1,4 +1,4 @@
-"""Tiles of weights on the channels of a device: nothing lost, nothing twice, dealt out evenly."""
+"""Tiles of weights on the channels of a device: nothing lost, nothing twice, interleaved evenly."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_every_bit_lies_where_the_arrays_read_it(hidden, intermediate, written, 
         at = np.arange(len(bits))
         place, bit = np.divmod(at, device.burst_bytes * 8)
         zero = np.zeros_like(at)
-        coordinates = layout.parts[0].dealing.coordinates(place)
+        coordinates = layout.parts[0].interleaving.coordinates(place)
         owner = layout.at(Address(zero, zero, zero, zero + lane, *coordinates, bit))
         found = [
             tuple(of) if of[0] != PADDING else None
@@ -180,7 +180,10 @@ def test_every_bit_lies_where_the_arrays_read_it(hidden, intermediate, written, 
             _, matrix, row, column = np.array(mine).T
             address = find(matrix, row, column)
             found = zip(
-                address.subchannel, layout.parts[0].dealing.place(*address[4:8]), address.bit, strict=True
+                address.subchannel,
+                layout.parts[0].interleaving.place(*address[4:8]),
+                address.bit,
+                strict=True,
             )
             assert [tuple(map(int, one)) for one in found] == [first[of] for of in mine]
 
@@ -193,10 +196,12 @@ def test_a_layout_has_the_bursts_that_an_expert_reads_on_every_lane(bits):
     told = placed.to_dict()
     assert (told["bursts"], told["bytes"]) == (run.weight_bursts, run.weight_bytes)
     assert told["bytes"] - sum(told["matrix_bytes"].values()) in (0, 0.5)  # down begins on a byte of its own
-    places, dealing = placed.layout.places(), placed.layout.parts[0].dealing
+    places, interleaving = placed.layout.places(), placed.layout.parts[0].interleaving
     for lane, trace in enumerate(run.command_traces):
         reads = trace.command == [command.name for command in COMMANDS].index("RD")
-        read = dealing.place(trace.bankgroup[reads], trace.bank[reads], trace.row[reads], trace.column[reads])
+        read = interleaving.place(
+            trace.bankgroup[reads], trace.bank[reads], trace.row[reads], trace.column[reads]
+        )
         assert sorted(read.tolist()) == sorted(places.place[places.lane == lane].tolist())
     assert (placed.layout.burst_at(places) == np.arange(told["bursts"])).all()
 

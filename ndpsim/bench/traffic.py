@@ -183,7 +183,7 @@ class Traffic:
 
 def _serve(channel: Controller, source: state.Source) -> _Run:
     """Serve all requests; only the controller's own time counts."""
-    count, nobody, silent = len(source.place), sink.nobody(), no_commands()
+    count, nobody, silent = len(source.place), sink.null_sink(), no_commands()
     began = time.perf_counter()
     run_channel(channel, source, nobody, silent, state.FAR, until_taken=count)
     taken = time.perf_counter()

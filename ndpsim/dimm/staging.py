@@ -7,16 +7,16 @@ from ndpsim.dimm.state import (
     ARRIVAL,
     BURST,
     BURSTS_LEFT,
-    END_ROW,
-    FIRST_ROW,
+    END_GROUP,
+    FIRST_GROUP,
+    GROUPS_SUMMED,
     HEAD,
-    NEXT_ROW,
-    ROWS_SUMMED,
+    NEXT_GROUP,
     SERVERS_NOW,
     STAGED,
     STEP,
+    TRANSFER_GROUPS,
     TRANSFER_LATENCY,
-    TRANSFER_ROWS,
     TRANSFERS,
 )
 from ndpsim.dram.sink import RELEASE, SERVER, SERVICE, SLOT, Sink, take_burst
@@ -100,18 +100,18 @@ def stage(weights, lane, burst, arrival):
 
 
 @inlined
-def note_rows(weights, transfers, dimm, lane, burst):
-    """A burst was given to the multipliers: rows that need no other are summed, results are transferred."""
+def note_groups(weights, transfers, dimm, lane, burst):
+    """A burst was given to the multipliers: groups that need no other are summed, results are transferred."""
     left, value, of_dimm = weights.left[dimm], weights.value[dimm], transfers.value[dimm]
-    for row in range(weights.first_row[lane, burst], weights.last_row[lane, burst] + 1):
-        left[row] -= 1
+    for group in range(weights.first_group[lane, burst], weights.last_group[lane, burst] + 1):
+        left[group] -= 1
     value[BURSTS_LEFT] -= 1
-    while value[NEXT_ROW] < value[END_ROW] and left[value[NEXT_ROW]] == 0:
-        value[ROWS_SUMMED] = max(value[ROWS_SUMMED], weights.done[dimm, value[NEXT_ROW]])
-        value[NEXT_ROW] += 1
-        of_result = value[NEXT_ROW] - value[FIRST_ROW]
-        if of_result % of_dimm[TRANSFER_ROWS] == 0 or value[NEXT_ROW] == value[END_ROW]:
-            transfers.ready[dimm, of_dimm[TRANSFERS]] = value[ROWS_SUMMED] + of_dimm[TRANSFER_LATENCY]
+    while value[NEXT_GROUP] < value[END_GROUP] and left[value[NEXT_GROUP]] == 0:
+        value[GROUPS_SUMMED] = max(value[GROUPS_SUMMED], weights.done[dimm, value[NEXT_GROUP]])
+        value[NEXT_GROUP] += 1
+        of_result = value[NEXT_GROUP] - value[FIRST_GROUP]
+        if of_result % of_dimm[TRANSFER_GROUPS] == 0 or value[NEXT_GROUP] == value[END_GROUP]:
+            transfers.ready[dimm, of_dimm[TRANSFERS]] = value[GROUPS_SUMMED] + of_dimm[TRANSFER_LATENCY]
             of_dimm[TRANSFERS] += 1
 
 
@@ -141,7 +141,7 @@ def give_to_multipliers(setup, weights, transfers, dimm, lane):
         if weights.release[dimm, step] == FAR:
             break
         set_up_multipliers(weights, dimm, lane, step)
-        rows = weights.first_row[lane]
+        groups = weights.first_group[lane]
         fifo = Sink(
             setup.fifo_bursts,
             staged[SERVERS_NOW],
@@ -149,14 +149,14 @@ def give_to_multipliers(setup, weights, transfers, dimm, lane):
             setup.unit_ticks,
             weights.credit[lane],
             weights.free[lane],
-            rows,
-            weights.last_row[lane],
-            rows,
+            groups,
+            weights.last_group[lane],
+            groups,
             weights.done[dimm],
             weights.sink[lane],
         )
         take_burst(fifo, staging[head, BURST], staging[head, ARRIVAL])
         staged[HEAD] = 0 if head + 1 == staging.shape[0] else head + 1
         staged[STAGED] -= 1
-        note_rows(weights, transfers, dimm, lane, staging[head, BURST])
+        note_groups(weights, transfers, dimm, lane, staging[head, BURST])
     return staged[STAGED] < before

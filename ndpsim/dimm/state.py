@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.dram.masks.state import BANKS_PER_RANK
-from ndpsim.dram.sink import Rows
+from ndpsim.dram.sink import Groups
 from ndpsim.dram.state import FAR, Channel, Policy, Source, make_channel, number_nodes
 from ndpsim.spec import COMMANDS, Tables
 from ndpsim.spec.standard import RD, WR
@@ -81,7 +81,7 @@ class Setup(NamedTuple):
 BURST, ARRIVAL, STEP = range(3)
 HEAD, STAGED, SERVERS_NOW = range(3)
 # Places in `Weights.value`.
-BURSTS_LEFT, NEXT_ROW, END_ROW, FIRST_ROW, ROWS_SUMMED = range(5)
+BURSTS_LEFT, NEXT_GROUP, END_GROUP, FIRST_GROUP, GROUPS_SUMMED = range(5)
 
 
 class Weights(NamedTuple):
@@ -94,8 +94,8 @@ class Weights(NamedTuple):
     place: Ints  # [lane, burst], as in `dram.state.Source`: behind slots for requests of a relayout engine
     column: Narrow  # [lane, burst]
     address: Ints  # [burst]: its number, as none is read twice at a time
-    first_row: Narrow  # [lane, burst]
-    last_row: Narrow  # [lane, burst]
+    first_group: Narrow  # [lane, burst]
+    last_group: Narrow  # [lane, burst]
     length: Ints  # [lane]: bursts
     begin: Ints  # [lane, step]: the first burst of each step
     ends: Ints  # [lane, 1 + step]: the lane's reads up to the end of each step
@@ -111,8 +111,8 @@ class Weights(NamedTuple):
     credit: Ints  # [lane, slot], as in `dram.sink.Sink`
     free: Ints  # [lane, server]
     sink: Ints  # [lane, place]
-    done: Ints  # [DIMM, row]: the tick at which all lanes are done with the bursts of a row so far
-    left: Ints  # [DIMM, row]: bursts that hold weights of the row and that no multiplier has been given
+    done: Ints  # [DIMM, group]: the tick at which all lanes are done with its bursts so far
+    left: Ints  # [DIMM, group]: its bursts that no multiplier has been given
     staging: Ints  # [lane, slot, field]: bursts read, not yet given to the multipliers
     staged: Ints  # [lane, place]
     value: Ints  # [DIMM, place]
@@ -170,7 +170,7 @@ class Buses(NamedTuple):
 
 
 # Places in `Transfers.value`.
-TRANSFERS, TRANSFER_TICKS, TRANSFER_DIRECTION, TRANSFER_ROWS, TRANSFER_LATENCY = range(5)
+TRANSFERS, TRANSFER_TICKS, TRANSFER_DIRECTION, TRANSFER_GROUPS, TRANSFER_LATENCY = range(5)
 
 
 class Transfers(NamedTuple):
@@ -282,8 +282,8 @@ def make_weights(setup: Setup, lanes: int, buses: int) -> Weights:
         place=_zeros(lanes, slots),
         column=narrow.copy(),
         address=np.arange(slots, dtype=np.int64),
-        first_row=narrow.copy(),
-        last_row=narrow.copy(),
+        first_group=narrow.copy(),
+        last_group=narrow.copy(),
         length=np.full(lanes, slots, dtype=np.int64),
         begin=_zeros(lanes, 0),
         ends=_zeros(lanes, 1),
@@ -311,11 +311,11 @@ class JobReads(NamedTuple):
     """Weights of a DIMM that are read region by region, and all of them again for every tile of tokens."""
 
     sources: Sequence[Source]  # of each of its lanes
-    rows: Sequence[Rows]  # likewise
+    groups: Sequence[Groups]  # likewise
     regions: Ints  # [lane, region]: bursts
     servers: Sequence[int]  # [region]: bursts that the multipliers of a lane hold
     tiles: int
-    row_count: int  # rows of weights
+    group_count: int  # groups of bursts that the unit adds up
     read_from: int  # the clock from which weights may be read
 
 
@@ -329,20 +329,21 @@ def add_job(weights: Weights, dimm: int, job: JobReads) -> Weights:
     width = int((weights.length[own.start : own.stop] + counts).max())
     changed: dict[str, NDArray[Any]] = {
         name: _widened(getattr(weights, name), 1, width)
-        for name in ("place", "column", "first_row", "last_row")
+        for name in ("place", "column", "first_group", "last_group")
     }
     changed["address"] = np.arange(changed["place"].shape[1], dtype=np.int64)
     for name in ("begin", "begins_job", "read_from", "release", "service", "servers"):
         changed[name] = _widened(getattr(weights, name), 1, at + steps)
     for name in ("done", "left"):
-        changed[name] = _widened(getattr(weights, name), 1, job.row_count)
+        changed[name] = _widened(getattr(weights, name), 1, job.group_count)
     changed["ends"] = _widened(weights.ends, 1, 1 + at + steps, edge=True)
     changed["free"] = _widened(weights.free, 1, max(job.servers))
-    for lane, source, rows, regions in zip(own, job.sources, job.rows, job.regions, strict=True):
+    for lane, source, groups, regions in zip(own, job.sources, job.groups, job.regions, strict=True):
         first = int(weights.length[lane])
         part = slice(first, first + len(source.place))
         changed["place"][lane, part], changed["column"][lane, part] = source.place, source.column
-        changed["first_row"][lane, part], changed["last_row"][lane, part] = rows.first_row, rows.last_row
+        changed["first_group"][lane, part] = groups.first_group
+        changed["last_group"][lane, part] = groups.last_group
         begin = first + np.cumsum(regions) - regions
         changed["begin"][lane, at : at + steps] = np.tile(begin, job.tiles)
         reads = weights.ends[lane, at] + np.cumsum(np.tile(regions, job.tiles))

@@ -1,4 +1,4 @@
-"""Who takes the data of a read: a finite FIFO drained by servers, or nobody.
+"""Who takes the data of a read: a finite FIFO drained by servers, or a null sink.
 
 The controller may issue a read only when a slot of the FIFO is promised to it. A burst leaves the FIFO,
 and its slot is free again, when a server starts on it; servers take bursts in the order of their reads
@@ -18,13 +18,13 @@ from ndpsim._jit import inlined
 
 __all__ = [
     "COMPARED",
-    "Rows",
+    "Groups",
     "Sink",
-    "a_row_each",
+    "a_group_each",
     "credit_clock",
     "make_sink",
-    "nobody",
-    "note_rows",
+    "note_groups",
+    "null_sink",
     "take_burst",
 ]
 
@@ -33,12 +33,12 @@ Narrow = NDArray[np.int32]
 
 # Places in `Sink.value`.
 TAKEN, LAST_START, RELEASE, SERVICE, FINISHED, BUSY, SLOT, SERVER = range(8)
-#: What two runs of the same work must agree in; slots and servers may have been dealt out otherwise.
+#: What two runs of the same work must agree in; slots and servers may have been taken otherwise.
 COMPARED = [TAKEN, LAST_START, FINISHED, BUSY]
 
 
 class Sink(NamedTuple):
-    """The FIFO and its servers. `servers` is 0 when nobody takes the data: then credit is endless."""
+    """The FIFO and its servers. `servers` is 0 of a null sink, whose credit is endless."""
 
     depth: int  # bursts the FIFO holds
     servers: int
@@ -46,29 +46,29 @@ class Sink(NamedTuple):
     unit_ticks: int  # ticks in a clock of the unit
     credit: Ints  # [depth]: the clock from which the slot can be promised again, by burst modulo depth
     free: Ints  # [servers]: the tick from which a server is free, by burst modulo servers
-    first_row: Narrow  # [request]: the first of the rows that a request's burst holds weights of,
-    last_row: Narrow  # [request]: and the last
-    row_end: Narrow  # [row]: the last request of a row
-    done: Ints  # [row]: the tick at which the servers are done with the bursts of a row so far
+    first_group: Narrow  # [request]: the first of the groups that its burst belongs to,
+    last_group: Narrow  # [request]: and the last
+    group_end: Narrow  # [group]: its last request
+    done: Ints  # [group]: the tick at which the servers are done with its bursts so far
     value: Ints  # by the places above; SLOT and SERVER are those of the next burst
 
 
-class Rows(NamedTuple):
-    """Which rows of weights the bursts of a source belong to; a burst may hold the end of one and more."""
+class Groups(NamedTuple):
+    """Which groups the bursts of a source belong to, one after the other; a burst may belong to several."""
 
-    first_row: Narrow  # [request]
-    last_row: Narrow  # [request]
-    row_end: Narrow  # [row]: its last request
+    first_group: Narrow  # [request]
+    last_group: Narrow  # [request]
+    group_end: Narrow  # [group]: its last request
 
 
-def a_row_each(requests: int) -> Rows:
-    """Every request is a row of its own."""
+def a_group_each(requests: int) -> Groups:
+    """Every request is a group of its own."""
     each = np.arange(requests, dtype=np.int32)
-    return Rows(each, each, each)
+    return Groups(each, each, each)
 
 
-def make_sink(depth: int, servers: int, dram_ticks: int, unit_ticks: int, rows: Rows) -> Sink:
-    """An empty FIFO for a source whose requests belong to `rows`."""
+def make_sink(depth: int, servers: int, dram_ticks: int, unit_ticks: int, groups: Groups) -> Sink:
+    """An empty FIFO for a source whose requests belong to `groups`."""
 
     def zeros(count: int) -> Ints:
         return np.zeros(count, dtype=np.int64)
@@ -80,15 +80,15 @@ def make_sink(depth: int, servers: int, dram_ticks: int, unit_ticks: int, rows: 
         unit_ticks,
         zeros(depth),
         zeros(servers),
-        *rows,
-        zeros(len(rows.row_end)),
+        *groups,
+        zeros(len(groups.group_end)),
         zeros(8),
     )
 
 
-def nobody() -> Sink:
-    """The sink of a plain memory: takes every burst at once."""
-    return make_sink(1, 0, 1, 1, a_row_each(0))
+def null_sink() -> Sink:
+    """A sink that takes every burst at once, as the host of a memory does."""
+    return make_sink(1, 0, 1, 1, a_group_each(0))
 
 
 @inlined
@@ -98,10 +98,10 @@ def credit_clock(sink):
 
 
 @inlined
-def note_rows(sink, request, finish):
-    """A burst has been served: the rows that it holds weights of are done no sooner."""
-    for row in range(sink.first_row[request], sink.last_row[request] + 1):
-        sink.done[row] = max(sink.done[row], finish)
+def note_groups(sink, request, finish):
+    """A burst has been served: its groups are done no sooner."""
+    for group in range(sink.first_group[request], sink.last_group[request] + 1):
+        sink.done[group] = max(sink.done[group], finish)
 
 
 @inlined
@@ -117,7 +117,7 @@ def take_burst(sink, request, arrival_clock):
         start = (there + unit - 1) // unit * unit
     finish = start + value[SERVICE]
     sink.free[server] = finish
-    note_rows(sink, request, finish)
+    note_groups(sink, request, finish)
     sink.credit[slot] = (start + sink.dram_ticks - 1) // sink.dram_ticks
     value[LAST_START] = start
     value[FINISHED] = finish

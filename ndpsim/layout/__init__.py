@@ -1,11 +1,10 @@
 """Where weights lie: which bit of which matrix is in which DIMM, lane, bank, row and burst.
 
 `formats` writes weights, scales and zero points as bits; `regions` puts the rows of an expert's matrices
-into the order of reading; `dealing` deals their bursts out over lanes; `layouts` does so for the slices of
+into the order of reading; `interleaving` spreads their bursts over lanes; `layouts` does so for slices of
 an expert and the DIMMs of a machine (`geometry`); `moves` says what goes where from one layout to another.
 """
 
-from ndpsim.layout.dealing import Dealing, LaneShare
 from ndpsim.layout.formats import (
     BITS,
     MATRICES,
@@ -17,6 +16,7 @@ from ndpsim.layout.formats import (
     WeightFormat,
 )
 from ndpsim.layout.geometry import Address, Geometry
+from ndpsim.layout.interleaving import Interleaving, LaneShare
 from ndpsim.layout.layouts import (
     LAYOUTS,
     ExpertWeights,
@@ -32,7 +32,7 @@ from ndpsim.layout.layouts import (
 )
 from ndpsim.layout.moves import Moves, moves
 from ndpsim.layout.regions import Region, expert_regions
-from ndpsim.layout.tiled import TiledDealing, TiledLayout
+from ndpsim.layout.tiled import TiledInterleaving, TiledLayout
 from ndpsim.layout.tiles import Tiles
 
 __all__ = [
@@ -44,10 +44,10 @@ __all__ = [
     "WEIGHT",
     "ZERO_POINT",
     "Address",
-    "Dealing",
     "ExpertFormat",
     "ExpertWeights",
     "Geometry",
+    "Interleaving",
     "LaneShare",
     "Layout",
     "Moves",
@@ -55,7 +55,7 @@ __all__ = [
     "Part",
     "Places",
     "Region",
-    "TiledDealing",
+    "TiledInterleaving",
     "TiledLayout",
     "Tiles",
     "WeightFormat",

@@ -1,7 +1,7 @@
 """Layouts of an expert on the DIMMs of a machine: which bit of which weight lies where, and back.
 
-- `localized`: the expert on one DIMM, its bursts dealt out over the DIMM's lanes. What NDP likes.
-- `striped`: its bursts dealt out over the lanes of all DIMMs: channel by channel, then over the
+- `localized`: the expert on one DIMM, its bursts interleaved over the DIMM's lanes. What NDP likes.
+- `striped`: its bursts interleaved over the lanes of all DIMMs: channel by channel, then over the
   sub-channels, then over the DIMMs of a channel, then over their ranks. What a host likes.
 - `sharded:N`: tensor-parallel over N DIMMs. DIMM k has slice k of the `intermediate` dimension: those rows
   of gate and up (columns of the weights as frameworks that store inputs first write them), and the matching
@@ -23,9 +23,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ndpsim.arguments import text
 from ndpsim.errors import InputError, one_of
-from ndpsim.layout.dealing import Dealing
 from ndpsim.layout.formats import MATRICES, PADDING, ExpertFormat
 from ndpsim.layout.geometry import Address, Geometry
+from ndpsim.layout.interleaving import Interleaving
 from ndpsim.layout.regions import expert_regions
 from ndpsim.limits import ensure_fits
 
@@ -116,17 +116,17 @@ class Places(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A slice of an expert, packed as an expert of its own and dealt out over lanes.
+    """A slice of an expert, packed as an expert of its own and interleaved over lanes.
 
     Attributes:
         slice: of the `intermediate` dimension.
-        dealing: its bursts on the lanes.
-        dimm, lane: the DIMM, and the lane on it, of each lane of the dealing.
+        interleaving: its bursts on the lanes.
+        dimm, lane: the DIMM, and the lane on it, of each lane of the interleaving.
         first_burst: bursts of the parts before.
     """
 
     slice: range
-    dealing: Dealing
+    interleaving: Interleaving
     dimm: Ints
     lane: Ints
     first_burst: int
@@ -139,7 +139,7 @@ class Layout:
         name: as on the command line.
         geometry: the machine's memory.
         weights: the expert.
-        lanes: of each slice, the (DIMM, lane) pairs over which it is dealt out.
+        lanes: of each slice, the (DIMM, lane) pairs over which it is interleaved.
         base: the first free place within those lanes, for one expert behind another: `end` of the other.
 
     Raises:
@@ -163,20 +163,20 @@ class Layout:
             dimm, lane = np.array(over, dtype=np.int64).T
             dimms = len({of for of, _ in over})
             holder = "a DIMM" if dimms == 1 else f"{dimms} DIMMs"
-            dealing = Dealing(regions, geometry.device, len(over), base, holder)
-            parts.append(Part(of_part, dealing, dimm, lane, self.bursts))
-            self.bursts += dealing.bursts
+            interleaving = Interleaving(regions, geometry.device, len(over), base, holder)
+            parts.append(Part(of_part, interleaving, dimm, lane, self.bursts))
+            self.bursts += interleaving.bursts
         self.parts = tuple(parts)
 
     @property
     def end(self) -> int:
         """The first place behind the expert that is free on all its lanes."""
-        return max(part.dealing.end for part in self.parts)
+        return max(part.interleaving.end for part in self.parts)
 
     @property
     def bytes(self) -> int:
         """Bytes of weights, scales and zero points, each region of each part rounded up to whole bytes."""
-        return sum(region.bytes for part in self.parts for region in part.dealing.regions)
+        return sum(region.bytes for part in self.parts for region in part.interleaving.regions)
 
     @property
     def dimms(self) -> list[int]:
@@ -243,7 +243,7 @@ class Layout:
                     region, row_of_region, column_ = 1, row_, column_ - part.slice.start
                 else:
                     region, row_of_region = 0, 2 * (row_ - part.slice.start) + which
-                regions = part.dealing.regions
+                regions = part.interleaving.regions
                 within = (
                     written.scale_at(column_ // written.group_size)
                     if of_group
@@ -251,7 +251,7 @@ class Layout:
                 )
                 at = regions[region].bit_at(row_of_region, within)
                 number_of, bit[chosen] = np.divmod(at, regions[region].burst_bytes * 8)
-                burst[chosen] = number_of + part.dealing.first_burst(region) + part.first_burst
+                burst[chosen] = number_of + part.interleaving.first_burst(region) + part.first_burst
         return burst, bit
 
     def _check_within(self, matrix: Ints, row: Ints, column: Ints) -> None:
@@ -272,8 +272,8 @@ class Layout:
         dimm, lane, place = (np.empty_like(burst) for _ in range(3))
         for number, part in enumerate(self.parts):
             chosen = slice(None) if len(self.parts) == 1 else np.flatnonzero(in_part == number)
-            dealt_to, place[chosen] = part.dealing.deal(burst[chosen] - part.first_burst)
-            dimm[chosen], lane[chosen] = part.dimm[dealt_to], part.lane[dealt_to]
+            on_lane, place[chosen] = part.interleaving.locate(burst[chosen] - part.first_burst)
+            dimm[chosen], lane[chosen] = part.dimm[on_lane], part.lane[on_lane]
         return Places(dimm, lane, place)
 
     def places(self) -> Places:
@@ -290,14 +290,14 @@ class Layout:
         dimm, lane, place = self.locate(burst)
         rank, subchannel = np.divmod(lane, self.geometry.subchannels)
         channel = self.geometry.channel_of(dimm)
-        dealing = self.parts[0].dealing
-        return Address(channel, dimm, rank, subchannel, *dealing.coordinates(place), bit)
+        interleaving = self.parts[0].interleaving
+        return Address(channel, dimm, rank, subchannel, *interleaving.coordinates(place), bit)
 
     def matrix_bits(self) -> Ints:
         """Bits of each matrix in every burst, in the order of the stream: int64[matrices, bursts]."""
         found = []
         for part in self.parts:
-            gate_up, down = (region.burst_bits() for region in part.dealing.regions)
+            gate_up, down = (region.burst_bits() for region in part.interleaving.regions)
             found += [np.concatenate((gate_up, np.zeros((1, gate_up.shape[1]), np.int64)))]
             found += [np.concatenate((np.zeros((2, down.shape[1]), np.int64), down))]
         return np.concatenate(found, axis=1)
@@ -319,15 +319,15 @@ class Layout:
         for part in self.parts:
             number = np.full(self.geometry.dimms * lanes, -1, dtype=np.int64)
             number[part.dimm * lanes + part.lane] = np.arange(len(part.dimm))
-            dealt_to = number[at]
-            found = part.dealing.dealt(dealt_to, places.place)
-            burst = np.where((dealt_to >= 0) & (found >= 0), found + part.first_burst, burst)
+            on_lane = number[at]
+            found = part.interleaving.burst_at(on_lane, places.place)
+            burst = np.where((on_lane >= 0) & (found >= 0), found + part.first_burst, burst)
         return burst
 
     def at(self, address: Address) -> Owner:
         """What bits in memory belong to: the inverse of `find` and `find_scale`, for any bit."""
         lane = address.rank * self.geometry.subchannels + address.subchannel
-        place = self.parts[0].dealing.place(address.bankgroup, address.bank, address.row, address.column)
+        place = self.parts[0].interleaving.place(address.bankgroup, address.bank, address.row, address.column)
         return self.owner(self.burst_at(Places(address.dimm, lane, place)), address.bit)
 
     def owner(self, burst: Ints, bit: Ints) -> Owner:
@@ -335,8 +335,8 @@ class Layout:
         owner = Owner(np.full_like(burst, PADDING), *(np.full_like(burst, -1) for _ in range(4)))
         in_part = np.searchsorted(self._part_starts[1], burst, "right") - 1
         for number, part in enumerate(self.parts):
-            region, of_region = part.dealing.region_of(burst - part.first_burst)
-            for which, lying in enumerate(part.dealing.regions):
+            region, of_region = part.interleaving.region_of(burst - part.first_burst)
+            for which, lying in enumerate(part.interleaving.regions):
                 at = of_region * (lying.burst_bytes * 8) + bit
                 mine = np.flatnonzero((burst >= 0) & (in_part == number) & (region == which))
                 chosen = mine[lying.holds(at[mine])]

@@ -67,7 +67,7 @@ def _pieces(layout: Layout) -> tuple[Ints, Ints]:
     down_row_bits = weights.format.down.row_bits(weights.intermediate)
     begins, bursts = [], []
     for part in layout.parts:
-        gate_up, down = part.dealing.regions
+        gate_up, down = part.interleaving.regions
         burst_bits = gate_up.burst_bytes * 8
         begin = np.arange(gate_up.bursts, dtype=np.int64) * burst_bits
         of_rows = gate_up_bits // weights.intermediate * part.slice.start
@@ -80,7 +80,7 @@ def _pieces(layout: Layout) -> tuple[Ints, Ints]:
         row, within = np.divmod(begin, row_bits)
         before = weights.format.down.row_bits(part.slice.start)  # whole groups
         begins.append(gate_up_bits + row * down_row_bits + before + within)
-        bursts.append(part.first_burst + part.dealing.first_burst(1) + begin // burst_bits)
+        bursts.append(part.first_burst + part.interleaving.first_burst(1) + begin // burst_bits)
     at = np.concatenate(begins)
     order = np.argsort(at, kind="stable")
     return at[order], np.concatenate(bursts)[order]

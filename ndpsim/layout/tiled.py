@@ -13,14 +13,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.layout.dealing import Dealing, LaneShare
 from ndpsim.layout.formats import WeightFormat
 from ndpsim.layout.geometry import Geometry
+from ndpsim.layout.interleaving import Interleaving, LaneShare
 from ndpsim.layout.layouts import ExpertWeights, Layout, Part
 from ndpsim.layout.regions import Region
 from ndpsim.layout.tiles import Tiles
 
-__all__ = ["TiledDealing", "TiledLayout", "TiledRegion"]
+__all__ = ["TiledInterleaving", "TiledLayout", "TiledRegion"]
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -155,7 +155,7 @@ class TiledRegion(Region):
         return row, at_step[mine, np.arange(len(bit))] + in_step, before
 
 
-class TiledDealing(Dealing):
+class TiledInterleaving(Interleaving):
     """`Tiles` with the addresses of every burst, counted tile by tile."""
 
     def __init__(self, tiles: Tiles, word_bits: int) -> None:
@@ -185,8 +185,8 @@ class TiledDealing(Dealing):
         before: Ints = (np.cumsum(table, axis=0) - table).ravel()[: len(bursts)]
         return before
 
-    def deal(self, burst: Ints) -> tuple[Ints, Ints]:
-        """See `Dealing.deal`."""
+    def locate(self, burst: Ints) -> tuple[Ints, Ints]:
+        """See `Interleaving.locate`."""
         region, number = self.region_of(burst)
         lane, place = np.empty_like(burst), np.empty_like(burst)
         for which, of_region in enumerate(self.regions):
@@ -197,8 +197,8 @@ class TiledDealing(Dealing):
             place[mine] = self._first[which] + self._tile_place[which][tile] + in_tile
         return lane, place
 
-    def dealt(self, lane: Ints, place: Ints) -> Ints:
-        """See `Dealing.dealt`."""
+    def burst_at(self, lane: Ints, place: Ints) -> Ints:
+        """See `Interleaving.burst_at`."""
         region = np.maximum(np.searchsorted(self._first, place, "right") - 1, 0)
         burst = np.full_like(place, -1)
         for which, on_lane in {*zip(region.ravel().tolist(), lane.ravel().tolist(), strict=True)}:
@@ -216,7 +216,7 @@ class TiledDealing(Dealing):
         return burst
 
     def share(self, lane: int) -> LaneShare:
-        """See `Dealing.share`."""
+        """See `Interleaving.share`."""
         return self.tiles.share(lane)
 
 
@@ -233,7 +233,7 @@ class TiledLayout(Layout):
     def __init__(self, geometry: Geometry, weights: ExpertWeights, tiles: Tiles, word_bits: int) -> None:
         self.name, self.geometry, self.weights = "localized", geometry, weights
         self.base = tiles.first_places[0]
-        dealing = TiledDealing(tiles, word_bits)
+        interleaving = TiledInterleaving(tiles, word_bits)
         lane = np.arange(tiles.lanes, dtype=np.int64)
-        self.parts = (Part(range(weights.intermediate), dealing, np.zeros_like(lane), lane, 0),)
-        self.bursts = dealing.bursts
+        self.parts = (Part(range(weights.intermediate), interleaving, np.zeros_like(lane), lane, 0),)
+        self.bursts = interleaving.bursts

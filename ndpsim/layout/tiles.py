@@ -1,9 +1,9 @@
-"""`localized` for systolic arrays: tiles of rows dealt out over the channels of a memory device.
+"""`localized` for systolic arrays: tiles of rows interleaved over the channels of a memory device.
 
 The rows of a region in tiles of as many as the arrays of a channel work on at once; tile n lies on lane n mod
 lanes, one tile of a lane behind the other, each beginning on a burst of its own. The weights of a tile lie
 in the order in which they enter the arrays: step by step, and of each step those of all its rows. Within a
-lane bursts lie as `dealing` has it.
+lane bursts lie as `interleaving` has it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
-from ndpsim.layout.dealing import Dealing, LaneShare
+from ndpsim.layout.interleaving import Interleaving, LaneShare
 from ndpsim.layout.regions import Region
 from ndpsim.spec import Device
 from ndpsim.units import format_bytes
@@ -31,7 +31,7 @@ class Tiles:
     Args:
         regions: what to place, in the order of reading.
         device: the DRAM of one lane (`device.ranks` is 1).
-        lanes: lanes to deal to.
+        lanes: lanes to interleave over.
         rows: rows of a tile; the last tile of a region may have fewer.
         base: the first place within the lanes that is free.
 
@@ -52,7 +52,7 @@ class Tiles:
             max(int(of_region[lane::lanes].sum()) for lane in range(lanes)) for of_region in self.bursts
         ]
         self.first_places = list(itertools.accumulate(longest, initial=base))
-        self._dealing = Dealing((), device, lanes)
+        self._interleaving = Interleaving((), device, lanes)
         need, have = self.first_places[-1] * lanes * device.burst_bytes, lanes * device.capacity_bytes
         if need > have:
             raise InputError(
@@ -89,7 +89,7 @@ class Tiles:
         """(place in the lane, bankgroup, bank, row, column) of a lane's bursts, in the order of reading."""
         runs = zip(self.first_places, self.share(lane).bursts, strict=False)
         place = np.concatenate([first + np.arange(count, dtype=np.int64) for first, count in runs])
-        return place, *self._dealing.coordinates(place)
+        return place, *self._interleaving.coordinates(place)
 
     def tile_of_bursts(self, lane: int) -> Ints:
         """The tile of each of a lane's bursts, in the order of reading; tiles counted over all regions."""

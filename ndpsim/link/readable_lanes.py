@@ -123,9 +123,9 @@ def step_lane(tables, policy, lanes, lane, clock):
         1,
         sinks.credit[lane],
         sinks.free[lane],
-        sinks.first_row,
-        sinks.last_row,
-        sinks.row_end,
+        sinks.first_group,
+        sinks.last_group,
+        sinks.group_end,
         sinks.done[lane],
         sinks.value[lane],
     )

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
-from ndpsim.layout import Dealing, ExpertFormat, ExpertWeights, Geometry, LaneShare, Layout, make_layout
+from ndpsim.layout import ExpertFormat, ExpertWeights, Geometry, Interleaving, LaneShare, Layout, make_layout
 from ndpsim.ndp.unit import MultiplierUnit, Run, Tiling, fit_tokens
 
 __all__ = ["UNIT", "GemvUnit"]
@@ -108,29 +108,31 @@ class GemvUnit(MultiplierUnit):
                 key="bits",
             )
 
-    def groups(self, dealing: Dealing, lanes: range, share: LaneShare) -> tuple[Ints, Ints]:
+    def groups(self, interleaving: Interleaving, lanes: range, share: LaneShare) -> tuple[Ints, Ints]:
         """A group is a row of weights."""
-        return dealing.rows(lanes, share)
+        return interleaving.rows(lanes, share)
 
-    def group_counts(self, dealing: Dealing) -> tuple[int, ...]:
-        return tuple(region.rows for region in dealing.regions)
+    def group_counts(self, interleaving: Interleaving) -> tuple[int, ...]:
+        return tuple(region.rows for region in interleaving.regions)
 
-    def region_work(self, dealing: Dealing, region: int) -> tuple[int, int]:
+    def region_work(self, interleaving: Interleaving, region: int) -> tuple[int, int]:
         """`burst_work` of a region. A burst asks for as much as one full of weights, though it may hold
         scales as well.
         """
-        bits = dealing.regions[region].formats[0].bits
-        return self.burst_work(dealing.lanes, dealing.device.burst_bytes, bits)
+        bits = interleaving.regions[region].formats[0].bits
+        return self.burst_work(interleaving.lanes, interleaving.device.burst_bytes, bits)
 
-    def servers(self, dealing: Dealing, region: int) -> int:
-        return self.region_work(dealing, region)[0]
+    def servers(self, interleaving: Interleaving, region: int) -> int:
+        return self.region_work(interleaving, region)[0]
 
     def runs(
-        self, dealing: Dealing, region: int, lane: int, share: LaneShare, tokens: int
+        self, interleaving: Interleaving, region: int, lane: int, share: LaneShare, tokens: int
     ) -> tuple[Run, ...]:
-        return (Run(share.bursts[region], tokens * self.region_work(dealing, region)[1]),)
+        return (Run(share.bursts[region], tokens * self.region_work(interleaving, region)[1]),)
 
-    def summed(self, dealing: Dealing, region: int, tokens: int, done: Ints, cycle_ticks: int) -> Ints:
+    def summed(
+        self, interleaving: Interleaving, region: int, tokens: int, done: Ints, cycle_ticks: int
+    ) -> Ints:
         return done + self.adder_tree_cycles * cycle_ticks
 
     def cycles_of_product(self, lanes: int, burst_bytes: int, bits: int) -> Fraction:

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
 from ndpsim.layout import (
-    Dealing,
     ExpertWeights,
     Geometry,
+    Interleaving,
     LaneShare,
-    TiledDealing,
+    TiledInterleaving,
     TiledLayout,
     Tiles,
     expert_regions,
@@ -150,25 +150,29 @@ class SystolicUnit(MultiplierUnit):
         tiles = Tiles(regions, device, lanes, self.outputs(lanes), base)
         return TiledLayout(geometry, weights, tiles, self.native_bits if self.inverse_bits else 0)
 
-    def reads_of(self, dealing: Dealing, lane: int, share: LaneShare) -> object:
-        return tuple(of_region[lane :: dealing.lanes].tobytes() for of_region in _tiles(dealing).bursts)
+    def reads_of(self, interleaving: Interleaving, lane: int, share: LaneShare) -> object:
+        return tuple(
+            of_region[lane :: interleaving.lanes].tobytes() for of_region in _tiles(interleaving).bursts
+        )
 
-    def groups(self, dealing: Dealing, lanes: range, share: LaneShare) -> tuple[Ints, Ints]:
+    def groups(self, interleaving: Interleaving, lanes: range, share: LaneShare) -> tuple[Ints, Ints]:
         """A group is a tile."""
-        tiles = _tiles(dealing)
+        tiles = _tiles(interleaving)
         return tiles.tile_of_bursts(lanes[0]), tiles.tile_of_bursts(lanes[-1])
 
-    def group_counts(self, dealing: Dealing) -> tuple[int, ...]:
-        return tuple(map(len, _tiles(dealing).bursts))
+    def group_counts(self, interleaving: Interleaving) -> tuple[int, ...]:
+        return tuple(map(len, _tiles(interleaving).bursts))
 
     def runs(
-        self, dealing: Dealing, region: int, lane: int, share: LaneShare, tokens: int
+        self, interleaving: Interleaving, region: int, lane: int, share: LaneShare, tokens: int
     ) -> tuple[Run, ...]:
-        return _runs(self, dealing, region, lane, tokens)
+        return _runs(self, interleaving, region, lane, tokens)
 
-    def summed(self, dealing: Dealing, region: int, tokens: int, done: Ints, cycle_ticks: int) -> Ints:
-        known = np.maximum.accumulate(done + _costs(self, dealing, region, tokens).latency * cycle_ticks)
-        rows: Ints = np.repeat(known, _tiles(dealing).rows)[: dealing.regions[region].rows]
+    def summed(
+        self, interleaving: Interleaving, region: int, tokens: int, done: Ints, cycle_ticks: int
+    ) -> Ints:
+        known = np.maximum.accumulate(done + _costs(self, interleaving, region, tokens).latency * cycle_ticks)
+        rows: Ints = np.repeat(known, _tiles(interleaving).rows)[: interleaving.regions[region].rows]
         return rows
 
     def cycles_of_product(self, lanes: int, burst_bytes: int, bits: int) -> Fraction:
@@ -177,9 +181,9 @@ class SystolicUnit(MultiplierUnit):
     def native_share(self, bits: int) -> Fraction:
         return self.products_per_cycle(self.native_bits) / self.products_per_cycle(bits)
 
-    def agrees_with_twin(self, dealing: Dealing, tokens: int) -> bool:
+    def agrees_with_twin(self, interleaving: Interleaving, tokens: int) -> bool:
         """Whether an array and its plain twin multiply some tiles of each region alike, and rightly."""
-        for region in dealing.regions:
+        for region in interleaving.regions:
             steps = self.steps(region.columns, region.formats[0].row_bits(region.columns))
             inputs = self.array.rows if self.array.weight_stationary else min(steps, 4 * self.array.rows)
             random = np.random.default_rng(steps)
@@ -195,18 +199,18 @@ class SystolicUnit(MultiplierUnit):
 UNIT = SystolicUnit
 
 
-def _tiles(dealing: Dealing) -> Tiles:
-    assert isinstance(dealing, TiledDealing), "placed by the unit"
-    return dealing.tiles
+def _tiles(interleaving: Interleaving) -> Tiles:
+    assert isinstance(interleaving, TiledInterleaving), "placed by the unit"
+    return interleaving.tiles
 
 
 @functools.lru_cache(maxsize=256)
-def _costs(unit: SystolicUnit, dealing: Dealing, region: int, tokens: int) -> _TileCosts:
-    tiles = _tiles(dealing)
+def _costs(unit: SystolicUnit, interleaving: Interleaving, region: int, tokens: int) -> _TileCosts:
+    tiles = _tiles(interleaving)
     of_region, bursts, turns = (
-        dealing.regions[region],
+        interleaving.regions[region],
         tiles.bursts[region],
-        len(dealing.regions[region].formats),
+        len(interleaving.regions[region].formats),
     )
     first = np.arange(len(bursts)) * tiles.rows
     kinds = np.stack((first % turns, np.minimum(of_region.rows - first, tiles.rows), bursts))
@@ -221,9 +225,13 @@ def _costs(unit: SystolicUnit, dealing: Dealing, region: int, tokens: int) -> _T
 
 
 @functools.lru_cache(maxsize=1024)
-def _runs(unit: SystolicUnit, dealing: Dealing, region: int, lane: int, tokens: int) -> tuple[Run, ...]:
+def _runs(
+    unit: SystolicUnit, interleaving: Interleaving, region: int, lane: int, tokens: int
+) -> tuple[Run, ...]:
     """As few runs as there can be: what follows without a gap and costs the same is one."""
-    bursts, parts, gap, _ = (each[lane :: dealing.lanes] for each in _costs(unit, dealing, region, tokens))
+    bursts, parts, gap, _ = (
+        each[lane :: interleaving.lanes] for each in _costs(unit, interleaving, region, tokens)
+    )
     if not len(bursts):
         return ()
     before = np.concatenate(([1], gap[:-1]))

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
-from ndpsim.layout import Dealing, ExpertFormat, ExpertWeights, Geometry, LaneShare, Layout
+from ndpsim.layout import ExpertFormat, ExpertWeights, Geometry, Interleaving, LaneShare, Layout
 
 __all__ = ["MultiplierUnit", "Run", "Tiling", "find_unit", "fit_tokens"]
 
@@ -114,29 +114,33 @@ class MultiplierUnit(ABC):
     # What bursts ask of it.
 
     @abstractmethod
-    def group_counts(self, dealing: Dealing) -> tuple[int, ...]:
+    def group_counts(self, interleaving: Interleaving) -> tuple[int, ...]:
         """Groups of each region."""
 
     @abstractmethod
-    def groups(self, dealing: Dealing, lanes: range, share: LaneShare) -> tuple[Ints, Ints]:
+    def groups(self, interleaving: Interleaving, lanes: range, share: LaneShare) -> tuple[Ints, Ints]:
         """The first and the last group of each burst of a lane with `share`, in any of equal neighbours."""
 
-    def reads_of(self, dealing: Dealing, lane: int, share: LaneShare) -> object:
+    def reads_of(self, interleaving: Interleaving, lane: int, share: LaneShare) -> object:
         """What is equal for lanes that run alike, of which `share` is read."""
         return share
 
-    def servers(self, dealing: Dealing, region: int) -> int:
+    def servers(self, interleaving: Interleaving, region: int) -> int:
         """Bursts of a region that are multiplied at once, of a lane."""
         return 1
 
     @abstractmethod
-    def runs(self, dealing: Dealing, region: int, lane: int, share: LaneShare, tokens: int) -> Sequence[Run]:
+    def runs(
+        self, interleaving: Interleaving, region: int, lane: int, share: LaneShare, tokens: int
+    ) -> Sequence[Run]:
         """How long the bursts of a region on a lane hold the servers."""
 
     # When it is done.
 
     @abstractmethod
-    def summed(self, dealing: Dealing, region: int, tokens: int, done: Ints, cycle_ticks: int) -> Ints:
+    def summed(
+        self, interleaving: Interleaving, region: int, tokens: int, done: Ints, cycle_ticks: int
+    ) -> Ints:
         """int64[row]: when each row of a region is summed; `done`: when the bursts of each group are done."""
 
     # Its limit, its energy, and its check.
@@ -149,7 +153,7 @@ class MultiplierUnit(ABC):
     def native_share(self, bits: int) -> Fraction:
         """Energy of a product with a weight of `bits` bits, as a share of one at native bits."""
 
-    def agrees_with_twin(self, dealing: Dealing, tokens: int) -> bool:
+    def agrees_with_twin(self, interleaving: Interleaving, tokens: int) -> bool:
         """Whether the unit's timing, where it is simulated itself, is that of a readable simulation."""
         return True
 

@@ -44,12 +44,12 @@ class _Dimm:
     def __init__(self, machine: Machine, placed: Placed, recording: bool, make_channel: MakeChannel) -> None:
         self.machine, self.placed = machine, placed
         ticks = machine.dram_ticks, machine.unit_ticks
-        servers = machine.unit.servers(placed.dealing, GATE_UP)
+        servers = machine.unit.servers(placed.interleaving, GATE_UP)
         self.lanes = [
             Lane(
                 stream,
                 make_channel(machine.tables, machine.policy),
-                sink.make_sink(machine.unit.fifo_bursts, servers, *ticks, stream.rows),
+                sink.make_sink(machine.unit.fifo_bursts, servers, *ticks, stream.groups),
                 command_room() if recording else no_commands(),
             )
             for stream in placed.streams
@@ -63,17 +63,22 @@ class _Dimm:
 
     def multiply(self, step: Multiply, report: Callable[[int], None]) -> Ints:
         """Read a region and multiply; returns when each of its rows is summed, whatever those before it."""
-        machine, unit, dealing, region = self.machine, self.machine.unit, self.placed.dealing, step.region
-        servers, groups = unit.servers(dealing, region), self.placed.groups[region]
+        machine, unit, interleaving, region = (
+            self.machine,
+            self.machine.unit,
+            self.placed.interleaving,
+            step.region,
+        )
+        servers, groups = unit.servers(interleaving, region), self.placed.groups[region]
         for lane in self.lanes:
             stream = lane.stream
             runs = [
                 (run.bursts, run.parts * machine.part_ticks, run.gap_cycles * machine.unit_ticks)
-                for run in unit.runs(dealing, region, stream.lanes[0], stream.share, step.tokens)
+                for run in unit.runs(interleaving, region, stream.lanes[0], stream.share, step.tokens)
             ]
             lane.read_region(region, runs, servers, step.release, report)
         done = functools.reduce(np.maximum, (lane.sink.done[groups] for lane in self.lanes))
-        return unit.summed(dealing, region, step.tokens, done, machine.unit_ticks)
+        return unit.summed(interleaving, region, step.tokens, done, machine.unit_ticks)
 
 
 class DimmsAlone:
@@ -122,7 +127,7 @@ class DimmsAlone:
             self._job = step.job
             for dimm in self.each:
                 dimm.begin(step.job * (self.expert.end // self.machine.row_places))
-        hidden = self.each[0].placed.dealing.regions[GATE_UP].columns
+        hidden = self.each[0].placed.interleaving.regions[GATE_UP].columns
         return self.path.write(step.start, step.tokens * hidden)
 
     def multiply(self, steps: Sequence[Multiply]) -> list[Ints]:
@@ -131,7 +136,7 @@ class DimmsAlone:
 
     def read_results(self, steps: Sequence[ReadResults]) -> list[int]:
         """See `program.Runner`."""
-        hidden = self.each[0].placed.dealing.regions[DOWN].rows
+        hidden = self.each[0].placed.interleaving.regions[DOWN].rows
         end = self.path.read([step.known for step in steps], hidden, steps[0].tokens)
         return [end] * len(steps)
 

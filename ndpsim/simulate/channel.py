@@ -153,7 +153,7 @@ class _Program:
         assert expert is not None
         self.goal = common.TRANSFERS_DONE
         if isinstance(step, WriteActivations):
-            columns = expert.placed.dealing.regions[0].columns
+            columns = expert.placed.interleaving.regions[0].columns
             bursts = -(-step.tokens * columns // self.values_per_burst)
             ready = step.start + machine.device.timings["nCWL"] * machine.dram_ticks
             self.dimms.put_transfers(self.dimm, shared.WRITE, machine.bus_ticks(bursts), [ready])
@@ -166,23 +166,25 @@ class _Program:
         weights, transfers = self.dimms.agents.weights, self.dimms.agents.transfers
         groups = placed.groups[step.region]
         weights.left[dimm, groups] = _bursts_of_groups(placed)[groups]
-        region = placed.dealing.regions[step.region]
+        region = placed.interleaving.regions[step.region]
         last = groups.stop if step.region == DOWN else groups.start
         weights.value[dimm] = region.bursts, groups.start, last, groups.start, 0
         if step.region == DOWN:
             self.dimms.put_transfers(dimm, shared.READ, machine.bus_ticks(step.tokens), [])
             latency = int(self._summed(step, np.zeros(1, dtype=np.int64))[0])
-            transfers.value[dimm, shared.TRANSFER_ROWS] = self.values_per_burst
+            transfers.value[dimm, shared.TRANSFER_GROUPS] = self.values_per_burst
             transfers.value[dimm, shared.TRANSFER_LATENCY] = latency
-        (run,) = machine.unit.runs(placed.dealing, step.region, 0, placed.dealing.share(0), step.tokens)
+        (run,) = machine.unit.runs(
+            placed.interleaving, step.region, 0, placed.interleaving.share(0), step.tokens
+        )
         number = expert.first_step + 2 * step.tile + step.region
         weights.service[dimm, number] = run.parts * machine.part_ticks
         weights.release[dimm, number] = step.release
 
     def _summed(self, step: Multiply, done: Ints) -> Ints:
         assert self._expert is not None
-        dealing = self._expert.placed.dealing
-        return self.machine.unit.summed(dealing, step.region, step.tokens, done, self.machine.unit_ticks)
+        interleaving = self._expert.placed.interleaving
+        return self.machine.unit.summed(interleaving, step.region, step.tokens, done, self.machine.unit_ticks)
 
     def _result(self) -> int | Ints:
         """What the step asks for that is done."""
@@ -203,8 +205,8 @@ def _bursts_of_groups(placed: Placed) -> Ints:
     """Bursts that belong to each group, over all lanes."""
     counts: Ints = np.zeros(placed.groups[-1].stop + 1, dtype=np.int64)
     for stream in placed.streams:
-        counts += np.bincount(stream.rows.first_row, minlength=len(counts))
-        counts -= np.bincount(stream.rows.last_row + 1, minlength=len(counts))
+        counts += np.bincount(stream.groups.first_group, minlength=len(counts))
+        counts -= np.bincount(stream.groups.last_group + 1, minlength=len(counts))
     return np.cumsum(counts)[:-1]
 
 
@@ -254,16 +256,16 @@ class ChannelRun:
         bursts = np.array([stream.share.bursts for stream in placed.streams], dtype=np.int64)
         reads = shared.JobReads(
             sources=[stream.source for stream in placed.streams],
-            rows=[stream.rows for stream in placed.streams],
+            groups=[stream.groups for stream in placed.streams],
             regions=bursts,
-            servers=[unit.servers(placed.dealing, region) for region in regions],
+            servers=[unit.servers(placed.interleaving, region) for region in regions],
             tiles=len(job.tiles),
-            row_count=placed.groups[-1].stop,
+            group_count=placed.groups[-1].stop,
             read_from=-(-job.release // self.machine.dram_ticks),
         )
         expert = QueuedExpert(dimm, weights, placed, job, int(self.dimms.agents.weights.steps[dimm]))
         self.dimms.add_job(dimm, reads)
-        results = -(-placed.dealing.regions[DOWN].rows // self.programs[dimm].values_per_burst)
+        results = -(-placed.interleaving.regions[DOWN].rows // self.programs[dimm].values_per_burst)
         self.dimms.make_room_for_transfers(results)
         self.experts.append(expert)
         self.programs[dimm].waiting.append(expert)

@@ -164,7 +164,7 @@ class _HostAlone:
 
     def __init__(self, setup: shared.Setup, source: state.Source) -> None:
         self.channel = make_controller(setup.host_tables, setup.policy)
-        run_channel(self.channel, source, sink.nobody(), no_commands(), len(source.place))
+        run_channel(self.channel, source, sink.null_sink(), no_commands(), len(source.place))
 
     @property
     def cycles(self) -> int:

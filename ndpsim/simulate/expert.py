@@ -180,7 +180,7 @@ def _check(
         MismatchError: something differs.
     """
     for tokens in {tokens for job in jobs for tokens in job.tiles}:
-        if not machine.unit.agrees_with_twin(run.expert.placed[0].dealing, tokens):
+        if not machine.unit.agrees_with_twin(run.expert.placed[0].interleaving, tokens):
             raise MismatchError("an array differs from its plain twin")
     if machine.shared_commands:
         readable = _later("LanesInTurn")(machine, run.expert, weights, False, readable=True)

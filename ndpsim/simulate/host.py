@@ -173,7 +173,7 @@ class _BusRun:
         device = hardware.bus_device(bus.ranks)
         check_refresh(device, hardware.system.dram.refresh)
         self.bus, self.tables = bus, lower(device)
-        bankgroup, bank, row, column = layout.parts[0].dealing.coordinates(bus.place)
+        bankgroup, bank, row, column = layout.parts[0].interleaving.coordinates(bus.place)
         reads = np.zeros_like(bus.place)
         self.source = state.make_source(
             self.tables,
@@ -194,7 +194,7 @@ class _BusRun:
 
     def run(self) -> None:
         self.commands = run_channel(
-            self.channel, self.source, sink.nobody(), self.commands, len(self.bus.burst)
+            self.channel, self.source, sink.null_sink(), self.commands, len(self.bus.burst)
         )
 
     @property

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ndpsim.dram import controller, sink, state
 from ndpsim.dram.engines import Controller
 from ndpsim.errors import InputError
-from ndpsim.layout import Dealing, LaneShare
+from ndpsim.layout import Interleaving, LaneShare
 from ndpsim.limits import ensure_fits
 from ndpsim.spec import COMMANDS, Device, Tables
 from ndpsim.traces import CommandTrace
@@ -163,18 +163,18 @@ class LaneStream:
         lanes: which they are.
         share: what each of them holds.
         source: their reads, none admitted.
-        rows: which groups of bursts (`ndp.unit`) the reads belong to, in any of the lanes.
+        groups: which groups of bursts (`ndp.unit`) the reads belong to, in any of the lanes.
     """
 
     lanes: range
     share: LaneShare
     source: state.Source
-    rows: sink.Rows
+    groups: sink.Groups
 
 
 def make_stream(
     tables: Tables,
-    layout: Dealing,
+    layout: Interleaving,
     lanes: range,
     share: LaneShare,
     groups: tuple[Ints, Ints],
@@ -193,7 +193,7 @@ def make_stream(
     first, last = groups
     ends = np.searchsorted(first, np.arange(group_count), "right") - 1
     return LaneStream(
-        lanes, share, source, sink.Rows(*(each.astype(np.int32) for each in (first, last, ends)))
+        lanes, share, source, sink.Groups(*(each.astype(np.int32) for each in (first, last, ends)))
     )
 
 

@@ -13,7 +13,7 @@ from ndpsim.caching import cached_by_identity
 from ndpsim.config import Hardware
 from ndpsim.dram import state
 from ndpsim.energy import UnitEnergy
-from ndpsim.layout import Dealing, ExpertWeights, Geometry, LaneShare
+from ndpsim.layout import ExpertWeights, Geometry, Interleaving, LaneShare
 from ndpsim.link import Pipe
 from ndpsim.ndp import ActivationUnit, GemvUnit, MultiplierUnit, find_unit
 from ndpsim.simulate.geometry import geometry_of
@@ -146,7 +146,7 @@ class Placed:
     """Weights on the lanes of a DIMM, or of several that have as much and run alike."""
 
     unit: MultiplierUnit
-    dealing: Dealing
+    interleaving: Interleaving
     streams: tuple[LaneStream, ...]  # of lanes that run alike
     groups: tuple[slice, ...]  # by region, of all groups of bursts
     on_channel: int  # DIMMs, of all that take part, on the channel of each
@@ -155,7 +155,7 @@ class Placed:
     def work(self) -> tuple[Work, ...]:
         """By region, of a GEMV unit."""
         assert isinstance(self.unit, GemvUnit)
-        return tuple(Work(*self.unit.region_work(self.dealing, region)) for region in (0, 1))
+        return tuple(Work(*self.unit.region_work(self.interleaving, region)) for region in (0, 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +194,7 @@ def place_on_dimms(machine: Machine, name: str, weights: ExpertWeights, base: in
         bursts=layout.bursts,
         end=-(-layout.end // machine.row_places) * machine.row_places,
         placed=tuple(
-            _placed(machine, layout.parts[of_dimm.index(number)].dealing, sharing)
+            _placed(machine, layout.parts[of_dimm.index(number)].interleaving, sharing)
             for number, (_, sharing) in enumerate(different)
         ),
         of_dimm=of_dimm,
@@ -218,28 +218,33 @@ def _peak_gflops(machine: Machine, weights: ExpertWeights) -> float:
     return float(2 * len(bits) * 1000 / (cycles * frequency_period_ps(machine.unit_mhz)))
 
 
-def _placed(machine: Machine, dealing: Dealing, on_channel: int) -> Placed:
-    ends = itertools.accumulate(machine.unit.group_counts(dealing), initial=0)
+def _placed(machine: Machine, interleaving: Interleaving, on_channel: int) -> Placed:
+    ends = itertools.accumulate(machine.unit.group_counts(interleaving), initial=0)
     groups = tuple(slice(first, end) for first, end in itertools.pairwise(ends))
-    shares = [_share(machine, dealing, lane) for lane in range(machine.lanes)]
-    reads = [machine.unit.reads_of(dealing, lane, share) for lane, share in enumerate(shares)]
+    shares = [_share(machine, interleaving, lane) for lane in range(machine.lanes)]
+    reads = [machine.unit.reads_of(interleaving, lane, share) for lane, share in enumerate(shares)]
     equal = [list(lanes) for _, lanes in itertools.groupby(range(machine.lanes), reads.__getitem__)]
-    streams = _streams(machine, dealing, [range(lanes[0], lanes[-1] + 1) for lanes in equal])
-    return Placed(machine.unit, dealing, streams, groups, on_channel)
+    streams = _streams(machine, interleaving, [range(lanes[0], lanes[-1] + 1) for lanes in equal])
+    return Placed(machine.unit, interleaving, streams, groups, on_channel)
 
 
-def _share(machine: Machine, dealing: Dealing, lane: int) -> LaneShare:
+def _share(machine: Machine, interleaving: Interleaving, lane: int) -> LaneShare:
     """What is read of a lane: in lock step as much as of the lane of its sub-channel that holds the most."""
-    return dealing.share(lane % machine.host_buses if machine.lock_step else lane)
+    return interleaving.share(lane % machine.host_buses if machine.lock_step else lane)
 
 
-def _streams(machine: Machine, dealing: Dealing, equal: list[range]) -> tuple[LaneStream, ...]:
-    shares = [_share(machine, dealing, lanes[0]) for lanes in equal]
-    counts = machine.unit.group_counts(dealing)
+def _streams(machine: Machine, interleaving: Interleaving, equal: list[range]) -> tuple[LaneStream, ...]:
+    shares = [_share(machine, interleaving, lanes[0]) for lanes in equal]
+    counts = machine.unit.group_counts(interleaving)
     ensure_streams_fit([share.total for share in shares], sum(counts))
     return tuple(
         make_stream(
-            machine.tables, dealing, lanes, share, machine.unit.groups(dealing, lanes, share), sum(counts)
+            machine.tables,
+            interleaving,
+            lanes,
+            share,
+            machine.unit.groups(interleaving, lanes, share),
+            sum(counts),
         )
         for lanes, share in zip(equal, shares, strict=True)
     )
@@ -251,6 +256,6 @@ def every_lane(machine: Machine, expert: PlacedOnDimms) -> PlacedOnDimms:
     return replace(
         expert,
         placed=tuple(
-            replace(placed, streams=_streams(machine, placed.dealing, lanes)) for placed in expert.placed
+            replace(placed, streams=_streams(machine, placed.interleaving, lanes)) for placed in expert.placed
         ),
     )

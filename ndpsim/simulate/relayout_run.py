@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ndpsim.dram import state
 from ndpsim.dram.masks import state as masks
-from ndpsim.dram.sink import nobody
+from ndpsim.dram.sink import null_sink
 from ndpsim.errors import InputError
 from ndpsim.layout import Layout, moves
 from ndpsim.link import Network
@@ -159,7 +159,7 @@ def make_wave(transfers: Sequence[Transfer]) -> Wave:
             found[names] = Pieces(*moves(source, target))
         parts.append(Part(found[names], int(first_read[expert]), int(first_write[expert])))
     places = np.arange(max(max(layout.end for layout in transfer) for transfer in transfers))
-    bankgroup, bank, row, column = transfers[0].source.parts[0].dealing.coordinates(places)
+    bankgroup, bank, row, column = transfers[0].source.parts[0].interleaving.coordinates(places)
     none = np.zeros_like(row)
     word = state.pack_place(none, bankgroup, bank, row, none)
     bits = sum(sum(transfer.source.weights.matrix_bits()) for transfer in transfers)
@@ -236,7 +236,7 @@ class Job(Lowered):
             InterruptedError: `stop` was set before.
         """
         access, total = self.access, len(self.requests.lane)
-        shape, no_sink, left = masks.make_shape(access.tables), nobody(), total
+        shape, no_sink, left = masks.make_shape(access.tables), null_sink(), total
         kernel: Any = run
         outcome = MORE
         while outcome != DONE:

@@ -203,7 +203,7 @@ class Session:
         for subchannel in range(machine.host_buses):
             bus = by_bus.get(subchannel)
             rank, place, burst = (_NONE,) * 3 if bus is None else (bus.rank, bus.place, bus.burst)
-            coordinates = placed.parts[0].dealing.coordinates(place)
+            coordinates = placed.parts[0].interleaving.coordinates(place)
             sources.append(state.make_source(tables, rank, *coordinates, np.zeros_like(place), burst))
             numbers.append(np.arange(len(place)) * machine.host_buses + subchannel)
         offered = traffic.offered(machine.host_buses)
@@ -382,7 +382,7 @@ class Session:
             matrices = weights.format.matrices
             products += of_matrix * sum(machine.unit.native_share(matrix.bits) for matrix in matrices)
             inputs += len(matrices) * of_matrix * machine.unit.activation_bytes
-            bytes_read += len(tiles) * sum(region.bytes for region in expert.placed.dealing.regions)
+            bytes_read += len(tiles) * sum(region.bytes for region in expert.placed.interleaving.regions)
             hidden += tokens * weights.intermediate
             host_bursts += sum(self._io_bursts(expert, expert.job.tiles[tile]) for _, tile in tiles)
         dimms = len(run.programs)

@@ -172,7 +172,7 @@ class _ChannelRun:
 
     def _run(self, until_served: int = state.FAR, until_taken: int = state.FAR) -> None:
         self.commands = run_channel(
-            self.channel, self.source, sink.nobody(), self.commands, until_served, until_taken
+            self.channel, self.source, sink.null_sink(), self.commands, until_served, until_taken
         )
 
     @property

@@ -47,68 +47,70 @@ def reads_in_order(state, table, first, length):
 
 
 @inlined
-def has_row(sink, row, last):
-    """Whether `last`, the last request that may hold weights of a row, does; else other lanes have it."""
-    return sink.last_row[last] >= row
+def has_group(sink, group, last):
+    """Whether `last`, the last request that may hold bursts of a group, does; else other lanes have it."""
+    return sink.last_group[last] >= group
 
 
 @inlined
-def serve_span(state, sink, table, step, row, end, delay):
-    """Note the rows that end with one of the SPAN requests before `end`; returns the next row."""
+def serve_span(state, sink, table, step, group, end, delay):
+    """Note the groups that end with one of the SPAN requests before `end`; returns the next group."""
     first, transition = assume_nonnegative(end - SPAN), transition_at(state, step)
     now = (clock_at(state, step) + delay) * sink.dram_ticks
     finished = of_reads(table, transition, FINISHED)
-    while row < sink.row_end.shape[0] and sink.row_end[assume_nonnegative(row)] < end:
-        last = assume_nonnegative(sink.row_end[assume_nonnegative(row)])
-        if has_row(sink, row, last):
+    while group < sink.group_end.shape[0] and sink.group_end[assume_nonnegative(group)] < end:
+        last = assume_nonnegative(sink.group_end[assume_nonnegative(group)])
+        if has_group(sink, group, last):
             finish = now + table[assume_nonnegative(finished + last - first)]
-            sink.done[assume_nonnegative(row)] = max(sink.done[assume_nonnegative(row)], finish)
-        row += 1
-    return row
+            sink.done[assume_nonnegative(group)] = max(sink.done[assume_nonnegative(group)], finish)
+        group += 1
+    return group
 
 
 @inlined
-def serve_repeats(sink, row, rows, end, requests, ticks):
-    """Rows before request `end` that end so many requests after those `rows` before them, and so are done
+def serve_repeats(sink, group, groups, end, requests, ticks):
+    """Groups before request `end` that end so many requests after those `groups` before them, and so are done
     so many ticks later; returns the first that does not.
     """
-    while row < sink.row_end.shape[0] and sink.row_end[assume_nonnegative(row)] < end:
-        before = assume_nonnegative(row - rows)
+    while group < sink.group_end.shape[0] and sink.group_end[assume_nonnegative(group)] < end:
+        before = assume_nonnegative(group - groups)
         last, last_before = (
-            assume_nonnegative(sink.row_end[assume_nonnegative(row)]),
-            assume_nonnegative(sink.row_end[before]),
+            assume_nonnegative(sink.group_end[assume_nonnegative(group)]),
+            assume_nonnegative(sink.group_end[before]),
         )
         if last - last_before != requests:
             break
-        if not (has_row(sink, row, last) and has_row(sink, before, last_before)):
+        if not (has_group(sink, group, last) and has_group(sink, before, last_before)):
             break
-        sink.done[assume_nonnegative(row)] = max(
-            sink.done[assume_nonnegative(row)], sink.done[before] + ticks
+        sink.done[assume_nonnegative(group)] = max(
+            sink.done[assume_nonnegative(group)], sink.done[before] + ticks
         )
-        row += 1
-    return row
+        group += 1
+    return group
 
 
 @inlined
 def serve_in_order(state, sink, table, first, length, repeats, clocks, delay):
-    """Of reads one after the other: a row is done with its last burst."""
+    """Of reads one after the other: a group is done with its last burst."""
     begin = state[PLACE] + table[transition_at(state, first) + FIRST_READ]
-    begin_row, requests = assume_nonnegative(sink.first_row[begin]), length * SPAN
-    row, end, all_ = begin_row, begin, begin + repeats * requests
+    begin_group, requests = assume_nonnegative(sink.first_group[begin]), length * SPAN
+    group, end, all_ = begin_group, begin, begin + repeats * requests
     while end < all_:
         for step in range(first, first + length):
             end += SPAN
-            row = serve_span(state, sink, table, step, row, end, delay)
+            group = serve_span(state, sink, table, step, group, end, delay)
         delay += clocks
         if end == begin + requests:
-            if row > begin_row:
-                row = serve_repeats(sink, row, row - begin_row, all_, requests, clocks * sink.dram_ticks)
-            if row == sink.row_end.shape[0] or sink.row_end[assume_nonnegative(row)] >= all_:
+            if group > begin_group:
+                group = serve_repeats(
+                    sink, group, group - begin_group, all_, requests, clocks * sink.dram_ticks
+                )
+            if group == sink.group_end.shape[0] or sink.group_end[assume_nonnegative(group)] >= all_:
                 end, delay = all_, delay + (repeats - 1) * clocks
     last = first + length - 1
     finished = of_reads(table, transition_at(state, last), FINISHED)
     finish = (clock_at(state, last) + delay - clocks) * sink.dram_ticks + table[finished + SPAN - 1]
-    for unfinished in range(row, sink.last_row[end - 1] + 1):
+    for unfinished in range(group, sink.last_group[end - 1] + 1):
         sink.done[unfinished] = max(sink.done[unfinished], finish)
 
 
@@ -122,7 +124,7 @@ def serve_each(state, sink, table, first, length, repeats, clocks, delay):
             offset = of_reads(table, transition, REQUEST)
             finished = of_reads(table, transition, FINISHED)
             for number in range(table[transition + READS]):
-                sinks.note_rows(sink, request + table[offset + number], now + table[finished + number])
+                sinks.note_groups(sink, request + table[offset + number], now + table[finished + number])
             request += SPAN
         delay += clocks
 

@@ -120,7 +120,7 @@ def _first_lane(layout: Layout) -> tuple[int, int, NDArray[np.int64]]:
 def _first_row(layout: Layout, matrix: NDArray[np.int64], which: int) -> int:
     """The first row, of any bank, that a matrix has in a lane; 0: it has none."""
     found = np.flatnonzero(matrix == which)[:1]
-    rows = layout.parts[0].dealing.coordinates(found)[2]
+    rows = layout.parts[0].interleaving.coordinates(found)[2]
     return int(rows[0]) if len(rows) else 0
 
 
@@ -130,7 +130,7 @@ def _rows(axes: Axes, layout: Layout, matrix: NDArray[np.int64], first: int, wor
     row, bank, bankgroup, column = np.ix_(
         rows, range(device.banks_per_group), range(device.bankgroups), range(device.bursts_per_row)
     )
-    place = layout.parts[0].dealing.place(bankgroup, bank, row, column)
+    place = layout.parts[0].interleaving.place(bankgroup, bank, row, column)
     held = np.where(place < len(matrix), matrix[np.minimum(place, len(matrix) - 1)], -1)
     banks = len(rows) * device.banks_per_group
     lines = banks * device.bankgroups

@@ -1,4 +1,4 @@
-"""Bursts dealt out over lanes and, within a lane, over all bank groups.
+"""Bursts interleaved over lanes and, within a lane, over all bank groups.
 
 Burst n of a region goes to lane n mod lanes. Within a lane consecutive bursts rotate over the bank
 groups, so that reads follow each other at tCCD_S and never wait for tCCD_L; then they fill the columns
@@ -19,7 +19,7 @@ from ndpsim.layout.regions import Region
 from ndpsim.spec import Device
 from ndpsim.units import format_bytes
 
-__all__ = ["Dealing", "LaneShare"]
+__all__ = ["Interleaving", "LaneShare"]
 
 Ints = NDArray[np.int64]
 
@@ -36,13 +36,13 @@ class LaneShare:
         return sum(self.bursts)
 
 
-class Dealing:
+class Interleaving:
     """Places regions on lanes, each region beginning on lane 0.
 
     Args:
         regions: what to place, in the order of reading.
         device: one lane (`device.ranks` is 1).
-        lanes: lanes to deal to.
+        lanes: lanes to interleave over.
         base: the first place within the lanes that is free.
         holder: what the lanes are, for the message.
 
@@ -82,14 +82,14 @@ class Dealing:
         """The number of a region's first burst, counted over all regions."""
         return int(self._before[region])
 
-    def deal(self, burst: Ints) -> tuple[Ints, Ints]:
+    def locate(self, burst: Ints) -> tuple[Ints, Ints]:
         """Lane and place within the lane of bursts counted over all regions."""
         region, number = self.region_of(burst)
         turn, lane = np.divmod(number, self.lanes)
         return lane, np.array(self._first)[region] + turn
 
-    def dealt(self, lane: Ints, place: Ints) -> Ints:
-        """The inverse of `deal`; -1 where no burst lies."""
+    def burst_at(self, lane: Ints, place: Ints) -> Ints:
+        """The inverse of `locate`; -1 where no burst lies."""
         region = np.maximum(np.searchsorted(self._first, place, "right") - 1, 0)
         number = (place - np.array(self._first)[region]) * self.lanes + lane
         there = (number >= 0) & (number < np.diff(self._before)[region])
