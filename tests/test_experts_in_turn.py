@@ -198,3 +198,23 @@ def test_a_lane_out_of_step_is_found(monkeypatch):
 def test_an_expert_on_several_dimms_whose_ranks_take_turns_is_refused():
     with pytest.raises(InputError, match=r"dimm\.command_bus: not supported: an expert on several DIMMs"):
         simulate_expert(model=SMALL, layout="sharded:2", sets=["dimm.command_bus=shared"])
+
+
+def told(capsys, *arguments):
+    with pytest.raises(SystemExit) as ended:
+        main(["gemv", "--shape", "256,128", "--host-traffic", "4", *arguments])
+    assert ended.value.code in (None, 0)
+    return capsys.readouterr().out
+
+
+def test_experts_in_turn_beside_the_host_are_told_one_by_one(capsys):
+    jobs = json.loads(told(capsys, "--tokens", "3,1", "--json", "-"))["jobs"]
+    first = json.loads(told(capsys, "--tokens", "3", "--json", "-"))
+    # The host's rows lie behind all weights, and so elsewhere.
+    assert jobs[0]["end_ns"] == pytest.approx(first["jobs"][0]["end_ns"], rel=0.1)
+    assert (jobs[0]["tokens"], jobs[0]["start_ns"]) == (3, 0)
+    assert first["ndp_time_ns"] == pytest.approx(first["jobs"][0]["end_ns"], abs=0.5)
+    assert jobs[1]["start_ns"] == jobs[0]["end_ns"]
+    shown = told(capsys, "--tokens", "3,1")
+    assert "2 experts in turn" in shown
+    assert "4 tokens" in shown

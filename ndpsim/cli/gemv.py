@@ -185,8 +185,6 @@ def command(
         _host_read(hardware, expert, "striped" if layout is None else layout, formats, outputs, exact_check)
     elif beside is not None:
         refuse_given("is not supported with --host-traffic", "exact_check")
-        if isinstance(tokens, list):
-            raise InputError("several experts are not supported with --host-traffic", key="--tokens")
         layout = "localized" if layout is None else layout
         _beside_host(hardware, expert, tokens, layout, formats, outputs, beside)
     else:
@@ -244,7 +242,7 @@ def _alone(
 def _beside_host(
     hardware: Hardware,
     expert: str | Expert,
-    tokens: int,
+    tokens: int | list[int],
     layout: str,
     formats: ExpertFormat,
     outputs: _Outputs,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ndpsim.report.text import bits_of, energy_facts, print_facts, simulated_in
+from ndpsim.report.text import bits_of, energy_facts, experts_in_turn, print_facts, print_jobs, simulated_in
 from ndpsim.report.words import counted, listed, percent
 from ndpsim.simulate import ContentionResult
 from ndpsim.units import format_bytes, format_time
@@ -85,13 +85,13 @@ def _facts(result: ContentionResult) -> list[tuple[str, str, str]]:
 def contention_title(result: ContentionResult) -> str:
     """Which expert ran beside what, in a line."""
     config = result.config
-    tokens = counted(config["tokens"], "token")
+    tokens = counted(sum(job.tokens for job in result.jobs), "token")
     turns = f" of {counted(config['slice_clocks'], 'DRAM clock')}" if config["slice_clocks"] else ""
     host = "as much host traffic as it takes" if config["host_gbps"] == "saturate" else "host traffic"
     shape = f"{config['hidden']} x {config['intermediate']}"
     of = f" of {config['model']}" if config["model"] else ""
     return (
-        f"One expert{of} ({shape}) on {config['hardware']['name']}, {tokens}, "
+        f"{experts_in_turn(len(result.jobs))}{of} ({shape}) on {config['hardware']['name']}, {tokens}, "
         f"{bits_of(config)}, beside {host}, {config['pattern']}: {config['arbitration']}{turns}"
     )
 
@@ -103,3 +103,4 @@ def print_contention(result: ContentionResult) -> None:
         _facts(result),
         f"simulated in {simulated_in(result)}; all {result.lanes} lanes, clock by clock",
     )
+    print_jobs(result)

@@ -22,11 +22,13 @@ __all__ = [
     "bits_of",
     "energy_facts",
     "expert_title",
+    "experts_in_turn",
     "host_read_title",
     "print_energy",
     "print_expert",
     "print_facts",
     "print_host_read",
+    "print_jobs",
     "print_pairs",
     "print_rows",
     "print_sweep",
@@ -139,7 +141,12 @@ def print_energy(
     print_grid(energy_facts(parts, note, time_ns, moved_bytes))
 
 
-def _print_jobs(result: ExpertResult) -> None:
+def experts_in_turn(count: int) -> str:
+    """How many experts, as the beginning of a title."""
+    return "One expert" if count == 1 else f"{count:,} experts in turn"
+
+
+def print_jobs(result: ExpertResult | ContentionResult) -> None:
     """Of several experts in turn, when each ran."""
     if len(result.jobs) == 1:
         return
@@ -180,8 +187,7 @@ def expert_title(result: ExpertResult) -> str:
     """Which expert ran where, in a line."""
     name = result.config["hardware"]["name"]
     where = name if result.dimms == 1 else f"{result.dimms} DIMMs of {name}"
-    tokens = counted(result.tokens, "token")
-    experts = "One expert" if len(result.jobs) == 1 else f"{len(result.jobs):,} experts in turn"
+    tokens, experts = counted(result.tokens, "token"), experts_in_turn(len(result.jobs))
     return f"{experts} of {_model_name(result)} on {where}, {tokens}, {bits_of(result.config)}"
 
 
@@ -189,7 +195,7 @@ def print_expert(result: ExpertResult) -> None:
     """The result of `simulate_expert`."""
     print_text(expert_title(result), bold=True)
     print_grid(_facts(result))
-    _print_jobs(result)
+    print_jobs(result)
     _print_phases(result)
     print_text(
         f"simulated in {simulated_in(result)}, {_forwarded(result)}; "

@@ -35,7 +35,7 @@ from ndpsim.simulate.program import (
     expert_program,
 )
 from ndpsim.simulate.relayout_run import Lowered
-from ndpsim.simulate.result import Phase
+from ndpsim.simulate.result import JobTime, Phase
 from ndpsim.simulate.samples import Samples
 from ndpsim.spec import COMMANDS, lower
 from ndpsim.traces import CommandTrace
@@ -368,6 +368,13 @@ class ChannelRun:
                 found += [dataclasses.replace(phase, tile=phase.tile + tiles) for phase in phases]
                 tiles += len(expert.job.tiles)
         return tuple(sorted(found, key=lambda phase: phase.start_ns))
+
+    def job_time(self, expert: QueuedExpert) -> JobTime:
+        """When an expert that is done ran, in ns after the first clock."""
+        start, _ = expert.spans.of_phase["activations-in", 0]
+        assert expert.end is not None
+        ends = (self.after_start_ns(tick) for tick in (start, expert.end))
+        return JobTime(sum(expert.job.tiles), *ends)
 
     def after_start_ns(self, tick: int) -> float:
         """The time of a tick, in ns after the first clock."""

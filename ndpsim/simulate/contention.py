@@ -33,7 +33,7 @@ from ndpsim.simulate.lane import name_commands, no_commands, run_channel
 from ndpsim.simulate.machine import lower_machine
 from ndpsim.simulate.power import Energy
 from ndpsim.simulate.program import FIRST_CLOCK
-from ndpsim.simulate.result import ExpertResult, Phase
+from ndpsim.simulate.result import ExpertResult, JobTime, Phase
 from ndpsim.simulate.result_cache import Lookup, ResultCache
 from ndpsim.simulate.samples import Samples, sample_clocks
 from ndpsim.simulate.stopwatch import Stopwatch
@@ -80,6 +80,7 @@ class ContentionResult(Reported):
         turnarounds: of the lanes' data buses between reads and writes; `bus_turnarounds` and
             `bus_rank_switches` of the buses to the host.
         commands: DRAM commands by kind, over all lanes.
+        jobs: of each expert in turn, its tokens, and when it ran beside the host's traffic.
         phases: the expert program beside the host's traffic, in order of start.
         token_tiles: tokens of each tile.
         lanes: lanes of the DIMM, all of them simulated.
@@ -144,6 +145,7 @@ class ContentionResult(Reported):
     bus_turnarounds: int
     bus_rank_switches: int
     commands: Mapping[str, int]
+    jobs: tuple[JobTime, ...]
     phases: tuple[Phase, ...]
     token_tiles: tuple[int, ...]
     lanes: int
@@ -381,6 +383,7 @@ def _result(
         bus_turnarounds=int(bus_value[:, shared.BUS_TURNAROUNDS].sum()),
         bus_rank_switches=int(bus_value[:, shared.RANK_SWITCHES].sum()),
         commands=name_commands(run.issued()),
+        jobs=tuple(map(run.job_time, run.experts)),
         phases=run.phases(0),
         token_tiles=tuple(tokens for expert in run.experts for tokens in expert.job.tiles),
         lanes=machine.lanes,
