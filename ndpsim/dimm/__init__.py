@@ -14,6 +14,9 @@ other: those of the next step are read ahead into the FIFOs when those before ha
 is released. The host has streams of requests with a start and a pace each; of those due, the one that
 was due first is next. A run ends when any DIMM, or the host, has reached its goal.
 
+**Relayout.** What moves is read and written by the controllers of the lanes, as `relayout` says; a lane takes
+such requests and its reads of weights in turn. Without weights its commands are those of a relayout alone.
+
 **Refresh.** While the host takes part, refreshes fall due as in its channel, and whichever of the two
 controllers can first, issues them. Else every lane keeps its own time. A run begins wherever refresh is.
 
