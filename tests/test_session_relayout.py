@@ -74,6 +74,7 @@ def run(monkeypatch, readable, arbitration="host-first", sets=(), tokens=(1, 6),
         ("ndp-first", ("dimm.command_bus=shared",), "sequential"),
         ("slice", ("dram.refresh=same-bank",), "random"),
         ("host-first", ("dram.nREFI=2500",), None),
+        ("ndp-first", ("dram.write_buffer=2", "dram.refresh=none"), "sequential"),
     ],
 )
 def test_the_fast_arbiter_moves_as_the_readable_one_does(monkeypatch, arbitration, sets, pattern):

@@ -30,7 +30,7 @@ from ndpsim.dimm.common import (
     note_served,
     take_command_bus,
 )
-from ndpsim.dimm.relayout import is_relayouts, note_promises, note_served_request
+from ndpsim.dimm.relayout import has_requests, is_relayouts, note_promises, note_served_request
 from ndpsim.dimm.staging import give_to_multipliers, lane_source, next_step, stage
 from ndpsim.dimm.state import (
     HOST,
@@ -203,7 +203,7 @@ def step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock):
     asked.withheld[bus] = set_bit(asked.withheld[bus], bit, withheld)
     asked.wake[bus, rank] = wake
     if origin == NOWHERE:
-        if asked.since[bus, rank] == FAR:
+        if asked.since[bus, rank] == FAR or agents.relayout is not None:
             asked.since[bus, rank] = oldest_arrival(shape, state)  # of another queue, perhaps
         return False
     kind, bank = kind_of_command(origin, first, second), bank_of_command(state, origin, first, second)
@@ -235,7 +235,8 @@ def step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock):
         asked.wake[bus, HOSTS] = min(asked.wake[bus, HOSTS], clock + 1)
     asked.since[bus, rank] = oldest_arrival(shape, state)
     asked.wake[bus, rank] = next_asked(policy, shape, state, credit[0], clock)
-    asked.takes[bus] = set_bit(asked.takes[bus], bit, would_accept(policy, state, source, clock + 1))
+    takes = has_requests(agents.relayout, lane) or would_accept(policy, state, source, clock + 1)
+    asked.takes[bus] = set_bit(asked.takes[bus], bit, takes)
     return True
 
 
