@@ -28,7 +28,7 @@ threshold, while the other's has not, is first.
 
 The second issues what the first leaves: a command to a bank that the first waits for would be in its way,
 and so would be data in the other direction than the first's next data on that rank. A request that holds
-a bank which the first waits for is finished at once. Refreshes wait for nobody but activated requests.
+a bank which the first waits for is finished at once. Refreshes wait for activated requests alone.
 
 **Command buses.** Private: every lane has one of its own. Shared: the lanes of a sub-channel of a DIMM and
 the host's commands to their ranks take turns on one. A command of two clocks has it for both. Of the lanes

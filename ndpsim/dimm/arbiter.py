@@ -42,12 +42,21 @@ from ndpsim.dimm.relayout import (
 )
 from ndpsim.dimm.staging import give_to_multipliers, lane_source, next_step
 from ndpsim.dimm.state import BUS_TAKEN, FIRST, HOST, NDP, READ, REFILLING, SLICE, WRITE
-from ndpsim.dimm.stepping import HOST_BIT, HOSTS, UNKNOWN, set_bit, step_host, step_lane
+from ndpsim.dimm.stepping import (
+    HOST_BIT,
+    HOSTS,
+    UNKNOWN,
+    looks_for_requests,
+    set_bit,
+    step_host,
+    step_lane,
+)
 from ndpsim.dimm.transfers import carry_transfer, next_command_at, next_transfer
 from ndpsim.dram.maintenance import next_refresh
 from ndpsim.dram.masks.choose import mode_changes
-from ndpsim.dram.masks.controller import accept, push_refresh, refresh, would_accept
+from ndpsim.dram.masks.controller import accept, refresh, would_accept
 from ndpsim.dram.masks.rows import set_lane
+from ndpsim.dram.masks.slots import push_maintenance
 from ndpsim.dram.masks.state import (
     BANKS_PER_RANK,
     KINDS,
@@ -97,14 +106,16 @@ def carry_transfers(setup, buses, transfers, shape, state, bus, clock):
 
 
 @inlined
-def note_request(policy, shape, state, source, asked, bus, number, ready_at, clock):
-    """A controller has taken a request, which can issue at `ready_at` at the earliest."""
+def note_request(policy, shape, state, asked, bus, number, ready_at, takes, clock):
+    """A controller has taken a request, which can issue at `ready_at` at the earliest.
+
+    takes: whether it may take another at the next clock.
+    """
     wake = clock if mode_changes(policy, state) else ready_at
     asked.wake[bus, number] = min(asked.wake[bus, number], wake)
     asked.rest[bus] = min(asked.rest[bus], wake)
     if asked.since[bus, number] == FAR:
         asked.since[bus, number] = oldest_arrival(shape, state)
-    takes = would_accept(policy, state, source, clock + 1)
     asked.takes[bus] = set_bit(asked.takes[bus], 1 << number, takes)
 
 
@@ -150,12 +161,10 @@ def take_lane_requests(setup, agents, lanes, asked, bus, buses, clock):
         elif may:
             ready_at = accept(state, lanes.latencies[0, 0], source, clock)
         else:
-            if not has_requests(relayout, lane):
-                asked.takes[bus] &= ~bit
+            asked.takes[bus] = set_bit(asked.takes[bus], bit, has_requests(relayout, lane))
             continue
-        note_request(policy, lanes.shape, state, source, asked, bus, rank, ready_at, clock)
-        if has_requests(relayout, lane):
-            asked.takes[bus] |= bit
+        takes = looks_for_requests(relayout, policy, state, source, lane, clock + 1)
+        note_request(policy, lanes.shape, state, asked, bus, rank, ready_at, takes, clock)
         happened = True
     return happened
 
@@ -182,7 +191,8 @@ def take_host_request(setup, traffic, hosts, asked, bus, clock):
     asked.host_column[bus, 0] = UNKNOWN
     if traffic.next[bus] < 0:
         asked.rest[bus] = min(asked.rest[bus], traffic.due[bus])
-    note_request(policy, hosts.shape, state, source, asked, bus, HOSTS, ready_at, clock)
+    takes = would_accept(policy, state, source, clock + 1)
+    note_request(policy, hosts.shape, state, asked, bus, HOSTS, ready_at, takes, clock)
     return True
 
 
@@ -211,7 +221,7 @@ def refresh_lanes(host, lanes, asked, before, bus, buses):
             state = lanes.states[lane]
             if state[PENDING_SIZE] == 0:
                 state[REFRESH_FROM] = host[REFRESH_FROM]
-            push_refresh(state, host[PENDING_KIND + (place & (PENDING - 1))], first % BANKS_PER_RANK)
+            push_maintenance(state, host[PENDING_KIND + (place & (PENDING - 1))], first % BANKS_PER_RANK)
             asked.wake[bus, lane // buses] = 0
 
 
@@ -432,7 +442,7 @@ def step_bus(setup, agents, lanes, hosts, asked, bus, clock):
 
 @inlined
 def ask_lanes(relayout, lanes, asked, buses, clock):
-    """Lanes with requests of the relayout engine look for them at every clock."""
+    """Lanes with requests of the relayout engine, which has just begun, look for them from this clock on."""
     for lane in range(lanes.states.shape[0]):
         if has_requests(relayout, lane):
             bus = lane % buses
@@ -479,8 +489,8 @@ def run(setup, agents, lanes, hosts, asked, goals, until_clock):
         if record_is_full(lanes.commands) or record_is_full(hosts.commands):
             outcome = RECORD_FULL
             break
-        offer_requests(agents.relayout, clock)
-        ask_lanes(agents.relayout, lanes, asked, hosts.states.shape[0], clock)
+        if offer_requests(agents.relayout, clock):
+            ask_lanes(agents.relayout, lanes, asked, hosts.states.shape[0], clock)
         for bus in range(hosts.states.shape[0]):
             ready = next_transfer(agents.buses, agents.transfers, bus)[1]
             if ready <= clock * setup.dram_ticks:

@@ -158,7 +158,7 @@ def in_the_way(beside, queue, is_active, bank):
 
 @inlined
 def pick_active(shape, state, credit, beside, clock):
-    """The oldest ready active request that is in nobody's way: (its queue or -1, its place in it, 1 if
+    """The oldest ready active request that is in no other's way: (its queue or -1, its place in it, 1 if
     one has to wait).
     """
     best, best_place, best_arrived, withheld = -1, 0, FAR, 0
@@ -188,7 +188,7 @@ def pick_active(shape, state, credit, beside, clock):
 
 @inlined
 def pick_queued(policy, shape, state, queue, credit, beside, clock):
-    """The oldest ready request of a queue that is in nobody's way: (its slot or -1, the kind of its next
+    """The oldest ready request of a queue that is in no other's way: (its slot or -1, the kind of its next
     command, the mask of those that have to wait).
     """
     queue = assume_nonnegative(queue)

@@ -213,8 +213,8 @@ class SharedDimms:
         raise NotImplementedError
 
     def _note_refreshes(self, clock: int) -> None:
-        """Refreshes that have fallen due before a clock are done, as far as the host keeps their time, or
-        nobody has yet."""
+        """Refreshes that have fallen due before a clock are done, as far as the host keeps their time, or no
+        controller has yet."""
         for values, tables in (
             (self.lane_values, self.setup.lane_tables),
             (self.host_values, self.setup.host_tables),

@@ -57,8 +57,8 @@ from ndpsim.dimm.state import (
 )
 from ndpsim.dimm.transfers import carry_data, carry_transfer, next_command_at, next_transfer
 from ndpsim.dram.choosing import choose_priority, forget_all, mark_hits, prospect, set_write_mode
-from ndpsim.dram.issuing import auto_precharge, issue, requeue_reads
-from ndpsim.dram.maintenance import close_capped_rows, next_refresh, refresh
+from ndpsim.dram.issuing import column_command, issue, requeue_reads
+from ndpsim.dram.maintenance import close_due, next_refresh, refresh
 from ndpsim.dram.queues import accept, push_priority, would_accept
 from ndpsim.dram.state import (
     ACTIVE,
@@ -338,7 +338,7 @@ def in_the_way(entry, wanted, directions, queue, slot, clock):
 
 @inlined
 def pick(policy, channel, credit, queue, wanted, directions, clock):
-    """The oldest ready request of a queue that is in nobody's way: (slot or -1, its command).
+    """The oldest ready request of a queue that is in no other's way: (slot or -1, its command).
 
     As `choosing.choose_oldest` and `choosing.choose_row_hit_first`.
     """
@@ -415,7 +415,7 @@ def step_lane(setup, agents, lanes, hosts, rank, bus, clock):
         return
     group, bank, row = entry[queue, GROUP, slot], entry[queue, BANK, slot], entry[queue, ROW, slot]
     burst = entry[queue, INDEX, slot]
-    command = auto_precharge(policy, channel.ready, channel.rows, command, 1, group, bank, clock)
+    command = column_command(policy.rows, channel.rows, command, bank)
     note_command(claims.tally[lane], claims.opened_by[lane], NDP, queue, command, bank)
     trace = commands_at(lanes.commands, lane)
     issue(setup.lane_tables, policy, channel, data_sink(claims, credit), trace, queue, slot, command, clock)
@@ -483,7 +483,7 @@ def step_host(setup, agents, lanes, hosts, bus, clock):
     row = entry[queue, ROW, slot]
     stream = 0 if queue == PRIORITY else traffic.stream[bus, entry[queue, INDEX, slot]]
     host = channel_at(hosts, bus, stream)
-    command = auto_precharge(policy, host.ready, host.rows, command, 1 + rank, group, bank, clock)
+    command = column_command(policy.rows, host.rows, command, bank)
     sink, value = data_sink(claims, claims.no_credit), host.value
     served, reads, latency = value[SERVED], value[READS_SERVED], value[READ_LATENCY]
     trace = commands_at(hosts.commands, bus)
@@ -582,10 +582,9 @@ def step_bus(setup, agents, lanes, hosts, bus, clock):
     take_requests(setup, agents, lanes, hosts, bus, buses, clock)
     if not ask_for_refresh(setup, lanes, host, has_host, bus, buses, clock):
         return False
-    if policy.row_cap > 0:
-        close_capped_rows(setup.host_tables, policy, host, clock)
-        for lane in range(bus, lanes.channels.size.shape[0], buses):
-            close_capped_rows(setup.lane_tables, policy, channel_at(lanes, lane, 0), clock)
+    close_due(policy.rows, setup.host_tables, host, clock)
+    for lane in range(bus, lanes.channels.size.shape[0], buses):
+        close_due(policy.rows, setup.lane_tables, channel_at(lanes, lane, 0), clock)
     note_turns(setup, claims, lanes, host, has_host, bus, buses, clock)
     step_lanes(setup, agents, lanes, hosts, bus, NDP, clock)
     if has_host:

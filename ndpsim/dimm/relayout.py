@@ -152,17 +152,22 @@ def hand_on(relayout):
 
 @inlined
 def offer_requests(relayout, clock):
-    """What happens in the engine before the step at `clock`: its requests are offered to the lanes."""
+    """What happens in the engine before the step at `clock`: its requests are offered to the lanes.
+
+    Returns whether it has begun just now.
+    """
     if relayout is None:
-        return
+        return False
     engine, value = relayout.engine, relayout.value
     if clock <= value[START]:
-        return
-    if value[BEGUN] == 0:
+        return False
+    begins = value[BEGUN] == 0
+    if begins:
         begin(engine)
         value[BEGUN] = 1
     advance(engine, (clock - value[START] - 1) * engine.dram_ticks)
     hand_on(relayout)
+    return begins
 
 
 @inlined

@@ -78,6 +78,7 @@ __all__ = [
     "UNKNOWN",
     "Asked",
     "Controllers",
+    "looks_for_requests",
     "make_asked",
     "set_bit",
     "step_host",
@@ -186,6 +187,12 @@ def set_bit(mask, bit, wanted):
     return mask | bit if wanted else mask & ~bit
 
 
+@inlined
+def looks_for_requests(relayout, policy, state, source, lane, clock):
+    """Whether a lane may take a request at `clock`: with a relayout it looks for one at every clock."""
+    return has_requests(relayout, lane) or would_accept(policy, state, source, clock)
+
+
 # ---- A lane, and the host
 
 
@@ -235,7 +242,7 @@ def step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock):
         asked.wake[bus, HOSTS] = min(asked.wake[bus, HOSTS], clock + 1)
     asked.since[bus, rank] = oldest_arrival(shape, state)
     asked.wake[bus, rank] = next_asked(policy, shape, state, credit[0], clock)
-    takes = has_requests(agents.relayout, lane) or would_accept(policy, state, source, clock + 1)
+    takes = looks_for_requests(agents.relayout, policy, state, source, lane, clock + 1)
     asked.takes[bus] = set_bit(asked.takes[bus], bit, takes)
     return True
 

@@ -51,12 +51,6 @@ def column_command(rows, bank_rows, command, bank):
 
 
 @inlined
-def auto_precharge(policy, ready, rows, command, rank, group, bank, clock):
-    """`column_command` as `dimm` calls it."""
-    return column_command(policy.rows, rows, command, bank)
-
-
-@inlined
 def count_row(entry, rows, value, queue, slot):
     """Hit, miss or conflict: what the request's first command finds."""
     if entry[queue, COUNTED, slot]:

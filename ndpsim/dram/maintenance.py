@@ -18,7 +18,7 @@ from ndpsim.dram.state import (
 from ndpsim.dram.timing import first_bank
 from ndpsim.spec.standard import REFAB, REFSB
 
-__all__ = ["close_capped_rows", "close_due", "next_refresh", "refresh"]
+__all__ = ["close_due", "next_refresh", "refresh"]
 
 
 @inlined
@@ -68,9 +68,3 @@ def close_due(rows, tables, channel, clock):
 
     Returns the first later clock at which it can be for another.
     """
-
-
-@inlined
-def close_capped_rows(tables, policy, channel, clock):
-    """`close_due` as `dimm` calls it."""
-    return close_due(policy.rows, tables, channel, clock)

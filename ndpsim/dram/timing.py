@@ -54,7 +54,7 @@ def same_banks_ready_at(tables, ready, command, rank, bank):
 
 
 @inlined
-def push_back(ready, gap, node, level, command, clock):
+def carry_to_node(ready, gap, node, level, command, clock):
     """Carry the distances of `command`, issued at `clock`, to one node of a level."""
     for after in range(_KINDS):
         ready[node, after] = max(ready[node, after], clock + gap[level, command, after])
@@ -74,11 +74,11 @@ def note_banks(tables, ready, command, group, bank, clock):
     """Carry the distances of `command` to its bank group and bank, or to one bank of every group."""
     gap = tables.gap
     if group > 0:
-        push_back(ready, gap, group, 2, command, clock)
-        push_back(ready, gap, bank, 3, command, clock)
+        carry_to_node(ready, gap, group, 2, command, clock)
+        carry_to_node(ready, gap, bank, 3, command, clock)
     elif bank > 0:
         for other in range(bank, bank + banks_per_rank(tables), tables.banks_per_group):
-            push_back(ready, gap, other, 3, command, clock)
+            carry_to_node(ready, gap, other, 3, command, clock)
 
 
 @inlined
@@ -87,8 +87,8 @@ def note_timing(tables, ready, recent_acts, command, rank, group, bank, clock):
 
     group 0: one bank of every group; bank 0 as well: the whole rank.
     """
-    push_back(ready, tables.gap, 0, 0, command, clock)
-    push_back(ready, tables.gap, rank, 1, command, clock)
+    carry_to_node(ready, tables.gap, 0, 0, command, clock)
+    carry_to_node(ready, tables.gap, rank, 1, command, clock)
     note_banks(tables, ready, command, group, bank, clock)
     if tables.ranks > 1:
         for other in range(1, tables.ranks + 1):
@@ -102,8 +102,8 @@ def note_timing(tables, ready, recent_acts, command, rank, group, bank, clock):
 @inlined
 def note_timing_in_rank(tables, ready, recent_acts, command, rank, group, bank, clock):
     """As `note_timing`, but nothing outside the rank is bound: the command came over a path of its own."""
-    push_back(ready, tables.gap, rank, 0, command, clock)
-    push_back(ready, tables.gap, rank, 1, command, clock)
+    carry_to_node(ready, tables.gap, rank, 0, command, clock)
+    carry_to_node(ready, tables.gap, rank, 1, command, clock)
     note_banks(tables, ready, command, group, bank, clock)
     if command == ACT:
         note_window(tables, ready, recent_acts, rank, clock)

@@ -34,7 +34,7 @@ __all__ = [
     "place_on_dimms",
 ]
 
-_CACHED = 16  # hardware and placed experts that are kept for the next call
+_CACHED = 16  # hardware and placed experts that are cached for the next call
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""A host channel with all its DIMMs, and whatever uses them, in any combination, on one clock.
+"""A host channel with all its DIMMs, and all that uses them, in any combination, on one clock.
 
 Each DIMM has a queue of experts; the host has streams of requests. An expert that comes later never delays
 an earlier one of its DIMM. See `dimm` for how NDP units and host share ranks and buses.

@@ -62,14 +62,11 @@ __all__ = [
     "can_take",
     "count_waits",
     "offered_from",
-    "push_refresh",
     "refresh",
     "run",
     "take",
     "would_accept",
 ]
-
-push_refresh = push_maintenance  # as `dimm` calls it
 
 
 @inlined
