@@ -14,13 +14,17 @@ from ndpsim import _numba
 
 #: Of the source of each step, the first digits of its SHA-256; the same in all releases that pyproject.toml allows.
 SOURCES = {
+    "BaseFunction.get_call_type": "6559c167bfc0ad36",
     "CPUCodeLibrary.finalize": "4b4c34b83488a72f",
     "CPUCodeLibrary._finalize_final_module": "95bbf4fcbb90ed99",
     "CPUCodeLibrary._optimize_final_module": "e405bd473752613b",
     "CodeLibrary._raise_if_finalized": "1da89a71b49d9877",
     "CompileResult._rebuild": "44fa9dc2255883ab",
     "CompileResult._reduce": "5f86eacfa5202c20",
-    "DefaultPassBuilder.define_nopython_pipeline": "d643d727077eeb49",
+    "CPUCodegen._pass_builder": "035dd9dd5f6dedc5",
+    "DefaultPassBuilder.define_nopython_lowering_pipeline": "9e7ddc0e96eaaecf",
+    "DefaultPassBuilder.define_typed_pipeline": "bd5ccc7ef772a33a",
+    "DefaultPassBuilder.define_untyped_pipeline": "0cb11451d06eef49",
     "Dispatcher.compile": "0ab4aee15e79bb1d",
     "Dispatcher.get_call_template": "f15b62d0e9c0f605",
     "NativeLowering.run_pass": "0b482df4865451f4",

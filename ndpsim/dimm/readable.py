@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ndpsim._by_reference import by_reference
 from ndpsim._jit import inlined, kernel, outlined
 from ndpsim.dimm.common import (
     DONE,
@@ -98,6 +99,7 @@ __all__ = ["Controllers", "run"]
 # ---- The controllers of the lanes and of the host
 
 
+@by_reference
 class Controllers(NamedTuple):
     """The controllers of the lanes, or of the host's buses, and their command traces."""
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim._by_reference import by_reference
 from ndpsim._jit import inlined, outlined
 from ndpsim.dimm.staging import lane_credit
 from ndpsim.dimm.state import READ, WRITE
@@ -54,6 +55,7 @@ START, BEGUN, UNSERVED, LAST_SERVED = range(4)
 _NONE = -1
 
 
+@by_reference
 class Relayout(NamedTuple):
     """A relayout engine and its requests; in a lane's source they take the first places, `slot`."""
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim._by_reference import by_reference
 from ndpsim.dram.masks.state import BANKS_PER_RANK
 from ndpsim.dram.sink import Groups
 from ndpsim.dram.state import FAR, Channel, Policy, Source, make_channel, number_nodes
@@ -57,6 +58,7 @@ ARBITRATIONS = {"host-first": HOST_FIRST, "ndp-first": NDP_FIRST, "slice": SLICE
 READ, WRITE = range(2)
 
 
+@by_reference
 class Setup(NamedTuple):
     """What does not change while a channel runs."""
 
@@ -84,6 +86,7 @@ HEAD, STAGED, SERVERS_NOW = range(3)
 BURSTS_LEFT, NEXT_GROUP, END_GROUP, FIRST_GROUP, GROUPS_SUMMED = range(5)
 
 
+@by_reference
 class Weights(NamedTuple):
     """The weights that the lanes read, and the FIFOs and multipliers that take them.
 
@@ -123,6 +126,7 @@ STREAM_SERVED, STREAM_READS, STREAM_LATENCY, STREAM_END = range(4)
 STREAM_PLACES = 4
 
 
+@by_reference
 class Traffic(NamedTuple):
     """What the host asks for: streams of requests, each the same again and again.
 
@@ -160,6 +164,7 @@ class Traffic(NamedTuple):
 BUS_PLACES = 6
 
 
+@by_reference
 class Buses(NamedTuple):
     """The data buses to the host."""
 
@@ -173,6 +178,7 @@ class Buses(NamedTuple):
 TRANSFERS, TRANSFER_TICKS, TRANSFER_DIRECTION, TRANSFER_GROUPS, TRANSFER_LATENCY = range(5)
 
 
+@by_reference
 class Transfers(NamedTuple):
     """Activations or results on their way between host and buffer chips; each takes every bus once."""
 
@@ -194,6 +200,7 @@ TALLY_PLACES = ROWS_LOST + 2
 BUS_TAKEN = 4
 
 
+@by_reference
 class Claims(NamedTuple):
     """What the arbiter notes of the lanes, and of what the first owner waits for."""
 
@@ -215,6 +222,7 @@ class Claims(NamedTuple):
     last_rank: Ints  # [DIMM, bus]: the rank of the lane that had it last
 
 
+@by_reference
 class Agents(NamedTuple):
     """What NDP units and host want of a channel, and what the arbiter notes."""
 

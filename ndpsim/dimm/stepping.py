@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim._jit import inlined
+from ndpsim._by_reference import by_reference
+from ndpsim._jit import inlined, outlined
 from ndpsim.dimm.beside import (
     FROM_ACTIVE,
     FROM_QUEUE,
@@ -92,6 +93,7 @@ HOST_BIT = 1 << HOSTS
 UNKNOWN = -2
 
 
+@by_reference
 class Controllers(NamedTuple):
     """The controllers of the lanes, or of the host's buses, and their command traces."""
 
@@ -101,6 +103,7 @@ class Controllers(NamedTuple):
     commands: Commands
 
 
+@by_reference
 class Asked(NamedTuple):
     """When controllers are asked for their next command.
 
@@ -196,7 +199,7 @@ def looks_for_requests(relayout, policy, state, source, lane, clock):
 # ---- A lane, and the host
 
 
-@inlined
+@outlined
 def step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock):
     """A lane issues its next command, if it has one. Returns whether it has."""
     weights, claims, count = agents.weights, agents.claims, hosts.states.shape[0]
@@ -269,7 +272,7 @@ def lane_observes(agents, lanes, asked, rank, bus, origin, kind, bank, row, cloc
         requeue_reads(lanes.shape, other, lane_source(agents.weights, lane), clock)
 
 
-@inlined
+@outlined
 def step_host(setup, agents, lanes, hosts, asked, bus, clock):
     """The host's controller issues its next command, if it has one. Returns whether it has."""
     claims, traffic, count = agents.claims, agents.traffic, hosts.states.shape[0]

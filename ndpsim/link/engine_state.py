@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim._by_reference import by_reference
 from ndpsim.link.events import FAR
 from ndpsim.link.fabric import Fabric, Packets
 from ndpsim.link.packing import Packed
@@ -18,6 +19,7 @@ Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
 
 
+@by_reference
 class Flows(NamedTuple):
     """What is known of each flow beforehand."""
 
@@ -26,6 +28,7 @@ class Flows(NamedTuple):
     credit_ticks: Ints  # from a place that is free at its target to the credit at its source
 
 
+@by_reference
 class Engine(NamedTuple):
     """Reads of a node are neighbours, in the order of reading; packets of a flow, in order of sending."""
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim._by_reference import by_reference
 from ndpsim.errors import InputError
 from ndpsim.link.events import FAR, make_times
 from ndpsim.link.topology import Network
@@ -21,6 +22,7 @@ Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
 
 
+@by_reference
 class Fabric(NamedTuple):
     """The queues of a set of flows and the wires behind them. Queues of an input, and inputs of a wire, are
     neighbours.
@@ -36,6 +38,7 @@ class Fabric(NamedTuple):
     byte_ticks: Ints  # [wire]: ticks that a byte takes
 
 
+@by_reference
 class Packets(NamedTuple):
     """Packets on their way. Packets of a flow are neighbours, in their order."""
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim._by_reference import by_reference
 from ndpsim._jit import inlined, kernel
 from ndpsim.dram.maintenance import next_refresh
 from ndpsim.dram.masks.banks import active_bank
@@ -61,6 +62,7 @@ DONE, MORE, RECORD_FULL = range(3)
 _NONE = -1
 
 
+@by_reference
 class Lanes(NamedTuple):
     """Lanes, the requests that were offered to each, and when each is to be stepped."""
 

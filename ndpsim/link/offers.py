@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim._by_reference import by_reference
 from ndpsim._jit import inlined
 from ndpsim.dram.masks.words import assume_nonnegative
 
@@ -25,6 +26,7 @@ _READS, _WRITES = 0, 1
 _NONE = -1
 
 
+@by_reference
 class Offers(NamedTuple):
     """Requests that wait for their lane, in lists."""
 

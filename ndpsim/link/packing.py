@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim._by_reference import by_reference
 from ndpsim._jit import inlined, kernel
 
 __all__ = ["Packed", "Part", "Pieces", "pack_pieces", "reading_order"]
@@ -18,6 +19,7 @@ Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
 
 
+@by_reference
 class Pieces(NamedTuple):
     """What of the reads of an expert goes into which of its writes, in the order of the writes."""
 
@@ -26,6 +28,7 @@ class Pieces(NamedTuple):
     bits: Ints
 
 
+@by_reference
 class Part(NamedTuple):
     """An expert's pieces, and where its reads and writes begin among all."""
 
@@ -34,6 +37,7 @@ class Part(NamedTuple):
     first_write: int
 
 
+@by_reference
 class Packed(NamedTuple):
     """Pieces in packets; see `engine_state.Engine`. Pieces of a packet are in the order of reading."""
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim._by_reference import by_reference
 from ndpsim._jit import inlined, kernel
 from ndpsim.dram import controller, sink
 from ndpsim.dram.state import (
@@ -36,6 +37,7 @@ _IN_FLIGHT = 1 << 10  # more reads than can be between their RD and their data
 run_controller = controller.run
 
 
+@by_reference
 class ReadableLanes(NamedTuple):
     """Lanes, and the requests that each takes, in order. Of channels and sinks, [lane, ...]."""
 

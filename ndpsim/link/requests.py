@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim._by_reference import by_reference
 from ndpsim._jit import kernel
 from ndpsim.dram.state import RANK_SHIFT
 
@@ -16,6 +17,7 @@ Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
 
 
+@by_reference
 class Requests(NamedTuple):
     """Bursts, reads in the order of reading and then writes, one array element each."""
 
@@ -31,6 +33,7 @@ class Bursts(NamedTuple):
     place: Narrow  # within the lane
 
 
+@by_reference
 class Seats(NamedTuple):
     """What a DIMM's lane is to those that access it, by seat."""
 

@@ -205,7 +205,7 @@ class Lowered:
 
     def _flows(self, fabric: Fabric) -> Flows:
         access = self.access
-        source, target = np.array(self.flows, dtype=np.int64).T
+        source, target = np.array(self.flows, dtype=np.int64).T.copy()
         into = np.bincount(target, minlength=access.network.dimms)[target]
         credits_ = access.receive_bytes // (into * access.packet_bytes)
         if credits_.min() < 1:

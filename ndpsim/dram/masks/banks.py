@@ -5,7 +5,7 @@ from __future__ import annotations
 from ndpsim._jit import inlined, outlined
 from ndpsim.dram.masks.rows import filled, row_at, set_lane, set_row, smaller, with_lane
 from ndpsim.dram.masks.segment_points import segments_with
-from ndpsim.dram.masks.slots import join, leave, requeue_read, wait_place
+from ndpsim.dram.masks.slots import join_after_command, leave, requeue_read, wait_place
 from ndpsim.dram.masks.state import (
     ACT,
     ACTIVE,
@@ -55,9 +55,6 @@ __all__ = [
 ]
 
 
-NEVER = -1  # a clock at which no bank is ready, for requests whose bank has just had a command
-
-
 @inlined
 def bank_bit(bank):
     """The bank's bit in masks of its rank."""
@@ -104,7 +101,7 @@ def open_bank(queues, state, bank, row):
                 leave(state, queue, segment, bank, mask)
                 hits = hits_among(state, queue, segment, mask, row)
                 if hits != 0:
-                    join(state, queue, segment, RD + queue, bank, hits, NEVER)
+                    join_after_command(state, queue, segment, RD + queue, bank, hits)
 
 
 @inlined
@@ -122,7 +119,7 @@ def release_bank(queues, state, bank):
             if mask != 0:
                 conflicts = mask & ~state[WAITING + wait_place(queue, RD + queue, rank) + segment]
                 if conflicts != 0:
-                    join(state, queue, segment, PRE, bank, conflicts, NEVER)
+                    join_after_command(state, queue, segment, PRE, bank, conflicts)
 
 
 @inlined
@@ -140,7 +137,7 @@ def close_bank(queues, state, bank):
             mask = state[OF_BANK + queue * BANKS + bank + segment]
             if mask != 0:
                 leave(state, queue, segment, bank, mask)
-                join(state, queue, segment, ACT, bank, mask, NEVER)
+                join_after_command(state, queue, segment, ACT, bank, mask)
 
 
 @outlined

@@ -193,7 +193,7 @@ def choose_active(shape, state, credit, clock):
     return best, best_place
 
 
-@outlined
+@inlined
 def recheck(state, queue, kind, rank, clock):
     """The requests that wait for a kind and whose bank has become ready; they are no longer not ready."""
     place, rechecked = wait_place(queue, ACT, rank), 0
@@ -232,7 +232,7 @@ def candidates(shape, state, queue, credit, clock):
     return maybe_ready
 
 
-@outlined
+@inlined
 def set_not_ready(state, queue, kind, bank, ready_at):
     """A bank is not ready for a kind before `ready_at`; returns the requests that wait for it."""
     place = wait_place(queue, ACT, bank // BANKS_PER_RANK)

@@ -61,7 +61,7 @@ __all__ = [
     "enqueue",
     "filter_place",
     "is_write_of",
-    "join",
+    "join_after_command",
     "leave",
     "move_slot",
     "next_kind",
@@ -139,7 +139,7 @@ def add_not_ready(state, place, kind, bank, ready_at):
     return True
 
 
-@outlined
+@inlined
 def join(state, queue, segment, kind, bank, mask, clock):
     """Requests for a bank now wait for a kind; returns when the first can issue, at the earliest.
 
@@ -154,6 +154,12 @@ def join(state, queue, segment, kind, bank, mask, clock):
     at = assume_nonnegative(MAYBE_READY + queue + segment)
     state[at] = state[at] & ~mask | (mask if maybe_ready else 0)
     return max(state[RANK_READY + rank * KINDS + kind], ready_at)
+
+
+@inlined
+def join_after_command(state, queue, segment, kind, bank, mask):
+    """As `join`, of a bank that has just had a command: it is not ready for another."""
+    join(state, queue, segment, kind, bank, mask, -1)
 
 
 @inlined
