@@ -601,7 +601,7 @@ def test_kernels_and_results_are_cleared_together_or_apart(root, capsys, options
 
 def test_cache_says_which_folders_this_version_uses(root, capsys):
     from ndpsim import _jit
-    from ndpsim.simulate.result_cache import version
+    from ndpsim.results.cache import version
 
     results = f"results-{version()}"
     for kind, digits in (name.split("-") for name in (_jit.entries().name, results)):

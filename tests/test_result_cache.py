@@ -25,8 +25,8 @@ from ndpsim import ResultCache, _jit, cachedirs
 from ndpsim.config import AddressMapping
 from ndpsim.config.system import Power, System, section_of
 from ndpsim.errors import InputError
-from ndpsim.simulate import result_cache
-from ndpsim.simulate.result_form import digest_of, from_text, to_text
+from ndpsim.results import cache as result_cache
+from ndpsim.results.form import digest_of, from_text, to_text
 from ndpsim.spec.registry import standards
 
 SMALL = ndpsim.Expert(256, 128)
@@ -522,7 +522,7 @@ def test_a_damaged_result_is_computed_and_stored_anew(damage, folder):
         b"[" * 100_000,
         b'{"Phase()": [1]}',
         b'{"Phase()": ["a", 0, 1.0, 2.0]}',
-        b'{"simulate_expert()": []}',
+        b'{"ResultCache()": []}',
     ],
     ids=range(12),
 )
@@ -553,7 +553,14 @@ def test_the_version_covers_every_source_that_simulates(tmp_path, monkeypatch):
     monkeypatch.setattr(_jit, "__file__", str(copied / "_jit.py"))
     version = result_cache.version.__wrapped__
     before = version()
-    for source in ("simulate/expert.py", "config/system.py", "moe/shape.py", "dram/engines.py", "units.py"):
+    for source in (
+        "simulate/expert.py",
+        "results/form.py",
+        "config/system.py",
+        "moe/shape.py",
+        "dram/engines.py",
+        "units.py",
+    ):
         whole = (copied / source).read_text()
         (copied / source).write_text(whole + "# another comment\n")
         assert version() != before, source

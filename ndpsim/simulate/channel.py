@@ -21,6 +21,7 @@ from ndpsim.dimm.relayout import LAST_SERVED, Relayout
 from ndpsim.dram import state
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertWeights
+from ndpsim.results.expert import JobTime, Phase
 from ndpsim.simulate.lane import decode_commands, merge_commands
 from ndpsim.simulate.machine import Machine, Placed, every_lane, place_on_dimms
 from ndpsim.simulate.program import (
@@ -35,7 +36,6 @@ from ndpsim.simulate.program import (
     expert_program,
 )
 from ndpsim.simulate.relayout_run import Lowered
-from ndpsim.simulate.result import JobTime, Phase
 from ndpsim.simulate.samples import Samples
 from ndpsim.spec import COMMANDS, lower
 from ndpsim.traces import CommandTrace

@@ -17,6 +17,9 @@ from ndpsim.dram import state
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.layout import ExpertFormat, ExpertWeights, parse_layout
 from ndpsim.moe import Expert, MoeShape
+from ndpsim.results.cache import Lookup, ResultCache
+from ndpsim.results.expert import ExpertResult
+from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.simulate.alone import DimmsAlone, compare_runs
 from ndpsim.simulate.lane import decode_commands, ensure_recordable, name_commands
 from ndpsim.simulate.machine import (
@@ -28,9 +31,6 @@ from ndpsim.simulate.machine import (
 )
 from ndpsim.simulate.power import Energy
 from ndpsim.simulate.program import FIRST_CLOCK, Job, fastest, plain
-from ndpsim.simulate.result import ExpertResult
-from ndpsim.simulate.result_cache import Lookup, ResultCache
-from ndpsim.simulate.stopwatch import Stopwatch
 from ndpsim.simulate.weights import named_weights
 
 if TYPE_CHECKING:

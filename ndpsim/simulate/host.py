@@ -8,10 +8,10 @@ to the next rank: so rank changes are few and the next rank's rows open behind t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from os import PathLike
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,9 @@ from ndpsim.errors import InputError, MismatchError
 from ndpsim.layout import ExpertFormat, Layout, make_layout
 from ndpsim.limits import ensure_fits
 from ndpsim.moe import Expert, MoeShape
-from ndpsim.reported import Reported
+from ndpsim.results.cache import Lookup, ResultCache
+from ndpsim.results.host_read import HostReadResult
+from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.lane import (
     check_refresh,
@@ -38,85 +40,15 @@ from ndpsim.simulate.lane import (
 from ndpsim.simulate.memory import controller_options
 from ndpsim.simulate.power import DramPower, dram_power
 from ndpsim.simulate.program import FIRST_CLOCK
-from ndpsim.simulate.result_cache import Lookup, ResultCache
-from ndpsim.simulate.stopwatch import Stopwatch
 from ndpsim.simulate.weights import describe_weights, named_weights
 from ndpsim.spec import lower
-from ndpsim.traces import CommandTrace
 
-__all__ = ["HostBus", "HostReadResult", "host_buses", "simulate_host_read"]
+__all__ = ["HostBus", "host_buses", "simulate_host_read"]
 
 Ints = NDArray[np.int64]
 Progress = Callable[[float], None]
 
 _BYTES_OF_A_BURST = 128  # memory, measured and rounded up
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class HostReadResult(Reported):
-    """An expert read by the host. Counters are over all buses that take part.
-
-    Attributes:
-        time_ns: from the first DRAM command to the last beat of data, on the bus that takes longest.
-        cycles: the same in DRAM clocks; `clock_ns` is one of them.
-        weight_bytes: bytes of weights, scales and zero points; `weight_bursts` the bursts that hold them.
-        bandwidth_gbps: `weight_bytes` over `time_ns`.
-        peak_bandwidth_gbps: what the channels that take part carry at their limit.
-        peak_fraction: `bandwidth_gbps` over `peak_bandwidth_gbps`.
-        channels: channels that take part.
-        buses: their sub-channels; `buses_simulated`: the different ones; equal ones are simulated once.
-        ranks_per_bus: ranks behind a bus, of all DIMMs of its channel; the most.
-        commands: DRAM commands by kind.
-        idle_ns: why a bus carried nothing, mean over the buses: `refresh`, `rows` (row and rank changes).
-        fast_forwarded: the share of the reads that went, exactly, as others of the same run had gone before.
-        energy_nj: by component (`energy.split`), and their `total`, of all ranks behind the buses;
-            None where nothing is known of the DRAM's currents. `energy_note` says what it rests on, or why.
-        config: everything that was used: hardware, model, weights, layout.
-        wall_s: how long the call took, without `compile_s`; next to nothing with a result from a cache.
-        compile_s: how long kernels were compiled for it; 0 when they were in the cache.
-        command_traces: by bus (channel by channel, of each its sub-channels), when asked for.
-    """
-
-    _shown_fields: ClassVar[tuple[str, ...]] = (
-        "time_ns",
-        "cycles",
-        "clock_ns",
-        "weight_bytes",
-        "bandwidth_gbps",
-        "peak_bandwidth_gbps",
-        "peak_fraction",
-        "channels",
-        "buses",
-        "buses_simulated",
-        "ranks_per_bus",
-        "commands",
-        "idle_ns",
-        "fast_forwarded",
-        "energy_nj",
-        "wall_s",
-    )
-
-    time_ns: float
-    cycles: int
-    clock_ns: float
-    weight_bytes: int
-    weight_bursts: int
-    bandwidth_gbps: float
-    peak_bandwidth_gbps: float
-    peak_fraction: float
-    channels: int
-    buses: int
-    buses_simulated: int
-    ranks_per_bus: int
-    commands: Mapping[str, int]
-    idle_ns: Mapping[str, float]
-    fast_forwarded: float
-    energy_nj: Mapping[str, float | None] | None
-    energy_note: str
-    config: Mapping[str, Any]
-    wall_s: float
-    compile_s: float
-    command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, eq=False)

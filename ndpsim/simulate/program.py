@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
 from ndpsim.errors import MismatchError
+from ndpsim.results.expert import JobTime, Phase
 from ndpsim.simulate.lane import Lane
-from ndpsim.simulate.result import JobTime, Phase
 from ndpsim.spec import Tables
 
 __all__ = [

@@ -24,6 +24,8 @@ from ndpsim.dram import state
 from ndpsim.errors import InputError, one_of
 from ndpsim.layout import ExpertFormat, make_layout
 from ndpsim.moe import Expert, MoeShape
+from ndpsim.results.session import DimmResult, ExpertRun, HostRun, RelayoutRun
+from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.simulate.channel import ChannelRun, QueuedExpert, make_setup
 from ndpsim.simulate.expert import MAX_TOKENS
 from ndpsim.simulate.geometry import geometry_of
@@ -35,8 +37,6 @@ from ndpsim.simulate.power import Energy
 from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.relayout_plan import access_by_units, ensure_transfers_fit, first_dimms, plan_transfers
 from ndpsim.simulate.relayout_run import Lowered, make_wave
-from ndpsim.simulate.session_result import DimmResult, ExpertRun, HostRun, RelayoutRun
-from ndpsim.simulate.stopwatch import Stopwatch
 from ndpsim.simulate.trace import read_latencies
 from ndpsim.simulate.weights import named_weights
 from ndpsim.units import exact

@@ -7,10 +7,9 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from fractions import Fraction
 from os import PathLike
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,16 +21,16 @@ from ndpsim.dram.mapping import Coordinates, map_addresses
 from ndpsim.dram.state import repeating_period
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.limits import ensure_fits
-from ndpsim.reported import Reported
+from ndpsim.results.cache import Lookup, ResultCache, chosen_cache
+from ndpsim.results.stopwatch import Stopwatch
+from ndpsim.results.trace import TraceResult
 from ndpsim.simulate.lane import command_room, commands_by_kind, decode_commands, no_commands, run_channel
 from ndpsim.simulate.memory import Memory
 from ndpsim.simulate.power import Energy, dram_power
-from ndpsim.simulate.result_cache import Lookup, ResultCache, chosen_cache
-from ndpsim.simulate.stopwatch import Stopwatch
 from ndpsim.spec import Tables, lower
-from ndpsim.traces import BYTES_OF_A_REQUEST, CommandTrace, Requests, read_requests
+from ndpsim.traces import BYTES_OF_A_REQUEST, Requests, read_requests
 
-__all__ = ["TraceResult", "read_latencies", "run_requests", "run_trace"]
+__all__ = ["read_latencies", "run_requests", "run_trace"]
 
 Ints = NDArray[np.int64]
 Progress = Callable[[float], None]
@@ -39,93 +38,6 @@ Progress = Callable[[float], None]
 _HISTOGRAM_BINS = 40
 _CHUNK = 1 << 18  # requests between two reports of progress
 _BYTES_RECORDED = 512  # memory that a request takes with its commands
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class TraceResult(Reported):
-    """A request trace run to its end: every request served.
-
-    Counters are summed over the channels. Times are in ns, cycles in DRAM clocks, from clock 0.
-
-    Attributes:
-        requests, reads, writes: how many.
-        cycles: to the last beat of read data or the last command; `time_ns` the same, `clock_ns` a clock.
-        bandwidth_gbps: bytes moved over `time_ns`; `peak_fraction` of `peak_bandwidth_gbps`.
-        row_hits, row_misses, row_conflicts: what requests found at their first command.
-        reads_forwarded, writes_coalesced: requests that a queued write made needless.
-        read_latency_ns: from arrival to the last beat: mean, p50, p90, p99, max; None without reads.
-        read_latency_histogram: reads by latency: from_ns, to_ns (not included), reads.
-        read_latency_distribution: reads of at most so many ns, at latencies from the shortest to the longest,
-            close together where few take longer: ns, reads.
-        queue_occupancy: mean requests in the read and in the write queue of a channel.
-        commands: DRAM commands by kind.
-        accepted: counters of the clock in which the last request was taken, where the reference
-            controller's runs end; None with several channels.
-        per_channel: requests, cycles and bandwidth_gbps of each.
-        fast_forwarded: the share of the requests that went, exactly, as others of the run had gone.
-        energy_nj: by component (`energy.split`), and their `total`, with background to the end of `cycles`;
-            None where nothing is known of the DRAM's currents. `energy_note` says what it rests on, or why
-            there is none.
-        config: everything that was used.
-        run_s: how long the controllers ran, also where the result comes from a cache; wall_s: how long the
-            call took, with everything around them but reading the trace.
-        compile_s: how long kernels were compiled meanwhile, which `run_s` and `wall_s` leave out.
-        command_traces: by channel, when asked for.
-    """
-
-    _shown_fields: ClassVar[tuple[str, ...]] = (
-        "requests",
-        "reads",
-        "writes",
-        "time_ns",
-        "cycles",
-        "clock_ns",
-        "bandwidth_gbps",
-        "peak_bandwidth_gbps",
-        "peak_fraction",
-        "row_hits",
-        "row_misses",
-        "row_conflicts",
-        "reads_forwarded",
-        "writes_coalesced",
-        "read_latency_ns",
-        "queue_occupancy",
-        "commands",
-        "fast_forwarded",
-        "energy_nj",
-        "run_s",
-        "wall_s",
-    )
-
-    requests: int
-    reads: int
-    writes: int
-    cycles: int
-    time_ns: float
-    clock_ns: float
-    bandwidth_gbps: float
-    peak_bandwidth_gbps: float
-    peak_fraction: float
-    row_hits: int
-    row_misses: int
-    row_conflicts: int
-    reads_forwarded: int
-    writes_coalesced: int
-    read_latency_ns: Mapping[str, float] | None
-    read_latency_histogram: tuple[Mapping[str, float], ...]
-    read_latency_distribution: tuple[Mapping[str, float], ...]
-    queue_occupancy: Mapping[str, float]
-    commands: Mapping[str, int]
-    accepted: Mapping[str, Any] | None
-    per_channel: tuple[Mapping[str, Any], ...]
-    fast_forwarded: float
-    energy_nj: Mapping[str, float | None] | None
-    energy_note: str
-    config: Mapping[str, Any]
-    run_s: float
-    wall_s: float
-    compile_s: float
-    command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)
 
 
 class _ChannelRun:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from ndpsim.reported import Reported
 from ndpsim.traces import CommandTrace
@@ -84,19 +84,6 @@ class DimmResult(Reported):
         command_traces: of each lane, DIMM after DIMM, whoever issued the commands, when asked for.
     """
 
-    _shown_fields: ClassVar[tuple[str, ...]] = (
-        "time_ns",
-        "clock_ns",
-        "jobs",
-        "host",
-        "relayouts",
-        "ndp_gbps",
-        "host_gbps",
-        "commands",
-        "energy_nj",
-        "wall_s",
-    )
-
     time_ns: float
     clock_ns: float
     jobs: tuple[ExpertRun, ...]
@@ -106,8 +93,8 @@ class DimmResult(Reported):
     host_gbps: float
     commands: Mapping[str, int]
     energy_nj: Mapping[str, float | None] | None
-    energy_note: str
-    config: Mapping[str, Any]
+    energy_note: str = field(repr=False)
+    config: Mapping[str, Any] = field(repr=False)
     wall_s: float
-    compile_s: float
+    compile_s: float = field(repr=False)
     command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)
