@@ -36,7 +36,6 @@ from ndpsim.simulate.program import (
     expert_program,
 )
 from ndpsim.simulate.relayout_run import Lowered
-from ndpsim.simulate.samples import Samples
 from ndpsim.spec import COMMANDS, lower
 from ndpsim.traces import CommandTrace
 
@@ -239,7 +238,6 @@ class ChannelRun:
         self.programs = [_Program(machine, self.dimms, dimm, start) for dimm in range(dimms)]
         self.experts: list[QueuedExpert] = []
         self.first_free_place = [0] * dimms  # of all lanes of a DIMM
-        self.samples: Samples | None = None
         self.relayouts: list[Relayout] = []
 
     def add_expert(self, dimm: int, weights: ExpertWeights, tokens: int, release: int = 0) -> QueuedExpert:
@@ -276,7 +274,8 @@ class ChannelRun:
         for program in self.programs:
             program.begin_next()
         while not all(program.is_done for program in self.programs):
-            if not self._run_to_goal([program.goal for program in self.programs], until_clock):
+            goals = [program.goal for program in self.programs]
+            if not self.dimms.run([*goals, common.NOTHING], until_clock):
                 return False
             for program in self.programs:
                 program.go_on()
@@ -307,22 +306,11 @@ class ChannelRun:
     def run_until(self, clock: int) -> None:
         """Go on to a clock, whether or not there is anything to do."""
         if self.run(clock):
-            self._run_to_goal([common.NOTHING] * len(self.programs), clock)
+            self.dimms.run([common.NOTHING] * (len(self.programs) + 1), clock)
 
     def has_streams_that_end(self) -> bool:
         """Whether the host asks for anything that has an end."""
         return bool((self.dimms.agents.traffic.offered < state.FAR).any())
-
-    def _run_to_goal(self, goals: list[int], until_clock: int) -> bool:
-        """Run until a DIMM reaches its goal, with samples of `moved` at equal times."""
-        goals = [*goals, common.NOTHING]
-        if self.samples is None:
-            return self.dimms.run(goals, until_clock)
-        while not self.dimms.run(goals, min(until_clock, self.samples.next_clock)):
-            if self.dimms.clock >= until_clock:
-                return False
-            self.samples.note(self.dimms.clock, self.moved())
-        return True
 
     @property
     def end(self) -> int:

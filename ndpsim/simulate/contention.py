@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ndpsim.arguments import choice, flag, progress_function, text, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm import state as shared
-from ndpsim.dram import sink, state
+from ndpsim.dram import state
 from ndpsim.dram.engines import make_controller
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, parse_layout
@@ -28,10 +28,12 @@ from ndpsim.results.cache import Lookup, ResultCache
 from ndpsim.results.contention import ContentionResult
 from ndpsim.results.expert import ExpertResult
 from ndpsim.results.stopwatch import Stopwatch
+from ndpsim.simulate.bus import Bus
 from ndpsim.simulate.channel import ChannelRun, make_setup
 from ndpsim.simulate.expert import simulate_expert, token_counts
-from ndpsim.simulate.host_traffic import PATTERNS, HostTraffic, host_round
-from ndpsim.simulate.lane import name_commands, no_commands, run_channel
+from ndpsim.simulate.geometry import ensure_on_channel
+from ndpsim.simulate.host_traffic import PATTERNS, HostTraffic, RequestRound, host_round
+from ndpsim.simulate.lane import name_commands
 from ndpsim.simulate.machine import lower_machine
 from ndpsim.simulate.power import Energy
 from ndpsim.simulate.program import FIRST_CLOCK
@@ -48,17 +50,15 @@ _MOST_SLOWDOWN = 100  # of the NDP unit; what is slower is given up as starved
 _MAX_SLICE = 1 << 30
 
 
-class _HostAlone:
-    """The host's requests on a bus, on the controller that has the bus to itself."""
-
-    def __init__(self, setup: shared.Setup, source: state.Source) -> None:
-        self.channel = make_controller(setup.host_tables, setup.policy)
-        run_channel(self.channel, source, sink.null_sink(), no_commands(), len(source.place))
-
-    @property
-    def cycles(self) -> int:
-        """To the last beat of data that is read, or the last command."""
-        return max(int(self.channel.value[state.DATA_END]), int(self.channel.value[state.CLOCK]) - 1)
+def _host_alone(run: ChannelRun, requests: RequestRound) -> list[Bus]:
+    """The host's requests once more, on each bus that has any, on a controller that has it to itself."""
+    tables, policy, buses = run.setup.host_tables, run.setup.policy, []
+    for number, count in enumerate(run.dimms.agents.traffic.taken[0].tolist()):
+        if count:
+            source = requests.first(tables, number, count)
+            buses.append(Bus(tables, make_controller(tables, policy), source))
+            buses[-1].run()
+    return buses
 
 
 def _rows(run: ChannelRun, owner: int) -> dict[str, int]:
@@ -69,42 +69,32 @@ def _rows(run: ChannelRun, owner: int) -> dict[str, int]:
     return {**found, "lost": int(run.dimms.agents.claims.tally[:, shared.ROWS_LOST + owner].sum())}
 
 
-class _Curves(NamedTuple):
-    """The curves of a result."""
-
-    end_ns: tuple[float, ...]
-    ndp_gbps: tuple[float, ...]
-    host_gbps: tuple[float, ...]
-
-    @classmethod
-    def of(cls, run: ChannelRun) -> _Curves:
-        """What a channel has moved until now, over time."""
-        machine, samples = run.machine, run.samples
-        assert samples is not None
-        samples.note(run.dimms.clock, run.moved())
-        clocks, bursts = samples.rises()
-        at_ns = np.array(
-            [machine.timebase.to_ns(clock * machine.dram_ticks) for clock in (clocks - FIRST_CLOCK).tolist()]
-        )
-        ndp, host = bursts * machine.device.burst_bytes / np.diff(at_ns)
-        return cls(tuple(at_ns[1:].tolist()), tuple(ndp.tolist()), tuple(host.tolist()))
-
-
-def _run_beside(run: ChannelRun, alone: ExpertResult) -> None:
+def _run_beside(run: ChannelRun, alone: ExpertResult) -> Samples:
     """Run the experts beside the host's traffic, and stand at the clock of the last result.
+
+    Returns what both have moved until equal times.
 
     Raises:
         InputError: the host leaves the NDP unit next to nothing.
     """
     machine, interval = run.machine, run.machine.tables.refresh_interval
-    run.samples = Samples(2, FIRST_CLOCK, sample_clocks(alone.cycles, interval))
-    if not run.run(_MOST_SLOWDOWN * (alone.cycles + interval)):
-        raise InputError(
-            f"not supported: the host's traffic slows the NDP unit down more than {_MOST_SLOWDOWN} "
-            "times; choose another arbitration or less traffic",
-            key="host_gbps",
-        )
-    run.run_until(-(-run.end // machine.dram_ticks))
+    samples = Samples(2, FIRST_CLOCK, sample_clocks(alone.cycles, interval))
+    limit = _MOST_SLOWDOWN * (alone.cycles + interval)
+    while not run.run(min(limit, samples.next_clock)):
+        if run.dimms.clock >= limit:
+            raise InputError(
+                f"not supported: the host's traffic slows the NDP unit down more than {_MOST_SLOWDOWN} "
+                "times; choose another arbitration or less traffic",
+                key="host_gbps",
+            )
+        samples.note(run.dimms.clock, run.moved())
+    end = -(-run.end // machine.dram_ticks)
+    while samples.next_clock < end:
+        run.run_until(samples.next_clock)
+        samples.note(run.dimms.clock, run.moved())
+    run.run_until(end)
+    samples.note(run.dimms.clock, run.moved())
+    return samples
 
 
 def simulate_contention(
@@ -151,8 +141,7 @@ def simulate_contention(
     record_commands, progress = flag(record_commands, "record_commands"), progress_function(progress)
     hardware = load_hardware(hw, sets)
     host = HostTraffic.of(host_gbps, read_share, pattern, hardware.dimm_host_gbps)
-    if hardware.system.cxl is not None:
-        raise InputError("not supported: the host has no channel to memory on a CXL link", key="cxl")
+    ensure_on_channel(hardware)
     if parse_layout(layout)[1] > 1:
         raise InputError("beside the host's traffic one DIMM is simulated: localized", key="layout")
     weights, model_name = named_weights(model, bits)
@@ -176,19 +165,12 @@ def simulate_contention(
     for each in of_jobs:
         run.add_expert(0, weights, each)
     requests = host_round(hardware, host, run.first_free_place[0])
-    pace = host.pace(machine.device.burst_bytes, machine.device.clock_ps)
-    buses = machine.host_buses
-    run.dimms.add_stream(requests.stream(machine.tables, buses, FIRST_CLOCK, pace, host.offered(buses)))
-    _run_beside(run, alone)
+    run.dimms.add_stream(requests.stream(machine.tables, machine.host_buses, FIRST_CLOCK))
+    samples = _run_beside(run, alone)
     meanwhile = run.moved_by_lane() * machine.device.burst_bytes
-    curves = _Curves.of(run)
     run.dimms.end_streams()
     run.dimms.run_host(state.FAR)
-    quiet = [
-        _HostAlone(setup, requests.first(setup.host_tables, bus, int(count), pace))
-        for bus, count in enumerate(run.dimms.agents.traffic.taken[0])
-        if count
-    ]
+    quiet = _host_alone(run, requests)
     config = {
         **alone.config,
         "host_gbps": "saturate" if host.gbps is None else host.gbps,
@@ -198,7 +180,7 @@ def simulate_contention(
         "slice_clocks": slice_clocks if arbitration == "slice" else None,
     }
     energy = _energy(run, alone.energy_nj)
-    return lookup.store(_result(run, meanwhile, curves, quiet, alone, host, energy, config, stopwatch))
+    return lookup.store(_result(run, meanwhile, samples, quiet, alone, host, energy, config, stopwatch))
 
 
 def _energy(run: ChannelRun, alone: Mapping[str, float | None] | None) -> Energy:
@@ -215,8 +197,8 @@ def _energy(run: ChannelRun, alone: Mapping[str, float | None] | None) -> Energy
 def _result(
     run: ChannelRun,
     meanwhile: Ints,
-    curves: _Curves,
-    quiet: Sequence[_HostAlone],
+    samples: Samples,
+    quiet: Sequence[Bus],
     alone: ExpertResult,
     host: HostTraffic,
     energy: Energy,
@@ -238,6 +220,9 @@ def _result(
     host_gbps = int(meanwhile[shared.HOST].sum()) / time_ns
     lanes_peak, bus_peak = alone.peak_bandwidth_gbps, machine.host_buses * device.peak_gbps
     requests = int(host_values[:, state.TAKEN].sum())
+    sampled, bursts = samples.rises()
+    at_ns = np.array([ns(clock) for clock in (sampled - FIRST_CLOCK).tolist()])
+    ndp_curve, host_curve = bursts * burst_bytes / np.diff(at_ns)
     return ContentionResult(
         ndp_time_ns=time_ns,
         ndp_alone_ns=alone.time_ns,
@@ -283,8 +268,8 @@ def _result(
         config=config,
         wall_s=stopwatch.wall_s(),
         compile_s=stopwatch.compile_s(),
-        curve_ns=curves.end_ns,
-        ndp_curve_gbps=curves.ndp_gbps,
-        host_curve_gbps=curves.host_gbps,
+        curve_ns=tuple(at_ns[1:].tolist()),
+        ndp_curve_gbps=tuple(ndp_curve.tolist()),
+        host_curve_gbps=tuple(host_curve.tolist()),
         command_traces=tuple(run.commands_of_lanes()),
     )

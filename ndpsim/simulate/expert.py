@@ -20,17 +20,16 @@ from ndpsim.moe import Expert, MoeShape
 from ndpsim.results.cache import Lookup, ResultCache
 from ndpsim.results.expert import ExpertResult
 from ndpsim.results.stopwatch import Stopwatch
-from ndpsim.simulate.alone import DimmsAlone, compare_runs
-from ndpsim.simulate.lane import decode_commands, ensure_recordable, name_commands
+from ndpsim.simulate.alone import DimmsAlone
+from ndpsim.simulate.lane import ensure_recordable, name_commands
 from ndpsim.simulate.machine import (
     Machine,
     PlacedOnDimms,
-    every_lane,
     lower_machine,
     place_on_dimms,
 )
-from ndpsim.simulate.power import Energy
-from ndpsim.simulate.program import FIRST_CLOCK, Job, fastest, plain
+from ndpsim.simulate.power import unit_work
+from ndpsim.simulate.program import FIRST_CLOCK, Job, fastest
 from ndpsim.simulate.weights import named_weights
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ _IDLE = {"refresh": state.IDLE_REFRESH, "fifo": state.IDLE_CREDIT, "rows": state
 
 
 # Imported when first used: it has kernels that lanes with command buses of their own do without.
-_LATER = {"ndpsim.simulate.taking_turns": ("LanesInTurn", "ensure_equal")}
+_LATER = {"ndpsim.simulate.taking_turns": ("LanesInTurn",)}
 
 
 def _later(name: str) -> Any:
@@ -148,7 +147,7 @@ def simulate_expert(
         run = DimmsAlone(machine, expert, record_commands, fastest)
     end = run.run(jobs, progress)
     if exact_check:
-        _check(machine, run, weights, jobs, end)
+        _check(run, jobs, end)
     config = {
         "hardware": machine.described,
         **expert.described,
@@ -171,24 +170,16 @@ def _check_room(machine: Machine, expert: PlacedOnDimms, count: int) -> None:
         raise InputError(problem, key="tokens")
 
 
-def _check(
-    machine: Machine, run: DimmsAlone | LanesInTurn, weights: ExpertWeights, jobs: Sequence[Job], end: int
-) -> None:
-    """Run everything once more, every lane on its own and on the plain controller, and compare.
+def _check(run: DimmsAlone | LanesInTurn, jobs: Sequence[Job], end: int) -> None:
+    """Run everything once more, plainly, and compare.
 
     Raises:
         MismatchError: something differs.
     """
     for tokens in {tokens for job in jobs for tokens in job.tiles}:
-        if not machine.unit.agrees_with_twin(run.expert.placed[0].interleaving, tokens):
+        if not run.machine.unit.agrees_with_twin(run.expert.placed[0].interleaving, tokens):
             raise MismatchError("an array differs from its plain twin")
-    if machine.shared_commands:
-        readable = _later("LanesInTurn")(machine, run.expert, weights, False, readable=True)
-        _later("ensure_equal")(run, end, readable, readable.run(jobs, lambda share: None))
-        return
-    assert isinstance(run, DimmsAlone)
-    again = DimmsAlone(machine, every_lane(machine, run.expert), False, plain)
-    compare_runs(run, end, again, again.run(jobs, lambda share: None))
+    run.compare_with_plain(jobs, end)
 
 
 def _result(
@@ -205,24 +196,29 @@ def _result(
     tokens, reads = sum(tiles), len(tiles)
     cycles = -(-end // machine.dram_ticks) - FIRST_CLOCK
     time_ns = to_ns(cycles * machine.dram_ticks)
-    lanes = run.lanes()
-    counts = [(lane.channel.value.tolist(), count) for lane, count in lanes]
-    used = [counter for counter, _ in counts if counter[state.READS_SERVED]]
+    lanes = run.count_until(cycles + FIRST_CLOCK)
+    used = [lane.counter for lane in lanes if lane.counter[state.READS_SERVED]]
     streamed = max(counter[state.DATA_END] for counter in used) - FIRST_CLOCK
     peak_gbps = dimms * machine.lanes * machine.lane_peak_gbps
     bandwidth_gbps = expert.bytes * reads / to_ns(streamed * machine.dram_ticks)
-    skipped = sum(lane.channel.skipped * count for lane, count in lanes)
-    issued: Ints = functools.reduce(np.add, (lane.channel.issued * count for lane, count in lanes))
+    skipped = sum(lane.lanes * lane.skipped for lane in lanes)
+    issued: Ints = functools.reduce(np.add, (lane.lanes * lane.issued for lane in lanes))
     idle_ns = {
-        name: sum(counter[place] * count for counter, count in counts) / (dimms * machine.lanes) * clock_ns
+        name: sum(lane.lanes * lane.counter[place] for lane in lanes) / (dimms * machine.lanes) * clock_ns
         for name, place in _IDLE.items()
     }
     busy = {
         "memory": (streamed - min(counter[state.IDLE_CREDIT] for counter in used)) / cycles,
-        "compute": max(lane.busy for lane, _ in lanes) / (cycles * machine.dram_ticks),
+        "compute": max(lane.busy for lane in lanes) / (cycles * machine.dram_ticks),
         "io": float(run.path.busy_ticks / (cycles * machine.dram_ticks)),
     }
-    energy_nj, energy_note = _energy(run, weights, tokens, reads, issued, cycles, time_ns)
+    work = unit_work(machine.unit, weights, tokens, reads * expert.bytes)
+    energy_nj, energy_note = machine.dram_power.split(
+        issued,
+        cycles * machine.lanes * dimms,
+        sum(lane.lanes * lane.open_clocks for lane in lanes),
+        {**machine.unit_energy.split(*work, dimms * time_ns), **run.path.energy()},
+    )
 
     def after_start_ns(tick: int) -> float:
         return to_ns(tick - FIRST_CLOCK * machine.dram_ticks)
@@ -259,35 +255,5 @@ def _result(
         config=config,
         wall_s=stopwatch.wall_s(),
         compile_s=stopwatch.compile_s(),
-        command_traces=tuple(
-            decode_commands(lane.commands, machine.tables)
-            for dimm in run.of_dimm
-            for lane in dimm.of_lane
-            if lane.commands.entry.size
-        ),
+        command_traces=run.command_traces(),
     )
-
-
-def _energy(
-    run: DimmsAlone | LanesInTurn,
-    weights: ExpertWeights,
-    tokens: int,
-    reads: int,
-    issued: Ints,
-    cycles: int,
-    time_ns: float,
-) -> Energy:
-    """The energy of the DIMMs, and what it rests on."""
-    machine, expert = run.machine, run.expert
-    dimms, matrices = len(expert.of_dimm), weights.format.matrices
-    open_clocks = sum(lane.channel.open_clocks(cycles + FIRST_CLOCK) * count for lane, count in run.lanes())
-    products = tokens * weights.hidden * weights.intermediate  # of a matrix
-    units = machine.unit_energy.split(
-        float(products * sum(machine.unit.native_share(matrix.bits) for matrix in matrices)),
-        len(matrices) * products * machine.unit.activation_bytes,
-        reads * expert.bytes,
-        tokens * weights.intermediate,
-        dimms * time_ns,
-    )
-    rank_clocks = cycles * machine.lanes * dimms
-    return machine.dram_power.split(issued, rank_clocks, open_clocks, {**units, **run.path.energy()})

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
-from fractions import Fraction
 from os import PathLike
 from typing import Any
 
@@ -28,12 +27,12 @@ from ndpsim.results.session import DimmResult, ExpertRun, HostRun, RelayoutRun
 from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.simulate.channel import ChannelRun, QueuedExpert, make_setup
 from ndpsim.simulate.expert import MAX_TOKENS
-from ndpsim.simulate.geometry import geometry_of
-from ndpsim.simulate.host import host_buses
+from ndpsim.simulate.geometry import ensure_on_channel, geometry_of
+from ndpsim.simulate.host import HostBus, host_buses
 from ndpsim.simulate.host_traffic import HostTraffic, host_round
 from ndpsim.simulate.lane import name_commands
 from ndpsim.simulate.machine import lower_machine
-from ndpsim.simulate.power import Energy
+from ndpsim.simulate.power import Energy, UnitWork, unit_work
 from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.relayout_plan import access_by_units, ensure_transfers_fit, first_dimms, plan_transfers
 from ndpsim.simulate.relayout_run import Lowered, make_wave
@@ -85,8 +84,7 @@ class Session:
         start_clock = whole_number(start_clock, "start_clock", 1, _MAX_CLOCK)
         recording = flag(record_commands, "record_commands")
         self.hardware = load_hardware(hw, sets)
-        if self.hardware.system.cxl is not None:
-            raise InputError("not supported: the host has no channel to memory on a CXL link", key="cxl")
+        ensure_on_channel(self.hardware)
         with self.hardware.errors_at_origins():
             machine = lower_machine(self.hardware)
             setup = make_setup(machine, arbitration, slice_clocks, start_clock)
@@ -164,10 +162,8 @@ class Session:
         place = run.first_free_place[dimm] if dimm < len(run.first_free_place) else 0
         requests = host_round(self.hardware, traffic, place)
         requests = requests.on_ranks_from(dimm * machine.geometry.ranks)
-        offered, buses = traffic.offered(machine.host_buses), machine.host_buses
-        pace = traffic.pace(machine.device.burst_bytes, machine.device.clock_ps)
         clock = self._not_past(start_ns, "start_ns")
-        return self._add_stream(requests.stream(machine.tables, buses, clock, pace, offered))
+        return self._add_stream(requests.stream(machine.tables, machine.host_buses, clock))
 
     def host_read(
         self,
@@ -198,19 +194,12 @@ class Session:
         if not buses:
             raise InputError(f"{layout} leaves nothing of the weights on the first channel", key="layout")
         tables = self._run.setup.host_tables
-        by_bus = {bus.subchannel: bus for bus in buses}
-        sources, numbers = [], []
-        for subchannel in range(machine.host_buses):
-            bus = by_bus.get(subchannel)
-            rank, place, burst = (_NONE,) * 3 if bus is None else (bus.rank, bus.place, bus.burst)
-            coordinates = placed.parts[0].interleaving.coordinates(place)
-            sources.append(state.make_source(tables, rank, *coordinates, np.zeros_like(place), burst))
-            numbers.append(np.arange(len(place)) * machine.host_buses + subchannel)
-        offered = traffic.offered(machine.host_buses)
-        if offered is None:
-            offered = np.array([len(one) for one in numbers], dtype=np.int64)
-        pace = traffic.pace(machine.device.burst_bytes, machine.device.clock_ps)
-        clock = self._not_past(start_ns, "start_ns")
+        by_bus, count = {bus.subchannel: bus for bus in buses}, machine.host_buses
+        idle = HostBus(0, 0, tables.ranks, _NONE, _NONE, _NONE)
+        sources = [by_bus.get(number, idle).source(placed, tables) for number in range(count)]
+        numbers = [np.arange(len(one.place)) * count + number for number, one in enumerate(sources)]
+        offered = np.array([0 if traffic.gbps == 0 else len(one) for one in numbers], dtype=np.int64)
+        pace, clock = traffic.pace(machine.device), self._not_past(start_ns, "start_ns")
         return self._add_stream(shared.Stream(sources, numbers, clock, pace, offered))
 
     def relayout(
@@ -373,20 +362,15 @@ class Session:
 
     def _energy(self, time_ns: float) -> Energy:
         run, machine = self._run, self.machine
-        products, inputs, bytes_read, hidden = Fraction(0), 0, 0, 0
-        host_bursts = run.moved()[1]
+        works, host_bursts = [UnitWork(0.0, 0, 0, 0)], run.moved()[1]
         for expert in run.experts:
-            weights, tiles = expert.weights, [key for key in expert.spans.of_phase if key[0] == "result-out"]
-            tokens = sum(expert.job.tiles[tile] for _, tile in tiles)
-            of_matrix = tokens * weights.hidden * weights.intermediate
-            matrices = weights.format.matrices
-            products += of_matrix * sum(machine.unit.native_share(matrix.bits) for matrix in matrices)
-            inputs += len(matrices) * of_matrix * machine.unit.activation_bytes
-            bytes_read += len(tiles) * sum(region.bytes for region in expert.placed.interleaving.regions)
-            hidden += tokens * weights.intermediate
-            host_bursts += sum(self._io_bursts(expert, expert.job.tiles[tile]) for _, tile in tiles)
+            tiles = [expert.job.tiles[tile] for name, tile in expert.spans.of_phase if name == "result-out"]
+            read = len(tiles) * sum(region.bytes for region in expert.placed.interleaving.regions)
+            works.append(unit_work(machine.unit, expert.weights, sum(tiles), read))
+            host_bursts += sum(self._io_bursts(expert, tokens) for tokens in tiles)
         dimms = len(run.programs)
-        units = machine.unit_energy.split(float(products), inputs, bytes_read, hidden, dimms * time_ns)
+        work = UnitWork(*(sum(each) for each in zip(*works, strict=True)))
+        units = machine.unit_energy.split(*work, dimms * time_ns)
         clock = run.dimms.clock
         rank_clocks = (clock - FIRST_CLOCK) * machine.lanes * dimms
         others = {**units, "host": machine.dram_power.io_nj(host_bursts)}

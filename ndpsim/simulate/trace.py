@@ -15,19 +15,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ndpsim.arguments import flag, instance, path_of, progress_function, shown
-from ndpsim.dram import sink, state
-from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
+from ndpsim.dram import state
+from ndpsim.dram.engines import Controller, ScanController, make_controller
 from ndpsim.dram.mapping import Coordinates, map_addresses
 from ndpsim.dram.state import repeating_period
-from ndpsim.errors import InputError, MismatchError
+from ndpsim.errors import InputError
 from ndpsim.limits import ensure_fits
 from ndpsim.results.cache import Lookup, ResultCache, chosen_cache
 from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.results.trace import TraceResult
-from ndpsim.simulate.lane import command_room, commands_by_kind, decode_commands, no_commands, run_channel
+from ndpsim.simulate.bus import Bus, command_traces, ensure_same
+from ndpsim.simulate.lane import commands_by_kind
 from ndpsim.simulate.memory import Memory
 from ndpsim.simulate.power import Energy, dram_power
-from ndpsim.spec import Tables, lower
+from ndpsim.simulate.program import MakeChannel
+from ndpsim.spec import lower
 from ndpsim.traces import BYTES_OF_A_REQUEST, Requests, read_requests
 
 __all__ = ["read_latencies", "run_requests", "run_trace"]
@@ -40,7 +42,7 @@ _CHUNK = 1 << 18  # requests between two reports of progress
 _BYTES_RECORDED = 512  # memory that a request takes with its commands
 
 
-class _ChannelRun:
+class _ChannelRun(Bus):
     """One channel and its share of the requests."""
 
     def __init__(
@@ -50,54 +52,42 @@ class _ChannelRun:
         places: Coordinates,
         chosen: Any,
         recording: bool,
-        make_channel: Callable[[Tables, state.Policy], Controller] = make_controller,
+        make_channel: MakeChannel = make_controller,
     ) -> None:
-        self.memory, self.tables = memory, lower(memory.device)
+        tables = lower(memory.device)
         rank, bankgroup, bank, row, column, _ = (values[chosen] for values in places)
-        address = (
-            _address_of(places, memory)[chosen] if requests.address is None else requests.address[chosen]
-        )
+        address = _address_of(places, memory) if requests.address is None else requests.address
         cycle = None if requests.cycle is None else requests.cycle[chosen]
-        self.source = state.make_source(
-            self.tables, rank, bankgroup, bank, row, column, requests.write[chosen], address, cycle
+        source = state.make_source(
+            tables, rank, bankgroup, bank, row, column, requests.write[chosen], address[chosen], cycle
         )
-        self.source = self.source._replace(period=repeating_period(self.source.place))
-        self.count = len(rank)
-        self.channel = make_channel(self.tables, state.make_policy(memory.options))
-        self.commands = command_room() if recording else no_commands()
+        source = source._replace(period=repeating_period(source.place))
+        channel = make_channel(tables, state.make_policy(memory.options))
+        super().__init__(tables, channel, source, recording)
+        self._memory = memory
         self.accepted: dict[str, Any] | None = None
 
-    def run(self, report: Callable[[int], None]) -> None:
+    def run_reporting(self, report: Callable[[int], None]) -> None:
         """Run to the end, first to the clock that takes the last request."""
         if self.count == 0:
             return
         # A run may only be interrupted between two steps while requests are still to be taken.
         reported = 0
         for until in range(_CHUNK, self.count - self.channel.most_queued, _CHUNK):
-            self._run(until_served=until)
+            self.run(until_served=until)
             report(_CHUNK)
             reported += _CHUNK
-        self._run(until_taken=self.count)
+        self.run(state.FAR, until_taken=self.count)
         self.accepted = {"cycles": int(self.channel.value[state.CLOCK]) - 1, **counters([self.channel])}
-        self._run(until_served=self.count)
+        self.run()
         report(self.count - reported)
-
-    def _run(self, until_served: int = state.FAR, until_taken: int = state.FAR) -> None:
-        self.commands = run_channel(
-            self.channel, self.source, sink.null_sink(), self.commands, until_served, until_taken
-        )
-
-    @property
-    def cycles(self) -> int:
-        """To the last beat of read data, or the last command."""
-        return max(int(self.channel.value[state.DATA_END]), int(self.channel.value[state.CLOCK]) - 1)
 
     @property
     def bytes_moved(self) -> int:
         """Bytes over the data bus."""
         issued = commands_by_kind([self.channel])
         columns = sum(issued.get(name, 0) for name in ("RD", "RDA", "WR", "WRA"))
-        return columns * self.memory.device.burst_bytes
+        return columns * self._memory.device.burst_bytes
 
 
 def counters(channels: Sequence[Controller]) -> dict[str, Any]:
@@ -228,10 +218,8 @@ def _exact_check(requests: Requests, memory: Memory, places: Coordinates) -> Non
         fast = _ChannelRun(memory, requests, places, chosen, False)
         plain = _ChannelRun(memory, requests, places, chosen, False, ScanController)
         for run in (fast, plain):
-            run.run(lambda count: None)
-        different = compare_channels(fast.channel, plain.channel)
-        if different:
-            raise MismatchError(f"channel {channel} differs from its plain run in {', '.join(different)}")
+            run.run_reporting(lambda count: None)
+        ensure_same(f"channel {channel}", fast.channel, plain.channel)
 
 
 def run_requests(
@@ -271,13 +259,10 @@ def run_requests(
     places = _places(requests, memory, wrap)
     if exact_check:
         _exact_check(requests, memory, places)
-    if memory.channels == 1:
-        runs = [_ChannelRun(memory, requests, places, slice(None), record_commands)]
-    else:
-        runs = [
-            _ChannelRun(memory, requests, places, np.flatnonzero(places.channel == channel), record_commands)
-            for channel in range(memory.channels)
-        ]
+    shares: list[Any] = [slice(None)]  # a view, where there is one channel
+    if memory.channels > 1:
+        shares = [np.flatnonzero(places.channel == channel) for channel in range(memory.channels)]
+    runs = [_ChannelRun(memory, requests, places, share, record_commands) for share in shares]
     del places
     done = 0
 
@@ -293,7 +278,7 @@ def run_requests(
     progress(0.0)
     running = Stopwatch()
     with ThreadPoolExecutor(min(len(runs), os.cpu_count() or 1)) as pool:
-        outcomes = [pool.submit(run.run, report) for run in runs]
+        outcomes = [pool.submit(run.run_reporting, report) for run in runs]
         try:
             for outcome in outcomes:
                 outcome.result()
@@ -346,9 +331,7 @@ def _result(
         run_s=run_s,
         wall_s=whole.wall_s(),
         compile_s=whole.compile_s(),
-        command_traces=tuple(
-            decode_commands(run.commands, run.tables) for run in runs if run.commands.entry.size
-        ),
+        command_traces=command_traces(runs),
         **counters(channels),
     )
 
