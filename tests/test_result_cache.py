@@ -21,7 +21,8 @@ import numpy as np
 import pytest
 
 import ndpsim
-from ndpsim import ResultCache, _jit, cachedirs
+from ndpsim import ResultCache, _jit
+from ndpsim.cachedirs import entries as cache_entries
 from ndpsim.config import AddressMapping
 from ndpsim.config.system import Power, System, section_of
 from ndpsim.errors import InputError
@@ -65,7 +66,7 @@ def files(folder: Path) -> list[Path]:
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    cachedirs._report_unused.cache_clear()
+    cache_entries._report_unused.cache_clear()
     return tmp_path / "results"
 
 
@@ -474,11 +475,11 @@ def _folder(path: Path) -> None:
 
 
 def _whole_but_no_result(path: Path) -> None:
-    path.write_bytes(cachedirs._sealed(path.stem, b'{"Phase()": [1, 2]}'))
+    path.write_bytes(cache_entries._sealed(path.stem, b'{"Phase()": [1, 2]}'))
 
 
 def _of_another_entry(path: Path) -> None:
-    path.write_bytes(cachedirs._sealed("another", b"{}"))
+    path.write_bytes(cache_entries._sealed("another", b"{}"))
 
 
 @pytest.mark.parametrize(
@@ -641,7 +642,7 @@ def test_a_full_disk_is_told_once_and_the_cache_goes_on_in_memory(folder, monkey
     def refuse(*arguments: Any, **options: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(cachedirs.tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(tempfile, "mkstemp", refuse)
     cache = ResultCache(folder)
     for tokens in (1, 2, 1, 2):
         assert run("expert", tokens=tokens, cache=cache) == run("expert", tokens=tokens)
