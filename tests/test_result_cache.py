@@ -24,7 +24,9 @@ import ndpsim
 from ndpsim import ResultCache, _jit
 from ndpsim.cachedirs import entries as cache_entries
 from ndpsim.config import AddressMapping
-from ndpsim.config.system import Power, System, section_of
+from ndpsim.config.dram import Power
+from ndpsim.config.keys import section_of
+from ndpsim.config.system import System
 from ndpsim.errors import InputError
 from ndpsim.results import cache as result_cache
 from ndpsim.results.form import digest_of, from_text, to_text
