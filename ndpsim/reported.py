@@ -141,8 +141,11 @@ class Reported:
                 numbers, apart by their names where they have some, ``phases.down.end_ns.max``. Any other
                 list is its JSON text.
         """
-        plain = {f.name: _plain(getattr(self, f.name)) for f in self._fields() if f.name != "command_traces"}
+        plain = self._plain()
         return flattened(plain) if flat else plain
+
+    def _plain(self) -> dict[str, Any]:
+        return {f.name: _plain(getattr(self, f.name)) for f in self._fields() if f.name != "command_traces"}
 
     def _fields(self) -> tuple[Any, ...]:
         assert is_dataclass(self)

@@ -236,8 +236,7 @@ class Lookup(Generic[R]):
         progress(1.0)
         changed: Any = {
             "config": {**found.config, **self._labels},  # type: ignore[attr-defined]
-            "wall_s": stopwatch.wall_s(),
-            "compile_s": stopwatch.compile_s(),
+            **stopwatch.times(),
         }
         return replace(found, **changed)  # type: ignore[type-var]
 

@@ -364,6 +364,10 @@ class ChannelRun:
         ends = (self.after_start_ns(tick) for tick in (start, expert.end))
         return JobTime(sum(expert.job.tiles), *ends)
 
+    def clock_ns(self, clock: int) -> float:
+        """The time of a clock, in ns after the first."""
+        return self.after_start_ns(clock * self.machine.dram_ticks)
+
     def after_start_ns(self, tick: int) -> float:
         """The time of a tick, in ns after the first clock."""
         return self.machine.timebase.to_ns(tick - FIRST_CLOCK * self.machine.dram_ticks)

@@ -34,11 +34,11 @@ from ndpsim.simulate.expert import simulate_expert, token_counts
 from ndpsim.simulate.geometry import ensure_on_channel
 from ndpsim.simulate.host_traffic import PATTERNS, HostTraffic, RequestRound, host_round
 from ndpsim.simulate.lane import name_commands
+from ndpsim.simulate.latencies import read_latencies
 from ndpsim.simulate.machine import lower_machine
 from ndpsim.simulate.power import Energy
 from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.samples import Samples, sample_clocks
-from ndpsim.simulate.trace import read_latencies
 from ndpsim.simulate.weights import named_weights
 
 __all__ = ["simulate_contention"]
@@ -266,8 +266,7 @@ def _result(
         energy_nj=energy[0],
         energy_note=energy[1],
         config=config,
-        wall_s=stopwatch.wall_s(),
-        compile_s=stopwatch.compile_s(),
+        **stopwatch.times(),
         curve_ns=tuple(at_ns[1:].tolist()),
         ndp_curve_gbps=tuple(ndp_curve.tolist()),
         host_curve_gbps=tuple(host_curve.tolist()),

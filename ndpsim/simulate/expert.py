@@ -253,7 +253,6 @@ def _result(
         energy_nj=energy_nj,
         energy_note=energy_note,
         config=config,
-        wall_s=stopwatch.wall_s(),
-        compile_s=stopwatch.compile_s(),
+        **stopwatch.times(),
         command_traces=run.command_traces(),
     )

@@ -135,12 +135,8 @@ def simulate_host_read(
     """The host reads all weights of an expert, DRAM command by DRAM command.
 
     Args:
-        hw: a bundled hardware name, a path of a hardware file, or a loaded `Hardware`.
-        model: a bundled model name, a path of a Hugging Face config.json, what `load_model` returns, or an
-            `Expert`.
+        hw, model, bits, sets: as in `simulate_expert`.
         layout: where the weights lie: "localized", "striped" or "sharded:N".
-        bits: bits of a weight, 16, 8, 4, 3, 2 or 1, or the format of each matrix.
-        sets: changes to the hardware, "dimm.ranks=2".
         record_commands: keep the command trace of every bus.
         exact_check: run once more on the plain controller, every read stepped through, and compare.
         progress: called with the share of the work that is done, first with 0 when all is checked; None:
@@ -211,7 +207,6 @@ def _result(
         energy_nj=energy_nj,
         energy_note=energy_note,
         config=config,
-        wall_s=stopwatch.wall_s(),
-        compile_s=stopwatch.compile_s(),
+        **stopwatch.times(),
         command_traces=command_traces(runs),
     )

@@ -197,7 +197,6 @@ def relayout_result(
         read_gbps=_curve(access, reads, begins, edges) if runs else (),
         written_gbps=_curve(access, writes, begins, edges) if runs else (),
         config=config,
-        wall_s=stopwatch.wall_s(),
-        compile_s=stopwatch.compile_s(),
+        **stopwatch.times(),
         command_traces=tuple(run.traces for run in runs if run.traces),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -26,18 +25,18 @@ from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.results.trace import TraceResult
 from ndpsim.simulate.bus import Bus, command_traces, ensure_same
 from ndpsim.simulate.lane import commands_by_kind
+from ndpsim.simulate.latencies import latency_distribution, latency_histogram, read_latencies
 from ndpsim.simulate.memory import Memory
 from ndpsim.simulate.power import Energy, dram_power
 from ndpsim.simulate.program import MakeChannel
 from ndpsim.spec import lower
 from ndpsim.traces import BYTES_OF_A_REQUEST, Requests, read_requests
 
-__all__ = ["read_latencies", "run_requests", "run_trace"]
+__all__ = ["counters", "run_requests", "run_trace"]
 
 Ints = NDArray[np.int64]
 Progress = Callable[[float], None]
 
-_HISTOGRAM_BINS = 40
 _CHUNK = 1 << 18  # requests between two reports of progress
 _BYTES_RECORDED = 512  # memory that a request takes with its commands
 
@@ -161,56 +160,6 @@ def _places(requests: Requests, memory: Memory, wrap: bool) -> Coordinates:
     return map_addresses(address, memory.mapping, memory.device, memory.channels)
 
 
-def read_latencies(latencies: Any, total: int, clock_ns: float) -> dict[str, float] | None:
-    """Mean, percentiles (nearest rank) and maximum of read latencies in ns; None without reads.
-
-    Args:
-        latencies: int64[channel, clocks], reads by latency; one that takes longer has the last place.
-        total: of all latencies, in clocks.
-    """
-    reads = np.sum(latencies, axis=0)
-    count = int(np.sum(reads))
-    if count == 0:
-        return None
-    upto = np.cumsum(reads)
-    figures = {"mean": total / count * clock_ns}
-    for percent in (50, 90, 99):
-        figures[f"p{percent}"] = int(np.searchsorted(upto, -(-count * percent // 100))) * clock_ns
-    figures["max"] = int(np.flatnonzero(reads)[-1]) * clock_ns
-    return figures
-
-
-def _latencies(
-    channels: Sequence[Controller], clock_ns: float
-) -> tuple[dict[str, float] | None, list[dict[str, float]]]:
-    """Mean and percentiles, and a histogram in equal steps from the shortest to the longest."""
-    total = sum(int(channel.value[state.READ_LATENCY]) for channel in channels)
-    figures = read_latencies([channel.latencies for channel in channels], total, clock_ns)
-    if figures is None:
-        return None, []
-    reads = np.sum([channel.latencies for channel in channels], axis=0)
-    seen = np.flatnonzero(reads)
-    shortest, longest = int(seen[0]), int(seen[-1])
-    step = -(-(longest - shortest + 1) // _HISTOGRAM_BINS)
-    histogram = [
-        {"from_ns": at * clock_ns, "to_ns": (at + step) * clock_ns, "reads": int(reads[at : at + step].sum())}
-        for at in range(shortest, longest + 1, step)
-    ]
-    return figures, histogram
-
-
-def _distribution(channels: Sequence[Controller], clock_ns: float) -> tuple[dict[str, float], ...]:
-    """How many reads take at most so long: at equal shares of them, and at ever smaller shares above."""
-    upto = np.cumsum(np.sum([channel.latencies for channel in channels], axis=0))
-    count = int(upto[-1])
-    if count == 0:
-        return ()
-    longer = [Fraction(count) / 10**decade * tenth / 100 for decade in range(19) for tenth in range(10, 101)]
-    ranks = np.unique([count, 1, *(count - math.floor(share) for share in longer if share >= 1)])
-    found = np.unique(np.searchsorted(upto, ranks[ranks > 0]))
-    return tuple({"ns": at * clock_ns, "reads": int(upto[at])} for at in found.tolist())
-
-
 def _exact_check(requests: Requests, memory: Memory, places: Coordinates) -> None:
     """Run every channel on both controllers, step by step on the plain one, and compare."""
     for channel in range(memory.channels):
@@ -294,7 +243,8 @@ def _result(
     device, channels = memory.device, [run.channel for run in runs]
     clock_ns, cycles = float(device.clock_ps / 1000), max(run.cycles for run in runs)
     count, writes = len(requests.write), int(np.sum(requests.write))
-    latency, histogram = _latencies(channels, clock_ns)
+    reads = np.sum([channel.latencies for channel in channels], axis=0)
+    latency = sum(int(channel.value[state.READ_LATENCY]) for channel in channels)
 
     def gbps(moved: int, clocks: int) -> float:
         return float(Fraction(moved, clocks) / device.clock_ps * 1000) if clocks > 0 else 0.0
@@ -312,9 +262,9 @@ def _result(
         bandwidth_gbps=bandwidth,
         peak_bandwidth_gbps=peak,
         peak_fraction=bandwidth / peak,
-        read_latency_ns=latency,
-        read_latency_histogram=tuple(histogram),
-        read_latency_distribution=_distribution(channels, clock_ns),
+        read_latency_ns=read_latencies([reads], latency, clock_ns),
+        read_latency_histogram=latency_histogram(reads, clock_ns),
+        read_latency_distribution=latency_distribution(reads, clock_ns),
         queue_occupancy={
             "read": sum(int(channel.value[state.READ_QUEUE]) for channel in channels) / max(clocks, 1),
             "write": sum(int(channel.value[state.WRITE_QUEUE]) for channel in channels) / max(clocks, 1),
@@ -329,8 +279,7 @@ def _result(
         energy_note=energy_note,
         config={**memory.to_dict(), "trace": requests.file},
         run_s=run_s,
-        wall_s=whole.wall_s(),
-        compile_s=whole.compile_s(),
+        **whole.times(),
         command_traces=command_traces(runs),
         **counters(channels),
     )
