@@ -84,6 +84,7 @@ TRIED: dict[str, list[tuple[tuple[str, ...], str, str, str]]] = {
         (("gemv", *SHAPE), "--hw", "trimoe", "edge"),
         (("gemv",), "--model", "qwen3-235b-a22b", "mixtral-8x7b"),
         (("gemv", *SHAPE), "--tokens", "1", "2"),
+        (("gemv", *SHAPE), "--release-ns", "0", "100"),
         (("gemv", *SHAPE), "--engine", "ndp", "host-read"),
         (("gemv", *SHAPE), "--layout", "localized", "sharded:2"),
         (("gemv", *SHAPE), "--bits", "16", "8"),

@@ -51,7 +51,8 @@ class ExpertResult(Reported):
         weight_bytes: bytes of weights, each counted once.
         weight_bursts: bursts that hold them.
         weight_reads: how often they are read: once a token tile; of several experts the mean.
-        bandwidth_gbps: weight bytes read over the time weights stream, first command to last beat.
+        bandwidth_gbps: weight bytes read over the time weights stream, first command to last beat, without
+            times in which no expert was released.
         peak_bandwidth_gbps: what all lanes carry together at their limit.
         peak_fraction: `bandwidth_gbps` over `peak_bandwidth_gbps`.
         gflops: operations (a product and a sum are two) over `time_ns`.

@@ -59,10 +59,12 @@ class _Dimm:
         ]
         self.of_lane = [lane for lane in self.lanes for _ in lane.stream.lanes]
 
-    def begin(self, first_row: int) -> None:
-        """Read the expert that lies so many rows behind the first, in the same way."""
+    def begin(self, first_row: int, clock: int) -> None:
+        """Read the expert that lies so many rows behind the first, in the same way, from a clock on."""
         for lane in self.lanes:
-            lane.begin(first_row)
+            lane.refresh_until(clock)
+            if first_row:
+                lane.begin(first_row)
 
     def multiply(self, step: Multiply, report: Callable[[int], None]) -> Ints:
         """Read a region and multiply; returns when each of its rows is summed, whatever those before it."""
@@ -107,7 +109,7 @@ class DimmsAlone:
         machine, path = self.machine, self.path
         tiles = sum(len(job.tiles) for job in jobs)
         total = tiles * sum(lane.stream.share.total for dimm in self.each for lane in dimm.lanes)
-        self._report, self._job = report_share(total, progress), 0
+        self._report, self._jobs, self._job = report_share(total, progress), jobs, -1
         activated = functools.partial(machine.activation.done, cycle_ticks=machine.activation_ticks)
         start = FIRST_CLOCK * machine.dram_ticks
         programs = [
@@ -124,8 +126,9 @@ class DimmsAlone:
         step = steps[0]
         if step.job != self._job:
             self._job = step.job
+            clock = -(-self._jobs[step.job].release // self.machine.dram_ticks)
             for dimm in self.each:
-                dimm.begin(step.job * (self.expert.end // self.machine.row_places))
+                dimm.begin(step.job * (self.expert.end // self.machine.row_places), clock)
         hidden = self.each[0].placed.interleaving.regions[GATE_UP].columns
         return self.path.write(step.start, step.tokens * hidden)
 

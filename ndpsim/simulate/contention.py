@@ -30,14 +30,14 @@ from ndpsim.results.expert import ExpertResult
 from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.simulate.bus import Bus
 from ndpsim.simulate.channel import ChannelRun, make_setup
-from ndpsim.simulate.expert import simulate_expert, token_counts
+from ndpsim.simulate.expert import release_times, simulate_expert, token_counts
 from ndpsim.simulate.geometry import ensure_on_channel
 from ndpsim.simulate.host_traffic import PATTERNS, HostTraffic, RequestRound, host_round
 from ndpsim.simulate.lane import name_commands
 from ndpsim.simulate.latencies import read_latencies
 from ndpsim.simulate.machine import lower_machine
 from ndpsim.simulate.power import Energy
-from ndpsim.simulate.program import FIRST_CLOCK
+from ndpsim.simulate.program import FIRST_CLOCK, waiting_ns
 from ndpsim.simulate.samples import Samples, sample_clocks
 from ndpsim.simulate.weights import named_weights
 
@@ -112,11 +112,12 @@ def simulate_contention(
     record_commands: bool = False,
     progress: Progress | None = None,
     cache: bool | ResultCache = False,
+    release_ns: float | Sequence[float] = 0.0,
 ) -> ContentionResult:
     """Simulate an expert, or several in turn, on a DIMM, cycle by cycle, while the host reads and writes it.
 
     Args:
-        hw, model, tokens, layout, bits, sets: as in `simulate_expert`.
+        hw, model, tokens, layout, bits, sets, release_ns: as in `simulate_expert`.
         host_gbps: what the host asks this DIMM for, in GB/s, 0 for nothing; or "saturate": all that it gets.
         read_share: the share of reads among its requests, 0 to 1.
         pattern: "sequential", "random" (seeded, always the same), or a request trace (any format of
@@ -138,6 +139,7 @@ def simulate_contention(
     arbitration = choice(arbitration, "arbitration", shared.ARBITRATIONS, "arbitration")
     slice_clocks = whole_number(slice_clocks, "slice_clocks", 1, _MAX_SLICE, " of clocks")
     of_jobs, layout = token_counts(tokens), text(layout, "layout")
+    released = release_times(release_ns, len(of_jobs))
     record_commands, progress = flag(record_commands, "record_commands"), progress_function(progress)
     hardware = load_hardware(hw, sets)
     host = HostTraffic.of(host_gbps, read_share, pattern, hardware.dimm_host_gbps)
@@ -146,7 +148,7 @@ def simulate_contention(
         raise InputError("beside the host's traffic one DIMM is simulated: localized", key="layout")
     weights, model_name = named_weights(model, bits)
     named = host.pattern in PATTERNS
-    given = (of_jobs, layout, host.gbps, host.read_share, arbitration, slice_clocks)
+    given = (of_jobs, released, layout, host.gbps, host.read_share, arbitration, slice_clocks)
     lookup = Lookup(
         ContentionResult,
         cache,
@@ -157,13 +159,15 @@ def simulate_contention(
     )
     if (found := lookup.find(stopwatch, progress)) is not None:
         return found
-    alone = simulate_expert(hardware, model, of_jobs, layout, bits, progress=lambda share: progress(0.0))
+    alone = simulate_expert(
+        hardware, model, of_jobs, layout, bits, progress=lambda share: progress(0.0), release_ns=released
+    )
 
     machine = lower_machine(hardware)
     setup = make_setup(machine, arbitration, slice_clocks)
     run = ChannelRun(machine, setup, 1, record_commands)
-    for each in of_jobs:
-        run.add_expert(0, weights, each)
+    for each, ns in zip(of_jobs, released, strict=True):
+        run.add_expert(0, weights, each, machine.clock_at(ns) * machine.dram_ticks if ns else 0)
     requests = host_round(hardware, host, run.first_free_place[0])
     run.dimms.add_stream(requests.stream(machine.tables, machine.host_buses, FIRST_CLOCK))
     samples = _run_beside(run, alone)
@@ -215,7 +219,9 @@ def _result(
 
     time_ns = ns(-(-run.end // machine.dram_ticks) - FIRST_CLOCK)
     streamed = int(dimms.lane_values[:, state.DATA_END].max()) - FIRST_CLOCK
-    ndp_gbps = alone.weight_bytes * alone.weight_reads / ns(streamed)
+    times = tuple(map(run.job_time, run.experts))
+    waited_ns = waiting_ns((expert.job for expert in run.experts), times)
+    ndp_gbps = alone.weight_bytes * alone.weight_reads / (ns(streamed) - waited_ns)
     busy_ns, quiet_ns = ns(run.host_cycles), ns(max((one.cycles for one in quiet), default=0))
     host_gbps = int(meanwhile[shared.HOST].sum()) / time_ns
     lanes_peak, bus_peak = alone.peak_bandwidth_gbps, machine.host_buses * device.peak_gbps
@@ -255,7 +261,7 @@ def _result(
         bus_turnarounds=int(bus_value[:, shared.BUS_TURNAROUNDS].sum()),
         bus_rank_switches=int(bus_value[:, shared.RANK_SWITCHES].sum()),
         commands=name_commands(run.issued()),
-        jobs=tuple(map(run.job_time, run.experts)),
+        jobs=times,
         phases=run.phases(0),
         token_tiles=tuple(tokens for expert in run.experts for tokens in expert.job.tiles),
         lanes=machine.lanes,

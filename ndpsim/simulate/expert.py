@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim._later import import_home
-from ndpsim.arguments import flag, progress_function, several, text, whole_number
+from ndpsim.arguments import flag, number, progress_function, several, text, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram import state
 from ndpsim.errors import InputError, MismatchError
@@ -29,7 +29,7 @@ from ndpsim.simulate.machine import (
     place_on_dimms,
 )
 from ndpsim.simulate.power import unit_work
-from ndpsim.simulate.program import FIRST_CLOCK, Job, fastest
+from ndpsim.simulate.program import FIRST_CLOCK, Job, fastest, waiting_ns
 from ndpsim.simulate.weights import named_weights
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ Progress = Callable[[float], None]
 MAX_TOKENS = 16384
 
 _MOST_JOBS = 4096
+_LAST_RELEASE_NS = 1e9
 _IDLE = {"refresh": state.IDLE_REFRESH, "fifo": state.IDLE_CREDIT, "rows": state.IDLE_ROW}
 
 
@@ -73,6 +74,25 @@ def token_counts(tokens: int | Sequence[int]) -> tuple[int, ...]:
     return of_jobs
 
 
+def release_times(release_ns: float | Sequence[float], experts: int) -> tuple[float, ...]:
+    """The release of each of some experts in turn.
+
+    Raises:
+        InputError: a time makes no sense, or there is not one for each expert.
+    """
+
+    def time_ns(value: object, key: str) -> float:
+        return number(value, key, 0, _LAST_RELEASE_NS)
+
+    if not isinstance(release_ns, list | tuple | np.ndarray) or getattr(release_ns, "shape", None) == ():
+        return (time_ns(release_ns, "release_ns"),) * experts
+    times: tuple[float, ...] = several(release_ns, "release_ns", time_ns)
+    if len(times) != experts:
+        problem = f"{len(times)} times for {experts} experts; give one for each, or one for all"
+        raise InputError(problem, key="release_ns")
+    return times
+
+
 def simulate_expert(
     hw: str | PathLike[str] | Hardware = "trimoe",
     model: str | PathLike[str] | MoeShape | Expert = "qwen3-235b-a22b",
@@ -84,6 +104,7 @@ def simulate_expert(
     exact_check: bool = False,
     progress: Progress | None = None,
     cache: bool | ResultCache = False,
+    release_ns: float | Sequence[float] = 0.0,
 ) -> ExpertResult:
     """Simulate an expert of a model, or several in turn, on one DIMM or on several, cycle by cycle.
 
@@ -106,6 +127,8 @@ def simulate_expert(
             nothing is called.
         cache: True, or a `ResultCache`, to find the result there where the very same was simulated before;
             with `record_commands` or `exact_check` everything is simulated.
+        release_ns: of each expert in turn, or of all of them: nothing is done for it before, after the first
+            clock; its activations do not come, and its weights are not read ahead.
 
     Raises:
         InputError: an argument, the hardware or the model makes no sense, or does not fit.
@@ -113,6 +136,7 @@ def simulate_expert(
     """
     stopwatch = Stopwatch()
     of_jobs, layout = token_counts(tokens), text(layout, "layout")
+    released = release_times(release_ns, len(of_jobs))
     record_commands, exact_check = flag(record_commands, "record_commands"), flag(exact_check, "exact_check")
     progress = progress_function(progress)
     if parse_layout(layout)[0] == "striped":
@@ -127,7 +151,7 @@ def simulate_expert(
         ExpertResult,
         cache,
         record_commands or exact_check,
-        (hardware, weights, of_jobs, layout),
+        (hardware, weights, of_jobs, layout, released),
         {"model": model_name},
     )
     if (found := lookup.find(stopwatch, progress)) is not None:
@@ -135,7 +159,11 @@ def simulate_expert(
     with hardware.errors_at_origins():
         machine = lower_machine(hardware)
         expert = place_on_dimms(machine, layout, weights)
-        jobs = [Job(machine.unit.tile(each, weights.hidden, expert.slice).tokens) for each in of_jobs]
+        tilings = [machine.unit.tile(each, weights.hidden, expert.slice).tokens for each in of_jobs]
+    jobs = [
+        Job(tiles, machine.clock_at(ns) * machine.dram_ticks if ns else 0)
+        for tiles, ns in zip(tilings, released, strict=True)
+    ]
     _check_room(machine, expert, len(jobs))
     tiles = tuple(tokens for job in jobs for tokens in job.tiles)
     if record_commands:
@@ -154,6 +182,7 @@ def simulate_expert(
         "model": model_name,
         "tokens": of_jobs[0] if len(of_jobs) == 1 else list(of_jobs),
         "layout": layout,
+        **({"release_ns": list(released)} if any(released) else {}),
     }
     return lookup.store(_result(run, jobs, end, config, weights, stopwatch))
 
@@ -192,6 +221,10 @@ def _result(
 ) -> ExpertResult:
     machine, expert = run.machine, run.expert
     to_ns, clock_ns = machine.timebase.to_ns, machine.timebase.to_ns(machine.dram_ticks)
+
+    def after_start_ns(tick: int) -> float:
+        return to_ns(tick - FIRST_CLOCK * machine.dram_ticks)
+
     tiles, dimms = tuple(tokens for job in jobs for tokens in job.tiles), len(expert.of_dimm)
     tokens, reads = sum(tiles), len(tiles)
     cycles = -(-end // machine.dram_ticks) - FIRST_CLOCK
@@ -199,8 +232,10 @@ def _result(
     lanes = run.count_until(cycles + FIRST_CLOCK)
     used = [lane.counter for lane in lanes if lane.counter[state.READS_SERVED]]
     streamed = max(counter[state.DATA_END] for counter in used) - FIRST_CLOCK
+    times = run.spans.job_times(jobs, after_start_ns)
+    waited_ns = waiting_ns(jobs, times)
     peak_gbps = dimms * machine.lanes * machine.lane_peak_gbps
-    bandwidth_gbps = expert.bytes * reads / to_ns(streamed * machine.dram_ticks)
+    bandwidth_gbps = expert.bytes * reads / (to_ns(streamed * machine.dram_ticks) - waited_ns)
     skipped = sum(lane.lanes * lane.skipped for lane in lanes)
     issued: Ints = functools.reduce(np.add, (lane.lanes * lane.issued for lane in lanes))
     idle_ns = {
@@ -208,7 +243,8 @@ def _result(
         for name, place in _IDLE.items()
     }
     busy = {
-        "memory": (streamed - min(counter[state.IDLE_CREDIT] for counter in used)) / cycles,
+        "memory": (streamed - min(counter[state.IDLE_CREDIT] for counter in used) - waited_ns / clock_ns)
+        / cycles,
         "compute": max(lane.busy for lane in lanes) / (cycles * machine.dram_ticks),
         "io": float(run.path.busy_ticks / (cycles * machine.dram_ticks)),
     }
@@ -220,15 +256,12 @@ def _result(
         {**machine.unit_energy.split(*work, dimms * time_ns), **run.path.energy()},
     )
 
-    def after_start_ns(tick: int) -> float:
-        return to_ns(tick - FIRST_CLOCK * machine.dram_ticks)
-
     return ExpertResult(
         time_ns=time_ns,
         cycles=cycles,
         clock_ns=clock_ns,
         tokens=tokens,
-        jobs=run.spans.job_times(jobs, after_start_ns),
+        jobs=times,
         weight_bytes=len(jobs) * expert.bytes,
         weight_bursts=len(jobs) * expert.bursts,
         weight_reads=reads / len(jobs) if reads % len(jobs) else reads // len(jobs),

@@ -251,6 +251,8 @@ class Lane:
     def refresh_until(self, clock: int) -> None:
         """Go on without reads up to, not including, `clock`: refreshes are issued as they fall due."""
         value = self.channel.value
+        if clock <= value[state.CLOCK]:
+            return
         value[state.PAUSE] = clock
         self.commands = run_channel(self.channel, self.source, self.sink, self.commands, state.FAR)
         value[state.PAUSE] = state.FAR

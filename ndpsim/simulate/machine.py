@@ -20,9 +20,10 @@ from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.lane import LaneStream, check_refresh, ensure_streams_fit, make_stream
 from ndpsim.simulate.memory import controller_options
 from ndpsim.simulate.power import DramPower, dram_power, unit_energy
+from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.weights import describe_weights
 from ndpsim.spec import Device, Tables, lower
-from ndpsim.units import Timebase, common_ticks, frequency_period_ps
+from ndpsim.units import Timebase, common_ticks, exact, frequency_period_ps
 
 __all__ = [
     "Machine",
@@ -74,6 +75,10 @@ class Machine:
     @functools.cached_property
     def activation_ticks(self) -> int:
         return self.timebase.ticks[2]
+
+    def clock_at(self, ns: float) -> int:
+        """The first clock that is not before a time, in ns after the first clock."""
+        return FIRST_CLOCK - int(-(exact(ns) * 1000 / self.timebase.tick_ps) // self.dram_ticks)
 
     def bus_ticks(self, bursts: int) -> int:
         """Time on the buses to the host for bursts that all of them share."""

@@ -50,6 +50,7 @@ __all__ = [
     "plain",
     "report_share",
     "run_in_step",
+    "waiting_ns",
 ]
 
 GATE_UP, DOWN = 0, 1  #: The regions of an expert.
@@ -212,6 +213,13 @@ def expert_program(
             at = yield ReadResults(number, tile, tokens, known)
             spans.note("result-out", tile, int(known[0]), at)
     return at
+
+
+def waiting_ns(jobs: Iterable[Job], times: Sequence[JobTime]) -> float:
+    """For how long nothing was under way because the next of some jobs in turn was not released yet."""
+    ends = [0.0, *(time.end_ns for time in times[:-1])]
+    waits = zip(jobs, times, ends, strict=True)
+    return sum((time.start_ns - end for job, time, end in waits if job.release), 0.0)
 
 
 def _multiply(spans: Spans, step: Multiply) -> Generator[Multiply, Ints, Ints]:

@@ -31,12 +31,10 @@ from ndpsim.simulate.host import HostBus, host_buses
 from ndpsim.simulate.host_traffic import HostTraffic, host_round
 from ndpsim.simulate.lane import name_commands
 from ndpsim.simulate.machine import lower_machine
-from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.readings import channel_energy, expert_run, host_run, relayout_run
 from ndpsim.simulate.relayout_plan import access_by_units, ensure_transfers_fit, first_dimms, plan_transfers
 from ndpsim.simulate.relayout_run import Lowered, make_wave
 from ndpsim.simulate.weights import named_weights
-from ndpsim.units import exact
 
 __all__ = ["Session"]
 
@@ -249,7 +247,7 @@ class Session:
 
     def _not_past(self, ns: float, key: str) -> int:
         """The first clock that is not before a time, nor before now."""
-        return max(self._clock_of(number(ns, key, 0)), self._run.dimms.clock)
+        return max(self.machine.clock_at(number(ns, key, 0)), self._run.dimms.clock)
 
     def run(self, until_ns: float | None = None) -> None:
         """Run until a time, or until all experts are done and all that the host asks for without repeating
@@ -260,7 +258,7 @@ class Session:
         """
         run = self._run
         if until_ns is not None:
-            clock = self._clock_of(number(until_ns, "until_ns", 0))
+            clock = self.machine.clock_at(number(until_ns, "until_ns", 0))
             if clock < run.dimms.clock:
                 raise InputError(f"{until_ns} ns is before now, {self.now_ns:g} ns", key="until_ns")
             run.run_until(clock)
@@ -312,11 +310,6 @@ class Session:
             **self._stopwatch.times(),
             command_traces=tuple(run.commands_of_lanes()),
         )
-
-    def _clock_of(self, ns: float) -> int:
-        """The first clock that is not before a time."""
-        ticks = exact(ns) * 1000 / self.machine.timebase.tick_ps
-        return FIRST_CLOCK - int(-ticks // self.machine.dram_ticks)
 
 
 def _checked_row(row: Any, ranks: int, device: Any) -> OpenRow:
