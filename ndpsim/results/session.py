@@ -78,7 +78,8 @@ class DimmResult(Reported):
         ndp_gbps: what NDP units read over `time_ns`; `host_gbps`: what the host moved on their ranks.
         commands: DRAM commands by kind, over all ranks of DIMMs with NDP units.
         energy_nj: by component, and their `total`; None where nothing is known of the DRAM's currents.
-            What links and relayout units take is not in it. `energy_note` says what it rests on, or why.
+            That of relayouts has all links and relayout engines of the machine, but no DRAM of other
+            channels. `energy_note` says what it rests on, or why.
         config: everything that was used.
         wall_s, compile_s: how long the simulation took, and how long kernels were compiled for it.
         command_traces: of each lane, DIMM after DIMM, whoever issued the commands, when asked for.

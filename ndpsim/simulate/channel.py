@@ -239,6 +239,7 @@ class ChannelRun:
         self.experts: list[QueuedExpert] = []
         self.first_free_place = [0] * dimms  # of all lanes of a DIMM
         self.relayouts: list[Relayout] = []
+        self.waves: list[Lowered] = []  # of each
 
     def add_expert(self, dimm: int, weights: ExpertWeights, tokens: int, release: int = 0) -> QueuedExpert:
         """An expert joins the queue of a DIMM, and its weights lie behind those that are there.
@@ -291,6 +292,7 @@ class ChannelRun:
         lane = np.where(own[dimm] < 0, -1, own[dimm] * lanes + of_dimm).astype(np.int32)
         self.dimms.add_relayout(wave.engine, wave.requests, lane, wave.access.many_reads, start)
         self.relayouts.append(self.dimms.agents.relayout)
+        self.waves.append(wave)
 
     def finish_relayout(self) -> None:
         """Run until the last data of what moves is written."""

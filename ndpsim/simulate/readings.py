@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from ndpsim.config import Hardware
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.relayout import START, UNSERVED, Relayout
+from ndpsim.link.requests import bits_by_stage
 from ndpsim.results.session import ExpertRun, HostRun, RelayoutRun
 from ndpsim.simulate.channel import ChannelRun, QueuedExpert
 from ndpsim.simulate.latencies import read_latencies
 from ndpsim.simulate.power import Energy, UnitWork, unit_work
 from ndpsim.simulate.program import FIRST_CLOCK
+from ndpsim.simulate.relayout_result import engine_energy
 
 __all__ = ["channel_energy", "expert_run", "host_run", "relayout_run"]
 
@@ -48,8 +53,8 @@ def relayout_run(run: ChannelRun, relayout: Relayout) -> RelayoutRun:
     )
 
 
-def channel_energy(run: ChannelRun) -> Energy:
-    """The energy of the DIMMs with NDP units."""
+def channel_energy(run: ChannelRun, hardware: Hardware) -> Energy:
+    """The energy of the DIMMs with NDP units; of relayouts, that of all engines and links of the machine."""
     machine, clock, dimms = run.machine, run.dimms.clock, len(run.programs)
     works, host_bursts = [UnitWork(0.0, 0, 0, 0)], run.moved()[1]
     for expert in run.experts:
@@ -58,15 +63,28 @@ def channel_energy(run: ChannelRun) -> Energy:
         works.append(unit_work(machine.unit, expert.weights, sum(tiles), read))
         host_bursts += sum(_host_bursts(run, expert, tokens) for tokens in tiles)
     work = UnitWork(*(sum(each) for each in zip(*works, strict=True)))
+    others = machine.unit_energy.split(*work, dimms * run.clock_ns(clock))
+    others["host"] = machine.dram_power.io_nj(host_bursts)
+    for name, nj in _of_relayouts(run, hardware).items():
+        before = others.get(name, 0.0)
+        others[name] = None if before is None or nj is None else before + nj
     return machine.dram_power.split(
         run.issued(),
         (clock - FIRST_CLOCK) * machine.lanes * dimms,
         int(run.dimms.open_clocks(clock).sum()),
-        {
-            **machine.unit_energy.split(*work, dimms * run.clock_ns(clock)),
-            "host": machine.dram_power.io_nj(host_bursts),
-        },
+        others,
     )
+
+
+def _of_relayouts(run: ChannelRun, hardware: Hardware) -> dict[str, float | None]:
+    """What engines and links have spent until now, by component."""
+    if not run.waves:
+        return {}
+    bits = np.zeros(4, dtype=np.int64)
+    for wave in run.waves:
+        bits_by_stage(wave.engine, wave.packed.piece_bits, bits)
+    busy = np.sum([wave.engine.packets.busy for wave in run.waves], axis=0)
+    return engine_energy(hardware, run.waves[0].access, busy, int(bits[0]), run.clock_ns(run.dimms.clock))
 
 
 def _host_bursts(run: ChannelRun, expert: QueuedExpert, tokens: int) -> int:

@@ -25,6 +25,7 @@ __all__ = [
     "OtherDimms",
     "RelayoutResult",
     "Stretch",
+    "engine_energy",
     "host_move",
     "relayout_energy",
     "relayout_result",
@@ -47,30 +48,45 @@ def _dram(
     )
 
 
-def relayout_energy(hardware: Hardware, access: Access, runs: Sequence[Run]) -> Energy:
-    """The energy of all DIMMs, of the links, and of channels that bridge groups."""
-    power = dram_power(hardware.lane_device(), hardware.power_changes)
+def engine_energy(
+    hardware: Hardware, access: Access, busy: Ints, bits_read: int, time_ns: float
+) -> dict[str, float | None]:
+    """Energy in nJ of all relayout engines, of the links, and of channels that bridge groups, by component.
+
+    Args:
+        busy: ticks by wire.
+        bits_read: bits of weights that were read to go elsewhere.
+        time_ns: how long it took.
+    """
     link, unit, network = hardware.system.link, hardware.relayout, access.network
     assert link is not None, "there is a network"
-    if not runs:
-        return None, "nothing moved"
     bytes_over = [0.0, 0.0]  # links, channels
     wires = {hop.wire: hop for hop in network.hops}
-    for wire, ticks in enumerate(np.sum([run.busy for run in runs], axis=0)):
+    for wire, ticks in enumerate(busy):
         hop = wires[wire]
         over_channel = max(hop.source, hop.target) >= network.dimms
         bytes_over[over_channel] += access.timebase.to_ns(int(ticks)) * hop.gbps
-    passed = 2 * sum(run.bits.read for run in runs) // 8  # a buffer at each end
+    passed = 2 * bits_read // 8  # a buffer at each end
     static = None if unit.static_mw is None else unit.static_mw * network.dimms
-    time_ns = access.timebase.to_ns(sum(run.end - 1 for run in runs) * access.timebase.ticks[0])
-    others = {
+    spent = {
         "ndp_relayout": None if unit.pj_per_byte is None else unit.pj_per_byte * passed / 1000,
         "ndp_static": None if static is None else static * time_ns / 1000,
         "link": transfer_nj(round(bytes_over[0]), link.pj_per_bit),
     }
     if bytes_over[1]:
-        others["host"] = power.io_nj(round(bytes_over[1] / access.burst_bytes))
-    return _dram(power, access, runs, others)
+        power = dram_power(hardware.lane_device(), hardware.power_changes)
+        spent["host"] = power.io_nj(round(bytes_over[1] / access.burst_bytes))
+    return spent
+
+
+def relayout_energy(hardware: Hardware, access: Access, runs: Sequence[Run]) -> Energy:
+    """The energy of all DIMMs, of the links, and of channels that bridge groups."""
+    if not runs:
+        return None, "nothing moved"
+    busy: Ints = np.sum([run.busy for run in runs], axis=0)
+    time_ns = access.timebase.to_ns(sum(run.end - 1 for run in runs) * access.timebase.ticks[0])
+    others = engine_energy(hardware, access, busy, sum(run.bits.read for run in runs), time_ns)
+    return _dram(dram_power(hardware.lane_device(), hardware.power_changes), access, runs, others)
 
 
 def host_move(hardware: Hardware, access: Access, runs: Sequence[Run]) -> HostMove:

@@ -293,7 +293,7 @@ class Session:
     def result(self) -> DimmResult:
         """All that has happened until now."""
         run, machine, time_ns = self._run, self.machine, self.now_ns
-        energy_nj, energy_note = channel_energy(run)
+        energy_nj, energy_note = channel_energy(run, self.hardware)
         ndp, host = (bursts * machine.device.burst_bytes / max(time_ns, 1e-9) for bursts in run.moved())
         return DimmResult(
             time_ns=time_ns,
