@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_TOKENS", "simulate_expert"]
 
+T = TypeVar("T")
 Ints = NDArray[np.int64]
 Progress = Callable[[float], None]
 
@@ -56,41 +57,36 @@ def _later(name: str) -> Any:
     return import_home(__name__, _LATER, name)
 
 
+def _one_or_several(value: Any, key: str, each: Callable[[Any, str], T]) -> tuple[T, ...]:
+    """A value, or the elements of a list of them, each as the function `each` takes it."""
+    if not isinstance(value, list | tuple | np.ndarray) or getattr(value, "shape", None) == ():
+        return (each(value, key),)
+    return several(value, key, each)
+
+
 def token_counts(tokens: int | Sequence[int]) -> tuple[int, ...]:
     """The tokens of each expert in turn.
 
     Raises:
         InputError: a count is not from 1 to `MAX_TOKENS`, or there are too many experts, or none.
     """
-
-    def count(value: object, key: str) -> int:
-        return whole_number(value, key, 1, MAX_TOKENS)
-
-    if not isinstance(tokens, list | tuple | np.ndarray) or getattr(tokens, "shape", None) == ():
-        return (count(tokens, "tokens"),)
-    of_jobs: tuple[int, ...] = several(tokens, "tokens", count)
-    if not 1 <= len(of_jobs) <= _MOST_JOBS:
-        raise InputError(f"{len(of_jobs)} experts are not from 1 to {_MOST_JOBS}", key="tokens")
-    return of_jobs
+    counts = _one_or_several(tokens, "tokens", lambda one, key: whole_number(one, key, 1, MAX_TOKENS))
+    if not 1 <= len(counts) <= _MOST_JOBS:
+        raise InputError(f"{len(counts)} experts are not from 1 to {_MOST_JOBS}", key="tokens")
+    return counts
 
 
 def release_times(release_ns: float | Sequence[float], experts: int) -> tuple[float, ...]:
     """The release of each of some experts in turn.
 
     Raises:
-        InputError: a time makes no sense, or there is not one for each expert.
+        InputError: a time makes no sense, or there is neither one for each expert nor one for all.
     """
-
-    def time_ns(value: object, key: str) -> float:
-        return number(value, key, 0, _LAST_RELEASE_NS)
-
-    if not isinstance(release_ns, list | tuple | np.ndarray) or getattr(release_ns, "shape", None) == ():
-        return (time_ns(release_ns, "release_ns"),) * experts
-    times: tuple[float, ...] = several(release_ns, "release_ns", time_ns)
-    if len(times) != experts:
+    times = _one_or_several(release_ns, "release_ns", lambda one, key: number(one, key, 0, _LAST_RELEASE_NS))
+    if len(times) not in (1, experts):
         problem = f"{len(times)} times for {experts} experts; give one for each, or one for all"
         raise InputError(problem, key="release_ns")
-    return times
+    return times * (experts // len(times))
 
 
 def simulate_expert(
@@ -108,9 +104,9 @@ def simulate_expert(
 ) -> ExpertResult:
     """Simulate an expert of a model, or several in turn, on one DIMM or on several, cycle by cycle.
 
-    Experts in turn have each its own weights, placed behind those of the one before, from the
-    next row on. An expert's activations
-    come when the results of the one before have left; its weights are read ahead into the FIFOs meanwhile.
+    Experts in turn have each its own weights, placed behind those of the one before, from the next row on.
+    An expert's activations come when the results of the one before have left; its weights are read ahead
+    into the FIFOs meanwhile.
 
     Args:
         hw: a bundled hardware name, a path of a hardware file, or a loaded `Hardware`.
@@ -127,8 +123,8 @@ def simulate_expert(
             nothing is called.
         cache: True, or a `ResultCache`, to find the result there where the very same was simulated before;
             with `record_commands` or `exact_check` everything is simulated.
-        release_ns: of each expert in turn, or of all of them: nothing is done for it before, after the first
-            clock; its activations do not come, and its weights are not read ahead.
+        release_ns: the time, after the first clock, of each expert in turn, or of all: before it none of the
+            expert's activations come, and none of its weights are read ahead.
 
     Raises:
         InputError: an argument, the hardware or the model makes no sense, or does not fit.

@@ -258,7 +258,3 @@ class Lane:
         value[state.PAUSE] = state.FAR
         # Nothing is queued any more, so it does not matter at which step before `clock` a controller stopped.
         value[state.CLOCK], value[state.COUNTED_UNTIL] = clock, clock - 1
-
-    def count(self, place: int) -> int:
-        """One of the channel's counters (places in `dram.state`)."""
-        return int(self.channel.value[place])
