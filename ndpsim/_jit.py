@@ -62,7 +62,7 @@ _log = logging.getLogger("ndpsim")
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: Packages that no kernel imports: a change in them leaves the machine code as it is.
-_WITHOUT_KERNELS = ("bench", "cli", "config", "importers", "moe", "peers", "report", "simulate")
+_WITHOUT_KERNELS = ("bench", "cli", "config", "importers", "moe", "peers", "report", "results", "simulate")
 
 
 def _settings() -> dict[str, str]:

@@ -6,7 +6,7 @@ import html
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from ndpsim.units import format_bytes, format_energy, format_time
 
@@ -131,9 +131,6 @@ class Reported:
     mappings, and so have no hash.
     """
 
-    #: The fields that `repr` shows, the most important first.
-    _shown_fields: ClassVar[tuple[str, ...]] = ()
-
     def to_dict(self, flat: bool = False) -> dict[str, Any]:
         """Plain data for JSON; command traces are left out.
 
@@ -144,8 +141,11 @@ class Reported:
                 numbers, apart by their names where they have some, ``phases.down.end_ns.max``. Any other
                 list is its JSON text.
         """
-        plain = {f.name: _plain(getattr(self, f.name)) for f in self._fields() if f.name != "command_traces"}
+        plain = self._plain()
         return flattened(plain) if flat else plain
+
+    def _plain(self) -> dict[str, Any]:
+        return {f.name: _plain(getattr(self, f.name)) for f in self._fields() if f.name != "command_traces"}
 
     def _fields(self) -> tuple[Any, ...]:
         assert is_dataclass(self)
@@ -169,7 +169,7 @@ class Reported:
         return f"{title} on {machine}" if machine else title
 
     def _rows(self) -> list[tuple[str, str]]:
-        names = self._shown_fields or tuple(f.name for f in self._fields())
+        names = [f.name for f in self._fields() if f.repr]
         rows = [(name, _shown(name, getattr(self, name))) for name in names[:_LINES]]
         more = len(self._fields()) - len(rows)
         return rows + ([("...", f"{more} more fields")] if more else [])

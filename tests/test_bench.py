@@ -10,25 +10,27 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ndpsim.bench import ROWS, experts, run_rows, traffic
+from ndpsim.bench import ROWS, channels, experts, run_rows, traffic
+from ndpsim.bench.channels import ChannelCall
 from ndpsim.bench.experts import ExpertCall, UnlikeCalls
 from ndpsim.bench.processes import FreshProcess
 from ndpsim.bench.row import Work, best_seconds
 from ndpsim.bench.table import COLUMNS, cells, markdown
 from ndpsim.bench.traffic import Traffic, contiguous, random_bursts
 from ndpsim.cli.main import main
+from ndpsim.config import load_hardware
 from ndpsim.dram.engines import ScanController
 from ndpsim.dram.mapping import MAPPERS, map_addresses
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.moe import Expert
-from ndpsim.simulate import run_trace, simulate_expert
+from ndpsim.simulate import run_trace, simulate_contention, simulate_expert, simulate_relayout
 from ndpsim.spec import resolve
 
 NAMES = [
     *("stream_r1", "stream_r4", "random_r1", "random_r4", "mixed_r1", "mixed_r4", "capped_stream_r4"),
     *("capped_mixed_r4", "queue65_r4", "queue256_r1", "queue256_r4", "stream_ff_r1", "stream_ff_r8"),
     *("expert_trimoe", "expert_edge", "unlike_trimoe", "unlike_edge", "unlike_cxl", "queue_trimoe"),
-    *("import", "compile"),
+    *("beside_host", "relayout_four", "import", "compile"),
 ]
 KEYS = ["name", "requests", "seconds", "rate_mps", "ratio_plain", "ratio_ramulator"]
 ONE = simulate_expert("trimoe", Expert(64, 32))
@@ -189,7 +191,7 @@ def test_a_plain_run_that_disagrees_fails_by_the_name_of_the_row(monkeypatch):
     def different(*programs):
         raise MismatchError("lane 3 differs from its plain run in its counters")
 
-    monkeypatch.setattr("ndpsim.simulate.expert.compare_runs", different)
+    monkeypatch.setattr("ndpsim.simulate.alone.compare_lanes", different)
     call = ExpertCall("expert_trimoe", "an expert", "trimoe", "qwen3-30b-a3b", Work(1, 1, {}))
     with pytest.raises(MismatchError, match="expert_trimoe: lane 3 differs"):
         call.run(1)
@@ -225,6 +227,44 @@ def test_no_run_of_unlike_calls_finds_what_an_earlier_one_made(monkeypatch):
 def test_the_work_of_the_queue_is_the_pinned_one():
     row = ROWS["queue_trimoe"]
     assert row.run(1).work == row.pinned
+
+
+SIZES = {"RD": 4 * ROWS["expert_trimoe"].pinned.requests, "WR": 4 * ROWS["expert_trimoe"].pinned.requests}
+
+
+def test_a_relayout_reads_and_writes_every_burst_of_its_experts_once():
+    pinned = ROWS["relayout_four"].pinned
+    assert {name: pinned.commands[name] for name in SIZES} == SIZES
+    assert pinned.requests == sum(SIZES.values())
+
+
+def test_the_work_beside_the_host_is_the_pinned_one():
+    row = ROWS["beside_host"]
+    assert row.pinned.commands["RD"] > ROWS["expert_trimoe"].pinned.requests
+    assert row.run(1).work == row.pinned
+
+
+def test_calls_on_channels_are_pinned_and_each_reads_its_hardware_anew():
+    asked = []
+
+    def call(hardware, expert):
+        asked.append((hardware, expert))
+        return {"ACT": 3, "RD": 5, "WRA": 2}, 50.0, 0.5
+
+    pinned = Work(7, 100, {"ACT": 3, "RD": 5, "WRA": 2})
+    row = ChannelCall("beside_host", "", "trimoe", "qwen3-30b-a3b", call, pinned)
+    measured = row.run(3)
+    assert (measured.work, measured.simulated_s, measured.ratio_plain) == (row.pinned, 50e-9, None)
+    assert len({id(hardware) for hardware, _ in asked}) == 4  # one of them is not measured
+    with pytest.raises(MismatchError, match="beside_host: requests came out as 7, pinned is 8"):
+        replace(row, pinned=replace(row.pinned, requests=8)).run(1)
+
+
+def test_the_calls_on_channels_tell_what_their_results_do():
+    hardware, expert = load_hardware("trimoe"), Expert(256, 128)
+    beside, moved = simulate_contention(hardware, expert), simulate_relayout(hardware, expert, experts=4)
+    assert channels.beside_host(hardware, expert) == (beside.commands, beside.ndp_time_ns, beside.clock_ns)
+    assert channels.relayout_of_four(hardware, expert) == (moved.commands, moved.time_ns, moved.clock_ns)
 
 
 @pytest.mark.parametrize(("name", "runs"), [("import", 4), ("compile", 1)])

@@ -13,10 +13,20 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import platformdirs
 import pytest
 
-from ndpsim import cachedirs
-from ndpsim.cachedirs import BoundedEntries, Entries, clear, find_folders, problem_of, roots
+from ndpsim.cachedirs import (
+    BoundedEntries,
+    Entries,
+    clear,
+    find_folders,
+    folders,
+    own_files,
+    problem_of,
+    roots,
+)
+from ndpsim.cachedirs import entries as cache_entries
 from ndpsim.cli.main import main
 
 CONTENT = bytes(range(256))
@@ -32,7 +42,7 @@ def root(tmp_path, monkeypatch) -> Path:
     temporary.chmod(0o1777)
     monkeypatch.setenv("NDPSIM_CACHE_DIR", str(root))
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    cachedirs._report_unused.cache_clear()
+    cache_entries._report_unused.cache_clear()
     return root
 
 
@@ -119,7 +129,7 @@ def test_another_users_folder_is_neither_counted_nor_removed(root, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: SOMEONE)
     assert find_folders(root) == []
     with pytest.raises(OSError, match="another user"):
-        cachedirs._remove(folder(root), cachedirs._is_made_here)
+        folders._remove(folder(root), folders._is_made_here)
     assert (folder(root) / "one.entry").exists()
 
 
@@ -127,7 +137,7 @@ def test_a_folder_without_the_marker_is_not_removed_even_when_it_is_named(root):
     folder(root).mkdir()
     (folder(root) / "one.entry").write_text("mine")
     with pytest.raises(OSError, match="not made by ndpsim"):
-        cachedirs._remove(folder(root), cachedirs._is_made_here)
+        folders._remove(folder(root), folders._is_made_here)
     assert (folder(root) / "one.entry").read_text() == "mine"
 
 
@@ -237,7 +247,7 @@ def test_an_entry_is_read_where_its_use_cannot_be_noted(root, monkeypatch):
     def refuse(*arguments) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    monkeypatch.setattr(cachedirs.os, "utime", refuse)
+    monkeypatch.setattr(os, "utime", refuse)
     assert cache.read("one") == CONTENT
 
 
@@ -352,7 +362,7 @@ def test_a_folder_that_all_can_write_is_not_read(root, mode, caplog):
 @pytest.mark.parametrize(("own", "read"), [(True, CONTENT), (False, None)])
 def test_a_group_counts_when_it_is_not_the_users_own(root, monkeypatch, own, read):
     entries().write("one", CONTENT)
-    monkeypatch.setattr(cachedirs, "_is_own_group", lambda group: own)
+    monkeypatch.setattr(own_files, "_is_own_group", lambda group: own)
     root.chmod(0o770)
     assert entries().read("one") == read
     root.chmod(0o700)
@@ -381,7 +391,7 @@ def test_ones_own_group_is_the_primary_one_of_ones_name_without_others(
     monkeypatch.setattr(os, "getegid", lambda: group if group != 78 else 77)
     monkeypatch.setattr(pwd, "getpwuid", lambda user: SimpleNamespace(pw_name="ann"))
     monkeypatch.setattr(grp, "getgrgid", lambda number: SimpleNamespace(gr_name=name, gr_mem=members))
-    assert cachedirs._is_own_group.__wrapped__(group) is own
+    assert own_files._is_own_group.__wrapped__(group) is own
 
 
 def test_another_users_folder_is_not_read(root, monkeypatch):
@@ -426,7 +436,7 @@ def failing(monkeypatch, error: int, below: Path) -> None:
             raise OSError(error, os.strerror(error))
         return make(*arguments, dir=dir, **options)
 
-    monkeypatch.setattr(cachedirs.tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(tempfile, "mkstemp", refuse)
 
 
 @pytest.mark.parametrize("error", [errno.EROFS, errno.ENOSPC, errno.EACCES, errno.EDQUOT])
@@ -462,9 +472,7 @@ def test_where_nothing_can_be_written_one_line_says_so(root, monkeypatch, caplog
 def test_a_write_that_fails_half_way_leaves_nothing(root, monkeypatch):
     entries().write("one", CONTENT)
     before = tree(root)
-    monkeypatch.setattr(
-        cachedirs.os, "replace", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full"))
-    )
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
     entries().write("two", CONTENT)
     assert tree(root) == before
 
@@ -473,7 +481,7 @@ def test_no_folder_for_temporary_files_is_no_obstacle(root, monkeypatch):
     def none() -> str:
         raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
 
-    monkeypatch.setattr(cachedirs.tempfile, "gettempdir", none)
+    monkeypatch.setattr(tempfile, "gettempdir", none)
     assert list(roots()) == [root]
     entries().write("one", CONTENT)
     assert entries().read("one") == CONTENT
@@ -521,7 +529,7 @@ def test_what_another_put_in_the_place_for_temporary_files_is_neither_read_nor_w
     assert (entries().read("one") == CONTENT) is (kind != "a link")
     if kind == "another user's":
         other = os.geteuid() + 1
-        monkeypatch.setattr(cachedirs, "_temporary_root", lambda: place)
+        monkeypatch.setattr(folders, "_temporary_root", lambda: place)
         monkeypatch.setattr(os, "geteuid", lambda: other)
     elif kind == "one that all can write":
         place.chmod(0o777)
@@ -535,7 +543,7 @@ def test_without_a_home_nothing_is_made_in_the_working_folder(root, monkeypatch,
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.delenv("NDPSIM_CACHE_DIR")
-    monkeypatch.setattr(cachedirs.platformdirs, "user_cache_dir", lambda name: f"~/.cache/{name}")
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: f"~/.cache/{name}")
     entries().write("one", CONTENT)
     assert tree(tmp_path / "work") == set()
     assert entries().read("one") == CONTENT
@@ -601,7 +609,7 @@ def test_kernels_and_results_are_cleared_together_or_apart(root, capsys, options
 
 def test_cache_says_which_folders_this_version_uses(root, capsys):
     from ndpsim import _jit
-    from ndpsim.simulate.result_cache import version
+    from ndpsim.results.cache import version
 
     results = f"results-{version()}"
     for kind, digits in (name.split("-") for name in (_jit.entries().name, results)):

@@ -127,7 +127,8 @@ def test_other_files_are_left_to_the_shell(words):
 
 def test_every_key_that_is_offered_is_a_key_of_hardware():
     from ndpsim.config import load_hardware
-    from ndpsim.config.system import System, field_at, leaves, section_of
+    from ndpsim.config.keys import field_at, leaves, section_of
+    from ndpsim.config.system import System
 
     offered = [key.removesuffix("=") for key in complete("gemv", "--set", "")]
     assert all(field_at(tuple(key.split("."))) is not None for key in offered)

@@ -16,9 +16,10 @@ from pydantic import BaseModel, ValidationError
 
 from ndpsim.config import Origin, data_path, files, load_hardware
 from ndpsim.config.defaults import default_reason
+from ndpsim.config.keys import section_of
 from ndpsim.config.nodes import parse
 from ndpsim.config.origins import ANNOTATION
-from ndpsim.config.system import System, section_of
+from ndpsim.config.system import System
 from ndpsim.errors import InputError
 
 GOOD = """\

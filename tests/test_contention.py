@@ -295,7 +295,7 @@ def test_the_host_alone_is_a_channel_with_the_ranks_of_all_its_dimms(pattern, ma
     requests = host_round(hardware, traffic, place_on_dimms(machine, "localized", weights).end)
     count = result.host_requests
     again = np.arange(count) % len(requests.row)
-    pace, per = traffic.pace(64, device.clock_ps)
+    pace, per = requests.pace
     alone = run_requests(
         Requests(
             address=None,

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ndpsim.config import load_hardware
-from ndpsim.config.system import Power
+from ndpsim.config.dram import Power
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import ScanController, make_controller
 from ndpsim.energy import Currents, channel_energy, count_trace, find_currents, from_trace, split, transfer_nj

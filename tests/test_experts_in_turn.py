@@ -12,7 +12,8 @@ from ndpsim.cli.main import main
 from ndpsim.config import load_hardware
 from ndpsim.errors import InputError
 from ndpsim.moe import Expert
-from ndpsim.simulate import simulate_expert
+from ndpsim.simulate import Session, simulate_contention, simulate_expert
+from ndpsim.spec import COMMANDS
 
 SMALL = Expert(512, 256)
 CXL = ("dimm.subchannels=4", "ndp.systolic.arrays=8")
@@ -21,6 +22,7 @@ QUEUES = {
     "edge": ("edge", Expert(520, 264), "sharded:3", ()),
     "cxl": ("cxl", SMALL, "localized", CXL),
 }
+READS = [number for number, command in enumerate(COMMANDS) if command.reads]
 WORK = ("ndp_multiply", "ndp_buffer", "ndp_fifo", "ndp_activation", "read", "io")
 
 
@@ -144,6 +146,81 @@ def test_experts_that_do_not_fit_behind_each_other_are_refused():
         InputError, match="^tokens: 3641 experts do not fit .* each on 36 of the 131072 rows of a bank$"
     ):
         simulate_expert(tokens=[1] * 3641)
+
+
+RELEASES = (2_000.0, 0.0, 40_000.3)
+
+
+@pytest.mark.parametrize("queue", QUEUES)
+def test_an_expert_that_is_released_later_begins_then_and_nothing_is_read_for_it_before(queue):
+    result = run(queue, (3, 1, 2), release_ns=RELEASES, record_commands=True)
+    clock_ns = result.clock_ns
+    first, second, third = result.jobs
+    for job, release_ns in ((first, RELEASES[0]), (third, RELEASES[2])):
+        assert release_ns <= job.start_ns < release_ns + clock_ns
+    assert second.start_ns == first.end_ns < second.end_ns < third.start_ns
+    bursts = 0
+    for trace in result.command_traces:
+        read_ns = (trace.clock[np.isin(trace.command, READS)] - 1) * clock_ns
+        assert read_ns.min() >= RELEASES[0]
+        assert not ((read_ns > second.end_ns) & (read_ns < RELEASES[2])).any()
+        bursts += np.sum(read_ns >= RELEASES[2])
+    assert 3 * bursts == result.weight_bursts
+    # In between nothing is busy, and no bandwidth is lost.
+    share = (first.end_ns + second.end_ns - first.start_ns - second.start_ns) / result.time_ns
+    share += (third.end_ns - third.start_ns) / result.time_ns
+    assert max(result.busy.values()) < share
+    assert result.bandwidth_gbps == pytest.approx(run(queue, (3, 1, 2)).bandwidth_gbps, rel=0.06)
+
+
+@pytest.mark.parametrize("queue", QUEUES)
+def test_a_release_that_has_passed_changes_nothing(queue):
+    usual = run(queue, (3, 1, 2))
+    ends = [0.0, *(job.end_ns for job in usual.jobs[:-1])]
+    late = run(queue, (3, 1, 2), release_ns=[end / 2 for end in ends], exact_check=True)
+    assert (late.jobs, late.time_ns) == (usual.jobs, usual.time_ns)
+
+
+@pytest.mark.parametrize("command_bus", ["private", "shared"])
+@pytest.mark.parametrize("release_ns", [RELEASES, (0, 0, 0), (1_000, 1_000, 1_000)])
+def test_releases_are_those_of_a_session(command_bus, release_ns):
+    sets = [f"dimm.command_bus={command_bus}"]
+    result = simulate_expert("trimoe", SMALL, (3, 1, 2), sets=sets, release_ns=release_ns)
+    session = Session("trimoe", dimms=1, sets=sets)
+    for tokens, each in zip((3, 1, 2), release_ns, strict=True):
+        session.expert(SMALL, tokens, release_ns=each)
+    session.run()
+    times = [(job.tokens, job.start_ns, job.end_ns) for job in session.jobs]
+    assert times == [(job.tokens, job.start_ns, job.end_ns) for job in result.jobs]
+    assert session.result().commands == result.commands
+
+
+@pytest.mark.parametrize("queue", QUEUES)
+def test_every_lane_step_by_step_agrees_with_releases(queue):
+    run(queue, (3, 1, 2), release_ns=RELEASES, exact_check=True)
+
+
+def test_beside_the_host_releases_are_those_alone_where_it_asks_for_nothing():
+    beside = simulate_contention("trimoe", SMALL, (3, 1), 0, release_ns=[100, 20_000])
+    alone = simulate_expert("trimoe", SMALL, (3, 1), release_ns=[100, 20_000])
+    assert (beside.jobs, beside.ndp_slowdown) == (alone.jobs, 1)
+    assert beside.ndp_gbps == pytest.approx(alone.bandwidth_gbps)
+
+
+def test_the_command_line_takes_releases(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["gemv", "--shape", "512,256", "--tokens", "3,1", "--release-ns", "0,2e4", "--json", "-"])
+    told = json.loads(capsys.readouterr().out)
+    assert told["jobs"][1]["start_ns"] == pytest.approx(2e4, abs=1)
+    assert told["config"]["release_ns"] == [0, 2e4]
+
+
+@pytest.mark.parametrize("times", ["0,1", "-1", "soon", "1,"])
+def test_releases_that_make_no_sense_are_refused_in_one_line(times, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["gemv", "--shape", "512,256", "--tokens", "3,1,2", "--release-ns", times])
+    said = capsys.readouterr().err
+    assert (caught.value.code, said.count("\n"), "--release-ns" in said) == (2, 1, True)
 
 
 # ---- ranks that obey the same commands ---------------------------------------------------------------

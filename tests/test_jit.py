@@ -19,7 +19,7 @@ import pytest
 import ndpsim
 from ndpsim import _jit
 from ndpsim.cli.notices import COMPILE_S, kernels_of
-from ndpsim.simulate.stopwatch import Stopwatch
+from ndpsim.results.stopwatch import Stopwatch
 
 PACKAGE = Path(ndpsim.__file__).parent
 

@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 from ndpsim.config import load_hardware
-from ndpsim.config.system import System, section_of
+from ndpsim.config.keys import section_of
+from ndpsim.config.system import System
 from ndpsim.dram.state import ControllerOptions
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat

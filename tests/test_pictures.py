@@ -35,7 +35,7 @@ from ndpsim.report.pictures.curves import reads_over_time
 from ndpsim.report.timeline import write_timeline
 from ndpsim.simulate import Memory, simulate_contention, simulate_host_read
 from ndpsim.simulate import sweep_load as run_sweep
-from ndpsim.simulate.trace import _distribution
+from ndpsim.simulate.latencies import latency_distribution
 from ndpsim.spec.standard import RD
 from ndpsim.traces import CommandTrace, read_requests
 
@@ -597,8 +597,7 @@ def test_what_a_relayout_moves_over_time_is_exactly_what_it_moved(experts):
 def test_the_distribution_of_latencies_holds_its_percentiles():
     reads = np.random.default_rng(5).zipf(1.7, 200_000) % 60_000
     counts = np.bincount(reads, minlength=65_536)
-    parts = [SimpleNamespace(latencies=counts // 3), SimpleNamespace(latencies=counts - counts // 3)]
-    points = _distribution(parts, 0.5)
+    points = latency_distribution(counts, 0.5)
     result = SimpleNamespace(reads=len(reads), read_latency_distribution=points)
     for percent in (50, 90, 95, 99, 99.9):
         rank = math.ceil(Fraction(str(percent)) * len(reads) / 100)
@@ -607,7 +606,7 @@ def test_the_distribution_of_latencies_holds_its_percentiles():
     assert points[0]["ns"] == 0.5 * reads.min()
     assert points[-1] == {"ns": 0.5 * reads.max(), "reads": len(reads)}
     assert len(points) < 1500
-    assert _distribution([SimpleNamespace(latencies=np.zeros(8, int))], 1.0) == ()
+    assert latency_distribution(np.zeros(8, int), 1.0) == ()
 
 
 def test_the_tail_shows_the_share_that_takes_longer(pictures):

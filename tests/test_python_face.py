@@ -189,6 +189,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
         {
             **_HW,
             "tokens": [*(one for one in _COUNT if one is not PAIR), 16385, [], [1, 0], [2.0]],
+            "release_ns": [*but(1.5), -1, 1e10, [], [0, 1], [-1.0], "5"],
             "layout": but(),
             "bits": _BITS,
             "record_commands": _FLAG,
@@ -203,6 +204,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
         {
             **_HW,
             "tokens": [*(one for one in _COUNT if one is not PAIR), 16385, [], [1, 0], [2.0]],
+            "release_ns": [*but(1.5), -1, 1e10, [], [0, 1], [-1.0], "5"],
             "layout": but(),
             "bits": _BITS,
             "record_commands": _FLAG,

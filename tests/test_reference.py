@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ndpsim.simulate import run_trace
-from ndpsim.simulate.trace import TraceResult
+from ndpsim.simulate import TraceResult, run_trace
 from ndpsim.spec import COMMANDS
 from ndpsim.traces import CommandTrace
 

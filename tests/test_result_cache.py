@@ -21,12 +21,15 @@ import numpy as np
 import pytest
 
 import ndpsim
-from ndpsim import ResultCache, _jit, cachedirs
+from ndpsim import ResultCache, _jit
+from ndpsim.cachedirs import entries as cache_entries
 from ndpsim.config import AddressMapping
-from ndpsim.config.system import Power, System, section_of
+from ndpsim.config.dram import Power
+from ndpsim.config.keys import section_of
+from ndpsim.config.system import System
 from ndpsim.errors import InputError
-from ndpsim.simulate import result_cache
-from ndpsim.simulate.result_form import digest_of, from_text, to_text
+from ndpsim.results import cache as result_cache
+from ndpsim.results.form import digest_of, from_text, to_text
 from ndpsim.spec.registry import standards
 
 SMALL = ndpsim.Expert(256, 128)
@@ -65,7 +68,7 @@ def files(folder: Path) -> list[Path]:
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    cachedirs._report_unused.cache_clear()
+    cache_entries._report_unused.cache_clear()
     return tmp_path / "results"
 
 
@@ -182,6 +185,7 @@ _TABLE: dict[str, dict[str, list[Any]]] = {
         "hw": ["edge", "cxl"],
         "model": [ndpsim.Expert(256, 256), ndpsim.Expert(512, 128)],
         "tokens": [2],
+        "release_ns": [100.0, [250.0]],
         "layout": ["sharded:2"],
         "bits": [8, ndpsim.ExpertFormat.of(8, 64), ndpsim.ExpertFormat.of(8, 64, 8)],
         "sets": [["dimm.ranks=2"]],
@@ -210,6 +214,7 @@ _TABLE: dict[str, dict[str, list[Any]]] = {
         "hw": [ndpsim.load_hardware("trimoe", ["ndp.gemv.fifo_bursts=2"])],
         "model": [ndpsim.Expert(256, 256)],
         "tokens": [2],
+        "release_ns": [100.0, [250.0]],
         "host_gbps": [0, 8.0],
         "read_share": [0.5],
         "pattern": ["random"],
@@ -474,11 +479,11 @@ def _folder(path: Path) -> None:
 
 
 def _whole_but_no_result(path: Path) -> None:
-    path.write_bytes(cachedirs._sealed(path.stem, b'{"Phase()": [1, 2]}'))
+    path.write_bytes(cache_entries._sealed(path.stem, b'{"Phase()": [1, 2]}'))
 
 
 def _of_another_entry(path: Path) -> None:
-    path.write_bytes(cachedirs._sealed("another", b"{}"))
+    path.write_bytes(cache_entries._sealed("another", b"{}"))
 
 
 @pytest.mark.parametrize(
@@ -522,7 +527,7 @@ def test_a_damaged_result_is_computed_and_stored_anew(damage, folder):
         b"[" * 100_000,
         b'{"Phase()": [1]}',
         b'{"Phase()": ["a", 0, 1.0, 2.0]}',
-        b'{"simulate_expert()": []}',
+        b'{"ResultCache()": []}',
     ],
     ids=range(12),
 )
@@ -553,7 +558,14 @@ def test_the_version_covers_every_source_that_simulates(tmp_path, monkeypatch):
     monkeypatch.setattr(_jit, "__file__", str(copied / "_jit.py"))
     version = result_cache.version.__wrapped__
     before = version()
-    for source in ("simulate/expert.py", "config/system.py", "moe/shape.py", "dram/engines.py", "units.py"):
+    for source in (
+        "simulate/expert.py",
+        "results/form.py",
+        "config/system.py",
+        "moe/shape.py",
+        "dram/engines.py",
+        "units.py",
+    ):
         whole = (copied / source).read_text()
         (copied / source).write_text(whole + "# another comment\n")
         assert version() != before, source
@@ -634,7 +646,7 @@ def test_a_full_disk_is_told_once_and_the_cache_goes_on_in_memory(folder, monkey
     def refuse(*arguments: Any, **options: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(cachedirs.tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(tempfile, "mkstemp", refuse)
     cache = ResultCache(folder)
     for tokens in (1, 2, 1, 2):
         assert run("expert", tokens=tokens, cache=cache) == run("expert", tokens=tokens)

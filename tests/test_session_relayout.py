@@ -47,6 +47,37 @@ def test_refreshes_of_a_relayout_alone_are_those_of_simulate_relayout():
         assert np.array_equal(ours[:, : theirs.shape[1]], theirs)
 
 
+OF_RELAYOUTS = ("ndp_relayout", "link")
+STATIC = "ndp.relayout.static_mw=3"
+
+
+def test_alone_the_energy_is_that_of_simulate_relayout():
+    sets = [*ONE_CHANNEL, "dram.refresh=none", STATIC, "ndp.gemv.static_mw=0", "ndp.activation.static_mw=0"]
+    alone = simulate_relayout("trimoe", MOVED, sets=sets, host=False).energy_nj
+    ours = simulate_dimm("trimoe", relayout=MOVE, sets=sets).energy_nj
+    for name in (*OF_RELAYOUTS, "activate", "write", "read", "io", "ndp_static"):
+        assert ours[name] == pytest.approx(alone[name], rel=1e-6)
+        assert ours[name] > 0
+
+
+def test_energy_of_relayouts_rises_as_they_go_and_adds_up():
+    session = Session("trimoe", sets=list(ONE_CHANNEL))
+    assert not set(OF_RELAYOUTS) & set(session.result().energy_nj)
+    told = []
+    for _ in range(2):
+        session.relayout(**MOVE)
+        session.run(until_ns=session.now_ns + 600)
+        told.append([session.result().energy_nj[name] for name in OF_RELAYOUTS])
+        session.run()
+        told.append([session.result().energy_nj[name] for name in OF_RELAYOUTS])
+    half, one, three_halves, two = np.array(told)
+    assert (half > 0).all()
+    assert (half < one).all()
+    assert (one < three_halves).all()
+    assert two[0] == pytest.approx(2 * one[0])
+    assert (three_halves < two).all()
+
+
 def run(monkeypatch, readable, arbitration="host-first", sets=(), tokens=(1, 6), pattern="random"):
     with monkeypatch.context() as patch:
         if readable:

@@ -10,8 +10,7 @@ import pytest
 from ndpsim.audit import check
 from ndpsim.dram.state import ControllerOptions
 from ndpsim.errors import InputError
-from ndpsim.simulate import Memory, run_trace, sweep_load
-from ndpsim.simulate.trace import TraceResult
+from ndpsim.simulate import Memory, TraceResult, run_trace, sweep_load
 from ndpsim.spec import resolve
 from ndpsim.traces import Requests
 

@@ -15,7 +15,17 @@ from ndpsim.spec import COMMANDS, LEVELS, Device, Rule
 from ndpsim.spec.standard import latency_terms
 from ndpsim.traces import HEADER, CommandTrace
 
-__all__ = ["CHECKS", "Case", "Finding", "Found", "case_of", "no_such_lane", "refresh_debt", "violation"]
+__all__ = [
+    "CHECKS",
+    "Case",
+    "Finding",
+    "Found",
+    "case_of",
+    "counted",
+    "no_such_lane",
+    "too_early",
+    "violation",
+]
 
 _COORDINATES = HEADER[2:]
 _NUMBER = {command.name: number for number, command in enumerate(COMMANDS)}
@@ -89,12 +99,14 @@ def _name(trace: CommandTrace, place: int) -> str:
     return COMMANDS[kind].name if 0 <= kind < len(COMMANDS) else f"command number {kind}"
 
 
-def _count(number: int, what: str) -> str:
+def counted(number: int, what: str) -> str:
+    """So many of something, in words."""
     return f"{number} {what}" + ("" if number == 1 else "s")
 
 
-def _early(shortfall: int) -> str:
-    return f"{_count(shortfall, 'clock')} too early"
+def too_early(shortfall: int) -> str:
+    """By how many clocks, in words."""
+    return f"{counted(shortfall, 'clock')} too early"
 
 
 # What a trace says, before what it means.
@@ -177,7 +189,7 @@ def _command_bus(case: Case) -> Found:
             first.append(Finding(i, "clock order", short, detail))
         else:
             held = f"{case.at(i - 1)} holds the command bus for {start[i] - clock[i - 1]} clocks"
-            first.append(Finding(i, "command bus", short, f"{_early(short)}, {held}"))
+            first.append(Finding(i, "command bus", short, f"{too_early(short)}, {held}"))
     return Found(len(found), first)
 
 
@@ -219,7 +231,7 @@ def _data_bus(case: Case) -> Found:
         short = int(start[before] + length - start[after])
         here, there = (f"{start[x]} to {start[x] + length - 1}" for x in (after, before))
         culprit = case.at(case.origin(places[before]))
-        detail = f"{_early(short)}, its data at clocks {here} meet those of {culprit} at {there}"
+        detail = f"{too_early(short)}, its data at clocks {here} meet those of {culprit} at {there}"
         first.append(Finding(case.origin(places[after]), "data bus", short, detail))
     return Found(len(pairs), first, int(passed.sum()))
 
@@ -303,7 +315,7 @@ def _timing(case: Case) -> Found:
     for place, rule, earlier, short in rows[:count].tolist():
         allowed = case.part.clock[place] + short
         name = _rules_of(case.device)[rule].name
-        detail = f"{_early(short)}, {case.at(case.origin(earlier))} allows it from clock {allowed}"
+        detail = f"{too_early(short)}, {case.at(case.origin(earlier))} allows it from clock {allowed}"
         first.append(Finding(case.origin(place), name, short, detail))
     return Found(int(count), first)
 
@@ -332,66 +344,6 @@ def _row_state(case: Case) -> Found:
             detail = f"{name} was closed by {case.at(case.origin(by))}"
         first.append(Finding(case.origin(place), "row state", 0, detail))
     return Found(int(count), first)
-
-
-# Refresh.
-
-
-def _owed(case: Case, refresh: str) -> list[tuple[str, NDArray[np.int64]]]:
-    """Who is owed a refresh every interval, by name, and the commands that refresh it, as places.
-
-    With same-bank refresh that is every bank number of a rank, in all bank groups at once.
-    """
-    part, device = case.part, case.device
-    whole = (_REFRESHES & _RANK_WIDE)[part.command] == 1
-    owed = []
-    for rank in range(device.ranks):
-        of_rank = part.rank == rank
-        if refresh != "same-bank":
-            owed.append((case.rank_name(rank), np.flatnonzero(of_rank & whole)))
-            continue
-        for bank in range(device.banks_per_group):
-            of_bank = ((_REFRESHES & _SAME_BANK)[part.command] == 1) & (part.bank == bank)
-            owed.append((f"{case.rank_name(rank)} bank {bank}", np.flatnonzero(of_rank & (whole | of_bank))))
-    return owed
-
-
-def refresh_debt(case: Case, refresh: str, max_postponed: int, max_pulled_in: int) -> Found:
-    """Whether all that is owed a refresh gets one an interval.
-
-    The n-th, counted from 0, is due at n + 1 intervals: it comes `max_postponed` intervals later at most,
-    `max_pulled_in` earlier at most. What is owed when the trace ends is laid on its last command.
-    """
-    interval = case.device.timings["nREFI"]
-    part, end = case.part, int(case.trace.clock[-1])
-    late: list[Finding] = []
-    early: list[Finding] = []
-    for name, places in _owed(case, refresh):
-        clock, issued = part.clock[places], np.arange(len(places))
-        deadline = (issued + max_postponed + 1) * interval
-        for n in np.flatnonzero(clock > deadline).tolist():
-            short, behind = int(clock[n] - deadline[n]), int((clock[n] - 1) // interval - n)
-            owed = _behind(name, behind, interval, max_postponed)
-            detail = f"{_count(short, 'clock')} too late, {owed}"
-            late.append(Finding(case.origin(places[n]), "refresh debt", short, detail))
-        allowed = (issued + 1 - max_pulled_in) * interval
-        for n in np.flatnonzero(clock < allowed).tolist():
-            short = int(allowed[n] - clock[n])
-            ahead = f"more than {max_pulled_in} intervals of {interval} clocks ahead"
-            detail = f"{_early(short)}, {name} is {ahead}"
-            early.append(Finding(case.origin(places[n]), "refresh ahead", short, detail))
-        owed_from = (len(places) + max_postponed + 1) * interval
-        if end >= owed_from:
-            behind = end // interval - len(places)
-            since = f"the last was {case.at(case.origin(places[-1]))}" if len(places) else "there was none"
-            detail = f"{_behind(name, behind, interval, max_postponed)}; {since}"
-            late.append(Finding(len(case.trace) - 1, "refresh debt", end + 1 - owed_from, detail))
-    findings = sorted(late + early, key=lambda finding: finding.place)
-    return Found(len(findings), findings[: case.limit])
-
-
-def _behind(who: str, behind: int, interval: int, max_postponed: int) -> str:
-    return f"{who} is {behind} intervals of {interval} clocks behind, {max_postponed} may be postponed"
 
 
 #: The checks that need no more than the trace and its device.

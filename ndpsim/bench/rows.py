@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ndpsim.arguments import choice, progress_function, several, whole_number
+from ndpsim.bench.channels import ChannelCall, beside_host, relayout_of_four
 from ndpsim.bench.experts import ExpertCall, UnlikeCalls
 from ndpsim.bench.processes import FreshProcess
 from ndpsim.bench.row import Benchmark, Row, Work
@@ -54,6 +55,14 @@ _UNLIKE_CXL = Work(
 )
 _QUEUE = Work(9437184, 10649831, {"ACT": 224856, "PREab": 9080, "RD": 9437184, "REFab": 9080})
 _UNLIKE = range(1, 65)  # tokens
+_BESIDE = Work(
+    654790, 868031, {"ACT": 17731, "PREpb": 1812, "PREab": 736, "RD": 633357, "WR": 21433, "REFab": 736}
+)
+_RELAYOUT = Work(
+    4718592,
+    2888720,
+    {"ACT": 1638952, "PREpb": 378748, "PREab": 39420, "RD": 2359296, "WR": 2359296, "REFab": 39420},
+)
 _FIRST_CALL = Work(1, _TRIMOE.cycles, _TRIMOE.commands)
 
 _ALL: Sequence[Benchmark] = (
@@ -131,6 +140,22 @@ _ALL: Sequence[Benchmark] = (
         "qwen3-235b-a22b",
         [(1,) * 16],
         _QUEUE,
+    ),
+    ChannelCall(
+        "beside_host",
+        "an expert of qwen3-235b-a22b on trimoe beside all that the host can ask for",
+        "trimoe",
+        "qwen3-235b-a22b",
+        beside_host,
+        _BESIDE,
+    ),
+    ChannelCall(
+        "relayout_four",
+        "4 experts of qwen3-235b-a22b on trimoe, localized to striped, and by the host",
+        "trimoe",
+        "qwen3-235b-a22b",
+        relayout_of_four,
+        _RELAYOUT,
     ),
     FreshProcess("import", "a new process to its first result, kernels compiled before", _FIRST_CALL),
     FreshProcess(

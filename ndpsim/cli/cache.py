@@ -58,7 +58,7 @@ def command(context: click.Context, json_to: str | None) -> None:
     from ndpsim import _jit
     from ndpsim.cachedirs import roots
     from ndpsim.report.printing import print_table
-    from ndpsim.simulate.result_cache import version
+    from ndpsim.results.cache import version
     from ndpsim.units import format_bytes
 
     current = {"kernels": _jit.entries().name, "results": f"results-{version()}"}

@@ -19,8 +19,8 @@ _WIDEST = 100
 
 # Options by what they are about, in the order of the help; what is in none of them comes last.
 _SECTIONS = {
-    "What is simulated": "hw model shape tokens engine experts from to from-dimms to-dimms topology no-host "
-    "other-dimms layout set row repeat",
+    "What is simulated": "hw model shape tokens release-ns engine experts from to from-dimms to-dimms "
+    "topology no-host other-dimms layout set row repeat",
     "Weights": "bits group-size scale-bits zero-point-bits",
     "Host traffic": "host-traffic host-reads host-pattern arbitration slice-clocks",
     "Memory": "standard org timing ranks channels mapper scheduler row-policy row-cap refresh read-buffer "

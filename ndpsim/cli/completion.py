@@ -80,6 +80,8 @@ ROWS = (
     "unlike_edge",
     "unlike_cxl",
     "queue_trimoe",
+    "beside_host",
+    "relayout_four",
     "import",
     "compile",
 )

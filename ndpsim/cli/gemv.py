@@ -76,15 +76,17 @@ class _Outputs:
             write_json(result.to_dict(), self.json)
 
 
-class _Counts(click.types.StringParamType):
-    """A whole number, or several with commas between them."""
+class _Numbers(click.types.StringParamType):
+    """A number, or several with commas between them: `kind` is int or float."""
 
-    name = "integer[,...]"
+    def __init__(self, kind: type) -> None:
+        self._of_one = click.types.convert_type(kind)
+        self.name = f"{self._of_one.name}[,...]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """A number, or a list of several."""
-        counts = [click.types.convert_type(int).convert(part, param, ctx) for part in str(value).split(",")]
-        return counts[0] if len(counts) == 1 else counts
+        numbers = [self._of_one.convert(part, param, ctx) for part in str(value).split(",")]
+        return numbers[0] if len(numbers) == 1 else numbers
 
 
 @click.command(
@@ -103,8 +105,15 @@ class _Counts(click.types.StringParamType):
     "--tokens",
     default="1",
     show_default=True,
-    type=_Counts(),
+    type=_Numbers(int),
     help="Tokens that go through the expert; 3,1,2: through three experts in turn.",
+)
+@click.option(
+    "--release-ns",
+    default="0",
+    show_default=True,
+    type=_Numbers(float),
+    help="Nothing is done for the experts before; 0,100,200: for each of three of --tokens.",
 )
 @click.option(
     "--engine", default="ndp", show_default=True, help="ndp, or host-read: the host reads the weights."
@@ -136,6 +145,7 @@ def command(
     model: str | None,
     shape: str | None,
     tokens: int | list[int],
+    release_ns: float | list[float],
     engine: str,
     layout: str | None,
     bits: str,
@@ -181,15 +191,17 @@ def command(
         hardware = load_hardware(hw, sets)
     expert = parse_shape(shape) if shape is not None else "qwen3-235b-a22b" if model is None else model
     if engine == "host-read":
-        refuse_given("belongs to --engine ndp: the host only reads", "tokens", "timeline_to", "host_gbps")
+        refuse_given(
+            "belongs to --engine ndp: the host only reads", "tokens", "release_ns", "timeline_to", "host_gbps"
+        )
         _host_read(hardware, expert, "striped" if layout is None else layout, formats, outputs, exact_check)
     elif beside is not None:
         refuse_given("is not supported with --host-traffic", "exact_check")
         layout = "localized" if layout is None else layout
-        _beside_host(hardware, expert, tokens, layout, formats, outputs, beside)
+        _beside_host(hardware, expert, tokens, release_ns, layout, formats, outputs, beside)
     else:
         layout = "localized" if layout is None else layout
-        _alone(hardware, expert, tokens, layout, formats, outputs, exact_check)
+        _alone(hardware, expert, tokens, release_ns, layout, formats, outputs, exact_check)
 
 
 def _picture(engine: str, host_given: Mapping[str, Any]) -> str:
@@ -203,6 +215,7 @@ def _alone(
     hardware: Hardware,
     expert: str | Expert,
     tokens: int | list[int],
+    release_ns: float | list[float],
     layout: str,
     formats: ExpertFormat,
     outputs: _Outputs,
@@ -216,7 +229,7 @@ def _alone(
         outputs.check_lane(max(1, parse_layout(layout)[1]), hardware.lanes)
     with (
         progress_of("simulating") as progress,
-        named_as_options("tokens", "bits", "layout", "model"),
+        named_as_options("tokens", "release_ns", "bits", "layout", "model"),
     ):
         result = simulate_expert(
             hardware,
@@ -227,6 +240,7 @@ def _alone(
             record_commands=outputs.commands is not None or outputs.plot is not None,
             exact_check=exact_check,
             progress=progress,
+            release_ns=release_ns,
         )
     outputs.write_of_lanes(result)
     if outputs.plot is not None:
@@ -243,6 +257,7 @@ def _beside_host(
     hardware: Hardware,
     expert: str | Expert,
     tokens: int | list[int],
+    release_ns: float | list[float],
     layout: str,
     formats: ExpertFormat,
     outputs: _Outputs,
@@ -254,7 +269,7 @@ def _beside_host(
     outputs.check_lane(1, hardware.lanes)
     with (
         progress_of("simulating") as progress,
-        named_as_options("tokens", "bits", "layout", "model", **OPTION_OF),
+        named_as_options("tokens", "release_ns", "bits", "layout", "model", **OPTION_OF),
     ):
         result = simulate_contention(
             hardware,
@@ -264,6 +279,7 @@ def _beside_host(
             bits=formats,
             record_commands=outputs.commands is not None,
             progress=progress,
+            release_ns=release_ns,
             **beside,
         )
     outputs.write_of_lanes(result)

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ndpsim.config.keys import leaves, unit_of
 from ndpsim.config.origins import Origin, dotted
-from ndpsim.config.system import MULTIPLIERS, UNITS, Ndp, Relayout, System, leaves, unit_of
+from ndpsim.config.system import MULTIPLIERS, UNITS, Ndp, Relayout, System
 from ndpsim.errors import InputError
 from ndpsim.reported import html_table, text_table
 from ndpsim.spec import Device, resolve

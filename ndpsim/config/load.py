@@ -17,9 +17,10 @@ from ndpsim.caching import FileCache
 from ndpsim.config.defaults import default_reason
 from ndpsim.config.files import data_folder, data_names, data_path
 from ndpsim.config.hardware import Hardware
+from ndpsim.config.keys import allowed, field_at, leaves, section_of
 from ndpsim.config.nodes import parse, read_text
 from ndpsim.config.origins import Draft, KeyPath, Origin, dotted, draft_of, shown
-from ndpsim.config.system import MULTIPLIERS, UNITS, System, allowed, field_at, leaves, section_of
+from ndpsim.config.system import MULTIPLIERS, UNITS, System
 from ndpsim.errors import InputError, nearest, one_of
 from ndpsim.spec import standards
 from ndpsim.units import exact

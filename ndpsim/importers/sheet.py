@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from ndpsim.config.system import refusal
+from ndpsim.config.keys import refusal
 from ndpsim.errors import InputError
 
 __all__ = ["Imported", "Place", "Sheet"]

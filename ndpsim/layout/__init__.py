@@ -2,7 +2,8 @@
 
 `formats` writes weights, scales and zero points as bits; `regions` puts the rows of an expert's matrices
 into the order of reading; `interleaving` spreads their bursts over lanes; `layouts` does so for slices of
-an expert and the DIMMs of a machine (`geometry`); `moves` says what goes where from one layout to another.
+an expert (`weights`) and the DIMMs of a machine (`geometry`), and `named` by name; `moves` says what goes
+where from one layout to another.
 """
 
 from ndpsim.layout.formats import (
@@ -17,23 +18,13 @@ from ndpsim.layout.formats import (
 )
 from ndpsim.layout.geometry import Address, Geometry
 from ndpsim.layout.interleaving import Interleaving, LaneShare
-from ndpsim.layout.layouts import (
-    LAYOUTS,
-    ExpertWeights,
-    Layout,
-    Owner,
-    Part,
-    Places,
-    localized,
-    make_layout,
-    parse_layout,
-    sharded,
-    striped,
-)
+from ndpsim.layout.layouts import Layout, Owner, Part, Places
 from ndpsim.layout.moves import Moves, moves
+from ndpsim.layout.named import LAYOUTS, localized, make_layout, parse_layout, sharded, striped
 from ndpsim.layout.regions import Region, expert_regions
 from ndpsim.layout.tiled import TiledInterleaving, TiledLayout
 from ndpsim.layout.tiles import Tiles
+from ndpsim.layout.weights import ExpertWeights
 
 __all__ = [
     "BITS",

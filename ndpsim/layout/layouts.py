@@ -1,94 +1,29 @@
-"""Layouts of an expert on the DIMMs of a machine: which bit of which weight lies where, and back.
-
-- `localized`: the expert on one DIMM, its bursts interleaved over the DIMM's lanes. What NDP likes.
-- `striped`: its bursts interleaved over the lanes of all DIMMs: channel by channel, then over the
-  sub-channels, then over the DIMMs of a channel, then over their ranks. What a host likes.
-- `sharded:N`: tensor-parallel over N DIMMs. DIMM k has slice k of the `intermediate` dimension: those rows
-  of gate and up (columns of the weights as frameworks that store inputs first write them), and the matching
-  columns of down, so that it works alone up to the sums of down, which the host adds up. Slices differ by
-  at most one weight, or by one group where weights of down have groups: no group is cut. Each slice is
-  packed on its DIMM as a `localized` expert of its own.
-"""
+"""A layout of an expert on the DIMMs of a machine: which bit of which weight lies where, and back."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ndpsim.arguments import text
-from ndpsim.errors import InputError, one_of
-from ndpsim.layout.formats import MATRICES, PADDING, ExpertFormat
+from ndpsim.errors import InputError
+from ndpsim.layout.formats import MATRICES, PADDING
 from ndpsim.layout.geometry import Address, Geometry
 from ndpsim.layout.interleaving import Interleaving
 from ndpsim.layout.regions import expert_regions
+from ndpsim.layout.weights import ExpertWeights
 from ndpsim.limits import ensure_fits
 
-__all__ = [
-    "LAYOUTS",
-    "ExpertWeights",
-    "Layout",
-    "Owner",
-    "Part",
-    "Places",
-    "localized",
-    "make_layout",
-    "parse_layout",
-    "sharded",
-    "striped",
-]
+__all__ = ["Layout", "Owner", "Part", "Places"]
 
 Ints = NDArray[np.int64]
 
-#: Layouts by the names they have on the command line.
-LAYOUTS = ("localized", "sharded:N", "striped")
-
 _BYTES_OF_A_BURST = 96  # memory that is taken to tell where each burst lies: measured, and rounded up
-_UP, _DOWN = MATRICES.index("up"), MATRICES.index("down")
-
-
-@dataclass(frozen=True)
-class ExpertWeights:
-    """The weights of a gated expert: gate and up (intermediate x hidden) and down (hidden x intermediate)."""
-
-    hidden: int
-    intermediate: int
-    format: ExpertFormat
-
-    def shape(self, matrix: int) -> tuple[int, int]:
-        """(rows, columns) of a matrix by its number in `MATRICES`."""
-        across = self.hidden, self.intermediate
-        return across if matrix == _DOWN else across[::-1]
-
-    def matrix_bits(self) -> tuple[int, ...]:
-        """Bits of each matrix, scales and zero points included, in the order of `MATRICES`."""
-        shapes = (self.shape(matrix) for matrix in range(len(MATRICES)))
-        return tuple(
-            rows * of_matrix.row_bits(columns)
-            for of_matrix, (rows, columns) in zip(self.format.matrices, shapes, strict=True)
-        )
-
-    def slices(self, count: int) -> list[range]:
-        """The `intermediate` dimension in `count` slices as even as whole groups of down allow.
-
-        Raises:
-            InputError: there are more slices than there is to share out.
-        """
-        unit = self.format.down.group_size or 1
-        units = -(-self.intermediate // unit)
-        if count > units:
-            raise InputError(
-                f"sharded:{count} leaves DIMMs without weights: the intermediate size makes at most "
-                f"{units} slices of {unit}",
-                key="layout",
-            )
-        ends = [min(units * n // count * unit, self.intermediate) for n in range(count + 1)]
-        return [range(first, end) for first, end in pairwise(ends)]
+_DOWN = MATRICES.index("down")
 
 
 class Owner(NamedTuple):
@@ -361,79 +296,3 @@ class Layout:
             values = (kind, np.full_like(kind, matrix), in_row, column, bit)
             for into, value in zip(owner, values, strict=True):
                 into[chosen[of_turn]] = value
-
-
-def localized(geometry: Geometry, weights: ExpertWeights, dimm: int = 0, base: int = 0) -> Layout:
-    """An expert on one DIMM; see `Layout`."""
-    return Layout("localized", geometry, weights, [_all_lanes(geometry, dimm)], base)
-
-
-def striped(geometry: Geometry, weights: ExpertWeights, base: int = 0) -> Layout:
-    """An expert over all DIMMs; see `Layout`."""
-    order = sorted(
-        ((dimm, lane) for dimm in range(geometry.dimms) for lane in range(geometry.lanes)),
-        key=lambda at: (
-            at[1] // geometry.subchannels,
-            at[0] // geometry.channels,
-            at[1] % geometry.subchannels,
-            at[0] % geometry.channels,
-        ),
-    )
-    return Layout("striped", geometry, weights, [order], base)
-
-
-def sharded(
-    geometry: Geometry, weights: ExpertWeights, count: int, first_dimm: int = 0, base: int = 0
-) -> Layout:
-    """An expert over `count` DIMMs, `first_dimm` and the next ones; see `Layout`.
-
-    Raises:
-        InputError: there are not so many DIMMs, or they do not all get weights.
-    """
-    if not 1 <= count <= geometry.dimms - first_dimm:
-        raise InputError(
-            f"sharded:{count} from DIMM {first_dimm} on is not possible with {geometry.dimms} DIMMs",
-            key="layout",
-        )
-    over = [_all_lanes(geometry, first_dimm + n) for n in range(count)]
-    return Layout(f"sharded:{count}", geometry, weights, over, base)
-
-
-def _all_lanes(geometry: Geometry, dimm: int) -> list[tuple[int, int]]:
-    if not 0 <= dimm < geometry.dimms:
-        raise InputError(f"{dimm} is not a DIMM, 0 to {geometry.dimms - 1}", key="dimm")
-    return [(dimm, lane) for lane in range(geometry.lanes)]
-
-
-def parse_layout(name: str) -> tuple[str, int]:
-    """A layout's name as on the command line: kind, and DIMMs of "sharded:N" (else 0).
-
-    Raises:
-        InputError: there is no such layout.
-    """
-    kind, colon, count = text(name, "layout").partition(":")
-    if kind == "sharded" and count.isascii() and count.isdecimal() and 0 < len(count) < 10:
-        return kind, int(count)
-    if kind == "sharded":
-        raise InputError(
-            f"'{name}' does not say over how many DIMMs: sharded:2, sharded:4, ...", key="layout"
-        )
-    if colon or kind not in LAYOUTS:
-        raise InputError(one_of(name, LAYOUTS, "layout"), key="layout")
-    return kind, 0
-
-
-def make_layout(
-    name: str, geometry: Geometry, weights: ExpertWeights, dimm: int = 0, base: int = 0
-) -> Layout:
-    """A layout by its name; `dimm`: the first that takes part (`striped` takes all).
-
-    Raises:
-        InputError: there is no such layout, or the weights do not fit.
-    """
-    kind, count = parse_layout(name)
-    if kind == "sharded":
-        return sharded(geometry, weights, count, dimm, base)
-    if kind == "localized":
-        return localized(geometry, weights, dimm, base)
-    return striped(geometry, weights, base)

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from ndpsim.layout.formats import WeightFormat
 from ndpsim.layout.geometry import Geometry
 from ndpsim.layout.interleaving import Interleaving, LaneShare
-from ndpsim.layout.layouts import ExpertWeights, Layout, Part
+from ndpsim.layout.layouts import Layout, Part
 from ndpsim.layout.regions import Region
 from ndpsim.layout.tiles import Tiles
+from ndpsim.layout.weights import ExpertWeights
 
 __all__ = ["TiledInterleaving", "TiledLayout", "TiledRegion"]
 

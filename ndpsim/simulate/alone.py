@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from ndpsim.dram import sink
 from ndpsim.errors import MismatchError
 from ndpsim.simulate.host_path import host_path
-from ndpsim.simulate.lane import Lane, command_room, no_commands
-from ndpsim.simulate.machine import Machine, Placed, PlacedOnDimms
+from ndpsim.simulate.lane import Lane, command_room, decode_commands, no_commands
+from ndpsim.simulate.machine import Machine, Placed, PlacedOnDimms, every_lane
 from ndpsim.simulate.program import (
     DOWN,
     FIRST_CLOCK,
     GATE_UP,
     Job,
+    LaneCounts,
     MakeChannel,
     Multiply,
     ReadResults,
@@ -29,11 +30,13 @@ from ndpsim.simulate.program import (
     WriteActivations,
     compare_lanes,
     expert_program,
+    plain,
     report_share,
     run_in_step,
 )
+from ndpsim.traces import CommandTrace
 
-__all__ = ["DimmsAlone", "compare_runs"]
+__all__ = ["DimmsAlone"]
 
 Ints = NDArray[np.int64]
 
@@ -56,19 +59,17 @@ class _Dimm:
         ]
         self.of_lane = [lane for lane in self.lanes for _ in lane.stream.lanes]
 
-    def begin(self, first_row: int) -> None:
-        """Read the expert that lies so many rows behind the first, in the same way."""
+    def begin(self, first_row: int, clock: int) -> None:
+        """Read the expert that lies so many rows behind the first, in the same way, from a clock on."""
         for lane in self.lanes:
-            lane.begin(first_row)
+            lane.refresh_until(clock)
+            if first_row:
+                lane.begin(first_row)
 
     def multiply(self, step: Multiply, report: Callable[[int], None]) -> Ints:
         """Read a region and multiply; returns when each of its rows is summed, whatever those before it."""
-        machine, unit, interleaving, region = (
-            self.machine,
-            self.machine.unit,
-            self.placed.interleaving,
-            step.region,
-        )
+        machine, interleaving, region = self.machine, self.placed.interleaving, step.region
+        unit = machine.unit
         servers, groups = unit.servers(interleaving, region), self.placed.groups[region]
         for lane in self.lanes:
             stream = lane.stream
@@ -108,7 +109,7 @@ class DimmsAlone:
         machine, path = self.machine, self.path
         tiles = sum(len(job.tiles) for job in jobs)
         total = tiles * sum(lane.stream.share.total for dimm in self.each for lane in dimm.lanes)
-        self._report, self._job = report_share(total, progress), 0
+        self._report, self._jobs, self._job = report_share(total, progress), jobs, -1
         activated = functools.partial(machine.activation.done, cycle_ticks=machine.activation_ticks)
         start = FIRST_CLOCK * machine.dram_ticks
         programs = [
@@ -125,8 +126,9 @@ class DimmsAlone:
         step = steps[0]
         if step.job != self._job:
             self._job = step.job
+            clock = -(-self._jobs[step.job].release // self.machine.dram_ticks)
             for dimm in self.each:
-                dimm.begin(step.job * (self.expert.end // self.machine.row_places))
+                dimm.begin(step.job * (self.expert.end // self.machine.row_places), clock)
         hidden = self.each[0].placed.interleaving.regions[GATE_UP].columns
         return self.path.write(step.start, step.tokens * hidden)
 
@@ -140,26 +142,39 @@ class DimmsAlone:
         end = self.path.read([step.known for step in steps], hidden, steps[0].tokens)
         return [end] * len(steps)
 
-    def lanes(self) -> list[tuple[Lane, int]]:
-        """The lanes that are simulated, and for how many each stands."""
+    def count_until(self, clock: int) -> list[LaneCounts]:
+        """What the lanes have counted, those of a stream as one."""
         return [
-            (lane, self.expert.of_dimm.count(number) * len(lane.stream.lanes))
+            LaneCounts(
+                self.expert.of_dimm.count(number) * len(lane.stream.lanes),
+                lane.channel.value.tolist(),
+                lane.channel.issued,
+                lane.channel.open_clocks(clock),
+                lane.channel.skipped,
+                lane.busy,
+            )
             for number, dimm in enumerate(self.each)
             for lane in dimm.lanes
         ]
 
+    def command_traces(self) -> tuple[CommandTrace, ...]:
+        """The commands of each lane, where recorded."""
+        return tuple(
+            decode_commands(lane.commands, self.machine.tables)
+            for dimm in self.of_dimm
+            for lane in dimm.of_lane
+            if lane.commands.entry.size
+        )
 
-def compare_runs(fast: DimmsAlone, fast_end: int, plain: DimmsAlone, plain_end: int) -> None:
-    """Make sure that two runs agree in all that is counted.
+    def compare_with_plain(self, jobs: Sequence[Job], end: int) -> None:
+        """Run the jobs once more, every lane on its own and on the plain controller, and compare.
 
-    Raises:
-        MismatchError: they do not.
-    """
-    if (fast_end, fast.spans) != (plain_end, plain.spans):
-        raise MismatchError(f"the plain run ends at tick {plain_end}, not {fast_end}, or in other phases")
-    pairs = [
-        pair
-        for one, other in zip(fast.each, plain.each, strict=True)
-        for pair in zip(one.of_lane, other.of_lane, strict=True)
-    ]
-    compare_lanes(pairs)
+        Raises:
+            MismatchError: something that is counted differs.
+        """
+        again = DimmsAlone(self.machine, every_lane(self.machine, self.expert), False, plain)
+        plain_end = again.run(jobs, lambda share: None)
+        if (end, self.spans) != (plain_end, again.spans):
+            raise MismatchError(f"the plain run ends at tick {plain_end}, not {end}, or in other phases")
+        for one, other in zip(self.each, again.each, strict=True):
+            compare_lanes(zip(one.of_lane, other.of_lane, strict=True))

@@ -21,6 +21,7 @@ from ndpsim.dimm.relayout import LAST_SERVED, Relayout
 from ndpsim.dram import state
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertWeights
+from ndpsim.results.expert import JobTime, Phase
 from ndpsim.simulate.lane import decode_commands, merge_commands
 from ndpsim.simulate.machine import Machine, Placed, every_lane, place_on_dimms
 from ndpsim.simulate.program import (
@@ -35,8 +36,6 @@ from ndpsim.simulate.program import (
     expert_program,
 )
 from ndpsim.simulate.relayout_run import Lowered
-from ndpsim.simulate.result import JobTime, Phase
-from ndpsim.simulate.samples import Samples
 from ndpsim.spec import COMMANDS, lower
 from ndpsim.traces import CommandTrace
 
@@ -239,8 +238,8 @@ class ChannelRun:
         self.programs = [_Program(machine, self.dimms, dimm, start) for dimm in range(dimms)]
         self.experts: list[QueuedExpert] = []
         self.first_free_place = [0] * dimms  # of all lanes of a DIMM
-        self.samples: Samples | None = None
         self.relayouts: list[Relayout] = []
+        self.waves: list[Lowered] = []  # of each
 
     def add_expert(self, dimm: int, weights: ExpertWeights, tokens: int, release: int = 0) -> QueuedExpert:
         """An expert joins the queue of a DIMM, and its weights lie behind those that are there.
@@ -276,7 +275,8 @@ class ChannelRun:
         for program in self.programs:
             program.begin_next()
         while not all(program.is_done for program in self.programs):
-            if not self._run_to_goal([program.goal for program in self.programs], until_clock):
+            goals = [program.goal for program in self.programs]
+            if not self.dimms.run([*goals, common.NOTHING], until_clock):
                 return False
             for program in self.programs:
                 program.go_on()
@@ -292,6 +292,7 @@ class ChannelRun:
         lane = np.where(own[dimm] < 0, -1, own[dimm] * lanes + of_dimm).astype(np.int32)
         self.dimms.add_relayout(wave.engine, wave.requests, lane, wave.access.many_reads, start)
         self.relayouts.append(self.dimms.agents.relayout)
+        self.waves.append(wave)
 
     def finish_relayout(self) -> None:
         """Run until the last data of what moves is written."""
@@ -307,22 +308,11 @@ class ChannelRun:
     def run_until(self, clock: int) -> None:
         """Go on to a clock, whether or not there is anything to do."""
         if self.run(clock):
-            self._run_to_goal([common.NOTHING] * len(self.programs), clock)
+            self.dimms.run([common.NOTHING] * (len(self.programs) + 1), clock)
 
     def has_streams_that_end(self) -> bool:
         """Whether the host asks for anything that has an end."""
         return bool((self.dimms.agents.traffic.offered < state.FAR).any())
-
-    def _run_to_goal(self, goals: list[int], until_clock: int) -> bool:
-        """Run until a DIMM reaches its goal, with samples of `moved` at equal times."""
-        goals = [*goals, common.NOTHING]
-        if self.samples is None:
-            return self.dimms.run(goals, until_clock)
-        while not self.dimms.run(goals, min(until_clock, self.samples.next_clock)):
-            if self.dimms.clock >= until_clock:
-                return False
-            self.samples.note(self.dimms.clock, self.moved())
-        return True
 
     @property
     def end(self) -> int:
@@ -375,6 +365,10 @@ class ChannelRun:
         assert expert.end is not None
         ends = (self.after_start_ns(tick) for tick in (start, expert.end))
         return JobTime(sum(expert.job.tiles), *ends)
+
+    def clock_ns(self, clock: int) -> float:
+        """The time of a clock, in ns after the first."""
+        return self.after_start_ns(clock * self.machine.dram_ticks)
 
     def after_start_ns(self, tick: int) -> float:
         """The time of a tick, in ns after the first clock."""

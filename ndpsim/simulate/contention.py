@@ -10,9 +10,8 @@ others, so all of them are simulated.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,28 +19,29 @@ from numpy.typing import NDArray
 from ndpsim.arguments import choice, flag, progress_function, text, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm import state as shared
-from ndpsim.dram import sink, state
+from ndpsim.dram import state
 from ndpsim.dram.engines import make_controller
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, parse_layout
 from ndpsim.moe import Expert, MoeShape
-from ndpsim.reported import Reported
+from ndpsim.results.cache import Lookup, ResultCache
+from ndpsim.results.contention import ContentionResult
+from ndpsim.results.expert import ExpertResult
+from ndpsim.results.stopwatch import Stopwatch
+from ndpsim.simulate.bus import Bus
 from ndpsim.simulate.channel import ChannelRun, make_setup
-from ndpsim.simulate.expert import simulate_expert, token_counts
-from ndpsim.simulate.host_traffic import PATTERNS, HostTraffic, host_round
-from ndpsim.simulate.lane import name_commands, no_commands, run_channel
+from ndpsim.simulate.expert import release_times, simulate_expert, token_counts
+from ndpsim.simulate.geometry import ensure_on_channel
+from ndpsim.simulate.host_traffic import PATTERNS, HostTraffic, RequestRound, host_round
+from ndpsim.simulate.lane import name_commands
+from ndpsim.simulate.latencies import read_latencies
 from ndpsim.simulate.machine import lower_machine
 from ndpsim.simulate.power import Energy
-from ndpsim.simulate.program import FIRST_CLOCK
-from ndpsim.simulate.result import ExpertResult, JobTime, Phase
-from ndpsim.simulate.result_cache import Lookup, ResultCache
+from ndpsim.simulate.program import FIRST_CLOCK, waiting_ns
 from ndpsim.simulate.samples import Samples, sample_clocks
-from ndpsim.simulate.stopwatch import Stopwatch
-from ndpsim.simulate.trace import read_latencies
 from ndpsim.simulate.weights import named_weights
-from ndpsim.traces import CommandTrace
 
-__all__ = ["ContentionResult", "simulate_contention"]
+__all__ = ["simulate_contention"]
 
 Ints = NDArray[np.int64]
 Progress = Callable[[float], None]
@@ -50,128 +50,15 @@ _MOST_SLOWDOWN = 100  # of the NDP unit; what is slower is given up as starved
 _MAX_SLICE = 1 << 30
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class ContentionResult(Reported):
-    """An expert on a DIMM beside the host's traffic. "alone": without the other side.
-
-    Attributes:
-        ndp_time_ns: from the first clock to the last result at the host, beside the host's traffic.
-        ndp_alone_ns: the same alone, as `simulate_expert` says.
-        ndp_slowdown: the one over the other.
-        ndp_gbps: weight bytes read over the time weights stream; `ndp_alone_gbps` alone.
-        ndp_peak_fraction: `ndp_gbps` over `lanes_peak_gbps`.
-        host_requests: requests of the host that went to their lanes in `ndp_time_ns`.
-        host_time_ns: to the last beat of data that they read or their last command, as `run_trace` counts it;
-            `host_alone_ns` the same requests, alone, as `run_trace` does it on the channel's ranks.
-        host_slowdown: the one over the other; None when none went. It can be a little below 1: while weights
-            are read, writes are collected for longer and turn the buses around less often.
-        host_offered_gbps: what the host asks for; None: as much as it gets.
-        host_gbps: bytes over its buses in `ndp_time_ns`; `host_alone_gbps` in `host_alone_ns`, alone.
-        host_peak_fraction: `host_gbps` over `bus_peak_gbps`.
-        host_latency_ns: of its reads, from being taken from the host to the last beat on its bus: mean, p50,
-            p90, p99, max; None without reads. `host_alone_latency_ns` alone. Waiting to be taken is not in
-            it. Latencies of more than 65,534 clocks count as 65,535.
-        lanes_peak_gbps: what all lanes carry together at their limit.
-        lanes_fraction: the share of it that both sides' data takes over `ndp_time_ns`.
-        bus_peak_gbps: what the DIMM's buses to the host carry at their limit.
-        clock_ns: the DRAM clock.
-        rows: by owner, what requests found at their first command: hits, misses, conflicts; and `lost`, rows
-            opened for the owner that the other closed.
-        turnarounds: of the lanes' data buses between reads and writes; `bus_turnarounds` and
-            `bus_rank_switches` of the buses to the host.
-        commands: DRAM commands by kind, over all lanes.
-        jobs: of each expert in turn, its tokens, and when it ran beside the host's traffic.
-        phases: the expert program beside the host's traffic, in order of start.
-        token_tiles: tokens of each tile.
-        lanes: lanes of the DIMM, all of them simulated.
-        by_lane: of each lane, bytes that the NDP unit and the host moved in `ndp_time_ns`.
-        energy_nj: by component, and their `total`, until the last data of the host; None where nothing is
-            known of the DRAM's currents. `energy_note` says what it rests on, or why.
-        config: everything that was used.
-        wall_s: how long the call took, without `compile_s`; next to nothing with a result from a cache.
-        compile_s: how long kernels were compiled for it; 0 when they were in the cache.
-        curve_ns, ndp_curve_gbps, host_curve_gbps: ends of equal times up to `ndp_time_ns`, whole
-            refresh intervals or equal parts of one, each to the next clock (the last may be shorter); in each
-            of them what the NDP unit read, and what the host moved over its buses.
-        command_traces: by lane, when asked for.
-    """
-
-    _shown_fields: ClassVar[tuple[str, ...]] = (
-        "ndp_time_ns",
-        "ndp_alone_ns",
-        "ndp_slowdown",
-        "ndp_gbps",
-        "ndp_alone_gbps",
-        "ndp_peak_fraction",
-        "host_requests",
-        "host_time_ns",
-        "host_alone_ns",
-        "host_slowdown",
-        "host_offered_gbps",
-        "host_gbps",
-        "host_alone_gbps",
-        "host_peak_fraction",
-        "host_latency_ns",
-        "host_alone_latency_ns",
-        "lanes_fraction",
-        "rows",
-        "commands",
-        "energy_nj",
-        "wall_s",
-    )
-
-    ndp_time_ns: float
-    ndp_alone_ns: float
-    ndp_slowdown: float
-    ndp_gbps: float
-    ndp_alone_gbps: float
-    ndp_peak_fraction: float
-    host_requests: int
-    host_time_ns: float
-    host_alone_ns: float
-    host_slowdown: float | None
-    host_offered_gbps: float | None
-    host_gbps: float
-    host_alone_gbps: float
-    host_peak_fraction: float
-    host_latency_ns: Mapping[str, float] | None
-    host_alone_latency_ns: Mapping[str, float] | None
-    lanes_peak_gbps: float
-    lanes_fraction: float
-    bus_peak_gbps: float
-    clock_ns: float
-    rows: Mapping[str, Mapping[str, int]]
-    turnarounds: int
-    bus_turnarounds: int
-    bus_rank_switches: int
-    commands: Mapping[str, int]
-    jobs: tuple[JobTime, ...]
-    phases: tuple[Phase, ...]
-    token_tiles: tuple[int, ...]
-    lanes: int
-    by_lane: tuple[Mapping[str, int], ...]
-    energy_nj: Mapping[str, float | None] | None
-    energy_note: str
-    config: Mapping[str, Any]
-    wall_s: float
-    compile_s: float
-    curve_ns: tuple[float, ...]
-    ndp_curve_gbps: tuple[float, ...]
-    host_curve_gbps: tuple[float, ...]
-    command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)
-
-
-class _HostAlone:
-    """The host's requests on a bus, on the controller that has the bus to itself."""
-
-    def __init__(self, setup: shared.Setup, source: state.Source) -> None:
-        self.channel = make_controller(setup.host_tables, setup.policy)
-        run_channel(self.channel, source, sink.null_sink(), no_commands(), len(source.place))
-
-    @property
-    def cycles(self) -> int:
-        """To the last beat of data that is read, or the last command."""
-        return max(int(self.channel.value[state.DATA_END]), int(self.channel.value[state.CLOCK]) - 1)
+def _host_alone(run: ChannelRun, requests: RequestRound) -> list[Bus]:
+    """The host's requests once more, on each bus that has any, on a controller that has it to itself."""
+    tables, policy, buses = run.setup.host_tables, run.setup.policy, []
+    for number, count in enumerate(run.dimms.agents.traffic.taken[0].tolist()):
+        if count:
+            source = requests.first(tables, number, count)
+            buses.append(Bus(tables, make_controller(tables, policy), source))
+            buses[-1].run()
+    return buses
 
 
 def _rows(run: ChannelRun, owner: int) -> dict[str, int]:
@@ -182,42 +69,32 @@ def _rows(run: ChannelRun, owner: int) -> dict[str, int]:
     return {**found, "lost": int(run.dimms.agents.claims.tally[:, shared.ROWS_LOST + owner].sum())}
 
 
-class _Curves(NamedTuple):
-    """The curves of a result."""
-
-    end_ns: tuple[float, ...]
-    ndp_gbps: tuple[float, ...]
-    host_gbps: tuple[float, ...]
-
-    @classmethod
-    def of(cls, run: ChannelRun) -> _Curves:
-        """What a channel has moved until now, over time."""
-        machine, samples = run.machine, run.samples
-        assert samples is not None
-        samples.note(run.dimms.clock, run.moved())
-        clocks, bursts = samples.rises()
-        at_ns = np.array(
-            [machine.timebase.to_ns(clock * machine.dram_ticks) for clock in (clocks - FIRST_CLOCK).tolist()]
-        )
-        ndp, host = bursts * machine.device.burst_bytes / np.diff(at_ns)
-        return cls(tuple(at_ns[1:].tolist()), tuple(ndp.tolist()), tuple(host.tolist()))
-
-
-def _run_beside(run: ChannelRun, alone: ExpertResult) -> None:
+def _run_beside(run: ChannelRun, alone: ExpertResult) -> Samples:
     """Run the experts beside the host's traffic, and stand at the clock of the last result.
+
+    Returns what both have moved until equal times.
 
     Raises:
         InputError: the host leaves the NDP unit next to nothing.
     """
     machine, interval = run.machine, run.machine.tables.refresh_interval
-    run.samples = Samples(2, FIRST_CLOCK, sample_clocks(alone.cycles, interval))
-    if not run.run(_MOST_SLOWDOWN * (alone.cycles + interval)):
-        raise InputError(
-            f"not supported: the host's traffic slows the NDP unit down more than {_MOST_SLOWDOWN} "
-            "times; choose another arbitration or less traffic",
-            key="host_gbps",
-        )
-    run.run_until(-(-run.end // machine.dram_ticks))
+    samples = Samples(2, FIRST_CLOCK, sample_clocks(alone.cycles, interval))
+    limit = _MOST_SLOWDOWN * (alone.cycles + interval)
+    while not run.run(min(limit, samples.next_clock)):
+        if run.dimms.clock >= limit:
+            raise InputError(
+                f"not supported: the host's traffic slows the NDP unit down more than {_MOST_SLOWDOWN} "
+                "times; choose another arbitration or less traffic",
+                key="host_gbps",
+            )
+        samples.note(run.dimms.clock, run.moved())
+    end = -(-run.end // machine.dram_ticks)
+    while samples.next_clock < end:
+        run.run_until(samples.next_clock)
+        samples.note(run.dimms.clock, run.moved())
+    run.run_until(end)
+    samples.note(run.dimms.clock, run.moved())
+    return samples
 
 
 def simulate_contention(
@@ -235,11 +112,12 @@ def simulate_contention(
     record_commands: bool = False,
     progress: Progress | None = None,
     cache: bool | ResultCache = False,
+    release_ns: float | Sequence[float] = 0.0,
 ) -> ContentionResult:
     """Simulate an expert, or several in turn, on a DIMM, cycle by cycle, while the host reads and writes it.
 
     Args:
-        hw, model, tokens, layout, bits, sets: as in `simulate_expert`.
+        hw, model, tokens, layout, bits, sets, release_ns: as in `simulate_expert`.
         host_gbps: what the host asks this DIMM for, in GB/s, 0 for nothing; or "saturate": all that it gets.
         read_share: the share of reads among its requests, 0 to 1.
         pattern: "sequential", "random" (seeded, always the same), or a request trace (any format of
@@ -261,16 +139,16 @@ def simulate_contention(
     arbitration = choice(arbitration, "arbitration", shared.ARBITRATIONS, "arbitration")
     slice_clocks = whole_number(slice_clocks, "slice_clocks", 1, _MAX_SLICE, " of clocks")
     of_jobs, layout = token_counts(tokens), text(layout, "layout")
+    released = release_times(release_ns, len(of_jobs))
     record_commands, progress = flag(record_commands, "record_commands"), progress_function(progress)
     hardware = load_hardware(hw, sets)
     host = HostTraffic.of(host_gbps, read_share, pattern, hardware.dimm_host_gbps)
-    if hardware.system.cxl is not None:
-        raise InputError("not supported: the host has no channel to memory on a CXL link", key="cxl")
+    ensure_on_channel(hardware)
     if parse_layout(layout)[1] > 1:
         raise InputError("beside the host's traffic one DIMM is simulated: localized", key="layout")
     weights, model_name = named_weights(model, bits)
     named = host.pattern in PATTERNS
-    given = (of_jobs, layout, host.gbps, host.read_share, arbitration, slice_clocks)
+    given = (of_jobs, released, layout, host.gbps, host.read_share, arbitration, slice_clocks)
     lookup = Lookup(
         ContentionResult,
         cache,
@@ -281,27 +159,22 @@ def simulate_contention(
     )
     if (found := lookup.find(stopwatch, progress)) is not None:
         return found
-    alone = simulate_expert(hardware, model, of_jobs, layout, bits, progress=lambda share: progress(0.0))
+    alone = simulate_expert(
+        hardware, model, of_jobs, layout, bits, progress=lambda share: progress(0.0), release_ns=released
+    )
 
     machine = lower_machine(hardware)
     setup = make_setup(machine, arbitration, slice_clocks)
     run = ChannelRun(machine, setup, 1, record_commands)
-    for each in of_jobs:
-        run.add_expert(0, weights, each)
+    for each, ns in zip(of_jobs, released, strict=True):
+        run.add_expert(0, weights, each, machine.clock_at(ns) * machine.dram_ticks if ns else 0)
     requests = host_round(hardware, host, run.first_free_place[0])
-    pace = host.pace(machine.device.burst_bytes, machine.device.clock_ps)
-    buses = machine.host_buses
-    run.dimms.add_stream(requests.stream(machine.tables, buses, FIRST_CLOCK, pace, host.offered(buses)))
-    _run_beside(run, alone)
+    run.dimms.add_stream(requests.stream(machine.tables, machine.host_buses, FIRST_CLOCK))
+    samples = _run_beside(run, alone)
     meanwhile = run.moved_by_lane() * machine.device.burst_bytes
-    curves = _Curves.of(run)
     run.dimms.end_streams()
     run.dimms.run_host(state.FAR)
-    quiet = [
-        _HostAlone(setup, requests.first(setup.host_tables, bus, int(count), pace))
-        for bus, count in enumerate(run.dimms.agents.traffic.taken[0])
-        if count
-    ]
+    quiet = _host_alone(run, requests)
     config = {
         **alone.config,
         "host_gbps": "saturate" if host.gbps is None else host.gbps,
@@ -311,7 +184,7 @@ def simulate_contention(
         "slice_clocks": slice_clocks if arbitration == "slice" else None,
     }
     energy = _energy(run, alone.energy_nj)
-    return lookup.store(_result(run, meanwhile, curves, quiet, alone, host, energy, config, stopwatch))
+    return lookup.store(_result(run, meanwhile, samples, quiet, alone, host, energy, config, stopwatch))
 
 
 def _energy(run: ChannelRun, alone: Mapping[str, float | None] | None) -> Energy:
@@ -328,8 +201,8 @@ def _energy(run: ChannelRun, alone: Mapping[str, float | None] | None) -> Energy
 def _result(
     run: ChannelRun,
     meanwhile: Ints,
-    curves: _Curves,
-    quiet: Sequence[_HostAlone],
+    samples: Samples,
+    quiet: Sequence[Bus],
     alone: ExpertResult,
     host: HostTraffic,
     energy: Energy,
@@ -346,11 +219,16 @@ def _result(
 
     time_ns = ns(-(-run.end // machine.dram_ticks) - FIRST_CLOCK)
     streamed = int(dimms.lane_values[:, state.DATA_END].max()) - FIRST_CLOCK
-    ndp_gbps = alone.weight_bytes * alone.weight_reads / ns(streamed)
+    times = tuple(map(run.job_time, run.experts))
+    waited_ns = waiting_ns((expert.job for expert in run.experts), times)
+    ndp_gbps = alone.weight_bytes * alone.weight_reads / (ns(streamed) - waited_ns)
     busy_ns, quiet_ns = ns(run.host_cycles), ns(max((one.cycles for one in quiet), default=0))
     host_gbps = int(meanwhile[shared.HOST].sum()) / time_ns
     lanes_peak, bus_peak = alone.peak_bandwidth_gbps, machine.host_buses * device.peak_gbps
     requests = int(host_values[:, state.TAKEN].sum())
+    sampled, bursts = samples.rises()
+    at_ns = np.array([ns(clock) for clock in (sampled - FIRST_CLOCK).tolist()])
+    ndp_curve, host_curve = bursts * burst_bytes / np.diff(at_ns)
     return ContentionResult(
         ndp_time_ns=time_ns,
         ndp_alone_ns=alone.time_ns,
@@ -383,7 +261,7 @@ def _result(
         bus_turnarounds=int(bus_value[:, shared.BUS_TURNAROUNDS].sum()),
         bus_rank_switches=int(bus_value[:, shared.RANK_SWITCHES].sum()),
         commands=name_commands(run.issued()),
-        jobs=tuple(map(run.job_time, run.experts)),
+        jobs=times,
         phases=run.phases(0),
         token_tiles=tuple(tokens for expert in run.experts for tokens in expert.job.tiles),
         lanes=machine.lanes,
@@ -394,10 +272,9 @@ def _result(
         energy_nj=energy[0],
         energy_note=energy[1],
         config=config,
-        wall_s=stopwatch.wall_s(),
-        compile_s=stopwatch.compile_s(),
-        curve_ns=curves.end_ns,
-        ndp_curve_gbps=curves.ndp_gbps,
-        host_curve_gbps=curves.host_gbps,
+        **stopwatch.times(),
+        curve_ns=tuple(at_ns[1:].tolist()),
+        ndp_curve_gbps=tuple(ndp_curve.tolist()),
+        host_curve_gbps=tuple(host_curve.tolist()),
         command_traces=tuple(run.commands_of_lanes()),
     )

@@ -5,32 +5,31 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim._later import import_home
-from ndpsim.arguments import flag, progress_function, several, text, whole_number
+from ndpsim.arguments import flag, number, progress_function, several, text, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram import state
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.layout import ExpertFormat, ExpertWeights, parse_layout
 from ndpsim.moe import Expert, MoeShape
-from ndpsim.simulate.alone import DimmsAlone, compare_runs
-from ndpsim.simulate.lane import decode_commands, ensure_recordable, name_commands
+from ndpsim.results.cache import Lookup, ResultCache
+from ndpsim.results.expert import ExpertResult
+from ndpsim.results.stopwatch import Stopwatch
+from ndpsim.simulate.alone import DimmsAlone
+from ndpsim.simulate.lane import ensure_recordable, name_commands
 from ndpsim.simulate.machine import (
     Machine,
     PlacedOnDimms,
-    every_lane,
     lower_machine,
     place_on_dimms,
 )
-from ndpsim.simulate.power import Energy
-from ndpsim.simulate.program import FIRST_CLOCK, Job, fastest, plain
-from ndpsim.simulate.result import ExpertResult
-from ndpsim.simulate.result_cache import Lookup, ResultCache
-from ndpsim.simulate.stopwatch import Stopwatch
+from ndpsim.simulate.power import unit_work
+from ndpsim.simulate.program import FIRST_CLOCK, Job, fastest, waiting_ns
 from ndpsim.simulate.weights import named_weights
 
 if TYPE_CHECKING:
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_TOKENS", "simulate_expert"]
 
+T = TypeVar("T")
 Ints = NDArray[np.int64]
 Progress = Callable[[float], None]
 
@@ -45,15 +45,23 @@ Progress = Callable[[float], None]
 MAX_TOKENS = 16384
 
 _MOST_JOBS = 4096
+_LAST_RELEASE_NS = 1e9
 _IDLE = {"refresh": state.IDLE_REFRESH, "fifo": state.IDLE_CREDIT, "rows": state.IDLE_ROW}
 
 
 # Imported when first used: it has kernels that lanes with command buses of their own do without.
-_LATER = {"ndpsim.simulate.taking_turns": ("LanesInTurn", "ensure_equal")}
+_LATER = {"ndpsim.simulate.taking_turns": ("LanesInTurn",)}
 
 
 def _later(name: str) -> Any:
     return import_home(__name__, _LATER, name)
+
+
+def _one_or_several(value: Any, key: str, each: Callable[[Any, str], T]) -> tuple[T, ...]:
+    """A value, or the elements of a list of them, each as the function `each` takes it."""
+    if not isinstance(value, list | tuple | np.ndarray) or getattr(value, "shape", None) == ():
+        return (each(value, key),)
+    return several(value, key, each)
 
 
 def token_counts(tokens: int | Sequence[int]) -> tuple[int, ...]:
@@ -62,16 +70,23 @@ def token_counts(tokens: int | Sequence[int]) -> tuple[int, ...]:
     Raises:
         InputError: a count is not from 1 to `MAX_TOKENS`, or there are too many experts, or none.
     """
+    counts = _one_or_several(tokens, "tokens", lambda one, key: whole_number(one, key, 1, MAX_TOKENS))
+    if not 1 <= len(counts) <= _MOST_JOBS:
+        raise InputError(f"{len(counts)} experts are not from 1 to {_MOST_JOBS}", key="tokens")
+    return counts
 
-    def count(value: object, key: str) -> int:
-        return whole_number(value, key, 1, MAX_TOKENS)
 
-    if not isinstance(tokens, list | tuple | np.ndarray) or getattr(tokens, "shape", None) == ():
-        return (count(tokens, "tokens"),)
-    of_jobs: tuple[int, ...] = several(tokens, "tokens", count)
-    if not 1 <= len(of_jobs) <= _MOST_JOBS:
-        raise InputError(f"{len(of_jobs)} experts are not from 1 to {_MOST_JOBS}", key="tokens")
-    return of_jobs
+def release_times(release_ns: float | Sequence[float], experts: int) -> tuple[float, ...]:
+    """The release of each of some experts in turn.
+
+    Raises:
+        InputError: a time makes no sense, or there is neither one for each expert nor one for all.
+    """
+    times = _one_or_several(release_ns, "release_ns", lambda one, key: number(one, key, 0, _LAST_RELEASE_NS))
+    if len(times) not in (1, experts):
+        problem = f"{len(times)} times for {experts} experts; give one for each, or one for all"
+        raise InputError(problem, key="release_ns")
+    return times * (experts // len(times))
 
 
 def simulate_expert(
@@ -85,12 +100,13 @@ def simulate_expert(
     exact_check: bool = False,
     progress: Progress | None = None,
     cache: bool | ResultCache = False,
+    release_ns: float | Sequence[float] = 0.0,
 ) -> ExpertResult:
     """Simulate an expert of a model, or several in turn, on one DIMM or on several, cycle by cycle.
 
-    Experts in turn have each its own weights, placed behind those of the one before, from the
-    next row on. An expert's activations
-    come when the results of the one before have left; its weights are read ahead into the FIFOs meanwhile.
+    Experts in turn have each its own weights, placed behind those of the one before, from the next row on.
+    An expert's activations come when the results of the one before have left; its weights are read ahead
+    into the FIFOs meanwhile.
 
     Args:
         hw: a bundled hardware name, a path of a hardware file, or a loaded `Hardware`.
@@ -107,6 +123,8 @@ def simulate_expert(
             nothing is called.
         cache: True, or a `ResultCache`, to find the result there where the very same was simulated before;
             with `record_commands` or `exact_check` everything is simulated.
+        release_ns: the time, after the first clock, of each expert in turn, or of all: before it none of the
+            expert's activations come, and none of its weights are read ahead.
 
     Raises:
         InputError: an argument, the hardware or the model makes no sense, or does not fit.
@@ -114,6 +132,7 @@ def simulate_expert(
     """
     stopwatch = Stopwatch()
     of_jobs, layout = token_counts(tokens), text(layout, "layout")
+    released = release_times(release_ns, len(of_jobs))
     record_commands, exact_check = flag(record_commands, "record_commands"), flag(exact_check, "exact_check")
     progress = progress_function(progress)
     if parse_layout(layout)[0] == "striped":
@@ -128,7 +147,7 @@ def simulate_expert(
         ExpertResult,
         cache,
         record_commands or exact_check,
-        (hardware, weights, of_jobs, layout),
+        (hardware, weights, of_jobs, layout, released),
         {"model": model_name},
     )
     if (found := lookup.find(stopwatch, progress)) is not None:
@@ -136,7 +155,11 @@ def simulate_expert(
     with hardware.errors_at_origins():
         machine = lower_machine(hardware)
         expert = place_on_dimms(machine, layout, weights)
-        jobs = [Job(machine.unit.tile(each, weights.hidden, expert.slice).tokens) for each in of_jobs]
+        tilings = [machine.unit.tile(each, weights.hidden, expert.slice).tokens for each in of_jobs]
+    jobs = [
+        Job(tiles, machine.clock_at(ns) * machine.dram_ticks if ns else 0)
+        for tiles, ns in zip(tilings, released, strict=True)
+    ]
     _check_room(machine, expert, len(jobs))
     tiles = tuple(tokens for job in jobs for tokens in job.tiles)
     if record_commands:
@@ -148,13 +171,14 @@ def simulate_expert(
         run = DimmsAlone(machine, expert, record_commands, fastest)
     end = run.run(jobs, progress)
     if exact_check:
-        _check(machine, run, weights, jobs, end)
+        _check(run, jobs, end)
     config = {
         "hardware": machine.described,
         **expert.described,
         "model": model_name,
         "tokens": of_jobs[0] if len(of_jobs) == 1 else list(of_jobs),
         "layout": layout,
+        **({"release_ns": list(released)} if any(released) else {}),
     }
     return lookup.store(_result(run, jobs, end, config, weights, stopwatch))
 
@@ -171,24 +195,16 @@ def _check_room(machine: Machine, expert: PlacedOnDimms, count: int) -> None:
         raise InputError(problem, key="tokens")
 
 
-def _check(
-    machine: Machine, run: DimmsAlone | LanesInTurn, weights: ExpertWeights, jobs: Sequence[Job], end: int
-) -> None:
-    """Run everything once more, every lane on its own and on the plain controller, and compare.
+def _check(run: DimmsAlone | LanesInTurn, jobs: Sequence[Job], end: int) -> None:
+    """Run everything once more, plainly, and compare.
 
     Raises:
         MismatchError: something differs.
     """
     for tokens in {tokens for job in jobs for tokens in job.tiles}:
-        if not machine.unit.agrees_with_twin(run.expert.placed[0].interleaving, tokens):
+        if not run.machine.unit.agrees_with_twin(run.expert.placed[0].interleaving, tokens):
             raise MismatchError("an array differs from its plain twin")
-    if machine.shared_commands:
-        readable = _later("LanesInTurn")(machine, run.expert, weights, False, readable=True)
-        _later("ensure_equal")(run, end, readable, readable.run(jobs, lambda share: None))
-        return
-    assert isinstance(run, DimmsAlone)
-    again = DimmsAlone(machine, every_lane(machine, run.expert), False, plain)
-    compare_runs(run, end, again, again.run(jobs, lambda share: None))
+    run.compare_with_plain(jobs, end)
 
 
 def _result(
@@ -201,38 +217,47 @@ def _result(
 ) -> ExpertResult:
     machine, expert = run.machine, run.expert
     to_ns, clock_ns = machine.timebase.to_ns, machine.timebase.to_ns(machine.dram_ticks)
+
+    def after_start_ns(tick: int) -> float:
+        return to_ns(tick - FIRST_CLOCK * machine.dram_ticks)
+
     tiles, dimms = tuple(tokens for job in jobs for tokens in job.tiles), len(expert.of_dimm)
     tokens, reads = sum(tiles), len(tiles)
     cycles = -(-end // machine.dram_ticks) - FIRST_CLOCK
     time_ns = to_ns(cycles * machine.dram_ticks)
-    lanes = run.lanes()
-    counts = [(lane.channel.value.tolist(), count) for lane, count in lanes]
-    used = [counter for counter, _ in counts if counter[state.READS_SERVED]]
+    lanes = run.count_until(cycles + FIRST_CLOCK)
+    used = [lane.counter for lane in lanes if lane.counter[state.READS_SERVED]]
     streamed = max(counter[state.DATA_END] for counter in used) - FIRST_CLOCK
+    times = run.spans.job_times(jobs, after_start_ns)
+    waited_ns = waiting_ns(jobs, times)
     peak_gbps = dimms * machine.lanes * machine.lane_peak_gbps
-    bandwidth_gbps = expert.bytes * reads / to_ns(streamed * machine.dram_ticks)
-    skipped = sum(lane.channel.skipped * count for lane, count in lanes)
-    issued: Ints = functools.reduce(np.add, (lane.channel.issued * count for lane, count in lanes))
+    bandwidth_gbps = expert.bytes * reads / (to_ns(streamed * machine.dram_ticks) - waited_ns)
+    skipped = sum(lane.lanes * lane.skipped for lane in lanes)
+    issued: Ints = functools.reduce(np.add, (lane.lanes * lane.issued for lane in lanes))
     idle_ns = {
-        name: sum(counter[place] * count for counter, count in counts) / (dimms * machine.lanes) * clock_ns
+        name: sum(lane.lanes * lane.counter[place] for lane in lanes) / (dimms * machine.lanes) * clock_ns
         for name, place in _IDLE.items()
     }
     busy = {
-        "memory": (streamed - min(counter[state.IDLE_CREDIT] for counter in used)) / cycles,
-        "compute": max(lane.busy for lane, _ in lanes) / (cycles * machine.dram_ticks),
+        "memory": (streamed - min(counter[state.IDLE_CREDIT] for counter in used) - waited_ns / clock_ns)
+        / cycles,
+        "compute": max(lane.busy for lane in lanes) / (cycles * machine.dram_ticks),
         "io": float(run.path.busy_ticks / (cycles * machine.dram_ticks)),
     }
-    energy_nj, energy_note = _energy(run, weights, tokens, reads, issued, cycles, time_ns)
-
-    def after_start_ns(tick: int) -> float:
-        return to_ns(tick - FIRST_CLOCK * machine.dram_ticks)
+    work = unit_work(machine.unit, weights, tokens, reads * expert.bytes)
+    energy_nj, energy_note = machine.dram_power.split(
+        issued,
+        cycles * machine.lanes * dimms,
+        sum(lane.lanes * lane.open_clocks for lane in lanes),
+        {**machine.unit_energy.split(*work, dimms * time_ns), **run.path.energy()},
+    )
 
     return ExpertResult(
         time_ns=time_ns,
         cycles=cycles,
         clock_ns=clock_ns,
         tokens=tokens,
-        jobs=run.spans.job_times(jobs, after_start_ns),
+        jobs=times,
         weight_bytes=len(jobs) * expert.bytes,
         weight_bursts=len(jobs) * expert.bursts,
         weight_reads=reads / len(jobs) if reads % len(jobs) else reads // len(jobs),
@@ -257,37 +282,6 @@ def _result(
         energy_nj=energy_nj,
         energy_note=energy_note,
         config=config,
-        wall_s=stopwatch.wall_s(),
-        compile_s=stopwatch.compile_s(),
-        command_traces=tuple(
-            decode_commands(lane.commands, machine.tables)
-            for dimm in run.of_dimm
-            for lane in dimm.of_lane
-            if lane.commands.entry.size
-        ),
+        **stopwatch.times(),
+        command_traces=run.command_traces(),
     )
-
-
-def _energy(
-    run: DimmsAlone | LanesInTurn,
-    weights: ExpertWeights,
-    tokens: int,
-    reads: int,
-    issued: Ints,
-    cycles: int,
-    time_ns: float,
-) -> Energy:
-    """The energy of the DIMMs, and what it rests on."""
-    machine, expert = run.machine, run.expert
-    dimms, matrices = len(expert.of_dimm), weights.format.matrices
-    open_clocks = sum(lane.channel.open_clocks(cycles + FIRST_CLOCK) * count for lane, count in run.lanes())
-    products = tokens * weights.hidden * weights.intermediate  # of a matrix
-    units = machine.unit_energy.split(
-        float(products * sum(machine.unit.native_share(matrix.bits) for matrix in matrices)),
-        len(matrices) * products * machine.unit.activation_bytes,
-        reads * expert.bytes,
-        tokens * weights.intermediate,
-        dimms * time_ns,
-    )
-    rank_clocks = cycles * machine.lanes * dimms
-    return machine.dram_power.split(issued, rank_clocks, open_clocks, {**units, **run.path.energy()})

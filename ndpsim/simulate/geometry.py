@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ndpsim.config import Hardware
+from ndpsim.errors import InputError
 from ndpsim.layout import Geometry
 
-__all__ = ["geometry_of"]
+__all__ = ["ensure_on_channel", "geometry_of"]
 
 
 def geometry_of(hardware: Hardware) -> Geometry:
@@ -16,3 +17,13 @@ def geometry_of(hardware: Hardware) -> Geometry:
     """
     dimm, channels = hardware.system.dimm, hardware.system.host.channels
     return Geometry(channels, dimm.count, dimm.ranks, dimm.subchannels, hardware.lane_device())
+
+
+def ensure_on_channel(hardware: Hardware) -> None:
+    """Make sure that the host has its memory on channels.
+
+    Raises:
+        InputError: it is behind a CXL link.
+    """
+    if hardware.system.cxl is not None:
+        raise InputError("not supported: the host has no channel to memory on a CXL link", key="cxl")

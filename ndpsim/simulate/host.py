@@ -8,115 +8,39 @@ to the next rank: so rank changes are few and the next rank's rows open behind t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from os import PathLike
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.arguments import flag, progress_function, text
 from ndpsim.config import Hardware, load_hardware
-from ndpsim.dram import sink, state
-from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
-from ndpsim.errors import InputError, MismatchError
+from ndpsim.dram import state
+from ndpsim.dram.engines import ScanController, make_controller
 from ndpsim.layout import ExpertFormat, Layout, make_layout
 from ndpsim.limits import ensure_fits
 from ndpsim.moe import Expert, MoeShape
-from ndpsim.reported import Reported
-from ndpsim.simulate.geometry import geometry_of
-from ndpsim.simulate.lane import (
-    check_refresh,
-    command_room,
-    decode_commands,
-    ensure_recordable,
-    name_commands,
-    no_commands,
-    run_channel,
-)
+from ndpsim.results.cache import Lookup, ResultCache
+from ndpsim.results.host_read import HostReadResult
+from ndpsim.results.stopwatch import Stopwatch
+from ndpsim.simulate.bus import Bus, command_traces, ensure_same
+from ndpsim.simulate.geometry import ensure_on_channel, geometry_of
+from ndpsim.simulate.lane import check_refresh, ensure_recordable, name_commands
 from ndpsim.simulate.memory import controller_options
 from ndpsim.simulate.power import DramPower, dram_power
-from ndpsim.simulate.program import FIRST_CLOCK
-from ndpsim.simulate.result_cache import Lookup, ResultCache
-from ndpsim.simulate.stopwatch import Stopwatch
+from ndpsim.simulate.program import FIRST_CLOCK, MakeChannel
 from ndpsim.simulate.weights import describe_weights, named_weights
-from ndpsim.spec import lower
-from ndpsim.traces import CommandTrace
+from ndpsim.spec import Tables, lower
 
-__all__ = ["HostBus", "HostReadResult", "host_buses", "simulate_host_read"]
+__all__ = ["HostBus", "host_buses", "simulate_host_read"]
 
 Ints = NDArray[np.int64]
 Progress = Callable[[float], None]
 
 _BYTES_OF_A_BURST = 128  # memory, measured and rounded up
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class HostReadResult(Reported):
-    """An expert read by the host. Counters are over all buses that take part.
-
-    Attributes:
-        time_ns: from the first DRAM command to the last beat of data, on the bus that takes longest.
-        cycles: the same in DRAM clocks; `clock_ns` is one of them.
-        weight_bytes: bytes of weights, scales and zero points; `weight_bursts` the bursts that hold them.
-        bandwidth_gbps: `weight_bytes` over `time_ns`.
-        peak_bandwidth_gbps: what the channels that take part carry at their limit.
-        peak_fraction: `bandwidth_gbps` over `peak_bandwidth_gbps`.
-        channels: channels that take part.
-        buses: their sub-channels; `buses_simulated`: the different ones; equal ones are simulated once.
-        ranks_per_bus: ranks behind a bus, of all DIMMs of its channel; the most.
-        commands: DRAM commands by kind.
-        idle_ns: why a bus carried nothing, mean over the buses: `refresh`, `rows` (row and rank changes).
-        fast_forwarded: the share of the reads that went, exactly, as others of the same run had gone before.
-        energy_nj: by component (`energy.split`), and their `total`, of all ranks behind the buses;
-            None where nothing is known of the DRAM's currents. `energy_note` says what it rests on, or why.
-        config: everything that was used: hardware, model, weights, layout.
-        wall_s: how long the call took, without `compile_s`; next to nothing with a result from a cache.
-        compile_s: how long kernels were compiled for it; 0 when they were in the cache.
-        command_traces: by bus (channel by channel, of each its sub-channels), when asked for.
-    """
-
-    _shown_fields: ClassVar[tuple[str, ...]] = (
-        "time_ns",
-        "cycles",
-        "clock_ns",
-        "weight_bytes",
-        "bandwidth_gbps",
-        "peak_bandwidth_gbps",
-        "peak_fraction",
-        "channels",
-        "buses",
-        "buses_simulated",
-        "ranks_per_bus",
-        "commands",
-        "idle_ns",
-        "fast_forwarded",
-        "energy_nj",
-        "wall_s",
-    )
-
-    time_ns: float
-    cycles: int
-    clock_ns: float
-    weight_bytes: int
-    weight_bursts: int
-    bandwidth_gbps: float
-    peak_bandwidth_gbps: float
-    peak_fraction: float
-    channels: int
-    buses: int
-    buses_simulated: int
-    ranks_per_bus: int
-    commands: Mapping[str, int]
-    idle_ns: Mapping[str, float]
-    fast_forwarded: float
-    energy_nj: Mapping[str, float | None] | None
-    energy_note: str
-    config: Mapping[str, Any]
-    wall_s: float
-    compile_s: float
-    command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +66,11 @@ class HostBus:
         """Equal for buses on which the same happens."""
         return self.ranks, self.rank.tobytes(), self.place.tobytes()
 
+    def source(self, layout: Layout, tables: Tables) -> state.Source:
+        """The reads of all bursts, of a layout that has them."""
+        coordinates, reads = layout.parts[0].interleaving.coordinates(self.place), np.zeros_like(self.place)
+        return state.make_source(tables, self.rank, *coordinates, reads, self.burst, period=tables.bankgroups)
+
 
 def host_buses(layout: Layout) -> list[HostBus]:
     """The buses over which a layout's bursts go to the host, with the bursts of each in the host's order."""
@@ -164,61 +93,29 @@ def _runs(numbers: Ints, order: Ints) -> list[tuple[int, Ints]]:
     return list(zip(numbers[first].tolist(), np.split(order, first[1:]), strict=True))
 
 
-class _BusRun:
-    """A bus and its controller."""
-
-    def __init__(
-        self, bus: HostBus, layout: Layout, hardware: Hardware, recording: bool, plain: bool = False
-    ) -> None:
-        device = hardware.bus_device(bus.ranks)
-        check_refresh(device, hardware.system.dram.refresh)
-        self.bus, self.tables = bus, lower(device)
-        bankgroup, bank, row, column = layout.parts[0].interleaving.coordinates(bus.place)
-        reads = np.zeros_like(bus.place)
-        self.source = state.make_source(
-            self.tables,
-            bus.rank,
-            bankgroup,
-            bank,
-            row,
-            column,
-            reads,
-            bus.burst,
-            period=self.tables.bankgroups,
-        )
-        policy = state.make_policy(controller_options(hardware.system.dram))
-        self.channel: Controller = (
-            ScanController(self.tables, policy) if plain else make_controller(self.tables, policy)
-        )
-        self.commands = command_room() if recording else no_commands()
-
-    def run(self) -> None:
-        self.commands = run_channel(
-            self.channel, self.source, sink.null_sink(), self.commands, len(self.bus.burst)
-        )
-
-    @property
-    def cycles(self) -> int:
-        return int(self.channel.value[state.DATA_END]) - FIRST_CLOCK
+def _run(bus: HostBus, layout: Layout, hardware: Hardware, recording: bool, make_channel: MakeChannel) -> Bus:
+    """A bus on which everything is read."""
+    device = hardware.bus_device(bus.ranks)
+    check_refresh(device, hardware.system.dram.refresh)
+    tables, policy = lower(device), state.make_policy(controller_options(hardware.system.dram))
+    run = Bus(tables, make_channel(tables, policy), bus.source(layout, tables), recording)
+    run.run()
+    return run
 
 
 def _run_alike(
     layout: Layout, hardware: Hardware, recording: bool, exact_check: bool, progress: Progress
-) -> list[_BusRun]:
+) -> list[Bus]:
     """The run of each bus; buses on which the same happens share one."""
-    runs: dict[tuple[int, bytes, bytes], _BusRun] = {}
+    runs: dict[tuple[int, bytes, bytes], Bus] = {}
     of_bus = []
     buses = host_buses(layout)
     for number, bus in enumerate(buses):
         if bus.alike not in runs:
-            run = runs[bus.alike] = _BusRun(bus, layout, hardware, recording)
-            run.run()
+            run = runs[bus.alike] = _run(bus, layout, hardware, recording, make_controller)
             if exact_check:
-                plain = _BusRun(bus, layout, hardware, False, plain=True)
-                plain.run()
-                different = compare_channels(run.channel, plain.channel)
-                if different:
-                    raise MismatchError(f"bus {number} differs from its plain run in {', '.join(different)}")
+                plain = _run(bus, layout, hardware, False, ScanController)
+                ensure_same(f"bus {number}", run.channel, plain.channel)
         of_bus.append(runs[bus.alike])
         progress((number + 1) / len(buses))
     return of_bus
@@ -238,12 +135,8 @@ def simulate_host_read(
     """The host reads all weights of an expert, DRAM command by DRAM command.
 
     Args:
-        hw: a bundled hardware name, a path of a hardware file, or a loaded `Hardware`.
-        model: a bundled model name, a path of a Hugging Face config.json, what `load_model` returns, or an
-            `Expert`.
+        hw, model, bits, sets: as in `simulate_expert`.
         layout: where the weights lie: "localized", "striped" or "sharded:N".
-        bits: bits of a weight, 16, 8, 4, 3, 2 or 1, or the format of each matrix.
-        sets: changes to the hardware, "dimm.ranks=2".
         record_commands: keep the command trace of every bus.
         exact_check: run once more on the plain controller, every read stepped through, and compare.
         progress: called with the share of the work that is done, first with 0 when all is checked; None:
@@ -258,8 +151,7 @@ def simulate_host_read(
     layout, progress = text(layout, "layout"), progress_function(progress)
     record_commands, exact_check = flag(record_commands, "record_commands"), flag(exact_check, "exact_check")
     hardware = load_hardware(hw, sets)
-    if hardware.system.cxl is not None:
-        raise InputError("not supported: the host has no channel to memory on a CXL link", key="cxl")
+    ensure_on_channel(hardware)
     weights, model_name = named_weights(model, bits)
     computing, labels = record_commands or exact_check, {"model": model_name}
     lookup = Lookup(HostReadResult, cache, computing, (hardware, weights, layout), labels)
@@ -277,11 +169,11 @@ def simulate_host_read(
 
 
 def _result(
-    layout: Layout, runs: list[_BusRun], power: DramPower, config: dict[str, Any], stopwatch: Stopwatch
+    layout: Layout, runs: list[Bus], power: DramPower, config: dict[str, Any], stopwatch: Stopwatch
 ) -> HostReadResult:
     geometry = layout.geometry
     clock_ps = geometry.device.clock_ps
-    cycles = max(run.cycles for run in runs)
+    cycles = max(run.cycles for run in runs) - FIRST_CLOCK
     time_ns, clock_ns = float(cycles * clock_ps / 1000), float(clock_ps / 1000)
     channels = len(np.unique(geometry.channel_of(np.array(layout.dimms))))
     peak_gbps = channels * geometry.subchannels * geometry.device.peak_gbps
@@ -296,7 +188,6 @@ def _result(
         sum(int(run.channel.value[place]) for run in runs) / len(runs)
         for place in (state.IDLE_REFRESH, state.IDLE_ROW)
     ]
-    traces = {id(run): decode_commands(run.commands, run.tables) for run in runs if run.commands.entry.size}
     return HostReadResult(
         time_ns=time_ns,
         cycles=cycles,
@@ -316,7 +207,6 @@ def _result(
         energy_nj=energy_nj,
         energy_note=energy_note,
         config=config,
-        wall_s=stopwatch.wall_s(),
-        compile_s=stopwatch.compile_s(),
-        command_traces=tuple(traces[id(run)] for run in runs if id(run) in traces),
+        **stopwatch.times(),
+        command_traces=command_traces(runs),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -56,16 +55,12 @@ class HostTraffic:
         """
         return cls(_rate(host_gbps, bus_gbps), number(read_share, "read_share", 0, 1), _pattern(pattern))
 
-    def offered(self, buses: int) -> Ints | None:
-        """Requests of each bus, where there is an end of them; see `RequestRound.stream`."""
-        return np.zeros(buses, dtype=np.int64) if self.gbps == 0 else None
-
-    def pace(self, burst_bytes: int, clock_ps: Fraction) -> tuple[int, int]:
+    def pace(self, device: Device) -> tuple[int, int]:
         """Clocks between requests, as an exact fraction; 0 when they come as fast as they are
         taken, or never."""
         if not self.gbps:
             return 0, 1
-        interval = burst_bytes * 1000 / exact(self.gbps) / clock_ps
+        interval = device.burst_bytes * 1000 / exact(self.gbps) / device.clock_ps
         return interval.numerator, interval.denominator
 
 
@@ -102,7 +97,10 @@ def _no_pattern(written: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class RequestRound:
-    """Requests to one DIMM, in their order, one array element each; after the last comes the first again."""
+    """Requests to one DIMM, in their order, one array element each; after the last comes the first again.
+
+    `pace` is that of the traffic; `made`: whether there are any at all.
+    """
 
     bus: Ints
     rank: Ints
@@ -112,22 +110,23 @@ class RequestRound:
     column: Ints
     write: Ints
     address: Ints
+    pace: tuple[int, int]
+    made: bool
 
-    def stream(
-        self, tables: Tables, buses: int, start: int, pace: tuple[int, int], offered: Ints | None
-    ) -> Stream:
-        """The requests by bus, from clock `start` on, `offered` of each (None: without end)."""
+    def stream(self, tables: Tables, buses: int, start: int) -> Stream:
+        """The requests by bus, from clock `start` on, without end."""
         numbers = [np.flatnonzero(self.bus == bus) for bus in range(buses)]
         sources = [self._source(tables, chosen) for chosen in numbers]
-        endless = np.array([FAR if len(chosen) else 0 for chosen in numbers], dtype=np.int64)
-        return Stream(sources, numbers, start, pace, endless if offered is None else offered)
+        offered = [FAR if self.made and len(chosen) else 0 for chosen in numbers]
+        return Stream(sources, numbers, start, self.pace, np.array(offered, dtype=np.int64))
 
-    def first(self, tables: Tables, bus: int, count: int, pace: tuple[int, int]) -> Source:
+    def first(self, tables: Tables, bus: int, count: int) -> Source:
         """The first `count` requests of a bus, for a controller that has them to itself."""
         chosen = np.flatnonzero(self.bus == bus)
         rounds, place = np.divmod(np.arange(count, dtype=np.int64), len(chosen))
         number = rounds * len(self.bus) + chosen[place]
-        cycle = number * pace[0] // pace[1] if pace[0] else None
+        clocks, per = self.pace
+        cycle = number * clocks // per if clocks else None
         return self._source(tables, chosen[place], cycle)
 
     def on_ranks_from(self, first: int) -> RequestRound:
@@ -169,15 +168,7 @@ def make_round(
             key="pattern",
         )
     address, write = _requests(traffic, device, buses * ranks)
-    behind = Device(
-        device.standard,
-        device.org,
-        device.timing,
-        ranks,
-        device.organisation,
-        device.timings,
-        device.sources,
-    )
+    behind = replace(device, ranks=ranks)
     mapping = MAPPERS[mapper] if isinstance(mapper, str) else mapper
     at = map_addresses(address, mapping, behind, buses)
     row = first_row + at.row.astype(np.int64) % (device.rows - first_row)
@@ -190,6 +181,8 @@ def make_round(
         column=at.column.astype(np.int64),
         write=write,
         address=address // device.burst_bytes,
+        pace=traffic.pace(device),
+        made=traffic.gbps != 0,
     )
 
 

@@ -251,12 +251,10 @@ class Lane:
     def refresh_until(self, clock: int) -> None:
         """Go on without reads up to, not including, `clock`: refreshes are issued as they fall due."""
         value = self.channel.value
+        if clock <= value[state.CLOCK]:
+            return
         value[state.PAUSE] = clock
         self.commands = run_channel(self.channel, self.source, self.sink, self.commands, state.FAR)
         value[state.PAUSE] = state.FAR
         # Nothing is queued any more, so it does not matter at which step before `clock` a controller stopped.
         value[state.CLOCK], value[state.COUNTED_UNTIL] = clock, clock - 1
-
-    def count(self, place: int) -> int:
-        """One of the channel's counters (places in `dram.state`)."""
-        return int(self.channel.value[place])

@@ -7,7 +7,7 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from ndpsim.caching import cached_by_identity
 from ndpsim.config import Hardware
@@ -15,20 +15,20 @@ from ndpsim.dram import state
 from ndpsim.energy import UnitEnergy
 from ndpsim.layout import ExpertWeights, Geometry, Interleaving, LaneShare
 from ndpsim.link import Pipe
-from ndpsim.ndp import ActivationUnit, GemvUnit, MultiplierUnit, find_unit
+from ndpsim.ndp import ActivationUnit, MultiplierUnit, find_unit
 from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.lane import LaneStream, check_refresh, ensure_streams_fit, make_stream
 from ndpsim.simulate.memory import controller_options
 from ndpsim.simulate.power import DramPower, dram_power, unit_energy
+from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.weights import describe_weights
 from ndpsim.spec import Device, Tables, lower
-from ndpsim.units import Timebase, common_ticks, frequency_period_ps
+from ndpsim.units import Timebase, common_ticks, exact, frequency_period_ps
 
 __all__ = [
     "Machine",
     "Placed",
     "PlacedOnDimms",
-    "Work",
     "every_lane",
     "lower_machine",
     "place_on_dimms",
@@ -76,6 +76,10 @@ class Machine:
     def activation_ticks(self) -> int:
         return self.timebase.ticks[2]
 
+    def clock_at(self, ns: float) -> int:
+        """The first clock that is not before a time, in ns after the first clock."""
+        return FIRST_CLOCK - int(-(exact(ns) * 1000 / self.timebase.tick_ps) // self.dram_ticks)
+
     def bus_ticks(self, bursts: int) -> int:
         """Time on the buses to the host for bursts that all of them share."""
         return -(-bursts // self.host_buses) * self.tables.burst * self.dram_ticks
@@ -84,16 +88,6 @@ class Machine:
     def row_places(self) -> int:
         """Bursts of a row of every bank of a lane: places that follow each other."""
         return self.device.bankgroups * self.device.banks_per_group * self.device.bursts_per_row
-
-    @property
-    def gemv(self) -> GemvUnit:
-        """The unit where it is a GEMV unit."""
-        assert isinstance(self.unit, GemvUnit)
-        return self.unit
-
-    @property
-    def gemv_ticks(self) -> int:
-        return self.unit_ticks
 
 
 @cached_by_identity(_CACHED)
@@ -134,13 +128,6 @@ def lower_machine(hardware: Hardware) -> Machine:
     )
 
 
-class Work(NamedTuple):
-    """What a burst of a region asks of the multipliers of its lane."""
-
-    servers: int  # bursts that they hold at once
-    pass_cycles: int  # for a token
-
-
 @dataclass(frozen=True, eq=False)
 class Placed:
     """Weights on the lanes of a DIMM, or of several that have as much and run alike."""
@@ -150,12 +137,6 @@ class Placed:
     streams: tuple[LaneStream, ...]  # of lanes that run alike
     groups: tuple[slice, ...]  # by region, of all groups of bursts
     on_channel: int  # DIMMs, of all that take part, on the channel of each
-
-    @functools.cached_property
-    def work(self) -> tuple[Work, ...]:
-        """By region, of a GEMV unit."""
-        assert isinstance(self.unit, GemvUnit)
-        return tuple(Work(*self.unit.region_work(self.interleaving, region)) for region in (0, 1))
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from ndpsim.config import Hardware, load_hardware
 from ndpsim.layout import MATRICES, ExpertFormat, Layout, make_layout
 from ndpsim.moe import Expert, MoeShape
 from ndpsim.ndp import find_unit
-from ndpsim.reported import Reported, flattened
+from ndpsim.reported import Reported
 from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.weights import describe_weights, named_weights
 from ndpsim.units import format_bytes
@@ -34,15 +34,8 @@ class PlacedExpert(Reported):
     hardware: str
     described: dict[str, Any]
 
-    def to_dict(self, flat: bool = False) -> dict[str, Any]:
-        """Plain data for JSON: bytes by matrix, DIMM and lane, scales and zero points included.
-
-        Args:
-            flat: scalars only, as one row of a table; see `ExpertResult.to_dict`.
-        """
-        return flattened(self._nested()) if flat else self._nested()
-
-    def _nested(self) -> dict[str, Any]:
+    def _plain(self) -> dict[str, Any]:
+        """Bytes by matrix, DIMM and lane, scales and zero points included."""
         layout, geometry = self.layout, self.layout.geometry
         held = layout.lane_bits()
         return {
@@ -118,13 +111,9 @@ def place_expert(
     """Lay an expert out on the DIMMs of a machine, from the first DIMM on.
 
     Args:
-        hw: a bundled hardware name, a path of a hardware file, or a loaded `Hardware`.
-        model: a bundled model name, a path of a Hugging Face config.json, what `load_model` returns, or an
-            `Expert`.
+        hw, model, bits, sets: as in `simulate_expert`.
         layout: "localized", "striped" or "sharded:N"; "localized" on a device with systolic arrays, in the
             tiles that `simulate_expert` reads there.
-        bits: bits of a weight, 16, 8, 4, 3, 2 or 1, or the format of each matrix.
-        sets: changes to the hardware, "dimm.ranks=2".
 
     Raises:
         InputError: an argument, the hardware or the model makes no sense, or the expert does not fit.

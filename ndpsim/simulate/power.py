@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +21,11 @@ from ndpsim.energy import (
     find_currents,
     split,
 )
+from ndpsim.layout import ExpertWeights
+from ndpsim.ndp import MultiplierUnit
 from ndpsim.spec import Device
 
-__all__ = ["DramPower", "Energy", "dram_power", "unit_energy"]
+__all__ = ["DramPower", "Energy", "UnitWork", "dram_power", "unit_energy", "unit_work"]
 
 Energy = tuple[dict[str, float | None] | None, str]
 
@@ -80,4 +83,25 @@ def unit_energy(hardware: Hardware) -> UnitEnergy:
         fifo_pj_per_byte=unit.fifo_pj_per_byte,
         value_pj=activation.value_pj,
         static_mw=sum(known) if len(known) == len(static) else None,
+    )
+
+
+class UnitWork(NamedTuple):
+    """What multipliers and activation units have done, as `UnitEnergy.split` takes it."""
+
+    products: float
+    activation_bytes: int
+    weight_bytes: int
+    values: int
+
+
+def unit_work(unit: MultiplierUnit, weights: ExpertWeights, tokens: int, weight_bytes: int) -> UnitWork:
+    """The work of so many tokens, for which so many bytes of weights were read."""
+    products = tokens * weights.hidden * weights.intermediate  # of a matrix
+    matrices = weights.format.matrices
+    return UnitWork(
+        float(products * sum(unit.native_share(matrix.bits) for matrix in matrices)),
+        len(matrices) * products * unit.activation_bytes,
+        weight_bytes,
+        tokens * weights.intermediate,
     )

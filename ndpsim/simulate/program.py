@@ -24,10 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.dram import sink, state
-from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
-from ndpsim.errors import MismatchError
+from ndpsim.dram.engines import Controller, ScanController, make_controller
+from ndpsim.results.expert import JobTime, Phase
+from ndpsim.simulate.bus import ensure_same
 from ndpsim.simulate.lane import Lane
-from ndpsim.simulate.result import JobTime, Phase
 from ndpsim.spec import Tables
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "FIRST_CLOCK",
     "GATE_UP",
     "Job",
+    "LaneCounts",
     "MakeChannel",
     "Multiply",
     "Program",
@@ -49,6 +50,7 @@ __all__ = [
     "plain",
     "report_share",
     "run_in_step",
+    "waiting_ns",
 ]
 
 GATE_UP, DOWN = 0, 1  #: The regions of an expert.
@@ -70,6 +72,22 @@ class Job(NamedTuple):
 
     tiles: tuple[int, ...]
     release: int = 0
+
+
+class LaneCounts(NamedTuple):
+    """What lanes that run alike have counted: how many they are, and of each of them the rest.
+
+    `counter` (places in `dram.state`) and `issued` are those of its channel, `open_clocks` the clocks for
+    which banks were open, summed over all banks, `skipped` the reads that were fast-forwarded; `busy` the
+    ticks for which all its multipliers together had work.
+    """
+
+    lanes: int
+    counter: list[int]
+    issued: Ints
+    open_clocks: int
+    skipped: int
+    busy: float
 
 
 class WriteActivations(NamedTuple):
@@ -197,6 +215,13 @@ def expert_program(
     return at
 
 
+def waiting_ns(jobs: Iterable[Job], times: Sequence[JobTime]) -> float:
+    """For how long nothing was under way because the next of some jobs in turn was not released yet."""
+    ends = [0.0, *(time.end_ns for time in times[:-1])]
+    waits = zip(jobs, times, ends, strict=True)
+    return sum((time.start_ns - end for job, time, end in waits if job.release), 0.0)
+
+
 def _multiply(spans: Spans, step: Multiply) -> Generator[Multiply, Ints, Ints]:
     rows = yield step
     spans.note(_REGIONS[step.region], step.tile, step.release, int(rows.max()))
@@ -247,11 +272,9 @@ def compare_lanes(lanes: Iterable[tuple[Lane, Lane]]) -> None:
         MismatchError: one does not.
     """
     for number, (one, other) in enumerate(lanes):
-        different = compare_channels(one.channel, other.channel)
-        if not np.array_equal(one.sink.value[sink.COMPARED], other.sink.value[sink.COMPARED]):
-            different.append("what the multipliers did")
-        if different:
-            raise MismatchError(f"lane {number} differs from its plain run in {', '.join(different)}")
+        same = np.array_equal(one.sink.value[sink.COMPARED], other.sink.value[sink.COMPARED])
+        others = [] if same else ["what the multipliers did"]
+        ensure_same(f"lane {number}", one.channel, other.channel, others)
 
 
 def report_share(total: int, progress: Callable[[float], None]) -> Callable[[int], None]:

@@ -21,6 +21,8 @@ from ndpsim.config import Hardware, load_hardware
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, parse_layout
 from ndpsim.moe import Expert, MoeShape
+from ndpsim.results.cache import Lookup, ResultCache
+from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.relayout_plan import (
     access_by_host,
@@ -40,8 +42,6 @@ from ndpsim.simulate.relayout_result import (
     relayout_result,
 )
 from ndpsim.simulate.relayout_run import Access, Run, Wave, make_wave, run_relayout
-from ndpsim.simulate.result_cache import Lookup, ResultCache
-from ndpsim.simulate.stopwatch import Stopwatch
 from ndpsim.simulate.weights import describe_weights, named_weights
 
 __all__ = ["MAX_EXPERTS", "HostMove", "OtherDimms", "RelayoutResult", "Stretch", "simulate_relayout"]

@@ -1,10 +1,9 @@
-"""What `simulate_relayout` returns, and how it follows from runs of the relayout engine."""
+"""How the result of a relayout follows from runs of the relayout engine."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,20 +12,20 @@ from ndpsim.config import Hardware
 from ndpsim.energy import transfer_nj
 from ndpsim.link.events import FAR
 from ndpsim.link.requests import counts_between, spans
-from ndpsim.reported import Reported
+from ndpsim.results.relayout import HostMove, OtherDimms, RelayoutResult, Stretch
+from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.simulate.lane import name_commands
 from ndpsim.simulate.power import DramPower, Energy, dram_power
 from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.relayout_run import Access, Run, Transfer
 from ndpsim.simulate.samples import equal_clocks, sample_clocks
-from ndpsim.simulate.stopwatch import Stopwatch
-from ndpsim.traces import CommandTrace
 
 __all__ = [
     "HostMove",
     "OtherDimms",
     "RelayoutResult",
     "Stretch",
+    "engine_energy",
     "host_move",
     "relayout_energy",
     "relayout_result",
@@ -34,153 +33,6 @@ __all__ = [
 
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """From when to when a DIMM was at something ("read" or "write"), in ns."""
-
-    name: str
-    dimm: int
-    start_ns: float
-    end_ns: float
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class HostMove(Reported):
-    """The same move by the host, through its channels.
-
-    Attributes:
-        time_ns: from the first command to the last beat written.
-        bandwidth_gbps: weight bytes over `time_ns`.
-        bus_busy: share of the time for which the busiest bus carried data.
-        bound_ns: that bus's data without any gap.
-        commands: DRAM commands by kind.
-        energy_nj: as that of the relayout.
-    """
-
-    time_ns: float
-    bandwidth_gbps: float
-    bus_busy: float
-    bound_ns: float
-    commands: Mapping[str, int]
-    energy_nj: Mapping[str, float | None] | None
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class OtherDimms(Reported):
-    """The same experts on neighbouring DIMMs: on as many channels as there are, but close on the links.
-
-    Attributes:
-        source_dimms, target_dimms: the first DIMM of each expert.
-        time_ns: as that of the relayout.
-        host_time_ns, host_speedup: as those of the relayout; None where the host was not asked for.
-    """
-
-    source_dimms: list[int]
-    target_dimms: list[int]
-    time_ns: float
-    host_time_ns: float | None
-    host_speedup: float | None
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class RelayoutResult(Reported):
-    """Experts moved from one layout to another.
-
-    Attributes:
-        time_ns: from the first DRAM command to the last beat written.
-        cycles: the same in DRAM clocks.
-        clock_ns: the DRAM clock.
-        experts: experts asked for.
-        moved: those of them that do not lie where they shall already.
-        waves: groups of them that moved one after the other.
-        weight_bytes: bytes of weights, scales and zero points of those that moved.
-        read_bytes, sent_bytes, local_bytes, written_bytes: of these, read; sent over links; moved within
-            their DIMM; written. The second and third make the first, which equals the fourth.
-        wire_bytes: sent over links, with headers, each packet once.
-        bandwidth_gbps: weight bytes over `time_ns`.
-        topology: of the links.
-        link_busy: share of the time for which each wire carried packets, by name; those that did.
-        dram_busy: share of the time for which the busiest lane's data bus carried reads ("read"), writes
-            ("write") and either ("both").
-        bounds_ns: the time that each resource needs at least: "links" (the busiest wire), "source DRAM",
-            "target DRAM" (data on the bus of the busiest lane that reads, or writes), "DRAM" (either).
-        bottleneck: the one that needs longest, with its name: "link dimm 0 to 1", "source DRAM", ... Where
-            the time is far above its bound, buffers, row changes or turnarounds hold it back.
-        transit_bytes: what the buffers of a DIMM's router have to hold, at most.
-        commands: DRAM commands by kind; those of a lane end with its last data.
-        host: the same move by the host; None where it was not asked for.
-        host_speedup: the host's time over `time_ns`.
-        other_dimms: the same with experts on neighbouring DIMMs; None where it was not asked for.
-        stretches: which DIMM read and wrote when.
-        energy_nj: by component, and their `total`, of all DIMMs and links; None where nothing moved or is
-            known of the DRAM's currents. `energy_note` says what it rests on, or why.
-        curve_ns, read_gbps, written_gbps: ends of equal times, which are whole refresh intervals or equal
-            parts of one (the last may be shorter), and what came from DRAM and arrived for it in each.
-        config: everything that was used.
-        wall_s: how long the call took, without `compile_s`; next to nothing with a result from a cache.
-        compile_s: how long kernels were compiled for it; 0 when they were in the cache.
-        command_traces: by wave, then by DIMM and lane, when asked for.
-    """
-
-    _shown_fields: ClassVar[tuple[str, ...]] = (
-        "time_ns",
-        "cycles",
-        "experts",
-        "moved",
-        "waves",
-        "weight_bytes",
-        "sent_bytes",
-        "local_bytes",
-        "wire_bytes",
-        "bandwidth_gbps",
-        "topology",
-        "link_busy",
-        "dram_busy",
-        "bounds_ns",
-        "bottleneck",
-        "commands",
-        "host",
-        "host_speedup",
-        "other_dimms",
-        "energy_nj",
-        "wall_s",
-    )
-
-    time_ns: float
-    cycles: int
-    clock_ns: float
-    experts: int
-    moved: int
-    waves: int
-    weight_bytes: int
-    read_bytes: int
-    sent_bytes: int
-    local_bytes: int
-    written_bytes: int
-    wire_bytes: int
-    bandwidth_gbps: float
-    topology: str
-    link_busy: Mapping[str, float]
-    dram_busy: Mapping[str, float]
-    bounds_ns: Mapping[str, float]
-    bottleneck: str
-    transit_bytes: int
-    commands: Mapping[str, int]
-    host: HostMove | None
-    host_speedup: float | None
-    other_dimms: OtherDimms | None
-    stretches: tuple[Stretch, ...]
-    energy_nj: Mapping[str, float | None] | None
-    energy_note: str
-    curve_ns: tuple[float, ...]
-    read_gbps: tuple[float, ...]
-    written_gbps: tuple[float, ...]
-    config: Mapping[str, Any]
-    wall_s: float
-    compile_s: float
-    command_traces: tuple[tuple[CommandTrace, ...], ...] = field(default=(), repr=False)
 
 
 def _dram(
@@ -196,30 +48,45 @@ def _dram(
     )
 
 
-def relayout_energy(hardware: Hardware, access: Access, runs: Sequence[Run]) -> Energy:
-    """The energy of all DIMMs, of the links, and of channels that bridge groups."""
-    power = dram_power(hardware.lane_device(), hardware.power_changes)
+def engine_energy(
+    hardware: Hardware, access: Access, busy: Ints, bits_read: int, time_ns: float
+) -> dict[str, float | None]:
+    """Energy in nJ of all relayout engines, of the links, and of channels that bridge groups, by component.
+
+    Args:
+        busy: ticks by wire.
+        bits_read: bits of weights that were read to go elsewhere.
+        time_ns: how long it took.
+    """
     link, unit, network = hardware.system.link, hardware.relayout, access.network
     assert link is not None, "there is a network"
-    if not runs:
-        return None, "nothing moved"
     bytes_over = [0.0, 0.0]  # links, channels
     wires = {hop.wire: hop for hop in network.hops}
-    for wire, ticks in enumerate(np.sum([run.busy for run in runs], axis=0)):
+    for wire, ticks in enumerate(busy):
         hop = wires[wire]
         over_channel = max(hop.source, hop.target) >= network.dimms
         bytes_over[over_channel] += access.timebase.to_ns(int(ticks)) * hop.gbps
-    passed = 2 * sum(run.bits.read for run in runs) // 8  # a buffer at each end
+    passed = 2 * bits_read // 8  # a buffer at each end
     static = None if unit.static_mw is None else unit.static_mw * network.dimms
-    time_ns = access.timebase.to_ns(sum(run.end - 1 for run in runs) * access.timebase.ticks[0])
-    others = {
+    spent = {
         "ndp_relayout": None if unit.pj_per_byte is None else unit.pj_per_byte * passed / 1000,
         "ndp_static": None if static is None else static * time_ns / 1000,
         "link": transfer_nj(round(bytes_over[0]), link.pj_per_bit),
     }
     if bytes_over[1]:
-        others["host"] = power.io_nj(round(bytes_over[1] / access.burst_bytes))
-    return _dram(power, access, runs, others)
+        power = dram_power(hardware.lane_device(), hardware.power_changes)
+        spent["host"] = power.io_nj(round(bytes_over[1] / access.burst_bytes))
+    return spent
+
+
+def relayout_energy(hardware: Hardware, access: Access, runs: Sequence[Run]) -> Energy:
+    """The energy of all DIMMs, of the links, and of channels that bridge groups."""
+    if not runs:
+        return None, "nothing moved"
+    busy: Ints = np.sum([run.busy for run in runs], axis=0)
+    time_ns = access.timebase.to_ns(sum(run.end - 1 for run in runs) * access.timebase.ticks[0])
+    others = engine_energy(hardware, access, busy, sum(run.bits.read for run in runs), time_ns)
+    return _dram(dram_power(hardware.lane_device(), hardware.power_changes), access, runs, others)
 
 
 def host_move(hardware: Hardware, access: Access, runs: Sequence[Run]) -> HostMove:
@@ -346,7 +213,6 @@ def relayout_result(
         read_gbps=_curve(access, reads, begins, edges) if runs else (),
         written_gbps=_curve(access, writes, begins, edges) if runs else (),
         config=config,
-        wall_s=stopwatch.wall_s(),
-        compile_s=stopwatch.compile_s(),
+        **stopwatch.times(),
         command_traces=tuple(run.traces for run in runs if run.traces),
     )

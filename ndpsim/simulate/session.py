@@ -6,42 +6,37 @@ an earlier one of its DIMM. See `dimm` for how NDP units and host share ranks an
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterable, Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Iterable, Sequence
 from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.arguments import choice, flag, number, several, shown, text, whole_number
+from ndpsim.arguments import choice, flag, number, several, text, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.engines import OpenRow
-from ndpsim.dimm.relayout import START, UNSERVED, Relayout
+from ndpsim.dimm.relayout import UNSERVED
 from ndpsim.dram import state
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, make_layout
 from ndpsim.moe import Expert, MoeShape
-from ndpsim.simulate.channel import ChannelRun, QueuedExpert, make_setup
+from ndpsim.results.session import DimmResult, ExpertRun, HostRun, RelayoutRun
+from ndpsim.results.stopwatch import Stopwatch
+from ndpsim.simulate.channel import ChannelRun, make_setup
 from ndpsim.simulate.expert import MAX_TOKENS
-from ndpsim.simulate.geometry import geometry_of
-from ndpsim.simulate.host import host_buses
+from ndpsim.simulate.geometry import ensure_on_channel, geometry_of
+from ndpsim.simulate.host import HostBus, host_buses
 from ndpsim.simulate.host_traffic import HostTraffic, host_round
 from ndpsim.simulate.lane import name_commands
 from ndpsim.simulate.machine import lower_machine
-from ndpsim.simulate.power import Energy
-from ndpsim.simulate.program import FIRST_CLOCK
+from ndpsim.simulate.readings import channel_energy, expert_run, host_run, relayout_run
 from ndpsim.simulate.relayout_plan import access_by_units, ensure_transfers_fit, first_dimms, plan_transfers
 from ndpsim.simulate.relayout_run import Lowered, make_wave
-from ndpsim.simulate.session_result import DimmResult, ExpertRun, HostRun, RelayoutRun
-from ndpsim.simulate.stopwatch import Stopwatch
-from ndpsim.simulate.trace import read_latencies
 from ndpsim.simulate.weights import named_weights
-from ndpsim.units import exact
 
-__all__ = ["Session", "simulate_dimm"]
+__all__ = ["Session"]
 
 Ints = NDArray[np.int64]
 _NONE: Ints = np.zeros(0, dtype=np.int64)
@@ -85,8 +80,7 @@ class Session:
         start_clock = whole_number(start_clock, "start_clock", 1, _MAX_CLOCK)
         recording = flag(record_commands, "record_commands")
         self.hardware = load_hardware(hw, sets)
-        if self.hardware.system.cxl is not None:
-            raise InputError("not supported: the host has no channel to memory on a CXL link", key="cxl")
+        ensure_on_channel(self.hardware)
         with self.hardware.errors_at_origins():
             machine = lower_machine(self.hardware)
             setup = make_setup(machine, arbitration, slice_clocks, start_clock)
@@ -97,7 +91,6 @@ class Session:
         )
         self.machine = machine
         self._run = ChannelRun(machine, setup, count, recording, rows)
-        self._start_ns: list[float] = []  # of the host's streams
         self._config = {
             "hardware": machine.described,
             "dimms": count,
@@ -164,10 +157,8 @@ class Session:
         place = run.first_free_place[dimm] if dimm < len(run.first_free_place) else 0
         requests = host_round(self.hardware, traffic, place)
         requests = requests.on_ranks_from(dimm * machine.geometry.ranks)
-        offered, buses = traffic.offered(machine.host_buses), machine.host_buses
-        pace = traffic.pace(machine.device.burst_bytes, machine.device.clock_ps)
         clock = self._not_past(start_ns, "start_ns")
-        return self._add_stream(requests.stream(machine.tables, buses, clock, pace, offered))
+        return run.dimms.add_stream(requests.stream(machine.tables, machine.host_buses, clock))
 
     def host_read(
         self,
@@ -190,28 +181,21 @@ class Session:
         Raises:
             InputError: an argument makes no sense, or nothing of the weights lies on this channel.
         """
-        machine, layout = self.machine, text(layout, "layout")
+        machine, run, layout = self.machine, self._run, text(layout, "layout")
         traffic = HostTraffic.of(gbps, 1.0, "sequential", self.hardware.dimm_host_gbps)
         weights, _ = named_weights(model, bits)
         placed = make_layout(layout, geometry_of(self.hardware), weights)
         buses = [bus for bus in host_buses(placed) if bus.channel == 0]
         if not buses:
             raise InputError(f"{layout} leaves nothing of the weights on the first channel", key="layout")
-        tables = self._run.setup.host_tables
-        by_bus = {bus.subchannel: bus for bus in buses}
-        sources, numbers = [], []
-        for subchannel in range(machine.host_buses):
-            bus = by_bus.get(subchannel)
-            rank, place, burst = (_NONE,) * 3 if bus is None else (bus.rank, bus.place, bus.burst)
-            coordinates = placed.parts[0].interleaving.coordinates(place)
-            sources.append(state.make_source(tables, rank, *coordinates, np.zeros_like(place), burst))
-            numbers.append(np.arange(len(place)) * machine.host_buses + subchannel)
-        offered = traffic.offered(machine.host_buses)
-        if offered is None:
-            offered = np.array([len(one) for one in numbers], dtype=np.int64)
-        pace = traffic.pace(machine.device.burst_bytes, machine.device.clock_ps)
-        clock = self._not_past(start_ns, "start_ns")
-        return self._add_stream(shared.Stream(sources, numbers, clock, pace, offered))
+        tables = run.setup.host_tables
+        by_bus, count = {bus.subchannel: bus for bus in buses}, machine.host_buses
+        idle = HostBus(0, 0, tables.ranks, _NONE, _NONE, _NONE)
+        sources = [by_bus.get(number, idle).source(placed, tables) for number in range(count)]
+        numbers = [np.arange(len(one.place)) * count + number for number, one in enumerate(sources)]
+        offered = np.array([0 if traffic.gbps == 0 else len(one) for one in numbers], dtype=np.int64)
+        pace, clock = traffic.pace(machine.device), self._not_past(start_ns, "start_ns")
+        return run.dimms.add_stream(shared.Stream(sources, numbers, clock, pace, offered))
 
     def relayout(
         self,
@@ -263,11 +247,7 @@ class Session:
 
     def _not_past(self, ns: float, key: str) -> int:
         """The first clock that is not before a time, nor before now."""
-        return max(self._clock_of(number(ns, key, 0)), self._run.dimms.clock)
-
-    def _add_stream(self, stream: shared.Stream) -> int:
-        self._start_ns.append(self._ns(stream.start))
-        return self._run.dimms.add_stream(stream)
+        return max(self.machine.clock_at(number(ns, key, 0)), self._run.dimms.clock)
 
     def run(self, until_ns: float | None = None) -> None:
         """Run until a time, or until all experts are done and all that the host asks for without repeating
@@ -278,7 +258,7 @@ class Session:
         """
         run = self._run
         if until_ns is not None:
-            clock = self._clock_of(number(until_ns, "until_ns", 0))
+            clock = self.machine.clock_at(number(until_ns, "until_ns", 0))
             if clock < run.dimms.clock:
                 raise InputError(f"{until_ns} ns is before now, {self.now_ns:g} ns", key="until_ns")
             run.run_until(clock)
@@ -293,27 +273,27 @@ class Session:
     @property
     def now_ns(self) -> float:
         """The time until which has been simulated, after the first clock."""
-        return self._ns(self._run.dimms.clock)
+        return self._run.clock_ns(self._run.dimms.clock)
 
     @property
     def jobs(self) -> tuple[ExpertRun, ...]:
         """The experts, in the order in which they were added."""
-        return tuple(self._expert_run(expert) for expert in self._run.experts)
+        return tuple(expert_run(self._run, expert) for expert in self._run.experts)
 
     @property
     def hosts(self) -> tuple[HostRun, ...]:
         """The streams of the host, in the order in which they were added."""
-        return tuple(self._host_run(stream) for stream in range(len(self._start_ns)))
+        return tuple(host_run(self._run, n) for n in range(len(self._run.dimms.agents.traffic.first)))
 
     @property
     def relayouts(self) -> tuple[RelayoutRun, ...]:
         """What moves, in the order in which it was added."""
-        return tuple(self._relayout_run(relayout) for relayout in self._run.relayouts)
+        return tuple(relayout_run(self._run, relayout) for relayout in self._run.relayouts)
 
     def result(self) -> DimmResult:
         """All that has happened until now."""
         run, machine, time_ns = self._run, self.machine, self.now_ns
-        energy_nj, energy_note = self._energy(time_ns)
+        energy_nj, energy_note = channel_energy(run, self.hardware)
         ndp, host = (bursts * machine.device.burst_bytes / max(time_ns, 1e-9) for bursts in run.moved())
         return DimmResult(
             time_ns=time_ns,
@@ -327,78 +307,8 @@ class Session:
             energy_nj=energy_nj,
             energy_note=energy_note,
             config=self._config,
-            wall_s=self._stopwatch.wall_s(),
-            compile_s=self._stopwatch.compile_s(),
+            **self._stopwatch.times(),
             command_traces=tuple(run.commands_of_lanes()),
-        )
-
-    def _clock_of(self, ns: float) -> int:
-        """The first clock that is not before a time."""
-        ticks = exact(ns) * 1000 / self.machine.timebase.tick_ps
-        return FIRST_CLOCK - int(-ticks // self.machine.dram_ticks)
-
-    def _ns(self, clock: int) -> float:
-        return self._run.after_start_ns(clock * self.machine.dram_ticks)
-
-    def _expert_run(self, expert: QueuedExpert) -> ExpertRun:
-        begun = expert.spans.of_phase.get(("activations-in", 0))
-        start = None if begun is None else self._run.after_start_ns(begun[0])
-        end = None if expert.end is None else self._run.after_start_ns(expert.end)
-        return ExpertRun(expert.dimm, sum(expert.job.tiles), start, end)
-
-    def _host_run(self, stream: int) -> HostRun:
-        dimms = self._run.dimms
-        traffic, clock_ns = dimms.agents.traffic, self.machine.timebase.to_ns(self.machine.dram_ticks)
-        of_stream = traffic.tally[stream].sum(axis=0)
-        served, latency = int(of_stream[shared.STREAM_SERVED]), int(of_stream[shared.STREAM_LATENCY])
-        end = int(traffic.tally[stream, :, shared.STREAM_END].max())
-        return HostRun(
-            start_ns=self._start_ns[stream],
-            end_ns=self._ns(end) if end else None,
-            requests=served,
-            bytes=served * self.machine.device.burst_bytes,
-            read_latency_ns=read_latencies(dimms.host_latencies[:, stream], latency, clock_ns),
-            is_done=served == int(traffic.offered[stream].sum()),
-        )
-
-    def _relayout_run(self, relayout: Relayout) -> RelayoutRun:
-        value, device = relayout.value, self.machine.device
-        read, written = (int(of) * device.burst_bytes for of in relayout.served.sum(axis=1))
-        return RelayoutRun(
-            start_ns=self._ns(int(value[START]) + FIRST_CLOCK),
-            end_ns=None if value[UNSERVED] else self._ns(self._run.end_of(relayout)),
-            read_bytes=read,
-            written_bytes=written,
-        )
-
-    def _energy(self, time_ns: float) -> Energy:
-        run, machine = self._run, self.machine
-        products, inputs, bytes_read, hidden = Fraction(0), 0, 0, 0
-        host_bursts = run.moved()[1]
-        for expert in run.experts:
-            weights, tiles = expert.weights, [key for key in expert.spans.of_phase if key[0] == "result-out"]
-            tokens = sum(expert.job.tiles[tile] for _, tile in tiles)
-            of_matrix = tokens * weights.hidden * weights.intermediate
-            matrices = weights.format.matrices
-            products += of_matrix * sum(machine.unit.native_share(matrix.bits) for matrix in matrices)
-            inputs += len(matrices) * of_matrix * machine.unit.activation_bytes
-            bytes_read += len(tiles) * sum(region.bytes for region in expert.placed.interleaving.regions)
-            hidden += tokens * weights.intermediate
-            host_bursts += sum(self._io_bursts(expert, expert.job.tiles[tile]) for _, tile in tiles)
-        dimms = len(run.programs)
-        units = machine.unit_energy.split(float(products), inputs, bytes_read, hidden, dimms * time_ns)
-        clock = run.dimms.clock
-        rank_clocks = (clock - FIRST_CLOCK) * machine.lanes * dimms
-        others = {**units, "host": machine.dram_power.io_nj(host_bursts)}
-        return machine.dram_power.split(
-            run.issued(), rank_clocks, int(run.dimms.open_clocks(clock).sum()), others
-        )
-
-    def _io_bursts(self, expert: QueuedExpert, tokens: int) -> int:
-        """Bursts of activations and results of a tile."""
-        per_burst = self.machine.device.burst_bytes // self.machine.unit.activation_bytes
-        return -(-tokens * expert.weights.hidden // per_burst) + tokens * -(
-            -expert.weights.hidden // per_burst
         )
 
 
@@ -417,65 +327,3 @@ def _checked_row(row: Any, ranks: int, device: Any) -> OpenRow:
     ends = (ranks, device.bankgroups, device.banks_per_group, device.rows)
     checked = [whole_number(value, "open_rows", 0, end - 1) for value, end in zip(values, ends, strict=True)]
     return checked[0], checked[1], checked[2], checked[3]
-
-
-def simulate_dimm(
-    hw: str | PathLike[str] | Hardware = "trimoe",
-    experts: Sequence[Mapping[str, Any]] = (),
-    host: Sequence[Mapping[str, Any]] = (),
-    host_reads: Sequence[Mapping[str, Any]] = (),
-    relayout: Mapping[str, Any] | None = None,
-    until_ns: float | None = None,
-    dimms: int | None = None,
-    arbitration: str = "host-first",
-    slice_clocks: int = 1000,
-    start_clock: int = 1,
-    open_rows: Iterable[OpenRow] = (),
-    sets: Sequence[str] = (),
-    record_commands: bool = False,
-) -> DimmResult:
-    """Simulate experts on the DIMMs of a host channel, the host and a relayout beside them, on one clock.
-
-    Args:
-        hw: as in `simulate_expert`.
-        experts: arguments of `Session.expert` for each, in the order of the queues: ``{"tokens": 3}``.
-        host: arguments of `Session.host` for each stream: ``{"gbps": 4, "start_ns": 1000}``.
-        host_reads: arguments of `Session.host_read` for each.
-        relayout: arguments of `Session.relayout`; None: nothing moves.
-        until_ns: as in `Session.run`.
-        dimms, arbitration, slice_clocks, start_clock, open_rows, sets, record_commands: as in `Session`.
-
-    Raises:
-        InputError: an argument makes no sense.
-    """
-    session = Session(hw, dimms, arbitration, slice_clocks, start_clock, open_rows, sets, record_commands)
-    for add, key, calls in (
-        (session.expert, "experts", experts),
-        (session.host, "host", host),
-        (session.host_read, "host_reads", host_reads),
-        (session.relayout, "relayout", () if relayout is None else (relayout,)),
-    ):
-        for arguments in several(calls, key, _mapping):
-            _call(add, key, arguments)
-    session.run(until_ns)
-    result: DimmResult = session.result()
-    return result
-
-
-def _mapping(value: Any, name: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise InputError(f"{shown(value)} is not a mapping of arguments", key=name)
-    return value
-
-
-def _call(function: Any, key: str, arguments: Mapping[str, Any]) -> Any:
-    """Call with the arguments of a mapping.
-
-    Raises:
-        InputError: it has what the function does not take.
-    """
-    allowed = list(inspect.signature(function).parameters)
-    for name in arguments:
-        if name not in allowed:
-            raise InputError(one_of(str(name), allowed, "argument"), key=key)
-    return function(**arguments)

@@ -6,48 +6,21 @@ What `simulate_expert` asks of a run, as `simulate.alone` answers it where every
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.dram import state
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.layout import ExpertWeights
 from ndpsim.simulate.channel import ChannelRun, make_setup
 from ndpsim.simulate.host_path import host_path
 from ndpsim.simulate.machine import Machine, PlacedOnDimms
-from ndpsim.simulate.program import Job, Spans
+from ndpsim.simulate.program import Job, LaneCounts, Spans
+from ndpsim.traces import CommandTrace
 
-__all__ = ["LanesInTurn", "ensure_equal"]
+__all__ = ["LanesInTurn"]
 
 Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class _Controller:
-    """What a lane's controller has counted."""
-
-    value: Ints
-    issued: Ints
-    open_to: Callable[[int], int]
-    skipped: int = 0
-
-    def open_clocks(self, end: int) -> int:
-        """See `dram.engines.Controller`."""
-        return self.open_to(end)
-
-
-@dataclass(frozen=True, eq=False)
-class _Lane:
-    channel: _Controller
-    busy: float
-    commands: state.Commands
-
-
-@dataclass(frozen=True, eq=False)
-class _Dimm:
-    of_lane: list[_Lane]
 
 
 class LanesInTurn:
@@ -102,42 +75,36 @@ class LanesInTurn:
         progress(1.0)
         return run.end
 
-    def lanes(self) -> list[tuple[_Lane, int]]:
-        """The lanes, each for itself."""
-        return [(lane, 1) for lane in self.of_dimm[0].of_lane]
+    def count_until(self, clock: int) -> list[LaneCounts]:
+        """What the lanes have counted, each for itself."""
+        dimms = self.channel.dimms
+        counted = zip(
+            dimms.lane_values.tolist(), dimms.lane_issued, dimms.open_clocks(clock), self._busy(), strict=True
+        )
+        return [
+            LaneCounts(1, value, issued, int(open_clocks), 0, float(busy))
+            for value, issued, open_clocks, busy in counted
+        ]
 
-    @property
-    def of_dimm(self) -> list[_Dimm]:
-        """The DIMM."""
-        dimms, busy = self.channel.dimms, self._busy()
-        entry, length = dimms.recorded[0]
+    def command_traces(self) -> tuple[CommandTrace, ...]:
+        """The commands of each lane, where recorded."""
+        return tuple(self.channel.commands_of_lanes())
 
-        def lane_of(lane: int) -> _Lane:
-            def open_to(end: int) -> int:
-                return int(dimms.open_clocks(end)[lane])
+    def compare_with_plain(self, jobs: Sequence[Job], end: int) -> None:
+        """Run the jobs once more on the readable arbiter, and compare.
 
-            controller = _Controller(dimms.lane_values[lane], dimms.lane_issued[lane], open_to)
-            return _Lane(controller, float(busy[lane]), state.Commands(entry[lane], length[lane : lane + 1]))
-
-        return [_Dimm([lane_of(lane) for lane in range(self.machine.lanes)])]
+        Raises:
+            MismatchError: something that is counted differs.
+        """
+        again = LanesInTurn(self.machine, self.expert, self._weights, False, readable=True)
+        plain_end = again.run(jobs, lambda share: None)
+        same = np.array_equal(self.channel.dimms.lane_issued, again.channel.dimms.lane_issued)
+        if (end, self.spans) != (plain_end, again.spans) or not same:
+            raise MismatchError(f"the readable run ends at tick {plain_end}, not {end}, or in other phases")
 
     def _busy(self) -> NDArray[np.float64]:
         """Ticks for which the multipliers of each lane had work, all of them."""
-        weights, busy = self.channel.dimms.agents.weights, np.zeros(self.machine.lanes)
+        weights = self.channel.dimms.agents.weights
         of_step = weights.service[0] / weights.servers[0]
-        busy += (np.diff(weights.ends, axis=1) * of_step).sum(axis=1)
+        busy: NDArray[np.float64] = (np.diff(weights.ends, axis=1) * of_step).sum(axis=1)
         return busy
-
-
-def ensure_equal(fast: LanesInTurn, fast_end: int, readable: LanesInTurn, readable_end: int) -> None:
-    """Make sure that the readable arbiter agrees.
-
-    Raises:
-        MismatchError: it does not.
-    """
-    one, other = fast.channel.dimms, readable.channel.dimms
-    same = np.array_equal(one.lane_issued, other.lane_issued)
-    if (fast_end, fast.spans) != (readable_end, readable.spans) or not same:
-        raise MismatchError(
-            f"the readable run ends at tick {readable_end}, not {fast_end}, or in other phases"
-        )

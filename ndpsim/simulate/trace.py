@@ -2,133 +2,46 @@
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from fractions import Fraction
 from os import PathLike
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ndpsim.arguments import flag, instance, path_of, progress_function, shown
-from ndpsim.dram import sink, state
-from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
+from ndpsim.dram import state
+from ndpsim.dram.engines import Controller, ScanController, make_controller
 from ndpsim.dram.mapping import Coordinates, map_addresses
 from ndpsim.dram.state import repeating_period
-from ndpsim.errors import InputError, MismatchError
+from ndpsim.errors import InputError
 from ndpsim.limits import ensure_fits
-from ndpsim.reported import Reported
-from ndpsim.simulate.lane import command_room, commands_by_kind, decode_commands, no_commands, run_channel
+from ndpsim.results.cache import Lookup, ResultCache, chosen_cache
+from ndpsim.results.stopwatch import Stopwatch
+from ndpsim.results.trace import TraceResult
+from ndpsim.simulate.bus import Bus, command_traces, ensure_same
+from ndpsim.simulate.lane import commands_by_kind
+from ndpsim.simulate.latencies import latency_distribution, latency_histogram, read_latencies
 from ndpsim.simulate.memory import Memory
 from ndpsim.simulate.power import Energy, dram_power
-from ndpsim.simulate.result_cache import Lookup, ResultCache, chosen_cache
-from ndpsim.simulate.stopwatch import Stopwatch
-from ndpsim.spec import Tables, lower
-from ndpsim.traces import BYTES_OF_A_REQUEST, CommandTrace, Requests, read_requests
+from ndpsim.simulate.program import MakeChannel
+from ndpsim.spec import lower
+from ndpsim.traces import BYTES_OF_A_REQUEST, Requests, read_requests
 
-__all__ = ["TraceResult", "read_latencies", "run_requests", "run_trace"]
+__all__ = ["counters", "run_requests", "run_trace"]
 
 Ints = NDArray[np.int64]
 Progress = Callable[[float], None]
 
-_HISTOGRAM_BINS = 40
 _CHUNK = 1 << 18  # requests between two reports of progress
 _BYTES_RECORDED = 512  # memory that a request takes with its commands
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class TraceResult(Reported):
-    """A request trace run to its end: every request served.
-
-    Counters are summed over the channels. Times are in ns, cycles in DRAM clocks, from clock 0.
-
-    Attributes:
-        requests, reads, writes: how many.
-        cycles: to the last beat of read data or the last command; `time_ns` the same, `clock_ns` a clock.
-        bandwidth_gbps: bytes moved over `time_ns`; `peak_fraction` of `peak_bandwidth_gbps`.
-        row_hits, row_misses, row_conflicts: what requests found at their first command.
-        reads_forwarded, writes_coalesced: requests that a queued write made needless.
-        read_latency_ns: from arrival to the last beat: mean, p50, p90, p99, max; None without reads.
-        read_latency_histogram: reads by latency: from_ns, to_ns (not included), reads.
-        read_latency_distribution: reads of at most so many ns, at latencies from the shortest to the longest,
-            close together where few take longer: ns, reads.
-        queue_occupancy: mean requests in the read and in the write queue of a channel.
-        commands: DRAM commands by kind.
-        accepted: counters of the clock in which the last request was taken, where the reference
-            controller's runs end; None with several channels.
-        per_channel: requests, cycles and bandwidth_gbps of each.
-        fast_forwarded: the share of the requests that went, exactly, as others of the run had gone.
-        energy_nj: by component (`energy.split`), and their `total`, with background to the end of `cycles`;
-            None where nothing is known of the DRAM's currents. `energy_note` says what it rests on, or why
-            there is none.
-        config: everything that was used.
-        run_s: how long the controllers ran, also where the result comes from a cache; wall_s: how long the
-            call took, with everything around them but reading the trace.
-        compile_s: how long kernels were compiled meanwhile, which `run_s` and `wall_s` leave out.
-        command_traces: by channel, when asked for.
-    """
-
-    _shown_fields: ClassVar[tuple[str, ...]] = (
-        "requests",
-        "reads",
-        "writes",
-        "time_ns",
-        "cycles",
-        "clock_ns",
-        "bandwidth_gbps",
-        "peak_bandwidth_gbps",
-        "peak_fraction",
-        "row_hits",
-        "row_misses",
-        "row_conflicts",
-        "reads_forwarded",
-        "writes_coalesced",
-        "read_latency_ns",
-        "queue_occupancy",
-        "commands",
-        "fast_forwarded",
-        "energy_nj",
-        "run_s",
-        "wall_s",
-    )
-
-    requests: int
-    reads: int
-    writes: int
-    cycles: int
-    time_ns: float
-    clock_ns: float
-    bandwidth_gbps: float
-    peak_bandwidth_gbps: float
-    peak_fraction: float
-    row_hits: int
-    row_misses: int
-    row_conflicts: int
-    reads_forwarded: int
-    writes_coalesced: int
-    read_latency_ns: Mapping[str, float] | None
-    read_latency_histogram: tuple[Mapping[str, float], ...]
-    read_latency_distribution: tuple[Mapping[str, float], ...]
-    queue_occupancy: Mapping[str, float]
-    commands: Mapping[str, int]
-    accepted: Mapping[str, Any] | None
-    per_channel: tuple[Mapping[str, Any], ...]
-    fast_forwarded: float
-    energy_nj: Mapping[str, float | None] | None
-    energy_note: str
-    config: Mapping[str, Any]
-    run_s: float
-    wall_s: float
-    compile_s: float
-    command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)
-
-
-class _ChannelRun:
+class _ChannelRun(Bus):
     """One channel and its share of the requests."""
 
     def __init__(
@@ -138,54 +51,42 @@ class _ChannelRun:
         places: Coordinates,
         chosen: Any,
         recording: bool,
-        make_channel: Callable[[Tables, state.Policy], Controller] = make_controller,
+        make_channel: MakeChannel = make_controller,
     ) -> None:
-        self.memory, self.tables = memory, lower(memory.device)
+        tables = lower(memory.device)
         rank, bankgroup, bank, row, column, _ = (values[chosen] for values in places)
-        address = (
-            _address_of(places, memory)[chosen] if requests.address is None else requests.address[chosen]
-        )
+        address = _address_of(places, memory) if requests.address is None else requests.address
         cycle = None if requests.cycle is None else requests.cycle[chosen]
-        self.source = state.make_source(
-            self.tables, rank, bankgroup, bank, row, column, requests.write[chosen], address, cycle
+        source = state.make_source(
+            tables, rank, bankgroup, bank, row, column, requests.write[chosen], address[chosen], cycle
         )
-        self.source = self.source._replace(period=repeating_period(self.source.place))
-        self.count = len(rank)
-        self.channel = make_channel(self.tables, state.make_policy(memory.options))
-        self.commands = command_room() if recording else no_commands()
+        source = source._replace(period=repeating_period(source.place))
+        channel = make_channel(tables, state.make_policy(memory.options))
+        super().__init__(tables, channel, source, recording)
+        self._memory = memory
         self.accepted: dict[str, Any] | None = None
 
-    def run(self, report: Callable[[int], None]) -> None:
+    def run_reporting(self, report: Callable[[int], None]) -> None:
         """Run to the end, first to the clock that takes the last request."""
         if self.count == 0:
             return
         # A run may only be interrupted between two steps while requests are still to be taken.
         reported = 0
         for until in range(_CHUNK, self.count - self.channel.most_queued, _CHUNK):
-            self._run(until_served=until)
+            self.run(until_served=until)
             report(_CHUNK)
             reported += _CHUNK
-        self._run(until_taken=self.count)
+        self.run(state.FAR, until_taken=self.count)
         self.accepted = {"cycles": int(self.channel.value[state.CLOCK]) - 1, **counters([self.channel])}
-        self._run(until_served=self.count)
+        self.run()
         report(self.count - reported)
-
-    def _run(self, until_served: int = state.FAR, until_taken: int = state.FAR) -> None:
-        self.commands = run_channel(
-            self.channel, self.source, sink.null_sink(), self.commands, until_served, until_taken
-        )
-
-    @property
-    def cycles(self) -> int:
-        """To the last beat of read data, or the last command."""
-        return max(int(self.channel.value[state.DATA_END]), int(self.channel.value[state.CLOCK]) - 1)
 
     @property
     def bytes_moved(self) -> int:
         """Bytes over the data bus."""
         issued = commands_by_kind([self.channel])
         columns = sum(issued.get(name, 0) for name in ("RD", "RDA", "WR", "WRA"))
-        return columns * self.memory.device.burst_bytes
+        return columns * self._memory.device.burst_bytes
 
 
 def counters(channels: Sequence[Controller]) -> dict[str, Any]:
@@ -259,56 +160,6 @@ def _places(requests: Requests, memory: Memory, wrap: bool) -> Coordinates:
     return map_addresses(address, memory.mapping, memory.device, memory.channels)
 
 
-def read_latencies(latencies: Any, total: int, clock_ns: float) -> dict[str, float] | None:
-    """Mean, percentiles (nearest rank) and maximum of read latencies in ns; None without reads.
-
-    Args:
-        latencies: int64[channel, clocks], reads by latency; one that takes longer has the last place.
-        total: of all latencies, in clocks.
-    """
-    reads = np.sum(latencies, axis=0)
-    count = int(np.sum(reads))
-    if count == 0:
-        return None
-    upto = np.cumsum(reads)
-    figures = {"mean": total / count * clock_ns}
-    for percent in (50, 90, 99):
-        figures[f"p{percent}"] = int(np.searchsorted(upto, -(-count * percent // 100))) * clock_ns
-    figures["max"] = int(np.flatnonzero(reads)[-1]) * clock_ns
-    return figures
-
-
-def _latencies(
-    channels: Sequence[Controller], clock_ns: float
-) -> tuple[dict[str, float] | None, list[dict[str, float]]]:
-    """Mean and percentiles, and a histogram in equal steps from the shortest to the longest."""
-    total = sum(int(channel.value[state.READ_LATENCY]) for channel in channels)
-    figures = read_latencies([channel.latencies for channel in channels], total, clock_ns)
-    if figures is None:
-        return None, []
-    reads = np.sum([channel.latencies for channel in channels], axis=0)
-    seen = np.flatnonzero(reads)
-    shortest, longest = int(seen[0]), int(seen[-1])
-    step = -(-(longest - shortest + 1) // _HISTOGRAM_BINS)
-    histogram = [
-        {"from_ns": at * clock_ns, "to_ns": (at + step) * clock_ns, "reads": int(reads[at : at + step].sum())}
-        for at in range(shortest, longest + 1, step)
-    ]
-    return figures, histogram
-
-
-def _distribution(channels: Sequence[Controller], clock_ns: float) -> tuple[dict[str, float], ...]:
-    """How many reads take at most so long: at equal shares of them, and at ever smaller shares above."""
-    upto = np.cumsum(np.sum([channel.latencies for channel in channels], axis=0))
-    count = int(upto[-1])
-    if count == 0:
-        return ()
-    longer = [Fraction(count) / 10**decade * tenth / 100 for decade in range(19) for tenth in range(10, 101)]
-    ranks = np.unique([count, 1, *(count - math.floor(share) for share in longer if share >= 1)])
-    found = np.unique(np.searchsorted(upto, ranks[ranks > 0]))
-    return tuple({"ns": at * clock_ns, "reads": int(upto[at])} for at in found.tolist())
-
-
 def _exact_check(requests: Requests, memory: Memory, places: Coordinates) -> None:
     """Run every channel on both controllers, step by step on the plain one, and compare."""
     for channel in range(memory.channels):
@@ -316,10 +167,8 @@ def _exact_check(requests: Requests, memory: Memory, places: Coordinates) -> Non
         fast = _ChannelRun(memory, requests, places, chosen, False)
         plain = _ChannelRun(memory, requests, places, chosen, False, ScanController)
         for run in (fast, plain):
-            run.run(lambda count: None)
-        different = compare_channels(fast.channel, plain.channel)
-        if different:
-            raise MismatchError(f"channel {channel} differs from its plain run in {', '.join(different)}")
+            run.run_reporting(lambda count: None)
+        ensure_same(f"channel {channel}", fast.channel, plain.channel)
 
 
 def run_requests(
@@ -359,13 +208,10 @@ def run_requests(
     places = _places(requests, memory, wrap)
     if exact_check:
         _exact_check(requests, memory, places)
-    if memory.channels == 1:
-        runs = [_ChannelRun(memory, requests, places, slice(None), record_commands)]
-    else:
-        runs = [
-            _ChannelRun(memory, requests, places, np.flatnonzero(places.channel == channel), record_commands)
-            for channel in range(memory.channels)
-        ]
+    shares: list[Any] = [slice(None)]  # a view, where there is one channel
+    if memory.channels > 1:
+        shares = [np.flatnonzero(places.channel == channel) for channel in range(memory.channels)]
+    runs = [_ChannelRun(memory, requests, places, share, record_commands) for share in shares]
     del places
     done = 0
 
@@ -381,7 +227,7 @@ def run_requests(
     progress(0.0)
     running = Stopwatch()
     with ThreadPoolExecutor(min(len(runs), os.cpu_count() or 1)) as pool:
-        outcomes = [pool.submit(run.run, report) for run in runs]
+        outcomes = [pool.submit(run.run_reporting, report) for run in runs]
         try:
             for outcome in outcomes:
                 outcome.result()
@@ -397,7 +243,8 @@ def _result(
     device, channels = memory.device, [run.channel for run in runs]
     clock_ns, cycles = float(device.clock_ps / 1000), max(run.cycles for run in runs)
     count, writes = len(requests.write), int(np.sum(requests.write))
-    latency, histogram = _latencies(channels, clock_ns)
+    reads = np.sum([channel.latencies for channel in channels], axis=0)
+    latency = sum(int(channel.value[state.READ_LATENCY]) for channel in channels)
 
     def gbps(moved: int, clocks: int) -> float:
         return float(Fraction(moved, clocks) / device.clock_ps * 1000) if clocks > 0 else 0.0
@@ -415,9 +262,9 @@ def _result(
         bandwidth_gbps=bandwidth,
         peak_bandwidth_gbps=peak,
         peak_fraction=bandwidth / peak,
-        read_latency_ns=latency,
-        read_latency_histogram=tuple(histogram),
-        read_latency_distribution=_distribution(channels, clock_ns),
+        read_latency_ns=read_latencies([reads], latency, clock_ns),
+        read_latency_histogram=latency_histogram(reads, clock_ns),
+        read_latency_distribution=latency_distribution(reads, clock_ns),
         queue_occupancy={
             "read": sum(int(channel.value[state.READ_QUEUE]) for channel in channels) / max(clocks, 1),
             "write": sum(int(channel.value[state.WRITE_QUEUE]) for channel in channels) / max(clocks, 1),
@@ -432,11 +279,8 @@ def _result(
         energy_note=energy_note,
         config={**memory.to_dict(), "trace": requests.file},
         run_s=run_s,
-        wall_s=whole.wall_s(),
-        compile_s=whole.compile_s(),
-        command_traces=tuple(
-            decode_commands(run.commands, run.tables) for run in runs if run.commands.entry.size
-        ),
+        **whole.times(),
+        command_traces=command_traces(runs),
         **counters(channels),
     )
 

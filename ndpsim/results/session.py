@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from ndpsim.reported import Reported
 from ndpsim.traces import CommandTrace
@@ -78,24 +78,12 @@ class DimmResult(Reported):
         ndp_gbps: what NDP units read over `time_ns`; `host_gbps`: what the host moved on their ranks.
         commands: DRAM commands by kind, over all ranks of DIMMs with NDP units.
         energy_nj: by component, and their `total`; None where nothing is known of the DRAM's currents.
-            What links and relayout units take is not in it. `energy_note` says what it rests on, or why.
+            That of relayouts has all links and relayout engines of the machine, but no DRAM of other
+            channels. `energy_note` says what it rests on, or why.
         config: everything that was used.
         wall_s, compile_s: how long the simulation took, and how long kernels were compiled for it.
         command_traces: of each lane, DIMM after DIMM, whoever issued the commands, when asked for.
     """
-
-    _shown_fields: ClassVar[tuple[str, ...]] = (
-        "time_ns",
-        "clock_ns",
-        "jobs",
-        "host",
-        "relayouts",
-        "ndp_gbps",
-        "host_gbps",
-        "commands",
-        "energy_nj",
-        "wall_s",
-    )
 
     time_ns: float
     clock_ns: float
@@ -106,8 +94,8 @@ class DimmResult(Reported):
     host_gbps: float
     commands: Mapping[str, int]
     energy_nj: Mapping[str, float | None] | None
-    energy_note: str
-    config: Mapping[str, Any]
+    energy_note: str = field(repr=False)
+    config: Mapping[str, Any] = field(repr=False)
     wall_s: float
-    compile_s: float
+    compile_s: float = field(repr=False)
     command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)

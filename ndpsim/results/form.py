@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ndpsim import simulate
+from ndpsim import results
 from ndpsim.config import Hardware
 from ndpsim.reported import Reported
 from ndpsim.spec import Standard
@@ -75,7 +75,7 @@ def _encoded(value: Any) -> Any:
     if type(value) is dict and all(type(key) is str and not key.endswith(_TUPLE) for key in value):
         return {key: _encoded(of_key) for key, of_key in value.items()}
     name = type(value).__name__
-    if is_dataclass(value) and getattr(simulate, name, None) is type(value):
+    if is_dataclass(value) and getattr(results, name, None) is type(value):
         return {f"{name}{_TUPLE}": [_encoded(getattr(value, field.name)) for field in fields(value)]}
     raise TypeError(f"a result cannot be stored with a {name} in it")
 
@@ -101,7 +101,7 @@ def _decoded(found: dict[str, Any]) -> Any:
         return tuple(parts)
     if not name.endswith(_TUPLE):
         return found
-    kind = getattr(simulate, name.removesuffix(_TUPLE))
+    kind = getattr(results, name.removesuffix(_TUPLE))
     if not is_dataclass(kind) or not isinstance(kind, type):
         raise ValueError(f"{name} is no part of a result")
     return kind(*parts)

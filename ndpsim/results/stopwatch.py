@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from ndpsim import _jit
 
@@ -22,3 +23,7 @@ class Stopwatch:
     def wall_s(self) -> float:
         """Seconds until now without those."""
         return max(time.perf_counter() - self._began_s - self.compile_s(), 1e-9)
+
+    def times(self) -> dict[str, Any]:
+        """Both, by the names that they have in results."""
+        return {"wall_s": self.wall_s(), "compile_s": self.compile_s()}

@@ -30,8 +30,8 @@ from ndpsim.arguments import is_flag, path_of, shown, whole_number
 from ndpsim.cachedirs import BoundedEntries
 from ndpsim.errors import InputError
 from ndpsim.reported import Reported
-from ndpsim.simulate.result_form import digest_of, from_text, to_text
-from ndpsim.simulate.stopwatch import Stopwatch
+from ndpsim.results.form import digest_of, from_text, to_text
+from ndpsim.results.stopwatch import Stopwatch
 
 __all__ = ["Lookup", "ResultCache", "chosen_cache", "version"]
 
@@ -236,8 +236,7 @@ class Lookup(Generic[R]):
         progress(1.0)
         changed: Any = {
             "config": {**found.config, **self._labels},  # type: ignore[attr-defined]
-            "wall_s": stopwatch.wall_s(),
-            "compile_s": stopwatch.compile_s(),
+            **stopwatch.times(),
         }
         return replace(found, **changed)  # type: ignore[type-var]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from ndpsim.reported import Reported
 from ndpsim.traces import CommandTrace
@@ -51,7 +51,8 @@ class ExpertResult(Reported):
         weight_bytes: bytes of weights, each counted once.
         weight_bursts: bursts that hold them.
         weight_reads: how often they are read: once a token tile; of several experts the mean.
-        bandwidth_gbps: weight bytes read over the time weights stream, first command to last beat.
+        bandwidth_gbps: weight bytes read over the time weights stream, first command to last beat, without
+            times in which no expert was released.
         peak_bandwidth_gbps: what all lanes carry together at their limit.
         peak_fraction: `bandwidth_gbps` over `peak_bandwidth_gbps`.
         gflops: operations (a product and a sum are two) over `time_ns`.
@@ -85,37 +86,13 @@ class ExpertResult(Reported):
         command_traces: by lane, when asked for.
     """
 
-    _shown_fields: ClassVar[tuple[str, ...]] = (
-        "time_ns",
-        "cycles",
-        "clock_ns",
-        "tokens",
-        "weight_bytes",
-        "weight_reads",
-        "bandwidth_gbps",
-        "peak_bandwidth_gbps",
-        "peak_fraction",
-        "gflops",
-        "peak_gflops",
-        "bound",
-        "busy",
-        "commands",
-        "dimms",
-        "lanes",
-        "idle_ns",
-        "communication_ns",
-        "fast_forwarded",
-        "energy_nj",
-        "wall_s",
-    )
-
     time_ns: float
     cycles: int
     clock_ns: float
     tokens: int
-    jobs: tuple[JobTime, ...]
+    jobs: tuple[JobTime, ...] = field(repr=False)
     weight_bytes: int
-    weight_bursts: int
+    weight_bursts: int = field(repr=False)
     weight_reads: int | float
     bandwidth_gbps: float
     peak_bandwidth_gbps: float
@@ -124,20 +101,20 @@ class ExpertResult(Reported):
     peak_gflops: float
     bound: str
     busy: Mapping[str, float]
-    phases: tuple[Phase, ...]
+    phases: tuple[Phase, ...] = field(repr=False)
     commands: Mapping[str, int]
     dimms: int
     lanes: int
-    lanes_simulated: int
-    stall_ns: float
+    lanes_simulated: int = field(repr=False)
+    stall_ns: float = field(repr=False)
     idle_ns: Mapping[str, float]
     communication_ns: float
-    communication_bytes: int
+    communication_bytes: int = field(repr=False)
     fast_forwarded: float
-    token_tiles: tuple[int, ...]
+    token_tiles: tuple[int, ...] = field(repr=False)
     energy_nj: Mapping[str, float | None] | None
-    energy_note: str
-    config: Mapping[str, Any]
+    energy_note: str = field(repr=False)
+    config: Mapping[str, Any] = field(repr=False)
     wall_s: float
-    compile_s: float
+    compile_s: float = field(repr=False)
     command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)

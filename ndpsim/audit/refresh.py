@@ -1,0 +1,73 @@
+"""Whether all that is owed a refresh gets it, neither too late nor too early."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.audit.checks import Case, Finding, Found, counted, too_early
+from ndpsim.spec import COMMANDS
+
+__all__ = ["refresh_debt"]
+
+_OF_RANKS, _OF_BANKS = (
+    np.array([command.refreshes and command.scope == scope for command in COMMANDS])
+    for scope in ("rank", "same-bank")
+)
+
+
+def _owed(case: Case, refresh: str) -> list[tuple[str, NDArray[np.int64]]]:
+    """Who is owed a refresh every interval, by name, and the commands that refresh it, as places.
+
+    With same-bank refresh that is every bank number of a rank, in all bank groups at once.
+    """
+    part, device = case.part, case.device
+    whole = _OF_RANKS[part.command]
+    owed = []
+    for rank in range(device.ranks):
+        of_rank = part.rank == rank
+        if refresh != "same-bank":
+            owed.append((case.rank_name(rank), np.flatnonzero(of_rank & whole)))
+            continue
+        for bank in range(device.banks_per_group):
+            of_bank = _OF_BANKS[part.command] & (part.bank == bank)
+            owed.append((f"{case.rank_name(rank)} bank {bank}", np.flatnonzero(of_rank & (whole | of_bank))))
+    return owed
+
+
+def refresh_debt(case: Case, refresh: str, max_postponed: int, max_pulled_in: int) -> Found:
+    """Whether all that is owed a refresh gets one an interval.
+
+    The n-th, counted from 0, is due at n + 1 intervals: it comes `max_postponed` intervals later at most,
+    `max_pulled_in` earlier at most. What is owed when the trace ends is laid on its last command.
+    """
+    interval = case.device.timings["nREFI"]
+    part, end = case.part, int(case.trace.clock[-1])
+    late: list[Finding] = []
+    early: list[Finding] = []
+    for name, places in _owed(case, refresh):
+        clock, issued = part.clock[places], np.arange(len(places))
+        deadline = (issued + max_postponed + 1) * interval
+        for n in np.flatnonzero(clock > deadline).tolist():
+            short, behind = int(clock[n] - deadline[n]), int((clock[n] - 1) // interval - n)
+            owed = _behind(name, behind, interval, max_postponed)
+            detail = f"{counted(short, 'clock')} too late, {owed}"
+            late.append(Finding(case.origin(places[n]), "refresh debt", short, detail))
+        allowed = (issued + 1 - max_pulled_in) * interval
+        for n in np.flatnonzero(clock < allowed).tolist():
+            short = int(allowed[n] - clock[n])
+            ahead = f"more than {max_pulled_in} intervals of {interval} clocks ahead"
+            detail = f"{too_early(short)}, {name} is {ahead}"
+            early.append(Finding(case.origin(places[n]), "refresh ahead", short, detail))
+        owed_from = (len(places) + max_postponed + 1) * interval
+        if end >= owed_from:
+            behind = end // interval - len(places)
+            since = f"the last was {case.at(case.origin(places[-1]))}" if len(places) else "there was none"
+            detail = f"{_behind(name, behind, interval, max_postponed)}; {since}"
+            late.append(Finding(len(case.trace) - 1, "refresh debt", end + 1 - owed_from, detail))
+    findings = sorted(late + early, key=lambda finding: finding.place)
+    return Found(len(findings), findings[: case.limit])
+
+
+def _behind(who: str, behind: int, interval: int, max_postponed: int) -> str:
+    return f"{who} is {behind} intervals of {interval} clocks behind, {max_postponed} may be postponed"

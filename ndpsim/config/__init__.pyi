@@ -1,0 +1,26 @@
+# The public names of the package, once; see ndpsim._later.
+from ndpsim.config.dram import AddressMapping as AddressMapping
+from ndpsim.config.dram import Dram as Dram
+from ndpsim.config.files import data_path as data_path
+from ndpsim.config.files import hardware_names as hardware_names
+from ndpsim.config.files import rtl_names as rtl_names
+from ndpsim.config.hardware import Hardware as Hardware
+from ndpsim.config.hardware import Row as Row
+from ndpsim.config.load import load_hardware as load_hardware
+from ndpsim.config.origins import Origin as Origin
+from ndpsim.config.quantities import ADDRESS_FIELDS as ADDRESS_FIELDS
+from ndpsim.config.schema import json_schema as json_schema
+from ndpsim.config.schema import schema_text as schema_text
+from ndpsim.config.system import Activation as Activation
+from ndpsim.config.system import Cxl as Cxl
+from ndpsim.config.system import Dimm as Dimm
+from ndpsim.config.system import Gemv as Gemv
+from ndpsim.config.system import Gpu as Gpu
+from ndpsim.config.system import Host as Host
+from ndpsim.config.system import Link as Link
+from ndpsim.config.system import Ndp as Ndp
+from ndpsim.config.system import Pcie as Pcie
+from ndpsim.config.system import Published as Published
+from ndpsim.config.system import Relayout as Relayout
+from ndpsim.config.system import System as System
+from ndpsim.config.system import Systolic as Systolic

@@ -1,0 +1,114 @@
+"""Questions about the keys of a hardware file: what stands where, in which unit, and what it may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError, create_model
+from pydantic.fields import FieldInfo
+
+from ndpsim.config.quantities import Section
+from ndpsim.config.system import System
+
+__all__ = ["allowed", "field_at", "leaves", "refusal", "section_of", "unit_of"]
+
+
+def _parts(field: FieldInfo) -> list[FieldInfo]:
+    """`field` and, for an optional one, what it is when it is there."""
+    inner = [arg for arg in get_args(field.annotation) if arg is not type(None)]
+    optional = type(None) in get_args(field.annotation)
+    return [field, *(FieldInfo.from_annotation(arg) for arg in inner if optional)]
+
+
+def section_of(field: FieldInfo) -> type[Section] | None:
+    """The model of `field` where it is a section, there or not; None where it is a leaf."""
+    kind = _parts(field)[-1].annotation
+    return kind if isinstance(kind, type) and issubclass(kind, Section) else None
+
+
+def _entry(field: FieldInfo) -> FieldInfo | None:
+    """What each entry of a mapping or list must be; None where `field` is neither."""
+    if get_origin(field.annotation) not in (dict, list):
+        return None
+    return FieldInfo.from_annotation(get_args(field.annotation)[-1])
+
+
+def field_at(path: tuple[str, ...]) -> FieldInfo | None:
+    """The field that the keys of `path` lead to in a `System`, None where they lead nowhere."""
+    model: type[Section] | None = System
+    field: FieldInfo | None = None
+    for key in path:
+        if model is not None:
+            field = model.model_fields.get(key)
+        else:
+            field = _entry(field) if field is not None else None
+        if field is None:
+            return None
+        model = section_of(field)
+    return field
+
+
+def leaves(section: BaseModel, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every key path under `section` with its value, in the order of declaration."""
+    for key, field in type(section).model_fields.items():
+        value = getattr(section, key)
+        if value is None and section_of(field) is not None:
+            continue
+        if isinstance(value, BaseModel):
+            yield from leaves(value, (*path, key))
+        elif isinstance(value, dict):
+            yield from (((*path, key, name), entry) for name, entry in value.items())
+        else:
+            yield (*path, key), value
+
+
+def unit_of(path: tuple[str, ...]) -> str:
+    """The unit of the leaf at `path`, empty where it has none."""
+    field = field_at(path)
+    for part in _parts(field) if field is not None else ():
+        if isinstance(part.json_schema_extra, dict) and "unit" in part.json_schema_extra:
+            return str(part.json_schema_extra["unit"])
+    return ""
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else str(value)
+
+
+def allowed(field: FieldInfo) -> str:
+    """What a leaf may be, in words: ``a whole number from 1 to 16``."""
+    part = _parts(field)[-1]
+    if section_of(part) is not None:
+        return "a mapping of keys to values"
+    if get_origin(part.annotation) is list:
+        return "a list of words"
+    if get_origin(part.annotation) is dict:
+        entry = get_origin(get_args(part.annotation)[1])
+        return "a mapping of words to lists" if entry is list else "a mapping of timing names to clocks"
+    if get_origin(part.annotation) is Literal:
+        return f"one of {', '.join(map(str, get_args(part.annotation)))}"
+    names = ("gt", "ge", "le")
+    limits = {name: getattr(item, name) for item in part.metadata for name in names if hasattr(item, name)}
+    if part.annotation is str:
+        return "a text of reasonable length, not empty"
+    kind = "a whole number" if part.annotation is int else "a number"
+    low = f"from {_number(limits['ge'])} to" if "ge" in limits else f"above {_number(limits['gt'])}, up to"
+    return f"{kind} {low} {_number(limits['le'])}"
+
+
+def refusal(path: tuple[str, ...], value: Any) -> str | None:
+    """Why the leaf at `path` cannot be `value`, in words; None where it can.
+
+    Raises:
+        KeyError: there is nothing at `path`.
+    """
+    field = field_at(path)
+    if field is None:
+        raise KeyError(path)
+    leaf: dict[str, Any] = {"value": (field.annotation, field)}
+    try:
+        create_model("Leaf", __base__=Section, **leaf).model_validate({"value": value})
+    except ValidationError:
+        return f"{value!r} is not {allowed(field)}"
+    return None

@@ -1,0 +1,176 @@
+"""What the values of a hardware file may be: numbers with their limits and units, words of address mappings.
+
+The unit of a field stands in its ``json_schema_extra["unit"]``. GB/s = 1e9 B/s.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from ndpsim.errors import nearest
+
+__all__ = [
+    "ADDRESS_FIELDS",
+    "XOR_TARGET",
+    "ActivationBytes",
+    "Area",
+    "AreaMm2",
+    "Bits",
+    "BufferKib",
+    "BufferPj",
+    "ClockMhz",
+    "Clocks",
+    "Count",
+    "Cycles",
+    "FifoBursts",
+    "FifoPj",
+    "Gbps",
+    "HeaderBytes",
+    "Kib",
+    "Latency",
+    "LinkLatency",
+    "Milliamps",
+    "Milliwatts",
+    "Name",
+    "Nanoseconds",
+    "Ohms",
+    "Order",
+    "PacketBytes",
+    "Picojoules",
+    "PicojoulesPerBit",
+    "PicojoulesPerByte",
+    "Positive",
+    "ProductPj",
+    "Section",
+    "Side",
+    "Slots",
+    "StaticMw",
+    "Text",
+    "Tflops",
+    "Volts",
+    "WireGbps",
+    "Xor",
+    "unit",
+]
+
+
+def _thousandths(value: float) -> float:
+    # Finer clocks have no common tick with the DRAM clock that 64-bit counters could hold.
+    if round(value, 3) != value:
+        raise ValueError("has more than three decimals")
+    return value
+
+
+#: The fields an address is made of.
+ADDRESS_FIELDS = ("channel", "rank", "bankgroup", "bank", "row", "column")
+
+_FIELD = f"({'|'.join(ADDRESS_FIELDS)})"
+_PART = rf"{_FIELD}(:[1-9][0-9]?)?"
+XOR_TARGET = rf"{_FIELD}(:[0-9][0-9]?)?"
+_SOURCE = rf"{_FIELD}:[0-9][0-9]?(-[0-9][0-9]?)?"
+
+
+def _word(word: str, pattern: str, form: str) -> str:
+    """The field that `word` begins with; ValueError where it is not of the form."""
+    field = word.partition(":")[0]
+    if not re.fullmatch(pattern, word):
+        guess = nearest(field, ADDRESS_FIELDS) if field not in ADDRESS_FIELDS else None
+        hint = f"; did you mean '{guess}'?" if guess else ""
+        raise ValueError(f"'{word[:60]}' is not {form}{hint} (fields: {', '.join(ADDRESS_FIELDS)})")
+    return field
+
+
+def _order(parts: list[str]) -> list[str]:
+    complete: list[str] = []
+    used = set()
+    for part in parts:
+        field = _word(part, _PART, "FIELD or FIELD:BITS")
+        if field in complete:
+            raise ValueError(f"'{part}' comes after '{field}', which takes all the field has left")
+        used.add(field)
+        if part == field:
+            complete.append(field)
+    for field in ADDRESS_FIELDS:
+        if field not in complete and (field in used or field != "channel"):
+            raise ValueError(f"leaves out bits of the {field}: end its parts with '{field}'")
+    return parts
+
+
+def _xor(xor: dict[str, list[str]]) -> dict[str, list[str]]:
+    targets = {_word(target, XOR_TARGET, "FIELD or FIELD:BIT") for target in xor}
+    for source in (source for sources in xor.values() for source in sources):
+        field = _word(source, _SOURCE, "FIELD:BIT or FIELD:LOW-HIGH")
+        low, _, high = source.partition(":")[2].partition("-")
+        if high and int(high) < int(low):
+            raise ValueError(f"'{source}' ends before it begins")
+        if field in targets:
+            raise ValueError(f"'{source}' is of a field that is XORed itself: addresses could coincide")
+    return xor
+
+
+def unit(unit: str) -> Any:
+    """A field in this unit."""
+    return Field(json_schema_extra={"unit": unit})
+
+
+def _pattern(pattern: str) -> Any:
+    return Field(json_schema_extra={"pattern": f"^{pattern}$"})
+
+
+Name = Annotated[str, Field(min_length=1, max_length=100)]
+Text = Annotated[str, Field(min_length=1, max_length=500)]
+Positive = Annotated[float, Field(gt=0, le=1e6)]
+Gbps = Annotated[Positive, unit("GB/s")]
+WireGbps = Annotated[Positive, AfterValidator(_thousandths), unit("GB/s")]
+Tflops = Annotated[Positive, unit("TFLOPS")]
+ClockMhz = Annotated[float, Field(ge=1, le=10_000), AfterValidator(_thousandths), unit("MHz")]
+Clocks = Annotated[int, Field(ge=1, le=1_000_000), unit("clocks")]
+Kib = Annotated[int, Field(ge=1, le=1 << 20), unit("KiB")]
+Cycles = Annotated[int, Field(ge=1, le=10_000), unit("cycles")]
+Latency = Annotated[int, Field(ge=0, le=10_000), unit("cycles")]
+Bits = Annotated[int, Field(ge=1, le=64), unit("bit")]
+Count = Annotated[int, Field(ge=1, le=65_536)]
+LinkLatency = Annotated[float, Field(ge=0, le=1e6), AfterValidator(_thousandths), unit("ns")]
+PacketBytes = Annotated[int, Field(ge=1, le=1 << 20, description="payload of a packet, at most"), unit("B")]
+Side = Annotated[int, Field(ge=1, le=256)]
+HeaderBytes = Annotated[
+    int, Field(ge=0, le=4096, description="what a packet carries beside its payload"), unit("B")
+]
+Slots = Annotated[int, Field(ge=1, le=1024), unit("requests")]
+Milliamps = Annotated[float, Field(ge=0, le=10_000), unit("mA")]
+Volts = Annotated[float, Field(gt=0, le=10), unit("V")]
+Nanoseconds = Annotated[float, Field(gt=0, le=10_000), unit("ns")]
+Ohms = Annotated[float, Field(gt=0, le=10_000), unit("ohm")]
+Picojoules = Annotated[float, Field(ge=0, le=1e6), unit("pJ")]
+PicojoulesPerByte = Annotated[float, Field(ge=0, le=1e6), unit("pJ/B")]
+PicojoulesPerBit = Annotated[float, Field(ge=0, le=1e6), unit("pJ/bit")]
+Milliwatts = Annotated[float, Field(ge=0, le=1e6), unit("mW")]
+Area = Annotated[Positive, unit("mm2")]
+# Keys that several units have.
+StaticMw = Annotated[Milliwatts | None, Field(description="power of the unit, whatever it does")]
+AreaMm2 = Annotated[Area | None, Field(description="area of the unit")]
+BufferKib = Annotated[Kib, Field(description="buffer for activations and partial sums")]
+ActivationBytes = Annotated[int, Field(ge=1, le=8, description="one activation"), unit("B")]
+FifoBursts = Annotated[
+    int, Field(ge=2, le=4096, description="weight FIFO of each lane, in DRAM bursts"), unit("bursts")
+]
+ProductPj = Annotated[
+    Picojoules | None, Field(description="energy of a product of native bits and its place in the sum")
+]
+BufferPj = Annotated[
+    PicojoulesPerByte | None, Field(description="energy of a byte of activations read from the buffer")
+]
+FifoPj = Annotated[
+    PicojoulesPerByte | None, Field(description="energy of a byte of weights through a FIFO, in and out")
+]
+Order = Annotated[list[Annotated[str, _pattern(_PART)]], AfterValidator(_order)]
+Xor = Annotated[dict[str, list[Annotated[str, _pattern(_SOURCE)]]], AfterValidator(_xor)]
+
+
+class Section(BaseModel):
+    """A mapping of a hardware file: frozen, strict (no "4" for 4, no true for 1), no unknown keys, no NaN."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)

@@ -1,0 +1,100 @@
+"""What a simulation of an expert beside the host's traffic tells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ndpsim.reported import Reported
+from ndpsim.results.expert import JobTime, Phase
+from ndpsim.traces import CommandTrace
+
+__all__ = ["ContentionResult"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ContentionResult(Reported):
+    """An expert on a DIMM beside the host's traffic. "alone": without the other side.
+
+    Attributes:
+        ndp_time_ns: from the first clock to the last result at the host, beside the host's traffic.
+        ndp_alone_ns: the same alone, as `simulate_expert` says.
+        ndp_slowdown: the one over the other.
+        ndp_gbps: weight bytes read over the time weights stream; `ndp_alone_gbps` alone.
+        ndp_peak_fraction: `ndp_gbps` over `lanes_peak_gbps`.
+        host_requests: requests of the host that went to their lanes in `ndp_time_ns`.
+        host_time_ns: to the last beat of data that they read or their last command, as `run_trace` counts it;
+            `host_alone_ns` the same requests, alone, as `run_trace` does it on the channel's ranks.
+        host_slowdown: the one over the other; None when none went. It can be a little below 1: while weights
+            are read, writes are collected for longer and turn the buses around less often.
+        host_offered_gbps: what the host asks for; None: as much as it gets.
+        host_gbps: bytes over its buses in `ndp_time_ns`; `host_alone_gbps` in `host_alone_ns`, alone.
+        host_peak_fraction: `host_gbps` over `bus_peak_gbps`.
+        host_latency_ns: of its reads, from being taken from the host to the last beat on its bus: mean, p50,
+            p90, p99, max; None without reads. `host_alone_latency_ns` alone. Waiting to be taken is not in
+            it. Latencies of more than 65,534 clocks count as 65,535.
+        lanes_peak_gbps: what all lanes carry together at their limit.
+        lanes_fraction: the share of it that both sides' data takes over `ndp_time_ns`.
+        bus_peak_gbps: what the DIMM's buses to the host carry at their limit.
+        clock_ns: the DRAM clock.
+        rows: by owner, what requests found at their first command: hits, misses, conflicts; and `lost`, rows
+            opened for the owner that the other closed.
+        turnarounds: of the lanes' data buses between reads and writes; `bus_turnarounds` and
+            `bus_rank_switches` of the buses to the host.
+        commands: DRAM commands by kind, over all lanes.
+        jobs: of each expert in turn, its tokens, and when it ran beside the host's traffic.
+        phases: the expert program beside the host's traffic, in order of start.
+        token_tiles: tokens of each tile.
+        lanes: lanes of the DIMM, all of them simulated.
+        by_lane: of each lane, bytes that the NDP unit and the host moved in `ndp_time_ns`.
+        energy_nj: by component, and their `total`, until the last data of the host; None where nothing is
+            known of the DRAM's currents. `energy_note` says what it rests on, or why.
+        config: everything that was used.
+        wall_s: how long the call took, without `compile_s`; next to nothing with a result from a cache.
+        compile_s: how long kernels were compiled for it; 0 when they were in the cache.
+        curve_ns, ndp_curve_gbps, host_curve_gbps: ends of equal times up to `ndp_time_ns`, whole
+            refresh intervals or equal parts of one, each to the next clock (the last may be shorter); in each
+            of them what the NDP unit read, and what the host moved over its buses.
+        command_traces: by lane, when asked for.
+    """
+
+    ndp_time_ns: float
+    ndp_alone_ns: float
+    ndp_slowdown: float
+    ndp_gbps: float
+    ndp_alone_gbps: float
+    ndp_peak_fraction: float
+    host_requests: int
+    host_time_ns: float
+    host_alone_ns: float
+    host_slowdown: float | None
+    host_offered_gbps: float | None
+    host_gbps: float
+    host_alone_gbps: float
+    host_peak_fraction: float
+    host_latency_ns: Mapping[str, float] | None
+    host_alone_latency_ns: Mapping[str, float] | None
+    lanes_peak_gbps: float = field(repr=False)
+    lanes_fraction: float
+    bus_peak_gbps: float = field(repr=False)
+    clock_ns: float = field(repr=False)
+    rows: Mapping[str, Mapping[str, int]]
+    turnarounds: int = field(repr=False)
+    bus_turnarounds: int = field(repr=False)
+    bus_rank_switches: int = field(repr=False)
+    commands: Mapping[str, int]
+    jobs: tuple[JobTime, ...] = field(repr=False)
+    phases: tuple[Phase, ...] = field(repr=False)
+    token_tiles: tuple[int, ...] = field(repr=False)
+    lanes: int = field(repr=False)
+    by_lane: tuple[Mapping[str, int], ...] = field(repr=False)
+    energy_nj: Mapping[str, float | None] | None
+    energy_note: str = field(repr=False)
+    config: Mapping[str, Any] = field(repr=False)
+    wall_s: float
+    compile_s: float = field(repr=False)
+    curve_ns: tuple[float, ...] = field(repr=False)
+    ndp_curve_gbps: tuple[float, ...] = field(repr=False)
+    host_curve_gbps: tuple[float, ...] = field(repr=False)
+    command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)

@@ -1,0 +1,60 @@
+"""What a simulation of the host that reads an expert tells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ndpsim.reported import Reported
+from ndpsim.traces import CommandTrace
+
+__all__ = ["HostReadResult"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HostReadResult(Reported):
+    """An expert read by the host. Counters are over all buses that take part.
+
+    Attributes:
+        time_ns: from the first DRAM command to the last beat of data, on the bus that takes longest.
+        cycles: the same in DRAM clocks; `clock_ns` is one of them.
+        weight_bytes: bytes of weights, scales and zero points; `weight_bursts` the bursts that hold them.
+        bandwidth_gbps: `weight_bytes` over `time_ns`.
+        peak_bandwidth_gbps: what the channels that take part carry at their limit.
+        peak_fraction: `bandwidth_gbps` over `peak_bandwidth_gbps`.
+        channels: channels that take part.
+        buses: their sub-channels; `buses_simulated`: the different ones; equal ones are simulated once.
+        ranks_per_bus: ranks behind a bus, of all DIMMs of its channel; the most.
+        commands: DRAM commands by kind.
+        idle_ns: why a bus carried nothing, mean over the buses: `refresh`, `rows` (row and rank changes).
+        fast_forwarded: the share of the reads that went, exactly, as others of the same run had gone before.
+        energy_nj: by component (`energy.split`), and their `total`, of all ranks behind the buses;
+            None where nothing is known of the DRAM's currents. `energy_note` says what it rests on, or why.
+        config: everything that was used: hardware, model, weights, layout.
+        wall_s: how long the call took, without `compile_s`; next to nothing with a result from a cache.
+        compile_s: how long kernels were compiled for it; 0 when they were in the cache.
+        command_traces: by bus (channel by channel, of each its sub-channels), when asked for.
+    """
+
+    time_ns: float
+    cycles: int
+    clock_ns: float
+    weight_bytes: int
+    weight_bursts: int = field(repr=False)
+    bandwidth_gbps: float
+    peak_bandwidth_gbps: float
+    peak_fraction: float
+    channels: int
+    buses: int
+    buses_simulated: int
+    ranks_per_bus: int
+    commands: Mapping[str, int]
+    idle_ns: Mapping[str, float]
+    fast_forwarded: float
+    energy_nj: Mapping[str, float | None] | None
+    energy_note: str = field(repr=False)
+    config: Mapping[str, Any] = field(repr=False)
+    wall_s: float
+    compile_s: float = field(repr=False)
+    command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)

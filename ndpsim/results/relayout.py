@@ -1,0 +1,135 @@
+"""What a simulation of experts that move to another layout tells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ndpsim.reported import Reported
+from ndpsim.traces import CommandTrace
+
+__all__ = ["HostMove", "OtherDimms", "RelayoutResult", "Stretch"]
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """From when to when a DIMM was at something ("read" or "write"), in ns."""
+
+    name: str
+    dimm: int
+    start_ns: float
+    end_ns: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HostMove(Reported):
+    """The same move by the host, through its channels.
+
+    Attributes:
+        time_ns: from the first command to the last beat written.
+        bandwidth_gbps: weight bytes over `time_ns`.
+        bus_busy: share of the time for which the busiest bus carried data.
+        bound_ns: that bus's data without any gap.
+        commands: DRAM commands by kind.
+        energy_nj: as that of the relayout.
+    """
+
+    time_ns: float
+    bandwidth_gbps: float
+    bus_busy: float
+    bound_ns: float
+    commands: Mapping[str, int]
+    energy_nj: Mapping[str, float | None] | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OtherDimms(Reported):
+    """The same experts on neighbouring DIMMs: on as many channels as there are, but close on the links.
+
+    Attributes:
+        source_dimms, target_dimms: the first DIMM of each expert.
+        time_ns: as that of the relayout.
+        host_time_ns, host_speedup: as those of the relayout; None where the host was not asked for.
+    """
+
+    source_dimms: list[int]
+    target_dimms: list[int]
+    time_ns: float
+    host_time_ns: float | None
+    host_speedup: float | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RelayoutResult(Reported):
+    """Experts moved from one layout to another.
+
+    Attributes:
+        time_ns: from the first DRAM command to the last beat written.
+        cycles: the same in DRAM clocks.
+        clock_ns: the DRAM clock.
+        experts: experts asked for.
+        moved: those of them that do not lie where they shall already.
+        waves: groups of them that moved one after the other.
+        weight_bytes: bytes of weights, scales and zero points of those that moved.
+        read_bytes, sent_bytes, local_bytes, written_bytes: of these, read; sent over links; moved within
+            their DIMM; written. The second and third make the first, which equals the fourth.
+        wire_bytes: sent over links, with headers, each packet once.
+        bandwidth_gbps: weight bytes over `time_ns`.
+        topology: of the links.
+        link_busy: share of the time for which each wire carried packets, by name; those that did.
+        dram_busy: share of the time for which the busiest lane's data bus carried reads ("read"), writes
+            ("write") and either ("both").
+        bounds_ns: the time that each resource needs at least: "links" (the busiest wire), "source DRAM",
+            "target DRAM" (data on the bus of the busiest lane that reads, or writes), "DRAM" (either).
+        bottleneck: the one that needs longest, with its name: "link dimm 0 to 1", "source DRAM", ... Where
+            the time is far above its bound, buffers, row changes or turnarounds hold it back.
+        transit_bytes: what the buffers of a DIMM's router have to hold, at most.
+        commands: DRAM commands by kind; those of a lane end with its last data.
+        host: the same move by the host; None where it was not asked for.
+        host_speedup: the host's time over `time_ns`.
+        other_dimms: the same with experts on neighbouring DIMMs; None where it was not asked for.
+        stretches: which DIMM read and wrote when.
+        energy_nj: by component, and their `total`, of all DIMMs and links; None where nothing moved or is
+            known of the DRAM's currents. `energy_note` says what it rests on, or why.
+        curve_ns, read_gbps, written_gbps: ends of equal times, which are whole refresh intervals or equal
+            parts of one (the last may be shorter), and what came from DRAM and arrived for it in each.
+        config: everything that was used.
+        wall_s: how long the call took, without `compile_s`; next to nothing with a result from a cache.
+        compile_s: how long kernels were compiled for it; 0 when they were in the cache.
+        command_traces: by wave, then by DIMM and lane, when asked for.
+    """
+
+    time_ns: float
+    cycles: int
+    clock_ns: float = field(repr=False)
+    experts: int
+    moved: int
+    waves: int
+    weight_bytes: int
+    read_bytes: int = field(repr=False)
+    sent_bytes: int
+    local_bytes: int
+    written_bytes: int = field(repr=False)
+    wire_bytes: int
+    bandwidth_gbps: float
+    topology: str
+    link_busy: Mapping[str, float]
+    dram_busy: Mapping[str, float]
+    bounds_ns: Mapping[str, float]
+    bottleneck: str
+    transit_bytes: int = field(repr=False)
+    commands: Mapping[str, int]
+    host: HostMove | None
+    host_speedup: float | None
+    other_dimms: OtherDimms | None
+    stretches: tuple[Stretch, ...] = field(repr=False)
+    energy_nj: Mapping[str, float | None] | None
+    energy_note: str = field(repr=False)
+    curve_ns: tuple[float, ...] = field(repr=False)
+    read_gbps: tuple[float, ...] = field(repr=False)
+    written_gbps: tuple[float, ...] = field(repr=False)
+    config: Mapping[str, Any] = field(repr=False)
+    wall_s: float
+    compile_s: float = field(repr=False)
+    command_traces: tuple[tuple[CommandTrace, ...], ...] = field(default=(), repr=False)

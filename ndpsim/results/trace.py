@@ -1,0 +1,75 @@
+"""What a run of requests tells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ndpsim.reported import Reported
+from ndpsim.traces import CommandTrace
+
+__all__ = ["TraceResult"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TraceResult(Reported):
+    """A request trace run to its end: every request served.
+
+    Counters are summed over the channels. Times are in ns, cycles in DRAM clocks, from clock 0.
+
+    Attributes:
+        requests, reads, writes: how many.
+        cycles: to the last beat of read data or the last command; `time_ns` the same, `clock_ns` a clock.
+        bandwidth_gbps: bytes moved over `time_ns`; `peak_fraction` of `peak_bandwidth_gbps`.
+        row_hits, row_misses, row_conflicts: what requests found at their first command.
+        reads_forwarded, writes_coalesced: requests that a queued write made needless.
+        read_latency_ns: from arrival to the last beat: mean, p50, p90, p99, max; None without reads.
+        read_latency_histogram: reads by latency: from_ns, to_ns (not included), reads.
+        read_latency_distribution: reads of at most so many ns, at latencies from the shortest to the longest,
+            close together where few take longer: ns, reads.
+        queue_occupancy: mean requests in the read and in the write queue of a channel.
+        commands: DRAM commands by kind.
+        accepted: counters of the clock in which the last request was taken, where the reference
+            controller's runs end; None with several channels.
+        per_channel: requests, cycles and bandwidth_gbps of each.
+        fast_forwarded: the share of the requests that went, exactly, as others of the run had gone.
+        energy_nj: by component (`energy.split`), and their `total`, with background to the end of `cycles`;
+            None where nothing is known of the DRAM's currents. `energy_note` says what it rests on, or why
+            there is none.
+        config: everything that was used.
+        run_s: how long the controllers ran, also where the result comes from a cache; wall_s: how long the
+            call took, with everything around them but reading the trace.
+        compile_s: how long kernels were compiled meanwhile, which `run_s` and `wall_s` leave out.
+        command_traces: by channel, when asked for.
+    """
+
+    requests: int
+    reads: int
+    writes: int
+    cycles: int
+    time_ns: float
+    clock_ns: float
+    bandwidth_gbps: float
+    peak_bandwidth_gbps: float
+    peak_fraction: float
+    row_hits: int
+    row_misses: int
+    row_conflicts: int
+    reads_forwarded: int
+    writes_coalesced: int
+    read_latency_ns: Mapping[str, float] | None
+    read_latency_histogram: tuple[Mapping[str, float], ...] = field(repr=False)
+    read_latency_distribution: tuple[Mapping[str, float], ...] = field(repr=False)
+    queue_occupancy: Mapping[str, float]
+    commands: Mapping[str, int]
+    accepted: Mapping[str, Any] | None = field(repr=False)
+    per_channel: tuple[Mapping[str, Any], ...] = field(repr=False)
+    fast_forwarded: float
+    energy_nj: Mapping[str, float | None] | None
+    energy_note: str = field(repr=False)
+    config: Mapping[str, Any] = field(repr=False)
+    run_s: float
+    wall_s: float
+    compile_s: float = field(repr=False)
+    command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)
