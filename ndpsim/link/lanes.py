@@ -21,10 +21,12 @@ from ndpsim.dram.masks.choose import (
     mode_changes,
     quiet_until,
 )
-from ndpsim.dram.masks.controller import accept, refresh
+from ndpsim.dram.masks.controller import refresh
 from ndpsim.dram.masks.issue import issue_active, issue_maintenance, issue_queued
+from ndpsim.dram.masks.slots import bank_of, enqueue
 from ndpsim.dram.masks.state import (
     ACTIVE_REQUEST,
+    ONE_SEGMENT,
     PENDING_SIZE,
     RD,
     READS,
@@ -40,8 +42,8 @@ from ndpsim.dram.state import (
     FAR,
     LATENCIES,
     NEXT_REFRESH,
-    PLACE,
     RECORD_FIELDS,
+    ROW_SHIFT,
     WRITE_MODE,
     Commands,
     Source,
@@ -79,7 +81,8 @@ class Lanes(NamedTuple):
 def make_lanes(tables: Tables, requests: Requests, offers: Offers, lanes: int, room: int) -> Lanes:
     """Lanes at rest; `room`: commands that each can record, 0 for none."""
     total = len(requests.lane)
-    address = np.arange(total, dtype=np.int32)  # no burst is read or written twice
+    # No burst is read or written twice: requests are queued without a look at the addresses of others.
+    address = np.broadcast_to(np.zeros(1, dtype=np.int32), total)
     cycle, admitted = np.zeros(0, dtype=np.int64), np.array([FAR])
     left = np.bincount(requests.lane, minlength=lanes)
     return Lanes(
@@ -110,8 +113,11 @@ def take(engine, lanes, state, lane, request, clock):
     note_taken(lanes.offers, lane, request)
     if request >= lanes.offers.reads:
         write_taken(engine, request - lanes.offers.reads, clock)
-    state[PLACE] = request
-    return accept(state, lanes.latencies, lanes.source, clock)
+    place = lanes.source.place[request]
+    queue = place & 1
+    bank, row = bank_of(place), place >> ROW_SHIFT
+    ready_at = enqueue(ONE_SEGMENT, state, lanes.source, queue, bank, row, request, clock - 1)
+    return ready_at if queue == state[WRITE_MODE] & 1 else FAR
 
 
 @inlined

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ndpsim._jit import kernel
 from ndpsim.dram.state import RANK_SHIFT
@@ -14,6 +14,12 @@ __all__ = ["Bursts", "Requests", "Seats", "bits_by_stage", "counts_between", "ma
 
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
+
+
+def side_by_side(length: int, **types: DTypeLike) -> dict[str, NDArray[Any]]:
+    """Arrays whose elements of one number are neighbours in memory: together they are one cache miss."""
+    records = np.empty(length, dtype=np.dtype([*types.items()], align=True))
+    return {name: records[name] for name in types}
 
 
 class Requests(NamedTuple):
@@ -57,15 +63,19 @@ def fill_requests(seat, place, number, seats, word, column_of, write, requests):
 
 
 def make_requests(
-    reads: Bursts, number: Narrow, writes: Bursts, seats: Seats, word: Ints, column: Narrow
+    reads: Bursts,
+    read_number: Narrow,
+    writes: Bursts,
+    write_number: Narrow,
+    seats: Seats,
+    word: Ints,
+    column: Narrow,
 ) -> Requests:
-    """The requests of a relayout; see `fill_requests`. `number`: of the reads, in the order of reading."""
+    """The requests of a relayout: reads by their numbers, then writes by theirs; see `fill_requests`."""
     total = len(reads.seat) + len(writes.seat)
-    requests = Requests(
-        np.empty(total, dtype=np.int32), np.empty(total, dtype=np.int64), np.empty(total, dtype=np.int32)
-    )
-    fill_requests(*reads, number, seats, word, column, 0, requests)
-    behind = np.arange(len(reads.seat), total, dtype=np.int32)
+    requests = Requests(**side_by_side(total, place=np.int64, lane=np.int32, column=np.int32))
+    behind = write_number + np.int32(len(reads.seat))
+    fill_requests(*reads, read_number, seats, word, column, 0, requests)
     fill_requests(*writes, behind, seats, word, column, 1, requests)
     return requests
 

@@ -23,7 +23,7 @@ from ndpsim.link.fabric import Fabric, check_ticks, make_fabric, make_packets
 from ndpsim.link.lanes import DONE, MORE, RECORD_FULL, Lanes, make_lanes, run
 from ndpsim.link.offers import make_offers
 from ndpsim.link.packets import most_waiting
-from ndpsim.link.packing import Packed, Part, Pieces, pack_pieces, reading_order
+from ndpsim.link.packing import Packed, Part, Pieces, number_by_node, pack_pieces
 from ndpsim.link.requests import Bursts, Requests, Seats, bits_by_stage, make_requests
 from ndpsim.simulate.lane import decode_commands
 from ndpsim.spec import Tables
@@ -140,10 +140,18 @@ def _bursts(layouts: Sequence[Layout]) -> tuple[Bursts, Ints]:
     """All bursts of layouts, and where each layout's begin."""
     first = np.append(0, np.cumsum([layout.bursts for layout in layouts])).astype(np.int64)
     seat, place = (np.empty(first[-1], dtype=np.int32) for _ in range(2))
+    begins: dict[str, tuple[int, int, slice]] = {}  # of the first of each name; others are shifted from it
     for layout, (begin, end) in zip(layouts, pairwise(first), strict=True):
+        of, first_seat = slice(begin, end), layout.dimms[0] * layout.geometry.lanes
+        if layout.name in begins:
+            other_seat, other_base, other = begins[layout.name]
+            np.add(seat[other], first_seat - other_seat, out=seat[of])
+            np.add(place[other], layout.base - other_base, out=place[of])
+            continue
         places = layout.places()
-        np.add(places.dimm * layout.geometry.lanes, places.lane, out=seat[begin:end], casting="same_kind")
-        place[begin:end] = places.place
+        np.add(places.dimm * layout.geometry.lanes, places.lane, out=seat[of], casting="same_kind")
+        place[of] = places.place
+        begins[layout.name] = first_seat, layout.base, of
     return Bursts(seat, place), first
 
 
@@ -179,17 +187,23 @@ class Lowered:
         if -(-largest // 8) > access.packet_bytes:
             problem = f"{access.packet_bytes} is less than a burst, {-(-largest // 8)} bytes"
             raise InputError(problem, key="link.packet_bytes")
-        self.read_node = access.seats.node[wave.reads.seat]
-        self.write_node = access.seats.node[wave.writes.seat]
-        order = reading_order(self.read_node, wave.first_read, nodes)
-        self.packed, ends = pack_pieces(wave.parts, order, self.write_node, access.slots, access.packet_bytes)
+        node_of = access.seats.node
+        reads = number_by_node(node_of[wave.reads.seat], wave.first_read, nodes)
+        # Writes of a packet are neighbours then, which spares processors cache misses.
+        writes = number_by_node(node_of[wave.writes.seat], np.array([0, len(wave.writes.seat)]), nodes)
+        self.read_node, self.write_node = (
+            np.repeat(np.arange(nodes, dtype=np.int32), np.diff(numbers.node_first))
+            for numbers in (reads, writes)
+        )
+        self.packed, ends = pack_pieces(
+            wave.parts, reads, writes.number, self.write_node, access.slots, access.packet_bytes
+        )
         self.flows = [divmod(int(pair), nodes) for pair in ends]
         fabric = make_fabric(access.network, self.flows, access.timebase)
         self.engine: Engine = self._engine(fabric, self.packed)
         self.requests: Requests = make_requests(
-            wave.reads, order[0], wave.writes, access.seats, wave.word, wave.column
+            wave.reads, reads.number, wave.writes, writes.number, access.seats, wave.word, wave.column
         )
-        self.read_node = np.repeat(np.arange(nodes, dtype=np.int32), np.diff(order[1]))
 
     def _engine(self, fabric: Fabric, packed: Packed) -> Engine:
         access, count = self.access, len(packed.packet_flow)
