@@ -20,7 +20,7 @@ from ndpsim.link import Network
 from ndpsim.link.engine_state import Engine, Flows, make_engine
 from ndpsim.link.events import FAR
 from ndpsim.link.fabric import Fabric, check_ticks, make_fabric, make_packets
-from ndpsim.link.lanes import DONE, MORE, RECORD_FULL, Lanes, make_lanes, run
+from ndpsim.link.lanes import DONE, LAST_SERVED, MORE, RECORD_FULL, UNSERVED, Lanes, make_lanes, run
 from ndpsim.link.offers import make_offers
 from ndpsim.link.packets import most_waiting
 from ndpsim.link.packing import Packed, Part, Pieces, number_by_node, pack_pieces
@@ -262,7 +262,7 @@ class Job(Lowered):
                 self.lanes = self.lanes._replace(
                     commands=np.concatenate((commands, np.zeros_like(commands)), axis=1)
                 )
-            before, left = left, int(self.lanes.value[1])
+            before, left = left, int(self.lanes.value[UNSERVED])
             if outcome == MORE and before == left and self.engine.packets.times[1] == FAR:
                 raise RuntimeError("a relayout cannot go on: bursts wait for something that never comes")
             self.share = 1 - left / total
@@ -277,7 +277,7 @@ class Job(Lowered):
         bits = Bits(*counted.tolist())
         if not self.wave.bits == bits.read == bits.sent + bits.local == bits.written:
             raise RuntimeError(f"{self.wave.bits} bits were to be moved, but of these {bits}")
-        end = int(lanes.value[2]) + access.write_latency
+        end = int(lanes.value[LAST_SERVED]) + access.write_latency
         linked = (np.diff(engine.fabric.path_first) > 0)[engine.packets.flow]
         return Run(
             end=end,
