@@ -5,6 +5,7 @@ Kernels of one pass each over what is there already in order; nothing is sorted 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from ndpsim._jit import inlined, kernel
 from ndpsim.link.requests import side_by_side
 
-__all__ = ["Packed", "Part", "Pieces", "number_by_node", "pack_pieces"]
+__all__ = ["Packed", "Pieces", "number_by_node", "pack_pieces"]
 
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
@@ -25,14 +26,6 @@ class Pieces(NamedTuple):
     read: Ints  # as the expert's bursts are counted
     write: Ints
     bits: Ints
-
-
-class Part(NamedTuple):
-    """An expert's pieces, and where its reads and writes begin among all."""
-
-    pieces: Pieces
-    first_read: int
-    first_write: int
 
 
 class Packed(NamedTuple):
@@ -191,9 +184,8 @@ def pack(by_read, by_read_bits, write_node, first, flow_first, source_read, slot
 
 
 def pack_pieces(
-    parts: list[Part],
-    reads: Numbers,
-    write_number: Narrow,
+    experts: Sequence[tuple[Pieces, Narrow, Narrow]],
+    node_read: Ints,
     write_node: Narrow,
     slots: int,
     packet_bytes: int,
@@ -201,48 +193,38 @@ def pack_pieces(
     """Pieces in packets, and the nodes at the ends of each flow: source * nodes + target, ascending.
 
     Args:
-        parts: the experts.
-        reads: in the order of reading.
-        write_number: [burst].
+        experts: of each its pieces, and the numbers of its reads and its writes.
+        node_read: of the reads, see `Numbers`.
         write_node: int32[write], by number.
         slots: of a node's buffer.
         packet_bytes: payload of a packet, at most; no piece is larger.
     """
-    number, node_read = reads
-    nodes, writes = len(node_read) - 1, len(write_node)
-    count = sum(len(part.pieces.read) for part in parts)
+    nodes, reads, writes = len(node_read) - 1, int(node_read[-1]), len(write_node)
+    count = sum(len(pieces.read) for pieces, _, _ in experts)
 
     def narrow(length: int) -> Narrow:
         return np.empty(length, dtype=np.int32)
 
-    read_first, unsent = (np.zeros(len(number) + more, dtype=np.int32) for more in (1, 0))
-    for part in parts:
-        count_pieces(part.pieces.read, number[part.first_read :], read_first)
+    read_first, unsent = (np.zeros(length, dtype=np.int32) for length in (reads + 1, reads))
+    for pieces, read_number, _ in experts:
+        count_pieces(pieces.read, read_number, read_first)
     np.cumsum(read_first, out=read_first)
     by_read, by_read_bits = narrow(count), narrow(count)
-    for part in parts:
-        by_reads(
-            *part.pieces,
-            number[part.first_read :],
-            write_number[part.first_write :],
-            unsent,
-            read_first,
-            by_read,
-            by_read_bits,
-        )
+    for pieces, read_number, write_number in experts:
+        by_reads(*pieces, read_number, write_number, unsent, read_first, by_read, by_read_bits)
     missing, between = np.zeros(writes, dtype=np.int32), np.zeros((nodes, nodes), dtype=np.int64)
     count_flows(node_read, write_node, read_first, by_read, missing, between)
     ends = np.flatnonzero(between)
     first = np.append(0, np.cumsum(between))
-    pieces = side_by_side(count, read=np.int32, write=np.int32, bits=np.int32)
+    piece = side_by_side(count, read=np.int32, write=np.int32, bits=np.int32)
     packed = Packed(
         node_read=node_read,
         read_first=read_first,
         read_packet=narrow(count),
         packet_first=narrow(count + 1),
-        piece_read=pieces["read"],
-        piece_write=pieces["write"],
-        piece_bits=pieces["bits"],
+        piece_read=piece["read"],
+        piece_write=piece["write"],
+        piece_bits=piece["bits"],
         flow_packet=np.empty(len(ends) + 1, dtype=np.int64),
         packet_flow=narrow(count),
         packet_bytes=narrow(count),
