@@ -40,7 +40,7 @@ class Reference(types.Type):
 def _words(kind: Any) -> int:
     """Words of a table that a value of a type takes."""
     if isinstance(kind, _numba_types.Array):
-        return 1 + int(kind.ndim)
+        return 1 + int(kind.ndim) * (1 if kind.layout == "C" else 2)
     if isinstance(kind, _numba_types.BaseTuple):
         return sum(map(_words, kind.types))
     return 0 if isinstance(kind, _numba_types.NoneType) else 1
@@ -50,6 +50,8 @@ def _put(value: Any, words: list[int]) -> None:
     """Append the words of a value."""
     if isinstance(value, np.ndarray):
         words += (value.__array_interface__["data"][0], *value.shape)
+        if not value.flags.c_contiguous:
+            words += value.strides
     elif hasattr(value, "_table"):
         words.append(_address(value))
     elif isinstance(value, tuple):
@@ -73,7 +75,7 @@ def _address(value: Any) -> int:
 def by_reference(cls: type[T]) -> type[T]:
     """Let kernels have a named tuple by reference, its fields read only.
 
-    Its fields are integers, arrays of int64 or int32 in C order, None, and named tuples of these.
+    Its fields are integers, arrays, None, and named tuples of these.
     """
     names = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
     table = {"_table": functools.cached_property(_table), "_address": property(_address)}
@@ -92,8 +94,6 @@ def _type_of(name: str, value: Any) -> Any:
         for field, part in zip(getattr(value, "_fields", ()), value, strict=True):
             _type_of(f"{name}.{field}", part)
     kind = _typeof(value)
-    if isinstance(kind, _numba_types.Array) and kind.layout != "C":
-        raise TypeError(f"{name} is not an array in C order")
     if not isinstance(kind, (*_FIELDS, Reference)):
         raise TypeError(f"{name} is {kind}, not an integer, an array, None or a named tuple of these")
     return kind
@@ -163,9 +163,13 @@ def _read_array(context: Any, builder: Any, kind: Any, table: Any, place: int) -
     array = context.make_array(kind)(context, builder)
     shape = [_read_word(builder, table, place + 1 + axis) for axis in range(kind.ndim)]
     size = _WORD(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
-    strides = [size]
-    for length in reversed(shape[1:]):
-        strides.insert(0, builder.mul(strides[0], length))
+    if kind.layout == "C":
+        strides = [size]
+        for length in reversed(shape[1:]):
+            strides.insert(0, builder.mul(strides[0], length))
+    else:
+        first = place + 1 + kind.ndim
+        strides = [_read_word(builder, table, first + axis) for axis in range(kind.ndim)]
     data = _read_word(builder, table, place, array.data.type)
     fill: Any = arrayobj.populate_array
     fill(array, data=data, shape=shape, strides=strides, itemsize=size, meminfo=None)

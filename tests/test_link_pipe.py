@@ -98,13 +98,13 @@ def test_times_beyond_64_bits_are_an_error():
 def test_copies_of_two_engines_take_turns_packet_by_packet():
     # 1 GB/s, packets of 10 B without header. Two engines: A sends at 0-10, 20-30, 40-50; B at 10-20, 30-40;
     # C is taken up at 40, when B is done, and sends at 50-60. All arrive 5 ns later.
-    done = Pcie(1, 5, 2, 10, 0).arrivals(ints(0, 0, 0), ints(30, 20, 10))
+    done = Pcie(1, 5, 10, 0, copy_engines=2).arrivals(ints(0, 0, 0), ints(30, 20, 10))
     assert done.tolist() == [55_000, 45_000, 65_000]
 
 
 def test_one_engine_is_a_pipe():
     ready, size = ints(0, 700, 10_000_000), ints(1000, 256, 700)
-    one = Pcie(3, 10, 1, 256, 24).arrivals(ready, size)
+    one = Pcie(3, 10, 256, 24, copy_engines=1).arrivals(ready, size)
     assert one.tolist() == Pipe(3, 10, 256, 24).arrivals(ready, size).tolist()
 
 
@@ -153,4 +153,4 @@ def test_copies_are_what_engine_by_engine_gives_and_the_link_never_idles_for_not
 
 def test_a_link_without_copy_engines_is_rejected():
     with pytest.raises(InputError, match="copy_engines: 0"):
-        Pcie(64, 500, 0, 256, 24)
+        Pcie(64, 500, 256, 24, copy_engines=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import operator
 from fractions import Fraction
 from threading import Event
 
@@ -18,8 +19,8 @@ from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, ExpertWeights, Geometry, make_layout
 from ndpsim.link import Bridge, link_ticks, make_network, readable_lanes
 from ndpsim.link.lanes import DONE
-from ndpsim.link.plain import step_packets
-from ndpsim.link.requests import Seats
+from ndpsim.link.readable_sending import step_packets
+from ndpsim.link.requests import DimmLanes
 from ndpsim.moe import Expert
 from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.lane import decode_commands
@@ -57,7 +58,7 @@ def jobs(draw):
     topology = draw(st.sampled_from(["chain", "ring", "mesh", "full", "groups"]))
     latency = draw(st.sampled_from([0, 1, 7])) * CLOCK_NS
     network = make_network(topology, dimms, 9, draw(st.sampled_from([1.6, 0.8])), latency, bridge)
-    seat = np.arange(dimms * lanes, dtype=np.int32)
+    dimm_lane = np.arange(dimms * lanes, dtype=np.int32)
     by_units = draw(st.booleans())  # or by a host, on a bus of a rank for each lane
     device = DEVICE if by_units else resolve(*PRESET, dimms * lanes, OVERRIDES)
     access = Access(
@@ -75,7 +76,9 @@ def jobs(draw):
         packet_bytes=draw(st.sampled_from([64, 128])),
         header_bytes=draw(st.sampled_from([0, 8])),
         timebase=link_ticks(network, CLOCK_PS, CLOCK_PS * draw(st.sampled_from([1, 2, Fraction(5, 3)]))),
-        seats=Seats(seat // lanes, seat, 0 * seat) if by_units else Seats(0 * seat, 0 * seat, seat),
+        dimm_lanes=DimmLanes(dimm_lane // lanes, dimm_lane, 0 * dimm_lane)
+        if by_units
+        else DimmLanes(0 * dimm_lane, 0 * dimm_lane, dimm_lane),
     )
     return access, transfers
 
@@ -97,16 +100,19 @@ def run_readable(job):
 def test_fast_and_readable_controllers_do_the_same_around_the_engine(work):
     access, transfers = work
     wave = make_wave(transfers)
-    job, readable = Job(access, wave, record=True), Job(access, wave, record=True)
+    job, recorded, readable = (Job(access, wave, record=record) for record in (False, True, True))
     traces = run_readable(readable)
-    job.run(lambda share: None, Event())
-    for name in ("sent", "arrived", "busy", "most"):
-        fast, slow = (getattr(of.engine.packets, name).tolist() for of in (job, readable))
-        assert fast == slow, name
-    for name in ("read_tick", "write_tick", "offered_at"):
-        assert getattr(job.engine, name).tolist() == getattr(readable.engine, name).tolist(), name
-    for fast, slow in zip(job.outcome().traces, traces, strict=True):
+    for fast in (job, recorded):
+        fast.run(lambda share: None, Event())
+        for name in ("sent", "arrived", "busy", "most"):
+            ticks = (getattr(of.engine.packets, name).tolist() for of in (fast, readable))
+            assert operator.eq(*ticks), name
+        for name in ("read_tick", "write_tick", "offered_at"):
+            assert getattr(fast.engine, name).tolist() == getattr(readable.engine, name).tolist(), name
+    for fast, slow in zip(recorded.outcome().traces, traces, strict=True):
         assert fast.columns().T.tolist() == slow.columns().T.tolist()
+    assert job.outcome().end == recorded.outcome().end
+    assert job.outcome().issued.tolist() == recorded.outcome().issued.tolist()
 
 
 def clock_at(tick, job):

@@ -31,6 +31,8 @@ def set_time(times, leaf, tick):
     while node > 1:
         tick = min(tick, times[node ^ 1])
         node = assume_nonnegative(node >> 1)
+        if times[node] == tick:
+            return
         times[node] = tick
 
 

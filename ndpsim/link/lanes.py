@@ -22,10 +22,12 @@ from ndpsim.dram.masks.choose import (
     mode_changes,
     quiet_until,
 )
-from ndpsim.dram.masks.controller import accept, refresh
+from ndpsim.dram.masks.controller import refresh
 from ndpsim.dram.masks.issue import issue_active, issue_maintenance, issue_queued
+from ndpsim.dram.masks.slots import bank_of, enqueue
 from ndpsim.dram.masks.state import (
     ACTIVE_REQUEST,
+    ONE_SEGMENT,
     PENDING_SIZE,
     RD,
     READS,
@@ -41,18 +43,18 @@ from ndpsim.dram.state import (
     FAR,
     LATENCIES,
     NEXT_REFRESH,
-    PLACE,
     RECORD_FIELDS,
+    ROW_SHIFT,
     WRITE_MODE,
     Commands,
     Source,
 )
-from ndpsim.link.engine import advance, begin, known_until, read_issued, write_taken
+from ndpsim.link.engine import advance, begin, known_until, read_issued, waits_for_credit, write_taken
 from ndpsim.link.offers import Offers, next_change, next_offer, note_issued, note_taken, take_handed
 from ndpsim.link.requests import Requests
 from ndpsim.spec import Tables
 
-__all__ = ["DONE", "MORE", "RECORD_FULL", "Lanes", "make_lanes", "run"]
+__all__ = ["DONE", "LAST_SERVED", "MORE", "RECORD_FULL", "UNSERVED", "Lanes", "make_lanes", "run"]
 
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
@@ -60,6 +62,14 @@ Narrow = NDArray[np.int32]
 DONE, MORE, RECORD_FULL = range(3)
 
 _NONE = -1
+
+# Places in `Lanes.value`.
+CLOCK = 0  # the clock before which all lanes have stepped but those that may lag
+LAGGING_CLOCK = 1  # the clock before which those that may lag have
+UNSERVED = 2  # requests
+LAST_SERVED = 3  # the clock at which the last request was served
+
+LONGEST_LAG = 1 << 10  # clocks
 
 
 @by_reference
@@ -69,32 +79,35 @@ class Lanes(NamedTuple):
     offers: Offers
     source: Source  # all requests
     left: Ints  # [lane]: requests that are not served, those not yet offered included
+    left_reads: Ints  # [lane]: reads among them
     quiet: Ints  # [lane]: the clock before which none of those that it has taken can issue a command
     due: Ints  # [lane]: the clock of its next step
     states: Ints  # [lane, word]: see `dram.masks.state`
     latencies: Ints  # of the lanes together
     commands: Ints  # [lane, n, field]: recorded; n is 0 where nothing is
     recorded: Ints  # [lane, 1]
-    value: Ints  # [3]: the clock before which all have stepped, requests not served, when the last one was
+    value: Ints  # by the places below
 
 
 def make_lanes(tables: Tables, requests: Requests, offers: Offers, lanes: int, room: int) -> Lanes:
     """Lanes at rest; `room`: commands that each can record, 0 for none."""
     total = len(requests.lane)
-    address = np.arange(total, dtype=np.int32)  # no burst is read or written twice
+    # No burst is read or written twice: requests are queued without a look at the addresses of others.
+    address = np.broadcast_to(np.zeros(1, dtype=np.int32), total)
     cycle, admitted = np.zeros(0, dtype=np.int64), np.array([FAR])
     left = np.bincount(requests.lane, minlength=lanes)
     return Lanes(
         offers=offers,
         source=Source(requests.place, requests.column, address, cycle, admitted, 0),  # type: ignore[arg-type]
         left=left,
+        left_reads=np.bincount(requests.lane[: offers.reads], minlength=lanes),
         quiet=np.zeros(lanes, dtype=np.int64),
         due=np.where(left > 0, 1, FAR),
         states=make_states(tables, lanes),
         latencies=np.zeros(LATENCIES, dtype=np.int64),
         commands=np.zeros((lanes, room, RECORD_FIELDS), dtype=np.int64),
         recorded=np.zeros((lanes, 1), dtype=np.int64),
-        value=np.array([0, total, 0]),
+        value=np.array([0, 0, total, 0]),
     )
 
 
@@ -112,8 +125,11 @@ def take(engine, lanes, state, lane, request, clock):
     note_taken(lanes.offers, lane, request)
     if request >= lanes.offers.reads:
         write_taken(engine, request - lanes.offers.reads, clock)
-    state[PLACE] = request
-    return accept(state, lanes.latencies, lanes.source, clock)
+    place = lanes.source.place[request]
+    queue = place & 1
+    bank, row = bank_of(place), place >> ROW_SHIFT
+    ready_at = enqueue(ONE_SEGMENT, state, lanes.source, queue, bank, row, request, clock - 1)
+    return ready_at if queue == state[WRITE_MODE] & 1 else FAR
 
 
 @inlined
@@ -182,11 +198,12 @@ def step_lane(policy, shape, engine, lanes, no_sink, lane, clock):
         )
         if served:
             lanes.left[lane] -= 1
-            lanes.value[1] -= 1
-            lanes.value[2] = max(lanes.value[2], clock)
+            lanes.value[UNSERVED] -= 1
+            lanes.value[LAST_SERVED] = max(lanes.value[LAST_SERVED], clock)
         if read >= 0:
             read_issued(engine, read, clock)
             note_issued(lanes.offers, lane)
+            lanes.left_reads[lane] -= 1
     lanes.due[lane] = next_due(policy, engine, lanes, state, lane, clock)
 
 
@@ -200,35 +217,58 @@ def has_room(lanes, clocks):
     return True
 
 
+@inlined
+def may_lag(lanes, lane):
+    """Whether a lane only writes, so that it may be stepped later. Those that record have room for less."""
+    return lanes.left_reads[lane] == 0 and lanes.commands.shape[1] == 0
+
+
+@inlined
+def step_lanes(policy, shape, engine, lanes, no_sink, lagging, end):
+    """The steps before the clock `end` of lanes that may lag, or of the others; returns their next clock."""
+    due = FAR
+    for lane in range(lanes.due.shape[0]):
+        if may_lag(lanes, lane) == lagging:
+            while lanes.due[lane] < end:
+                step_lane(policy, shape, engine, lanes, no_sink, lane, lanes.due[lane])
+            due = min(due, lanes.due[lane])
+    return due
+
+
 @kernel
 def run(policy, shape, engine, lanes, no_sink, clocks):
     """Go on for some `clocks` clocks, or until every request is served.
+
+    Lanes that only write lag behind until the engine waits for them: many steps of one lane after the other
+    are faster than one of each in turn.
 
     Returns DONE; MORE; RECORD_FULL where a lane's record of commands needs more room before it goes on.
 
     Raises:
         RuntimeError: nothing can ever happen again.
     """
-    clock = lanes.value[0]
-    if clock == 0:
+    value = lanes.value
+    if value[CLOCK] == 0:
         for lane in range(lanes.due.shape[0]):
             lanes.states[lane, NEXT_REFRESH] = next_refresh(shape, policy.refresh, 0)
         begin(engine)
-        clock = 1
-    stop = clock + clocks
-    while clock < stop and lanes.value[1] > 0:
+        value[CLOCK] = value[LAGGING_CLOCK] = 1
+    stop = value[CLOCK] + clocks
+    while value[CLOCK] < stop and value[UNSERVED] > 0:
+        clock = value[CLOCK]
         tick = known_until(engine, clock)
         end = (tick + engine.dram_ticks - 1) // engine.dram_ticks + 1
         if not has_room(lanes, end - clock):
             return RECORD_FULL
         advance(engine, tick - 1)
         take_handed(engine, lanes.offers, lanes.due)
-        due = FAR
-        for lane in range(lanes.due.shape[0]):
-            while lanes.due[lane] < end:
-                step_lane(policy, shape, engine, lanes, no_sink, lane, lanes.due[lane])
-            due = min(due, lanes.due[lane])
-        # Nothing happens before the first step that is due, or the engine's next event.
-        clock = max(end, min(due, engine.packets.times[1] // engine.dram_ticks + 1))
-        lanes.value[0] = clock
-    return DONE if lanes.value[1] == 0 else MORE
+        due = step_lanes(policy, shape, engine, lanes, no_sink, False, end)
+        if waits_for_credit(engine) or end - value[LAGGING_CLOCK] >= LONGEST_LAG:
+            due = min(due, step_lanes(policy, shape, engine, lanes, no_sink, True, end))
+            value[LAGGING_CLOCK] = end
+        # Nothing else happens before the first step that is due, or the engine's next event.
+        event = engine.packets.times[1] // engine.dram_ticks + 1
+        value[CLOCK] = max(end, min(stop, min(due, event)))
+    step_lanes(policy, shape, engine, lanes, no_sink, True, value[CLOCK])
+    value[LAGGING_CLOCK] = value[CLOCK]
+    return DONE if value[UNSERVED] == 0 else MORE

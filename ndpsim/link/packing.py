@@ -5,6 +5,7 @@ Kernels of one pass each over what is there already in order; nothing is sorted 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,8 +13,9 @@ from numpy.typing import NDArray
 
 from ndpsim._by_reference import by_reference
 from ndpsim._jit import inlined, kernel
+from ndpsim.link.requests import side_by_side
 
-__all__ = ["Packed", "Part", "Pieces", "pack_pieces", "reading_order"]
+__all__ = ["Packed", "Pieces", "number_by_node", "pack_pieces"]
 
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
@@ -26,15 +28,6 @@ class Pieces(NamedTuple):
     read: Ints  # as the expert's bursts are counted
     write: Ints
     bits: Ints
-
-
-@by_reference
-class Part(NamedTuple):
-    """An expert's pieces, and where its reads and writes begin among all."""
-
-    pieces: Pieces
-    first_read: int
-    first_write: int
 
 
 @by_reference
@@ -57,15 +50,15 @@ class Packed(NamedTuple):
 
 
 @kernel
-def number_reads(node, expert_first, count, seen, node_read, number):
-    """Number reads node by node; a node reads one burst of each of its experts in turn.
+def fill_numbers(node, expert_first, count, seen, node_first, number):
+    """Number bursts node by node; a node has one burst of each of its experts in turn.
 
     Args:
         node: [burst].
         expert_first: [expert + 1]: its first burst.
         count: [expert, node]: bursts.
         seen: [expert, node]: zeros.
-        node_read: [node]: the first number of each.
+        node_first: [node]: the first number of each.
         number: [burst]: the result.
     """
     experts = count.shape[0]
@@ -74,14 +67,21 @@ def number_reads(node, expert_first, count, seen, node_read, number):
             at = node[burst]
             turn = seen[expert, at]
             seen[expert, at] = turn + 1
-            place = node_read[at]
+            place = node_first[at]
             for other in range(experts):
                 place += min(count[other, at], turn) + (other < expert and count[other, at] > turn)
             number[burst] = place
 
 
-def reading_order(node: Narrow, expert_first: Ints, nodes: int) -> tuple[Narrow, Ints]:
-    """The number of each burst in the order of reading, and the first of each node."""
+class Numbers(NamedTuple):
+    """Bursts numbered node by node."""
+
+    number: Narrow  # [burst]
+    node_first: Ints  # [node + 1]
+
+
+def number_by_node(node: Narrow, expert_first: Ints, nodes: int) -> Numbers:
+    """See `fill_numbers`."""
     experts = len(expert_first) - 1
     count = np.array(
         [
@@ -89,27 +89,26 @@ def reading_order(node: Narrow, expert_first: Ints, nodes: int) -> tuple[Narrow,
             for expert in range(experts)
         ]
     )
-    node_read = np.append(0, np.cumsum(count.sum(axis=0)))
-    number = np.empty(len(node), dtype=np.int32)
-    number_reads(node, expert_first, count, np.zeros_like(count), node_read, number)
-    return number, node_read
+    numbers = Numbers(np.empty(len(node), dtype=np.int32), np.append(0, np.cumsum(count.sum(axis=0))))
+    fill_numbers(node, expert_first, count, np.zeros_like(count), numbers.node_first, numbers.number)
+    return numbers
 
 
 @kernel
-def count_pieces(read, number, first_read, read_first):
+def count_pieces(read, number, read_first):
     """Count the pieces of each read, one place behind its own."""
     for piece in range(read.shape[0]):
-        read_first[number[first_read + read[piece]] + 1] += 1
+        read_first[number[read[piece]] + 1] += 1
 
 
 @kernel
-def by_reads(read, write, bits, number, first_read, first_write, unsent, read_first, by_read, by_read_bits):
+def by_reads(read, write, bits, read_number, write_number, unsent, read_first, by_read, by_read_bits):
     """Writes and bits of an expert's pieces in the order of their reads; `unsent` counts them by read."""
     for piece in range(read.shape[0]):
-        of = number[first_read + read[piece]]
+        of = read_number[read[piece]]
         place = read_first[of] + unsent[of]
         unsent[of] += 1
-        by_read[place] = first_write + write[piece]
+        by_read[place] = write_number[write[piece]]
         by_read_bits[place] = bits[piece]
 
 
@@ -150,13 +149,14 @@ def fill_packets(flow_first, source_read, slots, packet_bytes, into, packet):
     packets = 0
     for flow in range(flow_first.shape[0] - 1):
         into.flow_packet[flow] = packets
-        filled, chunk = packet_bytes, -1
+        filled, chunk_end = packet_bytes, source_read[flow]
         for piece in range(flow_first[flow], flow_first[flow + 1]):
-            piece_bytes = (into.piece_bits[piece] + 7) // 8
-            of_chunk = (into.piece_read[piece] - source_read[flow]) // slots
-            if of_chunk != chunk or filled + piece_bytes > packet_bytes:
+            piece_bytes, read = (into.piece_bits[piece] + 7) >> 3, into.piece_read[piece]
+            if read >= chunk_end or filled + piece_bytes > packet_bytes:
                 into.packet_first[packets], into.packet_flow[packets] = piece, flow
-                packets, filled, chunk = packets + 1, 0, of_chunk
+                packets, filled = packets + 1, 0
+                if read >= chunk_end:
+                    chunk_end += ((read - chunk_end) // slots + 1) * slots
             filled += piece_bytes
             into.packet_bytes[packets - 1] = filled
             packet[piece] = packets - 1
@@ -187,8 +187,8 @@ def pack(by_read, by_read_bits, write_node, first, flow_first, source_read, slot
 
 
 def pack_pieces(
-    parts: list[Part],
-    order: tuple[Narrow, Ints],
+    experts: Sequence[tuple[Pieces, Narrow, Narrow]],
+    node_read: Ints,
     write_node: Narrow,
     slots: int,
     packet_bytes: int,
@@ -196,40 +196,38 @@ def pack_pieces(
     """Pieces in packets, and the nodes at the ends of each flow: source * nodes + target, ascending.
 
     Args:
-        parts: the experts.
-        order: of `reading_order`.
-        write_node: int32[write].
+        experts: of each its pieces, and the numbers of its reads and its writes.
+        node_read: of the reads, see `Numbers`.
+        write_node: int32[write], by number.
         slots: of a node's buffer.
         packet_bytes: payload of a packet, at most; no piece is larger.
     """
-    number, node_read = order
-    nodes, reads, writes = len(node_read) - 1, len(number), len(write_node)
-    count = sum(len(part.pieces.read) for part in parts)
+    nodes, reads, writes = len(node_read) - 1, int(node_read[-1]), len(write_node)
+    count = sum(len(pieces.read) for pieces, _, _ in experts)
 
     def narrow(length: int) -> Narrow:
         return np.empty(length, dtype=np.int32)
 
-    read_first, unsent = np.zeros(reads + 1, dtype=np.int32), np.zeros(reads, dtype=np.int32)
-    for part in parts:
-        count_pieces(part.pieces.read, number, part.first_read, read_first)
+    read_first, unsent = (np.zeros(length, dtype=np.int32) for length in (reads + 1, reads))
+    for pieces, read_number, _ in experts:
+        count_pieces(pieces.read, read_number, read_first)
     np.cumsum(read_first, out=read_first)
     by_read, by_read_bits = narrow(count), narrow(count)
-    for part in parts:
-        by_reads(
-            *part.pieces, number, part.first_read, part.first_write, unsent, read_first, by_read, by_read_bits
-        )
+    for pieces, read_number, write_number in experts:
+        by_reads(*pieces, read_number, write_number, unsent, read_first, by_read, by_read_bits)
     missing, between = np.zeros(writes, dtype=np.int32), np.zeros((nodes, nodes), dtype=np.int64)
     count_flows(node_read, write_node, read_first, by_read, missing, between)
     ends = np.flatnonzero(between)
     first = np.append(0, np.cumsum(between))
+    piece = side_by_side(count, read=np.int32, write=np.int32, bits=np.int32)
     packed = Packed(
         node_read=node_read,
         read_first=read_first,
         read_packet=narrow(count),
         packet_first=narrow(count + 1),
-        piece_read=narrow(count),
-        piece_write=narrow(count),
-        piece_bits=narrow(count),
+        piece_read=piece["read"],
+        piece_write=piece["write"],
+        piece_bits=piece["bits"],
         flow_packet=np.empty(len(ends) + 1, dtype=np.int64),
         packet_flow=narrow(count),
         packet_bytes=narrow(count),

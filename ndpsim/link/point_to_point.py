@@ -85,6 +85,15 @@ class Pipe:
         """Time for which messages occupy the wire, in ps, exactly."""
         return int(wire_bytes(size_bytes, self.packet_bytes, self.header_bytes).sum()) * self.byte_ps
 
+    def _bytes_on_wire(self, ready_ps: Ints, size_bytes: Ints) -> Ints:
+        """Bytes that each message occupies on the wire; see `arrivals`, which raises what this raises."""
+        ticks, byte_ticks, latency_ticks = self._ticks
+        on_wire = wire_bytes(size_bytes, self.packet_bytes, self.header_bytes)
+        total = int(ready_ps.max(initial=0)) * ticks + int(on_wire.sum()) * byte_ticks
+        if total + latency_ticks >= _MOST:
+            raise InputError(f"{self.gbps!r} has too many digits for transfers as long as these", key="gbps")
+        return on_wire
+
     def arrivals(self, ready_ps: Ints, size_bytes: Ints) -> Ints:
         """When the last byte of each message has arrived, in ps, int64[n].
 
@@ -101,11 +110,7 @@ class Pipe:
         if not len(ready_ps):
             return np.zeros(0, dtype=np.int64)
         ticks, byte_ticks, latency_ticks = self._ticks
-        on_wire = wire_bytes(size_bytes, self.packet_bytes, self.header_bytes)
-        total = int(ready_ps.max()) * ticks + int(on_wire.sum()) * byte_ticks
-        if total + latency_ticks >= _MOST:
-            raise InputError(f"{self.gbps!r} has too many digits for transfers as long as these", key="gbps")
-        service = on_wire * byte_ticks
+        service = self._bytes_on_wire(ready_ps, size_bytes) * byte_ticks
         left = np.cumsum(service)
         # A message leaves after the last one before it that found the wire idle, and all since then.
         done = left + np.maximum.accumulate(ready_ps * ticks - (left - service))

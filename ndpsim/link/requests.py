@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ndpsim._by_reference import by_reference
 from ndpsim._jit import kernel
 from ndpsim.dram.state import RANK_SHIFT
 
-__all__ = ["Bursts", "Requests", "Seats", "bits_by_stage", "counts_between", "make_requests", "spans"]
+__all__ = ["Bursts", "DimmLanes", "Requests", "bits_by_stage", "counts_between", "make_requests", "spans"]
 
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
+
+
+def side_by_side(length: int, **types: DTypeLike) -> dict[str, NDArray[Any]]:
+    """Arrays whose elements of one number are neighbours in memory: together they are one cache miss."""
+    records = np.empty(length, dtype=np.dtype([*types.items()], align=True))
+    return {name: records[name] for name in types}
 
 
 @by_reference
@@ -29,13 +35,13 @@ class Requests(NamedTuple):
 class Bursts(NamedTuple):
     """Where bursts lie, one array element each."""
 
-    seat: Narrow  # the DIMM and its lane, as one number
+    dimm_lane: Narrow  # the DIMM and its lane, as one number
     place: Narrow  # within the lane
 
 
 @by_reference
-class Seats(NamedTuple):
-    """What a DIMM's lane is to those that access it, by seat."""
+class DimmLanes(NamedTuple):
+    """What each lane of a DIMM, DIMM after DIMM, is to those that access it."""
 
     node: Narrow
     lane: Narrow  # counted over all nodes
@@ -43,33 +49,37 @@ class Seats(NamedTuple):
 
 
 @kernel
-def fill_requests(seat, place, number, seats, word, column_of, write, requests):
+def fill_requests(dimm_lane, place, number, dimm_lanes, word, column_of, write, requests):
     """Put down bursts as requests.
 
     Args:
-        seat, place: [burst], see `Bursts`.
+        dimm_lane, place: [burst], see `Bursts`.
         number: [burst]: its number among the requests.
         word, column_of: [place]: its `dram.state.pack_place` but for the rank, and its column.
         write: 0 or 1.
     """
-    for burst in range(seat.shape[0]):
-        at, of = number[burst], seat[burst]
-        requests.lane[at] = seats.lane[of]
-        requests.place[at] = word[place[burst]] | seats.rank[of] << RANK_SHIFT | write
+    for burst in range(dimm_lane.shape[0]):
+        at, of = number[burst], dimm_lane[burst]
+        requests.lane[at] = dimm_lanes.lane[of]
+        requests.place[at] = word[place[burst]] | dimm_lanes.rank[of] << RANK_SHIFT | write
         requests.column[at] = column_of[place[burst]]
 
 
 def make_requests(
-    reads: Bursts, number: Narrow, writes: Bursts, seats: Seats, word: Ints, column: Narrow
+    reads: Bursts,
+    read_number: Narrow,
+    writes: Bursts,
+    write_number: Narrow,
+    dimm_lanes: DimmLanes,
+    word: Ints,
+    column: Narrow,
 ) -> Requests:
-    """The requests of a relayout; see `fill_requests`. `number`: of the reads, in the order of reading."""
-    total = len(reads.seat) + len(writes.seat)
-    requests = Requests(
-        np.empty(total, dtype=np.int32), np.empty(total, dtype=np.int64), np.empty(total, dtype=np.int32)
-    )
-    fill_requests(*reads, number, seats, word, column, 0, requests)
-    behind = np.arange(len(reads.seat), total, dtype=np.int32)
-    fill_requests(*writes, behind, seats, word, column, 1, requests)
+    """The requests of a relayout: reads by their numbers, then writes by theirs; see `fill_requests`."""
+    total = len(reads.dimm_lane) + len(writes.dimm_lane)
+    requests = Requests(**side_by_side(total, place=np.int64, lane=np.int32, column=np.int32))
+    behind = write_number + np.int32(len(reads.dimm_lane))
+    fill_requests(*reads, read_number, dimm_lanes, word, column, 0, requests)
+    fill_requests(*writes, behind, dimm_lanes, word, column, 1, requests)
     return requests
 
 

@@ -16,7 +16,7 @@ from ndpsim.errors import InputError
 from ndpsim.layout import ExpertWeights, Geometry, Layout, make_layout, parse_layout
 from ndpsim.limits import ensure_fits
 from ndpsim.link import Bridge, Network, link_ticks, make_network
-from ndpsim.link.requests import Seats
+from ndpsim.link.requests import DimmLanes
 from ndpsim.simulate.lane import check_refresh
 from ndpsim.simulate.memory import controller_options
 from ndpsim.simulate.relayout_run import Access, Transfer
@@ -75,14 +75,14 @@ def _write_latency(device: Device) -> int:
     return device.timings["nCWL"] + device.timings["nBL"]
 
 
-def _all_seats(geometry: Geometry) -> NDArray[np.int32]:
+def _all_dimm_lanes(geometry: Geometry) -> NDArray[np.int32]:
     return np.arange(geometry.dimms * geometry.lanes, dtype=np.int32)
 
 
 def access_by_units(hardware: Hardware, geometry: Geometry) -> Access:
     """The relayout units of the DIMMs and the links between them."""
     network, device, unit = _network_of(hardware), geometry.device, hardware.relayout
-    half, seat = unit.buffer_kib * 1024 // 2, _all_seats(geometry)
+    half, dimm_lane = unit.buffer_kib * 1024 // 2, _all_dimm_lanes(geometry)
     link, slots = hardware.system.link, half // device.burst_bytes
     assert link is not None
     if link.packet_bytes < device.burst_bytes:
@@ -101,7 +101,7 @@ def access_by_units(hardware: Hardware, geometry: Geometry) -> Access:
         packet_bytes=link.packet_bytes,
         header_bytes=link.header_bytes,
         timebase=link_ticks(network, device.clock_ps, frequency_period_ps(unit.clock_mhz)),
-        seats=Seats(seat // geometry.lanes, seat, 0 * seat),
+        dimm_lanes=DimmLanes(dimm_lane // geometry.lanes, dimm_lane, 0 * dimm_lane),
     )
 
 
@@ -112,7 +112,7 @@ def access_by_host(hardware: Hardware, geometry: Geometry) -> Access:
     buses = min(geometry.channels, geometry.dimms) * geometry.subchannels
     network = make_network("chain", 1, 0, 1.0, 0.0)
 
-    dimm, lane = np.divmod(_all_seats(geometry), np.int32(geometry.lanes))
+    dimm, lane = np.divmod(_all_dimm_lanes(geometry), np.int32(geometry.lanes))
     bus = geometry.channel_of(dimm) * geometry.subchannels + lane % geometry.subchannels
     rank = geometry.host_rank(dimm, lane)
     return Access(
@@ -128,7 +128,7 @@ def access_by_host(hardware: Hardware, geometry: Geometry) -> Access:
         packet_bytes=device.burst_bytes,
         header_bytes=0,
         timebase=link_ticks(network, device.clock_ps, device.clock_ps),
-        seats=Seats(np.zeros_like(bus), bus, rank.astype(np.int32)),
+        dimm_lanes=DimmLanes(np.zeros_like(bus), bus, rank.astype(np.int32)),
     )
 
 

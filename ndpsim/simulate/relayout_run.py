@@ -20,11 +20,11 @@ from ndpsim.link import Network
 from ndpsim.link.engine_state import Engine, Flows, make_engine
 from ndpsim.link.events import FAR
 from ndpsim.link.fabric import Fabric, check_ticks, make_fabric, make_packets
-from ndpsim.link.lanes import DONE, MORE, RECORD_FULL, Lanes, make_lanes, run
+from ndpsim.link.lanes import DONE, LAST_SERVED, MORE, RECORD_FULL, UNSERVED, Lanes, make_lanes, run
 from ndpsim.link.offers import make_offers
 from ndpsim.link.packets import most_waiting
-from ndpsim.link.packing import Packed, Part, Pieces, pack_pieces, reading_order
-from ndpsim.link.requests import Bursts, Requests, Seats, bits_by_stage, make_requests
+from ndpsim.link.packing import Packed, Pieces, number_by_node, pack_pieces
+from ndpsim.link.requests import Bursts, DimmLanes, Requests, bits_by_stage, make_requests
 from ndpsim.simulate.lane import decode_commands
 from ndpsim.spec import Tables
 from ndpsim.traces import CommandTrace
@@ -56,7 +56,7 @@ class Access:
         many_reads: reads of a lane under way for which its writes wait, see `ndpsim.link.offers`.
         packet_bytes, header_bytes: of a packet.
         timebase: ticks of the DRAM clock, then of the unit's.
-        seats: node, lane and rank of each DIMM's lanes, DIMM after DIMM.
+        dimm_lanes: node, lane and rank of each DIMM's lanes, DIMM after DIMM.
     """
 
     tables: Tables
@@ -71,7 +71,7 @@ class Access:
     packet_bytes: int
     header_bytes: int
     timebase: Timebase
-    seats: Seats
+    dimm_lanes: DimmLanes
 
 
 class Transfer(NamedTuple):
@@ -88,7 +88,8 @@ class Wave(NamedTuple):
     reads: Bursts
     writes: Bursts
     first_read: Ints  # [expert + 1]
-    parts: list[Part]
+    first_write: Ints  # [expert + 1]
+    pieces: list[Pieces]  # of each expert
     word: Ints  # [place]: see `link.requests.fill_requests`
     column: Narrow
 
@@ -139,12 +140,20 @@ class Run:
 def _bursts(layouts: Sequence[Layout]) -> tuple[Bursts, Ints]:
     """All bursts of layouts, and where each layout's begin."""
     first = np.append(0, np.cumsum([layout.bursts for layout in layouts])).astype(np.int64)
-    seat, place = (np.empty(first[-1], dtype=np.int32) for _ in range(2))
+    dimm_lane, place = (np.empty(first[-1], dtype=np.int32) for _ in range(2))
+    begins: dict[str, tuple[int, int, slice]] = {}  # of the first of each name; others are shifted from it
     for layout, (begin, end) in zip(layouts, pairwise(first), strict=True):
+        of, first_lane = slice(begin, end), layout.dimms[0] * layout.geometry.lanes
+        if layout.name in begins:
+            other_lane, other_base, other = begins[layout.name]
+            np.add(dimm_lane[other], first_lane - other_lane, out=dimm_lane[of])
+            np.add(place[other], layout.base - other_base, out=place[of])
+            continue
         places = layout.places()
-        np.add(places.dimm * layout.geometry.lanes, places.lane, out=seat[begin:end], casting="same_kind")
-        place[begin:end] = places.place
-    return Bursts(seat, place), first
+        np.add(places.dimm * layout.geometry.lanes, places.lane, out=dimm_lane[of], casting="same_kind")
+        place[of] = places.place
+        begins[layout.name] = first_lane, layout.base, of
+    return Bursts(dimm_lane, place), first
 
 
 def make_wave(transfers: Sequence[Transfer]) -> Wave:
@@ -152,18 +161,18 @@ def make_wave(transfers: Sequence[Transfer]) -> Wave:
     reads, first_read = _bursts([transfer.source for transfer in transfers])
     writes, first_write = _bursts([transfer.target for transfer in transfers])
     found: dict[tuple[str, str], Pieces] = {}  # the same for all DIMMs
-    parts = []
-    for expert, (source, target) in enumerate(transfers):
+    pieces = []
+    for source, target in transfers:
         names = source.name, target.name
         if names not in found:
             found[names] = Pieces(*moves(source, target))
-        parts.append(Part(found[names], int(first_read[expert]), int(first_write[expert])))
+        pieces.append(found[names])
     places = np.arange(max(max(layout.end for layout in transfer) for transfer in transfers))
     bankgroup, bank, row, column = transfers[0].source.parts[0].interleaving.coordinates(places)
     none = np.zeros_like(row)
     word = state.pack_place(none, bankgroup, bank, row, none)
     bits = sum(sum(transfer.source.weights.matrix_bits()) for transfer in transfers)
-    return Wave(bits, reads, writes, first_read, parts, word, column.astype(np.int32))
+    return Wave(bits, reads, writes, first_read, first_write, pieces, word, column.astype(np.int32))
 
 
 class Lowered:
@@ -175,21 +184,35 @@ class Lowered:
 
     def __init__(self, access: Access, wave: Wave) -> None:
         self.access, self.wave, nodes = access, wave, access.network.dimms
-        largest = max(int(part.pieces.bits.max()) for part in wave.parts)
+        largest = max(int(pieces.bits.max()) for pieces in wave.pieces)
         if -(-largest // 8) > access.packet_bytes:
             problem = f"{access.packet_bytes} is less than a burst, {-(-largest // 8)} bytes"
             raise InputError(problem, key="link.packet_bytes")
-        self.read_node = access.seats.node[wave.reads.seat]
-        self.write_node = access.seats.node[wave.writes.seat]
-        order = reading_order(self.read_node, wave.first_read, nodes)
-        self.packed, ends = pack_pieces(wave.parts, order, self.write_node, access.slots, access.packet_bytes)
+        node_of = access.dimm_lanes.node
+        reads = number_by_node(node_of[wave.reads.dimm_lane], wave.first_read, nodes)
+        # Writes of a packet are neighbours then, which spares processors cache misses.
+        writes = number_by_node(
+            node_of[wave.writes.dimm_lane], np.array([0, len(wave.writes.dimm_lane)]), nodes
+        )
+        self.read_node, self.write_node = (
+            np.repeat(np.arange(nodes, dtype=np.int32), np.diff(numbers.node_first))
+            for numbers in (reads, writes)
+        )
+        experts = [
+            (pieces, reads.number[first_read:], writes.number[first_write:])
+            for pieces, first_read, first_write in zip(
+                wave.pieces, wave.first_read, wave.first_write, strict=False
+            )
+        ]
+        self.packed, ends = pack_pieces(
+            experts, reads.node_first, self.write_node, access.slots, access.packet_bytes
+        )
         self.flows = [divmod(int(pair), nodes) for pair in ends]
         fabric = make_fabric(access.network, self.flows, access.timebase)
         self.engine: Engine = self._engine(fabric, self.packed)
         self.requests: Requests = make_requests(
-            wave.reads, order[0], wave.writes, access.seats, wave.word, wave.column
+            wave.reads, reads.number, wave.writes, writes.number, access.dimm_lanes, wave.word, wave.column
         )
-        self.read_node = np.repeat(np.arange(nodes, dtype=np.int32), np.diff(order[1]))
 
     def _engine(self, fabric: Fabric, packed: Packed) -> Engine:
         access, count = self.access, len(packed.packet_flow)
@@ -248,7 +271,7 @@ class Job(Lowered):
                 self.lanes = self.lanes._replace(
                     commands=np.concatenate((commands, np.zeros_like(commands)), axis=1)
                 )
-            before, left = left, int(self.lanes.value[1])
+            before, left = left, int(self.lanes.value[UNSERVED])
             if outcome == MORE and before == left and self.engine.packets.times[1] == FAR:
                 raise RuntimeError("a relayout cannot go on: bursts wait for something that never comes")
             self.share = 1 - left / total
@@ -263,7 +286,7 @@ class Job(Lowered):
         bits = Bits(*counted.tolist())
         if not self.wave.bits == bits.read == bits.sent + bits.local == bits.written:
             raise RuntimeError(f"{self.wave.bits} bits were to be moved, but of these {bits}")
-        end = int(lanes.value[2]) + access.write_latency
+        end = int(lanes.value[LAST_SERVED]) + access.write_latency
         linked = (np.diff(engine.fabric.path_first) > 0)[engine.packets.flow]
         return Run(
             end=end,

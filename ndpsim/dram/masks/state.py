@@ -300,8 +300,9 @@ def make_state(tables: Tables) -> Ints:
 def make_states(tables: Tables, count: int) -> Ints:
     """So many channels at rest, int64[channel, word]; none straddles the cache lines of another."""
     width = -(-WORDS // KINDS) * KINDS
-    states = _aligned(count * width).reshape(count, width)
-    states[:, :WORDS] = make_state(tables)
+    states, at_rest = _aligned(count * width).reshape(count, width), make_state(tables)
+    for first, words in ((0, GROUP_READY), *((first, tables.ranks * words) for first, words in _BY_RANK)):
+        states[:, first : first + words] = at_rest[first : first + words]
     return states
 
 

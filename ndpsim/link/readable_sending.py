@@ -1,4 +1,4 @@
-"""`ndpsim.link.sending` the plain way: every tick, every wire. Slow; to be compared with."""
+"""`ndpsim.link.sending` to be read: every tick, every wire. Slow; to be compared with."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from ndpsim.link.topology import Network
 from ndpsim.units import Timebase, exact
 
-__all__ = ["PlainWire", "step_packets"]
+__all__ = ["ReadableWire", "step_packets"]
 
 Input = tuple[int, int]  # (the hop before or -1, the node)
 
 
-class PlainWire:
+class ReadableWire:
     """A wire and what waits for it: queue by input, and by flow or hop within an input."""
 
     def __init__(self, byte_ticks: int) -> None:
@@ -56,7 +56,7 @@ def step_packets(
         return int(exact(ps) / timebase.tick_ps)  # type: ignore[arg-type]
 
     rates = {hop.wire: hop.gbps for hop in network.hops}
-    wires = [PlainWire(ticks(1000 / exact(rates[wire]))) for wire in range(len(network.wire_names))]
+    wires = [ReadableWire(ticks(1000 / exact(rates[wire]))) for wire in range(len(network.wire_names))]
     routes = [network.route(*ends) for ends in zip(source, target, strict=True)]
     flows = {ends: n for n, ends in enumerate(sorted(set(zip(source, target, strict=True))))}
     at, place = list(ready), [0] * len(size)
