@@ -106,7 +106,7 @@ def carry_transfers(setup, buses, transfers, shape, state, bus, clock):
 
 
 @inlined
-def note_request(policy, shape, state, asked, bus, number, ready_at, takes, clock):
+def note_request(policy, state, asked, bus, number, ready_at, takes, clock):
     """A controller has taken a request, which can issue at `ready_at` at the earliest.
 
     takes: whether it may take another at the next clock.
@@ -114,8 +114,6 @@ def note_request(policy, shape, state, asked, bus, number, ready_at, takes, cloc
     wake = clock if mode_changes(policy, state) else ready_at
     asked.wake[bus, number] = min(asked.wake[bus, number], wake)
     asked.rest[bus] = min(asked.rest[bus], wake)
-    if asked.since[bus, number] == FAR:
-        asked.since[bus, number] = oldest_arrival(shape, state)
     asked.takes[bus] = set_bit(asked.takes[bus], 1 << number, takes)
 
 
@@ -137,7 +135,7 @@ def take_for_relayout(setup, agents, lanes, state, source, lane, request, clock)
 def note_room_of(setup, agents, lanes, asked, lane, bus, buses, clock):
     """Note from when the FIFO of a lane has room, if a relayout has changed what that means."""
     if note_promises(agents.relayout, setup, agents.weights, lane, lanes.states[lane], clock):
-        note_room(setup, agents, lane)
+        note_room(setup, agents, lane, clock)
         asked.wake[bus, lane // buses] = asked.rest[bus] = clock
 
 
@@ -164,7 +162,7 @@ def take_lane_requests(setup, agents, lanes, asked, bus, buses, clock):
             asked.takes[bus] = set_bit(asked.takes[bus], bit, has_requests(relayout, lane))
             continue
         takes = looks_for_requests(relayout, policy, state, source, lane, clock + 1)
-        note_request(policy, lanes.shape, state, asked, bus, rank, ready_at, takes, clock)
+        note_request(policy, state, asked, bus, rank, ready_at, takes, clock)
         happened = True
     return happened
 
@@ -192,7 +190,7 @@ def take_host_request(setup, traffic, hosts, asked, bus, clock):
     if traffic.next[bus] < 0:
         asked.rest[bus] = min(asked.rest[bus], traffic.due[bus])
     takes = would_accept(policy, state, source, clock + 1)
-    note_request(policy, hosts.shape, state, asked, bus, HOSTS, ready_at, takes, clock)
+    note_request(policy, state, asked, bus, HOSTS, ready_at, takes, clock)
     return True
 
 
@@ -276,8 +274,9 @@ def lanes_to_ask(asked, ranks, bus, clock):
 
 
 @inlined
-def note_turns(setup, claims, asked, mask, bus, buses, clock):
+def note_turns(setup, claims, lanes, hosts, asked, mask, bus, buses, clock):
     """Whose turn comes first on each lane of a mask: the mask of those on which it is the NDP unit's."""
+    asked.since[bus, HOSTS] = oldest_arrival(hosts.shape, hosts.states[bus])
     host_since, usual, ndp_first = asked.since[bus, HOSTS], usual_owner(setup, clock), 0
     while mask != 0:
         rank = assume_nonnegative(lowest(mask))
@@ -285,7 +284,8 @@ def note_turns(setup, claims, asked, mask, bus, buses, clock):
         mask ^= bit
         lane = assume_nonnegative(rank * buses + bus)
         note_refilling(claims, lane, clock)
-        refilling, since = claims.tally[lane, REFILLING], asked.since[bus, rank]
+        refilling, since = claims.tally[lane, REFILLING], oldest_arrival(lanes.shape, lanes.states[lane])
+        asked.since[bus, rank] = since
         first = first_owner(setup, usual, refilling, since, host_since, clock)
         claims.tally[lane, FIRST] = first
         if first == NDP:
@@ -363,9 +363,9 @@ def next_in_turn(setup, claims, mask, bus):
 def step_lanes(setup, agents, lanes, hosts, asked, mask, bus, clock):
     """The lanes of a mask issue. One that has read all leaves its rank to the host.
 
-    Returns whether there was a command.
+    Returns whether there was a command, or the mode of one has changed.
     """
-    claims, buses, issued = agents.claims, hosts.states.shape[0], False
+    claims, buses, happened = agents.claims, hosts.states.shape[0], False
     has_host = agents.traffic.takes_part[bus]
     while mask != 0:
         rank = next_in_turn(setup, claims, mask, bus)
@@ -379,8 +379,8 @@ def step_lanes(setup, agents, lanes, hosts, asked, mask, bus, clock):
             asked.withheld[bus] &= ~bit
         else:
             keep_off_host(claims, hosts, asked, lane, rank, bus)
-            issued |= step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock)
-    return issued
+            happened |= step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock)
+    return happened
 
 
 @inlined
@@ -424,7 +424,7 @@ def step_bus(setup, agents, lanes, hosts, asked, bus, clock):
     ask_host = has_host and (asked.wake[bus, HOSTS] <= clock or asked.withheld[bus] & HOST_BIT != 0)
     if has_host:
         concerned = (1 << ranks) - 1 if ask_host else ask
-        ndp_first = note_turns(setup, claims, asked, concerned, bus, buses, clock)
+        ndp_first = note_turns(setup, claims, lanes, hosts, asked, concerned, bus, buses, clock)
     # The lanes that are first, the host, and the lanes on which it is first.
     for owner in (NDP, HOST):
         if owner == HOST and ask_host:
@@ -447,7 +447,7 @@ def ask_lanes(relayout, lanes, asked, buses, clock):
         if has_requests(relayout, lane):
             bus = lane % buses
             asked.takes[bus] |= 1 << lane // buses
-            asked.due[bus] = min(asked.due[bus], clock)
+            asked.wake[bus, lane // buses] = asked.due[bus] = asked.rest[bus] = clock
 
 
 @outlined
@@ -462,7 +462,7 @@ def begin_run(setup, agents, lanes, hosts, asked, clock):
         next_step(setup, weights, dimm, lane, lanes.states, buses, clock)
         asked.next_from[bus] = min(asked.next_from[bus], weights.next_from[lane])
         give_to_multipliers(setup, weights, agents.transfers, dimm, lane)
-        note_room(setup, agents, lane)
+        note_room(setup, agents, lane, clock)
     for bus in range(buses):
         state = hosts.states[bus]
         state[NEXT_REFRESH] = next_refresh(hosts.shape, kind, state[REFRESHES]) - setup.refresh_shift

@@ -17,7 +17,6 @@ from ndpsim.dimm.beside import (
     bank_of_command,
     choose,
     kind_of_command,
-    oldest_arrival,
     request_of_command,
     row_of_command,
 )
@@ -25,7 +24,6 @@ from ndpsim.dimm.common import (
     commands_at,
     data_sink,
     host_source,
-    note_refilling,
     note_room,
     note_served,
     take_command_bus,
@@ -109,7 +107,7 @@ class Asked(NamedTuple):
     """
 
     wake: Ints  # [bus, controller]: the clock before which it has none
-    since: Ints  # [bus, controller]: the arrival of its oldest request
+    since: Ints  # [bus, controller]: the arrival of its oldest request, where it was asked for last
     takes: Ints  # [bus], mask of those that can take their next request
     withheld: Ints  # [bus], mask of those that have one that waits for the first owner's or a command bus
     next_from: Ints  # [bus]: the clock from which a lane may read its next step
@@ -198,21 +196,19 @@ def looks_for_requests(relayout, policy, state, source, lane, clock):
 
 @inlined
 def step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock):
-    """A lane issues its next command, if it has one. Returns whether it has."""
+    """A lane issues its next command, if it has one. Returns whether it has, or its mode has changed."""
     weights, claims, count = agents.weights, agents.claims, hosts.states.shape[0]
     rank, bus = assume_nonnegative(rank), assume_nonnegative(bus)
     lane, bit = assume_nonnegative(rank * count + bus), 1 << rank
     policy, shape, state, host = setup.policy, lanes.shape, lanes.states[lane], hosts.states[bus]
-    credit = claims.credit[lane]
+    credit, write_mode = claims.credit[lane], state[WRITE_MODE]
     first_bank = rank * BANKS_PER_RANK
     beside = Beside(hosts.states, bus, 0, first_bank, claims.lane_second[lane], claims.lane_direction[lane])
     origin, first, second, wake, withheld = choose(policy, shape, state, credit[0], 0, beside, clock)
     asked.withheld[bus] = set_bit(asked.withheld[bus], bit, withheld)
     asked.wake[bus, rank] = wake
     if origin == NOWHERE:
-        if asked.since[bus, rank] == FAR or agents.relayout is not None:
-            asked.since[bus, rank] = oldest_arrival(shape, state)  # of another queue, perhaps
-        return False
+        return state[WRITE_MODE] != write_mode
     kind, bank = kind_of_command(origin, first, second), bank_of_command(state, origin, first, second)
     row, burst = row_of_command(state, origin, bank, first), request_of_command(state, origin, bank, first)
     note_command(claims.tally[lane], claims.opened_by[lane], NDP, origin, kind, bank)
@@ -229,18 +225,16 @@ def step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock):
         state[SERVED] -= 1
         note_served_request(agents.relayout, lane, burst, clock)
         if note_promises(agents.relayout, setup, weights, lane, state, clock + 1):
-            note_room(setup, agents, lane)
+            note_room(setup, agents, lane, clock + 1)
     elif kind == RD:
         stage(weights, lane, burst, clock + shape.read_latency)
         next_step(setup, weights, dimm, lane, lanes.states, count, clock)
         asked.next_from[bus] = min(asked.next_from[bus], weights.next_from[lane])
         give_to_multipliers(setup, weights, agents.transfers, dimm, lane)
-        note_room(setup, agents, lane)
-        note_refilling(claims, lane, clock + 1)
+        note_room(setup, agents, lane, clock + 1)
     if changes or host[PENDING_SIZE] > 0:
         asked.host_column[bus, 0] = UNKNOWN
         asked.wake[bus, HOSTS] = min(asked.wake[bus, HOSTS], clock + 1)
-    asked.since[bus, rank] = oldest_arrival(shape, state)
     asked.wake[bus, rank] = next_asked(policy, shape, state, credit[0], clock)
     takes = looks_for_requests(agents.relayout, policy, state, source, lane, clock + 1)
     asked.takes[bus] = set_bit(asked.takes[bus], bit, takes)
@@ -271,18 +265,18 @@ def lane_observes(agents, lanes, asked, rank, bus, origin, kind, bank, row, cloc
 
 @inlined
 def step_host(setup, agents, lanes, hosts, asked, bus, clock):
-    """The host's controller issues its next command, if it has one. Returns whether it has."""
+    """The host's controller issues its next command, if it has one. Returns as `step_lane` does."""
     claims, traffic, count = agents.claims, agents.traffic, hosts.states.shape[0]
     policy, shape, state = setup.policy, hosts.shape, hosts.states[bus]
     beside = Beside(lanes.states, bus, count, 0, claims.host_second[bus], claims.host_direction[bus])
     asked.host_column[bus, 0] = UNKNOWN
     other_credit = room_beside(agents, lanes, state, bus, count)
+    write_mode = state[WRITE_MODE]
     origin, first, second, wake, withheld = choose(policy, shape, state, 0, other_credit, beside, clock)
     asked.withheld[bus] = set_bit(asked.withheld[bus], HOST_BIT, withheld)
     asked.wake[bus, HOSTS] = wake
     if origin == NOWHERE:
-        asked.since[bus, HOSTS] = oldest_arrival(shape, state)  # of another queue, perhaps
-        return False
+        return state[WRITE_MODE] != write_mode
     kind, bank = kind_of_command(origin, first, second), bank_of_command(state, origin, first, second)
     row, rank, stream = row_of_command(state, origin, bank, first), bank // BANKS_PER_RANK, 0
     if origin != FROM_REFRESHES:
@@ -301,7 +295,6 @@ def step_host(setup, agents, lanes, hosts, asked, bus, clock):
         lane_observes(agents, lanes, asked, rank, bus, origin, kind, bank_of_lane, row, clock)
         if origin == FROM_REFRESHES:
             release_closed(state, rank)
-    asked.since[bus, HOSTS] = oldest_arrival(shape, state)
     asked.wake[bus, HOSTS] = next_asked(policy, shape, state, 0, clock)
     takes = would_accept(policy, state, source, clock + 1)
     asked.takes[bus] = set_bit(asked.takes[bus], HOST_BIT, takes)
