@@ -190,12 +190,10 @@ def usual_owner(setup, clock):
 
 
 @inlined
-def first_owner(setup, usual, refilling, ndp_since, host_since, clock):
-    """Whose turn is first at a clock, when the oldest requests have waited since these clocks."""
+def first_owner(usual, refilling, ndp_starves, host_starves):
+    """Whose turn is first at a clock, when requests may have waited for too long."""
     if not refilling:
         return HOST
-    ndp_starves = clock - ndp_since > setup.starvation_clocks
-    host_starves = clock - host_since > setup.starvation_clocks
     if ndp_starves == host_starves:
         return usual
     return NDP if ndp_starves else HOST

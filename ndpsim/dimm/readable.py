@@ -514,12 +514,13 @@ def step_host(setup, agents, lanes, hosts, bus, clock):
 @inlined
 def note_turns(setup, claims, lanes, host, has_host, bus, buses, clock):
     """Whose turn comes first on each lane of a bus."""
-    host_since, usual = oldest_arrival(host) if has_host else FAR, usual_owner(setup, clock)
+    starving_since, usual = clock - setup.starvation_clocks, usual_owner(setup, clock)
+    host_starves = has_host and oldest_arrival(host) < starving_since
     for lane in range(bus, lanes.channels.size.shape[0], buses):
         tally = claims.tally[lane]
         note_refilling(claims, lane, clock)
-        since = oldest_arrival(channel_at(lanes, lane, 0))
-        first = first_owner(setup, usual, tally[REFILLING], since, host_since, clock)
+        starves = oldest_arrival(channel_at(lanes, lane, 0)) < starving_since
+        first = first_owner(usual, tally[REFILLING], starves, host_starves)
         tally[FIRST] = first if has_host else NDP
         claims.lane_direction[lane, 0] = 0
 

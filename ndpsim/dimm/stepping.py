@@ -68,7 +68,7 @@ from ndpsim.dram.masks.state import (
     Shape,
 )
 from ndpsim.dram.masks.words import assume_nonnegative
-from ndpsim.dram.state import DATA_END, FAR, READ_LATENCY, READS_SERVED, SERVED, WRITE_MODE, Commands
+from ndpsim.dram.state import DATA_END, READ_LATENCY, READS_SERVED, SERVED, WRITE_MODE, Commands
 
 __all__ = [
     "HOSTS",
@@ -78,6 +78,7 @@ __all__ = [
     "Controllers",
     "looks_for_requests",
     "make_asked",
+    "next_asked",
     "set_bit",
     "step_host",
     "step_lane",
@@ -107,21 +108,22 @@ class Asked(NamedTuple):
     """
 
     wake: Ints  # [bus, controller]: the clock before which it has none
-    since: Ints  # [bus, controller]: the arrival of its oldest request, where it was asked for last
+    starves_from: Ints  # [bus, controller]: the clock before which nothing it serves has waited for too long
     takes: Ints  # [bus], mask of those that can take their next request
-    withheld: Ints  # [bus], mask of those that have one that waits for the first owner's or a command bus
+    withheld: Ints  # [bus], mask of the lanes with a command that waits for the host's, or a command bus
+    host_withheld: Ints  # [bus], mask of the ranks on which one of the host waits likewise
     next_from: Ints  # [bus]: the clock from which a lane may read its next step
     due: Ints  # [bus]: the clock of its next step,
     rest: Ints  # [bus]: and of the next that does more than take requests
+    carries_at: Ints  # [bus]: the clock at which its next transfer of activations or results is ready
     host_column: Ints  # [bus, 2]: what `beside.next_column` says of the host's controller, or UNKNOWN
 
 
 def make_asked(buses: int) -> Asked:
     """All are asked at the first clock."""
-    wake, since = (np.full((buses, HOSTS + 1), FAR, dtype=np.int64) for _ in range(2))
-    takes, withheld, next_from, due, rest = (np.zeros(buses, dtype=np.int64) for _ in range(5))
-    host_column = np.full((buses, 2), UNKNOWN, dtype=np.int64)
-    return Asked(wake, since, takes, withheld, next_from, due, rest, host_column)
+    widths = {"wake": HOSTS + 1, "starves_from": HOSTS + 1, "host_column": 2}
+    shapes = {name: (buses, widths[name]) if name in widths else (buses,) for name in Asked._fields}
+    return Asked(**{name: np.zeros(shape, dtype=np.int64) for name, shape in shapes.items()})
 
 
 @inlined
@@ -205,8 +207,10 @@ def step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock):
     first_bank = rank * BANKS_PER_RANK
     beside = Beside(hosts.states, bus, 0, first_bank, claims.lane_second[lane], claims.lane_direction[lane])
     origin, first, second, wake, withheld = choose(policy, shape, state, credit[0], 0, beside, clock)
-    asked.withheld[bus] = set_bit(asked.withheld[bus], bit, withheld)
+    asked.withheld[bus] = set_bit(asked.withheld[bus], bit, withheld != 0)
     asked.wake[bus, rank] = wake
+    if state[WRITE_MODE] != write_mode:
+        asked.starves_from[bus, rank] = 0
     if origin == NOWHERE:
         return state[WRITE_MODE] != write_mode
     kind, bank = kind_of_command(origin, first, second), bank_of_command(state, origin, first, second)
@@ -273,8 +277,10 @@ def step_host(setup, agents, lanes, hosts, asked, bus, clock):
     other_credit = room_beside(agents, lanes, state, bus, count)
     write_mode = state[WRITE_MODE]
     origin, first, second, wake, withheld = choose(policy, shape, state, 0, other_credit, beside, clock)
-    asked.withheld[bus] = set_bit(asked.withheld[bus], HOST_BIT, withheld)
+    asked.host_withheld[bus] = withheld
     asked.wake[bus, HOSTS] = wake
+    if state[WRITE_MODE] != write_mode:
+        asked.starves_from[bus, HOSTS] = 0
     if origin == NOWHERE:
         return state[WRITE_MODE] != write_mode
     kind, bank = kind_of_command(origin, first, second), bank_of_command(state, origin, first, second)
