@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ndpsim.audit import check
@@ -71,6 +71,13 @@ def requests(
         draw(st.sampled_from([2, 16, 64])),
         draw(st.booleans()),
     )
+    return random_requests(rng, device, count, ranks, rows, columns, few)
+
+
+def random_requests(
+    rng: np.random.Generator, device: Device, count: int, ranks: int, rows: int, columns: int, few: bool
+) -> dict[str, np.ndarray]:
+    """Reads of random places: of so many rows and columns, and of few banks."""
     place = {
         "rank": rng.integers(0, ranks, count),
         "bankgroup": rng.integers(0, 2 if few else device.bankgroups, count),
@@ -144,6 +151,45 @@ def works(draw: st.DrawFn, row_policies: tuple[str, ...] = ("open",)) -> Work:
         draw(st.sampled_from([1, 2])),
         draw(st.sampled_from([1, 1, 777])),
         draw(st.sampled_from([(), (bank,)])),
+    )
+
+
+def starving(
+    seed: int,
+    arbitration: str,
+    starvation_clocks: int,
+    buffers: tuple[int, int],
+    rows: int,
+    writes: float,
+    pace: tuple[int, int],
+    fifo: tuple[int, int, int],
+) -> Work:
+    """A lane and the host on one bus, whose requests wait for longer than the starvation threshold."""
+    rng, preset, overrides = np.random.default_rng(seed), DEVICES[2], {"nREFI": 900, "nRFC": 200}
+    device = resolve(*preset, 1, overrides)
+    options = state.ControllerOptions(refresh="staggered", read_buffer=buffers[0], write_buffer=buffers[1])
+    weights = random_requests(rng, device, 60, 1, rows, 64, False)
+    host = random_requests(rng, device, 80, 2, rows, 64, False)
+    host["write"] = (rng.random(80) < writes).astype(np.int64)
+    return Work(
+        preset,
+        overrides,
+        options,
+        1,
+        1,
+        1,
+        1,
+        arbitration,
+        17,
+        starvation_clocks,
+        fifo,
+        (5, 12),
+        [weights],
+        [host],
+        1,
+        pace,
+        (),
+        1500,
     )
 
 
@@ -277,6 +323,9 @@ def told(dimm: SharedDimms) -> dict[str, Any]:
 
 @settings(deadline=None, max_examples=80)
 @given(works(), st.integers(1, 900), st.booleans())
+@example(starving(145, "ndp-first", 200, (1, 10), 1, 0.9, (0, 1), (32, 3, 10)), 1, True)
+@example(starving(187, "slice", 200, (1, 10), 2, 0.3, (7, 2), (6, 1, 1)), 1, False)
+@example(starving(713, "slice", 50, (32, 32), 2, 0.3, (7, 2), (6, 1, 1)), 1, False)
 def test_the_fast_arbiter_does_what_the_readable_one_does(work, pause, decided):
     outcomes = []
     for kind in (FastDimms, ReadableDimms):

@@ -79,6 +79,18 @@ def test_energy_of_relayouts_rises_as_they_go_and_adds_up():
 
 
 def run(monkeypatch, readable, arbitration="host-first", sets=(), tokens=(1, 6), pattern="random"):
+
+def run(
+    monkeypatch,
+    readable,
+    arbitration="host-first",
+    sets=(),
+    tokens=(1, 6),
+    pattern="random",
+    gbps=6,
+    computed=COMPUTED,
+    moved=MOVED,
+):
     with monkeypatch.context() as patch:
         if readable:
             patch.setattr(channel, "make_dimms", ReadableDimms)
@@ -90,10 +102,10 @@ def run(monkeypatch, readable, arbitration="host-first", sets=(), tokens=(1, 6),
             record_commands=True,
         )
     for dimm, count in enumerate(tokens):
-        session.expert(COMPUTED, count, dimm)
-    session.relayout(MOVED)
+        session.expert(computed, count, dimm)
+    session.relayout(moved)
     if pattern is not None:
-        session.host(pattern, gbps=6)
+        session.host(pattern, gbps=gbps)
     session.run()
     return session.result()
 
@@ -109,7 +121,16 @@ def run(monkeypatch, readable, arbitration="host-first", sets=(), tokens=(1, 6),
     ],
 )
 def test_the_fast_arbiter_moves_as_the_readable_one_does(monkeypatch, arbitration, sets, pattern):
-    fast, readable = (run(monkeypatch, each, arbitration, sets, (1, 40), pattern) for each in (False, True))
+    assert_same(*(run(monkeypatch, each, arbitration, sets, (1, 40), pattern) for each in (False, True)))
+
+
+def test_a_lane_that_turns_to_requests_that_have_starved_is_first_at_the_next_clock(monkeypatch):
+    sets, small = ("dimm.ranks=1", "dimm.command_bus=shared", "dram.write_buffer=2"), Expert(64, 64)
+    work = ("host-first", (*sets, "dram.refresh=none"), (1, 1), "sequential", "saturate", small, small)
+    assert_same(*(run(monkeypatch, each, *work) for each in (False, True)))
+
+
+def assert_same(fast, readable):
     assert fast.relayouts == readable.relayouts
     assert (fast.jobs, fast.host, fast.commands) == (readable.jobs, readable.host, readable.commands)
     for one, other in zip(of(fast.command_traces), of(readable.command_traces), strict=True):

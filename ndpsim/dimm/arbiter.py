@@ -3,8 +3,7 @@
 See the package for what it decides, and `dimm.readable` for the same, clock by clock.
 
 A controller without a command to issue is asked again at the first clock at which it can have one (its
-`wake`). One whose ready command has to wait for the first owner's, or for a command bus, is asked at every
-step of its bus: after any command or new request there, and when the first owner may change.
+`wake`). One whose ready command has to wait is asked again as `issue_commands` says.
 """
 
 from __future__ import annotations
@@ -47,6 +46,7 @@ from ndpsim.dimm.stepping import (
     HOSTS,
     UNKNOWN,
     looks_for_requests,
+    next_asked,
     set_bit,
     step_host,
     step_lane,
@@ -55,10 +55,12 @@ from ndpsim.dimm.transfers import carry_transfer, next_command_at, next_transfer
 from ndpsim.dram.maintenance import next_refresh
 from ndpsim.dram.masks.choose import mode_changes
 from ndpsim.dram.masks.controller import accept, refresh, would_accept
+from ndpsim.dram.masks.observe import held_bit
 from ndpsim.dram.masks.rows import set_lane
-from ndpsim.dram.masks.slots import push_maintenance
+from ndpsim.dram.masks.slots import bank_of, push_maintenance
 from ndpsim.dram.masks.state import (
     BANKS_PER_RANK,
+    HELD_BY_OTHER,
     KINDS,
     PENDING,
     PENDING_BANK,
@@ -106,7 +108,7 @@ def carry_transfers(setup, buses, transfers, shape, state, bus, clock):
 
 
 @inlined
-def note_request(policy, shape, state, asked, bus, number, ready_at, takes, clock):
+def note_request(policy, state, asked, bus, number, ready_at, takes, clock):
     """A controller has taken a request, which can issue at `ready_at` at the earliest.
 
     takes: whether it may take another at the next clock.
@@ -114,9 +116,13 @@ def note_request(policy, shape, state, asked, bus, number, ready_at, takes, cloc
     wake = clock if mode_changes(policy, state) else ready_at
     asked.wake[bus, number] = min(asked.wake[bus, number], wake)
     asked.rest[bus] = min(asked.rest[bus], wake)
-    if asked.since[bus, number] == FAR:
-        asked.since[bus, number] = oldest_arrival(shape, state)
     asked.takes[bus] = set_bit(asked.takes[bus], 1 << number, takes)
+
+
+@inlined
+def next_bank(state, source):
+    """The bank of a controller's next request."""
+    return bank_of(source.place[assume_nonnegative(state[PLACE])])
 
 
 @inlined
@@ -137,14 +143,17 @@ def take_for_relayout(setup, agents, lanes, state, source, lane, request, clock)
 def note_room_of(setup, agents, lanes, asked, lane, bus, buses, clock):
     """Note from when the FIFO of a lane has room, if a relayout has changed what that means."""
     if note_promises(agents.relayout, setup, agents.weights, lane, lanes.states[lane], clock):
-        note_room(setup, agents, lane)
+        note_room(setup, agents, lane, clock)
         asked.wake[bus, lane // buses] = asked.rest[bus] = clock
 
 
 @inlined
 def take_lane_requests(setup, agents, lanes, asked, bus, buses, clock):
-    """Every lane of a bus takes its next request, if it is due and has a slot. Returns whether any has."""
-    policy, weights, relayout, happened = setup.policy, agents.weights, agents.relayout, False
+    """Every lane of a bus takes its next request, if it is due and has a slot.
+
+    Returns the mask of those whose request may be for a bank that the host holds, and so hurry it.
+    """
+    policy, weights, relayout, hurried = setup.policy, agents.weights, agents.relayout, 0
     mask = asked.takes[bus] & ~HOST_BIT
     while mask != 0:
         rank = assume_nonnegative(lowest(mask))
@@ -152,6 +161,7 @@ def take_lane_requests(setup, agents, lanes, asked, bus, buses, clock):
         mask ^= bit
         lane = assume_nonnegative(rank * buses + bus)
         state, source = lanes.states[lane], lane_source(weights, lane)
+        held = state[HELD_BY_OTHER]
         note_room_of(setup, agents, lanes, asked, lane, bus, buses, clock)
         request = next_request(relayout, policy, lane, state[SIZE + READS], state[SIZE + WRITES], clock)
         may = would_accept(policy, state, source, clock)
@@ -159,31 +169,37 @@ def take_lane_requests(setup, agents, lanes, asked, bus, buses, clock):
         if request >= 0 and not (may and weights_are_next(relayout, lane)):
             ready_at = take_for_relayout(setup, agents, lanes, state, source, lane, request, clock)
         elif may:
+            held &= held_bit(next_bank(state, source))
             ready_at = accept(state, lanes.latencies[0, 0], source, clock)
         else:
             asked.takes[bus] = set_bit(asked.takes[bus], bit, has_requests(relayout, lane))
             continue
         takes = looks_for_requests(relayout, policy, state, source, lane, clock + 1)
-        note_request(policy, lanes.shape, state, asked, bus, rank, ready_at, takes, clock)
-        happened = True
-    return happened
+        note_request(policy, state, asked, bus, rank, ready_at, takes, clock)
+        if held != 0:
+            hurried |= bit
+    return hurried
 
 
 @inlined
 def take_host_request(setup, traffic, hosts, asked, bus, clock):
-    """The host's controller takes its next request, if it is due and has a slot. Returns whether it has."""
+    """The host's controller takes its next request, if it is due and has a slot.
+
+    Returns the mask of the lane that holds the bank which the request is for.
+    """
     policy, state = setup.policy, hosts.states[bus]
     if traffic.next[bus] < 0:
         admit(traffic, bus, state, clock)
         if traffic.next[bus] >= 0:
             asked.takes[bus] |= HOST_BIT
     if asked.takes[bus] & HOST_BIT == 0:
-        return False
+        return 0
     source = host_source(traffic, bus)
     if not would_accept(policy, state, source, clock):
         asked.takes[bus] &= ~HOST_BIT
-        return False
-    stream = traffic.next[bus]
+        return 0
+    stream, bank = traffic.next[bus], next_bank(state, source)
+    rank = assume_nonnegative(bank // BANKS_PER_RANK)
     served, reads, latency = state[SERVED], state[READS_SERVED], state[READ_LATENCY]
     ready_at = accept(state, hosts.latencies[bus, stream], source, clock)
     note_served(traffic, stream, bus, state, served, reads, latency, 0)
@@ -192,8 +208,8 @@ def take_host_request(setup, traffic, hosts, asked, bus, clock):
     if traffic.next[bus] < 0:
         asked.rest[bus] = min(asked.rest[bus], traffic.due[bus])
     takes = would_accept(policy, state, source, clock + 1)
-    note_request(policy, hosts.shape, state, asked, bus, HOSTS, ready_at, takes, clock)
-    return True
+    note_request(policy, state, asked, bus, HOSTS, ready_at, takes, clock)
+    return (state[HELD_BY_OTHER + rank] & held_bit(bank) != 0) << rank
 
 
 @outlined
@@ -212,7 +228,7 @@ def begin_steps(setup, weights, lanes, asked, bus, buses, clock):
 
 
 @inlined
-def refresh_lanes(host, lanes, asked, before, bus, buses):
+def refresh_lanes(host, lanes, before, bus, buses):
     """The refreshes that the host's controller has just asked of a rank are its lane's as well."""
     for place in range(before, host[PENDING_SIZE]):
         first = host[PENDING_BANK + (place & (PENDING - 1))]
@@ -222,7 +238,6 @@ def refresh_lanes(host, lanes, asked, before, bus, buses):
             if state[PENDING_SIZE] == 0:
                 state[REFRESH_FROM] = host[REFRESH_FROM]
             push_maintenance(state, host[PENDING_KIND + (place & (PENDING - 1))], first % BANKS_PER_RANK)
-            asked.wake[bus, lane // buses] = 0
 
 
 @inlined
@@ -248,11 +263,11 @@ def ask_for_refresh(setup, lanes, hosts, asked, has_host, bus, clock):
     asked.host_column[bus, 0] = UNKNOWN
     if has_host:
         before = host[PENDING_SIZE]
-        asked.wake[bus, HOSTS] = 0
+        asked.wake[bus, :] = 0
         if not refresh(hosts.shape, policy, host, clock):
             return False
         host[NEXT_REFRESH] -= setup.refresh_shift
-        refresh_lanes(host, lanes, asked, before, bus, buses)
+        refresh_lanes(host, lanes, before, bus, buses)
         return True
     for lane in range(bus, count, buses):
         if clock >= lanes.states[lane, NEXT_REFRESH]:
@@ -268,44 +283,55 @@ def ask_for_refresh(setup, lanes, hosts, asked, has_host, bus, clock):
 
 @inlined
 def lanes_to_ask(asked, ranks, bus, clock):
-    """The mask of the lanes of a bus that may have a command to issue."""
-    ask = asked.withheld[bus] & ~HOST_BIT
+    """The mask of the lanes of a bus that may have a command to issue, as far as none has to wait."""
+    ask = 0
     for rank in range(ranks):
         ask |= (asked.wake[bus, rank] <= clock) << rank
     return ask
 
 
 @inlined
-def note_turns(setup, claims, asked, mask, bus, buses, clock):
-    """Whose turn comes first on each lane of a mask: the mask of those on which it is the NDP unit's."""
-    host_since, usual, ndp_first = asked.since[bus, HOSTS], usual_owner(setup, clock), 0
-    while mask != 0:
-        rank = assume_nonnegative(lowest(mask))
-        bit = mask & -mask
-        mask ^= bit
+def starves(setup, shape, state, asked, bus, number, clock):
+    """Whether the oldest request that a controller serves has waited for longer than the threshold."""
+    if clock < asked.starves_from[bus, number]:
+        return False
+    since = oldest_arrival(shape, state)
+    asked.starves_from[bus, number] = min(since, clock - 1) + setup.starvation_clocks + 1
+    return clock - since > setup.starvation_clocks
+
+
+@inlined
+def note_turns(setup, claims, lanes, hosts, asked, bus, buses, clock):
+    """Whose turn comes first on each lane: (the mask of those on which it is the NDP unit's, the mask of
+    those on which that has changed).
+    """
+    host_starves = starves(setup, hosts.shape, hosts.states[bus], asked, bus, HOSTS, clock)
+    usual, ndp_first, turned = usual_owner(setup, clock), 0, 0
+    for number in range(lanes.states.shape[0] // buses):
+        rank = assume_nonnegative(number)
         lane = assume_nonnegative(rank * buses + bus)
         note_refilling(claims, lane, clock)
-        refilling, since = claims.tally[lane, REFILLING], asked.since[bus, rank]
-        first = first_owner(setup, usual, refilling, since, host_since, clock)
+        lane_starves = starves(setup, lanes.shape, lanes.states[lane], asked, bus, rank, clock)
+        first = first_owner(usual, claims.tally[lane, REFILLING], lane_starves, host_starves)
+        turned |= (claims.tally[lane, FIRST] != first) << rank
+        ndp_first |= (first == NDP) << rank
         claims.tally[lane, FIRST] = first
-        if first == NDP:
-            ndp_first |= bit
-    return ndp_first
+    return ndp_first, turned
 
 
 @inlined
 def turns_change(setup, claims, asked, has_host, bus, buses, clock):
     """The first clock at which a turn may change, or a command bus is free, if nothing happens before."""
-    lanes, changes, starvation = claims.tally.shape[0], FAR, setup.starvation_clocks
+    lanes, changes = claims.tally.shape[0], FAR
     if setup.arbitration == SLICE:
         changes = ((clock - 1) // setup.slice_clocks + 1) * setup.slice_clocks + 1
     for dimm in range(claims.bus_free.shape[0]):
         changes = earlier_of(changes, claims.bus_free[dimm, bus], clock)
     if has_host:
-        changes = earlier_of(changes, asked.since[bus, HOSTS] + starvation + 1, clock)
+        changes = earlier_of(changes, asked.starves_from[bus, HOSTS], clock)
     for lane in range(bus, lanes, buses):
         changes = earlier_of(changes, claims.half_free[lane], clock)
-        changes = earlier_of(changes, asked.since[bus, lane // buses] + starvation + 1, clock)
+        changes = earlier_of(changes, asked.starves_from[bus, lane // buses], clock)
     return changes
 
 
@@ -329,15 +355,11 @@ def keep_off_lanes(setup, claims, lanes, bus, buses, clock):
 
 
 @inlined
-def keep_off_host(claims, hosts, asked, lane, rank, bus):
-    """Whether a lane is second, and which way the host's next data goes there."""
-    claims.lane_second[lane, 0] = claims.lane_direction[lane, 0] = 0
-    if claims.tally[lane, FIRST] == HOST:
-        column = asked.host_column[bus]
-        if column[0] == UNKNOWN:
-            column[0], column[1] = next_column(hosts.shape, hosts.states[bus])
-        claims.lane_second[lane, 0] = 1
-        claims.lane_direction[lane, 0] = column[1] if column[0] == rank else 0
+def note_host_column(hosts, asked, bus):
+    """Note the host's next column command, unless it is noted."""
+    column = asked.host_column[bus]
+    if column[0] == UNKNOWN:
+        column[0], column[1] = next_column(hosts.shape, hosts.states[bus])
 
 
 @inlined
@@ -360,13 +382,44 @@ def next_in_turn(setup, claims, mask, bus):
 
 
 @inlined
-def step_lanes(setup, agents, lanes, hosts, asked, mask, bus, clock):
-    """The lanes of a mask issue. One that has read all leaves its rank to the host.
+def is_put_off(policy, shape, state, credit, asked, bus, number, clock):
+    """Whether commands of the other have put off what a controller was to issue now; notes until when."""
+    asked.wake[bus, number] = next_asked(policy, shape, state, credit, clock - 1)
+    return asked.wake[bus, number] > clock
 
-    Returns whether there was a command.
+
+@inlined
+def is_lane_put_off(setup, claims, lanes, asked, lane, rank, bus, clock):
+    """As `is_put_off`, of a lane without a command that waits."""
+    if asked.withheld[bus] >> rank & 1:
+        return False
+    credit = claims.credit[lane, 0]
+    return is_put_off(setup.policy, lanes.shape, lanes.states[lane], credit, asked, bus, rank, clock)
+
+
+@inlined
+def is_host_to_ask(setup, hosts, asked, freed, bus, clock):
+    """Whether the host's controller may have a command to issue; `freed`: ranks on which one may be free."""
+    if asked.host_withheld[bus] & freed != 0:
+        return True
+    if asked.wake[bus, HOSTS] > clock:
+        return False
+    if asked.host_withheld[bus] != 0:
+        return True
+    return not is_put_off(setup.policy, hosts.shape, hosts.states[bus], 0, asked, bus, HOSTS, clock)
+
+
+@inlined
+def step_lanes(setup, agents, lanes, hosts, asked, mask, owner, bus, clock):
+    """Lanes on which `owner` is first, a mask, issue. One that has read all leaves its rank to the host.
+
+    Returns the mask of those that had a command, or whose mode has changed.
     """
-    claims, buses, issued = agents.claims, hosts.states.shape[0], False
-    has_host = agents.traffic.takes_part[bus]
+    claims, buses, happened = agents.claims, hosts.states.shape[0], 0
+    has_host, is_second = agents.traffic.takes_part[bus], owner == HOST
+    if is_second and mask != 0:
+        note_host_column(hosts, asked, bus)
+    host_rank, host_direction = asked.host_column[bus, 0], asked.host_column[bus, 1]
     while mask != 0:
         rank = next_in_turn(setup, claims, mask, bus)
         bit = 1 << rank
@@ -377,10 +430,43 @@ def step_lanes(setup, agents, lanes, hosts, asked, mask, bus, clock):
         elif has_host and not has_work(agents, lanes.states[lane], lane):
             asked.wake[bus, rank] = FAR
             asked.withheld[bus] &= ~bit
-        else:
-            keep_off_host(claims, hosts, asked, lane, rank, bus)
-            issued |= step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock)
-    return issued
+        elif not (is_second and is_lane_put_off(setup, claims, lanes, asked, lane, rank, bus, clock)):
+            claims.lane_second[lane, 0] = is_second
+            claims.lane_direction[lane, 0] = host_direction if is_second and host_rank == rank else 0
+            if step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock):
+                happened |= bit
+    return happened
+
+
+@inlined
+def issue_commands(setup, agents, lanes, hosts, asked, hurried, bus, clock):
+    """All that may have a command issue: the lanes that are first, the host, the lanes on which it is first.
+
+    One that has to wait is asked again when what it waits for has issued; when its turn has changed; when a
+    request just taken may hurry it, on the ranks `hurried`; and at every step of a command bus that lanes
+    share. Returns whether there was a command, or a mode has changed.
+    """
+    claims, buses, has_host = agents.claims, hosts.states.shape[0], agents.traffic.takes_part[bus]
+    ask = lanes_to_ask(asked, lanes.states.shape[0] // buses, bus, clock)
+    ndp_first, turned = -1, 0
+    if has_host:
+        ndp_first, turned = note_turns(setup, claims, lanes, hosts, asked, bus, buses, clock)
+    if setup.command_clocks[0] != 0:
+        hurried = -1
+    turned |= hurried
+    ask |= asked.withheld[bus] & turned
+    issued = step_lanes(setup, agents, lanes, hosts, asked, ask & ndp_first, NDP, bus, clock)
+    if not has_host:
+        return issued != 0
+    happened, host_changed = issued != 0, asked.wake[bus, HOSTS] <= clock
+    ask_host = is_host_to_ask(setup, hosts, asked, turned | issued, bus, clock)
+    if ask_host:
+        keep_off_lanes(setup, claims, lanes, bus, buses, clock)
+        happened |= step_host(setup, agents, lanes, hosts, asked, bus, clock)
+    if ask_host or host_changed or issued != 0:
+        ask |= asked.withheld[bus]
+    issued = step_lanes(setup, agents, lanes, hosts, asked, ask & ~ndp_first, HOST, bus, clock)
+    return happened or issued != 0
 
 
 @inlined
@@ -395,9 +481,9 @@ def next_step_of_bus(setup, agents, lanes, hosts, asked, happened, bus, clock):
         at = min(at, asked.wake[bus, HOSTS])
         if traffic.next[bus] < 0:
             at = min(at, traffic.due[bus])
-    if asked.withheld[bus] != 0 and happened:
-        return clock + 1
-    if asked.withheld[bus] != 0:
+    if asked.withheld[bus] | asked.host_withheld[bus] != 0:
+        if happened:
+            return clock + 1
         at = min(at, turns_change(setup, claims, asked, has_host, bus, buses, clock))
     return max(at, clock + 1)
 
@@ -405,39 +491,34 @@ def next_step_of_bus(setup, agents, lanes, hosts, asked, happened, bus, clock):
 @inlined
 def step_bus(setup, agents, lanes, hosts, asked, bus, clock):
     """A step of a bus and of the lanes behind it. False when refresh can never catch up."""
-    claims, traffic, happened = agents.claims, agents.traffic, False
-    count, buses, has_host = lanes.states.shape[0], hosts.states.shape[0], traffic.takes_part[bus]
+    buses, has_host = hosts.states.shape[0], agents.traffic.takes_part[bus]
+    hurried = 0
     if has_host:
-        happened |= take_host_request(setup, traffic, hosts, asked, bus, clock)
+        hurried = take_host_request(setup, agents.traffic, hosts, asked, bus, clock)
     if asked.next_from[bus] <= clock:
         begin_steps(setup, agents.weights, lanes, asked, bus, buses, clock)
-    happened |= take_lane_requests(setup, agents, lanes, asked, bus, buses, clock)
+    hurried |= take_lane_requests(setup, agents, lanes, asked, bus, buses, clock)
+    if hurried & (asked.withheld[bus] | asked.host_withheld[bus]) != 0:
+        asked.rest[bus] = clock
     if refresh_due(lanes, hosts, has_host, bus) <= clock and not ask_for_refresh(
         setup, lanes, hosts, asked, has_host, bus, clock
     ):
         return False
-    if asked.rest[bus] > clock and asked.withheld[bus] == 0:
-        asked.due[bus] = clock + 1 if asked.takes[bus] != 0 else asked.rest[bus]
-        return True
-    ranks = count // buses
-    ask = ndp_first = lanes_to_ask(asked, ranks, bus, clock)
-    ask_host = has_host and (asked.wake[bus, HOSTS] <= clock or asked.withheld[bus] & HOST_BIT != 0)
-    if has_host:
-        concerned = (1 << ranks) - 1 if ask_host else ask
-        ndp_first = note_turns(setup, claims, asked, concerned, bus, buses, clock)
-    # The lanes that are first, the host, and the lanes on which it is first.
-    for owner in (NDP, HOST):
-        if owner == HOST and ask_host:
-            keep_off_lanes(setup, claims, lanes, bus, buses, clock)
-            happened |= step_host(setup, agents, lanes, hosts, asked, bus, clock)
-        mask = ask & (ndp_first if owner == NDP else ~ndp_first)
-        happened |= step_lanes(setup, agents, lanes, hosts, asked, mask, bus, clock)
-    asked.rest[bus] = next_step_of_bus(setup, agents, lanes, hosts, asked, happened, bus, clock)
+    if asked.rest[bus] <= clock:
+        happened = issue_commands(setup, agents, lanes, hosts, asked, hurried, bus, clock)
+        asked.rest[bus] = next_step_of_bus(setup, agents, lanes, hosts, asked, happened, bus, clock)
     asked.due[bus] = clock + 1 if asked.takes[bus] != 0 else asked.rest[bus]
     return True
 
 
 # ---- All of them
+
+
+@inlined
+def carries_at(setup, agents, bus):
+    """The clock at which the next transfer is ready for a bus, FAR: none waits."""
+    ready_at = next_transfer(agents.buses, agents.transfers, bus)[1]
+    return FAR if ready_at == FAR else (ready_at + setup.dram_ticks - 1) // setup.dram_ticks
 
 
 @inlined
@@ -447,7 +528,7 @@ def ask_lanes(relayout, lanes, asked, buses, clock):
         if has_requests(relayout, lane):
             bus = lane % buses
             asked.takes[bus] |= 1 << lane // buses
-            asked.due[bus] = min(asked.due[bus], clock)
+            asked.wake[bus, lane // buses] = asked.due[bus] = asked.rest[bus] = clock
 
 
 @outlined
@@ -462,11 +543,12 @@ def begin_run(setup, agents, lanes, hosts, asked, clock):
         next_step(setup, weights, dimm, lane, lanes.states, buses, clock)
         asked.next_from[bus] = min(asked.next_from[bus], weights.next_from[lane])
         give_to_multipliers(setup, weights, agents.transfers, dimm, lane)
-        note_room(setup, agents, lane)
+        note_room(setup, agents, lane, clock)
     for bus in range(buses):
         state = hosts.states[bus]
         state[NEXT_REFRESH] = next_refresh(hosts.shape, kind, state[REFRESHES]) - setup.refresh_shift
     asked.wake[:], asked.due[:], asked.rest[:], asked.host_column[:, 0] = clock, clock, clock, UNKNOWN
+    asked.starves_from[:] = 0
     asked.takes[:] = (1 << count // buses) - 1 | HOST_BIT
 
 
@@ -478,10 +560,8 @@ def run(setup, agents, lanes, hosts, asked, goals, until_clock):
     while not is_reached(goals, agents):
         at = engine_due(agents.relayout)
         for bus in range(hosts.states.shape[0]):
-            at = min(at, asked.due[bus])
-            ready = next_transfer(agents.buses, agents.transfers, bus)[1]
-            if ready < FAR:
-                at = min(at, (ready + setup.dram_ticks - 1) // setup.dram_ticks)
+            asked.carries_at[bus] = carries_at(setup, agents, bus)
+            at = min(at, min(asked.due[bus], asked.carries_at[bus]))
         clock = max(clock, at)
         if clock >= until_clock:
             clock, outcome = until_clock, LATE
@@ -492,8 +572,7 @@ def run(setup, agents, lanes, hosts, asked, goals, until_clock):
         if offer_requests(agents.relayout, clock):
             ask_lanes(agents.relayout, lanes, asked, hosts.states.shape[0], clock)
         for bus in range(hosts.states.shape[0]):
-            ready = next_transfer(agents.buses, agents.transfers, bus)[1]
-            if ready <= clock * setup.dram_ticks:
+            if asked.carries_at[bus] <= clock:
                 buses, transfers, host = agents.buses, agents.transfers, hosts.states[bus]
                 carry_transfers(setup, buses, transfers, hosts.shape, host, bus, clock)
                 asked.due[bus] = asked.rest[bus] = clock

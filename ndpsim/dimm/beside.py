@@ -158,44 +158,65 @@ def in_the_way(beside, queue, is_active, bank):
 
 @inlined
 def pick_active(shape, state, credit, beside, clock):
-    """The oldest ready active request that is in no other's way: (its queue or -1, its place in it, 1 if
-    one has to wait).
+    """The oldest ready active request that is in no other's way: (its queue or -1, its place in it; the
+    active queues with one that has to wait, as `due_active_queues` gives them; the clock before which no
+    other of them is ready).
     """
-    best, best_place, best_arrived, withheld = -1, 0, FAR, 0
+    best, best_place, best_arrived, withheld, later = -1, 0, FAR, 0, FAR
     due_now = due_active_queues(shape, state, credit, clock)
     while due_now != 0:
         bit = assume_nonnegative(lowest(due_now))
         due_now &= due_now - 1
         active_queue, kind = bit // WAITS * 2 + bit % WAITS - RD, bit % WAITS
-        first = FAR
+        first, ready = FAR, False
         for place in range(state[ACTIVE_SIZE + active_queue]):
             bank = active_bank(state, active_queue, place)
             ready_at = bank_ready_at(state, kind, bank)
-            first = min(first, ready_at)
             if ready_at > clock:
+                first = min(first, ready_at)
                 continue
+            ready = True
             if in_the_way(beside, active_queue & 1, True, bank):
-                withheld = 1
+                withheld |= 1 << bit
                 continue
             arrived = state[ACTIVE_ARRIVED + bank]
             if arrived < best_arrived:
                 best, best_place, best_arrived = active_queue, place, arrived
             break
-        if first > clock:
+        if not ready:
             set_lane(state, ACTIVE_BOUND + active_queue // 2 * WAITS, kind, first)
-    return best, best_place, withheld
+        later = min(later, first)
+    return best, best_place, withheld, later
+
+
+@inlined
+def bound_active(state, active_queues, clock):
+    """Set the clock before which nothing of active queues, as `due_active_queues` gives them, is ready."""
+    while active_queues != 0:
+        bit = assume_nonnegative(lowest(active_queues))
+        active_queues &= active_queues - 1
+        set_lane(state, ACTIVE_BOUND + bit // WAITS * WAITS, bit % WAITS, clock)
+
+
+@inlined
+def ranks_with(shape, active_queues):
+    """The mask of the ranks of active queues, as `due_active_queues` gives them."""
+    ranks = 0
+    for rank in range(ranks_of(shape)):
+        ranks |= (active_queues >> rank * WAITS & (1 << WAITS) - 1 != 0) << rank
+    return ranks
 
 
 @inlined
 def pick_queued(policy, shape, state, queue, credit, beside, clock):
     """The oldest ready request of a queue that is in no other's way: (its slot or -1, the kind of its next
-    command, the mask of those that have to wait).
+    command; the mask of those that have to wait, the mask of their ranks).
     """
     queue = assume_nonnegative(queue)
     tail, maybe_ready = state[TAIL + queue], candidates(shape, state, queue, credit, clock)
     if policy.row_hit_first:
         maybe_ready &= ~row_hit_filtered(shape, state, queue)
-    maybe_ready, withheld = rotate(maybe_ready, tail), 0
+    maybe_ready, waiting, ranks = rotate(maybe_ready, tail), 0, 0
     while maybe_ready != 0:
         slot = assume_nonnegative(lowest(maybe_ready) + tail & SLOTS - 1)
         bank = assume_nonnegative(slot_bank(state, queue, slot))
@@ -205,39 +226,48 @@ def pick_queued(policy, shape, state, queue, credit, beside, clock):
             maybe_ready &= ~rotate(set_not_ready(state, queue, kind, bank, ready_at), tail)
         elif in_the_way(beside, queue, False, bank):
             same = state[OF_BANK + queue * BANKS + bank]
-            withheld |= same
+            waiting |= same
+            ranks |= 1 << bank // BANKS_PER_RANK
             maybe_ready &= ~rotate(same, tail)
         else:
-            return slot, kind, withheld
-    return -1, ACT, withheld
+            return slot, kind, waiting, ranks
+    return -1, ACT, waiting, ranks
+
+
+@inlined
+def choose_inactive(policy, shape, state, credit, other_credit, beside, clock):
+    """As `choose`, a refresh or the command of a queued request."""
+    if state[PENDING_SIZE] > 0:
+        rank, kind, at = (state[PENDING_BANK] & BANKS - 1) // BANKS_PER_RANK, -1, FAR
+        is_taken = beside.direction[rank] & BUS_TAKEN != 0
+        if not is_taken:
+            kind, at = choose_maintenance(shape, state, credit, other_credit, clock)
+        quiet = min(at, active_quiet_until(shape, state, credit))
+        return NOWHERE if kind < 0 else FROM_REFRESHES, 0, kind, quiet, is_taken << rank
+    if mode_changes(policy, state):
+        state[WRITE_MODE] ^= 1
+    queue = state[WRITE_MODE] & 1
+    slot, kind, waiting, ranks = pick_queued(policy, shape, state, queue, credit, beside, clock)
+    if slot >= 0:
+        return FROM_QUEUE, slot, kind, clock + 1, ranks
+    quiet = quiet_until_of(shape, state, queue, credit, state[MAYBE_READY + queue] & ~waiting)
+    return NOWHERE, 0, 0, quiet, ranks
 
 
 @inlined
 def choose(policy, shape, state, credit, other_credit, beside, clock):
     """The next command, out of the first owner's way: (where it comes from; its queue and place, or slot and
-    kind; the clock before which there is no other; 1 if one has to wait).
+    kind; the clock before which there is no other; the mask of the ranks on which one has to wait).
     """
-    active_queue, place, withheld = pick_active(shape, state, credit, beside, clock)
+    active_queue, place, withheld, later = pick_active(shape, state, credit, beside, clock)
     if active_queue >= 0:
-        return FROM_ACTIVE, active_queue, place, clock + 1, withheld
-    quiet = clock + 1 if withheld else active_quiet_until(shape, state, credit)
-    if state[PENDING_SIZE] > 0:
-        if beside.direction[(state[PENDING_BANK] & BANKS - 1) // BANKS_PER_RANK] & BUS_TAKEN:
-            return NOWHERE, 0, 0, quiet, 1
-        kind, at = choose_maintenance(shape, state, credit, other_credit, clock)
-        if kind >= 0:
-            return FROM_REFRESHES, 0, kind, clock + 1, withheld
-        return NOWHERE, 0, 0, min(at, quiet), withheld
-    if mode_changes(policy, state):
-        state[WRITE_MODE] ^= 1
-    queue = state[WRITE_MODE] & 1
-    slot, kind, waiting = pick_queued(policy, shape, state, queue, credit, beside, clock)
-    if slot >= 0:
-        return FROM_QUEUE, slot, kind, clock + 1, withheld
-    if withheld:
-        return NOWHERE, 0, 0, quiet, withheld
-    quiet = quiet_until_of(shape, state, queue, credit, state[MAYBE_READY + queue] & ~waiting)
-    return NOWHERE, 0, 0, quiet, 1 if waiting != 0 else 0
+        return FROM_ACTIVE, active_queue, place, clock + 1, ranks_with(shape, withheld)
+    bound_active(state, withheld, later)
+    origin, first, second, quiet, ranks = choose_inactive(
+        policy, shape, state, credit, other_credit, beside, clock
+    )
+    bound_active(state, withheld, clock)
+    return origin, first, second, quiet, ranks | ranks_with(shape, withheld)
 
 
 @inlined

@@ -150,12 +150,15 @@ def data_sink(claims, credit):
 
 
 @inlined
-def note_room(setup, agents, lane):
-    """From when the FIFO of a lane has room for the next read, and from when half of it is free."""
+def note_room(setup, agents, lane, clock):
+    """From when the FIFO of a lane has room for the next read, and from when half of it is free, as arbiters
+    see it from `clock` on."""
     weights, claims = agents.weights, agents.claims
+    note_refilling(claims, lane, clock - 1)
     promised = is_promised(agents.relayout, lane)
     claims.credit[lane, 0] = 0 if promised else lane_credit(setup, weights, lane, 0)
     claims.half_free[lane] = lane_credit(setup, weights, lane, (setup.fifo_bursts - 1) // 2)
+    claims.room_from[lane] = clock
 
 
 @inlined
@@ -166,10 +169,15 @@ def has_work(agents, value, lane):
 
 @inlined
 def note_refilling(claims, lane, clock):
-    """The FIFO of a lane refills from when half of it is free until it is full, or nothing waits for it."""
+    """The FIFO of a lane refills from when half of it is free until it is full, or nothing waits for it.
+
+    It was full at some clock until this one if it had no room at the first of those noted in `note_room`.
+    """
+    if clock < claims.room_from[lane]:
+        return
     if claims.half_free[lane] <= clock or claims.credit[lane, 0] == 0:
         claims.tally[lane, REFILLING] = 1
-    elif claims.credit[lane, 0] > clock:
+    elif claims.credit[lane, 0] > claims.room_from[lane]:
         claims.tally[lane, REFILLING] = 0
 
 
@@ -182,12 +190,10 @@ def usual_owner(setup, clock):
 
 
 @inlined
-def first_owner(setup, usual, refilling, ndp_since, host_since, clock):
-    """Whose turn is first at a clock, when the oldest requests have waited since these clocks."""
+def first_owner(usual, refilling, ndp_starves, host_starves):
+    """Whose turn is first at a clock, when requests may have waited for too long."""
     if not refilling:
         return HOST
-    ndp_starves = clock - ndp_since > setup.starvation_clocks
-    host_starves = clock - host_since > setup.starvation_clocks
     if ndp_starves == host_starves:
         return usual
     return NDP if ndp_starves else HOST

@@ -221,7 +221,7 @@ def take_lane_request(setup, agents, lanes, channel, lane, clock):
 def note_room_of(setup, agents, channel, lane, clock):
     """Note from when the FIFO of a lane has room, if a relayout has changed what that means."""
     if note_promises(agents.relayout, setup, agents.weights, lane, channel.value, clock):
-        note_room(setup, agents, lane)
+        note_room(setup, agents, lane, clock)
         forget_all(channel.entry, channel.size, channel.bound)
 
 
@@ -444,15 +444,18 @@ def step_lane(setup, agents, lanes, hosts, rank, bus, clock):
     elif reads:
         stage(weights, lane, burst, clock + setup.lane_tables.read_latency)
         next_step(setup, weights, rank // setup.dimm_ranks, lane, lanes.channels.value, buses, clock)
-        give(setup, agents, channel, lane, rank // setup.dimm_ranks)
+        give(setup, agents, channel, lane, rank // setup.dimm_ranks, clock + 1)
 
 
 @inlined
-def give(setup, agents, channel, lane, dimm):
-    """Give staged bursts to the multipliers of a lane: its reads may have room at another clock, then."""
+def give(setup, agents, channel, lane, dimm, clock):
+    """Give staged bursts to the multipliers of a lane: its reads may have room at another clock, then.
+
+    clock: the next at which that counts.
+    """
     if give_to_multipliers(setup, agents.weights, agents.transfers, dimm, lane):
         forget_all(channel.entry, channel.size, channel.bound)
-    note_room(setup, agents, lane)
+    note_room(setup, agents, lane, clock)
 
 
 @inlined
@@ -513,12 +516,13 @@ def step_host(setup, agents, lanes, hosts, bus, clock):
 @inlined
 def note_turns(setup, claims, lanes, host, has_host, bus, buses, clock):
     """Whose turn comes first on each lane of a bus."""
-    host_since, usual = oldest_arrival(host) if has_host else FAR, usual_owner(setup, clock)
+    starving_since, usual = clock - setup.starvation_clocks, usual_owner(setup, clock)
+    host_starves = has_host and oldest_arrival(host) < starving_since
     for lane in range(bus, lanes.channels.size.shape[0], buses):
         tally = claims.tally[lane]
         note_refilling(claims, lane, clock)
-        since = oldest_arrival(channel_at(lanes, lane, 0))
-        first = first_owner(setup, usual, tally[REFILLING], since, host_since, clock)
+        starves = oldest_arrival(channel_at(lanes, lane, 0)) < starving_since
+        first = first_owner(usual, tally[REFILLING], starves, host_starves)
         tally[FIRST] = first if has_host else NDP
         claims.lane_direction[lane, 0] = 0
 
@@ -615,7 +619,7 @@ def run(setup, agents, lanes, hosts, goals, until_clock):
         channel, dimm = channel_at(lanes, lane, 0), dimm_of(setup, lane, buses)
         refresh_after(setup, setup.lane_tables, channel.value)
         next_step(setup, agents.weights, dimm, lane, lanes.channels.value, buses, clock)
-        give(setup, agents, channel, lane, dimm)
+        give(setup, agents, channel, lane, dimm, clock)
     for bus in range(buses):
         refresh_after(setup, setup.host_tables, hosts.channels.value[bus])
     outcome = DONE

@@ -207,6 +207,7 @@ class Claims(NamedTuple):
     clock: Ints  # [1]: the next clock
     credit: Ints  # [lane, 1]: the clock from which a read of weights has a place in the FIFO
     half_free: Ints  # [lane]: the clock from which half of the FIFO is free
+    room_from: Ints  # [lane]: the clock from which both are as they are
     no_credit: Ints  # the credit of the host, who always has room
     no_rows: Narrow
     tally: Ints  # [lane, place]
@@ -255,6 +256,7 @@ def make_claims(setup: Setup, lanes: int, buses: int) -> Claims:
         clock=np.ones(1, dtype=np.int64),
         credit=_zeros(lanes, 1),
         half_free=_zeros(lanes),
+        room_from=_zeros(lanes),
         no_credit=_zeros(8),
         no_rows=np.zeros(0, dtype=np.int32),
         tally=tally,

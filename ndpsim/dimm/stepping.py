@@ -18,7 +18,6 @@ from ndpsim.dimm.beside import (
     bank_of_command,
     choose,
     kind_of_command,
-    oldest_arrival,
     request_of_command,
     row_of_command,
 )
@@ -26,7 +25,6 @@ from ndpsim.dimm.common import (
     commands_at,
     data_sink,
     host_source,
-    note_refilling,
     note_room,
     note_served,
     take_command_bus,
@@ -71,7 +69,7 @@ from ndpsim.dram.masks.state import (
     Shape,
 )
 from ndpsim.dram.masks.words import assume_nonnegative
-from ndpsim.dram.state import DATA_END, FAR, READ_LATENCY, READS_SERVED, SERVED, WRITE_MODE, Commands
+from ndpsim.dram.state import DATA_END, READ_LATENCY, READS_SERVED, SERVED, WRITE_MODE, Commands
 
 __all__ = [
     "HOSTS",
@@ -81,6 +79,7 @@ __all__ = [
     "Controllers",
     "looks_for_requests",
     "make_asked",
+    "next_asked",
     "set_bit",
     "step_host",
     "step_lane",
@@ -112,21 +111,22 @@ class Asked(NamedTuple):
     """
 
     wake: Ints  # [bus, controller]: the clock before which it has none
-    since: Ints  # [bus, controller]: the arrival of its oldest request
+    starves_from: Ints  # [bus, controller]: the clock before which nothing it serves has waited for too long
     takes: Ints  # [bus], mask of those that can take their next request
-    withheld: Ints  # [bus], mask of those that have one that waits for the first owner's or a command bus
+    withheld: Ints  # [bus], mask of the lanes with a command that waits for the host's, or a command bus
+    host_withheld: Ints  # [bus], mask of the ranks on which one of the host waits likewise
     next_from: Ints  # [bus]: the clock from which a lane may read its next step
     due: Ints  # [bus]: the clock of its next step,
     rest: Ints  # [bus]: and of the next that does more than take requests
+    carries_at: Ints  # [bus]: the clock at which its next transfer of activations or results is ready
     host_column: Ints  # [bus, 2]: what `beside.next_column` says of the host's controller, or UNKNOWN
 
 
 def make_asked(buses: int) -> Asked:
     """All are asked at the first clock."""
-    wake, since = (np.full((buses, HOSTS + 1), FAR, dtype=np.int64) for _ in range(2))
-    takes, withheld, next_from, due, rest = (np.zeros(buses, dtype=np.int64) for _ in range(5))
-    host_column = np.full((buses, 2), UNKNOWN, dtype=np.int64)
-    return Asked(wake, since, takes, withheld, next_from, due, rest, host_column)
+    widths = {"wake": HOSTS + 1, "starves_from": HOSTS + 1, "host_column": 2}
+    shapes = {name: (buses, widths[name]) if name in widths else (buses,) for name in Asked._fields}
+    return Asked(**{name: np.zeros(shape, dtype=np.int64) for name, shape in shapes.items()})
 
 
 @inlined
@@ -201,21 +201,21 @@ def looks_for_requests(relayout, policy, state, source, lane, clock):
 
 @outlined
 def step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock):
-    """A lane issues its next command, if it has one. Returns whether it has."""
+    """A lane issues its next command, if it has one. Returns whether it has, or its mode has changed."""
     weights, claims, count = agents.weights, agents.claims, hosts.states.shape[0]
     rank, bus = assume_nonnegative(rank), assume_nonnegative(bus)
     lane, bit = assume_nonnegative(rank * count + bus), 1 << rank
     policy, shape, state, host = setup.policy, lanes.shape, lanes.states[lane], hosts.states[bus]
-    credit = claims.credit[lane]
+    credit, write_mode = claims.credit[lane], state[WRITE_MODE]
     first_bank = rank * BANKS_PER_RANK
     beside = Beside(hosts.states, bus, 0, first_bank, claims.lane_second[lane], claims.lane_direction[lane])
     origin, first, second, wake, withheld = choose(policy, shape, state, credit[0], 0, beside, clock)
-    asked.withheld[bus] = set_bit(asked.withheld[bus], bit, withheld)
+    asked.withheld[bus] = set_bit(asked.withheld[bus], bit, withheld != 0)
     asked.wake[bus, rank] = wake
+    if state[WRITE_MODE] != write_mode:
+        asked.starves_from[bus, rank] = 0
     if origin == NOWHERE:
-        if asked.since[bus, rank] == FAR or agents.relayout is not None:
-            asked.since[bus, rank] = oldest_arrival(shape, state)  # of another queue, perhaps
-        return False
+        return state[WRITE_MODE] != write_mode
     kind, bank = kind_of_command(origin, first, second), bank_of_command(state, origin, first, second)
     row, burst = row_of_command(state, origin, bank, first), request_of_command(state, origin, bank, first)
     note_command(claims.tally[lane], claims.opened_by[lane], NDP, origin, kind, bank)
@@ -232,18 +232,16 @@ def step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock):
         state[SERVED] -= 1
         note_served_request(agents.relayout, lane, burst, clock)
         if note_promises(agents.relayout, setup, weights, lane, state, clock + 1):
-            note_room(setup, agents, lane)
+            note_room(setup, agents, lane, clock + 1)
     elif kind == RD:
         stage(weights, lane, burst, clock + shape.read_latency)
         next_step(setup, weights, dimm, lane, lanes.states, count, clock)
         asked.next_from[bus] = min(asked.next_from[bus], weights.next_from[lane])
         give_to_multipliers(setup, weights, agents.transfers, dimm, lane)
-        note_room(setup, agents, lane)
-        note_refilling(claims, lane, clock + 1)
+        note_room(setup, agents, lane, clock + 1)
     if changes or host[PENDING_SIZE] > 0:
         asked.host_column[bus, 0] = UNKNOWN
         asked.wake[bus, HOSTS] = min(asked.wake[bus, HOSTS], clock + 1)
-    asked.since[bus, rank] = oldest_arrival(shape, state)
     asked.wake[bus, rank] = next_asked(policy, shape, state, credit[0], clock)
     takes = looks_for_requests(agents.relayout, policy, state, source, lane, clock + 1)
     asked.takes[bus] = set_bit(asked.takes[bus], bit, takes)
@@ -274,18 +272,20 @@ def lane_observes(agents, lanes, asked, rank, bus, origin, kind, bank, row, cloc
 
 @outlined
 def step_host(setup, agents, lanes, hosts, asked, bus, clock):
-    """The host's controller issues its next command, if it has one. Returns whether it has."""
+    """The host's controller issues its next command, if it has one. Returns as `step_lane` does."""
     claims, traffic, count = agents.claims, agents.traffic, hosts.states.shape[0]
     policy, shape, state = setup.policy, hosts.shape, hosts.states[bus]
     beside = Beside(lanes.states, bus, count, 0, claims.host_second[bus], claims.host_direction[bus])
     asked.host_column[bus, 0] = UNKNOWN
     other_credit = room_beside(agents, lanes, state, bus, count)
+    write_mode = state[WRITE_MODE]
     origin, first, second, wake, withheld = choose(policy, shape, state, 0, other_credit, beside, clock)
-    asked.withheld[bus] = set_bit(asked.withheld[bus], HOST_BIT, withheld)
+    asked.host_withheld[bus] = withheld
     asked.wake[bus, HOSTS] = wake
+    if state[WRITE_MODE] != write_mode:
+        asked.starves_from[bus, HOSTS] = 0
     if origin == NOWHERE:
-        asked.since[bus, HOSTS] = oldest_arrival(shape, state)  # of another queue, perhaps
-        return False
+        return state[WRITE_MODE] != write_mode
     kind, bank = kind_of_command(origin, first, second), bank_of_command(state, origin, first, second)
     row, rank, stream = row_of_command(state, origin, bank, first), bank // BANKS_PER_RANK, 0
     if origin != FROM_REFRESHES:
@@ -304,7 +304,6 @@ def step_host(setup, agents, lanes, hosts, asked, bus, clock):
         lane_observes(agents, lanes, asked, rank, bus, origin, kind, bank_of_lane, row, clock)
         if origin == FROM_REFRESHES:
             release_closed(state, rank)
-    asked.since[bus, HOSTS] = oldest_arrival(shape, state)
     asked.wake[bus, HOSTS] = next_asked(policy, shape, state, 0, clock)
     takes = would_accept(policy, state, source, clock + 1)
     asked.takes[bus] = set_bit(asked.takes[bus], HOST_BIT, takes)
