@@ -156,8 +156,9 @@ Order = Annotated[list[Annotated[str, _pattern(_PART)]], AfterValidator(_order)]
 Xor = Annotated[dict[str, list[Annotated[str, _pattern(_SOURCE)]]], AfterValidator(_xor)]
 
 
-#: The row policies that there are.
+#: The policies that there are.
 ROW_POLICIES = option_names("dram/row_policies", "open")
+REFRESH_POLICIES = option_names("dram/refresh_policies", "all-bank")
 
 
 class _Section(BaseModel):
@@ -235,7 +236,7 @@ class Dram(_Section):
         description="column accesses after which closed-cap closes a row",
         json_schema_extra={"unit": "accesses"},
     )
-    refresh: Literal["all-bank", "same-bank", "staggered", "none"] = Field(
+    refresh: Literal[REFRESH_POLICIES] = Field(  # type: ignore[valid-type]
         default="all-bank", description="refresh mode"
     )
     read_buffer: Slots = Field(default=32, description="reads a controller chooses among")

@@ -44,6 +44,7 @@ from ndpsim.dram.state import (
     RECORD_FIELDS,
     WRITE_MODE,
     Commands,
+    Policy,
     Source,
 )
 from ndpsim.link.engine import advance, begin, known_until, read_issued, write_taken
@@ -76,7 +77,9 @@ class Lanes(NamedTuple):
     value: Ints  # [3]: the clock before which all have stepped, requests not served, when the last one was
 
 
-def make_lanes(tables: Tables, requests: Requests, offers: Offers, lanes: int, room: int) -> Lanes:
+def make_lanes(
+    tables: Tables, policy: Policy, requests: Requests, offers: Offers, lanes: int, room: int
+) -> Lanes:
     """Lanes at rest; `room`: commands that each can record, 0 for none."""
     total = len(requests.lane)
     address = np.arange(total, dtype=np.int32)  # no burst is read or written twice
@@ -88,7 +91,7 @@ def make_lanes(tables: Tables, requests: Requests, offers: Offers, lanes: int, r
         left=left,
         quiet=np.zeros(lanes, dtype=np.int64),
         due=np.where(left > 0, 1, FAR),
-        states=make_states(tables, lanes),
+        states=make_states(tables, policy, lanes),
         latencies=np.zeros(LATENCIES, dtype=np.int64),
         commands=np.zeros((lanes, room, RECORD_FIELDS), dtype=np.int64),
         recorded=np.zeros((lanes, 1), dtype=np.int64),
@@ -210,7 +213,7 @@ def run(policy, shape, engine, lanes, no_sink, clocks):
     clock = lanes.value[0]
     if clock == 0:
         for lane in range(lanes.due.shape[0]):
-            lanes.states[lane, NEXT_REFRESH] = next_refresh(shape, policy.refresh, 0)
+            lanes.states[lane, NEXT_REFRESH] = next_refresh(lanes.states[lane])
         begin(engine)
         clock = 1
     stop = clock + clocks

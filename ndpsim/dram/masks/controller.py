@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ndpsim._jit import inlined, kernel, outlined
 from ndpsim.dram.controller import DONE, PAUSED, RECORD_FULL, STUCK
-from ndpsim.dram.maintenance import next_refresh
+from ndpsim.dram.maintenance import next_refresh, turn_of
 from ndpsim.dram.masks.choose import (
     active_quiet_until,
     choose_active,
@@ -26,9 +26,7 @@ from ndpsim.dram.masks.state import (
     PENDING,
     PENDING_SIZE,
     READS,
-    REFAB,
     REFRESHES_PENDING,
-    REFSB,
     SIZE,
     SLOTS,
     WRITES,
@@ -39,7 +37,6 @@ from ndpsim.dram.masks.words import assume_nonnegative, ranks_of
 from ndpsim.dram.queues import absorb
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import (
-    ALL_BANK,
     CLOCK,
     COUNTED_UNTIL,
     FAR,
@@ -50,9 +47,11 @@ from ndpsim.dram.state import (
     REFRESH_FROM,
     REFRESHES,
     ROW_SHIFT,
-    SAME_BANK,
     SERVED,
     TAKEN,
+    TURN_BANK,
+    TURN_COMMAND,
+    TURN_RANK,
     WRITE_MODE,
     WRITE_QUEUE,
 )
@@ -131,14 +130,13 @@ def refresh(shape, policy, state, clock):
         return False
     if state[PENDING_SIZE] == 0:
         state[REFRESH_FROM] = clock
-    turn = state[REFRESHES]
+    turn = assume_nonnegative(turn_of(state, state[REFRESHES]))
+    kind, only, bank = state[turn + TURN_COMMAND], state[turn + TURN_RANK], max(state[turn + TURN_BANK], 0)
     for rank in range(ranks_of(shape)):
-        if policy.refresh == SAME_BANK:
-            push_maintenance(state, REFSB, rank * BANKS_PER_RANK + turn % shape.banks_per_group)
-        elif policy.refresh == ALL_BANK or rank == turn % ranks_of(shape):
-            push_maintenance(state, REFAB, rank * BANKS_PER_RANK)
-    state[REFRESHES] = turn + 1
-    state[NEXT_REFRESH] = next_refresh(shape, policy.refresh, turn + 1)
+        if only < 0 or rank == only:
+            push_maintenance(state, kind, rank * BANKS_PER_RANK + bank)
+    state[REFRESHES] += 1
+    state[NEXT_REFRESH] = next_refresh(state)
     return True
 
 
@@ -208,7 +206,7 @@ def run(policy, shape, state, latencies, source, sink, commands, table, until_se
     table: see `masks.transition_table`.
     """
     first_lookup(state, table)
-    state[NEXT_REFRESH] = next_refresh(shape, policy.refresh, state[REFRESHES])
+    state[NEXT_REFRESH] = next_refresh(state)
     count_waits(shape.queues, state, -1)
     clock, quiet, hits, outcome = state[CLOCK], 0, False, DONE
     accepts = can_take(policy, shape.queues, state, source, clock)
@@ -220,7 +218,7 @@ def run(policy, shape, state, latencies, source, sink, commands, table, until_se
             outcome = RECORD_FULL
             break
         if accepts and state[TAKEN] >= state[NEXT_LOOKUP]:
-            clock = fast_forward(policy, shape, state, source, sink, table, clock, until_served, until_taken)
+            clock = fast_forward(shape, state, source, sink, table, clock, until_served, until_taken)
             hits, quiet = only_hits(shape, state), 0
         if hits:
             clock, accepts = run_hits(

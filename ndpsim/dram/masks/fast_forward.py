@@ -110,10 +110,10 @@ def has_room(table):
 
 
 @outlined
-def current_signature(policy, shape, state, source, sink, table, clock):
+def current_signature(shape, state, source, sink, table, clock):
     """The state's signature, a new one if the table has room; else 0."""
     new = assume_nonnegative(table[USED])
-    end = write_signature(policy, shape, state, source, sink, table, clock)
+    end = write_signature(shape, state, source, sink, table, clock)
     write_hash(table, new)
     bucket = bucket_of(table, new)
     signature = table[bucket]
@@ -134,12 +134,12 @@ def current_signature(policy, shape, state, source, sink, table, clock):
 
 
 @outlined
-def follow(policy, shape, state, source, sink, table, signature, clock, until_served, until_taken):
+def follow(shape, state, source, sink, table, signature, clock, until_served, until_taken):
     """Take transitions as long as the table has them: (the signature after the last, its clock)."""
     step, quiet = table[STEPS] + 1, 0  # one that no other signature has; transitions since a refresh
     table[signature + STEP] = step
     while state[PLACE] + SPAN < source.place.shape[0]:
-        transition = assume_nonnegative(find(policy, shape, state, source, table, signature, clock))
+        transition = assume_nonnegative(find(state, source, table, signature, clock))
         # At its end another request must be there, and one to be served.
         most_taken = min(until_taken, source.admitted[0]) - 1 - state[TAKEN] - SPAN
         most_served = until_served - 1 - state[SERVED] - table[transition + READS]
@@ -149,7 +149,7 @@ def follow(policy, shape, state, source, sink, table, signature, clock, until_se
             break
         log_step(state, step, transition, clock)
         serve(state, sink, table, step, 1, 1, 0, 0)
-        take(policy, shape, state, table, transition, clock)
+        take(state, table, transition, clock)
         clock, signature, step = clock + table[transition + CLOCKS], table[transition + TO], step + 1
         quiet = 0 if table[transition + REFRESHED] > 0 else quiet + 1
         length = step - table[signature + STEP]
@@ -182,7 +182,7 @@ def schedule_lookup(state, cost, spans):
 
 
 @outlined
-def fast_forward(policy, shape, state, source, sink, table, clock, until_served, until_taken):
+def fast_forward(shape, state, source, sink, table, clock, until_served, until_taken):
     """At the step that takes the first request of a span: go on as before; returns the next step's clock."""
     came = came_before(shape, state, source, sink, table, clock)
     if not came or not has_signature(shape, state):
@@ -190,19 +190,17 @@ def fast_forward(policy, shape, state, source, sink, table, clock, until_served,
         schedule_lookup(state, _LOOKUP, 0)
         return clock
     taken = state[TAKEN]
-    signature = current_signature(policy, shape, state, source, sink, table, clock)
+    signature = current_signature(shape, state, source, sink, table, clock)
     if signature == 0:
         state[RECORDING] = 0
         schedule_lookup(state, _SIGNATURE, 0)
         return clock
     if state[RECORDING] != 0 and has_room(table):
-        record(policy, shape, state, source, sink, table, signature, clock)
-    reached, at = follow(
-        policy, shape, state, source, sink, table, signature, clock, until_served, until_taken
-    )
+        record(shape, state, source, sink, table, signature, clock)
+    reached, at = follow(shape, state, source, sink, table, signature, clock, until_served, until_taken)
     if at > clock:
         state[COUNTED_UNTIL] = at - 1
-        restore(policy, shape, state, source, sink, table, reached, at)
+        restore(shape, state, source, sink, table, reached, at)
     start_recording(shape, state, reached, at)
     schedule_lookup(state, _SIGNATURE + _JUMP * (at > clock), (state[TAKEN] - taken) // SPAN)
     return at

@@ -86,7 +86,6 @@ from ndpsim.dram.state import (
     FAR,
     NEXT_REFRESH,
     PAUSE,
-    REFRESHES,
     SERVED,
     TAKEN,
     WRITE_MODE,
@@ -330,7 +329,7 @@ def run(policy, shape, state, latencies, source, sink, commands, until_served, u
 
     Returns and can be taken up again as `dram.controller.run`.
     """
-    state[NEXT_REFRESH] = next_refresh(shape, policy.refresh, state[REFRESHES])
+    state[NEXT_REFRESH] = next_refresh(state)
     count_waits(shape.queues, state, -1)
     clock, quiet, outcome = state[CLOCK], 0, DONE
     takes = can_take(policy, shape.queues, state, source, clock)
