@@ -11,7 +11,8 @@ from ndpsim.caching import cached_by_identity
 from ndpsim.dram import controller
 from ndpsim.dram.masks import controller as masks_controller
 from ndpsim.dram.masks import state as masks
-from ndpsim.dram.masks import stepping
+from ndpsim.dram.masks.every_step import EveryStep
+from ndpsim.dram.masks.fast_forward import FastForward
 from ndpsim.dram.masks.transition_table import can_fast_forward, make_table, no_table
 from ndpsim.dram.sink import Sink
 from ndpsim.dram.state import (
@@ -158,12 +159,13 @@ class MaskController:
 
     def run(self, source: Source, sink: Sink, commands: Commands, until_served: int, until_taken: int) -> int:
         """See `dram.controller.run`."""
-        work = self._policy, self._shape, self._state, self.latencies, source, sink, commands
-        if self._in_steps:
-            in_steps: Any = stepping.run
-            return int(in_steps(*work, until_served, until_taken))
         run: Any = masks_controller.run
-        return int(run(*work, self._table_for(source, sink, commands), until_served, until_taken))
+        if self._in_steps:
+            skips: Any = EveryStep(_NO_TABLE)
+        else:
+            skips = FastForward(self._table_for(source, sink, commands))
+        work = self._policy, self._shape, self._state, self.latencies, source, sink, commands, skips
+        return int(run(*work, until_served, until_taken))
 
     def _table_for(self, source: Source, sink: Sink, commands: Commands) -> Ints:
         """The transitions recorded so far with such a sink."""

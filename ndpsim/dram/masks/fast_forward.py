@@ -12,7 +12,14 @@ lookups pause where they cost more than they save.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
 from ndpsim._jit import inlined, outlined
+from ndpsim.dram.masks.choose import recheck_reads
+from ndpsim.dram.masks.hits import may_run_hits, run_hits
 from ndpsim.dram.masks.periods import repeat, repeats_ahead
 from ndpsim.dram.masks.serving import clock_at, log_step, serve
 from ndpsim.dram.masks.signature import fingerprint, has_signature, restore, write_signature
@@ -43,7 +50,19 @@ from ndpsim.dram.masks.transitions import find, next_line, record, start_recordi
 from ndpsim.dram.masks.words import assume_nonnegative
 from ndpsim.dram.state import COUNTED_UNTIL, FAR, PAUSE, PLACE, SERVED, TAKEN
 
-__all__ = ["fast_forward", "first_lookup"]
+__all__ = ["FastForward", "fast_forward", "first_lookup"]
+
+
+class FastForward(NamedTuple):
+    """A run with a transition table, for open rows and queues of one segment."""
+
+    table: NDArray[np.int64]
+
+    @staticmethod
+    def parts() -> str:
+        """The module of the parts of kernels."""
+        return __name__
+
 
 # What things take, in units of about 0.1 microseconds, as measured; stepping through a span takes the least
 # where compute bounds.
@@ -204,3 +223,37 @@ def fast_forward(shape, state, source, sink, table, clock, until_served, until_t
     start_recording(shape, state, reached, at)
     schedule_lookup(state, _SIGNATURE + _JUMP * (at > clock), (state[TAKEN] - taken) // SPAN)
     return at
+
+
+@inlined
+def only_hits(skips, shape, state, source):
+    """See `controller`."""
+    return may_run_hits(shape, state) and source.cycle.shape[0] == 0
+
+
+@inlined
+def go_on_as_before(skips, shape, state, source, sink, clock, until_served, until_taken):
+    """See `controller`."""
+    return fast_forward(shape, state, source, sink, skips.table, clock, until_served, until_taken)
+
+
+@inlined
+def do_hits(
+    skips, policy, shape, state, latencies, source, sink, commands, until_served, until_taken, clock, accepts
+):
+    """See `controller`."""
+    clock, accepts = run_hits(
+        policy,
+        shape,
+        state,
+        latencies,
+        source,
+        sink,
+        commands,
+        until_served,
+        until_taken,
+        clock,
+        accepts,
+    )
+    recheck_reads(shape, state)
+    return clock, accepts

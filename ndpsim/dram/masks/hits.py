@@ -31,11 +31,11 @@ from ndpsim.dram.masks.words import assume_nonnegative, lowest, ranks_of, rotate
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import COUNTED_UNTIL, FAR, NEXT_REFRESH, PLACE, ROW_SHIFT, SERVED, TAKEN, WRITE_MODE
 
-__all__ = ["only_hits", "run_hits"]
+__all__ = ["may_run_hits", "run_hits"]
 
 
 @inlined
-def only_hits(shape, state):
+def may_run_hits(shape, state):
     """Whether nothing can issue but RD of queued reads."""
     if state[PENDING_SIZE] | state[SIZE + WRITES] | state[WRITE_MODE] != 0:
         return False
