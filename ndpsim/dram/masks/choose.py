@@ -200,10 +200,9 @@ def choose_active(shape, state, credit, clock):
 
 
 @inlined
-def waiting_for(state, queue, segment, kind, bank):
-    """The requests of a segment that wait for a kind of command to a bank."""
-    waiting = state[WAITING + wait_place(queue, kind, bank // BANKS_PER_RANK) + segment]
-    return waiting & state[OF_BANK + queue * BANKS + bank + segment]
+def waiting_for(state, queue, segment, wait, bank):
+    """The requests of a segment for a bank that wait for the kind of command at a place of waits."""
+    return state[WAITING + wait + segment] & state[OF_BANK + queue * BANKS + bank + segment]
 
 
 @outlined
@@ -222,7 +221,7 @@ def recheck(queues, state, queue, kind, rank, clock):
             segment = assume_nonnegative(lowest(segments) * SEGMENT)
             segments &= segments - 1
             state[MAYBE_READY + queue + segment] |= waiting_for(
-                state, queue, segment, kind, entry & BANKS - 1
+                state, queue, segment, wait, entry & BANKS - 1
             )
         head += 1
         size -= 1
@@ -262,13 +261,13 @@ def candidates(shape, state, queue, segment, room, clock):
 def set_not_ready(queues, state, queue, segment, kind, bank, ready_at):
     """A bank is not ready for a kind before `ready_at`; returns a segment's requests that wait for that."""
     place = wait_place(queue, ACT, bank // BANKS_PER_RANK)
-    waiting = waiting_for(state, queue, segment, kind, bank)
+    waiting = waiting_for(state, queue, segment, place + kind, bank)
     if add_not_ready(state, place, kind, bank, ready_at):
         segments = segments_with(queues, state, queue, bank)
         while segments != 0:
             each = assume_nonnegative(lowest(segments) * SEGMENT)
             segments &= segments - 1
-            state[MAYBE_READY + queue + each] &= ~waiting_for(state, queue, each, kind, bank)
+            state[MAYBE_READY + queue + each] &= ~waiting_for(state, queue, each, place + kind, bank)
     return waiting
 
 
@@ -278,7 +277,9 @@ def older_hit(shape, state, queue, bank, number):
     hits = 0
     for older in range(number):
         segment = segment_at(shape.queues, state, queue, older)
-        hits |= waiting_for(state, queue, segment, RD + queue, bank)
+        hits |= waiting_for(
+            state, queue, segment, wait_place(queue, RD + queue, bank // BANKS_PER_RANK), bank
+        )
     return hits != 0
 
 
@@ -325,7 +326,7 @@ def choose_queued(policy, shape, state, queue, credit, clock):
             if ready_at > clock:
                 passed = set_not_ready(shape.queues, state, queue, segment, kind, bank, ready_at)
             else:
-                passed = waiting_for(state, queue, segment, kind, bank)
+                passed = waiting_for(state, queue, segment, wait_place(queue, kind, rank), bank)
             maybe_ready &= ~rotate(passed, tail)
     return -1, ACT
 

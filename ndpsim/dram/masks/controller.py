@@ -183,20 +183,22 @@ def choose_and_issue(policy, shape, state, latencies, source, sink, commands, cl
 
 
 @by_type
+def fast_forward(skips, shape, state, source, sink, clock, until_served, until_taken):
+    """At the step that takes the first request of a span: go on as before; returns the next step's clock."""
+
+
+@by_type
 def only_hits(skips, shape, state, source):
-    """Whether the steps to come may be of row hits alone, which `skip` does."""
+    """Whether the steps to come may be those of `run_hits`."""
 
 
 @by_type
-def go_on_as_before(skips, shape, state, source, sink, clock, until_served, until_taken):
-    """Where the stream is in a state in which it was before, go on as then; returns the next step's clock."""
-
-
-@by_type
-def do_hits(
+def run_hits(
     skips, policy, shape, state, latencies, source, sink, commands, until_served, until_taken, clock, accepts
 ):
-    """Do steps of row hits alone: (the step to do next, whether it takes a request)."""
+    """Steps until something else than a hit is offered or falls due: (the step to do next, whether it
+    takes a request).
+    """
 
 
 @inlined
@@ -234,10 +236,10 @@ def run(policy, shape, state, latencies, source, sink, commands, skips, until_se
             outcome = RECORD_FULL
             break
         if accepts and state[TAKEN] >= state[NEXT_LOOKUP]:
-            clock = go_on_as_before(skips, shape, state, source, sink, clock, until_served, until_taken)
+            clock = fast_forward(skips, shape, state, source, sink, clock, until_served, until_taken)
             hits, quiet = only_hits(skips, shape, state, source), 0
         if hits:
-            clock, accepts = do_hits(
+            clock, accepts = run_hits(
                 skips,
                 policy,
                 shape,

@@ -30,13 +30,13 @@ def only_hits(skips, shape, state, source):
 
 
 @inlined
-def go_on_as_before(skips, shape, state, source, sink, clock, until_served, until_taken):
+def fast_forward(skips, shape, state, source, sink, clock, until_served, until_taken):
     """See `controller`."""
     return clock
 
 
 @inlined
-def do_hits(
+def run_hits(
     skips, policy, shape, state, latencies, source, sink, commands, until_served, until_taken, clock, accepts
 ):
     """See `controller`."""

@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim._jit import inlined, outlined
-from ndpsim.dram.masks.choose import recheck_reads
-from ndpsim.dram.masks.hits import may_run_hits, run_hits
+from ndpsim.dram.masks.fingerprint import fingerprint
+from ndpsim.dram.masks.hits import only_hits, run_hits
 from ndpsim.dram.masks.periods import repeat, repeats_ahead
 from ndpsim.dram.masks.serving import clock_at, log_step, serve
-from ndpsim.dram.masks.signature import fingerprint, has_signature, restore, write_signature
+from ndpsim.dram.masks.signature import has_signature, restore, write_signature
 from ndpsim.dram.masks.state import LONGEST_PERIOD, LOSS, NEXT_LOOKUP, PAUSE_SPANS, RECORDING
 from ndpsim.dram.masks.transition_table import (
     BUCKETS,
@@ -50,7 +50,7 @@ from ndpsim.dram.masks.transitions import find, next_line, record, start_recordi
 from ndpsim.dram.masks.words import assume_nonnegative
 from ndpsim.dram.state import COUNTED_UNTIL, FAR, PAUSE, PLACE, SERVED, TAKEN
 
-__all__ = ["FastForward", "fast_forward", "first_lookup"]
+__all__ = ["FastForward", "fast_forward", "first_lookup", "only_hits", "run_hits"]
 
 
 class FastForward(NamedTuple):
@@ -201,8 +201,9 @@ def schedule_lookup(state, cost, spans):
 
 
 @outlined
-def fast_forward(shape, state, source, sink, table, clock, until_served, until_taken):
-    """At the step that takes the first request of a span: go on as before; returns the next step's clock."""
+def fast_forward(skips, shape, state, source, sink, clock, until_served, until_taken):
+    """See `controller`."""
+    table = skips.table
     came = came_before(shape, state, source, sink, table, clock)
     if not came or not has_signature(shape, state):
         state[RECORDING] = 0
@@ -223,37 +224,3 @@ def fast_forward(shape, state, source, sink, table, clock, until_served, until_t
     start_recording(shape, state, reached, at)
     schedule_lookup(state, _SIGNATURE + _JUMP * (at > clock), (state[TAKEN] - taken) // SPAN)
     return at
-
-
-@inlined
-def only_hits(skips, shape, state, source):
-    """See `controller`."""
-    return may_run_hits(shape, state) and source.cycle.shape[0] == 0
-
-
-@inlined
-def go_on_as_before(skips, shape, state, source, sink, clock, until_served, until_taken):
-    """See `controller`."""
-    return fast_forward(shape, state, source, sink, skips.table, clock, until_served, until_taken)
-
-
-@inlined
-def do_hits(
-    skips, policy, shape, state, latencies, source, sink, commands, until_served, until_taken, clock, accepts
-):
-    """See `controller`."""
-    clock, accepts = run_hits(
-        policy,
-        shape,
-        state,
-        latencies,
-        source,
-        sink,
-        commands,
-        until_served,
-        until_taken,
-        clock,
-        accepts,
-    )
-    recheck_reads(shape, state)
-    return clock, accepts

@@ -12,7 +12,6 @@ from ndpsim.dram.masks.banks import activate_request, active_bank
 from ndpsim.dram.masks.rows import read_row, write_row
 from ndpsim.dram.masks.slots import fill_slot, slot_bank, wait_place
 from ndpsim.dram.masks.state import (
-    ACT,
     ACTIVE_ARRIVED,
     ACTIVE_BOUND,
     ACTIVE_HEAD,
@@ -37,9 +36,7 @@ from ndpsim.dram.masks.state import (
     PENDING_BANK,
     PENDING_KIND,
     PENDING_SIZE,
-    PRE,
     RANK_READY,
-    RD,
     READS,
     RECENT_ACTS,
     SIZE,
@@ -69,12 +66,11 @@ from ndpsim.dram.state import (
     WRITE_MODE,
 )
 
-__all__ = ["fingerprint", "has_signature", "restore", "write_signature"]
+__all__ = ["expiry", "has_signature", "restore", "write_signature"]
 
 _CLOSED = -FAR  # a row
 _HEAD_WORDS = 6
 _QUEUED_WORDS = 3  # of a request
-_MULTIPLIER = 0x2545F491
 
 
 @inlined
@@ -346,50 +342,6 @@ def read_sink(sink, table, at, clock):
 
 
 # ---- All of it
-
-
-@inlined
-def arrivals(state, clock):
-    """The ages of the queued reads, summed."""
-    total, queued = 0, state[USED_SLOTS + READS]
-    while queued != 0:
-        total += clock - state[SLOT_ARRIVED + READS * SLOTS + (lowest(queued) & (SLOTS - 1))]
-        queued &= queued - 1
-    return total
-
-
-@inlined
-def sink_fingerprint(sink, over, clock):
-    """A number that sums up the sink."""
-    value, now = sink.value, clock * sink.dram_ticks
-    total = now % sink.unit_ticks
-    for word in (value[LAST_START] - now, value[RELEASE] - now, value[SERVICE]):
-        total = total * _MULTIPLIER + max(word, 0)
-    credits, busy = 0, 0
-    for number in range(sink.depth):
-        credits += max(sink.credit[number] - over, 0)
-    for number in range(sink.servers):
-        busy += max(sink.free[number] - now, 0)
-    return (total * _MULTIPLIER + credits) * _MULTIPLIER + busy
-
-
-@inlined
-def fingerprint(shape, state, source, sink, clock):
-    """A number that is quick to find, equal for equal signatures and seldom for others."""
-    over, tail = expiry(shape, state, clock), state[TAIL + READS]
-    total = source.place[state[PLACE]] & (1 << ROW_SHIFT) - 1
-    total = total * _MULTIPLIER + (state[DATA_END] - clock)
-    total = total * _MULTIPLIER + arrivals(state, clock)
-    for number in range(ranks_of(shape)):
-        rank = assume_nonnegative(number)
-        total = total * _MULTIPLIER + state[OPEN_BANKS + rank]
-        for kind in (ACT, PRE, RD):
-            waiting = rotate(state[WAITING + wait_place(READS, kind, rank)], tail)
-            ready = max(state[RANK_READY + rank * KINDS + kind] - over, 0)
-            total = (total * _MULTIPLIER + waiting) * _MULTIPLIER + ready
-    if sink.servers > 0:
-        total = total * _MULTIPLIER + sink_fingerprint(sink, over, clock)
-    return total * _MULTIPLIER
 
 
 @outlined
