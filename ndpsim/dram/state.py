@@ -52,7 +52,7 @@ _REFRESHES_QUEUED = 16
 ACTIVE, PRIORITY, READS, WRITES = range(4)
 
 # The fields of a queued request; RANK, GROUP and BANK are nodes (GROUP and BANK 0 for a whole rank).
-# NOT_BEFORE: the clock before which it is known that its next command cannot issue.
+# NOT_BEFORE: a clock before which its next command cannot issue.
 RANK, GROUP, BANK, ROW, COLUMN, ARRIVED, INDEX, FINAL, COUNTED, NOT_BEFORE = range(10)
 FIELDS = 10
 

@@ -50,9 +50,7 @@ from ndpsim.dram.masks.state import (
     WAITS,
     WRITES,
 )
-from ndpsim.dram.masks.state import (
-    USED as USED_SLOTS,
-)
+from ndpsim.dram.masks.state import USED as USED_SLOTS
 from ndpsim.dram.masks.transition_table import BANK_KINDS, LENGTH, REACH, USED, WORDS
 from ndpsim.dram.masks.words import assume_nonnegative, lowest, ranks_of, rotate
 from ndpsim.dram.sink import LAST_START, RELEASE, SERVER, SERVICE, SLOT

@@ -1,8 +1,8 @@
 """What the fast controller remembers: one array of integers, laid out by the constants here.
 
 Banks are numbered with fixed strides, rank << 6 | bank group << 3 | bank, so that a rank, a bank group
-and a bank's bit in a mask of its rank are shifts and masks. A *kind* is a command that the controller
-needs while rows stay open: there are eight, so that the times of a node are one vector. What has several
+and a bank's bit in a mask of its rank are shifts and masks. A *kind* is a command class: there are eight with
+times of their own, so that the times of a node are one vector. What has several
 places is indexed
 
     times    [node * KINDS + kind]
@@ -59,7 +59,7 @@ __all__ = [
 
 Ints = NDArray[np.int64]
 
-# Kinds of commands; the first four are those that requests wait for. RD + WRITES is WR, RDA + WRITES is WRA.
+# Command classes; the first four are those that requests wait for. RD + WRITES is WR, RDA + WRITES is WRA.
 ACT, PRE, RD, WR, PREAB, REFAB, PRESB, REFSB, RDA, WRA = range(10)
 KINDS = 8  # with times of their own: RDA may issue when RD may, WRA when WR may
 ISSUED_KINDS = 10

@@ -231,8 +231,8 @@ def find(state, source, table, signature, clock):
     turn = turn_of(state, state[REFRESHES])
     transition = table[signature + WITH_REFRESH]
     while transition != 0:
-        refreshed_alike = table[transition + DUE] == due and table[transition + TURN] == turn
-        if refreshed_alike and expects(source, table, transition, first):
+        same_refreshes = table[transition + DUE] == due and table[transition + TURN] == turn
+        if same_refreshes and expects(source, table, transition, first):
             return transition
         transition = table[transition + NEXT_TRANSITION]
     return 0
