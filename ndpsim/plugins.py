@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-__all__ = ["option_names", "plugins"]
+__all__ = ["option_names", "options_in_words", "plugins"]
 
 
 def plugins(folder: ModuleType, attribute: str) -> list[Any]:
@@ -22,3 +22,9 @@ def option_names(folder: str, first: str) -> tuple[str, ...]:
     found = pkgutil.iter_modules([str(Path(__file__).parent / folder)])
     names = sorted(module.name.replace("_", "-") for module in found)
     return first, *(name for name in names if name != first)
+
+
+def options_in_words(folder: str, first: str) -> str:
+    """As `option_names`, for help: ``all-bank, none or staggered``."""
+    *names, last = option_names(folder, first)
+    return f"{', '.join(names)} or {last}"

@@ -92,13 +92,13 @@ def random_requests(
 
 
 @st.composite
-def works(draw: st.DrawFn, row_policies: tuple[str, ...] = ("open",)) -> Work:
-    preset = draw(st.sampled_from(DEVICES))
+def works(draw: st.DrawFn, row_policies: tuple[str, ...] = ("open",), refresh: str | None = None) -> Work:
+    preset = draw(st.sampled_from(DEVICES if refresh is None else DEVICES[1:]))
     overrides = {"nREFI": draw(st.sampled_from([600, 900])), "nRFC": draw(st.sampled_from([60, 200]))}
     modes = ["none", "all-bank", "staggered"]
     if preset[0] == "DDR5":
         overrides["nRFCsb"] = 40
-        modes.append("same-bank")
+        modes = [*modes, "same-bank"] if refresh is None else [refresh]
     device = resolve(*preset, 1, overrides)
     options = state.ControllerOptions(
         scheduler=draw(st.sampled_from(["FRFCFS", "FRFCFS-RowHit"])),
@@ -338,6 +338,15 @@ def test_the_fast_arbiter_does_what_the_readable_one_does(work, pause, decided):
         dimm.run_host(50_000)
         outcomes.append([*seen, told(dimm)])
     assert outcomes[0] == outcomes[1]
+
+
+@settings(deadline=None, max_examples=20)
+@given(works(refresh="reversed-banks"))
+def test_both_arbiters_do_the_same_under_a_refresh_policy_of_one_file(reversed_banks, work):
+    dimms = [make(work, kind) for kind in (FastDimms, ReadableDimms)]
+    for dimm in dimms:
+        dimm.run_until(1 + work.clocks)
+    assert told(dimms[0]) == told(dimms[1])
 
 
 @settings(deadline=None, max_examples=40)

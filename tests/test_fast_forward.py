@@ -243,13 +243,13 @@ def test_a_stream_may_begin_again_while_reads_are_under_way(count):
 
 
 @kernel
-def write_signature_here(policy, shape, words, source, data_sink, known, clock):
-    return write_signature(policy, shape, words, source, data_sink, known, clock)
+def write_signature_here(shape, words, source, data_sink, table, clock):
+    return write_signature(shape, words, source, data_sink, table, clock)
 
 
 @kernel
-def restore_there(policy, shape, words, source, data_sink, known, signature, clock):
-    restore(policy, shape, words, source, data_sink, known, signature, clock)
+def restore_there(shape, words, source, data_sink, table, signature, clock):
+    restore(shape, words, source, data_sink, table, signature, clock)
 
 
 @settings(max_examples=60, deadline=None)
@@ -270,8 +270,8 @@ def test_a_signature_restored_later_and_rows_further_on_is_equal(channel, server
         return source, data_sink, one._state
 
     def described(source, data_sink, words, clock):
-        memory = transition_table.make_table(tables, data_sink.depth + data_sink.servers)
-        end = write_signature_here(policy, shape, words, source, data_sink, memory, clock)
+        memory = transition_table.make_table(tables, policy, data_sink.depth + data_sink.servers)
+        end = write_signature_here(shape, words, source, data_sink, memory, clock)
         assert (
             transition_table.FIRST_RECORD
             < end
@@ -290,9 +290,7 @@ def test_a_signature_restored_later_and_rows_further_on_is_equal(channel, server
     other[state.PLACE] = words[state.PLACE]
     for place in (state.REFRESH_FROM, state.REFRESH_UNTIL):
         other[place] = words[place] + shift
-    restore_there(
-        policy, shape, other, source, data_sink, memory, int(memory[transition_table.USED]), clock + shift
-    )
+    restore_there(shape, other, source, data_sink, memory, int(memory[transition_table.USED]), clock + shift)
     assert described(source, data_sink, other, clock + shift)[1].tolist() == first.tolist()
 
 
@@ -333,9 +331,9 @@ CLOCKS = [field.name for field in FIELDS if field.role == "clock"]
 
 def signature_changes(here, first: list[int], word: int, value: int) -> bool:
     """Whether the signature is another when a word of the state has a value."""
-    policy, shape, words, source, data_sink, memory, clock = here
+    shape, words, source, data_sink, memory, clock = here
     before, words[word] = words[word], value
-    end = write_signature_here(policy, shape, words, source, data_sink, memory, clock)
+    end = write_signature_here(shape, words, source, data_sink, memory, clock)
     words[word] = before
     return memory[memory[transition_table.USED] + transition_table.WORDS : end].tolist() != first
 
@@ -352,8 +350,8 @@ def refreshing(request):
         taken += 1
         run_channel(channel, source, sink.null_sink(), no_commands(), state.FAR, taken)
     words[masks.PENDING_SIZE] = 1
-    memory, clock = transition_table.make_table(tables, 1), int(words[state.CLOCK])
-    here = policy, engines.masks.make_shape(tables), words, source, sink.null_sink(), memory, clock
+    memory, clock = transition_table.make_table(tables, policy, 1), int(words[state.CLOCK])
+    here = engines.masks.make_shape(tables), words, source, sink.null_sink(), memory, clock
     end = write_signature_here(*here)
     return here, memory[memory[transition_table.USED] + transition_table.WORDS : end].tolist()
 
@@ -363,7 +361,7 @@ def refreshing(request):
 )
 def test_a_signature_changes_with_each_of_its_fields(refreshing, field):
     here, first = refreshing
-    words = here[2]
+    words = here[1]
     # Later than anything; another number or place in a ring; the bits of the queued reads.
     changes = [5_000] if field.role == "clock" else [1, 48, int(words[masks.USED])]
     tried = [
@@ -383,7 +381,7 @@ def test_a_signature_does_not_change_with_other_fields(refreshing, role):
     for field in FIELDS:
         if field.role == role:
             for word in range(field.first, field.first + field.words, max(field.words // 50, 1)):
-                assert not signature_changes(here, first, word, int(here[2][word]) + 1), field.name
+                assert not signature_changes(here, first, word, int(here[1][word]) + 1), field.name
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -78,8 +78,6 @@ def test_energy_of_relayouts_rises_as_they_go_and_adds_up():
     assert (three_halves < two).all()
 
 
-def run(monkeypatch, readable, arbitration="host-first", sets=(), tokens=(1, 6), pattern="random"):
-
 def run(
     monkeypatch,
     readable,

@@ -12,15 +12,15 @@ from ndpsim.audit.command_bus import COMMAND_BUSES, CommandBuses, bus_violations
 from ndpsim.audit.refresh import refresh_debt
 from ndpsim.audit.report import Report
 from ndpsim.errors import InputError
+from ndpsim.plugins import option_names
 from ndpsim.spec import Device
 from ndpsim.traces import CommandTrace
 
 __all__ = ["MOST_DESCRIBED", "REFRESH_MODES", "check", "check_lanes"]
 
-#: How a trace may be refreshed. "all-bank" and "staggered" owe every rank a REFab an interval, "same-bank"
-#: owes every bank number of a rank a REFsb an interval, "none" owes nothing.
-REFRESH_MODES = ("all-bank", "staggered", "same-bank", "none")
-
+#: How a trace may be refreshed. "all-bank" and "staggered" owe every rank a REFab an interval, "none" owes
+#: nothing, others owe every bank number of a rank a REFsb, or a REFab, an interval.
+REFRESH_MODES = option_names("dram/refresh_policies", "all-bank")
 
 #: The most violations to describe: there is room for all of them beforehand.
 MOST_DESCRIBED = 1_000_000

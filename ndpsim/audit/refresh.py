@@ -19,14 +19,14 @@ _OF_RANKS, _OF_BANKS = (
 def _owed(case: Case, refresh: str) -> list[tuple[str, NDArray[np.int64]]]:
     """Who is owed a refresh every interval, by name, and the commands that refresh it, as places.
 
-    With same-bank refresh that is every bank number of a rank, in all bank groups at once.
+    Where banks are refreshed that is every bank number of a rank, in all bank groups at once.
     """
     part, device = case.part, case.device
     whole = _OF_RANKS[part.command]
     owed = []
     for rank in range(device.ranks):
         of_rank = part.rank == rank
-        if refresh != "same-bank":
+        if refresh in ("all-bank", "staggered"):
             owed.append((case.rank_name(rank), np.flatnonzero(of_rank & whole)))
             continue
         for bank in range(device.banks_per_group):

@@ -17,6 +17,7 @@ from ndpsim.cli.options import (
     write_json,
 )
 from ndpsim.errors import InputError, one_of
+from ndpsim.plugins import options_in_words
 
 if TYPE_CHECKING:
     from ndpsim.spec import Device
@@ -61,7 +62,9 @@ def _energy(
 @click.option("--ranks", type=int, help="Ranks on the channel.  [default: 1]")
 @sets_option
 @click.option(
-    "--refresh", help="all-bank, staggered, same-bank or none.  [default: all-bank, or as the hardware says]"
+    "--refresh",
+    help=f"{options_in_words('dram/refresh_policies', 'all-bank')}.  "
+    "[default: all-bank, or as the hardware says]",
 )
 @click.option(
     "--lanes", type=int, metavar="N", help="The rank column holds N lanes, each a channel of its own."

@@ -10,7 +10,7 @@ import click
 from ndpsim.cli.given import refuse_given
 from ndpsim.cli.options import named_as_options, sets_option, timing_overrides
 from ndpsim.errors import InputError
-from ndpsim.plugins import option_names
+from ndpsim.plugins import options_in_words
 
 if TYPE_CHECKING:
     from ndpsim.simulate import Memory
@@ -29,9 +29,9 @@ _OPTIONS: tuple[tuple[str, str | int, str], ...] = (
     ("channels", 1, "Channels, interleaved by burst."),
     ("mapper", "RoBaRaCoCh", "RoBaRaCoCh, ChRaBaRoCo or MOP4CLXOR."),
     ("scheduler", "FRFCFS", "FRFCFS or FRFCFS-RowHit."),
-    ("row_policy", "open", f"{' or '.join(option_names('dram/row_policies', 'open'))}."),
+    ("row_policy", "open", f"{options_in_words('dram/row_policies', 'open')}."),
     ("row_cap", 4, "Column accesses after which closed-cap closes a row."),
-    ("refresh", "all-bank", "all-bank, staggered, same-bank or none."),
+    ("refresh", "all-bank", f"{options_in_words('dram/refresh_policies', 'all-bank')}."),
     ("read_buffer", 32, "Slots of the read queue."),
     ("write_buffer", 32, "Slots of the write queue."),
 )

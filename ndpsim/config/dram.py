@@ -21,10 +21,11 @@ from ndpsim.config.quantities import (
 )
 from ndpsim.plugins import option_names
 
-__all__ = ["ROW_POLICIES", "AddressMapping", "Dram", "Power"]
+__all__ = ["REFRESH_POLICIES", "ROW_POLICIES", "AddressMapping", "Dram", "Power"]
 
-#: The row policies that there are.
+#: The policies that there are.
 ROW_POLICIES = option_names("dram/row_policies", "open")
+REFRESH_POLICIES = option_names("dram/refresh_policies", "all-bank")
 
 
 class AddressMapping(Section):
@@ -98,7 +99,7 @@ class Dram(Section):
         description="column accesses after which closed-cap closes a row",
         json_schema_extra={"unit": "accesses"},
     )
-    refresh: Literal["all-bank", "same-bank", "staggered", "none"] = Field(
+    refresh: Literal[REFRESH_POLICIES] = Field(  # type: ignore[valid-type]
         default="all-bank", description="refresh mode"
     )
     read_buffer: Slots = Field(default=32, description="reads a controller chooses among")

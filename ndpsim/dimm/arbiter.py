@@ -81,7 +81,6 @@ from ndpsim.dram.state import (
     READ_LATENCY,
     READS_SERVED,
     REFRESH_FROM,
-    REFRESHES,
     SERVED,
     TAKEN,
 )
@@ -535,18 +534,18 @@ def ask_lanes(relayout, lanes, asked, buses, clock):
 def begin_run(setup, agents, lanes, hosts, asked, clock):
     """All controllers are asked at the first clock of a run."""
     weights, buses = agents.weights, hosts.states.shape[0]
-    count, kind = lanes.states.shape[0], setup.policy.refresh
+    count = lanes.states.shape[0]
     asked.next_from[:] = FAR
     for lane in range(count):
         state, dimm, bus = lanes.states[lane], dimm_of(setup, lane, buses), lane % buses
-        state[NEXT_REFRESH] = next_refresh(lanes.shape, kind, state[REFRESHES]) - setup.refresh_shift
+        state[NEXT_REFRESH] = next_refresh(state) - setup.refresh_shift
         next_step(setup, weights, dimm, lane, lanes.states, buses, clock)
         asked.next_from[bus] = min(asked.next_from[bus], weights.next_from[lane])
         give_to_multipliers(setup, weights, agents.transfers, dimm, lane)
         note_room(setup, agents, lane, clock)
     for bus in range(buses):
         state = hosts.states[bus]
-        state[NEXT_REFRESH] = next_refresh(hosts.shape, kind, state[REFRESHES]) - setup.refresh_shift
+        state[NEXT_REFRESH] = next_refresh(state) - setup.refresh_shift
     asked.wake[:], asked.due[:], asked.rest[:], asked.host_column[:, 0] = clock, clock, clock, UNKNOWN
     asked.starves_from[:] = 0
     asked.takes[:] = (1 << count // buses) - 1 | HOST_BIT

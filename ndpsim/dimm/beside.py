@@ -12,12 +12,12 @@ from ndpsim.dimm.state import BUS_TAKEN
 from ndpsim.dram.masks.banks import active_bank
 from ndpsim.dram.masks.choose import (
     active_quiet_until,
-    candidates,
     choose_maintenance,
     due_active_queues,
     mode_changes,
+    oldest_candidates,
     quiet_until_of,
-    row_hit_filtered,
+    room_at,
     set_not_ready,
 )
 from ndpsim.dram.masks.rows import set_lane
@@ -32,7 +32,6 @@ from ndpsim.dram.masks.state import (
     BANKS_PER_RANK,
     HELD_BANKS,
     HELD_BY_OTHER,
-    MAYBE_READY,
     OF_BANK,
     OPEN_ROW,
     PENDING_BANK,
@@ -212,18 +211,17 @@ def pick_queued(policy, shape, state, queue, credit, beside, clock):
     """The oldest ready request of a queue that is in no other's way: (its slot or -1, the kind of its next
     command; the mask of those that have to wait, the mask of their ranks).
     """
-    queue = assume_nonnegative(queue)
-    tail, maybe_ready = state[TAIL + queue], candidates(shape, state, queue, credit, clock)
-    if policy.row_hit_first:
-        maybe_ready &= ~row_hit_filtered(shape, state, queue)
-    maybe_ready, waiting, ranks = rotate(maybe_ready, tail), 0, 0
+    queue, room = assume_nonnegative(queue), room_at(credit)
+    tail, waiting, ranks = state[TAIL + queue], 0, 0
+    maybe_ready = rotate(oldest_candidates(policy, shape, state, queue, room, clock), tail)
     while maybe_ready != 0:
         slot = assume_nonnegative(lowest(maybe_ready) + tail & SLOTS - 1)
         bank = assume_nonnegative(slot_bank(state, queue, slot))
         kind = assume_nonnegative(next_kind(state, queue, bank, state[SLOT_ROW + queue * SLOTS + slot]))
         ready_at = bank_ready_at(state, kind, bank)
         if ready_at > clock:
-            maybe_ready &= ~rotate(set_not_ready(state, queue, kind, bank, ready_at), tail)
+            passed = set_not_ready(shape.queues, state, queue, 0, kind, bank, ready_at)
+            maybe_ready &= ~rotate(passed, tail)
         elif in_the_way(beside, queue, False, bank):
             same = state[OF_BANK + queue * BANKS + bank]
             waiting |= same
@@ -250,7 +248,7 @@ def choose_inactive(policy, shape, state, credit, other_credit, beside, clock):
     slot, kind, waiting, ranks = pick_queued(policy, shape, state, queue, credit, beside, clock)
     if slot >= 0:
         return FROM_QUEUE, slot, kind, clock + 1, ranks
-    quiet = quiet_until_of(shape, state, queue, credit, state[MAYBE_READY + queue] & ~waiting)
+    quiet = quiet_until_of(shape, state, queue, credit, waiting)
     return NOWHERE, 0, 0, quiet, ranks
 
 

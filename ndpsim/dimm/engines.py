@@ -31,45 +31,26 @@ from ndpsim.dram.masks import state as masks
 from ndpsim.dram.state import (
     COUNTERS,
     LATENCIES,
-    NO_REFRESH,
     OPEN_CLOCKS,
     OPEN_ROW,
     RECORD_FIELDS,
     REFRESHES,
-    SAME_BANK,
-    STAGGERED,
     TAKEN,
     Commands,
     number_nodes,
+    schedule_of,
 )
 from ndpsim.limits import ensure_fits
 from ndpsim.link.engine_state import Engine
 from ndpsim.link.requests import Requests
-from ndpsim.spec import Tables
 
-__all__ = ["FastDimms", "ReadableDimms", "SharedDimms", "make_dimms", "refreshes_before"]
+__all__ = ["FastDimms", "ReadableDimms", "SharedDimms", "make_dimms"]
 
 Ints = NDArray[np.int64]
 #: A bank of a rank of a channel, and its row: rank, bank group, bank, row.
 OpenRow = tuple[int, int, int, int]
 
 _FIRST_ROOM = 1 << 14  # commands a trace has room for at first
-
-
-def refreshes_before(tables: Tables, kind: int, clock: int) -> int:
-    """Refreshes that have fallen due before a clock; see `dram.maintenance.next_refresh` for when they do."""
-    interval = tables.refresh_interval
-    if kind == NO_REFRESH:
-        return 0
-    if kind == STAGGERED:
-        due = [turn * (interval // tables.ranks) for turn in range(1, tables.ranks + 1)]
-    elif kind == SAME_BANK:
-        banks = tables.banks_per_group
-        due = [turn * interval // banks for turn in range(1, banks + 1)]
-    else:
-        due = [interval]
-    intervals = (clock - 1) // interval
-    return intervals * len(due) + sum(at < clock - intervals * interval for at in due)
 
 
 class SharedDimms:
@@ -219,8 +200,7 @@ class SharedDimms:
             (self.lane_values, self.setup.lane_tables),
             (self.host_values, self.setup.host_tables),
         ):
-            at = clock + self.setup.refresh_shift
-            before = refreshes_before(tables, self.setup.policy.refresh, at)
+            before = schedule_of(tables, self.setup.policy).due_before(clock + self.setup.refresh_shift)
             values[:, REFRESHES] = np.maximum(values[:, REFRESHES], before)
 
     @property
@@ -286,11 +266,11 @@ class ReadableDimms(SharedDimms):
 
     @property
     def lane_values(self) -> Ints:
-        return self._lanes.value
+        return self._lanes.value[:, :COUNTERS]
 
     @property
     def host_values(self) -> Ints:
-        return self._hosts.value
+        return self._hosts.value[:, :COUNTERS]
 
     @property
     def lane_issued(self) -> Ints:
@@ -312,7 +292,8 @@ class FastDimms(SharedDimms):
         tables = (self.setup.lane_tables, self.setup.host_tables)
         self._shapes = tuple(masks.make_shape(one) for one in tables)
         self._states = tuple(
-            masks.make_states(one, count) for one, count in zip(tables, (lanes, buses), strict=True)
+            masks.make_states(one, self.setup.policy, count)
+            for one, count in zip(tables, (lanes, buses), strict=True)
         )
         self._of_lanes = np.zeros((1, 1, 1), dtype=np.int64)  # no histogram of single reads of a lane
         self._asked = stepping.make_asked(buses)

@@ -81,7 +81,6 @@ from ndpsim.dram.state import (
     READS,
     READS_SERVED,
     REFRESH_FROM,
-    REFRESHES,
     ROW,
     SERVED,
     TAKEN,
@@ -226,18 +225,17 @@ def note_room_of(setup, agents, channel, lane, clock):
 
 
 @inlined
-def refresh_after(setup, tables, value):
+def refresh_after(setup, value):
     """The next refresh of a controller comes at its time."""
-    at = next_refresh(tables, setup.policy.refresh, value[REFRESHES])
-    value[NEXT_REFRESH] = at - setup.refresh_shift
+    value[NEXT_REFRESH] = next_refresh(value) - setup.refresh_shift
 
 
 @inlined
 def fall_due(setup, tables, channel, clock):
     """Ask a controller for the refreshes that fall due. False when they can never catch up."""
-    if not refresh(tables, setup.policy, channel.entry, channel.size, channel.value, clock):
+    if not refresh(tables, channel.entry, channel.size, channel.value, clock):
         return False
-    refresh_after(setup, tables, channel.value)
+    refresh_after(setup, channel.value)
     return True
 
 
@@ -617,11 +615,11 @@ def run(setup, agents, lanes, hosts, goals, until_clock):
     clock = claims.clock[0]
     for lane in range(lanes.channels.size.shape[0]):
         channel, dimm = channel_at(lanes, lane, 0), dimm_of(setup, lane, buses)
-        refresh_after(setup, setup.lane_tables, channel.value)
+        refresh_after(setup, channel.value)
         next_step(setup, agents.weights, dimm, lane, lanes.channels.value, buses, clock)
         give(setup, agents, channel, lane, dimm, clock)
     for bus in range(buses):
-        refresh_after(setup, setup.host_tables, hosts.channels.value[bus])
+        refresh_after(setup, hosts.channels.value[bus])
     outcome = DONE
     while not is_reached(goals, agents):
         if clock >= until_clock:

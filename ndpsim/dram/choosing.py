@@ -107,7 +107,7 @@ def prospect(entry, ready, rows, size, credit, queue, slot):
 
 @inlined
 def forget_bank(entry, size, bound, bank):
-    """A bank's row or its active request changed: what was known of the requests for it holds no more."""
+    """A bank's row or its active request changed: the clocks noted for its requests hold no more."""
     for queue in (ACTIVE, READS, WRITES):
         for slot in range(size[queue]):
             if entry[queue, BANK, slot] == bank:
@@ -117,7 +117,7 @@ def forget_bank(entry, size, bound, bank):
 
 @inlined
 def forget_all(entry, size, bound):
-    """Nothing that was known of the queued requests holds any more."""
+    """No clock that was noted for a queued request holds any more."""
     for queue in (ACTIVE, READS, WRITES):
         bound[queue] = 0
         for slot in range(size[queue]):
@@ -134,9 +134,9 @@ def choose_oldest(channel, credit, queue, clock):
     entry, size, ready, rows, bound = channel.entry, channel.size, channel.ready, channel.rows, channel.bound
     best, best_command, best_arrived, first = -1, -1, FAR, FAR
     for slot in range(size[queue]):
-        known = entry[queue, NOT_BEFORE, slot]
-        if known > clock:
-            first = min(first, known)
+        not_before = entry[queue, NOT_BEFORE, slot]
+        if not_before > clock:
+            first = min(first, not_before)
             continue
         command, at = prospect(entry, ready, rows, size, credit, queue, slot)
         entry[queue, NOT_BEFORE, slot] = at

@@ -21,7 +21,6 @@ from ndpsim.dram.state import (
     NEXT_REFRESH,
     PAUSE,
     PLACE,
-    REFRESHES,
     SERVED,
     TAKEN,
 )
@@ -51,7 +50,7 @@ def run(tables, policy, source, channel, sink, commands, until_served, until_tak
     """
     entry, size, value = channel.entry, channel.size, channel.value
     clock = value[CLOCK]
-    value[NEXT_REFRESH] = next_refresh(tables, policy.refresh, value[REFRESHES])
+    value[NEXT_REFRESH] = next_refresh(value)
     while value[SERVED] < until_served:
         if clock >= value[PAUSE]:
             value[CLOCK] = value[COUNTED_UNTIL] + 1
@@ -64,7 +63,7 @@ def run(tables, policy, source, channel, sink, commands, until_served, until_tak
         if value[TAKEN] >= until_taken:
             break
         sum_queues(size, value, clock)
-        if not refresh(tables, policy, entry, size, value, clock):
+        if not refresh(tables, entry, size, value, clock):
             value[CLOCK] = clock
             return STUCK
         closing = close_due(policy.rows, tables, channel, clock)

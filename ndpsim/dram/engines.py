@@ -11,7 +11,8 @@ from ndpsim.caching import cached_by_identity
 from ndpsim.dram import controller
 from ndpsim.dram.masks import controller as masks_controller
 from ndpsim.dram.masks import state as masks
-from ndpsim.dram.masks import stepping
+from ndpsim.dram.masks.every_step import EveryStep
+from ndpsim.dram.masks.fast_forward import FastForward
 from ndpsim.dram.masks.transition_table import can_fast_forward, make_table, no_table
 from ndpsim.dram.sink import Sink
 from ndpsim.dram.state import (
@@ -24,6 +25,7 @@ from ndpsim.dram.state import (
     Policy,
     Source,
     make_channel,
+    schedule_of,
 )
 from ndpsim.spec import Tables
 
@@ -91,7 +93,7 @@ class ScanController:
     def __init__(self, tables: Tables, policy: Policy, latency_places: int = LATENCIES) -> None:
         self.tables, self._policy = tables, policy
         self._channel = make_channel(tables, policy, latency_places)
-        self.value, self.latencies = self._channel.value, self._channel.latencies
+        self.value, self.latencies = self._channel.value[:COUNTERS], self._channel.latencies
         self.issued: Ints = self._channel.issued
         self.most_queued = self._channel.entry.shape[0] * self._channel.entry.shape[2]
         self.skipped = 0
@@ -108,9 +110,9 @@ class ScanController:
 
 
 @cached_by_identity(16)
-def _at_rest(tables: Tables) -> tuple[masks.Shape, Ints]:
-    """The shape and the first state of a channel."""
-    return masks.make_shape(tables), masks.make_state(tables)
+def _at_rest(tables: Tables) -> tuple[masks.Shape, dict[int, Ints]]:
+    """The shape and, by refresh policy, the first state of a channel."""
+    return masks.make_shape(tables), {}
 
 
 _NO_TABLE = no_table()
@@ -123,7 +125,10 @@ class MaskController:
         self, tables: Tables, policy: Policy, latency_places: int = LATENCIES, with_sink: bool = False
     ) -> None:
         self.tables, self._policy = tables, policy
-        self._shape, rest = _at_rest(tables)
+        self._shape, rests = _at_rest(tables)
+        rest = rests.get(policy.refresh)
+        if rest is None:
+            rest = rests[policy.refresh] = masks.make_state(tables, schedule_of(tables, policy))
         segments = masks.segments_needed(tables, policy, with_sink)
         self._in_steps = segments > 1 or type(policy.rows) is not type(self._shape.rows)
         if self._in_steps:
@@ -154,12 +159,13 @@ class MaskController:
 
     def run(self, source: Source, sink: Sink, commands: Commands, until_served: int, until_taken: int) -> int:
         """See `dram.controller.run`."""
-        work = self._policy, self._shape, self._state, self.latencies, source, sink, commands
-        if self._in_steps:
-            in_steps: Any = stepping.run
-            return int(in_steps(*work, until_served, until_taken))
         run: Any = masks_controller.run
-        return int(run(*work, self._table_for(source, sink, commands), until_served, until_taken))
+        if self._in_steps:
+            skips: Any = EveryStep(_NO_TABLE)
+        else:
+            skips = FastForward(self._table_for(source, sink, commands))
+        work = self._policy, self._shape, self._state, self.latencies, source, sink, commands, skips
+        return int(run(*work, until_served, until_taken))
 
     def _table_for(self, source: Source, sink: Sink, commands: Commands) -> Ints:
         """The transitions recorded so far with such a sink."""
@@ -167,7 +173,7 @@ class MaskController:
             return _NO_TABLE
         key = sink.depth, sink.servers, sink.dram_ticks, sink.unit_ticks
         if key not in self._transition_tables:
-            self._transition_tables[key] = make_table(self.tables, sink.depth + sink.servers)
+            self._transition_tables[key] = make_table(self.tables, self._policy, sink.depth + sink.servers)
         return self._transition_tables[key]
 
 

@@ -5,43 +5,44 @@ from __future__ import annotations
 from ndpsim._jit import by_type, inlined
 from ndpsim.dram.queues import push_priority
 from ndpsim.dram.state import (
-    ALL_BANK,
     FAR,
     NEXT_REFRESH,
-    NO_REFRESH,
     PRIORITY,
     REFRESH_FROM,
+    REFRESH_PERIOD,
+    REFRESH_TURNS,
     REFRESHES,
-    SAME_BANK,
-    STAGGERED,
+    TURN_BANK,
+    TURN_CLOCK,
+    TURN_COMMAND,
+    TURN_FIELDS,
+    TURN_RANK,
+    TURNS,
 )
 from ndpsim.dram.timing import first_bank
-from ndpsim.spec.standard import REFAB, REFSB
 
-__all__ = ["close_due", "next_refresh", "refresh"]
+__all__ = ["close_due", "next_refresh", "refresh", "turn_of"]
 
 
 @inlined
-def next_refresh(tables, kind, refreshes):
-    """The clock at which the next refresh falls due, after `refreshes` of them."""
-    interval = tables.refresh_interval
-    if kind == NO_REFRESH:
+def turn_of(value, refreshes):
+    """Where the turn after so many refreshes stands behind the counters; it determines all later ones."""
+    return TURNS + refreshes % max(value[REFRESH_TURNS], 1) * TURN_FIELDS
+
+
+@inlined
+def next_refresh(value):
+    """The clock at which the next refresh falls due, after as many as there have been."""
+    if value[REFRESH_TURNS] == 0:
         return FAR
-    if kind == STAGGERED:
-        return refreshes // tables.ranks * interval + (refreshes % tables.ranks + 1) * (
-            interval // tables.ranks
-        )
-    if kind == SAME_BANK:
-        return (refreshes + 1) * interval // tables.banks_per_group
-    return (refreshes + 1) * interval
+    periods = value[REFRESHES] // value[REFRESH_TURNS]
+    return periods * value[REFRESH_PERIOD] + value[turn_of(value, value[REFRESHES]) + TURN_CLOCK]
 
 
 @inlined
-def refresh(tables, policy, entry, size, value, clock):
+def refresh(tables, entry, size, value, clock):
     """Ask for the refreshes that fall due.
 
-    All-bank: every rank at each multiple of tREFI, in rank order. Staggered: one rank after the other,
-    evenly over tREFI. Same-bank: one bank of every group of each rank after the other, all over tREFI.
     False when the priority queue has no room for them: refresh can then never catch up.
     """
     if clock < value[NEXT_REFRESH]:
@@ -50,15 +51,14 @@ def refresh(tables, policy, entry, size, value, clock):
         return False
     if size[PRIORITY] == 0:
         value[REFRESH_FROM] = clock
-    turn = value[REFRESHES]
+    turn = turn_of(value, value[REFRESHES])
+    command, only, number = value[turn + TURN_COMMAND], value[turn + TURN_RANK], value[turn + TURN_BANK]
     for rank in range(1, tables.ranks + 1):
-        if policy.refresh == SAME_BANK:
-            bank = first_bank(tables, rank) + turn % tables.banks_per_group
-            push_priority(entry, size, REFSB, rank, 0, bank)
-        elif policy.refresh == ALL_BANK or rank - 1 == turn % tables.ranks:
-            push_priority(entry, size, REFAB, rank, 0, 0)
-    value[REFRESHES] = turn + 1
-    value[NEXT_REFRESH] = next_refresh(tables, policy.refresh, turn + 1)
+        if only < 0 or rank - 1 == only:
+            bank = first_bank(tables, rank) + number if number >= 0 else 0
+            push_priority(entry, size, command, rank, 0, bank)
+    value[REFRESHES] += 1
+    value[NEXT_REFRESH] = next_refresh(value)
     return True
 
 

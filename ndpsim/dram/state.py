@@ -7,19 +7,21 @@ says ticks.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.dram import refresh_policies
+from ndpsim.dram.refresh_policies import Schedule, make_schedule
 from ndpsim.dram.row_policies import row_policy
 from ndpsim.spec import COMMANDS, Tables
 
 __all__ = [
     "FAR",
     "LATENCIES",
-    "REFRESH_POLICIES",
     "Channel",
     "Commands",
     "ControllerOptions",
@@ -31,7 +33,9 @@ __all__ = [
     "make_source",
     "number_nodes",
     "pack_place",
+    "put_schedule",
     "repeating_period",
+    "schedule_of",
 ]
 
 Ints = NDArray[np.int64]
@@ -48,7 +52,7 @@ _REFRESHES_QUEUED = 16
 ACTIVE, PRIORITY, READS, WRITES = range(4)
 
 # The fields of a queued request; RANK, GROUP and BANK are nodes (GROUP and BANK 0 for a whole rank).
-# NOT_BEFORE: the clock before which it is known that its next command cannot issue.
+# NOT_BEFORE: a clock before which its next command cannot issue.
 RANK, GROUP, BANK, ROW, COLUMN, ARRIVED, INDEX, FINAL, COUNTED, NOT_BEFORE = range(10)
 FIELDS = 10
 
@@ -90,10 +94,6 @@ def number_nodes(tables: Tables) -> Nodes:
     return Nodes(1 + tables.ranks, first_bank, first_bank + groups * tables.banks_per_group)
 
 
-# Refresh policies.
-NO_REFRESH, ALL_BANK, STAGGERED, SAME_BANK = range(4)
-REFRESH_POLICIES = {"none": NO_REFRESH, "all-bank": ALL_BANK, "staggered": STAGGERED, "same-bank": SAME_BANK}
-
 # Places of a latency histogram, one for each clock that a read takes; those that take longer share the last.
 LATENCIES = 1 << 16
 
@@ -103,7 +103,7 @@ class Policy(NamedTuple):
 
     row_hit_first: int  # 1: FRFCFS-RowHit
     row_cap: int  # column accesses after which a row is closed; 0: rows stay open
-    refresh: int  # NO_REFRESH, ALL_BANK, STAGGERED or SAME_BANK
+    refresh: int  # number of the refresh policy
     read_slots: int
     write_slots: int
     write_mode_from: int  # more queued writes than this start write mode
@@ -153,8 +153,16 @@ class Source(NamedTuple):
     PLACE,  # of the next request in the source: TAKEN modulo its length
     OPEN_CLOCKS,  # clocks at which rows were closed less those at which they were opened, summed over banks
     PAUSE,  # a run of timed requests does no step from this clock on
-) = range(26)
+    REFRESH_TURNS,  # turns of the refresh policy
+    REFRESH_PERIOD,  # clocks after which they come again
+) = range(28)
 COUNTERS = 32  # with places to spare: what follows them in memory begins at a multiple of eight
+
+# Behind the counters are the turns of the refresh policy, `value[TURNS + turn * TURN_FIELDS + field]`, as in
+# `refresh_policies.Turn`; commands are numbered as the controller does.
+TURNS = COUNTERS
+TURN_CLOCK, TURN_COMMAND, TURN_RANK, TURN_BANK = range(4)
+TURN_FIELDS = 4
 
 
 class Commands(NamedTuple):
@@ -173,7 +181,7 @@ class Channel(NamedTuple):
     ready: Ints  # [node, command]: the earliest clock of a command as far as this node goes
     rows: Ints  # [node, field]: row state of the banks
     recent_acts: Ints  # [rank node, 4], oldest first
-    value: Ints  # counters, by the places above
+    value: Ints  # counters, by the places above, and the turns of the refresh policy
     issued: Ints  # [command]: commands issued
     latencies: Ints  # [clocks]: reads by latency, from arrival to the last beat
 
@@ -186,7 +194,7 @@ class ControllerOptions:
         scheduler: "FRFCFS" or "FRFCFS-RowHit".
         row_policy: "open" or "closed-cap".
         row_cap: column accesses after which "closed-cap" closes a row.
-        refresh: one of `REFRESH_POLICIES`.
+        refresh: one of `refresh_policies.NAMES`.
         read_buffer: slots of the read queue.
         write_buffer: slots of the write queue.
     """
@@ -206,7 +214,7 @@ def make_policy(options: ControllerOptions) -> Policy:
     return Policy(
         row_hit_first=int(options.scheduler == "FRFCFS-RowHit"),
         row_cap=options.row_cap if options.row_policy == "closed-cap" else 0,
-        refresh=REFRESH_POLICIES[options.refresh],
+        refresh=refresh_policies.NAMES.index(options.refresh),
         read_slots=options.read_buffer,
         write_slots=options.write_buffer,
         write_mode_from=int(np.floor(high)),
@@ -258,6 +266,20 @@ def make_source(
     )
 
 
+def schedule_of(tables: Tables, policy: Policy) -> Schedule:
+    """When which refreshes fall due on such a channel."""
+    name = refresh_policies.NAMES[policy.refresh]
+    return make_schedule(name, tables.ranks, tables.banks_per_group, tables.refresh_interval)
+
+
+def put_schedule(value: Ints, schedule: Schedule, numbers: Sequence[int]) -> None:
+    """Write refreshes to come into and behind the counters; `numbers`: by command, the controller's own."""
+    value[REFRESH_TURNS], value[REFRESH_PERIOD] = len(schedule.turns), schedule.period
+    value[TURNS : TURNS + len(schedule.turns) * TURN_FIELDS] = [
+        word for turn in schedule.turns for word in turn._replace(command=numbers[turn.command])
+    ]
+
+
 def make_channel(tables: Tables, policy: Policy, latency_places: int = LATENCIES) -> Channel:
     """A channel at rest before clock 1: all banks closed, all queues empty."""
     nodes = number_nodes(tables).total
@@ -265,7 +287,9 @@ def make_channel(tables: Tables, policy: Policy, latency_places: int = LATENCIES
     slots = max(policy.read_slots + nodes, policy.write_slots, 2 * nodes + _REFRESHES_QUEUED * tables.ranks)
     rows = np.zeros((nodes, ROW_FIELDS), dtype=np.int64)
     rows[:, OPEN_ROW] = -1
-    value = np.zeros(COUNTERS, dtype=np.int64)
+    schedule = schedule_of(tables, policy)
+    value = np.zeros(COUNTERS + len(schedule.turns) * TURN_FIELDS, dtype=np.int64)
+    put_schedule(value, schedule, range(len(COMMANDS)))
     value[CLOCK], value[PAUSE] = 1, FAR
     value[FIRST_COMMAND] = value[DATA_END] = -1
     return Channel(

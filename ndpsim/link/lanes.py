@@ -47,6 +47,7 @@ from ndpsim.dram.state import (
     ROW_SHIFT,
     WRITE_MODE,
     Commands,
+    Policy,
     Source,
 )
 from ndpsim.link.engine import advance, begin, known_until, read_issued, waits_for_credit, write_taken
@@ -89,7 +90,9 @@ class Lanes(NamedTuple):
     value: Ints  # by the places below
 
 
-def make_lanes(tables: Tables, requests: Requests, offers: Offers, lanes: int, room: int) -> Lanes:
+def make_lanes(
+    tables: Tables, policy: Policy, requests: Requests, offers: Offers, lanes: int, room: int
+) -> Lanes:
     """Lanes at rest; `room`: commands that each can record, 0 for none."""
     total = len(requests.lane)
     # No burst is read or written twice: requests are queued without a look at the addresses of others.
@@ -103,7 +106,7 @@ def make_lanes(tables: Tables, requests: Requests, offers: Offers, lanes: int, r
         left_reads=np.bincount(requests.lane[: offers.reads], minlength=lanes),
         quiet=np.zeros(lanes, dtype=np.int64),
         due=np.where(left > 0, 1, FAR),
-        states=make_states(tables, lanes),
+        states=make_states(tables, policy, lanes),
         latencies=np.zeros(LATENCIES, dtype=np.int64),
         commands=np.zeros((lanes, room, RECORD_FIELDS), dtype=np.int64),
         recorded=np.zeros((lanes, 1), dtype=np.int64),
@@ -250,7 +253,7 @@ def run(policy, shape, engine, lanes, no_sink, clocks):
     value = lanes.value
     if value[CLOCK] == 0:
         for lane in range(lanes.due.shape[0]):
-            lanes.states[lane, NEXT_REFRESH] = next_refresh(shape, policy.refresh, 0)
+            lanes.states[lane, NEXT_REFRESH] = next_refresh(lanes.states[lane])
         begin(engine)
         value[CLOCK] = value[LAGGING_CLOCK] = 1
     stop = value[CLOCK] + clocks

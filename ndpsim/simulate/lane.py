@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ndpsim.dram import controller, sink, state
 from ndpsim.dram.engines import Controller
+from ndpsim.dram.refresh_policies import make_schedule
 from ndpsim.errors import InputError
 from ndpsim.layout import Interleaving, LaneShare
 from ndpsim.limits import ensure_fits
@@ -54,10 +55,11 @@ def check_refresh(device: Device, refresh: str) -> None:
         InputError: it cannot, or they do not.
     """
     timings = device.timings
-    if refresh == "same-bank" and "REFsb" not in device.standard.commands:
-        raise InputError(f"{device.standard.name} has no same-bank refresh", key="refresh")
+    turns = make_schedule(refresh, device.ranks, device.banks_per_group, timings["nREFI"]).turns
+    if not {COMMANDS[turn.command].name for turn in turns} <= set(device.standard.commands):
+        raise InputError(f"{device.standard.name} has no {refresh} refresh", key="refresh")
     needed = timings["nRFC"] + device.ranks * (timings["nRAS"] + timings["nRP"] + 1) + timings["nRC"]
-    if refresh != "none" and timings["nREFI"] < needed:
+    if turns and timings["nREFI"] < needed:
         raise InputError(
             f"{timings['nREFI']} clocks between refreshes leave no time for data: "
             f"nRFC + ranks x (nRAS + nRP + 1) + nRC is {needed}",

@@ -249,7 +249,7 @@ class Job(Lowered):
         super().__init__(access, wave)
         room, lanes = _ROOM if record else 0, access.network.dimms * access.lanes
         offers = make_offers(self.requests.lane, len(self.read_node), lanes, access.many_reads)
-        self.lanes: Lanes = make_lanes(access.tables, self.requests, offers, lanes, room)
+        self.lanes: Lanes = make_lanes(access.tables, access.policy, self.requests, offers, lanes, room)
         self.share = 0.0  #: Of the requests, those that are served.
 
     def run(self, progress: Progress, stop: Event) -> None:

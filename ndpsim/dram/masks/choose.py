@@ -20,6 +20,7 @@ from ndpsim.dram.masks.rows import (
     where_none,
     with_lane,
 )
+from ndpsim.dram.masks.segment_points import segment_at, segments_in_use, segments_with
 from ndpsim.dram.masks.slots import add_not_ready, next_kind, slot_bank, wait_place
 from ndpsim.dram.masks.state import (
     ACT,
@@ -50,6 +51,7 @@ from ndpsim.dram.masks.state import (
     READS,
     REFAB,
     REFSB,
+    SEGMENT,
     SIZE,
     SLOT_ROW,
     SLOTS,
@@ -66,18 +68,19 @@ from ndpsim.dram.state import FAR, WRITE_MODE
 __all__ = [
     "active_quiet_until",
     "banks_that_wait",
-    "candidates",
     "choose_active",
     "choose_maintenance",
     "choose_queued",
     "due_active_queues",
     "mode_changes",
     "oldest_active",
+    "oldest_candidates",
     "quiet_until",
     "quiet_until_of",
     "recheck_reads",
-    "row_hit_filtered",
+    "room_at",
     "set_not_ready",
+    "waiting_for",
 ]
 
 
@@ -102,11 +105,14 @@ def active_from(state, rank, room):
 
 
 @inlined
-def issue_from(state, queue, rank, room, maybe_ready):
+def issue_from(shape, state, queue, rank, room, without):
     """The clocks, by kind, before which no active request of a rank, nor one of a queue, can issue."""
-    place = wait_place(queue, ACT, rank)
-    not_ready = where_none(both(row_at(state, WAITING + place), maybe_ready))
-    queued = both(row_at(state, BOUND + place), not_ready)
+    place, maybe_ready = wait_place(queue, ACT, rank), filled(0)
+    for number in range(segments_in_use(shape.queues, state, queue)):
+        segment = segment_at(shape.queues, state, queue, number)
+        of_segment = filled(state[MAYBE_READY + queue + segment] & ~without)
+        maybe_ready = either(maybe_ready, both(row_at(state, WAITING + place + segment), of_segment))
+    queued = both(row_at(state, BOUND + place), where_none(maybe_ready))
     waiting = smaller(row_at(state, ACTIVE_BOUND + assume_nonnegative(rank) * WAITS), queued)
     return larger(rank_ready_at(state, rank, room), waiting)
 
@@ -127,16 +133,16 @@ def quiet_until(shape, state, queue, credit):
 
     credit: the clock before which the sink has no room for a read.
     """
-    return quiet_until_of(shape, state, queue, credit, state[MAYBE_READY + queue])
+    return quiet_until_of(shape, state, queue, credit, 0)
 
 
 @inlined
-def quiet_until_of(shape, state, queue, credit, maybe_ready):
-    """As `quiet_until`, of the requests in a mask that may be ready and of those that are not."""
-    room, maybe_ready = room_at(credit), filled(maybe_ready)
-    quiet = issue_from(state, queue, 0, room, maybe_ready)
+def quiet_until_of(shape, state, queue, credit, without):
+    """As `quiet_until`, of all requests of a queue of one segment but those of a mask."""
+    queue, room = assume_nonnegative(queue), room_at(credit)
+    quiet = issue_from(shape, state, queue, 0, room, without)
     for rank in range(1, ranks_of(shape)):
-        quiet = smaller(quiet, issue_from(state, queue, rank, room, maybe_ready))
+        quiet = smaller(quiet, issue_from(shape, state, queue, rank, room, without))
     return least(quiet)
 
 
@@ -194,90 +200,134 @@ def choose_active(shape, state, credit, clock):
 
 
 @inlined
-def recheck(state, queue, kind, rank, clock):
-    """The requests that wait for a kind and whose bank has become ready; they are no longer not ready."""
-    place, rechecked = wait_place(queue, ACT, rank), 0
+def waiting_for(state, queue, segment, wait, bank):
+    """The requests of a segment for a bank that wait for the kind of command at a place of waits."""
+    return state[WAITING + wait + segment] & state[OF_BANK + queue * BANKS + bank + segment]
+
+
+@inlined
+def recheck(queues, state, queue, kind, rank, clock):
+    """The requests that wait for a kind and whose bank has become ready are no longer not ready."""
+    place = wait_place(queue, ACT, rank)
     wait = assume_nonnegative(place + kind)
-    head, size = state[NOT_READY_HEAD + wait], state[NOT_READY_SIZE + wait]
-    first = FAR
+    head, size, first = state[NOT_READY_HEAD + wait], state[NOT_READY_SIZE + wait], FAR
     while size > 0:
         entry = state[NOT_READY + wait * SLOTS + (head & SLOTS - 1)]
         if entry // BANKS > clock:
             first = entry // BANKS
             break
-        rechecked |= state[OF_BANK + queue * BANKS + (entry & BANKS - 1)]
+        segments = segments_with(queues, state, queue, entry & BANKS - 1)
+        while segments != 0:
+            segment = assume_nonnegative(lowest(segments) * SEGMENT)
+            segments &= segments - 1
+            state[MAYBE_READY + queue + segment] |= waiting_for(
+                state, queue, segment, wait, entry & BANKS - 1
+            )
         head += 1
         size -= 1
     state[NOT_READY_HEAD + wait] = head
     state[NOT_READY_SIZE + wait] = size
-    rechecked &= state[WAITING + wait]
-    state[MAYBE_READY + queue] |= rechecked
     set_lane(state, BOUND + place, kind, first)
-    return rechecked
 
 
 @inlined
-def candidates(shape, state, queue, credit, clock):
-    """The requests that may be ready and whose rank is."""
-    room, found, due = room_at(credit), filled(0), 0
+def oldest_candidates(policy, shape, state, queue, room, clock):
+    """The requests of the oldest segment that may be ready and whose rank is; all segments are rechecked."""
+    oldest, found, due = segment_at(shape.queues, state, queue, 0), filled(0), 0
     for rank in range(ranks_of(shape)):
         place, ready = wait_place(queue, ACT, rank), rank_ready_at(state, rank, room)
-        found = either(found, both(up_to(ready, clock), row_at(state, WAITING + place)))
+        found = either(found, both(up_to(ready, clock), row_at(state, WAITING + place + oldest)))
         due |= bits(up_to(larger(ready, row_at(state, BOUND + place)), clock)) << rank * WAITS
-    maybe_ready = merged(found) & state[MAYBE_READY + queue]
     while due != 0:  # kinds of ranks for which a bank may have become ready: bit rank * WAITS + kind
         bit = assume_nonnegative(lowest(due))
         due &= due - 1
-        maybe_ready |= recheck(state, queue, bit % WAITS, bit // WAITS, clock)
-    return maybe_ready
+        recheck(shape.queues, state, queue, bit % WAITS, bit // WAITS, clock)
+    if policy.row_hit_first:
+        filter_row_hits(shape, state, queue)
+    return merged(found) & state[MAYBE_READY + queue + oldest]
 
 
 @inlined
-def set_not_ready(state, queue, kind, bank, ready_at):
-    """A bank is not ready for a kind before `ready_at`; returns the requests that wait for it."""
+def candidates(shape, state, queue, segment, room, clock):
+    """As `oldest_candidates`, of another segment after it."""
+    found = filled(0)
+    for rank in range(ranks_of(shape)):
+        waiting = row_at(state, WAITING + wait_place(queue, ACT, rank) + segment)
+        found = either(found, both(up_to(rank_ready_at(state, rank, room), clock), waiting))
+    return merged(found) & state[MAYBE_READY + queue + segment]
+
+
+@inlined
+def set_not_ready(queues, state, queue, segment, kind, bank, ready_at):
+    """A bank is not ready for a kind before `ready_at`; returns a segment's requests that wait for that."""
     place = wait_place(queue, ACT, bank // BANKS_PER_RANK)
-    same = state[WAITING + place + kind] & state[OF_BANK + queue * BANKS + bank]
+    waiting = waiting_for(state, queue, segment, place + kind, bank)
     if add_not_ready(state, place, kind, bank, ready_at):
-        state[MAYBE_READY + queue] &= ~same
-    return same
+        segments = segments_with(queues, state, queue, bank)
+        while segments != 0:
+            each = assume_nonnegative(lowest(segments) * SEGMENT)
+            segments &= segments - 1
+            state[MAYBE_READY + queue + each] &= ~waiting_for(state, queue, each, place + kind, bank)
+    return waiting
+
+
+@inlined
+def older_hit(shape, state, queue, bank, number):
+    """Whether a segment before the one of this number has a hit for a bank."""
+    hits = 0
+    for older in range(number):
+        segment = segment_at(shape.queues, state, queue, older)
+        hits |= waiting_for(
+            state, queue, segment, wait_place(queue, RD + queue, bank // BANKS_PER_RANK), bank
+        )
+    return hits != 0
 
 
 @outlined
-def row_hit_filtered(shape, state, queue):
-    """FRFCFS-RowHit: what would close a row on an older hit; it is not ready until a hit is served."""
-    tail, younger = state[TAIL + queue], 0
-    for rank in range(ranks_of(shape)):
-        place = wait_place(queue, ACT, rank)
-        waiting = state[WAITING + place + PRE]
-        conflicts = rotate(waiting, tail)
-        hits = rotate(state[WAITING + place + RD + queue], tail)
-        while conflicts != 0:
-            bit = conflicts & -conflicts
-            bank = slot_bank(state, queue, (lowest(conflicts) + tail) & (SLOTS - 1))
-            same = state[OF_BANK + queue * BANKS + bank]
-            conflicts &= ~rotate(same, tail)
-            if rotate(same, tail) & hits & (bit - 1) != 0:
-                younger |= same & waiting
-    state[MAYBE_READY + queue] &= ~younger
-    return younger
+def filter_row_hits(shape, state, queue):
+    """FRFCFS-RowHit: what would close a row on an older hit is not ready until a hit is served."""
+    for number in range(segments_in_use(shape.queues, state, queue)):
+        segment = segment_at(shape.queues, state, queue, number)
+        tail, younger = state[TAIL + queue + segment], 0
+        for rank in range(assume_nonnegative(ranks_of(shape))):
+            place = wait_place(queue, ACT, rank) + segment
+            waiting = state[WAITING + place + PRE]
+            conflicts, hits = rotate(waiting, tail), rotate(state[WAITING + place + RD + queue], tail)
+            while conflicts != 0:
+                bit = conflicts & -conflicts
+                slot = segment + (lowest(conflicts) + tail & SLOTS - 1)
+                bank = slot_bank(state, queue, slot)
+                same = state[OF_BANK + queue * BANKS + bank + segment]
+                conflicts &= ~rotate(same, tail)
+                if rotate(same, tail) & hits & (bit - 1) != 0 or older_hit(shape, state, queue, bank, number):
+                    younger |= same & waiting
+        state[MAYBE_READY + queue + segment] &= ~younger
 
 
 @inlined
 def choose_queued(policy, shape, state, queue, credit, clock):
     """The oldest ready request of a queue: (its slot or -1, the kind of its next command)."""
-    queue = assume_nonnegative(queue)
-    tail, maybe_ready = state[TAIL + queue], candidates(shape, state, queue, credit, clock)
-    if policy.row_hit_first:
-        maybe_ready &= ~row_hit_filtered(shape, state, queue)
-    maybe_ready = rotate(maybe_ready, tail)
-    while maybe_ready != 0:
-        slot = assume_nonnegative(lowest(maybe_ready) + tail & SLOTS - 1)
-        bank = assume_nonnegative(slot_bank(state, queue, slot))
-        kind = assume_nonnegative(next_kind(state, queue, bank, state[SLOT_ROW + queue * SLOTS + slot]))
-        ready_at = bank_ready_at(state, kind, bank)
-        if ready_at <= clock:
-            return slot, kind
-        maybe_ready &= ~rotate(set_not_ready(state, queue, kind, bank, ready_at), tail)
+    queue, room = assume_nonnegative(queue), room_at(credit)
+    maybe_ready = oldest_candidates(policy, shape, state, queue, room, clock)
+    for number in range(segments_in_use(shape.queues, state, queue)):
+        segment = segment_at(shape.queues, state, queue, number)
+        if number > 0:
+            maybe_ready = candidates(shape, state, queue, segment, room, clock)
+        tail = state[TAIL + queue + segment]
+        maybe_ready = rotate(maybe_ready, tail)
+        while maybe_ready != 0:
+            slot = assume_nonnegative(segment + (lowest(maybe_ready) + tail & SLOTS - 1))
+            bank = assume_nonnegative(slot_bank(state, queue, slot))
+            kind = assume_nonnegative(next_kind(state, queue, bank, state[SLOT_ROW + queue * SLOTS + slot]))
+            ready_at, rank = bank_ready_at(state, kind, bank), bank // BANKS_PER_RANK
+            held = kind == PRE and also_held(shape.rows, shape, state, rank) >> bank % BANKS_PER_RANK & 1
+            if ready_at <= clock and not held:
+                return slot, kind
+            if ready_at > clock:
+                passed = set_not_ready(shape.queues, state, queue, segment, kind, bank, ready_at)
+            else:
+                passed = waiting_for(state, queue, segment, wait_place(queue, kind, rank), bank)
+            maybe_ready &= ~rotate(passed, tail)
     return -1, ACT
 
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined, kernel, outlined
+from ndpsim._jit import by_type, inlined, kernel, outlined
 from ndpsim.dram.controller import DONE, PAUSED, RECORD_FULL, STUCK
-from ndpsim.dram.maintenance import next_refresh
+from ndpsim.dram.maintenance import next_refresh, turn_of
 from ndpsim.dram.masks.choose import (
     active_quiet_until,
-    choose_active,
-    choose_maintenance,
     choose_queued,
     mode_changes,
     quiet_until,
-    recheck_reads,
 )
-from ndpsim.dram.masks.fast_forward import fast_forward, first_lookup
-from ndpsim.dram.masks.hits import only_hits, run_hits
-from ndpsim.dram.masks.issue import is_full, issue_active, issue_maintenance, issue_queued
+from ndpsim.dram.masks.fast_forward import first_lookup
+from ndpsim.dram.masks.issue import is_full, issue_queued
+from ndpsim.dram.masks.row_points import (
+    close_rows,
+    issue_first_active,
+    issue_first_maintenance,
+    lacks_rows,
+    next_maintenance,
+)
 from ndpsim.dram.masks.segment_points import is_among_writes, sum_waits
 from ndpsim.dram.masks.slots import bank_of, enqueue, filter_place, push_maintenance
 from ndpsim.dram.masks.state import (
@@ -26,11 +29,8 @@ from ndpsim.dram.masks.state import (
     PENDING,
     PENDING_SIZE,
     READS,
-    REFAB,
     REFRESHES_PENDING,
-    REFSB,
     SIZE,
-    SLOTS,
     WRITES,
     WRITES_AT,
 )
@@ -39,7 +39,6 @@ from ndpsim.dram.masks.words import assume_nonnegative, ranks_of
 from ndpsim.dram.queues import absorb
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import (
-    ALL_BANK,
     CLOCK,
     COUNTED_UNTIL,
     FAR,
@@ -50,9 +49,11 @@ from ndpsim.dram.state import (
     REFRESH_FROM,
     REFRESHES,
     ROW_SHIFT,
-    SAME_BANK,
     SERVED,
     TAKEN,
+    TURN_BANK,
+    TURN_COMMAND,
+    TURN_RANK,
     WRITE_MODE,
     WRITE_QUEUE,
 )
@@ -131,14 +132,13 @@ def refresh(shape, policy, state, clock):
         return False
     if state[PENDING_SIZE] == 0:
         state[REFRESH_FROM] = clock
-    turn = state[REFRESHES]
+    turn = assume_nonnegative(turn_of(state, state[REFRESHES]))
+    kind, only, bank = state[turn + TURN_COMMAND], state[turn + TURN_RANK], max(state[turn + TURN_BANK], 0)
     for rank in range(ranks_of(shape)):
-        if policy.refresh == SAME_BANK:
-            push_maintenance(state, REFSB, rank * BANKS_PER_RANK + turn % shape.banks_per_group)
-        elif policy.refresh == ALL_BANK or rank == turn % ranks_of(shape):
-            push_maintenance(state, REFAB, rank * BANKS_PER_RANK)
-    state[REFRESHES] = turn + 1
-    state[NEXT_REFRESH] = next_refresh(shape, policy.refresh, turn + 1)
+        if only < 0 or rank == only:
+            push_maintenance(state, kind, rank * BANKS_PER_RANK + bank)
+    state[REFRESHES] += 1
+    state[NEXT_REFRESH] = next_refresh(state)
     return True
 
 
@@ -160,29 +160,45 @@ def offered_from(state, source, clock):
 
 @inlined
 def choose_and_issue(policy, shape, state, latencies, source, sink, commands, clock):
-    """One command at most: of the active requests, else of the first refresh, else of reads or writes.
+    """One command at most: of the active requests, else of the first maintenance, else of reads or writes.
 
     Returns the clock before which no other can issue.
     """
-    credit = credit_clock(sink)
-    active_queue, place = choose_active(shape, state, credit, clock)
-    if active_queue >= 0:
-        issue_active(shape, state, latencies, source, sink, commands, active_queue, place, clock)
+    rows, credit = shape.rows, credit_clock(sink)
+    if issue_first_active(rows, shape, state, latencies, source, sink, commands, credit, clock):
+        pass
     elif state[PENDING_SIZE] > 0:
-        kind, at = choose_maintenance(shape, state, credit, 0, clock)
-        if kind < 0:
+        at = issue_first_maintenance(rows, shape, state, source, sink, commands, credit, clock)
+        if at > clock:
             return min(at, active_quiet_until(shape, state, credit))
-        issue_maintenance(shape, state, source, sink, commands, kind, clock)
     else:
         if mode_changes(policy, state):
             state[WRITE_MODE] ^= 1
         queue = state[WRITE_MODE] & 1
         slot, kind = choose_queued(policy, shape, state, queue, credit, clock)
         if slot >= 0:
-            slot &= SLOTS - 1
             issue_queued(policy, shape, state, latencies, source, sink, commands, queue, slot, kind, clock)
     quiet = quiet_until(shape, state, state[WRITE_MODE] & 1, credit_clock(sink))
-    return clock + 1 if state[PENDING_SIZE] > 0 else quiet
+    return clock + 1 if state[PENDING_SIZE] > 0 or lacks_rows(rows, shape, state) else quiet
+
+
+@by_type
+def fast_forward(skips, shape, state, source, sink, clock, until_served, until_taken):
+    """At the step that takes the first request of a span: go on as before; returns the next step's clock."""
+
+
+@by_type
+def only_hits(skips, shape, state, source):
+    """Whether the steps to come may be those of `run_hits`."""
+
+
+@by_type
+def run_hits(
+    skips, policy, shape, state, latencies, source, sink, commands, until_served, until_taken, clock, accepts
+):
+    """Steps until something else than a hit is offered or falls due: (the step to do next, whether it
+    takes a request).
+    """
 
 
 @inlined
@@ -194,21 +210,21 @@ def next_step(policy, shape, state, source, quiet, clock):
     clock += 1
     accepts = can_take(policy, shape.queues, state, source, clock)
     if not (accepts or mode_changes(policy, state)):
-        wake = min(quiet, min(state[NEXT_REFRESH], offered_from(state, source, clock - 1)))
+        wake = min(quiet, min(next_maintenance(shape.rows, state), offered_from(state, source, clock - 1)))
         clock = max(clock, wake)
         accepts = source.cycle.shape[0] > 0 and can_take(policy, shape.queues, state, source, clock)
     return clock, accepts
 
 
 @kernel
-def run(policy, shape, state, latencies, source, sink, commands, table, until_served, until_taken):
+def run(policy, shape, state, latencies, source, sink, commands, skips, until_served, until_taken):
     """Run until `until_served` requests are served, or into the step that accepts request `until_taken`.
 
     Returns and can be taken up again as `dram.controller.run`.
-    table: see `masks.transition_table`.
+    skips: `fast_forward.FastForward`, or `every_step.EveryStep`.
     """
-    first_lookup(state, table)
-    state[NEXT_REFRESH] = next_refresh(shape, policy.refresh, state[REFRESHES])
+    first_lookup(state, skips.table)
+    state[NEXT_REFRESH] = next_refresh(state)
     count_waits(shape.queues, state, -1)
     clock, quiet, hits, outcome = state[CLOCK], 0, False, DONE
     accepts = can_take(policy, shape.queues, state, source, clock)
@@ -220,10 +236,11 @@ def run(policy, shape, state, latencies, source, sink, commands, table, until_se
             outcome = RECORD_FULL
             break
         if accepts and state[TAKEN] >= state[NEXT_LOOKUP]:
-            clock = fast_forward(policy, shape, state, source, sink, table, clock, until_served, until_taken)
-            hits, quiet = only_hits(shape, state), 0
+            clock = fast_forward(skips, shape, state, source, sink, clock, until_served, until_taken)
+            hits, quiet = only_hits(skips, shape, state, source), 0
         if hits:
             clock, accepts = run_hits(
+                skips,
                 policy,
                 shape,
                 state,
@@ -236,7 +253,6 @@ def run(policy, shape, state, latencies, source, sink, commands, table, until_se
                 clock,
                 accepts,
             )
-            recheck_reads(shape, state)
             hits, quiet = False, 0
             continue
         if accepts:
@@ -250,11 +266,13 @@ def run(policy, shape, state, latencies, source, sink, commands, table, until_se
             if not refresh(shape, policy, state, clock):
                 outcome = STUCK
                 break
+        if close_rows(shape.rows, state, clock):
+            quiet = clock
         if clock >= quiet or mode_changes(policy, state):
             quiet = choose_and_issue(policy, shape, state, latencies, source, sink, commands, clock)
-            hits = only_hits(shape, state) and source.cycle.shape[0] == 0
+            hits = only_hits(skips, shape, state, source)
         clock, accepts = next_step(policy, shape, state, source, quiet, clock)
-    commit(state, latencies, table)
+    commit(state, latencies, skips.table)
     count_waits(shape.queues, state, 1)
     state[CLOCK] = state[COUNTED_UNTIL] + 1
     return outcome

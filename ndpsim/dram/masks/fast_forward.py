@@ -12,10 +12,17 @@ lookups pause where they cost more than they save.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
 from ndpsim._jit import inlined, outlined
+from ndpsim.dram.masks.fingerprint import fingerprint
+from ndpsim.dram.masks.hits import only_hits, run_hits
 from ndpsim.dram.masks.periods import repeat, repeats_ahead
 from ndpsim.dram.masks.serving import clock_at, log_step, serve
-from ndpsim.dram.masks.signature import fingerprint, has_signature, restore, write_signature
+from ndpsim.dram.masks.signature import has_signature, restore, write_signature
 from ndpsim.dram.masks.state import LONGEST_PERIOD, LOSS, NEXT_LOOKUP, PAUSE_SPANS, RECORDING
 from ndpsim.dram.masks.transition_table import (
     BUCKETS,
@@ -43,7 +50,19 @@ from ndpsim.dram.masks.transitions import find, next_line, record, start_recordi
 from ndpsim.dram.masks.words import assume_nonnegative
 from ndpsim.dram.state import COUNTED_UNTIL, FAR, PAUSE, PLACE, SERVED, TAKEN
 
-__all__ = ["fast_forward", "first_lookup"]
+__all__ = ["FastForward", "fast_forward", "first_lookup", "only_hits", "run_hits"]
+
+
+class FastForward(NamedTuple):
+    """A run with a transition table, for open rows and queues of one segment."""
+
+    table: NDArray[np.int64]
+
+    @staticmethod
+    def parts() -> str:
+        """The module of the parts of kernels."""
+        return __name__
+
 
 # What things take, in units of about 0.1 microseconds, as measured; stepping through a span takes the least
 # where compute bounds.
@@ -110,10 +129,10 @@ def has_room(table):
 
 
 @outlined
-def current_signature(policy, shape, state, source, sink, table, clock):
+def current_signature(shape, state, source, sink, table, clock):
     """The state's signature, a new one if the table has room; else 0."""
     new = assume_nonnegative(table[USED])
-    end = write_signature(policy, shape, state, source, sink, table, clock)
+    end = write_signature(shape, state, source, sink, table, clock)
     write_hash(table, new)
     bucket = bucket_of(table, new)
     signature = table[bucket]
@@ -134,12 +153,12 @@ def current_signature(policy, shape, state, source, sink, table, clock):
 
 
 @outlined
-def follow(policy, shape, state, source, sink, table, signature, clock, until_served, until_taken):
+def follow(shape, state, source, sink, table, signature, clock, until_served, until_taken):
     """Take transitions as long as the table has them: (the signature after the last, its clock)."""
     step, quiet = table[STEPS] + 1, 0  # one that no other signature has; transitions since a refresh
     table[signature + STEP] = step
     while state[PLACE] + SPAN < source.place.shape[0]:
-        transition = assume_nonnegative(find(policy, shape, state, source, table, signature, clock))
+        transition = assume_nonnegative(find(state, source, table, signature, clock))
         # At its end another request must be there, and one to be served.
         most_taken = min(until_taken, source.admitted[0]) - 1 - state[TAKEN] - SPAN
         most_served = until_served - 1 - state[SERVED] - table[transition + READS]
@@ -149,7 +168,7 @@ def follow(policy, shape, state, source, sink, table, signature, clock, until_se
             break
         log_step(state, step, transition, clock)
         serve(state, sink, table, step, 1, 1, 0, 0)
-        take(policy, shape, state, table, transition, clock)
+        take(state, table, transition, clock)
         clock, signature, step = clock + table[transition + CLOCKS], table[transition + TO], step + 1
         quiet = 0 if table[transition + REFRESHED] > 0 else quiet + 1
         length = step - table[signature + STEP]
@@ -181,28 +200,32 @@ def schedule_lookup(state, cost, spans):
     state[LOSS] = loss
 
 
+@inlined
+def fast_forward(skips, shape, state, source, sink, clock, until_served, until_taken):
+    """See `controller`."""
+    return look_up(shape, state, source, sink, skips.table, clock, until_served, until_taken)
+
+
 @outlined
-def fast_forward(policy, shape, state, source, sink, table, clock, until_served, until_taken):
-    """At the step that takes the first request of a span: go on as before; returns the next step's clock."""
+def look_up(shape, state, source, sink, table, clock, until_served, until_taken):
+    """As `fast_forward`: of the table alone, as a call with the tuple around it is slower."""
     came = came_before(shape, state, source, sink, table, clock)
     if not came or not has_signature(shape, state):
         state[RECORDING] = 0
         schedule_lookup(state, _LOOKUP, 0)
         return clock
     taken = state[TAKEN]
-    signature = current_signature(policy, shape, state, source, sink, table, clock)
+    signature = current_signature(shape, state, source, sink, table, clock)
     if signature == 0:
         state[RECORDING] = 0
         schedule_lookup(state, _SIGNATURE, 0)
         return clock
     if state[RECORDING] != 0 and has_room(table):
-        record(policy, shape, state, source, sink, table, signature, clock)
-    reached, at = follow(
-        policy, shape, state, source, sink, table, signature, clock, until_served, until_taken
-    )
+        record(shape, state, source, sink, table, signature, clock)
+    reached, at = follow(shape, state, source, sink, table, signature, clock, until_served, until_taken)
     if at > clock:
         state[COUNTED_UNTIL] = at - 1
-        restore(policy, shape, state, source, sink, table, reached, at)
+        restore(shape, state, source, sink, table, reached, at)
     start_recording(shape, state, reached, at)
     schedule_lookup(state, _SIGNATURE + _JUMP * (at > clock), (state[TAKEN] - taken) // SPAN)
     return at

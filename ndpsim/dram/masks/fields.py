@@ -53,6 +53,8 @@ _COUNTERS = {
     "NEXT_REFRESH": DERIVED,
     "COUNTED_UNTIL": DERIVED,
     "PAUSE": CONSTANT,
+    "REFRESH_TURNS": CONSTANT,
+    "REFRESH_PERIOD": CONSTANT,
 }
 _COUNTED = (
     *("TAKEN", "SERVED", "ROW_HITS", "ROW_MISSES", "ROW_CONFLICTS", "FORWARDED", "COALESCED"),
@@ -62,6 +64,7 @@ _COUNTED = (
 
 _WAITS = 2 * masks.RANKS * masks.WAITS
 _ARRAYS = (
+    ("TURNS", masks.MOST_TURNS * channel.TURN_FIELDS, CONSTANT),
     ("ISSUED", 2 * masks.KINDS, COUNTER),
     ("SAME_RANK", masks.DISTANCES, CONSTANT),
     ("OTHER_RANK", masks.DISTANCES, CONSTANT),
@@ -133,7 +136,7 @@ _APART = {
 def _fields() -> tuple[Field, ...]:
     fields = [Field(name, getattr(channel, name), 1, role) for name, role in _COUNTERS.items()]
     fields += [Field(name, getattr(channel, name), 1, COUNTER) for name in _COUNTED]
-    fields.append(Field("filter_row_hits counters", len(fields), channel.COUNTERS - len(fields), UNUSED))
+    fields.append(Field("spare counters", len(fields), channel.COUNTERS - len(fields), UNUSED))
     for name, words, role in _ARRAYS:
         first = getattr(masks, name)
         fields.append(Field(name, first, words, role))

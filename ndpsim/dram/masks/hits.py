@@ -6,6 +6,7 @@ Then there is one kind of command to choose, and no other needs to be asked for.
 from __future__ import annotations
 
 from ndpsim._jit import inlined
+from ndpsim.dram.masks.choose import recheck_reads
 from ndpsim.dram.masks.issue import is_full, issue_queued
 from ndpsim.dram.masks.slots import bank_of, enqueue, slot_bank, wait_place
 from ndpsim.dram.masks.state import (
@@ -35,8 +36,10 @@ __all__ = ["only_hits", "run_hits"]
 
 
 @inlined
-def only_hits(shape, state):
-    """Whether nothing can issue but RD of queued reads."""
+def only_hits(skips, shape, state, source):
+    """See `controller`: nothing can issue but RD of queued reads, and requests are not timed."""
+    if source.cycle.shape[0] > 0:
+        return False
     if state[PENDING_SIZE] | state[SIZE + WRITES] | state[WRITE_MODE] != 0:
         return False
     for number in range(ranks_of(shape)):
@@ -85,11 +88,9 @@ def oldest_hit(shape, state, clock):
 
 @inlined
 def run_hits(
-    policy, shape, state, latencies, source, sink, commands, until_served, until_taken, clock, accepts
+    skips, policy, shape, state, latencies, source, sink, commands, until_served, until_taken, clock, accepts
 ):
-    """Steps until something else than a hit is offered or falls due: (the step to do next, whether it
-    takes a request).
-    """
+    """See `controller`."""
     until = state[NEXT_REFRESH]
     ready_at = max(rank_ready_at(shape, state), credit_clock(sink))
     while clock < until and state[SERVED] < until_served and state[SIZE + READS] > 0:
@@ -117,4 +118,5 @@ def run_hits(
         )
         if not accepts:
             clock = min(until, max(clock, ready_at))
+    recheck_reads(shape, state)
     return clock, accepts

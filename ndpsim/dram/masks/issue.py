@@ -10,8 +10,6 @@ from ndpsim.dram.masks.banks import (
     close_bank,
     close_banks,
     leave_active_queue,
-    lower_active_bound,
-    open_bank,
     requeue_reads,
     same_banks,
 )
@@ -28,13 +26,11 @@ from ndpsim.dram.masks.state import (
     ACT,
     ACTIVE_ARRIVED,
     ACTIVE_REQUEST,
-    ACTIVE_SIZE,
     BANKS,
     BANKS_PER_GROUP,
     BANKS_PER_RANK,
     COMMANDS_OF_KINDS,
     COUNTED,
-    DOUBLY_HELD,
     GROUPS_PER_RANK,
     ISSUED,
     KINDS,
@@ -72,12 +68,20 @@ from ndpsim.dram.state import (
     ROW_CONFLICTS,
     ROW_HITS,
     ROW_MISSES,
-    ROW_SHIFT,
     SERVED,
     WRITE_QUEUE,
 )
 
-__all__ = ["activate_again", "is_full", "issue_active", "issue_close", "issue_maintenance", "issue_queued"]
+__all__ = [
+    "bank_node",
+    "count_command",
+    "drop_first",
+    "is_full",
+    "issue_active",
+    "issue_maintenance",
+    "issue_queued",
+    "write_down",
+]
 
 
 @inlined
@@ -238,37 +242,3 @@ def issue_maintenance(shape, state, source, sink, commands, kind, clock):
         drop_first(state)
     if sink.servers > 0 and credit_clock(sink) > clock:
         requeue_reads(shape, state, source, clock)
-
-
-@outlined
-def issue_close(shape, state, source, sink, commands, clock):
-    """PRE, for which a row policy has asked, of the first maintenance that waits."""
-    bank = assume_nonnegative(state[PENDING_BANK] & (BANKS - 1))
-    count_command(state, PRE, clock)
-    if commands.entry.shape[0] > 0:
-        write_down(commands, PRE, bank_node(shape, bank), -1, -1, clock)
-    note_bank(shape, state, PRE, bank, clock)
-    close_banks(shape.queues, state, bank // BANKS_PER_RANK, 1 << bank % BANKS_PER_RANK, clock)
-    drop_first(state)
-    if sink.servers > 0 and credit_clock(sink) > clock:
-        requeue_reads(shape, state, source, clock)
-
-
-@outlined
-def activate_again(shape, state, source, commands, active_queue, place, clock):
-    """ACT of an active request whose row was closed before its column command."""
-    bank, active = assume_nonnegative(active_bank(state, active_queue, place)), 0
-    row = source.place[assume_nonnegative(state[ACTIVE_REQUEST + bank])] >> ROW_SHIFT
-    count_command(state, ACT, clock)
-    if commands.entry.shape[0] > 0:
-        write_down(commands, ACT, bank_node(shape, bank), row, -1, clock)
-    for other in range(2 * shape.ranks):
-        active += state[ACTIVE_SIZE + other]
-    banks = shape.ranks * shape.bankgroups * shape.banks_per_group
-    if active < banks:
-        state[DOUBLY_HELD + bank // BANKS_PER_RANK] |= 1 << bank % BANKS_PER_RANK
-    state[OPEN_CLOCKS] -= clock
-    note_activate(shape, state, bank, clock)
-    note_activated(shape.rows, state, bank)
-    lower_active_bound(state, RD + active_queue % 2, bank)
-    open_bank(shape.queues, state, bank, row)

@@ -10,11 +10,26 @@ __all__ = [
     "column_kind",
     "finish_active",
     "finish_queued",
+    "issue_first_active",
+    "issue_first_maintenance",
     "lacks_rows",
-    "next_close",
+    "next_maintenance",
     "note_activated",
     "note_column",
 ]
+
+
+@by_type
+def issue_first_active(rows, shape, state, latencies, source, sink, commands, credit, clock):
+    """Issue the command of the oldest ready active request; returns whether there is one."""
+
+
+@by_type
+def issue_first_maintenance(rows, shape, state, source, sink, commands, credit, clock):
+    """Issue the next command of the first maintenance that waits, if it is ready.
+
+    Returns the clock at which it issued, or before which it cannot.
+    """
 
 
 @by_type
@@ -43,13 +58,13 @@ def note_column(rows, state, kind, bank):
 
 
 @by_type
-def next_close(rows, state):
-    """The clock before which no row is to be closed."""
+def next_maintenance(rows, state):
+    """The clock before which no refresh falls due and no row is to be closed."""
 
 
 @by_type
 def close_rows(rows, state, clock):
-    """Ask for PRE of rows that are to be closed, where it is ready at `clock`."""
+    """Ask for PRE of rows that are to be closed, where it is ready at `clock`; returns whether any is due."""
 
 
 @by_type

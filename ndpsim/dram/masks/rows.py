@@ -293,51 +293,47 @@ def push_row(typing_context, state, ready, distance, clock, last):
     return types.none(state, types.int64, types.int64, types.int64, types.int64), generate
 
 
-def _write_row(
-    known: Any, at: Any, state: Any, ready: Any, over: Any, clock: Any, last: Any, kinds: int
-) -> None:
-    known[at : at + kinds] = np.maximum(state[ready : ready + kinds], over) - clock
+def _write_row(table: Any, at: Any, state: Any, ready: Any, over: Any, clock: Any, last: Any) -> None:
+    table[at : at + _LANES] = np.maximum(state[ready : ready + _LANES], over) - clock
 
 
-@instruction(_write_row, prefer_literal=True)
-def write_row(typing_context, known, at, state, ready, over, clock, last, kinds):
-    """``known[at + n] = max(state[ready + n], over) - clock`` for each n of `kinds`, which is a constant.
+@instruction(_write_row)
+def write_row(typing_context, table, at, state, ready, over, clock, last):
+    """``table[at + n] = max(state[ready + n], over) - clock`` for each n of a row.
 
-    last: ``known[at + kinds - 1] + state[ready + kinds - 1]``.
+    last: that of either row, added up.
     """
-    width = kinds.literal_value
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        known, at, state, ready, over, clock, _, _ = arguments
-        words = _pointer(context, builder, signature.args[0], known, at, width)
-        times = builder.load(_pointer(context, builder, signature.args[2], state, ready, width), align=8)
-        over, clock = _splat(builder, over, width), _splat(builder, clock, width)
+        table, at, state, ready, over, clock, _ = arguments
+        words = _pointer(context, builder, signature.args[0], table, at, _LANES)
+        times = builder.load(_pointer(context, builder, signature.args[2], state, ready, _LANES), align=8)
+        over, clock = _splat(builder, over, _LANES), _splat(builder, clock, _LANES)
         builder.store(builder.sub(_most(builder, times, over), clock), words, align=8)
         return context.get_dummy_value()
 
-    return types.none(known, types.int64, state, *[types.int64] * 4, kinds), generate
+    return types.none(table, types.int64, state, *[types.int64] * 4), generate
 
 
-def _read_row(known: Any, at: Any, state: Any, ready: Any, clock: Any, last: Any, kinds: int) -> None:
-    state[ready : ready + kinds] = known[at : at + kinds] + clock
+def _read_row(table: Any, at: Any, state: Any, ready: Any, clock: Any, last: Any) -> None:
+    state[ready : ready + _LANES] = table[at : at + _LANES] + clock
 
 
-@instruction(_read_row, prefer_literal=True)
-def read_row(typing_context, known, at, state, ready, clock, last, kinds):
-    """``state[ready + n] = known[at + n] + clock`` for each n of `kinds`, which is a constant.
+@instruction(_read_row)
+def read_row(typing_context, table, at, state, ready, clock, last):
+    """``state[ready + n] = table[at + n] + clock`` for each n of a row.
 
-    last: ``known[at + kinds - 1] + state[ready + kinds - 1]``.
+    last: that of either row, added up.
     """
-    width = kinds.literal_value
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        known, at, state, ready, clock, _, _ = arguments
-        words = builder.load(_pointer(context, builder, signature.args[0], known, at, width), align=8)
-        times = _pointer(context, builder, signature.args[2], state, ready, width)
-        builder.store(builder.add(words, _splat(builder, clock, width)), times, align=8)
+        table, at, state, ready, clock, _ = arguments
+        words = builder.load(_pointer(context, builder, signature.args[0], table, at, _LANES), align=8)
+        times = _pointer(context, builder, signature.args[2], state, ready, _LANES)
+        builder.store(builder.add(words, _splat(builder, clock, _LANES)), times, align=8)
         return context.get_dummy_value()
 
-    return types.none(known, types.int64, state, *[types.int64] * 3, kinds), generate
+    return types.none(table, types.int64, state, *[types.int64] * 3), generate
 
 
 def _rows_differ(one: Any, at: Any, other: Any, place: Any, shift: Any, last: Any) -> Any:

@@ -12,7 +12,6 @@ from ndpsim.dram.masks.banks import activate_request, active_bank
 from ndpsim.dram.masks.rows import read_row, write_row
 from ndpsim.dram.masks.slots import fill_slot, slot_bank, wait_place
 from ndpsim.dram.masks.state import (
-    ACT,
     ACTIVE_ARRIVED,
     ACTIVE_BOUND,
     ACTIVE_HEAD,
@@ -37,9 +36,7 @@ from ndpsim.dram.masks.state import (
     PENDING_BANK,
     PENDING_KIND,
     PENDING_SIZE,
-    PRE,
     RANK_READY,
-    RD,
     READS,
     RECENT_ACTS,
     SIZE,
@@ -53,10 +50,8 @@ from ndpsim.dram.masks.state import (
     WAITS,
     WRITES,
 )
-from ndpsim.dram.masks.state import (
-    USED as USED_SLOTS,
-)
-from ndpsim.dram.masks.transition_table import LENGTH, REACH, USED, WORDS
+from ndpsim.dram.masks.state import USED as USED_SLOTS
+from ndpsim.dram.masks.transition_table import BANK_KINDS, LENGTH, REACH, USED, WORDS
 from ndpsim.dram.masks.words import assume_nonnegative, lowest, ranks_of, rotate
 from ndpsim.dram.sink import LAST_START, RELEASE, SERVER, SERVICE, SLOT
 from ndpsim.dram.state import (
@@ -66,16 +61,14 @@ from ndpsim.dram.state import (
     REFRESH_FROM,
     REFRESH_UNTIL,
     ROW_SHIFT,
-    SAME_BANK,
     WRITE_MODE,
 )
 
-__all__ = ["fingerprint", "has_signature", "restore", "write_signature"]
+__all__ = ["expiry", "has_signature", "restore", "write_signature"]
 
 _CLOSED = -FAR  # a row
 _HEAD_WORDS = 6
 _QUEUED_WORDS = 3  # of a request
-_MULTIPLIER = 0x2545F491
 
 
 @inlined
@@ -119,47 +112,25 @@ def after(place, number, size):
 
 
 @inlined
-def write_times(state, table, at, first, nodes, over, clock):
-    """The times of so many nodes, from a place of the state on."""
+def write_times(state, table, at, first, nodes, kinds, over, clock):
+    """The times of so many nodes, from a place of the state on, for the first kinds of commands."""
     at, first = assume_nonnegative(at), assume_nonnegative(first)
-    for node in range(nodes):
-        here, there = at + node * KINDS, first + node * KINDS
-        last = table[here + KINDS - 1] + state[there + KINDS - 1]
-        write_row(table, here, state, there, over, clock, last, KINDS)
-    return at + nodes * KINDS
+    for node in range(first, first + nodes * KINDS, KINDS):
+        for there in range(node, node + kinds, WAITS):
+            write_row(table, at, state, there, over, clock, table[at + WAITS - 1] + state[there + WAITS - 1])
+            at += WAITS
+    return at
 
 
 @inlined
-def read_times(state, table, at, first, nodes, clock):
+def read_times(state, table, at, first, nodes, kinds, clock):
     """What `write_times` wrote."""
     at, first = assume_nonnegative(at), assume_nonnegative(first)
-    for node in range(nodes):
-        here, there = at + node * KINDS, first + node * KINDS
-        last = table[here + KINDS - 1] + state[there + KINDS - 1]
-        read_row(table, here, state, there, clock, last, KINDS)
-    return at + nodes * KINDS
-
-
-@inlined
-def write_request_times(state, table, at, first, nodes, over, clock):
-    """As `write_times`, of the kinds alone that requests wait for."""
-    at, first = assume_nonnegative(at), assume_nonnegative(first)
-    for node in range(nodes):
-        here, there = at + node * WAITS, first + node * KINDS
-        last = table[here + WAITS - 1] + state[there + WAITS - 1]
-        write_row(table, here, state, there, over, clock, last, WAITS)
-    return at + nodes * WAITS
-
-
-@inlined
-def read_request_times(state, table, at, first, nodes, clock):
-    """What `write_request_times` wrote."""
-    at, first = assume_nonnegative(at), assume_nonnegative(first)
-    for node in range(nodes):
-        here, there = at + node * WAITS, first + node * KINDS
-        last = table[here + WAITS - 1] + state[there + WAITS - 1]
-        read_row(table, here, state, there, clock, last, WAITS)
-    return at + nodes * WAITS
+    for node in range(first, first + nodes * KINDS, KINDS):
+        for there in range(node, node + kinds, WAITS):
+            read_row(table, at, state, there, clock, table[at + WAITS - 1] + state[there + WAITS - 1])
+            at += WAITS
+    return at
 
 
 @inlined
@@ -217,66 +188,60 @@ def read_active(state, table, at, rank, active, clock):
 
 
 @inlined
-def write_nodes(policy, shape, state, table, at, rank, over, clock):
-    """The times of a rank's groups and banks; only same-bank refresh looks there for those of refreshes."""
-    first, banks = rank * GROUPS_PER_RANK, shape.banks_per_group
-    at = write_request_times(state, table, at, GROUP_READY + first * KINDS, shape.bankgroups, over, clock)
-    for group in range(first, first + shape.bankgroups):
-        place = BANK_READY + group * BANKS_PER_GROUP * KINDS
-        if policy.refresh == SAME_BANK:
-            at = write_times(state, table, at, place, banks, over, clock)
-        else:
-            at = write_request_times(state, table, at, place, banks, over, clock)
+def write_nodes(shape, state, table, at, rank, over, clock):
+    """The times of a rank's groups and banks for the kinds for which commands may look there."""
+    first, groups = rank * GROUPS_PER_RANK, shape.bankgroups
+    at = write_times(state, table, at, GROUP_READY + first * KINDS, groups, WAITS, over, clock)
+    for group in range(first, first + groups):
+        place, banks = BANK_READY + group * BANKS_PER_GROUP * KINDS, shape.banks_per_group
+        at = write_times(state, table, at, place, banks, table[BANK_KINDS], over, clock)
     return at
 
 
 @inlined
-def read_nodes(policy, shape, state, table, at, rank, clock):
+def read_nodes(shape, state, table, at, rank, clock):
     """What `write_nodes` wrote."""
-    first, banks = rank * GROUPS_PER_RANK, shape.banks_per_group
-    at = read_request_times(state, table, at, GROUP_READY + first * KINDS, shape.bankgroups, clock)
-    for group in range(first, first + shape.bankgroups):
-        place = BANK_READY + group * BANKS_PER_GROUP * KINDS
-        if policy.refresh == SAME_BANK:
-            at = read_times(state, table, at, place, banks, clock)
-        else:
-            at = read_request_times(state, table, at, place, banks, clock)
+    first, groups = rank * GROUPS_PER_RANK, shape.bankgroups
+    at = read_times(state, table, at, GROUP_READY + first * KINDS, groups, WAITS, clock)
+    for group in range(first, first + groups):
+        place, banks = BANK_READY + group * BANKS_PER_GROUP * KINDS, shape.banks_per_group
+        at = read_times(state, table, at, place, banks, table[BANK_KINDS], clock)
     return at
 
 
 @inlined
-def write_rank(policy, shape, state, table, at, rank, over, row, clock):
+def write_rank(shape, state, table, at, rank, over, row, clock):
     """A rank. When no command can have left its banks and groups a distance, they are left out."""
     at, rank = assume_nonnegative(at), assume_nonnegative(rank)
     touched = max(state[TOUCHED + rank], over - table[REACH])
     table[at] = touched - clock
     table[at + 1] = state[OPEN_BANKS + rank]
     table[at + 2] = state[ACTIVE_SIZE + rank * 2 + READS]
-    at = write_times(state, table, at + 3, RANK_READY + rank * KINDS, 1, over, clock)
+    at = write_times(state, table, at + 3, RANK_READY + rank * KINDS, 1, KINDS, over, clock)
     for number in range(4):
         recent = state[RECENT_ACTS + rank * 4 + (state[OLDEST_ACT + rank] + number & 3)]
         table[at + number] = max(recent, over - shape.activate_window) - clock
     at += 4
     if touched + table[REACH] > over:
-        at = write_nodes(policy, shape, state, table, at, rank, over, clock)
+        at = write_nodes(shape, state, table, at, rank, over, clock)
     if state[OPEN_BANKS + rank] != 0:
         at = write_rows(state, table, at, rank, row)
     return write_active(state, table, at, rank, clock)
 
 
 @inlined
-def read_rank(policy, shape, state, table, at, rank, over, row, clock):
+def read_rank(shape, state, table, at, rank, over, row, clock):
     """What `write_rank` wrote."""
     at, rank = assume_nonnegative(at), assume_nonnegative(rank)
     touched, opened, active = table[at] + clock, table[at + 1], table[at + 2]
     state[TOUCHED + rank] = touched
-    at = read_times(state, table, at + 3, RANK_READY + rank * KINDS, 1, clock)
+    at = read_times(state, table, at + 3, RANK_READY + rank * KINDS, 1, KINDS, clock)
     state[OLDEST_ACT + rank] = 0
     for number in range(4):
         state[RECENT_ACTS + rank * 4 + number] = table[at + number] + clock
     at += 4
     if touched + table[REACH] > over:
-        at = read_nodes(policy, shape, state, table, at, rank, clock)
+        at = read_nodes(shape, state, table, at, rank, clock)
     if opened != 0:
         at = read_rows(state, table, at, rank, row)
     elif state[OPEN_BANKS + rank] != 0:
@@ -377,52 +342,8 @@ def read_sink(sink, table, at, clock):
 # ---- All of it
 
 
-@inlined
-def arrivals(state, clock):
-    """The ages of the queued reads, summed."""
-    total, queued = 0, state[USED_SLOTS + READS]
-    while queued != 0:
-        total += clock - state[SLOT_ARRIVED + READS * SLOTS + (lowest(queued) & (SLOTS - 1))]
-        queued &= queued - 1
-    return total
-
-
-@inlined
-def sink_fingerprint(sink, over, clock):
-    """A number that sums up the sink."""
-    value, now = sink.value, clock * sink.dram_ticks
-    total = now % sink.unit_ticks
-    for word in (value[LAST_START] - now, value[RELEASE] - now, value[SERVICE]):
-        total = total * _MULTIPLIER + max(word, 0)
-    credits, busy = 0, 0
-    for number in range(sink.depth):
-        credits += max(sink.credit[number] - over, 0)
-    for number in range(sink.servers):
-        busy += max(sink.free[number] - now, 0)
-    return (total * _MULTIPLIER + credits) * _MULTIPLIER + busy
-
-
-@inlined
-def fingerprint(shape, state, source, sink, clock):
-    """A number that is quick to find, equal for equal signatures and seldom for others."""
-    over, tail = expiry(shape, state, clock), state[TAIL + READS]
-    total = source.place[state[PLACE]] & (1 << ROW_SHIFT) - 1
-    total = total * _MULTIPLIER + (state[DATA_END] - clock)
-    total = total * _MULTIPLIER + arrivals(state, clock)
-    for number in range(ranks_of(shape)):
-        rank = assume_nonnegative(number)
-        total = total * _MULTIPLIER + state[OPEN_BANKS + rank]
-        for kind in (ACT, PRE, RD):
-            waiting = rotate(state[WAITING + wait_place(READS, kind, rank)], tail)
-            ready = max(state[RANK_READY + rank * KINDS + kind] - over, 0)
-            total = (total * _MULTIPLIER + waiting) * _MULTIPLIER + ready
-    if sink.servers > 0:
-        total = total * _MULTIPLIER + sink_fingerprint(sink, over, clock)
-    return total * _MULTIPLIER
-
-
 @outlined
-def write_signature(policy, shape, state, source, sink, table, clock):
+def write_signature(shape, state, source, sink, table, clock):
     """Write the state's signature behind all that the table has; returns the end of its words."""
     signature, over = assume_nonnegative(table[USED]), expiry(shape, state, clock)
     row = source.place[state[PLACE]] >> ROW_SHIFT
@@ -438,7 +359,7 @@ def write_signature(policy, shape, state, source, sink, table, clock):
         at = write_sink(sink, table, at, over, clock)
     at = write_pending(state, table, at)
     for rank in range(ranks_of(shape)):
-        at = write_rank(policy, shape, state, table, at, rank, over, row, clock)
+        at = write_rank(shape, state, table, at, rank, over, row, clock)
     table[signature + LENGTH] = at - signature - WORDS
     return at
 
@@ -459,7 +380,7 @@ def clear(shape, state):
 
 
 @outlined
-def restore(policy, shape, state, source, sink, table, signature, clock):
+def restore(shape, state, source, sink, table, signature, clock):
     """Set the channel and its sink to a signature, at a clock and at the request that comes next.
 
     Refreshes that have fallen due and counters stay as they are, those of the sink too.
@@ -475,5 +396,5 @@ def restore(policy, shape, state, source, sink, table, signature, clock):
         at = read_sink(sink, table, at, clock)
     at = read_pending(state, table, at, pending)
     for rank in range(ranks_of(shape)):
-        at = read_rank(policy, shape, state, table, at, rank, over, row, clock)
+        at = read_rank(shape, state, table, at, rank, over, row, clock)
     read_queue(state, table, queue, size, row, clock)

@@ -1,8 +1,8 @@
 """What the fast controller remembers: one array of integers, laid out by the constants here.
 
 Banks are numbered with fixed strides, rank << 6 | bank group << 3 | bank, so that a rank, a bank group
-and a bank's bit in a mask of its rank are shifts and masks. A *kind* is a command that the controller
-needs while rows stay open: there are eight, so that the times of a node are one vector. What has several
+and a bank's bit in a mask of its rank are shifts and masks. A *kind* is a command class: there are eight with
+times of their own, so that the times of a node are one vector. What has several
 places is indexed
 
     times    [node * KINDS + kind]
@@ -23,8 +23,22 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.dram.row_policies import row_policy
-from ndpsim.dram.state import CLOCK, COUNTERS, DATA_END, FAR, FIRST_COMMAND, OPEN_CLOCKS, PAUSE, Policy
+from ndpsim.dram.state import (
+    CLOCK,
+    COUNTERS,
+    DATA_END,
+    FAR,
+    FIRST_COMMAND,
+    OPEN_CLOCKS,
+    PAUSE,
+    TURN_FIELDS,
+    TURNS,
+    Policy,
+    put_schedule,
+    schedule_of,
+)
 from ndpsim.spec import COMMANDS, Tables, standard
 
 __all__ = [
@@ -45,7 +59,7 @@ __all__ = [
 
 Ints = NDArray[np.int64]
 
-# Kinds of commands; the first four are those that requests wait for. RD + WRITES is WR, RDA + WRITES is WRA.
+# Command classes; the first four are those that requests wait for. RD + WRITES is WR, RDA + WRITES is WRA.
 ACT, PRE, RD, WR, PREAB, REFAB, PRESB, REFSB, RDA, WRA = range(10)
 KINDS = 8  # with times of their own: RDA may issue when RD may, WRA when WR may
 ISSUED_KINDS = 10
@@ -82,8 +96,9 @@ PENDING = 4 * BANKS  # with a PRE or two for every bank
 # Queued writes are counted by the low bits of their address.
 ADDRESSES = 1 << 10
 
-# ---- The layout. Counters come first, by the places in `dram.state`; then commands issued by kind.
-ISSUED = COUNTERS
+# ---- The layout. Counters and refreshes to come are first, as in `dram.state`; then commands issued by kind.
+MOST_TURNS = 128
+ISSUED = TURNS + MOST_TURNS * TURN_FIELDS
 
 # Distances in clocks, [previous kind * KINDS + next kind].
 DISTANCES = ISSUED_KINDS * KINDS
@@ -258,7 +273,8 @@ def segments_needed(tables: Tables, policy: Policy, with_sink: bool) -> int:
     # Where more than half of the slots of all segments are free, two neighbours fit into one.
     segments = 1 if slots <= SLOTS else -(-slots // SLOTS) * 2
     small = tables.ranks <= RANKS and tables.bankgroups <= GROUPS_PER_RANK
-    return segments if small and tables.banks_per_group <= BANKS_PER_GROUP and segments <= SEGMENTS else 0
+    small = small and tables.banks_per_group <= BANKS_PER_GROUP and segments <= SEGMENTS
+    return segments if small and len(schedule_of(tables, policy).turns) <= MOST_TURNS else 0
 
 
 def make_shape(tables: Tables, rows: Any = None, segments: int = 1) -> Shape:
@@ -276,8 +292,8 @@ def _aligned(words: int) -> Ints:
     return room[first : first + words]
 
 
-def make_state(tables: Tables) -> Ints:
-    """A channel at rest before clock 1: all banks closed, all queues empty."""
+def make_state(tables: Tables, schedule: Schedule) -> Ints:
+    """A channel at rest before clock 1, refreshed by a schedule: all banks closed, all queues empty."""
     state = _aligned(WORDS)
     state[:] = 0
     state[CLOCK], state[PAUSE] = 1, FAR
@@ -287,6 +303,7 @@ def make_state(tables: Tables) -> Ints:
     state[BOUND : BOUND + 2 * RANKS * WAITS] = FAR
     state[ACTIVE_BOUND : ACTIVE_BOUND + RANKS * WAITS] = FAR
     state[CAPPED_BOUND] = FAR
+    put_schedule(state, schedule, np.argsort(COMMANDS_OF_KINDS).tolist())
     for place, gap in (
         (SAME_RANK, np.maximum(tables.gap[0], tables.gap[1])),
         (OTHER_RANK, np.maximum(tables.gap[0], tables.sibling_gap)),
@@ -297,10 +314,11 @@ def make_state(tables: Tables) -> Ints:
     return state
 
 
-def make_states(tables: Tables, count: int) -> Ints:
+def make_states(tables: Tables, policy: Policy, count: int) -> Ints:
     """So many channels at rest, int64[channel, word]; none straddles the cache lines of another."""
     width = -(-WORDS // KINDS) * KINDS
-    states, at_rest = _aligned(count * width).reshape(count, width), make_state(tables)
+    at_rest = make_state(tables, schedule_of(tables, policy))
+    states = _aligned(count * width).reshape(count, width)
     for first, words in ((0, GROUP_READY), *((first, tables.ranks * words) for first, words in _BY_RANK)):
         states[:, first : first + words] = at_rest[first : first + words]
     return states

@@ -18,6 +18,7 @@ from ndpsim.dram.masks.state import (
     LONGEST_PERIOD,
     REFRESHES_PENDING,
     SLOTS,
+    WAITS,
 )
 from ndpsim.dram.state import (
     IDLE_CREDIT,
@@ -30,7 +31,9 @@ from ndpsim.dram.state import (
     ROW_HITS,
     ROW_MISSES,
     Commands,
+    Policy,
     Source,
+    schedule_of,
 )
 from ndpsim.spec import Tables
 
@@ -60,6 +63,7 @@ UNCOMMITTED = 1  # the last taken of the transitions whose counts are yet to be 
 REACH = 2  # clocks after which a command no longer delays others in its banks and groups; 0: no table
 ROOM = 3  # words that the next signature and transition may need
 STEPS = 4  # transitions taken so far
+BANK_KINDS = 5  # of commands, for which banks have times: those of requests, or of refreshes of banks, too
 FIRST_FINGERPRINT = 8  # [low bits of a fingerprint]: the last that had them
 FINGERPRINTS = 1 << 12
 FIRST_BUCKET = FIRST_FINGERPRINT + FINGERPRINTS  # [low bits of a hash]: the first of a chain of signatures
@@ -112,8 +116,9 @@ def _signature_words(tables: Tables, sink_places: int) -> int:
     return WORDS + 16 + tables.ranks * rank + 4 * SLOTS + 2 * REFRESHES_PENDING + sink_places
 
 
-def make_table(tables: Tables, sink_places: int) -> Ints:
+def make_table(tables: Tables, policy: Policy, sink_places: int) -> Ints:
     """An empty table for a channel whose sink has so many places."""
+    refreshes_banks = any(turn.bank >= 0 for turn in schedule_of(tables, policy).turns)
     room = _signature_words(tables, sink_places) + _TRANSITION_WORDS + 2 * LINE
     words = max(_WORDS, FIRST_RECORD + 4 * room)
     table = np.zeros(words + LINE, dtype=np.int64)
@@ -121,6 +126,7 @@ def make_table(tables: Tables, sink_places: int) -> Ints:
     table[USED], table[STEPS] = FIRST_RECORD, LONGEST_PERIOD
     table[REACH] = max(tables.gap[2].max(), tables.gap[3].max(), 1)
     table[ROOM] = room
+    table[BANK_KINDS] = KINDS if refreshes_banks else WAITS
     return table
 
 

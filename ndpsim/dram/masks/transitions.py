@@ -6,7 +6,7 @@ Their clocks, ticks and requests count from their beginning, their rows from the
 from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
-from ndpsim.dram.maintenance import next_refresh
+from ndpsim.dram.maintenance import next_refresh, turn_of
 from ndpsim.dram.masks.rows import rows_differ
 from ndpsim.dram.masks.state import (
     FAST_FORWARDED,
@@ -55,7 +55,6 @@ from ndpsim.dram.masks.transition_table import (
 )
 from ndpsim.dram.masks.words import assume_nonnegative, ones, ranks_of
 from ndpsim.dram.state import (
-    ALL_BANK,
     COUNTERS,
     NEXT_REFRESH,
     OPEN_CLOCKS,
@@ -89,12 +88,6 @@ def next_line(place):
 
 
 # ---- Record
-
-
-@inlined
-def turn_of(shape, policy, refreshes):
-    """Which refresh of a sequence that repeats is next; it determines when all later ones fall due."""
-    return 0 if policy.refresh == ALL_BANK else refreshes % (ranks_of(shape) * shape.banks_per_group)
 
 
 @inlined
@@ -178,7 +171,7 @@ def write_reads(state, sink, table, transition, first, clock):
 
 
 @inlined
-def record(policy, shape, state, source, sink, table, to, clock):
+def record(shape, state, source, sink, table, to, clock):
     """Add the transition since the snapshot, unless it has writes or more reads than fit."""
     began, first = state[SNAPSHOT_CLOCK], state[SNAPSHOT + PLACE]
     reads = state[READS_SERVED] - state[SNAPSHOT + READS_SERVED]
@@ -191,7 +184,7 @@ def record(policy, shape, state, source, sink, table, to, clock):
     table[transition + TO] = to
     table[transition + CLOCKS] = clock - began
     table[transition + DUE] = state[SNAPSHOT + NEXT_REFRESH] - began
-    table[transition + TURN] = turn_of(shape, policy, state[SNAPSHOT + REFRESHES])
+    table[transition + TURN] = turn_of(state, state[SNAPSHOT + REFRESHES])
     table[transition + READS] = reads
     table[transition + REFRESHED] = refreshes
     table[transition + REFRESHED_FROM] = changed(state, REFRESH_FROM, began)
@@ -227,7 +220,7 @@ def expects(source, table, transition, first):
 
 
 @inlined
-def find(policy, shape, state, source, table, signature, clock):
+def find(state, source, table, signature, clock):
     """The transition that comes next; 0 if none was recorded."""
     due, first = state[NEXT_REFRESH] - clock, state[PLACE]
     transition = table[signature + WITHOUT_REFRESH]
@@ -235,18 +228,18 @@ def find(policy, shape, state, source, table, signature, clock):
         if due >= table[transition + CLOCKS] and expects(source, table, transition, first):
             return transition
         transition = table[transition + NEXT_TRANSITION]
-    turn = turn_of(shape, policy, state[REFRESHES])
+    turn = turn_of(state, state[REFRESHES])
     transition = table[signature + WITH_REFRESH]
     while transition != 0:
-        refreshed_alike = table[transition + DUE] == due and table[transition + TURN] == turn
-        if refreshed_alike and expects(source, table, transition, first):
+        same_refreshes = table[transition + DUE] == due and table[transition + TURN] == turn
+        if same_refreshes and expects(source, table, transition, first):
             return transition
         transition = table[transition + NEXT_TRANSITION]
     return 0
 
 
 @inlined
-def note_refresh(policy, shape, state, table, transition, clock):
+def note_refresh(state, table, transition, clock):
     """The refreshes that fall due in a transition."""
     if table[transition + REFRESHED_FROM] != NOTHING:
         state[REFRESH_FROM] = clock + table[transition + REFRESHED_FROM]
@@ -254,7 +247,7 @@ def note_refresh(policy, shape, state, table, transition, clock):
         state[REFRESH_UNTIL] = clock + table[transition + REFRESHED_UNTIL]
     if table[transition + REFRESHED] > 0:
         state[REFRESHES] += table[transition + REFRESHED]
-        state[NEXT_REFRESH] = next_refresh(shape, policy.refresh, state[REFRESHES])
+        state[NEXT_REFRESH] = next_refresh(state)
 
 
 @inlined
@@ -266,7 +259,7 @@ def note_uncommitted(table, transition):
 
 
 @inlined
-def take(policy, shape, state, table, transition, clock):
+def take(state, table, transition, clock):
     """Do what a transition did, except for its bursts (`serve`) and for the counts that `commit` adds."""
     reads = table[transition + READS]
     note_uncommitted(table, transition)
@@ -277,7 +270,7 @@ def take(policy, shape, state, table, transition, clock):
     state[PLACE] += SPAN
     state[SERVED] += reads
     state[READS_SERVED] += reads
-    note_refresh(policy, shape, state, table, transition, clock)
+    note_refresh(state, table, transition, clock)
 
 
 @inlined

@@ -11,11 +11,32 @@ from typing import NamedTuple
 
 from ndpsim._jit import inlined, outlined
 from ndpsim.dram import state
-from ndpsim.dram.masks.banks import auto_precharge, release_bank
+from ndpsim.dram.masks.banks import (
+    active_bank,
+    auto_precharge,
+    close_banks,
+    lower_active_bound,
+    open_bank,
+    release_bank,
+    requeue_reads,
+)
+from ndpsim.dram.masks.choose import banks_that_wait, choose_active, choose_maintenance
+from ndpsim.dram.masks.issue import (
+    bank_node,
+    count_command,
+    drop_first,
+    issue_active,
+    issue_maintenance,
+    write_down,
+)
 from ndpsim.dram.masks.slots import push_maintenance
 from ndpsim.dram.masks.state import (
     ACCESSES,
+    ACT,
+    ACTIVE_ARRIVED,
+    ACTIVE_REQUEST,
     ACTIVE_SIZE,
+    BANKS,
     BANKS_PER_RANK,
     CAPPED,
     CAPPED_BOUND,
@@ -23,16 +44,20 @@ from ndpsim.dram.masks.state import (
     HELD_BANKS,
     KINDS,
     OPEN_BANKS,
+    OPEN_ROW,
+    PENDING_BANK,
+    PENDING_KIND,
     PRE,
     RANK_READY,
     RANKS,
     RD,
     RDA,
 )
-from ndpsim.dram.masks.timing import bank_ready_at
+from ndpsim.dram.masks.timing import bank_ready_at, note_activate, note_bank
 from ndpsim.dram.masks.words import assume_nonnegative, lowest, ranks_of
 from ndpsim.dram.queues import push_priority
-from ndpsim.dram.state import FAR
+from ndpsim.dram.sink import credit_clock
+from ndpsim.dram.state import FAR, NEXT_REFRESH, OPEN_CLOCKS, ROW_SHIFT
 from ndpsim.dram.timing import bank_ready_at as node_ready_at
 from ndpsim.dram.timing import banks_per_rank, first_bank
 from ndpsim.spec import standard
@@ -141,14 +166,23 @@ def note_column(rows, state, kind, bank):
 
 
 @inlined
-def next_close(rows, state):
+def next_maintenance(rows, state):
     """See `masks.row_points`."""
-    return state[CAPPED_BOUND]
+    return min(state[NEXT_REFRESH], state[CAPPED_BOUND])
+
+
+@inlined
+def close_rows(rows, state, clock):
+    """See `masks.row_points`."""
+    if clock < state[CAPPED_BOUND]:
+        return False
+    close_capped(state, clock)
+    return True
 
 
 @outlined
-def close_rows(rows, state, clock):
-    """See `masks.row_points`; each row is asked for once."""
+def close_capped(state, clock):
+    """Ask for PRE of the capped rows for which it is ready; each row is asked for once."""
     first = FAR
     for rank in range(RANKS):
         left = state[CAPPED + rank] & state[OPEN_BANKS + rank]
@@ -184,3 +218,89 @@ def lacks_rows(rows, shape, state):
     for rank in range(assume_nonnegative(ranks_of(shape))):
         lacking |= state[HELD_BANKS + rank] & ~state[OPEN_BANKS + rank]
     return lacking != 0
+
+
+@outlined
+def choose_of_all_active(shape, state, credit, clock):
+    """As `choose_active`, where some of the active requests need ACT again."""
+    best, best_place, best_arrived = -1, 0, FAR
+    for active_queue in range(2 * ranks_of(shape)):
+        for place in range(state[ACTIVE_SIZE + active_queue]):
+            bank, kind = active_bank(state, active_queue, place), RD + active_queue % 2
+            if state[OPEN_ROW + bank] < 0:
+                kind = ACT
+            at = max(state[RANK_READY + active_queue // 2 * KINDS + kind], bank_ready_at(state, kind, bank))
+            arrived = state[ACTIVE_ARRIVED + bank]
+            if max(at, credit if kind == RD else 0) <= clock and arrived < best_arrived:
+                best, best_place, best_arrived = active_queue, place, arrived
+    return best, best_place
+
+
+@outlined
+def activate_again(shape, state, source, commands, active_queue, place, clock):
+    """ACT of an active request whose row was closed before its column command."""
+    bank, active = assume_nonnegative(active_bank(state, active_queue, place)), 0
+    row = source.place[assume_nonnegative(state[ACTIVE_REQUEST + bank])] >> ROW_SHIFT
+    count_command(state, ACT, clock)
+    if commands.entry.shape[0] > 0:
+        write_down(commands, ACT, bank_node(shape, bank), row, -1, clock)
+    for other in range(2 * shape.ranks):
+        active += state[ACTIVE_SIZE + other]
+    banks = shape.ranks * shape.bankgroups * shape.banks_per_group
+    if active < banks:
+        state[DOUBLY_HELD + bank // BANKS_PER_RANK] |= 1 << bank % BANKS_PER_RANK
+    state[OPEN_CLOCKS] -= clock
+    note_activate(shape, state, bank, clock)
+    note_activated(shape.rows, state, bank)
+    lower_active_bound(state, RD + active_queue % 2, bank)
+    open_bank(shape.queues, state, bank, row)
+
+
+@inlined
+def issue_first_active(rows, shape, state, latencies, source, sink, commands, credit, clock):
+    """See `masks.row_points`."""
+    if lacks_rows(rows, shape, state):
+        active_queue, place = choose_of_all_active(shape, state, credit, clock)
+    else:
+        active_queue, place = choose_active(shape, state, credit, clock)
+    if active_queue >= 0:
+        if state[OPEN_ROW + active_bank(state, active_queue, place)] < 0:
+            activate_again(shape, state, source, commands, active_queue, place, clock)
+        else:
+            issue_active(shape, state, latencies, source, sink, commands, active_queue, place, clock)
+    return active_queue >= 0
+
+
+@outlined
+def issue_close(shape, state, source, sink, commands, clock):
+    """PRE, for which a row policy has asked, of the first maintenance that waits."""
+    bank = assume_nonnegative(state[PENDING_BANK] & (BANKS - 1))
+    count_command(state, PRE, clock)
+    if commands.entry.shape[0] > 0:
+        write_down(commands, PRE, bank_node(shape, bank), -1, -1, clock)
+    note_bank(shape, state, PRE, bank, clock)
+    close_banks(shape.queues, state, bank // BANKS_PER_RANK, 1 << bank % BANKS_PER_RANK, clock)
+    drop_first(state)
+    if sink.servers > 0 and credit_clock(sink) > clock:
+        requeue_reads(shape, state, source, clock)
+
+
+@inlined
+def issue_first_maintenance(rows, shape, state, source, sink, commands, credit, clock):
+    """See `masks.row_points`."""
+    if state[PENDING_KIND] == PRE:
+        bank = assume_nonnegative(state[PENDING_BANK] & BANKS - 1)
+        rank = bank // BANKS_PER_RANK
+        if banks_that_wait(shape, state, rank, credit <= clock, False) >> bank % BANKS_PER_RANK & 1:
+            at = FAR
+        else:
+            at = precharge_ready_at(state, bank)
+        if at <= clock:
+            issue_close(shape, state, source, sink, commands, clock)
+    else:
+        kind, at = choose_maintenance(shape, state, credit, 0, clock)
+        if kind >= 0:
+            issue_maintenance(shape, state, source, sink, commands, kind, clock)
+    if at <= clock:
+        return clock
+    return clock + 1 if lacks_rows(rows, shape, state) else at

@@ -1,0 +1,43 @@
+"""Runs in which no step is skipped: for rows that a policy closes, and for long queues."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim._jit import inlined
+
+__all__ = ["EveryStep"]
+
+
+class EveryStep(NamedTuple):
+    """The transition table is empty."""
+
+    table: NDArray[np.int64]
+
+    @staticmethod
+    def parts() -> str:
+        """The module of the parts of kernels."""
+        return __name__
+
+
+@inlined
+def only_hits(skips, shape, state, source):
+    """See `controller`."""
+    return False
+
+
+@inlined
+def fast_forward(skips, shape, state, source, sink, clock, until_served, until_taken):
+    """See `controller`."""
+    return clock
+
+
+@inlined
+def run_hits(
+    skips, policy, shape, state, latencies, source, sink, commands, until_served, until_taken, clock, accepts
+):
+    """See `controller`."""
+    return clock, accepts

@@ -1,0 +1,72 @@
+"""Fingerprints of states: which of them may have come before is found out before a signature is written."""
+
+from __future__ import annotations
+
+from ndpsim._jit import inlined
+from ndpsim.dram.masks.signature import expiry
+from ndpsim.dram.masks.slots import wait_place
+from ndpsim.dram.masks.state import (
+    ACT,
+    KINDS,
+    OPEN_BANKS,
+    PRE,
+    RANK_READY,
+    RD,
+    READS,
+    SLOT_ARRIVED,
+    SLOTS,
+    TAIL,
+    USED,
+    WAITING,
+)
+from ndpsim.dram.masks.words import assume_nonnegative, lowest, ranks_of, rotate
+from ndpsim.dram.sink import LAST_START, RELEASE, SERVICE
+from ndpsim.dram.state import DATA_END, PLACE, ROW_SHIFT
+
+__all__ = ["fingerprint"]
+
+_MULTIPLIER = 0x2545F491
+
+
+@inlined
+def arrivals(state, clock):
+    """The ages of the queued reads, summed."""
+    total, queued = 0, state[USED + READS]
+    while queued != 0:
+        total += clock - state[SLOT_ARRIVED + READS * SLOTS + (lowest(queued) & (SLOTS - 1))]
+        queued &= queued - 1
+    return total
+
+
+@inlined
+def sink_fingerprint(sink, over, clock):
+    """A number that sums up the sink."""
+    value, now = sink.value, clock * sink.dram_ticks
+    total = now % sink.unit_ticks
+    for word in (value[LAST_START] - now, value[RELEASE] - now, value[SERVICE]):
+        total = total * _MULTIPLIER + max(word, 0)
+    credits, busy = 0, 0
+    for number in range(sink.depth):
+        credits += max(sink.credit[number] - over, 0)
+    for number in range(sink.servers):
+        busy += max(sink.free[number] - now, 0)
+    return (total * _MULTIPLIER + credits) * _MULTIPLIER + busy
+
+
+@inlined
+def fingerprint(shape, state, source, sink, clock):
+    """A number that is quick to find, equal for equal signatures and seldom for others."""
+    over, tail = expiry(shape, state, clock), state[TAIL + READS]
+    total = source.place[state[PLACE]] & (1 << ROW_SHIFT) - 1
+    total = total * _MULTIPLIER + (state[DATA_END] - clock)
+    total = total * _MULTIPLIER + arrivals(state, clock)
+    for number in range(ranks_of(shape)):
+        rank = assume_nonnegative(number)
+        total = total * _MULTIPLIER + state[OPEN_BANKS + rank]
+        for kind in (ACT, PRE, RD):
+            waiting = rotate(state[WAITING + wait_place(READS, kind, rank)], tail)
+            ready = max(state[RANK_READY + rank * KINDS + kind] - over, 0)
+            total = (total * _MULTIPLIER + waiting) * _MULTIPLIER + ready
+    if sink.servers > 0:
+        total = total * _MULTIPLIER + sink_fingerprint(sink, over, clock)
+    return total * _MULTIPLIER

@@ -1,0 +1,105 @@
+"""Refresh policies: when which refresh falls due, and that a policy is one file."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from ndpsim.audit import check
+from ndpsim.config import Dram
+from ndpsim.dram import refresh_policies, sink, state
+from ndpsim.dram.engines import MaskController, ScanController, compare_channels, make_controller
+from ndpsim.dram.refresh_policies import Schedule, Turn, make_schedule
+from ndpsim.errors import InputError
+from ndpsim.simulate.lane import check_refresh, command_room, decode_commands, run_channel
+from ndpsim.spec import COMMANDS, lower, resolve
+from ndpsim.spec.standard import REFAB, REFSB
+
+DDR5 = ("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
+
+# By hand, for 4 ranks, 4 banks in a group and 1003 clocks: clock, command, rank and bank.
+TURNS = {
+    "all-bank": [(1003, REFAB, -1, -1)],
+    "none": [],
+    "same-bank": [(250, REFSB, -1, 0), (501, REFSB, -1, 1), (752, REFSB, -1, 2), (1003, REFSB, -1, 3)],
+    "staggered": [(250, REFAB, 0, -1), (500, REFAB, 1, -1), (750, REFAB, 2, -1), (1000, REFAB, 3, -1)],
+}
+
+
+def test_the_policies_are_the_modules_of_their_folder():
+    names = get_args(Dram.model_fields["refresh"].annotation)
+    assert set(TURNS) == set(names)
+    assert refresh_policies.NAMES[: len(names)] == names
+    assert names[0] == Dram.model_fields["refresh"].default
+
+
+@pytest.mark.parametrize("name", TURNS)
+def test_turns_of_an_interval(name):
+    assert make_schedule(name, 4, 4, 1003) == Schedule(tuple(TURNS[name]), 1003)
+
+
+@pytest.mark.parametrize("name", TURNS)
+def test_refreshes_due_before_a_clock_are_those_with_an_earlier_clock(name):
+    every = [clock + interval * 1003 for interval in range(4) for clock, *_ in TURNS[name]]
+    schedule = make_schedule(name, 4, 4, 1003)
+    for clock in [
+        1,
+        2,
+        *(at + step for at in (250, 500, 501, 752, 1000, 1003) for step in (0, 1, 1003, 1004)),
+    ]:
+        assert schedule.due_before(clock) == sum(at < clock for at in every)
+
+
+def test_turns_beyond_an_interval_come_again_after_several(monkeypatch):
+    every = [Turn(700, REFAB), Turn(2100, REFAB)]
+    monkeypatch.setattr(
+        refresh_policies, "import_module", lambda name: type("", (), {"turns": lambda *_: every})
+    )
+    schedule = make_schedule("any", 1, 4, 1000)
+    assert schedule == Schedule(tuple(every), 3000)
+    assert [schedule.due_before(clock) for clock in (700, 701, 2101, 3700, 3701)] == [0, 1, 2, 2, 3]
+
+
+def test_a_refresh_whose_command_the_standard_lacks_is_refused(reversed_banks):
+    with pytest.raises(InputError, match="DDR4 has no reversed-banks refresh"):
+        check_refresh(resolve("DDR4", "DDR4_8Gb_x8", "DDR4_2400R", 1), reversed_banks)
+
+
+def reads(device, count):
+    rng = np.random.default_rng(3)
+    sizes = (device.ranks, device.bankgroups, device.banks_per_group, 64, 64)
+    return [*(rng.integers(0, size, count) for size in sizes), rng.integers(0, 2, count), np.arange(count)]
+
+
+def run(make, device, options, count):
+    tables, policy = lower(device), state.make_policy(options)
+    channel, source = make(tables, policy), state.make_source(tables, *reads(device, count))
+    commands = run_channel(channel, source, sink.null_sink(), command_room(), count)
+    return channel, decode_commands(commands, tables)
+
+
+@pytest.mark.parametrize("row_policy", ["open", "closed-cap"])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_policy_of_one_file_runs_through_both_controllers(reversed_banks, ranks, row_policy):
+    device = resolve(*DDR5, ranks)
+    options = state.ControllerOptions(refresh=reversed_banks, row_policy=row_policy)
+    (fast, one), (readable, other) = (
+        run(make, device, options, 6000) for make in (MaskController, ScanController)
+    )
+    assert one.columns().T.tolist() == other.columns().T.tolist()
+    assert compare_channels(fast, readable) == []
+    assert check(one, device, "same-bank").ok
+    refreshed = one.command == [command.name for command in COMMANDS].index("REFsb")
+    banks = one.bank[refreshed & (one.rank == ranks - 1)]
+    assert len(banks) > 8
+    assert banks.tolist() == [3 - number % 4 for number in range(len(banks))]
+
+
+def test_a_schedule_too_long_for_the_fast_controller_runs_in_the_general_one(monkeypatch):
+    many = Schedule(tuple(Turn(100 * n, REFSB, rank=0, bank=n % 4) for n in range(1, 130)), 12_900)
+    tables, policy = lower(resolve(*DDR5, 1)), state.make_policy(state.ControllerOptions())
+    assert isinstance(make_controller(tables, policy), MaskController)
+    monkeypatch.setattr(state, "make_schedule", lambda *_: many)
+    assert isinstance(make_controller(tables, policy), ScanController)
