@@ -10,6 +10,7 @@ from ndpsim.audit import check
 from ndpsim.cli.main import cli
 from ndpsim.config import load_hardware
 from ndpsim.dram.engines import MaskController
+from ndpsim.dram.refresh_policies import NAMES
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.layout import ExpertFormat, ExpertWeights, make_layout
 from ndpsim.moe import Expert
@@ -124,7 +125,7 @@ def test_the_plain_run_agrees(shape, layout):
 
 def test_a_difference_to_the_plain_run_is_found(monkeypatch):
     def without_refresh(tables, policy):
-        return MaskController(tables, policy._replace(refresh=0))
+        return MaskController(tables, policy._replace(refresh=NAMES.index("none")))
 
     monkeypatch.setattr("ndpsim.simulate.host.make_controller", without_refresh)
     with pytest.raises(MismatchError, match="bus 0 differs"):

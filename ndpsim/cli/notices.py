@@ -17,18 +17,17 @@ __all__ = ["COMPILE_S", "kernels_of", "notices"]
 COMPILE_S = {
     "ndpsim.audit.kernels.find_early": 1,
     "ndpsim.audit.kernels.find_row_faults": 1,
-    "ndpsim.dram.controller.run": 8,
-    "ndpsim.dimm.arbiter.run": 20,
-    "ndpsim.dimm.readable.run": 15,
-    "ndpsim.dram.masks.controller.run": 15,
+    "ndpsim.dram.controller.run": 6,
+    "ndpsim.dimm.arbiter.run": 8,
+    "ndpsim.dimm.readable.run": 10,
+    "ndpsim.dram.masks.controller.run": 10,
     "ndpsim.energy.of_trace.sum_open": 1,
-    "ndpsim.link.lanes.run": 12,
+    "ndpsim.link.lanes.run": 6,
     "ndpsim.ndp.array_kernels.output_stationary": 1,
     "ndpsim.ndp.array_kernels.weight_stationary": 1,
     "ndpsim.traces.parser.parse": 4,
 }
 _FAST = "ndpsim.dram.masks.controller.run"
-_STEPPING = "ndpsim.dram.masks.stepping.run"
 _PLAIN = "ndpsim.dram.controller.run"
 _PARSE = "ndpsim.traces.parser.parse"
 
@@ -41,9 +40,7 @@ def kernels_of(command: str, given: Mapping[str, Any]) -> Counter[str]:
             kernels += Counter([_FAST, "ndpsim.dimm.arbiter.run"])
         if given.get("hw") == "cxl":
             kernels["ndpsim.ndp.array_kernels.output_stationary"] = 1
-    elif command == "dram":
-        kernels = Counter([_PARSE, _STEPPING if given.get("row_policy") == "closed-cap" else _FAST])
-    elif command == "compare":
+    elif command == "dram" or command == "compare":
         kernels = Counter([_PARSE, _FAST])
     elif command == "check":
         kernels = Counter(["ndpsim.audit.kernels.find_early", "ndpsim.audit.kernels.find_row_faults"])

@@ -9,22 +9,26 @@ A controller without a command to issue is asked again at the first clock at whi
 from __future__ import annotations
 
 from ndpsim._jit import inlined, kernel, outlined
+from ndpsim.dimm.arrivals import (
+    ask_for_refresh,
+    begin_steps,
+    carry_transfers,
+    refresh_due,
+    take_host_request,
+    take_lane_requests,
+)
 from ndpsim.dimm.beside import next_column, oldest_arrival
 from ndpsim.dimm.common import (
     DONE,
     LATE,
     RECORD_FULL,
     STUCK,
-    admit,
     dimm_of,
     first_owner,
     has_work,
-    host_source,
     is_reached,
     note_refilling,
     note_room,
-    note_served,
-    note_taken,
     record_is_full,
     turn_of,
     usual_owner,
@@ -32,249 +36,28 @@ from ndpsim.dimm.common import (
 from ndpsim.dimm.relayout import (
     engine_due,
     has_requests,
-    may_take_weights,
-    next_request,
-    note_promises,
     offer_requests,
-    put_down,
-    weights_are_next,
 )
-from ndpsim.dimm.staging import give_to_multipliers, lane_source, next_step
-from ndpsim.dimm.state import BUS_TAKEN, FIRST, HOST, NDP, READ, REFILLING, SLICE, WRITE
+from ndpsim.dimm.staging import give_to_multipliers, next_step
+from ndpsim.dimm.state import BUS_TAKEN, FIRST, HOST, NDP, REFILLING, REFRESH_PENDING, SLICE
 from ndpsim.dimm.stepping import (
     HOST_BIT,
     HOSTS,
     UNKNOWN,
-    looks_for_requests,
     next_asked,
-    set_bit,
     step_host,
     step_lane,
 )
-from ndpsim.dimm.transfers import carry_transfer, next_command_at, next_transfer
+from ndpsim.dimm.transfers import next_transfer
 from ndpsim.dram.maintenance import next_refresh
-from ndpsim.dram.masks.choose import mode_changes
-from ndpsim.dram.masks.controller import accept, refresh, would_accept
-from ndpsim.dram.masks.observe import held_bit
-from ndpsim.dram.masks.rows import set_lane
-from ndpsim.dram.masks.slots import bank_of, push_maintenance
-from ndpsim.dram.masks.state import (
-    BANKS_PER_RANK,
-    HELD_BY_OTHER,
-    KINDS,
-    PENDING,
-    PENDING_BANK,
-    PENDING_KIND,
-    PENDING_SIZE,
-    RANK_READY,
-    RD,
-    READS,
-    SIZE,
-    WR,
-    WRITES,
-)
-from ndpsim.dram.masks.words import assume_nonnegative, lowest, ranks_of
+from ndpsim.dram.masks.state import PENDING_SIZE
+from ndpsim.dram.masks.words import assume_nonnegative, lowest
 from ndpsim.dram.state import (
     FAR,
     NEXT_REFRESH,
-    PLACE,
-    READ_LATENCY,
-    READS_SERVED,
-    REFRESH_FROM,
-    SERVED,
-    TAKEN,
 )
 
 __all__ = ["run"]
-
-
-# ---- What comes to a bus
-
-
-@outlined
-def carry_transfers(setup, buses, transfers, shape, state, bus, clock):
-    """Activations and results take the bus, and the host's commands wait until their data can follow."""
-    dimm, ready_at = next_transfer(buses, transfers, bus)
-    while ready_at <= clock * setup.dram_ticks:
-        carry_transfer(setup, buses, transfers, bus, dimm, ready_at)
-        reads_at = next_command_at(setup, buses, bus, READ)
-        writes_at = next_command_at(setup, buses, bus, WRITE)
-        for rank in range(ranks_of(shape)):
-            ready = RANK_READY + assume_nonnegative(rank) * KINDS
-            set_lane(state, ready, RD, max(state[ready + RD], reads_at))
-            set_lane(state, ready, WR, max(state[ready + WR], writes_at))
-        dimm, ready_at = next_transfer(buses, transfers, bus)
-
-
-@inlined
-def note_request(policy, state, asked, bus, number, ready_at, takes, clock):
-    """A controller has taken a request, which can issue at `ready_at` at the earliest.
-
-    takes: whether it may take another at the next clock.
-    """
-    wake = clock if mode_changes(policy, state) else ready_at
-    asked.wake[bus, number] = min(asked.wake[bus, number], wake)
-    asked.rest[bus] = min(asked.rest[bus], wake)
-    asked.takes[bus] = set_bit(asked.takes[bus], 1 << number, takes)
-
-
-@inlined
-def next_bank(state, source):
-    """The bank of a controller's next request."""
-    return bank_of(source.place[assume_nonnegative(state[PLACE])])
-
-
-@inlined
-def take_for_relayout(setup, agents, lanes, state, source, lane, request, clock):
-    """A lane takes a request of the relayout engine; returns when it can issue, at the earliest.
-
-    The controller's counters of requests, and its place in the source, are those of the weights.
-    """
-    place = state[PLACE]
-    state[PLACE] = put_down(agents.relayout, agents.weights, lane, request, clock)
-    ready_at = accept(state, lanes.latencies[0, 0], source, clock)
-    state[PLACE] = place
-    state[TAKEN] -= 1
-    return ready_at
-
-
-@inlined
-def note_room_of(setup, agents, lanes, asked, lane, bus, buses, clock):
-    """Note from when the FIFO of a lane has room, if a relayout has changed what that means."""
-    if note_promises(agents.relayout, setup, agents.weights, lane, lanes.states[lane], clock):
-        note_room(setup, agents, lane, clock)
-        asked.wake[bus, lane // buses] = asked.rest[bus] = clock
-
-
-@inlined
-def take_lane_requests(setup, agents, lanes, asked, bus, buses, clock):
-    """Every lane of a bus takes its next request, if it is due and has a slot.
-
-    Returns the mask of those whose request may be for a bank that the host holds, and so hurry it.
-    """
-    policy, weights, relayout, hurried = setup.policy, agents.weights, agents.relayout, 0
-    mask = asked.takes[bus] & ~HOST_BIT
-    while mask != 0:
-        rank = assume_nonnegative(lowest(mask))
-        bit = mask & -mask
-        mask ^= bit
-        lane = assume_nonnegative(rank * buses + bus)
-        state, source = lanes.states[lane], lane_source(weights, lane)
-        held = state[HELD_BY_OTHER]
-        note_room_of(setup, agents, lanes, asked, lane, bus, buses, clock)
-        request = next_request(relayout, policy, lane, state[SIZE + READS], state[SIZE + WRITES], clock)
-        may = would_accept(policy, state, source, clock)
-        may = may and may_take_weights(relayout, setup, weights, lane, state, clock)
-        if request >= 0 and not (may and weights_are_next(relayout, lane)):
-            ready_at = take_for_relayout(setup, agents, lanes, state, source, lane, request, clock)
-        elif may:
-            held &= held_bit(next_bank(state, source))
-            ready_at = accept(state, lanes.latencies[0, 0], source, clock)
-        else:
-            asked.takes[bus] = set_bit(asked.takes[bus], bit, has_requests(relayout, lane))
-            continue
-        takes = looks_for_requests(relayout, policy, state, source, lane, clock + 1)
-        note_request(policy, state, asked, bus, rank, ready_at, takes, clock)
-        if held != 0:
-            hurried |= bit
-    return hurried
-
-
-@inlined
-def take_host_request(setup, traffic, hosts, asked, bus, clock):
-    """The host's controller takes its next request, if it is due and has a slot.
-
-    Returns the mask of the lane that holds the bank which the request is for.
-    """
-    policy, state = setup.policy, hosts.states[bus]
-    if traffic.next[bus] < 0:
-        admit(traffic, bus, state, clock)
-        if traffic.next[bus] >= 0:
-            asked.takes[bus] |= HOST_BIT
-    if asked.takes[bus] & HOST_BIT == 0:
-        return 0
-    source = host_source(traffic, bus)
-    if not would_accept(policy, state, source, clock):
-        asked.takes[bus] &= ~HOST_BIT
-        return 0
-    stream, bank = traffic.next[bus], next_bank(state, source)
-    rank = assume_nonnegative(bank // BANKS_PER_RANK)
-    served, reads, latency = state[SERVED], state[READS_SERVED], state[READ_LATENCY]
-    ready_at = accept(state, hosts.latencies[bus, stream], source, clock)
-    note_served(traffic, stream, bus, state, served, reads, latency, 0)
-    note_taken(traffic, bus, state, clock)
-    asked.host_column[bus, 0] = UNKNOWN
-    if traffic.next[bus] < 0:
-        asked.rest[bus] = min(asked.rest[bus], traffic.due[bus])
-    takes = would_accept(policy, state, source, clock + 1)
-    note_request(policy, state, asked, bus, HOSTS, ready_at, takes, clock)
-    return (state[HELD_BY_OTHER + rank] & held_bit(bank) != 0) << rank
-
-
-@outlined
-def begin_steps(setup, weights, lanes, asked, bus, buses, clock):
-    """Lanes whose next step may be read now can take its requests."""
-    asked.next_from[bus] = FAR
-    for lane in range(bus, lanes.states.shape[0], buses):
-        if weights.next_from[lane] <= clock:
-            next_step(setup, weights, dimm_of(setup, lane, buses), lane, lanes.states, buses, clock)
-            asked.takes[bus] |= 1 << lane // buses
-            asked.rest[bus] = clock
-        asked.next_from[bus] = min(asked.next_from[bus], weights.next_from[lane])
-
-
-# ---- Refreshes that fall due
-
-
-@inlined
-def refresh_lanes(host, lanes, before, bus, buses):
-    """The refreshes that the host's controller has just asked of a rank are its lane's as well."""
-    for place in range(before, host[PENDING_SIZE]):
-        first = host[PENDING_BANK + (place & (PENDING - 1))]
-        lane = first // BANKS_PER_RANK * buses + bus
-        if lane < lanes.states.shape[0]:
-            state = lanes.states[lane]
-            if state[PENDING_SIZE] == 0:
-                state[REFRESH_FROM] = host[REFRESH_FROM]
-            push_maintenance(state, host[PENDING_KIND + (place & (PENDING - 1))], first % BANKS_PER_RANK)
-
-
-@inlined
-def refresh_due(lanes, hosts, has_host, bus):
-    """The clock at which the next refresh falls due on a rank of a bus.
-
-    With the host away each lane keeps its own time; else they are the host's, and its lanes' as well.
-    """
-    if has_host:
-        return hosts.states[bus, NEXT_REFRESH]
-    at = FAR
-    for lane in range(bus, lanes.states.shape[0], hosts.states.shape[0]):
-        at = min(at, lanes.states[lane, NEXT_REFRESH])
-    return at
-
-
-@outlined
-def ask_for_refresh(setup, lanes, hosts, asked, has_host, bus, clock):
-    """The refreshes that fall due on the ranks of a bus. False when they can never catch up."""
-    count, buses, policy = lanes.states.shape[0], hosts.states.shape[0], setup.policy
-    host = hosts.states[bus]
-    asked.rest[bus] = clock
-    asked.host_column[bus, 0] = UNKNOWN
-    if has_host:
-        before = host[PENDING_SIZE]
-        asked.wake[bus, :] = 0
-        if not refresh(hosts.shape, policy, host, clock):
-            return False
-        host[NEXT_REFRESH] -= setup.refresh_shift
-        refresh_lanes(host, lanes, before, bus, buses)
-        return True
-    for lane in range(bus, count, buses):
-        if clock >= lanes.states[lane, NEXT_REFRESH]:
-            asked.wake[bus, lane // buses] = 0
-            if not refresh(lanes.shape, policy, lanes.states[lane], clock):
-                return False
-            lanes.states[lane, NEXT_REFRESH] -= setup.refresh_shift
-    return True
 
 
 # ---- Whose turn it is
@@ -341,24 +124,32 @@ def earlier_of(clock, other, now):
 
 
 @inlined
-def keep_off_lanes(setup, claims, lanes, bus, buses, clock):
+def pending_refresh(state):
+    """REFRESH_PENDING where a refresh of a controller is."""
+    return REFRESH_PENDING if state[PENDING_SIZE] > 0 else 0
+
+
+@inlined
+def keep_off_lanes(setup, claims, lanes, asked, bus, buses, clock):
     """Where the host is second, which way the lanes' next data goes, and which command buses are taken."""
     for rank in range(lanes.states.shape[0] // buses):
         lane = rank * buses + bus
         claims.host_second[bus, rank] = claims.tally[lane, FIRST] == NDP
         claims.host_direction[bus, rank] = 0
         if claims.tally[lane, FIRST] == NDP:
-            claims.host_direction[bus, rank] = next_column(lanes.shape, lanes.states[lane])[1]
+            column = noted_column(lanes.shape, lanes.states[lane], asked, bus, rank)
+            claims.host_direction[bus, rank] = column[1] | pending_refresh(lanes.states[lane])
         if claims.bus_free[setup.dimm_of_rank[rank], bus] > clock:
             claims.host_direction[bus, rank] |= BUS_TAKEN
 
 
 @inlined
-def note_host_column(hosts, asked, bus):
-    """Note the host's next column command, unless it is noted."""
-    column = asked.host_column[bus]
+def noted_column(shape, state, asked, bus, number):
+    """What `beside.next_column` says of a controller, which changes with its requests and rows."""
+    column = asked.column[bus, number]
     if column[0] == UNKNOWN:
-        column[0], column[1] = next_column(hosts.shape, hosts.states[bus])
+        column[0], column[1] = next_column(shape, state)
+    return column[0], column[1]
 
 
 @inlined
@@ -416,9 +207,10 @@ def step_lanes(setup, agents, lanes, hosts, asked, mask, owner, bus, clock):
     """
     claims, buses, happened = agents.claims, hosts.states.shape[0], 0
     has_host, is_second = agents.traffic.takes_part[bus], owner == HOST
-    if is_second and mask != 0:
-        note_host_column(hosts, asked, bus)
-    host_rank, host_direction = asked.host_column[bus, 0], asked.host_column[bus, 1]
+    host_rank, host_direction, pending = -1, 0, 0
+    if is_second and mask != 0:  # of the host before any lane issues, as they do so at the same time
+        host_rank, host_direction = noted_column(hosts.shape, hosts.states[bus], asked, bus, HOSTS)
+        pending = pending_refresh(hosts.states[bus])
     while mask != 0:
         rank = next_in_turn(setup, claims, mask, bus)
         bit = 1 << rank
@@ -431,7 +223,7 @@ def step_lanes(setup, agents, lanes, hosts, asked, mask, owner, bus, clock):
             asked.withheld[bus] &= ~bit
         elif not (is_second and is_lane_put_off(setup, claims, lanes, asked, lane, rank, bus, clock)):
             claims.lane_second[lane, 0] = is_second
-            claims.lane_direction[lane, 0] = host_direction if is_second and host_rank == rank else 0
+            claims.lane_direction[lane, 0] = pending | (host_direction if host_rank == rank else 0)
             if step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock):
                 happened |= bit
     return happened
@@ -460,7 +252,7 @@ def issue_commands(setup, agents, lanes, hosts, asked, hurried, bus, clock):
     happened, host_changed = issued != 0, asked.wake[bus, HOSTS] <= clock
     ask_host = is_host_to_ask(setup, hosts, asked, turned | issued, bus, clock)
     if ask_host:
-        keep_off_lanes(setup, claims, lanes, bus, buses, clock)
+        keep_off_lanes(setup, claims, lanes, asked, bus, buses, clock)
         happened |= step_host(setup, agents, lanes, hosts, asked, bus, clock)
     if ask_host or host_changed or issued != 0:
         ask |= asked.withheld[bus]
@@ -546,8 +338,8 @@ def begin_run(setup, agents, lanes, hosts, asked, clock):
     for bus in range(buses):
         state = hosts.states[bus]
         state[NEXT_REFRESH] = next_refresh(state) - setup.refresh_shift
-    asked.wake[:], asked.due[:], asked.rest[:], asked.host_column[:, 0] = clock, clock, clock, UNKNOWN
-    asked.starves_from[:] = 0
+    asked.wake[:], asked.due[:], asked.rest[:] = clock, clock, clock
+    asked.starves_from[:], asked.column[:, :, 0] = 0, UNKNOWN
     asked.takes[:] = (1 << count // buses) - 1 | HOST_BIT
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim._jit import inlined
-from ndpsim.dimm.state import BUS_TAKEN
+from ndpsim.dimm.state import BUS_TAKEN, REFRESH_PENDING
 from ndpsim.dram.masks.banks import active_bank
 from ndpsim.dram.masks.choose import (
     active_quiet_until,
@@ -127,13 +127,13 @@ def next_column(shape, state):
 
 
 @inlined
-def is_wanted(first, bank):
+def is_wanted(first, direction, bank):
     """Whether the first owner's controller waits for a bank."""
     rank, bit = bank // BANKS_PER_RANK, 1 << bank % BANKS_PER_RANK
     if first[HELD_BANKS + rank] & ~first[HELD_BY_OTHER + rank] & bit != 0:
         return True
     queue = first[WRITE_MODE] & 1
-    return first[PENDING_SIZE] == 0 and first[OF_BANK + queue * BANKS + bank] != 0
+    return direction & REFRESH_PENDING == 0 and first[OF_BANK + queue * BANKS + bank] != 0
 
 
 @inlined
@@ -146,7 +146,7 @@ def in_the_way(beside, queue, is_active, bank):
         return False
     turns = beside.direction[rank] & (1 if queue == WRITES else 2) != 0
     first = beside.states[beside.row + rank * beside.stride]
-    wanted = is_wanted(first, bank % BANKS_PER_RANK + beside.offset)
+    wanted = is_wanted(first, beside.direction[rank], bank % BANKS_PER_RANK + beside.offset)
     if is_active:
         return turns and not wanted
     return turns or wanted

@@ -93,6 +93,7 @@ class SharedDimms:
             for count in (lanes, buses)
         ]
         self._latencies = np.zeros((buses, 1, LATENCIES), dtype=np.int64)
+        self._sides: list[Any] = []  # lanes and host as kernels have them, until an array is another
         self._make_controllers(lanes, buses)
         self._note_refreshes(self.clock)
         for rank, bankgroup, bank, row in open_rows:
@@ -115,7 +116,7 @@ class SharedDimms:
         number = len(self.agents.traffic.first) - 1
         if number:
             more = np.zeros_like(self._latencies[:, :1])
-            self._latencies = np.concatenate((self._latencies, more), axis=1)
+            self._latencies, self._sides = np.concatenate((self._latencies, more), axis=1), []
         return number
 
     def add_relayout(
@@ -167,6 +168,7 @@ class SharedDimms:
                 Commands(np.concatenate((one.entry, np.zeros_like(one.entry)), axis=1), one.length)
                 for one in self.recorded
             ]
+            self._sides = []
 
     def run_dimm(self, dimm: int, goal: int, until_clock: int) -> bool:
         """Run until a DIMM has reached a goal."""
@@ -304,12 +306,10 @@ class FastDimms(SharedDimms):
 
     def _run(self, goals: Ints, until_clock: int) -> int:
         run: Any = arbiter.run
-        latencies = (self._of_lanes, self._latencies)
-        sides = [
-            stepping.Controllers(*side)
-            for side in zip(self._shapes, self._states, latencies, self.recorded, strict=True)
-        ]
-        return int(run(self.setup, self.agents, *sides, self._asked, goals, until_clock))
+        if not self._sides:
+            each = (self._shapes, self._states, (self._of_lanes, self._latencies), self.recorded)
+            self._sides = [stepping.Controllers(*side) for side in zip(*each, strict=True)]
+        return int(run(self.setup, self.agents, *self._sides, self._asked, goals, until_clock))
 
     @property
     def lane_values(self) -> Ints:

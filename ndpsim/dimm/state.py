@@ -196,8 +196,9 @@ class Transfers(NamedTuple):
 ) = range(5)
 TALLY_PLACES = ROWS_LOST + 2
 
-# In `Claims.host_direction`: the command bus of the rank's DIMM is taken.
-BUS_TAKEN = 4
+# In `Claims.lane_direction` and `host_direction`, beside the direction: the command bus of the rank's DIMM is
+# taken; a refresh of the first owner is pending, and what it has queued waits for no bank.
+BUS_TAKEN, REFRESH_PENDING = 4, 8
 
 
 @by_reference
@@ -217,8 +218,8 @@ class Claims(NamedTuple):
     host_wanted: Ints  # [bus, node]: likewise the NDP unit
     lane_second: Ints  # [lane, 1]: 1 where the host is first
     host_second: Ints  # [bus, rank]: 1 where the NDP unit is first
-    lane_direction: Ints  # [lane, 1]: the host's next column command, if it is first: 1 reads, 2 writes
-    host_direction: Ints  # [bus, rank]: likewise the NDP unit's; BUS_TAKEN
+    lane_direction: Ints  # [lane, 1]: the host's next column command, if it is first: 1 reads, 2 writes;
+    host_direction: Ints  # [bus, rank]: likewise the NDP unit's; with BUS_TAKEN and REFRESH_PENDING
     bus_free: Ints  # [DIMM, bus]: the clock from which the command bus that its lanes share is free
     last_rank: Ints  # [DIMM, bus]: the rank of the lane that had it last
 

@@ -119,14 +119,14 @@ class Asked(NamedTuple):
     due: Ints  # [bus]: the clock of its next step,
     rest: Ints  # [bus]: and of the next that does more than take requests
     carries_at: Ints  # [bus]: the clock at which its next transfer of activations or results is ready
-    host_column: Ints  # [bus, 2]: what `beside.next_column` says of the host's controller, or UNKNOWN
+    column: Ints  # [bus, controller, 2]: what `beside.next_column` says of it, or UNKNOWN
 
 
 def make_asked(buses: int) -> Asked:
     """All are asked at the first clock."""
-    widths = {"wake": HOSTS + 1, "starves_from": HOSTS + 1, "host_column": 2}
-    shapes = {name: (buses, widths[name]) if name in widths else (buses,) for name in Asked._fields}
-    return Asked(**{name: np.zeros(shape, dtype=np.int64) for name, shape in shapes.items()})
+    each = (HOSTS + 1,)
+    more = {"wake": each, "starves_from": each, "column": (*each, 2)}
+    return Asked(**{name: np.zeros((buses, *more.get(name, ())), dtype=np.int64) for name in Asked._fields})
 
 
 @inlined
@@ -209,6 +209,7 @@ def step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock):
     credit, write_mode = claims.credit[lane], state[WRITE_MODE]
     first_bank = rank * BANKS_PER_RANK
     beside = Beside(hosts.states, bus, 0, first_bank, claims.lane_second[lane], claims.lane_direction[lane])
+    asked.column[bus, rank, 0] = UNKNOWN
     origin, first, second, wake, withheld = choose(policy, shape, state, credit[0], 0, beside, clock)
     asked.withheld[bus] = set_bit(asked.withheld[bus], bit, withheld != 0)
     asked.wake[bus, rank] = wake
@@ -240,7 +241,7 @@ def step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock):
         give_to_multipliers(setup, weights, agents.transfers, dimm, lane)
         note_room(setup, agents, lane, clock + 1)
     if changes or host[PENDING_SIZE] > 0:
-        asked.host_column[bus, 0] = UNKNOWN
+        asked.column[bus, HOSTS, 0] = UNKNOWN
         asked.wake[bus, HOSTS] = min(asked.wake[bus, HOSTS], clock + 1)
     asked.wake[bus, rank] = next_asked(policy, shape, state, credit[0], clock)
     takes = looks_for_requests(agents.relayout, policy, state, source, lane, clock + 1)
@@ -265,6 +266,7 @@ def lane_observes(agents, lanes, asked, rank, bus, origin, kind, bank, row, cloc
     note_command(claims.tally[lane], claims.opened_by[lane], HOST, origin, kind, bank)
     claims.host_issued[lane, COMMANDS_OF_KINDS[kind]] += 1
     if observe(lanes.shape, other, kind, bank, row, origin == FROM_ACTIVE, clock):
+        asked.column[bus, rank, 0] = UNKNOWN
         asked.wake[bus, rank] = min(asked.wake[bus, rank], clock + 1)
     if origin == FROM_REFRESHES and claims.credit[lane, 0] > clock:
         requeue_reads(lanes.shape, other, lane_source(agents.weights, lane), clock)
@@ -276,7 +278,7 @@ def step_host(setup, agents, lanes, hosts, asked, bus, clock):
     claims, traffic, count = agents.claims, agents.traffic, hosts.states.shape[0]
     policy, shape, state = setup.policy, hosts.shape, hosts.states[bus]
     beside = Beside(lanes.states, bus, count, 0, claims.host_second[bus], claims.host_direction[bus])
-    asked.host_column[bus, 0] = UNKNOWN
+    asked.column[bus, HOSTS, 0] = UNKNOWN
     other_credit = room_beside(agents, lanes, state, bus, count)
     write_mode = state[WRITE_MODE]
     origin, first, second, wake, withheld = choose(policy, shape, state, 0, other_credit, beside, clock)
