@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim._by_reference import by_reference
-from ndpsim._jit import inlined, kernel
+from ndpsim._jit import inlined, kernel, outlined
 from ndpsim.dram.maintenance import next_refresh
 from ndpsim.dram.masks.banks import active_bank
 from ndpsim.dram.masks.choose import (
@@ -87,7 +87,7 @@ class Lanes(NamedTuple):
     latencies: Ints  # of the lanes together
     commands: Ints  # [lane, n, field]: recorded; n is 0 where nothing is
     recorded: Ints  # [lane, 1]
-    value: Ints  # by the places below
+    value: Ints  # by the places above
 
 
 def make_lanes(
@@ -226,7 +226,7 @@ def may_lag(lanes, lane):
     return lanes.left_reads[lane] == 0 and lanes.commands.shape[1] == 0
 
 
-@inlined
+@outlined
 def step_lanes(policy, shape, engine, lanes, no_sink, lagging, end):
     """The steps before the clock `end` of lanes that may lag, or of the others; returns their next clock."""
     due = FAR
