@@ -131,8 +131,8 @@ def _optimize(library: Any) -> None:
 
 @_register_pass(mutates_CFG=True, analysis_only=False)
 class _LowerPart(_LowerKernel):
-    """That step for parts of kernels: nobody runs a part alone, so machine code is made of kernels only,
-    and parts are optimized where they are.
+    """That step for parts of kernels: no part is run alone, so machine code is made of kernels only, and
+    parts are optimized where they are.
     """
 
     _name = "lower_part"

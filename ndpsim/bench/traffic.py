@@ -183,12 +183,12 @@ class Traffic:
 
 def _serve(channel: Controller, source: state.Source) -> _Run:
     """Serve all requests; only the controller's own time counts."""
-    count, nobody, silent = len(source.place), sink.null_sink(), no_commands()
+    count, data_sink, silent = len(source.place), sink.null_sink(), no_commands()
     began = time.perf_counter()
-    run_channel(channel, source, nobody, silent, state.FAR, until_taken=count)
+    run_channel(channel, source, data_sink, silent, state.FAR, until_taken=count)
     taken = time.perf_counter()
     accepted = {"cycles": int(channel.value[state.CLOCK]) - 1, **counters([channel])}
     resumed = time.perf_counter()
-    run_channel(channel, source, nobody, silent, count)
+    run_channel(channel, source, data_sink, silent, count)
     seconds = time.perf_counter() - resumed + taken - began
     return _Run(channel, seconds, accepted, channel.skipped)

@@ -52,7 +52,7 @@ def _others_write(status: os.stat_result, path: str | Path | int) -> bool:
 
 
 def _is_own(status: os.stat_result, path: str | Path | int) -> bool:
-    """Whether nobody but the user can have written a file or folder."""
+    """Whether only the user can have written a file or folder."""
     return user_number() is None or (status.st_uid == user_number() and not _others_write(status, path))
 
 

@@ -22,9 +22,8 @@ from ndpsim.dram.masks.choose import (
     mode_changes,
     quiet_until,
 )
-from ndpsim.dram.masks.controller import refresh
+from ndpsim.dram.masks.controller import queue_request, refresh
 from ndpsim.dram.masks.issue import issue_active, issue_maintenance, issue_queued
-from ndpsim.dram.masks.slots import bank_of, enqueue
 from ndpsim.dram.masks.state import (
     ACTIVE_REQUEST,
     ONE_SEGMENT,
@@ -44,7 +43,6 @@ from ndpsim.dram.state import (
     LATENCIES,
     NEXT_REFRESH,
     RECORD_FIELDS,
-    ROW_SHIFT,
     WRITE_MODE,
     Commands,
     Policy,
@@ -128,11 +126,7 @@ def take(engine, lanes, state, lane, request, clock):
     note_taken(lanes.offers, lane, request)
     if request >= lanes.offers.reads:
         write_taken(engine, request - lanes.offers.reads, clock)
-    place = lanes.source.place[request]
-    queue = place & 1
-    bank, row = bank_of(place), place >> ROW_SHIFT
-    ready_at = enqueue(ONE_SEGMENT, state, lanes.source, queue, bank, row, request, clock - 1)
-    return ready_at if queue == state[WRITE_MODE] & 1 else FAR
+    return queue_request(ONE_SEGMENT, state, lanes.source, request, clock)
 
 
 @inlined
@@ -142,13 +136,13 @@ def choose_and_issue(policy, shape, state, latencies, source, no_sink, commands,
     Returns the clock before which no other can issue, whether a request was served, and which one if that
     was a read, else -1.
     """
-    line, place = choose_active(shape, state, 0, clock)
+    active_queue, place = choose_active(shape, state, 0, clock)
     served, read = False, _NONE
-    if line >= 0:
+    if active_queue >= 0:
         served = True
-        if line & 1 == READS:
-            read = state[ACTIVE_REQUEST + active_bank(state, line, place)]
-        issue_active(shape, state, latencies, source, no_sink, commands, line, place, clock)
+        if active_queue & 1 == READS:
+            read = state[ACTIVE_REQUEST + active_bank(state, active_queue, place)]
+        issue_active(shape, state, latencies, source, no_sink, commands, active_queue, place, clock)
     elif state[PENDING_SIZE] > 0:
         kind, at = choose_maintenance(shape, state, 0, 0, clock)
         if kind < 0:

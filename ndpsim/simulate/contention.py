@@ -167,7 +167,7 @@ def simulate_contention(
     setup = make_setup(machine, arbitration, slice_clocks)
     run = ChannelRun(machine, setup, 1, record_commands)
     for each, ns in zip(of_jobs, released, strict=True):
-        run.add_expert(0, weights, each, machine.clock_at(ns) * machine.dram_ticks if ns else 0)
+        run.add_expert(0, weights, each, machine.release_tick(ns))
     requests = host_round(hardware, host, run.first_free_place[0])
     run.dimms.add_stream(requests.stream(machine.tables, machine.host_buses, FIRST_CLOCK))
     samples = _run_beside(run, alone)

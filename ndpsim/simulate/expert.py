@@ -156,10 +156,7 @@ def simulate_expert(
         machine = lower_machine(hardware)
         expert = place_on_dimms(machine, layout, weights)
         tilings = [machine.unit.tile(each, weights.hidden, expert.slice).tokens for each in of_jobs]
-    jobs = [
-        Job(tiles, machine.clock_at(ns) * machine.dram_ticks if ns else 0)
-        for tiles, ns in zip(tilings, released, strict=True)
-    ]
+    jobs = [Job(tiles, machine.release_tick(ns)) for tiles, ns in zip(tilings, released, strict=True)]
     _check_room(machine, expert, len(jobs))
     tiles = tuple(tokens for job in jobs for tokens in job.tiles)
     if record_commands:

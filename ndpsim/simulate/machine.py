@@ -80,6 +80,10 @@ class Machine:
         """The first clock that is not before a time, in ns after the first clock."""
         return FIRST_CLOCK - int(-(exact(ns) * 1000 / self.timebase.tick_ps) // self.dram_ticks)
 
+    def release_tick(self, release_ns: float) -> int:
+        """The tick of the first clock not before the release of a job, 0 without one."""
+        return self.clock_at(release_ns) * self.dram_ticks if release_ns else 0
+
     def bus_ticks(self, bursts: int) -> int:
         """Time on the buses to the host for bursts that all of them share."""
         return -(-bursts // self.host_buses) * self.tables.burst * self.dram_ticks

@@ -63,6 +63,7 @@ __all__ = [
     "can_take",
     "count_waits",
     "offered_from",
+    "queue_request",
     "refresh",
     "run",
     "take",
@@ -101,18 +102,22 @@ def would_accept(policy, state, source, clock):
 
 
 @inlined
+def queue_request(queues, state, source, request, clock):
+    """Queue a request that is taken; returns when it can issue, at the earliest, FAR in the other mode."""
+    place = source.place[request]
+    queue, bank = place & 1, bank_of(place)
+    ready_at = enqueue(queues, state, source, queue, bank, place >> ROW_SHIFT, request, clock - 1)
+    return ready_at if queue == state[WRITE_MODE] & 1 else FAR
+
+
+@inlined
 def take(queues, state, latencies, source, clock):
     """Take the next request: it is absorbed or queued; returns when it can issue, at the earliest."""
-    request = assume_nonnegative(state[PLACE])
-    place, at = source.place[request], FAR
-    queue = place & 1
+    request, at = assume_nonnegative(state[PLACE]), FAR
     if state[SIZE + WRITES] > 0 and is_queued_write(queues, state, source, source.address[request]):
-        absorb(state, latencies, queue)
+        absorb(state, latencies, source.place[request] & 1)
     else:
-        bank = bank_of(place)
-        first = enqueue(queues, state, source, queue, bank, place >> ROW_SHIFT, request, clock - 1)
-        if queue == state[WRITE_MODE] & 1:
-            at = first
+        at = queue_request(queues, state, source, request, clock)
     state[TAKEN] += 1
     state[PLACE] = 0 if request + 1 == source.place.shape[0] else request + 1
     return at

@@ -319,17 +319,20 @@ def make_states(tables: Tables, policy: Policy, count: int) -> Ints:
     width = -(-WORDS // KINDS) * KINDS
     at_rest = make_state(tables, schedule_of(tables, policy))
     states = _aligned(count * width).reshape(count, width)
-    for first, words in ((0, GROUP_READY), *((first, tables.ranks * words) for first, words in _BY_RANK)):
-        states[:, first : first + words] = at_rest[first : first + words]
+    _put_at_rest(states, at_rest, tables.ranks)
     return states
+
+
+def _put_at_rest(states: Ints, at_rest: Ints, ranks: int) -> None:
+    """Set what channels of so many ranks read before they write it: int64[..., word]."""
+    for first, words in ((0, GROUP_READY), *((first, ranks * words) for first, words in _BY_RANK)):
+        states[..., first : first + words] = at_rest[first : first + words]
 
 
 def copy_at_rest(state: Ints, ranks: int, segments: int = 1) -> Ints:
     """Another channel of so many ranks at rest."""
     copy = _aligned(WORDS) if segments == 1 else np.zeros(segments * SEGMENT, dtype=np.int64)
-    copy[:GROUP_READY] = state[:GROUP_READY]
-    for first, words in _BY_RANK:
-        copy[first : first + ranks * words] = state[first : first + ranks * words]
+    _put_at_rest(copy, state, ranks)
     if segments > 1:
         order = copy[SEGMENT_ORDER : SEGMENT_ORDER + 2 * SEGMENTS].reshape(2, SEGMENTS)
         order[:, :segments] = np.arange(segments) * SEGMENT
