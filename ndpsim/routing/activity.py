@@ -21,7 +21,7 @@ _AT_ONCE = 1 << 26  # bytes of a table of choices
 
 @dataclass(frozen=True)
 class ActiveExperts:
-    """Experts that `batch` tokens of a step choose together: the mean, and the fewest and most of any batch."""
+    """Experts that `batch` tokens of a step choose together: the mean, the fewest and the most."""
 
     batch: int
     mean: float
@@ -76,7 +76,7 @@ def _tables(routing: Routing) -> Iterator[NDArray[np.bool_]]:
 
 
 def _doubling(chosen: NDArray[np.bool_]) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """The active experts of each batch, by the size of batches; tokens that do not fill a batch are left out."""
+    """Active experts of each batch, by the size of batches; tokens that do not fill one are left out."""
     batch, size = chosen.shape[1], 1
     of_all = chosen.any(axis=1).sum(axis=1)
     while size < batch:

@@ -1,8 +1,9 @@
 """Counts of selections, [layer][expert]: the bundled ones, and files that users have.
 
-A file is JSON: a list of lists; an object with `counts` (a list of lists, or several by the name of their data), or
-with `expert_popularity`, as Fiddler writes it. An object may say which layers of the model it has (`layers`), how
-many layers the model has (`model_layers`), and how many experts a token chooses (`experts_per_token`).
+A file is JSON: a list of lists; an object with `counts` (a list of lists, or several by the name of their
+data), or with `expert_popularity`, as Fiddler writes it. An object may say which layers of the model it has
+(`layers`), how many layers the model has (`model_layers`), and how many experts a token chooses
+(`experts_per_token`).
 """
 
 from __future__ import annotations

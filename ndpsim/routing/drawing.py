@@ -1,11 +1,14 @@
 """Draws the choices of tokens: k distinct experts each, every expert with just the chance that is asked.
 
-A token's k choices are a systematic sample (Madow, 1949): experts stand in random order on a line, each as long as
-its chance, and the token takes those at u, u + 1, ..., u + k - 1 for one random u below 1. No chance is above 1, so
-that no expert is met twice. Which experts are chosen together says nothing: the order is another in every block.
+Experts stand in random order on a line that is k long, each as long as its chance, and a token takes one at
+a random place in each of the k parts of length 1. An expert that reaches from one part into the next is taken
+in one of them at most: where it was taken in the first, the place in the second lies beyond it, and otherwise
+on it the more often, so that its chance stays what it is. (One draw a stratum, with units across borders:
+Fuller, JRSS B 32, 1970.) Which experts are chosen together says nothing: the order is a new one in every
+block.
 
-A token that repeats does so with all of its choices. What an expert gets over time is the same as if each choice
-were repeated by itself.
+A token that repeats does so with all of its choices. What an expert gets over time is the same as if each
+choice were repeated by itself.
 """
 
 from __future__ import annotations
@@ -42,17 +45,37 @@ def draw(
     """
     drawn = np.empty((len(shares), tokens, experts_per_token), np.int16)
     chances, last = np.zeros(0, np.int64), None
-    ahead = UNIT * np.arange(experts_per_token)
     for block, of_block in enumerate(shares):
         if of_block is not last:
             chances, last = in_units(of_block, experts_per_token), of_block
         order = shuffled(len(chances), random)
-        points = (random.random(tokens) * UNIT).astype(np.int64)[:, None] + ahead
-        drawn[block] = order[np.searchsorted(np.cumsum(chances[order]), points, side="right")]
+        ends = np.cumsum(chances[order])
+        places = _places(ends, random.random((experts_per_token, tokens)))
+        drawn[block] = order[np.searchsorted(ends, places, side="right")].T
     if token_stickiness == block_stickiness == 0:
         return drawn
     origins = _origins(len(shares), tokens, token_stickiness, block_stickiness, random)
     return drawn.reshape(-1, experts_per_token)[origins]
+
+
+def _places(ends: Ints, uniform: Floats) -> Ints:
+    """A place in each part of the line for each token, [part, token], none on the expert of the part before."""
+    borders = UNIT * np.arange(len(uniform))
+    at_border = np.searchsorted(ends, borders, side="right")  # the expert that begins there, or reaches over
+    beyond = ends[at_border] - borders
+    before = borders - np.where(at_border > 0, ends[at_border - 1], 0)
+    places = np.empty(uniform.shape, np.int64)
+    places[0] = uniform[0] * UNIT
+    for part in range(1, len(uniform)):
+        size, left, draw = int(beyond[part]), UNIT - int(before[part]), uniform[part]
+        if left == UNIT:  # none reaches over the border
+            places[part] = draw * UNIT
+            continue
+        taken = places[part - 1] >= left
+        rest = draw * left
+        free = np.where(rest < size, rest, size + (rest - size) * (UNIT - size) / max(left - size, 1))
+        places[part] = np.where(taken, size + draw * (UNIT - size), free)
+    return np.minimum(places, UNIT - 1) + borders[:, None]
 
 
 def _origins(
@@ -60,8 +83,9 @@ def _origins(
 ) -> Ints:
     """Which draw each token has, counted over all blocks: [block, token].
 
-    Tokens next to each other that share a draw are a run. From block to block whole runs stay or break up, and a
-    token that is free repeats the one before it: so each of the two chances is just what was asked, in all blocks.
+    Tokens next to each other that share a draw are a run. From block to block a run stays as a whole or is
+    drawn anew token by token, each of which may repeat the one before it. Both chances are then just what
+    was asked, in every block.
     """
     repeats = random.random((blocks, tokens)) < token_stickiness
     repeats[:, 0] = False

@@ -1,9 +1,9 @@
 """Figures with their sampling error: how far another sample of the same tokens' source would be off.
 
-The error is twice the standard error and the bias that the jackknife finds: sequences in groups, each of which is left
-out once (Efron and Tibshirani, An Introduction to the Bootstrap, chapter 11). Neighbouring tokens are in one group, so
-that what they share counts as one. Bias matters where experts are ranked by the counts that are then summed up: the
-most popular of a small sample are popular by chance, too.
+The error is twice the standard error and the bias that the jackknife finds: sequences in groups, each of
+which is left out once (Efron and Tibshirani, An Introduction to the Bootstrap, chapter 11). Neighbouring
+tokens are in one group, so that what they share counts as one. Bias matters where experts are ranked by the
+counts that are then summed up: the most popular of a small sample are popular by chance, too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Estimate:
 
 
 def groups_of(count: int) -> NDArray[np.int64]:
-    """The group of each of `count` sequences, steps or tokens; all in one where they are too few for an error."""
+    """The group of each of `count` sequences, steps or tokens; one group where they are too few."""
     groups = min(_GROUPS, count)
     return np.arange(count) * groups // count if groups >= _FEWEST else np.zeros(count, np.int64)
 

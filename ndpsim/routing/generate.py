@@ -66,8 +66,8 @@ def generate_routing(
         steps: decode steps, from 0.
         prompt: prompt tokens of each sequence; 0: no prefill.
         seed: from 0; the same seed gives the same trace, to the bit.
-        offline: the trace that can be had before: of the same popularity but for the share `drift` of experts, and
-            other choices.
+        offline: the trace that can be had before: of the same popularity but for the share `drift` of
+            experts, and other choices.
 
     Raises:
         InputError: the SPEC or a number cannot be, or the trace would need too much memory.
@@ -175,7 +175,8 @@ def find_routing(
         model, batch, steps, prompt, seed: see `generate_routing`; a trace is cut to them.
 
     Raises:
-        InputError: there is no such file or generator, or the trace does not fit the model or lacks what is asked.
+        InputError: there is no such file or generator, or the trace does not fit the model or lacks what is
+            asked.
     """
     shape = load_model(model)
     if routing is None:

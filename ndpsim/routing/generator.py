@@ -16,7 +16,8 @@ __all__ = ["COMMON", "Generator", "Parameter", "Randoms", "Shape", "Shares"]
 #: Shares of a layer's selections by expert, float64 [layer, expert]; those of a layer add up to 1.
 Shares = NDArray[np.float64]
 
-#: A source of random numbers for each layer. Only its `random` is used: NumPy promises no more from release to release.
+#: A source of random numbers for each layer. Only its `random` is used: NumPy promises no more from release
+#: to release.
 Randoms = Sequence[np.random.Generator]
 
 
@@ -72,7 +73,8 @@ class Generator:
         meaning: in a line.
         parameters: its own, beside those in `COMMON`.
         names: of what it is generated from; empty where it needs none.
-        shares: from the shape, the name, the parameters, which of them were given, and random numbers of each layer.
+        shares: from the shape, the name, the parameters, which of them were given, and random numbers of each
+            layer.
         shape: that belongs to a name, where no model is given; None: a model is needed.
     """
 

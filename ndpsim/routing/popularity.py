@@ -50,7 +50,7 @@ def filled(shares: Floats, experts_per_token: int) -> Floats:
 
 
 def in_units(shares: Floats, experts_per_token: int) -> Ints:
-    """The chance of each expert to be among a token's k, in `UNIT`s: whole numbers that add up to k of them."""
+    """The chance of each expert to be among a token's k: whole numbers that add up to k `UNIT`s."""
     wanted = np.minimum(shares * experts_per_token, 1.0) * UNIT
     chances = wanted.astype(np.int64)
     missing = experts_per_token * UNIT - int(chances.sum())
@@ -78,7 +78,7 @@ def cosine(one: Floats, other: Floats) -> float:
 
 
 def like(shares: Floats, wanted: float, random: np.random.Generator) -> Floats:
-    """Shares of one layer whose cosine with `shares` is `wanted`: pairs exchange theirs, the last one in part.
+    """Shares of one layer whose cosine with `shares` is `wanted`: pairs exchange theirs, the last in part.
 
     The most popular expert pairs with the least popular, and so on; which pairs exchange is random.
 

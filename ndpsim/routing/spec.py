@@ -51,7 +51,8 @@ class Spec:
 
 
 def parse_spec(text: str | Spec) -> Spec:
-    """A SPEC: ``skewed[:KEY=VALUE,...]``, ``popularity:NAME[:KEY=VALUE,...]`` or ``ranks:NAME[:KEY=VALUE,...]``.
+    """A SPEC: ``skewed[:KEY=VALUE,...]``, ``popularity:NAME[:KEY=VALUE,...]`` or
+    ``ranks:NAME[:KEY=VALUE,...]``.
 
     NAME of `popularity` is that of bundled counts, or of a JSON file of counts.
 

@@ -16,7 +16,7 @@ from ndpsim.routing.estimates import Estimate, estimate, groups_of, left_out
 from ndpsim.routing.popularity import class_counts
 from ndpsim.routing.trace import Routing
 
-__all__ = ["PhaseStatistics", "RankPoint", "Reuse", "RoutingStatistics", "describe_routing"]
+__all__ = ["LayerShares", "PhaseStatistics", "RankPoint", "Reuse", "RoutingStatistics", "describe_routing"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -38,15 +38,26 @@ class RankPoint:
 
 
 @dataclass(frozen=True)
+class LayerShares:
+    """Shares of the selections of one of the model's layers that its hot, warm and cold experts get."""
+
+    layer: int
+    hot: float
+    warm: float
+    cold: float
+
+
+@dataclass(frozen=True)
 class PhaseStatistics:
     """Of decode or of prefill.
 
     Attributes:
         tokens: of a layer.
-        shares: of the selections, by class: the 5% of experts with most are hot, the next 25% warm, the rest cold;
-            and the same for 10, 30 and 60%. Experts are ranked by all steps together.
+        shares: of the selections, by class: the 5% of experts with most are hot, the next 25% warm, the rest
+            cold; and the same for 10, 30 and 60%. Experts are ranked by all steps together.
         step_shares: the same with experts ranked anew in each step; empty for prefill.
         rank_curve: shares of the selections by rank.
+        layers: shares of the selections by layer.
         largest_over_mean: selections of the most popular expert over the mean.
         unused: pairs of layer and expert that no token chose.
     """
@@ -55,6 +66,7 @@ class PhaseStatistics:
     shares: Mapping[str, Estimate]
     step_shares: Mapping[str, Estimate]
     rank_curve: tuple[RankPoint, ...]
+    layers: tuple[LayerShares, ...]
     largest_over_mean: Estimate
     unused: int
 
@@ -130,8 +142,8 @@ def describe_routing(routing: Routing) -> RoutingStatistics:
     active = active_by_batch(routing)
     return RoutingStatistics(
         trace=routing.to_dict(),
-        decode=_phase(decode, in_steps, routing.steps * routing.batch) if decode else None,
-        prefill=_phase(prefill, [], routing.prefill_tokens) if prefill else None,
+        decode=_phase(routing, decode, in_steps, routing.steps * routing.batch) if decode else None,
+        prefill=_phase(routing, prefill, [], routing.prefill_tokens) if prefill else None,
         token_reuse=_reuse([layer.token_matches for layer in layers]),
         step_reuse=_reuse([layer.step_matches for layer in layers]),
         prefill_reuse=_reuse([layer.prefill_matches for layer in layers]),
@@ -178,18 +190,19 @@ class _Layer:
         self.loads = loads.sum(axis=1)
         self.step_shares = _class_shares(loads).mean(axis=1)
         tokens = left_out(_grouped_sums(np.ones((steps, batch), np.int64), of_group))  # [., step]
-        cells = (loads, tokens) if batch >= 4 else (loads.sum(axis=1)[:, None], tokens.sum(axis=1)[:, None])
+        apart = batch >= 4  # otherwise a step has too few tokens to compare
+        cell_loads = loads if apart else loads.sum(axis=1)[:, None]
+        cell_tokens = tokens if apart else tokens.sum(axis=1)[:, None]
+        independent = _within(cell_loads, cell_tokens, k)
         if batch > 1:
             shared = _shared(ids[:, 1:], ids[:, :-1])
-            self.token_matches = _matches(shared, of_group[:, 1:], _within(*cells, k), k)
+            self.token_matches = _matches(shared, of_group[:, 1:], independent, k)
         if steps > 1:
             shared = _shared(ids[1:], ids[:-1])
-            if batch >= 4:
+            if apart:
                 same = left_out(_grouped_sums(shared, of_group[1:]))
-                chance = _between(loads[:, :-1], loads[:, 1:], tokens[:, :-1], tokens[:, 1:], same, k)
-            else:
-                chance = _within(*cells, k)
-            self.step_matches = _matches(shared, of_group[1:], chance, k)
+                independent = _between(loads[:, :-1], loads[:, 1:], tokens[:, :-1], tokens[:, 1:], same, k)
+            self.step_matches = _matches(shared, of_group[1:], independent, k)
         if steps > 1 and by_sequence and len(by_step) >= 4:
             self.drift = _drift(by_step)
 
@@ -232,16 +245,18 @@ def _shared(later: NDArray[np.int16], earlier: NDArray[np.int16]) -> Ints:
 
 
 def _within(loads: Ints, tokens: Ints, k: int) -> Floats:
-    """The share of its experts that a token has in common with any other of its cell; loads [., cell, expert]."""
+    """The share of its experts that a token has in common with another of its cell, from loads by cell."""
     pairs = (tokens * (tokens - 1)).sum(axis=1)
     same = (loads * loads).sum(axis=(1, 2)) - k * tokens.sum(axis=1)
-    return same / np.maximum(pairs * k, 1)
+    shares: Floats = same / np.maximum(pairs * k, 1)
+    return shares
 
 
 def _between(one: Ints, other: Ints, tokens: Ints, other_tokens: Ints, same: Ints, k: int) -> Floats:
     """The same for a token of a step and those of the next, but itself, which had `same` in common."""
     pairs = (tokens * (other_tokens - 1)).sum(axis=1)
-    return ((one * other).sum(axis=(1, 2)) - same.sum(axis=1)) / np.maximum(pairs * k, 1)
+    shares: Floats = ((one * other).sum(axis=(1, 2)) - same.sum(axis=1)) / np.maximum(pairs * k, 1)
+    return shares
 
 
 def _matches(shared: Ints, of_group: Ints, independent: Floats, k: int) -> Floats:
@@ -265,8 +280,8 @@ def _reuse(by_layer: list[Floats | None]) -> Reuse | None:
 def _drift(by_step: Ints) -> Floats:
     """The share of experts that exchanged their popularity, from loads [group, step, expert].
 
-    Two halves of the sequences are compared, which chose independently of each other: in one step they agree as far as
-    popularity goes, and in the next a bit less. What a random exchange leaves in common is counted.
+    Two halves of the sequences are compared, which chose independently of each other: in one step they agree
+    as far as popularity goes, and in the next a bit less. What a random exchange leaves in common is counted.
     """
     groups, experts = len(by_step), by_step.shape[2]
     even = np.arange(groups) % 2 == 0
@@ -298,7 +313,8 @@ def _overlap(decode: Ints | None, prefill: Ints | None) -> Floats | None:
     one, other = _paired(decode, prefill)
     top = class_counts(one.shape[1], _TOP)[0]
     best, also = (np.argsort(-loads, axis=1, kind="stable")[:, :top] for loads in (one, other))
-    return (best[:, :, None] == also[:, None, :]).any(axis=2).mean(axis=1)
+    found: Floats = (best[:, :, None] == also[:, None, :]).any(axis=2).mean(axis=1)
+    return found
 
 
 def _paired(decode: Ints, prefill: Ints) -> tuple[Floats, Floats]:
@@ -328,17 +344,22 @@ def _by_name(shares: Floats) -> dict[str, Estimate]:
     return {name: estimate(shares[..., place]) for place, name in enumerate(_CLASS_NAMES)}
 
 
-def _phase(by_layer: list[Ints], in_steps: list[Floats], tokens: int) -> PhaseStatistics:
+def _phase(routing: Routing, by_layer: list[Ints], in_steps: list[Floats], tokens: int) -> PhaseStatistics:
     loads = np.array(by_layer)  # [layer, ., expert]
     experts = loads.shape[2]
     cumulative = _cumulative(loads)
+    shares = _class_shares(loads)
     ranks = sorted({max(1, round(fraction * experts)) for fraction in _FRACTIONS})
     curve = cumulative[:, 0].mean(axis=0)
     return PhaseStatistics(
         tokens=tokens,
-        shares=_by_name(_class_shares(loads)),
+        shares=_by_name(shares),
         step_shares=_by_name(np.array(in_steps)) if in_steps else {},
         rank_curve=tuple(RankPoint(rank, rank / experts, float(curve[rank])) for rank in ranks),
+        layers=tuple(
+            LayerShares(layer, *map(float, row[:3]))
+            for layer, row in zip(routing.layers, shares[:, 0], strict=True)
+        ),
         largest_over_mean=estimate(cumulative[..., 1] * experts),
         unused=int((loads[:, 0] == 0).sum()),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -44,16 +45,20 @@ class Routing:
 
     Attributes:
         experts: routed experts of a layer; ids are from 0 to experts - 1.
-        layers: the model's number, from 0, of each layer that the arrays have; dense layers are not among them.
-        ids: experts of decode tokens, int16 [step, layer, token, k]. A token is the same sequence in all steps.
+        layers: the model's number, from 0, of each layer that the arrays have; dense layers are not among
+            them.
+        ids: experts of decode tokens, int16 [step, layer, token, k]. A token is the same sequence in all
+            steps.
         prefill_ids: experts of prompt tokens, int16 [layer, token, k], prompt after prompt; None: no prefill.
-        prompt_lengths: tokens of each prompt, which add up to those of `prefill_ids`.
-        scores, prefill_scores: weights of the choices, float32 of the same shapes as the ids; None: not known.
+        prompt_lengths: tokens of each prompt, which add up to those of `prefill_ids`. As many as there are
+            sequences, they are theirs; otherwise they are the parts in which the prefill was recorded.
+        scores, prefill_scores: weights of the choices, float32 of the same shapes as the ids; None: not
+            known.
         source: where the trace comes from, as plain data.
 
     Raises:
-        InputError: shapes do not fit each other, ids are out of range or chosen twice by a token, scores are no
-            finite numbers.
+        InputError: shapes do not fit each other, ids are out of range or chosen twice by a token, scores are
+            no finite numbers.
     """
 
     experts: int
@@ -69,7 +74,7 @@ class Routing:
         set_ = object.__setattr__
         set_(self, "experts", whole_number(self.experts, "experts", 1, MAX_EXPERTS))
         layers = several(self.layers, "layers", lambda one, name: whole_number(one, name, 0, _MAX_LAYERS))
-        if not layers or any(later <= one for one, later in zip(layers, layers[1:], strict=False)):
+        if not layers or any(later <= one for one, later in itertools.pairwise(layers)):
             raise InputError(f"{shown(layers)} are not layers of a model in ascending order", key="layers")
         set_(self, "layers", layers)
         set_(self, "ids", _checked_ids(self.ids, "ids", _DECODE, layers, self.experts))
@@ -97,9 +102,6 @@ class Routing:
         if self.ids.size and prefill.shape[2] != self.experts_per_token:
             problem = f"{prefill.shape[2]} experts a token, and in ids {self.experts_per_token}"
             raise InputError(problem, key="prefill_ids")
-        if self.ids.size and len(lengths) != self.batch:
-            problem = f"{len(lengths)} prompts for {self.batch} sequences"
-            raise InputError(problem, key="prompt_lengths")
 
     @property
     def steps(self) -> int:
@@ -162,7 +164,8 @@ class Routing:
         """The trace cut to what a run needs.
 
         Args:
-            model: what it is run on; its experts, experts a token and layers with experts must be the trace's.
+            model: what it is run on; its experts, experts a token and layers with experts must be the
+                trace's.
             batch: the first so many sequences; None: all.
             steps: the first so many decode steps; None: all.
             layers: the model's layers, of which dense ones are passed over; None: all.
@@ -202,7 +205,12 @@ class Routing:
         return asked
 
     def _cut(self, rows: list[int], batch: int, steps: int) -> Routing:
-        prompts = self.prompt_lengths[:batch]
+        if batch < self.batch and len(self.prompt_lengths) not in (0, self.batch):
+            problem = (
+                f"the prefill, of {len(self.prompt_lengths)} parts, does not say whose of {self.batch} it is"
+            )
+            raise InputError(f"{batch} sequences cannot be cut out: {problem}", key="batch")
+        prompts = self.prompt_lengths if batch == self.batch else self.prompt_lengths[:batch]
         tokens = sum(prompts)
 
         def decode(array: Any) -> Any:

@@ -1,7 +1,7 @@
 """Experts as popular as counts say: bundled ones, or those of a file.
 
-A layer that was counted has its own counts. Any other layer of the model has those of the nearest that was, for
-experts in another order, so that layers do not share their popular experts.
+A layer that was counted has its own counts. Any other layer of the model has those of the nearest that was,
+for experts in another order, so that layers do not share their popular experts.
 """
 
 from __future__ import annotations
@@ -62,8 +62,9 @@ def _check_possible(shares: Shares, shape: Shape, counts: ExpertCounts) -> None:
     if shares.max() > limit * (1 + 1e-9):
         row, expert = map(int, np.argwhere(shares == shares.max())[0])
         problem = (
-            f"expert {expert} of layer {counts.layers[row]} has {100 * shares.max():.1f}% of the selections, and at "
-            f"most {100 * limit:.1f}% are possible where a token chooses {shape.experts_per_token} different experts"
+            f"expert {expert} of layer {counts.layers[row]} has {100 * shares.max():.1f}%; "
+            f"{100 * limit:.1f}% of the selections are possible where a token chooses "
+            f"{shape.experts_per_token} different experts"
         )
         raise InputError(problem, file=counts.file)
     fewest = int((shares > 0).sum(axis=1).min())

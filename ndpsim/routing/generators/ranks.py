@@ -1,6 +1,7 @@
 """Load curves by rank: what share of the selections the most popular experts have, from published figures.
 
-Which expert has which rank is random in each layer. Between the points of a curve all experts are equally popular.
+Which expert has which rank is random in each layer. Between the points of a curve all experts are equally
+popular.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Three classes of experts, hot, warm and cold, each with a share of the selections.
 
-The default is the skew that the TriMoE paper describes: few hot experts, warm ones with most of the selections, and
-70% cold ones with 8% of them. Within a class all experts are equally popular.
+The default is the skew that the TriMoE paper describes: few hot experts, warm ones with most of the
+selections, and 70% cold ones with 8% of them. Within a class all experts are equally popular.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ __all__ = ["GENERATOR"]
 def _densities(counts: tuple[int, int, int], parameters: Mapping[str, Any]) -> list[float]:
     """The share of each expert of a class; where a class would be above the one before it, they become one.
 
-    With few experts the one hot expert is more than its share of experts, and would be less popular than a warm one.
+    With few experts the one hot expert is more than its share of experts, and would be less popular than a
+    warm one.
     """
     shares = [parameters["hot_share"], parameters["warm_share"]]
     shares.append(1 - sum(shares))
@@ -47,8 +48,8 @@ def _shares(
     limit = 1 / shape.experts_per_token
     if own and densities[0] > limit * (1 + 1e-9):
         problem = (
-            f"an expert would get {100 * densities[0]:.1f}% of the selections, and at most {100 * limit:.1f}% are "
-            f"possible: a token chooses {shape.experts_per_token} different experts"
+            f"one expert would get {100 * densities[0]:.1f}% of the selections; "
+            f"{100 * limit:.1f}% are possible with {shape.experts_per_token} different experts a token"
         )
         raise InputError(problem, key=f"skewed:{', '.join(sorted(own))}")
     densities = filled(densities, shape.experts_per_token)
