@@ -11,6 +11,7 @@ All take `token_stickiness`, `step_stickiness`, `step_drift`, `drift` and `prefi
 generate --help`` says what they mean. One file a generator in `generators`, one a format in `formats`.
 """
 
+from ndpsim.routing.capture import capture_routing
 from ndpsim.routing.file import load_routing
 from ndpsim.routing.generate import find_routing, generate_routing
 from ndpsim.routing.importing import import_routing, routing_formats
@@ -21,6 +22,7 @@ from ndpsim.routing.trace import Routing
 __all__ = [
     "Routing",
     "RoutingStatistics",
+    "capture_routing",
     "default_routing",
     "describe_routing",
     "find_routing",

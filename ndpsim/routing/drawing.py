@@ -59,7 +59,7 @@ def draw(
 
 
 def _places(ends: Ints, uniform: Floats) -> Ints:
-    """A place in each part of the line for each token, [part, token], none on the expert of the part before."""
+    """A place in each part of the line, [part, token], none on the expert taken in the part before."""
     borders = UNIT * np.arange(len(uniform))
     at_border = np.searchsorted(ends, borders, side="right")  # the expert that begins there, or reaches over
     beyond = ends[at_border] - borders
