@@ -129,7 +129,7 @@ def assembled(passes: Sequence[Pass], file: Path, of_model: bool, experts: int |
     Raises:
         InputError: passes differ in layers, or decode steps in tokens.
     """
-    if not passes:
+    if not passes or not all(one.rows for one in passes):
         raise InputError("has no choices of experts", file=file)
     batch = next((one.tokens for one in reversed(passes) if one.prefill is not True), 0)
     decode: list[Pass] = []
@@ -151,7 +151,7 @@ def assembled(passes: Sequence[Pass], file: Path, of_model: bool, experts: int |
         raise InputError(f"has tokens with {min(width)} and with {max(width)} experts", file=file)
     k = width.pop()
     ids = np.array([_stacked(one.rows, layers) for one in decode], np.int64).reshape(
-        -1, len(layers), batch, k
+        len(decode), len(layers), batch, k
     )
     scored = all(one.scores for one in passes)
     parts = [_stacked(one.rows, layers) for one in prefill]

@@ -78,7 +78,7 @@ class Routing:
             raise InputError(f"{shown(layers)} are not layers of a model in ascending order", key="layers")
         set_(self, "layers", layers)
         set_(self, "ids", _checked_ids(self.ids, "ids", _DECODE, layers, self.experts))
-        set_(self, "scores", _checked_scores(self.scores, "scores", self.ids))
+        set_(self, "scores", _checked_scores(self.scores, "scores", _DECODE, layers, self.ids))
         if self.prefill_ids is None:
             if self.prefill_scores is not None or len(self.prompt_lengths):
                 raise InputError("are given without prefill_ids", key="prefill_scores or prompt_lengths")
@@ -86,7 +86,8 @@ class Routing:
         else:
             prefill = _checked_ids(self.prefill_ids, "prefill_ids", _PREFILL, layers, self.experts)
             set_(self, "prefill_ids", prefill)
-            set_(self, "prefill_scores", _checked_scores(self.prefill_scores, "prefill_scores", prefill))
+            scores = _checked_scores(self.prefill_scores, "prefill_scores", _PREFILL, layers, prefill)
+            set_(self, "prefill_scores", scores)
             self._check_prefill(prefill)
         if not self.ids.size and (self.prefill_ids is None or not self.prefill_ids.size):
             raise InputError("there is neither a decode token nor a prompt token", key="ids")
@@ -316,24 +317,29 @@ def _check_layer(
     layers: tuple[int, ...],
     experts: int,
 ) -> None:
-    def place(token: int) -> str:
-        numbers = (*index[:-1], layers[index[-1]], token)
-        return f"{name}[{', '.join(f'{axis} {n}' for axis, n in zip(axes, numbers, strict=True))}]"
-
     if not chosen.size:
         return
     if chosen.min() < 0 or chosen.max() >= experts:
         token, k = map(int, np.argwhere((chosen < 0) | (chosen >= experts))[0])
         problem = f"expert {chosen[token, k]} is not from 0 to {experts - 1}"
-        raise InputError(problem, key=place(token))
+        raise InputError(problem, key=_place(name, axes, (*index, token), layers))
     ordered = np.sort(chosen, axis=-1)
     twice = ordered[:, 1:] == ordered[:, :-1]
     if twice.any():
         token, k = map(int, np.argwhere(twice)[0])
-        raise InputError(f"expert {ordered[token, k]} is chosen twice", key=place(token))
+        problem = f"expert {ordered[token, k]} is chosen twice"
+        raise InputError(problem, key=_place(name, axes, (*index, token), layers))
 
 
-def _checked_scores(scores: object, name: str, ids: Ids) -> Scores | None:
+def _place(name: str, axes: tuple[str, ...], index: tuple[int, ...], layers: tuple[int, ...]) -> str:
+    """An element's place in words: ``ids[step 0, layer 3, token 7]``."""
+    numbers = [layers[n] if axis == "layer" else n for axis, n in zip(axes, index, strict=False)]
+    return f"{name}[{', '.join(f'{axis} {n}' for axis, n in zip(axes, numbers, strict=True))}]"
+
+
+def _checked_scores(
+    scores: object, name: str, axes: tuple[str, ...], layers: tuple[int, ...], ids: Ids
+) -> Scores | None:
     if scores is None:
         return None
     array = np.asarray(scores)
@@ -342,7 +348,7 @@ def _checked_scores(scores: object, name: str, ids: Ids) -> Scores | None:
         raise InputError(problem, key=name)
     if not np.isfinite(array).all():
         place = tuple(map(int, np.argwhere(~np.isfinite(array))[0]))
-        raise InputError(f"{array[place]} is no finite number", key=f"{name}{list(place)}")
+        raise InputError(f"{array[place]} is no finite number", key=_place(name, axes, place, layers))
     narrow = np.ascontiguousarray(array, np.float32).view()
     narrow.flags.writeable = False
     return narrow

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ndpsim.errors import InputError, one_of
-from ndpsim.routing.counts import BUNDLED, ExpertCounts, bundled_counts, read_counts
+from ndpsim.routing.counts import BUNDLED, ExpertCounts, bundled_counts, parse_counts, read_counts, read_json
 from ndpsim.routing.generator import Generator, Parameter, Randoms, Shape, Shares
 from ndpsim.routing.popularity import shuffled
 
@@ -22,7 +22,8 @@ __all__ = ["GENERATOR"]
 
 def _find(name: str) -> ExpertCounts:
     if name.lower() in bundled_counts():
-        return read_counts(BUNDLED / f"{name.lower()}.json")
+        file = f"{name.lower()}.json"
+        return parse_counts(read_json(BUNDLED / file), file)
     path = Path(name)
     if path.suffix != ".json" and len(path.parts) < 2 and not path.exists():
         problem = one_of(name, bundled_counts(), "popularity")
