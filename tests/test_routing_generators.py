@@ -361,19 +361,19 @@ def test_a_prompt_changes_nothing_in_decode():
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        (dict(spec="skewd"), "routing: unknown kind of routing 'skewd'; did you mean 'skewed'?"),
-        (dict(spec="skewed:hot=0.1"), "routing: unknown key of skewed 'hot'"),
-        (dict(spec="skewed:hot_share"), "'hot_share' in 'skewed:hot_share' is not of the form KEY=VALUE"),
-        (dict(spec="skewed:hot_share=1,hot_share=1"), "'hot_share' is given twice"),
-        (dict(spec="skewed:hot_share=2"), "hot_share: '2' is not a number from 0 to 1"),
-        (dict(spec="skewed:drift=nan"), "drift: 'nan' is not a number from 0 to 1"),
-        (dict(spec="skewed:step_stickiness=1"), "step_stickiness: '1' is not a number from 0 to 0.99"),
-        (dict(spec="popularity"), "'popularity' names nothing to start from; popularity:mixtral-8x7b, for instance"),
-        (dict(spec="popularity:mixtral-8x22b"), "unknown popularity 'mixtral-8x22b'; did you mean 'mixtral-8x7b'?"),
-        (dict(spec="popularity:none/counts.json"), "none/counts.json: cannot be read: No such file"),
-        (dict(spec="popularity:mixtral-8x7b:data=c5"), "data: unknown data 'c5' (known: arxiv, book, c4, github, wikipedia)"),
-        (dict(spec="ranks:glm"), "routing: unknown rank curve 'glm'"),
-        (dict(spec="ranks:glm-4.5-air:data=maths"), "data: unknown data of glm-4.5-air 'maths'; did you mean 'math'?"),
+        (dict(routing="skewd"), "routing: unknown kind of routing 'skewd'; did you mean 'skewed'?"),
+        (dict(routing="skewed:hot=0.1"), "routing: unknown key of skewed 'hot'"),
+        (dict(routing="skewed:hot_share"), "'hot_share' in 'skewed:hot_share' is not of the form KEY=VALUE"),
+        (dict(routing="skewed:hot_share=1,hot_share=1"), "'hot_share' is given twice"),
+        (dict(routing="skewed:hot_share=2"), "hot_share: '2' is not a number from 0 to 1"),
+        (dict(routing="skewed:drift=nan"), "drift: 'nan' is not a number from 0 to 1"),
+        (dict(routing="skewed:step_stickiness=1"), "step_stickiness: '1' is not a number from 0 to 0.99"),
+        (dict(routing="popularity"), "'popularity' names nothing to start from; popularity:mixtral-8x7b, for instance"),
+        (dict(routing="popularity:mixtral-8x22b"), "unknown popularity 'mixtral-8x22b'; did you mean 'mixtral-8x7b'?"),
+        (dict(routing="popularity:none/counts.json"), "none/counts.json: cannot be read: No such file"),
+        (dict(routing="popularity:mixtral-8x7b:data=c5"), "data: unknown data 'c5' (known: arxiv, book, c4, github, wikipedia)"),
+        (dict(routing="ranks:glm"), "routing: unknown rank curve 'glm'"),
+        (dict(routing="ranks:glm-4.5-air:data=maths"), "data: unknown data of glm-4.5-air 'maths'; did you mean 'math'?"),
         (dict(batch=0), "batch: 0 is not a whole number from 1"),
         (dict(steps=0), "steps: there are neither decode steps nor prompt tokens"),
         (dict(seed=-1), "seed: -1 is not a whole number from 0"),
@@ -383,7 +383,7 @@ def test_a_prompt_changes_nothing_in_decode():
 )
 def test_what_cannot_be_generated_is_refused_in_a_line(asked, words):
     with pytest.raises(InputError) as caught:
-        generate_routing(**{"spec": "skewed", "model": "mixtral-8x7b", "batch": 2, "steps": 1, **asked})
+        generate_routing(**{"routing": "skewed", "model": "mixtral-8x7b", "batch": 2, "steps": 1, **asked})
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -9,12 +10,19 @@ import pytest
 
 import ndpsim
 from ndpsim.errors import InputError
+from ndpsim.moe import load_model
 from ndpsim.routing import Routing, describe_routing, generate_routing
 from ndpsim.routing.activity import predicted
 from ndpsim.routing.estimates import estimate, groups_of, left_out
 from ndpsim.routing.popularity import class_counts
 
 SEEDS = (1, 2, 3, 4, 5)
+
+#: Layers of two models, few enough for a test.
+V2, LITE = (
+    dataclasses.replace(load_model(name), layers=layers, moe_layers=layers - 1)
+    for name, layers in (("deepseek-v2", 7), ("deepseek-v2-lite", 5))
+)
 
 
 def trace_of(ids: object, experts: int, **more: object) -> Routing:
@@ -99,10 +107,11 @@ def test_prompts_are_apart_in_their_reuse():
 # ---- errors ----
 
 
-def test_the_error_of_a_mean_is_twice_its_standard_error():
+def test_the_error_of_a_mean_is_students():
     values = np.array([3.0, 5.0, 4.0, 8.0, 1.0, 2.0, 9.0, 4.0])
     means = np.append(values.mean(), (values.sum() - values) / 7)
-    assert estimate(means[None]).error == pytest.approx(2 * values.std(ddof=1) / np.sqrt(8))
+    student = 2.365  # 95% with 7 degrees of freedom, from a table
+    assert estimate(means[None]).error == pytest.approx(student * values.std(ddof=1) / np.sqrt(8), rel=5e-3)
 
 
 def test_what_is_left_out_is_left_out():
@@ -123,9 +132,9 @@ def test_shares_that_are_asked_are_found(batch):
     off = []
     for seed in SEEDS:
         spec = "skewed:hot_share=0.30,warm_share=0.45,token_stickiness=0.2,step_stickiness=0.3"
-        found = describe_routing(generate_routing(spec, "deepseek-v2", batch, 8, seed=seed)).decode.shares
+        found = describe_routing(generate_routing(spec, V2, batch, 8, seed=seed)).decode.shares
         off += [within(found[name], share) for name, share in asked.items()]
-        assert all(found[name].value == pytest.approx(share, abs=0.01) for name, share in asked.items())
+        assert all(found[name].value == pytest.approx(share, abs=0.025) for name, share in asked.items())
     assert np.mean(np.array(off) <= 1) >= 0.8
     assert max(off) < 2
 
@@ -137,7 +146,7 @@ def test_stickiness_that_is_asked_is_found(by_token, by_step):
     off = []
     for seed in SEEDS:
         spec = f"skewed:token_stickiness={by_token},step_stickiness={by_step}"
-        found = describe_routing(generate_routing(spec, "deepseek-v2-lite", 128, 8, prompt=16, seed=seed))
+        found = describe_routing(generate_routing(spec, LITE, 128, 8, prompt=16, seed=seed))
         assert found.token_reuse.stickiness.value == pytest.approx(by_token, abs=0.03)
         assert found.step_reuse.stickiness.value == pytest.approx(by_step, abs=0.03)
         off += [
@@ -146,28 +155,28 @@ def test_stickiness_that_is_asked_is_found(by_token, by_step):
             within(found.prefill_reuse.stickiness, by_token),
         ]
     assert np.mean(np.array(off) <= 1) >= 0.8
-    assert max(off) < 2.5
+    assert max(off) < 2
 
 
 @pytest.mark.parametrize("wanted", [0.57, 0.87, 0.955, 1.0])
 def test_the_cosine_of_prefill_and_decode_that_is_asked_is_found(wanted):
     off = []
     for seed in SEEDS:
-        trace = generate_routing(f"skewed:prefill_cosine={wanted}", "deepseek-v2-lite", 128, 8, prompt=8, seed=seed)
+        trace = generate_routing(f"skewed:prefill_cosine={wanted}", LITE, 128, 8, prompt=8, seed=seed)
         found = describe_routing(trace).prefill_cosine
         assert found.value == pytest.approx(wanted, abs=0.02)
         off.append(within(found, wanted))
-    assert max(off) < 1.5
+    assert max(off) < 2
 
 
 @pytest.mark.parametrize("asked", [0.0, 0.02, 0.1])
 def test_drift_that_is_asked_is_found_and_shares_of_a_step_stay(asked):
     off = []
     for seed in SEEDS[:3]:
-        found = describe_routing(generate_routing(f"skewed:step_drift={asked}", "deepseek-v2", 512, 8, seed=seed))
+        found = describe_routing(generate_routing(f"skewed:step_drift={asked}", V2, 512, 8, seed=seed))
         assert found.step_drift.value == pytest.approx(asked, abs=0.01)
         off += [within(found.decode.step_shares[name], share) for name, share in (("hot", 0.22), ("cold", 0.08))]
-    assert max(off) < 1.5
+    assert max(off) < 2
 
 
 @pytest.mark.parametrize("data", ["c4", "book", "arxiv", "tulu"])
@@ -181,7 +190,7 @@ def test_counts_of_olmoe_are_found_again(data):
     found = describe_routing(trace).decode.shares
     ordered = np.sort(table / table.sum(axis=1, keepdims=True))[:, ::-1]
     for name, part in zip(("top_10", "next_30", "rest_60"), np.split(ordered, [6, 25], axis=1), strict=True):
-        assert within(found[name], part.sum(axis=1).mean()) < 1.5
+        assert within(found[name], part.sum(axis=1).mean()) < 2
 
 
 def test_batches_of_deepseek_v3_have_about_the_published_active_experts(tmp_path):

@@ -49,7 +49,6 @@ def _generation_options(function: F) -> F:
     cls=CommandGroup,
     examples=(
         "ndpsim routing describe skewed --model deepseek-v2",
-        "ndpsim routing generate ranks:glm-4.5-air --model glm-4.5-air -o glm.npz",
         "ndpsim routing import routed_experts.npy --model qwen3-30b-a3b -o mine.npz",
     ),
 )
@@ -85,7 +84,7 @@ def _generated(
 @click.option(
     "--offline", is_flag=True, help="The trace that a policy may learn from: other choices, `drift` applied."
 )
-@click.option("-o", "--out", metavar="F.npz", required=True, help="Write the trace here.")
+@click.option("-o", "--out", metavar="FILE", required=True, help="Write the trace here.")
 def generate(spec: str, out: str, **options: Any) -> None:
     """Generate a trace, k distinct experts for each token.
 
@@ -113,7 +112,7 @@ def generate(spec: str, out: str, **options: Any) -> None:
     ),
 )
 @click.argument("file", nargs=-1, required=True)
-@click.option("-o", "--out", metavar="F.npz", required=True, help="Write the trace here.")
+@click.option("-o", "--out", metavar="FILE", required=True, help="Write the trace here.")
 @click.option("--format", "routing_format", metavar="NAME", help="Of the files.  [default: detected]")
 @click.option("--model", metavar="NAME|FILE", help="Whose routing it is; gives layers their numbers.")
 @click.option("--experts", type=int, help="Experts of a layer.  [default: as the files say]")
@@ -131,7 +130,7 @@ def import_(file: tuple[str, ...], out: str, routing_format: str | None, **optio
 
     with named_as_options("model", "experts", "experts_per_token", "steps", "format", files="FILE"):
         trace = import_routing(file, routing_format, **options)
-    for note in trace.source.get("notes", ()):
+    for note in (trace.source or {}).get("notes", ()):
         click.echo(f"ndpsim: note: {note}", err=True)
     trace.save(out)
 
@@ -143,12 +142,12 @@ def import_(file: tuple[str, ...], out: str, routing_format: str | None, **optio
         "ndpsim routing describe ranks:deepseek-v3:data=decode --model deepseek-v2 --json -",
     ),
 )
-@click.argument("file", metavar="FILE|SPEC")
+@click.argument("routing", metavar="FILE|SPEC")
 @_generation_options
 @json_option
 @picture_options("Draw shares by rank and layer, active experts and reuse.", "routing")
 def describe(
-    file: str,
+    routing: str,
     json_to: str | None,
     plot_to: str | None,
     size: str | None,
@@ -166,12 +165,12 @@ def describe(
     from ndpsim.routing import describe_routing, load_routing
     from ndpsim.routing.generate import existing_file, is_spec
 
-    if is_spec(file):
-        trace = _generated(file, **options)
+    if is_spec(routing):
+        trace = _generated(routing, **options)
     else:
         refuse_given("is of a SPEC; a file has what it has", *options)
         with named_as_options(routing="FILE|SPEC"):
-            trace = load_routing(existing_file(file))
+            trace = load_routing(existing_file(routing))
     statistics = describe_routing(trace)
     if plot is not None:
         from ndpsim.report.pictures.routing import draw_routing

@@ -110,4 +110,4 @@ def print_routing(statistics: RoutingStatistics) -> None:
         )
         facts.append(("predictability", percent(found.load_overlap), words))
     print_grid(facts)
-    print_text("+-: sampling error, twice the standard error and the bias, from groups of sequences left out")
+    print_text("+-: sampling error of 95%, with the bias of ranking, from groups of sequences left out")

@@ -15,7 +15,7 @@ from ndpsim.routing.capture import capture_routing
 from ndpsim.routing.file import load_routing
 from ndpsim.routing.generate import find_routing, generate_routing
 from ndpsim.routing.importing import import_routing, routing_formats
-from ndpsim.routing.spec import default_routing, generators
+from ndpsim.routing.spec import default_routing, routing_names
 from ndpsim.routing.statistics import RoutingStatistics, describe_routing
 from ndpsim.routing.trace import Routing
 
@@ -27,8 +27,8 @@ __all__ = [
     "describe_routing",
     "find_routing",
     "generate_routing",
-    "generators",
     "import_routing",
     "load_routing",
     "routing_formats",
+    "routing_names",
 ]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.arguments import shown
 from ndpsim.errors import InputError
 from ndpsim.routing.recorded import Pass, assembled
 from ndpsim.routing.trace import Routing
@@ -52,7 +53,7 @@ class Capture:
         if tokens is None:
             raise InputError("a pass without input_ids or inputs_embeds cannot be recorded", key="model")
         batch, length = tokens.shape[:2]
-        mask = named.get("attention_mask")
+        mask: Any = named.get("attention_mask")
         if getattr(mask, "ndim", 0) == 2 and not bool(mask.all()):
             raise InputError("prompts are padded; give prompts of one length", key="attention_mask")
         prefill = length > 1 or not self.passes
@@ -70,6 +71,8 @@ _INPUTS = ("input_ids", "inputs_embeds")
 
 def _routers(model: Any) -> dict[int, Any]:
     """The routers of a model by layer: modules `gate` or `router` that stand beside `experts`."""
+    if not hasattr(model, "named_modules"):
+        raise InputError(f"{shown(model)} is no model of PyTorch", key="model")
     found = {}
     for name, module in model.named_modules():
         match = _ROUTER.fullmatch(name)
@@ -96,8 +99,7 @@ def _chosen(output: Any, parent: Any, config: Any) -> NDArray[np.int64]:
     return chosen.reshape(-1, chosen.shape[-1])
 
 
-@contextmanager
-def capture_routing(model: Any) -> Iterator[Capture]:
+def capture_routing(model: Any) -> AbstractContextManager[Capture]:
     """Record the routing of a Hugging Face model while the block runs.
 
     >>> with ndpsim.capture_routing(model) as capture:  # doctest: +SKIP
@@ -112,7 +114,12 @@ def capture_routing(model: Any) -> Iterator[Capture]:
     Raises:
         InputError: it has no layer with experts.
     """
-    capture = Capture(model)
+    return _recording(Capture(model))
+
+
+@contextmanager
+def _recording(capture: Capture) -> Iterator[Capture]:
+    model = capture.model
     handles = [model.register_forward_pre_hook(capture.on_pass, with_kwargs=True)]
     names = {id(module): name for name, module in model.named_modules()}
     for layer, router in capture.routers.items():

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ndpsim.errors import InputError, one_of
 from ndpsim.files import open_plain_or_gzip, reading
-from ndpsim.limits import ensure_fits
+from ndpsim.limits import ensure_fits, memory_limit
 from ndpsim.routing.trace import MAX_EXPERTS
 
 __all__ = ["BUNDLED", "ExpertCounts", "bundled_counts", "parse_counts", "read_counts", "read_json"]
@@ -75,10 +75,11 @@ def read_json(path: Path) -> Any:
     Raises:
         InputError: it cannot be read, is no JSON, or would need too much memory.
     """
-    with open_plain_or_gzip(path) as file:
-        ensure_fits(_JSON_FACTOR * path.stat().st_size, "its content", file=path)
-        with reading(path):
-            content = file.read()
+    most = memory_limit() // _JSON_FACTOR
+    with open_plain_or_gzip(path) as file, reading(path):
+        content = file.read(most + 1)
+    if len(content) > most:
+        ensure_fits(_JSON_FACTOR * len(content), "its content", file=path)
     try:
         return json.loads(content)
     except json.JSONDecodeError as error:

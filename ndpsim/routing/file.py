@@ -47,7 +47,7 @@ def write(routing: Routing, path: str | PathLike[str]) -> None:
         InputError: it cannot be written.
     """
     target = path_of(path, "path")
-    source = json.dumps(dict(routing.source), sort_keys=True)
+    source = json.dumps(dict(routing.source or {}), sort_keys=True)
     arrays: dict[str, Any] = {
         "format": np.array(FORMAT),
         "version": np.int32(VERSION),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ndpsim.arguments import flag, path_of, whole_number
+from ndpsim.arguments import flag, path_of, shown, whole_number
 from ndpsim.errors import InputError, one_of
 from ndpsim.limits import ensure_fits
 from ndpsim.moe import MoeShape, load_model
@@ -45,7 +45,7 @@ def _shape_of(spec: Spec, model: MoeShape | None) -> Shape:
 
 
 def generate_routing(
-    spec: str | Spec = "skewed",
+    routing: str | Spec = "skewed",
     model: str | PathLike[str] | MoeShape | None = None,
     batch: int = 512,
     steps: int = 16,
@@ -60,7 +60,7 @@ def generate_routing(
     (4, 59, 64, 6)
 
     Args:
-        spec: what is generated, see `ndpsim.routing`.
+        routing: what is generated, a SPEC, see `ndpsim.routing`.
         model: a bundled name or a config.json; None: what the counts of ``popularity`` are of.
         batch: sequences that are decoded together.
         steps: decode steps, from 0.
@@ -72,7 +72,7 @@ def generate_routing(
     Raises:
         InputError: the SPEC or a number cannot be, or the trace would need too much memory.
     """
-    spec = parse_spec(spec)
+    spec = parse_spec(routing)
     shape = _shape_of(spec, None if model is None else load_model(model))
     batch = whole_number(batch, "batch", 1, _MOST)
     steps = whole_number(steps, "steps", 0, _MOST)
@@ -201,7 +201,11 @@ def existing_file(routing: str | PathLike[str]) -> Path:
         InputError: there is none; a mistyped SPEC gets the nearest generator.
     """
     path = path_of(routing, "routing")
-    if not path.exists():
+    try:
+        found = path.exists()
+    except OSError as error:  # a name too long
+        raise InputError(f"{shown(str(path))}: {error.strerror}", key="routing") from None
+    if not found:
         problem = one_of(str(path).partition(":")[0], generators(), "kind of routing")
         raise InputError(f"there is no file {path}; {problem}", key="routing")
     return path

@@ -17,6 +17,7 @@ from ndpsim.moe import MoeShape
 
 __all__ = ["Asked", "Pass", "Passes", "Recorded", "RoutingFormat", "assembled", "numbered_lines"]
 
+_LONGEST_LINE = 1 << 28
 _LINE_FACTOR = 12  # bytes of Python's objects for each byte of a text, about
 
 
@@ -194,8 +195,10 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """
     total = 0
     with open_plain_or_gzip(path) as file, reading(path):
-        for number, line in enumerate(file, 1):
+        for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE), b""), 1):
             total += len(line)
+            if len(line) == _LONGEST_LINE:
+                raise InputError(f"has more than {_LONGEST_LINE >> 20} MiB", file=path, line=number)
             if number % 4096 == 1:
                 ensure_fits(_LINE_FACTOR * total, "its content", file=path, line=number)
             try:

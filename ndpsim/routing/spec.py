@@ -14,13 +14,22 @@ from ndpsim.moe import MoeShape
 from ndpsim.routing import generators as _folder
 from ndpsim.routing.generator import Generator
 
-__all__ = ["Spec", "default_routing", "generators", "parse_spec"]
+__all__ = ["Spec", "default_routing", "generators", "parse_spec", "routing_names"]
 
 
 @functools.cache
 def generators() -> dict[str, Generator]:
     """All generators by name."""
     return {generator.name: generator for generator in members(_folder, "GENERATOR")}
+
+
+def routing_names() -> list[str]:
+    """What SPECs begin with: each generator, with each of the names that it can start from."""
+    return [
+        f"{kind}:{name}" if name else kind
+        for kind, generator in sorted(generators().items())
+        for name in generator.names() or [""]
+    ]
 
 
 @dataclass(frozen=True)

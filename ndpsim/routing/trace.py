@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
@@ -68,10 +68,11 @@ class Routing:
     prompt_lengths: tuple[int, ...] = ()
     scores: Scores | None = None
     prefill_scores: Scores | None = None
-    source: Mapping[str, Any] = field(default_factory=dict)
+    source: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
+        set_(self, "source", dict(self.source or {}))
         set_(self, "experts", whole_number(self.experts, "experts", 1, MAX_EXPERTS))
         layers = several(self.layers, "layers", lambda one, name: whole_number(one, name, 0, _MAX_LAYERS))
         if not layers or any(later <= one for one, later in itertools.pairwise(layers)):
@@ -251,7 +252,7 @@ class Routing:
             "batch": self.batch,
             "prefill_tokens": self.prefill_tokens,
             "scores": self.scores is not None or self.prefill_scores is not None,
-            "source": dict(self.source),
+            "source": dict(self.source or {}),
         }
 
     def __eq__(self, other: object) -> bool:
@@ -271,7 +272,7 @@ class Routing:
             ("layers", f"{len(self.layers)}, from {self.layers[0]} to {self.layers[-1]}"),
             ("decode", f"{self.steps} steps of {self.batch} sequences"),
             ("prefill", f"{self.prefill_tokens} tokens in {len(self.prompt_lengths)} prompts"),
-            *((name, str(value)) for name, value in self.source.items()),
+            *((name, str(value)) for name, value in (self.source or {}).items()),
         ]
 
     def __repr__(self) -> str:

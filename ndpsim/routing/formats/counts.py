@@ -32,7 +32,7 @@ def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
     totals = table.sum(axis=1)
     tokens, rest = divmod(int(totals[0]), k)
     if rest or (totals != totals[0]).any():
-        row = int(np.argmax(totals != totals[0]))
+        row = 0 if rest else int(np.argmax(totals != totals[0]))
         problem = f"{totals[row]} selections, not the same multiple of {k} in every layer"
         raise InputError(problem, file=path, key=f"layer {counts.layers[row]}")
     if table.max() > tokens:
