@@ -23,7 +23,14 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.image import imread
 from matplotlib.text import Text
 
-from ndpsim import describe_routing, generate_routing, place_expert, run_trace, simulate_expert, simulate_relayout
+from ndpsim import (
+    describe_routing,
+    generate_routing,
+    place_expert,
+    run_trace,
+    simulate_expert,
+    simulate_relayout,
+)
 from ndpsim.cli.main import main
 from ndpsim.errors import InputError
 from ndpsim.moe import Expert

@@ -439,12 +439,20 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
         dict(channels=1, dimms=1, ranks=1, subchannels=1, device=DEVICE),
         {**dict.fromkeys(("channels", "dimms", "ranks", "subchannels"), _COUNT), "device": but()},
     ),
-    "generate_routing": (ndpsim.generate_routing, {"model": "mixtral-8x7b", "batch": 2, "steps": 1}, _ROUTING),
+    "generate_routing": (
+        ndpsim.generate_routing,
+        {"model": "mixtral-8x7b", "batch": 2, "steps": 1},
+        _ROUTING,
+    ),
     "find_routing": (
         ndpsim.find_routing,
         {"model": "mixtral-8x7b", "batch": 2, "steps": 1, "routing": "skewed"},
         {
-            **{name: values for name, values in _ROUTING.items() if name not in ("routing", "offline", "model")},
+            **{
+                name: values
+                for name, values in _ROUTING.items()
+                if name not in ("routing", "offline", "model")
+            },
             "model": but(),
             "routing": but(None),
         },

@@ -50,8 +50,14 @@ def test_ids_are_narrow_and_cannot_be_changed():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        (dict(ids=changed(IDS, (0, 1, 2, 0), 4)), "ids[step 0, layer 3, token 2]: expert 4 is not from 0 to 3"),
-        (dict(ids=changed(IDS, (0, 0, 1, 0), -1)), "ids[step 0, layer 1, token 1]: expert -1 is not from 0 to 3"),
+        (
+            dict(ids=changed(IDS, (0, 1, 2, 0), 4)),
+            "ids[step 0, layer 3, token 2]: expert 4 is not from 0 to 3",
+        ),
+        (
+            dict(ids=changed(IDS, (0, 0, 1, 0), -1)),
+            "ids[step 0, layer 1, token 1]: expert -1 is not from 0 to 3",
+        ),
         (dict(ids=changed(IDS, (0, 1, 0, 1), 2)), "ids[step 0, layer 3, token 0]: expert 2 is chosen twice"),
         (
             dict(prefill_ids=changed(PREFILL, (1, 3, 0), 1)),
@@ -67,7 +73,10 @@ def test_ids_are_narrow_and_cannot_be_changed():
         (dict(prompt_lengths=(2, 3)), "prompt_lengths: 5 tokens in 2 prompts, but prefill_ids has 4"),
         (dict(prompt_lengths=(4, 0)), "prompt_lengths: 0 is not a whole number from 1"),
         (dict(prefill_ids=None), "prompt_lengths: are given without prefill_ids"),
-        (dict(scores=np.ones((1, 2, 3))), "scores: is float64 of shape (1, 2, 3), not floating point numbers of"),
+        (
+            dict(scores=np.ones((1, 2, 3))),
+            "scores: is float64 of shape (1, 2, 3), not floating point numbers of",
+        ),
         (
             dict(scores=changed(np.ones(IDS.shape), (0, 1, 2, 1), np.nan)),
             "scores[step 0, layer 3, token 2]: nan is no finite number",
@@ -145,7 +154,9 @@ def test_a_trace_is_read_as_it_was_written(trace, tmp_path):
 
 def test_the_same_trace_is_the_same_bytes(tmp_path):
     for name in ("one.npz", "two.npz"):
-        ndpsim.generate_routing("skewed", "mixtral-8x7b", batch=4, steps=2, prompt=2, seed=9).save(tmp_path / name)
+        ndpsim.generate_routing("skewed", "mixtral-8x7b", batch=4, steps=2, prompt=2, seed=9).save(
+            tmp_path / name
+        )
     assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "two.npz").read_bytes()
 
 
@@ -176,8 +187,14 @@ def stored(path: Path, **changes: object) -> Path:
         (dict(format=None), "is no routing trace of ndpsim: it has no array 'format'"),
         (dict(ids=None), "is no routing trace of ndpsim: it has no array 'ids'"),
         (dict(score=np.ones(3)), "unknown array 'score'; did you mean 'scores'?"),
-        (dict(ids=changed(IDS, (0, 0, 0, 0), 7)), "ids[step 0, layer 1, token 0]: expert 7 is not from 0 to 3"),
-        (dict(scores=np.full(IDS.shape, np.inf)), "scores[step 0, layer 1, token 0]: inf is no finite number"),
+        (
+            dict(ids=changed(IDS, (0, 0, 0, 0), 7)),
+            "ids[step 0, layer 1, token 0]: expert 7 is not from 0 to 3",
+        ),
+        (
+            dict(scores=np.full(IDS.shape, np.inf)),
+            "scores[step 0, layer 1, token 0]: inf is no finite number",
+        ),
         (dict(layers=np.array([1, 2, 3])), "ids: has 2 layers, and there are 3"),
         (dict(layers=np.ones((2, 2))), "layers: is float64 of 2 axes, not a list of whole numbers"),
         (dict(experts=np.array([4])), "experts: is int64 of shape (1,), not a whole number"),
@@ -215,7 +232,9 @@ def test_a_truncated_file_is_refused(tmp_path):
 def test_an_array_that_needs_too_much_memory_is_refused_by_its_header(tmp_path):
     path = tmp_path / "trace.npz"
     header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, dict(descr="<i2", fortran_order=False, shape=(1 << 20, 60, 1 << 20, 6)))
+    np.lib.format.write_array_header_1_0(
+        header, dict(descr="<i2", fortran_order=False, shape=(1 << 20, 60, 1 << 20, 6))
+    )
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("ids.npy", header.getvalue())
     with pytest.raises(InputError, match="ids: an array of shape .* of memory .* would be needed"):
@@ -235,7 +254,10 @@ def test_find_routing_takes_what_a_run_is_given(tmp_path):
     assert ndpsim.find_routing(trace, model, batch=3, steps=1).ids.shape == (1, 32, 3, 2)
     assert ndpsim.find_routing(None, model, 4, 2).source["generated"] == "popularity:mixtral-8x7b"
     for asked, words in (
-        (dict(routing="skew"), "there is no file skew; unknown kind of routing 'skew'; did you mean 'skewed'?"),
+        (
+            dict(routing="skew"),
+            "there is no file skew; unknown kind of routing 'skew'; did you mean 'skewed'?",
+        ),
         (dict(routing=trace, prompt=4), "prompt: the trace has no prompts of 4 tokens"),
         (dict(routing=trace, batch=5), "batch: 5 is more than the 4 of the trace"),
     ):

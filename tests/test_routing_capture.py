@@ -25,7 +25,12 @@ CONFIGS = {
     "mixtral": lambda: transformers.MixtralConfig(**SMALL, num_local_experts=8, num_experts_per_tok=2),
     "olmoe": lambda: transformers.OlmoeConfig(**SMALL, num_experts=8, num_experts_per_tok=3),
     "qwen3": lambda: transformers.Qwen3MoeConfig(
-        **SMALL, num_experts=8, num_experts_per_tok=2, moe_intermediate_size=8, head_dim=8, mlp_only_layers=[1]
+        **SMALL,
+        num_experts=8,
+        num_experts_per_tok=2,
+        moe_intermediate_size=8,
+        head_dim=8,
+        mlp_only_layers=[1],
     ),
     "deepseek-v3": lambda: transformers.DeepseekV3Config(
         **SMALL,

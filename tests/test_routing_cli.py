@@ -26,11 +26,27 @@ SMALL = ("--model", "mixtral-8x7b", "--batch", "16", "--steps", "3")
 
 def test_generate_writes_what_python_generates(tmp_path):
     path = tmp_path / "F.npz"
-    status, out, err = call("routing", "generate", "skewed:step_stickiness=0.2", *SMALL, "--prompt", 2, "--seed", 7, "-o", path)
+    status, out, err = call(
+        "routing", "generate", "skewed:step_stickiness=0.2", *SMALL, "--prompt", 2, "--seed", 7, "-o", path
+    )
     assert (status, out, err) == (0, "", "")
     python = ndpsim.generate_routing("skewed:step_stickiness=0.2", "mixtral-8x7b", 16, 3, 2, 7)
     assert ndpsim.load_routing(path) == python
-    assert call("routing", "generate", "skewed:step_stickiness=0.2", *SMALL, "--prompt", 2, "--seed", 7, "-o", tmp_path / "G.npz")[0] == 0
+    assert (
+        call(
+            "routing",
+            "generate",
+            "skewed:step_stickiness=0.2",
+            *SMALL,
+            "--prompt",
+            2,
+            "--seed",
+            7,
+            "-o",
+            tmp_path / "G.npz",
+        )[0]
+        == 0
+    )
     assert (tmp_path / "G.npz").read_bytes() == path.read_bytes()
 
 
@@ -44,7 +60,9 @@ def test_generate_offline_is_another_trace(tmp_path):
 
 def test_counts_say_their_model_where_none_is_given(tmp_path):
     path = tmp_path / "F.npz"
-    assert call("routing", "generate", "popularity:olmoe-1b-7b", "--batch", 2, "--steps", 1, "-o", path)[0] == 0
+    assert (
+        call("routing", "generate", "popularity:olmoe-1b-7b", "--batch", 2, "--steps", 1, "-o", path)[0] == 0
+    )
     assert ndpsim.load_routing(path).experts == 64
     assert call("routing", "generate", "skewed", "--batch", 2, "--steps", 1, "-o", path)[0] == 0
     assert ndpsim.load_routing(path).experts == 128
@@ -57,14 +75,24 @@ def test_describe_says_the_same_of_a_spec_and_of_its_file(tmp_path):
     assert of_file == of_spec
     status, out, err = of_file
     assert (status, err) == (0, "")
-    assert out.startswith("ranks:mixtral-8x7b:data=github, seed 1: 2 of 8 experts in 32 layers, 3 steps of 16 sequences\n")
-    for words in ("hot (5% of experts)", "rest 60 (60% of experts)", "reuse, token to token", "active experts", "predictability"):
+    assert out.startswith(
+        "ranks:mixtral-8x7b:data=github, seed 1: 2 of 8 experts in 32 layers, 3 steps of 16 sequences\n"
+    )
+    for words in (
+        "hot (5% of experts)",
+        "rest 60 (60% of experts)",
+        "reuse, token to token",
+        "active experts",
+        "predictability",
+    ):
         assert words in out
 
 
 def test_describe_writes_json_and_pictures(tmp_path):
     plot = tmp_path / "F.pdf"
-    status, out, _ = call("routing", "describe", "skewed", *SMALL, "--json", "-", "--plot", plot, "--panels", "ranks")
+    status, out, _ = call(
+        "routing", "describe", "skewed", *SMALL, "--json", "-", "--plot", plot, "--panels", "ranks"
+    )
     assert status == 0
     found = json.loads(out)
     python = ndpsim.describe_routing(ndpsim.generate_routing("skewed", "mixtral-8x7b", 16, 3))

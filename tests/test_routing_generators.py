@@ -46,7 +46,11 @@ def test_no_share_is_above_one_of_k_and_none_is_lost(given):
     assert shares.sum() == pytest.approx(1)
     assert shares.max() <= (1 + 1e-9) / k
     below = shares < (1 - 1e-9) / k
-    assert np.ptp(shares[below] / weights[below]) <= 1e-6 * max((shares[below] / weights[below]).max(), 1) if below.any() else True
+    assert (
+        np.ptp(shares[below] / weights[below]) <= 1e-6 * max((shares[below] / weights[below]).max(), 1)
+        if below.any()
+        else True
+    )
 
 
 def test_what_is_above_the_limit_goes_to_the_others_in_proportion():
@@ -84,7 +88,9 @@ def test_a_token_has_k_different_experts(given, seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize(("experts", "k", "evenness"), [(160, 6, 0.3), (8, 2, 0.3), (5, 4, 1.0), (64, 8, 0.1)])
+@pytest.mark.parametrize(
+    ("experts", "k", "evenness"), [(160, 6, 0.3), (8, 2, 0.3), (5, 4, 1.0), (64, 8, 0.1)]
+)
 def test_every_expert_has_its_chance(experts, k, evenness, seed):
     shares = filled(source(seed).dirichlet(np.full(experts, evenness)) + 1e-6, k)
     tokens = 400 * 100
@@ -156,7 +162,9 @@ def test_a_like_popularity_has_the_cosine_that_is_asked(wanted):
 
 
 def test_a_cosine_below_the_least_possible_is_refused():
-    with pytest.raises(InputError, match=r"^prefill_cosine: 0.1 is below 0\.\d+, the least that a popularity"):
+    with pytest.raises(
+        InputError, match=r"^prefill_cosine: 0.1 is below 0\.\d+, the least that a popularity"
+    ):
         like(np.array([0.4, 0.3, 0.3]), 0.1, source(1))
 
 
@@ -282,7 +290,10 @@ def test_counts_of_a_file_are_taken_as_bundled_ones(tmp_path):
         ("[[1, 0.5]]", "counts[0][1]: 0.5 is not a count"),
         ("[[0, 0]]", "counts[0]: has no selections"),
         ('{"counts": [[1, 2]], "layers": [1, 2]}', "layers: is not 1 layers of a model in ascending order"),
-        ('{"counts": [[1, 2]], "experts_per_token": "2"}', "experts_per_token: 2 is not a whole number from 1"),
+        (
+            '{"counts": [[1, 2]], "experts_per_token": "2"}',
+            "experts_per_token: 2 is not a whole number from 1",
+        ),
         ('{"count": [[1, 2]]}', "has neither counts nor expert_popularity"),
         ('{"counts": {}}', "counts: is empty"),
         (f"[{[1] * 8}]", "does not say the number of experts and layers; give a model"),
@@ -299,7 +310,9 @@ def test_counts_that_are_none_are_refused(content, words, tmp_path):
 def test_counts_that_a_model_cannot_have_are_refused(tmp_path):
     path = tmp_path / "counts.json"
     path.write_text("[[9, 1, 1, 1, 1, 1, 1, 1]]")
-    with pytest.raises(InputError, match=r"expert 0 of layer 0 has 56.2%; 50.0% of the selections are possible"):
+    with pytest.raises(
+        InputError, match=r"expert 0 of layer 0 has 56.2%; 50.0% of the selections are possible"
+    ):
         generate_routing(f"popularity:{path}", "mixtral-8x7b")
     path.write_text("[[9, 0, 0, 0, 0, 0, 0, 0]]")
     with pytest.raises(InputError, match="expert 0 of layer 0 has 100.0%"):
@@ -311,7 +324,9 @@ def test_counts_that_a_model_cannot_have_are_refused(tmp_path):
 # ---- traces ----
 
 
-@pytest.mark.parametrize("spec", ["skewed:token_stickiness=0.1,step_stickiness=0.2,step_drift=0.01", "ranks:deepseek-v3"])
+@pytest.mark.parametrize(
+    "spec", ["skewed:token_stickiness=0.1,step_stickiness=0.2,step_drift=0.01", "ranks:deepseek-v3"]
+)
 def test_the_same_seed_gives_the_same_trace(spec):
     def trace(seed):
         return generate_routing(spec, "deepseek-v2-lite", batch=16, steps=3, prompt=4, seed=seed)
@@ -322,7 +337,9 @@ def test_the_same_seed_gives_the_same_trace(spec):
 
 
 def test_a_trace_is_pinned_whatever_numpy_is_installed():
-    trace = generate_routing("skewed:step_stickiness=0.3", "deepseek-v2-lite", batch=4, steps=2, prompt=2, seed=7)
+    trace = generate_routing(
+        "skewed:step_stickiness=0.3", "deepseek-v2-lite", batch=4, steps=2, prompt=2, seed=7
+    )
     assert trace.ids[1, 0].tolist() == PINNED
     assert int(trace.ids.sum(dtype=np.int64)) == PINNED_SUM
     assert int(trace.prefill_ids.sum(dtype=np.int64)) == PINNED_PREFILL
@@ -368,12 +385,24 @@ def test_a_prompt_changes_nothing_in_decode():
         (dict(routing="skewed:hot_share=2"), "hot_share: '2' is not a number from 0 to 1"),
         (dict(routing="skewed:drift=nan"), "drift: 'nan' is not a number from 0 to 1"),
         (dict(routing="skewed:step_stickiness=1"), "step_stickiness: '1' is not a number from 0 to 0.99"),
-        (dict(routing="popularity"), "'popularity' names nothing to start from; popularity:mixtral-8x7b, for instance"),
-        (dict(routing="popularity:mixtral-8x22b"), "unknown popularity 'mixtral-8x22b'; did you mean 'mixtral-8x7b'?"),
+        (
+            dict(routing="popularity"),
+            "'popularity' names nothing to start from; popularity:mixtral-8x7b, for instance",
+        ),
+        (
+            dict(routing="popularity:mixtral-8x22b"),
+            "unknown popularity 'mixtral-8x22b'; did you mean 'mixtral-8x7b'?",
+        ),
         (dict(routing="popularity:none/counts.json"), "none/counts.json: cannot be read: No such file"),
-        (dict(routing="popularity:mixtral-8x7b:data=c5"), "data: unknown data 'c5' (known: arxiv, book, c4, github, wikipedia)"),
+        (
+            dict(routing="popularity:mixtral-8x7b:data=c5"),
+            "data: unknown data 'c5' (known: arxiv, book, c4, github, wikipedia)",
+        ),
         (dict(routing="ranks:glm"), "routing: unknown rank curve 'glm'"),
-        (dict(routing="ranks:glm-4.5-air:data=maths"), "data: unknown data of glm-4.5-air 'maths'; did you mean 'math'?"),
+        (
+            dict(routing="ranks:glm-4.5-air:data=maths"),
+            "data: unknown data of glm-4.5-air 'maths'; did you mean 'math'?",
+        ),
         (dict(batch=0), "batch: 0 is not a whole number from 1"),
         (dict(steps=0), "steps: there are neither decode steps nor prompt tokens"),
         (dict(seed=-1), "seed: -1 is not a whole number from 0"),
@@ -394,7 +423,11 @@ def test_the_default_is_what_was_measured_of_a_model_else_skewed():
     assert defaults["glm-4.5-air"] == "ranks:glm-4.5-air"
     assert defaults["qwen3-235b-a22b"] == "ranks:qwen3-235b-a22b"
     assert defaults["deepseek-v2"] == "skewed"
-    assert {parse_spec(spec).generator.name for spec in defaults.values()} == {"popularity", "ranks", "skewed"}
+    assert {parse_spec(spec).generator.name for spec in defaults.values()} == {
+        "popularity",
+        "ranks",
+        "skewed",
+    }
 
 
 def test_a_spec_is_written_as_it_is_read():
@@ -407,7 +440,9 @@ def test_a_layer_is_the_same_whatever_other_layers_there_are(tmp_path):
     for layers in ([0, 1, 2], [2]):
         content = {"experts_per_token": 2, "layers": layers, "counts": [[5, 3, 2, 4]] * len(layers)}
         (tmp_path / f"{len(layers)}.json").write_text(json.dumps(content))
-    three, one = (generate_routing(f"popularity:{tmp_path}/{n}.json", batch=5, steps=2, prompt=2) for n in (3, 1))
+    three, one = (
+        generate_routing(f"popularity:{tmp_path}/{n}.json", batch=5, steps=2, prompt=2) for n in (3, 1)
+    )
     assert np.array_equal(three.ids[:, 2], one.ids[:, 0])
     assert np.array_equal(three.prefill_ids[2], one.prefill_ids[0])
 

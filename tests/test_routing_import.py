@@ -45,7 +45,11 @@ def refused(path: Path | list[Path], words: str, **asked: object) -> None:
 
 
 def test_vllm_arrays_are_sequences_of_a_batch(tmp_path):
-    paths, generated, prompts = [], [chosen(5, 26, 6, seed=n) for n in (1, 2)], [chosen(3, 26, 6, seed=n) for n in (3, 4)]
+    paths, generated, prompts = (
+        [],
+        [chosen(5, 26, 6, seed=n) for n in (1, 2)],
+        [chosen(3, 26, 6, seed=n) for n in (3, 4)],
+    )
     for number in (0, 1):
         paths.append(tmp_path / f"{number}.npz")
         np.savez(paths[-1], routed_experts=generated[number], prompt_routed_experts=prompts[number])
@@ -54,7 +58,9 @@ def test_vllm_arrays_are_sequences_of_a_batch(tmp_path):
     assert trace.prompt_lengths == (3, 3)
     for number in (0, 1):
         assert np.array_equal(trace.ids[:, :, number], generated[number])
-        assert np.array_equal(trace.prefill_ids[:, 3 * number : 3 * number + 3].swapaxes(0, 1), prompts[number])
+        assert np.array_equal(
+            trace.prefill_ids[:, 3 * number : 3 * number + 3].swapaxes(0, 1), prompts[number]
+        )
     assert trace.source == {"imported": "vllm", "files": ["0.npz", "1.npz"]}
 
 
@@ -80,7 +86,10 @@ def test_vllm_response_of_the_server(form, tmp_path):
         np.save(buffer, array)
         return base64.b64encode(buffer.getvalue()).decode()
 
-    choices = [{"text": "routed", "routed_experts": value(generated)}, {"routed_experts": value(generated[:4])}]
+    choices = [
+        {"text": "routed", "routed_experts": value(generated)},
+        {"routed_experts": value(generated[:4])},
+    ]
     response = {"id": "cmpl", "choices": choices, "prompt_routed_experts": value(prompt)}
     path = written(tmp_path / "response.json", json.dumps(response))
     trace = import_routing(path, experts=8, steps=4)
@@ -100,7 +109,9 @@ def test_vllm_mistakes(tmp_path):
     refused([one, other], "other.npz: has 25 layers and 6 experts a token, and a file before 26 and 6")
     refused(other, "other.npz: has 25 layers; deepseek-v2-lite has 27, of which 26 have experts", model=LITE)
     np.savez(other, routed_experts=chosen(5, 26))
-    refused(other, "other.npz: routed_experts: is int16 of shape (5, 26), not whole numbers [token, layer, k]")
+    refused(
+        other, "other.npz: routed_experts: is int16 of shape (5, 26), not whole numbers [token, layer, k]"
+    )
     np.savez(other, routed_experts=chosen(5, 26, 6) + 1)
     refused(other, "expert 64 is not from 0 to 63", model=LITE)
     np.savez(other, routed_experts=chosen(5, 26, 5))
@@ -109,7 +120,10 @@ def test_vllm_mistakes(tmp_path):
     refused(other, "other.npz: routed_experts: is object, which is not read; plain numbers are")
     np.savez(other, something=np.ones(3))
     refused(other, "is of no format of routing that is recognised")
-    refused(written(tmp_path / "r.json", '{"routed_experts": "???"}'), "r.json: choices[0].routed_experts: is no array")
+    refused(
+        written(tmp_path / "r.json", '{"routed_experts": "???"}'),
+        "r.json: choices[0].routed_experts: is no array",
+    )
 
 
 # ---- Megatron ----
@@ -129,7 +143,9 @@ def megatron(ids: np.ndarray, first_layer: int = 1, **more: object) -> str:
 def test_megatron_records_number_layers_from_one_and_newer_ones_from_zero(tmp_path):
     ids = chosen(3, 2, 4, 2, experts=8)
     old = import_routing(written(tmp_path / "old.jsonl", megatron(ids)), experts=8)
-    new = import_routing(written(tmp_path / "new.jsonl", megatron(ids, 0, block="decoder", stage="pre_dispatch")), experts=8)
+    new = import_routing(
+        written(tmp_path / "new.jsonl", megatron(ids, 0, block="decoder", stage="pre_dispatch")), experts=8
+    )
     assert old.layers == new.layers == (0, 1)
     assert np.array_equal(old.ids, ids)
     assert old == new
@@ -150,7 +166,8 @@ def test_megatron_steps_before_decode_are_prefill_and_predictions_are_left_out(t
 def test_megatron_ranks_have_sequences_of_their_own(tmp_path):
     ids = chosen(3, 2, 6, 2, experts=8)
     paths = [
-        written(tmp_path / f"router_trace_rank{rank}.jsonl", megatron(ids[:, :, 3 * rank : 3 * rank + 3])) for rank in (0, 1)
+        written(tmp_path / f"router_trace_rank{rank}.jsonl", megatron(ids[:, :, 3 * rank : 3 * rank + 3]))
+        for rank in (0, 1)
     ]
     assert np.array_equal(import_routing(paths, experts=8).ids, ids)
 
@@ -158,15 +175,30 @@ def test_megatron_ranks_have_sequences_of_their_own(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda text: text.replace('"layer": 2', '"layer": -2', 1), "t.jsonl:2: layer: -2 is not a whole number from 0"),
+        (
+            lambda text: text.replace('"layer": 2', '"layer": -2', 1),
+            "t.jsonl:2: layer: -2 is not a whole number from 0",
+        ),
         (lambda text: text.replace('"step": 0, ', "", 1), "t.jsonl:1: step: is missing"),
-        (lambda text: text.replace('"num_tokens": 4', '"num_tokens": 5', 1), "num_tokens: 5, and top_indices has 4"),
+        (
+            lambda text: text.replace('"num_tokens": 4', '"num_tokens": 5', 1),
+            "num_tokens: 5, and top_indices has 4",
+        ),
         (lambda text: text.replace('"topk": 2', '"topk": 3', 1), "t.jsonl:1: topk: 3, and top_indices has 2"),
         (lambda text: text.replace('"layer": 2', '"layer": 1', 1), "t.jsonl:2: step 0 has layer 1 twice"),
-        (lambda text: text.replace('"top_indices": [[', '"top_indices": [[1.5, ', 1), "t.jsonl:1: top_indices: is not a list"),
+        (
+            lambda text: text.replace('"top_indices": [[', '"top_indices": [[1.5, ', 1),
+            "t.jsonl:1: top_indices: is not a list",
+        ),
         (lambda text: text + "{\n", "t.jsonl:7: invalid JSON"),
-        (lambda text: "\n".join(text.splitlines()[:-1]), "t.jsonl: step 2 has 1 layers, and the first pass 2"),
-        (lambda text: text.replace('"step": 1', '"step": 7', 1), "has 1 layers, and the first pass 2; they differ in layer"),
+        (
+            lambda text: "\n".join(text.splitlines()[:-1]),
+            "t.jsonl: step 2 has 1 layers, and the first pass 2",
+        ),
+        (
+            lambda text: text.replace('"step": 1', '"step": 7', 1),
+            "has 1 layers, and the first pass 2; they differ in layer",
+        ),
     ],
 )
 def test_megatron_mistakes(change, words, tmp_path):
@@ -268,8 +300,14 @@ def test_sglang_records(tmp_path):
     ("content", "words"),
     [
         (dict(logical_count=Tensor(np.ones((1, 2, 3), np.int32))), "has no records of tokens; record with"),
-        (dict(records=[dict(global_physical_count=1)]), "records[0].topk_ids_of_layer: is not [layer, token, k]"),
-        (dict(records=[recorded(chosen(2, 3, 2), 3)]), "records[0].forward_mode: 3 is neither prefill (1) nor decode"),
+        (
+            dict(records=[dict(global_physical_count=1)]),
+            "records[0].topk_ids_of_layer: is not [layer, token, k]",
+        ),
+        (
+            dict(records=[recorded(chosen(2, 3, 2), 3)]),
+            "records[0].forward_mode: 3 is neither prefill (1) nor decode",
+        ),
         (dict(records=[]), "has no choices of experts"),
         (
             dict(records=[recorded(chosen(2, 3, 2), 2), recorded(chosen(2, 4, 2), 2)]),
@@ -319,7 +357,9 @@ def test_a_tensor_beyond_its_storage_is_refused(shape, tmp_path):
 def test_what_pytorch_saves_is_read(tmp_path):
     torch = pytest.importorskip("torch", reason="needs pip install 'ndpsim[capture]'")
     base = torch.arange(24, dtype=torch.int32).reshape(2, 3, 4)
-    content = dict(a=base, b=base.transpose(0, 2)[1:], c=[torch.ones(2, dtype=torch.bool), 1.5], d=torch.zeros(0, 3))
+    content = dict(
+        a=base, b=base.transpose(0, 2)[1:], c=[torch.ones(2, dtype=torch.bool), 1.5], d=torch.zeros(0, 3)
+    )
     torch.save(content, tmp_path / "t.pt")
     found = read_saved(tmp_path / "t.pt")
     assert np.array_equal(found["a"], base.numpy())
@@ -343,7 +383,9 @@ def llama(ids: np.ndarray) -> str:
 
 def test_llama_cpp_rows(tmp_path):
     prefill, decode = chosen(1, 4, 7, 8), chosen(5, 4, 1, 8, seed=2)
-    trace = import_routing(written(tmp_path / "e.csv", f"layer_id,expert_ids\n{llama(prefill)}{llama(decode)}"), experts=64)
+    trace = import_routing(
+        written(tmp_path / "e.csv", f"layer_id,expert_ids\n{llama(prefill)}{llama(decode)}"), experts=64
+    )
     assert trace.layers == (3, 4, 5, 6)
     assert np.array_equal(trace.ids, decode)
     assert np.array_equal(trace.prefill_ids, prefill[0])
@@ -379,7 +421,9 @@ def dynande(ids: np.ndarray, experts: int, layer: int) -> str:
     lines = ["layer_id,token_id," + ",".join(f"expert_{expert}" for expert in range(experts))]
     for token, of_token in enumerate(ids.tolist()):
         scores = {expert: 0.5 / 2**place for place, expert in enumerate(of_token)}
-        lines.append(f"{layer},{token}," + ",".join(f"{scores.get(expert, 0):.6f}" for expert in range(experts)))
+        lines.append(
+            f"{layer},{token}," + ",".join(f"{scores.get(expert, 0):.6f}" for expert in range(experts))
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -396,7 +440,9 @@ def test_dynande_files_of_layers_and_positions(tmp_path):
 
 
 def test_dynande_takes_the_highest_scores(tmp_path):
-    path = written(tmp_path / "a.csv", "layer_id,token_id,expert_0,expert_1,expert_2\n0,0,0.2,0.5,0.3\n0,1,0.6,0.1,0.3\n")
+    path = written(
+        tmp_path / "a.csv", "layer_id,token_id,expert_0,expert_1,expert_2\n0,0,0.2,0.5,0.3\n0,1,0.6,0.1,0.3\n"
+    )
     assert import_routing(path, experts_per_token=2).ids[0, 0].tolist() == [[1, 2], [0, 2]]
     one_layer = import_routing([path, path], experts_per_token=1)
     assert one_layer.ids[:, 0].tolist() == [[[1], [0]], [[1], [0]]]
@@ -407,7 +453,10 @@ def test_dynande_takes_the_highest_scores(tmp_path):
     [
         ("0,0,0.2,nan,0.3\n", "a.csv:2: expert_1: nan is no finite score"),
         ("0,0,0.2,x,0.3\n", "a.csv:2: is not a layer, a token and a score for each expert"),
-        ("0,0,0.2,0.3,0\n0,1,0.2,0.3,0.1\n", "a.csv:3: 3 scores are above 0, and 2 in the rows before; say how many"),
+        (
+            "0,0,0.2,0.3,0\n0,1,0.2,0.3,0.1\n",
+            "a.csv:3: 3 scores are above 0, and 2 in the rows before; say how many",
+        ),
         ("0,0,0.2,0.3,0\n0,1,0.2,0.3\n", "a.csv:3: 2 experts, and 3 in the rows before"),
         ("-1,0,0.2,0.3,0\n", "a.csv:2: is not a layer and a token from 0, and scores"),
     ],
@@ -494,8 +543,13 @@ def test_what_is_asked_and_cannot_be_is_refused(tmp_path):
     refused(path, "experts or experts_per_token: is what the model says", experts=8, model=LITE)
     refused([], "files: there is no file")
     refused(tmp_path / "none.csv", "none.csv: cannot be read: No such file")
-    refused(written(tmp_path / "x", "hello\n"), "x: format: is of no format of routing that is recognised; say which")
-    refused(written(tmp_path / "x.csv", "layer_id,expert_ids\n3,9 1\n"), "expert 9 is not from 0 to 7", experts=8)
+    refused(
+        written(tmp_path / "x", "hello\n"),
+        "x: format: is of no format of routing that is recognised; say which",
+    )
+    refused(
+        written(tmp_path / "x.csv", "layer_id,expert_ids\n3,9 1\n"), "expert 9 is not from 0 to 7", experts=8
+    )
 
 
 def test_memory_is_bounded(tmp_path, monkeypatch):

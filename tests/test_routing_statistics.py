@@ -34,14 +34,19 @@ def trace_of(ids: object, experts: int, **more: object) -> Routing:
 
 
 def test_shares_and_ranks_by_hand():
-    ids = [[[0], [0], [0], [1], [1], [2], [3], [0], [0], [1]]]  # 5, 3, 1, 1 of 10 selections, and none of 6 experts
+    ids = [
+        [[0], [0], [0], [1], [1], [2], [3], [0], [0], [1]]
+    ]  # 5, 3, 1, 1 of 10 selections, and none of 6 experts
     found = describe_routing(trace_of(ids, 10)).decode
     assert found.tokens == 10
     assert {name: one.value for name, one in found.shares.items()} == pytest.approx(
         {"hot": 0.5, "warm": 0.4, "cold": 0.1, "top_10": 0.5, "next_30": 0.5, "rest_60": 0.0}
     )
     assert [(one.experts, round(one.cumulative_share, 6)) for one in found.rank_curve[:4]] == [
-        (1, 0.5), (2, 0.8), (3, 0.9), (4, 1.0)
+        (1, 0.5),
+        (2, 0.8),
+        (3, 0.9),
+        (4, 1.0),
     ]
     assert found.largest_over_mean.value == pytest.approx(5.0)
     assert found.unused == 6
@@ -75,7 +80,10 @@ def test_active_experts_by_hand():
     ids = [[[0, 1], [1, 2], [3, 4], [3, 4], [0, 1]]]
     found = describe_routing(trace_of(ids, 6)).active_experts
     assert [(one.batch, one.mean, one.least, one.most) for one in found] == [
-        (1, 2.0, 2, 2), (2, 2.5, 2, 3), (4, 5.0, 5, 5), (5, 5.0, 5, 5)
+        (1, 2.0, 2, 2),
+        (2, 2.5, 2, 3),
+        (4, 5.0, 5, 5),
+        (5, 5.0, 5, 5),
     ]
 
 
@@ -89,7 +97,9 @@ def test_the_moving_average_by_hand():
 
 
 def test_the_cosine_of_prefill_and_decode_by_hand():
-    trace = trace_of([[[0], [0], [1]]], 3, prefill_ids=np.array([[[0], [1], [1]]], np.int16), prompt_lengths=(1, 1, 1))
+    trace = trace_of(
+        [[[0], [0], [1]]], 3, prefill_ids=np.array([[[0], [1], [1]]], np.int16), prompt_lengths=(1, 1, 1)
+    )
     found = describe_routing(trace)
     assert found.prefill_cosine.value == pytest.approx((2 * 1 + 1 * 2) / 5)
     assert found.prefill_cosine.error is None
@@ -139,9 +149,7 @@ def test_shares_that_are_asked_are_found(batch):
     assert max(off) < 2
 
 
-@pytest.mark.parametrize(
-    ("by_token", "by_step"), [(0.0, 0.0), (0.3, 0.0), (0.0, 0.4), (0.25, 0.35)]
-)
+@pytest.mark.parametrize(("by_token", "by_step"), [(0.0, 0.0), (0.3, 0.0), (0.0, 0.4), (0.25, 0.35)])
 def test_stickiness_that_is_asked_is_found(by_token, by_step):
     off = []
     for seed in SEEDS:
@@ -175,7 +183,9 @@ def test_drift_that_is_asked_is_found_and_shares_of_a_step_stay(asked):
     for seed in SEEDS[:3]:
         found = describe_routing(generate_routing(f"skewed:step_drift={asked}", V2, 512, 8, seed=seed))
         assert found.step_drift.value == pytest.approx(asked, abs=0.01)
-        off += [within(found.decode.step_shares[name], share) for name, share in (("hot", 0.22), ("cold", 0.08))]
+        off += [
+            within(found.decode.step_shares[name], share) for name, share in (("hot", 0.22), ("cold", 0.08))
+        ]
     assert max(off) < 2
 
 
@@ -195,8 +205,15 @@ def test_counts_of_olmoe_are_found_again(data):
 
 def test_batches_of_deepseek_v3_have_about_the_published_active_experts(tmp_path):
     config = dict(
-        model_type="deepseek_v3", hidden_size=64, intermediate_size=64, moe_intermediate_size=16, num_hidden_layers=8,
-        n_routed_experts=256, n_shared_experts=1, num_experts_per_tok=8, first_k_dense_replace=1,
+        model_type="deepseek_v3",
+        hidden_size=64,
+        intermediate_size=64,
+        moe_intermediate_size=16,
+        num_hidden_layers=8,
+        n_routed_experts=256,
+        n_shared_experts=1,
+        num_experts_per_tok=8,
+        first_k_dense_replace=1,
     )
     (tmp_path / "config.json").write_text(json.dumps(config))
     trace = generate_routing("ranks:deepseek-v3:data=decode", tmp_path, batch=512, steps=2)

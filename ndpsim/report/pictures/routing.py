@@ -39,24 +39,19 @@ def _ranks(axes: Axes, statistics: RoutingStatistics) -> None:
 
 def _active(axes: Axes, statistics: RoutingStatistics) -> None:
     """Experts that a batch chooses, by its size."""
-    sizes = [one.batch for one in statistics.active_experts]
-    colour = COLOURS["decode"]
-    axes.fill_between(
-        sizes,
-        [one.least for one in statistics.active_experts],
-        [one.most for one in statistics.active_experts],
-        color=tint(colour, 0.4),
-        linewidth=0,
-        label="fewest to most",
+    found, colour = statistics.active_experts, COLOURS["decode"]
+    sizes, percent = [one.batch for one in found], 100 / statistics.trace["experts"]
+    least, most = (
+        [percent * value for value in of] for of in zip(*((a.least, a.most) for a in found), strict=True)
     )
-    means = [one.mean for one in statistics.active_experts]
+    light = tint(colour, 0.4)
+    axes.fill_between(sizes, least, most, color=light, linewidth=0, label="fewest to most")
+    means = [percent * one.mean for one in found]
     axes.plot(sizes, means, "o-", color=colour, markerfacecolor="white", label="mean")
-    axes.axhline(statistics.trace["experts"], color=INK, linestyle="--", label="all experts")
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes, [str(size) for size in sizes])
     axes.minorticks_off()
-    axes.set(ylim=(0, 1.06 * statistics.trace["experts"]))
-    axes.set(xlabel="tokens of a step", ylabel="active experts")
+    axes.set(ylim=(0, 104), xlabel="tokens of a step", ylabel="active experts (%)")
 
 
 def _layers(axes: Axes, phase: PhaseStatistics) -> None:
