@@ -277,6 +277,8 @@ def test_counts_of_a_file_are_taken_as_bundled_ones(tmp_path):
     path = tmp_path / "mine.json"
     path.write_text(json.dumps({"experts_per_token": 2, "layers": [1, 2], "counts": [[5, 3, 2], [1, 1, 2]]}))
     trace = generate_routing(f"popularity:{path}", batch=3000, steps=1)
+    path.write_text(path.read_text().replace("experts_per_token", "top_k"))
+    assert generate_routing(f"popularity:{path}", batch=3000, steps=1) == trace
     assert (trace.experts, trace.layers, trace.experts_per_token) == (3, (1, 2), 2)
     assert trace.loads(0, 1) / 6000 == pytest.approx([0.5, 0.3, 0.2], abs=0.02)
 

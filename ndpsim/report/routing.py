@@ -23,7 +23,7 @@ def source_words(statistics: RoutingStatistics) -> str:
         return f"{source['generated']}, seed {source['seed']}{', offline' if source['offline'] else ''}"
     if "imported" in source:
         return f"{', '.join(source['files'])} ({source['imported']})"
-    return "routing"
+    return str(source.get("captured", "routing"))
 
 
 def routing_title(statistics: RoutingStatistics) -> str:

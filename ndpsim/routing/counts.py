@@ -3,7 +3,7 @@
 A file is JSON: a list of lists; an object with `counts` (a list of lists, or several by the name of their
 data), or with `expert_popularity`, as Fiddler writes it. An object may say which layers of the model it has
 (`layers`), how many layers the model has (`model_layers`), and how many experts a token chooses
-(`experts_per_token`).
+(`experts_per_token` or `top_k`).
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def parse_counts(content: Any, file: str) -> ExpertCounts:
         by_data,
         tuple(layers),
         _whole(values, "model_layers", layers[-1] + 1, file),
-        _whole(values, "experts_per_token", 1, file),
+        _whole(values, "experts_per_token" if "experts_per_token" in values else "top_k", 1, file),
         str(values.get("source", file)),
     )
 
