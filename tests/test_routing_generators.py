@@ -96,12 +96,12 @@ def test_every_expert_has_its_chance(experts, k, evenness, seed):
     tokens = 400 * 100
     ids = draw([shares] * 400, 100, k, 0.0, 0.0, source(seed + 50))
     found = np.bincount(ids.ravel(), minlength=experts) / tokens
-    error = np.sqrt(np.maximum(shares * k * (1 - shares * k), 1e-6) / tokens)
-    assert np.abs((found - shares * k) / error).max() < 4.5
+    error = np.sqrt(np.maximum(shares * k * (1 - shares * k), 0) / tokens)
+    assert (np.abs(found - shares * k) <= 4.5 * error + 2 / tokens).all()
 
 
 def test_any_experts_that_can_be_are_chosen_together():
-    ids = draw([np.full(6, 1 / 6)] * 300, 20, 3, 0.0, 0.0, source(4))
+    ids = draw([np.full(6, 1 / 6) for _ in range(300)], 20, 3, 0.0, 0.0, source(4))
     sets = Counter(frozenset(token) for block in ids.tolist() for token in block)
     assert set(sets) == {frozenset(one) for one in combinations(range(6), 3)}
 
@@ -347,9 +347,9 @@ def test_a_trace_is_pinned_whatever_numpy_is_installed():
     assert int(trace.prefill_ids.sum(dtype=np.int64)) == PINNED_PREFILL
 
 
-PINNED = [[46, 51, 53, 9, 52, 17], [2, 51, 3, 9, 41, 20], [46, 63, 53, 3, 52, 15], [48, 29, 53, 3, 52, 20]]
-PINNED_SUM = 39542
-PINNED_PREFILL = 38709
+PINNED = [[18, 35, 14, 52, 40, 28], [9, 15, 48, 2, 40, 28], [9, 15, 53, 47, 40, 3], [9, 15, 48, 51, 29, 28]]
+PINNED_SUM = 39479
+PINNED_PREFILL = 40777
 
 
 def test_dense_layers_have_no_choices():

@@ -4,8 +4,8 @@ Experts stand in random order on a line that is k long, each as long as its chan
 a random place in each of the k parts of length 1. An expert that reaches from one part into the next is taken
 in one of them at most: where it was taken in the first, the place in the second lies beyond it, and otherwise
 on it the more often, so that its chance stays what it is. (One draw a stratum, with units across borders:
-Fuller, JRSS B 32, 1970.) Which experts are chosen together says nothing: the order is a new one in every
-block.
+Fuller, JRSS B 32, 1970.) Which experts are chosen together says nothing: the order is a new one every few
+thousand tokens.
 
 A token that repeats does so with all of its choices. What an expert gets over time is the same as if each
 choice were repeated by itself.
@@ -27,6 +27,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
+_ONE_ORDER = 2048  # tokens
+
+
 def draw(
     shares: Sequence[Floats],
     tokens: int,
@@ -44,14 +47,18 @@ def draw(
         block_stickiness: chance that a token repeats that of the block before it.
     """
     drawn = np.empty((len(shares), tokens, experts_per_token), np.int16)
-    chances, last = np.zeros(0, np.int64), None
-    for block, of_block in enumerate(shares):
-        if of_block is not last:
-            chances, last = in_units(of_block, experts_per_token), of_block
+    first = 0
+    while first < len(shares):
+        last = first + 1
+        while last < len(shares) and (last - first) * tokens < _ONE_ORDER and shares[last] is shares[first]:
+            last += 1
+        chances = in_units(shares[first], experts_per_token)
         order = shuffled(len(chances), random)
         ends = np.cumsum(chances[order])
-        places = _places(ends, random.random((experts_per_token, tokens)))
-        drawn[block] = order[np.searchsorted(ends, places, side="right")].T
+        places = _places(ends, random.random((experts_per_token, (last - first) * tokens)))
+        chosen = order[np.searchsorted(ends, places, side="right")].T
+        drawn[first:last] = chosen.reshape(last - first, tokens, experts_per_token)
+        first = last
     if token_stickiness == block_stickiness == 0:
         return drawn
     origins = _origins(len(shares), tokens, token_stickiness, block_stickiness, random)
