@@ -12,6 +12,7 @@ What the command line does, as calls:
   `sweep_load`. ``check``: `read_commands` and `check`, or `check_lanes`.
 - ``show`` and ``list``: `load_hardware`, `load_model`, `place_expert`, `hardware_names`, `model_names`,
   `resolve`. ``import``: `import_hardware`.
+- ``routing``: `generate_routing`, `import_routing`, `describe_routing`; `load_routing` and `Routing.save`.
 - Results of earlier calls are found again with ``cache=True`` or ``cache=ResultCache(...)``; ``cache`` shows
   them.
 - Pictures: `ndpsim.report.pictures`. Energy of a command trace: `ndpsim.energy.from_trace`. ``bench``:

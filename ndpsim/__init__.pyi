@@ -17,6 +17,14 @@ from ndpsim.moe import Expert as Expert
 from ndpsim.moe import MoeShape as MoeShape
 from ndpsim.moe import load_model as load_model
 from ndpsim.moe import model_names as model_names
+from ndpsim.routing import Routing as Routing
+from ndpsim.routing import RoutingStatistics as RoutingStatistics
+from ndpsim.routing import capture_routing as capture_routing
+from ndpsim.routing import describe_routing as describe_routing
+from ndpsim.routing import find_routing as find_routing
+from ndpsim.routing import generate_routing as generate_routing
+from ndpsim.routing import import_routing as import_routing
+from ndpsim.routing import load_routing as load_routing
 from ndpsim.simulate import ContentionResult as ContentionResult
 from ndpsim.simulate import ControllerOptions as ControllerOptions
 from ndpsim.simulate import DimmResult as DimmResult

@@ -62,7 +62,19 @@ _log = logging.getLogger("ndpsim")
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: Packages that no kernel imports: a change in them leaves the machine code as it is.
-_WITHOUT_KERNELS = ("bench", "cli", "config", "importers", "moe", "peers", "report", "results", "simulate")
+_WITHOUT_KERNELS = (
+    "bench",
+    "cli",
+    "config",
+    "importers",
+    "moe",
+    "peers",
+    "processors",
+    "report",
+    "results",
+    "routing",
+    "simulate",
+)
 
 
 def _settings() -> dict[str, str]:

@@ -206,6 +206,8 @@ def test_list_of_everything_is_a_line_a_kind():
         "standards",
         "orgs",
         "request-formats",
+        "routing",
+        "routing-formats",
         "command-forms",
         "timings",
     ]

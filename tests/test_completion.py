@@ -79,6 +79,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["dram", "--commands-format", "drampower"], ["drampower", "drampower5"]),
         (["bench", "--row", "expert"], ["expert_trimoe", "expert_edge"]),
         (["list", "re"], ["request-formats"]),
+        (["routing", "d"], ["describe"]),
+        (["routing", "generate", "popularity:o"], ["popularity:olmoe-1b-7b"]),
+        (["routing", "describe", "sk"], ["skewed"]),
+        (["routing", "import", "--format", "v"], ["vllm"]),
         (["show", "sch"], ["schema"]),
         (["show", "hw", "ed"], ["edge"]),
         (["show", "hw", "s"], ["sub/"]),
@@ -146,11 +150,13 @@ def test_names_that_are_repeated_here_are_those_of_their_homes():
     from ndpsim.dimm.state import ARBITRATIONS
     from ndpsim.layout import LAYOUTS
     from ndpsim.link import TOPOLOGIES
+    from ndpsim.routing import routing_formats
     from ndpsim.traces import command_forms, request_formats
 
     assert sorted(completion.ARBITRATIONS) == sorted(ARBITRATIONS)
     assert sorted(completion.COMMAND_FORMS) == sorted(command_forms())
     assert sorted(completion.REQUEST_FORMATS) == sorted(request_formats())
+    assert list(completion.ROUTING_FORMATS) == list(routing_formats())
     assert sorted(completion.LAYOUTS) == sorted(name.removesuffix("N") for name in LAYOUTS)
     assert list(completion.ROWS) == list(ROWS)
     assert list(completion.LIST_KINDS) == list(_names())

@@ -23,12 +23,19 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.image import imread
 from matplotlib.text import Text
 
-from ndpsim import place_expert, run_trace, simulate_expert, simulate_relayout
+from ndpsim import (
+    describe_routing,
+    generate_routing,
+    place_expert,
+    run_trace,
+    simulate_expert,
+    simulate_relayout,
+)
 from ndpsim.cli.main import main
 from ndpsim.errors import InputError
 from ndpsim.moe import Expert
 from ndpsim.report.panels import PANELS, SIZES, chosen_panels, chosen_size
-from ndpsim.report.pictures import bars, canvas, contention, expert, host_read, latencies, layout
+from ndpsim.report.pictures import bars, canvas, contention, expert, host_read, latencies, layout, routing
 from ndpsim.report.pictures import relayout as relayouts
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.pictures.curves import reads_over_time
@@ -311,6 +318,10 @@ def pictures(tmp_path_factory):
         ),
         "relayout": (relayouts.relayout_figure, simulate_relayout("trimoe", larger)),
         "latencies": (latencies.latencies_figure, run_trace(trace)),
+        "routing": (
+            routing.routing_figure,
+            describe_routing(generate_routing("skewed:step_stickiness=0.2", "mixtral-8x7b", 24, 3, 4)),
+        ),
     }
     topologies = {
         name: simulate_relayout(
@@ -456,6 +467,11 @@ def test_one_colour_has_one_meaning_over_all_pictures(figures):
         "gate": {"gate"},
         "up": {"up"},
         "down": {"down"},
+        "decode": {"decode", "mean"},
+        "prefill": {"prefill"},
+        "hot": {"hot"},
+        "warm": {"warm"},
+        "cold": {"cold"},
     }
     for colour, words in meant.items():
         assert words <= expected[plain[colour]], plain[colour]
@@ -490,6 +506,7 @@ def test_colours_of_a_picture_are_told_apart_by_all_readers(seen):
         ("compute", "activation unit", "host"),
         ("read", "write", "read or write"),
         ("gate", "up", "down", "empty"),
+        ("decode", "prefill", "hot", "warm", "cold"),
     ]
     for meanings in together:
         for first, second in itertools.combinations(meanings, 2):

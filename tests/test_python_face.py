@@ -181,6 +181,16 @@ _CHANNEL = {
     "overrides": [*but(None, {}), {"nCL": 0}, {"nCL": True}, {"nCL": "40"}, {3: 40}, {"nCLL": 40}],
 }
 
+_ROUTING = {
+    "routing": but(),
+    "model": but(None),
+    "batch": _COUNT,
+    "steps": [*but(), 2.0],
+    "prompt": [*but(), 2.0],
+    "seed": [*but(), 1.0, "1"],
+    "offline": _FLAG,
+}
+
 # By name: the call, with all that has no default, and the wrong values of each of its arguments.
 CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]] = {
     "simulate_expert": (
@@ -450,6 +460,49 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
         Geometry,
         dict(channels=1, dimms=1, ranks=1, subchannels=1, device=DEVICE),
         {**dict.fromkeys(("channels", "dimms", "ranks", "subchannels"), _COUNT), "device": but()},
+    ),
+    "generate_routing": (
+        ndpsim.generate_routing,
+        {"model": "mixtral-8x7b", "batch": 2, "steps": 1},
+        _ROUTING,
+    ),
+    "find_routing": (
+        ndpsim.find_routing,
+        {"model": "mixtral-8x7b", "batch": 2, "steps": 1, "routing": "skewed"},
+        {
+            **{
+                name: values
+                for name, values in _ROUTING.items()
+                if name not in ("routing", "offline", "model")
+            },
+            "model": but(),
+            "routing": but(None),
+        },
+    ),
+    "import_routing": (
+        ndpsim.import_routing,
+        {"files": "none.csv"},
+        {
+            "files": [*but(LONG), {"a"}],
+            "format": but(None),
+            "model": but(None),
+            "experts": [*but(None), 0, 1 << 16],
+            "experts_per_token": [*but(None), 0],
+            "steps": [*but(None), 0],
+        },
+    ),
+    "describe_routing": (ndpsim.describe_routing, {}, {"routing": but()}),
+    "load_routing": (ndpsim.load_routing, {}, {"path": but(LONG)}),
+    "capture_routing": (ndpsim.capture_routing, {}, {"model": but()}),
+    "Routing": (
+        ndpsim.Routing,
+        {"experts": 4, "layers": (0,), "ids": [[[[0, 1]]]]},
+        {
+            "experts": [*_COUNT, 1 << 16],
+            "layers": [*but(PAIR), [1.0], {0}],
+            "ids": [*but(), [[[[0.0, 1.0]]]]],
+            "scores": [*but(None), [[[[0, 1]]]]],
+        },
     ),
     "check_command_form": (check_command_form, {}, {"form": but()}),
     "parse_shape": (parse_shape, {}, {"text": but("", "nonsense", LONG)}),

@@ -26,6 +26,7 @@ _SECTIONS = {
     "Memory": "standard org timing ranks channels mapper scheduler row-policy row-cap refresh read-buffer "
     "write-buffer lanes",
     "Trace": "format wrap sweep-load",
+    "Routing": "batch steps prompt seed offline experts-per-token",
     "Results": "json plot size panels timeline commands commands-format lane channel energy limit markdown "
     "out name force",
 }

@@ -35,6 +35,7 @@ __all__ = [
     "LAYOUTS",
     "LIST_KINDS",
     "REQUEST_FORMATS",
+    "ROUTING_FORMATS",
     "ROWS",
     "SHOW_KINDS",
     "completing",
@@ -56,9 +57,12 @@ LIST_KINDS = (
     "standards",
     "orgs",
     "request-formats",
+    "routing",
+    "routing-formats",
     "command-forms",
     "timings",
 )
+ROUTING_FORMATS = ("counts", "dynande", "llama-cpp", "megatron", "sglang", "vllm")
 REQUEST_FORMATS = ("dramsim3", "dramsys", "ramulator1", "ramulator2", "ramulator2-vector")
 ROWS = (
     "stream_r1",
@@ -105,6 +109,12 @@ def _model_names() -> list[str]:
     from ndpsim.moe import model_names
 
     return model_names()
+
+
+def _routing_names() -> list[str]:
+    from ndpsim.routing import routing_names
+
+    return routing_names()
 
 
 def _standards(context: click.Context) -> list[Any]:
@@ -251,12 +261,14 @@ _OFFERS: dict[str, Offers] = {
     "--scheduler": _of_key("dram.scheduler"),
     "--row-policy": _of_key("dram.row_policy"),
     "--refresh": _of_key("dram.refresh"),
-    "--format": _one_of(*REQUEST_FORMATS),
+    "--format": lambda context, typed: ROUTING_FORMATS if context.info_name == "import" else REQUEST_FORMATS,
     "--commands-format": _one_of(*COMMAND_FORMS),
     "--row": _one_of(*ROWS),
     "--set": _settings,
     "what": _listed,
     "name": _shown,
+    "routing": _names_or_files(_routing_names, ".npz"),
+    "spec": lambda context, typed: _routing_names(),
     "simulator": _one_of("ramulator"),
 }
 _OWN_FILES = ("FILE", "NAME.yaml", "TRACE", "COMMANDS.csv")  # forms of parameters that are any file

@@ -14,6 +14,7 @@ def _names() -> dict[str, list[str]]:
     from ndpsim.config import hardware_names, rtl_names
     from ndpsim.layout import LAYOUTS
     from ndpsim.moe import model_names
+    from ndpsim.routing import routing_formats, routing_names
     from ndpsim.spec import standards
     from ndpsim.traces import command_forms, request_formats
 
@@ -26,6 +27,8 @@ def _names() -> dict[str, list[str]]:
         "standards": sorted(standard.name for standard in known),
         "orgs": [org for standard in known for org in standard.organisations],
         "request-formats": sorted(request_formats()),
+        "routing": routing_names(),
+        "routing-formats": list(routing_formats()),
         "command-forms": sorted(command_forms()),
         "timings": [timing for standard in known for timing in standard.speeds],
     }

@@ -35,6 +35,7 @@ _COMMANDS = {
     "list": "list what is bundled and known: hardware, models, presets, formats",
     "show": "show one of them in full: hw, model, org, timing, schema, layout",
     "import": "turn a DRAMsim3 or Ramulator 2 configuration into a hardware file",
+    "routing": "generate, import and describe which experts the tokens of a model choose",
     "cache": "say where compiled kernels and results lie and how large they are; remove them",
 }
 

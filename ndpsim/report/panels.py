@@ -50,6 +50,7 @@ PANELS = {
     "topologies": ("bandwidth", "time", "busy", "energy"),
     "latencies": ("tail", "histogram", "energy"),
     "sweep": ("latency",),
+    "routing": ("ranks", "active", "layers", "reuse"),
     "layout": ("lanes", "first", "down"),
 }
 

@@ -29,6 +29,11 @@ COLOURS = {
     "up": "#C3B1E1",
     "down": "#999933",
     "empty": "#F0F0F0",
+    "decode": "#117733",
+    "prefill": "#AA4499",
+    "hot": "#B2182B",
+    "warm": "#F4A582",
+    "cold": "#92C5DE",
 }
 
 #: The meaning of each component of energy.

@@ -1,0 +1,128 @@
+"""Pictures of routing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ndpsim.report.panels import DEFAULT_SIZE, chosen_panels
+from ndpsim.report.pictures.canvas import Panel, compose, save
+from ndpsim.report.pictures.colours import COLOURS, INK, tint
+from ndpsim.report.routing import routing_title
+from ndpsim.routing import RoutingStatistics
+from ndpsim.routing.statistics import PhaseStatistics
+
+__all__ = ["draw_routing", "routing_figure"]
+
+_CLASSES = ("hot", "warm", "cold")
+
+
+def _ranks(axes: Axes, statistics: RoutingStatistics) -> None:
+    """The share of selections that the most popular experts have together."""
+    phases = {"decode": (statistics.decode, "o-"), "prefill": (statistics.prefill, "s--")}
+    for name, (phase, style) in phases.items():
+        if phase is not None:
+            points = [
+                (0.0, 0.0),
+                *((100 * p.rank_fraction, 100 * p.cumulative_share) for p in phase.rank_curve),
+            ]
+            axes.plot(
+                *zip(*points, strict=True), style, color=COLOURS[name], markerfacecolor="white", label=name
+            )
+    axes.plot((0, 100), (0, 100), color=INK, linestyle=":", label="all alike")
+    axes.set(xlim=(0, 101), ylim=(0, 104))
+    axes.set(xlabel="most popular experts (%)", ylabel="selections (%)")
+
+
+def _active(axes: Axes, statistics: RoutingStatistics) -> None:
+    """Experts that a batch chooses, by its size."""
+    found, colour = statistics.active_experts, COLOURS["decode"]
+    sizes, percent = [one.batch for one in found], 100 / statistics.trace["experts"]
+    least, most = (
+        [percent * value for value in of] for of in zip(*((a.least, a.most) for a in found), strict=True)
+    )
+    light = tint(colour, 0.4)
+    axes.fill_between(sizes, least, most, color=light, linewidth=0, label="fewest to most")
+    means = [percent * one.mean for one in found]
+    axes.plot(sizes, means, "o-", color=colour, markerfacecolor="white", label="mean")
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(sizes, [str(size) for size in sizes])
+    axes.minorticks_off()
+    axes.set(ylim=(0, 104), xlabel="tokens of a step", ylabel="active experts (%)")
+
+
+def _layers(axes: Axes, phase: PhaseStatistics) -> None:
+    """Shares of selections by class and layer."""
+    layers = [one.layer for one in phase.layers]
+    bottom = np.zeros(len(layers))
+    for name in _CLASSES:
+        height = np.array([100 * getattr(one, name) for one in phase.layers])
+        axes.bar(layers, height, width=0.8, bottom=bottom, color=COLOURS[name], label=name)
+        bottom += height
+    axes.set(xlim=(layers[0] - 0.6, layers[-1] + 0.6), ylim=(0, 100))
+    axes.set(xlabel="layer of the model", ylabel="selections (%)")
+
+
+def _reuse(axes: Axes, statistics: RoutingStatistics) -> None:
+    """How much tokens have in common with those before them, and what they would by chance."""
+    rows = {
+        "token to token": (statistics.token_reuse, "decode"),
+        "step to step": (statistics.step_reuse, "decode"),
+        "in prompts": (statistics.prefill_reuse, "prefill"),
+    }
+    names = [name for name, (reuse, _) in rows.items() if reuse is not None]
+    labelled = False
+    for place, name in enumerate(names):
+        reuse, phase = rows[name]
+        assert reuse is not None
+        error = 100 * (reuse.reuse.error or 0.0)
+        axes.barh(place, 100 * reuse.reuse.value, xerr=error, color=COLOURS[phase], ecolor=INK, height=0.6)
+        label = None if labelled else "if independent"
+        at = 100 * reuse.independent.value
+        axes.plot((at, at), (place - 0.4, place + 0.4), color=INK, linestyle=":", label=label)
+        labelled = True
+    axes.set_yticks(range(len(names)), names)
+    axes.tick_params(axis="y", length=0)
+    axes.set(
+        xlim=(0, None), ylim=(len(names) - 0.5, -0.5), xlabel="experts that the token before had, too (%)"
+    )
+
+
+def routing_figure(
+    statistics: RoutingStatistics, size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None
+) -> Figure:
+    """Shares by rank and by layer, active experts by batch, and reuse.
+
+    Args:
+        statistics: of `describe_routing`.
+        size, panels: see `panels.SIZES` and `panels.PANELS`.
+
+    Raises:
+        InputError: there is no such size or panel, or the trace has nothing to show in them.
+    """
+    chosen = chosen_panels(panels, "routing")
+    phase = statistics.decode or statistics.prefill
+    assert phase is not None
+    reuses = [statistics.token_reuse, statistics.step_reuse, statistics.prefill_reuse]
+    count = sum(reuse is not None for reuse in reuses)
+    curves = {"ranks": [Panel(lambda axes: _ranks(axes, statistics), 9, stretches=True)]}
+    if statistics.active_experts:
+        curves["active"] = [Panel(lambda axes: _active(axes, statistics), 9, stretches=True)]
+    bars = {"layers": [Panel(lambda axes: _layers(axes, phase), 6, stretches=True)]}
+    if count:
+        bars["reuse"] = [Panel(lambda axes: _reuse(axes, statistics), 1.6 * count)]
+    return compose(routing_title(statistics), (curves, bars), size, chosen)
+
+
+def draw_routing(
+    path: str, statistics: RoutingStatistics, size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None
+) -> None:
+    """`routing_figure` in a file.
+
+    Raises:
+        InputError: there is no such size or panel, or the file name ends in no picture format.
+    """
+    save(routing_figure(statistics, size, panels), path, size)

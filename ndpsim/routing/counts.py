@@ -1,0 +1,155 @@
+"""Counts of selections, [layer][expert]: the bundled ones, and files that users have.
+
+A file is JSON: a list of lists; an object with `counts` (a list of lists, or several by the name of their
+data), or with `expert_popularity`, as Fiddler writes it. An object may say which layers of the model it has
+(`layers`), how many layers the model has (`model_layers`), and how many experts a token chooses
+(`experts_per_token` or `top_k`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.errors import InputError, one_of
+from ndpsim.files import open_plain_or_gzip, reading
+from ndpsim.limits import ensure_fits, memory_limit
+from ndpsim.routing.trace import MAX_EXPERTS
+
+__all__ = ["BUNDLED", "ExpertCounts", "bundled_counts", "parse_counts", "read_counts", "read_json"]
+
+BUNDLED = Path(__file__).parent / "data"
+
+_LARGEST = 1 << 53
+_JSON_FACTOR = 40  # bytes of Python's objects for each byte of JSON, about
+_KEYS = ("counts", "expert_popularity")
+
+
+@dataclass(frozen=True)
+class ExpertCounts:
+    """How often each expert was selected.
+
+    Attributes:
+        file: they were read from.
+        by_data: int64 [layer, expert], by the name of the data; "" where the file has none.
+        layers: the model's numbers of the layers that were counted.
+        model_layers: of the model, None where the file does not say.
+        experts_per_token: None where the file does not say.
+        source: as the file says it.
+    """
+
+    file: str
+    by_data: Mapping[str, NDArray[np.int64]]
+    layers: tuple[int, ...]
+    model_layers: int | None
+    experts_per_token: int | None
+    source: str
+
+    def of(self, data: str) -> NDArray[np.int64]:
+        """The counts of `data`; of the first where it is empty.
+
+        Raises:
+            InputError: there are none of this name.
+        """
+        if not data:
+            return next(iter(self.by_data.values()))
+        if data not in self.by_data:
+            raise InputError(one_of(data, self.by_data, "data"), file=self.file, key="data")
+        return self.by_data[data]
+
+
+def bundled_counts() -> list[str]:
+    """Names of the models whose counts are bundled."""
+    return sorted(file.stem for file in BUNDLED.glob("*.json"))
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file, plain or gzip.
+
+    Raises:
+        InputError: it cannot be read, is no JSON, or would need too much memory.
+    """
+    most = memory_limit() // _JSON_FACTOR
+    with open_plain_or_gzip(path) as file, reading(path):
+        content = file.read(most + 1)
+    if len(content) > most:
+        ensure_fits(_JSON_FACTOR * len(content), "its content", file=path)
+    try:
+        return json.loads(content)
+    except json.JSONDecodeError as error:
+        raise InputError(f"invalid JSON: {error.msg}", file=path, line=error.lineno) from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"invalid JSON: {error}", file=path) from None
+
+
+def read_counts(path: Path) -> ExpertCounts:
+    """Counts from a file.
+
+    Raises:
+        InputError: it cannot be read or does not hold counts.
+    """
+    return parse_counts(read_json(path), str(path))
+
+
+def parse_counts(content: Any, file: str) -> ExpertCounts:
+    """The same from the content of a file.
+
+    Raises:
+        InputError: it does not hold counts.
+    """
+    values = content if isinstance(content, dict) else {"counts": content}
+    key = next((key for key in _KEYS if key in values), None)
+    if key is None:
+        raise InputError(f"has neither {' nor '.join(_KEYS)}", file=file)
+    tables = values[key] if isinstance(values[key], dict) else {"": values[key]}
+    by_data = {str(data): _table(table, f"{key}.{data}".rstrip("."), file) for data, table in tables.items()}
+    if not by_data:
+        raise InputError("is empty", file=file, key=key)
+    shapes = {table.shape for table in by_data.values()}
+    if len(shapes) > 1:
+        raise InputError(f"has tables of different shapes: {sorted(shapes)}", file=file, key=key)
+    rows = next(iter(shapes))[0]
+    layers = values.get("layers", list(range(rows)))
+    ascending = isinstance(layers, list) and all(type(one) is int and one >= 0 for one in layers)
+    if not ascending or len(layers) != rows or layers != sorted(set(layers)):
+        raise InputError(f"is not {rows} layers of a model in ascending order", file=file, key="layers")
+    return ExpertCounts(
+        file,
+        by_data,
+        tuple(layers),
+        _whole(values, "model_layers", layers[-1] + 1, file),
+        _whole(values, "experts_per_token" if "experts_per_token" in values else "top_k", 1, file),
+        str(values.get("source", file)),
+    )
+
+
+def _whole(values: Mapping[str, Any], key: str, least: int, file: str) -> int | None:
+    value = values.get(key)
+    if value is not None and (type(value) is not int or value < least):
+        raise InputError(f"{str(value)[:40]} is not a whole number from {least}", file=file, key=key)
+    return value
+
+
+def _table(table: Any, key: str, file: str) -> NDArray[np.int64]:
+    if not isinstance(table, list) or not table or not all(isinstance(row, list) and row for row in table):
+        raise InputError("is not a list of layers with a count for each expert", file=file, key=key)
+    for layer, row in enumerate(table):
+        if len(row) != len(table[0]):
+            problem = f"has {len(row)} experts, and row 0 has {len(table[0])}"
+            raise InputError(problem, file=file, key=f"{key}[{layer}]")
+        for expert, count in enumerate(row):
+            whole = type(count) is int or (type(count) is float and count.is_integer())
+            if not whole or not 0 <= count <= _LARGEST:
+                problem = f"{str(count)[:40]} is not a count"
+                raise InputError(problem, file=file, key=f"{key}[{layer}][{expert}]")
+        if not any(row):
+            raise InputError("has no selections", file=file, key=f"{key}[{layer}]")
+    if len(table[0]) > MAX_EXPERTS:
+        raise InputError(f"has {len(table[0])} experts, at most {MAX_EXPERTS} can be", file=file, key=key)
+    return np.array(table, np.int64)

@@ -1,0 +1,75 @@
+"""Counts of selections, [layer][expert], as a trace of tokens whose loads are just these counts.
+
+What the counts do not say is as plain as can be: one step, whose tokens choose in the order of the experts.
+To generate a batch with such a popularity, give the file to ``popularity:``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.errors import InputError
+from ndpsim.limits import ensure_fits
+from ndpsim.routing.counts import parse_counts, read_json
+from ndpsim.routing.recorded import Asked, Recorded, RoutingFormat
+
+__all__ = ["FORMAT"]
+
+
+def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
+    path = paths[0]
+    if len(paths) > 1:
+        raise InputError("is one of several files; counts are imported one file at a time", file=paths[1])
+    counts = parse_counts(read_json(path), str(path))
+    table = counts.of("")
+    k = asked.k or counts.experts_per_token
+    if k is None:
+        raise InputError("does not say how many experts a token chooses", file=path, key="experts_per_token")
+    totals = table.sum(axis=1)
+    tokens, rest = divmod(int(totals[0]), k)
+    if rest or (totals != totals[0]).any():
+        row = 0 if rest else int(np.argmax(totals != totals[0]))
+        problem = f"{totals[row]} selections, not the same multiple of {k} in every layer"
+        raise InputError(problem, file=path, key=f"layer {counts.layers[row]}")
+    if table.max() > tokens:
+        row, expert = map(int, np.argwhere(table > tokens)[0])
+        problem = f"{table[row, expert]} selections by {tokens} tokens, which choose each expert once"
+        raise InputError(problem, file=path, key=f"layer {counts.layers[row]}, expert {expert}")
+    ensure_fits(16 * totals.size * int(totals[0]), f"choices of {tokens} tokens", file=path)
+    notes = [f"of {', '.join(counts.by_data)}, the first is taken"] if len(counts.by_data) > 1 else []
+    return Recorded(
+        counts.layers,
+        True,
+        np.array([_tokens(row, tokens, k) for row in table])[None],
+        experts=table.shape[1],
+        notes=tuple(notes),
+    )
+
+
+def _tokens(counts: NDArray[np.int64], tokens: int, k: int) -> NDArray[np.int16]:
+    """Choices [token, k] with just these counts: each expert's follow each other, a column of tokens at a
+    time.
+
+    An expert with no more selections than there are tokens is met once by each of them at most.
+    """
+    return np.repeat(np.arange(len(counts), dtype=np.int16), counts).reshape(k, tokens).T
+
+
+def _recognises(path: Path, head: bytes) -> bool:
+    start = head.lstrip()
+    return start.startswith(b"[") or (
+        start.startswith(b"{") and any(f'"{key}"'.encode() in head for key in ("counts", "expert_popularity"))
+    )
+
+
+FORMAT = RoutingFormat(
+    name="counts",
+    example='{"experts_per_token": 2, "counts": [[2520, 2687, 2904], [2958, 2718, 2435]]}',
+    meaning="JSON with selections of each expert by layer; as one step with just these loads",
+    recognises=_recognises,
+    read=_read,
+)

@@ -1,0 +1,51 @@
+"""Experts that llama.cpp chose, as CSV: ``layer_id,expert_ids``, the ids separated by blanks.
+
+A row is a token in a layer, and the layer's number is the model's. Rows of a layer that follow each other are
+the tokens of one pass; a layer that comes again after others begins the next pass. Passes before the first
+one with as many tokens as the last are prefill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ndpsim.errors import InputError
+from ndpsim.routing.recorded import Asked, Passes, Recorded, RoutingFormat, assembled, numbered_lines
+
+__all__ = ["FORMAT"]
+
+_HEADER = "layer_id,expert_ids"
+
+
+def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
+    passes = Passes()
+    for path in paths:
+        width = 0
+        for line, text in numbered_lines(path):
+            if text == _HEADER and line == 1:
+                continue
+            layer, comma, ids = text.partition(",")
+            words = ids.replace('"', "").split()
+            if (
+                not comma
+                or not words
+                or not all(word.isascii() and word.isdigit() for word in (layer, *words))
+            ):
+                problem = f"'{text[:60]}' is not a layer, a comma and experts separated by blanks"
+                raise InputError(problem, file=path, line=line)
+            width = width or len(words)
+            if len(words) != width:
+                problem = f"{len(words)} experts, and {width} in the lines before"
+                raise InputError(problem, file=path, line=line, key="expert_ids")
+            passes.add(int(layer[:9]), [int(word[:9]) for word in words], f"the pass from line {line} on")
+    return assembled(passes.found, paths[0], of_model=True)
+
+
+FORMAT = RoutingFormat(
+    name="llama-cpp",
+    example="3,52 40 85 110 79 113 60 130",
+    meaning="CSV of llama.cpp: a layer and the experts of a token, separated by blanks",
+    recognises=lambda path, head: head.removeprefix(b"\xef\xbb\xbf").startswith(_HEADER.encode()),
+    read=_read,
+)

@@ -1,0 +1,211 @@
+"""Generates routing from a SPEC; the same seed gives the same trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ndpsim.arguments import flag, path_of, shown, whole_number
+from ndpsim.errors import InputError, one_of
+from ndpsim.limits import ensure_fits
+from ndpsim.moe import MoeShape, load_model
+from ndpsim.routing.drawing import draw
+from ndpsim.routing.file import load_routing
+from ndpsim.routing.generator import Randoms, Shape, Shares
+from ndpsim.routing.popularity import exchanged, like
+from ndpsim.routing.spec import Spec, default_routing, generators, parse_spec
+from ndpsim.routing.trace import MAX_EXPERTS, Ids, Routing
+
+__all__ = ["existing_file", "find_routing", "generate_routing", "is_spec"]
+
+_MOST = 1 << 24  # steps, sequences, tokens of a prompt
+
+# Independent sources of random numbers of a layer.
+_POPULARITY, _PREFILL_POPULARITY, _STEP_DRIFT, _OFFLINE_DRIFT, _DECODE, _PREFILL = range(6)
+_JUDGED, _OFFLINE = 6, 7
+
+
+def _randoms(layers: tuple[int, ...], *entropy: int) -> Randoms:
+    """One for each layer, so that a layer is the same whatever other layers are generated."""
+    return [np.random.Generator(np.random.PCG64(np.random.SeedSequence((*entropy, n)))) for n in layers]
+
+
+def _shape_of(spec: Spec, model: MoeShape | None) -> Shape:
+    if model is not None:
+        layers = tuple(layer for layer in range(model.layers) if layer not in model.dense_layers)
+        return Shape(model.routed_experts, model.experts_per_token, layers)
+    shape = spec.generator.shape(spec.name)
+    if shape is None:
+        raise InputError(f"{spec} does not say the number of experts and layers; give a model", key="model")
+    return shape
+
+
+def generate_routing(
+    routing: str | Spec = "skewed",
+    model: str | PathLike[str] | MoeShape | None = None,
+    batch: int = 512,
+    steps: int = 16,
+    prompt: int = 0,
+    seed: int = 1,
+    offline: bool = False,
+) -> Routing:
+    """Generate a routing trace.
+
+    >>> import ndpsim
+    >>> ndpsim.generate_routing("skewed:step_stickiness=0.2", "deepseek-v2", batch=64, steps=4).ids.shape
+    (4, 59, 64, 6)
+
+    Args:
+        routing: what is generated, a SPEC, see `ndpsim.routing`.
+        model: a bundled name or a config.json; None: what the counts of ``popularity`` are of.
+        batch: sequences that are decoded together.
+        steps: decode steps, from 0.
+        prompt: prompt tokens of each sequence; 0: no prefill.
+        seed: from 0; the same seed gives the same trace, to the bit.
+        offline: the trace that can be had before: of the same popularity but for the share `drift` of
+            experts, and other choices.
+
+    Raises:
+        InputError: the SPEC or a number cannot be, or the trace would need too much memory.
+    """
+    spec = parse_spec(routing)
+    shape = _shape_of(spec, None if model is None else load_model(model))
+    batch = whole_number(batch, "batch", 1, _MOST)
+    steps = whole_number(steps, "steps", 0, _MOST)
+    prompt = whole_number(prompt, "prompt", 0, _MOST)
+    seed = whole_number(seed, "seed", 0, (1 << 63) - 1)
+    offline = flag(offline, "offline")
+    if steps == prompt == 0:
+        raise InputError("there are neither decode steps nor prompt tokens", key="steps")
+    if shape.experts > MAX_EXPERTS:
+        raise InputError(f"{shape.experts} experts, at most {MAX_EXPERTS} can be", key="model")
+    tokens = batch * (steps + prompt)
+    needed = 2 * shape.experts_per_token * tokens * len(shape.layers)
+    needed += 32 * shape.experts_per_token * batch * max(steps, prompt)  # of one layer while it is drawn
+    ensure_fits(needed, f"choices of {tokens} tokens in {len(shape.layers)} layers", key="batch")
+
+    parameters = spec.parameters
+    popularity = spec.generator.shares(
+        shape, spec.name, parameters, frozenset(spec.given), _randoms(shape.layers, seed, _POPULARITY)
+    )
+    if offline:
+        drifting = _randoms(shape.layers, seed, _OFFLINE_DRIFT)
+        popularity = _each(exchanged, popularity, parameters["drift"], drifting)
+    drawn = (seed, _OFFLINE if offline else _JUDGED)
+    return Routing(
+        shape.experts,
+        shape.layers,
+        _decode(popularity, shape, batch, steps, parameters, drawn),
+        _prefill(popularity, shape, batch, prompt, parameters, drawn) if prompt else None,
+        (prompt,) * batch if prompt else (),
+        source={"generated": str(spec), "seed": seed, "offline": offline},
+    )
+
+
+def _each(change: Callable[..., Any], popularity: Shares, amount: float, randoms: Randoms) -> Shares:
+    """The popularity of all layers, changed layer by layer."""
+    return np.array([change(row, amount, random) for row, random in zip(popularity, randoms, strict=True)])
+
+
+def _decode(
+    popularity: Shares,
+    shape: Shape,
+    batch: int,
+    steps: int,
+    parameters: Mapping[str, Any],
+    drawn: tuple[int, int],
+) -> Ids:
+    ids = np.empty((steps, len(shape.layers), batch, shape.experts_per_token), np.int16)
+    randoms = zip(
+        _randoms(shape.layers, *drawn, _DECODE), _randoms(shape.layers, *drawn, _STEP_DRIFT), strict=True
+    )
+    for row, (random, drifting) in enumerate(randoms):
+        shares = [popularity[row]]
+        while len(shares) < steps:
+            drift = parameters["step_drift"]
+            shares.append(exchanged(shares[-1], drift, drifting) if drift else shares[-1])
+        if steps:
+            ids[:, row] = draw(
+                shares,
+                batch,
+                shape.experts_per_token,
+                parameters["token_stickiness"],
+                parameters["step_stickiness"],
+                random,
+            )
+    return ids
+
+
+def _prefill(
+    popularity: Shares,
+    shape: Shape,
+    batch: int,
+    prompt: int,
+    parameters: Mapping[str, Any],
+    drawn: tuple[int, int],
+) -> Ids:
+    """Prompt after prompt: a prompt is a block of its own."""
+    similar = _randoms(shape.layers, drawn[0], _PREFILL_POPULARITY)
+    popularity = _each(like, popularity, parameters["prefill_cosine"], similar)
+    ids = np.empty((len(shape.layers), batch * prompt, shape.experts_per_token), np.int16)
+    for row, random in enumerate(_randoms(shape.layers, *drawn, _PREFILL)):
+        shares = [popularity[row]] * batch
+        of_layer = draw(shares, prompt, shape.experts_per_token, parameters["token_stickiness"], 0.0, random)
+        ids[row] = of_layer.reshape(batch * prompt, -1)
+    return ids
+
+
+def find_routing(
+    routing: str | PathLike[str] | Spec | Routing | None,
+    model: str | PathLike[str] | MoeShape,
+    batch: int = 512,
+    steps: int = 16,
+    prompt: int = 0,
+    seed: int = 1,
+) -> Routing:
+    """The routing that a run needs, wherever it comes from: given, from a file, or generated.
+
+    Args:
+        routing: a trace, its file, or a SPEC; None: `default_routing` of the model. A SPEC comes first; write
+            ``./skewed`` for a file of that name.
+        model, batch, steps, prompt, seed: see `generate_routing`; a trace is cut to them.
+
+    Raises:
+        InputError: there is no such file or generator, or the trace does not fit the model or lacks what is
+            asked.
+    """
+    shape = load_model(model)
+    if routing is None:
+        routing = default_routing(shape)
+    if isinstance(routing, Spec) or (isinstance(routing, str) and is_spec(routing)):
+        return generate_routing(routing, shape, batch, steps, prompt, seed)
+    trace = routing if isinstance(routing, Routing) else load_routing(existing_file(routing))
+    if prompt and set(trace.prompt_lengths[:batch]) != {prompt}:
+        raise InputError(f"the trace has no prompts of {prompt} tokens", key="prompt")
+    return trace.for_model(shape, batch, steps)
+
+
+def is_spec(text: str) -> bool:
+    """Whether a text begins as a SPEC does."""
+    return text.strip().partition(":")[0] in generators()
+
+
+def existing_file(routing: str | PathLike[str]) -> Path:
+    """The file of a trace.
+
+    Raises:
+        InputError: there is none; a mistyped SPEC gets the nearest generator.
+    """
+    path = path_of(routing, "routing")
+    try:
+        found = path.exists()
+    except OSError as error:  # a name too long
+        raise InputError(f"{shown(str(path))}: {error.strerror}", key="routing") from None
+    if not found:
+        problem = one_of(str(path).partition(":")[0], generators(), "kind of routing")
+        raise InputError(f"there is no file {path}; {problem}", key="routing")
+    return path

@@ -1,0 +1,167 @@
+"""Routing that other programs recorded, as a trace."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.arguments import choice, path_of, several, whole_number
+from ndpsim.errors import InputError
+from ndpsim.files import open_plain_or_gzip, reading
+from ndpsim.moe import MoeShape, load_model
+from ndpsim.plugins import plugins
+from ndpsim.routing import formats as _folder
+from ndpsim.routing.file import is_routing_file
+from ndpsim.routing.recorded import Asked, Recorded, RoutingFormat
+from ndpsim.routing.trace import MAX_EXPERTS, Routing
+
+__all__ = ["import_routing", "routing_formats"]
+
+_HEAD = 1 << 16
+
+
+@functools.cache
+def routing_formats() -> dict[str, RoutingFormat]:
+    """All formats of recorded routing by name."""
+    return {one.name: one for one in plugins(_folder, "FORMAT")}
+
+
+def import_routing(
+    files: str | PathLike[str] | Sequence[str | PathLike[str]],
+    format: str | None = None,
+    model: str | PathLike[str] | MoeShape | None = None,
+    experts: int | None = None,
+    experts_per_token: int | None = None,
+    steps: int | None = None,
+) -> Routing:
+    """Turn what another program recorded of routing into a trace.
+
+    Args:
+        files: one, or several that belong together, as the format says.
+        format: a name of `routing_formats`; None: it is detected.
+        model: whose routing it is: a bundled name or a config.json. Its experts, layers and experts a token
+            must be those of the files, and layers get its numbers.
+        experts: of a layer, where no model is given; by default what the files say, else the largest id and
+            one.
+        experts_per_token: where the files do not say it, and no model is given.
+        steps: decode steps to take, the first ones; None: all.
+
+    Raises:
+        InputError: a file cannot be read, is of no known format, or says what cannot be.
+    """
+    single = isinstance(files, str | PathLike)
+    paths = [path_of(files, "files")] if single else list(several(files, "files", path_of))
+    if not paths:
+        raise InputError("there is no file", key="files")
+    shape = None if model is None else load_model(model)
+    if shape is not None and (experts is not None or experts_per_token is not None):
+        raise InputError("is what the model says, which is given", key="experts or experts_per_token")
+    asked = Asked(
+        shape,
+        _number(experts_per_token, "experts_per_token", MAX_EXPERTS),
+        _number(steps, "steps", 1 << 24),
+    )
+    if format is None:
+        found = _detected(paths[0])
+    else:
+        found = routing_formats()[choice(format, "format", routing_formats(), "format of routing")]
+    recorded = found.read(paths, asked)
+    source: dict[str, Any] = {"imported": found.name, "files": [path.name for path in paths]}
+    try:
+        recorded = _numbered(_first_steps(recorded, asked.steps), shape)
+        number = _number(experts, "experts", MAX_EXPERTS)
+        trace = _trace(recorded, shape, number, source)
+        return trace if shape is None else trace.for_model(shape, layers=trace.layers)
+    except InputError as error:
+        if error.key in ("experts", "steps"):
+            raise
+        raise InputError(error.problem, file=paths[0], key=error.key) from None
+
+
+def _number(value: int | None, name: str, most: int) -> int | None:
+    return None if value is None else whole_number(value, name, 1, most)
+
+
+def _detected(path: Path) -> RoutingFormat:
+    with open_plain_or_gzip(path) as file, reading(path):
+        head = file.read(_HEAD)
+    if is_routing_file(path):
+        raise InputError("is a routing trace of ndpsim already", file=path)
+    for one in routing_formats().values():
+        if one.recognises(path, head):
+            return one
+    known = ", ".join(routing_formats())
+    raise InputError(
+        f"is of no format of routing that is recognised; say which ({known})", file=path, key="format"
+    )
+
+
+def _first_steps(recorded: Recorded, steps: int | None) -> Recorded:
+    if steps is None:
+        return recorded
+    if steps > len(recorded.ids):
+        raise InputError(
+            f"{steps} is more than the {len(recorded.ids)} decode steps of the files", key="steps"
+        )
+    scores = None if recorded.scores is None else recorded.scores[:steps]
+    return replace(recorded, ids=recorded.ids[:steps], scores=scores)
+
+
+def _numbered(recorded: Recorded, model: MoeShape | None) -> Recorded:
+    """Layers by the model's numbers, where the files only count them.
+
+    Raises:
+        InputError: the model has another number of layers.
+    """
+    if model is None or recorded.of_model:
+        return recorded
+    sparse = tuple(layer for layer in range(model.layers) if layer not in model.dense_layers)
+    count = len(recorded.layers)
+    if count == len(sparse):
+        return replace(recorded, layers=sparse)
+    if count != model.layers:
+        problem = f"has {count} layers; {model.name} has {model.layers}, of which {len(sparse)} have experts"
+        raise InputError(problem)
+    rows = list(sparse)
+
+    def cut(array: NDArray[Any] | None, axis: int) -> NDArray[Any] | None:
+        return None if array is None else np.take(array, rows, axis)
+
+    return replace(
+        recorded,
+        layers=sparse,
+        ids=np.take(recorded.ids, rows, 1),
+        prefill_ids=cut(recorded.prefill_ids, 0),
+        scores=cut(recorded.scores, 1),
+        prefill_scores=cut(recorded.prefill_scores, 0),
+    )
+
+
+def _trace(
+    recorded: Recorded, model: MoeShape | None, experts: int | None, source: dict[str, Any]
+) -> Routing:
+    notes = list(recorded.notes)
+    number = model.routed_experts if model is not None else experts or recorded.experts
+    if number is None:
+        arrays = (array for array in (recorded.ids, recorded.prefill_ids) if array is not None and array.size)
+        number = 1 + max(int(array.max()) for array in arrays)
+        notes.append(f"{number} experts, as the largest id says; give the model, or the number")
+    if notes:
+        source = source | {"notes": notes}
+    return Routing(
+        number,
+        recorded.layers,
+        recorded.ids,
+        recorded.prefill_ids,
+        recorded.prompt_lengths,
+        recorded.scores,
+        recorded.prefill_scores,
+        source,
+    )

@@ -1,0 +1,209 @@
+"""What other programs record of routing, between their files and a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.errors import InputError
+from ndpsim.files import open_plain_or_gzip, reading
+from ndpsim.limits import ensure_fits
+from ndpsim.moe import MoeShape
+
+__all__ = ["Asked", "Pass", "Passes", "Recorded", "RoutingFormat", "assembled", "numbered_lines"]
+
+_LONGEST_LINE = 1 << 28
+_LINE_FACTOR = 12  # bytes of Python's objects for each byte of a text, about
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a user says beside the files: what they leave open, and how much of them is wanted."""
+
+    model: MoeShape | None = None
+    experts_per_token: int | None = None
+    steps: int | None = None
+
+    @property
+    def k(self) -> int | None:
+        """Experts a token, where they were said."""
+        if self.experts_per_token is not None or self.model is None:
+            return self.experts_per_token
+        return self.model.experts_per_token
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The content of files.
+
+    Attributes:
+        layers: numbers of the layers that the arrays have.
+        of_model: whether they are the model's, from 0; else they count layers with experts, or all layers.
+        ids: [step, layer, token, k].
+        prefill_ids: [layer, token, k].
+        prompt_lengths: tokens of each prompt, or of each part of the prefill.
+        scores: as `ids`.
+        experts: of a layer, where the files say it.
+        notes: what a reader of the files should know.
+    """
+
+    layers: tuple[int, ...]
+    of_model: bool
+    ids: NDArray[Any]
+    prefill_ids: NDArray[Any] | None = None
+    prompt_lengths: tuple[int, ...] = ()
+    scores: NDArray[Any] | None = None
+    prefill_scores: NDArray[Any] | None = None
+    experts: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RoutingFormat:
+    """A format of recorded routing.
+
+    Attributes:
+        name, example, meaning: in a word, a line of it, and in words.
+        recognises: whether a file is of it, from its path and first bytes.
+        read: the content of several files.
+    """
+
+    name: str
+    example: str
+    meaning: str
+    recognises: Callable[[Path, bytes], bool]
+    read: Callable[[Sequence[Path], Asked], Recorded]
+
+
+@dataclass
+class Pass:
+    """What a model did in one go: for each layer, the choices of the same tokens.
+
+    Attributes:
+        place: where it stands, for messages.
+        prefill: whether its tokens are of prompts; None: the numbers of tokens tell.
+        rows: by layer, the experts of each token.
+        scores: the same, of the choices.
+        lengths: tokens of each prompt in it; empty: it is one.
+    """
+
+    place: str
+    prefill: bool | None = None
+    rows: dict[int, list[Any]] = field(default_factory=dict)
+    scores: dict[int, list[Any]] = field(default_factory=dict)
+    lengths: tuple[int, ...] = ()
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that it has in its first layer."""
+        return len(next(iter(self.rows.values())))
+
+
+class Passes:
+    """Passes from rows that come one by one. A layer that was left and comes again begins the next pass."""
+
+    def __init__(self) -> None:
+        self.found: list[Pass] = []
+        self._layer = -1
+
+    def add(self, layer: int, chosen: Any, place: str, scores: Any = None, again: bool = False) -> None:
+        """The choices of one token; `again`: it was in the pass before."""
+        if not self.found or again or (layer != self._layer and layer in self.found[-1].rows):
+            self.found.append(Pass(place))
+        self.found[-1].rows.setdefault(layer, []).append(chosen)
+        if scores is not None:
+            self.found[-1].scores.setdefault(layer, []).append(scores)
+        self._layer = layer
+
+
+def assembled(passes: Sequence[Pass], file: Path, of_model: bool, experts: int | None = None) -> Recorded:
+    """Decode steps and prefill from passes.
+
+    Where passes do not say what they are, those before the first one with as many tokens as the last are
+    prefill.
+
+    Raises:
+        InputError: passes differ in layers, or decode steps in tokens.
+    """
+    if not passes or not all(one.rows for one in passes):
+        raise InputError("has no choices of experts", file=file)
+    batch = next((one.tokens for one in reversed(passes) if one.prefill is not True), 0)
+    decode: list[Pass] = []
+    prefill: list[Pass] = []
+    for one in passes:
+        is_prefill = one.prefill if one.prefill is not None else not decode and one.tokens != batch
+        (prefill if is_prefill else decode).append(one)
+    layers = tuple(sorted(passes[0].rows))
+    for one in passes:
+        _check_pass(one, layers, file)
+    for one in decode:
+        if one.tokens != batch:
+            problem = (
+                f"has {one.tokens} tokens, and the last decode step {batch}; a batch keeps its sequences"
+            )
+            raise InputError(f"{one.place} {problem}: cut the file where one begins or ends", file=file)
+    width = {len(chosen) for one in passes for rows in one.rows.values() for chosen in rows}
+    if len(width) > 1:
+        raise InputError(f"has tokens with {min(width)} and with {max(width)} experts", file=file)
+    k = width.pop()
+    ids = np.array([_stacked(one.rows, layers) for one in decode], np.int64).reshape(
+        len(decode), len(layers), batch, k
+    )
+    scored = all(one.scores for one in passes)
+    parts = [_stacked(one.rows, layers) for one in prefill]
+    lengths = tuple(length for one in prefill for length in (one.lengths or (one.tokens,)))
+    return Recorded(
+        layers,
+        of_model,
+        ids,
+        np.concatenate(parts, axis=1) if parts else None,
+        lengths,
+        np.array([_stacked(one.scores, layers) for one in decode]).reshape(ids.shape) if scored else None,
+        np.concatenate([_stacked(one.scores, layers) for one in prefill], axis=1)
+        if parts and scored
+        else None,
+        experts,
+    )
+
+
+def _stacked(rows: Mapping[int, Any], layers: tuple[int, ...]) -> NDArray[Any]:
+    return np.array([rows[layer] for layer in layers])
+
+
+def _check_pass(one: Pass, layers: tuple[int, ...], file: Path) -> None:
+    if tuple(sorted(one.rows)) != layers:
+        problem = f"has {len(one.rows)} layers, and the first pass {len(layers)}"
+        odd = sorted(set(one.rows) ^ set(layers))
+        raise InputError(f"{one.place} {problem}; they differ in layer {odd[0]}", file=file)
+    for layer, rows in one.rows.items():
+        if len(rows) != one.tokens:
+            first = next(iter(one.rows))
+            problem = f"has {len(rows)} tokens in layer {layer}, and {one.tokens} in layer {first}"
+            raise InputError(f"{one.place} {problem}", file=file)
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a text file, plain or gzip, that are not blank, with their numbers from 1.
+
+    Raises:
+        InputError: it cannot be read, is no UTF-8 text, or would need too much memory.
+    """
+    total = 0
+    with open_plain_or_gzip(path) as file, reading(path):
+        for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE), b""), 1):
+            total += len(line)
+            if len(line) == _LONGEST_LINE:
+                raise InputError(f"has more than {_LONGEST_LINE >> 20} MiB", file=path, line=number)
+            if number % 4096 == 1:
+                ensure_fits(_LINE_FACTOR * total, "its content", file=path, line=number)
+            try:
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+            except UnicodeDecodeError:
+                raise InputError("is not UTF-8 text", file=path, line=number) from None
+            if text:
+                yield number, text

@@ -1,0 +1,266 @@
+"""Routing traces and their file: checked strictly, written whole, the same bytes for the same trace."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ndpsim
+from ndpsim.errors import InputError
+from ndpsim.moe import load_model
+from ndpsim.routing import Routing, load_routing
+
+IDS = np.array([[[[0, 2], [1, 0], [3, 1]], [[2, 3], [0, 3], [1, 2]]]], np.int16)  # 1 step, 2 layers, 3 tokens
+PREFILL = np.array([[[0, 1], [2, 3], [1, 2], [0, 3]], [[3, 0], [1, 2], [2, 0], [3, 1]]], np.int16)
+
+
+def small(**changes: object) -> Routing:
+    fields = dict(experts=4, layers=(1, 3), ids=IDS, prefill_ids=PREFILL, prompt_lengths=(2, 1, 1))
+    return Routing(**{**fields, **changes})
+
+
+def changed(array: np.ndarray, place: tuple[int, ...], value: float) -> np.ndarray:
+    copy = array.copy()
+    copy[place] = value
+    return copy
+
+
+# ---- the trace ----
+
+
+def test_loads_count_the_tokens_of_each_expert():
+    trace = small()
+    assert trace.loads(0, 1).tolist() == [2, 2, 1, 1]
+    assert trace.loads(0, 3).tolist() == [1, 1, 2, 2]
+    assert trace.prefill_loads(1).tolist() == [2, 2, 2, 2]
+    assert (trace.steps, trace.batch, trace.experts_per_token, trace.prefill_tokens) == (1, 3, 2, 4)
+
+
+def test_ids_are_narrow_and_cannot_be_changed():
+    trace = small(ids=IDS.astype(np.int64))
+    assert trace.ids.dtype == np.int16
+    with pytest.raises(ValueError, match="read-only"):
+        trace.ids[0] = 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            dict(ids=changed(IDS, (0, 1, 2, 0), 4)),
+            "ids[step 0, layer 3, token 2]: expert 4 is not from 0 to 3",
+        ),
+        (
+            dict(ids=changed(IDS, (0, 0, 1, 0), -1)),
+            "ids[step 0, layer 1, token 1]: expert -1 is not from 0 to 3",
+        ),
+        (dict(ids=changed(IDS, (0, 1, 0, 1), 2)), "ids[step 0, layer 3, token 0]: expert 2 is chosen twice"),
+        (
+            dict(prefill_ids=changed(PREFILL, (1, 3, 0), 1)),
+            "prefill_ids[layer 3, token 3]: expert 1 is chosen twice",
+        ),
+        (dict(ids=IDS[0]), "ids: is int16 of 3 axes, not whole numbers [step, layer, token, k]"),
+        (dict(ids=IDS / 1), "ids: is float64 of 4 axes, not whole numbers [step, layer, token, k]"),
+        (dict(layers=(1, 2, 3)), "ids: has 2 layers, and there are 3: [step, layer, token, k]"),
+        (dict(layers=(3, 1)), "layers: (3, 1) are not layers of a model in ascending order"),
+        (dict(layers=()), "layers: () are not layers of a model"),
+        (dict(experts=1), "ids: has 2 experts a token of 1"),
+        (dict(experts=1 << 16), "experts: 65536 is not a whole number from 1 to 32768"),
+        (dict(prompt_lengths=(2, 3)), "prompt_lengths: 5 tokens in 2 prompts, but prefill_ids has 4"),
+        (dict(prompt_lengths=(4, 0)), "prompt_lengths: 0 is not a whole number from 1"),
+        (dict(prefill_ids=None), "prompt_lengths: are given without prefill_ids"),
+        (
+            dict(scores=np.ones((1, 2, 3))),
+            "scores: is float64 of shape (1, 2, 3), not floating point numbers of",
+        ),
+        (
+            dict(scores=changed(np.ones(IDS.shape), (0, 1, 2, 1), np.nan)),
+            "scores[step 0, layer 3, token 2]: nan is no finite number",
+        ),
+        (dict(ids=IDS[:0], prefill_ids=None, prompt_lengths=()), "ids: there is neither a decode token"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_place(changes, words):
+    with pytest.raises(InputError) as caught:
+        small(**changes)
+    assert words in str(caught.value)
+
+
+def test_a_trace_is_cut_to_what_a_run_needs():
+    model = load_model("mixtral-8x7b")
+    trace = ndpsim.generate_routing("skewed", model, batch=6, steps=4, prompt=3)
+    cut = trace.for_model(model, batch=2, steps=3, layers=[0, 5])
+    assert cut.ids.shape == (3, 2, 2, 2)
+    assert np.array_equal(cut.ids, trace.ids[:3, [0, 5], :2])
+    assert np.array_equal(cut.prefill_ids, trace.prefill_ids[[0, 5], :6])
+    assert cut.layers == (0, 5)
+    assert cut.prompt_lengths == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "words"),
+    [
+        ("deepseek-v2", {}, "routing: the trace has 64 experts, deepseek-v2 has 160"),
+        ("deepseek-v2-lite", {"batch": 9}, "batch: 9 is more than the 8 of the trace"),
+        ("deepseek-v2-lite", {"steps": 3}, "steps: 3 is more than the 2 of the trace"),
+        (
+            "deepseek-moe-16b",
+            {},
+            "routing: the trace does not have layer 27 of deepseek-moe-16b; it has 26, the model 27 layers",
+        ),
+    ],
+)
+def test_another_models_trace_is_refused(model, asked, words):
+    trace = ndpsim.generate_routing("skewed", "deepseek-v2-lite", batch=8, steps=2)
+    with pytest.raises(InputError, match="^" + words):
+        trace.for_model(load_model(model), **asked)
+
+
+def test_a_dense_layer_of_the_model_is_none_of_a_trace():
+    trace = small(experts=160, layers=(0, 1))
+    model = load_model("deepseek-v2")
+    six = Routing(160, (0, 1), np.arange(12, dtype=np.int16).reshape(1, 2, 1, 6))
+    with pytest.raises(InputError, match="the trace has layer 0, which has no experts in deepseek-v2"):
+        six.for_model(model, layers=[1])
+    with pytest.raises(InputError, match="^layer: 2 is not among the 2 layers from 0 to 1 of the trace$"):
+        trace.loads(0, 2)
+
+
+# ---- the file ----
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        small(),
+        small(prefill_ids=None, prompt_lengths=()),
+        small(ids=np.zeros((0, 2, 0, 2), np.int16)),
+        small(scores=np.full(IDS.shape, 0.5), prefill_scores=np.full(PREFILL.shape, 0.25), source={"a": "é"}),
+    ],
+    ids=["prefill", "decode", "prefill only", "scores"],
+)
+def test_a_trace_is_read_as_it_was_written(trace, tmp_path):
+    path = tmp_path / "trace.npz"
+    trace.save(path)
+    again = load_routing(path)
+    assert again == trace
+    assert dict(again.source) == dict(trace.source)
+    assert [file.name for file in tmp_path.iterdir()] == ["trace.npz"]
+
+
+def test_the_same_trace_is_the_same_bytes(tmp_path):
+    for name in ("one.npz", "two.npz"):
+        ndpsim.generate_routing("skewed", "mixtral-8x7b", batch=4, steps=2, prompt=2, seed=9).save(
+            tmp_path / name
+        )
+    assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "two.npz").read_bytes()
+
+
+def test_numpy_reads_the_file_without_pickle(tmp_path):
+    small().save(tmp_path / "trace.npz")
+    with np.load(tmp_path / "trace.npz", allow_pickle=False) as arrays:
+        assert str(arrays["format"]) == "ndpsim-routing"
+        assert int(arrays["version"]) == 1
+        assert np.array_equal(arrays["ids"], IDS)
+
+
+def stored(path: Path, **changes: object) -> Path:
+    """A file of a trace, with arrays changed, or left out where they are None."""
+    buffer = io.BytesIO()
+    small().save(path)
+    with np.load(path) as arrays:
+        values = {**dict(arrays), **changes}
+    np.savez(buffer, **{name: value for name, value in values.items() if value is not None})
+    path.write_bytes(buffer.getvalue())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (dict(version=np.int32(2)), "version: 2 is not read by this ndpsim, which knows 1"),
+        (dict(format=np.array("other")), "format: other is not ndpsim-routing"),
+        (dict(format=None), "is no routing trace of ndpsim: it has no array 'format'"),
+        (dict(ids=None), "is no routing trace of ndpsim: it has no array 'ids'"),
+        (dict(score=np.ones(3)), "unknown array 'score'; did you mean 'scores'?"),
+        (
+            dict(ids=changed(IDS, (0, 0, 0, 0), 7)),
+            "ids[step 0, layer 1, token 0]: expert 7 is not from 0 to 3",
+        ),
+        (
+            dict(scores=np.full(IDS.shape, np.inf)),
+            "scores[step 0, layer 1, token 0]: inf is no finite number",
+        ),
+        (dict(layers=np.array([1, 2, 3])), "ids: has 2 layers, and there are 3"),
+        (dict(layers=np.ones((2, 2))), "layers: is float64 of 2 axes, not a list of whole numbers"),
+        (dict(experts=np.array([4])), "experts: is int64 of shape (1,), not a whole number"),
+        (dict(source=np.array("{")), "source: is not a JSON object"),
+        (dict(source=np.array([{}], object)), "is object, which is not read; plain numbers are"),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused_with_its_place(changes, words, tmp_path):
+    path = stored(tmp_path / "trace.npz", **changes)
+    with pytest.raises(InputError) as caught:
+        load_routing(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"not a file of arrays", b"\x93NUMPY\x01\x00"])
+def test_other_files_are_refused_in_a_line(content, tmp_path):
+    path = tmp_path / "trace.npz"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"trace\.npz: is damaged, or no file of NumPy arrays"):
+        load_routing(path)
+
+
+def test_a_truncated_file_is_refused(tmp_path):
+    path = tmp_path / "trace.npz"
+    small().save(path)
+    whole = path.read_bytes()
+    for length in range(0, len(whole), 97):
+        path.write_bytes(whole[:length])
+        with pytest.raises(InputError, match=r"trace\.npz: "):
+            load_routing(path)
+
+
+def test_an_array_that_needs_too_much_memory_is_refused_by_its_header(tmp_path):
+    path = tmp_path / "trace.npz"
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, dict(descr="<i2", fortran_order=False, shape=(1 << 20, 60, 1 << 20, 6))
+    )
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("ids.npy", header.getvalue())
+    with pytest.raises(InputError, match="ids: an array of shape .* of memory .* would be needed"):
+        load_routing(path)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(InputError, match="cannot be read: No such file"):
+        load_routing(tmp_path / "none.npz")
+
+
+def test_find_routing_takes_what_a_run_is_given(tmp_path):
+    model = "mixtral-8x7b"
+    trace = ndpsim.find_routing("skewed", model, batch=4, steps=2, seed=3)
+    trace.save(tmp_path / "trace.npz")
+    assert ndpsim.find_routing(tmp_path / "trace.npz", model, batch=4, steps=2) == trace
+    assert ndpsim.find_routing(trace, model, batch=3, steps=1).ids.shape == (1, 32, 3, 2)
+    assert ndpsim.find_routing(None, model, 4, 2).source["generated"] == "popularity:mixtral-8x7b"
+    for asked, words in (
+        (
+            dict(routing="skew"),
+            "there is no file skew; unknown kind of routing 'skew'; did you mean 'skewed'?",
+        ),
+        (dict(routing=trace, prompt=4), "prompt: the trace has no prompts of 4 tokens"),
+        (dict(routing=trace, batch=5), "batch: 5 is more than the 4 of the trace"),
+    ):
+        with pytest.raises(InputError) as caught:
+            ndpsim.find_routing(**{"model": model, "batch": 4, "steps": 2, **asked})
+        assert words in str(caught.value)

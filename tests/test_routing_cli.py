@@ -1,0 +1,152 @@
+"""``ndpsim routing``: traces to files, files to figures, mistakes in a line."""
+
+from __future__ import annotations
+
+import io
+import json
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ndpsim
+from ndpsim.cli.main import main
+
+
+def call(*arguments: object) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as caught:
+        main([str(argument) for argument in arguments])
+    return int(caught.value.code or 0), out.getvalue(), err.getvalue()
+
+
+SMALL = ("--model", "mixtral-8x7b", "--batch", "16", "--steps", "3")
+
+
+def test_generate_writes_what_python_generates(tmp_path):
+    path = tmp_path / "F.npz"
+    status, out, err = call(
+        "routing", "generate", "skewed:step_stickiness=0.2", *SMALL, "--prompt", 2, "--seed", 7, "-o", path
+    )
+    assert (status, out, err) == (0, "", "")
+    python = ndpsim.generate_routing("skewed:step_stickiness=0.2", "mixtral-8x7b", 16, 3, 2, 7)
+    assert ndpsim.load_routing(path) == python
+    assert (
+        call(
+            "routing",
+            "generate",
+            "skewed:step_stickiness=0.2",
+            *SMALL,
+            "--prompt",
+            2,
+            "--seed",
+            7,
+            "-o",
+            tmp_path / "G.npz",
+        )[0]
+        == 0
+    )
+    assert (tmp_path / "G.npz").read_bytes() == path.read_bytes()
+
+
+def test_generate_offline_is_another_trace(tmp_path):
+    for name, more in (("a", ()), ("b", ("--offline",))):
+        assert call("routing", "generate", "skewed", *SMALL, *more, "-o", tmp_path / f"{name}.npz")[0] == 0
+    one, other = (ndpsim.load_routing(tmp_path / f"{name}.npz") for name in "ab")
+    assert not np.array_equal(one.ids, other.ids)
+    assert other.source["offline"] is True
+
+
+def test_counts_say_their_model_where_none_is_given(tmp_path):
+    path = tmp_path / "F.npz"
+    assert (
+        call("routing", "generate", "popularity:olmoe-1b-7b", "--batch", 2, "--steps", 1, "-o", path)[0] == 0
+    )
+    assert ndpsim.load_routing(path).experts == 64
+    assert call("routing", "generate", "skewed", "--batch", 2, "--steps", 1, "-o", path)[0] == 0
+    assert ndpsim.load_routing(path).experts == 128
+
+
+def test_describe_says_the_same_of_a_spec_and_of_its_file(tmp_path):
+    path, spec = tmp_path / "F.npz", "ranks:mixtral-8x7b:data=github"
+    assert call("routing", "generate", spec, *SMALL, "-o", path)[0] == 0
+    of_file, of_spec = call("routing", "describe", path), call("routing", "describe", spec, *SMALL)
+    assert of_file == of_spec
+    status, out, err = of_file
+    assert (status, err) == (0, "")
+    assert out.startswith(
+        "ranks:mixtral-8x7b:data=github, seed 1: 2 of 8 experts in 32 layers, 3 steps of 16 sequences\n"
+    )
+    for words in (
+        "hot (5% of experts)",
+        "rest 60 (60% of experts)",
+        "reuse, token to token",
+        "active experts",
+        "predictability",
+    ):
+        assert words in out
+
+
+def test_describe_writes_json_and_pictures(tmp_path):
+    plot = tmp_path / "F.pdf"
+    status, out, _ = call(
+        "routing", "describe", "skewed", *SMALL, "--json", "-", "--plot", plot, "--panels", "ranks"
+    )
+    assert status == 0
+    found = json.loads(out)
+    python = ndpsim.describe_routing(ndpsim.generate_routing("skewed", "mixtral-8x7b", 16, 3))
+    assert found == json.loads(json.dumps(python.to_dict()))
+    assert set(found["decode"]["shares"]["hot"]) == {"value", "error", "least", "most"}
+    assert plot.read_bytes().startswith(b"%PDF")
+
+
+def test_import_says_what_it_had_to_guess(tmp_path):
+    source, path = tmp_path / "e.csv", tmp_path / "F.npz"
+    source.write_text("layer_id,expert_ids\n3,52 40 85\n3,1 2 3\n")
+    status, out, err = call("routing", "import", source, "-o", path)
+    assert (status, out) == (0, "")
+    assert err == "ndpsim: note: 86 experts, as the largest id says; give the model, or the number\n"
+    assert ndpsim.load_routing(path).ids[0, 0].tolist() == [[52, 40, 85], [1, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("generate", "skewd", "-o", "F.npz"), "SPEC: unknown kind of routing 'skewd'; did you mean 'skewed'?"),
+        (("generate", "skewed", "--batch", "0", "-o", "F.npz"), "--batch: 0 is not a whole number from 1"),
+        (("generate", "skewed", "--model", "mixtral", "-o", "F.npz"), "unknown model 'mixtral'"),
+        (("generate", "skewed", "-o", "none/F.npz"), "--out: cannot write none/F.npz: there is no folder none"),
+        (("generate", "skewed"), "Missing option '-o'"),
+        (("describe", "skew"), "FILE|SPEC: there is no file skew; unknown kind of routing 'skew'; did you mean 'skewed'?"),
+        (("describe", "F.npz", "--batch", "3"), "--batch: is of a SPEC; a file has what it has"),
+        (("describe", "e.csv"), "e.csv: is damaged, or no file of NumPy arrays"),
+        (("describe", "skewed", "--panels", "ranks"), "--panels: is of --plot, which is not given"),
+        (("import", "e.csv", "--steps", "9", "-o", "F.npz"), "--steps: 9 is more than the 1 decode steps of the files"),
+        (("import", "e.csv", "--format", "csv", "-o", "F.npz"), "--format: unknown format of routing 'csv'"),
+        (("import", "e.csv", "-o", "e.csv"), "e.csv is an input of this call; choose another file"),
+        (("import", "e.csv", "--model", "mixtral-8x7b", "-o", "F.npz"), "e.csv: ids[step 0, layer 3, token 0]: expert 52"),
+        (("discribe", "skewed"), "No such command 'discribe'"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_told_in_a_line_and_nothing_is_written(arguments, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("e.csv").write_text("layer_id,expert_ids\n3,52 40\n")
+    status, out, err = call("routing", *arguments)
+    assert (status, out, len(err.splitlines())) == (2, "", 1), err
+    assert words in err
+    assert [path.name for path in tmp_path.iterdir()] == ["e.csv"]
+
+
+def test_an_old_file_stays_where_the_new_one_fails(tmp_path):
+    path = tmp_path / "F.npz"
+    path.write_bytes(b"old")
+    assert call("routing", "generate", "skewed:hot_share=0.6,warm_share=0.3", *SMALL, "-o", path)[0] == 2
+    assert path.read_bytes() == b"old"
+
+
+def test_list_has_specs_and_formats():
+    assert call("list", "routing")[1].splitlines()[:3] == [
+        "popularity:mixtral-8x7b", "popularity:mixtral-8x7b-instruct", "popularity:olmoe-1b-7b"
+    ]  # fmt: skip
+    assert "llama-cpp" in call("list", "routing-formats")[1].splitlines()

@@ -1,0 +1,455 @@
+"""Generators of routing: every expert with just the chance that is asked, k different ones for each token."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ndpsim
+from ndpsim.errors import InputError
+from ndpsim.moe import load_model, model_names
+from ndpsim.routing import default_routing, generate_routing
+from ndpsim.routing.counts import BUNDLED
+from ndpsim.routing.drawing import draw
+from ndpsim.routing.generator import COMMON
+from ndpsim.routing.popularity import UNIT, cosine, exchanged, filled, in_units, like
+from ndpsim.routing.spec import parse_spec
+
+SEEDS = (1, 2, 3)
+
+
+def source(seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+@st.composite
+def shares_and_k(draw):
+    experts = draw(st.integers(1, 40))
+    k = draw(st.integers(1, experts))
+    weights = draw(st.lists(st.floats(1e-6, 1.0), min_size=experts, max_size=experts))
+    return np.array(weights), k
+
+
+# ---- shares that can be ----
+
+
+@given(shares_and_k())
+def test_no_share_is_above_one_of_k_and_none_is_lost(given):
+    weights, k = given
+    shares = filled(weights, k)
+    assert shares.sum() == pytest.approx(1)
+    assert shares.max() <= (1 + 1e-9) / k
+    below = shares < (1 - 1e-9) / k
+    assert (
+        np.ptp(shares[below] / weights[below]) <= 1e-6 * max((shares[below] / weights[below]).max(), 1)
+        if below.any()
+        else True
+    )
+
+
+def test_what_is_above_the_limit_goes_to_the_others_in_proportion():
+    assert filled(np.array([8.0, 1.0, 1.0]), 2) == pytest.approx([0.5, 0.25, 0.25])
+    assert filled(np.array([6.0, 3.0, 0.6, 0.4]), 3) == pytest.approx([1 / 3, 1 / 3, 0.2, 2 / 15])
+
+
+def test_fewer_experts_than_a_token_chooses_are_refused():
+    with pytest.raises(InputError, match="2 experts have a share, and a token chooses 3"):
+        filled(np.array([0.5, 0.5, 0.0, 0.0]), 3)
+
+
+@given(shares_and_k())
+def test_chances_add_up_exactly(given):
+    weights, k = given
+    shares = filled(weights, k)
+    chances = in_units(shares, k)
+    assert int(chances.sum()) == k * UNIT
+    assert chances.min() >= 0
+    assert chances.max() <= UNIT
+    assert np.abs(chances - shares * k * UNIT).max() <= 64
+
+
+# ---- draws ----
+
+
+@given(shares_and_k(), st.integers(0, 1000))
+def test_a_token_has_k_different_experts(given, seed):
+    weights, k = given
+    ids = draw([filled(weights, k)] * 2, 30, k, 0.0, 0.0, source(seed))
+    assert ids.shape == (2, 30, k)
+    assert ids.min() >= 0
+    assert ids.max() < len(weights)
+    assert all(len(set(token)) == k for block in ids.tolist() for token in block)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    ("experts", "k", "evenness"), [(160, 6, 0.3), (8, 2, 0.3), (5, 4, 1.0), (64, 8, 0.1)]
+)
+def test_every_expert_has_its_chance(experts, k, evenness, seed):
+    shares = filled(source(seed).dirichlet(np.full(experts, evenness)) + 1e-6, k)
+    tokens = 400 * 100
+    ids = draw([shares] * 400, 100, k, 0.0, 0.0, source(seed + 50))
+    found = np.bincount(ids.ravel(), minlength=experts) / tokens
+    error = np.sqrt(np.maximum(shares * k * (1 - shares * k), 0) / tokens)
+    assert (np.abs(found - shares * k) <= 4.5 * error + 2 / tokens).all()
+
+
+def test_any_experts_that_can_be_are_chosen_together():
+    ids = draw([np.full(6, 1 / 6) for _ in range(300)], 20, 3, 0.0, 0.0, source(4))
+    sets = Counter(frozenset(token) for block in ids.tolist() for token in block)
+    assert set(sets) == {frozenset(one) for one in combinations(range(6), 3)}
+
+
+def test_an_expert_without_a_share_is_never_chosen():
+    shares = np.array([0.0, 0.3, 0.3, 0.0, 0.4])
+    assert set(np.unique(draw([shares] * 20, 50, 2, 0.0, 0.0, source(1)))) == {1, 2, 4}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("by_token", "by_block"), [(0.3, 0.0), (0.0, 0.4), (0.3, 0.4), (0.6, 0.2)])
+def test_both_kinds_of_stickiness_are_as_asked_together(by_token, by_block, seed):
+    """A draw out of so many experts is told from any other, so that equal tokens are repeats."""
+    ids = draw([np.full(400, 1 / 400)] * 40, 400, 8, by_token, by_block, source(seed))
+    tokens = (ids[:, 1:] == ids[:, :-1]).all(-1)
+    blocks = (ids[1:] == ids[:-1]).all(-1)
+    # Every block is as sticky as the last: there is no time in which the stickiness sets in.
+    for part in (slice(0, 8), slice(32, 40)):
+        assert tokens[part].mean() == pytest.approx(by_token, abs=0.04)
+    assert tokens.mean() == pytest.approx(by_token, abs=0.02)
+    assert blocks.mean() == pytest.approx(by_block, abs=0.02)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_stickiness_leaves_the_chances_as_they_are(seed):
+    shares = filled(source(seed).dirichlet(np.full(20, 0.5)) + 1e-3, 3)
+    ids = draw([shares] * 30, 1000, 3, 0.3, 0.3, source(seed + 9))
+    found = np.bincount(ids.ravel(), minlength=20) / (30 * 1000)
+    effective = 30 * 1000 * (0.7 / 1.3) ** 2
+    error = np.sqrt(shares * 3 * (1 - shares * 3) / effective)
+    assert np.abs((found - shares * 3) / np.maximum(error, 1e-6)).max() < 4.5
+
+
+# ---- popularity ----
+
+
+@given(shares_and_k(), st.floats(0, 1), st.integers(0, 99))
+def test_exchanged_popularity_is_the_same_popularity(given, share, seed):
+    weights, _ = given
+    changed = exchanged(weights, share, source(seed))
+    assert sorted(changed) == sorted(weights)
+    assert (changed != weights).mean() <= share + 2 / len(weights)
+
+
+def test_as_many_exchange_in_the_mean_as_asked():
+    weights = np.arange(1.0, 161.0)
+    found = [(exchanged(weights, 0.08, source(seed)) != weights).mean() for seed in range(400)]
+    assert np.mean(found) == pytest.approx(0.08, abs=0.001)
+
+
+@pytest.mark.parametrize("wanted", [1.0, 0.999, 0.95, 0.7, 0.4])
+def test_a_like_popularity_has_the_cosine_that_is_asked(wanted):
+    shares = np.array([0.22 / 8] * 8 + [0.7 / 40] * 40 + [0.08 / 112] * 112)
+    changed = like(shares, wanted, source(3))
+    assert cosine(shares, changed) == pytest.approx(wanted, abs=1e-9)
+    assert changed.sum() == pytest.approx(1)
+    assert (np.sort(changed) != np.sort(shares)).sum() <= 2
+
+
+def test_a_cosine_below_the_least_possible_is_refused():
+    with pytest.raises(
+        InputError, match=r"^prefill_cosine: 0.1 is below 0\.\d+, the least that a popularity"
+    ):
+        like(np.array([0.4, 0.3, 0.3]), 0.1, source(1))
+
+
+# ---- skewed ----
+
+
+def shares_of(spec: str, model: str = "deepseek-v2", seed: int = 1) -> np.ndarray:
+    """The popularity that a generator asks for, [layer, expert]."""
+    from ndpsim.routing.generator import Shape
+
+    shape, parsed = load_model(model), parse_spec(spec)
+    layers = tuple(layer for layer in range(shape.layers) if layer not in shape.dense_layers)
+    randoms = [source(seed + layer) for layer in layers]
+    of = Shape(shape.routed_experts, shape.experts_per_token, layers)
+    return parsed.generator.shares(of, parsed.name, parsed.parameters, frozenset(parsed.given), randoms)
+
+
+def test_skewed_has_the_classes_of_the_trimoe_paper():
+    for row in shares_of("skewed"):
+        ordered = np.sort(row)[::-1]
+        assert [part.sum() for part in np.split(ordered, [8, 48])] == pytest.approx([0.22, 0.70, 0.08])
+        assert len(np.unique(ordered.round(12))) == 3
+
+
+def test_each_layer_has_popular_experts_of_its_own():
+    hottest = [frozenset(np.argsort(-row)[:8]) for row in shares_of("skewed")]
+    assert len(set(hottest)) == 59
+
+
+def test_one_hot_expert_is_never_less_popular_than_a_warm_one():
+    (row, *_) = shares_of("skewed", "mixtral-8x7b")  # 1 hot, 2 warm and 5 cold experts
+    assert np.sort(row)[::-1] == pytest.approx([0.92 / 3] * 3 + [0.08 / 5] * 5)
+
+
+def test_classes_that_are_given_and_cannot_be_are_refused():
+    with pytest.raises(InputError, match="one expert would get 60.0% of the selections; 50.0% are possible"):
+        shares_of("skewed:hot_share=0.6,warm_share=0.3", "mixtral-8x7b")
+    with pytest.raises(InputError, match="hot_share and warm_share are more than 1 together"):
+        shares_of("skewed:hot_share=0.6,warm_share=0.5")
+    with pytest.raises(InputError, match="hot_experts and warm_experts are more than 1 together"):
+        shares_of("skewed:hot_experts=0.6,warm_experts=0.5")
+
+
+# ---- counts and ranks ----
+
+
+def test_counted_layers_have_their_counts():
+    content = json.loads((BUNDLED / "olmoe-1b-7b.json").read_text())
+    trace = generate_routing("popularity:olmoe-1b-7b:data=arxiv", batch=2000, steps=2)
+    assert trace.layers == tuple(range(16))
+    for row, layer in enumerate(content["layers"]):
+        counts = np.array(content["counts"]["arxiv"][row])
+        found = trace.loads(0, layer) + trace.loads(1, layer)
+        chance = 8 * counts / counts.sum()
+        error = np.sqrt(np.maximum(4000 * chance * (1 - chance), 1))
+        assert np.abs((found - 4000 * chance) / error).max() < 4.5
+
+
+def test_layers_that_were_not_counted_have_the_nearest_ones_counts_in_another_order():
+    content = json.loads((BUNDLED / "mixtral-8x7b.json").read_text())
+    shares = shares_of("popularity:mixtral-8x7b", "mixtral-8x7b")
+    counted = np.array(content["counts"]["c4"]) / np.sum(content["counts"]["c4"], axis=1, keepdims=True)
+    assert shares[[0, 7, 15]] == pytest.approx(counted)
+    for layer, nearest in ((3, 0), (4, 1), (11, 1), (12, 2), (31, 2)):
+        assert sorted(shares[layer]) == pytest.approx(sorted(counted[nearest]))
+    assert len({tuple(row.round(9)) for row in shares}) > 25
+
+
+def test_all_layers_of_mixtral_instruct_were_counted():
+    content = json.loads((BUNDLED / "mixtral-8x7b-instruct.json").read_text())
+    for data in ("high-school-biology", "machine-learning"):
+        counts = np.array(content["counts"][data])
+        shares = shares_of(f"popularity:mixtral-8x7b-instruct:data={data}", "mixtral-8x7b")
+        assert shares == pytest.approx(counts / counts.sum(axis=1, keepdims=True))
+
+
+def test_bundled_counts_say_where_they_are_from():
+    for file in BUNDLED.glob("*.json"):
+        assert "Apache-2.0" in json.loads(file.read_text())["source"]
+    notice = (BUNDLED / "NOTICE").read_text()
+    assert all(file.name in notice for file in BUNDLED.iterdir() if file.suffix in (".json", ".csv"))
+    assert "Apache License" in (BUNDLED / "LICENSE-APACHE-2.0").read_text()
+
+
+@pytest.mark.parametrize(
+    ("spec", "model", "top_10", "next_30"),
+    # Means over layers, as the source of the curve gives them for its own number of experts.
+    [
+        ("ranks:glm-4.5-air", "glm-4.5-air", 0.218, 0.366),
+        ("ranks:glm-4.5-air:data=code", "glm-4.5-air", 0.227, 0.372),
+        ("ranks:qwen3-235b-a22b", "qwen3-235b-a22b", 0.341, 0.446),
+        ("ranks:qwen3-235b-a22b:data=code", "qwen3-235b-a22b", 0.359, 0.437),
+    ],
+)
+def test_rank_curves_have_the_published_shares(spec, model, top_10, next_30):
+    for row in shares_of(spec, model):
+        ordered = np.sort(row)[::-1]
+        assert ordered[:13].sum() == pytest.approx(top_10, abs=0.002)
+        assert ordered[13:51].sum() == pytest.approx(next_30, abs=0.002)
+
+
+def test_a_rank_curve_fits_any_number_of_experts():
+    for row in shares_of("ranks:deepseek-v3:data=decode", "deepseek-v2"):
+        ordered = np.sort(row)[::-1]
+        assert ordered[:16].sum() == pytest.approx(0.2875, abs=0.002)
+        assert (np.diff(ordered) <= 1e-12).all()
+
+
+def test_counts_of_a_file_are_taken_as_bundled_ones(tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({"experts_per_token": 2, "layers": [1, 2], "counts": [[5, 3, 2], [1, 1, 2]]}))
+    trace = generate_routing(f"popularity:{path}", batch=3000, steps=1)
+    path.write_text(path.read_text().replace("experts_per_token", "top_k"))
+    assert generate_routing(f"popularity:{path}", batch=3000, steps=1) == trace
+    assert (trace.experts, trace.layers, trace.experts_per_token) == (3, (1, 2), 2)
+    assert trace.loads(0, 1) / 6000 == pytest.approx([0.5, 0.3, 0.2], abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("[", "invalid JSON"),
+        ("[[1, 2], [3]]", "counts[1]: has 1 experts, and row 0 has 2"),
+        ("[[1, -2]]", "counts[0][1]: -2 is not a count"),
+        ("[[1, 0.5]]", "counts[0][1]: 0.5 is not a count"),
+        ("[[0, 0]]", "counts[0]: has no selections"),
+        ('{"counts": [[1, 2]], "layers": [1, 2]}', "layers: is not 1 layers of a model in ascending order"),
+        (
+            '{"counts": [[1, 2]], "experts_per_token": "2"}',
+            "experts_per_token: 2 is not a whole number from 1",
+        ),
+        ('{"count": [[1, 2]]}', "has neither counts nor expert_popularity"),
+        ('{"counts": {}}', "counts: is empty"),
+        (f"[{[1] * 8}]", "does not say the number of experts and layers; give a model"),
+    ],
+)
+def test_counts_that_are_none_are_refused(content, words, tmp_path):
+    path = tmp_path / "counts.json"
+    path.write_text(content)
+    with pytest.raises(InputError) as caught:
+        generate_routing(f"popularity:{path}")
+    assert words in str(caught.value)
+
+
+def test_counts_that_a_model_cannot_have_are_refused(tmp_path):
+    path = tmp_path / "counts.json"
+    path.write_text("[[9, 1, 1, 1, 1, 1, 1, 1]]")
+    with pytest.raises(
+        InputError, match=r"expert 0 of layer 0 has 56.2%; 50.0% of the selections are possible"
+    ):
+        generate_routing(f"popularity:{path}", "mixtral-8x7b")
+    path.write_text("[[9, 0, 0, 0, 0, 0, 0, 0]]")
+    with pytest.raises(InputError, match="expert 0 of layer 0 has 100.0%"):
+        generate_routing(f"popularity:{path}", "mixtral-8x7b")
+    with pytest.raises(InputError, match="counts 64 experts, and the model has 8"):
+        generate_routing("popularity:olmoe-1b-7b", "mixtral-8x7b")
+
+
+# ---- traces ----
+
+
+@pytest.mark.parametrize(
+    "spec", ["skewed:token_stickiness=0.1,step_stickiness=0.2,step_drift=0.01", "ranks:deepseek-v3"]
+)
+def test_the_same_seed_gives_the_same_trace(spec):
+    def trace(seed):
+        return generate_routing(spec, "deepseek-v2-lite", batch=16, steps=3, prompt=4, seed=seed)
+
+    assert trace(5) == trace(5)
+    assert not np.array_equal(trace(5).ids, trace(6).ids)
+    assert not np.array_equal(trace(5).prefill_ids, trace(6).prefill_ids)
+
+
+def test_a_trace_is_pinned_whatever_numpy_is_installed():
+    trace = generate_routing(
+        "skewed:step_stickiness=0.3", "deepseek-v2-lite", batch=4, steps=2, prompt=2, seed=7
+    )
+    assert trace.ids[1, 0].tolist() == PINNED
+    assert int(trace.ids.sum(dtype=np.int64)) == PINNED_SUM
+    assert int(trace.prefill_ids.sum(dtype=np.int64)) == PINNED_PREFILL
+
+
+PINNED = [[18, 35, 14, 52, 40, 28], [9, 15, 48, 2, 40, 28], [9, 15, 53, 47, 40, 3], [9, 15, 48, 51, 29, 28]]
+PINNED_SUM = 39479
+PINNED_PREFILL = 40777
+
+
+def test_dense_layers_have_no_choices():
+    trace = generate_routing("skewed", "deepseek-v2", batch=2, steps=1)
+    assert trace.layers == tuple(range(1, 60))
+
+
+def test_the_offline_trace_has_the_popularity_but_for_the_drift():
+    def loads(spec, offline):
+        trace = generate_routing(spec, "deepseek-v2", batch=512, steps=8, offline=offline)
+        return np.array([sum(trace.loads(step, layer) for step in range(8)) for layer in trace.layers], float)
+
+    judged = loads("skewed", False)
+    for share in (0.0, 0.08, 0.5):
+        offline = loads(f"skewed:drift={share}", True)
+        assert not np.array_equal(judged, offline)
+        found = np.mean([cosine(one, other) for one, other in zip(judged, offline, strict=True)])
+        concentration = 0.22**2 / 8 + 0.7**2 / 40 + 0.08**2 / 112
+        by_chance = (1 / concentration - 1) / 159
+        assert found == pytest.approx(1 - share * (1 - by_chance), abs=0.03)
+
+
+def test_a_prompt_changes_nothing_in_decode():
+    one, other = (generate_routing("skewed", "mixtral-8x7b", batch=4, steps=2, prompt=n) for n in (0, 5))
+    assert np.array_equal(one.ids, other.ids)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (dict(routing="skewd"), "routing: unknown kind of routing 'skewd'; did you mean 'skewed'?"),
+        (dict(routing="skewed:hot=0.1"), "routing: unknown key of skewed 'hot'"),
+        (dict(routing="skewed:hot_share"), "'hot_share' in 'skewed:hot_share' is not of the form KEY=VALUE"),
+        (dict(routing="skewed:hot_share=1,hot_share=1"), "'hot_share' is given twice"),
+        (dict(routing="skewed:hot_share=2"), "hot_share: '2' is not a number from 0 to 1"),
+        (dict(routing="skewed:drift=nan"), "drift: 'nan' is not a number from 0 to 1"),
+        (dict(routing="skewed:step_stickiness=1"), "step_stickiness: '1' is not a number from 0 to 0.99"),
+        (
+            dict(routing="popularity"),
+            "'popularity' names nothing to start from; popularity:mixtral-8x7b, for instance",
+        ),
+        (
+            dict(routing="popularity:mixtral-8x22b"),
+            "unknown popularity 'mixtral-8x22b'; did you mean 'mixtral-8x7b'?",
+        ),
+        (dict(routing="popularity:none/counts.json"), "none/counts.json: cannot be read: No such file"),
+        (
+            dict(routing="popularity:mixtral-8x7b:data=c5"),
+            "data: unknown data 'c5' (known: arxiv, book, c4, github, wikipedia)",
+        ),
+        (dict(routing="ranks:glm"), "routing: unknown rank curve 'glm'"),
+        (
+            dict(routing="ranks:glm-4.5-air:data=maths"),
+            "data: unknown data of glm-4.5-air 'maths'; did you mean 'math'?",
+        ),
+        (dict(batch=0), "batch: 0 is not a whole number from 1"),
+        (dict(steps=0), "steps: there are neither decode steps nor prompt tokens"),
+        (dict(seed=-1), "seed: -1 is not a whole number from 0"),
+        (dict(model=None), "model: skewed does not say the number of experts and layers; give a model"),
+        (dict(batch=1 << 24, steps=1 << 20), "batch: choices of"),
+    ],
+)
+def test_what_cannot_be_generated_is_refused_in_a_line(asked, words):
+    with pytest.raises(InputError) as caught:
+        generate_routing(**{"routing": "skewed", "model": "mixtral-8x7b", "batch": 2, "steps": 1, **asked})
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_default_is_what_was_measured_of_a_model_else_skewed():
+    defaults = {name: default_routing(load_model(name)) for name in model_names()}
+    assert defaults["mixtral-8x7b"] == "popularity:mixtral-8x7b"
+    assert defaults["glm-4.5-air"] == "ranks:glm-4.5-air"
+    assert defaults["qwen3-235b-a22b"] == "ranks:qwen3-235b-a22b"
+    assert defaults["deepseek-v2"] == "skewed"
+    assert {parse_spec(spec).generator.name for spec in defaults.values()} == {
+        "popularity",
+        "ranks",
+        "skewed",
+    }
+
+
+def test_a_spec_is_written_as_it_is_read():
+    for text in ("skewed", "skewed:hot_share=0.3,drift=0.1", "ranks:glm-4.5-air:data=code,step_drift=0.01"):
+        assert str(parse_spec(text)) == text
+    assert {one.name for one in COMMON} <= set(parse_spec("skewed").parameters)
+
+
+def test_a_layer_is_the_same_whatever_other_layers_there_are(tmp_path):
+    for layers in ([0, 1, 2], [2]):
+        content = {"experts_per_token": 2, "layers": layers, "counts": [[5, 3, 2, 4]] * len(layers)}
+        (tmp_path / f"{len(layers)}.json").write_text(json.dumps(content))
+    three, one = (
+        generate_routing(f"popularity:{tmp_path}/{n}.json", batch=5, steps=2, prompt=2) for n in (3, 1)
+    )
+    assert np.array_equal(three.ids[:, 2], one.ids[:, 0])
+    assert np.array_equal(three.prefill_ids[2], one.prefill_ids[0])
+
+
+def test_memory_is_bounded_before_it_is_taken(monkeypatch):
+    monkeypatch.setenv("NDPSIM_MEMORY_GIB", "0.005")
+    with pytest.raises(InputError, match="batch: choices of 8192 tokens in 59 layers: .* would be needed"):
+        ndpsim.generate_routing("skewed", "deepseek-v2", batch=512, steps=16)

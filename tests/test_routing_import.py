@@ -1,0 +1,561 @@
+"""Routing that other programs recorded: each format as its program writes it, and every mistake with its place."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import json
+import pickle
+import zipfile
+from collections import OrderedDict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ndpsim
+from ndpsim.errors import InputError
+from ndpsim.routing import import_routing, routing_formats
+from ndpsim.routing.counts import BUNDLED
+from ndpsim.routing.tensors import read_saved
+
+LITE = ndpsim.load_model("deepseek-v2-lite")  # 27 layers, of which 0 is dense; 6 of 64 experts
+
+
+def chosen(*shape: int, experts: int = 64, seed: int = 1) -> np.ndarray:
+    """Different experts for each token: [..., k]."""
+    order = np.argsort(np.random.default_rng(seed).random((*shape[:-1], experts)), axis=-1)
+    return order[..., : shape[-1]].astype(np.int16)
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def refused(path: Path | list[Path], words: str, **asked: object) -> None:
+    with pytest.raises(InputError) as caught:
+        import_routing(path, **asked)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+# ---- vLLM ----
+
+
+def test_vllm_arrays_are_sequences_of_a_batch(tmp_path):
+    paths, generated, prompts = (
+        [],
+        [chosen(5, 26, 6, seed=n) for n in (1, 2)],
+        [chosen(3, 26, 6, seed=n) for n in (3, 4)],
+    )
+    for number in (0, 1):
+        paths.append(tmp_path / f"{number}.npz")
+        np.savez(paths[-1], routed_experts=generated[number], prompt_routed_experts=prompts[number])
+    trace = import_routing(paths, model=LITE)
+    assert trace.layers == tuple(range(1, 27))
+    assert trace.prompt_lengths == (3, 3)
+    for number in (0, 1):
+        assert np.array_equal(trace.ids[:, :, number], generated[number])
+        assert np.array_equal(
+            trace.prefill_ids[:, 3 * number : 3 * number + 3].swapaxes(0, 1), prompts[number]
+        )
+    assert trace.source == {"imported": "vllm", "files": ["0.npz", "1.npz"]}
+
+
+@pytest.mark.parametrize("fortran", [False, True])
+def test_vllm_array_of_all_layers_of_a_model_has_dense_ones_taken_out(fortran, tmp_path):
+    array = chosen(4, 27, 6)
+    np.save(tmp_path / "routed_experts.npy", np.asfortranarray(array) if fortran else array)
+    trace = import_routing(tmp_path / "routed_experts.npy", model=LITE)
+    assert np.array_equal(trace.ids[:, :, 0], array[:, 1:])
+
+
+@pytest.mark.parametrize("form", ["list", "npy", "int16"])
+def test_vllm_response_of_the_server(form, tmp_path):
+    prompt, generated = chosen(2, 3, 4, experts=8), chosen(5, 3, 4, experts=8, seed=2)
+
+    def value(array):
+        if form == "list":
+            return array.tolist()
+        if form == "int16":
+            data = base64.b64encode(np.ascontiguousarray(array)).decode()
+            return {"encoding": "base64", "dtype": "int16", "shape": list(array.shape), "data": data}
+        buffer = io.BytesIO()
+        np.save(buffer, array)
+        return base64.b64encode(buffer.getvalue()).decode()
+
+    choices = [
+        {"text": "routed", "routed_experts": value(generated)},
+        {"routed_experts": value(generated[:4])},
+    ]
+    response = {"id": "cmpl", "choices": choices, "prompt_routed_experts": value(prompt)}
+    path = written(tmp_path / "response.json", json.dumps(response))
+    trace = import_routing(path, experts=8, steps=4)
+    assert trace.ids.shape == (4, 3, 2, 4)
+    assert np.array_equal(trace.ids[:, :, 1], generated[:4])
+    assert trace.prompt_lengths == (2, 2)
+    refused(path, "response.json: generated 4 tokens, and others more; say how many steps, up to 4")
+    refused(path, "response.json: generated 4 tokens, fewer than 5 steps", steps=5)
+
+
+def test_vllm_mistakes(tmp_path):
+    one, other = tmp_path / "one.npz", tmp_path / "other.npz"
+    np.savez(one, routed_experts=chosen(5, 26, 6), prompt_routed_experts=chosen(2, 26, 6))
+    np.savez(other, routed_experts=chosen(5, 26, 6))
+    refused([one, other], "other.npz: has no prompt_routed_experts, and other sequences have")
+    np.savez(other, routed_experts=chosen(5, 25, 6))
+    refused([one, other], "other.npz: has 25 layers and 6 experts a token, and a file before 26 and 6")
+    refused(other, "other.npz: has 25 layers; deepseek-v2-lite has 27, of which 26 have experts", model=LITE)
+    np.savez(other, routed_experts=chosen(5, 26))
+    refused(
+        other, "other.npz: routed_experts: is int16 of shape (5, 26), not whole numbers [token, layer, k]"
+    )
+    np.savez(other, routed_experts=chosen(5, 26, 6) + 1)
+    refused(other, "expert 64 is not from 0 to 63", model=LITE)
+    np.savez(other, routed_experts=chosen(5, 26, 5))
+    refused(other, "the trace has 5 experts a token, deepseek-v2-lite has 6", model=LITE)
+    np.savez(other, routed_experts=np.array([[[None]]]))
+    refused(other, "other.npz: routed_experts: is object, which is not read; plain numbers are")
+    np.savez(other, something=np.ones(3))
+    refused(other, "is of no format of routing that is recognised")
+    refused(
+        written(tmp_path / "r.json", '{"routed_experts": "???"}'),
+        "r.json: choices[0].routed_experts: is no array",
+    )
+
+
+# ---- Megatron ----
+
+
+def megatron(ids: np.ndarray, first_layer: int = 1, **more: object) -> str:
+    """Records of ids [step, layer, token, k]."""
+    return "".join(
+        json.dumps(dict(
+            rank=0, step=step, layer=first_layer + layer, num_tokens=len(rows), topk=rows.shape[1],
+            top_indices=rows.tolist(), **more,
+        )) + "\n"
+        for step, of_step in enumerate(ids) for layer, rows in enumerate(of_step)
+    )  # fmt: skip
+
+
+def test_megatron_records_number_layers_from_one_and_newer_ones_from_zero(tmp_path):
+    ids = chosen(3, 2, 4, 2, experts=8)
+    old = import_routing(written(tmp_path / "old.jsonl", megatron(ids)), experts=8)
+    new = import_routing(
+        written(tmp_path / "new.jsonl", megatron(ids, 0, block="decoder", stage="pre_dispatch")), experts=8
+    )
+    assert old.layers == new.layers == (0, 1)
+    assert np.array_equal(old.ids, ids)
+    assert old == new
+
+
+def test_megatron_steps_before_decode_are_prefill_and_predictions_are_left_out(tmp_path):
+    prefill, decode = chosen(1, 2, 9, 2, experts=8), chosen(3, 2, 4, 2, experts=8, seed=2)
+    text = megatron(prefill) + megatron(decode).replace('"step": ', '"step": 1')
+    text += megatron(chosen(1, 1, 4, 2, experts=8), block="mtp", mtp_idx=0)
+    path = tmp_path / "trace.jsonl.gz"
+    path.write_bytes(gzip.compress(text.encode()))
+    trace = import_routing(path, experts=8)
+    assert np.array_equal(trace.ids, decode)
+    assert np.array_equal(trace.prefill_ids, prefill[0])
+    assert trace.prompt_lengths == (9,)
+
+
+def test_megatron_ranks_have_sequences_of_their_own(tmp_path):
+    ids = chosen(3, 2, 6, 2, experts=8)
+    paths = [
+        written(tmp_path / f"router_trace_rank{rank}.jsonl", megatron(ids[:, :, 3 * rank : 3 * rank + 3]))
+        for rank in (0, 1)
+    ]
+    assert np.array_equal(import_routing(paths, experts=8).ids, ids)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            lambda text: text.replace('"layer": 2', '"layer": -2', 1),
+            "t.jsonl:2: layer: -2 is not a whole number from 0",
+        ),
+        (lambda text: text.replace('"step": 0, ', "", 1), "t.jsonl:1: step: is missing"),
+        (
+            lambda text: text.replace('"num_tokens": 4', '"num_tokens": 5', 1),
+            "num_tokens: 5, and top_indices has 4",
+        ),
+        (lambda text: text.replace('"topk": 2', '"topk": 3', 1), "t.jsonl:1: topk: 3, and top_indices has 2"),
+        (lambda text: text.replace('"layer": 2', '"layer": 1', 1), "t.jsonl:2: step 0 has layer 1 twice"),
+        (
+            lambda text: text.replace('"top_indices": [[', '"top_indices": [[1.5, ', 1),
+            "t.jsonl:1: top_indices: is not a list",
+        ),
+        (lambda text: text + "{\n", "t.jsonl:7: invalid JSON"),
+        (
+            lambda text: "\n".join(text.splitlines()[:-1]),
+            "t.jsonl: step 2 has 1 layers, and the first pass 2",
+        ),
+        (
+            lambda text: text.replace('"step": 1', '"step": 7', 1),
+            "has 1 layers, and the first pass 2; they differ in layer",
+        ),
+    ],
+)
+def test_megatron_mistakes(change, words, tmp_path):
+    text = change(megatron(chosen(3, 2, 4, 2, experts=8)))
+    refused(written(tmp_path / "t.jsonl", text), words, experts=8)
+
+
+# ---- SGLang ----
+
+
+class Tensor:
+    """A stand-in that pickles as PyTorch's tensors do."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = np.ascontiguousarray(array)
+
+
+class Storage:
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+
+class TorchPickler(pickle.Pickler):
+    """Writes what ``torch.save`` writes, without PyTorch."""
+
+    def __init__(self, file: io.BytesIO, storages: list[np.ndarray]) -> None:
+        super().__init__(file, protocol=2)
+        self.storages = storages
+
+    def reducer_override(self, value: object):
+        if isinstance(value, Tensor):
+            array = value.array
+            strides = tuple(stride // array.itemsize for stride in array.strides)
+            return rebuild, (Storage(array), 0, array.shape, strides, False, OrderedDict())
+        return NotImplemented
+
+    def persistent_id(self, value: object):
+        if isinstance(value, Storage):
+            self.storages.append(value.array)
+            kind = {"i4": IntStorage, "i8": LongStorage}[value.array.dtype.str[1:]]
+            return "storage", kind, str(len(self.storages) - 1), "cpu", value.array.size
+        return None
+
+
+def rebuild(*arguments: object) -> None:
+    raise AssertionError
+
+
+class IntStorage: ...
+
+
+class LongStorage: ...
+
+
+def save(path: Path, content: object) -> Path:
+    """`content` as ``torch.save`` writes it."""
+    file, storages = io.BytesIO(), []
+    TorchPickler(file, storages).dump(content)
+    here = __name__.encode()
+    pickled = file.getvalue().replace(b"c" + here + b"\nrebuild", b"ctorch._utils\n_rebuild_tensor_v2")
+    pickled = pickled.replace(b"c" + here + b"\nIntStorage", b"ctorch\nIntStorage")
+    pickled = pickled.replace(b"c" + here + b"\nLongStorage", b"ctorch\nLongStorage")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", pickled)
+        for number, array in enumerate(storages):
+            archive.writestr(f"archive/data/{number}", array.tobytes())
+    return path
+
+
+def recorded(ids: np.ndarray, mode: int, **more: object) -> dict:
+    """A record of ids [layer, token, k], of which layer 0 is dense and columns beyond the k are -1."""
+    full = np.full((len(ids) + 1, ids.shape[1], 8), -1, np.int32)
+    full[1:, :, : ids.shape[2]] = ids
+    return dict(
+        forward_pass_id=0, rank=0, gatherer_key="primary", input_ids=[1], forward_mode=mode,
+        topk_ids_of_layer=Tensor(full), misc_objects=[], **more,
+    )  # fmt: skip
+
+
+def test_sglang_records(tmp_path):
+    prefill, decode = chosen(2, 7, 3, experts=10), chosen(4, 2, 3, 3, experts=10, seed=2)
+    physical = np.stack([np.random.default_rng(n).permutation(10) for n in range(3)]).astype(np.int64)
+    content = dict(
+        records=[
+            recorded(prefill, 1, extend_seq_lens=[4, 1, 2]),
+            recorded(prefill[:, :0], 4),
+            *(recorded(of_step, 2, extend_seq_lens=None) for of_step in decode),
+        ],
+        last_physical_to_logical_map=Tensor(physical),
+    )
+    trace = import_routing(save(tmp_path / "recorder.pt", content))
+    assert (trace.experts, trace.layers, trace.prompt_lengths) == (10, (1, 2), (4, 1, 2))
+    for row in (0, 1):
+        assert np.array_equal(trace.ids[:, row], physical[row + 1][decode[:, row]])
+        assert np.array_equal(trace.prefill_ids[row], physical[row + 1][prefill[row]])
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (dict(logical_count=Tensor(np.ones((1, 2, 3), np.int32))), "has no records of tokens; record with"),
+        (
+            dict(records=[dict(global_physical_count=1)]),
+            "records[0].topk_ids_of_layer: is not [layer, token, k]",
+        ),
+        (
+            dict(records=[recorded(chosen(2, 3, 2), 3)]),
+            "records[0].forward_mode: 3 is neither prefill (1) nor decode",
+        ),
+        (dict(records=[]), "has no choices of experts"),
+        (
+            dict(records=[recorded(chosen(2, 3, 2), 2), recorded(chosen(2, 4, 2), 2)]),
+            "records[0]: has 3 tokens, and the last decode step 4; a batch keeps its sequences",
+        ),
+        (
+            dict(
+                records=[recorded(chosen(2, 3, 2), 2)],
+                last_physical_to_logical_map=Tensor(np.zeros((3, 5), np.int64)),
+            ),
+            "has an expert that is not from 0 to 4",
+        ),
+    ],
+)
+def test_sglang_mistakes(content, words, tmp_path):
+    refused(save(tmp_path / "recorder.pt", content), words)
+
+
+def test_no_code_of_a_saved_file_is_run(tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return print, ("run",)
+
+    file = io.BytesIO()
+    pickle.Pickler(file, protocol=2).dump({"records": [Evil()]})
+    with zipfile.ZipFile(tmp_path / "evil.pt", "w") as archive:
+        archive.writestr("archive/data.pkl", file.getvalue())
+    refused(tmp_path / "evil.pt", "print, which is not plain data and is not read")
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (2, 8), (1 << 40, 1)])
+def test_a_tensor_beyond_its_storage_is_refused(shape, tmp_path):
+    path = save(tmp_path / "t.pt", {"t": Tensor(np.arange(14, dtype=np.int32).reshape(2, 7))})
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    small, large = pickle.dumps((2, 7), 2)[2:-1], pickle.dumps(shape, 2)[2:-1]
+    pattern = small.split(b"q")[0]
+    assert pattern in members["archive/data.pkl"]
+    members["archive/data.pkl"] = members["archive/data.pkl"].replace(pattern, large.split(b"q")[0], 1)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    with pytest.raises(InputError, match=r"t\.pt: is damaged, or was not written by torch\.save"):
+        read_saved(path)
+
+
+def test_what_pytorch_saves_is_read(tmp_path):
+    torch = pytest.importorskip("torch", reason="needs pip install 'ndpsim[capture]'")
+    base = torch.arange(24, dtype=torch.int32).reshape(2, 3, 4)
+    content = dict(
+        a=base, b=base.transpose(0, 2)[1:], c=[torch.ones(2, dtype=torch.bool), 1.5], d=torch.zeros(0, 3)
+    )
+    torch.save(content, tmp_path / "t.pt")
+    found = read_saved(tmp_path / "t.pt")
+    assert np.array_equal(found["a"], base.numpy())
+    assert np.array_equal(found["b"], base.transpose(0, 2)[1:].numpy())
+    assert found["c"][0].tolist() == [True, True]
+    assert found["c"][1] == 1.5
+    assert found["d"].shape == (0, 3)
+
+
+# ---- llama.cpp ----
+
+
+def llama(ids: np.ndarray) -> str:
+    """Rows of ids [pass, layer, token, k] of the layers 3, 4, ..."""
+    rows = [
+        f"{3 + layer},{' '.join(map(str, token))}"
+        for of_pass in ids for layer, tokens in enumerate(of_pass) for token in tokens.tolist()
+    ]  # fmt: skip
+    return "\n".join(rows) + "\n"
+
+
+def test_llama_cpp_rows(tmp_path):
+    prefill, decode = chosen(1, 4, 7, 8), chosen(5, 4, 1, 8, seed=2)
+    trace = import_routing(
+        written(tmp_path / "e.csv", f"layer_id,expert_ids\n{llama(prefill)}{llama(decode)}"), experts=64
+    )
+    assert trace.layers == (3, 4, 5, 6)
+    assert np.array_equal(trace.ids, decode)
+    assert np.array_equal(trace.prefill_ids, prefill[0])
+
+
+def test_the_largest_id_says_how_many_experts_there_are_where_nothing_else_does(tmp_path):
+    trace = import_routing(written(tmp_path / "e.csv", "layer_id,expert_ids\n3,52 40 85\n3,1 2 3\n"))
+    assert trace.experts == 86
+    assert trace.source["notes"] == ["86 experts, as the largest id says; give the model, or the number"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ("3,1 2\n3;1 2\n", "e.csv:3: '3;1 2' is not a layer, a comma and experts separated by blanks"),
+        ("3,1 2\n3,1 -2\n", "e.csv:3: '3,1 -2' is not a layer"),
+        ("3,1 2\n3,1\n", "e.csv:3: expert_ids: 1 experts, and 2 in the lines before"),
+        ("3,1 2\n4,1 2\n3,1 2\n", "e.csv: the pass from line 4 on has 1 layers, and the first pass 2"),
+        ("3,1 2\n3,1 3\n4,1 2\n", "the pass from line 2 on has 1 tokens in layer 4, and 2 in layer 3"),
+        ("3,1 1\n", "ids[step 0, layer 3, token 0]: expert 1 is chosen twice"),
+        ("", "e.csv: has no choices of experts"),
+    ],
+)
+def test_llama_cpp_mistakes(rows, words, tmp_path):
+    refused(written(tmp_path / "e.csv", f"layer_id,expert_ids\n{rows}"), words)
+
+
+# ---- DynaNDE ----
+
+
+def dynande(ids: np.ndarray, experts: int, layer: int) -> str:
+    """A file of ids [token, k]: the sooner an expert, the higher its score."""
+    lines = ["layer_id,token_id," + ",".join(f"expert_{expert}" for expert in range(experts))]
+    for token, of_token in enumerate(ids.tolist()):
+        scores = {expert: 0.5 / 2**place for place, expert in enumerate(of_token)}
+        lines.append(
+            f"{layer},{token}," + ",".join(f"{scores.get(expert, 0):.6f}" for expert in range(experts))
+        )
+    return "\n".join(lines) + "\n"
+
+
+def test_dynande_files_of_layers_and_positions(tmp_path):
+    ids = chosen(3, 2, 5, 3, experts=8)  # step, layer, token
+    paths = [
+        written(tmp_path / f"{step}_{layer}.csv", dynande(ids[step, layer], 8, 2 + layer))
+        for step in range(3) for layer in range(2)
+    ]  # fmt: skip
+    trace = import_routing(paths)
+    assert (trace.experts, trace.layers) == (8, (2, 3))
+    assert np.array_equal(trace.ids, ids)
+    assert trace.scores[0, 0, 0].tolist() == [0.5, 0.25, 0.125]
+
+
+def test_dynande_takes_the_highest_scores(tmp_path):
+    path = written(
+        tmp_path / "a.csv", "layer_id,token_id,expert_0,expert_1,expert_2\n0,0,0.2,0.5,0.3\n0,1,0.6,0.1,0.3\n"
+    )
+    assert import_routing(path, experts_per_token=2).ids[0, 0].tolist() == [[1, 2], [0, 2]]
+    one_layer = import_routing([path, path], experts_per_token=1)
+    assert one_layer.ids[:, 0].tolist() == [[[1], [0]], [[1], [0]]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ("0,0,0.2,nan,0.3\n", "a.csv:2: expert_1: nan is no finite score"),
+        ("0,0,0.2,x,0.3\n", "a.csv:2: is not a layer, a token and a score for each expert"),
+        (
+            "0,0,0.2,0.3,0\n0,1,0.2,0.3,0.1\n",
+            "a.csv:3: 3 scores are above 0, and 2 in the rows before; say how many",
+        ),
+        ("0,0,0.2,0.3,0\n0,1,0.2,0.3\n", "a.csv:3: 2 experts, and 3 in the rows before"),
+        ("-1,0,0.2,0.3,0\n", "a.csv:2: is not a layer and a token from 0, and scores"),
+    ],
+)
+def test_dynande_mistakes(rows, words, tmp_path):
+    refused(written(tmp_path / "a.csv", f"layer_id,token_id,expert_0,expert_1,expert_2\n{rows}"), words)
+
+
+def test_dynande_k_beyond_the_scores_is_refused(tmp_path):
+    path = written(tmp_path / "a.csv", "layer_id,token_id,expert_0,expert_1\n0,0,0.2,0\n")
+    refused(path, "a.csv:2: 1 scores are above 0, and a token chooses 2 experts", experts_per_token=2)
+
+
+# ---- counts ----
+
+
+def test_counts_become_tokens_with_just_these_loads(tmp_path):
+    table = [[5, 3, 2, 2], [1, 1, 6, 4]]
+    content = json.dumps({"experts_per_token": 2, "layers": [1, 4], "counts": table})
+    trace = import_routing(written(tmp_path / "counts.json", content))
+    assert (trace.layers, trace.steps, trace.batch) == ((1, 4), 1, 6)
+    assert [trace.loads(0, layer).tolist() for layer in (1, 4)] == table
+
+
+def test_fiddlers_popularity(tmp_path):
+    content = json.dumps({"total_input_tokens": 3, "expert_popularity": [[2, 2, 1, 1], [3, 1, 1, 1]]})
+    path = written(tmp_path / "mmlu.json", content)
+    assert import_routing(path, experts_per_token=2).loads(0, 1).tolist() == [3, 1, 1, 1]
+    refused(path, "mmlu.json: experts_per_token: does not say how many experts a token chooses")
+
+
+def test_bundled_counts_can_be_imported():
+    trace = import_routing(BUNDLED / "mixtral-8x7b-instruct.json")
+    assert (trace.steps, trace.batch, trace.experts, len(trace.layers)) == (1, 10386, 8, 32)
+    assert "of high-school-biology, machine-learning, the first is taken" in trace.source["notes"]
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ([[2, 1], [2, 2]], "layer 0: 3 selections, not the same multiple of 2 in every layer"),
+        ([[2, 2], [4, 2]], "layer 1: 6 selections, not the same multiple of 2 in every layer"),
+        ([[3, 1, 0]], "layer 0, expert 0: 3 selections by 2 tokens, which choose each expert once"),
+    ],
+)
+def test_counts_that_no_tokens_have_are_refused(table, words, tmp_path):
+    refused(written(tmp_path / "c.json", json.dumps(table)), words, experts_per_token=2)
+
+
+# ---- all formats ----
+
+
+def test_formats_are_told_apart(tmp_path):
+    np.savez(tmp_path / "a.npz", routed_experts=chosen(2, 3, 2))
+    np.save(tmp_path / "a.npy", chosen(2, 3, 2))
+    files = {
+        "counts": written(tmp_path / "a.json", "[[2, 2]]"),
+        "dynande": written(tmp_path / "a.csv", dynande(chosen(2, 2, experts=4), 4, 0)),
+        "llama-cpp": written(tmp_path / "b.csv", f"layer_id,expert_ids\n{llama(chosen(1, 2, 3, 4))}"),
+        "megatron": written(tmp_path / "a.jsonl", megatron(chosen(1, 2, 3, 4))),
+        "sglang": save(tmp_path / "a.pt", dict(records=[recorded(chosen(2, 3, 2), 2)])),
+        "vllm": tmp_path / "a.npz",
+    }
+    assert set(files) == set(routing_formats())
+    for name, path in files.items():
+        asked = {"experts_per_token": 2} if name == "counts" else {}
+        trace = import_routing(path, **asked)
+        assert trace.source["imported"] == name
+        assert import_routing(path, format=name, **asked) == trace
+    assert import_routing(tmp_path / "a.npy").source["imported"] == "vllm"
+
+
+def test_an_imported_trace_is_not_imported_again(tmp_path):
+    ndpsim.generate_routing("skewed", LITE, batch=2, steps=1).save(tmp_path / "t.npz")
+    refused(tmp_path / "t.npz", "t.npz: is a routing trace of ndpsim already")
+
+
+def test_what_is_asked_and_cannot_be_is_refused(tmp_path):
+    path = written(tmp_path / "e.csv", f"layer_id,expert_ids\n{llama(chosen(3, 2, 1, 4, experts=8))}")
+    assert import_routing(path, steps=2).steps == 2
+    refused(path, "steps: 4 is more than the 3 decode steps of the files", steps=4)
+    refused(path, "experts: 0 is not a whole number from 1", experts=0)
+    refused(path, "format: unknown format of routing 'llama'; did you mean 'llama-cpp'?", format="llama")
+    refused(path, "experts or experts_per_token: is what the model says", experts=8, model=LITE)
+    refused([], "files: there is no file")
+    refused(tmp_path / "none.csv", "none.csv: cannot be read: No such file")
+    refused(
+        written(tmp_path / "x", "hello\n"),
+        "x: format: is of no format of routing that is recognised; say which",
+    )
+    refused(
+        written(tmp_path / "x.csv", "layer_id,expert_ids\n3,9 1\n"), "expert 9 is not from 0 to 7", experts=8
+    )
+
+
+def test_memory_is_bounded(tmp_path, monkeypatch):
+    path = written(tmp_path / "e.csv", f"layer_id,expert_ids\n{llama(chosen(3000, 2, 1, 4, experts=8))}")
+    monkeypatch.setenv("NDPSIM_MEMORY_GIB", "0.0001")
+    refused(path, "e.csv:4097: its content: ")
+    packed = tmp_path / "c.json.gz"
+    packed.write_bytes(gzip.compress(b"[[" + b"1," * 100_000 + b"1]]"))
+    refused(packed, "c.json.gz: its content: ")
