@@ -13,10 +13,16 @@ from ndpsim.importers import Imported as Imported
 from ndpsim.importers import import_hardware as import_hardware
 from ndpsim.layout import ExpertFormat as ExpertFormat
 from ndpsim.layout import WeightFormat as WeightFormat
+from ndpsim.moe import Attention as Attention
 from ndpsim.moe import Expert as Expert
 from ndpsim.moe import MoeShape as MoeShape
 from ndpsim.moe import load_model as load_model
 from ndpsim.moe import model_names as model_names
+from ndpsim.processors import DenseTime as DenseTime
+from ndpsim.processors import ExpertTime as ExpertTime
+from ndpsim.processors import GpuMemory as GpuMemory
+from ndpsim.processors import Processors as Processors
+from ndpsim.processors import load_processors as load_processors
 from ndpsim.routing import Routing as Routing
 from ndpsim.routing import RoutingStatistics as RoutingStatistics
 from ndpsim.routing import capture_routing as capture_routing

@@ -55,9 +55,22 @@ _NOBODY_WROTE = {
     "dram.write_buffer": 32,
     "dimm.command_bus": "private",
 }
+_GPU = {
+    "gpu.compute_efficiency": 0.7,
+    "gpu.attention_efficiency": 0.586,  # FlashMLA: 580 of an H800's 989.4 TFLOPS
+    "gpu.memory_efficiency": 0.8,
+    "gpu.expert_overhead_us": 18,
+    "gpu.kernel_overhead_us": 18 / 6,
+    "gpu.expert_times": None,
+    "gpu.expert_buffers": 2,
+}
+_NO_CPU = {"host.cpu_compute_efficiency": None, "host.cpu_added_tokens": 0, "host.cpu_expert_times": None}
 VALUES = {
     "trimoe": _NOBODY_WROTE
+    | _GPU
     | {
+        "host.cpu_compute_efficiency": round(21 / 90.1, 5), "host.cpu_added_tokens": 12,
+        "host.cpu_expert_times": None, "gpu.reserved_gb": 80 / 10,
         "dram.standard": "DDR5", "dram.org": "DDR5_32Gb_x8", "dram.timing": "DDR5_4800BN", "dram.refresh": "all-bank",
         "dram.read_buffer": 32, "dimm.subchannels": 2,
         "link.pj_per_bit": 1.17,  # Poulton et al., JSSC 2019
@@ -72,7 +85,10 @@ VALUES = {
         "ndp.relayout.static_mw": None, "ndp.relayout.area_mm2": None, "ndp.published.memory_gb": None,
     },
     "edge": _NOBODY_WROTE
+    | _GPU
+    | _NO_CPU
     | {
+        "gpu.reserved_gb": 16 / 10,
         "dram.org": "DDR4_8Gb_x8", "dram.timing": "DDR4_3200AA", "dram.refresh": "all-bank", "dram.read_buffer": 32,
         "dimm.subchannels": 1, "host.channels": 2, "host.cpu_tflops": None,
         "gpu.tflops": 98.9, "gpu.memory_tbps": 256 * 30 / 8 / 1000, "gpu.pcie_gbps": 16 * 32 / 8,
@@ -82,7 +98,10 @@ VALUES = {
         "ndp.published.gflops": None, "ndp.published.area_mm2": None, "ndp.published.memory_gb": None,
     },
     "cxl": _NOBODY_WROTE
+    | _GPU
+    | _NO_CPU
     | {
+        "gpu.reserved_gb": 80 / 10,
         "dram.standard": "DDR5", "dram.org": "DDR5_32Gb_x8", "dram.timing": "DDR5_4000AN", "dram.refresh": "all-bank",
         "dram.read_buffer": 32, "dimm.ranks": 1, "dimm.subchannels": 32,
         "host.channels": 1, "host.memory_bandwidth_gbps": None, "host.memory_tb": None, "host.cpu_tflops": None,
@@ -176,6 +195,24 @@ def test_what_a_hardware_file_need_not_say(tmp_path):
         "dram.row_cap": 4, "dram.refresh": "all-bank", "dram.read_buffer": 32, "dram.write_buffer": 32,
         "dimm.count": 1, "dimm.ranks": 1, "dimm.subchannels": 1, "dimm.command_bus": "private",
         "host.channels": 1, "host.memory_bandwidth_gbps": None, "host.memory_tb": None, "host.cpu_tflops": None,
+        "host.cpu_compute_efficiency": None, "host.cpu_added_tokens": 0, "host.cpu_expert_times": None,
+    }  # fmt: skip
+
+
+def test_what_the_section_of_a_gpu_need_not_say(tmp_path):
+    path = tmp_path / "least.yaml"
+    text = "name: least\ndram: {standard: DDR4, org: DDR4_8Gb_x8, timing: DDR4_3200AA}\n"
+    path.write_text(text + "gpu: {tflops: 100, memory_gb: 24, memory_tbps: 1, pcie_gbps: 32}\n")
+    rows = load_hardware(str(path)).rows()
+    found = {
+        row.key: row.value
+        for row in rows
+        if row.origin.startswith("default, ") and row.key.startswith("gpu.")
+    }
+    assert found == {
+        "gpu.compute_efficiency": None, "gpu.attention_efficiency": None, "gpu.memory_efficiency": None,
+        "gpu.expert_overhead_us": 0, "gpu.kernel_overhead_us": 0, "gpu.expert_times": None,
+        "gpu.reserved_gb": 0, "gpu.expert_buffers": 2,
     }  # fmt: skip
 
 

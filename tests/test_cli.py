@@ -202,6 +202,7 @@ def test_list_of_everything_is_a_line_a_kind():
         "hw",
         "rtl",
         "models",
+        "expert-times",
         "layouts",
         "standards",
         "orgs",
@@ -250,6 +251,38 @@ def test_show_model():
     assert values["expert_intermediate"].strip() == "1536"
     shown = strictly(said("show", "model", "qwen3-235b-a22b", "--json", "-"))
     assert (shown["routed_experts"], shown["experts_per_token"], shown["layers"]) == (128, 8, 94)
+
+
+def test_show_model_names_the_parts_of_its_attention():
+    line = next(
+        line for line in said("show", "model", "deepseek-v2").splitlines() if line.startswith("attention")
+    )
+    assert "heads 128, kv_heads 128, head_size 192" in line
+    shown = strictly(said("show", "model", "deepseek-v2", "--json", "-"))
+    assert (shown["attention"]["latent_rank"], shown["vocabulary"]) == (512, 102400)
+
+
+def test_show_processor_says_how_long_an_expert_takes():
+    lines = said("show", "processor", "gpu", "--model", "deepseek-v2", "--tokens", "1,512").splitlines()
+    assert lines[0] == "One expert of deepseek-v2 on the GPU of trimoe: 45.00 MiB, roofline"
+    assert lines[1].split()[:4] == ["tokens", "time", "compute", "weights"]
+    # 47.19 MB at 0.8 x 2.04 TB/s and 18 us; 24.16 GFLOP at 0.7 x 819.6 TFLOPS and 18 us.
+    assert lines[2].split()[:3] == ["1", "46.91", "us"]
+    assert lines[3].split()[:3] == ["512", "60.11", "us"]
+    assert len(lines) == 4
+    cpu = said("show", "processor", "cpu", "--set", "host.cpu_added_tokens=0", "--tokens", "64")
+    assert cpu.splitlines()[-1] == "Its weights are read over the host's memory channels beside these times."
+    shown = strictly(said("show", "processor", "cpu", "--bits", "4", "--tokens", "1,2", "--json", "-"))
+    assert [(one["tokens"], one["weight_bytes"]) for one in shown["expert_times"]] == [
+        (1, 9437184),
+        (2, 9437184),
+    ]
+    table = said("show", "processor", "gpu", "--model", "mixtral-8x7b", "--set", f"gpu.expert_times={TABLE}")
+    assert "h100_mixtral-8x7b.csv: casys-kaist/LLMServingSim" in " ".join(table.split())
+    assert "measured" in table
+
+
+TABLE = "h100_mixtral-8x7b"
 
 
 def test_show_org_and_timing():
@@ -324,6 +357,24 @@ def test_names_are_printed_and_drawn_as_they_are(folder, compiled, name):
             "--set: dimm.rank: unknown key; did you mean 'dimm.ranks'?",
         ),
         (["hw", "trimoe", "--json", "none/a.json"], "there is no folder none"),
+        (["processor", "npu"], "show processor: unknown processor 'npu'; did you mean 'gpu'?"),
+        (["processor", "gpu", "--tokens", "1;2"], "--tokens: '1;2' is not of the form 1,8,64"),
+        (["processor", "gpu", "--tokens", "0"], "--tokens: 0 is not a whole number from 1"),
+        (
+            ["processor", "gpu", "--plot", "a.png"],
+            "--plot: belongs to show layout; a processor has no use for it",
+        ),
+        (["processor", "cpu", "--hw", "edge"], "host.cpu_tflops: is not given"),
+        (
+            ["processor", "gpu", "--set", "gpu.expert_times=none.csv"],
+            "gpu.expert_times: none.csv: no such file",
+        ),
+        (["hw", "trimoe", "--tokens", "4"], "--tokens: belongs to show processor; a hw has no use for it"),
+        (
+            ["layout", "striped", "--tokens", "4"],
+            "--tokens: belongs to show processor; a layout has no use for it",
+        ),
+        (["hw", "trimoe", "--model", "x"], "--model: belongs to show layout; a hw has no use for it"),
     ],
 )
 def test_show_refuses(folder, arguments, words):

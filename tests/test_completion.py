@@ -90,6 +90,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["show", "org", "DDR4_2Gb_x1"], ["DDR4_2Gb_x16"]),
         (["show", "schema", ""], ["hw"]),
         (["show", "layout", "sh"], ["sharded:"]),
+        (["show", "pro"], ["processor"]),
+        (["show", "processor", ""], ["gpu", "cpu"]),
         (["show", "nothing", ""], []),
         (["compare", "r"], ["ramulator"]),
         (

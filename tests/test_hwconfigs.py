@@ -97,10 +97,19 @@ ENERGY = {
     name: {f"ndp.{unit}.{key}" for unit in units for key in (*_OF_UNIT[unit], "static_mw", "area_mm2")}
     for name, units in UNITS.items()
 }
+# How fast processors are beside their peaks, and how the GPU's memory is shared out, no paper says.
+OF_GPU = {
+    f"gpu.{key}"
+    for key in ("compute_efficiency", "attention_efficiency", "memory_efficiency", "expert_overhead_us",
+                "kernel_overhead_us", "reserved_gb", "expert_buffers")
+}  # fmt: skip
 # What the papers leave open.
 ASSUMED = {
     "trimoe": ENERGY["trimoe"]
+    | OF_GPU
     | {
+        "host.cpu_compute_efficiency",
+        "host.cpu_added_tokens",
         "link.pj_per_bit",
         "pcie.pj_per_bit",
         "dram.org",
@@ -131,6 +140,7 @@ ASSUMED = {
         "ndp.relayout.buffer_kib",
     },
     "edge": ENERGY["edge"]
+    | OF_GPU
     | {
         "dram.org",
         "dram.timing",
@@ -155,6 +165,7 @@ ASSUMED = {
         "ndp.activation.clock_mhz",
     },
     "cxl": ENERGY["cxl"]
+    | OF_GPU
     | {
         "cxl.pj_per_bit",
         "dram.standard",
@@ -189,11 +200,17 @@ UNSOURCED = {"name", "title", "paper"}
 UNUSED = {f"dram.{key}" for key in ("mapper", "scheduler", "row_policy", "row_cap", "write_buffer")} | {
     "dimm.command_bus"
 }
+TABLES = {"gpu.expert_times", "host.cpu_expert_times"}
+NO_CPU = {f"host.cpu_{key}" for key in ("compute_efficiency", "added_tokens")}
 UNWRITTEN = {
-    "trimoe": UNUSED | {"ndp.published.memory_gb"},
+    "trimoe": UNUSED | TABLES | {"ndp.published.memory_gb"},
     "edge": UNUSED
+    | TABLES
+    | NO_CPU
     | {"host.cpu_tflops", "ndp.published.gflops", "ndp.published.area_mm2", "ndp.published.memory_gb"},
     "cxl": UNUSED
+    | TABLES
+    | NO_CPU
     | {f"host.{key}" for key in ("channels", "memory_bandwidth_gbps", "memory_tb", "cpu_tflops")}
     | {"ndp.published.gflops", "ndp.published.area_mm2"},
 }

@@ -922,10 +922,21 @@ DESCRIPTIVE = {
     "host.memory_bandwidth_gbps",
     "host.memory_tb",
     "host.cpu_tflops",
+    "host.cpu_compute_efficiency",
+    "host.cpu_added_tokens",
+    "host.cpu_expert_times",
     "gpu.tflops",
     "gpu.memory_gb",
     "gpu.memory_tbps",
     "gpu.pcie_gbps",
+    "gpu.compute_efficiency",
+    "gpu.attention_efficiency",
+    "gpu.memory_efficiency",
+    "gpu.expert_overhead_us",
+    "gpu.kernel_overhead_us",
+    "gpu.expert_times",
+    "gpu.reserved_gb",
+    "gpu.expert_buffers",
     "pcie.gbps",
     "pcie.latency_ns",
     "pcie.copy_engines",
@@ -962,10 +973,13 @@ def test_every_key_is_worked_out_here_or_means_nothing_to_a_simulation():
 def test_what_only_describes_the_machine_changes_no_figure(hw):
     hardware = load_hardware(hw)
     given = {key for key in DESCRIPTIVE if key in hardware.origins}
-    numbers = {
-        key for key in given if key not in ("name", "title", "paper", "dimm.command_bus", "pcie.copy_engines")
-    }
-    sets = [f"{key}=3.5" for key in sorted(numbers) if not key.endswith("_bytes")] + ["name=other"]
+    texts = {"name", "title", "paper", "dimm.command_bus", "gpu.expert_times", "host.cpu_expert_times"}
+    counts = {"pcie.copy_engines", "gpu.expert_buffers", "host.cpu_added_tokens"}
+    shares = {key for key in given if key.endswith("_efficiency")}
+    numbers = {key for key in given - texts - counts - shares if not key.endswith("_bytes")}
+    sets = (
+        [f"{key}=3.5" for key in sorted(numbers)] + [f"{key}=0.35" for key in sorted(shares)] + ["name=other"]
+    )
     usual, other = (simulate_expert(hw, SMALL, sets=changes) for changes in ((), sets))
     apart = {"config": None, "wall_s": 0.0, "fast_forwarded": 0.0}
     assert dataclasses.replace(usual, **apart) == dataclasses.replace(other, **apart)

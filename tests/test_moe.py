@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import ndpsim.moe
 from ndpsim.errors import InputError
-from ndpsim.moe import Expert, load_model, model_names, parse_shape
+from ndpsim.moe import Attention, Expert, MoeShape, load_model, model_names, parse_shape
 
 GIB = 2**30
 Write = Callable[..., Path]
@@ -175,6 +175,165 @@ def test_dense_layers_of_deepseek_have_their_own_size() -> None:
     assert load_model("deepseek-v2").dense_intermediate == 12288
     assert load_model("glm-4.5-air").dense_intermediate == 10944
     assert load_model("qwen3-30b-a3b").dense_intermediate == 0  # no dense layer uses its 6144
+
+
+# Attention and vocabulary
+
+# Kind, heads, heads of keys, size of a key and of a value, values of a token in the cache, vocabulary.
+ATTENTION = {
+    "deepseek-moe-16b": ("mha", 16, 16, 128, 128, 4096, 102400),
+    "deepseek-v2": ("mla", 128, 128, 192, 128, 576, 102400),
+    "deepseek-v2-lite": ("mla", 16, 16, 192, 128, 576, 102400),
+    "glm-4.5-air": ("gqa", 96, 8, 128, 128, 2048, 151552),
+    "mixtral-8x22b": ("gqa", 48, 8, 128, 128, 2048, 32000),
+    "mixtral-8x7b": ("gqa", 32, 8, 128, 128, 2048, 32000),
+    "phi-3.5-moe": ("gqa", 32, 8, 128, 128, 2048, 32064),
+    "qwen3-235b-a22b": ("gqa", 64, 4, 128, 128, 1024, 151936),
+    "qwen3-30b-a3b": ("gqa", 32, 4, 128, 128, 1024, 151936),
+}
+# All parameters, as the index of each repository's safetensors counts them; GLM-4.5-Air's without the 3,616,573,568
+# of the layer that predicts one token more.
+PARAMETERS = {
+    "deepseek-moe-16b": 16_375_728_128,
+    "deepseek-v2": 235_741_434_880,
+    "deepseek-v2-lite": 15_706_484_224,
+    "glm-4.5-air": 110_468_824_832 - 3_616_573_568,
+    "mixtral-8x22b": 140_620_634_112,
+    "mixtral-8x7b": 46_702_792_704,
+    "phi-3.5-moe": 41_873_153_344,
+    "qwen3-235b-a22b": 235_093_634_560,
+    "qwen3-30b-a3b": 30_532_122_624,
+}
+
+
+def norms_and_biases(m: MoeShape, attention: Attention) -> int:
+    """What the matrices leave out: the norms of all, and those and the biases that families have of their own."""
+    count = (2 * m.layers + 1) * m.hidden + m.layers * (attention.query_rank + attention.latent_rank)
+    projected = (attention.heads + 2 * attention.kv_heads) * attention.head_size
+    if m.family == "qwen3_moe":
+        count += 2 * m.layers * attention.head_size  # norms of queries and of keys
+    if m.family == "glm4_moe":
+        count += m.layers * projected + m.moe_layers * m.routed_experts
+    if m.family == "phimoe":
+        count += (2 * m.layers + 1) * m.hidden + m.layers * (projected + m.hidden) + (m.vocabulary or 0)
+    return count
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_all_parameters_of_the_bundled_models_are_those_of_their_repositories(name: str) -> None:
+    m = load_model(name)
+    assert m.attention is not None
+    assert m.vocabulary is not None
+    of_layer = sum(matrix.rows * matrix.columns for matrix in m.attention.matrices(m.hidden))
+    routers = m.moe_layers * m.routed_experts * m.hidden
+    shared = m.moe_layers * 3 * m.hidden * m.shared_intermediate
+    dense = len(m.dense_layers) * 3 * m.hidden * m.dense_intermediate
+    tables = 2 * m.vocabulary * m.hidden
+    matrices = m.layers * of_layer + routers + shared + dense + tables + m.expert_parameters
+    assert matrices + norms_and_biases(m, m.attention) == PARAMETERS[name]
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_attention_of_the_bundled_models(name: str) -> None:
+    m = load_model(name)
+    a = m.attention
+    assert a is not None
+    found = (a.kind, a.heads, a.kv_heads, a.head_size, a.value_size, a.cached_values, m.vocabulary)
+    assert found == ATTENTION[name]
+    assert not m.tied_embeddings
+    assert a.window == (131072 if name == "phi-3.5-moe" else 0)
+
+
+def test_latent_ranks_of_deepseek() -> None:
+    assert load_model("deepseek-v2").attention == Attention(128, 128, 192, 128, 1536, 512, 64)
+    assert load_model("deepseek-v2-lite").attention == Attention(16, 16, 192, 128, 0, 512, 64)
+
+
+def test_matrices_of_attention_have_the_names_and_sizes_of_the_repositories() -> None:
+    names = {
+        "mixtral-8x7b": {"q_proj": (4096, 4096), "k_proj": (1024, 4096), "v_proj": (1024, 4096), "o_proj": (4096, 4096)},
+        "qwen3-30b-a3b": {"q_proj": (4096, 2048), "k_proj": (512, 2048), "v_proj": (512, 2048), "o_proj": (2048, 4096)},
+        "deepseek-v2": {
+            "q_a_proj": (1536, 5120), "q_b_proj": (24576, 1536), "kv_a_proj_with_mqa": (576, 5120),
+            "kv_b_proj": (32768, 512), "o_proj": (5120, 16384),
+        },
+        "deepseek-v2-lite": {
+            "q_proj": (3072, 2048), "kv_a_proj_with_mqa": (576, 2048), "kv_b_proj": (4096, 512), "o_proj": (2048, 2048),
+        },
+    }  # fmt: skip
+    for name, sizes in names.items():
+        m = load_model(name)
+        assert m.attention is not None
+        found = {matrix.name: (matrix.rows, matrix.columns) for matrix in m.attention.matrices(m.hidden)}
+        assert found == sizes
+
+
+HEADS = {"num_attention_heads": 8, "num_key_value_heads": 2, "vocab_size": 1000}
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({}, ("gqa", 8, 2, 512, 0)),
+        ({"num_key_value_heads": 1}, ("mqa", 8, 1, 512, 0)),
+        ({"num_key_value_heads": None}, ("mha", 8, 8, 512, 0)),
+        ({"head_dim": 64}, ("gqa", 8, 2, 64, 0)),
+        ({"sliding_window": 4096}, ("gqa", 8, 2, 512, 4096)),
+        ({"sliding_window": 4096, "use_sliding_window": False}, ("gqa", 8, 2, 512, 0)),
+        (
+            {"kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16},
+            ("mla", 8, 8, 24, 0),
+        ),
+    ],
+)
+def test_kinds_of_attention(changes: dict[str, Any], found: tuple[Any, ...], write: Write) -> None:
+    a = load_model(write(MIXTRAL | HEADS, **changes)).attention
+    assert a is not None
+    assert (a.kind, a.heads, a.kv_heads, a.head_size, a.window) == found
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_attention_heads": ...},
+        {"linear_num_value_heads": 32},
+        {"full_attention_interval": 4},
+        {"index_topk": 2048},
+        {"mamba_d_state": 16},
+        {"attn_type_list": [0, 1]},
+    ],
+)
+def test_attention_that_is_not_described_or_of_another_kind_is_none(
+    changes: dict[str, Any], write: Write
+) -> None:
+    m = load_model(write(MIXTRAL | HEADS, **changes))
+    assert m.attention is None
+    assert m.vocabulary == 1000
+
+
+def test_a_file_without_attention_and_vocabulary_still_has_experts(write: Write) -> None:
+    m = load_model(write(MIXTRAL))
+    assert (m.attention, m.vocabulary, m.tied_embeddings) == (None, None, False)
+    assert load_model(write(MIXTRAL, tie_word_embeddings=True)).tied_embeddings
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"num_attention_heads": 0}, "num_attention_heads: 0 is not a whole number from 1"),
+        ({"num_key_value_heads": 3}, "num_key_value_heads: 3 cannot be shared evenly by 8 heads"),
+        ({"num_key_value_heads": 16}, "num_key_value_heads: 16 cannot be shared evenly by 8 heads"),
+        ({"num_attention_heads": 6}, "num_attention_heads: 6 do not divide the hidden size of 4096"),
+        ({"head_dim": 0}, "head_dim: 0 is not a whole number from 1"),
+        ({"kv_lora_rank": 512}, "qk_rope_head_dim: missing"),
+        ({"vocab_size": 0}, "vocab_size: 0 is not a whole number from 1"),
+        ({"vocab_size": 2.5}, "vocab_size: 2.5 is not a whole number from 1"),
+        ({"tie_word_embeddings": 1}, "tie_word_embeddings: 1 is neither true nor false"),
+        ({"sliding_window": -1}, "sliding_window: -1 is not a whole number from 0"),
+    ],
+)
+def test_malformed_attention(changes: dict[str, Any], words: str, write: Write) -> None:
+    assert words in refusal(write(MIXTRAL | HEADS, **changes))
 
 
 # Experts
@@ -593,7 +752,9 @@ def test_no_text_makes_parse_shape_fail_otherwise(text: str) -> None:
 
 @given(
     st.dictionaries(
-        st.sampled_from(sorted({*MIXTRAL, *QWEN3, *DEEPSEEK, "mlp_only_layers", "text_config"})),
+        st.sampled_from(
+            sorted({*MIXTRAL, *QWEN3, *DEEPSEEK, *HEADS, "kv_lora_rank", "mlp_only_layers", "text_config"})
+        ),
         st.none()
         | st.booleans()
         | st.integers(-2, 9)

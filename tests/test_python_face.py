@@ -208,6 +208,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "cache": _FLAG,
         },
     ),
+    "load_processors": (ndpsim.load_processors, {}, {"hw": _HW["hw"], "sets": _HW["sets"]}),
     "simulate_contention": (
         ndpsim.simulate_contention,
         {"model": SMALL},
@@ -682,6 +683,9 @@ def test_results_fit_a_screen(kind):
     [
         *(ndpsim.load_hardware(name) for name in ndpsim.hardware_names()),
         *(ndpsim.load_model(name) for name in ndpsim.model_names()),
+        ndpsim.load_processors().cpu.expert_time(SMALL, 2),
+        ndpsim.load_processors().dense_time("deepseek-v2", 2, 5),
+        ndpsim.load_processors().gpu_memory("deepseek-v2", 2, 5),
         DEVICE,
         TRACE,
         REQUESTS,

@@ -354,6 +354,8 @@ def another(path: tuple[str, ...], value: Any) -> Any:
         return value[::-1]
     if isinstance(value, str):
         return f"{value} "
+    if path[-1].endswith("expert_times"):
+        return "mine.csv"
     return 1 if value is None else 2 * value + 1
 
 
@@ -623,8 +625,10 @@ def test_a_folder_holds_so_many_bytes(folder):
     cache = ResultCache(folder, disk_bytes=1 << 16)
     for tokens in range(1, 20):
         run("expert", tokens=tokens, cache=cache)
-        assert sum(-(-file.stat().st_size // 4096) * 4096 for file in files(folder)) <= 1 << 16
-    assert 8 <= len(files(folder)) <= 16  # of 4 or 8 KiB
+        taken = [-(-file.stat().st_size // 4096) * 4096 for file in files(folder)]
+        assert sum(taken) <= 1 << 16
+    assert set(taken) <= {4096, 8192, 12288}
+    assert sum(taken) > (1 << 16) - 2 * max(taken)  # full, but for the last that gave way
     late = ResultCache(folder)
     run("expert", tokens=19, cache=late)
     run("expert", tokens=1, cache=late)

@@ -53,6 +53,7 @@ LIST_KINDS = (
     "hw",
     "rtl",
     "models",
+    "expert-times",
     "layouts",
     "standards",
     "orgs",
@@ -89,7 +90,7 @@ ROWS = (
     "import",
     "compile",
 )
-SHOW_KINDS = ("hw", "model", "org", "timing", "schema", "layout")
+SHOW_KINDS = ("hw", "model", "org", "timing", "schema", "layout", "processor")
 
 
 # Names
@@ -232,6 +233,7 @@ def _shown(context: click.Context, typed: str) -> Iterable[str]:
         "timing": _timings,
         "schema": _one_of("hw"),
         "layout": _one_of(*LAYOUTS),
+        "processor": _one_of("gpu", "cpu"),
     }
     what = context.params.get("what")
     return kinds[what](context, typed) if what in kinds else ()

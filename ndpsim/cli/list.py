@@ -14,6 +14,7 @@ def _names() -> dict[str, list[str]]:
     from ndpsim.config import hardware_names, rtl_names
     from ndpsim.layout import LAYOUTS
     from ndpsim.moe import model_names
+    from ndpsim.processors import table_names
     from ndpsim.routing import routing_formats, routing_names
     from ndpsim.spec import standards
     from ndpsim.traces import command_forms, request_formats
@@ -23,6 +24,7 @@ def _names() -> dict[str, list[str]]:
         "hw": hardware_names(),
         "rtl": rtl_names(),
         "models": model_names(),
+        "expert-times": table_names(),
         "layouts": sorted(LAYOUTS),
         "standards": sorted(standard.name for standard in known),
         "orgs": [org for standard in known for org in standard.organisations],

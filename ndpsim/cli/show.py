@@ -114,6 +114,47 @@ def _show_layout(
         print_layout(placed)
 
 
+def _show_processor(
+    name: str,
+    hw: str | None,
+    model: str | None,
+    tokens: str,
+    sets: Sequence[str],
+    json_to: str | None,
+    **weights: Any,
+) -> None:
+    from ndpsim.moe import load_model
+    from ndpsim.processors import load_processors
+
+    if name not in _PROCESSORS:
+        raise InputError(one_of(name, _PROCESSORS, "processor"), key="show processor")
+    form, counts = expert_format(**weights), _counts(tokens)
+    with named_as_options("hw", "model", "tokens"):
+        processors = load_processors("trimoe" if hw is None else hw, sets)
+        processor = processors.gpu if name == "gpu" else processors.cpu
+        shape = load_model("qwen3-235b-a22b" if model is None else model)
+        times = [processor.expert_time(shape.expert, count, form) for count in counts]
+    if json_to is not None:
+        write_json({"model": shape.name, "expert_times": [one.to_dict() for one in times]}, json_to)
+    else:
+        from ndpsim.report.processors import print_expert_times
+
+        print_expert_times(shape.name, processors.hardware.system.name, times)
+
+
+def _counts(text: str) -> list[int]:
+    """``1,8,64`` as numbers.
+
+    Raises:
+        InputError: it is no list of whole numbers.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+        raise InputError(f"'{text[:40]}' is not of the form 1,8,64", key="--tokens")
+    return [int(part) for part in parts]
+
+
+_PROCESSORS = ("gpu", "cpu")
 _KINDS = {
     "hw": _show_hw,
     "model": _show_model,
@@ -132,8 +173,19 @@ _KINDS = {
 )
 @click.argument("what")
 @click.argument("name")
-@click.option("--hw", metavar="NAME|FILE", help="Of a layout: the hardware.  [default: trimoe]")
-@click.option("--model", metavar="NAME|FILE", help="Of a layout: whose expert.  [default: qwen3-235b-a22b]")
+@click.option("--hw", metavar="NAME|FILE", help="Of a layout or processor: the hardware.  [default: trimoe]")
+@click.option(
+    "--model",
+    metavar="NAME|FILE",
+    help="Of a layout or processor: whose expert.  [default: qwen3-235b-a22b]",
+)
+@click.option(
+    "--tokens",
+    default="1,4,16,64,256,1024",
+    show_default=True,
+    metavar="N,N,...",
+    help="Of a processor: for how many tokens.",
+)
 @weight_options
 @picture_options("Of a layout: draw where the weights lie.", "layout")
 @sets_option
@@ -143,20 +195,32 @@ def command(
     name: str,
     sets: tuple[str, ...],
     json_to: str | None,
-    **of_layout: Any,
+    tokens: str,
+    plot_to: str | None,
+    size: str | None,
+    panels: str | None,
+    **of_expert: Any,
 ) -> None:
-    """Show one thing in full: hw NAME, model NAME, org NAME, timing NAME, schema hw, or layout NAME.
+    """Show one thing in full: hw, model, org, timing, schema hw, layout, or processor (gpu or cpu).
 
     `show hw` prints every value of a system with its unit and where it comes from; --set changes it first.
     `show layout` says where the weights of an expert lie: how many bytes of which matrix on which DIMM.
+    `show processor` says how long an expert takes on the GPU or the CPU, by tokens.
     """
     check_outputs({"--json": json_to})
+    if what not in (*_KINDS, "layout", "processor"):
+        raise InputError(one_of(what, [*_KINDS, "layout", "processor"], "kind of thing"), key="show")
+    if what != "layout":
+        refuse_given(f"belongs to show layout; a {what} has no use for it", "plot_to", "size", "panels")
+    if what != "processor":
+        refuse_given(f"belongs to show processor; a {what} has no use for it", "tokens")
     if what == "layout":
-        _show_layout(name, sets=sets, json_to=json_to, **of_layout)
+        _show_layout(name, sets=sets, json_to=json_to, plot_to=plot_to, size=size, panels=panels, **of_expert)
         return
-    if what not in _KINDS:
-        raise InputError(one_of(what, [*_KINDS, "layout"], "kind of thing"), key="show")
-    refuse_given(f"belongs to show layout; a {what} has no use for it", *of_layout)
+    if what == "processor":
+        _show_processor(name, tokens=tokens, sets=sets, json_to=json_to, **of_expert)
+        return
+    refuse_given(f"belongs to show layout; a {what} has no use for it", *of_expert)
     if sets and what != "hw":
         raise InputError(f"changes hardware; a {what} has nothing to change", key="--set")
     _KINDS[what](name, sets, json_to)

@@ -10,6 +10,8 @@ _RAMULATOR = "as the controller of Ramulator 2.1 that the reference traces are f
 _ONE = "assumption: the least there can be"
 _UNKNOWN = "not known, and left out of the energy by name"
 _UNUSED = "not given, and used by no simulation"
+_NO_TIMES = "not given, so that there are no times of this processor"
+_ROOFLINE = "none given: the roofline says how long an expert takes"
 
 # By dotted key, by section with a dot behind it, or by the last key where several units share it.
 _REASONS = {
@@ -33,7 +35,18 @@ _REASONS = {
         "assumption: every rank is read on its own, as the papers' bandwidths ask, with pins of its own"
     ),
     "host.channels": _ONE,
+    "host.cpu_compute_efficiency": _NO_TIMES,
+    "host.cpu_added_tokens": "assumption: time grows with the tokens from the first",
+    "host.cpu_expert_times": _ROOFLINE,
     "host.": _UNUSED,
+    "gpu.compute_efficiency": _NO_TIMES,
+    "gpu.attention_efficiency": _NO_TIMES,
+    "gpu.memory_efficiency": _NO_TIMES,
+    "gpu.expert_overhead_us": "assumption: an expert takes its compute or its memory time, no more",
+    "gpu.kernel_overhead_us": "assumption: a kernel takes its compute or its memory time, no more",
+    "gpu.expert_times": _ROOFLINE,
+    "gpu.reserved_gb": "assumption: all of the memory is there for the model",
+    "gpu.expert_buffers": "assumption: one expert computes while the next arrives",
     "link.group_dimms": f"{_ONE}; used by topology groups only",
     "link.host_latency_ns": "assumption: no latency but that of the wires; used by topology groups only",
     "ndp.published.": "not published; a cross-check, and used by no simulation",

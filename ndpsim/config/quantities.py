@@ -25,6 +25,7 @@ __all__ = [
     "Clocks",
     "Count",
     "Cycles",
+    "ExpertTimes",
     "FifoBursts",
     "FifoPj",
     "Gbps",
@@ -32,6 +33,7 @@ __all__ = [
     "Kib",
     "Latency",
     "LinkLatency",
+    "Microseconds",
     "Milliamps",
     "Milliwatts",
     "Name",
@@ -45,6 +47,7 @@ __all__ = [
     "Positive",
     "ProductPj",
     "Section",
+    "Share",
     "Side",
     "Slots",
     "StaticMw",
@@ -147,6 +150,15 @@ Ohms = Annotated[float, Field(gt=0, le=10_000), unit("ohm")]
 Picojoules = Annotated[float, Field(ge=0, le=1e6), unit("pJ")]
 PicojoulesPerByte = Annotated[float, Field(ge=0, le=1e6), unit("pJ/B")]
 PicojoulesPerBit = Annotated[float, Field(ge=0, le=1e6), unit("pJ/bit")]
+Share = Annotated[float, Field(gt=0, le=1)]
+Microseconds = Annotated[float, Field(ge=0, le=1e6), unit("us")]
+# Tables of measured times, on the GPU and on the CPU.
+ExpertTimes = Annotated[
+    Name | None,
+    Field(
+        description="measured times of an expert instead of the roofline: a table by its name, or a .csv file"
+    ),
+]
 Milliwatts = Annotated[float, Field(ge=0, le=1e6), unit("mW")]
 Area = Annotated[Positive, unit("mm2")]
 # Keys that several units have.

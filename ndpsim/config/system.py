@@ -21,6 +21,7 @@ from ndpsim.config.quantities import (
     ClockMhz,
     Count,
     Cycles,
+    ExpertTimes,
     FifoBursts,
     FifoPj,
     Gbps,
@@ -28,6 +29,7 @@ from ndpsim.config.quantities import (
     Kib,
     Latency,
     LinkLatency,
+    Microseconds,
     Name,
     PacketBytes,
     Picojoules,
@@ -36,6 +38,7 @@ from ndpsim.config.quantities import (
     Positive,
     ProductPj,
     Section,
+    Share,
     Side,
     StaticMw,
     Text,
@@ -99,6 +102,17 @@ class Host(Section):
         default=None, description="memory capacity of the host"
     )
     cpu_tflops: Tflops | None = Field(default=None, description="peak of the CPU's matrix units")
+    cpu_compute_efficiency: Share | None = Field(
+        default=None, description="share of cpu_tflops that an expert of many tokens reaches"
+    )
+    cpu_added_tokens: int = Field(
+        default=0,
+        ge=0,
+        le=65_536,
+        description="an expert takes as long as if it had so many tokens more",
+        json_schema_extra={"unit": "tokens"},
+    )
+    cpu_expert_times: ExpertTimes = None
 
 
 class Gpu(Section):
@@ -108,6 +122,32 @@ class Gpu(Section):
     memory_gb: Annotated[Positive, unit("GB")] = Field(description="capacity of the GPU's memory")
     memory_tbps: Annotated[Positive, unit("TB/s")] = Field(description="bandwidth of the GPU's memory")
     pcie_gbps: Gbps = Field(description="PCIe bandwidth between host and GPU, one direction")
+    compute_efficiency: Share | None = Field(
+        default=None, description="share of tflops that matrix products of many tokens reach"
+    )
+    attention_efficiency: Share | None = Field(
+        default=None, description="share of tflops that queries with keys and values reach"
+    )
+    memory_efficiency: Share | None = Field(
+        default=None, description="share of memory_tbps that the reading of weights and caches reaches"
+    )
+    expert_overhead_us: Microseconds = Field(
+        default=0.0, description="what an expert takes besides: launches, gathering and scattering of tokens"
+    )
+    kernel_overhead_us: Microseconds = Field(
+        default=0.0, description="what every kernel of dense parts and attention takes besides"
+    )
+    expert_times: ExpertTimes = None
+    reserved_gb: Annotated[float, Field(ge=0, le=1e6), unit("GB")] = Field(
+        default=0.0, description="memory left to driver, libraries and fragmentation"
+    )
+    expert_buffers: int = Field(
+        default=2,
+        ge=0,
+        le=65_536,
+        description="experts arriving over PCIe that the memory has room for",
+        json_schema_extra={"unit": "experts"},
+    )
 
 
 class Link(Section):

@@ -6,14 +6,17 @@
 (Expert(hidden=5120, intermediate=1536), 59, (0,))
 >>> model.expert.weight_bytes(bits=16)
 47185920
+>>> model.attention.kind, model.attention.cached_values, model.vocabulary
+('mla', 576, 102400)
 """
 
 from ndpsim.moe.families import FAMILIES, Family
 from ndpsim.moe.reader import load_model, model_names, parse_shape
-from ndpsim.moe.shape import Expert, Matrix, MoeShape
+from ndpsim.moe.shape import Attention, Expert, Matrix, MoeShape
 
 __all__ = [
     "FAMILIES",
+    "Attention",
     "Expert",
     "Family",
     "Matrix",

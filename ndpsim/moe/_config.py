@@ -68,6 +68,17 @@ class Config:
             raise self.error(key, f"{repr(value)[:40]} is not a name")
         return value
 
+    def flag_or(self, default: bool, key: str) -> bool:
+        """The true or false under `key`, or `default` where it is not there.
+
+        Raises:
+            InputError: it is neither.
+        """
+        value = self.values.get(key)
+        if value is not None and not isinstance(value, bool):
+            raise self.error(key, f"{repr(value)[:40]} is neither true nor false")
+        return default if value is None else value
+
     def list_of(self, key: str, length: int | None = None) -> list[Any]:
         """The list under `key`, empty where it is not there.
 

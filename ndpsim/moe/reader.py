@@ -12,6 +12,7 @@ from ndpsim.arguments import text as as_text
 from ndpsim.caching import FileCache
 from ndpsim.errors import InputError, one_of
 from ndpsim.moe._config import Config, parse, read_text
+from ndpsim.moe.attention import read_attention
 from ndpsim.moe.families import FAMILIES, UNKNOWN, Family
 from ndpsim.moe.shape import MAX_SIZE, Expert, MoeShape, whole_number
 
@@ -144,11 +145,12 @@ def _shape(config: Config, name: str, source: str) -> MoeShape:
     expert_intermediate = config.integer(family.expert_intermediate, MAX_SIZE)
     dense = _dense_layers(config, layers)
     shared_experts, shared_intermediate = _shared(config, family, expert_intermediate)
+    hidden = config.integer(family.hidden, MAX_SIZE)
     return MoeShape(
         name=name,
         family=model_type,
         source=source,
-        hidden=config.integer(family.hidden, MAX_SIZE),
+        hidden=hidden,
         expert_intermediate=expert_intermediate,
         layers=layers,
         moe_layers=layers - len(dense),
@@ -159,6 +161,9 @@ def _shape(config: Config, name: str, source: str) -> MoeShape:
         shared_experts=shared_experts,
         shared_intermediate=shared_intermediate,
         hidden_act=config.string_or("silu", "hidden_act"),
+        attention=read_attention(config, hidden),
+        vocabulary=config.integer_or(0, ("vocab_size",), MAX_SIZE, low=1) or None,
+        tied_embeddings=config.flag_or(False, "tie_word_embeddings"),
     )
 
 

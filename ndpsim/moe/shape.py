@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ndpsim import arguments
 from ndpsim.reported import html_table, text_table
 
-__all__ = ["MAX_SIZE", "Expert", "Matrix", "MoeShape", "whole_number"]
+__all__ = ["MAX_SIZE", "Attention", "Expert", "Matrix", "MoeShape", "whole_number"]
 
 #: The largest hidden or intermediate size that is believed.
 MAX_SIZE = 1 << 24
@@ -71,9 +71,67 @@ class Expert:
         return sum(-(-matrix.rows * matrix.columns * bits // 8) for matrix in self.matrices())
 
 
+@dataclass(frozen=True)
+class Attention:
+    """The attention of a layer.
+
+    `head_size`: of a query and a key; `value_size`: of a value. `kv_heads`: heads of keys and values, each
+    shared by `heads` / `kv_heads` queries. With `latent_rank` (MLA) keys and values of all heads are made
+    of one latent vector of that length, and `rope_size` of the `head_size` entries of a key, which carry
+    the position, are common to all heads; `query_rank` is the length of the latent vector of the queries, 0:
+    they have none. `window`: tokens that a token attends to at most, in some layer or in all; 0: no limit.
+    """
+
+    heads: int
+    kv_heads: int
+    head_size: int
+    value_size: int
+    query_rank: int = 0
+    latent_rank: int = 0
+    rope_size: int = 0
+    window: int = 0
+
+    @property
+    def kind(self) -> str:
+        """One of "mla", "mha" (keys for every query), "mqa" (the same for all) and "gqa"."""
+        if self.latent_rank:
+            return "mla"
+        if self.kv_heads == self.heads:
+            return "mha"
+        return "mqa" if self.kv_heads == 1 else "gqa"
+
+    @property
+    def cached_values(self) -> int:
+        """Values of a token that a layer caches: keys and values, or the latent vector and the common key."""
+        if self.latent_rank:
+            return self.latent_rank + self.rope_size
+        return self.kv_heads * (self.head_size + self.value_size)
+
+    def matrices(self, hidden: int) -> tuple[Matrix, ...]:
+        """The matrices that every token is multiplied by, named as Hugging Face does, in the order of use."""
+        queries, results = self.heads * self.head_size, self.heads * self.value_size
+        output = Matrix("o_proj", hidden, results)
+        if not self.latent_rank:
+            keys, values = self.kv_heads * self.head_size, self.kv_heads * self.value_size
+            projections = ("q_proj", queries), ("k_proj", keys), ("v_proj", values)
+            return (*(Matrix(name, rows, hidden) for name, rows in projections), output)
+        query = (
+            (Matrix("q_a_proj", self.query_rank, hidden), Matrix("q_b_proj", queries, self.query_rank))
+            if self.query_rank
+            else (Matrix("q_proj", queries, hidden),)
+        )
+        expanded = self.heads * (self.head_size - self.rope_size) + results
+        return (
+            *query,
+            Matrix("kv_a_proj_with_mqa", self.latent_rank + self.rope_size, hidden),
+            Matrix("kv_b_proj", expanded, self.latent_rank),
+            output,
+        )
+
+
 @dataclass(frozen=True, repr=False)
 class MoeShape:
-    """A mixture-of-experts model, as far as its feed-forward layers go.
+    """A mixture-of-experts model.
 
     `name`: how it was asked for. `family`: its `model_type`, "unknown" if the file has none.
     `source`: the file it was read from, or the bundled name.
@@ -81,6 +139,9 @@ class MoeShape:
     `dense_intermediate`: intermediate size in those dense layers, 0 if there are none.
     `shared_intermediate`: intermediate size of all shared experts of a layer together, 0 if there are none.
     `hidden_act`: the activation by its Hugging Face name ("silu").
+    `attention`: that of every layer, None where the file does not say, or has linear or sparse attention.
+    `vocabulary`: tokens in it, None where the file does not say; `tied_embeddings`: the embedding of a token
+    and the head are one matrix.
     """
 
     name: str
@@ -97,6 +158,9 @@ class MoeShape:
     shared_experts: int
     shared_intermediate: int
     hidden_act: str
+    attention: Attention | None = None
+    vocabulary: int | None = None
+    tied_embeddings: bool = False
 
     @property
     def expert(self) -> Expert:

@@ -46,10 +46,14 @@ def print_pairs(values: Mapping[str, Any], title: str = "") -> None:
     """Names and values, one a line, under a title if there is one."""
     if title:
         print_text(title, bold=True)
-    print_grid(
-        (name, ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value))
-        for name, value in values.items()
-    )
+    print_grid((name, _written(value)) for name, value in values.items())
+
+
+def _written(value: Any) -> str:
+    """A plain value; of several, one behind the other."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {of_name}" for name, of_name in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
 def print_rows(title: str, rows: Iterable[tuple[str, Any, str, str]]) -> None:

@@ -1,0 +1,38 @@
+"""How long a GPU and a CPU take for experts, attention and dense parts, and what fits the memory of the
+GPU.
+
+>>> from ndpsim.moe import load_model
+>>> from ndpsim.processors import load_processors
+>>> processors, model = load_processors("trimoe"), load_model("deepseek-v2")
+>>> round(processors.gpu.expert_time(model.expert, tokens=256).time_ns)
+46913
+>>> processors.gpu_memory(model, sequences=512, context=512).kv
+'gpu'
+
+An expert's time is that of the processor alone. The host's reading of weights and their way over PCIe come
+from the cycle-level model: `ExpertTime.holds_weight_read` says whether a time has the reading of weights in
+it.
+"""
+
+from ndpsim.processors.dense import DenseTime, Operation, OperationTime, Step, operations
+from ndpsim.processors.devices import Cpu, ExpertTime, Gpu
+from ndpsim.processors.machine import Processors, load_processors
+from ndpsim.processors.memory import GpuMemory
+from ndpsim.processors.table import ExpertTable, read_table, table_names
+
+__all__ = [
+    "Cpu",
+    "DenseTime",
+    "ExpertTable",
+    "ExpertTime",
+    "Gpu",
+    "GpuMemory",
+    "Operation",
+    "OperationTime",
+    "Processors",
+    "Step",
+    "load_processors",
+    "operations",
+    "read_table",
+    "table_names",
+]

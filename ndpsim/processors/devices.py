@@ -1,0 +1,168 @@
+"""The GPU and the CPU: how long an expert takes on each.
+
+An expert of w weights (3 x hidden x intermediate) in W bytes makes 2 w products and sums for each of its t
+tokens. Without a table of measured times:
+
+- GPU: max(W / (memory_efficiency x bandwidth), 2 w t / (compute_efficiency x peak)) + expert_overhead
+- CPU: 2 w (t + cpu_added_tokens) / (cpu_compute_efficiency x peak), beside which its weights are read
+
+Fewer bits are fewer bytes and as many products: weights are multiplied as 16 bits.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ndpsim.arguments import instance, whole_number
+from ndpsim.layout import ExpertFormat, ExpertWeights
+from ndpsim.moe import Expert
+from ndpsim.processors.table import ExpertTable
+from ndpsim.reported import Reported
+
+__all__ = ["MAX_TOKENS", "Cpu", "ExpertTime", "Gpu", "expert_format", "weight_bytes"]
+
+#: Tokens of an expert that are believed.
+MAX_TOKENS = 1 << 24
+
+
+@functools.cache
+def _same_bits(bits: int) -> ExpertFormat:
+    return ExpertFormat.of(bits)
+
+
+def expert_format(bits: int | ExpertFormat) -> ExpertFormat:
+    """The format of an expert whose weights all have `bits` bits, or the one given.
+
+    Raises:
+        InputError: weights cannot have so many bits.
+    """
+    return bits if isinstance(bits, ExpertFormat) else _same_bits(whole_number(bits, "bits", 1, 16))
+
+
+@functools.lru_cache(maxsize=256)
+def weight_bytes(expert: Expert, form: ExpertFormat) -> int:
+    """Bytes of an expert, scales and zero points included; each matrix in whole bytes."""
+    matrices = ExpertWeights(expert.hidden, expert.intermediate, form).matrix_bits()
+    return sum(-(-bits // 8) for bits in matrices)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class ExpertTime(Reported):
+    """How long a processor takes for one expert.
+
+    `time_ns`: all of it. `bound`: "compute", "memory" or "measured". Of the roofline: `compute_ns` and
+    `weight_read_ns`, of which the longer counts, and `overhead_ns` on top; None where they are not known,
+    as in a table. `holds_weight_read`: `time_ns` has the reading of the weights in it, from the memory that
+    the processor computes from (the GPU's own, the host's for a CPU); else they are read beside it.
+    `tflops`: reached, at two operations a weight and token; `peak_fraction`: of the peak. `source`: what
+    the time is from.
+    """
+
+    processor: str
+    tokens: int
+    time_ns: float
+    bound: str
+    compute_ns: float | None
+    weight_read_ns: float | None
+    overhead_ns: float | None
+    weight_bytes: int
+    holds_weight_read: bool
+    tflops: float
+    peak_fraction: float
+    source: str
+
+
+@dataclass(frozen=True)
+class Processor:
+    """What both have: `peak_tflops` of the matrix units, `table` of measured times (None: the roofline)."""
+
+    name: ClassVar[str]
+
+    peak_tflops: float
+    compute_efficiency: float
+    table: ExpertTable | None
+
+    def expert_time(self, expert: Expert, tokens: int, bits: int | ExpertFormat = 16) -> ExpertTime:
+        """The time of an expert with `tokens` tokens, its weights in `bits` bits.
+
+        Raises:
+            InputError: `tokens` is not a whole number from 1, weights have no such bits, or the table has
+                times of another expert or not for so many tokens.
+        """
+        expert = instance(expert, "expert", Expert)
+        tokens = whole_number(tokens, "tokens", 1, MAX_TOKENS)
+        form = expert_format(bits)
+        flops = 2.0 * expert.weights * tokens
+        if self.table is not None:
+            # A format with scales equals no number of bits: then the table refuses.
+            plain = all(of_matrix.group_size == 0 for of_matrix in form.matrices)
+            self.table.check(expert, form.bits() if plain else form)
+            time_ns, bound, holds = self.table.time_ns(tokens), "measured", self.table.holds_weight_read
+            compute_ns = read_ns = overhead_ns = None
+            source = f"{self.table.file}: {self.table.source}"
+        else:
+            compute_ns, read_ns, overhead_ns = self._roofline(expert, tokens, weight_bytes(expert, form))
+            time_ns = max(compute_ns, read_ns or 0.0) + overhead_ns
+            bound = "compute" if read_ns is None or compute_ns >= read_ns else "memory"
+            holds, source = read_ns is not None, "roofline"
+        tflops = flops / time_ns / 1e3
+        return ExpertTime(
+            self.name, tokens, time_ns, bound, compute_ns, read_ns, overhead_ns, weight_bytes(expert, form),
+            holds, tflops, tflops / self.peak_tflops, source,
+        )  # fmt: skip
+
+    def compute_ns(self, flops: float, efficiency: float | None = None) -> float:
+        """The time of so many operations, at the efficiency of matrix products unless another is given."""
+        return flops / ((efficiency or self.compute_efficiency) * self.peak_tflops * 1e3)
+
+    def _roofline(self, expert: Expert, tokens: int, size: int) -> tuple[float, float | None, float]:
+        """Compute, reading (None: it is not part of the time) and what comes on top, in ns."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Gpu(Processor):
+    """A GPU that computes from its own memory.
+
+    `memory_gbps`: peak of that memory; `memory_efficiency`: what reading reaches of it;
+    `attention_efficiency`: what queries with keys and values reach of the peak. `expert_overhead_ns` comes
+    on top of every expert, `kernel_overhead_ns` of every kernel of the dense parts. `memory_bytes`:
+    capacity, of which `reserved_bytes` are not the model's; `expert_buffers`: experts on their way in that
+    have room in it.
+    """
+
+    name = "gpu"
+
+    memory_gbps: float
+    memory_efficiency: float
+    attention_efficiency: float
+    expert_overhead_ns: float
+    kernel_overhead_ns: float
+    memory_bytes: int
+    reserved_bytes: int
+    expert_buffers: int
+
+    def read_ns(self, size: float) -> float:
+        """The time of reading or writing so many bytes of the GPU's memory."""
+        return size / (self.memory_efficiency * self.memory_gbps)
+
+    def _roofline(self, expert: Expert, tokens: int, size: int) -> tuple[float, float | None, float]:
+        return self.compute_ns(2.0 * expert.weights * tokens), self.read_ns(size), self.expert_overhead_ns
+
+
+@dataclass(frozen=True)
+class Cpu(Processor):
+    """The host's CPU, which reads weights over the memory channels while it computes.
+
+    `added_tokens`: an expert takes as long as if it had so many tokens more, which is what few tokens lose
+    in tiles of matrix units that are not full.
+    """
+
+    name = "cpu"
+
+    added_tokens: int
+
+    def _roofline(self, expert: Expert, tokens: int, size: int) -> tuple[float, float | None, float]:
+        return self.compute_ns(2.0 * expert.weights * (tokens + self.added_tokens)), None, 0.0

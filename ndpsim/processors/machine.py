@@ -1,0 +1,152 @@
+"""The processors of a hardware file."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from ndpsim.config import Hardware, load_hardware
+from ndpsim.errors import InputError
+from ndpsim.layout import ExpertFormat
+from ndpsim.moe import MoeShape, load_model
+from ndpsim.processors import dense, memory
+from ndpsim.processors.dense import DenseTime, Step
+from ndpsim.processors.devices import Cpu, Gpu
+from ndpsim.processors.memory import GpuMemory
+from ndpsim.processors.table import ExpertTable, read_table
+from ndpsim.units import exact
+
+__all__ = ["Processors", "load_processors"]
+
+
+@dataclass(frozen=True)
+class Processors:
+    """The GPU and the CPU of `hardware`. What its file does not say is missed when it is needed."""
+
+    hardware: Hardware
+
+    @functools.cached_property
+    def gpu(self) -> Gpu:
+        """The GPU.
+
+        Raises:
+            InputError: the file has none or says too little of it, or its table is wrong.
+        """
+        gpu = self.hardware.system.gpu
+        if gpu is None:
+            raise InputError("is missing: the hardware has no GPU", file=self.hardware.file, key="gpu")
+        return Gpu(
+            peak_tflops=gpu.tflops,
+            compute_efficiency=self._given("gpu.compute_efficiency", gpu.compute_efficiency),
+            table=self._table("gpu.expert_times", gpu.expert_times),
+            memory_gbps=_scaled(gpu.memory_tbps, 1000),
+            memory_efficiency=self._given("gpu.memory_efficiency", gpu.memory_efficiency),
+            attention_efficiency=self._given("gpu.attention_efficiency", gpu.attention_efficiency),
+            expert_overhead_ns=_scaled(gpu.expert_overhead_us, 1000),
+            kernel_overhead_ns=_scaled(gpu.kernel_overhead_us, 1000),
+            memory_bytes=int(_scaled(gpu.memory_gb, 10**9)),
+            reserved_bytes=int(_scaled(gpu.reserved_gb, 10**9)),
+            expert_buffers=gpu.expert_buffers,
+        )
+
+    @functools.cached_property
+    def cpu(self) -> Cpu:
+        """The host's CPU.
+
+        Raises:
+            InputError: the file says too little of it, or its table is wrong.
+        """
+        host = self.hardware.system.host
+        return Cpu(
+            peak_tflops=self._given("host.cpu_tflops", host.cpu_tflops),
+            compute_efficiency=self._given("host.cpu_compute_efficiency", host.cpu_compute_efficiency),
+            table=self._table("host.cpu_expert_times", host.cpu_expert_times),
+            added_tokens=host.cpu_added_tokens,
+        )
+
+    def dense_time(
+        self,
+        model: str | PathLike[str] | MoeShape,
+        sequences: int,
+        context: int,
+        new_tokens: int = 1,
+        *,
+        kv: str = "gpu",
+        cache_bits: int = 16,
+        bits: int = 16,
+    ) -> DenseTime:
+        """How long the GPU takes for all but routed experts: attention, router, shared experts and more.
+
+        Args:
+            model: as `load_model` takes it.
+            sequences: sequences of the step.
+            context: tokens that the last new token of each attends to, itself among them.
+            new_tokens: of each sequence: 1 in decode, `context` in a prefill at once.
+            kv: where the KV cache lies, "gpu" or "host".
+            cache_bits: bits of a value in the cache.
+            bits: bits of a dense weight.
+
+        Raises:
+            InputError: an argument is wrong, or the hardware or the model says too little.
+        """
+        step = Step(sequences, context, new_tokens, cache_bits)
+        return dense.timed(self.gpu, load_model(model), step, kv, bits)
+
+    def gpu_memory(
+        self,
+        model: str | PathLike[str] | MoeShape,
+        sequences: int,
+        context: int,
+        new_tokens: int = 1,
+        *,
+        kv: str = "auto",
+        cache_bits: int = 16,
+        bits: int | ExpertFormat = 16,
+        dense_bits: int = 16,
+    ) -> GpuMemory:
+        """What the GPU's memory holds in such a step, and how many experts have room beside it.
+
+        `kv`: where the cache lies, "gpu" or "host"; "auto": in the GPU's memory where it fits. The other
+        arguments are those of `dense_time`.
+
+        Raises:
+            InputError: not supported: something does not fit, named with its bytes; or an argument is
+                wrong.
+        """
+        step = Step(sequences, context, new_tokens, cache_bits)
+        return memory.gpu_memory(self.gpu, load_model(model), step, kv, bits, dense_bits)
+
+    def _given(self, key: str, value: float | None) -> float:
+        if value is None:
+            origin = self.hardware.origins[key]
+            raise origin.error("is not given: how fast the processor is, is not known", key)
+        return value
+
+    def _table(self, key: str, name: str | None) -> ExpertTable | None:
+        if name is None:
+            return None
+        origin = self.hardware.origins[key]
+        folder = Path() if origin.kind == "set" else Path(self.hardware.file).parent
+        try:
+            return read_table(name, folder)
+        except InputError as error:
+            raise origin.error(str(error), key) from None
+
+
+def _scaled(value: Any, factor: int | Fraction) -> float:
+    """A decimal value in another unit, rounded once."""
+    return float(exact(value) * factor)
+
+
+def load_processors(hw: str | PathLike[str] | Hardware = "trimoe", sets: Sequence[str] = ()) -> Processors:
+    """The GPU and the CPU of a hardware file, as `load_hardware` takes it.
+
+    Raises:
+        InputError: as `load_hardware`.
+    """
+    return Processors(load_hardware(hw, sets))

@@ -1,0 +1,105 @@
+"""What the GPU's memory holds, in bytes by name, and how many experts have room beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ndpsim.arguments import choice, whole_number
+from ndpsim.errors import InputError
+from ndpsim.layout import ExpertFormat
+from ndpsim.moe import MoeShape
+from ndpsim.processors.dense import ACTIVATION_BYTES, Step, attention_of, vocabulary_of
+from ndpsim.processors.devices import Gpu, expert_format, weight_bytes
+from ndpsim.reported import Reported
+
+__all__ = ["GpuMemory", "dense_weight_bytes", "gpu_memory"]
+
+_LOGIT_BYTES = 4
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class GpuMemory(Reported):
+    """What lies in the GPU's memory.
+
+    `memory_bytes`: capacity. `parts`: bytes by name: "reserved", the dense weights ("attention", "router",
+    "shared_experts", "dense_layers", "embedding", "head"), "kv_cache" (0 where it lies with the host),
+    "kv_staging" (one layer's cache on its way, where it lies with the host), "workspace" and
+    "expert_buffers". `experts_bytes`: what is left for resident experts; `expert_bytes`: of one; `experts`:
+    as many fit. `kv`: where the cache lies, "gpu" or "host"; `host_kv_bytes`: what it takes there.
+    """
+
+    memory_bytes: int
+    parts: Mapping[str, int]
+    experts_bytes: int
+    expert_bytes: int
+    experts: int
+    kv: str
+    host_kv_bytes: int
+
+
+def dense_weight_bytes(model: MoeShape, bits: int = 16) -> dict[str, int]:
+    """Bytes of all weights but the routed experts', by name, over all layers; no norms and no biases.
+
+    Raises:
+        InputError: the model's file says too little of attention or vocabulary.
+    """
+    table = vocabulary_of(model) * model.hidden
+    of_layer = sum(matrix.rows * matrix.columns for matrix in attention_of(model).matrices(model.hidden))
+    weights = {
+        "attention": model.layers * of_layer,
+        "router": model.moe_layers * model.routed_experts * model.hidden,
+        "shared_experts": model.moe_layers * 3 * model.hidden * model.shared_intermediate,
+        "dense_layers": len(model.dense_layers) * 3 * model.hidden * model.dense_intermediate,
+        "embedding": table,
+        "head": 0 if model.tied_embeddings else table,
+    }
+    return {name: -(-count * bits // 8) for name, count in weights.items()}
+
+
+def _workspace_bytes(model: MoeShape, step: Step) -> int:
+    """What a step has in work at its fullest.
+
+    Of every token the residual and its norm, and the larger of two: queries, keys, values and what
+    attention makes of them; or the three vectors inside a feed-forward network. Of every sequence the
+    logits, 4 bytes each.
+    """
+    attention = attention_of(model)
+    heads = attention.heads * (attention.head_size + attention.value_size)
+    keys = attention.kv_heads * (attention.head_size + attention.value_size)
+    inside = 3 * max(model.expert_intermediate, model.shared_intermediate, model.dense_intermediate)
+    of_token = (2 * model.hidden + max(heads + keys, inside)) * ACTIVATION_BYTES
+    return step.tokens * of_token + step.sequences * vocabulary_of(model) * _LOGIT_BYTES
+
+
+def gpu_memory(
+    gpu: Gpu, model: MoeShape, step: Step, kv: str, bits: int | ExpertFormat, dense_bits: int
+) -> GpuMemory:
+    """What `gpu` holds of `model` in `step`, with the cache where `kv` says: "gpu", "host", or "auto".
+
+    "auto" is the GPU where the cache has room there beside all else, and the host where it has not.
+
+    Raises:
+        InputError: not supported: something does not fit; or an argument is wrong.
+    """
+    kv = choice(kv, "kv", ("auto", "gpu", "host"), "place of the cache")
+    dense_bits = whole_number(dense_bits, "dense_bits", 1, 32)
+    expert = weight_bytes(model.expert, expert_format(bits))
+    of_layer = step.cached(attention_of(model), step.sequences * step.context)
+    cache = model.layers * of_layer
+    others = {"reserved": gpu.reserved_bytes, **dense_weight_bytes(model, dense_bits)}
+    work = {"workspace": _workspace_bytes(model, step), "expert_buffers": gpu.expert_buffers * expert}
+    room = gpu.memory_bytes - sum(others.values()) - sum(work.values())
+    if kv == "auto":
+        kv = "gpu" if cache <= room else "host"
+    held = {"kv_cache": cache, "kv_staging": 0} if kv == "gpu" else {"kv_cache": 0, "kv_staging": of_layer}
+    parts = {**others, **held, **work}
+    left = room - sum(held.values())
+    if left < 0:
+        listed = ", ".join(f"{name} {size:,}" for name, size in parts.items() if size)
+        problem = (
+            f"{model.name} with {step.sequences} sequences of {step.context} tokens is not supported: it "
+            f"needs {sum(parts.values()):,} B of {gpu.memory_bytes:,} B of GPU memory ({listed})"
+        )
+        raise InputError(problem, key="gpu.memory_gb")
+    return GpuMemory(gpu.memory_bytes, parts, left, expert, left // expert, kv, cache if kv == "host" else 0)

@@ -1,0 +1,702 @@
+"""GPU and CPU: times of experts, attention and dense parts, and the GPU's memory, against figures from elsewhere.
+
+Formulas are written out again here, from the published calibration and from the shapes; small cases are computed
+by hand, pair by pair of query and key where there are pairs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import doctest
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ndpsim.processors
+from ndpsim.config import load_hardware
+from ndpsim.errors import InputError
+from ndpsim.layout import ExpertFormat
+from ndpsim.moe import Attention, Expert, MoeShape, load_model, model_names
+from ndpsim.processors import Cpu, Gpu, Operation, Step, load_processors, operations, read_table, table_names
+from ndpsim.processors.memory import dense_weight_bytes
+
+VALIDATION = Path(__file__).parents[1] / "validation"
+TRIMOE = load_processors("trimoe")
+PAPER = ("deepseek-v2", "qwen3-235b-a22b", "glm-4.5-air")
+
+# 500 operations a ns for products, 250 for attention, 50 B a ns.
+GPU = Gpu(
+    peak_tflops=1.0,
+    compute_efficiency=0.5,
+    table=None,
+    memory_gbps=100.0,
+    memory_efficiency=0.5,
+    attention_efficiency=0.25,
+    expert_overhead_ns=40.0,
+    kernel_overhead_ns=10.0,
+    memory_bytes=100_000,
+    reserved_bytes=1_000,
+    expert_buffers=2,
+)
+SMALL = MoeShape(
+    name="small",
+    family="made",
+    source="made",
+    hidden=8,
+    expert_intermediate=6,
+    layers=3,
+    moe_layers=2,
+    dense_layers=(0,),
+    dense_intermediate=10,
+    routed_experts=4,
+    experts_per_token=2,
+    shared_experts=1,
+    shared_intermediate=6,
+    hidden_act="silu",
+    attention=Attention(heads=4, kv_heads=2, head_size=3, value_size=3),
+    vocabulary=50,
+)
+LATENT = Attention(heads=4, kv_heads=4, head_size=3, value_size=2, query_rank=5, latent_rank=7, rope_size=1)
+
+
+def refusal(work: Any) -> str:
+    """The line with which a call is refused."""
+    with pytest.raises(InputError) as caught:
+        work()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# ---- Experts: the roofline ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", PAPER)
+@pytest.mark.parametrize("tokens", [1, 100, 256, 369, 512, 4096])
+def test_an_expert_on_the_gpu_takes_what_the_calibration_says(name: str, tokens: int) -> None:
+    # max(W / (0.8 x 2.04 TB/s), F / (0.7 x 819.6 TFLOPS)) + 18 us, fitted to 30% at 256 tokens
+    expert = load_model(name).expert
+    weights = 3 * expert.hidden * expert.intermediate
+    memory, compute = 2 * weights / (0.8 * 2.04e12), 2 * weights * tokens / (0.7 * 819.6e12)
+    time = TRIMOE.gpu.expert_time(expert, tokens)
+    assert time.time_ns == pytest.approx((max(memory, compute) + 18e-6) * 1e9)
+    assert (time.weight_read_ns, time.compute_ns) == pytest.approx((memory * 1e9, compute * 1e9))
+    assert time.bound == ("memory" if memory > compute else "compute")
+    assert time.holds_weight_read
+    assert time.tflops == pytest.approx(2 * weights * tokens / time.time_ns / 1e3)
+
+
+@pytest.mark.parametrize(("name", "share"), list(zip(PAPER, (0.314, 0.287, 0.276), strict=True)))
+def test_256_tokens_make_about_30_percent_of_an_h100(name: str, share: float) -> None:
+    # Section 3.1 of the TriMoE paper has "at least 256 tokens per expert to reach 30%".
+    assert TRIMOE.gpu.expert_time(load_model(name).expert, 256).peak_fraction == pytest.approx(
+        share, abs=5e-4
+    )
+
+
+@pytest.mark.parametrize("tokens", [1, 11, 64, 300])
+def test_an_expert_on_the_cpu_takes_what_the_calibration_says(tokens: int) -> None:
+    # 2 x params x (tokens + 12) / R with R = 21 TFLOPS
+    expert = load_model("deepseek-v2").expert
+    time = TRIMOE.cpu.expert_time(expert, tokens)
+    assert time.time_ns == pytest.approx(2 * 23592960 * (tokens + 12) / 21e12 * 1e9, rel=5e-5)
+    assert time.peak_fraction == pytest.approx(time.tflops / 90.1)
+    # The channels of the host are simulated: reading is no part of the formula.
+    assert (time.weight_read_ns, time.holds_weight_read, time.bound) == (None, False, "compute")
+
+
+def test_the_cpu_has_the_rates_that_the_paper_gives_for_tens_to_hundreds_of_tokens() -> None:
+    expert = load_model("qwen3-235b-a22b").expert
+    rates = {tokens: TRIMOE.cpu.expert_time(expert, tokens).tflops for tokens in (10, 11, 900)}
+    assert rates[10] < 10 <= rates[11]
+    assert 20 < rates[900] < 21
+
+
+def test_a_small_expert_by_hand() -> None:
+    expert = Expert(8, 6)  # 144 weights, 288 B
+    for tokens, bits, time_ns, bound in (
+        (1, 16, 45.76, "memory"),
+        (10, 16, 45.76, "compute"),
+        (1, 4, 41.44, "memory"),
+    ):
+        time = GPU.expert_time(expert, tokens, bits)
+        assert (time.time_ns, time.bound) == (pytest.approx(time_ns), bound)
+    cpu = Cpu(peak_tflops=0.1, compute_efficiency=0.5, table=None, added_tokens=2)
+    assert cpu.expert_time(expert, 3).time_ns == pytest.approx(288 * 5 / 50)
+
+
+def test_scales_and_zero_points_are_read_too() -> None:
+    form = ExpertFormat.of(4, group_size=4)
+    # gate and up: 6 rows of 8 weights in 2 groups of 16 + 4 bits beside them; down: 8 rows of 6 in 2.
+    size = (2 * 6 * (32 + 40) + 8 * (24 + 40)) // 8
+    time = GPU.expert_time(Expert(8, 6), 1, form)
+    assert time.weight_bytes == size == 172
+    assert time.weight_read_ns == pytest.approx(172 / 50)
+
+
+@given(st.integers(1, 4096), st.sampled_from(model_names()), st.sampled_from([16, 8, 4, 3, 2, 1]))
+def test_no_expert_is_faster_than_the_peaks_allow(tokens: int, name: str, bits: int) -> None:
+    expert = load_model(name).expert
+    flops, size = 2 * expert.weights * tokens, expert.weight_bytes(bits)
+    gpu, cpu = TRIMOE.gpu.expert_time(expert, tokens, bits), TRIMOE.cpu.expert_time(expert, tokens, bits)
+    assert gpu.time_ns >= max(flops / 819.6e3, size / 2040)
+    assert cpu.time_ns >= flops / 90.1e3
+    assert 0 < cpu.peak_fraction < 1
+    assert gpu.time_ns <= TRIMOE.gpu.expert_time(expert, tokens + 1, bits).time_ns
+    assert gpu.time_ns <= TRIMOE.gpu.expert_time(expert, tokens).time_ns
+
+
+def test_peaks_that_are_set_count() -> None:
+    expert = load_model("glm-4.5-air").expert
+    half = load_processors(
+        "trimoe", ["host.cpu_tflops=45.05", "gpu.memory_tbps=1.02", "gpu.expert_overhead_us=0"]
+    )
+    assert half.cpu.expert_time(expert, 7).time_ns == pytest.approx(
+        2 * TRIMOE.cpu.expert_time(expert, 7).time_ns
+    )
+    assert half.gpu.expert_time(expert, 1).time_ns == pytest.approx(
+        2 * (TRIMOE.gpu.expert_time(expert, 1).time_ns - 18_000)
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: GPU.expert_time(Expert(8, 6), 0), "tokens: 0 is not a whole number from 1 to 16777216"),
+        (lambda: GPU.expert_time(Expert(8, 6), 2.0), "tokens: 2.0 is not a whole number"),  # type: ignore[arg-type]
+        (lambda: GPU.expert_time(Expert(8, 6), 1, 5), "bits: 5 is not one of 16, 8, 4, 3, 2, 1"),
+        (lambda: GPU.expert_time("deepseek-v2", 1), "expert: 'deepseek-v2' is not an Expert"),  # type: ignore[arg-type]
+        (lambda: load_processors("trimoe", ["gpu=null"]).gpu, "gpu: is missing: the hardware has no GPU"),
+        (lambda: load_processors("edge").cpu, "host.cpu_tflops: is not given: how fast the processor is"),
+        (
+            lambda: load_processors("trimoe", ["gpu.memory_efficiency=null"]).gpu,
+            "--set: gpu.memory_efficiency: is not given",
+        ),
+    ],
+)
+def test_what_has_no_time_is_refused(call: Any, words: str) -> None:
+    assert words in refusal(call)
+
+
+# ---- Experts: tables -------------------------------------------------------------------------------------------
+
+TABLE = """\
+# what: one expert, by hand
+# source: nobody's bench, commit 0
+# hidden: 8
+# intermediate: 6
+# bits: 16
+# weight_read: included
+tokens,time_ns
+2,100
+4,300
+8,301.5
+"""
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Any:
+    """Writes the table with some text replaced, and reads it."""
+
+    def read(*changes: tuple[str, str]) -> Any:
+        text = TABLE
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        (tmp_path / "mine.csv").write_text(text, encoding="utf-8")
+        return read_table("mine.csv", tmp_path)
+
+    return read
+
+
+EXTEND = ("# bits", "# outside: extend\n# bits")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "time_ns"), [(2, 100), (3, 200), (4, 300), (5, 300.375), (7, 301.125), (8, 301.5)]
+)
+def test_times_between_measured_counts_lie_on_the_line_between_them(
+    table: Any, tokens: int, time_ns: float
+) -> None:
+    gpu = dataclasses.replace(GPU, table=table())
+    time = gpu.expert_time(Expert(8, 6), tokens)
+    assert time.time_ns == pytest.approx(time_ns)
+    assert (time.bound, time.compute_ns, time.weight_read_ns, time.overhead_ns) == (
+        "measured",
+        None,
+        None,
+        None,
+    )
+    assert time.source.endswith("mine.csv: nobody's bench, commit 0")
+    assert time.tflops == pytest.approx(288 * tokens / time_ns / 1e3)
+
+
+def test_a_table_ends_where_measuring_ended_unless_it_says_how_it_goes_on(table: Any) -> None:
+    for tokens in (1, 9):
+        assert f"mine.csv: tokens: {tokens} are beyond the 2 to 8 that were measured" in refusal(
+            lambda tokens=tokens: table().time_ns(tokens)
+        )
+    extended = table(EXTEND)
+    assert [extended.time_ns(tokens) for tokens in (1, 2, 8, 12)] == [100, 100, 301.5, 303]
+
+
+def test_a_table_says_whether_the_reading_of_weights_is_in_it(table: Any) -> None:
+    for word, holds in (("included", True), ("excluded", False)):
+        cpu = Cpu(0.1, 0.5, table(("included", word)), 0)
+        assert cpu.expert_time(Expert(8, 6), 2).holds_weight_read is holds
+
+
+@pytest.mark.parametrize(
+    ("expert", "bits", "asked"),
+    [
+        (Expert(8, 7), 16, "8 x 7 with 16 bits"),
+        (Expert(8, 6), 8, "8 x 6 with 8 bits"),
+        (Expert(8, 6), ExpertFormat.of({"gate": 16, "up": 16, "down": 8}), "8 x 6 with {'gate': 16"),
+    ],
+)
+def test_a_table_is_of_one_expert(table: Any, expert: Expert, bits: Any, asked: str) -> None:
+    gpu = dataclasses.replace(GPU, table=table())
+    words = refusal(lambda: gpu.expert_time(expert, 2, bits))
+    assert f"mine.csv: has times of an expert of 8 x 6 with 16 bits, not of {asked}" in words
+
+
+def test_weights_with_scales_are_not_those_of_a_table(table: Any) -> None:
+    gpu = dataclasses.replace(GPU, table=table(("bits: 16", "bits: 4")))
+    assert gpu.expert_time(Expert(8, 6), 2, 4).time_ns == 100
+    assert "has times of an expert of 8 x 6 with 4 bits, not of" in refusal(
+        lambda: gpu.expert_time(Expert(8, 6), 2, ExpertFormat.of(4, group_size=2))
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            ("# source: nobody's bench, commit 0\n", ""),
+            "mine.csv: source: is missing; give it in a line '# source: ...'",
+        ),
+        (("# source: nobody's bench, commit 0", "# source:"), "mine.csv:2: source: says nothing"),
+        (("# bits: 16", "# bits: 16\n# bits: 16"), "mine.csv:6: bits: is given twice"),
+        (("# bits: 16", "# bit: 16"), "mine.csv:5: unknown key 'bit'; did you mean 'bits'?"),
+        (("# bits: 16", "# bits: 1.5"), "mine.csv:5: bits: '1.5' is not a whole number from 1 to 64"),
+        (("# hidden: 8", "# hidden: 0"), "mine.csv:3: hidden: '0' is not a whole number from 1"),
+        (("included", "inside"), "mine.csv:6: weight_read: unknown value 'inside'"),
+        (("tokens,time_ns", "tokens,time_us"), "mine.csv:7: the columns are not tokens,time_ns"),
+        (("4,300", "4;300"), "mine.csv:9: '4;300' is not tokens,time_ns"),
+        (("4,300", "2,300"), "mine.csv:9: tokens: 2 does not come after 2: counts rise"),
+        (("4,300", "x,300"), "mine.csv:9: tokens: 'x' is not a whole number from 1"),
+        (("4,300", "0,300"), "mine.csv:9: tokens: '0' is not a whole number from 1"),
+        (("4,300", "4,-3"), "mine.csv:9: time_ns: '-3' is not a time in ns above 0"),
+        (("4,300", "4,nan"), "mine.csv:9: time_ns: 'nan' is not a time in ns above 0"),
+        (("4,300", "4,inf"), "mine.csv:9: time_ns: 'inf' is not a time in ns above 0"),
+        (("4,300\n8,301.5\n", ""), "mine.csv: has fewer than two measured counts"),
+        (("8,301.5", "8,299"), None),
+    ],
+)
+def test_a_table_with_a_mistake_is_refused_at_its_line(
+    table: Any, change: tuple[str, str], words: str | None
+) -> None:
+    if words is None:  # times may fall, but a line that falls cannot be extended
+        assert table(change).time_ns(8) == 299
+        assert "mine.csv:11: time_ns: the last two times fall" in refusal(lambda: table(change, EXTEND))
+        return
+    assert words in refusal(lambda: table(change))
+
+
+def test_files_that_are_no_tables(tmp_path: Path) -> None:
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "bytes.csv").write_bytes(b"\xff\xfe\xff")
+    (tmp_path / "folder.csv").mkdir()
+    (tmp_path / "large.csv").write_bytes(b"#" * (2**20 + 1))
+    for name, words in (
+        ("empty.csv", "is missing"),
+        ("bytes.csv", "is not UTF-8 text"),
+        ("folder.csv", "is no file"),
+        ("none.csv", "no such file"),
+        ("large.csv", "larger than 1 MiB"),
+        ("h100", "unknown table 'h100'"),
+        ("a\0.csv", "a\0.csv: "),
+    ):
+        assert words in refusal(lambda name=name: read_table(name, tmp_path))
+
+
+def test_a_table_is_found_beside_the_hardware_file_and_from_where_one_sets_it(
+    table: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table(EXTEND)
+    text = Path(load_hardware("trimoe").file).read_text(encoding="utf-8")
+    beside = tmp_path / "mine.yaml"
+    beside.write_text(
+        text.replace("expert_buffers:", "expert_times: mine.csv\n  expert_buffers:"), encoding="utf-8"
+    )
+    assert load_processors(str(beside)).gpu.expert_time(Expert(8, 6), 4).time_ns == 300
+    key = "host.cpu_expert_times=mine.csv"
+    assert f"--set: host.cpu_expert_times: {Path('mine.csv')}: no such file" in refusal(
+        lambda: load_processors("trimoe", [key]).cpu
+    )
+    monkeypatch.chdir(tmp_path)
+    assert load_processors("trimoe", [key]).cpu.expert_time(Expert(8, 6), 8).time_ns == 301.5
+
+
+def test_the_bundled_table_has_the_measured_times() -> None:
+    assert table_names() == ["h100_mixtral-8x7b"]
+    measured = read_table("h100_mixtral-8x7b", Path())
+    assert measured.expert == load_model("mixtral-8x7b").expert
+    assert (len(measured.tokens), measured.holds_weight_read, measured.extend) == (126, True, False)
+    # LLMServingSim, profiler/v0/perf_models: its first, a middle and its last row.
+    assert [measured.time_ns(tokens) for tokens in (1, 544, 2048)] == [128967, 328283, 1019203]
+    assert "commit 5daddb2" in measured.source
+    processors = load_processors("cxl", ["gpu.expert_times=h100_mixtral-8x7b"])
+    assert processors.gpu.expert_time(measured.expert, 1).time_ns == 128967
+
+
+# ---- Attention and dense parts -----------------------------------------------------------------------------------
+
+
+def found(model: MoeShape, step: Step) -> dict[tuple[str, str], tuple[int, int, int, int, int]]:
+    return {
+        (one.part, one.name): (
+            one.flops,
+            one.weight_bytes,
+            one.activation_bytes,
+            one.cache_bytes,
+            one.kernels,
+        )
+        for one in operations(model, step)
+    }
+
+
+def test_operations_of_a_small_model_in_decode_by_hand() -> None:
+    # 5 sequences of 7 tokens; q 12 x 8, k and v 6 x 8 each, o 8 x 12; a token caches 12 values.
+    assert found(SMALL, Step(5, 7)) == {
+        ("attention", "norms"): (0, 0, 2 * 5 * 4 * 8 * 2, 0, 2),
+        ("attention", "qkv_proj"): (2 * 192 * 5, 384, 5 * 32 * 2, 0, 1),
+        ("attention", "cache_entries"): (0, 0, 5 * 12 * 2, 5 * 12 * 2, 1),
+        ("attention", "attend"): (2 * 35 * 4 * 6, 0, 5 * 24 * 2, 35 * 24, 1),
+        ("attention", "o_proj"): (2 * 96 * 5, 192, 5 * 20 * 2, 0, 1),
+        ("router", "gate_and_top_k"): (2 * 32 * 5, 64, 5 * 12 * 2, 0, 2),
+        ("shared_experts", "gate_and_up"): (2 * 96 * 5, 192, 5 * 20 * 2, 0, 1),
+        ("shared_experts", "activation"): (0, 0, 5 * 18 * 2, 0, 1),
+        ("shared_experts", "down"): (2 * 48 * 5, 96, 5 * 14 * 2, 0, 1),
+        ("dense_layer", "gate_and_up"): (2 * 160 * 5, 320, 5 * 28 * 2, 0, 1),
+        ("dense_layer", "activation"): (0, 0, 5 * 30 * 2, 0, 1),
+        ("dense_layer", "down"): (2 * 80 * 5, 160, 5 * 18 * 2, 0, 1),
+        ("head", "norm"): (0, 0, 5 * 4 * 8 * 2, 0, 1),
+        ("head", "lm_head"): (2 * 400 * 5, 800, 5 * 58 * 2, 0, 1),
+    }
+
+
+def test_latent_attention_of_a_small_model_by_hand() -> None:
+    # q_a 5 x 8, q_b 12 x 5, kv_a 8 x 8, kv_b (4 x (2 + 2)) x 7, o 8 x 8; a token caches 7 + 1 values.
+    model = dataclasses.replace(SMALL, attention=LATENT)
+    decode, prefill = found(model, Step(5, 7)), found(model, Step(5, 7, 7))
+    assert decode["attention", "q_a_proj"] == (2 * 40 * 5, 80, 5 * 13 * 2, 0, 1)
+    assert decode["attention", "q_b_proj"] == (2 * 60 * 5, 120, 5 * 17 * 2, 0, 1)
+    assert decode["attention", "kv_a_proj_with_mqa"] == (2 * 64 * 5, 128, 5 * 16 * 2, 0, 1)
+    assert decode["attention", "cache_entries"] == (0, 0, 5 * 8 * 2, 5 * 8 * 2, 1)
+    # Two entries of a query become seven, seven of a result two, for each head.
+    assert decode["attention", "kv_b_proj"] == (2 * 112 * 5, 224, 5 * 4 * (2 + 7 + 7 + 2) * 2, 0, 2)
+    # Scores over 7 + 1 entries, sums of 7.
+    assert decode["attention", "attend"] == (2 * 35 * 4 * 15, 0, 5 * 4 * 15 * 2, 35 * 16, 1)
+    assert decode["attention", "o_proj"] == (2 * 64 * 5, 128, 5 * 16 * 2, 0, 1)
+    # Keys and values of all 35 tokens are made, 16 entries each beside the common one.
+    assert prefill["attention", "kv_b_proj"] == (2 * 112 * 35, 224, 35 * 16 * 2, 35 * 16, 1)
+    assert prefill["attention", "attend"] == (2 * 5 * 28 * 4 * 5, 0, (35 * 20 + 35 * 17) * 2, 0, 1)
+
+
+def test_times_of_a_small_model_by_hand() -> None:
+    times = {(one.part, one.name): one for one in timed(SMALL, Step(5, 7)).operations}
+    # 1920 operations at 500 a ns; 704 B at 50 B a ns; and a kernel.
+    assert times["attention", "qkv_proj"].time_ns == pytest.approx(704 / 50 + 10)
+    # 1680 operations at 250 a ns against 240 + 840 B.
+    assert times["attention", "attend"].time_ns == pytest.approx(1080 / 50 + 10)
+    assert times["router", "gate_and_top_k"].time_ns == pytest.approx(184 / 50 + 20)
+    assert {one.bound for one in times.values()} == {"memory"}
+    fast = dataclasses.replace(GPU, memory_gbps=1e6)
+    times = {(one.part, one.name): one for one in timed(SMALL, Step(5, 7), fast).operations}
+    assert times["attention", "qkv_proj"].time_ns == pytest.approx(1920 / 500 + 10)
+    assert times["attention", "attend"].time_ns == pytest.approx(1680 / 250 + 10)
+    assert times["attention", "attend"].bound == "compute"
+
+
+def timed(model: MoeShape, step: Step, gpu: Gpu = GPU, kv: str = "gpu") -> Any:
+    return ndpsim.processors.dense.timed(gpu, model, step, kv, 16)
+
+
+def test_parts_add_up_to_their_operations() -> None:
+    time = timed(SMALL, Step(5, 7))
+    parts = {"attention": time.attention_ns, "router": time.router_ns, "shared_experts": time.shared_ns}
+    parts |= {"dense_layer": time.dense_layer_ns, "head": time.head_ns}
+    for part, time_ns in parts.items():
+        assert time_ns == pytest.approx(sum(one.time_ns for one in time.operations if one.part == part))
+    bare = dataclasses.replace(SMALL, shared_experts=0, shared_intermediate=0, dense_layers=(), moe_layers=3)
+    time = timed(bare, Step(5, 7))
+    assert (time.shared_ns, time.dense_layer_ns) == (0, 0)
+    assert time.attention_ns == parts["attention"]
+
+
+@given(st.integers(1, 5), st.integers(1, 30), st.data())
+def test_pairs_of_query_and_key_counted_one_by_one(sequences: int, context: int, data: Any) -> None:
+    new = data.draw(st.integers(1, context))
+    counted = sum(1 for query in range(context - new, context) for key in range(context) if key <= query)
+    assert Step(sequences, context, new).pairs == sequences * counted
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=6))
+def test_a_prefill_in_pieces_makes_the_pairs_of_a_whole_one(pieces: list[int]) -> None:
+    ends = [sum(pieces[: n + 1]) for n in range(len(pieces))]
+    steps = [Step(3, end, new) for end, new in zip(ends, pieces, strict=True)]
+    assert sum(step.pairs for step in steps) == Step(3, ends[-1], ends[-1]).pairs
+    flops = [sum(one.flops for one in operations(SMALL, step) if one.part == "attention") for step in steps]
+    whole = [one for one in operations(SMALL, Step(3, ends[-1], ends[-1])) if one.part == "attention"]
+    assert sum(flops) == sum(one.flops for one in whole)
+
+
+@pytest.mark.parametrize("name", model_names())
+@pytest.mark.parametrize("step", [Step(512, 512), Step(1, 4096), Step(8, 512, 512), Step(4, 600, 100)])
+def test_no_dense_part_is_faster_than_the_peaks_allow_nor_slower_than_all_in_turn(
+    name: str, step: Step
+) -> None:
+    model = load_model(name)
+    time = timed(model, step, TRIMOE.gpu)
+    done = operations(model, step)
+    for part, time_ns in (
+        ("attention", time.attention_ns),
+        ("router", time.router_ns),
+        ("head", time.head_ns),
+    ):
+        of_part = [one for one in done if one.part == part]
+        flops, size = sum(one.flops for one in of_part), sum(one.bytes for one in of_part)
+        assert time_ns >= max(flops / 819.6e3, size / 2040)
+        kernels = sum(one.kernels for one in of_part)
+        assert time_ns <= flops / (0.586 * 819.6e3) + size / (0.8 * 2040) + 3000 * kernels
+
+
+@pytest.mark.parametrize("name", model_names())
+def test_weights_that_are_read_are_those_that_the_memory_holds(name: str) -> None:
+    model = load_model(name)
+    read = dict.fromkeys(ndpsim.processors.dense.PARTS, 0)
+    for one in operations(model, Step(2, 5)):
+        read[one.part] += one.weight_bytes
+    held = dense_weight_bytes(model)
+    assert model.layers * read["attention"] == held["attention"]
+    assert model.moe_layers * read["router"] == held["router"]
+    assert model.moe_layers * read["shared_experts"] == held["shared_experts"]
+    assert len(model.dense_layers) * read["dense_layer"] == held["dense_layers"]
+    assert read["head"] == held["head"] == held["embedding"]
+
+
+@pytest.mark.parametrize("new", [1, 64])
+def test_latent_attention_multiplies_once_by_its_projections_in_either_form(new: int) -> None:
+    model = load_model("deepseek-v2")
+    assert model.attention is not None
+    step = Step(3, 64, new)
+    done = [one for one in operations(model, step) if one.part == "attention" and not one.attends]
+    weights = sum(matrix.rows * matrix.columns for matrix in model.attention.matrices(model.hidden))
+    assert sum(one.flops for one in done) == 2 * weights * step.tokens
+
+
+@pytest.mark.parametrize(
+    ("name", "of_token"),
+    [
+        ("deepseek-v2", 60 * (512 + 64) * 2),  # the DeepSeek-V2 paper: 93.3% less than the 67B model
+        ("mixtral-8x7b", 128 << 10),  # 2 x 32 layers x 8 heads x 128 x 2 B
+        ("qwen3-235b-a22b", 94 * 2 * 4 * 128 * 2),
+    ],
+)
+def test_bytes_of_a_token_in_the_cache(name: str, of_token: int) -> None:
+    model = load_model(name)
+    time = TRIMOE.dense_time(name, 3, 11)
+    assert model.layers * time.kv_write_bytes == 3 * of_token
+    assert model.layers * time.kv_read_bytes == 3 * 10 * of_token
+    assert (time.host_read_bytes, time.host_write_bytes) == (0, 0)
+    prefill = TRIMOE.dense_time(name, 3, 11, 11, cache_bits=8)
+    assert (model.layers * prefill.kv_write_bytes, prefill.kv_read_bytes) == (3 * 11 * of_token // 2, 0)
+
+
+def test_a_cache_with_the_host_goes_over_its_channels() -> None:
+    near, far = (TRIMOE.dense_time("glm-4.5-air", 4, 100, kv=kv) for kv in ("gpu", "host"))
+    assert (far.host_read_bytes, far.host_write_bytes) == (near.kv_read_bytes, near.kv_write_bytes)
+    assert far.attention_ns == near.attention_ns
+    assert (near.kv, far.kv) == ("gpu", "host")
+
+
+def test_low_bits_of_dense_weights_are_fewer_bytes() -> None:
+    whole, half = (operations(SMALL, Step(5, 7), bits) for bits in (16, 8))
+    assert [2 * one.weight_bytes for one in half] == [one.weight_bytes for one in whole]
+    assert [one.flops for one in half] == [one.flops for one in whole]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: Step(0, 1), "sequences: 0 is not a whole number from 1"),
+        (lambda: Step(1, 0), "context: 0 is not a whole number from 1"),
+        (lambda: Step(1, 4, 5), "new_tokens: 5 are more than the context of 4"),
+        (lambda: Step(1, 4, cache_bits=0), "cache_bits: 0 is not a whole number from 1"),
+        (lambda: TRIMOE.dense_time("mixtral-8x7b", 1, 1, kv="disk"), "kv: unknown place of the cache 'disk'"),
+        (lambda: TRIMOE.dense_time("mixtral-8x7b", 1, 1, kv="auto"), "kv: unknown place of the cache 'auto'"),
+        (lambda: TRIMOE.dense_time("mixtral-8x7b", 1, 1, bits=0), "bits: 0 is not a whole number"),
+        (lambda: TRIMOE.dense_time("mixtral", 1, 1), "model: unknown model 'mixtral'"),
+        (
+            lambda: TRIMOE.dense_time("phi-3.5-moe", 1, 131073),
+            "context: 131073 is beyond the sliding window of 131072, which is not modelled",
+        ),
+        (
+            lambda: TRIMOE.dense_time(dataclasses.replace(SMALL, attention=None), 1, 1),
+            "model: small says nothing of attention that is understood: num_attention_heads",
+        ),
+        (
+            lambda: TRIMOE.dense_time(dataclasses.replace(SMALL, vocabulary=None), 1, 1),
+            "model: small says nothing of its vocabulary: vocab_size",
+        ),
+    ],
+)
+def test_steps_that_make_no_sense_are_refused(call: Any, words: str) -> None:
+    assert words in refusal(call)
+
+
+# ---- The GPU's memory --------------------------------------------------------------------------------------------
+
+# Attention 3 x (96 + 48 + 48 + 96) weights, router 2 x 32, shared 2 x 144, dense 240, tables 400 each: 2 B each.
+HELD = {
+    "reserved": 1000, "attention": 1728, "router": 128, "shared_experts": 576, "dense_layers": 480,
+    "embedding": 800, "head": 800,
+    "kv_cache": 3 * 35 * 24, "kv_staging": 0,
+    # Of a token 2 x 8 + max(24 + 12, 3 x 10) values; of a sequence 50 logits.
+    "workspace": 5 * 52 * 2 + 5 * 50 * 4, "expert_buffers": 2 * 288,
+}  # fmt: skip
+
+
+def held(
+    gpu: Gpu = GPU, model: MoeShape = SMALL, step: Step | None = None, kv: str = "auto", bits: int = 16
+) -> Any:
+    return ndpsim.processors.memory.gpu_memory(gpu, model, step or Step(5, 7), kv, bits, 16)
+
+
+def test_what_the_memory_holds_by_hand() -> None:
+    memory = held()
+    assert memory.parts == HELD
+    assert memory.experts_bytes == 100_000 - sum(HELD.values())
+    assert (memory.expert_bytes, memory.experts) == (288, memory.experts_bytes // 288)
+    assert (memory.kv, memory.host_kv_bytes) == ("gpu", 0)
+    assert held(bits=4).parts["expert_buffers"] == 2 * 72
+    assert held(model=dataclasses.replace(SMALL, tied_embeddings=True)).parts["head"] == 0
+
+
+def test_a_cache_lies_with_the_host_when_it_does_not_fit() -> None:
+    just = dataclasses.replace(GPU, memory_bytes=sum(HELD.values()))
+    assert (held(just).kv, held(just).experts_bytes, held(just).experts) == ("gpu", 0, 0)
+    less = dataclasses.replace(just, memory_bytes=just.memory_bytes - 1)
+    memory = held(less)
+    assert (memory.kv, memory.host_kv_bytes) == ("host", HELD["kv_cache"])
+    assert (memory.parts["kv_cache"], memory.parts["kv_staging"]) == (0, 35 * 24)  # one layer's on its way
+    assert memory.experts_bytes == HELD["kv_cache"] - 35 * 24 - 1
+    assert held(just, kv="host").parts["kv_cache"] == 0
+    words = refusal(lambda: held(less, kv="gpu"))
+    assert words.startswith("gpu.memory_gb: small with 5 sequences of 7 tokens is not supported: it needs ")
+    assert f"{just.memory_bytes:,} B of {less.memory_bytes:,} B of GPU memory" in words
+    assert "kv_cache 2,520" in words
+    assert "kv_staging" not in words
+
+
+def test_a_model_that_does_not_fit_is_named_with_its_bytes() -> None:
+    words = refusal(
+        lambda: load_processors("trimoe", ["gpu.memory_gb=24"]).gpu_memory("deepseek-v2", 512, 512)
+    )
+    for part in (
+        "reserved 8,000,000,000",
+        "attention 17,907,056,640",
+        "shared_experts 5,567,938,560",
+        "kv_staging",
+    ):
+        assert part in words
+    assert "kv_cache" not in words
+
+
+@pytest.mark.parametrize("name", model_names())
+def test_what_is_held_and_what_is_left_make_the_memory(name: str) -> None:
+    memory = TRIMOE.gpu_memory(name, 64, 512)
+    assert sum(memory.parts.values()) + memory.experts_bytes == memory.memory_bytes == 80 * 10**9
+    assert (
+        memory.experts * memory.expert_bytes
+        <= memory.experts_bytes
+        < (memory.experts + 1) * memory.expert_bytes
+    )
+
+
+def test_dense_weights_are_what_the_repositories_have_beside_experts_norms_and_biases() -> None:
+    # The index of mistralai/Mixtral-8x7B-v0.1 counts 46,702,792,704 parameters, 65 x 4096 of them norms.
+    model = load_model("mixtral-8x7b")
+    dense = 2 * (46_702_792_704 - 65 * 4096 - model.expert_parameters)
+    assert sum(dense_weight_bytes(model).values()) == dense
+
+
+# ---- All of it ---------------------------------------------------------------------------------------------------
+
+
+def test_what_the_hardware_file_says_counts() -> None:
+    gpu, cpu = TRIMOE.gpu, TRIMOE.cpu
+    assert (gpu.peak_tflops, gpu.memory_gbps, gpu.memory_bytes) == (819.6, 2040, 80 * 10**9)
+    assert (gpu.expert_overhead_ns, gpu.kernel_overhead_ns, gpu.reserved_bytes) == (18_000, 3_000, 8 * 10**9)
+    assert (gpu.expert_buffers, cpu.added_tokens, cpu.peak_tflops) == (2, 12, 90.1)
+    for key, value, found in (
+        ("gpu.reserved_gb", "1.5", lambda p: p.gpu.reserved_bytes == 1_500_000_000),
+        ("gpu.expert_buffers", "7", lambda p: p.gpu.expert_buffers == 7),
+        ("gpu.attention_efficiency", "0.25", lambda p: p.gpu.attention_efficiency == 0.25),
+        ("host.cpu_added_tokens", "0", lambda p: p.cpu.added_tokens == 0),
+    ):
+        assert found(load_processors("trimoe", [f"{key}={value}"]))
+    assert load_processors(load_hardware("trimoe")).gpu == gpu
+
+
+def test_times_are_plain_data_and_fit_a_screen() -> None:
+    results = [
+        TRIMOE.gpu.expert_time(Expert(8, 6), 2),
+        TRIMOE.dense_time("deepseek-v2", 2, 5),
+        TRIMOE.gpu_memory("deepseek-v2", 2, 5),
+    ]
+    for result in results:
+        assert json.loads(json.dumps(result.to_dict(), allow_nan=False))
+        lines = repr(result).splitlines()
+        assert type(result).__name__ in lines[0]
+        assert max(map(len, lines)) <= 80
+    assert results[0] == TRIMOE.gpu.expert_time(Expert(8, 6), 2) != TRIMOE.gpu.expert_time(Expert(8, 6), 3)
+
+
+def test_an_operation_moves_all_its_bytes() -> None:
+    assert Operation("head", "lm_head", 1, 2, 30, 400).bytes == 432
+
+
+def test_the_example_of_the_package_is_true() -> None:
+    assert doctest.testmod(ndpsim.processors).attempted > 0
+    assert doctest.testmod(ndpsim.processors).failed == 0
+
+
+def validation() -> Any:
+    spec = importlib.util.spec_from_file_location("validation_processors", VALIDATION / "processors.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_fitted_values_are_what_the_script_finds() -> None:
+    script, gpu = validation(), TRIMOE.gpu
+    measured = read_table(script.TABLE, Path())
+    assert round(script.memory_efficiency(measured), 1) == gpu.memory_efficiency
+    assert round(script.compute_efficiency(measured), 1) == gpu.compute_efficiency
+    overheads = [1e3 * script.overhead_us(TRIMOE, model) for model in script.MODELS]
+    assert min(overheads) < gpu.expert_overhead_ns < max(overheads)
+    assert gpu.kernel_overhead_ns == gpu.expert_overhead_ns / 6
+    assert script.cpu_tokens(TRIMOE) == 11
+
+
+def test_the_committed_validation_is_current() -> None:
+    words = (VALIDATION / "processors.md").read_text(encoding="utf-8")
+    assert words == validation().text(), "python validation/processors.py writes it"

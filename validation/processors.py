@@ -1,0 +1,188 @@
+"""Writes processors.md: what the efficiencies of GPU and CPU in the hardware files are fitted to.
+
+Run in the checkout: python validation/processors.py
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+
+from ndpsim.moe import load_model
+from ndpsim.processors import ExpertTable, Gpu, Processors, load_processors, read_table
+
+MODELS = ("deepseek-v2", "qwen3-235b-a22b", "glm-4.5-air")
+TABLE = "h100_mixtral-8x7b"
+LAYERS = "rtxpro6000_qwen3-30b-a3b_moe_bf16.csv"
+LAYER_GBPS = 1792.0  # NVIDIA's figure of the RTX PRO 6000
+LAYER_TOKENS = (4, 16, 64, 256)
+# NVIDIA's figures of the H100 with 132 SMs, BF16 without sparsity. The expert is read at 2.73 TB/s, which the
+# card for PCIe cannot do.
+H100_TFLOPS, H100_GBPS = 989.4, 3350.0
+MANY_TOKENS = 1024
+UTILIZATION, AT_TOKENS = 0.30, 256  # Section 3.1 of the TriMoE paper
+CPU_TFLOPS = 10  # the least of Section 3.2
+PAPER_WINDOW_MS = 0.68  # Section 5.5
+BATCH, CONTEXT = 512, 512
+
+TEXT = """\
+# GPU and CPU: what the efficiencies are fitted to
+
+Made by `python validation/processors.py`. What is marked as fitted in `hwconfigs/trimoe.yaml` rests on this;
+nothing here was fitted to the speed-ups of a paper.
+
+## GPU: shares of the peaks
+
+One expert of Mixtral-8x7B on an H100, as LLMServingSim measured it
+(`{table}`), against {tflops} TFLOPS and {gbps:g} GB/s:
+
+| | measured | in the file |
+|---|---|---|
+| `gpu.memory_efficiency`: its bytes over the time of one token | {memory:.3f} | {file_memory} |
+| `gpu.compute_efficiency`: least squares from {many} tokens on | {compute:.3f} | {file_compute} |
+
+The roofline with all values of the file is then {below:+.0%} ({below_at} tokens) to {above:+.0%}
+({above_at}) from what was measured: too fast where neither memory nor compute is much the longer, and too
+slow with few tokens, where the overhead comes on top of an efficiency that has it in already.
+
+## GPU: what comes on top of an expert
+
+Section 3.1 of the TriMoE paper: an H100 needs at least 256 tokens an expert for 30% of its peak.
+
+| model | overhead that makes {utilization:.0%} at {at} tokens | with {file_overhead:g} us |
+|---|---|---|
+{overheads}
+
+The overhead is that of an expert launched by itself, as the paper's equation 1 counts them. A call for all
+experts of a layer pays once: of Qwen3-30B-A3B in vLLM on an RTX PRO 6000, as LLMServingSim measured it
+(`{layers}`), with 16 to 128 experts, by least squares
+
+| tokens of the batch | for the call | for each expert | its bytes, of {layer_gbps:g} GB/s |
+|---|---|---|---|
+{calls}
+
+Against such a call, experts one after the other come out too slow by almost the overhead of each.
+`gpu.memory_efficiency` is about what this GPU reaches, too.
+
+## CPU
+
+21 TFLOPS for many tokens (kvcache-ai/ktransformers, `doc/en/AMX.md`); Section 3.2 of the TriMoE paper: 10 to
+40 TFLOPS for tens to hundreds of tokens. With `host.cpu_added_tokens` {added}, an expert reaches
+{cpu_tflops} TFLOPS at {cpu_tokens} tokens, {rates}.
+
+## Attention and shared experts
+
+Not fitted. The paper has "~0.68 ms" of GPU computation beside which experts migrate (Section 5.5) and says
+neither model nor context. A decode step of {batch} sequences, {context} tokens each, the cache in the
+GPU's memory:
+
+| model | attention | router | shared experts | together | of 0.68 ms |
+|---|---|---|---|---|---|
+{windows}
+"""
+
+
+def memory_efficiency(table: ExpertTable) -> float:
+    """The share of the memory's peak at one token: all of the time is counted as reading."""
+    assert table.tokens[0] == 1
+    return table.expert.weight_bytes(table.bits) / table.times_ns[0] / H100_GBPS
+
+
+def compute_efficiency(table: ExpertTable) -> float:
+    """The share of the peak that, over all counts of many tokens, leaves the least squares of time."""
+    pairs = [pair for pair in zip(table.tokens, table.times_ns, strict=True) if pair[0] >= MANY_TOKENS]
+    peak_ns = [2 * table.expert.weights * tokens / (H100_TFLOPS * 1e3) for tokens, _ in pairs]
+    return sum(ns * ns for ns in peak_ns) / sum(
+        ns * time for ns, (_, time) in zip(peak_ns, pairs, strict=True)
+    )
+
+
+def errors(table: ExpertTable, gpu: Gpu) -> list[tuple[float, int]]:
+    """How far the roofline is from what was measured, as a share of it, with the tokens; the least first."""
+    h100 = dataclasses.replace(gpu, peak_tflops=H100_TFLOPS, memory_gbps=H100_GBPS, table=None)
+    measured = zip(table.tokens, table.times_ns, strict=True)
+    return sorted((h100.expert_time(table.expert, n).time_ns / time_ns - 1, n) for n, time_ns in measured)
+
+
+def call_row(tokens: int) -> str:
+    """What a call for all experts of a layer takes besides, and for each expert of its bytes."""
+    with (Path(__file__).parent / LAYERS).open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
+    of_batch = [row for row in rows if int(row["tokens"]) == tokens and int(row["activated_experts"]) >= 16]
+    experts = [int(row["activated_experts"]) for row in of_batch]
+    each_us, call_us = np.polyfit(experts, [float(row["time_us"]) for row in of_batch], 1)
+    share = load_model("qwen3-30b-a3b").expert.weight_bytes() / (each_us * 1e3) / LAYER_GBPS
+    return f"| {tokens} | {call_us:.0f} us | {each_us:.2f} us | {share:.2f} |"
+
+
+def overhead_us(processors: Processors, model: str) -> float:
+    """What must come on top of an expert for it to reach the published share of the peak."""
+    time = processors.gpu.expert_time(load_model(model).expert, AT_TOKENS)
+    assert time.overhead_ns is not None
+    flops = 2.0 * load_model(model).expert.weights * AT_TOKENS
+    wanted_ns = flops / (UTILIZATION * processors.gpu.peak_tflops * 1e3)
+    return (wanted_ns - (time.time_ns - time.overhead_ns)) / 1e3
+
+
+def cpu_tokens(processors: Processors) -> int:
+    """The fewest tokens with which an expert reaches the least published rate."""
+    expert = load_model(MODELS[0]).expert
+    return next(n for n in range(1, 1000) if processors.cpu.expert_time(expert, n).tflops >= CPU_TFLOPS)
+
+
+def window_row(processors: Processors, model: str) -> str:
+    """Attention, router and shared experts of a layer in decode."""
+    time = processors.dense_time(model, BATCH, CONTEXT)
+    parts = (time.attention_ns, time.router_ns, time.shared_ns)
+    whole = sum(parts) / 1e6
+    cells = [f"{ns / 1e6:.3f} ms" for ns in parts] + [f"{whole:.3f} ms", f"{whole / PAPER_WINDOW_MS:.2f}"]
+    return f"| {model} | {' | '.join(cells)} |"
+
+
+def text() -> str:
+    """What processors.md must hold."""
+    table, processors = read_table(TABLE, Path()), load_processors("trimoe")
+    gpu, cpu = processors.gpu, processors.cpu
+    (below, below_at), *_, (above, above_at) = errors(table, gpu)
+    overheads = [
+        f"| {model} | {overhead_us(processors, model):.1f} us "
+        f"| {gpu.expert_time(load_model(model).expert, AT_TOKENS).peak_fraction:.1%} |"
+        for model in MODELS
+    ]
+    expert = load_model(MODELS[0]).expert
+    rates = ", ".join(f"{cpu.expert_time(expert, n).tflops:.1f} at {n}" for n in (32, 64, 128, 256, 512))
+    return TEXT.format(
+        table=f"ndpsim/processors/tables/{TABLE}.csv",
+        tflops=H100_TFLOPS,
+        gbps=H100_GBPS,
+        memory=memory_efficiency(table),
+        compute=compute_efficiency(table),
+        file_memory=gpu.memory_efficiency,
+        file_compute=gpu.compute_efficiency,
+        many=MANY_TOKENS,
+        below=below,
+        below_at=below_at,
+        above=above,
+        above_at=above_at,
+        utilization=UTILIZATION,
+        at=AT_TOKENS,
+        file_overhead=gpu.expert_overhead_ns / 1e3,
+        overheads="\n".join(overheads),
+        layers=f"validation/{LAYERS}",
+        layer_gbps=LAYER_GBPS,
+        calls="\n".join(map(call_row, LAYER_TOKENS)),
+        added=cpu.added_tokens,
+        cpu_tflops=CPU_TFLOPS,
+        cpu_tokens=cpu_tokens(processors),
+        rates=rates,
+        batch=BATCH,
+        context=CONTEXT,
+        windows="\n".join(window_row(processors, model) for model in MODELS),
+    )
+
+
+if __name__ == "__main__":
+    Path(__file__).with_name("processors.md").write_text(text(), encoding="utf-8")
