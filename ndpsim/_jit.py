@@ -69,6 +69,7 @@ _WITHOUT_KERNELS = (
     "importers",
     "moe",
     "peers",
+    "policies",
     "processors",
     "report",
     "results",

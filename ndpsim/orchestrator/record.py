@@ -1,0 +1,120 @@
+"""What happened in a layer, as plain data: for logs, timelines, pictures and checks.
+
+Times are in ns from the beginning of the run. Engines are "gpu", "cpu" and "ndp".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.policies.interface import Assignment, LayerPlacement
+
+__all__ = ["JobRecord", "LayerRecord", "MigrationRecord", "Observer"]
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """A job that was done.
+
+    Attributes:
+        resource: where: "gpu", "cpu", "ndp 0" (DIMM 0) and so on, "pcie-down" (a copy of an expert, or the
+            results, to the GPU), "pcie-up" (activations to the host).
+        kind: "expert", "copy", "shared", "activations", "results", "attention" (attention and dense parts).
+        expert: which; -1: none.
+        share: of its intermediate columns.
+        tokens: that it computed; 0 for transfers.
+        start_ns, end_ns: when.
+        bytes: of weights that it read, or of what it transferred.
+        alone_ns: what it would take alone.
+        read_limit_gbps: the fastest that it would read weights from the host's memory; 0: it reads none.
+    """
+
+    resource: str
+    kind: str
+    expert: int
+    share: float
+    tokens: int
+    start_ns: float
+    end_ns: float
+    bytes: int
+    alone_ns: float
+    read_limit_gbps: float = 0.0
+
+
+@dataclass(frozen=True)
+class MigrationRecord:
+    """A migration that has ended, or was evicted at once.
+
+    Attributes:
+        kind, layer, expert: as in `Migration`.
+        source, target: "gpu", "striped", "localized 3" (DIMM 3), "sharded:4 8" (DIMMs 8 to 11), "none".
+        bytes: that were moved.
+        decided_ns, start_ns, end_ns: when.
+        hidden_ns: of the time from start to end, when no layer's experts were under way.
+    """
+
+    kind: str
+    layer: int
+    expert: int
+    source: str
+    target: str
+    bytes: int
+    decided_ns: float
+    start_ns: float
+    end_ns: float
+    hidden_ns: float
+
+    @property
+    def exposed_ns(self) -> float:
+        """Of the time from start to end, when a layer's experts were under way."""
+        return self.end_ns - self.start_ns - self.hidden_ns
+
+
+@dataclass(frozen=True, eq=False)
+class LayerRecord:
+    """A layer's experts, from the gate to the return of the last result.
+
+    Attributes:
+        phase: "prefill" or "decode".
+        step, layer: as in `LayerView`.
+        start_ns, end_ns: when.
+        window_ns: the time before `start_ns` in which attention and dense parts ran.
+        loads: tokens by expert, int64 [expert].
+        tokens: of the layer.
+        placement: of the layer, when the gate had spoken.
+        assignment: the policy's answer.
+        estimates: the policy's view of each engine's time alone, by engine, over what it assigned.
+        jobs: in the order of their starts.
+        migrations: those that ended since the last layer ended.
+        under_way: migrations not done when the layer ended.
+        bound_ns: no assignment of these loads is faster.
+        bottleneck: the resource with the most time on the critical path.
+        critical_path: places in `jobs`, from the first to the last.
+    """
+
+    phase: str
+    step: int
+    layer: int
+    start_ns: float
+    end_ns: float
+    window_ns: float
+    loads: NDArray[np.int64]
+    tokens: int
+    placement: LayerPlacement
+    assignment: Assignment
+    estimates: Mapping[str, float]
+    jobs: tuple[JobRecord, ...]
+    migrations: tuple[MigrationRecord, ...]
+    under_way: int
+    bound_ns: float
+    bottleneck: str
+    critical_path: tuple[int, ...]
+
+
+#: Called with each layer of a run when it is done, after the name of the policy and its parameters.
+Observer = Callable[[str, Mapping[str, Any], LayerRecord], None]
