@@ -1,0 +1,236 @@
+"""The event loop: until nothing of the foreground is left, find speeds, go on to the next end, start what it
+sets free.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ndpsim._jit import inlined, kernel, outlined
+from ndpsim.events.sharing import share_resources
+
+__all__ = ["DONE", "STUCK", "run_jobs"]
+
+#: How a run ended: all of the foreground is done, or what is left waits for ever.
+DONE, STUCK = 0, 1
+
+_NOTHING_NS = 1e-6  # less than this is left by rounding alone
+
+
+@inlined
+def interpolated(table, rates, row, between, rate):
+    """A value between the rows and the columns of a table; beyond its last column, that of the last."""
+    column = 0
+    while column < len(rates) - 2 and rate > rates[column + 1]:
+        column += 1
+    if len(rates) == 1:
+        return table[row, 0]
+    part = min((rate - rates[column]) / (rates[column + 1] - rates[column]), 1.0)
+    low = table[row, column] + part * (table[row, column + 1] - table[row, column])
+    if between == 0.0:
+        return low
+    high = table[row + 1, column] + part * (table[row + 1, column + 1] - table[row + 1, column])
+    return low + between * (high - low)
+
+
+@inlined
+def host_speed(jobs, slowdown, job):
+    """Of saturating reads beside an NDP job."""
+    row, between = jobs.table[job], jobs.between[job]
+    low = slowdown.host_speed[row]
+    return low if between == 0.0 else low + between * (slowdown.host_speed[row + 1] - low)
+
+
+@inlined
+def begin(jobs, work, job, cause):
+    """A job that waits for nothing starts."""
+    jobs.start_ns[job] = work.clock_ns[0]
+    jobs.cause[job] = cause
+    work.active[work.counts[0]] = job
+    work.counts[0] += 1
+    if jobs.dimm[job] >= 0:
+        work.unit[jobs.dimm[job]] = job
+    if jobs.kind[job] >= 0:
+        work.moving[work.counts[1]] = job
+        work.counts[1] += 1
+
+
+@inlined
+def remove(places, count, job):
+    """Take a job out of a list, which stays in order."""
+    found = 0
+    for place in range(count):
+        if places[place] == job:
+            found = 1
+        elif found == 1:
+            places[place - 1] = places[place]
+    return count - 1
+
+
+@inlined
+def finish(jobs, work, job):
+    """A job ends, and what waited for it alone starts."""
+    jobs.left_ns[job] = 0.0
+    jobs.end_ns[job] = work.clock_ns[0]
+    work.counts[0] = remove(work.active, work.counts[0], job)
+    if jobs.kind[job] >= 0:
+        work.counts[1] = remove(work.moving, work.counts[1], job)
+    if jobs.dimm[job] >= 0:
+        work.unit[jobs.dimm[job]] = -1
+    for place in range(jobs.first_after[job], jobs.first_after[job + 1]):
+        successor = jobs.after[place]
+        jobs.waits[successor] -= 1
+        if jobs.waits[successor] == 0:
+            begin(jobs, work, successor, job)
+
+
+@inlined
+def note_uses(jobs, kinds, slowdown, work):
+    """What each transfer under way would use at full speed, with NDP units as busy as they are."""
+    for place in range(work.counts[1]):
+        job = work.moving[place]
+        kind, per_ns = jobs.kind[job], jobs.per_ns[job]
+        for k in range(work.use.shape[1]):
+            work.use[job, k] = kinds.shared_ns[kind, k] * per_ns
+        for dimm in range(len(work.unit)):
+            ns = kinds.read_ns[kind, dimm]
+            if ns > 0.0:
+                if work.unit[dimm] >= 0:
+                    ns /= host_speed(jobs, slowdown, work.unit[dimm])
+                work.use[job, slowdown.channel[dimm]] += ns * per_ns
+
+
+@inlined
+def share(work, count):
+    """Share all resources among the first `count` transfers."""
+    share_resources(work.use, work.limit, work.level, work.demand, work.speed, work.moving, count)
+
+
+@inlined
+def left_by_foreground(jobs, work, k):
+    """The part of what the background wants of a resource that the foreground leaves it, at most 1."""
+    left, wanted = 1.0, 0.0
+    for place in range(work.counts[1]):
+        job = work.moving[place]
+        if jobs.background[job] == 0:
+            left -= work.use[job, k] * work.speed[job]
+        else:
+            wanted += work.use[job, k]
+    left = max(left, 0.0)
+    return 1.0 if wanted <= left else left / wanted
+
+
+@outlined
+def find_transfer_speeds(jobs, kinds, slowdown, work, prioritised):
+    """The speed of every transfer. Of the first `prioritised` resources, the foreground has what it wants."""
+    note_uses(jobs, kinds, slowdown, work)
+    count, behind = work.counts[1], 0
+    for place in range(count):
+        background = jobs.background[work.moving[place]]
+        behind += background
+        work.limit[work.moving[place]] = 1.0 - background
+    if behind > 0:
+        share(work, count)  # as if the foreground were alone
+        for place in range(count):
+            work.limit[work.moving[place]] = 1.0
+        for k in range(prioritised):
+            part = left_by_foreground(jobs, work, k)
+            for place in range(count):
+                job = work.moving[place]
+                if jobs.background[job] == 1 and work.use[job, k] > 0.0:
+                    work.limit[job] = min(work.limit[job], part)
+    share(work, count)
+
+
+@inlined
+def find_ndp_speeds(jobs, kinds, slowdown, work):
+    """The speed of every NDP job beside what the host reads and relayouts move on its DIMM."""
+    work.host_gbps[:] = 0.0
+    work.moved_gbps[:] = 0.0
+    for place in range(work.counts[1]):
+        job = work.moving[place]
+        kind, per_ns = jobs.kind[job], jobs.per_ns[job] * work.speed[job]
+        for dimm in range(len(work.unit)):
+            work.host_gbps[dimm] += kinds.read_bytes[kind, dimm] * per_ns
+            work.moved_gbps[dimm] += kinds.moved_bytes[kind, dimm] * per_ns
+    for dimm in range(len(work.unit)):
+        job = work.unit[dimm]
+        if job >= 0:
+            row, between = jobs.table[job], jobs.between[job]
+            speed = 1.0
+            if work.host_gbps[dimm] > 0.0:
+                speed = interpolated(
+                    slowdown.ndp_speed, slowdown.host_gbps, row, between, work.host_gbps[dimm]
+                )
+            if work.moved_gbps[dimm] > 0.0:
+                speed *= interpolated(
+                    slowdown.ndp_speed_moving, slowdown.moved_gbps, row, between, work.moved_gbps[dimm]
+                )
+            work.speed[job] = speed
+
+
+@inlined
+def next_end(jobs, work):
+    """How long until the next job ends; infinite where none moves on."""
+    least = np.inf
+    for place in range(work.counts[0]):
+        job = work.active[place]
+        if work.speed[job] > 0.0:
+            least = min(least, jobs.left_ns[job] / work.speed[job])
+    return least
+
+
+@inlined
+def go_on(jobs, work, ns, servers):
+    """Let a time pass at the speeds that are."""
+    work.clock_ns[0] += ns
+    for place in range(work.counts[0]):
+        job = work.active[place]
+        jobs.left_ns[job] -= ns * work.speed[job]
+        if jobs.server[job] >= 0:
+            work.busy_ns[jobs.server[job]] += ns
+    for place in range(work.counts[1]):
+        job = work.moving[place]
+        for k in range(work.use.shape[1]):
+            work.busy_ns[servers + k] += ns * work.speed[job] * work.use[job, k]
+
+
+@kernel
+def run_jobs(jobs, kinds, slowdown, work, prioritised, servers):
+    """Run until all jobs of the foreground are done; returns `DONE` or `STUCK`.
+
+    Jobs that have started before, of the background, go on.
+
+    prioritised: of so many shared resources, the first ones, the foreground has what it wants.
+    """
+    count = len(jobs.work_ns)
+    open_jobs = 0
+    work.counts[:] = 0
+    work.unit[:] = -1
+    for job in range(count):
+        open_jobs += 1 - jobs.background[job]
+        work.speed[job] = 1.0
+    for job in range(count):
+        if jobs.waits[job] == 0:
+            started = jobs.start_ns[job]
+            begin(jobs, work, job, -1)
+            if started >= 0.0:
+                jobs.start_ns[job] = started
+    while open_jobs > 0:
+        if work.counts[0] == 0:
+            return STUCK
+        find_transfer_speeds(jobs, kinds, slowdown, work, prioritised)
+        find_ndp_speeds(jobs, kinds, slowdown, work)
+        ns = next_end(jobs, work)
+        if ns == np.inf:
+            return STUCK
+        go_on(jobs, work, ns, servers)
+        place = 0
+        while place < work.counts[0]:
+            job = work.active[place]
+            if jobs.left_ns[job] <= _NOTHING_NS:
+                open_jobs -= 1 - jobs.background[job]
+                finish(jobs, work, job)
+            else:
+                place += 1
+    return DONE

@@ -1,0 +1,212 @@
+"""The event loop and the sharing of resources once more, in plain Python, as their definition reads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ndpsim.events.state import Jobs, Kinds, Slowdown
+
+__all__ = ["ReadableLoop", "ensure_fair", "shared_speeds"]
+
+_ROUNDS = 200
+_SAME = 1e-12
+_NOTHING_NS = 1e-6
+
+
+def _level(demands: Iterable[float]) -> float:
+    """The cut at which demands add up to 1; infinite where they are no more than that."""
+    ascending = sorted(demands)
+    if sum(ascending) <= 1:
+        return math.inf
+    left = 1.0
+    for place, demand in enumerate(ascending):
+        level = left / (len(ascending) - place)
+        if demand >= level:
+            return level
+        left -= demand
+    return ascending[-1]
+
+
+def shared_speeds(use: Sequence[Sequence[float]], limits: Sequence[float]) -> list[float]:
+    """The speed of each job; `use`: of each job, its share of each resource at full speed."""
+    levels = [math.inf] * (len(use[0]) if use else 0)
+
+    def speed(job: int, without: int = -1) -> float:
+        least = limits[job]
+        for k, level in enumerate(levels):
+            if k != without and use[job][k] * least > level:
+                least = level / use[job][k]
+        return least
+
+    for _ in range(_ROUNDS):
+        before = list(levels)
+        for k in range(len(levels)):
+            levels[k] = _level(use[job][k] * speed(job, k) for job in range(len(use)))
+        if all(one == other or abs(one - other) <= _SAME * one for one, other in zip(levels, before, strict=True)):
+            break
+    return [speed(job) for job in range(len(use))]
+
+
+def ensure_fair(
+    use: Sequence[Sequence[float]], limits: Sequence[float], speeds: Sequence[float], tolerance: float = 1e-9
+) -> None:
+    """The certificate of bottleneck max fairness.
+
+    Raises:
+        AssertionError: a resource is used beyond what there is, or a job neither runs at its limit nor has
+            the largest share of a saturated resource.
+    """
+    resources = range(len(use[0]) if use else 0)
+    shares = [[use[job][k] * speeds[job] for k in resources] for job in range(len(use))]
+    totals = [sum(share[k] for share in shares) for k in resources]
+    for k, total in enumerate(totals):
+        if total > 1 + tolerance:
+            raise AssertionError(f"resource {k} is used at {total} of what it has")
+    for job, speed in enumerate(speeds):
+        if speed > limits[job] * (1 + tolerance):
+            raise AssertionError(f"job {job} runs at {speed}, its limit is {limits[job]}")
+        if speed >= limits[job] * (1 - tolerance):
+            continue
+        held = [
+            k
+            for k in resources
+            if totals[k] >= 1 - tolerance
+            and shares[job][k] >= max(share[k] for share in shares) * (1 - tolerance)
+        ]
+        if not held:
+            raise AssertionError(f"job {job} runs at {speed} of {limits[job]} and nothing holds it back")
+
+
+@dataclass
+class ReadableLoop:
+    """Runs jobs as `loop.run_jobs` does, and holds every sharing of resources to its certificate.
+
+    What has happened is written into the arrays of `jobs`; `busy_ns` is by server and shared resource.
+    """
+
+    jobs: Jobs
+    kinds: Kinds
+    slowdown: Slowdown
+    clock_ns: float
+    prioritised: int
+    busy_ns: dict[tuple[str, int], float] = field(default_factory=dict)
+
+    def run(self) -> bool:
+        """Until the foreground is done; False where what is left waits for ever."""
+        jobs = self.jobs
+        for job in range(len(jobs.work_ns)):
+            if jobs.waits[job] == 0 and jobs.start_ns[job] < 0:
+                jobs.start_ns[job], jobs.cause[job] = self.clock_ns, -1
+        while any(jobs.end_ns[job] < 0 for job in self._all() if not jobs.background[job]):
+            speeds = self._speeds()
+            ends = [jobs.left_ns[job] / speed for job, speed in speeds.items() if speed > 0]
+            if not ends:
+                return False
+            self._pass(min(ends), speeds)
+            while finished := [job for job in self._active() if jobs.left_ns[job] <= _NOTHING_NS]:
+                for job in finished:
+                    self._finish(job)
+        return True
+
+    def _all(self) -> range:
+        return range(len(self.jobs.work_ns))
+
+    def _active(self) -> list[int]:
+        jobs = self.jobs
+        return [job for job in self._all() if jobs.waits[job] == 0 and jobs.end_ns[job] < 0]
+
+    def _finish(self, job: int) -> None:
+        jobs = self.jobs
+        jobs.left_ns[job], jobs.end_ns[job] = 0.0, self.clock_ns
+        for successor in jobs.after[jobs.first_after[job] : jobs.first_after[job + 1]]:
+            jobs.waits[successor] -= 1
+            if jobs.waits[successor] == 0:
+                jobs.start_ns[successor], jobs.cause[successor] = self.clock_ns, job
+
+    def _pass(self, ns: float, speeds: Mapping[int, float]) -> None:
+        jobs, kinds = self.jobs, self.kinds
+        self.clock_ns += ns
+        units = self._units()
+        for job, speed in speeds.items():
+            jobs.left_ns[job] -= ns * speed
+            if jobs.server[job] >= 0:
+                self._count("server", int(jobs.server[job]), ns)
+            if jobs.kind[job] >= 0:
+                for k in range(kinds.shared_ns.shape[1]):
+                    self._count("shared", k, ns * speed * self._use(job, k, units))
+
+    def _count(self, what: str, number: int, ns: float) -> None:
+        self.busy_ns[what, number] = self.busy_ns.get((what, number), 0.0) + ns
+
+    def _units(self) -> dict[int, int]:
+        """The NDP job of each DIMM whose unit is at work."""
+        return {int(self.jobs.dimm[job]): job for job in self._active() if self.jobs.dimm[job] >= 0}
+
+    def _use(self, job: int, k: int, units: Mapping[int, int]) -> float:
+        """The share of a resource that a transfer at full speed uses."""
+        kinds, slowdown, kind = self.kinds, self.slowdown, self.jobs.kind[job]
+        ns = float(kinds.shared_ns[kind, k])
+        for dimm in range(len(slowdown.channel)):
+            if slowdown.channel[dimm] == k:
+                beside = self._of_tokens(slowdown.host_speed, units[dimm]) if dimm in units else 1.0
+                ns += float(kinds.read_ns[kind, dimm]) / beside
+        return ns * float(self.jobs.per_ns[job])
+
+    def _of_tokens(self, column: Sequence[float], job: int) -> float:
+        row, between = int(self.jobs.table[job]), float(self.jobs.between[job])
+        return float(column[row] + (between * (column[row + 1] - column[row]) if between else 0.0))
+
+    def _speeds(self) -> dict[int, float]:
+        """The speed of every job under way."""
+        jobs, active, units = self.jobs, self._active(), self._units()
+        moving = [job for job in active if jobs.kind[job] >= 0]
+        use = [[self._use(job, k, units) for k in range(self.kinds.shared_ns.shape[1])] for job in moving]
+        of_moving = dict(zip(moving, self._transfer_speeds(moving, use), strict=True))
+        speeds = {job: of_moving.get(job, 1.0) for job in active}
+        for dimm, job in units.items():
+            host, moved = (
+                sum(float(table[jobs.kind[one], dimm] * jobs.per_ns[one]) * speeds[one] for one in moving)
+                for table in (self.kinds.read_bytes, self.kinds.moved_bytes)
+            )
+            speeds[job] = self._ndp_speed(job, host, moved)
+        return speeds
+
+    def _transfer_speeds(self, moving: Sequence[int], use: Sequence[Sequence[float]]) -> list[float]:
+        background = [bool(self.jobs.background[job]) for job in moving]
+        limits = [1.0] * len(moving)
+        if any(background):
+            alone = shared_speeds(use, [0.0 if behind else 1.0 for behind in background])
+            for k in range(self.prioritised):
+                left = 1 - sum(of[k] * s for of, s, behind in zip(use, alone, background, strict=True) if not behind)
+                wanted = sum(of[k] for of, behind in zip(use, background, strict=True) if behind)
+                part = 1.0 if wanted <= max(left, 0.0) else max(left, 0.0) / wanted
+                limits = [
+                    min(limit, part) if behind and of[k] > 0 else limit
+                    for limit, of, behind in zip(limits, use, background, strict=True)
+                ]
+        speeds = shared_speeds(use, limits)
+        ensure_fair(use, limits, speeds)
+        return speeds
+
+    def _ndp_speed(self, job: int, host_gbps: float, moved_gbps: float) -> float:
+        slowdown = self.slowdown
+        speed = 1.0
+        for rate, rates, table in (
+            (host_gbps, slowdown.host_gbps, slowdown.ndp_speed),
+            (moved_gbps, slowdown.moved_gbps, slowdown.ndp_speed_moving),
+        ):
+            if rate > 0:
+                speed *= self._of_tokens([_interpolated(rates, row, rate) for row in table], job)
+        return speed
+
+
+def _interpolated(rates: Sequence[float], values: Sequence[float], rate: float) -> float:
+    """The value at a rate; beyond the last rate, that of the last."""
+    for (low, first), (high, last) in zip(
+        zip(rates, values, strict=True), list(zip(rates, values, strict=True))[1:], strict=False
+    ):
+        if rate <= high:
+            return float(first + (rate - low) / (high - low) * (last - first))
+    return float(values[-1])

@@ -1,0 +1,80 @@
+"""The arrays of the event loop."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim._by_reference import by_reference
+
+__all__ = ["Jobs", "Kinds", "Slowdown", "Work"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@by_reference
+class Kinds(NamedTuple):
+    """What whole transfers use, by kind of transfer: a layout that is read, a copy to the GPU, a relayout.
+
+    A job with `Jobs.per_ns` p at full speed uses p x these amounts in every ns.
+    """
+
+    shared_ns: Floats  # [kind, shared]: ns of the shared resource; those of channels are in `read_ns`
+    read_ns: Floats  # [kind, DIMM]: ns of the DIMM's channel for its bytes, with no NDP unit at work
+    read_bytes: Floats  # [kind, DIMM]: that the host reads of the DIMM
+    moved_bytes: Floats  # [kind, DIMM]: that a relayout reads and writes of the DIMM
+
+
+@by_reference
+class Slowdown(NamedTuple):
+    """How much NDP units and others slow each other down; tables of the cycle-level model."""
+
+    channel: Ints  # [DIMM]: its channel, among the shared resources
+    host_gbps: Floats  # [rate]: of the host on a DIMM, ascending from 0
+    ndp_speed: Floats  # [tokens, rate]: of an NDP job beside it
+    host_speed: Floats  # [tokens]: of saturating reads beside an NDP job
+    moved_gbps: Floats  # [rate]: of relayouts on a DIMM, ascending from 0
+    ndp_speed_moving: Floats  # [tokens, rate]: of an NDP job beside it
+
+
+@by_reference
+class Jobs(NamedTuple):
+    """Jobs with dependencies. Places of `after` and `before` are those of `first_after`."""
+
+    work_ns: Floats  # [job]: alone
+    left_ns: Floats  # [job]
+    per_ns: Floats  # [job]: share of the whole transfer of its kind in a ns at full speed
+    kind: Ints  # [job]: of transfer; -1: none
+    server: Ints  # [job]: the exclusive resource whose time it takes; -1: none
+    dimm: Ints  # [job]: whose NDP unit it runs on; -1: none
+    table: Ints  # [job]: NDP: the row of `Slowdown`,
+    between: Floats  # [job]: and how far it is from there to the next
+    background: Ints  # [job]: 1: yields to others where a resource knows priorities, and is not waited for
+    waits: Ints  # [job]: for so many others
+    first_after: Ints  # [job + 1]: where its successors begin
+    after: Ints  # successors, those of a job behind one another
+    start_ns: Floats  # [job]: when it started; negative: not yet
+    end_ns: Floats  # [job]: negative: not yet
+    cause: Ints  # [job]: whose end started it; -1: the beginning
+
+
+@by_reference
+class Work(NamedTuple):
+    """What the loop works with, and what it counts."""
+
+    clock_ns: Floats  # [1]
+    busy_ns: Floats  # [server], then [shared]: time that it was used, in full
+    active: Ints  # [job]: those under way
+    moving: Ints  # [job]: those of them with a transfer
+    speed: Floats  # [job]
+    limit: Floats  # [job]: of its speed
+    use: Floats  # [job, shared]
+    level: Floats  # [shared]: the largest share that anyone gets of a saturated resource; infinite: it is not
+    demand: Floats  # [job]
+    unit: Ints  # [DIMM]: the NDP job under way; -1: none
+    host_gbps: Floats  # [DIMM]
+    moved_gbps: Floats  # [DIMM]
+    counts: Ints  # [2]: those active, those that transfer
