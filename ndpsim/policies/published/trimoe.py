@@ -1,0 +1,319 @@
+"""TriMoE: experts on GPU, AMX CPU and NDP by a cost model; layouts and DIMMs follow predicted loads.
+
+After "TriMoE: Augmenting GPU with AMX-Enabled CPU and DIMM-NDP for High-Throughput MoE Inference via
+Offloading", Sections 4.2 (scheduling, equations 1 to 7) and 4.3 (migrations, equation 8). What the paper
+leaves open is a parameter, whose description says why its default is what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from ndpsim.policies.interface import (
+    STRIPED,
+    Assignment,
+    BackgroundView,
+    Estimates,
+    Floats,
+    Ints,
+    LayerPlacement,
+    LayerView,
+    Machine,
+    Migration,
+    OfflineView,
+    Placement,
+    Policy,
+    PolicyParameters,
+)
+from ndpsim.policies.makespan import CPU, DIMM, GPU, CostModel, Outlook, Schedule, greedy, refine
+from ndpsim.policies.predictor import LoadPredictor, Tally
+from ndpsim.policies.relocation import Task, Window, ndp_busy, prefetches, rebalances, relayouts
+
+__all__ = ["POLICY", "TriMoE", "TriMoEParameters"]
+
+_COUNTED = {
+    "accuracy": (
+        "experts of decode layers whose class, predicted when the layer before was done, was that of their "
+        "load: hot (among those that gain most by the room in the GPU's memory), cold (NDP is best), or warm"
+    ),
+    "decision_accuracy": (
+        "prefetches, relayouts and rebalances that would have been of benefit with the loads of the "
+        "layer's next visit"
+    ),
+}
+
+
+class TriMoEParameters(PolicyParameters):
+    """What can be set."""
+
+    refine: bool = Field(True, description="bottleneck-aware refinement (Section 4.2)")
+    relayout: bool = Field(True, description="dynamic relayout (Section 4.3)")
+    rebalance: bool = Field(True, description="cold expert rebalancing (Section 4.3)")
+    prefetch: bool = Field(True, description="hot expert prefetching (Section 4.3)")
+    cpu: bool = Field(True, description="experts on the CPU; without: the GPU-NDP baseline of Figure 8")
+    alpha: float = Field(0.3, gt=0, le=1, description="weight of the latest load (equation 8)")
+    contention: Literal["part", "whole"] = Field(
+        "part",
+        description="what a striped read adds to each DIMM (equation 6): the time in which the DIMM serves "
+        "its part of the bytes, or all of T_DRAM; the paper does not say: a DIMM is busy when serving, and "
+        "those of a channel serve in turn",
+    )
+    refine_limit: int = Field(
+        1000,
+        ge=0,
+        description="moves of a refinement at most; the paper gives no limit: more than were ever needed, so "
+        "that refinement ends where no move lowers the makespan",
+    )
+    hot_experts: int | None = Field(
+        None,
+        ge=0,
+        description="experts of a layer that count as hot at most; the paper does not say: as many as the "
+        "GPU's memory has room for, layers sharing it evenly, since an expert there is never slower "
+        "(equation 1)",
+    )
+    skew: float = Field(
+        0.25,
+        ge=0,
+        description="share by which the predicted time of the busiest DIMM exceeds the mean where skew is "
+        "detected; the paper gives none: at batch 512, 8% of 3072 pairs over 16 DIMMs are 15 cold tokens "
+        "each, which by chance alone vary by 11% in their moving average, the most of 16 DIMMs by 20%",
+    )
+    budget: Literal["apart", "together"] = Field(
+        "apart",
+        description="whether prefetches and moves between DIMMs fill one window budget together; the paper "
+        "does not say: PCIe and DIMM-Link work at the same time, and it is DIMM-Link that it calls limited",
+    )
+    overrun: bool = Field(
+        True,
+        description="the migration that fills the window may end behind it, if its benefit is greater than "
+        "what is behind; the paper executes migrations until they fill the window, and with one link a way "
+        "not one relayout of DeepSeek-V2 would fit",
+    )
+    benefit_steps: int = Field(
+        3,
+        ge=1,
+        description="steps of predicted benefit against what of a migration is behind the window; the paper "
+        "does not say: after three steps equation 8 has replaced two thirds of what it knew",
+    )
+
+
+class TriMoE(Policy):
+    """The policy of TriMoE's scheduler."""
+
+    name = "trimoe"
+    title = "TriMoE: greedy makespan scheduling with refinement, predicted relayout, rebalancing, prefetch"
+    paper = (
+        "TriMoE: Augmenting GPU with AMX-Enabled CPU and DIMM-NDP for High-Throughput MoE Inference via "
+        "Offloading"
+    )
+    Parameters = TriMoEParameters
+    parameters: TriMoEParameters
+
+    def __init__(self, machine: Machine, estimates: Estimates, parameters: TriMoEParameters) -> None:
+        super().__init__(machine, estimates, parameters)
+        experts = machine.model.routed_experts
+        self.costs = CostModel(
+            estimates, machine.dimms, parameters.cpu, whole_reads=parameters.contention == "whole"
+        )
+        self.predictor = LoadPredictor(len(machine.layers), experts, parameters.alpha)
+        #: Experts of each layer that there is room for with the GPU.
+        self._room = [0] * len(machine.layers)
+        #: What was expected of the layer that comes next: its row, classes, and the tasks begun for it.
+        self._expected: tuple[int, Ints, list[Task]] | None = None
+        #: Tasks begun, with the row of their layer, that may not have ended.
+        self._under_way: list[tuple[int, Task]] = []
+        self._classes = Tally()
+        self._decisions = Tally()
+
+    # ---- the first layout (Section 4.3: "an optimized initial layout via offline trace analysis")
+
+    def place(self, view: OfflineView) -> Placement:
+        """Hot experts with the GPU, cold ones localized, the others striped, by their mean loads offline.
+
+        Room in the GPU's memory is shared evenly by layers, as every step visits each of them: all have their
+        hottest experts there before one has one more. Cold experts of a layer go, those that take longest
+        first, to the DIMM that is busy least; the DIMM that so has most experts of this layer is the one that
+        has fewest of the others.
+        """
+        loads = _mean_loads(view)
+        self.predictor.begin(loads)
+        outlooks = [self.costs.outlook(row) for row in loads]
+        self._room = self._rooms(outlooks)
+        placement = Placement.striped(*loads.shape)
+        held = np.zeros(self.machine.dimms, np.int64)
+        for row, outlook in enumerate(outlooks):
+            placement.resident[row] = outlook.hot(self._room[row])
+            cold = np.flatnonzero(outlook.cold & ~placement.resident[row])
+            placement.dimm[row, cold] = self._spread(outlook.ndp[cold], held)
+        return placement
+
+    def _rooms(self, outlooks: Sequence[Outlook]) -> list[int]:
+        """How many experts of each layer the GPU's memory is to hold."""
+        layers, experts = len(outlooks), self.machine.model.routed_experts
+        hot = self.parameters.hot_experts
+        most = experts if hot is None else min(hot, experts)
+        each, left = divmod(self.machine.gpu_experts, layers)
+        if each >= most:
+            return [most] * layers
+        # What does not go round goes to the layers whose next expert gains most.
+        gains = [np.partition(-o.gain(np.full(experts, STRIPED)), each)[each] for o in outlooks]
+        more = set(np.argsort(gains, kind="stable")[:left].tolist())
+        return [each + (row in more) for row in range(layers)]
+
+    def _spread(self, times: Floats, held: Ints) -> Ints:
+        """The DIMMs of a layer's cold experts; `held`: experts on each DIMM, which is brought up to date."""
+        if not len(times):
+            return np.empty(0, np.int64)
+        busy, groups = [0.0] * len(held), np.empty(len(times), np.int64)
+        for expert in np.argsort(-times, kind="stable").tolist():
+            group = busy.index(min(busy))
+            groups[expert] = group
+            busy[group] += float(times[expert])
+        counts = np.bincount(groups, minlength=len(held))
+        dimm_of = np.empty(len(held), np.int64)
+        dimm_of[np.argsort(-counts, kind="stable")] = np.argsort(held, kind="stable")
+        held[dimm_of] += counts
+        return dimm_of[groups]
+
+    # ---- scheduling (Section 4.2)
+
+    def assign(self, view: LayerView) -> Assignment:
+        """Greedy by equations 1 to 4, then refinement by equation 7; in the prefill all on the GPU."""
+        active = np.flatnonzero(view.loads).tolist()
+        if view.phase == "prefill":
+            return self._prefill(view, active)
+        costs = self.costs.costs(view.loads, view.placement, view.arriving)
+        schedule = greedy(costs, view.placement, active, self.machine.dimms, self.estimates.shared_ns)
+        before = schedule.makespan_ns
+        moves = refine(schedule, self.parameters.refine_limit) if self.parameters.refine else 0
+        return Assignment(
+            gpu=_gpu_order(schedule.experts(GPU), view),
+            cpu=schedule.experts(CPU),
+            ndp=[e for dimm in range(self.machine.dimms) for e in schedule.experts(DIMM + dimm)],
+            estimated_ns=schedule.makespan_ns,
+            details={"greedy_ns": before, "moves": moves},
+        )
+
+    def _prefill(self, view: LayerView, active: Sequence[int]) -> Assignment:
+        """The GPU "performs all inference computations" of the prefill (Section 4.1)."""
+        order = sorted(active, key=lambda expert: -view.loads[expert])
+        estimated = None
+        if view.loads.max() <= self.estimates.most_tokens:
+            costs = self.costs.costs(view.loads, view.placement, view.arriving)
+            schedule = Schedule(costs, view.placement, self.machine.dimms, self.estimates.shared_ns)
+            for expert in active:
+                schedule.put(expert, GPU)
+            estimated = schedule.makespan_ns
+        return Assignment(gpu=_gpu_order(order, view), estimated_ns=estimated)
+
+    # ---- migrations (Section 4.3)
+
+    def background(self, view: BackgroundView) -> Sequence[Migration]:
+        """Prefetches, relayouts and rebalances for the next layer, by benefit, within the window."""
+        wanted = self.parameters
+        if view.phase == "prefill" or not (wanted.prefetch or wanted.relayout or wanted.rebalance):
+            return ()
+        row = self.row[view.layer]
+        self._judge(row, view.loads)
+        self.predictor.update(row, view.loads)  # eq. 8
+        row = self.row[view.next_layer]
+        outlook = self.costs.outlook(self.predictor.loads[row])
+        window = self._window(view)
+        tasks = window.taken(self._tasks(view, row, outlook, window))
+        self._under_way += [(row, task) for task in tasks]
+        self._expected = row, self._class_of(outlook, row), tasks
+        migrations = []
+        for task in tasks:
+            if task.victim is not None:
+                migrations.append(Migration("evict", view.next_layer, task.victim))
+            migrations.append(task.migration)
+        return migrations
+
+    def _window(self, view: BackgroundView) -> Window:
+        """The window, of which what has not ended yet takes its part."""
+        wanted = self.parameters
+        window = Window(
+            self.estimates.window_ns, wanted.budget == "together", wanted.overrun, wanted.benefit_steps
+        )
+        self._under_way = [
+            (row, task) for row, task in self._under_way if view.moving[row, task.migration.expert]
+        ]
+        for _, task in self._under_way:
+            window.spend(task)
+        return window
+
+    def _tasks(self, view: BackgroundView, row: int, outlook: Outlook, window: Window) -> list[Task]:
+        """All that would be of benefit, and has a resource that is not full already."""
+        wanted, layer, moving = self.parameters, view.next_layer, view.moving[row]
+        here = view.placement.of_layer(row)
+        here = LayerPlacement(here.dimm.copy(), here.shards, here.resident.copy())
+        tasks: list[Task] = []
+        if wanted.prefetch and not window.full("pcie"):
+            room, free = self._room[row], view.gpu_free
+            tasks += prefetches(outlook, layer, here, moving, room, free, self.estimates)
+        if not self.machine.dimms or window.full("link"):
+            return tasks
+        busy = ndp_busy(outlook, here, self.machine.dimms)
+        if wanted.relayout:
+            tasks += relayouts(outlook, layer, here, moving, busy, self.estimates)
+        if wanted.rebalance:
+            most = 1 + int(window.budget_ns / max(self.estimates.rebalance_ns, 1.0))
+            found = rebalances(outlook, layer, here, moving, busy, wanted.skew, self.estimates)
+            tasks += islice(found, most)
+        return tasks
+
+    # ---- was the prediction right?
+
+    def _class_of(self, outlook: Outlook, row: int) -> Ints:
+        """0 of a cold expert, 1 of a warm one, 2 of a hot one."""
+        hot = outlook.hot(self._room[row])
+        return np.where(hot, 2, np.where(outlook.cold, 0, 1))
+
+    def _judge(self, row: int, loads: Ints) -> None:
+        """Compare what was expected of a layer with its loads."""
+        if self._expected is None or self._expected[0] != row:
+            return
+        _, classes, tasks = self._expected
+        outlook = self.costs.outlook(loads)
+        self._classes.add(int((self._class_of(outlook, row) == classes).sum()), len(classes))
+        self._decisions.add(sum(task.benefit(outlook) > 0 for task in tasks), len(tasks))
+
+    def prediction(self) -> Mapping[str, Any] | None:
+        """Both of what the paper's "predictor accuracy" and "migration decision accuracy" of 78% may mean."""
+        if not self._classes.counted:
+            return None
+        return {
+            "accuracy": self._classes.share,
+            "decision_accuracy": self._decisions.share,
+            "counted": {
+                **_COUNTED,
+                "experts": self._classes.counted,
+                "migrations": self._decisions.counted,
+            },
+        }
+
+
+def _mean_loads(view: OfflineView) -> Floats:
+    """Mean load of each expert in a step of the run's batch: [layer, expert]; of the prefill if need be."""
+    trace, layers = view.trace, view.machine.layers
+    if trace.steps:
+        loads = np.mean([[trace.loads(step, one) for one in layers] for step in range(trace.steps)], axis=0)
+        return np.asarray(loads * (view.batch / trace.batch))
+    return np.array([trace.prefill_loads(one) for one in layers]) * (view.batch / trace.prefill_tokens)
+
+
+def _gpu_order(experts: Sequence[int], view: LayerView) -> list[int]:
+    """Experts that are there first, so that copies advance behind them; last those on their way already.
+
+    Their copies have a lower priority on PCIe than those of missing experts.
+    """
+    resident, arriving = view.placement.resident, view.arriving
+    return sorted(experts, key=lambda expert: 0 if resident[expert] else 2 if arriving[expert] else 1)
+
+
+POLICY = TriMoE

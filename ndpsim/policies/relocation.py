@@ -1,0 +1,201 @@
+"""Experts that would be better off elsewhere, and what fits into an overlap window: TriMoE, Section 4.3.
+
+A task is one migration, and what makes room for it. Its benefit is what the next visit of the layer gains:
+
+- prefetch: what an expert gains by being with the GPU, less what the one gains that has to leave;
+- relayout: the difference between the two layouts;
+- rebalance: by how much the later end of the two DIMMs comes earlier.
+
+The same is asked after that visit, with the loads that there were: was the decision right?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ndpsim.policies.interface import STRIPED, Estimates, Flags, Floats, LayerPlacement, Migration
+from ndpsim.policies.makespan import Outlook
+
+__all__ = ["Task", "Window", "ndp_busy", "prefetches", "rebalances", "relayouts"]
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A migration, the expert that it drives from the GPU's memory or None, and its benefit.
+
+    `placement`: of the layer, as the decision took it to be.
+    """
+
+    migration: Migration
+    victim: int | None
+    placement: LayerPlacement
+    benefit_ns: float
+
+    @property
+    def resource(self) -> str:
+        """What it occupies: "pcie" or "link"."""
+        return "pcie" if self.migration.kind == "prefetch" else "link"
+
+    def benefit(self, outlook: Outlook) -> float:
+        """Its benefit in another step, in ns."""
+        move, placement = self.migration, self.placement
+        if move.kind == "prefetch":
+            return _prefetch_benefit(outlook.gain(placement.dimm), move.expert, self.victim)
+        if move.kind == "relayout":
+            return _relayout_benefit(outlook, move.expert, move.to)
+        busy = ndp_busy(outlook, placement, max(move.to, int(placement.dimm.max())) + 1)
+        return _rebalance_benefit(busy, outlook.ndp[move.expert], placement.dimm[move.expert], move.to)
+
+
+def _prefetch_benefit(gain: Floats, expert: int, victim: int | None) -> float:
+    return float(gain[expert] - (0.0 if victim is None else gain[victim]))
+
+
+def _relayout_benefit(outlook: Outlook, expert: int, to: int) -> float:
+    saved = float(outlook.localized[expert] - outlook.striped[expert])
+    return saved if to == STRIPED else -saved
+
+
+def _rebalance_benefit(busy: Floats, ndp_ns: float, source: int, to: int) -> float:
+    before = max(busy[source], busy[to])
+    return float(before - max(busy[source] - ndp_ns, busy[to] + ndp_ns))
+
+
+def ndp_busy(outlook: Outlook, placement: LayerPlacement, dimms: int) -> Floats:
+    """How long the experts for which NDP is best make each DIMM busy: [dimm], in ns."""
+    there = (placement.dimm != STRIPED) & ~placement.resident
+    return np.bincount(placement.dimm[there], outlook.ndp[there], dimms).astype(np.float64)
+
+
+def prefetches(
+    outlook: Outlook,
+    layer: int,
+    placement: LayerPlacement,
+    moving: Flags,
+    room: int,
+    free: int,
+    estimates: Estimates,
+) -> list[Task]:
+    """Experts predicted as hot, the hottest first, in place of the coldest residents where none is `free`."""
+    gain = outlook.gain(placement.dimm)
+    wanted = np.flatnonzero(outlook.hot(room) & ~placement.resident & ~moving)
+    wanted = wanted[np.argsort(-gain[wanted], kind="stable")]
+    there = np.flatnonzero(placement.resident & ~moving)
+    victims = [None] * max(free, 0) + there[np.argsort(gain[there], kind="stable")].tolist()
+    tasks = []
+    for expert, victim in zip(wanted.tolist(), victims, strict=False):
+        benefit = _prefetch_benefit(gain, expert, victim)
+        if benefit > 0:
+            migration = Migration("prefetch", layer, expert, estimated_ns=estimates.pcie_ns)
+            tasks.append(Task(migration, victim, placement, benefit))
+    return tasks
+
+
+def relayouts(
+    outlook: Outlook, layer: int, placement: LayerPlacement, moving: Flags, busy: Floats, estimates: Estimates
+) -> list[Task]:
+    """Experts whose layout is not that of their best engine, those that gain most first.
+
+    A striped one goes to the DIMM that is busy least, those before it counted.
+    """
+    striped = placement.dimm == STRIPED
+    saved = np.where(striped, outlook.striped - outlook.localized, outlook.localized - outlook.striped)
+    wanted = np.flatnonzero((saved > 0) & ~placement.resident & ~moving)
+    busy = busy.copy()
+    tasks = []
+    for expert in wanted[np.argsort(-saved[wanted], kind="stable")].tolist():
+        if striped[expert]:
+            to = int(busy.argmin())
+            busy[to] += outlook.ndp[expert]
+            time = estimates.to_localized_ns
+        else:
+            to, time = STRIPED, estimates.to_striped_ns
+        migration = Migration("relayout", layer, expert, to, time)
+        tasks.append(Task(migration, None, placement, _relayout_benefit(outlook, expert, to)))
+    return tasks
+
+
+def rebalances(
+    outlook: Outlook,
+    layer: int,
+    placement: LayerPlacement,
+    moving: Flags,
+    busy: Floats,
+    skew: float,
+    estimates: Estimates,
+) -> Iterator[Task]:
+    """Cold experts one by one from the busiest DIMM to the most idle one, as long as there is skew.
+
+    There is skew where the busiest DIMM is busy longer than the mean by more than the share `skew`. The
+    expert that goes is the one that brings the two DIMMs closest; of equals the first.
+    """
+    busy, dimm = busy.copy(), placement.dimm.copy()
+    movable = ~placement.resident & ~moving & (outlook.ndp > 0)
+    while len(busy) and busy.max() > busy.mean() * (1 + skew):
+        source, to = int(busy.argmax()), int(busy.argmin())
+        experts = np.flatnonzero(movable & (dimm == source))
+        if not len(experts):
+            return
+        times = outlook.ndp[experts]
+        chosen = int(np.argmin(np.abs(busy[source] - busy[to] - 2 * times)))
+        expert, time = int(experts[chosen]), float(times[chosen])
+        benefit = _rebalance_benefit(busy, time, source, to)
+        if benefit <= 0:
+            return
+        here = LayerPlacement(dimm.copy(), placement.shards, placement.resident)
+        yield Task(Migration("rebalance", layer, expert, to, estimates.rebalance_ns), None, here, benefit)
+        busy[source] -= time
+        busy[to] += time
+        dimm[expert] = to
+        movable[expert] = False
+
+
+@dataclass
+class Window:
+    """The overlap window, in ns, and what has been spent of it on PCIe and on the links between DIMMs.
+
+    Attributes:
+        budget_ns: how long it is.
+        together: both draw on one budget.
+        overrun: a task may end behind the window, if its benefit in `steps` steps is more than what of it
+            is behind it.
+        steps: see `overrun`.
+    """
+
+    budget_ns: float
+    together: bool
+    overrun: bool
+    steps: int
+
+    def __post_init__(self) -> None:
+        self._spent = {"pcie": 0.0, "link": 0.0}
+
+    def spent_ns(self, resource: str) -> float:
+        """What has been spent of the budget that a resource draws on."""
+        return sum(self._spent.values()) if self.together else self._spent[resource]
+
+    def spend(self, task: Task) -> None:
+        """Count the time of a task."""
+        self._spent[task.resource] += task.migration.estimated_ns
+
+    def full(self, resource: str) -> bool:
+        """Nothing is left of the budget."""
+        return self.spent_ns(resource) >= self.budget_ns
+
+    def taken(self, tasks: Sequence[Task]) -> list[Task]:
+        """Tasks by benefit until their times fill the window; each expert once."""
+        taken: list[Task] = []
+        used: set[int] = set()
+        for task in sorted(tasks, key=lambda task: -task.benefit_ns):
+            if task.migration.expert in used or self.full(task.resource):
+                continue
+            behind = self.spent_ns(task.resource) + task.migration.estimated_ns - self.budget_ns
+            if behind > 0 and not (self.overrun and self.steps * task.benefit_ns > behind):
+                continue
+            self.spend(task)
+            used.add(task.migration.expert)
+            taken.append(task)
+        return taken
