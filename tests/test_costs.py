@@ -88,9 +88,8 @@ def test_what_the_hardware_file_says_of_the_memory_changes_costs_as_it_changes_s
     assert slow.host_read(1).time_ns > usual.host_read(1).time_ns
     assert slow.expert(1).time_ns == simulate_expert(hardware, LARGE).time_ns
     assert slow.host_read(1).time_ns == simulate_host_read(hardware, LARGE, "localized").time_ns
-    moved_ns = slow.relayout("localized 0", "striped").time_ns  # where links bind, hardly slower
+    moved_ns = slow.relayout("localized 0", "striped").time_ns  # links bind it
     assert moved_ns == simulate_relayout(hardware, LARGE, host=False).time_ns
-    assert moved_ns != usual.relayout("localized 0", "striped").time_ns
 
 
 def test_the_width_of_a_link_changes_relayouts_as_it_changes_the_relayout_engine():
