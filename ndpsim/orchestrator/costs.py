@@ -1,0 +1,318 @@
+"""What an expert on a DIMM, a host read and a relayout take: every time from a cycle-level simulation.
+
+A simulation is made when its result is first asked for, and found in the cache of results where it was made
+before; from then on a cost is a look-up in a dictionary.
+
+Some relayouts are alike: on a ring of links those between two DIMMs that are as many links apart, and those
+between one DIMM and the stripes over all, turned around the ring by an even number of DIMMs (to the DIMM
+opposite, even DIMMs send one way and odd ones the other). One of them is simulated. Between two DIMMs that
+is exact. Stripes differ in the order of bursts, which makes less than 0.1% of the time of an expert of
+deepseek-v2; where lanes have few bursts, every relayout is simulated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from os import PathLike
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.arguments import whole_number
+from ndpsim.config import Hardware, load_hardware
+from ndpsim.errors import InputError
+from ndpsim.layout import ExpertFormat, make_layout
+from ndpsim.link import Network
+from ndpsim.moe import Expert, MoeShape
+from ndpsim.orchestrator.contention import ContentionTable, contention_table
+from ndpsim.results.cache import ResultCache
+from ndpsim.simulate import MAX_TOKENS, simulate_expert, simulate_host_read, simulate_relayout
+from ndpsim.simulate.geometry import geometry_of
+from ndpsim.simulate.relayout_plan import access_by_units
+from ndpsim.simulate.weights import named_weights
+
+__all__ = ["Costs", "HostReadCost", "NdpCost", "RelayoutCost"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Energy = Mapping[str, float | None] | None
+
+_EVEN_BURSTS = 1000  # of a lane: stripes are then even within 0.1%
+_LAST_SIMULATED = 512  # tokens; estimates for more go on along the line through the last two points
+
+
+@dataclass(frozen=True)
+class NdpCost:
+    """An expert, or a share of its columns, on a DIMM, or on several.
+
+    Attributes:
+        time_ns: from the first activation to the last result.
+        bytes: of weights.
+        dram_gbps: weights read over the time, on average, those that are read again counted again.
+        energy_nj: by component, with their `total`; None of a component that is not known.
+        energy_note: what it rests on.
+    """
+
+    time_ns: float
+    bytes: int
+    dram_gbps: float
+    energy_nj: Energy
+    energy_note: str
+
+
+@dataclass(frozen=True)
+class HostReadCost:
+    """The host reads an expert's weights, as fast as it can.
+
+    Attributes:
+        time_ns: from the first command to the last beat.
+        bytes: of weights.
+        channels: of the host over which they come.
+        gbps_per_channel: over the time, on average of these channels.
+        energy_nj, energy_note: as in `NdpCost`.
+    """
+
+    time_ns: float
+    bytes: int
+    channels: int
+    gbps_per_channel: float
+    energy_nj: Energy
+    energy_note: str
+
+
+@dataclass(frozen=True)
+class RelayoutCost:
+    """An expert moves between layouts, nothing else being under way.
+
+    Attributes:
+        time_ns: from the first command to the last beat written.
+        bytes: of weights.
+        wire_ns: by name of each wire that packets take: how long they occupy it, headers included.
+        dimm_gbps: by DIMM: what it reads and writes, in bursts, over the time.
+        energy_nj, energy_note: as in `NdpCost`.
+    """
+
+    time_ns: float
+    bytes: int
+    wire_ns: Mapping[str, float]
+    dimm_gbps: Mapping[int, float]
+    energy_nj: Energy
+    energy_note: str
+
+
+class _Lies(NamedTuple):
+    """Where an expert lies: its layout, and the first of its DIMMs."""
+
+    layout: str
+    dimm: int
+
+    @classmethod
+    def of(cls, name: str) -> _Lies:
+        """From the name of a place as records have it: "striped", "localized 3", "sharded:4 8"."""
+        layout, _, dimm = name.partition(" ")
+        return cls(layout, int(dimm or 0))
+
+    @property
+    def name(self) -> str:
+        return self.layout if self.layout == "striped" else f"{self.layout} {self.dimm}"
+
+
+class Costs:
+    """The costs of one model's experts on one hardware.
+
+    Args:
+        hw, model, bits: as in `simulate_expert`.
+        arbitration: as in `simulate_contention`.
+        cache: as in `simulate_expert`.
+
+    Methods raise `InputError` for what the hardware cannot do: without NDP units, without links, with too few
+    DIMMs for a layout, without room for a shape.
+    """
+
+    def __init__(
+        self,
+        hw: str | PathLike[str] | Hardware = "trimoe",
+        model: str | PathLike[str] | MoeShape | Expert = "qwen3-235b-a22b",
+        bits: int | ExpertFormat = 16,
+        arbitration: str = "host-first",
+        cache: bool | ResultCache = True,
+    ) -> None:
+        self.hardware = load_hardware(hw)
+        self.weights, _ = named_weights(model, bits)
+        self.arbitration, self._bits, self._cache = arbitration, bits, cache
+        self._model = Expert(self.weights.hidden, self.weights.intermediate)
+        self._experts: dict[tuple[int, int, float], NdpCost] = {}
+        self._reads: dict[int | None, HostReadCost] = {}
+        self._relayouts: dict[tuple[str, str], RelayoutCost] = {}
+        self._bursts: dict[_Lies, Ints] = {}
+
+    def expert(self, tokens: int, shards: int = 1, share: float = 1.0) -> NdpCost:
+        """An expert with its weights on one DIMM, or sharded over several.
+
+        Args:
+            tokens: that go through it. More than `MAX_TOKENS` go through it in several turns.
+            shards: DIMMs.
+            share: of its intermediate columns, rounded to whole ones.
+        """
+        key = tokens, shards, share
+        found = self._experts.get(key)
+        if found is None:
+            found = self._experts[key] = self._simulated_expert(tokens, shards, share)
+        return found
+
+    def _simulated_expert(self, tokens: int, shards: int, share: float) -> NdpCost:
+        whole = self._model
+        columns = max(1, round(share * whole.intermediate))
+        model = whole if columns == whole.intermediate else Expert(whole.hidden, columns)
+        turns = -(-tokens // MAX_TOKENS)
+        of_turn = [tokens // turns + (turn < tokens % turns) for turn in range(turns)]
+        layout = "localized" if shards == 1 else f"sharded:{shards}"
+        result = simulate_expert(self.hardware, model, of_turn, layout, self._bits, cache=self._cache)
+        read = result.weight_bytes * result.weight_reads
+        return NdpCost(
+            result.time_ns,
+            result.weight_bytes // turns,
+            read / result.time_ns,
+            result.energy_nj,
+            result.energy_note,
+        )
+
+    def expected_ns(self, most_tokens: int) -> tuple[Floats, float]:
+        """What a policy may expect of an expert on a DIMM: simulated for some numbers of tokens, and on the
+        lines between these for others.
+
+        Returns:
+            Times in ns, [tokens], 0 to `most_tokens`; and the largest relative error, by simulations in the
+            middle between the points, and beyond the last where there is more.
+        """
+        most = whole_number(most_tokens, "most_tokens", 1, 1 << 31)
+        last = min(most, _LAST_SIMULATED)
+        powers = [1 << n for n in range(last.bit_length())]
+        points = sorted({n for n in [*powers, *(3 * n // 2 for n in powers[1:]), last] if n <= last})
+        simulated = [self.expert(n).time_ns for n in points]
+        expected = np.interp(np.arange(last + 1), [0, *points], [0.0, *simulated])
+        if most > last:
+            slope = (simulated[-1] - simulated[-2]) / (points[-1] - points[-2])
+            expected = np.append(expected, simulated[-1] + slope * np.arange(1, most - last + 1))
+        between = {(a + b) // 2 for a, b in pairwise(points)} | {min(most, 2 * last)}
+        off = [abs(expected[n] / self.expert(n).time_ns - 1) for n in sorted(between - set(points))]
+        return expected, float(max(off, default=0.0))
+
+    def host_read(self, shards: int | None = None) -> HostReadCost:
+        """The host reads an expert that lies on so many DIMMs, or striped over all: None."""
+        found = self._reads.get(shards)
+        if found is None:
+            layout = "striped" if shards is None else "localized" if shards == 1 else f"sharded:{shards}"
+            result = simulate_host_read(self.hardware, self._model, layout, self._bits, cache=self._cache)
+            found = self._reads[shards] = HostReadCost(
+                result.time_ns,
+                result.weight_bytes,
+                result.channels,
+                result.bandwidth_gbps / result.channels,
+                result.energy_nj,
+                result.energy_note,
+            )
+        return found
+
+    def relayout(self, source: str, target: str) -> RelayoutCost:
+        """An expert moves between places, "striped", "localized 3" (DIMM 3), "sharded:4 8" (8 to 11)."""
+        found = self._relayouts.get((source, target))
+        if found is None:
+            if source == target:
+                raise InputError(f"lies at {source} already", key="target")
+            ends = _Lies.of(source), _Lies.of(target)
+            found = self._relayouts[source, target] = self._turned(*ends)
+        return found
+
+    def contention(self) -> ContentionTable:
+        """How NDP units, the host and relayouts slow each other down on a DIMM."""
+        return self._contention
+
+    @cached_property
+    def _contention(self) -> ContentionTable:
+        return contention_table(self.hardware, self._model, self._bits, self.arbitration, self._cache)
+
+    @cached_property
+    def _network(self) -> Network:
+        return access_by_units(self.hardware, geometry_of(self.hardware)).network
+
+    def _turned(self, source: _Lies, target: _Lies) -> RelayoutCost:
+        """A relayout from one that is alike, or simulated."""
+        like = self._alike(source, target)
+        if like == (source, target):
+            return self._simulated_relayout(source, target)
+        cost = self.relayout(*(end.name for end in like))
+        network = self._network
+        if source.layout == target.layout:
+            (busy_ns,) = set(cost.wire_ns.values())
+            route = network.route(source.dimm, target.dimm)
+            wire_ns = {network.wire_names[network.hops[hop].wire]: busy_ns for hop in route}
+        else:
+            wire_ns = self._turned_wires(cost.wire_ns, max(source.dimm, target.dimm) // 2 * 2)
+        return replace(cost, wire_ns=wire_ns, dimm_gbps=self._dimm_gbps(source, target, cost.time_ns))
+
+    def _alike(self, source: _Lies, target: _Lies) -> tuple[_Lies, _Lies]:
+        """The relayout that is simulated for one; see the module."""
+        network, same = self._network, (source, target)
+        if network.topology != "ring" or "sharded" in source.layout + target.layout:
+            return same
+        if source.layout == target.layout == "localized":
+            hops = len(network.route(source.dimm, target.dimm))
+            return _Lies("localized", 0), _Lies("localized", hops)
+        bursts = self._bursts_of(_Lies("striped", 0))
+        if bursts.min() < _EVEN_BURSTS * geometry_of(self.hardware).lanes or network.dimms % 2:
+            return same
+        first, second = (end if end.layout == "striped" else end._replace(dimm=end.dimm % 2) for end in same)
+        return first, second
+
+    def _turned_wires(self, wire_ns: Mapping[str, float], by: int) -> dict[str, float]:
+        """The same on wires that lie so many DIMMs further around the ring."""
+        network = self._network
+        name_of = {(hop.source, hop.target): network.wire_names[hop.wire] for hop in network.hops}
+        dimms = network.dimms
+        further = {
+            name: name_of[(source + by) % dimms, (target + by) % dimms]
+            for (source, target), name in name_of.items()
+        }
+        return {further[name]: ns for name, ns in wire_ns.items()}
+
+    def _simulated_relayout(self, source: _Lies, target: _Lies) -> RelayoutCost:
+        result = simulate_relayout(
+            self.hardware,
+            self._model,
+            1,
+            source.layout,
+            target.layout,
+            [source.dimm],
+            [target.dimm],
+            self._bits,
+            host=False,
+            cache=self._cache,
+        )
+        return RelayoutCost(
+            result.time_ns,
+            result.weight_bytes,
+            {name: share * result.time_ns for name, share in result.link_busy.items()},
+            self._dimm_gbps(source, target, result.time_ns),
+            result.energy_nj,
+            result.energy_note,
+        )
+
+    def _dimm_gbps(self, source: _Lies, target: _Lies, time_ns: float) -> dict[int, float]:
+        """What each DIMM reads and writes in a relayout."""
+        bursts = self._bursts_of(source) + self._bursts_of(target)
+        burst_bytes = self.hardware.lane_device().burst_bytes
+        return {int(dimm): int(bursts[dimm]) * burst_bytes / time_ns for dimm in np.flatnonzero(bursts)}
+
+    def _bursts_of(self, end: _Lies) -> Ints:
+        """Bursts of an expert by DIMM."""
+        found = self._bursts.get(end)
+        if found is None:
+            geometry = geometry_of(self.hardware)
+            places = make_layout(end.layout, geometry, self.weights, end.dimm).places()
+            found = self._bursts[end] = np.bincount(places.dimm, minlength=geometry.dimms)
+        return found

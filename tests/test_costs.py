@@ -1,0 +1,186 @@
+"""Costs of experts, host reads and relayouts: what the cycle-level model says, once, and what follows from it."""
+
+from __future__ import annotations
+
+import pytest
+
+from ndpsim.config import load_hardware
+from ndpsim.errors import InputError
+from ndpsim.moe import Expert
+from ndpsim.orchestrator.costs import Costs
+from ndpsim.results import ResultCache
+from ndpsim.simulate import simulate_expert, simulate_host_read, simulate_relayout
+
+MODEL = Expert(96, 40)
+LARGE = Expert(1024, 176)  # more than 1000 bursts on each lane of RING
+RING = ("dimm.count=8", "host.channels=4", "dimm.ranks=1")
+
+
+def costs(*sets, model=MODEL, **options):
+    return Costs(load_hardware("trimoe", sets), model, cache=False, **options)
+
+
+# ---- each cost is a simulation's -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("shards", "layout"), [(1, "localized"), (2, "sharded:2")])
+def test_an_expert_takes_what_gemv_says(shards, layout):
+    result, cost = simulate_expert("trimoe", MODEL, 3, layout), costs().expert(3, shards)
+    assert (cost.time_ns, cost.bytes, cost.energy_nj) == (
+        result.time_ns,
+        result.weight_bytes,
+        result.energy_nj,
+    )
+    assert cost.dram_gbps == pytest.approx(3 * 2 * 96 * 40 / result.time_ns, rel=0.05)  # bursts are whole
+
+
+def test_a_share_of_an_expert_is_an_expert_with_that_share_of_its_columns():
+    quarter = costs().expert(2, share=0.25)
+    assert quarter.time_ns == simulate_expert("trimoe", Expert(96, 10), 2).time_ns < costs().expert(2).time_ns
+    assert costs().expert(2, share=0.001).bytes == simulate_expert("trimoe", Expert(96, 1), 2).weight_bytes
+
+
+def test_more_tokens_than_one_simulation_takes_go_through_an_expert_in_turns(monkeypatch):
+    monkeypatch.setattr("ndpsim.orchestrator.costs.MAX_TOKENS", 4)
+    assert costs().expert(9).time_ns == simulate_expert("trimoe", MODEL, [3, 3, 3]).time_ns
+    assert costs().expert(9).bytes == costs().expert(4).bytes
+
+
+@pytest.mark.parametrize(
+    ("shards", "layout", "channels"), [(None, "striped", 8), (1, "localized", 1), (2, "sharded:2", 2)]
+)
+def test_a_host_read_takes_what_the_host_engine_says(shards, layout, channels):
+    result, cost = simulate_host_read("trimoe", MODEL, layout), costs().host_read(shards)
+    assert (cost.time_ns, cost.channels) == (result.time_ns, channels)
+    assert cost.gbps_per_channel * channels * cost.time_ns == pytest.approx(cost.bytes)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "given"),
+    [
+        ("localized 3", "striped", ("localized", "striped", [3], [0])),
+        ("striped", "sharded:2 4", ("striped", "sharded:2", [0], [4])),
+        ("localized 0", "localized 5", ("localized", "localized", [0], [5])),
+    ],
+)
+def test_a_relayout_takes_what_the_relayout_engine_says(source, target, given):
+    result = simulate_relayout("trimoe", MODEL, 1, *given, host=False)
+    cost = costs().relayout(source, target)
+    assert (cost.time_ns, cost.bytes) == (result.time_ns, 3 * 2 * 96 * 40)
+    assert sum(cost.dimm_gbps.values()) * cost.time_ns >= 2 * cost.bytes
+    assert cost.wire_ns == {name: share * cost.time_ns for name, share in result.link_busy.items()}
+
+
+def test_times_on_wires_are_bytes_with_headers_at_the_speed_of_the_link():
+    cost = costs(model=LARGE).relayout("localized 0", "localized 2")
+    packets = -(-cost.bytes // 256)
+    assert cost.wire_ns == pytest.approx(
+        dict.fromkeys(("dimm 0 to 1", "dimm 1 to 2"), (cost.bytes + 16 * packets) / 25), rel=0.01
+    )
+    assert cost.dimm_gbps == pytest.approx(dict.fromkeys((0, 2), cost.bytes / cost.time_ns))
+
+
+@pytest.mark.parametrize("changed", ["dram.overrides.nRFC=1500", "dram.overrides.nCL=60"])
+def test_what_the_hardware_file_says_of_the_memory_changes_costs_as_it_changes_simulations(changed):
+    hardware = load_hardware("trimoe", (changed,))
+    slow, usual = costs(changed, model=LARGE), costs(model=LARGE)
+    assert slow.expert(1).time_ns > usual.expert(1).time_ns
+    assert slow.host_read(1).time_ns > usual.host_read(1).time_ns
+    assert slow.expert(1).time_ns == simulate_expert(hardware, LARGE).time_ns
+    assert slow.host_read(1).time_ns == simulate_host_read(hardware, LARGE, "localized").time_ns
+    moved_ns = slow.relayout("localized 0", "striped").time_ns  # links bind it
+    assert moved_ns == simulate_relayout(hardware, LARGE, host=False).time_ns
+
+
+def test_the_width_of_a_link_changes_relayouts_as_it_changes_the_relayout_engine():
+    sets = ("link.lanes=4", "link.link_gbps=12.5")
+    narrow = costs(*sets, model=LARGE).relayout("localized 0", "striped").time_ns
+    assert narrow == simulate_relayout(load_hardware("trimoe", sets), LARGE, host=False).time_ns
+    assert narrow > 1.8 * costs(model=LARGE).relayout("localized 0", "striped").time_ns
+
+
+def test_every_cost_is_simulated_once(monkeypatch):
+    calls = []
+
+    def counted(*args, **options):
+        calls.append(args[2])
+        return simulate_expert(*args, **options)
+
+    monkeypatch.setattr("ndpsim.orchestrator.costs.simulate_expert", counted)
+    ours = costs()
+    assert [ours.expert(n) for n in (3, 4, 3)] == [ours.expert(n) for n in (3, 4, 3)]
+    assert calls == [[3], [4]]
+
+
+def test_costs_come_from_the_cache_of_results(tmp_path):
+    cache = ResultCache(tmp_path)
+    hardware = load_hardware("trimoe", RING)
+
+    def asked():
+        ours = Costs(hardware, MODEL, cache=cache)
+        return ours.expert(2), ours.host_read(None), ours.relayout("localized 1", "striped")
+
+    first, computed = asked(), cache.misses
+    assert asked() == first
+    assert (cache.misses, cache.hits) == (computed, 3)
+
+
+def test_what_the_hardware_cannot_do_is_said():
+    with pytest.raises(InputError, match="sharded:32"):
+        costs().expert(1, shards=32)
+    with pytest.raises(InputError, match="localized 1 already"):
+        costs().relayout("localized 1", "localized 1")
+
+
+# ---- relayouts that are alike --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "exact"),
+    [
+        ("localized 3", "localized 5", True),
+        ("localized 6", "localized 2", True),  # to the DIMM opposite, up
+        ("localized 7", "localized 3", True),  # and down
+        ("localized 5", "striped", False),
+        ("striped", "localized 4", False),
+    ],
+)
+def test_relayouts_alike_on_a_ring_take_the_same_on_the_wires_that_their_packets_take(source, target, exact):
+    sets = load_hardware("trimoe", RING)
+    (first, _, a), (second, _, b) = source.partition(" "), target.partition(" ")
+    result = simulate_relayout(sets, LARGE, 1, first, second, [int(a or 0)], [int(b or 0)], host=False)
+    cost = Costs(sets, LARGE, cache=False).relayout(source, target)
+    wire_ns = {name: share * result.time_ns for name, share in result.link_busy.items()}
+    assert cost.time_ns == pytest.approx(result.time_ns, rel=1e-12 if exact else 1e-2)
+    assert cost.wire_ns == pytest.approx(wire_ns, rel=1e-9 if exact else 1e-2)
+
+
+@pytest.mark.parametrize(("model", "sets"), [(MODEL, RING), (LARGE, (*RING, "link.topology=chain"))])
+def test_relayouts_that_are_not_alike_are_simulated_each(model, sets):
+    hardware = load_hardware("trimoe", sets)
+    cost = Costs(hardware, model, cache=False).relayout("localized 5", "striped")
+    result = simulate_relayout(hardware, model, 1, "localized", "striped", [5], [0], host=False)
+    assert cost.time_ns == result.time_ns
+
+
+# ---- what a policy may expect --------------------------------------------------------------------------
+
+
+def test_expected_times_are_simulated_ones_at_their_points_and_on_lines_between():
+    ours = costs()
+    expected, error = ours.expected_ns(20)
+    assert len(expected) == 21
+    assert expected[0] == 0
+    for tokens in (1, 2, 3, 4, 6, 8, 12, 16, 20):
+        assert expected[tokens] == ours.expert(tokens).time_ns
+    assert expected[14] == pytest.approx((expected[12] + expected[16]) / 2)
+    between = [abs(expected[n] / ours.expert(n).time_ns - 1) for n in (5, 7, 10, 14, 18)]
+    assert error == max(between)
+
+
+def test_expected_times_beyond_the_last_point_go_on_along_the_line(monkeypatch):
+    monkeypatch.setattr("ndpsim.orchestrator.costs._LAST_SIMULATED", 8)
+    ours = costs()
+    expected, error = ours.expected_ns(30)
+    assert expected[10] == pytest.approx(expected[8] + (expected[8] - expected[6]))
+    assert error >= abs(expected[16] / ours.expert(16).time_ns - 1)
