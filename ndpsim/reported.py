@@ -17,7 +17,7 @@ _LINES = 22  # rows of a repr, at most
 _NAME = 21  # columns of the names in it
 
 #: How long a run took says nothing about what was simulated.
-_OF_THE_RUN = ("wall_s", "run_s", "compile_s")
+_OF_THE_RUN = ("wall_s", "run_s", "compile_s", "policy_wall_s")
 
 
 def _share(value: float) -> str:
