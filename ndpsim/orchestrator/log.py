@@ -3,17 +3,17 @@
 The run of each policy begins with a line that says what is run: `log` (the version of this form), `policy`,
 `parameters`, `model`, `experts` and `experts_per_token` of a layer, `layers` (the model's numbers), `batch`,
 `prompt_tokens`, `dimms`, `channels` (of the host), `channel_of_dimm`, `expert_bytes`, `dimm_bytes`
-(capacity), `gpu_experts` (that the GPU's memory has room for), `expert_buffers`, `copy_engines`, `link_ports`,
-`gbps` (the peak of "pcie" each way, a "channel", a "link" each way, and inside a "dimm"; 0: there is none) and
-`placement`: by layer, `dimm` (-1: striped) and `shards` of each expert, and the experts that are `resident`
-on the GPU.
+(capacity), `gpu_experts` (that the GPU's memory has room for), `expert_buffers`, `copy_engines`,
+`link_ports`, `gbps` (the peak of "pcie" each way, a "channel", a "link" each way, and inside a "dimm"; 0:
+there is none) and `placement`: by layer, `dimm` (-1: striped) and `shards` of each expert, and the experts
+that are `resident` on the GPU.
 
-A line follows for each layer: `policy`, `phase`, `step`, `layer`, `start_ns`, `end_ns`, `window_ns`, `tokens`,
-`loads` by expert, `placement` of the activated experts (`lies`: "striped", "localized 3", "sharded:4 8";
-`gpu`: also there), `estimates` by engine, `assign` (for each engine pairs of expert and share, in order),
-`estimated_ns`, `details`, `jobs` and `migrations` with the fields of `JobRecord` and `MigrationRecord` (`from`
-and `to` are a migration's source and target), `under_way`, `bound_ns`, `bottleneck` and `critical_path`, which
-has places in `jobs`.
+A line follows for each layer: `policy`, `phase`, `step`, `layer`, `start_ns`, `end_ns`, `window_ns`,
+`tokens`, `loads` by expert, `placement` of the activated experts (`lies`: "striped", "localized 3",
+"sharded:4 8"; `gpu`: also there), `estimates` by engine, `assign` (for each engine pairs of expert and share,
+in order), `estimated_ns`, `details`, `jobs` and `migrations` with the fields of `JobRecord` and
+`MigrationRecord` (`from` and `to` are a migration's source and target), `under_way`, `bound_ns`, `bottleneck`
+and `critical_path`, which has places in `jobs`.
 """
 
 from __future__ import annotations
