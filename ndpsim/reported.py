@@ -17,7 +17,7 @@ _LINES = 22  # rows of a repr, at most
 _NAME = 21  # columns of the names in it
 
 #: How long a run took says nothing about what was simulated.
-_OF_THE_RUN = ("wall_s", "run_s", "compile_s")
+_OF_THE_RUN = ("wall_s", "run_s", "compile_s", "policy_wall_s")
 
 
 def _share(value: float) -> str:
@@ -28,9 +28,10 @@ def _share(value: float) -> str:
 _FORMATS: tuple[tuple[str, Callable[[float], str]], ...] = (
     ("_ns", format_time),
     ("_nj", format_energy),
-    ("_bytes", format_bytes),
+    ("bytes", format_bytes),
     ("gbps", lambda value: f"{value:.2f} GB/s"),
     ("gflops", lambda value: f"{value:.1f} GFLOPS"),
+    ("per_s", lambda value: f"{value:,.1f}"),
     ("_s", lambda value: f"{value:.3g} s"),
     ("_fraction", _share),
     ("busy", _share),
@@ -38,10 +39,17 @@ _FORMATS: tuple[tuple[str, Callable[[float], str]], ...] = (
 )
 
 
+def _has_unit(name: str) -> bool:
+    return any(name.endswith(ending) for ending, _ in _FORMATS)
+
+
 def _shown(name: str, value: Any) -> str:
     """A value as text, with the unit that its name tells."""
     if isinstance(value, Mapping):
-        words = ((key, _shown(name, of_key), isinstance(of_key, Mapping)) for key, of_key in value.items())
+        words = (
+            (key, _shown(key if _has_unit(key) else name, of_key), isinstance(of_key, Mapping))
+            for key, of_key in value.items()
+        )
         ordered = sorted(words, key=lambda word: word[0] != "total")
         return ", ".join(f"{key} ({shown})" if nested else f"{key} {shown}" for key, shown, nested in ordered)
     if isinstance(value, tuple | list):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -42,3 +44,171 @@ def reversed_banks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         patch.setattr(refresh_policies, "NAMES", (*refresh_policies.NAMES, "reversed-banks"))
         yield "reversed-banks"
         sys.modules.pop("ndpsim.dram.refresh_policies.reversed_banks", None)
+
+
+@pytest.fixture(scope="session")
+def moe_by_hand() -> SimpleNamespace:
+    """Two layers of a small model in two decode steps on four DIMMs, made by hand, and the result of it.
+
+    `layers` has the records of a run, `run` what is run, `result(*names)` the result of policies so called, and
+    `play(observer, *names)` shows an observer the same for each of them.
+    """
+    import numpy as np
+
+    from ndpsim.config import load_hardware
+    from ndpsim.moe import load_model
+    from ndpsim.orchestrator.record import JobRecord, LayerRecord, MigrationRecord, RunRecord
+    from ndpsim.policies.interface import Assignment, LayerPlacement, Machine, Placement
+    from ndpsim.results.moe import CheckedEnd, LayerCheck, MoeResult, PolicyRun
+    from ndpsim.routing import describe_routing, generate_routing
+
+    hardware = load_hardware("trimoe", ["dimm.count=4", "host.channels=2"])
+    model = load_model("mixtral-8x7b")  # 8 experts, of which a token chooses 2
+    size = 1_000_000  # of an expert, so that it takes 31.25 us over PCIe at 32 GB/s
+    machine = Machine(model, (3, 4), size, 4, (0, 1, 0, 1), 2, 2)
+    first = Placement.striped(2, 8)
+    first.dimm[:, 4:] = (0, 1, 2, 3), (0, 0, 1, 2)
+    first.resident[0, 0] = True
+
+    def placed(row: int, resident: Sequence[int] = (), **moved: int) -> LayerPlacement:
+        dimm, flags = first.dimm[row].copy(), np.zeros(8, np.bool_)
+        flags[list(resident)] = True
+        for expert, to in moved.items():
+            dimm[int(expert[1:])] = to
+        return LayerPlacement(dimm, first.shards[row].copy(), flags)
+
+    def layer(
+        step: int, number: int, start: float, placement: LayerPlacement, migrations: Sequence[Any] = ()
+    ) -> LayerRecord:
+        """Expert 0 on the GPU, 1 copied to it, 2 on the CPU, 4 and 5 on their DIMMs: 8 tokens, 16 pairs."""
+        us = 1000.0
+        copied = [] if placement.resident[1] else [("pcie-down", "copy", 1, 1, 0, 0, 40, size)]
+        jobs = [
+            ("pcie-up", "activations", -1, 1, 0, 0, 5, 65536),
+            ("gpu", "shared", -1, 1, 8, 0, 4, 0),
+            *copied,
+            ("gpu", "expert", 0, 1, 5, 4, 14, 0),
+            ("cpu", "expert", 2, 1, 2, 5, 45, size),
+            (f"ndp {placement.dimm[4]}", "expert", 4, 1, 2, 5, 30, size),
+            (f"ndp {placement.dimm[5]}", "expert", 5, 1, 2, 30, 55, size),
+            ("gpu", "expert", 1, 1, 5, 40, 50, 0),
+            ("pcie-down", "results", -1, 1, 0, 55, 60, 65536),
+        ]
+        on_path = ((-1, "activations"), (4, "expert"), (5, "expert"), (-1, "results"))
+        path = [next(n for n, job in enumerate(jobs) if (job[2], job[1]) == one) for one in on_path]
+        return LayerRecord(
+            phase="decode",
+            step=step,
+            layer=number,
+            start_ns=start,
+            end_ns=start + 60 * us,
+            window_ns=20 * us,
+            loads=np.array([5, 5, 2, 0, 2, 2, 0, 0]),
+            tokens=8,
+            placement=placement,
+            assignment=Assignment((0, 1), (2,), (4, 5), 58 * us, {"greedy_ns": 61 * us}),
+            estimates={"gpu": 24 * us, "cpu": 40 * us, "ndp": 50 * us},
+            jobs=tuple(
+                JobRecord(
+                    where,
+                    kind,
+                    expert,
+                    share,
+                    tokens,
+                    start + us * begin,
+                    start + us * end,
+                    size_,
+                    us * (end - begin),
+                )
+                for where, kind, expert, share, tokens, begin, end, size_ in jobs
+            ),
+            migrations=tuple(migrations),
+            under_way=0,
+            bound_ns=31 * us,
+            bottleneck="ndp 0",
+            critical_path=tuple(path),
+        )
+
+    prefetch = MigrationRecord("prefetch", 4, 1, "striped", "gpu", size, 80e3, 80e3, 120e3, 20e3)
+    rebalance = MigrationRecord(
+        "rebalance", 4, 5, "localized 0", "localized 3", size, 80e3, 80e3, 200e3, 60e3
+    )
+    evict = MigrationRecord("evict", 3, 0, "gpu", "none", 0, 240e3, 240e3, 240e3, 0.0)
+    fetch = MigrationRecord("fetch", 3, 0, "striped", "gpu", size, 240e3, 242e3, 280e3, 18e3)
+    layers = (
+        layer(0, 3, 20e3, placed(0, [0])),
+        layer(0, 4, 100e3, placed(1), [prefetch]),
+        layer(1, 3, 180e3, placed(0, [0]), [rebalance]),
+        layer(1, 4, 260e3, placed(1, [1], e5=3), [evict, fetch]),
+    )
+
+    def run_of(name: str) -> RunRecord:
+        parameters = {"refine": True, "relayout": name != "second"}
+        return RunRecord(name, parameters, machine, hardware, 8, 0, first)
+
+    def policy_run(name: str, place: int, check: LayerCheck | None) -> PolicyRun:
+        slower = 1 + 0.25 * place
+        resources = {
+            "gpu": 0.4,
+            "cpu": 0.5,
+            "pcie-down": 0.3,
+            "pcie-up": 0.1,
+            "channel 0": 0.6,
+            "channel 1": 0.2,
+        }
+        return PolicyRun(
+            policy=name,
+            parameters=run_of(name).parameters,
+            time_ns=320e3 * slower,
+            prefill_ns=0.0,
+            decode_ns=320e3 * slower,
+            moe_ns=240e3 * slower,
+            prefill_moe_ns=0.0,
+            decode_moe_ns=240e3 * slower,
+            shared_ns=16e3,
+            layer_ns={
+                "mean": 60e3 * slower,
+                "p50": 60e3 * slower,
+                "p99": 60e3 * slower,
+                "max": 60e3 * slower,
+            },
+            tokens_per_s=16 / (320e3 * slower) * 1e9,
+            speedup=1 / slower,
+            speedup_moe=1 / slower,
+            bound_ns=124e3,
+            pairs=64,
+            experts={"gpu_hit": 4, "gpu_miss": 4, "cpu": 4, "ndp": 8},
+            pairs_by_engine={"gpu_hit": 20, "gpu_miss": 20, "cpu": 8, "ndp": 16},
+            utilization=resources | {f"ndp {dimm}": 0.1 * dimm for dimm in range(4)},
+            migrations={
+                kind: {"count": 1, "bytes": size, "hidden_ns": 20e3, "exposed_ns": 20e3 + 10e3 * place}
+                for kind in ("prefetch", "rebalance")
+            },
+            cache={"hits": 4, "misses": 4, "hit_rate": 0.5},
+            prediction={"accuracy": 0.78, "counted": "hot experts that were foretold"},
+            estimated_ns=232e3,
+            policy_wall_s=0.01,
+            bottleneck={"ndp 0": 0.75, "cpu": 0.25},
+            energy_nj={"read": 1e6, "ndp": 2e6, "gpu": None},
+            energy_note="currents of a data sheet",
+            wall_s=0.5,
+            check=check,
+        )
+
+    def result(*names: str, error: float | None = None) -> MoeResult:
+        check = None
+        if error is not None:
+            end = CheckedEnd("dimm 0", 55e3, 55e3 * (1 - error), error)
+            check = LayerCheck(1, 4, 0.05, 60e3, 60e3, 0.0, (end,))
+        trace = generate_routing("skewed", model, 8, 2)
+        config = {"model": model.name, "hardware": {"name": hardware.system.name}, "bits": 16}
+        runs = tuple(policy_run(name, place, check) for place, name in enumerate(names))
+        return MoeResult(config, describe_routing(trace).to_dict(), runs)
+
+    def play(observer: Any, *names: str) -> None:
+        for name in names:
+            run = run_of(name)
+            for record in layers:
+                observer(run, record)
+
+    return SimpleNamespace(layers=layers, run=run_of("trimoe"), result=result, play=play)

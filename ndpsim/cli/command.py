@@ -21,16 +21,16 @@ _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": _WIDEST}
 
 # Options by what they are about, in the order of the help; what is in none of them comes last.
 _SECTIONS = {
-    "What is simulated": "hw model shape tokens release-ns engine experts from to from-dimms to-dimms "
-    "topology no-host other-dimms layout set row repeat",
+    "What is simulated": "hw model policy shape tokens release-ns engine experts from to from-dimms to-dimms "
+    "topology no-host other-dimms layout layers kv context gpu-experts set row repeat",
     "Weights": "bits group-size scale-bits zero-point-bits",
     "Host traffic": "host-traffic host-reads host-pattern arbitration slice-clocks",
     "Memory": "standard org timing ranks channels mapper scheduler row-policy row-cap refresh read-buffer "
     "write-buffer lanes",
     "Trace": "format wrap sweep-load",
-    "Routing": "batch steps prompt seed offline experts-per-token",
-    "Results": "json plot size panels timeline commands commands-format lane channel energy limit markdown "
-    "out name force",
+    "Routing": "routing batch steps prompt seed offline experts-per-token",
+    "Results": "json plot size panels timeline log check-layer check-limit commands commands-format lane channel "
+    "energy limit markdown out name force",
 }
 _OTHERS = "Other options"
 _COMPLETION = (

@@ -33,9 +33,10 @@ _COMMANDS = {
     "check": "check a command trace against every rule of its DRAM standard",
     "bench": "measure how fast the simulator is, on work whose outcome is known",
     "list": "list what is bundled and known: hardware, models, presets, formats",
-    "show": "show one of them in full: hw, model, org, timing, schema, layout",
+    "show": "show one of them in full: hw, model, org, timing, schema, layout, policy",
     "import": "turn a DRAMsim3 or Ramulator 2 configuration into a hardware file",
     "routing": "generate, import and describe which experts the tokens of a model choose",
+    "moe": "run a model's layers, their experts on GPU, CPU and DIMMs under a policy or several",
     "cache": "say where compiled kernels and results lie and how large they are; remove them",
 }
 

@@ -12,9 +12,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.policies.interface import Assignment, LayerPlacement
+from ndpsim.config import Hardware
+from ndpsim.policies.interface import Assignment, LayerPlacement, Machine, Placement
 
-__all__ = ["JobRecord", "LayerRecord", "MigrationRecord", "Observer"]
+__all__ = ["JobRecord", "LayerRecord", "MigrationRecord", "Observer", "RunRecord"]
+
+
+@dataclass(frozen=True, eq=False)
+class RunRecord:
+    """What is run under a policy; one object for all layers of its run.
+
+    Attributes:
+        policy, parameters: its bare name, and all of its parameters as plain data.
+        machine: as the policy sees it.
+        hardware: that it is a part of.
+        batch: sequences of a decode step.
+        prompt_tokens: of the prefill, over all sequences; 0: there is none.
+        placement: before the first layer, in arrays of its own.
+    """
+
+    policy: str
+    parameters: Mapping[str, Any]
+    machine: Machine
+    hardware: Hardware
+    batch: int
+    prompt_tokens: int
+    placement: Placement
 
 
 @dataclass(frozen=True)
@@ -116,5 +139,5 @@ class LayerRecord:
     critical_path: tuple[int, ...]
 
 
-#: Called with each layer of a run when it is done, after the name of the policy and its parameters.
-Observer = Callable[[str, Mapping[str, Any], LayerRecord], None]
+#: Called with each layer of a run when it is done, after what is run.
+Observer = Callable[[RunRecord, LayerRecord], None]

@@ -51,6 +51,7 @@ PANELS = {
     "latencies": ("tail", "histogram", "energy"),
     "sweep": ("latency",),
     "routing": ("ranks", "active", "layers", "reuse"),
+    "moe": ("speedup", "layers", "engines", "migrations", "jobs"),
     "layout": ("lanes", "first", "down"),
 }
 

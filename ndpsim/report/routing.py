@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from ndpsim.report.printing import print_grid, print_table, print_text
 from ndpsim.report.words import counted, percent
@@ -10,15 +11,14 @@ from ndpsim.routing import RoutingStatistics
 from ndpsim.routing.estimates import Estimate
 from ndpsim.routing.statistics import PhaseStatistics, Reuse
 
-__all__ = ["print_routing", "routing_title", "source_words"]
+__all__ = ["print_routing", "routing_title", "source_words", "trace_title"]
 
 _CLASSES = (("hot", "warm", "cold"), ("top_10", "next_30", "rest_60"))
 _FRACTIONS = (("5%", "25%", "70%"), ("10%", "30%", "60%"))
 
 
-def source_words(statistics: RoutingStatistics) -> str:
+def source_words(source: Mapping[str, Any]) -> str:
     """Where a trace comes from."""
-    source = statistics.trace["source"]
     if "generated" in source:
         return f"{source['generated']}, seed {source['seed']}{', offline' if source['offline'] else ''}"
     if "imported" in source:
@@ -28,12 +28,16 @@ def source_words(statistics: RoutingStatistics) -> str:
 
 def routing_title(statistics: RoutingStatistics) -> str:
     """Whose routing it is, and how much of it, in a line."""
-    trace = statistics.trace
+    return trace_title(statistics.trace)
+
+
+def trace_title(trace: Mapping[str, Any]) -> str:
+    """The same of what statistics say of their trace."""
     layers = counted(len(trace["layers"]), "layer")
     experts = f"{trace['experts_per_token']} of {trace['experts']} experts in {layers}"
     decode = f"{counted(trace['steps'], 'step')} of {counted(trace['batch'], 'sequence')}"
     prompts = f", {counted(trace['prefill_tokens'], 'prompt token')}" if trace["prefill_tokens"] else ""
-    return f"{source_words(statistics)}: {experts}, {decode if trace['steps'] else 'no decode'}{prompts}"
+    return f"{source_words(trace['source'])}: {experts}, {decode if trace['steps'] else 'no decode'}{prompts}"
 
 
 def _share(estimate: Estimate) -> str:

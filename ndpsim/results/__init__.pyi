@@ -5,6 +5,10 @@ from ndpsim.results.expert import ExpertResult as ExpertResult
 from ndpsim.results.expert import JobTime as JobTime
 from ndpsim.results.expert import Phase as Phase
 from ndpsim.results.host_read import HostReadResult as HostReadResult
+from ndpsim.results.moe import CheckedEnd as CheckedEnd
+from ndpsim.results.moe import LayerCheck as LayerCheck
+from ndpsim.results.moe import MoeResult as MoeResult
+from ndpsim.results.moe import PolicyRun as PolicyRun
 from ndpsim.results.relayout import HostMove as HostMove
 from ndpsim.results.relayout import OtherDimms as OtherDimms
 from ndpsim.results.relayout import RelayoutResult as RelayoutResult

@@ -1,0 +1,184 @@
+"""Runs of a whole model as text: what was routed, then policies side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ndpsim.report.printing import print_table, print_text
+from ndpsim.report.routing import trace_title
+from ndpsim.report.text import bits_of
+from ndpsim.report.words import counted, percent
+from ndpsim.results import MoeResult, PolicyRun
+from ndpsim.units import format_bytes, format_energy, format_time
+
+__all__ = ["BUSY", "moe_title", "print_moe", "run_names"]
+
+_NONE = "-"
+_ENGINES = {"gpu_hit": "GPU, in its memory", "gpu_miss": "GPU, copied", "cpu": "CPU", "ndp": "NDP"}
+
+#: Groups of resources in words, by how the names of those in it begin.
+BUSY = {
+    "gpu": "GPU",
+    "cpu": "CPU",
+    "ndp": "NDP units",
+    "pcie-down": "PCIe to the GPU",
+    "pcie-up": "PCIe from the GPU",
+    "channel": "host channels",
+}
+
+
+def moe_title(result: MoeResult) -> str:
+    """What ran where, in a line."""
+    config = result.config
+    return f"{config['model']} on {config['hardware']['name']}, {bits_of(config)}"
+
+
+def run_names(runs: Sequence[PolicyRun]) -> list[str]:
+    """What runs are called beside each other: their policies, with what is set of those that occur twice."""
+    names = []
+    for run in runs:
+        alike = [other.parameters for other in runs if other.policy == run.policy]
+        differing = [key for key, value in run.parameters.items() if any(o.get(key) != value for o in alike)]
+        settings = ",".join(f"{key}={_value(run.parameters[key])}" for key in differing)
+        names.append(f"{run.policy}:{settings}" if settings else run.policy)
+    return names
+
+
+def _value(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool | None) else str(value)
+
+
+def print_moe(result: MoeResult) -> None:
+    """The result of `run_moe`."""
+    print_text(moe_title(result), bold=True)
+    print_text(trace_title(result.routing["trace"]), indent="  ")
+    names = run_names(result.runs)
+    rows = [(what, *map(say, result.runs)) for what, say in _rows(result.runs, _steps(result))]
+    print_table("", ("", *names), rows, left=1)
+    notes: dict[str, list[str]] = {}
+    for name, run in zip(names, result.runs, strict=True):
+        for note in _notes(run):
+            notes.setdefault(note, []).append(name)
+    for note, of in notes.items():
+        print_text(note if of == names else f"{', '.join(of)}: {note}", indent="  ")
+
+
+def _steps(result: MoeResult) -> int:
+    return int(result.routing["trace"]["steps"])
+
+
+_Row = tuple[str, Callable[[PolicyRun], str]]  # what it is, and what is said of a run
+
+
+def _rows(runs: Sequence[PolicyRun], steps: int) -> list[_Row]:
+    kinds = dict.fromkeys(kind for run in runs for kind in run.migrations)
+    return [
+        *_times(any(run.prefill_ns for run in runs), steps),
+        ("tokens/s", lambda run: f"{run.tokens_per_s:,.1f}"),
+        ("speed-up", lambda run: f"{run.speedup:.3f}x"),
+        ("speed-up of experts", lambda run: f"{run.speedup_moe:.3f}x"),
+        ("bound, of experts' time", lambda run: _part(run.bound_ns, run.moe_ns)),
+        ("own estimate, of it", lambda run: _part(run.estimated_ns, run.moe_ns)),
+        *(_busy_row(group) for group in BUSY if any(_busy(run, group) is not None for run in runs)),
+        *(_pairs_row(engine) for engine in _ENGINES),
+        ("GPU cache: hits", lambda run: _or_none(run.cache.get("hit_rate"), percent)),
+        *(row for kind in kinds for row in _migration_rows(kind)),
+        ("predictions right", lambda run: _or_none((run.prediction or {}).get("accuracy"), percent)),
+        ("bottleneck", _bottleneck),
+        ("energy", _energy),
+        ("simulated in", lambda run: format_time(1e9 * run.wall_s)),
+    ]
+
+
+def _times(prefill: bool, steps: int) -> list[_Row]:
+    rows: list[_Row] = []
+    if prefill:
+        rows.append(("prefill", lambda run: format_time(run.prefill_ns)))
+        rows.append(("prefill: experts", lambda run: format_time(run.prefill_moe_ns)))
+    if steps:
+        rows.append(("step, mean", lambda run: format_time(run.decode_ns / steps)))
+        rows.append(("step: experts", lambda run: format_time(run.decode_moe_ns / steps)))
+    rows.append(("layer's experts, mean", lambda run: format_time(run.layer_ns["mean"])))
+    rows.append(("layer's experts, p99", lambda run: format_time(run.layer_ns["p99"])))
+    return rows
+
+
+def _busy_row(group: str) -> _Row:
+    return f"busy: {BUSY[group]}", lambda run: _or_none(_busy(run, group), percent)
+
+
+def _pairs_row(engine: str) -> _Row:
+    return f"pairs: {_ENGINES[engine]}", lambda run: _part(run.pairs_by_engine.get(engine, 0.0), run.pairs)
+
+
+def _migration_rows(kind: str) -> tuple[_Row, _Row]:
+    return (
+        (f"{kind}: moved", lambda run: _moved(run.migrations.get(kind))),
+        (f"{kind}: exposed", lambda run: _exposed(run.migrations.get(kind))),
+    )
+
+
+def _or_none(value: float | None, say: Callable[[float], str]) -> str:
+    return _NONE if value is None else say(value)
+
+
+def _part(value: float | None, whole: float) -> str:
+    return _NONE if value is None or not whole else percent(value / whole)
+
+
+def _busy(run: PolicyRun, group: str) -> float | None:
+    """The mean over the resources of a group."""
+    found = [share for name, share in run.utilization.items() if name.partition(" ")[0] == group]
+    return sum(found) / len(found) if found else None
+
+
+def _moved(sums: Mapping[str, float] | None) -> str:
+    return _NONE if not sums else f"{sums['count']:,.0f}, {format_bytes(sums['bytes'])}"
+
+
+def _exposed(sums: Mapping[str, float] | None) -> str:
+    """How much of their time migrations ran beside experts."""
+    together = sums["hidden_ns"] + sums["exposed_ns"] if sums else 0.0
+    return _part(sums["exposed_ns"], together) if sums else _NONE
+
+
+def _energy(run: PolicyRun) -> str:
+    """Of all components that are known."""
+    if run.energy_nj is None:
+        return _NONE
+    return format_energy(sum(nj or 0.0 for name, nj in run.energy_nj.items() if name != "total"))
+
+
+def _bottleneck(run: PolicyRun) -> str:
+    """The resource that most layers wait for."""
+    if not run.bottleneck:
+        return _NONE
+    name, share = max(run.bottleneck.items(), key=lambda item: item[1])
+    return f"{name} {percent(share)}"
+
+
+def _notes(run: PolicyRun) -> list[str]:
+    """What a run has to say in sentences."""
+    notes = []
+    if run.prediction:
+        counted_in = [f"{key} {_said(value)}" for key, value in run.prediction.items() if key != "accuracy"]
+        notes.append(f"predictions: {', '.join(counted_in)}")
+    unknown = [name for name, nj in (run.energy_nj or {}).items() if nj is None]
+    if run.energy_nj is None:
+        notes.append(f"energy: {run.energy_note}")
+    elif unknown:
+        notes.append(f"energy without {', '.join(unknown)} (not known)")
+    if run.check is not None:
+        check, largest = run.check, run.check.largest
+        verdict = "within" if check.ok else "beyond"
+        worst = f"; furthest: {largest.name}, {percent(abs(largest.error))}" if largest else ""
+        notes.append(
+            f"layer {check.layer} in step {check.step} takes {format_time(check.rate_ns)} by rates, "
+            f"{format_time(check.cycle_ns)} in the cycle-level session ({percent(abs(check.error))})"
+            f"{worst} of {counted(len(check.ends), 'end')}: {verdict} {percent(check.limit)}"
+        )
+    return notes
+
+
+def _said(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,97 @@
+"""What pictures of a run show beyond its result, collected while it runs: sums, and one layer's jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.orchestrator.record import JobRecord, LayerRecord, RunRecord
+
+__all__ = ["History", "RunHistory"]
+
+#: Groups of resources whose times are summed; of DIMMs and NDP units, the busiest of each layer.
+_GROUPS = ("gpu", "cpu", "ndp", "pcie-down", "pcie-up")
+
+
+@dataclass(eq=False)
+class RunHistory:
+    """One policy's run: sums over decode steps, by layer; over the prefill, where there are no steps.
+
+    Attributes:
+        layers: the model's numbers.
+        times: how often each layer ran.
+        layer_ns: of its experts, from the gate to the last result.
+        window_ns: before them.
+        busy_ns: of each group of resources; of "ndp" the busiest unit's.
+        shown: the layer whose jobs are drawn; None: it did not run.
+    """
+
+    run: RunRecord
+    layers: tuple[int, ...]
+    times: NDArray[np.int64]
+    layer_ns: NDArray[np.float64]
+    window_ns: NDArray[np.float64]
+    busy_ns: dict[str, NDArray[np.float64]]
+    phase: str = ""
+    shown: LayerRecord | None = field(default=None, repr=False)
+
+
+class History:
+    """An observer that collects what pictures need.
+
+    Args:
+        layer: step and layer whose jobs are drawn; None: the middle layer of the last step.
+    """
+
+    def __init__(self, layer: tuple[int, int] | None = None) -> None:
+        self.runs: list[RunHistory] = []
+        self._layer = layer
+
+    def __call__(self, run: RunRecord, layer: LayerRecord) -> None:
+        if not self.runs or self.runs[-1].run is not run:
+            self.runs.append(_empty(run))
+        of_run = self.runs[-1]
+        if of_run.phase != layer.phase:  # the prefill comes first and gives way
+            of_run.__dict__.update(vars(_empty(run)), phase=layer.phase)
+        row = of_run.layers.index(layer.layer)
+        of_run.times[row] += 1
+        of_run.layer_ns[row] += layer.end_ns - layer.start_ns
+        of_run.window_ns[row] += layer.window_ns
+        for group, ns in _busy(layer.jobs).items():
+            of_run.busy_ns[group][row] += ns
+        middle = of_run.layers[len(of_run.layers) // 2]
+        if (layer.step, layer.layer) == (self._layer or (layer.step, middle)):
+            of_run.shown = layer
+
+
+def _empty(run: RunRecord) -> RunHistory:
+    layers = run.machine.layers
+    zeros = [np.zeros(len(layers)) for _ in range(2 + len(_GROUPS))]
+    busy = dict(zip(_GROUPS, zeros[2:], strict=True))
+    return RunHistory(run, layers, np.zeros(len(layers), np.int64), zeros[0], zeros[1], busy)
+
+
+def _busy(jobs: Iterable[JobRecord]) -> dict[str, float]:
+    """For how long each group of resources had a job of a layer's experts, of several the busiest one."""
+    intervals: dict[str, list[tuple[float, float]]] = {}
+    for job in jobs:
+        if job.kind != "attention":
+            intervals.setdefault(job.resource, []).append((job.start_ns, job.end_ns))
+    found = dict.fromkeys(_GROUPS, 0.0)
+    for resource, of_it in intervals.items():
+        group = resource.partition(" ")[0]
+        if group in found:
+            found[group] = max(found[group], _covered(of_it))
+    return found
+
+
+def _covered(intervals: list[tuple[float, float]]) -> float:
+    """The time that is in at least one of the intervals."""
+    together, until = 0.0, -np.inf
+    for start, end in sorted(intervals):
+        together += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return float(together)

@@ -1,0 +1,180 @@
+"""``ndpsim moe``: options to `run_moe`, its result to text, JSON and files, mistakes in a line."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from types import SimpleNamespace
+
+import pytest
+
+from ndpsim.cli.main import main
+from ndpsim.errors import InputError
+
+
+def call(*arguments: object) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as caught:
+        main([str(argument) for argument in arguments])
+    return int(caught.value.code or 0), out.getvalue(), err.getvalue()
+
+
+@pytest.fixture
+def given(monkeypatch, moe_by_hand):
+    """What `run_moe` is called with; it plays what was made by hand. `fails` and `error` change what it does."""
+    seen = SimpleNamespace(arguments=None, fails=None, error=None)
+
+    def run_moe(**arguments):
+        seen.arguments = arguments
+        if arguments["observer"] is not None:
+            moe_by_hand.play(arguments["observer"], *arguments["policies"])
+        if seen.fails is not None:
+            raise seen.fails
+        return moe_by_hand.result(*arguments["policies"], error=seen.error)
+
+    monkeypatch.setitem(sys.modules, "ndpsim.orchestrator.run", SimpleNamespace(run_moe=run_moe))
+    return seen
+
+
+def test_defaults_are_those_of_the_contract(given):
+    status, _, err = call("moe")
+    assert (status, err) == (0, "")
+    arguments = dict(given.arguments)
+    assert callable(arguments.pop("progress"))
+    assert arguments == {
+        "hw": "trimoe",
+        "model": "deepseek-v2",
+        "policies": ("trimoe",),
+        "batch": 512,
+        "steps": 16,
+        "routing": None,
+        "seed": 1,
+        "prompt": None,
+        "layers": None,
+        "sets": (),
+        "bits": 16,
+        "kv": "auto",
+        "context": 512,
+        "gpu_experts": None,
+        "arbitration": "host-first",
+        "observer": None,
+        "check_layer": None,
+        "check_limit": 0.05,
+    }
+
+
+def test_every_option_reaches_the_run(given):
+    options = {
+        "--hw": ("edge", "hw", "edge"),
+        "--model": ("glm-4.5-air", "model", "glm-4.5-air"),
+        "--batch": (7, "batch", 7),
+        "--steps": (3, "steps", 3),
+        "--routing": ("skewed:drift=0.1", "routing", "skewed:drift=0.1"),
+        "--seed": (5, "seed", 5),
+        "--prompt": (9, "prompt", 9),
+        "--layers": ("1-3,7", "layers", (1, 2, 3, 7)),
+        "--bits": (4, "bits", 4),
+        "--kv": ("host", "kv", "host"),
+        "--context": (100, "context", 100),
+        "--gpu-experts": (6, "gpu_experts", 6),
+        "--arbitration": ("ndp-first", "arbitration", "ndp-first"),
+        "--set": ("dimm.ranks=2", "sets", ("dimm.ranks=2",)),
+        "--check-layer": ("1,2", "check_layer", (1, 2)),
+        "--check-limit": (0.02, "check_limit", 0.02),
+    }
+    line = [part for option, (value, _, _) in options.items() for part in (option, value)]
+    assert call("moe", *line, "--policy", "monde", "--policy", "a:b=1")[0] == 0
+    assert given.arguments["policies"] == ("monde", "a:b=1")
+    assert {name: given.arguments[name] for _, name, _ in options.values()} == {
+        name: value for _, name, value in options.values()
+    }
+
+
+def test_policies_stand_side_by_side(given, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    status, out, _ = call("moe", "--policy", "trimoe", "--policy", "monde")
+    assert status == 0
+    assert max(map(len, out.splitlines())) <= 100
+    lines = {line[:28].strip(): line[28:].split("  ") for line in out.splitlines()[2:]}
+    cells = {name: [cell.strip() for cell in parts if cell.strip()] for name, parts in lines.items()}
+    assert cells["speed-up"] == ["1.000x", "0.800x"]
+    assert cells["step, mean"] == ["160.0 us", "200.0 us"]
+    assert cells["step: experts"] == ["120.0 us", "150.0 us"]
+    assert cells["bound, of experts' time"] == ["51.7%", "41.3%"]
+    assert cells["busy: NDP units"] == ["15.0%", "15.0%"]
+    assert cells["pairs: NDP"] == ["25.0%", "25.0%"]
+    assert cells["prefetch: exposed"] == ["50.0%", "60.0%"]
+    assert cells["bottleneck"] == ["ndp 0 75.0%", "ndp 0 75.0%"]
+    assert "energy without gpu (not known)" in out
+
+
+def test_one_policy_with_other_parameters_has_another_name(given):
+    from ndpsim.report.moe import run_names
+
+    runs = [SimpleNamespace(policy="trimoe", parameters={"refine": on, "limit": 4}) for on in (True, False)]
+    assert run_names(runs) == ["trimoe:refine=true", "trimoe:refine=false"]
+    assert run_names([*runs[:1], SimpleNamespace(policy="monde", parameters={})]) == ["trimoe", "monde"]
+
+
+def test_json_has_the_keys_of_the_contract(given):
+    status, out, _ = call("moe", "--json", "-", "--check-layer", "1,4")
+    assert status == 0
+    shown = json.loads(out)
+    assert list(shown) == ["config", "routing", "runs"]
+    assert set(shown["runs"][0]) == {
+        *("policy", "parameters", "time_ns", "prefill_ns", "decode_ns", "moe_ns", "prefill_moe_ns"),
+        *("decode_moe_ns", "shared_ns", "layer_ns", "tokens_per_s", "speedup", "speedup_moe", "bound_ns"),
+        *("pairs", "experts", "pairs_by_engine", "utilization", "migrations", "cache", "prediction"),
+        *("estimated_ns", "policy_wall_s", "bottleneck", "energy_nj", "energy_note", "wall_s", "check"),
+    }
+
+
+@pytest.mark.parametrize(("error", "status"), [(0.04, 0), (-0.06, 1), (0.06, 1)])
+def test_a_layer_beyond_the_limit_is_exit_status_1(given, error, status):
+    given.error = error
+    found, out, _ = call("moe", "--check-layer", "1,4")
+    assert found == status
+    assert ("beyond 5.0%" in out) == bool(status)
+
+
+def test_a_result_is_equal_however_long_its_policy_thought(moe_by_hand):
+    from dataclasses import replace
+
+    one = moe_by_hand.result("trimoe")
+    run = replace(one.runs[0], policy_wall_s=9.0, wall_s=9.0)
+    assert replace(one, runs=(run,)) == one
+    assert replace(one, runs=(replace(run, pairs=1),)) != one
+    assert "trimoe" in repr(one)
+    assert "PolicyRun of trimoe" in repr(run)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--layers", "7-3"], "--layers: '7-3' is not of the form 0-7 or 3,5,8-11"),
+        (["--layers", ""], "--layers: '' is not of the form"),
+        (["--check-layer", "3"], "--check-layer: '3' is not of the form STEP,LAYER"),
+        (["--check-limit", "0.1"], "--check-limit: is of --check-layer, which is not given"),
+        (["--panels", "jobs"], "--panels: is of --plot, which is not given"),
+        (["--log", "no/such/folder.jsonl"], "--log: cannot write no/such/folder.jsonl: there is no folder"),
+        (["--log", "a", "--timeline", "a"], "--timeline: a is the file of --log, too"),
+    ],
+)
+def test_mistakes_are_said_before_anything_runs(given, options, message):
+    status, out, err = call("moe", *options)
+    assert (status, out) == (2, "")
+    assert err.startswith(f"ndpsim: error: {message}")
+    assert given.arguments is None
+
+
+@pytest.mark.parametrize(
+    ("key", "option"),
+    [("policy", "--policy"), ("gpu_experts", "--gpu-experts"), ("check_layer", "--check-layer")],
+)
+def test_a_mistake_found_in_the_run_names_its_option_and_leaves_no_file(given, tmp_path, key, option):
+    given.fails = InputError("is wrong", key=key)
+    status, out, err = call("moe", "--log", tmp_path / "log.jsonl", "--timeline", tmp_path / "t.json")
+    assert (status, out, err) == (2, "", f"ndpsim: error: {option}: is wrong\n")
+    assert list(tmp_path.iterdir()) == []
