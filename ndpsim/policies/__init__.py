@@ -4,3 +4,49 @@ A policy sees frozen views of what its system could know at that moment and give
 orchestrator checks every answer and owns the time. `interface` says what it sees and what it answers; one
 file in `published` is one policy.
 """
+
+from ndpsim.policies.choose import (
+    ChosenPolicy,
+    PolicyParameter,
+    choose_policy,
+    parameters_of,
+    policies,
+    policy_names,
+)
+from ndpsim.policies.interface import (
+    STRIPED,
+    Assignment,
+    BackgroundView,
+    Estimates,
+    LayerPlacement,
+    LayerView,
+    Machine,
+    Migration,
+    OfflineView,
+    Part,
+    Placement,
+    Policy,
+    PolicyParameters,
+)
+
+__all__ = [
+    "STRIPED",
+    "Assignment",
+    "BackgroundView",
+    "ChosenPolicy",
+    "Estimates",
+    "LayerPlacement",
+    "LayerView",
+    "Machine",
+    "Migration",
+    "OfflineView",
+    "Part",
+    "Placement",
+    "Policy",
+    "PolicyParameter",
+    "PolicyParameters",
+    "choose_policy",
+    "parameters_of",
+    "policies",
+    "policy_names",
+]

@@ -1,0 +1,326 @@
+"""Which answers of a policy are legal; what is wrong with others, by policy, step, layer and expert."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.arguments import shown
+from ndpsim.errors import InputError, one_of
+from ndpsim.policies.interface import (
+    STRIPED,
+    Assignment,
+    BackgroundView,
+    LayerView,
+    Machine,
+    Migration,
+    Part,
+    Placement,
+)
+
+__all__ = [
+    "MIGRATION_KINDS",
+    "CheckedAssignment",
+    "checked_assignment",
+    "checked_migrations",
+    "checked_placement",
+]
+
+#: Kinds of migrations that a policy can ask for.
+MIGRATION_KINDS = ("prefetch", "fetch", "evict", "relayout", "rebalance")
+
+_TO_GPU = ("prefetch", "fetch")
+_ROUNDING = 1e-9  # by which shares of an expert may differ from 1 together
+_ENGINES = {"gpu": "the GPU", "cpu": "the CPU", "ndp": "the NDP units"}
+
+
+class CheckedAssignment(NamedTuple):
+    """Experts and the share of each, in the order in which an engine takes them."""
+
+    gpu: list[tuple[int, float]]
+    cpu: list[tuple[int, float]]
+    ndp: list[tuple[int, float]]
+    estimated_ns: float | None
+
+
+class _At(NamedTuple):
+    """Whose answer it is, to which question."""
+
+    policy: str
+    when: str
+
+    def error(self, problem: str) -> InputError:
+        return InputError(f"{self.when}: {problem}", key=f"policy {self.policy}")
+
+
+def _moment(view: LayerView | BackgroundView) -> str:
+    return (
+        f"prefill, layer {view.layer}" if view.phase == "prefill" else f"step {view.step}, layer {view.layer}"
+    )
+
+
+def _sequence(value: object, what: str, at: _At) -> Sequence[Any]:
+    if isinstance(value, list | tuple | range):
+        return value
+    if isinstance(value, np.ndarray) and value.ndim == 1:
+        listed: list[Any] = value.tolist()
+        return listed
+    raise at.error(f"{what} is {shown(value)}, not a list")
+
+
+def _whole(value: object, what: str, at: _At) -> int:
+    try:
+        if not isinstance(value, bool | np.bool_):
+            return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        pass
+    raise at.error(f"{what} is {shown(value)}, not a whole number")
+
+
+def _time(value: object, what: str, at: _At) -> float:
+    """A time in ns, or another number that is finite and not below 0."""
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        number = float(value)
+        if 0 <= number < math.inf:
+            return number
+    raise at.error(f"{what} is {shown(value)}, not a number from 0")
+
+
+def _share(part: Part, expert: int, columns: int, at: _At) -> float:
+    share = part.share
+    if not isinstance(share, numbers.Real) or isinstance(share, bool) or not 0 < share <= 1 + _ROUNDING:
+        raise at.error(f"the share of expert {expert} is {shown(share)}, not a number above 0 up to 1")
+    if share * columns < 1:
+        raise at.error(f"a share of {share:g} of expert {expert} is less than one of its {columns} columns")
+    return min(float(share), 1.0)
+
+
+def checked_assignment(
+    policy: str, view: LayerView, assignment: Assignment, machine: Machine
+) -> CheckedAssignment:
+    """An assignment as plain lists, if it is legal: every expert with tokens once, on engines that can.
+
+    Shares of an expert add up to 1 but for rounding, and are given as they are.
+
+    Args:
+        policy: its name, for messages.
+        view: what the policy was shown.
+
+    Raises:
+        InputError: anything wrong in the assignment, in one line that says where.
+    """
+    at = _At(policy, _moment(view))
+    if not isinstance(assignment, Assignment):
+        raise at.error(f"assign gives {shown(assignment)}, not an Assignment")
+    loads: list[int] = view.loads.tolist()
+    sums = [0.0] * len(loads)
+    columns = machine.model.expert_intermediate
+    lists: list[list[tuple[int, float]]] = []
+    for name, engine in _ENGINES.items():
+        listed: list[tuple[int, float]] = []
+        for item in _sequence(getattr(assignment, name), name, at):
+            expert = item if type(item) is int else _expert_of(item, at)
+            if not 0 <= expert < len(loads):
+                raise at.error(f"expert {expert} is not from 0 to {len(loads) - 1}")
+            if not loads[expert]:
+                raise at.error(f"expert {expert} has no tokens, and is assigned to {engine}")
+            share = _share(item, expert, columns, at) if isinstance(item, Part) else 1.0
+            sums[expert] += share
+            listed.append((expert, share))
+        if len({expert for expert, _ in listed}) < len(listed):
+            raise at.error(f"expert {_repeated(listed)} is assigned to {engine} twice")
+        lists.append(listed)
+    _check_shares(sums, loads, at)
+    gpu, cpu, ndp = lists
+    _check_engines(gpu, ndp, view, machine, at)
+    estimated = assignment.estimated_ns
+    for key, value in assignment.details.items():
+        if not isinstance(value, numbers.Real) or not math.isfinite(value):
+            raise at.error(f"details['{key}'] is {shown(value)}, not a number")
+    return CheckedAssignment(
+        gpu, cpu, ndp, None if estimated is None else _time(estimated, "estimated_ns", at)
+    )
+
+
+def _expert_of(item: object, at: _At) -> int:
+    return _whole(item.expert if isinstance(item, Part) else item, "an expert", at)
+
+
+def _repeated(listed: Iterable[tuple[int, float]]) -> int:
+    experts = [expert for expert, _ in listed]
+    return next(expert for place, expert in enumerate(experts) if expert in experts[:place])
+
+
+def _check_shares(sums: list[float], loads: list[int], at: _At) -> None:
+    for expert, (total, tokens) in enumerate(zip(sums, loads, strict=True)):
+        if not tokens or abs(total - 1) <= _ROUNDING:
+            continue
+        if not total:
+            raise at.error(f"expert {expert} has {tokens} tokens and no engine")
+        raise at.error(f"the shares of expert {expert} add up to {total:g}, not 1")
+
+
+def _check_engines(
+    gpu: list[tuple[int, float]],
+    ndp: list[tuple[int, float]],
+    view: LayerView,
+    machine: Machine,
+    at: _At,
+) -> None:
+    if ndp and not machine.dimms:
+        raise at.error(f"expert {ndp[0][0]} is assigned to the NDP units, and the machine has none")
+    lies = view.placement.dimm.tolist()
+    for expert, _ in ndp:
+        if lies[expert] == STRIPED:
+            raise at.error(f"expert {expert} is assigned to the NDP units and lies striped over all DIMMs")
+    if not machine.expert_buffers:
+        there = view.placement.resident | view.arriving
+        for expert, _ in gpu:
+            if not there[expert]:
+                raise at.error(
+                    f"expert {expert} is assigned to the GPU, is not there, and the GPU has no buffer for it"
+                )
+
+
+def checked_placement(policy: str, placement: Placement, machine: Machine) -> Placement:
+    """A copy of a placement that cannot be written, if it is legal.
+
+    Whether what lies on a DIMM fits its bytes is not checked here.
+
+    Raises:
+        InputError: anything wrong in the placement, in one line that says where.
+    """
+    at = _At(policy, "place")
+    if not isinstance(placement, Placement):
+        raise at.error(f"gives {shown(placement)}, not a Placement")
+    shape = len(machine.layers), machine.model.routed_experts
+    dimm = _copied(placement.dimm, np.int16, shape, "dimm", at)
+    shards = _copied(placement.shards, np.int16, shape, "shards", at)
+    resident = _copied(placement.resident, np.bool_, shape, "resident", at)
+
+    def refuse(wrong: NDArray[np.bool_], problem: str) -> None:
+        if wrong.any():
+            row, expert = np.argwhere(wrong)[0].tolist()
+            lies, over = dimm[row, expert], shards[row, expert]
+            text = problem.format(dimm=lies, shards=over, dimms=machine.dimms)
+            raise at.error(f"layer {machine.layers[row]}: expert {expert} {text}")
+
+    if not machine.dimms:
+        refuse(dimm != STRIPED, "lies on DIMM {dimm}, and no DIMM has an NDP unit; give -1 (striped)")
+    refuse((dimm < STRIPED) | (dimm >= machine.dimms) & (dimm != STRIPED), "lies on DIMM {dimm} of {dimms}")
+    refuse(shards < 1, "lies over {shards} DIMMs")
+    refuse((dimm == STRIPED) & (shards != 1), "is striped, and has {shards} shards; give 1")
+    refuse(
+        dimm.astype(int) + shards > max(machine.dimms, 1), "lies on {shards} DIMMs from {dimm} of {dimms} on"
+    )
+    count = int(resident.sum())
+    if count > machine.gpu_experts:
+        room = f"room for {machine.gpu_experts} of {machine.expert_bytes} bytes"
+        raise at.error(f"{count} experts are to be in the GPU's memory, which has {room}")
+    return Placement(dimm, shards, resident)
+
+
+def _copied(
+    array: object, kind: type[np.generic], shape: tuple[int, int], name: str, at: _At
+) -> NDArray[Any]:
+    integers = "iu" if kind is not np.bool_ else "b"
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in integers:
+        words = "flags" if kind is np.bool_ else "whole numbers"
+        raise at.error(f"{name} is {shown(array)}, not an array of {words}")
+    if array.shape != shape:
+        raise at.error(f"{name} has the shape {array.shape}, not {shape} (layers, experts)")
+    if kind is not np.bool_:
+        array = array.clip(-2, np.iinfo(np.int16).max)  # so that no number becomes another one
+    copy = array.astype(kind)
+    copy.setflags(write=False)
+    return copy
+
+
+def checked_migrations(
+    policy: str, view: BackgroundView, migrations: Sequence[Migration], machine: Machine
+) -> list[Migration]:
+    """Migrations with plain numbers, if all are legal one after the other.
+
+    An eviction makes room at once; what is on its way takes room from the moment that it is asked for.
+
+    Raises:
+        InputError: anything wrong in a migration, in one line that says where.
+    """
+    at = _At(policy, f"after {_moment(view)}")
+    state = _Moving(view, machine, at)
+    return [state.checked(one) for one in _sequence(migrations, "background's answer", at)]
+
+
+class _Moving:
+    """What the migrations so far have changed."""
+
+    def __init__(self, view: BackgroundView, machine: Machine, at: _At) -> None:
+        self.placement, self.moving = view.placement, view.moving
+        self.machine, self.at = machine, at
+        self.room = view.gpu_free
+        self.asked: set[tuple[int, int]] = set()
+        self.evicted: set[tuple[int, int]] = set()
+
+    def checked(self, one: Migration) -> Migration:
+        at, machine = self.at, self.machine
+        if not isinstance(one, Migration):
+            raise at.error(f"background gives {shown(one)}, not a Migration")
+        if one.kind not in MIGRATION_KINDS:
+            raise at.error(one_of(one.kind, MIGRATION_KINDS, "kind of migration"))
+        layer, expert = _whole(one.layer, "a layer", at), _whole(one.expert, "an expert", at)
+        if layer not in machine.layers:
+            raise at.error(f"layer {layer} of a migration is none of the run's layers with experts")
+        if not 0 <= expert < machine.model.routed_experts:
+            raise at.error(f"expert {expert} is not from 0 to {machine.model.routed_experts - 1}")
+        to = _whole(one.to, "a DIMM", at)
+        what = f"{one.kind} of expert {expert} of layer {layer}"
+        place = machine.layers.index(layer), expert
+        if self.moving[place] or place in self.asked:
+            raise at.error(f"{what}: it is moving already")
+        resident = bool(self.placement.resident[place]) and place not in self.evicted
+        if one.kind in _TO_GPU:
+            self._to_gpu(what, resident)
+        elif one.kind == "evict":
+            if not resident:
+                raise at.error(f"{what}: it is not in the GPU's memory")
+            self.room += 1
+            self.evicted.add(place)
+        else:
+            self._between_dimms(one.kind, what, place, to)
+        if one.kind != "evict":
+            self.asked.add(place)
+        return Migration(one.kind, layer, expert, to, _time(one.estimated_ns, f"{what}: estimated_ns", at))
+
+    def _to_gpu(self, what: str, resident: bool) -> None:
+        if resident:
+            raise self.at.error(f"{what}: it is in the GPU's memory already")
+        if self.room < 1:
+            raise self.at.error(
+                f"{what}: the GPU's memory has no room for its {self.machine.expert_bytes} bytes"
+            )
+        self.room -= 1
+
+    def _between_dimms(self, kind: str, what: str, place: tuple[int, int], to: int) -> None:
+        at, dimms = self.at, self.machine.dimms
+        if not dimms:
+            raise at.error(f"{what}: the machine has no NDP units")
+        if not STRIPED <= to < dimms:
+            raise at.error(f"{what}: there is no DIMM {to} among {dimms}")
+        lies = int(self.placement.dimm[place])
+        if self.placement.shards[place] > 1:
+            raise at.error(
+                f"{what}: it lies over {self.placement.shards[place]} DIMMs; a sharded expert does not move"
+            )
+        if lies == to:
+            raise at.error(f"{what}: it lies {'striped' if to == STRIPED else f'on DIMM {to}'} already")
+        between = lies != STRIPED and to != STRIPED
+        if kind == "relayout" and between:
+            raise at.error(f"{what}: from DIMM {lies} to DIMM {to} is a rebalance")
+        if kind == "rebalance" and not between:
+            raise at.error(f"{what}: to or from striped is a relayout")

@@ -1,0 +1,300 @@
+"""Policies by what they are called: ``NAME`` or ``path/to/file.py:ClassName``, each with parameters.
+
+Parameters follow a colon, as in ``trimoe:refine=false,ema_alpha=0.5``.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import re
+import sys
+import traceback
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from ndpsim.arguments import shown
+from ndpsim.arguments import text as as_text
+from ndpsim.errors import InputError, one_of
+from ndpsim.plugins import plugins
+from ndpsim.policies import published as _folder
+from ndpsim.policies.interface import Estimates, Machine, Policy, PolicyParameters
+
+__all__ = [
+    "ChosenPolicy",
+    "PolicyParameter",
+    "choose_policy",
+    "parameters_of",
+    "policies",
+    "policy_class",
+    "policy_names",
+]
+
+_KEY = "policy"
+_FILE = re.compile(r"(?P<file>.*?\.py)(?::(?P<rest>.*))?", re.DOTALL)
+_LONGEST = 60  # characters of a part of the request in a message
+
+
+@dataclass(frozen=True)
+class PolicyParameter:
+    """What can be set of a policy.
+
+    Attributes:
+        type: of the value, in words, with its limits.
+        default: its value when it is not given.
+        description: what it means, with its source.
+    """
+
+    name: str
+    type: str
+    default: Any
+    description: str
+
+
+@dataclass(frozen=True)
+class ChosenPolicy:
+    """A policy that a run was asked for, with all of its parameters.
+
+    Attributes:
+        policy: its class.
+        parameters: those that were given, and the defaults of the others.
+    """
+
+    policy: type[Policy]
+    parameters: PolicyParameters
+
+    @property
+    def name(self) -> str:
+        """The policy's bare name."""
+        return self.policy.name
+
+    def start(self, machine: Machine, estimates: Estimates) -> Policy:
+        """The policy under way, for one run."""
+        return self.policy(machine, estimates, self.parameters)
+
+
+@functools.cache
+def policies() -> Mapping[str, type[Policy]]:
+    """All bundled policies by name."""
+    found: dict[str, type[Policy]] = {policy.name: policy for policy in plugins(_folder, "POLICY")}
+    return types.MappingProxyType(dict(sorted(found.items())))
+
+
+def policy_names() -> list[str]:
+    """The names of all bundled policies."""
+    return list(policies())
+
+
+def parameters_of(policy: type[Policy]) -> tuple[PolicyParameter, ...]:
+    """What can be set of a policy, in the order of its class."""
+    return tuple(
+        PolicyParameter(name, _allowed(field), field.default, field.description or "")
+        for name, field in policy.Parameters.model_fields.items()
+    )
+
+
+def policy_class(asked: str) -> type[Policy]:
+    """The class of a policy, by its name or as ``path/to/file.py:ClassName``.
+
+    Raises:
+        InputError: there is none.
+    """
+    policy, rest = _found(as_text(asked, _KEY).strip())
+    if rest:
+        raise InputError(f"'{rest[:_LONGEST]}' after the policy's name has no place here", key=_KEY)
+    return policy
+
+
+def choose_policy(asked: str | type[Policy] | ChosenPolicy) -> ChosenPolicy:
+    """A policy with its parameters.
+
+    Args:
+        asked: ``NAME[:KEY=VALUE,...]``, ``path/to/file.py:ClassName[:KEY=VALUE,...]``, or a class.
+
+    Raises:
+        InputError: there is no such policy or file, the file cannot be run, its class is no policy, or a
+            parameter does not exist or cannot have that value.
+    """
+    if isinstance(asked, ChosenPolicy):
+        return asked
+    if isinstance(asked, type):
+        return ChosenPolicy(_checked(asked, None), _validated(asked, {}))
+    policy, rest = _found(as_text(asked, _KEY).strip())
+    return ChosenPolicy(policy, _validated(policy, _settings(rest, policy.name)))
+
+
+def _found(asked: str) -> tuple[type[Policy], str]:
+    """The class that a request begins with, and the rest of the request, after the colon."""
+    name, _, rest = asked.partition(":")
+    name = name.strip()
+    if name in policies():
+        return policies()[name], rest
+    of_file = _FILE.fullmatch(asked)
+    if of_file is None:
+        problem = one_of(name, policies(), "policy")
+        raise InputError(f"{problem}; a policy of your own is path/to/file.py:ClassName", key=_KEY)
+    file = Path(of_file["file"])
+    wanted, _, rest = (of_file["rest"] or "").partition(":")
+    module = _module(file)
+    return _class_of(module, wanted.strip(), file), rest
+
+
+# A user's file
+
+
+def _module(file: Path) -> types.ModuleType:
+    """A file run as a module."""
+    try:
+        content = file.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot be read: {reason}", file=file, key=_KEY) from None
+    # Pydantic and dataclasses look up annotations in the module that sys.modules has by the class's name.
+    digest = hashlib.sha256(b"\0".join([bytes(file.resolve()), content])).hexdigest()
+    name = f"ndpsim_policy_{digest[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    module = sys.modules[name] = types.ModuleType(name)
+    module.__file__ = str(file)
+    try:
+        exec(compile(content, str(file), "exec"), module.__dict__)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise _not_imported(error, file) from None
+    return module
+
+
+def _not_imported(error: BaseException, file: Path) -> InputError:
+    if isinstance(error, SyntaxError):
+        line = error.lineno if error.filename == str(file) else None
+        return InputError(f"is no Python: {error.msg}", file=file, line=line, key=_KEY)
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(file)]
+    problem = f"cannot be imported: {type(error).__name__}: {error}"
+    return InputError(problem, file=file, line=lines[-1] if lines else None, key=_KEY)
+
+
+def _class_of(module: types.ModuleType, name: str, file: Path) -> type[Policy]:
+    own = [
+        key
+        for key, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, Policy) and value.__module__ == module.__name__
+    ]
+    if not name:
+        listed = ", ".join(own) or "none"
+        raise InputError(
+            f"give the class as {file}:ClassName (policies there: {listed})", file=file, key=_KEY
+        )
+    if not hasattr(module, name):
+        problem = (
+            one_of(name, own, "class") if own else f"there is no class '{name[:_LONGEST]}', and no Policy"
+        )
+        raise InputError(problem, file=file, key=_KEY)
+    return _checked(getattr(module, name), file)
+
+
+def _checked(found: Any, file: Path | None) -> type[Policy]:
+    """A class that is a policy which can be run."""
+
+    def refused(problem: str) -> InputError:
+        return InputError(problem, file=file, key=_KEY)
+
+    name = getattr(found, "__name__", shown(found))
+    if not (isinstance(found, type) and issubclass(found, Policy)):
+        raise refused(f"{name} is not a subclass of ndpsim.policies.Policy")
+    if inspect.isabstract(found):
+        raise refused(f"{name} does not define {', '.join(sorted(found.__abstractmethods__))}")
+    for attribute in ("name", "title"):
+        if not isinstance(getattr(found, attribute, None), str):
+            raise refused(f"{name} has no {attribute}; give it one, {attribute} = '...'")
+    if not (isinstance(found.Parameters, type) and issubclass(found.Parameters, PolicyParameters)):
+        raise refused(f"{name}.Parameters is not a subclass of ndpsim.policies.PolicyParameters")
+    return found
+
+
+# Parameters
+
+
+def _settings(text: str, policy: str) -> dict[str, str]:
+    """What ``KEY=VALUE,...`` says."""
+    given: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or not key:
+            raise InputError(f"'{part[:_LONGEST]}' is not of the form KEY=VALUE", key=f"{_KEY} {policy}")
+        if key in given:
+            raise InputError(f"'{key[:_LONGEST]}' is given twice", key=f"{_KEY} {policy}")
+        given[key] = value
+    return given
+
+
+def _validated(policy: type[Policy], given: Mapping[str, str]) -> PolicyParameters:
+    fields = policy.Parameters.model_fields
+    for key in given:
+        if key not in fields:
+            problem = one_of(key, fields, "parameter") if fields else f"has no parameters, and no '{key}'"
+            raise InputError(problem, key=f"{_KEY} {policy.name}")
+    values = {
+        key: None if value.lower() == "none" and _kinds(fields[key])[1] else value
+        for key, value in given.items()
+    }
+    try:
+        return policy.Parameters.model_validate(values)
+    except ValidationError as error:
+        wrong: Any = error.errors(include_url=False)[0]
+    except Exception as error:  # a validator of a user's own that raises what pydantic does not expect
+        raise InputError(f"{type(error).__name__}: {error}", key=f"{_KEY} {policy.name}") from None
+    path = ".".join(str(part) for part in wrong["loc"][:1])
+    key = f"{_KEY} {policy.name}" + (f":{path}" if path else "")
+    if wrong["type"] == "missing":
+        raise InputError(f"is missing; give {path}={_allowed(fields[path])}", key=key)
+    if wrong["type"] == "value_error":
+        raise InputError(str(wrong["ctx"]["error"]), key=key)
+    words = _allowed(fields[path]) if path in fields else wrong["msg"]
+    raise InputError(f"{shown(wrong['input'])} is not {words}", key=key)
+
+
+def _kinds(field: FieldInfo) -> tuple[list[Any], bool]:
+    """The types that a parameter may be of, and whether it may be None."""
+    union = get_origin(field.annotation) in (Union, types.UnionType)
+    kinds = list(get_args(field.annotation)) if union else [field.annotation]
+    return [kind for kind in kinds if kind is not type(None)], type(None) in kinds
+
+
+def _limits(field: FieldInfo) -> str:
+    limits = {
+        name: getattr(item, name)
+        for item in field.metadata
+        for name in ("ge", "gt", "le", "lt")
+        if getattr(item, name, None) is not None
+    }
+    words = {"ge": "from", "gt": "above", "le": "to", "lt": "below"}
+    return "".join(f" {word} {limits[name]:g}" for name, word in words.items() if name in limits)
+
+
+def _allowed(field: FieldInfo) -> str:
+    """What a parameter may be, in words: ``a number from 0 to 1``."""
+    kinds, optional = _kinds(field)
+    return " or ".join(_in_words(kinds, field)) + (" or none" if optional else "")
+
+
+def _in_words(kinds: Iterable[Any], field: FieldInfo) -> list[str]:
+    names: dict[Any, str] = {
+        bool: "true or false",
+        int: f"a whole number{_limits(field)}",
+        float: f"a number{_limits(field)}",
+        str: "a text",
+    }
+    return [
+        f"one of {', '.join(map(str, get_args(kind)))}"
+        if get_origin(kind) is Literal
+        else names.get(kind) or f"a {getattr(kind, '__name__', kind)}"
+        for kind in kinds
+    ]

@@ -1,0 +1,72 @@
+"""What a policy learns from an offline trace before the first step."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.policies.interface import OfflineView
+from ndpsim.routing.trace import loads_of
+
+__all__ = ["following", "hottest", "mean_loads", "spread"]
+
+Floats = NDArray[np.float64]
+
+
+def mean_loads(view: OfflineView) -> Floats:
+    """Tokens by expert in a decode step of the run's batch, on average: [layer, expert].
+
+    Of a trace without decode steps, the prefill's selections, in proportion to as many tokens.
+    """
+    trace = view.trace
+    rows = [trace.row(layer) for layer in view.machine.layers]
+    if trace.ids.size:
+        loads = loads_of(trace.ids[:, rows], trace.experts).mean(axis=0)
+        return np.asarray(loads * (view.batch / trace.batch))
+    assert trace.prefill_ids is not None
+    loads = loads_of(trace.prefill_ids[rows], trace.experts)
+    return np.asarray(loads * (view.batch / trace.prefill_tokens))
+
+
+def following(view: OfflineView) -> Floats:
+    """Of the selections of a token that chose e in a layer, the share that goes to f in the next layer.
+
+    [layer, e, f], with one layer less than the run has; 0 for experts that the trace never chose.
+    """
+    trace, experts = view.trace, view.trace.experts
+    rows = [trace.row(layer) for layer in view.machine.layers]
+    ids = trace.ids if trace.ids.size else trace.prefill_ids
+    assert ids is not None
+    shares = np.zeros((len(rows) - 1, experts, experts))
+    for place, (row, later) in enumerate(itertools.pairwise(rows)):
+        first = ids[..., row, :, :].reshape(-1, ids.shape[-1], 1).astype(np.int64)
+        then = ids[..., later, :, :].reshape(-1, 1, ids.shape[-1])
+        pairs = np.bincount((first * experts + then).ravel(), minlength=experts * experts)
+        counts = pairs.reshape(experts, experts)
+        shares[place] = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    return shares
+
+
+def hottest(loads: Floats, count: int) -> NDArray[np.bool_]:
+    """Flags [layer, expert] of the `count` experts with most tokens; of equal ones, the first."""
+    flags = np.zeros(loads.size, np.bool_)
+    flags[np.argsort(-loads.ravel(), kind="stable")[: max(count, 0)]] = True
+    return flags.reshape(loads.shape)
+
+
+def spread(work: Floats, dimms: int) -> NDArray[np.int16]:
+    """DIMMs of a layer's experts: each, the one with most work first, goes where the least work is so far.
+
+    No DIMM gets more experts than an equal division needs, so that all have room.
+    """
+    sums, counts = np.zeros(dimms), np.zeros(dimms, np.int64)
+    most = -(-len(work) // dimms)
+    chosen = np.empty(len(work), np.int16)
+    for expert in np.argsort(-work, kind="stable").tolist():
+        dimm = int(np.argmin(np.where(counts < most, sums, np.inf)))
+        chosen[expert] = dimm
+        sums[dimm] += work[expert]
+        counts[dimm] += 1
+    return chosen

@@ -1,0 +1,159 @@
+"""Enhanced KTransformers: experts on the CPU with AMX, hot ones prefetched or loaded on demand for the GPU.
+
+TriMoE, section 5.1.2: "we added prefetching and on-demand loading of hot experts on top of its processing of
+all non-shared experts using AMX-CPU, making it the strongest baseline under this architecture". Below it:
+Chen et al., "KTransformers: Unleashing the Full Potential of CPU/GPU Hybrid Inference for MoE Models", SOSP
+2025; released code kvcache-ai/ktransformers, kt-kernel/python/experts_base.py. What TriMoE leaves open is
+taken from HybriMoE (PKU-SEC-Lab/HybriMoE), which adds the same two things to KTransformers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from ndpsim.policies.interface import (
+    Assignment,
+    BackgroundView,
+    Estimates,
+    LayerView,
+    Machine,
+    Migration,
+    OfflineView,
+    Placement,
+    Policy,
+    PolicyParameters,
+)
+from ndpsim.policies.offline import hottest, mean_loads
+
+__all__ = ["POLICY"]
+
+Floats = NDArray[np.float64]
+
+
+class KtransformersParameters(PolicyParameters):
+    """What can be set of Enhanced KTransformers."""
+
+    hot: Literal["balanced", "cheaper"] = Field(
+        "balanced",
+        description="which missing experts the GPU loads on demand. balanced (the default, the stronger): of "
+        "those with most tokens as many as end the layer soonest, as HybriMoE's GPU takes from the front of "
+        "the sorted list and its CPU from the back; cheaper: each whose loading and computing on the GPU "
+        "(TriMoE, eq. 2) takes less than the CPU (eq. 3)",
+    )
+    residents: Literal["hot", "none"] = Field(
+        "hot",
+        description="what the GPU's memory holds at first. hot: the experts with most tokens in the offline "
+        "trace over all layers (KTransformers' strategy 'frequency'); none: prefetched experts fill it",
+    )
+    prefetch: int | None = Field(
+        None,
+        ge=0,
+        le=1024,
+        description="experts prefetched a layer at most; none: as many as PCIe carries in the window between "
+        "layers, at least 1 (assumption: TriMoE gives no number)",
+    )
+    memory: float = Field(
+        0.5,
+        ge=0,
+        lt=1,
+        description="weight of the past in the moving average of an expert's tokens that prefetches go by "
+        "(HybriMoE's score: S = 0.5 x new + 0.5 x S)",
+    )
+
+
+class EnhancedKTransformers(Policy):
+    """The CPU computes experts, the GPU those that are in its memory and as many more as balance the two."""
+
+    name = "enhanced-ktransformers"
+    title = "Enhanced KTransformers: experts on the CPU with AMX, hot ones on the GPU"
+    paper = "TriMoE, section 5.1.2; Chen et al., SOSP 2025"
+    Parameters = KtransformersParameters
+
+    parameters: KtransformersParameters
+
+    def __init__(self, machine: Machine, estimates: Estimates, parameters: KtransformersParameters) -> None:
+        super().__init__(machine, estimates, parameters)
+        self.copy_ns = max(estimates.pcie_ns, estimates.striped_read_ns)
+        in_window = max(1, int(estimates.window_ns // self.copy_ns))
+        self.prefetch = in_window if parameters.prefetch is None else parameters.prefetch
+        self.scores: Floats = np.zeros((len(machine.layers), machine.model.routed_experts))
+
+    def place(self, view: OfflineView) -> Placement:
+        """Striped, as the host reads fastest; hot experts in the GPU's memory, too."""
+        self.scores = mean_loads(view)
+        placement = super().place(view)
+        if self.parameters.residents == "hot":
+            placement.resident[:] = hottest(self.scores, self.machine.gpu_experts)
+        return placement
+
+    def assign(self, view: LayerView) -> Assignment:
+        """What is in the GPU's memory to the GPU, of missing experts the hot ones, all others to the CPU."""
+        active = np.flatnonzero(view.loads)
+        active = active[np.lexsort((active, -view.loads[active]))]
+        resident, arriving = view.placement.resident[active], view.arriving[active]
+        here = np.concatenate([active[resident], active[arriving & ~resident]])
+        missing = active[~(resident | arriving)]
+        loads = view.loads[missing]
+        on_gpu = self.estimates.gpu_ns[loads]
+        on_cpu = np.maximum(self.estimates.cpu_ns[loads], self.estimates.striped_read_ns)
+        begun = self.estimates.shared_ns + float(self.estimates.gpu_ns[view.loads[here]].sum())
+        if self.parameters.hot == "cheaper":
+            chosen = np.maximum(on_gpu, self.copy_ns) < on_cpu
+            order = np.argsort(~chosen, kind="stable")
+            missing, on_gpu, on_cpu, taken = missing[order], on_gpu[order], on_cpu[order], int(chosen.sum())
+            ends = self._ends(begun, on_gpu, on_cpu)
+        else:
+            ends = self._ends(begun, on_gpu, on_cpu)
+            taken = int(np.argmin(ends))
+        return Assignment(
+            gpu=[*here.tolist(), *missing[:taken].tolist()],
+            cpu=missing[taken:].tolist(),
+            estimated_ns=float(ends[taken]),
+        )
+
+    def _ends(self, begun: float, on_gpu: Floats, on_cpu: Floats) -> Floats:
+        """When a layer ends, should the GPU load the first 0, 1, ... of the missing experts.
+
+        Copies run beside computation, and the last expert is computed when it has arrived. Of all missing
+        experts the host's memory is read once, by the GPU's copies or by the CPU.
+        """
+        count = np.arange(len(on_gpu) + 1)
+        computing = begun + np.append(0.0, np.cumsum(on_gpu))
+        copying = count * self.copy_ns + np.append(0.0, on_gpu)
+        cpu = on_cpu.sum() - np.append(0.0, np.cumsum(on_cpu))
+        reading = len(on_gpu) * self.estimates.striped_read_ns
+        return np.asarray(np.maximum.reduce([computing, copying, cpu, np.full(len(count), reading)]))
+
+    def background(self, view: BackgroundView) -> Sequence[Migration]:
+        """Prefetches the experts of the next layer that are believed to be hot.
+
+        What has no room takes the place of an expert of that layer with a lower score (HybriMoE evicts the
+        lowest of a layer).
+        """
+        memory = self.parameters.memory
+        row = self.row[view.layer]
+        self.scores[row] = memory * self.scores[row] + (1 - memory) * view.loads
+        row = self.row[view.next_layer]
+        scores, resident = self.scores[row], view.placement.resident[row]
+        order = np.argsort(-scores, kind="stable")
+        still = order[~view.moving[row][order]]
+        wanted = [expert for expert in still[~resident[still]].tolist() if scores[expert] > 0]
+        victims = still[resident[still]].tolist()
+        free, answer = view.gpu_free, list[Migration]()
+        for expert in wanted[: self.prefetch]:
+            if free < 1:
+                if not victims or scores[victims[-1]] >= scores[expert]:
+                    break
+                answer.append(Migration("evict", view.next_layer, victims.pop()))
+                free += 1
+            answer.append(Migration("prefetch", view.next_layer, expert, estimated_ns=self.copy_ns))
+            free -= 1
+        return answer
+
+
+POLICY = EnhancedKTransformers

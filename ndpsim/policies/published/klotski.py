@@ -1,0 +1,154 @@
+"""Klotski: GPU only; hot experts are prefetched, cold ones are loaded while hot ones compute.
+
+Fang et al., "Klotski: Efficient Mixture-of-Expert Inference via Expert-Aware Multi-Batch Pipeline", ASPLOS
+2025; as a baseline: TriMoE, section 5.1.2, "a baseline that maximizes PCIe overlap by prefetching hot experts
+and loading cold expert weights during hot expert computation". A layer takes the longer of two sums, the
+missing experts over PCIe and all experts on the GPU. Released code: mindspore-lab/models,
+research/SYSU/Klotski (mixtral.py, pytorch_backend.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from ndpsim.policies.interface import (
+    Assignment,
+    BackgroundView,
+    Estimates,
+    LayerView,
+    Machine,
+    Migration,
+    OfflineView,
+    Placement,
+    Policy,
+    PolicyParameters,
+)
+from ndpsim.policies.offline import following, hottest, mean_loads
+
+__all__ = ["POLICY"]
+
+_HOT_IN_CODE = 2
+
+
+class KlotskiParameters(PolicyParameters):
+    """What can be set of Klotski."""
+
+    variant: Literal["paper", "code"] = Field(
+        "paper",
+        description="code: 2 hot experts a layer, those with most credit from each expert's 2 most frequent "
+        "successors, nothing resident; paper (the default, as no baseline is to be weaker than its "
+        "description): hot are those with most expected tokens by the same table",
+    )
+    hot_experts: int | None = Field(
+        None,
+        ge=0,
+        le=1024,
+        description="experts prefetched a layer; none: 2 in the code, and in the paper variant as many as "
+        "PCIe carries in the window between layers, at least 2 (assumption: the paper gives no number)",
+    )
+    residents: Literal["variant", "hot", "none"] = Field(
+        "variant",
+        description="what the rest of the GPU's memory holds. Code: nothing is retained between layers. "
+        "paper: the experts with most tokens in the offline trace (assumption: TriMoE, 2.2, 'hot "
+        "experts are kept resident on the GPU', so that all policies use the same memory)",
+    )
+
+
+class Klotski(Policy):
+    """The GPU computes all experts; the memory of the GPU holds hot ones and those just prefetched."""
+
+    name = "klotski"
+    title = "Klotski: GPU only, hot experts prefetched, cold ones loaded behind their computation"
+    paper = "Fang et al., ASPLOS 2025; TriMoE, section 5.1.2"
+    Parameters = KlotskiParameters
+
+    parameters: KlotskiParameters
+
+    def __init__(self, machine: Machine, estimates: Estimates, parameters: KlotskiParameters) -> None:
+        super().__init__(machine, estimates, parameters)
+        self.of_code = parameters.variant == "code"
+        self.copy_ns = max(estimates.pcie_ns, estimates.striped_read_ns)
+        hot = parameters.hot_experts
+        if hot is None:
+            in_window = 0 if self.of_code else int(estimates.window_ns // self.copy_ns)
+            hot = max(_HOT_IN_CODE, in_window)
+        self.hot = min(hot, machine.gpu_experts, machine.model.routed_experts)
+        self.popularity = np.zeros((len(machine.layers), machine.model.routed_experts))
+        self.seen = np.zeros(len(machine.layers), np.int64)
+        self.following = np.zeros((0, 0, 0))
+        self.successors = np.zeros((0, 0, 0), np.int64)
+        self.prefetched: list[tuple[int, int]] = []
+
+    def place(self, view: OfflineView) -> Placement:
+        """Striped; in the GPU's memory, hot experts beside room for those of one prefetch."""
+        self.popularity = mean_loads(view)
+        self.following = following(view)
+        self.successors = np.argsort(-self.following, axis=2, kind="stable")[:, :, :_HOT_IN_CODE]
+        placement = super().place(view)
+        residents = self.parameters.residents
+        if residents == "hot" or (residents == "variant" and not self.of_code):
+            placement.resident[:] = hottest(self.popularity, self.machine.gpu_experts - self.hot)
+        return placement
+
+    def assign(self, view: LayerView) -> Assignment:
+        """All experts to the GPU: first those that are there, then those on their way, then missing ones.
+
+        The code loads missing experts in the order in which tokens name them first. More tokens name an
+        expert earlier: the order by tokens stands for it, and keeps most computation behind copies.
+        """
+        active = np.flatnonzero(view.loads)
+        here = np.where(view.placement.resident[active], 0, np.where(view.arriving[active], 1, 2))
+        order = active[np.lexsort((active, -view.loads[active], here))]
+        compute = self.estimates.shared_ns + self.estimates.gpu_ns[view.loads[active]].sum()
+        copies = np.count_nonzero(here == 2) * self.copy_ns
+        return Assignment(gpu=order.tolist(), estimated_ns=float(max(compute, copies)))
+
+    def background(self, view: BackgroundView) -> Sequence[Migration]:
+        """Gives up what was prefetched and is not for the next layer, and prefetches for that."""
+        self._learn(view)
+        resident, moving = view.placement.resident, view.moving
+        row = self.row[view.next_layer]
+        hot = [(row, expert) for expert in self._hot_experts(view, row)]
+        done = [
+            place for place in self.prefetched if resident[place] and not moving[place] and place not in hot
+        ]
+        missing = [place for place in hot if not resident[place] and not moving[place]]
+        wanted = missing[: view.gpu_free + len(done)]
+        self.prefetched = [place for place in self.prefetched if place not in done] + wanted
+        layers = self.machine.layers
+        return [Migration("evict", layers[one], expert) for one, expert in done] + [
+            Migration("prefetch", layers[one], expert, estimated_ns=self.copy_ns) for one, expert in wanted
+        ]
+
+    def _learn(self, view: BackgroundView) -> None:
+        """The popularity table is updated online: the offline mean counts as one step.
+
+        The table of successors is not: which tokens chose which experts is not shown to policies.
+        """
+        if view.phase == "decode":
+            row = self.row[view.layer]
+            self.seen[row] += 1
+            self.popularity[row] += (view.loads - self.popularity[row]) / (self.seen[row] + 1)
+
+    def _hot_experts(self, view: BackgroundView, row: int) -> list[int]:
+        """Those of the next layer that are believed to be hot, the hottest first."""
+        if row == 0:
+            return _first(self.popularity[row], self.hot)
+        if not self.of_code:
+            return _first(view.loads @ self.following[row - 1], self.hot)
+        successors = self.successors[row - 1]
+        of_each = np.repeat(view.loads, successors.shape[1])
+        return _first(np.bincount(successors.ravel(), of_each, minlength=len(view.loads)), self.hot)
+
+
+def _first(scores: NDArray[Any], count: int) -> list[int]:
+    best: list[int] = np.argsort(-scores, kind="stable")[:count].tolist()
+    return [expert for expert in best if scores[expert] > 0]
+
+
+POLICY = Klotski

@@ -1,0 +1,148 @@
+"""MoNDE: GPU and NDP; weights of hot experts move to the GPU, tokens of cold ones to the NDP units.
+
+Kim et al., "MoNDE: Mixture of Near-Data Experts for Large-Scale Sparse Models", DAC 2024; as a baseline:
+TriMoE, section 5.1.2, "a system that balances load between GPU and NDP by modeling the cost trade-off between
+weight migration (to GPU) and activation migration (to NDP)". There is no released code.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from ndpsim.errors import InputError
+from ndpsim.policies.interface import (
+    STRIPED,
+    Assignment,
+    Estimates,
+    LayerView,
+    Machine,
+    OfflineView,
+    Placement,
+    Policy,
+    PolicyParameters,
+)
+from ndpsim.policies.offline import hottest, mean_loads, spread
+
+__all__ = ["POLICY"]
+
+Floats = NDArray[np.float64]
+
+_DYNANDE_SHARE = 0.05882
+
+
+class MondeParameters(PolicyParameters):
+    """What can be set of MoNDE."""
+
+    variant: Literal["batched", "bandwidth", "dynande"] = Field(
+        "batched",
+        description="how many of the experts with most tokens the GPU loads. batched: as many as minimise "
+        "the longer of their copies over PCIe and the slowest NDP unit (assumption for batches, the paper's "
+        "balance with times in place of bandwidths); bandwidth: alpha x K x B_pcie / (B_pcie + N x B_ndp) "
+        "of K activated experts, with N NDP units (single batch); dynande: ceil(0.05882 x K), as "
+        "DynaNDE-Simulator reimplements it",
+    )
+    alpha: float = Field(
+        1.0,
+        ge=0,
+        le=1000,
+        description="of variant bandwidth: corrects the number of experts on the GPU (the paper scales it by "
+        "its past; 1, no correction, as no source gives a value)",
+    )
+    placement: Literal["balanced", "cyclic"] = Field(
+        "balanced",
+        description="which DIMM an expert lies on. balanced: by NDP time in the offline trace; cyclic: "
+        "expert e on DIMM e mod N (expert parallelism, single batch)",
+    )
+    residents: Literal["hot", "none"] = Field(
+        "hot",
+        description="what the GPU's memory holds. hot: the experts with most tokens in the offline trace "
+        "('pin hot, compute-intensive experts in GPU HBM', Fan et al., section 2.2, of MoNDE and its like; "
+        "so all policies use the same memory); none: experts are only loaded on demand",
+    )
+
+
+class Monde(Policy):
+    """The experts with most tokens on the GPU, the others on the DIMMs where they lie."""
+
+    name = "monde"
+    title = "MoNDE: GPU and NDP, hot experts loaded as far as that balances the two"
+    paper = "Kim et al., DAC 2024; TriMoE, section 5.1.2"
+    Parameters = MondeParameters
+
+    parameters: MondeParameters
+
+    def __init__(self, machine: Machine, estimates: Estimates, parameters: MondeParameters) -> None:
+        super().__init__(machine, estimates, parameters)
+        if not machine.dimms:
+            raise InputError("computes on NDP units, and the machine has none", key="policy monde")
+
+    def place(self, view: OfflineView) -> Placement:
+        """Every expert on one DIMM, hot ones in the GPU's memory, too."""
+        loads = mean_loads(view)
+        placement = super().place(view)
+        dimms, experts = self.machine.dimms, self.machine.model.routed_experts
+        if self.parameters.residents == "hot":
+            placement.resident[:] = hottest(loads, self.machine.gpu_experts)
+        for row, resident in enumerate(placement.resident):
+            if self.parameters.placement == "cyclic":
+                placement.dimm[row] = np.arange(experts) % dimms
+            else:
+                tokens = np.clip(np.rint(loads[row]).astype(np.int64), 1, self.estimates.most_tokens)
+                work = np.where(resident, 0.0, self.estimates.ndp_ns[tokens])
+                placement.dimm[row] = spread(work, dimms)
+        return placement
+
+    def assign(self, view: LayerView) -> Assignment:
+        """What is in the GPU's memory to the GPU; of the others, sorted by tokens, the first H; the rest to
+        the NDP units, on each DIMM the expert with most tokens first."""
+        active = np.flatnonzero(view.loads)
+        active = active[np.lexsort((active, -view.loads[active]))]
+        there = view.placement.resident[active] | view.arriving[active]
+        here, missing = active[there], active[~there]
+        ends = self._ends(view, here, missing)
+        taken = self._on_gpu(ends)
+        return Assignment(
+            gpu=[*here.tolist(), *missing[:taken].tolist()],
+            ndp=missing[taken:].tolist(),
+            estimated_ns=float(ends[taken]),
+        )
+
+    def _on_gpu(self, ends: Floats) -> int:
+        """H; K, of which it is a part, are the activated experts that the GPU's memory does not have."""
+        if self.parameters.variant == "batched":
+            return int(np.argmin(ends))
+        missing = len(ends) - 1
+        if self.parameters.variant == "dynande":
+            wanted = math.ceil(_DYNANDE_SHARE * missing)
+        else:
+            pcie = 1 / self.estimates.pcie_ns
+            ndp = self.machine.dimms / self.estimates.ndp_ns[1]
+            wanted = round(self.parameters.alpha * missing * pcie / (pcie + ndp))
+        return min(wanted, missing)
+
+    def _ends(self, view: LayerView, here: NDArray[np.int64], missing: NDArray[np.int64]) -> Floats:
+        """When a layer ends, should the GPU load the first 0, 1, ... of the missing experts.
+
+        The longest of the copies over PCIe, the slowest NDP unit, and what the GPU computes, which decides
+        where an expert has thousands of tokens.
+        """
+        estimates, count = self.estimates, len(missing)
+        loads = view.loads[missing]
+        begun = estimates.shared_ns + estimates.gpu_ns[view.loads[here]].sum()
+        computing = begun + np.append(0.0, np.cumsum(estimates.gpu_ns[loads]))
+        copying = np.arange(count + 1) * estimates.pcie_ns
+        units = np.zeros((self.machine.dimms, count + 1))
+        lies = view.placement.dimm[missing]
+        if (lies == STRIPED).any():
+            raise InputError("an expert lies striped, where no NDP unit can compute it", key="policy monde")
+        units[lies, np.arange(count)] = estimates.ndp_ns[loads]
+        behind = np.cumsum(units[:, ::-1], axis=1)[:, ::-1]  # the rest of the list, from each place on
+        return np.asarray(np.maximum.reduce([computing, copying, behind.max(axis=0)]))
+
+
+POLICY = Monde

@@ -1,0 +1,392 @@
+"""Policies: by name and from files, with parameters; and what the published baselines decide."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ndpsim.errors import InputError
+from ndpsim.moe import load_model
+from ndpsim.policies import (
+    Assignment,
+    BackgroundView,
+    Estimates,
+    LayerView,
+    Machine,
+    Migration,
+    OfflineView,
+    Placement,
+    Policy,
+    choose_policy,
+    parameters_of,
+    policies,
+    policy_names,
+)
+from ndpsim.policies.answers import checked_assignment, checked_placement
+from ndpsim.policies.choose import policy_class
+from ndpsim.policies.offline import spread
+from ndpsim.routing import Routing
+
+OWN = """
+from typing import Literal
+from pydantic import Field
+from ndpsim.policies import Assignment, Policy, PolicyParameters
+
+class Parameters(PolicyParameters):
+    share: float = Field(0.5, ge=0, le=1, description="of experts")
+    most: int | None = Field(None, ge=1, description="experts")
+    on: bool = Field(True, description="whether")
+    order: Literal["given", "sorted"] = "given"
+
+class Mine(Policy):
+    name = "mine"
+    title = "A policy of one's own"
+    Parameters = Parameters
+
+    def assign(self, view):
+        return Assignment(cpu=view.loads.nonzero()[0].tolist())
+
+class Unfinished(Policy):
+    name = "unfinished"
+    title = "It assigns nothing"
+
+class Nameless(Mine):
+    name = None
+
+class Bare(Mine):
+    Parameters = dict
+
+other = 3
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    file = tmp_path / "own.py"
+    file.write_text(OWN)
+    return file
+
+
+def refusal(asked: object) -> str:
+    with pytest.raises(InputError) as caught:
+        choose_policy(asked)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# Policies by what they are called
+
+
+def test_every_bundled_policy_is_found_by_its_name_and_says_what_it_is():
+    assert policy_names() == sorted(policies())
+    for name, policy in policies().items():
+        chosen = choose_policy(name)
+        assert (chosen.name, chosen.policy) == (name, policy)
+        assert policy.title
+        assert all(parameter.description for parameter in parameters_of(policy))
+
+
+def test_a_users_class_is_found_in_its_file_with_its_parameters(own):
+    chosen = choose_policy(f"{own}:Mine:share=0.25, most=3,on=false,order=sorted")
+    assert chosen.name == "mine"
+    assert chosen.parameters.model_dump() == {"share": 0.25, "most": 3, "on": False, "order": "sorted"}
+    assert choose_policy(f"{own}:Mine:most=none").parameters.model_dump()["most"] is None
+    assert choose_policy(f"{own}:Mine").policy is chosen.policy
+    assert choose_policy(chosen.policy).parameters == choose_policy(f"{own}:Mine").parameters
+    assert choose_policy(chosen) is chosen
+    assert not list(own.parent.glob("__pycache__"))
+
+
+def test_parameters_say_their_type_default_and_meaning(own):
+    listed = parameters_of(policy_class(f"{own}:Mine"))
+    assert [(one.name, one.type, one.default, one.description) for one in listed] == [
+        ("share", "a number from 0 to 1", 0.5, "of experts"),
+        ("most", "a whole number from 1 or none", None, "experts"),
+        ("on", "true or false", True, "whether"),
+        ("order", "one of given, sorted", "given", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (
+            "Mine:shar=1",
+            "policy mine: unknown parameter 'shar'; did you mean 'share'? (known: most, on, order, share)",
+        ),
+        ("Mine:share=2", "policy mine:share: '2' is not a number from 0 to 1"),
+        ("Mine:share=nan", "policy mine:share: 'nan' is not a number from 0 to 1"),
+        ("Mine:most=1.5", "policy mine:most: '1.5' is not a whole number from 1 or none"),
+        ("Mine:on=perhaps", "policy mine:on: 'perhaps' is not true or false"),
+        ("Mine:order=random", "policy mine:order: 'random' is not one of given, sorted"),
+        ("Mine:share", "policy mine: 'share' is not of the form KEY=VALUE"),
+        ("Mine:share=1,share=1", "policy mine: 'share' is given twice"),
+        (
+            "Min",
+            "FILE: policy: unknown class 'Min'; did you mean 'Mine'? (known: Bare, Mine, Nameless, Unfinished)",
+        ),
+        (
+            "",
+            "FILE: policy: give the class as FILE:ClassName (policies there: Mine, Unfinished, Nameless, Bare)",
+        ),
+        ("other", "FILE: policy: 3 is not a subclass of ndpsim.policies.Policy"),
+        ("Field", "FILE: policy: Field is not a subclass of ndpsim.policies.Policy"),
+        ("Unfinished", "FILE: policy: Unfinished does not define assign"),
+        ("Nameless", "FILE: policy: Nameless has no name; give it one, name = '...'"),
+        ("Bare", "FILE: policy: Bare.Parameters is not a subclass of ndpsim.policies.PolicyParameters"),
+    ],
+)
+def test_what_is_wrong_with_a_request_is_said_in_one_line(own, asked, words):
+    assert refusal(f"{own}:{asked}") == words.replace("FILE", str(own))
+
+
+def test_unknown_names_and_files_that_cannot_be_run_are_refused(tmp_path):
+    assert refusal("trimo").startswith("policy: unknown policy 'trimo'")
+    assert "path/to/file.py:ClassName" in refusal("trimo")
+    assert (
+        refusal(f"{tmp_path}/none.py:Mine")
+        == f"{tmp_path}/none.py: policy: cannot be read: No such file or directory"
+    )
+    assert "cannot be read" in refusal(f"{tmp_path}/a\0b.py:Mine")
+    for content, line, words in [
+        ("x = 1\nx = (\n", 2, "is no Python: '(' was never closed"),
+        (
+            "\n\nimport nothing_such\n",
+            3,
+            "cannot be imported: ModuleNotFoundError: No module named 'nothing_such'",
+        ),
+        ("def f():\n    raise SystemExit(3)\nf()\n", 2, "cannot be imported: SystemExit: 3"),
+    ]:
+        file = tmp_path / "broken.py"
+        file.write_text(content)
+        assert refusal(f"{file}:Mine") == f"{file}:{line}: policy: {words}"
+    (tmp_path / "empty.py").write_text("")
+    assert refusal(f"{tmp_path}/empty.py:Mine").endswith("policy: there is no class 'Mine', and no Policy")
+    assert refusal(3) == "policy: 3 is not a text"
+    assert refusal(int) == "policy: int is not a subclass of ndpsim.policies.Policy"
+
+
+# A machine with plain numbers: 6 experts, layers 1 and 2, two DIMMs. An expert of t tokens takes t on the GPU,
+# 4 t on the CPU, 10 + 5 t on a DIMM; 20 over PCIe, 8 read by the host; 50 between layers.
+
+EXPERTS = 6
+MODEL = replace(load_model("mixtral-8x7b"), routed_experts=EXPERTS)
+MACHINE = Machine(MODEL, (1, 2), 1000, 2, (0, 1), 4, 2)
+_TOKENS = np.arange(101.0)
+ESTIMATES = Estimates(
+    gpu_ns=_TOKENS,
+    cpu_ns=4 * _TOKENS,
+    ndp_ns=np.where(_TOKENS > 0, 10 + 5 * _TOKENS, 0.0),
+    ndp_error=0.0,
+    pcie_ns=20.0,
+    striped_read_ns=8.0,
+    localized_read_ns=30.0,
+    to_striped_ns=40.0,
+    to_localized_ns=40.0,
+    rebalance_ns=40.0,
+    window_ns=50.0,
+    shared_ns=3.0,
+    token_ns=0.1,
+)
+
+
+def started(
+    asked: str, gpu_experts: int = 4, loads=((9, 8, 3, 2, 1, 1), (2, 1, 9, 3, 8, 1)), **changes: object
+) -> tuple[Policy, Placement]:
+    """A policy whose offline trace has these loads (all tokens choose one expert), and where it puts experts."""
+    machine = replace(MACHINE, gpu_experts=gpu_experts, **changes)
+    ids = np.array([np.repeat(np.arange(EXPERTS), layer) for layer in loads], np.int16)[None, :, :, None]
+    policy = choose_policy(asked).start(machine, ESTIMATES)
+    trace = Routing(EXPERTS, (1, 2), ids)
+    placement = checked_placement(
+        policy.name, policy.place(OfflineView(machine, ESTIMATES, trace, ids.shape[2])), machine
+    )
+    return policy, placement
+
+
+def assigned(policy: Policy, placement: Placement, loads, row: int = 0, arriving=()) -> Assignment:
+    """A policy's answer, which is legal, in plain lists."""
+    on_the_way = np.isin(np.arange(EXPERTS), arriving)
+    loads = np.array(loads, np.int64)
+    view = LayerView("decode", 0, (1, 2)[row], loads, int(loads.sum()), placement.of_layer(row), on_the_way)
+    answer = policy.assign(view)
+    checked_assignment(policy.name, view, answer, policy.machine)
+    return answer
+
+
+def migrated(
+    policy: Policy, placement: Placement, loads, layer: int = 1, free: int = 0, moving=()
+) -> list[Migration]:
+    on_the_way = np.zeros((2, EXPERTS), np.bool_)
+    for place in moving:
+        on_the_way[place] = True
+    view = BackgroundView(
+        "decode", 0, layer, 3 - layer, np.array(loads, np.int64), placement, on_the_way, free
+    )
+    return list(policy.background(view))
+
+
+def residents(placement: Placement) -> list[tuple[int, int]]:
+    return [tuple(place) for place in np.argwhere(placement.resident).tolist()]
+
+
+# Klotski
+
+
+def test_klotski_holds_hot_experts_beside_room_for_one_prefetch_of_two():
+    _, placement = started("klotski")
+    assert residents(placement) == [
+        (0, 0),
+        (1, 2),
+    ]  # 9 tokens each; 50 between layers has room for two copies
+    assert (placement.dimm == -1).all()
+    assert residents(started("klotski:variant=code")[1]) == []
+    assert residents(started("klotski:hot_experts=0")[1]) == [(0, 0), (0, 1), (1, 2), (1, 4)]
+    assert residents(started("klotski:residents=none")[1]) == []
+
+
+def test_klotski_computes_what_is_there_first_and_loads_the_rest_by_tokens():
+    policy, placement = started("klotski")
+    answer = assigned(policy, placement, [1, 5, 0, 7, 2, 7], arriving=[4])
+    assert answer.gpu == [0, 4, 3, 5, 1]
+    assert answer.estimated_ns == 60.0  # three copies of 20; all compute takes 22 and the shared experts 3
+    assert assigned(policy, placement, [90, 5, 0, 0, 0, 0]).estimated_ns == 98.0
+
+
+def test_klotski_prefetches_by_expected_tokens_and_its_code_by_two_successors_each():
+    # Of those who chose 0, 1 and 2 in layer 1, 4, 3 and 1 of 10 chose 0, 1 and 2 each in layer 2, and so on.
+    first = np.repeat([0, 1], [10, 10])
+    then = np.array([0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 2, 2, 2])
+    trace = Routing(EXPERTS, (1, 2), np.array([first, then], np.int16)[None, :, :, None])
+    for variant, hot in ("paper", [2, 0]), ("code", [0, 1]):
+        policy = choose_policy(f"klotski:variant={variant},residents=none").start(MACHINE, ESTIMATES)
+        placement = policy.place(OfflineView(MACHINE, ESTIMATES, trace, 20))
+        # 0 has 12 tokens and 1 has 11: 2 is expected to have 0.3 x 23, 0 0.4 x 12, 3 0.4 x 11.
+        asked = migrated(policy, placement, [12, 11, 0, 0, 0, 0], free=4)
+        assert [(one.kind, one.layer, one.expert, one.estimated_ns) for one in asked] == [
+            ("prefetch", 2, expert, 20.0) for expert in hot
+        ]
+
+
+def test_klotski_gives_up_what_it_prefetched_before_it_prefetches_more():
+    policy, _ = started("klotski:residents=none,hot_experts=1", gpu_experts=1)
+    empty = Placement.striped(2, EXPERTS)
+    [asked] = migrated(policy, empty, [0, 9, 0, 0, 0, 0], free=1)
+    assert (asked.kind, asked.layer) == ("prefetch", 2)
+    arrived = Placement.striped(2, EXPERTS)
+    arrived.resident[1, asked.expert] = True
+    evicted, again = migrated(policy, arrived, [0, 9, 0, 0, 0, 0], layer=2, free=0)
+    assert (evicted.kind, evicted.layer, evicted.expert) == ("evict", 2, asked.expert)
+    assert (again.kind, again.layer, again.expert) == (
+        "prefetch",
+        1,
+        1,
+    )  # the mean of 8 and 9 tokens is above that of 9 and 0
+
+
+# Enhanced KTransformers
+
+
+def test_ktransformers_loads_as_many_experts_as_end_the_layer_soonest():
+    policy, placement = started("enhanced-ktransformers", gpu_experts=0)
+    # CPU: 40, 32, 12, 8, 8; the GPU loads n experts in 20 n and computes the last one.
+    answer = assigned(policy, placement, [10, 8, 3, 2, 1, 0])
+    # 0: CPU 100. 1: GPU 20 + 10, CPU 60. 2: GPU 40 + 8, CPU 28. 3: GPU 60 + 3.
+    assert (answer.gpu, answer.cpu, answer.estimated_ns) == ([0, 1], [2, 3, 4], 48.0)
+    # The host reads each expert in 8, which is more than the CPU needs for a token.
+    assert assigned(policy, placement, [1, 1, 1, 1, 1, 1]).estimated_ns == 48.0
+
+
+def test_ktransformers_loads_experts_that_are_cheaper_on_the_gpu_one_by_one():
+    policy, placement = started("enhanced-ktransformers:hot=cheaper", gpu_experts=0)
+    answer = assigned(
+        policy, placement, [10, 8, 6, 5, 1, 0]
+    )  # 6 tokens: 24 on the CPU; 5 tokens: 20, no less
+    assert (answer.gpu, answer.cpu) == ([0, 1, 2], [3, 4])
+
+
+def test_ktransformers_computes_residents_and_arriving_experts_on_the_gpu():
+    policy, placement = started("enhanced-ktransformers")
+    assert residents(placement) == [(0, 0), (0, 1), (1, 2), (1, 4)]
+    answer = assigned(policy, placement, [1, 2, 0, 0, 1, 1], arriving=[4])
+    assert (answer.gpu, answer.cpu, answer.estimated_ns) == ([1, 0, 4], [5], 8.0)
+
+
+def test_ktransformers_prefetches_by_a_moving_average_in_place_of_lower_scores():
+    policy, placement = started("enhanced-ktransformers")
+    # Layer 2 had 2 1 9 3 8 1 in the offline trace; 2 and 4 are resident. One seen: 0 20 0 0 0 0.
+    assert migrated(policy, placement, [0, 20, 0, 0, 0, 0], layer=2) == []
+    asked = migrated(policy, placement, [9, 8, 3, 2, 1, 1], layer=1)
+    # Scores are 1, 10.5, 4.5, 1.5, 4, 0.5: expert 1 comes, 4 goes; 3 is not worth 2.
+    assert [(one.kind, one.layer, one.expert) for one in asked] == [("evict", 2, 4), ("prefetch", 2, 1)]
+    asked = migrated(policy, placement, [9, 8, 3, 2, 1, 1], layer=1, free=4, moving=[(1, 1)])
+    assert [(one.kind, one.expert) for one in asked] == [
+        ("prefetch", 3),
+        ("prefetch", 0),
+    ]  # two in the window
+    policy, placement = started("enhanced-ktransformers:prefetch=0")
+    assert migrated(policy, placement, [0] * 6, free=4) == []
+    assert residents(started("enhanced-ktransformers:residents=none")[1]) == []
+
+
+# MoNDE
+
+
+def test_monde_lies_localized_by_ndp_time_or_in_turn():
+    _, placement = started("monde", gpu_experts=0)
+    # 9 8 3 2 1 1 tokens take 55, 50, 25, 20, 15, 15: to DIMM 0 55 + 20 + 15, to DIMM 1 50 + 25 + 15.
+    assert placement.dimm[0].tolist() == [0, 1, 1, 0, 0, 1]
+    assert started("monde:placement=cyclic")[1].dimm[0].tolist() == [0, 1, 0, 1, 0, 1]
+    assert residents(started("monde")[1]) == [(0, 0), (0, 1), (1, 2), (1, 4)]
+    assert residents(started("monde:residents=none")[1]) == []
+
+
+def test_monde_loads_the_prefix_that_balances_pcie_and_the_slowest_dimm():
+    policy, placement = started("monde:placement=cyclic", gpu_experts=0)
+    # NDP times 60 50 25 0 15 15; DIMM 0 has experts 0, 2, 4, DIMM 1 has 1, 3, 5.
+    answer = assigned(policy, placement, [10, 8, 3, 0, 1, 1])
+    # 0: 100. 1: max(20, 40, 65) = 65. 2: max(40, 40, 15) = 40. 3: 60.
+    assert (answer.gpu, answer.ndp, answer.estimated_ns) == ([0, 1], [2, 4, 5], 40.0)
+
+
+def test_monde_by_bandwidths_and_as_reimplemented():
+    # K = 5, an expert over PCIe in 20, by an NDP unit with one token in 15: 5 / 20 / (1 / 20 + 2 / 15) = 1.36.
+    loads = [10, 8, 3, 0, 1, 1]
+    for asked, expected in [
+        ("monde:variant=bandwidth,placement=cyclic", [0]),
+        ("monde:variant=bandwidth,alpha=2,placement=cyclic", [0, 1, 2]),
+        ("monde:variant=bandwidth,alpha=100,placement=cyclic", [0, 1, 2, 4, 5]),
+        ("monde:variant=dynande,placement=cyclic", [0]),
+    ]:
+        policy, placement = started(asked, gpu_experts=0)
+        assert assigned(policy, placement, loads).gpu == expected
+
+
+def test_monde_needs_ndp_units():
+    with pytest.raises(InputError, match="policy monde: computes on NDP units, and the machine has none"):
+        started("monde", dimms=0, channel=())
+
+
+@pytest.mark.parametrize("name", ["klotski", "enhanced-ktransformers", "monde"])
+@given(
+    st.lists(st.integers(0, 100), min_size=EXPERTS, max_size=EXPERTS), st.integers(0, 12), st.integers(0, 63)
+)
+def test_baselines_compute_every_expert_once_whatever_its_tokens(name, loads, gpu_experts, arriving):
+    policy, placement = started(name, gpu_experts=gpu_experts)
+    on_the_way = [
+        expert for expert in range(EXPERTS) if arriving >> expert & 1 and not placement.resident[0, expert]
+    ]
+    answer = assigned(policy, placement, loads, arriving=on_the_way)
+    assert answer.estimated_ns >= ESTIMATES.shared_ns or name == "monde"
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=40), st.integers(1, 16))
+def test_no_dimm_gets_more_experts_than_an_equal_division(work, dimms):
+    chosen = np.bincount(spread(np.array(work), dimms), minlength=dimms)
+    assert chosen.sum() == len(work)
+    assert chosen.max() <= -(-len(work) // dimms)
