@@ -228,6 +228,10 @@ class Costs:
             found = self._relayouts[source, target] = self._turned(*ends)
         return found
 
+    def wire_names(self) -> tuple[str, ...]:
+        """The wires of the links between DIMMs."""
+        return self._network.wire_names
+
     def contention(self) -> ContentionTable:
         """How NDP units, the host and relayouts slow each other down on a DIMM."""
         return self._contention

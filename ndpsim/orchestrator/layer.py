@@ -1,0 +1,188 @@
+"""An assignment as jobs: what each engine does, and what it waits for."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.moe import Expert
+from ndpsim.orchestrator.costs import Costs
+from ndpsim.orchestrator.jobs import JobList, Label
+from ndpsim.orchestrator.transfers import Lies, Transfers
+from ndpsim.policies.answers import CheckedAssignment
+from ndpsim.policies.interface import STRIPED, Machine
+from ndpsim.processors import Processors
+from ndpsim.processors.dense import ACTIVATION_BYTES
+
+__all__ = ["CPU", "GPU", "LayerJobs", "first_ndp", "server_names"]
+
+#: Exclusive resources; the NDP units of DIMM 0, 1 and so on follow.
+GPU, CPU, first_ndp = 0, 1, 2
+
+Ints = NDArray[np.int64]
+
+
+def server_names(dimms: int) -> tuple[str, ...]:
+    """Of the exclusive resources."""
+    return ("gpu", "cpu", *(f"ndp {dimm}" for dimm in range(dimms)))
+
+
+class LayerJobs:
+    """Makes the jobs of layers of one run.
+
+    Args:
+        shared_ns: shared experts of a layer on the GPU, by the layer's tokens.
+    """
+
+    def __init__(
+        self, machine: Machine, costs: Costs, processors: Processors, transfers: Transfers, bits: int
+    ) -> None:
+        self._machine, self._costs, self._transfers = machine, costs, transfers
+        self._rows = transfers.table_of_tokens() if machine.dimms else {}
+        self._names = server_names(machine.dimms)
+        whole = machine.model.expert
+
+        def timed(expert_time: Callable[..., object]) -> Callable[[int, float], tuple[float, bool]]:
+            @functools.cache
+            def time(tokens: int, share: float) -> tuple[float, bool]:
+                expert = whole if share == 1 else Expert(whole.hidden, max(1, round(share * whole.intermediate)))
+                found = expert_time(expert, tokens, bits)
+                return found.time_ns, found.holds_weight_read  # type: ignore[attr-defined]
+
+            return time
+
+        self._gpu_time, self._cpu_time = timed(processors.gpu.expert_time), timed(processors.cpu.expert_time)
+        self._hidden_bytes = machine.model.hidden * ACTIVATION_BYTES
+
+    def add(
+        self,
+        jobs: JobList,
+        assigned: CheckedAssignment,
+        loads: Sequence[int],
+        lies: Callable[[int], Lies],
+        resident: NDArray[np.bool_],
+        arriving: Mapping[int, int],
+        tokens_off_gpu: int,
+        shared_ns: float,
+    ) -> None:
+        """Add the jobs of a layer.
+
+        Args:
+            loads: tokens by expert.
+            lies: where an expert lies.
+            resident: flags [expert]: in the GPU's memory.
+            arriving: the jobs of experts on their way there.
+            tokens_off_gpu: tokens with an expert on another engine.
+            shared_ns: of the shared experts; 0: there are none.
+        """
+        sent: tuple[int, ...] = ()
+        size = tokens_off_gpu * self._hidden_bytes
+        if size:
+            sent = (self._add_vectors(jobs, "up", size, ()),)
+        self._add_gpu(jobs, assigned.gpu, loads, lies, resident, arriving, shared_ns)
+        off_gpu = self._add_cpu(jobs, assigned.cpu, loads, lies, sent)
+        off_gpu += self._add_ndp(jobs, assigned.ndp, loads, lies, sent)
+        if size:
+            self._add_vectors(jobs, "down", size, off_gpu)
+
+    def _add_vectors(self, jobs: JobList, direction: str, size: int, after: Sequence[int]) -> int:
+        """Activations to the host, or results to the GPU."""
+        ns = self._transfers.pcie_ns(size)
+        kind = "activations" if direction == "up" else "results"
+        label = Label(f"pcie-{direction}", kind, bytes=size, alone_ns=ns)
+        transfer = self._transfers.vectors("up" if direction == "up" else "down")
+        return jobs.add(label, ns, after, kind=transfer, per_ns=1.0)
+
+    def _add_gpu(
+        self,
+        jobs: JobList,
+        parts: Sequence[tuple[int, float]],
+        loads: Sequence[int],
+        lies: Callable[[int], Lies],
+        resident: NDArray[np.bool_],
+        arriving: Mapping[int, int],
+        shared_ns: float,
+    ) -> None:
+        """Shared experts first, then experts in their order; copies go ahead as far as buffers reach."""
+        last: list[int] = []
+        if shared_ns:
+            last = [jobs.add(Label("gpu", "shared", alone_ns=shared_ns), shared_ns, server=GPU)]
+        copies: list[int] = []
+        copied: list[int] = []  # the computing of copied experts
+        engines, buffers = self._transfers.pcie.copy_engines, self._machine.expert_buffers
+        for expert, share in parts:
+            needs = list(last)
+            if expert in arriving:
+                needs.append(arriving[expert])
+            elif not resident[expert]:
+                before = [of[-n] for of, n in ((copies, engines), (copied, buffers)) if len(of) >= n]
+                copies.append(self._add_copy(jobs, expert, share, lies(expert), before))
+                needs.append(copies[-1])
+            tokens = loads[expert]
+            ns, _ = self._gpu_time(tokens, share)
+            label = Label("gpu", "expert", expert, share, tokens, self._bytes(share), ns)
+            last = [jobs.add(label, ns, needs, server=GPU)]
+            if copies and copies[-1] in needs:
+                copied.append(last[0])
+
+    def _bytes(self, share: float) -> int:
+        return round(self._machine.expert_bytes * share)
+
+    def _add_copy(self, jobs: JobList, expert: int, share: float, lies: Lies, after: Sequence[int]) -> int:
+        size = self._bytes(share)
+        ns = self._transfers.pcie_ns(size)
+        alone = max(ns, share * self._transfers.read_ns(lies))
+        label = Label("pcie-down", "copy", expert, share, 0, size, alone, size / ns)
+        return jobs.add(label, ns, after, kind=self._transfers.copy(lies), per_ns=share / ns)
+
+    def _add_cpu(
+        self,
+        jobs: JobList,
+        parts: Sequence[tuple[int, float]],
+        loads: Sequence[int],
+        lies: Callable[[int], Lies],
+        sent: tuple[int, ...],
+    ) -> list[int]:
+        """One after the other, each reading its weights while it computes."""
+        last = sent
+        for expert, share in parts:
+            tokens, where = loads[expert], lies(expert)
+            ns, _ = self._cpu_time(tokens, share)
+            size = self._bytes(share)
+            alone = max(ns, share * self._transfers.read_ns(where))
+            label = Label("cpu", "expert", expert, share, tokens, size, alone, size / ns)
+            job = jobs.add(label, ns, last, server=CPU, kind=self._transfers.read(where), per_ns=share / ns)
+            last = (job,)
+        return list(last) if parts else []
+
+    def _add_ndp(
+        self,
+        jobs: JobList,
+        parts: Sequence[tuple[int, float]],
+        loads: Sequence[int],
+        lies: Callable[[int], Lies],
+        sent: tuple[int, ...],
+    ) -> list[int]:
+        """On each DIMM one after the other; a sharded expert on each of its DIMMs at its turn there."""
+        last: dict[int, tuple[int, ...]] = {}
+        for expert, share in parts:
+            dimm, shards = lies(expert)
+            assert dimm != STRIPED
+            tokens = loads[expert]
+            cost = self._costs.expert(tokens, shards, share)
+            size = cost.bytes // shards
+            for one in range(dimm, dimm + shards):
+                label = Label(self._names[first_ndp + one], "expert", expert, share, tokens, size, cost.time_ns)
+                job = jobs.add(
+                    label,
+                    cost.time_ns,
+                    last.get(one, sent),
+                    server=first_ndp + one,
+                    dimm=one,
+                    table=self._rows[tokens],
+                )
+                last[one] = (job,)
+        return [job for jobs_ in last.values() for job in jobs_]

@@ -1,0 +1,196 @@
+"""Experts on the move, from when a policy decides it until they are there, over many layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ndpsim.errors import InputError
+from ndpsim.events.state import Jobs
+from ndpsim.orchestrator.costs import Costs
+from ndpsim.orchestrator.jobs import JobList, Label
+from ndpsim.orchestrator.placement import Places
+from ndpsim.orchestrator.record import MigrationRecord
+from ndpsim.orchestrator.transfers import Lies, Transfers, name_of
+from ndpsim.policies.interface import Machine, Migration
+
+__all__ = ["Migrations"]
+
+_TO_GPU = ("prefetch", "fetch")
+
+
+@dataclass
+class _Moving:
+    """A migration under way, or waiting for others."""
+
+    kind: str
+    layer: int
+    row: int
+    expert: int
+    to: int
+    source: str
+    target: str
+    transfer: int
+    work_ns: float
+    decided_ns: float
+    left_ns: float
+    start_ns: float = -1.0
+    hidden_ns: float = 0.0
+    job: int = -1
+
+    @property
+    def to_gpu(self) -> bool:
+        return self.kind in _TO_GPU
+
+
+class Migrations:
+    """All migrations of a run.
+
+    Copies to the GPU go one after the other, those that a layer waits for first; of relayouts and rebalances
+    as many at once as a relayout unit moves experts.
+
+    Attributes:
+        done: those that have ended since `done` was emptied.
+    """
+
+    def __init__(
+        self, places: Places, transfers: Transfers, costs: Costs, machine: Machine, at_once: int
+    ) -> None:
+        self._places, self._transfers, self._costs, self._machine = places, transfers, costs, machine
+        self._at_once = at_once
+        self._moving: list[_Moving] = []
+        self.done: list[MigrationRecord] = []
+
+    @property
+    def under_way(self) -> int:
+        """Those decided and not done."""
+        return len(self._moving)
+
+    def decide(self, migrations: Iterable[Migration], now_ns: float) -> None:
+        """What a policy has asked for, checked before.
+
+        Raises:
+            InputError: a DIMM has no room for an expert.
+        """
+        for one in migrations:
+            row = self._machine.layers.index(one.layer)
+            if one.kind == "evict":
+                self._places.evict(row, one.expert)
+                bytes_ = self._machine.expert_bytes
+                self.done.append(
+                    MigrationRecord(
+                        "evict", one.layer, one.expert, "gpu", "none", bytes_, now_ns, now_ns, now_ns, 0.0
+                    )
+                )
+            else:
+                self._moving.append(self._started(one, row, now_ns))
+
+    def _started(self, one: Migration, row: int, now_ns: float) -> _Moving:
+        places, transfers = self._places, self._transfers
+        source = places.lies(row, one.expert)
+        if one.kind in _TO_GPU:
+            places.start_to_gpu(row, one.expert)
+            target, transfer = "gpu", transfers.copy(source)
+            work_ns = transfers.pcie_ns(self._machine.expert_bytes)
+        else:
+            goal: Lies = (one.to, 1)
+            if not places.start_move(row, one.expert, one.to):
+                problem = (
+                    f"layer {one.layer}: expert {one.expert} has {self._machine.expert_bytes:,} B, for which "
+                    f"there is no room at {name_of(goal)}"
+                )
+                raise InputError(problem, key=f"policy: {one.kind}")
+            target, transfer = name_of(goal), transfers.relayout(source, goal)
+            work_ns = self._costs.relayout(name_of(source), target).time_ns
+        return _Moving(
+            one.kind,
+            one.layer,
+            row,
+            one.expert,
+            one.to,
+            name_of(source),
+            target,
+            transfer,
+            work_ns,
+            now_ns,
+            work_ns,
+        )
+
+    def add_jobs(self, jobs: JobList, awaited_row: int = -1, awaited: Sequence[int] = ()) -> dict[int, int]:
+        """Add what is under way, or waits, to the jobs of a phase.
+
+        Returns:
+            The job of each expert of layer `awaited_row`, among those `awaited`, that is on its way to the
+            GPU; such jobs are part of the foreground.
+        """
+        found: dict[int, int] = {}
+        copies: list[_Moving] = []
+        relayouts: list[_Moving] = []
+        for one in self._moving:
+            (copies if one.to_gpu else relayouts).append(one)
+        waited = [one for one in copies if one.row == awaited_row and one.expert in awaited]
+        others = [one for one in copies if one not in waited]
+        for one in waited:
+            found[one.expert] = self._add(jobs, one, (), background=False)
+        last: tuple[int, ...] = ()
+        for one in others:
+            last = (self._add(jobs, one, last),)
+        added: list[int] = []
+        for one in relayouts:
+            before = added[-self._at_once :][:1] if len(added) >= self._at_once else ()
+            added.append(self._add(jobs, one, before))
+        return found
+
+    def _add(
+        self, jobs: JobList, one: _Moving, after: Iterable[int], background: bool = True
+    ) -> int:
+        resource = "pcie-down" if one.to_gpu else "links"
+        label = Label(resource, one.kind, one.expert, bytes=self._machine.expert_bytes, alone_ns=one.work_ns)
+        one.job = jobs.add(
+            label,
+            one.work_ns,
+            () if one.start_ns >= 0 else after,
+            kind=one.transfer,
+            per_ns=1 / one.work_ns,
+            left_ns=one.left_ns,
+            start_ns=one.start_ns,
+            background=background,
+        )
+        return one.job
+
+    def note(self, jobs: Jobs, began_ns: float, now_ns: float, in_window: bool) -> None:
+        """See what a phase from `began_ns` to `now_ns` has done, and let those end that are there."""
+        left: list[_Moving] = []
+        for one in self._moving:
+            start_ns, end_ns = float(jobs.start_ns[one.job]), float(jobs.end_ns[one.job])
+            one.start_ns, one.left_ns = start_ns, float(jobs.left_ns[one.job])
+            until = end_ns if end_ns >= 0 else now_ns
+            if in_window and start_ns >= 0:
+                one.hidden_ns += max(until - max(start_ns, began_ns), 0.0)
+            if end_ns < 0:
+                left.append(one)
+            else:
+                self._end(one, end_ns)
+        self._moving = left
+
+    def _end(self, one: _Moving, end_ns: float) -> None:
+        if one.to_gpu:
+            self._places.end_to_gpu(one.row, one.expert)
+        else:
+            self._places.end_move(one.row, one.expert, one.to)
+        self.done.append(
+            MigrationRecord(
+                one.kind,
+                one.layer,
+                one.expert,
+                one.source,
+                one.target,
+                self._machine.expert_bytes,
+                one.decided_ns,
+                one.start_ns,
+                end_ns,
+                min(one.hidden_ns, end_ns - one.start_ns),
+            )
+        )

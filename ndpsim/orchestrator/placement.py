@@ -1,0 +1,107 @@
+"""Where experts lie while a run goes on, and the bytes that they take."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.errors import InputError
+from ndpsim.orchestrator.transfers import Lies
+from ndpsim.policies.interface import STRIPED, LayerPlacement, Machine, Placement
+
+__all__ = ["Places"]
+
+
+class Places:
+    """The placement of all experts, as it changes.
+
+    Attributes:
+        now: as policies see it; its arrays cannot be written through it.
+        arriving: flags [layer, expert]: on its way to the GPU's memory.
+        moving: flags [layer, expert]: a migration of it is not done.
+        gpu_free: experts that the GPU's memory has room for.
+
+    Raises:
+        InputError: "not supported": a DIMM has not the bytes for what is to lie on it, or the host's memory
+            not for experts and the KV cache.
+    """
+
+    def __init__(self, placement: Placement, machine: Machine, dimms: int, dimm_bytes: int, kv: int) -> None:
+        self._dimm = placement.dimm.copy()
+        self._shards = placement.shards.copy()
+        self._resident = placement.resident.copy()
+        self.now = Placement(*(_frozen(one) for one in (self._dimm, self._shards, self._resident)))
+        self._machine, self._dimms, self._capacity = machine, dimms, dimm_bytes
+        self._arriving = np.zeros_like(self._resident)
+        self._moving = np.zeros_like(self._resident)
+        self.arriving, self.moving = _frozen(self._arriving), _frozen(self._moving)
+        self.gpu_free = machine.gpu_experts - int(self._resident.sum())
+        self._used = np.full(dimms, kv / dimms)
+        for (dimm, shards), count in _counted(self._dimm, self._shards).items():
+            self._take((dimm, shards), count)
+        full = int(np.argmax(self._used))
+        if self._used[full] > dimm_bytes:
+            problem = (
+                f"{machine.model.name} is not supported: DIMM {full} would hold {self._used[full]:,.0f} B of "
+                f"{dimm_bytes:,} B, {kv:,} B of KV cache over all DIMMs among them"
+            )
+            raise InputError(problem, key="dimm")
+
+    def _take(self, lies: Lies, count: int) -> None:
+        dimm, shards = lies
+        chosen = slice(None) if dimm == STRIPED else slice(dimm, dimm + shards)
+        self._used[chosen] += count * self._machine.expert_bytes / (
+            self._dimms if dimm == STRIPED else shards
+        )
+
+    def lies(self, row: int, expert: int) -> Lies:
+        """Where an expert lies."""
+        return int(self._dimm[row, expert]), int(self._shards[row, expert])
+
+    def of_layer(self, row: int) -> LayerPlacement:
+        """A layer's placement as it is now, for good."""
+        parts = (self._dimm[row].copy(), self._shards[row].copy(), self._resident[row].copy())
+        for part in parts:
+            part.flags.writeable = False
+        return LayerPlacement(*parts)
+
+    def start_to_gpu(self, row: int, expert: int) -> None:
+        """A copy is decided: it takes room from now on."""
+        self._moving[row, expert] = self._arriving[row, expert] = True
+        self.gpu_free -= 1
+
+    def end_to_gpu(self, row: int, expert: int) -> None:
+        """It has arrived."""
+        self._moving[row, expert] = self._arriving[row, expert] = False
+        self._resident[row, expert] = True
+
+    def evict(self, row: int, expert: int) -> None:
+        """The GPU's copy is given up."""
+        self._resident[row, expert] = False
+        self.gpu_free += 1
+
+    def start_move(self, row: int, expert: int, to: int) -> bool:
+        """A move to another DIMM, or to all, is decided. False: there is no room."""
+        self._take((to, 1), 1)
+        if self._used.max() > self._capacity:
+            self._take((to, 1), -1)
+            return False
+        self._moving[row, expert] = True
+        return True
+
+    def end_move(self, row: int, expert: int, to: int) -> None:
+        """It lies there."""
+        self._take(self.lies(row, expert), -1)
+        self._moving[row, expert] = False
+        self._dimm[row, expert], self._shards[row, expert] = to, 1
+
+
+def _frozen(array: NDArray) -> NDArray:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _counted(dimm: NDArray[np.int16], shards: NDArray[np.int16]) -> dict[Lies, int]:
+    pairs, counts = np.unique(np.stack([dimm.ravel(), shards.ravel()], axis=1), axis=0, return_counts=True)
+    return {(int(d), int(s)): int(count) for (d, s), count in zip(pairs, counts, strict=True)}

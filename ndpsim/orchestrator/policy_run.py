@@ -1,0 +1,397 @@
+"""A model under one policy: phase after phase on one clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.config import Hardware
+from ndpsim.errors import InputError
+from ndpsim.events.loop import DONE, run_jobs
+from ndpsim.events.state import Jobs
+from ndpsim.orchestrator.costs import Costs
+from ndpsim.orchestrator.jobs import JobList, Label, make_work
+from ndpsim.orchestrator.layer import GPU, LayerJobs, first_ndp, server_names
+from ndpsim.orchestrator.migrations import Migrations
+from ndpsim.orchestrator.placement import Places
+from ndpsim.orchestrator.record import JobRecord, LayerRecord, Observer, RunRecord
+from ndpsim.orchestrator.tally import Tally
+from ndpsim.orchestrator.transfers import PRIORITISED, Lies, Transfers
+from ndpsim.policies.answers import (
+    CheckedAssignment,
+    checked_assignment,
+    checked_migrations,
+    checked_placement,
+)
+from ndpsim.policies.interface import (
+    Assignment,
+    BackgroundView,
+    Estimates,
+    LayerView,
+    Machine,
+    OfflineView,
+    Policy,
+)
+from ndpsim.processors import DenseTime, Processors
+from ndpsim.routing import Routing
+from ndpsim.routing.trace import loads_of
+
+__all__ = ["Given", "PolicyRunner"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """What all policies of a call have in common.
+
+    Attributes:
+        layers: the model's layers that are run, dense ones among them.
+        decode, prefill: times of attention and dense parts; of the prefill None where there is none.
+        host_kv_bytes: of the KV cache in the host's memory.
+        bound_ns: of a layer, from its loads, tokens and shared experts' time.
+    """
+
+    hardware: Hardware
+    processors: Processors
+    costs: Costs
+    machine: Machine
+    estimates: Estimates
+    transfers: Transfers
+    trace: Routing
+    offline: Routing
+    layers: tuple[int, ...]
+    decode: DenseTime
+    prefill: DenseTime | None
+    host_kv_bytes: int
+    bits: int
+    bound_ns: Callable[[Ints, float], float]
+
+
+@dataclass(frozen=True)
+class _Visit:
+    """A layer with experts in a step."""
+
+    phase: str
+    step: int
+    layer: int
+    row: int
+    ids: NDArray[np.int16]
+
+
+class PolicyRunner:
+    """Runs a model under a policy.
+
+    Args:
+        observer: is shown each layer; None: none is recorded.
+        wanted: (step, layer) of a decode layer whose record is held in `record`.
+        progress: called with the share of layers that are done.
+
+    Attributes:
+        tally, busy_ns (by resource), clock_ns, prefill_ns: what the run came to.
+
+    Raises:
+        InputError: the policy's answers make no sense, or what it places does not fit.
+    """
+
+    def __init__(
+        self,
+        given: Given,
+        policy: Policy,
+        parameters: dict[str, Any],
+        observer: Observer | None,
+        wanted: tuple[int, int] | None,
+        progress: Callable[[float], None],
+    ) -> None:
+        self.given, self.policy, self._observer, self._progress = given, policy, observer, progress
+        self._wanted, self.record = wanted, None
+        self.tally, self.clock_ns, self.prefill_ns = Tally(), 0.0, 0.0
+        machine, hardware = given.machine, given.hardware
+        with self._asked("place"):
+            placement = policy.place(
+                OfflineView(machine, given.estimates, given.offline, given.trace.batch)
+            )
+        placement = checked_placement(policy.name, placement, machine)
+        dimms = hardware.system.dimm.count
+        self._places = Places(placement, machine, dimms, hardware.dimm_bytes, given.host_kv_bytes)
+        at_once = hardware.relayout.concurrent_experts if machine.dimms and hardware.system.link else 1
+        self._migrations = Migrations(self._places, given.transfers, given.costs, machine, at_once)
+        self._layer_jobs = LayerJobs(machine, given.costs, given.processors, given.transfers, given.bits)
+        self._slowdown = given.transfers.slowdown()
+        self._servers = first_ndp + len(self._slowdown.channel)
+        self._names = (*server_names(len(self._slowdown.channel)), *given.transfers.shared_names)
+        self._busy = np.zeros(len(self._names))
+        self._run = RunRecord(
+            policy.name,
+            parameters,
+            machine,
+            hardware,
+            given.trace.batch,
+            given.trace.prefill_tokens,
+            placement,
+        )
+
+    record: LayerRecord | None
+
+    @property
+    def busy_ns(self) -> dict[str, float]:
+        """For how long each resource was used, in full."""
+        return dict(zip(self._names, self._busy.tolist(), strict=True))
+
+    def run(self) -> None:
+        """The prefill, if the trace has one, and all decode steps."""
+        given, trace = self.given, self.given.trace
+        if given.prefill is not None:
+            assert trace.prefill_ids is not None
+            self._step("prefill", 0, trace.prefill_ids, given.prefill, 0 < trace.steps)
+            self.prefill_ns = self.clock_ns
+        for step in range(trace.steps):
+            self._step("decode", step, trace.ids[step], given.decode, step + 1 < trace.steps)
+
+    def _step(
+        self, phase: str, step: int, ids: NDArray[np.int16], dense: DenseTime, more: bool
+    ) -> None:
+        """All layers once; `more`: another step follows."""
+        given = self.given
+        visits = {
+            layer: _Visit(phase, step, layer, row, ids[row]) for row, layer in enumerate(given.trace.layers)
+        }
+        pending_ns = 0.0
+        cached = 0  # layers since the last with experts
+        for layer in given.layers:
+            pending_ns += dense.attention_ns
+            cached += 1
+            if layer not in visits:
+                pending_ns += dense.dense_layer_ns
+                continue
+            window_ns = self._window(pending_ns + dense.router_ns, cached, dense)
+            pending_ns, cached = 0.0, 0
+            loads = self._layer(visits[layer], dense.shared_ns, window_ns)
+            self._background(visits, layer, loads, more)
+        self._window(pending_ns + dense.head_ns, cached, dense)
+
+    def _window(self, ns: float, layers: int, dense: DenseTime) -> float:
+        """Attention and dense parts on the GPU, with the KV cache on its way where the host has it."""
+        transfers, jobs = self.given.transfers, JobList()
+        if ns:
+            jobs.add(Label("gpu", "attention", alone_ns=ns), ns, server=GPU)
+        ways: tuple[tuple[Any, int], ...] = (("down", dense.host_read_bytes), ("up", dense.host_write_bytes))
+        for direction, of_layer in ways:
+            size = of_layer * layers
+            if size:
+                alone = transfers.pcie_ns(size)
+                label = Label(f"pcie-{direction}", "cache", bytes=size, alone_ns=alone)
+                jobs.add(label, alone, kind=transfers.cache(size, direction), per_ns=1 / alone)
+        began = self.clock_ns
+        if len(jobs):
+            self._migrations.add_jobs(jobs)
+            self._run_jobs(jobs, in_window=True)
+        return self.clock_ns - began
+
+    def _run_jobs(self, jobs: JobList, in_window: bool) -> Jobs:
+        arrays, began = jobs.arrays(), self.clock_ns
+        kinds = self.given.transfers.kinds()
+        work = make_work(arrays, kinds, self._slowdown, began, self._busy)
+        if run_jobs(arrays, kinds, self._slowdown, work, PRIORITISED, self._servers) != DONE:
+            raise RuntimeError(f"jobs wait for ever, after {began} ns")
+        self.clock_ns = float(work.clock_ns[0])
+        self._migrations.note(arrays, began, self.clock_ns, in_window)
+        return arrays
+
+    @contextmanager
+    def _asked(self, what: str) -> Iterator[None]:
+        """The policy's own time, and what goes wrong in it, in one line."""
+        began = time.perf_counter()
+        try:
+            yield
+        except InputError:
+            raise
+        except Exception as error:
+            problem = f"{what}: {type(error).__name__}: {' '.join(str(error).split())}"
+            raise InputError(problem, key=f"policy {self.policy.name}") from error
+        finally:
+            self.tally.policy_s += time.perf_counter() - began
+
+    def _layer(self, visit: _Visit, shared_ns: float, window_ns: float) -> Ints:
+        """The experts of a layer; returns its loads."""
+        given, places, row = self.given, self._places, visit.row
+        loads = loads_of(visit.ids, given.trace.experts)
+        loads.flags.writeable = False
+        listed = loads.tolist()
+        placement = places.of_layer(row)
+        arriving = places.arriving[row]
+        view = LayerView(
+            visit.phase, visit.step, visit.layer, loads, len(visit.ids), placement, arriving.copy()
+        )
+        view.arriving.flags.writeable = False
+        with self._asked(f"{visit.phase} step {visit.step}, layer {visit.layer}: assign"):
+            answer = self.policy.assign(view)
+        assigned = checked_assignment(self.policy.name, view, answer, given.machine)
+        lies = {
+            expert: (int(placement.dimm[expert]), int(placement.shards[expert]))
+            for expert in np.flatnonzero(loads).tolist()
+        }
+        began = self.clock_ns
+        jobs = JobList()
+        coming = self._migrations.add_jobs(jobs, row, [expert for expert, _ in assigned.gpu])
+        moving = len(jobs)
+        self._layer_jobs.add(
+            jobs,
+            assigned,
+            listed,
+            lies.__getitem__,
+            placement.resident,
+            coming,
+            _tokens_on(visit.ids, [*assigned.cpu, *assigned.ndp], given.trace.experts),
+            shared_ns,
+        )
+        arrays = self._run_jobs(jobs, in_window=False)
+        there = placement.resident | view.arriving
+        self.tally.add_layer(assigned, listed, there, lies)
+        path = _critical_path(arrays)
+        bottleneck = _bottleneck(path, arrays, jobs.labels, began)
+        bound_ns = given.bound_ns(loads, shared_ns)
+        self.tally.layer_ns[visit.phase].append(self.clock_ns - began)
+        self.tally.shared_ns += shared_ns
+        self.tally.bound_ns += bound_ns
+        self.tally.bottleneck[bottleneck] += 1
+        wanted = self._wanted == (visit.step, visit.layer) and visit.phase == "decode"
+        if self._observer is not None or wanted:
+            record = LayerRecord(
+                visit.phase,
+                visit.step,
+                visit.layer,
+                began,
+                self.clock_ns,
+                window_ns,
+                loads,
+                len(visit.ids),
+                placement,
+                answer,
+                _estimates(given.estimates, assigned, listed, there),
+                *_job_records(jobs.labels, arrays, moving, path),
+                bound_ns=bound_ns,
+                bottleneck=bottleneck,
+                migrations=tuple(self._migrations.done),
+                under_way=self._migrations.under_way,
+            )
+            if self._observer is not None:
+                self._observer(self._run, record)
+            if wanted:
+                self.record = record
+        self.tally.add_migrations(self._migrations.done)
+        self._migrations.done = []
+        done = sum(map(len, self.tally.layer_ns.values()))
+        self._progress(done / (len(given.trace.layers) * (given.trace.steps + (given.prefill is not None))))
+        return loads
+
+    def _background(self, visits: dict[int, _Visit], layer: int, loads: Ints, more: bool) -> None:
+        """Ask for migrations when a layer's experts are done."""
+        given, places, visit = self.given, self._places, visits[layer]
+        layers = given.trace.layers
+        last = layer == layers[-1]
+        if last and not more:
+            return
+        next_row = 0 if last else visit.row + 1
+        next_loads = None
+        if self.policy.sees_the_future:
+            next_step = visit.step + (visit.phase == "decode") if last else visit.step
+            ids = given.trace.ids[next_step] if last or visit.phase == "decode" else given.trace.prefill_ids
+            assert ids is not None
+            next_loads = loads_of(ids[next_row], given.trace.experts)
+            next_loads.flags.writeable = False
+        view = BackgroundView(
+            visit.phase,
+            visit.step,
+            layer,
+            layers[next_row],
+            loads,
+            places.now,
+            places.moving,
+            places.gpu_free,
+            next_loads,
+        )
+        with self._asked(f"{visit.phase} step {visit.step}, after layer {layer}: background"):
+            answer = self.policy.background(view)
+        self._migrations.decide(
+            checked_migrations(self.policy.name, view, answer, given.machine), self.clock_ns
+        )
+
+
+def _tokens_on(ids: NDArray[np.int16], parts: Sequence[tuple[int, float]], experts: int) -> int:
+    """Tokens with one of these experts."""
+    chosen = np.zeros(experts, dtype=np.bool_)
+    chosen[[expert for expert, _ in parts]] = True
+    return int(chosen[ids].any(axis=-1).sum())
+
+
+def _critical_path(jobs: Jobs) -> list[int]:
+    """Jobs of the foreground, each of which started when the one before it ended, up to the last end."""
+    end_ns = np.where(jobs.background == 0, jobs.end_ns, -1.0)
+    path = [int(np.argmax(end_ns))]
+    while (cause := int(jobs.cause[path[-1]])) >= 0:
+        path.append(cause)
+    return path[::-1]
+
+
+def _bottleneck(path: Sequence[int], jobs: Jobs, labels: Sequence[Label], began_ns: float) -> str:
+    """The resource with the most time on a path; NDP units count as one."""
+    times: dict[str, float] = {}
+    for job in path:
+        resource = labels[job].resource.partition(" ")[0]
+        ns = float(jobs.end_ns[job]) - max(float(jobs.start_ns[job]), began_ns)
+        times[resource] = times.get(resource, 0.0) + ns
+    return max(times, key=times.__getitem__)
+
+
+def _job_records(
+    labels: Sequence[Label], jobs: Jobs, moving: int, path: Sequence[int]
+) -> tuple[tuple[JobRecord, ...], tuple[int, ...]]:
+    """Records of a layer's own jobs in the order of their starts, and the places of the critical path there.
+
+    moving: so many jobs, the first ones, are migrations and have records of their own.
+    """
+    start_ns, end_ns = jobs.start_ns.tolist(), jobs.end_ns.tolist()
+    order = sorted(range(moving, len(labels)), key=lambda job: (start_ns[job], job))
+    records = tuple(
+        JobRecord(
+            resource=label.resource,
+            kind=label.kind,
+            expert=label.expert,
+            share=label.share,
+            tokens=label.tokens,
+            start_ns=start_ns[job],
+            end_ns=end_ns[job],
+            bytes=label.bytes,
+            alone_ns=label.alone_ns,
+            read_limit_gbps=label.read_limit_gbps,
+        )
+        for job in order
+        for label in (labels[job],)
+    )
+    place = {job: number for number, job in enumerate(order)}
+    return records, tuple(place[job] for job in path if job in place)
+
+
+def _estimates(
+    estimates: Estimates, assigned: CheckedAssignment, loads: Sequence[int], there: NDArray[np.bool_]
+) -> dict[str, float]:
+    """What was assigned to each engine by the profile that policies are shown, one expert after the other."""
+    gpu = sum(
+        share * max(float(estimates.gpu_ns[loads[expert]]), 0.0 if there[expert] else estimates.pcie_ns)
+        for expert, share in assigned.gpu
+    )
+    cpu, ndp = (
+        sum(share * float(times[loads[expert]]) for expert, share in parts)
+        for times, parts in ((estimates.cpu_ns, assigned.cpu), (estimates.ndp_ns, assigned.ndp))
+    )
+    return {"gpu": gpu, "cpu": cpu, "ndp": ndp}
+
+

@@ -1,0 +1,131 @@
+"""What is counted while a run goes on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.orchestrator.costs import Costs
+from ndpsim.orchestrator.record import MigrationRecord
+from ndpsim.orchestrator.transfers import Lies
+from ndpsim.policies.answers import CheckedAssignment
+from ndpsim.policies.interface import STRIPED
+
+__all__ = ["ENGINES", "Tally"]
+
+ENGINES = ("gpu_hit", "gpu_miss", "cpu", "ndp")
+
+_UNKNOWN = ("gpu", "cpu", "pcie")
+_NOTE = (
+    "of DRAM, NDP units and links for experts on DIMMs, the host's reading of experts, and relayouts; not known: "
+    "GPU, CPU, PCIe; left out: DRAM between these, activations and the KV cache on their way to and from the GPU"
+)
+
+
+class Tally:
+    """Sums over all layers of a run.
+
+    Attributes:
+        layer_ns: of each layer's experts, by phase.
+        shared_ns, bound_ns, estimated_ns: summed; `estimated_ns` is None when one layer had no estimate.
+        pairs: computed, by engine.
+        experts: by engine; parts by their share.
+        bottleneck: layers by resource.
+        policy_s: that the policy took.
+    """
+
+    def __init__(self) -> None:
+        self.layer_ns: dict[str, list[float]] = {"prefill": [], "decode": []}
+        self.shared_ns = self.bound_ns = self.policy_s = 0.0
+        self.estimated_ns: float | None = 0.0
+        self.pairs: dict[str, float] = dict.fromkeys(ENGINES, 0.0)
+        self.experts: dict[str, float] = dict.fromkeys(ENGINES, 0.0)
+        self.bottleneck: Counter[str] = Counter()
+        self._migrations: dict[str, dict[str, float]] = {}
+        self._ndp: Counter[tuple[int, int, float]] = Counter()
+        self._reads: Counter[int | None] = Counter()
+        self._relayouts: Counter[tuple[str, str]] = Counter()
+
+    def add_layer(
+        self,
+        assigned: CheckedAssignment,
+        loads: Sequence[int],
+        there: NDArray[np.bool_],
+        lies: Mapping[int, Lies],
+    ) -> None:
+        """Count a layer's experts.
+
+        Args:
+            there: flags [expert]: in the GPU's memory, or on its way there.
+            lies: where each expert with tokens lies.
+        """
+        for expert, share in assigned.gpu:
+            engine = "gpu_hit" if there[expert] else "gpu_miss"
+            self._count(engine, loads[expert], share)
+            if not there[expert]:
+                self._reads[_shards(lies[expert])] += share  # type: ignore[assignment]
+        for expert, share in assigned.cpu:
+            self._count("cpu", loads[expert], share)
+            self._reads[_shards(lies[expert])] += share  # type: ignore[assignment]
+        for expert, share in assigned.ndp:
+            self._count("ndp", loads[expert], share)
+            self._ndp[loads[expert], lies[expert][1], share] += 1
+        if assigned.estimated_ns is None:
+            self.estimated_ns = None
+        elif self.estimated_ns is not None:
+            self.estimated_ns += assigned.estimated_ns
+
+    def _count(self, engine: str, tokens: int, share: float) -> None:
+        self.experts[engine] += share
+        self.pairs[engine] += tokens * share
+
+    def add_migrations(self, done: Sequence[MigrationRecord]) -> None:
+        """Count migrations that have ended."""
+        for one in done:
+            of_kind = self._migrations.setdefault(
+                one.kind, {"count": 0, "bytes": 0, "hidden_ns": 0.0, "exposed_ns": 0.0}
+            )
+            of_kind["count"] += 1
+            of_kind["hidden_ns"] += one.hidden_ns
+            of_kind["exposed_ns"] += one.exposed_ns
+            if one.kind == "evict":
+                continue
+            of_kind["bytes"] += one.bytes
+            if one.target == "gpu":
+                self._reads[_shards_of(one.source)] += 1
+            else:
+                self._relayouts[one.source, one.target] += 1
+
+    @property
+    def migrations(self) -> Mapping[str, Mapping[str, float]]:
+        """By kind: `count`, `bytes`, `hidden_ns`, `exposed_ns`."""
+        return self._migrations
+
+    def energy(self, costs: Costs) -> tuple[dict[str, float | None], str]:
+        """Energy in nJ by component, None where it is not known, and what it is of."""
+        sums: dict[str, float | None] = {}
+        of_each = [
+            *((costs.expert(*key).energy_nj, count) for key, count in self._ndp.items()),
+            *((costs.host_read(key).energy_nj, count) for key, count in self._reads.items()),
+            *((costs.relayout(*key).energy_nj, count) for key, count in self._relayouts.items()),
+        ]
+        for energy, count in of_each:
+            for name, nj in (energy or {"dram": None}).items():
+                if name != "total":
+                    before = sums.get(name, 0.0)
+                    sums[name] = None if nj is None or before is None else before + nj * count
+        return {**dict(sorted(sums.items())), **dict.fromkeys(_UNKNOWN)}, _NOTE
+
+
+def _shards(lies: Lies) -> int | None:
+    return None if lies[0] == STRIPED else lies[1]
+
+
+def _shards_of(name: str) -> int | None:
+    layout = name.partition(" ")[0]
+    if layout == "striped":
+        return None
+    return 1 if layout == "localized" else int(layout.partition(":")[2])

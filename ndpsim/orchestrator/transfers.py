@@ -1,0 +1,181 @@
+"""What transfers use of PCIe, of the links between DIMMs and of the host's channels, by kind of transfer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+
+from ndpsim.config import Hardware
+from ndpsim.errors import InputError
+from ndpsim.events.state import Kinds, Slowdown
+from ndpsim.link import Pcie
+from ndpsim.orchestrator.costs import Costs
+from ndpsim.policies.interface import STRIPED
+
+__all__ = ["PCIE_DOWN", "PCIE_UP", "PRIORITISED", "Lies", "Transfers", "name_of"]
+
+#: Where an expert lies: its first DIMM, or `STRIPED`, and over how many.
+Lies = tuple[int, int]
+
+#: Shared resources, to the GPU and to the host; wires of the links and the host's channels follow.
+PCIE_DOWN, PCIE_UP = 0, 1
+
+#: So many of the shared resources, the first ones, know priorities.
+PRIORITISED = 2
+
+
+def name_of(lies: Lies) -> str:
+    """Where an expert lies, in words: "striped", "localized 3", "sharded:4 8"."""
+    dimm, shards = lies
+    if dimm == STRIPED:
+        return "striped"
+    return f"localized {dimm}" if shards == 1 else f"sharded:{shards} {dimm}"
+
+
+class Transfers:
+    """The kinds of transfers of a run, each made when it is first asked for.
+
+    Attributes:
+        shared_names: of the shared resources.
+        pcie: of the machine.
+
+    Raises:
+        InputError: the machine has no PCIe link to a GPU.
+    """
+
+    def __init__(self, hardware: Hardware, costs: Costs, dimms: int, channel: tuple[int, ...]) -> None:
+        if hardware.system.pcie is None:
+            raise InputError("is missing: nothing links the GPU to the host", file=hardware.file, key="pcie")
+        given = hardware.system.pcie
+        self.pcie = Pcie(
+            given.gbps, given.latency_ns, given.packet_bytes, given.header_bytes, given.copy_engines
+        )
+        self._costs, self._dimms, self._channel = costs, dimms, channel
+        wires = costs.wire_names() if hardware.system.link is not None else ()
+        self._wire = {name: 2 + number for number, name in enumerate(wires)}
+        self._first_channel = 2 + len(wires)
+        channels = [f"channel {number}" for number in range(max(channel) + 1)]
+        self.shared_names = ("pcie-down", "pcie-up", *wires, *channels)
+        self._numbers: dict[tuple[str, Lies | tuple[Lies, Lies] | None], int] = {}
+        self._rows: list[tuple[np.ndarray, ...]] = []
+        self._kinds: Kinds | None = None
+
+    @lru_cache(maxsize=4096)  # noqa: B019 (lives as long as the run)
+    def pcie_ns(self, size_bytes: int) -> float:
+        """A copy over PCIe that is alone, packet by packet."""
+        sizes = np.array([size_bytes], dtype=np.int64)
+        return float(self.pcie.arrivals(np.zeros(1, dtype=np.int64), sizes)[0]) / 1000
+
+    def vectors(self, direction: Literal["up", "down"]) -> int:
+        """The kind of activations to the host, or of results to the GPU: a ns of it takes a ns of PCIe."""
+        return self._number((direction, None))
+
+    def read(self, lies: Lies) -> int:
+        """The kind of the host's reading an expert."""
+        return self._number(("read", lies))
+
+    def copy(self, lies: Lies) -> int:
+        """The kind of an expert's copy to the GPU: read, and sent over PCIe."""
+        return self._number(("copy", lies))
+
+    def cache(self, size_bytes: int, direction: Literal["up", "down"]) -> int:
+        """The kind of the KV cache's way between the host's memory, striped, and the GPU."""
+        return self._number((f"cache {direction} {size_bytes}", None))
+
+    def relayout(self, source: Lies, target: Lies) -> int:
+        """The kind of an expert's move between DIMMs."""
+        return self._number(("relayout", (source, target)))
+
+    def kinds(self) -> Kinds:
+        """The tables of all kinds until now."""
+        if self._kinds is None:
+            self._kinds = Kinds(*(np.array(rows) for rows in zip(*self._rows, strict=True)))
+        return self._kinds
+
+    def slowdown(self) -> Slowdown:
+        """How much NDP units and others slow each other down."""
+        table = self._costs.contention()
+        return Slowdown(
+            np.array([self._first_channel + channel for channel in self._channel], dtype=np.int64),
+            table.host_gbps,
+            table.ndp_rate,
+            table.host_rate,
+            table.relayout_gbps,
+            table.ndp_rate_beside_relayout,
+        )
+
+    def read_ns(self, lies: Lies) -> float:
+        """The host's reading of an expert that is alone."""
+        dimm, shards = lies
+        return self._costs.host_read(None if dimm == STRIPED else shards).time_ns
+
+    def _number(self, key: tuple[str, Lies | tuple[Lies, Lies] | None]) -> int:
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._rows)
+            self._rows.append(self._row(*key))
+            self._kinds = None
+        return number
+
+    def _row(self, what: str, where: Lies | tuple[Lies, Lies] | None) -> tuple[np.ndarray, ...]:
+        shared = np.zeros(len(self.shared_names))
+        read_ns, read_bytes, moved = (np.zeros(self._dimms) for _ in range(3))
+        kind, _, rest = what.partition(" ")
+        if kind in ("up", "down"):
+            shared[PCIE_UP if kind == "up" else PCIE_DOWN] = 1.0
+        elif kind == "cache":
+            direction, size = rest.split()
+            shared[PCIE_UP if direction == "up" else PCIE_DOWN] = self._wire_ns(int(size))
+            self._add_read((STRIPED, 1), int(size) / self._costs.host_read(None).bytes, read_ns, read_bytes)
+        elif kind == "relayout":
+            self._add_relayout(where, shared, moved)  # type: ignore[arg-type]
+        else:
+            if kind == "copy":
+                shared[PCIE_DOWN] = self._wire_ns(self._costs.host_read(None).bytes)
+            self._add_read(where, 1.0, read_ns, read_bytes)  # type: ignore[arg-type]
+        return shared, read_ns, read_bytes, moved
+
+    def _wire_ns(self, size_bytes: int) -> float:
+        return self.pcie_ns(size_bytes) - self.pcie.latency_ns
+
+    def _add_read(self, lies: Lies, share: float, read_ns: np.ndarray, read_bytes: np.ndarray) -> None:
+        """A host read's time on channels and its bytes, by DIMM: those of a channel share its time."""
+        dimm, shards = lies
+        cost = self._costs.host_read(None if dimm == STRIPED else shards)
+        chosen = range(self._dimms) if dimm == STRIPED else range(dimm, dimm + shards)
+        of_dimm = cost.bytes / len(chosen) * share
+        for one in chosen:
+            read_bytes[one] = of_dimm
+            read_ns[one] = of_dimm / cost.gbps_per_channel
+
+    def _add_relayout(self, ends: tuple[Lies, Lies], shared: np.ndarray, moved: np.ndarray) -> None:
+        cost = self._costs.relayout(*map(name_of, ends))
+        for name, ns in cost.wire_ns.items():
+            shared[self._wire[name]] = ns
+        for dimm, gbps in cost.dimm_gbps.items():
+            moved[dimm] = gbps * cost.time_ns
+
+    def table_of_tokens(self) -> Mapping[int, tuple[int, float]]:
+        """Rows of `Slowdown` by number of tokens, filled as they are asked for."""
+        return _RowOfTokens(self._costs.contention().tokens.tolist())
+
+
+class _RowOfTokens(dict[int, tuple[int, float]]):
+    """The row of a table for a number of tokens, and how far it is from there to the next."""
+
+    def __init__(self, tokens: list[int]) -> None:
+        super().__init__()
+        self._tokens = tokens
+
+    def __missing__(self, count: int) -> tuple[int, float]:
+        row = max((n for n, one in enumerate(self._tokens) if one <= count), default=0)
+        between = 0.0
+        if row + 1 < len(self._tokens) and count > self._tokens[row]:
+            # Slowdowns fall with the time that an expert takes: on a line over its logarithm.
+            between = math.log(count / self._tokens[row]) / math.log(self._tokens[row + 1] / self._tokens[row])
+        self[count] = row, between
+        return row, between
