@@ -300,7 +300,7 @@ def optimum(loads: Sequence[int], placement: LayerPlacement) -> float:
         bounds=scipy.optimize.Bounds(0, [1] * len(choices) + [np.inf]),
         constraints=[
             scipy.optimize.LinearConstraint(once, 1, 1),
-            scipy.optimize.LinearConstraint([row + [-1.0] for row in rows], -np.inf, 0),
+            scipy.optimize.LinearConstraint([[*row, -1.0] for row in rows], -np.inf, 0),
         ],
     )
     assert result.success
