@@ -122,7 +122,7 @@ class TriMoE(Policy):
         )
         self.predictor = LoadPredictor(len(machine.layers), experts, parameters.alpha)
         #: Experts of each layer that there is room for with the GPU.
-        self._room = [0] * len(machine.layers)
+        self.room = [0] * len(machine.layers)
         #: What was expected of the layer that comes next: its row, classes, and the tasks begun for it.
         self._expected: tuple[int, Ints, list[Task]] | None = None
         #: Tasks begun, with the row of their layer, that may not have ended.
@@ -143,11 +143,11 @@ class TriMoE(Policy):
         loads = _mean_loads(view)
         self.predictor.begin(loads)
         outlooks = [self.costs.outlook(row) for row in loads]
-        self._room = self._rooms(outlooks)
+        self.room = self._rooms(outlooks)
         placement = Placement.striped(*loads.shape)
         held = np.zeros(self.machine.dimms, np.int64)
         for row, outlook in enumerate(outlooks):
-            placement.resident[row] = outlook.hot(self._room[row])
+            placement.resident[row] = outlook.hot(self.room[row])
             cold = np.flatnonzero(outlook.cold & ~placement.resident[row])
             placement.dimm[row, cold] = self._spread(outlook.ndp[cold], held)
         return placement
@@ -254,7 +254,7 @@ class TriMoE(Policy):
         here = LayerPlacement(here.dimm.copy(), here.shards, here.resident.copy())
         tasks: list[Task] = []
         if wanted.prefetch and not window.full("pcie"):
-            room, free = self._room[row], view.gpu_free
+            room, free = self.room[row], view.gpu_free
             tasks += prefetches(outlook, layer, here, moving, room, free, self.estimates)
         if not self.machine.dimms or window.full("link"):
             return tasks
@@ -271,7 +271,7 @@ class TriMoE(Policy):
 
     def _class_of(self, outlook: Outlook, row: int) -> Ints:
         """0 of a cold expert, 1 of a warm one, 2 of a hot one."""
-        hot = outlook.hot(self._room[row])
+        hot = outlook.hot(self.room[row])
         return np.where(hot, 2, np.where(outlook.cold, 0, 1))
 
     def _judge(self, row: int, loads: Ints) -> None:
@@ -301,7 +301,7 @@ class TriMoE(Policy):
 def _mean_loads(view: OfflineView) -> Floats:
     """Mean load of each expert in a step of the run's batch: [layer, expert]; of the prefill if need be."""
     trace, layers = view.trace, view.machine.layers
-    if trace.steps:
+    if trace.ids.size:
         loads = np.mean([[trace.loads(step, one) for one in layers] for step in range(trace.steps)], axis=0)
         return np.asarray(loads * (view.batch / trace.batch))
     return np.array([trace.prefill_loads(one) for one in layers]) * (view.batch / trace.prefill_tokens)
