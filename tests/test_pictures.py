@@ -35,7 +35,18 @@ from ndpsim.cli.main import main
 from ndpsim.errors import InputError
 from ndpsim.moe import Expert
 from ndpsim.report.panels import PANELS, SIZES, chosen_panels, chosen_size
-from ndpsim.report.pictures import bars, canvas, contention, expert, host_read, latencies, layout, routing
+from ndpsim.report.moe_history import History
+from ndpsim.report.pictures import (
+    bars,
+    canvas,
+    contention,
+    expert,
+    host_read,
+    latencies,
+    layout,
+    moe,
+    routing,
+)
 from ndpsim.report.pictures import relayout as relayouts
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.pictures.curves import reads_over_time
@@ -297,7 +308,7 @@ def test_a_phrase_beyond_the_width_is_broken_between_words_and_keeps_its_units()
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory):
+def pictures(tmp_path_factory, moe_by_hand):
     """Each picture by its name in PANELS: a function of size and panels, and its result."""
     trace = tmp_path_factory.mktemp("trace") / "trace"
     draw = np.random.default_rng(1)
@@ -332,6 +343,13 @@ def pictures(tmp_path_factory):
     made["topologies"] = relayouts.topologies_figure, topologies
     for name in ("striped", "localized", "sharded:2"):
         made[f"layout {name}"] = layout.layout_figure, place_expert("trimoe", larger, name)
+    for names in (("trimoe",), ("trimoe", "enhanced-ktransformers")):
+        history = History()
+        moe_by_hand.play(history, *names)
+        made[f"moe of {len(names)}"] = (
+            lambda ran, size, panels: moe.moe_figure(*ran, size, panels),
+            (moe_by_hand.result(*names), history),
+        )
     drawn = {
         name: (lambda size, panels, m=make, r=of: m(r, size, panels), of) for name, (make, of) in made.items()
     }
@@ -418,10 +436,10 @@ def test_axes_say_what_they_show(figures):
             below = axes.xaxis.get_tick_params()["labelbottom"]
             assert bool(axes.get_xlabel()) == below, name
             if axes.get_xlabel().startswith(("time", "read latency", "energy", "bandwidth", "where", "busy")):
-                assert re.search(r"\((µs|ns|%|% of the time|[nµm]?J|GB/s)\)", axes.get_xlabel()), name
+                assert re.search(r"\(([nµm]s|%|% of the time|[nµm]?J|GB/s)\)", axes.get_xlabel()), name
             numbers = [label.get_text() for label in axes.get_yticklabels()]
             if any(re.fullmatch(r"[\d.]+", words) for words in numbers):
-                assert re.search(r"\((GB/s|%|% of the time|ns|[KM]iB)\)", axes.get_ylabel()), name
+                assert re.search(r"\((GB/s|%|% of the time|[nµ]s|[KM]iB)\)", axes.get_ylabel()), name
 
 
 def colours_of(figure):
@@ -459,10 +477,10 @@ def test_one_colour_has_one_meaning_over_all_pictures(figures):
         "read or write": {"data bus of the busiest lane"},
         "refresh": {"refresh"},
         "rows": {"rows", "activate"},
-        "compute": {"fifo full", "ndp", "NDP"},
+        "compute": {"fifo full", "ndp", "NDP", "NDP (busiest DIMM) busy"},
         "chip io": {"io"},
         "link": {"link", "busiest link"},
-        "host": {"host", "by the host"},
+        "host": {"host", "by the host", "CPU", "CPU busy"},
         "idle": {"nothing to read", "background"},
         "gate": {"gate"},
         "up": {"up"},
@@ -472,6 +490,12 @@ def test_one_colour_has_one_meaning_over_all_pictures(figures):
         "hot": {"hot"},
         "warm": {"warm"},
         "cold": {"cold"},
+        "gpu": {"GPU, in its memory", "GPU busy"},
+        "pcie": {"PCIe to the GPU busy"},
+        "hidden": {"hidden"},
+        "exposed": {"exposed"},
+        "everything": {"everything"},
+        "experts": {"experts alone"},
     }
     for colour, words in meant.items():
         assert words <= expected[plain[colour]], plain[colour]
@@ -507,6 +531,8 @@ def test_colours_of_a_picture_are_told_apart_by_all_readers(seen):
         ("read", "write", "read or write"),
         ("gate", "up", "down", "empty"),
         ("decode", "prefill", "hot", "warm", "cold"),
+        ("gpu", "pcie", "host", "compute"),
+        ("hidden", "exposed", "everything", "experts"),
     ]
     for meanings in together:
         for first, second in itertools.combinations(meanings, 2):

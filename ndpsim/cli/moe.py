@@ -127,7 +127,7 @@ def _history(plot: Plot | None, layer: tuple[int, int] | None) -> History | None
 @click.option(
     "--routing",
     metavar="SPEC|FILE",
-    help="What tokens choose, see ndpsim routing.  [default: the model's counts, else its curve, else skewed]",
+    help="What tokens choose, as of ndpsim routing.  [default: its counts, else its curve, else skewed]",
 )
 @click.option("--seed", default=1, show_default=True, type=int, help="The same seed, the same result.")
 @click.option("--prompt", type=int, help="Prompt tokens of each sequence.  [default: no prefill]")

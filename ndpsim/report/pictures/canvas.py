@@ -44,12 +44,14 @@ class Panel:
         lines: how high the axes are, in lines of text.
         stretches: whether they become higher where there is room.
         over_time: whether the horizontal axis is the time, which panels below each other share.
+        ends_axis: whether a panel below has a horizontal axis of its own all the same.
     """
 
     draw: Callable[[Axes], None]
     lines: float
     stretches: bool = False
     over_time: bool = False
+    ends_axis: bool = False
 
 
 def in_print(words: str) -> str:
@@ -136,7 +138,8 @@ def _cells(figure: Figure, column: Sequence[Panel], size: Size) -> list[Cell]:
         height = panel.lines * size.font_pt * _LINE
         share = height / figure.get_figheight()
         axes = figure.add_axes((0.2, 0.1, 0.75 / min(size.columns, 2), min(share, 0.8)))
-        joined = panel.over_time and number + 1 < len(column) and column[number + 1].over_time
+        shares = panel.over_time and not panel.ends_axis
+        joined = shares and number + 1 < len(column) and column[number + 1].over_time
         panel.draw(axes)
         if joined:
             axes.tick_params(labelbottom=False)

@@ -34,6 +34,12 @@ COLOURS = {
     "hot": "#B2182B",
     "warm": "#F4A582",
     "cold": "#92C5DE",
+    "gpu": "#EE3377",
+    "pcie": "#AABB22",
+    "hidden": "#99DDFF",
+    "exposed": "#CC3311",
+    "everything": "#4477AA",
+    "experts": "#EE8866",
 }
 
 #: The meaning of each component of energy.
