@@ -68,6 +68,7 @@ _WITHOUT_KERNELS = (
     "config",
     "importers",
     "moe",
+    "orchestrator",
     "peers",
     "policies",
     "processors",

@@ -5,6 +5,6 @@ to 1. Of a *shared resource* a job at full speed uses a share; several jobs may 
 and one job many. An NDP unit computes one job at a time, which is slowed down by what the host and moving
 experts transfer on its DIMM, as the cycle-level model found.
 
-`sharing` says who gets what of a saturated resource, `loop` runs jobs with dependencies; both are kernels with
-a readable twin, `readable`, that says the same in plain Python. `state` has their arrays.
+`sharing` says who gets what of a saturated resource, `loop` runs jobs with dependencies; both are kernels
+with a readable twin, `readable`, that says the same in plain Python. `state` has their arrays.
 """

@@ -44,7 +44,8 @@ def shared_speeds(use: Sequence[Sequence[float]], limits: Sequence[float]) -> li
         before = list(levels)
         for k in range(len(levels)):
             levels[k] = _level(use[job][k] * speed(job, k) for job in range(len(use)))
-        if all(one == other or abs(one - other) <= _SAME * one for one, other in zip(levels, before, strict=True)):
+        pairs = zip(levels, before, strict=True)
+        if all(one == other or abs(one - other) <= _SAME * one for one, other in pairs):
             break
     return [speed(job) for job in range(len(use))]
 
@@ -179,9 +180,10 @@ class ReadableLoop:
         if any(background):
             alone = shared_speeds(use, [0.0 if behind else 1.0 for behind in background])
             for k in range(self.prioritised):
-                left = 1 - sum(of[k] * s for of, s, behind in zip(use, alone, background, strict=True) if not behind)
+                ahead = zip(use, alone, background, strict=True)
+                left = max(1 - sum(of[k] * speed for of, speed, behind in ahead if not behind), 0.0)
                 wanted = sum(of[k] for of, behind in zip(use, background, strict=True) if behind)
-                part = 1.0 if wanted <= max(left, 0.0) else max(left, 0.0) / wanted
+                part = 1.0 if wanted <= left else left / wanted
                 limits = [
                     min(limit, part) if behind and of[k] > 0 else limit
                     for limit, of, behind in zip(limits, use, background, strict=True)

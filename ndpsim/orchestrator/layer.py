@@ -48,8 +48,8 @@ class LayerJobs:
         def timed(expert_time: Callable[..., object]) -> Callable[[int, float], tuple[float, bool]]:
             @functools.cache
             def time(tokens: int, share: float) -> tuple[float, bool]:
-                expert = whole if share == 1 else Expert(whole.hidden, max(1, round(share * whole.intermediate)))
-                found = expert_time(expert, tokens, bits)
+                columns = max(1, round(share * whole.intermediate))
+                found = expert_time(Expert(whole.hidden, columns), tokens, bits)
                 return found.time_ns, found.holds_weight_read  # type: ignore[attr-defined]
 
             return time
@@ -175,7 +175,8 @@ class LayerJobs:
             cost = self._costs.expert(tokens, shards, share)
             size = cost.bytes // shards
             for one in range(dimm, dimm + shards):
-                label = Label(self._names[first_ndp + one], "expert", expert, share, tokens, size, cost.time_ns)
+                unit = self._names[first_ndp + one]
+                label = Label(unit, "expert", expert, share, tokens, size, cost.time_ns)
                 job = jobs.add(
                     label,
                     cost.time_ns,

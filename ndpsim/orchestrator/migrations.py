@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from ndpsim.errors import InputError
 from ndpsim.events.state import Jobs
 from ndpsim.orchestrator.costs import Costs
@@ -143,9 +141,7 @@ class Migrations:
             added.append(self._add(jobs, one, before))
         return found
 
-    def _add(
-        self, jobs: JobList, one: _Moving, after: Iterable[int], background: bool = True
-    ) -> int:
+    def _add(self, jobs: JobList, one: _Moving, after: Iterable[int], background: bool = True) -> int:
         resource = "pcie-down" if one.to_gpu else "links"
         label = Label(resource, one.kind, one.expert, bytes=self._machine.expert_bytes, alone_ns=one.work_ns)
         one.job = jobs.add(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -50,8 +52,8 @@ class Places:
     def _take(self, lies: Lies, count: int) -> None:
         dimm, shards = lies
         chosen = slice(None) if dimm == STRIPED else slice(dimm, dimm + shards)
-        self._used[chosen] += count * self._machine.expert_bytes / (
-            self._dimms if dimm == STRIPED else shards
+        self._used[chosen] += (
+            count * self._machine.expert_bytes / (self._dimms if dimm == STRIPED else shards)
         )
 
     def lies(self, row: int, expert: int) -> Lies:
@@ -96,7 +98,7 @@ class Places:
         self._dimm[row, expert], self._shards[row, expert] = to, 1
 
 
-def _frozen(array: NDArray) -> NDArray:
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
     view = array.view()
     view.flags.writeable = False
     return view

@@ -22,7 +22,7 @@ from ndpsim.orchestrator.migrations import Migrations
 from ndpsim.orchestrator.placement import Places
 from ndpsim.orchestrator.record import JobRecord, LayerRecord, Observer, RunRecord
 from ndpsim.orchestrator.tally import Tally
-from ndpsim.orchestrator.transfers import PRIORITISED, Lies, Transfers
+from ndpsim.orchestrator.transfers import PRIORITISED, Transfers
 from ndpsim.policies.answers import (
     CheckedAssignment,
     checked_assignment,
@@ -30,7 +30,6 @@ from ndpsim.policies.answers import (
     checked_placement,
 )
 from ndpsim.policies.interface import (
-    Assignment,
     BackgroundView,
     Estimates,
     LayerView,
@@ -115,9 +114,7 @@ class PolicyRunner:
         self.tally, self.clock_ns, self.prefill_ns = Tally(), 0.0, 0.0
         machine, hardware = given.machine, given.hardware
         with self._asked("place"):
-            placement = policy.place(
-                OfflineView(machine, given.estimates, given.offline, given.trace.batch)
-            )
+            placement = policy.place(OfflineView(machine, given.estimates, given.offline, given.trace.batch))
         placement = checked_placement(policy.name, placement, machine)
         dimms = hardware.system.dimm.count
         self._places = Places(placement, machine, dimms, hardware.dimm_bytes, given.host_kv_bytes)
@@ -150,14 +147,12 @@ class PolicyRunner:
         given, trace = self.given, self.given.trace
         if given.prefill is not None:
             assert trace.prefill_ids is not None
-            self._step("prefill", 0, trace.prefill_ids, given.prefill, 0 < trace.steps)
+            self._step("prefill", 0, trace.prefill_ids, given.prefill, trace.steps > 0)
             self.prefill_ns = self.clock_ns
         for step in range(trace.steps):
             self._step("decode", step, trace.ids[step], given.decode, step + 1 < trace.steps)
 
-    def _step(
-        self, phase: str, step: int, ids: NDArray[np.int16], dense: DenseTime, more: bool
-    ) -> None:
+    def _step(self, phase: str, step: int, ids: NDArray[np.int16], dense: DenseTime, more: bool) -> None:
         """All layers once; `more`: another step follows."""
         given = self.given
         visits = {
@@ -264,6 +259,7 @@ class PolicyRunner:
         self.tally.bottleneck[bottleneck] += 1
         wanted = self._wanted == (visit.step, visit.layer) and visit.phase == "decode"
         if self._observer is not None or wanted:
+            records, places_of_path = _job_records(jobs.labels, arrays, moving, path)
             record = LayerRecord(
                 visit.phase,
                 visit.step,
@@ -276,11 +272,12 @@ class PolicyRunner:
                 placement,
                 answer,
                 _estimates(given.estimates, assigned, listed, there),
-                *_job_records(jobs.labels, arrays, moving, path),
-                bound_ns=bound_ns,
-                bottleneck=bottleneck,
-                migrations=tuple(self._migrations.done),
-                under_way=self._migrations.under_way,
+                records,
+                tuple(self._migrations.done),
+                self._migrations.under_way,
+                bound_ns,
+                bottleneck,
+                places_of_path,
             )
             if self._observer is not None:
                 self._observer(self._run, record)
@@ -393,5 +390,3 @@ def _estimates(
         for times, parts in ((estimates.cpu_ns, assigned.cpu), (estimates.ndp_ns, assigned.ndp))
     )
     return {"gpu": gpu, "cpu": cpu, "ndp": ndp}
-
-

@@ -20,8 +20,8 @@ ENGINES = ("gpu_hit", "gpu_miss", "cpu", "ndp")
 
 _UNKNOWN = ("gpu", "cpu", "pcie")
 _NOTE = (
-    "of DRAM, NDP units and links for experts on DIMMs, the host's reading of experts, and relayouts; not known: "
-    "GPU, CPU, PCIe; left out: DRAM between these, activations and the KV cache on their way to and from the GPU"
+    "of DRAM, NDP units and links for experts on DIMMs, the host's reading of experts, and relayouts; not "
+    "known: GPU, CPU, PCIe; left out: DRAM between these, activations and the KV cache on their way"
 )
 
 

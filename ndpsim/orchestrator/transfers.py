@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ndpsim.config import Hardware
 from ndpsim.errors import InputError
@@ -17,6 +18,8 @@ from ndpsim.orchestrator.costs import Costs
 from ndpsim.policies.interface import STRIPED
 
 __all__ = ["PCIE_DOWN", "PCIE_UP", "PRIORITISED", "Lies", "Transfers", "name_of"]
+
+Floats = NDArray[np.float64]
 
 #: Where an expert lies: its first DIMM, or `STRIPED`, and over how many.
 Lies = tuple[int, int]
@@ -61,8 +64,9 @@ class Transfers:
         channels = [f"channel {number}" for number in range(max(channel) + 1)]
         self.shared_names = ("pcie-down", "pcie-up", *wires, *channels)
         self._numbers: dict[tuple[str, Lies | tuple[Lies, Lies] | None], int] = {}
-        self._rows: list[tuple[np.ndarray, ...]] = []
+        self._rows: list[tuple[Floats, ...]] = []
         self._kinds: Kinds | None = None
+        self.vectors("up"), self.vectors("down")
 
     @lru_cache(maxsize=4096)  # noqa: B019 (lives as long as the run)
     def pcie_ns(self, size_bytes: int) -> float:
@@ -121,7 +125,7 @@ class Transfers:
             self._kinds = None
         return number
 
-    def _row(self, what: str, where: Lies | tuple[Lies, Lies] | None) -> tuple[np.ndarray, ...]:
+    def _row(self, what: str, where: Lies | tuple[Lies, Lies] | None) -> tuple[Floats, ...]:
         shared = np.zeros(len(self.shared_names))
         read_ns, read_bytes, moved = (np.zeros(self._dimms) for _ in range(3))
         kind, _, rest = what.partition(" ")
@@ -142,7 +146,7 @@ class Transfers:
     def _wire_ns(self, size_bytes: int) -> float:
         return self.pcie_ns(size_bytes) - self.pcie.latency_ns
 
-    def _add_read(self, lies: Lies, share: float, read_ns: np.ndarray, read_bytes: np.ndarray) -> None:
+    def _add_read(self, lies: Lies, share: float, read_ns: Floats, read_bytes: Floats) -> None:
         """A host read's time on channels and its bytes, by DIMM: those of a channel share its time."""
         dimm, shards = lies
         cost = self._costs.host_read(None if dimm == STRIPED else shards)
@@ -152,7 +156,7 @@ class Transfers:
             read_bytes[one] = of_dimm
             read_ns[one] = of_dimm / cost.gbps_per_channel
 
-    def _add_relayout(self, ends: tuple[Lies, Lies], shared: np.ndarray, moved: np.ndarray) -> None:
+    def _add_relayout(self, ends: tuple[Lies, Lies], shared: Floats, moved: Floats) -> None:
         cost = self._costs.relayout(*map(name_of, ends))
         for name, ns in cost.wire_ns.items():
             shared[self._wire[name]] = ns
@@ -176,6 +180,7 @@ class _RowOfTokens(dict[int, tuple[int, float]]):
         between = 0.0
         if row + 1 < len(self._tokens) and count > self._tokens[row]:
             # Slowdowns fall with the time that an expert takes: on a line over its logarithm.
-            between = math.log(count / self._tokens[row]) / math.log(self._tokens[row + 1] / self._tokens[row])
+            low, high = self._tokens[row], self._tokens[row + 1]
+            between = math.log(count / low) / math.log(high / low)
         self[count] = row, between
         return row, between

@@ -1,0 +1,368 @@
+"""``run_moe``: a model's layers with their experts on a machine's engines, under policies."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.arguments import choice, number, progress_function, several, whole_number
+from ndpsim.config import Hardware, load_hardware
+from ndpsim.dimm.state import ARBITRATIONS
+from ndpsim.errors import InputError
+from ndpsim.moe import MoeShape, load_model
+from ndpsim.orchestrator.costs import Costs
+from ndpsim.orchestrator.policy_run import Given, PolicyRunner
+from ndpsim.orchestrator.record import Observer
+from ndpsim.orchestrator.tally import ENGINES
+from ndpsim.orchestrator.transfers import Transfers
+from ndpsim.policies.bound import BoundTimes, bound_ns
+from ndpsim.policies.choose import ChosenPolicy, choose_policy
+from ndpsim.policies.interface import Estimates, Machine, Policy
+from ndpsim.processors import DenseTime, Processors
+from ndpsim.processors.dense import ACTIVATION_BYTES
+from ndpsim.results.cache import ResultCache
+from ndpsim.results.moe import MoeResult, PolicyRun
+from ndpsim.routing import Routing, default_routing, describe_routing, find_routing, generate_routing
+from ndpsim.routing.generate import is_spec
+from ndpsim.simulate import simulate_expert
+from ndpsim.simulate.geometry import ensure_on_channel, geometry_of
+
+__all__ = ["run_moe"]
+
+Floats = NDArray[np.float64]
+
+_EXACT_TOKENS = 1024  # times of more tokens are on lines between those of powers of two
+
+
+def run_moe(
+    hw: str | PathLike[str] | Hardware = "trimoe",
+    model: str | PathLike[str] | MoeShape = "deepseek-v2",
+    policies: Sequence[str | type[Policy] | ChosenPolicy] = ("trimoe",),
+    batch: int = 512,
+    steps: int = 16,
+    routing: str | PathLike[str] | Routing | None = None,
+    seed: int = 1,
+    prompt: int | None = None,
+    layers: Sequence[int] | None = None,
+    sets: Sequence[str] = (),
+    bits: int = 16,
+    kv: str = "auto",
+    context: int = 512,
+    gpu_experts: int | None = None,
+    arbitration: str = "host-first",
+    observer: Observer | None = None,
+    check_layer: tuple[int, int] | None = None,
+    check_limit: float = 0.05,
+    progress: Callable[[float], None] | None = None,
+    cache: bool | ResultCache = True,
+) -> MoeResult:
+    """Run a model's layers, each expert where a policy says, with cycle-level times of all that DIMMs do.
+
+    Args:
+        hw, model, sets, bits: as in `simulate_expert`.
+        policies: each runs on the same trace; names with parameters, ``trimoe:refine=false``, classes of a
+            file, ``policy.py:Mine``, or classes. Speed-ups are against the first.
+        batch, steps: sequences decoded together, and decode steps.
+        routing: a trace, its file, or a SPEC of `generate_routing`; None: `default_routing` of the model.
+        seed: of a generated trace.
+        prompt: prompt tokens of each sequence, which are prefilled; None: decode only.
+        layers: the model's layers that are run, from 0; None: all.
+        kv: where the KV cache lies, "gpu", "host", or "auto": in the GPU's memory where it fits.
+        context: tokens that a decoded token attends to.
+        gpu_experts: experts of a layer that the GPU's memory has room for; None: what fits, over all layers.
+        arbitration: of a DIMM between its NDP unit and the host.
+        observer: is shown every layer when it is done.
+        check_layer: (step, layer) that is run again in the cycle-level session, under each policy.
+        check_limit: of its errors, as a share of the layer's time.
+        progress: called with the share of the work that is done.
+        cache: as in `simulate_expert`: of the cycle-level costs; runs themselves are not cached.
+
+    Raises:
+        InputError: an argument makes no sense, the trace does not fit the model, something does not fit into
+            memory, or a policy gives an answer that cannot be.
+    """
+    progress = progress_function(progress)
+    hardware = load_hardware(hw, sets)
+    ensure_on_channel(hardware)
+    shape = load_model(model)
+    chosen = several(policies, "policies", lambda one, _: choose_policy(one))
+    if not chosen:
+        raise InputError("is empty: there is nothing to run", key="policies")
+    steps, batch = whole_number(steps, "steps", 1), whole_number(batch, "batch", 1)
+    prompt = 0 if prompt is None else whole_number(prompt, "prompt", 1)
+    context = max(whole_number(context, "context", 1), prompt)
+    choice(arbitration, "arbitration", ARBITRATIONS, "arbitration")
+    number(check_limit, "check_limit", 0)
+    trace = find_routing(routing, shape, batch, steps, prompt, seed)
+    wanted_layers = _layers(layers, shape)
+    trace = trace.for_model(shape, layers=wanted_layers)
+    _check_wanted(check_layer, trace)
+    given = _given(
+        hardware, shape, trace, _offline(routing, shape, trace, seed), wanted_layers,
+        prompt, bits, kv, context, gpu_experts, arbitration, cache,
+    )  # fmt: skip
+    runs: list[PolicyRun] = []
+    for place, one in enumerate(chosen):
+
+        def of_this(share: float, place: int = place) -> None:
+            progress((place + share) / len(chosen))
+
+        runs.append(_run(given, one, observer, check_layer, check_limit, of_this, runs[:1]))
+    config = {
+        "hardware": hardware.to_dict(),
+        "model": shape.name,
+        "batch": batch,
+        "steps": steps,
+        "prompt": prompt,
+        "layers": list(wanted_layers),
+        "routing": dict(trace.source or {}),
+        "seed": seed,
+        "bits": bits,
+        "kv": given.decode.kv,
+        "context": context,
+        "gpu_experts": given.machine.gpu_experts,
+        "arbitration": arbitration,
+        "window_ns": given.estimates.window_ns,
+        "ndp_estimate_error": given.estimates.ndp_error,
+    }
+    return MoeResult(config, describe_routing(trace).to_dict(), tuple(runs))
+
+
+def _layers(layers: Sequence[int] | None, shape: MoeShape) -> tuple[int, ...]:
+    if layers is None:
+        return tuple(range(shape.layers))
+    asked = several(layers, "layers", lambda one, name: whole_number(one, name, 0, shape.layers - 1))
+    chosen = tuple(sorted(set(asked)))
+    if not set(chosen) - set(shape.dense_layers):
+        raise InputError(f"{shape.name} has no experts in them", key="layers")
+    return chosen
+
+
+def _check_wanted(check_layer: tuple[int, int] | None, trace: Routing) -> None:
+    if check_layer is None:
+        return
+    step, layer = check_layer
+    whole_number(step, "check_layer", 0, trace.steps - 1)
+    try:
+        trace.row(layer)
+    except InputError as error:
+        raise InputError(error.problem, key="check_layer") from None
+
+
+def _offline(
+    routing: str | PathLike[str] | Routing | None, shape: MoeShape, trace: Routing, seed: int
+) -> Routing:
+    """What policies may learn from: never the trace itself."""
+    generated = routing is None or (isinstance(routing, str) and is_spec(routing))
+    spec = routing if generated and routing is not None else default_routing(shape)
+    offline = generate_routing(str(spec), shape, trace.batch, trace.steps, 0, seed, offline=True)
+    return offline.for_model(shape, layers=trace.layers)
+
+
+def _given(
+    hardware: Hardware,
+    shape: MoeShape,
+    trace: Routing,
+    offline: Routing,
+    layers: tuple[int, ...],
+    prompt: int,
+    bits: int,
+    kv: str,
+    context: int,
+    gpu_experts: int | None,
+    arbitration: str,
+    cache: bool | ResultCache,
+) -> Given:
+    """Costs, times and room that all policies share."""
+    processors = Processors(hardware)
+    # The fullest moment: all new tokens of the prefill at once, or a decode step.
+    memory = processors.gpu_memory(shape, trace.batch, context, max(prompt, 1), kv=kv, bits=bits)
+    decode = processors.dense_time(shape, trace.batch, context, kv=memory.kv)
+    prefill = processors.dense_time(shape, trace.batch, prompt, prompt, kv=memory.kv) if prompt else None
+    costs = Costs(hardware, shape, bits, arbitration, cache)
+    geometry = geometry_of(hardware)
+    channel = tuple(dimm % geometry.channels for dimm in range(geometry.dimms))
+    transfers = Transfers(hardware, costs, geometry.dimms, channel)
+    units = geometry.dimms if hardware.system.ndp is not None else 0
+    room = memory.experts * len(trace.layers) // shape.moe_layers
+    if gpu_experts is not None:
+        asked = whole_number(gpu_experts, "gpu_experts", 0, shape.routed_experts) * len(trace.layers)
+        if asked > memory.experts:
+            problem = (
+                f"{gpu_experts} of each of {len(trace.layers)} layers are {asked * memory.expert_bytes:,} B; "
+                f"the GPU's memory has {memory.experts_bytes:,} B for experts"
+            )
+            raise InputError(problem, key="gpu_experts")
+        room = asked
+    expert_bytes = costs.host_read(None).bytes
+    buffers = processors.gpu.expert_buffers
+    machine = Machine(shape, trace.layers, expert_bytes, units, channel[:units], room, buffers)
+    most = max(int(loads) for loads in (trace.batch, trace.prefill_tokens))
+    estimates = _estimates(processors, costs, transfers, machine, decode, bits, most)
+    times = _bound_times(hardware, costs, estimates, machine, cache, bits)
+    return Given(
+        hardware=hardware,
+        processors=processors,
+        costs=costs,
+        machine=machine,
+        estimates=estimates,
+        transfers=transfers,
+        trace=trace,
+        offline=offline,
+        layers=layers,
+        decode=decode,
+        prefill=prefill,
+        host_kv_bytes=memory.host_kv_bytes,
+        bits=bits,
+        bound_ns=lambda loads, shared_ns: bound_ns(
+            loads, replace(times, shared_ns=shared_ns), min(room, shape.routed_experts)
+        ),
+    )
+
+
+def _by_tokens(time_ns: Callable[[int], float], most: int) -> Floats:
+    """Times of 0 to `most` tokens: each of the first, then on lines between powers of two."""
+    exact = range(1, min(most, _EXACT_TOKENS) + 1)
+    points = [
+        *exact,
+        *(1 << n for n in range(11, most.bit_length())),
+        *([most] if most > _EXACT_TOKENS else []),
+    ]
+    points = sorted(set(points))
+    return np.interp(np.arange(most + 1), [0, *points], [0.0, *(time_ns(one) for one in points)])
+
+
+def _estimates(
+    processors: Processors,
+    costs: Costs,
+    transfers: Transfers,
+    machine: Machine,
+    decode: DenseTime,
+    bits: int,
+    most: int,
+) -> Estimates:
+    """The profile that policies are given."""
+    expert = machine.model.expert
+    ndp_ns, error = costs.expected_ns(most) if machine.dimms else (np.full(most + 1, np.inf), 0.0)
+    striped, localized = costs.host_read(None).time_ns, costs.host_read(1).time_ns
+    moves = (0.0, 0.0, 0.0)
+    if machine.dimms > 1:
+        ends = (("localized 0", "striped"), ("striped", "localized 0"), ("localized 0", "localized 1"))
+        moves = tuple(costs.relayout(*one).time_ns for one in ends)  # type: ignore[assignment]
+    arrays = (
+        _by_tokens(lambda n: processors.gpu.expert_time(expert, n, bits).time_ns, most),
+        _by_tokens(lambda n: processors.cpu.expert_time(expert, n, bits).time_ns, most),
+        ndp_ns,
+    )
+    for array in arrays:
+        array.flags.writeable = False
+    vector = machine.model.hidden * ACTIVATION_BYTES
+    return Estimates(
+        *arrays,
+        error,
+        transfers.pcie_ns(machine.expert_bytes),
+        striped,
+        localized,
+        *moves,
+        window_ns=decode.attention_ns + decode.router_ns,
+        shared_ns=decode.shared_ns,
+        token_ns=transfers.pcie_ns(1024 * vector) / 1024,
+    )
+
+
+def _bound_times(
+    hardware: Hardware,
+    costs: Costs,
+    estimates: Estimates,
+    machine: Machine,
+    cache: bool | ResultCache,
+    bits: int,
+) -> BoundTimes:
+    """Times that nothing beats: peaks instead of simulations."""
+    tokens = np.arange(estimates.most_tokens + 1)
+    ndp_ns = None
+    if machine.dimms:
+        one = simulate_expert(hardware, machine.model, 1, bits=bits, cache=cache)
+        products = 2.0 * machine.model.expert.weights * tokens
+        ndp_ns = np.maximum(machine.expert_bytes / one.peak_bandwidth_gbps, products / one.peak_gflops)
+    peak_gbps = hardware.system.host.channels * hardware.dimm_host_gbps
+    return BoundTimes(
+        estimates.gpu_ns,
+        estimates.cpu_ns,
+        ndp_ns,
+        machine.expert_bytes / hardware.system.pcie.gbps if hardware.system.pcie else np.inf,
+        machine.expert_bytes / peak_gbps,
+        0.0,
+        machine.dimms,
+    )
+
+
+def _run(
+    given: Given,
+    chosen: ChosenPolicy,
+    observer: Observer | None,
+    check_layer: tuple[int, int] | None,
+    check_limit: float,
+    progress: Callable[[float], None],
+    first: Sequence[PolicyRun],
+) -> PolicyRun:
+    """The run of one policy."""
+    began = time.perf_counter()
+    parameters: dict[str, Any] = chosen.parameters.model_dump()
+    policy = chosen.start(given.machine, given.estimates)
+    runner = PolicyRunner(given, policy, parameters, observer, check_layer, progress)
+    runner.run()
+    check = None
+    if runner.record is not None:
+        from ndpsim.orchestrator.exact_layer import check_layer as exact  # noqa: PLC0415 (rarely needed)
+
+        check = exact(given.costs, runner.record, check_limit)
+    tally, trace = runner.tally, given.trace
+    time_ns, prefill_ns = runner.clock_ns, runner.prefill_ns
+    prefill_moe_ns, decode_moe_ns = (sum(tally.layer_ns[phase]) for phase in ("prefill", "decode"))
+    moe_ns = prefill_moe_ns + decode_moe_ns
+    of_layers = np.array(tally.layer_ns["decode"] or tally.layer_ns["prefill"])
+    hits, misses = tally.experts["gpu_hit"], tally.experts["gpu_miss"]
+    energy_nj, energy_note = tally.energy(given.costs)
+    layers = sum(tally.bottleneck.values())
+    return PolicyRun(
+        policy=chosen.name,
+        parameters=parameters,
+        time_ns=time_ns,
+        prefill_ns=prefill_ns,
+        decode_ns=time_ns - prefill_ns,
+        moe_ns=moe_ns,
+        prefill_moe_ns=prefill_moe_ns,
+        decode_moe_ns=decode_moe_ns,
+        shared_ns=tally.shared_ns,
+        layer_ns={
+            "mean": float(of_layers.mean()),
+            "p50": float(np.percentile(of_layers, 50)),
+            "p99": float(np.percentile(of_layers, 99)),
+            "max": float(of_layers.max()),
+        },
+        tokens_per_s=trace.steps * trace.batch / (time_ns - prefill_ns) * 1e9,
+        speedup=first[0].time_ns / time_ns if first else 1.0,
+        speedup_moe=first[0].moe_ns / moe_ns if first else 1.0,
+        bound_ns=tally.bound_ns,
+        pairs=round(sum(tally.pairs.values())),
+        experts={name: tally.experts[name] for name in ENGINES},
+        pairs_by_engine={name: tally.pairs[name] for name in ENGINES},
+        utilization={name: ns / time_ns for name, ns in runner.busy_ns.items()},
+        migrations=tally.migrations,
+        cache={"hits": hits, "misses": misses, "hit_rate": hits / (hits + misses) if hits + misses else None},
+        prediction=policy.prediction(),
+        estimated_ns=tally.estimated_ns,
+        policy_wall_s=tally.policy_s,
+        bottleneck={name: count / layers for name, count in tally.bottleneck.most_common()},
+        energy_nj=energy_nj,
+        energy_note=energy_note,
+        wall_s=time.perf_counter() - began,
+        check=check,
+    )
