@@ -1,0 +1,327 @@
+"""The event loop: who gets what of shared resources, and what happens when, against a readable twin."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ndpsim._jit import kernel
+from ndpsim.events.loop import DONE, STUCK, run_jobs
+from ndpsim.events.readable import ReadableLoop, ensure_fair, shared_speeds
+from ndpsim.events.sharing import share_resources
+from ndpsim.events.state import Jobs, Kinds, Slowdown, Work
+
+CHANNELS = 2
+DIMMS = 4
+SHARED = 2 + CHANNELS  # PCIe down and up, then channels
+SERVERS = 2 + DIMMS
+
+
+@kernel
+def share(use, limit, level, demand, speed, jobs, count):
+    share_resources(use, limit, level, demand, speed, jobs, count)
+
+
+def fast_speeds(use: list[list[float]], limits: list[float]) -> list[float]:
+    """Of the kernel, as `shared_speeds` of its twin."""
+    count, resources = len(use), len(use[0])
+    speed = np.zeros(count)
+    table = np.array(use, dtype=np.float64).reshape(count, resources)
+    share(
+        table, np.array(limits, dtype=np.float64), np.zeros(resources), np.zeros(count), speed,
+        np.arange(count), count,
+    )  # fmt: skip
+    return speed.tolist()
+
+
+BOTH = pytest.mark.parametrize("speeds_of", [fast_speeds, shared_speeds], ids=["kernel", "readable"])
+
+AMOUNT = st.one_of(st.just(0.0), st.floats(0.01, 3))
+SYSTEMS = st.integers(1, 6).flatmap(
+    lambda resources: st.lists(
+        st.tuples(
+            st.lists(AMOUNT, min_size=resources, max_size=resources),
+            st.one_of(st.just(1.0), st.floats(0, 1)),
+        ),
+        min_size=1,
+        max_size=7,
+    )
+)
+
+
+@BOTH
+def test_reads_of_one_channel_and_of_all_have_half_of_the_channel_they_share(speeds_of):
+    # Weights as shares of a channel at full speed: one channel for the first, an eighth of eight for the second.
+    use = [[1.0] + [0.0] * 7, [1.0] * 8]
+    assert speeds_of(use, [1.0, 1.0]) == pytest.approx([0.5, 0.5], rel=1e-12)
+
+
+@BOTH
+def test_who_wants_less_than_an_equal_share_leaves_the_rest_to_others(speeds_of):
+    assert speeds_of([[0.2], [0.9], [1.7]], [1.0, 1.0, 1.0]) == pytest.approx([1, 4 / 9, 4 / 17], rel=1e-12)
+
+
+@BOTH
+def test_a_job_held_back_elsewhere_leaves_its_share_to_others(speeds_of):
+    # The second is held to a third by the other resource, so the first has two thirds of the shared one.
+    use = [[1.0, 0.0], [1.0, 3.0]]
+    assert speeds_of(use, [1.0, 1.0]) == pytest.approx([2 / 3, 1 / 3], rel=1e-12)
+
+
+@BOTH
+def test_without_contention_everybody_runs_at_its_limit(speeds_of):
+    assert speeds_of([[0.3, 0.0], [0.7, 0.9]], [1.0, 0.5]) == [1.0, 0.5]
+
+
+@given(SYSTEMS)
+@settings(deadline=None)
+def test_speeds_are_fair_and_those_of_the_twin(system):
+    use, limits = [list(row) for row, _ in system], [limit for _, limit in system]
+    fast, plain = fast_speeds(use, limits), shared_speeds(use, limits)
+    ensure_fair(use, limits, fast)
+    ensure_fair(use, limits, plain)
+    assert fast == pytest.approx(plain, rel=1e-8, abs=1e-10)
+
+
+@given(SYSTEMS, st.randoms())
+@settings(deadline=None)
+def test_the_order_of_jobs_changes_nothing(system, randoms):
+    use, limits = [list(row) for row, _ in system], [limit for _, limit in system]
+    order = list(range(len(use)))
+    randoms.shuffle(order)
+    shuffled = fast_speeds([use[job] for job in order], [limits[job] for job in order])
+    straight = fast_speeds(use, limits)
+    assert shuffled == pytest.approx([straight[job] for job in order], rel=1e-8, abs=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("speeds", "what"),
+    [
+        ([0.5, 0.6], "used at 1.1"),
+        ([0.5, 0.4], "nothing holds it back"),
+        ([0.6, 0.4], "nothing holds it back"),
+    ],
+)
+def test_the_certificate_can_fail(speeds, what):
+    ensure_fair([[1.0], [1.0]], [1.0, 1.0], [0.5, 0.5])
+    with pytest.raises(AssertionError, match=what):
+        ensure_fair([[1.0], [1.0]], [1.0, 1.0], speeds)
+    with pytest.raises(AssertionError, match="its limit"):
+        ensure_fair([[0.5]], [1.0], [1.01])
+
+
+# ---- Jobs
+
+
+SLOWDOWN = Slowdown(
+    np.array([2 + dimm % CHANNELS for dimm in range(DIMMS)]),
+    np.array([0.0, 2.0, 4.0]),
+    np.array([[1.0, 0.9, 0.7], [1.0, 0.95, 0.9]]),
+    np.array([0.8, 0.9]),
+    np.array([0.0, 3.0]),
+    np.array([[1.0, 0.8], [1.0, 0.9]]),
+)
+NO_KINDS = Kinds(np.zeros((1, SHARED)), *(np.zeros((1, DIMMS)) for _ in range(3)))
+
+
+def jobs_of(rows: list[dict[str, float]], before: list[tuple[int, int]] = []) -> Jobs:  # noqa: B006
+    """Jobs from what is not usual of each; `before`: (job, one that waits for it)."""
+    count = len(rows)
+    after = [sorted(second for first, second in before if first == job) for job in range(count)]
+
+    def column(name: str, usual: float, kind: type) -> np.ndarray:
+        return np.array([row.get(name, usual) for row in rows], dtype=kind)
+
+    work_ns = column("work_ns", 1.0, float)
+    return Jobs(
+        work_ns,
+        work_ns.copy(),
+        column("per_ns", 0.0, float),
+        column("kind", -1, int),
+        column("server", -1, int),
+        column("dimm", -1, int),
+        column("table", 0, int),
+        column("between", 0.0, float),
+        column("background", 0, int),
+        np.array([sum(second == job for _, second in before) for job in range(count)], dtype=int),
+        np.cumsum([0, *map(len, after)]),
+        np.array([one for of_job in after for one in of_job], dtype=int),
+        column("start_ns", -1.0, float),
+        np.full(count, -1.0),
+        np.full(count, -1),
+    )
+
+
+def work_of(jobs: Jobs, clock_ns: float = 100.0) -> Work:
+    count = len(jobs.work_ns)
+
+    def numbers(size: int) -> np.ndarray:
+        return np.zeros(size, dtype=np.int64)
+
+    return Work(
+        np.array([clock_ns]), np.zeros(SERVERS + SHARED), numbers(count), numbers(count), np.zeros(count),
+        np.zeros(count), np.zeros((count, SHARED)), np.zeros(SHARED), np.zeros(count), numbers(DIMMS),
+        np.zeros(DIMMS), np.zeros(DIMMS), numbers(2),
+    )  # fmt: skip
+
+
+def ran(jobs: Jobs, kinds: Kinds = NO_KINDS) -> tuple[list[float], list[float]]:
+    """Ends from the beginning, and what was counted."""
+    work = work_of(jobs, 0.0)
+    assert run_jobs(jobs, kinds, SLOWDOWN, work, 2, SERVERS) == DONE
+    return jobs.end_ns.tolist(), work.busy_ns.tolist()
+
+
+def test_jobs_start_when_all_before_them_have_ended():
+    jobs = jobs_of(
+        [{"work_ns": 5}, {"work_ns": 3, "server": 0}, {"work_ns": 2, "server": 0}, {"work_ns": 0}],
+        [(0, 2), (1, 2), (2, 3)],
+    )
+    ends, busy = ran(jobs)
+    assert ends == [5, 3, 7, 7]
+    assert jobs.cause.tolist() == [-1, -1, 0, 2]
+    assert busy[0] == 5
+
+
+def test_two_transfers_share_and_the_longer_one_is_alone_in_the_end():
+    kinds = Kinds(np.array([[1.0, 0, 0, 0]]), *(np.zeros((1, DIMMS)) for _ in range(3)))
+    transfer = {"kind": 0}
+    jobs = jobs_of([{"work_ns": 10, "per_ns": 1, **transfer}, {"work_ns": 4, "per_ns": 1, **transfer}])
+    ends, busy = ran(jobs, kinds)
+    assert ends == pytest.approx([14, 8])
+    assert busy[SERVERS] == pytest.approx(14)
+
+
+def test_the_background_yields_where_a_resource_knows_priorities_and_shares_where_it_does_not():
+    empty = np.zeros((2, DIMMS))
+    reads = np.zeros((2, DIMMS))
+    reads[1] = [1, 0, 0, 0]
+    kinds = Kinds(np.array([[1.0, 0, 0, 0], [0, 0, 0, 0]]), reads, empty, empty)
+    for kind, ends in ((0, [4, 14]), (1, [8, 14])):
+        jobs = jobs_of(
+            [
+                {"work_ns": 4, "per_ns": 1, "kind": kind},
+                {"work_ns": 10, "per_ns": 1, "kind": kind, "background": 1},
+                {"work_ns": 14},
+            ]
+        )
+        assert ran(jobs, kinds)[0][:2] == pytest.approx(ends)
+
+
+def test_a_run_ends_with_its_foreground_and_the_background_goes_on_later():
+    jobs = jobs_of([{"work_ns": 4}, {"work_ns": 10, "background": 1}])
+    ends, _ = ran(jobs)
+    assert ends == [4, -1]
+    assert jobs.left_ns.tolist() == [0, 6]
+    again = jobs_of([{"work_ns": 10, "background": 1, "start_ns": 0}, {"work_ns": 9}])
+    again.left_ns[0] = 6
+    assert ran(again)[0] == [6, 9]
+    assert again.start_ns[0] == 0
+
+
+def test_an_ndp_job_is_slowed_down_by_what_the_host_reads_on_its_dimm():
+    read_ns, read_bytes = np.zeros((1, DIMMS)), np.zeros((1, DIMMS))
+    read_ns[0, 0], read_bytes[0, 0] = 8, 32
+    kinds = Kinds(np.zeros((1, SHARED)), read_ns, read_bytes, np.zeros((1, DIMMS)))
+    ndp = {"dimm": 0, "server": 2, "work_ns": 100.0}
+    # 32 B in 16 ns are 2 GB/s: the unit runs at 0.9; the channel is busy 8 / 0.8 of the 16 ns.
+    jobs = jobs_of([ndp, {"kind": 0, "per_ns": 1 / 16, "work_ns": 16.0}])
+    ends, busy = ran(jobs, kinds)
+    assert ends == pytest.approx([16 + (100 - 0.9 * 16), 16])
+    assert busy[SERVERS + 2] == pytest.approx(10)
+    # Read as fast as the channel gives: 32 B in 8 / 0.8 ns are 3.2 GB/s, and the unit runs at 0.78.
+    jobs = jobs_of([ndp, {"kind": 0, "per_ns": 1.0, "work_ns": 1.0}])
+    ends, busy = ran(jobs, kinds)
+    assert ends == pytest.approx([10 + (100 - 0.78 * 10), 10])
+    # On another DIMM of the same channel nothing is slowed down.
+    assert ran(jobs_of([{**ndp, "dimm": 2}, {"kind": 0, "per_ns": 1.0, "work_ns": 1.0}]), kinds)[0] == (
+        pytest.approx([100, 8])
+    )
+
+
+def test_an_ndp_job_is_slowed_down_by_what_moves_on_its_dimm():
+    moved = np.zeros((1, DIMMS))
+    moved[0, 1] = 30
+    kinds = Kinds(np.array([[0, 1.0, 0, 0]]), np.zeros((1, DIMMS)), np.zeros((1, DIMMS)), moved)
+    ndp = {"dimm": 1, "server": 3, "work_ns": 100.0}
+    ends, _ = ran(jobs_of([ndp, {"kind": 0, "per_ns": 1 / 20, "work_ns": 20.0}]), kinds)
+    assert ends == pytest.approx([20 + (100 - 0.9 * 20), 20])  # 1.5 GB/s: half of the way from 1 to 0.8
+
+
+def test_jobs_that_wait_for_each_other_are_found():
+    jobs = jobs_of([{}, {}], [(0, 1), (1, 0)])
+    assert run_jobs(jobs, NO_KINDS, SLOWDOWN, work_of(jobs), 2, SERVERS) == STUCK
+    assert not ReadableLoop(jobs_of([{}, {}], [(0, 1), (1, 0)]), NO_KINDS, SLOWDOWN, 0.0, 2).run()
+
+
+def drawn(seed: int) -> tuple[Jobs, Kinds]:
+    """Jobs of all sorts with dependencies of all sorts."""
+    rng = random.Random(seed)
+    kinds = 6
+    shared, read_ns, read_bytes, moved = (
+        np.zeros((kinds, SHARED)),
+        *(np.zeros((kinds, DIMMS)) for _ in range(3)),
+    )
+    for kind in range(kinds):
+        if kind % 3 == 0:
+            read_ns[kind] = rng.uniform(1, 5)
+            shared[kind, 0] = rng.choice([0, rng.uniform(1, 9)])
+        elif kind % 3 == 1:
+            read_ns[kind, rng.randrange(DIMMS)] = rng.uniform(4, 20)
+        else:
+            shared[kind, rng.randrange(2)] = rng.uniform(1, 9)
+            moved[kind] = rng.uniform(0, 3)
+        read_bytes[kind] = 4 * read_ns[kind]
+    rows: list[dict[str, float]] = []
+    before: list[tuple[int, int]] = []
+    last: dict[int, int] = {}
+    for job in range(rng.randrange(2, 50)):
+        row: dict[str, float] = {"work_ns": rng.choice([0.0, rng.uniform(1, 50), rng.uniform(1, 50)])}
+        what = rng.random()
+        if what < 0.6:
+            server = rng.randrange(SERVERS)
+            row["server"] = server
+            if server >= 2:
+                row |= {"dimm": server - 2, "between": rng.choice([0.0, rng.random()])}
+            if server in last:
+                before.append((last[server], job))
+            last[server] = job
+        else:
+            row |= {"kind": rng.randrange(kinds), "per_ns": rng.uniform(0.5, 2) / max(row["work_ns"], 1)}
+            row["background"] = int(rng.random() < 0.2)
+        if job and not row.get("background"):
+            for one in {rng.randrange(job) for _ in range(rng.randrange(3))}:
+                if not rows[one].get("background") and (one, job) not in before:
+                    before.append((one, job))
+        rows.append(row)
+    return jobs_of(rows, before), Kinds(shared, read_ns, read_bytes, moved)
+
+
+@given(st.integers(0, 1 << 32))
+@settings(deadline=None, max_examples=60)
+def test_the_loop_does_what_its_readable_twin_does(seed):
+    jobs, kinds = drawn(seed)
+    plain = Jobs(*(array.copy() for array in jobs))
+    work = work_of(jobs)
+    assert run_jobs(jobs, kinds, SLOWDOWN, work, 2, SERVERS) == DONE
+    loop = ReadableLoop(plain, kinds, SLOWDOWN, 100.0, 2)
+    assert loop.run()
+    for field in ("start_ns", "end_ns", "left_ns"):
+        assert getattr(jobs, field) == pytest.approx(getattr(plain, field), rel=1e-9, abs=1e-6), field
+    busy = [
+        loop.busy_ns.get(("server", n) if n < SERVERS else ("shared", n - SERVERS), 0.0)
+        for n in range(SERVERS + SHARED)
+    ]
+    assert work.busy_ns.tolist() == pytest.approx(busy, rel=1e-9, abs=1e-6)
+    # No resource was used for longer than there was time.
+    assert max(busy) <= work.clock_ns[0] - 100 + 1e-6
+    # Whatever was done was all of it: nothing ended before its work alone, or started before its cause ended.
+    for job in np.flatnonzero(jobs.end_ns >= 0).tolist():
+        assert jobs.end_ns[job] - jobs.start_ns[job] >= jobs.work_ns[job] - 1e-6
+        cause = int(jobs.cause[job])
+        assert math.isclose(jobs.start_ns[job], 100.0 if cause < 0 else jobs.end_ns[cause], abs_tol=1e-9)
