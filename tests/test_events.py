@@ -124,9 +124,11 @@ SLOWDOWN = Slowdown(
     np.array([[1.0, 0.9, 0.7], [1.0, 0.95, 0.9]]),
     np.array([0.8, 0.9]),
     np.array([0.0, 3.0]),
-    np.array([[1.0, 0.8], [1.0, 0.9]]),
+    np.array([[[1.0, 0.8], [1.0, 0.9]], [[1.0, 0.6], [1.0, 0.8]]]),
 )
-NO_KINDS = Kinds(np.zeros((1, SHARED)), *(np.zeros((1, DIMMS)) for _ in range(3)))
+
+NO_MOVES = np.zeros((1, DIMMS, 2))
+NO_KINDS = Kinds(np.zeros((1, SHARED)), np.zeros((1, DIMMS)), np.zeros((1, DIMMS)), NO_MOVES)
 
 
 def jobs_of(rows: list[dict[str, float]], before: list[tuple[int, int]] = []) -> Jobs:  # noqa: B006
@@ -166,7 +168,7 @@ def work_of(jobs: Jobs, clock_ns: float = 100.0) -> Work:
     return Work(
         np.array([clock_ns]), np.zeros(SERVERS + SHARED), numbers(count), numbers(count), np.zeros(count),
         np.zeros(count), np.zeros((count, SHARED)), np.zeros(SHARED), np.zeros(count), numbers(DIMMS),
-        np.zeros(DIMMS), np.zeros(DIMMS), numbers(2),
+        np.zeros(DIMMS), np.zeros(SHARED), np.zeros((DIMMS, 2)), numbers(2),
     )  # fmt: skip
 
 
@@ -189,7 +191,7 @@ def test_jobs_start_when_all_before_them_have_ended():
 
 
 def test_two_transfers_share_and_the_longer_one_is_alone_in_the_end():
-    kinds = Kinds(np.array([[1.0, 0, 0, 0]]), *(np.zeros((1, DIMMS)) for _ in range(3)))
+    kinds = Kinds(np.array([[1.0, 0, 0, 0]]), np.zeros((1, DIMMS)), np.zeros((1, DIMMS)), NO_MOVES)
     transfer = {"kind": 0}
     jobs = jobs_of([{"work_ns": 10, "per_ns": 1, **transfer}, {"work_ns": 4, "per_ns": 1, **transfer}])
     ends, busy = ran(jobs, kinds)
@@ -198,10 +200,11 @@ def test_two_transfers_share_and_the_longer_one_is_alone_in_the_end():
 
 
 def test_the_background_yields_where_a_resource_knows_priorities_and_shares_where_it_does_not():
-    empty = np.zeros((2, DIMMS))
     reads = np.zeros((2, DIMMS))
     reads[1] = [1, 0, 0, 0]
-    kinds = Kinds(np.array([[1.0, 0, 0, 0], [0, 0, 0, 0]]), reads, empty, empty)
+    kinds = Kinds(
+        np.array([[1.0, 0, 0, 0], [0, 0, 0, 0]]), reads, np.zeros((2, DIMMS)), np.zeros((2, DIMMS, 2))
+    )
     for kind, ends in ((0, [4, 14]), (1, [8, 14])):
         jobs = jobs_of(
             [
@@ -225,32 +228,36 @@ def test_a_run_ends_with_its_foreground_and_the_background_goes_on_later():
 
 
 def test_an_ndp_job_is_slowed_down_by_what_the_host_reads_on_its_dimm():
-    read_ns, read_bytes = np.zeros((1, DIMMS)), np.zeros((1, DIMMS))
+    read_ns, read_bytes = np.zeros((2, DIMMS)), np.zeros((2, DIMMS))
     read_ns[0, 0], read_bytes[0, 0] = 8, 32
-    kinds = Kinds(np.zeros((1, SHARED)), read_ns, read_bytes, np.zeros((1, DIMMS)))
+    read_ns[1, [0, 2]], read_bytes[1, [0, 2]] = 4, 16  # the same, striped over both DIMMs of the channel
+    kinds = Kinds(np.zeros((2, SHARED)), read_ns, read_bytes, np.zeros((2, DIMMS, 2)))
     ndp = {"dimm": 0, "server": 2, "work_ns": 100.0}
     # 32 B in 16 ns are 2 GB/s: the unit runs at 0.9; the channel is busy 8 / 0.8 of the 16 ns.
-    jobs = jobs_of([ndp, {"kind": 0, "per_ns": 1 / 16, "work_ns": 16.0}])
-    ends, busy = ran(jobs, kinds)
+    ends, busy = ran(jobs_of([ndp, {"kind": 0, "per_ns": 1 / 16, "work_ns": 16.0}]), kinds)
     assert ends == pytest.approx([16 + (100 - 0.9 * 16), 16])
     assert busy[SERVERS + 2] == pytest.approx(10)
+    # Half of it on this DIMM: the unit loses half as much.
+    ends, _ = ran(jobs_of([ndp, {"kind": 1, "per_ns": 1 / 16, "work_ns": 16.0}]), kinds)
+    assert ends == pytest.approx([16 + (100 - 0.95 * 16), 16])
     # Read as fast as the channel gives: 32 B in 8 / 0.8 ns are 3.2 GB/s, and the unit runs at 0.78.
-    jobs = jobs_of([ndp, {"kind": 0, "per_ns": 1.0, "work_ns": 1.0}])
-    ends, busy = ran(jobs, kinds)
+    ends, _ = ran(jobs_of([ndp, {"kind": 0, "per_ns": 1.0, "work_ns": 1.0}]), kinds)
     assert ends == pytest.approx([10 + (100 - 0.78 * 10), 10])
     # On another DIMM of the same channel nothing is slowed down.
-    assert ran(jobs_of([{**ndp, "dimm": 2}, {"kind": 0, "per_ns": 1.0, "work_ns": 1.0}]), kinds)[0] == (
-        pytest.approx([100, 8])
-    )
+    ends, _ = ran(jobs_of([{**ndp, "dimm": 2}, {"kind": 0, "per_ns": 1.0, "work_ns": 1.0}]), kinds)
+    assert ends == pytest.approx([100, 8])
 
 
 def test_an_ndp_job_is_slowed_down_by_what_moves_on_its_dimm():
-    moved = np.zeros((1, DIMMS))
-    moved[0, 1] = 30
+    moved = np.zeros((1, DIMMS, 2))
+    moved[0, 1, 0] = 30
     kinds = Kinds(np.array([[0, 1.0, 0, 0]]), np.zeros((1, DIMMS)), np.zeros((1, DIMMS)), moved)
     ndp = {"dimm": 1, "server": 3, "work_ns": 100.0}
     ends, _ = ran(jobs_of([ndp, {"kind": 0, "per_ns": 1 / 20, "work_ns": 20.0}]), kinds)
     assert ends == pytest.approx([20 + (100 - 0.9 * 20), 20])  # 1.5 GB/s: half of the way from 1 to 0.8
+    moved[0, 1, 1] = 15
+    ends, _ = ran(jobs_of([ndp, {"kind": 0, "per_ns": 1 / 20, "work_ns": 20.0}]), kinds)
+    assert ends == pytest.approx([20 + (100 - 0.8 * 20), 20])  # and 0.75 GB/s written: a quarter to 0.6
 
 
 def test_jobs_that_wait_for_each_other_are_found():
@@ -263,10 +270,8 @@ def drawn(seed: int) -> tuple[Jobs, Kinds]:
     """Jobs of all sorts with dependencies of all sorts."""
     rng = random.Random(seed)
     kinds = 6
-    shared, read_ns, read_bytes, moved = (
-        np.zeros((kinds, SHARED)),
-        *(np.zeros((kinds, DIMMS)) for _ in range(3)),
-    )
+    shared, moved = np.zeros((kinds, SHARED)), np.zeros((kinds, DIMMS, 2))
+    read_ns, read_bytes = np.zeros((kinds, DIMMS)), np.zeros((kinds, DIMMS))
     for kind in range(kinds):
         if kind % 3 == 0:
             read_ns[kind] = rng.uniform(1, 5)
@@ -275,7 +280,7 @@ def drawn(seed: int) -> tuple[Jobs, Kinds]:
             read_ns[kind, rng.randrange(DIMMS)] = rng.uniform(4, 20)
         else:
             shared[kind, rng.randrange(2)] = rng.uniform(1, 9)
-            moved[kind] = rng.uniform(0, 3)
+            moved[kind, :, rng.randrange(2)] = rng.uniform(0, 3)
         read_bytes[kind] = 4 * read_ns[kind]
     rows: list[dict[str, float]] = []
     before: list[tuple[int, int]] = []

@@ -15,9 +15,10 @@ __all__ = ["DONE", "STUCK", "run_jobs"]
 DONE, STUCK = 0, 1
 
 _NOTHING_NS = 1e-6  # less than this is left by rounding alone
+_LEAST_SPEED = 0.01  # losses are measured one by one, and may add up to more
 
 
-@inlined
+@outlined
 def interpolated(table, rates, row, between, rate):
     """A value between the rows and the columns of a table; beyond its last column, that of the last."""
     column = 0
@@ -143,30 +144,41 @@ def find_transfer_speeds(jobs, kinds, slowdown, work, prioritised):
 
 
 @inlined
+def ndp_speed(jobs, slowdown, work, dimm, job):
+    """The speed of an NDP job beside what the host reads and relayouts move; see `Slowdown`."""
+    row, between, speed = jobs.table[job], jobs.between[job], 1.0
+    if work.host_gbps[dimm] > 0.0:
+        gbps = work.channel_gbps[slowdown.channel[dimm]]
+        beside = interpolated(slowdown.ndp_speed, slowdown.host_gbps, row, between, gbps)
+        speed -= work.host_gbps[dimm] / gbps * (1.0 - beside)
+    left = 1.0
+    for way in range(2):
+        gbps = work.moved_gbps[dimm, way]
+        if gbps > 0.0:
+            table = slowdown.ndp_speed_moving[way]
+            left -= 1.0 - interpolated(table, slowdown.moved_gbps, row, between, gbps)
+    return max(speed * left, _LEAST_SPEED)
+
+
+@inlined
 def find_ndp_speeds(jobs, kinds, slowdown, work):
     """The speed of every NDP job beside what the host reads and relayouts move on its DIMM."""
     work.host_gbps[:] = 0.0
+    work.channel_gbps[:] = 0.0
     work.moved_gbps[:] = 0.0
     for place in range(work.counts[1]):
         job = work.moving[place]
         kind, per_ns = jobs.kind[job], jobs.per_ns[job] * work.speed[job]
         for dimm in range(len(work.unit)):
-            work.host_gbps[dimm] += kinds.read_bytes[kind, dimm] * per_ns
-            work.moved_gbps[dimm] += kinds.moved_bytes[kind, dimm] * per_ns
+            gbps = kinds.read_bytes[kind, dimm] * per_ns
+            work.host_gbps[dimm] += gbps
+            work.channel_gbps[slowdown.channel[dimm]] += gbps
+            for way in range(2):
+                work.moved_gbps[dimm, way] += kinds.moved_bytes[kind, dimm, way] * per_ns
     for dimm in range(len(work.unit)):
         job = work.unit[dimm]
         if job >= 0:
-            row, between = jobs.table[job], jobs.between[job]
-            speed = 1.0
-            if work.host_gbps[dimm] > 0.0:
-                speed = interpolated(
-                    slowdown.ndp_speed, slowdown.host_gbps, row, between, work.host_gbps[dimm]
-                )
-            if work.moved_gbps[dimm] > 0.0:
-                speed *= interpolated(
-                    slowdown.ndp_speed_moving, slowdown.moved_gbps, row, between, work.moved_gbps[dimm]
-                )
-            work.speed[job] = speed
+            work.speed[job] = ndp_speed(jobs, slowdown, work, dimm, job)
 
 
 @inlined

@@ -6,13 +6,19 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ndpsim.events.state import Jobs, Kinds, Slowdown
 
 __all__ = ["ReadableLoop", "ensure_fair", "shared_speeds"]
 
+Floats = NDArray[np.float64]
+
 _ROUNDS = 200
 _SAME = 1e-12
 _NOTHING_NS = 1e-6
+_LEAST_SPEED = 0.01
 
 
 def _level(demands: Iterable[float]) -> float:
@@ -155,7 +161,7 @@ class ReadableLoop:
                 ns += float(kinds.read_ns[kind, dimm]) / beside
         return ns * float(self.jobs.per_ns[job])
 
-    def _of_tokens(self, column: Sequence[float], job: int) -> float:
+    def _of_tokens(self, column: Sequence[float] | Floats, job: int) -> float:
         row, between = int(self.jobs.table[job]), float(self.jobs.between[job])
         return float(column[row] + (between * (column[row + 1] - column[row]) if between else 0.0))
 
@@ -167,11 +173,7 @@ class ReadableLoop:
         of_moving = dict(zip(moving, self._transfer_speeds(moving, use), strict=True))
         speeds = {job: of_moving.get(job, 1.0) for job in active}
         for dimm, job in units.items():
-            host, moved = (
-                sum(float(table[jobs.kind[one], dimm] * jobs.per_ns[one]) * speeds[one] for one in moving)
-                for table in (self.kinds.read_bytes, self.kinds.moved_bytes)
-            )
-            speeds[job] = self._ndp_speed(job, host, moved)
+            speeds[job] = self._ndp_speed(dimm, job, {one: speeds[one] for one in moving})
         return speeds
 
     def _transfer_speeds(self, moving: Sequence[int], use: Sequence[Sequence[float]]) -> list[float]:
@@ -192,19 +194,34 @@ class ReadableLoop:
         ensure_fair(use, limits, speeds)
         return speeds
 
-    def _ndp_speed(self, job: int, host_gbps: float, moved_gbps: float) -> float:
-        slowdown = self.slowdown
+    def _ndp_speed(self, dimm: int, job: int, moving: Mapping[int, float]) -> float:
+        """Beside transfers at these speeds."""
+        jobs, kinds, slowdown = self.jobs, self.kinds, self.slowdown
+
+        def beside(table: Iterable[Floats], rates: Floats, gbps: float) -> float:
+            return self._of_tokens([_interpolated(rates, row, gbps) for row in table], job)
+
+        per_ns = {one: float(jobs.per_ns[one]) * speed for one, speed in moving.items()}
+        host = [
+            sum(float(kinds.read_bytes[jobs.kind[one], other]) * share for one, share in per_ns.items())
+            for other in range(len(slowdown.channel))
+        ]
+        channel = sum(
+            gbps for other, gbps in enumerate(host) if slowdown.channel[other] == slowdown.channel[dimm]
+        )
         speed = 1.0
-        for rate, rates, table in (
-            (host_gbps, slowdown.host_gbps, slowdown.ndp_speed),
-            (moved_gbps, slowdown.moved_gbps, slowdown.ndp_speed_moving),
-        ):
-            if rate > 0:
-                speed *= self._of_tokens([_interpolated(rates, row, rate) for row in table], job)
-        return speed
+        if host[dimm] > 0:
+            speed -= host[dimm] / channel * (1 - beside(slowdown.ndp_speed, slowdown.host_gbps, channel))
+        left = 1.0
+        for way, table in enumerate(slowdown.ndp_speed_moving):
+            gbps = sum(
+                float(kinds.moved_bytes[jobs.kind[one], dimm, way]) * share for one, share in per_ns.items()
+            )
+            left -= 1 - beside(table, slowdown.moved_gbps, gbps) if gbps > 0 else 0.0
+        return max(speed * left, _LEAST_SPEED)
 
 
-def _interpolated(rates: Sequence[float], values: Sequence[float], rate: float) -> float:
+def _interpolated(rates: Sequence[float] | Floats, values: Sequence[float] | Floats, rate: float) -> float:
     """The value at a rate; beyond the last rate, that of the last."""
     for (low, first), (high, last) in zip(
         zip(rates, values, strict=True), list(zip(rates, values, strict=True))[1:], strict=False

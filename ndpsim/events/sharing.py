@@ -2,8 +2,8 @@
 
 Every job runs at its own limit, or has the largest share of a resource that is saturated: on each
 bottleneck the jobs that it holds back have equal shares of it, as reads have that a memory controller takes
-in turn. (Max-min fairness of the speeds themselves is another rule: beside a read of one channel it would give a
-read that is striped over eight of them 8/9 of everything instead of half of the channel that they share.)
+in turn. (Max-min fairness of the speeds themselves is another rule: beside a read of one channel it would
+give a read that is striped over eight of them 8/9 of everything, instead of half of the channel they share.)
 
 Each resource has a level, the largest share that anyone gets of it, and a job the least of what levels leave
 it. Levels are set in turn, each to what saturates its resource when others leave as much as they do, until

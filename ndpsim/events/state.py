@@ -25,19 +25,24 @@ class Kinds(NamedTuple):
     shared_ns: Floats  # [kind, shared]: ns of the shared resource; those of channels are in `read_ns`
     read_ns: Floats  # [kind, DIMM]: ns of the DIMM's channel for its bytes, with no NDP unit at work
     read_bytes: Floats  # [kind, DIMM]: that the host reads of the DIMM
-    moved_bytes: Floats  # [kind, DIMM]: that a relayout reads and writes of the DIMM
+    moved_bytes: Floats  # [kind, DIMM, 2]: that a relayout reads of the DIMM, and writes to it
 
 
 @by_reference
 class Slowdown(NamedTuple):
-    """How much NDP units and others slow each other down; tables of the cycle-level model."""
+    """How much NDP units and others slow each other down; tables of the cycle-level model.
+
+    Beside host reads, of which H GB/s are on its DIMM and C on its channel, an NDP job has the speed
+    1 - H / C (1 - v), with v of the table at C: it counts how fast the channel reads while it reads the DIMM.
+    Beside relayouts it loses what the tables say of what they read and of what they write there.
+    """
 
     channel: Ints  # [DIMM]: its channel, among the shared resources
-    host_gbps: Floats  # [rate]: of the host on a DIMM, ascending from 0
-    ndp_speed: Floats  # [tokens, rate]: of an NDP job beside it
+    host_gbps: Floats  # [rate]: of the host on a channel, ascending from 0
+    ndp_speed: Floats  # [tokens, rate]: of an NDP job whose DIMM has all of it
     host_speed: Floats  # [tokens]: of saturating reads beside an NDP job
     moved_gbps: Floats  # [rate]: of relayouts on a DIMM, ascending from 0
-    ndp_speed_moving: Floats  # [tokens, rate]: of an NDP job beside it
+    ndp_speed_moving: Floats  # [2, tokens, rate]: of an NDP job where they read so much, and write
 
 
 @by_reference
@@ -76,5 +81,6 @@ class Work(NamedTuple):
     demand: Floats  # [job]
     unit: Ints  # [DIMM]: the NDP job under way; -1: none
     host_gbps: Floats  # [DIMM]
-    moved_gbps: Floats  # [DIMM]
+    channel_gbps: Floats  # [shared]: of the host
+    moved_gbps: Floats  # [DIMM, 2]
     counts: Ints  # [2]: those active, those that transfer

@@ -137,6 +137,7 @@ def make_work(jobs: Jobs, kinds: Kinds, slowdown: Slowdown, clock_ns: float, bus
         floats(count),
         numbers(dimms),
         floats(dimms),
-        floats(dimms),
+        floats(shared),
+        floats(dimms, 2),
         numbers(2),
     )

@@ -109,7 +109,7 @@ class Transfers:
             table.ndp_rate,
             table.host_rate,
             table.relayout_gbps,
-            table.ndp_rate_beside_relayout,
+            np.stack([table.ndp_rate_beside_relayout, table.ndp_rate_beside_writes]),
         )
 
     def read_ns(self, lies: Lies) -> float:
