@@ -190,6 +190,22 @@ def test_an_expert_on_its_way_waits_for_the_rest_of_its_copy_and_comes_last() ->
     assert costs.gpu_contention[2:4].tolist() == [0, 0]
 
 
+def test_a_mean_load_costs_what_lies_between_and_less_than_a_token_a_share() -> None:
+    outlook = CostModel(ESTIMATES, 4).outlook(np.array([2.5, 1.0, 0.5, 0.0, 9.5]))
+    assert outlook.resident.tolist() == [12.5, 11, 5.5, 0, 19.5]
+    assert outlook.striped.tolist() == [40, 40, 20, 0, 46]
+    assert outlook.localized.tolist() == [12.5, 7.5, 3.75, 0, 80]
+    assert outlook.ndp.tolist() == [50, 30, 15, 0, 0]
+    assert outlook.cold.tolist() == [True, True, True, True, False]
+
+
+def test_the_contention_of_a_striped_read_is_a_parameter() -> None:
+    loads, placement = [2, 10], layer([0, STRIPED])
+    part = policy(of=machine(2)).assign(view(loads, placement))
+    whole = policy(of=machine(2), contention="whole").assign(view(loads, placement))
+    assert (part.estimated_ns, whole.estimated_ns) == (40 + 20, 40 + 40)
+
+
 # ---- refinement
 
 
@@ -235,14 +251,15 @@ def test_refinement_never_makes_an_illegal_move() -> None:
     assert schedule.places(1) == [GPU, DIMM + 1]
     assert refine(schedule, 10) == 0
     assert schedule.makespan_ns == 110
-    schedule.put(0, GPU)
-    assert schedule.places(1) == [GPU, DIMM + 1]
+    assert [schedule.cost(1, DIMM + dimm) for dimm in range(2)] == [INF, 40]
 
 
 def test_refinement_goes_on_until_nothing_helps_or_the_limit_is_reached() -> None:
     gpu, cpu, ndp = [INF] * 6, [30] * 6, [20] * 6
     on = [CPU] * 6
-    assert refine(scheduled(gpu, cpu, ndp, [0, 0, 0, 1, 1, 1], on), 2) == 2
+    schedule = scheduled(gpu, cpu, ndp, [0, 0, 0, 1, 1, 1], on)
+    assert refine(schedule, 2) == 2
+    assert schedule.totals()[CPU] == 120
     schedule = scheduled(gpu, cpu, ndp, [0, 0, 0, 1, 1, 1], on)
     assert refine(schedule, 100) == 4  # 60 + 40 + 20 from 180: the CPU has two, one DIMM has three
     assert schedule.totals() == [0, 60, 60, 20]
@@ -422,6 +439,12 @@ def test_the_gpus_memory_is_shared_evenly_by_layers(
     assert counts == [min(most, gains) for most, gains in zip(each, (6, 8), strict=True)]
 
 
+def test_an_expert_with_the_gpu_is_not_localized() -> None:
+    _, placement = placed(100)
+    assert (placement.dimm[placement.resident] == STRIPED).all()
+    assert (placement.dimm[~placement.resident] >= 0).all()
+
+
 def test_dimms_get_alike_bytes_and_alike_loads() -> None:
     random = np.random.default_rng(3)
     cold = np.repeat([1, 2, 3, 4], [8, 8, 6, 4])
@@ -459,8 +482,12 @@ class Run:
                 self._end(migration)
                 self.under_way.remove((due, migration))
         following = (row + 1) % len(self.placement.dimm)
+        arrays = (self.placement.dimm, self.placement.shards, self.placement.resident)
+        frozen = [array.view() for array in arrays]
+        for array in frozen:
+            array.flags.writeable = False
         seen = BackgroundView(
-            phase, 0, row, following, np.array(loads), self.placement, self.moving, self.free
+            phase, 0, row, following, np.array(loads), Placement(*frozen), self.moving, self.free
         )
         answer = list(self.policy.background(seen))
         for migration in answer:
@@ -619,6 +646,35 @@ def test_what_is_under_way_counts_against_the_next_window() -> None:
     assert len(running.layer(0, loads)) == 0
 
 
+def test_what_is_under_way_is_not_decided_again() -> None:
+    wide = dataclasses.replace(ESTIMATES, window_ns=1000.0)
+
+    def again(dimm: Sequence[int], loads: Sequence[int], *resident: int, gpu_experts: int = 0) -> list[Any]:
+        running = run(dimm, loads, resident, gpu_experts, wide)
+        running.later = 1
+        return [kinds(running.layer(0, loads)) for _ in range(2)]
+
+    hot = again([STRIPED] * 4, [22, 18, 0, 0], 3, gpu_experts=4)
+    assert hot == [[("prefetch", 0), ("prefetch", 1)], []]
+    # On its way to DIMM 3, expert 1 counts there: DIMM 0 has 30 and 30 left, and no other is to go.
+    assert again([0, 0, 0, 1, 2], [1, 2, 1, 1, 1]) == [[("rebalance", 1)], []]
+    assert again([0, STRIPED, STRIPED, 0], [10, 1, 10, 1]) == [[("relayout", 1), ("relayout", 0)], []]
+
+
+def test_experts_with_the_gpu_neither_move_nor_make_a_dimm_busy() -> None:
+    # Experts 0 and 1 would be relayouted; expert 2 would make DIMM 0 the busiest.
+    loads = [10, 1, 4, 1, 1, 1]
+    dimm = [0, STRIPED, 0, 1, 2, 3]
+    assert run(dimm, loads, [0, 1, 2], gpu_experts=3, skew=0.0).layer(0, loads) == []
+    assert kinds(run(dimm, loads).layer(0, loads)) != []
+
+
+def test_decisions_follow_the_prediction_not_the_latest_loads() -> None:
+    # 0.3 x 1 + 0.7 x 12 = 8.7 tokens: still warm.
+    assert kinds(run([0, STRIPED], [12, 12]).layer(0, [1, 12])) == [("relayout", 0)]
+    assert kinds(run([0, STRIPED], [1, 12]).layer(0, [10, 12])) == []  # 3.7: still cold
+
+
 def test_nothing_moves_in_a_prefill() -> None:
     loads = [20, 1, 20, 1]
     running = run([0, STRIPED, STRIPED, 0], loads)
@@ -741,6 +797,23 @@ def test_prediction_counts_classes_and_decisions_separately() -> None:
     assert found["accuracy"] == 3 / 4
     assert found["decision_accuracy"] == 1 / 2
     assert (found["counted"]["experts"], found["counted"]["migrations"]) == (4, 2)
+
+
+def test_a_hot_expert_that_is_only_warm_is_a_wrong_class() -> None:
+    running = run([STRIPED] * 3, [20, 15, 10], resident=[0], gpu_experts=1)
+    running.layer(0, [20, 15, 10])
+    running.layer(0, [15, 20, 10])
+    found = running.policy.prediction()
+    assert found is not None
+    assert (found["accuracy"], found["decision_accuracy"]) == (1 / 3, None)
+
+
+def test_a_layer_that_was_not_expected_is_not_counted() -> None:
+    made, placement = placed()
+    running = Run(made, placement)
+    running.layer(0, OFFLINE[0])
+    running.layer(0, OFFLINE[0])
+    assert made.prediction() is None
 
 
 def test_each_kind_of_decision_is_judged_by_the_loads_of_the_next_visit() -> None:
