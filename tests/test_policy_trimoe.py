@@ -29,6 +29,7 @@ from ndpsim.policies.interface import (
 from ndpsim.policies.makespan import CPU, DIMM, GPU, CostModel, EngineCosts, Schedule, greedy, refine
 from ndpsim.policies.predictor import LoadPredictor
 from ndpsim.policies.published.trimoe import POLICY, TriMoE, TriMoEParameters
+from ndpsim.policies.relocation import ndp_busy, prefetches, rebalances
 from ndpsim.routing import Routing
 
 INF = float("inf")
@@ -474,7 +475,7 @@ class Run:
         self.now = 0
         self.free = made.machine.gpu_experts - int(placement.resident.sum())
 
-    def layer(self, row: int, loads: Sequence[int], phase: str = "decode") -> list[Migration]:
+    def layer(self, row: int, loads: Any, phase: str = "decode") -> list[Migration]:
         """What the policy decides when a layer is done; every decision is checked."""
         self.now += 1
         for due, migration in list(self.under_way):
@@ -482,13 +483,11 @@ class Run:
                 self._end(migration)
                 self.under_way.remove((due, migration))
         following = (row + 1) % len(self.placement.dimm)
-        arrays = (self.placement.dimm, self.placement.shards, self.placement.resident)
-        frozen = [array.view() for array in arrays]
-        for array in frozen:
+        here = self.placement
+        frozen = Placement(here.dimm.view(), here.shards.view(), here.resident.view())
+        for array in (frozen.dimm, frozen.shards, frozen.resident):
             array.flags.writeable = False
-        seen = BackgroundView(
-            phase, 0, row, following, np.array(loads), Placement(*frozen), self.moving, self.free
-        )
+        seen = BackgroundView(phase, 0, row, following, np.array(loads), frozen, self.moving, self.free)
         answer = list(self.policy.background(seen))
         for migration in answer:
             self._begin(following, migration)
@@ -661,10 +660,24 @@ def test_what_is_under_way_is_not_decided_again() -> None:
     assert again([0, STRIPED, STRIPED, 0], [10, 1, 10, 1]) == [[("relayout", 1), ("relayout", 0)], []]
 
 
+def test_an_expert_on_its_way_is_no_candidate() -> None:
+    outlook = CostModel(ESTIMATES, 4).outlook(np.array([22, 20, 1, 1, 1]))
+    here = layer([STRIPED, STRIPED, 0, 0, 0])
+    busy = ndp_busy(outlook, here, 4)
+    assert busy.tolist() == [90, 0, 0, 0]
+    for moving, prefetched, rebalanced in (([], 0, 2), ([0, 2], 1, 3)):
+        flags = np.zeros(5, np.bool_)
+        flags[moving] = True
+        hot = prefetches(outlook, 0, here, flags, 2, 2, ESTIMATES)
+        assert hot[0].migration.expert == prefetched
+        cold = next(rebalances(outlook, 0, here, flags, busy, 0.0, ESTIMATES))
+        assert cold.migration.expert == rebalanced
+
+
 def test_experts_with_the_gpu_neither_move_nor_make_a_dimm_busy() -> None:
     # Experts 0 and 1 would be relayouted; expert 2 would make DIMM 0 the busiest.
-    loads = [10, 1, 4, 1, 1, 1]
-    dimm = [0, STRIPED, 0, 1, 2, 3]
+    loads = [10, 1, 4, 1, 1, 1, 1]
+    dimm = [0, STRIPED, 0, 0, 1, 2, 3]
     assert run(dimm, loads, [0, 1, 2], gpu_experts=3, skew=0.0).layer(0, loads) == []
     assert kinds(run(dimm, loads).layer(0, loads)) != []
 
