@@ -624,6 +624,12 @@ def test_what_ends_behind_the_window_must_be_worth_it() -> None:
     assert run([0, 0], loads, estimates=slower, benefit_steps=8, overrun=False).layer(0, loads) == []
 
 
+@pytest.mark.parametrize("time_ns", [INF, float("nan")])
+def test_a_migration_whose_time_is_no_number_is_not_begun(time_ns: float) -> None:
+    no_links = dataclasses.replace(ESTIMATES, to_striped_ns=time_ns, to_localized_ns=time_ns)
+    assert run([0, STRIPED], [10, 1], estimates=no_links).layer(0, [10, 1]) == []
+
+
 @pytest.mark.parametrize(("budget", "count"), [("apart", 2), ("together", 1)])
 def test_pcie_and_links_have_budgets_apart_or_one_together(budget: str, count: int) -> None:
     loads = [50, 40, 20, 1]
