@@ -193,9 +193,8 @@ class Window:
             if task.migration.expert in used or self.full(task.resource):
                 continue
             behind = self.spent_ns(task.resource) + task.migration.estimated_ns - self.budget_ns
-            if behind > 0 and not (self.overrun and self.steps * task.benefit_ns > behind):
-                continue
-            self.spend(task)
-            used.add(task.migration.expert)
-            taken.append(task)
+            if behind <= 0 or (self.overrun and self.steps * task.benefit_ns > behind):
+                self.spend(task)
+                used.add(task.migration.expert)
+                taken.append(task)
         return taken

@@ -250,8 +250,7 @@ class TriMoE(Policy):
     def _tasks(self, view: BackgroundView, row: int, outlook: Outlook, window: Window) -> list[Task]:
         """All that would be of benefit, and has a resource that is not full already."""
         wanted, layer, moving = self.parameters, view.next_layer, view.moving[row]
-        here = view.placement.of_layer(row)
-        here = LayerPlacement(here.dimm.copy(), here.shards, here.resident.copy())
+        here = self._soon(view.placement.of_layer(row), row)
         tasks: list[Task] = []
         if wanted.prefetch and not window.full("pcie"):
             room, free = self.room[row], view.gpu_free
@@ -266,6 +265,16 @@ class TriMoE(Policy):
             found = rebalances(outlook, layer, here, moving, busy, wanted.skew, self.estimates)
             tasks += islice(found, most)
         return tasks
+
+    def _soon(self, placement: LayerPlacement, row: int) -> LayerPlacement:
+        """The placement of a layer when what is under way has ended."""
+        dimm, resident = placement.dimm.copy(), placement.resident.copy()
+        for of_row, task in self._under_way:
+            if of_row == row and task.migration.kind == "prefetch":
+                resident[task.migration.expert] = True
+            elif of_row == row:
+                dimm[task.migration.expert] = task.migration.to
+        return LayerPlacement(dimm, placement.shards, resident)
 
     # ---- was the prediction right?
 
