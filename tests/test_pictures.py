@@ -34,8 +34,8 @@ from ndpsim import (
 from ndpsim.cli.main import main
 from ndpsim.errors import InputError
 from ndpsim.moe import Expert
-from ndpsim.report.panels import PANELS, SIZES, chosen_panels, chosen_size
 from ndpsim.report.moe_history import History
+from ndpsim.report.panels import PANELS, SIZES, chosen_panels, chosen_size
 from ndpsim.report.pictures import (
     bars,
     canvas,

@@ -273,7 +273,7 @@ _OFFERS: dict[str, Offers] = {
     "spec": lambda context, typed: _routing_names(),
     "simulator": _one_of("ramulator"),
 }
-_OWN_FILES = ("FILE", "NAME.yaml", "TRACE", "COMMANDS.csv")  # forms of parameters that are any file
+_OWN_FILES = ("FILE", "NAME.yaml", "TRACE", "COMMANDS.csv|LOG.jsonl")  # forms of parameters that are any file
 
 
 class _Completed(click.types.StringParamType):
