@@ -133,7 +133,7 @@ def moe_by_hand() -> SimpleNamespace:
     rebalance = MigrationRecord(
         "rebalance", 4, 5, "localized 0", "localized 3", size, 80e3, 80e3, 200e3, 40e3
     )
-    evict = MigrationRecord("evict", 3, 0, "gpu", "none", 0, 240e3, 240e3, 240e3, 0.0)
+    evict = MigrationRecord("evict", 3, 0, "gpu", "none", size, 240e3, 240e3, 240e3, 0.0)
     fetch = MigrationRecord("fetch", 3, 0, "striped", "gpu", size, 240e3, 242e3, 280e3, 18e3)
     layers = (
         layer(0, 3, 20e3, placed(0, [0])),

@@ -136,6 +136,7 @@ def test_a_timeline_has_every_job_and_migration_on_a_row_of_its_resource(tmp_pat
     shown = sorted((rows[0, one["tid"]], one["ts"], one["dur"]) for one in spans if one["pid"] == 0)
     layers = moe_by_hand.layers
     expected = [("layers", one.start_ns, one.end_ns) for one in layers]
+    expected += [("layers", one.start_ns - one.window_ns, one.start_ns) for one in layers]
     expected += [(job.resource, job.start_ns, job.end_ns) for one in layers for job in one.jobs]
     expected += [(moved.kind, moved.start_ns, moved.end_ns) for one in layers for moved in one.migrations]
     assert shown == sorted((name, start / 1000, (end - start) / 1000) for name, start, end in expected)

@@ -38,7 +38,7 @@ def layer_findings(
     yield from _host_faults(jobs)
     yield from _byte_faults(machine, jobs)
     yield from _rate_faults(machine, line, jobs)
-    yield from _path_faults(line, jobs)
+    yield from _path_faults(line, jobs, arrivals)
 
 
 # ---- who computes what ----
@@ -316,17 +316,24 @@ def _is_too_fast(transfers: Sequence[tuple[float, float, float]], gbps: float) -
 # ---- the critical path ----
 
 
-def _path_faults(line: Mapping[str, Any], jobs: Sequence[Job]) -> Iterator[Fault]:
-    """It goes from the beginning of the layer to its end, and each job begins when the one before it ends."""
+def _path_faults(
+    line: Mapping[str, Any], jobs: Sequence[Job], arrivals: Mapping[int, float]
+) -> Iterator[Fault]:
+    """It goes from the beginning of the layer to its end without a gap.
+
+    Each job begins when the one before it ends, or when its expert arrives in the GPU's memory.
+    """
     path = line["critical_path"]
     if any(not 0 <= place < len(jobs) for place in path) or not path:
         yield "critical path", f"it has {len(path)} jobs, and some that the layer does not have"
         return
     at = line["start_ns"]
     for place in path:
-        if not close(jobs[place]["start_ns"], at):
-            began = microseconds(jobs[place]["start_ns"])
-            yield "critical path", f"{_name(jobs[place])} begins at {began}, and not at {microseconds(at)}"
-        at = jobs[place]["end_ns"]
+        job = jobs[place]
+        arrival = arrivals.get(job["expert"])
+        if not close(job["start_ns"], at) and (arrival is None or not close(job["start_ns"], arrival)):
+            began = microseconds(job["start_ns"])
+            yield "critical path", f"{_name(job)} begins at {began}, and not at {microseconds(at)}"
+        at = job["end_ns"]
     if not close(at, line["end_ns"]):
         yield "critical path", f"it ends at {microseconds(at)}, the layer at {microseconds(line['end_ns'])}"

@@ -143,9 +143,8 @@ class Places:
                 yield "migration", f"{name}: the machine has {self._machine.dimms} DIMMs"
         if not legal[kind]:
             yield "migration", f"{name} goes from {source} to {target}"
-        due = 0 if kind == "evict" else self._machine.expert_bytes
-        if size != due:
-            yield "bytes", f"{name} moves {size} bytes, and the expert has {due}"
+        if size != self._machine.expert_bytes:
+            yield "bytes", f"{name} moves {size} bytes, and the expert has {self._machine.expert_bytes}"
         took = migration["end_ns"] - migration["start_ns"]
         for what, sent, gbps in self._links(kind, source, target, size):
             if not fits(sent, gbps, took):
