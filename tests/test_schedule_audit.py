@@ -271,6 +271,17 @@ def test_options_of_command_traces_are_refused_for_logs(good, tmp_path):
     )
 
 
+def test_an_expert_may_arrive_while_its_layer_is_under_way(judged):
+    def arriving(lines, start_ns=120e3):
+        line = lines[2]
+        line["jobs"].remove(job(line, "copy", 1))
+        at(job(line, "expert", 1), start_ns=start_ns, end_ns=160e3)
+        line["critical_path"] = [line["jobs"].index(job(line, "expert", 1))]
+
+    assert judged(arriving) == (set(), [])
+    assert judged(lambda lines: arriving(lines, 119e3))[0] == {(3, "copy"), (3, "critical path")}
+
+
 def test_a_prefill_comes_before_the_steps(good, judged):
     def with_prefill(lines):
         lines[0]["prompt_tokens"] = 8
