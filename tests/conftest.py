@@ -65,10 +65,10 @@ def moe_by_hand() -> SimpleNamespace:
     hardware = load_hardware("trimoe", ["dimm.count=4", "host.channels=2"])
     model = load_model("mixtral-8x7b")  # 8 experts, of which a token chooses 2
     size = 1_000_000  # of an expert, so that it takes 31.25 us over PCIe at 32 GB/s
-    machine = Machine(model, (3, 4), size, 4, (0, 1, 0, 1), 2, 2)
+    machine = Machine(model, (3, 4), size, 4, (0, 1, 0, 1), 3, 2)
     first = Placement.striped(2, 8)
     first.dimm[:, 4:] = (0, 1, 2, 3), (0, 0, 1, 2)
-    first.resident[0, 0] = True
+    first.resident[:, 0] = True
 
     def placed(row: int, resident: Sequence[int] = (), **moved: int) -> LayerPlacement:
         dimm, flags = first.dimm[row].copy(), np.zeros(8, np.bool_)
@@ -131,15 +131,15 @@ def moe_by_hand() -> SimpleNamespace:
 
     prefetch = MigrationRecord("prefetch", 4, 1, "striped", "gpu", size, 80e3, 80e3, 120e3, 20e3)
     rebalance = MigrationRecord(
-        "rebalance", 4, 5, "localized 0", "localized 3", size, 80e3, 80e3, 200e3, 60e3
+        "rebalance", 4, 5, "localized 0", "localized 3", size, 80e3, 80e3, 200e3, 40e3
     )
-    evict = MigrationRecord("evict", 3, 0, "gpu", "none", 0, 240e3, 240e3, 240e3, 0.0)
+    evict = MigrationRecord("evict", 3, 0, "gpu", "none", size, 240e3, 240e3, 240e3, 0.0)
     fetch = MigrationRecord("fetch", 3, 0, "striped", "gpu", size, 240e3, 242e3, 280e3, 18e3)
     layers = (
         layer(0, 3, 20e3, placed(0, [0])),
-        layer(0, 4, 100e3, placed(1), [prefetch]),
+        layer(0, 4, 100e3, placed(1, [0]), [prefetch]),
         layer(1, 3, 180e3, placed(0, [0]), [rebalance]),
-        layer(1, 4, 260e3, placed(1, [1], e5=3), [evict, fetch]),
+        layer(1, 4, 260e3, placed(1, [0, 1], e5=3), [evict, fetch]),
     )
 
     def run_of(name: str) -> RunRecord:

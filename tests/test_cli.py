@@ -207,6 +207,7 @@ def test_list_of_everything_is_a_line_a_kind():
         "standards",
         "orgs",
         "request-formats",
+        "policies",
         "routing",
         "routing-formats",
         "command-forms",

@@ -78,6 +78,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["dram", "--format", "ram"], ["ramulator1", "ramulator2", "ramulator2-vector"]),
         (["dram", "--commands-format", "drampower"], ["drampower", "drampower5"]),
         (["bench", "--row", "expert"], ["expert_trimoe", "expert_edge"]),
+        (["moe", "--policy", "m"], ["monde"]),
+        (["moe", "--kv", ""], ["auto", "gpu", "host"]),
+        (["moe", "--routing", "sk"], ["skewed"]),
         (["list", "re"], ["request-formats"]),
         (["routing", "d"], ["describe"]),
         (["routing", "generate", "popularity:o"], ["popularity:olmoe-1b-7b"]),
@@ -91,6 +94,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["show", "schema", ""], ["hw"]),
         (["show", "layout", "sh"], ["sharded:"]),
         (["show", "pro"], ["processor"]),
+        (["show", "policy", "tri"], ["trimoe"]),
         (["show", "processor", ""], ["gpu", "cpu"]),
         (["show", "nothing", ""], []),
         (["compare", "r"], ["ramulator"]),
@@ -152,9 +156,11 @@ def test_names_that_are_repeated_here_are_those_of_their_homes():
     from ndpsim.dimm.state import ARBITRATIONS
     from ndpsim.layout import LAYOUTS
     from ndpsim.link import TOPOLOGIES
+    from ndpsim.policies.choose import policy_names
     from ndpsim.routing import routing_formats
     from ndpsim.traces import command_forms, request_formats
 
+    assert sorted(complete("show", "policy", "")[: len(policy_names())]) == sorted(policy_names())
     assert sorted(completion.ARBITRATIONS) == sorted(ARBITRATIONS)
     assert sorted(completion.COMMAND_FORMS) == sorted(command_forms())
     assert sorted(completion.REQUEST_FORMATS) == sorted(request_formats())

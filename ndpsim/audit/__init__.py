@@ -10,19 +10,26 @@ command which earlier one forbids it, so that it can judge the engine.
 >>> report = check(read_commands("commands.csv.gz"), device)  # doctest: +SKIP
 >>> report.ok  # doctest: +SKIP
 True
+
+`check_schedule` judges a schedule in the same way: a log of ``ndpsim moe``.
 """
 
 from ndpsim.audit.command_bus import COMMAND_BUSES, CommandBuses
 from ndpsim.audit.legality import MOST_DESCRIBED, REFRESH_MODES, check, check_lanes
 from ndpsim.audit.report import Report, Violation
+from ndpsim.audit.schedule import Finding, ScheduleReport, check_schedule, is_schedule_log
 
 __all__ = [
     "COMMAND_BUSES",
     "MOST_DESCRIBED",
     "REFRESH_MODES",
     "CommandBuses",
+    "Finding",
     "Report",
+    "ScheduleReport",
     "Violation",
     "check",
     "check_lanes",
+    "check_schedule",
+    "is_schedule_log",
 ]

@@ -47,14 +47,54 @@ def _energy(
     }
 
 
+_OF_COMMANDS = ("hw", "standard", "org", "timing", "ranks", "sets", "refresh", "lanes", "energy")
+
+
+def _check_log(log: str, limit: int, json_to: str | None) -> None:
+    """What `check_schedule` says of a log.
+
+    Raises:
+        InputError: it is no log, or `limit` is out of range.
+        Exit: with 1 where something was found.
+    """
+    from ndpsim.audit import check_schedule
+
+    with named_as_options("limit"):
+        report = check_schedule(log, limit)
+    if json_to is not None:
+        write_json(report.to_dict(), json_to)
+    if json_to != "-":
+        from ndpsim.report.printing import print_text
+        from ndpsim.report.words import counted
+
+        for finding in report.findings:
+            print_text(finding.message, indent="  ")
+        if report.count > len(report.findings):
+            print_text(f"and {report.count - len(report.findings):,} more, which --limit leaves out")
+        verdict = "consistent" if report.ok else counted(report.count, "finding")
+        parts = ", ".join(
+            counted(number, what)
+            for what, number in (
+                ("run", report.runs),
+                ("layer", report.layers),
+                ("job", report.jobs),
+                ("migration", report.migrations),
+            )
+        )
+        print_text(f"{log}: {parts}, {verdict}", indent="  ")
+    if not report.ok:
+        raise click.exceptions.Exit(1)
+
+
 @click.command(
     cls=Command,
     examples=(
         "ndpsim check commands.csv --hw trimoe --energy",
         "ndpsim check commands.csv --standard DDR5 --org DDR5_16Gb_x8 --timing DDR5_4800AN --ranks 4",
+        "ndpsim check log.jsonl.gz",
     ),
 )
-@click.argument("trace", metavar="COMMANDS.csv")
+@click.argument("trace", metavar="COMMANDS.csv|LOG.jsonl")
 @click.option("--hw", metavar="NAME|FILE", help="Take the DRAM of a lane from this hardware.")
 @click.option("--standard", help="DDR4, DDR5, ...")
 @click.option("--org", help="Organisation preset, e.g. DDR5_16Gb_x8.")
@@ -70,7 +110,7 @@ def _energy(
     "--lanes", type=int, metavar="N", help="The rank column holds N lanes, each a channel of its own."
 )
 @click.option("--energy", is_flag=True, help="Say what energy the commands took, when they are legal.")
-@click.option("--limit", default=20, show_default=True, type=int, help="Violations to describe.")
+@click.option("--limit", default=20, show_default=True, type=int, help="Violations or findings to describe.")
 @json_option
 def command(
     trace: str,
@@ -86,18 +126,26 @@ def command(
     limit: int,
     json_to: str | None,
 ) -> None:
-    """Check a command trace against every rule of its DRAM standard.
+    """Check a command trace against every rule of its DRAM standard, or a log of ndpsim moe.
 
     The channel is given by --standard, --org and --timing, with --set nCL=40 for single timings; or by
     --hw, whose lane it then is, or with --ranks a bus of its host. Where the rank column has more than one
     rank, --hw takes them for the lanes of a DIMM, or of all DIMMs, counted DIMM after DIMM, when they are
     more than a DIMM has, and holds them to its dimm.command_bus. Exit status 1 when a command is illegal.
     --energy counts from clock 0 to the last command or beat of read data.
+
+    A log of ndpsim moe (.jsonl, .jsonl.gz, or what begins like one) says itself what was run. It is held
+    against what is true of every schedule, without anything of what wrote it. Exit status 1 when something
+    cannot be.
     """
     check_outputs({"--json": json_to})
-    from ndpsim.audit import MOST_DESCRIBED, REFRESH_MODES, CommandBuses, check, check_lanes
+    from ndpsim.audit import MOST_DESCRIBED, REFRESH_MODES, CommandBuses, check, check_lanes, is_schedule_log
     from ndpsim.traces import read_commands
 
+    if is_schedule_log(trace):
+        refuse_given("is of a command trace; a log says itself what was run", *_OF_COMMANDS)
+        _check_log(trace, limit, json_to)
+        return
     if lanes is not None:
         refuse_given("is of one channel; each of --lanes is a channel of one rank", "ranks")
     if hw is not None:

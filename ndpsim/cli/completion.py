@@ -32,6 +32,7 @@ __all__ = [
     "COMMAND_FORMS",
     "ENGINES",
     "HOST_PATTERNS",
+    "KV_PLACES",
     "LAYOUTS",
     "LIST_KINDS",
     "REQUEST_FORMATS",
@@ -47,6 +48,7 @@ Offers = Callable[[click.Context, str], Iterable[str]]
 ARBITRATIONS = ("host-first", "ndp-first", "slice")
 COMMAND_FORMS = ("drampower", "drampower5", "dramsim3", "ndpsim", "ramulator2")
 ENGINES = ("ndp", "host-read")
+KV_PLACES = ("auto", "gpu", "host")
 HOST_PATTERNS = ("sequential", "random")
 LAYOUTS = ("localized", "striped", "sharded:")
 LIST_KINDS = (
@@ -58,6 +60,7 @@ LIST_KINDS = (
     "standards",
     "orgs",
     "request-formats",
+    "policies",
     "routing",
     "routing-formats",
     "command-forms",
@@ -90,7 +93,7 @@ ROWS = (
     "import",
     "compile",
 )
-SHOW_KINDS = ("hw", "model", "org", "timing", "schema", "layout", "processor")
+SHOW_KINDS = ("hw", "model", "org", "timing", "schema", "layout", "processor", "policy")
 
 
 # Names
@@ -110,6 +113,13 @@ def _model_names() -> list[str]:
     from ndpsim.moe import model_names
 
     return model_names()
+
+
+def _policy_names() -> list[str]:
+    """By the names of their files: their classes would bring Numba and pydantic."""
+    from ndpsim.plugins import option_names
+
+    return sorted(option_names("policies/published", "trimoe"))
 
 
 def _routing_names() -> list[str]:
@@ -234,6 +244,7 @@ def _shown(context: click.Context, typed: str) -> Iterable[str]:
         "schema": _one_of("hw"),
         "layout": _one_of(*LAYOUTS),
         "processor": _one_of("gpu", "cpu"),
+        "policy": _OFFERS["--policy"],
     }
     what = context.params.get("what")
     return kinds[what](context, typed) if what in kinds else ()
@@ -251,6 +262,9 @@ _OFFERS: dict[str, Offers] = {
     "--to": _one_of(*LAYOUTS),
     "--engine": _one_of(*ENGINES),
     "--bits": _one_of("16", "8", "4", "3", "2", "1"),
+    "--policy": _names_or_files(_policy_names, ".py"),
+    "--routing": _names_or_files(_routing_names, ".npz"),
+    "--kv": _one_of(*KV_PLACES),
     "--arbitration": _one_of(*ARBITRATIONS),
     "--host-pattern": _names_or_files(lambda: HOST_PATTERNS, ""),
     "--host-traffic": _one_of("saturate"),
@@ -273,7 +287,7 @@ _OFFERS: dict[str, Offers] = {
     "spec": lambda context, typed: _routing_names(),
     "simulator": _one_of("ramulator"),
 }
-_OWN_FILES = ("FILE", "NAME.yaml", "TRACE", "COMMANDS.csv")  # forms of parameters that are any file
+_OWN_FILES = ("FILE", "NAME.yaml", "TRACE", "COMMANDS.csv|LOG.jsonl")  # forms of parameters that are any file
 
 
 class _Completed(click.types.StringParamType):

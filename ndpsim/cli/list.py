@@ -14,6 +14,7 @@ def _names() -> dict[str, list[str]]:
     from ndpsim.config import hardware_names, rtl_names
     from ndpsim.layout import LAYOUTS
     from ndpsim.moe import model_names
+    from ndpsim.policies.choose import policy_names
     from ndpsim.processors import table_names
     from ndpsim.routing import routing_formats, routing_names
     from ndpsim.spec import standards
@@ -29,6 +30,7 @@ def _names() -> dict[str, list[str]]:
         "standards": sorted(standard.name for standard in known),
         "orgs": [org for standard in known for org in standard.organisations],
         "request-formats": sorted(request_formats()),
+        "policies": policy_names(),
         "routing": routing_names(),
         "routing-formats": list(routing_formats()),
         "command-forms": sorted(command_forms()),

@@ -30,7 +30,7 @@ _COMMANDS = {
     "relayout": "move experts from one layout to another over the links between DIMMs",
     "dram": "run a request trace through a memory controller, command for command the reference's",
     "compare": "run a request trace through another simulator as well and compare every command",
-    "check": "check a command trace against every rule of its DRAM standard",
+    "check": "check a command trace against every rule of its DRAM standard, or a log of moe",
     "bench": "measure how fast the simulator is, on work whose outcome is known",
     "list": "list what is bundled and known: hardware, models, presets, formats",
     "show": "show one of them in full: hw, model, org, timing, schema, layout, policy",

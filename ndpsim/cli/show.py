@@ -142,6 +142,23 @@ def _show_processor(
         print_expert_times(shape.name, processors.hardware.system.name, times)
 
 
+def _show_policy(name: str, sets: Sequence[str], json_to: str | None) -> None:
+    from dataclasses import asdict
+
+    from ndpsim.policies.choose import parameters_of, policy_class
+
+    with named_as_options(policy="show policy"):
+        policy = policy_class(name)
+    parameters = parameters_of(policy)
+    if json_to is not None:
+        about = {"name": policy.name, "title": policy.title, "paper": policy.paper}
+        write_json({**about, "parameters": [asdict(one) for one in parameters]}, json_to)
+    else:
+        from ndpsim.report.policies import print_policy
+
+        print_policy(policy.name, policy.title, policy.paper, parameters)
+
+
 def _counts(text: str) -> list[int]:
     """``1,8,64`` as numbers.
 
@@ -161,6 +178,7 @@ _KINDS = {
     "org": _show_org,
     "timing": _show_timing,
     "schema": _show_schema,
+    "policy": _show_policy,
 }
 
 
@@ -201,10 +219,11 @@ def command(
     panels: str | None,
     **of_expert: Any,
 ) -> None:
-    """Show one thing in full: hw, model, org, timing, schema hw, layout, or processor (gpu or cpu).
+    """Show one thing in full: hw, model, org, timing, schema hw, layout, processor (gpu or cpu) or policy.
 
     `show hw` prints every value of a system with its unit and where it comes from; --set changes it first.
     `show layout` says where the weights of an expert lie: how many bytes of which matrix on which DIMM.
+    `show policy` says what can be set of a policy of ndpsim moe, or of a FILE.py:CLASS of your own.
     `show processor` says how long an expert takes on the GPU or the CPU, by tokens.
     """
     check_outputs({"--json": json_to})

@@ -50,6 +50,9 @@ class _Writer:
             self._process += 1
             self._write({"ph": "M", "name": "process_name", "args": {"name": run.policy}})
         name = f"{layer.phase} {layer.step}, layer {layer.layer}"
+        if layer.window_ns:
+            window = layer.start_ns - layer.window_ns, layer.start_ns
+            self._span("layers", "attention and dense parts", *window, {"layer": layer.layer})
         self._span("layers", name, layer.start_ns, layer.end_ns, {"bottleneck": layer.bottleneck})
         for job in layer.jobs:
             self._job(job, layer)

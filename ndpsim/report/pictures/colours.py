@@ -34,7 +34,7 @@ COLOURS = {
     "hot": "#B2182B",
     "warm": "#F4A582",
     "cold": "#92C5DE",
-    "gpu": "#EE3377",
+    "gpu": "#FF7799",
     "pcie": "#AABB22",
     "hidden": "#99DDFF",
     "exposed": "#CC3311",

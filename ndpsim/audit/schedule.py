@@ -1,0 +1,265 @@
+"""Judges a log of `ndpsim moe` without trusting what wrote it.
+
+It imports nothing of the orchestrator, its policies or the simulator: the form of the log, as
+`ndpsim/orchestrator/log.py` says it, is all that both have in common.
+
+>>> from ndpsim.audit import check_schedule
+>>> check_schedule("log.jsonl.gz").ok  # doctest: +SKIP
+True
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from ndpsim.arguments import path_of, whole_number
+from ndpsim.audit.schedule_layer import layer_findings
+from ndpsim.audit.schedule_moves import Places
+from ndpsim.audit.schedule_rules import Fault, Machine, close, microseconds
+from ndpsim.errors import InputError
+from ndpsim.files import open_plain_or_gzip, reading
+from ndpsim.reported import html_table, text_table
+
+__all__ = ["Finding", "ScheduleReport", "check_schedule", "is_schedule_log"]
+
+_SUFFIXES = (".jsonl", ".jsonl.gz")
+_VERSION = 1
+_MOST_DESCRIBED = 1_000_000
+_SHOWN = 16  # findings in the repr of a report
+_LONGEST = 1 << 28  # bytes of a line
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that cannot be.
+
+    Attributes:
+        line: of the log, from 1.
+        rule: which one is broken, such as "pairs", "exclusive" or "placement".
+        message: all of it in one line.
+    """
+
+    line: int
+    rule: str
+    message: str
+
+
+@dataclass(frozen=True, repr=False)
+class ScheduleReport:
+    """The outcome of a check.
+
+    Attributes:
+        runs, layers, jobs, migrations: that were checked.
+        count: how many findings there are.
+        findings: the first of them, in the order of the log.
+    """
+
+    runs: int
+    layers: int
+    jobs: int
+    migrations: int
+    count: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found."""
+        return self.count == 0
+
+    def _title(self) -> str:
+        return "ScheduleReport: consistent" if self.ok else f"ScheduleReport: {self.count} findings"
+
+    def _rows(self) -> list[tuple[str, str]]:
+        rows = [(name, str(getattr(self, name))) for name in ("runs", "layers", "jobs", "migrations")]
+        return rows + [(one.rule, one.message) for one in self.findings[:_SHOWN]]
+
+    def __repr__(self) -> str:
+        return text_table(self._title(), self._rows())
+
+    def _repr_html_(self) -> str:
+        return html_table(self._title(), self._rows())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain values for JSON."""
+        return {"ok": self.ok, **asdict(self), "findings": [asdict(one) for one in self.findings]}
+
+
+def is_schedule_log(path: str | PathLike[str]) -> bool:
+    """Whether a file is a log of `ndpsim moe`: by the end of its name, else by how it begins."""
+    if str(path).endswith(_SUFFIXES):
+        return True
+    try:
+        if not Path(path).is_file():
+            return False
+        with open_plain_or_gzip(Path(path)) as file, reading(Path(path)):
+            return file.read(7) == b'{"log":'
+    except (InputError, ValueError):
+        return False
+
+
+def check_schedule(path: str | PathLike[str], limit: int = 20) -> ScheduleReport:
+    """Hold a log against what must be true of every schedule.
+
+    Every pair of a token and an expert is computed once, on an engine that can; nothing that is exclusive
+    does two things at once; layers follow each other and hold their jobs; no transfer is faster than its
+    link; experts lie where they began and where migrations took them, from their end on; what has a capacity
+    keeps to it; the critical path goes from the layer's beginning to its end; no layer is faster than its
+    bound.
+
+    Args:
+        path: a log, plain or gzip.
+        limit: findings to describe.
+
+    Raises:
+        InputError: the file cannot be read or is no such log; `limit` is out of range.
+    """
+    limit = whole_number(limit, "limit", 0, _MOST_DESCRIBED)
+    file = Path(path_of(path, "path"))
+    judge = _Judge(limit)
+    for number, content in _lines(file):
+        try:
+            judge.line(number, content)
+        except InputError as error:
+            raise InputError(error.problem, file=file, line=number, key=error.key) from None
+        except KeyError as error:
+            raise InputError(
+                f"has no {error}: this is no log of ndpsim moe", file=file, line=number
+            ) from None
+        except (TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+            problem = f"is no line of a log of ndpsim moe ({error})"
+            raise InputError(problem, file=file, line=number) from None
+    judge.end()
+    if not judge.runs:
+        raise InputError("is empty", file=file)
+    return judge.report()
+
+
+def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a file, with the numbers of their lines."""
+    with open_plain_or_gzip(path) as file:
+        number = 0
+        while True:
+            number += 1
+            with reading(path):
+                line = file.readline(_LONGEST)
+            if not line:
+                return
+            try:
+                content = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise InputError(f"is no JSON: {error}", file=path, line=number) from None
+            if not isinstance(content, dict):
+                raise InputError("is no JSON object", file=path, line=number)
+            yield number, content
+
+
+class _Judge:
+    """Reads line after line; all that it holds is of one run."""
+
+    def __init__(self, limit: int) -> None:
+        self.runs = self.layers = self.jobs = self.migrations = self.count = 0
+        self._limit = limit
+        self._findings: list[Finding] = []
+        self._run: _Run | None = None
+        self._number = 0
+
+    def line(self, number: int, content: dict[str, Any]) -> None:
+        if "log" in content:
+            self.end()
+            if content["log"] != _VERSION:
+                problem = f"{content['log']!r} is another form than {_VERSION}, which is read here"
+                raise InputError(problem, key="log")
+            self._run = _Run(Machine.of(content), Places(content))
+            self.runs += 1
+            self._found(number, "", self._run.places.capacity_faults())
+        elif self._run is None:
+            raise InputError("there is no line before it that says what is run")
+        else:
+            where = f"step {content['step']}, layer {content['layer']}: "
+            if content["phase"] == "prefill":
+                where = f"prefill, layer {content['layer']}: "
+            self.layers += 1
+            self.jobs += len(content["jobs"])
+            self.migrations += len(content["migrations"])
+            self._found(number, where, self._run.faults(content))
+        self._number = number
+
+    def end(self) -> None:
+        """A run has ended."""
+        if self._run is not None:
+            self._found(self._number, "", self._run.end_faults())
+
+    def _found(self, number: int, where: str, faults: Iterator[Fault]) -> None:
+        for rule, problem in faults:
+            self.count += 1
+            if len(self._findings) < self._limit:
+                self._findings.append(Finding(number, rule, f"line {number}: {where}{rule}: {problem}"))
+
+    def report(self) -> ScheduleReport:
+        numbers = (self.runs, self.layers, self.jobs, self.migrations, self.count)
+        return ScheduleReport(*numbers, tuple(self._findings))
+
+
+class _Run:
+    """What is true of a run so far."""
+
+    def __init__(self, machine: Machine, places: Places) -> None:
+        self.machine, self.places = machine, places
+        self._phase = "prefill" if machine.prompt_tokens else "decode"
+        self._step = self._row = 0
+        self._end_ns = 0.0
+
+    def faults(self, line: dict[str, Any]) -> Iterator[Fault]:
+        yield from self._order_faults(line)
+        yield from self._time_faults(line)
+        yield from self.places.before(line)
+        yield from layer_findings(self.machine, line, self.places.arrivals(line))
+        yield from self.places.after(line)
+        self._end_ns = line["end_ns"]
+
+    def _order_faults(self, line: dict[str, Any]) -> Iterator[Fault]:
+        found = line["phase"], line["step"], line["layer"]
+        expected = self._phase, self._step, self.machine.layers[self._row]
+        if line["policy"] != self.machine.policy:
+            yield "order", f"policy {line['policy']!r} in the run of {self.machine.policy!r}"
+        if found != expected:
+            yield (
+                "order",
+                "{} step {}, layer {} comes where {} step {}, layer {} is due".format(*found, *expected),
+            )
+            self._phase, self._step = found[0], found[1]
+            if found[2] not in self.machine.layers:
+                return
+            self._row = self.machine.layers.index(found[2])
+        self._row += 1
+        if self._row == len(self.machine.layers):
+            self._row = 0
+            self._step = self._step + 1 if self._phase == "decode" else 0
+            self._phase = "decode"
+
+    def _time_faults(self, line: dict[str, Any]) -> Iterator[Fault]:
+        start, end, window = line["start_ns"], line["end_ns"], line["window_ns"]
+        if end < start or window < 0:
+            yield "time", f"it goes from {microseconds(start)} to {microseconds(end)}, after {window} ns"
+        if start - window < self._end_ns and not close(start - window, self._end_ns):
+            yield (
+                "time",
+                f"its window begins at {microseconds(start - window)}, before the layer before it has ended "
+                f"at {microseconds(self._end_ns)}",
+            )
+        if line["bound_ns"] > end - start and not close(line["bound_ns"], end - start):
+            yield "bound", f"it takes {microseconds(end - start)}, less than its bound {line['bound_ns']} ns"
+
+    def end_faults(self) -> Iterator[Fault]:
+        """What is missing when the run has ended."""
+        if self._row:
+            missing = len(self.machine.layers) - self._row
+            yield (
+                "order",
+                f"the run ends within a step: {missing} of {len(self.machine.layers)} layers are missing",
+            )

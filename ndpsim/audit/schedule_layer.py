@@ -1,0 +1,339 @@
+"""What must be true of a layer's pairs and jobs."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ndpsim.audit.schedule_rules import Fault, Machine, close, dimms_of, fits, is_later, microseconds
+
+__all__ = ["layer_findings"]
+
+_ENGINES = ("gpu", "cpu", "ndp")
+_SHARE = 1e-9
+_PCIE = ("pcie-down", "pcie-up")
+
+Job = Mapping[str, Any]
+
+
+def layer_findings(
+    machine: Machine, line: Mapping[str, Any], arrivals: Mapping[int, float]
+) -> Iterator[Fault]:
+    """All that is wrong with a layer's pairs and jobs.
+
+    `arrivals`: when experts came into the GPU's memory that were not there when the gate had spoken.
+    """
+    jobs = line["jobs"]
+    yield from _load_faults(machine, line)
+    yield from _share_faults(line)
+    yield from _name_faults(machine, jobs)
+    yield from _assignment_faults(line, jobs)
+    yield from _order_faults(line, jobs)
+    yield from _place_faults(machine, line, jobs)
+    yield from _inside_faults(line, jobs)
+    yield from _exclusive_faults(jobs)
+    yield from _copy_faults(machine, line, jobs, arrivals)
+    yield from _host_faults(jobs)
+    yield from _byte_faults(machine, jobs)
+    yield from _rate_faults(machine, line, jobs)
+    yield from _path_faults(line, jobs, arrivals)
+
+
+# ---- who computes what ----
+
+
+def _load_faults(machine: Machine, line: Mapping[str, Any]) -> Iterator[Fault]:
+    loads, tokens = line["loads"], line["tokens"]
+    expected = machine.prompt_tokens if line["phase"] == "prefill" else machine.batch
+    if tokens != expected:
+        yield "loads", f"{tokens} tokens, where the run has {expected}"
+    if len(loads) != machine.experts:
+        yield "loads", f"loads of {len(loads)} experts, where a layer has {machine.experts}"
+    if any(not 0 <= load <= tokens for load in loads):
+        yield "loads", f"an expert has fewer than 0 or more than {tokens} tokens"
+    pairs = tokens * machine.experts_per_token
+    if sum(loads) != pairs:
+        yield "loads", f"{sum(loads)} pairs, where {tokens} tokens choose {pairs}"
+
+
+def _share_faults(line: Mapping[str, Any]) -> Iterator[Fault]:
+    """Every pair once: the shares of an expert add up to 1, of one without tokens to 0."""
+    together: dict[int, float] = defaultdict(float)
+    for engine in line["assign"]:
+        if engine not in _ENGINES:
+            yield "assign", f"there is no engine {engine!r}"
+    for expert, share in _assigned(line):
+        if not 0 < share <= 1 + _SHARE:
+            yield "assign", f"expert {expert} has a share of {share}"
+        together[expert] += share
+    for expert, load in enumerate(line["loads"]):
+        share = together.pop(expert, 0.0)
+        if abs(share - (load > 0)) > _SHARE:
+            yield "pairs", f"expert {expert} with {load} tokens is assigned {share:g} times"
+    for expert in together:
+        yield "pairs", f"expert {expert}, which does not exist, is assigned"
+
+
+def _assigned(line: Mapping[str, Any]) -> Iterator[tuple[int, float]]:
+    for parts in line["assign"].values():
+        yield from parts
+
+
+def _name_faults(machine: Machine, jobs: Iterable[Job]) -> Iterator[Fault]:
+    for job in jobs:
+        resource = job["resource"]
+        if resource not in ("gpu", "cpu", *_PCIE) and not (
+            resource.startswith("ndp ") and resource[4:].isdecimal() and int(resource[4:]) < machine.dimms
+        ):
+            yield "resource", f"the machine has no {resource!r}, which runs {_name(job)}"
+
+
+def _name(job: Job) -> str:
+    expert = f" {job['expert']}" if job["expert"] >= 0 else ""
+    return f"{job['kind']}{expert} on {job['resource']}"
+
+
+def _computed(jobs: Iterable[Job]) -> Iterator[Job]:
+    return (job for job in jobs if job["kind"] == "expert")
+
+
+def _engine(job: Job) -> str:
+    return str(job["resource"]).partition(" ")[0]
+
+
+def _assignment_faults(line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fault]:
+    """What was assigned is what was done, with the tokens of the expert."""
+    assigned: dict[tuple[str, int], float] = defaultdict(float)
+    for engine, parts in line["assign"].items():
+        for expert, share in parts:
+            assigned[engine, expert] += share
+    loads = line["loads"]
+    for job in _computed(jobs):
+        assigned[_engine(job), job["expert"]] -= job["share"]
+        load = loads[job["expert"]] if 0 <= job["expert"] < len(loads) else 0
+        if job["tokens"] != load:
+            yield "pairs", f"{_name(job)} computes {job['tokens']} tokens of {load}"
+    for (engine, expert), left in assigned.items():
+        if abs(left) > _SHARE:
+            done = "not computed" if left > 0 else "computed and not assigned"
+            yield "pairs", f"{abs(left):g} of expert {expert} on {engine} is {done}"
+
+
+def _order_faults(line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fault]:
+    """Each engine takes experts in the order of the assignment; each DIMM those that lie there."""
+    started: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    for job in _computed(jobs):
+        started[job["resource"]].append((job["start_ns"], job["expert"]))
+    for resource, of_it in started.items():
+        experts = [expert for _, expert in sorted(of_it)]
+        order = [expert for expert, _ in line["assign"].get(resource.partition(" ")[0], ())]
+        due = [expert for expert in order if expert in experts]
+        if experts != due and sorted(experts) == sorted(due):
+            yield "order of experts", f"{resource} computes {experts}, which were assigned as {due}"
+
+
+def _place_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fault]:
+    """NDP units compute what lies on their DIMM, each shard on its own."""
+    shares: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    for job in _computed(jobs):
+        if _engine(job) == "ndp":
+            shares[job["expert"]][int(job["resource"][4:])] += job["share"]
+    for expert, by_dimm in shares.items():
+        lies = _lies(line, expert)
+        dimms = None if lies is None else dimms_of(lies)
+        if dimms is None:
+            yield "engine", f"expert {expert} is computed on DIMMs, and lies {lies}"
+            continue
+        whole = sum(by_dimm.values())
+        for dimm in sorted({*by_dimm, *dimms}):
+            due = whole / len(dimms) if dimm in dimms else 0.0
+            if abs(by_dimm.get(dimm, 0.0) - due) > _SHARE:
+                got = by_dimm.get(dimm, 0.0)
+                yield (
+                    "engine",
+                    f"expert {expert} lies {lies}; DIMM {dimm} computes {got:g} of it, not {due:g}",
+                )
+
+
+def _lies(line: Mapping[str, Any], expert: int) -> str | None:
+    place = line["placement"].get(str(expert))
+    return None if place is None else str(place["lies"])
+
+
+# ---- when ----
+
+
+def _inside_faults(line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fault]:
+    start, end, window = line["start_ns"], line["end_ns"], line["window_ns"]
+    for job in jobs:
+        first, last = (start - window, start) if job["kind"] == "attention" else (start, end)
+        if (
+            is_later(first, job["start_ns"])
+            or is_later(job["end_ns"], last)
+            or job["end_ns"] < job["start_ns"]
+        ):
+            yield (
+                "within the layer",
+                f"{_name(job)} goes from {microseconds(job['start_ns'])} to {microseconds(job['end_ns'])}, "
+                f"outside {microseconds(first)} to {microseconds(last)}",
+            )
+
+
+def _exclusive_faults(jobs: Iterable[Job]) -> Iterator[Fault]:
+    """The GPU's compute, the CPU and each NDP unit do one thing at a time."""
+    of_resource: dict[str, list[Job]] = defaultdict(list)
+    for job in jobs:
+        if job["resource"] not in _PCIE:
+            of_resource[job["resource"]].append(job)
+    for of_it in of_resource.values():
+        of_it.sort(key=lambda job: (job["start_ns"], job["end_ns"]))
+        for one, other in itertools.pairwise(of_it):
+            if is_later(one["end_ns"], other["start_ns"]):
+                yield (
+                    "exclusive",
+                    f"{_name(other)} begins at {microseconds(other['start_ns'])}, and {_name(one)} "
+                    f"ends at {microseconds(one['end_ns'])}",
+                )
+
+
+def _copy_faults(
+    machine: Machine, line: Mapping[str, Any], jobs: Sequence[Job], arrivals: Mapping[int, float]
+) -> Iterator[Fault]:
+    """The GPU computes what is in its memory: resident, arrived, or copied before."""
+    copies = [job for job in jobs if job["kind"] == "copy"]
+    copied = {job["expert"]: job for job in copies}
+    held: list[tuple[float, int]] = []
+    for job in _computed(jobs):
+        if job["resource"] != "gpu":
+            continue
+        expert = job["expert"]
+        if expert in copied:
+            held += [(copied[expert]["end_ns"], 1), (job["end_ns"], -1)]
+        resident = line["placement"].get(str(expert), {}).get("gpu", False)
+        there = copied[expert]["end_ns"] if expert in copied else arrivals.get(expert)
+        if not resident and (there is None or is_later(there, job["start_ns"])):
+            when = "is never copied there" if there is None else f"arrives at {microseconds(there)}"
+            yield "copy", f"{_name(job)} begins at {microseconds(job['start_ns'])}, and the expert {when}"
+    yield from _most(held, machine.expert_buffers, "GPU memory", "experts are copied and not computed")
+    under_way = [(job[end], by) for job in copies for end, by in (("start_ns", 1), ("end_ns", -1))]
+    yield from _most(under_way, machine.copy_engines, "copy", "copies are under way at once")
+
+
+def _most(changes: Iterable[tuple[float, int]], limit: int, rule: str, what: str) -> Iterator[Fault]:
+    """Raises a fault where a count goes above a limit; times within rounding of each other are one."""
+    count = highest = 0
+    for _, by in sorted((round(time, 2), by) for time, by in changes):
+        count += by
+        highest = max(highest, count)
+    if highest > limit:
+        yield rule, f"{highest} {what}, of at most {limit}"
+
+
+def _host_faults(jobs: Sequence[Job]) -> Iterator[Fault]:
+    """Activations reach the host before CPU and NDP compute; results leave it when all have ended."""
+    beside = [job for job in _computed(jobs) if job["resource"] != "gpu"]
+    if not beside:
+        return
+    for kind in ("activations", "results"):
+        if not any(job["kind"] == kind for job in jobs):
+            yield "activations", f"experts are computed beside the GPU, and there are no {kind}"
+    sent = max((job["end_ns"] for job in jobs if job["kind"] == "activations"), default=None)
+    if sent is not None:
+        for job in beside:
+            if is_later(sent, job["start_ns"]):
+                at = microseconds(job["start_ns"])
+                yield "activations", f"{_name(job)} begins at {at}, and they arrive at {microseconds(sent)}"
+    back = min((job["start_ns"] for job in jobs if job["kind"] == "results"), default=None)
+    if back is not None:
+        for job in beside:
+            if is_later(job["end_ns"], back):
+                at = microseconds(job["end_ns"])
+                yield "activations", f"{_name(job)} ends at {at}, and results leave at {microseconds(back)}"
+
+
+# ---- bytes ----
+
+
+def _byte_faults(machine: Machine, jobs: Iterable[Job]) -> Iterator[Fault]:
+    """Copies and the CPU read an expert's bytes, by its share; an NDP unit no fewer."""
+    for job in jobs:
+        due = machine.expert_bytes * job["share"]
+        exactly = job["kind"] == "copy" or (job["kind"] == "expert" and job["resource"] == "cpu")
+        at_least = job["kind"] == "expert" and _engine(job) == "ndp"
+        if (exactly and abs(job["bytes"] - due) > 1) or (at_least and job["bytes"] < due - 1):
+            yield "bytes", f"{_name(job)} reads {job['bytes']} bytes of {due:.0f}"
+
+
+def _rate_faults(machine: Machine, line: Mapping[str, Any], jobs: Sequence[Job]) -> Iterator[Fault]:
+    """No transfer is faster than what it goes over, nor are all of a resource's together."""
+    carried: dict[str, list[tuple[float, float, float]]] = defaultdict(list)  # start, end, bytes
+    for job in jobs:
+        times = job["start_ns"], job["end_ns"]
+        limits = {}
+        if job["resource"] in _PCIE:
+            limits[job["resource"]] = machine.gbps["pcie"]
+            carried[job["resource"]].append((*times, job["bytes"]))
+        if job["kind"] == "copy" or (job["kind"] == "expert" and job["resource"] == "cpu"):
+            lies = _lies(line, job["expert"])
+            if lies is not None:
+                limits[f"the host's channels ({lies})"] = machine.read_gbps(lies)
+                for channel, share in machine.channels_of(lies).items():
+                    carried[f"channel {channel}"].append((*times, share * job["bytes"]))
+        elif job["kind"] == "expert" and _engine(job) == "ndp":
+            limits["the DIMM"] = machine.gbps["dimm"]
+        for what, gbps in limits.items():
+            if not fits(job["bytes"], gbps, times[1] - times[0]):
+                took = microseconds(times[1] - times[0])
+                yield (
+                    "rate",
+                    f"{_name(job)} moves {job['bytes']} bytes in {took}; {what} carries {gbps:g} GB/s",
+                )
+    for resource, transfers in carried.items():
+        gbps = machine.gbps["pcie" if resource in _PCIE else "channel"]
+        if _is_too_fast(transfers, gbps):
+            yield "rate", f"all jobs of {resource} together move more than {gbps:g} GB/s"
+
+
+def _is_too_fast(transfers: Sequence[tuple[float, float, float]], gbps: float) -> bool:
+    """Whether those from any start on, or up to any end, move more than fits between."""
+    last = max(end for _, end, _ in transfers)
+    first = min(start for start, _, _ in transfers)
+    together = 0.0
+    for start, _, size in sorted(transfers, reverse=True):
+        together += size
+        if not fits(together, gbps, last - start):
+            return True
+    together = 0.0
+    for _, end, size in sorted(transfers, key=lambda one: one[1]):
+        together += size
+        if not fits(together, gbps, end - first):
+            return True
+    return False
+
+
+# ---- the critical path ----
+
+
+def _path_faults(
+    line: Mapping[str, Any], jobs: Sequence[Job], arrivals: Mapping[int, float]
+) -> Iterator[Fault]:
+    """It goes from the beginning of the layer to its end without a gap.
+
+    Each job begins when the one before it ends, or when its expert arrives in the GPU's memory.
+    """
+    path = line["critical_path"]
+    if any(not 0 <= place < len(jobs) for place in path) or not path:
+        yield "critical path", f"it has {len(path)} jobs, and some that the layer does not have"
+        return
+    at = line["start_ns"]
+    for place in path:
+        job = jobs[place]
+        arrival = arrivals.get(job["expert"])
+        if not close(job["start_ns"], at) and (arrival is None or not close(job["start_ns"], arrival)):
+            began = microseconds(job["start_ns"])
+            yield "critical path", f"{_name(job)} begins at {began}, and not at {microseconds(at)}"
+        at = job["end_ns"]
+    if not close(at, line["end_ns"]):
+        yield "critical path", f"it ends at {microseconds(at)}, the layer at {microseconds(line['end_ns'])}"

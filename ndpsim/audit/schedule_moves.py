@@ -1,0 +1,193 @@
+"""Where experts lie, from the first line of a run on, and what migrations do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ndpsim.audit.schedule_rules import Fault, Machine, close, dimms_of, fits, is_later, microseconds
+
+__all__ = ["Places"]
+
+_TO_GPU = ("prefetch", "fetch")
+_KINDS = (*_TO_GPU, "evict", "relayout", "rebalance")
+
+Migration = Mapping[str, Any]
+
+
+class Places:
+    """Where every expert of a run lies now, and which are in the GPU's memory."""
+
+    def __init__(self, first: Mapping[str, Any]) -> None:
+        self._machine = Machine.of(first)
+        self._ports, self._dimm_bytes = first["link_ports"], first["dimm_bytes"]
+        self._gpu_experts = first["gpu_experts"]
+        self._lies: dict[tuple[int, int], str] = {}
+        self._resident: set[tuple[int, int]] = set()
+        placement = first["placement"]
+        rows = zip(placement["dimm"], placement["shards"], placement["resident"], strict=True)
+        for layer, (dimms, shards, resident) in zip(self._machine.layers, rows, strict=True):
+            for expert, (dimm, count) in enumerate(zip(dimms, shards, strict=True)):
+                self._lies[layer, expert] = _place_of(dimm, count)
+            self._resident |= {(layer, expert) for expert in resident}
+        self._used = [0.0] * self._machine.dimms  # bytes of experts on each DIMM
+        for lies in self._lies.values():
+            self._occupy(lies, 1)
+        self._layers: list[tuple[float, float]] = []  # from when to when layers' experts were under way
+        self._later: list[Migration] = []
+
+    def capacity_faults(self) -> Iterator[Fault]:
+        """What does not fit, on the GPU and on each DIMM."""
+        if len(self._resident) > self._gpu_experts:
+            yield "GPU memory", f"{len(self._resident)} experts are resident, and {self._gpu_experts} fit"
+        for dimm, size in enumerate(self._used):
+            if size > self._dimm_bytes + 1:
+                yield "DIMM memory", f"{size:.0f} bytes lie on DIMM {dimm}, which has {self._dimm_bytes}"
+
+    def _occupy(self, lies: str, times: int) -> None:
+        dimms = dimms_of(lies) or range(self._machine.dimms)
+        for dimm in range(dimms.start, min(dimms.stop, len(self._used))):
+            self._used[dimm] += times * self._machine.expert_bytes / len(dimms)
+
+    # ---- a line ----
+
+    def before(self, line: Mapping[str, Any]) -> Iterator[Fault]:
+        """Checks a line's migrations, moves what had arrived when the gate had spoken, and compares."""
+        for migration in line["migrations"]:
+            yield from self._faults_of(migration, line)
+        in_order = sorted(line["migrations"], key=lambda one: one["end_ns"])
+        self._later = [one for one in in_order if is_later(one["end_ns"], line["start_ns"])]
+        for migration in in_order[: len(in_order) - len(self._later)]:
+            yield from self._moved(migration)
+        layer = line["layer"]
+        for name, shown in line["placement"].items():
+            where = layer, int(name)
+            if shown["lies"] != self._lies.get(where):
+                yield "placement", f"expert {name} lies {shown['lies']}, and was {self._lies.get(where)}"
+            if shown["gpu"] != (where in self._resident):
+                words = ("is", "was not") if shown["gpu"] else ("is not", "was")
+                yield "placement", f"expert {name} {words[0]} in the GPU's memory, and {words[1]}"
+        for expert, load in enumerate(line["loads"]):
+            if load and str(expert) not in line["placement"]:
+                yield "placement", f"expert {expert} has {load} tokens and no place"
+
+    def arrivals(self, line: Mapping[str, Any]) -> dict[int, float]:
+        """When experts of this layer come into the GPU's memory while it is under way."""
+        return {
+            one["expert"]: one["end_ns"]
+            for one in self._later
+            if one["kind"] in _TO_GPU and one["layer"] == line["layer"]
+        }
+
+    def after(self, line: Mapping[str, Any]) -> Iterator[Fault]:
+        """Moves what arrived while the layer was under way."""
+        for migration in self._later:
+            yield from self._moved(migration)
+        self._layers.append((line["start_ns"], line["end_ns"]))
+
+    def _moved(self, migration: Migration) -> Iterator[Fault]:
+        where = migration["layer"], migration["expert"]
+        kind = migration["kind"]
+        begins = "gpu" if kind == "evict" else self._lies.get(where)
+        if migration["from"] != begins or (kind == "evict" and where not in self._resident):
+            yield "migration", f"{_name(migration)} from {migration['from']}, and the expert lies {begins}"
+        if kind in _TO_GPU:
+            if where in self._resident:
+                yield "migration", f"{_name(migration)}: the expert is in the GPU's memory already"
+            self._resident.add(where)
+            if len(self._resident) > self._gpu_experts:
+                problem = f"{_name(migration)} makes {len(self._resident)} experts resident"
+                yield "GPU memory", f"{problem}, and {self._gpu_experts} fit"
+        elif kind == "evict":
+            self._resident.discard(where)
+        elif kind in _KINDS and where in self._lies:
+            self._occupy(self._lies[where], -1)
+            self._lies[where] = migration["to"]
+            self._occupy(self._lies[where], 1)
+            yield from self.capacity_faults()
+
+    # ---- a migration by itself ----
+
+    def _faults_of(self, migration: Migration, line: Mapping[str, Any]) -> Iterator[Fault]:
+        kind, name = migration["kind"], _name(migration)
+        if kind not in _KINDS:
+            yield "migration", f"{name}: there is no such kind"
+            return
+        if (migration["layer"], migration["expert"]) not in self._lies:
+            yield "migration", f"{name}: there is no such expert"
+            return
+        yield from self._route_faults(migration)
+        decided, start, end = (migration[key] for key in ("decided_ns", "start_ns", "end_ns"))
+        if is_later(decided, start) or is_later(start, end):
+            times = ", ".join(microseconds(time) for time in (decided, start, end))
+            yield "migration", f"{name} is decided, begins and ends at {times}"
+        last = self._layers[-1][1] if self._layers else 0.0
+        if is_later(end, line["end_ns"]) or is_later(last, end):
+            yield "migration", f"{name} ends at {microseconds(end)}, in another line's time"
+        yield from self._hidden_faults(migration, line)
+
+    def _route_faults(self, migration: Migration) -> Iterator[Fault]:
+        """From where to where, how many bytes, and how fast."""
+        kind, source, target = (migration[key] for key in ("kind", "from", "to"))
+        name, size = _name(migration), migration["bytes"]
+        legal = {"evict": source == "gpu" and target == "none"}
+        if kind in _TO_GPU:
+            legal[kind] = target == "gpu"
+        elif kind != "evict":
+            ends = dimms_of(source), dimms_of(target)
+            legal = {
+                "relayout": (ends[0] is None) != (ends[1] is None),
+                "rebalance": ends[0] is not None and ends[1] is not None and ends[0] != ends[1],
+            }
+            if any(end is not None and end.stop > self._machine.dimms for end in ends):
+                yield "migration", f"{name}: the machine has {self._machine.dimms} DIMMs"
+        if not legal[kind]:
+            yield "migration", f"{name} goes from {source} to {target}"
+        if size != self._machine.expert_bytes:
+            yield "bytes", f"{name} moves {size} bytes, and the expert has {self._machine.expert_bytes}"
+        took = migration["end_ns"] - migration["start_ns"]
+        for what, sent, gbps in self._links(kind, source, target, size):
+            if not fits(sent, gbps, took):
+                problem = f"{name} moves {sent:.0f} bytes in {microseconds(took)}"
+                yield "rate", f"{problem}; {what} carries {gbps:g} GB/s"
+
+    def _links(self, kind: str, source: str, target: str, size: int) -> Iterator[tuple[str, float, float]]:
+        """What it goes over, with the bytes that do, and what that carries at most."""
+        gbps = self._machine.gbps
+        if kind in _TO_GPU:
+            yield "PCIe", size, gbps["pcie"]
+            yield f"the host's channels ({source})", size, self._machine.read_gbps(source)
+        elif kind != "evict":
+            for lies, other in ((source, target), (target, source)):
+                dimms, others = dimms_of(lies), dimms_of(other)
+                if dimms is not None:
+                    stays = len(dimms) / self._machine.dimms if others is None else 0.0
+                    both = len(set(dimms) & set(others)) / len(dimms) if others is not None else 0.0
+                    sent = size * (1 - max(stays, both))
+                    yield f"links of {lies}", sent, len(dimms) * self._ports * gbps["link"]
+
+    def _hidden_faults(self, migration: Migration, line: Mapping[str, Any]) -> Iterator[Fault]:
+        """What was hidden is the time in which no layer's experts were under way."""
+        start, end = migration["start_ns"], migration["end_ns"]
+        beside = 0.0
+        for first, last in ((line["start_ns"], line["end_ns"]), *reversed(self._layers)):
+            if last <= start:
+                break
+            beside += max(0.0, min(end, last) - max(start, first))
+        hidden = migration["hidden_ns"]
+        if not close(hidden, end - start - beside):
+            words = f"{_name(migration)} has {microseconds(hidden)} hidden"
+            yield (
+                "hidden",
+                f"{words}; of its {microseconds(end - start)} {microseconds(beside)} is beside experts",
+            )
+
+
+def _name(migration: Migration) -> str:
+    return f"{migration['kind']} of expert {migration['expert']} of layer {migration['layer']}"
+
+
+def _place_of(dimm: int, shards: int) -> str:
+    if dimm < 0:
+        return "striped"
+    return f"localized {dimm}" if shards == 1 else f"sharded:{shards} {dimm}"

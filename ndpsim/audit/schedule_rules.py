@@ -1,0 +1,95 @@
+"""What a log says of the machine, and how its numbers are compared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Fault", "Machine", "close", "dimms_of", "fits", "is_later", "microseconds"]
+
+Fault = tuple[str, str]  # the name of a rule, and what breaks it
+
+_SLACK_NS = 1e-3  # times are rounded to what a double holds
+_RELATIVE = 1e-9
+_SHARDED = re.compile(r"sharded:([0-9]{1,6}) ([0-9]{1,6})")
+_LOCALIZED = re.compile(r"localized ([0-9]{1,6})")
+
+
+def close(one: float, other: float) -> bool:
+    """Whether two times are the same but for rounding."""
+    return abs(one - other) <= _SLACK_NS + _RELATIVE * max(abs(one), abs(other))
+
+
+def is_later(one: float, other: float) -> bool:
+    """Whether a time is after another by more than rounding."""
+    return one > other and not close(one, other)
+
+
+def fits(size: float, gbps: float, time_ns: float) -> bool:
+    """Whether so many bytes can be carried in a time."""
+    return size <= gbps * (time_ns + _SLACK_NS) * (1 + 1e-6) + 1
+
+
+def microseconds(ns: float) -> str:
+    """A time with its unit."""
+    return f"{ns / 1000:.4f} us"
+
+
+def dimms_of(lies: str) -> range | None:
+    """The DIMMs over which an expert lies; None: it lies striped over all.
+
+    Raises:
+        ValueError: this is no place.
+    """
+    if lies == "striped":
+        return None
+    localized, sharded = _LOCALIZED.fullmatch(lies), _SHARDED.fullmatch(lies)
+    if localized:
+        return range(int(localized[1]), int(localized[1]) + 1)
+    if sharded:
+        return range(int(sharded[2]), int(sharded[2]) + int(sharded[1]))
+    raise ValueError(f"'{lies[:40]}' is no place of an expert")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the first line of a run says; see `ndpsim/orchestrator/log.py`."""
+
+    policy: str
+    experts: int
+    experts_per_token: int
+    layers: Sequence[int]
+    batch: int
+    prompt_tokens: int
+    dimms: int
+    channels: int
+    channel_of_dimm: Sequence[int]
+    expert_bytes: int
+    expert_buffers: int
+    copy_engines: int
+    gbps: Mapping[str, float]
+
+    @classmethod
+    def of(cls, line: Mapping[str, Any]) -> Machine:
+        """From the line."""
+        machine = cls(**{name: line[name] for name in cls.__dataclass_fields__})
+        if not machine.layers or min(machine.experts, machine.experts_per_token, machine.expert_bytes) < 1:
+            raise ValueError("a run without layers or experts")
+        return machine
+
+    def channels_of(self, lies: str) -> dict[int, float]:
+        """The host's channels over which it reads an expert from where it lies, and the share of each."""
+        dimms = dimms_of(lies)
+        if dimms is None:
+            return dict.fromkeys(range(self.channels), 1 / self.channels)
+        shares: dict[int, float] = {}
+        for dimm in range(dimms.start, min(dimms.stop, len(self.channel_of_dimm))):
+            channel = self.channel_of_dimm[dimm]
+            shares[channel] = shares.get(channel, 0.0) + 1 / len(dimms)
+        return shares
+
+    def read_gbps(self, lies: str) -> float:
+        """The fastest that the host reads an expert from where it lies."""
+        return self.gbps["channel"] / max(self.channels_of(lies).values(), default=1.0)

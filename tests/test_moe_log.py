@@ -1,0 +1,156 @@
+"""The log of a run and its timeline: what is in them, whole or not at all, and quickly."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ndpsim.orchestrator.log import writing_log
+from ndpsim.policies.interface import Assignment, LayerPlacement, Part
+from ndpsim.report.moe_timeline import writing_timeline
+
+
+def logged(path, play, *names):
+    with writing_log(path) as observer:
+        play(observer, *names)
+    content = path.read_bytes()
+    text = gzip.decompress(content) if path.suffix == ".gz" else content
+    return [json.loads(line) for line in text.decode().splitlines()]
+
+
+def test_each_run_begins_with_what_is_run(tmp_path, moe_by_hand):
+    lines = logged(tmp_path / "log.jsonl", moe_by_hand.play, "first", "second")
+    assert [line["policy"] for line in lines] == ["first"] * 5 + ["second"] * 5
+    assert [("log" in line) for line in lines] == [True, *[False] * 4] * 2
+    head = lines[5]
+    assert head["parameters"] == {"refine": True, "relayout": False}
+    assert head["layers"] == [3, 4]
+    assert {key: head[key] for key in ("experts", "experts_per_token", "dimms", "channels", "batch")} == {
+        "experts": 8,
+        "experts_per_token": 2,
+        "dimms": 4,
+        "channels": 2,
+        "batch": 8,
+    }
+    assert head["gbps"] == {"pcie": 64.0, "channel": 38.4, "link": 25.0, "dimm": 153.6}
+    assert head["placement"]["dimm"][1] == [-1, -1, -1, -1, 0, 0, 1, 2]
+    assert head["placement"]["resident"] == [[0], [0]]
+
+
+def test_a_line_has_what_happened_in_a_layer(tmp_path, moe_by_hand):
+    line = logged(tmp_path / "log.jsonl.gz", moe_by_hand.play, "trimoe")[2]
+    record = moe_by_hand.layers[1]
+    assert {key: line[key] for key in ("phase", "step", "layer", "start_ns", "end_ns", "window_ns")} == {
+        "phase": "decode",
+        "step": 0,
+        "layer": 4,
+        "start_ns": 100e3,
+        "end_ns": 160e3,
+        "window_ns": 20e3,
+    }
+    assert line["loads"] == record.loads.tolist()
+    assert line["placement"]["4"] == {"lies": "localized 0", "gpu": False}
+    assert set(line["placement"]) == {"0", "1", "2", "4", "5"}
+    assert line["assign"] == {"gpu": [[0, 1.0], [1, 1.0]], "cpu": [[2, 1.0]], "ndp": [[4, 1.0], [5, 1.0]]}
+    assert (line["estimated_ns"], line["details"]) == (58e3, {"greedy_ns": 61e3})
+    assert line["jobs"] == [vars(job) for job in record.jobs]
+    (moved,) = line["migrations"]
+    assert (moved["kind"], moved["from"], moved["to"], moved["hidden_ns"]) == (
+        "prefetch",
+        "striped",
+        "gpu",
+        20e3,
+    )
+
+
+def test_shares_and_shards_are_written(tmp_path, moe_by_hand):
+    record = moe_by_hand.layers[0]
+    dimm, shards = record.placement.dimm.copy(), record.placement.shards.copy()
+    dimm[4], shards[4] = 2, 2
+    changed = replace(
+        record,
+        placement=LayerPlacement(dimm, shards, record.placement.resident),
+        assignment=Assignment((Part(0, 0.25), np.int64(1)), (Part(0, 0.75),), (4,)),
+        loads=np.array([1, 1, 0, 0, 1, 0, 0, 0]),
+    )
+    lines = logged(tmp_path / "a.jsonl", lambda observer: observer(moe_by_hand.run, changed))
+    assert lines[1]["assign"] == {"gpu": [[0, 0.25], [1, 1.0]], "cpu": [[0, 0.75]], "ndp": [[4, 1.0]]}
+    assert lines[1]["placement"]["4"]["lies"] == "sharded:2 2"
+
+
+def test_the_same_run_is_the_same_file(tmp_path, moe_by_hand):
+    for name in ("a.jsonl.gz", "b.jsonl.gz"):
+        logged(tmp_path / name, moe_by_hand.play, "trimoe")
+    assert (tmp_path / "a.jsonl.gz").read_bytes() == (tmp_path / "b.jsonl.gz").read_bytes()
+
+
+@pytest.mark.parametrize("writing", [writing_log, writing_timeline])
+def test_nothing_is_left_of_a_run_that_fails(tmp_path, moe_by_hand, writing):
+    def fails():
+        with writing(tmp_path / "log.jsonl") as observer:
+            moe_by_hand.play(observer, "trimoe")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fails()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("writing", "limit_s"), [(writing_log, 2.0), (writing_timeline, 4.0)])
+def test_a_whole_run_is_written_quickly(tmp_path, moe_by_hand, writing, limit_s):
+    """59 layers of 16 steps with 200 jobs each, in a tenth of it."""
+    random, record = np.random.default_rng(1), moe_by_hand.layers[0]
+    ends = np.cumsum(1e5 * random.random((94, 200)), axis=1)
+    layers = [
+        replace(record, jobs=tuple(replace(record.jobs[5], start_ns=e - 9.7, end_ns=e) for e in of.tolist()))
+        for of in ends
+    ]
+    began = time.process_time()
+    with writing(tmp_path / "log.jsonl.gz") as observer:
+        for layer in layers:
+            observer(moe_by_hand.run, layer)
+    assert time.process_time() - began < limit_s / 10 * 2  # twice, for a machine that is busy
+
+
+def events_of(tmp_path, play, *names):
+    path = tmp_path / "t.json"
+    with writing_timeline(path) as observer:
+        play(observer, *names)
+    content = json.loads(path.read_text())
+    assert content["displayTimeUnit"] == "ns"
+    return content["traceEvents"]
+
+
+def test_a_timeline_has_every_job_and_migration_on_a_row_of_its_resource(tmp_path, moe_by_hand):
+    events = events_of(tmp_path, moe_by_hand.play, "first", "second")
+    processes = [(one["pid"], one["args"]["name"]) for one in events if one["name"] == "process_name"]
+    assert processes == [(0, "first"), (1, "second")]
+    rows = {(one["pid"], one["tid"]): one["args"]["name"] for one in events if one["name"] == "thread_name"}
+    spans = [one for one in events if one["ph"] == "X"]
+    shown = sorted((rows[0, one["tid"]], one["ts"], one["dur"]) for one in spans if one["pid"] == 0)
+    layers = moe_by_hand.layers
+    expected = [("layers", one.start_ns, one.end_ns) for one in layers]
+    expected += [("layers", one.start_ns - one.window_ns, one.start_ns) for one in layers]
+    expected += [(job.resource, job.start_ns, job.end_ns) for one in layers for job in one.jobs]
+    expected += [(moved.kind, moved.start_ns, moved.end_ns) for one in layers for moved in one.migrations]
+    assert shown == sorted((name, start / 1000, (end - start) / 1000) for name, start, end in expected)
+    assert len(spans) == 2 * len(shown)
+
+
+def test_jobs_that_overlap_have_rows_of_their_own(tmp_path, moe_by_hand):
+    record = moe_by_hand.layers[0]
+    copy = next(job for job in record.jobs if job.kind == "copy")
+    jobs = tuple(replace(copy, expert=n, start_ns=n * 10.0, end_ns=n * 10.0 + 15) for n in range(4))
+    events = events_of(tmp_path, lambda observer: observer(moe_by_hand.run, replace(record, jobs=jobs)))
+    of_copies = [one["tid"] for one in events if one["name"].startswith("copy")]
+    assert of_copies[0] == of_copies[2] != of_copies[1] == of_copies[3]
+
+
+def test_a_run_without_layers_is_an_empty_timeline(tmp_path):
+    assert events_of(tmp_path, lambda observer: SimpleNamespace()) == []

@@ -1,0 +1,303 @@
+"""Every way in which a schedule can be wrong is found by name, in its line; what is right is let through."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import gzip
+import io
+import json
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+
+import ndpsim.audit
+from ndpsim.audit import check_schedule
+from ndpsim.cli.main import main
+from ndpsim.errors import InputError
+from ndpsim.orchestrator.log import writing_log
+
+
+def call(*arguments: object) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as caught:
+        main([str(argument) for argument in arguments])
+    return int(caught.value.code or 0), out.getvalue(), err.getvalue()
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory, moe_by_hand):
+    """The lines of a log in which nothing is wrong: what is run, then layers 3 and 4 in steps 0 and 1."""
+    path = tmp_path_factory.mktemp("log") / "log.jsonl"
+    with writing_log(path) as observer:
+        moe_by_hand.play(observer, "trimoe")
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture
+def judged(good, tmp_path):
+    """What is found in a log after a change, as (line, rule), and the messages."""
+
+    def judge(change=lambda lines: None):
+        lines = copy.deepcopy(good)
+        changed = change(lines)
+        lines = changed if isinstance(changed, list) else lines
+        path = tmp_path / "log.jsonl"
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        report = check_schedule(path)
+        assert report.ok == (not report.findings)
+        for one in report.findings:
+            assert one.message.startswith(f"line {one.line}: ")
+            assert one.rule in one.message
+            assert "\n" not in one.message
+        return {(one.line, one.rule) for one in report.findings}, [one.message for one in report.findings]
+
+    return judge
+
+
+def test_a_good_log_has_no_findings(judged, good):
+    assert judged() == (set(), [])
+
+
+def job(line, kind, expert=-1, resource=None):
+    return next(
+        one
+        for one in line["jobs"]
+        if (one["kind"], one["expert"]) == (kind, expert) and resource in (None, one["resource"])
+    )
+
+
+def moved(line, kind):
+    return next(one for one in line["migrations"] if one["kind"] == kind)
+
+
+def at(of, **changes):
+    of.update(changes)
+
+
+# Line 1 says what is run; 2: step 0, layer 3; 3: step 0, layer 4; 4: step 1, layer 3; 5: step 1, layer 4.
+BREAKS = {
+    "a pair too many": (2, "loads", lambda ls: at(ls[1], loads=[5, 5, 2, 1, 2, 2, 0, 0])),
+    "tokens of another batch": (2, "loads", lambda ls: at(ls[1], tokens=9)),
+    "loads of more experts": (2, "loads", lambda ls: ls[1]["loads"].append(0)),
+    "more tokens than there are": (2, "loads", lambda ls: at(ls[1], loads=[9, 1, 2, 0, 2, 2, 0, 0])),
+    "an expert left out": (2, "pairs", lambda ls: ls[1]["assign"]["cpu"].clear()),
+    "an expert twice": (2, "pairs", lambda ls: ls[1]["assign"]["gpu"].append([2, 1.0])),
+    "an expert without tokens": (2, "pairs", lambda ls: ls[1]["assign"]["cpu"].append([3, 1.0])),
+    "an expert that does not exist": (2, "pairs", lambda ls: ls[1]["assign"]["cpu"].append([8, 1.0])),
+    "shares below 1": (2, "pairs", lambda ls: ls[1]["assign"].update(cpu=[[2, 0.9]])),
+    "a share above 1": (2, "assign", lambda ls: ls[1]["assign"].update(cpu=[[2, 1.5]])),
+    "an engine of no machine": (2, "assign", lambda ls: ls[1]["assign"].update(tpu=[])),
+    "a job left out": (2, "pairs", lambda ls: ls[1]["jobs"].remove(job(ls[1], "expert", 2))),
+    "a job of fewer tokens": (2, "pairs", lambda ls: at(job(ls[1], "expert", 4), tokens=1)),
+    "a job of half the columns": (2, "pairs", lambda ls: at(job(ls[1], "expert", 0), share=0.5)),
+    "a job elsewhere": (2, "pairs", lambda ls: at(job(ls[1], "expert", 2), resource="gpu")),
+    "a resource of no machine": (2, "resource", lambda ls: at(job(ls[1], "expert", 4), resource="ndp 4")),
+    "another order": (2, "order of experts", lambda ls: ls[1]["assign"]["gpu"].reverse()),
+    "another DIMM": (2, "engine", lambda ls: at(job(ls[1], "expert", 5), resource="ndp 2")),
+    "NDP on a striped expert": (
+        2,
+        "engine",
+        lambda ls: (at(ls[1]["placement"]["5"], lies="striped"), at(ls[0]["placement"]["dimm"][0].__setitem__(5, -1) or {})),
+    ),
+    "the GPU does two things": (2, "exclusive", lambda ls: at(job(ls[1], "expert", 0), start_ns=23e3)),
+    "an NDP unit does two things": (3, "exclusive", lambda ls: at(job(ls[2], "expert", 4), end_ns=131e3)),
+    "a job before its layer": (2, "within the layer", lambda ls: at(job(ls[1], "activations"), start_ns=19e3)),
+    "a job beyond its layer": (2, "within the layer", lambda ls: at(job(ls[1], "results"), end_ns=81e3)),
+    "a job that ends before it begins": (
+        2,
+        "within the layer",
+        lambda ls: at(job(ls[1], "shared"), start_ns=24e3, end_ns=20e3),
+    ),
+    "an expert computed before its copy": (2, "copy", lambda ls: at(job(ls[1], "copy", 1), end_ns=61e3)),
+    "an expert never copied": (2, "copy", lambda ls: ls[1]["jobs"].remove(job(ls[1], "copy", 1))),
+    "more copies than engines": (2, "copy", lambda ls: at(ls[0], copy_engines=0)),
+    "more copies than buffers": (2, "GPU memory", lambda ls: at(ls[0], expert_buffers=0)),
+    "a result without a way back": (2, "activations", lambda ls: ls[1]["jobs"].remove(job(ls[1], "results"))),
+    "results before the end": (2, "activations", lambda ls: at(job(ls[1], "results"), start_ns=74e3)),
+    "CPU before its activations": (2, "activations", lambda ls: at(job(ls[1], "expert", 2), start_ns=21e3)),
+    "a copy of fewer bytes": (2, "bytes", lambda ls: at(job(ls[1], "copy", 1), bytes=999_000)),
+    "an NDP unit that reads less": (2, "bytes", lambda ls: at(job(ls[1], "expert", 4), bytes=999_000)),
+    "PCIe too fast": (2, "rate", lambda ls: at(job(ls[1], "results"), bytes=330_000)),
+    "DRAM of a DIMM too fast": (2, "rate", lambda ls: at(job(ls[1], "expert", 4), bytes=4_000_000)),
+    "one channel as fast as all": (2, "rate", lambda ls: at(ls[0]["gbps"], channel=15.0)),
+    "PCIe together too fast": (2, "rate", lambda ls: at(ls[0]["gbps"], pcie=30.0) or ls[1]["jobs"].append({**job(ls[1], "copy", 1), "expert": 0})),
+    "channels together too fast": (2, "rate", lambda ls: at(ls[0]["gbps"], channel=20.0)),
+    "a critical path with a gap": (2, "critical path", lambda ls: ls[1]["critical_path"].pop(1)),
+    "a critical path that ends early": (2, "critical path", lambda ls: ls[1]["critical_path"].pop()),
+    "no critical path": (2, "critical path", lambda ls: at(ls[1], critical_path=[])),
+    "a critical path of other jobs": (2, "critical path", lambda ls: at(ls[1], critical_path=[99])),
+    "a layer missing": (3, "order", lambda ls: ls.pop(2)),
+    "a step missing": (2, "order", lambda ls: ls[:1] + ls[3:]),
+    "a run that ends within a step": (4, "order", lambda ls: ls.pop()),
+    "a layer of no run": (2, "order", lambda ls: at(ls[1], layer=7)),
+    "another policy's line": (2, "order", lambda ls: at(ls[1], policy="monde")),
+    "a layer before the last ended": (3, "time", lambda ls: at(ls[2], window_ns=21e3)),
+    "a layer that ends first": (2, "time", lambda ls: at(ls[1], end_ns=19e3)),
+    "less than the bound": (2, "bound", lambda ls: at(ls[1], bound_ns=60_001.0)),
+    "another place than before": (2, "placement", lambda ls: at(ls[1]["placement"]["4"], lies="localized 1")),
+    "resident from nowhere": (2, "placement", lambda ls: at(ls[1]["placement"]["2"], gpu=True)),
+    "no longer resident": (4, "placement", lambda ls: at(ls[3]["placement"]["0"], gpu=False)),
+    "no place": (2, "placement", lambda ls: ls[1]["placement"].pop("2")),
+    "used at its new place too soon": (5, "placement", lambda ls: at(moved(ls[3], "rebalance"), to="localized 2")),
+    "a move that never was": (5, "placement", lambda ls: ls[3]["migrations"].clear()),
+    "a migration of no kind": (3, "migration", lambda ls: at(moved(ls[2], "prefetch"), kind="teleport")),
+    "a migration of no expert": (3, "migration", lambda ls: at(moved(ls[2], "prefetch"), expert=8)),
+    "a migration from elsewhere": (4, "migration", lambda ls: at(moved(ls[3], "rebalance"), **{"from": "localized 1"})),
+    "a migration to nowhere": (4, "migration", lambda ls: at(moved(ls[3], "rebalance"), to="localized 4")),
+    "a relayout that moves to a DIMM": (4, "migration", lambda ls: at(moved(ls[3], "rebalance"), kind="relayout")),
+    "an eviction of what is not there": (5, "migration", lambda ls: at(moved(ls[4], "evict"), expert=2)),
+    "a fetch of what is there": (4, "migration", lambda ls: ls[3]["migrations"].append({**moved(ls[2], "prefetch"), "end_ns": 170e3, "hidden_ns": 30e3})),
+    "a migration before it is decided": (3, "migration", lambda ls: at(moved(ls[2], "prefetch"), decided_ns=81e3)),
+    "a migration of another line": (3, "migration", lambda ls: at(moved(ls[2], "prefetch"), end_ns=161e3, hidden_ns=21e3)),
+    "a migration of fewer bytes": (3, "bytes", lambda ls: at(moved(ls[2], "prefetch"), bytes=1)),
+    "a migration over a fast PCIe": (3, "rate", lambda ls: at(moved(ls[2], "prefetch"), end_ns=90e3, hidden_ns=10e3)),
+    "a migration over fast links": (4, "rate", lambda ls: at(ls[0], link_ports=0)),
+    "more hidden than there was": (3, "hidden", lambda ls: at(moved(ls[2], "prefetch"), hidden_ns=41e3)),
+    "less hidden than there was": (4, "hidden", lambda ls: at(moved(ls[3], "rebalance"), hidden_ns=20e3)),
+    "more residents than fit": (3, "GPU memory", lambda ls: at(ls[0], gpu_experts=2)),
+    "more residents than fit at first": (1, "GPU memory", lambda ls: at(ls[0], gpu_experts=1)),
+    "a full DIMM": (1, "DIMM memory", lambda ls: at(ls[0], dimm_bytes=3_000_000)),
+    "a DIMM that fills": (4, "DIMM memory", lambda ls: at(ls[0], dimm_bytes=5_000_000) or at(ls[0]["placement"], dimm=[[-1] * 4 + [0, 1, 3, 3], [-1] * 4 + [0, 0, 1, 3]])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_what_is_wrong_is_named_with_its_line(judged, name):
+    line, rule, change = BREAKS[name]
+    found, messages = judged(change)
+    assert (line, rule) in found, messages
+
+
+def test_every_rule_is_broken_by_a_test():
+    rules = set()
+    for module in ("schedule", "schedule_layer", "schedule_moves"):
+        tree = ast.parse((Path(ndpsim.audit.__file__).parent / f"{module}.py").read_text())
+        for node in ast.walk(tree):
+            if (
+                isinstance(node, ast.Yield)
+                and isinstance(node.value, ast.Tuple)
+                and len(node.value.elts) == 2
+            ):
+                first = node.value.elts[0]
+                if isinstance(first, ast.Constant):
+                    rules.add(first.value)
+    assert rules == {rule for _, rule, _ in BREAKS.values()}
+
+
+def test_it_shares_no_code_with_what_it_judges():
+    for file in Path(ndpsim.audit.__file__).parent.glob("schedule*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [node.module] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            for name in names:
+                parts = name.split(".")
+                assert parts[0] != "ndpsim" or parts[1] in (
+                    "arguments",
+                    "audit",
+                    "errors",
+                    "files",
+                    "reported",
+                )
+
+
+def test_check_says_a_finding_a_line_and_ends_with_1(good, tmp_path):
+    path = tmp_path / "log"  # found by its content
+    text = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in good)
+    path.write_bytes(gzip.compress(text.encode()))
+    assert call("check", path) == (0, f"{path}: 1 run, 4 layers, 35 jobs, 4 migrations, consistent\n", "")
+    path.write_text(text.replace('"tokens":8,', '"tokens":7,'))
+    status, out, err = call("check", path, "--limit", 2)
+    assert (status, err) == (1, "")
+    lines = out.splitlines()
+    assert lines[0] == "line 2: step 0, layer 3: loads: 7 tokens, where the run has 8"
+    assert lines[-1].endswith("findings")
+    assert len(lines) == 4
+    status, out, _ = call("check", path, "--json", "-")
+    assert status == 1
+    assert json.loads(out)["findings"][0]["rule"] == "loads"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty"),
+        ("{", ":1: is no JSON: Expecting property name"),
+        ("[]", ":1: is no JSON object"),
+        ('{"log": 2}', ":1: log: 2 is another form than 1"),
+        ('{"log": 1}', ":1: has no 'policy'"),
+        ('{"step": 1}', ":1: there is no line before it that says what is run"),
+    ],
+)
+def test_what_is_no_log_is_said_in_a_line(tmp_path, text, message):
+    path = tmp_path / "log.jsonl"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r".") as caught:
+        check_schedule(path)
+    assert message in str(caught.value)
+    assert str(caught.value).startswith(str(path))
+    status, out, err = call("check", path)
+    assert (status, out) == (2, "")
+    assert err == f"ndpsim: error: {caught.value}\n"
+
+
+def test_a_line_with_something_else_in_it_is_said_in_a_line(good, tmp_path):
+    for key, value in (
+        ("jobs", 3),
+        ("loads", None),
+        ("placement", []),
+        ("start_ns", "x"),
+        ("assign", {"gpu": [1]}),
+    ):
+        lines = copy.deepcopy(good)
+        lines[1][key] = value
+        path = tmp_path / "log.jsonl"
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        with pytest.raises(InputError, match=r"log.jsonl:2: is no line of a log"):
+            check_schedule(path)
+
+
+def test_options_of_command_traces_are_refused_for_logs(good, tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text(json.dumps(good[0]))
+    status, _, err = call("check", path, "--hw", "trimoe")
+    assert (status, err) == (
+        2,
+        "ndpsim: error: --hw: is of a command trace; a log says itself what was run\n",
+    )
+    assert call("check", path, "--limit", -1)[2].startswith(
+        "ndpsim: error: --limit: -1 is not a whole number"
+    )
+
+
+def test_an_expert_may_arrive_while_its_layer_is_under_way(judged):
+    def arriving(lines, start_ns=120e3):
+        line = lines[2]
+        line["jobs"].remove(job(line, "copy", 1))
+        at(job(line, "expert", 1), start_ns=start_ns, end_ns=160e3)
+        line["critical_path"] = [line["jobs"].index(job(line, "expert", 1))]
+
+    assert judged(arriving) == (set(), [])
+    assert judged(lambda lines: arriving(lines, 119e3))[0] == {(3, "copy"), (3, "critical path")}
+
+
+def test_a_prefill_comes_before_the_steps(good, judged):
+    def with_prefill(lines):
+        lines[0]["prompt_tokens"] = 8
+        both = [{**copy.deepcopy(line), "phase": "prefill"} for line in lines[1:3]]
+        shift = 160e3
+        for line in lines[1:]:
+            for of in (line, *line["jobs"], *line["migrations"]):
+                of.update(
+                    {
+                        key: value + shift
+                        for key, value in of.items()
+                        if key in ("start_ns", "end_ns", "decided_ns")
+                    }
+                )
+        both[1]["migrations"] = []
+        return [lines[0], *both, *lines[1:]]
+
+    assert judged(with_prefill) == (set(), [])
+    assert (2, "order") in judged(lambda lines: lines[0].update(prompt_tokens=8))[0]
