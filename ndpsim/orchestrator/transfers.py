@@ -109,7 +109,7 @@ class Transfers:
             table.ndp_rate,
             table.host_rate,
             table.relayout_gbps,
-            np.stack([table.ndp_rate_beside_relayout, table.ndp_rate_beside_writes]),
+            np.stack([table.ndp_rate_beside_relayout] * 2),
         )
 
     def read_ns(self, lies: Lies) -> float:
@@ -127,7 +127,8 @@ class Transfers:
 
     def _row(self, what: str, where: Lies | tuple[Lies, Lies] | None) -> tuple[Floats, ...]:
         shared = np.zeros(len(self.shared_names))
-        read_ns, read_bytes, moved = (np.zeros(self._dimms) for _ in range(3))
+        read_ns, read_bytes = np.zeros(self._dimms), np.zeros(self._dimms)
+        moved = np.zeros((self._dimms, 2))
         kind, _, rest = what.partition(" ")
         if kind in ("up", "down"):
             shared[PCIE_UP if kind == "up" else PCIE_DOWN] = 1.0
@@ -161,7 +162,7 @@ class Transfers:
         for name, ns in cost.wire_ns.items():
             shared[self._wire[name]] = ns
         for dimm, gbps in cost.dimm_gbps.items():
-            moved[dimm] = gbps * cost.time_ns
+            moved[dimm, 0] = gbps * cost.time_ns
 
     def table_of_tokens(self) -> Mapping[int, tuple[int, float]]:
         """Rows of `Slowdown` by number of tokens, filled as they are asked for."""

@@ -149,7 +149,9 @@ class TriMoE(Policy):
         for row, outlook in enumerate(outlooks):
             placement.resident[row] = outlook.hot(self.room[row])
             cold = np.flatnonzero(outlook.cold & ~placement.resident[row])
-            placement.dimm[row, cold] = self._spread(outlook.ndp[cold], held)
+            # One that hardly had a token offline takes as long as with one token, whenever it has one.
+            times = np.maximum(outlook.ndp[cold], self.estimates.ndp_ns[1])
+            placement.dimm[row, cold] = self._spread(times, held)
         return placement
 
     def _rooms(self, outlooks: Sequence[Outlook]) -> list[int]:
