@@ -1,9 +1,12 @@
 # The public names, once: for type checkers, and through ndpsim._later for dir(), help() and import.
 from ndpsim.audit import CommandBuses as CommandBuses
+from ndpsim.audit import Finding as Finding
 from ndpsim.audit import Report as Report
+from ndpsim.audit import ScheduleReport as ScheduleReport
 from ndpsim.audit import Violation as Violation
 from ndpsim.audit import check as check
 from ndpsim.audit import check_lanes as check_lanes
+from ndpsim.audit import check_schedule as check_schedule
 from ndpsim.config import Hardware as Hardware
 from ndpsim.config import hardware_names as hardware_names
 from ndpsim.config import load_hardware as load_hardware
@@ -18,11 +21,14 @@ from ndpsim.moe import Expert as Expert
 from ndpsim.moe import MoeShape as MoeShape
 from ndpsim.moe import load_model as load_model
 from ndpsim.moe import model_names as model_names
+from ndpsim.orchestrator.run import run_moe as run_moe
 from ndpsim.processors import DenseTime as DenseTime
 from ndpsim.processors import ExpertTime as ExpertTime
 from ndpsim.processors import GpuMemory as GpuMemory
 from ndpsim.processors import Processors as Processors
 from ndpsim.processors import load_processors as load_processors
+from ndpsim.results import MoeResult as MoeResult
+from ndpsim.results import PolicyRun as PolicyRun
 from ndpsim.routing import Routing as Routing
 from ndpsim.routing import RoutingStatistics as RoutingStatistics
 from ndpsim.routing import capture_routing as capture_routing

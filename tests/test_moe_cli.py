@@ -108,6 +108,36 @@ def test_policies_stand_side_by_side(given, monkeypatch):
     assert cells["prefetch: exposed"] == ["50.0%", "60.0%"]
     assert cells["bottleneck"] == ["ndp 0 75.0%", "ndp 0 75.0%"]
     assert "energy without gpu (not known)" in out
+    assert "predictions right 78.0%: hot experts that were foretold" in out
+
+
+def test_what_was_counted_as_a_prediction_is_said_of_each_share():
+    from ndpsim.report.moe import _prediction_notes
+
+    counted = {"accuracy": "classes", "decision_accuracy": "moves of benefit", "experts": 7}
+    assert _prediction_notes({"accuracy": 0.5, "decision_accuracy": 0.25, "counted": counted}) == [
+        "predictions right 50.0%: classes",
+        "decision accuracy 25.0%: moves of benefit",
+    ]
+    assert _prediction_notes({"accuracy": 0.5, "decision_accuracy": None, "counted": counted})[1:] == []
+
+
+def test_policies_are_listed_and_shown():
+    assert {"trimoe", "monde"} <= set(call("list", "policies")[1].split())
+    status, out, _ = call("show", "policy", "trimoe", "--json", "-")
+    assert status == 0
+    shown = json.loads(out)
+    assert shown["name"] == "trimoe"
+    of = {one["name"]: one for one in shown["parameters"]}
+    assert (of["alpha"]["default"], of["refine"]["default"]) == (0.3, True)
+    assert all(set(one) == {"name", "type", "default", "description"} for one in of.values())
+    status, out, _ = call("show", "policy", "trimoe")
+    line = next(line for line in out.splitlines() if line.startswith("alpha "))
+    assert line.split("  ")[-1].endswith("(equation 8)")
+    assert " 0.3 " in line
+    assert call("show", "policy", "trimo")[2].startswith(
+        "ndpsim: error: show policy: unknown policy 'trimo'; did you mean 'trimoe'?"
+    )
 
 
 def test_one_policy_with_other_parameters_has_another_name(given):

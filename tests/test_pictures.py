@@ -439,7 +439,7 @@ def test_axes_say_what_they_show(figures):
                 assert re.search(r"\(([nµm]s|%|% of the time|[nµm]?J|GB/s)\)", axes.get_xlabel()), name
             numbers = [label.get_text() for label in axes.get_yticklabels()]
             if any(re.fullmatch(r"[\d.]+", words) for words in numbers):
-                assert re.search(r"\((GB/s|%|% of the time|[nµ]s|[KM]iB)\)", axes.get_ylabel()), name
+                assert re.search(r"\((GB/s|%|% of the time|[nµm]s|[KM]iB)\)", axes.get_ylabel()), name
 
 
 def colours_of(figure):

@@ -195,7 +195,7 @@ def command(
     if checked is None:
         refuse_given("is of --check-layer, which is not given", "check_limit")
     result, history = _run(policies, chosen, checked, log_to, timeline_to, plot, options)
-    if plot is not None:
+    if plot is not None and history is not None:
         from ndpsim.report.pictures.moe import draw_moe
 
         draw_moe(plot.file, result, history, plot.size, plot.panels)

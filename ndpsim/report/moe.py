@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ndpsim.report.printing import print_table, print_text
 from ndpsim.report.routing import trace_title
@@ -160,9 +161,7 @@ def _bottleneck(run: PolicyRun) -> str:
 def _notes(run: PolicyRun) -> list[str]:
     """What a run has to say in sentences."""
     notes = []
-    if run.prediction:
-        counted_in = [f"{key} {_said(value)}" for key, value in run.prediction.items() if key != "accuracy"]
-        notes.append(f"predictions: {', '.join(counted_in)}")
+    notes += _prediction_notes(run.prediction or {})
     unknown = [name for name, nj in (run.energy_nj or {}).items() if nj is None]
     if run.energy_nj is None:
         notes.append(f"energy: {run.energy_note}")
@@ -180,5 +179,14 @@ def _notes(run: PolicyRun) -> list[str]:
     return notes
 
 
-def _said(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def _prediction_notes(prediction: Mapping[str, Any]) -> list[str]:
+    """What was counted as a prediction; further shares, each with what it is of."""
+    counted_as = prediction.get("counted", {})
+    words = counted_as if isinstance(counted_as, Mapping) else {"accuracy": counted_as}
+    notes = []
+    for key, what in words.items():
+        share = prediction.get(key)
+        if isinstance(share, float):
+            name = "predictions right" if key == "accuracy" else key.replace("_", " ")
+            notes.append(f"{name} {percent(share)}: {what}")
+    return notes

@@ -63,21 +63,27 @@ def _speedups(axes: Axes, runs: Mapping[str, PolicyRun]) -> None:
     axes.set(xlim=(0, 1.005 * most or 1), xlabel=f"speed-up over {next(iter(runs))}")
 
 
-def _layers(axes: Axes, run: RunHistory, said: str, first: bool) -> None:
+def _unit(most_ns: float) -> tuple[str, float]:
+    """What times up to `most_ns` are drawn in, and how many ns that is."""
+    return ("ms", 1e6) if most_ns >= 2e6 else ("µs", 1e3)
+
+
+def _layers(axes: Axes, run: RunHistory, name: str, first: bool) -> None:
     """How long each layer's experts take, and how long resources were busy with them: means over steps."""
     times = np.maximum(run.times, 1)
+    unit, ns = _unit(float((run.layer_ns / times).max()))
     ticks = range(len(run.layers))
     together = "experts of the layer" if first else None
-    axes.step(ticks, run.layer_ns / times / 1000, color=INK, where="mid", label=together)
+    axes.step(ticks, run.layer_ns / times / ns, color=INK, where="mid", label=together)
     for group, (meaning, line, label) in _GROUPS.items():
-        busy = run.busy_ns[group] / times / 1000
+        busy = run.busy_ns[group] / times / ns
         shown = f"{label} busy" if first else None
         axes.step(ticks, busy, color=COLOURS[meaning], linestyle=line, where="mid", label=shown)
     few = range(0, len(run.layers), max(1, -(-len(run.layers) // 12)))
     axes.set_xticks(list(few), [str(run.layers[place]) for place in few])
     axes.set(xlim=(-0.5, len(run.layers) - 0.5), ylim=(0, None))
     mean = "mean of steps" if run.phase == "decode" else "prefill"
-    axes.set(xlabel=f"layer of the model, {mean}", ylabel=said)
+    axes.set(xlabel=f"layer of the model, {mean}", ylabel=f"{name}\n({unit})" if name else f"time ({unit})")
 
 
 def _engines(axes: Axes, runs: Mapping[str, PolicyRun]) -> None:
@@ -142,26 +148,29 @@ def _labels(places: Mapping[str, tuple[float, float]]) -> dict[str, float]:
     return engines | {f"DIMM {name[4:]}": places[name][0] for name in shown}
 
 
-def _jobs(axes: Axes, layer: LayerRecord, name: str, until_us: float) -> None:
+def _jobs(axes: Axes, layer: LayerRecord, name: str, until_ns: float) -> None:
     """What each resource did when; what is no expert is lighter."""
     places = _places(layer.jobs)
+    unit, ns = _unit(until_ns)
     for job in layer.jobs:
         at, high = places[job.resource]
         colour = COLOURS[_COLOUR_OF[job.resource.partition(" ")[0]]]
         light = job.kind not in ("expert", "copy")
-        _bar(axes, at, high, layer, (job.start_ns, job.end_ns), tint(colour, _LIGHT) if light else colour)
+        times = job.start_ns, job.end_ns
+        _bar(axes, at, high, layer, times, ns, tint(colour, _LIGHT) if light else colour)
     bottom = max(at + high / 2 for at, high in places.values())
     labels = _labels(places)
     overlapping = [one for one in layer.migrations if _overlaps(one, layer)]
     if overlapping:
         labels["migrations"] = bottom + 0.6
         for one in overlapping:
-            _bar(axes, bottom + 0.6, 0.8, layer, (one.start_ns, one.end_ns), COLOURS["exposed"])
+            times = one.start_ns, one.end_ns
+            _bar(axes, bottom + 0.6, 0.8, layer, times, ns, COLOURS["exposed"])
         bottom += 1.1
     axes.set_yticks(list(labels.values()), list(labels))
     axes.tick_params(axis="y", length=0)
-    axes.set(ylim=(bottom + 0.1, -0.6), xlim=(0, until_us), ylabel=name)
-    axes.set_xlabel("time since the gate (µs); lighter: shared experts, activations, results")
+    axes.set(ylim=(bottom + 0.1, -0.6), xlim=(0, until_ns / ns), ylabel=name)
+    axes.set_xlabel(f"time since the gate ({unit}); lighter: shared experts, activations, results")
 
 
 def _overlaps(migration: MigrationRecord, layer: LayerRecord) -> bool:
@@ -169,20 +178,27 @@ def _overlaps(migration: MigrationRecord, layer: LayerRecord) -> bool:
 
 
 def _bar(
-    axes: Axes, at: float, high: float, layer: LayerRecord, times: tuple[float, float], colour: object
+    axes: Axes,
+    at: float,
+    high: float,
+    layer: LayerRecord,
+    times: tuple[float, float],
+    unit_ns: float,
+    colour: str | tuple[float, float, float],
 ) -> None:
-    start, end = (np.clip(ns - layer.start_ns, 0, layer.end_ns - layer.start_ns) / 1000 for ns in times)
+    """From one time to another, as far as that is within the layer."""
+    start, end = (np.clip(ns - layer.start_ns, 0, layer.end_ns - layer.start_ns) / unit_ns for ns in times)
     thin = 0.4 * float(axes.spines["left"].get_linewidth())
     axes.barh(at, end - start, left=start, height=high, color=colour, edgecolor="white", linewidth=thin)
 
 
 def _job_panels(shown: Mapping[str, LayerRecord]) -> list[Panel]:
-    until_us = max((layer.end_ns - layer.start_ns) / 1000 for layer in shown.values()) if shown else 0.0
+    until_ns = max((layer.end_ns - layer.start_ns for layer in shown.values()), default=0.0)
 
     def of(name: str, layer: LayerRecord) -> Panel:
         rows = len(_labels(_places(layer.jobs))) + 2
         return Panel(
-            lambda axes: _jobs(axes, layer, name, until_us), 1.1 * rows, stretches=True, over_time=True
+            lambda axes: _jobs(axes, layer, name, until_ns), 1.1 * rows, stretches=True, over_time=True
         )
 
     return [of(name, layer) for name, layer in shown.items()]
@@ -190,9 +206,8 @@ def _job_panels(shown: Mapping[str, LayerRecord]) -> list[Panel]:
 
 def _layer_panels(runs: Mapping[str, RunHistory], several: bool) -> list[Panel]:
     def of(place: int, name: str, run: RunHistory) -> Panel:
-        said = f"{name}\n(µs)" if several else "time (µs)"
         return Panel(
-            lambda axes: _layers(axes, run, said, place == 0),
+            lambda axes: _layers(axes, run, name if several else "", place == 0),
             5,
             stretches=True,
             over_time=True,
