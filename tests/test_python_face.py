@@ -309,6 +309,11 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
         {"path": but(LONG), "limit": [*but(), -1, 1.0, "1"]},
     ),
     "load_hardware": (ndpsim.load_hardware, {"hw": "trimoe"}, {name: _HW[name] for name in ("hw", "sets")}),
+    "check_policy": (
+        ndpsim.check_policy,
+        {"policy": "klotski"},
+        {"policy": but(), "machine": but(None), "estimates": but(None), "seed": [*but(), -1, 1.0]},
+    ),
     "load_model": (ndpsim.load_model, {}, {"model": but()}),
     "resolve": (ndpsim.resolve, dict(standard="DDR5", org="DDR5_16Gb_x8", timing="DDR5_4800AN"), _CHANNEL),
     "Memory.named": (

@@ -13,6 +13,7 @@ from ndpsim.policies.choose import (
     policies,
     policy_names,
 )
+from ndpsim.policies.conformance import PolicyCheck, check_policy
 from ndpsim.policies.interface import (
     STRIPED,
     Assignment,
@@ -43,8 +44,10 @@ __all__ = [
     "Part",
     "Placement",
     "Policy",
+    "PolicyCheck",
     "PolicyParameter",
     "PolicyParameters",
+    "check_policy",
     "choose_policy",
     "parameters_of",
     "policies",

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 import numbers
 import operator
-from collections.abc import Iterable, Sequence
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +30,7 @@ from ndpsim.policies.interface import (
 __all__ = [
     "MIGRATION_KINDS",
     "CheckedAssignment",
+    "answering",
     "checked_assignment",
     "checked_migrations",
     "checked_placement",
@@ -63,6 +67,30 @@ def _moment(view: LayerView | BackgroundView) -> str:
     return (
         f"prefill, layer {view.layer}" if view.phase == "prefill" else f"step {view.step}, layer {view.layer}"
     )
+
+
+@contextmanager
+def answering(policy: str, question: str, view: LayerView | BackgroundView | None = None) -> Iterator[None]:
+    """While a policy answers: what it raises becomes a line that says where.
+
+    Args:
+        policy: its name.
+        question: "place", "assign", "background" and so on.
+        view: what it is shown, where that has a step and a layer.
+
+    Raises:
+        InputError: the policy raised anything; an InputError of its own stays as it is.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        when = f"{_moment(view)}: " if view is not None else ""
+        problem = f"{when}{question} raises {type(error).__name__}: {error}"
+        text = f"{problem} ({Path(frame.filename).name}, line {frame.lineno})"
+        raise InputError(text, key=f"policy {policy}") from error
 
 
 def _sequence(value: object, what: str, at: _At) -> Sequence[Any]:

@@ -1,0 +1,293 @@
+"""Whether a policy keeps to the rules, on a small trace, without a simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.arguments import instance, shown
+from ndpsim.errors import InputError
+from ndpsim.moe import MoeShape
+from ndpsim.policies.answers import answering, checked_assignment, checked_migrations, checked_placement
+from ndpsim.policies.choose import ChosenPolicy, choose_policy
+from ndpsim.policies.interface import (
+    BackgroundView,
+    Estimates,
+    LayerPlacement,
+    LayerView,
+    Machine,
+    Migration,
+    OfflineView,
+    Placement,
+    Policy,
+)
+from ndpsim.reported import Reported
+from ndpsim.routing import Routing, generate_routing
+from ndpsim.routing.trace import loads_of
+
+__all__ = ["PolicyCheck", "check_policy"]
+
+_BATCH, _STEPS, _PROMPT = 64, 4, 4
+
+_LEGAL = "every answer is legal"
+_SAME = "the same inputs get the same answers"
+_BLIND = "what comes later changes no answer"
+_NO_ROOM = "a GPU without room for experts is no obstacle"
+
+_SHAPE = MoeShape(
+    name="check",
+    family="unknown",
+    source="check_policy",
+    hidden=2048,
+    expert_intermediate=1024,
+    layers=5,
+    moe_layers=4,
+    dense_layers=(0,),
+    dense_intermediate=8192,
+    routed_experts=32,
+    experts_per_token=4,
+    shared_experts=1,
+    shared_intermediate=1024,
+    hidden_act="silu",
+)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class PolicyCheck(Reported):
+    """What was checked of a policy; nothing was wrong.
+
+    Attributes:
+        policy, parameters: which was checked.
+        layers: answers to `assign` that were held against the rules.
+        migrations: of the answers to `background`, by kind.
+        checks: what was found to hold, in words.
+    """
+
+    policy: str
+    parameters: Mapping[str, Any]
+    layers: int
+    migrations: Mapping[str, int]
+    checks: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Moment:
+    """A layer of the trace, as it comes."""
+
+    phase: str
+    step: int
+    layer: int
+    loads: NDArray[np.int64]
+    tokens: int
+
+
+def check_policy(
+    policy: str | type[Policy] | ChosenPolicy,
+    machine: Machine | None = None,
+    estimates: Estimates | None = None,
+    seed: int = 1,
+) -> PolicyCheck:
+    """Replay a small trace under a policy, and hold every answer against the rules.
+
+    The trace, a prefill and decode steps, is replayed twice as it is, once with all that comes after half
+    of it scrambled, and once on a GPU that has no room for experts. Migrations take as long as one layer or
+    two. Views are frozen; who writes in one is told so.
+
+    Args:
+        policy: ``NAME[:KEY=VALUE,...]``, ``path/to/file.py:ClassName``, or a class.
+        machine, estimates: what the policy is shown; None: a small machine with plain numbers.
+        seed: of the trace.
+
+    Raises:
+        InputError: the policy broke a rule; which, at which step, layer and expert, in one line.
+    """
+    chosen = choose_policy(policy)
+    machine = _machine() if machine is None else instance(machine, "machine", Machine)
+    estimates = _estimates() if estimates is None else instance(estimates, "estimates", Estimates)
+    trace, offline = (
+        generate_routing("skewed", machine.model, _BATCH, _STEPS, _PROMPT, seed, offline)
+        for offline in (False, True)
+    )
+    moments = _moments(trace, machine)
+    first = _Replay(chosen, machine, estimates, offline).run(moments)
+    again = _Replay(chosen, machine, estimates, offline).run(moments)
+    _compare(chosen, first, again, "given again with the same inputs")
+    checks = [_LEGAL, _SAME]
+    if not chosen.policy.sees_the_future:
+        half = len(moments) // 2
+        scrambled = _Replay(chosen, machine, estimates, offline).run(_scrambled(moments, half, seed))
+        # The answer to `background` at the half knows nothing of the layer after it either.
+        _compare(chosen, first[: 2 * half + 3], scrambled, "given when only what comes later differs")
+        checks.append(_BLIND)
+    _Replay(chosen, replace(machine, gpu_experts=0), estimates, offline).run(moments)
+    checks.append(_NO_ROOM)
+    kinds = [one.kind for _, answer in first if isinstance(answer, list) for one in answer]
+    counts = {kind: kinds.count(kind) for kind in sorted(set(kinds))}
+    parameters = chosen.parameters.model_dump()
+    return PolicyCheck(chosen.name, parameters, len(moments), counts, tuple(checks))
+
+
+def _compare(
+    chosen: ChosenPolicy, first: Sequence[tuple[str, Any]], other: Sequence[tuple[str, Any]], when: str
+) -> None:
+    for (question, answer), (_, otherwise) in zip(first, other, strict=False):
+        if answer != otherwise:
+            raise InputError(f"{question}: the answer is another one, {when}", key=f"policy {chosen.name}")
+
+
+def _moments(trace: Routing, machine: Machine) -> list[_Moment]:
+    """What comes when: the prefill's layers, then those of each step."""
+    rows = [trace.row(layer) for layer in machine.layers]
+    moments = []
+    if trace.prefill_ids is not None:
+        loads = loads_of(trace.prefill_ids[rows], trace.experts)
+        moments += [
+            _Moment("prefill", 0, layer, of_layer, trace.prefill_tokens)
+            for layer, of_layer in zip(machine.layers, loads, strict=True)
+        ]
+    for step, loads in enumerate(loads_of(trace.ids[:, rows], trace.experts)):
+        moments += [
+            _Moment("decode", step, layer, of_layer, trace.batch)
+            for layer, of_layer in zip(machine.layers, loads, strict=True)
+        ]
+    return moments
+
+
+def _scrambled(moments: list[_Moment], last: int, seed: int) -> list[_Moment]:
+    """The same up to the moment `last`; later, experts have each other's tokens."""
+    random = np.random.default_rng(seed)
+    return moments[: last + 1] + [
+        replace(moment, loads=random.permutation(moment.loads)) for moment in moments[last + 1 :]
+    ]
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """A copy that nobody can make writable again."""
+    return np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape)
+
+
+class _Replay:
+    """A machine without time: migrations end one or two layers after they were asked for."""
+
+    def __init__(
+        self, chosen: ChosenPolicy, machine: Machine, estimates: Estimates, offline: Routing
+    ) -> None:
+        self.name, self.machine = chosen.name, machine
+        with answering(chosen.name, "__init__"):
+            self.policy = chosen.start(machine, estimates)
+        with answering(chosen.name, "place"):
+            placement = self.policy.place(OfflineView(machine, estimates, offline, offline.batch))
+        placement = checked_placement(chosen.name, placement, machine)
+        self.dimm, self.shards = placement.dimm.copy(), placement.shards.copy()
+        self.resident = placement.resident.copy()
+        self.moving = np.zeros_like(self.resident)
+        self.under_way: list[tuple[int, Migration]] = []
+        lies = placement.dimm.tobytes(), placement.shards.tobytes(), placement.resident.tobytes()
+        self.answers: list[tuple[str, Any]] = [("place", lies)]
+
+    def run(self, moments: Sequence[_Moment]) -> list[tuple[str, Any]]:
+        """Every question with its answer, in the order in which they were asked."""
+        for place, moment in enumerate(moments):
+            self._arrive(place)
+            self._assign(moment)
+            self._background(place, moment, moments[(place + 1) % len(moments)])
+        with answering(self.name, "prediction"):
+            predicted = self.policy.prediction()
+        if predicted is not None and not isinstance(predicted, Mapping):
+            problem = f"prediction gives {shown(predicted)}, neither a mapping nor None"
+            raise InputError(problem, key=f"policy {self.name}")
+        return self.answers
+
+    def _placement(self) -> Placement:
+        return Placement(_frozen(self.dimm), _frozen(self.shards), _frozen(self.resident))
+
+    def _to_gpu(self) -> NDArray[np.bool_]:
+        flags = np.zeros_like(self.resident)
+        for _, one in self.under_way:
+            if one.kind in ("prefetch", "fetch"):
+                flags[self.machine.layers.index(one.layer), one.expert] = True
+        return flags
+
+    def _assign(self, moment: _Moment) -> None:
+        row = self.machine.layers.index(moment.layer)
+        lies: LayerPlacement = self._placement().of_layer(row)
+        arriving = _frozen(self._to_gpu()[row])
+        loads = _frozen(moment.loads)
+        view = LayerView(moment.phase, moment.step, moment.layer, loads, moment.tokens, lies, arriving)
+        with answering(self.name, "assign", view):
+            answer = self.policy.assign(view)
+        checked = checked_assignment(self.name, view, answer, self.machine)
+        self.answers.append((self._when(moment, "assign"), (*checked, dict(answer.details))))
+
+    def _background(self, place: int, moment: _Moment, following: _Moment) -> None:
+        free = self.machine.gpu_experts - int(self.resident.sum()) - int(self._to_gpu().sum())
+        view = BackgroundView(
+            moment.phase,
+            moment.step,
+            moment.layer,
+            following.layer,
+            _frozen(moment.loads),
+            self._placement(),
+            _frozen(self.moving),
+            free,
+            _frozen(following.loads) if self.policy.sees_the_future else None,
+        )
+        with answering(self.name, "background", view):
+            answer = self.policy.background(view)
+        migrations = checked_migrations(self.name, view, answer, self.machine)
+        for number, one in enumerate(migrations):
+            at = self.machine.layers.index(one.layer), one.expert
+            if one.kind == "evict":
+                self.resident[at] = False
+            else:
+                self.moving[at] = True
+                self.under_way.append((place + 1 + number % 2, one))
+        self.answers.append((self._when(moment, "background"), migrations))
+
+    def _arrive(self, place: int) -> None:
+        """Ends the migrations that are done before the layer at `place`."""
+        for due, one in self.under_way:
+            if due > place:
+                continue
+            at = self.machine.layers.index(one.layer), one.expert
+            self.moving[at] = False
+            if one.kind in ("prefetch", "fetch"):
+                self.resident[at] = True
+            else:
+                self.dimm[at] = one.to
+        self.under_way = [(due, one) for due, one in self.under_way if due > place]
+
+    @staticmethod
+    def _when(moment: _Moment, question: str) -> str:
+        at = "prefill" if moment.phase == "prefill" else f"step {moment.step}"
+        return f"{at}, layer {moment.layer}: {question}"
+
+
+def _machine() -> Machine:
+    layers = tuple(layer for layer in range(_SHAPE.layers) if layer not in _SHAPE.dense_layers)
+    return Machine(_SHAPE, layers, _SHAPE.expert.weight_bytes(), 4, (0, 0, 1, 1), 12, 2)
+
+
+def _estimates() -> Estimates:
+    """Of the magnitude of a server's: what is faster depends on the tokens."""
+    tokens = np.arange(_BATCH * _PROMPT + 1.0)
+    some = tokens > 0
+    return Estimates(
+        gpu_ns=np.where(some, 5_000 + 20 * tokens, 0.0),
+        cpu_ns=np.where(some, 20_000 + 600 * tokens, 0.0),
+        ndp_ns=np.where(some, np.maximum(90_000, 50_000 * tokens), 0.0),
+        ndp_error=0.01,
+        pcie_ns=200_000.0,
+        striped_read_ns=42_000.0,
+        localized_read_ns=330_000.0,
+        to_striped_ns=170_000.0,
+        to_localized_ns=170_000.0,
+        rebalance_ns=500_000.0,
+        window_ns=450_000.0,
+        shared_ns=6_000.0,
+        token_ns=70.0,
+    )

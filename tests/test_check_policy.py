@@ -1,0 +1,214 @@
+"""check_policy: policies that keep to the rules pass, and each way of breaking them is named."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ndpsim
+from ndpsim.errors import InputError
+from ndpsim.policies import Assignment, Migration, Placement, Policy, check_policy, policy_names
+
+DOCUMENTED = Path(__file__).parent.parent / "docs" / "policies.md"
+
+
+class OnCpu(Policy):
+    """Legal: all experts on the CPU."""
+
+    name = "mine"
+    title = "All experts on the CPU"
+
+    def assign(self, view):
+        return Assignment(cpu=np.flatnonzero(view.loads))
+
+
+def refusal(policy: object) -> str:
+    with pytest.raises(InputError) as caught:
+        check_policy(policy)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", policy_names())
+def test_bundled_policies_keep_to_the_rules(name):
+    found = check_policy(name)
+    assert (found.policy, found.layers) == (name, 20)
+    assert found.parameters
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "klotski:variant=code",
+        "klotski:hot_experts=0",
+        "enhanced-ktransformers:hot=cheaper,residents=none",
+        "monde:residents=none,variant=dynande",
+        "monde:placement=cyclic,variant=bandwidth,alpha=3",
+    ],
+)
+def test_variants_of_bundled_policies_keep_to_the_rules(asked):
+    for seed in range(3):
+        assert check_policy(asked, seed=seed).checks == check_policy(OnCpu).checks
+
+
+def test_the_documented_example_keeps_to_the_rules_and_does_what_it_says(tmp_path):
+    code = re.findall(r"```python\n(.*?)```", DOCUMENTED.read_text(), re.DOTALL)[0]
+    assert len(code.splitlines()) <= 40
+    file = tmp_path / "threshold.py"
+    file.write_text(code)
+    found = ndpsim.check_policy(f"{file}:Threshold:tokens=64")
+    assert found.parameters == {"tokens": 64}
+    assert found.migrations["prefetch"] == 12  # as many as the GPU has room for
+    assert found.checks == (
+        "every answer is legal",
+        "the same inputs get the same answers",
+        "what comes later changes no answer",
+        "a GPU without room for experts is no obstacle",
+    )
+
+
+# Broken in one way each
+
+
+class LeavesOneOut(OnCpu):
+    def assign(self, view):
+        return Assignment(cpu=np.flatnonzero(view.loads)[1:])
+
+
+class Writes(OnCpu):
+    def assign(self, view):
+        view.loads[0] = 0
+        return super().assign(view)
+
+
+class MakesWritable(OnCpu):
+    def background(self, view):
+        view.placement.dimm.setflags(write=True)
+
+
+class Fails(OnCpu):
+    def background(self, view):
+        return {}[view.layer]
+
+
+class FailsAtOnce(OnCpu):
+    def __init__(self, machine, estimates, parameters):
+        raise RuntimeError("no")
+
+
+class PredictsNonsense(OnCpu):
+    def prediction(self):
+        return 0.78
+
+
+class FetchesTooMuch(OnCpu):
+    def background(self, view):
+        return [Migration("fetch", view.next_layer, expert) for expert in range(view.gpu_free + 1)]
+
+
+class MovesTwice(OnCpu):
+    def background(self, view):
+        return [Migration("relayout", view.next_layer, 0, 2)] * 2
+
+
+class HoldsTooMuch(OnCpu):
+    def place(self, view):
+        lies = Placement.striped(len(self.machine.layers), self.machine.model.routed_experts)
+        lies.resident[:] = True
+        return lies
+
+
+class CountsRuns(OnCpu):
+    """It remembers, from run to run, how often it was asked."""
+
+    asked = itertools.count()
+
+    def assign(self, view):
+        active = np.flatnonzero(view.loads)
+        return Assignment(cpu=np.roll(active, next(self.asked) % 7))
+
+
+class IsRandom(OnCpu):
+    def assign(self, view):
+        return Assignment(cpu=np.random.default_rng().permutation(np.flatnonzero(view.loads)))
+
+
+class LooksAhead(OnCpu):
+    """It finds the caller's trace, and orders experts by the tokens of a layer that is yet to come."""
+
+    def assign(self, view):
+        frame = sys._getframe(1)
+        while "moments" not in frame.f_locals:
+            frame = frame.f_back
+        active = np.flatnonzero(view.loads)
+        return Assignment(cpu=active[np.argsort(frame.f_locals["moments"][-1].loads[active])])
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        (LeavesOneOut, r"policy mine: prefill, layer 1: expert 0 has \d+ tokens and no engine"),
+        (
+            Writes,
+            r"policy mine: prefill, layer 1: assign raises ValueError: assignment destination is read-only "
+            r"\(test_check_policy.py, line \d+\)",
+        ),
+        (
+            MakesWritable,
+            "policy mine: prefill, layer 1: background raises ValueError: cannot set WRITEABLE flag .*",
+        ),
+        (
+            Fails,
+            r"policy mine: prefill, layer 1: background raises KeyError: 1 \(test_check_policy.py, line \d+\)",
+        ),
+        (FailsAtOnce, r"policy mine: __init__ raises RuntimeError: no \(test_check_policy.py, line \d+\)"),
+        (PredictsNonsense, "policy mine: prediction gives 0.78, neither a mapping nor None"),
+        (
+            FetchesTooMuch,
+            "policy mine: after prefill, layer 1: fetch of expert 12 of layer 2: the GPU's memory has no room .*",
+        ),
+        (
+            MovesTwice,
+            "policy mine: after prefill, layer 1: relayout of expert 0 of layer 2: it is moving already",
+        ),
+        (
+            HoldsTooMuch,
+            "policy mine: place: 128 experts are to be in the GPU's memory, which has room for 12 .*",
+        ),
+        (
+            CountsRuns,
+            "policy mine: prefill, layer 1: assign: the answer is another one, given again with the same inputs",
+        ),
+        (
+            IsRandom,
+            "policy mine: prefill, layer 1: assign: the answer is another one, given again with the same inputs",
+        ),
+        (
+            LooksAhead,
+            "policy mine: prefill, layer 1: assign: the answer is another one, given when only what comes later "
+            "differs",
+        ),
+    ],
+)
+def test_what_breaks_a_rule_is_named(policy, words):
+    assert re.fullmatch(words, refusal(policy)), refusal(policy)
+
+
+def test_who_sees_the_future_is_shown_the_next_loads_and_is_not_held_against_it():
+    seen = []
+
+    class Seer(OnCpu):
+        sees_the_future = True
+
+        def background(self, view):
+            seen.append(view.next_loads)
+            return ()
+
+    assert "what comes later changes no answer" not in check_policy(Seer).checks
+    assert all(loads.sum() > 0 for loads in seen)
+    assert len(seen) == 60
