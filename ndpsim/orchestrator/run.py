@@ -99,9 +99,8 @@ def run_moe(
     context = max(whole_number(context, "context", 1), prompt)
     choice(arbitration, "arbitration", ARBITRATIONS, "arbitration")
     number(check_limit, "check_limit", 0)
-    trace = find_routing(routing, shape, batch, steps, prompt, seed)
     wanted_layers = _layers(layers, shape)
-    trace = trace.for_model(shape, layers=wanted_layers)
+    trace = find_routing(routing, shape, batch, steps, prompt, seed, wanted_layers)
     _check_wanted(check_layer, trace)
     given = _given(
         hardware, shape, trace, _offline(routing, shape, trace, seed), wanted_layers,

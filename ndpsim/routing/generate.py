@@ -166,6 +166,7 @@ def find_routing(
     steps: int = 16,
     prompt: int = 0,
     seed: int = 1,
+    layers: Sequence[int] | None = None,
 ) -> Routing:
     """The routing that a run needs, wherever it comes from: given, from a file, or generated.
 
@@ -173,6 +174,7 @@ def find_routing(
         routing: a trace, its file, or a SPEC; None: `default_routing` of the model. A SPEC comes first; write
             ``./skewed`` for a file of that name.
         model, batch, steps, prompt, seed: see `generate_routing`; a trace is cut to them.
+        layers: the model's layers that are needed; None: all. Dense ones are passed over.
 
     Raises:
         InputError: there is no such file or generator, or the trace does not fit the model or lacks what is
@@ -182,11 +184,11 @@ def find_routing(
     if routing is None:
         routing = default_routing(shape)
     if isinstance(routing, Spec) or (isinstance(routing, str) and is_spec(routing)):
-        return generate_routing(routing, shape, batch, steps, prompt, seed)
+        return generate_routing(routing, shape, batch, steps, prompt, seed).for_model(shape, layers=layers)
     trace = routing if isinstance(routing, Routing) else load_routing(existing_file(routing))
     if prompt and set(trace.prompt_lengths[:batch]) != {prompt}:
         raise InputError(f"the trace has no prompts of {prompt} tokens", key="prompt")
-    return trace.for_model(shape, batch, steps)
+    return trace.for_model(shape, batch, steps, layers)
 
 
 def is_spec(text: str) -> bool:

@@ -1,0 +1,483 @@
+"""A whole model under a policy: what must add up, what slows what down, and what is refused.
+
+Logs are judged by the audit, which knows nothing of the orchestrator; small cases are worked out by hand from
+what single calls take.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ndpsim
+from ndpsim.audit.schedule import check_schedule
+from ndpsim.errors import InputError
+from ndpsim.moe import Attention, MoeShape
+from ndpsim.orchestrator.jobs import JobList
+from ndpsim.orchestrator.log import writing_log
+from ndpsim.orchestrator.record import LayerRecord, RunRecord
+from ndpsim.orchestrator.run import run_moe
+from ndpsim.policies import Assignment, Migration, Part, Placement, Policy, policies
+from ndpsim.policies.interface import STRIPED
+from ndpsim.results.cache import ResultCache
+from ndpsim.results.moe import MoeResult, PolicyRun
+from ndpsim.routing import Routing
+
+MODEL = MoeShape(
+    name="small",
+    family="made",
+    source="made",
+    hidden=512,
+    expert_intermediate=256,
+    layers=4,
+    moe_layers=3,
+    dense_layers=(0,),
+    dense_intermediate=512,
+    routed_experts=16,
+    experts_per_token=2,
+    shared_experts=1,
+    shared_intermediate=256,
+    hidden_act="silu",
+    attention=Attention(heads=4, kv_heads=4, head_size=64, value_size=64),
+    vocabulary=1000,
+)
+EXPERT_BYTES = 3 * 512 * 256 * 2
+CACHE = ResultCache(disk_bytes=0)
+GIVEN: dict[str, Any] = dict(model=MODEL, batch=32, steps=3, context=64, gpu_experts=2, cache=CACHE)
+
+
+def moe(*policies: Any, **others: Any) -> MoeResult:
+    return run_moe(policies=policies or ("trimoe",), **{**GIVEN, **others})
+
+
+def recorded(policy: Any, **others: Any) -> tuple[PolicyRun, list[LayerRecord], RunRecord]:
+    """A run and its layers."""
+    layers: list[LayerRecord] = []
+    runs: list[RunRecord] = []
+
+    def observe(run: RunRecord, layer: LayerRecord) -> None:
+        runs.append(run)
+        layers.append(layer)
+
+    return moe(policy, observer=observe, **others).runs[0], layers, runs[0]
+
+
+def plain(result: MoeResult) -> dict[str, Any]:
+    """Without how long it took."""
+    text = json.loads(json.dumps(result.to_dict()))
+    for run in text["runs"]:
+        del run["wall_s"], run["policy_wall_s"]
+    return text
+
+
+class Everything(Policy):
+    """Experts with an even number on the NDP unit of a DIMM, others in turn on GPU and CPU."""
+
+    name = "everything"
+    title = "all engines"
+
+    def place(self, view: Any) -> Placement:
+        placement = super().place(view)
+        even = np.arange(0, 16, 2)
+        placement.dimm[:, even] = even
+        placement.resident[:, 1] = True
+        return placement
+
+    def assign(self, view: Any) -> Assignment:
+        active = np.flatnonzero(view.loads).tolist()
+        odd = [expert for expert in active if expert % 2]
+        return Assignment(
+            gpu=[expert for expert in odd if expert % 4 == 1],
+            cpu=[expert for expert in odd if expert % 4 == 3],
+            ndp=[expert for expert in active if expert % 2 == 0],
+        )
+
+
+def alone_on(engine: str) -> type[Policy]:
+    """All on one engine: on NDP expert e on DIMM e."""
+
+    class Alone(Everything):
+        name = f"alone-{engine}"
+
+        def place(self, view: Any) -> Placement:
+            placement = Policy.place(self, view)
+            if engine == "ndp":
+                placement.dimm[:] = np.arange(16)
+            return placement
+
+        def assign(self, view: Any) -> Assignment:
+            return Assignment(**{engine: np.flatnonzero(view.loads).tolist()})
+
+    return Alone
+
+
+def trace_of(experts: list[int], layers: tuple[int, ...] = (1,), steps: int = 1) -> Routing:
+    """Every token chooses the next two of these experts, in turn."""
+    pairs = (
+        list(itertools.batched(experts, 2))
+        if hasattr(itertools, "batched")
+        else [tuple(experts[n : n + 2]) for n in range(0, len(experts), 2)]
+    )
+    ids = np.array(pairs, dtype=np.int16)
+    return Routing(16, layers, np.broadcast_to(ids, (steps, len(layers), *ids.shape)).copy())
+
+
+# ---- What must add up -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", [*sorted(policies()), Everything], ids=str)
+@pytest.mark.parametrize("prompt", [None, 8])
+def test_whatever_the_policy_everything_adds_up(policy, prompt, tmp_path):
+    log = tmp_path / "log.jsonl.gz"
+    layers: list[LayerRecord] = []
+    with writing_log(log) as write:
+
+        def observe(run: RunRecord, layer: LayerRecord) -> None:
+            layers.append(layer)
+            write(run, layer)
+
+        (run,) = moe(policy, prompt=prompt, observer=observe).runs
+    report = check_schedule(log)
+    assert report.ok, report
+    assert report.layers == len(layers) == 3 * (3 + (prompt is not None))
+    pairs = 3 * 3 * 32 * 2 + (3 * 32 * 8 * 2 if prompt else 0)
+    assert run.pairs == pairs == sum(run.pairs_by_engine.values())
+    assert run.moe_ns == pytest.approx(run.prefill_moe_ns + run.decode_moe_ns)
+    assert run.moe_ns == pytest.approx(sum(layer.end_ns - layer.start_ns for layer in layers))
+    assert run.time_ns == run.prefill_ns + run.decode_ns
+    assert (run.prefill_ns > 0) == (prompt is not None)
+    assert run.tokens_per_s == pytest.approx(3 * 32 / run.decode_ns * 1e9)
+    assert run.bound_ns == pytest.approx(sum(layer.bound_ns for layer in layers))
+    for layer in layers:
+        assert layer.bound_ns <= layer.end_ns - layer.start_ns
+    assert all(0 <= share <= 1 + 1e-9 for share in run.utilization.values())
+    assert sum(run.bottleneck.values()) == pytest.approx(1)
+    # Layers and windows follow each other; the head comes after the last.
+    for one, following in itertools.pairwise(layers):
+        if one.layer != 3:
+            assert following.start_ns == pytest.approx(one.end_ns + following.window_ns)
+    assert run.time_ns > layers[-1].end_ns
+
+
+def test_migrations_are_the_change_of_the_placement():
+    run, layers, record = recorded("trimoe:budget=together", steps=8)
+    lies, resident = record.placement.dimm.copy(), record.placement.resident.copy()
+    count = 0
+    for layer in layers:
+        for one in layer.migrations:
+            row = record.machine.layers.index(one.layer)
+            count += 1
+            if one.kind == "evict":
+                resident[row, one.expert] = False
+            elif one.target == "gpu":
+                resident[row, one.expert] = True
+            else:
+                lies[row, one.expert] = STRIPED if one.target == "striped" else int(one.target.split()[1])
+        row = record.machine.layers.index(layer.layer)
+    row = record.machine.layers.index(layers[-1].layer)
+    assert count
+    assert (layers[-1].placement.dimm == lies[row]).all()
+    assert sum(int(of_kind["count"]) for of_kind in run.migrations.values()) == count
+    moved = {kind: of_kind for kind, of_kind in run.migrations.items() if kind != "evict"}
+    assert all(of_kind["bytes"] == of_kind["count"] * EXPERT_BYTES for of_kind in moved.values())
+
+
+def test_the_same_seed_gives_the_same_result_and_policies_do_not_touch_each_other():
+    both = plain(moe("trimoe", "monde"))
+    again = plain(moe("trimoe", "monde"))
+    assert both == again
+    other = plain(moe("monde"))["runs"][0]
+    beside = both["runs"][1]
+    for run in (other, beside):
+        del run["speedup"], run["speedup_moe"]
+    assert other == beside
+    assert plain(moe(seed=2)) != plain(moe())
+
+
+def test_speed_ups_are_against_the_first_policy():
+    first, second = moe("monde", "trimoe").runs
+    assert (first.speedup, first.speedup_moe) == (1, 1)
+    assert second.speedup == pytest.approx(first.time_ns / second.time_ns)
+    assert second.speedup_moe == pytest.approx(first.moe_ns / second.moe_ns)
+
+
+def test_twice_the_real_costs_leave_the_answers_as_they_are(monkeypatch):
+    policy = "trimoe:relayout=false,rebalance=false,prefetch=false"
+    _, once, _ = recorded(policy)
+    add = JobList.add
+
+    def doubled(self: JobList, label: Any, work_ns: float, *others: Any, **more: Any) -> int:
+        return add(self, label, 2 * work_ns, *others, **{**more, "per_ns": more.get("per_ns", 0.0) / 2})
+
+    monkeypatch.setattr(JobList, "add", doubled)
+    _, twice, _ = recorded(policy)
+    assert [layer.assignment for layer in twice] == [layer.assignment for layer in once]
+    assert sum(layer.end_ns - layer.start_ns for layer in twice) > 1.2 * sum(
+        layer.end_ns - layer.start_ns for layer in once
+    )
+
+
+# ---- Time, by hand --------------------------------------------------------------------------------------------
+
+
+def of_kind(layer: LayerRecord, kind: str, resource: str = "") -> list[Any]:
+    return [job for job in layer.jobs if job.kind == kind and job.resource.startswith(resource)]
+
+
+def test_experts_of_a_dimm_run_one_after_the_other_each_for_its_simulated_time():
+    class Queue(alone_on("ndp")):
+        def place(self, view: Any) -> Placement:
+            placement = super().place(view)
+            placement.dimm[:, :4] = 0
+            return placement
+
+    _, (layer,), _ = recorded(Queue, routing=trace_of([0, 1, 0, 2, 0, 5]), batch=3, steps=1, layers=[1])
+    up, down = of_kind(layer, "activations")[0], of_kind(layer, "results")[0]
+    times = {
+        tokens: ndpsim.simulate_expert("trimoe", MODEL, tokens=tokens, cache=CACHE).time_ns
+        for tokens in (1, 3)
+    }
+    first, second, third = of_kind(layer, "expert", "ndp 0")
+    assert (first.expert, second.expert, third.expert) == (0, 1, 2)
+    assert first.start_ns == up.end_ns
+    assert first.end_ns - first.start_ns == pytest.approx(times[3])
+    assert second.start_ns == first.end_ns
+    assert third.end_ns == pytest.approx(up.end_ns + times[3] + 2 * times[1])
+    assert down.start_ns == third.end_ns
+    assert layer.end_ns == down.end_ns
+    assert of_kind(layer, "expert", "ndp 5")[0].start_ns == up.end_ns
+    # Activations go up once a token, and one vector a token comes back.
+    assert up.bytes == down.bytes == 3 * MODEL.hidden * 2
+
+
+def test_an_expert_on_the_cpu_takes_the_longer_of_computing_and_reading():
+    _, (layer,), _ = recorded(alone_on("cpu"), routing=trace_of([0, 1] * 40), batch=40, steps=1, layers=[1])
+    cpu = ndpsim.load_processors("trimoe").cpu
+    read_ns = ndpsim.simulate_host_read("trimoe", MODEL, "striped", cache=CACHE).time_ns
+    compute_ns = cpu.expert_time(MODEL.expert, 40).time_ns
+    first, second = of_kind(layer, "expert", "cpu")
+    assert first.end_ns - first.start_ns == pytest.approx(max(read_ns, compute_ns), rel=1e-6)
+    assert second.start_ns == first.end_ns
+
+
+def test_the_gpu_computes_in_order_while_as_many_copies_arrive_as_have_buffers():
+    experts = list(range(12))
+    _, (layer,), record = recorded(
+        alone_on("gpu"), routing=trace_of(experts), batch=6, steps=1, layers=[1], gpu_experts=0
+    )
+    copies, computed = of_kind(layer, "copy"), of_kind(layer, "expert", "gpu")
+    assert [job.expert for job in computed] == experts
+    buffers, engines = record.machine.expert_buffers, 2
+    for number, copy in enumerate(copies):
+        if number >= buffers:
+            assert copy.start_ns >= computed[number - buffers].end_ns
+        if number >= engines:
+            assert copy.start_ns >= copies[number - engines].end_ns
+        assert computed[number].start_ns >= copy.end_ns
+    (shared,) = of_kind(layer, "shared")
+    assert shared.start_ns == layer.start_ns
+    # Nothing is off the GPU, so nothing goes to the host and back.
+    assert not of_kind(layer, "activations") + of_kind(layer, "results")
+
+
+def test_shares_of_an_expert_are_computed_at_once_on_several_engines():
+    class Split(alone_on("ndp")):
+        def assign(self, view: Any) -> Assignment:
+            active = np.flatnonzero(view.loads).tolist()
+            return Assignment(
+                cpu=[Part(expert, 0.25) for expert in active], ndp=[Part(expert, 0.75) for expert in active]
+            )
+
+    run, (layer,), _ = recorded(Split, routing=trace_of([0, 1, 0, 1]), batch=2, steps=1, layers=[1])
+    assert run.experts == {"gpu_hit": 0, "gpu_miss": 0, "cpu": 0.5, "ndp": 1.5}
+    assert run.pairs_by_engine["cpu"] == pytest.approx(1)
+    assert run.pairs == 4
+    part = ndpsim.Expert(MODEL.hidden, round(0.75 * MODEL.expert_intermediate))
+    alone = ndpsim.simulate_expert("trimoe", part, tokens=2, cache=CACHE).time_ns
+    job = of_kind(layer, "expert", "ndp 0")[0]
+    assert job.alone_ns == pytest.approx(alone)
+    assert sum(job.bytes for job in of_kind(layer, "expert")) == 2 * EXPERT_BYTES
+
+
+def test_a_sharded_expert_runs_on_all_its_dimms():
+    class Sharded(alone_on("ndp")):
+        def place(self, view: Any) -> Placement:
+            placement = super().place(view)
+            placement.dimm[:, :2], placement.shards[:, :2] = [4, 6], 2
+            return placement
+
+    _, (layer,), _ = recorded(Sharded, routing=trace_of([0, 1]), batch=1, steps=1, layers=[1])
+    alone = ndpsim.simulate_expert("trimoe", MODEL, tokens=1, layout="sharded:2", cache=CACHE).time_ns
+    jobs = of_kind(layer, "expert", "ndp")
+    assert [(job.resource, job.expert) for job in jobs] == [
+        ("ndp 4", 0), ("ndp 5", 0), ("ndp 6", 1), ("ndp 7", 1)
+    ]  # fmt: skip
+    assert all(job.end_ns - job.start_ns == pytest.approx(alone) for job in jobs)
+
+
+class Moves(alone_on("ndp")):
+    """Moves expert 15, which nothing needs, after the first layer."""
+
+    kind, to = "relayout", STRIPED
+
+    def background(self, view: Any) -> list[Migration]:
+        first = (view.step, view.layer) == (0, 1)
+        return [Migration(self.kind, 2, 15, self.to)] if first else []
+
+
+def test_a_move_takes_the_time_of_a_relayout_and_counts_as_hidden_in_windows():
+    # Nobody else uses links or these DIMMs: expert 15 is on DIMM 15, and experts 0 and 1 are computed.
+    _, layers, _ = recorded(Moves, routing=trace_of([0, 1], (1, 2, 3), 2), batch=1, steps=2)
+    (move,) = [one for layer in layers for one in layer.migrations]
+    alone = ndpsim.simulate_relayout(
+        "trimoe", MODEL, 1, "localized", "striped", source_dimms=[15], host=False, cache=CACHE
+    ).time_ns
+    assert move.end_ns - move.start_ns == pytest.approx(alone, rel=1e-3)
+    assert move.start_ns == move.decided_ns == layers[0].end_ns
+    window = min(layers[1].window_ns, move.end_ns - move.start_ns)
+    assert move.hidden_ns >= window - 1e-6
+    assert move.hidden_ns + move.exposed_ns == pytest.approx(move.end_ns - move.start_ns)
+
+
+def test_a_prefetch_that_is_still_on_its_way_is_waited_for_and_not_copied_again():
+    class Late(alone_on("gpu")):
+        def background(self, view: Any) -> list[Migration]:
+            return [Migration("prefetch", 2, 0)] if (view.step, view.layer) == (0, 1) else []
+
+    run, layers, _ = recorded(
+        Late, routing=trace_of([0, 1], (1, 2, 3), 2), batch=1, steps=2, sets=["pcie.gbps=0.1"]
+    )
+    second = layers[1]
+    assert [job.expert for job in of_kind(second, "copy")] == [1]
+    (prefetch,) = [one for layer in layers for one in layer.migrations]
+    compute = next(job for job in of_kind(second, "expert") if job.expert == 0)
+    assert compute.start_ns >= prefetch.end_ns > second.start_ns
+    assert prefetch.exposed_ns > 0
+    assert layers[4].placement.resident[0]
+    assert run.migrations["prefetch"]["count"] == 1
+
+
+# ---- What changes what ----------------------------------------------------------------------------------------
+
+
+def test_dram_timings_and_links_change_a_run_as_they_change_single_calls():
+    slow = ["dram.nRFC=1900"]
+    once, slower = (
+        ndpsim.simulate_expert("trimoe", MODEL, tokens=1, sets=sets, cache=CACHE).time_ns
+        for sets in ((), slow)
+    )
+    runs = [
+        recorded(alone_on("ndp"), routing=trace_of([0, 1]), batch=1, steps=1, layers=[1], sets=sets)[1][0]
+        for sets in ((), slow)
+    ]
+    ends = [of_kind(layer, "expert", "ndp 0")[0] for layer in runs]
+    assert (ends[0].end_ns - ends[0].start_ns, ends[1].end_ns - ends[1].start_ns) == pytest.approx(
+        (once, slower)
+    )
+    narrow = ["link.link_gbps=5", "link.lane_gbit_s=5"]
+    moves = []
+    for sets in ((), narrow):
+        _, layers, _ = recorded(Moves, routing=trace_of([0, 1], (1, 2, 3), 2), batch=1, steps=2, sets=sets)
+        moves += [one for layer in layers for one in layer.migrations]
+    assert moves[1].end_ns - moves[1].start_ns > 3 * (moves[0].end_ns - moves[0].start_ns)
+
+
+def test_a_kv_cache_with_the_host_makes_windows_longer():
+    near, far = (recorded("trimoe", kv=kv, context=4096)[1] for kv in ("gpu", "host"))
+    assert far[1].window_ns > 1.5 * near[1].window_ns
+
+
+def test_layers_are_the_models_and_dense_ones_take_their_time():
+    run, layers, _ = recorded("trimoe", layers=[0, 2], steps=1)
+    assert [layer.layer for layer in layers] == [2]
+    without, _, _ = recorded("trimoe", layers=[2], steps=1)
+    dense = ndpsim.load_processors("trimoe").dense_time(MODEL, 32, 64)
+    assert run.time_ns - without.time_ns == pytest.approx(dense.attention_ns + dense.dense_layer_ns)
+    assert run.moe_ns == pytest.approx(without.moe_ns)
+
+
+# ---- What is refused ------------------------------------------------------------------------------------------
+
+
+def refusal(*policies: Any, **others: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        moe(*policies, **others)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def changed(**answer: Any) -> type[Policy]:
+    class Changed(alone_on("ndp")):
+        name = "mine"
+
+        def assign(self, view: Any) -> Any:
+            right = super().assign(view)
+            return answer["assign"](right) if "assign" in answer else right
+
+        def background(self, view: Any) -> Any:
+            return answer["background"](view) if "background" in answer else ()
+
+    return Changed
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"assign": lambda right: Assignment(ndp=right.ndp[1:])}, ["step 0, layer 1", "no engine"]),
+        ({"assign": lambda right: Assignment(ndp=right.ndp, cpu=right.ndp[:1])}, ["add up to 2"]),
+        ({"assign": lambda right: 1 / 0}, ["step 0, layer 1", "assign: ZeroDivisionError"]),
+        ({"assign": lambda right: "nonsense"}, ["not an Assignment"]),
+        ({"background": lambda view: [Migration("relayout", 2, 99)]}, ["expert 99"]),
+        (
+            {"background": lambda view: [Migration("fetch", 2, e) for e in range(9)]},
+            ["has no room", str(EXPERT_BYTES)],
+        ),
+    ],
+)
+def test_what_a_policy_gets_wrong_is_named(answer, words):
+    problem = refusal(changed(**answer))
+    assert problem.startswith("policy mine: ")
+    for word in words:
+        assert word in problem
+
+
+@pytest.mark.parametrize(
+    ("others", "words"),
+    [
+        ({"policies": ()}, ["policies"]),
+        ({"steps": 0}, ["steps"]),
+        ({"layers": [0]}, ["layers", "no experts"]),
+        ({"layers": [4]}, ["layers", "from 0 to 3"]),
+        ({"check_layer": (3, 1)}, ["check_layer", "from 0 to 2"]),
+        ({"check_layer": (0, 0)}, ["check_layer", "0 is not among"]),
+        ({"gpu_experts": 17}, ["gpu_experts", "from 0 to 16"]),
+        ({"kv": "disk"}, ["kv"]),
+        ({"arbitration": "nobody"}, ["arbitration"]),
+        ({"routing": trace_of([0, 1], (1, 2, 3), 3)}, ["batch", "32 is more than the 1"]),
+        ({"routing": trace_of([0, 1], (1, 2), 3), "batch": 1}, ["layer 3"]),
+        ({"hw": "cxl"}, ["cxl"]),
+        ({"sets": ["gpu.memory_gb=8.001"]}, ["not supported", "gpu.memory_gb"]),
+    ],
+)
+def test_wrong_arguments_are_refused_by_name(others, words):
+    with pytest.raises(InputError) as caught:
+        run_moe(**{"policies": ("trimoe",), **GIVEN, **others})
+    assert "\n" not in str(caught.value)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_what_does_not_fit_the_dimms_is_not_supported_by_bytes():
+    class Crowd(alone_on("ndp")):
+        def place(self, view: Any) -> Placement:
+            placement = Policy.place(self, view)
+            placement.dimm[:] = 3
+            return placement
+
+    big = MoeShape(**{**vars(MODEL), "routed_experts": 16_384})
+    problem = refusal(Crowd, model=big, sets=["dram.org=DDR5_8Gb_x8", "dimm.ranks=1"], gpu_experts=0, steps=1)
+    assert "not supported: DIMM 3" in problem
