@@ -113,7 +113,9 @@ def contention_table(
 def _on_axis(axis: Floats, gbps: Sequence[float], rates: Sequence[float]) -> Floats:
     """Rates where they were measured, from 1 at 0 GB/s on, as rates at the points of an axis."""
     order = np.argsort(gbps)
-    return np.interp(axis, [0.0, *np.array(gbps)[order]], [1.0, *np.minimum(np.array(rates)[order], 1.0)])
+    rising, falling = np.array(gbps)[order], np.minimum(np.array(rates)[order], 1.0)
+    on_axis: Floats = np.interp(axis, [0.0, *rising], [1.0, *falling])
+    return on_axis
 
 
 def _over_tokens(tokens: Ints, measured: Sequence[int], rates: Sequence[Floats]) -> Floats:
