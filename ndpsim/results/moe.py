@@ -1,0 +1,154 @@
+"""What a run of a whole model tells, policy by policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ndpsim.reported import Reported
+from ndpsim.units import format_time
+
+__all__ = ["CheckedEnd", "LayerCheck", "MoeResult", "PolicyRun"]
+
+
+@dataclass(frozen=True)
+class CheckedEnd:
+    """When something ended by the rate model, and when in the cycle-level session.
+
+    Attributes:
+        name: "dimm 3": its last expert; "read 17 cpu", "read 17 gpu": the host's read of expert 17 for it.
+        rate_ns, cycle_ns: from the beginning of the layer.
+        error: the first less the second, as a share of the layer's time.
+    """
+
+    name: str
+    rate_ns: float
+    cycle_ns: float
+    error: float
+
+
+@dataclass(frozen=True)
+class LayerCheck:
+    """A layer whose DIMMs and host reads were run again in the cycle-level session.
+
+    Attributes:
+        step, layer: which.
+        limit: of the size of each error.
+        rate_ns, cycle_ns: how long the layer takes by both.
+        error: the first less the second, over the second.
+        ends: of each DIMM's last expert and of each host read.
+    """
+
+    step: int
+    layer: int
+    limit: float
+    rate_ns: float
+    cycle_ns: float
+    error: float
+    ends: tuple[CheckedEnd, ...]
+
+    @property
+    def largest(self) -> CheckedEnd | None:
+        """The end with the largest error; None: there is none."""
+        return max(self.ends, key=lambda end: abs(end.error), default=None)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every error is within the limit."""
+        return all(abs(one) <= self.limit for one in (self.error, *(end.error for end in self.ends)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PolicyRun(Reported):
+    """A model under one policy.
+
+    "By engine" is by "gpu_hit" (on the GPU, from its memory), "gpu_miss" (on the GPU, after a copy over
+    PCIe), "cpu" and "ndp".
+
+    Attributes:
+        policy: its name.
+        parameters: all of them, with defaults.
+        time_ns: of everything: `prefill_ns` + `decode_ns`.
+        prefill_ns, decode_ns: of the prefill (0 without one), and of all decode steps.
+        moe_ns: of the layers' experts alone, from the gate to the last result, over all layers:
+            `prefill_moe_ns` + `decode_moe_ns`.
+        shared_ns: that the GPU computed shared experts.
+        layer_ns: of a layer's experts: "mean", "p50", "p99", "max".
+        tokens_per_s: decoded tokens over `decode_ns`; of a prefill alone, its tokens over `prefill_ns`.
+        speedup, speedup_moe: `time_ns` and `moe_ns` of the first policy of the call over this one's.
+        bound_ns: no assignment of these loads to these engines takes less than this in place of `moe_ns`.
+        pairs: of a token and an expert, that were computed.
+        experts, pairs_by_engine: by engine; parts of an expert count by their share.
+        utilization: share of `time_ns` for which each resource was busy: "gpu", "cpu", "pcie-down",
+            "pcie-up", "ndp 0" (DIMM 0), "channel 0" (of the host), ...
+        migrations: by kind: "count", "bytes", "hidden_ns" (in windows), "exposed_ns" (beside a
+            layer's experts).
+        cache: experts on the GPU: "hits", "misses" and "hit_rate", None where the GPU had none.
+        prediction: "accuracy" and what is counted; None where the policy predicts nothing.
+        estimated_ns: the policy's own estimates of its layers, summed, beside `moe_ns`; None: it makes none.
+        policy_wall_s: that the policy's own code took.
+        bottleneck: share of layers by the resource with the most time on the critical path.
+        energy_nj: by component, None for what is not known, and the `total` where all is; None where
+            nothing is.
+        energy_note: what it rests on, and what it leaves out.
+        wall_s: how long the run took.
+        check: a layer by the cycle-level session; None where it was not asked for.
+    """
+
+    policy: str
+    parameters: Mapping[str, Any]
+    time_ns: float
+    prefill_ns: float
+    decode_ns: float
+    moe_ns: float
+    prefill_moe_ns: float = field(repr=False)
+    decode_moe_ns: float = field(repr=False)
+    shared_ns: float
+    layer_ns: Mapping[str, float]
+    tokens_per_s: float
+    speedup: float
+    speedup_moe: float
+    bound_ns: float
+    pairs: int
+    experts: Mapping[str, float]
+    pairs_by_engine: Mapping[str, float]
+    utilization: Mapping[str, float] = field(repr=False)
+    migrations: Mapping[str, Mapping[str, float]]
+    cache: Mapping[str, float | None]
+    prediction: Mapping[str, Any] | None
+    estimated_ns: float | None
+    policy_wall_s: float = field(repr=False)
+    bottleneck: Mapping[str, float]
+    energy_nj: Mapping[str, float | None] | None
+    energy_note: str = field(repr=False)
+    wall_s: float
+    check: LayerCheck | None = field(default=None, repr=False)
+
+    def _title(self) -> str:
+        return f"PolicyRun of {self.policy}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MoeResult(Reported):
+    """A model's layers with their experts on GPU, CPU and DIMMs, under one policy or several.
+
+    Attributes:
+        config: everything that was used.
+        routing: what was routed: the statistics of `describe_routing`, as plain data.
+        runs: a run for each policy, in the order of the call; speed-ups are against the first.
+    """
+
+    config: Mapping[str, Any] = field(repr=False)
+    routing: Mapping[str, Any] = field(repr=False)
+    runs: tuple[PolicyRun, ...]
+
+    def _rows(self) -> list[tuple[str, str]]:
+        return [
+            (
+                run.policy,
+                f"{format_time(run.time_ns)}, {run.tokens_per_s:.4g} tokens/s, {run.speedup:.3f}x; "
+                f"experts {format_time(run.moe_ns)}, {run.speedup_moe:.3f}x",
+            )
+            for run in self.runs
+        ]
