@@ -3,7 +3,7 @@
 The experts of each DIMM run back to back from when its first one began, and the host's reads, for the CPU
 and for copies to the GPU, begin when they began, each at its own limit: of a striped read, each channel
 carries an equal part. Copies at the same time share PCIe: one that has company is read at what the others
-leave it on average. Everything else, computing on the GPU and the CPU and the way over PCIe, takes what it took.
+leave it on average. Everything else, computing on GPU and CPU and the way over PCIe, takes what it took.
 """
 
 from __future__ import annotations
