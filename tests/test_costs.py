@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from ndpsim.config import load_hardware
@@ -184,3 +185,72 @@ def test_expected_times_beyond_the_last_point_go_on_along_the_line(monkeypatch):
     expected, error = ours.expected_ns(30)
     assert expected[10] == pytest.approx(expected[8] + (expected[8] - expected[6]))
     assert error >= abs(expected[16] / ours.expert(16).time_ns - 1)
+
+
+# ---- contention ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tables():
+    """By arbitration, the table of a memory-bound and a compute-bound expert; windows are short."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (
+            ("_TOKENS", (1, 8)),
+            ("_RELAYOUT_TOKENS", (1, 8)),
+            ("_WINDOW_NS", (2000.0, 16_000.0)),
+            ("_RELAYOUT_WINDOW_NS", (2000.0, 6_000.0)),
+        ):
+            patch.setattr(f"ndpsim.orchestrator.contention.{name}", value)
+        model = Expert(1024, 512)
+        return {
+            name: costs(model=model, arbitration=name).contention() for name in ("host-first", "ndp-first")
+        }
+
+
+def test_an_expert_loses_more_to_the_host_the_more_it_reads_and_the_less_it_computes(tables):
+    table = tables["host-first"]
+    assert table.ndp_rate.shape == (len(table.tokens), len(table.host_gbps)) == (2, 5)
+    assert (table.ndp_rate[:, 0] == 1).all()
+    assert (np.diff(table.ndp_rate[0]) < 0).all()
+    assert (table.ndp_rate[0, 1:] < table.ndp_rate[1, 1:]).all()
+    assert table.host_gbps[-1] == pytest.approx(33.9, abs=0.2)  # what a localized host read reaches alone
+    # The host takes at least its own bursts of the lanes' time, and at most whole ranks.
+    assert 1 - 34 / 136 - 0.06 < table.ndp_rate[0, -1] < 1 - 34 / 153.6 + 0.06
+
+
+def test_the_host_reads_as_if_alone_where_it_is_first_and_hardly_where_it_is_not(tables):
+    assert (tables["host-first"].host_rate > 0.97).all()
+    assert tables["ndp-first"].host_rate[0] < 0.3
+    assert tables["ndp-first"].ndp_rate[0].min() > tables["host-first"].ndp_rate[0].min()
+
+
+def test_relayouts_slow_experts_and_writing_more_than_reading(tables):
+    table = tables["host-first"]
+    assert table.relayout_gbps[0] == 0
+    for beside in (table.ndp_rate_beside_relayout, table.ndp_rate_beside_writes):
+        assert beside.shape == (2, len(table.relayout_gbps))
+        assert (beside[:, 0] == 1).all()
+        assert beside[0, -1] < 0.9
+    assert (table.ndp_rate_beside_writes[:, -1] < table.ndp_rate_beside_relayout[:, -1]).all()
+
+
+def test_without_links_there_is_nothing_beside_relayouts(monkeypatch):
+    monkeypatch.setattr("ndpsim.orchestrator.contention._TOKENS", (1,))
+    monkeypatch.setattr("ndpsim.orchestrator.contention._WINDOW_NS", (200.0, 2000.0))
+    table = costs("dimm.count=8").contention()  # one DIMM on a channel
+    assert table.ndp_rate_beside_relayout.tolist() == table.ndp_rate_beside_writes.tolist() == [[1.0]]
+
+
+def test_contention_comes_from_the_cache_and_depends_on_the_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr("ndpsim.orchestrator.contention._TOKENS", (1,))
+    monkeypatch.setattr("ndpsim.orchestrator.contention._RELAYOUT_TOKENS", ())
+    monkeypatch.setattr("ndpsim.orchestrator.contention._WINDOW_NS", (1000.0, 8000.0))
+    cache = ResultCache(tmp_path)
+
+    def asked(*sets):
+        return Costs(load_hardware("trimoe", sets), LARGE, cache=cache).contention()
+
+    first = asked()
+    assert asked().ndp_rate.tolist() == first.ndp_rate.tolist()
+    assert cache.hits == 1
+    assert asked("dram.nRFC=2000").ndp_rate.tolist() != first.ndp_rate.tolist()

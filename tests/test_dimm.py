@@ -53,6 +53,7 @@ class Work(NamedTuple):
     regions: int = 1  # of the weights of a job
     start: int = 1  # the first clock, as refresh counts them
     open_rows: tuple[tuple[int, int, int, int], ...] = ()
+    most_lag: int = state.FAR  # of the first stream
 
     @property
     def lanes(self) -> int:
@@ -151,6 +152,7 @@ def works(draw: st.DrawFn, row_policies: tuple[str, ...] = ("open",), refresh: s
         draw(st.sampled_from([1, 2])),
         draw(st.sampled_from([1, 1, 777])),
         draw(st.sampled_from([(), (bank,)])),
+        draw(st.sampled_from([state.FAR, 0, 3, 100])),
     )
 
 
@@ -253,6 +255,7 @@ def make(work: Work, kind: Any, weights_at: int = 0, recording: bool = True) -> 
                 1 + 70 * stream,
                 work.pace if stream == 0 else (11 * stream, 3),
                 work.rounds * lengths,
+                work.most_lag if stream == 0 else state.FAR,
             )
         )
     for dimm in range(work.dimms):
@@ -477,6 +480,7 @@ def test_a_host_alone_is_the_controller_alone(work):
         rounds=1,
         start=1,
         open_rows=(),
+        most_lag=state.FAR,
     )
     dimm = make(work, make_dimms)
     assert dimm.run_host(1 << 40)

@@ -135,6 +135,75 @@ def test_streams_of_the_host_get_what_they_ask_for_and_share_what_is_left():
     assert greedy[0].requests == pytest.approx(greedy[1].requests, rel=0.02)
 
 
+SHARED = Expert(512, 2048)
+CHANNEL_GBPS = 33.9  # what a host read reaches alone
+
+
+def rates_of(host_reads, until_ns=15_000):
+    streams = simulate_dimm("trimoe", host_reads=host_reads, until_ns=until_ns).host
+    return [stream.bytes / (until_ns - stream.start_ns) for stream in streams]
+
+
+def a_read(gbps, layout="localized", dimm=0, **others):
+    model = Expert(512, 2048 * 8) if layout == "striped" else SHARED
+    return {"model": model, "layout": layout, "gbps": gbps, "dimm": dimm, "behind": True, **others}
+
+
+@pytest.mark.parametrize(
+    ("reads", "shares"),
+    [
+        ([a_read("saturate"), a_read("saturate", dimm=1)], [1 / 2, 1 / 2]),
+        ([a_read(38.4, "striped"), a_read(38.4)], [1 / 2, 1 / 2]),
+        ([a_read(30), a_read(20, dimm=1)], [1 / 2, 1 / 2]),
+        ([a_read(38.4, "striped"), a_read("saturate"), a_read(8, dimm=1)], [None, None, 8]),
+        ([a_read(30, "striped"), a_read(5, "striped")], [None, 5]),
+    ],
+)
+def test_host_reads_share_a_channel_equally_but_for_those_that_ask_for_less(reads, shares):
+    rates, asked = rates_of(reads), sum(share for share in shares if share and share > 1)
+    rest = (CHANNEL_GBPS - asked) / sum(1 for share in shares if share is None or share < 1)
+    expected = [share if share and share > 1 else rest for share in shares]
+    assert rates == pytest.approx(expected, rel=0.06)
+
+
+def test_a_host_read_that_was_held_up_makes_up_for_what_buffers_hold_and_no_more():
+    # Beside a read of half as long, one that asks for 30 of 33.9 GB/s gets half, and then 30 again.
+    first, second = a_read(30, model=SHARED), a_read(38.4, model=Expert(512, 512), dimm=1)
+    session = Session("trimoe")
+    for read in (first, second):
+        session.host_read(**read)
+    session.run()
+    slow, fast = session.hosts
+    rest_ns, rest_bytes = slow.end_ns - fast.end_ns, slow.bytes - fast.bytes
+    made_up = 30 * 2048 * session.result().clock_ns
+    assert fast.bytes / fast.end_ns == pytest.approx(CHANNEL_GBPS / 2, rel=0.03)
+    assert rest_bytes - 1.2 * made_up < 30 * rest_ns < rest_bytes
+
+
+@pytest.mark.parametrize("layout", ["localized", "striped"])
+def test_weights_that_lie_behind_others_have_rows_of_their_own(layout):
+    session = Session("trimoe", record_commands=True)
+    session.expert(SMALL, dimm=1)
+    session.host_read(SMALL, layout, dimm=1, behind=True)
+    session.host_read(SMALL, layout, dimm=1, behind=True)
+    session.expert(SMALL, dimm=1)
+    session.run()
+    lanes, reads, opened = session.machine.lanes, {}, set()
+    for lane, trace in enumerate(session.result().command_traces):
+        row = {}
+        for command, *bank, at_row, column in zip(
+            trace.command, trace.bankgroup, trace.bank, trace.row, trace.column, strict=True
+        ):
+            if COMMANDS[command].name == "ACT":
+                row[*bank] = at_row
+            elif COMMANDS[command].reads:
+                at = (lane, *bank, row[*bank], column)
+                reads[at] = reads.get(at, 0) + 1
+                opened.add(lane // lanes)
+    assert set(reads.values()) == {1}
+    assert opened == ({1} if layout == "localized" else {0, 1})
+
+
 def test_contention_is_a_session_of_one_expert_and_one_stream():
     beside = simulate_contention("trimoe", SMALL, 2, host_gbps=6, pattern="random")
     result = simulate_dimm(

@@ -85,17 +85,24 @@ def due(traffic, stream, bus):
         return max(start, traffic.taken_at[stream, bus])
     length, first = traffic.length[stream, bus], traffic.first[stream, bus]
     of_stream = number // length * total + traffic.number[bus, first + number % length]
-    return start + of_stream * clocks // per
+    return start + of_stream * clocks // per + traffic.lag[stream, bus]
+
+
+@inlined
+def comes_at(traffic, stream, bus):
+    """When the turn of the next request of a stream comes: where its lag has a bound, streams take turns."""
+    at = due(traffic, stream, bus)
+    return max(at, traffic.taken_at[stream, bus]) if traffic.most_lag[stream] < FAR else at
 
 
 @inlined
 def admit(traffic, bus, value, clock):
-    """The request that is due first is the next that the host's controller may take."""
+    """The request whose turn comes first is the next that the host's controller may take."""
     if traffic.next[bus] >= 0:
         return
     first, at = -1, FAR
     for stream in range(traffic.first.shape[0]):
-        of_stream = due(traffic, stream, bus)
+        of_stream = comes_at(traffic, stream, bus)
         if of_stream < at:
             first, at = stream, of_stream
     traffic.due[bus] = at
@@ -110,6 +117,7 @@ def admit(traffic, bus, value, clock):
 def note_taken(traffic, bus, value, clock):
     """The host's controller has taken a request: another may be next."""
     stream = traffic.next[bus]
+    traffic.lag[stream, bus] += max(0, clock - due(traffic, stream, bus) - traffic.most_lag[stream])
     traffic.taken[stream, bus] += 1
     traffic.taken_at[stream, bus] = clock
     traffic.next[bus] = -1

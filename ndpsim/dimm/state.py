@@ -131,7 +131,9 @@ class Traffic(NamedTuple):
     """What the host asks for: streams of requests, each the same again and again.
 
     Request n of a stream is due at clock ``start + n * clocks // per``; with 0 clocks, when the last was
-    taken. Of those that are due on a bus, the one that was due first is next.
+    taken. Of those that are due on a bus, the one that was due first is next. Where `most_lag` has an end,
+    what a request was taken later than so many clocks after it was due delays those behind it on that bus,
+    and a request that is due before the one before it was taken counts as due then.
     """
 
     place: Ints  # [bus, request], as in `dram.state.Source`: those of the streams behind one another
@@ -142,6 +144,8 @@ class Traffic(NamedTuple):
     first: Ints  # [stream, bus]: the first request of the stream,
     length: Ints  # [stream, bus]: and how many it has
     pace: Ints  # [stream, 4]: requests over all buses, start, clocks, per
+    most_lag: Ints  # [stream]: clocks from being due to being taken, FAR: any
+    lag: Ints  # [stream, bus]: clocks by which requests fall due later
     offered: Ints  # [stream, bus]: no more requests than this are made
     taken: Ints  # [stream, bus]: requests that the controller has taken,
     taken_at: Ints  # [stream, bus]: the last at this clock
@@ -380,6 +384,8 @@ def make_traffic(buses: int) -> Traffic:
         first=_zeros(0, buses),
         length=_zeros(0, buses),
         pace=_zeros(0, 4),
+        most_lag=_zeros(0),
+        lag=_zeros(0, buses),
         offered=_zeros(0, buses),
         taken=_zeros(0, buses),
         taken_at=_zeros(0, buses),
@@ -399,6 +405,7 @@ class Stream(NamedTuple):
     start: int
     pace: tuple[int, int]  # request n is due after ``n * pace[0] // pace[1]`` clocks
     offered: Ints  # [bus]: no more requests than this are made
+    most_lag: int = FAR  # see `Traffic`
 
 
 def add_stream(traffic: Traffic, stream: Stream) -> Traffic:
@@ -420,6 +427,8 @@ def add_stream(traffic: Traffic, stream: Stream) -> Traffic:
         "first": before,
         "length": length,
         "pace": [length.sum(), stream.start, *stream.pace],
+        "most_lag": stream.most_lag,
+        "lag": np.zeros(buses, dtype=np.int64),
         "offered": stream.offered,
         "taken": np.zeros(buses, dtype=np.int64),
         "taken_at": np.zeros(buses, dtype=np.int64),

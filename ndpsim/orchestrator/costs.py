@@ -129,6 +129,9 @@ class Costs:
         arbitration: as in `simulate_contention`.
         cache: as in `simulate_expert`.
 
+    Attributes:
+        shape: of an expert.
+
     Methods raise `InputError` for what the hardware cannot do: without NDP units, without links, with too few
     DIMMs for a layout, without room for a shape.
     """
@@ -143,8 +146,8 @@ class Costs:
     ) -> None:
         self.hardware = load_hardware(hw)
         self.weights, _ = named_weights(model, bits)
-        self.arbitration, self._bits, self._cache = arbitration, bits, cache
-        self._model = Expert(self.weights.hidden, self.weights.intermediate)
+        self.arbitration, self.bits, self._cache = arbitration, bits, cache
+        self.shape = Expert(self.weights.hidden, self.weights.intermediate)
         self._experts: dict[tuple[int, int, float], NdpCost] = {}
         self._reads: dict[int | None, HostReadCost] = {}
         self._relayouts: dict[tuple[str, str], RelayoutCost] = {}
@@ -165,13 +168,13 @@ class Costs:
         return found
 
     def _simulated_expert(self, tokens: int, shards: int, share: float) -> NdpCost:
-        whole = self._model
+        whole = self.shape
         columns = max(1, round(share * whole.intermediate))
         model = whole if columns == whole.intermediate else Expert(whole.hidden, columns)
         turns = -(-tokens // MAX_TOKENS)
         of_turn = [tokens // turns + (turn < tokens % turns) for turn in range(turns)]
         layout = "localized" if shards == 1 else f"sharded:{shards}"
-        result = simulate_expert(self.hardware, model, of_turn, layout, self._bits, cache=self._cache)
+        result = simulate_expert(self.hardware, model, of_turn, layout, self.bits, cache=self._cache)
         read = result.weight_bytes * result.weight_reads
         return NdpCost(
             result.time_ns,
@@ -207,7 +210,7 @@ class Costs:
         found = self._reads.get(shards)
         if found is None:
             layout = "striped" if shards is None else "localized" if shards == 1 else f"sharded:{shards}"
-            result = simulate_host_read(self.hardware, self._model, layout, self._bits, cache=self._cache)
+            result = simulate_host_read(self.hardware, self.shape, layout, self.bits, cache=self._cache)
             found = self._reads[shards] = HostReadCost(
                 result.time_ns,
                 result.weight_bytes,
@@ -238,7 +241,7 @@ class Costs:
 
     @cached_property
     def _contention(self) -> ContentionTable:
-        return contention_table(self.hardware, self._model, self._bits, self.arbitration, self._cache)
+        return contention_table(self.hardware, self.shape, self.bits, self.arbitration, self._cache)
 
     @cached_property
     def _network(self) -> Network:
@@ -287,13 +290,13 @@ class Costs:
     def _simulated_relayout(self, source: _Lies, target: _Lies) -> RelayoutCost:
         result = simulate_relayout(
             self.hardware,
-            self._model,
+            self.shape,
             1,
             source.layout,
             target.layout,
             [source.dimm],
             [target.dimm],
-            self._bits,
+            self.bits,
             host=False,
             cache=self._cache,
         )

@@ -17,4 +17,5 @@ from ndpsim.results.session import DimmResult as DimmResult
 from ndpsim.results.session import ExpertRun as ExpertRun
 from ndpsim.results.session import HostRun as HostRun
 from ndpsim.results.session import RelayoutRun as RelayoutRun
+from ndpsim.results.shared_dimm import SharedDimmResult as SharedDimmResult
 from ndpsim.results.trace import TraceResult as TraceResult

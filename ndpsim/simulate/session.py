@@ -20,7 +20,7 @@ from ndpsim.dimm.engines import OpenRow
 from ndpsim.dimm.relayout import UNSERVED
 from ndpsim.dram import state
 from ndpsim.errors import InputError
-from ndpsim.layout import ExpertFormat, make_layout
+from ndpsim.layout import ExpertFormat, make_layout, parse_layout
 from ndpsim.moe import Expert, MoeShape
 from ndpsim.results.session import DimmResult, ExpertRun, HostRun, RelayoutRun
 from ndpsim.results.stopwatch import Stopwatch
@@ -42,6 +42,7 @@ Ints = NDArray[np.int64]
 _NONE: Ints = np.zeros(0, dtype=np.int64)
 _MAX_CLOCK = 1 << 48
 _MAX_SLICE = 1 << 30
+_MOST_LAG = 2048  # clocks, of a host read: longer than all ranks' refreshes, short beside an expert
 
 
 class Session:
@@ -167,13 +168,20 @@ class Session:
         gbps: float | str = "saturate",
         start_ns: float = 0.0,
         bits: int | ExpertFormat = 16,
+        dimm: int = 0,
+        behind: bool = False,
     ) -> int:
         """The host reads the weights of an expert, as far as they lie on this channel, once.
 
         Args:
-            model, bits, layout: as in `simulate_host_read`; the weights are the first of their DIMMs.
-            gbps: over this channel; "saturate": as fast as it can.
+            model, bits, layout: as in `simulate_host_read`.
+            gbps: over this channel, at most; "saturate": as fast as it can. Host reads that together ask for
+                more than there is share it equally, but for those that ask for less. One that was held up
+                makes up for 2048 clocks, as buffers last, and for no more.
             start_ns: when it begins; times in the past count as now.
+            dimm: the first DIMM of weights that are not striped: which of the channel's.
+            behind: the weights lie behind what is on their DIMMs, in rows of their own; else they are the
+                first of their DIMMs.
 
         Returns:
             Its number among the host's streams.
@@ -184,7 +192,13 @@ class Session:
         machine, run, layout = self.machine, self._run, text(layout, "layout")
         traffic = HostTraffic.of(gbps, 1.0, "sequential", self.hardware.dimm_host_gbps)
         weights, _ = named_weights(model, bits)
-        placed = make_layout(layout, geometry_of(self.hardware), weights)
+        geometry = geometry_of(self.hardware)
+        own = geometry.dimms_of(0)
+        first = (
+            own[whole_number(dimm, "dimm", 0, len(own) - 1)] if parse_layout(layout)[0] != "striped" else 0
+        )
+        base = max(run.first_free_place) if flag(behind, "behind") else 0
+        placed = make_layout(layout, geometry, weights, first, base)
         buses = [bus for bus in host_buses(placed) if bus.channel == 0]
         if not buses:
             raise InputError(f"{layout} leaves nothing of the weights on the first channel", key="layout")
@@ -195,7 +209,9 @@ class Session:
         numbers = [np.arange(len(one.place)) * count + number for number, one in enumerate(sources)]
         offered = np.array([0 if traffic.gbps == 0 else len(one) for one in numbers], dtype=np.int64)
         pace, clock = traffic.pace(machine.device), self._not_past(start_ns, "start_ns")
-        return run.dimms.add_stream(shared.Stream(sources, numbers, clock, pace, offered))
+        if behind:
+            run.first_free_place[:] = [placed.end] * len(run.first_free_place)
+        return run.dimms.add_stream(shared.Stream(sources, numbers, clock, pace, offered, _MOST_LAG))
 
     def relayout(
         self,
@@ -274,6 +290,13 @@ class Session:
     def now_ns(self) -> float:
         """The time until which has been simulated, after the first clock."""
         return self._run.clock_ns(self._run.dimms.clock)
+
+    @property
+    def ndp_bytes(self) -> tuple[int, ...]:
+        """Weights in bursts that the unit of each DIMM has read until now."""
+        by_lane = self._run.moved_by_lane()[shared.NDP] * self.machine.device.burst_bytes
+        of_dimms = by_lane.reshape(-1, self.machine.lanes).sum(axis=1)
+        return tuple(int(of_dimm) for of_dimm in of_dimms)
 
     @property
     def jobs(self) -> tuple[ExpertRun, ...]:

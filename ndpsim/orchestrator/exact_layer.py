@@ -1,0 +1,230 @@
+"""A layer once more in cycle-level sessions, one for each host channel: the error of working with rates.
+
+The experts of each DIMM run back to back from when its first one began, and the host's reads, for the CPU
+and for copies to the GPU, begin when they began, each at its own limit: of a striped read, each channel
+carries an equal part. Copies at the same time share PCIe: one that has company is read at what the others
+leave it on average. Everything else, computing on GPU and CPU and the way over PCIe, takes what it took.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import NamedTuple
+
+from ndpsim.moe import Expert
+from ndpsim.orchestrator.costs import Costs
+from ndpsim.orchestrator.record import JobRecord, LayerRecord
+from ndpsim.policies.interface import STRIPED
+from ndpsim.results.moe import CheckedEnd, LayerCheck
+from ndpsim.simulate import MAX_TOKENS, Session
+
+__all__ = ["check_layer"]
+
+
+class _Queued(NamedTuple):
+    """An expert, or a slice of one, in the queue of a DIMM of a channel."""
+
+    dimm: int
+    columns: int
+    tokens: int
+    release_ns: float
+
+
+class _Read(NamedTuple):
+    """What of a host read lies on a channel; `dimm`: of the channel's, `STRIPED`: on all."""
+
+    number: int
+    columns: int
+    dimm: int
+    gbps: float
+    start_ns: float
+
+
+class _Channel(NamedTuple):
+    """What a session does; reads are numbered over the layer, and equal sessions do equal things."""
+
+    queued: tuple[_Queued, ...]
+    reads: tuple[_Read, ...]
+
+
+class _Ends(NamedTuple):
+    """When the queues of DIMMs, and reads by number, ended."""
+
+    of_dimms: dict[int, float]
+    of_reads: dict[int, float]
+
+
+def check_layer(costs: Costs, record: LayerRecord, limit: float = 0.05) -> LayerCheck:
+    """Run the DIMMs and the host reads of a layer again.
+
+    Args:
+        costs: of the run, for its hardware, experts and arbitration.
+        record: of the layer.
+        limit: see `LayerCheck`.
+
+    Raises:
+        InputError: the experts of the layer do not fit on their DIMMs.
+    """
+    reading = [job for job in record.jobs if job.read_limit_gbps > 0]
+    channels = _channels(costs, record, reading)
+    ends = _run_all(costs, channels)
+    per_channel = costs.hardware.system.host.channels
+    rate_ns, dimm_ns = record.end_ns - record.start_ns, {}
+    for number, of_channel in enumerate(ends):
+        for dimm, end_ns in of_channel.of_dimms.items():
+            dimm_ns[dimm * per_channel + number] = end_ns
+    read_ns = [
+        max(of.of_reads[number] for of in ends if number in of.of_reads) for number in range(len(reading))
+    ]
+    cycle_ns = _layer_ns(record, dimm_ns, dict(zip(map(id, reading), read_ns, strict=True)))
+
+    def checked(name: str, by_rate_ns: float, by_cycle_ns: float) -> CheckedEnd:
+        return CheckedEnd(name, by_rate_ns, by_cycle_ns, (by_rate_ns - by_cycle_ns) / cycle_ns)
+
+    by_rate_ns = {dimm: max(job.end_ns for job in jobs) for dimm, jobs in _ndp_jobs(record).items()}
+    return LayerCheck(
+        step=record.step,
+        layer=record.layer,
+        limit=limit,
+        rate_ns=rate_ns,
+        cycle_ns=cycle_ns,
+        error=rate_ns / cycle_ns - 1,
+        ends=(
+            *(
+                checked(f"dimm {dimm}", by_rate_ns[dimm] - record.start_ns, dimm_ns[dimm])
+                for dimm in sorted(dimm_ns)
+            ),
+            *(
+                checked(f"read {job.expert} {_reader(job)}", job.end_ns - record.start_ns, end_ns)
+                for job, end_ns in zip(reading, read_ns, strict=True)
+            ),
+        ),
+    )
+
+
+def _reader(job: JobRecord) -> str:
+    return "cpu" if job.resource == "cpu" else "gpu"
+
+
+def _ndp_jobs(record: LayerRecord) -> dict[int, list[JobRecord]]:
+    """By DIMM, its experts in their order."""
+    found: dict[int, list[JobRecord]] = {}
+    for job in sorted(record.jobs, key=lambda job: job.start_ns):
+        kind, _, dimm = job.resource.partition(" ")
+        if kind == "ndp":
+            found.setdefault(int(dimm), []).append(job)
+    return found
+
+
+def _channels(costs: Costs, record: LayerRecord, reading: Sequence[JobRecord]) -> list[_Channel]:
+    """What each channel does."""
+    system, placement = costs.hardware.system, record.placement
+    count, peak_gbps = system.host.channels, costs.hardware.dimm_host_gbps
+    queued: list[list[_Queued]] = [[] for _ in range(count)]
+    reads: list[list[_Read]] = [[] for _ in range(count)]
+
+    def columns(job: JobRecord, slices: int) -> int:
+        return max(1, round(job.share * costs.shape.intermediate / slices))
+
+    for dimm, jobs in _ndp_jobs(record).items():
+        release_ns = jobs[0].start_ns - record.start_ns
+        for job in jobs:
+            width = columns(job, int(placement.shards[job.expert]))
+            queued[dimm % count].append(_Queued(dimm // count, width, job.tokens, release_ns))
+    for number, job in enumerate(reading):
+        dimm, shards = int(placement.dimm[job.expert]), int(placement.shards[job.expert])
+        parts = count if dimm == STRIPED else shards
+        gbps = round(min(_limit_gbps(job, record.jobs) / parts, peak_gbps), 3)
+        for part in range(parts):
+            channel = part if dimm == STRIPED else (dimm + part) % count
+            at = STRIPED if dimm == STRIPED else (dimm + part) // count
+            width = columns(job, 1 if dimm == STRIPED else shards)
+            reads[channel].append(_Read(number, width, at, gbps, job.start_ns - record.start_ns))
+    return [_Channel(tuple(of), tuple(also)) for of, also in zip(queued, reads, strict=True)]
+
+
+def _limit_gbps(job: JobRecord, jobs: Sequence[JobRecord]) -> float:
+    """How fast a read may be: as fast as others on the same resource leave it, on average over its time."""
+    others = [
+        other
+        for other in jobs
+        if other is not job
+        and other.resource == job.resource == "pcie-down"
+        and other.start_ns < job.end_ns
+        and other.end_ns > job.start_ns
+    ]
+    edges = {job.start_ns, job.end_ns}
+    edges.update(ns for one in others for ns in (one.start_ns, one.end_ns) if job.start_ns < ns < job.end_ns)
+    left_ns = 0.0
+    for begin_ns, end_ns in pairwise(sorted(edges)):
+        beside = [one for one in others if one.start_ns <= begin_ns and one.end_ns >= end_ns]
+        taken = sum(min(_busy_share(one), 1 / (1 + len(beside))) for one in beside)
+        left_ns += (1 - taken) * (end_ns - begin_ns)
+    share = left_ns / (job.end_ns - job.start_ns) if others else 1.0
+    return max(job.read_limit_gbps * share, 1e-3)
+
+
+def _busy_share(job: JobRecord) -> float:
+    """What a transfer had of its link while it went on."""
+    alone_ns = job.bytes / job.read_limit_gbps if job.read_limit_gbps else job.alone_ns
+    return min(1.0, alone_ns / (job.end_ns - job.start_ns))
+
+
+def _run_all(costs: Costs, channels: Sequence[_Channel]) -> list[_Ends]:
+    """The ends on each channel; those that do the same are run once."""
+    different = list(dict.fromkeys(channels))
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        ends = dict(zip(different, pool.map(lambda channel: _run(costs, channel), different), strict=True))
+    return [ends[channel] for channel in channels]
+
+
+def _run(costs: Costs, channel: _Channel) -> _Ends:
+    """A session of one channel."""
+    session, hidden = Session(costs.hardware, arbitration=costs.arbitration), costs.shape.hidden
+    for one in channel.queued:
+        turns = -(-one.tokens // MAX_TOKENS)
+        for turn in range(turns):
+            tokens = one.tokens // turns + (turn < one.tokens % turns)
+            session.expert(Expert(hidden, one.columns), tokens, one.dimm, one.release_ns, costs.bits)
+    for read in channel.reads:
+        layout, dimm = ("striped", 0) if read.dimm == STRIPED else ("localized", read.dimm)
+        model = Expert(hidden, read.columns)
+        session.host_read(model, layout, read.gbps, read.start_ns, costs.bits, dimm, behind=True)
+    if channel.queued or channel.reads:
+        session.run()
+    of_dimms: dict[int, float] = {}
+    for job in session.jobs:
+        of_dimms[job.dimm] = max(of_dimms.get(job.dimm, 0.0), job.end_ns or 0.0)
+    ends = (stream.end_ns or 0.0 for stream in session.hosts)
+    return _Ends(of_dimms, {read.number: end for read, end in zip(channel.reads, ends, strict=True)})
+
+
+def _layer_ns(record: LayerRecord, dimm_ns: dict[int, float], read_ns: dict[int, float]) -> float:
+    """How long the layer takes with these ends of DIMMs, and of the reads of jobs by their identity.
+
+    Results leave as long after the last expert of CPU and DIMMs as they did. The GPU computes in its order,
+    and what is copied not before it has arrived.
+    """
+    off_gpu = [job for job in record.jobs if _is_off_gpu(job)]
+    by_rate_ns = max((job.end_ns for job in off_gpu), default=record.start_ns) - record.start_ns
+    read_off_gpu = (read_ns[id(job)] for job in off_gpu if id(job) in read_ns)
+    by_cycle_ns = max((*dimm_ns.values(), *read_off_gpu), default=by_rate_ns)
+    arrived = {job.expert: read_ns[id(job)] for job in record.jobs if job.kind == "copy"}
+    ends, gpu_ns, before_ns = [by_cycle_ns, *read_ns.values()], 0.0, record.start_ns
+    for job in record.jobs:
+        if job.resource == "gpu":
+            waited_ns = 0.0 if job.start_ns <= before_ns else job.start_ns - record.start_ns
+            gpu_ns = max(gpu_ns, arrived.get(job.expert, waited_ns)) + job.end_ns - job.start_ns
+            before_ns = job.end_ns
+            ends.append(gpu_ns)
+        elif job.kind == "results":
+            ends.append(job.end_ns - record.start_ns + by_cycle_ns - by_rate_ns)
+    return max(ends)
+
+
+def _is_off_gpu(job: JobRecord) -> bool:
+    """Whether the results wait for it."""
+    return job.resource == "cpu" or job.resource.startswith("ndp ")

@@ -1,0 +1,44 @@
+"""What experts on a DIMM, host reads and relayouts reach beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ndpsim.reported import Reported
+
+__all__ = ["SharedDimmResult"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SharedDimmResult(Reported):
+    """Rates of an expert on a DIMM, and of what reads or writes that DIMM beside it.
+
+    Attributes:
+        tokens: of the experts.
+        offered_gbps: of a host read of the DIMM, ascending; the last is all that it gets.
+        host_alone_gbps: what the last of these reads without an expert.
+        host_gbps: by tokens, what each of these reads.
+        ndp_rate: by tokens, the rate of the expert beside each of these; 1: alone.
+        relayout_tokens: of the experts beside relayouts.
+        read_gbps, ndp_rate_beside_reads: by these, then by relayout: what the DIMM reads for it, and the rate
+            of the expert.
+        written_gbps, ndp_rate_beside_writes: likewise what it writes.
+        config: everything that was used.
+        wall_s, compile_s: as in all results.
+    """
+
+    tokens: tuple[int, ...]
+    offered_gbps: tuple[float, ...]
+    host_alone_gbps: float
+    host_gbps: tuple[tuple[float, ...], ...]
+    ndp_rate: tuple[tuple[float, ...], ...]
+    relayout_tokens: tuple[int, ...]
+    read_gbps: tuple[tuple[float, ...], ...]
+    ndp_rate_beside_reads: tuple[tuple[float, ...], ...]
+    written_gbps: tuple[tuple[float, ...], ...]
+    ndp_rate_beside_writes: tuple[tuple[float, ...], ...]
+    config: Mapping[str, Any] = field(repr=False)
+    wall_s: float
+    compile_s: float = field(repr=False)
