@@ -281,23 +281,23 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
     "place_expert": (ndpsim.place_expert, {"model": SMALL}, {**_HW, "layout": but(), "bits": _BITS}),
     "run_moe": (
         ndpsim.run_moe,
-        {"model": "olmoe-1b-7b", "layers": (0,), "batch": 2, "steps": 1, "policies": ("monde",)},
+        {"model": "deepseek-moe-16b", "layers": (1,), "batch": 2, "steps": 1, "policies": ("monde",)},
         {
             **_HW,
-            "policies": [*but([]), "monde", (3,)],
+            "policies": [*but(), (3,)],
             "batch": _COUNT,
             "steps": _COUNT,
             "routing": but(None),
             "seed": [*but(), 1.0, "1"],
             "prompt": [*but(None), 0, 1.0],
-            "layers": [*but(None), 0, (16,), (0.0,)],
+            "layers": [*but(None, PAIR), 0, (0,), (28,), (1.0,)],
             "bits": [*_BITS],
             "kv": but(),
             "context": _COUNT,
             "gpu_experts": [*but(None), -1, 1.0],
             "arbitration": but(),
             "observer": but(None),
-            "check_layer": [*but(None), (0,), (0, 99), (1, 0)],
+            "check_layer": [*but(None), (0,), (0, 99), (1, 1)],
             "check_limit": [*but(1.5, True), -0.1, "1"],
             "progress": _PROGRESS,
             "cache": _FLAG,
@@ -554,6 +554,7 @@ KEYS = {
     "address": {"address", "requests"},
     "layout": {"layout", "name"},
     "loads": {"loads"},
+    "policies": {"policies", "policy"},  # one of them
 }
 CASES = [
     (call, argument, value)

@@ -91,7 +91,6 @@ def _check_log(log: str, limit: int, json_to: str | None) -> None:
     examples=(
         "ndpsim check commands.csv --hw trimoe --energy",
         "ndpsim check commands.csv --standard DDR5 --org DDR5_16Gb_x8 --timing DDR5_4800AN --ranks 4",
-        "ndpsim check log.jsonl.gz",
     ),
 )
 @click.argument("trace", metavar="COMMANDS.csv|LOG.jsonl")
