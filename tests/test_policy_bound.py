@@ -70,6 +70,10 @@ def test_engines_that_are_not_there_do_not_help():
     assert bound_ns(loads, gpu_only, 0) == pytest.approx(2 * 30, rel=0.01)
     assert bound_ns(loads, replace(gpu_only, pcie_ns=0.0, read_ns=0.0), 0) == pytest.approx(37, rel=0.01)
     assert bound_ns(np.array([0, 0]), gpu_only, 0) == 7.0
+    no_pcie = replace(gpu_only, pcie_ns=np.inf)
+    assert bound_ns(loads, no_pcie, 2) == 7 + 2 * 15
+    assert bound_ns(loads, no_pcie, 0) == 7.0  # nothing can compute them: what is there is no bound of it
+    assert bound_ns(loads, replace(no_pcie, cpu_ns=3 * _TOKENS), 0) == pytest.approx(3 * 15, rel=0.01)
     free = replace(gpu_only, gpu_ns=0 * _TOKENS, pcie_ns=0.0, read_ns=0.0)
     assert bound_ns(loads, free, 0) == 7.0
 

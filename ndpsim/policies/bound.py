@@ -43,7 +43,7 @@ class BoundTimes:
         cpu_ns: on the CPU; None: the machine has none that computes experts.
         ndp_ns: on one NDP unit: the longer of its bytes at the peak of the DIMM's lanes and its products at
             the peak of the unit; None: there is none.
-        pcie_ns: its weights over PCIe.
+        pcie_ns: its weights over PCIe; infinite: there is none.
         read_ns: its weights from all channels of the host at their peak.
         shared_ns: the shared experts on the GPU.
         ndp_units: how many there are.
@@ -70,10 +70,9 @@ def bound_ns(loads: NDArray[Any], times: BoundTimes, room: int) -> float:
         return times.shared_ns
     uses = _uses(tokens, times, room)
     fixed = np.zeros(6)
-    fixed[_GPU] = times.shared_ns
-    fixed[_ROOM] = -float(room)
-    if room > 0:
-        fixed[_ROOM] = -float(room)
+    fixed[_GPU], fixed[_ROOM] = times.shared_ns, -float(room)
+    if uses.shape[1] < 2:
+        return float((fixed + counts @ uses.sum(axis=1))[:_ROOM].max())
     used = np.asarray((uses > 0).any(axis=(0, 1)))
     if not used[:_ROOM].any():
         return times.shared_ns
@@ -88,16 +87,16 @@ def _uses(tokens: NDArray[np.int64], times: BoundTimes, room: int) -> Floats:
     present[:, _GPU] = missing[:, _GPU] = times.gpu_ns[tokens]
     present[:, _ROOM] = 1
     missing[:, _PCIE], missing[:, _HOST] = times.pcie_ns, times.read_ns
-    possible = [missing]
+    possible = [missing] if times.pcie_ns < np.inf else []
     if room > 0:
-        possible.append(present)
+        possible.insert(0, present)
     if times.cpu_ns is not None:
         cpu[:, _CPU], cpu[:, _HOST] = times.cpu_ns[tokens], times.read_ns
         possible.append(cpu)
     if times.ndp_ns is not None and times.ndp_units:
         ndp[:, _NDP] = times.ndp_ns[tokens] / times.ndp_units
         possible.append(ndp)
-    return np.stack(possible, axis=1)
+    return np.stack(possible, axis=1) if possible else np.zeros((len(tokens), 0, 6))
 
 
 class _Search:
@@ -122,12 +121,11 @@ class _Search:
         costs = self._costs()
         value = costs.min(axis=1) - costs.mean(axis=1)
         self.slack = (costs - value[:, None]).ravel()
-        present = np.full(self.ways, 1 / self.ways)
-        if with_room:  # the way in which an expert is in the GPU's memory is the second
-            present[1] = min(present[1], -0.5 * fixed[-1] / counts.sum())
-            others = [way for way in range(self.ways) if way != 1]
-            present[others] = (1 - present[1]) / len(others)
-        self.shares = np.outer(counts, present).ravel()
+        begun = np.full(self.ways, 1 / self.ways)
+        if with_room:  # the first way is that of experts in the GPU's memory
+            begun[0] = min(begun[0], -0.5 * fixed[-1] / counts.sum())
+            begun[1:] = (1 - begun[0]) / (self.ways - 1)
+        self.shares = np.outer(counts, begun).ravel()
         load = self.fixed + self.shares @ self.uses
         self.time = 1.5 * float(load[timed > 0].max())
         self.left = self.time * timed - load
