@@ -92,14 +92,15 @@ class RelayoutCost:
         time_ns: from the first command to the last beat written.
         bytes: of weights.
         wire_ns: by name of each wire that packets take: how long they occupy it, headers included.
-        dimm_gbps: by DIMM: what it reads and writes, in bursts, over the time.
+        read_bytes, written_bytes: by DIMM, in whole bursts.
         energy_nj, energy_note: as in `NdpCost`.
     """
 
     time_ns: float
     bytes: int
     wire_ns: Mapping[str, float]
-    dimm_gbps: Mapping[int, float]
+    read_bytes: Mapping[int, int]
+    written_bytes: Mapping[int, int]
     energy_nj: Energy
     energy_note: str
 
@@ -260,7 +261,8 @@ class Costs:
             wire_ns = {network.wire_names[network.hops[hop].wire]: busy_ns for hop in route}
         else:
             wire_ns = self._turned_wires(cost.wire_ns, max(source.dimm, target.dimm) // 2 * 2)
-        return replace(cost, wire_ns=wire_ns, dimm_gbps=self._dimm_gbps(source, target, cost.time_ns))
+        read, written = self._bytes_of(source), self._bytes_of(target)
+        return replace(cost, wire_ns=wire_ns, read_bytes=read, written_bytes=written)
 
     def _alike(self, source: _Lies, target: _Lies) -> tuple[_Lies, _Lies]:
         """The relayout that is simulated for one; see the module."""
@@ -304,16 +306,16 @@ class Costs:
             result.time_ns,
             result.weight_bytes,
             {name: share * result.time_ns for name, share in result.link_busy.items()},
-            self._dimm_gbps(source, target, result.time_ns),
+            self._bytes_of(source),
+            self._bytes_of(target),
             result.energy_nj,
             result.energy_note,
         )
 
-    def _dimm_gbps(self, source: _Lies, target: _Lies, time_ns: float) -> dict[int, float]:
-        """What each DIMM reads and writes in a relayout."""
-        bursts = self._bursts_of(source) + self._bursts_of(target)
-        burst_bytes = self.hardware.lane_device().burst_bytes
-        return {int(dimm): int(bursts[dimm]) * burst_bytes / time_ns for dimm in np.flatnonzero(bursts)}
+    def _bytes_of(self, end: _Lies) -> dict[int, int]:
+        """Bytes of an expert's bursts by DIMM."""
+        bursts, burst_bytes = self._bursts_of(end), self.hardware.lane_device().burst_bytes
+        return {int(dimm): int(bursts[dimm]) * burst_bytes for dimm in np.flatnonzero(bursts)}
 
     def _bursts_of(self, end: _Lies) -> Ints:
         """Bursts of an expert by DIMM."""

@@ -109,7 +109,7 @@ class Transfers:
             table.ndp_rate,
             table.host_rate,
             table.relayout_gbps,
-            np.stack([table.ndp_rate_beside_relayout] * 2),
+            np.stack([table.ndp_rate_beside_relayout, table.ndp_rate_beside_writes]),
         )
 
     def read_ns(self, lies: Lies) -> float:
@@ -161,8 +161,9 @@ class Transfers:
         cost = self._costs.relayout(*map(name_of, ends))
         for name, ns in cost.wire_ns.items():
             shared[self._wire[name]] = ns
-        for dimm, gbps in cost.dimm_gbps.items():
-            moved[dimm, 0] = gbps * cost.time_ns
+        for way, of_dimms in enumerate((cost.read_bytes, cost.written_bytes)):
+            for dimm, size in of_dimms.items():
+                moved[dimm, way] = size
 
     def table_of_tokens(self) -> Mapping[int, tuple[int, float]]:
         """Rows of `Slowdown` by number of tokens, filled as they are asked for."""
