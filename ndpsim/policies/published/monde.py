@@ -99,7 +99,8 @@ class Monde(Policy):
 
     def assign(self, view: LayerView) -> Assignment:
         """What is in the GPU's memory to the GPU; of the others, sorted by tokens, the first H; the rest to
-        the NDP units, on each DIMM the expert with most tokens first."""
+        the NDP units, on each DIMM the expert with most tokens first.
+        """
         active = np.flatnonzero(view.loads)
         active = active[np.lexsort((active, -view.loads[active]))]
         there = view.placement.resident[active] | view.arriving[active]
@@ -107,10 +108,17 @@ class Monde(Policy):
         ends = self._ends(view, here, missing)
         taken = self._on_gpu(ends)
         return Assignment(
-            gpu=[*here.tolist(), *missing[:taken].tolist()],
+            gpu=[*here.tolist(), *self._by_channels(view, missing[:taken])],
             ndp=missing[taken:].tolist(),
             estimated_ns=float(ends[taken]),
         )
+
+    def _by_channels(self, view: LayerView, experts: NDArray[np.int64]) -> list[int]:
+        """Channel by channel in turn, so that copies that are under way at once read different ones."""
+        channels = np.array(self.machine.channel)[view.placement.dimm[experts]]
+        same = np.tril(channels[:, None] == channels, -1).sum(axis=1)  # before it, of the same channel
+        order: list[int] = experts[np.argsort(same, kind="stable")].tolist()
+        return order
 
     def _on_gpu(self, ends: Floats) -> int:
         """H; K, of which it is a part, are the activated experts that the GPU's memory does not have."""

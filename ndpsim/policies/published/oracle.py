@@ -38,7 +38,6 @@ __all__ = ["POLICY"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_PCIE = 1  # the resource of that row
 _LEAST_GAIN = 1e-6  # of a copy's time: less is rounding
 _ROUNDING = 1e-9  # of a makespan: the solver's
 
@@ -132,27 +131,22 @@ class Oracle(Policy):
     def place(self, view: OfflineView) -> Placement:
         """The hottest experts in the GPU's memory, beside room for prefetches; the coldest localized.
 
-        Of each layer, as many are localized as balance the NDP units with CPU and PCIe on the mean loads.
+        Cold is what all NDP units, each with an expert, compute faster than another engine, at its mean load.
         """
-        placement = super().place(view)
+        placement, estimates = super().place(view), self.estimates
         loads = mean_loads(view)
         placement.resident[:] = hottest(loads, self.machine.gpu_experts - self.transient)
         if self.machine.dimms:
-            for row in range(len(loads)):
-                self._localize(placement, row, loads[row])
+            tokens = np.clip(np.rint(loads).astype(np.int64), 1, estimates.most_tokens)
+            elsewhere = np.minimum(
+                np.maximum(estimates.cpu_ns, estimates.striped_read_ns),
+                np.maximum(estimates.gpu_ns, self._copy_ns()),
+            )
+            cold = (estimates.ndp_ns < self.machine.dimms * elsewhere)[tokens] & ~placement.resident
+            for row, of_row in enumerate(cold):
+                work = estimates.ndp_ns[tokens[row, of_row]]
+                placement.dimm[row, of_row] = spread(work, self.machine.dimms)
         return placement
-
-    def _localize(self, placement: Placement, row: int, loads: Floats) -> None:
-        estimates, dimms = self.estimates, self.machine.dimms
-        experts = np.flatnonzero(~placement.resident[row])
-        experts = experts[np.argsort(loads[experts], kind="stable")]
-        tokens = np.clip(np.rint(loads[experts]).astype(np.int64), 1, estimates.most_tokens)
-        ndp = np.append(0.0, np.cumsum(estimates.ndp_ns[tokens])) / dimms
-        cpu = np.maximum(estimates.cpu_ns[tokens], estimates.striped_read_ns)
-        both = cpu * self._copy_ns() / (cpu + self._copy_ns())
-        host = both.sum() - np.append(0.0, np.cumsum(both))
-        cold = experts[: int(np.argmin(np.maximum(ndp, host)))]
-        placement.dimm[row, cold] = spread(estimates.ndp_ns[tokens[: len(cold)]], dimms)
 
     # A layer
 
@@ -283,7 +277,7 @@ class Oracle(Policy):
         lies = view.placement.of_layer(row)
         prices = self._prices(view.next_loads, lies)
         gains = self._gains(view, lies, prices)
-        return answer + self._chosen(view, gains, view.gpu_free + len(answer), float(prices.worth[_PCIE]))
+        return answer + self._chosen(view, gains, view.gpu_free + len(answer))
 
     def _given_up(self, view: BackgroundView) -> list[Migration]:
         row = self.row[view.next_layer]
@@ -346,27 +340,26 @@ class Oracle(Policy):
         return sorted(useful, key=lambda pair: (-round(pair[0], 3), -int(loads[pair[1].expert])))
 
     def _chosen(
-        self, view: BackgroundView, gains: list[tuple[float, Migration]], room: int, pcie_price: float
+        self, view: BackgroundView, gains: list[tuple[float, Migration]], room: int
     ) -> list[Migration]:
         """Moves in the order of their gains, as far as the windows of PCIe and of the links reach.
 
-        The last copy may end later, should it gain more than the rest of it costs the next layer.
+        The last of each may end later, should it gain more than that.
         """
         pcie = links = self.budget_ns
         moved, answer = set[int](), list[Migration]()
         for gain, one in gains:
-            if one.expert in moved:
+            left = pcie if one.kind == "prefetch" else links
+            late = max(0.0, one.estimated_ns - left)
+            if one.expert in moved or left <= 0 or gain <= late:
                 continue
             if one.kind == "prefetch":
-                late = max(0.0, one.estimated_ns - pcie)
-                if room < 1 or pcie <= 0 or gain <= late * pcie_price:
+                if room < 1:
                     continue
-                pcie -= one.estimated_ns
                 room -= 1
+                pcie -= one.estimated_ns
                 self.prefetched.append((self.row[view.next_layer], one.expert))
             else:
-                if one.estimated_ns > links:
-                    continue
                 links -= one.estimated_ns
             moved.add(one.expert)
             answer.append(one)
