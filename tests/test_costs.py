@@ -78,7 +78,9 @@ def test_times_on_wires_are_bytes_with_headers_at_the_speed_of_the_link():
     assert cost.wire_ns == pytest.approx(
         dict.fromkeys(("dimm 0 to 1", "dimm 1 to 2"), (cost.bytes + 16 * packets) / 25), rel=0.01
     )
-    assert cost.dimm_gbps == pytest.approx(dict.fromkeys((0, 2), cost.bytes / cost.time_ns))
+    assert cost.dimm_read_gbps == pytest.approx({0: cost.bytes / cost.time_ns})
+    assert cost.dimm_written_gbps == pytest.approx({2: cost.bytes / cost.time_ns})
+    assert cost.dimm_gbps == {**cost.dimm_read_gbps, **cost.dimm_written_gbps}
 
 
 @pytest.mark.parametrize("changed", ["dram.overrides.nRFC=1500", "dram.overrides.nCL=60"])
