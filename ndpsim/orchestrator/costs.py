@@ -92,7 +92,7 @@ class RelayoutCost:
         time_ns: from the first command to the last beat written.
         bytes: of weights.
         wire_ns: by name of each wire that packets take: how long they occupy it, headers included.
-        dimm_read_gbps, dimm_written_gbps: by DIMM: what it reads and what it writes, in bursts, over the time.
+        dimm_read_gbps, dimm_written_gbps: by DIMM, what it reads and what it writes, in bursts.
         energy_nj, energy_note: as in `NdpCost`.
     """
 
