@@ -92,17 +92,23 @@ class RelayoutCost:
         time_ns: from the first command to the last beat written.
         bytes: of weights.
         wire_ns: by name of each wire that packets take: how long they occupy it, headers included.
-        read_bytes, written_bytes: by DIMM, in whole bursts.
+        dimm_read_gbps, dimm_written_gbps: by DIMM, what it reads and what it writes, in bursts.
         energy_nj, energy_note: as in `NdpCost`.
     """
 
     time_ns: float
     bytes: int
     wire_ns: Mapping[str, float]
-    read_bytes: Mapping[int, int]
-    written_bytes: Mapping[int, int]
+    dimm_read_gbps: Mapping[int, float]
+    dimm_written_gbps: Mapping[int, float]
     energy_nj: Energy
     energy_note: str
+
+    @property
+    def dimm_gbps(self) -> dict[int, float]:
+        """By DIMM: what it reads and writes."""
+        both = self.dimm_read_gbps, self.dimm_written_gbps
+        return {dimm: sum(one.get(dimm, 0.0) for one in both) for dimm in {**both[0], **both[1]}}
 
 
 class _Lies(NamedTuple):
@@ -261,8 +267,8 @@ class Costs:
             wire_ns = {network.wire_names[network.hops[hop].wire]: busy_ns for hop in route}
         else:
             wire_ns = self._turned_wires(cost.wire_ns, max(source.dimm, target.dimm) // 2 * 2)
-        read, written = self._bytes_of(source), self._bytes_of(target)
-        return replace(cost, wire_ns=wire_ns, read_bytes=read, written_bytes=written)
+        read_gbps, written_gbps = (self._dimm_gbps(end, cost.time_ns) for end in (source, target))
+        return replace(cost, wire_ns=wire_ns, dimm_read_gbps=read_gbps, dimm_written_gbps=written_gbps)
 
     def _alike(self, source: _Lies, target: _Lies) -> tuple[_Lies, _Lies]:
         """The relayout that is simulated for one; see the module."""
@@ -306,16 +312,17 @@ class Costs:
             result.time_ns,
             result.weight_bytes,
             {name: share * result.time_ns for name, share in result.link_busy.items()},
-            self._bytes_of(source),
-            self._bytes_of(target),
+            self._dimm_gbps(source, result.time_ns),
+            self._dimm_gbps(target, result.time_ns),
             result.energy_nj,
             result.energy_note,
         )
 
-    def _bytes_of(self, end: _Lies) -> dict[int, int]:
-        """Bytes of an expert's bursts by DIMM."""
-        bursts, burst_bytes = self._bursts_of(end), self.hardware.lane_device().burst_bytes
-        return {int(dimm): int(bursts[dimm]) * burst_bytes for dimm in np.flatnonzero(bursts)}
+    def _dimm_gbps(self, end: _Lies, time_ns: float) -> dict[int, float]:
+        """What each DIMM that holds an expert reads, or writes, when it moves in so long a time."""
+        bursts = self._bursts_of(end)
+        burst_bytes = self.hardware.lane_device().burst_bytes
+        return {int(dimm): int(bursts[dimm]) * burst_bytes / time_ns for dimm in np.flatnonzero(bursts)}
 
     def _bursts_of(self, end: _Lies) -> Ints:
         """Bursts of an expert by DIMM."""

@@ -161,9 +161,9 @@ class Transfers:
         cost = self._costs.relayout(*map(name_of, ends))
         for name, ns in cost.wire_ns.items():
             shared[self._wire[name]] = ns
-        for way, of_dimms in enumerate((cost.read_bytes, cost.written_bytes)):
-            for dimm, size in of_dimms.items():
-                moved[dimm, way] = size
+        for way, of_dimms in enumerate((cost.dimm_read_gbps, cost.dimm_written_gbps)):
+            for dimm, gbps in of_dimms.items():
+                moved[dimm, way] = gbps * cost.time_ns
 
     def table_of_tokens(self) -> Mapping[int, tuple[int, float]]:
         """Rows of `Slowdown` by number of tokens, filled as they are asked for."""
