@@ -106,10 +106,10 @@ def check_schedule(path: str | PathLike[str], limit: int = 20) -> ScheduleReport
     """Hold a log against what must be true of every schedule.
 
     Every pair of a token and an expert is computed once, on an engine that can; nothing that is exclusive
-    does two things at once, and nothing is faster than alone; layers follow each other and hold their jobs; no
-    transfer is faster than its link; experts lie where they began and where migrations took them, from their end on; what has a capacity
-    keeps to it; the critical path goes from the layer's beginning to its end; no layer is faster than its
-    bound.
+    does two things at once, and nothing is faster than alone; layers follow each other and hold their jobs;
+    no transfer is faster than its link; experts lie where they began and where migrations took them, from
+    their end on; what has a capacity keeps to it; the critical path goes from the layer's beginning to its
+    end; no layer is faster than its bound.
 
     Args:
         path: a log, plain or gzip.
