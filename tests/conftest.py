@@ -87,11 +87,11 @@ def moe_by_hand() -> SimpleNamespace:
             ("pcie-up", "activations", -1, 1, 0, 0, 5, 65536),
             ("gpu", "shared", -1, 1, 8, 0, 4, 0),
             *copied,
-            ("gpu", "expert", 0, 1, 5, 4, 14, 0),
+            ("gpu", "expert", 0, 1, 5, 4, 14, size),
             ("cpu", "expert", 2, 1, 2, 5, 45, size),
             (f"ndp {placement.dimm[4]}", "expert", 4, 1, 2, 5, 30, size),
             (f"ndp {placement.dimm[5]}", "expert", 5, 1, 2, 30, 55, size),
-            ("gpu", "expert", 1, 1, 5, 40, 50, 0),
+            ("gpu", "expert", 1, 1, 5, 40, 50, size),
             ("pcie-down", "results", -1, 1, 0, 55, 60, 65536),
         ]
         on_path = ((-1, "activations"), (4, "expert"), (5, "expert"), (-1, "results"))

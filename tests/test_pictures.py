@@ -346,6 +346,10 @@ def pictures(tmp_path_factory, moe_by_hand):
     for names in (("trimoe",), ("trimoe", "enhanced-ktransformers")):
         history = History()
         moe_by_hand.play(history, *names)
+        layer = history.runs[0].shown
+        computed = next(job for job in layer.jobs if job.resource.startswith("ndp"))
+        many = tuple(dataclasses.replace(computed, resource=f"ndp {dimm}") for dimm in range(16 * len(names)))
+        history.runs[0].shown = dataclasses.replace(layer, jobs=(*layer.jobs, *many))
         made[f"moe of {len(names)}"] = (
             lambda ran, size, panels: moe.moe_figure(*ran, size, panels),
             (moe_by_hand.result(*names), history),
@@ -807,3 +811,93 @@ def test_a_relayout_is_drawn_without_the_host_and_without_a_move(move):
 def test_components_of_the_ndp_units_are_one():
     parts = {"read": 2.0, "ndp_fifo": 1.0, "ndp_buffer": 3.0, "link": None, "host": 0.0, "total": 6.0}
     assert bars.energy_parts(parts) == {"read": 2.0, "ndp": 4.0}
+
+
+# ---- a whole model ----
+
+
+def bars_of(axes):
+    """Left and right end of each bar, by the label beside its row."""
+    labels = dict(zip(axes.get_yticks(), (label.get_text() for label in axes.get_yticklabels()), strict=True))
+    found = {}
+    for bar in axes.patches:
+        middle = bar.get_y() + bar.get_height() / 2
+        name = labels[min(labels, key=lambda at: abs(at - middle))]
+        found.setdefault(name, []).append((bar.get_x(), bar.get_x() + bar.get_width()))
+    return found
+
+
+def moe_axes(moe_by_hand, panel, *names):
+    history = History()
+    moe_by_hand.play(history, *names)
+    return moe.moe_figure(moe_by_hand.result(*names), history, "column", [panel]).axes
+
+
+def test_jobs_of_a_layer_stand_where_they_ran(moe_by_hand):
+    (axes,) = moe_axes(moe_by_hand, "jobs", "trimoe")
+    found = {name: [(round(a, 3), round(b, 3)) for a, b in bars] for name, bars in bars_of(axes).items()}
+    assert found == {  # step 1, layer 4, in us from its gate on; what a migration did before is not drawn
+        "GPU": [(0, 4), (4, 14), (40, 50)],
+        "PCIe to GPU": [(55, 60)],
+        "PCIe from GPU": [(0, 5)],
+        "CPU": [(5, 45)],
+        "DIMM 0": [(5, 30)],
+        "DIMM 3": [(30, 55)],
+        "migrations": [(0, 20)],
+    }
+
+
+def test_the_layer_whose_jobs_are_drawn_can_be_chosen(moe_by_hand):
+    history = History((0, 3))
+    moe_by_hand.play(history, "trimoe")
+    assert history.runs[0].shown is moe_by_hand.layers[0]
+
+
+def test_policies_that_differ_much_have_a_time_axis_each(moe_by_hand):
+    history = History()
+    moe_by_hand.play(history, "trimoe", "monde")
+    layer = history.runs[1].shown
+    for factor, joined in ((3, True), (5, False)):
+        history.runs[1].shown = dataclasses.replace(layer, end_ns=layer.start_ns + factor * 60e3)
+        figure = moe.moe_figure(moe_by_hand.result("trimoe", "monde"), history, "column", ["jobs"])
+        first, last = (axes.get_xlim()[1] for axes in figure.axes)
+        assert (first == last) == joined
+        assert last == pytest.approx(factor * 60)
+
+
+def test_time_by_layer_is_the_mean_of_the_steps(moe_by_hand):
+    (axes,) = moe_axes(moe_by_hand, "layers", "trimoe")
+    drawn = {line.get_label(): [round(y, 3) for y in line.get_ydata()] for line in axes.lines}
+    assert drawn == {
+        "experts of the layer": [60, 60],
+        "GPU busy": [24, 24],
+        "CPU busy": [40, 40],
+        "NDP (busiest DIMM) busy": [25, 37.5],  # in layer 4 one DIMM has both experts in the first step
+        "PCIe to the GPU busy": [45, 25],
+    }
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["3", "4"]
+
+
+def test_a_prefill_gives_way_to_decode_steps(moe_by_hand):
+    history = History()
+    for phase in ("prefill", "decode"):
+        for layer in moe_by_hand.layers[:2]:
+            history(moe_by_hand.run, dataclasses.replace(layer, phase=phase))
+    (run,) = history.runs
+    assert (run.phase, run.times.tolist()) == ("decode", [1, 1])
+
+
+def test_engines_and_migrations_and_speedups_are_those_of_the_result(moe_by_hand):
+    (axes,) = moe_axes(moe_by_hand, "engines", "trimoe", "monde")
+    shares = [100 * n / 64 for n in (20, 20, 8, 16)]
+    for found in bars_of(axes).values():
+        assert [b - a for a, b in found] == pytest.approx(shares)
+    (axes,) = moe_axes(moe_by_hand, "migrations", "trimoe", "monde")
+    assert bars_of(axes)["monde: prefetch"] == [(0, pytest.approx(0.02)), (0.02, pytest.approx(0.05))]
+    (axes,) = moe_axes(moe_by_hand, "speedup", "trimoe", "monde")
+    assert bars_of(axes) == {"trimoe": [(0, 1)], "monde": [(0, pytest.approx(0.8))]}
+
+
+def test_one_policy_has_no_speedups_to_draw(moe_by_hand):
+    with pytest.raises(InputError, match="nothing is known that these panels could show"):
+        moe_axes(moe_by_hand, "speedup", "trimoe")

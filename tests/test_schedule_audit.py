@@ -9,6 +9,7 @@ import io
 import json
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -112,6 +113,9 @@ BREAKS = {
     ),
     "an expert computed before its copy": (2, "copy", lambda ls: at(job(ls[1], "copy", 1), end_ns=61e3)),
     "an expert never copied": (2, "copy", lambda ls: ls[1]["jobs"].remove(job(ls[1], "copy", 1))),
+    "a copy for nothing": (3, "copy", lambda ls: at(job(ls[2], "copy", 1), expert=3)),
+    "a GPU that reads less": (2, "bytes", lambda ls: at(job(ls[1], "expert", 0), bytes=999_000)),
+    "a job faster than alone": (2, "alone", lambda ls: at(job(ls[1], "expert", 4), alone_ns=25_100.0)),
     "more copies than engines": (2, "copy", lambda ls: at(ls[0], copy_engines=0)),
     "more copies than buffers": (2, "GPU memory", lambda ls: at(ls[0], expert_buffers=0)),
     "a result without a way back": (2, "activations", lambda ls: ls[1]["jobs"].remove(job(ls[1], "results"))),
@@ -225,6 +229,7 @@ def test_check_says_a_finding_a_line_and_ends_with_1(good, tmp_path):
         ("", "is empty"),
         ("{", ":1: is no JSON: Expecting property name"),
         ("[]", ":1: is no JSON object"),
+        ('{"log": NaN}', ":1: is no JSON: NaN is no number"),
         ('{"log": 2}', ":1: log: 2 is another form than 1"),
         ('{"log": 1}', ":1: has no 'policy'"),
         ('{"step": 1}', ":1: there is no line before it that says what is run"),
@@ -256,6 +261,36 @@ def test_a_line_with_something_else_in_it_is_said_in_a_line(good, tmp_path):
         path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
         with pytest.raises(InputError, match=r"log.jsonl:2: is no line of a log"):
             check_schedule(path)
+
+
+def places_in(value, path=()):
+    """Every place in plain data, as the keys that lead there."""
+    yield path
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from places_in(value[key], (*path, key))
+
+
+def test_whatever_a_line_says_nothing_breaks(good, tmp_path):
+    """Any value anywhere is let through, found, or refused in a line."""
+    random, path = Random(1), tmp_path / "log.jsonl"
+    others = (None, True, -1, 0, 1e300, 10**400, float("nan"), "", "gpu", "ndp 77", [], [[]], {}, {"0": 1})
+    for _ in range(150):
+        lines = copy.deepcopy(good)
+        line = random.randrange(len(lines))
+        *way, last = random.choice([place for place in places_in(lines[line]) if place])
+        of = lines[line]
+        for key in way:
+            of = of[key]
+        of[last] = random.choice(others)
+        path.write_text("".join(f"{json.dumps(one)}\n" for one in lines))
+        try:
+            report = check_schedule(path)
+        except InputError as error:
+            assert "\n" not in str(error)
+            assert str(error).startswith(f"{path}:")
+        else:
+            assert all("\n" not in one.message for one in report.findings)
 
 
 def test_options_of_command_traces_are_refused_for_logs(good, tmp_path):

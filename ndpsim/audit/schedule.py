@@ -106,10 +106,10 @@ def check_schedule(path: str | PathLike[str], limit: int = 20) -> ScheduleReport
     """Hold a log against what must be true of every schedule.
 
     Every pair of a token and an expert is computed once, on an engine that can; nothing that is exclusive
-    does two things at once; layers follow each other and hold their jobs; no transfer is faster than its
-    link; experts lie where they began and where migrations took them, from their end on; what has a capacity
-    keeps to it; the critical path goes from the layer's beginning to its end; no layer is faster than its
-    bound.
+    does two things at once, and nothing is faster than alone; layers follow each other and hold their jobs;
+    no transfer is faster than its link; experts lie where they began and where migrations took them, from
+    their end on; what has a capacity keeps to it; the critical path goes from the layer's beginning to its
+    end; no layer is faster than its bound.
 
     Args:
         path: a log, plain or gzip.
@@ -130,7 +130,7 @@ def check_schedule(path: str | PathLike[str], limit: int = 20) -> ScheduleReport
             raise InputError(
                 f"has no {error}: this is no log of ndpsim moe", file=file, line=number
             ) from None
-        except (TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+        except (TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as error:
             problem = f"is no line of a log of ndpsim moe ({error})"
             raise InputError(problem, file=file, line=number) from None
     judge.end()
@@ -150,12 +150,16 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             if not line:
                 return
             try:
-                content = json.loads(line)
+                content = json.loads(line, parse_constant=_no_number)
             except (ValueError, RecursionError) as error:
                 raise InputError(f"is no JSON: {error}", file=path, line=number) from None
             if not isinstance(content, dict):
                 raise InputError("is no JSON object", file=path, line=number)
             yield number, content
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no number")
 
 
 class _Judge:

@@ -13,6 +13,7 @@ __all__ = ["layer_findings"]
 
 _ENGINES = ("gpu", "cpu", "ndp")
 _SHARE = 1e-9
+_ALONE = 1e-3  # what runs alone takes is itself known to a share of itself
 _PCIE = ("pcie-down", "pcie-up")
 
 Job = Mapping[str, Any]
@@ -34,6 +35,7 @@ def layer_findings(
     yield from _place_faults(machine, line, jobs)
     yield from _inside_faults(line, jobs)
     yield from _exclusive_faults(jobs)
+    yield from _alone_faults(jobs)
     yield from _copy_faults(machine, line, jobs, arrivals)
     yield from _host_faults(jobs)
     yield from _byte_faults(machine, jobs)
@@ -198,6 +200,15 @@ def _exclusive_faults(jobs: Iterable[Job]) -> Iterator[Fault]:
                 )
 
 
+def _alone_faults(jobs: Iterable[Job]) -> Iterator[Fault]:
+    """Nothing is faster beside others than alone."""
+    for job in jobs:
+        took = job["end_ns"] - job["start_ns"]
+        if took < job["alone_ns"] * (1 - _ALONE) and not close(took, job["alone_ns"]):
+            alone = microseconds(job["alone_ns"])
+            yield "alone", f"{_name(job)} takes {microseconds(took)}, and would take {alone} alone"
+
+
 def _copy_faults(
     machine: Machine, line: Mapping[str, Any], jobs: Sequence[Job], arrivals: Mapping[int, float]
 ) -> Iterator[Fault]:
@@ -216,6 +227,9 @@ def _copy_faults(
         if not resident and (there is None or is_later(there, job["start_ns"])):
             when = "is never copied there" if there is None else f"arrives at {microseconds(there)}"
             yield "copy", f"{_name(job)} begins at {microseconds(job['start_ns'])}, and the expert {when}"
+    computed = {job["expert"] for job in _computed(jobs) if job["resource"] == "gpu"}
+    for expert in sorted(copied.keys() - computed):
+        yield "copy", f"expert {expert} is copied to the GPU, which does not compute it"
     yield from _most(held, machine.expert_buffers, "GPU memory", "experts are copied and not computed")
     under_way = [(job[end], by) for job in copies for end, by in (("start_ns", 1), ("end_ns", -1))]
     yield from _most(under_way, machine.copy_engines, "copy", "copies are under way at once")
@@ -257,11 +271,11 @@ def _host_faults(jobs: Sequence[Job]) -> Iterator[Fault]:
 
 
 def _byte_faults(machine: Machine, jobs: Iterable[Job]) -> Iterator[Fault]:
-    """Copies and the CPU read an expert's bytes, by its share; an NDP unit no fewer."""
+    """Copies and processors read an expert's bytes, by its share; an NDP unit no fewer."""
     for job in jobs:
         due = machine.expert_bytes * job["share"]
-        exactly = job["kind"] == "copy" or (job["kind"] == "expert" and job["resource"] == "cpu")
         at_least = job["kind"] == "expert" and _engine(job) == "ndp"
+        exactly = job["kind"] in ("copy", "expert") and not at_least
         if (exactly and abs(job["bytes"] - due) > 1) or (at_least and job["bytes"] < due - 1):
             yield "bytes", f"{_name(job)} reads {job['bytes']} bytes of {due:.0f}"
 

@@ -75,8 +75,9 @@ class Machine:
     def of(cls, line: Mapping[str, Any]) -> Machine:
         """From the line."""
         machine = cls(**{name: line[name] for name in cls.__dataclass_fields__})
-        if not machine.layers or min(machine.experts, machine.experts_per_token, machine.expert_bytes) < 1:
-            raise ValueError("a run without layers or experts")
+        counts = (machine.experts, machine.experts_per_token, machine.expert_bytes, machine.channels)
+        if not machine.layers or min(counts) < 1:
+            raise ValueError("a run without layers, experts or channels")
         return machine
 
     def channels_of(self, lies: str) -> dict[int, float]:

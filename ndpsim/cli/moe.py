@@ -118,8 +118,8 @@ def _history(plot: Plot | None, layer: tuple[int, int] | None) -> History | None
     "policies",
     multiple=True,
     default=("trimoe",),
-    metavar="NAME|FILE.py:CLASS[:KEY=VALUE,...]",
-    help="Which engine computes which expert. Repeatable: all on one trace, speed-ups against the first.  "
+    metavar="NAME[:KEY=VALUE,...]",
+    help="A policy, or FILE.py:CLASS. Repeatable: all on one trace, speed-ups against the first.  "
     "[default: trimoe]",
 )
 @click.option("--batch", default=512, show_default=True, type=int, help="Sequences decoded together.")
@@ -127,7 +127,8 @@ def _history(plot: Plot | None, layer: tuple[int, int] | None) -> History | None
 @click.option(
     "--routing",
     metavar="SPEC|FILE",
-    help="What tokens choose, as of ndpsim routing.  [default: its counts, else its curve, else skewed]",
+    help="What tokens choose: a trace, or what ndpsim routing generate takes.  [default: the model's bundled "
+    "counts, else its load curve, else skewed]",
 )
 @click.option("--seed", default=1, show_default=True, type=int, help="The same seed, the same result.")
 @click.option("--prompt", type=int, help="Prompt tokens of each sequence.  [default: no prefill]")

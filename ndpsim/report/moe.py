@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ndpsim.report.printing import print_table, print_text
@@ -83,7 +83,7 @@ def _rows(runs: Sequence[PolicyRun], steps: int) -> list[_Row]:
         *(_busy_row(group) for group in BUSY if any(_busy(run, group) is not None for run in runs)),
         *(_pairs_row(engine) for engine in _ENGINES),
         ("GPU cache: hits", lambda run: _or_none(run.cache.get("hit_rate"), percent)),
-        *(row for kind in kinds for row in _migration_rows(kind)),
+        *(row for kind in kinds for row in _migration_rows(kind, runs)),
         ("predictions right", lambda run: _or_none((run.prediction or {}).get("accuracy"), percent)),
         ("bottleneck", _bottleneck),
         ("energy", _energy),
@@ -112,11 +112,12 @@ def _pairs_row(engine: str) -> _Row:
     return f"pairs: {_ENGINES[engine]}", lambda run: _part(run.pairs_by_engine.get(engine, 0.0), run.pairs)
 
 
-def _migration_rows(kind: str) -> tuple[_Row, _Row]:
-    return (
-        (f"{kind}: moved", lambda run: _moved(run.migrations.get(kind))),
-        (f"{kind}: exposed", lambda run: _exposed(run.migrations.get(kind))),
-    )
+def _migration_rows(kind: str, runs: Sequence[PolicyRun]) -> Iterator[_Row]:
+    """How many, how much, and how much of their time was beside experts; evictions take none."""
+    of_kind = [run.migrations.get(kind) for run in runs]
+    yield kind, lambda run: _moved(run.migrations.get(kind))
+    if any(sums and sums["hidden_ns"] + sums["exposed_ns"] for sums in of_kind):
+        yield f"{kind}: exposed", lambda run: _exposed(run.migrations.get(kind))
 
 
 def _or_none(value: float | None, say: Callable[[float], str]) -> str:
@@ -134,7 +135,10 @@ def _busy(run: PolicyRun, group: str) -> float | None:
 
 
 def _moved(sums: Mapping[str, float] | None) -> str:
-    return _NONE if not sums else f"{sums['count']:,.0f}, {format_bytes(sums['bytes'])}"
+    if not sums:
+        return _NONE
+    size = f", {format_bytes(sums['bytes'])}" if sums["bytes"] else ""
+    return f"{sums['count']:,.0f}{size}"
 
 
 def _exposed(sums: Mapping[str, float] | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -23,6 +24,8 @@ __all__ = ["draw_moe", "moe_figure"]
 _ROW = 1.25  # lines for each horizontal bar
 _LIGHT = 0.4
 _DIMM_LABELS = 4
+_EDGED = 0.004  # of the axes: narrower bars have no edge, which would hide them
+_COMPARABLE = 4  # jobs of policies that differ by more in time have a time axis each
 
 #: Of a group of resources: its colour, its line, and what it is called.
 _GROUPS = {
@@ -83,7 +86,10 @@ def _layers(axes: Axes, run: RunHistory, name: str, first: bool) -> None:
     axes.set_xticks(list(few), [str(run.layers[place]) for place in few])
     axes.set(xlim=(-0.5, len(run.layers) - 0.5), ylim=(0, None))
     mean = "mean of steps" if run.phase == "decode" else "prefill"
-    axes.set(xlabel=f"layer of the model, {mean}", ylabel=f"{name}\n({unit})" if name else f"time ({unit})")
+    axes.set(
+        xlabel=f"layer of the model, {mean}",
+        ylabel=f"{_in_lines(name)}\n({unit})" if name else f"time ({unit})",
+    )
 
 
 def _engines(axes: Axes, runs: Mapping[str, PolicyRun]) -> None:
@@ -136,7 +142,7 @@ def _places(jobs: Sequence[JobRecord]) -> dict[str, tuple[float, float]]:
     places = {name: (float(place), 0.8) for place, name in enumerate(n for n in _ROWS if n in found)}
     dimms = sorted((name for name in found if name.startswith("ndp ")), key=lambda name: int(name[4:]))
     high = min(1.0, _DIMM_LABELS / max(1, len(dimms)))
-    below = len(places) - 0.5
+    below = len(places) - 0.1  # so that the label of the first DIMM has its line
     return places | {name: (below + (n + 0.5) * high, 0.8 * high) for n, name in enumerate(dimms)}
 
 
@@ -152,6 +158,7 @@ def _jobs(axes: Axes, layer: LayerRecord, name: str, until_ns: float) -> None:
     """What each resource did when; what is no expert is lighter."""
     places = _places(layer.jobs)
     unit, ns = _unit(until_ns)
+    axes.set_xlim(0, until_ns / ns)
     for job in layer.jobs:
         at, high = places[job.resource]
         colour = COLOURS[_COLOUR_OF[job.resource.partition(" ")[0]]]
@@ -169,7 +176,7 @@ def _jobs(axes: Axes, layer: LayerRecord, name: str, until_ns: float) -> None:
         bottom += 1.1
     axes.set_yticks(list(labels.values()), list(labels))
     axes.tick_params(axis="y", length=0)
-    axes.set(ylim=(bottom + 0.1, -0.6), xlim=(0, until_ns / ns), ylabel=name)
+    axes.set(ylim=(bottom + 0.1, -0.6), xlim=(0, until_ns / ns), ylabel=_in_lines(name))
     axes.set_xlabel(f"time since the gate ({unit}); lighter: shared experts, activations, results")
 
 
@@ -188,17 +195,26 @@ def _bar(
 ) -> None:
     """From one time to another, as far as that is within the layer."""
     start, end = (np.clip(ns - layer.start_ns, 0, layer.end_ns - layer.start_ns) / unit_ns for ns in times)
-    thin = 0.4 * float(axes.spines["left"].get_linewidth())
+    edged = end - start > _EDGED * axes.get_xlim()[1]
+    thin = 0.4 * float(axes.spines["left"].get_linewidth()) if edged else 0.0
     axes.barh(at, end - start, left=start, height=high, color=colour, edgecolor="white", linewidth=thin)
 
 
+def _in_lines(name: str) -> str:
+    """A policy's name beside its axes, in short lines."""
+    return re.sub(r"(?<=[-:,])", "\n", name)
+
+
 def _job_panels(shown: Mapping[str, LayerRecord]) -> list[Panel]:
-    until_ns = max((layer.end_ns - layer.start_ns for layer in shown.values()), default=0.0)
+    times_ns = {name: layer.end_ns - layer.start_ns for name, layer in shown.items()}
+    most_ns = max(times_ns.values(), default=0.0)
+    comparable = all(most_ns <= _COMPARABLE * ns for ns in times_ns.values())
 
     def of(name: str, layer: LayerRecord) -> Panel:
         rows = len(_labels(_places(layer.jobs))) + 2
+        until_ns = most_ns if comparable else times_ns[name]
         return Panel(
-            lambda axes: _jobs(axes, layer, name, until_ns), 1.1 * rows, stretches=True, over_time=True
+            lambda axes: _jobs(axes, layer, name, until_ns), 1.1 * rows, stretches=True, over_time=comparable
         )
 
     return [of(name, layer) for name, layer in shown.items()]
