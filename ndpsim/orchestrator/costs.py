@@ -41,6 +41,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Energy = Mapping[str, float | None] | None
 
+_MOST_MOVED = (
+    1 << 26
+)  # bytes of a relayout that is simulated at once, which takes some 15 times as much memory
 _EVEN_BURSTS = 1000  # of a lane: stripes are then even within 0.1%
 _LAST_SIMULATED = 512  # tokens; estimates for more go on along the line through the last two points
 
@@ -295,10 +298,19 @@ class Costs:
         }
         return {further[name]: ns for name, ns in wire_ns.items()}
 
+    @cached_property
+    def _slices(self) -> int:
+        """Equal slices of its columns in which an expert moves, one after the other, so that each is small."""
+        columns, size = self.shape.intermediate, self.host_read(None).bytes
+        return next(
+            n for n in range(1, columns + 1) if (columns % n == 0 and size <= n * _MOST_MOVED) or n == columns
+        )
+
     def _simulated_relayout(self, source: _Lies, target: _Lies) -> RelayoutCost:
+        slices = self._slices
         result = simulate_relayout(
             self.hardware,
-            self.shape,
+            Expert(self.shape.hidden, self.shape.intermediate // slices),
             1,
             source.layout,
             target.layout,
@@ -308,13 +320,14 @@ class Costs:
             host=False,
             cache=self._cache,
         )
+        time_ns, energy_nj = slices * result.time_ns, result.energy_nj
         return RelayoutCost(
-            result.time_ns,
-            result.weight_bytes,
-            {name: share * result.time_ns for name, share in result.link_busy.items()},
-            self._dimm_gbps(source, result.time_ns),
-            self._dimm_gbps(target, result.time_ns),
-            result.energy_nj,
+            time_ns,
+            slices * result.weight_bytes,
+            {name: share * time_ns for name, share in result.link_busy.items()},
+            self._dimm_gbps(source, time_ns),
+            self._dimm_gbps(target, time_ns),
+            energy_nj and {name: None if nj is None else slices * nj for name, nj in energy_nj.items()},
             result.energy_note,
         )
 

@@ -187,7 +187,7 @@ def _given(
     costs = Costs(hardware, shape, bits, arbitration, cache)
     geometry = geometry_of(hardware)
     channel = tuple(dimm % geometry.channels for dimm in range(geometry.dimms))
-    transfers = Transfers(hardware, costs, geometry.dimms, channel)
+    transfers = Transfers(hardware, costs, channel)
     units = geometry.dimms if hardware.system.ndp is not None else 0
     room = memory.experts * len(trace.layers) // shape.moe_layers
     if gpu_experts is not None:

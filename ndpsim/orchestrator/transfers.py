@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -42,6 +41,9 @@ def name_of(lies: Lies) -> str:
 class Transfers:
     """The kinds of transfers of a run, each made when it is first asked for.
 
+    Args:
+        channel: of each DIMM, its channel.
+
     Attributes:
         shared_names: of the shared resources.
         pcie: of the machine.
@@ -50,14 +52,16 @@ class Transfers:
         InputError: the machine has no PCIe link to a GPU.
     """
 
-    def __init__(self, hardware: Hardware, costs: Costs, dimms: int, channel: tuple[int, ...]) -> None:
+    def __init__(self, hardware: Hardware, costs: Costs, channel: tuple[int, ...]) -> None:
         if hardware.system.pcie is None:
             raise InputError("is missing: nothing links the GPU to the host", file=hardware.file, key="pcie")
         given = hardware.system.pcie
         self.pcie = Pcie(
             given.gbps, given.latency_ns, given.packet_bytes, given.header_bytes, given.copy_engines
         )
-        self._costs, self._dimms, self._channel = costs, dimms, channel
+        self._costs, self._dimms, self._channel = costs, len(channel), channel
+        self._units = hardware.system.ndp is not None
+        self._pcie_ns: dict[int, float] = {}
         wires = costs.wire_names() if hardware.system.link is not None else ()
         self._wire = {name: 2 + number for number, name in enumerate(wires)}
         self._first_channel = 2 + len(wires)
@@ -68,11 +72,14 @@ class Transfers:
         self._kinds: Kinds | None = None
         self.vectors("up"), self.vectors("down")
 
-    @lru_cache(maxsize=4096)  # noqa: B019 (lives as long as the run)
     def pcie_ns(self, size_bytes: int) -> float:
         """A copy over PCIe that is alone, packet by packet."""
-        sizes = np.array([size_bytes], dtype=np.int64)
-        return float(self.pcie.arrivals(np.zeros(1, dtype=np.int64), sizes)[0]) / 1000
+        found = self._pcie_ns.get(size_bytes)
+        if found is None:
+            sizes = np.array([size_bytes], dtype=np.int64)
+            arrival_ps = self.pcie.arrivals(np.zeros(1, dtype=np.int64), sizes)[0]
+            found = self._pcie_ns[size_bytes] = float(arrival_ps) / 1000
+        return found
 
     def vectors(self, direction: Literal["up", "down"]) -> int:
         """The kind of activations to the host, or of results to the GPU: a ns of it takes a ns of PCIe."""
@@ -102,9 +109,13 @@ class Transfers:
 
     def slowdown(self) -> Slowdown:
         """How much NDP units and others slow each other down."""
+        channel = np.array([self._first_channel + one for one in self._channel], dtype=np.int64)
+        if not self._units:
+            none = np.ones((1, 1))
+            return Slowdown(channel, np.zeros(1), none, none[0], np.zeros(1), np.ones((2, 1, 1)))
         table = self._costs.contention()
         return Slowdown(
-            np.array([self._first_channel + channel for channel in self._channel], dtype=np.int64),
+            channel,
             table.host_gbps,
             table.ndp_rate,
             table.host_rate,
