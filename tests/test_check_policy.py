@@ -149,6 +149,24 @@ class LooksAhead(OnCpu):
         return Assignment(cpu=active[np.argsort(frame.f_locals["moments"][-1].loads[active])])
 
 
+class LooksAheadOnce(LooksAhead):
+    def assign(self, view):
+        late = view.phase == "decode" and view.step == 1
+        return super().assign(view) if late else OnCpu.assign(self, view)
+
+
+class NeedsRoom(OnCpu):
+    def place(self, view):
+        lies = Placement.striped(len(self.machine.layers), self.machine.model.routed_experts)
+        lies.resident[0, 0] = True
+        return lies
+
+
+class SeesTheFutureUnsaid(OnCpu):
+    def background(self, view):
+        assert view.next_loads is not None, "no next loads"
+
+
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
@@ -192,6 +210,19 @@ class LooksAhead(OnCpu):
             LooksAhead,
             "policy mine: prefill, layer 1: assign: the answer is another one, given when only what comes later "
             "differs",
+        ),
+        (
+            LooksAheadOnce,
+            "policy mine: step 1, layer 1: assign: the answer is another one, given when only what comes later "
+            "differs",
+        ),
+        (
+            NeedsRoom,
+            "policy mine: place: 1 experts are to be in the GPU's memory, which has room for 0 of .*",
+        ),
+        (
+            SeesTheFutureUnsaid,
+            "policy mine: prefill, layer 1: background raises AssertionError: no next loads .*",
         ),
     ],
 )

@@ -147,6 +147,25 @@ def test_channels_that_do_the_same_are_run_once(costs, monkeypatch):
     assert len(runs) == 3
 
 
+def test_reads_after_the_experts_do_without_them(costs, monkeypatch):
+    one = costs.expert(1).time_ns
+    times = [(n * 4000.0, (n + 1) * 4000.0) for n in range(6)]
+    jobs = [read(n, *span, BYTES / 4000) for n, span in enumerate(times)]
+    jobs += [ndp(0, 6, 0, one), ndp(1, 7, 0, 2 * one), ndp(1, 8, one, 2 * one)]
+    given = record(jobs, [STRIPED] * 6 + [0, 1, 1])
+    cut = check_layer(costs, given)
+    runs = []
+    plain = exact_layer._run
+    monkeypatch.setattr(exact_layer, "_run", lambda *of: runs.append(of[1]) or plain(*of))
+    check_layer(costs, given)
+    assert sorted((len(of.queued), len(of.reads)) for of in runs) == [(0, 5), (1, 1), (2, 2)]
+    monkeypatch.setattr(exact_layer, "_MARGIN", 1e9)
+    whole = check_layer(costs, given)
+    for ours, theirs in zip(cut.ends, whole.ends, strict=True):
+        assert ours.name == theirs.name
+        assert ours.cycle_ns == pytest.approx(theirs.cycle_ns, rel=0.01)
+
+
 def test_copies_at_the_same_time_share_the_way_to_the_gpu(costs):
     took = 2 * BYTES / 20
     check = ends(check_layer(costs, record([copy(0, 0, took), copy(1, 0, took)], [STRIPED, STRIPED])))

@@ -203,8 +203,9 @@ def started(
     """A policy whose offline trace has these loads (all tokens choose one expert), and where it puts experts."""
     machine = replace(MACHINE, gpu_experts=gpu_experts, **changes)
     ids = np.array([np.repeat(np.arange(EXPERTS), layer) for layer in loads], np.int16)[None, :, :, None]
+    layers = (1, 2)[: len(loads)]
     policy = choose_policy(asked).start(machine, ESTIMATES)
-    trace = Routing(EXPERTS, (1, 2), ids)
+    trace = Routing(EXPERTS, layers, ids)
     placement = checked_placement(
         policy.name, policy.place(OfflineView(machine, ESTIMATES, trace, ids.shape[2])), machine
     )
@@ -289,6 +290,24 @@ def test_klotski_gives_up_what_it_prefetched_before_it_prefetches_more():
         1,
         1,
     )  # the mean of 8 and 9 tokens is above that of 9 and 0
+
+
+def test_klotski_prefetches_no_more_than_there_is_room_for():
+    policy, placement = started("klotski:residents=none")
+    assert len(migrated(policy, placement, [9, 8, 7, 6, 5, 4], free=4)) == 2
+    assert len(migrated(policy, placement, [9, 8, 7, 6, 5, 4], free=1)) == 1
+    assert migrated(policy, placement, [9, 8, 7, 6, 5, 4], free=0) == []
+
+
+def test_klotski_leaves_what_it_prefetched_where_the_only_layer_needs_it_again():
+    policy, placement = started(
+        "klotski:residents=none,hot_experts=1", loads=((9, 1, 1, 1, 1, 1),), layers=(1,)
+    )
+    nothing = np.zeros((1, EXPERTS), np.bool_)
+    view = BackgroundView("decode", 0, 1, 1, np.array([9, 1, 1, 1, 1, 1]), placement, nothing, 4)
+    assert [one.expert for one in policy.background(view)] == [0]
+    resident = np.arange(EXPERTS)[None] == 0
+    assert policy.background(replace(view, placement=replace(placement, resident=resident))) == []
 
 
 # Enhanced KTransformers
@@ -409,7 +428,11 @@ LIES = st.lists(st.integers(-1, 1), min_size=EXPERTS, max_size=EXPERTS)
 
 @pytest.mark.parametrize(
     ("asked", "contention", "serial"),
-    [("gap=0", 1.0, False), ("gap=0,makespan=serial,contention=0.5", 0.5, True)],
+    [
+        ("gap=0", 1.0, False),
+        ("gap=0,contention=0", 0.0, False),
+        ("gap=0,makespan=serial,contention=0.5", 0.5, True),
+    ],
 )
 @given(st.lists(st.integers(0, 9), min_size=EXPERTS, max_size=EXPERTS), LIES, st.integers(0, 63))
 @settings(max_examples=25)
@@ -429,17 +452,26 @@ def test_the_oracle_finds_what_trying_all_assignments_finds(asked, contention, s
     assert answer.estimated_ns == pytest.approx(best)
 
 
-def test_the_oracle_takes_each_experts_fastest_engine_where_no_solution_is_found():
+class Solvers:
+    """SciPy's, but for integer programmes: nothing is found, or every expert's first way, the GPU."""
+
+    def __init__(self, real, first: bool) -> None:
+        self.real, self.first = real, first
+
+    def __getattr__(self, name):
+        return getattr(self.real, name)
+
+    def milp(self, objective, constraints, **_):
+        each = constraints[1]
+        x = np.zeros(len(objective))
+        x[[np.flatnonzero(row)[0] for row in each.A]] = each.lb
+        return type("Found", (), {"x": x if self.first else None})
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_the_oracle_takes_each_experts_fastest_engine_where_nothing_better_is_found(first):
     policy, placement = started("oracle", gpu_experts=0)
-
-    class Nothing:
-        x = None
-
-    class Solvers(type(policy.solvers)):
-        def __getattr__(self, name):
-            return {"milp": lambda *_, **__: Nothing}.get(name) or getattr(scipy_optimize, name)
-
-    scipy_optimize, policy.solvers = policy.solvers, Solvers("none")
+    policy.solvers = Solvers(policy.solvers, first)
     placement = Placement(*(np.array(part) for part in vars(placement).values()))
     placement.dimm[0] = [-1, -1, -1, 0, 0, 1]
     answer = assigned(policy, placement, [4, 6, 30, 1, 5, 0])
@@ -447,16 +479,23 @@ def test_the_oracle_takes_each_experts_fastest_engine_where_no_solution_is_found
     assert (answer.gpu, answer.cpu, answer.ndp) == ([2, 1, 4], [0], [3])
 
 
+def test_the_oracle_moves_nothing_that_gains_less_than_ends_behind_the_window():
+    short = choose_policy("oracle").start(replace(MACHINE, gpu_experts=1), replace(ESTIMATES, window_ns=10.0))
+    lies = Placement.striped(2, EXPERTS)
+    view = BackgroundView("decode", 0, 1, 2, np.ones(EXPERTS, np.int64), lies, lies.resident, 1)
+    assert short.background(replace(view, next_loads=np.array([1, 0, 0, 0, 0, 0]))) == []  # 8 on the CPU
+    asked = short.background(replace(view, next_loads=np.array([19, 19, 19, 19, 19, 19])))
+    assert [one.kind for one in asked] == ["prefetch"]  # 76 on the CPU: PCIe is what the layer waits for
+
+
 def test_the_oracle_moves_what_the_next_layer_gains_most_from():
     policy, placement = started("oracle", gpu_experts=0)
     placement = Placement.striped(2, EXPERTS)
     view = BackgroundView("decode", 0, 1, 2, np.ones(EXPERTS, np.int64), placement, placement.resident, 4)
-    # 25 tokens take 100 on the CPU, 20 over PCIe; one takes 8.
-    [first, *_] = policy.background(replace(view, next_loads=np.array([1, 25, 0, 0, 0, 0])))
+    # 15 tokens take 60 on the CPU and 20 over PCIe, which is what the layer waits for; one takes 8 on the CPU.
+    [first, *_] = policy.background(replace(view, next_loads=np.array([1, 15, 15, 15, 15, 1])))
     assert (first.kind, first.layer, first.expert) == ("prefetch", 2, 1)
-    kinds = [
-        one.kind for one in policy.background(replace(view, next_loads=np.array([1, 25, 24, 23, 22, 21])))
-    ]
+    kinds = [one.kind for one in policy.background(replace(view, next_loads=np.full(EXPERTS, 15)))]
     # In the window of 50, copies take 20, and relayouts 40; one more of each may end behind it.
     assert 2 <= kinds.count("prefetch") <= 3
     assert kinds.count("relayout") <= 2

@@ -4,10 +4,14 @@ The experts of each DIMM run back to back from when its first one began, and the
 and for copies to the GPU, begin when they began, each at its own limit: of a striped read, each channel
 carries an equal part. Copies at the same time share PCIe: one that has company is read at what the others
 leave it on average. Everything else, computing on GPU and CPU and the way over PCIe, takes what it took.
+
+When the experts of a channel are done, and by the rates all reads that began before have ended, the reads
+that are left are those of a session without experts, which is the same for many channels.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +26,9 @@ from ndpsim.results.moe import CheckedEnd, LayerCheck
 from ndpsim.simulate import MAX_TOKENS, Session
 
 __all__ = ["check_layer"]
+
+_MARGIN = 1.03  # experts may end later than by the rates
+_SAME_NS = 1.0
 
 
 class _Queued(NamedTuple):
@@ -70,7 +77,7 @@ def check_layer(costs: Costs, record: LayerRecord, limit: float = 0.05) -> Layer
     """
     reading = [job for job in record.jobs if job.read_limit_gbps > 0]
     channels = _channels(costs, record, reading)
-    ends = _run_all(costs, channels)
+    ends = _run_all(costs, channels, _cuts(record, reading, costs.hardware.system.host.channels))
     per_channel = costs.hardware.system.host.channels
     rate_ns, dimm_ns = record.end_ns - record.start_ns, {}
     for number, of_channel in enumerate(ends):
@@ -173,12 +180,43 @@ def _busy_share(job: JobRecord) -> float:
     return min(1.0, alone_ns / (job.end_ns - job.start_ns))
 
 
-def _run_all(costs: Costs, channels: Sequence[_Channel]) -> list[_Ends]:
-    """The ends on each channel; those that do the same are run once."""
-    different = list(dict.fromkeys(channels))
+def _cuts(record: LayerRecord, reading: Sequence[JobRecord], channels: int) -> list[float]:
+    """Of each channel, the first time after its experts at which, by the rates, no read is under way."""
+    experts_ns = [0.0] * channels
+    for dimm, jobs in _ndp_jobs(record).items():
+        end_ns = _MARGIN * (jobs[-1].end_ns - record.start_ns)
+        experts_ns[dimm % channels] = max(experts_ns[dimm % channels], end_ns)
+    spans = [(job.start_ns - record.start_ns, job.end_ns - record.start_ns) for job in reading]
+    quiet = [
+        ns
+        for ns in sorted({end_ns for _, end_ns in spans})
+        if not any(begin < ns - _SAME_NS and end > ns + _SAME_NS for begin, end in spans)
+    ]
+    last_ns = max(experts_ns)
+    return [
+        next((ns for ns in quiet if ns >= (of_channel or last_ns)), math.inf) for of_channel in experts_ns
+    ]
+
+
+def _run_all(costs: Costs, channels: Sequence[_Channel], cuts: Sequence[float]) -> list[_Ends]:
+    """The ends on each channel, whose reads after a time do without experts; what is the same is run once."""
+    first_ns = min(cuts) - _SAME_NS
+    heads = [
+        channel._replace(reads=tuple(read for read in channel.reads if read.start_ns < cut - _SAME_NS))
+        for channel, cut in zip(channels, cuts, strict=True)
+    ]
+    tails = [
+        _Channel((), tuple(read for read in channel.reads if read.start_ns >= first_ns))
+        for channel in channels
+    ]
+    different = [channel for channel in dict.fromkeys([*heads, *tails]) if any(channel)]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         ends = dict(zip(different, pool.map(lambda channel: _run(costs, channel), different), strict=True))
-    return [ends[channel] for channel in channels]
+    ends[_Channel((), ())] = _Ends({}, {})
+    return [
+        _Ends(ends[head].of_dimms, {**ends[tail].of_reads, **ends[head].of_reads})
+        for head, tail in zip(heads, tails, strict=True)
+    ]
 
 
 def _run(costs: Costs, channel: _Channel) -> _Ends:
@@ -193,8 +231,7 @@ def _run(costs: Costs, channel: _Channel) -> _Ends:
         layout, dimm = ("striped", 0) if read.dimm == STRIPED else ("localized", read.dimm)
         model = Expert(hidden, read.columns)
         session.host_read(model, layout, read.gbps, read.start_ns, costs.bits, dimm, behind=True)
-    if channel.queued or channel.reads:
-        session.run()
+    session.run()
     of_dimms: dict[int, float] = {}
     for job in session.jobs:
         of_dimms[job.dimm] = max(of_dimms.get(job.dimm, 0.0), job.end_ns or 0.0)

@@ -276,7 +276,11 @@ def _limits(field: FieldInfo) -> str:
         if getattr(item, name, None) is not None
     }
     words = {"ge": "from", "gt": "above", "le": "to", "lt": "below"}
-    return "".join(f" {word} {limits[name]:g}" for name, word in words.items() if name in limits)
+    return "".join(f" {word} {_number(limits[name])}" for name, word in words.items() if name in limits)
+
+
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:g}"
 
 
 def _allowed(field: FieldInfo) -> str:

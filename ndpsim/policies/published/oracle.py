@@ -46,7 +46,7 @@ class OracleParameters(PolicyParameters):
     """What can be set of the oracle."""
 
     gap: float = Field(0.01, ge=0, le=1, description="a solution so close to the best is good enough")
-    nodes: int = Field(1000, ge=1, le=10**9, description="of the search tree, at most")
+    nodes: int = Field(1000, ge=1, le=1_000_000, description="of the search tree, at most")
     makespan: Literal["overlapped", "serial"] = Field(
         "overlapped",
         description="of the GPU and the host. serial: TriMoE, eq. 5, experts one after the other, each the "
@@ -85,17 +85,19 @@ class _Ways:
 
 @dataclass(frozen=True, eq=False)
 class _Prices:
-    """Of a layer's relaxed programme: what a part of each resource's time is worth, and what it has to spare.
+    """Of a layer's relaxed programme.
 
-    What is worth something adds up to 1, and has nothing to spare.
+    `worth`: what a part of each resource's time is worth; adds up to 1. `spare`: what a resource has left; 0
+    of those that are worth something. `used` [expert, resource]: what an expert takes.
     """
 
     worth: Floats
     spare: Floats
+    used: Floats
 
-    def of(self, uses: Floats) -> float:
-        """What uses cost; what an idle resource has not to spare delays the layer by as much."""
-        short = np.where(self.spare > 0, uses - self.spare, 0.0)
+    def of(self, expert: int, uses: Floats) -> float:
+        """What an expert costs that comes to use so much; what is not there delays the layer by as much."""
+        short = np.where(self.spare > 0, uses - self.used[expert] - self.spare, 0.0)
         return float(self.worth @ uses) + max(0.0, float(short.max()))
 
 
@@ -291,7 +293,8 @@ class Oracle(Policy):
 
     def _prices(self, loads: Ints, lies: LayerPlacement) -> _Prices:
         """Of the next layer's programme, with experts that may be split."""
-        groups, members = _grouped(np.flatnonzero(loads), loads, lies.resident, lies)
+        active = np.flatnonzero(loads)
+        groups, members = _grouped(active, loads, lies.resident, lies)
         counts = np.bincount(members)
         ways = self._ways(loads, lies.resident, lies, groups)
         scale = self._fastest(ways, counts)[1]
@@ -301,7 +304,11 @@ class Oracle(Policy):
             np.eye(1, last + 1, last)[0], above, limits, each, numbers, method="highs"
         )
         spare = np.where(found.slack > _ROUNDING, found.slack * scale, 0.0)
-        return _Prices(np.asarray(-found.ineqlin.marginals), spare)
+        of_groups = np.zeros((len(counts), len(ways.uses)))
+        np.add.at(of_groups, ways.groups, (ways.uses * found.x[:last]).T)
+        used = np.zeros((len(loads), len(ways.uses)))
+        used[active] = (of_groups / counts[:, None])[members]
+        return _Prices(np.asarray(-found.ineqlin.marginals), spare, used)
 
     def _gains(
         self, view: BackgroundView, lies: LayerPlacement, prices: _Prices
@@ -322,7 +329,7 @@ class Oracle(Policy):
         found = []
         for expert, cost in zip(still.tolist(), before.tolist(), strict=True):
             tokens, dimm = int(loads[expert]), int(lies.dimm[expert])
-            gain = cost - prices.of(self._row(gpu=float(estimates.gpu_ns[tokens])))
+            gain = cost - prices.of(expert, self._row(gpu=float(estimates.gpu_ns[tokens])))
             found.append((gain, Migration("prefetch", layer, expert, estimated_ns=self._copy_ns())))
             if idlest != STRIPED and dimm != idlest:
                 kind, time = (
@@ -330,11 +337,11 @@ class Oracle(Policy):
                     if dimm == STRIPED
                     else ("rebalance", estimates.rebalance_ns)
                 )
-                gain = cost - prices.of(self._row(dimm=idlest, ndp=float(estimates.ndp_ns[tokens])))
+                gain = cost - prices.of(expert, self._row(dimm=idlest, ndp=float(estimates.ndp_ns[tokens])))
                 found.append((gain, Migration(kind, layer, expert, idlest, time)))
             if dimm != STRIPED:
                 cpu = max(float(estimates.cpu_ns[tokens]), read_ns)
-                gain = cost - prices.of(reads + self._row(cpu=cpu))
+                gain = cost - prices.of(expert, reads + self._row(cpu=cpu))
                 found.append((gain, Migration("relayout", layer, expert, STRIPED, estimates.to_striped_ns)))
         useful = [(float(gain), one) for gain, one in found if gain > _LEAST_GAIN * estimates.pcie_ns]
         return sorted(useful, key=lambda pair: (-round(pair[0], 3), -int(loads[pair[1].expert])))
