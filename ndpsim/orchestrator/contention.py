@@ -179,7 +179,10 @@ class _Sessions:
 
         def add(session: Session, end_ns: float) -> None:
             first_dimms = [0], [second if source == target else 0]
-            session.relayout(self.model, 1, source, target, *first_dimms, bits=self.bits)
+            # No more than the lanes of a DIMM could read or write until then.
+            columns = int(self.hardware.dimm_peak_gbps * end_ns / (6 * self.model.hidden)) + 1
+            moved = Expert(self.model.hidden, min(columns, self.model.intermediate))
+            session.relayout(moved, 1, source, target, *first_dimms)
 
         return self.run(tokens, 2, add, _RELAYOUT_WINDOW_NS)
 

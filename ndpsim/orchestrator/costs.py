@@ -300,11 +300,10 @@ class Costs:
 
     @cached_property
     def _slices(self) -> int:
-        """Equal slices of its columns in which an expert moves, one after the other, so that each is small."""
+        """Equal slices of its columns in which a large expert moves, one after the other."""
         columns, size = self.shape.intermediate, self.host_read(None).bytes
-        return next(
-            n for n in range(1, columns + 1) if (columns % n == 0 and size <= n * _MOST_MOVED) or n == columns
-        )
+        fewest = min(-(-size // _MOST_MOVED), columns)
+        return next(slices for slices in range(fewest, columns + 1) if columns % slices == 0)
 
     def _simulated_relayout(self, source: _Lies, target: _Lies) -> RelayoutCost:
         slices = self._slices
