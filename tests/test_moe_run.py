@@ -429,7 +429,7 @@ def changed(**answer: Any) -> type[Policy]:
     [
         ({"assign": lambda right: Assignment(ndp=right.ndp[1:])}, ["step 0, layer 1", "no engine"]),
         ({"assign": lambda right: Assignment(ndp=right.ndp, cpu=right.ndp[:1])}, ["add up to 2"]),
-        ({"assign": lambda right: 1 / 0}, ["step 0, layer 1", "assign: ZeroDivisionError"]),
+        ({"assign": lambda right: 1 / 0}, ["step 0, layer 1", "assign raises ZeroDivisionError"]),
         ({"assign": lambda right: "nonsense"}, ["not an Assignment"]),
         ({"background": lambda view: [Migration("relayout", 2, 99)]}, ["expert 99"]),
         (

@@ -179,11 +179,11 @@ def test_shared_experts_are_the_gpus_first_work() -> None:
     assert got.estimated_ns == 47
 
 
-def test_an_expert_on_its_way_waits_for_the_rest_of_its_copy_and_comes_last() -> None:
+def test_an_expert_on_its_way_waits_for_the_rest_of_its_copy_and_comes_before_those_that_are_copied() -> None:
     late = dataclasses.replace(ESTIMATES, window_ns=70.0)  # 30 ns of the copy are left
     loads = [30, 300, 2, 5, 0, 0, 0, 0]
     got = policy(late, refine=False).assign(view(loads, PLACEMENT, arriving=[2, 3]))
-    assert list(got.gpu) == [0, 1, 2, 3]
+    assert list(got.gpu) == [0, 2, 3, 1]
     costs = CostModel(late, 4).costs(
         np.array(loads), PLACEMENT, np.array([False, False, True, True, *[False] * 4])
     )

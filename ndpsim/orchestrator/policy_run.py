@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.config import Hardware
-from ndpsim.errors import InputError
 from ndpsim.events.loop import DONE, run_jobs
 from ndpsim.events.state import Jobs
 from ndpsim.orchestrator.costs import Costs
@@ -25,6 +24,7 @@ from ndpsim.orchestrator.tally import Tally
 from ndpsim.orchestrator.transfers import PRIORITISED, Transfers
 from ndpsim.policies.answers import (
     CheckedAssignment,
+    answering,
     checked_assignment,
     checked_migrations,
     checked_placement,
@@ -201,18 +201,12 @@ class PolicyRunner:
         return arrays
 
     @contextmanager
-    def _asked(self, what: str) -> Iterator[None]:
+    def _asked(self, question: str, view: LayerView | BackgroundView | None = None) -> Iterator[None]:
         """The policy's own time, and what goes wrong in it, in one line."""
         began = time.perf_counter()
-        try:
+        with answering(self.policy.name, question, view):
             yield
-        except InputError:
-            raise
-        except Exception as error:
-            problem = f"{what}: {type(error).__name__}: {' '.join(str(error).split())}"
-            raise InputError(problem, key=f"policy {self.policy.name}") from error
-        finally:
-            self.tally.policy_s += time.perf_counter() - began
+        self.tally.policy_s += time.perf_counter() - began
 
     def _layer(self, visit: _Visit, shared_ns: float, window_ns: float) -> Ints:
         """The experts of a layer; returns its loads."""
@@ -226,7 +220,7 @@ class PolicyRunner:
             visit.phase, visit.step, visit.layer, loads, len(visit.ids), placement, arriving.copy()
         )
         view.arriving.flags.writeable = False
-        with self._asked(f"{visit.phase} step {visit.step}, layer {visit.layer}: assign"):
+        with self._asked("assign", view):
             answer = self.policy.assign(view)
         assigned = checked_assignment(self.policy.name, view, answer, given.machine)
         lies = {
@@ -315,7 +309,7 @@ class PolicyRunner:
             places.gpu_free,
             next_loads,
         )
-        with self._asked(f"{visit.phase} step {visit.step}, after layer {layer}: background"):
+        with self._asked("background", view):
             answer = self.policy.background(view)
         self._migrations.decide(
             checked_migrations(self.policy.name, view, answer, given.machine), self.clock_ns

@@ -88,7 +88,7 @@ def answering(policy: str, question: str, view: LayerView | BackgroundView | Non
     except Exception as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         when = f"{_moment(view)}: " if view is not None else ""
-        problem = f"{when}{question} raises {type(error).__name__}: {error}"
+        problem = f"{when}{question} raises {type(error).__name__}: {' '.join(str(error).split())}"
         text = f"{problem} ({Path(frame.filename).name}, line {frame.lineno})"
         raise InputError(text, key=f"policy {policy}") from error
 

@@ -31,6 +31,7 @@ from ndpsim.policies.interface import (
     PolicyParameters,
 )
 from ndpsim.policies.makespan import CPU, DIMM, GPU, CostModel, Outlook, Schedule, greedy, refine
+from ndpsim.policies.offline import mean_loads
 from ndpsim.policies.predictor import LoadPredictor, Tally
 from ndpsim.policies.relocation import Task, Window, ndp_busy, prefetches, rebalances, relayouts
 
@@ -140,7 +141,7 @@ class TriMoE(Policy):
         first, to the DIMM that is busy least; the DIMM that so has most experts of this layer is the one that
         has fewest of the others.
         """
-        loads = _mean_loads(view)
+        loads = mean_loads(view)
         self.predictor.begin(loads)
         outlooks = [self.costs.outlook(row) for row in loads]
         self.room = self._rooms(outlooks)
@@ -309,22 +310,10 @@ class TriMoE(Policy):
         }
 
 
-def _mean_loads(view: OfflineView) -> Floats:
-    """Mean load of each expert in a step of the run's batch: [layer, expert]; of the prefill if need be."""
-    trace, layers = view.trace, view.machine.layers
-    if trace.ids.size:
-        loads = np.mean([[trace.loads(step, one) for one in layers] for step in range(trace.steps)], axis=0)
-        return np.asarray(loads * (view.batch / trace.batch))
-    return np.array([trace.prefill_loads(one) for one in layers]) * (view.batch / trace.prefill_tokens)
-
-
 def _gpu_order(experts: Sequence[int], view: LayerView) -> list[int]:
-    """Experts that are there first, so that copies advance behind them; last those on their way already.
-
-    Their copies have a lower priority on PCIe than those of missing experts.
-    """
+    """Experts that are there first, then those on their way, so that copies of others advance behind them."""
     resident, arriving = view.placement.resident, view.arriving
-    return sorted(experts, key=lambda expert: 0 if resident[expert] else 2 if arriving[expert] else 1)
+    return sorted(experts, key=lambda expert: 0 if resident[expert] else 1 if arriving[expert] else 2)
 
 
 POLICY = TriMoE
