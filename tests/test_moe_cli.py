@@ -167,6 +167,9 @@ def test_a_layer_beyond_the_limit_is_exit_status_1(given, error, status):
     found, out, _ = call("moe", "--check-layer", "1,4")
     assert found == status
     assert ("beyond 5.0%" in out) == bool(status)
+    assert f"furthest: dimm 0, {100 * error:+.1f}% of the layer, of 1 end" in out
+    told = [line for line in out.splitlines() if line.startswith("dimm 0 ends after 55.00 us by rates")]
+    assert len(told) == status
 
 
 def test_a_result_is_equal_however_long_its_policy_thought(moe_by_hand):

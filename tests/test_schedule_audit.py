@@ -317,6 +317,23 @@ def test_an_expert_may_arrive_while_its_layer_is_under_way(judged):
     assert judged(lambda lines: arriving(lines, 119e3))[0] == {(3, "copy"), (3, "critical path")}
 
 
+def test_a_sharded_expert_is_computed_on_each_of_its_dimms(judged):
+    def sharded(lines, dimms=(2, 3)):
+        lines[0]["placement"]["dimm"][0][4], lines[0]["placement"]["shards"][0][4] = 2, 2
+        for line in lines[1::2]:
+            line["placement"]["4"]["lies"] = "sharded:2 2"
+            one = job(line, "expert", 4)
+            line["jobs"].remove(one)
+            line["jobs"] += [{**one, "resource": f"ndp {dimm}", "bytes": 500_000} for dimm in dimms]
+            parts = (("activations", -1), ("expert", 2), ("results", -1))
+            at(job(line, "expert", 2), end_ns=line["end_ns"] - 5e3)
+            line["critical_path"] = [line["jobs"].index(job(line, *part)) for part in parts]
+
+    assert judged(sharded) == (set(), [])
+    for dimms in ((2,), (2, 1), (2, 3, 1)):
+        assert (2, "engine") in judged(lambda lines, dimms=dimms: sharded(lines, dimms))[0]
+
+
 def test_a_prefill_comes_before_the_steps(good, judged):
     def with_prefill(lines):
         lines[0]["prompt_tokens"] = 8

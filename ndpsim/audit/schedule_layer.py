@@ -38,7 +38,7 @@ def layer_findings(
     yield from _alone_faults(jobs)
     yield from _copy_faults(machine, line, jobs, arrivals)
     yield from _host_faults(jobs)
-    yield from _byte_faults(machine, jobs)
+    yield from _byte_faults(machine, line, jobs)
     yield from _rate_faults(machine, line, jobs)
     yield from _path_faults(line, jobs, arrivals)
 
@@ -105,6 +105,13 @@ def _engine(job: Job) -> str:
     return str(job["resource"]).partition(" ")[0]
 
 
+def _share(line: Mapping[str, Any], job: Job) -> float:
+    """What a job computes of its expert: of a sharded one, the same on each of its DIMMs."""
+    lies = _lies(line, job["expert"]) if _engine(job) == "ndp" else None
+    dimms = None if lies is None else dimms_of(lies)
+    return float(job["share"]) / (len(dimms) if dimms else 1)
+
+
 def _assignment_faults(line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fault]:
     """What was assigned is what was done, with the tokens of the expert."""
     assigned: dict[tuple[str, int], float] = defaultdict(float)
@@ -113,7 +120,7 @@ def _assignment_faults(line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator
             assigned[engine, expert] += share
     loads = line["loads"]
     for job in _computed(jobs):
-        assigned[_engine(job), job["expert"]] -= job["share"]
+        assigned[_engine(job), job["expert"]] -= _share(line, job)
         load = loads[job["expert"]] if 0 <= job["expert"] < len(loads) else 0
         if job["tokens"] != load:
             yield "pairs", f"{_name(job)} computes {job['tokens']} tokens of {load}"
@@ -141,7 +148,7 @@ def _place_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]
     shares: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for job in _computed(jobs):
         if _engine(job) == "ndp":
-            shares[job["expert"]][int(job["resource"][4:])] += job["share"]
+            shares[job["expert"]][int(job["resource"][4:])] += _share(line, job)
     for expert, by_dimm in shares.items():
         lies = _lies(line, expert)
         dimms = None if lies is None else dimms_of(lies)
@@ -270,10 +277,10 @@ def _host_faults(jobs: Sequence[Job]) -> Iterator[Fault]:
 # ---- bytes ----
 
 
-def _byte_faults(machine: Machine, jobs: Iterable[Job]) -> Iterator[Fault]:
+def _byte_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fault]:
     """Copies and processors read an expert's bytes, by its share; an NDP unit no fewer."""
     for job in jobs:
-        due = machine.expert_bytes * job["share"]
+        due = machine.expert_bytes * _share(line, job)
         at_least = job["kind"] == "expert" and _engine(job) == "ndp"
         exactly = job["kind"] in ("copy", "expert") and not at_least
         if (exactly and abs(job["bytes"] - due) > 1) or (at_least and job["bytes"] < due - 1):

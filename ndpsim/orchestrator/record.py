@@ -49,7 +49,7 @@ class JobRecord:
             results, to the GPU), "pcie-up" (activations to the host).
         kind: "expert", "copy", "shared", "activations", "results", "attention" (attention and dense parts).
         expert: which; -1: none.
-        share: of its intermediate columns.
+        share: of its intermediate columns; of a sharded expert, that of all its DIMMs together.
         tokens: that it computed; 0 for transfers.
         start_ns, end_ns: when.
         bytes: of weights that it read, or of what it transferred.

@@ -9,12 +9,13 @@ from ndpsim.report.printing import print_table, print_text
 from ndpsim.report.routing import trace_title
 from ndpsim.report.text import bits_of
 from ndpsim.report.words import counted, percent
-from ndpsim.results import MoeResult, PolicyRun
+from ndpsim.results import CheckedEnd, LayerCheck, MoeResult, PolicyRun
 from ndpsim.units import format_bytes, format_energy, format_time
 
 __all__ = ["BUSY", "moe_title", "print_moe", "run_names"]
 
 _NONE = "-"
+_ENDS = 8  # beyond the limit of a check, that are told
 _ENGINES = {"gpu_hit": "GPU, in its memory", "gpu_miss": "GPU, copied", "cpu": "CPU", "ndp": "NDP"}
 
 #: Groups of resources in words, by how the names of those in it begin.
@@ -172,15 +173,32 @@ def _notes(run: PolicyRun) -> list[str]:
     elif unknown:
         notes.append(f"energy without {', '.join(unknown)} (not known)")
     if run.check is not None:
-        check, largest = run.check, run.check.largest
-        verdict = "within" if check.ok else "beyond"
-        worst = f"; furthest: {largest.name}, {percent(abs(largest.error))}" if largest else ""
-        notes.append(
-            f"layer {check.layer} in step {check.step} takes {format_time(check.rate_ns)} by rates, "
-            f"{format_time(check.cycle_ns)} in the cycle-level session ({percent(abs(check.error))})"
-            f"{worst} of {counted(len(check.ends), 'end')}: {verdict} {percent(check.limit)}"
-        )
+        notes += _check_notes(run.check)
     return notes
+
+
+def _check_notes(check: LayerCheck) -> list[str]:
+    """A layer by both models; what is beyond the limit, the furthest first."""
+    largest = check.largest
+    furthest = f"; furthest: {largest.name}, {_signed(largest.error)}" if largest else ""
+    note = (
+        f"layer {check.layer} in step {check.step} takes {format_time(check.rate_ns)} by rates, "
+        f"{format_time(check.cycle_ns)} in the cycle-level session ({_signed(check.error)}){furthest} of the "
+        f"layer, of {counted(len(check.ends), 'end')}: {'within' if check.ok else 'beyond'} "
+        f"{percent(check.limit)}"
+    )
+    beyond = [end for end in check.ends if abs(end.error) > check.limit]
+    beyond.sort(key=lambda end: -abs(end.error))
+    return [note, *map(_end_note, beyond[:_ENDS])]
+
+
+def _end_note(end: CheckedEnd) -> str:
+    rate, cycle = format_time(end.rate_ns), format_time(end.cycle_ns)
+    return f"{end.name} ends after {rate} by rates, {cycle} in the session: {_signed(end.error)} of the layer"
+
+
+def _signed(share: float) -> str:
+    return f"{100 * share:+z.1f}%"
 
 
 def _prediction_notes(prediction: Mapping[str, Any]) -> list[str]:
