@@ -512,6 +512,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             },
             "model": but(),
             "routing": but(None),
+            "layers": [*but(None, [], PAIR), (99,)],
         },
     ),
     "import_routing": (

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.arguments import choice, number, progress_function, several, whole_number
+from ndpsim.arguments import choice, number, progress_function, several, shown, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm.state import ARBITRATIONS
 from ndpsim.errors import InputError
@@ -101,7 +101,9 @@ def run_moe(
     number(check_limit, "check_limit", 0)
     wanted_layers = _layers(layers, shape)
     trace = find_routing(routing, shape, batch, steps, prompt, seed, wanted_layers)
-    _check_wanted(check_layer, trace)
+    check_layer = _checked_layer(check_layer, trace)
+    if observer is not None and not callable(observer):
+        raise InputError(f"{shown(observer)} is no function of a run and a layer", key="observer")
     given = _given(
         hardware, shape, trace, _offline(routing, shape, trace, seed), wanted_layers,
         prompt, bits, kv, context, gpu_experts, arbitration, cache,
@@ -143,15 +145,18 @@ def _layers(layers: Sequence[int] | None, shape: MoeShape) -> tuple[int, ...]:
     return chosen
 
 
-def _check_wanted(check_layer: tuple[int, int] | None, trace: Routing) -> None:
+def _checked_layer(check_layer: tuple[int, int] | None, trace: Routing) -> tuple[int, int] | None:
     if check_layer is None:
-        return
-    step, layer = check_layer
-    whole_number(step, "check_layer", 0, trace.steps - 1)
+        return None
+    pair = several(check_layer, "check_layer", lambda one, name: whole_number(one, name, 0))
+    if len(pair) != 2:
+        raise InputError(f"{shown(check_layer)} is not a step and a layer", key="check_layer")
+    whole_number(pair[0], "check_layer", 0, trace.steps - 1)
     try:
-        trace.row(layer)
+        trace.row(pair[1])
     except InputError as error:
         raise InputError(error.problem, key="check_layer") from None
+    return pair[0], pair[1]
 
 
 def _offline(

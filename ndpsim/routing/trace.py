@@ -182,7 +182,8 @@ class Routing:
             if mine != of_model:
                 problem = f"the trace has {mine} {what}, {model.name} has {of_model}"
                 raise InputError(problem, key="routing")
-        wanted = tuple(range(model.layers)) if layers is None else tuple(layers)
+        asked = range(model.layers) if layers is None else layers
+        wanted = several(asked, "layers", lambda n, name: whole_number(n, name, 0, model.layers - 1))
         wanted = tuple(layer for layer in wanted if layer not in model.dense_layers)
         missing = sorted(set(wanted) - set(self.layers))
         foreign = [layer for layer in self.layers if layer >= model.layers or layer in model.dense_layers]
