@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from ndpsim.moe import Expert
 from ndpsim.orchestrator import exact_layer
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.exact_layer import check_layer
-from ndpsim.orchestrator.record import JobRecord, LayerRecord
+from ndpsim.orchestrator.record import JobRecord, LayerRecord, MigrationRecord
 from ndpsim.policies.interface import STRIPED, Assignment, LayerPlacement
 from ndpsim.simulate import simulate_dimm
 
@@ -173,8 +175,30 @@ def test_copies_at_the_same_time_share_the_way_to_the_gpu(costs):
     # One that has company for a half of its time has three quarters of the way.
     half = BYTES / 20 / 2
     jobs = [copy(0, 0, 3 * half), copy(1, 2 * half, 4 * half)]
-    first, _ = (exact_layer._limit_gbps(one, jobs) for one in jobs)
-    assert first == pytest.approx(20 * (1 - 1 / 6))
+    first, _ = (exact_layer._left_share(one, jobs, yielding=False) for one in jobs)
+    assert first == pytest.approx(1 - 1 / 6)
+
+
+def a_prefetch(start_ns, end_ns, source="localized 0"):
+    return MigrationRecord("prefetch", 8, 3, source, "gpu", BYTES, 0.0, START + start_ns, START + end_ns, 0.0)
+
+
+def test_an_expert_that_is_prefetched_meanwhile_is_read_beside(costs):
+    alone = costs.host_read(1).time_ns
+    jobs = [read(0, 0, 2 * alone, 60.0)]
+    given = record(jobs, [0])
+
+    def cycle_ns(*moves):
+        return ends(check_layer(costs, replace(given, migrations=moves)))["read 0 cpu"].cycle_ns
+
+    assert cycle_ns() == pytest.approx(alone, rel=0.02)
+    assert cycle_ns(a_prefetch(0, 2 * alone)) == pytest.approx(2 * alone, rel=0.02)
+    assert cycle_ns(a_prefetch(0, 2 * alone, "localized 1")) == pytest.approx(alone, rel=0.02)
+    half = cycle_ns(a_prefetch(-0.5 * alone, 1.5 * alone))  # half of it is there when the layer begins
+    assert half == pytest.approx(1.5 * alone, rel=0.03)
+    assert cycle_ns(a_prefetch(-9 * alone, -8 * alone)) == cycle_ns()
+    busy = [copy(1, 0, 2 * alone, BYTES / alone / 2)]
+    assert exact_layer._left_share(a_prefetch(0, 2 * alone), busy, yielding=True) == pytest.approx(0)
 
 
 def test_the_layer_ends_with_results_and_with_what_the_gpu_computes(costs):

@@ -3,7 +3,9 @@
 The experts of each DIMM run back to back from when its first one began, and the host's reads, for the CPU
 and for copies to the GPU, begin when they began, each at its own limit: of a striped read, each channel
 carries an equal part. Copies at the same time share PCIe: one that has company is read at what the others
-leave it on average. Everything else, computing on GPU and CPU and the way over PCIe, takes what it took.
+leave it on average; experts that are prefetched meanwhile, and are there before the layer ends, are read
+as what they leave. Relayouts are left out. Everything else, computing on GPU and CPU and the way over
+PCIe, takes what it took.
 
 When the experts of a channel are done, and by the rates all reads that began before have ended, the reads
 that are left are those of a session without experts, which is the same for many channels.
@@ -20,7 +22,7 @@ from typing import NamedTuple
 
 from ndpsim.moe import Expert
 from ndpsim.orchestrator.costs import Costs
-from ndpsim.orchestrator.record import JobRecord, LayerRecord
+from ndpsim.orchestrator.record import JobRecord, LayerRecord, MigrationRecord
 from ndpsim.policies.interface import STRIPED
 from ndpsim.results.moe import CheckedEnd, LayerCheck
 from ndpsim.simulate import MAX_TOKENS, Session
@@ -29,6 +31,7 @@ __all__ = ["check_layer"]
 
 _MARGIN = 1.03  # experts may end later than by the rates
 _SAME_NS = 1.0
+_LEAST_SHARE = 0.02  # of PCIe: with less, a prefetch would hardly read
 
 
 class _Queued(NamedTuple):
@@ -48,6 +51,20 @@ class _Read(NamedTuple):
     dimm: int
     gbps: float
     start_ns: float
+
+
+class _Reading(NamedTuple):
+    """A host read of a layer: of a share of an expert's columns, as fast as `gbps`; times from its beginning.
+
+    The expert is on `shards` DIMMs from `dimm` on, or `STRIPED`. `end_ns`: by the rates.
+    """
+
+    dimm: int
+    shards: int
+    share: float
+    gbps: float
+    start_ns: float
+    end_ns: float
 
 
 class _Channel(NamedTuple):
@@ -76,9 +93,9 @@ def check_layer(costs: Costs, record: LayerRecord, limit: float = 0.05) -> Layer
         InputError: the experts of the layer do not fit on their DIMMs.
     """
     reading = [job for job in record.jobs if job.read_limit_gbps > 0]
-    channels = _channels(costs, record, reading)
-    ends = _run_all(costs, channels, _cuts(record, reading, costs.hardware.system.host.channels))
+    readings = [_of_job(record, job) for job in reading] + _of_migrations(costs, record)
     per_channel = costs.hardware.system.host.channels
+    ends = _run_all(costs, _channels(costs, record, readings), _cuts(record, readings, per_channel))
     rate_ns, dimm_ns = record.end_ns - record.start_ns, {}
     for number, of_channel in enumerate(ends):
         for dimm, end_ns in of_channel.of_dimms.items():
@@ -126,52 +143,83 @@ def _ndp_jobs(record: LayerRecord) -> dict[int, list[JobRecord]]:
     return found
 
 
-def _channels(costs: Costs, record: LayerRecord, reading: Sequence[JobRecord]) -> list[_Channel]:
+def _channels(costs: Costs, record: LayerRecord, readings: Sequence[_Reading]) -> list[_Channel]:
     """What each channel does."""
-    system, placement = costs.hardware.system, record.placement
-    count, peak_gbps = system.host.channels, costs.hardware.dimm_host_gbps
+    count, peak_gbps = costs.hardware.system.host.channels, costs.hardware.dimm_host_gbps
     queued: list[list[_Queued]] = [[] for _ in range(count)]
     reads: list[list[_Read]] = [[] for _ in range(count)]
 
-    def columns(job: JobRecord, slices: int) -> int:
-        return max(1, round(job.share * costs.shape.intermediate / slices))
+    def columns(share: float, slices: int) -> int:
+        return max(1, round(share * costs.shape.intermediate / slices))
 
     for dimm, jobs in _ndp_jobs(record).items():
         release_ns = jobs[0].start_ns - record.start_ns
         for job in jobs:
-            width = columns(job, int(placement.shards[job.expert]))
+            width = columns(job.share, int(record.placement.shards[job.expert]))
             queued[dimm % count].append(_Queued(dimm // count, width, job.tokens, release_ns))
-    for number, job in enumerate(reading):
-        dimm, shards = int(placement.dimm[job.expert]), int(placement.shards[job.expert])
+    for number, (dimm, shards, share, limit_gbps, start_ns, _) in enumerate(readings):
         parts = count if dimm == STRIPED else shards
-        gbps = round(min(_limit_gbps(job, record.jobs) / parts, peak_gbps), 3)
+        gbps = round(min(limit_gbps / parts, peak_gbps), 3)
         for part in range(parts):
             channel = part if dimm == STRIPED else (dimm + part) % count
             at = STRIPED if dimm == STRIPED else (dimm + part) // count
-            width = columns(job, 1 if dimm == STRIPED else shards)
-            reads[channel].append(_Read(number, width, at, gbps, job.start_ns - record.start_ns))
+            width = columns(share, 1 if dimm == STRIPED else shards)
+            reads[channel].append(_Read(number, width, at, gbps, start_ns))
     return [_Channel(tuple(of), tuple(also)) for of, also in zip(queued, reads, strict=True)]
 
 
-def _limit_gbps(job: JobRecord, jobs: Sequence[JobRecord]) -> float:
-    """How fast a read may be: as fast as others on the same resource leave it, on average over its time."""
+def _of_job(record: LayerRecord, job: JobRecord) -> _Reading:
+    dimm, shards = int(record.placement.dimm[job.expert]), int(record.placement.shards[job.expert])
+    gbps = job.read_limit_gbps * _left_share(job, record.jobs, yielding=False)
+    return _Reading(
+        dimm, shards, job.share, gbps, job.start_ns - record.start_ns, job.end_ns - record.start_ns
+    )
+
+
+def _of_migrations(costs: Costs, record: LayerRecord) -> list[_Reading]:
+    """Copies to the GPU in the background: what is left of them when the layer begins."""
+    link, found = costs.hardware.system.pcie, []
+    for move in record.migrations:
+        if link is None or move.target != "gpu" or not record.start_ns < move.end_ns:
+            continue
+        layout, _, first = move.source.partition(" ")
+        dimm, shards = (
+            (STRIPED, 1) if layout == "striped" else (int(first), int(layout.partition(":")[2] or 1))
+        )
+        alone = costs.host_read(None if dimm == STRIPED else shards)
+        pcie_gbps = link.gbps * link.packet_bytes / (link.packet_bytes + link.header_bytes)
+        before_ns = max(0.0, record.start_ns - move.start_ns)
+        share = 1 - before_ns * min(pcie_gbps, alone.bytes / alone.time_ns) / alone.bytes
+        left = _left_share(move, record.jobs, yielding=True)
+        if share > 0 and left > _LEAST_SHARE:
+            gbps = pcie_gbps * left
+            begin_ns = max(0.0, move.start_ns - record.start_ns)
+            found.append(_Reading(dimm, shards, share, gbps, begin_ns, move.end_ns - record.start_ns))
+    return found
+
+
+def _left_share(one: JobRecord | MigrationRecord, jobs: Sequence[JobRecord], yielding: bool) -> float:
+    """What jobs on the way to the GPU leave another there, or a read for the CPU, on average over its time.
+
+    They take equal parts, or what they want before one that is yielding.
+    """
+    if isinstance(one, JobRecord) and one.resource != "pcie-down":
+        return 1.0
     others = [
-        other
-        for other in jobs
-        if other is not job
-        and other.resource == job.resource == "pcie-down"
-        and other.start_ns < job.end_ns
-        and other.end_ns > job.start_ns
+        job
+        for job in jobs
+        if job is not one
+        and job.resource == "pcie-down"
+        and job.start_ns < one.end_ns
+        and job.end_ns > one.start_ns
     ]
-    edges = {job.start_ns, job.end_ns}
-    edges.update(ns for one in others for ns in (one.start_ns, one.end_ns) if job.start_ns < ns < job.end_ns)
+    inside = (ns for job in others for ns in (job.start_ns, job.end_ns) if one.start_ns < ns < one.end_ns)
     left_ns = 0.0
-    for begin_ns, end_ns in pairwise(sorted(edges)):
-        beside = [one for one in others if one.start_ns <= begin_ns and one.end_ns >= end_ns]
-        taken = sum(min(_busy_share(one), 1 / (1 + len(beside))) for one in beside)
-        left_ns += (1 - taken) * (end_ns - begin_ns)
-    share = left_ns / (job.end_ns - job.start_ns) if others else 1.0
-    return max(job.read_limit_gbps * share, 1e-3)
+    for begin_ns, end_ns in pairwise(sorted({one.start_ns, one.end_ns, *inside})):
+        beside = [job for job in others if job.start_ns <= begin_ns and job.end_ns >= end_ns]
+        most = 1.0 if yielding else 1 / (1 + len(beside))
+        left_ns += max(0.0, 1 - sum(min(_busy_share(job), most) for job in beside)) * (end_ns - begin_ns)
+    return left_ns / (one.end_ns - one.start_ns)
 
 
 def _busy_share(job: JobRecord) -> float:
@@ -180,13 +228,13 @@ def _busy_share(job: JobRecord) -> float:
     return min(1.0, alone_ns / (job.end_ns - job.start_ns))
 
 
-def _cuts(record: LayerRecord, reading: Sequence[JobRecord], channels: int) -> list[float]:
+def _cuts(record: LayerRecord, readings: Sequence[_Reading], channels: int) -> list[float]:
     """Of each channel, the first time after its experts at which, by the rates, no read is under way."""
     experts_ns = [0.0] * channels
     for dimm, jobs in _ndp_jobs(record).items():
         end_ns = _MARGIN * (jobs[-1].end_ns - record.start_ns)
         experts_ns[dimm % channels] = max(experts_ns[dimm % channels], end_ns)
-    spans = [(job.start_ns - record.start_ns, job.end_ns - record.start_ns) for job in reading]
+    spans = [(reading.start_ns, reading.end_ns) for reading in readings]
     quiet = [
         ns
         for ns in sorted({end_ns for _, end_ns in spans})
