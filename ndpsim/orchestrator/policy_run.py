@@ -110,7 +110,8 @@ class PolicyRunner:
         progress: Callable[[float], None],
     ) -> None:
         self.given, self.policy, self._observer, self._progress = given, policy, observer, progress
-        self._wanted, self.record = wanted, None
+        self._wanted, self._steps = wanted, given.trace.steps + (given.prefill is not None)
+        self.record: LayerRecord | None = None
         self.tally, self.clock_ns, self.prefill_ns = Tally(), 0.0, 0.0
         machine, hardware = given.machine, given.hardware
         with self._asked("place"):
@@ -134,8 +135,6 @@ class PolicyRunner:
             given.trace.prefill_tokens,
             placement,
         )
-
-    record: LayerRecord | None
 
     @property
     def busy_ns(self) -> dict[str, float]:
@@ -211,77 +210,78 @@ class PolicyRunner:
     def _layer(self, visit: _Visit, shared_ns: float, window_ns: float) -> Ints:
         """The experts of a layer; returns its loads."""
         given, places, row = self.given, self._places, visit.row
-        loads = loads_of(visit.ids, given.trace.experts)
-        loads.flags.writeable = False
-        listed = loads.tolist()
-        placement = places.of_layer(row)
-        arriving = places.arriving[row]
+        loads, arriving = loads_of(visit.ids, given.trace.experts), places.arriving[row].copy()
+        loads.flags.writeable = arriving.flags.writeable = False
         view = LayerView(
-            visit.phase, visit.step, visit.layer, loads, len(visit.ids), placement, arriving.copy()
+            visit.phase, visit.step, visit.layer, loads, len(visit.ids), places.of_layer(row), arriving
         )
-        view.arriving.flags.writeable = False
         with self._asked("assign", view):
             answer = self.policy.assign(view)
         assigned = checked_assignment(self.policy.name, view, answer, given.machine)
-        lies = {
-            expert: (int(placement.dimm[expert]), int(placement.shards[expert]))
-            for expert in np.flatnonzero(loads).tolist()
-        }
         began = self.clock_ns
-        jobs = JobList()
-        coming = self._migrations.add_jobs(jobs, row, [expert for expert, _ in assigned.gpu])
-        moving = len(jobs)
-        self._layer_jobs.add(
-            jobs,
-            assigned,
-            listed,
-            lies.__getitem__,
-            placement.resident,
-            coming,
-            _tokens_on(visit.ids, [*assigned.cpu, *assigned.ndp], given.trace.experts),
-            shared_ns,
-        )
+        jobs, migrating = self._jobs_of(visit, view, assigned, shared_ns)
         arrays = self._run_jobs(jobs, in_window=False)
-        there = placement.resident | view.arriving
-        self.tally.add_layer(assigned, listed, there, lies)
         path = _critical_path(arrays)
         bottleneck = _bottleneck(path, arrays, jobs.labels, began)
         bound_ns = given.bound_ns(loads, shared_ns)
-        self.tally.layer_ns[visit.phase].append(self.clock_ns - began)
-        self.tally.shared_ns += shared_ns
-        self.tally.bound_ns += bound_ns
-        self.tally.bottleneck[bottleneck] += 1
-        wanted = self._wanted == (visit.step, visit.layer) and visit.phase == "decode"
-        if self._observer is not None or wanted:
-            records, places_of_path = _job_records(jobs.labels, arrays, moving, path)
-            record = LayerRecord(
-                visit.phase,
-                visit.step,
-                visit.layer,
-                began,
-                self.clock_ns,
-                window_ns,
-                loads,
-                len(visit.ids),
-                placement,
-                answer,
-                _estimates(given.estimates, assigned, listed, there),
-                records,
-                tuple(self._migrations.done),
-                self._migrations.under_way,
-                bound_ns,
-                bottleneck,
-                places_of_path,
+        self.tally.add_layer(view, assigned, self.clock_ns - began, shared_ns, bound_ns, bottleneck)
+        if self._observer is not None or self._is_wanted(visit):
+            records, places_of_path = _job_records(jobs.labels, arrays, migrating, path)
+            self._show(
+                LayerRecord(
+                    visit.phase,
+                    visit.step,
+                    visit.layer,
+                    began,
+                    self.clock_ns,
+                    window_ns,
+                    loads,
+                    len(visit.ids),
+                    view.placement,
+                    answer,
+                    _estimates(given.estimates, assigned, view),
+                    records,
+                    tuple(self._migrations.done),
+                    self._migrations.under_way,
+                    bound_ns,
+                    bottleneck,
+                    places_of_path,
+                ),
+                self._is_wanted(visit),
             )
-            if self._observer is not None:
-                self._observer(self._run, record)
-            if wanted:
-                self.record = record
         self.tally.add_migrations(self._migrations.done)
         self._migrations.done = []
-        done = sum(map(len, self.tally.layer_ns.values()))
-        self._progress(done / (len(given.trace.layers) * (given.trace.steps + (given.prefill is not None))))
+        self._progress(self.tally.layers / (len(given.trace.layers) * self._steps))
         return loads
+
+    def _jobs_of(
+        self, visit: _Visit, view: LayerView, assigned: CheckedAssignment, shared_ns: float
+    ) -> tuple[JobList, int]:
+        """The jobs of a layer, after those of migrations, and how many these are."""
+        jobs, loads = JobList(), view.loads.tolist()
+        coming = self._migrations.add_jobs(jobs, visit.row, [expert for expert, _ in assigned.gpu])
+        migrating = len(jobs)
+        dimm, shards = view.placement.dimm.tolist(), view.placement.shards.tolist()
+        self._layer_jobs.add(
+            jobs,
+            assigned,
+            loads,
+            lambda expert: (dimm[expert], shards[expert]),
+            view.placement.resident,
+            coming,
+            _tokens_on(visit.ids, [*assigned.cpu, *assigned.ndp], len(loads)),
+            shared_ns,
+        )
+        return jobs, migrating
+
+    def _is_wanted(self, visit: _Visit) -> bool:
+        return self._wanted == (visit.step, visit.layer) and visit.phase == "decode"
+
+    def _show(self, record: LayerRecord, wanted: bool) -> None:
+        if self._observer is not None:
+            self._observer(self._run, record)
+        if wanted:
+            self.record = record
 
     def _background(self, visits: dict[int, _Visit], layer: int, loads: Ints, more: bool) -> None:
         """Ask for migrations when a layer's experts are done."""
@@ -371,10 +371,9 @@ def _job_records(
     return records, tuple(place[job] for job in path if job in place)
 
 
-def _estimates(
-    estimates: Estimates, assigned: CheckedAssignment, loads: Sequence[int], there: NDArray[np.bool_]
-) -> dict[str, float]:
+def _estimates(estimates: Estimates, assigned: CheckedAssignment, view: LayerView) -> dict[str, float]:
     """What was assigned to each engine by the profile that policies are shown, one expert after the other."""
+    loads, there = view.loads.tolist(), view.placement.resident | view.arriving
     gpu = sum(
         share * max(float(estimates.gpu_ns[loads[expert]]), 0.0 if there[expert] else estimates.pcie_ns)
         for expert, share in assigned.gpu

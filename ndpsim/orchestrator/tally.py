@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.record import MigrationRecord
-from ndpsim.orchestrator.transfers import Lies
 from ndpsim.policies.answers import CheckedAssignment
-from ndpsim.policies.interface import STRIPED
+from ndpsim.policies.interface import STRIPED, LayerView
 
 __all__ = ["ENGINES", "Tally"]
 
@@ -46,37 +42,45 @@ class Tally:
         self.bottleneck: Counter[str] = Counter()
         self._migrations: dict[str, dict[str, float]] = {}
         self._ndp: Counter[tuple[int, int, float]] = Counter()
-        self._reads: Counter[int | None] = Counter()
+        self._reads: defaultdict[int | None, float] = defaultdict(float)
         self._relayouts: Counter[tuple[str, str]] = Counter()
+
+    @property
+    def layers(self) -> int:
+        """That were counted."""
+        return sum(map(len, self.layer_ns.values()))
 
     def add_layer(
         self,
+        view: LayerView,
         assigned: CheckedAssignment,
-        loads: Sequence[int],
-        there: NDArray[np.bool_],
-        lies: Mapping[int, Lies],
+        time_ns: float,
+        shared_ns: float,
+        bound_ns: float,
+        bottleneck: str,
     ) -> None:
-        """Count a layer's experts.
-
-        Args:
-            there: flags [expert]: in the GPU's memory, or on its way there.
-            lies: where each expert with tokens lies.
-        """
-        for expert, share in assigned.gpu:
-            engine = "gpu_hit" if there[expert] else "gpu_miss"
-            self._count(engine, loads[expert], share)
-            if not there[expert]:
-                self._reads[_shards(lies[expert])] += share  # type: ignore[assignment]
-        for expert, share in assigned.cpu:
-            self._count("cpu", loads[expert], share)
-            self._reads[_shards(lies[expert])] += share  # type: ignore[assignment]
-        for expert, share in assigned.ndp:
-            self._count("ndp", loads[expert], share)
-            self._ndp[loads[expert], lies[expert][1], share] += 1
+        """Count a layer's experts."""
+        self.layer_ns[view.phase].append(time_ns)
+        self.shared_ns += shared_ns
+        self.bound_ns += bound_ns
+        self.bottleneck[bottleneck] += 1
         if assigned.estimated_ns is None:
             self.estimated_ns = None
         elif self.estimated_ns is not None:
             self.estimated_ns += assigned.estimated_ns
+        loads, shards = view.loads.tolist(), view.placement.shards.tolist()
+        read = [None if dimm == STRIPED else n for dimm, n in zip(view.placement.dimm, shards, strict=True)]
+        there = view.placement.resident | view.arriving
+        for expert, share in assigned.gpu:
+            self._count("gpu_hit" if there[expert] else "gpu_miss", loads[expert], share)
+            if not there[expert]:
+                self._reads[read[expert]] += share
+        for expert, share in assigned.cpu:
+            self._count("cpu", loads[expert], share)
+            self._reads[read[expert]] += share
+        for expert, share in assigned.ndp:
+            self._count("ndp", loads[expert], share)
+            self._ndp[loads[expert], shards[expert], share] += 1
 
     def _count(self, engine: str, tokens: int, share: float) -> None:
         self.experts[engine] += share
@@ -118,10 +122,6 @@ class Tally:
                     before = sums.get(name, 0.0)
                     sums[name] = None if nj is None or before is None else before + nj * count
         return {**dict(sorted(sums.items())), **dict.fromkeys(_UNKNOWN)}, _NOTE
-
-
-def _shards(lies: Lies) -> int | None:
-    return None if lies[0] == STRIPED else lies[1]
 
 
 def _shards_of(name: str) -> int | None:
