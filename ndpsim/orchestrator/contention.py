@@ -12,9 +12,9 @@ all that the host reads on the channel, C, measured with one localized read of t
 of it on that DIMM the expert runs at 1 - H/C (1 - rate(tokens, C)): striped reads are on each of two
 DIMMs for half of the time. Over 16 random layers of one channel (two DIMMs with 4 to 8 experts of 1 to 12
 tokens, 5 to 15 striped and localized reads at 6 to 38 GB/s), ends of DIMMs differ from the cycle-level
-session by at most 1.6% of the layer's time, ends of reads by 2.0%, the layer by 0.9%. By H alone it would
-be 3.5% and 2.6%; by the sum over reads of what each costs by itself 5.3% and 2.1%; without any slowdown
-15.7% and 7.4%.
+session by at most 1.7% of the layer's time, ends of reads by 2.0%, the layer by 0.9%. By H alone it would
+be 3.5% for DIMMs and 2.5% for the layer; by the sum over reads of what each costs by itself 5.0% and
+2.2%; without any slowdown 15.7% and 7.4%.
 
 **A host read beside experts** reaches 98 to 100% with host-first, and less with other arbitrations.
 
@@ -47,8 +47,8 @@ Ints = NDArray[np.int64]
 
 _TOKENS = 1, 2, 3, 5, 8, 16
 _RELAYOUT_TOKENS = 1, 3, 8
-_SHARES = 0.25, 0.5, 0.75  # of what a host read reaches alone
-_WINDOW_NS = 20_000.0, 180_000.0  # after the first activations; long beside a rank's turn in a read
+_SHARES = 0.25, 0.5, 0.7, 0.85  # of what a host read reaches alone
+_WINDOW_NS = 20_000.0, 180_000.0  # after the first activations, so that a read has been on all ranks
 _RELAYOUT_WINDOW_NS = 20_000.0, 90_000.0
 _MOST_EXPERTS = 16  # in a queue; where they are short, the window is as well
 
@@ -140,7 +140,9 @@ class _Sessions:
 
     def __init__(self, hardware: Hardware, model: Expert, bits: int | ExpertFormat, arbitration: str) -> None:
         self.hardware, self.model, self.bits, self.arbitration = hardware, model, bits, arbitration
-        self.peak_gbps = hardware.dimm_host_gbps
+        self.peak_gbps, device = hardware.dimm_host_gbps, hardware.lane_device()
+        open_bytes = device.bankgroups * device.bursts_per_row * device.burst_bytes
+        self._round_bytes = hardware.lanes * open_bytes  # of all ranks, whose turns come again then
 
     def run(
         self,
@@ -171,7 +173,10 @@ class _Sessions:
             columns = int(1.1 * gbps * end_ns / (6 * self.model.hidden)) + 1
             session.host_read(Expert(self.model.hidden, columns), "localized", gbps, behind=True)
 
-        return self.run(tokens, 1, add)
+        begin_ns, end_ns = _WINDOW_NS
+        round_ns = self._round_bytes / gbps
+        rounds = max(1, round((end_ns - begin_ns) / round_ns))
+        return self.run(tokens, 1, add, (begin_ns, begin_ns + rounds * round_ns))
 
     def beside_relayout(self, tokens: int, source: str, target: str) -> _Reached:
         """With a relayout from, or to, the first DIMM; between localized ones, to the second."""
