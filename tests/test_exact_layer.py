@@ -197,8 +197,30 @@ def test_an_expert_that_is_prefetched_meanwhile_is_read_beside(costs):
     half = cycle_ns(a_prefetch(-0.5 * alone, 1.5 * alone))  # half of it is there when the layer begins
     assert half == pytest.approx(1.5 * alone, rel=0.03)
     assert cycle_ns(a_prefetch(-9 * alone, -8 * alone)) == cycle_ns()
-    busy = [copy(1, 0, 2 * alone, BYTES / alone / 2)]
-    assert exact_layer._left_share(a_prefetch(0, 2 * alone), busy, yielding=True) == pytest.approx(0)
+
+
+@pytest.mark.parametrize(("layer", "shares"), [(8, (0.5, 0.5)), (9, (1.0, 0.0))])
+def test_a_copy_from_before_shares_pcie_with_others_where_its_layer_waits_for_it_and_yields_elsewhere(
+    costs, layer, shares
+):
+    alone, gbps = costs.host_read(1).time_ns, 64 * 256 / 280  # of PCIe, less than a channel has with 16 DIMMs
+    fast = copy(0, 0, 2 * alone, gbps)
+    given = replace(
+        record([fast], [0]),
+        layer=layer,
+        assignment=Assignment(gpu=[0, 3]),
+        migrations=(a_prefetch(-0.25 * alone, 2 * alone),),
+    )
+    waited_for, others = exact_layer._copies_in_the_background(costs, given)
+    (one,) = waited_for or others
+    assert bool(waited_for) == (layer == 8)
+    assert (one.job.expert, one.lies) == (3, (0, 1))
+    assert one.job.share == pytest.approx(0.75, abs=0.01)
+    jobs = [fast, *(copied.job for copied in waited_for)]
+    wants_all = [replace(job, alone_ns=job.bytes / job.read_limit_gbps) for job in jobs]
+    assert exact_layer._left_share(wants_all[0], wants_all, yielding=False) == pytest.approx(shares[0])
+    if others:
+        assert exact_layer._left_share(one.job, wants_all, yielding=True) == pytest.approx(shares[1])
 
 
 def test_the_layer_ends_with_results_and_with_what_the_gpu_computes(costs):

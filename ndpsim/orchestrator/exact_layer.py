@@ -3,9 +3,9 @@
 The experts of each DIMM run back to back from when its first one began, and the host's reads, for the CPU
 and for copies to the GPU, begin when they began, each at its own limit: of a striped read, each channel
 carries an equal part. Copies at the same time share PCIe: one that has company is read at what the others
-leave it on average; experts that are prefetched meanwhile, and are there before the layer ends, are read
-as what they leave. Relayouts are left out. Everything else, computing on GPU and CPU and the way over
-PCIe, takes what it took.
+leave it on average. So are experts on their way from before that the layer waits for; those of other layers
+are read at what all these leave, if they are there before the layer ends. Relayouts are left out. Everything
+else, computing on GPU and CPU and the way over PCIe, takes what it took.
 
 When the experts of a channel are done, and by the rates all reads that began before have ended, the reads
 that are left are those of a session without experts, which is the same for many channels.
@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 from ndpsim.moe import Expert
 from ndpsim.orchestrator.costs import Costs
-from ndpsim.orchestrator.record import JobRecord, LayerRecord, MigrationRecord
-from ndpsim.policies.interface import STRIPED
+from ndpsim.orchestrator.record import JobRecord, LayerRecord
+from ndpsim.policies.interface import STRIPED, Part
 from ndpsim.results.moe import CheckedEnd, LayerCheck
 from ndpsim.simulate import MAX_TOKENS, Session
 
@@ -31,7 +31,7 @@ __all__ = ["check_layer"]
 
 _MARGIN = 1.03  # experts may end later than by the rates
 _SAME_NS = 1.0
-_LEAST_SHARE = 0.02  # of PCIe: with less, a prefetch would hardly read
+_LEAST_GBPS = 1.0  # with less, a copy behind others hardly reads
 
 
 class _Queued(NamedTuple):
@@ -67,6 +67,13 @@ class _Reading(NamedTuple):
     end_ns: float
 
 
+class _Copy(NamedTuple):
+    """A copy to the GPU, and where its expert lies: the first DIMM, or `STRIPED`, and over how many."""
+
+    job: JobRecord
+    lies: tuple[int, int]
+
+
 class _Channel(NamedTuple):
     """What a session does; reads are numbered over the layer, and equal sessions do equal things."""
 
@@ -93,7 +100,14 @@ def check_layer(costs: Costs, record: LayerRecord, limit: float = 0.05) -> Layer
         InputError: the experts of the layer do not fit on their DIMMs.
     """
     reading = [job for job in record.jobs if job.read_limit_gbps > 0]
-    readings = [_of_job(record, job) for job in reading] + _of_migrations(costs, record)
+    waited_for, others = _copies_in_the_background(costs, record)
+    jobs = [*record.jobs, *(copy.job for copy in waited_for)]
+    readings = [
+        *(_reading(record, job, _lies(record, job), jobs, yielding=False) for job in reading),
+        *(_reading(record, *copy, jobs, yielding=False) for copy in waited_for),
+        *(_reading(record, *copy, jobs, yielding=True) for copy in others),
+    ]
+    readings = [one for one in readings if one.gbps > _LEAST_GBPS]
     per_channel = costs.hardware.system.host.channels
     ends = _run_all(costs, _channels(costs, record, readings), _cuts(record, readings, per_channel))
     rate_ns, dimm_ns = record.end_ns - record.start_ns, {}
@@ -168,42 +182,62 @@ def _channels(costs: Costs, record: LayerRecord, readings: Sequence[_Reading]) -
     return [_Channel(tuple(of), tuple(also)) for of, also in zip(queued, reads, strict=True)]
 
 
-def _of_job(record: LayerRecord, job: JobRecord) -> _Reading:
-    dimm, shards = int(record.placement.dimm[job.expert]), int(record.placement.shards[job.expert])
-    gbps = job.read_limit_gbps * _left_share(job, record.jobs, yielding=False)
-    return _Reading(
-        dimm, shards, job.share, gbps, job.start_ns - record.start_ns, job.end_ns - record.start_ns
-    )
+def _lies(record: LayerRecord, job: JobRecord) -> tuple[int, int]:
+    """Where the layer's expert lies: its first DIMM, or `STRIPED`, and over how many."""
+    return int(record.placement.dimm[job.expert]), int(record.placement.shards[job.expert])
 
 
-def _of_migrations(costs: Costs, record: LayerRecord) -> list[_Reading]:
-    """Copies to the GPU in the background: what is left of them when the layer begins."""
-    link, found = costs.hardware.system.pcie, []
+def _lies_by_name(name: str) -> tuple[int, int]:
+    """The same from its name in a `MigrationRecord`."""
+    layout, _, first = name.partition(" ")
+    return (STRIPED, 1) if layout == "striped" else (int(first), int(layout.partition(":")[2] or 1))
+
+
+def _reading(
+    record: LayerRecord, job: JobRecord, lies: tuple[int, int], jobs: Sequence[JobRecord], yielding: bool
+) -> _Reading:
+    gbps = job.read_limit_gbps * _left_share(job, jobs, yielding)
+    return _Reading(*lies, job.share, gbps, job.start_ns - record.start_ns, job.end_ns - record.start_ns)
+
+
+def _copies_in_the_background(costs: Costs, record: LayerRecord) -> tuple[list[_Copy], list[_Copy]]:
+    """What is left, when the layer begins, of copies to the GPU that were decided before.
+
+    Those of experts that the layer has the GPU compute, which it waits for, and those of others.
+    """
+    link, mine = costs.hardware.system.pcie, [_expert(one) for one in record.assignment.gpu]
+    waited_for: list[_Copy] = []
+    others: list[_Copy] = []
     for move in record.migrations:
-        if link is None or move.target != "gpu" or not record.start_ns < move.end_ns:
+        if link is None or move.target != "gpu" or move.end_ns <= record.start_ns:
             continue
-        layout, _, first = move.source.partition(" ")
-        dimm, shards = (
-            (STRIPED, 1) if layout == "striped" else (int(first), int(layout.partition(":")[2] or 1))
-        )
-        alone = costs.host_read(None if dimm == STRIPED else shards)
+        lies = _lies_by_name(move.source)
+        alone = costs.host_read(None if lies[0] == STRIPED else lies[1])
         pcie_gbps = link.gbps * link.packet_bytes / (link.packet_bytes + link.header_bytes)
-        before_ns = max(0.0, record.start_ns - move.start_ns)
-        share = 1 - before_ns * min(pcie_gbps, alone.bytes / alone.time_ns) / alone.bytes
-        left = _left_share(move, record.jobs, yielding=True)
-        if share > 0 and left > _LEAST_SHARE:
-            gbps = pcie_gbps * left
-            begin_ns = max(0.0, move.start_ns - record.start_ns)
-            found.append(_Reading(dimm, shards, share, gbps, begin_ns, move.end_ns - record.start_ns))
-    return found
+        alone_gbps = min(pcie_gbps, alone.bytes / alone.time_ns)
+        start_ns = max(move.start_ns, record.start_ns)
+        size = round(alone.bytes - (start_ns - move.start_ns) * alone_gbps)
+        if size > 0:
+            share = size / alone.bytes
+            job = JobRecord(
+                "pcie-down", "copy", move.expert, share, 0, start_ns, move.end_ns, size,
+                size / alone_gbps, pcie_gbps,
+            )  # fmt: skip
+            is_mine = move.layer == record.layer and move.expert in mine
+            (waited_for if is_mine else others).append(_Copy(job, lies))
+    return waited_for, others
 
 
-def _left_share(one: JobRecord | MigrationRecord, jobs: Sequence[JobRecord], yielding: bool) -> float:
+def _expert(one: int | Part) -> int:
+    return one.expert if isinstance(one, Part) else int(one)
+
+
+def _left_share(one: JobRecord, jobs: Sequence[JobRecord], yielding: bool) -> float:
     """What jobs on the way to the GPU leave another there, or a read for the CPU, on average over its time.
 
-    They take equal parts, or what they want before one that is yielding.
+    They take equal parts, but for those that want less; or all that they want, before one that is yielding.
     """
-    if isinstance(one, JobRecord) and one.resource != "pcie-down":
+    if one.resource != "pcie-down":
         return 1.0
     others = [
         job
@@ -218,14 +252,13 @@ def _left_share(one: JobRecord | MigrationRecord, jobs: Sequence[JobRecord], yie
     for begin_ns, end_ns in pairwise(sorted({one.start_ns, one.end_ns, *inside})):
         beside = [job for job in others if job.start_ns <= begin_ns and job.end_ns >= end_ns]
         most = 1.0 if yielding else 1 / (1 + len(beside))
-        left_ns += max(0.0, 1 - sum(min(_busy_share(job), most) for job in beside)) * (end_ns - begin_ns)
+        left_ns += max(0.0, 1 - sum(min(_wanted_share(job), most) for job in beside)) * (end_ns - begin_ns)
     return left_ns / (one.end_ns - one.start_ns)
 
 
-def _busy_share(job: JobRecord) -> float:
-    """What a transfer had of its link while it went on."""
-    alone_ns = job.bytes / job.read_limit_gbps if job.read_limit_gbps else job.alone_ns
-    return min(1.0, alone_ns / (job.end_ns - job.start_ns))
+def _wanted_share(job: JobRecord) -> float:
+    """Of PCIe: all of it, or what the memory lets a copy have."""
+    return job.bytes / job.read_limit_gbps / job.alone_ns if job.read_limit_gbps else 1.0
 
 
 def _cuts(record: LayerRecord, readings: Sequence[_Reading], channels: int) -> list[float]:
