@@ -180,6 +180,21 @@ def test_a_host_read_that_was_held_up_makes_up_for_what_buffers_hold_and_no_more
     assert rest_bytes - 1.2 * made_up < 30 * rest_ns < rest_bytes
 
 
+def test_bytes_that_units_have_read_are_those_of_their_experts():
+    session = Session("trimoe")
+    session.expert(SMALL, 2)
+    session.expert(SMALL, 1, dimm=1)
+    session.expert(SMALL, 1, dimm=1)
+    session.host_read(SMALL, behind=True)
+    session.run(1000)
+    begun = session.ndp_bytes
+    session.run()
+    weights = 2 * SMALL.weights
+    assert session.ndp_bytes == (weights, 2 * weights)
+    assert 0 < begun[0] < weights
+    assert sum(session.ndp_bytes) == round(session.result().ndp_gbps * session.now_ns)
+
+
 @pytest.mark.parametrize("layout", ["localized", "striped"])
 def test_weights_that_lie_behind_others_have_rows_of_their_own(layout):
     session = Session("trimoe", record_commands=True)

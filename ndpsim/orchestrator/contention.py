@@ -45,7 +45,7 @@ __all__ = ["ContentionTable", "contention_table"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_TOKENS = 1, 2, 3, 5, 8, 16
+_TOKENS = 1, 2, 3, 5, 8, 16  # a tile of trimoe holds 16 to 18 tokens of deepseek-v2
 _RELAYOUT_TOKENS = 1, 3, 8
 _SHARES = 0.25, 0.5, 0.7, 0.85  # of what a host read reaches alone
 _WINDOW_NS = 20_000.0, 180_000.0  # after the first activations, so that a read has been on all ranks
