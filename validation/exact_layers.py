@@ -1,0 +1,75 @@
+"""How far layers by rates are from the cycle-level session, on twenty layers.
+
+``python validation/exact_layers.py > validation/exact_layers.md`` (some ten minutes)
+"""
+
+from __future__ import annotations
+
+from ndpsim import run_moe
+from ndpsim.results.moe import LayerCheck
+
+STEPS = 4
+#: Model, routing (None: the model's default), batch, policy, changes, step, layer.
+LAYERS = (
+    ("deepseek-v2", None, 512, "trimoe", (), 0, 1),
+    ("deepseek-v2", None, 512, "trimoe", (), 1, 3),
+    ("deepseek-v2", None, 512, "trimoe", (), 3, 4),
+    ("deepseek-v2", "skewed:step_drift=0.3", 512, "trimoe", (), 2, 3),
+    ("deepseek-v2", "ranks:deepseek-v3", 256, "trimoe", (), 2, 2),
+    ("deepseek-v2", None, 128, "trimoe", (), 3, 2),
+    ("deepseek-v2", None, 64, "trimoe", (), 3, 3),
+    ("deepseek-v2", None, 16, "trimoe", (), 2, 1),
+    ("qwen3-235b-a22b", "skewed", 256, "trimoe", (), 2, 2),
+    ("qwen3-235b-a22b", None, 128, "trimoe", (), 1, 1),
+    ("glm-4.5-air", "skewed", 256, "trimoe", (), 3, 1),
+    ("glm-4.5-air", None, 64, "trimoe", (), 1, 4),
+    ("deepseek-v2", None, 512, "klotski", (), 1, 2),
+    ("deepseek-v2", None, 512, "enhanced-ktransformers", (), 1, 2),
+    ("deepseek-v2", None, 512, "monde", (), 1, 2),
+    ("qwen3-235b-a22b", "skewed", 64, "monde", (), 3, 3),
+    ("deepseek-v2", None, 128, "oracle", (), 1, 4),
+    ("deepseek-v2", None, 128, "trimoe", ("dimm.ranks=2",), 2, 2),
+    ("deepseek-v2", None, 128, "trimoe", ("dram.nRFC=1500",), 2, 2),
+    ("qwen3-235b-a22b", "skewed", 128, "trimoe", ("host.channels=4",), 2, 2),
+)
+
+
+def checked(
+    model: str, routing: str | None, batch: int, policy: str, sets: tuple[str, ...], step: int, layer: int
+) -> LayerCheck:
+    """The layer, after those before it."""
+    (run,) = run_moe(
+        model=model, policies=(policy,), batch=batch, steps=STEPS, routing=routing, sets=sets,
+        layers=range(6), check_layer=(step, layer),
+    ).runs  # fmt: skip
+    assert run.check is not None
+    return run.check
+
+
+def main() -> None:
+    print("# Layers by rates, and command by command\n")
+    print(f"Made by `python validation/exact_layers.py`: layers 0 to 5, {STEPS} steps, seed 1, other settings "
+          "as they are by default.\nErrors are shares of the layer's time: of the layer, and the largest of "
+          "all ends of DIMMs and host reads.\n")  # fmt: skip
+    print(
+        "| model | routing | batch | policy | changed | step, layer | rates | cycle level | layer | largest |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    layers, ends = [], []
+    for model, routing, batch, policy, sets, step, layer in LAYERS:
+        check = checked(model, routing, batch, policy, sets, step, layer)
+        largest = check.largest
+        assert largest is not None
+        layers.append(abs(check.error))
+        ends.append(abs(largest.error))
+        print(
+            f"| {model} | {routing or 'default'} | {batch} | {policy} | {', '.join(sets)} | {step}, {layer} "
+            f"| {check.rate_ns / 1e6:.3f} ms | {check.cycle_ns / 1e6:.3f} ms | {100 * check.error:+.2f}% "
+            f"| {largest.name} {100 * largest.error:+.2f}% |",
+            flush=True,
+        )
+    print(f"\nLargest: {100 * max(layers):.2f}% of a layer, {100 * max(ends):.2f}% of an end.")
+
+
+if __name__ == "__main__":
+    main()
