@@ -33,6 +33,15 @@ LAYERS = (
     ("qwen3-235b-a22b", "skewed", 128, "trimoe", ("host.channels=4",), 2, 2),
 )
 
+HEAD = f"""\
+# Layers by rates, and command by command
+
+Made by `python validation/exact_layers.py`: layers 0 to 5, {STEPS} steps, seed 1, all else by default. Errors
+are shares of the layer's time: of the layer, and the largest of all ends of DIMMs and host reads.
+
+| model | routing | batch | policy | changed | step, layer | rates | cycle level | layer | largest |
+|---|---|---|---|---|---|---|---|---|---|"""
+
 
 def checked(
     model: str, routing: str | None, batch: int, policy: str, sets: tuple[str, ...], step: int, layer: int
@@ -47,14 +56,7 @@ def checked(
 
 
 def main() -> None:
-    print("# Layers by rates, and command by command\n")
-    print(f"Made by `python validation/exact_layers.py`: layers 0 to 5, {STEPS} steps, seed 1, other settings "
-          "as they are by default.\nErrors are shares of the layer's time: of the layer, and the largest of "
-          "all ends of DIMMs and host reads.\n")  # fmt: skip
-    print(
-        "| model | routing | batch | policy | changed | step, layer | rates | cycle level | layer | largest |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    print(HEAD)
     layers, ends = [], []
     for model, routing, batch, policy, sets, step, layer in LAYERS:
         check = checked(model, routing, batch, policy, sets, step, layer)
