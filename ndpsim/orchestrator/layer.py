@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +15,10 @@ from ndpsim.orchestrator.jobs import JobList, Label
 from ndpsim.orchestrator.transfers import Lies, Transfers
 from ndpsim.policies.answers import CheckedAssignment
 from ndpsim.policies.interface import STRIPED, Machine
-from ndpsim.processors import Processors
+from ndpsim.processors import Cpu, Gpu, Processors
 from ndpsim.processors.dense import ACTIVATION_BYTES
 
-__all__ = ["CPU", "GPU", "LayerJobs", "first_ndp", "server_names"]
+__all__ = ["CPU", "GPU", "Gated", "LayerJobs", "first_ndp", "server_names"]
 
 #: Exclusive resources; the NDP units of DIMM 0, 1 and so on follow.
 GPU, CPU, first_ndp = 0, 1, 2
@@ -30,12 +31,28 @@ def server_names(dimms: int) -> tuple[str, ...]:
     return ("gpu", "cpu", *(f"ndp {dimm}" for dimm in range(dimms)))
 
 
-class LayerJobs:
-    """Makes the jobs of layers of one run.
+class Gated(NamedTuple):
+    """A layer when its gate has spoken.
 
-    Args:
-        shared_ns: shared experts of a layer on the GPU, by the layer's tokens.
+    Attributes:
+        loads: tokens by expert.
+        lies: where an expert lies.
+        resident: flags [expert]: in the GPU's memory.
+        arriving: the jobs of experts on their way there.
+        tokens_off_gpu: tokens with an expert on another engine.
+        shared_ns: of the shared experts; 0: there are none.
     """
+
+    loads: Sequence[int]
+    lies: Callable[[int], Lies]
+    resident: NDArray[np.bool_]
+    arriving: Mapping[int, int]
+    tokens_off_gpu: int
+    shared_ns: float
+
+
+class LayerJobs:
+    """Makes the jobs of layers of one run."""
 
     def __init__(
         self, machine: Machine, costs: Costs, processors: Processors, transfers: Transfers, bits: int
@@ -45,46 +62,26 @@ class LayerJobs:
         self._names = server_names(machine.dimms)
         whole = machine.model.expert
 
-        def timed(expert_time: Callable[..., object]) -> Callable[[int, float], tuple[float, bool]]:
+        def timed(processor: Gpu | Cpu) -> Callable[[int, float], float]:
             @functools.cache
-            def time(tokens: int, share: float) -> tuple[float, bool]:
+            def time_ns(tokens: int, share: float) -> float:
                 columns = max(1, round(share * whole.intermediate))
-                found = expert_time(Expert(whole.hidden, columns), tokens, bits)
-                return found.time_ns, found.holds_weight_read  # type: ignore[attr-defined]
+                return processor.expert_time(Expert(whole.hidden, columns), tokens, bits).time_ns
 
-            return time
+            return time_ns
 
-        self._gpu_time, self._cpu_time = timed(processors.gpu.expert_time), timed(processors.cpu.expert_time)
+        self._gpu_ns, self._cpu_ns = timed(processors.gpu), timed(processors.cpu)
         self._hidden_bytes = machine.model.hidden * ACTIVATION_BYTES
 
-    def add(
-        self,
-        jobs: JobList,
-        assigned: CheckedAssignment,
-        loads: Sequence[int],
-        lies: Callable[[int], Lies],
-        resident: NDArray[np.bool_],
-        arriving: Mapping[int, int],
-        tokens_off_gpu: int,
-        shared_ns: float,
-    ) -> None:
-        """Add the jobs of a layer.
-
-        Args:
-            loads: tokens by expert.
-            lies: where an expert lies.
-            resident: flags [expert]: in the GPU's memory.
-            arriving: the jobs of experts on their way there.
-            tokens_off_gpu: tokens with an expert on another engine.
-            shared_ns: of the shared experts; 0: there are none.
-        """
+    def add(self, jobs: JobList, assigned: CheckedAssignment, layer: Gated) -> None:
+        """Add the jobs of a layer."""
         sent: tuple[int, ...] = ()
-        size = tokens_off_gpu * self._hidden_bytes
+        size = layer.tokens_off_gpu * self._hidden_bytes
         if size:
             sent = (self._add_vectors(jobs, "up", size, ()),)
-        self._add_gpu(jobs, assigned.gpu, loads, lies, resident, arriving, shared_ns)
-        off_gpu = self._add_cpu(jobs, assigned.cpu, loads, lies, sent)
-        off_gpu += self._add_ndp(jobs, assigned.ndp, loads, lies, sent)
+        self._add_gpu(jobs, assigned.gpu, layer)
+        off_gpu = self._add_cpu(jobs, assigned.cpu, layer, sent)
+        off_gpu += self._add_ndp(jobs, assigned.ndp, layer, sent)
         if size:
             self._add_vectors(jobs, "down", size, off_gpu)
 
@@ -96,33 +93,25 @@ class LayerJobs:
         transfer = self._transfers.vectors("up" if direction == "up" else "down")
         return jobs.add(label, ns, after, kind=transfer, per_ns=1.0)
 
-    def _add_gpu(
-        self,
-        jobs: JobList,
-        parts: Sequence[tuple[int, float]],
-        loads: Sequence[int],
-        lies: Callable[[int], Lies],
-        resident: NDArray[np.bool_],
-        arriving: Mapping[int, int],
-        shared_ns: float,
-    ) -> None:
+    def _add_gpu(self, jobs: JobList, parts: Sequence[tuple[int, float]], layer: Gated) -> None:
         """Shared experts first, then experts in their order; copies go ahead as far as buffers reach."""
         last: list[int] = []
-        if shared_ns:
-            last = [jobs.add(Label("gpu", "shared", alone_ns=shared_ns), shared_ns, server=GPU)]
+        if layer.shared_ns:
+            label = Label("gpu", "shared", alone_ns=layer.shared_ns)
+            last = [jobs.add(label, layer.shared_ns, server=GPU)]
         copies: list[int] = []
         copied: list[int] = []  # the computing of copied experts
         engines, buffers = self._transfers.pcie.copy_engines, self._machine.expert_buffers
         for expert, share in parts:
             needs = list(last)
-            if expert in arriving:
-                needs.append(arriving[expert])
-            elif not resident[expert]:
+            if expert in layer.arriving:
+                needs.append(layer.arriving[expert])
+            elif not layer.resident[expert]:
                 before = [of[-n] for of, n in ((copies, engines), (copied, buffers)) if len(of) >= n]
-                copies.append(self._add_copy(jobs, expert, share, lies(expert), before))
+                copies.append(self._add_copy(jobs, expert, share, layer.lies(expert), before))
                 needs.append(copies[-1])
-            tokens = loads[expert]
-            ns, _ = self._gpu_time(tokens, share)
+            tokens = layer.loads[expert]
+            ns = self._gpu_ns(tokens, share)
             label = Label("gpu", "expert", expert, share, tokens, self._bytes(share), ns)
             last = [jobs.add(label, ns, needs, server=GPU)]
             if copies and copies[-1] in needs:
@@ -139,18 +128,13 @@ class LayerJobs:
         return jobs.add(label, ns, after, kind=self._transfers.copy(lies), per_ns=share / ns)
 
     def _add_cpu(
-        self,
-        jobs: JobList,
-        parts: Sequence[tuple[int, float]],
-        loads: Sequence[int],
-        lies: Callable[[int], Lies],
-        sent: tuple[int, ...],
+        self, jobs: JobList, parts: Sequence[tuple[int, float]], layer: Gated, sent: tuple[int, ...]
     ) -> list[int]:
         """One after the other, each reading its weights while it computes."""
         last = sent
         for expert, share in parts:
-            tokens, where = loads[expert], lies(expert)
-            ns, _ = self._cpu_time(tokens, share)
+            tokens, where = layer.loads[expert], layer.lies(expert)
+            ns = self._cpu_ns(tokens, share)
             size = self._bytes(share)
             alone = max(ns, share * self._transfers.read_ns(where))
             label = Label("cpu", "expert", expert, share, tokens, size, alone, size / ns)
@@ -159,19 +143,14 @@ class LayerJobs:
         return list(last) if parts else []
 
     def _add_ndp(
-        self,
-        jobs: JobList,
-        parts: Sequence[tuple[int, float]],
-        loads: Sequence[int],
-        lies: Callable[[int], Lies],
-        sent: tuple[int, ...],
+        self, jobs: JobList, parts: Sequence[tuple[int, float]], layer: Gated, sent: tuple[int, ...]
     ) -> list[int]:
         """On each DIMM one after the other; a sharded expert on each of its DIMMs at its turn there."""
         last: dict[int, tuple[int, ...]] = {}
         for expert, share in parts:
-            dimm, shards = lies(expert)
+            dimm, shards = layer.lies(expert)
             assert dimm != STRIPED
-            tokens = loads[expert]
+            tokens = layer.loads[expert]
             cost = self._costs.expert(tokens, shards, share)
             size = cost.bytes // shards
             for one in range(dimm, dimm + shards):

@@ -16,7 +16,7 @@ from ndpsim.events.loop import DONE, run_jobs
 from ndpsim.events.state import Jobs
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.jobs import JobList, Label, make_work
-from ndpsim.orchestrator.layer import GPU, LayerJobs, first_ndp, server_names
+from ndpsim.orchestrator.layer import GPU, Gated, LayerJobs, first_ndp, server_names
 from ndpsim.orchestrator.migrations import Migrations
 from ndpsim.orchestrator.placement import Places
 from ndpsim.orchestrator.record import JobRecord, LayerRecord, Observer, RunRecord
@@ -262,9 +262,7 @@ class PolicyRunner:
         coming = self._migrations.add_jobs(jobs, visit.row, [expert for expert, _ in assigned.gpu])
         migrating = len(jobs)
         dimm, shards = view.placement.dimm.tolist(), view.placement.shards.tolist()
-        self._layer_jobs.add(
-            jobs,
-            assigned,
+        gated = Gated(
             loads,
             lambda expert: (dimm[expert], shards[expert]),
             view.placement.resident,
@@ -272,6 +270,7 @@ class PolicyRunner:
             _tokens_on(visit.ids, [*assigned.cpu, *assigned.ndp], len(loads)),
             shared_ns,
         )
+        self._layer_jobs.add(jobs, assigned, gated)
         return jobs, migrating
 
     def _is_wanted(self, visit: _Visit) -> bool:
