@@ -156,6 +156,7 @@ def jobs_of(rows: list[dict[str, float]], before: list[tuple[int, int]] = []) ->
         column("start_ns", -1.0, float),
         np.full(count, -1.0),
         np.full(count, -1),
+        np.zeros(count),
     )
 
 
@@ -197,6 +198,7 @@ def test_two_transfers_share_and_the_longer_one_is_alone_in_the_end():
     ends, busy = ran(jobs, kinds)
     assert ends == pytest.approx([14, 8])
     assert busy[SERVERS] == pytest.approx(14)
+    assert jobs.allowed_ns.tolist() == pytest.approx([10, 4])
 
 
 def test_the_background_yields_where_a_resource_knows_priorities_and_shares_where_it_does_not():
@@ -214,6 +216,8 @@ def test_the_background_yields_where_a_resource_knows_priorities_and_shares_wher
             ]
         )
         assert ran(jobs, kinds)[0][:2] == pytest.approx(ends)
+        # On a channel, nothing but the channel holds anyone back.
+        assert jobs.allowed_ns[:2].tolist() == pytest.approx([4, 10] if kind == 0 else ends)
 
 
 def test_a_run_ends_with_its_foreground_and_the_background_goes_on_later():
@@ -316,7 +320,7 @@ def test_the_loop_does_what_its_readable_twin_does(seed):
     assert run_jobs(jobs, kinds, SLOWDOWN, work, 2, SERVERS) == DONE
     loop = ReadableLoop(plain, kinds, SLOWDOWN, 100.0, 2)
     assert loop.run()
-    for field in ("start_ns", "end_ns", "left_ns"):
+    for field in ("start_ns", "end_ns", "left_ns", "allowed_ns"):
         assert getattr(jobs, field) == pytest.approx(getattr(plain, field), rel=1e-9, abs=1e-6), field
     busy = [
         loop.busy_ns.get(("server", n) if n < SERVERS else ("shared", n - SERVERS), 0.0)

@@ -12,7 +12,7 @@ from ndpsim.moe import Expert
 from ndpsim.orchestrator import exact_layer
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.exact_layer import check_layer
-from ndpsim.orchestrator.record import JobRecord, LayerRecord, MigrationRecord
+from ndpsim.orchestrator.record import JobRecord, LayerRecord, MovingRecord
 from ndpsim.policies.interface import STRIPED, Assignment, LayerPlacement
 from ndpsim.simulate import simulate_dimm
 
@@ -168,59 +168,41 @@ def test_reads_after_the_experts_do_without_them(costs, monkeypatch):
         assert ours.cycle_ns == pytest.approx(theirs.cycle_ns, rel=0.01)
 
 
-def test_copies_at_the_same_time_share_the_way_to_the_gpu(costs):
+def test_copies_go_as_fast_as_pcie_lets_them(costs):
     took = 2 * BYTES / 20
-    check = ends(check_layer(costs, record([copy(0, 0, took), copy(1, 0, took)], [STRIPED, STRIPED])))
+    jobs = [copy(expert, 0, took, pcie_part=0.5) for expert in (0, 1)]
+    check = ends(check_layer(costs, record(jobs, [STRIPED, STRIPED])))
     assert check["read 0 gpu"].cycle_ns == pytest.approx(took, rel=0.02)
-    # One that has company for a half of its time has three quarters of the way.
-    half = BYTES / 20 / 2
-    jobs = [copy(0, 0, 3 * half), copy(1, 2 * half, 4 * half)]
-    first, _ = (exact_layer._left_share(one, jobs, yielding=False) for one in jobs)
-    assert first == pytest.approx(1 - 1 / 6)
 
 
-def a_prefetch(start_ns, end_ns, source="localized 0"):
-    return MigrationRecord("prefetch", 8, 3, source, "gpu", BYTES, 0.0, START + start_ns, START + end_ns, 0.0)
+def a_move(source, target, end_ns, share=1.0, pcie_part=1.0):
+    return MovingRecord(8, 3, source, target, share, START, START + end_ns, pcie_part)
 
 
-def test_an_expert_that_is_prefetched_meanwhile_is_read_beside(costs):
+def test_copies_from_before_are_read_beside_the_layer_as_far_as_they_are_left(costs):
     alone = costs.host_read(1).time_ns
-    jobs = [read(0, 0, 2 * alone, 60.0)]
-    given = record(jobs, [0])
+    given = record([read(0, 0, 2 * alone, 60.0)], [0])
 
-    def cycle_ns(*moves):
-        return ends(check_layer(costs, replace(given, migrations=moves)))["read 0 cpu"].cycle_ns
+    def cycle_ns(*moving):
+        return ends(check_layer(costs, replace(given, moving=moving)))["read 0 cpu"].cycle_ns
 
     assert cycle_ns() == pytest.approx(alone, rel=0.02)
-    assert cycle_ns(a_prefetch(0, 2 * alone)) == pytest.approx(2 * alone, rel=0.02)
-    assert cycle_ns(a_prefetch(0, 2 * alone, "localized 1")) == pytest.approx(alone, rel=0.02)
-    half = cycle_ns(a_prefetch(-0.5 * alone, 1.5 * alone))  # half of it is there when the layer begins
+    assert cycle_ns(a_move("localized 0", "gpu", 2 * alone)) == pytest.approx(2 * alone, rel=0.02)
+    assert cycle_ns(a_move("localized 1", "gpu", 2 * alone)) == pytest.approx(alone, rel=0.02)
+    half = cycle_ns(a_move("localized 0", "gpu", 1.5 * alone, share=0.5))
     assert half == pytest.approx(1.5 * alone, rel=0.03)
-    assert cycle_ns(a_prefetch(-9 * alone, -8 * alone)) == cycle_ns()
+    assert cycle_ns(a_move("localized 0", "gpu", 2 * alone, pcie_part=0.01)) == pytest.approx(alone, rel=0.02)
 
 
-@pytest.mark.parametrize(("layer", "shares"), [(8, (0.5, 0.5)), (9, (1.0, 0.0))])
-def test_a_copy_from_before_shares_pcie_with_others_where_its_layer_waits_for_it_and_yields_elsewhere(
-    costs, layer, shares
-):
-    alone, gbps = costs.host_read(1).time_ns, 64 * 256 / 280  # of PCIe, less than a channel has with 16 DIMMs
-    fast = copy(0, 0, 2 * alone, gbps)
-    given = replace(
-        record([fast], [0]),
-        layer=layer,
-        assignment=Assignment(gpu=[0, 3]),
-        migrations=(a_prefetch(-0.25 * alone, 2 * alone),),
-    )
-    waited_for, others = exact_layer._copies_in_the_background(costs, given)
-    (one,) = waited_for or others
-    assert bool(waited_for) == (layer == 8)
-    assert (one.job.expert, one.lies) == (3, (0, 1))
-    assert one.job.share == pytest.approx(0.75, abs=0.01)
-    jobs = [fast, *(copied.job for copied in waited_for)]
-    wants_all = [replace(job, alone_ns=job.bytes / job.read_limit_gbps) for job in jobs]
-    assert exact_layer._left_share(wants_all[0], wants_all, yielding=False) == pytest.approx(shares[0])
-    if others:
-        assert exact_layer._left_share(one.job, wants_all, yielding=True) == pytest.approx(shares[1])
+@pytest.mark.parametrize(("target", "slower"), [(0, True), (1, True), (2, False)])
+def test_relayouts_move_beside_the_layer(costs, target, slower):
+    one = costs.expert(1).time_ns
+    given = record([ndp(dimm, dimm, 0, one) for dimm in (0, 1)], [0, 1])
+    moving = (a_move("localized 3", f"localized {target}", one),)
+    dimms = ends(check_layer(costs, replace(given, moving=moving)))
+    usual = ends(check_layer(costs, given))
+    late = [dimms[name].cycle_ns > 1.02 * usual[name].cycle_ns for name in ("dimm 0", "dimm 1")]
+    assert late == [slower and target == dimm for dimm in (0, 1)]
 
 
 def test_the_layer_ends_with_results_and_with_what_the_gpu_computes(costs):

@@ -187,13 +187,25 @@ def next_end(jobs, work):
     least = np.inf
     for place in range(work.counts[0]):
         job = work.active[place]
+        if jobs.left_ns[job] <= _NOTHING_NS:
+            return 0.0
         if work.speed[job] > 0.0:
             least = min(least, jobs.left_ns[job] / work.speed[job])
     return least
 
 
 @inlined
-def go_on(jobs, work, ns, servers):
+def allowed_speed(work, job, prioritised):
+    """The speed that the prioritised resources leave a transfer, whatever the others do."""
+    speed = work.limit[job]
+    for k in range(prioritised):
+        if work.use[job, k] * speed > work.level[k]:
+            speed = work.level[k] / work.use[job, k]
+    return speed
+
+
+@inlined
+def go_on(jobs, work, ns, prioritised, servers):
     """Let a time pass at the speeds that are."""
     work.clock_ns[0] += ns
     for place in range(work.counts[0]):
@@ -203,6 +215,7 @@ def go_on(jobs, work, ns, servers):
             work.busy_ns[jobs.server[job]] += ns
     for place in range(work.counts[1]):
         job = work.moving[place]
+        jobs.allowed_ns[job] += ns * allowed_speed(work, job, prioritised)
         for k in range(work.use.shape[1]):
             work.busy_ns[servers + k] += ns * work.speed[job] * work.use[job, k]
 
@@ -236,7 +249,7 @@ def run_jobs(jobs, kinds, slowdown, work, prioritised, servers):
         ns = next_end(jobs, work)
         if ns == np.inf:
             return STUCK
-        go_on(jobs, work, ns, servers)
+        go_on(jobs, work, ns, prioritised, servers)
         place = 0
         while place < work.counts[0]:
             job = work.active[place]

@@ -99,6 +99,7 @@ class ReadableLoop:
     clock_ns: float
     prioritised: int
     busy_ns: dict[tuple[str, int], float] = field(default_factory=dict)
+    _allowed: dict[int, float] = field(default_factory=dict)
 
     def run(self) -> bool:
         """Until the foreground is done; False where what is left waits for ever."""
@@ -109,6 +110,7 @@ class ReadableLoop:
         while any(jobs.end_ns[job] < 0 for job in self._all() if not jobs.background[job]):
             speeds = self._speeds()
             ends = [jobs.left_ns[job] / speed for job, speed in speeds.items() if speed > 0]
+            ends += [0.0 for job in speeds if jobs.left_ns[job] <= _NOTHING_NS]
             if not ends:
                 return False
             self._pass(min(ends), speeds)
@@ -141,6 +143,7 @@ class ReadableLoop:
             if jobs.server[job] >= 0:
                 self._count("server", int(jobs.server[job]), ns)
             if jobs.kind[job] >= 0:
+                jobs.allowed_ns[job] += ns * self._allowed[job]
                 for k in range(kinds.shared_ns.shape[1]):
                     self._count("shared", k, ns * speed * self._use(job, k, units))
 
@@ -192,7 +195,24 @@ class ReadableLoop:
                 ]
         speeds = shared_speeds(use, limits)
         ensure_fair(use, limits, speeds)
+        self._note_allowed(moving, use, limits, speeds)
         return speeds
+
+    def _note_allowed(
+        self,
+        moving: Sequence[int],
+        use: Sequence[Sequence[float]],
+        limits: Sequence[float],
+        speeds: Sequence[float],
+    ) -> None:
+        """The speed that the prioritised resources leave each job: its limit, or the largest share of one."""
+        self._allowed = dict(zip(moving, limits, strict=True))
+        for k in range(self.prioritised):
+            shares = [of[k] * speed for of, speed in zip(use, speeds, strict=True)]
+            if sum(shares) >= 1 - 1e-9:
+                for job, of in zip(moving, use, strict=True):
+                    if of[k] * self._allowed[job] > max(shares):
+                        self._allowed[job] = max(shares) / of[k]
 
     def _ndp_speed(self, dimm: int, job: int, moving: Mapping[int, float]) -> float:
         """Beside transfers at these speeds."""

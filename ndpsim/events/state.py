@@ -64,6 +64,7 @@ class Jobs(NamedTuple):
     start_ns: Floats  # [job]: when it started; negative: not yet
     end_ns: Floats  # [job]: negative: not yet
     cause: Ints  # [job]: whose end started it; -1: the beginning
+    allowed_ns: Floats  # [job]: alone, what of it could have been done with the prioritised resources it had
 
 
 @by_reference

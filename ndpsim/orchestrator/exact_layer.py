@@ -2,10 +2,9 @@
 
 The experts of each DIMM run back to back from when its first one began, and the host's reads, for the CPU
 and for copies to the GPU, begin when they began, each at its own limit: of a striped read, each channel
-carries an equal part. Copies at the same time share PCIe: one that has company is read at what the others
-leave it on average. So are experts on their way from before that the layer waits for; those of other layers
-are read at what all these leave, if they are there before the layer ends. Relayouts are left out. Everything
-else, computing on GPU and CPU and the way over PCIe, takes what it took.
+carries an equal part, and a copy goes as fast as PCIe let it on average. Copies from before the layer are
+read beside it, and relayouts move beside it, one after the other on a channel. Everything else, computing on
+GPU and CPU and the way over PCIe, takes what it took.
 
 When the experts of a channel are done, and by the rates all reads that began before have ended, the reads
 that are left are those of a session without experts, which is the same for many channels.
@@ -15,15 +14,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from typing import NamedTuple
 
 from ndpsim.moe import Expert
 from ndpsim.orchestrator.costs import Costs
-from ndpsim.orchestrator.record import JobRecord, LayerRecord
-from ndpsim.policies.interface import STRIPED, Part
+from ndpsim.orchestrator.record import JobRecord, LayerRecord, MovingRecord
+from ndpsim.policies.interface import STRIPED
 from ndpsim.results.moe import CheckedEnd, LayerCheck
 from ndpsim.simulate import MAX_TOKENS, Session
 
@@ -31,6 +29,7 @@ __all__ = ["check_layer"]
 
 _MARGIN = 1.03  # experts may end later than by the rates
 _SAME_NS = 1.0
+_LATER_NS = 10_000.0  # between looks whether a relayout is done
 _LEAST_GBPS = 1.0  # with less, a copy behind others hardly reads
 
 
@@ -67,11 +66,15 @@ class _Reading(NamedTuple):
     end_ns: float
 
 
-class _Copy(NamedTuple):
-    """A copy to the GPU, and where its expert lies: the first DIMM, or `STRIPED`, and over how many."""
+class _Move(NamedTuple):
+    """An expert's move between layouts, of so many columns; DIMMs as the session of a channel counts them."""
 
-    job: JobRecord
-    lies: tuple[int, int]
+    source: str
+    target: str
+    source_dimm: int
+    target_dimm: int
+    columns: int
+    start_ns: float
 
 
 class _Channel(NamedTuple):
@@ -79,6 +82,7 @@ class _Channel(NamedTuple):
 
     queued: tuple[_Queued, ...]
     reads: tuple[_Read, ...]
+    moves: tuple[_Move, ...] = ()
 
 
 class _Ends(NamedTuple):
@@ -100,14 +104,11 @@ def check_layer(costs: Costs, record: LayerRecord, limit: float = 0.05) -> Layer
         InputError: the experts of the layer do not fit on their DIMMs.
     """
     reading = [job for job in record.jobs if job.read_limit_gbps > 0]
-    waited_for, others = _copies_in_the_background(costs, record)
-    jobs = [*record.jobs, *(copy.job for copy in waited_for)]
+    copies = [_of_copy(costs, record, move) for move in record.moving if move.target == "gpu"]
     readings = [
-        *(_reading(record, job, _lies(record, job), jobs, yielding=False) for job in reading),
-        *(_reading(record, *copy, jobs, yielding=False) for copy in waited_for),
-        *(_reading(record, *copy, jobs, yielding=True) for copy in others),
+        *(_of_job(record, job) for job in reading),
+        *(one for one in copies if one.gbps > _LEAST_GBPS),
     ]
-    readings = [one for one in readings if one.gbps > _LEAST_GBPS]
     per_channel = costs.hardware.system.host.channels
     ends = _run_all(costs, _channels(costs, record, readings), _cuts(record, readings, per_channel))
     rate_ns, dimm_ns = record.end_ns - record.start_ns, {}
@@ -179,86 +180,53 @@ def _channels(costs: Costs, record: LayerRecord, readings: Sequence[_Reading]) -
             at = STRIPED if dimm == STRIPED else (dimm + part) // count
             width = columns(share, 1 if dimm == STRIPED else shards)
             reads[channel].append(_Read(number, width, at, gbps, start_ns))
-    return [_Channel(tuple(of), tuple(also)) for of, also in zip(queued, reads, strict=True)]
+    return [
+        _Channel(tuple(queued[channel]), tuple(reads[channel]), tuple(_moves(costs, record, channel)))
+        for channel in range(count)
+    ]
 
 
-def _lies(record: LayerRecord, job: JobRecord) -> tuple[int, int]:
-    """Where the layer's expert lies: its first DIMM, or `STRIPED`, and over how many."""
-    return int(record.placement.dimm[job.expert]), int(record.placement.shards[job.expert])
+def _moves(costs: Costs, record: LayerRecord, channel: int) -> Iterator[_Move]:
+    """What relayouts have left to do that touch DIMMs of a channel.
+
+    The session's is the first channel: all DIMMs are turned so that this one is. On a ring of links nothing
+    else changes.
+    """
+    dimms, channels = costs.hardware.system.dimm.count, costs.hardware.system.host.channels
+    own = {STRIPED, *range(channel, dimms, channels)}
+    for move in record.moving:
+        if move.target == "gpu":
+            continue
+        ends = [_lies(name)[0] for name in (move.source, move.target)]
+        if own.intersection(ends):
+            source, target = (0 if dimm == STRIPED else (dimm - channel) % dimms for dimm in ends)
+            columns = max(1, round(move.share * costs.shape.intermediate))
+            first, second = (name.partition(" ")[0] for name in (move.source, move.target))
+            yield _Move(first, second, source, target, columns, move.start_ns - record.start_ns)
 
 
-def _lies_by_name(name: str) -> tuple[int, int]:
-    """The same from its name in a `MigrationRecord`."""
+def _lies(name: str) -> tuple[int, int]:
+    """Where an expert lies: its first DIMM, or `STRIPED`, and over how many; from its name in records."""
     layout, _, first = name.partition(" ")
     return (STRIPED, 1) if layout == "striped" else (int(first), int(layout.partition(":")[2] or 1))
 
 
-def _reading(
-    record: LayerRecord, job: JobRecord, lies: tuple[int, int], jobs: Sequence[JobRecord], yielding: bool
-) -> _Reading:
-    gbps = job.read_limit_gbps * _left_share(job, jobs, yielding)
-    return _Reading(*lies, job.share, gbps, job.start_ns - record.start_ns, job.end_ns - record.start_ns)
+def _of_job(record: LayerRecord, job: JobRecord) -> _Reading:
+    dimm, shards = int(record.placement.dimm[job.expert]), int(record.placement.shards[job.expert])
+    gbps = job.read_limit_gbps * job.pcie_part
+    return _Reading(
+        dimm, shards, job.share, gbps, job.start_ns - record.start_ns, job.end_ns - record.start_ns
+    )
 
 
-def _copies_in_the_background(costs: Costs, record: LayerRecord) -> tuple[list[_Copy], list[_Copy]]:
-    """What is left, when the layer begins, of copies to the GPU that were decided before.
-
-    Those of experts that the layer has the GPU compute, which it waits for, and those of others.
-    """
-    link, mine = costs.hardware.system.pcie, [_expert(one) for one in record.assignment.gpu]
-    waited_for: list[_Copy] = []
-    others: list[_Copy] = []
-    for move in record.migrations:
-        if link is None or move.target != "gpu" or move.end_ns <= record.start_ns:
-            continue
-        lies = _lies_by_name(move.source)
-        alone = costs.host_read(None if lies[0] == STRIPED else lies[1])
-        pcie_gbps = link.gbps * link.packet_bytes / (link.packet_bytes + link.header_bytes)
-        alone_gbps = min(pcie_gbps, alone.bytes / alone.time_ns)
-        start_ns = max(move.start_ns, record.start_ns)
-        size = round(alone.bytes - (start_ns - move.start_ns) * alone_gbps)
-        if size > 0:
-            share = size / alone.bytes
-            job = JobRecord(
-                "pcie-down", "copy", move.expert, share, 0, start_ns, move.end_ns, size,
-                size / alone_gbps, pcie_gbps,
-            )  # fmt: skip
-            is_mine = move.layer == record.layer and move.expert in mine
-            (waited_for if is_mine else others).append(_Copy(job, lies))
-    return waited_for, others
-
-
-def _expert(one: int | Part) -> int:
-    return one.expert if isinstance(one, Part) else int(one)
-
-
-def _left_share(one: JobRecord, jobs: Sequence[JobRecord], yielding: bool) -> float:
-    """What jobs on the way to the GPU leave another there, or a read for the CPU, on average over its time.
-
-    They take equal parts, but for those that want less; or all that they want, before one that is yielding.
-    """
-    if one.resource != "pcie-down":
-        return 1.0
-    others = [
-        job
-        for job in jobs
-        if job is not one
-        and job.resource == "pcie-down"
-        and job.start_ns < one.end_ns
-        and job.end_ns > one.start_ns
-    ]
-    inside = (ns for job in others for ns in (job.start_ns, job.end_ns) if one.start_ns < ns < one.end_ns)
-    left_ns = 0.0
-    for begin_ns, end_ns in pairwise(sorted({one.start_ns, one.end_ns, *inside})):
-        beside = [job for job in others if job.start_ns <= begin_ns and job.end_ns >= end_ns]
-        most = 1.0 if yielding else 1 / (1 + len(beside))
-        left_ns += max(0.0, 1 - sum(min(_wanted_share(job), most) for job in beside)) * (end_ns - begin_ns)
-    return left_ns / (one.end_ns - one.start_ns)
-
-
-def _wanted_share(job: JobRecord) -> float:
-    """Of PCIe: all of it, or what the memory lets a copy have."""
-    return job.bytes / job.read_limit_gbps / job.alone_ns if job.read_limit_gbps else 1.0
+def _of_copy(costs: Costs, record: LayerRecord, move: MovingRecord) -> _Reading:
+    """What is left of a copy to the GPU that was decided before."""
+    link = costs.hardware.system.pcie
+    assert link is not None  # or nothing were on its way
+    gbps = link.gbps * link.packet_bytes / (link.packet_bytes + link.header_bytes) * move.pcie_part
+    return _Reading(
+        *_lies(move.source), move.share, gbps, move.start_ns - record.start_ns, move.end_ns - record.start_ns
+    )
 
 
 def _cuts(record: LayerRecord, readings: Sequence[_Reading], channels: int) -> list[float]:
@@ -312,12 +280,25 @@ def _run(costs: Costs, channel: _Channel) -> _Ends:
         layout, dimm = ("striped", 0) if read.dimm == STRIPED else ("localized", read.dimm)
         model = Expert(hidden, read.columns)
         session.host_read(model, layout, read.gbps, read.start_ns, costs.bits, dimm, behind=True)
+    for move in sorted(channel.moves, key=lambda move: move.start_ns):
+        _move(session, Expert(hidden, move.columns), move, costs)
     session.run()
     of_dimms: dict[int, float] = {}
     for job in session.jobs:
         of_dimms[job.dimm] = max(of_dimms.get(job.dimm, 0.0), job.end_ns or 0.0)
     ends = (stream.end_ns or 0.0 for stream in session.hosts)
     return _Ends(of_dimms, {read.number: end for read, end in zip(channel.reads, ends, strict=True)})
+
+
+def _move(session: Session, expert: Expert, move: _Move, costs: Costs) -> None:
+    """A relayout in a session, which has one at a time: when the last one is done."""
+    if session.relayouts and session.now_ns < move.start_ns:
+        session.run(move.start_ns)
+    while session.relayouts and session.relayouts[-1].end_ns is None:
+        session.run(session.now_ns + _LATER_NS)
+    session.relayout(
+        expert, 1, move.source, move.target, [move.source_dimm], [move.target_dimm], move.start_ns, costs.bits
+    )
 
 
 def _layer_ns(record: LayerRecord, dimm_ns: dict[int, float], read_ns: dict[int, float]) -> float:

@@ -112,6 +112,7 @@ class JobList:
             floats("start_ns"),
             np.full(count, -1.0),
             np.full(count, -1, dtype=np.int64),
+            np.zeros(count),
         )
 
 

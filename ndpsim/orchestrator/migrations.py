@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ndpsim.errors import InputError
@@ -10,7 +10,7 @@ from ndpsim.events.state import Jobs
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.jobs import JobList, Label
 from ndpsim.orchestrator.placement import Places
-from ndpsim.orchestrator.record import MigrationRecord
+from ndpsim.orchestrator.record import MigrationRecord, MovingRecord
 from ndpsim.orchestrator.transfers import Lies, Transfers, name_of
 from ndpsim.policies.interface import Machine, Migration
 
@@ -51,6 +51,7 @@ class Migrations:
 
     Attributes:
         done: those that have ended since `done` was emptied.
+        moved: what was done in the last phase.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Migrations:
         self._at_once = at_once
         self._moving: list[_Moving] = []
         self.done: list[MigrationRecord] = []
+        self.moved: tuple[MovingRecord, ...] = ()
 
     @property
     def under_way(self) -> int:
@@ -158,6 +160,7 @@ class Migrations:
 
     def note(self, jobs: Jobs, began_ns: float, now_ns: float, in_window: bool) -> None:
         """See what a phase from `began_ns` to `now_ns` has done, and let those end that are there."""
+        self.moved = tuple(self._moved(jobs, began_ns, now_ns))
         left: list[_Moving] = []
         for one in self._moving:
             start_ns, end_ns = float(jobs.start_ns[one.job]), float(jobs.end_ns[one.job])
@@ -170,6 +173,17 @@ class Migrations:
             else:
                 self._end(one, end_ns)
         self._moving = left
+
+    def _moved(self, jobs: Jobs, began_ns: float, now_ns: float) -> Iterator[MovingRecord]:
+        for one in self._moving:
+            start_ns = max(float(jobs.start_ns[one.job]), began_ns)
+            end_ns = float(jobs.end_ns[one.job])
+            end_ns = end_ns if end_ns >= 0 else now_ns
+            if jobs.start_ns[one.job] >= 0 and end_ns > start_ns:
+                share, part = one.left_ns / one.work_ns, float(jobs.allowed_ns[one.job]) / (end_ns - start_ns)
+                yield MovingRecord(
+                    one.layer, one.expert, one.source, one.target, share, start_ns, end_ns, min(part, 1.0)
+                )
 
     def _end(self, one: _Moving, end_ns: float) -> None:
         if one.to_gpu:

@@ -246,6 +246,7 @@ class PolicyRunner:
                     bound_ns,
                     bottleneck,
                     places_of_path,
+                    self._migrations.moved,
                 ),
                 self._is_wanted(visit),
             )
@@ -341,6 +342,12 @@ def _bottleneck(path: Sequence[int], jobs: Jobs, labels: Sequence[Label], began_
     return max(times, key=times.__getitem__)
 
 
+def _pcie_part(jobs: Jobs, job: int) -> float:
+    """Of what a transfer wanted of PCIe, what it could have had on average."""
+    time_ns = float(jobs.end_ns[job] - jobs.start_ns[job])
+    return min(float(jobs.allowed_ns[job]) / time_ns, 1.0) if time_ns > 0 else 1.0
+
+
 def _job_records(
     labels: Sequence[Label], jobs: Jobs, moving: int, path: Sequence[int]
 ) -> tuple[tuple[JobRecord, ...], tuple[int, ...]]:
@@ -362,6 +369,7 @@ def _job_records(
             bytes=label.bytes,
             alone_ns=label.alone_ns,
             read_limit_gbps=label.read_limit_gbps,
+            pcie_part=_pcie_part(jobs, job) if label.read_limit_gbps else 1.0,
         )
         for job in order
         for label in (labels[job],)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ndpsim.config import Hardware
 from ndpsim.policies.interface import Assignment, LayerPlacement, Machine, Placement
 
-__all__ = ["JobRecord", "LayerRecord", "MigrationRecord", "Observer", "RunRecord"]
+__all__ = ["JobRecord", "LayerRecord", "MigrationRecord", "MovingRecord", "Observer", "RunRecord"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +55,7 @@ class JobRecord:
         bytes: of weights that it read, or of what it transferred.
         alone_ns: what it would take alone.
         read_limit_gbps: the fastest that it would read weights from the host's memory; 0: it reads none.
+        pcie_part: of `read_limit_gbps`, what PCIe had left for it on average; 1 where it was never short.
     """
 
     resource: str
@@ -67,6 +68,7 @@ class JobRecord:
     bytes: int
     alone_ns: float
     read_limit_gbps: float = 0.0
+    pcie_part: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,27 @@ class MigrationRecord:
         return self.end_ns - self.start_ns - self.hidden_ns
 
 
+@dataclass(frozen=True)
+class MovingRecord:
+    """What a migration did while a layer's experts were under way.
+
+    Attributes:
+        layer, expert, source, target: as in `MigrationRecord`.
+        share: of it that was left to do when it began beside the layer.
+        start_ns, end_ns: from when it was beside the layer, until it ended, or the layer.
+        pcie_part: as in `JobRecord`.
+    """
+
+    layer: int
+    expert: int
+    source: str
+    target: str
+    share: float
+    start_ns: float
+    end_ns: float
+    pcie_part: float
+
+
 @dataclass(frozen=True, eq=False)
 class LayerRecord:
     """A layer's experts, from the gate to the return of the last result.
@@ -118,6 +141,7 @@ class LayerRecord:
         bound_ns: no assignment of these loads is faster.
         bottleneck: the resource with the most time on the critical path.
         critical_path: places in `jobs`, from the first to the last.
+        moving: migrations beside the layer, also those that did not end.
     """
 
     phase: str
@@ -137,6 +161,7 @@ class LayerRecord:
     bound_ns: float
     bottleneck: str
     critical_path: tuple[int, ...]
+    moving: tuple[MovingRecord, ...] = ()
 
 
 #: Called with each layer of a run when it is done, after what is run.
