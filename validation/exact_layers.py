@@ -43,6 +43,12 @@ are shares of the layer's time: of the layer, and the largest of all ends of DIM
 |---|---|---|---|---|---|---|---|---|---|"""
 
 
+TAIL = """
+What is beyond 5% are DIMMs to which an expert moves while the host reads them and their unit computes: with all
+three, units and relayouts lose more than what each two of them cost each other, which is what the rates know. The
+layer does not end with these DIMMs."""
+
+
 def checked(
     model: str, routing: str | None, batch: int, policy: str, sets: tuple[str, ...], step: int, layer: int
 ) -> LayerCheck:
@@ -71,6 +77,7 @@ def main() -> None:
             flush=True,
         )
     print(f"\nLargest: {100 * max(layers):.2f}% of a layer, {100 * max(ends):.2f}% of an end.")
+    print(TAIL)
 
 
 if __name__ == "__main__":
