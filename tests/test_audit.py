@@ -877,6 +877,7 @@ def test_the_checker_reads_the_rules_itself() -> None:
         "ndpsim.spec.standard",
         "ndpsim.arguments",
         "ndpsim.errors",
+        "ndpsim.files",
         "ndpsim.reported",
         "ndpsim.units",
         "ndpsim._jit",
