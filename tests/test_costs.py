@@ -235,6 +235,10 @@ def test_relayouts_slow_experts_and_writing_more_than_reading(tables):
         assert (beside[:, 0] == 1).all()
         assert beside[0, -1] < 0.9
     assert (table.ndp_rate_beside_writes[:, -1] < table.ndp_rate_beside_relayout[:, -1]).all()
+    for crowded in (table.ndp_rate_crowded, table.relayout_rate_crowded):
+        assert crowded.shape == (2, 2, len(table.host_gbps))
+        assert (crowded[:, :, 0] == 1).all()
+        assert 0.3 < crowded.min() < 0.98
 
 
 def test_without_links_there_is_nothing_beside_relayouts(monkeypatch):
@@ -242,6 +246,8 @@ def test_without_links_there_is_nothing_beside_relayouts(monkeypatch):
     monkeypatch.setattr("ndpsim.orchestrator.contention._WINDOW_NS", (200.0, 2000.0))
     table = costs("dimm.count=8").contention()  # one DIMM on a channel
     assert table.ndp_rate_beside_relayout.tolist() == table.ndp_rate_beside_writes.tolist() == [[1.0]]
+    assert (table.ndp_rate_crowded == 1).all()
+    assert (table.relayout_rate_crowded == 1).all()
 
 
 def test_contention_comes_from_the_cache_and_depends_on_the_memory(tmp_path, monkeypatch):

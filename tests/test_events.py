@@ -125,6 +125,8 @@ SLOWDOWN = Slowdown(
     np.array([0.8, 0.9]),
     np.array([0.0, 3.0]),
     np.array([[[1.0, 0.8], [1.0, 0.9]], [[1.0, 0.6], [1.0, 0.8]]]),
+    np.array([[[1.0, 0.9, 0.8], [1.0, 0.95, 1.0]], [[1.0, 0.6, 0.5], [1.0, 0.7, 0.9]]]),
+    np.array([[[1.0, 0.9, 0.9], [1.0, 1.0, 1.0]], [[1.0, 0.5, 0.7], [1.0, 0.8, 0.9]]]),
 )
 
 NO_MOVES = np.zeros((1, DIMMS, 2))
@@ -262,6 +264,21 @@ def test_an_ndp_job_is_slowed_down_by_what_moves_on_its_dimm():
     moved[0, 1, 1] = 15
     ends, _ = ran(jobs_of([ndp, {"kind": 0, "per_ns": 1 / 20, "work_ns": 20.0}]), kinds)
     assert ends == pytest.approx([20 + (100 - 0.8 * 20), 20])  # and 0.75 GB/s written: a quarter to 0.6
+
+
+def test_where_host_and_relayout_are_on_a_dimm_that_computes_all_lose_more():
+    read_bytes, moved = np.zeros((2, DIMMS)), np.zeros((2, DIMMS, 2))
+    read_bytes[0, 0] = 40  # 2 GB/s for 20 ns, without time on the channel
+    moved[1, 0, 1] = 15
+    kinds = Kinds(np.zeros((2, SHARED)), np.zeros((2, DIMMS)), read_bytes, moved)
+    read, move = {"kind": 0, "per_ns": 1 / 20, "work_ns": 20.0}, {"kind": 1, "per_ns": 0.1, "work_ns": 10.0}
+    ndp = {"dimm": 0, "server": 2, "work_ns": 100.0}
+    # The move has half of its speed. The unit has 0.9 beside the host, 0.6 of it beside both, and 0.9 of that
+    # beside 0.75 GB/s that are written.
+    ends, _ = ran(jobs_of([ndp, read, move]), kinds)
+    assert ends == pytest.approx([20 + (100 - 20 * 0.9 * 0.6 * 0.9), 20, 20])
+    # The unit of another DIMM computes, and nobody loses anything.
+    assert ran(jobs_of([{**ndp, "dimm": 2}, read, move]), kinds)[0] == pytest.approx([100, 20, 10])
 
 
 def test_jobs_that_wait_for_each_other_are_found():

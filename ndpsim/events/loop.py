@@ -15,6 +15,8 @@ __all__ = ["DONE", "STUCK", "run_jobs"]
 DONE, STUCK = 0, 1
 
 _NOTHING_NS = 1e-6  # less than this is left by rounding alone
+_NOTHING_GBPS = 1e-6
+_SATURATED = 1.0 - 1e-9
 _LEAST_SPEED = 0.01  # losses are measured one by one, and may add up to more
 
 
@@ -144,25 +146,34 @@ def find_transfer_speeds(jobs, kinds, slowdown, work, prioritised):
 
 
 @inlined
+def crowded(slowdown, work, table, row, between, dimm):
+    """What is left of a speed where the host, a relayout and an NDP job are on a DIMM; see `Slowdown`."""
+    gbps = work.channel_gbps[slowdown.channel[dimm]]
+    return 1.0 - work.host_gbps[dimm] / gbps * (
+        1.0 - interpolated(table, slowdown.host_gbps, row, between, gbps)
+    )
+
+
+@inlined
 def ndp_speed(jobs, slowdown, work, dimm, job):
     """The speed of an NDP job beside what the host reads and relayouts move; see `Slowdown`."""
     row, between, speed = jobs.table[job], jobs.between[job], 1.0
     if work.host_gbps[dimm] > 0.0:
-        gbps = work.channel_gbps[slowdown.channel[dimm]]
-        beside = interpolated(slowdown.ndp_speed, slowdown.host_gbps, row, between, gbps)
-        speed -= work.host_gbps[dimm] / gbps * (1.0 - beside)
+        speed = crowded(slowdown, work, slowdown.ndp_speed, row, between, dimm)
     left = 1.0
     for way in range(2):
         gbps = work.moved_gbps[dimm, way]
-        if gbps > 0.0:
+        if gbps > _NOTHING_GBPS:
             table = slowdown.ndp_speed_moving[way]
             left -= 1.0 - interpolated(table, slowdown.moved_gbps, row, between, gbps)
+            if work.host_gbps[dimm] > 0.0:
+                speed *= crowded(slowdown, work, slowdown.ndp_crowded[way], row, between, dimm)
     return max(speed * left, _LEAST_SPEED)
 
 
 @inlined
-def find_ndp_speeds(jobs, kinds, slowdown, work):
-    """The speed of every NDP job beside what the host reads and relayouts move on its DIMM."""
+def note_traffic(jobs, kinds, slowdown, work):
+    """What the host reads and relayouts move, at the speeds that transfers have."""
     work.host_gbps[:] = 0.0
     work.channel_gbps[:] = 0.0
     work.moved_gbps[:] = 0.0
@@ -175,10 +186,39 @@ def find_ndp_speeds(jobs, kinds, slowdown, work):
             work.channel_gbps[slowdown.channel[dimm]] += gbps
             for way in range(2):
                 work.moved_gbps[dimm, way] += kinds.moved_bytes[kind, dimm, way] * per_ns
+
+
+@inlined
+def limit_relayouts(jobs, kinds, slowdown, work):
+    """Relayouts on DIMMs where the host reads and the unit computes lose speed. Whether there are any."""
+    found = False
+    for place in range(work.counts[1]):
+        job = work.moving[place]
+        kind = jobs.kind[job]
+        for dimm in range(len(work.unit)):
+            ndp = work.unit[dimm]
+            if ndp < 0 or work.host_gbps[dimm] <= 0.0:
+                continue
+            for way in range(2):
+                if kinds.moved_bytes[kind, dimm, way] > 0.0:
+                    row, between = jobs.table[ndp], jobs.between[ndp]
+                    left = crowded(slowdown, work, slowdown.moving_crowded[way], row, between, dimm)
+                    work.limit[job] = min(work.limit[job], max(left, _LEAST_SPEED))
+                    found = True
+    return found
+
+
+@outlined
+def find_speeds(jobs, kinds, slowdown, work, prioritised):
+    """The speed of every job under way."""
+    find_transfer_speeds(jobs, kinds, slowdown, work, prioritised)
+    note_traffic(jobs, kinds, slowdown, work)
+    if limit_relayouts(jobs, kinds, slowdown, work):
+        share(work, work.counts[1])
+        note_traffic(jobs, kinds, slowdown, work)
     for dimm in range(len(work.unit)):
-        job = work.unit[dimm]
-        if job >= 0:
-            work.speed[job] = ndp_speed(jobs, slowdown, work, dimm, job)
+        if work.unit[dimm] >= 0:
+            work.speed[work.unit[dimm]] = ndp_speed(jobs, slowdown, work, dimm, work.unit[dimm])
 
 
 @inlined
@@ -195,19 +235,29 @@ def next_end(jobs, work):
 
 
 @inlined
-def allowed_speed(work, job, prioritised):
-    """The speed that the prioritised resources leave a transfer, whatever the others do."""
-    speed = work.limit[job]
+def note_allowed(jobs, work, ns, prioritised):
+    """What prioritised resources would have let transfers do: their limit, or the largest share of one."""
+    for place in range(work.counts[1]):
+        work.demand[work.moving[place]] = work.limit[work.moving[place]]
     for k in range(prioritised):
-        if work.use[job, k] * speed > work.level[k]:
-            speed = work.level[k] / work.use[job, k]
-    return speed
+        total, most = 0.0, 0.0
+        for place in range(work.counts[1]):
+            share_of_k = work.use[work.moving[place], k] * work.speed[work.moving[place]]
+            total += share_of_k
+            most = max(most, share_of_k)
+        for place in range(work.counts[1]):
+            job = work.moving[place]
+            if total >= _SATURATED and work.use[job, k] * work.demand[job] > most:
+                work.demand[job] = most / work.use[job, k]
+    for place in range(work.counts[1]):
+        jobs.allowed_ns[work.moving[place]] += ns * work.demand[work.moving[place]]
 
 
 @inlined
 def go_on(jobs, work, ns, prioritised, servers):
     """Let a time pass at the speeds that are."""
     work.clock_ns[0] += ns
+    note_allowed(jobs, work, ns, prioritised)
     for place in range(work.counts[0]):
         job = work.active[place]
         jobs.left_ns[job] -= ns * work.speed[job]
@@ -215,7 +265,6 @@ def go_on(jobs, work, ns, prioritised, servers):
             work.busy_ns[jobs.server[job]] += ns
     for place in range(work.counts[1]):
         job = work.moving[place]
-        jobs.allowed_ns[job] += ns * allowed_speed(work, job, prioritised)
         for k in range(work.use.shape[1]):
             work.busy_ns[servers + k] += ns * work.speed[job] * work.use[job, k]
 
@@ -244,8 +293,7 @@ def run_jobs(jobs, kinds, slowdown, work, prioritised, servers):
     while open_jobs > 0:
         if work.counts[0] == 0:
             return STUCK
-        find_transfer_speeds(jobs, kinds, slowdown, work, prioritised)
-        find_ndp_speeds(jobs, kinds, slowdown, work)
+        find_speeds(jobs, kinds, slowdown, work, prioritised)
         ns = next_end(jobs, work)
         if ns == np.inf:
             return STUCK

@@ -18,6 +18,7 @@ Floats = NDArray[np.float64]
 _ROUNDS = 200
 _SAME = 1e-12
 _NOTHING_NS = 1e-6
+_NOTHING_GBPS = 1e-6
 _LEAST_SPEED = 0.01
 
 
@@ -173,13 +174,19 @@ class ReadableLoop:
         jobs, active, units = self.jobs, self._active(), self._units()
         moving = [job for job in active if jobs.kind[job] >= 0]
         use = [[self._use(job, k, units) for k in range(self.kinds.shared_ns.shape[1])] for job in moving]
-        of_moving = dict(zip(moving, self._transfer_speeds(moving, use), strict=True))
-        speeds = {job: of_moving.get(job, 1.0) for job in active}
-        for dimm, job in units.items():
-            speeds[job] = self._ndp_speed(dimm, job, {one: speeds[one] for one in moving})
-        return speeds
+        limits = self._limits(moving, use)
+        speeds = dict(zip(moving, shared_speeds(use, limits), strict=True))
+        crowd = [self._crowd_limit(job, speeds, units) for job in moving]
+        limits = [min(limit, crowded) for limit, crowded in zip(limits, crowd, strict=True)]
+        shared = shared_speeds(use, limits)
+        ensure_fair(use, limits, shared)
+        self._note_allowed(moving, use, limits, shared)
+        speeds = dict(zip(moving, shared, strict=True))
+        ndp = {job: self._ndp_speed(dimm, job, speeds) for dimm, job in units.items()}
+        return {job: speeds.get(job, ndp.get(job, 1.0)) for job in active}
 
-    def _transfer_speeds(self, moving: Sequence[int], use: Sequence[Sequence[float]]) -> list[float]:
+    def _limits(self, moving: Sequence[int], use: Sequence[Sequence[float]]) -> list[float]:
+        """What priorities leave each transfer."""
         background = [bool(self.jobs.background[job]) for job in moving]
         limits = [1.0] * len(moving)
         if any(background):
@@ -193,10 +200,18 @@ class ReadableLoop:
                     min(limit, part) if behind and of[k] > 0 else limit
                     for limit, of, behind in zip(limits, use, background, strict=True)
                 ]
-        speeds = shared_speeds(use, limits)
-        ensure_fair(use, limits, speeds)
-        self._note_allowed(moving, use, limits, speeds)
-        return speeds
+        return limits
+
+    def _crowd_limit(self, job: int, speeds: Mapping[int, float], units: Mapping[int, int]) -> float:
+        """Of a relayout, where the host reads DIMMs of it whose units compute."""
+        moved, tables = self.kinds.moved_bytes[self.jobs.kind[job]], self.slowdown.moving_crowded
+        left = [
+            self._crowded(tables[way], dimm, ndp, speeds)
+            for dimm, ndp in units.items()
+            for way in range(2)
+            if moved[dimm, way] > 0
+        ]
+        return max(min(left, default=1.0), _LEAST_SPEED)
 
     def _note_allowed(
         self,
@@ -214,30 +229,41 @@ class ReadableLoop:
                     if of[k] * self._allowed[job] > max(shares):
                         self._allowed[job] = max(shares) / of[k]
 
+    def _host_gbps(self, moving: Mapping[int, float]) -> list[float]:
+        """What the host reads of each DIMM."""
+        jobs, table = self.jobs, self.kinds.read_bytes
+        return [
+            sum(
+                float(table[jobs.kind[one], dimm] * jobs.per_ns[one]) * speed for one, speed in moving.items()
+            )
+            for dimm in range(len(self.slowdown.channel))
+        ]
+
+    def _crowded(self, table: Iterable[Floats], dimm: int, ndp: int, moving: Mapping[int, float]) -> float:
+        """1 - H / C (1 - v), see `Slowdown`; 1 where the host reads nothing."""
+        host, channels = self._host_gbps(moving), self.slowdown.channel
+        if not host[dimm]:
+            return 1.0
+        channel = sum(gbps for other, gbps in enumerate(host) if channels[other] == channels[dimm])
+        rates = self.slowdown.host_gbps
+        value = self._of_tokens([_interpolated(rates, row, channel) for row in table], ndp)
+        return 1 - host[dimm] / channel * (1 - value)
+
     def _ndp_speed(self, dimm: int, job: int, moving: Mapping[int, float]) -> float:
         """Beside transfers at these speeds."""
         jobs, kinds, slowdown = self.jobs, self.kinds, self.slowdown
-
-        def beside(table: Iterable[Floats], rates: Floats, gbps: float) -> float:
-            return self._of_tokens([_interpolated(rates, row, gbps) for row in table], job)
-
-        per_ns = {one: float(jobs.per_ns[one]) * speed for one, speed in moving.items()}
-        host = [
-            sum(float(kinds.read_bytes[jobs.kind[one], other]) * share for one, share in per_ns.items())
-            for other in range(len(slowdown.channel))
-        ]
-        channel = sum(
-            gbps for other, gbps in enumerate(host) if slowdown.channel[other] == slowdown.channel[dimm]
-        )
-        speed = 1.0
-        if host[dimm] > 0:
-            speed -= host[dimm] / channel * (1 - beside(slowdown.ndp_speed, slowdown.host_gbps, channel))
-        left = 1.0
+        speed, left = self._crowded(slowdown.ndp_speed, dimm, job, moving), 1.0
         for way, table in enumerate(slowdown.ndp_speed_moving):
             gbps = sum(
-                float(kinds.moved_bytes[jobs.kind[one], dimm, way]) * share for one, share in per_ns.items()
+                float(kinds.moved_bytes[jobs.kind[one], dimm, way] * jobs.per_ns[one]) * of
+                for one, of in moving.items()
             )
-            left -= 1 - beside(table, slowdown.moved_gbps, gbps) if gbps > 0 else 0.0
+            if gbps > _NOTHING_GBPS:
+                beside = self._of_tokens(
+                    [_interpolated(slowdown.moved_gbps, row, gbps) for row in table], job
+                )
+                left -= 1 - beside
+                speed *= self._crowded(slowdown.ndp_crowded[way], dimm, job, moving)
         return max(speed * left, _LEAST_SPEED)
 
 

@@ -34,7 +34,9 @@ class Slowdown(NamedTuple):
 
     Beside host reads, of which H GB/s are on its DIMM and C on its channel, an NDP job has the speed
     1 - H / C (1 - v), with v of the table at C: it counts how fast the channel reads while it reads the DIMM.
-    Beside relayouts it loses what the tables say of what they read and of what they write there.
+    Beside relayouts it loses what the tables say of what they read and of what they write there. Where the
+    host and relayouts are on the DIMM of an NDP job, both lose more: each has 1 - H / C (1 - v) of the speed
+    that it had otherwise, with v of its table at C.
     """
 
     channel: Ints  # [DIMM]: its channel, among the shared resources
@@ -43,6 +45,10 @@ class Slowdown(NamedTuple):
     host_speed: Floats  # [tokens]: of saturating reads beside an NDP job
     moved_gbps: Floats  # [rate]: of relayouts on a DIMM, ascending from 0
     ndp_speed_moving: Floats  # [2, tokens, rate]: of an NDP job where they read so much, and write
+    ndp_crowded: (
+        Floats  # [2, tokens, rate of the host]: of an NDP job beside host and relayouts that read, write
+    )
+    moving_crowded: Floats  # [2, tokens, rate of the host]: of relayouts that read, and write, beside both
 
 
 @by_reference

@@ -19,6 +19,10 @@ be 3.5% for DIMMs and 2.5% for the layer; by the sum over reads of what each cos
 **A host read beside experts** reaches 98 to 100% with host-first, and less with other arbitrations.
 
 **An expert beside a relayout** is slowed by what its DIMM reads for it and, more, by what it writes.
+
+**All three.** Where the host reads the DIMM of an expert and a relayout is there, too, expert and relayout
+lose more than by each other and by the host: up to a fifth and a third, most where the host reads at half of
+what it could. Such losses are measured with one link's relayout, and scale with H/C as those of an expert.
 """
 
 from __future__ import annotations
@@ -50,6 +54,7 @@ _RELAYOUT_TOKENS = 1, 3, 8
 _SHARES = 0.25, 0.5, 0.7, 0.85  # of what a host read reaches alone
 _WINDOW_NS = 20_000.0, 180_000.0  # after the first activations, so that a read has been on all ranks
 _RELAYOUT_WINDOW_NS = 20_000.0, 90_000.0
+_CROWDED = 1, 3, 4  # of the rates of the host, those that are tried beside a relayout as well
 _MOST_EXPERTS = 16  # in a queue; where they are short, the window is as well
 
 
@@ -67,6 +72,9 @@ class ContentionTable:
         relayout_gbps: float64[k], ascending from 0: what a relayout reads, or writes, on the DIMM.
         ndp_rate_beside_relayout: float64[n, k], where it reads.
         ndp_rate_beside_writes: float64[n, k], where it writes. Where it does both, losses add up.
+        ndp_rate_crowded: float64[2, n, m], after the losses to each, what is left of an expert's rate where
+            the host reads so much and a relayout reads the DIMM, and where one writes it.
+        relayout_rate_crowded: float64[2, n, m], and what is left of the relayout's rate.
     """
 
     tokens: Ints
@@ -76,6 +84,8 @@ class ContentionTable:
     relayout_gbps: Floats
     ndp_rate_beside_relayout: Floats
     ndp_rate_beside_writes: Floats
+    ndp_rate_crowded: Floats
+    relayout_rate_crowded: Floats
 
 
 def contention_table(
@@ -105,9 +115,22 @@ def contention_table(
         _over_tokens(tokens, result.relayout_tokens, [_on_axis(moved, *of) for of in zip(*each, strict=True)])
         for each in beside
     )
-    return ContentionTable(
-        tokens, axis, np.array(ndp_rate), np.minimum(reached, 1.0), moved, of_reads, of_writes
+    crowded = (
+        np.stack([_crowded_on_axis(axis, tokens, result, rates) for rates in of_both])
+        for of_both in (result.ndp_rate_crowded, result.relayout_rate_crowded)
     )
+    return ContentionTable(
+        tokens, axis, np.array(ndp_rate), np.minimum(reached, 1.0), moved, of_reads, of_writes, *crowded
+    )
+
+
+def _crowded_on_axis(
+    axis: Floats, tokens: Ints, result: SharedDimmResult, rates: Sequence[Sequence[float]]
+) -> Floats:
+    if not rates:
+        return np.ones((len(tokens), len(axis)))
+    rows = [_on_axis(axis, result.crowded_gbps, of_tokens) for of_tokens in rates]
+    return _over_tokens(tokens, result.relayout_tokens, rows)
 
 
 def _on_axis(axis: Floats, gbps: Sequence[float], rates: Sequence[float]) -> Floats:
@@ -191,6 +214,20 @@ class _Sessions:
 
         return self.run(tokens, 2, add, _RELAYOUT_WINDOW_NS)
 
+    def crowded(self, tokens: int, gbps: float, writes: bool) -> _Reached:
+        """A relayout writes the first DIMM, or reads it, beside a localized host read at a rate; 0: none."""
+        hidden = self.model.hidden
+
+        def add(session: Session, end_ns: float) -> None:
+            if gbps:
+                columns = int(1.1 * gbps * end_ns / (6 * hidden)) + 1
+                session.host_read(Expert(hidden, columns), "localized", gbps, behind=True)
+            columns = int(self.hardware.dimm_peak_gbps * end_ns / (6 * hidden)) + 1
+            ends = ([1], [0]) if writes else ([0], [1])
+            session.relayout(Expert(hidden, columns), 1, "localized", "localized", *ends)
+
+        return self.run(tokens, 1, add)
+
 
 def _moved(session: Session) -> Floats:
     """Bytes until now; as in `_Reached`."""
@@ -229,8 +266,18 @@ def _shared_dimm(
         beside = list(pool.map(lambda one: sessions.beside_host(*one), asked))
         moves = [(n, *ends) for n in _RELAYOUT_TOKENS for ends in relayouts]
         moved = list(pool.map(lambda one: sessions.beside_relayout(*one), moves))
+        crowds = [
+            (writes, n, gbps)
+            for writes in ((False, True) if relayouts else ())
+            for n in _RELAYOUT_TOKENS
+            for gbps in (0.0, *(offered[of] for of in _CROWDED))
+        ]
+        crowded = list(pool.map(lambda one: sessions.crowded(one[1], one[2], one[0]), crowds))
     rows = [beside[at : at + len(offered)] for at in range(0, len(beside), len(offered))]
     reads, writes = _relayout_rows(moves, moved, alone)
+    ndp_crowded, relayout_crowded = _crowded_rows(
+        dict(zip(crowds, crowded, strict=True)), dict(zip(asked, beside, strict=True)), alone
+    )
     result = SharedDimmResult(
         tokens=_TOKENS,
         offered_gbps=tuple(offered),
@@ -244,6 +291,9 @@ def _shared_dimm(
         ndp_rate_beside_reads=tuple(tuple(rate for _, rate in row) for row in reads),
         written_gbps=tuple(tuple(gbps for gbps, _ in row) for row in writes),
         ndp_rate_beside_writes=tuple(tuple(rate for _, rate in row) for row in writes),
+        crowded_gbps=tuple(offered[of] for of in _CROWDED),
+        ndp_rate_crowded=ndp_crowded,
+        relayout_rate_crowded=relayout_crowded,
         config={
             "hardware": hardware.to_dict(),
             **describe_weights(weights, None),
@@ -262,6 +312,40 @@ def _relayouts(hardware: Hardware) -> list[tuple[str, str]]:
     if system.link is None or system.ndp is None or system.ndp.relayout is None or not two_dimms:
         return []
     return [("localized", "localized"), ("localized", "striped"), ("striped", "localized")]
+
+
+Rates = tuple[tuple[tuple[float, ...], ...], ...]
+
+
+def _crowded_rows(
+    crowded: dict[tuple[bool, int, float], _Reached],
+    beside_host: dict[tuple[int, float], _Reached],
+    alone: dict[int, float],
+) -> tuple[Rates, Rates]:
+    """What is left of the rates of experts, and of relayouts, in the order of `SharedDimmResult`.
+
+    crowded: by whether the relayout writes, tokens and the host's rate; 0: without it.
+    """
+    hosts = sorted({gbps for _, _, gbps in crowded if gbps})
+
+    def moved(writes: bool, tokens: int, gbps: float) -> float:
+        reached = crowded[writes, tokens, gbps]
+        return reached.written if writes else reached.read
+
+    def ndp_left(writes: bool, tokens: int, gbps: float) -> float:
+        expected = beside_host[tokens, gbps].ndp[0] * crowded[writes, tokens, 0.0].ndp[0] / alone[tokens]
+        return crowded[writes, tokens, gbps].ndp[0] / expected
+
+    def rows(left: Callable[[bool, int, float], float]) -> Rates:
+        counts = _RELAYOUT_TOKENS if crowded else ()
+        return tuple(
+            tuple(tuple(left(writes, tokens, gbps) for gbps in hosts) for tokens in counts)
+            for writes in (False, True)
+        )
+
+    return rows(ndp_left), rows(
+        lambda writes, tokens, gbps: moved(writes, tokens, gbps) / moved(writes, tokens, 0.0)
+    )
 
 
 Rows = list[list[tuple[float, float]]]

@@ -112,7 +112,8 @@ class Transfers:
         channel = np.array([self._first_channel + one for one in self._channel], dtype=np.int64)
         if not self._units:
             none = np.ones((1, 1))
-            return Slowdown(channel, np.zeros(1), none, none[0], np.zeros(1), np.ones((2, 1, 1)))
+            both = np.ones((2, 1, 1))
+            return Slowdown(channel, np.zeros(1), none, none[0], np.zeros(1), both, both, both)
         table = self._costs.contention()
         return Slowdown(
             channel,
@@ -121,6 +122,8 @@ class Transfers:
             table.host_rate,
             table.relayout_gbps,
             np.stack([table.ndp_rate_beside_relayout, table.ndp_rate_beside_writes]),
+            table.ndp_rate_crowded,
+            table.relayout_rate_crowded,
         )
 
     def read_ns(self, lies: Lies) -> float:

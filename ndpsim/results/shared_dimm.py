@@ -25,6 +25,10 @@ class SharedDimmResult(Reported):
         read_gbps, ndp_rate_beside_reads: by these, then by relayout: what the DIMM reads for it, and the rate
             of the expert.
         written_gbps, ndp_rate_beside_writes: likewise what it writes.
+        crowded_gbps: those of `offered_gbps` that were tried beside a relayout as well.
+        ndp_rate_crowded, relayout_rate_crowded: where the relayout reads the DIMM, and where it writes it: by
+            tokens, then by these, what is left of the rates of the expert beside either, and of the relayout
+            beside the expert.
         config: everything that was used.
         wall_s, compile_s: as in all results.
     """
@@ -39,6 +43,9 @@ class SharedDimmResult(Reported):
     ndp_rate_beside_reads: tuple[tuple[float, ...], ...]
     written_gbps: tuple[tuple[float, ...], ...]
     ndp_rate_beside_writes: tuple[tuple[float, ...], ...]
+    crowded_gbps: tuple[float, ...]
+    ndp_rate_crowded: tuple[tuple[tuple[float, ...], ...], ...]
+    relayout_rate_crowded: tuple[tuple[tuple[float, ...], ...], ...]
     config: Mapping[str, Any] = field(repr=False)
     wall_s: float
     compile_s: float = field(repr=False)
