@@ -239,6 +239,7 @@ def test_relayouts_slow_experts_and_writing_more_than_reading(tables):
         assert crowded.shape == (2, 2, len(table.host_gbps))
         assert (crowded[:, :, 0] == 1).all()
         assert 0.3 < crowded.min() < 0.98
+    assert (table.most_relayout_gbps > 1).all()
 
 
 def test_without_links_there_is_nothing_beside_relayouts(monkeypatch):
@@ -248,6 +249,7 @@ def test_without_links_there_is_nothing_beside_relayouts(monkeypatch):
     assert table.ndp_rate_beside_relayout.tolist() == table.ndp_rate_beside_writes.tolist() == [[1.0]]
     assert (table.ndp_rate_crowded == 1).all()
     assert (table.relayout_rate_crowded == 1).all()
+    assert np.isinf(table.most_relayout_gbps).all()
 
 
 def test_contention_comes_from_the_cache_and_depends_on_the_memory(tmp_path, monkeypatch):

@@ -127,6 +127,7 @@ SLOWDOWN = Slowdown(
     np.array([[[1.0, 0.8], [1.0, 0.9]], [[1.0, 0.6], [1.0, 0.8]]]),
     np.array([[[1.0, 0.9, 0.8], [1.0, 0.95, 1.0]], [[1.0, 0.6, 0.5], [1.0, 0.7, 0.9]]]),
     np.array([[[1.0, 0.9, 0.9], [1.0, 1.0, 1.0]], [[1.0, 0.5, 0.7], [1.0, 0.8, 0.9]]]),
+    np.array([[1.6, 4.0], [1.9, 3.0]]),
 )
 
 NO_MOVES = np.zeros((1, DIMMS, 2))
@@ -264,6 +265,17 @@ def test_an_ndp_job_is_slowed_down_by_what_moves_on_its_dimm():
     moved[0, 1, 1] = 15
     ends, _ = ran(jobs_of([ndp, {"kind": 0, "per_ns": 1 / 20, "work_ns": 20.0}]), kinds)
     assert ends == pytest.approx([20 + (100 - 0.8 * 20), 20])  # and 0.75 GB/s written: a quarter to 0.6
+
+
+def test_a_relayout_moves_no_more_than_there_is_for_it_beside_an_ndp_job():
+    moved = np.zeros((1, DIMMS, 2))
+    moved[0, 1, 0] = 32
+    kinds = Kinds(np.zeros((1, SHARED)), np.zeros((1, DIMMS)), np.zeros((1, DIMMS)), moved)
+    move = {"kind": 0, "per_ns": 1 / 10, "work_ns": 10.0}
+    # 3.2 GB/s would be read, and 1.6 can be.
+    ends, _ = ran(jobs_of([{"dimm": 1, "server": 3, "work_ns": 100.0}, move]), kinds)
+    assert ends[1] == pytest.approx(20)
+    assert ran(jobs_of([{"dimm": 2, "server": 4, "work_ns": 100.0}, move]), kinds)[0][1] == pytest.approx(10)
 
 
 def test_where_host_and_relayout_are_on_a_dimm_that_computes_all_lose_more():

@@ -37,11 +37,9 @@ def interpolated(table, rates, row, between, rate):
 
 
 @inlined
-def host_speed(jobs, slowdown, job):
-    """Of saturating reads beside an NDP job."""
-    row, between = jobs.table[job], jobs.between[job]
-    low = slowdown.host_speed[row]
-    return low if between == 0.0 else low + between * (slowdown.host_speed[row + 1] - low)
+def of_tokens(values, row, between):
+    """A value between the rows of a table."""
+    return values[row] if between == 0.0 else values[row] + between * (values[row + 1] - values[row])
 
 
 @inlined
@@ -99,7 +97,8 @@ def note_uses(jobs, kinds, slowdown, work):
             ns = kinds.read_ns[kind, dimm]
             if ns > 0.0:
                 if work.unit[dimm] >= 0:
-                    ns /= host_speed(jobs, slowdown, work.unit[dimm])
+                    unit = work.unit[dimm]
+                    ns /= of_tokens(slowdown.host_speed, jobs.table[unit], jobs.between[unit])
                 work.use[job, slowdown.channel[dimm]] += ns * per_ns
 
 
@@ -190,19 +189,22 @@ def note_traffic(jobs, kinds, slowdown, work):
 
 @inlined
 def limit_relayouts(jobs, kinds, slowdown, work):
-    """Relayouts on DIMMs where the host reads and the unit computes lose speed. Whether there are any."""
+    """Relayouts lose speed on DIMMs whose unit computes, more where the host reads. Whether there are any."""
     found = False
     for place in range(work.counts[1]):
         job = work.moving[place]
         kind = jobs.kind[job]
         for dimm in range(len(work.unit)):
             ndp = work.unit[dimm]
-            if ndp < 0 or work.host_gbps[dimm] <= 0.0:
+            if ndp < 0:
                 continue
+            row, between = jobs.table[ndp], jobs.between[ndp]
             for way in range(2):
-                if kinds.moved_bytes[kind, dimm, way] > 0.0:
-                    row, between = jobs.table[ndp], jobs.between[ndp]
-                    left = crowded(slowdown, work, slowdown.moving_crowded[way], row, between, dimm)
+                gbps = kinds.moved_bytes[kind, dimm, way] * jobs.per_ns[job]
+                if gbps > 0.0:
+                    left = min(of_tokens(slowdown.most_moved_gbps[way], row, between) / gbps, 1.0)
+                    if work.host_gbps[dimm] > 0.0:
+                        left *= crowded(slowdown, work, slowdown.moving_crowded[way], row, between, dimm)
                     work.limit[job] = min(work.limit[job], max(left, _LEAST_SPEED))
                     found = True
     return found

@@ -203,13 +203,15 @@ class ReadableLoop:
         return limits
 
     def _crowd_limit(self, job: int, speeds: Mapping[int, float], units: Mapping[int, int]) -> float:
-        """Of a relayout, where the host reads DIMMs of it whose units compute."""
-        moved, tables = self.kinds.moved_bytes[self.jobs.kind[job]], self.slowdown.moving_crowded
+        """Of a relayout, on DIMMs of it whose units compute, and more so where the host reads them."""
+        jobs, slowdown = self.jobs, self.slowdown
+        gbps = self.kinds.moved_bytes[jobs.kind[job]] * float(jobs.per_ns[job])
         left = [
-            self._crowded(tables[way], dimm, ndp, speeds)
+            min(self._of_tokens(slowdown.most_moved_gbps[way], ndp) / float(gbps[dimm, way]), 1.0)
+            * self._crowded(slowdown.moving_crowded[way], dimm, ndp, speeds)
             for dimm, ndp in units.items()
             for way in range(2)
-            if moved[dimm, way] > 0
+            if gbps[dimm, way] > 0
         ]
         return max(min(left, default=1.0), _LEAST_SPEED)
 

@@ -45,10 +45,9 @@ class Slowdown(NamedTuple):
     host_speed: Floats  # [tokens]: of saturating reads beside an NDP job
     moved_gbps: Floats  # [rate]: of relayouts on a DIMM, ascending from 0
     ndp_speed_moving: Floats  # [2, tokens, rate]: of an NDP job where they read so much, and write
-    ndp_crowded: (
-        Floats  # [2, tokens, rate of the host]: of an NDP job beside host and relayouts that read, write
-    )
-    moving_crowded: Floats  # [2, tokens, rate of the host]: of relayouts that read, and write, beside both
+    ndp_crowded: Floats  # [2, tokens, host's rate]: of an NDP job beside host and what they read, write
+    moving_crowded: Floats  # [2, tokens, host's rate]: of relayouts that read, and write, beside both
+    most_moved_gbps: Floats  # [2, tokens]: that a relayout reads, and writes, beside an NDP job
 
 
 @by_reference

@@ -75,6 +75,7 @@ class ContentionTable:
         ndp_rate_crowded: float64[2, n, m], after the losses to each, what is left of an expert's rate where
             the host reads so much and a relayout reads the DIMM, and where one writes it.
         relayout_rate_crowded: float64[2, n, m], and what is left of the relayout's rate.
+        most_relayout_gbps: float64[2, n], that a relayout reads, and writes, on the DIMM of such an expert.
     """
 
     tokens: Ints
@@ -86,6 +87,7 @@ class ContentionTable:
     ndp_rate_beside_writes: Floats
     ndp_rate_crowded: Floats
     relayout_rate_crowded: Floats
+    most_relayout_gbps: Floats
 
 
 def contention_table(
@@ -115,13 +117,30 @@ def contention_table(
         _over_tokens(tokens, result.relayout_tokens, [_on_axis(moved, *of) for of in zip(*each, strict=True)])
         for each in beside
     )
-    crowded = (
+    ndp_crowded, relayout_crowded = (
         np.stack([_crowded_on_axis(axis, tokens, result, rates) for rates in of_both])
         for of_both in (result.ndp_rate_crowded, result.relayout_rate_crowded)
     )
     return ContentionTable(
-        tokens, axis, np.array(ndp_rate), np.minimum(reached, 1.0), moved, of_reads, of_writes, *crowded
+        tokens,
+        axis,
+        np.array(ndp_rate),
+        np.minimum(reached, 1.0),
+        moved,
+        of_reads,
+        of_writes,
+        ndp_crowded,
+        relayout_crowded,
+        _most_on_tokens(tokens, result),
     )
+
+
+def _most_on_tokens(tokens: Ints, result: SharedDimmResult) -> Floats:
+    """What was reached beside experts; with many tokens, when relayouts lose nothing, it is no limit."""
+    if not result.relayout_tokens:
+        return np.full((2, len(tokens)), np.inf)
+    most = [[max(of_tokens) for of_tokens in of] for of in (result.read_gbps, result.written_gbps)]
+    return np.array([np.interp(tokens, result.relayout_tokens, row) for row in most])
 
 
 def _crowded_on_axis(

@@ -113,7 +113,8 @@ class Transfers:
         if not self._units:
             none = np.ones((1, 1))
             both = np.ones((2, 1, 1))
-            return Slowdown(channel, np.zeros(1), none, none[0], np.zeros(1), both, both, both)
+            most = np.full((2, 1), np.inf)
+            return Slowdown(channel, np.zeros(1), none, none[0], np.zeros(1), both, both, both, most)
         table = self._costs.contention()
         return Slowdown(
             channel,
@@ -124,6 +125,7 @@ class Transfers:
             np.stack([table.ndp_rate_beside_relayout, table.ndp_rate_beside_writes]),
             table.ndp_rate_crowded,
             table.relayout_rate_crowded,
+            table.most_relayout_gbps,
         )
 
     def read_ns(self, lies: Lies) -> float:
