@@ -44,9 +44,9 @@ are shares of the layer's time: of the layer, and the largest of all ends of DIM
 
 
 TAIL = """
-What is beyond 5% are DIMMs to which an expert moves while the host reads them and their unit computes: with
-all three, units and relayouts lose more than what each two of them cost each other, which is what the rates
-know. The layer does not end with these DIMMs."""
+What is beyond 5% is a DIMM with half of the ranks, from which an expert moves while the host reads
+another one of it and its unit computes. Losses where all three meet are measured with the
+relayout of one link and at three rates of the host. The layer does not end with this DIMM."""
 
 
 def checked(
