@@ -391,6 +391,13 @@ def test_a_kv_cache_with_the_host_makes_windows_longer():
     assert far[1].window_ns > 1.5 * near[1].window_ns
 
 
+def test_a_prefill_needs_no_more_room_than_decode_steps():
+    tight = dict(sets=["gpu.memory_gb=8.25"], gpu_experts=None, steps=1, layers=[1])
+    with_prompt, without = (moe(prompt=prompt, context=1024, **tight) for prompt in (1024, None))
+    assert with_prompt.config["gpu_experts"] == without.config["gpu_experts"] > 0
+    assert with_prompt.runs[0].prefill_ns > 0
+
+
 def test_layers_are_the_models_and_dense_ones_take_their_time():
     run, layers, _ = recorded("trimoe", layers=[0, 2], steps=1)
     assert [layer.layer for layer in layers] == [2]

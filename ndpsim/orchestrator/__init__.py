@@ -21,7 +21,9 @@ yield on PCIe; DRAM and links know no priorities.
 each wire of the links. `costs` has every time, and `contention` how NDP units, host and relayouts slow each
 other down, all from cycle-level simulations; `exact_layer` measures the error of working with rates.
 
-**Assumptions.** The host sums results while they arrive and needs no time of its own for it. Vectors take no
-bandwidth of DRAM. Relayouts slow experts of NDP units down, and nothing slows relayouts down but each other.
-An expert beyond 64 MiB moves in slices. Weights that are given up, or were moved, make room at once.
+**Assumptions.** A prefill's tokens go through attention and dense parts in pieces, which need no more of the
+GPU's memory than a decode step, and take the time of all at once. The host sums results while they arrive and
+needs no time of its own for it. Vectors take no bandwidth of DRAM. Relayouts slow experts of NDP units down,
+and what these and the host cost them is measured where all meet on a DIMM. An expert beyond 64 MiB moves in
+slices. Weights that are given up, or were moved, make room at once.
 """

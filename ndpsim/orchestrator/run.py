@@ -185,8 +185,8 @@ def _given(
 ) -> Given:
     """Costs, times and room that all policies share."""
     processors = Processors(hardware)
-    # The fullest moment: all new tokens of the prefill at once, or a decode step.
-    memory = processors.gpu_memory(shape, trace.batch, context, max(prompt, 1), kv=kv, bits=bits)
+    # A prefill goes through attention and dense parts in pieces that need no more room than a decode step.
+    memory = processors.gpu_memory(shape, trace.batch, context, kv=kv, bits=bits)
     decode = processors.dense_time(shape, trace.batch, context, kv=memory.kv)
     prefill = processors.dense_time(shape, trace.batch, prompt, prompt, kv=memory.kv) if prompt else None
     costs = Costs(hardware, shape, bits, arbitration, cache)
