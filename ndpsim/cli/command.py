@@ -11,13 +11,13 @@ import click
 
 from ndpsim.cli.completion import completing
 
-__all__ = ["Command", "CommandGroup", "Section", "help_text"]
+__all__ = ["CONTEXT_SETTINGS", "Command", "CommandGroup", "Section", "help_text"]
 
 Section = tuple[str, Sequence[tuple[str, str]]]  # a title, and names with what they are
 
 _WIDEST = 100
 # Of every command by itself: click remembers the help option of the first context that asks for it.
-_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": _WIDEST}
+CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": _WIDEST}
 
 # Options by what they are about, in the order of the help; what is in none of them comes last.
 _SECTIONS = {
@@ -48,7 +48,7 @@ class Command(click.Command):
     """
 
     def __init__(self, *arguments: Any, examples: Sequence[str] = (), **options: Any) -> None:
-        super().__init__(*arguments, **{"context_settings": _CONTEXT, **options})
+        super().__init__(*arguments, **{"context_settings": CONTEXT_SETTINGS, **options})
         self.examples = tuple(examples)
         self.params = [completing(parameter) for parameter in self.params]
 
@@ -60,7 +60,7 @@ class CommandGroup(click.Group):
     """A command with commands of its own, and examples as `Command` has them."""
 
     def __init__(self, *arguments: Any, examples: Sequence[str] = (), **options: Any) -> None:
-        super().__init__(*arguments, **{"context_settings": _CONTEXT, **options})
+        super().__init__(*arguments, **{"context_settings": CONTEXT_SETTINGS, **options})
         self.examples = tuple(examples)
         self.params = [completing(parameter) for parameter in self.params]
 

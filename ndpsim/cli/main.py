@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from ndpsim.cli.command import help_text
+from ndpsim.cli.command import CONTEXT_SETTINGS, help_text
 from ndpsim.cli.notices import notices
 from ndpsim.cli.streams import StandardOutputError, forget_output
 from ndpsim.errors import InputError, MismatchError, nearest
@@ -84,7 +84,7 @@ class _Commands(click.Group):
 
 @click.group(
     cls=_Commands,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings=CONTEXT_SETTINGS,
     invoke_without_command=True,
 )
 @click.version_option(metadata.version("ndpsim"), prog_name="ndpsim")

@@ -35,7 +35,7 @@ from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.relayout_plan import access_by_units
 from ndpsim.simulate.weights import named_weights
 
-__all__ = ["Costs", "HostReadCost", "NdpCost", "RelayoutCost"]
+__all__ = ["Costs", "HostReadCost", "NdpCost", "RelayoutCost", "in_turns"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -131,6 +131,12 @@ class _Lies(NamedTuple):
         return self.layout if self.layout == "striped" else f"{self.layout} {self.dimm}"
 
 
+def in_turns(tokens: int) -> list[int]:
+    """Tokens of an expert as it computes them: in as few turns as `MAX_TOKENS` allows, as even as can be."""
+    turns = -(-tokens // MAX_TOKENS)
+    return [tokens // turns + (turn < tokens % turns) for turn in range(turns)]
+
+
 class Costs:
     """The costs of one model's experts on one hardware.
 
@@ -181,14 +187,13 @@ class Costs:
         whole = self.shape
         columns = max(1, round(share * whole.intermediate))
         model = whole if columns == whole.intermediate else Expert(whole.hidden, columns)
-        turns = -(-tokens // MAX_TOKENS)
-        of_turn = [tokens // turns + (turn < tokens % turns) for turn in range(turns)]
+        of_turn = in_turns(tokens)
         layout = "localized" if shards == 1 else f"sharded:{shards}"
         result = simulate_expert(self.hardware, model, of_turn, layout, self.bits, cache=self._cache)
         read = result.weight_bytes * result.weight_reads
         return NdpCost(
             result.time_ns,
-            result.weight_bytes // turns,
+            result.weight_bytes // len(of_turn),
             read / result.time_ns,
             result.energy_nj,
             result.energy_note,

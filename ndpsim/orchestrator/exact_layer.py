@@ -19,11 +19,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from ndpsim.moe import Expert
-from ndpsim.orchestrator.costs import Costs
+from ndpsim.orchestrator.costs import Costs, in_turns
+from ndpsim.orchestrator.lies import lies_of
 from ndpsim.orchestrator.record import JobRecord, LayerRecord, MovingRecord
 from ndpsim.policies.interface import STRIPED
 from ndpsim.results.moe import CheckedEnd, LayerCheck
-from ndpsim.simulate import MAX_TOKENS, Session
+from ndpsim.simulate import Session
 
 __all__ = ["check_layer"]
 
@@ -197,18 +198,12 @@ def _moves(costs: Costs, record: LayerRecord, channel: int) -> Iterator[_Move]:
     for move in record.moving:
         if move.target == "gpu":
             continue
-        ends = [_lies(name)[0] for name in (move.source, move.target)]
+        ends = [lies_of(name)[0] for name in (move.source, move.target)]
         if own.intersection(ends):
             source, target = (0 if dimm == STRIPED else (dimm - channel) % dimms for dimm in ends)
             columns = max(1, round(move.share * costs.shape.intermediate))
             first, second = (name.partition(" ")[0] for name in (move.source, move.target))
             yield _Move(first, second, source, target, columns, move.start_ns - record.start_ns)
-
-
-def _lies(name: str) -> tuple[int, int]:
-    """Where an expert lies: its first DIMM, or `STRIPED`, and over how many; from its name in records."""
-    layout, _, first = name.partition(" ")
-    return (STRIPED, 1) if layout == "striped" else (int(first), int(layout.partition(":")[2] or 1))
 
 
 def _of_job(record: LayerRecord, job: JobRecord) -> _Reading:
@@ -225,7 +220,11 @@ def _of_copy(costs: Costs, record: LayerRecord, move: MovingRecord) -> _Reading:
     assert link is not None  # or nothing were on its way
     gbps = link.gbps * link.packet_bytes / (link.packet_bytes + link.header_bytes) * move.pcie_part
     return _Reading(
-        *_lies(move.source), move.share, gbps, move.start_ns - record.start_ns, move.end_ns - record.start_ns
+        *lies_of(move.source),
+        move.share,
+        gbps,
+        move.start_ns - record.start_ns,
+        move.end_ns - record.start_ns,
     )
 
 
@@ -272,9 +271,7 @@ def _run(costs: Costs, channel: _Channel) -> _Ends:
     """A session of one channel."""
     session, hidden = Session(costs.hardware, arbitration=costs.arbitration), costs.shape.hidden
     for one in channel.queued:
-        turns = -(-one.tokens // MAX_TOKENS)
-        for turn in range(turns):
-            tokens = one.tokens // turns + (turn < one.tokens % turns)
+        for tokens in in_turns(one.tokens):
             session.expert(Expert(hidden, one.columns), tokens, one.dimm, one.release_ns, costs.bits)
     for read in channel.reads:
         layout, dimm = ("striped", 0) if read.dimm == STRIPED else ("localized", read.dimm)

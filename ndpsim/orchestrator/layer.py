@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from ndpsim.moe import Expert
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.jobs import JobList, Label
-from ndpsim.orchestrator.transfers import Lies, Transfers
+from ndpsim.orchestrator.lies import Lies
+from ndpsim.orchestrator.transfers import Transfers
 from ndpsim.policies.answers import CheckedAssignment
 from ndpsim.policies.interface import STRIPED, Machine
 from ndpsim.processors import Cpu, Gpu, Processors

@@ -28,8 +28,9 @@ from typing import IO, Any, cast
 import numpy as np
 
 from ndpsim.files import replacing
+from ndpsim.orchestrator.lies import name_of
 from ndpsim.orchestrator.record import LayerRecord, MigrationRecord, Observer, RunRecord
-from ndpsim.policies.interface import STRIPED, LayerPlacement, Part, Placement
+from ndpsim.policies.interface import Part, Placement
 
 __all__ = ["LOG_VERSION", "writing_log"]
 
@@ -146,16 +147,12 @@ def _of_layer(policy: str, layer: LayerRecord) -> dict[str, Any]:
 def _placement(layer: LayerRecord) -> dict[str, Any]:
     placement = layer.placement
     return {
-        str(expert): {"lies": _lies(placement, expert), "gpu": bool(placement.resident[expert])}
+        str(expert): {
+            "lies": name_of((int(placement.dimm[expert]), int(placement.shards[expert]))),
+            "gpu": bool(placement.resident[expert]),
+        }
         for expert in np.flatnonzero(layer.loads).tolist()
     }
-
-
-def _lies(placement: LayerPlacement, expert: int) -> str:
-    dimm, shards = int(placement.dimm[expert]), int(placement.shards[expert])
-    if dimm == STRIPED:
-        return "striped"
-    return f"localized {dimm}" if shards == 1 else f"sharded:{shards} {dimm}"
 
 
 def _order(parts: Sequence[int | Part]) -> list[tuple[int, float]]:

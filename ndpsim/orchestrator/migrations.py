@@ -9,9 +9,10 @@ from ndpsim.errors import InputError
 from ndpsim.events.state import Jobs
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.jobs import JobList, Label
+from ndpsim.orchestrator.lies import Lies, name_of
 from ndpsim.orchestrator.placement import Places
 from ndpsim.orchestrator.record import MigrationRecord, MovingRecord
-from ndpsim.orchestrator.transfers import Lies, Transfers, name_of
+from ndpsim.orchestrator.transfers import Transfers
 from ndpsim.policies.interface import Machine, Migration
 
 __all__ = ["Migrations"]

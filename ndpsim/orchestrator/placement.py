@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
-from ndpsim.orchestrator.transfers import Lies
+from ndpsim.orchestrator.lies import Lies
 from ndpsim.policies.interface import STRIPED, LayerPlacement, Machine, Placement
 
 __all__ = ["Places"]

@@ -6,9 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from ndpsim.orchestrator.costs import Costs
+from ndpsim.orchestrator.lies import lies_of, read_shards
 from ndpsim.orchestrator.record import MigrationRecord
 from ndpsim.policies.answers import CheckedAssignment
-from ndpsim.policies.interface import STRIPED, LayerView
+from ndpsim.policies.interface import LayerView
 
 __all__ = ["ENGINES", "Tally"]
 
@@ -69,7 +70,7 @@ class Tally:
         elif self.estimated_ns is not None:
             self.estimated_ns += assigned.estimated_ns
         loads, shards = view.loads.tolist(), view.placement.shards.tolist()
-        read = [None if dimm == STRIPED else n for dimm, n in zip(view.placement.dimm, shards, strict=True)]
+        read = list(map(read_shards, zip(view.placement.dimm.tolist(), shards, strict=True)))
         there = view.placement.resident | view.arriving
         for expert, share in assigned.gpu:
             self._count("gpu_hit" if there[expert] else "gpu_miss", loads[expert], share)
@@ -99,7 +100,7 @@ class Tally:
                 continue
             of_kind["bytes"] += one.bytes
             if one.target == "gpu":
-                self._reads[_shards_of(one.source)] += 1
+                self._reads[read_shards(lies_of(one.source))] += 1
             else:
                 self._relayouts[one.source, one.target] += 1
 
@@ -122,10 +123,3 @@ class Tally:
                     before = sums.get(name, 0.0)
                     sums[name] = None if nj is None or before is None else before + nj * count
         return {**dict(sorted(sums.items())), **dict.fromkeys(_UNKNOWN)}, _NOTE
-
-
-def _shards_of(name: str) -> int | None:
-    layout = name.partition(" ")[0]
-    if layout == "striped":
-        return None
-    return 1 if layout == "localized" else int(layout.partition(":")[2])

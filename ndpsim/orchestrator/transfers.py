@@ -14,28 +14,18 @@ from ndpsim.errors import InputError
 from ndpsim.events.state import Kinds, Slowdown
 from ndpsim.link import Pcie
 from ndpsim.orchestrator.costs import Costs
+from ndpsim.orchestrator.lies import Lies, name_of, read_shards
 from ndpsim.policies.interface import STRIPED
 
-__all__ = ["PCIE_DOWN", "PCIE_UP", "PRIORITISED", "Lies", "Transfers", "name_of"]
+__all__ = ["PCIE_DOWN", "PCIE_UP", "PRIORITISED", "Transfers"]
 
 Floats = NDArray[np.float64]
-
-#: Where an expert lies: its first DIMM, or `STRIPED`, and over how many.
-Lies = tuple[int, int]
 
 #: Shared resources, to the GPU and to the host; wires of the links and the host's channels follow.
 PCIE_DOWN, PCIE_UP = 0, 1
 
 #: So many of the shared resources, the first ones, know priorities.
 PRIORITISED = 2
-
-
-def name_of(lies: Lies) -> str:
-    """Where an expert lies, in words: "striped", "localized 3", "sharded:4 8"."""
-    dimm, shards = lies
-    if dimm == STRIPED:
-        return "striped"
-    return f"localized {dimm}" if shards == 1 else f"sharded:{shards} {dimm}"
 
 
 class Transfers:
@@ -130,8 +120,7 @@ class Transfers:
 
     def read_ns(self, lies: Lies) -> float:
         """The host's reading of an expert that is alone."""
-        dimm, shards = lies
-        return self._costs.host_read(None if dimm == STRIPED else shards).time_ns
+        return self._costs.host_read(read_shards(lies)).time_ns
 
     def _number(self, key: tuple[str, Lies | tuple[Lies, Lies] | None]) -> int:
         number = self._numbers.get(key)
@@ -166,7 +155,7 @@ class Transfers:
     def _add_read(self, lies: Lies, share: float, read_ns: Floats, read_bytes: Floats) -> None:
         """A host read's time on channels and its bytes, by DIMM: those of a channel share its time."""
         dimm, shards = lies
-        cost = self._costs.host_read(None if dimm == STRIPED else shards)
+        cost = self._costs.host_read(read_shards(lies))
         chosen = range(self._dimms) if dimm == STRIPED else range(dimm, dimm + shards)
         of_dimm = cost.bytes / len(chosen) * share
         for one in chosen:

@@ -1,6 +1,6 @@
 """A time that no assignment of a layer's experts can beat.
 
-Relaxed: every expert may be split over engines in any shares, every engine is never idle, nobody waits for
+Relaxed: every expert may be split over engines in any shares, every engine is never idle, nothing waits for
 weights, activations or results, and NDP units and host do not slow each other down. What is left is a linear
 programme, for x[i, m] of expert i computed in the way m:
 

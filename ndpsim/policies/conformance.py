@@ -166,7 +166,7 @@ def _scrambled(moments: list[_Moment], last: int, seed: int) -> list[_Moment]:
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:
-    """A copy that nobody can make writable again."""
+    """A copy that cannot be made writable again."""
     return np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape)
 
 

@@ -1,0 +1,30 @@
+"""Where an expert lies, as numbers and in the words of records."""
+
+from __future__ import annotations
+
+from ndpsim.policies.interface import STRIPED
+
+__all__ = ["Lies", "lies_of", "name_of", "read_shards"]
+
+#: The first DIMM of an expert, or `STRIPED`, and over how many it lies.
+Lies = tuple[int, int]
+
+
+def name_of(lies: Lies) -> str:
+    """Where an expert lies, in words: "striped", "localized 3", "sharded:4 8"."""
+    dimm, shards = lies
+    if dimm == STRIPED:
+        return "striped"
+    return f"localized {dimm}" if shards == 1 else f"sharded:{shards} {dimm}"
+
+
+def lies_of(name: str) -> Lies:
+    """Where an expert lies, from these words."""
+    layout, _, dimm = name.partition(" ")
+    return (STRIPED, 1) if layout == "striped" else (int(dimm), int(layout.partition(":")[2] or 1))
+
+
+def read_shards(lies: Lies) -> int | None:
+    """`shards` of `Costs.host_read`: None for an expert that lies striped."""
+    dimm, shards = lies
+    return None if dimm == STRIPED else shards
