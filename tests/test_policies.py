@@ -392,7 +392,7 @@ def test_monde_by_bandwidths_and_as_reimplemented():
 
 
 def test_monde_needs_ndp_units():
-    with pytest.raises(InputError, match="policy monde: computes on NDP units, and the machine has none"):
+    with pytest.raises(InputError, match="^monde needs NDP DIMMs: machine has none"):
         started("monde", dimms=0, channel=())
 
 

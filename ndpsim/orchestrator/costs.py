@@ -199,7 +199,7 @@ class Costs:
             result.energy_note,
         )
 
-    def expected_ns(self, most_tokens: int) -> tuple[Floats, float]:
+    def expected_ns(self, most_tokens: int, shards: int = 1) -> tuple[Floats, float]:
         """What a policy may expect of an expert on a DIMM: simulated for some numbers of tokens, and on the
         lines between these for others.
 
@@ -211,13 +211,13 @@ class Costs:
         last = min(most, _LAST_SIMULATED)
         powers = [1 << n for n in range(last.bit_length())]
         points = sorted({n for n in [*powers, *(3 * n // 2 for n in powers[1:]), last] if n <= last})
-        simulated = [self.expert(n).time_ns for n in points]
+        simulated = [self.expert(n, shards).time_ns for n in points]
         expected = np.interp(np.arange(last + 1), [0, *points], [0.0, *simulated])
         if most > last:
             slope = (simulated[-1] - simulated[-2]) / (points[-1] - points[-2])
             expected = np.append(expected, simulated[-1] + slope * np.arange(1, most - last + 1))
         between = {(a + b) // 2 for a, b in pairwise(points)} | {min(most, 2 * last)}
-        off = [abs(expected[n] / self.expert(n).time_ns - 1) for n in sorted(between - set(points))]
+        off = [abs(expected[n] / self.expert(n, shards).time_ns - 1) for n in sorted(between - set(points))]
         return expected, float(max(off, default=0.0))
 
     def host_read(self, shards: int | None = None) -> HostReadCost:

@@ -71,7 +71,9 @@ class LayerJobs:
 
             return time_ns
 
-        self._gpu_ns, self._cpu_ns = timed(processors.gpu), timed(processors.cpu)
+        self._gpu_ns = timed(processors.gpu)
+        if machine.has_cpu:
+            self._cpu_ns = timed(processors.cpu)
         self._hidden_bytes = machine.model.hidden * ACTIVATION_BYTES
 
     def add(self, jobs: JobList, assigned: CheckedAssignment, layer: Gated) -> None:

@@ -77,16 +77,22 @@ class Migrations:
         """
         for one in migrations:
             row = self._machine.layers.index(one.layer)
+            place = one.layer, one.expert
             if one.kind == "evict":
                 self._places.evict(row, one.expert)
-                bytes_ = self._machine.expert_bytes
-                self.done.append(
-                    MigrationRecord(
-                        "evict", one.layer, one.expert, "gpu", "none", bytes_, now_ns, now_ns, now_ns, 0.0
-                    )
-                )
+                self._at_once_done("evict", *place, "gpu", "none", self._machine.expert_bytes, now_ns)
+            elif one.kind == "keep":
+                self._places.keep(row, one.expert)
+                source = name_of(self._places.lies(row, one.expert))
+                self._at_once_done("keep", *place, source, "gpu", 0, now_ns)
             else:
                 self._moving.append(self._started(one, row, now_ns))
+
+    def _at_once_done(
+        self, kind: str, layer: int, expert: int, source: str, target: str, size: int, now_ns: float
+    ) -> None:
+        times = now_ns, now_ns, now_ns, 0.0
+        self.done.append(MigrationRecord(kind, layer, expert, source, target, size, *times))
 
     def _started(self, one: Migration, row: int, now_ns: float) -> _Moving:
         places, transfers = self._places, self._transfers

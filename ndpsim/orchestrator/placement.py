@@ -32,7 +32,8 @@ class Places:
         self._dimm = placement.dimm.copy()
         self._shards = placement.shards.copy()
         self._resident = placement.resident.copy()
-        self.now = Placement(*(_frozen(one) for one in (self._dimm, self._shards, self._resident)))
+        arrays = map(_frozen, (self._dimm, self._shards, self._resident))
+        self.now = Placement(*arrays, replicas=placement.replicas)
         self._machine, self._dimms, self._capacity = machine, dimms, dimm_bytes
         self._arriving = np.zeros_like(self._resident)
         self._moving = np.zeros_like(self._resident)
@@ -76,6 +77,11 @@ class Places:
         """It has arrived."""
         self._moving[row, expert] = self._arriving[row, expert] = False
         self._resident[row, expert] = True
+
+    def keep(self, row: int, expert: int) -> None:
+        """The copy that a layer has made stays."""
+        self._resident[row, expert] = True
+        self.gpu_free -= 1
 
     def evict(self, row: int, expert: int) -> None:
         """The GPU's copy is given up."""

@@ -45,6 +45,7 @@ __all__ = ["Given", "PolicyRunner"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +84,7 @@ class _Visit:
     layer: int
     row: int
     ids: NDArray[np.int16]
+    scores: NDArray[np.float32] | None
 
 
 class PolicyRunner:
@@ -146,17 +148,15 @@ class PolicyRunner:
         given, trace = self.given, self.given.trace
         if given.prefill is not None:
             assert trace.prefill_ids is not None
-            self._step("prefill", 0, trace.prefill_ids, given.prefill, trace.steps > 0)
+            self._step("prefill", 0, given.prefill, trace.steps > 0)
             self.prefill_ns = self.clock_ns
         for step in range(trace.steps):
-            self._step("decode", step, trace.ids[step], given.decode, step + 1 < trace.steps)
+            self._step("decode", step, given.decode, step + 1 < trace.steps)
 
-    def _step(self, phase: str, step: int, ids: NDArray[np.int16], dense: DenseTime, more: bool) -> None:
+    def _step(self, phase: str, step: int, dense: DenseTime, more: bool) -> None:
         """All layers once; `more`: another step follows."""
         given = self.given
-        visits = {
-            layer: _Visit(phase, step, layer, row, ids[row]) for row, layer in enumerate(given.trace.layers)
-        }
+        visits = {visit.layer: visit for visit in self._visits(phase, step)}
         pending_ns = 0.0
         cached = 0  # layers since the last with experts
         for layer in given.layers:
@@ -167,9 +167,20 @@ class PolicyRunner:
                 continue
             window_ns = self._window(pending_ns + dense.router_ns, cached, dense)
             pending_ns, cached = 0.0, 0
-            loads = self._layer(visits[layer], dense.shared_ns, window_ns)
-            self._background(visits, layer, loads, more)
+            loads, copied = self._layer(visits[layer], dense.shared_ns, window_ns)
+            self._background(visits, layer, loads, copied, more)
         self._window(pending_ns + dense.head_ns, cached, dense)
+
+    def _visits(self, phase: str, step: int) -> Iterator[_Visit]:
+        """The layers with experts of a step."""
+        trace = self.given.trace
+        ids, scores = trace.prefill_ids, trace.prefill_scores
+        if phase == "decode":
+            ids, scores = trace.ids[step], None if trace.scores is None else trace.scores[step]
+        assert ids is not None
+        for row, layer in enumerate(trace.layers):
+            of_layer = None if scores is None else scores[row]
+            yield _Visit(phase, step, layer, row, ids[row], of_layer)
 
     def _window(self, ns: float, layers: int, dense: DenseTime) -> float:
         """Attention and dense parts on the GPU, with the KV cache on its way where the host has it."""
@@ -207,17 +218,25 @@ class PolicyRunner:
             yield
         self.tally.policy_s += time.perf_counter() - began
 
-    def _layer(self, visit: _Visit, shared_ns: float, window_ns: float) -> Ints:
-        """The experts of a layer; returns its loads."""
+    def _layer(self, visit: _Visit, shared_ns: float, window_ns: float) -> tuple[Ints, Flags]:
+        """The experts of a layer; returns its loads, and which it copied to the GPU in full."""
         given, places, row = self.given, self._places, visit.row
         loads, arriving = loads_of(visit.ids, given.trace.experts), places.arriving[row].copy()
         loads.flags.writeable = arriving.flags.writeable = False
         view = LayerView(
-            visit.phase, visit.step, visit.layer, loads, len(visit.ids), places.of_layer(row), arriving
+            visit.phase,
+            visit.step,
+            visit.layer,
+            loads,
+            len(visit.ids),
+            places.of_layer(row),
+            arriving,
+            visit.ids,
+            visit.scores,
         )
         with self._asked("assign", view):
             answer = self.policy.assign(view)
-        assigned = checked_assignment(self.policy.name, view, answer, given.machine)
+        assigned = checked_assignment(self.policy.name, view, answer, given.machine, places.now.replicas)
         began = self.clock_ns
         jobs, migrating = self._jobs_of(visit, view, assigned, shared_ns)
         arrays = self._run_jobs(jobs, in_window=False)
@@ -253,7 +272,12 @@ class PolicyRunner:
         self.tally.add_migrations(self._migrations.done)
         self._migrations.done = []
         self._progress(self.tally.layers / (len(given.trace.layers) * self._steps))
-        return loads
+        copied = np.zeros(given.trace.experts, np.bool_)
+        there = view.placement.resident | arriving
+        for expert, share in assigned.gpu:
+            copied[expert] = share == 1.0 and expert not in assigned.bits and not there[expert]
+        copied.flags.writeable = False
+        return loads, copied
 
     def _jobs_of(
         self, visit: _Visit, view: LayerView, assigned: CheckedAssignment, shared_ns: float
@@ -283,7 +307,9 @@ class PolicyRunner:
         if wanted:
             self.record = record
 
-    def _background(self, visits: dict[int, _Visit], layer: int, loads: Ints, more: bool) -> None:
+    def _background(
+        self, visits: dict[int, _Visit], layer: int, loads: Ints, copied: Flags, more: bool
+    ) -> None:
         """Ask for migrations when a layer's experts are done."""
         given, places, visit = self.given, self._places, visits[layer]
         layers = given.trace.layers
@@ -291,13 +317,16 @@ class PolicyRunner:
         if last and not more:
             return
         next_row = 0 if last else visit.row + 1
-        next_loads = None
-        if self.policy.sees_the_future:
+        predicted: tuple[int, ...] = ()
+        next_loads, predictor = None, self.policy.stated_predictor
+        if self.policy.sees_the_future or predictor is not None:
             next_step = visit.step + (visit.phase == "decode") if last else visit.step
             ids = given.trace.ids[next_step] if last or visit.phase == "decode" else given.trace.prefill_ids
             assert ids is not None
             next_loads = loads_of(ids[next_row], given.trace.experts)
             next_loads.flags.writeable = False
+            if predictor is not None:
+                predicted = predictor.predict(next_loads, next_step, layers[next_row])
         view = BackgroundView(
             visit.phase,
             visit.step,
@@ -307,7 +336,11 @@ class PolicyRunner:
             places.now,
             places.moving,
             places.gpu_free,
-            next_loads,
+            visit.ids,
+            visit.scores,
+            copied,
+            next_loads if self.policy.sees_the_future else None,
+            predicted,
         )
         with self._asked("background", view):
             answer = self.policy.background(view)

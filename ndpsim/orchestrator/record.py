@@ -78,7 +78,8 @@ class MigrationRecord:
     Attributes:
         kind, layer, expert: as in `Migration`.
         source, target: "gpu", "striped", "localized 3" (DIMM 3), "sharded:4 8" (DIMMs 8 to 11), "none".
-        bytes: that were moved; of an eviction, that were given up.
+        bytes: that were moved; of an eviction, that were given up; 0 of a copy that stays ("keep"), as the
+            layer's job has them.
         decided_ns, start_ns, end_ns: when.
         hidden_ns: of the time from start to end, when no layer's experts were under way.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -206,7 +207,19 @@ def _given(
         room = asked
     expert_bytes = costs.host_read(None).bytes
     buffers = processors.gpu.expert_buffers
-    machine = Machine(shape, trace.layers, expert_bytes, units, channel[:units], room, buffers)
+    machine = Machine(
+        shape,
+        trace.layers,
+        expert_bytes,
+        units,
+        channel[:units],
+        room,
+        buffers,
+        hardware.system.name,
+        processors.has_cpu,
+        hardware.system.link is not None,
+        bits,
+    )
     most = max(int(loads) for loads in (trace.batch, trace.prefill_tokens))
     estimates = _estimates(processors, costs, transfers, machine, decode, bits, most)
     times = _bound_times(hardware, costs, estimates, machine, cache, bits)
@@ -256,14 +269,14 @@ def _estimates(
     ndp_ns, error = costs.expected_ns(most) if machine.dimms else (np.full(most + 1, np.inf), 0.0)
     striped, localized = costs.host_read(None).time_ns, costs.host_read(1).time_ns
     moves = (0.0, 0.0, 0.0)
-    if machine.dimms > 1:
+    if machine.dimms > 1 and machine.has_links:
         ends = (("localized 0", "striped"), ("striped", "localized 0"), ("localized 0", "localized 1"))
         moves = tuple(costs.relayout(*one).time_ns for one in ends)  # type: ignore[assignment]
-    arrays = (
-        _by_tokens(lambda n: processors.gpu.expert_time(expert, n, bits).time_ns, most),
-        _by_tokens(lambda n: processors.cpu.expert_time(expert, n, bits).time_ns, most),
-        ndp_ns,
-    )
+    cpu_ns = np.full(most + 1, np.inf)
+    if machine.has_cpu:
+        cpu_ns = _by_tokens(lambda n: processors.cpu.expert_time(expert, n, bits).time_ns, most)
+    gpu_ns = _by_tokens(lambda n: processors.gpu.expert_time(expert, n, bits).time_ns, most)
+    arrays = (gpu_ns, cpu_ns, ndp_ns)
     for array in arrays:
         array.flags.writeable = False
     vector = machine.model.hidden * ACTIVATION_BYTES
@@ -277,6 +290,8 @@ def _estimates(
         window_ns=decode.attention_ns + decode.router_ns,
         shared_ns=decode.shared_ns,
         token_ns=transfers.pcie_ns(1024 * vector) / 1024,
+        vector_ns=transfers.pcie_ns(vector),
+        sharded_ns=functools.cache(lambda dimms: costs.expected_ns(most, dimms)[0]),
     )
 
 
@@ -298,7 +313,7 @@ def _bound_times(
     peak_gbps = hardware.system.host.channels * hardware.dimm_host_gbps
     return BoundTimes(
         estimates.gpu_ns,
-        estimates.cpu_ns,
+        estimates.cpu_ns if machine.has_cpu else None,
         ndp_ns,
         machine.expert_bytes / hardware.system.pcie.gbps if hardware.system.pcie else np.inf,
         machine.expert_bytes / peak_gbps,

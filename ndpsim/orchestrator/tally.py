@@ -96,7 +96,7 @@ class Tally:
             of_kind["count"] += 1
             of_kind["hidden_ns"] += one.hidden_ns
             of_kind["exposed_ns"] += one.exposed_ns
-            if one.kind == "evict":
+            if one.kind in ("evict", "keep"):
                 continue
             of_kind["bytes"] += one.bytes
             if one.target == "gpu":

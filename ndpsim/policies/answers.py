@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 #: Kinds of migrations that a policy can ask for.
-MIGRATION_KINDS = ("prefetch", "fetch", "evict", "relayout", "rebalance")
+MIGRATION_KINDS = ("prefetch", "fetch", "keep", "evict", "relayout", "rebalance")
 
 _TO_GPU = ("prefetch", "fetch")
 _ROUNDING = 1e-9  # by which shares of an expert may differ from 1 together
@@ -45,12 +45,18 @@ _ENGINES = {"gpu": "the GPU", "cpu": "the CPU", "ndp": "the NDP units"}
 
 
 class CheckedAssignment(NamedTuple):
-    """Experts and the share of each, in the order in which an engine takes them."""
+    """Experts and the share of each, in the order in which an engine takes them.
+
+    `bits`: of those whose weights are read from a replica. `planning_ns`: None where it is to be measured.
+    """
 
     gpu: list[tuple[int, float]]
     cpu: list[tuple[int, float]]
     ndp: list[tuple[int, float]]
     estimated_ns: float | None
+    bits: dict[int, int]
+    sequential: bool
+    planning_ns: float | None
 
 
 class _At(NamedTuple):
@@ -130,7 +136,7 @@ def _share(part: Part, expert: int, columns: int, at: _At) -> float:
 
 
 def checked_assignment(
-    policy: str, view: LayerView, assignment: Assignment, machine: Machine
+    policy: str, view: LayerView, assignment: Assignment, machine: Machine, replicas: tuple[int, ...] = ()
 ) -> CheckedAssignment:
     """An assignment as plain lists, if it is legal: every expert with tokens once, on engines that can.
 
@@ -139,6 +145,7 @@ def checked_assignment(
     Args:
         policy: its name, for messages.
         view: what the policy was shown.
+        replicas: bits of the copies that the placement has besides.
 
     Raises:
         InputError: anything wrong in the assignment, in one line that says where.
@@ -166,14 +173,38 @@ def checked_assignment(
         lists.append(listed)
     _check_shares(sums, loads, at)
     gpu, cpu, ndp = lists
-    _check_engines(gpu, ndp, view, machine, at)
-    estimated = assignment.estimated_ns
+    _check_engines(gpu, cpu, ndp, view, machine, at)
+    estimated, planning = assignment.estimated_ns, assignment.planning
     for key, value in assignment.details.items():
         if not isinstance(value, numbers.Real) or not math.isfinite(value):
             raise at.error(f"details['{key}'] is {shown(value)}, not a number")
     return CheckedAssignment(
-        gpu, cpu, ndp, None if estimated is None else _time(estimated, "estimated_ns", at)
+        gpu,
+        cpu,
+        ndp,
+        None if estimated is None else _time(estimated, "estimated_ns", at),
+        _checked_bits(assignment, loads, machine, replicas, at),
+        bool(assignment.sequential),
+        None if planning == "measured" else _time(planning, "planning", at),
     )
+
+
+def _checked_bits(
+    assignment: Assignment, loads: list[int], machine: Machine, replicas: tuple[int, ...], at: _At
+) -> dict[int, int]:
+    """Bits by expert, those of the full weights left out."""
+    bits: dict[int, int] = {}
+    for key, value in assignment.bits.items():
+        expert, of_expert = _whole(key, "an expert", at), _whole(value, f"the bits of expert {key}", at)
+        if not 0 <= expert < len(loads) or not loads[expert]:
+            raise at.error(f"bits of expert {expert}, which is none of those with tokens")
+        if of_expert == machine.bits:
+            continue
+        if of_expert not in replicas:
+            listed = ", ".join(map(str, (machine.bits, *replicas)))
+            raise at.error(f"expert {expert} is to be read in {of_expert} bits; it lies there in {listed}")
+        bits[expert] = of_expert
+    return bits
 
 
 def _expert_of(item: object, at: _At) -> int:
@@ -196,6 +227,7 @@ def _check_shares(sums: list[float], loads: list[int], at: _At) -> None:
 
 def _check_engines(
     gpu: list[tuple[int, float]],
+    cpu: list[tuple[int, float]],
     ndp: list[tuple[int, float]],
     view: LayerView,
     machine: Machine,
@@ -203,6 +235,8 @@ def _check_engines(
 ) -> None:
     if ndp and not machine.dimms:
         raise at.error(f"expert {ndp[0][0]} is assigned to the NDP units, and the machine has none")
+    if cpu and not machine.has_cpu:
+        raise at.error(f"expert {cpu[0][0]} is assigned to the CPU, and the machine has none for experts")
     lies = view.placement.dimm.tolist()
     for expert, _ in ndp:
         if lies[expert] == STRIPED:
@@ -251,7 +285,14 @@ def checked_placement(policy: str, placement: Placement, machine: Machine) -> Pl
     if count > machine.gpu_experts:
         room = f"room for {machine.gpu_experts} of {machine.expert_bytes} bytes"
         raise at.error(f"{count} experts are to be in the GPU's memory, which has {room}")
-    return Placement(dimm, shards, resident)
+    replicas = tuple(_whole(one, "the bits of a replica", at) for one in placement.replicas)
+    for one in replicas:
+        if not 1 <= one <= 16 or one == machine.bits or replicas.count(one) > 1:
+            raise at.error(
+                f"replicas of {one} bits; give different ones from 1 to 16, and not {machine.bits}, "
+                "which the experts have"
+            )
+    return Placement(dimm, shards, resident, replicas)
 
 
 def _copied(
@@ -291,7 +332,7 @@ class _Moving:
     def __init__(self, view: BackgroundView, machine: Machine, at: _At) -> None:
         self.placement, self.moving = view.placement, view.moving
         self.machine, self.at = machine, at
-        self.room = view.gpu_free
+        self.room, self.layer, self.copied = view.gpu_free, view.layer, view.copied
         self.asked: set[tuple[int, int]] = set()
         self.evicted: set[tuple[int, int]] = set()
 
@@ -312,7 +353,9 @@ class _Moving:
         if self.moving[place] or place in self.asked:
             raise at.error(f"{what}: it is moving already")
         resident = bool(self.placement.resident[place]) and place not in self.evicted
-        if one.kind in _TO_GPU:
+        if one.kind == "keep" and (layer != self.layer or not self.copied[expert : expert + 1].any()):
+            raise at.error(f"{what}: the layer that is done has not copied it to the GPU in full")
+        if one.kind in (*_TO_GPU, "keep"):
             self._to_gpu(what, resident)
         elif one.kind == "evict":
             if not resident:
@@ -338,6 +381,8 @@ class _Moving:
         at, dimms = self.at, self.machine.dimms
         if not dimms:
             raise at.error(f"{what}: the machine has no NDP units")
+        if not self.machine.has_links:
+            raise at.error(f"{what}: the machine has no links between DIMMs")
         if not STRIPED <= to < dimms:
             raise at.error(f"{what}: there is no DIMM {to} among {dimms}")
         lies = int(self.placement.dimm[place])

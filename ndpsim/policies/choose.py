@@ -28,6 +28,7 @@ from ndpsim.policies import published as _folder
 from ndpsim.policies.interface import Estimates, Machine, Policy, PolicyParameters
 
 __all__ = [
+    "ENGINES",
     "ChosenPolicy",
     "PolicyParameter",
     "choose_policy",
@@ -36,6 +37,9 @@ __all__ = [
     "policy_class",
     "policy_names",
 ]
+
+#: Engines of a machine, in words.
+ENGINES = {"gpu": "a GPU", "cpu": "a CPU that computes experts", "ndp": "NDP DIMMs"}
 
 _KEY = "policy"
 _FILE = re.compile(r"(?P<file>.*?\.py)(?::(?P<rest>.*))?", re.DOTALL)
@@ -76,7 +80,15 @@ class ChosenPolicy:
         return self.policy.name
 
     def start(self, machine: Machine, estimates: Estimates) -> Policy:
-        """The policy under way, for one run."""
+        """The policy under way, for one run.
+
+        Raises:
+            InputError: it needs an engine that the machine lacks, or refuses it itself.
+        """
+        has = {"gpu": True, "cpu": machine.has_cpu, "ndp": bool(machine.dimms)}
+        for engine in self.policy.needs:
+            if not has[engine]:
+                raise InputError(f"{self.name} needs {ENGINES[engine]}: {machine.name} has none")
         return self.policy(machine, estimates, self.parameters)
 
 
@@ -211,6 +223,11 @@ def _checked(found: Any, file: Path | None) -> type[Policy]:
         raise refused(f"{name} is not a subclass of ndpsim.policies.Policy")
     if inspect.isabstract(found):
         raise refused(f"{name} does not define {', '.join(sorted(found.__abstractmethods__))}")
+    for attribute in ("engines", "needs"):
+        named = getattr(found, attribute)
+        if not isinstance(named, tuple) or not set(named) <= set(ENGINES):
+            listed = ", ".join(ENGINES)
+            raise refused(f"{name}.{attribute} is {shown(named)}, not a tuple of some of {listed}")
     for attribute in ("name", "title"):
         if not isinstance(getattr(found, attribute, None), str):
             raise refused(f"{name} has no {attribute}; give it one, {attribute} = '...'")

@@ -82,7 +82,8 @@ class _Moment:
     step: int
     layer: int
     loads: NDArray[np.int64]
-    tokens: int
+    ids: NDArray[np.int16]
+    scores: NDArray[np.float32] | None
 
 
 def check_policy(
@@ -117,7 +118,7 @@ def check_policy(
     again = _Replay(chosen, machine, estimates, offline).run(moments)
     _compare(chosen, first, again, "given again with the same inputs")
     checks = [_LEGAL, _SAME]
-    if not chosen.policy.sees_the_future:
+    if not chosen.policy.sees_the_future and chosen.start(machine, estimates).stated_predictor is None:
         half = len(moments) // 2
         scrambled = _Replay(chosen, machine, estimates, offline).run(_scrambled(moments, half, seed))
         # The answer to `background` at the half knows nothing of the layer after it either.
@@ -141,28 +142,46 @@ def _compare(
 
 def _moments(trace: Routing, machine: Machine) -> list[_Moment]:
     """What comes when: the prefill's layers, then those of each step."""
-    rows = [trace.row(layer) for layer in machine.layers]
     moments = []
     if trace.prefill_ids is not None:
-        loads = loads_of(trace.prefill_ids[rows], trace.experts)
-        moments += [
-            _Moment("prefill", 0, layer, of_layer, trace.prefill_tokens)
-            for layer, of_layer in zip(machine.layers, loads, strict=True)
-        ]
-    for step, loads in enumerate(loads_of(trace.ids[:, rows], trace.experts)):
-        moments += [
-            _Moment("decode", step, layer, of_layer, trace.batch)
-            for layer, of_layer in zip(machine.layers, loads, strict=True)
-        ]
+        moments += _of_step("prefill", 0, trace, machine, trace.prefill_ids, trace.prefill_scores)
+    for step, ids in enumerate(trace.ids):
+        scores = None if trace.scores is None else trace.scores[step]
+        moments += _of_step("decode", step, trace, machine, ids, scores)
     return moments
+
+
+def _of_step(
+    phase: str,
+    step: int,
+    trace: Routing,
+    machine: Machine,
+    ids: NDArray[np.int16],
+    scores: NDArray[np.float32] | None,
+) -> list[_Moment]:
+    rows = [(layer, trace.row(layer)) for layer in machine.layers]
+    return [
+        _Moment(
+            phase,
+            step,
+            layer,
+            loads_of(ids[row], trace.experts),
+            ids[row],
+            None if scores is None else scores[row],
+        )
+        for layer, row in rows
+    ]
 
 
 def _scrambled(moments: list[_Moment], last: int, seed: int) -> list[_Moment]:
     """The same up to the moment `last`; later, experts have each other's tokens."""
     random = np.random.default_rng(seed)
-    return moments[: last + 1] + [
-        replace(moment, loads=random.permutation(moment.loads)) for moment in moments[last + 1 :]
-    ]
+    changed = []
+    for moment in moments[last + 1 :]:
+        other = random.permutation(len(moment.loads)).astype(np.int16)  # what each expert becomes
+        ids = other[moment.ids]
+        changed.append(replace(moment, ids=ids, loads=loads_of(ids, len(moment.loads))))
+    return moments[: last + 1] + changed
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:
@@ -183,7 +202,8 @@ class _Replay:
             placement = self.policy.place(OfflineView(machine, estimates, offline, offline.batch))
         placement = checked_placement(chosen.name, placement, machine)
         self.dimm, self.shards = placement.dimm.copy(), placement.shards.copy()
-        self.resident = placement.resident.copy()
+        self.resident, self.replicas = placement.resident.copy(), placement.replicas
+        self.copied = np.zeros(self.resident.shape[1], np.bool_)
         self.moving = np.zeros_like(self.resident)
         self.under_way: list[tuple[int, Migration]] = []
         lies = placement.dimm.tobytes(), placement.shards.tobytes(), placement.resident.tobytes()
@@ -203,7 +223,7 @@ class _Replay:
         return self.answers
 
     def _placement(self) -> Placement:
-        return Placement(_frozen(self.dimm), _frozen(self.shards), _frozen(self.resident))
+        return Placement(_frozen(self.dimm), _frozen(self.shards), _frozen(self.resident), self.replicas)
 
     def _to_gpu(self) -> NDArray[np.bool_]:
         flags = np.zeros_like(self.resident)
@@ -216,15 +236,29 @@ class _Replay:
         row = self.machine.layers.index(moment.layer)
         lies: LayerPlacement = self._placement().of_layer(row)
         arriving = _frozen(self._to_gpu()[row])
-        loads = _frozen(moment.loads)
-        view = LayerView(moment.phase, moment.step, moment.layer, loads, moment.tokens, lies, arriving)
+        view = LayerView(
+            moment.phase,
+            moment.step,
+            moment.layer,
+            _frozen(moment.loads),
+            len(moment.ids),
+            lies,
+            arriving,
+            _frozen(moment.ids),
+            None if moment.scores is None else _frozen(moment.scores),
+        )
         with answering(self.name, "assign", view):
             answer = self.policy.assign(view)
-        checked = checked_assignment(self.name, view, answer, self.machine)
+        checked = checked_assignment(self.name, view, answer, self.machine, self.replicas)
+        self.copied[:] = False
+        for expert, share in checked.gpu:
+            there = lies.resident[expert] or arriving[expert]
+            self.copied[expert] = share == 1 and expert not in checked.bits and not there
         self.answers.append((self._when(moment, "assign"), (*checked, dict(answer.details))))
 
     def _background(self, place: int, moment: _Moment, following: _Moment) -> None:
         free = self.machine.gpu_experts - int(self.resident.sum()) - int(self._to_gpu().sum())
+        predictor = self.policy.stated_predictor
         view = BackgroundView(
             moment.phase,
             moment.step,
@@ -234,15 +268,19 @@ class _Replay:
             self._placement(),
             _frozen(self.moving),
             free,
+            _frozen(moment.ids),
+            None if moment.scores is None else _frozen(moment.scores),
+            _frozen(self.copied),
             _frozen(following.loads) if self.policy.sees_the_future else None,
+            predictor.predict(following.loads, following.step, following.layer) if predictor else (),
         )
         with answering(self.name, "background", view):
             answer = self.policy.background(view)
         migrations = checked_migrations(self.name, view, answer, self.machine)
         for number, one in enumerate(migrations):
             at = self.machine.layers.index(one.layer), one.expert
-            if one.kind == "evict":
-                self.resident[at] = False
+            if one.kind in ("evict", "keep"):
+                self.resident[at] = one.kind == "keep"
             else:
                 self.moving[at] = True
                 self.under_way.append((place + 1 + number % 2, one))
@@ -290,4 +328,6 @@ def _estimates() -> Estimates:
         window_ns=450_000.0,
         shared_ns=6_000.0,
         token_ns=70.0,
+        vector_ns=600.0,
+        sharded_ns=lambda dimms: np.where(some, np.maximum(90_000, 50_000 * tokens) / dimms, 0.0),
     )

@@ -8,15 +8,16 @@ has a clock, and none has loads of what has not been routed yet.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from ndpsim.moe import MoeShape
+from ndpsim.policies.predictor import StatedPredictor
 from ndpsim.routing import Routing
 
 __all__ = [
@@ -39,6 +40,20 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Dimms = NDArray[np.int16]
 Flags = NDArray[np.bool_]
+Scores = NDArray[np.float32]
+
+
+def _no_ids() -> Dimms:
+    return np.zeros((0, 0), np.int16)
+
+
+def _no_flags() -> Flags:
+    return np.zeros(0, np.bool_)
+
+
+def _not_simulated(dimms: int) -> Floats:
+    raise NotImplementedError(f"no times of an expert over {dimms} DIMMs")
+
 
 #: `dimm` of an expert that lies striped over all DIMMs.
 STRIPED = -1
@@ -56,6 +71,10 @@ class Machine:
         channel: host channel of each DIMM.
         gpu_experts: experts that the GPU's memory has room for, over all layers of the run.
         expert_buffers: further experts that may be on their way to the GPU, or be computed behind it.
+        name: of the hardware.
+        has_cpu: the host's CPU computes experts.
+        has_links: experts can move between DIMMs.
+        bits: of a weight, where neither a replica nor anything else says otherwise.
     """
 
     model: MoeShape
@@ -65,6 +84,10 @@ class Machine:
     channel: tuple[int, ...]
     gpu_experts: int
     expert_buffers: int
+    name: str = "machine"
+    has_cpu: bool = True
+    has_links: bool = True
+    bits: int = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +107,10 @@ class Estimates:
             localized, a localized one moves to another DIMM.
         window_ns: between two layers' experts, when the GPU computes attention and dense parts.
         shared_ns: the shared experts of a layer on the GPU.
-        token_ns: a token's vector over PCIe, one way.
+        token_ns: a token's vector over PCIe, one way, as one of many.
+        vector_ns: a token's vector over PCIe, one way, alone: the link's latency is part of it.
+        sharded_ns: by a number of DIMMs: an expert sharded over so many, as `ndp_ns`. Simulated when it is
+            asked for.
     """
 
     gpu_ns: Floats
@@ -100,6 +126,8 @@ class Estimates:
     window_ns: float
     shared_ns: float
     token_ns: float
+    vector_ns: float = 0.0
+    sharded_ns: Callable[[int], Floats] = _not_simulated
 
     @property
     def most_tokens(self) -> int:
@@ -124,11 +152,15 @@ class LayerPlacement:
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Where all experts lie: arrays [layer, expert], rows as in `Machine.layers`; see `LayerPlacement`."""
+    """Where all experts lie: arrays [layer, expert], rows as in `Machine.layers`; see `LayerPlacement`.
+
+    `replicas`: bits of a weight of further copies, each of every expert, that lie where the expert lies.
+    """
 
     dimm: Dimms
     shards: Dimms
     resident: Flags
+    replicas: tuple[int, ...] = ()
 
     @classmethod
     def striped(cls, layers: int, experts: int) -> Placement:
@@ -163,6 +195,8 @@ class LayerView:
         tokens: of the layer.
         placement: of this layer.
         arriving: flags [expert]: on its way to the GPU's memory.
+        ids: the experts that each token chose, int16 [token, k].
+        scores: the router's weights of these choices, float32 [token, k]; None: the trace has none.
     """
 
     phase: str
@@ -172,6 +206,8 @@ class LayerView:
     tokens: int
     placement: LayerPlacement
     arriving: Flags
+    ids: Dimms = field(default_factory=_no_ids)
+    scores: Scores | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +222,11 @@ class BackgroundView:
         placement: of all layers, as it is now.
         moving: flags [layer, expert]: a migration of it has been decided and is not done.
         gpu_free: experts that the GPU's memory has room for beside residents and those on their way.
+        ids, scores: of the layer that is done, as in `LayerView`.
+        copied: flags [expert]: the layer that is done has copied it to the GPU in full, where it can be kept.
         next_loads: of the next layer, for a policy that `sees_the_future`; None for all others.
+        predicted: experts of the next layer, those with most tokens first, as the policy's
+            `stated_predictor` has them; empty without one.
     """
 
     phase: str
@@ -197,7 +237,11 @@ class BackgroundView:
     placement: Placement
     moving: Flags
     gpu_free: int
+    ids: Dimms = field(default_factory=_no_ids)
+    scores: Scores | None = None
+    copied: Flags = field(default_factory=_no_flags)
     next_loads: Ints | None = None
+    predicted: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -217,6 +261,11 @@ class Assignment:
             run on the DIMMs where they lie, each DIMM in this order.
         estimated_ns: what the policy believes that the layer takes; None: it does not say.
         details: further numbers for the log, such as the estimate before a refinement.
+        bits: by expert, the bits of the replica whose weights are read; of all others the full weights are.
+        sequential: nothing overlaps: the GPU copies and computes one expert after the other, then the CPU
+            computes its experts, then the NDP units theirs.
+        planning: what the decision takes, in ns, before anything else of the layer begins; "measured": as
+            long as `assign` took here, which differs from run to run.
     """
 
     gpu: Sequence[int | Part] = ()
@@ -224,6 +273,9 @@ class Assignment:
     ndp: Sequence[int | Part] = ()
     estimated_ns: float | None = None
     details: Mapping[str, float] = field(default_factory=dict)
+    bits: Mapping[int, int] = field(default_factory=dict)
+    sequential: bool = False
+    planning: float | Literal["measured"] = 0.0
 
 
 @dataclass(frozen=True)
@@ -231,8 +283,9 @@ class Migration:
     """An expert is to move.
 
     Attributes:
-        kind: "prefetch" or "fetch" (a copy into the GPU's memory), "evict" (the copy is given up),
-            "relayout" (between striped and localized) or "rebalance" (to another DIMM).
+        kind: "prefetch" or "fetch" (a copy into the GPU's memory), "keep" (the copy that the layer which is
+            done has made stays there), "evict" (the copy is given up), "relayout" (between striped and
+            localized) or "rebalance" (to another DIMM).
         layer, expert: which.
         to: the DIMM of a relayout or a rebalance, or `STRIPED`; of no meaning for the others.
         estimated_ns: what the policy believes that it takes.
@@ -254,15 +307,25 @@ class PolicyParameters(BaseModel):
 class Policy(ABC):
     """A policy under way, for one run.
 
-    A class says its `name`, what it is (`title`, `paper`), and what can be set (`Parameters`).
+    A class says its `name`, what it is (`title`, `paper`), on which `engines` it computes experts, which of
+    them it `needs`, and what can be set (`Parameters`).
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     paper: ClassVar[str] = ""
+    #: Of "gpu", "cpu" and "ndp".
+    engines: ClassVar[tuple[str, ...]] = ("gpu", "cpu", "ndp")
+    #: Those of `engines` without which it cannot be run. Every machine has a GPU.
+    needs: ClassVar[tuple[str, ...]] = ()
     Parameters: ClassVar[type[PolicyParameters]] = PolicyParameters
     #: `background` is shown the loads of the next layer, which no real system knows.
     sees_the_future: ClassVar[bool] = False
+    #: Draws from what comes next what `BackgroundView.predicted` shows, as often right as it says; None: no.
+    stated_predictor: StatedPredictor | None = None
+    #: Whether NDP units, host and relayouts slow each other down where they share a DIMM. False: as equations
+    #: have it that leave it out, a machine that does not exist, to compare.
+    contention: bool = True
 
     def __init__(self, machine: Machine, estimates: Estimates, parameters: Any) -> None:
         self.machine = machine

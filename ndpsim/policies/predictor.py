@@ -1,13 +1,13 @@
-"""The moving average of TriMoE's equation 8, and how often something was right."""
+"""The moving average of TriMoE's equation 8, a predictor of stated accuracy, and how often one was right."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LoadPredictor", "Tally"]
+__all__ = ["LoadPredictor", "StatedPredictor", "Tally"]
 
 
 class LoadPredictor:
@@ -46,3 +46,38 @@ class Tally:
     def share(self) -> float | None:
         """The share that was right; None: none was counted."""
         return self.right / self.counted if self.counted else None
+
+
+@dataclass
+class StatedPredictor:
+    """Predicts the experts of the next layer with most tokens, as often right as its paper measured.
+
+    It stands for predictors that need the model's weights. Each of the `count` experts with most tokens is
+    found with a probability of `accuracy`; in place of another one comes an expert that is none of them.
+    What is drawn depends on `seed`, step and layer only.
+
+    Attributes:
+        tally: how many were predicted, and how many of them were right.
+    """
+
+    accuracy: float
+    count: int
+    seed: int = 0
+    tally: Tally = field(default_factory=Tally)
+
+    def predict(self, loads: NDArray[np.int64], step: int, layer: int) -> tuple[int, ...]:
+        """Experts, in the order of the tokens that they are believed to have.
+
+        loads: tokens by expert of the layer that is predicted, `layer` of `step`.
+        """
+        order = np.argsort(-loads, kind="stable")
+        count = min(self.count, int(np.count_nonzero(loads)))
+        random = np.random.default_rng((self.seed, step, layer))
+        right = random.random(count) < self.accuracy
+        others = iter(random.permutation(order[count:]).tolist())
+        predicted = [
+            expert if found else next(others, expert)
+            for expert, found in zip(order[:count].tolist(), right.tolist(), strict=True)
+        ]
+        self.tally.add(len(set(predicted) & set(order[:count].tolist())), count)
+        return tuple(predicted)

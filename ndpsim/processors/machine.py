@@ -54,6 +54,11 @@ class Processors:
             expert_buffers=gpu.expert_buffers,
         )
 
+    @property
+    def has_cpu(self) -> bool:
+        """Whether the file says how fast the host's CPU is."""
+        return self.hardware.system.host.cpu_tflops is not None
+
     @functools.cached_property
     def cpu(self) -> Cpu:
         """The host's CPU.

@@ -72,6 +72,8 @@ class EnhancedKTransformers(Policy):
     name = "enhanced-ktransformers"
     title = "Enhanced KTransformers: experts on the CPU with AMX, hot ones on the GPU"
     paper = "TriMoE, section 5.1.2; Chen et al., SOSP 2025"
+    engines = ("gpu", "cpu")
+    needs = ("cpu",)
     Parameters = KtransformersParameters
 
     parameters: KtransformersParameters

@@ -65,6 +65,7 @@ class Klotski(Policy):
     name = "klotski"
     title = "Klotski: GPU only, hot experts prefetched, cold ones loaded behind their computation"
     paper = "Fang et al., ASPLOS 2025; TriMoE, section 5.1.2"
+    engines = ("gpu",)
     Parameters = KlotskiParameters
 
     parameters: KlotskiParameters

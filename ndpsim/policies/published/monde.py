@@ -18,9 +18,7 @@ from ndpsim.errors import InputError
 from ndpsim.policies.interface import (
     STRIPED,
     Assignment,
-    Estimates,
     LayerView,
-    Machine,
     OfflineView,
     Placement,
     Policy,
@@ -72,14 +70,11 @@ class Monde(Policy):
     name = "monde"
     title = "MoNDE: GPU and NDP, hot experts loaded as far as that balances the two"
     paper = "Kim et al., DAC 2024; TriMoE, section 5.1.2"
+    engines = ("gpu", "ndp")
+    needs = ("ndp",)
     Parameters = MondeParameters
 
     parameters: MondeParameters
-
-    def __init__(self, machine: Machine, estimates: Estimates, parameters: MondeParameters) -> None:
-        super().__init__(machine, estimates, parameters)
-        if not machine.dimms:
-            raise InputError("computes on NDP units, and the machine has none", key="policy monde")
 
     def place(self, view: OfflineView) -> Placement:
         """Every expert on one DIMM, hot ones in the GPU's memory, too."""

@@ -112,6 +112,7 @@ class TriMoE(Policy):
         "TriMoE: Augmenting GPU with AMX-Enabled CPU and DIMM-NDP for High-Throughput MoE Inference via "
         "Offloading"
     )
+    needs = ("cpu", "ndp")
     Parameters = TriMoEParameters
     parameters: TriMoEParameters
 
@@ -258,7 +259,7 @@ class TriMoE(Policy):
         if wanted.prefetch and not window.full("pcie"):
             room, free = self.room[row], view.gpu_free
             tasks += prefetches(outlook, layer, here, moving, room, free, self.estimates)
-        if not self.machine.dimms or window.full("link"):
+        if not self.machine.has_links or window.full("link"):
             return tasks
         busy = ndp_busy(outlook, here, self.machine.dimms)
         if wanted.relayout:
