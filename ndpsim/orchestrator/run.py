@@ -236,7 +236,6 @@ def _given(
         decode=decode,
         prefill=prefill,
         host_kv_bytes=memory.host_kv_bytes,
-        bits=bits,
         bound_ns=lambda loads, shared_ns: bound_ns(
             loads, replace(times, shared_ns=shared_ns), min(room, shape.routed_experts)
         ),
