@@ -23,7 +23,7 @@ from ndpsim.orchestrator.record import Observer
 from ndpsim.orchestrator.tally import ENGINES
 from ndpsim.orchestrator.transfers import Transfers
 from ndpsim.policies.bound import BoundTimes, bound_ns
-from ndpsim.policies.choose import ChosenPolicy, choose_policy
+from ndpsim.policies.choose import ChosenPolicy, choose_policies
 from ndpsim.policies.interface import Estimates, Machine, Policy
 from ndpsim.processors import DenseTime, Processors
 from ndpsim.processors.dense import ACTIVATION_BYTES
@@ -68,7 +68,8 @@ def run_moe(
     Args:
         hw, model, sets, bits: as in `simulate_expert`.
         policies: each runs on the same trace; names with parameters, ``trimoe:refine=false``, classes of a
-            file, ``policy.py:Mine``, or classes. Speed-ups are against the first.
+            file, ``policy.py:Mine``, or classes; "all": all bundled ones that can be run. Speed-ups are
+            against the first.
         batch, steps: sequences decoded together, and decode steps.
         routing: a trace, its file, or a SPEC of `generate_routing`; None: `default_routing` of the model.
         seed: of a generated trace.
@@ -92,9 +93,7 @@ def run_moe(
     hardware = load_hardware(hw, sets)
     ensure_on_channel(hardware)
     shape = load_model(model)
-    chosen = several(policies, "policies", lambda one, _: choose_policy(one))
-    if not chosen:
-        raise InputError("is empty: there is nothing to run", key="policies")
+    chosen = choose_policies(policies)
     steps, batch = whole_number(steps, "steps", 1), whole_number(batch, "batch", 1)
     prompt = 0 if prompt is None else whole_number(prompt, "prompt", 1)
     context = max(whole_number(context, "context", 1), prompt)
@@ -110,12 +109,18 @@ def run_moe(
         prompt, bits, kv, context, gpu_experts, arbitration, cache,
     )  # fmt: skip
     runs: list[PolicyRun] = []
-    for place, one in enumerate(chosen):
+    not_run: dict[str, str] = {}
+    for place, (one, named) in enumerate(chosen):
 
         def of_this(share: float, place: int = place) -> None:
             progress((place + share) / len(chosen))
 
-        runs.append(_run(given, one, observer, check_layer, check_limit, of_this, runs[:1]))
+        try:
+            runs.append(_run(given, one, observer, check_layer, check_limit, of_this, runs[:1]))
+        except InputError as error:
+            if named or len(not_run) == len(chosen) - 1:
+                raise
+            not_run[one.name] = str(error)
     config = {
         "hardware": hardware.to_dict(),
         "model": shape.name,
@@ -133,7 +138,7 @@ def run_moe(
         "window_ns": given.estimates.window_ns,
         "ndp_estimate_error": given.estimates.ndp_error,
     }
-    return MoeResult(config, describe_routing(trace).to_dict(), tuple(runs))
+    return MoeResult(config, describe_routing(trace).to_dict(), tuple(runs), not_run)
 
 
 def _layers(layers: Sequence[int] | None, shape: MoeShape) -> tuple[int, ...]:
@@ -347,6 +352,7 @@ def _run(
     moe_ns = prefill_moe_ns + decode_moe_ns
     of_layers = np.array(tally.layer_ns["decode"] or tally.layer_ns["prefill"])
     hits, misses = tally.experts["gpu_hit"], tally.experts["gpu_miss"]
+    cache = {"hits": hits, "misses": misses, "hit_rate": hits / (hits + misses) if hits + misses else None}
     energy_nj, energy_note = tally.energy(given.costs)
     layers = sum(tally.bottleneck.values())
     return PolicyRun(
@@ -374,7 +380,7 @@ def _run(
         pairs_by_engine={name: tally.pairs[name] for name in ENGINES},
         utilization={name: ns / time_ns for name, ns in runner.busy_ns.items()},
         migrations=tally.migrations,
-        cache={"hits": hits, "misses": misses, "hit_rate": hits / (hits + misses) if hits + misses else None},
+        cache=policy.cache_counts() or cache,
         prediction=policy.prediction(),
         estimated_ns=tally.estimated_ns,
         policy_wall_s=tally.policy_s,
