@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from os import PathLike
 from typing import Any
 
@@ -17,12 +16,12 @@ from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm.state import ARBITRATIONS
 from ndpsim.errors import InputError
 from ndpsim.moe import MoeShape, load_model
+from ndpsim.orchestrator.bounds import Bounds
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.policy_run import Given, PolicyRunner
 from ndpsim.orchestrator.record import Observer
 from ndpsim.orchestrator.tally import ENGINES
 from ndpsim.orchestrator.transfers import Transfers
-from ndpsim.policies.bound import BoundTimes, bound_ns
 from ndpsim.policies.choose import ChosenPolicy, choose_policies
 from ndpsim.policies.interface import Estimates, Machine, Policy
 from ndpsim.processors import DenseTime, Processors
@@ -31,7 +30,6 @@ from ndpsim.results.cache import ResultCache
 from ndpsim.results.moe import MoeResult, PolicyRun
 from ndpsim.routing import Routing, default_routing, describe_routing, find_routing, generate_routing
 from ndpsim.routing.generate import is_spec
-from ndpsim.simulate import simulate_expert
 from ndpsim.simulate.geometry import ensure_on_channel, geometry_of
 
 __all__ = ["run_moe"]
@@ -227,7 +225,15 @@ def _given(
     )
     most = max(int(loads) for loads in (trace.batch, trace.prefill_tokens))
     estimates = _estimates(processors, costs, transfers, machine, decode, bits, most)
-    times = _bound_times(hardware, costs, estimates, machine, cache, bits)
+    bounds = Bounds(
+        hardware,
+        processors,
+        machine,
+        lambda time_ns: _by_tokens(time_ns, most),
+        transfers.pcie.gbps,
+        hardware.system.host.channels * hardware.dimm_host_gbps,
+        cache,
+    )
     return Given(
         hardware=hardware,
         processors=processors,
@@ -241,9 +247,7 @@ def _given(
         decode=decode,
         prefill=prefill,
         host_kv_bytes=memory.host_kv_bytes,
-        bound_ns=lambda loads, shared_ns: bound_ns(
-            loads, replace(times, shared_ns=shared_ns), min(room, shape.routed_experts)
-        ),
+        bounds=bounds,
     )
 
 
@@ -296,33 +300,6 @@ def _estimates(
         token_ns=transfers.pcie_ns(1024 * vector) / 1024,
         vector_ns=transfers.pcie_ns(vector),
         sharded_ns=functools.cache(lambda dimms: costs.expected_ns(most, dimms)[0]),
-    )
-
-
-def _bound_times(
-    hardware: Hardware,
-    costs: Costs,
-    estimates: Estimates,
-    machine: Machine,
-    cache: bool | ResultCache,
-    bits: int,
-) -> BoundTimes:
-    """Times that nothing beats: peaks instead of simulations."""
-    tokens = np.arange(estimates.most_tokens + 1)
-    ndp_ns = None
-    if machine.dimms:
-        one = simulate_expert(hardware, machine.model, 1, bits=bits, cache=cache)
-        products = 2.0 * machine.model.expert.weights * tokens
-        ndp_ns = np.maximum(machine.expert_bytes / one.peak_bandwidth_gbps, products / one.peak_gflops)
-    peak_gbps = hardware.system.host.channels * hardware.dimm_host_gbps
-    return BoundTimes(
-        estimates.gpu_ns,
-        estimates.cpu_ns if machine.has_cpu else None,
-        ndp_ns,
-        machine.expert_bytes / hardware.system.pcie.gbps if hardware.system.pcie else np.inf,
-        machine.expert_bytes / peak_gbps,
-        0.0,
-        machine.dimms,
     )
 
 
