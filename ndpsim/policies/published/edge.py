@@ -60,9 +60,9 @@ class EdgeParameters(PolicyParameters):
         True,
         description="dataset-free prefetch (Section III-D): the experts of each layer that are activated "
         "most in the prefill are copied to the GPU after it; in decode the GPU computes those that are "
-        "there, E_max at most, in whole experts, T_g E_max = (TopK - E_max) T_n + (1 + N) T_a (equation 3), and "
-        "the NDP units the others; where none is there, load balance decides. A run without a prefill has "
-        "them there from the start, by the offline trace",
+        "there, E_max at most, in whole experts, T_g E_max = (TopK - E_max) T_n + (1 + N) T_a (equation 3), "
+        "and the NDP units the others; where none is there, load balance decides. A run without a prefill "
+        "has them there from the start, by the offline trace",
     )
     prefetch_experts: Literal["memory", "topk"] = Field(
         "memory",
