@@ -140,7 +140,7 @@ def _of_layer(policy: str, layer: LayerRecord) -> dict[str, Any]:
         "placement": _placement(layer),
         "estimates": dict(layer.estimates),
         "assign": {engine: _order(getattr(assignment, engine)) for engine in ("gpu", "cpu", "ndp")},
-        "bits": {str(expert): int(bits) for expert, bits in assignment.bits.items()},
+        "bits": {str(expert): int(bits) for expert, bits in assignment.bits.items() if layer.loads[expert]},
         "estimated_ns": assignment.estimated_ns,
         "details": dict(assignment.details),
         "jobs": [vars(job) for job in layer.jobs],

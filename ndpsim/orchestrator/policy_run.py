@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ndpsim.config import Hardware
 from ndpsim.events.loop import DONE, run_jobs
 from ndpsim.events.state import Jobs
+from ndpsim.orchestrator.bounds import Bounds
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.jobs import JobList, Label, make_work
 from ndpsim.orchestrator.layer import GPU, Gated, LayerJobs, first_ndp, server_names
@@ -56,7 +57,6 @@ class Given:
         layers: the model's layers that are run, dense ones among them.
         decode, prefill: times of attention and dense parts; of the prefill None where there is none.
         host_kv_bytes: of the KV cache in the host's memory.
-        bound_ns: of a layer, from its loads, tokens and shared experts' time.
     """
 
     hardware: Hardware
@@ -71,7 +71,7 @@ class Given:
     decode: DenseTime
     prefill: DenseTime | None
     host_kv_bytes: int
-    bound_ns: Callable[[Ints, float], float]
+    bounds: Bounds
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ class PolicyRunner:
         arrays = self._run_jobs(jobs, in_window=False)
         path = _critical_path(arrays)
         bottleneck = _bottleneck(path, arrays, jobs.labels, began)
-        bound_ns = given.bound_ns(loads, shared_ns)
+        bound_ns = given.bounds.of_layer(loads, shared_ns, places.now.replicas)
         self.tally.add_layer(view, assigned, self.clock_ns - began, shared_ns, bound_ns, bottleneck)
         if self._observer is not None or self._is_wanted(visit):
             records, places_of_path = _job_records(jobs.labels, arrays, migrating, path)
