@@ -37,7 +37,7 @@ class TwoEngines:
     @property
     def active(self) -> Flags:
         """Those with tokens."""
-        return (self.gpu_ns != 0) | (self.cpu_ns != 0)
+        return np.asarray((self.gpu_ns != 0) | (self.cpu_ns != 0))
 
     def makespan_ns(self, on_gpu: Flags) -> float:
         """The longer of T_gpu (equation 5) and T_cpu (equation 4)."""

@@ -1,12 +1,13 @@
 """Residual-based prediction of the next layer's experts, from hidden states that a real model had.
 
-DALI, equations 10 and 11: the input of a layer's gate, corrected by what the residual connections added to it
-on average over a calibration set, goes through the next layer's gate. A file has the arrays; rows of layers are
+DALI, equations 10 and 11: the input of a layer's gate, corrected by what residual connections added to it on
+average over a calibration set, goes through the next layer's gate. A file has the arrays; rows of layers are
 those of the run's layers with experts, in order.
 """
 
 from __future__ import annotations
 
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,17 +66,17 @@ def load_residual(file: str, machine: Machine) -> ResidualPredictor:
     """Read a file of hidden states, gates, and residuals or calibration states.
 
     Args:
-        file: .npz with `hidden` [step, layer, token, dim], `gates` [layer, experts, dim], and either `residuals`
-            [layer, dim] or `calibration` [layer, token, dim], hidden states of a calibration set.
+        file: .npz with `hidden` [step, layer, token, dim], `gates` [layer, experts, dim], and either
+            `residuals` [layer, dim] or `calibration` [layer, token, dim], hidden states of a calibration set.
 
     Raises:
         InputError: the file cannot be read, an array is missing, or its shape is not that of the run.
     """
     path = Path(file)
     try:
-        with np.load(path, allow_pickle=False) as opened:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as opened:
             given = {name: opened[name] for name in opened.files}
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, EOFError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
         reason = getattr(error, "strerror", None) or "is no .npz of arrays"
         raise InputError(f"cannot be read: {reason}", file=path, key="policy dali:residual") from None
     correction = "residuals" if "residuals" in given else "calibration"
