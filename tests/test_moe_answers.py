@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from small_moe import CACHE, EXPERT_BYTES, MODEL, alone_on, moe, of_kind, recorded, trace_of
 
 import ndpsim
 from ndpsim.audit.schedule import check_schedule
@@ -22,6 +21,7 @@ from ndpsim.orchestrator.log import writing_log
 from ndpsim.policies import Assignment, Migration, Placement, Policy, policy_names
 from ndpsim.policies.predictor import StatedPredictor
 from ndpsim.processors.devices import expert_format, weight_bytes
+from small_moe import CACHE, EXPERT_BYTES, MODEL, alone_on, moe, of_kind, recorded, trace_of
 
 ONE: dict[str, Any] = dict(batch=1, steps=1, layers=[1])
 
