@@ -138,8 +138,8 @@ def contention_table(
 def shared_bandwidth(gbps: float) -> ContentionTable:
     """The table of a memory device of such a bandwidth: an expert loses the share of it that others read.
 
-    Sessions have no device behind a link, so that this is an assumption, and one on the safe side: experts that
-    compute for longer than they read would lose less. Copies over the link come first and lose nothing.
+    Sessions have no device behind a link, so that this is an assumption, and one on the safe side: experts
+    that compute for longer than they read would lose less. Copies over the link come first and lose nothing.
     """
     one, both = np.ones((1, 1)), np.ones((2, 1, 2))
     axis, none = np.array([0.0, gbps]), np.zeros(1)

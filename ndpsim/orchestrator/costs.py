@@ -9,11 +9,12 @@ opposite, even DIMMs send one way and odd ones the other). One of them is simula
 is exact. Stripes differ in the order of bursts, which makes less than 0.1% of the time of an expert of
 deepseek-v2; where lanes have few bursts, every relayout is simulated.
 
-A memory device behind a CXL link has no channels to the host. What is copied from it to the GPU is read as fast
-as its units read an expert with one token, which was simulated, and takes the energy that DRAM then takes;
-the copy is bound by the link. Units and copies share the bandwidth of the device, see `shared_bandwidth`. An
-expert's time there is without the link: activations and results go over it as transfers of their own,
-once a token each way, because the device has all experts of a token and can sum their results.
+A memory device behind a CXL link has no channels to the host. What is copied from it to the GPU is read as
+fast as its units read an expert with one token, which is simulated, and takes the energy that DRAM takes
+then; the copy is bound by the link. Units and copies share the bandwidth of the device, by assumption, see
+`shared_bandwidth`. An expert's time there is without the link: activations and results go over it as
+transfers of their own, once a token each way, because the device has all experts of a token and can sum
+their results.
 """
 
 from __future__ import annotations
@@ -276,10 +277,9 @@ class Costs:
         energy_nj = one.energy_nj and {
             name: nj for name, nj in one.energy_nj.items() if not name.startswith("ndp_") and name != "total"
         }
-        time_ns = one.weight_bytes / one.bandwidth_gbps
-        return HostReadCost(
-            time_ns, one.weight_bytes, 1, one.bandwidth_gbps, energy_nj, f"read by the units: {one.energy_note}"
-        )
+        size, gbps = one.weight_bytes, one.bandwidth_gbps
+        note = f"read by the units: {one.energy_note}"
+        return HostReadCost(size / gbps, size, 1, gbps, energy_nj, note)
 
     def relayout(self, source: str, target: str) -> RelayoutCost:
         """An expert moves between places, "striped", "localized 3" (DIMM 3), "sharded:4 8" (8 to 11)."""
