@@ -61,23 +61,24 @@ _GPU = {
     "gpu.memory_efficiency": 0.8,
     "gpu.expert_overhead_us": 18,
     "gpu.kernel_overhead_us": 18 / 6,
-    "gpu.expert_times": None,
     "gpu.expert_buffers": 2,
 }
-_NO_CPU = {"host.cpu_compute_efficiency": None, "host.cpu_added_tokens": 0, "host.cpu_expert_times": None}
+_NOTHING_MEASURED = {"gpu.expert_times": None, "host.cpu_expert_times": None, "host.measured_power": None}
+_ANY_THREADS = {"host.cpu_read_gbps": None, "host.cpu_cores": None, "host.cpu_threads": None}
+_NO_CPU = {"host.cpu_compute_efficiency": None, "host.cpu_added_tokens": 0} | _ANY_THREADS | _NOTHING_MEASURED
+_PCIE = {"latency_ns": 500, "copy_engines": 2, "packet_bytes": 256, "header_bytes": 24, "pj_per_bit": None}
 VALUES = {
     "trimoe": _NOBODY_WROTE
     | _GPU
     | {
         "host.cpu_compute_efficiency": round(21 / 90.1, 5), "host.cpu_added_tokens": 12,
-        "host.cpu_expert_times": None, "gpu.reserved_gb": 80 / 10,
+        **_ANY_THREADS, **_NOTHING_MEASURED, "gpu.reserved_gb": 80 / 10,
         "dram.standard": "DDR5", "dram.org": "DDR5_32Gb_x8", "dram.timing": "DDR5_4800BN", "dram.refresh": "all-bank",
         "dram.read_buffer": 32, "dimm.subchannels": 2,
         "link.pj_per_bit": 1.17,  # Poulton et al., JSSC 2019
         "link.topology": "ring", "link.ports": 2, "link.hop_latency_ns": 10, "link.packet_bytes": 256,
         "link.header_bytes": 16, "link.group_dimms": 8, "link.host_latency_ns": 100,
-        "pcie.latency_ns": 500, "pcie.copy_engines": 2, "pcie.packet_bytes": 256, "pcie.header_bytes": 24,
-        "pcie.pj_per_bit": None,
+        **_under("pcie", _PCIE),
         "ndp.gemv.bit_serial_cycles": 16, "ndp.gemv.adder_tree_cycles": 11,
         **_under("ndp.gemv", _MULTIPLIER), **_under("ndp.activation", _ACTIVATION),
         "ndp.activation.units": 256, "ndp.activation.value_pj": _VALUE_PJ,
@@ -86,11 +87,15 @@ VALUES = {
     },
     "edge": _NOBODY_WROTE
     | _GPU
-    | _NO_CPU
+    | _ANY_THREADS
+    | _NOTHING_MEASURED
     | {
+        # 32 and 16 operations a clock of AVX2 with 256 and 128 bits; 0.355: see dali-7532-3090.
+        "host.cpu_tflops": round(8 * 32 * 0.0053 + 12 * 16 * 0.0042, 3), "host.cpu_compute_efficiency": 0.355,
+        "host.cpu_added_tokens": 0, "pcie.gbps": round(16 * 32 / 8 * 128 / 130, 3), **_under("pcie", _PCIE),
         "gpu.reserved_gb": 16 / 10,
         "dram.org": "DDR4_8Gb_x8", "dram.timing": "DDR4_3200AA", "dram.refresh": "all-bank", "dram.read_buffer": 32,
-        "dimm.subchannels": 1, "host.channels": 2, "host.cpu_tflops": None,
+        "dimm.subchannels": 1, "host.channels": 2,
         "gpu.tflops": 98.9, "gpu.memory_tbps": 256 * 30 / 8 / 1000, "gpu.pcie_gbps": 16 * 32 / 8,
         "ndp.gemv.values_per_multiplier": 1, "ndp.gemv.bit_serial_cycles": 1, "ndp.gemv.adder_tree_cycles": 6,
         **_under("ndp.gemv", _MULTIPLIER), **_under("ndp.activation", _ACTIVATION),
@@ -101,7 +106,7 @@ VALUES = {
     | _GPU
     | _NO_CPU
     | {
-        "gpu.reserved_gb": 80 / 10,
+        "gpu.reserved_gb": 6, "cxl.copy_engines": 2,
         "dram.standard": "DDR5", "dram.org": "DDR5_32Gb_x8", "dram.timing": "DDR5_4000AN", "dram.refresh": "all-bank",
         "dram.read_buffer": 32, "dimm.ranks": 1, "dimm.subchannels": 32,
         "host.channels": 1, "host.memory_bandwidth_gbps": None, "host.memory_tb": None, "host.cpu_tflops": None,
@@ -112,6 +117,27 @@ VALUES = {
         **_under("ndp.systolic", _MULTIPLIER), **_under("ndp.activation", _ACTIVATION),
         "ndp.activation.units": 64, "ndp.activation.value_pj": None,
         "ndp.published.gflops": None, "ndp.published.area_mm2": None,
+    },
+    "cache-7960x-4090": _NOBODY_WROTE
+    | _GPU
+    | {
+        "dram.standard": "DDR5", "dram.org": "DDR5_16Gb_x8", "dram.timing": "DDR5_4800BN", "dram.refresh": "all-bank",
+        "dram.read_buffer": 32, "dimm.count": 4, "dimm.ranks": 2, "dimm.subchannels": 2,
+        "host.channels": 4, "host.memory_bandwidth_gbps": 4 * 4.8 * 8, "host.memory_tb": 4 * 32 / 1024,
+        "host.cpu_tflops": round(24 * 64 * 0.0048, 2), "host.cpu_compute_efficiency": 0.355, "host.cpu_added_tokens": 0,
+        "host.cpu_read_gbps": round(2 * 6 * 4096 * 14336 / 7.34e6),  # Table III, 24 threads
+        "gpu.tflops": 165.2, "gpu.memory_tbps": 384 * 21 / 8 / 1000, "gpu.reserved_gb": 2, "gpu.kernel_overhead_us": 112,
+        **_under("pcie", _PCIE), "pcie.gbps": 27.613, "pcie.latency_ns": 54555.825,
+    },
+    "dali-7532-3090": _NOBODY_WROTE
+    | _GPU
+    | _NOTHING_MEASURED
+    | {
+        "dram.org": "DDR4_8Gb_x4", "dram.timing": "DDR4_3200AA", "dram.refresh": "all-bank", "dram.read_buffer": 32,
+        "dimm.count": 8, "dimm.ranks": 2, "dimm.subchannels": 1,
+        "host.channels": 8, "host.memory_bandwidth_gbps": 8 * 3.2 * 8, "host.cpu_tflops": round(16 * 32 * 0.0033, 2),
+        "host.cpu_compute_efficiency": 0.355, "host.cpu_added_tokens": 0, "host.cpu_read_gbps": 90,
+        "gpu.tflops": 71.2, "gpu.reserved_gb": 2.4, **_under("pcie", _PCIE), "pcie.gbps": round(25 * 280 / 256, 3),
     },
 }  # fmt: skip
 
@@ -138,6 +164,8 @@ def test_every_value_that_no_paper_prints(name):
         # Of Table 1 where it says so; the rest of DDR5-4800BN: 36 clocks of 1/2.4 ns are 15 ns.
         ("trimoe", dict(nCL=40, nRCD=36, nRP=34, nRAS=77, nRC=113, nCWL=34, nWR=72, nRTP=18, nFAW=32, nRRDS=8, nRRDL=12, nCCDS=8, nCCDL=12, nBL=8, nRFC=986, nREFI=9375, nRFCsb=457)),
         ("edge", dict(nCL=22, nRCD=22, nRP=22, nRAS=52, nRC=74, nCWL=16, nWR=24, nRTP=12, nFAW=34, nRRDS=4, nRRDL=8, nCCDS=4, nCCDL=8, nBL=4, nRFC=576, nREFI=12480)),
+        ("cache-7960x-4090", dict(nBL=8, nREFI=-(-3_900_000 // 416), nRFC=-(-295_000 // 416))),
+        ("dali-7532-3090", dict(nCL=22, nRCD=22, nRP=22, nBL=4, nRFC=576, nREFI=12480)),
         ("cxl", dict(nCL=28, nRCD=28, nRP=28, nRAS=64, nRC=92, nCWL=26, nWR=60, nRTP=15, nFAW=32, nRRDS=8, nRRDL=10, nCCDS=8, nCCDL=10, nBL=8, nRFC=820, nREFI=7800, nRFCsb=380)),
     ],
 )  # fmt: skip
@@ -151,6 +179,8 @@ def test_clocks_of_the_bundled_hardware(name, clocks):
     [
         ("trimoe", dict(lanes=8, burst_bytes=64, dimm_bytes=128 << 30, lane_peak_gbps=19.2, dimm_peak_gbps=153.6, dimm_host_gbps=38.4, gemv_gflops=256, systolic_gflops=None)),
         ("edge", dict(lanes=4, burst_bytes=64, dimm_bytes=32 << 30, lane_peak_gbps=25.6, dimm_peak_gbps=102.4, dimm_host_gbps=25.6, gemv_gflops=128, systolic_gflops=None)),
+        ("cache-7960x-4090", dict(lanes=4, burst_bytes=64, dimm_bytes=32 << 30, lane_peak_gbps=19.2, dimm_peak_gbps=76.8, dimm_host_gbps=38.4, gemv_gflops=None, systolic_gflops=None)),
+        ("dali-7532-3090", dict(lanes=2, burst_bytes=64, dimm_bytes=32 << 30, lane_peak_gbps=25.6, dimm_peak_gbps=51.2, dimm_host_gbps=25.6, gemv_gflops=None, systolic_gflops=None)),
         ("cxl", dict(lanes=32, burst_bytes=64, dimm_bytes=512 << 30, lane_peak_gbps=16, dimm_peak_gbps=512, dimm_host_gbps=31.508, gemv_gflops=None, systolic_gflops=2048)),
     ],
 )  # fmt: skip
@@ -196,6 +226,7 @@ def test_what_a_hardware_file_need_not_say(tmp_path):
         "dimm.count": 1, "dimm.ranks": 1, "dimm.subchannels": 1, "dimm.command_bus": "private",
         "host.channels": 1, "host.memory_bandwidth_gbps": None, "host.memory_tb": None, "host.cpu_tflops": None,
         "host.cpu_compute_efficiency": None, "host.cpu_added_tokens": 0, "host.cpu_expert_times": None,
+        "host.measured_power": None, **_ANY_THREADS,
     }  # fmt: skip
 
 

@@ -214,7 +214,16 @@ def test_list_of_everything_is_a_line_a_kind():
         "timings",
     ]
     for kind, names in lines.items():
-        assert names.split() == said("list", kind).splitlines()
+        if kind != "policies":
+            assert names.split() == said("list", kind).splitlines()
+
+
+def test_list_of_policies_has_their_engines_what_they_need_and_their_papers():
+    first, *rows = said("list", "policies").splitlines()
+    assert first.split() == ["policy", "engines", "needs", "paper"]
+    assert [row.split()[0] for row in rows] == said("list").split("policies: ")[1].splitlines()[0].split()
+    assert any(re.match("monde +gpu ndp +ndp +Kim", row) for row in rows)
+    assert any(re.match("klotski +gpu +- +Fang", row) for row in rows)
 
 
 def test_list_of_something_else_is_refused():

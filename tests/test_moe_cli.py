@@ -152,7 +152,7 @@ def test_json_has_the_keys_of_the_contract(given):
     status, out, _ = call("moe", "--json", "-", "--check-layer", "1,4")
     assert status == 0
     shown = json.loads(out)
-    assert list(shown) == ["config", "routing", "runs"]
+    assert list(shown) == ["config", "routing", "runs", "not_run"]
     assert set(shown["runs"][0]) == {
         *("policy", "parameters", "time_ns", "prefill_ns", "decode_ns", "moe_ns", "prefill_moe_ns"),
         *("decode_moe_ns", "shared_ns", "layer_ns", "tokens_per_s", "speedup", "speedup_moe", "bound_ns"),

@@ -12,58 +12,30 @@ from typing import Any
 
 import numpy as np
 import pytest
+from small_moe import (
+    CACHE,
+    EXPERT_BYTES,
+    GIVEN,
+    MODEL,
+    Everything,
+    alone_on,
+    moe,
+    of_kind,
+    recorded,
+    trace_of,
+)
 
 import ndpsim
 from ndpsim.audit.schedule import check_schedule
 from ndpsim.errors import InputError
-from ndpsim.moe import Attention, MoeShape
+from ndpsim.moe import MoeShape
 from ndpsim.orchestrator.jobs import JobList
 from ndpsim.orchestrator.log import writing_log
 from ndpsim.orchestrator.record import LayerRecord, RunRecord
 from ndpsim.orchestrator.run import run_moe
 from ndpsim.policies import Assignment, Migration, Part, Placement, Policy, policies
 from ndpsim.policies.interface import STRIPED
-from ndpsim.results.cache import ResultCache
-from ndpsim.results.moe import MoeResult, PolicyRun
-from ndpsim.routing import Routing
-
-MODEL = MoeShape(
-    name="small",
-    family="made",
-    source="made",
-    hidden=512,
-    expert_intermediate=256,
-    layers=4,
-    moe_layers=3,
-    dense_layers=(0,),
-    dense_intermediate=512,
-    routed_experts=16,
-    experts_per_token=2,
-    shared_experts=1,
-    shared_intermediate=256,
-    hidden_act="silu",
-    attention=Attention(heads=4, kv_heads=4, head_size=64, value_size=64),
-    vocabulary=1000,
-)
-EXPERT_BYTES = 3 * 512 * 256 * 2
-CACHE = ResultCache(disk_bytes=0)
-GIVEN: dict[str, Any] = dict(model=MODEL, batch=32, steps=3, context=64, gpu_experts=2, cache=CACHE)
-
-
-def moe(*policies: Any, **others: Any) -> MoeResult:
-    return run_moe(policies=policies or ("trimoe",), **{**GIVEN, **others})
-
-
-def recorded(policy: Any, **others: Any) -> tuple[PolicyRun, list[LayerRecord], RunRecord]:
-    """A run and its layers."""
-    layers: list[LayerRecord] = []
-    runs: list[RunRecord] = []
-
-    def observe(run: RunRecord, layer: LayerRecord) -> None:
-        runs.append(run)
-        layers.append(layer)
-
-    return moe(policy, observer=observe, **others).runs[0], layers, runs[0]
+from ndpsim.results.moe import MoeResult
 
 
 def plain(result: MoeResult) -> dict[str, Any]:
@@ -72,58 +44,6 @@ def plain(result: MoeResult) -> dict[str, Any]:
     for run in text["runs"]:
         del run["wall_s"], run["policy_wall_s"]
     return text
-
-
-class Everything(Policy):
-    """Experts with an even number on the NDP unit of a DIMM, others in turn on GPU and CPU."""
-
-    name = "everything"
-    title = "all engines"
-
-    def place(self, view: Any) -> Placement:
-        placement = super().place(view)
-        even = np.arange(0, 16, 2)
-        placement.dimm[:, even] = even
-        placement.resident[:, 1] = True
-        return placement
-
-    def assign(self, view: Any) -> Assignment:
-        active = np.flatnonzero(view.loads).tolist()
-        odd = [expert for expert in active if expert % 2]
-        return Assignment(
-            gpu=[expert for expert in odd if expert % 4 == 1],
-            cpu=[expert for expert in odd if expert % 4 == 3],
-            ndp=[expert for expert in active if expert % 2 == 0],
-        )
-
-
-def alone_on(engine: str) -> type[Policy]:
-    """All on one engine: on NDP expert e on DIMM e."""
-
-    class Alone(Everything):
-        name = f"alone-{engine}"
-
-        def place(self, view: Any) -> Placement:
-            placement = Policy.place(self, view)
-            if engine == "ndp":
-                placement.dimm[:] = np.arange(16)
-            return placement
-
-        def assign(self, view: Any) -> Assignment:
-            return Assignment(**{engine: np.flatnonzero(view.loads).tolist()})
-
-    return Alone
-
-
-def trace_of(experts: list[int], layers: tuple[int, ...] = (1,), steps: int = 1) -> Routing:
-    """Every token chooses the next two of these experts, in turn."""
-    pairs = (
-        list(itertools.batched(experts, 2))
-        if hasattr(itertools, "batched")
-        else [tuple(experts[n : n + 2]) for n in range(0, len(experts), 2)]
-    )
-    ids = np.array(pairs, dtype=np.int16)
-    return Routing(16, layers, np.broadcast_to(ids, (steps, len(layers), *ids.shape)).copy())
 
 
 # ---- What must add up -----------------------------------------------------------------------------------------
@@ -222,10 +142,6 @@ def test_twice_the_real_costs_leave_the_answers_as_they_are(monkeypatch):
 
 
 # ---- Time, by hand --------------------------------------------------------------------------------------------
-
-
-def of_kind(layer: LayerRecord, kind: str, resource: str = "") -> list[Any]:
-    return [job for job in layer.jobs if job.kind == kind and job.resource.startswith(resource)]
 
 
 def test_experts_of_a_dimm_run_one_after_the_other_each_for_its_simulated_time():

@@ -41,6 +41,7 @@ def test_what_ranks_behind_0_6_of_the_scores_comes_in_a_quarter_of_the_bits():
     ("given", "bits"),
     [
         ({"t1": 0.4}, {0: 4, 1: 4, 2: 4}),
+        ({"t1": 0.5}, {0: 4, 2: 4}),
         ({"t1": 0.8}, {2: 4}),
         ({"low_bits": 2}, {0: 2, 2: 2}),
         ({"t1": 1, "t2": 1}, {}),

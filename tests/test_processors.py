@@ -33,7 +33,7 @@ PAPER = ("deepseek-v2", "qwen3-235b-a22b", "glm-4.5-air")
 GPU = Gpu(
     peak_tflops=1.0,
     compute_efficiency=0.5,
-    table=None,
+    tables=(),
     memory_gbps=100.0,
     memory_efficiency=0.5,
     attention_efficiency=0.25,
@@ -125,7 +125,7 @@ def test_a_small_expert_by_hand() -> None:
     ):
         time = GPU.expert_time(expert, tokens, bits)
         assert (time.time_ns, time.bound) == (pytest.approx(time_ns), bound)
-    cpu = Cpu(peak_tflops=0.1, compute_efficiency=0.5, table=None, added_tokens=2)
+    cpu = Cpu(peak_tflops=0.1, compute_efficiency=0.5, tables=(), added_tokens=2)
     assert cpu.expert_time(expert, 3).time_ns == pytest.approx(288 * 5 / 50)
 
 
@@ -171,7 +171,7 @@ def test_peaks_that_are_set_count() -> None:
         (lambda: GPU.expert_time(Expert(8, 6), 1, 5), "bits: 5 is not one of 16, 8, 4, 3, 2, 1"),
         (lambda: GPU.expert_time("deepseek-v2", 1), "expert: 'deepseek-v2' is not an Expert"),  # type: ignore[arg-type]
         (lambda: load_processors("trimoe", ["gpu=null"]).gpu, "gpu: is missing: the hardware has no GPU"),
-        (lambda: load_processors("edge").cpu, "host.cpu_tflops: is not given: how fast the processor is"),
+        (lambda: load_processors("cxl").cpu, "host.cpu_tflops: is not given: how fast the processor is"),
         (
             lambda: load_processors("trimoe", ["gpu.memory_efficiency=null"]).gpu,
             "--set: gpu.memory_efficiency: is not given",
@@ -222,7 +222,7 @@ EXTEND = ("# bits", "# outside: extend\n# bits")
 def test_times_between_measured_counts_lie_on_the_line_between_them(
     table: Any, tokens: int, time_ns: float
 ) -> None:
-    gpu = dataclasses.replace(GPU, table=table())
+    gpu = dataclasses.replace(GPU, tables=(table(),))
     time = gpu.expert_time(Expert(8, 6), tokens)
     assert time.time_ns == pytest.approx(time_ns)
     assert (time.bound, time.compute_ns, time.weight_read_ns, time.overhead_ns) == (
@@ -246,30 +246,189 @@ def test_a_table_ends_where_measuring_ended_unless_it_says_how_it_goes_on(table:
 
 def test_a_table_says_whether_the_reading_of_weights_is_in_it(table: Any) -> None:
     for word, holds in (("included", True), ("excluded", False)):
-        cpu = Cpu(0.1, 0.5, table(("included", word)), 0)
+        cpu = Cpu(0.1, 0.5, (table(("included", word)),), 0)
         assert cpu.expert_time(Expert(8, 6), 2).holds_weight_read is holds
 
 
 @pytest.mark.parametrize(
-    ("expert", "bits", "asked"),
+    ("expert", "bits"),
     [
-        (Expert(8, 7), 16, "8 x 7 with 16 bits"),
-        (Expert(8, 6), 8, "8 x 6 with 8 bits"),
-        (Expert(8, 6), ExpertFormat.of({"gate": 16, "up": 16, "down": 8}), "8 x 6 with {'gate': 16"),
+        (Expert(8, 7), 16),
+        (Expert(8, 6), 8),
+        (Expert(8, 6), ExpertFormat.of({"gate": 16, "up": 16, "down": 8})),
+        (Expert(8, 6), ExpertFormat.of(8, group_size=2)),
     ],
 )
-def test_a_table_is_of_one_expert(table: Any, expert: Expert, bits: Any, asked: str) -> None:
-    gpu = dataclasses.replace(GPU, table=table())
-    words = refusal(lambda: gpu.expert_time(expert, 2, bits))
-    assert f"mine.csv: has times of an expert of 8 x 6 with 16 bits, not of {asked}" in words
+def test_other_experts_than_those_of_tables_take_what_the_roofline_says(
+    table: Any, expert: Expert, bits: Any
+) -> None:
+    with_table, plain = dataclasses.replace(GPU, tables=(table(),)), GPU
+    found, wanted = (gpu.expert_time(expert, 2, bits) for gpu in (with_table, plain))
+    assert found.time_ns == wanted.time_ns != 100
+    assert wanted.source == "roofline"
+    assert found.source == f"roofline, as no table is of 8 x {expert.intermediate} with these bits"
 
 
-def test_weights_with_scales_are_not_those_of_a_table(table: Any) -> None:
-    gpu = dataclasses.replace(GPU, table=table(("bits: 16", "bits: 4")))
-    assert gpu.expert_time(Expert(8, 6), 2, 4).time_ns == 100
-    assert "has times of an expert of 8 x 6 with 4 bits, not of" in refusal(
-        lambda: gpu.expert_time(Expert(8, 6), 2, ExpertFormat.of(4, group_size=2))
+def test_of_several_tables_the_one_of_the_expert_counts(table: Any, tmp_path: Path) -> None:
+    first = table()
+    second = table(("intermediate: 6", "intermediate: 5"), ("2,100", "2,70"))
+    gpu = dataclasses.replace(GPU, tables=(first, second))
+    assert [gpu.expert_time(Expert(8, columns), 2).time_ns for columns in (6, 5)] == [100, 70]
+    (tmp_path / "other.csv").write_text((tmp_path / "mine.csv").read_text())
+    key = f"gpu.expert_times=[{tmp_path / 'mine.csv'}, {tmp_path / 'other.csv'}]"
+    assert "mine.csv and " in (words := refusal(lambda: load_processors("trimoe", [key]).gpu))
+    assert words.endswith("other.csv have times of the same expert")
+
+
+def test_a_share_of_an_expert_takes_that_share_of_its_columns(table: Any) -> None:
+    gpu = dataclasses.replace(GPU, tables=(table(),))
+    assert gpu.expert_time(Expert(8, 6), 4, share=0.5).time_ns == 150
+    assert gpu.expert_time(Expert(8, 6), 4, share=0.4).time_ns == 100  # 2.4 columns are 2
+    part, whole = GPU.expert_time(Expert(8, 6), 4, share=0.5), GPU.expert_time(Expert(8, 3), 4)
+    assert part.to_dict() == whole.to_dict()
+    assert "share: 1.5 is not a number from 0 to 1" in refusal(
+        lambda: GPU.expert_time(Expert(8, 6), 4, share=1.5)
     )
+
+
+# Times of two experts, by threads: half of each is one's.
+BY_THREADS = (
+    ("# weight_read: included", "# weight_read: included\n# experts_per_time: 2\n# outside: roofline"),
+    (
+        "tokens,time_ns\n2,100\n4,300\n8,301.5\n",
+        "threads,tokens,time_ns\n1,1,900\n4,1,300\n4,2,320\n8,1,200\n",
+    ),
+)
+
+
+def test_a_table_by_threads_has_those_asked_for_or_the_most(table: Any, tmp_path: Path) -> None:
+    most = table(*BY_THREADS)
+    assert (most.threads, most.tokens, most.times_ns) == (8, (1,), (100,))
+    four = read_table("mine.csv", tmp_path, 4)
+    assert (four.threads, four.tokens, four.times_ns) == (4, (1, 2), (150, 160))
+    assert refusal(lambda: read_table("mine.csv", tmp_path, 3)).endswith(
+        "mine.csv: threads: 3 were not measured, but 1, 4, 8"
+    )
+    plain = table()
+    assert plain.threads is None
+    assert read_table("mine.csv", tmp_path, 3) == plain
+
+
+def test_beyond_what_was_measured_the_longer_of_measured_and_roofline_counts(table: Any) -> None:
+    # 500 operations a ns: 288 a token are 0.576 ns, 40 on top; 5.76 ns are read.
+    gpu = dataclasses.replace(GPU, tables=(table(*BY_THREADS),))
+    times = {tokens: gpu.expert_time(Expert(8, 6), tokens) for tokens in (1, 104, 105)}
+    assert [(one.time_ns, one.bound) for one in times.values()] == [
+        (100, "measured"),
+        (100, "measured"),
+        (pytest.approx(40 + 105 * 0.576), "compute"),
+    ]
+    assert times[105].holds_weight_read
+    assert times[105].source.endswith("commit 0; by the roofline beyond 1 tokens")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("4,1,300", "0,1,300"), "mine.csv:11: threads: '0' is not a whole number from 1"),
+        (("8,1,200", "2,1,200"), "mine.csv:13: threads: 2 does not come after 4: threads rise"),
+        (("4,2,320", "4,1,320"), "mine.csv:12: tokens: 1 does not come after 1: counts rise"),
+        (("1,1,900\n4,1,300\n4,2,320\n8,1,200\n", ""), "mine.csv: has no measured counts"),
+        (("# outside: roofline", "# outside: extend"), "mine.csv: has fewer than two measured counts"),
+    ],
+)
+def test_a_table_by_threads_with_a_mistake_is_refused(
+    table: Any, change: tuple[str, str], words: str
+) -> None:
+    assert words in refusal(lambda: table(*BY_THREADS, change))
+
+
+def test_fewer_threads_than_cores_have_their_share_of_the_peak() -> None:
+    expert = load_model("qwen3-235b-a22b").expert
+    sets = ["host.cpu_cores=40"]
+    whole = load_processors("trimoe", sets).cpu.expert_time(expert, 8).time_ns
+    assert whole == TRIMOE.cpu.expert_time(expert, 8).time_ns
+    for threads, share in ((10, 0.25), (40, 1), (80, 1)):
+        some = load_processors("trimoe", [*sets, f"host.cpu_threads={threads}"]).cpu
+        assert some.expert_time(expert, 8).time_ns == pytest.approx(whole / share)
+
+
+def test_a_cpu_that_reads_slowly_waits_for_weights() -> None:
+    cpu = Cpu(peak_tflops=0.1, compute_efficiency=0.5, tables=(), added_tokens=0, read_gbps=2)
+    few, many = (cpu.expert_time(Expert(8, 6), tokens) for tokens in (24, 26))
+    assert (few.time_ns, few.bound, few.holds_weight_read) == (144, "memory", True)  # 288 B at 2 B a ns
+    assert (many.time_ns, many.bound) == (pytest.approx(26 * 288 / 50), "compute")
+
+
+THREADS = (1, 2, 4, 8, 16, 24)
+# Table III (ms, of a layer of two experts) and Table IV (W) of the paper.
+TABLE_III = {
+    "mixtral-8x7b": (0.25, (44.12, 25.53, 18.34, 15.76, 10.96, 7.34)),
+    "phi-3.5-moe": (0.11, (22.73, 12.80, 8.58, 6.39, 3.92, 3.36)),
+}
+TABLE_IV = {
+    "mixtral-8x7b": ((86.1, 91.7, 100.3, 111.0, 133.4, 147.5), (91.6, 92.8, 101.0, 103.4, 99.6, 97.9)),
+    "phi-3.5-moe": ((84.4, 88.4, 92.0, 98.4, 110.1, 118.3), (97.4, 100.7, 105.9, 109.2, 106.0, 109.2)),
+}
+
+
+@pytest.mark.parametrize("name", TABLE_III)
+def test_experts_of_cache_7960x_4090_take_half_of_what_table_iii_has_for_two(name: str) -> None:
+    gpu_ms, cpu_ms = TABLE_III[name]
+    expert, (cpu_w, gpu_w) = load_model(name).expert, TABLE_IV[name]
+    for threads, ms, watts in zip(THREADS, cpu_ms, zip(cpu_w, gpu_w, strict=True), strict=True):
+        processors = load_processors("cache-7960x-4090", [f"host.cpu_threads={threads}"])
+        time = processors.cpu.expert_time(expert, 1)
+        assert (time.time_ns, time.bound) == (pytest.approx(ms * 1e6 / 2), "measured")
+        assert "Table III" in time.source
+        assert processors.power_w(name) == dict(zip(("cpu", "gpu"), watts, strict=True))
+    processors = load_processors("cache-7960x-4090")
+    assert processors.gpu.expert_time(expert, 1).time_ns == pytest.approx(gpu_ms * 1e6 / 2)
+    assert processors.cpu.expert_time(expert, 1).time_ns == pytest.approx(cpu_ms[-1] * 1e6 / 2)
+    assert "3 were not measured, but 1, 2, 4, 8, 16, 24" in refusal(
+        lambda: load_processors("cache-7960x-4090", ["host.cpu_threads=3"]).cpu
+    )
+
+
+def test_the_tables_are_those_of_the_paper_as_printed() -> None:
+    folder = Path(ndpsim.processors.__file__).parent / "tables"
+    for name, (gpu_ms, cpu_ms) in TABLE_III.items():
+        rows = (folder / f"cache_cpu_{name}.csv").read_text().split("time_ns\n")[1]
+        wanted = [f"{threads},1,{round(ms * 1e6)}" for threads, ms in zip(THREADS, cpu_ms, strict=True)]
+        assert rows.split() == wanted
+        assert (folder / f"cache_gpu_{name}.csv").read_text().endswith(f"time_ns\n1,{round(gpu_ms * 1e6)}\n")
+
+
+POWER = """\
+# what: by hand
+# source: a meter
+# hidden: 4096
+# intermediate: 14336
+threads,cpu_w,gpu_w
+1,20,30
+4,50,31.5
+"""
+
+
+def test_measured_power_is_that_of_the_model_and_the_threads(tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text(POWER)
+    key = f"host.measured_power={tmp_path / 'mine.csv'}"
+    power = load_processors("trimoe", [key])
+    assert power.power_w("mixtral-8x7b") == {"cpu": 50, "gpu": 31.5}
+    assert power.power_w("deepseek-v2") is None
+    assert TRIMOE.power_w("mixtral-8x7b") is None
+    one = load_processors("trimoe", [key, "host.cpu_threads=1"])
+    assert one.power_w("mixtral-8x7b") == {"cpu": 20, "gpu": 30}
+    three = load_processors("trimoe", [key, "host.cpu_threads=3"])
+    assert "threads: 3 were not measured, but 1, 4" in refusal(lambda: three.power_w("mixtral-8x7b"))
+    for old, new, words in (
+        ("4,50,31.5", "1,50,31.5", "mine.csv:7: threads: 1 is given twice"),
+        ("4,50,31.5", "4,-1,31.5", "mine.csv:7: cpu_w: '-1' is not a power in W above 0"),
+        ("1,20,30\n4,50,31.5\n", "", "mine.csv: has no measured power"),
+        ("threads,", "tokens,", "mine.csv:5: the columns are not threads,cpu_w,gpu_w"),
+    ):
+        (tmp_path / "mine.csv").write_text(POWER.replace(old, new))
+        assert words in refusal(lambda: power.power_w("mixtral-8x7b"))
 
 
 @pytest.mark.parametrize(
@@ -343,10 +502,10 @@ def test_a_table_is_found_beside_the_hardware_file_and_from_where_one_sets_it(
 
 
 def test_the_bundled_table_has_the_measured_times() -> None:
-    assert table_names() == ["h100_mixtral-8x7b"]
+    assert "h100_mixtral-8x7b" in table_names()
     measured = read_table("h100_mixtral-8x7b", Path())
     assert measured.expert == load_model("mixtral-8x7b").expert
-    assert (len(measured.tokens), measured.holds_weight_read, measured.extend) == (126, True, False)
+    assert (len(measured.tokens), measured.holds_weight_read, measured.outside) == (126, True, "refuse")
     # LLMServingSim, profiler/v0/perf_models: its first, a middle and its last row.
     assert [measured.time_ns(tokens) for tokens in (1, 544, 2048)] == [128967, 328283, 1019203]
     assert "commit 5daddb2" in measured.source

@@ -102,7 +102,7 @@ def compute_efficiency(table: ExpertTable) -> float:
 
 def errors(table: ExpertTable, gpu: Gpu) -> list[tuple[float, int]]:
     """How far the roofline is from what was measured, as a share of it, with the tokens; the least first."""
-    h100 = dataclasses.replace(gpu, peak_tflops=H100_TFLOPS, memory_gbps=H100_GBPS, table=None)
+    h100 = dataclasses.replace(gpu, peak_tflops=H100_TFLOPS, memory_gbps=H100_GBPS, tables=())
     measured = zip(table.tokens, table.times_ns, strict=True)
     return sorted((h100.expert_time(table.expert, n).time_ns / time_ns - 1, n) for n, time_ns in measured)
 

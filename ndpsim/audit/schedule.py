@@ -28,7 +28,7 @@ from ndpsim.reported import html_table, text_table
 __all__ = ["Finding", "ScheduleReport", "check_schedule", "is_schedule_log"]
 
 _SUFFIXES = (".jsonl", ".jsonl.gz")
-_VERSION = 1
+_VERSION = 2
 _MOST_DESCRIBED = 1_000_000
 _SHOWN = 16  # findings in the repr of a report
 _LONGEST = 1 << 28  # bytes of a line

@@ -278,9 +278,17 @@ def _host_faults(jobs: Sequence[Job]) -> Iterator[Fault]:
 
 
 def _byte_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fault]:
-    """Copies and processors read an expert's bytes, by its share; an NDP unit no fewer."""
+    """Copies and processors read an expert's bytes, or a replica's, by its share; an NDP unit no fewer."""
     for job in jobs:
-        due = machine.expert_bytes * _share(line, job)
+        expert = str(job["expert"])
+        bits = line["bits"].get(expert, machine.bits)
+        if job["resource"] == "gpu" and line["placement"].get(expert, {}).get("gpu", False):
+            bits = machine.bits
+        size = machine.bytes_of(bits)
+        if size is None:
+            yield "bytes", f"{_name(job)} reads {bits} bits of a weight, of which there is no replica"
+            continue
+        due = size * _share(line, job)
         at_least = job["kind"] == "expert" and _engine(job) == "ndp"
         exactly = job["kind"] in ("copy", "expert") and not at_least
         if (exactly and abs(job["bytes"] - due) > 1) or (at_least and job["bytes"] < due - 1):

@@ -10,7 +10,8 @@ from ndpsim.audit.schedule_rules import Fault, Machine, close, dimms_of, fits, i
 __all__ = ["Places"]
 
 _TO_GPU = ("prefetch", "fetch")
-_KINDS = (*_TO_GPU, "evict", "relayout", "rebalance")
+_AT_ONCE = ("keep", "evict")
+_KINDS = (*_TO_GPU, *_AT_ONCE, "relayout", "rebalance")
 
 Migration = Mapping[str, Any]
 
@@ -35,6 +36,7 @@ class Places:
             self._occupy(lies, 1)
         self._layers: list[tuple[float, float]] = []  # from when to when layers' experts were under way
         self._later: list[Migration] = []
+        self._copied: set[tuple[int, int]] = set()  # what the last layer has copied to the GPU in full
 
     def capacity_faults(self) -> Iterator[Fault]:
         """What does not fit, on the GPU and on each DIMM."""
@@ -47,7 +49,7 @@ class Places:
     def _occupy(self, lies: str, times: int) -> None:
         dimms = dimms_of(lies) or range(self._machine.dimms)
         for dimm in range(dimms.start, min(dimms.stop, len(self._used))):
-            self._used[dimm] += times * self._machine.expert_bytes / len(dimms)
+            self._used[dimm] += times * self._machine.lying_bytes / len(dimms)
 
     # ---- a line ----
 
@@ -84,6 +86,11 @@ class Places:
         for migration in self._later:
             yield from self._moved(migration)
         self._layers.append((line["start_ns"], line["end_ns"]))
+        self._copied = {
+            (line["layer"], job["expert"])
+            for job in line["jobs"]
+            if job["kind"] == "copy" and job["share"] == 1 and str(job["expert"]) not in line["bits"]
+        }
 
     def _moved(self, migration: Migration) -> Iterator[Fault]:
         where = migration["layer"], migration["expert"]
@@ -91,7 +98,9 @@ class Places:
         begins = "gpu" if kind == "evict" else self._lies.get(where)
         if migration["from"] != begins or (kind == "evict" and where not in self._resident):
             yield "migration", f"{_name(migration)} from {migration['from']}, and the expert lies {begins}"
-        if kind in _TO_GPU:
+        if kind == "keep" and where not in self._copied:
+            yield "migration", f"{_name(migration)}: the layer before has not copied the expert in full"
+        if kind in (*_TO_GPU, "keep"):
             if where in self._resident:
                 yield "migration", f"{_name(migration)}: the expert is in the GPU's memory already"
             self._resident.add(where)
@@ -130,10 +139,10 @@ class Places:
         """From where to where, how many bytes, and how fast."""
         kind, source, target = (migration[key] for key in ("kind", "from", "to"))
         name, size = _name(migration), migration["bytes"]
-        legal = {"evict": source == "gpu" and target == "none"}
+        legal = {"evict": source == "gpu" and target == "none", "keep": target == "gpu"}
         if kind in _TO_GPU:
             legal[kind] = target == "gpu"
-        elif kind != "evict":
+        elif kind not in _AT_ONCE:
             ends = dimms_of(source), dimms_of(target)
             legal = {
                 "relayout": (ends[0] is None) != (ends[1] is None),
@@ -143,8 +152,9 @@ class Places:
                 yield "migration", f"{name}: the machine has {self._machine.dimms} DIMMs"
         if not legal[kind]:
             yield "migration", f"{name} goes from {source} to {target}"
-        if size != self._machine.expert_bytes:
-            yield "bytes", f"{name} moves {size} bytes, and the expert has {self._machine.expert_bytes}"
+        due = 0 if kind == "keep" else self._machine.expert_bytes
+        if size != due:
+            yield "bytes", f"{name} moves {size} bytes, and not {due}"
         took = migration["end_ns"] - migration["start_ns"]
         for what, sent, gbps in self._links(kind, source, target, size):
             if not fits(sent, gbps, took):
@@ -157,7 +167,7 @@ class Places:
         if kind in _TO_GPU:
             yield "PCIe", size, gbps["pcie"]
             yield f"the host's channels ({source})", size, self._machine.read_gbps(source)
-        elif kind != "evict":
+        elif kind not in _AT_ONCE:
             for lies, other in ((source, target), (target, source)):
                 dimms, others = dimms_of(lies), dimms_of(other)
                 if dimms is not None:

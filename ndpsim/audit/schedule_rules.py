@@ -69,6 +69,8 @@ class Machine:
     expert_bytes: int
     expert_buffers: int
     copy_engines: int
+    bits: int
+    replicas: Mapping[str, int]
     gbps: Mapping[str, float]
 
     @classmethod
@@ -79,6 +81,15 @@ class Machine:
         if not machine.layers or min(counts) < 1:
             raise ValueError("a run without layers, experts or channels")
         return machine
+
+    @property
+    def lying_bytes(self) -> int:
+        """Bytes of an expert with its replicas."""
+        return self.expert_bytes + sum(self.replicas.values())
+
+    def bytes_of(self, bits: int) -> int | None:
+        """Bytes of an expert in so many bits; None: there is no such replica."""
+        return self.expert_bytes if bits == self.bits else self.replicas.get(str(bits))
 
     def channels_of(self, lies: str) -> dict[int, float]:
         """The host's channels over which it reads an expert from where it lies, and the share of each."""

@@ -119,7 +119,7 @@ def _policy_names() -> list[str]:
     """By the names of their files: their classes would bring Numba and pydantic."""
     from ndpsim.plugins import option_names
 
-    return sorted(option_names("policies/published", "trimoe"))
+    return ["all", *sorted(option_names("policies/published", "trimoe"))]
 
 
 def _routing_names() -> list[str]:

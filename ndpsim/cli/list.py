@@ -47,7 +47,10 @@ def _names() -> dict[str, list[str]]:
 )
 @click.argument("what", required=False)
 def command(what: str | None) -> None:
-    """List names, one a line: hw, models, orgs, ...; by default all kinds with their names."""
+    """List names, one a line: hw, models, orgs, ...; by default all kinds with their names.
+
+    Policies come with their engines, those of them that they need, and their papers.
+    """
     from ndpsim.report.printing import print_text
 
     names = _names()
@@ -57,5 +60,10 @@ def command(what: str | None) -> None:
         return
     if what not in names:
         raise InputError(one_of(what, names, "kind of thing"), key="list")
+    if what == "policies":
+        from ndpsim.report.policies import print_policies
+
+        print_policies()
+        return
     for name in names[what]:
         print_text(name)

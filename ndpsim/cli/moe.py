@@ -103,6 +103,7 @@ def _history(plot: Plot | None, layer: tuple[int, int] | None) -> History | None
     examples=(
         "ndpsim moe --model deepseek-v2 --policy trimoe --policy monde --batch 512 --steps 16",
         "ndpsim moe --policy trimoe:relayout=false --layers 1-8 --steps 2 --log log.jsonl.gz",
+        "ndpsim moe --hw dali-7532-3090 --model mixtral-8x7b --policy dali --policy all --batch 8",
     ),
 )
 @click.option("--hw", default="trimoe", show_default=True, metavar="NAME|FILE", help="The hardware.")
@@ -119,7 +120,7 @@ def _history(plot: Plot | None, layer: tuple[int, int] | None) -> History | None
     multiple=True,
     default=("trimoe",),
     metavar="NAME[:KEY=VALUE,...]",
-    help="A policy, or FILE.py:CLASS. Repeatable: all on one trace, speed-ups against the first.  "
+    help="A policy, FILE.py:CLASS, or all. Repeatable: all on one trace, speed-ups against the first.  "
     "[default: trimoe]",
 )
 @click.option("--batch", default=512, show_default=True, type=int, help="Sequences decoded together.")

@@ -151,12 +151,13 @@ def _show_policy(name: str, sets: Sequence[str], json_to: str | None) -> None:
         policy = policy_class(name)
     parameters = parameters_of(policy)
     if json_to is not None:
-        about = {"name": policy.name, "title": policy.title, "paper": policy.paper}
+        about: dict[str, Any] = {"name": policy.name, "title": policy.title, "paper": policy.paper}
+        about |= {"engines": list(policy.engines), "needs": list(policy.needs)}
         write_json({**about, "parameters": [asdict(one) for one in parameters]}, json_to)
     else:
         from ndpsim.report.policies import print_policy
 
-        print_policy(policy.name, policy.title, policy.paper, parameters)
+        print_policy(policy, parameters)
 
 
 def _counts(text: str) -> list[int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from ndpsim.errors import nearest
 
@@ -51,6 +51,7 @@ __all__ = [
     "Side",
     "Slots",
     "StaticMw",
+    "Tables",
     "Text",
     "Tflops",
     "Volts",
@@ -152,11 +153,18 @@ PicojoulesPerByte = Annotated[float, Field(ge=0, le=1e6), unit("pJ/B")]
 PicojoulesPerBit = Annotated[float, Field(ge=0, le=1e6), unit("pJ/bit")]
 Share = Annotated[float, Field(gt=0, le=1)]
 Microseconds = Annotated[float, Field(ge=0, le=1e6), unit("us")]
+Tables = Annotated[
+    list[Name] | None,
+    BeforeValidator(lambda given: [given] if isinstance(given, str) else given, Name | list[Name] | None),
+]
 # Tables of measured times, on the GPU and on the CPU.
 ExpertTimes = Annotated[
-    Name | None,
+    Tables,
     Field(
-        description="measured times of an expert instead of the roofline: a table by its name, or a .csv file"
+        description=(
+            "measured times of experts, each instead of the roofline for models with such an expert: tables "
+            "by their names, or .csv files"
+        )
     ),
 ]
 Milliwatts = Annotated[float, Field(ge=0, le=1e6), unit("mW")]

@@ -41,6 +41,7 @@ from ndpsim.config.quantities import (
     Share,
     Side,
     StaticMw,
+    Tables,
     Text,
     Tflops,
     WireGbps,
@@ -112,7 +113,23 @@ class Host(Section):
         description="an expert takes as long as if it had so many tokens more",
         json_schema_extra={"unit": "tokens"},
     )
+    cpu_read_gbps: Gbps | None = Field(
+        default=None, description="what the CPU reads of an expert's weights in a ns at most"
+    )
+    cpu_cores: int | None = Field(
+        default=None,
+        ge=1,
+        le=65_536,
+        description="cores that make cpu_tflops; fewer threads than cores make that share of it",
+    )
+    cpu_threads: int | None = Field(
+        default=None, ge=1, le=65_536, description="threads that compute experts on the CPU"
+    )
     cpu_expert_times: ExpertTimes = None
+    measured_power: Annotated[
+        Tables,
+        Field(description="power of CPU and GPU while a model runs: tables by their names, or .csv files"),
+    ] = None
 
 
 class Gpu(Section):
@@ -190,6 +207,9 @@ class Cxl(Section):
     latency_ns: LinkLatency = Field(description="latency of a packet")
     packet_bytes: PacketBytes
     header_bytes: HeaderBytes
+    copy_engines: int = Field(
+        default=1, ge=1, le=64, description="copies to a GPU under way at once; they share the link"
+    )
     pj_per_bit: PicojoulesPerBit | None = Field(default=None, description="energy of the link, both ends")
 
 

@@ -168,6 +168,17 @@ class Costs:
         self._reads: dict[int | None, HostReadCost] = {}
         self._relayouts: dict[tuple[str, str], RelayoutCost] = {}
         self._bursts: dict[_Lies, Ints] = {}
+        self._of_bits: dict[int, Costs] = {}
+
+    def of_bits(self, bits: int | None) -> Costs:
+        """The costs of replicas in so many bits; None: of the experts themselves."""
+        if bits is None:
+            return self
+        found = self._of_bits.get(bits)
+        if found is None:
+            found = Costs(self.hardware, self.shape, bits, self.arbitration, self._cache)
+            self._of_bits[bits] = found
+        return found
 
     def expert(self, tokens: int, shards: int = 1, share: float = 1.0) -> NdpCost:
         """An expert with its weights on one DIMM, or sharded over several.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.moe import Expert
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.jobs import JobList, Label
 from ndpsim.orchestrator.lies import Lies
@@ -18,6 +18,7 @@ from ndpsim.policies.answers import CheckedAssignment
 from ndpsim.policies.interface import STRIPED, Machine
 from ndpsim.processors import Cpu, Gpu, Processors
 from ndpsim.processors.dense import ACTIVATION_BYTES
+from ndpsim.processors.devices import expert_format, weight_bytes
 
 __all__ = ["CPU", "GPU", "Gated", "LayerJobs", "first_ndp", "server_names"]
 
@@ -42,6 +43,7 @@ class Gated(NamedTuple):
         arriving: the jobs of experts on their way there.
         tokens_off_gpu: tokens with an expert on another engine.
         shared_ns: of the shared experts; 0: there are none.
+        planning_ns: of the decision, before anything else.
     """
 
     loads: Sequence[int]
@@ -50,41 +52,62 @@ class Gated(NamedTuple):
     arriving: Mapping[int, int]
     tokens_off_gpu: int
     shared_ns: float
+    planning_ns: float
+
+
+class _Weights(NamedTuple):
+    """What of an expert is read: its bits (None: in full), bytes, and these as a share of the full ones."""
+
+    bits: int | None
+    bytes: int
+    share: float
 
 
 class LayerJobs:
-    """Makes the jobs of layers of one run."""
+    """Makes the jobs of layers of one run.
+
+    contention: rows of `Slowdown` are those of the numbers of tokens; False: there is one row.
+    """
 
     def __init__(
-        self, machine: Machine, costs: Costs, processors: Processors, transfers: Transfers, bits: int
+        self, machine: Machine, costs: Costs, processors: Processors, transfers: Transfers, contention: bool
     ) -> None:
         self._machine, self._costs, self._transfers = machine, costs, transfers
-        self._rows = transfers.table_of_tokens() if machine.dimms else {}
+        tabled = bool(machine.dimms) and contention
+        self._rows = transfers.table_of_tokens() if tabled else defaultdict[int, tuple[int, float]](_one_row)
         self._names = server_names(machine.dimms)
         whole = machine.model.expert
 
-        def timed(processor: Gpu | Cpu) -> Callable[[int, float], float]:
+        def timed(processor: Gpu | Cpu) -> Callable[[int, float, int | None], float]:
             @functools.cache
-            def time_ns(tokens: int, share: float) -> float:
-                columns = max(1, round(share * whole.intermediate))
-                return processor.expert_time(Expert(whole.hidden, columns), tokens, bits).time_ns
+            def time_ns(tokens: int, share: float, bits: int | None) -> float:
+                return processor.expert_time(whole, tokens, bits or machine.bits, share).time_ns
 
             return time_ns
 
         self._gpu_ns = timed(processors.gpu)
         if machine.has_cpu:
             self._cpu_ns = timed(processors.cpu)
+        self._weights = functools.cache(self._weights_of)
         self._hidden_bytes = machine.model.hidden * ACTIVATION_BYTES
 
     def add(self, jobs: JobList, assigned: CheckedAssignment, layer: Gated) -> None:
         """Add the jobs of a layer."""
-        sent: tuple[int, ...] = ()
+        begun: tuple[int, ...] = ()
+        if layer.planning_ns:
+            label = Label("cpu", "planning", alone_ns=layer.planning_ns)
+            begun = (jobs.add(label, layer.planning_ns, server=CPU),)
+        sent, bits = begun, assigned.bits
         size = layer.tokens_off_gpu * self._hidden_bytes
         if size:
-            sent = (self._add_vectors(jobs, "up", size, ()),)
-        self._add_gpu(jobs, assigned.gpu, layer)
-        off_gpu = self._add_cpu(jobs, assigned.cpu, layer, sent)
-        off_gpu += self._add_ndp(jobs, assigned.ndp, layer, sent)
+            sent = (self._add_vectors(jobs, "up", size, begun),)
+        last = self._add_gpu(jobs, assigned, layer, begun)
+        if assigned.sequential:
+            sent = (*sent, *last)
+        off_gpu = self._add_cpu(jobs, assigned.cpu, bits, layer, sent)
+        if assigned.sequential:
+            sent = (*sent, *off_gpu)
+        off_gpu += self._add_ndp(jobs, assigned.ndp, bits, layer, sent)
         if size:
             self._add_vectors(jobs, "down", size, off_gpu)
 
@@ -96,57 +119,88 @@ class LayerJobs:
         transfer = self._transfers.vectors("up" if direction == "up" else "down")
         return jobs.add(label, ns, after, kind=transfer, per_ns=1.0)
 
-    def _add_gpu(self, jobs: JobList, parts: Sequence[tuple[int, float]], layer: Gated) -> None:
-        """Shared experts first, then experts in their order; copies go ahead as far as buffers reach."""
-        last: list[int] = []
+    def _add_gpu(
+        self, jobs: JobList, assigned: CheckedAssignment, layer: Gated, begun: tuple[int, ...]
+    ) -> tuple[int, ...]:
+        """Shared experts first, then experts in their order; copies go ahead as far as buffers reach.
+
+        Returns:
+            The last to be computed.
+        """
+        last = begun
         if layer.shared_ns:
             label = Label("gpu", "shared", alone_ns=layer.shared_ns)
-            last = [jobs.add(label, layer.shared_ns, server=GPU)]
+            last = (jobs.add(label, layer.shared_ns, begun, server=GPU),)
         copies: list[int] = []
         copied: list[int] = []  # the computing of copied experts
         engines, buffers = self._transfers.pcie.copy_engines, self._machine.expert_buffers
-        for expert, share in parts:
-            needs = list(last)
+        for expert, share in assigned.gpu:
+            needs, bits = last, None
             if expert in layer.arriving:
-                needs.append(layer.arriving[expert])
+                needs = (*last, layer.arriving[expert])
             elif not layer.resident[expert]:
+                bits = assigned.bits.get(expert)
                 before = [of[-n] for of, n in ((copies, engines), (copied, buffers)) if len(of) >= n]
-                copies.append(self._add_copy(jobs, expert, share, layer.lies(expert), before))
-                needs.append(copies[-1])
-            tokens = layer.loads[expert]
-            ns = self._gpu_ns(tokens, share)
-            label = Label("gpu", "expert", expert, share, tokens, self._bytes(share), ns)
-            last = [jobs.add(label, ns, needs, server=GPU)]
+                after = last if assigned.sequential else (*begun, *before)
+                weights = self._weights(share, bits)
+                copies.append(self._add_copy(jobs, expert, share, weights, layer.lies(expert), after))
+                needs = (*last, copies[-1])
+            tokens, size = layer.loads[expert], self._weights(share, bits).bytes
+            ns = self._gpu_ns(tokens, share, bits)
+            label = Label("gpu", "expert", expert, share, tokens, size, ns)
+            last = (jobs.add(label, ns, needs, server=GPU),)
             if copies and copies[-1] in needs:
                 copied.append(last[0])
+        return last
 
-    def _bytes(self, share: float) -> int:
-        return round(self._machine.expert_bytes * share)
+    def _weights_of(self, share: float, bits: int | None) -> _Weights:
+        full = self._machine.expert_bytes
+        if bits is None:
+            return _Weights(None, round(full * share), share)
+        size = weight_bytes(self._machine.model.expert, expert_format(bits))
+        return _Weights(bits, round(size * share), size / full * share)
 
-    def _add_copy(self, jobs: JobList, expert: int, share: float, lies: Lies, after: Sequence[int]) -> int:
-        size = self._bytes(share)
+    def _add_copy(
+        self, jobs: JobList, expert: int, share: float, weights: _Weights, lies: Lies, after: Sequence[int]
+    ) -> int:
+        size = weights.bytes
         ns = self._transfers.pcie_ns(size)
-        alone = max(ns, share * self._transfers.read_ns(lies))
+        alone = max(ns, weights.share * self._transfers.read_ns(lies))
         label = Label("pcie-down", "copy", expert, share, 0, size, alone, size / ns)
-        return jobs.add(label, ns, after, kind=self._transfers.copy(lies), per_ns=share / ns)
+        return jobs.add(label, ns, after, kind=self._transfers.copy(lies), per_ns=weights.share / ns)
 
     def _add_cpu(
-        self, jobs: JobList, parts: Sequence[tuple[int, float]], layer: Gated, sent: tuple[int, ...]
+        self,
+        jobs: JobList,
+        parts: Sequence[tuple[int, float]],
+        bits: Mapping[int, int],
+        layer: Gated,
+        sent: tuple[int, ...],
     ) -> list[int]:
         """One after the other, each reading its weights while it computes."""
         last = sent
         for expert, share in parts:
-            tokens, where = layer.loads[expert], layer.lies(expert)
-            ns = self._cpu_ns(tokens, share)
-            size = self._bytes(share)
-            alone = max(ns, share * self._transfers.read_ns(where))
-            label = Label("cpu", "expert", expert, share, tokens, size, alone, size / ns)
-            job = jobs.add(label, ns, last, server=CPU, kind=self._transfers.read(where), per_ns=share / ns)
+            tokens, where, weights = (
+                layer.loads[expert],
+                layer.lies(expert),
+                self._weights(share, bits.get(expert)),
+            )
+            ns = self._cpu_ns(tokens, share, weights.bits)
+            alone = max(ns, weights.share * self._transfers.read_ns(where))
+            label = Label("cpu", "expert", expert, share, tokens, weights.bytes, alone, weights.bytes / ns)
+            job = jobs.add(
+                label, ns, last, server=CPU, kind=self._transfers.read(where), per_ns=weights.share / ns
+            )
             last = (job,)
         return list(last) if parts else []
 
     def _add_ndp(
-        self, jobs: JobList, parts: Sequence[tuple[int, float]], layer: Gated, sent: tuple[int, ...]
+        self,
+        jobs: JobList,
+        parts: Sequence[tuple[int, float]],
+        bits: Mapping[int, int],
+        layer: Gated,
+        sent: tuple[int, ...],
     ) -> list[int]:
         """On each DIMM one after the other; a sharded expert on each of its DIMMs at its turn there."""
         last: dict[int, tuple[int, ...]] = {}
@@ -154,7 +208,7 @@ class LayerJobs:
             dimm, shards = layer.lies(expert)
             assert dimm != STRIPED
             tokens = layer.loads[expert]
-            cost = self._costs.expert(tokens, shards, share)
+            cost = self._costs.of_bits(bits.get(expert)).expert(tokens, shards, share)
             size = cost.bytes // shards
             for one in range(dimm, dimm + shards):
                 unit = self._names[first_ndp + one]
@@ -169,3 +223,7 @@ class LayerJobs:
                 )
                 last[one] = (job,)
         return [job for jobs_ in last.values() for job in jobs_]
+
+
+def _one_row() -> tuple[int, float]:
+    return 0, 0.0

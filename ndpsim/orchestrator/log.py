@@ -5,15 +5,16 @@ The run of each policy begins with a line that says what is run: `log` (the vers
 `prompt_tokens`, `dimms`, `channels` (of the host), `channel_of_dimm`, `expert_bytes`, `dimm_bytes`
 (capacity), `gpu_experts` (that the GPU's memory has room for), `expert_buffers`, `copy_engines`,
 `link_ports`, `gbps` (the peak of "pcie" each way, a "channel", a "link" each way, and inside a "dimm"; 0:
-there is none) and `placement`: by layer, `dimm` (-1: striped) and `shards` of each expert, and the experts
-that are `resident` on the GPU.
+there is none), `bits` of a weight, `replicas` (bytes of an expert's further copies, by their bits) and
+`placement`: by layer, `dimm` (-1: striped) and `shards` of each expert, and the experts that are `resident`
+on the GPU.
 
 A line follows for each layer: `policy`, `phase`, `step`, `layer`, `start_ns`, `end_ns`, `window_ns`,
 `tokens`, `loads` by expert, `placement` of the activated experts (`lies`: "striped", "localized 3",
 "sharded:4 8"; `gpu`: also there), `estimates` by engine, `assign` (for each engine pairs of expert and share,
-in order), `estimated_ns`, `details`, `jobs` and `migrations` with the fields of `JobRecord` and
-`MigrationRecord` (`from` and `to` are a migration's source and target), `under_way`, `bound_ns`, `bottleneck`
-and `critical_path`, which has places in `jobs`.
+in order), `bits` by expert of those read from a replica, `estimated_ns`, `details`, `jobs` and `migrations`
+with the fields of `JobRecord` and `MigrationRecord` (`from` and `to` are a migration's source and target),
+`under_way`, `bound_ns`, `bottleneck` and `critical_path`, which has places in `jobs`.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ from ndpsim.files import replacing
 from ndpsim.orchestrator.lies import name_of
 from ndpsim.orchestrator.record import LayerRecord, MigrationRecord, Observer, RunRecord
 from ndpsim.policies.interface import Part, Placement
+from ndpsim.processors.devices import expert_format, weight_bytes
 
 __all__ = ["LOG_VERSION", "writing_log"]
 
-LOG_VERSION = 1
+LOG_VERSION = 2
 _COMPRESSION = 3  # a third larger than the default, three times as fast
 
 
@@ -106,6 +108,11 @@ def _of_run(run: RunRecord) -> dict[str, Any]:
             "link": 0.0 if link is None else link.link_gbps,
             "dimm": hardware.dimm_peak_gbps,
         },
+        "bits": machine.bits,
+        "replicas": {
+            str(bits): weight_bytes(machine.model.expert, expert_format(bits))
+            for bits in run.placement.replicas
+        },
         "placement": _whole_placement(run.placement),
     }
 
@@ -133,6 +140,7 @@ def _of_layer(policy: str, layer: LayerRecord) -> dict[str, Any]:
         "placement": _placement(layer),
         "estimates": dict(layer.estimates),
         "assign": {engine: _order(getattr(assignment, engine)) for engine in ("gpu", "cpu", "ndp")},
+        "bits": {str(expert): int(bits) for expert, bits in assignment.bits.items() if layer.loads[expert]},
         "estimated_ns": assignment.estimated_ns,
         "details": dict(assignment.details),
         "jobs": [vars(job) for job in layer.jobs],

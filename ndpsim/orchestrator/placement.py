@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ndpsim.errors import InputError
 from ndpsim.orchestrator.lies import Lies
 from ndpsim.policies.interface import STRIPED, LayerPlacement, Machine, Placement
+from ndpsim.processors.devices import expert_format, weight_bytes
 
 __all__ = ["Places"]
 
@@ -32,13 +33,16 @@ class Places:
         self._dimm = placement.dimm.copy()
         self._shards = placement.shards.copy()
         self._resident = placement.resident.copy()
-        arrays = map(_frozen, (self._dimm, self._shards, self._resident))
-        self.now = Placement(*arrays, replicas=placement.replicas)
+        self.now = Placement(
+            _frozen(self._dimm), _frozen(self._shards), _frozen(self._resident), placement.replicas
+        )
         self._machine, self._dimms, self._capacity = machine, dimms, dimm_bytes
         self._arriving = np.zeros_like(self._resident)
         self._moving = np.zeros_like(self._resident)
         self.arriving, self.moving = _frozen(self._arriving), _frozen(self._moving)
         self.gpu_free = machine.gpu_experts - int(self._resident.sum())
+        sizes = [weight_bytes(machine.model.expert, expert_format(bits)) for bits in placement.replicas]
+        self._lying_bytes = machine.expert_bytes + sum(sizes)
         self._used = np.full(dimms, kv / dimms)
         for (dimm, shards), count in _counted(self._dimm, self._shards).items():
             self._take((dimm, shards), count)
@@ -53,9 +57,7 @@ class Places:
     def _take(self, lies: Lies, count: int) -> None:
         dimm, shards = lies
         chosen = slice(None) if dimm == STRIPED else slice(dimm, dimm + shards)
-        self._used[chosen] += (
-            count * self._machine.expert_bytes / (self._dimms if dimm == STRIPED else shards)
-        )
+        self._used[chosen] += count * self._lying_bytes / (self._dimms if dimm == STRIPED else shards)
 
     def lies(self, row: int, expert: int) -> Lies:
         """Where an expert lies."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ndpsim.config import Hardware
 from ndpsim.events.loop import DONE, run_jobs
 from ndpsim.events.state import Jobs
+from ndpsim.orchestrator.bounds import Bounds
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.jobs import JobList, Label, make_work
 from ndpsim.orchestrator.layer import GPU, Gated, LayerJobs, first_ndp, server_names
@@ -56,7 +57,6 @@ class Given:
         layers: the model's layers that are run, dense ones among them.
         decode, prefill: times of attention and dense parts; of the prefill None where there is none.
         host_kv_bytes: of the KV cache in the host's memory.
-        bound_ns: of a layer, from its loads, tokens and shared experts' time.
     """
 
     hardware: Hardware
@@ -71,8 +71,7 @@ class Given:
     decode: DenseTime
     prefill: DenseTime | None
     host_kv_bytes: int
-    bits: int
-    bound_ns: Callable[[Ints, float], float]
+    bounds: Bounds
 
 
 @dataclass(frozen=True)
@@ -114,17 +113,21 @@ class PolicyRunner:
         self.given, self.policy, self._observer, self._progress = given, policy, observer, progress
         self._wanted, self._steps = wanted, given.trace.steps + (given.prefill is not None)
         self.record: LayerRecord | None = None
-        self.tally, self.clock_ns, self.prefill_ns = Tally(), 0.0, 0.0
+        self.tally, self.clock_ns, self.prefill_ns = Tally(given.machine.bits), 0.0, 0.0
         machine, hardware = given.machine, given.hardware
         with self._asked("place"):
-            placement = policy.place(OfflineView(machine, given.estimates, given.offline, given.trace.batch))
+            trace = given.trace
+            offline = OfflineView(machine, given.estimates, given.offline, trace.batch, trace.prefill_tokens)
+            placement = policy.place(offline)
         placement = checked_placement(policy.name, placement, machine)
         dimms = hardware.system.dimm.count
         self._places = Places(placement, machine, dimms, hardware.dimm_bytes, given.host_kv_bytes)
         at_once = hardware.relayout.concurrent_experts if machine.dimms and hardware.system.link else 1
         self._migrations = Migrations(self._places, given.transfers, given.costs, machine, at_once)
-        self._layer_jobs = LayerJobs(machine, given.costs, given.processors, given.transfers, given.bits)
-        self._slowdown = given.transfers.slowdown()
+        self._layer_jobs = LayerJobs(
+            machine, given.costs, given.processors, given.transfers, policy.contention
+        )
+        self._slowdown = given.transfers.slowdown(policy.contention)
         self._servers = first_ndp + len(self._slowdown.channel)
         self._names = (*server_names(len(self._slowdown.channel)), *given.transfers.shared_names)
         self._busy = np.zeros(len(self._names))
@@ -234,15 +237,18 @@ class PolicyRunner:
             visit.ids,
             visit.scores,
         )
+        answered_s = self.tally.policy_s
         with self._asked("assign", view):
             answer = self.policy.assign(view)
+        planning_s = self.tally.policy_s - answered_s
         assigned = checked_assignment(self.policy.name, view, answer, given.machine, places.now.replicas)
         began = self.clock_ns
-        jobs, migrating = self._jobs_of(visit, view, assigned, shared_ns)
+        planning_ns = planning_s * 1e9 if assigned.planning_ns is None else assigned.planning_ns
+        jobs, migrating = self._jobs_of(visit, view, assigned, shared_ns, planning_ns)
         arrays = self._run_jobs(jobs, in_window=False)
         path = _critical_path(arrays)
         bottleneck = _bottleneck(path, arrays, jobs.labels, began)
-        bound_ns = given.bound_ns(loads, shared_ns)
+        bound_ns = given.bounds.of_layer(loads, shared_ns, places.now.replicas)
         self.tally.add_layer(view, assigned, self.clock_ns - began, shared_ns, bound_ns, bottleneck)
         if self._observer is not None or self._is_wanted(visit):
             records, places_of_path = _job_records(jobs.labels, arrays, migrating, path)
@@ -280,7 +286,12 @@ class PolicyRunner:
         return loads, copied
 
     def _jobs_of(
-        self, visit: _Visit, view: LayerView, assigned: CheckedAssignment, shared_ns: float
+        self,
+        visit: _Visit,
+        view: LayerView,
+        assigned: CheckedAssignment,
+        shared_ns: float,
+        planning_ns: float,
     ) -> tuple[JobList, int]:
         """The jobs of a layer, after those of migrations, and how many these are."""
         jobs, loads = JobList(), view.loads.tolist()
@@ -294,6 +305,7 @@ class PolicyRunner:
             coming,
             _tokens_on(visit.ids, [*assigned.cpu, *assigned.ndp], len(loads)),
             shared_ns,
+            planning_ns,
         )
         self._layer_jobs.add(jobs, assigned, gated)
         return jobs, migrating

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from os import PathLike
 from typing import Any
 
@@ -17,13 +16,13 @@ from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm.state import ARBITRATIONS
 from ndpsim.errors import InputError
 from ndpsim.moe import MoeShape, load_model
+from ndpsim.orchestrator.bounds import Bounds
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.policy_run import Given, PolicyRunner
 from ndpsim.orchestrator.record import Observer
 from ndpsim.orchestrator.tally import ENGINES
 from ndpsim.orchestrator.transfers import Transfers
-from ndpsim.policies.bound import BoundTimes, bound_ns
-from ndpsim.policies.choose import ChosenPolicy, choose_policy
+from ndpsim.policies.choose import ChosenPolicy, choose_policies
 from ndpsim.policies.interface import Estimates, Machine, Policy
 from ndpsim.processors import DenseTime, Processors
 from ndpsim.processors.dense import ACTIVATION_BYTES
@@ -31,7 +30,6 @@ from ndpsim.results.cache import ResultCache
 from ndpsim.results.moe import MoeResult, PolicyRun
 from ndpsim.routing import Routing, default_routing, describe_routing, find_routing, generate_routing
 from ndpsim.routing.generate import is_spec
-from ndpsim.simulate import simulate_expert
 from ndpsim.simulate.geometry import ensure_on_channel, geometry_of
 
 __all__ = ["run_moe"]
@@ -68,7 +66,8 @@ def run_moe(
     Args:
         hw, model, sets, bits: as in `simulate_expert`.
         policies: each runs on the same trace; names with parameters, ``trimoe:refine=false``, classes of a
-            file, ``policy.py:Mine``, or classes. Speed-ups are against the first.
+            file, ``policy.py:Mine``, or classes; "all": all bundled ones that can be run. Speed-ups are
+            against the first.
         batch, steps: sequences decoded together, and decode steps.
         routing: a trace, its file, or a SPEC of `generate_routing`; None: `default_routing` of the model.
         seed: of a generated trace.
@@ -92,9 +91,7 @@ def run_moe(
     hardware = load_hardware(hw, sets)
     ensure_on_channel(hardware)
     shape = load_model(model)
-    chosen = several(policies, "policies", lambda one, _: choose_policy(one))
-    if not chosen:
-        raise InputError("is empty: there is nothing to run", key="policies")
+    chosen = choose_policies(policies)
     steps, batch = whole_number(steps, "steps", 1), whole_number(batch, "batch", 1)
     prompt = 0 if prompt is None else whole_number(prompt, "prompt", 1)
     context = max(whole_number(context, "context", 1), prompt)
@@ -110,12 +107,18 @@ def run_moe(
         prompt, bits, kv, context, gpu_experts, arbitration, cache,
     )  # fmt: skip
     runs: list[PolicyRun] = []
-    for place, one in enumerate(chosen):
+    not_run: dict[str, str] = {}
+    for place, (one, named) in enumerate(chosen):
 
         def of_this(share: float, place: int = place) -> None:
             progress((place + share) / len(chosen))
 
-        runs.append(_run(given, one, observer, check_layer, check_limit, of_this, runs[:1]))
+        try:
+            runs.append(_run(given, one, observer, check_layer, check_limit, of_this, runs[:1]))
+        except InputError as error:
+            if named or len(not_run) == len(chosen) - 1:
+                raise
+            not_run[one.name] = str(error)
     config = {
         "hardware": hardware.to_dict(),
         "model": shape.name,
@@ -133,7 +136,7 @@ def run_moe(
         "window_ns": given.estimates.window_ns,
         "ndp_estimate_error": given.estimates.ndp_error,
     }
-    return MoeResult(config, describe_routing(trace).to_dict(), tuple(runs))
+    return MoeResult(config, describe_routing(trace).to_dict(), tuple(runs), not_run)
 
 
 def _layers(layers: Sequence[int] | None, shape: MoeShape) -> tuple[int, ...]:
@@ -222,7 +225,15 @@ def _given(
     )
     most = max(int(loads) for loads in (trace.batch, trace.prefill_tokens))
     estimates = _estimates(processors, costs, transfers, machine, decode, bits, most)
-    times = _bound_times(hardware, costs, estimates, machine, cache, bits)
+    bounds = Bounds(
+        hardware,
+        processors,
+        machine,
+        lambda time_ns: _by_tokens(time_ns, most),
+        transfers.pcie.gbps,
+        hardware.system.host.channels * hardware.dimm_host_gbps,
+        cache,
+    )
     return Given(
         hardware=hardware,
         processors=processors,
@@ -236,10 +247,7 @@ def _given(
         decode=decode,
         prefill=prefill,
         host_kv_bytes=memory.host_kv_bytes,
-        bits=bits,
-        bound_ns=lambda loads, shared_ns: bound_ns(
-            loads, replace(times, shared_ns=shared_ns), min(room, shape.routed_experts)
-        ),
+        bounds=bounds,
     )
 
 
@@ -295,33 +303,6 @@ def _estimates(
     )
 
 
-def _bound_times(
-    hardware: Hardware,
-    costs: Costs,
-    estimates: Estimates,
-    machine: Machine,
-    cache: bool | ResultCache,
-    bits: int,
-) -> BoundTimes:
-    """Times that nothing beats: peaks instead of simulations."""
-    tokens = np.arange(estimates.most_tokens + 1)
-    ndp_ns = None
-    if machine.dimms:
-        one = simulate_expert(hardware, machine.model, 1, bits=bits, cache=cache)
-        products = 2.0 * machine.model.expert.weights * tokens
-        ndp_ns = np.maximum(machine.expert_bytes / one.peak_bandwidth_gbps, products / one.peak_gflops)
-    peak_gbps = hardware.system.host.channels * hardware.dimm_host_gbps
-    return BoundTimes(
-        estimates.gpu_ns,
-        estimates.cpu_ns if machine.has_cpu else None,
-        ndp_ns,
-        machine.expert_bytes / hardware.system.pcie.gbps if hardware.system.pcie else np.inf,
-        machine.expert_bytes / peak_gbps,
-        0.0,
-        machine.dimms,
-    )
-
-
 def _run(
     given: Given,
     chosen: ChosenPolicy,
@@ -348,7 +329,8 @@ def _run(
     moe_ns = prefill_moe_ns + decode_moe_ns
     of_layers = np.array(tally.layer_ns["decode"] or tally.layer_ns["prefill"])
     hits, misses = tally.experts["gpu_hit"], tally.experts["gpu_miss"]
-    energy_nj, energy_note = tally.energy(given.costs)
+    cache = {"hits": hits, "misses": misses, "hit_rate": hits / (hits + misses) if hits + misses else None}
+    energy_nj, energy_note = tally.energy(given.costs, given.processors.power_w(given.machine.model), time_ns)
     layers = sum(tally.bottleneck.values())
     return PolicyRun(
         policy=chosen.name,
@@ -375,7 +357,7 @@ def _run(
         pairs_by_engine={name: tally.pairs[name] for name in ENGINES},
         utilization={name: ns / time_ns for name, ns in runner.busy_ns.items()},
         migrations=tally.migrations,
-        cache={"hits": hits, "misses": misses, "hit_rate": hits / (hits + misses) if hits + misses else None},
+        cache=policy.cache_counts() or cache,
         prediction=policy.prediction(),
         estimated_ns=tally.estimated_ns,
         policy_wall_s=tally.policy_s,

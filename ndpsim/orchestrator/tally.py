@@ -17,8 +17,8 @@ ENGINES = ("gpu_hit", "gpu_miss", "cpu", "ndp")
 
 _UNKNOWN = ("gpu", "cpu", "pcie")
 _NOTE = (
-    "of DRAM, NDP units and links for experts on DIMMs, the host's reading of experts, and relayouts; not "
-    "known: GPU, CPU, PCIe; left out: DRAM between these, activations and the KV cache on their way"
+    "of DRAM, NDP units and links for experts on DIMMs, the host's reading of experts, and relayouts; left "
+    "out: DRAM between these, activations and the KV cache on their way"
 )
 
 
@@ -34,7 +34,8 @@ class Tally:
         policy_s: that the policy took.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, bits: int) -> None:
+        self._bits = bits
         self.layer_ns: dict[str, list[float]] = {"prefill": [], "decode": []}
         self.shared_ns = self.bound_ns = self.policy_s = 0.0
         self.estimated_ns: float | None = 0.0
@@ -42,7 +43,7 @@ class Tally:
         self.experts: dict[str, float] = dict.fromkeys(ENGINES, 0.0)
         self.bottleneck: Counter[str] = Counter()
         self._migrations: dict[str, dict[str, float]] = {}
-        self._ndp: Counter[tuple[int, int, float]] = Counter()
+        self._ndp: Counter[tuple[int, int, float, int | None]] = Counter()
         self._reads: defaultdict[int | None, float] = defaultdict(float)
         self._relayouts: Counter[tuple[str, str]] = Counter()
 
@@ -72,16 +73,20 @@ class Tally:
         loads, shards = view.loads.tolist(), view.placement.shards.tolist()
         read = list(map(read_shards, zip(view.placement.dimm.tolist(), shards, strict=True)))
         there = view.placement.resident | view.arriving
+
+        def of_bits(expert: int) -> float:
+            return assigned.bits.get(expert, self._bits) / self._bits
+
         for expert, share in assigned.gpu:
             self._count("gpu_hit" if there[expert] else "gpu_miss", loads[expert], share)
             if not there[expert]:
-                self._reads[read[expert]] += share
+                self._reads[read[expert]] += share * of_bits(expert)
         for expert, share in assigned.cpu:
             self._count("cpu", loads[expert], share)
-            self._reads[read[expert]] += share
+            self._reads[read[expert]] += share * of_bits(expert)
         for expert, share in assigned.ndp:
             self._count("ndp", loads[expert], share)
-            self._ndp[loads[expert], shards[expert], share] += 1
+            self._ndp[loads[expert], shards[expert], share, assigned.bits.get(expert)] += 1
 
     def _count(self, engine: str, tokens: int, share: float) -> None:
         self.experts[engine] += share
@@ -109,11 +114,19 @@ class Tally:
         """By kind: `count`, `bytes`, `hidden_ns`, `exposed_ns`."""
         return self._migrations
 
-    def energy(self, costs: Costs) -> tuple[dict[str, float | None], str]:
-        """Energy in nJ by component, None where it is not known, and what it is of."""
+    def energy(
+        self, costs: Costs, power_w: Mapping[str, float] | None, time_ns: float
+    ) -> tuple[dict[str, float | None], str]:
+        """Energy in nJ by component, None where it is not known, and what it is of.
+
+        power_w: measured power by processor; None: not known.
+        """
         sums: dict[str, float | None] = {}
         of_each = [
-            *((costs.expert(*key).energy_nj, count) for key, count in self._ndp.items()),
+            *(
+                (costs.of_bits(bits).expert(tokens, shards, share).energy_nj, count)
+                for (tokens, shards, share, bits), count in self._ndp.items()
+            ),
             *((costs.host_read(key).energy_nj, count) for key, count in self._reads.items()),
             *((costs.relayout(*key).energy_nj, count) for key, count in self._relayouts.items()),
         ]
@@ -122,4 +135,9 @@ class Tally:
                 if name != "total":
                     before = sums.get(name, 0.0)
                     sums[name] = None if nj is None or before is None else before + nj * count
-        return {**dict(sorted(sums.items())), **dict.fromkeys(_UNKNOWN)}, _NOTE
+        measured = {name: watts * time_ns for name, watts in (power_w or {}).items()}
+        unknown = [name for name in _UNKNOWN if name not in measured]
+        note = f"{_NOTE}; not known: {', '.join(unknown)}"
+        if measured:
+            note += f"; {' and '.join(measured)}: measured power over the whole time"
+        return {**dict(sorted(sums.items())), **measured, **dict.fromkeys(unknown)}, note

@@ -97,10 +97,10 @@ class Transfers:
             self._kinds = Kinds(*(np.array(rows) for rows in zip(*self._rows, strict=True)))
         return self._kinds
 
-    def slowdown(self) -> Slowdown:
-        """How much NDP units and others slow each other down."""
+    def slowdown(self, contention: bool = True) -> Slowdown:
+        """How much NDP units and others slow each other down; not at all without `contention`."""
         channel = np.array([self._first_channel + one for one in self._channel], dtype=np.int64)
-        if not self._units:
+        if not (self._units and contention):
             none = np.ones((1, 1))
             both = np.ones((2, 1, 1))
             most = np.full((2, 1), np.inf)

@@ -192,13 +192,13 @@ def checked_assignment(
 def _checked_bits(
     assignment: Assignment, loads: list[int], machine: Machine, replicas: tuple[int, ...], at: _At
 ) -> dict[int, int]:
-    """Bits by expert, those of the full weights left out."""
+    """Bits by expert of those with tokens, the full weights left out."""
     bits: dict[int, int] = {}
     for key, value in assignment.bits.items():
         expert, of_expert = _whole(key, "an expert", at), _whole(value, f"the bits of expert {key}", at)
-        if not 0 <= expert < len(loads) or not loads[expert]:
-            raise at.error(f"bits of expert {expert}, which is none of those with tokens")
-        if of_expert == machine.bits:
+        if not 0 <= expert < len(loads):
+            raise at.error(f"expert {expert} is not from 0 to {len(loads) - 1}")
+        if of_expert == machine.bits or not loads[expert]:
             continue
         if of_expert not in replicas:
             listed = ", ".join(map(str, (machine.bits, *replicas)))

@@ -12,7 +12,7 @@ import re
 import sys
 import traceback
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
@@ -20,7 +20,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from ndpsim.arguments import shown
+from ndpsim.arguments import several, shown
 from ndpsim.arguments import text as as_text
 from ndpsim.errors import InputError, one_of
 from ndpsim.plugins import plugins
@@ -31,6 +31,7 @@ __all__ = [
     "ENGINES",
     "ChosenPolicy",
     "PolicyParameter",
+    "choose_policies",
     "choose_policy",
     "parameters_of",
     "policies",
@@ -40,6 +41,9 @@ __all__ = [
 
 #: Engines of a machine, in words.
 ENGINES = {"gpu": "a GPU", "cpu": "a CPU that computes experts", "ndp": "NDP DIMMs"}
+
+#: Stands for all bundled policies.
+ALL = "all"
 
 _KEY = "policy"
 _FILE = re.compile(r"(?P<file>.*?\.py)(?::(?P<rest>.*))?", re.DOTALL)
@@ -140,6 +144,31 @@ def choose_policy(asked: str | type[Policy] | ChosenPolicy) -> ChosenPolicy:
         return ChosenPolicy(_checked(asked, None), _validated(asked, {}))
     policy, rest = _found(as_text(asked, _KEY).strip())
     return ChosenPolicy(policy, _validated(policy, _settings(rest, policy.name)))
+
+
+def choose_policies(asked: Sequence[str | type[Policy] | ChosenPolicy]) -> list[tuple[ChosenPolicy, bool]]:
+    """Policies with their parameters; "all" stands for all bundled ones that are not named beside it.
+
+    Returns:
+        Each with whether it was named itself: those that only "all" stands for may be left out where a
+        machine lacks what they need.
+
+    Raises:
+        InputError: as `choose_policy`, or there are none.
+    """
+    given = several(asked, "policies", lambda one, _: one)
+    chosen = [(ALL if one == ALL else choose_policy(one)) for one in given]
+    named = [one for one in chosen if isinstance(one, ChosenPolicy)]
+    if not chosen:
+        raise InputError("is empty: there is nothing to run", key="policies")
+    answer: list[tuple[ChosenPolicy, bool]] = []
+    for one in chosen:
+        if isinstance(one, ChosenPolicy):
+            answer.append((one, True))
+        else:
+            beside = {policy.name for policy in named} | {policy.name for policy, _ in answer}
+            answer += [(choose_policy(name), False) for name in policies() if name not in beside]
+    return answer
 
 
 def _found(asked: str) -> tuple[type[Policy], str]:

@@ -175,12 +175,19 @@ class Placement:
 
 @dataclass(frozen=True, eq=False)
 class OfflineView:
-    """What `place` sees: an offline trace of the same kind as the run's, never the run's own."""
+    """What `place` sees.
+
+    Attributes:
+        trace: an offline trace of the same kind as the run's, never the run's own.
+        batch: sequences that the run decodes together.
+        prefill_tokens: of the run's prefill; 0: it has none.
+    """
 
     machine: Machine
     estimates: Estimates
     trace: Routing
     batch: int
+    prefill_tokens: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,6 +269,7 @@ class Assignment:
         estimated_ns: what the policy believes that the layer takes; None: it does not say.
         details: further numbers for the log, such as the estimate before a refinement.
         bits: by expert, the bits of the replica whose weights are read; of all others the full weights are.
+            Those of experts without tokens are of no meaning.
         sequential: nothing overlaps: the GPU copies and computes one expert after the other, then the CPU
             computes its experts, then the NDP units theirs.
         planning: what the decision takes, in ns, before anything else of the layer begins; "measured": as
@@ -344,6 +352,12 @@ class Policy(ABC):
     def background(self, view: BackgroundView) -> Sequence[Migration]:
         """What is to move, the most urgent first. Nothing, unless a policy says otherwise."""
         return ()
+
+    def cache_counts(self) -> Mapping[str, float | None] | None:
+        """What its cache did: `hits`, `misses`, `hit_rate`, and further shares; None: the experts that the
+        GPU has computed are counted, those that were in its memory as hits.
+        """
+        return None
 
     def prediction(self) -> Mapping[str, Any] | None:
         """How often its predictions were right, and what was counted; None: it predicts nothing."""

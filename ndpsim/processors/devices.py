@@ -4,7 +4,11 @@ An expert of w weights (3 x hidden x intermediate) in W bytes makes 2 w products
 tokens. Without a table of measured times:
 
 - GPU: max(W / (memory_efficiency x bandwidth), 2 w t / (compute_efficiency x peak)) + expert_overhead
-- CPU: 2 w (t + cpu_added_tokens) / (cpu_compute_efficiency x peak), beside which its weights are read
+- CPU: 2 w (t + cpu_added_tokens) / (cpu_compute_efficiency x peak), beside which its weights are read; at
+  least W / cpu_read_gbps, if that is given
+
+Where fewer threads compute than the CPU has cores (cpu_threads, cpu_cores), their share of its peak counts:
+each thread has a core to itself. A table has the times of one expert; those of others are the roofline's.
 
 Fewer bits are fewer bytes and as many products: weights are multiplied as 16 bits.
 """
@@ -15,7 +19,7 @@ import functools
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ndpsim.arguments import instance, whole_number
+from ndpsim.arguments import instance, number, whole_number
 from ndpsim.layout import ExpertFormat, ExpertWeights
 from ndpsim.moe import Expert
 from ndpsim.processors.table import ExpertTable
@@ -54,10 +58,10 @@ class ExpertTime(Reported):
 
     `time_ns`: all of it. `bound`: "compute", "memory" or "measured". Of the roofline: `compute_ns` and
     `weight_read_ns`, of which the longer counts, and `overhead_ns` on top; None where they are not known,
-    as in a table. `holds_weight_read`: `time_ns` has the reading of the weights in it, from the memory that
-    the processor computes from (the GPU's own, the host's for a CPU); else they are read beside it.
-    `tflops`: reached, at two operations a weight and token; `peak_fraction`: of the peak. `source`: what
-    the time is from.
+    as in the measured times of a table. `holds_weight_read`: `time_ns` has the reading of the weights in
+    it, from the memory that the processor computes from (the GPU's own, the host's for a CPU); else they
+    are read beside it. `tflops`: reached, at two operations a weight and token; `peak_fraction`: of the
+    peak. `source`: what the time is from.
     """
 
     processor: str
@@ -76,40 +80,53 @@ class ExpertTime(Reported):
 
 @dataclass(frozen=True)
 class Processor:
-    """What both have: `peak_tflops` of the matrix units, `table` of measured times (None: the roofline)."""
+    """What both have: `peak_tflops` of the matrix units, and `tables` of measured times.
+
+    An expert that no table is of takes what the roofline says.
+    """
 
     name: ClassVar[str]
 
     peak_tflops: float
     compute_efficiency: float
-    table: ExpertTable | None
+    tables: tuple[ExpertTable, ...]
 
-    def expert_time(self, expert: Expert, tokens: int, bits: int | ExpertFormat = 16) -> ExpertTime:
+    def expert_time(
+        self, expert: Expert, tokens: int, bits: int | ExpertFormat = 16, share: float = 1.0
+    ) -> ExpertTime:
         """The time of an expert with `tokens` tokens, its weights in `bits` bits.
 
+        Args:
+            share: of its intermediate columns, rounded to whole ones; of a measured time as large a share.
+
         Raises:
-            InputError: `tokens` is not a whole number from 1, weights have no such bits, or the table has
-                times of another expert or not for so many tokens.
+            InputError: `tokens` is not a whole number from 1, weights have no such bits, there is no such
+                share, or the table was not measured for so many tokens.
         """
-        expert = instance(expert, "expert", Expert)
-        tokens = whole_number(tokens, "tokens", 1, MAX_TOKENS)
+        whole = instance(expert, "expert", Expert)
+        tokens, share = whole_number(tokens, "tokens", 1, MAX_TOKENS), number(share, "share", 0, 1)
         form = expert_format(bits)
-        flops = 2.0 * expert.weights * tokens
-        if self.table is not None:
-            # A format with scales equals no number of bits: then the table refuses.
-            plain = all(of_matrix.group_size == 0 for of_matrix in form.matrices)
-            self.table.check(expert, form.bits() if plain else form)
-            time_ns, bound, holds = self.table.time_ns(tokens), "measured", self.table.holds_weight_read
-            compute_ns = read_ns = overhead_ns = None
-            source = f"{self.table.file}: {self.table.source}"
-        else:
-            compute_ns, read_ns, overhead_ns = self._roofline(expert, tokens, weight_bytes(expert, form))
-            time_ns = max(compute_ns, read_ns or 0.0) + overhead_ns
-            bound = "compute" if read_ns is None or compute_ns >= read_ns else "memory"
-            holds, source = read_ns is not None, "roofline"
-        tflops = flops / time_ns / 1e3
+        columns = max(1, round(share * whole.intermediate))
+        part = Expert(whole.hidden, columns)
+        size = weight_bytes(part, form)
+        table = next((table for table in self.tables if table.is_of(whole, form)), None)
+        parts: tuple[float | None, float | None, float | None]
+        parts = compute_ns, read_ns, overhead_ns = self._roofline(part, tokens, size)
+        time_ns = max(compute_ns, read_ns or 0.0) + overhead_ns
+        bound = "compute" if read_ns is None or compute_ns >= read_ns else "memory"
+        holds, source = read_ns is not None, "roofline"
+        if table is not None:
+            measured_ns = table.time_ns(tokens) * columns / whole.intermediate
+            holds, source = table.holds_weight_read, f"{table.file}: {table.source}"
+            if table.goes_on_by_roofline(tokens) and time_ns > measured_ns:
+                source += f"; by the roofline beyond {table.tokens[-1]} tokens"
+            else:
+                time_ns, bound, parts = measured_ns, "measured", (None, None, None)
+        elif self.tables:
+            source += f", as no table is of {whole.hidden} x {whole.intermediate} with these bits"
+        tflops = 2.0 * part.weights * tokens / time_ns / 1e3
         return ExpertTime(
-            self.name, tokens, time_ns, bound, compute_ns, read_ns, overhead_ns, weight_bytes(expert, form),
+            self.name, tokens, time_ns, bound, parts[0], parts[1], parts[2], size,
             holds, tflops, tflops / self.peak_tflops, source,
         )  # fmt: skip
 
@@ -157,12 +174,15 @@ class Cpu(Processor):
     """The host's CPU, which reads weights over the memory channels while it computes.
 
     `added_tokens`: an expert takes as long as if it had so many tokens more, which is what few tokens lose
-    in tiles of matrix units that are not full.
+    in tiles of matrix units that are not full. `read_gbps`: what the CPU reads at most; None: as fast as
+    the channels carry.
     """
 
     name = "cpu"
 
     added_tokens: int
+    read_gbps: float | None = None
 
     def _roofline(self, expert: Expert, tokens: int, size: int) -> tuple[float, float | None, float]:
-        return self.compute_ns(2.0 * expert.weights * (tokens + self.added_tokens)), None, 0.0
+        read_ns = None if self.read_gbps is None else size / self.read_gbps
+        return self.compute_ns(2.0 * expert.weights * (tokens + self.added_tokens)), read_ns, 0.0

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.errors import InputError
@@ -18,10 +18,13 @@ from ndpsim.processors import dense, memory
 from ndpsim.processors.dense import DenseTime, Step
 from ndpsim.processors.devices import Cpu, Gpu
 from ndpsim.processors.memory import GpuMemory
+from ndpsim.processors.power import read_power
 from ndpsim.processors.table import ExpertTable, read_table
 from ndpsim.units import exact
 
 __all__ = ["Processors", "load_processors"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Processors:
         return Gpu(
             peak_tflops=gpu.tflops,
             compute_efficiency=self._given("gpu.compute_efficiency", gpu.compute_efficiency),
-            table=self._table("gpu.expert_times", gpu.expert_times),
+            tables=self._expert_tables("gpu.expert_times", gpu.expert_times, None),
             memory_gbps=_scaled(gpu.memory_tbps, 1000),
             memory_efficiency=self._given("gpu.memory_efficiency", gpu.memory_efficiency),
             attention_efficiency=self._given("gpu.attention_efficiency", gpu.attention_efficiency),
@@ -67,12 +70,28 @@ class Processors:
             InputError: the file says too little of it, or its table is wrong.
         """
         host = self.hardware.system.host
+        tflops, cores = self._given("host.cpu_tflops", host.cpu_tflops), host.cpu_cores
+        if cores is not None and host.cpu_threads is not None:
+            tflops *= min(host.cpu_threads, cores) / cores
         return Cpu(
-            peak_tflops=self._given("host.cpu_tflops", host.cpu_tflops),
+            peak_tflops=tflops,
             compute_efficiency=self._given("host.cpu_compute_efficiency", host.cpu_compute_efficiency),
-            table=self._table("host.cpu_expert_times", host.cpu_expert_times),
+            tables=self._expert_tables("host.cpu_expert_times", host.cpu_expert_times, host.cpu_threads),
             added_tokens=host.cpu_added_tokens,
+            read_gbps=host.cpu_read_gbps,
         )
+
+    def power_w(self, model: str | PathLike[str] | MoeShape) -> dict[str, float] | None:
+        """Measured power in W of "cpu" and "gpu" while the model runs; None where no source gives it.
+
+        Raises:
+            InputError: a table is wrong, or has nothing of so many threads as the CPU computes with.
+        """
+        host, expert = self.hardware.system.host, load_model(model).expert
+        for table in self._read("host.measured_power", host.measured_power, read_power, host.cpu_threads):
+            if table.expert == expert:
+                return {"cpu": table.cpu_w, "gpu": table.gpu_w}
+        return None
 
     def dense_time(
         self,
@@ -132,13 +151,30 @@ class Processors:
             raise origin.error("is not given: how fast the processor is, is not known", key)
         return value
 
-    def _table(self, key: str, name: str | None) -> ExpertTable | None:
-        if name is None:
-            return None
+    def _expert_tables(
+        self, key: str, names: list[str] | None, threads: int | None
+    ) -> tuple[ExpertTable, ...]:
+        tables = self._read(key, names, read_table, threads)
+        of_experts = {(table.expert, table.bits): table for table in tables}
+        for table in tables:
+            other = of_experts[table.expert, table.bits]
+            if other is not table:
+                problem = f"{table.file} and {other.file} have times of the same expert"
+                raise self.hardware.origins[key].error(problem, key)
+        return tables
+
+    def _read(
+        self,
+        key: str,
+        names: list[str] | None,
+        read: Callable[[str, Path, int | None], T],
+        threads: int | None,
+    ) -> tuple[T, ...]:
+        """The tables that a key names, of so many threads."""
         origin = self.hardware.origins[key]
         folder = Path() if origin.kind == "set" else Path(self.hardware.file).parent
         try:
-            return read_table(name, folder)
+            return tuple(read(name, folder, threads) for name in names or ())
         except InputError as error:
             raise origin.error(str(error), key) from None
 

@@ -2,41 +2,49 @@
 
 The file begins with lines ``# key: value``: `what` and `source` in words; `hidden`, `intermediate` and
 `bits` of the expert; `weight_read`, "included" or "excluded": whether the times have the reading of the
-weights in them; and `outside`, "refuse" (where it is left out) or "extend". Then come ``tokens,time_ns``
-and the measured counts, rising.
+weights in them; `experts_per_time`: each time is of so many experts one after the other (left out: 1); and
+`outside`, "refuse" (where it is left out), "extend" or "roofline". Then come ``tokens,time_ns`` and the
+measured counts, rising; or ``threads,tokens,time_ns``, the threads of a CPU rising, and the counts of each.
 
 Between two counts, times lie on the line between theirs. Beyond them a table is refused, unless it says
-``outside: extend``: then the least count's time stands for fewer tokens, and the line through the last two
-goes on.
+how it goes on. For fewer tokens than the least count, the least count's time stands then. For more than the
+last, with ``outside: extend`` the line through the last two goes on; with ``outside: roofline`` the time is
+the larger of the last count's and what the roofline says of so many tokens.
 """
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from dataclasses import dataclass
 from pathlib import Path
 
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import InputError
+from ndpsim.layout import ExpertFormat
 from ndpsim.moe import Expert
+from ndpsim.processors.sheet import Row, Sheet, chosen_threads, read_sheet, rising_threads, sheet_names
 
 __all__ = ["ExpertTable", "read_table", "table_names"]
 
 _FOLDER = Path(__file__).parent / "tables"
-_MAX_BYTES = 1 << 20
 _MAX_TOKENS = 1 << 24
-_HEADER = "tokens,time_ns"
-_NUMBERS = {"hidden": 1 << 24, "intermediate": 1 << 24, "bits": 64}
-_WORDS = {"weight_read": ("included", "excluded"), "outside": ("refuse", "extend")}
-_KEYS = ("what", "source", *_NUMBERS, *_WORDS)
+_HEADERS = ("tokens,time_ns", "threads,tokens,time_ns")
+_NUMBERS = {"hidden": 1 << 24, "intermediate": 1 << 24, "bits": 64, "experts_per_time": 64}
+_WORDS = {
+    "what": (),
+    "source": (),
+    "weight_read": ("included", "excluded"),
+    "outside": ("refuse", "extend", "roofline"),
+}
+_DEFAULTS = {"outside": "refuse", "experts_per_time": "1"}
 
 
 @dataclass(frozen=True)
 class ExpertTable:
     """Times in ns of one expert by tokens.
 
-    `tokens` rise. `holds_weight_read`: the times have the reading of the weights in them. `extend`: counts
-    beyond the measured ones have times, too.
+    `tokens` rise; `times_ns` are of one expert. `holds_weight_read`: the times have the reading of the
+    weights in them. `threads`: of the CPU that these times are of; None: the file says nothing of threads.
+    `outside`: what is so of counts beyond the measured ones, "refuse", "extend" or "roofline".
     """
 
     file: str
@@ -45,33 +53,34 @@ class ExpertTable:
     expert: Expert
     bits: int
     holds_weight_read: bool
-    extend: bool
+    outside: str
+    threads: int | None
     tokens: tuple[int, ...]
     times_ns: tuple[float, ...]
 
-    def check(self, expert: Expert, weight_bits: object) -> None:
-        """Refuse another expert than the one that was measured.
+    def is_of(self, expert: Expert, form: ExpertFormat) -> bool:
+        """Whether it has the times of such an expert; weights with scales are those of no table."""
+        plain = all(of_matrix.group_size == 0 for of_matrix in form.matrices)
+        return plain and (expert, form.bits()) == (self.expert, self.bits)
 
-        Raises:
-            InputError: its shape or its bits differ.
-        """
-        if expert != self.expert or weight_bits != self.bits:
-            measured = f"{self.expert.hidden} x {self.expert.intermediate} with {self.bits} bits"
-            asked = f"{expert.hidden} x {expert.intermediate} with {weight_bits} bits"
-            raise InputError(f"has times of an expert of {measured}, not of {asked}", file=self.file)
+    def goes_on_by_roofline(self, tokens: int) -> bool:
+        """Whether so many tokens were not measured, and are the roofline's where that is longer."""
+        return self.outside == "roofline" and tokens > self.tokens[-1]
 
     def time_ns(self, tokens: int) -> float:
-        """The time for a count of tokens.
+        """The time for a count of tokens; beyond the last with ``outside: roofline``, the last count's.
 
         Raises:
-            InputError: it was not measured for so few or so many, and the table does not extend.
+            InputError: it was not measured for so few or so many, and the table does not go on.
         """
         counts, times = self.tokens, self.times_ns
-        if not (self.extend or counts[0] <= tokens <= counts[-1]):
+        if self.outside == "refuse" and not counts[0] <= tokens <= counts[-1]:
             problem = f"{tokens} are beyond the {counts[0]} to {counts[-1]} that were measured"
             raise InputError(problem, file=self.file, key="tokens")
         if tokens <= counts[0]:
             return times[0]
+        if self.goes_on_by_roofline(tokens):
+            return times[-1]
         high = min(bisect_left(counts, tokens), len(counts) - 1)
         step = (times[high] - times[high - 1]) / (counts[high] - counts[high - 1])
         return times[high] + step * (tokens - counts[high])
@@ -79,117 +88,54 @@ class ExpertTable:
 
 def table_names() -> list[str]:
     """The names of the bundled tables, sorted."""
-    return sorted(path.stem for path in _FOLDER.glob("*.csv"))
+    return sheet_names(_FOLDER)
 
 
-def read_table(name: str, folder: Path) -> ExpertTable:
+def read_table(name: str, folder: Path, threads: int | None = None) -> ExpertTable:
     """A bundled table by its name, or the one in a file ending in .csv, its path relative to `folder`.
 
+    Args:
+        threads: of the CPU, if the table has times by threads; None: the most of them.
+
     Raises:
-        InputError: there is none, or a line of it is wrong.
+        InputError: there is none, a line of it is wrong, or it has no times of so many threads.
     """
-    if not name.endswith(".csv"):
-        if name not in table_names():
-            raise InputError(f"{one_of(name, table_names(), 'table')}; a path ends in .csv")
-        path, shown = _FOLDER / f"{name}.csv", f"{name}.csv"
-    else:
-        path, shown = folder / name, str(folder / name)
-    try:
-        if not path.is_file():
-            raise InputError("is no file" if path.exists() else "no such file", file=shown)
-        if path.stat().st_size > _MAX_BYTES:
-            raise InputError(f"larger than {_MAX_BYTES >> 20} MiB: no table of times", file=shown)
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError:
-        raise InputError("is not UTF-8 text", file=shown) from None
-    except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"cannot be read: {getattr(error, 'strerror', None) or error}", file=shown) from None
-    return _parsed(lines, shown)
-
-
-def _parsed(lines: list[str], file: str) -> ExpertTable:
-    said = _comments(lines, file)
-    rows = [(number, line) for number, line in enumerate(lines, 1) if line.strip() and line[0] != "#"]
-    if not rows or rows[0][1].strip() != _HEADER:
-        line = rows[0][0] if rows else None
-        raise InputError(f"the columns are not {_HEADER}", file=file, line=line)
-    counts: list[int] = []
-    times: list[float] = []
-    for number, text in rows[1:]:
-        tokens, time_ns = _row(text, file, number)
-        if counts and tokens <= counts[-1]:
-            problem = f"{tokens} does not come after {counts[-1]}: counts rise"
-            raise InputError(problem, file=file, line=number, key="tokens")
-        counts.append(tokens)
-        times.append(time_ns)
-    if len(counts) < 2:
-        raise InputError("has fewer than two measured counts of tokens", file=file)
-    if said["outside"] == "extend" and times[-1] < times[-2]:
-        problem = "the last two times fall, and cannot be extended"
-        raise InputError(problem, file=file, line=rows[-1][0], key="time_ns")
+    sheet = read_sheet(name, folder, _FOLDER, _HEADERS, _WORDS, _NUMBERS, _DEFAULTS)
+    said, by_threads = sheet.said, _by_threads(sheet)
+    chosen = chosen_threads(sheet, list(by_threads), threads)
+    times = by_threads[chosen]
     return ExpertTable(
-        file=file,
+        file=sheet.file,
         what=said["what"],
         source=said["source"],
         expert=Expert(int(said["hidden"]), int(said["intermediate"])),
         bits=int(said["bits"]),
         holds_weight_read=said["weight_read"] == "included",
-        extend=said["outside"] == "extend",
-        tokens=tuple(counts),
-        times_ns=tuple(times),
+        outside=said["outside"],
+        threads=chosen or None,
+        tokens=tuple(times),
+        times_ns=tuple(time_ns / int(said["experts_per_time"]) for time_ns in times.values()),
     )
 
 
-def _comments(lines: list[str], file: str) -> dict[str, str]:
-    """What the lines ``# key: value`` say; each key is there once."""
-    said: dict[str, str] = {}
-    for number, line in enumerate(lines, 1):
-        if not line.startswith("#"):
-            continue
-        key, colon, value = (part.strip() for part in line[1:].partition(":"))
-        if not colon or key not in _KEYS:
-            raise InputError(one_of(key, _KEYS, "key"), file=file, line=number)
-        if key in said:
-            raise InputError("is given twice", file=file, line=number, key=key)
-        if problem := _wrong(key, value):
-            raise InputError(problem, file=file, line=number, key=key)
-        said[key] = value
-    said.setdefault("outside", "refuse")
-    for key in _KEYS:
-        if key not in said:
-            raise InputError(f"is missing; give it in a line '# {key}: ...'", file=file, key=key)
-    return said
-
-
-def _wrong(key: str, value: str) -> str | None:
-    if key in _WORDS:
-        return None if value in _WORDS[key] else one_of(value, _WORDS[key], "value")
-    if key in _NUMBERS:
-        number = _whole(value)
-        right = number is not None and 1 <= number <= _NUMBERS[key]
-        return None if right else f"'{value[:40]}' is not a whole number from 1 to {_NUMBERS[key]}"
-    return None if value else "says nothing"
-
-
-def _whole(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
-
-
-def _row(text: str, file: str, line: int) -> tuple[int, float]:
-    cells = [cell.strip() for cell in text.split(",")]
-    if len(cells) != 2:
-        raise InputError(f"'{text[:40]}' is not {_HEADER}", file=file, line=line)
-    tokens = _whole(cells[0])
-    if tokens is None or not 1 <= tokens <= _MAX_TOKENS:
-        problem = f"'{cells[0][:40]}' is not a whole number from 1 to {_MAX_TOKENS}"
-        raise InputError(problem, file=file, line=line, key="tokens")
-    try:
-        time_ns = float(cells[1])
-    except ValueError:
-        time_ns = math.nan
-    if not (0 < time_ns < math.inf):
-        problem = f"'{cells[1][:40]}' is not a time in ns above 0"
-        raise InputError(problem, file=file, line=line, key="time_ns")
-    return tokens, time_ns
+def _by_threads(sheet: Sheet) -> dict[int, dict[int, float]]:
+    """Times in ns by threads and tokens, as the file has them; threads 0: it says nothing of threads."""
+    found: dict[int, dict[int, float]] = {}
+    last: dict[int, Row] = {}
+    for row in sheet.rows:
+        threads = rising_threads(sheet, row, list(found))
+        times = found.setdefault(threads, {})
+        tokens = sheet.whole(row, "tokens", _MAX_TOKENS)
+        if times and tokens <= max(times):
+            raise sheet.error(f"{tokens} does not come after {max(times)}: counts rise", row, "tokens")
+        times[tokens] = sheet.above_zero(row, "time_ns", "a time in ns")
+        last[threads] = row
+    outside = sheet.said["outside"]
+    fewest, words = (1, "no") if outside == "roofline" else (2, "fewer than two")
+    if not found or min(map(len, found.values())) < fewest:
+        raise sheet.error(f"has {words} measured counts of tokens")
+    for threads, times in found.items():
+        before, end = (0.0, *times.values())[-2:]
+        if outside == "extend" and end < before:
+            raise sheet.error("the last two times fall, and cannot be extended", last[threads], "time_ns")
+    return found

@@ -15,6 +15,17 @@ from ndpsim.units import format_bytes, format_energy, format_time
 __all__ = ["BUSY", "moe_title", "print_moe", "run_names"]
 
 _NONE = "-"
+_BESIDE = 5  # runs that have columns; more have a line each, with some of the rows
+_IN_SHORT = (
+    "prefill",
+    "step, mean",
+    "step: experts",
+    "tokens/s",
+    "speed-up",
+    "bound, of experts' time",
+    *(f"pairs: {engine}" for engine in ("GPU, in its memory", "GPU, copied", "CPU", "NDP")),
+    "bottleneck",
+)
 _ENDS = 8  # beyond the limit of a check, that are told
 _ENGINES = {"gpu_hit": "GPU, in its memory", "gpu_miss": "GPU, copied", "cpu": "CPU", "ndp": "NDP"}
 
@@ -55,8 +66,15 @@ def print_moe(result: MoeResult) -> None:
     print_text(moe_title(result), bold=True)
     print_text(trace_title(result.routing["trace"]), indent="  ")
     names = run_names(result.runs)
-    rows = [(what, *map(say, result.runs)) for what, say in _rows(result.runs, _steps(result))]
-    print_table("", ("", *names), rows, left=1)
+    table = [(what, *map(say, result.runs)) for what, say in _rows(result.runs, _steps(result))]
+    if len(names) > _BESIDE:
+        kept = [row for row in table if row[0] in _IN_SHORT]
+        columns = ("", *(row[0] for row in kept))
+        print_table("", columns, zip(names, *(row[1:] for row in kept), strict=True), left=1)
+    else:
+        print_table("", ("", *names), table, left=1)
+    for name, reason in result.not_run.items():
+        print_text(f"not run: {name}: {reason}", indent="  ")
     notes: dict[str, list[str]] = {}
     for name, run in zip(names, result.runs, strict=True):
         for note in _notes(run):
@@ -150,9 +168,8 @@ def _exposed(sums: Mapping[str, float] | None) -> str:
 
 def _energy(run: PolicyRun) -> str:
     """Of all components that are known."""
-    if run.energy_nj is None:
-        return _NONE
-    return format_energy(sum(nj or 0.0 for name, nj in run.energy_nj.items() if name != "total"))
+    known = [nj for name, nj in (run.energy_nj or {}).items() if name != "total" and nj is not None]
+    return format_energy(sum(known)) if known else _NONE
 
 
 def _bottleneck(run: PolicyRun) -> str:

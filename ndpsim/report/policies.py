@@ -1,19 +1,32 @@
-"""What can be set of a policy, as text."""
+"""Policies, and what can be set of one, as text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from ndpsim.policies.choose import PolicyParameter
+from ndpsim.policies.choose import ENGINES, PolicyParameter, policies
+from ndpsim.policies.interface import Policy
 from ndpsim.report.printing import print_table, print_text
 
-__all__ = ["print_policy"]
+__all__ = ["print_policies", "print_policy"]
 
 
-def print_policy(name: str, title: str, paper: str, parameters: Iterable[PolicyParameter]) -> None:
-    """A policy's title and paper, and its parameters with defaults."""
-    print_text(f"{name}: {title}{f' ({paper})' if paper else ''}", bold=True)
+def print_policies() -> None:
+    """All bundled policies, a line each: engines, what is needed of them, and papers."""
+    columns = ("policy", "engines", "needs", "paper")
+    rows = [
+        (policy.name, " ".join(policy.engines), " ".join(policy.needs) or "-", policy.paper)
+        for policy in policies().values()
+    ]
+    print_table("", columns, rows, left=4)
+
+
+def print_policy(policy: type[Policy], parameters: Iterable[PolicyParameter]) -> None:
+    """A policy's title, paper and engines, and its parameters with defaults."""
+    print_text(f"{policy.name}: {policy.title}{f' ({policy.paper})' if policy.paper else ''}", bold=True)
+    needs = ", ".join(ENGINES[engine] for engine in policy.needs)
+    print_text(f"computes on {', '.join(policy.engines)}; needs {needs or 'no more than a GPU'}", indent="  ")
     rows = [(one.name, _written(one.default), one.type, one.description) for one in parameters]
     if rows:
         print_table("", ("parameter", "default", "is", "meaning"), rows, left=4)

@@ -84,7 +84,8 @@ class PolicyRun(Reported):
             "pcie-up", "ndp 0" (DIMM 0), "channel 0" (of the host), ...
         migrations: by kind: "count", "bytes", "hidden_ns" (in windows), "exposed_ns" (beside a
             layer's experts).
-        cache: experts on the GPU: "hits", "misses" and "hit_rate", None where the GPU had none.
+        cache: "hits", "misses" and "hit_rate", None where the GPU had none: of experts on the GPU, unless the
+            policy counts otherwise, and adds further shares.
         prediction: "accuracy" and what is counted; None where the policy predicts nothing.
         estimated_ns: the policy's own estimates of its layers, summed, beside `moe_ns`; None: it makes none.
         policy_wall_s: that the policy's own code took.
@@ -137,11 +138,13 @@ class MoeResult(Reported):
         config: everything that was used.
         routing: what was routed: the statistics of `describe_routing`, as plain data.
         runs: a run for each policy, in the order of the call; speed-ups are against the first.
+        not_run: of "all" policies those that could not be run, by name, each with the reason.
     """
 
     config: Mapping[str, Any] = field(repr=False)
     routing: Mapping[str, Any] = field(repr=False)
     runs: tuple[PolicyRun, ...]
+    not_run: Mapping[str, str] = field(default_factory=dict)
 
     def _rows(self) -> list[tuple[str, str]]:
         return [

@@ -1,0 +1,198 @@
+"""CSV files of measurements that begin with lines ``# key: value``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ndpsim.errors import InputError, one_of
+
+__all__ = ["Row", "Sheet", "chosen_threads", "read_sheet", "rising_threads", "sheet_names"]
+
+_MAX_BYTES = 1 << 20
+_MAX_THREADS = 1 << 16
+
+
+class Row(NamedTuple):
+    """Cells by column, and the line in the file, from 1."""
+
+    line: int
+    cells: Mapping[str, str]
+
+
+class Sheet(NamedTuple):
+    """A file: `said` by its lines ``# key: value``, `columns`, and `rows` in their order."""
+
+    file: str
+    said: Mapping[str, str]
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+    def error(self, problem: str, row: Row | None = None, key: str | None = None) -> InputError:
+        """What is wrong with a row, or with the file."""
+        return InputError(problem, file=self.file, line=None if row is None else row.line, key=key)
+
+    def whole(self, row: Row, column: str, most: int) -> int:
+        """A cell that is a whole number from 1.
+
+        Raises:
+            InputError: it is none.
+        """
+        number = _whole(row.cells[column])
+        if number is None or not 1 <= number <= most:
+            problem = f"'{row.cells[column][:40]}' is not a whole number from 1 to {most}"
+            raise self.error(problem, row, column)
+        return number
+
+    def above_zero(self, row: Row, column: str, what: str) -> float:
+        """A cell that is a number above 0; `what` it is, in words.
+
+        Raises:
+            InputError: it is none.
+        """
+        try:
+            number = float(row.cells[column])
+        except ValueError:
+            number = math.nan
+        if not 0 < number < math.inf:
+            raise self.error(f"'{row.cells[column][:40]}' is not {what} above 0", row, column)
+        return number
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
+
+
+def sheet_names(bundled: Path) -> list[str]:
+    """The names of the bundled files in a folder, sorted."""
+    return sorted(path.stem for path in bundled.glob("*.csv"))
+
+
+def read_sheet(
+    name: str,
+    folder: Path,
+    bundled: Path,
+    headers: Sequence[str],
+    words: Mapping[str, Sequence[str]],
+    numbers: Mapping[str, int],
+    defaults: Mapping[str, str],
+) -> Sheet:
+    """A bundled file by its name, or one ending in .csv, its path relative to `folder`.
+
+    Args:
+        headers: the columns that it may have, each a line.
+        words: by key, what may be said; nothing: any text.
+        numbers: by key of a whole number from 1, the largest.
+        defaults: what is so where a key is left out; other keys must be there.
+
+    Raises:
+        InputError: there is no such file, or a line of it is wrong.
+    """
+    if not name.endswith(".csv"):
+        if name not in sheet_names(bundled):
+            raise InputError(f"{one_of(name, sheet_names(bundled), 'table')}; a path ends in .csv")
+        path, file = bundled / f"{name}.csv", f"{name}.csv"
+    else:
+        path, file = folder / name, str(folder / name)
+    lines = _lines(path, file)
+    said = _said(lines, file, words, numbers, defaults)
+    rows = [(number, line) for number, line in enumerate(lines, 1) if line.strip() and line[0] != "#"]
+    header = rows[0][1].strip() if rows else ""
+    if header not in headers:
+        line = rows[0][0] if rows else None
+        raise InputError(f"the columns are not {' or '.join(headers)}", file=file, line=line)
+    columns = tuple(header.split(","))
+    return Sheet(file, said, columns, tuple(_rows(rows[1:], columns, file)))
+
+
+def rising_threads(sheet: Sheet, row: Row, before: Sequence[int]) -> int:
+    """The threads of a row, not fewer than those `before` it; 0 in a file without such a column.
+
+    Raises:
+        InputError: they are fewer, or no such number.
+    """
+    if "threads" not in sheet.columns:
+        return 0
+    threads, last = sheet.whole(row, "threads", _MAX_THREADS), max(before, default=0)
+    if threads < last:
+        raise sheet.error(f"{threads} does not come after {last}: threads rise", row, "threads")
+    return threads
+
+
+def chosen_threads(sheet: Sheet, measured: Sequence[int], asked: int | None) -> int:
+    """Those `asked` for, or the most that were `measured`; 0 in a file without threads.
+
+    Raises:
+        InputError: nothing was measured with so many.
+    """
+    chosen = max(measured) if asked is None or "threads" not in sheet.columns else asked
+    if chosen not in measured:
+        listed = ", ".join(map(str, measured))
+        raise sheet.error(f"{asked} were not measured, but {listed}", key="threads")
+    return chosen
+
+
+def _lines(path: Path, file: str) -> list[str]:
+    try:
+        if not path.is_file():
+            raise InputError("is no file" if path.exists() else "no such file", file=file)
+        if path.stat().st_size > _MAX_BYTES:
+            raise InputError(f"larger than {_MAX_BYTES >> 20} MiB: no table of measurements", file=file)
+        return path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise InputError("is not UTF-8 text", file=file) from None
+    except (OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"cannot be read: {getattr(error, 'strerror', None) or error}", file=file) from None
+
+
+def _rows(lines: Iterable[tuple[int, str]], columns: Sequence[str], file: str) -> Iterable[Row]:
+    for number, text in lines:
+        cells = [cell.strip() for cell in text.split(",")]
+        if len(cells) != len(columns):
+            raise InputError(f"'{text[:40]}' is not {','.join(columns)}", file=file, line=number)
+        yield Row(number, dict(zip(columns, cells, strict=True)))
+
+
+def _said(
+    lines: Sequence[str],
+    file: str,
+    words: Mapping[str, Sequence[str]],
+    numbers: Mapping[str, int],
+    defaults: Mapping[str, str],
+) -> dict[str, str]:
+    """What the lines ``# key: value`` say; each key is there once."""
+    keys = [*words, *numbers]
+    said: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.startswith("#"):
+            continue
+        key, colon, value = (part.strip() for part in line[1:].partition(":"))
+        if not colon or key not in keys:
+            raise InputError(one_of(key, keys, "key"), file=file, line=number)
+        if key in said:
+            raise InputError("is given twice", file=file, line=number, key=key)
+        problem = _wrong_number(value, numbers[key]) if key in numbers else _wrong_word(value, words[key])
+        if problem:
+            raise InputError(problem, file=file, line=number, key=key)
+        said[key] = value
+    said = {**defaults, **said}
+    for key in keys:
+        if key not in said:
+            raise InputError(f"is missing; give it in a line '# {key}: ...'", file=file, key=key)
+    return said
+
+
+def _wrong_word(value: str, allowed: Sequence[str]) -> str | None:
+    if allowed:
+        return None if value in allowed else one_of(value, allowed, "value")
+    return None if value else "says nothing"
+
+
+def _wrong_number(value: str, most: int) -> str | None:
+    number = _whole(value)
+    right = number is not None and 1 <= number <= most
+    return None if right else f"'{value[:40]}' is not a whole number from 1 to {most}"

@@ -1,0 +1,110 @@
+"""A small model on the default hardware, under policies of tests' own: runs with their layers."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from ndpsim.moe import Attention, MoeShape
+from ndpsim.orchestrator.record import LayerRecord, RunRecord
+from ndpsim.orchestrator.run import run_moe
+from ndpsim.policies import Assignment, Placement, Policy
+from ndpsim.results.cache import ResultCache
+from ndpsim.results.moe import MoeResult, PolicyRun
+from ndpsim.routing import Routing
+
+MODEL = MoeShape(
+    name="small",
+    family="made",
+    source="made",
+    hidden=512,
+    expert_intermediate=256,
+    layers=4,
+    moe_layers=3,
+    dense_layers=(0,),
+    dense_intermediate=512,
+    routed_experts=16,
+    experts_per_token=2,
+    shared_experts=1,
+    shared_intermediate=256,
+    hidden_act="silu",
+    attention=Attention(heads=4, kv_heads=4, head_size=64, value_size=64),
+    vocabulary=1000,
+)
+EXPERT_BYTES = 3 * 512 * 256 * 2
+CACHE = ResultCache(disk_bytes=0)
+GIVEN: dict[str, Any] = dict(model=MODEL, batch=32, steps=3, context=64, gpu_experts=2, cache=CACHE)
+
+
+def moe(*policies: Any, **others: Any) -> MoeResult:
+    return run_moe(policies=policies or ("trimoe",), **{**GIVEN, **others})
+
+
+def recorded(policy: Any, **others: Any) -> tuple[PolicyRun, list[LayerRecord], RunRecord]:
+    """A run and its layers."""
+    layers: list[LayerRecord] = []
+    runs: list[RunRecord] = []
+
+    def observe(run: RunRecord, layer: LayerRecord) -> None:
+        runs.append(run)
+        layers.append(layer)
+
+    return moe(policy, observer=observe, **others).runs[0], layers, runs[0]
+
+
+class Everything(Policy):
+    """Experts with an even number on the NDP unit of a DIMM, others in turn on GPU and CPU."""
+
+    name = "everything"
+    title = "all engines"
+
+    def place(self, view: Any) -> Placement:
+        placement = super().place(view)
+        even = np.arange(0, 16, 2)
+        placement.dimm[:, even] = even
+        placement.resident[:, 1] = True
+        return placement
+
+    def assign(self, view: Any) -> Assignment:
+        active = np.flatnonzero(view.loads).tolist()
+        odd = [expert for expert in active if expert % 2]
+        return Assignment(
+            gpu=[expert for expert in odd if expert % 4 == 1],
+            cpu=[expert for expert in odd if expert % 4 == 3],
+            ndp=[expert for expert in active if expert % 2 == 0],
+        )
+
+
+def alone_on(engine: str) -> type[Policy]:
+    """All on one engine: on NDP expert e on DIMM e."""
+
+    class Alone(Everything):
+        name = f"alone-{engine}"
+
+        def place(self, view: Any) -> Placement:
+            placement = Policy.place(self, view)
+            if engine == "ndp":
+                placement.dimm[:] = np.arange(16)
+            return placement
+
+        def assign(self, view: Any) -> Assignment:
+            return Assignment(**{engine: np.flatnonzero(view.loads).tolist()})
+
+    return Alone
+
+
+def trace_of(experts: list[int], layers: tuple[int, ...] = (1,), steps: int = 1) -> Routing:
+    """Every token chooses the next two of these experts, in turn."""
+    pairs = (
+        list(itertools.batched(experts, 2))
+        if hasattr(itertools, "batched")
+        else [tuple(experts[n : n + 2]) for n in range(0, len(experts), 2)]
+    )
+    ids = np.array(pairs, dtype=np.int16)
+    return Routing(16, layers, np.broadcast_to(ids, (steps, len(layers), *ids.shape)).copy())
+
+
+def of_kind(layer: LayerRecord, kind: str, resource: str = "") -> list[Any]:
+    return [job for job in layer.jobs if job.kind == kind and job.resource.startswith(resource)]
