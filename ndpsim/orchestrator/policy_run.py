@@ -116,7 +116,9 @@ class PolicyRunner:
         self.tally, self.clock_ns, self.prefill_ns = Tally(given.machine.bits), 0.0, 0.0
         machine, hardware = given.machine, given.hardware
         with self._asked("place"):
-            placement = policy.place(OfflineView(machine, given.estimates, given.offline, given.trace.batch))
+            trace = given.trace
+            offline = OfflineView(machine, given.estimates, given.offline, trace.batch, trace.prefill_tokens)
+            placement = policy.place(offline)
         placement = checked_placement(policy.name, placement, machine)
         dimms = hardware.system.dimm.count
         self._places = Places(placement, machine, dimms, hardware.dimm_bytes, given.host_kv_bytes)

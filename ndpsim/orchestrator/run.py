@@ -330,7 +330,7 @@ def _run(
     of_layers = np.array(tally.layer_ns["decode"] or tally.layer_ns["prefill"])
     hits, misses = tally.experts["gpu_hit"], tally.experts["gpu_miss"]
     cache = {"hits": hits, "misses": misses, "hit_rate": hits / (hits + misses) if hits + misses else None}
-    energy_nj, energy_note = tally.energy(given.costs)
+    energy_nj, energy_note = tally.energy(given.costs, given.processors.power_w(given.machine.model), time_ns)
     layers = sum(tally.bottleneck.values())
     return PolicyRun(
         policy=chosen.name,

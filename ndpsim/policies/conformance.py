@@ -199,7 +199,8 @@ class _Replay:
         with answering(chosen.name, "__init__"):
             self.policy = chosen.start(machine, estimates)
         with answering(chosen.name, "place"):
-            placement = self.policy.place(OfflineView(machine, estimates, offline, offline.batch))
+            view = OfflineView(machine, estimates, offline, offline.batch, _BATCH * _PROMPT)
+            placement = self.policy.place(view)
         placement = checked_placement(chosen.name, placement, machine)
         self.dimm, self.shards = placement.dimm.copy(), placement.shards.copy()
         self.resident, self.replicas = placement.resident.copy(), placement.replicas

@@ -175,12 +175,19 @@ class Placement:
 
 @dataclass(frozen=True, eq=False)
 class OfflineView:
-    """What `place` sees: an offline trace of the same kind as the run's, never the run's own."""
+    """What `place` sees.
+
+    Attributes:
+        trace: an offline trace of the same kind as the run's, never the run's own.
+        batch: sequences that the run decodes together.
+        prefill_tokens: of the run's prefill; 0: it has none.
+    """
 
     machine: Machine
     estimates: Estimates
     trace: Routing
     batch: int
+    prefill_tokens: int = 0
 
 
 @dataclass(frozen=True, eq=False)

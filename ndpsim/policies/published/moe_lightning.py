@@ -3,8 +3,8 @@
 Cao et al., "MoE-Lightning: High-Throughput MoE Inference on Memory-Constrained GPUs", ASPLOS 2025; as a
 baseline: DALI, section 6.1, "searches the optimal model deployment strategy before inference based on its
 proposed performance analysis model", a layer taking the longest of link, CPU and GPU. Released code:
-caoshiyi/FastMoE and caoshiyi/artifacts, commit a8a8d90. Its attention on the CPU and its micro-batches are
-not modelled: attention is the same for all policies.
+caoshiyi/FastMoE, caoshiyi/artifacts, commit a8a8d90. Its attention on the CPU and its micro-batches are not
+modelled: attention is the same for all policies.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class MoeLightning(Policy):
         on_gpu = (resident | arriving | self._on_gpu(row, view.tokens))[order]
         of_gpu, of_cpu = order[on_gpu], order[~on_gpu]
         gpu_ns = estimates.shared_ns + estimates.gpu_ns[view.loads[of_gpu]].sum()
-        copies = np.count_nonzero(~resident[of_gpu])
+        copies = np.count_nonzero(~(resident | arriving)[of_gpu])
         cpu_ns = np.maximum(estimates.cpu_ns[view.loads[of_cpu]], estimates.striped_read_ns).sum()
         return Assignment(
             gpu=of_gpu.tolist(),

@@ -2,12 +2,15 @@
 
 Kim et al., "MoNDE: Mixture of Near-Data Experts for Large-Scale Sparse Models", DAC 2024; as a baseline:
 TriMoE, section 5.1.2, "a system that balances load between GPU and NDP by modeling the cost trade-off between
-weight migration (to GPU) and activation migration (to NDP)". There is no released code.
+weight migration (to GPU) and activation migration (to NDP)"; for one sequence on several NDP units: Wu et
+al., "A Scheduling Framework for Efficient MoE Inference on Edge GPU-NDP Systems" (the edge paper), Sections
+III-B, III-C and IV-B: `variant=bandwidth,placement=cyclic,residents=none`. There is no released code.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -18,7 +21,11 @@ from ndpsim.errors import InputError
 from ndpsim.policies.interface import (
     STRIPED,
     Assignment,
+    BackgroundView,
+    Estimates,
     LayerView,
+    Machine,
+    Migration,
     OfflineView,
     Placement,
     Policy,
@@ -51,6 +58,16 @@ class MondeParameters(PolicyParameters):
         description="of variant bandwidth: corrects the number of experts on the GPU (the paper scales it by "
         "its past; 1, no correction, as no source gives a value)",
     )
+    migrations: float = Field(
+        0.0,
+        ge=0,
+        le=1000,
+        description="experts that change places with the GPU's memory, a layer and decoded token ('periodic "
+        "adjustments based on historical profiles', the edge paper, section I). As soon as they add up to a "
+        "whole one, the expert of the layer with most tokens so far that the memory lacks is prefetched, in "
+        "place of the one with fewest that it has, where there is no room besides. 0: none (no source gives "
+        "a number; the speed-ups of the cxl paper need 0.04 to 0.06)",
+    )
     placement: Literal["balanced", "cyclic"] = Field(
         "balanced",
         description="which DIMM an expert lies on. balanced: by NDP time in the offline trace; cyclic: "
@@ -60,7 +77,13 @@ class MondeParameters(PolicyParameters):
         "hot",
         description="what the GPU's memory holds. hot: the experts with most tokens in the offline trace "
         "('pin hot, compute-intensive experts in GPU HBM', Fan et al., section 2.2, of MoNDE and its like; "
-        "so all policies use the same memory); none: experts are only loaded on demand",
+        "so all policies use the same memory); none: experts are only loaded on demand, as in the edge paper "
+        "('transmitting activation values rather than model weights'), but for `migrations`",
+    )
+    contention: bool = Field(
+        True,
+        description="whether the host's reads and the NDP units slow each other down on a DIMM; false: as "
+        "the rule for H has it, which leaves it out",
     )
 
 
@@ -76,9 +99,18 @@ class Monde(Policy):
 
     parameters: MondeParameters
 
+    def __init__(self, machine: Machine, estimates: Estimates, parameters: MondeParameters) -> None:
+        super().__init__(machine, estimates, parameters)
+        self.contention = parameters.contention
+        #: Tokens so far, [layer, expert], the offline trace's mean being those of one step.
+        self.tokens: Floats = np.zeros((len(machine.layers), machine.model.routed_experts))
+        #: Migrations that are to be made, of which the whole ones have been.
+        self.due = 0.0
+
     def place(self, view: OfflineView) -> Placement:
         """Every expert on one DIMM, hot ones in the GPU's memory, too."""
         loads = mean_loads(view)
+        self.tokens = loads.copy()
         placement = super().place(view)
         dimms, experts = self.machine.dimms, self.machine.model.routed_experts
         if self.parameters.residents == "hot":
@@ -146,6 +178,31 @@ class Monde(Policy):
         units[lies, np.arange(count)] = estimates.ndp_ns[loads]
         behind = np.cumsum(units[:, ::-1], axis=1)[:, ::-1]  # the rest of the list, from each place on
         return np.asarray(np.maximum.reduce([computing, copying, behind.max(axis=0)]))
+
+    def background(self, view: BackgroundView) -> Sequence[Migration]:
+        """As many migrations as are due, by the tokens so far."""
+        row = self.row[view.layer]
+        self.tokens[row] += view.loads
+        if view.phase == "prefill" or not self.parameters.migrations:
+            return ()
+        self.due += self.parameters.migrations * len(view.ids)
+        still, resident = ~view.moving, view.placement.resident
+        missing = np.flatnonzero(still[row] & ~resident[row])
+        missing = missing[np.argsort(-self.tokens[row, missing], kind="stable")]
+        victims = np.argwhere(still & resident)
+        others = victims[:, 0] != row  # of other layers only where this one has none
+        coldest = np.lexsort((self.tokens[tuple(victims.T)], others))
+        free, answer = view.gpu_free, list[Migration]()
+        count = min(int(self.due), len(missing), max(free, 0) + len(victims))
+        leaving = iter(victims[coldest].tolist())
+        for expert in missing[:count].tolist():
+            if free < 1:
+                place, victim = next(leaving)
+                answer.append(Migration("evict", self.machine.layers[place], victim))
+            free -= 1
+            answer.append(Migration("prefetch", view.layer, expert, estimated_ns=self.estimates.pcie_ns))
+        self.due -= count
+        return answer
 
 
 POLICY = Monde

@@ -1,0 +1,229 @@
+"""The edge paper's framework: experts over all NDP units, balanced with the GPU, prefetched after a prefill.
+
+Wu et al., "A Scheduling Framework for Efficient MoE Inference on Edge GPU-NDP Systems", Sections III-B
+(tensor parallelism), III-C (load balance, equations 1 and 2) and III-D (dataset-free prefetch, equation 3).
+There is no released code. Of the equations' terms, T_w is estimated as the longer of an expert's way over
+PCIe and the host's reading it; T_g and T_n as means over the activated experts, each by its tokens on the GPU
+and on all NDP units together; T_a as a token's vector over PCIe alone; S are the tokens of the layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from ndpsim.policies.balance import Balance
+from ndpsim.policies.interface import (
+    Assignment,
+    BackgroundView,
+    Estimates,
+    Floats,
+    Ints,
+    LayerView,
+    Machine,
+    Migration,
+    OfflineView,
+    Part,
+    Placement,
+    Policy,
+    PolicyParameters,
+)
+from ndpsim.policies.offline import mean_loads
+
+__all__ = ["POLICY", "Edge", "EdgeParameters"]
+
+# Parts of an expert that E_g is rounded to: every other number of columns is another simulation, and half of
+# such a part is less than 1% of the time that an expert takes.
+_PARTS = 64
+
+
+class EdgeParameters(PolicyParameters):
+    """What can be set of the edge paper's framework."""
+
+    tp: bool = Field(
+        True,
+        description="tensor parallelism (Section III-B): every expert lies over all NDP units; without: "
+        "expert e on DIMM e mod N (the expert parallelism of MoNDE that the paper compares with), T_n of "
+        "the equations then being an N-th of an expert's time on one",
+    )
+    balance: bool = Field(
+        True,
+        description="load balance (Section III-C): T_w E_g + T_g E_g' + (S - 1) T_a N = (N + 1) T_a + "
+        "T_n E_n, equation 2, and 1 with S = 1; the E_g experts with most tokens go to the GPU, of the last "
+        "one a part of its columns (the paper does not say which experts; the GPU's time depends least on "
+        "tokens)",
+    )
+    prefetch: bool = Field(
+        True,
+        description="dataset-free prefetch (Section III-D): the experts of each layer that are activated "
+        "most in the prefill are copied to the GPU after it; in decode the GPU computes those that are "
+        "there, E_max at most, in whole experts, T_g E_max = (TopK - E_max) T_n + (1 + N) T_a (equation 3), "
+        "and the NDP units the others; where none is there, load balance decides. A run without a prefill "
+        "has them there from the start, by the offline trace",
+    )
+    prefetch_experts: Literal["memory", "topk"] = Field(
+        "memory",
+        description="experts of a layer that are prefetched. memory (the default, the strategy itself, "
+        "Section III-D, step 2): x from 1 up as long as the GPU's memory has room for x of every "
+        "layer; topk: TopK, where there is room (the ablation, Section IV-D; one for Mixtral)",
+    )
+    prefill_experts: Literal["activated", "topk"] = Field(
+        "activated",
+        description="E_g + E_n of equation 2. topk: TopK as printed, the rest of a layer's experts on the "
+        "NDP units; activated (the default): all activated experts, as the text defines TopK ('the number of "
+        "activated experts per layer'), which a prefill has more of: with TopK the NDP units would get most "
+        "of the work and nothing would balance it",
+    )
+    contention: bool = Field(
+        True,
+        description="whether the host's reads and the NDP units slow each other down on a DIMM; the paper's "
+        "equations leave it out: false shows what it takes of the gain",
+    )
+
+
+class Edge(Policy):
+    """NDP units compute every expert together; the GPU takes as much of the work as balances the two."""
+
+    name = "edge"
+    title = "Edge GPU-NDP: tensor parallelism, load balance by E_g, dataset-free prefetch"
+    paper = "Wu et al., A Scheduling Framework for Efficient MoE Inference on Edge GPU-NDP Systems"
+    engines = ("gpu", "ndp")
+    needs = ("ndp",)
+    Parameters = EdgeParameters
+
+    parameters: EdgeParameters
+
+    def __init__(self, machine: Machine, estimates: Estimates, parameters: EdgeParameters) -> None:
+        super().__init__(machine, estimates, parameters)
+        self.contention = parameters.contention
+        layers, model = len(machine.layers), machine.model
+        read_ns = estimates.striped_read_ns if parameters.tp else estimates.localized_read_ns
+        self.copy_ns = max(estimates.pcie_ns, read_ns)
+        each = machine.gpu_experts // layers
+        if parameters.prefetch_experts == "topk":
+            each = min(each, model.experts_per_token)
+        self.prefetched = min(each, model.routed_experts) if parameters.prefetch else 0
+        #: Tokens by expert in the prefill so far, [layer, expert].
+        self.activated: Ints = np.zeros((layers, model.routed_experts), np.int64)
+
+    def place(self, view: OfflineView) -> Placement:
+        """Over all NDP units, or one after the other in turn."""
+        placement = super().place(view)
+        if self.parameters.tp:
+            placement.dimm[:] = 0
+            placement.shards[:] = self.machine.dimms
+        else:
+            placement.dimm[:] = np.arange(placement.dimm.shape[1]) % self.machine.dimms
+        if not view.prefill_tokens:
+            for row, experts in enumerate(self._most(mean_loads(view))):
+                placement.resident[row, experts] = True
+        return placement
+
+    def _most(self, loads: Floats | Ints) -> Ints:
+        """The experts of each layer that are to be in the GPU's memory, [layer, x], most tokens first."""
+        return np.argsort(-loads, axis=1, kind="stable")[:, : self.prefetched]
+
+    def _ndp_ns(self) -> Floats:
+        """An expert by tokens, where it lies."""
+        return self.estimates.sharded_ns(self.machine.dimms) if self.parameters.tp else self.estimates.ndp_ns
+
+    # ---- engines (Section III-C, and step 3 of III-D)
+
+    def assign(self, view: LayerView) -> Assignment:
+        """What the GPU's memory has to the GPU, up to E_max; if it has nothing, E_g experts."""
+        active = np.flatnonzero(view.loads)
+        order = active[np.lexsort((active, -view.loads[active], view.arriving[active]))]
+        resident = view.placement.resident[order]
+        balance = self._balance(view, len(order))
+        if resident.any():
+            most = int(balance.most_present())
+            present = order[resident]
+            on_gpu: list[int | Part] = present[:most].tolist()
+            on_ndp: list[int | Part] = [*order[~resident].tolist(), *present[most:].tolist()]
+            details = {"e_max": balance.most_present()}
+        else:
+            wanted = 0.0
+            if self.parameters.balance and self.machine.expert_buffers:
+                wanted = self._balance(view, self._shared_out(view, len(order))).on_gpu()
+            on_gpu, on_ndp = self._split(order.tolist(), wanted)
+            details = {"e_g": wanted}
+        return Assignment(
+            gpu=on_gpu, ndp=on_ndp, estimated_ns=self._layer_ns(view, on_gpu, on_ndp), details=details
+        )
+
+    def _shared_out(self, view: LayerView, activated: int) -> int:
+        """E_g + E_n."""
+        if view.phase == "prefill" and self.parameters.prefill_experts == "topk":
+            return min(self.machine.model.experts_per_token, activated)
+        return activated
+
+    def _balance(self, view: LayerView, experts: int) -> Balance:
+        """The equations' terms for this layer."""
+        loads = view.loads[view.loads > 0]
+        ndp_ns = float(self._ndp_ns()[loads].mean())
+        return Balance(
+            transfer_ns=self.copy_ns,
+            gpu_ns=float(self.estimates.gpu_ns[loads].mean()),
+            vector_ns=self.estimates.vector_ns,
+            ndp_ns=ndp_ns if self.parameters.tp else ndp_ns / self.machine.dimms,
+            units=self.machine.dimms,
+            tokens=view.tokens,
+            experts=experts,
+        )
+
+    def _split(self, order: list[int], on_gpu: float) -> tuple[list[int | Part], list[int | Part]]:
+        """The first `on_gpu` experts to the GPU, of the last of them a part of the columns.
+
+        A part has a whole number of 64ths of an expert's columns, and leaves each NDP unit one at least.
+        """
+        columns = self.machine.model.expert_intermediate
+        step = -(-columns // _PARTS)
+        whole = int(on_gpu)
+        of_last = round((on_gpu - whole) * columns / step) * step
+        if columns - of_last < self.machine.dimms:
+            whole, of_last = whole + 1, 0
+        if not of_last:
+            return list(order[:whole]), list(order[whole:])
+        share = of_last / columns
+        gpu: list[int | Part] = [*order[:whole], Part(order[whole], share)]
+        return gpu, [Part(order[whole], 1 - share), *order[whole + 1 :]]
+
+    def _layer_ns(self, view: LayerView, gpu: Sequence[int | Part], ndp: Sequence[int | Part]) -> float:
+        """What the policy believes that the layer takes."""
+        estimates, loads, resident = self.estimates, view.loads, view.placement.resident
+        computing, copying = estimates.shared_ns, 0.0
+        for expert, share in map(_part, gpu):
+            ns = share * float(estimates.gpu_ns[loads[expert]])
+            copying += 0.0 if resident[expert] else share * self.copy_ns
+            computing = max(computing, copying) + ns
+        units = np.zeros(self.machine.dimms)
+        for expert, share in map(_part, ndp):
+            first, shards = int(view.placement.dimm[expert]), int(view.placement.shards[expert])
+            units[first : first + shards] += share * float(self._ndp_ns()[loads[expert]])
+        vectors = (self.machine.dimms + 1) * estimates.vector_ns if ndp else 0.0
+        return max(computing, vectors + float(units.max()))
+
+    # ---- prefetch (steps 1 and 2 of Section III-D)
+
+    def background(self, view: BackgroundView) -> Sequence[Migration]:
+        """Counts in the prefill; after it, copies the most activated experts, of every layer one by one."""
+        if view.phase != "prefill":
+            return ()
+        self.activated[self.row[view.layer]] += view.loads
+        if view.layer != self.machine.layers[-1]:
+            return ()
+        return [
+            Migration("prefetch", layer, int(expert), estimated_ns=self.copy_ns)
+            for experts in self._most(self.activated).T
+            for layer, expert in zip(self.machine.layers, experts, strict=True)
+        ]
+
+
+def _part(item: int | Part) -> tuple[int, float]:
+    return (item.expert, item.share) if isinstance(item, Part) else (item, 1.0)
+
+
+POLICY = Edge

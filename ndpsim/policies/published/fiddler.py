@@ -1,0 +1,160 @@
+"""Fiddler: experts with the GPU by popularity; of others, the cheaper of the CPU and a copy there.
+
+Kamahori et al., "Fiddler: CPU-GPU Orchestration for Fast Inference of Mixture-of-Experts Models", ICLR 2025;
+released code efeslab/fiddler @227715b, src/fiddler/mixtral.py.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from ndpsim.policies.interface import (
+    Assignment,
+    Estimates,
+    Flags,
+    Floats,
+    Ints,
+    LayerView,
+    Machine,
+    OfflineView,
+    Placement,
+    Policy,
+    PolicyParameters,
+)
+from ndpsim.policies.offline import hottest, mean_loads
+
+__all__ = ["POLICY", "Fiddler", "FiddlerParameters", "least_longer_sum"]
+
+# Of the released code: a token on the CPU, and a missing expert on the GPU.
+_CPU_TOKEN, _GPU_MISSING = 7.0, 70.0
+_ENUMERATED = 16  # experts of which all sets are compared
+
+
+class FiddlerParameters(PolicyParameters):
+    """What can be set of Fiddler."""
+
+    experts: Literal["cheaper", "cpu"] = Field(
+        "cheaper",
+        description="missing experts. cheaper (the default, the paper's and the code's rule): on the CPU, or "
+        "copied to the GPU, by `objective`; cpu: all on the CPU, as the edge paper describes Fiddler "
+        "('performs expert computations on the CPU rather than the GPU', Section IV-A)",
+    )
+    objective: Literal["sum", "max"] = Field(
+        "sum",
+        description="what is minimised. sum (the default, what the code does): the CPU's and the GPU's times "
+        "together, so each expert goes where it is cheaper, at equal costs to the GPU; max (the comment in "
+        "the code, and the paper): the larger of the two, by all sets of up to 16 missing experts, and of "
+        "more by all first ones in the order of tokens, which is the optimum where the GPU takes as long "
+        "for each, and otherwise off by what its times differ",
+    )
+    constants: Literal["profile", "code"] = Field(
+        "profile",
+        description="costs. profile (the default): this machine's, as the code wants its constants to be "
+        "set: the CPU, reading weights meanwhile, against a copy and then the GPU; code: 7 a token on the "
+        "CPU against 70 for a missing and 0 for a resident expert on the GPU",
+    )
+    overlap: bool = Field(
+        False,
+        description="GPU, its copies and the CPU work at the same time, as minimising the larger sum takes "
+        "it; the code computes the GPU's experts first, each missing one copied before, and then the CPU's",
+    )
+    residents: Literal["popular", "none"] = Field(
+        "popular",
+        description="what the GPU's memory holds all the time. popular (the default, the code): as many as "
+        "have room of the experts with most tokens over all layers, by the offline trace in place of the "
+        "code's table; none: as if the memory had no room",
+    )
+
+
+class Fiddler(Policy):
+    """Nothing moves: what is missing is computed by the CPU, or copied, used once and given up."""
+
+    name = "fiddler"
+    title = "Fiddler: popular experts with the GPU, of others the cheaper of CPU and copy"
+    paper = "Kamahori et al., ICLR 2025"
+    engines = ("gpu", "cpu")
+    needs = ("cpu",)
+    Parameters = FiddlerParameters
+
+    parameters: FiddlerParameters
+
+    def __init__(self, machine: Machine, estimates: Estimates, parameters: FiddlerParameters) -> None:
+        super().__init__(machine, estimates, parameters)
+        self.copy_ns = max(estimates.pcie_ns, estimates.striped_read_ns)
+
+    def place(self, view: OfflineView) -> Placement:
+        """Striped, as the host reads fastest; popular experts in the GPU's memory, too."""
+        placement = super().place(view)
+        if self.parameters.residents == "popular":
+            placement.resident[:] = hottest(mean_loads(view), self.machine.gpu_experts)
+        return placement
+
+    def assign(self, view: LayerView) -> Assignment:
+        """Residents to the GPU, missing experts by their costs, in the order of their numbers."""
+        active = np.flatnonzero(view.loads)
+        resident = view.placement.resident[active]
+        there, missing = active[resident], active[~resident]
+        chosen = self._copied(view.loads[there], view.loads[missing])
+        gpu, cpu = [*there.tolist(), *missing[chosen].tolist()], missing[~chosen].tolist()
+        return Assignment(
+            gpu, cpu, estimated_ns=self._layer_ns(view, chosen, there, missing),
+            sequential=not self.parameters.overlap,
+        )  # fmt: skip
+
+    def _copied(self, there: Ints, missing: Ints) -> Flags:
+        """Which of the missing experts, by their tokens, the GPU computes; `there`: tokens of residents."""
+        if self.parameters.experts == "cpu" or not self.machine.expert_buffers:
+            return np.zeros(len(missing), np.bool_)
+        begun = 0.0
+        if self.parameters.constants == "code":
+            on_gpu = np.full(len(missing), _GPU_MISSING)
+            on_cpu = np.asarray(_CPU_TOKEN * missing, np.float64)
+        else:
+            on_gpu = self.copy_ns + self.estimates.gpu_ns[missing]
+            on_cpu = self._cpu_ns(missing)
+            begun = float(self.estimates.gpu_ns[there].sum())
+        if self.parameters.objective == "sum":
+            return np.asarray(on_gpu <= on_cpu)
+        return least_longer_sum(on_gpu, on_cpu, begun)
+
+    def _cpu_ns(self, tokens: Ints) -> Floats:
+        return np.maximum(self.estimates.cpu_ns[tokens], self.estimates.striped_read_ns)
+
+    def _layer_ns(self, view: LayerView, chosen: Flags, there: Ints, missing: Ints) -> float:
+        """What the policy believes that the layer takes."""
+        computing = self.estimates.gpu_ns[view.loads]
+        gpu = self.estimates.shared_ns + float(computing[there].sum())
+        copies, copied = int(chosen.sum()) * self.copy_ns, float(computing[missing[chosen]].sum())
+        cpu = float(self._cpu_ns(view.loads[missing[~chosen]]).sum())
+        return max(gpu + copied, copies, cpu) if self.parameters.overlap else gpu + copies + copied + cpu
+
+
+def least_longer_sum(on_gpu: Floats, on_cpu: Floats, begun: float) -> Flags:
+    """Which experts go to the GPU, so that the larger of the two sums is least.
+
+    Exact up to 16 experts. Of more, the GPU takes the first ones by their time on the CPU.
+
+    Args:
+        begun: what the GPU has to do besides.
+    """
+    count = len(on_gpu)
+    if count <= _ENUMERATED:
+        gpu, cpu, sets = np.full(1, begun), np.full(1, float(on_cpu.sum())), np.zeros(1, np.int64)
+        for expert in range(count):
+            gpu = np.concatenate([gpu, gpu + on_gpu[expert]])
+            cpu = np.concatenate([cpu, cpu - on_cpu[expert]])
+            sets = np.concatenate([sets, sets | 1 << expert])
+        best = int(sets[np.argmin(np.maximum(gpu, cpu))])
+        return np.array([bool(best >> expert & 1) for expert in range(count)], np.bool_)
+    order = np.argsort(-on_cpu, kind="stable")
+    gpu = begun + np.append(0.0, np.cumsum(on_gpu[order]))
+    cpu = on_cpu.sum() - np.append(0.0, np.cumsum(on_cpu[order]))
+    flags = np.zeros(count, np.bool_)
+    flags[order[: int(np.argmin(np.maximum(gpu, cpu)))]] = True
+    return flags
+
+
+POLICY = Fiddler

@@ -1,0 +1,274 @@
+"""Fiddler, MoE-OnDemand and MoNDE for one sequence, as their papers and released code have them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ndpsim.errors import InputError
+from ndpsim.moe import load_model
+from ndpsim.policies import (
+    BackgroundView,
+    Estimates,
+    LayerView,
+    Machine,
+    Migration,
+    OfflineView,
+    Placement,
+    Policy,
+    check_policy,
+    choose_policy,
+)
+from ndpsim.policies.answers import checked_assignment, checked_migrations, checked_placement
+from ndpsim.policies.published.fiddler import least_longer_sum
+from ndpsim.routing import Routing
+
+EXPERTS = 6
+MODEL = replace(load_model("mixtral-8x7b"), routed_experts=EXPERTS)
+MACHINE = Machine(MODEL, (1, 2), 1000, 2, (0, 1), 4, 2)
+TOKENS = np.arange(101.0)
+# An expert of t tokens takes t on the GPU, 4 t on the CPU, 10 + 5 t on a DIMM; 20 to the GPU; 8 read.
+ESTIMATES = Estimates(
+    gpu_ns=TOKENS,
+    cpu_ns=4 * TOKENS,
+    ndp_ns=np.where(TOKENS > 0, 10 + 5 * TOKENS, 0.0),
+    ndp_error=0.0,
+    pcie_ns=20.0,
+    striped_read_ns=8.0,
+    localized_read_ns=30.0,
+    to_striped_ns=40.0,
+    to_localized_ns=40.0,
+    rebalance_ns=40.0,
+    window_ns=50.0,
+    shared_ns=3.0,
+    token_ns=0.1,
+)
+OFFLINE = ((9, 8, 3, 2, 1, 1), (2, 1, 9, 3, 8, 1))
+
+
+def started(asked: str, gpu_experts: int = 4, **changes: Any) -> tuple[Policy, Placement]:
+    """A policy whose offline trace has the loads `OFFLINE`, and where it puts experts."""
+    machine = replace(MACHINE, gpu_experts=gpu_experts, **changes)
+    ids = np.array([np.repeat(np.arange(EXPERTS), layer) for layer in OFFLINE], np.int16)[None, :, :, None]
+    policy = choose_policy(asked).start(machine, ESTIMATES)
+    placement = policy.place(OfflineView(machine, ESTIMATES, Routing(EXPERTS, (1, 2), ids), ids.shape[2]))
+    return policy, checked_placement(policy.name, placement, machine)
+
+
+def assigned(policy: Policy, placement: Placement, loads: Sequence[int], row: int = 0) -> Any:
+    counts = np.array(loads, np.int64)
+    arriving = np.zeros(EXPERTS, np.bool_)
+    view = LayerView("decode", 0, (1, 2)[row], counts, sum(loads), placement.of_layer(row), arriving)
+    answer = policy.assign(view)
+    checked_assignment(policy.name, view, answer, policy.machine)
+    return answer
+
+
+def migrated(
+    policy: Policy,
+    placement: Placement,
+    loads: Sequence[int],
+    layer: int = 1,
+    free: int = 0,
+    tokens: int = 1,
+    copied: Sequence[int] = (),
+    moving: Sequence[tuple[int, int]] = (),
+    phase: str = "decode",
+) -> list[tuple[str, int, int]]:
+    on_the_way = np.zeros((2, EXPERTS), np.bool_)
+    for place in moving:
+        on_the_way[place] = True
+    view = BackgroundView(
+        phase,
+        0,
+        layer,
+        3 - layer,
+        np.array(loads, np.int64),
+        placement,
+        on_the_way,
+        free,
+        ids=np.zeros((tokens, 1), np.int16),
+        copied=np.isin(np.arange(EXPERTS), copied),
+    )
+    answer: list[Migration] = checked_migrations(policy.name, view, policy.background(view), policy.machine)
+    return [(one.kind, one.layer, one.expert) for one in answer]
+
+
+# Fiddler
+
+
+def test_fiddler_holds_the_most_popular_experts_of_all_layers_and_changes_nothing():
+    policy, placement = started("fiddler", gpu_experts=3)
+    assert np.argwhere(placement.resident).tolist() == [[0, 0], [0, 1], [1, 2]]
+    assert (placement.dimm == -1).all()
+    assert migrated(policy, placement, [1] * 6, copied=[3]) == []
+    assert not started("fiddler:residents=none")[1].resident.any()
+
+
+def test_fiddler_sends_a_missing_expert_where_it_is_cheaper():
+    policy, placement = started("fiddler", gpu_experts=1)
+    # On the CPU 4 t, at least 8; on the GPU 20 + t: equal at no whole number, 6 on the CPU, 7 on the GPU.
+    answer = assigned(policy, placement, [50, 6, 7, 1, 0, 40])
+    assert (answer.gpu, answer.cpu, answer.sequential) == ([0, 2, 5], [1, 3], True)
+    assert answer.estimated_ns == 3 + 50 + 27 + 60 + 24 + 8
+
+
+def test_fiddler_by_the_constants_of_its_code_leaves_fewer_than_ten_tokens_to_the_cpu():
+    policy, placement = started("fiddler:constants=code,residents=none")
+    answer = assigned(policy, placement, [9, 10, 11, 1, 0, 0])
+    assert (answer.gpu, answer.cpu) == ([1, 2], [0, 3])
+
+
+def test_fiddler_by_the_comment_in_its_code_minimises_the_larger_sum():
+    # 7 x (9 + 9 + 9 + 9 + 9) = 315 against 70 each: by the sum all on the CPU, by the larger 140 and 189.
+    loads = [9, 9, 9, 9, 9, 0]
+    policy, placement = started("fiddler:constants=code,residents=none")
+    assert assigned(policy, placement, loads).gpu == []
+    policy, placement = started("fiddler:constants=code,residents=none,objective=max,overlap=true")
+    answer = assigned(policy, placement, loads)
+    assert (len(answer.gpu), len(answer.cpu), answer.sequential) == (2, 3, False)
+    # Copies 40, the GPU 3 + 18, the CPU 3 x 36.
+    assert answer.estimated_ns == 108
+    # By the machine's times: the GPU 2 x (20 + 9) = 58, 3: 87; the CPU 108, 72.
+    policy, placement = started("fiddler:residents=none,objective=max")
+    assert len(assigned(policy, placement, loads).gpu) == 3
+
+
+def test_fiddler_as_the_edge_paper_describes_it_computes_on_the_cpu():
+    policy, placement = started("fiddler:experts=cpu,residents=none")
+    answer = assigned(policy, placement, [100, 1, 1, 0, 0, 0])
+    assert (answer.gpu, answer.cpu) == ([], [0, 1, 2])
+
+
+COSTS = st.lists(st.tuples(st.floats(1, 100), st.floats(1, 100)), max_size=7)
+
+
+@given(COSTS, st.floats(0, 50))
+def test_no_other_set_has_a_smaller_larger_sum(costs, begun):
+    on_gpu, on_cpu = (np.array([pair[engine] for pair in costs]) for engine in (0, 1))
+    best = min(
+        max(begun + sum(on_gpu[list(chosen)]), sum(on_cpu) - sum(on_cpu[list(chosen)]))
+        for count in range(len(costs) + 1)
+        for chosen in itertools.combinations(range(len(costs)), count)
+    )
+    flags = least_longer_sum(on_gpu, on_cpu, begun)
+    assert max(begun + on_gpu[flags].sum(), on_cpu[~flags].sum()) == pytest.approx(best)
+
+
+@given(st.lists(st.integers(1, 60), min_size=17, max_size=60))
+def test_of_many_experts_the_first_ones_by_tokens_are_best_where_copies_cost_the_same(tokens):
+    # With n on the GPU it takes 70 n, whichever they are, and the CPU least if they have most tokens.
+    costs = 7.0 * np.sort(tokens)[::-1]
+    best = min(max(70.0 * n, costs[n:].sum()) for n in range(len(tokens) + 1))
+    flags = least_longer_sum(np.full(len(tokens), 70.0), 7.0 * np.array(tokens), 0.0)
+    assert max(70.0 * flags.sum(), 7.0 * np.array(tokens)[~flags].sum()) == best
+
+
+# MoE-OnDemand
+
+
+def test_on_demand_copies_every_activated_expert_and_overlaps_nothing():
+    policy, placement = started("on-demand")
+    assert not placement.resident.any()
+    answer = assigned(policy, placement, [0, 4, 0, 1, 9, 0])
+    assert (answer.gpu, answer.sequential) == ([1, 3, 4], True)
+    assert answer.estimated_ns == 3 + 14 + 3 * 20
+    assert migrated(policy, placement, [0, 4, 0, 1, 9, 0], free=4, copied=[1, 3, 4]) == []
+
+
+def test_on_demand_with_a_cache_gives_up_what_was_used_longest_ago():
+    """Against a separate LRU list over random layers."""
+    policy, placement = started("on-demand:cache=lru", gpu_experts=5)
+    resident = np.zeros((2, EXPERTS), np.bool_)
+    random, recent, seen = np.random.default_rng(1), list[tuple[int, int]](), set()
+    for step in range(60):
+        row = step % 2
+        loads = np.bincount(random.choice(EXPERTS, 2, replace=False), minlength=EXPERTS)
+        lies = replace(placement, resident=resident.copy())
+        assert assigned(policy, lies, loads.tolist(), row).gpu == np.flatnonzero(loads).tolist()
+        active = np.flatnonzero(loads).tolist()
+        copied = [expert for expert in active if not resident[row, expert]]
+        answer = migrated(policy, lies, loads.tolist(), row + 1, 5 - int(resident.sum()), copied=copied)
+        for kind, layer, expert in answer:
+            assert resident[layer - 1, expert] == (kind == "evict")
+            resident[layer - 1, expert] = kind == "keep"
+            seen.add(kind)
+        # Hits were used now; what was copied is new; the oldest goes.
+        recent = [place for place in recent if place not in [(row, one) for one in active]]
+        recent = (recent + [(row, one) for one in active])[-5:]
+        assert sorted(map(tuple, np.argwhere(resident).tolist())) == sorted(recent)
+    assert seen == {"evict", "keep"}
+
+
+def test_baselines_say_what_they_need():
+    with pytest.raises(InputError, match="^fiddler needs a CPU that computes experts: machine has none"):
+        started("fiddler", has_cpu=False)
+    started("on-demand", dimms=0, channel=(), has_cpu=False)
+
+
+# MoNDE, for one sequence
+
+
+def test_monde_of_the_edge_paper_loads_by_bandwidths_and_holds_nothing():
+    policy, placement = started("monde:variant=bandwidth,placement=cyclic,residents=none")
+    assert not placement.resident.any()
+    assert placement.dimm.tolist() == [[0, 1, 0, 1, 0, 1]] * 2
+    # 5 x (1 / 20) / (1 / 20 + 2 / 15) = 1.36: one of five is loaded, the others on their DIMMs.
+    answer = assigned(policy, placement, [1, 1, 1, 0, 1, 1])
+    assert (answer.gpu, answer.ndp, answer.sequential) == ([0], [1, 2, 4, 5], False)
+    assert migrated(policy, placement, [1, 1, 1, 0, 1, 1], free=4) == []
+
+
+def test_monde_migrates_as_often_as_asked_the_hottest_in_place_of_the_coldest():
+    policy, placement = started("monde:migrations=0.4")
+    assert np.argwhere(placement.resident).tolist() == [[0, 0], [0, 1], [1, 2], [1, 4]]
+    # Layer 1 had 9 8 3 2 1 1 tokens offline; 3 has most of those missing after 6 more.
+    loads = [0, 1, 0, 6, 0, 0]
+    assert migrated(policy, placement, loads) == []
+    assert migrated(policy, placement, [0] * 6) == []  # 0.8
+    assert migrated(policy, placement, [0] * 6) == [("evict", 1, 0), ("prefetch", 1, 3)]  # 1.2
+    # 0.2 are left; 7 tokens make 3. With room nothing has to leave, and what moves is left alone.
+    asked = migrated(policy, placement, [0] * 6, tokens=7, free=1, moving=[(0, 0), (0, 3)])
+    assert asked == [
+        ("prefetch", 1, 2),
+        ("evict", 1, 1),
+        ("prefetch", 1, 4),
+        ("evict", 2, 4),
+        ("prefetch", 1, 5),
+    ]
+    assert policy.due == pytest.approx(0)
+
+
+def test_monde_counts_but_does_not_migrate_in_the_prefill():
+    policy, placement = started("monde:migrations=1")
+    assert migrated(policy, placement, [0, 0, 0, 0, 50, 0], tokens=50, phase="prefill") == []
+    assert migrated(policy, placement, [0] * 6)[-1] == ("prefetch", 1, 4)
+    assert migrated(*started("monde"), [0] * 6, tokens=100) == []
+
+
+def test_monde_may_leave_contention_out():
+    assert started("monde")[0].contention
+    assert not started("monde:contention=false")[0].contention
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "fiddler:experts=cpu,residents=none",
+        "fiddler:objective=max",
+        "fiddler:objective=max,constants=code,overlap=true",
+        "on-demand:cache=lru",
+        "monde:variant=bandwidth,placement=cyclic,residents=none,contention=false",
+        "monde:migrations=0.05",
+        "monde:migrations=0.01,residents=none",
+    ],
+)
+def test_variants_keep_to_the_rules(asked):
+    assert len(check_policy(asked).checks) == 4
