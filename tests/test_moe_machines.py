@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_moe import CACHE, EXPERT_BYTES, MODEL, Everything, alone_on, moe, of_kind, recorded, trace_of
 
 import ndpsim
 from ndpsim.audit.schedule import check_schedule
@@ -23,6 +22,7 @@ from ndpsim.orchestrator.log import writing_log
 from ndpsim.orchestrator.placement import Places
 from ndpsim.policies import Assignment, Placement, Policy
 from ndpsim.policies.interface import STRIPED, Machine
+from small_moe import CACHE, EXPERT_BYTES, MODEL, Everything, alone_on, moe, of_kind, recorded, trace_of
 
 FREE_LINK = ["cxl.gbps=1000000", "cxl.latency_ns=0", "cxl.header_bytes=0"]
 PAYLOAD_GBPS = 31.508 * 64 / (64 + 21)
