@@ -144,6 +144,12 @@ def test_what_a_device_behind_a_link_has_not_is_refused() -> None:
     assert "host.cpu_tflops: a CPU that computes experts needs channels to memory" in refusal(
         hw="cxl", sets=sets
     )
+    assert refusal(hw="cxl", arbitration="ndp-first") == (
+        "arbitration: ndp-first is for DIMMs on channels of a host, and the memory is on a CXL link"
+    )
+    assert refusal(hw="cxl", sets=["dimm.count=2"]) == (
+        "--set: dimm.count: 2 are not supported: there is one memory device on a CXL link"
+    )
     with pytest.raises(InputError, match="enhanced-ktransformers needs a CPU"):
         moe("enhanced-ktransformers", hw="cxl")
 

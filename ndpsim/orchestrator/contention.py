@@ -63,6 +63,7 @@ _WINDOW_NS = 20_000.0, 180_000.0  # after the first activations, so that a read 
 _RELAYOUT_WINDOW_NS = 20_000.0, 90_000.0
 _CROWDED = 1, 3, 4  # of the rates of the host, those that are tried beside a relayout as well
 _MOST_EXPERTS = 16  # in a queue; where they are short, the window is as well
+_FAR = 2.0  # an expert that takes so many windows has not read all of its weights at the end of one
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,7 +271,9 @@ class _Sessions:
             alone_ns = simulate_expert(self.hardware, self.model, tokens, bits=self.bits).time_ns
             shorter = min(1.0, (_MOST_EXPERTS - 1) * alone_ns / end_ns)
             begin_ns, end_ns = begin_ns * shorter, end_ns * shorter
-            for number in range(dimms * (int(end_ns / alone_ns) + 2)):
+            # One more than end, whose weights are read ahead; but none where the first does not end.
+            each = 1 if alone_ns > _FAR * end_ns else int(end_ns / alone_ns) + 2
+            for number in range(dimms * each):
                 session.expert(self.model, tokens, number % dimms, bits=self.bits)
         add(session, end_ns)
         session.run(begin_ns)
