@@ -342,7 +342,8 @@ def _run(
 
         check = exact(given.costs, runner.record, check_limit)
     tally, trace = runner.tally, given.trace
-    time_ns, prefill_ns = runner.clock_ns, runner.prefill_ns
+    prefill_ns, decode_ns = runner.prefill_ns, runner.clock_ns - runner.prefill_ns
+    time_ns = prefill_ns + decode_ns
     prefill_moe_ns, decode_moe_ns = (sum(tally.layer_ns[phase]) for phase in ("prefill", "decode"))
     moe_ns = prefill_moe_ns + decode_moe_ns
     of_layers = np.array(tally.layer_ns["decode"] or tally.layer_ns["prefill"])
@@ -355,7 +356,7 @@ def _run(
         parameters=parameters,
         time_ns=time_ns,
         prefill_ns=prefill_ns,
-        decode_ns=time_ns - prefill_ns,
+        decode_ns=decode_ns,
         moe_ns=moe_ns,
         prefill_moe_ns=prefill_moe_ns,
         decode_moe_ns=decode_moe_ns,
@@ -366,7 +367,7 @@ def _run(
             "p99": float(np.percentile(of_layers, 99)),
             "max": float(of_layers.max()),
         },
-        tokens_per_s=trace.steps * trace.batch / (time_ns - prefill_ns) * 1e9,
+        tokens_per_s=trace.steps * trace.batch / decode_ns * 1e9,
         speedup=first[0].time_ns / time_ns if first else 1.0,
         speedup_moe=first[0].moe_ns / moe_ns if first else 1.0,
         bound_ns=tally.bound_ns,
