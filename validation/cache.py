@@ -181,7 +181,7 @@ def main(steps: int) -> None:
         "by 54% with one thread for Phi. Its Pre-gated MoE is estimated with perfect overlap. Its "
         "Fiddler has a profile of other data, and pays for its decisions; here it decides at once, "
         "from an offline trace of which 8% of experts have changed popularity, or with `drift=1` all. "
-        "On Phi the cache is faster only where Fiddler's profile is of no use, and with 2 threads or more."
+        "On Phi the cache is faster only where Fiddler's profile is of no use."
     )
     for model in WAYS:
         against_baselines(model, steps)

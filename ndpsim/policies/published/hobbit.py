@@ -180,8 +180,8 @@ class Hobbit(Policy):
         """What is predicted is prefetched, and full copies stay, in place of experts of least priority.
 
         What was prefetched is no victim before its layer is done [note]. In the prefill, which uses all
-        experts of one layer after the other, nothing is prefetched, and copies stay in place of the same layer's.
-        No copy stays in place of an expert with as much priority (assumptions, the stronger).
+        experts of one layer after the other, nothing is prefetched, and copies stay in place of the same
+        layer's. No copy stays in place of an expert with as much priority (assumptions, the stronger).
         """
         row, following = self.row[view.layer], self.row[view.next_layer]
         self.prefetched[row] = False
