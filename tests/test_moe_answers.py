@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from small_moe import CACHE, EXPERT_BYTES, MODEL, alone_on, moe, of_kind, recorded, trace_of
 
 import ndpsim
 from ndpsim.audit.schedule import check_schedule
@@ -22,6 +21,7 @@ from ndpsim.orchestrator.log import writing_log
 from ndpsim.policies import Assignment, Migration, Placement, Policy, policy_names
 from ndpsim.policies.predictor import StatedPredictor
 from ndpsim.processors.devices import expert_format, weight_bytes
+from small_moe import CACHE, EXPERT_BYTES, MODEL, alone_on, moe, of_kind, recorded, trace_of
 
 ONE: dict[str, Any] = dict(batch=1, steps=1, layers=[1])
 
@@ -330,3 +330,11 @@ def test_measured_power_counts_over_the_whole_time():
     assert run.energy_nj["gpu"] == pytest.approx(97.9 * run.time_ns)
     assert run.energy_nj["pcie"] is None
     assert "cpu and gpu: measured power over the whole time" in run.energy_note
+
+
+@pytest.mark.parametrize("engine", ["ndp", "cpu"])
+def test_a_checked_layer_reads_the_bits_of_replicas(engine):
+    given: dict[str, Any] = dict(ONE, check_layer=(0, 1), routing=trace_of([0, 1]))
+    check = moe(replicas_on(engine), **given).runs[0].check
+    assert check is not None
+    assert check.ok, check

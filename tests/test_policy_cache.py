@@ -9,13 +9,13 @@ from math import comb
 
 import numpy as np
 import pytest
-from policy_machines import background_view, estimates, layer_view, machine
 
 from ndpsim.errors import InputError
 from ndpsim.policies import check_policy, choose_policy
 from ndpsim.policies.interface import OfflineView
 from ndpsim.policies.published.cache import CacheParameters, ExpertCache
 from ndpsim.routing import Routing, generate_routing
+from policy_machines import background_view, estimates, layer_view, machine
 
 
 def started(slots: int, layers: int = 1, experts: int = 8, **given: object) -> ExpertCache:

@@ -6,7 +6,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from policy_machines import background_view, estimates, layer_view, machine
 
 from ndpsim.errors import InputError
 from ndpsim.policies import check_policy, choose_policy
@@ -14,6 +13,7 @@ from ndpsim.policies.conformance import _machine
 from ndpsim.policies.interface import Migration, OfflineView
 from ndpsim.policies.published.cxl import Cxl, CxlParameters
 from ndpsim.routing import Routing
+from policy_machines import background_view, estimates, layer_view, machine
 
 
 def started(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from policy_machines import background_view, estimates, layer_view, machine
 
 from ndpsim.errors import InputError
 from ndpsim.policies import check_policy, choose_policy
 from ndpsim.policies.interface import OfflineView
 from ndpsim.policies.published.hobbit import Hobbit, HobbitParameters
 from ndpsim.routing import Routing
+from policy_machines import background_view, estimates, layer_view, machine
 
 
 def started(layers: int = 2, gpu_experts: int = 2, bits: int = 16, **given: object) -> Hobbit:

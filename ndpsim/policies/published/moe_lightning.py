@@ -3,7 +3,7 @@
 Cao et al., "MoE-Lightning: High-Throughput MoE Inference on Memory-Constrained GPUs", ASPLOS 2025; as a
 baseline: DALI, section 6.1, "searches the optimal model deployment strategy before inference based on its
 proposed performance analysis model", a layer taking the longest of link, CPU and GPU. Released code:
-caoshiyi/FastMoE and caoshiyi/artifacts, commit a8a8d90. Its attention on the CPU and its micro-batches are not
+caoshiyi/FastMoE, caoshiyi/artifacts, commit a8a8d90. Its attention on the CPU and its micro-batches are not
 modelled: attention is the same for all policies.
 """
 
