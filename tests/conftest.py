@@ -203,7 +203,7 @@ def moe_by_hand() -> SimpleNamespace:
         trace = generate_routing("skewed", model, 8, 2)
         config = {"model": model.name, "hardware": {"name": hardware.system.name}, "bits": 16}
         runs = tuple(policy_run(name, place, check) for place, name in enumerate(names))
-        return MoeResult(config, describe_routing(trace).to_dict(), runs)
+        return MoeResult(config, describe_routing(trace).to_dict(), runs, {})
 
     def play(observer: Any, *names: str) -> None:
         for name in names:

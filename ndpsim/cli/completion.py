@@ -119,7 +119,7 @@ def _policy_names() -> list[str]:
     """By the names of their files: their classes would bring Numba and pydantic."""
     from ndpsim.plugins import option_names
 
-    return ["all", *sorted(option_names("policies/published", "trimoe"))]
+    return sorted(option_names("policies/published", "trimoe"))
 
 
 def _routing_names() -> list[str]:
@@ -244,7 +244,7 @@ def _shown(context: click.Context, typed: str) -> Iterable[str]:
         "schema": _one_of("hw"),
         "layout": _one_of(*LAYOUTS),
         "processor": _one_of("gpu", "cpu"),
-        "policy": _OFFERS["--policy"],
+        "policy": _names_or_files(_policy_names, ".py"),
     }
     what = context.params.get("what")
     return kinds[what](context, typed) if what in kinds else ()
@@ -262,7 +262,7 @@ _OFFERS: dict[str, Offers] = {
     "--to": _one_of(*LAYOUTS),
     "--engine": _one_of(*ENGINES),
     "--bits": _one_of("16", "8", "4", "3", "2", "1"),
-    "--policy": _names_or_files(_policy_names, ".py"),
+    "--policy": _names_or_files(lambda: ["all", *_policy_names()], ".py"),
     "--routing": _names_or_files(_routing_names, ".npz"),
     "--kv": _one_of(*KV_PLACES),
     "--arbitration": _one_of(*ARBITRATIONS),

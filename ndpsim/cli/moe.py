@@ -102,7 +102,6 @@ def _history(plot: Plot | None, layer: tuple[int, int] | None) -> History | None
     cls=Command,
     examples=(
         "ndpsim moe --model deepseek-v2 --policy trimoe --policy monde --batch 512 --steps 16",
-        "ndpsim moe --policy trimoe:relayout=false --layers 1-8 --steps 2 --log log.jsonl.gz",
         "ndpsim moe --hw dali-7532-3090 --model mixtral-8x7b --policy dali --policy all --batch 8",
     ),
 )

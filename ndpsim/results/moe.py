@@ -145,7 +145,7 @@ class MoeResult(Reported):
     config: Mapping[str, Any] = field(repr=False)
     routing: Mapping[str, Any] = field(repr=False)
     runs: tuple[PolicyRun, ...]
-    not_run: Mapping[str, str] = field(default_factory=dict)
+    not_run: Mapping[str, str]
 
     def _rows(self) -> list[tuple[str, str]]:
         return [

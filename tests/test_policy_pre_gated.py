@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ndpsim.policies import check_policy
-from ndpsim.policies.published.pregated import Pregated, PregatedParameters
+from ndpsim.policies.published.pre_gated import Pregated, PregatedParameters
 from policy_machines import background_view, estimates, layer_view, machine
 
 
