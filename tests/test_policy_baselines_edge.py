@@ -62,10 +62,17 @@ def started(asked: str, gpu_experts: int = 4, **changes: Any) -> tuple[Policy, P
     return policy, checked_placement(policy.name, placement, machine)
 
 
-def assigned(policy: Policy, placement: Placement, loads: Sequence[int], row: int = 0) -> Any:
+def assigned(
+    policy: Policy,
+    placement: Placement,
+    loads: Sequence[int],
+    row: int = 0,
+    step: int = 0,
+    phase: str = "decode",
+) -> Any:
     counts = np.array(loads, np.int64)
     arriving = np.zeros(EXPERTS, np.bool_)
-    view = LayerView("decode", 0, (1, 2)[row], counts, sum(loads), placement.of_layer(row), arriving)
+    view = LayerView(phase, step, (1, 2)[row], counts, sum(loads), placement.of_layer(row), arriving)
     answer = policy.assign(view)
     checked_assignment(policy.name, view, answer, policy.machine)
     return answer
@@ -224,6 +231,22 @@ def test_monde_of_the_edge_paper_loads_by_bandwidths_and_holds_nothing():
     answer = assigned(policy, placement, [1, 1, 1, 0, 1, 1])
     assert (answer.gpu, answer.ndp, answer.sequential) == ([0], [1, 2, 4, 5], False)
     assert migrated(policy, placement, [1, 1, 1, 0, 1, 1], free=4) == []
+
+
+def test_monde_scales_its_rule_by_what_would_have_been_best_in_steps_before():
+    policy, placement = started("monde:variant=bandwidth,placement=cyclic,residents=none")
+    # By the rule 6 / 20 / (1 / 20 + 2 / 15) = 1.64 of six; each takes 15 on a DIMM, a copy 30 from a channel.
+    # 0: 45. 1: max(30, 45). 2: max(40, 30, 30). 3: max(60, 60, 30). Best are 2.
+    flat = [1, 1, 1, 1, 1, 1]
+    for step, count in (0, 2), (1, 2):
+        assert len(assigned(policy, placement, flat, step=step).gpu) == count
+    assert policy.alpha == pytest.approx(2 / (6 * 0.05 / (0.05 + 2 / 15)))
+    # Two experts, on one DIMM each: 15, with one copy 30. Best is none: 2 of 1.64 + 0.55 + 1.64.
+    assert len(assigned(policy, placement, [1, 1, 0, 0, 0, 0], step=1).gpu) == 1
+    assert len(assigned(policy, placement, [1, 1, 0, 0, 0, 0], step=1).gpu) == 1
+    assert len(assigned(policy, placement, [1, 1, 0, 0, 0, 0], step=2).gpu) == 0
+    # In a prefill, and where alpha is given, nothing is scaled by the past.
+    assert len(assigned(policy, placement, [1, 1, 0, 0, 0, 0], phase="prefill").gpu) == 1
 
 
 def test_monde_migrates_as_often_as_asked_the_hottest_in_place_of_the_coldest():

@@ -37,6 +37,7 @@ BUSY = {
     "pcie-down": "PCIe to the GPU",
     "pcie-up": "PCIe from the GPU",
     "channel": "host channels",
+    "memory": "memory of the device",
 }
 
 

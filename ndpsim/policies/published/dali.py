@@ -55,7 +55,7 @@ class DaliParameters(PolicyParameters):
         "beam search of size 2 scored by execution time (appendix A.2)",
     )
     gap: float = Field(
-        1e-3, ge=0, le=1, description="of optimal: a solution so close to the best is good enough"
+        0.0, ge=0, le=1, description="of optimal: a solution so close to the best is good enough"
     )
     charge: Literal["none", "measured"] | float = Field(
         "none",

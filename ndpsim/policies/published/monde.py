@@ -51,12 +51,14 @@ class MondeParameters(PolicyParameters):
         "of K activated experts, with N NDP units (single batch); dynande: ceil(0.05882 x K), as "
         "DynaNDE-Simulator reimplements it",
     )
-    alpha: float = Field(
-        1.0,
+    alpha: float | None = Field(
+        None,
         ge=0,
         le=1000,
-        description="of variant bandwidth: corrects the number of experts on the GPU (the paper scales it by "
-        "its past; 1, no correction, as no source gives a value)",
+        description="of variant bandwidth: corrects the number of experts on the GPU. none (the default): 1 "
+        "at first and in a prefill, then, from decode step to decode step, by 'a scaling factor based on "
+        "historical data' (the edge paper, section III-C): what would have been best by the policy's "
+        "estimates, in proportion to the rule, in all steps so far; no source gives the way or a value",
     )
     migrations: float = Field(
         0.0,
@@ -104,6 +106,8 @@ class Monde(Policy):
         self.contention = parameters.contention
         #: Tokens so far, [layer, expert], the offline trace's mean being those of one step.
         self.tokens: Floats = np.zeros((len(machine.layers), machine.model.routed_experts))
+        #: Of decode steps: the last, experts on the GPU by the rule without alpha and at best, and alpha.
+        self.step, self.by_rule, self.best, self.alpha = 0, 0.0, 0, 1.0
         #: Migrations that are to be made, of which the whole ones have been.
         self.due = 0.0
 
@@ -133,7 +137,7 @@ class Monde(Policy):
         there = view.placement.resident[active] | view.arriving[active]
         here, missing = active[there], active[~there]
         ends = self._ends(view, here, missing)
-        taken = self._on_gpu(ends)
+        taken = self._on_gpu(view, ends)
         return Assignment(
             gpu=[*here.tolist(), *self._by_channels(view, missing[:taken])],
             ndp=missing[taken:].tolist(),
@@ -147,7 +151,7 @@ class Monde(Policy):
         order: list[int] = experts[np.argsort(same, kind="stable")].tolist()
         return order
 
-    def _on_gpu(self, ends: Floats) -> int:
+    def _on_gpu(self, view: LayerView, ends: Floats) -> int:
         """H; K, of which it is a part, are the activated experts that the GPU's memory does not have."""
         if self.parameters.variant == "batched":
             return int(np.argmin(ends))
@@ -157,26 +161,45 @@ class Monde(Policy):
         else:
             pcie = 1 / self.estimates.pcie_ns
             ndp = self.machine.dimms / self.estimates.ndp_ns[1]
-            wanted = round(self.parameters.alpha * missing * pcie / (pcie + ndp))
+            by_rule = missing * pcie / (pcie + ndp)
+            alpha = self.parameters.alpha
+            if alpha is None:
+                alpha = self._by_its_past(view, by_rule, int(np.argmin(ends)))
+            wanted = round(alpha * by_rule)
         return min(wanted, missing)
+
+    def _by_its_past(self, view: LayerView, by_rule: float, best: int) -> float:
+        """alpha, as all decode steps before this one have it."""
+        if view.phase == "prefill":
+            return 1.0
+        if view.step != self.step:
+            self.step = view.step
+            self.alpha = self.best / self.by_rule if self.by_rule else 1.0
+        self.by_rule += by_rule
+        self.best += best
+        return self.alpha
 
     def _ends(self, view: LayerView, here: NDArray[np.int64], missing: NDArray[np.int64]) -> Floats:
         """When a layer ends, should the GPU load the first 0, 1, ... of the missing experts.
 
-        The longest of the copies over PCIe, the slowest NDP unit, and what the GPU computes, which decides
-        where an expert has thousands of tokens.
+        The longest of the copies over PCIe, those that are read from one channel of the host, the slowest NDP
+        unit, and what the GPU computes, which decides where an expert has thousands of tokens.
         """
         estimates, count = self.estimates, len(missing)
         loads = view.loads[missing]
         begun = estimates.shared_ns + estimates.gpu_ns[view.loads[here]].sum()
         computing = begun + np.append(0.0, np.cumsum(estimates.gpu_ns[loads]))
-        copying = np.arange(count + 1) * estimates.pcie_ns
         units = np.zeros((self.machine.dimms, count + 1))
         lies = view.placement.dimm[missing]
         if (lies == STRIPED).any():
             raise InputError("an expert lies striped, where no NDP unit can compute it", key="policy monde")
         units[lies, np.arange(count)] = estimates.ndp_ns[loads]
         behind = np.cumsum(units[:, ::-1], axis=1)[:, ::-1]  # the rest of the list, from each place on
+        channel = np.array(self.machine.channel)
+        reads = np.zeros((int(channel.max()) + 1, count + 1))
+        reads[channel[lies], np.arange(1, count + 1)] = estimates.localized_read_ns
+        reading = np.cumsum(reads, axis=1).max(axis=0)
+        copying = np.maximum(np.arange(count + 1) * estimates.pcie_ns, reading)
         return np.asarray(np.maximum.reduce([computing, copying, behind.max(axis=0)]))
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
