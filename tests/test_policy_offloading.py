@@ -63,6 +63,8 @@ CHOSEN = [
     "hybrimoe:constants=code,rows=all",
     "hybrimoe:prefetch_size=3,cache_share=0.06",
     "hybrimoe:prefill=schedule",
+    "hybrimoe:schedule=threshold",
+    "hybrimoe:schedule=threshold,threshold=6",
 ]
 
 
@@ -348,6 +350,14 @@ def test_hybrimoe_sorts_what_is_there_before_what_is_missing():
     # With 30 tokens expert 1 would take 330 on the CPU.
     found = policy.assign(gated([1, 30, 4, 9], resident=[2, 3], tokens=30))
     assert (list(found.gpu), list(found.cpu)) == ([3, 2, 1], [0])
+
+
+@pytest.mark.parametrize(("settings", "on_gpu"), [("", [0, 4, 3]), (",threshold=5", [0, 4, 3, 2])])
+def test_with_a_threshold_missing_experts_with_many_tokens_go_to_the_gpu(settings, on_gpu):
+    policy, _ = started(f"hybrimoe:schedule=threshold{settings}", machine(experts=5), [[5, 4, 3, 2, 1]] * 4)
+    # 7 tokens take 100 on the CPU, no more than a copy does; 8 take 110.
+    found = policy.assign(gated([1, 2, 7, 8, 9], resident=[0], tokens=9))
+    assert (list(found.gpu), sorted(found.cpu)) == (on_gpu, sorted({0, 1, 2, 3, 4} - set(on_gpu)))
 
 
 def test_the_codes_constants_count_a_token_as_twice_an_expert_on_the_gpu():

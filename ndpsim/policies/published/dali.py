@@ -83,8 +83,8 @@ class DaliParameters(PolicyParameters):
     replace: bool = Field(True, description="workload-aware cache replacement (algorithm 2)")
     swap: Literal["always", "better"] = Field(
         "always",
-        description="always: a window ends with u swaps, as algorithm 2 has it; better: only those that bring "
-        "in an expert with a higher score than that of the one that goes",
+        description="always: a window ends with u swaps, as algorithm 2 has it; better: only those that "
+        "bring in an expert with a higher score than that of the one that goes",
     )
     w: int = Field(4, ge=1, description="steps of a window (w_size; section 6.4: 4 for all models)")
     u: int | None = Field(
