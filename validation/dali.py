@@ -105,7 +105,8 @@ def systems_table(
         order = [of[name] for name in (*names, "dali")]
         first = min(order[:-1]) > order[-1]
         holds = all(before > after for before, after in itertools.pairwise(order))
-        row(model, batch, *(of[name] / of["dali"] for name in names), "yes" if holds else "DALI first" if first else "no")
+        words = "yes" if holds else "DALI first" if first else "no"
+        row(model, batch, *(of[name] / of["dali"] for name in names), words)
     means = {name: sum(of[name] / of["dali"] for of in times.values()) / len(times) for name in names}
     row("mean", "", *means.values(), "")
     row("paper", "", *published.values(), "yes")
@@ -157,10 +158,10 @@ def restored(steps: int, as_is: Mapping[tuple[str, int], Mapping[str, float]]) -
         "1, which sorts by the difference, decides on missing experts before those that are cached.",
         "as above.",
     )
-    of_names = {name: next(key for key, one in ALL.items() if one == asked) for name, asked in
-    RESTORED.items()} print("The CPU as it is:\n")
+    names = {asked: key for key, asked in ALL.items()}
+    print("The CPU as it is:\n")
     systems_table(
-        {at: {name: of[key] for name, key in of_names.items()} for at, of in as_is.items()}, DECODE
+        {at: {name: of[names[asked]] for name, asked in RESTORED.items()} for at, of in as_is.items()}, DECODE
     )
     print("Six times slower:\n")
     times = {}
