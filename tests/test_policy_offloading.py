@@ -303,6 +303,13 @@ def test_streaming_brings_all_of_the_next_layer_and_leaves_the_cpu_alone():
     assert (list(found.gpu), list(found.cpu)) == ([0, 1, 3, 2], [])
 
 
+def test_what_streaming_has_brought_for_the_layer_that_comes_stays():
+    policy, placement = started("moe-lightning:variant=stream", machine(gpu_experts=10))
+    placement.resident[2, 3] = True
+    moved = answered(policy, done(policy, placement, 1, [[0, 1]], free=5))
+    assert moved == [("prefetch", 2, 1), ("prefetch", 2, 2)]
+
+
 # ---- HybriMoE
 
 
