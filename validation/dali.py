@@ -324,4 +324,4 @@ def main(steps: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 32)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 16)
