@@ -67,6 +67,7 @@ _NOTHING_MEASURED = {"gpu.expert_times": None, "host.cpu_expert_times": None, "h
 _ANY_THREADS = {"host.cpu_read_gbps": None, "host.cpu_cores": None, "host.cpu_threads": None}
 _NO_CPU = {"host.cpu_compute_efficiency": None, "host.cpu_added_tokens": 0} | _ANY_THREADS | _NOTHING_MEASURED
 _PCIE = {"latency_ns": 500, "copy_engines": 2, "packet_bytes": 256, "header_bytes": 24, "pj_per_bit": None}
+_PCIE_OF_CONSUMERS = _PCIE | {"copy_engines": 1}
 VALUES = {
     "trimoe": _NOBODY_WROTE
     | _GPU
@@ -92,7 +93,7 @@ VALUES = {
     | {
         # 32 and 16 operations a clock of AVX2 with 256 and 128 bits; 0.355: see dali-7532-3090.
         "host.cpu_tflops": round(8 * 32 * 0.0053 + 12 * 16 * 0.0042, 3), "host.cpu_compute_efficiency": 0.355,
-        "host.cpu_added_tokens": 0, "pcie.gbps": round(16 * 32 / 8 * 128 / 130, 3), **_under("pcie", _PCIE),
+        "host.cpu_added_tokens": 0, "pcie.gbps": round(16 * 32 / 8 * 128 / 130, 3), **_under("pcie", _PCIE_OF_CONSUMERS),
         "gpu.reserved_gb": 16 / 10,
         "dram.org": "DDR4_8Gb_x8", "dram.timing": "DDR4_3200AA", "dram.refresh": "all-bank", "dram.read_buffer": 32,
         "dimm.subchannels": 1, "host.channels": 2,
@@ -127,7 +128,7 @@ VALUES = {
         "host.cpu_tflops": round(24 * 64 * 0.0048, 2), "host.cpu_compute_efficiency": 0.355, "host.cpu_added_tokens": 0,
         "host.cpu_read_gbps": round(2 * 6 * 4096 * 14336 / 7.34e6),  # Table III, 24 threads
         "gpu.tflops": 165.2, "gpu.memory_tbps": 384 * 21 / 8 / 1000, "gpu.reserved_gb": 2, "gpu.kernel_overhead_us": 112,
-        **_under("pcie", _PCIE), "pcie.gbps": 27.613, "pcie.latency_ns": 54555.825,
+        **_under("pcie", _PCIE_OF_CONSUMERS), "pcie.gbps": 27.613, "pcie.latency_ns": 54555.825,
     },
     "dali-7532-3090": _NOBODY_WROTE
     | _GPU
@@ -137,7 +138,7 @@ VALUES = {
         "dimm.count": 8, "dimm.ranks": 2, "dimm.subchannels": 1,
         "host.channels": 8, "host.memory_bandwidth_gbps": 8 * 3.2 * 8, "host.cpu_tflops": round(16 * 32 * 0.0033, 2),
         "host.cpu_compute_efficiency": 0.355, "host.cpu_added_tokens": 0, "host.cpu_read_gbps": 90,
-        "gpu.tflops": 71.2, "gpu.reserved_gb": 2.4, **_under("pcie", _PCIE), "pcie.gbps": round(25 * 280 / 256, 3),
+        "gpu.tflops": 71.2, "gpu.reserved_gb": 2.4, **_under("pcie", _PCIE_OF_CONSUMERS), "pcie.gbps": round(25 * 280 / 256, 3),
     },
 }  # fmt: skip
 

@@ -374,7 +374,7 @@ def test_names_are_printed_and_drawn_as_they_are(folder, compiled, name):
             ["processor", "gpu", "--plot", "a.png"],
             "--plot: belongs to show layout; a processor has no use for it",
         ),
-        (["processor", "cpu", "--hw", "edge"], "host.cpu_tflops: is not given"),
+        (["processor", "cpu", "--hw", "cxl"], "host.cpu_tflops: is not given"),
         (
             ["processor", "gpu", "--set", "gpu.expert_times=none.csv"],
             "gpu.expert_times: none.csv: no such file",

@@ -17,6 +17,7 @@ from click.shell_completion import ShellComplete, get_completion_class
 
 from ndpsim.cli import completion
 from ndpsim.cli.main import _COMMANDS, cli, main
+from ndpsim.config import hardware_names
 
 COMMANDS = list(_COMMANDS)
 
@@ -49,7 +50,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("words", "offered"),
     [
         (["gem"], ["gemv"]),
-        (["gemv", "--hw", ""], ["cxl", "edge", "trimoe", "mine.yaml", "sub/"]),
+        (["gemv", "--hw", ""], [*hardware_names(), "mine.yaml", "sub/"]),
         (["gemv", "--hw", "tri"], ["trimoe"]),
         (["gemv", "--hw=tri"], ["trimoe"]),
         (["gemv", "--hw", "sub/"], ["sub/deep.yaml"]),

@@ -99,7 +99,7 @@ PRINTED: dict[str, dict[str, object]] = {
         "gpu.memory_gb": 24 * 2**30 / 10**9,
         "gpu.pcie_gbps": 64 / 2,
         "gpu.expert_times": "cache_gpu_mixtral-8x7b, cache_gpu_phi-3.5-moe",
-        "pcie.copy_engines": 2,
+        "pcie.copy_engines": 1,
     },
     # Table 1 and section 6.1 of the paper.
     "dali-7532-3090": {

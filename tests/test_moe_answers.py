@@ -330,3 +330,11 @@ def test_measured_power_counts_over_the_whole_time():
     assert run.energy_nj["gpu"] == pytest.approx(97.9 * run.time_ns)
     assert run.energy_nj["pcie"] is None
     assert "cpu and gpu: measured power over the whole time" in run.energy_note
+
+
+@pytest.mark.parametrize("engine", ["ndp", "cpu"])
+def test_a_checked_layer_reads_the_bits_of_replicas(engine):
+    given: dict[str, Any] = dict(ONE, check_layer=(0, 1), routing=trace_of([0, 1]))
+    check = moe(replicas_on(engine), **given).runs[0].check
+    assert check is not None
+    assert check.ok, check

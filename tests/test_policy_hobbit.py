@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from policy_machines import background_view, estimates, layer_view, machine
 
 from ndpsim.errors import InputError
 from ndpsim.policies import check_policy, choose_policy
 from ndpsim.policies.interface import OfflineView
 from ndpsim.policies.published.hobbit import Hobbit, HobbitParameters
 from ndpsim.routing import Routing
+from policy_machines import background_view, estimates, layer_view, machine
 
 
 def started(layers: int = 2, gpu_experts: int = 2, bits: int = 16, **given: object) -> Hobbit:
@@ -81,7 +81,7 @@ def test_priorities_add_up_as_noted():
     for chosen in ([0, 1], [0, 2]):
         policy.assign(layer_view([chosen], scores=[[0.7, 0.3]]))  # the second has 0.7 above it
     priority = policy._priority(0)
-    # Passes 2. Expert 0: lru 2/2, lfu 2/2, lhu 2/2; 1: 1/2, 1/2, 0; 2: 2/2, 1/2, 0; layer 0 is 3 of 4 layers away.
+    # Of 2 tokens. Expert 0: lru 2/2, lfu 2/2, lhu 2/2; 1: 1/2, 1/2, 0; 2: 2/2, 1/2, 0; three layers come before it.
     near = 0.2 * (1 - 3 / 4)
     assert priority[0, :4] == pytest.approx([0.8 + near, 0.2 + near, 0.3 + near, near])
     assert priority[1, 0] == pytest.approx(0.2)  # the next layer
@@ -89,14 +89,25 @@ def test_priorities_add_up_as_noted():
     assert policy._priority(1)[:, 0] == pytest.approx(0.2 * (1 - np.array([1, 0, 3, 2]) / 4))
 
 
+def test_records_count_tokens():
+    policy = started(layers=1)
+    policy.assign(
+        layer_view([[0, 1], [0, 2], [1, 0]], scores=[[0.7, 0.3], [0.7, 0.3], [0.5, 0.5]], phase="prefill")
+    )
+    assert policy.tokens == 3
+    assert policy.uses[0, :4].tolist() == [3, 2, 1, 0]
+    assert policy.full_uses[0, :4].tolist() == [3, 1, 0, 0]  # the third token's second has 0.5 above it
+    assert policy.last[0, :4].tolist() == [3, 3, 3, 0]
+
+
 def test_full_copies_stay_in_place_of_the_least_priority_and_predictions_are_fetched():
     policy, resident = started(), np.zeros((2, 8), np.bool_)
     resident[0, 0] = resident[1, 6] = True
     view = layer_view([[0, 1]], [0], scores=[[0.6, 0.4]])
     policy.assign(view)
-    # Layer 1 comes next, so that expert 6, never used, has 0.2; expert 0 of layer 0 has 0.8 + 0.1.
+    # Layer 1 comes next, so that expert 6, never used, has 0.2; those of layer 0 have 0.8 + 0.1.
     assert asked(policy, view, resident, next_layer=1, copied=[1]) == [("evict", 1, 6), ("keep", 0, 1)]
-    assert asked(policy, view, resident, next_layer=1, predicted=[6, 7], copied=[1]) == [
+    assert asked(policy, view, resident, next_layer=1, predicted=[6, 7]) == [
         ("evict", 0, 0),
         ("prefetch", 1, 7),
     ]
@@ -105,6 +116,28 @@ def test_full_copies_stay_in_place_of_the_least_priority_and_predictions_are_fet
     resident[1, 7] = True
     assert asked(policy, view, resident, next_layer=1, predicted=[6, 7], copied=[1]) == []
     assert asked(policy, view, resident, next_layer=1, copied=[1]) == [("evict", 1, 6), ("keep", 0, 1)]
+
+
+def test_no_copy_stays_in_place_of_an_expert_with_as_much_priority():
+    policy, resident = started(layers=1), np.zeros((1, 8), np.bool_)
+    view = layer_view([[0, 1]], [0])
+    policy.assign(view)
+    resident[0, 0] = True
+    assert asked(policy, view, resident, copied=[1]) == []
+    policy.assign(layer_view([[1, 2]]))
+    assert asked(policy, view, resident, copied=[1]) == [("evict", 0, 0), ("keep", 0, 1)]
+
+
+def test_in_the_prefill_copies_stay_in_place_of_the_same_layers_and_nothing_is_prefetched():
+    policy, resident = started(), np.zeros((2, 8), np.bool_)
+    resident[0, 0] = resident[1, 6] = True
+    view = layer_view([[1, 2]] * 3 + [[0, 2]], [0], phase="prefill")
+    policy.assign(view)
+    # Expert 2 has four tokens, 1 three and 0 one; the first of them takes the place of 0, the other finds none.
+    assert asked(policy, view, resident, next_layer=1, predicted=[7], copied=[1, 2]) == [
+        ("evict", 0, 0),
+        ("keep", 0, 2),
+    ]
 
 
 def test_what_was_prefetched_may_go_when_its_layer_is_done():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from policy_machines import background_view, estimates, layer_view, machine
 
 from ndpsim.policies import check_policy
 from ndpsim.policies.published.pregated import Pregated, PregatedParameters
+from policy_machines import background_view, estimates, layer_view, machine
 
 
 def started(layers: int = 3, gpu_experts: int = 4, **given: object) -> Pregated:

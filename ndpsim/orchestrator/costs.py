@@ -188,6 +188,7 @@ class Costs:
         self._relayouts: dict[tuple[str, str], RelayoutCost] = {}
         self._bursts: dict[_Lies, Ints] = {}
         self._of_bits: dict[int, Costs] = {}
+        self._contention: dict[int, ContentionTable] = {}
 
     def of_bits(self, bits: int | None) -> Costs:
         """The costs of replicas in so many bits; None: of the experts themselves."""
@@ -295,15 +296,20 @@ class Costs:
         """The wires of the links between DIMMs."""
         return self._network.wire_names
 
-    def contention(self) -> ContentionTable:
-        """How NDP units, the host and relayouts slow each other down on a DIMM."""
-        return self._contention
+    def contention(self, shards: int = 1) -> ContentionTable:
+        """How NDP units, the host and relayouts slow each other down on a DIMM.
 
-    @cached_property
-    def _contention(self) -> ContentionTable:
-        if self.hardware.system.cxl is not None:
-            return shared_bandwidth(self._device_read.gbps_per_channel)
-        return contention_table(self.hardware, self.shape, self.bits, self.arbitration, self._cache)
+        shards: of experts that lie over so many DIMMs.
+        """
+        found = self._contention.get(shards)
+        if found is None:
+            if self.hardware.system.cxl is not None:
+                found = shared_bandwidth(self._device_read.gbps_per_channel)
+            else:
+                given = self.hardware, self.shape, self.bits, self.arbitration, self._cache
+                found = contention_table(*given, shards)
+            self._contention[shards] = found
+        return found
 
     @cached_property
     def _network(self) -> Network:

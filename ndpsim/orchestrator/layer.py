@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -66,15 +65,18 @@ class _Weights(NamedTuple):
 class LayerJobs:
     """Makes the jobs of layers of one run.
 
-    contention: rows of `Slowdown` are those of the numbers of tokens; False: there is one row.
+    rows: of `Slowdown`, by the numbers of tokens and of DIMMs of an expert.
     """
 
     def __init__(
-        self, machine: Machine, costs: Costs, processors: Processors, transfers: Transfers, contention: bool
+        self,
+        machine: Machine,
+        costs: Costs,
+        processors: Processors,
+        transfers: Transfers,
+        rows: Mapping[tuple[int, int], tuple[int, float]],
     ) -> None:
-        self._machine, self._costs, self._transfers = machine, costs, transfers
-        tabled = bool(machine.dimms) and contention
-        self._rows = transfers.table_of_tokens() if tabled else defaultdict[int, tuple[int, float]](_one_row)
+        self._machine, self._costs, self._transfers, self._rows = machine, costs, transfers, rows
         self._names = server_names(machine.dimms)
         whole = machine.model.expert
 
@@ -219,11 +221,7 @@ class LayerJobs:
                     last.get(one, sent),
                     server=first_ndp + one,
                     dimm=one,
-                    table=self._rows[tokens],
+                    table=self._rows[tokens, shards],
                 )
                 last[one] = (job,)
         return [job for jobs_ in last.values() for job in jobs_]
-
-
-def _one_row() -> tuple[int, float]:
-    return 0, 0.0

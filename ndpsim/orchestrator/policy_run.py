@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -124,10 +125,12 @@ class PolicyRunner:
         self._places = Places(placement, machine, dimms, hardware.dimm_bytes, given.host_kv_bytes)
         at_once = hardware.relayout.concurrent_experts if machine.dimms and hardware.system.link else 1
         self._migrations = Migrations(self._places, given.transfers, given.costs, machine, at_once)
-        self._layer_jobs = LayerJobs(
-            machine, given.costs, given.processors, given.transfers, policy.contention
-        )
-        self._slowdown = given.transfers.slowdown(policy.contention)
+        rows: Mapping[tuple[int, int], tuple[int, float]] = defaultdict(_one_row)
+        shards = [count for count in np.unique(placement.shards).tolist() if count > 1]
+        if machine.dimms and policy.contention:
+            rows = given.transfers.table_of_tokens(shards)
+        self._layer_jobs = LayerJobs(machine, given.costs, given.processors, given.transfers, rows)
+        self._slowdown = given.transfers.slowdown(policy.contention, shards)
         self._servers = first_ndp + len(self._slowdown.channel)
         self._names = (*server_names(len(self._slowdown.channel)), *given.transfers.shared_names)
         self._busy = np.zeros(len(self._names))
@@ -359,6 +362,10 @@ class PolicyRunner:
         self._migrations.decide(
             checked_migrations(self.policy.name, view, answer, given.machine), self.clock_ns
         )
+
+
+def _one_row() -> tuple[int, float]:
+    return 0, 0.0
 
 
 def _tokens_on(ids: NDArray[np.int16], parts: Sequence[tuple[int, float]], experts: int) -> int:

@@ -89,13 +89,13 @@ def run_moe(
     """
     progress = progress_function(progress)
     hardware = load_hardware(hw, sets)
-    _check_link(hardware, check_layer)
     shape = load_model(model)
     chosen = choose_policies(policies)
     steps, batch = whole_number(steps, "steps", 1), whole_number(batch, "batch", 1)
     prompt = 0 if prompt is None else whole_number(prompt, "prompt", 1)
     context = max(whole_number(context, "context", 1), prompt)
     choice(arbitration, "arbitration", ARBITRATIONS, "arbitration")
+    _check_link(hardware, check_layer, arbitration)
     number(check_limit, "check_limit", 0)
     wanted_layers = _layers(layers, shape)
     trace = find_routing(routing, shape, batch, steps, prompt, seed, wanted_layers)
@@ -139,10 +139,16 @@ def run_moe(
     return MoeResult(config, describe_routing(trace).to_dict(), tuple(runs), not_run)
 
 
-def _check_link(hardware: Hardware, check_layer: object) -> None:
+def _check_link(hardware: Hardware, check_layer: object, arbitration: str) -> None:
     """Make sure that nothing is asked of memory on a CXL link that needs channels of a host."""
     if hardware.system.cxl is None:
         return
+    if hardware.system.dimm.count > 1:
+        problem = f"{hardware.system.dimm.count} are not supported: there is one memory device on a CXL link"
+        raise hardware.origins["dimm.count"].error(problem, "dimm.count")
+    if arbitration != "host-first":
+        problem = f"{arbitration} is for DIMMs on channels of a host, and the memory is on a CXL link"
+        raise InputError(problem, key="arbitration")
     if check_layer is not None:
         problem = "not supported with memory on a CXL link: sessions are of a host's channels"
         raise InputError(problem, key="check_layer")
@@ -336,7 +342,8 @@ def _run(
 
         check = exact(given.costs, runner.record, check_limit)
     tally, trace = runner.tally, given.trace
-    time_ns, prefill_ns = runner.clock_ns, runner.prefill_ns
+    prefill_ns, decode_ns = runner.prefill_ns, runner.clock_ns - runner.prefill_ns
+    time_ns = prefill_ns + decode_ns
     prefill_moe_ns, decode_moe_ns = (sum(tally.layer_ns[phase]) for phase in ("prefill", "decode"))
     moe_ns = prefill_moe_ns + decode_moe_ns
     of_layers = np.array(tally.layer_ns["decode"] or tally.layer_ns["prefill"])
@@ -349,7 +356,7 @@ def _run(
         parameters=parameters,
         time_ns=time_ns,
         prefill_ns=prefill_ns,
-        decode_ns=time_ns - prefill_ns,
+        decode_ns=decode_ns,
         moe_ns=moe_ns,
         prefill_moe_ns=prefill_moe_ns,
         decode_moe_ns=decode_moe_ns,
@@ -360,7 +367,7 @@ def _run(
             "p99": float(np.percentile(of_layers, 99)),
             "max": float(of_layers.max()),
         },
-        tokens_per_s=trace.steps * trace.batch / (time_ns - prefill_ns) * 1e9,
+        tokens_per_s=trace.steps * trace.batch / decode_ns * 1e9,
         speedup=first[0].time_ns / time_ns if first else 1.0,
         speedup_moe=first[0].moe_ns / moe_ns if first else 1.0,
         bound_ns=tally.bound_ns,

@@ -9,7 +9,7 @@ them: at most 31.5 GB/s of about 454 on `cxl`, and NDP units lose that share.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -19,6 +19,7 @@ from ndpsim.config import Hardware
 from ndpsim.errors import InputError
 from ndpsim.events.state import Kinds, Slowdown
 from ndpsim.link import Pcie
+from ndpsim.orchestrator.contention import stacked
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.lies import Lies, name_of, read_shards
 from ndpsim.policies.interface import STRIPED
@@ -105,15 +106,18 @@ class Transfers:
             self._kinds = Kinds(*(np.array(rows) for rows in zip(*self._rows, strict=True)))
         return self._kinds
 
-    def slowdown(self, contention: bool = True) -> Slowdown:
-        """How much NDP units and others slow each other down; not at all without `contention`."""
+    def slowdown(self, contention: bool = True, shards: Sequence[int] = ()) -> Slowdown:
+        """How much NDP units and others slow each other down; not at all without `contention`.
+
+        shards: numbers of DIMMs over which sharded experts lie.
+        """
         channel = np.array([self._first_channel + one for one in self._channel], dtype=np.int64)
         if not (self._units and contention):
             none = np.ones((1, 1))
             both = np.ones((2, 1, 1))
             most = np.full((2, 1), np.inf)
             return Slowdown(channel, np.zeros(1), none, none[0], np.zeros(1), both, both, both, most)
-        table = self._costs.contention()
+        table = stacked(self._costs.contention(), [self._costs.contention(count) for count in shards])
         return Slowdown(
             channel,
             table.host_gbps,
@@ -178,24 +182,26 @@ class Transfers:
             for dimm, gbps in of_dimms.items():
                 moved[dimm, way] = gbps * cost.time_ns
 
-    def table_of_tokens(self) -> Mapping[int, tuple[int, float]]:
-        """Rows of `Slowdown` by number of tokens, filled as they are asked for."""
-        return _RowOfTokens(self._costs.contention().tokens.tolist())
+    def table_of_tokens(self, shards: Sequence[int] = ()) -> Mapping[tuple[int, int], tuple[int, float]]:
+        """Rows of `slowdown` by number of tokens and of DIMMs, filled as they are asked for."""
+        return _RowOfTokens(self._costs.contention().tokens.tolist(), (1, *shards))
 
 
-class _RowOfTokens(dict[int, tuple[int, float]]):
-    """The row of a table for a number of tokens, and how far it is from there to the next."""
+class _RowOfTokens(dict[tuple[int, int], tuple[int, float]]):
+    """The row of a table for a number of tokens and of DIMMs, and how far it is from there to the next."""
 
-    def __init__(self, tokens: list[int]) -> None:
+    def __init__(self, tokens: list[int], shards: Sequence[int]) -> None:
         super().__init__()
-        self._tokens = tokens
+        self._tokens, self._shards = tokens, shards
 
-    def __missing__(self, count: int) -> tuple[int, float]:
+    def __missing__(self, key: tuple[int, int]) -> tuple[int, float]:
+        count, shards = key
         row = max((n for n, one in enumerate(self._tokens) if one <= count), default=0)
         between = 0.0
         if row + 1 < len(self._tokens) and count > self._tokens[row]:
             # Slowdowns fall with the time that an expert takes: on a line over its logarithm.
             low, high = self._tokens[row], self._tokens[row + 1]
             between = math.log(count / low) / math.log(high / low)
-        self[count] = row, between
+        row += len(self._tokens) * self._shards.index(shards)
+        self[key] = row, between
         return row, between

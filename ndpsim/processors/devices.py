@@ -118,7 +118,8 @@ class Processor:
         if table is not None:
             measured_ns = table.time_ns(tokens) * columns / whole.intermediate
             holds, source = table.holds_weight_read, f"{table.file}: {table.source}"
-            if table.goes_on_by_roofline(tokens) and time_ns > measured_ns:
+            if table.goes_on_by_roofline(tokens) and compute_ns > measured_ns:
+                time_ns, bound, parts = compute_ns, "compute", (compute_ns, None, None)
                 source += f"; by the roofline beyond {table.tokens[-1]} tokens"
             else:
                 time_ns, bound, parts = measured_ns, "measured", (None, None, None)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ndpsim.moe import Expert
-from ndpsim.processors.sheet import chosen_threads, read_sheet, rising_threads, sheet_names
+from ndpsim.processors.sheet import chosen_threads, read_sheet, rising_threads
 
-__all__ = ["PowerTable", "power_names", "read_power"]
+__all__ = ["PowerTable", "read_power"]
 
 _FOLDER = Path(__file__).parent / "measured_power"
 _HEADER = "threads,cpu_w,gpu_w"
@@ -31,11 +31,6 @@ class PowerTable:
     threads: int
     cpu_w: float
     gpu_w: float
-
-
-def power_names() -> list[str]:
-    """The names of the bundled files, sorted."""
-    return sheet_names(_FOLDER)
 
 
 def read_power(name: str, folder: Path, threads: int | None = None) -> PowerTable:

@@ -9,7 +9,8 @@ measured counts, rising; or ``threads,tokens,time_ns``, the threads of a CPU ris
 Between two counts, times lie on the line between theirs. Beyond them a table is refused, unless it says
 how it goes on. For fewer tokens than the least count, the least count's time stands then. For more than the
 last, with ``outside: extend`` the line through the last two goes on; with ``outside: roofline`` the time is
-the larger of the last count's and what the roofline says of so many tokens.
+the larger of the last count's and what the roofline says that so many tokens take to compute: weights are
+read once, and the last count's time has that in it.
 """
 
 from __future__ import annotations

@@ -8,13 +8,13 @@ The paper leaves open, and here: Norm is by the sum of a layer's counts or score
 the sums over its sequences; in the prefill, before bits are chosen, everything is in full precision, and of
 the experts with most tokens the GPU loads as many as balance it with the NDP. At first the GPU holds the K
 experts with most tokens in the offline trace, as a sequence before has left it; what the prefill chooses
-besides is fetched once. Traces without scores: by counts alone. Runs without a prefill: the offline trace
+besides is moved once. Traces without scores: by counts alone. Runs without a prefill: the offline trace
 stands for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -82,11 +82,18 @@ class CxlParameters(PolicyParameters):
         "of other models as many as fit, evenly over layers (algorithm 1: 'GPU-side expert "
         "budget')",
     )
-    arriving: Literal["wait", "ndp"] = Field(
-        "wait",
-        description="decode steps that need an expert which the prefill chose and which is on its way to "
-        "the GPU. wait: for it (section 4.2: placement is 'completed before the decoding "
-        "stage'); ndp: it is computed where it lies, in full precision",
+    migration: Literal["after", "during"] = Field(
+        "after",
+        description="when what a sequence's prefill chooses moves to the GPU. after: at its end (algorithm "
+        "1); during: of each layer as soon as its prefill is done, which chooses the same, "
+        "beside the other layers' prefill, and copies that the prefill has made stay",
+    )
+    arriving: Literal["ndp", "wait"] = Field(
+        "ndp",
+        description="a decode step that needs an expert which is on its way to the GPU. ndp: it is computed "
+        "in full precision where it still lies (section 4.1: 'on the device [that] hosts the "
+        "selected experts'); wait: for it, layer by layer (section 4.2: placement is 'completed "
+        "before the decoding stage')",
     )
 
     @field_validator("bits")
@@ -127,11 +134,12 @@ class Cxl(Policy):
 
     # Algorithm 1
 
-    def _decide(self) -> None:
+    def _decide(self, rows: Iterable[int]) -> None:
         """Lines 12 to 22: what is on the GPU, and the bits of all others, by the statistics so far."""
-        self.hot[:], self.bits[:] = False, self.machine.bits
-        for row, importance in enumerate(self._importance()):
-            order = np.argsort(-importance, kind="stable")
+        importance = self._importance()
+        for row in rows:
+            self.hot[row], self.bits[row] = False, self.machine.bits
+            order = np.argsort(-importance[row], kind="stable")
             self.hot[row, order[: self.on_gpu[row]]] = True
             cold = order[self.on_gpu[row] :]
             if self.replicas:
@@ -152,7 +160,7 @@ class Cxl(Policy):
         """
         loads = mean_loads(view)
         self.counts[:] = loads
-        self._decide()
+        self._decide(range(len(loads)))
         self.counts[:] = 0.0
         placement = super().place(view)
         placement.resident[:] = self.hot
@@ -216,18 +224,29 @@ class Cxl(Policy):
         return units
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
-        """When the prefill has ended, the only migrations: what it chose is fetched, layer by layer."""
-        if view.phase != "prefill" or view.layer != self.machine.layers[-1]:
+        """The only migrations: what the prefill has chosen is fetched, layer by layer."""
+        if view.phase != "prefill":
             return ()
-        self._decide()
-        answer: list[Migration] = []
-        for row, layer in enumerate(self.machine.layers):
-            there, hot = view.placement.resident[row], self.hot[row]
-            answer += [Migration("evict", layer, expert) for expert in np.flatnonzero(there & ~hot).tolist()]
-            wanted = np.flatnonzero(hot & ~there).tolist()
-            took = self.estimates.pcie_ns
-            answer += [Migration("fetch", layer, expert, estimated_ns=took) for expert in wanted]
-        return answer
+        if self.parameters.migration == "during":
+            rows = [self.row[view.layer]]
+        elif view.layer == self.machine.layers[-1]:
+            rows = list(range(len(self.machine.layers)))
+        else:
+            return ()
+        self._decide(rows)
+        return [one for row in rows for one in self._moves(view, row)]
+
+    def _moves(self, view: BackgroundView, row: int) -> list[Migration]:
+        """What makes a layer's experts on the GPU those that have been chosen."""
+        layer, there, hot = self.machine.layers[row], view.placement.resident[row], self.hot[row]
+        wanted = hot & ~there
+        stays = wanted & (view.copied if layer == view.layer else False)
+        moves = (("evict", there & ~hot), ("keep", stays), ("fetch", wanted & ~stays))
+        return [
+            Migration(kind, layer, expert, estimated_ns=self.estimates.pcie_ns if kind == "fetch" else 0.0)
+            for kind, flags in moves
+            for expert in np.flatnonzero(flags).tolist()
+        ]
 
 
 def _normalised(statistics: Floats) -> Floats:

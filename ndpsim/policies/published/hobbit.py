@@ -125,9 +125,9 @@ class Hobbit(Policy):
         count = machine.model.experts_per_token if parameters.prefetch is None else parameters.prefetch
         self.stated_predictor = StatedPredictor(parameters.accuracy, count, parameters.seed)
         shape = len(machine.layers), machine.model.routed_experts
-        #: Records: the last pass with it, passes with it, passes that needed it in full precision.
+        #: Records, in tokens: when it was last used, its tokens, those that needed it in full precision.
         self.last, self.uses, self.full_uses = (np.zeros(shape) for _ in range(3))
-        self.passes = 0
+        self.tokens = 0
         self.prefetched = np.zeros(shape, np.bool_)
 
     def place(self, view: OfflineView) -> Placement:
@@ -142,13 +142,15 @@ class Hobbit(Policy):
         """All to the GPU: what is there, what is on its way, what is missing, as precise as needed."""
         row = self.row[view.layer]
         if row == 0:
-            self.passes += 1
-        above = self._ranked_above(view)
+            self.tokens += view.tokens
+        chosen, ranked_above = self._ranked_above(view)
+        above = np.full(len(view.loads), np.inf)
+        np.minimum.at(above, chosen, ranked_above)
         active = np.flatnonzero(view.loads)
         full = above[active] <= self.parameters.t1
-        self.last[row, active] = self.passes
-        self.uses[row, active] += 1
-        self.full_uses[row, active] += full
+        self.last[row, active] = self.tokens
+        self.uses[row] += view.loads
+        np.add.at(self.full_uses[row], chosen, ranked_above <= self.parameters.t1)
         here = np.where(view.placement.resident[active], 0, np.where(view.arriving[active], 1, 2))
         order = np.lexsort((active, -view.loads[active], here))
         low = active[(here == 2) & ~full].tolist() if self.low_bits is not None else []
@@ -161,8 +163,9 @@ class Hobbit(Policy):
             details={"skipped_in_the_paper": int((above[low] > self.parameters.t2).sum())},
         )
 
-    def _ranked_above(self, view: LayerView) -> NDArray[np.float64]:
-        """s of each expert [expert]: the share of a token's scores ranked above it, least of its tokens."""
+    @staticmethod
+    def _ranked_above(view: LayerView) -> tuple[NDArray[np.int16], NDArray[np.float64]]:
+        """Of each choice of all tokens, the expert and s, the share of the token's scores ranked above it."""
         tokens, choices = view.ids.shape
         uniform = np.full((tokens, choices), 1 / choices)
         scores = uniform if view.scores is None else view.scores.astype(np.float64)
@@ -171,33 +174,38 @@ class Hobbit(Policy):
         sums = ranked.sum(axis=1, keepdims=True)
         shares = np.divide(ranked, sums, out=np.full_like(ranked, 1 / choices), where=sums > 0)
         above = np.cumsum(shares, axis=1) - shares
-        least = np.full(len(view.loads), np.inf)
-        np.minimum.at(least, np.take_along_axis(view.ids, order, axis=1).ravel(), above.ravel())
-        return least
+        return np.take_along_axis(view.ids, order, axis=1).ravel(), above.ravel()
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
-        """Full copies stay, and what is predicted is prefetched, in place of experts of least priority.
+        """What is predicted is prefetched, and full copies stay, in place of experts of least priority.
 
-        What was prefetched is no victim before its layer is done [note].
+        What was prefetched is no victim before its layer is done [note]. In the prefill, which uses all
+        experts of one layer after the other, nothing is prefetched, and copies stay in place of the same
+        layer's. No copy stays in place of an expert with as much priority (assumptions, the stronger).
         """
         row, following = self.row[view.layer], self.row[view.next_layer]
         self.prefetched[row] = False
-        there = view.placement.resident | view.moving
+        priority, there = self._priority(row), view.placement.resident | view.moving
         there[row] |= view.copied
-        missing = [expert for expert in view.predicted if not there[following, expert]]
-        wanted = [("prefetch", following, expert) for expert in missing]
-        wanted += [("keep", row, expert) for expert in np.flatnonzero(view.copied).tolist()]
         spared = view.moving | self.prefetched
-        spared[following, list(view.predicted)] = True
+        prefill, missing = view.phase == "prefill", list[int]()
+        if not prefill:
+            spared[following, list(view.predicted)] = True
+            missing = [expert for expert in view.predicted if not there[following, expert]]
         victims = np.argwhere(view.placement.resident & ~spared)
-        order = np.argsort(self._priority(row)[tuple(victims.T)], kind="stable")
-        going = iter(victims[order].tolist())
+        order = np.argsort(priority[tuple(victims.T)], kind="stable")
+        going = [(layer, one) for layer, one in victims[order].tolist() if layer == row or not prefill]
+        copied = np.flatnonzero(view.copied)
+        best = copied[np.argsort(-priority[row, copied], kind="stable")].tolist()
         free, layers, answer = view.gpu_free, self.machine.layers, list[Migration]()
-        for kind, at, expert in wanted:
+        for kind, at, expert in (
+            *(("prefetch", following, expert) for expert in missing),
+            *(("keep", row, expert) for expert in best),
+        ):
             if free < 1:
-                victim = next(going, None)
-                if victim is None:
-                    break
+                if not going or (kind == "keep" and priority[going[0]] >= priority[at, expert]):
+                    continue
+                victim = going.pop(0)
                 answer.append(Migration("evict", layers[victim[0]], victim[1]))
                 free += 1
             free -= 1
@@ -208,14 +216,14 @@ class Hobbit(Policy):
 
     def _priority(self, done: int) -> NDArray[np.float64]:
         """Of all [layer, expert], when the layer of row `done` is done; the lowest goes first [note]."""
-        given, passes, layers = self.parameters, max(self.passes, 1), len(self.machine.layers)
+        given, tokens, layers = self.parameters, max(self.tokens, 1), len(self.machine.layers)
         of_row = np.arange(layers)
         distance = done - of_row if given.layer_distance == "printed" else of_row - (done + 1)
         of_layer = 1 - distance % layers / layers
         return np.asarray(
-            given.w_lru * self.last / passes
-            + given.w_lfu * self.uses / passes
-            + given.w_lhu * self.full_uses / passes
+            given.w_lru * self.last / tokens
+            + given.w_lfu * self.uses / tokens
+            + given.w_lhu * self.full_uses / tokens
             + given.w_fld * of_layer[:, None]
         )
 
