@@ -63,6 +63,8 @@ CHOSEN = [
     "hybrimoe:constants=code,rows=all",
     "hybrimoe:prefetch_size=3,cache_share=0.06",
     "hybrimoe:prefill=schedule",
+    "hybrimoe:schedule=threshold",
+    "hybrimoe:schedule=threshold,threshold=6",
 ]
 
 
@@ -301,6 +303,13 @@ def test_streaming_brings_all_of_the_next_layer_and_leaves_the_cpu_alone():
     assert (list(found.gpu), list(found.cpu)) == ([0, 1, 3, 2], [])
 
 
+def test_what_streaming_has_brought_for_the_layer_that_comes_stays():
+    policy, placement = started("moe-lightning:variant=stream", machine(gpu_experts=10))
+    placement.resident[2, 3] = True
+    moved = answered(policy, done(policy, placement, 1, [[0, 1]], free=5))
+    assert moved == [("prefetch", 2, 1), ("prefetch", 2, 2)]
+
+
 # ---- HybriMoE
 
 
@@ -348,6 +357,14 @@ def test_hybrimoe_sorts_what_is_there_before_what_is_missing():
     # With 30 tokens expert 1 would take 330 on the CPU.
     found = policy.assign(gated([1, 30, 4, 9], resident=[2, 3], tokens=30))
     assert (list(found.gpu), list(found.cpu)) == ([3, 2, 1], [0])
+
+
+@pytest.mark.parametrize(("settings", "on_gpu"), [("", [0, 4, 3]), (",threshold=5", [0, 4, 3, 2])])
+def test_with_a_threshold_missing_experts_with_many_tokens_go_to_the_gpu(settings, on_gpu):
+    policy, _ = started(f"hybrimoe:schedule=threshold{settings}", machine(experts=5), [[5, 4, 3, 2, 1]] * 4)
+    # 7 tokens take 100 on the CPU, no more than a copy does; 8 take 110.
+    found = policy.assign(gated([1, 2, 7, 8, 9], resident=[0], tokens=9))
+    assert (list(found.gpu), sorted(found.cpu)) == (on_gpu, sorted({0, 1, 2, 3, 4} - set(on_gpu)))
 
 
 def test_the_codes_constants_count_a_token_as_twice_an_expert_on_the_gpu():

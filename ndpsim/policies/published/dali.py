@@ -64,9 +64,10 @@ class DaliParameters(PolicyParameters):
         "55%)",
     )
     gpu_memory: Literal["held", "streamed"] = Field(
-        "held",
-        description="eq. 9. held: what the GPU computes of a layer is there at once, in free room and the "
-        "buffers, as printed; streamed: a buffer is used again, so that the equation always holds",
+        "streamed",
+        description="eq. 9. streamed: a copy's buffer is used again when its expert is computed, so that it "
+        "always holds (default: algorithm 1 does not ask, and t_gpu is that of a pipeline); held: what the "
+        "GPU computes of a layer is there at once, in free room and the buffers",
     )
     cache_share: float = Field(
         1.0,
@@ -80,6 +81,11 @@ class DaliParameters(PolicyParameters):
         description="the cache at first. random: as section 4 says; hottest: by an offline trace",
     )
     replace: bool = Field(True, description="workload-aware cache replacement (algorithm 2)")
+    swap: Literal["always", "better"] = Field(
+        "always",
+        description="always: a window ends with u swaps, as algorithm 2 has it; better: only those that "
+        "bring in an expert with a higher score than that of the one that goes",
+    )
     w: int = Field(4, ge=1, description="steps of a window (w_size; section 6.4: 4 for all models)")
     u: int | None = Field(
         None,
@@ -268,6 +274,11 @@ class Dali(Policy):
         count = min(self.u, int((inside & still).sum()), int((~inside).sum()))
         goes = _top(scores if wanted.evict == "topk" else -scores, inside & still, count)
         comes = _top(scores, ~inside, count)
+        if wanted.swap == "better":
+            gains = [
+                (one, other) for one, other in zip(goes, comes, strict=True) if scores[other] > scores[one]
+            ]
+            goes, comes = [one for one, _ in gains], [other for _, other in gains]
         self.cached[row] = cached - set(goes) | set(comes)
         fetched = [
             (row, one) for one in comes if not view.placement.resident[row, one] and not view.moving[row, one]

@@ -20,6 +20,7 @@ from ndpsim.policies.interface import (
     Estimates,
     Flags,
     Floats,
+    Ints,
     LayerView,
     Machine,
     Migration,
@@ -39,6 +40,18 @@ _CODE_GPU, _CODE_CPU, _CODE_CPU_ONCE, _CODE_COPY = 0.5, 1.0, 0.79, 0.4179
 class HybriMoeParameters(PolicyParameters):
     """What can be set of HybriMoE."""
 
+    schedule: Literal["both-ends", "threshold"] = Field(
+        "both-ends",
+        description="both-ends: GPU and CPU take experts from the two ends of the sorted list ([code], the "
+        "default, and the stronger); threshold: a missing expert with enough tokens goes to the GPU, as DALI "
+        "describes HybriMoE (section 3.1)",
+    )
+    threshold: int | None = Field(
+        None,
+        ge=1,
+        description="of tokens, for that schedule; none: where a copy and the GPU take less than the CPU by "
+        "this machine's estimates",
+    )
     constants: Literal["profile", "code"] = Field(
         "profile",
         description="what the schedule believes that things take. profile: this machine's estimates "
@@ -111,32 +124,35 @@ class HybriMoe(Policy):
             estimates.gpu_ns[loads],
             np.maximum(estimates.cpu_ns[loads], estimates.striped_read_ns),
         )
-        if view.phase == "prefill" and self.parameters.prefill == "gpu" and self.machine.expert_buffers:
-            count = len(order)
-        elif self.parameters.constants == "code":
-            count = _both_ends(
-                np.full(len(order), _CODE_GPU),
-                np.float64(_CODE_CPU) * loads,
-                missing,
-                _CODE_COPY,
-                0.0,
-                _CODE_CPU_ONCE,
-            )
-        else:
-            count = _both_ends(gpu_ns, cpu_ns, missing, self.copy_ns, estimates.shared_ns, 0.0)
-        if not self.machine.expert_buffers:
-            count = min(count, int((~missing).sum()))
-        here = np.where(view.placement.resident[order[:count]], 0, 1 + missing[:count])
+        on_gpu = self._on_gpu(view, order, missing, (gpu_ns, cpu_ns))
+        here = np.where(view.placement.resident[order[on_gpu]], 0, 1 + missing[on_gpu])
         makespan = max(
-            estimates.shared_ns + gpu_ns[:count].sum(),
-            missing[:count].sum() * self.copy_ns,
-            cpu_ns[count:].sum(),
+            estimates.shared_ns + gpu_ns[on_gpu].sum(),
+            missing[on_gpu].sum() * self.copy_ns,
+            cpu_ns[~on_gpu].sum(),
         )
         return Assignment(
-            gpu=order[:count][np.argsort(here, kind="stable")].tolist(),
-            cpu=order[count:][::-1].tolist(),
+            gpu=order[on_gpu][np.argsort(here, kind="stable")].tolist(),
+            cpu=order[~on_gpu][::-1].tolist(),
             estimated_ns=float(makespan),
         )
+
+    def _on_gpu(self, view: LayerView, order: Ints, missing: Flags, times: tuple[Floats, Floats]) -> Flags:
+        """Flags of the experts that the GPU computes, in their order; `times`: on the GPU, and on the CPU."""
+        wanted, loads, count = self.parameters, view.loads[order], len(order)
+        if not self.machine.expert_buffers:
+            return np.asarray(~missing)
+        if view.phase == "prefill" and wanted.prefill == "gpu":
+            return np.ones(count, np.bool_)
+        if wanted.schedule == "threshold":
+            above = np.maximum(times[0], self.copy_ns) < times[1]
+            return np.asarray(~missing | (above if wanted.threshold is None else loads >= wanted.threshold))
+        if wanted.constants == "code":
+            times = np.full(count, _CODE_GPU), np.float64(_CODE_CPU) * loads
+            taken = _both_ends(*times, missing, _CODE_COPY, 0.0, _CODE_CPU_ONCE)
+        else:
+            taken = _both_ends(*times, missing, self.copy_ns, self.estimates.shared_ns, 0.0)
+        return np.arange(count) < taken
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
         """What the layer has copied stays, in place of the lowest scores; then the next layer's highest."""
