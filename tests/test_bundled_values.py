@@ -121,9 +121,9 @@ VALUES = {
     "cache-7960x-4090": _NOBODY_WROTE
     | _GPU
     | {
-        "dram.standard": "DDR5", "dram.org": "DDR5_16Gb_x8", "dram.timing": "DDR5_5200AN", "dram.refresh": "all-bank",
+        "dram.standard": "DDR5", "dram.org": "DDR5_16Gb_x8", "dram.timing": "DDR5_4800BN", "dram.refresh": "all-bank",
         "dram.read_buffer": 32, "dimm.count": 4, "dimm.ranks": 2, "dimm.subchannels": 2,
-        "host.channels": 4, "host.memory_bandwidth_gbps": 4 * 5.2 * 8, "host.memory_tb": 4 * 32 / 1024,
+        "host.channels": 4, "host.memory_bandwidth_gbps": 4 * 4.8 * 8, "host.memory_tb": 4 * 32 / 1024,
         "host.cpu_tflops": round(24 * 64 * 0.0048, 2), "host.cpu_compute_efficiency": 0.355, "host.cpu_added_tokens": 0,
         "host.cpu_read_gbps": round(2 * 6 * 4096 * 14336 / 7.34e6),  # Table III, 24 threads
         "gpu.tflops": 165.2, "gpu.memory_tbps": 384 * 21 / 8 / 1000, "gpu.reserved_gb": 2, "gpu.kernel_overhead_us": 112,
@@ -133,7 +133,7 @@ VALUES = {
     | _GPU
     | _NOTHING_MEASURED
     | {
-        "dram.org": "DDR4_16Gb_x8", "dram.timing": "DDR4_3200AA", "dram.refresh": "all-bank", "dram.read_buffer": 32,
+        "dram.org": "DDR4_8Gb_x4", "dram.timing": "DDR4_3200AA", "dram.refresh": "all-bank", "dram.read_buffer": 32,
         "dimm.count": 8, "dimm.ranks": 2, "dimm.subchannels": 1,
         "host.channels": 8, "host.memory_bandwidth_gbps": 8 * 3.2 * 8, "host.cpu_tflops": round(16 * 32 * 0.0033, 2),
         "host.cpu_compute_efficiency": 0.355, "host.cpu_added_tokens": 0, "host.cpu_read_gbps": 90,
@@ -164,8 +164,8 @@ def test_every_value_that_no_paper_prints(name):
         # Of Table 1 where it says so; the rest of DDR5-4800BN: 36 clocks of 1/2.4 ns are 15 ns.
         ("trimoe", dict(nCL=40, nRCD=36, nRP=34, nRAS=77, nRC=113, nCWL=34, nWR=72, nRTP=18, nFAW=32, nRRDS=8, nRRDL=12, nCCDS=8, nCCDL=12, nBL=8, nRFC=986, nREFI=9375, nRFCsb=457)),
         ("edge", dict(nCL=22, nRCD=22, nRP=22, nRAS=52, nRC=74, nCWL=16, nWR=24, nRTP=12, nFAW=34, nRRDS=4, nRRDL=8, nCCDS=4, nCCDL=8, nBL=4, nRFC=576, nREFI=12480)),
-        ("cache-7960x-4090", dict(nBL=8, nREFI=-(-3_900_000 // 384), nRFC=-(-295_000 // 384))),
-        ("dali-7532-3090", dict(nCL=22, nRCD=22, nRP=22, nBL=4, nRFC=880, nREFI=12480)),
+        ("cache-7960x-4090", dict(nBL=8, nREFI=-(-3_900_000 // 416), nRFC=-(-295_000 // 416))),
+        ("dali-7532-3090", dict(nCL=22, nRCD=22, nRP=22, nBL=4, nRFC=576, nREFI=12480)),
         ("cxl", dict(nCL=28, nRCD=28, nRP=28, nRAS=64, nRC=92, nCWL=26, nWR=60, nRTP=15, nFAW=32, nRRDS=8, nRRDL=10, nCCDS=8, nCCDL=10, nBL=8, nRFC=820, nREFI=7800, nRFCsb=380)),
     ],
 )  # fmt: skip
@@ -179,7 +179,7 @@ def test_clocks_of_the_bundled_hardware(name, clocks):
     [
         ("trimoe", dict(lanes=8, burst_bytes=64, dimm_bytes=128 << 30, lane_peak_gbps=19.2, dimm_peak_gbps=153.6, dimm_host_gbps=38.4, gemv_gflops=256, systolic_gflops=None)),
         ("edge", dict(lanes=4, burst_bytes=64, dimm_bytes=32 << 30, lane_peak_gbps=25.6, dimm_peak_gbps=102.4, dimm_host_gbps=25.6, gemv_gflops=128, systolic_gflops=None)),
-        ("cache-7960x-4090", dict(lanes=4, burst_bytes=64, dimm_bytes=32 << 30, lane_peak_gbps=20.8, dimm_peak_gbps=83.2, dimm_host_gbps=41.6, gemv_gflops=None, systolic_gflops=None)),
+        ("cache-7960x-4090", dict(lanes=4, burst_bytes=64, dimm_bytes=32 << 30, lane_peak_gbps=19.2, dimm_peak_gbps=76.8, dimm_host_gbps=38.4, gemv_gflops=None, systolic_gflops=None)),
         ("dali-7532-3090", dict(lanes=2, burst_bytes=64, dimm_bytes=32 << 30, lane_peak_gbps=25.6, dimm_peak_gbps=51.2, dimm_host_gbps=25.6, gemv_gflops=None, systolic_gflops=None)),
         ("cxl", dict(lanes=32, burst_bytes=64, dimm_bytes=512 << 30, lane_peak_gbps=16, dimm_peak_gbps=512, dimm_host_gbps=31.508, gemv_gflops=None, systolic_gflops=2048)),
     ],

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from small_moe import CACHE, EXPERT_BYTES, MODEL, alone_on, moe, of_kind, recorded, trace_of
 
 import ndpsim
 from ndpsim.audit.schedule import check_schedule
@@ -22,6 +21,7 @@ from ndpsim.orchestrator.log import writing_log
 from ndpsim.policies import Assignment, Migration, Placement, Policy, policy_names
 from ndpsim.policies.predictor import StatedPredictor
 from ndpsim.processors.devices import expert_format, weight_bytes
+from small_moe import CACHE, EXPERT_BYTES, MODEL, alone_on, moe, of_kind, recorded, trace_of
 
 ONE: dict[str, Any] = dict(batch=1, steps=1, layers=[1])
 
@@ -320,3 +320,21 @@ def test_what_a_machine_lacks_is_said_in_one_line(tmp_path):
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(content))
     with pytest.raises(InputError, match="^needs needs NDP DIMMs: mine has none$"):
         moe(Needs, hw=tmp_path / "mine.yaml")
+
+
+def test_measured_power_counts_over_the_whole_time():
+    given: dict[str, Any] = dict(hw="cache-7960x-4090", model="mixtral-8x7b", batch=1, steps=1, layers=[0])
+    (run,) = moe("klotski", **given, gpu_experts=None).runs
+    # Table IV of the cache paper, Mixtral with 24 threads.
+    assert run.energy_nj["cpu"] == pytest.approx(147.5 * run.time_ns)
+    assert run.energy_nj["gpu"] == pytest.approx(97.9 * run.time_ns)
+    assert run.energy_nj["pcie"] is None
+    assert "cpu and gpu: measured power over the whole time" in run.energy_note
+
+
+@pytest.mark.parametrize("engine", ["ndp", "cpu"])
+def test_a_checked_layer_reads_the_bits_of_replicas(engine):
+    given: dict[str, Any] = dict(ONE, check_layer=(0, 1), routing=trace_of([0, 1]))
+    check = moe(replicas_on(engine), **given).runs[0].check
+    assert check is not None
+    assert check.ok, check

@@ -12,18 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_moe import (
-    CACHE,
-    EXPERT_BYTES,
-    GIVEN,
-    MODEL,
-    Everything,
-    alone_on,
-    moe,
-    of_kind,
-    recorded,
-    trace_of,
-)
 
 import ndpsim
 from ndpsim.audit.schedule import check_schedule
@@ -36,6 +24,18 @@ from ndpsim.orchestrator.run import run_moe
 from ndpsim.policies import Assignment, Migration, Part, Placement, Policy, policies
 from ndpsim.policies.interface import STRIPED
 from ndpsim.results.moe import MoeResult
+from small_moe import (
+    CACHE,
+    EXPERT_BYTES,
+    GIVEN,
+    MODEL,
+    Everything,
+    alone_on,
+    moe,
+    of_kind,
+    recorded,
+    trace_of,
+)
 
 
 def plain(result: MoeResult) -> dict[str, Any]:

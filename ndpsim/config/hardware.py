@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ndpsim.config.keys import leaves, unit_of
 from ndpsim.config.origins import Origin, dotted
-from ndpsim.config.system import MULTIPLIERS, UNITS, Ndp, Relayout, System
+from ndpsim.config.system import MULTIPLIERS, UNITS, Cxl, Ndp, Pcie, Relayout, System
 from ndpsim.errors import InputError
 from ndpsim.reported import html_table, text_table
 from ndpsim.spec import Device, resolve
@@ -106,6 +106,11 @@ class Hardware:
             problem = "is missing: the DIMMs have no unit that moves weights"
             raise InputError(problem, file=self.file, key="ndp.relayout")
         return self.ndp.relayout
+
+    @property
+    def gpu_link(self) -> Pcie | Cxl | None:
+        """What links the GPU to memory: a device's own link, else PCIe to the host; None: nothing."""
+        return self.system.cxl or self.system.pcie
 
     @property
     def lanes(self) -> int:

@@ -44,7 +44,7 @@ from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.simulate import Session, simulate_expert
 from ndpsim.simulate.weights import describe_weights, named_weights
 
-__all__ = ["ContentionTable", "contention_table"]
+__all__ = ["ContentionTable", "contention_table", "shared_bandwidth"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -133,6 +133,19 @@ def contention_table(
         relayout_crowded,
         _most_on_tokens(tokens, result),
     )
+
+
+def shared_bandwidth(gbps: float) -> ContentionTable:
+    """The table of a memory device of such a bandwidth: an expert loses the share of it that others read.
+
+    Sessions have no device behind a link, so that this is an assumption, and one on the safe side: experts
+    that compute for longer than they read would lose less. Copies over the link come first and lose nothing.
+    """
+    one, both = np.ones((1, 1)), np.ones((2, 1, 2))
+    axis, none = np.array([0.0, gbps]), np.zeros(1)
+    most = np.full((2, 1), np.inf)
+    alone = np.array([[1.0, 0.0]])
+    return ContentionTable(np.array([1]), axis, alone, np.ones(1), none, one, one, both, both, most)
 
 
 def _most_on_tokens(tokens: Ints, result: SharedDimmResult) -> Floats:

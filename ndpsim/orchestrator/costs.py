@@ -8,6 +8,13 @@ between one DIMM and the stripes over all, turned around the ring by an even num
 opposite, even DIMMs send one way and odd ones the other). One of them is simulated. Between two DIMMs that
 is exact. Stripes differ in the order of bursts, which makes less than 0.1% of the time of an expert of
 deepseek-v2; where lanes have few bursts, every relayout is simulated.
+
+A memory device behind a CXL link has no channels to the host. What is copied from it to the GPU is read as
+fast as its units read an expert with one token, which is simulated, and takes the energy that DRAM takes
+then; the copy is bound by the link. Units and copies share the bandwidth of the device, by assumption, see
+`shared_bandwidth`. An expert's time there is without the link: activations and results go over it as
+transfers of their own, once a token each way, because the device has all experts of a token and can sum
+their results.
 """
 
 from __future__ import annotations
@@ -28,7 +35,7 @@ from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, make_layout
 from ndpsim.link import Network
 from ndpsim.moe import Expert, MoeShape
-from ndpsim.orchestrator.contention import ContentionTable, contention_table
+from ndpsim.orchestrator.contention import ContentionTable, contention_table, shared_bandwidth
 from ndpsim.results.cache import ResultCache
 from ndpsim.simulate import MAX_TOKENS, simulate_expert, simulate_host_read, simulate_relayout
 from ndpsim.simulate.geometry import geometry_of
@@ -45,6 +52,7 @@ _MOST_MOVED = (
     1 << 26
 )  # bytes of a relayout that is simulated at once, which takes some 15 times as much memory
 _EVEN_BURSTS = 1000  # of a lane: stripes are then even within 0.1%
+_FREE_LINK = {"gbps": 1e6, "latency_ns": 0.0, "header_bytes": 0}
 _LAST_SIMULATED = 512  # tokens; estimates for more go on along the line through the last two points
 
 
@@ -131,6 +139,16 @@ class _Lies(NamedTuple):
         return self.layout if self.layout == "striped" else f"{self.layout} {self.dimm}"
 
 
+def _with_free_link(hardware: Hardware) -> Hardware:
+    """The same, but that a CXL link, if there is one, takes no time."""
+    system = hardware.system
+    if system.cxl is None:
+        return hardware
+    return replace(
+        hardware, system=system.model_copy(update={"cxl": system.cxl.model_copy(update=_FREE_LINK)})
+    )
+
+
 def in_turns(tokens: int) -> list[int]:
     """Tokens of an expert as it computes them: in as few turns as `MAX_TOKENS` allows, as even as can be."""
     turns = -(-tokens // MAX_TOKENS)
@@ -164,6 +182,7 @@ class Costs:
         self.weights, _ = named_weights(model, bits)
         self.arbitration, self.bits, self._cache = arbitration, bits, cache
         self.shape = Expert(self.weights.hidden, self.weights.intermediate)
+        self._units = _with_free_link(self.hardware)
         self._experts: dict[tuple[int, int, float], NdpCost] = {}
         self._reads: dict[int | None, HostReadCost] = {}
         self._relayouts: dict[tuple[str, str], RelayoutCost] = {}
@@ -200,7 +219,7 @@ class Costs:
         model = whole if columns == whole.intermediate else Expert(whole.hidden, columns)
         of_turn = in_turns(tokens)
         layout = "localized" if shards == 1 else f"sharded:{shards}"
-        result = simulate_expert(self.hardware, model, of_turn, layout, self.bits, cache=self._cache)
+        result = simulate_expert(self._units, model, of_turn, layout, self.bits, cache=self._cache)
         read = result.weight_bytes * result.weight_reads
         return NdpCost(
             result.time_ns,
@@ -232,7 +251,12 @@ class Costs:
         return expected, float(max(off, default=0.0))
 
     def host_read(self, shards: int | None = None) -> HostReadCost:
-        """The host reads an expert that lies on so many DIMMs, or striped over all: None."""
+        """The host reads an expert that lies on so many DIMMs, or striped over all: None.
+
+        Behind a CXL link: the device reads it, for a copy over the link.
+        """
+        if self.hardware.system.cxl is not None:
+            return self._device_read
         found = self._reads.get(shards)
         if found is None:
             layout = "striped" if shards is None else "localized" if shards == 1 else f"sharded:{shards}"
@@ -246,6 +270,16 @@ class Costs:
                 result.energy_note,
             )
         return found
+
+    @cached_property
+    def _device_read(self) -> HostReadCost:
+        one = simulate_expert(self._units, self.shape, 1, "localized", self.bits, cache=self._cache)
+        energy_nj = one.energy_nj and {
+            name: nj for name, nj in one.energy_nj.items() if not name.startswith("ndp_") and name != "total"
+        }
+        size, gbps = one.weight_bytes, one.bandwidth_gbps
+        note = f"read by the units: {one.energy_note}"
+        return HostReadCost(size / gbps, size, 1, gbps, energy_nj, note)
 
     def relayout(self, source: str, target: str) -> RelayoutCost:
         """An expert moves between places, "striped", "localized 3" (DIMM 3), "sharded:4 8" (8 to 11)."""
@@ -267,6 +301,8 @@ class Costs:
 
     @cached_property
     def _contention(self) -> ContentionTable:
+        if self.hardware.system.cxl is not None:
+            return shared_bandwidth(self._device_read.gbps_per_channel)
         return contention_table(self.hardware, self.shape, self.bits, self.arbitration, self._cache)
 
     @cached_property

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+from ndpsim.layout import ExpertFormat
 from ndpsim.moe import Expert
 from ndpsim.orchestrator.costs import Costs, in_turns
 from ndpsim.orchestrator.lies import lies_of
@@ -41,6 +42,7 @@ class _Queued(NamedTuple):
     columns: int
     tokens: int
     release_ns: float
+    bits: int | ExpertFormat
 
 
 class _Read(NamedTuple):
@@ -51,6 +53,7 @@ class _Read(NamedTuple):
     dimm: int
     gbps: float
     start_ns: float
+    bits: int | ExpertFormat
 
 
 class _Reading(NamedTuple):
@@ -65,6 +68,7 @@ class _Reading(NamedTuple):
     gbps: float
     start_ns: float
     end_ns: float
+    bits: int | ExpertFormat
 
 
 class _Move(NamedTuple):
@@ -107,7 +111,7 @@ def check_layer(costs: Costs, record: LayerRecord, limit: float = 0.05) -> Layer
     reading = [job for job in record.jobs if job.read_limit_gbps > 0]
     copies = [_of_copy(costs, record, move) for move in record.moving if move.target == "gpu"]
     readings = [
-        *(_of_job(record, job) for job in reading),
+        *(_of_job(costs, record, job) for job in reading),
         *(one for one in copies if one.gbps > _LEAST_GBPS),
     ]
     per_channel = costs.hardware.system.host.channels
@@ -172,15 +176,16 @@ def _channels(costs: Costs, record: LayerRecord, readings: Sequence[_Reading]) -
         release_ns = jobs[0].start_ns - record.start_ns
         for job in jobs:
             width = columns(job.share, int(record.placement.shards[job.expert]))
-            queued[dimm % count].append(_Queued(dimm // count, width, job.tokens, release_ns))
-    for number, (dimm, shards, share, limit_gbps, start_ns, _) in enumerate(readings):
+            bits = _bits_of(costs, record, job)
+            queued[dimm % count].append(_Queued(dimm // count, width, job.tokens, release_ns, bits))
+    for number, (dimm, shards, share, limit_gbps, start_ns, _, bits) in enumerate(readings):
         parts = count if dimm == STRIPED else shards
         gbps = round(min(limit_gbps / parts, peak_gbps), 3)
         for part in range(parts):
             channel = part if dimm == STRIPED else (dimm + part) % count
             at = STRIPED if dimm == STRIPED else (dimm + part) // count
             width = columns(share, 1 if dimm == STRIPED else shards)
-            reads[channel].append(_Read(number, width, at, gbps, start_ns))
+            reads[channel].append(_Read(number, width, at, gbps, start_ns, bits))
     return [
         _Channel(tuple(queued[channel]), tuple(reads[channel]), tuple(_moves(costs, record, channel)))
         for channel in range(count)
@@ -206,12 +211,16 @@ def _moves(costs: Costs, record: LayerRecord, channel: int) -> Iterator[_Move]:
             yield _Move(first, second, source, target, columns, move.start_ns - record.start_ns)
 
 
-def _of_job(record: LayerRecord, job: JobRecord) -> _Reading:
+def _bits_of(costs: Costs, record: LayerRecord, job: JobRecord) -> int | ExpertFormat:
+    """Of the weights that a job reads."""
+    return record.assignment.bits.get(job.expert, costs.bits)
+
+
+def _of_job(costs: Costs, record: LayerRecord, job: JobRecord) -> _Reading:
     dimm, shards = int(record.placement.dimm[job.expert]), int(record.placement.shards[job.expert])
     gbps = job.read_limit_gbps * job.pcie_part
-    return _Reading(
-        dimm, shards, job.share, gbps, job.start_ns - record.start_ns, job.end_ns - record.start_ns
-    )
+    times = job.start_ns - record.start_ns, job.end_ns - record.start_ns
+    return _Reading(dimm, shards, job.share, gbps, *times, _bits_of(costs, record, job))
 
 
 def _of_copy(costs: Costs, record: LayerRecord, move: MovingRecord) -> _Reading:
@@ -225,6 +234,7 @@ def _of_copy(costs: Costs, record: LayerRecord, move: MovingRecord) -> _Reading:
         gbps,
         move.start_ns - record.start_ns,
         move.end_ns - record.start_ns,
+        costs.bits,
     )
 
 
@@ -272,11 +282,11 @@ def _run(costs: Costs, channel: _Channel) -> _Ends:
     session, hidden = Session(costs.hardware, arbitration=costs.arbitration), costs.shape.hidden
     for one in channel.queued:
         for tokens in in_turns(one.tokens):
-            session.expert(Expert(hidden, one.columns), tokens, one.dimm, one.release_ns, costs.bits)
+            session.expert(Expert(hidden, one.columns), tokens, one.dimm, one.release_ns, one.bits)
     for read in channel.reads:
         layout, dimm = ("striped", 0) if read.dimm == STRIPED else ("localized", read.dimm)
         model = Expert(hidden, read.columns)
-        session.host_read(model, layout, read.gbps, read.start_ns, costs.bits, dimm, behind=True)
+        session.host_read(model, layout, read.gbps, read.start_ns, read.bits, dimm, behind=True)
     for move in sorted(channel.moves, key=lambda move: move.start_ns):
         _move(session, Expert(hidden, move.columns), move, costs)
     session.run()

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.moe import Expert
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.jobs import JobList, Label
 from ndpsim.orchestrator.lies import Lies
@@ -82,9 +81,7 @@ class LayerJobs:
         def timed(processor: Gpu | Cpu) -> Callable[[int, float, int | None], float]:
             @functools.cache
             def time_ns(tokens: int, share: float, bits: int | None) -> float:
-                columns = max(1, round(share * whole.intermediate))
-                of_bits = machine.bits if bits is None else bits
-                return processor.expert_time(Expert(whole.hidden, columns), tokens, of_bits).time_ns
+                return processor.expert_time(whole, tokens, bits or machine.bits, share).time_ns
 
             return time_ns
 

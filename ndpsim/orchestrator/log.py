@@ -82,7 +82,7 @@ def _plain(value: Any) -> Any:
 
 def _of_run(run: RunRecord) -> dict[str, Any]:
     machine, hardware = run.machine, run.hardware
-    link, pcie = hardware.system.link, hardware.system.pcie
+    link, pcie = hardware.system.link, hardware.gpu_link
     return {
         "log": LOG_VERSION,
         "policy": run.policy,

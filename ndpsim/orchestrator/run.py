@@ -30,7 +30,7 @@ from ndpsim.results.cache import ResultCache
 from ndpsim.results.moe import MoeResult, PolicyRun
 from ndpsim.routing import Routing, default_routing, describe_routing, find_routing, generate_routing
 from ndpsim.routing.generate import is_spec
-from ndpsim.simulate.geometry import ensure_on_channel, geometry_of
+from ndpsim.simulate.geometry import geometry_of
 
 __all__ = ["run_moe"]
 
@@ -89,7 +89,7 @@ def run_moe(
     """
     progress = progress_function(progress)
     hardware = load_hardware(hw, sets)
-    ensure_on_channel(hardware)
+    _check_link(hardware, check_layer)
     shape = load_model(model)
     chosen = choose_policies(policies)
     steps, batch = whole_number(steps, "steps", 1), whole_number(batch, "batch", 1)
@@ -137,6 +137,18 @@ def run_moe(
         "ndp_estimate_error": given.estimates.ndp_error,
     }
     return MoeResult(config, describe_routing(trace).to_dict(), tuple(runs), not_run)
+
+
+def _check_link(hardware: Hardware, check_layer: object) -> None:
+    """Make sure that nothing is asked of memory on a CXL link that needs channels of a host."""
+    if hardware.system.cxl is None:
+        return
+    if check_layer is not None:
+        problem = "not supported with memory on a CXL link: sessions are of a host's channels"
+        raise InputError(problem, key="check_layer")
+    if hardware.system.host.cpu_tflops is not None:
+        problem = "a CPU that computes experts needs channels to memory, and there is a CXL link"
+        raise hardware.origins["host.cpu_tflops"].error(problem, "host.cpu_tflops")
 
 
 def _layers(layers: Sequence[int] | None, shape: MoeShape) -> tuple[int, ...]:
@@ -330,7 +342,7 @@ def _run(
     of_layers = np.array(tally.layer_ns["decode"] or tally.layer_ns["prefill"])
     hits, misses = tally.experts["gpu_hit"], tally.experts["gpu_miss"]
     cache = {"hits": hits, "misses": misses, "hit_rate": hits / (hits + misses) if hits + misses else None}
-    energy_nj, energy_note = tally.energy(given.costs)
+    energy_nj, energy_note = tally.energy(given.costs, given.processors.power_w(given.machine.model), time_ns)
     layers = sum(tally.bottleneck.values())
     return PolicyRun(
         policy=chosen.name,

@@ -17,8 +17,8 @@ ENGINES = ("gpu_hit", "gpu_miss", "cpu", "ndp")
 
 _UNKNOWN = ("gpu", "cpu", "pcie")
 _NOTE = (
-    "of DRAM, NDP units and links for experts on DIMMs, the host's reading of experts, and relayouts; not "
-    "known: GPU, CPU, PCIe; left out: DRAM between these, activations and the KV cache on their way"
+    "of DRAM, NDP units and links for experts on DIMMs, the host's reading of experts, and relayouts; left "
+    "out: DRAM between these, activations and the KV cache on their way"
 )
 
 
@@ -114,8 +114,13 @@ class Tally:
         """By kind: `count`, `bytes`, `hidden_ns`, `exposed_ns`."""
         return self._migrations
 
-    def energy(self, costs: Costs) -> tuple[dict[str, float | None], str]:
-        """Energy in nJ by component, None where it is not known, and what it is of."""
+    def energy(
+        self, costs: Costs, power_w: Mapping[str, float] | None, time_ns: float
+    ) -> tuple[dict[str, float | None], str]:
+        """Energy in nJ by component, None where it is not known, and what it is of.
+
+        power_w: measured power by processor; None: not known.
+        """
         sums: dict[str, float | None] = {}
         of_each = [
             *(
@@ -130,4 +135,9 @@ class Tally:
                 if name != "total":
                     before = sums.get(name, 0.0)
                     sums[name] = None if nj is None or before is None else before + nj * count
-        return {**dict(sorted(sums.items())), **dict.fromkeys(_UNKNOWN)}, _NOTE
+        measured = {name: watts * time_ns for name, watts in (power_w or {}).items()}
+        unknown = [name for name in _UNKNOWN if name not in measured]
+        note = f"{_NOTE}; not known: {', '.join(unknown)}"
+        if measured:
+            note += f"; {' and '.join(measured)}: measured power over the whole time"
+        return {**dict(sorted(sums.items())), **measured, **dict.fromkeys(unknown)}, note

@@ -1,4 +1,10 @@
-"""What transfers use of PCIe, of the links between DIMMs and of the host's channels, by kind of transfer."""
+"""What transfers use of PCIe, of the links between DIMMs and of the host's channels, by kind of transfer.
+
+A memory device behind a CXL link has one wire each way to the GPU, which is what "pcie-down" and "pcie-up"
+then are: copies of experts, activations, results and the KV cache share it, and no channel of a host lies
+between. In place of the channels is the device's memory, which copies take for as long as it needs to read
+them: at most 31.5 GB/s of about 454 on `cxl`, and NDP units lose that share.
+"""
 
 from __future__ import annotations
 
@@ -36,16 +42,16 @@ class Transfers:
 
     Attributes:
         shared_names: of the shared resources.
-        pcie: of the machine.
+        pcie: of the machine, or its CXL link.
 
     Raises:
-        InputError: the machine has no PCIe link to a GPU.
+        InputError: the machine has no link to a GPU.
     """
 
     def __init__(self, hardware: Hardware, costs: Costs, channel: tuple[int, ...]) -> None:
-        if hardware.system.pcie is None:
+        given = hardware.gpu_link
+        if given is None:
             raise InputError("is missing: nothing links the GPU to the host", file=hardware.file, key="pcie")
-        given = hardware.system.pcie
         self.pcie = Pcie(
             given.gbps, given.latency_ns, given.packet_bytes, given.header_bytes, given.copy_engines
         )
@@ -56,6 +62,8 @@ class Transfers:
         self._wire = {name: 2 + number for number, name in enumerate(wires)}
         self._first_channel = 2 + len(wires)
         channels = [f"channel {number}" for number in range(max(channel) + 1)]
+        if hardware.system.cxl is not None:
+            channels = ["memory"]
         self.shared_names = ("pcie-down", "pcie-up", *wires, *channels)
         self._numbers: dict[tuple[str, Lies | tuple[Lies, Lies] | None], int] = {}
         self._rows: list[tuple[Floats, ...]] = []
@@ -119,7 +127,7 @@ class Transfers:
         )
 
     def read_ns(self, lies: Lies) -> float:
-        """The host's reading of an expert that is alone."""
+        """The host's reading of an expert that is alone, or the device's behind a CXL link."""
         return self._costs.host_read(read_shards(lies)).time_ns
 
     def _number(self, key: tuple[str, Lies | tuple[Lies, Lies] | None]) -> int:

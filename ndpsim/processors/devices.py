@@ -58,10 +58,10 @@ class ExpertTime(Reported):
 
     `time_ns`: all of it. `bound`: "compute", "memory" or "measured". Of the roofline: `compute_ns` and
     `weight_read_ns`, of which the longer counts, and `overhead_ns` on top; None where they are not known,
-    as in the measured times of a table. `holds_weight_read`: `time_ns` has the reading of the weights in it, from the memory that
-    the processor computes from (the GPU's own, the host's for a CPU); else they are read beside it.
-    `tflops`: reached, at two operations a weight and token; `peak_fraction`: of the peak. `source`: what
-    the time is from.
+    as in the measured times of a table. `holds_weight_read`: `time_ns` has the reading of the weights in
+    it, from the memory that the processor computes from (the GPU's own, the host's for a CPU); else they
+    are read beside it. `tflops`: reached, at two operations a weight and token; `peak_fraction`: of the
+    peak. `source`: what the time is from.
     """
 
     processor: str
@@ -110,7 +110,7 @@ class Processor:
         part = Expert(whole.hidden, columns)
         size = weight_bytes(part, form)
         table = next((table for table in self.tables if table.is_of(whole, form)), None)
-        parts: tuple[float | None, ...]
+        parts: tuple[float | None, float | None, float | None]
         parts = compute_ns, read_ns, overhead_ns = self._roofline(part, tokens, size)
         time_ns = max(compute_ns, read_ns or 0.0) + overhead_ns
         bound = "compute" if read_ns is None or compute_ns >= read_ns else "memory"
@@ -126,8 +126,9 @@ class Processor:
             source += f", as no table is of {whole.hidden} x {whole.intermediate} with these bits"
         tflops = 2.0 * part.weights * tokens / time_ns / 1e3
         return ExpertTime(
-            self.name, tokens, time_ns, bound, *parts, size, holds, tflops, tflops / self.peak_tflops, source
-        )
+            self.name, tokens, time_ns, bound, parts[0], parts[1], parts[2], size,
+            holds, tflops, tflops / self.peak_tflops, source,
+        )  # fmt: skip
 
     def compute_ns(self, flops: float, efficiency: float | None = None) -> float:
         """The time of so many operations, at the efficiency of matrix products unless another is given."""

@@ -37,6 +37,7 @@ BUSY = {
     "pcie-down": "PCIe to the GPU",
     "pcie-up": "PCIe from the GPU",
     "channel": "host channels",
+    "memory": "memory of the device",
 }
 
 
@@ -168,9 +169,8 @@ def _exposed(sums: Mapping[str, float] | None) -> str:
 
 def _energy(run: PolicyRun) -> str:
     """Of all components that are known."""
-    if run.energy_nj is None:
-        return _NONE
-    return format_energy(sum(nj or 0.0 for name, nj in run.energy_nj.items() if name != "total"))
+    known = [nj for name, nj in (run.energy_nj or {}).items() if name != "total" and nj is not None]
+    return format_energy(sum(known)) if known else _NONE
 
 
 def _bottleneck(run: PolicyRun) -> str:

@@ -81,7 +81,8 @@ class PolicyRun(Reported):
         pairs: of a token and an expert, that were computed.
         experts, pairs_by_engine: by engine; parts of an expert count by their share.
         utilization: share of `time_ns` for which each resource was busy: "gpu", "cpu", "pcie-down",
-            "pcie-up", "ndp 0" (DIMM 0), "channel 0" (of the host), ...
+            "pcie-up", "ndp 0" (DIMM 0), "channel 0" (of the host), ...; behind a CXL link "memory" (of the
+            device) in place of channels.
         migrations: by kind: "count", "bytes", "hidden_ns" (in windows), "exposed_ns" (beside a
             layer's experts).
         cache: "hits", "misses" and "hit_rate", None where the GPU had none: of experts on the GPU, unless the

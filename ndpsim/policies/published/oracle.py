@@ -188,8 +188,9 @@ class Oracle(Policy):
                     ways.append((reads + self._row(gpu=copied), group, 0, copied))
                 else:
                     ways.append((reads + self._row(gpu=gpu, pcie=estimates.pcie_ns), group, 0, copied))
-            alone = max(cpu, read_ns)
-            ways.append((reads + self._row(cpu=alone), group, 1, alone))
+            if self.machine.has_cpu:
+                alone = max(cpu, read_ns)
+                ways.append((reads + self._row(cpu=alone), group, 1, alone))
             if dimm != STRIPED and lies.shards[expert] == 1:
                 alone = float(estimates.ndp_ns[tokens])
                 ways.append((self._row(dimm=dimm, ndp=alone), group, 2, alone))
@@ -331,6 +332,8 @@ class Oracle(Policy):
             tokens, dimm = int(loads[expert]), int(lies.dimm[expert])
             gain = cost - prices.of(expert, self._row(gpu=float(estimates.gpu_ns[tokens])))
             found.append((gain, Migration("prefetch", layer, expert, estimated_ns=self._copy_ns())))
+            if not self.machine.has_links:
+                continue
             if idlest != STRIPED and dimm != idlest:
                 kind, time = (
                     ("relayout", estimates.to_localized_ns)

@@ -1,0 +1,179 @@
+"""Which experts a CPU computes and which a GPU: the longer of two sums is to be as short as possible.
+
+DALI, equations 3 to 9: min max(T_gpu, T_cpu), each expert on one of the two, of those that the GPU's memory
+does not have only so many on the GPU as it has room for. By algorithm 1 (greedy), by integer programming
+(optimal), and by beam search (appendix A.2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.errors import InputError
+from ndpsim.policies.interface import Estimates, Flags, Floats, Ints
+
+__all__ = ["TwoEngines", "beam", "greedy", "milp_solver", "optimal", "times_of"]
+
+
+@dataclass(frozen=True, eq=False)
+class TwoEngines:
+    """The experts of a layer: arrays [expert].
+
+    Attributes:
+        gpu_ns, cpu_ns: what each takes there; both 0: it has no tokens, and its engine is of no meaning.
+        missing: not in the GPU's memory.
+        room: missing experts that the GPU may compute, at most (equation 9).
+    """
+
+    gpu_ns: Floats
+    cpu_ns: Floats
+    missing: Flags
+    room: int
+
+    @property
+    def active(self) -> Flags:
+        """Those with tokens."""
+        return np.asarray((self.gpu_ns != 0) | (self.cpu_ns != 0))
+
+    def makespan_ns(self, on_gpu: Flags) -> float:
+        """The longer of T_gpu (equation 5) and T_cpu (equation 4)."""
+        return float(max(self.gpu_ns[on_gpu].sum(), self.cpu_ns[~on_gpu].sum()))
+
+
+def times_of(
+    loads: Ints, there: Flags, arrives_ns: Floats, estimates: Estimates, room: int | None = None
+) -> TwoEngines:
+    """Equations 4 to 6 from a profile.
+
+    t_gpu is the longer of the copy and the computation; the copy takes nothing where the GPU's memory has the
+    expert (section 4.3), and what is left of it where it is on its way.
+
+    Args:
+        loads: tokens by expert.
+        there: flags [expert]: in the GPU's memory, or on its way.
+        arrives_ns: of those on their way, until they are there; of others 0.
+        room: missing experts that the GPU may compute; None: all.
+    """
+    copy_ns = max(estimates.pcie_ns, estimates.striped_read_ns)
+    some = loads > 0
+    gpu_ns = np.maximum(estimates.gpu_ns[loads], np.where(there, arrives_ns, copy_ns))
+    cpu_ns = np.maximum(estimates.cpu_ns[loads], estimates.striped_read_ns)
+    missing = some & ~there
+    return TwoEngines(
+        np.where(some, gpu_ns, 0.0),
+        np.where(some, cpu_ns, 0.0),
+        missing,
+        int(missing.sum()) if room is None else room,
+    )
+
+
+def _in_order(given: TwoEngines) -> list[int]:
+    """Line 5 of algorithm 1: by how much the engines differ, of equal ones the first expert first."""
+    order = np.argsort(-np.abs(given.gpu_ns - given.cpu_ns), kind="stable")
+    chosen: list[int] = order[given.active[order]].tolist()
+    return chosen
+
+
+def greedy(given: TwoEngines) -> Flags:
+    """Algorithm 1: flags [expert] of those on the GPU.
+
+    The algorithm does not mention equation 9: an expert for which there is no room goes to the CPU.
+    """
+    on_gpu = np.zeros(len(given.gpu_ns), np.bool_)
+    gpu_ns, cpu_ns, missing = given.gpu_ns.tolist(), given.cpu_ns.tolist(), given.missing.tolist()
+    of_gpu = of_cpu = 0.0
+    room = given.room
+    for expert in _in_order(given):
+        fits = not missing[expert] or room > 0
+        if fits and of_gpu + gpu_ns[expert] <= of_cpu + cpu_ns[expert]:
+            on_gpu[expert] = True
+            of_gpu += gpu_ns[expert]
+            room -= missing[expert]
+        else:
+            of_cpu += cpu_ns[expert]
+    return on_gpu
+
+
+def beam(given: TwoEngines, size: int = 2) -> Flags:
+    """Beam search: experts in the order of algorithm 1, the `size` partial assignments of least time live on.
+
+    The paper says no more than the size and the score; of equal scores, the one with less work in sum.
+    """
+    gpu_ns, cpu_ns, missing = given.gpu_ns.tolist(), given.cpu_ns.tolist(), given.missing.tolist()
+    beams: list[tuple[float, float, int, tuple[int, ...]]] = [(0.0, 0.0, given.room, ())]
+    for expert in _in_order(given):
+        longer = []
+        for of_gpu, of_cpu, room, chosen in beams:
+            longer.append((of_gpu, of_cpu + cpu_ns[expert], room, chosen))
+            if not missing[expert] or room > 0:
+                longer.append((of_gpu + gpu_ns[expert], of_cpu, room - missing[expert], (*chosen, expert)))
+        longer.sort(key=lambda one: (max(one[:2]), one[0] + one[1], one[3]))
+        beams = longer[:size]
+    on_gpu = np.zeros(len(gpu_ns), np.bool_)
+    on_gpu[list(beams[0][3])] = True
+    return on_gpu
+
+
+def milp_solver(policy: str) -> Any:
+    """`scipy.optimize`, whose integer programming is HiGHS.
+
+    Raises:
+        InputError: scipy is not installed.
+    """
+    try:
+        from scipy import optimize  # noqa: PLC0415 (an extra: nothing else needs it)
+    except ImportError:
+        problem = "needs scipy: pip install 'ndpsim[milp]'"
+        raise InputError(problem, key=f"policy {policy}") from None
+    return optimize
+
+
+def optimal(given: TwoEngines, solver: Any, gap: float = 0.0, nodes: int = 100_000) -> Flags:
+    """The 0-1 programme of equations 3 to 9, like experts as one whole number; never worse than greedy.
+
+    Args:
+        solver: of `milp_solver`.
+        gap: a solution so close to the best, as a share of it, is good enough.
+        nodes: of the search tree, at most.
+    """
+    best = greedy(given)
+    active = np.flatnonzero(given.active)
+    if not len(active):
+        return best
+    keys = np.stack([given.gpu_ns[active], given.cpu_ns[active], given.missing[active]], axis=1)
+    kinds, members, counts = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
+    numbers = _numbers_on_gpu(kinds, counts, given, solver, (gap, nodes), given.makespan_ns(best))
+    if numbers is None:
+        return best
+    found = np.zeros(len(best), np.bool_)
+    for kind, number in enumerate(numbers.tolist()):
+        found[active[members.ravel() == kind][:number]] = True
+    fits = int((found & given.missing).sum()) <= given.room
+    return found if fits and given.makespan_ns(found) < given.makespan_ns(best) else best
+
+
+def _numbers_on_gpu(
+    kinds: Floats,
+    counts: NDArray[Any],
+    given: TwoEngines,
+    solver: Any,
+    limits: tuple[float, int],
+    scale: float,
+) -> NDArray[np.int64] | None:
+    """How many experts of each kind go to the GPU; None: nothing was found. The last variable is T."""
+    last = len(kinds)
+    gpu, cpu = kinds[:, 0] / scale, kinds[:, 1] / scale
+    rows = np.vstack([np.append(gpu, -1.0), np.append(-cpu, -1.0), np.append(kinds[:, 2], 0.0)])
+    most = [0.0, -float(cpu @ counts), float(given.room)]
+    found = solver.milp(
+        np.eye(1, last + 1, last)[0],
+        integrality=np.append(np.ones(last), 0),
+        bounds=solver.Bounds(0, np.append(counts, np.inf)),
+        constraints=solver.LinearConstraint(rows, -np.inf, most),
+        options={"mip_rel_gap": limits[0], "node_limit": limits[1]},
+    )
+    return None if found.x is None else np.rint(found.x[:last]).astype(np.int64)

@@ -1,0 +1,236 @@
+"""CPU and GPU with a cache of experts: N indexes of M ways, misses on the CPU, fetched afterwards.
+
+Huang et al., "Efficient CPU-GPU Collaborative Inference for MoE-based LLMs on Memory-Limited Systems",
+section III. Released code: elsa-lab/MoE-CPU-GPU-Collaborative-Inference, src/main.py and src/model.py;
+[code] marks what follows it.
+
+The paper leaves open what the cache holds at first: here M experts drawn at random for each index, which for
+`replacement=random` is what it holds for ever. An expert that is on its way is no victim: the way that the
+code would overwrite while it is being written stays until the copy has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from ndpsim.policies.interface import (
+    Assignment,
+    BackgroundView,
+    Estimates,
+    LayerView,
+    Machine,
+    Migration,
+    OfflineView,
+    Placement,
+    Policy,
+    PolicyParameters,
+)
+
+__all__ = ["POLICY"]
+
+Replacement = Literal["lru", "fifo", "random", "counter"]
+
+
+class CacheParameters(PolicyParameters):
+    """What can be set of the policy."""
+
+    ways: int = Field(
+        4,
+        ge=1,
+        le=1024,
+        description="M, experts of a layer that the cache has room for; N = floor(S / M) layers, the first "
+        "ones, have an index, with S experts in the GPU's memory (III-B; 4 in its example). At "
+        "most the layer's experts",
+    )
+    replacement: Replacement = Field(
+        "lru",
+        description="victim of a fetch. lru (the default, III-B), fifo, random: a static set, nothing is "
+        "fetched (IV-D); counter: what [code] calls LRU: a hit adds 1, a new expert has the "
+        "largest of its index and 1, the smallest goes",
+    )
+    in_flight: Literal["hit", "miss"] = Field(
+        "hit",
+        description="an expert that is on its way. hit: computed on the GPU, which waits for it [code]; "
+        "miss: computed on the CPU",
+    )
+    quota: int | None = Field(
+        64,
+        ge=0,
+        le=1 << 20,
+        description="each miss takes 1 from so many a token, and is fetched if some are left: at most 63 "
+        "fetches a token [code]; none: all are fetched (the paper knows no limit)",
+    )
+    protect: bool = Field(
+        True,
+        description="what the token has just used of the layer is no victim. false: as in [code], which "
+        "then computes with the wrong weights; here they are right, and the next token misses "
+        "it",
+    )
+    execution: Literal["overlapped", "sequential"] = Field(
+        "overlapped",
+        description="GPU and CPU in a layer. overlapped: at the same time, as kernels and copies run on "
+        "while the CPU computes; sequential: one after the other ([code] starts them in "
+        "Python's order, so that a CPU expert delays the start of a GPU expert after it)",
+    )
+    multi_row: Literal["cpu", "cache"] = Field(
+        "cpu",
+        description="prefill, and decode steps of several sequences. cpu: on the CPU, the cache is left "
+        "alone [code]; cache: as a decode step of one",
+    )
+    seed: int = Field(
+        0, ge=0, le=1 << 31, description="of what the cache holds at first (the paper does not say)"
+    )
+
+
+class _Index:
+    """The ways of a layer.
+
+    `keys`: of each way, the larger the longer it stays: when it was used (lru), when it came (fifo), or the
+    counter.
+    """
+
+    def __init__(self, experts: Iterable[int], replacement: Replacement) -> None:
+        self.experts = list(experts)
+        self.keys = [0] * len(self.experts)
+        self.replacement = replacement
+
+    def hit(self, expert: int, now: int) -> None:
+        """An expert is used."""
+        way = self.experts.index(expert)
+        if self.replacement == "lru":
+            self.keys[way] = now
+        elif self.replacement == "counter":
+            self.keys[way] += 1
+
+    def replace(self, expert: int, now: int, spared: Iterable[int]) -> int | None:
+        """An expert takes the way of the victim, of equals the first; the victim, or None: all are spared."""
+        spared = set(spared)
+        ways = [way for way, one in enumerate(self.experts) if one not in spared]
+        if not ways:
+            return None
+        way = min(ways, key=lambda way: self.keys[way])
+        victim, self.experts[way] = self.experts[way], expert
+        self.keys[way] = max(self.keys) + 1 if self.replacement == "counter" else now
+        return victim
+
+
+class ExpertCache(Policy):
+    """Cached experts on the GPU, all others on the CPU; a miss is fetched when it has been computed."""
+
+    name = "cache"
+    title = "CPU-GPU expert cache: N indexes of M ways, misses on the CPU and fetched afterwards"
+    paper = "Huang et al., Efficient CPU-GPU Collaborative Inference for MoE-based LLMs"
+    engines = ("gpu", "cpu")
+    needs = ("cpu",)
+    Parameters = CacheParameters
+
+    parameters: CacheParameters
+
+    def __init__(self, machine: Machine, estimates: Estimates, parameters: CacheParameters) -> None:
+        super().__init__(machine, estimates, parameters)
+        experts, layers = machine.model.routed_experts, len(machine.layers)
+        ways = min(parameters.ways, experts)
+        covered = min(machine.gpu_experts // ways, layers)
+        random = np.random.default_rng(parameters.seed)
+        #: Of layers 0 to N - 1 (III-A).
+        self.indexes = [
+            _Index(random.choice(experts, ways, replace=False).tolist(), parameters.replacement)
+            for _ in range(covered)
+        ]
+        self.copy_ns = max(estimates.pcie_ns, estimates.striped_read_ns)
+        self.cpu_ns = np.maximum(estimates.cpu_ns, estimates.striped_read_ns)
+        self.missed: list[int] = []
+        self.now = 0
+        self.step = ("", 0)
+        self.left = 0  # of the step's quota
+        self.hits = self.misses = self.visits = self.visits_with_hit = self.visits_of_hits = 0
+
+    def place(self, view: OfflineView) -> Placement:
+        """Striped, as the host reads fastest; each index with M experts."""
+        placement = super().place(view)
+        for row, index in enumerate(self.indexes):
+            placement.resident[row, index.experts] = True
+        return placement
+
+    def assign(self, view: LayerView) -> Assignment:
+        """Hits to the GPU, misses and layers without an index to the CPU."""
+        row = self.row[view.layer]
+        selected = list(dict.fromkeys(view.ids.ravel().tolist()))
+        self.missed = []
+        several = view.phase == "prefill" or view.tokens > 1
+        if row >= len(self.indexes) or (several and self.parameters.multi_row == "cpu"):
+            return self._assigned(view, [], selected)
+        there = view.placement.resident
+        if self.parameters.in_flight == "hit":
+            there = there | view.arriving
+        hits = [expert for expert in selected if there[expert]]
+        self.missed = [expert for expert in selected if not there[expert]]
+        self.now += 1
+        for expert in hits:
+            self.indexes[row].hit(expert, self.now)
+            self.now += 1
+        self._count(len(hits), len(self.missed))
+        return self._assigned(view, hits, self.missed)
+
+    def _assigned(self, view: LayerView, gpu: list[int], cpu: list[int]) -> Assignment:
+        sequential = self.parameters.execution == "sequential"
+        on_gpu = self.estimates.shared_ns + float(self.estimates.gpu_ns[view.loads[gpu]].sum())
+        on_cpu = float(self.cpu_ns[view.loads[cpu]].sum())
+        estimated = on_gpu + on_cpu if sequential else max(on_gpu, on_cpu)
+        return Assignment(gpu=gpu, cpu=cpu, estimated_ns=estimated, sequential=sequential)
+
+    def background(self, view: BackgroundView) -> Sequence[Migration]:
+        """Post-fetch (III-A): misses, in the order of their selection, take the ways of victims."""
+        if self.parameters.replacement == "random":
+            return ()
+        row, answer = self.row[view.layer], list[Migration]()
+        moving = np.flatnonzero(view.moving[row]).tolist()
+        used = view.ids.ravel().tolist() if self.parameters.protect else ()
+        fetched: list[int] = []
+        for expert in self.missed:
+            if not self._within_quota(view) or expert in moving:
+                continue
+            victim = self.indexes[row].replace(expert, self.now, {*moving, *used, *fetched})
+            if victim is None:
+                continue
+            self.now += 1
+            fetched.append(expert)
+            answer.append(Migration("evict", view.layer, victim))
+            answer.append(Migration("fetch", view.layer, expert, estimated_ns=self.copy_ns))
+        return answer
+
+    def _within_quota(self, view: BackgroundView) -> bool:
+        """Count a miss; whether it may be fetched."""
+        if self.parameters.quota is None:
+            return True
+        if self.step != (view.phase, view.step):
+            self.step, self.left = (view.phase, view.step), self.parameters.quota
+        self.left -= 1
+        return self.left > 0
+
+    def _count(self, hits: int, misses: int) -> None:
+        self.hits += hits
+        self.misses += misses
+        self.visits += 1
+        self.visits_with_hit += hits > 0
+        self.visits_of_hits += not misses
+
+    def cache_counts(self) -> Mapping[str, Any]:
+        """Hits and misses of layers with an index only, as [code] counts them, and what Figure 6 shows: the
+        shares of visits with a hit ("expert(s) hit") and of hits alone ("2 experts hit").
+        """
+        seen, visits = max(self.hits + self.misses, 1), max(self.visits, 1)
+        return {
+            "hits": self.hits,
+            "misses": self.misses,
+            "hit_rate": self.hits / seen,
+            "any_hit_rate": self.visits_with_hit / visits,
+            "all_hit_rate": self.visits_of_hits / visits,
+        }
+
+
+POLICY = ExpertCache

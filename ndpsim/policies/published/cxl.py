@@ -1,0 +1,239 @@
+"""Context-aware MoE inference on a GPU and a CXL device with NDP: placement and bits by the prefill.
+
+Fan et al., "Context-Aware Mixture-of-Experts Inference on CXL-Enabled GPU-NDP Systems", algorithm 1: what a
+sequence's prefill says about its experts decides once which K of a layer the GPU holds in full precision,
+and in how many bits the NDP reads each of the others (PrefixSplit, section 4.2). There is no released code.
+
+The paper leaves open, and here: Norm is by the sum of a layer's counts or scores; a batch's statistics are
+the sums over its sequences; in the prefill, before bits are chosen, everything is in full precision, and of
+the experts with most tokens the GPU loads as many as balance it with the NDP. At first the GPU holds the K
+experts with most tokens in the offline trace, as a sequence before has left it; what the prefill chooses
+besides is fetched once. Traces without scores: by counts alone. Runs without a prefill: the offline trace
+stands for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, field_validator
+
+from ndpsim.policies.interface import (
+    Assignment,
+    BackgroundView,
+    Estimates,
+    LayerView,
+    Machine,
+    Migration,
+    OfflineView,
+    Placement,
+    Policy,
+    PolicyParameters,
+)
+from ndpsim.policies.offline import mean_loads, spread
+from ndpsim.policies.prefix_split import BITS, prefix_split
+from ndpsim.policies.quantisation import read_losses
+from ndpsim.policies.statistics import score_sums
+
+__all__ = ["POLICY"]
+
+Floats = NDArray[np.float64]
+
+#: Section 5.1: "for Mixtral-8x7B we place four hot experts per layer on the GPU ...".
+_GPU_EXPERTS = {"mixtral-8x7b": 4, "mixtral-8x22b": 2}
+
+
+class CxlParameters(PolicyParameters):
+    """What can be set of the policy."""
+
+    bits: float = Field(
+        3.0,
+        ge=1,
+        le=16,
+        description="average bits of a weight on the NDP, from 1 to 4; 16: no quantisation. 3 and 2 are "
+        "'Ours-3bit' and 'Ours-2bit' (section 5.2; 3, the more accurate, is the default)",
+    )
+    budget: Literal["floor", "nearest"] = Field(
+        "floor",
+        description="of R = E_NDP x (bits - 1) that is no whole number (section 4.2 does not say). floor: "
+        "the average is not exceeded; nearest: the nearest whole number. Either way only splits "
+        "with n1 >= 0",
+    )
+    loss: str | None = Field(
+        None,
+        description="table of losses by layer, expert and bits, a CSV or NPZ file (algorithm 1, lines 1 to "
+        "8: measured on a calibration set); none: the bundled one, which is synthetic",
+    )
+    alpha: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="importance S = alpha x counts + (1 - alpha) x scores, both normalised (section 4.1; "
+        "0.5 in 5.3)",
+    )
+    gpu_experts_per_layer: int | None = Field(
+        None,
+        ge=0,
+        le=1024,
+        description="K, never more than fit; none: 4 of Mixtral-8x7B and 2 of Mixtral-8x22B (section 5.1), "
+        "of other models as many as fit, evenly over layers (algorithm 1: 'GPU-side expert "
+        "budget')",
+    )
+    arriving: Literal["wait", "ndp"] = Field(
+        "wait",
+        description="decode steps that need an expert which the prefill chose and which is on its way to "
+        "the GPU. wait: for it (section 4.2: placement is 'completed before the decoding "
+        "stage'); ndp: it is computed where it lies, in full precision",
+    )
+
+    @field_validator("bits")
+    @classmethod
+    def _of_replicas_or_full(cls, bits: float) -> float:
+        if not (bits <= BITS[-1] or bits == 16):
+            raise ValueError(f"{bits:g} is neither from 1 to 4 nor 16")
+        return bits
+
+
+class Cxl(Policy):
+    """The experts that mattered in the prefill on the GPU, the others in few bits where they lie."""
+
+    name = "cxl"
+    title = "Context-aware: the prefill's important experts on the GPU, the others in 1 to 4 bits on NDP"
+    paper = "Fan et al., Context-Aware MoE Inference on CXL-Enabled GPU-NDP Systems"
+    engines = ("gpu", "ndp")
+    needs = ("ndp",)
+    Parameters = CxlParameters
+
+    parameters: CxlParameters
+
+    def __init__(self, machine: Machine, estimates: Estimates, parameters: CxlParameters) -> None:
+        super().__init__(machine, estimates, parameters)
+        layers, experts = len(machine.layers), machine.model.routed_experts
+        wanted = parameters.gpu_experts_per_layer
+        if wanted is None:
+            wanted = _GPU_EXPERTS.get(machine.model.name, experts)
+        room = np.arange(layers + 1) * machine.gpu_experts // max(layers, 1)
+        #: K of each layer: what fits is divided evenly.
+        self.on_gpu: list[int] = np.minimum(np.diff(room), min(wanted, experts)).tolist()
+        self.replicas = () if parameters.bits == 16 else tuple(bits for bits in BITS if bits < machine.bits)
+        self.losses = read_losses(parameters.loss, machine.layers, experts)
+        self.counts: Floats = np.zeros((layers, experts))
+        self.scores: Floats = np.zeros((layers, experts))
+        self.hot = np.zeros((layers, experts), np.bool_)
+        self.bits = np.full((layers, experts), machine.bits)
+
+    # Algorithm 1
+
+    def _decide(self) -> None:
+        """Lines 12 to 22: what is on the GPU, and the bits of all others, by the statistics so far."""
+        self.hot[:], self.bits[:] = False, self.machine.bits
+        for row, importance in enumerate(self._importance()):
+            order = np.argsort(-importance, kind="stable")
+            self.hot[row, order[: self.on_gpu[row]]] = True
+            cold = order[self.on_gpu[row] :]
+            if self.replicas:
+                split = prefix_split(self.losses[row, cold], self.parameters.bits, self.parameters.budget)
+                self.bits[row, cold] = np.minimum(split, self.machine.bits)
+
+    def _importance(self) -> Floats:
+        """Lines 14 and 15, S [layer, expert]."""
+        counts = _normalised(self.counts)
+        if not self.scores.any():
+            return counts
+        alpha = self.parameters.alpha
+        return alpha * counts + (1 - alpha) * _normalised(self.scores)
+
+    def place(self, view: OfflineView) -> Placement:
+        """Every expert on one DIMM, in all bits, spread evenly by tokens; in the GPU's memory the K of each
+        layer with most tokens in the offline trace.
+        """
+        loads = mean_loads(view)
+        self.counts[:] = loads
+        self._decide()
+        self.counts[:] = 0.0
+        placement = super().place(view)
+        placement.resident[:] = self.hot
+        for row, of_layer in enumerate(loads):
+            placement.dimm[row] = spread(of_layer, self.machine.dimms)
+        return Placement(placement.dimm, placement.shards, placement.resident, self.replicas)
+
+    def assign(self, view: LayerView) -> Assignment:
+        """Every expert on the device that has it; in the prefill, the GPU loads others as well."""
+        active = np.flatnonzero(view.loads)
+        active = active[np.lexsort((active, -view.loads[active]))]
+        there = view.placement.resident[active].copy()
+        if view.phase == "prefill":
+            self._learn(view)
+            there |= view.arriving[active]
+            return self._balanced(view, active[there], active[~there])
+        if self.parameters.arriving == "wait":
+            there |= view.arriving[active]
+        here, cold = active[there], active[~there]
+        bits = self.bits[self.row[view.layer], cold]
+        # The share of bits that is read is also the share of time: about 16/3 and 16/2 (section 5.2).
+        units = self._units(view, cold, bits / self.machine.bits)
+        busy = self.estimates.shared_ns + float(self.estimates.gpu_ns[view.loads[here]].sum())
+        return Assignment(
+            gpu=here.tolist(),
+            ndp=cold.tolist(),
+            bits=dict(zip(cold.tolist(), bits.tolist(), strict=True)),
+            estimated_ns=max(busy, float(units.sum(axis=1).max(initial=0.0))),
+        )
+
+    def _learn(self, view: LayerView) -> None:
+        """Lines 10 and 11: counts P and sums W of scores, over all sequences."""
+        row = self.row[view.layer]
+        self.counts[row] += view.loads
+        if view.scores is not None:
+            self.scores[row] += score_sums(view.ids, view.scores, len(view.loads))
+
+    def _balanced(self, view: LayerView, here: NDArray[np.int64], missing: NDArray[np.int64]) -> Assignment:
+        """So many of the missing experts, those with most tokens, to the GPU that the layer ends soonest."""
+        estimates, count = self.estimates, len(missing)
+        begun = estimates.shared_ns + float(estimates.gpu_ns[view.loads[here]].sum())
+        computing = begun + np.append(0.0, np.cumsum(estimates.gpu_ns[view.loads[missing]]))
+        copying = np.arange(count + 1) * max(estimates.pcie_ns, estimates.localized_read_ns)
+        units = np.append(self._units(view, missing), np.zeros((self.machine.dimms, 1)), axis=1)
+        behind = np.cumsum(units[:, ::-1], axis=1)[:, ::-1].max(axis=0)
+        ends = np.maximum.reduce([computing, copying, behind])
+        if not self.machine.expert_buffers:
+            ends = ends[:1]
+        taken = int(np.argmin(ends))
+        return Assignment(
+            gpu=[*here.tolist(), *missing[:taken].tolist()],
+            ndp=missing[taken:].tolist(),
+            estimated_ns=float(ends[taken]),
+        )
+
+    def _units(self, view: LayerView, experts: NDArray[np.int64], share: Floats | float = 1.0) -> Floats:
+        """Time of each expert on the DIMM where it lies: [DIMM, expert]."""
+        units = np.zeros((self.machine.dimms, len(experts)))
+        times = self.estimates.ndp_ns[view.loads[experts]] * share
+        units[view.placement.dimm[experts], np.arange(len(experts))] = times
+        return units
+
+    def background(self, view: BackgroundView) -> Sequence[Migration]:
+        """When the prefill has ended, the only migrations: what it chose is fetched, layer by layer."""
+        if view.phase != "prefill" or view.layer != self.machine.layers[-1]:
+            return ()
+        self._decide()
+        answer: list[Migration] = []
+        for row, layer in enumerate(self.machine.layers):
+            there, hot = view.placement.resident[row], self.hot[row]
+            answer += [Migration("evict", layer, expert) for expert in np.flatnonzero(there & ~hot).tolist()]
+            wanted = np.flatnonzero(hot & ~there).tolist()
+            took = self.estimates.pcie_ns
+            answer += [Migration("fetch", layer, expert, estimated_ns=took) for expert in wanted]
+        return answer
+
+
+def _normalised(statistics: Floats) -> Floats:
+    """Norm of line 14: shares of each layer's sum."""
+    sums = statistics.sum(axis=1, keepdims=True)
+    return np.asarray(statistics / np.where(sums > 0, sums, 1.0))
+
+
+POLICY = Cxl

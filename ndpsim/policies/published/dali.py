@@ -1,0 +1,319 @@
+"""DALI: experts on CPU and GPU by their tokens; a cache that follows them; predicted ones are prefetched.
+
+After Zhu et al., "DALI: A Workload-Aware Offloading Framework for Efficient MoE Inference on Local PCs":
+assignment (section 4.1, equations 3 to 9, algorithm 1), prefetching (section 4.2, equations 10 and 11) and
+cache replacement (section 4.3, algorithm 2). The paper's prefetches run beside a layer's experts; here they
+begin when these are done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from ndpsim.errors import InputError
+from ndpsim.policies.cache_slots import cache_slots
+from ndpsim.policies.cpu_gpu import beam, greedy, milp_solver, optimal, times_of
+from ndpsim.policies.interface import (
+    Assignment,
+    BackgroundView,
+    Estimates,
+    Flags,
+    Floats,
+    LayerView,
+    Machine,
+    Migration,
+    OfflineView,
+    Placement,
+    Policy,
+    PolicyParameters,
+)
+from ndpsim.policies.offline import mean_loads
+from ndpsim.policies.predictor import StatedPredictor, Tally
+from ndpsim.policies.residual import load_residual
+
+__all__ = ["POLICY", "Dali", "DaliParameters"]
+
+_FEW_EXPERTS = 16  # of a layer: as Mixtral, which has 8; the paper's others have 64 and 128
+_ACCURACY = {"qwen": 0.933}
+_OTHER_ACCURACY = 0.795
+_COUNTED = (
+    "experts predicted for the next layer that were among as many with most tokens there; of equal tokens, "
+    "those with lower numbers"
+)
+
+
+class DaliParameters(PolicyParameters):
+    """What can be set."""
+
+    assignment: Literal["greedy", "optimal", "beam"] = Field(
+        "greedy",
+        description="greedy: algorithm 1; optimal: the 0-1 programme of eqs. 3 to 9 (needs scipy); beam: "
+        "beam search of size 2 scored by execution time (appendix A.2)",
+    )
+    gap: float = Field(
+        0.0, ge=0, le=1, description="of optimal: a solution so close to the best is good enough"
+    )
+    charge: Literal["none", "measured"] | float = Field(
+        "none",
+        description="what a decision takes before the layer begins. none: nothing, as table 4 compares; "
+        "measured: as long as it takes here; a number: of ns (section 6.3: greedy 4.5% of inference, optimal "
+        "55%)",
+    )
+    gpu_memory: Literal["held", "streamed"] = Field(
+        "held",
+        description="eq. 9. held: what the GPU computes of a layer is there at once, in free room and the "
+        "buffers, as printed; streamed: a buffer is used again, so that the equation always holds",
+    )
+    cache_share: float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description="of each layer's experts that are cached, where there is room (cache_size, section 4); "
+        "1: as many as fit, so that all policies use the same memory; figure 12 has 0.5, figure 19 0.25",
+    )
+    initial: Literal["random", "hottest"] = Field(
+        "random",
+        description="the cache at first. random: as section 4 says; hottest: by an offline trace",
+    )
+    replace: bool = Field(True, description="workload-aware cache replacement (algorithm 2)")
+    w: int = Field(4, ge=1, description="steps of a window (w_size; section 6.4: 4 for all models)")
+    u: int | None = Field(
+        None,
+        ge=0,
+        description="experts that are replaced at once (u_size); none: 1 where a layer has up to 16 experts "
+        "(section 6.4: Mixtral), else 8 (DeepSeek and Qwen)",
+    )
+    evict: Literal["lowest", "topk"] = Field(
+        "lowest",
+        description="cached experts that go: those with the lowest scores, as section 4.3 says (default: "
+        "the cache is to hold experts with many tokens), or with the highest, as line 11 of algorithm 2 "
+        "has it",
+    )
+    first: Literal["skip", "fire"] = Field(
+        "skip",
+        description="skip: replace after each w steps, as section 4.3 says (default: eq. 12 sums w steps); "
+        "fire: where i mod w = 0, as line 9 of algorithm 2 has it, so after the first step, too",
+    )
+    prefetch: int | None = Field(
+        None,
+        ge=0,
+        le=1024,
+        description="experts with most predicted tokens that are prefetched for the next layer; none: 1 "
+        "where a layer has up to 16 experts, else 4 (figure 12)",
+    )
+    accuracy: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="of predictions; none: 0.933 for Qwen models (table 5), else 0.795, DeepSeek's (table "
+        "5): Mixtral's is in a picture only (figure 16), and DeepSeek's is the lower of the two in print",
+    )
+    residual: str | None = Field(
+        None,
+        description="predict by eqs. 10 and 11 in decode steps instead: an .npz file with `hidden` [step, "
+        "layer, token, dim], the inputs of the gates, `gates` [layer, experts, dim], and `residuals` [layer, "
+        "dim] or `calibration` [layer, token, dim]",
+    )
+    seed: int = Field(1, ge=0, description="of the first cache and of predictions")
+
+    @field_validator("charge")
+    @classmethod
+    def _no_time_below_0(cls, value: str | float) -> str | float:
+        if isinstance(value, float) and value < 0:
+            raise ValueError(f"{value:g} ns is below 0; give none, measured, or a number of ns from 0")
+        return value
+
+
+class Dali(Policy):
+    """The policy of DALI's plan solver, prefetch tool and cache tool."""
+
+    name = "dali"
+    title = "DALI: greedy assignment to CPU and GPU, residual-based prefetching, workload-aware cache"
+    paper = "Zhu et al., DALI: A Workload-Aware Offloading Framework for Efficient MoE Inference on Local PCs"
+    engines = ("gpu", "cpu")
+    needs = ("cpu",)
+    Parameters = DaliParameters
+    parameters: DaliParameters
+
+    def __init__(self, machine: Machine, estimates: Estimates, parameters: DaliParameters) -> None:
+        super().__init__(machine, estimates, parameters)
+        layers, experts = len(machine.layers), machine.model.routed_experts
+        few = experts <= _FEW_EXPERTS
+        self.copy_ns = max(estimates.pcie_ns, estimates.striped_read_ns)
+        wanted = parameters.prefetch
+        self.prefetch = min((1 if few else 4) if wanted is None else wanted, experts, machine.gpu_experts)
+        self.u = (1 if few else 8) if parameters.u is None else parameters.u
+        self.slots = cache_slots(machine, parameters.cache_share, self.prefetch)
+        self.solver = milp_solver(self.name) if parameters.assignment == "optimal" else None
+        self.residual = load_residual(parameters.residual, machine) if parameters.residual else None
+        if self.prefetch and self.residual is None:
+            accuracy = parameters.accuracy
+            if accuracy is None:
+                accuracy = _ACCURACY.get(machine.model.family[:4], _OTHER_ACCURACY)
+            self.stated_predictor = StatedPredictor(accuracy, self.prefetch, parameters.seed)
+        #: The experts of each layer that are cached, or on their way into the cache.
+        self.cached: list[set[int]] = [set() for _ in range(layers)]
+        #: Eq. 12 of each layer, and the decode steps that it has seen.
+        self.scores: Floats = np.zeros((layers, experts))
+        self.seen = [0] * layers
+        #: Prefetched experts that are not part of the cache, and what is left of the latest copies.
+        self.prefetched: list[tuple[int, int]] = []
+        self.left_ns: dict[tuple[int, int], float] = {}
+        self.free = machine.gpu_experts
+        self.expected: tuple[int, tuple[int, ...]] = (-1, ())
+        self.tally = Tally()
+
+    def place(self, view: OfflineView) -> Placement:
+        """All experts in the host's memory, striped; some of each layer cached (section 4)."""
+        if self.residual is not None and self.residual.hidden.shape[2] != view.batch:
+            tokens = self.residual.hidden.shape[2]
+            problem = f"has the hidden states of {tokens} tokens a step; the run has {view.batch}"
+            raise InputError(problem, file=self.parameters.residual, key="policy dali:residual: hidden")
+        placement, random = super().place(view), np.random.default_rng(self.parameters.seed)
+        loads = mean_loads(view)
+        for row, slots in enumerate(self.slots):
+            order = np.argsort(-loads[row], kind="stable")
+            if self.parameters.initial == "random":
+                order = random.permutation(len(order))
+            self.cached[row] = set(order[:slots].tolist())
+            placement.resident[row, order[:slots]] = True
+        self.free -= sum(self.slots)
+        return placement
+
+    # ---- assignment (section 4.1)
+
+    def assign(self, view: LayerView) -> Assignment:
+        """Algorithm 1, or another solution of equations 3 to 9; missing experts last, as they are copied."""
+        row = self.row[view.layer]
+        self._judge(row, view)
+        resident, arriving = view.placement.resident, view.arriving
+        left_ns = np.zeros(len(view.loads))
+        for expert in np.flatnonzero(arriving & ~resident).tolist():
+            left_ns[expert] = self.left_ns.get((row, expert), self.copy_ns)
+        layer = times_of(view.loads, resident | arriving, left_ns, self.estimates, self._room())
+        if self.parameters.assignment == "optimal":
+            on_gpu = optimal(layer, self.solver, self.parameters.gap)
+        else:
+            on_gpu = greedy(layer) if self.parameters.assignment == "greedy" else beam(layer)
+        active = np.flatnonzero(view.loads)
+        here = np.where(resident[active], 0, np.where(arriving[active], 1, 2))
+        order = active[np.lexsort((active, -view.loads[active], here))]
+        makespan = max(self.estimates.shared_ns + layer.gpu_ns[on_gpu].sum(), layer.makespan_ns(on_gpu))
+        charge = self.parameters.charge
+        return Assignment(
+            gpu=order[on_gpu[order]].tolist(),
+            cpu=order[~on_gpu[order]].tolist(),
+            estimated_ns=float(makespan),
+            planning=0.0 if charge == "none" else charge,
+        )
+
+    def _room(self) -> int | None:
+        """Missing experts that the GPU may compute (eq. 9); None: all."""
+        buffers = self.machine.expert_buffers
+        if not buffers:
+            return 0
+        return None if self.parameters.gpu_memory == "streamed" else self.free + buffers
+
+    # ---- what moves
+
+    def background(self, view: BackgroundView) -> Sequence[Migration]:
+        """Gives up what was prefetched for a layer that is done, prefetches for the next, renews a cache."""
+        evicted, fetched = self._replaced(view)
+        evicted += self._given_up(view)
+        room = view.gpu_free + len(evicted) - len(fetched)
+        wanted = self._prefetches(view, room)
+        self.free = room - len(wanted)
+        pending = int(view.moving.sum())
+        self.left_ns = {
+            place: min(self.copy_ns, max(0.0, (pending + n) * self.copy_ns - self.estimates.window_ns))
+            for n, place in enumerate(wanted, 1)
+        }
+        layers, copy_ns = self.machine.layers, self.copy_ns
+        return [
+            *(Migration("evict", layers[row], expert) for row, expert in evicted),
+            *(Migration("prefetch", layers[row], expert, estimated_ns=copy_ns) for row, expert in wanted),
+            *(Migration("fetch", layers[row], expert, estimated_ns=copy_ns) for row, expert in fetched),
+        ]
+
+    def _given_up(self, view: BackgroundView) -> list[tuple[int, int]]:
+        """Prefetched experts that are there and are not of the layer that comes."""
+        coming = self.row[view.next_layer]
+        done = [
+            place
+            for place in self.prefetched
+            if place[0] != coming and view.placement.resident[place] and not view.moving[place]
+        ]
+        self.prefetched = [place for place in self.prefetched if place not in done]
+        return done
+
+    def _replaced(self, view: BackgroundView) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """Algorithm 2 for the layer that is done: what goes, and what is fetched."""
+        row, wanted = self.row[view.layer], self.parameters
+        if view.phase == "prefill" or not wanted.replace:
+            return [], []
+        self.scores[row] += view.loads  # eq. 12
+        step = self.seen[row]
+        self.seen[row] += 1
+        if (step if wanted.first == "fire" else step + 1) % wanted.w:
+            return [], []
+        scores, cached = self.scores[row].copy(), self.cached[row]
+        self.scores[row] = 0
+        still = view.placement.resident[row] & ~view.moving[row]
+        inside = np.zeros(len(scores), np.bool_)
+        inside[list(cached)] = True
+        count = min(self.u, int((inside & still).sum()), int((~inside).sum()))
+        goes = _top(scores if wanted.evict == "topk" else -scores, inside & still, count)
+        comes = _top(scores, ~inside, count)
+        self.cached[row] = cached - set(goes) | set(comes)
+        fetched = [
+            (row, one) for one in comes if not view.placement.resident[row, one] and not view.moving[row, one]
+        ]
+        self.prefetched = [place for place in self.prefetched if place not in {(row, one) for one in comes}]
+        return [(row, one) for one in goes], fetched
+
+    def _prefetches(self, view: BackgroundView, room: int) -> list[tuple[int, int]]:
+        """Experts with most predicted tokens in the next layer; none behind the last layer (section 4.2)."""
+        row = self.row[view.next_layer]
+        self.expected = (-1, ())
+        if row == 0 or not self.prefetch:
+            return []
+        predicted = view.predicted
+        if self.residual is not None:
+            if view.phase == "prefill":
+                return []
+            loads = self.residual.loads(view.step, self.row[view.layer])
+            predicted = tuple(_top(loads, loads > 0, self.prefetch))
+        self.expected = row, predicted
+        there = view.placement.resident[row] | view.moving[row]
+        missing = [(row, one) for one in predicted if not there[one]][: max(room, 0)]
+        self.prefetched += missing
+        return missing
+
+    # ---- were predictions right?
+
+    def _judge(self, row: int, view: LayerView) -> None:
+        if self.expected[0] == row:
+            predicted = self.expected[1]
+            most = _top(view.loads, view.loads > 0, len(predicted))
+            self.tally.add(len(set(predicted) & set(most)), len(predicted))
+
+    def prediction(self) -> Mapping[str, Any] | None:
+        """The share of predicted experts that were right."""
+        if not self.tally.counted:
+            return None
+        counted = {"accuracy": _COUNTED, "experts": self.tally.counted}
+        return {"accuracy": self.tally.share, "counted": counted}
+
+
+def _top(scores: Any, among: Flags, count: int) -> list[int]:
+    """Experts with the highest scores among some; of equal ones, the first."""
+    order = np.argsort(-scores, kind="stable")
+    chosen: list[int] = order[among[order]][:count].tolist()
+    return chosen
+
+
+POLICY = Dali

@@ -1,0 +1,231 @@
+"""HOBBIT: GPU only; what is missing is loaded in full precision or in few bits, as its scores demand.
+
+Tang et al., "HOBBIT: A Mixed Precision Expert Offloading System for Fast MoE Inference", 2024; as a baseline:
+Fan et al., section 5.1. No code was seen; [note] marks what others say of it.
+
+An expert that would be skipped is loaded in few bits here, as every pair is computed. Copies in few bits are
+used once; no source says which part of its cache has them. Its stacked gates need the model: a predictor of
+stated accuracy stands for them, and what it names is prefetched in full precision. Traces without scores:
+each choice of a token has the weight 1/k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from ndpsim.policies.interface import (
+    Assignment,
+    BackgroundView,
+    Estimates,
+    LayerView,
+    Machine,
+    Migration,
+    OfflineView,
+    Placement,
+    Policy,
+    PolicyParameters,
+)
+from ndpsim.policies.offline import hottest, mean_loads
+from ndpsim.policies.predictor import StatedPredictor
+
+__all__ = ["POLICY"]
+
+_WEIGHT = (
+    "weight in the priority of a cached expert (w_lhu 0.4 in one reproduction [note]; the others share the "
+)
+
+
+def _weight(default: float, of: str) -> Any:
+    return Field(default, ge=0, le=1, description=f"{_WEIGHT}rest evenly, an assumption): {of}")
+
+
+class HobbitParameters(PolicyParameters):
+    """What can be set of HOBBIT."""
+
+    t1: float = Field(
+        0.6,
+        ge=0,
+        le=1,
+        description="a token's choices are sorted by their scores; up to so much of the scores ranked above "
+        "it, an expert is loaded in full precision (T1 [note])",
+    )
+    t2: float = Field(
+        0.9,
+        ge=0,
+        le=1,
+        description="up to so much it is loaded in few bits, above it is skipped (T2 [note]); here that is "
+        "few bits, too, and `details` counts it",
+    )
+    low_bits: int | None = Field(
+        None,
+        ge=1,
+        le=15,
+        description="bits of a weight that is loaded in few; none: a quarter of the full ones (FP16 and "
+        "INT4, INT8 and INT2 [note])",
+    )
+    w_lru: float = _weight(0.2, "how lately it was used")
+    w_lfu: float = _weight(0.2, "how often it was used")
+    w_lhu: float = _weight(0.4, "how often it was needed in full precision")
+    w_fld: float = _weight(0.2, "how soon its layer comes")
+    layer_distance: Literal["ahead", "printed"] = Field(
+        "ahead",
+        description="of w_fld. ahead: (l_i - l_t - 1) mod l_n layers between the one that is done and the "
+        "expert's, so that what is needed next stays; printed: (l_t - l_i + l_n) mod l_n "
+        "[note], by which it goes first",
+    )
+    residents: Literal["hot", "none"] = Field(
+        "hot",
+        description="what the GPU's memory holds at first. hot: the experts with most tokens in the offline "
+        "trace (assumption, so that all policies use the same memory); none: nothing",
+    )
+    accuracy: float = Field(
+        0.9,
+        ge=0,
+        le=1,
+        description="how often an expert that the next layer needs is predicted (assumption: no source seen "
+        "says)",
+    )
+    prefetch: int | None = Field(
+        None,
+        ge=0,
+        le=1024,
+        description="experts of the next layer that are predicted, and prefetched where they are missing; "
+        "none: as many as a token chooses",
+    )
+    seed: int = Field(0, ge=0, le=1 << 31, description="of predictions")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> HobbitParameters:
+        if self.t1 > self.t2:
+            raise ValueError(f"t1={self.t1:g} is above t2={self.t2:g}")
+        return self
+
+
+class Hobbit(Policy):
+    """The GPU computes all experts; unimportant ones that it lacks come in few bits."""
+
+    name = "hobbit"
+    title = "HOBBIT: GPU only, less important missing experts loaded in fewer bits"
+    paper = "Tang et al., arXiv 2411.01433; Fan et al., section 5.1"
+    engines = ("gpu",)
+    Parameters = HobbitParameters
+
+    parameters: HobbitParameters
+
+    def __init__(self, machine: Machine, estimates: Estimates, parameters: HobbitParameters) -> None:
+        super().__init__(machine, estimates, parameters)
+        self.copy_ns = max(estimates.pcie_ns, estimates.striped_read_ns)
+        low = machine.bits // 4 if parameters.low_bits is None else parameters.low_bits
+        self.low_bits = low if 1 <= low < machine.bits else None
+        count = machine.model.experts_per_token if parameters.prefetch is None else parameters.prefetch
+        self.stated_predictor = StatedPredictor(parameters.accuracy, count, parameters.seed)
+        shape = len(machine.layers), machine.model.routed_experts
+        #: Records: the last pass with it, passes with it, passes that needed it in full precision.
+        self.last, self.uses, self.full_uses = (np.zeros(shape) for _ in range(3))
+        self.passes = 0
+        self.prefetched = np.zeros(shape, np.bool_)
+
+    def place(self, view: OfflineView) -> Placement:
+        """Striped, as the host reads fastest, in full and in few bits."""
+        placement = super().place(view)
+        if self.parameters.residents == "hot":
+            placement.resident[:] = hottest(mean_loads(view), self.machine.gpu_experts)
+        replicas = () if self.low_bits is None else (self.low_bits,)
+        return Placement(placement.dimm, placement.shards, placement.resident, replicas)
+
+    def assign(self, view: LayerView) -> Assignment:
+        """All to the GPU: what is there, what is on its way, what is missing, as precise as needed."""
+        row = self.row[view.layer]
+        if row == 0:
+            self.passes += 1
+        above = self._ranked_above(view)
+        active = np.flatnonzero(view.loads)
+        full = above[active] <= self.parameters.t1
+        self.last[row, active] = self.passes
+        self.uses[row, active] += 1
+        self.full_uses[row, active] += full
+        here = np.where(view.placement.resident[active], 0, np.where(view.arriving[active], 1, 2))
+        order = np.lexsort((active, -view.loads[active], here))
+        low = active[(here == 2) & ~full].tolist() if self.low_bits is not None else []
+        shares = np.count_nonzero(here == 2) - len(low) * (1 - (self.low_bits or 0) / self.machine.bits)
+        compute = self.estimates.shared_ns + self.estimates.gpu_ns[view.loads[active]].sum()
+        return Assignment(
+            gpu=active[order].tolist(),
+            bits=dict.fromkeys(low, self.low_bits or self.machine.bits),
+            estimated_ns=float(max(compute, shares * self.copy_ns)),
+            details={"skipped_in_the_paper": int((above[low] > self.parameters.t2).sum())},
+        )
+
+    def _ranked_above(self, view: LayerView) -> NDArray[np.float64]:
+        """s of each expert [expert]: the share of a token's scores ranked above it, least of its tokens."""
+        tokens, choices = view.ids.shape
+        uniform = np.full((tokens, choices), 1 / choices)
+        scores = uniform if view.scores is None else view.scores.astype(np.float64)
+        order = np.argsort(-scores, axis=1, kind="stable")
+        ranked = np.take_along_axis(scores, order, axis=1)
+        sums = ranked.sum(axis=1, keepdims=True)
+        shares = np.divide(ranked, sums, out=np.full_like(ranked, 1 / choices), where=sums > 0)
+        above = np.cumsum(shares, axis=1) - shares
+        least = np.full(len(view.loads), np.inf)
+        np.minimum.at(least, np.take_along_axis(view.ids, order, axis=1).ravel(), above.ravel())
+        return least
+
+    def background(self, view: BackgroundView) -> Sequence[Migration]:
+        """Full copies stay, and what is predicted is prefetched, in place of experts of least priority.
+
+        What was prefetched is no victim before its layer is done [note].
+        """
+        row, following = self.row[view.layer], self.row[view.next_layer]
+        self.prefetched[row] = False
+        there = view.placement.resident | view.moving
+        there[row] |= view.copied
+        missing = [expert for expert in view.predicted if not there[following, expert]]
+        wanted = [("prefetch", following, expert) for expert in missing]
+        wanted += [("keep", row, expert) for expert in np.flatnonzero(view.copied).tolist()]
+        spared = view.moving | self.prefetched
+        spared[following, list(view.predicted)] = True
+        victims = np.argwhere(view.placement.resident & ~spared)
+        order = np.argsort(self._priority(row)[tuple(victims.T)], kind="stable")
+        going = iter(victims[order].tolist())
+        free, layers, answer = view.gpu_free, self.machine.layers, list[Migration]()
+        for kind, at, expert in wanted:
+            if free < 1:
+                victim = next(going, None)
+                if victim is None:
+                    break
+                answer.append(Migration("evict", layers[victim[0]], victim[1]))
+                free += 1
+            free -= 1
+            self.prefetched[at, expert] |= kind == "prefetch"
+            took = self.copy_ns if kind == "prefetch" else 0.0
+            answer.append(Migration(kind, layers[at], expert, estimated_ns=took))
+        return answer
+
+    def _priority(self, done: int) -> NDArray[np.float64]:
+        """Of all [layer, expert], when the layer of row `done` is done; the lowest goes first [note]."""
+        given, passes, layers = self.parameters, max(self.passes, 1), len(self.machine.layers)
+        of_row = np.arange(layers)
+        distance = done - of_row if given.layer_distance == "printed" else of_row - (done + 1)
+        of_layer = 1 - distance % layers / layers
+        return np.asarray(
+            given.w_lru * self.last / passes
+            + given.w_lfu * self.uses / passes
+            + given.w_lhu * self.full_uses / passes
+            + given.w_fld * of_layer[:, None]
+        )
+
+    def prediction(self) -> Mapping[str, Any] | None:
+        """How often the stated predictor was right."""
+        assert self.stated_predictor is not None
+        tally = self.stated_predictor.tally
+        if not tally.counted:
+            return None
+        return {"accuracy": tally.share, "counted": {"experts": tally.counted}}
+
+
+POLICY = Hobbit

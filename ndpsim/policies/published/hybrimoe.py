@@ -1,0 +1,214 @@
+"""HybriMoE: GPU and CPU take experts from both ends of a sorted list; a cache by the router's scores.
+
+Zhong et al., "HybriMoE: Hybrid CPU-GPU Scheduling and Cache Management for Efficient MoE Inference", DAC
+2025; PKU-SEC-Lab/HybriMoE, commit 508a85b: ktransformers/operators/experts.py; as a baseline: DALI, section
+6.1. The paper's prefetching by simulated layers is not in the released code, and not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from ndpsim.policies.cache_slots import cache_slots
+from ndpsim.policies.interface import (
+    Assignment,
+    BackgroundView,
+    Estimates,
+    Flags,
+    Floats,
+    LayerView,
+    Machine,
+    Migration,
+    OfflineView,
+    Placement,
+    Policy,
+    PolicyParameters,
+)
+from ndpsim.policies.offline import mean_loads
+
+__all__ = ["POLICY"]
+
+#: [code], in its own unit: an expert on the GPU, a token on the CPU, once on the CPU, a copy.
+_CODE_GPU, _CODE_CPU, _CODE_CPU_ONCE, _CODE_COPY = 0.5, 1.0, 0.79, 0.4179
+
+
+class HybriMoeParameters(PolicyParameters):
+    """What can be set of HybriMoE."""
+
+    constants: Literal["profile", "code"] = Field(
+        "profile",
+        description="what the schedule believes that things take. profile: this machine's estimates "
+        "(default: the code's are marked as to be set for each machine); code: 0.5 for an expert on the GPU, "
+        "1 a token and 0.79 once on the CPU, 0.4179 for a copy",
+    )
+    cache_share: float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description="of each layer's experts that are cached, where there is room (load_size); 1: as many as "
+        "fit, so that all policies use the same memory; DALI caches as many with both",
+    )
+    rows: Literal["first", "all"] = Field(
+        "first",
+        description="tokens whose scores count. first: of a batch, only the first row ([code]); all: their "
+        "mean",
+    )
+    prefill: Literal["gpu", "schedule"] = Field(
+        "gpu",
+        description="gpu: the GPU computes all experts of a prefill ([code]); schedule: as in decode steps",
+    )
+    prefetch_size: int = Field(
+        0,
+        ge=0,
+        le=1024,
+        description="experts of the next layer with the highest scores that are fetched ahead, in decode "
+        "steps ([code]: 0 in the README's example)",
+    )
+
+
+class HybriMoe(Policy):
+    """The GPU takes experts from the front of the list, the CPU from its back; what is copied stays."""
+
+    name = "hybrimoe"
+    title = "HybriMoE: GPU and CPU from both ends of a sorted list, a cache by the router's scores"
+    paper = "Zhong et al., DAC 2025; DALI, section 6.1"
+    engines = ("gpu", "cpu")
+    needs = ("cpu",)
+    Parameters = HybriMoeParameters
+
+    parameters: HybriMoeParameters
+
+    def __init__(self, machine: Machine, estimates: Estimates, parameters: HybriMoeParameters) -> None:
+        super().__init__(machine, estimates, parameters)
+        self.copy_ns = max(estimates.pcie_ns, estimates.striped_read_ns)
+        self.slots = cache_slots(machine, parameters.cache_share)
+        self.scores: Floats = np.zeros((len(machine.layers), machine.model.routed_experts))
+
+    def place(self, view: OfflineView) -> Placement:
+        """Striped in the host's memory; of each layer as many as it has slots, the hottest offline.
+
+        The code does not say which are loaded first.
+        """
+        loads, placement = mean_loads(view), super().place(view)
+        for row, slots in enumerate(self.slots):
+            placement.resident[row, np.argsort(-loads[row], kind="stable")[:slots]] = True
+        return placement
+
+    def assign(self, view: LayerView) -> Assignment:
+        """Experts that are there by tokens, then missing ones by tokens: the GPU from the front, the CPU from
+        the back, whichever would end earlier with its next one.
+        """
+        active = np.flatnonzero(view.loads)
+        there = (view.placement.resident | view.arriving)[active]
+        order = active[np.lexsort((active, -view.loads[active], ~there))]
+        missing = ~(view.placement.resident | view.arriving)[order]
+        loads, estimates = view.loads[order], self.estimates
+        gpu_ns, cpu_ns = (
+            estimates.gpu_ns[loads],
+            np.maximum(estimates.cpu_ns[loads], estimates.striped_read_ns),
+        )
+        if view.phase == "prefill" and self.parameters.prefill == "gpu" and self.machine.expert_buffers:
+            count = len(order)
+        elif self.parameters.constants == "code":
+            count = _both_ends(
+                np.full(len(order), _CODE_GPU),
+                np.float64(_CODE_CPU) * loads,
+                missing,
+                _CODE_COPY,
+                0.0,
+                _CODE_CPU_ONCE,
+            )
+        else:
+            count = _both_ends(gpu_ns, cpu_ns, missing, self.copy_ns, estimates.shared_ns, 0.0)
+        if not self.machine.expert_buffers:
+            count = min(count, int((~missing).sum()))
+        here = np.where(view.placement.resident[order[:count]], 0, 1 + missing[:count])
+        makespan = max(
+            estimates.shared_ns + gpu_ns[:count].sum(),
+            missing[:count].sum() * self.copy_ns,
+            cpu_ns[count:].sum(),
+        )
+        return Assignment(
+            gpu=order[:count][np.argsort(here, kind="stable")].tolist(),
+            cpu=order[count:][::-1].tolist(),
+            estimated_ns=float(makespan),
+        )
+
+    def background(self, view: BackgroundView) -> Sequence[Migration]:
+        """What the layer has copied stays, in place of the lowest scores; then the next layer's highest."""
+        if view.phase == "prefill":
+            return ()
+        self._score(view)
+        row, coming = self.row[view.layer], self.row[view.next_layer]
+        resident, moving, scores = view.placement.resident[row], view.moving[row], self.scores[row]
+        copied = np.flatnonzero(view.copied & ~resident & ~moving)
+        copied = copied[np.argsort(-scores[copied], kind="stable")].tolist()
+        free = self.slots[row] - int((resident | moving).sum())
+        inside = np.flatnonzero(resident & ~moving)
+        goes = inside[np.argsort(scores[inside], kind="stable")][: max(len(copied) - free, 0)].tolist()
+        stays = copied[: max(free, 0) + len(goes)]
+        answer = [Migration("evict", view.layer, one) for one in goes]
+        answer += [Migration("keep", view.layer, one) for one in stays]
+        return answer if coming == row else answer + self._ahead(view, coming)
+
+    def _score(self, view: BackgroundView) -> None:
+        """S = 0.5 x score + 0.5 x S of chosen experts, 0.5 x S of others.
+
+        The code takes the 2 x k highest scores of a token; a trace has those of its k choices, and where it
+        has none, each counts 1 / k.
+        """
+        ids = view.ids[:1] if self.parameters.rows == "first" else view.ids
+        scores = np.full(ids.shape, 1 / max(ids.shape[1], 1))
+        if view.scores is not None:
+            scores = view.scores[: len(ids)].astype(np.float64)
+        experts = self.scores.shape[1]
+        mean = np.bincount(ids.ravel(), scores.ravel(), minlength=experts) / max(len(ids), 1)
+        row = self.row[view.layer]
+        self.scores[row] = 0.5 * mean + 0.5 * self.scores[row]
+
+    def _ahead(self, view: BackgroundView, row: int) -> list[Migration]:
+        """The highest scores of the next layer that are missing, in place of its lowest."""
+        resident, moving, scores = view.placement.resident[row], view.moving[row], self.scores[row]
+        order = np.argsort(-scores, kind="stable")[: self.parameters.prefetch_size]
+        wanted = [one for one in order.tolist() if not resident[one] and not moving[one]]
+        inside = np.flatnonzero(resident & ~moving)
+        lowest = inside[np.argsort(scores[inside], kind="stable")].tolist()
+        free, answer = self.slots[row] - int((resident | moving).sum()), list[Migration]()
+        for expert in wanted:
+            if free < 1:
+                if not lowest or scores[lowest[0]] >= scores[expert]:
+                    break
+                answer.append(Migration("evict", view.next_layer, lowest.pop(0)))
+                free += 1
+            answer.append(Migration("prefetch", view.next_layer, expert, estimated_ns=self.copy_ns))
+            free -= 1
+        return answer
+
+
+def _both_ends(
+    gpu_ns: Floats, cpu_ns: Floats, missing: Flags, copy_ns: float, gpu_begun: float, cpu_begun: float
+) -> int:
+    """How many experts, from the front of the list, the GPU takes.
+
+    An expert that is missing begins on the GPU when its copy is there; copies go one after the other.
+    """
+    front, back = 0, len(gpu_ns)
+    of_gpu, of_cpu, copied = gpu_begun, cpu_begun, 0.0
+    while front < back:
+        arrives = copied + copy_ns if missing[front] else 0.0
+        on_gpu = max(of_gpu, arrives) + float(gpu_ns[front])
+        on_cpu = of_cpu + float(cpu_ns[back - 1])
+        if on_gpu <= on_cpu:
+            of_gpu, copied = on_gpu, max(copied, arrives)
+            front += 1
+        else:
+            of_cpu = on_cpu
+            back -= 1
+    return front
+
+
+POLICY = HybriMoe

@@ -1,0 +1,132 @@
+"""KTransformers: some experts are in the GPU's memory, the CPU computes the others meanwhile.
+
+Chen et al., "KTransformers: Unleashing the Full Potential of CPU/GPU Hybrid Inference for MoE Models", SOSP
+2025; kvcache-ai/ktransformers, commit 95009ea: kt-kernel/python/experts_base.py (CPU work is submitted before
+and joined after the GPU's), doc/en/kt-kernel/experts-sched-Tutorial.md (which experts). As a baseline of DALI
+(sections 2.2 and 6.1) it computes each layer on one device: strategy=front-loading. Deferred experts, off by
+default in the code, are not modelled: no assignment reaches into the next layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from ndpsim.policies.cache_slots import cache_slots
+from ndpsim.policies.interface import (
+    Assignment,
+    BackgroundView,
+    LayerView,
+    Migration,
+    OfflineView,
+    Placement,
+    Policy,
+    PolicyParameters,
+)
+from ndpsim.policies.offline import hottest, mean_loads
+
+__all__ = ["POLICY"]
+
+_SEED_IN_CODE = 42
+
+
+class KTransformersParameters(PolicyParameters):
+    """What can be set of KTransformers."""
+
+    strategy: Literal["frequency", "uniform", "front-loading", "random"] = Field(
+        "frequency",
+        description="which experts are on the GPU. frequency: those with most tokens in an offline trace, "
+        "over all layers (default: the tutorial recommends it for speed); uniform: as many of each layer, "
+        "the first ones (the code's default, which needs no statistics); front-loading: the first layers' "
+        "(the split by layers that DALI describes); random: seed 42",
+    )
+    gpu_share: float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description="of all experts that are on the GPU, where they fit (--kt-gpu-experts-ratio); 1: as many "
+        "as fit, so that all policies use the same memory; DALI, section 6.1, has what its cache takes",
+    )
+    update_tokens: int | None = Field(
+        None,
+        ge=1,
+        description="from so many prompt tokens on, the GPU computes the prefill, and of each layer those "
+        "experts stay that had most tokens there (--kt-enable-dynamic-expert-update with "
+        "--kt-gpu-prefill-token-threshold, 512 in the tutorial); none: never (the code's default)",
+    )
+
+
+class KTransformers(Policy):
+    """Experts of the GPU's memory there, all others on the CPU at the same time; nothing is fetched."""
+
+    name = "ktransformers"
+    title = "KTransformers: a fixed set of experts on the GPU, the others on the CPU at the same time"
+    paper = "Chen et al., SOSP 2025; DALI, section 6.1"
+    engines = ("gpu", "cpu")
+    needs = ("cpu",)
+    Parameters = KTransformersParameters
+
+    parameters: KTransformersParameters
+
+    def place(self, view: OfflineView) -> Placement:
+        """Striped in the host's memory; the experts of the mask with the GPU."""
+        placement, share = super().place(view), self.parameters.gpu_share
+        resident = placement.resident
+        count = min(round(share * resident.size), self.machine.gpu_experts)
+        strategy = self.parameters.strategy
+        if strategy == "frequency":
+            resident[:] = hottest(mean_loads(view), count)
+        elif strategy == "uniform":
+            for row, slots in enumerate(cache_slots(self.machine, share)):
+                resident[row, :slots] = True
+        elif strategy == "front-loading":
+            resident.reshape(-1)[:count] = True
+        else:
+            order = np.random.default_rng(_SEED_IN_CODE).permutation(resident.size)
+            resident.reshape(-1)[order[:count]] = True
+        return placement
+
+    def assign(self, view: LayerView) -> Assignment:
+        """What the GPU's memory has; the rest on the CPU; all on the GPU in a prefill that renews it."""
+        active, estimates = np.flatnonzero(view.loads), self.estimates
+        active = active[np.argsort(-view.loads[active], kind="stable")]
+        here = view.placement.resident[active]
+        copies = 0
+        if self._renews(view.phase, view.tokens):
+            active = np.concatenate([active[here], active[~here]])
+            copies = int((~here).sum())
+            here = np.ones(len(active), np.bool_)
+        of_gpu, of_cpu = view.loads[active[here]], view.loads[active[~here]]
+        gpu_ns = estimates.shared_ns + estimates.gpu_ns[of_gpu].sum()
+        cpu_ns = np.maximum(estimates.cpu_ns[of_cpu], estimates.striped_read_ns).sum()
+        copying_ns = copies * max(estimates.pcie_ns, estimates.striped_read_ns)
+        return Assignment(
+            gpu=active[here].tolist(),
+            cpu=active[~here].tolist(),
+            estimated_ns=float(max(gpu_ns, cpu_ns, copying_ns)),
+        )
+
+    def _renews(self, phase: str, tokens: int) -> bool:
+        least = self.parameters.update_tokens
+        enough = least is not None and tokens >= least
+        return phase == "prefill" and enough and self.machine.expert_buffers > 0
+
+    def background(self, view: BackgroundView) -> Sequence[Migration]:
+        """After a layer of such a prefill, its copies of the experts with most tokens stay; others go."""
+        if not self._renews(view.phase, len(view.ids)):
+            return ()
+        resident = view.placement.resident[self.row[view.layer]]
+        order = np.argsort(-view.loads, kind="stable")
+        wanted = order[: int(resident.sum())]
+        comes = [one for one in wanted.tolist() if view.copied[one] and not resident[one]]
+        goes = [one for one in order[::-1].tolist() if resident[one] and one not in wanted][: len(comes)]
+        return [
+            *(Migration("evict", view.layer, one) for one in goes),
+            *(Migration("keep", view.layer, one) for one in comes),
+        ]
+
+
+POLICY = KTransformers

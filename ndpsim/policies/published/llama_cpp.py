@@ -1,0 +1,92 @@
+"""llama.cpp: whole layers of experts on the CPU or the GPU, one part after the other.
+
+ggml-org/llama.cpp, commit 0054c01: common/arg.cpp (--n-cpu-moe), ggml/src/ggml-backend.cpp (splits, op
+offload); as a baseline: DALI, sections 2.2 and 6.1. No popularity, no prefetch, no cache. Its CPU kernels are
+slower than others, which an assignment cannot say: the CPU computes at the machine's rate here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field
+
+from ndpsim.errors import InputError
+from ndpsim.policies.interface import Assignment, LayerView, OfflineView, Placement, Policy, PolicyParameters
+
+__all__ = ["POLICY"]
+
+
+class LlamaCppParameters(PolicyParameters):
+    """What can be set of llama.cpp."""
+
+    n_cpu_moe: int | None = Field(
+        None,
+        ge=0,
+        description="the experts of the model's first so many layers are in the host's memory (--n-cpu-moe, "
+        "[code] common/arg.cpp); none: of as few layers as the GPU's memory and gpu_share make necessary",
+    )
+    gpu_share: float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description="of the layers that have their experts in the GPU's memory, where n_cpu_moe is not "
+        "given; 1: as many as fit, so that all policies use the same memory; DALI, section 6.1, has what its "
+        "cache takes",
+    )
+    offload: bool = Field(
+        True,
+        description="op offload: the GPU computes layers of the host's memory, too, where the batch is large "
+        "([code] ggml-backend.cpp; off: --no-op-offload)",
+    )
+    offload_tokens: int = Field(
+        32,
+        ge=1,
+        description="tokens of such a batch, at least ([code] GGML_OP_OFFLOAD_MIN_BATCH; ik_llama.cpp: 32 x "
+        "experts / experts of a token)",
+    )
+
+
+class LlamaCpp(Policy):
+    """The last layers on the GPU, the first ones on the CPU; large batches of these are copied."""
+
+    name = "llama-cpp"
+    title = "llama.cpp: whole layers on GPU or CPU, large batches copied to the GPU, nothing overlaps"
+    paper = "ggml-org/llama.cpp; DALI, section 6.1"
+    engines = ("gpu", "cpu")
+    needs = ("cpu",)
+    Parameters = LlamaCppParameters
+
+    parameters: LlamaCppParameters
+
+    def place(self, view: OfflineView) -> Placement:
+        """Striped in the host's memory; the experts of the last layers with the GPU."""
+        machine, wanted = self.machine, self.parameters
+        layers, experts = len(machine.layers), machine.model.routed_experts
+        fit = machine.gpu_experts // experts
+        if wanted.n_cpu_moe is None:
+            on_gpu = min(fit, round(wanted.gpu_share * layers))
+        else:
+            on_gpu = sum(layer >= wanted.n_cpu_moe for layer in machine.layers)
+            if on_gpu > fit:
+                problem = f"leaves the GPU {on_gpu} layers of {experts} experts; it has room for {fit}"
+                raise InputError(problem, key=f"policy {self.name}:n_cpu_moe")
+        placement = super().place(view)
+        placement.resident[layers - on_gpu :] = True
+        return placement
+
+    def assign(self, view: LayerView) -> Assignment:
+        """All experts of a layer on one engine; only those with tokens are copied (PR #15346)."""
+        active, estimates = np.flatnonzero(view.loads), self.estimates
+        loads, experts = view.loads[active], active.tolist()
+        on_gpu = estimates.shared_ns + float(estimates.gpu_ns[loads].sum())
+        if view.placement.resident[active].all():
+            return Assignment(gpu=experts, sequential=True, estimated_ns=on_gpu)
+        large = self.parameters.offload and view.tokens >= self.parameters.offload_tokens
+        if large and self.machine.expert_buffers:
+            copies = len(experts) * max(estimates.pcie_ns, estimates.striped_read_ns)
+            return Assignment(gpu=experts, sequential=True, estimated_ns=on_gpu + copies)
+        on_cpu = np.maximum(estimates.cpu_ns[loads], estimates.striped_read_ns).sum()
+        return Assignment(cpu=experts, sequential=True, estimated_ns=float(estimates.shared_ns + on_cpu))
+
+
+POLICY = LlamaCpp

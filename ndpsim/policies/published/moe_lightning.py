@@ -1,0 +1,173 @@
+"""MoE-Lightning: where experts are computed is searched before the run, from expected tokens.
+
+Cao et al., "MoE-Lightning: High-Throughput MoE Inference on Memory-Constrained GPUs", ASPLOS 2025; as a
+baseline: DALI, section 6.1, "searches the optimal model deployment strategy before inference based on its
+proposed performance analysis model", a layer taking the longest of link, CPU and GPU. Released code:
+caoshiyi/FastMoE, caoshiyi/artifacts, commit a8a8d90. Its attention on the CPU and its micro-batches are not
+modelled: attention is the same for all policies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from ndpsim.policies.cache_slots import cache_slots
+from ndpsim.policies.interface import (
+    Assignment,
+    BackgroundView,
+    Estimates,
+    Flags,
+    Floats,
+    LayerView,
+    Machine,
+    Migration,
+    OfflineView,
+    Placement,
+    Policy,
+    PolicyParameters,
+)
+from ndpsim.policies.offline import mean_loads
+
+__all__ = ["POLICY"]
+
+
+class MoeLightningParameters(PolicyParameters):
+    """What can be set of MoE-Lightning."""
+
+    variant: Literal["placement", "stream"] = Field(
+        "placement",
+        description="placement: each expert has an engine, GPU or CPU, found before the run (default: as "
+        "DALI describes this baseline, and the stronger of the two where PCIe is slow); stream: [code] a "
+        "fixed part of each layer's weights is in the GPU's memory, all others are streamed through two "
+        "buffers of a layer, whether tokens chose them or not, those that did first; the CPU computes no "
+        "expert",
+    )
+    gpu_share: float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description="of each layer's experts that are in the GPU's memory, where they fit; 1: as many as "
+        "fit, so that all policies use the same memory; DALI, section 6.1, has what its cache takes",
+    )
+
+
+class MoeLightning(Policy):
+    """A fixed engine for each expert, so that link, CPU and GPU are expected to end together."""
+
+    name = "moe-lightning"
+    title = "MoE-Lightning: engines of experts searched before the run from expected tokens"
+    paper = "Cao et al., ASPLOS 2025; DALI, section 6.1"
+    engines = ("gpu", "cpu")
+    needs = ("cpu",)
+    Parameters = MoeLightningParameters
+
+    parameters: MoeLightningParameters
+
+    def __init__(self, machine: Machine, estimates: Estimates, parameters: MoeLightningParameters) -> None:
+        super().__init__(machine, estimates, parameters)
+        self.streams = parameters.variant == "stream"
+        self.copy_ns = max(estimates.pcie_ns, estimates.striped_read_ns)
+        shape = len(machine.layers), machine.model.routed_experts
+        self.resident: Flags = np.zeros(shape, np.bool_)
+        #: Of a token's choices in a layer, the part that is expected to fall on each expert.
+        self.shares: Floats = np.zeros(shape)
+        self.searched: dict[tuple[int, int], Flags] = {}
+
+    def place(self, view: OfflineView) -> Placement:
+        """Striped in the host's memory; as many of each layer's experts, the hottest, with the GPU."""
+        loads = mean_loads(view)
+        self.shares = loads / np.maximum(loads.sum(axis=1, keepdims=True), 1e-9)
+        placement = super().place(view)
+        for row, slots in enumerate(self._slots()):
+            placement.resident[row, np.argsort(-loads[row], kind="stable")[:slots]] = True
+        self.resident = placement.resident.copy()
+        return placement
+
+    def _slots(self) -> list[int]:
+        """Experts of each layer in the GPU's memory; streaming needs two buffers of a layer's others."""
+        slots = cache_slots(self.machine, self.parameters.gpu_share)
+        if not self.streams:
+            return slots
+        layers, experts = len(slots), self.machine.model.routed_experts
+        fits = [
+            count
+            for count in range(min(slots) + 1)
+            if count * layers + min(2, layers) * (experts - count) <= self.machine.gpu_experts
+        ]
+        return [max(fits, default=0)] * layers
+
+    def assign(self, view: LayerView) -> Assignment:
+        """Each expert where the search has put it."""
+        row, estimates = self.row[view.layer], self.estimates
+        resident, arriving = view.placement.resident, view.arriving
+        active = np.flatnonzero(view.loads)
+        here = np.where(resident[active], 0, np.where(arriving[active], 1, 2))
+        order = active[np.lexsort((active, -view.loads[active], here))]
+        on_gpu = (resident | arriving | self._on_gpu(row, view.tokens))[order]
+        of_gpu, of_cpu = order[on_gpu], order[~on_gpu]
+        gpu_ns = estimates.shared_ns + estimates.gpu_ns[view.loads[of_gpu]].sum()
+        copies = np.count_nonzero(~(resident | arriving)[of_gpu])
+        cpu_ns = np.maximum(estimates.cpu_ns[view.loads[of_cpu]], estimates.striped_read_ns).sum()
+        return Assignment(
+            gpu=of_gpu.tolist(),
+            cpu=of_cpu.tolist(),
+            estimated_ns=float(max(gpu_ns, copies * self.copy_ns, cpu_ns)),
+        )
+
+    def _on_gpu(self, row: int, tokens: int) -> Flags:
+        """Flags [expert] of what the GPU computes with so many tokens in the layer."""
+        if (row, tokens) not in self.searched:
+            everything = np.ones(self.shares.shape[1], np.bool_)
+            self.searched[row, tokens] = everything if self.streams else self._search(row, tokens)
+        return self.searched[row, tokens]
+
+    def _search(self, row: int, tokens: int) -> Flags:
+        """Those with most expected tokens, as many as end the layer soonest by the longest of three sums.
+
+        An expert that less than a token is expected of counts with that part of a token's time.
+        """
+        estimates, resident = self.estimates, self.resident[row]
+        points = np.arange(estimates.most_tokens + 1)
+        loads = self.shares[row] * tokens * self.machine.model.experts_per_token
+        gpu_ns = np.interp(loads, points, estimates.gpu_ns)
+        cpu_ns = np.interp(
+            loads, points, np.where(points, np.maximum(estimates.cpu_ns, estimates.striped_read_ns), 0.0)
+        )
+        missing = np.flatnonzero(~resident)
+        missing = missing[np.argsort(-loads[missing], kind="stable")]
+        if not self.machine.expert_buffers:
+            return np.asarray(resident)
+        link = np.append(0.0, np.cumsum(np.minimum(loads[missing], 1) * self.copy_ns))
+        gpu = estimates.shared_ns + gpu_ns[resident].sum() + np.append(0.0, np.cumsum(gpu_ns[missing]))
+        cpu = np.append(np.cumsum(cpu_ns[missing][::-1])[::-1], 0.0)
+        count = int(np.argmin(np.maximum.reduce([link, gpu, cpu])))
+        chosen = np.array(resident)
+        chosen[missing[:count]] = True
+        return chosen
+
+    def background(self, view: BackgroundView) -> Sequence[Migration]:
+        """With streaming, the next layer's other experts follow those of the layer that is done."""
+        if not self.streams:
+            return ()
+        layers, coming = self.machine.layers, self.row[view.next_layer]
+        there, moving = view.placement.resident, view.moving
+        used = there & ~self.resident & ~moving
+        used[coming] = False
+        done = [(row, expert) for row, expert in np.argwhere(used).tolist()]
+        missing = np.flatnonzero(~there[coming] & ~moving[coming])
+        missing = missing[np.argsort(-self.shares[coming][missing], kind="stable")]
+        room = max(view.gpu_free + len(done), 0)
+        return [
+            *(Migration("evict", layers[row], expert) for row, expert in done),
+            *(
+                Migration("prefetch", view.next_layer, expert, estimated_ns=self.copy_ns)
+                for expert in missing[:room].tolist()
+            ),
+        ]
+
+
+POLICY = MoeLightning

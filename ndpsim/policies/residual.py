@@ -1,0 +1,110 @@
+"""Residual-based prediction of the next layer's experts, from hidden states that a real model had.
+
+DALI, equations 10 and 11: the input of a layer's gate, corrected by what residual connections added to it on
+average over a calibration set, goes through the next layer's gate. A file has the arrays; rows of layers are
+those of the run's layers with experts, in order.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.errors import InputError
+from ndpsim.policies.interface import Ints, Machine
+
+__all__ = ["ResidualPredictor", "load_residual"]
+
+Numbers = NDArray[np.floating[Any]]
+
+_AXES = {
+    "hidden": ("step", "layer", "token", "dim"),
+    "gates": ("layer", "experts", "dim"),
+    "residuals": ("layer", "dim"),
+    "calibration": ("layer", "token", "dim"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class ResidualPredictor:
+    """Which experts tokens choose in the layer after the one that is done.
+
+    Attributes:
+        hidden: inputs of the gates in decode steps, [step, layer, token, dim].
+        gates: weights of the gates, [layer, experts, dim].
+        residuals: what is added to a layer's inputs, [layer, dim] (equation 11); the last is not used.
+        chosen: experts that a token takes.
+    """
+
+    hidden: Numbers
+    gates: Numbers
+    residuals: Numbers
+    chosen: int
+
+    def loads(self, step: int, row: int) -> Ints:
+        """Tokens by expert that are expected in the layer after `row` (equation 10).
+
+        Reads the hidden states of `row` alone.
+
+        Raises:
+            InputError: the file has no such step.
+        """
+        if step >= len(self.hidden):
+            raise InputError(f"hidden has {len(self.hidden)} steps, the run has more", key="policy dali")
+        inputs = self.hidden[step, row].astype(np.float64) + self.residuals[row]
+        logits = inputs @ self.gates[row + 1].astype(np.float64).T
+        ids = np.argsort(-logits, axis=1, kind="stable")[:, : self.chosen]
+        return np.bincount(ids.ravel(), minlength=logits.shape[1])
+
+
+def load_residual(file: str, machine: Machine) -> ResidualPredictor:
+    """Read a file of hidden states, gates, and residuals or calibration states.
+
+    Args:
+        file: .npz with `hidden` [step, layer, token, dim], `gates` [layer, experts, dim], and either
+            `residuals` [layer, dim] or `calibration` [layer, token, dim], hidden states of a calibration set.
+
+    Raises:
+        InputError: the file cannot be read, an array is missing, or its shape is not that of the run.
+    """
+    path = Path(file)
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as opened:
+            given = {name: opened[name] for name in opened.files}
+    except (OSError, EOFError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+        reason = getattr(error, "strerror", None) or "is no .npz of arrays"
+        raise InputError(f"cannot be read: {reason}", file=path, key="policy dali:residual") from None
+    correction = "residuals" if "residuals" in given else "calibration"
+    model = machine.model
+    sizes = {"layer": len(machine.layers), "experts": model.routed_experts, "dim": model.hidden}
+    arrays = {name: _checked(given, name, sizes, path) for name in ("hidden", "gates", correction)}
+    residuals = arrays[correction].astype(np.float64)
+    if correction == "calibration":
+        residuals = np.vstack([np.diff(residuals, axis=0).mean(axis=1), np.zeros((1, model.hidden))])
+    return ResidualPredictor(arrays["hidden"], arrays["gates"], residuals, model.experts_per_token)
+
+
+def _checked(given: dict[str, NDArray[Any]], name: str, sizes: dict[str, int], path: Path) -> NDArray[Any]:
+    """An array of numbers of the right shape."""
+    key, axes = f"policy dali:residual: {name}", _AXES[name]
+    if name not in given:
+        missing = "residuals or calibration" if name == "calibration" else name
+        listed = ", ".join(sorted(given)) or "nothing"
+        raise InputError(f"has no array {missing}, only {listed}", file=path, key="policy dali:residual")
+    array = given[name]
+    expected = [sizes.get(axis) for axis in axes]
+    right = array.ndim == len(axes) and all(
+        size > 0 if wanted is None else size == wanted
+        for size, wanted in zip(array.shape, expected, strict=True)
+    )
+    if not right:
+        words = ", ".join(f"{axis} {sizes[axis]}" if axis in sizes else axis for axis in axes)
+        raise InputError(f"has the shape {array.shape}; the run needs ({words})", file=path, key=key)
+    if array.dtype.kind != "f" or not np.isfinite(array).all():
+        raise InputError(f"is of {array.dtype}, or not all finite; give finite floats", file=path, key=key)
+    return array

@@ -1,0 +1,132 @@
+"""Machines, estimates and views of plain numbers, on which policies are solved by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from ndpsim.moe import MoeShape
+from ndpsim.policies.interface import (
+    BackgroundView,
+    Estimates,
+    LayerPlacement,
+    LayerView,
+    Machine,
+    Placement,
+)
+
+TOKENS = np.arange(601)
+
+
+def estimates(**changed: object) -> Estimates:
+    """On the GPU 10 ns and 1 a token, on the CPU 8 and 4 a token, on NDP 20 a token; a copy takes 100 ns."""
+    plain = dict(
+        gpu_ns=10.0 + TOKENS,
+        cpu_ns=8.0 + 4 * TOKENS,
+        ndp_ns=20.0 * TOKENS,
+        ndp_error=0.0,
+        pcie_ns=100.0,
+        striped_read_ns=40.0,
+        localized_read_ns=80.0,
+        to_striped_ns=50.0,
+        to_localized_ns=60.0,
+        rebalance_ns=70.0,
+        window_ns=200.0,
+        shared_ns=0.0,
+        token_ns=1.0,
+    )
+    return Estimates(**(plain | changed))  # type: ignore[arg-type]
+
+
+def machine(
+    experts: int = 8,
+    layers: int = 1,
+    gpu_experts: int = 0,
+    dimms: int = 1,
+    name: str = "small",
+    choices: int = 2,
+    has_cpu: bool = True,
+    bits: int = 16,
+) -> Machine:
+    """A model of `layers` layers, all with experts, of which a token takes `choices`."""
+    model = MoeShape(
+        name=name,
+        family="made",
+        source="made",
+        hidden=8,
+        expert_intermediate=6,
+        layers=layers,
+        moe_layers=layers,
+        dense_layers=(),
+        dense_intermediate=0,
+        routed_experts=experts,
+        experts_per_token=choices,
+        shared_experts=0,
+        shared_intermediate=0,
+        hidden_act="silu",
+    )
+    channel = tuple(range(dimms))
+    return Machine(
+        model, tuple(range(layers)), 288, dimms, channel, gpu_experts, 2, has_cpu=has_cpu, bits=bits
+    )
+
+
+def flags(count: int, of: Iterable[int]) -> np.ndarray:
+    """[count], true at `of`."""
+    array = np.zeros(count, np.bool_)
+    array[list(of)] = True
+    return array
+
+
+def layer_view(
+    ids: Sequence[Sequence[int]],
+    resident: Iterable[int] = (),
+    arriving: Iterable[int] = (),
+    *,
+    experts: int = 8,
+    phase: str = "decode",
+    step: int = 0,
+    layer: int = 0,
+    scores: Sequence[Sequence[float]] | None = None,
+    dimm: Sequence[int] | None = None,
+) -> LayerView:
+    """What a policy sees when each token has chosen `ids`."""
+    chosen = np.array(ids, np.int16)
+    loads = np.bincount(chosen.ravel(), minlength=experts)
+    lies = np.zeros(experts, np.int16) if dimm is None else np.array(dimm, np.int16)
+    placement = LayerPlacement(lies, np.ones(experts, np.int16), flags(experts, resident))
+    weights = None if scores is None else np.array(scores, np.float32)
+    return LayerView(
+        phase, step, layer, loads, len(chosen), placement, flags(experts, arriving), chosen, weights
+    )
+
+
+def background_view(
+    view: LayerView,
+    resident: np.ndarray,
+    *,
+    next_layer: int = 0,
+    gpu_free: int = 0,
+    moving: np.ndarray | None = None,
+    copied: Iterable[int] = (),
+    predicted: Sequence[int] = (),
+    next_loads: Sequence[int] | None = None,
+) -> BackgroundView:
+    """What a policy sees when the layer of `view` is done; resident: [layer, expert]."""
+    placement = Placement(np.zeros(resident.shape, np.int16), np.ones(resident.shape, np.int16), resident)
+    return BackgroundView(
+        view.phase,
+        view.step,
+        view.layer,
+        next_layer,
+        view.loads,
+        placement,
+        np.zeros_like(resident) if moving is None else moving,
+        gpu_free,
+        view.ids,
+        view.scores,
+        flags(resident.shape[1], copied),
+        None if next_loads is None else np.array(next_loads),
+        tuple(predicted),
+    )

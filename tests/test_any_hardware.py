@@ -1,0 +1,42 @@
+"""Every policy on every hardware: it runs, and its log holds, or one line says what the machine lacks."""
+
+from __future__ import annotations
+
+import pytest
+
+from ndpsim.audit.schedule import check_schedule
+from ndpsim.config import hardware_names
+from ndpsim.errors import InputError
+from ndpsim.orchestrator.log import writing_log
+from ndpsim.policies import policies
+from small_moe import moe
+
+HAS = {
+    "trimoe": {"gpu", "cpu", "ndp"},
+    "edge": {"gpu", "cpu", "ndp"},
+    "cxl": {"gpu", "ndp"},
+    "cache-7960x-4090": {"gpu", "cpu"},
+    "dali-7532-3090": {"gpu", "cpu"},
+}
+
+
+def test_every_bundled_hardware_is_here():
+    assert sorted(HAS) == sorted(hardware_names())
+
+
+@pytest.mark.parametrize("hw", [name for name in HAS if name != "trimoe"])  # which `test_moe_run` has
+@pytest.mark.parametrize("policy", sorted(policies()))
+def test_it_runs_or_says_in_one_line_what_is_missing(hw, policy, tmp_path):
+    log = tmp_path / "log.jsonl.gz"
+
+    def run() -> object:
+        with writing_log(log) as write:
+            return moe(policy, hw=hw, batch=4, steps=2, prompt=4, gpu_experts=3, observer=write).runs[0]
+
+    if not set(policies()[policy].needs) <= HAS[hw]:
+        with pytest.raises(InputError, match=f"^{policy} needs (NDP DIMMs|a CPU that .*): {hw} has none$"):
+            run()
+        return
+    run()
+    report = check_schedule(log)
+    assert report.ok, report

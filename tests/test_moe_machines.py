@@ -1,0 +1,209 @@
+"""Machines without NDP units, and with a memory device behind a CXL link; and what fits which.
+
+Times on the device's link are worked out from its rate and its headers, those of its arrays come from single
+simulations, with a link that takes no time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ndpsim
+from ndpsim.audit.schedule import check_schedule
+from ndpsim.config import load_hardware
+from ndpsim.errors import InputError
+from ndpsim.moe import load_model
+from ndpsim.orchestrator.contention import shared_bandwidth
+from ndpsim.orchestrator.costs import Costs
+from ndpsim.orchestrator.log import writing_log
+from ndpsim.orchestrator.placement import Places
+from ndpsim.policies import Assignment, Placement, Policy
+from ndpsim.policies.interface import STRIPED, Machine
+from small_moe import CACHE, EXPERT_BYTES, MODEL, Everything, alone_on, moe, of_kind, recorded, trace_of
+
+FREE_LINK = ["cxl.gbps=1000000", "cxl.latency_ns=0", "cxl.header_bytes=0"]
+PAYLOAD_GBPS = 31.508 * 64 / (64 + 21)
+
+
+def refusal(**others: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        moe("klotski", **others)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# ---- A device behind a CXL link -----------------------------------------------------------------------------
+
+
+class OnDevice(Everything):
+    """Experts 0 and 1 where `engine` says, all others on the arrays."""
+
+    name = "on-device"
+    copied: tuple[int, ...] = ()
+
+    def place(self, view: Any) -> Placement:
+        placement = Policy.place(self, view)
+        placement.dimm[:] = 0
+        return placement
+
+    def assign(self, view: Any) -> Assignment:
+        active = np.flatnonzero(view.loads).tolist()
+        on_gpu = [expert for expert in active if expert in self.copied]
+        return Assignment(gpu=on_gpu, ndp=[expert for expert in active if expert not in on_gpu])
+
+
+def one_layer(*copied: int, experts: list[int], **others: Any) -> Any:
+    policy = type("OnDevice", (OnDevice,), {"copied": copied})
+    run, (layer,), record = recorded(
+        policy,
+        hw="cxl",
+        routing=trace_of(experts),
+        batch=len(experts) // 2,
+        steps=1,
+        layers=[1],
+        gpu_experts=0,
+        **others,
+    )
+    return run, layer, record
+
+
+def test_a_copy_is_bound_by_the_link_and_the_device_reads_it_faster() -> None:
+    run, layer, record = one_layer(0, 1, experts=[0, 1])
+    first, second = of_kind(layer, "copy")
+    # Two copies at once share the wire, which is never idle: the latency of one is hidden by the other.
+    assert first.alone_ns == pytest.approx(EXPERT_BYTES / PAYLOAD_GBPS + 100, rel=1e-6)
+    assert max(first.end_ns, second.end_ns) - layer.start_ns == pytest.approx(
+        2 * EXPERT_BYTES / PAYLOAD_GBPS, rel=1e-6
+    )
+    read = Costs(record.hardware, MODEL, cache=CACHE).host_read(None)
+    units = ndpsim.simulate_expert("cxl", MODEL, sets=FREE_LINK, cache=CACHE)
+    assert read.time_ns == pytest.approx(EXPERT_BYTES / units.bandwidth_gbps)
+    assert PAYLOAD_GBPS < units.bandwidth_gbps < 512
+    busy = {name: share * run.time_ns for name, share in run.utilization.items()}
+    assert busy["memory"] == pytest.approx(2 * read.time_ns, rel=1e-6)
+    assert set(run.utilization) == {"gpu", "cpu", "ndp 0", "pcie-down", "pcie-up", "memory"}
+    dram = {"activate", "background", "io", "read", "refresh", "write"}
+    for name in dram:
+        assert run.energy_nj[name] == pytest.approx(2 * units.energy_nj[name])
+    assert {name for name, nj in run.energy_nj.items() if nj is None} == {"link", "gpu", "cpu", "pcie"}
+
+
+def test_experts_on_the_device_take_their_simulated_times_and_activations_go_over_the_link_once() -> None:
+    _, layer, _ = one_layer(experts=[0, 1, 0, 2])
+    up, down = of_kind(layer, "activations")[0], of_kind(layer, "results")[0]
+    times = {
+        tokens: ndpsim.simulate_expert("cxl", MODEL, tokens, sets=FREE_LINK, cache=CACHE).time_ns
+        for tokens in (1, 2)
+    }
+    with_link = ndpsim.simulate_expert("cxl", MODEL, 2, cache=CACHE).time_ns
+    assert times[2] < with_link
+    experts = of_kind(layer, "expert", "ndp 0")
+    assert [job.end_ns - job.start_ns for job in experts] == pytest.approx([times[2], times[1], times[1]])
+    assert up.bytes == down.bytes == 2 * MODEL.hidden * 2
+    for way in (up, down):
+        assert way.end_ns - way.start_ns == pytest.approx(way.bytes / PAYLOAD_GBPS + 100, rel=1e-3)
+    assert (up.start_ns, up.end_ns) == (layer.start_ns, experts[0].start_ns)
+    assert down.start_ns == experts[-1].end_ns
+
+
+def test_an_expert_beside_a_copy_loses_the_share_of_bandwidth_that_the_copy_takes() -> None:
+    _, layer, record = one_layer(0, experts=[0, 5])
+    (copy,), (expert,) = of_kind(layer, "copy"), of_kind(layer, "expert", "ndp 0")
+    bandwidth = Costs(record.hardware, MODEL, cache=CACHE).host_read(None).gbps_per_channel
+    assert copy.end_ns > expert.end_ns  # it was beside the expert all the time
+    taken = EXPERT_BYTES / copy.alone_ns / bandwidth
+    slower = expert.alone_ns / (expert.end_ns - expert.start_ns)
+    assert slower == pytest.approx(1 - taken, rel=1e-3)
+    assert 0.9 < slower < 1
+
+
+def test_a_device_that_is_read_in_full_leaves_nothing() -> None:
+    table = shared_bandwidth(400.0)
+    left = np.interp([0, 100, 400], table.host_gbps, table.ndp_rate[0])
+    assert left.tolist() == [1, 0.75, 0]
+    assert table.host_rate.tolist() == [1]
+
+
+def test_schedules_of_a_device_are_sound_by_the_audit(tmp_path: Any) -> None:
+    for number, policy in enumerate(("klotski", "monde", type("Both", (OnDevice,), {"copied": (0, 3)}))):
+        log = tmp_path / f"{number}.jsonl"
+        with writing_log(log) as write:
+            moe(policy, hw="cxl", prompt=8, observer=write)
+        report = check_schedule(log)
+        assert report.ok, report
+        assert report.layers == 3 * (3 + 1)
+
+
+def test_what_a_device_behind_a_link_has_not_is_refused() -> None:
+    words = "check_layer: not supported with memory on a CXL link: sessions are of a host's channels"
+    assert refusal(hw="cxl", check_layer=(0, 1)) == words
+    sets = ["host.cpu_tflops=1", "host.cpu_compute_efficiency=0.5"]
+    assert "host.cpu_tflops: a CPU that computes experts needs channels to memory" in refusal(
+        hw="cxl", sets=sets
+    )
+    with pytest.raises(InputError, match="enhanced-ktransformers needs a CPU"):
+        moe("enhanced-ktransformers", hw="cxl")
+
+
+# ---- Memory that does not compute ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hw", ["cache-7960x-4090", "dali-7532-3090"])
+def test_gpu_and_cpu_do_without_units_on_dimms(hw: str, tmp_path: Any) -> None:
+    for policy in ("klotski", "enhanced-ktransformers"):
+        log = tmp_path / f"{policy}.jsonl"
+        with writing_log(log) as write:
+            (run,) = moe(policy, hw=hw, prompt=8, observer=write).runs
+        report = check_schedule(log)
+        assert report.ok, report
+        assert run.pairs_by_engine["ndp"] == 0
+    with pytest.raises(InputError, match=f"monde needs NDP DIMMs: {hw} has none"):
+        moe("monde", hw=hw)
+
+
+def test_an_expert_on_a_cpu_with_measured_times_takes_them() -> None:
+    mixtral = load_model("mixtral-8x7b")
+    routing = trace_of([0, 1])
+    _, (layer,), _ = recorded(
+        alone_on("cpu"), hw="cache-7960x-4090", model=mixtral, batch=1, steps=1, layers=[1], gpu_experts=0,
+        routing=type(routing)(8, (1,), routing.ids),
+    )  # fmt: skip
+    experts = of_kind(layer, "expert", "cpu")
+    # Table III, 24 threads: 7.34 ms for two; 0.11 ms there and back.
+    assert experts[-1].end_ns - experts[0].start_ns == pytest.approx(7.34e6, rel=1e-6)
+    assert layer.end_ns - layer.start_ns == pytest.approx(7.45e6, rel=1e-4)
+
+
+# ---- What fits ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "fits"),
+    # N.S. in figure 9 of the paper on edge: Mixtral and Phi with two DIMMs.
+    [
+        ("mixtral-8x7b", {4, 6}),
+        ("phi-3.5-moe", {4, 6}),
+        ("qwen3-30b-a3b", {2, 4, 6}),
+        ("deepseek-moe-16b", {2, 4, 6}),
+    ],
+)
+def test_edge_supports_what_its_paper_says(name: str, fits: set[int]) -> None:
+    model = load_model(name)
+    layers = tuple(layer for layer in range(model.layers) if layer not in model.dense_layers)
+    shape = (len(layers), model.routed_experts)
+    striped = Placement(
+        np.full(shape, STRIPED, np.int16), np.ones(shape, np.int16), np.zeros(shape, np.bool_)
+    )
+    found = set()
+    for count in (2, 4, 6):
+        hardware = load_hardware("edge", [f"dimm.count={count}"])
+        machine = Machine(model, layers, model.expert.weight_bytes(16), count, (0, 1) * (count // 2), 0, 2)
+        try:
+            Places(striped, machine, count, hardware.dimm_bytes, 0)
+            found.add(count)
+        except InputError as error:
+            assert f"{name} is not supported: DIMM 0 would hold " in str(error)
+    assert found == fits

@@ -1,0 +1,421 @@
+"""What llama.cpp, KTransformers, MoE-Lightning and HybriMoE decide, by hand."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ndpsim.errors import InputError
+from ndpsim.moe import MoeShape
+from ndpsim.policies import check_policy, choose_policy
+from ndpsim.policies.answers import checked_migrations
+from ndpsim.policies.interface import (
+    STRIPED,
+    BackgroundView,
+    Estimates,
+    LayerPlacement,
+    LayerView,
+    Machine,
+    OfflineView,
+    Placement,
+)
+from ndpsim.policies.published.hybrimoe import _both_ends
+from ndpsim.routing import Routing
+
+TOKENS = np.arange(1001)
+
+# A copy takes 100 ns; on the GPU an expert takes 10 ns, on the CPU 30 and 10 a token.
+ESTIMATES = Estimates(
+    gpu_ns=np.where(TOKENS > 0, 10.0, 0.0),
+    cpu_ns=np.where(TOKENS > 0, 30.0 + 10 * TOKENS, 0.0),
+    ndp_ns=np.full(1001, np.inf),
+    ndp_error=0.0,
+    pcie_ns=100.0,
+    striped_read_ns=20.0,
+    localized_read_ns=80.0,
+    to_striped_ns=0.0,
+    to_localized_ns=0.0,
+    rebalance_ns=0.0,
+    window_ns=50.0,
+    shared_ns=5.0,
+    token_ns=1.0,
+)
+
+CHOSEN = [
+    "llama-cpp",
+    "llama-cpp:offload=false,gpu_share=0.5",
+    "llama-cpp:n_cpu_moe=9",
+    "llama-cpp:offload_tokens=1",
+    "ktransformers",
+    "ktransformers:strategy=uniform,gpu_share=0.05",
+    "ktransformers:strategy=front-loading",
+    "ktransformers:strategy=random",
+    "ktransformers:update_tokens=1",
+    "moe-lightning",
+    "moe-lightning:gpu_share=0",
+    "moe-lightning:variant=stream",
+    "hybrimoe",
+    "hybrimoe:constants=code,rows=all",
+    "hybrimoe:prefetch_size=3,cache_share=0.06",
+    "hybrimoe:prefill=schedule",
+]
+
+
+def machine(layers=4, experts=4, gpu_experts=8, first=0) -> Machine:
+    model = MoeShape(
+        name="small",
+        family="made",
+        source="made",
+        hidden=8,
+        expert_intermediate=6,
+        layers=layers + first,
+        moe_layers=layers,
+        dense_layers=tuple(range(first)),
+        dense_intermediate=8,
+        routed_experts=experts,
+        experts_per_token=2,
+        shared_experts=1,
+        shared_intermediate=6,
+        hidden_act="silu",
+    )
+    return Machine(model, tuple(range(first, first + layers)), 288, 0, (), gpu_experts, 2)
+
+
+def started(asked: str, of: Machine | None = None, shares=None, batch=10):
+    """The policy under way, and its first placement; `shares`: offline tokens by expert and layer."""
+    of = machine() if of is None else of
+    policy = choose_policy(asked).start(of, ESTIMATES)
+    counts = np.tile([4, 3, 2, 1], (len(of.layers), 1)) if shares is None else np.array(shares)
+    ids = np.stack([np.repeat(np.arange(len(row), dtype=np.int16), row) for row in counts])
+    trace = Routing(of.model.routed_experts, of.layers, ids[None, :, :, None])
+    return policy, policy.place(OfflineView(of, ESTIMATES, trace, batch))
+
+
+def gated(loads, resident=(), arriving=(), layer=0, phase="decode", tokens=None) -> LayerView:
+    """A layer whose gate has spoken."""
+
+    def flags(experts):
+        found = np.zeros(len(loads), np.bool_)
+        found[list(experts)] = True
+        return found
+
+    count = len(loads)
+    lies = LayerPlacement(np.full(count, STRIPED, np.int16), np.ones(count, np.int16), flags(resident))
+    tokens = max(loads) if tokens is None else tokens
+    return LayerView(phase, 0, layer, np.array(loads), tokens, lies, flags(arriving))
+
+
+def done(policy, placement, layer, ids, free=0, copied=(), scores=None, phase="decode", moving=()):
+    """A layer that is done, as `background` is shown it."""
+    of = policy.machine
+    ids = np.array(ids, np.int16)
+    flags, under_way = np.zeros(of.model.routed_experts, np.bool_), np.zeros_like(placement.resident)
+    flags[list(copied)] = True
+    for place in moving:
+        under_way[place] = True
+    following = of.layers[(of.layers.index(layer) + 1) % len(of.layers)]
+    loads = np.bincount(ids.ravel(), minlength=len(flags))
+    scores = None if scores is None else np.array(scores, np.float32)
+    return BackgroundView(phase, 0, layer, following, loads, placement, under_way, free, ids, scores, flags)
+
+
+def answered(policy, view) -> list[tuple[str, int, int]]:
+    """Migrations, found legal, as (kind, layer, expert)."""
+    migrations = policy.background(view)
+    checked_migrations(policy.name, view, migrations, policy.machine)
+    return [(one.kind, one.layer, one.expert) for one in migrations]
+
+
+@pytest.mark.parametrize("asked", CHOSEN)
+def test_baselines_keep_to_the_rules(asked):
+    if asked == "llama-cpp:n_cpu_moe=9":
+        assert check_policy(asked).migrations == {}
+    for seed in range(2):
+        assert check_policy(asked, seed=seed).layers == 20
+
+
+@pytest.mark.parametrize("name", ["llama-cpp", "ktransformers", "moe-lightning", "hybrimoe"])
+def test_baselines_need_a_cpu_and_no_ndp_unit(name):
+    with pytest.raises(InputError, match=f"{name} needs a CPU that computes experts: machine has none"):
+        choose_policy(name).start(replace(machine(), has_cpu=False), ESTIMATES)
+    assert choose_policy(name).policy.engines == ("gpu", "cpu")
+
+
+# ---- llama.cpp
+
+
+def test_llama_cpp_has_the_last_layers_on_the_gpu_as_far_as_they_fit():
+    of = machine(gpu_experts=11)
+    assert started("llama-cpp", of)[1].resident.all(axis=1).tolist() == [False, False, True, True]
+    assert started("llama-cpp", of)[1].resident.sum() == 8
+    assert started("llama-cpp:gpu_share=0.25", of)[1].resident.sum(axis=1).tolist() == [0, 0, 0, 4]
+
+
+def test_n_cpu_moe_counts_the_models_layers_dense_ones_among_them():
+    _, placement = started("llama-cpp:n_cpu_moe=4", machine(gpu_experts=8, first=1))
+    assert placement.resident.sum(axis=1).tolist() == [0, 0, 0, 4]
+    with pytest.raises(
+        InputError, match=r"n_cpu_moe: leaves the GPU 3 layers of 4 experts; it has room for 2"
+    ):
+        started("llama-cpp:n_cpu_moe=2", machine(gpu_experts=8, first=1))
+
+
+def test_llama_cpp_computes_a_layer_on_one_engine_and_nothing_overlaps():
+    policy, _ = started("llama-cpp")
+    found = policy.assign(gated([3, 0, 2, 1], tokens=3))
+    assert (found.gpu, found.cpu, found.sequential) == ((), [0, 2, 3], True)
+    assert found.estimated_ns == 5 + 60 + 50 + 40
+    found = policy.assign(gated([3, 0, 2, 1], resident=range(4), tokens=3))
+    assert (found.gpu, found.cpu, found.sequential) == ([0, 2, 3], (), True)
+    assert found.estimated_ns == 5 + 30
+
+
+@pytest.mark.parametrize(("settings", "at"), [("", 32), ("offload_tokens=7", 7), ("offload=false", None)])
+def test_llama_cpp_copies_the_chosen_experts_of_large_batches(settings, at):
+    policy, _ = started(f"llama-cpp:{settings}")
+    sizes = range(1, 100)
+    copied = [size for size in sizes if policy.assign(gated([size, 0, size, 0], tokens=size)).gpu]
+    assert copied == ([] if at is None else list(range(at, 100)))
+    if at:
+        found = policy.assign(gated([at, 0, at, 0], tokens=at))
+        assert (found.gpu, found.cpu, found.estimated_ns) == ([0, 2], (), 5 + 2 * (100 + 10))
+
+
+# ---- KTransformers
+
+SHARES = [[7, 1, 1, 1], [1, 1, 1, 7], [4, 3, 2, 1], [5, 3, 1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("settings", "on_gpu"),
+    [
+        ("", [(0, 0), (1, 3), (2, 0), (2, 1), (3, 0), (3, 1)]),
+        ("strategy=uniform", [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (3, 0)]),
+        ("strategy=front-loading", [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)]),
+        ("gpu_share=0.25,strategy=front-loading", [(0, 0), (0, 1), (0, 2), (0, 3)]),
+        ("gpu_share=0.125", [(0, 0), (1, 3)]),
+    ],
+)
+def test_ktransformers_places_experts_by_its_strategy(settings, on_gpu):
+    _, placement = started(f"ktransformers:{settings}", machine(gpu_experts=6), SHARES)
+    assert [tuple(place) for place in np.argwhere(placement.resident).tolist()] == on_gpu
+
+
+def test_ktransformers_places_at_random_with_the_codes_seed():
+    _, placement = started("ktransformers:strategy=random", machine(gpu_experts=6), SHARES)
+    expected = sorted(np.random.default_rng(42).permutation(16)[:6].tolist())
+    assert np.flatnonzero(placement.resident).tolist() == expected
+
+
+def test_ktransformers_computes_on_both_at_once_and_fetches_nothing():
+    policy, placement = started("ktransformers")
+    found = policy.assign(gated([3, 0, 2, 1], resident=[2, 3], tokens=500))
+    assert (found.gpu, found.cpu, found.sequential) == ([2, 3], [0], False)
+    assert found.estimated_ns == 60
+    assert answered(policy, done(policy, placement, 0, [[0, 1]], phase="prefill")) == []
+
+
+def test_a_long_prefill_renews_what_ktransformers_has_on_the_gpu():
+    policy, placement = started("ktransformers:update_tokens=3")
+    placement.resident[:] = False
+    placement.resident[0, [0, 3]] = True
+    loads = [1, 5, 3, 0]
+    found = policy.assign(gated(loads, resident=[0, 3], phase="prefill", tokens=3))
+    assert (found.gpu, found.cpu) == ([0, 1, 2], [])
+    short = policy.assign(gated(loads, resident=[0, 3], phase="prefill", tokens=2))
+    assert (short.gpu, short.cpu) == ([0], [1, 2])
+    ids = [[1, 2]] * 3 + [[0, 1]] + [[1, 1]]
+    moved = answered(policy, done(policy, placement, 0, ids, copied=[1, 2], phase="prefill"))
+    assert moved == [("evict", 0, 3), ("evict", 0, 0), ("keep", 0, 1), ("keep", 0, 2)]
+    assert (
+        answered(policy, done(policy, placement, 0, ids, copied=[1, 2])) == []
+    )  # decode steps change nothing
+
+
+# ---- MoE-Lightning
+
+
+def test_moe_lightning_places_as_many_of_each_layer_and_searches_the_rest_before_the_run():
+    policy, placement = started("moe-lightning", machine(gpu_experts=4), batch=10)
+    assert placement.resident.nonzero()[1].tolist() == [0, 0, 0, 0]
+    # Of 10 tokens with 2 choices, 8, 6, 4 and 2 are expected. Missing: 1, 2 and 3, on the CPU 90, 70 and 50.
+    # None copied: 210; one: 100 over PCIe, 120 on the CPU; two: 200.
+    for loads in ([8, 6, 4, 2], [2, 4, 6, 8], [0, 1, 10, 9]):
+        found = policy.assign(gated(loads, resident=[0], tokens=10))
+        assert set(found.gpu) == {expert for expert in (0, 1) if loads[expert]}
+        assert set(found.cpu) == {expert for expert in (2, 3) if loads[expert]}
+    # A prefill of 100 tokens is another search: 80, 60, 40, 20; on the CPU 630, 430, 230: two copied, 230.
+    assert list(policy.assign(gated([80, 60, 40, 20], resident=[0], tokens=100)).gpu) == [0, 1, 2]
+
+
+@given(st.lists(st.integers(1, 40), min_size=5, max_size=5), st.integers(1, 60), st.integers(0, 5))
+def test_moe_lightnings_search_is_the_best_prefix(shares, tokens, slots):
+    of = machine(layers=1, experts=5, gpu_experts=slots)
+    policy, placement = started("moe-lightning", of, [shares])
+    loads = np.array(shares) / sum(shares) * tokens * 2
+    there = placement.resident[0]
+
+    def expected(time_ns, load):
+        return float(np.interp(load, TOKENS, time_ns))
+
+    ends = []
+    missing = sorted(np.flatnonzero(~there).tolist(), key=lambda one: -loads[one])
+    for count in range(len(missing) + 1):
+        on_gpu = [*np.flatnonzero(there).tolist(), *missing[:count]]
+        gpu = 5 + sum(expected(ESTIMATES.gpu_ns, loads[one]) for one in on_gpu)
+        link = sum(100 * min(1, loads[one]) for one in missing[:count])
+        cpu = sum(expected(ESTIMATES.cpu_ns, loads[one]) for one in missing[count:])
+        ends.append(max(gpu, link, cpu))
+    found = policy._on_gpu(0, tokens)
+    taken = int((found & ~there).sum())
+    assert set(missing[:taken]) == set(np.flatnonzero(found & ~there).tolist())
+    assert ends[taken] == pytest.approx(min(ends))
+
+
+def test_streaming_holds_a_part_of_each_layer_beside_two_buffers_of_the_rest():
+    # r of 4 experts in each of 4 layers, and 2 x (4 - r): 8, 10, 12 for r = 0, 1, 2.
+    for room, held in ((7, 0), (8, 0), (9, 0), (10, 1), (11, 1), (12, 2), (16, 4)):
+        _, placement = started("moe-lightning:variant=stream", machine(gpu_experts=room))
+        assert placement.resident.sum(axis=1).tolist() == [held] * 4
+
+
+def test_streaming_brings_all_of_the_next_layer_and_leaves_the_cpu_alone():
+    policy, placement = started("moe-lightning:variant=stream", machine(gpu_experts=10))
+    moved = answered(policy, done(policy, placement, 0, [[0, 1]], free=6))
+    assert moved == [("prefetch", 1, 1), ("prefetch", 1, 2), ("prefetch", 1, 3)]
+    placement.resident[1, [1, 2]] = True
+    view = done(policy, placement, 1, [[0, 1]], free=3, moving=[(1, 3)])
+    assert answered(policy, view) == [
+        ("evict", 1, 1),
+        ("evict", 1, 2),
+        ("prefetch", 2, 1),
+        ("prefetch", 2, 2),
+        ("prefetch", 2, 3),
+    ]
+    found = policy.assign(gated([5, 1, 2, 3], resident=[0, 1], arriving=[3], layer=1))
+    assert (list(found.gpu), list(found.cpu)) == ([0, 1, 3, 2], [])
+
+
+# ---- HybriMoE
+
+
+def by_hand(gpu, cpu, missing, copy):
+    """The schedule from both ends, expert by expert, with whole lists of what each engine has."""
+    left = list(range(len(gpu)))
+    on_gpu: list[int] = []
+    on_cpu: list[int] = []
+
+    def ends(taken):
+        now, copied = 0.0, 0.0
+        for expert in taken:
+            if missing[expert]:
+                copied += copy
+                now = max(now, copied)
+            now += gpu[expert]
+        return now
+
+    while left:
+        next_gpu = ends([*on_gpu, left[0]])
+        if next_gpu <= sum(cpu[one] for one in on_cpu) + cpu[left[-1]]:
+            on_gpu.append(left.pop(0))
+        else:
+            on_cpu.append(left.pop())
+    return len(on_gpu)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.integers(1, 30), st.booleans()), max_size=9), st.integers(0, 20)
+)
+def test_gpu_and_cpu_take_experts_from_both_ends(rows, copy):
+    rows = sorted(rows, key=lambda row: row[2])
+    gpu, cpu, missing = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [])
+    arrays = np.array(gpu, float), np.array(cpu, float), np.array(missing, np.bool_)
+    assert _both_ends(*arrays, float(copy), 0.0, 0.0) == by_hand(gpu, cpu, missing, copy)
+
+
+def test_hybrimoe_sorts_what_is_there_before_what_is_missing():
+    policy, _ = started("hybrimoe")
+    # Order 3, 2 (there), 1, 0. GPU begins at 5: 15 <= 40 of expert 0: 3. 25 <= 40: 2. Then expert 1 would end
+    # at 110, expert 0 on the CPU at 40, and expert 1 at 40 + 60: CPU.
+    found = policy.assign(gated([1, 3, 4, 9], resident=[2, 3], tokens=9))
+    assert (list(found.gpu), list(found.cpu)) == ([3, 2], [0, 1])
+    assert found.estimated_ns == 100
+    # With 30 tokens expert 1 would take 330 on the CPU.
+    found = policy.assign(gated([1, 30, 4, 9], resident=[2, 3], tokens=30))
+    assert (list(found.gpu), list(found.cpu)) == ([3, 2, 1], [0])
+
+
+def test_the_codes_constants_count_a_token_as_twice_an_expert_on_the_gpu():
+    policy, _ = started("hybrimoe:constants=code")
+    # All missing. GPU: 0.4179 + 0.5 = 0.918 <= 0.79 + 1: expert 1; 1.418 <= 1.79: expert 0.
+    # Then 1.918 > 1.79 of expert 3 on the CPU; 1.918 <= 2.79: expert 2.
+    found = policy.assign(gated([5, 9, 3, 1], tokens=9))
+    assert (list(found.gpu), list(found.cpu)) == ([1, 0, 2], [3])
+
+
+def test_hybrimoe_computes_a_prefill_on_the_gpu_or_schedules_it():
+    loads = [1, 1, 1, 1]
+    of_code = started("hybrimoe")[0].assign(gated(loads, phase="prefill"))
+    assert (len(of_code.gpu), len(of_code.cpu)) == (4, 0)
+    scheduled = started("hybrimoe:prefill=schedule")[0].assign(gated(loads, phase="prefill"))
+    assert (len(scheduled.gpu), len(scheduled.cpu)) == (1, 3)  # 115 against 120; 120 <= 115 fails before
+
+
+def test_scores_are_halved_and_get_half_of_the_first_tokens_weights():
+    policy, placement = started("hybrimoe", machine(gpu_experts=4))
+    answered(policy, done(policy, placement, 0, [[2, 1], [0, 3]], scores=[[0.8, 0.2], [0.9, 0.1]]))
+    assert policy.scores[0].tolist() == pytest.approx([0, 0.1, 0.4, 0])
+    answered(policy, done(policy, placement, 0, [[1, 0]], scores=[[0.6, 0.4]]))
+    assert policy.scores[0].tolist() == pytest.approx([0.2, 0.35, 0.2, 0])
+    answered(policy, done(policy, placement, 1, [[1, 0]]))  # without weights, each choice is worth as much
+    assert policy.scores[1].tolist() == pytest.approx([0.25, 0.25, 0, 0])
+    policy, placement = started("hybrimoe:rows=all", machine(gpu_experts=4))
+    answered(policy, done(policy, placement, 0, [[2, 1], [0, 2]], scores=[[0.8, 0.2], [0.9, 0.1]]))
+    assert policy.scores[0].tolist() == pytest.approx([0.225, 0.05, 0.225, 0])
+
+
+def test_copied_experts_stay_in_place_of_the_lowest_scores():
+    policy, placement = started("hybrimoe", machine(gpu_experts=8))
+    assert placement.resident[0].nonzero()[0].tolist() == [0, 1]
+    policy.scores[0] = [0.8, 0.4, 0.0, 0.0]
+    view = done(policy, placement, 0, [[2, 3]], scores=[[0.9, 0.1]], copied=[2])
+    assert answered(policy, view) == [("evict", 0, 1), ("keep", 0, 2)]
+    # As many as there are slots: of three, the two with the highest scores.
+    view = done(policy, placement, 0, [[3, 2]], copied=[1, 2, 3])
+    placement.resident[0] = [True, False, False, False]
+    moved = answered(policy, replace(view, gpu_free=1))
+    assert [kind for kind, *_ in moved] == ["evict", "keep", "keep"]
+    assert moved[0] == ("evict", 0, 0)
+
+
+def test_hybrimoe_fetches_the_highest_scores_of_the_next_layer_where_asked():
+    for size, expected in ((0, []), (1, []), (2, [("evict", 1, 1), ("prefetch", 1, 3)])):
+        policy, placement = started(f"hybrimoe:prefetch_size={size}", machine(gpu_experts=8))
+        policy.scores[1] = [0.5, 0.1, 0.2, 0.4]
+        assert answered(policy, done(policy, placement, 0, [[0, 1]])) == expected
+
+
+def test_no_layer_ever_holds_more_than_its_slots():
+    of = machine(gpu_experts=6)
+    policy, placement = started("hybrimoe:prefetch_size=4", of)
+    random = np.random.default_rng(2)
+    for step, row in itertools.product(range(20), range(4)):
+        ids = np.array([random.permutation(4)[:2] for _ in range(3)])
+        copied = [one for one in np.unique(ids).tolist() if not placement.resident[row, one]]
+        free = 6 - int(placement.resident.sum())
+        view = done(
+            policy,
+            Placement(*(np.array(a) for a in (placement.dimm, placement.shards, placement.resident))),
+            row,
+            ids,
+            free,
+            copied,
+        )
+        for kind, layer, expert in answered(policy, view):
+            placement.resident[layer, expert] = kind != "evict"
+        assert (placement.resident.sum(axis=1) <= policy.slots).all(), step
