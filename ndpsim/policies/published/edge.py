@@ -137,7 +137,7 @@ class Edge(Policy):
         active = np.flatnonzero(view.loads)
         order = active[np.lexsort((active, -view.loads[active], view.arriving[active]))]
         resident = view.placement.resident[order]
-        balance = self._balance(view, len(order))
+        balance = self._balance(view, self._shared_out(view, len(order)))
         if resident.any():
             most = int(balance.most_present())
             present = order[resident]
@@ -147,7 +147,7 @@ class Edge(Policy):
         else:
             wanted = 0.0
             if self.parameters.balance and self.machine.expert_buffers:
-                wanted = self._balance(view, self._shared_out(view, len(order))).on_gpu()
+                wanted = balance.on_gpu()
             on_gpu, on_ndp = self._split(order.tolist(), wanted)
             details = {"e_g": wanted}
         return Assignment(
@@ -163,10 +163,10 @@ class Edge(Policy):
     def _balance(self, view: LayerView, experts: int) -> Balance:
         """The equations' terms for this layer."""
         loads = view.loads[view.loads > 0]
-        ndp_ns = float(self._ndp_ns()[loads].mean())
+        ndp_ns = float(self._ndp_ns()[loads].sum()) / len(loads)
         return Balance(
             transfer_ns=self.copy_ns,
-            gpu_ns=float(self.estimates.gpu_ns[loads].mean()),
+            gpu_ns=float(self.estimates.gpu_ns[loads].sum()) / len(loads),
             vector_ns=self.estimates.vector_ns,
             ndp_ns=ndp_ns if self.parameters.tp else ndp_ns / self.machine.dimms,
             units=self.machine.dimms,

@@ -94,7 +94,7 @@ class Monde(Policy):
 
     name = "monde"
     title = "MoNDE: GPU and NDP, hot experts loaded as far as that balances the two"
-    paper = "Kim et al., DAC 2024; TriMoE, section 5.1.2"
+    paper = "Kim et al., DAC 2024; TriMoE, section 5.1.2; the edge paper, section IV-A"
     engines = ("gpu", "ndp")
     needs = ("ndp",)
     Parameters = MondeParameters
