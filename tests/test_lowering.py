@@ -925,6 +925,10 @@ DESCRIPTIVE = {
     "host.cpu_compute_efficiency",
     "host.cpu_added_tokens",
     "host.cpu_expert_times",
+    "host.cpu_read_gbps",
+    "host.cpu_cores",
+    "host.cpu_threads",
+    "host.measured_power",
     "gpu.tflops",
     "gpu.memory_gb",
     "gpu.memory_tbps",
@@ -937,6 +941,7 @@ DESCRIPTIVE = {
     "gpu.expert_times",
     "gpu.reserved_gb",
     "gpu.expert_buffers",
+    "cxl.copy_engines",
     "pcie.gbps",
     "pcie.latency_ns",
     "pcie.copy_engines",
@@ -974,7 +979,9 @@ def test_what_only_describes_the_machine_changes_no_figure(hw):
     hardware = load_hardware(hw)
     given = {key for key in DESCRIPTIVE if key in hardware.origins}
     texts = {"name", "title", "paper", "dimm.command_bus", "gpu.expert_times", "host.cpu_expert_times"}
-    counts = {"pcie.copy_engines", "gpu.expert_buffers", "host.cpu_added_tokens"}
+    texts |= {"host.measured_power"}
+    counts = {"pcie.copy_engines", "cxl.copy_engines", "gpu.expert_buffers", "host.cpu_added_tokens"}
+    counts |= {"host.cpu_cores", "host.cpu_threads"}
     shares = {key for key in given if key.endswith("_efficiency")}
     numbers = {key for key in given - texts - counts - shares if not key.endswith("_bytes")}
     sets = (

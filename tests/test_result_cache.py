@@ -354,8 +354,8 @@ def another(path: tuple[str, ...], value: Any) -> Any:
         return value[::-1]
     if isinstance(value, str):
         return f"{value} "
-    if path[-1].endswith("expert_times"):
-        return "mine.csv"
+    if path[-1].endswith(("expert_times", "measured_power")):
+        return ["mine.csv"]
     return 1 if value is None else 2 * value + 1
 
 

@@ -35,6 +35,9 @@ PUBLISHED_DECODE = {"TP": 1.99, "TP+LB": 2.19, "TP+PRE": 2.23, "all": 2.41}
 PUBLISHED_PREFILL = {"TP": 1.26, "TP+LB": 1.46}
 #: Section IV-C: the largest speed-up over each.
 PUBLISHED_END_TO_END = {"on-demand": 5.49, "fiddler on the CPU": 4.05, "MoNDE": 2.56}
+#: What restores the order of balance: a channel of the host for each DIMM, so that copies are as fast as
+#: PCIe, and no time for launches.
+IDEAL_SETS = ("host.channels={dimms}", "gpu.expert_overhead_us=0")
 FREE = {f"{name}, free": f"{asked},contention=false" for name, asked in ABLATION.items()}
 POLICIES = {
     "MoNDE": MONDE,
@@ -110,8 +113,13 @@ def case_of(model: str, dimms: int, steps: int) -> Case | None:
             raise
         return None
     run_moe("edge", model, (POLICIES["MoNDE, alpha 1"],), observer=observe, **given)
+    runs = dict(zip(POLICIES, result.runs, strict=True))
+    free = ("MoNDE, free", *FREE)
+    given["sets"] = [*sets_of(dimms), *(one.format(dimms=dimms) for one in IDEAL_SETS)]
+    ideal = run_moe("edge", model, [POLICIES[name] for name in free], **given)
+    runs |= {name.replace("free", "ideal"): run for name, run in zip(free, ideal.runs, strict=True)}
     routing = str(result.config["routing"]["generated"])
-    return Case(model, dimms, steps, routing, dict(zip(POLICIES, result.runs, strict=True)), at_pcie_rate_ns)
+    return Case(model, dimms, steps, routing, runs, at_pcie_rate_ns)
 
 
 def time_at_pcie_rate(layer: LayerRecord) -> float:
@@ -206,6 +214,14 @@ def decode(cases: Cases, steps: int) -> None:
         "kernel takes to start."
     )
     decode_table(cases, ", free", "MoNDE, free")
+    print("### What restores the order\n")
+    sets = " ".join(f"--set {one.format(dimms='N')}" for one in IDEAL_SETS)
+    say(
+        f"As before with `{sets}`. Assumption: no contention; a channel of the host for each DIMM, over "
+        "which copies are as fast as PCIe; and an expert on the GPU takes no time for launches. Then balance "
+        "gains beside tensor parallelism, as in the paper."
+    )
+    decode_table(cases, ", ideal", "MoNDE, ideal")
     print("### Over MoNDE with alpha 1\n")
     say(
         "Assumption: nothing corrects its rule for the one channel of the host over which an expert on one "
