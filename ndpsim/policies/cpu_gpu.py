@@ -58,10 +58,10 @@ def times_of(
         arrives_ns: of those on their way, until they are there; of others 0.
         room: missing experts that the GPU may compute; None: all.
     """
-    copy_ns = max(estimates.pcie_ns, estimates.striped_read_ns)
+    copy_ns = estimates.copy_ns
     some = loads > 0
     gpu_ns = np.maximum(estimates.gpu_ns[loads], np.where(there, arrives_ns, copy_ns))
-    cpu_ns = np.maximum(estimates.cpu_ns[loads], estimates.striped_read_ns)
+    cpu_ns = estimates.on_cpu_ns[loads]
     missing = some & ~there
     return TwoEngines(
         np.where(some, gpu_ns, 0.0),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -128,6 +129,19 @@ class Estimates:
     token_ns: float
     vector_ns: float = 0.0
     sharded_ns: Callable[[int], Floats] = _not_simulated
+
+    @property
+    def copy_ns(self) -> float:
+        """An expert that lies striped is copied to the GPU: the longer of PCIe and the host's reading it."""
+        return max(self.pcie_ns, self.striped_read_ns)
+
+    @cached_property
+    def on_cpu_ns(self) -> Floats:
+        """An expert that lies striped on the CPU, by tokens: the longer of computing and reading it."""
+        times = np.maximum(self.cpu_ns, self.striped_read_ns)
+        times[:1] = 0.0
+        times.flags.writeable = False
+        return times
 
     @property
     def most_tokens(self) -> int:

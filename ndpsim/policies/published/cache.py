@@ -141,8 +141,8 @@ class ExpertCache(Policy):
             _Index(random.choice(experts, ways, replace=False).tolist(), parameters.replacement)
             for _ in range(covered)
         ]
-        self.copy_ns = max(estimates.pcie_ns, estimates.striped_read_ns)
-        self.cpu_ns = np.maximum(estimates.cpu_ns, estimates.striped_read_ns)
+        self.copy_ns = estimates.copy_ns
+        self.cpu_ns = estimates.on_cpu_ns
         self.missed: list[int] = []
         self.now = 0
         self.step = ("", 0)

@@ -149,7 +149,7 @@ class Dali(Policy):
         super().__init__(machine, estimates, parameters)
         layers, experts = len(machine.layers), machine.model.routed_experts
         few = experts <= _FEW_EXPERTS
-        self.copy_ns = max(estimates.pcie_ns, estimates.striped_read_ns)
+        self.copy_ns = estimates.copy_ns
         wanted = parameters.prefetch
         self.prefetch = min((1 if few else 4) if wanted is None else wanted, experts, machine.gpu_experts)
         self.u = (1 if few else 8) if parameters.u is None else parameters.u

@@ -80,7 +80,7 @@ class EnhancedKTransformers(Policy):
 
     def __init__(self, machine: Machine, estimates: Estimates, parameters: KtransformersParameters) -> None:
         super().__init__(machine, estimates, parameters)
-        self.copy_ns = max(estimates.pcie_ns, estimates.striped_read_ns)
+        self.copy_ns = estimates.copy_ns
         in_window = max(1, int(estimates.window_ns // self.copy_ns))
         self.prefetch = in_window if parameters.prefetch is None else parameters.prefetch
         self.scores: Floats = np.zeros((len(machine.layers), machine.model.routed_experts))
@@ -102,7 +102,7 @@ class EnhancedKTransformers(Policy):
         missing = active[~(resident | arriving)]
         loads = view.loads[missing]
         on_gpu = self.estimates.gpu_ns[loads]
-        on_cpu = np.maximum(self.estimates.cpu_ns[loads], self.estimates.striped_read_ns)
+        on_cpu = self.estimates.on_cpu_ns[loads]
         begun = self.estimates.shared_ns + float(self.estimates.gpu_ns[view.loads[here]].sum())
         if self.parameters.hot == "cheaper":
             chosen = np.maximum(on_gpu, self.copy_ns) < on_cpu

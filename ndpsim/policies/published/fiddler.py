@@ -83,7 +83,7 @@ class Fiddler(Policy):
 
     def __init__(self, machine: Machine, estimates: Estimates, parameters: FiddlerParameters) -> None:
         super().__init__(machine, estimates, parameters)
-        self.copy_ns = max(estimates.pcie_ns, estimates.striped_read_ns)
+        self.copy_ns = estimates.copy_ns
 
     def place(self, view: OfflineView) -> Placement:
         """Striped, as the host reads fastest; popular experts in the GPU's memory, too."""
@@ -121,7 +121,7 @@ class Fiddler(Policy):
         return least_longer_sum(on_gpu, on_cpu, begun)
 
     def _cpu_ns(self, tokens: Ints) -> Floats:
-        return np.maximum(self.estimates.cpu_ns[tokens], self.estimates.striped_read_ns)
+        return self.estimates.on_cpu_ns[tokens]
 
     def _layer_ns(self, view: LayerView, chosen: Flags, there: Ints, missing: Ints) -> float:
         """What the policy believes that the layer takes."""

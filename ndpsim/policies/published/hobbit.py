@@ -119,7 +119,7 @@ class Hobbit(Policy):
 
     def __init__(self, machine: Machine, estimates: Estimates, parameters: HobbitParameters) -> None:
         super().__init__(machine, estimates, parameters)
-        self.copy_ns = max(estimates.pcie_ns, estimates.striped_read_ns)
+        self.copy_ns = estimates.copy_ns
         low = machine.bits // 4 if parameters.low_bits is None else parameters.low_bits
         self.low_bits = low if 1 <= low < machine.bits else None
         count = machine.model.experts_per_token if parameters.prefetch is None else parameters.prefetch

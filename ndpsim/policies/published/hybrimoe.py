@@ -97,7 +97,7 @@ class HybriMoe(Policy):
 
     def __init__(self, machine: Machine, estimates: Estimates, parameters: HybriMoeParameters) -> None:
         super().__init__(machine, estimates, parameters)
-        self.copy_ns = max(estimates.pcie_ns, estimates.striped_read_ns)
+        self.copy_ns = estimates.copy_ns
         self.slots = cache_slots(machine, parameters.cache_share)
         self.scores: Floats = np.zeros((len(machine.layers), machine.model.routed_experts))
 
@@ -122,7 +122,7 @@ class HybriMoe(Policy):
         loads, estimates = view.loads[order], self.estimates
         gpu_ns, cpu_ns = (
             estimates.gpu_ns[loads],
-            np.maximum(estimates.cpu_ns[loads], estimates.striped_read_ns),
+            estimates.on_cpu_ns[loads],
         )
         on_gpu = self._on_gpu(view, order, missing, (gpu_ns, cpu_ns))
         here = np.where(view.placement.resident[order[on_gpu]], 0, 1 + missing[on_gpu])

@@ -73,7 +73,7 @@ class Klotski(Policy):
     def __init__(self, machine: Machine, estimates: Estimates, parameters: KlotskiParameters) -> None:
         super().__init__(machine, estimates, parameters)
         self.of_code = parameters.variant == "code"
-        self.copy_ns = max(estimates.pcie_ns, estimates.striped_read_ns)
+        self.copy_ns = estimates.copy_ns
         hot = parameters.hot_experts
         if hot is None:
             in_window = 0 if self.of_code else int(estimates.window_ns // self.copy_ns)

@@ -101,8 +101,8 @@ class KTransformers(Policy):
             here = np.ones(len(active), np.bool_)
         of_gpu, of_cpu = view.loads[active[here]], view.loads[active[~here]]
         gpu_ns = estimates.shared_ns + estimates.gpu_ns[of_gpu].sum()
-        cpu_ns = np.maximum(estimates.cpu_ns[of_cpu], estimates.striped_read_ns).sum()
-        copying_ns = copies * max(estimates.pcie_ns, estimates.striped_read_ns)
+        cpu_ns = estimates.on_cpu_ns[of_cpu].sum()
+        copying_ns = copies * estimates.copy_ns
         return Assignment(
             gpu=active[here].tolist(),
             cpu=active[~here].tolist(),

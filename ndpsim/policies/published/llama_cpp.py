@@ -83,9 +83,9 @@ class LlamaCpp(Policy):
             return Assignment(gpu=experts, sequential=True, estimated_ns=on_gpu)
         large = self.parameters.offload and view.tokens >= self.parameters.offload_tokens
         if large and self.machine.expert_buffers:
-            copies = len(experts) * max(estimates.pcie_ns, estimates.striped_read_ns)
+            copies = len(experts) * estimates.copy_ns
             return Assignment(gpu=experts, sequential=True, estimated_ns=on_gpu + copies)
-        on_cpu = np.maximum(estimates.cpu_ns[loads], estimates.striped_read_ns).sum()
+        on_cpu = estimates.on_cpu_ns[loads].sum()
         return Assignment(cpu=experts, sequential=True, estimated_ns=float(estimates.shared_ns + on_cpu))
 
 

@@ -70,7 +70,7 @@ class MoeLightning(Policy):
     def __init__(self, machine: Machine, estimates: Estimates, parameters: MoeLightningParameters) -> None:
         super().__init__(machine, estimates, parameters)
         self.streams = parameters.variant == "stream"
-        self.copy_ns = max(estimates.pcie_ns, estimates.striped_read_ns)
+        self.copy_ns = estimates.copy_ns
         shape = len(machine.layers), machine.model.routed_experts
         self.resident: Flags = np.zeros(shape, np.bool_)
         #: Of a token's choices in a layer, the part that is expected to fall on each expert.
@@ -111,7 +111,7 @@ class MoeLightning(Policy):
         of_gpu, of_cpu = order[on_gpu], order[~on_gpu]
         gpu_ns = estimates.shared_ns + estimates.gpu_ns[view.loads[of_gpu]].sum()
         copies = np.count_nonzero(~(resident | arriving)[of_gpu])
-        cpu_ns = np.maximum(estimates.cpu_ns[view.loads[of_cpu]], estimates.striped_read_ns).sum()
+        cpu_ns = estimates.on_cpu_ns[view.loads[of_cpu]].sum()
         return Assignment(
             gpu=of_gpu.tolist(),
             cpu=of_cpu.tolist(),
@@ -134,9 +134,7 @@ class MoeLightning(Policy):
         points = np.arange(estimates.most_tokens + 1)
         loads = self.shares[row] * tokens * self.machine.model.experts_per_token
         gpu_ns = np.interp(loads, points, estimates.gpu_ns)
-        cpu_ns = np.interp(
-            loads, points, np.where(points, np.maximum(estimates.cpu_ns, estimates.striped_read_ns), 0.0)
-        )
+        cpu_ns = np.interp(loads, points, estimates.on_cpu_ns)
         missing = np.flatnonzero(~resident)
         missing = missing[np.argsort(-loads[missing], kind="stable")]
         if not self.machine.expert_buffers:

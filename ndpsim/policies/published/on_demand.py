@@ -52,7 +52,7 @@ class OnDemand(Policy):
 
     def __init__(self, machine: Machine, estimates: Estimates, parameters: OnDemandParameters) -> None:
         super().__init__(machine, estimates, parameters)
-        self.copy_ns = max(estimates.pcie_ns, estimates.striped_read_ns)
+        self.copy_ns = estimates.copy_ns
         self.layers_done = 0
         #: When an expert was last used, in layers done, [layer, expert].
         self.used: Ints = np.full((len(machine.layers), machine.model.routed_experts), -1, np.int64)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ndpsim.errors import InputError
+from ndpsim.policies.cpu_gpu import milp_solver
 from ndpsim.policies.interface import (
     STRIPED,
     Assignment,
@@ -114,11 +114,7 @@ class Oracle(Policy):
 
     def __init__(self, machine: Machine, estimates: Estimates, parameters: OracleParameters) -> None:
         super().__init__(machine, estimates, parameters)
-        try:
-            from scipy import optimize  # noqa: PLC0415 (an extra: nothing else needs it)
-        except ImportError:
-            raise InputError("needs scipy: pip install 'ndpsim[milp]'", key="policy oracle") from None
-        self.solvers: Any = optimize
+        self.solvers: Any = milp_solver(self.name)
         self.serial = parameters.makespan == "serial"
         self.channels = max(machine.channel, default=0) + 1
         self.budget_ns = parameters.window * estimates.window_ns
@@ -126,7 +122,7 @@ class Oracle(Policy):
         self.prefetched: list[tuple[int, int]] = []
 
     def _copy_ns(self) -> float:
-        return max(self.estimates.pcie_ns, self.estimates.striped_read_ns)
+        return self.estimates.copy_ns
 
     # Before the first step
 
@@ -141,7 +137,7 @@ class Oracle(Policy):
         if self.machine.dimms:
             tokens = np.clip(np.rint(loads).astype(np.int64), 1, estimates.most_tokens)
             elsewhere = np.minimum(
-                np.maximum(estimates.cpu_ns, estimates.striped_read_ns),
+                estimates.on_cpu_ns,
                 np.maximum(estimates.gpu_ns, self._copy_ns()),
             )
             cold = (estimates.ndp_ns < self.machine.dimms * elsewhere)[tokens] & ~placement.resident

@@ -62,7 +62,7 @@ class Pregated(Policy):
 
     def __init__(self, machine: Machine, estimates: Estimates, parameters: PregatedParameters) -> None:
         super().__init__(machine, estimates, parameters)
-        self.copy_ns = max(estimates.pcie_ns, estimates.striped_read_ns)
+        self.copy_ns = estimates.copy_ns
         self.caches = parameters.cache != "none"
         #: What goes first has the smallest: uses, or the last use; [layer, expert].
         self.worth = np.zeros((len(machine.layers), machine.model.routed_experts), np.int64)
