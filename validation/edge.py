@@ -235,9 +235,9 @@ def decode(cases: Cases, steps: int) -> None:
     say(
         "The paper: slightly below MoNDE, that is below 1, for DeepSeek-MoE and Qwen3. It is, and far, with "
         "the assumption that MoNDE's GPU holds as many hot experts as fit, by an offline trace. The last "
-        "column is worked out from the jobs of the run with alpha 1 under the assumption that a copy takes as long as "
-        "PCIe takes, whatever the host's channels carry, and that nothing but copies, the last of their "
-        "experts on the GPU and the slowest NDP unit takes time."
+        "column is worked out from the jobs of the run with alpha 1 under the assumption that a copy takes "
+        "as long as PCIe takes, whatever the host's channels carry, and that nothing but copies, the last of "
+        "their experts on the GPU and the slowest NDP unit takes time."
     )
     print(
         "| model | TP over MoNDE | over alpha 0 (all on NDP) | over alpha 1 | over MoNDE with hot experts | "
