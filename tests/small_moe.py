@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Any
 
 import numpy as np
@@ -108,3 +109,11 @@ def trace_of(experts: list[int], layers: tuple[int, ...] = (1,), steps: int = 1)
 
 def of_kind(layer: LayerRecord, kind: str, resource: str = "") -> list[Any]:
     return [job for job in layer.jobs if job.kind == kind and job.resource.startswith(resource)]
+
+
+def plain(result: MoeResult) -> dict[str, Any]:
+    """Without how long it took."""
+    text = json.loads(json.dumps(result.to_dict()))
+    for run in text["runs"]:
+        del run["wall_s"], run["policy_wall_s"]
+    return text

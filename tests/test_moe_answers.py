@@ -17,11 +17,12 @@ from ndpsim.audit.schedule import check_schedule
 from ndpsim.config import Hardware
 from ndpsim.config.files import data_path
 from ndpsim.errors import InputError
+from ndpsim.orchestrator import policy_run
 from ndpsim.orchestrator.log import writing_log
 from ndpsim.policies import Assignment, Migration, Placement, Policy, policy_names
 from ndpsim.policies.predictor import StatedPredictor
 from ndpsim.processors.devices import expert_format, weight_bytes
-from small_moe import CACHE, EXPERT_BYTES, MODEL, alone_on, moe, of_kind, recorded, trace_of
+from small_moe import CACHE, EXPERT_BYTES, MODEL, alone_on, moe, of_kind, plain, recorded, trace_of
 
 ONE: dict[str, Any] = dict(batch=1, steps=1, layers=[1])
 
@@ -338,3 +339,12 @@ def test_a_checked_layer_reads_the_bits_of_replicas(engine):
     check = moe(replicas_on(engine), **given).runs[0].check
     assert check is not None
     assert check.ok, check
+
+
+@pytest.mark.parametrize("policy", ["edge", "klotski", "cxl:bits=2", "trimoe"])
+def test_however_many_waiting_copies_are_tried_at_once_the_run_is_the_same(policy, monkeypatch):
+    def run(copies: int) -> dict[str, Any]:
+        monkeypatch.setattr(policy_run, "_COPIES", copies)
+        return plain(moe(policy, prompt=4, steps=4, gpu_experts=6, batch=4, sets=["pcie.gbps=30"]))
+
+    assert run(1) == run(3) == run(1000)

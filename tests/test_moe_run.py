@@ -7,7 +7,6 @@ what single calls take.
 from __future__ import annotations
 
 import itertools
-import json
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,6 @@ from ndpsim.orchestrator.record import LayerRecord, RunRecord
 from ndpsim.orchestrator.run import run_moe
 from ndpsim.policies import Assignment, Migration, Part, Placement, Policy, policies
 from ndpsim.policies.interface import STRIPED
-from ndpsim.results.moe import MoeResult
 from small_moe import (
     CACHE,
     EXPERT_BYTES,
@@ -33,18 +31,10 @@ from small_moe import (
     alone_on,
     moe,
     of_kind,
+    plain,
     recorded,
     trace_of,
 )
-
-
-def plain(result: MoeResult) -> dict[str, Any]:
-    """Without how long it took."""
-    text = json.loads(json.dumps(result.to_dict()))
-    for run in text["runs"]:
-        del run["wall_s"], run["policy_wall_s"]
-    return text
-
 
 # ---- What must add up -----------------------------------------------------------------------------------------
 

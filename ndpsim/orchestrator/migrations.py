@@ -61,6 +61,8 @@ class Migrations:
         self._places, self._transfers, self._costs, self._machine = places, transfers, costs, machine
         self._at_once = at_once
         self._moving: list[_Moving] = []
+        self._queue: list[_Moving] = []  # copies that are not among the jobs of the phase
+        self._last = -1  # the last copy among them that nothing waits for
         self.done: list[MigrationRecord] = []
         self.moved: tuple[MovingRecord, ...] = ()
 
@@ -126,29 +128,37 @@ class Migrations:
         )
 
     def add_jobs(self, jobs: JobList, awaited_row: int = -1, awaited: Sequence[int] = ()) -> dict[int, int]:
-        """Add what is under way, or waits, to the jobs of a phase.
+        """Add what is under way, or waits, to the jobs of a phase, but for copies that nothing waits for.
 
         Returns:
             The job of each expert of layer `awaited_row`, among those `awaited`, that is on its way to the
             GPU; such jobs are part of the foreground.
         """
         found: dict[int, int] = {}
-        copies: list[_Moving] = []
+        self._queue, self._last = [], -1
         relayouts: list[_Moving] = []
         for one in self._moving:
-            (copies if one.to_gpu else relayouts).append(one)
-        waited = [one for one in copies if one.row == awaited_row and one.expert in awaited]
-        others = [one for one in copies if one not in waited]
-        for one in waited:
-            found[one.expert] = self._add(jobs, one, (), background=False)
-        last: tuple[int, ...] = ()
-        for one in others:
-            last = (self._add(jobs, one, last),)
+            if not one.to_gpu:
+                relayouts.append(one)
+            elif one.row == awaited_row and one.expert in awaited:
+                found[one.expert] = self._add(jobs, one, (), background=False)
+            else:
+                self._queue.append(one)
         added: list[int] = []
         for one in relayouts:
             before = added[-self._at_once :][:1] if len(added) >= self._at_once else ()
             added.append(self._add(jobs, one, before))
         return found
+
+    def add_copies(self, jobs: JobList, count: int) -> None:
+        """Add so many more of the copies that nothing waits for, each behind the one before it."""
+        for one in self._queue[:count]:
+            self._last = self._add(jobs, one, () if self._last < 0 else (self._last,))
+        self._queue = self._queue[count:]
+
+    def left_out(self, jobs: Jobs) -> bool:
+        """Whether a copy that was not added would have begun in this phase."""
+        return bool(self._queue) and (self._last < 0 or float(jobs.end_ns[self._last]) >= 0)
 
     def _add(self, jobs: JobList, one: _Moving, after: Iterable[int], background: bool = True) -> int:
         resource = "pcie-down" if one.to_gpu else "links"
@@ -170,11 +180,15 @@ class Migrations:
         self.moved = tuple(self._moved(jobs, began_ns, now_ns))
         left: list[_Moving] = []
         for one in self._moving:
+            if one.job < 0:
+                left.append(one)
+                continue
             start_ns, end_ns = float(jobs.start_ns[one.job]), float(jobs.end_ns[one.job])
             one.start_ns, one.left_ns = start_ns, float(jobs.left_ns[one.job])
             until = end_ns if end_ns >= 0 else now_ns
             if in_window and start_ns >= 0:
                 one.hidden_ns += max(until - max(start_ns, began_ns), 0.0)
+            one.job = -1
             if end_ns < 0:
                 left.append(one)
             else:
@@ -183,6 +197,8 @@ class Migrations:
 
     def _moved(self, jobs: Jobs, began_ns: float, now_ns: float) -> Iterator[MovingRecord]:
         for one in self._moving:
+            if one.job < 0:
+                continue
             start_ns = max(float(jobs.start_ns[one.job]), began_ns)
             end_ns = float(jobs.end_ns[one.job])
             end_ns = end_ns if end_ns >= 0 else now_ns

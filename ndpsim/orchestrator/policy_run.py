@@ -45,6 +45,9 @@ from ndpsim.routing.trace import loads_of
 
 __all__ = ["Given", "PolicyRunner"]
 
+# Copies of the queue that are jobs of a phase at first; where all of them end in it, it is run with more.
+_COPIES = 4
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -207,11 +210,17 @@ class PolicyRunner:
         return self.clock_ns - began
 
     def _run_jobs(self, jobs: JobList, in_window: bool) -> Jobs:
-        arrays, began = jobs.arrays(), self.clock_ns
-        kinds = self.given.transfers.kinds()
-        work = make_work(arrays, kinds, self._slowdown, began, self._busy)
-        if run_jobs(arrays, kinds, self._slowdown, work, PRIORITISED, self._servers) != DONE:
-            raise RuntimeError(f"jobs wait for ever, after {began} ns")
+        began, kinds, copies = self.clock_ns, self.given.transfers.kinds(), _COPIES
+        while True:
+            self._migrations.add_copies(jobs, copies)
+            arrays, busy = jobs.arrays(), self._busy.copy()
+            work = make_work(arrays, kinds, self._slowdown, began, busy)
+            if run_jobs(arrays, kinds, self._slowdown, work, PRIORITISED, self._servers) != DONE:
+                raise RuntimeError(f"jobs wait for ever, after {began} ns")
+            if not self._migrations.left_out(arrays):
+                break
+            copies *= 4
+        self._busy = busy
         self.clock_ns = float(work.clock_ns[0])
         self._migrations.note(arrays, began, self.clock_ns, in_window)
         return arrays
@@ -248,13 +257,14 @@ class PolicyRunner:
         began = self.clock_ns
         planning_ns = planning_s * 1e9 if assigned.planning_ns is None else assigned.planning_ns
         jobs, migrating = self._jobs_of(visit, view, assigned, shared_ns, planning_ns)
+        own = range(migrating, len(jobs))
         arrays = self._run_jobs(jobs, in_window=False)
         path = _critical_path(arrays)
         bottleneck = _bottleneck(path, arrays, jobs.labels, began)
         bound_ns = given.bounds.of_layer(loads, shared_ns, places.now.replicas)
         self.tally.add_layer(view, assigned, self.clock_ns - began, shared_ns, bound_ns, bottleneck)
         if self._observer is not None or self._is_wanted(visit):
-            records, places_of_path = _job_records(jobs.labels, arrays, migrating, path)
+            records, places_of_path = _job_records(jobs.labels, arrays, own, path)
             self._show(
                 LayerRecord(
                     visit.phase,
@@ -401,14 +411,14 @@ def _pcie_part(jobs: Jobs, job: int) -> float:
 
 
 def _job_records(
-    labels: Sequence[Label], jobs: Jobs, moving: int, path: Sequence[int]
+    labels: Sequence[Label], jobs: Jobs, own: range, path: Sequence[int]
 ) -> tuple[tuple[JobRecord, ...], tuple[int, ...]]:
     """Records of a layer's own jobs in the order of their starts, and the places of the critical path there.
 
-    moving: so many jobs, the first ones, are migrations and have records of their own.
+    own: the others are migrations and have records of their own.
     """
     start_ns, end_ns = jobs.start_ns.tolist(), jobs.end_ns.tolist()
-    order = sorted(range(moving, len(labels)), key=lambda job: (start_ns[job], job))
+    order = sorted(own, key=lambda job: (start_ns[job], job))
     records = tuple(
         JobRecord(
             resource=label.resource,
