@@ -29,6 +29,7 @@ from ndpsim.policies.interface import (
     Policy,
     PolicyParameters,
 )
+from ndpsim.policies.predictor import StatedPredictor
 
 __all__ = [
     "STRIPED",
@@ -47,6 +48,7 @@ __all__ = [
     "PolicyCheck",
     "PolicyParameter",
     "PolicyParameters",
+    "StatedPredictor",
     "check_policy",
     "choose_policy",
     "parameters_of",
