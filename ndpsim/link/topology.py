@@ -162,8 +162,10 @@ def ports_needed(topology: str, dimms: int, group_dimms: int = 1) -> int:
         steps = _steps(_chain(group_dimms), range(min(group_dimms, dimms)))
     else:
         steps = _steps(TOPOLOGIES[topology](dimms), range(dimms))
-    neighbours = [{to for (at, _), to in steps.items() if at == dimm} for dimm in range(dimms)]
-    return max(map(len, neighbours))
+    neighbours: dict[int, set[int]] = {}
+    for (at, _), to in steps.items():
+        neighbours.setdefault(at, set()).add(to)
+    return max(map(len, neighbours.values()), default=0)
 
 
 def make_network(

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from ndpsim.arguments import whole_number
 from ndpsim.config import Hardware, load_hardware
+from ndpsim.config.system import Host
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, make_layout
 from ndpsim.link import Network
@@ -139,14 +140,21 @@ class _Lies(NamedTuple):
         return self.layout if self.layout == "striped" else f"{self.layout} {self.dimm}"
 
 
+def _memory_of(hardware: Hardware) -> Hardware:
+    """The same without what costs do not depend on, so that they are found again when only that changes."""
+    system = hardware.system
+    others = {"name": "memory", "title": None, "paper": None, "gpu": None, "pcie": None}
+    host = Host(channels=system.host.channels)
+    return replace(hardware, system=system.model_copy(update={**others, "host": host}))
+
+
 def _with_free_link(hardware: Hardware) -> Hardware:
     """The same, but that a CXL link, if there is one, takes no time."""
-    system = hardware.system
-    if system.cxl is None:
+    cxl = hardware.system.cxl
+    if cxl is None:
         return hardware
-    return replace(
-        hardware, system=system.model_copy(update={"cxl": system.cxl.model_copy(update=_FREE_LINK)})
-    )
+    free = {"cxl": cxl.model_copy(update=_FREE_LINK)}
+    return replace(hardware, system=hardware.system.model_copy(update=free))
 
 
 def in_turns(tokens: int) -> list[int]:
@@ -165,6 +173,7 @@ class Costs:
 
     Attributes:
         shape: of an expert.
+        memory: the hardware without GPU, PCIe and CPU, on which costs do not depend.
 
     Methods raise `InputError` for what the hardware cannot do: without NDP units, without links, with too few
     DIMMs for a layout, without room for a shape.
@@ -182,7 +191,8 @@ class Costs:
         self.weights, _ = named_weights(model, bits)
         self.arbitration, self.bits, self._cache = arbitration, bits, cache
         self.shape = Expert(self.weights.hidden, self.weights.intermediate)
-        self._units = _with_free_link(self.hardware)
+        self.memory = _memory_of(self.hardware)
+        self._units = _with_free_link(self.memory)
         self._experts: dict[tuple[int, int, float], NdpCost] = {}
         self._reads: dict[int | None, HostReadCost] = {}
         self._relayouts: dict[tuple[str, str], RelayoutCost] = {}
@@ -261,7 +271,7 @@ class Costs:
         found = self._reads.get(shards)
         if found is None:
             layout = "striped" if shards is None else "localized" if shards == 1 else f"sharded:{shards}"
-            result = simulate_host_read(self.hardware, self.shape, layout, self.bits, cache=self._cache)
+            result = simulate_host_read(self.memory, self.shape, layout, self.bits, cache=self._cache)
             found = self._reads[shards] = HostReadCost(
                 result.time_ns,
                 result.weight_bytes,
@@ -306,7 +316,7 @@ class Costs:
             if self.hardware.system.cxl is not None:
                 found = shared_bandwidth(self._device_read.gbps_per_channel)
             else:
-                given = self.hardware, self.shape, self.bits, self.arbitration, self._cache
+                given = self.memory, self.shape, self.bits, self.arbitration, self._cache
                 found = contention_table(*given, shards)
             self._contention[shards] = found
         return found
@@ -366,7 +376,7 @@ class Costs:
     def _simulated_relayout(self, source: _Lies, target: _Lies) -> RelayoutCost:
         slices = self._slices
         result = simulate_relayout(
-            self.hardware,
+            self.memory,
             Expert(self.shape.hidden, self.shape.intermediate // slices),
             1,
             source.layout,

@@ -244,7 +244,7 @@ def _given(
     most = max(int(loads) for loads in (trace.batch, trace.prefill_tokens))
     estimates = _estimates(processors, costs, transfers, machine, decode, bits, most)
     bounds = Bounds(
-        hardware,
+        costs.memory,
         processors,
         machine,
         lambda time_ns: _by_tokens(time_ns, most),
