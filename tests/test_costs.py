@@ -202,7 +202,7 @@ def tables():
             ("_WINDOW_NS", (2000.0, 16_000.0)),
             ("_RELAYOUT_WINDOW_NS", (2000.0, 6_000.0)),
         ):
-            patch.setattr(f"ndpsim.orchestrator.contention.{name}", value)
+            patch.setattr(f"ndpsim.orchestrator.shared_dimm.{name}", value)
         model = Expert(1024, 512)
         return {
             name: costs(model=model, arbitration=name).contention() for name in ("host-first", "ndp-first")
@@ -243,8 +243,8 @@ def test_relayouts_slow_experts_and_writing_more_than_reading(tables):
 
 
 def test_without_links_there_is_nothing_beside_relayouts(monkeypatch):
-    monkeypatch.setattr("ndpsim.orchestrator.contention._TOKENS", (1,))
-    monkeypatch.setattr("ndpsim.orchestrator.contention._WINDOW_NS", (200.0, 2000.0))
+    monkeypatch.setattr("ndpsim.orchestrator.shared_dimm._TOKENS", (1,))
+    monkeypatch.setattr("ndpsim.orchestrator.shared_dimm._WINDOW_NS", (200.0, 2000.0))
     table = costs("dimm.count=8").contention()  # one DIMM on a channel
     assert table.ndp_rate_beside_relayout.tolist() == table.ndp_rate_beside_writes.tolist() == [[1.0]]
     assert (table.ndp_rate_crowded == 1).all()
@@ -253,9 +253,9 @@ def test_without_links_there_is_nothing_beside_relayouts(monkeypatch):
 
 
 def test_contention_comes_from_the_cache_and_depends_on_the_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr("ndpsim.orchestrator.contention._TOKENS", (1,))
-    monkeypatch.setattr("ndpsim.orchestrator.contention._RELAYOUT_TOKENS", ())
-    monkeypatch.setattr("ndpsim.orchestrator.contention._WINDOW_NS", (1000.0, 8000.0))
+    monkeypatch.setattr("ndpsim.orchestrator.shared_dimm._TOKENS", (1,))
+    monkeypatch.setattr("ndpsim.orchestrator.shared_dimm._RELAYOUT_TOKENS", ())
+    monkeypatch.setattr("ndpsim.orchestrator.shared_dimm._WINDOW_NS", (1000.0, 8000.0))
     cache = ResultCache(tmp_path)
 
     def asked(*sets):

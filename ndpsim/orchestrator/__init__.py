@@ -25,5 +25,8 @@ other down, all from cycle-level simulations; `exact_layer` measures the error o
 GPU's memory than a decode step, and take the time of all at once. The host sums results while they arrive and
 needs no time of its own for it. Vectors take no bandwidth of DRAM. Relayouts slow experts of NDP units down,
 and what these and the host cost them is measured where all meet on a DIMM. An expert beyond 64 MiB moves in
-slices. Weights that are given up, or were moved, make room at once.
+slices. Weights that are given up, or were moved, make room at once. An expert that is read from a replica is
+slowed down as if it were read in full. Where sharded experts and reads of one of their DIMMs alone meet,
+entries of sharded reads stand for both. A memory device on a CXL link shares its bandwidth as
+`contention.shared_bandwidth` says. Planning that a policy charges takes the CPU.
 """

@@ -35,10 +35,8 @@ what it could. Such losses are measured with one link's relayout, and scale with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,25 +44,14 @@ from numpy.typing import NDArray
 from ndpsim.config import Hardware
 from ndpsim.layout import ExpertFormat
 from ndpsim.moe import Expert
-from ndpsim.results.cache import Lookup, ResultCache
+from ndpsim.orchestrator.shared_dimm import measure_shared_dimm
+from ndpsim.results.cache import ResultCache
 from ndpsim.results.shared_dimm import SharedDimmResult
-from ndpsim.results.stopwatch import Stopwatch
-from ndpsim.simulate import Session, simulate_expert
-from ndpsim.simulate.weights import describe_weights, named_weights
 
 __all__ = ["ContentionTable", "contention_table", "shared_bandwidth", "stacked"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-_TOKENS = 1, 2, 3, 5, 8, 16  # a tile of trimoe holds 16 to 18 tokens of deepseek-v2
-_RELAYOUT_TOKENS = 1, 3, 8
-_SHARES = 0.25, 0.5, 0.7, 0.85  # of what a host read reaches alone
-_WINDOW_NS = 20_000.0, 180_000.0  # after the first activations, so that a read has been on all ranks
-_RELAYOUT_WINDOW_NS = 20_000.0, 90_000.0
-_CROWDED = 1, 3, 4  # of the rates of the host, those that are tried beside a relayout as well
-_MOST_EXPERTS = 16  # in a queue; where they are short, the window is as well
-_FAR = 2.0  # an expert that takes so many windows has not read all of its weights at the end of one
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +103,7 @@ def contention_table(
     """
     together = -(-shards // hardware.system.host.channels)
     part = model if shards == 1 else Expert(model.hidden, max(1, model.intermediate // shards))
-    result = _shared_dimm(hardware, part, bits, arbitration, cache, together)
+    result = measure_shared_dimm(hardware, part, bits, arbitration, cache, together)
     tokens = np.array(result.tokens, dtype=np.int64)
     axis = np.array([0.0, *result.offered_gbps[:-1], result.host_alone_gbps])
     ndp_rate = [_on_axis(axis, *of) for of in zip(result.host_gbps, result.ndp_rate, strict=True)]
@@ -224,250 +211,3 @@ def _over_tokens(tokens: Ints, measured: Sequence[int], rates: Sequence[Floats])
         return np.ones((len(tokens), 1))
     columns = np.array(rates).T
     return np.array([np.interp(tokens, measured, column) for column in columns]).T
-
-
-class _Reached(NamedTuple):
-    """GB/s in the window: of each DIMM's unit, of the host, and what a relayout read and wrote."""
-
-    ndp: tuple[float, ...]
-    host: float
-    read: float
-    written: float
-
-    def of_ndp(self, dimms: int) -> float:
-        """Of each of the first DIMMs' units, on average."""
-        return sum(self.ndp[:dimms]) / dimms
-
-
-class _Sessions:
-    """Sessions of one channel with the same experts in the queue of each DIMM.
-
-    together: DIMMs that experts and host reads are on, the first ones of the channel.
-    """
-
-    def __init__(
-        self,
-        hardware: Hardware,
-        model: Expert,
-        bits: int | ExpertFormat,
-        arbitration: str,
-        together: int = 1,
-    ) -> None:
-        self.together = together
-        self.hardware, self.model, self.bits, self.arbitration = hardware, model, bits, arbitration
-        self.peak_gbps, device = hardware.dimm_host_gbps, hardware.lane_device()
-        open_bytes = device.bankgroups * device.bursts_per_row * device.burst_bytes
-        self._round_bytes = hardware.lanes * open_bytes  # of all ranks, whose turns come again then
-
-    def run(
-        self,
-        tokens: int,
-        dimms: int,
-        add: Callable[[Session, float], object] = lambda session, end_ns: None,
-        window_ns: tuple[float, float] = _WINDOW_NS,
-    ) -> _Reached:
-        """What is reached in the window by experts of so many tokens, 0: none, and by what `add` adds."""
-        session, (begin_ns, end_ns) = Session(self.hardware, None, self.arbitration), window_ns
-        if tokens:
-            alone_ns = simulate_expert(self.hardware, self.model, tokens, bits=self.bits).time_ns
-            shorter = min(1.0, (_MOST_EXPERTS - 1) * alone_ns / end_ns)
-            begin_ns, end_ns = begin_ns * shorter, end_ns * shorter
-            # One more than end, whose weights are read ahead; but none where the first does not end.
-            each = 1 if alone_ns > _FAR * end_ns else int(end_ns / alone_ns) + 2
-            for number in range(dimms * each):
-                session.expert(self.model, tokens, number % dimms, bits=self.bits)
-        add(session, end_ns)
-        session.run(begin_ns)
-        before = _moved(session)
-        session.run(end_ns)
-        rates = (_moved(session) - before) / (end_ns - begin_ns)
-        return _Reached(tuple(rates[:-3].tolist()), *rates[-3:].tolist())
-
-    def beside_host(self, tokens: int, gbps: float) -> _Reached:
-        """With a localized host read of the first DIMM at a rate, or of several that have it together."""
-        of_each = gbps / self.together
-
-        def add(session: Session, end_ns: float) -> None:
-            columns = int(1.1 * of_each * end_ns / (6 * self.model.hidden)) + 1
-            read = Expert(self.model.hidden, columns)
-            for dimm in range(self.together):
-                session.host_read(read, "localized", of_each, dimm=dimm, behind=True)
-
-        begin_ns, end_ns = _WINDOW_NS
-        round_ns = self._round_bytes / of_each
-        rounds = max(1, round((end_ns - begin_ns) / round_ns))
-        return self.run(tokens, self.together, add, (begin_ns, begin_ns + rounds * round_ns))
-
-    def beside_relayout(self, tokens: int, source: str, target: str) -> _Reached:
-        """With a relayout from, or to, the first DIMM; between localized ones, to the second."""
-        second = self.hardware.system.host.channels
-
-        def add(session: Session, end_ns: float) -> None:
-            first_dimms = [0], [second if source == target else 0]
-            # No more than the lanes of a DIMM could read or write until then.
-            columns = int(self.hardware.dimm_peak_gbps * end_ns / (6 * self.model.hidden)) + 1
-            moved = Expert(self.model.hidden, min(columns, self.model.intermediate))
-            session.relayout(moved, 1, source, target, *first_dimms)
-
-        return self.run(tokens, 2, add, _RELAYOUT_WINDOW_NS)
-
-    def crowded(self, tokens: int, gbps: float, writes: bool) -> _Reached:
-        """A relayout writes the first DIMM, or reads it, beside a localized host read at a rate; 0: none."""
-        hidden = self.model.hidden
-
-        def add(session: Session, end_ns: float) -> None:
-            if gbps:
-                columns = int(1.1 * gbps * end_ns / (6 * hidden)) + 1
-                session.host_read(Expert(hidden, columns), "localized", gbps, behind=True)
-            columns = int(self.hardware.dimm_peak_gbps * end_ns / (6 * hidden)) + 1
-            ends = ([1], [0]) if writes else ([0], [1])
-            session.relayout(Expert(hidden, columns), 1, "localized", "localized", *ends)
-
-        return self.run(tokens, 1, add)
-
-
-def _moved(session: Session) -> Floats:
-    """Bytes until now; as in `_Reached`."""
-    relayouts = session.relayouts
-    return np.array(
-        [
-            *session.ndp_bytes,
-            sum(stream.bytes for stream in session.hosts),
-            sum(relayout.read_bytes for relayout in relayouts),
-            sum(relayout.written_bytes for relayout in relayouts),
-        ],
-        dtype=np.float64,
-    )
-
-
-def _shared_dimm(
-    hardware: Hardware,
-    model: Expert,
-    bits: int | ExpertFormat,
-    arbitration: str,
-    cache: bool | ResultCache,
-    together: int,
-) -> SharedDimmResult:
-    stopwatch = Stopwatch()
-    weights, _ = named_weights(model, bits)
-    given = (hardware, weights, arbitration) if together == 1 else (hardware, weights, arbitration, together)
-    lookup = Lookup(SharedDimmResult, cache, False, given, {})
-    if (found := lookup.find(stopwatch, lambda share: None)) is not None:
-        return found
-    sessions = _Sessions(hardware, model, bits, arbitration, together)
-    host_alone = sessions.beside_host(0, sessions.peak_gbps).host
-    offered = *(share * host_alone for share in _SHARES), sessions.peak_gbps
-    relayouts = _relayouts(hardware) if together == 1 else []
-    with ThreadPoolExecutor(2) as pool:
-        alone = dict(
-            zip(_TOKENS, pool.map(lambda n: sessions.run(n, together).of_ndp(together), _TOKENS), strict=True)
-        )
-        asked = [(n, gbps) for n in _TOKENS for gbps in offered]
-        beside = list(pool.map(lambda one: sessions.beside_host(*one), asked))
-        moves = [(n, *ends) for n in _RELAYOUT_TOKENS for ends in relayouts]
-        moved = list(pool.map(lambda one: sessions.beside_relayout(*one), moves))
-        crowds = [
-            (writes, n, gbps)
-            for writes in ((False, True) if relayouts else ())
-            for n in _RELAYOUT_TOKENS
-            for gbps in (0.0, *(offered[of] for of in _CROWDED))
-        ]
-        crowded = list(pool.map(lambda one: sessions.crowded(one[1], one[2], one[0]), crowds))
-    rows = [beside[at : at + len(offered)] for at in range(0, len(beside), len(offered))]
-    reads, writes = _relayout_rows(moves, moved, alone)
-    ndp_crowded, relayout_crowded = _crowded_rows(
-        dict(zip(crowds, crowded, strict=True)), dict(zip(asked, beside, strict=True)), alone
-    )
-    result = SharedDimmResult(
-        tokens=_TOKENS,
-        offered_gbps=tuple(offered),
-        host_alone_gbps=host_alone,
-        host_gbps=tuple(tuple(one.host for one in row) for row in rows),
-        ndp_rate=tuple(
-            tuple(one.of_ndp(together) / alone[n] for one in row)
-            for n, row in zip(_TOKENS, rows, strict=True)
-        ),
-        relayout_tokens=_RELAYOUT_TOKENS if relayouts else (),
-        read_gbps=tuple(tuple(gbps for gbps, _ in row) for row in reads),
-        ndp_rate_beside_reads=tuple(tuple(rate for _, rate in row) for row in reads),
-        written_gbps=tuple(tuple(gbps for gbps, _ in row) for row in writes),
-        ndp_rate_beside_writes=tuple(tuple(rate for _, rate in row) for row in writes),
-        crowded_gbps=tuple(offered[of] for of in _CROWDED),
-        ndp_rate_crowded=ndp_crowded,
-        relayout_rate_crowded=relayout_crowded,
-        config={
-            "hardware": hardware.to_dict(),
-            **describe_weights(weights, None),
-            "arbitration": arbitration,
-            "dimms": together,
-            "window_ns": _WINDOW_NS,
-        },
-        **stopwatch.times(),
-    )
-    return lookup.store(result)
-
-
-def _relayouts(hardware: Hardware) -> list[tuple[str, str]]:
-    """The relayouts that are measured: none without links, or with one DIMM on a channel."""
-    system = hardware.system
-    two_dimms = system.dimm.count > system.host.channels
-    if system.link is None or system.ndp is None or system.ndp.relayout is None or not two_dimms:
-        return []
-    return [("localized", "localized"), ("localized", "striped"), ("striped", "localized")]
-
-
-Rates = tuple[tuple[tuple[float, ...], ...], ...]
-
-
-def _crowded_rows(
-    crowded: dict[tuple[bool, int, float], _Reached],
-    beside_host: dict[tuple[int, float], _Reached],
-    alone: dict[int, float],
-) -> tuple[Rates, Rates]:
-    """What is left of the rates of experts, and of relayouts, in the order of `SharedDimmResult`.
-
-    crowded: by whether the relayout writes, tokens and the host's rate; 0: without it.
-    """
-    hosts = sorted({gbps for _, _, gbps in crowded if gbps})
-
-    def moved(writes: bool, tokens: int, gbps: float) -> float:
-        reached = crowded[writes, tokens, gbps]
-        return reached.written if writes else reached.read
-
-    def ndp_left(writes: bool, tokens: int, gbps: float) -> float:
-        expected = beside_host[tokens, gbps].ndp[0] * crowded[writes, tokens, 0.0].ndp[0] / alone[tokens]
-        return crowded[writes, tokens, gbps].ndp[0] / expected
-
-    def rows(left: Callable[[bool, int, float], float]) -> Rates:
-        counts = _RELAYOUT_TOKENS if crowded else ()
-        return tuple(
-            tuple(tuple(left(writes, tokens, gbps) for gbps in hosts) for tokens in counts)
-            for writes in (False, True)
-        )
-
-    return rows(ndp_left), rows(
-        lambda writes, tokens, gbps: moved(writes, tokens, gbps) / moved(writes, tokens, 0.0)
-    )
-
-
-Rows = list[list[tuple[float, float]]]
-
-
-def _relayout_rows(
-    moves: Sequence[tuple[int, str, str]], moved: Sequence[_Reached], alone: dict[int, float]
-) -> tuple[Rows, Rows]:
-    """By tokens, GB/s that a DIMM reads for a relayout, and the rate of its expert; likewise what it writes.
-
-    From one DIMM to the other, the first reads and the second writes. From the stripes, the first writes.
-    Towards them, the first reads, and the second writes what each of both does.
-    """
-    reads: dict[int, list[tuple[float, float]]] = {n: [] for n, *_ in moves}
-    writes: dict[int, list[tuple[float, float]]] = {n: [] for n, *_ in moves}
-    for (n, source, target), reached in zip(moves, moved, strict=True):
-        first, second = (ndp / alone[n] for ndp in reached.ndp[:2])
-        if source == "localized":
-            reads[n].append((reached.read, first))
-            writes[n].append((reached.written / (2 if target == "striped" else 1), second))
-        else:
-            writes[n].append((reached.written, first))
-    return list(reads.values()), list(writes.values())

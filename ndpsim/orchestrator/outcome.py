@@ -1,0 +1,86 @@
+"""What a layer's jobs come to when they have ended: the critical path, the bottleneck, and records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ndpsim.events.state import Jobs
+from ndpsim.orchestrator.jobs import Label
+from ndpsim.orchestrator.record import JobRecord
+from ndpsim.policies.answers import CheckedAssignment
+from ndpsim.policies.interface import Estimates, LayerView
+
+__all__ = ["bottleneck_of", "critical_path", "estimates_by_engine", "job_records"]
+
+
+def critical_path(jobs: Jobs) -> list[int]:
+    """Jobs of the foreground, each of which started when the one before it ended, up to the last end."""
+    end_ns = np.where(jobs.background == 0, jobs.end_ns, -1.0)
+    path = [int(np.argmax(end_ns))]
+    while (cause := int(jobs.cause[path[-1]])) >= 0:
+        path.append(cause)
+    return path[::-1]
+
+
+def bottleneck_of(path: Sequence[int], jobs: Jobs, labels: Sequence[Label], began_ns: float) -> str:
+    """The resource with the most time on a path; NDP units count as one."""
+    times: dict[str, float] = {}
+    for job in path:
+        resource = labels[job].resource.partition(" ")[0]
+        ns = float(jobs.end_ns[job]) - max(float(jobs.start_ns[job]), began_ns)
+        times[resource] = times.get(resource, 0.0) + ns
+    return max(times, key=times.__getitem__)
+
+
+def _pcie_part(jobs: Jobs, job: int) -> float:
+    """Of what a transfer wanted of PCIe, what it could have had on average."""
+    time_ns = float(jobs.end_ns[job] - jobs.start_ns[job])
+    return min(float(jobs.allowed_ns[job]) / time_ns, 1.0) if time_ns > 0 else 1.0
+
+
+def job_records(
+    labels: Sequence[Label], jobs: Jobs, own: range, path: Sequence[int]
+) -> tuple[tuple[JobRecord, ...], tuple[int, ...]]:
+    """Records of a layer's own jobs in the order of their starts, and the places of the critical path there.
+
+    own: the others are migrations and have records of their own.
+    """
+    start_ns, end_ns = jobs.start_ns.tolist(), jobs.end_ns.tolist()
+    order = sorted(own, key=lambda job: (start_ns[job], job))
+    records = tuple(
+        JobRecord(
+            resource=label.resource,
+            kind=label.kind,
+            expert=label.expert,
+            share=label.share,
+            tokens=label.tokens,
+            start_ns=start_ns[job],
+            end_ns=end_ns[job],
+            bytes=label.bytes,
+            alone_ns=label.alone_ns,
+            read_limit_gbps=label.read_limit_gbps,
+            pcie_part=_pcie_part(jobs, job) if label.read_limit_gbps else 1.0,
+        )
+        for job in order
+        for label in (labels[job],)
+    )
+    place = {job: number for number, job in enumerate(order)}
+    return records, tuple(place[job] for job in path if job in place)
+
+
+def estimates_by_engine(
+    estimates: Estimates, assigned: CheckedAssignment, view: LayerView
+) -> dict[str, float]:
+    """What was assigned to each engine by the profile that policies are shown, one expert after the other."""
+    loads, there = view.loads.tolist(), view.placement.resident | view.arriving
+    gpu = sum(
+        share * max(float(estimates.gpu_ns[loads[expert]]), 0.0 if there[expert] else estimates.pcie_ns)
+        for expert, share in assigned.gpu
+    )
+    cpu, ndp = (
+        sum(share * float(times[loads[expert]]) for expert, share in parts)
+        for times, parts in ((estimates.cpu_ns, assigned.cpu), (estimates.ndp_ns, assigned.ndp))
+    )
+    return {"gpu": gpu, "cpu": cpu, "ndp": ndp}
