@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from ndpsim.moe import MoeShape
+from ndpsim.moe import MoeShape, load_model
 from ndpsim.policies.interface import (
     BackgroundView,
     Estimates,
@@ -130,3 +131,27 @@ def background_view(
         None if next_loads is None else np.array(next_loads),
         tuple(predicted),
     )
+
+
+# A machine with plain numbers: 6 experts, layers 1 and 2, two DIMMs. An expert of t tokens takes t on the GPU,
+# 4 t on the CPU, 10 + 5 t on a DIMM; 20 over PCIe, 8 read by the host; 50 between layers.
+
+EXPERTS = 6
+MODEL = replace(load_model("mixtral-8x7b"), routed_experts=EXPERTS)
+MACHINE = Machine(MODEL, (1, 2), 1000, 2, (0, 1), 4, 2)
+_TO_100 = np.arange(101.0)
+ESTIMATES = Estimates(
+    gpu_ns=_TO_100,
+    cpu_ns=4 * _TO_100,
+    ndp_ns=np.where(_TO_100 > 0, 10 + 5 * _TO_100, 0.0),
+    ndp_error=0.0,
+    pcie_ns=20.0,
+    striped_read_ns=8.0,
+    localized_read_ns=30.0,
+    to_striped_ns=40.0,
+    to_localized_ns=40.0,
+    rebalance_ns=40.0,
+    window_ns=50.0,
+    shared_ns=3.0,
+    token_ns=0.1,
+)

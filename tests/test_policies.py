@@ -13,13 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ndpsim.errors import InputError
-from ndpsim.moe import load_model
 from ndpsim.policies import (
     Assignment,
     BackgroundView,
-    Estimates,
     LayerView,
-    Machine,
     Migration,
     OfflineView,
     Placement,
@@ -33,6 +30,7 @@ from ndpsim.policies.answers import checked_assignment, checked_placement
 from ndpsim.policies.choose import policy_class
 from ndpsim.policies.offline import spread
 from ndpsim.routing import Routing
+from policy_machines import ESTIMATES, EXPERTS, MACHINE
 
 OWN = """
 from typing import Literal
@@ -171,30 +169,6 @@ def test_unknown_names_and_files_that_cannot_be_run_are_refused(tmp_path):
     assert refusal(f"{tmp_path}/empty.py:Mine").endswith("policy: there is no class 'Mine', and no Policy")
     assert refusal(3) == "policy: 3 is not a text"
     assert refusal(int) == "policy: int is not a subclass of ndpsim.policies.Policy"
-
-
-# A machine with plain numbers: 6 experts, layers 1 and 2, two DIMMs. An expert of t tokens takes t on the GPU,
-# 4 t on the CPU, 10 + 5 t on a DIMM; 20 over PCIe, 8 read by the host; 50 between layers.
-
-EXPERTS = 6
-MODEL = replace(load_model("mixtral-8x7b"), routed_experts=EXPERTS)
-MACHINE = Machine(MODEL, (1, 2), 1000, 2, (0, 1), 4, 2)
-_TOKENS = np.arange(101.0)
-ESTIMATES = Estimates(
-    gpu_ns=_TOKENS,
-    cpu_ns=4 * _TOKENS,
-    ndp_ns=np.where(_TOKENS > 0, 10 + 5 * _TOKENS, 0.0),
-    ndp_error=0.0,
-    pcie_ns=20.0,
-    striped_read_ns=8.0,
-    localized_read_ns=30.0,
-    to_striped_ns=40.0,
-    to_localized_ns=40.0,
-    rebalance_ns=40.0,
-    window_ns=50.0,
-    shared_ns=3.0,
-    token_ns=0.1,
-)
 
 
 def started(

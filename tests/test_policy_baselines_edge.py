@@ -13,12 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ndpsim.errors import InputError
-from ndpsim.moe import load_model
 from ndpsim.policies import (
     BackgroundView,
-    Estimates,
     LayerView,
-    Machine,
     Migration,
     OfflineView,
     Placement,
@@ -29,27 +26,8 @@ from ndpsim.policies import (
 from ndpsim.policies.answers import checked_assignment, checked_migrations, checked_placement
 from ndpsim.policies.published.fiddler import least_longer_sum
 from ndpsim.routing import Routing
+from policy_machines import ESTIMATES, EXPERTS, MACHINE
 
-EXPERTS = 6
-MODEL = replace(load_model("mixtral-8x7b"), routed_experts=EXPERTS)
-MACHINE = Machine(MODEL, (1, 2), 1000, 2, (0, 1), 4, 2)
-TOKENS = np.arange(101.0)
-# An expert of t tokens takes t on the GPU, 4 t on the CPU, 10 + 5 t on a DIMM; 20 to the GPU; 8 read.
-ESTIMATES = Estimates(
-    gpu_ns=TOKENS,
-    cpu_ns=4 * TOKENS,
-    ndp_ns=np.where(TOKENS > 0, 10 + 5 * TOKENS, 0.0),
-    ndp_error=0.0,
-    pcie_ns=20.0,
-    striped_read_ns=8.0,
-    localized_read_ns=30.0,
-    to_striped_ns=40.0,
-    to_localized_ns=40.0,
-    rebalance_ns=40.0,
-    window_ns=50.0,
-    shared_ns=3.0,
-    token_ns=0.1,
-)
 OFFLINE = ((9, 8, 3, 2, 1, 1), (2, 1, 9, 3, 8, 1))
 
 

@@ -31,26 +31,12 @@ from ndpsim.policies.predictor import LoadPredictor
 from ndpsim.policies.published.trimoe import POLICY, TriMoE, TriMoEParameters
 from ndpsim.policies.relocation import ndp_busy, prefetches, rebalances
 from ndpsim.routing import Routing
+from policy_machines import TOKENS
+from policy_machines import estimates as plain_estimates
 
 INF = float("inf")
-TOKENS = np.arange(601)
-
 # Four DIMMs on two channels: a striped read takes 40 ns, of which each DIMM serves its quarter in 20.
-ESTIMATES = Estimates(
-    gpu_ns=10.0 + TOKENS,
-    cpu_ns=8.0 + 4 * TOKENS,
-    ndp_ns=np.maximum(30.0, 20.0 * TOKENS),
-    ndp_error=0.0,
-    pcie_ns=100.0,
-    striped_read_ns=40.0,
-    localized_read_ns=80.0,
-    to_striped_ns=50.0,
-    to_localized_ns=60.0,
-    rebalance_ns=70.0,
-    window_ns=200.0,
-    shared_ns=0.0,
-    token_ns=1.0,
-)
+ESTIMATES = plain_estimates(ndp_ns=np.maximum(30.0, 20.0 * TOKENS))
 
 
 def machine(experts: int = 8, layers: int = 1, gpu_experts: int = 0, dimms: int = 4) -> Machine:

@@ -292,10 +292,7 @@ class PolicyRunner:
         self.tally.add_migrations(self._migrations.done)
         self._migrations.done = []
         self._progress(self.tally.layers / (len(given.trace.layers) * self._steps))
-        copied = np.zeros(given.trace.experts, np.bool_)
-        there = view.placement.resident | arriving
-        for expert, share in assigned.gpu:
-            copied[expert] = share == 1.0 and expert not in assigned.bits and not there[expert]
+        copied = assigned.copied_in_full(view.placement.resident | arriving)
         copied.flags.writeable = False
         return loads, copied
 

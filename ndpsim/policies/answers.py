@@ -58,6 +58,16 @@ class CheckedAssignment(NamedTuple):
     sequential: bool
     planning_ns: float | None
 
+    def copied_in_full(self, there: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Flags [expert]: the GPU computes all of it, with its full weights copied for that.
+
+        there: flags [expert]: in the GPU's memory before, or on its way.
+        """
+        copied = np.zeros_like(there)
+        for expert, share in self.gpu:
+            copied[expert] = share == 1.0 and expert not in self.bits and not there[expert]
+        return copied
+
 
 class _At(NamedTuple):
     """Whose answer it is, to which question."""

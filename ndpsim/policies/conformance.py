@@ -251,10 +251,7 @@ class _Replay:
         with answering(self.name, "assign", view):
             answer = self.policy.assign(view)
         checked = checked_assignment(self.name, view, answer, self.machine, self.replicas)
-        self.copied[:] = False
-        for expert, share in checked.gpu:
-            there = lies.resident[expert] or arriving[expert]
-            self.copied[expert] = share == 1 and expert not in checked.bits and not there
+        self.copied = checked.copied_in_full(lies.resident | arriving)
         self.answers.append((self._when(moment, "assign"), (*checked, dict(answer.details))))
 
     def _background(self, place: int, moment: _Moment, following: _Moment) -> None:

@@ -244,7 +244,7 @@ class BackgroundView:
         moving: flags [layer, expert]: a migration of it has been decided and is not done.
         gpu_free: experts that the GPU's memory has room for beside residents and those on their way.
         ids, scores: of the layer that is done, as in `LayerView`.
-        copied: flags [expert]: the layer that is done has copied it to the GPU in full, where it can be kept.
+        copied: flags [expert]: the layer that is done has copied it to the GPU in full, where it can stay.
         next_loads: of the next layer, for a policy that `sees_the_future`; None for all others.
         predicted: experts of the next layer, those with most tokens first, as the policy's
             `stated_predictor` has them; empty without one.

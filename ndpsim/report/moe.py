@@ -69,9 +69,9 @@ def print_moe(result: MoeResult) -> None:
     names = run_names(result.runs)
     table = [(what, *map(say, result.runs)) for what, say in _rows(result.runs, _steps(result))]
     if len(names) > _BESIDE:
-        kept = [row for row in table if row[0] in _IN_SHORT]
-        columns = ("", *(row[0] for row in kept))
-        print_table("", columns, zip(names, *(row[1:] for row in kept), strict=True), left=1)
+        short = [row for row in table if row[0] in _IN_SHORT]
+        columns = ("", *(row[0] for row in short))
+        print_table("", columns, zip(names, *(row[1:] for row in short), strict=True), left=1)
     else:
         print_table("", ("", *names), table, left=1)
     for name, reason in result.not_run.items():

@@ -33,6 +33,7 @@ from ndpsim.policies.interface import (
 )
 from ndpsim.policies.offline import mean_loads
 from ndpsim.policies.predictor import StatedPredictor, Tally
+from ndpsim.policies.prefetched import to_give_up
 from ndpsim.policies.residual import load_residual
 
 __all__ = ["POLICY", "Dali", "DaliParameters"]
@@ -247,12 +248,7 @@ class Dali(Policy):
 
     def _given_up(self, view: BackgroundView) -> list[tuple[int, int]]:
         """Prefetched experts that are there and are not of the layer that comes."""
-        coming = self.row[view.next_layer]
-        done = [
-            place
-            for place in self.prefetched
-            if place[0] != coming and view.placement.resident[place] and not view.moving[place]
-        ]
+        done = to_give_up(self.prefetched, view, self.row[view.next_layer])
         self.prefetched = [place for place in self.prefetched if place not in done]
         return done
 

@@ -30,6 +30,7 @@ from ndpsim.policies.interface import (
     PolicyParameters,
 )
 from ndpsim.policies.offline import mean_loads
+from ndpsim.policies.statistics import score_sums
 
 __all__ = ["POLICY"]
 
@@ -182,7 +183,7 @@ class HybriMoe(Policy):
         if view.scores is not None:
             scores = view.scores[: len(ids)].astype(np.float64)
         experts = self.scores.shape[1]
-        mean = np.bincount(ids.ravel(), scores.ravel(), minlength=experts) / max(len(ids), 1)
+        mean = score_sums(ids, scores, experts) / max(len(ids), 1)
         row = self.row[view.layer]
         self.scores[row] = 0.5 * mean + 0.5 * self.scores[row]
 

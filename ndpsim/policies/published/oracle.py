@@ -32,6 +32,7 @@ from ndpsim.policies.interface import (
     PolicyParameters,
 )
 from ndpsim.policies.offline import hottest, mean_loads, spread
+from ndpsim.policies.prefetched import to_give_up
 
 __all__ = ["POLICY"]
 
@@ -279,12 +280,7 @@ class Oracle(Policy):
         return answer + self._chosen(view, gains, view.gpu_free + len(answer))
 
     def _given_up(self, view: BackgroundView) -> list[Migration]:
-        row = self.row[view.next_layer]
-        done = [
-            place
-            for place in self.prefetched
-            if view.placement.resident[place] and not view.moving[place] and place[0] != row
-        ]
+        done = to_give_up(self.prefetched, view, self.row[view.next_layer])
         self.prefetched = [place for place in self.prefetched if place not in done]
         return [Migration("evict", self.machine.layers[one], expert) for one, expert in done]
 
