@@ -1,0 +1,1 @@
+"""Runs of runs: a command at many points, its results in one table."""

@@ -1,0 +1,79 @@
+"""What a command says of itself, so that it can be swept."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+__all__ = ["Parameter", "Resolved", "SweptCommand"]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """An option of a command.
+
+    Attributes:
+        words: what it is, in words.
+        default: in words; empty where there is none, and the option may be left out all the same.
+        take: the value that a text, or a value of another type, means; raises InputError.
+        whole: values are whole numbers.
+        is_file: a value may name a file.
+    """
+
+    words: str
+    default: str
+    take: Callable[[Any], Any]
+    whole: bool = False
+    is_file: bool = False
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What a point is, whatever it was called.
+
+    Attributes:
+        config: plain data: everything that is used, with defaults, the hardware included.
+        key: a digest of the configuration's values and of the contents of the files that are read.
+    """
+
+    config: dict[str, Any]
+    key: str
+
+
+class SweptCommand(ABC):
+    """A command as a sweep runs it.
+
+    `given` is always values by key: options as they are typed, without dashes, and keys of the hardware with
+    their dots.
+
+    Attributes:
+        name: of the command.
+        parameters: its options by key.
+        time_metric: the metric that a speed-up is of.
+        default_metric: the metric that people ask for first.
+    """
+
+    name: ClassVar[str]
+    parameters: ClassVar[Mapping[str, Parameter]]
+    time_metric: ClassVar[str] = "time_ns"
+    default_metric: ClassVar[str] = "time_ns"
+
+    @abstractmethod
+    def resolve(self, given: Mapping[str, Any]) -> Resolved:
+        """What is to be run, without running it.
+
+        Raises:
+            InputError: there is no such point.
+        """
+
+    @abstractmethod
+    def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Run it, and return the scalars of its result by dotted name: neither configuration nor wall times.
+
+        What was simulated before comes from the result cache.
+
+        Raises:
+            InputError: there is no such point.
+        """

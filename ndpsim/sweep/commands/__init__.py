@@ -1,0 +1,17 @@
+"""The commands that can be swept, each a module of its name here that calls its `SweptCommand` ``COMMAND``."""
+
+from __future__ import annotations
+
+import functools
+
+from ndpsim.plugins import plugins
+from ndpsim.sweep import commands as _folder
+from ndpsim.sweep.command import SweptCommand
+
+__all__ = ["swept_commands"]
+
+
+@functools.cache
+def swept_commands() -> dict[str, SweptCommand]:
+    """All of them by name."""
+    return {command.name: command for command in plugins(_folder, "COMMAND")}

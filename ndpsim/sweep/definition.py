@@ -1,0 +1,80 @@
+"""What a sweep is: a command, what all its points share, and what varies."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ndpsim.errors import InputError
+
+__all__ = ["Definition", "Published"]
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published value beside ours.
+
+    Attributes:
+        metric: of which it is a value.
+        where: values of varied keys at which it holds; a key that is left out may have any.
+        low, high: the interval that is published; the same twice for a single value.
+        source: paper and place, "TriMoE paper, Figure 9a".
+    """
+
+    metric: str
+    where: Mapping[str, Any]
+    low: float
+    high: float
+    source: str
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A sweep.
+
+    Attributes:
+        command: what is run at every point: gemv, moe, relayout or dram.
+        fixed: keys with one value: options of the command without their dashes (``tokens``), and keys of the
+            hardware with dots (``dimm.ranks``).
+        varied: keys in order, each with its values in order.
+        zipped: the n-th values of all keys make a point together, instead of every value with every other.
+        baseline: values of some varied keys; the metric `speedup` compares each point with the one that has
+            these values and is otherwise the same.
+        plot: what is drawn, as `ndpsim.report.sweep_plot` takes it: kind, x, y, by, log.
+        published: values of papers.
+        title: of pictures and reports; None: made of the command and its keys.
+    """
+
+    command: str
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    varied: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    zipped: bool = False
+    baseline: Mapping[str, Any] = field(default_factory=dict)
+    plot: Mapping[str, Any] = field(default_factory=dict)
+    published: tuple[Published, ...] = ()
+    title: str | None = None
+
+    def points(self) -> list[dict[str, Any]]:
+        """The values of the varied keys at each point; the last key changes fastest.
+
+        Raises:
+            InputError: the keys of a zipped sweep have different numbers of values.
+        """
+        if not self.zipped:
+            return [
+                dict(zip(self.varied, values, strict=True))
+                for values in itertools.product(*self.varied.values())
+            ]
+        counts = {key: len(values) for key, values in self.varied.items()}
+        if len(set(counts.values())) > 1:
+            each = ", ".join(f"{key} has {count}" for key, count in counts.items())
+            raise InputError(f"values are taken together, and {each}", key="zip")
+        return [
+            dict(zip(self.varied, values, strict=True)) for values in zip(*self.varied.values(), strict=True)
+        ]
+
+    def given(self, point: Mapping[str, Any]) -> dict[str, Any]:
+        """All that is given to the command at a point, by key."""
+        return {**self.fixed, **point}
