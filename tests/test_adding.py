@@ -1,10 +1,11 @@
 """docs/adding followed literally: its files where it says, its commands, and what it says they print.
 
-All of it runs in one process on a copy of the package, in Python instead of machine code.
+What belongs into the package runs in one process on a copy of it, in Python instead of machine code.
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import math
@@ -23,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from ndpsim.cli.main import main
 from ndpsim.spec.standard import Standard
 
 ROOT = Path(__file__).parents[1]
@@ -143,6 +145,8 @@ BESIDE = [
     "ndpsim routing import semicolons.csv --experts 4 -o semicolons.npz",
     "ndpsim routing import broken.csv --experts 4 --format selections -o broken.npz",
     "ndpsim list",
+    "ndpsim dram --help",
+    "ndpsim show schema hw",
 ]
 
 
@@ -329,7 +333,7 @@ def test_times_and_energies_of_the_unit_are_those_by_hand(ran):
     result = ran.json("mac.json")
     assert 3840 <= result["time_ns"] < 3840 * 1.05
     assert result["energy_nj"]["ndp_multiply"] == pytest.approx(3 * 256 * 64 * 4 * 0.5e-3)
-    # Half the bursts, of twice the weights, which take two cycles; beside it, the weights are read in half the time.
+    # 192 bursts of each lane, of twice the weights, which take two cycles each.
     narrow = ran.json("narrow.json")
     assert narrow["weight_bytes"] == result["weight_bytes"] // 2
     assert 3840 <= narrow["time_ns"] < 3840 * 1.05
@@ -358,9 +362,47 @@ def test_a_broken_line_is_named(ran):
     assert "broken.csv:6: '1,3,0,none' is not step,layer,token,expert" in printed
 
 
+# ---- The policy: in machine code, for the host's reads are simulated
+
+
+def policy_run(folder: Path, source: str, command: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What the page's command prints, but for the time it takes, with this file."""
+    (folder / "threshold.py").write_text(source)
+    with contextlib.chdir(folder), pytest.raises(SystemExit, match="^0$"):
+        main(shlex.split(command)[1:])
+    return re.sub(r"simulated in .*", "", re.sub(r"[ \t]+", " ", capsys.readouterr().out))
+
+
+def test_the_policy_of_its_page_runs_and_so_does_one_changed_a_little(tmp_path, capsys):
+    page = ROOT / "docs" / "policies.md"
+    source, (step,) = files_of(page)["threshold.py"], steps_of(page)
+    ((command, _),) = step.commands
+    printed = policy_run(tmp_path, source, command, capsys)
+    assert len(step.printed) >= 3
+    for line in step.printed:
+        assert line in printed
+    # Twice the tokens that are said: with half as many said, it is the same.
+    twice = changed(
+        source, (">= self.parameters.tokens", ">= 2 * self.parameters.tokens"), ("Threshold", "Twice")
+    )
+    asked = changed(command, ("Threshold:tokens=4", "Twice:tokens=2"))
+    assert policy_run(tmp_path, twice, asked, capsys) == printed
+    asked = changed(command, ("Threshold:tokens=4", "Twice:tokens=4"))
+    assert policy_run(tmp_path, twice, asked, capsys) != printed
+
+
 # ---- All of them
 
 
-@pytest.mark.parametrize("name", ["DDR3", "selections"])
-def test_what_was_added_is_listed(ran, name):
-    assert re.search(rf"\b{name}\b", beside(ran, "ndpsim list")[1])
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("DDR3", "list"),
+        ("selections", "list"),
+        ("FCFS", "dram --help"),
+        ("FCFS", "show schema hw"),
+        ("mac_array", "show schema hw"),
+    ],
+)
+def test_what_was_added_is_named(ran, name, command):
+    assert re.search(rf"\b{name}\b", beside(ran, f"ndpsim {command}")[1])
