@@ -125,6 +125,7 @@ CHANGED = {
     ),
     "semicolons.csv": SELECTIONS.replace(",", ";"),
     "broken.csv": changed(SELECTIONS, ("1,3,0,2", "1,3,0,none")),
+    "addresses.trace": "LD 0\nLD 64\n",
     "random.trace": "".join(f"R 0,0,0,{bank},{row},{column}\n" for bank, row, column in READS),
 }
 
@@ -139,6 +140,7 @@ BESIDE = [
     f"ndpsim check LCFS.csv {_DDR5}",
     "ndpsim gemv --hw edge --set dram.scheduler=FCFS --shape 64,32 --host-traffic 5",
     "ndpsim relayout --set dram.scheduler=FCFS --shape 64,32",
+    "ndpsim compare ramulator addresses.trace --scheduler FCFS",
     "ndpsim gemv --hw mac.yaml --shape 256,64 --tokens 4 --json mac.json",
     "ndpsim gemv --hw narrow.yaml --shape 256,64 --tokens 4 --bits 8 --exact-check --json narrow.json",
     "ndpsim gemv --hw mac.yaml --shape 256,64 --set ndp.mac_array.macs=3",
@@ -308,12 +310,15 @@ def test_last_come_is_first_served_where_it_is_changed_so(ran):
     assert order[last:] == sorted(order[last:], reverse=True)
 
 
-def test_a_scheduler_runs_beside_the_host_and_a_relayout_refuses_it(ran):
+def test_a_scheduler_runs_beside_the_host_and_what_cannot_run_it_says_so(ran):
     status, printed = beside(ran, "--host-traffic 5")
     assert status == 0, printed
     status, printed = beside(ran, "ndpsim relayout")
     assert (status, printed.count("\n")) == (2, 1)
     assert "a relayout is simulated with scheduler: FRFCFS or FRFCFS-RowHit" in printed
+    status, printed = beside(ran, "compare ramulator")
+    assert (status, printed.count("\n")) == (2, 1)
+    assert "it has no FCFS scheduler" in printed
 
 
 def test_a_scheduler_as_machine_code_does_the_same(ran, checkout):
