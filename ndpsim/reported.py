@@ -10,14 +10,14 @@ from typing import Any
 
 from ndpsim.units import format_bytes, format_energy, format_time
 
-__all__ = ["Reported", "flattened", "html_table", "text_table", "with_unit"]
+__all__ = ["OF_THE_RUN", "Reported", "flattened", "html_table", "text_table", "with_unit"]
 
 _WIDTH = 80  # columns that a repr takes at most
 _LINES = 22  # rows of a repr, at most
 _NAME = 21  # columns of the names in it
 
 #: How long a run took says nothing about what was simulated.
-_OF_THE_RUN = ("wall_s", "run_s", "compile_s", "policy_wall_s")
+OF_THE_RUN = ("wall_s", "run_s", "compile_s", "policy_wall_s")
 
 
 def _share(value: float) -> str:
@@ -162,7 +162,7 @@ class Reported:
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        names = (f.name for f in self._fields() if f.name not in _OF_THE_RUN)
+        names = (f.name for f in self._fields() if f.name not in OF_THE_RUN)
         return all(getattr(self, name) == getattr(other, name) for name in names)
 
     __hash__ = None  # type: ignore[assignment]

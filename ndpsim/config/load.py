@@ -25,7 +25,7 @@ from ndpsim.errors import InputError, nearest, one_of
 from ndpsim.spec import standards
 from ndpsim.units import exact
 
-__all__ = ["load_hardware"]
+__all__ = ["load_hardware", "setting"]
 
 _OVERRIDES = ("dram", "overrides")
 _MOST_GUESSES = 4
@@ -75,7 +75,7 @@ def _load(path: Path, sets: Sequence[str]) -> tuple[Hardware, list[Path]]:
     """The hardware, and the files it was read from."""
     files = [path]
     draft = draft_of(parse(read_text(path), str(path)), str(path))
-    settings = [_setting(text) for text in sets]
+    settings = [setting(text) for text in sets]
     for key, value in settings:
         if key in _UNITS:
             draft.set(key, value)
@@ -144,8 +144,12 @@ def _all_keys(model: type[BaseModel] = System, path: KeyPath = ()) -> Iterator[K
             yield from _all_keys(section, (*path, key))
 
 
-def _setting(text: str) -> tuple[KeyPath, str]:
-    """The full key and the value of a ``key=value`` option."""
+def setting(text: str) -> tuple[KeyPath, str]:
+    """The full key and the value of a ``key=value`` option.
+
+    Raises:
+        InputError: it is of another form, or there is no such key.
+    """
     written, equals, value = text.partition("=")
     written = written.strip()
     if not equals or not written:

@@ -16,7 +16,7 @@ import yaml
 
 from ndpsim.errors import InputError
 
-__all__ = ["Node", "Scalar", "parse", "read_text"]
+__all__ = ["Node", "Scalar", "parse", "read_text", "scalar"]
 
 MAX_BYTES = 1 << 20
 MAX_NODES = 10_000  # after aliases are expanded
@@ -126,7 +126,7 @@ def _syntax_error(error: yaml.YAMLError, text: str, file: str) -> InputError:
     return InputError(f"not YAML: {getattr(error, 'problem', error)}{hint}", file=file, line=line)
 
 
-def _scalar(text: str) -> Scalar:
+def scalar(text: str) -> Scalar:
     """A plain scalar by the core schema of YAML 1.2, decimal numbers only."""
     if text in _NULL:
         return None
@@ -188,7 +188,7 @@ class _Builder:
         if level is not None and isinstance(level.children, dict) and level.key is None:
             self.begin_key(level, event.value, line)
         else:
-            self.add(Node(event.value if event.style else _scalar(event.value), line), event.anchor)
+            self.add(Node(event.value if event.style else scalar(event.value), line), event.anchor)
 
     def begin_key(self, level: _Open, name: str, line: int) -> None:
         if not name or len(name) > MAX_KEY or not name.isprintable():

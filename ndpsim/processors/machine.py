@@ -145,6 +145,25 @@ class Processors:
         step = Step(sequences, context, new_tokens, cache_bits)
         return memory.gpu_memory(self.gpu, load_model(model), step, kv, bits, dense_bits)
 
+    def files(self) -> list[Path]:
+        """The files of measured times and power that the hardware names, apart from bundled ones."""
+        system = self.hardware.system
+        named = {
+            "gpu.expert_times": None if system.gpu is None else system.gpu.expert_times,
+            "host.cpu_expert_times": system.host.cpu_expert_times,
+            "host.measured_power": system.host.measured_power,
+        }
+        return [
+            self._folder(key) / name
+            for key, names in named.items()
+            for name in names or ()
+            if name.endswith(".csv")
+        ]
+
+    def _folder(self, key: str) -> Path:
+        """What the paths under a key are relative to."""
+        return Path() if self.hardware.origins[key].kind == "set" else Path(self.hardware.file).parent
+
     def _given(self, key: str, value: float | None) -> float:
         if value is None:
             origin = self.hardware.origins[key]
@@ -171,12 +190,10 @@ class Processors:
         threads: int | None,
     ) -> tuple[T, ...]:
         """The tables that a key names, of so many threads."""
-        origin = self.hardware.origins[key]
-        folder = Path() if origin.kind == "set" else Path(self.hardware.file).parent
         try:
-            return tuple(read(name, folder, threads) for name in names or ())
+            return tuple(read(name, self._folder(key), threads) for name in names or ())
         except InputError as error:
-            raise origin.error(str(error), key) from None
+            raise self.hardware.origins[key].error(str(error), key) from None
 
 
 def _scaled(value: Any, factor: int | Fraction) -> float:

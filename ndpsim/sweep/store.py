@@ -1,8 +1,8 @@
 """The points of a sweep on disk: a file each, found again by what the point is.
 
-A file is written beside and renamed once it is on the disk, so that it is there whole or not at all. Its name
-is a digest of the command, the resolved configuration, the inputs' contents and the version of ndpsim: another
-of any of them is another file. Two sweeps may write into one folder at once.
+A file is written beside and renamed once it is on the disk, so that it is there whole or not at all. Its
+name is a digest of the command, the resolved configuration, the inputs' contents and the version of ndpsim:
+another of any of them is another file. Two sweeps may write into one folder at once.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def _checksum(record: Mapping[str, Any]) -> str:
 class Store:
     """The folder of a sweep.
 
-    Records are written by a thread, so that the disk keeps no worker waiting; when the store is closed, all are
-    on the disk.
+    Records are written by a thread, so that no worker waits for the disk; when the store is closed, all are on
+    it.
 
     Args:
         folder: made where it is not there.

@@ -1,4 +1,4 @@
-"""The commands that can be swept, each a module of its name here that calls its `SweptCommand` ``COMMAND``."""
+"""The commands that can be swept, each a module of its name here with a `SweptCommand` called ``COMMAND``."""
 
 from __future__ import annotations
 

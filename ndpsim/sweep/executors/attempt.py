@@ -21,8 +21,8 @@ __all__ = ["attempt", "failure", "reason_of"]
 def attempt(command: SweptCommand, given: Mapping[str, Any], key: str) -> dict[str, Any]:
     """Run a point; the part of its record that only the run knows.
 
-    `stored` is False where the point is not what the sweep took it for, because a file that it names has other
-    content here and now, or ndpsim another version: its result says nothing about the point.
+    `stored` is False where a file that the point names is not, here and now, what the sweep took it for: the
+    result says nothing about the point.
     """
     stopwatch = Stopwatch()
     try:
@@ -76,7 +76,7 @@ def _what_changed(command: SweptCommand, given: Mapping[str, Any], key: str) -> 
 
 
 def _names_file(command: SweptCommand, name: str, value: Any) -> bool:
+    """Whether a value names a file: an option may, and any text in the hardware."""
     parameter = command.parameters.get(name)
-    if parameter is None or not parameter.is_file or not isinstance(value, str):
-        return False
-    return os.sep in value or bool(Path(value).suffix) or os.path.exists(value)
+    may = parameter is None or parameter.is_file
+    return may and isinstance(value, str) and (bool(Path(value).suffix) or os.path.exists(value))

@@ -1,0 +1,160 @@
+"""Sweeps as YAML files.
+
+```yaml
+title: NDP count and policy        # of pictures; may be left out
+command: moe                       # gemv, moe, relayout or dram
+fixed:                             # one value each: options of the command, and keys of the hardware
+  model: deepseek-v2
+  steps: 4
+vary:                              # several values each: a list, LOW..HIGH, or log:LOW..HIGH:N
+  dimm.count: [4, 8, 16]
+  policy: [klotski, trimoe]
+zip: false                         # true: the n-th values make a point together
+baseline: {policy: klotski}        # adds the metric `speedup`
+plot: {kind: lines, x: dimm.count, y: speedup, by: policy, log: x}
+published:                         # values of papers beside ours
+  - {metric: speedup, where: {policy: trimoe, dimm.count: 16}, value: 2.83, source: "TriMoE, Figure 6"}
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ndpsim.config.nodes import Node, parse, read_text
+from ndpsim.errors import InputError, nearest, one_of
+from ndpsim.sweep.commands import swept_commands
+from ndpsim.sweep.definition import Definition, Published
+from ndpsim.sweep.values import checked
+
+__all__ = ["read_definition"]
+
+
+class _Published(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    metric: str
+    where: dict[str, Any] = {}
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    source: str = Field(min_length=1)
+
+
+class _Plot(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    kind: Literal["lines", "bars", "heat", "pareto"] | None = None
+    x: str | None = None
+    y: str | None = None
+    by: str | list[str] | None = None
+    log: Literal["x", "y", "xy"] | None = None
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    title: str | None = None
+    command: str
+    fixed: dict[str, Any] = {}
+    vary: dict[str, Any]
+    zip: bool = False
+    baseline: dict[str, Any] = {}
+    plot: _Plot = _Plot()
+    published: list[_Published] = []
+
+
+def _plain(node: Node) -> Any:
+    if isinstance(node.value, dict):
+        return {key: _plain(child) for key, child in node.value.items()}
+    return [_plain(child) for child in node.value] if isinstance(node.value, list) else node.value
+
+
+def _line(root: Node, path: tuple[Any, ...]) -> int:
+    """The line of what a path of keys and numbers leads to, or of the last part of it that is there."""
+    here = root
+    for part in path:
+        children = here.value if isinstance(here.value, dict | list) else {}
+        if part in (range(len(children)) if isinstance(children, list) else children):
+            here = children[part]
+    return here.line
+
+
+def _problem(error: ValidationError) -> tuple[tuple[Any, ...], str]:
+    """Where the first mistake is, and what it is in words."""
+    first = min(error.errors(include_url=False), key=lambda one: one["type"] == "missing")
+    path = tuple(first["loc"])
+    if first["type"] == "extra_forbidden":
+        known = [*_File.model_fields, *_Plot.model_fields, *_Published.model_fields]
+        guess = nearest(str(path[-1]), known)
+        return path, f"unknown key{f'; did you mean {guess!r}?' if guess else ''}"
+    if first["type"] == "missing":
+        return path, "is missing"
+    return path, str(first["msg"][0].lower() + first["msg"][1:])
+
+
+def read_definition(path: str | Path, varied: Mapping[str, Any] | None = None) -> Definition:
+    """The sweep that a file describes.
+
+    Args:
+        path: of a YAML file; paths in it are relative to the current folder.
+        varied: keys that vary in place of those of the file: they are no longer fixed, or have other values.
+
+    Raises:
+        InputError: it cannot be read, or something in it is wrong; with its line.
+    """
+    file = Path(path)
+    root = parse(read_text(file), str(file))
+    try:
+        said = _File.model_validate(_plain(root))
+    except ValidationError as error:
+        place, problem = _problem(error)
+        key = ".".join(map(str, place))
+        raise InputError(problem, file=file, line=_line(root, place), key=key or None) from None
+    commands = swept_commands()
+    if said.command not in commands:
+        raise InputError(
+            one_of(said.command, commands, "command"),
+            file=file,
+            line=_line(root, ("command",)),
+            key="command",
+        )
+    over = dict(varied or {})
+    definition = Definition(
+        command=said.command,
+        fixed={key: value for key, value in said.fixed.items() if key not in over},
+        varied={**said.vary, **over},
+        zipped=said.zip,
+        baseline=said.baseline,
+        plot=said.plot.model_dump(exclude_none=True),
+        published=tuple(_published(one, number, file, root) for number, one in enumerate(said.published)),
+        title=said.title,
+    )
+    try:
+        return checked(commands[said.command], definition)
+    except InputError as error:
+        raise _placed(error, file, root) from None
+
+
+def _published(said: _Published, number: int, file: Path, root: Node) -> Published:
+    low, high = (said.low, said.high) if said.value is None else (said.value, said.value)
+    if low is None or high is None or (said.value is not None and said.low is not None) or low > high:
+        problem = "give a value, or low and high"
+        raise InputError(problem, file=file, line=_line(root, ("published", number)), key="published")
+    return Published(said.metric, said.where, low, high, said.source)
+
+
+def _placed(error: InputError, file: Path, root: Node) -> InputError:
+    """A mistake in a key, with the line on which the key stands."""
+    if error.file is not None:
+        return error
+    key = error.key or ""
+    for path in ((key,), ("fixed", key), ("vary", key)):
+        section = root.value if len(path) == 1 else root.value.get(path[0], root).value  # type: ignore[union-attr]
+        if isinstance(section, dict) and path[-1] in section:
+            return InputError(error.problem, file=file, line=_line(root, path), key=error.key)
+    return InputError(error.problem, file=file, key=error.key)

@@ -1,0 +1,21 @@
+"""A result as the metrics of a point."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ndpsim.reported import OF_THE_RUN, Reported
+
+__all__ = ["scalars_of"]
+
+
+_IN_WORDS = ("config", "energy_note")
+
+
+def scalars_of(result: Reported) -> dict[str, Any]:
+    """The scalars of a result by dotted name, without its configuration and how long the run took."""
+    return {
+        name: value
+        for name, value in result.to_dict(flat=True).items()
+        if name.partition(".")[0] not in _IN_WORDS and name.rpartition(".")[2] not in OF_THE_RUN
+    }

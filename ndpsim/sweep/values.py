@@ -1,0 +1,174 @@
+"""Values of keys: ``tokens=1,2,4``, ``dimm.count=1..8``, ``link.link_gbps=log:10..1000:7``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ndpsim.arguments import shown
+from ndpsim.config.keys import allowed, field_at, refusal, section_of
+from ndpsim.config.load import setting
+from ndpsim.errors import InputError, nearest
+from ndpsim.sweep.command import SweptCommand
+from ndpsim.sweep.definition import Definition
+from ndpsim.sweep.parameters import plain
+
+__all__ = ["checked", "one_value", "values_of"]
+
+_NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
+_RANGE = re.compile(r"([-+]?[0-9]{1,9})\.\.([-+]?[0-9]{1,9})", re.ASCII)
+_LOG = re.compile(rf"log:({_NUMBER})\.\.({_NUMBER}):([0-9]{{1,6}})", re.ASCII)
+_MOST_VALUES = 100_000
+
+
+def values_of(command: SweptCommand, key: str, given: Any) -> tuple[Any, ...]:
+    """All values of a varied key.
+
+    Args:
+        given: a text, VALUES with commas between them, each a value, ``LOW..HIGH`` (whole numbers, both ends
+            included) or ``log:LOW..HIGH:N`` (N numbers, each the same factor from the next; of a key of whole
+            numbers the nearest ones, each once); or a list of values; or one value.
+
+    Raises:
+        InputError: the command has no such key, or a value can never be one of it.
+    """
+    whole = _is_whole(command, key)
+    if isinstance(given, str):
+        parts = [value for part in given.split(",") for value in _spread(part.strip(), key, whole)]
+    elif isinstance(given, Sequence) or (hasattr(given, "tolist") and getattr(given, "ndim", 0) == 1):
+        parts = list(given)
+    else:
+        parts = [given]
+    if not parts:
+        raise InputError("has no values", key=key)
+    values = [one_value(command, key, part) for part in parts]
+    for number, value in enumerate(values):
+        if value in values[:number] and type(value) is type(values[values.index(value)]):
+            raise InputError(f"has the value {shown(value)} twice", key=key)
+    return tuple(values)
+
+
+def _spread(part: str, key: str, whole: bool) -> list[Any]:
+    """What a part between commas stands for."""
+    if found := _RANGE.fullmatch(part):
+        low, high = int(found[1]), int(found[2])
+        if high < low:
+            raise InputError(f"'{part}' ends before it begins", key=key)
+        _check_count(high - low + 1, part, key)
+        return list(range(low, high + 1))
+    if found := _LOG.fullmatch(part):
+        first, last, count = float(found[1]), float(found[2]), int(found[3])
+        if not 0 < first < last or count < 2:
+            problem = f"'{part}' is not log:LOW..HIGH:N with 0 < LOW < HIGH and N from 2"
+            raise InputError(problem, key=key)
+        _check_count(count, part, key)
+        return _geometric(first, last, count, whole)
+    if part.startswith("log:") or ".." in part:
+        raise InputError(f"'{part[:60]}' is neither LOW..HIGH nor log:LOW..HIGH:N", key=key)
+    return [part]
+
+
+def _check_count(count: int, part: str, key: str) -> None:
+    if count > _MOST_VALUES:
+        raise InputError(f"'{part}' is {count} values, more than {_MOST_VALUES}", key=key)
+
+
+def _geometric(first: float, last: float, count: int, whole: bool) -> list[Any]:
+    inner = [first * (last / first) ** (n / (count - 1)) for n in range(1, count - 1)]
+    numbers = [first, *inner, last]
+    # Six digits say what is meant; more would make names of points depend on the last bit of a power.
+    return sorted({round(n) for n in numbers}) if whole else [float(f"{n:.6g}") for n in numbers]
+
+
+def one_value(command: SweptCommand, key: str, value: Any) -> Any:
+    """A value of a key, as the command takes it.
+
+    Raises:
+        InputError: the command has no such key, or this can never be a value of it.
+    """
+    parameter = command.parameters.get(key)
+    if parameter is not None:
+        try:
+            return parameter.take(value)
+        except InputError as error:
+            raise InputError(error.problem, key=key) from None
+    taken = plain(value)
+    if _is_timing(command, key):
+        if isinstance(taken, bool) or not isinstance(taken, int) or taken < 0:
+            raise InputError(f"{shown(value)} is not a whole number of clocks", key=key)
+        return taken
+    path = _hardware_path(command, key)
+    field = field_at(path)
+    if field is not None and section_of(field) is None and (problem := refusal(path, taken)) is not None:
+        raise InputError(problem, key=key)
+    return taken
+
+
+def _hardware_path(command: SweptCommand, key: str) -> tuple[str, ...]:
+    """Where a key of the hardware stands in its file.
+
+    Raises:
+        InputError: it is neither that nor an option of the command.
+    """
+    try:
+        return setting(f"{key}=0")[0]
+    except InputError as error:
+        if "." in key:
+            raise InputError(error.problem, key=key) from None
+    guess = nearest(key, command.parameters)
+    hint = f"; did you mean '{guess}'?" if guess else ""
+    known = ", ".join(command.parameters)
+    raise InputError(
+        f"is no option of {command.name}{hint} (options: {known}; and keys of the hardware, as dimm.ranks)",
+        key=key,
+    )
+
+
+def _is_timing(command: SweptCommand, key: str) -> bool:
+    """Whether a key is a timing of a memory that is described by options: ``nCL``."""
+    return "timing" in command.parameters and re.fullmatch("n[A-Z][A-Za-z_]*", key) is not None
+
+
+def _is_whole(command: SweptCommand, key: str) -> bool:
+    if key in command.parameters:
+        return command.parameters[key].whole
+    field = None if _is_timing(command, key) else field_at(_hardware_path(command, key))
+    return field is None or (section_of(field) is None and allowed(field).startswith("a whole number"))
+
+
+def checked(command: SweptCommand, definition: Definition) -> Definition:
+    """A definition with all values as its command takes them.
+
+    Raises:
+        InputError: a key or a value by itself can never be, a key is both fixed and varied, nothing varies,
+            the baseline is of no point, or a zipped sweep has keys with different numbers of values.
+    """
+    varied = {key: values_of(command, key, values) for key, values in definition.varied.items()}
+    if not varied:
+        raise InputError("nothing varies; give --vary KEY=VALUES, for instance tokens=1,2,4", key="vary")
+    twice = [key for key in definition.fixed if key in varied]
+    if twice:
+        raise InputError("has one value and varies, too", key=twice[0])
+    fixed = {key: one_value(command, key, value) for key, value in definition.fixed.items()}
+    baseline = {key: one_value(command, key, value) for key, value in definition.baseline.items()}
+    for key, value in baseline.items():
+        if key not in varied:
+            raise InputError(f"'{key}' does not vary ({', '.join(varied)} do)", key="baseline")
+        if value not in varied[key]:
+            known = ", ".join(map(str, varied[key]))
+            raise InputError(f"{shown(value)} is no value of {key} ({known})", key="baseline")
+    published = tuple(replace(one, where=_where(command, varied, one.where)) for one in definition.published)
+    taken = replace(definition, fixed=fixed, varied=varied, baseline=baseline, published=published)
+    taken.points()
+    return taken
+
+
+def _where(
+    command: SweptCommand, varied: Mapping[str, tuple[Any, ...]], where: Mapping[str, Any]
+) -> dict[str, Any]:
+    for key in where:
+        if key not in varied:
+            raise InputError(f"'{key}' does not vary ({', '.join(varied)} do)", key="published")
+    return {key: one_value(command, key, value) for key, value in where.items()}
