@@ -67,8 +67,8 @@ def _checksum(record: Mapping[str, Any]) -> str:
 class Store:
     """The folder of a sweep.
 
-    Records are written by a thread, so that no worker waits for the disk; when the store is closed, all are on
-    it.
+    Records are written by a thread, so that no worker waits for the disk; when the store is closed, all of
+    them are there.
 
     Args:
         folder: made where it is not there.

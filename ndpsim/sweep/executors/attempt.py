@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from ndpsim.errors import InputError, MismatchError
-from ndpsim.results.cache import version
 from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.sweep.command import SweptCommand
 
@@ -36,7 +35,6 @@ def attempt(command: SweptCommand, given: Mapping[str, Any], key: str) -> dict[s
     return {
         **answer,
         "stored": changed is None,
-        "version": version(),
         "host": {"name": platform.node(), "cpu": platform.machine(), "cores": os.cpu_count()},
         **stopwatch.times(),
     }

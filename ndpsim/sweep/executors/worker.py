@@ -14,7 +14,7 @@ __all__ = ["serve"]
 
 
 def serve(descriptor: int) -> None:
-    """Run what comes over the connection; ends with the process that sends it, in the middle of a point, too."""
+    """Run what comes over the connection; ends with the process that sends it, in the middle of a point."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whom Ctrl-C is meant for closes the connection
     connection: Connection = Connection(descriptor)
     try:
