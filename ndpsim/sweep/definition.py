@@ -39,7 +39,7 @@ class Definition:
         fixed: keys with one value: options of the command without their dashes (``tokens``), and keys of the
             hardware with dots (``dimm.ranks``).
         varied: keys in order, each with its values in order.
-        zipped: the n-th values of all keys make a point together, instead of every value with every other.
+        zipped: groups of varied keys whose n-th values go together, instead of every value with every other.
         baseline: values of some varied keys; the metric `speedup` compares each point with the one that has
             these values and is otherwise the same.
         plot: what is drawn, as `ndpsim.report.sweep_plot` takes it: kind, x, y, by, log.
@@ -50,29 +50,36 @@ class Definition:
     command: str
     fixed: Mapping[str, Any] = field(default_factory=dict)
     varied: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    zipped: bool = False
+    zipped: tuple[tuple[str, ...], ...] = ()
     baseline: Mapping[str, Any] = field(default_factory=dict)
     plot: Mapping[str, Any] = field(default_factory=dict)
     published: tuple[Published, ...] = ()
     title: str | None = None
 
     def points(self) -> list[dict[str, Any]]:
-        """The values of the varied keys at each point; the last key changes fastest.
+        """The values of the varied keys at each point; the last key, or group of keys, changes fastest.
 
         Raises:
-            InputError: the keys of a zipped sweep have different numbers of values.
+            InputError: the keys of a group have different numbers of values.
         """
-        if not self.zipped:
-            return [
-                dict(zip(self.varied, values, strict=True))
-                for values in itertools.product(*self.varied.values())
-            ]
-        counts = {key: len(values) for key, values in self.varied.items()}
+        choices = [self._together(group) for group in self._groups()]
+        points = [dict(itertools.chain.from_iterable(choice)) for choice in itertools.product(*choices)]
+        return [{key: point[key] for key in self.varied} for point in points]
+
+    def _groups(self) -> list[tuple[str, ...]]:
+        """The varied keys, each in the group that it belongs to, which may be its own."""
+        group_of = {key: group for group in self.zipped for key in group}
+        return list(dict.fromkeys(group_of.get(key, (key,)) for key in self.varied))
+
+    def _together(self, group: tuple[str, ...]) -> list[list[tuple[str, Any]]]:
+        """What a group of keys may be: pairs of key and value that go together."""
+        counts = {key: len(self.varied[key]) for key in group}
         if len(set(counts.values())) > 1:
             each = ", ".join(f"{key} has {count}" for key, count in counts.items())
             raise InputError(f"values are taken together, and {each}", key="zip")
         return [
-            dict(zip(self.varied, values, strict=True)) for values in zip(*self.varied.values(), strict=True)
+            [(key, value) for key, value in zip(group, values, strict=True)]
+            for values in zip(*(self.varied[key] for key in group), strict=True)
         ]
 
     def given(self, point: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ fixed:                             # one value each: options of the command, and
 vary:                              # several values each: a list, LOW..HIGH, or log:LOW..HIGH:N
   dimm.count: [4, 8, 16]
   policy: [klotski, trimoe]
-zip: false                         # true: the n-th values make a point together
+zip: [[a, b]]                      # groups of keys whose n-th values go together; true: all keys
 baseline: {policy: klotski}        # adds the metric `speedup`
 plot: {kind: lines, x: dimm.count, y: speedup, by: policy, log: x}
 published:                         # values of papers beside ours
@@ -62,7 +62,7 @@ class _File(BaseModel):
     command: str
     fixed: dict[str, Any] = {}
     vary: dict[str, Any]
-    zip: bool = False
+    zip: bool | list[list[str]] = False
     baseline: dict[str, Any] = {}
     plot: _Plot = _Plot()
     published: list[_Published] = []
@@ -124,11 +124,12 @@ def read_definition(path: str | Path, varied: Mapping[str, Any] | None = None) -
             key="command",
         )
     over = dict(varied or {})
+    keys = tuple(said.vary | over)
     definition = Definition(
         command=said.command,
         fixed={key: value for key, value in said.fixed.items() if key not in over},
         varied={**said.vary, **over},
-        zipped=said.zip,
+        zipped=((keys,) if said.zip else ()) if isinstance(said.zip, bool) else tuple(map(tuple, said.zip)),
         baseline=said.baseline,
         plot=said.plot.model_dump(exclude_none=True),
         published=tuple(_published(one, number, file, root) for number, one in enumerate(said.published)),

@@ -78,8 +78,10 @@ def _check_count(count: int, part: str, key: str) -> None:
 def _geometric(first: float, last: float, count: int, whole: bool) -> list[Any]:
     inner = [first * (last / first) ** (n / (count - 1)) for n in range(1, count - 1)]
     numbers = [first, *inner, last]
-    # Six digits say what is meant; more would make names of points depend on the last bit of a power.
-    return sorted({round(n) for n in numbers}) if whole else [float(f"{n:.6g}") for n in numbers]
+    if whole:
+        return sorted({round(n) for n in numbers})
+    # Hardware files take rates and times to a thousandth; smaller numbers have no use for so few digits.
+    return [round(n, 3) if n >= 0.1 else float(f"{n:.4g}") for n in numbers]
 
 
 def one_value(command: SweptCommand, key: str, value: Any) -> Any:
@@ -159,10 +161,20 @@ def checked(command: SweptCommand, definition: Definition) -> Definition:
         if value not in varied[key]:
             known = ", ".join(map(str, varied[key]))
             raise InputError(f"{shown(value)} is no value of {key} ({known})", key="baseline")
+    _check_groups(definition.zipped, varied)
     published = tuple(replace(one, where=_where(command, varied, one.where)) for one in definition.published)
     taken = replace(definition, fixed=fixed, varied=varied, baseline=baseline, published=published)
     taken.points()
     return taken
+
+
+def _check_groups(groups: Sequence[Sequence[str]], varied: Mapping[str, tuple[Any, ...]]) -> None:
+    keys = [key for group in groups for key in group]
+    for key in keys:
+        if key not in varied:
+            raise InputError(f"'{key}' does not vary ({', '.join(varied)} do)", key="zip")
+        if keys.count(key) > 1:
+            raise InputError(f"'{key}' is named twice", key="zip")
 
 
 def _where(

@@ -125,7 +125,8 @@ class Gemv(SweptCommand):
         if "host-traffic" in given:
             options |= options_of(given, _HOST)
             beside = simulate_contention(hardware, expert, bits=bits, cache=True, **options)
-            return scalars_of(beside) | {"area_mm2": hardware.ndp_area_mm2}
+            alike = {"time_ns": beside.ndp_time_ns, "bandwidth_gbps": beside.ndp_gbps}  # as without a host
+            return alike | scalars_of(beside) | {"area_mm2": hardware.ndp_area_mm2}
         alone = simulate_expert(hardware, expert, bits=bits, cache=True, **options)
         return scalars_of(alone) | {"area_mm2": hardware.ndp_area_mm2}
 

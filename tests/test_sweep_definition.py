@@ -1,0 +1,290 @@
+"""What a sweep is: values of keys, points, YAML files, and what a point comes to whatever it is called."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ndpsim.errors import InputError
+from ndpsim.sweep.commands import swept_commands
+from ndpsim.sweep.definition import Definition
+from ndpsim.sweep.file import read_definition
+from ndpsim.sweep.values import checked, one_value, values_of
+
+GEMV, MOE, RELAYOUT, DRAM = (swept_commands()[name] for name in ("gemv", "moe", "relayout", "dram"))
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "values"),
+    [
+        ("tokens", "1,2,4", (1, 2, 4)),
+        ("tokens", "1..4", (1, 2, 3, 4)),
+        ("tokens", "1..3,8", (1, 2, 3, 8)),
+        ("tokens", "log:1..64:4", (1, 4, 16, 64)),
+        ("tokens", "log:1..4:9", (1, 2, 3, 4)),
+        ("dimm.ranks", "1, 2", (1, 2)),
+        ("link.link_gbps", "log:10..1000:3", (10.0, 100.0, 1000.0)),
+        ("link.link_gbps", "12.5,25", (12.5, 25)),
+        ("dram.refresh", "none,all-bank", ("none", "all-bank")),
+        ("layout", "localized,sharded:4", ("localized", "sharded:4")),
+        ("dram.nCL", "38..40", (38, 39, 40)),
+    ],
+)
+def test_values_are_lists_ranges_or_a_factor_apart(key, text, values):
+    assert values_of(GEMV, key, text) == values
+
+
+@given(st.integers(1, 1000), st.integers(1, 1000), st.integers(2, 30))
+def test_numbers_a_factor_apart_begin_and_end_where_they_are_asked_to(low, more, count):
+    try:
+        values = values_of(GEMV, "link.link_gbps", f"log:{low}..{low + more}:{count}")
+    except InputError as error:  # two of them are the same to a thousandth
+        assert "twice" in str(error)
+        return
+    assert (values[0], values[-1], len(values)) == (low, low + more, count)
+    exact = np.geomspace(low, low + more, count)
+    assert np.abs(np.array(values) - exact).max() <= 0.0005001
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "words"),
+    [
+        ("tokens", "4..1", "ends before it begins"),
+        ("tokens", "log:4..1:3", "log:LOW..HIGH:N"),
+        ("tokens", "log:1..4", "neither LOW..HIGH nor log:LOW..HIGH:N"),
+        ("tokens", "1,1", "twice"),
+        ("tokens", "0", "whole number from 1"),
+        ("tokens", "1,,2", "whole number from 1"),
+        ("tokens", "1..999999999", "more than 100000"),
+        ("dimm.ranks", "many", "whole number from 1"),
+        ("dimm.rank", "1", "did you mean 'dimm.ranks'"),
+        ("token", "1", "did you mean 'tokens'"),
+        ("arbitration", "mine", "unknown arbitration 'mine'"),
+    ],
+)
+def test_a_value_that_can_never_be_is_refused_with_its_key(key, text, words):
+    with pytest.raises(InputError, match=words) as caught:
+        values_of(GEMV, key, text)
+    assert caught.value.key == key
+
+
+def test_python_gives_lists_ranges_arrays_and_single_values():
+    assert values_of(GEMV, "tokens", range(1, 4)) == (1, 2, 3)
+    assert values_of(GEMV, "tokens", np.array([1, 2])) == (1, 2)
+    assert values_of(GEMV, "tokens", [[3, 1, 2], 4]) == ([3, 1, 2], 4)
+    assert values_of(GEMV, "tokens", np.int64(7)) == (7,)
+    assert values_of(GEMV, "bits", [16, {"gate": 4, "up": 4, "down": 8}])[1]["down"] == 8
+
+
+def test_the_last_key_changes_fastest():
+    points = Definition("gemv", {}, {"a": (1, 2), "b": ("x", "y")}).points()
+    assert [tuple(point.values()) for point in points] == [(1, "x"), (1, "y"), (2, "x"), (2, "y")]
+
+
+def test_zipped_values_go_together_and_others_with_each_of_them():
+    varied = {"a": (1, 2), "b": ("x", "y"), "c": (5, 6)}
+    points = Definition("gemv", {}, varied, zipped=(("a", "c"),)).points()
+    assert [tuple(point.values()) for point in points] == [(1, "x", 5), (1, "y", 5), (2, "x", 6), (2, "y", 6)]
+    assert len(Definition("gemv", {}, varied, zipped=(("a", "b", "c"),)).points()) == 2
+    with pytest.raises(InputError, match="a has 1, b has 2"):
+        Definition("gemv", {}, {"a": (1,), "b": (1, 2)}, zipped=(("a", "b"),)).points()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"varied": {}}, "nothing varies"),
+        ({"fixed": {"tokens": 1}}, "tokens: has one value and varies, too"),
+        ({"baseline": {"bits": 16}}, "'bits' does not vary"),
+        ({"baseline": {"tokens": 3}}, "3 is no value of tokens"),
+        ({"zipped": (("tokens", "bits"),)}, "'bits' does not vary"),
+        ({"zipped": (("tokens", "tokens"),)}, "'tokens' is named twice"),
+    ],
+)
+def test_a_definition_that_contradicts_itself_is_refused(change, words):
+    with pytest.raises(InputError, match=words):
+        checked(GEMV, Definition("gemv", **{"varied": {"tokens": (1, 2)}, **change}))
+
+
+# YAML files
+
+FILE = """\
+title: Ranks and tokens
+command: gemv
+fixed: {model: mixtral-8x7b}
+vary:
+  dimm.ranks: [1, 2]
+  tokens: 1..4
+baseline: {dimm.ranks: 1}
+plot: {kind: lines, x: tokens, y: speedup, by: dimm.ranks, log: x}
+published:
+  - {metric: speedup, where: {tokens: 1}, value: 1.9, source: "a paper, Figure 1"}
+  - {metric: speedup, where: {tokens: 2}, low: 1, high: 2, source: "a paper, in words"}
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    (folder / "sweep.yaml").write_text(text)
+    return folder / "sweep.yaml"
+
+
+def test_a_file_says_all_that_a_sweep_is(tmp_path):
+    read = read_definition(written(tmp_path, FILE))
+    assert read.varied == {"dimm.ranks": (1, 2), "tokens": (1, 2, 3, 4)}
+    assert (read.command, read.fixed, read.title) == ("gemv", {"model": "mixtral-8x7b"}, "Ranks and tokens")
+    assert [(one.low, one.high, one.where) for one in read.published] == [
+        (1.9, 1.9, {"tokens": 1}),
+        (1, 2, {"tokens": 2}),
+    ]
+
+
+def test_keys_that_vary_on_the_command_line_are_those_of_the_file_no_more(tmp_path):
+    read = read_definition(written(tmp_path, FILE), {"tokens": "8", "model": ["mixtral-8x7b", "deepseek-v2"]})
+    assert read.varied["tokens"] == (8,)
+    assert read.fixed == {}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "words"),
+    [
+        ("command: gemv", "command: gem", 2, "unknown command 'gem'; did you mean 'gemv'"),
+        ("  tokens: 1..4", "  token: 1..4", 6, "did you mean 'tokens'"),
+        ("  dimm.ranks: [1, 2]", "  dimm.ranks: [1, few]", 5, "dimm.ranks: 'few' is not a whole number"),
+        ("title: Ranks", "titel: Ranks", 1, "unknown key; did you mean 'title'"),
+        ("kind: lines", "kind: pie", 8, "plot.kind"),
+        ("baseline: {dimm.ranks: 1}", "baseline: {dimm.ranks: 4}", 7, "no value of dimm.ranks"),
+        ("value: 1.9, ", "", 10, "a value, or low and high"),
+        ("fixed: {model: mixtral-8x7b}", "fixed: {bits: 17.5}", 3, "bits: 17.5 is not a whole number"),
+    ],
+)
+def test_a_mistake_in_a_file_is_one_line_with_its_place(tmp_path, old, new, line, words):
+    assert old in FILE
+    file = written(tmp_path, FILE.replace(old, new))
+    with pytest.raises(InputError, match=words) as caught:
+        read_definition(file)
+    assert str(caught.value).startswith(f"{file}:{line}: ")
+
+
+# What a point comes to
+
+
+def test_a_point_has_one_key_whatever_it_is_called(tmp_path):
+    copy = tmp_path / "mine.yaml"
+    from ndpsim.config.files import data_path
+
+    copy.write_text(data_path("hwconfigs", "trimoe").read_text())
+    for folder in ("rtl_params",):
+        for file in data_path("hwconfigs", "trimoe").parent.parent.joinpath(folder).glob("*.yaml"):
+            (tmp_path / file.name).write_text(file.read_text())
+    same = [
+        {"tokens": 1},
+        {"hw": "trimoe", "model": "qwen3-235b-a22b"},
+        {"dimm.ranks": 4, "layout": "localized"},
+        {"shape": "4096,1536"},
+    ]
+    assert len({GEMV.resolve(one).key for one in same}) == 1
+    other = [{"tokens": 2}, {"dimm.ranks": 2}, {"bits": 8}, {"shape": "4096,1535"}, {"engine": "host-read"}]
+    assert len({GEMV.resolve(one).key for one in [*same[:1], *other]}) == 6
+
+
+def test_contents_of_files_are_what_a_point_depends_on(tmp_path):
+    trace = tmp_path / "a.trace"
+    trace.write_text("LD 0x0\n")
+    (tmp_path / "b.trace").write_text("LD 0x0\n")
+    key = DRAM.resolve({"trace": str(trace)}).key
+    assert DRAM.resolve({"trace": str(tmp_path / "b.trace")}).key == key
+    trace.write_text("LD 0x40\n")
+    assert DRAM.resolve({"trace": str(trace)}).key != key
+    beside = {"host-traffic": "saturate", "host-pattern": str(trace)}
+    before = GEMV.resolve(beside).key
+    trace.write_text("LD 0x80\n")
+    assert GEMV.resolve(beside).key != before
+
+
+def test_the_code_of_a_policy_and_tables_of_a_processor_are_what_a_point_depends_on(tmp_path):
+    policy = tmp_path / "mine.py"
+    code = (
+        "from ndpsim.policies import Policy\n"
+        "class Mine(Policy):\n    name = 'mine'\n    title = 'Mine'\n    def assign(self, view): ...\n"
+    )
+    policy.write_text(code)
+    asked = {"policy": f"{policy}:Mine"}
+    key = MOE.resolve(asked).key
+    policy.write_text(f"{code}# changed\n")
+    assert MOE.resolve(asked).key != key
+    table = tmp_path / "times.csv"
+    from ndpsim.processors import table as tables
+
+    bundled = next(Path(tables.__file__).parent.glob("*/*h100*.csv"))
+    table.write_text(bundled.read_text())
+    asked = {"gpu.expert_times": [str(table)]}
+    key = MOE.resolve(asked).key
+    table.write_text(f"{bundled.read_text()}\n")
+    assert MOE.resolve(asked).key != key
+
+
+@pytest.mark.parametrize("command", swept_commands().values(), ids=lambda command: command.name)
+def test_configurations_and_options_are_plain_data(command, tmp_path):
+    (tmp_path / "a.trace").write_text("LD 0x0\n")
+    given = {"trace": str(tmp_path / "a.trace")} if command is DRAM else {}
+    config = command.resolve(given).config
+    assert json.loads(json.dumps(config)) is not None
+    for key, parameter in command.parameters.items():
+        if parameter.default and parameter.default[0].isdigit():
+            assert str(one_value(command, key, parameter.default)) == parameter.default
+
+
+def test_metrics_hold_neither_configuration_nor_wall_times(tmp_path):
+    (tmp_path / "a.trace").write_text("LD 0x0\nST 0x40\n")
+    small = {"shape": "512,64"}
+    for command, options in (
+        (GEMV, small),
+        (GEMV, {**small, "engine": "host-read"}),
+        (GEMV, {**small, "host-traffic": "saturate"}),
+        (RELAYOUT, {**small, "topology": "full", "link.ports": 15, "no-host": True}),
+        (DRAM, {"trace": str(tmp_path / "a.trace"), "nCL": 44}),
+    ):
+        metrics = command.measure(options)
+        assert metrics["time_ns"] > 0
+        assert all(value is None or isinstance(value, (int, float, str)) for value in metrics.values())
+        assert not [name for name in metrics if name.startswith("config") or name.endswith("_s")]
+
+
+def test_a_point_under_a_policy_has_the_metrics_of_its_run(tmp_path):
+    config = {"model_type": "mixtral", "hidden_size": 256, "intermediate_size": 128, "num_hidden_layers": 2}
+    config |= {"num_attention_heads": 4, "num_key_value_heads": 4, "num_local_experts": 4, "vocab_size": 100}
+    (tmp_path / "config.json").write_text(
+        json.dumps({**config, "num_experts_per_tok": 2, "hidden_act": "silu"})
+    )
+    given = {"hw": "dali-7532-3090", "model": str(tmp_path / "config.json"), "batch": 4, "steps": 2}
+    given |= {"layers": [1], "policy": "fiddler"}
+    metrics = MOE.measure(given)
+    assert metrics["tokens_per_s"] > 0
+    assert metrics["pairs"] == 4 * 2 * 2
+    assert not {"speedup", "policy"} & set(metrics)
+    assert MOE.resolve(given).config["layers"] == [1]
+    assert MOE.resolve({"policy": "trimoe:relayout=false"}).config["parameters"]["relayout"] is False
+
+
+@pytest.mark.parametrize(
+    ("command", "given", "words"),
+    [
+        (GEMV, {"model": "mixtral-8x7b", "shape": "512,64"}, "a model or a shape, not both"),
+        (GEMV, {"host-reads": 0.5}, "is of host-traffic"),
+        (GEMV, {"scale-bits": 8}, "is of group-size"),
+        (GEMV, {"engine": "host-read", "tokens": 2}, "the host only reads"),
+        (RELAYOUT, {"topology": "ring", "link.topology": "mesh"}, "give one of them"),
+        (DRAM, {}, "trace: is missing"),
+        (DRAM, {"trace": "none.trace"}, "no such file"),
+        (DRAM, {"trace": "none.trace", "hw": "trimoe", "ranks": 2}, "as hw does"),
+        (MOE, {"policy": "trimo"}, "did you mean 'trimoe'"),
+    ],
+)
+def test_a_point_that_cannot_be_says_why(command, given, words):
+    with pytest.raises(InputError, match=words):
+        command.resolve(given)
