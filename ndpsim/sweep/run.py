@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ndpsim.arguments import flag, path_of, progress_function, shown, whole_number
+from ndpsim.arguments import flag, is_flag, path_of, progress_function, several, shown, text, whole_number
 from ndpsim.errors import InputError, one_of
 from ndpsim.results.cache import version
 from ndpsim.sweep.command import SweptCommand
@@ -54,7 +54,7 @@ def sweep(
     vary: Mapping[str, Any] | None = None,
     *,
     fixed: Mapping[str, Any] | None = None,
-    zip: bool = False,
+    zip: bool | Sequence[Sequence[str]] = False,
     baseline: Mapping[str, Any] | None = None,
     out: str | os.PathLike[str] | None = None,
     jobs: int | None = None,
@@ -76,7 +76,8 @@ def sweep(
             or a key of the hardware (``dimm.ranks``). The last one changes fastest. Beside a file or a
             definition, these keys vary in place of what it says of them.
         fixed: keys with one value, the same at all points.
-        zip: the n-th values of all keys make a point together, instead of every value with every other.
+        zip: True: the n-th values of all keys make a point together, instead of every value with every other.
+            Groups of keys, [["tokens", "bits"], ...]: those of each group do.
         baseline: values of some varied keys: the column `speedup` compares each point with the one that has
             these values and is otherwise the same.
         out: a folder in which every point is a file as soon as it is finished, beside table.csv and
@@ -110,16 +111,15 @@ def defined(
     command: str | os.PathLike[str] | Definition,
     vary: Mapping[str, Any] | None = None,
     fixed: Mapping[str, Any] | None = None,
-    zipped: bool | None = None,
+    zipped: bool | Sequence[Sequence[str]] = False,
     baseline: Mapping[str, Any] | None = None,
 ) -> Definition:
-    """The definition that arguments of `sweep` mean; `zipped` None: as the file says.
+    """The definition that arguments of `sweep` mean.
 
     Raises:
         InputError: it makes no sense.
     """
     vary, fixed, baseline = _mapping(vary, "vary"), _mapping(fixed, "fixed"), _mapping(baseline, "baseline")
-    zipped = zipped if zipped is None else flag(zipped, "zip")
     if isinstance(command, Definition):
         said = replace(
             command,
@@ -134,15 +134,29 @@ def defined(
         known = [*swept_commands(), "FILE.yaml"]
         raise InputError(one_of(name, known, "command"), key="command")
     swept = _command_of(said)
+    varied = {key: values for key, values in said.varied.items() if key not in fixed}
     said = replace(
         said,
-        varied={key: values for key, values in said.varied.items() if key not in fixed},
+        varied=varied,
         fixed={**said.fixed, **fixed},
-        zipped=said.zipped or bool(zipped),
+        zipped=_groups(zipped, varied) or _without(said.zipped, fixed),
         baseline={key: v for key, v in said.baseline.items() if key not in fixed} | baseline,
         published=tuple(one for one in said.published if not fixed.keys() & one.where.keys()),
     )
     return checked(swept, said)
+
+
+def _groups(zipped: Any, varied: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
+    """The groups of keys whose values go together."""
+    if is_flag(zipped):
+        return (tuple(varied),) if zipped else ()
+    return several(zipped, "zip", lambda group, name: several(group, name, text))
+
+
+def _without(groups: Sequence[Sequence[str]], fixed: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
+    """Groups of keys without those that vary no more."""
+    within = (tuple(key for key in group if key not in fixed) for group in groups)
+    return tuple(group for group in within if len(group) > 1)
 
 
 def _mapping(value: Any, name: str) -> dict[str, Any]:
@@ -264,6 +278,7 @@ class _Run:
 
     def take(self, answers: Answers) -> None:
         """Take what comes of the tasks."""
+        self._show()
         with closing(answers):  # type: ignore[type-var]
             for task, answer in answers:
                 same = self._same[task.name]
@@ -304,6 +319,9 @@ class _Run:
             point.record = record
         if store and self._store is not None:
             self._store.put(record)
+        self._show()
+
+    def _show(self) -> None:
         self._watch(Progress(len(self._points), self._done, self._found, self._failed))
 
     def _write_tables_now_and_then(self) -> None:

@@ -21,7 +21,8 @@ __all__ = ["OWN_COLUMNS", "SweepResult", "csv_of", "parquet_of", "rows_of"]
 #: The columns beside varied keys and metrics: how a point ended, and what it was.
 OWN_COLUMNS = ("status", "reason", "version", "config")
 
-_MAIN = ("speedup", "tokens_per_s", "time_ns", "bandwidth_gbps", "energy_nj.total")  # metrics of most interest
+#: Metrics that people ask for first.
+_MAIN = ("speedup", "tokens_per_s", "time_ns", "bandwidth_gbps", "energy_nj.total")
 _WIDTH = 80  # of a repr
 _SHOWN = 20  # rows of a repr
 _LONGEST = 24  # characters of a cell in a repr

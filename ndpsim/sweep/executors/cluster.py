@@ -92,15 +92,14 @@ def _check_workers(client: Any) -> None:
 
 def _with_whole_paths(command: SweptCommand, given: Mapping[str, Any]) -> dict[str, Any]:
     """What is given, with files named from the root: workers have folders of their own."""
-    return {
-        name: os.path.abspath(value)
-        if isinstance(value, str)
-        and name in command.parameters
-        and command.parameters[name].is_file
-        and os.path.isfile(value)
-        else value
-        for name, value in given.items()
-    }
+
+    def whole(name: str, value: Any) -> Any:
+        if name not in command.parameters or not command.parameters[name].is_file:
+            return value
+        file, colon, part = str(value).partition(":")  # FILE.py:CLASS
+        return os.path.abspath(file) + colon + part if os.path.isfile(file) else value
+
+    return {name: whole(name, value) for name, value in given.items()}
 
 
 def _attempt_here(command: SweptCommand, given: Mapping[str, Any], key: str) -> dict[str, Any]:
