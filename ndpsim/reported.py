@@ -44,7 +44,7 @@ def _has_unit(name: str) -> bool:
 
 
 def with_unit(name: str, value: Any) -> str:
-    """A value as text, with the unit that its name tells: `time_ns`, `bandwidth_gbps`, `peak_fraction`."""
+    """A value as text, with the unit that its name tells, dotted or not: `time_ns`, `energy_nj.total`."""
     if isinstance(value, Mapping):
         words = (
             (key, with_unit(key if _has_unit(key) else name, of_key), isinstance(of_key, Mapping))
@@ -58,9 +58,10 @@ def with_unit(name: str, value: Any) -> str:
     if isinstance(value, Reported):
         return f"a {type(value).__name__}"
     if isinstance(value, int | float) and not isinstance(value, bool):
-        for ending, formatted in _FORMATS:
-            if name.endswith(ending):
-                return formatted(value)
+        for part in reversed(name.split(".")):
+            for ending, formatted in _FORMATS:
+                if part.endswith(ending):
+                    return formatted(value)
         return str(value) if isinstance(value, int) else f"{value:.4g}"
     return str(value)
 

@@ -29,7 +29,7 @@ _COMMANDS = {
     "moe": "a model's layers under a policy",
     "relayout": "experts from one layout to another",
     "dram": "a request trace through a memory controller",
-    "FILE.yaml": "the sweep that a file describes; options come before what it says",
+    "FILE.yaml": "the sweep that a file describes; options take the place of what it says",
 }
 _ENDINGS = (".yaml", ".yml")
 _SHOWN = 40  # points that are printed

@@ -53,11 +53,10 @@ def showing() -> Iterator[Callable[[Progress], None]]:
         yield write_line
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.progress import BarColumn, TextColumn
+    from rich.progress import Progress as Bar
 
-    bar = Progress(
-        BarColumn(), TextColumn("{task.description}"), console=Console(stderr=True), transient=True
-    )
+    bar = Bar(BarColumn(), TextColumn("{task.description}"), console=Console(stderr=True), transient=True)
     task = bar.add_task("", total=None)
 
     def draw(state: Progress) -> None:

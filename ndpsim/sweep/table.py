@@ -230,14 +230,14 @@ class SweepResult:
     def cells(self, metrics: Sequence[str], most: int) -> tuple[list[str], list[list[str]]]:
         """Names and cells, with units, of the first rows for people: varied keys, then metrics.
 
-        A point that failed has its reason as the first metric.
+        The first metric of a point without a result says that it failed.
         """
         keys = list(self.definition.varied)
         cells = []
         for row in self.rows[:most]:
             shown = ["" if row[name] is None else with_unit(name, row[name]) for name in metrics]
             if row["status"] != "ok":
-                shown = [f"failed: {row['reason']}", *[""] * (len(metrics) - 1)]
+                shown = ["failed", *[""] * (len(metrics) - 1)]
             cells.append([*(str(_cell(row[key])) for key in keys), *shown])
         return [*keys, *metrics], cells
 
