@@ -86,7 +86,7 @@ def test_a_point_whose_process_is_killed_is_run_once_more_and_the_others_go_on(t
         *["the process that ran it was killed by SIGKILL, 2 times"] * 2,
         *[None] * 4,
     ]
-    assert runs(folder) == 2 * 2 + 2 * 2 + 2
+    assert runs(folder) == 2 * 2 + 3 + 2
     assert (result.failed, len(list((tmp_path / "out" / "points").iterdir()))) == (2, 6)
 
 

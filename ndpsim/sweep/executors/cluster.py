@@ -6,6 +6,7 @@ import importlib
 import logging
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -41,12 +42,11 @@ def run_on_cluster(command: SweptCommand, tasks: Iterator[Task], address: str) -
         distributed: Any = importlib.import_module("distributed")  # an extra, and it takes its time
     except ImportError:
         raise InputError("needs Dask: pip install 'ndpsim[cluster]'", key="cluster") from None
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters of it is said here
-    with _connected(distributed.Client, address) as client:
+    with _quietly(), _connected(distributed.Client, address) as client:
         _check_workers(client)
         at_once = max(_AT_ONCE, _PER_THREAD * sum(client.nthreads().values()))
         submitted: dict[str, Task] = {}
-        futures = distributed.as_completed()
+        futures = distributed.as_completed(loop=client.loop)
 
         def submit(task: Task) -> None:
             given = _with_whole_paths(command, task.given)
@@ -61,6 +61,20 @@ def run_on_cluster(command: SweptCommand, tasks: Iterator[Task], address: str) -
             for following in islice(tasks, 1):
                 submit(following)
             yield task, _answer(future)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Dask says nothing within the block; what matters of it is in what comes of a task."""
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
+    levels = {logging.getLogger(name): logging.getLogger(name).level for name in names}
+    for log in levels:
+        log.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for log, level in levels.items():
+            log.setLevel(level)
 
 
 def _connected(client_of: Any, address: str) -> Any:
@@ -80,7 +94,7 @@ def _check_workers(client: Any) -> None:
     except TimeoutError:
         raise InputError(f"the cluster has no workers after {_WORKERS_S:.0f} s", key="cluster") from None
     try:
-        versions = client.run(version)
+        versions = client.run(_version_there)
     except Exception as error:
         problem = f"a worker cannot import ndpsim ({reason_of(error)})"
         raise InputError(problem, key="cluster") from None
@@ -88,6 +102,10 @@ def _check_workers(client: Any) -> None:
     if others:
         problem = f"has another version of ndpsim, Python, NumPy or Numba than is here: worker {others[0]}"
         raise InputError(problem, key="cluster")
+
+
+def _version_there() -> str:
+    return version()
 
 
 def _with_whole_paths(command: SweptCommand, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,7 +136,9 @@ def _answer(future: Any) -> dict[str, Any]:
             "the scheduler of the cluster is lost; the same command goes on with what is unfinished"
         )
     if future.status == "error":
-        return failure(f"the cluster gave it up: {reason_of(future.exception())}")
+        error = future.exception()
+        lost = type(error).__name__ == "KilledWorker"  # whose own words name a worker, another each time
+        return failure("every worker that ran it ended" if lost else f"on the cluster: {reason_of(error)}")
     answer: dict[str, Any] = future.result()
     if answer.pop("ndpsim") != version():
         return failure("its worker has another version of ndpsim, Python, NumPy or Numba") | {"stored": False}
