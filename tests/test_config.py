@@ -784,3 +784,14 @@ def test_any_text_is_read_or_refused_in_one_line(text: str) -> None:
 def test_any_set_is_taken_or_refused_in_one_line(option: str) -> None:
     for text in (option, f"dimm.ranks={option}", f"dram.{option}=1"):
         assert "\n" not in outcome(lambda text=text: load_hardware("trimoe", [text]))
+
+
+def test_every_key_says_what_it_may_be_when_it_is_something_else():
+    from ndpsim.config.keys import allowed, field_at, leaves
+    from ndpsim.config.load import _all_keys
+
+    assert [key for key in _all_keys() if not allowed(field_at(key))] == []
+    path = ("host", "cpu_threads")
+    assert path in dict(leaves(load_hardware("trimoe").system))
+    with pytest.raises(InputError, match="host.cpu_threads: 'x' is not a whole number from 1 to 65536"):
+        load_hardware("trimoe", ["host.cpu_threads=x"])

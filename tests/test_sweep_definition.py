@@ -103,6 +103,8 @@ def test_zipped_values_go_together_and_others_with_each_of_them():
         ({"baseline": {"bits": 16}}, "'bits' does not vary"),
         ({"baseline": {"tokens": 3}}, "3 is no value of tokens"),
         ({"zipped": (("tokens", "bits"),)}, "'bits' does not vary"),
+        ({"speedup_of": "time_ns"}, "speedup_of: is of a baseline, which is not given"),
+        ({"speedup_of": "cycles", "baseline": {"tokens": 1}}, "'cycles' is no time"),
         ({"zipped": (("tokens", "tokens"),)}, "'tokens' is named twice"),
     ],
 )

@@ -42,6 +42,7 @@ class Definition:
         zipped: groups of varied keys whose n-th values go together, instead of every value with every other.
         baseline: values of some varied keys; the metric `speedup` compares each point with the one that has
             these values and is otherwise the same.
+        speedup_of: the metric that `speedup` is of, a time; None: the command's `time_metric`.
         plot: what is drawn, as `ndpsim.report.sweep_plot` takes it: kind, x, y, by, log.
         published: values of papers.
         title: of pictures and reports; None: made of the command and its keys.
@@ -52,6 +53,7 @@ class Definition:
     varied: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     zipped: tuple[tuple[str, ...], ...] = ()
     baseline: Mapping[str, Any] = field(default_factory=dict)
+    speedup_of: str | None = None
     plot: Mapping[str, Any] = field(default_factory=dict)
     published: tuple[Published, ...] = ()
     title: str | None = None

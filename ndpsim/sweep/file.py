@@ -10,7 +10,8 @@ vary:                              # several values each: a list, LOW..HIGH, or 
   dimm.count: [4, 8, 16]
   policy: [klotski, trimoe]
 zip: [[a, b]]                      # groups of keys whose n-th values go together; true: all keys
-baseline: {policy: klotski}        # adds the metric `speedup`
+baseline: {policy: klotski}        # adds the metric `speedup` over the point with these values ...
+speedup_of: moe_ns                 # ... of this time; the command's own where it is left out
 plot: {kind: lines, x: dimm.count, y: speedup, by: policy, log: x}
 published:                         # values of papers beside ours
   - {metric: speedup, where: {policy: trimoe, dimm.count: 16}, value: 2.83, source: "TriMoE, Figure 6"}
@@ -64,6 +65,7 @@ class _File(BaseModel):
     vary: dict[str, Any]
     zip: bool | list[list[str]] = False
     baseline: dict[str, Any] = {}
+    speedup_of: str | None = None
     plot: _Plot = _Plot()
     published: list[_Published] = []
 
@@ -131,6 +133,7 @@ def read_definition(path: str | Path, varied: Mapping[str, Any] | None = None) -
         varied={**said.vary, **over},
         zipped=((keys,) if said.zip else ()) if isinstance(said.zip, bool) else tuple(map(tuple, said.zip)),
         baseline=said.baseline,
+        speedup_of=said.speedup_of,
         plot=said.plot.model_dump(exclude_none=True),
         published=tuple(_published(one, number, file, root) for number, one in enumerate(said.published)),
         title=said.title,

@@ -161,6 +161,13 @@ def checked(command: SweptCommand, definition: Definition) -> Definition:
         if value not in varied[key]:
             known = ", ".join(map(str, varied[key]))
             raise InputError(f"{shown(value)} is no value of {key} ({known})", key="baseline")
+    if definition.speedup_of is not None:
+        if not baseline:
+            raise InputError("is of a baseline, which is not given", key="speedup_of")
+        if not definition.speedup_of.endswith("_ns"):
+            raise InputError(
+                f"'{definition.speedup_of}' is no time, whose name ends in _ns", key="speedup_of"
+            )
     _check_groups(definition.zipped, varied)
     published = tuple(replace(one, where=_where(command, varied, one.where)) for one in definition.published)
     taken = replace(definition, fixed=fixed, varied=varied, baseline=baseline, published=published)

@@ -1,0 +1,66 @@
+"""The sweeps of `examples/`: each can be read, all of its points can be, and a small one of them runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ndpsim.sweep.commands import swept_commands
+from ndpsim.sweep.file import read_definition
+
+EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.yaml"))
+
+MODEL = {
+    "model_type": "mixtral",
+    "hidden_size": 256,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+    "vocab_size": 100,
+    "hidden_act": "silu",
+}
+
+
+def smaller(command: str, folder: Path) -> dict[str, Any]:
+    """What makes a point of an example small enough for a test: a smaller model, fewer sequences and steps."""
+    (folder / "config.json").write_text(json.dumps(MODEL))
+    small_model = {
+        "model": str(folder / "config.json"),
+        "batch": 2,
+        "steps": 1,
+        "prompt": None,
+        "routing": None,
+    }
+    return {
+        "gemv": {"shape": "256,256", "model": None},
+        "relayout": {"shape": "256,256", "experts": 1},
+        "moe": small_model,
+    }[command]
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_every_point_of_an_example_can_be(file):
+    definition = read_definition(file)
+    command = swept_commands()[definition.command]
+    keys = [command.resolve(definition.given(point)).key for point in definition.points()]
+    assert len(set(keys)) == len(keys) > 5
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_the_last_point_of_an_example_runs_when_it_is_made_small(file, tmp_path):
+    definition = read_definition(file)
+    command = swept_commands()[definition.command]
+    given = definition.given(definition.points()[-1]) | smaller(definition.command, tmp_path)
+    metrics = command.measure({key: value for key, value in given.items() if value is not None})
+    for metric in (command.time_metric, command.default_metric, definition.speedup_of):
+        assert metric is None or metrics[metric] > 0
+    if definition.plot["y"] != "speedup":
+        assert metrics[definition.plot["y"]] > 0
+    for one in definition.published:
+        assert metrics[one.metric] > 0
