@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -14,13 +13,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from swept_fake import register, run_here, runs
 
 from ndpsim.errors import InputError
 from ndpsim.sweep import run as run_module
 from ndpsim.sweep.commands import swept_commands
 from ndpsim.sweep.executors import cluster as cluster_module
 from ndpsim.sweep.run import sweep
+from swept_fake import register, run_here, runs
 
 pytest.importorskip("distributed")
 
