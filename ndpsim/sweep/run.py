@@ -135,12 +135,14 @@ def defined(
         raise InputError(one_of(name, known, "command"), key="command")
     swept = _command_of(said)
     varied = {key: values for key, values in said.varied.items() if key not in fixed}
+    baseline = {key: value for key, value in said.baseline.items() if key not in fixed} | baseline
     said = replace(
         said,
         varied=varied,
         fixed={**said.fixed, **fixed},
         zipped=_groups(zipped, varied) or _without(said.zipped, fixed),
-        baseline={key: v for key, v in said.baseline.items() if key not in fixed} | baseline,
+        baseline=baseline,
+        speedup_of=said.speedup_of if baseline else None,
         published=tuple(one for one in said.published if not fixed.keys() & one.where.keys()),
     )
     return checked(swept, said)

@@ -61,7 +61,8 @@ def _speedups(
     points: Sequence[tuple[Mapping[str, Any], Mapping[str, Any], str]],
 ) -> list[float | None]:
     """By which factor each point is faster than the one with the baseline's values; None: unknown."""
-    times = [record["metrics"].get(command.time_metric) for _, record, _ in points]
+    metric = definition.speedup_of or command.time_metric
+    times = [record["metrics"].get(metric) for _, record, _ in points]
     place = {_as_text(dict(point)): number for number, (point, _, _) in enumerate(points)}
     speedups: list[float | None] = []
     for (point, _, _), own in zip(points, times, strict=True):
