@@ -76,7 +76,7 @@ _WITHOUT_KERNELS = (
     "results",
     "routing",
     "simulate",
-    "sweep",
+    "sweeps",
 )
 
 

@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 
 from ndpsim.errors import InputError
 from ndpsim.results.form import digest_of
-from ndpsim.sweep.command import Parameter, Resolved, SweptCommand
-from ndpsim.sweep.commands import swept_commands
-from ndpsim.sweep.executors import Answers, Task
-from ndpsim.sweep.executors.attempt import attempt
-from ndpsim.sweep.parameters import file_digests, several, whole, word
+from ndpsim.sweeps.command import Parameter, Resolved, SweptCommand
+from ndpsim.sweeps.commands import swept_commands
+from ndpsim.sweeps.executors import Answers, Task
+from ndpsim.sweeps.executors.attempt import attempt
+from ndpsim.sweeps.parameters import file_digests, several, whole, word
 
 
 class Fake(SweptCommand):

@@ -15,10 +15,10 @@ from types import SimpleNamespace
 import pytest
 
 from ndpsim.errors import InputError
-from ndpsim.sweep import run as run_module
-from ndpsim.sweep.commands import swept_commands
-from ndpsim.sweep.executors import cluster as cluster_module
-from ndpsim.sweep.run import sweep
+from ndpsim.sweeps import run as run_module
+from ndpsim.sweeps.commands import swept_commands
+from ndpsim.sweeps.executors import cluster as cluster_module
+from ndpsim.sweeps.run import sweep
 from swept_fake import register, run_here, runs
 
 pytest.importorskip("distributed")

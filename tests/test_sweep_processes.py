@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from ndpsim.sweep import run as run_module
-from ndpsim.sweep.commands import swept_commands
-from ndpsim.sweep.executors import local
-from ndpsim.sweep.run import sweep
+from ndpsim.sweeps import run as run_module
+from ndpsim.sweeps.commands import swept_commands
+from ndpsim.sweeps.executors import local
+from ndpsim.sweeps.run import sweep
 from swept_fake import register, run_here, runs
 
 TABLES = ("table.csv", "table.parquet")

@@ -18,12 +18,12 @@ import pyarrow.parquet
 import pytest
 
 from ndpsim.errors import InputError
-from ndpsim.sweep import run as run_module
-from ndpsim.sweep import store as store_module
-from ndpsim.sweep.commands import swept_commands
-from ndpsim.sweep.executors.attempt import attempt, failure
-from ndpsim.sweep.run import Progress, defined, run_sweep, sweep
-from ndpsim.sweep.table import SweepResult
+from ndpsim.sweeps import run as run_module
+from ndpsim.sweeps import store as store_module
+from ndpsim.sweeps.commands import swept_commands
+from ndpsim.sweeps.executors.attempt import attempt, failure
+from ndpsim.sweeps.run import Progress, defined, run_sweep, sweep
+from ndpsim.sweeps.table import SweepResult
 from swept_fake import Fake, run_here, runs
 
 
@@ -335,6 +335,7 @@ def test_a_file_is_swept_with_other_values_in_place_of_its_own(tmp_path):
         (("fake", {"m": [1]}), {}, "m: is no option of fake"),
         (("fake", {"n": [0]}), {}, "n: 0 is not a whole number from 1"),
         (("fake", {}), {}, "vary: nothing varies"),
+        (("fake", {"n": [1]}), {"fixed": {"n": 1}}, "n: has one value and varies, too"),
         (("fake", [1]), {}, "vary: [1] is no mapping of keys"),
         (("fake", {"n": [1]}), {"jobs": 0}, "jobs: 0 is not a whole number from 1"),
         (("fake", {"n": [1]}), {"jobs": 1, "cluster": "tcp://x:1"}, "jobs: the cluster says"),

@@ -18,9 +18,9 @@ from ndpsim.errors import InputError, one_of
 
 if TYPE_CHECKING:
     from ndpsim.report.sweep_plot import SweepPlot
-    from ndpsim.sweep.command import SweptCommand
-    from ndpsim.sweep.definition import Definition
-    from ndpsim.sweep.table import SweepResult
+    from ndpsim.sweeps.command import SweptCommand
+    from ndpsim.sweeps.definition import Definition
+    from ndpsim.sweeps.table import SweepResult
 
 __all__ = ["command"]
 
@@ -59,7 +59,7 @@ class _Sweeps(CommandGroup):
         if ctx.resilient_parsing:  # the shell completes: what has to be imported takes its time
             keys = SWEPT_KEYS.get(name)
             return None if keys is None else _of(name, [click.Option([f"--{key}"]) for key in keys.split()])
-        from ndpsim.sweep.commands import swept_commands
+        from ndpsim.sweeps.commands import swept_commands
 
         commands = swept_commands()
         return _of(name, _fixed_options(commands[name])) if name in commands else None
@@ -194,7 +194,7 @@ def _sweep(name: str, fixed: dict[str, str], options: dict[str, Any]) -> None:
         }
     )
     _check_out(out)
-    from ndpsim.sweep.run import defined, run_sweep
+    from ndpsim.sweeps.run import defined, run_sweep
 
     sets = _pairs(options["sets"], "--set", "dimm.ranks=2")
     twice = sorted(fixed.keys() & sets.keys())
@@ -285,7 +285,7 @@ def _print(result: SweepResult, out: Path) -> None:
     from ndpsim.report.printing import print_table, print_text
 
     names, cells = result.cells(result.main_metrics, _SHOWN)
-    print_table(result.title(), names, cells, left=len(result.definition.varied))
+    print_table(result.title(), names, cells, left=len(names) - len(result.main_metrics))
     if len(result) > _SHOWN:
         print_text(f"and {len(result) - _SHOWN} more in {out / 'table.csv'}")
     print_text(f"{result.computed} computed, {result.found} found; all metrics: {out / 'table.csv'}")

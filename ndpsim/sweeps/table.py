@@ -13,8 +13,8 @@ from ndpsim.errors import InputError
 from ndpsim.report.printing import aligned
 from ndpsim.report.words import counted
 from ndpsim.reported import with_unit
-from ndpsim.sweep.command import SweptCommand
-from ndpsim.sweep.definition import Definition
+from ndpsim.sweeps.command import SweptCommand
+from ndpsim.sweeps.definition import Definition
 
 __all__ = ["OWN_COLUMNS", "SweepResult", "csv_of", "parquet_of", "rows_of"]
 
@@ -231,16 +231,17 @@ class SweepResult:
     def cells(self, metrics: Sequence[str], most: int) -> tuple[list[str], list[list[str]]]:
         """Names and cells, with units, of the first rows for people: varied keys, then metrics.
 
-        The first metric of a point without a result says that it failed.
+        Where points failed, their status comes in between.
         """
-        keys = list(self.definition.varied)
-        cells = []
-        for row in self.rows[:most]:
-            shown = ["" if row[name] is None else with_unit(name, row[name]) for name in metrics]
-            if row["status"] != "ok":
-                shown = ["failed", *[""] * (len(metrics) - 1)]
-            cells.append([*(str(_cell(row[key])) for key in keys), *shown])
-        return [*keys, *metrics], cells
+        plain = [*self.definition.varied, *(["status"] if self.failed else [])]
+        cells = [
+            [
+                *(str(_cell(row[name])) for name in plain),
+                *("" if row[name] is None else with_unit(name, row[name]) for name in metrics),
+            ]
+            for row in self.rows[:most]
+        ]
+        return [*plain, *metrics], cells
 
     @property
     def main_metrics(self) -> tuple[str, ...]:

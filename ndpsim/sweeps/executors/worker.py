@@ -18,7 +18,7 @@ def serve(descriptor: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whom Ctrl-C is meant for closes the connection
     connection: Connection = Connection(descriptor)
     try:
-        from ndpsim.sweep.executors.attempt import attempt  # noqa: PLC0415 (what fails is answered)
+        from ndpsim.sweeps.executors.attempt import attempt  # noqa: PLC0415 (what fails is answered)
 
         command = connection.recv()
     except Exception as error:

@@ -16,16 +16,16 @@ from collections.abc import Iterator
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
 
-from ndpsim.sweep.command import SweptCommand
-from ndpsim.sweep.executors import Answers, Task
-from ndpsim.sweep.executors.attempt import failure
+from ndpsim.sweeps.command import SweptCommand
+from ndpsim.sweeps.executors import Answers, Task
+from ndpsim.sweeps.executors.attempt import failure
 
 __all__ = ["available_cores", "run_locally"]
 
 _PROGRAM = """
 import sys
 sys.path[:] = {path!r}
-from ndpsim.sweep.executors.worker import serve
+from ndpsim.sweeps.executors.worker import serve
 serve({descriptor})
 """
 _ATTEMPTS = 2  # of a point whose process ends

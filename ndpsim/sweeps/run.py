@@ -17,17 +17,17 @@ from typing import Any
 from ndpsim.arguments import flag, is_flag, path_of, progress_function, several, shown, text, whole_number
 from ndpsim.errors import InputError, one_of
 from ndpsim.results.cache import version
-from ndpsim.sweep.command import SweptCommand
-from ndpsim.sweep.commands import swept_commands
-from ndpsim.sweep.definition import Definition
-from ndpsim.sweep.executors import Answers, Task
-from ndpsim.sweep.executors.attempt import failure, reason_of
-from ndpsim.sweep.executors.cluster import run_on_cluster
-from ndpsim.sweep.executors.local import available_cores, run_locally
-from ndpsim.sweep.file import read_definition
-from ndpsim.sweep.store import SCHEMA, Store, point_name
-from ndpsim.sweep.table import SweepResult, csv_of, parquet_of, rows_of
-from ndpsim.sweep.values import checked
+from ndpsim.sweeps.command import SweptCommand
+from ndpsim.sweeps.commands import swept_commands
+from ndpsim.sweeps.definition import Definition
+from ndpsim.sweeps.executors import Answers, Task
+from ndpsim.sweeps.executors.attempt import failure, reason_of
+from ndpsim.sweeps.executors.cluster import run_on_cluster
+from ndpsim.sweeps.executors.local import available_cores, run_locally
+from ndpsim.sweeps.file import read_definition
+from ndpsim.sweeps.store import SCHEMA, Store, point_name
+from ndpsim.sweeps.table import SweepResult, csv_of, parquet_of, rows_of
+from ndpsim.sweeps.values import checked
 
 __all__ = ["Progress", "defined", "run_sweep", "sweep"]
 
@@ -65,7 +65,7 @@ def sweep(
     """Run a command at many points, on all cores or on a cluster.
 
     >>> import ndpsim
-    >>> result = ndpsim.sweep("gemv", {"tokens": [1, 2], "dimm.ranks": [2, 4]}, fixed={"shape": "256,128"})
+    >>> result = ndpsim.sweeps("gemv", {"tokens": [1, 2], "dimm.ranks": [2, 4]}, fixed={"shape": "256,128"})
     >>> len(result), result[0]["tokens"], result[3]["dimm.ranks"], result.failed
     (4, 1, 4, 0)
 
@@ -120,6 +120,8 @@ def defined(
         InputError: it makes no sense.
     """
     vary, fixed, baseline = _mapping(vary, "vary"), _mapping(fixed, "fixed"), _mapping(baseline, "baseline")
+    for key in fixed.keys() & vary.keys():
+        raise InputError("has one value and varies, too", key=key)
     if isinstance(command, Definition):
         said = replace(
             command,
@@ -193,6 +195,8 @@ def run_sweep(
     command = _command_of(definition)
     if jobs is not None and cluster is not None:
         raise InputError("the cluster says how many points run at once; leave it out", key="jobs")
+    if cluster is not None and not text(cluster, "cluster").strip():
+        raise InputError("is empty: give the address of a scheduler, or its file", key="cluster")
     jobs = available_cores() if jobs is None else whole_number(jobs, "jobs", 1, _MOST_JOBS)
     retry_failed = flag(retry_failed, "retry_failed")
     points = definition.points()

@@ -82,7 +82,7 @@ class Store:
         try:
             self.points.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InputError(f"cannot make {self.points}: {error.strerror}", key="out") from None
+            raise InputError(f"cannot make {str(self.points)[:200]}: {error.strerror}", key="out") from None
         if not os.access(self.points, os.W_OK) or not os.access(folder, os.W_OK):
             raise InputError(f"cannot write {folder}: no permission", key="out")
         self._queue: SimpleQueue[dict[str, Any] | None] = SimpleQueue()

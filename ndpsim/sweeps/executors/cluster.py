@@ -13,9 +13,9 @@ from typing import Any
 
 from ndpsim.errors import InputError
 from ndpsim.results.cache import version
-from ndpsim.sweep.command import SweptCommand
-from ndpsim.sweep.executors import Answers, Task
-from ndpsim.sweep.executors.attempt import attempt, failure, reason_of
+from ndpsim.sweeps.command import SweptCommand
+from ndpsim.sweeps.executors import Answers, Task
+from ndpsim.sweeps.executors.attempt import attempt, failure, reason_of
 
 __all__ = ["run_on_cluster"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.results.stopwatch import Stopwatch
-from ndpsim.sweep.command import SweptCommand
+from ndpsim.sweeps.command import SweptCommand
 
 __all__ = ["attempt", "failure", "reason_of"]
 
