@@ -7,6 +7,7 @@ import json
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 from ndpsim.cli import sweep_progress
 from ndpsim.cli.completion import SWEPT_KEYS
 from ndpsim.cli.main import cli, main
+from ndpsim.cli.notices import announce_kernels
 from ndpsim.sweeps import run as run_module
 from ndpsim.sweeps.commands import swept_commands
 from swept_fake import Fake, run_here
@@ -171,6 +173,17 @@ def test_progress_is_a_bar_on_a_terminal(monkeypatch):
     call("fake", "--vary", "n=1..8", "--out", "there", err=err)
     assert "of 8 points" in err.getvalue()
     assert "points/s" in err.getvalue()
+
+
+def test_what_is_compiled_first_is_announced(monkeypatch, capsys):
+    monkeypatch.setattr("ndpsim._jit.cached_kernels", Counter)
+    announce_kernels("gemv", {})
+    announce_kernels("gemv", {"host-traffic": 5})
+    announce_kernels("fake", {})
+    assert capsys.readouterr().err.splitlines() == [
+        "ndpsim: a kernel is compiled first, once for this version; some 10 s ...",
+        "ndpsim: 3 kernels are compiled first, once for this version; some 28 s ...",
+    ]
 
 
 def test_options_of_a_swept_command_are_no_options_of_every_sweep():

@@ -12,6 +12,7 @@ from click.shell_completion import CompletionItem
 
 from ndpsim.cli.command import Command, CommandGroup
 from ndpsim.cli.completion import SWEPT_KEYS, names_or_files
+from ndpsim.cli.notices import announce_kernels
 from ndpsim.cli.options import check_outputs, named_as_options, write_json
 from ndpsim.cli.sweep_progress import showing
 from ndpsim.errors import InputError, one_of
@@ -110,7 +111,8 @@ def _options() -> list[click.Option]:
         click.Option(
             ["--cluster"],
             metavar="ADDRESS",
-            help="Run the points on this Dask cluster instead: tcp://HOST:PORT, or a scheduler file.",
+            help="Run the points on this Dask cluster instead: tcp://HOST:PORT, or a scheduler file. Files "
+            "that are named must be there, too, under the same path.",
         ),
         click.Option(["--retry-failed"], is_flag=True, help="Run points again that failed before."),
         click.Option(
@@ -209,6 +211,8 @@ def _sweep(name: str, fixed: dict[str, str], options: dict[str, Any]) -> None:
             _pairs(options["baseline"], "--baseline", "policy=klotski"),
         )
         plot = _plot_of(options, definition)
+        if options["cluster"] is None:
+            announce_kernels(definition.command, definition.fixed)
         with showing() as watch:
             result = run_sweep(
                 definition,

@@ -13,7 +13,7 @@ import logging
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Queue
 from threading import Thread
 from typing import Any
 
@@ -26,6 +26,8 @@ __all__ = ["SCHEMA", "Store", "point_name", "write_synced"]
 
 #: The form of the files; another one is another name.
 SCHEMA = 1
+
+_MOST_WAITING = 64  # records that are not on the disk yet
 
 _log = logging.getLogger("ndpsim")
 
@@ -85,7 +87,7 @@ class Store:
             raise InputError(f"cannot make {str(self.points)[:200]}: {error.strerror}", key="out") from None
         if not os.access(self.points, os.W_OK) or not os.access(folder, os.W_OK):
             raise InputError(f"cannot write {folder}: no permission", key="out")
-        self._queue: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
+        self._queue: Queue[tuple[str, bytes] | None] = Queue(_MOST_WAITING)
         self._problem: OSError | None = None
         self._writer = Thread(target=self._write_queued, name="points of a sweep", daemon=True)
         self._writer.start()
@@ -112,7 +114,8 @@ class Store:
             InputError: an earlier one could not be written.
         """
         self._check()
-        self._queue.put(record)
+        content = _text({**record, "checksum": _checksum(record)})
+        self._queue.put((f"{record['key']}.json", content))
 
     def write_file(self, name: str, content: bytes) -> None:
         """Write a file beside the folder of points.
@@ -147,14 +150,13 @@ class Store:
                 waiting.append(self._queue.get())
             more = None not in waiting
             try:
-                self._write(record for record in waiting if record is not None)
+                self._write(file for file in waiting if file is not None)
             except OSError as error:
                 self._problem = error
 
-    def _write(self, records: Iterable[dict[str, Any]]) -> None:
-        for record in records:
-            content = _text({**record, "checksum": _checksum(record)})
-            write_synced(self.points / f"{record['key']}.json", content, self.folder)
+    def _write(self, files: Iterable[tuple[str, bytes]]) -> None:
+        for name, content in files:
+            write_synced(self.points / name, content, self.folder)
         _sync_folder(self.points)
 
 
