@@ -125,11 +125,11 @@ def _options() -> list[click.Option]:
         ),
         click.Option(["--plot", "plot_to"], metavar="FILE", help="Draw the points."),
         click.Option(["--size"], metavar="NAME", help="Of --plot: its size.  [default: single]"),
-        click.Option(["--kind"], help="Of --plot: lines, bars, heat or pareto.  [default: by what varies]"),
-        click.Option(["--x"], metavar="KEY", help="Of --plot: the horizontal axis; of pareto, a metric."),
-        click.Option(["--y"], metavar="METRIC", help="Of --plot: what is drawn over it."),
-        click.Option(["--by"], metavar="KEY,...", help="Of --plot: keys whose values are lines apart."),
-        click.Option(["--log"], metavar="x|y|xy", help="Of --plot: logarithmic axes."),
+        click.Option(["--kind"], help="Of pictures: lines, bars, heat or pareto.  [default: by what varies]"),
+        click.Option(["--x"], metavar="KEY", help="Of pictures: the horizontal axis; of pareto, a metric."),
+        click.Option(["--y"], metavar="METRIC", help="Of pictures: what is drawn over it."),
+        click.Option(["--by"], metavar="KEY,...", help="Of pictures: keys whose values are lines apart."),
+        click.Option(["--log"], metavar="x|y|xy|none", help="Of pictures: logarithmic axes."),
         click.Option(
             ["--report", "report_to"],
             metavar="FILE",
@@ -222,11 +222,14 @@ def _sweep(name: str, fixed: dict[str, str], options: dict[str, Any]) -> None:
                 retry_failed=options["retry_failed"],
                 watch=watch,
             )
-    _write(options, result, plot)
+    if options["json_to"] is not None:
+        write_json(result.to_dict(), options["json_to"])
     if options["json_to"] != "-":
         _print(result, out)
     if result.failed:
         _say_failures(result, out)
+    _draw(options, result, plot)
+    if result.failed:
         click.get_current_context().exit(1)
 
 
@@ -240,28 +243,30 @@ def _check_out(out: Path) -> None:
         raise InputError(f"{out} is not a folder", key="--out")
 
 
-def _plot_of(options: Mapping[str, Any], definition: Definition) -> tuple[str, dict[str, Any]] | None:
-    """The size and the choices of the picture that is asked for; None: none is.
+def _plot_of(options: Mapping[str, Any], definition: Definition) -> dict[str, Any] | None:
+    """The choices of the picture, of a file of its own or in a report; None: it is not asked for.
 
     Raises:
         InputError: it cannot be drawn, as far as one can tell without results.
     """
+    choices = {name: options[name] for name in _OF_PLOT}
+    of_report = options["report_to"] is not None
     if options["plot_to"] is None:
-        for name in ("size", *_OF_PLOT):
-            if options[name] is not None:
-                raise InputError("is of --plot, which is not given", key=f"--{name}")
-        return None
+        given = [name for name in ("size", *([] if of_report else _OF_PLOT)) if options[name] is not None]
+        if given:
+            raise InputError("is of --plot, which is not given", key=f"--{given[0]}")
+        if not any(choices.values()):
+            return None
     from ndpsim.report.panels import DEFAULT_SIZE, chosen_size
 
-    size = options["size"] or DEFAULT_SIZE
-    choices = {name: options[name] for name in _OF_PLOT}
     with named_as_options("size", *_OF_PLOT):
-        chosen_size(size)
+        chosen_size(options["size"] or DEFAULT_SIZE)
         _chosen(definition, None, choices)
-    from ndpsim.report.pictures import canvas  # brings matplotlib, which takes its time
+    if options["plot_to"] is not None:
+        from ndpsim.report.pictures import canvas  # brings matplotlib, which takes its time
 
-    canvas.check_format(options["plot_to"])
-    return size, choices
+        canvas.check_format(options["plot_to"])
+    return choices
 
 
 def _chosen(definition: Definition, rows: list[dict[str, Any]] | None, choices: dict[str, Any]) -> SweepPlot:
@@ -270,19 +275,22 @@ def _chosen(definition: Definition, rows: list[dict[str, Any]] | None, choices: 
     return chosen_plot(definition, rows, **choices)
 
 
-def _write(options: Mapping[str, Any], result: SweepResult, plot: tuple[str, dict[str, Any]] | None) -> None:
-    if options["json_to"] is not None:
-        write_json(result.to_dict(), options["json_to"])
-    if plot is not None:
+def _draw(options: Mapping[str, Any], result: SweepResult, choices: dict[str, Any] | None) -> None:
+    """The picture and the report."""
+    plot = None
+    if choices is not None:
+        with named_as_options(*_OF_PLOT, "plot"):
+            plot = _chosen(result.definition, result.rows, choices)
+    if plot is not None and options["plot_to"] is not None:
+        from ndpsim.report.panels import DEFAULT_SIZE
         from ndpsim.report.pictures.sweep import draw_points
 
-        with named_as_options(*_OF_PLOT, "plot"):
-            chosen = _chosen(result.definition, result.rows, plot[1])
-        draw_points(options["plot_to"], result.rows, result.definition, chosen, plot[0])
+        size = options["size"] or DEFAULT_SIZE
+        draw_points(options["plot_to"], result.rows, result.definition, plot, size)
     if options["report_to"] is not None:
-        from ndpsim.report.html.sweep import write_sweep_report
+        from ndpsim.report.html.sweeps import write_sweep_report
 
-        write_sweep_report(options["report_to"], result)
+        write_sweep_report(options["report_to"], result, plot)
 
 
 def _print(result: SweepResult, out: Path) -> None:
