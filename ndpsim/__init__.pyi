@@ -62,6 +62,8 @@ from ndpsim.simulate import simulate_relayout as simulate_relayout
 from ndpsim.simulate import sweep_load as sweep_load
 from ndpsim.spec import Device as Device
 from ndpsim.spec import resolve as resolve
+from ndpsim.sweeps.run import sweep as sweep
+from ndpsim.sweeps.table import SweepResult as SweepResult
 from ndpsim.traces import CommandTrace as CommandTrace
 from ndpsim.traces import Requests as Requests
 from ndpsim.traces import read_commands as read_commands

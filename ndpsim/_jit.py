@@ -78,7 +78,7 @@ _WITHOUT_KERNELS = (
     "results",
     "routing",
     "simulate",
-    "sweep",
+    "sweeps",
 )
 
 

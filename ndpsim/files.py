@@ -31,6 +31,7 @@ __all__ = [
     "reading",
     "remove_temporaries",
     "replacing",
+    "temporary_beside",
     "temporary_folder",
 ]
 
@@ -242,7 +243,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             with open(target, "wb") as device:
                 yield device
         else:
-            with _temporary_beside(_place(target)) as file:
+            with temporary_beside(_place(target)) as file:
                 yield file
                 _commit(file, _place(target))
     except OSError as error:
@@ -273,7 +274,7 @@ def _is_temporary(path: str) -> bool:
 
 
 @contextmanager
-def _temporary_beside(target: Path) -> Iterator[IO[bytes]]:
+def temporary_beside(target: Path) -> Iterator[IO[bytes]]:
     """A new file in the folder of `target`, with its permissions; it is gone when the block has ended."""
     _remove_leftovers(target.parent)
     name = str(target.parent / f".ndpsim-{os.urandom(16).hex()}.tmp")

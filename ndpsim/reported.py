@@ -10,7 +10,7 @@ from typing import Any
 
 from ndpsim.units import format_bytes, format_energy, format_time
 
-__all__ = ["OF_THE_RUN", "Reported", "flattened", "html_table", "text_table"]
+__all__ = ["OF_THE_RUN", "Reported", "flattened", "html_table", "text_table", "with_unit"]
 
 _WIDTH = 80  # columns that a repr takes at most
 _LINES = 22  # rows of a repr, at most
@@ -43,24 +43,25 @@ def _has_unit(name: str) -> bool:
     return any(name.endswith(ending) for ending, _ in _FORMATS)
 
 
-def _shown(name: str, value: Any) -> str:
-    """A value as text, with the unit that its name tells."""
+def with_unit(name: str, value: Any) -> str:
+    """A value as text, with the unit that its name tells, dotted or not: `time_ns`, `energy_nj.total`."""
     if isinstance(value, Mapping):
         words = (
-            (key, _shown(key if _has_unit(key) else name, of_key), isinstance(of_key, Mapping))
+            (key, with_unit(key if _has_unit(key) else name, of_key), isinstance(of_key, Mapping))
             for key, of_key in value.items()
         )
         ordered = sorted(words, key=lambda word: word[0] != "total")
         return ", ".join(f"{key} ({shown})" if nested else f"{key} {shown}" for key, shown, nested in ordered)
     if isinstance(value, tuple | list):
         few = len(value) <= 8 and all(isinstance(one, int | float | str) for one in value)
-        return ", ".join(_shown(name, one) for one in value) if few else f"{len(value)} of them"
+        return ", ".join(with_unit(name, one) for one in value) if few else f"{len(value)} of them"
     if isinstance(value, Reported):
         return f"a {type(value).__name__}"
     if isinstance(value, int | float) and not isinstance(value, bool):
-        for ending, formatted in _FORMATS:
-            if name.endswith(ending):
-                return formatted(value)
+        for part in reversed(name.split(".")):
+            for ending, formatted in _FORMATS:
+                if part.endswith(ending):
+                    return formatted(value)
         return str(value) if isinstance(value, int) else f"{value:.4g}"
     return str(value)
 
@@ -178,7 +179,7 @@ class Reported:
 
     def _rows(self) -> list[tuple[str, str]]:
         names = [f.name for f in self._fields() if f.repr]
-        rows = [(name, _shown(name, getattr(self, name))) for name in names[:_LINES]]
+        rows = [(name, with_unit(name, getattr(self, name))) for name in names[:_LINES]]
         more = len(self._fields()) - len(rows)
         return rows + ([("...", f"{more} more fields")] if more else [])
 

@@ -83,6 +83,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["moe", "--policy", "al"], ["all"]),
         (["moe", "--kv", ""], ["auto", "gpu", "host"]),
         (["moe", "--routing", "sk"], ["skewed"]),
+        (["sweep", "re"], ["relayout"]),
+        (["sweep", "m"], ["moe", "mine.yaml"]),
+        (["sweep", "gemv", "--mod"], ["--model"]),
+        (["sweep", "gemv", "--hw", "tri"], ["trimoe"]),
+        (["sweep", "gemv", "--vary", "to"], ["tokens="]),
+        (["sweep", "moe", "--vary", "policy=mon"], ["policy=monde"]),
+        (["sweep", "gemv", "--vary", "dimm.r"], ["dimm.ranks="]),
+        (["sweep", "gemv", "--baseline", "dram.refresh=n"], ["dram.refresh=none"]),
+        (["sweep", "gemv", "--vary", "dimm.ranks="], []),
+        (["sweep", "mine.yaml", "--kind", ""], ["lines", "bars", "heat", "pareto"]),
         (["list", "re"], ["request-formats"]),
         (["routing", "d"], ["describe"]),
         (["routing", "generate", "popularity:o"], ["popularity:olmoe-1b-7b"]),
@@ -183,7 +193,16 @@ def test_every_named_value_of_every_option_is_offered(command):
 
 
 @pytest.mark.parametrize(
-    "words", [["gemv", "--set", "dram."], ["dram", "--timing", ""], ["show", "model", ""], [""]], ids=" ".join
+    "words",
+    [
+        ["gemv", "--set", "dram."],
+        ["sweep", "gemv", "--vary", "to"],
+        ["sweep", ""],
+        ["dram", "--timing", ""],
+        ["show", "model", ""],
+        [""],
+    ],
+    ids=" ".join,
 )
 def test_completing_imports_nothing_that_takes_its_time(words):
     code = f"""

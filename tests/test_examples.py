@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ndpsim.sweep.commands import swept_commands
-from ndpsim.sweep.file import read_definition
+from ndpsim.sweeps.commands import swept_commands
+from ndpsim.sweeps.file import read_definition
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.yaml"))
 

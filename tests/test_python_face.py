@@ -303,6 +303,22 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "cache": _FLAG,
         },
     ),
+    "sweep": (
+        ndpsim.sweep,
+        {"command": "gemv", "vary": {"tokens": [1]}, "fixed": {"shape": "256,128"}},
+        {
+            "command": but(),
+            "vary": [*but(), {"tokens": []}, {"tokens": [0]}, {"tokens": NOTHING}, {3: [1]}],
+            "fixed": [*but(None, {}), {"tokens": 0}, {"dimm.ranks": "two"}],
+            "zip": [*but(True, []), ["tokens"], [["token"]]],
+            "baseline": [*but(None, {}), {"tokens": 2}],
+            "out": but(None, "nonsense"),
+            "jobs": [*but(None), 0, 1.0, "1"],
+            "cluster": but(None, "nonsense", LONG),
+            "retry_failed": _FLAG,
+            "progress": _PROGRESS,
+        },
+    ),
     "check_schedule": (
         ndpsim.check_schedule,
         {"path": "log.jsonl"},
@@ -556,6 +572,9 @@ KEYS = {
     "layout": {"layout", "name"},
     "loads": {"loads"},
     "policies": {"policies", "policy"},  # one of them
+    "vary": {"vary", "tokens", "a"},  # the key itself
+    "fixed": {"fixed", "tokens", "dimm.ranks", "a"},
+    "baseline": {"baseline", "a"},
 }
 CASES = [
     (call, argument, value)

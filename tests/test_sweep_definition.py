@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ndpsim.errors import InputError
-from ndpsim.sweep.commands import swept_commands
-from ndpsim.sweep.definition import Definition
-from ndpsim.sweep.file import read_definition
-from ndpsim.sweep.values import checked, one_value, values_of
+from ndpsim.sweeps.commands import swept_commands
+from ndpsim.sweeps.definition import Definition
+from ndpsim.sweeps.file import read_definition
+from ndpsim.sweeps.values import checked, one_value, values_of
 
 GEMV, MOE, RELAYOUT, DRAM = (swept_commands()[name] for name in ("gemv", "moe", "relayout", "dram"))
 

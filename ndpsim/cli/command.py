@@ -29,8 +29,9 @@ _SECTIONS = {
     "write-buffer lanes",
     "Trace": "format wrap sweep-load",
     "Routing": "routing batch steps prompt seed offline experts-per-token",
-    "Results": "json plot size panels timeline log check-layer check-limit commands commands-format "
-    "lane channel energy limit markdown out name force",
+    "Sweep": "vary zip baseline jobs cluster retry-failed",
+    "Results": "json plot size panels kind x y by report timeline log check-layer check-limit commands "
+    "commands-format lane channel energy limit markdown out name force",
 }
 _OTHERS = "Other options"
 _COMPLETION = (
@@ -59,14 +60,17 @@ class Command(click.Command):
 class CommandGroup(click.Group):
     """A command with commands of its own, and examples as `Command` has them."""
 
+    def command_rows(self) -> list[tuple[str, str]]:
+        """Its commands with what they do, for the help."""
+        return [(name, command.get_short_help_str(_WIDEST)) for name, command in self.commands.items()]
+
     def __init__(self, *arguments: Any, examples: Sequence[str] = (), **options: Any) -> None:
         super().__init__(*arguments, **{"context_settings": CONTEXT_SETTINGS, **options})
         self.examples = tuple(examples)
         self.params = [completing(parameter) for parameter in self.params]
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        commands = [(name, command.get_short_help_str(_WIDEST)) for name, command in self.commands.items()]
-        sections = [("Commands", commands), *_option_sections(self, ctx)]
+        sections = [("Commands", self.command_rows()), *_option_sections(self, ctx)]
         formatter.write(help_text(self, ctx, self.examples, sections))
 
 

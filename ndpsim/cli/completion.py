@@ -40,7 +40,9 @@ __all__ = [
     "ROUTING_FORMATS",
     "ROWS",
     "SHOW_KINDS",
+    "SWEPT_KEYS",
     "completing",
+    "names_or_files",
 ]
 
 #: What may be completed of a parameter, from the context and what is typed of it; more than fits is no harm.
@@ -94,6 +96,17 @@ ROWS = (
     "import",
     "compile",
 )
+SWEEP_KINDS = ("lines", "bars", "heat", "pareto")
+_WEIGHTS = "bits group-size scale-bits zero-point-bits"
+#: The options of the commands that can be swept.
+SWEPT_KEYS = {
+    "gemv": f"hw model shape tokens release-ns engine layout {_WEIGHTS} host-traffic host-reads host-pattern "
+    "arbitration slice-clocks",
+    "moe": "hw model policy batch steps routing seed prompt layers bits kv context gpu-experts arbitration",
+    "relayout": f"hw model shape experts from to from-dimms to-dimms topology no-host other-dimms {_WEIGHTS}",
+    "dram": "trace hw standard org timing ranks channels mapper scheduler row-policy row-cap refresh "
+    "read-buffer write-buffer format wrap",
+}
 SHOW_KINDS = ("hw", "model", "org", "timing", "schema", "layout", "processor", "policy")
 
 
@@ -230,6 +243,23 @@ def _values_of(context: click.Context, key: str, typed: str) -> Iterable[str]:
     return _hardware_keys().get(key, ())
 
 
+def _varied(context: click.Context, typed: str) -> Iterable[str]:
+    """``--vary``: options of the command that is swept, then keys of hardware; values after the "="."""
+    key, equals, value = typed.partition("=")
+    if f"--{key}" in _OFFERS and equals:
+        return [f"{key}={offered}" for offered in _OFFERS[f"--{key}"](context, value)]
+    if equals:
+        return [f"{key}={offered}" for offered in _values_of(context, key, value)]
+    options = SWEPT_KEYS.get(context.info_name or "", "")
+    return [*(f"{name}=" for name in options.split()), *(f"{name}=" for name in _hardware_keys())]
+
+
+def names_or_files(names: Iterable[str], endings: Sequence[str], typed: str) -> list[CompletionItem]:
+    """What is offered for a name, or a file with one of the endings, that begins as typed."""
+    offered = [*names, *_files(typed, endings)]
+    return [CompletionItem(name) for name in offered if name.startswith(typed)]
+
+
 # Parameters
 
 
@@ -279,7 +309,10 @@ _OFFERS: dict[str, Offers] = {
     "--format": lambda context, typed: ROUTING_FORMATS if context.info_name == "import" else REQUEST_FORMATS,
     "--commands-format": _one_of(*COMMAND_FORMS),
     "--row": _one_of(*ROWS),
+    "--kind": _one_of(*SWEEP_KINDS),
     "--set": _settings,
+    "--vary": _varied,
+    "--baseline": _varied,
     "what": _listed,
     "name": _shown,
     "routing": _names_or_files(_routing_names, ".npz"),

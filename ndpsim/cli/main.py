@@ -36,6 +36,7 @@ _COMMANDS = {
     "show": "show one of them in full: hw, model, org, timing, schema, layout, policy",
     "import": "turn a DRAMsim3 or Ramulator 2 configuration into a hardware file",
     "routing": "generate, import and describe which experts the tokens of a model choose",
+    "sweep": "run gemv, moe, relayout or dram at many points, on all cores or a cluster; draw them",
     "moe": "run a model's layers, their experts on GPU, CPU and DIMMs under a policy or several",
     "cache": "say where compiled kernels and results lie and how large they are; remove them",
 }

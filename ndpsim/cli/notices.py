@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-__all__ = ["COMPILE_S", "kernels_of", "notices"]
+__all__ = ["COMPILE_S", "announce_kernels", "kernels_of", "notices"]
 
 # About how long a kernel takes to compile, in seconds, on a machine of 2024. Kernels of less are not in it.
 COMPILE_S = {
@@ -58,6 +58,18 @@ def kernels_of(command: str, given: Mapping[str, Any]) -> Counter[str]:
 def _say(text: str) -> None:
     with contextlib.suppress(OSError):  # a result is worth more than what is said beside it
         click.echo(f"ndpsim: {text}", err=True)
+
+
+def announce_kernels(command: str, given: Mapping[str, Any]) -> None:
+    """Say what other processes, which say nothing themselves, have to compile for a command first."""
+    from ndpsim import _jit
+
+    host = {"host_gbps": given.get("host-traffic"), "no_host": given.get("no-host")}
+    missing = kernels_of(command, {**given, **host}) - _jit.cached_kernels()
+    if missing:
+        seconds = max(sum(COMPILE_S.get(name, 0) * number for name, number in missing.items()), 1)
+        kernels = "a kernel is" if missing.total() == 1 else f"{missing.total()} kernels are"
+        _say(f"{kernels} compiled first, once for this version; some {seconds} s ...")
 
 
 class _Notices(logging.Handler):

@@ -13,7 +13,7 @@ from ndpsim.arguments import is_flag, shown
 from ndpsim.config.nodes import scalar
 from ndpsim.errors import InputError, one_of
 from ndpsim.layout import ExpertFormat
-from ndpsim.sweep.command import Parameter
+from ndpsim.sweeps.command import Parameter
 
 __all__ = [
     "WEIGHTS",

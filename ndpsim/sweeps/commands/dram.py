@@ -11,9 +11,9 @@ from ndpsim.errors import InputError
 from ndpsim.plugins import option_names
 from ndpsim.results.form import digest_of
 from ndpsim.simulate import Memory, run_requests
-from ndpsim.sweep.command import Parameter, Resolved, SweptCommand
-from ndpsim.sweep.parameters import choice, file_digests, flag, hardware_sets, options_of, whole, word
-from ndpsim.sweep.scalars import scalars_of
+from ndpsim.sweeps.command import Parameter, Resolved, SweptCommand
+from ndpsim.sweeps.parameters import choice, file_digests, flag, hardware_sets, options_of, whole, word
+from ndpsim.sweeps.scalars import scalars_of
 from ndpsim.traces import read_requests
 
 __all__ = ["COMMAND"]

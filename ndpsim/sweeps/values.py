@@ -11,9 +11,9 @@ from ndpsim.arguments import shown
 from ndpsim.config.keys import allowed, field_at, refusal, section_of
 from ndpsim.config.load import setting
 from ndpsim.errors import InputError, nearest
-from ndpsim.sweep.command import SweptCommand
-from ndpsim.sweep.definition import Definition
-from ndpsim.sweep.parameters import plain
+from ndpsim.sweeps.command import SweptCommand
+from ndpsim.sweeps.definition import Definition
+from ndpsim.sweeps.parameters import plain
 
 __all__ = ["checked", "one_value", "values_of"]
 

@@ -13,8 +13,8 @@ from ndpsim.moe import Expert, parse_shape
 from ndpsim.results.form import digest_of
 from ndpsim.simulate import simulate_contention, simulate_expert, simulate_host_read
 from ndpsim.simulate.weights import named_weights
-from ndpsim.sweep.command import Parameter, Resolved, SweptCommand
-from ndpsim.sweep.parameters import (
+from ndpsim.sweeps.command import Parameter, Resolved, SweptCommand
+from ndpsim.sweeps.parameters import (
     WEIGHTS,
     choice,
     file_digests,
@@ -26,7 +26,7 @@ from ndpsim.sweep.parameters import (
     whole,
     word,
 )
-from ndpsim.sweep.scalars import scalars_of
+from ndpsim.sweeps.scalars import scalars_of
 
 __all__ = ["COMMAND", "EXPERT", "expert_of"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 
 from ndpsim.plugins import plugins
-from ndpsim.sweep import commands as _folder
-from ndpsim.sweep.command import SweptCommand
+from ndpsim.sweeps import commands as _folder
+from ndpsim.sweeps.command import SweptCommand
 
 __all__ = ["swept_commands"]
 

@@ -16,8 +16,8 @@ from ndpsim.policies.choose import choose_policy
 from ndpsim.processors import load_processors
 from ndpsim.results.form import digest_of
 from ndpsim.routing.generate import is_spec
-from ndpsim.sweep.command import Parameter, Resolved, SweptCommand
-from ndpsim.sweep.parameters import (
+from ndpsim.sweeps.command import Parameter, Resolved, SweptCommand
+from ndpsim.sweeps.parameters import (
     choice,
     file_digests,
     hardware_sets,
@@ -25,7 +25,7 @@ from ndpsim.sweep.parameters import (
     whole,
     word,
 )
-from ndpsim.sweep.scalars import scalars_of
+from ndpsim.sweeps.scalars import scalars_of
 
 __all__ = ["COMMAND"]
 

@@ -11,9 +11,9 @@ from ndpsim.errors import InputError
 from ndpsim.results.form import digest_of
 from ndpsim.simulate import simulate_relayout
 from ndpsim.simulate.weights import named_weights
-from ndpsim.sweep.command import Parameter, Resolved, SweptCommand
-from ndpsim.sweep.commands.gemv import EXPERT, expert_of
-from ndpsim.sweep.parameters import (
+from ndpsim.sweeps.command import Parameter, Resolved, SweptCommand
+from ndpsim.sweeps.commands.gemv import EXPERT, expert_of
+from ndpsim.sweeps.parameters import (
     WEIGHTS,
     flag,
     hardware_sets,
@@ -23,7 +23,7 @@ from ndpsim.sweep.parameters import (
     whole,
     word,
 )
-from ndpsim.sweep.scalars import scalars_of
+from ndpsim.sweeps.scalars import scalars_of
 
 __all__ = ["COMMAND"]
 

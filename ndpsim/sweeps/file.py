@@ -28,9 +28,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ndpsim.config.nodes import Node, parse, read_text
 from ndpsim.errors import InputError, nearest, one_of
-from ndpsim.sweep.commands import swept_commands
-from ndpsim.sweep.definition import Definition, Published
-from ndpsim.sweep.values import checked
+from ndpsim.sweeps.commands import swept_commands
+from ndpsim.sweeps.definition import Definition, Published
+from ndpsim.sweeps.values import checked
 
 __all__ = ["read_definition"]
 

@@ -1,0 +1,28 @@
+"""Where points are run: in processes of this machine, or on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Answers", "Task"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A point to run.
+
+    Attributes:
+        name: of its file.
+        given: to the command, by key.
+        key: `Resolved.key` as the sweep found it.
+    """
+
+    name: str
+    given: Mapping[str, Any]
+    key: str
+
+
+#: Tasks with what came of each, `attempt.Attempt`, as they finish.
+Answers = Iterator[tuple[Task, dict[str, Any]]]

@@ -1,0 +1,80 @@
+"""Running one point, wherever that is."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ndpsim.errors import InputError, MismatchError
+from ndpsim.results.stopwatch import Stopwatch
+from ndpsim.sweeps.command import SweptCommand
+
+__all__ = ["attempt", "failure", "reason_of"]
+
+
+def attempt(command: SweptCommand, given: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Run a point; the part of its record that only the run knows.
+
+    `stored` is False where a file that the point names is not, here and now, what the sweep took it for: the
+    result says nothing about the point.
+    """
+    stopwatch = Stopwatch()
+    try:
+        metrics = _plain(command.measure(given))
+        answer = {"status": "ok", "reason": None, "metrics": metrics}
+    except Exception as error:  # the other points go on, whatever is wrong with this one
+        answer = failure(reason_of(error))
+    changed = _what_changed(command, given, key)
+    if changed is not None:
+        answer = failure(changed)
+    return {
+        **answer,
+        "stored": changed is None,
+        "host": {"name": platform.node(), "cpu": platform.machine(), "cores": os.cpu_count()},
+        **stopwatch.times(),
+    }
+
+
+def failure(reason: str) -> dict[str, Any]:
+    """What a point is recorded with that has no result."""
+    return {"status": "failed", "reason": reason, "metrics": {}}
+
+
+def reason_of(error: Exception) -> str:
+    """Why a point failed, in one line; of what is no mistake of the user's, with the kind of error."""
+    text = " ".join(str(error).split())
+    if isinstance(error, InputError | MismatchError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _plain(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Metrics as JSON has them; what is not finite is not there."""
+    finite = {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in metrics.items()
+    }
+    return dict(json.loads(json.dumps(finite, allow_nan=False)))
+
+
+def _what_changed(command: SweptCommand, given: Mapping[str, Any], key: str) -> str | None:
+    """Why the point is another one by now; None: it is what it was. Only files can have changed."""
+    if not any(_names_file(command, name, value) for name, value in given.items()):
+        return None
+    try:
+        same = command.resolve(given).key == key
+    except Exception as error:
+        return f"a file that is named is not as it was when the sweep began ({reason_of(error)})"
+    return None if same else "a file that is named is not as it was when the sweep began"
+
+
+def _names_file(command: SweptCommand, name: str, value: Any) -> bool:
+    """Whether a value names a file: an option may, and any text in the hardware."""
+    parameter = command.parameters.get(name)
+    may = parameter is None or parameter.is_file
+    return may and isinstance(value, str) and (bool(Path(value).suffix) or os.path.exists(value))

@@ -1,0 +1,145 @@
+"""Points on a cluster of Dask distributed, which runs them again when a worker is lost."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ndpsim.errors import InputError
+from ndpsim.results.cache import version
+from ndpsim.sweeps.command import SweptCommand
+from ndpsim.sweeps.executors import Answers, Task
+from ndpsim.sweeps.executors.attempt import attempt, failure, reason_of
+
+__all__ = ["run_on_cluster"]
+
+_CONNECT_S = 10.0
+_WORKERS_S = 60.0  # for the first worker to come
+_AT_ONCE = 1000  # tasks at the scheduler, at least
+_PER_THREAD = 4  # tasks at the scheduler for each thread of the workers
+
+
+def run_on_cluster(command: SweptCommand, tasks: Iterator[Task], address: str) -> Answers:
+    """Run tasks on the workers of a scheduler.
+
+    A task whose worker is lost is run again, by the cluster's own rules, and at last answered as failed.
+
+    Args:
+        address: of the scheduler, ``tcp://HOST:PORT``, or its scheduler file.
+
+    Raises:
+        InputError: Dask is not installed, no scheduler answers, it has no workers, or a worker has not this
+            version of ndpsim.
+        OSError: the scheduler is lost.
+    """
+    try:
+        distributed: Any = importlib.import_module("distributed")  # an extra, and it takes its time
+    except ImportError:
+        raise InputError("needs Dask: pip install 'ndpsim[cluster]'", key="cluster") from None
+    with _quietly(), _connected(distributed.Client, address) as client:
+        _check_workers(client)
+        at_once = max(_AT_ONCE, _PER_THREAD * sum(client.nthreads().values()))
+        submitted: dict[str, Task] = {}
+        futures = distributed.as_completed(loop=client.loop)
+
+        def submit(task: Task) -> None:
+            given = _with_whole_paths(command, task.given)
+            future = client.submit(_attempt_here, command, given, task.key, pure=False)
+            submitted[future.key] = task
+            futures.add(future)
+
+        for task in islice(tasks, at_once):
+            submit(task)
+        for future in futures:
+            task = submitted.pop(future.key)
+            for following in islice(tasks, 1):
+                submit(following)
+            yield task, _answer(future)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Dask says nothing within the block; what matters of it is in what comes of a task."""
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
+    levels = {logging.getLogger(name): logging.getLogger(name).level for name in names}
+    for log in levels:
+        log.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for log, level in levels.items():
+            log.setLevel(level)
+
+
+def _connected(client_of: Any, address: str) -> Any:
+    """A client of the scheduler at an address or of a scheduler file."""
+    where = {"scheduler_file": address} if Path(address).is_file() else {"address": address}
+    try:
+        return client_of(**where, timeout=_CONNECT_S, set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        problem = f"no Dask scheduler answers at {address} ({' '.join(str(error).split())[:200]})"
+        raise InputError(problem, key="cluster") from None
+
+
+def _check_workers(client: Any) -> None:
+    """Make sure that there are workers, and that they run what runs here."""
+    try:
+        client.wait_for_workers(1, timeout=_WORKERS_S)
+    except TimeoutError:
+        raise InputError(f"the cluster has no workers after {_WORKERS_S:.0f} s", key="cluster") from None
+    try:
+        versions = client.run(_version_there)
+    except Exception as error:
+        problem = f"a worker cannot import ndpsim ({reason_of(error)})"
+        raise InputError(problem, key="cluster") from None
+    others = sorted(worker for worker, there in versions.items() if there != version())
+    if others:
+        problem = f"has another version of ndpsim, Python, NumPy or Numba than is here: worker {others[0]}"
+        raise InputError(problem, key="cluster")
+
+
+def _version_there() -> str:
+    return version()
+
+
+def _with_whole_paths(command: SweptCommand, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is given, with files named from the root: workers have folders of their own."""
+
+    def whole(name: str, value: Any) -> Any:
+        if name not in command.parameters or not command.parameters[name].is_file:
+            return value
+        file, colon, part = str(value).partition(":")  # FILE.py:CLASS
+        return os.path.abspath(file) + colon + part if os.path.isfile(file) else value
+
+    return {name: whole(name, value) for name, value in given.items()}
+
+
+def _attempt_here(command: SweptCommand, given: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """`attempt`, with the version of ndpsim that made it: workers may come later."""
+    return attempt(command, given, key) | {"ndpsim": version()}
+
+
+def _answer(future: Any) -> dict[str, Any]:
+    """What came of a task.
+
+    Raises:
+        OSError: the scheduler is lost.
+    """
+    if future.status == "cancelled" or future.status == "lost":
+        raise OSError(
+            "the scheduler of the cluster is lost; the same command goes on with what is unfinished"
+        )
+    if future.status == "error":
+        error = future.exception()
+        lost = type(error).__name__ == "KilledWorker"  # whose own words name a worker, another each time
+        return failure("every worker that ran it ended" if lost else f"on the cluster: {reason_of(error)}")
+    answer: dict[str, Any] = future.result()
+    if answer.pop("ndpsim") != version():
+        return failure("its worker has another version of ndpsim, Python, NumPy or Numba") | {"stored": False}
+    return answer

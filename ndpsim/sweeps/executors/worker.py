@@ -1,0 +1,42 @@
+"""A process that runs points for `local`: it takes tasks from a connection until that closes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any
+
+__all__ = ["serve"]
+
+
+def serve(descriptor: int) -> None:
+    """Run what comes over the connection; ends with the process that sends it, in the middle of a point."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whom Ctrl-C is meant for closes the connection
+    connection: Connection = Connection(descriptor)
+    try:
+        from ndpsim.sweeps.executors.attempt import attempt  # noqa: PLC0415 (what fails is answered)
+
+        command = connection.recv()
+    except Exception as error:
+        connection.send(f"{type(error).__name__}: {error}")
+        return
+    connection.send(None)
+    tasks: SimpleQueue[tuple[Any, ...]] = SimpleQueue()
+    Thread(target=_receive, args=(connection, tasks), daemon=True).start()
+    while True:
+        answer = attempt(command, *tasks.get())
+        with contextlib.suppress(OSError):  # nobody waits for it any more
+            connection.send(answer)
+
+
+def _receive(connection: Connection, tasks: SimpleQueue[tuple[Any, ...]]) -> None:
+    """Take what is sent; end the process when the other side is gone."""
+    try:
+        while True:
+            tasks.put(connection.recv())
+    except (EOFError, OSError):
+        os._exit(0)

@@ -1,0 +1,94 @@
+"""A command to sweep that takes no time and can go wrong in every way, in this process or in another."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ndpsim.errors import InputError
+from ndpsim.results.form import digest_of
+from ndpsim.sweeps.command import Parameter, Resolved, SweptCommand
+from ndpsim.sweeps.commands import swept_commands
+from ndpsim.sweeps.executors import Answers, Task
+from ndpsim.sweeps.executors.attempt import attempt
+from ndpsim.sweeps.parameters import file_digests, several, whole, word
+
+
+class Fake(SweptCommand):
+    """The time of point `n` is 100 / n ns; `how` says what goes wrong, `folder` is where points meet the test.
+
+    Neither `called`, a name, nor `folder` is part of what a point is.
+    """
+
+    name = "fake"
+    parameters: ClassVar[Mapping[str, Parameter]] = {
+        "n": whole("A number", 1),
+        "parts": several(whole("Numbers", 1)),
+        "how": word("What goes wrong", "ok"),
+        "called": word("A name", "x"),
+        "folder": word("Where points meet the test", ""),
+        "file": word("An input", "", is_file=True),
+    }
+
+    def resolve(self, given: Mapping[str, Any]) -> Resolved:
+        if given.get("how") == "unresolved":
+            raise InputError("there is no such point", key="how")
+        config = {name: given.get(name) for name in ("n", "parts", "how")}
+        contents = file_digests(given["file"]) if "file" in given else []
+        return Resolved(config, digest_of([config, contents]))
+
+    def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        n, how = given.get("n", 1), given.get("how", "ok")
+        folder = Path(given["folder"]) if "folder" in given else None
+        if folder is not None:
+            (folder / f"run-{n}-{how}-{os.urandom(4).hex()}").touch()
+        _go_wrong(how, n, folder)
+        metrics: dict[str, Any] = {"time_ns": 100 / n, "energy_nj.total": n * n, "bound": "memory"}
+        if "file" in given:
+            metrics["letters"] = len(Path(given["file"]).read_text())
+        if "parts" in given:
+            parts = given["parts"] if isinstance(given["parts"], list) else [given["parts"]]
+            metrics["sum"] = sum(parts)
+        return metrics
+
+
+def _go_wrong(how: str, n: int, folder: Path | None) -> None:
+    if how == "refused":
+        raise InputError(f"{n} is refused", key="n")
+    if how == "broken":
+        raise ZeroDivisionError("two\nlines")
+    if how == "endless":
+        time.sleep(100)
+    if how == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "killed-once" and folder is not None:
+        with contextlib.suppress(FileExistsError):  # the first of them ends its process
+            (folder / "killed").touch(exist_ok=False)
+            os.kill(os.getpid(), signal.SIGKILL)
+    if how == "waits" and folder is not None:  # for the test to open the gate
+        while not (folder / "gate").exists():
+            time.sleep(0.002)
+    if how == "until-mended" and folder is not None and not (folder / "mended").exists():
+        raise InputError("nobody has mended it")
+
+
+def register() -> Fake:
+    """Make the command one of those that are known, in this process."""
+    swept_commands()["fake"] = Fake()
+    return Fake()
+
+
+def run_here(command: SweptCommand, tasks: Iterator[Task], jobs: int) -> Answers:
+    """As `run_locally`, without processes."""
+    for task in tasks:
+        yield task, attempt(command, task.given, task.key)
+
+
+def runs(folder: Path) -> int:
+    """How many points were run with this folder."""
+    return len(list(folder.glob("run-*")))

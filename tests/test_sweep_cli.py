@@ -1,0 +1,196 @@
+"""``ndpsim sweep``: what it prints and writes, how it says mistakes, and with which status it ends."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import pytest
+
+from ndpsim.cli import sweep_progress
+from ndpsim.cli.completion import SWEPT_KEYS
+from ndpsim.cli.main import cli, main
+from ndpsim.cli.notices import announce_kernels
+from ndpsim.sweeps import run as run_module
+from ndpsim.sweeps.commands import swept_commands
+from swept_fake import Fake, run_here
+
+
+class Done(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The command is known, points are run in this process, and the current folder is empty."""
+    monkeypatch.setitem(swept_commands(), "fake", Fake())
+    monkeypatch.setattr(run_module, "run_locally", run_here)
+    monkeypatch.chdir(tmp_path)
+
+
+def call(*arguments: str, err: io.StringIO | None = None) -> Done:
+    out, err = io.StringIO(), err or io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as caught:
+        main(["sweep", *arguments])
+    return Done(int(caught.value.code or 0), out.getvalue(), err.getvalue())
+
+
+def refused(*arguments: str) -> str:
+    """The one line with which a call is refused, before any folder is made."""
+    done = call(*arguments)
+    assert (done.status, done.out, len(done.err.splitlines())) == (2, "", 1), done
+    assert not list(Path().glob("*.sweep"))
+    return done.err.removeprefix("ndpsim: error: ").rstrip("\n")
+
+
+def test_the_table_is_printed_with_units_and_says_where_the_rest_is():
+    done = call("fake", "--vary", "n=1..3", "--how", "ok", "--baseline", "n=1")
+    assert (done.status, done.err) == (0, "")
+    assert [line.split() for line in done.out.splitlines()] == [
+        ["3", "points", "of", "fake", "by", "n"],
+        ["n", "speedup", "time_ns", "energy_nj.total"],
+        ["1", "1", "100.0", "ns", "1.000", "nJ"],
+        ["2", "2", "50.00", "ns", "4.000", "nJ"],
+        ["3", "3", "33.33", "ns", "9.000", "nJ"],
+        ["3", "computed,", "0", "found;", "all", "metrics:", "fake.sweep/table.csv"],
+    ]
+    assert "0 computed, 3 found" in call("fake", "--vary", "n=1..3", "--how", "ok").out
+
+
+def test_a_long_table_is_cut_and_says_where_the_rest_is():
+    lines = call("fake", "--vary", "n=1..50").out.splitlines()
+    assert lines[-2:] == [
+        "and 10 more in fake.sweep/table.csv",
+        "50 computed, 0 found; all metrics: fake.sweep/table.csv",
+    ]
+    assert len(lines) == 2 + 40 + 2
+
+
+def test_failed_points_make_the_status_1_and_their_first_reasons_are_said():
+    done = call("fake", "--vary", "n=1..4", "--vary", "how=ok,refused")
+    assert done.status == 1
+    assert done.err.splitlines() == [
+        *[f"ndpsim: n={n}, how=refused: n: {n} is refused" for n in (1, 2, 3)],
+        "ndpsim: 4 of 8 points failed; see fake.sweep/table.csv",
+    ]
+    assert [line.split() for line in done.out.splitlines()[1:4]] == [
+        ["n", "how", "status", "time_ns", "energy_nj.total"],
+        ["1", "ok", "ok", "100.0", "ns", "1.000", "nJ"],
+        ["1", "refused", "failed"],
+    ]
+
+
+def test_failed_points_are_run_again_when_that_is_asked_for():
+    arguments = ["fake", "--vary", "n=1..4", "--how", "until-mended", "--folder", "."]
+    assert call(*arguments).status == 1
+    Path("mended").touch()
+    assert call(*arguments).status == 1
+    assert call(*arguments, "--retry-failed").status == 0
+
+
+def test_json_on_standard_output_is_all_that_is_there():
+    done = call("fake", "--vary", "n=1..50", "--json", "-", "--out", "here")
+    assert (done.status, done.err) == (0, "")
+    plain = json.loads(done.out)
+    assert (plain["command"], len(plain["points"]), plain["points"][3]["time_ns"]) == ("fake", 50, 25.0)
+    assert sorted(os.listdir("here")) == ["points", "sweep.json", "table.csv", "table.parquet"]
+
+
+def test_a_file_is_swept_with_options_in_place_of_what_it_says():
+    Path("study.yaml").write_text("command: fake\nfixed: {how: refused}\nvary: {n: [1, 2]}\n")
+    assert call("study.yaml").status == 1
+    done = call("study.yaml", "--set", "how=ok", "--vary", "n=5", "--json", "-")
+    assert (done.status, [row["n"] for row in json.loads(done.out)["points"]]) == (0, [5])
+    assert os.path.isdir("study.sweep")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["gemw", "--vary", "n=1"], "sweep: unknown command or file 'gemw'; did you mean 'gemv'?"),
+        (["fake"], "--vary: nothing varies"),
+        (["fake", "--vary", "n"], "--vary: 'n' is not of the form tokens=1,2,4"),
+        (["fake", "--vary", "n="], "--vary: 'n=' is not of the form tokens=1,2,4"),
+        (["fake", "--vary", "n=1", "--vary", "n=2"], "--vary: 'n' is given twice"),
+        (["fake", "--vary", "m=1"], "m: is no option of fake"),
+        (["fake", "--vary", "n=1,x"], "n: 'x' is not a whole number from 1"),
+        (["fake", "--n", "2", "--vary", "n=1,3"], "n: has one value and varies, too"),
+        (["fake", "--n", "2", "--set", "n=1"], "--set: 'n' is given by --n, too"),
+        (["fake", "--set", "n=1", "--vary", "n=2"], "n: has one value and varies, too"),
+        (["fake", "--vary", "n=1,2", "--baseline", "n=3"], "--baseline: 3 is no value of n (1, 2)"),
+        (["fake", "--vary", "n=1,2", "--vary", "parts=1", "--zip"], "--zip: values are taken together"),
+        (["fake", "--vary", "n=1", "--jobs", "0"], "--jobs: 0 is not a whole number from 1"),
+        (["fake", "--vary", "n=1", "--out", "file"], "--out: file is not a folder"),
+        (["fake", "--vary", "n=1", "--kind", "bars"], "--kind: is of --plot, which is not given"),
+        (["fake", "--vary", "n=1", "--json", "no/where"], "--json: cannot write no/where"),
+        (["none.yaml"], "none.yaml: no such file"),
+        (["bad.yaml"], "bad.yaml:2: vray: unknown key; did you mean 'vary'?"),
+    ],
+)
+def test_a_mistake_is_one_line_before_anything_is_run(arguments, words):
+    Path("file").touch()
+    Path("bad.yaml").write_text("command: fake\nvray: {n: [1]}\nvary: {n: [1]}\n")
+    assert refused(*arguments).startswith(words)
+
+
+def slowly(command: Any, tasks: Iterator[Any], jobs: int) -> Iterator[Any]:
+    for answer in run_here(command, tasks, jobs):
+        time.sleep(0.02)
+        yield answer
+
+
+def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(monkeypatch):
+    monkeypatch.setattr(sweep_progress, "_LINES_S", 0.03)
+    monkeypatch.setattr(run_module, "run_locally", slowly)
+    lines = call("fake", "--vary", "n=1..8", "--vary", "how=refused,ok").err.splitlines()[:-4]
+    assert 2 <= len(lines) <= 16
+    for line in lines:
+        assert re.fullmatch(
+            r"ndpsim: [0-9]+ of 16 points, [0-9.]+ points/s, [0-9]+ s left, [0-9]+ failed", line
+        )
+
+
+def test_progress_is_a_bar_on_a_terminal(monkeypatch):
+    monkeypatch.setattr(run_module, "run_locally", slowly)
+    monkeypatch.setenv("TERM", "xterm")
+    err = Terminal()
+    call("fake", "--vary", "n=1..8", "--out", "there", err=err)
+    assert "of 8 points" in err.getvalue()
+    assert "points/s" in err.getvalue()
+
+
+def test_what_is_compiled_first_is_announced(monkeypatch, capsys):
+    monkeypatch.setattr("ndpsim._jit.cached_kernels", Counter)
+    announce_kernels("gemv", {})
+    announce_kernels("gemv", {"host-traffic": 5})
+    announce_kernels("fake", {})
+    assert capsys.readouterr().err.splitlines() == [
+        "ndpsim: a kernel is compiled first, once for this version; some 10 s ...",
+        "ndpsim: 3 kernels are compiled first, once for this version; some 28 s ...",
+    ]
+
+
+def test_options_of_a_swept_command_are_no_options_of_every_sweep():
+    group = cli.get_command(click.Context(cli), "sweep")
+    for name in ("gemv", "moe", "relayout", "dram"):
+        command = group.get_command(click.Context(group), name)
+        options = [option for parameter in command.params for option in parameter.opts]
+        assert len(set(options)) == len(options)
+        assert set(swept_commands()[name].parameters) == set(SWEPT_KEYS[name].split())
+        assert {f"--{key}" for key in swept_commands()[name].parameters} < set(options)

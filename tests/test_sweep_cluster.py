@@ -1,0 +1,153 @@
+"""Sweeps on a cluster of two worker processes of this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from ndpsim.errors import InputError
+from ndpsim.sweeps import run as run_module
+from ndpsim.sweeps.commands import swept_commands
+from ndpsim.sweeps.executors import cluster as cluster_module
+from ndpsim.sweeps.run import sweep
+from swept_fake import register, run_here, runs
+
+pytest.importorskip("distributed")
+
+SCHEDULER = "from distributed.cli.dask_scheduler import main; main()"
+WORKER = "from distributed.cli.dask_worker import main; main()"
+
+
+@pytest.fixture(autouse=True)
+def fake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(swept_commands(), "fake", register())
+
+
+@pytest.fixture(scope="module")
+def scheduler_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A scheduler and two workers, processes of their own as on a cluster, in a folder of their own."""
+    folder = tmp_path_factory.mktemp("cluster")
+    file = folder / "scheduler.json"
+    named = ["--scheduler-file", str(file)]
+    own = ["--no-dashboard", "--local-directory", str(folder), "--nthreads", "1"]
+    commands = [
+        [SCHEDULER, *named, "--no-dashboard", "--host", "127.0.0.1"],
+        *([WORKER, *named, *own, "--host", "127.0.0.1"] for _ in range(2)),
+    ]
+    settings = {"PYTHONPATH": str(Path(__file__).parent)}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", *command],
+            cwd=folder,
+            env={**os.environ, **settings},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        for command in commands
+    ]
+    until = time.monotonic() + 60
+    while not (file.exists() and file.read_text().strip().endswith("}")):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    yield str(file)
+    for process in processes:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def test_a_cluster_that_loses_a_worker_makes_the_same_tables(scheduler_file, tmp_path, monkeypatch):
+    folder = tmp_path / "meeting"
+    folder.mkdir()
+    file = tmp_path / "input.txt"
+    file.write_text("abc")
+    monkeypatch.chdir(tmp_path)
+    vary = {"how": ["ok", "refused", "killed-once"], "n": "1..8"}
+    fixed = {"folder": str(folder), "file": "input.txt"}  # workers have other folders
+    on_cluster = sweep("fake", vary, fixed=fixed, out=tmp_path / "cluster", cluster=scheduler_file)
+    assert (folder / "killed").exists()
+    assert runs(folder) >= 25  # what a lost worker had finished may be run again
+    monkeypatch.setattr(run_module, "run_locally", run_here)
+    here = sweep("fake", vary, fixed=fixed, out=tmp_path / "here")
+    assert here == on_cluster
+    for table in ("table.csv", "table.parquet"):
+        assert (tmp_path / "cluster" / table).read_bytes() == (tmp_path / "here" / table).read_bytes()
+    assert sweep("fake", vary, fixed=fixed, out=tmp_path / "cluster", cluster=scheduler_file).found == 24
+
+
+def test_a_file_that_is_another_on_the_workers_makes_no_result(scheduler_file, tmp_path, monkeypatch):
+    file = tmp_path / "input.txt"
+    file.write_text("abc")
+    whole = cluster_module._with_whole_paths
+
+    def changed(command, given):
+        file.write_text("abcde")
+        return whole(command, given)
+
+    monkeypatch.setattr(cluster_module, "_with_whole_paths", changed)
+    result = sweep(
+        "fake", {"n": [1]}, fixed={"file": str(file)}, out=tmp_path / "out", cluster=scheduler_file
+    )
+    assert result[0]["reason"] == "a file that is named is not as it was when the sweep began"
+    assert list((tmp_path / "out" / "points").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (type("KilledWorker", (Exception,), {})("tcp://1.2.3.4:5"), "every worker that ran it ended"),
+        (ValueError("what\nwent wrong"), "on the cluster: ValueError: what went wrong"),
+    ],
+)
+def test_a_point_that_the_cluster_gives_up_has_failed(error, reason):
+    future = SimpleNamespace(status="error", exception=lambda: error)
+    assert cluster_module._answer(future) == {"status": "failed", "reason": reason, "metrics": {}}
+
+
+def test_a_cluster_that_is_lost_ends_the_sweep():
+    with pytest.raises(OSError, match="the same command goes on with what is unfinished"):
+        cluster_module._answer(SimpleNamespace(status="cancelled"))
+
+
+def test_what_a_worker_of_another_version_says_is_not_stored():
+    answer = {"status": "ok", "metrics": {"time_ns": 1.0}, "stored": True, "ndpsim": "0" * 20}
+    taken = cluster_module._answer(SimpleNamespace(status="finished", result=lambda: answer))
+    assert (taken["status"], taken["stored"]) == ("failed", False)
+
+
+def test_workers_of_another_version_are_refused(scheduler_file, monkeypatch):
+    monkeypatch.setattr(cluster_module, "version", lambda: "0" * 20)
+    with pytest.raises(InputError, match="cluster: has another version of ndpsim.*: worker tcp://"):
+        sweep("fake", {"n": [1]}, cluster=scheduler_file)
+
+
+def test_where_nobody_answers_one_line_says_so(monkeypatch):
+    monkeypatch.setattr(cluster_module, "_CONNECT_S", 0.2)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{unused.getsockname()[1]}"
+        with pytest.raises(InputError, match=f"cluster: no Dask scheduler answers at {address}"):
+            sweep("fake", {"n": [1]}, cluster=address)
+
+
+@pytest.mark.parametrize("address", ["nonsense", "tcp://", "tcp://nowhere.invalid:1", ""])
+def test_an_address_that_is_none_is_refused(address, monkeypatch):
+    monkeypatch.setattr(cluster_module, "_CONNECT_S", 0.2)
+    with pytest.raises(InputError, match="cluster: "):
+        sweep("fake", {"n": [1]}, cluster=address)
+
+
+def test_without_dask_a_line_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(InputError) as caught:
+        sweep("fake", {"n": [1]}, cluster="tcp://127.0.0.1:1")
+    assert str(caught.value) == "cluster: needs Dask: pip install 'ndpsim[cluster]'"

@@ -1,0 +1,154 @@
+"""Sweeps in processes: the same tables whoever is killed, and nothing that outlives its sweep."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ndpsim.sweeps import run as run_module
+from ndpsim.sweeps.commands import swept_commands
+from ndpsim.sweeps.executors import local
+from ndpsim.sweeps.run import sweep
+from swept_fake import register, run_here, runs
+
+TABLES = ("table.csv", "table.parquet")
+#: The command line with the command of these tests.
+PROGRAM = "import swept_fake; swept_fake.register(); from ndpsim.__main__ import run; run()"
+
+
+@pytest.fixture(autouse=True)
+def fake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(swept_commands(), "fake", register())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where points meet the test."""
+    there = tmp_path / "meeting"
+    there.mkdir()
+    return there
+
+
+def tables(out: Path) -> list[bytes]:
+    return [(out / name).read_bytes() for name in TABLES]
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 60.0) -> None:
+    until = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < until, "it does not come true"
+        time.sleep(0.005)
+
+
+def children_of(process: int) -> list[int]:
+    return [int(number) for number in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def is_alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def command_line(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "sweep", "fake", *arguments],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_tables_are_the_same_however_many_processes_there_are(tmp_path, monkeypatch):
+    vary = {"n": "1..12", "how": ["ok", "refused"]}
+    for jobs in (1, 3):
+        sweep("fake", vary, out=tmp_path / str(jobs), jobs=jobs)
+    monkeypatch.setattr(run_module, "run_locally", run_here)
+    sweep("fake", vary, out=tmp_path / "here")
+    assert tables(tmp_path / "1") == tables(tmp_path / "3") == tables(tmp_path / "here")
+
+
+def test_a_point_whose_process_is_killed_is_run_once_more_and_the_others_go_on(tmp_path, folder):
+    vary = {"how": ["killed", "killed-once", "ok"], "n": [1, 2]}
+    result = sweep("fake", vary, fixed={"folder": str(folder)}, out=tmp_path / "out", jobs=2)
+    assert [row["reason"] for row in result] == [
+        *["the process that ran it was killed by SIGKILL, 2 times"] * 2,
+        *[None] * 4,
+    ]
+    assert runs(folder) == 2 * 2 + 3 + 2
+    assert (result.failed, len(list((tmp_path / "out" / "points").iterdir()))) == (2, 6)
+
+
+def test_processes_end_with_the_sweep_that_is_interrupted(tmp_path, folder):
+    """As in a notebook: the interruption is an exception, and what is finished is stored."""
+
+    def interrupt(share: float) -> None:
+        if share > 0:
+            raise KeyboardInterrupt
+
+    before = children_of(os.getpid())
+    vary = {"how": ["ok", "endless"]}
+    with pytest.raises(KeyboardInterrupt):
+        sweep("fake", vary, fixed={"folder": str(folder)}, out=tmp_path / "out", jobs=2, progress=interrupt)
+    assert children_of(os.getpid()) == before
+    (file,) = (tmp_path / "out" / "points").iterdir()
+    assert json.loads(file.read_text())["status"] == "ok"
+
+
+def test_processes_that_cannot_start_end_the_sweep_in_one_line(monkeypatch):
+    monkeypatch.setattr(local, "_PROGRAM", "import sys; sys.exit(3)")
+    with pytest.raises(OSError, match="cannot start: 3 in a row ended, the last ended with status 3"):
+        sweep("fake", {"n": [1, 2]}, jobs=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "said"),
+    [("SIGKILL", -9, ""), ("SIGTERM", 143, "ndpsim: terminated\n"), ("SIGINT", 130, "ndpsim: interrupted\n")],
+)
+def test_a_sweep_that_is_killed_goes_on_where_it_was(tmp_path, folder, name, status, said):
+    arguments = ["--folder", str(folder), "--vary", "how=ok,waits", "--vary", "n=1..4", "--jobs", "2"]
+    process = command_line(*arguments, cwd=tmp_path)
+    points = tmp_path / "fake.sweep" / "points"
+    wait_until(lambda: runs(folder) == 6 and len(list(points.iterdir())) == 4)
+    workers = children_of(process.pid)
+    process.send_signal(getattr(signal, name))
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (status, "", said)
+    wait_until(lambda: not any(map(is_alive, workers)))
+    assert len(workers) == 2
+    assert [path.name for path in points.parent.rglob("*.tmp")] == []
+    (folder / "gate").touch()
+    process = command_line(*arguments, cwd=tmp_path)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert "4 computed, 4 found" in out
+    assert runs(folder) == 10
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_module, "run_locally", run_here)
+        vary = {"how": ["ok", "waits"], "n": "1..4"}
+        sweep("fake", vary, fixed={"folder": str(folder)}, out=tmp_path / "undisturbed")
+    assert tables(points.parent) == tables(tmp_path / "undisturbed")
+
+
+def test_two_sweeps_at_once_in_one_folder_do_no_harm(tmp_path, folder):
+    arguments = ["--folder", str(folder), "--vary", "n=1..20", "--jobs", "1"]
+    both = [command_line(*arguments, cwd=tmp_path) for _ in range(2)]
+    for process in both:
+        assert process.communicate(timeout=60)[1] == ""
+        assert process.returncode == 0
+    out = tmp_path / "fake.sweep"
+    assert len(list((out / "points").iterdir())) == 20
+    assert sorted(path.name for path in out.iterdir()) == ["points", "sweep.json", *TABLES]
+    found = sweep("fake", {"n": "1..20"}, fixed={"folder": str(folder)}, out=out)
+    assert found.found == 20
