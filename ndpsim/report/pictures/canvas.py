@@ -128,16 +128,21 @@ def compose(
     with _style(chosen):
         figure = Figure(figsize=(chosen.width_in, chosen.height_in or chosen.width_in), dpi=chosen.dpi)
         FigureCanvasAgg(figure)
-        arrange(figure, in_print(title), [_cells(figure, column, chosen) for column in columns], chosen)
+        arrange(
+            figure,
+            in_print(title),
+            [_cells(figure, column, chosen, len(columns)) for column in columns],
+            chosen,
+        )
     return figure
 
 
-def _cells(figure: Figure, column: Sequence[Panel], size: Size) -> list[Cell]:
+def _cells(figure: Figure, column: Sequence[Panel], size: Size, columns: int) -> list[Cell]:
     cells = []
     for number, panel in enumerate(column):
         height = panel.lines * size.font_pt * _LINE
         share = height / figure.get_figheight()
-        axes = figure.add_axes((0.2, 0.1, 0.75 / min(size.columns, 2), min(share, 0.8)))
+        axes = figure.add_axes((0.2, 0.1, 0.75 / columns, min(share, 0.8)))
         shares = panel.over_time and not panel.ends_axis
         joined = shares and number + 1 < len(column) and column[number + 1].over_time
         panel.draw(axes)
