@@ -29,7 +29,7 @@ _SECTIONS = {
     "write-buffer lanes",
     "Trace": "format wrap sweep-load",
     "Routing": "routing batch steps prompt seed offline experts-per-token",
-    "Results": "json plot size panels timeline log check-layer check-limit commands commands-format "
+    "Results": "json report plot size panels timeline log check-layer check-limit commands commands-format "
     "lane channel energy limit markdown out name force",
 }
 _OTHERS = "Other options"

@@ -21,7 +21,17 @@ from ndpsim.report.panels import Size, chosen_size
 from ndpsim.report.pictures.arrange import Cell, arrange
 from ndpsim.units import format_energy, format_time
 
-__all__ = ["TIMES", "Panel", "check_format", "compose", "energy_words", "in_print", "save", "time_words"]
+__all__ = [
+    "TIMES",
+    "Panel",
+    "check_format",
+    "compose",
+    "energy_words",
+    "in_print",
+    "rendered",
+    "save",
+    "time_words",
+]
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 
@@ -169,13 +179,8 @@ def check_format(path: str) -> str:
     return kind
 
 
-def save(figure: Figure, path: str, size: str) -> None:
-    """Write a figure of `compose` to a file, whole or not at all; the same figure is always the same bytes.
-
-    Raises:
-        InputError: the file name ends in no picture format, or the file cannot be written.
-    """
-    kind = check_format(path)
+def rendered(figure: Figure, kind: str, size: str) -> bytes:
+    """A figure of `compose` in a format of `check_format`; the same figure is always the same bytes."""
     drawn = io.BytesIO()
     with _style(chosen_size(size)):
         metadata = {_DATED[kind]: None} if kind in _DATED else None
@@ -183,5 +188,15 @@ def save(figure: Figure, path: str, size: str) -> None:
     content = drawn.getvalue()
     if kind in ("eps", "ps"):
         content = re.sub(rb"(?m)^%%CreationDate: .*\n", b"", content, count=1)
+    return content
+
+
+def save(figure: Figure, path: str, size: str) -> None:
+    """Write a figure of `compose` to a file, whole or not at all; the same figure is always the same bytes.
+
+    Raises:
+        InputError: the file name ends in no picture format, or the file cannot be written.
+    """
+    content = rendered(figure, check_format(path), size)
     with replacing(path) as file:
         file.write(content)
