@@ -34,7 +34,7 @@ def inline(svg: str, name: str) -> str:
     for pattern in (_SIZE, _HEIGHT):
         svg = pattern.sub(r"\1", svg, count=1)
     svg = svg.replace("xlink:href=", "href=")
-    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    svg = re.sub(r'(?<=\s)id="', f'id="{name}-', svg)
     svg = re.sub(r'href="#', f'href="#{name}-', svg)
     return re.sub(r"url\(#", f"url(#{name}-", svg)
 

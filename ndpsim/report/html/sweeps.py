@@ -11,7 +11,7 @@ from ndpsim.errors import InputError
 from ndpsim.report.html.page import folded, listed_notes, provenance, section, write_page
 from ndpsim.report.html.parts import figures, plain_cell
 from ndpsim.report.html.svg import picture
-from ndpsim.report.html.tables import Cell, facts_table, table
+from ndpsim.report.html.tables import Cell, facts_table, most_rows, table
 from ndpsim.report.metrics import (
     higher_is_better,
     is_number,
@@ -92,6 +92,7 @@ def _facts(swept: Swept, rows: Sequence[Row], plot: SweepPlot | None) -> list[tu
 
 def _points_table(swept: Swept, rows: Sequence[Row], metrics: Sequence[str]) -> str:
     """The varied keys and some metrics of each point."""
+    count, rows = len(rows), rows[: most_rows(len(swept.varied) + 1 + len(metrics))]
     columns = list(swept.varied)
     cells: list[list[Cell]] = [[_key_cell(row[key]) for row in rows] for key in swept.varied]
     if any(row["status"] != "ok" for row in rows):
@@ -101,7 +102,7 @@ def _points_table(swept: Swept, rows: Sequence[Row], metrics: Sequence[str]) -> 
         unit, of_metric = figures(metric, [row.get(metric) for row in rows])
         columns.append(f"{metric_words(metric)} ({unit})" if unit else metric_words(metric))
         cells.append(of_metric)
-    return table(columns, list(zip(*cells, strict=True)), _REST)
+    return table(columns, list(zip(*cells, strict=True)), _REST, count)
 
 
 def _key_cell(value: Any) -> Cell:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-__all__ = ["MOST_CELLS", "MOST_ROWS", "Cell", "facts_table", "table"]
+__all__ = ["MOST_CELLS", "MOST_ROWS", "Cell", "facts_table", "most_rows", "table"]
 
 #: Bounds of a table. A cell takes some 60 bytes, so that a page stays below some MB.
 MOST_ROWS = 2000
@@ -40,18 +40,29 @@ def _cell(cell: Cell | str) -> str:
     return f'<td class=n data-value="{cell.value!r}">{_shortened(cell.text)}</td>'
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Cell | str]], where_all: str = "") -> str:
+def most_rows(columns: int) -> int:
+    """How many rows of so many cells a table shows."""
+    return max(1, min(MOST_ROWS, MOST_CELLS // max(1, columns)))
+
+
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Cell | str]],
+    where_all: str = "",
+    count: int | None = None,
+) -> str:
     """Rows under the names of their columns, which a script lets sort; as many rows as are bounded.
 
     Args:
         columns: names; none: there is no head.
         rows: cells, as many as columns.
         where_all: where rows that are left out can be found, for the note that says so.
+        count: of rows that there are, where `rows` are the first of them alone.
     """
     everything = list(rows)
     if not everything:
         return ""
-    most = max(1, min(MOST_ROWS, MOST_CELLS // len(everything[0])))
+    most = most_rows(len(everything[0]))
     numeric = [isinstance(cell, Cell) and cell.value is not None for cell in everything[0]]
     head = "".join(
         f"<th scope=col{' class=n' if right else ''}>{_shortened(name)}</th>"
@@ -60,7 +71,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Cell | str]], where_al
     body = "\n".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in everything[:most])
     found = (f"<thead><tr>{head}</tr></thead>\n" if columns else "") + f"<tbody>\n{body}\n</tbody>"
     kind = " class=sortable" if columns else ""
-    note = _cut_note(len(everything), most, where_all)
+    note = _cut_note(count or len(everything), most, where_all)
     return f"<div class=scroll><table{kind}>\n{found}\n</table></div>{note}"
 
 
