@@ -89,9 +89,4 @@ function zoomable(figure) {
 }
 
 document.querySelectorAll("figure.picture").forEach(zoomable);
-
-// What is folded is printed, too.
-window.addEventListener("beforeprint", () => {
-  for (const part of document.querySelectorAll("details")) part.open = true;
-});
 """

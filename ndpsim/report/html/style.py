@@ -43,6 +43,7 @@ summary { cursor: pointer; color: var(--link); }
   body { max-width: none; padding: 0; font-size: 10pt; }
   .zoom { display: none; }
   .scroll { overflow: visible; max-height: none; }
+  /* What is folded is printed, too. */
   details::details-content { content-visibility: visible; height: auto; }
   thead th { position: static; }
   tr, figure { break-inside: avoid; }
