@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ndpsim.errors import InputError
-from ndpsim.report.metrics import key_label, metric_label, scale_of, with_unit
+from ndpsim.report.metrics import key_label, metric_label, name_of, scale_of, with_unit
 from ndpsim.report.pictures.pareto import front_of
 from ndpsim.report.pictures.sweep import draw_points, points_figure
 from ndpsim.report.sweep_plot import KINDS, SweepPlot, chosen_plot
@@ -200,7 +200,7 @@ def test_points_of_a_front_are_named_and_no_names_overlap():
     drawn = figure(result, kind="pareto")
     (axes,) = drawn.axes
     named = [text.get_text() for text in axes.texts]
-    assert named == ["4 / 1 / 4", "2 / 1 / 4", "1 / 1 / 4"]
+    assert named == ["4 / 1 / 4", "1 / 1 / 4", "2 / 1 / 4"]  # the ends first
     assert "Pareto front: less time, less energy" in words(axes)
     assert "at points: ranks / tokens / bits" in words(axes)
     boxes = [text.get_window_extent() for text in axes.texts]
@@ -213,7 +213,7 @@ def test_published_values_are_hollow_with_their_interval_and_their_source():
     )
     other = Published("energy_nj.total", {"tokens": 8}, 1, 1, "Not drawn")
     (axes,) = figure(gemv(published=(value, other)), log="none").axes
-    (container,) = [one for one in axes.containers if one.get_label().startswith("_")]
+    (container,) = [one for one in axes.containers if one.get_label() != "A paper, Table 1"]
     marker, _, (bar,) = container.lines
     assert (marker.get_xdata()[0], marker.get_ydata()[0]) == pytest.approx((16, 0.07))
     assert marker.get_markerfacecolor() == "white"
@@ -224,8 +224,12 @@ def test_published_values_are_hollow_with_their_interval_and_their_source():
 
 def test_a_published_value_of_other_points_is_not_drawn():
     value = Published("time_ns", {"tokens": 8, "bits": 8}, 1e5, 1e5, "A paper")
-    (axes,) = figure(gemv(published=(value,))).axes
-    assert "A paper" not in words(axes)
+    drawn = figure(gemv(published=(value,)))
+    assert "A paper" not in words(drawn.axes[0])
+    assert "1 of 1 published values are of other points" in drawn.get_suptitle()
+    between = Published("time_ns", {"tokens": 8, "bits": 4, "dimm.ranks": 2}, 1e5, 1e5, "A paper")
+    assert "A paper" in words(figure(gemv(published=(between,))).axes[0])
+    assert "A paper" not in words(figure(gemv(published=(between,)), kind="bars", x="tokens").axes[0])
 
 
 def test_published_values_stand_in_brackets_in_cells():
@@ -288,6 +292,20 @@ def test_formulas_in_values_stay_text(tmp_path):
 def test_metrics_have_words_and_units(metric, value, label, said):
     assert metric_label(metric, scale_of(metric, [value])) == label
     assert with_unit(metric, value) == said
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"dimm.ranks": 4, "tokens": 2}, "ranks 4, tokens 2"),
+        ({"policy": "trimoe", "group-size": 128}, "trimoe, group size 128"),
+        ({"link.link_gbps": 25.0}, "link 25 GB/s"),
+        ({"dimm.count": 8, "cxl.gbps": 64}, "dimm count 8, cxl 64 GB/s"),
+        ({"layers": [0, 1]}, "layers 0,1"),
+    ],
+)
+def test_values_of_legends_say_what_they_are_of(values, said):
+    assert name_of(values) == said
 
 
 def test_keys_of_hardware_are_called_what_they_are():

@@ -6,7 +6,7 @@ A metric's name tells its unit by how its parts end: ``time_ns``, ``energy_nj.to
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ __all__ = [
     "key_label",
     "metric_label",
     "metric_words",
+    "name_of",
     "scale_of",
     "value_words",
     "with_unit",
@@ -67,6 +68,7 @@ _WORDS = {
     "moe_ns": "time of experts",
     "speedup": "speed-up",
 }
+_OF_SECTION = ("count", "channels", "ports")  # which say of what only with their section
 _LONGEST_DESCRIPTION = 40
 _KEYS = {
     "bits": "bits of a weight",
@@ -154,6 +156,24 @@ def key_label(key: str) -> str:
     unit = unit_of(path)
     words = words if words and len(words) <= _LONGEST_DESCRIPTION and ";" not in words else key
     return words + (f" ({unit})" if unit else "")
+
+
+def name_of(values: Mapping[str, Any]) -> str:
+    """Values of keys for a legend: words alone, numbers with what they are of: ``ranks 4, link 25 GB/s``."""
+    return ", ".join(_named(key, value) for key, value in values.items())
+
+
+def _named(key: str, value: Any) -> str:
+    words = value_words(value)
+    if isinstance(value, str) and not value[:1].isdigit():
+        return words
+    *section, last = key.split(".")
+    unit = unit_of(tuple(key.split("."))) if section else ""
+    if unit:
+        last = last.rpartition("_")[0]
+    if section and last in ("", *_OF_SECTION):
+        last = f"{section[-1]} {last}".strip()
+    return f"{last.replace('_', ' ').replace('-', ' ')} {words}" + (f" {unit}" if unit else "")
 
 
 def value_words(value: Any) -> str:

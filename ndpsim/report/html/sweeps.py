@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -18,12 +19,12 @@ from ndpsim.report.metrics import (
     key_label,
     metric_label,
     metric_words,
+    name_of,
     scale_of,
     value_words,
     with_unit,
 )
 from ndpsim.report.panels import DEFAULT_SIZE
-from ndpsim.report.pictures.points import name_of
 from ndpsim.report.pictures.sweep import points_figure
 from ndpsim.report.sweep_plot import NO_METRICS, Row, SweepPlot, Swept, chosen_plot, metrics_of, sweep_title
 from ndpsim.report.words import counted
@@ -142,20 +143,18 @@ def _published_table(swept: Swept, rows: Sequence[Row]) -> str:
 def _configurations(rows: Sequence[Row]) -> tuple[dict[str, Any], dict[str, list[Any]]]:
     """What all points share of their configurations, and what differs, each value once."""
     texts = dict.fromkeys(row["config"] for row in rows if row.get("config"))
-    shared: dict[str, Any] = {}
-    differing: dict[str, dict[str, Any]] = {}
-    for number, text in enumerate(texts):
+    found: dict[str, dict[str, Any]] = {}
+    times: Counter[str] = Counter()
+    for text in texts:
         flat = flattened(json.loads(text))
+        times.update(flat.keys())
         for key, value in flat.items():
-            values = differing.setdefault(key, {})
-            values.setdefault(json.dumps(value), value)
-            if number and key not in shared:
-                values.setdefault("null", None)
-            shared[key] = value
-        for key in shared.keys() - flat.keys():
-            differing[key].setdefault("null", None)
-    same = {key: value for key, value in shared.items() if len(differing[key]) == 1}
-    return same, {key: list(values.values()) for key, values in differing.items() if len(values) > 1}
+            found.setdefault(key, {}).setdefault(repr(value), value)
+    for key, values in found.items():
+        if times[key] < len(texts):  # some points have no such key
+            values.setdefault("None", None)
+    same = {key: next(iter(values.values())) for key, values in found.items() if len(values) == 1}
+    return same, {key: list(values.values()) for key, values in found.items() if len(values) > 1}
 
 
 def _origins(swept: Swept) -> dict[str, tuple[str, str]]:

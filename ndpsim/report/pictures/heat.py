@@ -10,7 +10,7 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 
-from ndpsim.report.metrics import is_number, key_label, value_words
+from ndpsim.report.metrics import is_number, key_label, name_of, value_words
 from ndpsim.report.pictures.canvas import Panel
 from ndpsim.report.pictures.colours import INK
 from ndpsim.report.pictures.points import (
@@ -19,7 +19,6 @@ from ndpsim.report.pictures.points import (
     beside_axes,
     lean_if_long,
     logarithmic,
-    name_of,
     plain_ticks,
     room_pt,
 )
@@ -30,6 +29,7 @@ __all__ = ["heat_panels"]
 _MAP = "viridis"  # even in lightness, so that it says the same in grey and to colour-blind readers
 _NOTHING = "\N{EN DASH}"  # in a cell without a value
 _DIGITS = 3
+_EDGED_PT = 5  # narrower cells have no edges, which would hide them
 _LEAST_PT = 4.5  # smaller figures would not be read
 _LINES_A_ROW = 2.2
 _MOST_LINES, _FEWEST_LINES = 26, 6
@@ -69,7 +69,8 @@ def _heat(
         cells[down[value_words(row[key])], across[value_words(row[plot.x])]] = points.scaled(row[plot.y])
     colours = colormaps[_MAP].with_extremes(bad="#FFFFFF")
     edges = [np.arange(count + 1) - 0.5 for count in (len(columns), len(rows))]
-    line = float(axes.spines["left"].get_linewidth())
+    narrow = min(side / count for side, count in zip(room_pt(axes), reversed(cells.shape), strict=True))
+    line = float(axes.spines["left"].get_linewidth()) if narrow > _EDGED_PT else 0.0
     axes.pcolormesh(
         *edges, np.ma.masked_invalid(cells), cmap=colours, norm=norm, edgecolors="white", linewidth=line
     )

@@ -7,10 +7,18 @@ from collections.abc import Mapping, Sequence
 from matplotlib.axes import Axes
 from matplotlib.transforms import Bbox
 
-from ndpsim.report.metrics import Scale, higher_is_better, metric_label, metric_words, scale_of, value_words
+from ndpsim.report.metrics import (
+    Scale,
+    higher_is_better,
+    metric_label,
+    metric_words,
+    name_of,
+    scale_of,
+    value_words,
+)
 from ndpsim.report.pictures.canvas import Panel
 from ndpsim.report.pictures.colours import INK, SERIES, tint
-from ndpsim.report.pictures.points import MARKERS, Points, logarithmic, name_of, plain_ticks
+from ndpsim.report.pictures.points import MARKERS, Points, logarithmic, plain_ticks
 from ndpsim.report.sweep_plot import Row, panel_keys
 
 __all__ = ["front_of", "pareto_panels"]
@@ -119,7 +127,7 @@ def _write(axes: Axes, points: Points, rows: Sequence[Row], across: Scale) -> No
     half = 0.45 * font * dots
     taken = [Bbox.from_extents(x - half, y - half, x + half, y + half) for x, y in pixels]
     room = axes.get_window_extent()
-    for row in rows[:_MOST_LABELS]:
+    for row in [*rows[:1], *rows[:0:-1]][:_MOST_LABELS]:  # the ends of a front first
         text = _words({key: row[key] for key in keys}, named)
         note = axes.annotate(
             text,

@@ -12,7 +12,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from ndpsim.report.metrics import Scale, is_number, key_label, metric_label, scale_of, value_words
+from ndpsim.report.metrics import Scale, is_number, key_label, metric_label, name_of, scale_of, value_words
 from ndpsim.report.pictures.colours import INK, SERIES
 from ndpsim.report.sweep_plot import PublishedValue, Row, SweepPlot, Swept, ordered_values, panel_keys
 
@@ -25,7 +25,6 @@ __all__ = [
     "key_ticks",
     "lean_if_long",
     "logarithmic",
-    "name_of",
     "plain_ticks",
     "published_legend",
     "room_pt",
@@ -40,16 +39,6 @@ _APART = 1 / 14  # of the axis: ticks nearer to each other would have overlappin
 _MOST_DECADES = 2.5  # on which 2 and 5 have numbers, too
 
 Named = Mapping[str, Any]
-
-
-def name_of(values: Named) -> str:
-    """Values of keys for a legend: words alone, numbers with the last part of their key, ``ranks 4``."""
-    return ", ".join(
-        value_words(value)
-        if isinstance(value, str) and not value[:1].isdigit()
-        else f"{key.rpartition('.')[2].replace('_', ' ').replace('-', ' ')} {value_words(value)}"
-        for key, value in values.items()
-    )
 
 
 def _same(some: Named, others: Named) -> bool:
@@ -105,7 +94,19 @@ class Points:
         without = len(self.everything) - len(self.rows) - failed
         of = f"of {len(self.everything):,} points"
         notes = [f"{failed:,} {of} failed and {'is' if failed == 1 else 'are'} left out"] if failed else []
-        return notes + ([f"{without:,} {of} {'has' if without == 1 else 'have'} no value"] if without else [])
+        notes += [f"{without:,} {of} {'has' if without == 1 else 'have'} no value"] if without else []
+        meant = [value for value in self.swept.published if value.metric == self.plot.y]
+        shown = {id(one.value) for panel in self.panels for one in self.published(panel)}
+        absent = sum(id(value) not in shown for value in meant)
+        return notes + (
+            [f"{absent:,} of {len(meant):,} published values are of other points"] if absent else []
+        )
+
+    @property
+    def _between(self) -> tuple[str, ...]:
+        """The keys whose published values may lie between ours: the numbers that lines go over."""
+        x = self.plot.x
+        return (x,) if self.plot.kind == "lines" and all(is_number(value) for value in self.values(x)) else ()
 
     def values(self, key: str) -> list[Any]:
         """Of a key, in order."""
@@ -159,8 +160,8 @@ class Points:
             if value.metric != self.plot.y:
                 continue
             marker = markers.setdefault(value.source, _PUBLISHED[len(markers) % len(_PUBLISHED)])
-            elsewhere = {key: of_key for key, of_key in value.where.items() if key != self.plot.x}
-            if any(_same(elsewhere, row) for row in self.of(panel)):
+            told = {key: of_key for key, of_key in value.where.items() if key not in self._between}
+            if any(_same(told, row) for row in self.of(panel)):
                 fitting = [n for n, of_series in enumerate(self.series) if _same(of_series, value.where)]
                 series = fitting[0] if len(fitting) == 1 else None
                 found.append(Shown(value, value.where.get(self.plot.x), series, marker))
@@ -190,9 +191,11 @@ def room_pt(axes: Axes) -> tuple[float, float]:
 
 
 def published_legend(axes: Axes, shown: Sequence[Shown]) -> None:
-    """A hollow marker in the legend for each source."""
+    """A hollow marker in the legend for each source, after what is ours."""
     for source, marker in {one.value.source: one.marker for one in shown}.items():
-        axes.plot([], [], marker, color=INK, markerfacecolor="white", linestyle="none", label=source)
+        axes.errorbar(
+            [], [], marker=marker, color=INK, markerfacecolor="white", linestyle="none", label=source
+        )
 
 
 # ---- axes ----

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from ndpsim.errors import InputError
-from ndpsim.report.metrics import is_number, key_label, value_words
+from ndpsim.report.metrics import is_number, key_label, name_of, value_words
 from ndpsim.report.panels import DEFAULT_SIZE, chosen_size
 from ndpsim.report.pictures.canvas import Panel, compose, save
 from ndpsim.report.pictures.colours import INK, SERIES
@@ -26,7 +26,6 @@ from ndpsim.report.pictures.points import (
     key_ticks,
     lean_if_long,
     logarithmic,
-    name_of,
     plain_ticks,
     published_legend,
     room_pt,
