@@ -450,7 +450,7 @@ BAD_VALUES: Sequence[tuple[list[str], str]] = [
     ),
     (["--lane", "x", "--commands", "c.csv"], "'x' is not a valid integer"),
 ]
-OUTPUTS = ["--json", "--commands", "--plot", "--timeline"]
+OUTPUTS = ["--json", "--commands", "--plot", "--report", "--timeline"]
 
 
 @pytest.mark.usefixtures("compiled", "no_simulation")
@@ -458,7 +458,7 @@ OUTPUTS = ["--json", "--commands", "--plot", "--timeline"]
     ("arguments", "words"), BAD_VALUES, ids=lambda part: " ".join(part)[:60] if isinstance(part, list) else ""
 )
 def test_gemv_refuses(folder, arguments, words):
-    wanted = ["--json", "out.json", "--timeline", "t.json", "--plot", "p.png"]
+    wanted = ["--json", "out.json", "--timeline", "t.json", "--plot", "p.png", "--report", "r.html"]
     line = refused("gemv", *arguments, *wanted)
     assert words in line
     assert len(line) < 3000

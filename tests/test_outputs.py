@@ -64,6 +64,8 @@ def refused(call: str) -> str:
         (f"{SMALL} --hw hw.yaml --timeline model/../hw.yaml", "--timeline", "hw.yaml"),
         (f"{SMALL} --hw hw.yaml --plot unit.yaml", "--plot", "unit.yaml"),
         (f"{SMALL} --hw hw.yaml --commands unit.yaml", "--commands", "unit.yaml"),
+        (f"{SMALL} --hw hw.yaml --report soft", "--report", "hw.yaml"),
+        ("dram t --report hard", "--report", "t"),
         (f"{SMALL} --set ndp.gemv=./unit.yaml --json unit.yaml", "--json", "unit.yaml"),
         ("gemv --model model --json model/config.json", "--json", "model/config.json"),
         ("gemv --model folder --timeline model/config.json", "--timeline", "folder/config.json"),

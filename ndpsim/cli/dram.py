@@ -8,13 +8,14 @@ import click
 
 from ndpsim.cli.command import Command
 from ndpsim.cli.given import refuse_given
-from ndpsim.cli.memory_options import check_addressed, memory_of, memory_options
+from ndpsim.cli.memory_options import check_addressed, hardware_of, memory_of, memory_options
 from ndpsim.cli.options import (
     check_outputs,
     exact_check_option,
     json_option,
     named_as_options,
     progress_of,
+    report_option,
     write_json,
 )
 from ndpsim.cli.picture_options import picture_options, plot_of
@@ -35,6 +36,7 @@ __all__ = ["command"]
 @click.option("--format", "form", help="The trace's format, when it should not be detected.")
 @click.option("--wrap", is_flag=True, help="Fold addresses beyond the memory back into it.")
 @json_option
+@report_option
 @click.option("--commands", "commands_to", metavar="FILE", help="Write the command trace (.gz compresses).")
 @click.option(
     "--commands-format", default="ndpsim", show_default=True, help="Whose format; see `list command-forms`."
@@ -50,6 +52,7 @@ def command(
     form: str | None,
     wrap: bool,
     json_to: str | None,
+    report_to: str | None,
     commands_to: str | None,
     commands_format: str,
     channel: int | None,
@@ -66,7 +69,7 @@ def command(
     or gzip. Requests are offered one a clock and channel as fast as they are taken; a timed trace's not
     before their cycle. --set nCL=40 changes a timing; with --hw, --set a.b=c changes the hardware.
     """
-    check_outputs({"--commands": commands_to, "--plot": plot_to, "--json": json_to})
+    check_outputs({"--commands": commands_to, "--plot": plot_to, "--report": report_to, "--json": json_to})
     if sweep_load and commands_to is not None:
         raise InputError("a sweep has many runs; leave out --sweep-load", key="--commands")
     if sweep_load and exact_check:
@@ -102,6 +105,10 @@ def command(
             from ndpsim.report.pictures.latencies import draw_sweep
 
             draw_sweep(plot.file, points, memory, plot.size, plot.panels)
+        if report_to is not None:
+            from ndpsim.report.html.runs import write_load_report
+
+            write_load_report(report_to, points, memory, hardware_of(hw, sets))
     else:
         with progress_of("simulating") as progress:
             result = run_requests(requests, memory, wrap, commands_to is not None, exact_check, progress)
@@ -113,6 +120,10 @@ def command(
             from ndpsim.report.pictures.latencies import draw_latencies
 
             draw_latencies(plot.file, result, plot.size, plot.panels)
+        if report_to is not None:
+            from ndpsim.report.html.runs import write_trace_report
+
+            write_trace_report(report_to, result, memory, hardware_of(hw, sets))
     if json_to is not None:
         write_json(outcome, json_to)
     if json_to != "-":

@@ -17,6 +17,7 @@ from ndpsim.cli.options import (
     json_option,
     named_as_options,
     progress_of,
+    report_option,
     sets_option,
     write_json,
 )
@@ -42,6 +43,12 @@ class _Outputs:
     lane: int | None
     timeline: str | None
     plot: Plot | None
+    report: str | None
+
+    @property
+    def draws(self) -> bool:
+        """Whether there are pictures, in a file of their own or in a report."""
+        return self.plot is not None or self.report is not None
 
     def check(self) -> None:
         """Raises InputError where a file cannot be written."""
@@ -50,6 +57,7 @@ class _Outputs:
                 "--commands": self.commands,
                 "--timeline": self.timeline,
                 "--plot": None if self.plot is None else self.plot.file,
+                "--report": self.report,
                 "--json": self.json,
             }
         )
@@ -126,6 +134,7 @@ class _Numbers(click.types.StringParamType):
 @weight_options
 @sets_option
 @json_option
+@report_option
 @click.option(
     "--commands", "commands_to", metavar="FILE", help="Write every DRAM command as CSV (.gz compresses)."
 )
@@ -154,6 +163,7 @@ def command(
     zero_point_bits: int | None,
     sets: tuple[str, ...],
     json_to: str | None,
+    report_to: str | None,
     commands_to: str | None,
     lane: int | None,
     timeline_to: str | None,
@@ -175,7 +185,7 @@ def command(
     """
     check_outputs({"--plot": plot_to})
     plot = plot_of(plot_to, size, panels, _picture(engine, host_given))
-    outputs = _Outputs(json_to, commands_to, lane, timeline_to, plot)
+    outputs = _Outputs(json_to, commands_to, lane, timeline_to, plot, report_to)
     outputs.check()
     if model is not None and shape is not None:
         raise InputError("give a model or a shape, not both", key="--shape")
@@ -237,7 +247,7 @@ def _alone(
             tokens,
             layout,
             formats,
-            record_commands=outputs.commands is not None or outputs.plot is not None,
+            record_commands=outputs.commands is not None or outputs.draws,
             exact_check=exact_check,
             progress=progress,
             release_ns=release_ns,
@@ -247,6 +257,10 @@ def _alone(
         from ndpsim.report.pictures.expert import draw_expert
 
         draw_expert(outputs.plot.file, result, outputs.plot.size, outputs.plot.panels)
+    if outputs.report is not None:
+        from ndpsim.report.html.runs import write_expert_report
+
+        write_expert_report(outputs.report, result, hardware)
     if outputs.json != "-":
         from ndpsim.report import text
 
@@ -287,6 +301,10 @@ def _beside_host(
         from ndpsim.report.pictures.contention import draw_contention
 
         draw_contention(outputs.plot.file, result, outputs.plot.size, outputs.plot.panels)
+    if outputs.report is not None:
+        from ndpsim.report.html.runs import write_contention_report
+
+        write_contention_report(outputs.report, result, hardware)
     if outputs.json != "-":
         from ndpsim.report import contention
 
@@ -320,7 +338,7 @@ def _host_read(
             expert,
             layout,
             formats,
-            record_commands=outputs.commands is not None or outputs.plot is not None,
+            record_commands=outputs.commands is not None or outputs.draws,
             exact_check=exact_check,
             progress=progress,
         )
@@ -334,6 +352,10 @@ def _host_read(
         from ndpsim.report.pictures.host_read import draw_host_read
 
         draw_host_read(outputs.plot.file, result, outputs.plot.size, outputs.plot.panels)
+    if outputs.report is not None:
+        from ndpsim.report.html.runs import write_host_read_report
+
+        write_host_read_report(outputs.report, result, hardware)
     if outputs.json != "-":
         from ndpsim.report import text
 

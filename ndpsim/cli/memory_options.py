@@ -13,6 +13,7 @@ from ndpsim.errors import InputError
 from ndpsim.plugins import options_in_words
 
 if TYPE_CHECKING:
+    from ndpsim.config import Hardware
     from ndpsim.simulate import Memory
     from ndpsim.traces import Requests
 
@@ -57,6 +58,15 @@ def check_addressed(requests: Requests) -> None:
     """
     if requests.address is None:
         refuse_given("is for addresses; the requests of this trace have coordinates", "wrap", "mapper")
+
+
+def hardware_of(hw: str | None, sets: Sequence[str]) -> Hardware | None:
+    """The hardware that ``--hw`` names; None where the other options describe the memory."""
+    if hw is None:
+        return None
+    from ndpsim.config import load_hardware
+
+    return load_hardware(hw, sets)
 
 
 def memory_of(hw: str | None, sets: Sequence[str], given: Mapping[str, Any]) -> Memory:

@@ -16,10 +16,11 @@ from ndpsim.cli.options import (
     json_option,
     named_as_options,
     progress_of,
+    report_option,
     sets_option,
     write_json,
 )
-from ndpsim.cli.picture_options import Plot, picture_options, plot_of
+from ndpsim.cli.picture_options import picture_options, plot_of
 from ndpsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -90,8 +91,8 @@ def _observed(
         yield observe if observers else None
 
 
-def _history(plot: Plot | None, layer: tuple[int, int] | None) -> History | None:
-    if plot is None:
+def _history(draws: bool, layer: tuple[int, int] | None) -> History | None:
+    if not draws:
         return None
     from ndpsim.report.moe_history import History
 
@@ -150,6 +151,7 @@ def _history(plot: Plot | None, layer: tuple[int, int] | None) -> History | None
 )
 @sets_option
 @json_option
+@report_option
 @click.option("--timeline", "timeline_to", metavar="FILE", help="Write what ran when, for Perfetto.")
 @click.option(
     "--log", "log_to", metavar="FILE", help="Write each layer as a JSON line, for check (.gz compresses)."
@@ -173,6 +175,7 @@ def command(
     layers: str | None,
     check_layer: str | None,
     json_to: str | None,
+    report_to: str | None,
     timeline_to: str | None,
     log_to: str | None,
     plot_to: str | None,
@@ -187,19 +190,25 @@ def command(
     says what can be set.
 
     --check-layer ends with exit status 1 where an expert, a read or the layer ends further from the
-    cycle-level session than --check-limit allows. With --plot, its layer is the one whose jobs are drawn.
+    cycle-level session than --check-limit allows. With --plot and --report, its layer is the one whose jobs
+    are drawn.
     """
-    outputs = {"--log": log_to, "--timeline": timeline_to, "--plot": plot_to}
+    outputs = {"--log": log_to, "--timeline": timeline_to, "--plot": plot_to, "--report": report_to}
     check_outputs({**outputs, "--json": json_to})
     plot = plot_of(plot_to, size, panels, "moe")
     chosen, checked = _layers(layers), _step_and_layer(check_layer)
     if checked is None:
         refuse_given("is of --check-layer, which is not given", "check_limit")
-    result, history = _run(policies, chosen, checked, log_to, timeline_to, plot, options)
+    draws = plot is not None or report_to is not None
+    result, history = _run(policies, chosen, checked, log_to, timeline_to, draws, options)
     if plot is not None and history is not None:
         from ndpsim.report.pictures.moe import draw_moe
 
         draw_moe(plot.file, result, history, plot.size, plot.panels)
+    if report_to is not None and history is not None:
+        from ndpsim.report.html.moe import write_moe_report
+
+        write_moe_report(report_to, result, history, history.runs[0].run.hardware)
     if json_to is not None:
         write_json(result.to_dict(), json_to)
     if json_to != "-":
@@ -216,12 +225,12 @@ def _run(
     check_layer: tuple[int, int] | None,
     log_to: str | None,
     timeline_to: str | None,
-    plot: Plot | None,
+    draws: bool,
     options: dict[str, Any],
 ) -> tuple[MoeResult, History | None]:
     from ndpsim.orchestrator.run import run_moe
 
-    history = _history(plot, check_layer)
+    history = _history(draws, check_layer)
     sets = options.pop("sets")
     with (
         _observed(log_to, timeline_to, history) as observer,

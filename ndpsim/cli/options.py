@@ -23,6 +23,7 @@ __all__ = [
     "json_option",
     "named_as_options",
     "progress_of",
+    "report_option",
     "sets_option",
     "timing_overrides",
     "write_json",
@@ -70,6 +71,16 @@ def json_option(function: F) -> F:
     """``--json FILE``, - for standard output."""
     return click.option(
         "--json", "json_to", metavar="FILE", help="Write the result as JSON; - for standard output."
+    )(function)
+
+
+def report_option(function: F) -> F:
+    """``--report FILE.html``."""
+    return click.option(
+        "--report",
+        "report_to",
+        metavar="FILE",
+        help="Write a report as one HTML file: tables, pictures, configuration, provenance.",
     )(function)
 
 

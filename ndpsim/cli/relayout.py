@@ -13,6 +13,7 @@ from ndpsim.cli.options import (
     json_option,
     named_as_options,
     progress_of,
+    report_option,
     sets_option,
     write_json,
 )
@@ -71,6 +72,7 @@ def _dimms(text: str | None, option: str) -> list[int] | None:
 )
 @sets_option
 @json_option
+@report_option
 @click.option(
     "--commands", "commands_to", metavar="FILE", help="Write every DRAM command as CSV (.gz compresses)."
 )
@@ -100,6 +102,7 @@ def command(
     other_dimms: bool,
     sets: tuple[str, ...],
     json_to: str | None,
+    report_to: str | None,
     commands_to: str | None,
     timeline_to: str | None,
     plot_to: str | None,
@@ -112,12 +115,12 @@ def command(
     command by DRAM command. With --topology all, DIMMs get the ports that each topology needs. In a command
     trace the column `rank` holds the lane, DIMM after DIMM.
     """
-    outputs = {"--commands": commands_to, "--timeline": timeline_to, "--plot": plot_to}
-    check_outputs({**outputs, "--json": json_to})
+    outputs = {"--commands": commands_to, "--timeline": timeline_to}
+    check_outputs({**outputs, "--plot": plot_to, "--report": report_to, "--json": json_to})
     if model is not None and shape is not None:
         raise InputError("give a model or a shape, not both", key="--shape")
     for option, given in outputs.items():
-        if topology == _ALL and given is not None and option != "--plot":
+        if topology == _ALL and given is not None:
             raise InputError("needs a topology of its own, not all", key=option)
     formats = expert_format(bits, group_size, scale_bits, zero_point_bits)
     first, second = _dimms(from_dimms, "--from-dimms"), _dimms(to_dimms, "--to-dimms")
@@ -166,6 +169,13 @@ def command(
                 progress=progress,
             )
             results[result.topology] = _with_host(result, next(iter(results.values()), result))
+    if report_to is not None:
+        _write_report(
+            report_to,
+            results,
+            hw,
+            (*sets, *_of_topology(hw, sets, None if topology == _ALL else topology, False)),
+        )
     _write(results, json_to, commands_to, timeline_to, plot)
 
 
@@ -201,6 +211,16 @@ def _of_topology(hw: str, sets: tuple[str, ...], name: str | None, with_ports: b
     needed = ports_needed(name, system.dimm.count, group)
     ports = max(needed, system.link.ports)
     return f"link.topology={name}", f"link.ports={ports}", f"link.group_dimms={group}"
+
+
+def _write_report(to: str, results: dict[str, RelayoutResult], hw: str, sets: tuple[str, ...]) -> None:
+    from ndpsim.config import load_hardware
+    from ndpsim.report.html.runs import write_relayout_report, write_topologies_report
+
+    if len(results) > 1:
+        write_topologies_report(to, results, load_hardware(hw, sets))
+    else:
+        write_relayout_report(to, next(iter(results.values())), load_hardware(hw, sets))
 
 
 def _write(

@@ -7,7 +7,7 @@ from ndpsim.report.words import counted, listed, percent
 from ndpsim.simulate import ContentionResult
 from ndpsim.units import format_bytes, format_time
 
-__all__ = ["contention_title", "print_contention"]
+__all__ = ["contention_facts", "contention_title", "print_contention"]
 
 
 def _latency(result: ContentionResult) -> tuple[str, str, str]:
@@ -24,7 +24,7 @@ def _latency(result: ContentionResult) -> tuple[str, str, str]:
     return "host latency", format_time(figures["mean"]), f"{beside}{words}"
 
 
-def _facts(result: ContentionResult) -> list[tuple[str, str, str]]:
+def contention_facts(result: ContentionResult) -> list[tuple[str, str, str]]:
     """What there is to say, its figure, and what stands behind it."""
     slow = result.host_slowdown
     offered = "" if result.host_offered_gbps is None else f", {result.host_offered_gbps:g} GB/s asked for"
@@ -100,7 +100,7 @@ def print_contention(result: ContentionResult) -> None:
     """The result of `simulate_contention`."""
     print_facts(
         contention_title(result),
-        _facts(result),
+        contention_facts(result),
         f"simulated in {simulated_in(result)}; all {result.lanes} lanes, clock by clock",
     )
     print_jobs(result)

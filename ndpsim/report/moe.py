@@ -12,7 +12,7 @@ from ndpsim.report.words import counted, percent
 from ndpsim.results import CheckedEnd, LayerCheck, MoeResult, PolicyRun
 from ndpsim.units import format_bytes, format_energy, format_time
 
-__all__ = ["BUSY", "moe_title", "print_moe", "run_names"]
+__all__ = ["BUSY", "moe_notes", "moe_table", "moe_title", "print_moe", "run_names"]
 
 _NONE = "-"
 _BESIDE = 5  # runs that have columns; more have a line each, with some of the rows
@@ -67,7 +67,8 @@ def print_moe(result: MoeResult) -> None:
     print_text(moe_title(result), bold=True)
     print_text(trace_title(result.routing["trace"]), indent="  ")
     names = run_names(result.runs)
-    table = [(what, *map(say, result.runs)) for what, say in _rows(result.runs, _steps(result))]
+    simulated = ("simulated in", *(format_time(1e9 * run.wall_s) for run in result.runs))
+    table = [*moe_table(result), simulated]
     if len(names) > _BESIDE:
         short = [row for row in table if row[0] in _IN_SHORT]
         columns = ("", *(row[0] for row in short))
@@ -76,12 +77,23 @@ def print_moe(result: MoeResult) -> None:
         print_table("", ("", *names), table, left=1)
     for name, reason in result.not_run.items():
         print_text(f"not run: {name}: {reason}", indent="  ")
+    for note in moe_notes(result):
+        print_text(note, indent="  ")
+
+
+def moe_table(result: MoeResult) -> list[tuple[str, ...]]:
+    """What there is to say, and its figure of each policy."""
+    return [(what, *map(say, result.runs)) for what, say in _rows(result.runs, _steps(result))]
+
+
+def moe_notes(result: MoeResult) -> list[str]:
+    """What runs have to say in sentences, of those in common once."""
+    names = run_names(result.runs)
     notes: dict[str, list[str]] = {}
     for name, run in zip(names, result.runs, strict=True):
         for note in _notes(run):
             notes.setdefault(note, []).append(name)
-    for note, of in notes.items():
-        print_text(note if of == names else f"{', '.join(of)}: {note}", indent="  ")
+    return [note if of == names else f"{', '.join(of)}: {note}" for note, of in notes.items()]
 
 
 def _steps(result: MoeResult) -> int:
@@ -107,7 +119,6 @@ def _rows(runs: Sequence[PolicyRun], steps: int) -> list[_Row]:
         ("predictions right", lambda run: _or_none((run.prediction or {}).get("accuracy"), percent)),
         ("bottleneck", _bottleneck),
         ("energy", _energy),
-        ("simulated in", lambda run: format_time(1e9 * run.wall_s)),
     ]
 
 

@@ -12,7 +12,14 @@ from ndpsim.report.words import clocks_of, counted, listed, percent
 from ndpsim.simulate import RelayoutResult
 from ndpsim.units import format_bytes, format_energy, format_time
 
-__all__ = ["print_relayout", "print_topologies", "relayout_title", "write_relayout_timeline"]
+__all__ = [
+    "print_relayout",
+    "print_topologies",
+    "relayout_facts",
+    "relayout_title",
+    "topologies_table",
+    "write_relayout_timeline",
+]
 
 
 def relayout_title(result: RelayoutResult) -> str:
@@ -29,8 +36,8 @@ def _energy(parts: Mapping[str, float | None] | None, note: str, result: Relayou
     return ", ".join((total, power, *(shares for _, _, shares in of_it)))
 
 
-def print_relayout(result: RelayoutResult) -> None:
-    """The result of `simulate_relayout`."""
+def relayout_facts(result: RelayoutResult) -> dict[str, str]:
+    """What there is to say of a relayout, by what it is about."""
     links = sorted(result.link_busy.values())
     busy = ", ".join(f"{kind} {percent(share)}" for kind, share in result.dram_busy.items())
     facts = {
@@ -63,12 +70,16 @@ def print_relayout(result: RelayoutResult) -> None:
             if other.host_time_ns is not None
             else ""
         )
-    facts["simulated in"] = simulated_in(result)
-    print_pairs(facts)
+    return facts
 
 
-def print_topologies(results: Mapping[str, RelayoutResult]) -> None:
-    """The same relayout over several topologies."""
+def print_relayout(result: RelayoutResult) -> None:
+    """The result of `simulate_relayout`."""
+    print_pairs({**relayout_facts(result), "simulated in": simulated_in(result)})
+
+
+def topologies_table(results: Mapping[str, RelayoutResult]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The names of columns, and a row for each topology."""
     columns = (
         "topology",
         "bound by",
@@ -80,7 +91,7 @@ def print_topologies(results: Mapping[str, RelayoutResult]) -> None:
         "transit buffers",
         "faster than the host",
     )
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for name, result in results.items():
         busiest = max(result.link_busy.values(), default=0.0)
         row = (
@@ -95,6 +106,12 @@ def print_topologies(results: Mapping[str, RelayoutResult]) -> None:
             f"{result.host_speedup:.2f}x" if result.host_speedup else "-",
         )
         rows.append(row)
+    return columns, rows
+
+
+def print_topologies(results: Mapping[str, RelayoutResult]) -> None:
+    """The same relayout over several topologies."""
+    columns, rows = topologies_table(results)
     print_table(relayout_title(next(iter(results.values()))), columns, rows)
 
 

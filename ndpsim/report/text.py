@@ -21,8 +21,10 @@ from ndpsim.units import format_bytes, format_energy, format_power, format_time,
 __all__ = [
     "bits_of",
     "energy_facts",
+    "expert_facts",
     "expert_title",
     "experts_in_turn",
+    "host_read_facts",
     "host_read_title",
     "print_energy",
     "print_expert",
@@ -34,6 +36,8 @@ __all__ = [
     "print_sweep",
     "print_trace",
     "simulated_in",
+    "trace_facts",
+    "trace_run_title",
 ]
 
 Timed: TypeAlias = ContentionResult | ExpertResult | HostReadResult | RelayoutResult | TraceResult
@@ -78,7 +82,7 @@ def _forwarded(result: ExpertResult | HostReadResult | TraceResult) -> str:
     return f"{percent(result.fast_forwarded)} fast-forwarded, exactly"
 
 
-def _facts(result: ExpertResult) -> list[tuple[str, str, str]]:
+def expert_facts(result: ExpertResult) -> list[tuple[str, str, str]]:
     """What there is to say, its figure, and what stands behind it."""
     reads = "" if result.weight_reads == 1 else f", read {result.weight_reads:g} times"
     of_peak = f"{percent(result.peak_fraction)} of {result.peak_bandwidth_gbps:.1f} GB/s"
@@ -198,7 +202,7 @@ def expert_title(result: ExpertResult) -> str:
 def print_expert(result: ExpertResult) -> None:
     """The result of `simulate_expert`."""
     print_text(expert_title(result), bold=True)
-    print_grid(_facts(result))
+    print_grid(expert_facts(result))
     print_jobs(result)
     _print_phases(result)
     print_text(
@@ -228,14 +232,17 @@ def host_read_title(result: HostReadResult) -> str:
     return f"The host of {name} reads one expert of {_model_name(result)}, {layout}, {bits_of(result.config)}"
 
 
-def print_host_read(result: HostReadResult) -> None:
-    """The result of `simulate_host_read`."""
+def _buses(result: HostReadResult) -> str:
+    return "1 bus" if result.buses == 1 else f"{result.buses} buses"
+
+
+def host_read_facts(result: HostReadResult) -> list[tuple[str, str, str]]:
+    """What there is to say, its figure, and what stands behind it."""
     channels = counted(result.channels, "channel")
-    buses = "1 bus" if result.buses == 1 else f"{result.buses} buses"
     of_peak = f"{percent(result.peak_fraction)} of {result.peak_bandwidth_gbps:.1f} GB/s"
     idle = ", ".join(f"{why} {format_time(ns)}" for why, ns in result.idle_ns.items())
     held = f"{counted(result.weight_bytes, 'byte')} in {counted(result.weight_bursts, 'burst')}"
-    facts = [
+    return [
         ("time", format_time(result.time_ns), clocks_of(result.cycles, result.clock_ns)),
         ("weights", format_bytes(result.weight_bytes), held),
         ("bandwidth", f"{result.bandwidth_gbps:.2f} GB/s", f"{of_peak} over {channels}"),
@@ -244,20 +251,28 @@ def print_host_read(result: HostReadResult) -> None:
         ("commands", f"{sum(result.commands.values()):,}", listed(result.commands)),
         *energy_facts(result.energy_nj, result.energy_note, result.time_ns, result.weight_bytes),
     ]
+
+
+def print_host_read(result: HostReadResult) -> None:
+    """The result of `simulate_host_read`."""
     print_facts(
         host_read_title(result),
-        facts,
+        host_read_facts(result),
         f"simulated in {simulated_in(result)}, {_forwarded(result)}; "
-        f"{result.buses_simulated} of {buses} differ",
+        f"{result.buses_simulated} of {_buses(result)} differ",
     )
 
 
-def print_trace(result: TraceResult) -> None:
-    """The result of `run_trace`."""
+def trace_run_title(result: TraceResult) -> str:
+    """How many requests ran on which memory, in a line."""
     config = result.config
     channels = counted(config["channels"], "channel")
     memory = f"{config['timing']} {config['org']}, {channels}, ranks {config['ranks']}"
-    print_text(f"{counted(result.requests, 'request')} on {memory}", bold=True)
+    return f"{counted(result.requests, 'request')} on {memory}"
+
+
+def trace_facts(result: TraceResult) -> list[tuple[str, str, str]]:
+    """What there is to say, its figure, and what stands behind it."""
     found = result.row_hits + result.row_misses + result.row_conflicts
     rows = (("hit", result.row_hits), ("miss", result.row_misses), ("conflict", result.row_conflicts))
     facts = [
@@ -295,7 +310,13 @@ def print_trace(result: TraceResult) -> None:
     if result.read_latency_ns is not None:
         figures = ", ".join(f"{name} {format_time(ns)}" for name, ns in result.read_latency_ns.items())
         facts.insert(3, ("read latency", format_time(result.read_latency_ns["mean"]), figures))
-    print_grid(facts)
+    return facts
+
+
+def print_trace(result: TraceResult) -> None:
+    """The result of `run_trace`."""
+    print_text(trace_run_title(result), bold=True)
+    print_grid(trace_facts(result))
     rate = result.requests / result.run_s
     print_text(
         f"simulated in {simulated_in(result)} ({rate:,.0f} requests/s in the controllers, "

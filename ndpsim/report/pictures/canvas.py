@@ -21,7 +21,17 @@ from ndpsim.report.panels import Size, chosen_size
 from ndpsim.report.pictures.arrange import Cell, arrange
 from ndpsim.units import format_energy, format_time
 
-__all__ = ["TIMES", "Panel", "check_format", "compose", "energy_words", "in_print", "save", "time_words"]
+__all__ = [
+    "TIMES",
+    "Panel",
+    "check_format",
+    "compose",
+    "energy_words",
+    "in_print",
+    "rendered",
+    "save",
+    "time_words",
+]
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 
@@ -128,16 +138,21 @@ def compose(
     with _style(chosen):
         figure = Figure(figsize=(chosen.width_in, chosen.height_in or chosen.width_in), dpi=chosen.dpi)
         FigureCanvasAgg(figure)
-        arrange(figure, in_print(title), [_cells(figure, column, chosen) for column in columns], chosen)
+        arrange(
+            figure,
+            in_print(title),
+            [_cells(figure, column, chosen, len(columns)) for column in columns],
+            chosen,
+        )
     return figure
 
 
-def _cells(figure: Figure, column: Sequence[Panel], size: Size) -> list[Cell]:
+def _cells(figure: Figure, column: Sequence[Panel], size: Size, columns: int) -> list[Cell]:
     cells = []
     for number, panel in enumerate(column):
         height = panel.lines * size.font_pt * _LINE
         share = height / figure.get_figheight()
-        axes = figure.add_axes((0.2, 0.1, 0.75 / min(size.columns, 2), min(share, 0.8)))
+        axes = figure.add_axes((0.2, 0.1, 0.75 / columns, min(share, 0.8)))
         shares = panel.over_time and not panel.ends_axis
         joined = shares and number + 1 < len(column) and column[number + 1].over_time
         panel.draw(axes)
@@ -164,13 +179,8 @@ def check_format(path: str) -> str:
     return kind
 
 
-def save(figure: Figure, path: str, size: str) -> None:
-    """Write a figure of `compose` to a file, whole or not at all; the same figure is always the same bytes.
-
-    Raises:
-        InputError: the file name ends in no picture format, or the file cannot be written.
-    """
-    kind = check_format(path)
+def rendered(figure: Figure, kind: str, size: str) -> bytes:
+    """A figure of `compose` in a format of `check_format`; the same figure is always the same bytes."""
     drawn = io.BytesIO()
     with _style(chosen_size(size)):
         metadata = {_DATED[kind]: None} if kind in _DATED else None
@@ -178,5 +188,15 @@ def save(figure: Figure, path: str, size: str) -> None:
     content = drawn.getvalue()
     if kind in ("eps", "ps"):
         content = re.sub(rb"(?m)^%%CreationDate: .*\n", b"", content, count=1)
+    return content
+
+
+def save(figure: Figure, path: str, size: str) -> None:
+    """Write a figure of `compose` to a file, whole or not at all; the same figure is always the same bytes.
+
+    Raises:
+        InputError: the file name ends in no picture format, or the file cannot be written.
+    """
+    content = rendered(figure, check_format(path), size)
     with replacing(path) as file:
         file.write(content)

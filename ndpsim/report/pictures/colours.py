@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from matplotlib.colors import to_rgb
 
-__all__ = ["COLOURS", "ENERGY", "INK", "tint"]
+__all__ = ["COLOURS", "ENERGY", "INK", "SERIES", "tint"]
 
 #: Axes, text, limits and means.
 INK = "#000000"
@@ -41,6 +41,9 @@ COLOURS = {
     "everything": "#4477AA",
     "experts": "#EE8866",
 }
+
+#: Of series that are told apart by a legend alone: Okabe and Ito's, the darker ones first.
+SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7A7A7A")
 
 #: The meaning of each component of energy.
 ENERGY = {

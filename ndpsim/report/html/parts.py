@@ -1,0 +1,95 @@
+"""Sections that several reports have: configuration, phases, and figures in columns of one unit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ndpsim.config import Hardware
+from ndpsim.report.html.page import folded, section
+from ndpsim.report.html.tables import Cell, facts_table, table
+from ndpsim.report.metrics import is_number, scale_of
+from ndpsim.report.pictures.canvas import in_print
+from ndpsim.report.words import counted
+from ndpsim.reported import flattened
+from ndpsim.simulate import Phase
+from ndpsim.units import significant
+
+__all__ = ["configuration", "figures", "hardware_table", "measured_cell", "phases_table", "plain_cell"]
+
+_MEASURED = re.compile(r"([0-9][0-9,]*(?:\.[0-9]+)?) ?(\S*)")
+_UNITS = {
+    **dict.fromkeys(("", "x", "%", "GB/s", "ns", "nJ", "B"), 1.0),
+    **{"us": 1e3, "ms": 1e6, "s": 1e9, "uJ": 1e3, "mJ": 1e6, "J": 1e9},
+    **{"KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40},
+}
+
+
+def plain_cell(value: Any) -> Cell:
+    """A value of a configuration: None as an empty cell."""
+    if value is None:
+        return Cell("")
+    return Cell(str(value), value) if is_number(value) else Cell(str(value))
+
+
+def measured_cell(text: str) -> Cell:
+    """A figure of a text report as print has it, sorted by what it is: ``981.2 ns`` before ``1.204 µs``."""
+    found = _MEASURED.fullmatch(text)
+    if found is None or found[2] not in _UNITS:
+        return Cell(in_print(text))
+    return Cell(in_print(text), float(found[1].replace(",", "")) * _UNITS[found[2]])
+
+
+def figures(name: str, values: Sequence[Any]) -> tuple[str, list[Cell]]:
+    """The unit that suits all values of a metric, and each in it to four digits; text stays as it is."""
+    scale = scale_of(name, values)
+    cells = []
+    for value in values:
+        if not is_number(value):
+            cells.append(plain_cell(value))
+        elif isinstance(value, int) and scale.divisor == 1:
+            cells.append(Cell(f"{value:,}", value))
+        else:
+            cells.append(Cell(significant(value / scale.divisor), value))
+    return scale.unit, cells
+
+
+def hardware_table(hardware: Hardware) -> str:
+    """Every value of a machine with its unit, and its source or what was assumed."""
+    rows = [(row.key, plain_cell(row.value), row.unit, row.origin) for row in hardware.rows()]
+    columns = ("key", "value", "unit", "source, or what is assumed")
+    return folded(f"Hardware: {hardware.system.name}, {counted(len(rows), 'value')}", table(columns, rows))
+
+
+def configuration(config: Mapping[str, Any], hardware: Hardware | None, *more: str) -> str:
+    """All that was used: the call's own values, then the machine's.
+
+    Args:
+        config: of a result.
+        hardware: that it ran on; None: there is none but what `config` says.
+        more: further parts, as HTML.
+    """
+    call = {key: value for key, value in config.items() if hardware is None or key != "hardware"}
+    rows = [(key, "" if value is None else str(value)) for key, value in flattened(call).items()]
+    parts = [folded(f"What was run: {counted(len(rows), 'value')}", facts_table(rows))]
+    if hardware is not None:
+        parts.append(hardware_table(hardware))
+    return section("Configuration", *parts, *more)
+
+
+def phases_table(phases: Iterable[Phase]) -> str:
+    """When each phase of an expert program ran."""
+    found = list(phases)
+    columns = {
+        "start": [phase.start_ns for phase in found],
+        "end": [phase.end_ns for phase in found],
+        "length": [phase.end_ns - phase.start_ns for phase in found],
+    }
+    shown = {name: figures("time_ns", values) for name, values in columns.items()}
+    names = ("phase", "tile", *(f"{name} ({unit})" for name, (unit, _) in shown.items()))
+    rows = [
+        (phase.name, Cell(str(phase.tile), phase.tile), *cells)
+        for phase, *cells in zip(found, *(cells for _, cells in shown.values()), strict=True)
+    ]
+    return folded(f"Timeline: {counted(len(found), 'phase')}", table(names, rows, "--timeline, --json"))

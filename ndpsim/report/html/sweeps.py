@@ -1,0 +1,251 @@
+"""The report of a sweep: its pictures, the table of its points, what they share, and what failed."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from ndpsim.config import load_hardware
+from ndpsim.errors import InputError
+from ndpsim.report.html.page import folded, listed_notes, provenance, section, write_page
+from ndpsim.report.html.parts import figures, plain_cell
+from ndpsim.report.html.svg import picture
+from ndpsim.report.html.tables import Cell, facts_table, most_rows, table
+from ndpsim.report.metrics import (
+    higher_is_better,
+    is_number,
+    key_label,
+    metric_label,
+    metric_words,
+    name_of,
+    scale_of,
+    value_words,
+    with_unit,
+)
+from ndpsim.report.panels import DEFAULT_SIZE
+from ndpsim.report.pictures.sweep import points_figure
+from ndpsim.report.sweep_plot import NO_METRICS, Row, SweepPlot, Swept, chosen_plot, metrics_of, sweep_title
+from ndpsim.report.words import counted
+from ndpsim.reported import flattened
+
+__all__ = ["SweptResult", "write_sweep_report"]
+
+#: Metrics of the first table, as far as there are any of them beside what is drawn.
+_MAIN = (
+    "speedup",
+    "time_ns",
+    "tokens_per_s",
+    "bandwidth_gbps",
+    "peak_fraction",
+    "gflops",
+    "energy_nj.total",
+    "bound",
+    "bottleneck",
+)
+_MOST_POINTS_DRAWN = 3000  # of a Pareto front, where each is a mark of its own
+_MOST_VALUES_SAID = 12
+_REST = "table.csv"
+
+
+class SweptResult(Protocol):
+    """What a report needs of the result of a sweep: its rows in order, and what was swept."""
+
+    @property
+    def definition(self) -> Swept: ...
+    @property
+    def columns(self) -> Sequence[str]: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> Mapping[str, Any]: ...
+
+
+def _listed(values: Sequence[Any]) -> str:
+    words = [value_words(value) for value in values]
+    more = f" and {len(words) - _MOST_VALUES_SAID:,} more" if len(words) > _MOST_VALUES_SAID else ""
+    return ", ".join(words[:_MOST_VALUES_SAID]) + more
+
+
+def _facts(swept: Swept, rows: Sequence[Row], plot: SweepPlot | None) -> list[tuple[str, ...]]:
+    """What varied, how many points there are, and the best of them."""
+    failed = sum(row["status"] == "failed" for row in rows)
+    facts: list[tuple[str, ...]] = [
+        ("command", f"ndpsim {swept.command}"),
+        ("points", f"{len(rows):,}" + (f", {failed:,} of them failed" if failed else "")),
+        *(
+            (f"varied: {key}", f"{_listed(values)} ({key_label(key)})")
+            for key, values in swept.varied.items()
+        ),
+        *((f"fixed: {key}", value_words(value)) for key, value in swept.fixed.items()),
+    ]
+    for metric in dict.fromkeys((plot.y, "energy_nj.total")) if plot else ():
+        measured = [row for row in rows if is_number(row.get(metric))]
+        if measured:
+            best, worst = max, min
+            if not higher_is_better(metric):
+                best, worst = worst, best
+            for words, choose in (("best", best), ("worst", worst)):
+                row = choose(measured, key=lambda row: row[metric])
+                at = name_of({key: row[key] for key in swept.varied})
+                facts.append((f"{words} {metric_words(metric)}", f"{with_unit(metric, row[metric])} at {at}"))
+    return facts
+
+
+def _points_table(swept: Swept, rows: Sequence[Row], metrics: Sequence[str]) -> str:
+    """The varied keys and some metrics of each point."""
+    count, rows = len(rows), rows[: most_rows(len(swept.varied) + 1 + len(metrics))]
+    columns = list(swept.varied)
+    cells: list[list[Cell]] = [[_key_cell(row[key]) for row in rows] for key in swept.varied]
+    if any(row["status"] != "ok" for row in rows):
+        columns.append("status")
+        cells.append([Cell(str(row["status"])) for row in rows])
+    for metric in metrics:
+        unit, of_metric = figures(metric, [row.get(metric) for row in rows])
+        columns.append(f"{metric_words(metric)} ({unit})" if unit else metric_words(metric))
+        cells.append(of_metric)
+    return table(columns, list(zip(*cells, strict=True)), _REST, count)
+
+
+def _key_cell(value: Any) -> Cell:
+    return Cell(value_words(value), value) if is_number(value) else Cell(value_words(value))
+
+
+def _published_table(swept: Swept, rows: Sequence[Row]) -> str:
+    """Each published value beside ours at the same point."""
+    found = []
+    for value in swept.published:
+        where = {key: value_words(of_key) for key, of_key in value.where.items()}
+        ours = [
+            row[value.metric]
+            for row in rows
+            if is_number(row.get(value.metric))
+            and all(value_words(row.get(key)) == of_key for key, of_key in where.items())
+        ]
+        scale = scale_of(value.metric, [value.high, *ours])
+        low, high = value.low / scale.divisor, value.high / scale.divisor
+        said = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
+        middle = (value.low + value.high) / 2
+        one = ours[0] if len(ours) == 1 else None
+        found.append(
+            (
+                name_of(value.where) or "all points",
+                metric_label(value.metric, scale),
+                Cell(said, middle),
+                Cell(f"{one / scale.divisor:.4g}", one) if one is not None else counted(len(ours), "point"),
+                Cell(f"{one / middle:.3f}", one / middle) if one is not None and middle else "",
+                value.source,
+            )
+        )
+    columns = ("at", "metric", "published", "ours", "ours over published", "source")
+    return section("Published values beside ours", table(columns, found))
+
+
+def _configurations(rows: Sequence[Row]) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+    """What all points share of their configurations, and what differs, each value once."""
+    texts = dict.fromkeys(row["config"] for row in rows if row.get("config"))
+    found: dict[str, dict[str, Any]] = {}
+    times: Counter[str] = Counter()
+    for text in texts:
+        flat = flattened(json.loads(text))
+        times.update(flat.keys())
+        for key, value in flat.items():
+            found.setdefault(key, {}).setdefault(repr(value), value)
+    for key, values in found.items():
+        if times[key] < len(texts):  # some points have no such key
+            values.setdefault("None", None)
+    same = {key: next(iter(values.values())) for key, values in found.items() if len(values) == 1}
+    return same, {key: list(values.values()) for key, values in found.items() if len(values) > 1}
+
+
+def _origins(swept: Swept) -> dict[str, tuple[str, str]]:
+    """Unit and source of the hardware's values, where all points are of one hardware that can be read."""
+    name = swept.fixed.get("hw")
+    if not isinstance(name, str) or "hw" in swept.varied:
+        return {}
+    sets = [f"{key}={value_words(value)}" for key, value in swept.fixed.items() if "." in key]
+    try:
+        return {row.key: (row.unit, row.origin) for row in load_hardware(name, sets).rows()}
+    except InputError:
+        return {}
+
+
+def _configuration_section(swept: Swept, rows: Sequence[Row]) -> str:
+    same, differing = _configurations(rows)
+    origins = _origins(swept)
+
+    def row_of(key: str, value: Any) -> tuple[Cell | str, ...]:
+        unit, origin = origins.get(key.removeprefix("hardware."), ("", ""))
+        return key, plain_cell(value), unit, origin
+
+    shared = [row_of(key, value) for key, value in same.items()]
+    columns = ("key", "value", "unit", "source, or what is assumed")
+    differ = [(key, f"{len(values):,} values: {_listed(values)}") for key, values in differing.items()]
+    return section(
+        "Configuration",
+        folded(f"What all points share: {counted(len(shared), 'value')}", table(columns, shared)),
+        folded(f"What differs: {counted(len(differ), 'value')}", facts_table(differ)),
+        f"<p class=note>The whole configuration of every point is in {_REST}.</p>",
+    )
+
+
+def _pictures(swept: Swept, rows: Sequence[Row], plot: SweepPlot | None, reason: str) -> str:
+    if plot is None:
+        return section("Pictures", listed_notes([f"no picture: {reason}"]))
+    plots = {"sweep": plot}
+    both = {"time_ns", "energy_nj.total"} <= set(metrics_of(rows, swept.varied))
+    if plot.kind != "pareto" and both and len(rows) <= _MOST_POINTS_DRAWN:
+        plots["pareto"] = chosen_plot(swept, rows, kind="pareto", x="time_ns", y="energy_nj.total", by=())
+    drawn = [
+        picture(
+            name,
+            lambda one=one: points_figure(rows, swept, one, DEFAULT_SIZE),  # type: ignore[misc]
+            f"{one.title}: {metric_words(one.y)} over {one.x}",
+        )
+        for name, one in plots.items()
+    ]
+    return section("Pictures", *drawn)
+
+
+def write_sweep_report(path: str, result: SweptResult, plot: SweepPlot | None = None) -> None:
+    """The report of a sweep.
+
+    Args:
+        path: of the file.
+        result: rows in the order of points, with `definition` and `columns`.
+        plot: what is drawn first; None: what the sweep itself says, or readers expect.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    swept = result.definition
+    rows = [result[place] for place in range(len(result))]
+    reason = ""
+    try:
+        plot = chosen_plot(swept, rows) if plot is None else plot
+    except InputError as error:
+        reason = str(error)
+    metrics = [name for name in result.columns if name not in swept.varied and name not in NO_METRICS]
+    wanted = dict.fromkeys((*([plot.x, plot.y] if plot else []), *_MAIN))
+    main = [name for name in wanted if name in metrics]
+    failures = [
+        (name_of({key: row[key] for key in swept.varied}), str(row["reason"]))
+        for row in rows
+        if row["status"] == "failed"
+    ]
+    versions = dict.fromkeys(str(row["version"]) for row in rows if row.get("version"))
+    sections = [
+        section("Summary", facts_table(_facts(swept, rows, plot))),
+        _pictures(swept, rows, plot, reason),
+        section(
+            "Points",
+            _points_table(swept, rows, main),
+            folded(f"All metrics: {len(metrics):,}", _points_table(swept, rows, metrics)),
+        ),
+        section("Points that failed", table(("point", "reason"), failures, _REST)),
+        _published_table(swept, rows),
+        _configuration_section(swept, rows),
+        provenance({"points of version": ", ".join(versions)} if versions else None),
+    ]
+    write_page(
+        path, sweep_title(swept), f"ndpsim sweep {swept.command}, {counted(len(rows), 'point')}", sections
+    )

@@ -1,0 +1,162 @@
+"""Pareto fronts of sweeps: two metrics against each other, and the points that none beats in both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.transforms import Bbox
+
+from ndpsim.report.metrics import (
+    Scale,
+    higher_is_better,
+    metric_label,
+    metric_words,
+    name_of,
+    scale_of,
+    value_words,
+)
+from ndpsim.report.pictures.canvas import Panel
+from ndpsim.report.pictures.colours import INK, SERIES, tint
+from ndpsim.report.pictures.points import MARKERS, Points, logarithmic, plain_ticks
+from ndpsim.report.sweep_plot import Row, panel_keys
+
+__all__ = ["front_of", "pareto_panels"]
+
+_LINES = 20
+_LABELLED = 14  # points; of more, those of the front alone
+_MOST_LABELS = 24
+_KEYS_NAMED = 2  # in a label; of more, values alone, and the legend says of which keys
+_AROUND = ((1, 1), (1, -1), (-1, 1), (-1, -1), (1, 0), (-1, 0), (0, 1.2), (0, -1.2), (1, 2.2), (1, -2.2))
+
+
+def front_of(rows: Sequence[Row], x: str, y: str) -> list[Row]:
+    """The rows that no other beats in one metric without being worse in the other, by `x`.
+
+    Of equal rows the first stands for all.
+    """
+    sides = [-1 if higher_is_better(metric) else 1 for metric in (x, y)]
+    ordered = sorted(rows, key=lambda row: (sides[0] * row[x], sides[1] * row[y]))
+    front: list[Row] = []
+    for row in ordered:
+        if not front or sides[1] * row[y] < sides[1] * front[-1][y]:
+            front.append(row)
+    return sorted(front, key=lambda row: float(row[x]))
+
+
+def _wanted(metric: str) -> str:
+    return f"{'more' if higher_is_better(metric) else 'less'} {metric_words(metric)}"
+
+
+def _pareto(axes: Axes, points: Points, across: Scale) -> None:
+    plot = points.plot
+
+    def at(row: Row) -> tuple[float, float]:
+        return row[plot.x] / across.divisor, points.scaled(row[plot.y])
+
+    front = front_of(points.rows, plot.x, plot.y)
+    chosen = {id(row) for row in front}
+    step = "steps-pre" if higher_is_better(plot.x) else "steps-post"
+    label = f"Pareto front: {_wanted(plot.x)}, {_wanted(plot.y)}"
+    axes.plot(*zip(*map(at, front), strict=True), color=INK, linestyle="--", drawstyle=step, label=label)
+    for place, series in enumerate(points.series):
+        colour, marker = SERIES[place % len(SERIES)], MARKERS[place % len(MARKERS)]
+        rows = list(points.of(series))
+        for some, face in (
+            ([row for row in rows if id(row) not in chosen], tint(colour, 0.45)),
+            ([row for row in rows if id(row) in chosen], colour),
+        ):
+            if some:
+                where = list(zip(*map(at, some), strict=True))
+                axes.plot(*where, marker, color=face, linestyle="none", zorder=3)
+        if series:
+            axes.plot([], [], marker, color=colour, linestyle="none", label=name_of(series))
+    _published(axes, points, across)
+    axes.set_xlabel(metric_label(plot.x, across, name_of(points.swept.baseline)))
+    axes.set_ylabel(points.label)
+    axes.margins(x=0.1, y=0.1)
+    for which in "xy":
+        (logarithmic if which in plot.log else plain_ticks)(axes, which)
+    _write(axes, points, points.rows if len(points.rows) <= _LABELLED else front, across)
+
+
+def _published(axes: Axes, points: Points, across: Scale) -> None:
+    """Hollow, where a paper has both metrics of the same point."""
+    plot = points.plot
+    others = [value for value in points.swept.published if value.metric == plot.x]
+    named: set[str] = set()
+    for one in points.published({}):
+        for other in others:
+            if other.where == one.value.where:
+                source = one.value.source
+                axes.errorbar(
+                    (other.low + other.high) / 2 / across.divisor,
+                    points.scaled(one.middle),
+                    xerr=(other.high - other.low) / 2 / across.divisor,
+                    yerr=points.scaled(one.value.high - one.value.low) / 2,
+                    marker=one.marker,
+                    markerfacecolor="white",
+                    color=one.colour,
+                    label=None if source in named else source,
+                    zorder=4,
+                )
+                named.add(source)
+
+
+def _write(axes: Axes, points: Points, rows: Sequence[Row], across: Scale) -> None:
+    """What points are, each beside its own where nothing else stands."""
+    keys = [
+        key for key in panel_keys(points.swept, points.rows, points.plot.by) if key in points.swept.varied
+    ]
+    keys = [key for key in keys if len({value_words(row[key]) for row in points.rows}) > 1]
+    if not keys:
+        return
+    named = len(keys) <= _KEYS_NAMED
+    if not named:
+        words = " / ".join(key.rpartition(".")[2].replace("_", " ") for key in keys)
+        axes.plot([], [], " ", label=f"at points: {words}")
+    font = float(axes.yaxis.get_major_ticks()[0].label1.get_fontsize())
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    renderer, dots = figure.canvas.get_renderer(), figure.dpi / 72  # type: ignore[attr-defined]
+    places = {
+        id(row): (row[points.plot.x] / across.divisor, points.scaled(row[points.plot.y]))
+        for row in points.rows
+    }
+    pixels = axes.transData.transform(list(places.values()))
+    half = 0.45 * font * dots
+    taken = [Bbox.from_extents(x - half, y - half, x + half, y + half) for x, y in pixels]
+    room = axes.get_window_extent()
+    for row in [*rows[:1], *rows[:0:-1]][:_MOST_LABELS]:  # the ends of a front first
+        text = _words({key: row[key] for key in keys}, named)
+        note = axes.annotate(
+            text,
+            places[id(row)],
+            xytext=(0, 0),
+            textcoords="offset points",
+            fontsize=font,
+            parse_math=False,
+        )
+        for dx, dy in _AROUND:
+            note.set(
+                position=(0.7 * font * dx, 0.7 * font * dy),
+                horizontalalignment=("right", "center", "left")[int(dx) + 1],
+                verticalalignment="center" if dy == 0 else "bottom" if dy > 0 else "top",
+            )
+            box = note.get_window_extent(renderer)
+            within = room.x0 <= box.x0 and box.x1 <= room.x1 and room.y0 <= box.y0 and box.y1 <= room.y1
+            if within and not any(box.overlaps(other) for other in taken):
+                taken.append(box)
+                break
+        else:
+            note.remove()
+
+
+def _words(values: Mapping[str, object], named: bool) -> str:
+    return name_of(values) if named else " / ".join(map(value_words, values.values()))
+
+
+def pareto_panels(points: Points) -> list[Panel]:
+    """The panel of two metrics."""
+    across = scale_of(points.plot.x, [row[points.plot.x] for row in points.rows])
+    return [Panel(lambda axes: _pareto(axes, points, across), _LINES, stretches=True)]

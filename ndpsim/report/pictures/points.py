@@ -1,0 +1,241 @@
+"""What pictures of a sweep share: the points that are drawn, by panel and series, and published values."""
+
+from __future__ import annotations
+
+import itertools
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+from ndpsim.report.metrics import Scale, is_number, key_label, metric_label, name_of, scale_of, value_words
+from ndpsim.report.pictures.colours import INK, SERIES
+from ndpsim.report.sweep_plot import PublishedValue, Row, SweepPlot, Swept, ordered_values, panel_keys
+
+__all__ = [
+    "CHARACTER",
+    "MARKERS",
+    "Points",
+    "Shown",
+    "beside_axes",
+    "key_ticks",
+    "lean_if_long",
+    "logarithmic",
+    "plain_ticks",
+    "published_legend",
+    "room_pt",
+]
+
+MARKERS = "os^DvPX*"
+CHARACTER = 0.6  # width of one, of its font size; no text is wider
+_CHARACTERS_A_LINE = 2.2  # that are as wide as a line is high
+_PUBLISHED = "DsoP^v"
+_MOST_TICKS = 12
+_APART = 1 / 14  # of the axis: ticks nearer to each other would have overlapping numbers
+_MOST_DECADES = 2.5  # on which 2 and 5 have numbers, too
+
+Named = Mapping[str, Any]
+
+
+def _same(some: Named, others: Named) -> bool:
+    """Whether two choices of values agree in all keys that both have."""
+    return all(value_words(value) == value_words(others[key]) for key, value in some.items() if key in others)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A published value in a panel.
+
+    Attributes:
+        value: as it was published.
+        x: of the horizontal axis; None: wherever.
+        series: the place of its series; None: of no single one.
+        marker: of its source.
+    """
+
+    value: PublishedValue
+    x: Any
+    series: int | None
+    marker: str
+
+    @property
+    def middle(self) -> float:
+        """The value, or the middle of the interval."""
+        return (self.value.low + self.value.high) / 2
+
+    @property
+    def colour(self) -> str:
+        """Of its series; black where it has none."""
+        return INK if self.series is None else SERIES[self.series % len(SERIES)]
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """The points of a sweep as a picture shows them."""
+
+    swept: Swept
+    plot: SweepPlot
+    everything: Sequence[Row]
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """Those that have what is drawn."""
+        wanted = (self.plot.y, self.plot.x) if self.plot.kind == "pareto" else (self.plot.y,)
+        return [row for row in self.everything if all(is_number(row.get(name)) for name in wanted)]
+
+    @property
+    def notes(self) -> list[str]:
+        """How many points are not drawn, and why."""
+        failed = sum(row.get("status") == "failed" for row in self.everything)
+        without = len(self.everything) - len(self.rows) - failed
+        of = f"of {len(self.everything):,} points"
+        notes = [f"{failed:,} {of} failed and {'is' if failed == 1 else 'are'} left out"] if failed else []
+        notes += [f"{without:,} {of} {'has' if without == 1 else 'have'} no value"] if without else []
+        meant = [value for value in self.swept.published if value.metric == self.plot.y]
+        shown = {id(one.value) for panel in self.panels for one in self.published(panel)}
+        absent = sum(id(value) not in shown for value in meant)
+        return notes + (
+            [f"{absent:,} of {len(meant):,} published values are of other points"] if absent else []
+        )
+
+    @property
+    def _between(self) -> tuple[str, ...]:
+        """The keys whose published values may lie between ours: the numbers that lines go over."""
+        x = self.plot.x
+        return (x,) if self.plot.kind == "lines" and all(is_number(value) for value in self.values(x)) else ()
+
+    def values(self, key: str) -> list[Any]:
+        """Of a key, in order."""
+        return ordered_values(key, self.swept, self.rows)
+
+    def _combinations(self, keys: Sequence[str]) -> list[dict[str, Any]]:
+        """Those that occur, the first key changing slowest."""
+        places = {key: {value_words(value): n for n, value in enumerate(self.values(key))} for key in keys}
+        found = {
+            tuple(places[key][value_words(row[key])] for key in keys): {key: row[key] for key in keys}
+            for row in self.rows
+        }
+        return [found[place] for place in sorted(found)]
+
+    @cached_property
+    def series(self) -> list[dict[str, Any]]:
+        """The values of the keys of each series."""
+        return self._combinations(self.plot.by)
+
+    @cached_property
+    def panels(self) -> list[dict[str, Any]]:
+        """The values of the keys of each panel."""
+        if self.plot.kind == "pareto":
+            return [{}]
+        return self._combinations(panel_keys(self.swept, self.rows, (self.plot.x, *self.plot.by)))
+
+    @cached_property
+    def scale(self) -> Scale:
+        """Of the metric that is drawn."""
+        published = [p.high for p in self.swept.published if p.metric == self.plot.y]
+        return scale_of(self.plot.y, [*(row[self.plot.y] for row in self.rows), *published])
+
+    @property
+    def label(self) -> str:
+        """Of the metric."""
+        return metric_label(self.plot.y, self.scale, name_of(self.swept.baseline))
+
+    def of(self, *chosen: Named) -> Iterator[Row]:
+        """The rows with these values."""
+        return (row for row in self.rows if all(_same(values, row) for values in chosen))
+
+    def scaled(self, value: float) -> float:
+        """A value of the metric in the unit of its axis."""
+        return value / self.scale.divisor
+
+    def published(self, panel: Named) -> list[Shown]:
+        """The published values that belong into a panel."""
+        found: list[Shown] = []
+        markers: dict[str, str] = {}
+        for value in self.swept.published:
+            if value.metric != self.plot.y:
+                continue
+            marker = markers.setdefault(value.source, _PUBLISHED[len(markers) % len(_PUBLISHED)])
+            told = {key: of_key for key, of_key in value.where.items() if key not in self._between}
+            if any(_same(told, row) for row in self.of(panel)):
+                fitting = [n for n, of_series in enumerate(self.series) if _same(of_series, value.where)]
+                series = fitting[0] if len(fitting) == 1 else None
+                found.append(Shown(value, value.where.get(self.plot.x), series, marker))
+        return found
+
+
+def beside_axes(*phrases: str, lines: float) -> str:
+    """Phrases for a vertical axis `lines` lines of text high, each from a line of its own."""
+    characters = max(12, int(lines * _CHARACTERS_A_LINE))
+    return "\n".join(part for phrase in phrases if phrase for part in textwrap.wrap(phrase, characters))
+
+
+def lean_if_long(axes: Axes, names: Sequence[str]) -> None:
+    """Turn the names at a horizontal axis where they have no room side by side."""
+    font = float(axes.xaxis.get_major_ticks()[0].label1.get_fontsize())
+    if max(map(len, names)) * CHARACTER * font > room_pt(axes)[0] / len(names):
+        for label in axes.get_xticklabels():
+            label.set(rotation=30, horizontalalignment="right", rotation_mode="anchor", parse_math=False)
+
+
+def room_pt(axes: Axes) -> tuple[float, float]:
+    """Width and height of axes, about as they will be, in points."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    extent = axes.get_window_extent()
+    return 72 * float(extent.width) / figure.dpi, 72 * float(extent.height) / figure.dpi
+
+
+def published_legend(axes: Axes, shown: Sequence[Shown]) -> None:
+    """A hollow marker in the legend for each source, after what is ours."""
+    for source, marker in {one.value.source: one.marker for one in shown}.items():
+        axes.errorbar(
+            [], [], marker=marker, color=INK, markerfacecolor="white", linestyle="none", label=source
+        )
+
+
+# ---- axes ----
+
+
+def _plain(value: float, place: object = None) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 and value == round(value) else f"{value:.6g}"
+
+
+def logarithmic(axes: Axes, which: str) -> None:
+    """Make an axis ("x" or "y") logarithmic, with plain numbers."""
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axes.set(**{f"{which}scale": "log"})
+    low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
+    few = high < low * 10**_MOST_DECADES
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
+    axis.set_major_formatter(FuncFormatter(_plain))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def plain_ticks(axes: Axes, which: str) -> None:
+    """Numbers as one writes them."""
+    (axes.xaxis if which == "x" else axes.yaxis).set_major_formatter(FuncFormatter(_plain))
+
+
+def key_ticks(axes: Axes, key: str, values: Sequence[Any], log: bool) -> None:
+    """A horizontal axis of a key with numbers; where there are few, ticks are its values."""
+    axes.set_xlabel(key_label(key))
+    if log:
+        axes.set_xscale("log")
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.minorticks_off()
+        if len(values) > _MOST_TICKS:
+            logarithmic(axes, "x")
+            return
+    span = values[-1] - values[0]
+    gaps = [high - low for low, high in itertools.pairwise(values)]
+    if len(values) <= _MOST_TICKS and (log or all(gap >= _APART * span for gap in gaps)):
+        axes.set_xticks(values, [_plain(value) for value in values])
+        return
+    whole = all(value == int(value) for value in values)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=whole))
+    plain_ticks(axes, "x")

@@ -1,0 +1,325 @@
+"""What is drawn of a sweep, chosen and checked before matplotlib is imported."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ndpsim.errors import InputError, one_of
+from ndpsim.report.metrics import is_number, value_words
+
+__all__ = [
+    "KINDS",
+    "NO_METRICS",
+    "PublishedValue",
+    "Row",
+    "SweepPlot",
+    "Swept",
+    "chosen_plot",
+    "metrics_of",
+    "ordered_values",
+    "panel_keys",
+    "sweep_title",
+]
+
+KINDS = ("lines", "bars", "heat", "pareto")
+_LOGS = ("", "x", "y", "xy")
+NO_LOG = "none"  # how a user writes that no axis is logarithmic
+
+#: Columns of a row that are neither varied keys nor metrics.
+NO_METRICS = ("status", "reason", "version", "config")
+
+_MOST_SERIES = 8
+_MOST_PANELS = 6
+_LOG_X = 8  # times as large: above this, values of equal ratios stand on a logarithmic axis
+_ALIKE = 1.6  # ratios of neighbours may differ by so much: 1, 2, 5, 10
+_LOG_Y = 50
+
+Row = Mapping[str, Any]
+
+
+class PublishedValue(Protocol):
+    """A value of a paper, as `ndpsim.sweep.definition.Published` has it."""
+
+    @property
+    def metric(self) -> str: ...
+    @property
+    def where(self) -> Mapping[str, Any]: ...
+    @property
+    def low(self) -> float: ...
+    @property
+    def high(self) -> float: ...
+    @property
+    def source(self) -> str: ...
+
+
+class Swept(Protocol):
+    """What pictures and reports need of a sweep, as `ndpsim.sweep.definition.Definition` has it."""
+
+    @property
+    def command(self) -> str: ...
+    @property
+    def fixed(self) -> Mapping[str, Any]: ...
+    @property
+    def varied(self) -> Mapping[str, tuple[Any, ...]]: ...
+    @property
+    def baseline(self) -> Mapping[str, Any]: ...
+    @property
+    def plot(self) -> Mapping[str, Any]: ...
+    @property
+    def published(self) -> Sequence[PublishedValue]: ...
+    @property
+    def title(self) -> str | None: ...
+    def points(self) -> list[dict[str, Any]]: ...
+
+
+@dataclass(frozen=True)
+class SweepPlot:
+    """A picture of a sweep.
+
+    Attributes:
+        kind: one of `KINDS`.
+        x: a varied key; of pareto, a metric.
+        y: a metric; of heat, the one that cells show.
+        by: varied keys: of lines and bars, those that make series; of heat, the one of the vertical axis; of
+            pareto, those whose values have colours of their own.
+        log: the axes that are logarithmic: "", "x", "y" or "xy"; of heat, "y" is the scale of colours.
+        title: over the picture.
+    """
+
+    kind: str
+    x: str
+    y: str
+    by: tuple[str, ...]
+    log: str
+    title: str
+
+
+def ordered_values(key: str, swept: Swept, rows: Iterable[Row]) -> list[Any]:
+    """The values of a key that rows have: numbers by size, everything else as the sweep names it."""
+    found = {value_words(row[key]): row[key] for row in rows}
+    if all(is_number(value) for value in found.values()):
+        return sorted(found.values())
+    order = {value_words(value): place for place, value in enumerate(swept.varied[key])}
+    return [found[words] for words in sorted(found, key=lambda words: order.get(words, len(order)))]
+
+
+def metrics_of(rows: Iterable[Row], varied: Collection[str]) -> list[str]:
+    """The columns with numbers, in the order of the table."""
+    names: dict[str, None] = {}
+    for row in rows:
+        for name, value in row.items():
+            if name not in varied and name not in NO_METRICS and is_number(value):
+                names.setdefault(name)
+    return list(names)
+
+
+def sweep_title(swept: Swept) -> str:
+    """The sweep's own title, else its command and what all its points share."""
+    if swept.title:
+        return swept.title
+    shared = ", ".join(f"{key} {value_words(value)}" for key, value in swept.fixed.items())
+    return f"{swept.command}: {shared}" if shared else swept.command
+
+
+def _named(by: Any) -> tuple[str, ...] | None:
+    if by is None:
+        return None
+    names = by.split(",") if isinstance(by, str) else by
+    return tuple(name for name in (str(name).strip() for name in names) if name)
+
+
+def chosen_plot(
+    swept: Swept,
+    rows: Sequence[Row] | None = None,
+    kind: str | None = None,
+    x: str | None = None,
+    y: str | None = None,
+    by: str | Sequence[str] | None = None,
+    log: str | None = None,
+) -> SweepPlot:
+    """What is drawn: what is given here, else what the sweep's `plot` says, else what readers expect.
+
+    That is: lines over the number with the most values, or bars over words; other keys are series.
+
+    Args:
+        swept: the sweep.
+        rows: its results; None: before there are any, when metrics cannot be checked yet.
+        kind, x, y, by, log: see `SweepPlot`; `by` may be a text with commas, `log` may be "none".
+
+    Raises:
+        InputError: no such kind, key or metric; or nobody could tell so many series apart.
+    """
+    given = {"kind": kind, "x": x, "y": y, "by": by, "log": log}
+    asked = {**swept.plot, **{name: value for name, value in given.items() if value is not None}}
+    points: Sequence[Row] = swept.points() if rows is None else rows
+    if not points:
+        raise InputError("the sweep has no points", key="plot")
+    metrics = None if rows is None else metrics_of(rows, swept.varied)
+    if metrics is not None and not metrics:
+        raise InputError("no point has a number that could be drawn: all failed", key="plot")
+    if not swept.varied:
+        raise InputError("nothing varies, so that there is nothing to draw", key="plot")
+    chosen_kind = asked.get("kind") or _default_kind(asked.get("x"), swept, points)
+    if chosen_kind not in KINDS:
+        raise InputError(one_of(chosen_kind, KINDS, "kind"), key="kind")
+    chosen_by = _named(asked.get("by"))
+    for name in chosen_by or ():
+        if name not in swept.varied:
+            raise InputError(one_of(name, swept.varied, "key that varies"), key="by")
+    if chosen_kind == "pareto":
+        return _pareto(swept, rows, metrics, asked, chosen_by or ())
+    key = asked.get("x") or _default_x(chosen_kind, swept, points, chosen_by or ())
+    if key not in swept.varied:
+        raise InputError(one_of(key, swept.varied, "key that varies"), key="x")
+    if key in (chosen_by or ()):
+        raise InputError(f"is of the horizontal axis already: {key}", key="by")
+    metric = _metric(asked.get("y") or _default_y(swept, metrics), metrics, "y")
+    series = _default_by(chosen_kind, swept, points, key) if chosen_by is None else chosen_by
+    if chosen_kind == "heat" and len(series) != 1:
+        raise InputError(f"a heat map has one key on its vertical axis, not {len(series)}", key="by")
+    _check_count(chosen_kind, swept, points, key, series)
+    if asked.get("log") is None:
+        of_axis = "x" if chosen_kind == "lines" and _is_geometric(key, swept, points) else ""
+        of_axis += "y" if rows is not None and _spans(chosen_kind, metric, rows) else ""
+    else:
+        of_axis = _log(asked["log"])
+    return SweepPlot(chosen_kind, key, metric, series, of_axis, sweep_title(swept))
+
+
+def _log(text: Any) -> str:
+    chosen = "" if text == NO_LOG else str(text)
+    if chosen not in _LOGS:
+        raise InputError(one_of(chosen, ("x", "y", "xy", NO_LOG), "choice of logarithmic axes"), key="log")
+    return chosen
+
+
+def _metric(name: str, metrics: Sequence[str] | None, option: str) -> str:
+    if metrics is not None and name not in metrics:
+        raise InputError(one_of(name, metrics, "metric"), key=option)
+    return name
+
+
+def _pareto(
+    swept: Swept,
+    rows: Sequence[Row] | None,
+    metrics: Sequence[str] | None,
+    asked: Mapping[str, Any],
+    by: tuple[str, ...],
+) -> SweepPlot:
+    x = _metric(asked.get("x") or "time_ns", metrics, "x")
+    y = _metric(asked.get("y") or "energy_nj.total", metrics, "y")
+    if rows is not None:
+        _check_series(len({_combination(row, by) for row in rows}), by)
+    log = _log(asked.get("log") or "")
+    if asked.get("log") is None and rows is not None:
+        log = ("x" if _spans("lines", x, rows) else "") + ("y" if _spans("lines", y, rows) else "")
+    return SweepPlot("pareto", x, y, by, log, sweep_title(swept))
+
+
+# ---- defaults ----
+
+
+def _numeric(key: str, points: Iterable[Row]) -> bool:
+    return all(is_number(point[key]) for point in points)
+
+
+def _count(key: str, points: Iterable[Row]) -> int:
+    return len({value_words(point[key]) for point in points})
+
+
+def _default_kind(x: str | None, swept: Swept, points: Sequence[Row]) -> str:
+    if x is not None and x not in swept.varied:
+        return "pareto"
+    keys = swept.varied if x is None else (x,)
+    return "lines" if any(_numeric(key, points) and _count(key, points) > 2 for key in keys) else "bars"
+
+
+def _default_x(kind: str, swept: Swept, points: Sequence[Row], by: Collection[str]) -> str:
+    """The number with the most values; of bars, the words with the most."""
+    free = [key for key in swept.varied if key not in by]
+    if not free:
+        raise InputError("leaves no key for the horizontal axis", key="by")
+    wanted = [key for key in free if _numeric(key, points) == (kind != "bars")]
+    return max(wanted or free, key=lambda key: _count(key, points))
+
+
+def _default_y(swept: Swept, metrics: Sequence[str] | None) -> str:
+    wanted = ["speedup"] if swept.baseline else []
+    wanted += ["tokens_per_s"] if swept.command == "moe" else []
+    wanted.append("time_ns")
+    if metrics is None:
+        return wanted[0]
+    return next((name for name in wanted if name in metrics), metrics[0])
+
+
+def _default_by(kind: str, swept: Swept, points: Sequence[Row], x: str) -> tuple[str, ...]:
+    """All other keys that tell points apart, as long as there are no more series than one can tell apart."""
+    others = [key for key in panel_keys(swept, points, (x,)) if _count(key, points) > 1]
+    if kind == "heat":
+        if not others:
+            raise InputError("a heat map needs two keys that vary", key="kind")
+        return (max(others, key=lambda key: _count(key, points)),)
+    while others and len({_combination(point, others) for point in points}) > _MOST_SERIES:
+        others.remove(min(others, key=lambda key: _count(key, points)))
+    return tuple(others)
+
+
+def panel_keys(swept: Swept, points: Sequence[Row], drawn: Collection[str]) -> tuple[str, ...]:
+    """The keys that points still differ in, which have the same values of those that are drawn."""
+    told = list(drawn)
+    for key in swept.varied:
+        if key in told:
+            continue
+        groups: dict[str, set[str]] = {}
+        for point in points:
+            groups.setdefault(_combination(point, told), set()).add(value_words(point[key]))
+        if any(len(values) > 1 for values in groups.values()):
+            told.append(key)
+    return tuple(key for key in told if key not in drawn)
+
+
+def _combination(point: Row, keys: Iterable[str]) -> str:
+    return "\0".join(value_words(point[key]) for key in keys)
+
+
+def _check_series(count: int, by: Sequence[str]) -> None:
+    if count > _MOST_SERIES:
+        raise InputError(
+            f"{' and '.join(by)}: {count} series are more than {_MOST_SERIES}, which can be told apart",
+            key="by",
+        )
+
+
+def _check_count(kind: str, swept: Swept, points: Sequence[Row], x: str, by: tuple[str, ...]) -> None:
+    if kind != "heat":
+        _check_series(len({_combination(point, by) for point in points}), by)
+    panels = panel_keys(swept, points, (x, *by))
+    count = len({_combination(point, panels) for point in points})
+    if count > _MOST_PANELS:
+        others = ", ".join(f"{key} ({_count(key, points)} values)" for key in swept.varied if key != x)
+        raise InputError(
+            f"{count} panels for {' and '.join(panels)} are more than {_MOST_PANELS}: vary less, or choose "
+            f"keys that make at most {_MOST_SERIES} series: {others}",
+            key="by",
+        )
+
+
+def _is_geometric(key: str, swept: Swept, points: Sequence[Row]) -> bool:
+    """Whether values grow by factors rather than steps: 1, 2, 4, 8, 16."""
+    values = ordered_values(key, swept, points)
+    if not all(is_number(value) for value in values) or len(values) < 3 or values[0] <= 0:
+        return False
+    ratios = [high / low for low, high in itertools.pairwise(values)]
+    return bool(values[-1] >= _LOG_X * values[0] and max(ratios) <= _ALIKE * min(ratios))
+
+
+def _spans(kind: str, metric: str, rows: Iterable[Row]) -> bool:
+    """Whether a metric has values of so many sizes that small ones would not be seen."""
+    values = [row[metric] for row in rows if is_number(row.get(metric))]
+    return (
+        kind != "bars" and bool(values) and min(values) > 0 and math.inf > max(values) > _LOG_Y * min(values)
+    )

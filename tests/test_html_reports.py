@@ -1,0 +1,336 @@
+"""Reports as HTML: every result has one, which stands alone, is escaped, bounded, and the same bytes twice."""
+
+from __future__ import annotations
+
+import html.parser
+import io
+import re
+from contextlib import redirect_stderr, redirect_stdout
+
+import pytest
+
+from ndpsim.cli.main import main
+from ndpsim.errors import InputError
+from ndpsim.moe import Expert
+from ndpsim.report.html.moe import write_moe_report
+from ndpsim.report.html.page import write_page
+from ndpsim.report.html.parts import measured_cell
+from ndpsim.report.html.script import SCRIPT
+from ndpsim.report.html.svg import inline, picture
+from ndpsim.report.html.sweeps import write_sweep_report
+from ndpsim.report.html.tables import MOST_ROWS, Cell, facts_table, table
+from ndpsim.report.moe_history import History
+from ndpsim.report.pictures.canvas import in_print
+from ndpsim.results.cache import version
+from ndpsim.simulate import simulate_expert
+from ndpsim.sweep.definition import Definition, Published
+from sweep_by_hand import Result, fail, gemv, moe, row
+
+SETS = ["--set", "dimm.count=4", "--set", "host.channels=2"]
+SHAPE = ["--shape", "256,96"]
+WAYS = {
+    "expert": ["gemv", *SHAPE, "--tokens", "2"],
+    "experts in turn": ["gemv", *SHAPE, "--tokens", "2,1"],
+    "contention": ["gemv", *SHAPE, "--host-traffic", "saturate"],
+    "host read": ["gemv", *SHAPE, "--engine", "host-read"],
+    "relayout": ["relayout", *SHAPE, *SETS],
+    "all topologies": ["relayout", *SHAPE, *SETS, "--topology", "all"],
+    "trace": ["dram", "requests.trace"],
+    "trace on hardware": ["dram", "requests.trace", "--hw", "trimoe"],
+    "load": ["dram", "requests.trace", "--sweep-load"],
+    "moe": ["moe", "--model", "mixtral-8x7b", "--batch", "4", "--steps", "1", "--layers", "0-1", *SETS],
+}
+
+
+class Page(html.parser.HTMLParser):
+    """What stands in a page, as a browser would see it without scripts."""
+
+    EMPTY = frozenset({"meta", "link", "br", "img", "input"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags, self.ids, self.addresses, self.open = [], [], [], []
+        self.words: dict[str, list[str]] = {}
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        given = dict(attrs)
+        self.ids += [given["id"]] if "id" in given else []
+        self.addresses += [value for name, value in attrs if name in ("src", "href", "xlink:href", "action")]
+        assert not any(name.startswith("on") for name in given), given
+        if tag not in self.EMPTY:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.setdefault(self.open[-1] if self.open else "", []).append(data)
+
+
+def call(*arguments):
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as caught:
+        main([str(argument) for argument in arguments])
+    return caught.value.code or 0, out.getvalue(), err.getvalue()
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = (f"{'ST' if n % 3 == 0 else 'LD'} {64 * ((n * 77) % 4096):#x}\n" for n in range(300))
+    (tmp_path / "requests.trace").write_text("".join(lines))
+    return tmp_path
+
+
+def checked(text: str) -> Page:
+    """A page that stands alone: nothing of it comes from elsewhere, and ids are unique."""
+    page = Page(text)
+    assert page.open == []
+    assert len(set(page.ids)) == len(page.ids)
+    for address in page.addresses:
+        assert address.startswith(("#", "data:")), address
+        assert not address.startswith("#") or address[1:] in page.ids
+    for address in re.findall(r"url\((.*?)\)", text):
+        assert address.startswith("#"), address
+        assert address[1:] in page.ids
+    assert re.findall("https?:", text) == []
+    assert page.tags.count("script") == 1
+    assert "default-src 'none'" in text
+    return page
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_result_has_its_report(way, folder):
+    status, out, err = call(*WAYS[way], "--report", "report.html")
+    assert status == 0, err
+    assert out
+    text = (folder / "report.html").read_text()
+    page = checked(text)
+    assert page.tags.count("svg") == 1
+    heads = page.words["h2"]
+    assert {"Summary", "Configuration", "Provenance"} <= set(heads)
+    for known in (version(), "NumPy", "Numba"):
+        assert known in text
+    assert "simulated in" not in text
+    assert str(folder) not in text
+    assert len(text) < 1_000_000
+
+
+@pytest.mark.parametrize("way", ["expert", "host read", "relayout", "trace", "moe"])
+def test_equal_results_are_equal_files(way, folder):
+    for name in ("a.html", "b.html"):
+        assert call(*WAYS[way], "--report", name)[0] == 0
+    assert (folder / "a.html").read_bytes() == (folder / "b.html").read_bytes()
+
+
+def test_a_report_says_what_the_text_says_and_where_values_come_from(folder):
+    _, out, _ = call(*WAYS["expert"], "--report", "report.html")
+    page = Page((folder / "report.html").read_text())
+    said = {" ".join(cell.split()) for tag in ("th", "td", "h1") for cell in page.words[tag]}
+    for line in out.splitlines()[1:-1]:
+        name, figure = re.split(r"  +", line.strip())[:2]
+        assert name in said, line
+        assert in_print(figure) in said, line
+    assert "dimm.ranks" in said
+    assert any("assum" in words for words in page.words["td"])
+    assert "gate-up" in said
+
+
+def test_a_report_of_policies_says_what_was_routed(folder):
+    assert call(*WAYS["moe"], "--policy", "trimoe", "--policy", "monde", "--report", "report.html")[0] == 0
+    text = (folder / "report.html").read_text()
+    page = checked(text)
+    assert "routing" in page.words["th"]
+    assert any("seed 1" in words for words in page.words["td"])
+    assert sum("Timeline" in words for words in page.words["summary"]) == 2
+
+
+def test_a_report_of_jobs_made_by_hand_has_their_times(moe_by_hand, tmp_path):
+    history = History()
+    moe_by_hand.play(history, "first", "second")
+    path = tmp_path / "a.html"
+    hardware = moe_by_hand.run.hardware
+    write_moe_report(str(path), moe_by_hand.result("first", "second"), history, hardware)
+    page = checked(path.read_text())
+    assert {"pcie-down", "shared", "55.00", "60.00"} <= set(page.words["td"])
+    assert "start (\N{MICRO SIGN}s)" in page.words["th"]
+
+
+@pytest.mark.parametrize("target", ["none/a.html", ".", ""])
+def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(target, folder):
+    status, _, err = call("gemv", *SHAPE, "--report", target)
+    assert status == 2
+    assert "error: --report: cannot write " in err
+    assert [path.name for path in folder.iterdir()] == ["requests.trace"]
+
+
+# ---- sweeps ----
+
+
+def report(result, folder, plot=None) -> str:
+    write_sweep_report(str(folder / "sweep.html"), result, plot)
+    text = (folder / "sweep.html").read_text()
+    checked(text)
+    return text
+
+
+def test_a_sweep_has_pictures_its_points_and_what_they_share(tmp_path):
+    page = Page(report(gemv(), tmp_path))
+    assert page.tags.count("svg") == 2  # the times, and the Pareto front of time and energy
+    cells = page.words["td"]
+    assert "trimoe" in cells
+    assert "4 values: 1, 4, 16, 64" in cells  # of the configurations' tokens
+    assert "4.000 \N{MICRO SIGN}s at ranks 4, tokens 1, bits 16" not in cells
+    assert "1.000 \N{MICRO SIGN}s at ranks 4, tokens 1, bits 4" in cells
+    assert "1.024 ms at ranks 1, tokens 64, bits 16" in cells
+    assert "time (ms)" in page.words["th"]
+
+
+def test_the_same_sweep_is_the_same_report(tmp_path):
+    assert report(gemv(), tmp_path) == report(gemv(), tmp_path)
+
+
+def test_failed_points_stand_in_the_report_with_their_reason(tmp_path):
+    text = report(fail(gemv(), 2, "layout: <b>none</b>"), tmp_path)
+    page = Page(text)
+    assert "24, 2 of them failed" in page.words["td"]
+    assert page.words["td"].count("layout: <b>none</b>") == 2
+    everything = report(fail(gemv(), 24), tmp_path)
+    assert "no picture: plot: no point has a number that could be drawn: all failed" in everything
+
+
+def test_published_values_stand_beside_ours(tmp_path):
+    value = Published("time_ns", {"tokens": 4, "bits": 16, "dimm.ranks": 2}, 30_000, 34_000, "Paper, Table 1")
+    page = Page(report(gemv(published=(value,)), tmp_path))
+    cells = page.words["td"]
+    place = cells.index("Paper, Table 1")
+    assert cells[place - 3 : place] == ["30 to 34", "32", "1.000"]
+
+
+def test_what_cannot_be_drawn_is_said_in_place_of_the_picture(tmp_path):
+    varied = {"tokens": (1,), "dimm.ranks": tuple(range(1, 10)), "bits": tuple(range(1, 12)), "seed": (1, 2)}
+    text = report(gemv(varied=varied), tmp_path)
+    assert "no picture: by:" in text
+
+
+def test_a_sweep_of_many_points_has_a_bounded_report(tmp_path):
+    varied = {"seed": tuple(range(10_000))}
+    definition = Definition("gemv", {}, varied)
+    config = "x" * 100
+    rows = [
+        row({"seed": n}, **{f"metric{m}_ns": 1.0 + n for m in range(60)}, note=config) for n in range(10_000)
+    ]
+    text = report(Result(definition, rows), tmp_path)
+    assert len(text) < 8_000_000
+    assert f"{MOST_ROWS:,} of 10,000 rows are shown; all of them: table.csv" in text
+
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&-->]]>$x^{"
+
+
+def test_whatever_a_sweep_is_called_is_text(tmp_path):
+    result = gemv(title=HOSTILE, fixed={"hw": HOSTILE, "model": HOSTILE})
+    for one in result:
+        one["bound"] = HOSTILE
+        one["config"] = one["config"].replace("trimoe", "</script><script>alert(2)</script>")
+    page = Page(report(fail(result, 1, HOSTILE), tmp_path))
+    assert page.tags.count("script") == 1
+    assert "img" not in page.tags
+    assert HOSTILE in page.words["h1"]
+    hostile_policies = moe(
+        varied={"policy": (HOSTILE, "b"), "batch": (64, 128)}, baseline={"policy": HOSTILE}
+    )
+    assert "img" not in Page(report(hostile_policies, tmp_path)).tags
+
+
+def test_whatever_a_model_is_called_is_text(folder):
+    name = "<img src=x onerror=alert(1)>.json"
+    (folder / name).write_text(
+        '{"model_type": "mixtral", "hidden_size": 128, "intermediate_size": 64, "num_hidden_layers": 1,'
+        ' "num_local_experts": 4, "num_experts_per_tok": 2, "num_attention_heads": 4,'
+        ' "num_key_value_heads": 4, "vocab_size": 100}'
+    )
+    status, _, err = call("gemv", "--model", name, "--report", "report.html")
+    assert status == 0, err
+    page = checked((folder / "report.html").read_text())
+    assert "img" not in page.tags
+
+
+# ---- parts ----
+
+
+def test_numbers_in_tables_have_their_value_and_rows_that_are_left_out_are_counted():
+    text = table(("a", "b"), [(Cell("1.5 ms", 1.5e6), "x")] * (MOST_ROWS + 5), "elsewhere")
+    assert text.count("<tr>") == MOST_ROWS + 1
+    assert '<td class=n data-value="1500000.0">1.5 ms</td><td>x</td>' in text
+    assert f"{MOST_ROWS:,} of {MOST_ROWS + 5:,} rows are shown; all of them: elsewhere" in text
+    assert table(("a",), []) == facts_table([]) == ""
+    assert "..." in facts_table([("a", "x" * 10_000)])
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("981.2 ns", 981.2),
+        ("1.204 us", 1204),
+        ("99.6%", 99.6),
+        ("2.06x", 2.06),
+        ("544 B", 544),
+        ("36.00 MiB", 36 << 20),
+        ("1,234", 1234),
+        ("bound by 3", None),
+        ("1.0 furlong", None),
+        ("-", None),
+    ],
+)
+def test_figures_are_sorted_by_what_they_are(text, value):
+    assert measured_cell(text).value == pytest.approx(value)
+
+
+def test_pictures_on_a_page_have_ids_of_their_own():
+    svg = (
+        '<?xml version="1.0"?><!DOCTYPE svg PUBLIC "a" "http://x">\n<svg xmlns="http://y" xmlns:xlink="http://z"'
+        ' width="1pt" height="2pt" viewBox="0 0 1 2"><metadata>http://m</metadata><!-- <script> -->'
+        '<g id="a"/><use xlink:href="#a"/><g clip-path="url(#a)" data-id="3"/></svg>'
+    )
+    assert inline(svg, "p") == (
+        '<svg viewBox="0 0 1 2"><g id="p-a"/><use href="#p-a"/><g clip-path="url(#p-a)" data-id="3"/></svg>'
+    )
+
+
+def test_a_picture_that_is_refused_leaves_its_reason():
+    def draw():
+        raise InputError("<nothing> to show", key="panels")
+
+    assert picture("a", draw, "words") == "<p class=note>no picture: &lt;nothing&gt; to show</p>"
+
+
+def test_a_page_is_written_whole_or_not_at_all(tmp_path):
+    with pytest.raises(InputError):
+        write_page(str(tmp_path / "none" / "a.html"), "title", "", [])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_script_is_small():
+    lines = [line for line in SCRIPT.splitlines() if line.strip()]
+    assert len(lines) <= 90
+    assert "http" not in SCRIPT
+    assert "eval" not in SCRIPT
+
+
+def test_the_expert_of_a_report_is_that_of_the_call(tmp_path):
+    from ndpsim.config import load_hardware
+    from ndpsim.report.html.runs import write_expert_report
+
+    hardware = load_hardware("trimoe")
+    result = simulate_expert(hardware, Expert(256, 96), 1, record_commands=True)
+    write_expert_report(str(tmp_path / "a.html"), result, hardware)
+    page = checked((tmp_path / "a.html").read_text())
+    assert page.words["h1"] == ["One expert of 256 x 96 on trimoe, 1 token, 16 bits"]

@@ -1,0 +1,315 @@
+"""Pictures of sweeps: what is drawn without being asked, what is refused, and that they show the numbers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from ndpsim.errors import InputError
+from ndpsim.report.metrics import key_label, metric_label, name_of, scale_of, with_unit
+from ndpsim.report.pictures.pareto import front_of
+from ndpsim.report.pictures.sweep import draw_points, points_figure
+from ndpsim.report.sweep_plot import KINDS, SweepPlot, chosen_plot
+from ndpsim.sweep.definition import Definition, Published
+from sweep_by_hand import fail, gemv, moe, row
+
+
+def figure(result, size="two-columns", **choices):
+    plot = chosen_plot(result.definition, list(result), **choices)
+    return points_figure(list(result), result.definition, plot, size)
+
+
+def words(axes):
+    legend = axes.get_legend()
+    return [] if legend is None else [text.get_text() for text in legend.get_texts()]
+
+
+# ---- choices ----
+
+
+def test_without_being_asked_lines_go_over_the_numbers_with_the_most_values():
+    result = gemv(varied={"bits": (16, 4), "tokens": (1, 2, 4, 8, 16), "dimm.ranks": (1, 2)})
+    plot = chosen_plot(result.definition, list(result))
+    assert (plot.kind, plot.x, plot.y) == ("lines", "tokens", "time_ns")
+    assert plot.by == ("bits", "dimm.ranks")
+    assert plot.title == "gemv: hw trimoe, model mixtral-8x7b"
+
+
+def test_words_have_bars_and_a_baseline_asks_for_speedups():
+    result = moe()
+    plot = chosen_plot(result.definition, list(result))
+    assert plot == SweepPlot("bars", "policy", "speedup", ("batch",), "", "moe")
+    plain = moe(baseline={})
+    assert chosen_plot(plain.definition, list(plain)).y == "tokens_per_s"
+
+
+def test_what_the_sweep_says_is_drawn_and_what_is_given_goes_before_it():
+    result = gemv(
+        plot={"kind": "bars", "x": "dimm.ranks", "y": "peak_fraction", "by": ["bits"]}, title="Mine"
+    )
+    plot = chosen_plot(result.definition, list(result))
+    assert plot == SweepPlot("bars", "dimm.ranks", "peak_fraction", ("bits",), "", "Mine")
+    assert chosen_plot(result.definition, list(result), y="time_ns", by="bits,tokens").by == (
+        "bits",
+        "tokens",
+    )
+
+
+@pytest.mark.parametrize(
+    ("choices", "said"),
+    [
+        ({"kind": "line"}, "kind: unknown kind 'line'; did you mean 'lines'?"),
+        ({"x": "token"}, "unknown metric 'token'"),
+        ({"kind": "lines", "x": "token"}, "x: unknown key that varies 'token'; did you mean 'tokens'?"),
+        ({"y": "time"}, "y: unknown metric 'time'; did you mean 'time_ns'?"),
+        ({"by": "ranks"}, "by: unknown key that varies 'ranks'"),
+        ({"x": "tokens", "by": "tokens"}, "by: is of the horizontal axis already: tokens"),
+        ({"log": "z"}, "log: unknown choice of logarithmic axes 'z'"),
+        ({"kind": "heat", "by": "bits,dimm.ranks"}, "by: a heat map has one key on its vertical axis, not 2"),
+        ({"kind": "pareto", "y": "bound"}, "y: unknown metric 'bound'"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_in_a_line(choices, said):
+    result = gemv()
+    with pytest.raises(InputError) as caught:
+        chosen_plot(result.definition, list(result), **choices)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_choices_are_checked_before_there_are_results_and_before_matplotlib_is_imported():
+    definition = gemv().definition
+    assert chosen_plot(definition).x == "tokens"
+    with pytest.raises(InputError, match="did you mean 'tokens'"):
+        chosen_plot(definition, x="token", kind="lines")
+    code = "import sys, ndpsim.report.sweep_plot; print('matplotlib' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_too_many_series_become_panels_and_too_many_panels_are_refused():
+    result = gemv(varied={"tokens": (1, 2, 4, 8), "dimm.ranks": tuple(range(1, 9)), "bits": (16, 8, 4)})
+    plot = chosen_plot(result.definition, list(result), x="tokens")
+    assert plot.by == ("dimm.ranks",)
+    assert len(points_figure(list(result), result.definition, plot, "column").axes) == 3
+    many = gemv(varied={"tokens": (1, 2), "dimm.ranks": tuple(range(1, 10)), "bits": tuple(range(1, 12))})
+    with pytest.raises(InputError, match=r"by: .* panels .* dimm.ranks \(9 values\), bits \(11 values\)"):
+        chosen_plot(many.definition, list(many), x="tokens")
+    with pytest.raises(InputError, match="by: bits: 11 series are more than 8"):
+        chosen_plot(many.definition, list(many), x="tokens", by="bits")
+
+
+def test_keys_that_vary_together_are_one_series():
+    definition = Definition("gemv", {}, {"tokens": (1, 2, 4), "dimm.ranks": (1, 2, 4)}, zipped=True)
+    rows = [row({"tokens": n, "dimm.ranks": n}, time_ns=float(n)) for n in (1, 2, 4)]
+    assert chosen_plot(definition, rows).by == ()
+    (axes,) = points_figure(rows, definition, chosen_plot(definition, rows)).axes
+    assert len(axes.lines) == 1
+
+
+def test_values_that_grow_by_factors_have_a_logarithmic_axis_unless_it_is_not_wanted():
+    result = gemv()
+    assert chosen_plot(result.definition, list(result)).log == "xy"
+    assert chosen_plot(result.definition, list(result), log="none").log == ""
+    steps = gemv(varied={"tokens": tuple(range(1, 17)), "dimm.ranks": (1,), "bits": (16,)})
+    assert chosen_plot(steps.definition, list(steps)).log == ""
+
+
+# ---- what pictures show ----
+
+
+@pytest.mark.parametrize("size", ["column", "two-columns", "slide"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_drawn_in_every_size(kind, size, tmp_path):
+    result = gemv(published=(Published("time_ns", {"tokens": 8, "bits": 4, "dimm.ranks": 2}, 1e4, 2e4, "A"),))
+    plot = chosen_plot(result.definition, list(result), kind=kind)
+    draw_points(str(tmp_path / "a.svg"), list(result), result.definition, plot, size)
+    assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
+
+
+def test_the_same_sweep_is_the_same_file(tmp_path):
+    for name in ("a.png", "b.png"):
+        result = gemv()
+        plot = chosen_plot(result.definition, list(result), kind="heat")
+        draw_points(str(tmp_path / name), list(result), result.definition, plot, "column")
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+def test_lines_go_through_the_points_in_a_readable_unit():
+    result = gemv()
+    (axes,) = figure(result, log="none").axes
+    lines = {line.get_label(): line for line in axes.lines}
+    line = lines["ranks 2, bits 16"]
+    np.testing.assert_allclose(line.get_xdata(), [1, 4, 16, 64])
+    np.testing.assert_allclose(line.get_ydata(), [0.008, 0.032, 0.128, 0.512])
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("tokens", "time (ms)")
+    assert axes.get_ylim()[0] == 0
+
+
+def test_points_stand_in_the_order_of_numbers_whatever_the_order_of_the_sweep():
+    result = gemv(varied={"tokens": (64, 1, 8), "dimm.ranks": (1,), "bits": (4,)})
+    (axes,) = figure(result).axes
+    assert list(axes.lines[0].get_xdata()) == [1, 8, 64]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1", "8", "64"]
+
+
+def test_bars_are_as_high_as_the_values_which_stand_above_them():
+    result = moe()
+    (axes,) = figure(result).axes
+    heights = sorted(bar.get_height() for bar in axes.patches)
+    assert heights == [1, 1, 2, 2, 3, 3]
+    assert sorted(text.get_text() for text in axes.texts) == ["1.00", "1.00", "2.00", "2.00", "3.00", "3.00"]
+    assert axes.get_ylabel() == "speed-up over trimoe (\N{MULTIPLICATION SIGN})"
+    assert axes.get_ylim()[0] == 0
+    assert words(axes) == ["batch 64", "batch 128"]
+
+
+def test_every_cell_of_a_heat_map_says_its_value_and_the_strip_has_the_unit():
+    result = gemv(varied={"dimm.ranks": (1, 2), "tokens": (1, 8, 64), "bits": (16,)})
+    cells, strip = figure(result, kind="heat", log="none").axes
+    said = {(round(t.get_position()[0]), round(t.get_position()[1])): t.get_text() for t in cells.texts}
+    assert said == {
+        (0, 0): "0.0160",
+        (1, 0): "0.128",
+        (2, 0): "1.02",
+        (0, 1): "0.00800",
+        (1, 1): "0.0640",
+        (2, 1): "0.512",
+    }
+    assert strip.get_xlabel() == "time (ms)"
+    assert strip.get_xlim() == (0.008, 1.024)
+    assert cells.get_ylabel().replace("\n", " ") == "ranks on a DIMM"
+
+
+def test_the_front_has_what_no_other_point_beats():
+    rows = [
+        {"time_ns": x, "energy_nj.total": y, "tokens_per_s": z}
+        for x, y, z in [(1, 9, 1), (2, 5, 4), (2, 6, 3), (3, 5, 9), (4, 1, 2), (5, 3, 8), (1, 9, 1)]
+    ]
+    less = front_of(rows, "time_ns", "energy_nj.total")
+    assert [(r["time_ns"], r["energy_nj.total"]) for r in less] == [(1, 9), (2, 5), (4, 1)]
+    more = front_of(rows, "tokens_per_s", "energy_nj.total")
+    assert [(r["tokens_per_s"], r["energy_nj.total"]) for r in more] == [(2, 1), (8, 3), (9, 5)]
+
+
+def test_points_of_a_front_are_named_and_no_names_overlap():
+    result = gemv()
+    drawn = figure(result, kind="pareto")
+    (axes,) = drawn.axes
+    named = [text.get_text() for text in axes.texts]
+    assert named == ["4 / 1 / 4", "1 / 1 / 4", "2 / 1 / 4"]  # the ends first
+    assert "Pareto front: less time, less energy" in words(axes)
+    assert "at points: ranks / tokens / bits" in words(axes)
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert not any(a.overlaps(b) for n, a in enumerate(boxes) for b in boxes[:n])
+
+
+def test_published_values_are_hollow_with_their_interval_and_their_source():
+    value = Published(
+        "time_ns", {"tokens": 16, "bits": 16, "dimm.ranks": 2}, 50_000, 90_000, "A paper, Table 1"
+    )
+    other = Published("energy_nj.total", {"tokens": 8}, 1, 1, "Not drawn")
+    (axes,) = figure(gemv(published=(value, other)), log="none").axes
+    (container,) = [one for one in axes.containers if one.get_label() != "A paper, Table 1"]
+    marker, _, (bar,) = container.lines
+    assert (marker.get_xdata()[0], marker.get_ydata()[0]) == pytest.approx((16, 0.07))
+    assert marker.get_markerfacecolor() == "white"
+    np.testing.assert_allclose(bar.get_segments()[0][:, 1], [0.05, 0.09])
+    assert "A paper, Table 1" in words(axes)
+    assert "Not drawn" not in words(axes)
+
+
+def test_a_published_value_of_other_points_is_not_drawn():
+    value = Published("time_ns", {"tokens": 8, "bits": 8}, 1e5, 1e5, "A paper")
+    drawn = figure(gemv(published=(value,)))
+    assert "A paper" not in words(drawn.axes[0])
+    assert "1 of 1 published values are of other points" in drawn.get_suptitle()
+    between = Published("time_ns", {"tokens": 8, "bits": 4, "dimm.ranks": 2}, 1e5, 1e5, "A paper")
+    assert "A paper" in words(figure(gemv(published=(between,))).axes[0])
+    assert "A paper" not in words(figure(gemv(published=(between,)), kind="bars", x="tokens").axes[0])
+
+
+def test_published_values_stand_in_brackets_in_cells():
+    value = Published("time_ns", {"tokens": 8, "dimm.ranks": 1}, 1e5, 2e5, "A paper")
+    result = gemv(published=(value,), varied={"dimm.ranks": (1, 2), "tokens": (1, 8, 64), "bits": (16,)})
+    cells, _ = figure(result, kind="heat", log="none").axes
+    assert "0.128\n(0.100\N{EN DASH}0.200)" in [text.get_text() for text in cells.texts]
+    assert words(cells) == ["(in brackets: A paper)"]
+
+
+def test_failed_points_are_left_out_and_counted():
+    result = fail(gemv(), 2)
+    drawn = figure(result)
+    assert "2 of 24 points failed and are left out" in drawn.get_suptitle()
+    assert sum(len(line.get_xdata()) for line in drawn.axes[0].lines) == 22
+
+
+def test_where_all_failed_there_is_nothing_to_draw():
+    result = fail(gemv(), 24)
+    with pytest.raises(InputError, match="plot: no point has a number that could be drawn: all failed"):
+        chosen_plot(result.definition, list(result))
+
+
+def test_long_words_lean_and_stay_in_the_picture():
+    drawn = figure(moe(), "column")
+    (axes,) = drawn.axes
+    assert {label.get_rotation() for label in axes.get_xticklabels()} == {30}
+    box, whole = axes.xaxis.get_tightbbox(), drawn.bbox
+    assert box.x0 >= whole.x0
+    assert box.y0 >= whole.y0
+
+
+def test_formulas_in_values_stay_text(tmp_path):
+    definition = Definition("moe", {}, {"policy": ("$x^{", "b_$c")}, title="$\\frac{")
+    rows = [row({"policy": name}, tokens_per_s=1.0) for name in definition.varied["policy"]]
+    draw_points(str(tmp_path / "a.png"), rows, definition, chosen_plot(definition, rows), "column")
+
+
+# ---- words and units ----
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "label", "said"),
+    [
+        ("time_ns", 13_270.0, "time (µs)", "13.27 µs"),
+        ("layer_ns.p99", 2e6, "layer, p99 (ms)", "2.000 ms"),
+        ("energy_nj.total", 4.2e6, "energy (mJ)", "4.200 mJ"),
+        ("energy_nj.read", 12.0, "energy, read (nJ)", "12.00 nJ"),
+        ("bandwidth_gbps", 34.04, "bandwidth (GB/s)", "34.04 GB/s"),
+        ("peak_fraction", 0.887, "bandwidth, of the peak (%)", "88.70%"),
+        ("busy.memory", 0.5, "busy, memory (%)", "50.00%"),
+        ("utilization.gpu", 0.25, "utilization, gpu (%)", "25.00%"),
+        ("tokens_per_s", 1234.5, "throughput (tokens/s)", "1234 tokens/s"),
+        ("ndp_area_mm2", 1.5, "ndp area (mm²)", "1.500 mm²"),
+        ("weight_bytes", 3 << 20, "weight bytes (MiB)", "3.000 MiB"),
+        ("speedup", 2.5, "speed-up (\N{MULTIPLICATION SIGN})", "2.500\N{MULTIPLICATION SIGN}"),
+        ("commands.ACT", 12345, "commands, ACT", "12,345"),
+    ],
+)
+def test_metrics_have_words_and_units(metric, value, label, said):
+    assert metric_label(metric, scale_of(metric, [value])) == label
+    assert with_unit(metric, value) == said
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"dimm.ranks": 4, "tokens": 2}, "ranks 4, tokens 2"),
+        ({"policy": "trimoe", "group-size": 128}, "trimoe, group size 128"),
+        ({"link.link_gbps": 25.0}, "link 25 GB/s"),
+        ({"dimm.count": 8, "cxl.gbps": 64}, "dimm count 8, cxl 64 GB/s"),
+        ({"layers": [0, 1]}, "layers 0,1"),
+    ],
+)
+def test_values_of_legends_say_what_they_are_of(values, said):
+    assert name_of(values) == said
+
+
+def test_keys_of_hardware_are_called_what_they_are():
+    assert key_label("dimm.ranks") == "ranks on a DIMM"
+    assert key_label("link.link_gbps") == "bandwidth of a link, one direction (GB/s)"
+    assert key_label("tokens") == "tokens"
+    assert key_label("group-size") == "group size"
