@@ -99,6 +99,15 @@ def test_every_page_is_in_the_index():
     assert set(DOCS.glob("*.md")) - {DOCS / "README.md"} <= linked
 
 
+def test_slanted_words_are_in_the_glossary():
+    glossary = (DOCS / "glossary.md").read_text(encoding="utf-8").lower()
+    rows = " ".join(row.split("|")[1] for row in glossary.splitlines() if row.startswith("|"))
+    words = re.findall(r"(?<!\*)\*([\w -]+)\*(?!\*)", (DOCS / "concepts.md").read_text(encoding="utf-8"))
+    assert len(words) > 10
+    for word in words:
+        assert re.search(rf"\b{word.lower().removesuffix('s')}\b", rows), word
+
+
 def test_drawings_are_current():
     draw = module(DOCS / "drawings" / "draw.py")
     assert {path.name for path in (DOCS / "drawings").glob("*.svg")} == set(draw.DRAWINGS)
