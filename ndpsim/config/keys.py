@@ -78,8 +78,7 @@ def _number(value: float) -> str:
 
 def allowed(field: FieldInfo) -> str:
     """What a leaf may be, in words: ``a whole number from 1 to 16``."""
-    parts = _parts(field)
-    part = parts[-1]
+    part = _parts(field)[-1]
     if section_of(part) is not None:
         return "a mapping of keys to values"
     if get_origin(part.annotation) is list:
@@ -90,8 +89,8 @@ def allowed(field: FieldInfo) -> str:
     if get_origin(part.annotation) is Literal:
         return f"one of {', '.join(map(str, get_args(part.annotation)))}"
     names = ("gt", "ge", "le")
-    stated = [item for stating in parts for item in stating.metadata]
-    limits = {name: getattr(item, name) for item in stated for name in names if hasattr(item, name)}
+    items = [item for one in _parts(field) for item in one.metadata]
+    limits = {name: getattr(item, name) for item in items for name in names if hasattr(item, name)}
     if part.annotation is str:
         return "a text of reasonable length, not empty"
     kind = "a whole number" if part.annotation is int else "a number"
