@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -108,6 +108,7 @@ FILES: dict[str, Callable[[], object]] = {
 }
 
 
+@cache
 def page_files() -> dict[str, str]:
     """Files that pages give in full, by name."""
     texts = (page.read_text(encoding="utf-8") for page in PAGES)
@@ -117,9 +118,9 @@ def page_files() -> dict[str, str]:
 
 def prepare(words: list[str], output_of: set[str]) -> None:
     """The files that `words` name, made in the current folder."""
-    shutil.copytree(ROOT / "hwconfigs", "hwconfigs")
-    shutil.copytree(ROOT / "rtl_params", "rtl_params")
-    shutil.copytree(ROOT / "examples", "examples") if (ROOT / "examples").is_dir() else None
+    for name in ("hwconfigs", "rtl_params", "examples"):
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, name)
     Path("small.json").write_text(SMALL_CONFIG)
     given = page_files()
     for word in words:
@@ -136,10 +137,9 @@ def outputs(words: list[str]) -> set[str]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    yield tmp_path
-    os.chdir(ROOT)
+    return tmp_path
 
 
 def to_run() -> list[Command]:
@@ -153,8 +153,11 @@ def status_of(command: Command) -> int:
 
 
 def reason_not_to_run(line: str) -> str | None:
+    """Why a command of a page is not run here; None: it is."""
     if line.startswith(RUN_ALL_THE_SAME):
         return None
+    if {Path(name).stem for name in page_files()} & set(line.split()):
+        return "names what the reader has added to the package; see test_adding.py"
     return next((reason for start, reason in NOT_RUN.items() if line.startswith(start)), None)
 
 

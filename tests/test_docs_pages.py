@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib.util
+import inspect
 import re
 from pathlib import Path
 from types import ModuleType
@@ -71,6 +73,17 @@ def test_docstrings_come_out_as_markdown(generate):
         "What it is, over two lines.\n\n```pycon\n>>> one()\n1\n```\n\nArgs:\n\n"
         "- `left`, `right`: of `it`, both.\n\nReturns: A number.\n\nRaises:\n\n- `InputError`: always.\n\n"
     )
+
+
+@pytest.mark.parametrize("package", [ndpsim, ndpsim.policies], ids=lambda package: package.__name__)
+def test_examples_in_docstrings_say_what_comes_out(package):
+    runner = doctest.DocTestRunner()
+    for name in package.__all__:
+        what = getattr(package, name)
+        if callable(what):
+            text = inspect.getdoc(what) or ""
+            runner.run(doctest.DocTestParser().get_doctest(text, {"ndpsim": ndpsim}, name, None, None))
+    assert runner.summarize().failed == 0
 
 
 def anchors(page: Path) -> set[str]:
