@@ -120,7 +120,7 @@ def _row(path: tuple[str, ...]) -> str:
     key = ".".join(path)
     words = _ALLOWED.get(key) or allowed(field)
     default = _default_of(field, path)
-    meaning = next((part.description for part in (field, *_inner(field)) if part.description), "")
+    meaning = field.description
     assert meaning, f"{key} has no description"
     return f"| `{key}` | {unit_of(path)} | {_cell(words)} | {_cell(default)} | {_cell(meaning)} |"
 
@@ -129,10 +129,6 @@ def _default_of(field: Any, path: tuple[str, ...]) -> str:
     if field.is_required():
         return ""
     return "none" if field.default == {} else f"{_plain(field.default)}: {default_reason(path)}"
-
-
-def _inner(field: Any) -> list[Any]:
-    return [part for part in getattr(field, "metadata", ()) if hasattr(part, "description")]
 
 
 def _plain(value: Any) -> str:
@@ -300,7 +296,7 @@ def _members(what: type) -> str:
         text = inspect.getdoc(plain if value else member)
         if not text:
             continue
-        call = name if value else f"{name}({', '.join(_arguments(_of_method(member, plain)))})"
+        call = name if value else f"{name}({', '.join(_arguments(_of_method(member)))})"
         lines.append(f"- `{call}`: {_indented(_method_text(text))}")
     return "Methods and properties:\n\n" + "\n".join(lines) + "\n\n" if lines else ""
 
@@ -310,7 +306,7 @@ def _of_ndpsim(what: type, name: str) -> bool:
     return owner.__module__.startswith("ndpsim")
 
 
-def _of_method(member: Any, plain: Any) -> list[inspect.Parameter]:
+def _of_method(member: Any) -> list[inspect.Parameter]:
     parameters = list(inspect.signature(member).parameters.values())
     return [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters]
 
