@@ -6,6 +6,7 @@ import doctest
 import importlib.util
 import inspect
 import re
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -137,3 +138,23 @@ def test_every_picture_is_on_a_page():
     }
     for folder in ("drawings", "pictures"):
         assert set((DOCS / folder).glob("*.svg")) <= shown
+
+
+def test_the_readme_says_what_every_dependency_is_for():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    for line in project["dependencies"]:
+        assert f"| {named(line)} |" in readme, line
+    for extra in set(extras) - {"test"}:
+        rows = [row for row in readme.splitlines() if row.startswith(f"| `ndpsim[{extra}]` |")]
+        assert len(rows) == 1, extra
+        assert all(named(line) in rows[0] for line in extras[extra]), extra
+    tests = " ".join(readme.partition("Tests add")[2].partition("\n\n")[0].split())
+    for line in extras["test"]:
+        assert named(line).replace("types-PyYAML", "mypy") in tests, line
+
+
+def named(requirement: str) -> str:
+    """The package of a requirement."""
+    return re.split(r"[<>=!~\[; ]", requirement)[0]
