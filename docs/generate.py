@@ -165,11 +165,12 @@ _PYTHON = """\
 All that the command line does are calls of `ndpsim`. A mistake in what was given is an `InputError`, whose
 `key` names the argument. Numbers of NumPy, `Path`s and what `load_hardware` and `load_model` return go
 wherever they make sense. Results compare by value, `to_dict(flat=True)` makes one row of a DataFrame, and
-traces have `to_arrays()` and `to_pandas()`. `help(ndpsim.simulate_expert)` shows the same as this page.
+traces have `to_arrays()` and `to_pandas()`. `help(ndpsim)` lists the calls.
 
 With `cache=True`, or `cache=ndpsim.ResultCache(folder)`, what was simulated before is found in memory (in
 about 0.1 ms) or on disk (within 1 ms). Found is what has the same resolved hardware, weights, options,
-contents of traces and version of ndpsim; `wall_s` is then the time of the call that found it.
+contents of traces and version of ndpsim; `wall_s` is then the time of the call that found it. How much is held
+is said by `ndpsim.ResultCache(folder, memory_entries=4096, disk_bytes=1 << 28)`.
 
 ```python
 import ndpsim
