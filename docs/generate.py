@@ -169,8 +169,8 @@ traces have `to_arrays()` and `to_pandas()`. `help(ndpsim)` lists the calls.
 
 With `cache=True`, or `cache=ndpsim.ResultCache(folder)`, what was simulated before is found in memory (in
 about 0.1 ms) or on disk (within 1 ms). Found is what has the same resolved hardware, weights, options,
-contents of traces and version of ndpsim; `wall_s` is then the time of the call that found it. How much is held
-is said by `ndpsim.ResultCache(folder, memory_entries=4096, disk_bytes=1 << 28)`.
+contents of traces and version of ndpsim; `wall_s` is then the time of the call that found it. How much is
+held is said by `ndpsim.ResultCache(folder, memory_entries=4096, disk_bytes=1 << 28)`.
 
 ```python
 import ndpsim
