@@ -147,7 +147,7 @@ def _cell(text: str) -> str:
 _SECTIONS = (
     ("Experts, relayouts, traces", ("ndpsim.simulate", "ndpsim.dram")),
     ("Whole models", ("ndpsim.orchestrator", "ndpsim.policies")),
-    ("Sweeps", ("ndpsim.sweep",)),
+    ("Sweeps", ("ndpsim.sweeps",)),
     ("Results", ("ndpsim.results",)),
     (
         "Hardware and models",

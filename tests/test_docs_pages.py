@@ -77,7 +77,8 @@ def test_docstrings_come_out_as_markdown(generate):
 
 
 @pytest.mark.parametrize("package", [ndpsim, ndpsim.policies], ids=lambda package: package.__name__)
-def test_examples_in_docstrings_say_what_comes_out(package):
+def test_examples_in_docstrings_say_what_comes_out(package, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     runner = doctest.DocTestRunner()
     for name in package.__all__:
         what = getattr(package, name)
