@@ -309,6 +309,8 @@ def test_unit_path_in_set_starts_at_the_current_folder(
         ),
         ("dimm.ranks.x=2", "--set: dimm.ranks.x: unknown key; did you mean 'dimm.ranks'?"),
         ("dimm.ranks=17", "--set: dimm.ranks: 17 is not a whole number from 1 to 16"),
+        ("host.cpu_cores=0", "--set: host.cpu_cores: 0 is not a whole number from 1 to 65536"),
+        ("host.cpu_threads=all", "--set: host.cpu_threads: 'all' is not a whole number from 1 to 65536"),
         ("dimm.ranks=two", "--set: dimm.ranks: 'two' is not a whole number from 1 to 16"),
         (
             "dimm.ranks=!!int 2",

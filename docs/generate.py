@@ -1,0 +1,387 @@
+"""Writes the pages of this folder that are made from the code: configuration.md and python.md.
+
+python docs/generate.py
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import ndpsim
+import ndpsim.policies
+from ndpsim.config.defaults import default_reason
+from ndpsim.config.keys import allowed, field_at, section_of, unit_of
+from ndpsim.config.quantities import Section
+from ndpsim.config.system import System
+from ndpsim.spec import standards
+
+__all__ = ["PAGES"]
+
+HERE = Path(__file__).parent
+COMMAND = "python docs/generate.py"
+MADE = f"<!-- Made by `{COMMAND}`. -->\n\n"
+
+# ---- configuration.md ------------------------------------------------------------------------------------
+
+# What is allowed, where the type alone says too little.
+_ALLOWED = {
+    "dram.standard": "a name of `ndpsim list standards`",
+    "dram.org": "a name of `ndpsim list orgs`",
+    "dram.timing": "a name of `ndpsim list timings`",
+    "dram.mapping.order": "a list of `FIELD` and `FIELD:BITS`",
+    "dram.mapping.xor": "lists of `FIELD:BIT` and `FIELD:LOW-HIGH` by `FIELD` or `FIELD:BIT`",
+    "gpu.expert_times": "names of `ndpsim list expert-times`, or `.csv` files",
+    "host.cpu_expert_times": "names of `ndpsim list expert-times`, or `.csv` files",
+    "host.measured_power": "names of bundled tables, or `.csv` files",
+    "name": "a text of at most 100 characters",
+    "title": "a text of at most 500 characters",
+    "paper": "a text of at most 500 characters",
+}
+
+_CONFIGURATION = """\
+# Every key of a hardware file
+
+`--hw FILE.yaml` takes a file with these keys; `--set KEY=VALUE` changes one of them, and
+`sets=["KEY=VALUE"]` in Python. [hardware.md](hardware.md) says how to write a file. `ndpsim show hw NAME`
+prints all values of one, each with its source; `ndpsim show schema hw` prints the JSON schema that editors
+use.
+
+A key without a default must be given where its section is there. A default comes with its reason. `null`
+stands for "not known": what needs the value says so, and an energy is left out of the total by name.
+
+Short forms: `--set dram.nCL=38` is `--set dram.overrides.nCL=38`. `--set ndp.gemv=NAME` takes a unit from
+another file of `rtl_params/`.
+"""
+
+_ENVIRONMENT = """\
+## Timings that `dram.overrides` takes
+
+{timings}
+
+## Environment variables
+
+| variable | meaning |
+|---|---|
+| `NDPSIM_CACHE_DIR` | folder of compiled kernels and results, in place of the user's cache folder |
+| `NDPSIM_MEMORY_GIB` | GiB that one call may take, in place of 4 GiB or half of a smaller machine's memory |
+| `NUMBA_DISABLE_JIT=1` | everything runs in Python, slowly, for a debugger |
+| `NO_COLOR`, `COLUMNS` | as in other programs: no colours; the width of the terminal |
+"""
+
+
+def configuration_page() -> str:
+    """`configuration.md`: each key with unit, what is allowed, default and meaning."""
+    timings = "\n".join(
+        f"- {standard.name}: {', '.join(f'`{name}`' for name in _timings(standard))}"
+        for standard in standards().values()
+    )
+    sections = "\n".join(_section(System, ()))
+    return f"{MADE}{_CONFIGURATION}\n{sections}\n{_ENVIRONMENT.format(timings=timings)}"
+
+
+def _timings(standard: Any) -> list[str]:
+    """The timings of a standard that are counted in clocks."""
+    org, speed = next(iter(standard.organisations)), next(iter(standard.speeds))
+    device = ndpsim.resolve(standard.name, org, speed)
+    return [name for name in device.timings if name not in ("rate", "tCK_ps")]
+
+
+def _section(model: type[Section], path: tuple[str, ...]) -> Iterator[str]:
+    """A section's heading, what it is, a table of its leaves, and the sections in it."""
+    leaves = [key for key, field in model.model_fields.items() if section_of(field) is None]
+    text = _reflowed(_code(inspect.getdoc(model) or ""))
+    missing = "" if _needed(path) else "\n\nThe section may be left out."
+    title = f"`{'.'.join(path)}`" if path else "The file"
+    yield f"## {title}\n\n{text}{missing}\n"
+    if leaves:
+        yield "| key | unit | allowed | default | meaning |\n|---|---|---|---|---|"
+        yield "\n".join(_row((*path, key)) for key in leaves) + "\n"
+    for key, field in model.model_fields.items():
+        inner = section_of(field)
+        if inner is not None:
+            yield from _section(inner, (*path, key))
+
+
+def _needed(path: tuple[str, ...]) -> bool:
+    field = field_at(path)
+    return field is None or field.is_required()
+
+
+def _row(path: tuple[str, ...]) -> str:
+    field = field_at(path)
+    assert field is not None
+    key = ".".join(path)
+    words = _ALLOWED.get(key) or allowed(field)
+    default = _default_of(field, path)
+    meaning = field.description
+    assert meaning, f"{key} has no description"
+    return f"| `{key}` | {unit_of(path)} | {_cell(words)} | {_cell(default)} | {_cell(meaning)} |"
+
+
+def _default_of(field: Any, path: tuple[str, ...]) -> str:
+    if field.is_required():
+        return ""
+    return "none" if field.default == {} else f"{_plain(field.default)}: {default_reason(path)}"
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return "null"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+# ---- python.md -------------------------------------------------------------------------------------------
+
+# The sections of the page: the packages whose public names they show.
+_SECTIONS = (
+    ("Experts, relayouts, traces", ("ndpsim.simulate", "ndpsim.dram")),
+    ("Whole models", ("ndpsim.orchestrator", "ndpsim.policies")),
+    ("Sweeps", ("ndpsim.sweeps",)),
+    ("Results", ("ndpsim.results",)),
+    (
+        "Hardware and models",
+        ("ndpsim.config", "ndpsim.moe", "ndpsim.layout", "ndpsim.processors", "ndpsim.spec"),
+    ),
+    ("Routing", ("ndpsim.routing",)),
+    ("Traces and checks", ("ndpsim.traces", "ndpsim.audit", "ndpsim.importers")),
+    ("Mistakes", ("ndpsim.errors",)),
+)
+_OF_POLICIES = "Policies of your own"
+
+_PYTHON = """\
+# From Python
+
+All that the command line does are calls of `ndpsim`. A mistake in what was given is an `InputError`, whose
+`key` names the argument. Numbers of NumPy, `Path`s and what `load_hardware` and `load_model` return go
+wherever they make sense. Results compare by value, `to_dict(flat=True)` makes one row of a DataFrame, and
+traces have `to_arrays()` and `to_pandas()`. `help(ndpsim)` lists the calls.
+
+With `cache=True`, or `cache=ndpsim.ResultCache(folder)`, what was simulated before is found in memory (in
+about 0.1 ms) or on disk (within 1 ms). Found is what has the same resolved hardware, weights, options,
+contents of traces and version of ndpsim; `wall_s` is then the time of the call that found it. How much is
+held is said by `ndpsim.ResultCache(folder, memory_entries=4096, disk_bytes=1 << 28)`.
+
+```python
+import ndpsim
+
+result = ndpsim.simulate_expert("trimoe", "qwen3-235b-a22b", tokens=8, sets=["dimm.ranks=2"])
+print(result.time_ns, result.bandwidth_gbps, result.bound, result.to_dict()["phases"][0])
+```
+"""
+
+
+def python_page() -> str:
+    """`python.md`: every public name of `ndpsim` and of `ndpsim.policies`, from its docstring."""
+    shown = {name: getattr(ndpsim, name) for name in ndpsim.__all__}
+    sections = []
+    for title, homes in _SECTIONS:
+        names = [name for name, what in shown.items() if _home(what) in homes]
+        if names:
+            sections.append((title, "ndpsim", sorted(names, key=_classes_last(shown))))
+    missing = set(shown) - {name for _, _, names in sections for name in names}
+    assert not missing, f"{sorted(missing)} are in no section of python.md: see _SECTIONS in {__file__}"
+    policies = {name: getattr(ndpsim.policies, name) for name in ndpsim.policies.__all__ if name not in shown}
+    sections.append((_OF_POLICIES, "ndpsim.policies", sorted(policies, key=_classes_last(policies))))
+    index = "\n".join(
+        f"- {title}: {', '.join(f'[`{name}`](#{_anchor(home, name)})' for name in names)}"
+        for title, home, names in sections
+    )
+    body = "\n".join(
+        f"## {title}\n\n" + "\n".join(_entry(home, name, {**shown, **policies}[name]) for name in names)
+        for title, home, names in sections
+    )
+    return f"{MADE}{_PYTHON}\n{index}\n\n{body}"
+
+
+def _home(what: Any) -> str:
+    return ".".join(what.__module__.split(".")[:2])
+
+
+def _classes_last(names: dict[str, Any]) -> Callable[[str], tuple[bool, str]]:
+    return lambda name: (inspect.isclass(names[name]), name)
+
+
+def _anchor(home: str, name: str) -> str:
+    return f"{home}.{name}".lower().replace(".", "")
+
+
+def _entry(home: str, name: str, what: Any) -> str:
+    heading = f"### `{home}.{name}`\n\n"
+    if not callable(what):
+        return f"{heading}The number {what!r}: {_constant(home, name)}.\n"
+    text = inspect.getdoc(what) or ""
+    parts = [heading, _signature(name, what), _markdown(text, what)]
+    if inspect.isclass(what):
+        parts.append(_members(what))
+    return "".join(parts).rstrip() + "\n"
+
+
+def _constant(home: str, name: str) -> str:
+    """What the comment before a constant, ``#: ...``, says of it."""
+    for module in (home, f"{home}.interface"):
+        source = inspect.getsource(importlib.import_module(module))
+        if found := re.search(rf"#: (.+)\n{name}\b", source):
+            return found[1].rstrip(".")
+    raise AssertionError(f"{home}.{name} has no comment that begins with #:")
+
+
+def _signature(name: str, what: Any) -> str:
+    """The call, one argument a line where they do not fit one; none for classes that ndpsim alone makes."""
+    if inspect.isclass(what) and (issubclass(what, Exception) or hasattr(what, "wall_s")):
+        return ""
+    try:
+        parameters = list(inspect.signature(what).parameters.values())
+    except ValueError:
+        return ""
+    if inspect.isclass(what) and (len(parameters) > 10 or "_repr_html_" in vars(what)):
+        return ""
+    words = _arguments(parameters)
+    result = "" if inspect.isclass(what) else _type(inspect.signature(what).return_annotation, " -> ")
+    line = f"{name}({', '.join(words)}){result}"
+    if len(line) > 100:
+        line = f"{name}(\n" + "".join(f"    {word},\n" for word in words) + f"){result}"
+    return f"```text\n{line}\n```\n\n"
+
+
+def _arguments(parameters: list[inspect.Parameter]) -> list[str]:
+    words = []
+    star = False
+    for parameter in parameters:
+        if parameter.name == "self":
+            continue
+        prefix = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+        if parameter.kind is parameter.KEYWORD_ONLY and not star:
+            words.append("*")
+        star = star or parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_POSITIONAL)
+        words.append(f"{prefix}{parameter.name}{_type(parameter.annotation, ': ')}{_default(parameter)}")
+    return words
+
+
+def _type(annotation: Any, before: str) -> str:
+    if annotation is inspect.Parameter.empty:
+        return ""
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return before + re.sub(r"\b(?:ndpsim|np|numpy|typing|pathlib)(?:\.\w+)*\.(?=\w)", "", text)
+
+
+def _default(parameter: inspect.Parameter) -> str:
+    if parameter.default is inspect.Parameter.empty:
+        return ""
+    text = repr(parameter.default)
+    if "<" in text or "0x" in text or len(text) > 40:
+        text = "..."
+    return f" = {text}"
+
+
+def _members(what: type) -> str:
+    """Public methods and properties that the class itself, or one of ndpsim's that it is made of, defines."""
+    lines = []
+    for name, member in inspect.getmembers(what):
+        if name.startswith("_") or not _of_ndpsim(what, name):
+            continue
+        plain = inspect.getattr_static(what, name)
+        value = isinstance(plain, property) or hasattr(plain, "func")
+        if not (value or inspect.isroutine(member)):
+            continue
+        text = inspect.getdoc(plain if value else member)
+        if not text:
+            continue
+        call = name if value else f"{name}({', '.join(_arguments(_of_method(member)))})"
+        lines.append(f"- `{call}`: {_indented(_method_text(text))}")
+    return "Methods and properties:\n\n" + "\n".join(lines) + "\n\n" if lines else ""
+
+
+def _of_ndpsim(what: type, name: str) -> bool:
+    owner = next((base for base in what.__mro__ if name in vars(base)), what)
+    return owner.__module__.startswith("ndpsim")
+
+
+def _of_method(member: Any) -> list[inspect.Parameter]:
+    parameters = list(inspect.signature(member).parameters.values())
+    return [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters]
+
+
+def _method_text(text: str) -> str:
+    return _markdown(text, None).rstrip()
+
+
+def _indented(text: str) -> str:
+    return textwrap.indent(text, "  ").strip()
+
+
+_HEADINGS = ("Args:", "Raises:", "Attributes:")
+
+
+def _markdown(text: str, what: Any) -> str:
+    """A docstring as Markdown: its Args, Raises and Attributes as lists, its examples as code."""
+    blocks = []
+    for block in re.split(r"\n\s*\n", _code(text)):
+        lines = block.splitlines()
+        if lines[0] in _HEADINGS:
+            types = _types(what) if lines[0] == "Attributes:" else {}
+            blocks.append(f"{lines[0]}\n\n{_items(lines[1:], types)}")
+        elif lines[0] in ("Returns:", "Yields:"):
+            blocks.append(f"{lines[0]} {_reflowed(' '.join(lines[1:]))}")
+        elif lines[0].startswith(">>> "):
+            blocks.append("```pycon\n" + re.sub(r"  # doctest: .*", "", block) + "\n```")
+        elif lines[0].startswith("- ") or lines[0].startswith("    "):
+            blocks.append(block)
+        else:
+            blocks.append(_reflowed(block))
+    return "\n\n".join(blocks) + "\n\n"
+
+
+def _types(what: Any) -> dict[str, str]:
+    if not dataclasses.is_dataclass(what):
+        return {}
+    return {field.name: _type(field.type, "") for field in dataclasses.fields(what)}
+
+
+def _items(lines: list[str], types: dict[str, str]) -> str:
+    """``name, name: text`` with deeper lines that go on, as a list."""
+    items: list[str] = []
+    for line in textwrap.dedent("\n".join(lines)).splitlines():
+        if line.startswith(" ") and items:
+            items[-1] += " " + line.strip()
+        else:
+            items.append(line)
+    return "\n".join(f"- {_item(item, types)}" for item in items)
+
+
+def _item(item: str, types: dict[str, str]) -> str:
+    found = re.match(r"([\w, *]+): (.*)", item)
+    if found is None:
+        return item
+    names = [name.strip() for name in found[1].split(",")]
+    of = {types[name] for name in names if name in types}
+    kind = f" ({of.pop()})" if len(of) == 1 else ""
+    return f"{', '.join(f'`{name}`' for name in names)}{kind}: {found[2]}"
+
+
+def _code(text: str) -> str:
+    """Code of a docstring, in two backticks, as Markdown has it."""
+    return re.sub(r"``(.+?)``", r"`\1`", text)
+
+
+def _reflowed(text: str) -> str:
+    """Lines of a paragraph joined, paragraphs apart."""
+    return "\n\n".join(" ".join(block.split()) for block in re.split(r"\n\s*\n", text))
+
+
+#: What each page must hold, by the name of its file.
+PAGES = {"configuration.md": configuration_page, "python.md": python_page}
+
+if __name__ == "__main__":
+    for name, page in PAGES.items():
+        (HERE / name).write_text(page(), encoding="utf-8")

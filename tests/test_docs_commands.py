@@ -1,0 +1,274 @@
+"""Every command of README.md and docs/ runs, and prints what the page shows; every Python block runs."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import shutil
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import click
+import pytest
+
+from docs_commands import (
+    PAGES,
+    ROOT,
+    Command,
+    all_commands,
+    blocks,
+    commands_of,
+    differs,
+    named_file,
+    words_of,
+)
+from ndpsim.cli.main import cli, main
+
+# Commands that are not run here, by how they begin, and why.
+NOT_RUN = {
+    "python3 -m venv": "installs; .ci/run runs the line with [test]",
+    "python3 -m pip": "installs",
+    "pip install": "installs",
+    ". .venv/bin/activate": "is for the reader's shell",
+    ".venv/bin/ndpsim": "is the installed command, which is run by its bare name",
+    ".venv-test/bin/pytest": "runs the tests",
+    "ndpsim bench": "measures every row for minutes; see test_bench.py",
+    "ndpsim cache clear": "would have the kernels of all other tests compiled anew; see test_caching.py",
+}
+RUN_ALL_THE_SAME = ("ndpsim bench --row",)
+
+# Of commands whose output is not shown, whole models and relayouts run in a smaller form: with these options
+# behind their own, of which the last counts.
+SMALL_MODEL = ("--model", "small.json", "--batch", "16", "--steps", "2")
+SMALL_EXPERT = ("--shape", "512,256")
+
+SMALL_CONFIG = """{
+  "model_type": "mixtral", "hidden_size": 256, "intermediate_size": 128, "num_local_experts": 16,
+  "num_experts_per_tok": 4, "num_hidden_layers": 16, "vocab_size": 1000, "num_attention_heads": 8,
+  "num_key_value_heads": 8, "hidden_act": "silu"
+}"""
+
+DRAMSIM3 = """[dram_structure]
+protocol = DDR4
+bankgroups = 4
+banks_per_group = 4
+rows = 65536
+columns = 1024
+device_width = 8
+
+[timing]
+tCK = 0.63
+CL = 22
+
+[system]
+channel_size = 16384
+"""
+
+
+def smaller(words: list[str]) -> list[str]:
+    """The same command, in the form that is run where its output is not shown."""
+    if words[0] == "moe":
+        words = [*words, *SMALL_MODEL]
+        if "--prompt" in words:
+            words += ["--prompt", "16"]
+        if "--check-layer" in words:  # of so small a layer a few clocks are a large share
+            words += ["--check-layer", "1,12", "--check-limit", "1"]
+    elif words[0] == "relayout" and "--model" not in words and "--shape" not in words:
+        words = [*words, *SMALL_EXPERT]
+    return words
+
+
+def run(*words: str) -> tuple[int, str, str]:
+    """Exit status, output and messages of a call in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as caught:
+        main(list(words))
+    return int(caught.value.code or 0), out.getvalue(), err.getvalue()
+
+
+def done(*words: str) -> None:
+    status, _, err = run(*words)
+    assert status == 0, err
+
+
+def _requests() -> str:
+    return "".join(f"LD {64 * (n * 37 % 512)}\nST {64 * n}\n" for n in range(200))
+
+
+def _routed(name: str) -> None:
+    import numpy as np
+
+    np.savez(name, routed_experts=np.arange(6 * 48 * 8, dtype=np.int16).reshape(6, 48, 8) % 128)
+
+
+def _dram_commands() -> None:
+    FILES["trace.gz"]()
+    done("dram", "trace.gz", "--ranks", "4", "--set", "nCL=42", "--commands", "commands.csv")
+
+
+# What pages take for granted in the reader's folder, by name.
+FILES: dict[str, Callable[[], object]] = {
+    "path/to/config.json": lambda: (
+        Path("path/to").mkdir(parents=True),
+        Path("path/to/config.json").write_text(SMALL_CONFIG),
+    ),
+    "trace.gz": lambda: Path("trace.gz").write_bytes(gzip.compress(_requests().encode())),
+    "lane.csv.gz": lambda: done("gemv", "--commands", "lane.csv.gz", "--lane", "0"),
+    "commands.csv": lambda: _dram_commands(),
+    "log.jsonl.gz": lambda: done("moe", "--log", "log.jsonl.gz", *SMALL_MODEL),
+    "trace.npz": lambda: done("routing", "generate", "skewed", *SMALL_MODEL, "-o", "trace.npz"),
+    "DDR4_8Gb_x8_3200.ini": lambda: Path("DDR4_8Gb_x8_3200.ini").write_text(DRAMSIM3),
+    "routed_experts.npz": lambda: _routed("routed_experts.npz"),
+}
+
+
+@cache
+def page_files() -> dict[str, str]:
+    """Files that pages give in full, by name."""
+    texts = (page.read_text(encoding="utf-8") for page in PAGES)
+    given = ((named_file(block), block.text) for text in texts for block in blocks(text))
+    return {name: text for name, text in given if name is not None}
+
+
+def prepare(words: list[str], output_of: set[str]) -> None:
+    """The files that `words` name, made in the current folder."""
+    for name in ("hwconfigs", "rtl_params", "examples"):
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, name)
+    Path("small.json").write_text(SMALL_CONFIG)
+    given = page_files()
+    for word in words:
+        name = next((name for name in (*FILES, *given) if re.split(r"[:=]", word)[0] == name), None)
+        if name is None or name in output_of or Path(name).exists():
+            continue
+        FILES[name]() if name in FILES else Path(name).write_text(given[name])
+
+
+def outputs(words: list[str]) -> set[str]:
+    """The files that a command writes."""
+    writing = ("--plot", "--json", "--timeline", "--commands", "--log", "-o", "--out", "--report")
+    return {after for word, after in pairwise(words) if word in writing and after != "-"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def to_run() -> list[Command]:
+    return [command for command in all_commands() if reason_not_to_run(command.line) is None]
+
+
+def status_of(command: Command) -> int:
+    """The exit status that a page shows, or that all is well."""
+    shown = "".join(command.shown)
+    return 2 if "ndpsim: error" in shown else 1 if " violations" in shown else 0
+
+
+def reason_not_to_run(line: str) -> str | None:
+    """Why a command of a page is not run here; None: it is."""
+    if line.startswith(RUN_ALL_THE_SAME):
+        return None
+    if {Path(name).stem for name in page_files()} & set(line.split()):
+        return "names what the reader has added to the package; see test_adding.py"
+    return next((reason for start, reason in NOT_RUN.items() if line.startswith(start)), None)
+
+
+@pytest.mark.parametrize("command", to_run(), ids=lambda command: command.line)
+def test_command(command, folder):
+    assert command.line.startswith("ndpsim"), f"{command.pages}: what is it? NOT_RUN takes what cannot be run"
+    words = words_of(command.line)
+    written = outputs(words)
+    if not command.shown:
+        words = smaller(words)
+    prepare(words, written)
+    status, out, err = run(*words)
+    assert status == status_of(command), f"{command.pages}: {err}"
+    for name in written:
+        assert Path(name).exists(), f"{command.pages}: {name} was not written"
+    for shown in command.shown:
+        line = differs(shown, out or err)
+        assert line is None, f"{command.pages} show {line!r}; printed is\n{out or err}"
+
+
+PYTHON_PAGES = [page for page in PAGES if any(b.language == "python" for b in blocks(page.read_text()))]
+
+
+@pytest.mark.parametrize("page", PYTHON_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_python_blocks_run_in_order(page, folder):
+    names: dict[str, object] = {}
+    text = page.read_text(encoding="utf-8")
+    for name, content in page_files().items():
+        Path(name).write_text(content)
+    for block in blocks(text):
+        if block.language == "python" and named_file(block) is None:
+            with redirect_stdout(io.StringIO()):
+                exec(compile("\n" * (block.line - 1) + block.text, str(page), "exec"), names)
+
+
+@pytest.mark.parametrize("start", NOT_RUN)
+def test_what_is_not_run_is_on_a_page(start):
+    assert any(command.line.startswith(start) for command in all_commands())
+
+
+def test_every_command_is_on_a_page():
+    named = {command.line.split()[1] for command in to_run()}
+    assert named >= set(cli.list_commands(click.Context(cli))) - {"compare"}  # which needs Ramulator 2.1
+
+
+PAGE = """Text with `ndpsim list models`, `ndpsim gemv`, `ndpsim show hw NAME` and `ndpsim moe --policy ...`.
+
+```sh
+ndpsim gemv --tokens 8 --plot eight.png   # a comment; not a command
+ndpsim list && ndpsim list hw; ndpsim \\
+    show org DDR5_16Gb_x8
+```
+
+```
+$ ndpsim gemv
+first
+...
+last ...
+$ ndpsim list hw
+```
+
+```python
+print("ndpsim list")
+```
+"""
+
+
+def test_commands_are_found_where_pages_have_them():
+    assert list(commands_of(PAGE)) == [
+        ("ndpsim gemv --tokens 8 --plot eight.png", None),
+        ("ndpsim list", None),
+        ("ndpsim list hw", None),
+        ("ndpsim show org DDR5_16Gb_x8", None),
+        ("ndpsim gemv", "first\n...\nlast ...\n"),
+        ("ndpsim list hw", ""),
+        ("ndpsim list models", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "difference"),
+    [
+        ("a\nb\n", "a\nb\n", None),
+        ("a\n...\nd\n", "a\nb\nc\nd\n", None),
+        ("a\n...\n", "a\nb\n", None),
+        ("a ...\nb\n", "a 1\nb\n", None),
+        ("simulated in 2 ms, 1 of 8\n", "simulated in 31.5 us, 1 of 8\n", None),
+        ("a\nb\n", "a\nc\n", "b"),
+        ("b\n", "a\nb\n", "b"),
+        ("a\n", "a\nb\n", "(the end)"),
+        ("time 1\n", "time 2\n", "time 1"),
+        ("simulated in 2 ms, 1 of 8\n", "simulated in 2 ms, 2 of 8\n", "simulated in ..., 1 of 8"),
+    ],
+)
+def test_what_is_shown_is_compared_with_what_is_printed(shown, printed, difference):
+    assert differs(shown, printed) == difference
