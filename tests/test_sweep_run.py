@@ -23,7 +23,7 @@ from ndpsim.sweeps import store as store_module
 from ndpsim.sweeps.commands import swept_commands
 from ndpsim.sweeps.executors.attempt import attempt, failure
 from ndpsim.sweeps.run import Progress, defined, run_sweep, sweep
-from ndpsim.sweeps.table import SweepResult
+from ndpsim.sweeps.table import SweepResult, parquet_of
 from swept_fake import Fake, run_here, runs
 
 
@@ -51,6 +51,12 @@ def cells(out: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO((out / "table.csv").read_text())))
 
 
+def backwards(command: Any, tasks: Iterator[Any], jobs: int) -> Iterator[Any]:
+    """Takes all tasks before it runs one, and the last one first."""
+    for task in reversed(list(tasks)):
+        yield task, attempt(command, task.given, task.key)
+
+
 # The table
 
 
@@ -76,10 +82,6 @@ def test_the_table_is_the_rows_in_the_order_of_points(tmp_path):
 
 def test_the_order_in_which_points_finish_changes_nothing(tmp_path, monkeypatch):
     sweep("fake", {"n": "1..6"}, out=tmp_path / "a")
-
-    def backwards(command: Any, tasks: Iterator[Any], jobs: int) -> Iterator[Any]:
-        for task in reversed(list(tasks)):
-            yield task, attempt(command, task.given, task.key)
 
     monkeypatch.setattr(run_module, "run_locally", backwards)
     sweep("fake", {"n": "1..6"}, out=tmp_path / "b")
@@ -112,6 +114,22 @@ def test_parquet_has_what_csv_has_with_types(tmp_path):
     }
     as_text = [{name: "" if v is None else str(v) for name, v in row.items()} for row in table.to_pylist()]
     assert as_text == cells(tmp_path)
+
+
+def test_a_column_of_parquet_has_one_type_whatever_its_values_are():
+    rows = [
+        {"mixed": 1, "large": 1 << 70, "flag": True, "none": None, "text": "a", "half": True},
+        {"mixed": 2.5, "large": 3, "flag": False, "none": None, "text": 3, "half": 2},
+        {"mixed": None, "large": None, "flag": None, "none": None, "text": None, "half": None},
+    ]
+    assert pyarrow.parquet.read_table(io.BytesIO(parquet_of(rows))).to_pydict() == {
+        "mixed": [1.0, 2.5, None],
+        "large": [float(1 << 70), 3.0, None],
+        "flag": [True, False, None],
+        "none": [None] * 3,
+        "text": ["a", "3", None],
+        "half": ["True", "2", None],
+    }
 
 
 def test_without_pyarrow_the_csv_is_written_and_one_line_says_how_to_get_the_other(
@@ -150,6 +168,9 @@ def test_a_speed_up_is_over_the_point_that_is_otherwise_the_same():
     together = sweep("fake", {"n": [1, 2], "how": ["ok", "x"]}, zip=True, baseline={"n": 1})
     assert [row["speedup"] for row in together] == [1.0, None]  # there is no point n=1, how=x
     assert "speedup" not in sweep("fake", {"n": [1, 2]}).columns
+    of_sum = replace(defined("fake", {"parts": [4, 8]}, baseline={"parts": 8}), speedup_of="sum")
+    assert [row["speedup"] for row in sweep(replace(of_sum, speedup_of=None))] == [1.0, 1.0]
+    assert [row["speedup"] for row in run_sweep(of_sum)] == [2.0, 1.0]
 
 
 # What is found, and what is run again
@@ -279,7 +300,9 @@ def test_a_damaged_point_is_run_again_with_the_same_table(tmp_path, caplog):
     assert damaged.name in caplog.text
 
 
-def test_points_that_are_the_same_are_run_once(tmp_path, folder):
+@pytest.mark.parametrize("executor", [run_here, backwards])
+def test_points_that_are_the_same_are_run_once(tmp_path, folder, monkeypatch, executor):
+    monkeypatch.setattr(run_module, "run_locally", executor)
     vary = {"called": ["a", "b"], "n": [1, 2], "how": ["ok", "refused"]}
     result = sweep("fake", vary, fixed={"folder": str(folder)}, out=tmp_path / "out")
     assert (len(result), runs(folder)) == (8, 4)
