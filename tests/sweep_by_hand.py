@@ -7,7 +7,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ndpsim.sweep.definition import Definition
+from ndpsim.sweep.definition import Definition, Published
+
+__all__ = ["Definition", "Published", "Result", "fail", "gemv", "moe", "row"]
 
 
 class Result(list):
@@ -48,16 +50,11 @@ def moe(**changes: Any) -> Result:
     varied = {"policy": ("trimoe", "monde", "all-on-the-gpu-of-the-machine"), "batch": (64, 128)}
     given = {"varied": varied, "baseline": {"policy": "trimoe"}} | changes
     definition = Definition("moe", **given)
-    rows = [
-        row(
-            {"policy": policy, "batch": batch},
-            tokens_per_s=100.0 * batch * (place + 1),
-            time_ns=1e9 / (place + 1),
-            speedup=place + 1.0,
-        )
-        for place, policy in enumerate(varied["policy"])
-        for batch in varied["batch"]
-    ]
+    rows = []
+    for point in definition.points():
+        place = definition.varied["policy"].index(point["policy"]) + 1
+        times = {"time_ns": 1e9 / place, "speedup": float(place)}
+        rows.append(row(point, tokens_per_s=100.0 * point["batch"] * place, **times))
     return Result(definition, rows)
 
 

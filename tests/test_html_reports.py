@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html.parser
 import io
+import json
 import re
 from contextlib import redirect_stderr, redirect_stdout
 
@@ -23,8 +24,7 @@ from ndpsim.report.moe_history import History
 from ndpsim.report.pictures.canvas import in_print
 from ndpsim.results.cache import version
 from ndpsim.simulate import simulate_expert
-from ndpsim.sweep.definition import Definition, Published
-from sweep_by_hand import Result, fail, gemv, moe, row
+from sweep_by_hand import Definition, Published, Result, fail, gemv, moe, row
 
 SETS = ["--set", "dimm.count=4", "--set", "host.channels=2"]
 SHAPE = ["--shape", "256,96"]
@@ -143,6 +143,14 @@ def test_a_report_says_what_the_text_says_and_where_values_come_from(folder):
     assert "gate-up" in said
 
 
+def test_experts_in_turn_have_their_times_in_the_report(folder):
+    assert call(*WAYS["experts in turn"], "--report", "report.html", "--json", "result.json")[0] == 0
+    page = Page((folder / "report.html").read_text())
+    assert "Timeline: 2 experts in turn" in page.words["summary"]
+    first = json.loads((folder / "result.json").read_text())["jobs"][0]
+    assert f"{first['end_ns'] / 1000:.4g}" in page.words["td"]
+
+
 def test_a_report_of_policies_says_what_was_routed(folder):
     assert call(*WAYS["moe"], "--policy", "trimoe", "--policy", "monde", "--report", "report.html")[0] == 0
     text = (folder / "report.html").read_text()
@@ -212,6 +220,11 @@ def test_published_values_stand_beside_ours(tmp_path):
     cells = page.words["td"]
     place = cells.index("Paper, Table 1")
     assert cells[place - 3 : place] == ["30 to 34", "32", "1.000"]
+
+
+def test_a_sweep_without_points_has_a_report_that_says_so(tmp_path):
+    text = report(Result(Definition("gemv", {}, {"tokens": (1, 2)}), []), tmp_path)
+    assert "no picture: plot: the sweep has no points" in text
 
 
 def test_what_cannot_be_drawn_is_said_in_place_of_the_picture(tmp_path):

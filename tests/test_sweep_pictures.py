@@ -13,8 +13,7 @@ from ndpsim.report.metrics import key_label, metric_label, name_of, scale_of, wi
 from ndpsim.report.pictures.pareto import front_of
 from ndpsim.report.pictures.sweep import draw_points, points_figure
 from ndpsim.report.sweep_plot import KINDS, SweepPlot, chosen_plot
-from ndpsim.sweep.definition import Definition, Published
-from sweep_by_hand import fail, gemv, moe, row
+from sweep_by_hand import Definition, Published, fail, gemv, moe, row
 
 
 def figure(result, size="two-columns", **choices):
@@ -260,6 +259,14 @@ def test_long_words_lean_and_stay_in_the_picture():
     box, whole = axes.xaxis.get_tightbbox(), drawn.bbox
     assert box.x0 >= whole.x0
     assert box.y0 >= whole.y0
+
+
+def test_long_choices_are_broken_at_the_axis_and_their_settings_left_out_beside_it():
+    names = ("monde:variant=bandwidth,placement=cyclic", "trimoe:refine=false")
+    result = moe(varied={"policy": names, "batch": (64,)}, baseline={"policy": names[0]})
+    (axes,) = figure(result).axes
+    assert axes.get_xticklabels()[0].get_text() == "monde:\nvariant=bandwidth,\nplacement=cyclic"
+    assert axes.get_ylabel() == "speed-up over monde (\N{MULTIPLICATION SIGN})"
 
 
 def test_formulas_in_values_stay_text(tmp_path):

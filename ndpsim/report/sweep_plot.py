@@ -42,7 +42,7 @@ Row = Mapping[str, Any]
 
 
 class PublishedValue(Protocol):
-    """A value of a paper, as `ndpsim.sweep.definition.Published` has it."""
+    """A value of a paper, as the `Published` of a sweep has it."""
 
     @property
     def metric(self) -> str: ...
@@ -57,7 +57,7 @@ class PublishedValue(Protocol):
 
 
 class Swept(Protocol):
-    """What pictures and reports need of a sweep, as `ndpsim.sweep.definition.Definition` has it."""
+    """What pictures and reports need of a sweep, as its `Definition` has it."""
 
     @property
     def command(self) -> str: ...

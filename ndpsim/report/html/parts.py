@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ndpsim.config import Hardware
@@ -13,10 +13,18 @@ from ndpsim.report.metrics import is_number, scale_of
 from ndpsim.report.pictures.canvas import in_print
 from ndpsim.report.words import counted
 from ndpsim.reported import flattened
-from ndpsim.simulate import Phase
+from ndpsim.results import JobTime, Phase
 from ndpsim.units import significant
 
-__all__ = ["configuration", "figures", "hardware_table", "measured_cell", "phases_table", "plain_cell"]
+__all__ = [
+    "configuration",
+    "figures",
+    "hardware_table",
+    "jobs_table",
+    "measured_cell",
+    "phases_table",
+    "plain_cell",
+]
 
 _MEASURED = re.compile(r"([0-9][0-9,]*(?:\.[0-9]+)?) ?(\S*)")
 _UNITS = {
@@ -78,18 +86,36 @@ def configuration(config: Mapping[str, Any], hardware: Hardware | None, *more: s
     return section("Configuration", *parts, *more)
 
 
-def phases_table(phases: Iterable[Phase]) -> str:
-    """When each phase of an expert program ran."""
-    found = list(phases)
+def _when(found: Sequence[Phase | JobTime]) -> tuple[list[str], list[list[Cell]]]:
+    """Start, end and length: names of columns with their units, and the cells of each column."""
     columns = {
-        "start": [phase.start_ns for phase in found],
-        "end": [phase.end_ns for phase in found],
-        "length": [phase.end_ns - phase.start_ns for phase in found],
+        "start": [one.start_ns for one in found],
+        "end": [one.end_ns for one in found],
+        "length": [one.end_ns - one.start_ns for one in found],
     }
     shown = {name: figures("time_ns", values) for name, values in columns.items()}
-    names = ("phase", "tile", *(f"{name} ({unit})" for name, (unit, _) in shown.items()))
+    return [f"{name} ({unit})" for name, (unit, _) in shown.items()], [cells for _, cells in shown.values()]
+
+
+def phases_table(phases: Sequence[Phase]) -> str:
+    """When each phase of an expert program ran."""
+    names, cells = _when(phases)
     rows = [
-        (phase.name, Cell(str(phase.tile), phase.tile), *cells)
-        for phase, *cells in zip(found, *(cells for _, cells in shown.values()), strict=True)
+        (phase.name, Cell(str(phase.tile), phase.tile), *when)
+        for phase, *when in zip(phases, *cells, strict=True)
     ]
-    return folded(f"Timeline: {counted(len(found), 'phase')}", table(names, rows, "--timeline, --json"))
+    title = f"Timeline: {counted(len(rows), 'phase')}"
+    return folded(title, table(("phase", "tile", *names), rows, "--timeline, --json"))
+
+
+def jobs_table(jobs: Sequence[JobTime]) -> str:
+    """When each of several experts in turn ran; nothing of a single one."""
+    if len(jobs) == 1:
+        return ""
+    names, cells = _when(jobs)
+    rows = [
+        (Cell(str(number), number), Cell(str(job.tokens), job.tokens), *when)
+        for number, (job, *when) in enumerate(zip(jobs, *cells, strict=True))
+    ]
+    title = f"Timeline: {counted(len(rows), 'expert')} in turn"
+    return folded(title, table(("expert", "tokens", *names), rows, "--json"))

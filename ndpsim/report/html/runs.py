@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ndpsim.config import Hardware
 from ndpsim.report.contention import contention_facts, contention_title
 from ndpsim.report.html.page import folded, provenance, section, write_page
-from ndpsim.report.html.parts import configuration, figures, measured_cell, phases_table
+from ndpsim.report.html.parts import configuration, figures, jobs_table, measured_cell, phases_table
 from ndpsim.report.html.svg import picture
 from ndpsim.report.html.tables import Cell, facts_table, table
 from ndpsim.report.pictures.canvas import in_print
@@ -77,6 +77,7 @@ def write_expert_report(path: str, result: ExpertResult, hardware: Hardware) -> 
         section(
             "Over time",
             picture("run", lambda: expert_figure(result), title),
+            jobs_table(result.jobs),
             phases_table(result.phases),
             _energy_table(result.energy_nj, result.energy_note),
         ),
@@ -98,6 +99,7 @@ def write_contention_report(path: str, result: ContentionResult, hardware: Hardw
         section(
             "Over time",
             picture("run", lambda: contention_figure(result), title),
+            jobs_table(result.jobs),
             phases_table(result.phases),
             _energy_table(result.energy_nj, result.energy_note),
         ),

@@ -72,7 +72,7 @@ def _pareto(axes: Axes, points: Points, across: Scale) -> None:
         if series:
             axes.plot([], [], marker, color=colour, linestyle="none", label=name_of(series))
     _published(axes, points, across)
-    axes.set_xlabel(metric_label(plot.x, across, name_of(points.swept.baseline)))
+    axes.set_xlabel(metric_label(plot.x, across, points.baseline))
     axes.set_ylabel(points.label)
     axes.margins(x=0.1, y=0.1)
     for which in "xy":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ __all__ = [
 
 MARKERS = "os^DvPX*"
 CHARACTER = 0.6  # width of one, of its font size; no text is wider
+_LONG = 24  # characters of a name that is broken before it is turned
 _CHARACTERS_A_LINE = 2.2  # that are as wide as a line is high
 _PUBLISHED = "DsoP^v"
 _MOST_TICKS = 12
@@ -142,7 +144,13 @@ class Points:
     @property
     def label(self) -> str:
         """Of the metric."""
-        return metric_label(self.plot.y, self.scale, name_of(self.swept.baseline))
+        return metric_label(self.plot.y, self.scale, self.baseline)
+
+    @property
+    def baseline(self) -> str:
+        """What speed-ups are over; of a long choice of words, what comes before its settings."""
+        words = name_of(self.swept.baseline)
+        return words if len(words) <= _LONG else words.partition(":")[0][:_LONG]
 
     def of(self, *chosen: Named) -> Iterator[Row]:
         """The rows with these values."""
@@ -175,11 +183,20 @@ def beside_axes(*phrases: str, lines: float) -> str:
 
 
 def lean_if_long(axes: Axes, names: Sequence[str]) -> None:
-    """Turn the names at a horizontal axis where they have no room side by side."""
+    """Break the names at a horizontal axis, or turn them, where they have no room side by side."""
+    ticks = axes.get_xticks()
     font = float(axes.xaxis.get_major_ticks()[0].label1.get_fontsize())
-    if max(map(len, names)) * CHARACTER * font > room_pt(axes)[0] / len(names):
-        for label in axes.get_xticklabels():
-            label.set(rotation=30, horizontalalignment="right", rotation_mode="anchor", parse_math=False)
+    room = room_pt(axes)[0] / len(names)
+    if max(map(len, names)) * CHARACTER * font <= room:
+        return
+    in_lines = [re.sub("(?<=[:,])(?=.)", "\n", name) for name in names]
+    longest = max(len(line) for name in in_lines for line in name.split("\n"))
+    if longest * CHARACTER * font <= room:
+        axes.set_xticks(ticks, in_lines, parse_math=False)
+        return
+    axes.set_xticks(ticks, in_lines if max(map(len, names)) > _LONG else names)
+    for label in axes.get_xticklabels():
+        label.set(rotation=30, horizontalalignment="right", rotation_mode="anchor", parse_math=False)
 
 
 def room_pt(axes: Axes) -> tuple[float, float]:
