@@ -23,6 +23,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -48,6 +49,7 @@ __all__ = [
     "instruction",
     "kernel",
     "outlined",
+    "overridable",
 ]
 
 _config: Any = numba.config  # its settings are made at import, unknown to type checkers
@@ -296,9 +298,18 @@ def by_type(point: F) -> F:
 
     That is the part with the same name in the module that `parts` of the type, a named tuple, names.
     """
+    return _chosen(point, lambda module: getattr(module, point.__name__))
 
+
+def overridable(point: F) -> F:
+    """As `by_type`, but a type whose module has no such part takes this one."""
+    own = inlined(point)
+    return _chosen(point, lambda module: getattr(module, point.__name__, own))
+
+
+def _chosen(point: F, part_of: Callable[[ModuleType], Any]) -> F:
     def of(kind: Any) -> Any:
-        return getattr(importlib.import_module(kind.parts()), point.__name__)
+        return part_of(importlib.import_module(kind.parts()))
 
     if _config.DISABLE_JIT:
         return cast(F, lambda first, *others: of(type(first))(first, *others))

@@ -288,7 +288,7 @@ def test_every_multiplier_of_a_hardware_file_is_a_module_of_its_name(name):
 
 def test_nothing_but_the_units_own_files_asks_which_unit_it_is():
     package = Path(ndpsim.__file__).parent
-    own = {"config/system.py", "ndp/systolic.py", "ndp/__init__.py", "ndp/unit.py"}
+    own = {"config/multipliers/systolic.py", "ndp/systolic.py", "ndp/__init__.py", "ndp/unit.py"}
     naming = {
         str(file.relative_to(package))
         for file in package.rglob("*.py")

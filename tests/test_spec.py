@@ -54,11 +54,9 @@ DDR4_NS = {
 
 
 def device_of(standard: str, speed: str, dq: int = 8):
-    org = next(
-        name
-        for name, org in standards()[standard].organisations.items()
-        if org.dq == dq and org.density_mb == 8192
-    )
+    """Of the density nearest to 8 Gb."""
+    of_width = {name: org for name, org in standards()[standard].organisations.items() if org.dq == dq}
+    org = min(of_width, key=lambda name: abs(of_width[name].density_mb - 8192))
     return resolve(standard, org, speed)
 
 

@@ -25,6 +25,7 @@ from click.shell_completion import (
 )
 
 from ndpsim.errors import InputError
+from ndpsim.plugins import option_names
 from ndpsim.report.panels import SIZES
 
 __all__ = [
@@ -48,7 +49,7 @@ __all__ = [
 Offers = Callable[[click.Context, str], Iterable[str]]
 
 ARBITRATIONS = ("host-first", "ndp-first", "slice")
-COMMAND_FORMS = ("drampower", "drampower5", "dramsim3", "ndpsim", "ramulator2")
+COMMAND_FORMS = option_names("traces/command_formats", "drampower")
 ENGINES = ("ndp", "host-read")
 KV_PLACES = ("auto", "gpu", "host")
 HOST_PATTERNS = ("sequential", "random")
@@ -68,8 +69,8 @@ LIST_KINDS = (
     "command-forms",
     "timings",
 )
-ROUTING_FORMATS = ("counts", "dynande", "llama-cpp", "megatron", "sglang", "vllm")
-REQUEST_FORMATS = ("dramsim3", "dramsys", "ramulator1", "ramulator2", "ramulator2-vector")
+ROUTING_FORMATS = option_names("routing/formats", "counts")
+REQUEST_FORMATS = option_names("traces/request_formats", "dramsim3")
 ROWS = (
     "stream_r1",
     "stream_r4",
@@ -130,8 +131,6 @@ def _model_names() -> list[str]:
 
 def _policy_names() -> list[str]:
     """By the names of their files: their classes would bring Numba and pydantic."""
-    from ndpsim.plugins import option_names
-
     return sorted(option_names("policies/published", "trimoe"))
 
 

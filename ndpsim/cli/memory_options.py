@@ -28,7 +28,7 @@ _OPTIONS: tuple[tuple[str, str | int, str], ...] = (
     ("ranks", 1, "Ranks on a channel."),
     ("channels", 1, "Channels, interleaved by burst."),
     ("mapper", "RoBaRaCoCh", "RoBaRaCoCh, ChRaBaRoCo or MOP4CLXOR."),
-    ("scheduler", "FRFCFS", "FRFCFS or FRFCFS-RowHit."),
+    ("scheduler", "FRFCFS", f"{options_in_words('dram/schedulers', 'FRFCFS')}."),
     ("row_policy", "open", f"{options_in_words('dram/row_policies', 'open')}."),
     ("row_cap", 4, "Column accesses after which closed-cap closes a row."),
     ("refresh", "all-bank", f"{options_in_words('dram/refresh_policies', 'all-bank')}."),

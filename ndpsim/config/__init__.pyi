@@ -7,6 +7,9 @@ from ndpsim.config.files import rtl_names as rtl_names
 from ndpsim.config.hardware import Hardware as Hardware
 from ndpsim.config.hardware import Row as Row
 from ndpsim.config.load import load_hardware as load_hardware
+from ndpsim.config.multiplier import Multiplier as Multiplier
+from ndpsim.config.multipliers.gemv import Gemv as Gemv
+from ndpsim.config.multipliers.systolic import Systolic as Systolic
 from ndpsim.config.origins import Origin as Origin
 from ndpsim.config.quantities import ADDRESS_FIELDS as ADDRESS_FIELDS
 from ndpsim.config.schema import json_schema as json_schema
@@ -14,7 +17,6 @@ from ndpsim.config.schema import schema_text as schema_text
 from ndpsim.config.system import Activation as Activation
 from ndpsim.config.system import Cxl as Cxl
 from ndpsim.config.system import Dimm as Dimm
-from ndpsim.config.system import Gemv as Gemv
 from ndpsim.config.system import Gpu as Gpu
 from ndpsim.config.system import Host as Host
 from ndpsim.config.system import Link as Link
@@ -23,4 +25,3 @@ from ndpsim.config.system import Pcie as Pcie
 from ndpsim.config.system import Published as Published
 from ndpsim.config.system import Relayout as Relayout
 from ndpsim.config.system import System as System
-from ndpsim.config.system import Systolic as Systolic

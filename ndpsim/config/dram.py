@@ -24,6 +24,7 @@ from ndpsim.plugins import option_names
 __all__ = ["REFRESH_POLICIES", "ROW_POLICIES", "AddressMapping", "Dram", "Power"]
 
 #: The policies that there are.
+SCHEDULERS = option_names("dram/schedulers", "FRFCFS")
 ROW_POLICIES = option_names("dram/row_policies", "open")
 REFRESH_POLICIES = option_names("dram/refresh_policies", "all-bank")
 
@@ -86,7 +87,7 @@ class Dram(Section):
         default="RoBaRaCoCh", description="address mapping; custom: as mapping says"
     )
     mapping: AddressMapping | None = Field(default=None, description="the address mapping of mapper: custom")
-    scheduler: Literal["FRFCFS", "FRFCFS-RowHit"] = Field(
+    scheduler: Literal[SCHEDULERS] = Field(  # type: ignore[valid-type]
         default="FRFCFS", description="which request's command comes next"
     )
     row_policy: Literal[ROW_POLICIES] = Field(  # type: ignore[valid-type]

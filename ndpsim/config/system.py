@@ -5,25 +5,20 @@ What values may be, and their units, is in `quantities`; the memory in `dram`.
 
 from __future__ import annotations
 
-from fractions import Fraction
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, create_model
 
+from ndpsim.config import multipliers
 from ndpsim.config.dram import Dram
+from ndpsim.config.multiplier import Multiplier
 from ndpsim.config.quantities import (
-    ActivationBytes,
     Area,
     AreaMm2,
-    Bits,
-    BufferKib,
-    BufferPj,
     ClockMhz,
     Count,
     Cycles,
     ExpertTimes,
-    FifoBursts,
-    FifoPj,
     Gbps,
     HeaderBytes,
     Kib,
@@ -36,10 +31,8 @@ from ndpsim.config.quantities import (
     PicojoulesPerBit,
     PicojoulesPerByte,
     Positive,
-    ProductPj,
     Section,
     Share,
-    Side,
     StaticMw,
     Tables,
     Text,
@@ -47,7 +40,7 @@ from ndpsim.config.quantities import (
     WireGbps,
     unit,
 )
-from ndpsim.units import exact
+from ndpsim.plugins import plugins
 
 __all__ = [
     "MULTIPLIERS",
@@ -55,21 +48,22 @@ __all__ = [
     "Activation",
     "Cxl",
     "Dimm",
-    "Gemv",
     "Gpu",
     "Host",
     "Link",
-    "Multiplier",
     "Ndp",
     "Pcie",
     "Published",
     "Relayout",
     "System",
-    "Systolic",
 ]
 
+#: The units of the `ndp` section that multiply, by name.
+MULTIPLIERS: dict[str, type[Multiplier]] = {
+    kind.__module__.rpartition(".")[2]: kind for kind in plugins(multipliers, "SECTION")
+}
 #: The units of the `ndp` section that may stand in files of their own.
-UNITS = ("gemv", "systolic", "activation", "relayout")
+UNITS = (*MULTIPLIERS, "activation", "relayout")
 
 
 class Dimm(Section):
@@ -213,101 +207,6 @@ class Cxl(Section):
     pj_per_bit: PicojoulesPerBit | None = Field(default=None, description="energy of the link, both ends")
 
 
-class Multiplier(Section):
-    """A unit that multiplies; `ndp` has one.
-
-    What a subclass says of itself is all that configuration knows of it; `ndpsim.ndp` has a module of its
-    name in the section `ndp`.
-    """
-
-    called: ClassVar[str]
-    peak_formula: ClassVar[str]
-
-    @property
-    def peak_gflops(self) -> float:
-        """At native precision, of the whole unit: a product and a sum are two."""
-        raise NotImplementedError
-
-    def problem(self, system: System) -> tuple[str, str] | None:
-        """What keeps it from being in a system: a key and what is wrong with it."""
-        return None
-
-
-class Gemv(Multiplier):
-    """The matrix-vector unit of a DIMM."""
-
-    called: ClassVar[str] = "GEMV unit"
-    peak_formula: ClassVar[str] = "multipliers x values_per_multiplier / bit_serial_cycles x 2 x clock_mhz"
-
-    multipliers: Count = Field(description="multipliers of the unit")
-    values_per_multiplier: int = Field(ge=1, le=1024, description="products a multiplier works on at once")
-    native_bits: Bits = Field(description="bits of a value the multiplier is built for")
-    bit_serial_cycles: Cycles = Field(description="cycles a multiplier takes for native values")
-    adder_tree_cycles: Latency = Field(description="latency of the adder tree")
-    clock_mhz: ClockMhz = Field(description="clock of the unit")
-    buffer_kib: BufferKib
-    activation_bytes: ActivationBytes
-    fifo_bursts: FifoBursts
-    product_pj: ProductPj = None
-    buffer_pj_per_byte: BufferPj = None
-    fifo_pj_per_byte: FifoPj = None
-    static_mw: StaticMw = None
-    area_mm2: AreaMm2 = None
-
-    @property
-    def peak_gflops(self) -> float:
-        """See `Multiplier.peak_gflops`."""
-        products = Fraction(self.multipliers * self.values_per_multiplier, self.bit_serial_cycles)
-        return float(2 * products * exact(self.clock_mhz) / 1000)
-
-
-class Systolic(Multiplier):
-    """The systolic arrays of a memory device, before all its channels."""
-
-    called: ClassVar[str] = "systolic arrays"
-    peak_formula: ClassVar[str] = "arrays x rows x columns x 2 x clock_mhz"
-
-    arrays: Count = Field(description="arrays of the device")
-    rows: Side = Field(description="rows of processing elements in an array")
-    columns: Side = Field(description="columns of processing elements in an array")
-    clock_mhz: ClockMhz = Field(description="clock of the arrays")
-    dataflow: Literal["output-stationary", "weight-stationary"] = Field(
-        description="what stays in a processing element while the rest moves: its sum, or its weight"
-    )
-    low_bit_throughput: Literal["fixed", "inverse-bits"] = Field(
-        description="products of an element a cycle: one, or native_bits over the bits of a weight"
-    )
-    native_bits: Bits = Field(description="bits of a weight that takes an element a cycle")
-    stationary_registers: int = Field(
-        ge=1,
-        le=2,
-        description="sums or weights an element has room for; with 2 a tile fills while another drains",
-    )
-    load_rows: Side = Field(description="rows that take weights from outside at once, if weight-stationary")
-    buffer_kib: BufferKib
-    activation_bytes: ActivationBytes
-    fifo_bursts: FifoBursts
-    product_pj: ProductPj = None
-    buffer_pj_per_byte: BufferPj = None
-    fifo_pj_per_byte: FifoPj = None
-    static_mw: StaticMw = None
-    area_mm2: AreaMm2 = None
-
-    @property
-    def peak_gflops(self) -> float:
-        """See `Multiplier.peak_gflops`."""
-        return float(2 * self.arrays * self.rows * self.columns * exact(self.clock_mhz) / 1000)
-
-    def problem(self, system: System) -> tuple[str, str] | None:
-        """See `Multiplier.problem`."""
-        if system.cxl is None:
-            return "cxl", "is missing: systolic arrays stand in a device behind a CXL link"
-        if self.load_rows > self.rows:
-            problem = f"{self.load_rows} is more than the {self.rows} rows of an array"
-            return "ndp.systolic.load_rows", problem
-        return None
-
-
 class Activation(Section):
     """The unit for non-linear functions beside the multipliers."""
 
@@ -346,31 +245,24 @@ class Published(Section):
     area_mm2: Area | None = Field(default=None, description="area of all units of a DIMM")
 
 
-class Ndp(Section):
-    """The near-data processing of a DIMM by a `gemv` unit, or of a device on a CXL link by `systolic` arrays.
+_MULTIPLIERS: dict[str, Any] = {name: (kind | None, None) for name, kind in MULTIPLIERS.items()}
+_Multipliers: Any = create_model("_Multipliers", __base__=Section, **_MULTIPLIERS)
+
+
+class Ndp(_Multipliers):  # type: ignore[misc]
+    """The near-data processing of a DIMM, or of a device on a CXL link: one unit that multiplies, and others.
 
     Each unit is a mapping, or the name of a file in ``rtl_params/``.
     """
 
-    gemv: Gemv | None = None
-    systolic: Systolic | None = None
     activation: Activation
     relayout: Relayout | None = None
     published: Published = Published()
 
     @property
-    def multiplier(self) -> tuple[str, Gemv | Systolic]:
+    def multiplier(self) -> tuple[str, Multiplier]:
         """The unit that multiplies: its name, and what the file says of it."""
         return next((name, getattr(self, name)) for name in MULTIPLIERS if getattr(self, name) is not None)
-
-
-#: The units of the `ndp` section that multiply, by name.
-MULTIPLIERS: dict[str, type[Multiplier]] = {
-    name: kind
-    for name, field in Ndp.model_fields.items()
-    for kind in get_args(field.annotation)
-    if isinstance(kind, type) and issubclass(kind, Multiplier)
-}
 
 
 class System(Section):

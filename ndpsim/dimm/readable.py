@@ -57,7 +57,15 @@ from ndpsim.dimm.state import (
     WRITE,
 )
 from ndpsim.dimm.transfers import carry_data, carry_transfer, next_command_at, next_transfer
-from ndpsim.dram.choosing import choose_priority, forget_all, mark_hits, prospect, set_write_mode
+from ndpsim.dram.choosing import (
+    choose_priority,
+    comes_before,
+    forget_all,
+    look_over,
+    may_issue,
+    prospect,
+    set_write_mode,
+)
 from ndpsim.dram.issuing import column_command, issue, requeue_reads
 from ndpsim.dram.maintenance import close_due, next_refresh, refresh
 from ndpsim.dram.queues import accept, push_priority, would_accept
@@ -69,7 +77,6 @@ from ndpsim.dram.state import (
     FAR,
     FINAL,
     GROUP,
-    HIT_SINCE,
     INDEX,
     NEXT_REFRESH,
     NOT_BEFORE,
@@ -340,12 +347,11 @@ def in_the_way(entry, wanted, directions, queue, slot, clock):
 def pick(policy, channel, credit, queue, wanted, directions, clock):
     """The oldest ready request of a queue that is in no other's way: (slot or -1, its command).
 
-    As `choosing.choose_oldest` and `choosing.choose_row_hit_first`.
+    As `choosing.choose_from`.
     """
-    entry, rows = channel.entry, channel.rows
-    if policy.row_hit_first:
-        mark_hits(entry, channel.size, rows, queue)
-    best, best_command, best_arrived = -1, -1, FAR
+    entry, rows, scheduler = channel.entry, channel.rows, policy.scheduler
+    overview = look_over(scheduler, channel, queue)
+    best, best_command = -1, -1
     for slot in range(channel.size[queue]):
         if entry[queue, NOT_BEFORE, slot] > clock or in_the_way(
             entry, wanted, directions, queue, slot, clock
@@ -353,11 +359,10 @@ def pick(policy, channel, credit, queue, wanted, directions, clock):
             continue
         command, at = prospect(entry, channel.ready, rows, channel.size, credit, queue, slot)
         entry[queue, NOT_BEFORE, slot] = at
-        arrived = entry[queue, ARRIVED, slot]
-        if command == PREPB and policy.row_hit_first and rows[entry[queue, BANK, slot], HIT_SINCE] <= arrived:
+        if at > clock or not may_issue(scheduler, channel, queue, slot, command, overview):
             continue
-        if at <= clock and arrived < best_arrived:
-            best, best_command, best_arrived = slot, command, arrived
+        if best < 0 or comes_before(scheduler, channel, queue, slot, best, overview):
+            best, best_command = slot, command
     return best, best_command
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined
+from ndpsim._jit import inlined, overridable
 from ndpsim.dram.state import (
     ACTIVE,
     ACTIVE_COUNT,
@@ -12,7 +12,6 @@ from ndpsim.dram.state import (
     FINAL,
     GROUP,
     HELD_BY_OTHER,
-    HIT_SINCE,
     NOT_BEFORE,
     OPEN_ROW,
     PRIORITY,
@@ -25,7 +24,17 @@ from ndpsim.dram.state import (
 from ndpsim.dram.timing import bank_ready_at, banks_per_rank, first_bank, rank_ready_at, same_banks_ready_at
 from ndpsim.spec.standard import ACT, PREAB, PREPB, PRESB, RD, REFAB, WR
 
-__all__ = ["choose", "forget_all", "forget_bank"]
+__all__ = [
+    "choose",
+    "choose_priority",
+    "comes_before",
+    "forget_all",
+    "forget_bank",
+    "look_over",
+    "may_issue",
+    "prospect",
+    "set_write_mode",
+]
 
 
 @inlined
@@ -73,17 +82,6 @@ def all_closed(rows, first, last, stride):
 
 
 @inlined
-def mark_hits(entry, size, rows, queue):
-    """FRFCFS-RowHit: for every bank, the arrival of the oldest row hit in the queue."""
-    for slot in range(size[queue]):
-        rows[entry[queue, BANK, slot], HIT_SINCE] = FAR
-    for slot in range(size[queue]):
-        bank, arrived = entry[queue, BANK, slot], entry[queue, ARRIVED, slot]
-        if rows[bank, OPEN_ROW] == entry[queue, ROW, slot]:
-            rows[bank, HIT_SINCE] = min(rows[bank, HIT_SINCE], arrived)
-
-
-@inlined
 def prospect(entry, ready, rows, size, credit, queue, slot):
     """A request's next command, and the first clock at which it may issue, FAR while its bank is held.
 
@@ -124,15 +122,48 @@ def forget_all(entry, size, bound):
             entry[queue, NOT_BEFORE, slot] = 0
 
 
+# ---- Where a queue's scheduler is asked; a scheduler's module has those of these that differ
+
+
+@overridable
+def only_clocks_delay(scheduler):
+    """Whether only clocks keep requests back: then no queue is looked at before the first of them."""
+    return False
+
+
+@overridable
+def look_over(scheduler, channel, queue):
+    """What the scheduler works out of a queue before its requests are looked at, one integer."""
+    return 0
+
+
+@overridable
+def may_issue(scheduler, channel, queue, slot, command, overview):
+    """Whether a request may issue its next command now, if clocks allow it; `overview`: of `look_over`."""
+    return True
+
+
+@overridable
+def comes_before(scheduler, channel, queue, slot, other, overview):
+    """Whether a request comes before another one that is ready, too: the older one does."""
+    return channel.entry[queue, ARRIVED, slot] < channel.entry[queue, ARRIVED, other]
+
+
 @inlined
-def choose_oldest(channel, credit, queue, clock):
-    """FRFCFS: the oldest ready request of a queue: (slot or -1, its command).
+def choose_from(policy, channel, credit, queue, clock):
+    """The ready request of a queue that comes first: (slot or -1, its command).
 
     Distances only ever move commands back. So a request that is not ready is not looked at again before
-    the clock found here, unless its bank changes, and the queue not before the first of these clocks.
+    the clock found here, unless its bank changes; and where only clocks delay requests, the queue is not
+    before the first of these clocks. What else keeps a request back only changes with a command or a new
+    request, and a step follows either.
     """
     entry, size, ready, rows, bound = channel.entry, channel.size, channel.ready, channel.rows, channel.bound
-    best, best_command, best_arrived, first = -1, -1, FAR, FAR
+    scheduler = policy.scheduler
+    if only_clocks_delay(scheduler) and bound[queue] > clock:
+        return -1, -1
+    overview = look_over(scheduler, channel, queue)
+    best, best_command, first = -1, -1, FAR
     for slot in range(size[queue]):
         not_before = entry[queue, NOT_BEFORE, slot]
         if not_before > clock:
@@ -140,45 +171,15 @@ def choose_oldest(channel, credit, queue, clock):
             continue
         command, at = prospect(entry, ready, rows, size, credit, queue, slot)
         entry[queue, NOT_BEFORE, slot] = at
-        arrived = entry[queue, ARRIVED, slot]
-        if at <= clock and arrived < best_arrived:
-            first = clock if best >= 0 else first  # the one passed over is ready, too
-            best, best_command, best_arrived = slot, command, arrived
-        else:
-            first = min(first, at)
-    bound[queue] = first
-    return best, best_command
-
-
-@inlined
-def choose_row_hit_first(channel, credit, queue, clock):
-    """FRFCFS-RowHit: as FRFCFS, but no request closes a row on an older hit. Each hit bears on the others
-    of its bank, so all requests are looked at every time.
-    """
-    entry, size, rows = channel.entry, channel.size, channel.rows
-    mark_hits(entry, size, rows, queue)
-    best, best_command, best_arrived, first = -1, -1, FAR, FAR
-    for slot in range(size[queue]):
-        command, at = prospect(entry, channel.ready, rows, size, credit, queue, slot)
-        arrived = entry[queue, ARRIVED, slot]
-        if command == PREPB and rows[entry[queue, BANK, slot], HIT_SINCE] <= arrived:
-            continue
         if at > clock:
             first = min(first, at)
-        elif arrived < best_arrived:
-            best, best_command, best_arrived = slot, command, arrived
-    channel.bound[queue] = first
+        elif may_issue(scheduler, channel, queue, slot, command, overview):
+            if best >= 0:
+                first = clock  # the one passed over is ready, too
+            if best < 0 or comes_before(scheduler, channel, queue, slot, best, overview):
+                best, best_command = slot, command
+    bound[queue] = first
     return best, best_command
-
-
-@inlined
-def choose_from(policy, channel, credit, queue, clock):
-    """The request of a queue that comes next: (slot or -1, its command)."""
-    if policy.row_hit_first:
-        return choose_row_hit_first(channel, credit, queue, clock)
-    if channel.bound[queue] > clock:
-        return -1, -1
-    return choose_oldest(channel, credit, queue, clock)
 
 
 @inlined

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ndpsim.dram import refresh_policies
 from ndpsim.dram.refresh_policies import Schedule, make_schedule
 from ndpsim.dram.row_policies import row_policy
+from ndpsim.dram.schedulers import scheduler
 from ndpsim.spec import COMMANDS, Tables
 
 __all__ = [
@@ -101,7 +102,7 @@ LATENCIES = 1 << 16
 class Policy(NamedTuple):
     """What the controller was asked to do; numbers only."""
 
-    row_hit_first: int  # 1: FRFCFS-RowHit
+    scheduler: Any  # parameters of the scheduler, a type of its own, see `schedulers`
     row_cap: int  # column accesses after which a row is closed; 0: rows stay open
     refresh: int  # number of the refresh policy
     read_slots: int
@@ -191,7 +192,7 @@ class ControllerOptions:
     """Controller settings by their public names.
 
     Attributes:
-        scheduler: "FRFCFS" or "FRFCFS-RowHit".
+        scheduler: a module of `schedulers`: "FRFCFS", "FRFCFS-RowHit", ...
         row_policy: "open" or "closed-cap".
         row_cap: column accesses after which "closed-cap" closes a row.
         refresh: one of `refresh_policies.NAMES`.
@@ -212,7 +213,7 @@ def make_policy(options: ControllerOptions) -> Policy:
     high = np.float32(0.8) * np.float32(options.write_buffer)
     low = np.float32(0.2) * np.float32(options.write_buffer)
     return Policy(
-        row_hit_first=int(options.scheduler == "FRFCFS-RowHit"),
+        scheduler=scheduler(options.scheduler),
         row_cap=options.row_cap if options.row_policy == "closed-cap" else 0,
         refresh=refresh_policies.NAMES.index(options.refresh),
         read_slots=options.read_buffer,

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
-from ndpsim.layout import ExpertFormat, ExpertWeights, Geometry, Interleaving, LaneShare, Layout, make_layout
+from ndpsim.layout import ExpertFormat, Interleaving, LaneShare
 from ndpsim.ndp.unit import MultiplierUnit, Run, Tiling, fit_tokens
 
 __all__ = ["UNIT", "GemvUnit"]
@@ -97,9 +97,6 @@ class GemvUnit(MultiplierUnit):
         per_token = (hidden + intermediate) * self.activation_bytes
         return fit_tokens(tokens, per_token, self.buffer_bytes, "GEMV unit", "ndp.gemv.buffer_kib")
 
-    def place(self, layout: str, geometry: Geometry, weights: ExpertWeights, base: int) -> Layout:
-        return make_layout(layout, geometry, weights, base=base)
-
     def check_format(self, written: ExpertFormat) -> None:
         if written.gate.bits != written.up.bits:
             raise InputError(
@@ -107,13 +104,6 @@ class GemvUnit(MultiplierUnit):
                 f"and {written.up.bits}",
                 key="bits",
             )
-
-    def groups(self, interleaving: Interleaving, lanes: range, share: LaneShare) -> tuple[Ints, Ints]:
-        """A group is a row of weights."""
-        return interleaving.rows(lanes, share)
-
-    def group_counts(self, interleaving: Interleaving) -> tuple[int, ...]:
-        return tuple(region.rows for region in interleaving.regions)
 
     def region_work(self, interleaving: Interleaving, region: int) -> tuple[int, int]:
         """`burst_work` of a region. A burst asks for as much as one full of weights, though it may hold

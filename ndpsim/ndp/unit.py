@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
-from ndpsim.layout import ExpertFormat, ExpertWeights, Geometry, Interleaving, LaneShare, Layout
+from ndpsim.layout import ExpertFormat, ExpertWeights, Geometry, Interleaving, LaneShare, Layout, make_layout
 
 __all__ = ["MultiplierUnit", "Run", "Tiling", "find_unit", "fit_tokens"]
 
@@ -95,13 +95,13 @@ class MultiplierUnit(ABC):
             InputError: not even one token fits.
         """
 
-    @abstractmethod
     def place(self, layout: str, geometry: Geometry, weights: ExpertWeights, base: int) -> Layout:
         """Where it reads an expert from; `base`: the first free place of every lane.
 
         Raises:
             InputError: it cannot read such a layout, or the weights do not fit.
         """
+        return make_layout(layout, geometry, weights, base=base)
 
     def check_format(self, written: ExpertFormat) -> None:
         """Make sure that it can multiply weights of such bits.
@@ -113,13 +113,13 @@ class MultiplierUnit(ABC):
 
     # What bursts ask of it.
 
-    @abstractmethod
     def group_counts(self, interleaving: Interleaving) -> tuple[int, ...]:
-        """Groups of each region."""
+        """Groups of each region. By default a group is a row of weights."""
+        return tuple(region.rows for region in interleaving.regions)
 
-    @abstractmethod
     def groups(self, interleaving: Interleaving, lanes: range, share: LaneShare) -> tuple[Ints, Ints]:
         """The first and the last group of each burst of a lane with `share`, in any of equal neighbours."""
+        return interleaving.rows(lanes, share)
 
     def reads_of(self, interleaving: Interleaving, lane: int, share: LaneShare) -> object:
         """What is equal for lanes that run alike, of which `share` is read."""

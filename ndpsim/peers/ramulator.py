@@ -74,12 +74,13 @@ def _package() -> ModuleType:
 
 
 def _check(requests: Requests, memory: Memory) -> None:
-    refresh = memory.options.refresh
+    refresh, scheduler = memory.options.refresh, memory.options.scheduler
     wrong = {
         "the request trace must hold addresses": requests.address is None,
         "its front end knows no request times": requests.cycle is not None,
         "one channel at a time": memory.channels != 1,
         f"it knows the mappers {', '.join(_MAPPERS)}": memory.mapper not in _MAPPERS,
+        f"it has no {scheduler} scheduler": scheduler not in ("FRFCFS", "FRFCFS-RowHit"),
         f"it has no {refresh} refresh": refresh not in ("all-bank", "staggered", "none"),
     }
     for problem, there in wrong.items():

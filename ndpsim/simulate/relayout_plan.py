@@ -64,8 +64,8 @@ def _policy(hardware: Hardware, device: Device) -> state.Policy:
     policy = state.make_policy(controller_options(dram))
     if not fits(lower(device), policy, with_sink=False):
         problem = (
-            "a relayout is simulated with row_policy: open, queues of up to 64 requests and up to 16 ranks "
-            "on a bus only"
+            "a relayout is simulated with scheduler: FRFCFS or FRFCFS-RowHit, row_policy: open, queues of up "
+            "to 64 requests and up to 16 ranks on a bus only"
         )
         raise InputError(problem, file=hardware.file, key="dram")
     return policy

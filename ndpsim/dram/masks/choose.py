@@ -242,7 +242,7 @@ def oldest_candidates(policy, shape, state, queue, room, clock):
         bit = assume_nonnegative(lowest(due))
         due &= due - 1
         recheck(shape.queues, state, queue, bit % WAITS, bit // WAITS, clock)
-    if policy.row_hit_first:
+    if policy.scheduler.row_hit_first:
         filter_row_hits(shape, state, queue)
     return merged(found) & state[MAYBE_READY + queue + oldest]
 

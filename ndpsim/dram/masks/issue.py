@@ -192,7 +192,7 @@ def issue_queued(policy, shape, state, latencies, source, sink, commands, queue,
         kind = issue_column(
             shape, state, latencies, source, sink, commands, queue, bank, row, request, arrived, clock
         )
-        if policy.row_hit_first:  # a row that this request kept open may be closed now
+        if policy.scheduler.row_hit_first:  # a row that this request kept open may be closed now
             recheck_conflicts(shape.queues, state, queue, bank // BANKS_PER_RANK)
         finish_queued(shape.rows, shape.queues, state, kind, bank, clock)
         return

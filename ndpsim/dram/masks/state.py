@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.dram.row_policies import row_policy
+from ndpsim.dram.schedulers.FRFCFS import FRFCFS
 from ndpsim.dram.state import (
     CLOCK,
     COUNTERS,
@@ -267,6 +268,8 @@ def fits(tables: Tables, policy: Policy, with_sink: bool) -> bool:
 
 def segments_needed(tables: Tables, policy: Policy, with_sink: bool) -> int:
     """Segments that each queue needs; 0 if the fast controller cannot run such a channel."""
+    if not isinstance(policy.scheduler, FRFCFS):
+        return 0
     # Requests whose data nobody has room for may have to return to the read queue, one a bank.
     returning = tables.ranks * tables.bankgroups * tables.banks_per_group if with_sink else 0
     slots = max(policy.read_slots + returning, policy.write_slots)

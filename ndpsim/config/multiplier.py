@@ -1,0 +1,55 @@
+"""What every unit that multiplies says of itself in a hardware file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import Field
+
+from ndpsim.config.quantities import (
+    ActivationBytes,
+    AreaMm2,
+    BufferKib,
+    BufferPj,
+    ClockMhz,
+    FifoBursts,
+    FifoPj,
+    ProductPj,
+    Section,
+    StaticMw,
+)
+
+if TYPE_CHECKING:
+    from ndpsim.config.system import System
+
+__all__ = ["Multiplier"]
+
+
+class Multiplier(Section):
+    """A unit that multiplies, with the keys that each has.
+
+    What a subclass says of itself is all that configuration knows of it. `called`: what reports call it.
+    `peak_formula`: how `peak_gflops` follows from its keys.
+    """
+
+    called: ClassVar[str]
+    peak_formula: ClassVar[str]
+
+    clock_mhz: ClockMhz = Field(description="clock of the unit")
+    buffer_kib: BufferKib
+    activation_bytes: ActivationBytes
+    fifo_bursts: FifoBursts
+    product_pj: ProductPj = None
+    buffer_pj_per_byte: BufferPj = None
+    fifo_pj_per_byte: FifoPj = None
+    static_mw: StaticMw = None
+    area_mm2: AreaMm2 = None
+
+    @property
+    def peak_gflops(self) -> float:
+        """At native precision, of the whole unit: a product and a sum are two."""
+        raise NotImplementedError
+
+    def problem(self, system: System) -> tuple[str, str] | None:
+        """What keeps it from being in a system: a key and what is wrong with it."""
+        return None

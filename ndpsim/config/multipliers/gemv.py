@@ -1,0 +1,41 @@
+"""The keys of a matrix-vector unit."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import ClassVar
+
+from pydantic import Field
+
+from ndpsim.config.multiplier import Multiplier
+from ndpsim.config.quantities import (
+    Bits,
+    Count,
+    Cycles,
+    Latency,
+)
+from ndpsim.units import exact
+
+__all__ = ["SECTION", "Gemv"]
+
+
+class Gemv(Multiplier):
+    """The matrix-vector unit of a DIMM."""
+
+    called: ClassVar[str] = "GEMV unit"
+    peak_formula: ClassVar[str] = "multipliers x values_per_multiplier / bit_serial_cycles x 2 x clock_mhz"
+
+    multipliers: Count = Field(description="multipliers of the unit")
+    values_per_multiplier: int = Field(ge=1, le=1024, description="products a multiplier works on at once")
+    native_bits: Bits = Field(description="bits of a value the multiplier is built for")
+    bit_serial_cycles: Cycles = Field(description="cycles a multiplier takes for native values")
+    adder_tree_cycles: Latency = Field(description="latency of the adder tree")
+
+    @property
+    def peak_gflops(self) -> float:
+        """See `Multiplier.peak_gflops`."""
+        products = Fraction(self.multipliers * self.values_per_multiplier, self.bit_serial_cycles)
+        return float(2 * products * exact(self.clock_mhz) / 1000)
+
+
+SECTION = Gemv

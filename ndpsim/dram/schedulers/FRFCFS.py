@@ -1,0 +1,58 @@
+"""The oldest ready request first (FR-FCFS), as Ramulator 2.1 has it.
+
+FRFCFS-RowHit is of the same type: the kernels of the fast controller, which knows both, are compiled once.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ndpsim._jit import inlined
+from ndpsim.dram.state import ARRIVED, BANK, FAR, HIT_SINCE, OPEN_ROW, ROW
+from ndpsim.spec.standard import PREPB
+
+__all__ = ["FRFCFS", "of"]
+
+
+class FRFCFS(NamedTuple):
+    """`row_hit_first`: 1 where no request closes a row on an older hit."""
+
+    row_hit_first: int = 0
+
+    @staticmethod
+    def parts() -> str:
+        """The module of the parts of kernels."""
+        return __name__
+
+
+def of() -> FRFCFS:
+    """The parameters."""
+    return FRFCFS()
+
+
+@inlined
+def only_clocks_delay(scheduler):
+    """See `choosing`."""
+    return scheduler.row_hit_first == 0
+
+
+@inlined
+def look_over(scheduler, channel, queue):
+    """Note for every bank the arrival of the oldest row hit in the queue."""
+    if scheduler.row_hit_first:
+        entry, size, rows = channel.entry, channel.size, channel.rows
+        for slot in range(size[queue]):
+            rows[entry[queue, BANK, slot], HIT_SINCE] = FAR
+        for slot in range(size[queue]):
+            bank, arrived = entry[queue, BANK, slot], entry[queue, ARRIVED, slot]
+            if rows[bank, OPEN_ROW] == entry[queue, ROW, slot]:
+                rows[bank, HIT_SINCE] = min(rows[bank, HIT_SINCE], arrived)
+    return 0
+
+
+@inlined
+def may_issue(scheduler, channel, queue, slot, command, overview):
+    """See `choosing`."""
+    if command != PREPB or scheduler.row_hit_first == 0:
+        return True
+    return channel.rows[channel.entry[queue, BANK, slot], HIT_SINCE] > channel.entry[queue, ARRIVED, slot]
