@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import doctest
 import io
 import json
 import logging
@@ -328,6 +329,11 @@ def test_progress_counts_every_point_once(tmp_path):
     shares: list[float] = []
     sweep("fake", vary, progress=shares.append)
     assert (shares[0], shares[-1]) == (0.0, 1.0)
+
+
+def test_the_example_of_its_documentation_runs():
+    (example,) = doctest.DocTestFinder(recurse=False).find(sweep, "sweep", globs={})
+    assert doctest.DocTestRunner().run(example) == doctest.TestResults(failed=0, attempted=3)
 
 
 # Definitions

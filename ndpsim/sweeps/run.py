@@ -65,7 +65,7 @@ def sweep(
     """Run a command at many points, on all cores or on a cluster.
 
     >>> import ndpsim
-    >>> result = ndpsim.sweeps("gemv", {"tokens": [1, 2], "dimm.ranks": [2, 4]}, fixed={"shape": "256,128"})
+    >>> result = ndpsim.sweep("gemv", {"tokens": [1, 2], "dimm.ranks": [2, 4]}, fixed={"shape": "256,128"})
     >>> len(result), result[0]["tokens"], result[3]["dimm.ranks"], result.failed
     (4, 1, 4, 0)
 
