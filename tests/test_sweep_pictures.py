@@ -264,7 +264,7 @@ def test_long_words_lean_and_stay_in_the_picture():
 def test_long_choices_are_broken_at_the_axis_and_their_settings_left_out_beside_it():
     names = ("monde:variant=bandwidth,placement=cyclic", "trimoe:refine=false")
     result = moe(varied={"policy": names, "batch": (64,)}, baseline={"policy": names[0]})
-    (axes,) = figure(result).axes
+    (axes,) = figure(result, "column").axes
     assert axes.get_xticklabels()[0].get_text() == "monde:\nvariant=bandwidth,\nplacement=cyclic"
     assert axes.get_ylabel() == "speed-up over monde (\N{MULTIPLICATION SIGN})"
 
