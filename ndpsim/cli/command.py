@@ -29,8 +29,9 @@ _SECTIONS = {
     "write-buffer lanes",
     "Trace": "format wrap sweep-load",
     "Routing": "routing batch steps prompt seed offline experts-per-token",
-    "Results": "json report plot size panels timeline log check-layer check-limit commands commands-format "
-    "lane channel energy limit markdown out name force",
+    "Sweep": "vary zip baseline jobs cluster retry-failed",
+    "Results": "json plot size panels kind x y by report timeline log check-layer check-limit commands "
+    "commands-format lane channel energy limit markdown out name force",
 }
 _OTHERS = "Other options"
 _COMPLETION = (
