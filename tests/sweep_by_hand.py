@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ndpsim.sweep.definition import Definition, Published
+from ndpsim.sweeps.definition import Definition, Published
 
 __all__ = ["Definition", "Published", "Result", "fail", "gemv", "moe", "row"]
 

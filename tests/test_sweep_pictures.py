@@ -206,6 +206,30 @@ def test_points_of_a_front_are_named_and_no_names_overlap():
     assert not any(a.overlaps(b) for n, a in enumerate(boxes) for b in boxes[:n])
 
 
+def test_a_name_is_nearest_to_its_own_point():
+    values = {
+        1: (3.92, 15.21),
+        2: (3.97, 16.68),
+        3: (1.0, 15.2),
+        4: (2.4, 16.7),
+        5: (2.45, 21.4),
+        6: (9.5, 58.9),
+    }
+    rows = [row({"seed": n}, **{"time_ns": x, "energy_nj.total": y}) for n, (x, y) in values.items()]
+    definition = Definition("gemv", {}, {"seed": tuple(values)})
+    plot = chosen_plot(definition, rows, kind="pareto", log="none")
+    (axes,) = points_figure(rows, definition, plot).axes
+    assert len(axes.texts) >= 5
+    for text in axes.texts:
+        box = text.get_window_extent()
+        pixels = {n: axes.transData.transform(at) for n, at in values.items()}
+        distances = {
+            n: np.hypot(max(box.x0 - x, 0, x - box.x1), max(box.y0 - y, 0, y - box.y1))
+            for n, (x, y) in pixels.items()
+        }
+        assert text.get_text() == f"seed {min(distances, key=distances.get)}"
+
+
 def test_published_values_are_hollow_with_their_interval_and_their_source():
     value = Published(
         "time_ns", {"tokens": 16, "bits": 16, "dimm.ranks": 2}, 50_000, 90_000, "A paper, Table 1"
@@ -264,7 +288,7 @@ def test_long_words_lean_and_stay_in_the_picture():
 def test_long_choices_are_broken_at_the_axis_and_their_settings_left_out_beside_it():
     names = ("monde:variant=bandwidth,placement=cyclic", "trimoe:refine=false")
     result = moe(varied={"policy": names, "batch": (64,)}, baseline={"policy": names[0]})
-    (axes,) = figure(result).axes
+    (axes,) = figure(result, "column").axes
     assert axes.get_xticklabels()[0].get_text() == "monde:\nvariant=bandwidth,\nplacement=cyclic"
     assert axes.get_ylabel() == "speed-up over monde (\N{MULTIPLICATION SIGN})"
 

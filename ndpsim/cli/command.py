@@ -30,7 +30,7 @@ _SECTIONS = {
     "Trace": "format wrap sweep-load",
     "Routing": "routing batch steps prompt seed offline experts-per-token",
     "Sweep": "vary zip baseline jobs cluster retry-failed",
-    "Results": "json report plot size panels kind x y by timeline log check-layer check-limit commands "
+    "Results": "json plot size panels kind x y by report timeline log check-layer check-limit commands "
     "commands-format lane channel energy limit markdown out name force",
 }
 _OTHERS = "Other options"

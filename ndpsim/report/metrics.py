@@ -63,6 +63,8 @@ _RATIOS = ("speedup", "slowdown")
 #: Metrics whose names alone do not say enough.
 _WORDS = {
     "energy_nj.total": "energy",
+    "gflops": "compute",
+    "peak_gflops": "peak compute",
     "peak_fraction": "bandwidth, of the peak",
     "tokens_per_s": "throughput",
     "moe_ns": "time of experts",

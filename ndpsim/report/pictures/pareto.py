@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.transforms import Bbox
+from numpy.typing import NDArray
 
 from ndpsim.report.metrics import (
     Scale,
@@ -27,6 +30,7 @@ _LINES = 20
 _LABELLED = 14  # points; of more, those of the front alone
 _MOST_LABELS = 24
 _KEYS_NAMED = 2  # in a label; of more, values alone, and the legend says of which keys
+_NEARER = 0.8  # a name is so much nearer to its point than to any other, or it is left out
 _AROUND = ((1, 1), (1, -1), (-1, 1), (-1, -1), (1, 0), (-1, 0), (0, 1.2), (0, -1.2), (1, 2.2), (1, -2.2))
 
 
@@ -145,11 +149,20 @@ def _write(axes: Axes, points: Points, rows: Sequence[Row], across: Scale) -> No
             )
             box = note.get_window_extent(renderer)
             within = room.x0 <= box.x0 and box.x1 <= room.x1 and room.y0 <= box.y0 and box.y1 <= room.y1
-            if within and not any(box.overlaps(other) for other in taken):
+            own = axes.transData.transform(places[id(row)])
+            nearest = min((_distance(box, at) for at in pixels if not np.allclose(at, own)), default=math.inf)
+            clear = not any(box.overlaps(other) for other in taken)
+            if within and clear and _distance(box, own) < _NEARER * nearest:
                 taken.append(box)
                 break
         else:
             note.remove()
+
+
+def _distance(box: Bbox, at: NDArray[np.float64]) -> float:
+    """From a point to the nearest side of a box."""
+    across = max(box.x0 - at[0], 0.0, at[0] - box.x1)
+    return math.hypot(across, max(box.y0 - at[1], 0.0, at[1] - box.y1))
 
 
 def _words(values: Mapping[str, object], named: bool) -> str:
