@@ -77,9 +77,29 @@ def smaller(words: list[str]) -> list[str]:
             words += ["--prompt", "16"]
         if "--check-layer" in words:  # of so small a layer a few clocks are a large share
             words += ["--check-layer", "1,12", "--check-limit", "1"]
+    elif words[0] == "sweep" and words[1].startswith("examples/"):
+        words = [*words, *_first_point(words[1])]
     elif words[0] == "relayout" and "--model" not in words and "--shape" not in words:
         words = [*words, *SMALL_EXPERT]
     return words
+
+
+def _first_point(example: str) -> list[str]:
+    """Options that leave of an example its first point, with a small model; test_examples.py has the others."""
+    from ndpsim.sweeps.file import read_definition
+
+    definition = read_definition(ROOT / example)
+    small = {"model": "small.json"}
+    if definition.command == "moe":
+        small |= {"batch": "4", "steps": "1", "routing": "skewed"} | (
+            {"prompt": "4"} if "edge" in example else {}
+        )
+    varied = {key: f"{small.pop(key, values[0])};" for key, values in definition.varied.items()}
+    given = (f"{key}={value}" for key, value in small.items())
+    return [
+        *(word for key, value in varied.items() for word in ("--vary", f"{key}={value}")),
+        *(word for text in given for word in ("--set", text)),
+    ]
 
 
 def run(*words: str) -> tuple[int, str, str]:

@@ -33,6 +33,8 @@ GEMV, MOE, RELAYOUT, DRAM = (swept_commands()[name] for name in ("gemv", "moe", 
         ("dram.refresh", "none,all-bank", ("none", "all-bank")),
         ("layout", "localized,sharded:4", ("localized", "sharded:4")),
         ("dram.nCL", "38..40", (38, 39, 40)),
+        ("bits", "16;gate=4,up=4,down=8", (16, {"gate": 4, "up": 4, "down": 8})),
+        ("layout", "sharded:4;", ("sharded:4",)),
     ],
 )
 def test_values_are_lists_ranges_or_a_factor_apart(key, text, values):

@@ -102,7 +102,9 @@ def test_too_many_series_become_panels_and_too_many_panels_are_refused():
 
 
 def test_keys_that_vary_together_are_one_series():
-    definition = Definition("gemv", {}, {"tokens": (1, 2, 4), "dimm.ranks": (1, 2, 4)}, zipped=True)
+    definition = Definition(
+        "gemv", {}, {"tokens": (1, 2, 4), "dimm.ranks": (1, 2, 4)}, zipped=(("tokens", "dimm.ranks"),)
+    )
     rows = [row({"tokens": n, "dimm.ranks": n}, time_ns=float(n)) for n in (1, 2, 4)]
     assert chosen_plot(definition, rows).by == ()
     (axes,) = points_figure(rows, definition, chosen_plot(definition, rows)).axes
@@ -243,6 +245,17 @@ def test_published_values_are_hollow_with_their_interval_and_their_source():
     np.testing.assert_allclose(bar.get_segments()[0][:, 1], [0.05, 0.09])
     assert "A paper, Table 1" in words(axes)
     assert "Not drawn" not in words(axes)
+
+
+def test_values_are_called_by_their_labels_also_where_a_published_one_stands():
+    near = Published("speedup", {"policy": "monde", "batch": 64}, 1.5, 1.5, "a paper")
+    result = moe(labels={"monde": "MoNDE", "trimoe": "TriMoE"}, published=(near,))
+    (axes,) = figure(result, kind="bars", x="policy", y="speedup").axes
+    assert axes.get_ylabel().startswith("speed-up over TriMoE")
+    names = [label.get_text() for label in axes.get_xticklabels()]
+    assert names[:2] == ["TriMoE", "MoNDE"]
+    assert "a paper" in str(axes.get_legend_handles_labels())
+    assert result.definition.baseline == {"policy": "trimoe"}
 
 
 def test_a_published_value_of_other_points_is_not_drawn():

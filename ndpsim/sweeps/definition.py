@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ndpsim.errors import InputError
@@ -46,6 +46,7 @@ class Definition:
         plot: what is drawn, as `ndpsim.report.sweep_plot` takes it: kind, x, y, by, log.
         published: values of papers.
         title: of pictures and reports; None: made of the command and its keys.
+        labels: what pictures call values that are texts, ``{"edge:prefetch=false": "TP+LB"}``.
     """
 
     command: str
@@ -57,6 +58,7 @@ class Definition:
     plot: Mapping[str, Any] = field(default_factory=dict)
     published: tuple[Published, ...] = ()
     title: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     def points(self) -> list[dict[str, Any]]:
         """The values of the varied keys at each point; the last key, or group of keys, changes fastest.
@@ -83,6 +85,23 @@ class Definition:
             [(key, value) for key, value in zip(group, values, strict=True)]
             for values in zip(*(self.varied[key] for key in group), strict=True)
         ]
+
+    def labelled(self, rows: Sequence[Mapping[str, Any]]) -> tuple[Definition, list[dict[str, Any]]]:
+        """This sweep and rows of its table, with values called as pictures call them."""
+
+        def one(value: Any) -> Any:
+            return self.labels.get(value, value) if isinstance(value, str) else value
+
+        def all_of(values: Mapping[str, Any]) -> dict[str, Any]:
+            return {key: one(value) for key, value in values.items()}
+
+        definition = replace(
+            self,
+            varied={key: tuple(map(one, values)) for key, values in self.varied.items()},
+            baseline=all_of(self.baseline),
+            published=tuple(replace(each, where=all_of(each.where)) for each in self.published),
+        )
+        return definition, [{**row, **all_of({key: row[key] for key in self.varied})} for row in rows]
 
     def given(self, point: Mapping[str, Any]) -> dict[str, Any]:
         """All that is given to the command at a point, by key."""

@@ -12,6 +12,7 @@ vary:                              # several values each: a list, LOW..HIGH, or 
 zip: [[a, b]]                      # groups of keys whose n-th values go together; true: all keys
 baseline: {policy: klotski}        # adds the metric `speedup` over the point with these values ...
 speedup_of: moe_ns                 # ... of this time; the command's own where it is left out
+labels: {enhanced-ktransformers: KTransformers}    # what pictures call values
 plot: {kind: lines, x: dimm.count, y: speedup, by: policy, log: x}
 published:                         # values of papers beside ours
   - {metric: speedup, where: {policy: trimoe, dimm.count: 16}, value: 2.83, source: "TriMoE, Figure 6"}
@@ -66,6 +67,7 @@ class _File(BaseModel):
     zip: bool | list[list[str]] = False
     baseline: dict[str, Any] = {}
     speedup_of: str | None = None
+    labels: dict[str, str] = {}
     plot: _Plot = _Plot()
     published: list[_Published] = []
 
@@ -137,6 +139,7 @@ def read_definition(path: str | Path, varied: Mapping[str, Any] | None = None) -
         plot=said.plot.model_dump(exclude_none=True),
         published=tuple(_published(one, number, file, root) for number, one in enumerate(said.published)),
         title=said.title,
+        labels=said.labels,
     )
     try:
         return checked(commands[said.command], definition)

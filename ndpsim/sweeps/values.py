@@ -27,16 +27,18 @@ def values_of(command: SweptCommand, key: str, given: Any) -> tuple[Any, ...]:
     """All values of a varied key.
 
     Args:
-        given: a text, VALUES with commas between them, each a value, ``LOW..HIGH`` (whole numbers, both ends
-            included) or ``log:LOW..HIGH:N`` (N numbers, each the same factor from the next; of a key of whole
-            numbers the nearest ones, each once); or a list of values; or one value.
+        given: a text, VALUES with commas between them (or semicolons, where values have commas in them), each
+            a value, ``LOW..HIGH`` (whole numbers, both ends included) or ``log:LOW..HIGH:N`` (N numbers, each
+            the same factor from the next; of a key of whole numbers the nearest ones, each once); or a list
+            of values; or one value.
 
     Raises:
         InputError: the command has no such key, or a value can never be one of it.
     """
     whole = _is_whole(command, key)
     if isinstance(given, str):
-        parts = [value for part in given.split(",") for value in _spread(part.strip(), key, whole)]
+        texts = given.removesuffix(";").split(";" if ";" in given else ",")
+        parts = [value for part in texts for value in _spread(part.strip(), key, whole)]
     elif isinstance(given, Sequence) or (hasattr(given, "tolist") and getattr(given, "ndim", 0) == 1):
         parts = list(given)
     else:

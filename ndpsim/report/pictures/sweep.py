@@ -234,7 +234,8 @@ def points_figure(rows: Sequence[Row], swept: Swept, plot: SweepPlot, size: str 
         InputError: there is no such size, or no point has what is to be drawn.
     """
     chosen_size(size)
-    points = Points(swept, plot, rows)
+    labelled, rows_labelled = swept.labelled(rows)
+    points = Points(labelled, plot, rows_labelled)
     if not points.rows:
         raise InputError(
             f"no point has {plot.y}" + (f" and {plot.x}" if plot.kind == "pareto" else ""), key="y"
