@@ -7,6 +7,7 @@ import errno
 import gzip
 import io
 import json
+import math
 import os
 import re
 from collections.abc import Sequence
@@ -684,7 +685,7 @@ def test_the_timeline_is_a_trace_of_the_phases(outputs):
     phases = sorted((phase["name"], phase["start_ns"], phase["end_ns"]) for phase in outputs.result["phases"])
     assert [name for name, _, _ in drawn] == [name for name, _, _ in phases]
     for (_, start, end), (_, start_ns, end_ns) in zip(drawn, phases, strict=True):
-        assert (start, end) == pytest.approx((start_ns / 1000, end_ns / 1000))
+        assert (start, end) == pytest.approx((math.floor(start_ns) / 1000, math.floor(end_ns) / 1000))
     rows = {
         event["tid"]
         for event in trace["traceEvents"]

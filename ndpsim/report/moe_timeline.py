@@ -10,6 +10,7 @@ from typing import IO, Any
 
 from ndpsim.files import replacing
 from ndpsim.orchestrator.record import JobRecord, LayerRecord, MigrationRecord, Observer, RunRecord
+from ndpsim.report.trace_events import Rows, span_of
 
 __all__ = ["writing_timeline"]
 
@@ -40,13 +41,12 @@ class _Writer:
         self._file = file
         self._run: RunRecord | None = None
         self._process = -1
-        self._rows: dict[str, list[tuple[int, float]]] = {}  # of a name: numbers of rows, and their last ends
-        self._row_count = 0
+        self._rows = Rows()
         self._held = b""
 
     def __call__(self, run: RunRecord, layer: LayerRecord) -> None:
         if run is not self._run:
-            self._run, self._rows, self._row_count = run, {}, 0
+            self._run, self._rows = run, Rows()
             self._process += 1
             self._write({"ph": "M", "name": "process_name", "args": {"name": run.policy}})
         name = f"{layer.phase} {layer.step}, layer {layer.layer}"
@@ -84,22 +84,11 @@ class _Writer:
         self._span(migration.kind, name, migration.start_ns, migration.end_ns, arguments)
 
     def _span(self, row: str, name: str, start_ns: float, end_ns: float, arguments: dict[str, Any]) -> None:
-        times = {"ts": start_ns / 1000, "dur": (end_ns - start_ns) / 1000}
-        number = self._free_row(row, start_ns, end_ns)
+        number, naming = self._rows.place(row, start_ns, end_ns)
+        if naming is not None:
+            self._write(naming)
+        times = span_of(start_ns, end_ns)
         self._write({"ph": "X", "tid": number, "name": name, **times, "args": arguments})
-
-    def _free_row(self, name: str, start_ns: float, end_ns: float) -> int:
-        """A row of this name on which nothing overlaps; one more where all are taken."""
-        rows = self._rows.setdefault(name, [])
-        for place, (number, until) in enumerate(rows):
-            if start_ns >= until:
-                rows[place] = number, end_ns
-                return number
-        number = self._row_count
-        self._row_count += 1
-        rows.append((number, end_ns))
-        self._write({"ph": "M", "tid": number, "name": "thread_name", "args": {"name": name}})
-        return number
 
     def _write(self, event: dict[str, Any]) -> None:
         """An event is written when the next one comes: the last has no comma behind it."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from ndpsim.files import replacing
 from ndpsim.report.printing import print_table
 from ndpsim.report.text import energy_facts, print_pairs, simulated_in
+from ndpsim.report.trace_events import span_of
 from ndpsim.report.words import clocks_of, counted, listed, percent
 from ndpsim.simulate import RelayoutResult
 from ndpsim.units import format_bytes, format_energy, format_time
@@ -134,8 +135,7 @@ def write_relayout_timeline(path: str, result: RelayoutResult) -> None:
             "pid": 0,
             "tid": rows.index((one.dimm, one.name)),
             "name": one.name,
-            "ts": one.start_ns / 1000,
-            "dur": (one.end_ns - one.start_ns) / 1000,
+            **span_of(one.start_ns, one.end_ns),
         }
         for one in result.stretches
     ]

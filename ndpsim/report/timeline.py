@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from ndpsim.files import replacing
+from ndpsim.report.trace_events import Rows, span_of
 from ndpsim.report.words import unit_of_phase
 from ndpsim.simulate import ContentionResult, ExpertResult
 
@@ -12,24 +14,22 @@ __all__ = ["write_timeline"]
 
 
 def write_timeline(path: str, result: ExpertResult | ContentionResult) -> None:
-    """Write the phases of an expert, a row for each unit; times are in us."""
-    units = unit_of_phase(result.config["hardware"])
-    rows = {unit: number for number, unit in enumerate(dict.fromkeys(units.values()))}
-    names = [
-        {"ph": "M", "pid": 0, "tid": number, "name": "thread_name", "args": {"name": unit}}
-        for unit, number in rows.items()
-    ]
-    events = [
-        {
-            "ph": "X",
-            "pid": 0,
-            "tid": rows[units[phase.name]],
-            "name": phase.name,
-            "ts": phase.start_ns / 1000,
-            "dur": (phase.end_ns - phase.start_ns) / 1000,
-            "args": {"tile": phase.tile, "tokens": result.token_tiles[phase.tile]},
-        }
-        for phase in result.phases
-    ]
+    """Write the phases of an expert, a row for each unit, more where phases of DIMMs overlap; in us."""
+    units, rows = unit_of_phase(result.config["hardware"]), Rows()
+    events: list[dict[str, Any]] = []
+    for phase in sorted(result.phases, key=lambda one: one.start_ns):
+        number, naming = rows.place(units[phase.name], phase.start_ns, phase.end_ns)
+        if naming is not None:
+            events.append({"pid": 0, **naming})
+        events.append(
+            {
+                "ph": "X",
+                "pid": 0,
+                "tid": number,
+                "name": phase.name,
+                **span_of(phase.start_ns, phase.end_ns),
+                "args": {"tile": phase.tile, "tokens": result.token_tiles[phase.tile]},
+            }
+        )
     with replacing(path) as file:
-        file.write(json.dumps({"displayTimeUnit": "ns", "traceEvents": names + events}).encode())
+        file.write(json.dumps({"displayTimeUnit": "ns", "traceEvents": events}).encode())
