@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,28 +9,15 @@ import pytest
 
 from ndpsim.sweeps.commands import swept_commands
 from ndpsim.sweeps.file import read_definition
+from small_config import write_config
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.yaml"))
-
-MODEL = {
-    "model_type": "mixtral",
-    "hidden_size": 256,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 4,
-    "num_local_experts": 4,
-    "num_experts_per_tok": 2,
-    "vocab_size": 100,
-    "hidden_act": "silu",
-}
 
 
 def smaller(command: str, folder: Path) -> dict[str, Any]:
     """What makes a point of an example small enough for a test: a smaller model, fewer sequences and steps."""
-    (folder / "config.json").write_text(json.dumps(MODEL))
     small_model = {
-        "model": str(folder / "config.json"),
+        "model": write_config(folder),
         "batch": 2,
         "steps": 1,
         "prompt": None,

@@ -24,6 +24,7 @@ from ndpsim.report.moe_history import History
 from ndpsim.report.pictures.canvas import in_print
 from ndpsim.results.cache import version
 from ndpsim.simulate import simulate_expert
+from small_config import write_config
 from sweep_by_hand import Definition, Published, Result, fail, gemv, moe, row
 
 SETS = ["--set", "dimm.count=4", "--set", "host.channels=2"]
@@ -38,7 +39,7 @@ WAYS = {
     "trace": ["dram", "requests.trace"],
     "trace on hardware": ["dram", "requests.trace", "--hw", "trimoe"],
     "load": ["dram", "requests.trace", "--sweep-load"],
-    "moe": ["moe", "--model", "mixtral-8x7b", "--batch", "4", "--steps", "1", "--layers", "0-1", *SETS],
+    "moe": ["moe", "--model", "config.json", "--batch", "4", "--steps", "1", *SETS],
 }
 
 
@@ -86,6 +87,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lines = (f"{'ST' if n % 3 == 0 else 'LD'} {64 * ((n * 77) % 4096):#x}\n" for n in range(300))
     (tmp_path / "requests.trace").write_text("".join(lines))
+    write_config(tmp_path)
     return tmp_path
 
 
@@ -176,7 +178,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(target,
     status, _, err = call("gemv", *SHAPE, "--report", target)
     assert status == 2
     assert "error: --report: cannot write " in err
-    assert [path.name for path in folder.iterdir()] == ["requests.trace"]
+    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "requests.trace"]
 
 
 # ---- sweeps ----

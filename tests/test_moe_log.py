@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -101,22 +100,6 @@ def test_nothing_is_left_of_a_run_that_fails(tmp_path, moe_by_hand, writing):
     with pytest.raises(RuntimeError):
         fails()
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(("writing", "limit_s"), [(writing_log, 2.0), (writing_timeline, 4.0)])
-def test_a_whole_run_is_written_quickly(tmp_path, moe_by_hand, writing, limit_s):
-    """59 layers of 16 steps with 200 jobs each, in a tenth of it."""
-    random, record = np.random.default_rng(1), moe_by_hand.layers[0]
-    ends = np.cumsum(1e5 * random.random((94, 200)), axis=1)
-    layers = [
-        replace(record, jobs=tuple(replace(record.jobs[5], start_ns=e - 9.7, end_ns=e) for e in of.tolist()))
-        for of in ends
-    ]
-    began = time.process_time()
-    with writing(tmp_path / "log.jsonl.gz") as observer:
-        for layer in layers:
-            observer(moe_by_hand.run, layer)
-    assert time.process_time() - began < limit_s / 10 * 2  # twice, for a machine that is busy
 
 
 def events_of(tmp_path, play, *names):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import re
 from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
@@ -518,8 +519,8 @@ def test_a_timeline_has_each_phase_in_us_on_the_row_of_its_unit(both, tmp_path, 
     for event, phase in zip(events, of["phases"], strict=True):
         assert event["name"] == phase["name"]
         assert names[event["tid"]] == rows[phase["name"]]
-        assert event["ts"] == pytest.approx(phase["start_ns"] / 1000)
-        assert event["ts"] + event["dur"] == pytest.approx(phase["end_ns"] / 1000)
+        assert event["ts"] == pytest.approx(math.floor(phase["start_ns"]) / 1000)
+        assert event["ts"] + event["dur"] == pytest.approx(math.floor(phase["end_ns"]) / 1000)
         assert event["args"] == {"tile": phase["tile"], "tokens": of["token_tiles"][phase["tile"]]}
 
 
@@ -529,5 +530,5 @@ def test_a_timeline_of_a_relayout_has_each_stretch_in_us_on_the_row_of_its_dimm(
     assert len(events) == len(of["stretches"]) > 16
     for event, stretch in zip(events, of["stretches"], strict=True):
         assert names[event["tid"]] == f"DIMM {stretch['dimm']} {stretch['name']}s"
-        assert event["ts"] == pytest.approx(stretch["start_ns"] / 1000)
-        assert event["ts"] + event["dur"] == pytest.approx(stretch["end_ns"] / 1000)
+        assert event["ts"] == pytest.approx(math.floor(stretch["start_ns"]) / 1000)
+        assert event["ts"] + event["dur"] == pytest.approx(math.floor(stretch["end_ns"]) / 1000)

@@ -15,6 +15,7 @@ from ndpsim.sweeps.commands import swept_commands
 from ndpsim.sweeps.definition import Definition
 from ndpsim.sweeps.file import read_definition
 from ndpsim.sweeps.values import checked, one_value, values_of
+from small_config import write_config
 
 GEMV, MOE, RELAYOUT, DRAM = (swept_commands()[name] for name in ("gemv", "moe", "relayout", "dram"))
 
@@ -260,12 +261,7 @@ def test_metrics_hold_neither_configuration_nor_wall_times(tmp_path):
 
 
 def test_a_point_under_a_policy_has_the_metrics_of_its_run(tmp_path):
-    config = {"model_type": "mixtral", "hidden_size": 256, "intermediate_size": 128, "num_hidden_layers": 2}
-    config |= {"num_attention_heads": 4, "num_key_value_heads": 4, "num_local_experts": 4, "vocab_size": 100}
-    (tmp_path / "config.json").write_text(
-        json.dumps({**config, "num_experts_per_tok": 2, "hidden_act": "silu"})
-    )
-    given = {"hw": "dali-7532-3090", "model": str(tmp_path / "config.json"), "batch": 4, "steps": 2}
+    given = {"hw": "dali-7532-3090", "model": write_config(tmp_path), "batch": 4, "steps": 2}
     given |= {"layers": [1], "policy": "fiddler"}
     metrics = MOE.measure(given)
     assert metrics["tokens_per_s"] > 0

@@ -1,0 +1,26 @@
+"""The config.json of a small model, for commands that take a model's file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+CONFIG = {
+    "model_type": "mixtral",
+    "hidden_size": 256,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+    "vocab_size": 100,
+    "hidden_act": "silu",
+}
+
+
+def write_config(folder: Path) -> str:
+    """The file's path, once it is written."""
+    file = folder / "config.json"
+    file.write_text(json.dumps(CONFIG))
+    return str(file)
