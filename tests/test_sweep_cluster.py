@@ -113,9 +113,32 @@ def test_a_point_that_the_cluster_gives_up_has_failed(error, reason):
     assert cluster_module._answer(future) == {"status": "failed", "reason": reason, "metrics": {}}
 
 
-def test_a_cluster_that_is_lost_ends_the_sweep():
-    with pytest.raises(OSError, match="the same command goes on with what is unfinished"):
-        cluster_module._answer(SimpleNamespace(status="cancelled"))
+def test_a_cluster_that_is_lost_ends_the_sweep(monkeypatch):
+    for client, attempts in (("closed", 1), ("connecting", 1), ("running", 4)):
+        monkeypatch.setattr(cluster_module, "_CONNECT_S", 0.1)
+        with pytest.raises(OSError, match="the same command goes on with what is unfinished"):
+            cluster_module._ensure_connected(SimpleNamespace(status=client), attempts)
+
+
+def test_a_task_that_is_cancelled_while_the_cluster_is_there_runs_again(
+    scheduler_file, tmp_path, monkeypatch
+):
+    """As where the connection is lost for a moment."""
+    import distributed
+
+    submit, cancelled = distributed.Client.submit, []
+
+    def cancelling(client, *arguments, **options):
+        future = submit(client, *arguments, **options)
+        if not cancelled:
+            cancelled.append(future.key)
+            future.cancel()
+        return future
+
+    monkeypatch.setattr(distributed.Client, "submit", cancelling)
+    result = sweep("fake", {"n": [1, 2]}, cluster=scheduler_file)
+    assert len(cancelled) == 1
+    assert [row["status"] for row in result] == ["ok", "ok"]
 
 
 def test_what_a_worker_of_another_version_says_is_not_stored():

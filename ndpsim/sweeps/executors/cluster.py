@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
@@ -21,6 +23,8 @@ __all__ = ["run_on_cluster"]
 
 _CONNECT_S = 10.0
 _WORKERS_S = 60.0  # for the first worker to come
+_ATTEMPTS = 3  # of a task that the scheduler cancels
+_LOST = "the scheduler of the cluster is lost; the same command goes on with what is unfinished"
 _AT_ONCE = 1000  # tasks at the scheduler, at least
 _PER_THREAD = 4  # tasks at the scheduler for each thread of the workers
 
@@ -56,8 +60,14 @@ def run_on_cluster(command: SweptCommand, tasks: Iterator[Task], address: str) -
 
         for task in islice(tasks, at_once):
             submit(task)
+        cancelled: Counter[str] = Counter()
         for future in futures:
             task = submitted.pop(future.key)
+            if future.status in ("cancelled", "lost"):  # with the connection, or with the worker that had it
+                cancelled[task.name] += 1
+                _ensure_connected(client, cancelled[task.name])
+                submit(task)
+                continue
             for following in islice(tasks, 1):
                 submit(following)
             yield task, _answer(future)
@@ -125,16 +135,26 @@ def _attempt_here(command: SweptCommand, given: Mapping[str, Any], key: str) -> 
     return attempt(command, given, key) | {"ndpsim": version()}
 
 
-def _answer(future: Any) -> dict[str, Any]:
-    """What came of a task.
+def _ensure_connected(client: Any, attempts: int) -> None:
+    """Wait until the client has its scheduler again.
+
+    Args:
+        attempts: how often the same task has been cancelled.
 
     Raises:
-        OSError: the scheduler is lost.
+        OSError: it comes no more, or cancels the task again and again.
     """
-    if future.status == "cancelled" or future.status == "lost":
-        raise OSError(
-            "the scheduler of the cluster is lost; the same command goes on with what is unfinished"
-        )
+    until = time.monotonic() + _CONNECT_S
+    while client.status != "running":
+        if client.status in ("closing", "closed", "failed") or time.monotonic() > until:
+            raise OSError(_LOST)
+        time.sleep(0.05)
+    if attempts > _ATTEMPTS:
+        raise OSError(_LOST)
+
+
+def _answer(future: Any) -> dict[str, Any]:
+    """What came of a task."""
     if future.status == "error":
         error = future.exception()
         lost = type(error).__name__ == "KilledWorker"  # whose own words name a worker, another each time
