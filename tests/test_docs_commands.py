@@ -27,6 +27,7 @@ from docs_commands import (
     words_of,
 )
 from ndpsim.cli.main import cli, main
+from swept_fake import run_here
 
 # Commands that are not run here, by how they begin, and why.
 NOT_RUN = {
@@ -176,6 +177,9 @@ def outputs(words: list[str]) -> set[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    from ndpsim.sweeps import run as sweeps
+
+    monkeypatch.setattr(sweeps, "run_locally", run_here)  # test_sweep_processes.py has the processes
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
