@@ -66,6 +66,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 #: Packages that no kernel imports: a change in them leaves the machine code as it is.
 _WITHOUT_KERNELS = (
     "bench",
+    "claims",
     "cli",
     "config",
     "importers",

@@ -1,0 +1,186 @@
+"""What a claim says, checked."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from ndpsim.claims.expression import Expression
+
+__all__ = ["Assumption", "Claim", "Paper", "Published", "Run", "ToleranceClass"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+Name = Annotated[str, Field(pattern="^[a-z0-9][a-z0-9.-]*$", max_length=80)]
+Words = Annotated[str, Field(min_length=1)]
+
+
+class Published(_Part):
+    """What the paper says: a value, an interval, or for a trend that something is so.
+
+    Attributes:
+        value: as printed; or `low` and `high`; or `statement`, in words.
+        unit: of the figure, as the paper writes it.
+        quote: the paper's own few words or table cells that hold the figure.
+        reading: "printed", "derived" (by `derivation`), or "drawn" (read from a plot).
+        derivation: how a figure follows from printed ones.
+        reading_error: of one that is read from a plot, as a share of it.
+    """
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    statement: str | None = None
+    unit: str = ""
+    quote: Words
+    reading: Literal["printed", "derived", "drawn"] = "printed"
+    derivation: str | None = None
+    reading_error: float = Field(default=0.0, ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Published:
+        forms = [
+            self.value is not None,
+            self.low is not None and self.high is not None,
+            self.statement is not None,
+        ]
+        if sum(forms) != 1 or (self.low is None) != (self.high is None):
+            raise ValueError("give value, or low and high, or statement")
+        if self.reading == "derived" and not self.derivation:
+            raise ValueError("a derived figure says by which derivation")
+        return self
+
+
+class Run(_Part):
+    """A run whose metrics `ours` is made of.
+
+    Attributes:
+        command: gemv, moe, relayout or dram, as ``ndpsim sweep`` runs it; or hardware or model: what
+            ``ndpsim show`` says, as metrics.
+        given: options by key (without dashes) and keys of the hardware (with dots); ``{KEY}`` stands for the
+            value of a key of `over`.
+    """
+
+    command: Literal["gemv", "moe", "relayout", "dram", "hardware", "model", "processor"]
+    given: dict[str, Any] = {}
+
+
+class Assumption(_Part):
+    """Something that the paper does not say and a claim rests on, with its plausible range.
+
+    Attributes:
+        key: a key of the runs' `given`.
+        values: what it may plausibly be.
+        runs: the runs that it is changed in; none: all.
+        reason: why these, with source where there is one.
+    """
+
+    key: Words
+    values: list[Any] = Field(min_length=1)
+    runs: list[str] = []
+    reason: Words
+
+
+class Claim(_Part):
+    """One quantitative claim of a paper.
+
+    Attributes:
+        name: by which it is called; begins with the paper's.
+        place: where it stands in the paper.
+        kind: "exact" (arithmetic and configuration: equal), "simulated" (within `tolerance`), "trend" (a
+            statement that is so or not), "not-reproducible" (with `why`).
+        published: what the paper says.
+        over: keys with several values; everything is run and worked out for each combination.
+        runs: by name.
+        ours: an expression over the metrics of the runs.
+        reduce: of the values over combinations: "mean", "min", "max"; for a trend "all".
+        tolerance: the name of a class of `validation/claims/tolerances.yaml`; its size was written down
+            before anything was run.
+        fitted: parameters that were fitted to this very figure, with the script; empty: none, and it is a
+            prediction.
+        assumptions: what the claim rests on that the paper does not say.
+        expected: the verdict that is known and explained by `why`; another one is news, also where it holds.
+        why: of a claim that is not reproducible, or known to be off.
+        figure: the figure of the paper that it is part of, for the picture: "Figure 6".
+    """
+
+    name: Name
+    place: Words
+    kind: Literal["exact", "simulated", "trend", "not-reproducible"]
+    published: Published
+    over: dict[str, list[Any]] = {}
+    runs: dict[str, Run] = {}
+    ours: str | None = None
+    reduce: Literal["mean", "min", "max", "all"] = "mean"
+    tolerance: str | None = None
+    fitted: list[Words] = []
+    assumptions: list[Assumption] = []
+    expected: Literal["holds", "off", "not-comparable"] = "holds"
+    why: str | None = None
+    figure: str | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> Claim:
+        if self.kind == "not-reproducible":
+            if not self.why or self.ours is not None:
+                raise ValueError("a claim that is not reproducible says why, and has no ours")
+            return self
+        if self.ours is None or not self.runs:
+            raise ValueError("runs and ours are missing")
+        if (self.kind == "trend") != (self.published.statement is not None):
+            raise ValueError("a trend, and nothing else, publishes a statement")
+        if (self.kind == "trend") == (self.tolerance is not None):
+            raise ValueError("a tolerance belongs to exact and simulated claims, and to all of them")
+        if self.expected != "holds" and not self.why:
+            raise ValueError("what is expected to be off says why")
+        unknown = Expression(self.ours).runs - set(self.runs)
+        if unknown:
+            raise ValueError(f"ours has a run that is not there: {', '.join(sorted(unknown))}")
+        for assumption in self.assumptions:
+            if set(assumption.runs) - set(self.runs):
+                raise ValueError(f"the assumption {assumption.key} is of a run that is not there")
+        return self
+
+
+class Paper(_Part):
+    """The claims of a paper.
+
+    Attributes:
+        paper: its short name.
+        title: as printed.
+        hardware: the bundled hardware of its machine.
+        counted: what of the paper was gone through: tables, figures and sections, with the number of claims
+            from each.
+    """
+
+    paper: Name
+    title: Words
+    hardware: Words
+    counted: dict[str, str]
+    claims: list[Claim]
+
+    @model_validator(mode="after")
+    def _names(self) -> Paper:
+        names = [claim.name for claim in self.claims]
+        for name in names:
+            if not name.startswith(f"{self.paper}-"):
+                raise ValueError(f"{name} does not begin with {self.paper}-")
+            if names.count(name) > 1:
+                raise ValueError(f"two claims are called {name}")
+        return self
+
+
+class ToleranceClass(_Part):
+    """How far ours may be from what is published, for a reason.
+
+    Attributes:
+        share: of the published figure; besides, one that is printed may differ by half of its last digit.
+        reason: why so much.
+    """
+
+    share: float = Field(ge=0, le=1)
+    reason: Words

@@ -1,0 +1,69 @@
+"""Claims and tolerances from their files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from ndpsim.claims.claim import Paper, ToleranceClass
+from ndpsim.config.files import data_folder
+from ndpsim.config.nodes import Node, parse, read_text
+from ndpsim.errors import InputError
+
+__all__ = ["read_paper", "read_papers", "read_tolerances"]
+
+M = TypeVar("M", bound=BaseModel)
+
+_FOLDER = "validation/claims"
+
+
+def _plain(node: Node) -> Any:
+    if isinstance(node.value, dict):
+        return {key: _plain(child) for key, child in node.value.items()}
+    return [_plain(child) for child in node.value] if isinstance(node.value, list) else node.value
+
+
+def _line(root: Node, path: tuple[Any, ...]) -> int:
+    here = root
+    for part in path:
+        children = here.value if isinstance(here.value, dict | list) else {}
+        if part in (range(len(children)) if isinstance(children, list) else children):
+            here = children[part]
+    return here.line
+
+
+def _validated(model: type[M], root: Node, file: Path) -> M:
+    try:
+        return model.model_validate(_plain(root))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = tuple(first["loc"])
+        key = ".".join(map(str, place)) or None
+        raise InputError(str(first["msg"]), file=file, line=_line(root, place), key=key) from None
+
+
+def read_paper(file: Path) -> Paper:
+    """The claims of a paper.
+
+    Raises:
+        InputError: the file cannot be read, or something in it is wrong; with its line.
+    """
+    return _validated(Paper, parse(read_text(file), str(file)), file)
+
+
+def read_papers() -> dict[str, Paper]:
+    """All bundled claims, by the short names of their papers."""
+    files = sorted(data_folder(_FOLDER).glob("*.yaml"))
+    papers = [read_paper(file) for file in files if file.stem != "tolerances"]
+    return {paper.paper: paper for paper in papers}
+
+
+def read_tolerances() -> Mapping[str, ToleranceClass]:
+    """The classes of tolerance by name."""
+    file = data_folder(_FOLDER) / "tolerances.yaml"
+    root = parse(read_text(file), str(file))
+    assert isinstance(root.value, dict)
+    return {name: _validated(ToleranceClass, node, file) for name, node in root.value.items()}

@@ -1,0 +1,143 @@
+"""The claims of papers as data: complete, of one form, and worked out by expressions that hold nothing else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ndpsim.claims.expression import Expression
+from ndpsim.claims.files import read_paper, read_papers, read_tolerances
+from ndpsim.errors import InputError
+
+PAPERS = read_papers()
+CLAIMS = [claim for paper in PAPERS.values() for claim in paper.claims]
+
+
+def test_every_paper_has_its_claims_and_says_what_was_gone_through():
+    assert set(PAPERS) == {"trimoe", "edge", "cxl", "cache", "dali"}
+    for paper in PAPERS.values():
+        places = " ".join(paper.counted)
+        assert "Table 1" in places or "Table I" in places
+        assert {claim.kind for claim in paper.claims} == {"exact", "simulated", "trend", "not-reproducible"}
+
+
+def test_every_tolerance_is_one_of_the_classes_and_exact_claims_have_none():
+    classes = read_tolerances()
+    assert {claim.tolerance for claim in CLAIMS if claim.tolerance is not None} <= set(classes)
+    assert {claim.tolerance for claim in CLAIMS if claim.kind == "exact"} == {"exact"}
+    assert [name for name, one in classes.items() if one.share == 0] == ["exact"]
+
+
+def test_no_exact_claim_reads_a_figure_that_the_hardware_file_takes_from_the_paper_as_published():
+    for claim in CLAIMS:
+        if claim.kind == "exact":
+            assert "published" not in str(claim.ours), claim.name
+            assert claim.runs, claim.name
+
+
+def test_what_is_expected_to_be_off_says_why():
+    off = [claim for claim in CLAIMS if claim.expected != "holds"]
+    assert off
+    assert all(claim.why for claim in off)
+
+
+# Expressions
+
+METRICS = {
+    "a": {"time_ns": 3.0, "busy.memory": 0.5, "utilization.ndp 0": 0.2, "utilization.ndp 1": 0.4, "x": None}
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("a.time_ns / 2", 1.5),
+        ("a.busy.memory * 4 - 1", 1.0),
+        ('metric(a, "utilization.ndp 1")', 0.4),
+        ('metric(a, "utilization.ndp *")', pytest.approx(0.3)),
+        ("max(a.time_ns, 5) ** 2", 25),
+        ("mean(a.time_ns, 5)", 4.0),
+        ("2 < a.time_ns <= 3 and not a.time_ns == 4", True),
+        ("a.time_ns > 3 or a.busy.memory > 1", False),
+        ("-a.time_ns", -3.0),
+    ],
+)
+def test_an_expression_is_worked_out_over_metrics(text, value):
+    assert Expression(text).of(METRICS) == value
+    assert Expression(text).runs == {"a"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a.b()",
+        "__import__('os')",
+        "open('x')",
+        "[1][0]",
+        "a.time_ns if 1 else 2",
+        "(lambda: 1)()",
+        "'text'",
+        "a +",
+    ],
+)
+def test_an_expression_can_have_nothing_but_arithmetic(text):
+    with pytest.raises(InputError):
+        Expression(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("b.time_ns", "unknown run 'b'"),
+        ("a.time", "a: unknown metric 'time'; did you mean 'time_ns'"),
+        ("a.x", "a.x is None, no number"),
+        ("1 / (a.time_ns - 3)", "divides by 0"),
+    ],
+)
+def test_what_cannot_be_worked_out_is_one_line(text, words):
+    with pytest.raises(InputError, match=re.escape(words)):
+        Expression(text).of(METRICS)
+
+
+# Files
+
+CLAIM = """\
+paper: made
+title: A paper
+hardware: trimoe
+counted: {Table 1: one claim}
+claims:
+  - name: made-link
+    place: Table 1
+    kind: exact
+    published: {value: 25, unit: GB/s, quote: "25 GB/s"}
+    runs: {hw: {command: hardware, given: {hw: trimoe}}}
+    ours: hw.link.lanes * hw.link.lane_gbit_s / 8
+    tolerance: exact
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "words"),
+    [
+        ("name: made-link", "name: link", 6, "does not begin with made-"),
+        ("kind: exact", "kind: exactly", 8, "claims.0.kind"),
+        ("{value: 25, ", "{value: 25, low: 1, ", 9, "give value, or low and high, or statement"),
+        ("ours: hw.link", "ours: dimm.link", 6, "a run that is not there: dimm"),
+        ("    tolerance: exact\n", "", 6, "a tolerance belongs to"),
+        ("    tolerance: exact\n", '    tolerance: exact\n    expected: "off"\n', 6, "says why"),
+        ("unit: GB/s", "units: GB/s", 9, "claims.0.published.units"),
+    ],
+)
+def test_a_mistake_in_a_claim_is_one_line_with_its_place(tmp_path, old, new, line, words):
+    file = Path(tmp_path / "made.yaml")
+    file.write_text(CLAIM)
+    assert read_paper(file).claims[0].name == "made-link"
+    assert old in CLAIM
+    file.write_text(CLAIM.replace(old, new, 1))
+    with pytest.raises(InputError, match=re.escape(words)) as caught:
+        read_paper(file)
+    assert str(caught.value).startswith(f"{file}:")
+    assert "\n" not in str(caught.value)
