@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from ndpsim.claims.claim import Paper, ToleranceClass
 from ndpsim.config.files import data_folder
-from ndpsim.config.nodes import Node, parse, read_text
+from ndpsim.config.nodes import Node, line_of, parse, plain_of, read_text
 from ndpsim.errors import InputError
 
 __all__ = ["read_paper", "read_papers", "read_tolerances"]
@@ -20,29 +20,14 @@ M = TypeVar("M", bound=BaseModel)
 _FOLDER = "validation/claims"
 
 
-def _plain(node: Node) -> Any:
-    if isinstance(node.value, dict):
-        return {key: _plain(child) for key, child in node.value.items()}
-    return [_plain(child) for child in node.value] if isinstance(node.value, list) else node.value
-
-
-def _line(root: Node, path: tuple[Any, ...]) -> int:
-    here = root
-    for part in path:
-        children = here.value if isinstance(here.value, dict | list) else {}
-        if part in (range(len(children)) if isinstance(children, list) else children):
-            here = children[part]
-    return here.line
-
-
 def _validated(model: type[M], root: Node, file: Path) -> M:
     try:
-        return model.model_validate(_plain(root))
+        return model.model_validate(plain_of(root))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = tuple(first["loc"])
         key = ".".join(map(str, place)) or None
-        raise InputError(str(first["msg"]), file=file, line=_line(root, place), key=key) from None
+        raise InputError(str(first["msg"]), file=file, line=line_of(root, place), key=key) from None
 
 
 def read_paper(file: Path) -> Paper:

@@ -11,12 +11,13 @@ import re
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from ndpsim.errors import InputError
 
-__all__ = ["Node", "Scalar", "parse", "read_text", "scalar"]
+__all__ = ["Node", "Scalar", "line_of", "parse", "plain_of", "read_text", "scalar"]
 
 MAX_BYTES = 1 << 20
 MAX_NODES = 10_000  # after aliases are expanded
@@ -44,6 +45,23 @@ class Node:
     line: int
     size: int = 1
     height: int = 1
+
+
+def plain_of(node: Node) -> Any:
+    """The scalars, lists and mappings under a node, without their lines."""
+    if isinstance(node.value, dict):
+        return {key: plain_of(child) for key, child in node.value.items()}
+    return [plain_of(child) for child in node.value] if isinstance(node.value, list) else node.value
+
+
+def line_of(root: Node, path: tuple[Any, ...]) -> int:
+    """The line of what a path of keys and numbers leads to, or of the last part of it that is there."""
+    here = root
+    for part in path:
+        children = here.value if isinstance(here.value, dict | list) else {}
+        if part in (range(len(children)) if isinstance(children, list) else children):
+            here = children[part]
+    return here.line
 
 
 @dataclass

@@ -27,7 +27,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ndpsim.config.nodes import Node, parse, read_text
+from ndpsim.config.nodes import Node, line_of, parse, plain_of, read_text
 from ndpsim.errors import InputError, nearest, one_of
 from ndpsim.sweeps.commands import swept_commands
 from ndpsim.sweeps.definition import Definition, Published
@@ -72,22 +72,6 @@ class _File(BaseModel):
     published: list[_Published] = []
 
 
-def _plain(node: Node) -> Any:
-    if isinstance(node.value, dict):
-        return {key: _plain(child) for key, child in node.value.items()}
-    return [_plain(child) for child in node.value] if isinstance(node.value, list) else node.value
-
-
-def _line(root: Node, path: tuple[Any, ...]) -> int:
-    """The line of what a path of keys and numbers leads to, or of the last part of it that is there."""
-    here = root
-    for part in path:
-        children = here.value if isinstance(here.value, dict | list) else {}
-        if part in (range(len(children)) if isinstance(children, list) else children):
-            here = children[part]
-    return here.line
-
-
 def _problem(error: ValidationError) -> tuple[tuple[Any, ...], str]:
     """Where the first mistake is, and what it is in words."""
     first = min(error.errors(include_url=False), key=lambda one: one["type"] == "missing")
@@ -114,17 +98,17 @@ def read_definition(path: str | Path, varied: Mapping[str, Any] | None = None) -
     file = Path(path)
     root = parse(read_text(file), str(file))
     try:
-        said = _File.model_validate(_plain(root))
+        said = _File.model_validate(plain_of(root))
     except ValidationError as error:
         place, problem = _problem(error)
         key = ".".join(map(str, place))
-        raise InputError(problem, file=file, line=_line(root, place), key=key or None) from None
+        raise InputError(problem, file=file, line=line_of(root, place), key=key or None) from None
     commands = swept_commands()
     if said.command not in commands:
         raise InputError(
             one_of(said.command, commands, "command"),
             file=file,
-            line=_line(root, ("command",)),
+            line=line_of(root, ("command",)),
             key="command",
         )
     over = dict(varied or {})
@@ -151,7 +135,7 @@ def _published(said: _Published, number: int, file: Path, root: Node) -> Publish
     low, high = (said.low, said.high) if said.value is None else (said.value, said.value)
     if low is None or high is None or (said.value is not None and said.low is not None) or low > high:
         problem = "give a value, or low and high"
-        raise InputError(problem, file=file, line=_line(root, ("published", number)), key="published")
+        raise InputError(problem, file=file, line=line_of(root, ("published", number)), key="published")
     return Published(said.metric, said.where, low, high, said.source)
 
 
@@ -163,5 +147,5 @@ def _placed(error: InputError, file: Path, root: Node) -> InputError:
     for path in ((key,), ("fixed", key), ("vary", key)):
         section = root.value if len(path) == 1 else root.value.get(path[0], root).value  # type: ignore[union-attr]
         if isinstance(section, dict) and path[-1] in section:
-            return InputError(error.problem, file=file, line=_line(root, path), key=error.key)
+            return InputError(error.problem, file=file, line=line_of(root, path), key=error.key)
     return InputError(error.problem, file=file, key=error.key)

@@ -65,6 +65,22 @@ def _energy_table(parts: Mapping[str, float | None] | None, note: str) -> str:
     )
 
 
+def _of_gemv(
+    result: ExpertResult | ContentionResult | HostReadResult,
+    facts: Iterable[Sequence[str]],
+    hardware: Hardware,
+    *over_time: str,
+) -> list[str]:
+    """The sections of a report of `ndpsim gemv`; `over_time`: its picture and tables."""
+    energy = _energy_table(result.energy_nj, result.energy_note)
+    return [
+        _summary(facts),
+        section("Over time", *over_time, energy),
+        configuration(result.config, hardware),
+        provenance(),
+    ]
+
+
 def write_expert_report(path: str, result: ExpertResult, hardware: Hardware) -> None:
     """The report of `simulate_expert`, whose commands are recorded.
 
@@ -72,18 +88,9 @@ def write_expert_report(path: str, result: ExpertResult, hardware: Hardware) -> 
         InputError: the file cannot be written.
     """
     title = expert_title(result)
-    sections = [
-        _summary(expert_facts(result)),
-        section(
-            "Over time",
-            picture("run", lambda: expert_figure(result), title),
-            jobs_table(result.jobs),
-            phases_table(result.phases),
-            _energy_table(result.energy_nj, result.energy_note),
-        ),
-        configuration(result.config, hardware),
-        provenance(),
-    ]
+    drawn = picture("run", lambda: expert_figure(result), title)
+    tables = jobs_table(result.jobs), phases_table(result.phases)
+    sections = _of_gemv(result, expert_facts(result), hardware, drawn, *tables)
     write_page(path, title, "ndpsim gemv", sections)
 
 
@@ -94,18 +101,9 @@ def write_contention_report(path: str, result: ContentionResult, hardware: Hardw
         InputError: the file cannot be written.
     """
     title = contention_title(result)
-    sections = [
-        _summary(contention_facts(result)),
-        section(
-            "Over time",
-            picture("run", lambda: contention_figure(result), title),
-            jobs_table(result.jobs),
-            phases_table(result.phases),
-            _energy_table(result.energy_nj, result.energy_note),
-        ),
-        configuration(result.config, hardware),
-        provenance(),
-    ]
+    drawn = picture("run", lambda: contention_figure(result), title)
+    tables = jobs_table(result.jobs), phases_table(result.phases)
+    sections = _of_gemv(result, contention_facts(result), hardware, drawn, *tables)
     write_page(path, title, "ndpsim gemv, beside host traffic", sections)
 
 
@@ -116,16 +114,8 @@ def write_host_read_report(path: str, result: HostReadResult, hardware: Hardware
         InputError: the file cannot be written.
     """
     title = host_read_title(result)
-    sections = [
-        _summary(host_read_facts(result)),
-        section(
-            "Over time",
-            picture("run", lambda: host_read_figure(result), title),
-            _energy_table(result.energy_nj, result.energy_note),
-        ),
-        configuration(result.config, hardware),
-        provenance(),
-    ]
+    drawn = picture("run", lambda: host_read_figure(result), title)
+    sections = _of_gemv(result, host_read_facts(result), hardware, drawn)
     write_page(path, title, "ndpsim gemv, read by the host", sections)
 
 
