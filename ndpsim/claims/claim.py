@@ -59,13 +59,14 @@ class Run(_Part):
     """A run whose metrics `ours` is made of.
 
     Attributes:
-        command: gemv, moe, relayout or dram, as ``ndpsim sweep`` runs it; or hardware or model: what
-            ``ndpsim show`` says, as metrics.
+        command: gemv, moe, relayout or dram, as ``ndpsim sweep`` runs it; hardware or model: what
+            ``ndpsim show`` says, as metrics; processor: one expert on a GPU or CPU; routing: what
+            ``ndpsim routing describe`` says of a generated one.
         given: options by key (without dashes) and keys of the hardware (with dots); ``{KEY}`` stands for the
             value of a key of `over`.
     """
 
-    command: Literal["gemv", "moe", "relayout", "dram", "hardware", "model", "processor"]
+    command: Literal["gemv", "moe", "relayout", "dram", "hardware", "model", "processor", "routing"]
     given: dict[str, Any] = {}
 
 

@@ -33,14 +33,14 @@ from ndpsim.reported import Reported
 from ndpsim.results.form import digest_of, from_text, to_text
 from ndpsim.results.stopwatch import Stopwatch
 
-__all__ = ["Lookup", "ResultCache", "chosen_cache", "version"]
+__all__ = ["Lookup", "ResultCache", "chosen_cache", "stored_beside_results", "version"]
 
 _log = logging.getLogger("ndpsim")
 
 R = TypeVar("R", bound=Reported)
 
 #: Packages that no simulation imports: a change in them leaves results as they are.
-_WITHOUT_SIMULATION = ("bench", "cli", "importers", "peers", "report")
+_WITHOUT_SIMULATION = ("bench", "claims", "cli", "importers", "peers", "report")
 
 _MOST_ENTRIES = 1 << 24
 _MOST_BYTES = 1 << 50
@@ -168,6 +168,11 @@ class ResultCache:
 def _usual_cache() -> ResultCache:
     """What `cache=True` means: one cache in a process."""
     return ResultCache()
+
+
+def stored_beside_results() -> BoundedEntries:
+    """The entries on disk among which results lie that `cache=True` finds, for what is made of results."""
+    return _usual_cache()._disk
 
 
 def chosen_cache(cache: bool | ResultCache) -> ResultCache | None:

@@ -1,0 +1,158 @@
+"""Claims from runs to verdicts."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ndpsim.claims.claim import Assumption, Claim, Paper, ToleranceClass
+from ndpsim.claims.expression import Expression
+from ndpsim.claims.files import read_papers, read_tolerances
+from ndpsim.claims.runs import ResolvedRun, filled, measured, takes
+from ndpsim.claims.verdict import Outcome, judged
+from ndpsim.errors import InputError, one_of
+
+__all__ = ["Moved", "chosen_claims", "evaluate", "sensitivity"]
+
+Measured = Mapping[ResolvedRun, dict[str, Any] | str]
+_REDUCE: Mapping[str, Callable[[list[Any]], Any]] = {
+    "mean": statistics.fmean,
+    "min": min,
+    "max": max,
+    "all": all,
+}
+
+
+@dataclass(frozen=True)
+class Moved:
+    """How ours moves with an assumption: its value by what is assumed, in words."""
+
+    claim: Claim
+    assumption: Assumption
+    ours: Mapping[str, float | bool | None]
+
+
+def chosen_claims(names: Sequence[str]) -> list[tuple[Paper, Claim]]:
+    """The claims that are called by their names or by those of their papers; without names, all.
+
+    Raises:
+        InputError: there is neither a paper nor a claim of a name.
+    """
+    papers = read_papers()
+    every = [(paper, claim) for paper in papers.values() for claim in paper.claims]
+    known = [*papers, *(claim.name for _, claim in every)]
+    for name in names:
+        if name not in known:
+            raise InputError(one_of(name, known, "paper or claim"), key="claim")
+    return [(paper, claim) for paper, claim in every if not names or {paper.paper, claim.name} & set(names)]
+
+
+def _combinations(claim: Claim) -> Iterator[dict[str, Any]]:
+    for values in itertools.product(*claim.over.values()):
+        yield dict(zip(claim.over, values, strict=True))
+
+
+def _runs_of(
+    claim: Claim, changed: Mapping[str, Mapping[str, Any]] | None = None
+) -> list[dict[str, ResolvedRun]]:
+    """The runs of each combination, by their names; `changed`: what is given to some of them besides."""
+    return [
+        {
+            name: filled(
+                run.model_copy(update={"given": {**run.given, **(changed or {}).get(name, {})}}), values
+            )
+            for name, run in claim.runs.items()
+        }
+        for values in _combinations(claim)
+    ]
+
+
+def _worked_out(
+    claim: Claim, runs: Sequence[Mapping[str, ResolvedRun]], found: Measured
+) -> tuple[Any, dict[str, Any]]:
+    """Ours, and the value of each combination.
+
+    Raises:
+        InputError: a run has no result, or not that metric.
+    """
+    assert claim.ours is not None
+    expression, values = Expression(claim.ours), {}
+    for combination, of_names in zip(_combinations(claim), runs, strict=True):
+        metrics = {}
+        for name, run in of_names.items():
+            result = found[run]
+            if isinstance(result, str):
+                raise InputError(f"{name}: {result}")
+            metrics[name] = result
+        values[", ".join(map(str, combination.values())) or "ours"] = expression.of(metrics)
+    return _REDUCE[claim.reduce](list(values.values())), values
+
+
+def evaluate(
+    claims: Sequence[tuple[Paper, Claim]],
+    jobs: int,
+    watch: Callable[[int, int], None] = lambda done, of: None,
+) -> list[Outcome]:
+    """The outcome of each claim, in their order.
+
+    Raises:
+        InputError: a run of a claim can never be.
+    """
+    tolerances = read_tolerances()
+    runs = {claim.name: _runs_of(claim) for _, claim in claims}
+    found = measured((run for of in runs.values() for each in of for run in each.values()), jobs, watch)
+    return [_outcome(paper, claim, runs[claim.name], found, tolerances) for paper, claim in claims]
+
+
+def _outcome(
+    paper: Paper,
+    claim: Claim,
+    runs: Sequence[Mapping[str, ResolvedRun]],
+    found: Measured,
+    tolerances: Mapping[str, ToleranceClass],
+) -> Outcome:
+    if claim.kind == "not-reproducible":
+        return Outcome(claim, paper.paper, None, {}, None, None, "not-comparable", claim.why)
+    try:
+        ours, values = _worked_out(claim, runs, found)
+    except InputError as error:
+        return Outcome(claim, paper.paper, None, {}, None, None, "not-run", str(error))
+    return judged(claim, paper.paper, ours, values, tolerances)
+
+
+def sensitivity(
+    claims: Sequence[tuple[Paper, Claim]],
+    jobs: int,
+    watch: Callable[[int, int], None] = lambda done, of: None,
+) -> list[Moved]:
+    """How ours moves over the values of each assumption that a claim rests on, one at a time.
+
+    Raises:
+        InputError: a run of a claim can never be.
+    """
+    cases = [
+        (claim, assumption, value, _runs_of(claim, _changed(claim, assumption, value)))
+        for _, claim in claims
+        for assumption in claim.assumptions
+        for value in assumption.values
+    ]
+    found = measured((run for *_, of in cases for each in of for run in each.values()), jobs, watch)
+    moved: dict[tuple[str, str], dict[str, Any]] = {}
+    which: dict[tuple[str, str], tuple[Claim, Assumption]] = {}
+    for claim, assumption, value, runs in cases:
+        place = claim.name, assumption.key
+        which[place] = claim, assumption
+        try:
+            moved.setdefault(place, {})[str(value)] = _worked_out(claim, runs, found)[0]
+        except InputError:
+            moved.setdefault(place, {})[str(value)] = None
+    return [Moved(*which[place], ours) for place, ours in moved.items()]
+
+
+def _changed(claim: Claim, assumption: Assumption, value: Any) -> dict[str, dict[str, Any]]:
+    """What the runs of an assumption are given besides: those that it names, or all that have its key."""
+    names = assumption.runs or [name for name, run in claim.runs.items() if takes(run, assumption.key)]
+    return {name: {assumption.key: value} for name in names}

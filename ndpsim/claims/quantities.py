@@ -1,0 +1,120 @@
+"""What claims read beside what a sweep runs: a machine's values, a model's shape, an expert on a processor,
+the statistics of a routing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, ClassVar
+
+from ndpsim.config import load_hardware
+from ndpsim.moe import load_model
+from ndpsim.processors import load_processors
+from ndpsim.processors.memory import dense_weight_bytes
+from ndpsim.reported import flattened
+from ndpsim.results.form import digest_of
+from ndpsim.routing import describe_routing
+from ndpsim.routing.generate import find_routing
+from ndpsim.sweeps.command import Parameter, Resolved, SweptCommand
+from ndpsim.sweeps.parameters import choice, hardware_sets, options_of, whole, word
+
+__all__ = ["QUANTITIES", "Quantity"]
+
+_HW = word("The hardware: a name or a file", "trimoe", is_file=True)
+_MODEL = word("A bundled model or a config.json", "deepseek-v2", is_file=True)
+_BITS = whole("Bits of a weight", 16)
+
+
+class Quantity(SweptCommand):
+    """What takes next to no time to work out, and so is its own configuration."""
+
+    def resolve(self, given: Mapping[str, Any]) -> Resolved:
+        """See `SweptCommand`."""
+        values = self.measure(given)
+        return Resolved(values, digest_of([self.name, values]))
+
+
+class HardwareValues(Quantity):
+    """All values of a hardware file, with timings and what is derived."""
+
+    name = "hardware"
+    parameters: ClassVar[Mapping[str, Parameter]] = {"hw": _HW}
+
+    def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """See `SweptCommand`."""
+        hardware = load_hardware(given.get("hw", "trimoe"), hardware_sets(given, self.parameters))
+        return flattened(hardware.to_dict())
+
+
+class ModelValues(Quantity):
+    """The shape of a model, and what its weights are: `parameters` of all, without norms and biases."""
+
+    name = "model"
+    parameters: ClassVar[Mapping[str, Parameter]] = {"model": _MODEL, "bits": _BITS}
+
+    def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """See `SweptCommand`."""
+        model = load_model(given.get("model", "deepseek-v2"))
+        experts, weights = model.routed_experts * model.moe_layers, model.expert.weights
+        expert_bytes = model.expert.weight_bytes(given.get("bits", 16))
+        return {
+            **flattened(asdict(model)),
+            "parameters": experts * weights + sum(dense_weight_bytes(model, bits=8).values()),
+            "expert_weights": weights,
+            "expert_weight_bytes": expert_bytes,
+            "experts_bytes": experts * expert_bytes,
+            "experts_weights": experts * weights,
+        }
+
+
+class ProcessorTimes(Quantity):
+    """How long one expert takes on the GPU or the CPU of a machine."""
+
+    name = "processor"
+    parameters: ClassVar[Mapping[str, Parameter]] = {
+        "hw": _HW,
+        "model": _MODEL,
+        "device": choice("Which", "gpu", ("gpu", "cpu"), "processor"),
+        "tokens": whole("Tokens that go through the expert", 1),
+        "bits": _BITS,
+    }
+
+    def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """See `SweptCommand`."""
+        hardware = load_hardware(given.get("hw", "trimoe"), hardware_sets(given, self.parameters))
+        processors, model = load_processors(hardware), load_model(given.get("model", "deepseek-v2"))
+        device = processors.cpu if given.get("device", "gpu") == "cpu" else processors.gpu
+        time = device.expert_time(model.expert, given.get("tokens", 1), given.get("bits", 16))
+        return {"time_ns": time.time_ns}
+
+
+class RoutingStatistics(SweptCommand):
+    """The statistics of a routing that is generated."""
+
+    name = "routing"
+    parameters: ClassVar[Mapping[str, Parameter]] = {
+        "model": _MODEL,
+        "routing": word("What ndpsim routing generate takes", "the model's"),
+        "batch": whole("Sequences decoded together", 512),
+        "steps": whole("Decode steps", 16),
+        "prompt": whole("Prompt tokens of each sequence", "no prefill"),
+        "seed": whole("The same seed, the same result", 1, 0),
+    }
+
+    def resolve(self, given: Mapping[str, Any]) -> Resolved:
+        """See `SweptCommand`."""
+        config = {**given, "model": asdict(load_model(given.get("model", "deepseek-v2")))}
+        return Resolved(config, digest_of([self.name, config]))
+
+    def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """See `SweptCommand`."""
+        names = {key: key for key in ("batch", "steps", "prompt", "seed")}
+        routing = find_routing(
+            given.get("routing"), given.get("model", "deepseek-v2"), **options_of(given, names)
+        )
+        return flattened(describe_routing(routing).to_dict())
+
+
+QUANTITIES = {
+    one.name: one for one in (HardwareValues(), ModelValues(), ProcessorTimes(), RoutingStatistics())
+}

@@ -1,0 +1,137 @@
+"""The runs that claims are made of: each is run once, whoever asks, and found again by its configuration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ndpsim.claims.claim import Run
+from ndpsim.claims.quantities import QUANTITIES, Quantity
+from ndpsim.errors import InputError
+from ndpsim.results.cache import stored_beside_results
+from ndpsim.sweeps.command import Parameter, Resolved, SweptCommand
+from ndpsim.sweeps.commands import swept_commands
+from ndpsim.sweeps.executors import Task
+from ndpsim.sweeps.executors.attempt import reason_of
+from ndpsim.sweeps.executors.local import run_locally
+from ndpsim.sweeps.store import point_name
+from ndpsim.sweeps.values import one_value
+
+__all__ = ["ResolvedRun", "filled", "measured", "takes"]
+
+
+class _AnyCommand(SweptCommand):
+    """Whatever command a run names."""
+
+    name = "claim"
+    parameters: ClassVar[Mapping[str, Parameter]] = {}
+
+    def resolve(self, given: Mapping[str, Any]) -> Resolved:
+        """See `SweptCommand`."""
+        return _command(given["command"]).resolve(given["given"])
+
+    def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """See `SweptCommand`."""
+        return _command(given["command"]).measure(given["given"])
+
+
+_ANY = _AnyCommand()
+_KIND = "claim"
+
+
+def _command(name: str) -> SweptCommand:
+    return QUANTITIES[name] if name in QUANTITIES else swept_commands()[name]
+
+
+@dataclass(frozen=True)
+class ResolvedRun:
+    """A run with all places of `Claim.over` filled in.
+
+    Attributes:
+        command: see `Run`.
+        given: by key, as the command takes it, in JSON: runs are equal when they are given the same.
+    """
+
+    command: str
+    given: str
+
+
+def takes(run: Run, key: str) -> bool:
+    """Whether a key is one of the run's command: an option, or a key of the hardware."""
+    parameters = _command(run.command).parameters
+    return key in parameters or ("." in key and "hw" in parameters)
+
+
+def filled(run: Run, values: Mapping[str, Any]) -> ResolvedRun:
+    """A run with ``{KEY}`` replaced by values.
+
+    Raises:
+        InputError: a key or a value can never be one of the command.
+    """
+    command = _command(run.command)
+    given = {key: one_value(command, key, _filled(value, values)) for key, value in run.given.items()}
+    return ResolvedRun(run.command, json.dumps(given, sort_keys=True))
+
+
+def _filled(value: Any, values: Mapping[str, Any]) -> Any:
+    if isinstance(value, list):
+        return [_filled(one, values) for one in value]
+    if not isinstance(value, str):
+        return value
+    for key, of_key in values.items():
+        if value == f"{{{key}}}":
+            return of_key
+        value = value.replace(f"{{{key}}}", str(of_key))
+    return value
+
+
+def measured(
+    runs: Iterable[ResolvedRun], jobs: int, watch: Callable[[int, int], None] = lambda done, of: None
+) -> dict[ResolvedRun, dict[str, Any] | str]:
+    """The metrics of each run, or why it has none; what was run before is found in the cache of results.
+
+    Args:
+        jobs: processes.
+        watch: called with how many are done, of how many.
+    """
+    wanted = list(dict.fromkeys(runs))
+    found: dict[ResolvedRun, dict[str, Any] | str] = {}
+    waiting: dict[str, list[ResolvedRun]] = {}
+    tasks: list[Task] = []
+    for run in wanted:
+        given = {"command": run.command, "given": json.loads(run.given)}
+        try:
+            resolved = _ANY.resolve(given)
+        except InputError as error:
+            found[run] = reason_of(error)
+            continue
+        name = point_name(run.command, resolved.key)
+        if isinstance(_command(run.command), Quantity):
+            found[run] = resolved.config
+        elif name in waiting:
+            waiting[name].append(run)
+        elif (metrics := _stored(name)) is not None:
+            found[run] = metrics
+        else:
+            waiting[name] = [run]
+            tasks.append(Task(name, given, resolved.key))
+    watch(len(found), len(wanted))
+    if tasks:
+        with closing(run_locally(_ANY, iter(tasks), jobs)) as answers:  # type: ignore[type-var]
+            for task, answer in answers:
+                ok = answer["status"] == "ok"
+                for run in waiting[task.name]:
+                    found[run] = answer["metrics"] if ok else str(answer["reason"])
+                if ok:
+                    content = json.dumps(answer["metrics"]).encode()
+                    stored_beside_results().write(f"{_KIND}-{task.name}", content)
+                watch(len(found), len(wanted))
+    return found
+
+
+def _stored(name: str) -> dict[str, Any] | None:
+    content = stored_beside_results().read(f"{_KIND}-{name}")
+    return None if content is None else json.loads(content)

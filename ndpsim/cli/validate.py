@@ -1,0 +1,67 @@
+"""``ndpsim validate``: what papers publish, beside ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ndpsim.cli.command import Command
+from ndpsim.cli.options import check_outputs, json_option, named_as_options, progress_of, write_json
+
+__all__ = ["command"]
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "ndpsim validate trimoe --json trimoe.json",
+        "ndpsim validate --report validation --sensitivity",
+    ),
+)
+@click.argument("names", nargs=-1, metavar="[PAPER|CLAIM]...")
+@click.option("--jobs", "-j", type=int, help="Processes that run.  [default: one for each core]")
+@json_option
+@click.option(
+    "--report", "report_to", metavar="DIR", help="Write REPORT.md and the papers' figures with ours there."
+)
+@click.option(
+    "--sensitivity", is_flag=True, help="Run again with other values of what papers do not say; takes long."
+)
+def command(
+    names: tuple[str, ...], jobs: int | None, json_to: str | None, report_to: str | None, sensitivity: bool
+) -> None:
+    """Run what the claims of papers are about, and hold ours beside what is published.
+
+    Exact claims have to be equal, simulated ones within a tolerance that was written down before they were
+    run. A verdict that is not the one expected, for the better or for the worse, ends with exit status 1.
+    What has been run before, with the same version of ndpsim, is found in the cache.
+    """
+    check_outputs({"--json": json_to})
+    from ndpsim.claims.evaluate import chosen_claims, evaluate
+    from ndpsim.claims.evaluate import sensitivity as moved_by
+    from ndpsim.sweeps.executors.local import available_cores
+
+    with named_as_options("jobs", claim="PAPER|CLAIM"):
+        claims = chosen_claims(names)
+        processes = available_cores() if jobs is None else jobs
+    with progress_of("running claims") as progress:
+        outcomes = evaluate(claims, processes, lambda done, of: progress(done / max(of, 1)))
+    moved = []
+    if sensitivity:
+        with progress_of("changing assumptions") as progress:
+            moved = moved_by(claims, processes, lambda done, of: progress(done / max(of, 1)))
+    if report_to is not None:
+        from ndpsim.claims.report import write_report
+
+        write_report(Path(report_to), outcomes, moved)
+    if json_to is not None:
+        from ndpsim.claims.words import plain_data
+
+        write_json(plain_data(outcomes, moved), json_to)
+    if json_to != "-":
+        from ndpsim.claims.words import print_outcomes
+
+        print_outcomes(outcomes, moved)
+    if any(one.is_news for one in outcomes):
+        click.get_current_context().exit(1)
