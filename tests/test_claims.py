@@ -11,8 +11,9 @@ from ndpsim.claims.expression import Expression
 from ndpsim.claims.files import read_paper, read_papers, read_tolerances
 from ndpsim.errors import InputError
 
-PAPERS = read_papers()
-CLAIMS = [claim for paper in PAPERS.values() for claim in paper.claims]
+SOURCES = read_papers()
+PAPERS = {name: paper for name, paper in SOURCES.items() if paper.source == "paper"}
+CLAIMS = [claim for source in SOURCES.values() for claim in source.claims]
 
 
 def test_every_paper_has_its_claims_and_says_what_was_gone_through():

@@ -148,11 +148,13 @@ class Claim(_Part):
 
 
 class Paper(_Part):
-    """The claims of a paper.
+    """The claims of a paper, or of another source of published figures.
 
     Attributes:
         paper: its short name.
         title: as printed.
+        source: "paper": one whose systems are bundled; "simulator": another simulator's results;
+            "measurement": what was measured on real machines and models.
         hardware: the bundled hardware of its machine.
         counted: what of the paper was gone through: tables, figures and sections, with the number of claims
             from each.
@@ -160,6 +162,7 @@ class Paper(_Part):
 
     paper: Name
     title: Words
+    source: Literal["paper", "simulator", "measurement"] = "paper"
     hardware: Words
     counted: dict[str, str]
     claims: list[Claim]

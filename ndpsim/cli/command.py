@@ -30,6 +30,7 @@ _SECTIONS = {
     "Trace": "format wrap sweep-load",
     "Routing": "routing batch steps prompt seed offline experts-per-token",
     "Sweep": "vary zip baseline jobs cluster retry-failed",
+    "Validation": "sensitivity",
     "Results": "json plot size panels kind x y by report timeline log check-layer check-limit commands "
     "commands-format lane channel energy limit markdown out name force",
 }
