@@ -15,7 +15,7 @@ from ndpsim.claims.runs import ResolvedRun, filled, measured, takes
 from ndpsim.claims.verdict import Outcome, judged
 from ndpsim.errors import InputError, one_of
 
-__all__ = ["Moved", "chosen_claims", "evaluate", "sensitivity"]
+__all__ = ["Change", "chosen_claims", "evaluate", "sensitivity"]
 
 Measured = Mapping[ResolvedRun, dict[str, Any] | str]
 _REDUCE: Mapping[str, Callable[[list[Any]], Any]] = {
@@ -27,12 +27,12 @@ _REDUCE: Mapping[str, Callable[[list[Any]], Any]] = {
 
 
 @dataclass(frozen=True)
-class Moved:
-    """How ours moves with an assumption: its value by what is assumed, in words."""
+class Change:
+    """What comes of a claim when an assumption has another value."""
 
-    claim: Claim
     assumption: Assumption
-    ours: Mapping[str, float | bool | None]
+    value: Any
+    outcome: Outcome
 
 
 def chosen_claims(names: Sequence[str]) -> list[tuple[Paper, Claim]]:
@@ -127,29 +127,25 @@ def sensitivity(
     claims: Sequence[tuple[Paper, Claim]],
     jobs: int,
     watch: Callable[[int, int], None] = lambda done, of: None,
-) -> list[Moved]:
-    """How ours moves over the values of each assumption that a claim rests on, one at a time.
+) -> dict[str, list[Change]]:
+    """What comes of claims, by name, at each value of each assumption that they rest on, one at a time.
 
     Raises:
         InputError: a run of a claim can never be.
     """
+    tolerances = read_tolerances()
     cases = [
-        (claim, assumption, value, _runs_of(claim, _changed(claim, assumption, value)))
-        for _, claim in claims
+        (paper, claim, assumption, value, _runs_of(claim, _changed(claim, assumption, value)))
+        for paper, claim in claims
         for assumption in claim.assumptions
         for value in assumption.values
     ]
-    found = measured((run for *_, of in cases for each in of for run in each.values()), jobs, watch)
-    moved: dict[tuple[str, str], dict[str, Any]] = {}
-    which: dict[tuple[str, str], tuple[Claim, Assumption]] = {}
-    for claim, assumption, value, runs in cases:
-        place = claim.name, assumption.key
-        which[place] = claim, assumption
-        try:
-            moved.setdefault(place, {})[str(value)] = _worked_out(claim, runs, found)[0]
-        except InputError:
-            moved.setdefault(place, {})[str(value)] = None
-    return [Moved(*which[place], ours) for place, ours in moved.items()]
+    found = measured((run for *_, runs in cases for each in runs for run in each.values()), jobs, watch)
+    changes: dict[str, list[Change]] = {}
+    for paper, claim, assumption, value, runs in cases:
+        outcome = _outcome(paper, claim, runs, found, tolerances)
+        changes.setdefault(claim.name, []).append(Change(assumption, value, outcome))
+    return changes
 
 
 def _changed(claim: Claim, assumption: Assumption, value: Any) -> dict[str, dict[str, Any]]:
