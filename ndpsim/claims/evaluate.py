@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ndpsim.claims.claim import Assumption, Claim, Paper, ToleranceClass
@@ -114,13 +114,14 @@ def _outcome(
     found: Measured,
     tolerances: Mapping[str, ToleranceClass],
 ) -> Outcome:
+    nothing = Outcome(claim, paper.paper, paper.source, None, {}, None, None, "not-comparable", claim.why)
     if claim.kind == "not-reproducible":
-        return Outcome(claim, paper.paper, None, {}, None, None, "not-comparable", claim.why)
+        return nothing
     try:
         ours, values = _worked_out(claim, runs, found)
     except InputError as error:
-        return Outcome(claim, paper.paper, None, {}, None, None, "not-run", str(error))
-    return judged(claim, paper.paper, ours, values, tolerances)
+        return replace(nothing, verdict="not-run", reason=str(error))
+    return judged(claim, paper, ours, values, tolerances)
 
 
 def sensitivity(

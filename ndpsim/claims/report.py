@@ -3,31 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ndpsim.claims.claim import Paper
-from ndpsim.claims.evaluate import Moved
 from ndpsim.claims.files import read_papers, read_tolerances
-from ndpsim.claims.verdict import Outcome
-from ndpsim.claims.words import COLUMNS, figure_in_words, row_of, summary
+from ndpsim.claims.verdict import Outcome, interval_of
+from ndpsim.claims.words import (
+    COLUMNS,
+    SENSITIVITY_COLUMNS,
+    Changes,
+    figure_in_words,
+    number_in_words,
+    range_of,
+    row_of,
+    sensitivity_row,
+    summary,
+)
 from ndpsim.files import replacing
-from ndpsim.units import significant
 
 __all__ = ["write_report"]
 
+_PICTURES = "figures"
 
-def write_report(folder: Path, outcomes: Sequence[Outcome], moved: Sequence[Moved]) -> list[Path]:
-    """Write REPORT.md and a picture of every figure with two claims or more; returns what was written.
+
+@dataclass(frozen=True)
+class _Picture:
+    """A figure of a paper, redrawn: its file, seen from the report, and what the paper calls it."""
+
+    file: str
+    paper: str
+    figure: str
+
+
+def write_report(folder: Path, outcomes: Sequence[Outcome], changes: Changes | None) -> None:
+    """Write REPORT.md, and in ``figures`` a picture of every figure with two claims or more.
 
     Raises:
         InputError: a file cannot be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    pictures = _pictures(folder, outcomes)
-    report = folder / "REPORT.md"
-    with replacing(report) as file:
-        file.write("\n".join(_lines(outcomes, moved, pictures)).encode() + b"\n")
-    return [report, *(path for path, _, _ in pictures)]
+    pictures = _draw(folder, outcomes, changes or {})
+    with replacing(folder / "REPORT.md") as file:
+        file.write("\n".join(_lines(outcomes, changes, pictures)).encode() + b"\n")
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -35,16 +52,15 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return lines + [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
 
 
-def _lines(
-    outcomes: Sequence[Outcome], moved: Sequence[Moved], pictures: Sequence[tuple[Path, str, str]]
-) -> list[str]:
-    papers = read_papers()
-    made = f"ndpsim validate --report DIR{' --sensitivity' if moved else ''}"
+def _lines(outcomes: Sequence[Outcome], changes: Changes | None, pictures: Sequence[_Picture]) -> list[str]:
+    option = "" if changes is None else " --sensitivity"
     lines = [
         "# Published figures, and ours",
         "",
-        f"Made by `{made}`. How each claim is read, what "
-        "it is run with and why it may be how far off stand in `validation/claims/`.",
+        f"Made by `ndpsim validate{option} --report validation`. What each claim quotes, how it is read, what "
+        "it is run with and how far off it may be stand in `validation/claims/`; the classes of tolerance "
+        "were written down before anything was run. A fitted claim is one whose figure a parameter was "
+        "fitted to: it is no prediction.",
         "",
         *(f"- {line}" for line in summary(outcomes)),
         "",
@@ -55,99 +71,100 @@ def _lines(
             ((name, f"{100 * one.share:.0f}%", one.reason) for name, one in read_tolerances().items()),
         ),
     ]
-    for name, paper in papers.items():
+    for name, paper in read_papers().items():
         of_paper = [one for one in outcomes if one.paper == name]
         if of_paper:
-            lines += _of_paper(paper, of_paper, [one for one in pictures if one[1] == name])
-    if moved:
-        lines += _sensitivity(outcomes, moved)
+            lines += _of_paper(paper, of_paper, changes, [one for one in pictures if one.paper == name])
     return lines
 
 
 def _of_paper(
-    paper: Paper, outcomes: Sequence[Outcome], pictures: Sequence[tuple[Path, str, str]]
+    paper: Paper, outcomes: Sequence[Outcome], changes: Changes | None, pictures: Sequence[_Picture]
 ) -> list[str]:
-    lines = [
-        "",
-        f"## {paper.paper}",
-        "",
-        f"*{paper.title}*",
-        "",
-        *(f"- {one}" for one in summary(outcomes)),
-        "",
-    ]
+    lines = ["", f"## {paper.paper}", "", f"*{paper.title}*", "", *(f"- {one}" for one in summary(outcomes))]
     compared = [one for one in outcomes if one.claim.kind != "not-reproducible"]
-    lines += _table(COLUMNS, map(row_of, compared))
-    why = [one for one in compared if one.claim.why or one.reason]
-    if why:
-        lines += ["", *(f"- `{one.claim.name}`: {one.claim.why or one.reason}" for one in why)]
-    for path, _, figure in pictures:
-        lines += ["", f"![{figure} of {paper.paper}, published and ours]({path.name})"]
-    others = [one for one in outcomes if one.claim.kind == "not-reproducible"]
+    lines += ["", *_table(COLUMNS, map(row_of, compared))]
+    reasons = [(one.claim.name, one.claim.why or one.reason) for one in compared]
+    explained = [f"- `{name}`: {reason}" for name, reason in reasons if reason]
+    if explained:
+        lines += ["", f"### {paper.paper}: why not", "", *explained]
+    for picture in pictures:
+        lines += ["", f"![{picture.figure} of {paper.paper}, published and ours]({picture.file})"]
+    if changes is not None:
+        lines += _sensitivity(paper, compared, changes)
+    others = [one.claim for one in outcomes if one.claim.kind == "not-reproducible"]
     if others:
-        rows = (
-            (one.claim.name, one.claim.place, figure_in_words(one.claim.published), one.claim.why or "")
-            for one in others
-        )
-        lines += ["", "Not reproducible here:", "", *_table(("claim", "place", "published", "why"), rows)]
+        rows = ((one.name, one.place, figure_in_words(one.published), one.why or "") for one in others)
+        header = ("claim", "place", "published", "why")
+        lines += ["", f"### {paper.paper}: what cannot be reproduced here", "", *_table(header, rows)]
     return lines
 
 
-def _sensitivity(outcomes: Sequence[Outcome], moved: Sequence[Moved]) -> list[str]:
-    ours = {one.claim.name: one.ours for one in outcomes}
-    rows = []
-    for one in moved:
-        values = ", ".join(f"{value}: {_value(result)}" for value, result in one.ours.items())
-        claim = one.claim
-        rows.append(
+def _sensitivity(paper: Paper, outcomes: Sequence[Outcome], changes: Changes) -> list[str]:
+    simulated = [one for one in outcomes if one.claim.name in changes]
+    rows = (sensitivity_row(one, changes[one.claim.name]) for one in simulated)
+    return [
+        "",
+        f"### {paper.paper}: what assumptions decide",
+        "",
+        "Ours at the values that `validation/claims/` gives for what the paper does not say, one changed at a "
+        "time.",
+        "",
+        *_table(SENSITIVITY_COLUMNS, rows),
+        "",
+        f"<details><summary>{paper.paper}: each value</summary>",
+        "",
+        *_table(
+            ("claim", "assumption", "value", "ours", "verdict", "why this value"),
             (
-                claim.name,
-                figure_in_words(claim.published),
-                _value(ours.get(claim.name)),
-                one.assumption.key,
-                values,
-                one.assumption.reason,
-            )
-        )
-    header = ("claim", "published", "ours", "assumption", "ours by its value", "why these values")
-    return ["", "## What each assumption decides", "", *_table(header, rows)]
+                (
+                    one.claim.name,
+                    change.assumption.key,
+                    str(change.value),
+                    "" if change.outcome.ours is None else number_in_words(change.outcome.ours),
+                    change.outcome.verdict,
+                    change.assumption.reason,
+                )
+                for one in simulated
+                for change in changes[one.claim.name]
+            ),
+        ),
+        "",
+        "</details>",
+    ]
 
 
-def _value(value: float | bool | None) -> str:
-    if value is None:
-        return "cannot be run"
-    if isinstance(value, bool):
-        return "so" if value else "not so"
-    return significant(value)
-
-
-def _pictures(folder: Path, outcomes: Sequence[Outcome]) -> list[tuple[Path, str, str]]:
-    """A picture of each figure, with its paper and what the paper calls it."""
+def _draw(folder: Path, outcomes: Sequence[Outcome], changes: Changes) -> list[_Picture]:
+    """A picture of each figure: of its claims in one unit that have numbers."""
     from ndpsim.report.pictures.claims import ClaimBar, draw_claims  # noqa: PLC0415 (brings matplotlib)
 
+    (folder / _PICTURES).mkdir(parents=True, exist_ok=True)
     figures: dict[tuple[str, str, str], list[Outcome]] = {}
     for one in outcomes:
-        drawn = one.claim.figure is not None and one.claim.published.statement is None
-        if drawn and one.claim.kind != "not-reproducible":
-            figures.setdefault((one.paper, str(one.claim.figure), one.claim.published.unit), []).append(one)
+        claim = one.claim
+        if claim.figure is not None and claim.kind in ("exact", "simulated"):
+            figures.setdefault((one.paper, claim.figure, claim.published.unit), []).append(one)
     pictures = []
     for (paper, figure, unit), of_figure in figures.items():
         if len(of_figure) < 2:
             continue
-        bars = []
-        for one in of_figure:
-            published = one.claim.published
-            low = published.value if published.low is None else published.low
-            high = published.value if published.high is None else published.high
-            assert low is not None
-            assert high is not None
-            ours = None if one.ours is None else float(one.ours)
-            name = one.claim.name.removeprefix(f"{paper}-")
-            bars.append(ClaimBar(name, low, high, ours, one.tolerance or 0.0, one.verdict == "holds"))
-        words = "-".join(
-            "".join(c if c.isalnum() else " " for c in f"{paper} {figure} {unit}".lower()).split()
-        )
-        path = folder / f"{words}.svg"
-        draw_claims(str(path), f"{paper}, {figure}", unit or "ratio", bars)
-        pictures.append((path, paper, figure))
+        bars = [
+            ClaimBar(
+                name=one.claim.name.removeprefix(f"{paper}-"),
+                published=interval_of(one.claim.published),
+                ours=None if one.ours is None else float(one.ours),
+                room=one.tolerance or 0.0,
+                holds=one.verdict == "holds",
+                reach=range_of(one, changes.get(one.claim.name, ())),
+            )
+            for one in of_figure
+        ]
+        file = f"{_PICTURES}/{_file_name(f'{paper} {figure} {unit}')}.svg"
+        draw_claims(str(folder / file), f"{paper}, {figure}", unit or "ratio", bars)
+        pictures.append(_Picture(file, paper, figure))
     return pictures
+
+
+def _file_name(words: str) -> str:
+    letters = "".join(c if c.isalnum() else " " for c in words.replace("%", "percent").lower())
+    return "-".join(letters.split())

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from ndpsim.claims.claim import Claim, Published, ToleranceClass
+from ndpsim.claims.claim import Claim, Paper, Published, ToleranceClass
 
-__all__ = ["Outcome", "judged"]
+__all__ = ["Outcome", "interval_of", "judged"]
 
 
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
@@ -23,6 +23,7 @@ class Outcome:
     Attributes:
         claim: what is claimed.
         paper: the short name of its paper.
+        source: what published it, see `Paper`.
         ours: the value that was worked out, a truth for a trend; None: none was.
         values: of each combination of `Claim.over`, by its values in words.
         error: how far ours is from what is published, as a share of it, with its sign; 0 within an interval;
@@ -34,6 +35,7 @@ class Outcome:
 
     claim: Claim
     paper: str
+    source: str
     ours: float | bool | None
     values: Mapping[str, float | bool]
     error: float | None
@@ -55,6 +57,7 @@ class Outcome:
         return {
             "name": claim.name,
             "paper": self.paper,
+            "source": self.source,
             "place": claim.place,
             "kind": claim.kind,
             "published": figure,
@@ -86,27 +89,28 @@ def _decimals(number: Decimal) -> int:
     return max(-int(number.as_tuple().exponent), 0)
 
 
-def _distance(published: Published, ours: float) -> tuple[float, float]:
-    """How far ours is from what is published, with its sign, and which end of it is the nearer one."""
+def interval_of(published: Published) -> tuple[float, float]:
+    """Both ends of what is published, twice the same for a value."""
     low = published.value if published.low is None else published.low
     high = published.value if published.high is None else published.high
     assert low is not None
     assert high is not None
-    end = low if ours < low else high
-    return (0.0 if low <= ours <= high else ours - end), end
+    return low, high
 
 
 def judged(
-    claim: Claim, paper: str, ours: Any, values: Mapping[str, Any], tolerances: Mapping[str, ToleranceClass]
+    claim: Claim, paper: Paper, ours: Any, values: Mapping[str, Any], tolerances: Mapping[str, ToleranceClass]
 ) -> Outcome:
     """The outcome of a claim for which `ours` was worked out."""
     if claim.kind == "trend":
         verdict = "holds" if ours is True else "off"
-        return Outcome(claim, paper, bool(ours), values, None, None, verdict)
+        return Outcome(claim, paper.paper, paper.source, bool(ours), values, None, None, verdict)
     assert claim.tolerance is not None
+    low, high = interval_of(claim.published)
+    end = low if ours < low else high
+    distance = 0.0 if low <= ours <= high else float(ours) - end
     allowed = tolerances[claim.tolerance].share + claim.published.reading_error
-    distance, end = _distance(claim.published, float(ours))
     room = allowed * abs(end) + _half_of_last_digit(end, claim.published.quote)
     verdict = "holds" if abs(distance) <= room * (1 + 1e-12) else "off"
     error = distance / abs(end) if end else distance
-    return Outcome(claim, paper, ours, values, error, allowed, verdict)
+    return Outcome(claim, paper.paper, paper.source, ours, values, error, allowed, verdict)

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ndpsim.claims.claim import Published
-from ndpsim.claims.evaluate import Moved
-from ndpsim.claims.verdict import Outcome
+from ndpsim.claims.evaluate import Change
+from ndpsim.claims.verdict import Outcome, interval_of
 from ndpsim.report.printing import print_table, print_text
-from ndpsim.report.words import counted
 from ndpsim.units import significant
 
-__all__ = ["COLUMNS", "figure_in_words", "plain_data", "print_outcomes", "row_of", "summary"]
+__all__ = [
+    "COLUMNS",
+    "Changes",
+    "dependence",
+    "figure_in_words",
+    "number_in_words",
+    "plain_data",
+    "print_outcomes",
+    "range_of",
+    "row_of",
+    "summary",
+]
+
+#: By the names of claims.
+Changes = Mapping[str, Sequence[Change]]
 
 COLUMNS = ("claim", "place", "published", "ours", "error", "allowed", "verdict")
 
-_KINDS = {
-    "exact": "exact claims",
-    "simulated": "simulated claims",
-    "trend": "trends",
-}
+_SOURCES = {"paper": "papers", "simulator": "other simulators", "measurement": "measurements"}
+_KINDS = {"exact": "exact claims", "simulated": "simulated claims", "trend": "trends"}
 
 
-def _number(value: Any) -> str:
+def number_in_words(value: Any) -> str:
     if isinstance(value, bool):
         return "so" if value else "not so"
     if isinstance(value, int) or float(value).is_integer():
@@ -32,12 +42,11 @@ def _number(value: Any) -> str:
 
 
 def figure_in_words(published: Published) -> str:
-    """What is published, with its unit."""
+    """What is published, with the digits that it has and its unit."""
     if published.statement is not None:
         return published.statement
-    low = published.value if published.low is None else published.low
-    figure = _number(low) if published.low is None else f"{_number(low)} to {_number(published.high)}"
-    return f"{figure} {published.unit}".rstrip()
+    low, high = (f"{end:,.15g}" for end in interval_of(published))
+    return f"{low if published.low is None else f'{low} to {high}'} {published.unit}".rstrip()
 
 
 def _share(value: float | None, signed: bool) -> str:
@@ -49,7 +58,7 @@ def _share(value: float | None, signed: bool) -> str:
 def row_of(outcome: Outcome) -> tuple[str, ...]:
     """The cells of `COLUMNS`."""
     claim, published = outcome.claim, outcome.claim.published
-    ours = "" if outcome.ours is None else _number(outcome.ours)
+    ours = "" if outcome.ours is None else number_in_words(outcome.ours)
     unit = f" {published.unit}" if published.unit and ours and published.statement is None else ""
     news = " (unexpected)" if outcome.is_news else ""
     fitted = " (fitted)" if claim.fitted else ""
@@ -65,43 +74,104 @@ def row_of(outcome: Outcome) -> tuple[str, ...]:
 
 
 def summary(outcomes: Sequence[Outcome]) -> list[str]:
-    """How many claims of each kind hold, without fitted ones and with them; and what is not comparable."""
+    """How many claims of each kind hold, without fitted ones and with them, by what published them."""
     lines = []
-    for kind, words in _KINDS.items():
-        of_kind = [one for one in outcomes if one.claim.kind == kind]
-        if not of_kind:
-            continue
-        free = [one for one in of_kind if not one.claim.fitted]
-        line = f"{_hold(free)} of {len(free)} {words} hold"
-        if len(free) < len(of_kind):
-            line += f"; with fitted ones {_hold(of_kind)} of {len(of_kind)}"
-        not_run = sum(one.verdict == "not-run" for one in of_kind)
-        lines.append(line + (f"; {not_run} not run" if not_run else ""))
-    others = sum(one.claim.kind == "not-reproducible" for one in outcomes)
-    if others:
-        lines.append(f"{counted(others, 'claim')} cannot be reproduced here")
-    news = [one for one in outcomes if one.is_news]
+    for source, name in _SOURCES.items():
+        of_source = [one for one in outcomes if one.source == source]
+        parts = [
+            _counts([one for one in of_source if one.claim.kind == kind], words)
+            for kind, words in _KINDS.items()
+        ]
+        others = sum(one.claim.kind == "not-reproducible" for one in of_source)
+        if others:
+            parts.append(f"{others} cannot be reproduced here")
+        if of_source:
+            lines.append(f"{name}: {'; '.join(filter(None, parts))}")
+    news = [one.claim.name for one in outcomes if one.is_news]
     if news:
-        lines.append(f"not as expected: {', '.join(one.claim.name for one in news)}")
+        lines.append(f"not as expected: {', '.join(news)}")
     return lines
+
+
+def _counts(outcomes: Sequence[Outcome], words: str) -> str:
+    free = [one for one in outcomes if not one.claim.fitted]
+    text = f"{_hold(free)} of {len(free)} {words} hold" if outcomes else ""
+    if len(free) < len(outcomes):
+        text += f" ({_hold(outcomes)} of {len(outcomes)} with fitted ones)"
+    not_run = sum(one.verdict == "not-run" for one in outcomes)
+    return text + (f", {not_run} not run" if not_run else "")
 
 
 def _hold(outcomes: Sequence[Outcome]) -> int:
     return sum(one.verdict == "holds" for one in outcomes)
 
 
-def plain_data(outcomes: Sequence[Outcome], moved: Sequence[Moved]) -> dict[str, Any]:
-    """Plain data for JSON."""
+def range_of(outcome: Outcome, changes: Sequence[Change]) -> tuple[float, float] | None:
+    """The least and the most that ours is over all values of assumptions; None: it is no number."""
+    values = [one.ours for one in (outcome, *(change.outcome for change in changes)) if one.ours is not None]
+    if outcome.claim.kind == "trend" or not values:
+        return None
+    return float(min(values)), float(max(values))
+
+
+def _is_inside(outcome: Outcome, changes: Sequence[Change]) -> bool | None:
+    """Whether what is published lies where ours moves; None: ours is no number."""
+    reach = range_of(outcome, changes)
+    if reach is None:
+        return None
+    low, high = interval_of(outcome.claim.published)
+    return low <= reach[1] and reach[0] <= high
+
+
+def dependence(outcome: Outcome, changes: Sequence[Change]) -> str:
+    """Which assumptions the verdict depends on."""
+    others = [change for change in changes if change.outcome.verdict != outcome.verdict]
+    if not changes:
+        return "rests on no assumption"
+    if not others:
+        return f"{outcome.verdict} with every assumption"
+    verdicts = dict.fromkeys(change.outcome.verdict for change in others)
+    parts = []
+    for verdict in verdicts:
+        by_key: dict[str, list[str]] = {}
+        for change in others:
+            if change.outcome.verdict == verdict:
+                by_key.setdefault(change.assumption.key, []).append(str(change.value))
+        parts.append(f"{verdict} with " + ", ".join(f"{k}={' or '.join(v)}" for k, v in by_key.items()))
+    return "; ".join(parts)
+
+
+def _sensitivity(outcome: Outcome, changes: Sequence[Change]) -> dict[str, Any]:
+    reach = range_of(outcome, changes)
+    return {
+        "low": None if reach is None else reach[0],
+        "high": None if reach is None else reach[1],
+        "published_inside": _is_inside(outcome, changes),
+        "depends": dependence(outcome, changes),
+        "changes": [
+            {
+                "assumption": change.assumption.key,
+                "value": change.value,
+                "why": change.assumption.reason,
+                "ours": change.outcome.ours,
+                "error": change.outcome.error,
+                "verdict": change.outcome.verdict,
+            }
+            for change in changes
+        ],
+    }
+
+
+def plain_data(outcomes: Sequence[Outcome], changes: Changes | None) -> dict[str, Any]:
+    """Plain data for JSON; `changes`: what became of the claims under other assumptions, if that was run."""
     claims = [one.to_dict() for one in outcomes]
-    if moved:
-        by_claim: dict[str, dict[str, Any]] = {}
-        for one in moved:
-            by_claim.setdefault(one.claim.name, {})[one.assumption.key] = dict(one.ours)
-        claims = [claim | {"sensitivity": by_claim.get(claim["name"], {})} for claim in claims]
+    if changes is not None:
+        for one, claim in zip(outcomes, claims, strict=True):
+            claim["sensitivity"] = _sensitivity(one, changes.get(one.claim.name, ()))
     return {"claims": claims, "summary": summary(outcomes)}
 
 
-def print_outcomes(outcomes: Sequence[Outcome], moved: Sequence[Moved]) -> None:
+def print_outcomes(outcomes: Sequence[Outcome], changes: Changes | None) -> None:
     """Claims that can be compared as a table, and how many hold."""
     compared = [one for one in outcomes if one.claim.kind != "not-reproducible"]
     if compared:
@@ -109,11 +179,24 @@ def print_outcomes(outcomes: Sequence[Outcome], moved: Sequence[Moved]) -> None:
     for one in compared:
         if one.verdict == "not-run":
             print_text(f"{one.claim.name} is not run: {one.reason}")
-    for change in moved:
-        values = ", ".join(
-            f"{value}: {'cannot be run' if ours is None else _number(ours)}"
-            for value, ours in change.ours.items()
-        )
-        print_text(f"{change.claim.name} by {change.assumption.key}: {values}", indent="  ")
+    if changes is not None:
+        rows = [sensitivity_row(one, changes.get(one.claim.name, ())) for one in compared]
+        print_table("", SENSITIVITY_COLUMNS, rows, left=1)
     for line in summary(outcomes):
         print_text(line)
+
+
+SENSITIVITY_COLUMNS = ("claim", "published", "ours", "least", "most", "published inside", "verdict depends")
+
+
+def sensitivity_row(outcome: Outcome, changes: Sequence[Change]) -> tuple[str, ...]:
+    """The cells of `SENSITIVITY_COLUMNS`."""
+    reach, inside = range_of(outcome, changes), _is_inside(outcome, changes)
+    return (
+        outcome.claim.name,
+        figure_in_words(outcome.claim.published),
+        "" if outcome.ours is None else number_in_words(outcome.ours),
+        *(("", "") if reach is None else map(number_in_words, reach)),
+        "" if inside is None else ("yes" if inside else "no"),
+        dependence(outcome, changes),
+    )

@@ -39,7 +39,7 @@ def command(
     """
     check_outputs({"--json": json_to})
     from ndpsim.claims.evaluate import chosen_claims, evaluate
-    from ndpsim.claims.evaluate import sensitivity as moved_by
+    from ndpsim.claims.evaluate import sensitivity as changed
     from ndpsim.sweeps.executors.local import available_cores
 
     with named_as_options("jobs", claim="PAPER|CLAIM"):
@@ -47,21 +47,21 @@ def command(
         processes = available_cores() if jobs is None else jobs
     with progress_of("running claims") as progress:
         outcomes = evaluate(claims, processes, lambda done, of: progress(done / max(of, 1)))
-    moved = []
+    changes = None
     if sensitivity:
         with progress_of("changing assumptions") as progress:
-            moved = moved_by(claims, processes, lambda done, of: progress(done / max(of, 1)))
+            changes = changed(claims, processes, lambda done, of: progress(done / max(of, 1)))
     if report_to is not None:
         from ndpsim.claims.report import write_report
 
-        write_report(Path(report_to), outcomes, moved)
+        write_report(Path(report_to), outcomes, changes)
     if json_to is not None:
         from ndpsim.claims.words import plain_data
 
-        write_json(plain_data(outcomes, moved), json_to)
+        write_json(plain_data(outcomes, changes), json_to)
     if json_to != "-":
         from ndpsim.claims.words import print_outcomes
 
-        print_outcomes(outcomes, moved)
+        print_outcomes(outcomes, changes)
     if any(one.is_news for one in outcomes):
         click.get_current_context().exit(1)

@@ -22,22 +22,23 @@ class ClaimBar:
 
     Attributes:
         name: in words.
-        low, high: what is published, twice the same for a single value.
+        published: both ends of what is, twice the same for a value.
         ours: what came of it; None: nothing.
         room: how far ours may be beyond the ends, as a share.
         holds: whether it does.
+        reach: the least and the most of ours under other assumptions; None: it is not known.
     """
 
     name: str
-    low: float
-    high: float
+    published: tuple[float, float]
     ours: float | None
     room: float
     holds: bool
+    reach: tuple[float, float] | None = None
 
 
 def draw_claims(path: str, title: str, unit: str, bars: Sequence[ClaimBar], size: str = DEFAULT_SIZE) -> None:
-    """Published values, hollow, and ours below each, with the interval in which ours holds.
+    """Published values, hollow, with the interval in which ours holds, and below each ours, with its reach.
 
     Raises:
         InputError: the file name ends in no picture format, or cannot be written.
@@ -45,53 +46,46 @@ def draw_claims(path: str, title: str, unit: str, bars: Sequence[ClaimBar], size
 
     def draw(axes: Axes) -> None:
         for place, bar in enumerate(bars):
-            _draw_bar(axes, place, bar)
+            _draw_published(axes, place - _HEIGHT / 2, bar)
+            _draw_ours(axes, place + _HEIGHT / 2, bar)
         axes.set_yticks(range(len(bars)), [bar.name for bar in bars])
         axes.set(ylim=(len(bars) - 0.4, -0.6), xlabel=unit)
-        axes.set_xlim(left=0)
+        axes.axvline(0, color=INK, linewidth=_line_width(axes))
         axes.tick_params(axis="y", length=0)
 
     panel = Panel(draw, 1.0 + 2.1 * len(bars), stretches=False)
     save(compose(title, ({"claims": [panel]},), size, ("claims",)), path, size)
 
 
-def _draw_bar(axes: Axes, place: int, bar: ClaimBar) -> None:
-    first = place == 0
-    thin = float(axes.spines["left"].get_linewidth())
-    axes.barh(
-        place - _HEIGHT / 2,
-        bar.high,
-        height=_HEIGHT,
-        facecolor="white",
-        edgecolor=INK,
-        linewidth=thin,
-        label="published" if first else None,
-    )
-    if bar.low < bar.high:
-        axes.barh(
-            place - _HEIGHT / 2,
-            bar.high - bar.low,
-            left=bar.low,
-            height=_HEIGHT,
-            facecolor=tint(INK, 0.2),
-            edgecolor=INK,
-            linewidth=thin,
-        )
-    middle = (bar.low + bar.high) / 2
-    reach = [[middle - bar.low * (1 - bar.room)], [bar.high * (1 + bar.room) - middle]]
+def _line_width(axes: Axes) -> float:
+    return float(axes.spines["left"].get_linewidth())
+
+
+def _draw_published(axes: Axes, place: float, bar: ClaimBar) -> None:
+    low, high = bar.published
+    width = _line_width(axes)
+    axes.barh(place, high, height=_HEIGHT, facecolor="white", edgecolor=INK, linewidth=width)
+    if low < high:
+        fill = tint(INK, 0.2)
+        axes.barh(place, high - low, left=low, height=_HEIGHT, facecolor=fill, edgecolor=INK, linewidth=width)
+    _draw_span(axes, place, (low - bar.room * abs(low), high + bar.room * abs(high)))
+
+
+def _draw_ours(axes: Axes, place: float, bar: ClaimBar) -> None:
+    if bar.ours is None:
+        axes.text(0, place, " not run", va="center", color=INK)
+        return
+    axes.barh(place, bar.ours, height=_HEIGHT, color=COLOURS["compute"] if bar.holds else COLOURS["write"])
+    end = bar.ours if bar.reach is None else max(bar.ours, bar.reach[1])
+    if bar.reach is not None and bar.reach[0] < bar.reach[1]:
+        _draw_span(axes, place, bar.reach)
+    axes.text(max(end, 0.0), place, f"  {bar.ours:.3g}", va="center", color=INK)
+
+
+def _draw_span(axes: Axes, place: float, ends: tuple[float, float]) -> None:
+    width = _line_width(axes)
+    middle = (ends[0] + ends[1]) / 2
+    reach = (ends[1] - ends[0]) / 2
     axes.errorbar(
-        middle,
-        place - _HEIGHT / 2,
-        xerr=reach,
-        fmt="none",
-        ecolor=INK,
-        elinewidth=thin,
-        capsize=2 * thin,
-        label="within tolerance" if first else None,
+        middle, place, xerr=reach, fmt="none", ecolor=INK, elinewidth=width, capsize=2 * width, zorder=3
     )
-    if bar.ours is not None:
-        colour = COLOURS["compute"] if bar.holds else COLOURS["write"]
-        axes.barh(place + _HEIGHT / 2, bar.ours, height=_HEIGHT, color=colour)
-        axes.text(bar.ours, place + _HEIGHT / 2, f" {bar.ours:.3g}", va="center", color=INK)
-    else:
-        axes.text(0, place + _HEIGHT / 2, " not run", va="center", color=INK)
