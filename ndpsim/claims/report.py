@@ -57,10 +57,10 @@ def _lines(outcomes: Sequence[Outcome], changes: Changes | None, pictures: Seque
     lines = [
         "# Published figures, and ours",
         "",
-        f"Made by `ndpsim validate{option} --report validation`. What each claim quotes, how it is read, what "
-        "it is run with and how far off it may be stand in `validation/claims/`; the classes of tolerance "
-        "were written down before anything was run. A fitted claim is one whose figure a parameter was "
-        "fitted to: it is no prediction.",
+        f"Made by `ndpsim validate{option} --report validation`. What each claim quotes, how it is read, "
+        "what it is run with and how far off it may be stand in `validation/claims/`; the classes of "
+        "tolerance were written down before anything was run. A fitted claim is one whose figure a parameter "
+        "was fitted to: it is no prediction.",
         "",
         *(f"- {line}" for line in summary(outcomes)),
         "",
@@ -107,8 +107,8 @@ def _sensitivity(paper: Paper, outcomes: Sequence[Outcome], changes: Changes) ->
         "",
         f"### {paper.paper}: what assumptions decide",
         "",
-        "Ours at the values that `validation/claims/` gives for what the paper does not say, one changed at a "
-        "time.",
+        "Ours at the values that `validation/claims/` gives for what the paper does not say, one changed at "
+        "a time.",
         "",
         *_table(SENSITIVITY_COLUMNS, rows),
         "",

@@ -46,7 +46,7 @@ class Outcome:
     @property
     def is_news(self) -> bool:
         """Whether the verdict is another one than expected, for the better or for the worse."""
-        return self.verdict not in (self.claim.expected, "not-run") and self.claim.kind != "not-reproducible"
+        return self.claim.kind != "not-reproducible" and self.verdict != self.claim.expected
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

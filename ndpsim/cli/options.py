@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -18,6 +19,7 @@ from ndpsim.errors import InputError
 from ndpsim.files import ensure_writable, file_identity, is_in_place, replacing
 
 __all__ = [
+    "check_folder",
     "check_outputs",
     "exact_check_option",
     "json_option",
@@ -119,6 +121,16 @@ def check_outputs(outputs: Mapping[str, str | None]) -> None:
         if identity in taken:
             raise InputError(f"{path} is the file of {taken[identity]}, too", key=option)
         taken[identity] = option
+
+
+def check_folder(folder: Path, option: str) -> None:
+    """Make sure, before any work, that a folder given by an option can be one.
+
+    Raises:
+        InputError: it is a file.
+    """
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise InputError(f"{folder} is not a folder", key=option)
 
 
 @contextmanager

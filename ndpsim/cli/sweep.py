@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from click.shell_completion import CompletionItem
 from ndpsim.cli.command import Command, CommandGroup
 from ndpsim.cli.completion import SWEPT_KEYS, names_or_files
 from ndpsim.cli.notices import announce_kernels
-from ndpsim.cli.options import check_outputs, named_as_options, write_json
+from ndpsim.cli.options import check_folder, check_outputs, named_as_options, write_json
 from ndpsim.cli.sweep_progress import showing
 from ndpsim.errors import InputError, one_of
 
@@ -195,7 +194,7 @@ def _sweep(name: str, fixed: dict[str, str], options: dict[str, Any]) -> None:
             "--report": options["report_to"],
         }
     )
-    _check_out(out)
+    check_folder(out, "--out")
     from ndpsim.sweeps.run import defined, run_sweep
 
     sets = _pairs(options["sets"], "--set", "dimm.ranks=2")
@@ -231,16 +230,6 @@ def _sweep(name: str, fixed: dict[str, str], options: dict[str, Any]) -> None:
     _draw(options, result, plot)
     if result.failed:
         click.get_current_context().exit(1)
-
-
-def _check_out(out: Path) -> None:
-    """Make sure that the folder of results can be one.
-
-    Raises:
-        InputError: it is a file.
-    """
-    if os.path.lexists(out) and not out.is_dir():
-        raise InputError(f"{out} is not a folder", key="--out")
 
 
 def _plot_of(options: Mapping[str, Any], definition: Definition) -> dict[str, Any] | None:

@@ -7,7 +7,14 @@ from pathlib import Path
 import click
 
 from ndpsim.cli.command import Command
-from ndpsim.cli.options import check_outputs, json_option, named_as_options, progress_of, write_json
+from ndpsim.cli.options import (
+    check_folder,
+    check_outputs,
+    json_option,
+    named_as_options,
+    progress_of,
+    write_json,
+)
 
 __all__ = ["command"]
 
@@ -38,6 +45,8 @@ def command(
     What has been run before, with the same version of ndpsim, is found in the cache.
     """
     check_outputs({"--json": json_to})
+    if report_to is not None:
+        check_folder(Path(report_to), "--report")
     from ndpsim.claims.evaluate import chosen_claims, evaluate
     from ndpsim.claims.evaluate import sensitivity as changed
     from ndpsim.sweeps.executors.local import available_cores
