@@ -160,7 +160,7 @@ def _draw(folder: Path, outcomes: Sequence[Outcome], changes: Changes) -> list[_
             for one in of_figure
         ]
         file = f"{_PICTURES}/{_file_name(f'{paper} {figure} {unit}')}.svg"
-        draw_claims(str(folder / file), f"{paper}, {figure}", unit or "ratio", bars)
+        draw_claims(str(folder / file), f"{paper}, {figure}", "times" if unit == "x" else unit, bars)
         pictures.append(_Picture(file, paper, figure))
     return pictures
 

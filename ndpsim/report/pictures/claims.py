@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.axes import Axes
 
 from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.canvas import Panel, compose, save
-from ndpsim.report.pictures.colours import COLOURS, INK, tint
+from ndpsim.report.pictures.colours import INK, SERIES, tint
 
 __all__ = ["ClaimBar", "draw_claims"]
 
@@ -61,31 +62,43 @@ def _line_width(axes: Axes) -> float:
     return float(axes.spines["left"].get_linewidth())
 
 
+def _first(axes: Axes, label: str) -> str | None:
+    """A label where it is the first of its kind: the legend explains each once."""
+    return None if label in axes.get_legend_handles_labels()[1] else label
+
+
 def _draw_published(axes: Axes, place: float, bar: ClaimBar) -> None:
     low, high = bar.published
-    width = _line_width(axes)
-    axes.barh(place, high, height=_HEIGHT, facecolor="white", edgecolor=INK, linewidth=width)
+    outline: dict[str, Any] = {"height": _HEIGHT, "edgecolor": INK, "linewidth": _line_width(axes)}
+    axes.barh(place, high, facecolor="white", label=_first(axes, "published"), **outline)
     if low < high:
-        fill = tint(INK, 0.2)
-        axes.barh(place, high - low, left=low, height=_HEIGHT, facecolor=fill, edgecolor=INK, linewidth=width)
-    _draw_span(axes, place, (low - bar.room * abs(low), high + bar.room * abs(high)))
+        axes.barh(place, high - low, left=low, facecolor=tint(INK, 0.2), **outline)
+    _draw_span(axes, place, (low - bar.room * abs(low), high + bar.room * abs(high)), "allowed", (0, (2, 1)))
 
 
 def _draw_ours(axes: Axes, place: float, bar: ClaimBar) -> None:
     if bar.ours is None:
         axes.text(0, place, " not run", va="center", color=INK)
         return
-    axes.barh(place, bar.ours, height=_HEIGHT, color=COLOURS["compute"] if bar.holds else COLOURS["write"])
+    label, colour = ("ours, holds", SERIES[0]) if bar.holds else ("ours, off", SERIES[1])
+    axes.barh(place, bar.ours, height=_HEIGHT, color=colour, label=_first(axes, label))
     end = bar.ours if bar.reach is None else max(bar.ours, bar.reach[1])
     if bar.reach is not None and bar.reach[0] < bar.reach[1]:
-        _draw_span(axes, place, bar.reach)
+        _draw_span(axes, place, bar.reach, "ours, other assumptions", "solid")
     axes.text(max(end, 0.0), place, f"  {bar.ours:.3g}", va="center", color=INK)
 
 
-def _draw_span(axes: Axes, place: float, ends: tuple[float, float]) -> None:
+def _draw_span(axes: Axes, place: float, ends: tuple[float, float], label: str, style: Any) -> None:
     width = _line_width(axes)
-    middle = (ends[0] + ends[1]) / 2
-    reach = (ends[1] - ends[0]) / 2
-    axes.errorbar(
-        middle, place, xerr=reach, fmt="none", ecolor=INK, elinewidth=width, capsize=2 * width, zorder=3
+    drawn = axes.errorbar(
+        (ends[0] + ends[1]) / 2,
+        place,
+        xerr=(ends[1] - ends[0]) / 2,
+        fmt="none",
+        ecolor=INK,
+        elinewidth=1.5 * width,
+        capsize=2 * width,
+        zorder=3,
+        label=_first(axes, label),
     )
+    drawn.lines[2][0].set_linestyle(style)
