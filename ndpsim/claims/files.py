@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -39,7 +40,8 @@ def read_paper(file: Path) -> Paper:
     return _validated(Paper, parse(read_text(file), str(file)), file)
 
 
-def read_papers() -> dict[str, Paper]:
+@functools.cache
+def read_papers() -> Mapping[str, Paper]:
     """All bundled claims, by the short names of their papers."""
     files = sorted(data_folder(_FOLDER).glob("*.yaml"))
     papers = [read_paper(file) for file in files if file.stem != "tolerances"]

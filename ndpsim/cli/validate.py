@@ -18,6 +18,8 @@ from ndpsim.cli.options import (
 
 __all__ = ["command"]
 
+_MOST_JOBS = 1024
+
 
 @click.command(
     cls=Command,
@@ -47,13 +49,14 @@ def command(
     check_outputs({"--json": json_to})
     if report_to is not None:
         check_folder(Path(report_to), "--report")
+    from ndpsim.arguments import whole_number
     from ndpsim.claims.evaluate import chosen_claims, evaluate
     from ndpsim.claims.evaluate import sensitivity as changed
     from ndpsim.sweeps.executors.local import available_cores
 
     with named_as_options("jobs", claim="PAPER|CLAIM"):
         claims = chosen_claims(names)
-        processes = available_cores() if jobs is None else jobs
+        processes = available_cores() if jobs is None else whole_number(jobs, "jobs", 1, _MOST_JOBS)
     with progress_of("running claims") as progress:
         outcomes = evaluate(claims, processes, lambda done, of: progress(done / max(of, 1)))
     changes = None

@@ -1,0 +1,490 @@
+"""``ndpsim validate``: runs of claims, verdicts, what assumptions decide, reports."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ndpsim.claims import evaluate as evaluation
+from ndpsim.claims import runs as claim_runs
+from ndpsim.claims.claim import Claim, Paper, Run
+from ndpsim.claims.evaluate import chosen_claims, evaluate, sensitivity
+from ndpsim.claims.files import read_papers, read_tolerances
+from ndpsim.claims.report import write_report
+from ndpsim.claims.runs import filled, takes
+from ndpsim.claims.verdict import interval_of, judged
+from ndpsim.claims.words import dependence, figure_in_words, summary
+from ndpsim.cli.main import main
+
+SOURCES = read_papers()
+EVERY = [(source, claim) for source in SOURCES.values() for claim in source.claims]
+EXACT = [pair for pair in EVERY if pair[1].kind == "exact"]
+NUMBERS = [pair for pair in EVERY if pair[1].kind in ("exact", "simulated")]
+TRENDS = [pair for pair in EVERY if pair[1].kind == "trend"]
+TOLERANCES = read_tolerances()
+
+
+def named(pairs):
+    return [pytest.param(*pair, id=pair[1].name) for pair in pairs]
+
+
+def published(claim: Claim, **changes) -> Claim:
+    return claim.model_copy(update={"published": claim.published.model_copy(update=changes)})
+
+
+def given_besides(claim: Claim, **given) -> Claim:
+    """A claim whose runs have other hardware; dots are written as double underscores."""
+    changed = {key.replace("__", "."): value for key, value in given.items()}
+    runs = {
+        name: run.model_copy(
+            update={"given": run.given | {k: v for k, v in changed.items() if takes(run, k)}}
+        )
+        for name, run in claim.runs.items()
+    }
+    return claim.model_copy(update={"runs": runs})
+
+
+def claim_of(name: str) -> tuple[Paper, Claim]:
+    return next(pair for pair in EVERY if pair[1].name == name)
+
+
+def outcome_of(paper: Paper, claim: Claim):
+    return evaluate([(paper, claim)], 1)[0]
+
+
+# Exact claims are run here, all of them
+
+
+@pytest.fixture(scope="module")
+def exact_outcomes():
+    return {one.claim.name: one for one in evaluate(EXACT, 1)}
+
+
+@pytest.mark.parametrize(("paper", "claim"), named(EXACT))
+def test_an_exact_claim_is_equal_or_off_for_the_reason_that_it_gives(paper, claim, exact_outcomes):
+    outcome = exact_outcomes[claim.name]
+    assert outcome.verdict == claim.expected, (outcome.ours, outcome.reason)
+    assert outcome.tolerance == 0
+    assert claim.expected == "holds" or claim.why
+
+
+def changed_metrics(claim: Claim, factor: float):
+    """The verdicts of an exact claim with each metric that it reads another one, one at a time."""
+    paper, runs = claim_of(claim.name)[0], evaluation._runs_of(claim)
+    found = claim_runs.measured((run for of in runs for run in of.values()), 1)
+    for name, metric in re.findall(r"\b([a-z]\w*)\.([\w.]+)", claim.ours):
+        other = {run: dict(found[run]) for of in runs for run in of.values()}
+        for of in runs:
+            other[of[name]][metric] *= factor
+        yield judged(claim, paper, evaluation._worked_out(claim, runs, other)[0], {}, TOLERANCES).verdict
+
+
+@pytest.mark.parametrize(("paper", "claim"), named(EXACT))
+def test_an_exact_claim_rests_on_values_of_ours(paper, claim, exact_outcomes):
+    """One of what its expression reads changed by a tenth, or doubled where it is rounded, changes its verdict."""
+    ours = exact_outcomes[claim.name]
+    if ours.verdict == "holds" and ours.ours:
+        assert "off" in {*changed_metrics(claim, 1.1), *changed_metrics(claim, 2)}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "affected"),
+    [
+        ("link.lane_gbit_s", 27.5, {"trimoe-link-bandwidth"}),
+        ("ndp.gemv.clock_mhz", 1100, {"trimoe-ndp-rate"}),
+        ("host.memory_tb", 2.2, {"trimoe-dimm-capacity"}),
+        ("ndp.systolic.clock_mhz", 1100, {"cxl-ndp-peak"}),
+    ],
+)
+def test_hardware_that_is_a_tenth_off_takes_the_exact_claims_with_it_that_it_should(
+    key, value, affected, exact_outcomes
+):
+    paper = min(affected).partition("-")[0]
+    of_paper = [
+        (source, given_besides(claim, **{key.replace(".", "__"): value}))
+        for source, claim in EXACT
+        if source.paper == paper
+    ]
+    changed = {
+        one.claim.name
+        for one in evaluate(of_paper, 1)
+        if one.verdict != exact_outcomes[one.claim.name].verdict
+    }
+    assert changed == affected
+
+
+# Verdicts
+
+
+@pytest.mark.parametrize(("paper", "claim"), named(NUMBERS))
+def test_another_published_value_has_another_verdict(paper, claim):
+    low, high = interval_of(claim.published)
+    assert judged(claim, paper, high, {}, TOLERANCES).verdict == "holds"
+    assert judged(claim, paper, low, {}, TOLERANCES).verdict == "holds"
+    allowed = TOLERANCES[claim.tolerance].share + claim.published.reading_error
+    factor = (1 + allowed) / max(1 - allowed, 0.1) * 1.2
+    for moved in (low / factor - 2, high * factor + 2):
+        other = published(claim, value=moved, low=None, high=None)
+        assert judged(other, paper, (low + high) / 2, {}, TOLERANCES).verdict == "off"
+
+
+@pytest.mark.parametrize(("paper", "claim"), named(EXACT))
+def test_another_published_value_of_an_exact_claim_turns_what_was_run(paper, claim, exact_outcomes):
+    outcome = exact_outcomes[claim.name]
+    if outcome.verdict == "holds":
+        high = interval_of(claim.published)[1]
+        other = published(claim, value=1.1 * high + 1, low=None, high=None, quote="another")
+    else:
+        other = published(claim, value=float(outcome.ours), low=None, high=None, quote="another")
+    again = outcome_of(paper, other)
+    assert {outcome.verdict, again.verdict} == {"holds", "off"}
+    assert again.is_news
+
+
+@pytest.mark.parametrize(("paper", "claim"), named(TRENDS))
+def test_a_trend_holds_when_it_is_so(paper, claim):
+    assert judged(claim, paper, True, {}, TOLERANCES).verdict == "holds"
+    assert judged(claim, paper, False, {}, TOLERANCES).verdict == "off"
+
+
+@pytest.mark.parametrize(
+    ("value", "quote", "ours", "verdict"),
+    [
+        (2.1, "2.1 times", 2.149, "holds"),
+        (2.1, "2.1 times", 2.151, "off"),
+        (2.1, "2.10 times", 2.149, "off"),
+        (2.0, "2.00 and 2 and 12.0", 2.006, "off"),
+        (62.0, "62x", 62.5, "holds"),
+        (62.0, "62x", 62.6, "off"),
+        (2048.0, "2,048 GB", 2048.6, "off"),
+        (-3.0, "a loss of 3", -3.4, "holds"),
+        (0.0, "-", 0, "holds"),
+        (0.0, "-", 1, "off"),
+    ],
+)
+def test_a_printed_number_hides_half_of_its_last_digit_and_no_more(value, quote, ours, verdict):
+    paper, claim = claim_of("trimoe-link-bandwidth")
+    other = published(claim, value=value, quote=quote)
+    assert judged(other, paper, ours, {}, TOLERANCES).verdict == verdict
+
+
+def test_errors_are_from_the_nearer_end():
+    paper, claim = claim_of("trimoe-link-bandwidth")
+    between = published(claim, value=None, low=10.0, high=20.0)
+    errors = [judged(between, paper, ours, {}, TOLERANCES).error for ours in (5, 10, 15, 20, 30)]
+    assert errors == [-0.5, 0, 0, 0, 0.5]
+
+
+def test_a_verdict_is_news_when_it_is_not_the_expected_one_for_better_or_worse():
+    paper, claim = claim_of("trimoe-link-bandwidth")
+    off = claim.model_copy(update={"expected": "off", "why": "a reason"})
+    assert not judged(claim, paper, 25.0, {}, TOLERANCES).is_news
+    assert judged(claim, paper, 30.0, {}, TOLERANCES).is_news
+    assert judged(off, paper, 25.0, {}, TOLERANCES).is_news
+    assert not judged(off, paper, 30.0, {}, TOLERANCES).is_news
+    assert replace(judged(claim, paper, 25.0, {}, TOLERANCES), verdict="not-run").is_news
+
+
+# Runs
+
+GEMV = {"hw": "trimoe", "shape": "64,256", "dimm.count": 1, "dimm.ranks": 1}
+MADE = Claim.model_validate(
+    {
+        "name": "made-speed",
+        "place": "Table 1",
+        "kind": "simulated",
+        "published": {"value": 1.0, "quote": "1.0", "unit": "x"},
+        "over": {"tokens": [1, 2]},
+        "runs": {
+            "one": {"command": "gemv", "given": {**GEMV, "tokens": "{tokens}"}},
+            "same": {"command": "gemv", "given": {**GEMV, "tokens": "{tokens}"}},
+        },
+        "ours": "one.time_ns / same.time_ns",
+        "tolerance": "stated",
+        "assumptions": [
+            {"key": "ndp.gemv.clock_mhz", "values": [500, 250], "runs": ["one"], "reason": "not said"}
+        ],
+    }
+)
+PAPER = Paper.model_validate(
+    {"paper": "made", "title": "A paper", "hardware": "trimoe", "counted": {}, "claims": []}
+)
+
+
+@pytest.fixture
+def counted_runs(monkeypatch):
+    """How many runs were run, not found."""
+    ran = []
+    original = claim_runs.run_locally
+
+    def counting(command, tasks, jobs):
+        for task, answer in original(command, tasks, jobs):
+            ran.append(task.given)
+            yield task, answer
+
+    monkeypatch.setattr(claim_runs, "run_locally", counting)
+    return ran
+
+
+@pytest.fixture
+def entries(monkeypatch):
+    """Results that are stored and found in a dictionary."""
+    stored: dict[str, bytes] = {}
+
+    class Entries:
+        def read(self, name):
+            return stored.get(name)
+
+        def write(self, name, content):
+            stored[name] = content
+
+    monkeypatch.setattr(claim_runs, "stored_beside_results", Entries)
+    return stored
+
+
+def test_equal_runs_are_run_once_and_found_again(counted_runs, entries):
+    first = outcome_of(PAPER, MADE)
+    assert (first.verdict, first.ours) == ("holds", 1.0)
+    assert first.values == {"1": 1.0, "2": 1.0}
+    assert len(counted_runs) == len(entries) == 2
+    assert outcome_of(PAPER, MADE) == first
+    assert len(counted_runs) == 2
+
+
+def test_an_assumption_moves_the_runs_that_it_names(counted_runs, entries):
+    changes = sensitivity([(PAPER, MADE)], 1)["made-speed"]
+    assert [change.value for change in changes] == [500, 250]
+    slow, slower = (change.outcome for change in changes)
+    assert 1 < slow.ours < slower.ours
+    assert slower.verdict == "off"
+    base = outcome_of(PAPER, MADE)
+    assert dependence(base, changes) == "off with ndp.gemv.clock_mhz=250"
+    assert dependence(base, []) == "rests on no assumption"
+    assert dependence(slower, changes) == "holds with ndp.gemv.clock_mhz=500"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({**GEMV, "tokens": 0}, "tokens"),
+        ({**GEMV, "layout": "nowhere"}, "unknown layout 'nowhere'"),
+    ],
+)
+def test_a_run_that_can_never_be_is_a_line_or_a_claim_that_is_not_run(given, words, entries):
+    claim = MADE.model_copy(
+        update={"over": {}, "runs": dict.fromkeys(MADE.runs, Run(command="gemv", given=given))}
+    )
+    try:
+        outcome = outcome_of(PAPER, claim)
+    except Exception as error:
+        assert words in str(error)
+        assert "\n" not in str(error)
+    else:
+        assert outcome.verdict == "not-run"
+        assert outcome.is_news
+        assert words in outcome.reason
+
+
+def test_a_metric_that_is_not_there_is_a_claim_that_is_not_run(entries):
+    outcome = outcome_of(
+        PAPER,
+        MADE.model_copy(
+            update={
+                "over": {},
+                "runs": {name: Run(command="gemv", given=GEMV) for name in MADE.runs},
+                "ours": "one.times_ns",
+            }
+        ),
+    )
+    assert outcome.verdict == "not-run"
+    assert "did you mean 'time_ns'" in outcome.reason
+
+
+def test_places_are_filled_with_values_of_their_own_type():
+    run = Run(command="moe", given={"batch": "{batch}", "policy": "cache:ways={ways},in_flight=miss"})
+    given = json.loads(filled(run, {"batch": 4, "ways": 2}).given)
+    assert given == {"batch": 4, "policy": "cache:ways=2,in_flight=miss"}
+
+
+@pytest.mark.parametrize(("paper", "claim"), named(pair for pair in EVERY if pair[1].assumptions))
+def test_an_assumption_is_a_key_of_the_runs_that_it_is_of(paper, claim):
+    keys = [(assumption.key, tuple(assumption.runs)) for assumption in claim.assumptions]
+    assert len(set(keys)) == len(keys)
+    for assumption in claim.assumptions:
+        runs = [claim.runs[name] for name in assumption.runs] or list(claim.runs.values())
+        takers = [run for run in runs if takes(run, assumption.key)]
+        assert takers if not assumption.runs else takers == runs, assumption.key
+
+
+# Statistics of a routing, values of machines and models
+
+
+def test_quantities_by_hand():
+    def of(command, expression, **given):
+        claim = Claim.model_validate(
+            {
+                **MADE.model_dump(),
+                "over": {},
+                "assumptions": [],
+                "runs": {"run": {"command": command, "given": given}},
+                "ours": expression,
+            }
+        )
+        return outcome_of(PAPER, claim).ours
+
+    assert of("model", "run.expert_weight_bytes", model="mixtral-8x7b", bits=8) == 3 * 4096 * 14336
+    assert of("model", "run.parameters / 1e9", model="mixtral-8x7b") == pytest.approx(46.70, abs=0.01)
+    assert of("hardware", "run.derived.dimm_peak_gbps", hw="trimoe") == 153.6
+    # A roofline by hand: 0.8 of 2.04 TB/s for the bytes of one expert, and 18 us besides.
+    expert_bytes = 3 * 5120 * 1536 * 2
+    assert of("processor", "run.time_ns", hw="trimoe", model="deepseek-v2", tokens=1) == pytest.approx(
+        expert_bytes / (0.8 * 2040) + 18_000
+    )
+    share = of(
+        "routing", "run.decode.shares.hot.value", model="mixtral-8x7b", routing="skewed", batch=8, steps=2
+    )
+    assert 0 < share < 1
+
+
+# The command
+
+
+def run(capsys, *arguments):
+    with pytest.raises(SystemExit) as caught:
+        main(["validate", *arguments])
+    captured = capsys.readouterr()
+    return caught.value.code, captured.out, captured.err
+
+
+def test_a_claim_that_holds_is_printed_beside_what_is_published(capsys):
+    status, out, _ = run(capsys, "trimoe-link-bandwidth")
+    assert status == 0
+    row = next(line for line in out.splitlines() if line.startswith("trimoe-link-bandwidth"))
+    assert re.split(r"  +", row)[2:] == ["25 GB/s", "25 GB/s", "+0.0%", "0%", "holds"]
+    assert "papers: 1 of 1 exact claims hold" in out
+
+
+def test_json_has_the_keys_of_the_contract(capsys):
+    status, out, _ = run(capsys, "trimoe-link-bandwidth", "--json", "-")
+    claim = json.loads(out)["claims"][0]
+    assert status == 0
+    wanted = {
+        "name",
+        "paper",
+        "place",
+        "kind",
+        "published",
+        "ours",
+        "error",
+        "tolerance",
+        "fitted",
+        "verdict",
+    }
+    assert wanted <= set(claim)
+    assert (claim["paper"], claim["published"], claim["ours"], claim["verdict"]) == (
+        "trimoe",
+        25,
+        25,
+        "holds",
+    )
+
+
+def test_what_cannot_be_reproduced_is_not_comparable_and_says_why(capsys):
+    name = next(claim.name for _, claim in EVERY if claim.kind == "not-reproducible")
+    status, out, _ = run(capsys, name, "--json", "-")
+    claim = json.loads(out)["claims"][0]
+    assert status == 0
+    assert (claim["kind"], claim["verdict"], claim["ours"]) == ("not-reproducible", "not-comparable", None)
+    assert claim["why"]
+
+
+@pytest.mark.parametrize("change", [{"value": 30.0}, None])
+def test_an_unexpected_verdict_ends_with_status_1(change, capsys, monkeypatch):
+    paper, claim = claim_of("trimoe-link-bandwidth")
+    off = claim.model_copy(update={"expected": "off", "why": "a reason"})
+    other = off if change is None else published(claim, **change)
+    changed = {"trimoe": paper.model_copy(update={"claims": [other]})}
+    monkeypatch.setattr(evaluation, "read_papers", lambda: changed)
+    status, out, _ = run(capsys, "trimoe")
+    assert status == 1
+    assert "(unexpected)" in out
+    assert "not as expected: trimoe-link-bandwidth" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["trimo"], "PAPER|CLAIM: unknown paper or claim 'trimo'; did you mean 'trimoe'"),
+        (["trimoe-link-bandwith"], "did you mean 'trimoe-link-bandwidth'"),
+        (["trimoe-link-bandwidth", "--jobs", "0"], "--jobs"),
+        (["trimoe-link-bandwidth", "--json", "/nowhere/x.json"], "--json"),
+        (["trimoe-link-bandwidth", "--report", __file__], "is not a folder"),
+    ],
+)
+def test_a_mistake_is_one_line_before_anything_runs(arguments, words, capsys, monkeypatch):
+    monkeypatch.setattr(evaluation, "measured", lambda *_: pytest.fail("runs"))
+    status, out, err = run(capsys, *arguments)
+    assert (status, out) == (2, "")
+    assert words in err
+    assert err.count("\n") == 1
+
+
+def test_claims_are_chosen_by_paper_and_by_name():
+    chosen = [claim.name for _, claim in chosen_claims(["trimoe-link-bandwidth", "cxl"])]
+    assert chosen.count("trimoe-link-bandwidth") == 1
+    assert len(chosen) == 1 + len(SOURCES["cxl"].claims)
+    assert len(chosen_claims([])) == len(EVERY)
+
+
+# Reports
+
+
+def test_a_report_has_every_claim_and_a_picture_of_each_figure(tmp_path, entries):
+    drawn = [
+        published(MADE.model_copy(update={"name": f"made-{n}", "figure": "Figure 2"}), value=float(n))
+        for n in (1, 2)
+    ]
+    pairs = [(PAPER, claim) for claim in drawn]
+    outcomes, changes = evaluate(pairs, 1), sensitivity(pairs, 1)
+    other = replace(outcomes[0], paper="trimoe"), replace(outcomes[1], paper="trimoe")
+    write_report(tmp_path, other, changes)
+    text = (tmp_path / "REPORT.md").read_text()
+    assert "| made-1 | Table 1 | 1 x | 1 x | +0.0% | 5% | holds |" in text
+    assert "| made-2 | Table 1 | 2 x | 1 x | -50.0% | 5% | off (unexpected) |" in text
+    assert "| made-1 | ndp.gemv.clock_mhz | 250 |" in text
+    assert "](figures/trimoe-figure-2-x.svg)" in text
+    assert (tmp_path / "figures" / "trimoe-figure-2-x.svg").read_text().count("made-") == 2
+    first = text, (tmp_path / "figures" / "trimoe-figure-2-x.svg").read_bytes()
+    write_report(tmp_path, other, changes)
+    again = (
+        (tmp_path / "REPORT.md").read_text(),
+        (tmp_path / "figures" / "trimoe-figure-2-x.svg").read_bytes(),
+    )
+    assert again == first
+
+
+def test_the_summary_counts_fitted_claims_apart():
+    paper, claim = claim_of("trimoe-link-bandwidth")
+    fitted = claim.model_copy(update={"fitted": ["a parameter"], "kind": "simulated"})
+    free = claim.model_copy(update={"kind": "simulated"})
+    outcomes = [judged(free, paper, 30.0, {}, TOLERANCES), judged(fitted, paper, 25.0, {}, TOLERANCES)]
+    assert summary(outcomes)[0] == "papers: 0 of 1 simulated claims hold (1 of 2 with fitted ones)"
+
+
+REPORT = Path(__file__).parents[1] / "validation" / "REPORT.md"
+
+
+def test_the_report_in_the_checkout_is_of_these_claims():
+    """Names, published figures and verdicts; the runs themselves take minutes."""
+    rows = [line.split(" | ") for line in REPORT.read_text().splitlines() if line.startswith("| ")]
+    cells = {row[0].removeprefix("| "): row for row in rows if len(row) == 7}
+    for _, claim in NUMBERS + TRENDS:
+        row = cells.pop(claim.name)
+        assert row[2] == figure_in_words(claim.published)
+        assert row[6].split()[0] == claim.expected
+        assert ("(fitted)" in row[6]) == bool(claim.fitted)
+    assert set(cells) == {"claim"}
