@@ -18,7 +18,7 @@ from ndpsim.cli.options import (
 
 __all__ = ["command"]
 
-_MOST_JOBS = 1024
+_MOST_JOBS = 4096
 
 
 @click.command(
