@@ -98,7 +98,7 @@ class Claim(_Part):
         over: keys with several values; everything is run and worked out for each combination.
         runs: by name.
         ours: an expression over the metrics of the runs.
-        reduce: of the values over combinations: "mean", "min", "max"; for a trend "all".
+        reduce: of the values over combinations: "mean", "min" or "max"; of a trend "all", and nothing else.
         tolerance: the name of a class of `validation/claims/tolerances.yaml`; its size was written down
             before anything was run.
         fitted: parameters that were fitted to this very figure, with the script; empty: none, and it is a
@@ -134,6 +134,8 @@ class Claim(_Part):
             raise ValueError("runs and ours are missing")
         if (self.kind == "trend") != (self.published.statement is not None):
             raise ValueError("a trend, and nothing else, publishes a statement")
+        if (self.kind == "trend") != (self.reduce == "all"):
+            raise ValueError("reduce is all for a trend, and for nothing else")
         if (self.kind == "trend") == (self.tolerance is not None):
             raise ValueError("a tolerance belongs to exact and simulated claims, and to all of them")
         if self.expected != "holds" and not self.why:
