@@ -44,6 +44,22 @@ def test_what_is_expected_to_be_off_says_why():
     assert all(claim.why for claim in off)
 
 
+def test_what_a_generator_of_routing_is_given_and_gives_back_is_fitted_and_all_else_is_a_prediction():
+    for claim in SOURCES["skew"].claims:
+        assert bool(claim.fitted) == claim.name.startswith("skew-given-"), claim.name
+
+
+def test_the_cycles_of_unindp_are_its_accesses_and_what_it_counts_besides():
+    figures = {claim.name: claim.published.value for claim in SOURCES["unindp"].claims}
+    shapes = {name.split("-")[1] for name in figures if name.endswith("-stream")}
+    assert len(shapes) == 7
+    for shape in shapes:
+        accesses, rows, stream = (
+            figures[f"unindp-{shape}-{what}"] for what in ("accesses", "row-changes", "stream")
+        )
+        assert stream == 6 * accesses / 2 + 31 * rows / 16 / 2 + 67
+
+
 # Expressions
 
 METRICS = {
