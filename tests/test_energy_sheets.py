@@ -54,7 +54,7 @@ def test_loops_that_the_model_is_not_made_from():
 def test_currents_of_the_sheet_are_those_that_are_known_of_the_part():
     _, device, chip, *_ = SCRIPT.SHEETS[0]
     known = find_currents(device)
-    loops = ("IDD0", "IDD2N", "IDD3N", "IDD4R", "IDD4W", "IDD5B", "IPP0", "IPP3N", "precharge_ns")
+    loops = ("IDD0", "IDD2N", "IDD3N", "IDD4R", "IDD4W", "IDD5B", "IPP0", "IPP3N", "IPP5B", "precharge_ns")
     assert {name: getattr(known, name) for name in loops} == {name: getattr(chip, name) for name in loops}
 
 
