@@ -38,7 +38,7 @@ NUMBER = {command.name: number for number, command in enumerate(COMMANDS)}
 WORDS = ("part", "source", "assumptions")
 
 DDR4_COMMON = dict(
-    VDD=1.2, VDDQ=1.2, VPP=2.5, IDD5B=250, IPP0=3, IPP2N=3, IPP3N=3, IPP4R=None, IPP4W=None, IPP5B=None, IDD5C=None,
+    VDD=1.2, VDDQ=1.2, VPP=2.5, IDD5B=250, IPP0=3, IPP2N=3, IPP3N=3, IPP4R=None, IPP4W=None, IPP5B=28, IDD5C=None,
     activate_ns=32, refresh_ns=350, same_bank_refresh_ns=None, driver_ohm=240 / 7, termination_ohm=48,
 )  # fmt: skip
 DDR5_COMMON = dict(
@@ -129,12 +129,12 @@ BY_HAND = {
         closed=448 / 2,
         open_bank=7.1 / 2,
     ),
-    # 8 chips, VPP 3 mA x 2.5 V in every loop. Closed 415.2, open 559.2 (9 a bank of 16), cycling 607.2.
+    # 8 chips, VPP 3 mA x 2.5 V in every loop but refresh, 28 mA. Closed 415.2, open 559.2 (9 a bank of 16), cycling 607.2.
     ("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA"): dict(
         activate=(192 - 9) * 32 + 192 * 13.75,  # 8496
         read=8 * (168 - 52) * 1.2 * 2.5,
         write=8 * (150 - 52) * 1.2 * 2.5,
-        refresh=8 * (250 - 37) * 1.2 * 350,
+        refresh=8 * ((250 - 37) * 1.2 + (28 - 3) * 2.5) * 350,
         same_bank_refresh=None,
         io=8 * 5 * 17.5 * 2.5,
         closed=415.2 * 0.625,
@@ -145,7 +145,7 @@ BY_HAND = {
         activate=(288 - 12) * 32 + 288 * 13.75,  # 12792
         read=16 * (143 - 47) * 1.2 * 2.5,
         write=16 * (130 - 47) * 1.2 * 2.5,
-        refresh=16 * (250 - 37) * 1.2 * 350,
+        refresh=16 * ((250 - 37) * 1.2 + (28 - 3) * 2.5) * 350,
         same_bank_refresh=None,
         io=16 * 3 * 17.5 * 2.5,
         closed=830.4 * 0.625,
@@ -156,7 +156,7 @@ BY_HAND = {
         activate=(134.4 - 5.4) * 32 + 134.4 * 14.16,
         read=8 * (135 - 43) * 1.2 * 10 / 3,
         write=8 * (123 - 43) * 1.2 * 10 / 3,
-        refresh=8 * (250 - 34) * 1.2 * 350,
+        refresh=8 * ((250 - 34) * 1.2 + (28 - 3) * 2.5) * 350,
         same_bank_refresh=None,
         io=8 * 5 * 17.5 * 10 / 3,
         closed=386.4 * 5 / 6,
@@ -327,9 +327,10 @@ def test_currents_are_shown_with_their_units():
 
 def test_a_number_is_shown_with_the_assumption_that_it_rests_on():
     sheet = {key: origin for key, _, _, origin in power_rows(currents_of("DDR4_8Gb_x8", 3200))}
-    assert sheet["power.IPP5B"].startswith("assumption: not in the sources; refresh draws no more")
+    assert sheet["power.IPP2N"].startswith("assumption: not in the sources; that of IPP3N")
     assert sheet["power.IDD0"] == (
-        "Micron MT40A1G8, DDR4-3200: limits of the 8 Gb data sheet, as in DRAMsim3, IPP3N as in gem5; tRAS, tRFC: JESD79-4"
+        "Micron MT40A1G8, DDR4-3200: limits of the 8 Gb data sheet, as in DRAMsim3, IPP3N as in gem5, IPP5B of a module's "
+        "data sheet; tRAS, tRFC: JESD79-4"
     )
     assert sheet["power.IDD5C"] == "not known"
     stand_in = {key: origin for key, _, _, origin in power_rows(currents_of("DDR5_32Gb_x8", 4800))}

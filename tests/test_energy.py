@@ -139,7 +139,7 @@ def test_the_kernel_and_its_python_agree_on_any_trace(seed, count):
     assert len(results) == 1
 
 
-# ---- By hand. A DDR4-3200 rank is 8 chips of 1.2 V and VPP 2.5 V (3 mA in every loop); a clock is 0.625 ns.
+# ---- By hand. A DDR4-3200 rank is 8 chips of 1.2 V and VPP 2.5 V (3 mA, in refresh 28); a clock is 0.625 ns.
 
 
 def test_idle_power_is_idd2n():
@@ -153,14 +153,14 @@ def test_idle_power_is_idd2n():
 
 
 def test_refreshed_without_pause_a_rank_draws_idd5b():
-    # 8 x (250 x 1.2 + 3 x 2.5) mW = 8 x 307.5 mW = 2460 mW for 350 ns (560 clocks) each.
+    # 8 x (250 x 1.2 + 28 x 2.5) mW = 8 x 370 mW = 2960 mW for 350 ns (560 clocks) each.
     device = resolve(*DDR4)
     energy = energy_of(trace_of(*((at, "REFab", 0, -1, -1) for at in range(0, 5600, 560))), device, 5600)
-    assert energy["total"] == pytest.approx(2460 * 3.5)
-    assert energy["refresh"] == pytest.approx(8 * (250 - 37) * 1.2 * 3.5)
+    assert energy["total"] == pytest.approx(2960 * 3.5)
+    assert energy["refresh"] == pytest.approx(8 * ((250 - 37) * 1.2 + (28 - 3) * 2.5) * 3.5)
     # Every 7.8 us instead: 350/7800 of the time.
     energy = energy_of(trace_of((0, "REFab", 0, -1, -1)), device, 12480)
-    assert energy["total"] / 7800 == pytest.approx((2460 * 350 + 415.2 * 7450) / 7800 / 1000)
+    assert energy["total"] / 7800 == pytest.approx((2960 * 350 + 415.2 * 7450) / 7800 / 1000)
 
 
 def test_refreshed_bank_by_bank_without_pause_a_rank_draws_idd5c():

@@ -1,8 +1,9 @@
 """What a DRAM chip draws, as its data sheet says, and which data sheet stands for which device.
 
-Data sheets give limits: the most that any chip of a kind draws at any temperature and voltage that are
-allowed. An energy that follows from them is one that no chip of that kind exceeds; measured chips draw less
-(Ghose et al., "What Your DRAM Power Models Are Not Telling You", SIGMETRICS 2018).
+Data sheets give limits: the most that any chip of a kind draws in a loop of commands at any temperature and
+voltage that are allowed. Measured chips draw less (Ghose et al., "What Your DRAM Power Models Are Not Telling
+You", SIGMETRICS 2018). What limits of different loops add up to is no strict bound of a third loop: see
+validation/energy.md.
 """
 
 from __future__ import annotations

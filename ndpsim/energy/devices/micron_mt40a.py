@@ -2,7 +2,8 @@
 
 The limits of the data sheet as public simulators carry them: DRAMsim3 those of all rates
 (configs/DDR4_8Gb_x4_*.ini, DDR4_8Gb_x8_*.ini), gem5 those of 2400 MT/s (DDR4_2400_16x4, DDR4_2400_8x8) with
-IPP3N; both agree, and PIMID gives die revision B for the x8 part at 2400 MT/s.
+IPP3N; both agree, and PIMID gives die revision B for the x8 part at 2400 MT/s. So does Micron's data sheet of
+a module of it (MTA18ASF2G72HZ, Rev. F 8/16, Table 15), from which IPP0 and IPP5B are.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _X8 = {
 
 _ASSUMPTIONS = {
     "IPP2N": "not in the sources; that of IPP3N, whose limit holds for all standby loops",
-    "IPP5B": "not in the sources; refresh draws no more from VPP than standby does",
+    "IPP5B": "of the x8 part at 2400 MT/s; the x16 part has the same at 2400 and 2666 MT/s; taken for all",
     "driver_ohm": "RZQ/7 of JESD79-4, the driver that IDD loops use",
     "termination_ohm": "RZQ/5 of JESD79-4, a usual setting at both ends; half of the bits low",
 }
@@ -31,7 +32,10 @@ _ASSUMPTIONS = {
 def _chip(part: str, rate: int, limits: tuple[int, ...], precharge_ns: float) -> Currents:
     return Currents(
         part=f"Micron {part}, DDR4-{rate}",
-        source="limits of the 8 Gb data sheet, as in DRAMsim3, IPP3N as in gem5; tRAS, tRFC: JESD79-4",
+        source=(
+            "limits of the 8 Gb data sheet, as in DRAMsim3, IPP3N as in gem5, IPP5B of a module's data "
+            "sheet; tRAS, tRFC: JESD79-4"
+        ),
         **dict(zip(_LOOPS, limits, strict=True)),
         VDD=1.2,
         VDDQ=1.2,
@@ -40,6 +44,7 @@ def _chip(part: str, rate: int, limits: tuple[int, ...], precharge_ns: float) ->
         IPP0=3,
         IPP2N=3,
         IPP3N=3,
+        IPP5B=28,
         activate_ns=32,
         precharge_ns=precharge_ns,
         refresh_ns=350,
