@@ -222,6 +222,17 @@ def test_an_expert_on_its_way_is_a_hit_or_a_miss(in_flight, gpu, hits):
     assert policy.cache_counts()["hits"] == hits
 
 
+def test_an_expert_that_arrives_while_its_layer_is_computed_is_not_fetched_again():
+    policy = started(2, ways=2, in_flight="miss")
+    policy.indexes[0].experts = [0, 6]  # 6 was fetched before, and is on its way
+    view = layer_view([[6, 7]], resident=[0], arriving=[6], experts=8)
+    assert policy.assign(view).cpu == [6, 7]
+    resident = np.zeros((1, 8), dtype=bool)
+    resident[0, [0, 6]] = True  # and now it is here
+    moves = policy.background(background_view(view, resident, moving=np.zeros_like(resident)))
+    assert [(one.kind, one.expert) for one in moves] == [("evict", 0), ("fetch", 7)]
+
+
 @pytest.mark.parametrize(("quota", "fetches"), [(64, 63), (4, 3), (1, 0), (0, 0), (None, 80)])
 def test_so_many_fetches_a_token_are_within_the_quota(quota, fetches):
     policy = started(80, layers=40, ways=2, quota=quota)
