@@ -11,13 +11,13 @@ from typing import Any
 from ndpsim.claims.claim import Assumption, Claim, Paper, ToleranceClass
 from ndpsim.claims.expression import Expression
 from ndpsim.claims.files import read_papers, read_tolerances
-from ndpsim.claims.runs import ResolvedRun, filled, measured, takes
+from ndpsim.claims.runs import ResolvedRun, Result, filled, measured, takes
 from ndpsim.claims.verdict import Outcome, judged
 from ndpsim.errors import InputError, one_of
 
 __all__ = ["Change", "chosen_claims", "evaluate", "sensitivity"]
 
-Measured = Mapping[ResolvedRun, dict[str, Any] | str]
+Measured = Mapping[ResolvedRun, Result]
 _REDUCE: Mapping[str, Callable[[list[Any]], Any]] = {
     "mean": statistics.fmean,
     "min": min,

@@ -20,7 +20,7 @@ from ndpsim.sweeps.executors.local import run_locally
 from ndpsim.sweeps.store import point_name
 from ndpsim.sweeps.values import one_value
 
-__all__ = ["ResolvedRun", "filled", "measured", "takes"]
+__all__ = ["ResolvedRun", "Result", "filled", "measured", "takes"]
 
 
 class _AnyCommand(SweptCommand):
@@ -37,6 +37,9 @@ class _AnyCommand(SweptCommand):
         """See `SweptCommand`."""
         return _command(given["command"]).measure(given["given"])
 
+
+#: Metrics by dotted name, or why there are none.
+Result = dict[str, Any] | str
 
 _ANY = _AnyCommand()
 _KIND = "claim"
@@ -90,18 +93,35 @@ def _filled(value: Any, values: Mapping[str, Any]) -> Any:
 
 def measured(
     runs: Iterable[ResolvedRun], jobs: int, watch: Callable[[int, int], None] = lambda done, of: None
-) -> dict[ResolvedRun, dict[str, Any] | str]:
+) -> dict[ResolvedRun, Result]:
     """The metrics of each run, or why it has none; what was run before is found in the cache of results.
 
     Args:
         jobs: processes.
         watch: called with how many are done, of how many.
     """
-    wanted = list(dict.fromkeys(runs))
-    found: dict[ResolvedRun, dict[str, Any] | str] = {}
-    waiting: dict[str, list[ResolvedRun]] = {}
+    found, tasks, runs_of = _found(dict.fromkeys(runs))
+    total = len(found) + sum(map(len, runs_of.values()))
+    watch(len(found), total)
+    if tasks:
+        with closing(run_locally(_ANY, iter(tasks), jobs)) as answers:  # type: ignore[type-var]
+            for task, answer in answers:
+                ok = answer["status"] == "ok"
+                found |= dict.fromkeys(runs_of[task.name], answer["metrics"] if ok else str(answer["reason"]))
+                if ok:
+                    _store(task.name, answer["metrics"])
+                watch(len(found), total)
+    return found
+
+
+def _found(
+    runs: Iterable[ResolvedRun],
+) -> tuple[dict[ResolvedRun, Result], list[Task], dict[str, list[ResolvedRun]]]:
+    """What is found without running anything, tasks for all else, and the runs of each by its name."""
+    found: dict[ResolvedRun, Result] = {}
     tasks: list[Task] = []
-    for run in wanted:
+    runs_of: dict[str, list[ResolvedRun]] = {}
+    for run in runs:
         given = {"command": run.command, "given": json.loads(run.given)}
         try:
             resolved = _ANY.resolve(given)
@@ -111,27 +131,20 @@ def measured(
         name = point_name(run.command, resolved.key)
         if isinstance(_command(run.command), Quantity):
             found[run] = resolved.config
-        elif name in waiting:
-            waiting[name].append(run)
+        elif name in runs_of:
+            runs_of[name].append(run)
         elif (metrics := _stored(name)) is not None:
             found[run] = metrics
         else:
-            waiting[name] = [run]
+            runs_of[name] = [run]
             tasks.append(Task(name, given, resolved.key))
-    watch(len(found), len(wanted))
-    if tasks:
-        with closing(run_locally(_ANY, iter(tasks), jobs)) as answers:  # type: ignore[type-var]
-            for task, answer in answers:
-                ok = answer["status"] == "ok"
-                for run in waiting[task.name]:
-                    found[run] = answer["metrics"] if ok else str(answer["reason"])
-                if ok:
-                    content = json.dumps(answer["metrics"]).encode()
-                    stored_beside_results().write(f"{_KIND}-{task.name}", content)
-                watch(len(found), len(wanted))
-    return found
+    return found, tasks, runs_of
 
 
 def _stored(name: str) -> dict[str, Any] | None:
     content = stored_beside_results().read(f"{_KIND}-{name}")
     return None if content is None else json.loads(content)
+
+
+def _store(name: str, metrics: dict[str, Any]) -> None:
+    stored_beside_results().write(f"{_KIND}-{name}", json.dumps(metrics).encode())

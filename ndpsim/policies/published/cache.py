@@ -192,7 +192,9 @@ class ExpertCache(Policy):
         used = view.ids.ravel().tolist() if self.parameters.protect else ()
         fetched: list[int] = []
         for expert in self.missed:
-            if not self._within_quota(view) or expert in self.indexes[row].experts:  # it is on its way, or here
+            if (
+                not self._within_quota(view) or expert in self.indexes[row].experts
+            ):  # it is on its way, or here
                 continue
             victim = self.indexes[row].replace(expert, self.now, {*moving, *used, *fetched})
             if victim is None:
