@@ -96,7 +96,7 @@ def test_an_exact_claim_rests_on_values_of_ours(paper, claim, exact_outcomes):
     [
         ("link.lane_gbit_s", 27.5, {"trimoe-link-bandwidth"}),
         ("ndp.gemv.clock_mhz", 1100, {"trimoe-ndp-rate"}),
-        ("host.memory_tb", 2.2, {"trimoe-dimm-capacity"}),
+        ("host.memory_tb", 2.2, {"trimoe-dimm-capacity", "trimoe-ndp-count"}),
         ("ndp.systolic.clock_mhz", 1100, {"cxl-ndp-peak"}),
     ],
 )
