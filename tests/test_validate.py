@@ -488,3 +488,10 @@ def test_the_report_in_the_checkout_is_of_these_claims():
         assert row[6].split()[0] == claim.expected
         assert ("(fitted)" in row[6]) == bool(claim.fitted)
     assert set(cells) == {"claim"}
+
+
+def test_accuracy_says_what_the_report_counts():
+    counts = [line for line in REPORT.read_text().splitlines() if re.match("- (papers|other|measure)", line)]
+    page = (REPORT.parents[1] / "docs" / "accuracy.md").read_text()
+    assert len(counts) >= 3
+    assert [line for line in dict.fromkeys(counts[:3]) if line not in page.splitlines()] == []

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ndpsim.claims.expression import Expression
 
-__all__ = ["Assumption", "Claim", "Paper", "Published", "Run", "ToleranceClass"]
+__all__ = ["SOURCES", "Assumption", "Claim", "Paper", "Published", "Run", "ToleranceClass"]
 
 
 class _Part(BaseModel):
@@ -17,6 +17,8 @@ class _Part(BaseModel):
 
 Name = Annotated[str, Field(pattern="^[a-z0-9][a-z0-9.-]*$", max_length=80)]
 Words = Annotated[str, Field(min_length=1)]
+Source = Literal["paper", "simulator", "measurement"]
+SOURCES: tuple[Source, ...] = get_args(Source)
 
 
 class Published(_Part):
@@ -164,7 +166,7 @@ class Paper(_Part):
 
     paper: Name
     title: Words
-    source: Literal["paper", "simulator", "measurement"] = "paper"
+    source: Source = "paper"
     hardware: Words
     counted: dict[str, str]
     claims: list[Claim]

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from ndpsim.claims.claim import Paper, ToleranceClass
+from ndpsim.claims.claim import SOURCES, Paper, ToleranceClass
 from ndpsim.config.files import data_folder
 from ndpsim.config.nodes import Node, line_of, parse, plain_of, read_text
 from ndpsim.errors import InputError
@@ -42,10 +42,10 @@ def read_paper(file: Path) -> Paper:
 
 @functools.cache
 def read_papers() -> Mapping[str, Paper]:
-    """All bundled claims, by the short names of their papers."""
+    """All bundled claims, by the short names of their papers; those of the papers first."""
     files = sorted(data_folder(_FOLDER).glob("*.yaml"))
     papers = [read_paper(file) for file in files if file.stem != "tolerances"]
-    return {paper.paper: paper for paper in papers}
+    return {paper.paper: paper for paper in sorted(papers, key=lambda paper: SOURCES.index(paper.source))}
 
 
 def read_tolerances() -> Mapping[str, ToleranceClass]:
