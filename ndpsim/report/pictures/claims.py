@@ -54,7 +54,7 @@ def draw_claims(path: str, title: str, unit: str, bars: Sequence[ClaimBar], size
         axes.axvline(0, color=INK, linewidth=_line_width(axes))
         axes.tick_params(axis="y", length=0)
 
-    panel = Panel(draw, 1.0 + 2.1 * len(bars), stretches=False)
+    panel = Panel(draw, 1.0 + 2.6 * len(bars), stretches=False)
     save(compose(title, ({"claims": [panel]},), size, ("claims",)), path, size)
 
 
