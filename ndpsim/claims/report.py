@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ndpsim.claims.claim import Paper
+from ndpsim.claims.claim import Assumption, Paper
+from ndpsim.claims.evaluate import Change
 from ndpsim.claims.files import read_papers, read_tolerances
 from ndpsim.claims.verdict import Outcome, interval_of
 from ndpsim.claims.words import (
@@ -107,31 +108,33 @@ def _sensitivity(paper: Paper, outcomes: Sequence[Outcome], changes: Changes) ->
         "",
         f"### {paper.paper}: what assumptions decide",
         "",
-        "Ours at the values that `validation/claims/` gives for what the paper does not say, one changed at "
-        "a time.",
+        "Ours at the values that `validation/claims/` gives, with reasons, for what the paper does not say, "
+        "one changed at a time.",
         "",
         *_table(SENSITIVITY_COLUMNS, rows),
         "",
         f"<details><summary>{paper.paper}: each value</summary>",
         "",
         *_table(
-            ("claim", "assumption", "value", "ours", "verdict", "why this value"),
+            ("claim", "assumption", "ours by its value"),
             (
-                (
-                    one.claim.name,
-                    change.assumption.key,
-                    str(change.value),
-                    "" if change.outcome.ours is None else number_in_words(change.outcome.ours),
-                    change.outcome.verdict,
-                    change.assumption.reason,
-                )
-                for one in simulated
-                for change in changes[one.claim.name]
+                (claim.name, assumption.key, "; ".join(_at_values(assumption, changes[claim.name])))
+                for claim in (one.claim for one in simulated)
+                for assumption in claim.assumptions
             ),
         ),
         "",
         "</details>",
     ]
+
+
+def _at_values(assumption: Assumption, changes: Sequence[Change]) -> Iterator[str]:
+    """What ours is at each value of an assumption, and whether it holds there."""
+    for change in changes:
+        if change.assumption == assumption:
+            ours = change.outcome.ours
+            number = "" if ours is None else f"{number_in_words(ours)}, "
+            yield f"{change.value}: {number}{change.outcome.verdict}"
 
 
 def _draw(folder: Path, outcomes: Sequence[Outcome], changes: Changes) -> list[_Picture]:
