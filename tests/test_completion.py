@@ -313,9 +313,10 @@ def test_zsh_puts_no_blank_after_what_goes_on():
 
 
 def help_of(*command: str) -> str:
-    context = click.Context(cli, info_name="ndpsim")
+    context = cli.make_context("ndpsim", [], resilient_parsing=True)
     for name in command:
-        context = click.Context(cli.get_command(context, name), parent=context, info_name=name)
+        command = cli.get_command(context, name)
+        context = click.Context(command, context, info_name=name, **command.context_settings)
     return context.command.get_help(context)
 
 

@@ -455,9 +455,7 @@ def test_a_report_has_every_claim_and_a_picture_of_each_figure(tmp_path, entries
     text = (tmp_path / "REPORT.md").read_text()
     assert "| made-1 | Table 1 | 1 x | 1 x | +0.0% | 5% | holds |" in text
     assert "| made-2 | Table 1 | 2 x | 1 x | -50.0% | 5% | off (unexpected) |" in text
-    assert re.search(
-        r"\| made-1 \| ndp.gemv.clock_mhz \| 500: 1\.\d+ x?,? ?holds; 250: \d\.\d+, off \|", text
-    )
+    assert re.search(r"\| made-1 \| ndp.gemv.clock_mhz \| 500: [0-9.]+, holds; 250: [0-9.]+, off \|", text)
     assert "](figures/trimoe-figure-2-x.svg)" in text
     assert (tmp_path / "figures" / "trimoe-figure-2-x.svg").read_text().count("made-") == 2
     first = text, (tmp_path / "figures" / "trimoe-figure-2-x.svg").read_bytes()
@@ -483,7 +481,8 @@ REPORT = Path(__file__).parents[1] / "validation" / "REPORT.md"
 def test_the_report_in_the_checkout_is_of_these_claims():
     """Names, published figures and verdicts; the runs themselves take minutes."""
     rows = [line.split(" | ") for line in REPORT.read_text().splitlines() if line.startswith("| ")]
-    cells = {row[0].removeprefix("| "): row for row in rows if len(row) == 7}
+    rows = [row for row in rows if len(row) == 7 and row[5] != "published inside"]
+    cells = {row[0].removeprefix("| "): row for row in reversed(rows)}  # sensitivity follows the verdicts
     for _, claim in NUMBERS + TRENDS:
         row = cells.pop(claim.name)
         assert row[2] == figure_in_words(claim.published)

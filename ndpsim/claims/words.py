@@ -13,6 +13,7 @@ from ndpsim.units import significant
 
 __all__ = [
     "COLUMNS",
+    "SENSITIVITY_COLUMNS",
     "Changes",
     "dependence",
     "figure_in_words",
@@ -21,6 +22,7 @@ __all__ = [
     "print_outcomes",
     "range_of",
     "row_of",
+    "sensitivity_row",
     "summary",
 ]
 
@@ -29,11 +31,14 @@ Changes = Mapping[str, Sequence[Change]]
 
 COLUMNS = ("claim", "place", "published", "ours", "error", "allowed", "verdict")
 
+SENSITIVITY_COLUMNS = ("claim", "published", "ours", "least", "most", "published inside", "verdict depends")
+
 _SOURCES = {"paper": "papers", "simulator": "other simulators", "measurement": "measurements"}
 _KINDS = {"exact": "exact claims", "simulated": "simulated claims", "trend": "trends"}
 
 
 def number_in_words(value: Any) -> str:
+    """A number as tables have it; a truth as whether it is so."""
     if isinstance(value, bool):
         return "so" if value else "not so"
     if isinstance(value, int) or float(value).is_integer():
@@ -141,6 +146,19 @@ def dependence(outcome: Outcome, changes: Sequence[Change]) -> str:
     return "; ".join(parts)
 
 
+def sensitivity_row(outcome: Outcome, changes: Sequence[Change]) -> tuple[str, ...]:
+    """The cells of `SENSITIVITY_COLUMNS`."""
+    reach, inside = range_of(outcome, changes), _is_inside(outcome, changes)
+    return (
+        outcome.claim.name,
+        figure_in_words(outcome.claim.published),
+        "" if outcome.ours is None else number_in_words(outcome.ours),
+        *(("", "") if reach is None else map(number_in_words, reach)),
+        "" if inside is None else ("yes" if inside else "no"),
+        dependence(outcome, changes),
+    )
+
+
 def _sensitivity(outcome: Outcome, changes: Sequence[Change]) -> dict[str, Any]:
     reach = range_of(outcome, changes)
     return {
@@ -184,19 +202,3 @@ def print_outcomes(outcomes: Sequence[Outcome], changes: Changes | None) -> None
         print_table("", SENSITIVITY_COLUMNS, rows, left=1)
     for line in summary(outcomes):
         print_text(line)
-
-
-SENSITIVITY_COLUMNS = ("claim", "published", "ours", "least", "most", "published inside", "verdict depends")
-
-
-def sensitivity_row(outcome: Outcome, changes: Sequence[Change]) -> tuple[str, ...]:
-    """The cells of `SENSITIVITY_COLUMNS`."""
-    reach, inside = range_of(outcome, changes), _is_inside(outcome, changes)
-    return (
-        outcome.claim.name,
-        figure_in_words(outcome.claim.published),
-        "" if outcome.ours is None else number_in_words(outcome.ours),
-        *(("", "") if reach is None else map(number_in_words, reach)),
-        "" if inside is None else ("yes" if inside else "no"),
-        dependence(outcome, changes),
-    )
