@@ -431,6 +431,7 @@ def test_a_mistake_is_one_line_before_anything_runs(arguments, words, capsys, mo
     assert (status, out) == (2, "")
     assert words in err
     assert err.count("\n") == 1
+    assert len(err) < 250
 
 
 def test_claims_are_chosen_by_paper_and_by_name():

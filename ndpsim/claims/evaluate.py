@@ -13,7 +13,7 @@ from ndpsim.claims.expression import Expression
 from ndpsim.claims.files import read_papers, read_tolerances
 from ndpsim.claims.runs import ResolvedRun, Result, filled, measured, takes
 from ndpsim.claims.verdict import Outcome, judged
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import InputError, nearest
 
 __all__ = ["Change", "chosen_claims", "evaluate", "sensitivity"]
 
@@ -46,7 +46,10 @@ def chosen_claims(names: Sequence[str]) -> list[tuple[Paper, Claim]]:
     known = [*papers, *(claim.name for _, claim in every)]
     for name in names:
         if name not in known:
-            raise InputError(one_of(name, known, "paper or claim"), key="claim")
+            guess = nearest(name, known)
+            hint = f"; did you mean '{guess}'?" if guess else ""
+            problem = f"unknown paper or claim '{name[:60]}'{hint} (papers: {', '.join(papers)})"
+            raise InputError(problem, key="claim")
     return [(paper, claim) for paper, claim in every if not names or {paper.paper, claim.name} & set(names)]
 
 
