@@ -58,10 +58,14 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return folded[hits[0]] if hits else None
 
 
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Words for the known name most like `name`, to follow what is wrong with it; empty without one."""
+    guess = nearest(name, known)
+    return f"; did you mean '{guess}'?" if guess else ""
+
+
 def one_of(name: object, known: Iterable[str], what: str) -> str:
     """Words for a name that is none of `known`: ``unknown WHAT 'x'; did you mean 'y'? (a, b, ...)``."""
     names, written = sorted(known), str(name)
     written = written if len(written) <= _LONGEST else f"{written[:_LONGEST]}..."
-    guess = nearest(written, names)
-    hint = f"; did you mean '{guess}'?" if guess else ""
-    return f"unknown {what} '{written}'{hint} (known: {', '.join(names)})"
+    return f"unknown {what} '{written}'{did_you_mean(written, names)} (known: {', '.join(names)})"

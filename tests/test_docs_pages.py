@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import importlib.util
 import inspect
 import re
 import tomllib
@@ -16,6 +15,7 @@ import ndpsim
 import ndpsim.policies
 from ndpsim.config.keys import leaves
 from ndpsim.config.origins import dotted
+from scripts import script
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -23,19 +23,9 @@ PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 # Pages that are linked before they are written.
 
 
-def module(path: Path) -> ModuleType:
-    """A script of docs/, which is no module of the package."""
-    spec = importlib.util.spec_from_file_location(f"docs_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return loaded
-
-
 @pytest.fixture(scope="module")
 def generate() -> ModuleType:
-    return module(DOCS / "generate.py")
+    return script("docs/generate.py")
 
 
 @pytest.mark.parametrize("name", ["configuration.md", "python.md"])
@@ -121,7 +111,7 @@ def test_slanted_words_are_in_the_glossary():
 
 
 def test_drawings_are_current():
-    draw = module(DOCS / "drawings" / "draw.py")
+    draw = script("docs/drawings/draw.py")
     assert {path.name for path in (DOCS / "drawings").glob("*.svg")} == set(draw.DRAWINGS)
     for name, drawing in draw.DRAWINGS.items():
         current = (DOCS / "drawings" / name).read_text(encoding="utf-8") == drawing().svg()

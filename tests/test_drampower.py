@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,21 +9,10 @@ from typing import Any
 import pytest
 
 from ndpsim.energy import channel_energy
+from scripts import script
 
 VALIDATION = Path(__file__).parents[1] / "validation"
-
-
-def _script() -> Any:
-    spec = importlib.util.spec_from_file_location("validation_drampower", VALIDATION / "drampower.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # its data classes look for it
-    spec.loader.exec_module(module)
-    return module
-
-
-SCRIPT = _script()
+SCRIPT: Any = script("validation/drampower.py")
 STORED = SCRIPT.stored()
 DDR4_MIXED = SCRIPT.WORKLOADS[5]
 #: DRAMPower takes PREs that reach refreshed banks for precharges, as validation/drampower.md says.

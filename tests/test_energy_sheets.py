@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +9,10 @@ import pytest
 
 from ndpsim.energy import find_currents
 from ndpsim.spec import resolve
+from scripts import script
 
 VALIDATION = Path(__file__).parents[1] / "validation"
-
-
-def _script() -> Any:
-    spec = importlib.util.spec_from_file_location("validation_energy", VALIDATION / "energy.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-SCRIPT = _script()
+SCRIPT: Any = script("validation/energy.py")
 
 
 @pytest.mark.parametrize("preset", SCRIPT.KNOWN, ids=" ".join)

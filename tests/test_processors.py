@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import doctest
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from ndpsim.layout import ExpertFormat
 from ndpsim.moe import Attention, Expert, MoeShape, load_model, model_names
 from ndpsim.processors import Cpu, Gpu, Operation, Step, load_processors, operations, read_table, table_names
 from ndpsim.processors.memory import dense_weight_bytes
+from scripts import script
 
 VALIDATION = Path(__file__).parents[1] / "validation"
 TRIMOE = load_processors("trimoe")
@@ -836,26 +836,17 @@ def test_the_example_of_the_package_is_true() -> None:
     assert doctest.testmod(ndpsim.processors).failed == 0
 
 
-def validation() -> Any:
-    spec = importlib.util.spec_from_file_location("validation_processors", VALIDATION / "processors.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_fitted_values_are_what_the_script_finds() -> None:
-    script, gpu = validation(), TRIMOE.gpu
-    measured = read_table(script.TABLE, Path())
-    assert round(script.memory_efficiency(measured), 1) == gpu.memory_efficiency
-    assert round(script.compute_efficiency(measured), 1) == gpu.compute_efficiency
-    overheads = [1e3 * script.overhead_us(TRIMOE, model) for model in script.MODELS]
+    fits, gpu = script("validation/processors.py"), TRIMOE.gpu
+    measured = read_table(fits.TABLE, Path())
+    assert round(fits.memory_efficiency(measured), 1) == gpu.memory_efficiency
+    assert round(fits.compute_efficiency(measured), 1) == gpu.compute_efficiency
+    overheads = [1e3 * fits.overhead_us(TRIMOE, model) for model in fits.MODELS]
     assert min(overheads) < gpu.expert_overhead_ns < max(overheads)
     assert gpu.kernel_overhead_ns == gpu.expert_overhead_ns / 6
-    assert script.cpu_tokens(TRIMOE) == 11
+    assert fits.cpu_tokens(TRIMOE) == 11
 
 
 def test_the_committed_validation_is_current() -> None:
     words = (VALIDATION / "processors.md").read_text(encoding="utf-8")
-    assert words == validation().text(), "python validation/processors.py writes it"
+    assert words == script("validation/processors.py").text(), "python validation/processors.py writes it"

@@ -11,7 +11,7 @@ import pytest
 
 from ndpsim.claims import evaluate as evaluation
 from ndpsim.claims import runs as claim_runs
-from ndpsim.claims.claim import Claim, Paper, Run
+from ndpsim.claims.claim import Assumption, Claim, Paper, Run
 from ndpsim.claims.evaluate import chosen_claims, evaluate, sensitivity
 from ndpsim.claims.files import read_papers, read_tolerances
 from ndpsim.claims.report import write_report
@@ -36,16 +36,8 @@ def published(claim: Claim, **changes) -> Claim:
     return claim.model_copy(update={"published": claim.published.model_copy(update=changes)})
 
 
-def given_besides(claim: Claim, **given) -> Claim:
-    """A claim whose runs have other hardware; dots are written as double underscores."""
-    changed = {key.replace("__", "."): value for key, value in given.items()}
-    runs = {
-        name: run.model_copy(
-            update={"given": run.given | {k: v for k, v in changed.items() if takes(run, k)}}
-        )
-        for name, run in claim.runs.items()
-    }
-    return claim.model_copy(update={"runs": runs})
+def on_other_hardware(claim: Claim, key: str, value: object) -> Claim:
+    return evaluation._changed(claim, Assumption(key=key, values=[value], reason="another"), value)
 
 
 def claim_of(name: str) -> tuple[Paper, Claim]:
@@ -105,9 +97,7 @@ def test_hardware_that_is_a_tenth_off_takes_the_exact_claims_with_it_that_it_sho
 ):
     paper = min(affected).partition("-")[0]
     of_paper = [
-        (source, given_besides(claim, **{key.replace(".", "__"): value}))
-        for source, claim in EXACT
-        if source.paper == paper
+        (source, on_other_hardware(claim, key, value)) for source, claim in EXACT if source.paper == paper
     ]
     changed = {
         one.claim.name
@@ -451,7 +441,7 @@ def test_a_report_has_every_claim_and_a_picture_of_each_figure(tmp_path, entries
     ]
     pairs = [(PAPER, claim) for claim in drawn]
     outcomes, changes = evaluate(pairs, 1), sensitivity(pairs, 1)
-    other = replace(outcomes[0], paper="trimoe"), replace(outcomes[1], paper="trimoe")
+    other = replace(outcomes[0], paper=SOURCES["trimoe"]), replace(outcomes[1], paper=SOURCES["trimoe"])
     write_report(tmp_path, other, changes)
     text = (tmp_path / "REPORT.md").read_text()
     assert "| made-1 | Table 1 | 1 x | 1 x | +0.0% | 5% | holds |" in text

@@ -13,7 +13,7 @@ from ndpsim.claims.expression import Expression
 from ndpsim.claims.files import read_papers, read_tolerances
 from ndpsim.claims.runs import ResolvedRun, Result, filled, measured, takes
 from ndpsim.claims.verdict import Outcome, judged
-from ndpsim.errors import InputError, nearest
+from ndpsim.errors import InputError, did_you_mean
 
 __all__ = ["Change", "chosen_claims", "evaluate", "sensitivity"]
 
@@ -46,8 +46,7 @@ def chosen_claims(names: Sequence[str]) -> list[tuple[Paper, Claim]]:
     known = [*papers, *(claim.name for _, claim in every)]
     for name in names:
         if name not in known:
-            guess = nearest(name, known)
-            hint = f"; did you mean '{guess}'?" if guess else ""
+            hint = did_you_mean(name, known)
             problem = f"unknown paper or claim '{name[:60]}'{hint} (papers: {', '.join(papers)})"
             raise InputError(problem, key="claim")
     return [(paper, claim) for paper, claim in every if not names or {paper.paper, claim.name} & set(names)]
@@ -58,18 +57,10 @@ def _combinations(claim: Claim) -> Iterator[dict[str, Any]]:
         yield dict(zip(claim.over, values, strict=True))
 
 
-def _runs_of(
-    claim: Claim, changed: Mapping[str, Mapping[str, Any]] | None = None
-) -> list[dict[str, ResolvedRun]]:
-    """The runs of each combination, by their names; `changed`: what is given to some of them besides."""
+def _runs_of(claim: Claim) -> list[dict[str, ResolvedRun]]:
+    """The runs of each combination, by their names."""
     return [
-        {
-            name: filled(
-                run.model_copy(update={"given": {**run.given, **(changed or {}).get(name, {})}}), values
-            )
-            for name, run in claim.runs.items()
-        }
-        for values in _combinations(claim)
+        {name: filled(run, values) for name, run in claim.runs.items()} for values in _combinations(claim)
     ]
 
 
@@ -97,7 +88,7 @@ def _worked_out(
 def evaluate(
     claims: Sequence[tuple[Paper, Claim]],
     jobs: int,
-    watch: Callable[[int, int], None] = lambda done, of: None,
+    progress: Callable[[float], None] = lambda share: None,
 ) -> list[Outcome]:
     """The outcome of each claim, in their order.
 
@@ -106,7 +97,7 @@ def evaluate(
     """
     tolerances = read_tolerances()
     runs = {claim.name: _runs_of(claim) for _, claim in claims}
-    found = measured((run for of in runs.values() for each in of for run in each.values()), jobs, watch)
+    found = measured((run for of in runs.values() for each in of for run in each.values()), jobs, progress)
     return [_outcome(paper, claim, runs[claim.name], found, tolerances) for paper, claim in claims]
 
 
@@ -117,7 +108,7 @@ def _outcome(
     found: Measured,
     tolerances: Mapping[str, ToleranceClass],
 ) -> Outcome:
-    nothing = Outcome(claim, paper.paper, paper.source, None, {}, None, None, "not-comparable", claim.why)
+    nothing = Outcome(claim, paper, None, {}, None, None, "not-comparable", claim.why)
     if claim.kind == "not-reproducible":
         return nothing
     try:
@@ -130,7 +121,7 @@ def _outcome(
 def sensitivity(
     claims: Sequence[tuple[Paper, Claim]],
     jobs: int,
-    watch: Callable[[int, int], None] = lambda done, of: None,
+    progress: Callable[[float], None] = lambda share: None,
 ) -> dict[str, list[Change]]:
     """What comes of claims, by name, at each value of each assumption that they rest on, one at a time.
 
@@ -139,12 +130,12 @@ def sensitivity(
     """
     tolerances = read_tolerances()
     cases = [
-        (paper, claim, assumption, value, _runs_of(claim, _changed(claim, assumption, value)))
+        (paper, claim, assumption, value, _runs_of(_changed(claim, assumption, value)))
         for paper, claim in claims
         for assumption in claim.assumptions
         for value in assumption.values
     ]
-    found = measured((run for *_, runs in cases for each in runs for run in each.values()), jobs, watch)
+    found = measured((run for *_, runs in cases for each in runs for run in each.values()), jobs, progress)
     changes: dict[str, list[Change]] = {}
     for paper, claim, assumption, value, runs in cases:
         outcome = _outcome(paper, claim, runs, found, tolerances)
@@ -152,7 +143,9 @@ def sensitivity(
     return changes
 
 
-def _changed(claim: Claim, assumption: Assumption, value: Any) -> dict[str, dict[str, Any]]:
-    """What the runs of an assumption are given besides: those that it names, or all that have its key."""
+def _changed(claim: Claim, assumption: Assumption, value: Any) -> Claim:
+    """The claim with another value in the runs that an assumption names, or in all that have its key."""
     names = assumption.runs or [name for name, run in claim.runs.items() if takes(run, assumption.key)]
-    return {name: {assumption.key: value} for name in names}
+    given = {name: {"given": claim.runs[name].given | {assumption.key: value}} for name in names}
+    runs = {name: run.model_copy(update=given.get(name)) for name, run in claim.runs.items()}
+    return claim.model_copy(update={"runs": runs})

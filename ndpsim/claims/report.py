@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ndpsim.claims.claim import Assumption, Paper
 from ndpsim.claims.evaluate import Change
-from ndpsim.claims.files import read_papers, read_tolerances
+from ndpsim.claims.files import read_tolerances
 from ndpsim.claims.verdict import Outcome, interval_of
 from ndpsim.claims.words import (
     COLUMNS,
@@ -72,10 +72,9 @@ def _lines(outcomes: Sequence[Outcome], changes: Changes | None, pictures: Seque
             ((name, f"{100 * one.share:.0f}%", one.reason) for name, one in read_tolerances().items()),
         ),
     ]
-    for name, paper in read_papers().items():
-        of_paper = [one for one in outcomes if one.paper == name]
-        if of_paper:
-            lines += _of_paper(paper, of_paper, changes, [one for one in pictures if one.paper == name])
+    for name, paper in {one.paper.paper: one.paper for one in outcomes}.items():
+        of_paper = [one for one in outcomes if one.paper.paper == name]
+        lines += _of_paper(paper, of_paper, changes, [one for one in pictures if one.paper == name])
     return lines
 
 
@@ -146,7 +145,7 @@ def _draw(folder: Path, outcomes: Sequence[Outcome], changes: Changes) -> list[_
     for one in outcomes:
         claim = one.claim
         if claim.figure is not None and claim.kind in ("exact", "simulated"):
-            figures.setdefault((one.paper, claim.figure, claim.published.unit), []).append(one)
+            figures.setdefault((one.paper.paper, claim.figure, claim.published.unit), []).append(one)
     pictures = []
     for (paper, figure, unit), of_figure in figures.items():
         if len(of_figure) < 2:

@@ -24,7 +24,7 @@ __all__ = ["ResolvedRun", "Result", "filled", "measured", "takes"]
 
 
 class _AnyCommand(SweptCommand):
-    """Whatever command a run names."""
+    """The command that a run names."""
 
     name = "claim"
     parameters: ClassVar[Mapping[str, Parameter]] = {}
@@ -92,17 +92,16 @@ def _filled(value: Any, values: Mapping[str, Any]) -> Any:
 
 
 def measured(
-    runs: Iterable[ResolvedRun], jobs: int, watch: Callable[[int, int], None] = lambda done, of: None
+    runs: Iterable[ResolvedRun], jobs: int, progress: Callable[[float], None] = lambda share: None
 ) -> dict[ResolvedRun, Result]:
     """The metrics of each run, or why it has none; what was run before is found in the cache of results.
 
     Args:
         jobs: processes.
-        watch: called with how many are done, of how many.
+        progress: called with the share that is done.
     """
     found, tasks, runs_of = _found(dict.fromkeys(runs))
     total = len(found) + sum(map(len, runs_of.values()))
-    watch(len(found), total)
     if tasks:
         with closing(run_locally(_ANY, iter(tasks), jobs)) as answers:  # type: ignore[type-var]
             for task, answer in answers:
@@ -110,7 +109,7 @@ def measured(
                 found |= dict.fromkeys(runs_of[task.name], answer["metrics"] if ok else str(answer["reason"]))
                 if ok:
                     _store(task.name, answer["metrics"])
-                watch(len(found), total)
+                progress(len(found) / total)
     return found
 
 

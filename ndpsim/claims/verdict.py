@@ -22,8 +22,7 @@ class Outcome:
 
     Attributes:
         claim: what is claimed.
-        paper: the short name of its paper.
-        source: what published it, see `Paper`.
+        paper: where.
         ours: the value that was worked out, a truth for a trend; None: none was.
         values: of each combination of `Claim.over`, by its values in words.
         error: how far ours is from what is published, as a share of it, with its sign; 0 within an interval;
@@ -34,8 +33,7 @@ class Outcome:
     """
 
     claim: Claim
-    paper: str
-    source: str
+    paper: Paper
     ours: float | bool | None
     values: Mapping[str, float | bool]
     error: float | None
@@ -56,8 +54,8 @@ class Outcome:
             figure = [published.low, published.high]
         return {
             "name": claim.name,
-            "paper": self.paper,
-            "source": self.source,
+            "paper": self.paper.paper,
+            "source": self.paper.source,
             "place": claim.place,
             "kind": claim.kind,
             "published": figure,
@@ -104,7 +102,7 @@ def judged(
     """The outcome of a claim for which `ours` was worked out."""
     if claim.kind == "trend":
         verdict = "holds" if ours is True else "off"
-        return Outcome(claim, paper.paper, paper.source, bool(ours), values, None, None, verdict)
+        return Outcome(claim, paper, bool(ours), values, None, None, verdict)
     assert claim.tolerance is not None
     low, high = interval_of(claim.published)
     end = low if ours < low else high
@@ -113,4 +111,4 @@ def judged(
     room = allowed * abs(end) + _half_of_last_digit(end, claim.published.quote)
     verdict = "holds" if abs(distance) <= room * (1 + 1e-12) else "off"
     error = distance / abs(end) if end else distance
-    return Outcome(claim, paper.paper, paper.source, ours, values, error, allowed, verdict)
+    return Outcome(claim, paper, ours, values, error, allowed, verdict)

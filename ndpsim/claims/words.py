@@ -82,7 +82,7 @@ def summary(outcomes: Sequence[Outcome]) -> list[str]:
     """How many claims of each kind hold, without fitted ones and with them, by what published them."""
     lines = []
     for source, name in _SOURCES.items():
-        of_source = [one for one in outcomes if one.source == source]
+        of_source = [one for one in outcomes if one.paper.source == source]
         parts = [
             _counts([one for one in of_source if one.claim.kind == kind], words)
             for kind, words in _KINDS.items()

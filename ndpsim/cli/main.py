@@ -19,7 +19,7 @@ import click
 from ndpsim.cli.command import CONTEXT_SETTINGS, help_text
 from ndpsim.cli.notices import notices
 from ndpsim.cli.streams import StandardOutputError, forget_output
-from ndpsim.errors import InputError, MismatchError, nearest
+from ndpsim.errors import InputError, MismatchError, did_you_mean
 from ndpsim.files import inputs_protected
 
 __all__ = ["cli", "main"]
@@ -78,8 +78,7 @@ class _Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         mistyped = bool(args) and not args[0].startswith("-") and args[0] not in _COMMANDS
         if mistyped and not ctx.resilient_parsing:  # while the shell completes, nothing is said
-            guess = nearest(args[0], _COMMANDS)
-            hint = f"; did you mean '{guess}'?" if guess else ""
+            hint = did_you_mean(args[0], _COMMANDS)
             raise InputError(f"there is no command '{args[0]}'{hint} (commands: {', '.join(_COMMANDS)})")
         return super().resolve_command(ctx, args)
 

@@ -18,8 +18,6 @@ from ndpsim.cli.options import (
 
 __all__ = ["command"]
 
-_MOST_JOBS = 4096
-
 
 @click.command(
     cls=Command,
@@ -49,20 +47,19 @@ def command(
     check_outputs({"--json": json_to})
     if report_to is not None:
         check_folder(Path(report_to), "--report")
-    from ndpsim.arguments import whole_number
     from ndpsim.claims.evaluate import chosen_claims, evaluate
     from ndpsim.claims.evaluate import sensitivity as changed
-    from ndpsim.sweeps.executors.local import available_cores
+    from ndpsim.sweeps.executors.local import chosen_jobs
 
     with named_as_options("jobs", claim="PAPER|CLAIM"):
         claims = chosen_claims(names)
-        processes = available_cores() if jobs is None else whole_number(jobs, "jobs", 1, _MOST_JOBS)
+        processes = chosen_jobs(jobs)
     with progress_of("running claims") as progress:
-        outcomes = evaluate(claims, processes, lambda done, of: progress(done / max(of, 1)))
+        outcomes = evaluate(claims, processes, progress)
     changes = None
     if sensitivity:
         with progress_of("changing assumptions") as progress:
-            changes = changed(claims, processes, lambda done, of: progress(done / max(of, 1)))
+            changes = changed(claims, processes, progress)
     if report_to is not None:
         from ndpsim.claims.report import write_report
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from ndpsim.errors import nearest
+from ndpsim.errors import did_you_mean
 
 __all__ = [
     "ADDRESS_FIELDS",
@@ -81,8 +81,7 @@ def _word(word: str, pattern: str, form: str) -> str:
     """The field that `word` begins with; ValueError where it is not of the form."""
     field = word.partition(":")[0]
     if not re.fullmatch(pattern, word):
-        guess = nearest(field, ADDRESS_FIELDS) if field not in ADDRESS_FIELDS else None
-        hint = f"; did you mean '{guess}'?" if guess else ""
+        hint = "" if field in ADDRESS_FIELDS else did_you_mean(field, ADDRESS_FIELDS)
         raise ValueError(f"'{word[:60]}' is not {form}{hint} (fields: {', '.join(ADDRESS_FIELDS)})")
     return field
 

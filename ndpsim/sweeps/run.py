@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ndpsim.arguments import flag, is_flag, path_of, progress_function, several, shown, text, whole_number
+from ndpsim.arguments import flag, is_flag, path_of, progress_function, several, shown, text
 from ndpsim.errors import InputError, one_of
 from ndpsim.results.cache import version
 from ndpsim.sweeps.command import SweptCommand
@@ -23,7 +23,7 @@ from ndpsim.sweeps.definition import Definition
 from ndpsim.sweeps.executors import Answers, Task
 from ndpsim.sweeps.executors.attempt import failure, reason_of
 from ndpsim.sweeps.executors.cluster import run_on_cluster
-from ndpsim.sweeps.executors.local import available_cores, run_locally
+from ndpsim.sweeps.executors.local import chosen_jobs, run_locally
 from ndpsim.sweeps.file import read_definition
 from ndpsim.sweeps.store import SCHEMA, Store, point_name
 from ndpsim.sweeps.table import SweepResult, csv_of, parquet_of, rows_of
@@ -35,7 +35,6 @@ _log = logging.getLogger("ndpsim")
 
 _FIRST_TABLE_S = 2.0  # after the start
 _TABLE_SHARE = 1 / 40  # of the time that passes, at most, goes into tables of what is finished so far
-_MOST_JOBS = 4096
 _MOST_POINTS = 1_000_000
 
 
@@ -197,7 +196,7 @@ def run_sweep(
         raise InputError("the cluster says how many points run at once; leave it out", key="jobs")
     if cluster is not None and not text(cluster, "cluster").strip():
         raise InputError("is empty: give the address of a scheduler, or its file", key="cluster")
-    jobs = available_cores() if jobs is None else whole_number(jobs, "jobs", 1, _MOST_JOBS)
+    jobs = chosen_jobs(jobs)
     retry_failed = flag(retry_failed, "retry_failed")
     points = definition.points()
     if len(points) > _MOST_POINTS:

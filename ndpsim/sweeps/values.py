@@ -10,7 +10,7 @@ from typing import Any
 from ndpsim.arguments import shown
 from ndpsim.config.keys import allowed, field_at, refusal, section_of
 from ndpsim.config.load import setting
-from ndpsim.errors import InputError, nearest
+from ndpsim.errors import InputError, did_you_mean
 from ndpsim.sweeps.command import SweptCommand
 from ndpsim.sweeps.definition import Definition
 from ndpsim.sweeps.parameters import plain
@@ -121,8 +121,7 @@ def _hardware_path(command: SweptCommand, key: str) -> tuple[str, ...]:
     except InputError as error:
         if "." in key:
             raise InputError(error.problem, key=key) from None
-    guess = nearest(key, command.parameters)
-    hint = f"; did you mean '{guess}'?" if guess else ""
+    hint = did_you_mean(key, command.parameters)
     known = ", ".join(command.parameters)
     raise InputError(
         f"is no option of {command.name}{hint} (options: {known}; and keys of the hardware, as dimm.ranks)",

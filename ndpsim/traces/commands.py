@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.arguments import choice, instance, path_of, whole_number
-from ndpsim.errors import InputError, nearest
+from ndpsim.errors import InputError, did_you_mean
 from ndpsim.files import open_plain_or_gzip, replacing
 from ndpsim.limits import ensure_fits
 from ndpsim.spec import COMMANDS, Device
@@ -98,8 +98,7 @@ def _carefully(body: str, path: Path, first_line: int) -> NDArray[np.int64]:
             )
         name = values[1]
         if name not in _NUMBER:
-            guess = nearest(name, _NAMES)
-            hint = f"; did you mean '{guess}'?" if guess else ""
+            hint = did_you_mean(name, _NAMES)
             problem = f"unknown command {name[:40]!r}{hint} (known: {', '.join(_NAMES)})"
             raise InputError(problem, file=path, line=line, key="command")
         if name in _OPENING:

@@ -16,11 +16,12 @@ from collections.abc import Iterator
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
 
+from ndpsim.arguments import whole_number
 from ndpsim.sweeps.command import SweptCommand
 from ndpsim.sweeps.executors import Answers, Task
 from ndpsim.sweeps.executors.attempt import failure
 
-__all__ = ["available_cores", "run_locally"]
+__all__ = ["available_cores", "chosen_jobs", "run_locally"]
 
 _PROGRAM = """
 import sys
@@ -28,6 +29,7 @@ sys.path[:] = {path!r}
 from ndpsim.sweeps.executors.worker import serve
 serve({descriptor})
 """
+_MOST_JOBS = 4096
 _ATTEMPTS = 2  # of a point whose process ends
 _STARTS = 3  # in a row that may fail
 _ENDING_S = 5.0  # that a process may take to end after it has closed its connection
@@ -36,6 +38,15 @@ _ENDING_S = 5.0  # that a process may take to end after it has closed its connec
 def available_cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def chosen_jobs(jobs: int | None) -> int:
+    """How many processes the argument `jobs` means; None: one for each core.
+
+    Raises:
+        InputError: it is no number of processes.
+    """
+    return available_cores() if jobs is None else whole_number(jobs, "jobs", 1, _MOST_JOBS)
 
 
 class _Worker:
