@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ndpsim.dram import sink, state
-from ndpsim.dram.engines import MaskController, ScanController, compare_channels, make_controller
+from ndpsim.dram.engines import FastController, ScanController, compare_channels, make_controller
 from ndpsim.simulate.lane import command_room, decode_commands, run_channel
 from ndpsim.spec import Device, lower, resolve
 from ndpsim.spec.standard import RD, RDA
@@ -178,7 +178,7 @@ def test_masks_and_scan_agree_over_thousands_of_requests(work):
     device, options, load = work
     tables, policy = lower(device), state.make_policy(options)
     traces = []
-    for make in (MaskController, ScanController):
+    for make in (FastController, ScanController):
         channel, source = make(tables, policy), state.make_source(tables, *load)
         commands = run_channel(channel, source, sink.null_sink(), command_room(), len(load[0]))
         traces.append((channel, commands.entry[: commands.length[0]]))
@@ -209,7 +209,7 @@ def test_long_queues_keep_the_order_of_age(slots, row_policy, depth):
     options = state.ControllerOptions(row_policy=row_policy, row_cap=2, read_buffer=slots)
     tables, policy = lower(device), state.make_policy(options)
     traces, sinks = [], []
-    for make in (MaskController, ScanController):
+    for make in (FastController, ScanController):
         with_sink = {} if depth is None or make is ScanController else {"with_sink": True}
         channel, source = (
             make(tables, policy, **with_sink),
@@ -238,7 +238,7 @@ def test_the_fast_controller_runs_all_row_policies_and_long_queues(slots):
             tables = lower(resolve(*preset, 4))
             for with_sink in (False, True):
                 assert isinstance(
-                    make_controller(tables, state.make_policy(options), with_sink), MaskController
+                    make_controller(tables, state.make_policy(options), with_sink), FastController
                 )
 
 
@@ -254,7 +254,7 @@ def test_reads_return_to_a_queue_that_has_no_free_slot_at_their_age(seed):
         rng.integers(0, size, count) for size in (device.bankgroups, device.banks_per_group, 64)
     )
     traces = []
-    for channel in (MaskController(tables, policy, with_sink=True), ScanController(tables, policy)):
+    for channel in (FastController(tables, policy, with_sink=True), ScanController(tables, policy)):
         source = state.make_source(tables, zero, bankgroup, bank, row, zero, zero, number, cycle)
         data_sink = sink.make_sink(55, 1, 1, 1, sink.a_group_each(count))
         data_sink.value[sink.SERVICE] = 900

@@ -14,7 +14,7 @@ from ndpsim.dimm import common
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.engines import FastDimms, ReadableDimms, SharedDimms, make_dimms
 from ndpsim.dram import sink, state
-from ndpsim.dram.engines import MaskController, ScanController
+from ndpsim.dram.engines import FastController, ScanController
 from ndpsim.simulate.lane import command_room, decode_commands, merge_commands, run_channel
 from ndpsim.spec import COMMANDS, Device, lower, resolve
 
@@ -673,7 +673,7 @@ def test_a_run_ends_when_any_dimm_has_reached_its_goal():
         assert dimms.agents.weights.value[0, shared.BURSTS_LEFT] == 0
 
 
-@pytest.mark.parametrize("kind", [MaskController, ScanController])
+@pytest.mark.parametrize("kind", [FastController, ScanController])
 def test_a_refresh_waits_for_an_activated_write_also_while_the_sink_has_no_room(kind):
     # One read fills the sink for long; a write of the same stream has opened its row when the refresh comes.
     device = resolve("DDR5", "DDR5_8Gb_x8", "DDR5_4800AN", 1, {"nREFI": 900, "nRFC": 200})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ndpsim._jit import kernel
-from ndpsim.dram import engines, sink, state
-from ndpsim.dram.engines import MaskController, ScanController
-from ndpsim.dram.masks import state as masks
-from ndpsim.dram.masks import transition_table
-from ndpsim.dram.masks.fields import FIELDS, IN_SIGNATURE
-from ndpsim.dram.masks.signature import restore, write_signature
+from ndpsim.dram import sink, state
+from ndpsim.dram.engines import FastController, ScanController
+from ndpsim.dram.fast import transition_table
+from ndpsim.dram.fast.fields import COUNTER_ROLES, FIELDS, IN_SIGNATURE, record_type
+from ndpsim.dram.fast.signature import restore, write_signature
+from ndpsim.dram.fast.state import make_shape
 from ndpsim.simulate.lane import no_commands, run_channel
 from ndpsim.spec import Device, lower, resolve
 
@@ -125,9 +126,9 @@ def works(draw: st.DrawFn, device: Device):
 def assert_fast_forwarded_stepped_and_scanned_agree(tables, policy, work, servers) -> None:
     """Make sure that all three agree, and that a run does not depend on the one before."""
     places, period, regions = work
-    first = outcome(MaskController, tables, policy, places, period, servers, regions)
-    again = outcome(MaskController, tables, policy, places, period, servers, regions)
-    none, stepping = outcome(MaskController, tables, policy, places, 0, servers, regions)
+    first = outcome(FastController, tables, policy, places, period, servers, regions)
+    again = outcome(FastController, tables, policy, places, period, servers, regions)
+    none, stepping = outcome(FastController, tables, policy, places, 0, servers, regions)
     _, scanning = outcome(ScanController, tables, policy, places, 0, servers, regions)
     assert none == 0
     assert first == again
@@ -163,9 +164,9 @@ def test_fast_forward_changes_nothing_for_a_sink(data):
 def reads_fast_forwarded(device, options, places) -> int:
     """How many reads of a stream are fast_forwarded, when it agrees with stepping."""
     tables, policy, regions = lower(device), state.make_policy(options), [(len(places[0]), 0, 0, 1)]
-    _, stepping = outcome(MaskController, tables, policy, places, 0, None, regions)
+    _, stepping = outcome(FastController, tables, policy, places, 0, None, regions)
     for _ in range(2):
-        fast_forwarded, counted = outcome(MaskController, tables, policy, places, 8, None, regions)
+        fast_forwarded, counted = outcome(FastController, tables, policy, places, 8, None, regions)
         assert counted == stepping
     return fast_forwarded
 
@@ -207,7 +208,7 @@ def test_a_run_ends_with_the_request_that_it_is_to_serve():
     stops, values = [3001, 3002, 5555, 9999, 20_000], []
     for period in (0, 8, 8):
         source = state.make_source(tables, *stream(device, 20_000, 0, 64), period=period)
-        channel, seen = MaskController(tables, policy), []
+        channel, seen = FastController(tables, policy), []
         for until_served in stops:
             run_channel(channel, source, sink.null_sink(), no_commands(), until_served)
             seen.append(channel.value.tolist())
@@ -221,10 +222,10 @@ def test_most_of_a_long_stream_is_fast_forwarded(ranks):
     tables, policy = lower(device), state.make_policy(state.ControllerOptions())
     places = stream(device, 50_000, 0, 64)
     regions = [(50_000, 0, 0, 1)]
-    fast_forwarded, counted = outcome(MaskController, tables, policy, places, 8, None, regions)
+    fast_forwarded, counted = outcome(FastController, tables, policy, places, 8, None, regions)
     assert fast_forwarded > 40_000
     # A later run begins with an empty table.
-    assert outcome(MaskController, tables, policy, places, 8, None, regions) == (fast_forwarded, counted)
+    assert outcome(FastController, tables, policy, places, 8, None, regions) == (fast_forwarded, counted)
 
 
 @pytest.mark.parametrize("count", [17, 40, 96, 1000])
@@ -235,7 +236,7 @@ def test_a_stream_may_begin_again_while_reads_are_under_way(count):
     for period in (0, 8, 8):
         source = state.make_source(tables, *stream(device, count, 0, 64), period=period)
         source.admitted[0] = 20_000
-        data_sink, channel = make_data_sink((8, 2, (1, 1), 5), count), MaskController(tables, policy)
+        data_sink, channel = make_data_sink((8, 2, (1, 1), 5), count), FastController(tables, policy)
         data_sink.value[sink.SERVICE] = 8
         run_channel(channel, source, data_sink, no_commands(), 20_000)
         counted.append((channel.value.tolist(), channel.latencies.tolist(), data_sink.done.tolist()))
@@ -257,13 +258,13 @@ def restore_there(shape, words, source, data_sink, table, signature, clock):
 def test_a_signature_restored_later_and_rows_further_on_is_equal(channel, servers, taken, later, rows):
     device, options = channel
     tables, policy = lower(device), state.make_policy(options)
-    shape = engines.masks.make_shape(tables)
+    shape = make_shape(tables)
 
     def after(until_taken: int, row: int):
         places = stream(device, 1000, 0, 16)
         places[3] += row
         source = state.make_source(tables, *places, period=8)
-        data_sink, one = make_data_sink(servers, 1000), MaskController(tables, policy)
+        data_sink, one = make_data_sink(servers, 1000), FastController(tables, policy)
         data_sink.value[sink.SERVICE] = 5
         run_channel(one, source, data_sink, no_commands(), 1000, until_taken)
         source.admitted[0] = until_taken
@@ -280,16 +281,16 @@ def test_a_signature_restored_later_and_rows_further_on_is_equal(channel, server
         return memory, memory[memory[transition_table.USED] + transition_table.WORDS : end]
 
     source, data_sink, words = after(taken, 0)
-    clock = int(words[state.CLOCK])
+    clock = int(words.value[state.CLOCK])
     memory, first = described(source, data_sink, words, clock)
     # A channel in another state, at the same request, its rows further on, at the same edge of the unit.
     source, data_sink, _ = after(taken, rows)
     _, _, other = after(taken // 2, 3)
     shift = later * data_sink.unit_ticks
     data_sink.value[sink.RELEASE] += shift * data_sink.dram_ticks
-    other[state.PLACE] = words[state.PLACE]
+    other.value[state.PLACE] = words.value[state.PLACE]
     for place in (state.REFRESH_FROM, state.REFRESH_UNTIL):
-        other[place] = words[place] + shift
+        other.value[place] = words.value[place] + shift
     restore_there(shape, other, source, data_sink, memory, int(memory[transition_table.USED]), clock + shift)
     assert described(source, data_sink, other, clock + shift)[1].tolist() == first.tolist()
 
@@ -299,11 +300,11 @@ def test_a_full_table_records_no_more_but_is_still_used(monkeypatch):
     policy = state.make_policy(state.ControllerOptions())
     places = stream(device, 20_000, 0, 64)
     work = policy, places, 8, None, [(20_000, 0, 0, 1)]
-    most, expected = outcome(MaskController, lower(device), *work)
+    most, expected = outcome(FastController, lower(device), *work)
     monkeypatch.setattr(transition_table, "_WORDS", transition_table.FIRST_RECORD + 12_000)
     tables = lower(device)
     for _ in range(3):
-        some, counted = outcome(MaskController, tables, *work)
+        some, counted = outcome(FastController, tables, *work)
         assert counted == expected
         assert 0 < some < most
 
@@ -313,28 +314,46 @@ def test_runs_at_once_do_not_share_transitions():
     tables, policy = lower(device), state.make_policy(state.ControllerOptions())
     works = [(stream(device, 20_000, first, 64), 8, None, [(20_000, 0, 0, 1)]) for first in range(8)]
     with ThreadPoolExecutor(4) as pool:
-        at_once = list(pool.map(lambda work: outcome(MaskController, tables, policy, *work), works * 3))
-    alone = [outcome(MaskController, tables, policy, *work) for work in works]
+        at_once = list(pool.map(lambda work: outcome(FastController, tables, policy, *work), works * 3))
+    alone = [outcome(FastController, tables, policy, *work) for work in works]
     assert at_once == alone * 3
 
 
-def test_every_word_of_the_state_belongs_to_one_field():
-    assert [field.first for field in FIELDS] == [0, *np.cumsum([field.words for field in FIELDS])[:-1]]
-    assert FIELDS[-1].first + FIELDS[-1].words == masks.WORDS
-    assert len({field.name for field in FIELDS}) == len(FIELDS)
-    named = {name for name in vars(masks) if name in dict.fromkeys(field.name for field in FIELDS)}
-    assert {"BANK_READY", "SLOT_ROW", "WAITING", "RECORDING"} <= named
+def test_arrays_of_the_state_begin_with_a_cache_line_and_do_not_overlap():
+    for chunks in (1, 64):
+        kind = record_type(chunks)
+        spans = sorted((offset, offset + of_field.itemsize) for of_field, offset in kind.fields.values())
+        assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
+        assert spans[-1][1] <= kind.itemsize
+        assert all(offset % 64 == 0 for of_field, offset in kind.fields.values() if of_field.shape)
 
 
-CLOCKS = [field.name for field in FIELDS if field.role == "clock"]
+#: Where the state has what, [(field, its first place or None, its places, role)]; counters each by themselves.
+PLACES = [(field.name, 0, int(np.prod(np.abs(field.shape))), field.role) for field in FIELDS if field.shape]
+PLACES += [(field.name, None, 1, field.role) for field in FIELDS if not field.shape]
+PLACES = [place for place in PLACES if place[0] != "value"]
+PLACES += [("value", getattr(state, name), 1, role) for name, role in COUNTER_ROLES.items()]
 
 
-def signature_changes(here, first: list[int], word: int, value: int) -> bool:
-    """Whether the signature is another when a word of the state has a value."""
+def test_every_counter_has_a_role():
+    assert len(COUNTER_ROLES) == 28
+    assert {getattr(state, name) for name in COUNTER_ROLES} == set(range(28))
+
+
+def signature_changes(here, first: list[int], field: str, place: int | None, change: int) -> bool:
+    """Whether the signature is another when a word of the state is changed."""
     shape, words, source, data_sink, memory, clock = here
-    before, words[word] = words[word], value
+    array = words[field].reshape(-1) if place is not None else None
+    before = words[field] if array is None else array[place]
+    if array is None:
+        words[field] = before + change
+    else:
+        array[place] = before + change
     end = write_signature_here(shape, words, source, data_sink, memory, clock)
-    words[word] = before
+    if array is None:
+        words[field] = before
+    else:
+        array[place] = before
     return memory[memory[transition_table.USED] + transition_table.WORDS : end].tolist() != first
 
 
@@ -344,44 +363,42 @@ def refreshing(request):
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 2)
     tables = lower(device)
     policy = state.make_policy(state.ControllerOptions(refresh=request.param))
-    source, channel = state.make_source(tables, *stream(device, 2000, 0, 4)), MaskController(tables, policy)
+    source, channel = state.make_source(tables, *stream(device, 2000, 0, 4)), FastController(tables, policy)
     words, taken = channel._state, 0
-    while not words[masks.ACTIVE_SIZE : masks.ACTIVE_SIZE + 4].any() or taken < 100:
+    while not words.active_size[:4].any() or taken < 100:
         taken += 1
         run_channel(channel, source, sink.null_sink(), no_commands(), state.FAR, taken)
-    words[masks.PENDING_SIZE] = 1
-    memory, clock = transition_table.make_table(tables, policy, 1), int(words[state.CLOCK])
-    here = engines.masks.make_shape(tables), words, source, sink.null_sink(), memory, clock
+    words.pending_size = 1
+    memory, clock = transition_table.make_table(tables, policy, 1), int(words.value[state.CLOCK])
+    here = make_shape(tables), words, source, sink.null_sink(), memory, clock
     end = write_signature_here(*here)
     return here, memory[memory[transition_table.USED] + transition_table.WORDS : end].tolist()
 
 
 @pytest.mark.parametrize(
-    "field", [field for field in FIELDS if field.role in IN_SIGNATURE], ids=lambda f: f.name
+    "where",
+    [where for where in PLACES if where[3] in IN_SIGNATURE],
+    ids=lambda where: f"{where[0]}-{where[1]}",
 )
-def test_a_signature_changes_with_each_of_its_fields(refreshing, field):
+def test_a_signature_changes_with_each_of_its_fields(refreshing, where):
     here, first = refreshing
-    words = here[1]
+    field, begin, places, role = where
     # Later than anything; another number or place in a ring; the bits of the queued reads.
-    changes = [5_000] if field.role == "clock" else [1, 48, int(words[masks.USED])]
-    tried = [
-        (word, change)
-        for word in range(field.first, field.first + min(field.words, 200))
-        for change in changes
-    ]
-    tried = [
-        (word, change) for word, change in tried if abs(change) < 1000 or field.name in ("COUNTED", *CLOCKS)
-    ]
-    assert any(signature_changes(here, first, word, int(words[word]) + change) for word, change in tried)
+    changes = [5_000] if role == "clock" else [1, 48]
+    if field == "counted":
+        changes.append(int(here[1].used[0, 0]))
+    tried = [None] if begin is None else range(begin, begin + min(places, 200))
+    assert any(signature_changes(here, first, field, place, change) for place in tried for change in changes)
 
 
-@pytest.mark.parametrize("role", ["derived", "counter", "constant", "forwarding", "unused"])
+@pytest.mark.parametrize("role", ["derived", "counter", "constant", "forwarding"])
 def test_a_signature_does_not_change_with_other_fields(refreshing, role):
     here, first = refreshing
-    for field in FIELDS:
-        if field.role == role:
-            for word in range(field.first, field.first + field.words, max(field.words // 50, 1)):
-                assert not signature_changes(here, first, word, int(here[1][word]) + 1), field.name
+    for field, begin, places, of_place in PLACES:
+        if of_place == role:
+            tried = [None] if begin is None else range(begin, begin + places, max(places // 50, 1))
+            for place in tried:
+                assert not signature_changes(here, first, field, place, 1), field
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -394,7 +411,7 @@ def test_controllers_stand_at_the_same_clock_wherever_they_stop(seed):
     places[6][:] = draw.integers(0, 40, 200)  # some reads are forwarded, some writes coalesced
     cycle = np.cumsum(draw.choice([0, 1, 9, 400], 200)) if seed % 2 else None
     sources = [state.make_source(tables, *places, cycle=cycle) for _ in range(2)]
-    both = [MaskController(tables, policy), ScanController(tables, policy)]
+    both = [FastController(tables, policy), ScanController(tables, policy)]
     for served in (*np.cumsum(draw.integers(1, 20, 9)).tolist(), 200):
         for source, channel in zip(sources, both, strict=True):
             source.admitted[0] = min(200, served + 60)

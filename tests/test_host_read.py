@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from ndpsim.audit import check
 from ndpsim.cli.main import cli
 from ndpsim.config import load_hardware
-from ndpsim.dram.engines import MaskController
+from ndpsim.dram.engines import FastController
 from ndpsim.dram.refresh_policies import NAMES
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.layout import ExpertFormat, ExpertWeights, make_layout
@@ -125,7 +125,7 @@ def test_the_plain_run_agrees(shape, layout):
 
 def test_a_difference_to_the_plain_run_is_found(monkeypatch):
     def without_refresh(tables, policy):
-        return MaskController(tables, policy._replace(refresh=NAMES.index("none")))
+        return FastController(tables, policy._replace(refresh=NAMES.index("none")))
 
     monkeypatch.setattr("ndpsim.simulate.host.make_controller", without_refresh)
     with pytest.raises(MismatchError, match="bus 0 differs"):

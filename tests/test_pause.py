@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ndpsim.dram import controller, sink, state
-from ndpsim.dram.engines import MaskController, ScanController
+from ndpsim.dram.engines import FastController, ScanController
 from ndpsim.simulate.lane import command_room
 from ndpsim.spec import lower, resolve
 
@@ -53,7 +53,7 @@ def run(make, device, load, pauses):
     )
 
 
-@pytest.mark.parametrize("make", [ScanController, MaskController])
+@pytest.mark.parametrize("make", [ScanController, FastController])
 @settings(max_examples=40, deadline=None)
 @given(st.sampled_from(sorted(DEVICES)), st.integers(0, 10**6), st.lists(st.integers(1, 6000), max_size=60))
 def test_pauses_change_nothing(make, ranks, seed, pauses):

@@ -10,7 +10,7 @@ import pytest
 from ndpsim.audit import check
 from ndpsim.config import Dram
 from ndpsim.dram import refresh_policies, sink, state
-from ndpsim.dram.engines import MaskController, ScanController, compare_channels, make_controller
+from ndpsim.dram.engines import FastController, ScanController, compare_channels, make_controller
 from ndpsim.dram.refresh_policies import Schedule, Turn, make_schedule
 from ndpsim.errors import InputError
 from ndpsim.simulate.lane import check_refresh, command_room, decode_commands, run_channel
@@ -86,7 +86,7 @@ def test_a_policy_of_one_file_runs_through_both_controllers(reversed_banks, rank
     device = resolve(*DDR5, ranks)
     options = state.ControllerOptions(refresh=reversed_banks, row_policy=row_policy)
     (fast, one), (readable, other) = (
-        run(make, device, options, 6000) for make in (MaskController, ScanController)
+        run(make, device, options, 6000) for make in (FastController, ScanController)
     )
     assert one.columns().T.tolist() == other.columns().T.tolist()
     assert compare_channels(fast, readable) == []
@@ -100,6 +100,6 @@ def test_a_policy_of_one_file_runs_through_both_controllers(reversed_banks, rank
 def test_a_schedule_too_long_for_the_fast_controller_runs_in_the_general_one(monkeypatch):
     many = Schedule(tuple(Turn(100 * n, REFSB, rank=0, bank=n % 4) for n in range(1, 130)), 12_900)
     tables, policy = lower(resolve(*DDR5, 1)), state.make_policy(state.ControllerOptions())
-    assert isinstance(make_controller(tables, policy), MaskController)
+    assert isinstance(make_controller(tables, policy), FastController)
     monkeypatch.setattr(state, "make_schedule", lambda *_: many)
     assert isinstance(make_controller(tables, policy), ScanController)

@@ -9,7 +9,7 @@ import pytest
 
 from ndpsim.audit import check
 from ndpsim.config import load_hardware
-from ndpsim.dram.engines import MaskController
+from ndpsim.dram.engines import FastController
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.layout import ExpertFormat
 from ndpsim.moe import Expert
@@ -227,7 +227,7 @@ def test_the_plain_run_of_a_long_stream_agrees_with_what_was_skipped():
 
 def test_a_difference_to_the_plain_run_is_found(monkeypatch):
     def without_refresh(tables, policy):
-        return MaskController(tables, policy._replace(refresh=0))
+        return FastController(tables, policy._replace(refresh=0))
 
     monkeypatch.setattr("ndpsim.simulate.expert.fastest", without_refresh)
     with pytest.raises(MismatchError, match="plain run"):

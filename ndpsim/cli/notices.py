@@ -20,14 +20,14 @@ COMPILE_S = {
     "ndpsim.dram.controller.run": 6,
     "ndpsim.dimm.arbiter.run": 8,
     "ndpsim.dimm.readable.run": 10,
-    "ndpsim.dram.masks.controller.run": 10,
+    "ndpsim.dram.fast.controller.run": 10,
     "ndpsim.energy.of_trace.sum_open": 1,
     "ndpsim.link.lanes.run": 6,
     "ndpsim.ndp.array_kernels.output_stationary": 1,
     "ndpsim.ndp.array_kernels.weight_stationary": 1,
     "ndpsim.traces.parser.parse": 4,
 }
-_FAST = "ndpsim.dram.masks.controller.run"
+_FAST = "ndpsim.dram.fast.controller.run"
 _PLAIN = "ndpsim.dram.controller.run"
 _PARSE = "ndpsim.traces.parser.parse"
 

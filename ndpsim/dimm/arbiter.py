@@ -39,19 +39,19 @@ from ndpsim.dimm.relayout import (
     offer_requests,
 )
 from ndpsim.dimm.staging import give_to_multipliers, next_step
-from ndpsim.dimm.state import BUS_TAKEN, FIRST, HOST, NDP, REFILLING, REFRESH_PENDING, SLICE
+from ndpsim.dimm.state import FIRST, HOST, NDP, REFILLING, SLICE
 from ndpsim.dimm.stepping import (
     HOST_BIT,
     HOSTS,
     UNKNOWN,
-    next_asked,
     step_host,
     step_lane,
 )
 from ndpsim.dimm.transfers import next_transfer
+from ndpsim.dram.fast.blocking import BUS_TAKEN, REFRESH_PENDING
+from ndpsim.dram.fast.choose import next_ready_after
+from ndpsim.dram.fast.words import assume_nonnegative, lowest
 from ndpsim.dram.maintenance import next_refresh
-from ndpsim.dram.masks.state import PENDING_SIZE
-from ndpsim.dram.masks.words import assume_nonnegative, lowest
 from ndpsim.dram.state import (
     FAR,
     NEXT_REFRESH,
@@ -126,7 +126,7 @@ def earlier_of(clock, other, now):
 @inlined
 def pending_refresh(state):
     """REFRESH_PENDING where a refresh of a controller is."""
-    return REFRESH_PENDING if state[PENDING_SIZE] > 0 else 0
+    return REFRESH_PENDING if state.pending_size > 0 else 0
 
 
 @inlined
@@ -174,7 +174,7 @@ def next_in_turn(setup, claims, mask, bus):
 @inlined
 def is_put_off(policy, shape, state, credit, asked, bus, number, clock):
     """Whether commands of the other have put off what a controller was to issue now; notes until when."""
-    asked.wake[bus, number] = next_asked(policy, shape, state, credit, clock - 1)
+    asked.wake[bus, number] = next_ready_after(policy, shape, state, credit, clock - 1)
     return asked.wake[bus, number] > clock
 
 
@@ -218,7 +218,7 @@ def step_lanes(setup, agents, lanes, hosts, asked, mask, owner, bus, clock):
         lane = assume_nonnegative(rank * buses + bus)
         if claims.bus_free[setup.dimm_of_rank[rank], bus] > clock:
             asked.withheld[bus] |= bit
-        elif has_host and not has_work(agents, lanes.states[lane], lane):
+        elif has_host and not has_work(agents, lanes.states[lane].value, lane):
             asked.wake[bus, rank] = FAR
             asked.withheld[bus] &= ~bit
         elif not (is_second and is_lane_put_off(setup, claims, lanes, asked, lane, rank, bus, clock)):
@@ -330,14 +330,14 @@ def begin_run(setup, agents, lanes, hosts, asked, clock):
     asked.next_from[:] = FAR
     for lane in range(count):
         state, dimm, bus = lanes.states[lane], dimm_of(setup, lane, buses), lane % buses
-        state[NEXT_REFRESH] = next_refresh(state) - setup.refresh_shift
-        next_step(setup, weights, dimm, lane, lanes.states, buses, clock)
+        state.value[NEXT_REFRESH] = next_refresh(state.value) - setup.refresh_shift
+        next_step(setup, weights, dimm, lane, lanes.values, buses, clock)
         asked.next_from[bus] = min(asked.next_from[bus], weights.next_from[lane])
         give_to_multipliers(setup, weights, agents.transfers, dimm, lane)
         note_room(setup, agents, lane, clock)
     for bus in range(buses):
         state = hosts.states[bus]
-        state[NEXT_REFRESH] = next_refresh(state) - setup.refresh_shift
+        state.value[NEXT_REFRESH] = next_refresh(state.value) - setup.refresh_shift
     asked.wake[:], asked.due[:], asked.rest[:] = clock, clock, clock
     asked.starves_from[:], asked.column[:, :, 0] = 0, UNKNOWN
     asked.takes[:] = (1 << count // buses) - 1 | HOST_BIT

@@ -31,27 +31,13 @@ from ndpsim.dimm.stepping import (
     set_bit,
 )
 from ndpsim.dimm.transfers import carry_transfer, next_command_at, next_transfer
-from ndpsim.dram.masks.choose import mode_changes
-from ndpsim.dram.masks.controller import accept, refresh, would_accept
-from ndpsim.dram.masks.observe import held_bit
-from ndpsim.dram.masks.rows import set_lane
-from ndpsim.dram.masks.slots import bank_of, push_maintenance
-from ndpsim.dram.masks.state import (
-    BANKS_PER_RANK,
-    HELD_BY_OTHER,
-    KINDS,
-    PENDING,
-    PENDING_BANK,
-    PENDING_KIND,
-    PENDING_SIZE,
-    RANK_READY,
-    RD,
-    READS,
-    SIZE,
-    WR,
-    WRITES,
-)
-from ndpsim.dram.masks.words import assume_nonnegative, lowest, ranks_of
+from ndpsim.dram.fast.banks import bank_bit
+from ndpsim.dram.fast.choose import mode_changes
+from ndpsim.dram.fast.controller import accept, refresh, would_accept
+from ndpsim.dram.fast.fields import BANKS_PER_RANK, PENDING, RD, READS, WR, WRITES
+from ndpsim.dram.fast.slots import bank_of, push_maintenance
+from ndpsim.dram.fast.vectors import set_element
+from ndpsim.dram.fast.words import assume_nonnegative, lowest, ranks_of
 from ndpsim.dram.state import (
     FAR,
     NEXT_REFRESH,
@@ -84,10 +70,10 @@ def carry_transfers(setup, buses, transfers, shape, state, bus, clock):
         carry_transfer(setup, buses, transfers, bus, dimm, ready_at)
         reads_at = next_command_at(setup, buses, bus, READ)
         writes_at = next_command_at(setup, buses, bus, WRITE)
-        for rank in range(ranks_of(shape)):
-            ready = RANK_READY + assume_nonnegative(rank) * KINDS
-            set_lane(state, ready, RD, max(state[ready + RD], reads_at))
-            set_lane(state, ready, WR, max(state[ready + WR], writes_at))
+        for number in range(ranks_of(shape)):
+            rank = assume_nonnegative(number)
+            set_element(state.rank_ready, rank, RD, max(state.rank_ready[rank, RD], reads_at))
+            set_element(state.rank_ready, rank, WR, max(state.rank_ready[rank, WR], writes_at))
         dimm, ready_at = next_transfer(buses, transfers, bus)
 
 
@@ -107,7 +93,7 @@ def note_request(policy, state, asked, bus, number, ready_at, takes, clock):
 @inlined
 def next_bank(state, source):
     """The bank of a controller's next request."""
-    return bank_of(source.place[assume_nonnegative(state[PLACE])])
+    return bank_of(source.place[assume_nonnegative(state.value[PLACE])])
 
 
 @inlined
@@ -116,18 +102,18 @@ def take_for_relayout(setup, agents, lanes, state, source, lane, request, clock)
 
     The controller's counters of requests, and its place in the source, are those of the weights.
     """
-    place = state[PLACE]
-    state[PLACE] = put_down(agents.relayout, agents.weights, lane, request, clock)
+    place = state.value[PLACE]
+    state.value[PLACE] = put_down(agents.relayout, agents.weights, lane, request, clock)
     ready_at = accept(state, lanes.latencies[0, 0], source, clock)
-    state[PLACE] = place
-    state[TAKEN] -= 1
+    state.value[PLACE] = place
+    state.value[TAKEN] -= 1
     return ready_at
 
 
 @inlined
 def note_room_of(setup, agents, lanes, asked, lane, bus, buses, clock):
     """Note from when the FIFO of a lane has room, if a relayout has changed what that means."""
-    if note_promises(agents.relayout, setup, agents.weights, lane, lanes.states[lane], clock):
+    if note_promises(agents.relayout, setup, agents.weights, lane, lanes.states[lane].value, clock):
         note_room(setup, agents, lane, clock)
         asked.wake[bus, lane // buses] = asked.rest[bus] = clock
 
@@ -146,15 +132,15 @@ def take_lane_requests(setup, agents, lanes, asked, bus, buses, clock):
         mask ^= bit
         lane = assume_nonnegative(rank * buses + bus)
         state, source = lanes.states[lane], lane_source(weights, lane)
-        held = state[HELD_BY_OTHER]
+        held = state.pinned_by_other[0]
         note_room_of(setup, agents, lanes, asked, lane, bus, buses, clock)
-        request = next_request(relayout, policy, lane, state[SIZE + READS], state[SIZE + WRITES], clock)
+        request = next_request(relayout, policy, lane, state.size[READS], state.size[WRITES], clock)
         may = would_accept(policy, state, source, clock)
-        may = may and may_take_weights(relayout, setup, weights, lane, state, clock)
+        may = may and may_take_weights(relayout, setup, weights, lane, state.value, clock)
         if request >= 0 and not (may and weights_are_next(relayout, lane)):
             ready_at = take_for_relayout(setup, agents, lanes, state, source, lane, request, clock)
         elif may:
-            held &= held_bit(next_bank(state, source))
+            held &= bank_bit(next_bank(state, source))
             ready_at = accept(state, lanes.latencies[0, 0], source, clock)
         else:
             asked.takes[bus] = set_bit(asked.takes[bus], bit, has_requests(relayout, lane))
@@ -174,7 +160,7 @@ def take_host_request(setup, traffic, hosts, asked, bus, clock):
     """
     policy, state = setup.policy, hosts.states[bus]
     if traffic.next[bus] < 0:
-        admit(traffic, bus, state, clock)
+        admit(traffic, bus, state.value, clock)
         if traffic.next[bus] >= 0:
             asked.takes[bus] |= HOST_BIT
     if asked.takes[bus] & HOST_BIT == 0:
@@ -185,15 +171,15 @@ def take_host_request(setup, traffic, hosts, asked, bus, clock):
         return 0
     stream, bank = traffic.next[bus], next_bank(state, source)
     rank = assume_nonnegative(bank // BANKS_PER_RANK)
-    served, reads, latency = state[SERVED], state[READS_SERVED], state[READ_LATENCY]
+    served, reads, latency = state.value[SERVED], state.value[READS_SERVED], state.value[READ_LATENCY]
     ready_at = accept(state, hosts.latencies[bus, stream], source, clock)
-    note_served(traffic, stream, bus, state, served, reads, latency, 0)
-    note_taken(traffic, bus, state, clock)
+    note_served(traffic, stream, bus, state.value, served, reads, latency, 0)
+    note_taken(traffic, bus, state.value, clock)
     if traffic.next[bus] < 0:
         asked.rest[bus] = min(asked.rest[bus], traffic.due[bus])
     takes = would_accept(policy, state, source, clock + 1)
     note_request(policy, state, asked, bus, HOSTS, ready_at, takes, clock)
-    return (state[HELD_BY_OTHER + rank] & held_bit(bank) != 0) << rank
+    return (state.pinned_by_other[rank] & bank_bit(bank) != 0) << rank
 
 
 @outlined
@@ -202,7 +188,7 @@ def begin_steps(setup, weights, lanes, asked, bus, buses, clock):
     asked.next_from[bus] = FAR
     for lane in range(bus, lanes.states.shape[0], buses):
         if weights.next_from[lane] <= clock:
-            next_step(setup, weights, dimm_of(setup, lane, buses), lane, lanes.states, buses, clock)
+            next_step(setup, weights, dimm_of(setup, lane, buses), lane, lanes.values, buses, clock)
             asked.takes[bus] |= 1 << lane // buses
             asked.rest[bus] = clock
         asked.next_from[bus] = min(asked.next_from[bus], weights.next_from[lane])
@@ -214,14 +200,14 @@ def begin_steps(setup, weights, lanes, asked, bus, buses, clock):
 @inlined
 def refresh_lanes(host, lanes, before, bus, buses):
     """The refreshes that the host's controller has just asked of a rank are its lane's as well."""
-    for place in range(before, host[PENDING_SIZE]):
-        first = host[PENDING_BANK + (place & (PENDING - 1))]
+    for place in range(before, host.pending_size):
+        first = host.pending_bank[place & PENDING - 1]
         lane = first // BANKS_PER_RANK * buses + bus
         if lane < lanes.states.shape[0]:
             state = lanes.states[lane]
-            if state[PENDING_SIZE] == 0:
-                state[REFRESH_FROM] = host[REFRESH_FROM]
-            push_maintenance(state, host[PENDING_KIND + (place & (PENDING - 1))], first % BANKS_PER_RANK)
+            if state.pending_size == 0:
+                state.value[REFRESH_FROM] = host.value[REFRESH_FROM]
+            push_maintenance(state, host.pending_class[place & PENDING - 1], first % BANKS_PER_RANK)
 
 
 @inlined
@@ -231,10 +217,10 @@ def refresh_due(lanes, hosts, has_host, bus):
     With the host away each lane keeps its own time; else they are the host's, and its lanes' as well.
     """
     if has_host:
-        return hosts.states[bus, NEXT_REFRESH]
+        return hosts.values[bus, NEXT_REFRESH]
     at = FAR
     for lane in range(bus, lanes.states.shape[0], hosts.states.shape[0]):
-        at = min(at, lanes.states[lane, NEXT_REFRESH])
+        at = min(at, lanes.values[lane, NEXT_REFRESH])
     return at
 
 
@@ -246,17 +232,17 @@ def ask_for_refresh(setup, lanes, hosts, asked, has_host, bus, clock):
     asked.rest[bus] = clock
     asked.column[bus, :, 0] = UNKNOWN
     if has_host:
-        before = host[PENDING_SIZE]
+        before = host.pending_size
         asked.wake[bus, :] = 0
         if not refresh(hosts.shape, policy, host, clock):
             return False
-        host[NEXT_REFRESH] -= setup.refresh_shift
+        host.value[NEXT_REFRESH] -= setup.refresh_shift
         refresh_lanes(host, lanes, before, bus, buses)
         return True
     for lane in range(bus, count, buses):
-        if clock >= lanes.states[lane, NEXT_REFRESH]:
+        if clock >= lanes.values[lane, NEXT_REFRESH]:
             asked.wake[bus, lane // buses] = 0
             if not refresh(lanes.shape, policy, lanes.states[lane], clock):
                 return False
-            lanes.states[lane, NEXT_REFRESH] -= setup.refresh_shift
+            lanes.values[lane, NEXT_REFRESH] -= setup.refresh_shift
     return True

@@ -27,7 +27,7 @@ from ndpsim.dimm.state import (
     request_slots,
 )
 from ndpsim.dram.engines import open_clocks_of
-from ndpsim.dram.masks import state as masks
+from ndpsim.dram.fast import state as fast
 from ndpsim.dram.state import (
     COUNTERS,
     LATENCIES,
@@ -292,9 +292,9 @@ class FastDimms(SharedDimms):
 
     def _make_controllers(self, lanes: int, buses: int) -> None:
         tables = (self.setup.lane_tables, self.setup.host_tables)
-        self._shapes = tuple(masks.make_shape(one) for one in tables)
+        self._shapes = tuple(fast.make_shape(one) for one in tables)
         self._states = tuple(
-            masks.make_states(one, self.setup.policy, count)
+            fast.make_states(one, self.setup.policy, count)
             for one, count in zip(tables, (lanes, buses), strict=True)
         )
         self._of_lanes = np.zeros((1, 1, 1), dtype=np.int64)  # no histogram of single reads of a lane
@@ -302,40 +302,41 @@ class FastDimms(SharedDimms):
 
     def _open_row(self, side: int, number: int, place: OpenRow, clock: int) -> None:
         rank, bankgroup, bank, row = place
-        masks.open_row(self._states[side][number], rank, bankgroup, bank, row, clock)
+        fast.open_row(self._states[side][number], rank, bankgroup, bank, row, clock)
 
     def _run(self, goals: Ints, until_clock: int) -> int:
         run: Any = arbiter.run
         if not self._sides:
-            each = (self._shapes, self._states, (self._of_lanes, self._latencies), self.recorded)
+            values = tuple(states["value"] for states in self._states)
+            each = (self._shapes, self._states, values, (self._of_lanes, self._latencies), self.recorded)
             self._sides = [stepping.Controllers(*side) for side in zip(*each, strict=True)]
         return int(run(self.setup, self.agents, *self._sides, self._asked, goals, until_clock))
 
     @property
     def lane_values(self) -> Ints:
-        return self._states[0][:, :COUNTERS]
+        return self._states[0]["value"][:, :COUNTERS]
 
     @property
     def host_values(self) -> Ints:
-        return self._states[1][:, :COUNTERS]
+        return self._states[1]["value"][:, :COUNTERS]
 
     @property
     def lane_issued(self) -> Ints:
-        return masks.issued_commands(self._states[0])
+        return fast.issued_commands(self._states[0])
 
     @property
     def host_issued(self) -> Ints:
-        return masks.issued_commands(self._states[1])
+        return fast.issued_commands(self._states[1])
 
     def open_clocks(self, end: int) -> Ints:
-        still_open = np.array([masks.open_banks(state) for state in self._states[0]])
+        still_open = np.array([fast.open_banks(state) for state in self._states[0]])
         clocks: Ints = self.lane_values[:, OPEN_CLOCKS] + still_open * end
         return clocks
 
 
 def make_dimms(setup: Setup, *others: Any, **named: Any) -> SharedDimms:
     """The fastest that can run such a channel; arguments as of `SharedDimms`."""
-    fits = masks.fits(setup.lane_tables, setup.policy, True) and masks.fits(
+    fits = fast.fits(setup.lane_tables, setup.policy, True) and fast.fits(
         setup.host_tables, setup.policy, False
     )
     return (FastDimms if fits else ReadableDimms)(setup, *others, **named)

@@ -45,7 +45,6 @@ from ndpsim.dimm.relayout import (
 )
 from ndpsim.dimm.staging import give_to_multipliers, lane_source, next_step, stage
 from ndpsim.dimm.state import (
-    BUS_TAKEN,
     FIRST,
     HOST,
     LAST_COLUMN,
@@ -66,6 +65,7 @@ from ndpsim.dram.choosing import (
     prospect,
     set_write_mode,
 )
+from ndpsim.dram.fast.blocking import BUS_TAKEN
 from ndpsim.dram.issuing import column_command, issue, requeue_reads
 from ndpsim.dram.maintenance import close_due, next_refresh, refresh
 from ndpsim.dram.queues import accept, push_priority, would_accept

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim._by_reference import by_reference
-from ndpsim.dram.masks.state import BANKS_PER_RANK
+from ndpsim.dram.fast.fields import BANKS_PER_RANK
 from ndpsim.dram.sink import Groups
 from ndpsim.dram.state import FAR, Channel, Policy, Source, make_channel, number_nodes
 from ndpsim.spec import COMMANDS, Tables
@@ -200,10 +200,6 @@ class Transfers(NamedTuple):
 ) = range(5)
 TALLY_PLACES = ROWS_LOST + 2
 
-# In `Claims.lane_direction` and `host_direction`, beside the direction: the command bus of the rank's DIMM is
-# taken; a refresh of the first owner is pending, and what it has queued waits for no bank.
-BUS_TAKEN, REFRESH_PENDING = 4, 8
-
 
 @by_reference
 class Claims(NamedTuple):
@@ -223,7 +219,7 @@ class Claims(NamedTuple):
     lane_second: Ints  # [lane, 1]: 1 where the host is first
     host_second: Ints  # [bus, rank]: 1 where the NDP unit is first
     lane_direction: Ints  # [lane, 1]: the host's next column command, if it is first: 1 reads, 2 writes;
-    host_direction: Ints  # [bus, rank]: likewise the NDP unit's; with BUS_TAKEN and REFRESH_PENDING
+    host_direction: Ints  # [bus, rank]: likewise the NDP unit's; with bits of `dram.fast.blocking`
     bus_free: Ints  # [DIMM, bus]: the clock from which the command bus that its lanes share is free
     last_rank: Ints  # [DIMM, bus]: the rank of the lane that had it last
 

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim._by_reference import by_reference
 from ndpsim._jit import inlined, outlined
-from ndpsim.dimm.beside import (
-    FROM_ACTIVE,
-    FROM_QUEUE,
-    FROM_REFRESHES,
-    NOWHERE,
-    Beside,
-    bank_of_command,
-    choose,
-    kind_of_command,
-    request_of_command,
-    row_of_command,
-)
 from ndpsim.dimm.common import (
     commands_at,
     data_sink,
@@ -41,34 +29,21 @@ from ndpsim.dimm.state import (
     WRITE,
 )
 from ndpsim.dimm.transfers import carry_data
-from ndpsim.dram.masks.banks import requeue_reads
-from ndpsim.dram.masks.choose import (
-    mode_changes,
-    quiet_until,
-)
-from ndpsim.dram.masks.controller import would_accept
-from ndpsim.dram.masks.issue import issue_active, issue_maintenance, issue_queued
-from ndpsim.dram.masks.observe import (
+from ndpsim.dram.fast.banks import requeue_reads
+from ndpsim.dram.fast.blocking import Blocking
+from ndpsim.dram.fast.choose import next_ready_after
+from ndpsim.dram.fast.controller import would_accept
+from ndpsim.dram.fast.fields import ACT, BANKS, BANKS_PER_RANK, PRE, RANKS, RD, WR
+from ndpsim.dram.fast.observe import (
     observe_activate,
     observe_column,
     observe_maintenance,
     observe_precharge,
     release_closed,
 )
-from ndpsim.dram.masks.state import (
-    ACT,
-    BANKS,
-    BANKS_PER_RANK,
-    COMMANDS_OF_KINDS,
-    PENDING_BANK,
-    PENDING_SIZE,
-    PRE,
-    RANKS,
-    RD,
-    WR,
-    Shape,
-)
-from ndpsim.dram.masks.words import assume_nonnegative
+from ndpsim.dram.fast.state import COMMAND_OF_CLASS, Shape
+from ndpsim.dram.fast.step import FROM_ACTIVE, FROM_MAINTENANCE, FROM_QUEUE, NOWHERE, step
+from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.state import DATA_END, READ_LATENCY, READS_SERVED, SERVED, WRITE_MODE, Commands
 
 __all__ = [
@@ -79,7 +54,6 @@ __all__ = [
     "Controllers",
     "looks_for_requests",
     "make_asked",
-    "next_asked",
     "set_bit",
     "step_host",
     "step_lane",
@@ -97,7 +71,8 @@ class Controllers(NamedTuple):
     """The controllers of the lanes, or of the host's buses, and their command traces."""
 
     shape: Shape
-    states: Ints  # [controller, word]
+    states: NDArray[Any]  # [controller], see `dram.fast.fields`
+    values: Ints  # [controller, place], the counters in `states`
     latencies: Ints  # [controller, stream, clocks]
     commands: Commands
 
@@ -130,58 +105,38 @@ def make_asked(buses: int) -> Asked:
 
 
 @inlined
-def issue(policy, shape, state, latencies, source, sink, commands, origin, first, second, clock):
-    """Issue a chosen command."""
-    if origin == FROM_ACTIVE:
-        issue_active(shape, state, latencies, source, sink, commands, first, second, clock)
-    elif origin == FROM_REFRESHES:
-        issue_maintenance(shape, state, source, sink, commands, second, clock)
-    else:
-        queue = state[WRITE_MODE] & 1
-        issue_queued(policy, shape, state, latencies, source, sink, commands, queue, first, second, clock)
-
-
-@inlined
-def observe(shape, state, kind, bank, row, of_active, clock):
+def observe(shape, state, command, bank, row, of_active, clock):
     """A controller learns of a command of the other. Returns whether it may have changed what can issue."""
-    if kind == RD or kind == WR:
-        observe_column(state, kind, bank, of_active, clock)
+    if command == RD or command == WR:
+        observe_column(state, command, bank, of_active, clock)
         return of_active
-    if kind == ACT:
+    if command == ACT:
         observe_activate(shape, state, bank, row, clock)
-    elif kind == PRE:
+    elif command == PRE:
         observe_precharge(state, bank, clock)
     else:
-        observe_maintenance(shape, state, kind, bank, clock)
+        observe_maintenance(shape, state, command, bank, clock)
     return True
 
 
 @inlined
-def note_command(tally, opened_by, owner, origin, kind, bank):
+def note_command(tally, opened_by, owner, origin, command, bank):
     """Count turns of a lane's data bus, and rows that one owner opened and the other's request closed."""
-    if kind == RD or kind == WR:
-        direction = READ if kind == RD else WRITE
+    if command == RD or command == WR:
+        direction = READ if command == RD else WRITE
         if tally[LAST_COLUMN] == 1 - direction:
             tally[TURNAROUNDS] += 1
         tally[LAST_COLUMN] = direction
-    elif kind == ACT:
+    elif command == ACT:
         opened_by[bank] = owner
-    elif kind == PRE and origin == FROM_QUEUE and opened_by[bank] != owner:
+    elif command == PRE and origin == FROM_QUEUE and opened_by[bank] != owner:
         tally[ROWS_LOST + 1 - owner] += 1
 
 
 @inlined
-def next_asked(policy, shape, state, credit, clock):
-    """The clock at which a controller is asked again that has issued a command at `clock`."""
-    if state[PENDING_SIZE] > 0 or mode_changes(policy, state):
-        return clock + 1
-    return quiet_until(shape, state, state[WRITE_MODE] & 1, credit)
-
-
-@inlined
-def is_column(kind):
-    """Whether a kind of command moves data."""
-    return kind == RD or kind == WR
+def is_column(command):
+    """Whether a command of command moves data."""
+    return command == RD or command == WR
 
 
 @inlined
@@ -206,44 +161,45 @@ def step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock):
     rank, bus = assume_nonnegative(rank), assume_nonnegative(bus)
     lane, bit = assume_nonnegative(rank * count + bus), 1 << rank
     policy, shape, state, host = setup.policy, lanes.shape, lanes.states[lane], hosts.states[bus]
-    credit, write_mode = claims.credit[lane], state[WRITE_MODE]
+    credit, write_mode = claims.credit[lane], state.value[WRITE_MODE]
     first_bank = rank * BANKS_PER_RANK
-    beside = Beside(hosts.states, bus, 0, first_bank, claims.lane_second[lane], claims.lane_direction[lane])
-    asked.column[bus, rank, 0] = UNKNOWN
-    origin, first, second, wake, withheld = choose(policy, shape, state, credit[0], 0, beside, clock)
-    asked.withheld[bus] = set_bit(asked.withheld[bus], bit, withheld != 0)
-    asked.wake[bus, rank] = wake
-    if state[WRITE_MODE] != write_mode:
-        asked.starves_from[bus, rank] = 0
-    if origin == NOWHERE:
-        return state[WRITE_MODE] != write_mode
-    kind, bank = kind_of_command(origin, first, second), bank_of_command(state, origin, first, second)
-    row, burst = row_of_command(state, origin, bank, first), request_of_command(state, origin, bank, first)
-    note_command(claims.tally[lane], claims.opened_by[lane], NDP, origin, kind, bank)
+    blocking = Blocking(
+        hosts.states, bus, 0, first_bank, claims.lane_second[lane], claims.lane_direction[lane]
+    )
     source, sink = lane_source(weights, lane), data_sink(claims, credit)
     trace, latencies = commands_at(lanes.commands, lane), lanes.latencies[0, 0]
-    issue(policy, shape, state, latencies, source, sink, trace, origin, first, second, clock)
-    take_command_bus(setup, claims, rank, bus, COMMANDS_OF_KINDS[kind], clock)
+    asked.column[bus, rank, 0] = UNKNOWN
+    origin, command, bank, row, burst, wake, withheld = step(
+        policy, shape, state, latencies, source, sink, trace, blocking, credit[0], 0, clock
+    )
+    asked.withheld[bus] = set_bit(asked.withheld[bus], bit, withheld != 0)
+    asked.wake[bus, rank] = wake
+    if state.value[WRITE_MODE] != write_mode:
+        asked.starves_from[bus, rank] = 0
+    if origin == NOWHERE:
+        return state.value[WRITE_MODE] != write_mode
+    note_command(claims.tally[lane], claims.opened_by[lane], NDP, origin, command, bank)
+    take_command_bus(setup, claims, rank, bus, COMMAND_OF_CLASS[command], clock)
     dimm = assume_nonnegative(setup.dimm_of_rank[rank])
     claims.last_rank[dimm, bus] = rank
-    if origin == FROM_REFRESHES and credit[0] > clock:
+    if origin == FROM_MAINTENANCE and credit[0] > clock:
         requeue_reads(shape, state, source, clock)
-    changes = observe(hosts.shape, host, kind, first_bank + bank, row, origin == FROM_ACTIVE, clock)
-    if is_column(kind) and is_relayouts(agents.relayout, burst):
-        state[SERVED] -= 1
+    changes = observe(hosts.shape, host, command, first_bank + bank, row, origin == FROM_ACTIVE, clock)
+    if is_column(command) and is_relayouts(agents.relayout, burst):
+        state.value[SERVED] -= 1
         note_served_request(agents.relayout, lane, burst, clock)
-        if note_promises(agents.relayout, setup, weights, lane, state, clock + 1):
+        if note_promises(agents.relayout, setup, weights, lane, state.value, clock + 1):
             note_room(setup, agents, lane, clock + 1)
-    elif kind == RD:
+    elif command == RD:
         stage(weights, lane, burst, clock + shape.read_latency)
-        next_step(setup, weights, dimm, lane, lanes.states, count, clock)
+        next_step(setup, weights, dimm, lane, lanes.values, count, clock)
         asked.next_from[bus] = min(asked.next_from[bus], weights.next_from[lane])
         give_to_multipliers(setup, weights, agents.transfers, dimm, lane)
         note_room(setup, agents, lane, clock + 1)
-    if changes or host[PENDING_SIZE] > 0:
+    if changes or host.pending_size > 0:
         asked.column[bus, HOSTS, 0] = UNKNOWN
         asked.wake[bus, HOSTS] = min(asked.wake[bus, HOSTS], clock + 1)
-    asked.wake[bus, rank] = next_asked(policy, shape, state, credit[0], clock)
+    asked.wake[bus, rank] = next_ready_after(policy, shape, state, credit[0], clock)
     takes = looks_for_requests(agents.relayout, policy, state, source, lane, clock + 1)
     asked.takes[bus] = set_bit(asked.takes[bus], bit, takes)
     return True
@@ -252,23 +208,23 @@ def step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock):
 @inlined
 def room_beside(agents, lanes, state, bus, count):
     """The clock from which the lane has room whose refresh the host's controller would issue next."""
-    if state[PENDING_SIZE] == 0:
+    if state.pending_size == 0:
         return 0
-    lane = (state[PENDING_BANK] & (BANKS - 1)) // BANKS_PER_RANK * count + bus
+    lane = (state.pending_bank[0] & (BANKS - 1)) // BANKS_PER_RANK * count + bus
     return agents.claims.credit[lane, 0] if lane < lanes.states.shape[0] else 0
 
 
 @inlined
-def lane_observes(agents, lanes, asked, rank, bus, origin, kind, bank, row, clock):
+def lane_observes(agents, lanes, asked, rank, bus, origin, command, bank, row, clock):
     """The lane of a rank learns of a command of the host."""
     lane = assume_nonnegative(rank * asked.due.shape[0] + bus)
     claims, other = agents.claims, lanes.states[lane]
-    note_command(claims.tally[lane], claims.opened_by[lane], HOST, origin, kind, bank)
-    claims.host_issued[lane, COMMANDS_OF_KINDS[kind]] += 1
-    if observe(lanes.shape, other, kind, bank, row, origin == FROM_ACTIVE, clock):
+    note_command(claims.tally[lane], claims.opened_by[lane], HOST, origin, command, bank)
+    claims.host_issued[lane, COMMAND_OF_CLASS[command]] += 1
+    if observe(lanes.shape, other, command, bank, row, origin == FROM_ACTIVE, clock):
         asked.column[bus, rank, 0] = UNKNOWN
         asked.wake[bus, rank] = min(asked.wake[bus, rank], clock + 1)
-    if origin == FROM_REFRESHES and claims.credit[lane, 0] > clock:
+    if origin == FROM_MAINTENANCE and claims.credit[lane, 0] > clock:
         requeue_reads(lanes.shape, other, lane_source(agents.weights, lane), clock)
 
 
@@ -277,36 +233,37 @@ def step_host(setup, agents, lanes, hosts, asked, bus, clock):
     """The host's controller issues its next command, if it has one. Returns as `step_lane` does."""
     claims, traffic, count = agents.claims, agents.traffic, hosts.states.shape[0]
     policy, shape, state = setup.policy, hosts.shape, hosts.states[bus]
-    beside = Beside(lanes.states, bus, count, 0, claims.host_second[bus], claims.host_direction[bus])
+    blocking = Blocking(lanes.states, bus, count, 0, claims.host_second[bus], claims.host_direction[bus])
+    source, sink = host_source(traffic, bus), data_sink(claims, claims.no_credit)
+    trace, no_latencies = commands_at(hosts.commands, bus), lanes.latencies[0, 0]
+    served, reads, latency = state.value[SERVED], state.value[READS_SERVED], state.value[READ_LATENCY]
     asked.column[bus, HOSTS, 0] = UNKNOWN
     other_credit = room_beside(agents, lanes, state, bus, count)
-    write_mode = state[WRITE_MODE]
-    origin, first, second, wake, withheld = choose(policy, shape, state, 0, other_credit, beside, clock)
+    write_mode = state.value[WRITE_MODE]
+    origin, command, bank, row, request, wake, withheld = step(
+        policy, shape, state, no_latencies, source, sink, trace, blocking, 0, other_credit, clock
+    )
     asked.host_withheld[bus] = withheld
     asked.wake[bus, HOSTS] = wake
-    if state[WRITE_MODE] != write_mode:
+    if state.value[WRITE_MODE] != write_mode:
         asked.starves_from[bus, HOSTS] = 0
     if origin == NOWHERE:
-        return state[WRITE_MODE] != write_mode
-    kind, bank = kind_of_command(origin, first, second), bank_of_command(state, origin, first, second)
-    row, rank, stream = row_of_command(state, origin, bank, first), bank // BANKS_PER_RANK, 0
-    if origin != FROM_REFRESHES:
-        stream = traffic.stream[bus, request_of_command(state, origin, bank, first)]
-    served, reads, latency = state[SERVED], state[READS_SERVED], state[READ_LATENCY]
-    source, sink = host_source(traffic, bus), data_sink(claims, claims.no_credit)
-    trace, latencies = commands_at(hosts.commands, bus), hosts.latencies[bus, stream]
-    issue(policy, shape, state, latencies, source, sink, trace, origin, first, second, clock)
-    take_command_bus(setup, claims, rank, bus, COMMANDS_OF_KINDS[kind], clock)
-    if kind == RD or kind == WR:
-        carry_data(setup, agents.buses, bus, READ if kind == RD else WRITE, rank, clock)
-        end = state[DATA_END] if kind == RD else clock
-        note_served(traffic, stream, bus, state, served, reads, latency, end)
+        return state.value[WRITE_MODE] != write_mode
+    rank = bank // BANKS_PER_RANK
+    take_command_bus(setup, claims, rank, bus, COMMAND_OF_CLASS[command], clock)
+    if command == RD or command == WR:
+        carry_data(setup, agents.buses, bus, READ if command == RD else WRITE, rank, clock)
+        stream, end = traffic.stream[bus, request], state.value[DATA_END] if command == RD else clock
+        note_served(traffic, stream, bus, state.value, served, reads, latency, end)
+        if command == RD:
+            took = min(state.value[READ_LATENCY] - latency, hosts.latencies.shape[2] - 1)
+            hosts.latencies[bus, stream, took] += 1
     if rank * count + bus < lanes.states.shape[0]:
         bank_of_lane = bank % BANKS_PER_RANK
-        lane_observes(agents, lanes, asked, rank, bus, origin, kind, bank_of_lane, row, clock)
-        if origin == FROM_REFRESHES:
+        lane_observes(agents, lanes, asked, rank, bus, origin, command, bank_of_lane, row, clock)
+        if origin == FROM_MAINTENANCE:
             release_closed(state, rank)
-    asked.wake[bus, HOSTS] = next_asked(policy, shape, state, 0, clock)
+    asked.wake[bus, HOSTS] = next_ready_after(policy, shape, state, 0, clock)
     takes = would_accept(policy, state, source, clock + 1)
     asked.takes[bus] = set_bit(asked.takes[bus], HOST_BIT, takes)
     return True

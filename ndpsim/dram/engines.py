@@ -7,13 +7,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.caching import cached_by_identity
 from ndpsim.dram import controller
-from ndpsim.dram.masks import controller as masks_controller
-from ndpsim.dram.masks import state as masks
-from ndpsim.dram.masks.every_step import EveryStep
-from ndpsim.dram.masks.fast_forward import FastForward
-from ndpsim.dram.masks.transition_table import can_fast_forward, make_table, no_table
+from ndpsim.dram.fast import controller as fast_controller
+from ndpsim.dram.fast import state as fast
+from ndpsim.dram.fast.every_step import EveryStep
+from ndpsim.dram.fast.fast_forward import FastForward
+from ndpsim.dram.fast.fields import BANKS, SLOTS
+from ndpsim.dram.fast.transition_table import can_fast_forward, make_table, no_table
 from ndpsim.dram.sink import Sink
 from ndpsim.dram.state import (
     CLOSED_AT,
@@ -25,13 +25,12 @@ from ndpsim.dram.state import (
     Policy,
     Source,
     make_channel,
-    schedule_of,
 )
 from ndpsim.spec import Tables
 
 __all__ = [
     "Controller",
-    "MaskController",
+    "FastController",
     "ScanController",
     "compare_channels",
     "make_controller",
@@ -109,57 +108,42 @@ class ScanController:
         return int(run(self.tables, self._policy, source, channel, sink, commands, until_served, until_taken))
 
 
-@cached_by_identity(16)
-def _at_rest(tables: Tables) -> tuple[masks.Shape, dict[int, Ints]]:
-    """The shape and, by refresh policy, the first state of a channel."""
-    return masks.make_shape(tables), {}
-
-
 _NO_TABLE = no_table()
 
 
-class MaskController:
-    """The fast controller (`masks.state.segments_needed`)."""
+class FastController:
+    """The fast controller (`fast.state.chunks_needed`)."""
 
     def __init__(
         self, tables: Tables, policy: Policy, latency_places: int = LATENCIES, with_sink: bool = False
     ) -> None:
         self.tables, self._policy = tables, policy
-        self._shape, rests = _at_rest(tables)
-        rest = rests.get(policy.refresh)
-        if rest is None:
-            rest = rests[policy.refresh] = masks.make_state(tables, schedule_of(tables, policy))
-        segments = masks.segments_needed(tables, policy, with_sink)
-        self._in_steps = segments > 1 or type(policy.rows) is not type(self._shape.rows)
-        if self._in_steps:
-            self._shape = masks.make_shape(tables, policy.rows, segments)
-        self._state = masks.copy_at_rest(rest, tables.ranks, segments)
-        self.value, self.latencies = self._state[:COUNTERS], np.zeros(latency_places, dtype=np.int64)
-        self.most_queued = 2 * segments * masks.SLOTS + masks.BANKS
+        chunks = fast.chunks_needed(tables, policy, with_sink)
+        self._in_steps = chunks > 1 or policy.row_cap > 0
+        self._shape = fast.make_shape(tables, policy.rows, chunks)
+        self._state = fast.make_states(tables, policy, 1, chunks)[0]
+        self.value, self.latencies = self._state["value"][:COUNTERS], np.zeros(latency_places, dtype=np.int64)
+        self.most_queued = 2 * chunks * SLOTS + BANKS
         self._transition_tables: dict[tuple[int, ...], Ints] = {}  # by the shape and clocks of the sink
 
     @property
     def issued(self) -> Ints:
         """int64[command]: commands issued."""
-        return masks.issued_commands(self._state)
+        return fast.issued_commands(self._state)
 
     @property
     def skipped(self) -> int:
         """Reads that were fast-forwarded instead of stepped through."""
-        return int(self._state[masks.FAST_FORWARDED])
+        return int(self._state["fast_forwarded"])
 
     def open_clocks(self, end: int) -> int:
         """See `Controller.open_clocks`."""
-        counted = int(self.value[OPEN_CLOCKS]) + masks.open_banks(self._state) * end
-        return (
-            counted - masks.clocks_until_closed(self._state, self.tables.ranks, end)
-            if self._in_steps
-            else counted
-        )
+        counted = int(self.value[OPEN_CLOCKS]) + fast.open_banks(self._state) * end
+        return counted - fast.clocks_until_closed(self._state, self.tables.ranks, end)
 
     def run(self, source: Source, sink: Sink, commands: Commands, until_served: int, until_taken: int) -> int:
         """See `dram.controller.run`."""
-        run: Any = masks_controller.run
+        run: Any = fast_controller.run
         if self._in_steps:
             skips: Any = EveryStep(_NO_TABLE)
         else:
@@ -191,6 +175,6 @@ def make_controller(
     tables: Tables, policy: Policy, with_sink: bool = False, latency_places: int = LATENCIES
 ) -> Controller:
     """The fastest controller that can run a channel, at rest."""
-    if masks.segments_needed(tables, policy, with_sink) > 0:
-        return MaskController(tables, policy, latency_places, with_sink)
+    if fast.chunks_needed(tables, policy, with_sink) > 0:
+        return FastController(tables, policy, latency_places, with_sink)
     return ScanController(tables, policy, latency_places)

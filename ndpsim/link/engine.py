@@ -36,7 +36,7 @@ every request is served.
 from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
-from ndpsim.dram.masks.words import assume_nonnegative
+from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.link.events import FAR, first_leaf, set_time
 from ndpsim.link.sending import note_ready, send
 

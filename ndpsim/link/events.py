@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim._jit import inlined
-from ndpsim.dram.masks.words import assume_nonnegative
+from ndpsim.dram.fast.words import assume_nonnegative
 
 __all__ = ["FAR", "first_leaf", "make_times", "set_time"]
 

@@ -5,45 +5,24 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim._by_reference import by_reference
 from ndpsim._jit import inlined, kernel, outlined
+from ndpsim.dram.fast.choose import mode_changes
+from ndpsim.dram.fast.controller import queue_request, refresh, step_of
+from ndpsim.dram.fast.fields import RD, READS, WR, WRITES
+from ndpsim.dram.fast.state import ONE_CHUNK, make_states
+from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.maintenance import next_refresh
-from ndpsim.dram.masks.banks import active_bank
-from ndpsim.dram.masks.choose import (
-    active_quiet_until,
-    choose_active,
-    choose_maintenance,
-    choose_queued,
-    mode_changes,
-    quiet_until,
-)
-from ndpsim.dram.masks.controller import queue_request, refresh
-from ndpsim.dram.masks.issue import issue_active, issue_maintenance, issue_queued
-from ndpsim.dram.masks.state import (
-    ACTIVE_REQUEST,
-    ONE_SEGMENT,
-    PENDING_SIZE,
-    RD,
-    READS,
-    SIZE,
-    SLOT_REQUEST,
-    SLOTS,
-    WR,
-    WRITES,
-    make_states,
-)
-from ndpsim.dram.masks.words import assume_nonnegative
 from ndpsim.dram.state import (
     FAR,
     LATENCIES,
     NEXT_REFRESH,
     RECORD_FIELDS,
-    WRITE_MODE,
     Commands,
     Policy,
     Source,
@@ -79,9 +58,9 @@ class Lanes(NamedTuple):
     source: Source  # all requests
     left: Ints  # [lane]: requests that are not served, those not yet offered included
     left_reads: Ints  # [lane]: reads among them
-    quiet: Ints  # [lane]: the clock before which none of those that it has taken can issue a command
+    next_ready: Ints  # [lane]: the clock before which none of those that it has taken can issue a command
     due: Ints  # [lane]: the clock of its next step
-    states: Ints  # [lane, word]: see `dram.masks.state`
+    states: NDArray[Any]  # [lane]: see `dram.fast.fields`
     latencies: Ints  # of the lanes together
     commands: Ints  # [lane, n, field]: recorded; n is 0 where nothing is
     recorded: Ints  # [lane, 1]
@@ -102,7 +81,7 @@ def make_lanes(
         source=Source(requests.place, requests.column, address, cycle, admitted, 0),  # type: ignore[arg-type]
         left=left,
         left_reads=np.bincount(requests.lane[: offers.reads], minlength=lanes),
-        quiet=np.zeros(lanes, dtype=np.int64),
+        next_ready=np.zeros(lanes, dtype=np.int64),
         due=np.where(left > 0, 1, FAR),
         states=make_states(tables, policy, lanes),
         latencies=np.zeros(LATENCIES, dtype=np.int64),
@@ -115,8 +94,8 @@ def make_lanes(
 @inlined
 def offered(policy, engine, lanes, state, lane, clock):
     """The request that a lane takes at `clock`, if nothing happens before; -1: none."""
-    read_room = state[SIZE + READS] < policy.read_slots
-    write_room = state[SIZE + WRITES] < policy.write_slots
+    read_room = state.size[READS] < policy.read_slots
+    write_room = state.size[WRITES] < policy.write_slots
     return next_offer(engine, lanes.offers, lane, read_room, write_room, clock)
 
 
@@ -126,41 +105,7 @@ def take(engine, lanes, state, lane, request, clock):
     note_taken(lanes.offers, lane, request)
     if request >= lanes.offers.reads:
         write_taken(engine, request - lanes.offers.reads, clock)
-    return queue_request(ONE_SEGMENT, state, lanes.source, request, clock)
-
-
-@inlined
-def choose_and_issue(policy, shape, state, latencies, source, no_sink, commands, clock):
-    """As that of `dram.masks.controller`, which says when the next command can issue, and not which did.
-
-    Returns the clock before which no other can issue, whether a request was served, and which one if that
-    was a read, else -1.
-    """
-    active_queue, place = choose_active(shape, state, 0, clock)
-    served, read = False, _NONE
-    if active_queue >= 0:
-        served = True
-        if active_queue & 1 == READS:
-            read = state[ACTIVE_REQUEST + active_bank(state, active_queue, place)]
-        issue_active(shape, state, latencies, source, no_sink, commands, active_queue, place, clock)
-    elif state[PENDING_SIZE] > 0:
-        kind, at = choose_maintenance(shape, state, 0, 0, clock)
-        if kind < 0:
-            return min(at, active_quiet_until(shape, state, 0)), served, read
-        issue_maintenance(shape, state, source, no_sink, commands, kind, clock)
-    else:
-        if mode_changes(policy, state):
-            state[WRITE_MODE] ^= 1
-        queue = state[WRITE_MODE] & 1
-        slot, kind = choose_queued(policy, shape, state, queue, 0, clock)
-        if slot >= 0:
-            slot &= SLOTS - 1
-            served = kind == RD or kind == WR
-            if kind == RD:
-                read = state[SLOT_REQUEST + READS * SLOTS + slot]
-            issue_queued(policy, shape, state, latencies, source, no_sink, commands, queue, slot, kind, clock)
-    quiet = quiet_until(shape, state, state[WRITE_MODE] & 1, 0)
-    return clock + 1 if state[PENDING_SIZE] > 0 else quiet, served, read
+    return queue_request(ONE_CHUNK, state, lanes.source, request, clock)
 
 
 @inlined
@@ -171,7 +116,10 @@ def next_due(policy, engine, lanes, state, lane, clock):
     clock += 1
     if offered(policy, engine, lanes, state, lane, clock) >= 0 or mode_changes(policy, state):
         return clock
-    due, change = min(lanes.quiet[lane], state[NEXT_REFRESH]), next_change(engine, lanes.offers, lane, clock)
+    due, change = (
+        min(lanes.next_ready[lane], state.value[NEXT_REFRESH]),
+        next_change(engine, lanes.offers, lane, clock),
+    )
     return max(clock, min(due, change) if change > clock else due)
 
 
@@ -181,24 +129,24 @@ def step_lane(policy, shape, engine, lanes, no_sink, lane, clock):
     state = lanes.states[lane]
     request = offered(policy, engine, lanes, state, lane, clock)
     if request >= 0:
-        lanes.quiet[lane] = min(
-            lanes.quiet[lane], take(engine, lanes, state, lane, assume_nonnegative(request), clock)
+        lanes.next_ready[lane] = min(
+            lanes.next_ready[lane], take(engine, lanes, state, lane, assume_nonnegative(request), clock)
         )
-    if clock >= state[NEXT_REFRESH]:
-        lanes.quiet[lane] = clock
+    if clock >= state.value[NEXT_REFRESH]:
+        lanes.next_ready[lane] = clock
         if not refresh(shape, policy, state, clock):
             raise RuntimeError("a lane cannot go on: refreshes never catch up")
-    if clock >= lanes.quiet[lane] or mode_changes(policy, state):
+    if clock >= lanes.next_ready[lane] or mode_changes(policy, state):
         commands = Commands(lanes.commands[lane], lanes.recorded[lane])
-        lanes.quiet[lane], served, read = choose_and_issue(
+        lanes.next_ready[lane], command, request = step_of(
             policy, shape, state, lanes.latencies, lanes.source, no_sink, commands, clock
         )
-        if served:
+        if command == RD or command == WR:
             lanes.left[lane] -= 1
             lanes.value[UNSERVED] -= 1
             lanes.value[LAST_SERVED] = max(lanes.value[LAST_SERVED], clock)
-        if read >= 0:
-            read_issued(engine, read, clock)
+        if command == RD:
+            read_issued(engine, request, clock)
             note_issued(lanes.offers, lane)
             lanes.left_reads[lane] -= 1
     lanes.due[lane] = next_due(policy, engine, lanes, state, lane, clock)
@@ -247,7 +195,8 @@ def run(policy, shape, engine, lanes, no_sink, clocks):
     value = lanes.value
     if value[CLOCK] == 0:
         for lane in range(lanes.due.shape[0]):
-            lanes.states[lane, NEXT_REFRESH] = next_refresh(lanes.states[lane])
+            of_lane = lanes.states[lane].value
+            of_lane[NEXT_REFRESH] = next_refresh(of_lane)
         begin(engine)
         value[CLOCK] = value[LAGGING_CLOCK] = 1
     stop = value[CLOCK] + clocks

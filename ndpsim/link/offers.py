@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ndpsim._by_reference import by_reference
 from ndpsim._jit import inlined
-from ndpsim.dram.masks.words import assume_nonnegative
+from ndpsim.dram.fast.words import assume_nonnegative
 
 __all__ = ["Offers", "make_offers", "next_change", "next_offer", "note_issued", "note_taken", "take_handed"]
 

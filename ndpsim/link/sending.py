@@ -13,7 +13,7 @@ Times are ticks; nothing changes between two ticks at which a wire starts to sen
 from __future__ import annotations
 
 from ndpsim._jit import inlined, kernel
-from ndpsim.dram.masks.words import assume_nonnegative
+from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.link.events import FAR, first_leaf, set_time
 
 __all__ = ["advance", "note_ready", "send"]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ndpsim.arguments import several, shown, whole_number
 from ndpsim.config import Hardware
 from ndpsim.dram import state
-from ndpsim.dram.masks.state import fits
+from ndpsim.dram.fast.state import fits
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertWeights, Geometry, Layout, make_layout, parse_layout
 from ndpsim.limits import ensure_fits

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.dram import state
-from ndpsim.dram.masks import state as masks
+from ndpsim.dram.fast import state as fast
 from ndpsim.dram.sink import null_sink
 from ndpsim.errors import InputError
 from ndpsim.layout import Layout, moves
@@ -259,7 +259,7 @@ class Job(Lowered):
             InterruptedError: `stop` was set before.
         """
         access, total = self.access, len(self.requests.lane)
-        shape, no_sink, left = masks.make_shape(access.tables), null_sink(), total
+        shape, no_sink, left = fast.make_shape(access.tables), null_sink(), total
         kernel: Any = run
         outcome = MORE
         while outcome != DONE:
@@ -300,9 +300,9 @@ class Job(Lowered):
             writes=np.bincount(self.requests.lane[reads:], minlength=len(lanes.due)),
             busy=engine.packets.busy,
             most_waiting=most_waiting(access.network, engine.fabric, engine.packets),
-            issued=np.sum([masks.issued_commands(of_lane) for of_lane in lanes.states], axis=0),
-            open_clocks=int(lanes.states[:, state.OPEN_CLOCKS].sum())
-            + end * sum(masks.open_banks(of_lane) for of_lane in lanes.states),
+            issued=np.sum([fast.issued_commands(of_lane) for of_lane in lanes.states], axis=0),
+            open_clocks=int(lanes.states["value"][:, state.OPEN_CLOCKS].sum())
+            + end * sum(fast.open_banks(of_lane) for of_lane in lanes.states),
             traces=tuple(
                 decode_commands(state.Commands(entry, length), access.tables)
                 for entry, length in zip(lanes.commands, lanes.recorded, strict=True)

@@ -3,23 +3,10 @@
 from __future__ import annotations
 
 from ndpsim._jit import inlined
-from ndpsim.dram.masks.signature import expiry
-from ndpsim.dram.masks.slots import wait_place
-from ndpsim.dram.masks.state import (
-    ACT,
-    KINDS,
-    OPEN_BANKS,
-    PRE,
-    RANK_READY,
-    RD,
-    READS,
-    SLOT_ARRIVED,
-    SLOTS,
-    TAIL,
-    USED,
-    WAITING,
-)
-from ndpsim.dram.masks.words import assume_nonnegative, lowest, ranks_of, rotate
+from ndpsim.dram.fast.fields import ACT, PRE, RD, READS, SLOTS
+from ndpsim.dram.fast.signature import expiry
+from ndpsim.dram.fast.slots import wait_row
+from ndpsim.dram.fast.words import assume_nonnegative, lowest, ranks_of, rotate
 from ndpsim.dram.sink import LAST_START, RELEASE, SERVICE
 from ndpsim.dram.state import DATA_END, PLACE, ROW_SHIFT
 
@@ -31,9 +18,9 @@ _MULTIPLIER = 0x2545F491
 @inlined
 def arrivals(state, clock):
     """The ages of the queued reads, summed."""
-    total, queued = 0, state[USED + READS]
+    total, queued = 0, state.used[0, READS]
     while queued != 0:
-        total += clock - state[SLOT_ARRIVED + READS * SLOTS + (lowest(queued) & (SLOTS - 1))]
+        total += clock - state.slot_arrived[READS, (lowest(queued) & (SLOTS - 1))]
         queued &= queued - 1
     return total
 
@@ -56,16 +43,16 @@ def sink_fingerprint(sink, over, clock):
 @inlined
 def fingerprint(shape, state, source, sink, clock):
     """A number that is quick to find, equal for equal signatures and seldom for others."""
-    over, tail = expiry(shape, state, clock), state[TAIL + READS]
-    total = source.place[state[PLACE]] & (1 << ROW_SHIFT) - 1
-    total = total * _MULTIPLIER + (state[DATA_END] - clock)
+    over, tail = expiry(shape, state, clock), state.tail[0, READS]
+    total = source.place[state.value[PLACE]] & (1 << ROW_SHIFT) - 1
+    total = total * _MULTIPLIER + (state.value[DATA_END] - clock)
     total = total * _MULTIPLIER + arrivals(state, clock)
     for number in range(ranks_of(shape)):
         rank = assume_nonnegative(number)
-        total = total * _MULTIPLIER + state[OPEN_BANKS + rank]
-        for kind in (ACT, PRE, RD):
-            waiting = rotate(state[WAITING + wait_place(READS, kind, rank)], tail)
-            ready = max(state[RANK_READY + rank * KINDS + kind] - over, 0)
+        total = total * _MULTIPLIER + state.open_banks[rank]
+        for command in (ACT, PRE, RD):
+            waiting = rotate(state.waiting[0, wait_row(READS, rank), command], tail)
+            ready = max(state.rank_ready[rank, command] - over, 0)
             total = (total * _MULTIPLIER + waiting) * _MULTIPLIER + ready
     if sink.servers > 0:
         total = total * _MULTIPLIER + sink_fingerprint(sink, over, clock)

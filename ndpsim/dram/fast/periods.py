@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
-from ndpsim.dram.masks.serving import clock_at, serve, transition_at
-from ndpsim.dram.masks.state import FAST_FORWARDED
-from ndpsim.dram.masks.transition_table import CLOCK_SUM, SPAN, TIMES
-from ndpsim.dram.masks.transitions import note_uncommitted, span_differs
-from ndpsim.dram.masks.words import assume_nonnegative
+from ndpsim.dram.fast.serving import clock_at, serve, transition_at
+from ndpsim.dram.fast.transition_table import CLOCK_SUM, SPAN, TIMES
+from ndpsim.dram.fast.transitions import record_uncommitted, span_differs
+from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.state import NEXT_REFRESH, PAUSE, PLACE, READS_SERVED, SERVED, TAKEN
 
 __all__ = ["repeat", "repeats_ahead"]
@@ -32,10 +31,12 @@ def repeats_ahead(state, source, requests, clocks, clock, most):
 
     requests, clocks: of the period. most: requests that may be taken and served.
     """
-    repeats = min(min(state[NEXT_REFRESH] - clock, state[PAUSE] - 1 - clock) // clocks, most // requests)
+    repeats = min(
+        min(state.value[NEXT_REFRESH] - clock, state.value[PAUSE] - 1 - clock) // clocks, most // requests
+    )
     if repeats <= 0:
         return 0
-    first = state[PLACE]
+    first = state.value[PLACE]
     ahead = min(repeats * requests + 1, source.place.shape[0] - first)
     return max(equal_requests(source, first, requests, ahead) - 1, 0) // requests
 
@@ -46,8 +47,9 @@ def repeat(state, sink, table, first, length, repeats, clocks):
     serve(state, sink, table, first, length, repeats, clocks, clocks)
     for step in range(first, first + length):
         transition, clock = transition_at(state, step), clock_at(state, step) + clocks
-        note_uncommitted(table, transition)
+        record_uncommitted(table, transition)
         table[transition + TIMES] += repeats
         table[transition + CLOCK_SUM] += repeats * clock + repeats * (repeats - 1) // 2 * clocks
-    for total in (TAKEN, PLACE, SERVED, READS_SERVED, FAST_FORWARDED):
-        state[total] += repeats * length * SPAN
+    for total in (TAKEN, PLACE, SERVED, READS_SERVED):
+        state.value[total] += repeats * length * SPAN
+    state.fast_forwarded += repeats * length * SPAN

@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim._jit import inlined, outlined
-from ndpsim.dram.masks.fingerprint import fingerprint
-from ndpsim.dram.masks.hits import only_hits, run_hits
-from ndpsim.dram.masks.periods import repeat, repeats_ahead
-from ndpsim.dram.masks.serving import clock_at, log_step, serve
-from ndpsim.dram.masks.signature import has_signature, restore, write_signature
-from ndpsim.dram.masks.state import LONGEST_PERIOD, LOSS, NEXT_LOOKUP, PAUSE_SPANS, RECORDING
-from ndpsim.dram.masks.transition_table import (
+from ndpsim.dram.fast.fields import LONGEST_PERIOD
+from ndpsim.dram.fast.fingerprint import fingerprint
+from ndpsim.dram.fast.hits import only_hits, run_hits
+from ndpsim.dram.fast.periods import repeat, repeats_ahead
+from ndpsim.dram.fast.serving import clock_at, log_step, serve
+from ndpsim.dram.fast.signature import has_signature, restore, write_signature
+from ndpsim.dram.fast.transition_table import (
     BUCKETS,
     CLOCKS,
     FINGERPRINTS,
@@ -46,15 +46,15 @@ from ndpsim.dram.masks.transition_table import (
     WITHOUT_REFRESH,
     WORDS,
 )
-from ndpsim.dram.masks.transitions import find, next_line, record, start_recording, take
-from ndpsim.dram.masks.words import assume_nonnegative
+from ndpsim.dram.fast.transitions import find, next_line, record, start_recording, take
+from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.state import COUNTED_UNTIL, FAR, PAUSE, PLACE, SERVED, TAKEN
 
 __all__ = ["FastForward", "fast_forward", "first_lookup", "only_hits", "run_hits"]
 
 
 class FastForward(NamedTuple):
-    """A run with a transition table, for open rows and queues of one segment."""
+    """A run with a transition table, for open rows and queues of one chunk."""
 
     table: NDArray[np.int64]
 
@@ -75,14 +75,14 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 128, 4096  # spans
 @inlined
 def next_span(state):
     """The number of the next request that begins a span."""
-    return state[TAKEN] + SPAN - state[PLACE] % SPAN
+    return state.value[TAKEN] + SPAN - state.value[PLACE] % SPAN
 
 
 @inlined
 def first_lookup(state, table):
     """At the beginning of a run: where the table, if there is one, is consulted first."""
-    state[NEXT_LOOKUP] = next_span(state) if table[REACH] > 0 else FAR
-    state[RECORDING] = 0
+    state.next_lookup = next_span(state) if table[REACH] > 0 else FAR
+    state.recording = 0
 
 
 # ---- Signatures
@@ -155,32 +155,32 @@ def current_signature(shape, state, source, sink, table, clock):
 @outlined
 def follow(shape, state, source, sink, table, signature, clock, until_served, until_taken):
     """Take transitions as long as the table has them: (the signature after the last, its clock)."""
-    step, quiet = table[STEPS] + 1, 0  # one that no other signature has; transitions since a refresh
+    step, next_ready = table[STEPS] + 1, 0  # one that no other signature has; transitions since a refresh
     table[signature + STEP] = step
-    while state[PLACE] + SPAN < source.place.shape[0]:
+    while state.value[PLACE] + SPAN < source.place.shape[0]:
         transition = assume_nonnegative(find(state, source, table, signature, clock))
         # At its end another request must be there, and one to be served.
-        most_taken = min(until_taken, source.admitted[0]) - 1 - state[TAKEN] - SPAN
-        most_served = until_served - 1 - state[SERVED] - table[transition + READS]
+        most_taken = min(until_taken, source.admitted[0]) - 1 - state.value[TAKEN] - SPAN
+        most_served = until_served - 1 - state.value[SERVED] - table[transition + READS]
         if transition == 0 or min(most_taken, most_served) < 0:
             break
-        if clock + table[transition + CLOCKS] >= state[PAUSE]:
+        if clock + table[transition + CLOCKS] >= state.value[PAUSE]:
             break
         log_step(state, step, transition, clock)
         serve(state, sink, table, step, 1, 1, 0, 0)
         take(state, table, transition, clock)
         clock, signature, step = clock + table[transition + CLOCKS], table[transition + TO], step + 1
-        quiet = 0 if table[transition + REFRESHED] > 0 else quiet + 1
+        next_ready = 0 if table[transition + REFRESHED] > 0 else next_ready + 1
         length = step - table[signature + STEP]
         table[signature + STEP] = step
-        if length <= min(quiet, LONGEST_PERIOD):
+        if length <= min(next_ready, LONGEST_PERIOD):
             first, clocks = step - length, clock - clock_at(state, step - length)
             most = min(most_taken, most_served)
             repeats = repeats_ahead(state, source, length * SPAN, clocks, clock, most)
             if repeats > 0:
                 repeat(state, sink, table, first, length, repeats, clocks)
                 clock += repeats * clocks
-            quiet = 0
+            next_ready = 0
     table[STEPS] = step
     return signature, clock
 
@@ -188,16 +188,16 @@ def follow(shape, state, source, sink, table, signature, clock, until_served, un
 @inlined
 def schedule_lookup(state, cost, spans):
     """Say when to look up next: at the next span, or after a pause where lookups cost more than they save."""
-    state[NEXT_LOOKUP] = next_span(state)
-    loss = max(state[LOSS] + cost - _STEPPING * spans, 0)
+    state.next_lookup = next_span(state)
+    loss = max(state.loss + cost - _STEPPING * spans, 0)
     if loss == 0:
-        state[PAUSE_SPANS] = 0
+        state.pause_spans = 0
     elif loss > _MOST_LOSS:
-        pause = min(max(2 * state[PAUSE_SPANS], _SHORTEST_PAUSE), _LONGEST_PAUSE)
-        state[NEXT_LOOKUP] += pause * SPAN
-        state[RECORDING], state[PAUSE_SPANS] = 0, pause
+        pause = min(max(2 * state.pause_spans, _SHORTEST_PAUSE), _LONGEST_PAUSE)
+        state.next_lookup += pause * SPAN
+        state.recording, state.pause_spans = 0, pause
         loss = _MOST_LOSS - _TRIAL
-    state[LOSS] = loss
+    state.loss = loss
 
 
 @inlined
@@ -211,21 +211,21 @@ def look_up(shape, state, source, sink, table, clock, until_served, until_taken)
     """As `fast_forward`: of the table alone, as a call with the tuple around it is slower."""
     came = came_before(shape, state, source, sink, table, clock)
     if not came or not has_signature(shape, state):
-        state[RECORDING] = 0
+        state.recording = 0
         schedule_lookup(state, _LOOKUP, 0)
         return clock
-    taken = state[TAKEN]
+    taken = state.value[TAKEN]
     signature = current_signature(shape, state, source, sink, table, clock)
     if signature == 0:
-        state[RECORDING] = 0
+        state.recording = 0
         schedule_lookup(state, _SIGNATURE, 0)
         return clock
-    if state[RECORDING] != 0 and has_room(table):
+    if state.recording != 0 and has_room(table):
         record(shape, state, source, sink, table, signature, clock)
     reached, at = follow(shape, state, source, sink, table, signature, clock, until_served, until_taken)
     if at > clock:
-        state[COUNTED_UNTIL] = at - 1
+        state.value[COUNTED_UNTIL] = at - 1
         restore(shape, state, source, sink, table, reached, at)
     start_recording(shape, state, reached, at)
-    schedule_lookup(state, _SIGNATURE + _JUMP * (at > clock), (state[TAKEN] - taken) // SPAN)
+    schedule_lookup(state, _SIGNATURE + _JUMP * (at > clock), (state.value[TAKEN] - taken) // SPAN)
     return at

@@ -6,22 +6,8 @@ Their clocks, ticks and requests count from their beginning, their rows from the
 from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
-from ndpsim.dram.maintenance import next_refresh, turn_of
-from ndpsim.dram.masks.rows import rows_differ
-from ndpsim.dram.masks.state import (
-    FAST_FORWARDED,
-    ISSUED,
-    KINDS,
-    OPEN_BANKS,
-    READ_LOG,
-    READ_LOG_FIELDS,
-    READS_LOGGED,
-    RECORDING,
-    SNAPSHOT,
-    SNAPSHOT_CLOCK,
-    SNAPSHOT_OPEN,
-)
-from ndpsim.dram.masks.transition_table import (
+from ndpsim.dram.fast.fields import READS_LOGGED, TIMED_CLASSES
+from ndpsim.dram.fast.transition_table import (
     CLOCK_SUM,
     CLOCKS,
     CLOSED,
@@ -53,7 +39,9 @@ from ndpsim.dram.masks.transition_table import (
     WITH_REFRESH,
     WITHOUT_REFRESH,
 )
-from ndpsim.dram.masks.words import assume_nonnegative, ones, ranks_of
+from ndpsim.dram.fast.vectors import words_differ
+from ndpsim.dram.fast.words import assume_nonnegative, ones, ranks_of
+from ndpsim.dram.maintenance import next_refresh, turn_of
 from ndpsim.dram.state import (
     COUNTERS,
     NEXT_REFRESH,
@@ -72,9 +60,9 @@ __all__ = [
     "commit",
     "find",
     "next_line",
-    "note_uncommitted",
     "of_reads",
     "record",
+    "record_uncommitted",
     "span_differs",
     "start_recording",
     "take",
@@ -95,26 +83,26 @@ def open_now(shape, state):
     """How many banks are open."""
     count = 0
     for rank in range(ranks_of(shape)):
-        count += ones(state[OPEN_BANKS + rank])
+        count += ones(state.open_banks[rank])
     return count
 
 
 @inlined
 def start_recording(shape, state, signature, clock):
     """Take a snapshot from which the next transition is recorded."""
-    state[RECORDING] = signature
-    state[SNAPSHOT_CLOCK] = clock
-    state[SNAPSHOT_OPEN] = open_now(shape, state)
+    state.recording = signature
+    state.snapshot_clock = clock
+    state.snapshot_open = open_now(shape, state)
     for place in range(COUNTERS):
-        state[SNAPSHOT + place] = state[place]
-    for kind in range(KINDS):
-        state[SNAPSHOT + COUNTERS + kind] = state[ISSUED + kind]
+        state.snapshot[place] = state.value[place]
+    for command in range(TIMED_CLASSES):
+        state.snapshot[COUNTERS + command] = state.issued[command]
 
 
 @inlined
 def changed(state, place, clock):
     """What a clock has changed to since the snapshot; NOTHING if it has not."""
-    return state[place] - clock if state[place] != state[SNAPSHOT + place] else NOTHING
+    return state.value[place] - clock if state.value[place] != state.snapshot[place] else NOTHING
 
 
 @inlined
@@ -122,12 +110,12 @@ def write_gains(shape, state, table, transition, clock):
     """What the counters have gained; for open rows, as if the transition had begun at clock 0."""
     gain = of_reads(table, transition, GAINS)
     for number in range(len(SUMMED)):
-        table[gain + number] = state[SUMMED[number]] - state[SNAPSHOT + SUMMED[number]]
-    closed = state[SNAPSHOT_OPEN] - open_now(shape, state)
+        table[gain + number] = state.value[SUMMED[number]] - state.snapshot[SUMMED[number]]
+    closed = state.snapshot_open - open_now(shape, state)
     table[transition + CLOSED] = closed
     table[gain + len(SUMMED) - 1] -= closed * clock
-    for kind in range(KINDS):
-        table[gain + len(SUMMED) + kind] = state[ISSUED + kind] - state[SNAPSHOT + COUNTERS + kind]
+    for command in range(TIMED_CLASSES):
+        table[gain + len(SUMMED) + command] = state.issued[command] - state.snapshot[COUNTERS + command]
 
 
 @inlined
@@ -158,14 +146,14 @@ def of_reads(table, transition, field):
 @inlined
 def write_reads(state, sink, table, transition, first, clock):
     """The reads since the snapshot."""
-    reads, before = table[transition + READS], state[SNAPSHOT + READS_SERVED]
+    reads, before = table[transition + READS], state.snapshot[READS_SERVED]
     finished, request = of_reads(table, transition, FINISHED), of_reads(table, transition, REQUEST)
     latency, in_order = of_reads(table, transition, LATENCY), reads == SPAN
     for number in range(reads):
-        log = READ_LOG + (before + number & READS_LOGGED - 1) * READ_LOG_FIELDS
-        table[request + number] = state[log] - first
-        table[latency + number] = state[log + 1]
-        table[finished + number] = state[log + 2] - clock * sink.dram_ticks
+        log = state.read_log[assume_nonnegative(before + number & READS_LOGGED - 1)]
+        table[request + number] = log[0] - first
+        table[latency + number] = log[1]
+        table[finished + number] = log[2] - clock * sink.dram_ticks
         in_order = in_order and table[request + number] == table[request] + number
     table[transition + FIRST_READ] = table[request] if in_order else NOTHING
 
@@ -173,18 +161,18 @@ def write_reads(state, sink, table, transition, first, clock):
 @inlined
 def record(shape, state, source, sink, table, to, clock):
     """Add the transition since the snapshot, unless it has writes or more reads than fit."""
-    began, first = state[SNAPSHOT_CLOCK], state[SNAPSHOT + PLACE]
-    reads = state[READS_SERVED] - state[SNAPSHOT + READS_SERVED]
-    refreshes = state[REFRESHES] - state[SNAPSHOT + REFRESHES]
-    if reads > MOST_READS or state[PLACE] != first + SPAN:
+    began, first = state.snapshot_clock, state.snapshot[PLACE]
+    reads = state.value[READS_SERVED] - state.snapshot[READS_SERVED]
+    refreshes = state.value[REFRESHES] - state.snapshot[REFRESHES]
+    if reads > MOST_READS or state.value[PLACE] != first + SPAN:
         return
     transition = assume_nonnegative(table[USED])
     if write_places(source, table, transition, first):
         return
     table[transition + TO] = to
     table[transition + CLOCKS] = clock - began
-    table[transition + DUE] = state[SNAPSHOT + NEXT_REFRESH] - began
-    table[transition + TURN] = turn_of(state, state[SNAPSHOT + REFRESHES])
+    table[transition + DUE] = state.snapshot[NEXT_REFRESH] - began
+    table[transition + TURN] = turn_of(state.value, state.snapshot[REFRESHES])
     table[transition + READS] = reads
     table[transition + REFRESHED] = refreshes
     table[transition + REFRESHED_FROM] = changed(state, REFRESH_FROM, began)
@@ -192,10 +180,10 @@ def record(shape, state, source, sink, table, to, clock):
     table[transition + TIMES] = table[transition + CLOCK_SUM] = 0
     write_gains(shape, state, table, transition, began)
     write_reads(state, sink, table, transition, first, began)
-    chain = state[RECORDING] + (WITH_REFRESH if refreshes > 0 else WITHOUT_REFRESH)
+    chain = state.recording + (WITH_REFRESH if refreshes > 0 else WITHOUT_REFRESH)
     table[transition + NEXT_TRANSITION] = table[chain]
     table[chain] = transition
-    table[USED] = next_line(of_reads(table, transition, GAINS) + len(SUMMED) + KINDS)
+    table[USED] = next_line(of_reads(table, transition, GAINS) + len(SUMMED) + TIMED_CLASSES)
 
 
 # ---- Take
@@ -205,9 +193,9 @@ def record(shape, state, source, sink, table, to, clock):
 def span_differs(places, at, others, other, shift):
     """0 when the places of a span are the others, shifted."""
     differs, at, other = 0, assume_nonnegative(at), assume_nonnegative(other)
-    for row in range(0, SPAN, KINDS):
-        last = places[at + row + KINDS - 1] + others[other + row + KINDS - 1]
-        differs |= rows_differ(places, at + row, others, other + row, shift, last)
+    for row in range(0, SPAN, TIMED_CLASSES):
+        last = places[at + row + TIMED_CLASSES - 1] + others[other + row + TIMED_CLASSES - 1]
+        differs |= words_differ(places, at + row, others, other + row, shift, last)
     return differs
 
 
@@ -222,13 +210,13 @@ def expects(source, table, transition, first):
 @inlined
 def find(state, source, table, signature, clock):
     """The transition that comes next; 0 if none was recorded."""
-    due, first = state[NEXT_REFRESH] - clock, state[PLACE]
+    due, first = state.value[NEXT_REFRESH] - clock, state.value[PLACE]
     transition = table[signature + WITHOUT_REFRESH]
     while transition != 0:
         if due >= table[transition + CLOCKS] and expects(source, table, transition, first):
             return transition
         transition = table[transition + NEXT_TRANSITION]
-    turn = turn_of(state, state[REFRESHES])
+    turn = turn_of(state.value, state.value[REFRESHES])
     transition = table[signature + WITH_REFRESH]
     while transition != 0:
         same_refreshes = table[transition + DUE] == due and table[transition + TURN] == turn
@@ -239,19 +227,19 @@ def find(state, source, table, signature, clock):
 
 
 @inlined
-def note_refresh(state, table, transition, clock):
+def record_refresh(state, table, transition, clock):
     """The refreshes that fall due in a transition."""
     if table[transition + REFRESHED_FROM] != NOTHING:
-        state[REFRESH_FROM] = clock + table[transition + REFRESHED_FROM]
+        state.value[REFRESH_FROM] = clock + table[transition + REFRESHED_FROM]
     if table[transition + REFRESHED_UNTIL] != NOTHING:
-        state[REFRESH_UNTIL] = clock + table[transition + REFRESHED_UNTIL]
+        state.value[REFRESH_UNTIL] = clock + table[transition + REFRESHED_UNTIL]
     if table[transition + REFRESHED] > 0:
-        state[REFRESHES] += table[transition + REFRESHED]
-        state[NEXT_REFRESH] = next_refresh(state)
+        state.value[REFRESHES] += table[transition + REFRESHED]
+        state.value[NEXT_REFRESH] = next_refresh(state.value)
 
 
 @inlined
-def note_uncommitted(table, transition):
+def record_uncommitted(table, transition):
     """The counts of a transition that is taken now are to be added by the next commit."""
     if table[transition + TIMES] == 0:
         table[transition + NEXT_UNCOMMITTED] = table[UNCOMMITTED]
@@ -262,15 +250,15 @@ def note_uncommitted(table, transition):
 def take(state, table, transition, clock):
     """Do what a transition did, except for its bursts (`serve`) and for the counts that `commit` adds."""
     reads = table[transition + READS]
-    note_uncommitted(table, transition)
+    record_uncommitted(table, transition)
     table[transition + TIMES] += 1
     table[transition + CLOCK_SUM] += clock
-    state[FAST_FORWARDED] += reads
-    state[TAKEN] += SPAN
-    state[PLACE] += SPAN
-    state[SERVED] += reads
-    state[READS_SERVED] += reads
-    note_refresh(state, table, transition, clock)
+    state.fast_forwarded += reads
+    state.value[TAKEN] += SPAN
+    state.value[PLACE] += SPAN
+    state.value[SERVED] += reads
+    state.value[READS_SERVED] += reads
+    record_refresh(state, table, transition, clock)
 
 
 @inlined
@@ -292,10 +280,10 @@ def commit(state, latencies, table):
     while transition != 0:
         times, gain = table[transition + TIMES], of_reads(table, transition, GAINS)
         for number in range(len(SUMMED)):
-            state[SUMMED[number]] += times * table[gain + number]
-        state[OPEN_CLOCKS] += table[transition + CLOSED] * table[transition + CLOCK_SUM]
-        for kind in range(KINDS):
-            state[ISSUED + kind] += times * table[gain + len(SUMMED) + kind]
+            state.value[SUMMED[number]] += times * table[gain + number]
+        state.value[OPEN_CLOCKS] += table[transition + CLOSED] * table[transition + CLOCK_SUM]
+        for command in range(TIMED_CLASSES):
+            state.issued[command] += times * table[gain + len(SUMMED) + command]
         count_latencies(latencies, table, transition, times)
         table[transition + TIMES] = table[transition + CLOCK_SUM] = 0
         transition = table[transition + NEXT_UNCOMMITTED]

@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 
 from ndpsim._jit import instruction
-from ndpsim.dram.masks.state import OneRank
+from ndpsim.dram.fast.state import OneRank
 
 __all__ = ["assume_nonnegative", "lowest", "ones", "ranks_of", "rotate"]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from ndpsim._jit import inlined
 from ndpsim.dram import sink as sinks
-from ndpsim.dram.masks.state import LONGEST_PERIOD, TAKEN_CLOCK, TAKEN_TRANSITION
-from ndpsim.dram.masks.transition_table import FINISHED, FIRST_READ, NOTHING, READS, REQUEST, SPAN
-from ndpsim.dram.masks.transitions import of_reads
-from ndpsim.dram.masks.words import assume_nonnegative
+from ndpsim.dram.fast.fields import LONGEST_PERIOD
+from ndpsim.dram.fast.transition_table import FINISHED, FIRST_READ, NOTHING, READS, REQUEST, SPAN
+from ndpsim.dram.fast.transitions import of_reads
+from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.state import PLACE
 
 __all__ = ["clock_at", "log_step", "serve", "transition_at"]
@@ -20,20 +20,20 @@ __all__ = ["clock_at", "log_step", "serve", "transition_at"]
 @inlined
 def log_step(state, step, transition, clock):
     """A transition is taken at a clock."""
-    state[TAKEN_TRANSITION + (step & LONGEST_PERIOD - 1)] = transition
-    state[TAKEN_CLOCK + (step & LONGEST_PERIOD - 1)] = clock
+    state.taken_transition[step & LONGEST_PERIOD - 1] = transition
+    state.taken_clock[step & LONGEST_PERIOD - 1] = clock
 
 
 @inlined
 def transition_at(state, step):
     """The transition of one of the last steps."""
-    return assume_nonnegative(state[TAKEN_TRANSITION + (step & LONGEST_PERIOD - 1)])
+    return assume_nonnegative(state.taken_transition[step & LONGEST_PERIOD - 1])
 
 
 @inlined
 def clock_at(state, step):
     """The clock of one of the last steps."""
-    return state[TAKEN_CLOCK + (step & LONGEST_PERIOD - 1)]
+    return state.taken_clock[step & LONGEST_PERIOD - 1]
 
 
 @inlined
@@ -92,7 +92,7 @@ def serve_repeats(sink, group, groups, end, requests, ticks):
 @inlined
 def serve_in_order(state, sink, table, first, length, repeats, clocks, delay):
     """Of reads one after the other: a group is done with its last burst."""
-    begin = state[PLACE] + table[transition_at(state, first) + FIRST_READ]
+    begin = state.value[PLACE] + table[transition_at(state, first) + FIRST_READ]
     begin_group, requests = assume_nonnegative(sink.first_group[begin]), length * SPAN
     group, end, all_ = begin_group, begin, begin + repeats * requests
     while end < all_:
@@ -117,7 +117,7 @@ def serve_in_order(state, sink, table, first, length, repeats, clocks, delay):
 @inlined
 def serve_each(state, sink, table, first, length, repeats, clocks, delay):
     """Of reads in any order."""
-    request = state[PLACE]
+    request = state.value[PLACE]
     for _ in range(repeats):
         for step in range(first, first + length):
             now, transition = (clock_at(state, step) + delay) * sink.dram_ticks, transition_at(state, step)

@@ -1,34 +1,17 @@
 """Steps of a channel in which nothing but row hits of reads wait.
 
-Then there is one kind of command to choose, and no other needs to be asked for.
+Then there is one command of command to choose, and no other needs to be asked for.
 """
 
 from __future__ import annotations
 
 from ndpsim._jit import inlined
-from ndpsim.dram.masks.choose import recheck_reads
-from ndpsim.dram.masks.issue import is_full, issue_queued
-from ndpsim.dram.masks.slots import bank_of, enqueue, slot_bank, wait_place
-from ndpsim.dram.masks.state import (
-    ACT,
-    ACTIVE_SIZE,
-    BANKS,
-    KINDS,
-    OF_BANK,
-    OPEN_ROW,
-    PENDING_SIZE,
-    PRE,
-    RANK_READY,
-    RD,
-    READS,
-    SIZE,
-    SLOTS,
-    TAIL,
-    WAITING,
-    WRITES,
-)
-from ndpsim.dram.masks.timing import bank_ready_at
-from ndpsim.dram.masks.words import assume_nonnegative, lowest, ranks_of, rotate
+from ndpsim.dram.fast.choose import recheck_reads
+from ndpsim.dram.fast.fields import ACT, PRE, RD, READS, SLOTS, WRITES
+from ndpsim.dram.fast.issue import is_full, issue_queued
+from ndpsim.dram.fast.slots import bank_of, enqueue, slot_bank, wait_row
+from ndpsim.dram.fast.timing import bank_ready_at
+from ndpsim.dram.fast.words import assume_nonnegative, lowest, ranks_of, rotate
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import COUNTED_UNTIL, FAR, NEXT_REFRESH, PLACE, ROW_SHIFT, SERVED, TAKEN, WRITE_MODE
 
@@ -40,13 +23,13 @@ def only_hits(skips, shape, state, source):
     """See `controller`: nothing can issue but RD of queued reads, and requests are not timed."""
     if source.cycle.shape[0] > 0:
         return False
-    if state[PENDING_SIZE] | state[SIZE + WRITES] | state[WRITE_MODE] != 0:
+    if state.pending_size | state.size[WRITES] | state.value[WRITE_MODE] != 0:
         return False
     for number in range(ranks_of(shape)):
         rank = assume_nonnegative(number)
-        waits = WAITING + wait_place(READS, ACT, rank)
-        active = state[ACTIVE_SIZE + rank * 2 + READS] | state[ACTIVE_SIZE + rank * 2 + WRITES]
-        if state[waits + ACT] | state[waits + PRE] | active != 0:
+        row = wait_row(READS, rank)
+        active = state.active_size[rank * 2 + READS] | state.active_size[rank * 2 + WRITES]
+        if state.waiting[0, row, ACT] | state.waiting[0, row, PRE] | active != 0:
             return False
     return True
 
@@ -57,19 +40,19 @@ def rank_ready_at(shape, state):
     at = FAR
     for number in range(ranks_of(shape)):
         rank = assume_nonnegative(number)
-        if state[WAITING + wait_place(READS, RD, rank)] != 0:
-            at = min(at, state[RANK_READY + rank * KINDS + RD])
+        if state.waiting[0, wait_row(READS, rank), RD] != 0:
+            at = min(at, state.rank_ready[rank, RD])
     return at
 
 
 @inlined
 def oldest_hit(shape, state, clock):
     """The slot of the oldest hit that is ready, -1 if none is; and else when one becomes ready."""
-    tail, mask, first = state[TAIL + READS], 0, FAR
+    tail, mask, first = state.tail[0, READS], 0, FAR
     for number in range(ranks_of(shape)):
         rank = assume_nonnegative(number)
-        at = state[RANK_READY + rank * KINDS + RD]
-        hits = state[WAITING + wait_place(READS, RD, rank)]
+        at = state.rank_ready[rank, RD]
+        hits = state.waiting[0, wait_row(READS, rank), RD]
         if at <= clock:
             mask |= hits
         elif hits != 0:
@@ -82,7 +65,7 @@ def oldest_hit(shape, state, clock):
         if at <= clock:
             return slot, at
         first = min(first, at)
-        mask &= ~rotate(state[OF_BANK + READS * BANKS + bank], tail)
+        mask &= ~rotate(state.of_bank[0, READS, bank], tail)
     return -1, first
 
 
@@ -91,30 +74,31 @@ def run_hits(
     skips, policy, shape, state, latencies, source, sink, commands, until_served, until_taken, clock, accepts
 ):
     """See `controller`."""
-    until = state[NEXT_REFRESH]
+    until = state.value[NEXT_REFRESH]
     ready_at = max(rank_ready_at(shape, state), credit_clock(sink))
-    while clock < until and state[SERVED] < until_served and state[SIZE + READS] > 0:
+    while clock < until and state.value[SERVED] < until_served and state.size[READS] > 0:
         if is_full(commands):
             break
         if accepts:
-            request = assume_nonnegative(state[PLACE])
+            request = assume_nonnegative(state.value[PLACE])
             place = source.place[request]
             bank, row = bank_of(place), place >> ROW_SHIFT
-            if place & 1 or state[OPEN_ROW + bank] != row or state[TAKEN] + 1 >= until_taken:
+            if place & 1 or state.open_row[bank] != row or state.value[TAKEN] + 1 >= until_taken:
                 break
             at = enqueue(shape.queues, state, source, READS, bank, row, request, clock - 1)
             ready_at = min(ready_at, max(at, credit_clock(sink)))
-            state[TAKEN] += 1
-            state[PLACE] = 0 if request + 1 == source.place.shape[0] else request + 1
-        state[COUNTED_UNTIL] = clock
+            state.value[TAKEN] += 1
+            state.value[PLACE] = 0 if request + 1 == source.place.shape[0] else request + 1
+        state.value[COUNTED_UNTIL] = clock
         if clock >= ready_at:
             slot, ready_at = oldest_hit(shape, state, clock)
             if slot >= 0:
                 issue_queued(policy, shape, state, latencies, source, sink, commands, READS, slot, RD, clock)
                 ready_at = max(rank_ready_at(shape, state), credit_clock(sink))
         clock += 1
-        accepts = state[TAKEN] < source.admitted[0] and (
-            state[SIZE + READS] < policy.read_slots or source.place[assume_nonnegative(state[PLACE])] & 1 == 1
+        accepts = state.value[TAKEN] < source.admitted[0] and (
+            state.size[READS] < policy.read_slots
+            or source.place[assume_nonnegative(state.value[PLACE])] & 1 == 1
         )
         if not accepts:
             clock = min(until, max(clock, ready_at))

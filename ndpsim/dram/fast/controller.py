@@ -1,41 +1,21 @@
-"""The fast controller, one step a clock at which anything can change; see `dram.controller`."""
+"""A channel that one fast controller has to itself, one step a clock at which anything can change."""
 
 from __future__ import annotations
 
 from ndpsim._jit import by_type, inlined, kernel, outlined
 from ndpsim.dram.controller import DONE, PAUSED, RECORD_FULL, STUCK
+from ndpsim.dram.fast.choose import mode_changes, next_ready_after
+from ndpsim.dram.fast.chunk_points import is_among_writes, sum_waits
+from ndpsim.dram.fast.fast_forward import first_lookup
+from ndpsim.dram.fast.fields import BANKS_PER_RANK, PENDING, READS, REFRESHES_PENDING, WRITES
+from ndpsim.dram.fast.issue import is_full
+from ndpsim.dram.fast.row_policy_points import close_rows, next_maintenance
+from ndpsim.dram.fast.slots import bank_of, enqueue, filter_place, push_maintenance
+from ndpsim.dram.fast.state import ONE_CHUNK
+from ndpsim.dram.fast.step import NOWHERE, step
+from ndpsim.dram.fast.transitions import commit
+from ndpsim.dram.fast.words import assume_nonnegative, ranks_of
 from ndpsim.dram.maintenance import next_refresh, turn_of
-from ndpsim.dram.masks.choose import (
-    active_quiet_until,
-    choose_queued,
-    mode_changes,
-    quiet_until,
-)
-from ndpsim.dram.masks.fast_forward import first_lookup
-from ndpsim.dram.masks.issue import is_full, issue_queued
-from ndpsim.dram.masks.row_points import (
-    close_rows,
-    issue_first_active,
-    issue_first_maintenance,
-    lacks_rows,
-    next_maintenance,
-)
-from ndpsim.dram.masks.segment_points import is_among_writes, sum_waits
-from ndpsim.dram.masks.slots import bank_of, enqueue, filter_place, push_maintenance
-from ndpsim.dram.masks.state import (
-    BANKS_PER_RANK,
-    NEXT_LOOKUP,
-    ONE_SEGMENT,
-    PENDING,
-    PENDING_SIZE,
-    READS,
-    REFRESHES_PENDING,
-    SIZE,
-    WRITES,
-    WRITES_AT,
-)
-from ndpsim.dram.masks.transitions import commit
-from ndpsim.dram.masks.words import assume_nonnegative, ranks_of
 from ndpsim.dram.queues import absorb
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import (
@@ -66,6 +46,7 @@ __all__ = [
     "queue_request",
     "refresh",
     "run",
+    "step_of",
     "take",
     "would_accept",
 ]
@@ -74,7 +55,7 @@ __all__ = [
 @inlined
 def is_queued_write(queues, state, source, address):
     """Whether a write to `address` waits in the write queue."""
-    if state[SIZE + WRITES] == 0 or state[WRITES_AT + filter_place(address)] == 0:
+    if state.size[WRITES] == 0 or state.writes_at[filter_place(address)] == 0:
         return False
     return is_among_writes(queues, state, source, address)
 
@@ -82,23 +63,23 @@ def is_queued_write(queues, state, source, address):
 @inlined
 def can_take(policy, queues, state, source, clock):
     """Whether the next request will be taken at `clock`, if nothing happens before."""
-    if state[TAKEN] >= source.admitted[0]:
+    if state.value[TAKEN] >= source.admitted[0]:
         return False
-    request = assume_nonnegative(state[PLACE])
+    request = assume_nonnegative(state.value[PLACE])
     if source.cycle.shape[0] > 0 and source.cycle[request] >= clock:
         return False
     if source.place[request] & 1:
-        if state[SIZE + WRITES] < policy.write_slots:
+        if state.size[WRITES] < policy.write_slots:
             return True
-    elif state[SIZE + READS] < policy.read_slots:
+    elif state.size[READS] < policy.read_slots:
         return True
-    return state[SIZE + WRITES] > 0 and is_queued_write(queues, state, source, source.address[request])
+    return state.size[WRITES] > 0 and is_queued_write(queues, state, source, source.address[request])
 
 
 @inlined
 def would_accept(policy, state, source, clock):
-    """As `can_take`, of queues of one segment."""
-    return can_take(policy, ONE_SEGMENT, state, source, clock)
+    """As `can_take`, of queues of one chunk."""
+    return can_take(policy, ONE_CHUNK, state, source, clock)
 
 
 @inlined
@@ -107,84 +88,77 @@ def queue_request(queues, state, source, request, clock):
     place = source.place[request]
     queue, bank = place & 1, bank_of(place)
     ready_at = enqueue(queues, state, source, queue, bank, place >> ROW_SHIFT, request, clock - 1)
-    return ready_at if queue == state[WRITE_MODE] & 1 else FAR
+    return ready_at if queue == state.value[WRITE_MODE] & 1 else FAR
 
 
 @inlined
 def take(queues, state, latencies, source, clock):
     """Take the next request: it is absorbed or queued; returns when it can issue, at the earliest."""
-    request, at = assume_nonnegative(state[PLACE]), FAR
-    if state[SIZE + WRITES] > 0 and is_queued_write(queues, state, source, source.address[request]):
-        absorb(state, latencies, source.place[request] & 1)
+    request, at = assume_nonnegative(state.value[PLACE]), FAR
+    if state.size[WRITES] > 0 and is_queued_write(queues, state, source, source.address[request]):
+        absorb(state.value, latencies, source.place[request] & 1)
     else:
         at = queue_request(queues, state, source, request, clock)
-    state[TAKEN] += 1
-    state[PLACE] = 0 if request + 1 == source.place.shape[0] else request + 1
+    state.value[TAKEN] += 1
+    state.value[PLACE] = 0 if request + 1 == source.place.shape[0] else request + 1
     return at
 
 
 @inlined
 def accept(state, latencies, source, clock):
-    """As `take`, of queues of one segment."""
-    return take(ONE_SEGMENT, state, latencies, source, clock)
+    """As `take`, of queues of one chunk."""
+    return take(ONE_CHUNK, state, latencies, source, clock)
 
 
 @outlined
 def refresh(shape, policy, state, clock):
     """Ask for the refreshes that fall due; False when they can never catch up."""
     room = REFRESHES_PENDING if policy.row_cap == 0 else PENDING
-    if state[PENDING_SIZE] + ranks_of(shape) > room:
+    if state.pending_size + ranks_of(shape) > room:
         return False
-    if state[PENDING_SIZE] == 0:
-        state[REFRESH_FROM] = clock
-    turn = assume_nonnegative(turn_of(state, state[REFRESHES]))
-    kind, only, bank = state[turn + TURN_COMMAND], state[turn + TURN_RANK], max(state[turn + TURN_BANK], 0)
+    if state.pending_size == 0:
+        state.value[REFRESH_FROM] = clock
+    value = state.value
+    turn = assume_nonnegative(turn_of(value, value[REFRESHES]))
+    command, only, bank = value[turn + TURN_COMMAND], value[turn + TURN_RANK], max(value[turn + TURN_BANK], 0)
     for rank in range(ranks_of(shape)):
         if only < 0 or rank == only:
-            push_maintenance(state, kind, rank * BANKS_PER_RANK + bank)
-    state[REFRESHES] += 1
-    state[NEXT_REFRESH] = next_refresh(state)
+            push_maintenance(state, command, rank * BANKS_PER_RANK + bank)
+    state.value[REFRESHES] += 1
+    state.value[NEXT_REFRESH] = next_refresh(state.value)
     return True
 
 
 @inlined
 def count_waits(queues, state, sign):
     """Add to the queues' summed lengths, or take from them, the requests that are still queued."""
-    state[READ_QUEUE] += sign * sum_waits(queues, state, READS, state[COUNTED_UNTIL])
-    state[WRITE_QUEUE] += sign * sum_waits(queues, state, WRITES, state[COUNTED_UNTIL])
+    state.value[READ_QUEUE] += sign * sum_waits(queues, state, READS, state.value[COUNTED_UNTIL])
+    state.value[WRITE_QUEUE] += sign * sum_waits(queues, state, WRITES, state.value[COUNTED_UNTIL])
 
 
 @inlined
 def offered_from(state, source, clock):
     """The step at which the next request of a timed source is first offered, FAR when that has passed."""
-    if source.cycle.shape[0] == 0 or state[TAKEN] >= source.admitted[0]:
+    if source.cycle.shape[0] == 0 or state.value[TAKEN] >= source.admitted[0]:
         return FAR
-    cycle = source.cycle[state[PLACE]]
+    cycle = source.cycle[state.value[PLACE]]
     return cycle + 1 if cycle >= clock else FAR
 
 
 @inlined
-def choose_and_issue(policy, shape, state, latencies, source, sink, commands, clock):
-    """One command at most: of the active requests, else of the first maintenance, else of reads or writes.
+def step_of(policy, shape, state, latencies, source, sink, commands, clock):
+    """A step of a controller that has its ranks to itself.
 
-    Returns the clock before which no other can issue.
+    Returns the clock before which no other can issue; the class of the command, -1: there was none; its
+    request.
     """
-    rows, credit = shape.rows, credit_clock(sink)
-    if issue_first_active(rows, shape, state, latencies, source, sink, commands, credit, clock):
-        pass
-    elif state[PENDING_SIZE] > 0:
-        at = issue_first_maintenance(rows, shape, state, source, sink, commands, credit, clock)
-        if at > clock:
-            return min(at, active_quiet_until(shape, state, credit))
-    else:
-        if mode_changes(policy, state):
-            state[WRITE_MODE] ^= 1
-        queue = state[WRITE_MODE] & 1
-        slot, kind = choose_queued(policy, shape, state, queue, credit, clock)
-        if slot >= 0:
-            issue_queued(policy, shape, state, latencies, source, sink, commands, queue, slot, kind, clock)
-    quiet = quiet_until(shape, state, state[WRITE_MODE] & 1, credit_clock(sink))
-    return clock + 1 if state[PENDING_SIZE] > 0 or lacks_rows(rows, shape, state) else quiet
+    credit = credit_clock(sink)
+    origin, command, _, _, request, next_ready, _ = step(
+        policy, shape, state, latencies, source, sink, commands, None, credit, 0, clock
+    )
+    if origin != NOWHERE:
+        next_ready = next_ready_after(policy, shape, state, credit_clock(sink), clock)
+    return next_ready, command, request
 
 
 @by_type
@@ -207,15 +181,17 @@ def run_hits(
 
 
 @inlined
-def next_step(policy, shape, state, source, quiet, clock):
+def next_step(policy, shape, state, source, next_ready, clock):
     """The step after one at `clock`: (its clock, whether it takes a request).
 
-    quiet: the clock before which nothing that waits can issue.
+    next_ready: the clock before which nothing that waits can issue.
     """
     clock += 1
     accepts = can_take(policy, shape.queues, state, source, clock)
     if not (accepts or mode_changes(policy, state)):
-        wake = min(quiet, min(next_maintenance(shape.rows, state), offered_from(state, source, clock - 1)))
+        wake = min(
+            next_ready, min(next_maintenance(shape.rows, state), offered_from(state, source, clock - 1))
+        )
         clock = max(clock, wake)
         accepts = source.cycle.shape[0] > 0 and can_take(policy, shape.queues, state, source, clock)
     return clock, accepts
@@ -229,20 +205,20 @@ def run(policy, shape, state, latencies, source, sink, commands, skips, until_se
     skips: `fast_forward.FastForward`, or `every_step.EveryStep`.
     """
     first_lookup(state, skips.table)
-    state[NEXT_REFRESH] = next_refresh(state)
+    state.value[NEXT_REFRESH] = next_refresh(state.value)
     count_waits(shape.queues, state, -1)
-    clock, quiet, hits, outcome = state[CLOCK], 0, False, DONE
+    clock, next_ready, hits, outcome = state.value[CLOCK], 0, False, DONE
     accepts = can_take(policy, shape.queues, state, source, clock)
-    while state[SERVED] < until_served:
-        if clock >= state[PAUSE]:
-            outcome = STUCK if state[PAUSE] >= FAR else PAUSED
+    while state.value[SERVED] < until_served:
+        if clock >= state.value[PAUSE]:
+            outcome = STUCK if state.value[PAUSE] >= FAR else PAUSED
             break
         if is_full(commands):
             outcome = RECORD_FULL
             break
-        if accepts and state[TAKEN] >= state[NEXT_LOOKUP]:
+        if accepts and state.value[TAKEN] >= state.next_lookup:
             clock = fast_forward(skips, shape, state, source, sink, clock, until_served, until_taken)
-            hits, quiet = only_hits(skips, shape, state, source), 0
+            hits, next_ready = only_hits(skips, shape, state, source), 0
         if hits:
             clock, accepts = run_hits(
                 skips,
@@ -254,30 +230,30 @@ def run(policy, shape, state, latencies, source, sink, commands, skips, until_se
                 sink,
                 commands,
                 until_served,
-                min(until_taken, state[NEXT_LOOKUP] + 1),
+                min(until_taken, state.next_lookup + 1),
                 clock,
                 accepts,
             )
-            hits, quiet = False, 0
+            hits, next_ready = False, 0
             continue
         if accepts:
-            quiet = min(quiet, take(shape.queues, state, latencies, source, clock))
-            if state[TAKEN] >= until_taken:
-                state[COUNTED_UNTIL] = clock - 1
+            next_ready = min(next_ready, take(shape.queues, state, latencies, source, clock))
+            if state.value[TAKEN] >= until_taken:
+                state.value[COUNTED_UNTIL] = clock - 1
                 break
-        state[COUNTED_UNTIL] = clock
-        if clock >= state[NEXT_REFRESH]:
-            quiet = clock
+        state.value[COUNTED_UNTIL] = clock
+        if clock >= state.value[NEXT_REFRESH]:
+            next_ready = clock
             if not refresh(shape, policy, state, clock):
                 outcome = STUCK
                 break
         if close_rows(shape.rows, state, clock):
-            quiet = clock
-        if clock >= quiet or mode_changes(policy, state):
-            quiet = choose_and_issue(policy, shape, state, latencies, source, sink, commands, clock)
+            next_ready = clock
+        if clock >= next_ready or mode_changes(policy, state):
+            next_ready, _, _ = step_of(policy, shape, state, latencies, source, sink, commands, clock)
             hits = only_hits(skips, shape, state, source)
-        clock, accepts = next_step(policy, shape, state, source, quiet, clock)
+        clock, accepts = next_step(policy, shape, state, source, next_ready, clock)
     commit(state, latencies, skips.table)
     count_waits(shape.queues, state, 1)
-    state[CLOCK] = state[COUNTED_UNTIL] + 1
+    state.value[CLOCK] = state.value[COUNTED_UNTIL] + 1
     return outcome

@@ -8,51 +8,23 @@ Clocks that are too long past to delay a command or to count as idle are written
 from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
-from ndpsim.dram.masks.banks import activate_request, active_bank
-from ndpsim.dram.masks.rows import read_row, write_row
-from ndpsim.dram.masks.slots import fill_slot, slot_bank, wait_place
-from ndpsim.dram.masks.state import (
-    ACTIVE_ARRIVED,
-    ACTIVE_BOUND,
-    ACTIVE_HEAD,
-    ACTIVE_REQUEST,
-    ACTIVE_SIZE,
-    BANK_READY,
+from ndpsim.dram.fast.banks import activate_request, active_bank
+from ndpsim.dram.fast.fields import (
     BANKS,
     BANKS_PER_GROUP,
     BANKS_PER_RANK,
-    BOUND,
-    COUNTED,
-    GROUP_READY,
     GROUPS_PER_RANK,
-    HELD_BANKS,
-    KINDS,
-    NOT_READY_SIZE,
-    OF_BANK,
-    OLDEST_ACT,
-    ONE_SEGMENT,
-    OPEN_BANKS,
-    OPEN_ROW,
-    PENDING_BANK,
-    PENDING_KIND,
-    PENDING_SIZE,
-    RANK_READY,
     READS,
-    RECENT_ACTS,
-    SIZE,
-    SLOT_ARRIVED,
-    SLOT_REQUEST,
-    SLOT_ROW,
+    REQUEST_CLASSES,
     SLOTS,
-    TAIL,
-    TOUCHED,
-    WAITING,
-    WAITS,
+    TIMED_CLASSES,
     WRITES,
 )
-from ndpsim.dram.masks.state import USED as USED_SLOTS
-from ndpsim.dram.masks.transition_table import BANK_KINDS, LENGTH, REACH, USED, WORDS
-from ndpsim.dram.masks.words import assume_nonnegative, lowest, ranks_of, rotate
+from ndpsim.dram.fast.slots import fill_slot, slot_bank, wait_row
+from ndpsim.dram.fast.state import ONE_CHUNK
+from ndpsim.dram.fast.transition_table import BANK_CLASSES, LENGTH, REACH, USED, WORDS
+from ndpsim.dram.fast.vectors import read_times, write_times
+from ndpsim.dram.fast.words import assume_nonnegative, lowest, ranks_of, rotate
 from ndpsim.dram.sink import LAST_START, RELEASE, SERVER, SERVICE, SLOT
 from ndpsim.dram.state import (
     DATA_END,
@@ -74,31 +46,31 @@ _QUEUED_WORDS = 3  # of a request
 @inlined
 def latest_request(shape, state):
     """The highest number of the reads under way, -1 if there is none."""
-    latest, queued = -1, state[USED_SLOTS + READS]
+    latest, queued = -1, state.used[0, READS]
     while queued != 0:
         slot = lowest(queued) & (SLOTS - 1)
         queued &= queued - 1
-        latest = max(latest, state[SLOT_REQUEST + READS * SLOTS + slot])
+        latest = max(latest, state.slot_request[READS, slot])
     for rank in range(ranks_of(shape)):
         active_queue = rank * 2 + READS
-        for place in range(state[ACTIVE_SIZE + active_queue]):
-            latest = max(latest, state[ACTIVE_REQUEST + active_bank(state, active_queue, place)])
+        for place in range(state.active_size[active_queue]):
+            latest = max(latest, state.active_request[active_bank(state, active_queue, place)])
     return latest
 
 
 @inlined
 def has_signature(shape, state):
     """Whether data flow, and nothing but reads is under way, all since the source began (again)."""
-    writes = state[SIZE + WRITES]
+    writes = state.size[WRITES]
     for rank in range(ranks_of(shape)):
-        writes |= state[ACTIVE_SIZE + rank * 2 + WRITES]
-    return writes == 0 and state[DATA_END] >= 0 and latest_request(shape, state) < state[PLACE]
+        writes |= state.active_size[rank * 2 + WRITES]
+    return writes == 0 and state.value[DATA_END] >= 0 and latest_request(shape, state) < state.value[PLACE]
 
 
 @inlined
 def expiry(shape, state, clock):
     """The clock up to which it makes no difference when something ended: the data bus was busy until then."""
-    return min(clock, state[DATA_END] - shape.read_latency + shape.burst)
+    return min(clock, state.value[DATA_END] - shape.read_latency + shape.burst)
 
 
 @inlined
@@ -112,24 +84,24 @@ def after(place, number, size):
 
 
 @inlined
-def write_times(state, table, at, first, nodes, kinds, over, clock):
-    """The times of so many nodes, from a place of the state on, for the first kinds of commands."""
+def write_ready(times, table, at, first, nodes, classes, over, clock):
+    """The times of so many nodes from one on, for the first command classes."""
     at, first = assume_nonnegative(at), assume_nonnegative(first)
-    for node in range(first, first + nodes * KINDS, KINDS):
-        for there in range(node, node + kinds, WAITS):
-            write_row(table, at, state, there, over, clock, table[at + WAITS - 1] + state[there + WAITS - 1])
-            at += WAITS
+    for node in range(first, first + nodes):
+        for command in range(0, classes, REQUEST_CLASSES):
+            write_times(table, at, times, node, command, over, clock)
+            at += REQUEST_CLASSES
     return at
 
 
 @inlined
-def read_times(state, table, at, first, nodes, kinds, clock):
-    """What `write_times` wrote."""
+def read_ready(times, table, at, first, nodes, classes, clock):
+    """What `write_ready` wrote."""
     at, first = assume_nonnegative(at), assume_nonnegative(first)
-    for node in range(first, first + nodes * KINDS, KINDS):
-        for there in range(node, node + kinds, WAITS):
-            read_row(table, at, state, there, clock, table[at + WAITS - 1] + state[there + WAITS - 1])
-            at += WAITS
+    for node in range(first, first + nodes):
+        for command in range(0, classes, REQUEST_CLASSES):
+            read_times(table, at, times, node, command, clock)
+            at += REQUEST_CLASSES
     return at
 
 
@@ -138,7 +110,7 @@ def write_rows(state, table, at, rank, row):
     """The open rows of a rank."""
     at, rank = assume_nonnegative(at), assume_nonnegative(rank)
     for bank in range(BANKS_PER_RANK):
-        open_row = state[OPEN_ROW + rank * BANKS_PER_RANK + bank]
+        open_row = state.open_row[rank * BANKS_PER_RANK + bank]
         table[at + bank] = open_row - row if open_row >= 0 else _CLOSED
     return at + BANKS_PER_RANK
 
@@ -149,7 +121,7 @@ def read_rows(state, table, at, rank, row):
     at, rank = assume_nonnegative(at), assume_nonnegative(rank)
     for bank in range(BANKS_PER_RANK):
         word = table[at + bank]
-        state[OPEN_ROW + rank * BANKS_PER_RANK + bank] = word + row if word > _CLOSED else -1
+        state.open_row[rank * BANKS_PER_RANK + bank] = word + row if word > _CLOSED else -1
     return at + BANKS_PER_RANK
 
 
@@ -157,19 +129,19 @@ def read_rows(state, table, at, rank, row):
 def close_rows(state, rank):
     """No row of a rank is open."""
     for bank in range(BANKS_PER_RANK):
-        state[OPEN_ROW + rank * BANKS_PER_RANK + bank] = -1
+        state.open_row[rank * BANKS_PER_RANK + bank] = -1
 
 
 @inlined
 def write_active(state, table, at, rank, clock):
     """The active reads of a rank."""
     at, rank = assume_nonnegative(at), assume_nonnegative(rank)
-    active_queue, request = rank * 2 + READS, state[PLACE]
-    for place in range(state[ACTIVE_SIZE + active_queue]):
+    active_queue, request = rank * 2 + READS, state.value[PLACE]
+    for place in range(state.active_size[active_queue]):
         bank = active_bank(state, active_queue, place)
         table[at] = bank
-        table[at + 1] = state[ACTIVE_ARRIVED + bank] - clock
-        table[at + 2] = state[ACTIVE_REQUEST + bank] - request
+        table[at + 1] = state.active_arrived[bank] - clock
+        table[at + 2] = state.active_request[bank] - request
         at += 3
     return at
 
@@ -179,33 +151,31 @@ def read_active(state, table, at, rank, active, clock):
     """What `write_active` wrote: so many reads."""
     for _ in range(active):
         bank = table[at] & (BANKS - 1)
-        request = state[PLACE] + table[at + 2]
-        activate_request(
-            ONE_SEGMENT, state, READS, bank, state[OPEN_ROW + bank], request, table[at + 1] + clock
-        )
+        request = state.value[PLACE] + table[at + 2]
+        activate_request(ONE_CHUNK, state, READS, bank, state.open_row[bank], request, table[at + 1] + clock)
         at += 3
     return at
 
 
 @inlined
 def write_nodes(shape, state, table, at, rank, over, clock):
-    """The times of a rank's groups and banks for the kinds for which commands may look there."""
-    first, groups = rank * GROUPS_PER_RANK, shape.bankgroups
-    at = write_times(state, table, at, GROUP_READY + first * KINDS, groups, WAITS, over, clock)
+    """The times of a rank's groups and banks for the classes for which commands may look there."""
+    first, groups, classes = rank * GROUPS_PER_RANK, shape.bankgroups, table[BANK_CLASSES]
+    at = write_ready(state.group_ready, table, at, first, groups, REQUEST_CLASSES, over, clock)
     for group in range(first, first + groups):
-        place, banks = BANK_READY + group * BANKS_PER_GROUP * KINDS, shape.banks_per_group
-        at = write_times(state, table, at, place, banks, table[BANK_KINDS], over, clock)
+        bank = group * BANKS_PER_GROUP
+        at = write_ready(state.bank_ready, table, at, bank, shape.banks_per_group, classes, over, clock)
     return at
 
 
 @inlined
 def read_nodes(shape, state, table, at, rank, clock):
     """What `write_nodes` wrote."""
-    first, groups = rank * GROUPS_PER_RANK, shape.bankgroups
-    at = read_times(state, table, at, GROUP_READY + first * KINDS, groups, WAITS, clock)
+    first, groups, classes = rank * GROUPS_PER_RANK, shape.bankgroups, table[BANK_CLASSES]
+    at = read_ready(state.group_ready, table, at, first, groups, REQUEST_CLASSES, clock)
     for group in range(first, first + groups):
-        place, banks = BANK_READY + group * BANKS_PER_GROUP * KINDS, shape.banks_per_group
-        at = read_times(state, table, at, place, banks, table[BANK_KINDS], clock)
+        bank = group * BANKS_PER_GROUP
+        at = read_ready(state.bank_ready, table, at, bank, shape.banks_per_group, classes, clock)
     return at
 
 
@@ -213,18 +183,18 @@ def read_nodes(shape, state, table, at, rank, clock):
 def write_rank(shape, state, table, at, rank, over, row, clock):
     """A rank. When no command can have left its banks and groups a distance, they are left out."""
     at, rank = assume_nonnegative(at), assume_nonnegative(rank)
-    touched = max(state[TOUCHED + rank], over - table[REACH])
+    touched = max(state.last_command[rank], over - table[REACH])
     table[at] = touched - clock
-    table[at + 1] = state[OPEN_BANKS + rank]
-    table[at + 2] = state[ACTIVE_SIZE + rank * 2 + READS]
-    at = write_times(state, table, at + 3, RANK_READY + rank * KINDS, 1, KINDS, over, clock)
+    table[at + 1] = state.open_banks[rank]
+    table[at + 2] = state.active_size[rank * 2 + READS]
+    at = write_ready(state.rank_ready, table, at + 3, rank, 1, TIMED_CLASSES, over, clock)
     for number in range(4):
-        recent = state[RECENT_ACTS + rank * 4 + (state[OLDEST_ACT + rank] + number & 3)]
+        recent = state.recent_acts[rank, (state.oldest_act[rank] + number & 3)]
         table[at + number] = max(recent, over - shape.activate_window) - clock
     at += 4
     if touched + table[REACH] > over:
         at = write_nodes(shape, state, table, at, rank, over, clock)
-    if state[OPEN_BANKS + rank] != 0:
+    if state.open_banks[rank] != 0:
         at = write_rows(state, table, at, rank, row)
     return write_active(state, table, at, rank, clock)
 
@@ -234,19 +204,19 @@ def read_rank(shape, state, table, at, rank, over, row, clock):
     """What `write_rank` wrote."""
     at, rank = assume_nonnegative(at), assume_nonnegative(rank)
     touched, opened, active = table[at] + clock, table[at + 1], table[at + 2]
-    state[TOUCHED + rank] = touched
-    at = read_times(state, table, at + 3, RANK_READY + rank * KINDS, 1, KINDS, clock)
-    state[OLDEST_ACT + rank] = 0
+    state.last_command[rank] = touched
+    at = read_ready(state.rank_ready, table, at + 3, rank, 1, TIMED_CLASSES, clock)
+    state.oldest_act[rank] = 0
     for number in range(4):
-        state[RECENT_ACTS + rank * 4 + number] = table[at + number] + clock
+        state.recent_acts[rank, number] = table[at + number] + clock
     at += 4
     if touched + table[REACH] > over:
         at = read_nodes(shape, state, table, at, rank, clock)
     if opened != 0:
         at = read_rows(state, table, at, rank, row)
-    elif state[OPEN_BANKS + rank] != 0:
+    elif state.open_banks[rank] != 0:
         close_rows(state, rank)
-    state[OPEN_BANKS + rank] = opened
+    state.open_banks[rank] = opened
     return read_active(state, table, at, rank, active, clock)
 
 
@@ -257,15 +227,15 @@ def read_rank(shape, state, table, at, rank, over, row, clock):
 def write_queue(state, table, at, row, clock):
     """The queued reads, the oldest first."""
     at = assume_nonnegative(at)
-    tail = state[TAIL + READS]
-    queued = rotate(state[USED_SLOTS + READS], tail)
+    tail = state.tail[0, READS]
+    queued = rotate(state.used[0, READS], tail)
     while queued != 0:
         slot = (lowest(queued) + tail) & (SLOTS - 1)
         queued &= queued - 1
-        bank, counted = slot_bank(state, READS, slot), state[COUNTED + READS] >> slot & 1
-        table[at] = ((state[SLOT_ROW + READS * SLOTS + slot] - row) * BANKS + bank) * 2 + counted
-        table[at + 1] = state[SLOT_ARRIVED + READS * SLOTS + slot] - clock
-        table[at + 2] = state[SLOT_REQUEST + READS * SLOTS + slot] - state[PLACE]
+        bank, counted = slot_bank(state, READS, slot), state.counted[0, READS] >> slot & 1
+        table[at] = ((state.slot_row[READS, slot] - row) * BANKS + bank) * 2 + counted
+        table[at + 1] = state.slot_arrived[READS, slot] - clock
+        table[at + 2] = state.slot_request[READS, slot] - state.value[PLACE]
         at += _QUEUED_WORDS
     return at
 
@@ -276,20 +246,20 @@ def read_queue(state, table, at, size, row, clock):
     at = assume_nonnegative(at)
     for slot in range(size):
         word, arrived = table[at], table[at + 1] + clock
-        request = state[PLACE] + table[at + 2]
+        request = state.value[PLACE] + table[at + 2]
         fill_slot(state, READS, 0, slot, word >> 1 & BANKS - 1, (word >> 1) // BANKS + row, arrived, request)
-        state[COUNTED + READS] |= (word & 1) << slot
+        state.counted[0, READS] |= (word & 1) << slot
         at += _QUEUED_WORDS
-    state[TAIL + READS] = size
+    state.tail[0, READS] = size
     return at
 
 
 @inlined
 def write_pending(state, table, at):
     """The refreshes that wait."""
-    for place in range(state[PENDING_SIZE]):
-        table[at] = state[PENDING_KIND + place]
-        table[at + 1] = state[PENDING_BANK + place]
+    for place in range(state.pending_size):
+        table[at] = state.pending_class[place]
+        table[at + 1] = state.pending_bank[place]
         at += 2
     return at
 
@@ -297,10 +267,10 @@ def write_pending(state, table, at):
 @inlined
 def read_pending(state, table, at, size):
     """What `write_pending` wrote: so many refreshes."""
-    state[PENDING_SIZE] = size
+    state.pending_size = size
     for place in range(size):
-        state[PENDING_KIND + place] = table[at]
-        state[PENDING_BANK + place] = table[at + 1]
+        state.pending_class[place] = table[at]
+        state.pending_bank[place] = table[at + 1]
         at += 2
     return at
 
@@ -346,14 +316,14 @@ def read_sink(sink, table, at, clock):
 def write_signature(shape, state, source, sink, table, clock):
     """Write the state's signature behind all that the table has; returns the end of its words."""
     signature, over = assume_nonnegative(table[USED]), expiry(shape, state, clock)
-    row = source.place[state[PLACE]] >> ROW_SHIFT
+    row = source.place[state.value[PLACE]] >> ROW_SHIFT
     at = signature + WORDS
-    table[at] = state[WRITE_MODE]
-    table[at + 1] = state[SIZE + READS]
-    table[at + 2] = state[PENDING_SIZE]
-    table[at + 3] = state[DATA_END] - clock
-    table[at + 4] = max(state[REFRESH_FROM], over) - clock
-    table[at + 5] = max(state[REFRESH_UNTIL], over) - clock
+    table[at] = state.value[WRITE_MODE]
+    table[at + 1] = state.size[READS]
+    table[at + 2] = state.pending_size
+    table[at + 3] = state.value[DATA_END] - clock
+    table[at + 4] = max(state.value[REFRESH_FROM], over) - clock
+    table[at + 5] = max(state.value[REFRESH_UNTIL], over) - clock
     at = write_queue(state, table, at + _HEAD_WORDS, row, clock)
     if sink.servers > 0:
         at = write_sink(sink, table, at, over, clock)
@@ -367,16 +337,19 @@ def write_signature(shape, state, source, sink, table, clock):
 @inlined
 def clear(shape, state):
     """Empty the read queue and the lists of active reads."""
-    state[USED_SLOTS + READS] = state[COUNTED + READS] = state[SIZE + READS] = 0
-    state[OF_BANK + READS * BANKS : OF_BANK + READS * BANKS + ranks_of(shape) * BANKS_PER_RANK] = 0
-    for rank in range(ranks_of(shape)):
-        state[HELD_BANKS + rank] = 0
-        state[ACTIVE_SIZE + rank * 2 + READS] = state[ACTIVE_HEAD + rank * 2 + READS] = 0
-        for kind in range(WAITS):
-            state[WAITING + wait_place(READS, kind, rank)] = 0
-            state[NOT_READY_SIZE + wait_place(READS, kind, rank)] = 0
-            state[BOUND + wait_place(READS, kind, rank)] = FAR
-            state[ACTIVE_BOUND + rank * WAITS + kind] = FAR
+    state.used[0, READS] = state.counted[0, READS] = state.size[READS] = 0
+    for bank in range(ranks_of(shape) * BANKS_PER_RANK):
+        state.of_bank[0, READS, bank] = 0
+    for number in range(ranks_of(shape)):
+        rank = assume_nonnegative(number)
+        row = wait_row(READS, rank)
+        state.pinned_banks[rank] = 0
+        state.active_size[rank * 2 + READS] = state.active_head[rank * 2 + READS] = 0
+        for command in range(REQUEST_CLASSES):
+            state.waiting[0, row, command] = 0
+            state.not_ready_size[row, command] = 0
+            state.not_ready_until[row, command] = FAR
+            state.active_not_ready_until[rank, command] = FAR
 
 
 @outlined
@@ -385,11 +358,11 @@ def restore(shape, state, source, sink, table, signature, clock):
 
     Refreshes that have fallen due and counters stay as they are, those of the sink too.
     """
-    row = source.place[state[PLACE]] >> ROW_SHIFT
+    row = source.place[state.value[PLACE]] >> ROW_SHIFT
     clear(shape, state)
     at = signature + WORDS
-    state[WRITE_MODE], size, pending = table[at], table[at + 1], table[at + 2]
-    state[DATA_END] = table[at + 3] + clock
+    state.value[WRITE_MODE], size, pending = table[at], table[at + 1], table[at + 2]
+    state.value[DATA_END] = table[at + 3] + clock
     over = expiry(shape, state, clock)
     queue, at = at + _HEAD_WORDS, at + _HEAD_WORDS + size * _QUEUED_WORDS
     if sink.servers > 0:

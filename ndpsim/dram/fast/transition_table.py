@@ -11,14 +11,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.dram.masks.state import (
+from ndpsim.dram.fast.fields import (
     BANKS_PER_RANK,
     GROUPS_PER_RANK,
-    KINDS,
     LONGEST_PERIOD,
     REFRESHES_PENDING,
+    REQUEST_CLASSES,
     SLOTS,
-    WAITS,
+    TIMED_CLASSES,
 )
 from ndpsim.dram.state import (
     IDLE_CREDIT,
@@ -63,7 +63,7 @@ UNCOMMITTED = 1  # the last taken of the transitions whose counts are yet to be 
 REACH = 2  # clocks after which a command no longer delays others in its banks and groups; 0: no table
 ROOM = 3  # words that the next signature and transition may need
 STEPS = 4  # transitions taken so far
-BANK_KINDS = 5  # of commands, for which banks have times: those of requests, or of refreshes of banks, too
+BANK_CLASSES = 5  # classes for which banks have times: those of requests, or of refreshes of banks, too
 FIRST_FINGERPRINT = 8  # [low bits of a fingerprint]: the last that had them
 FINGERPRINTS = 1 << 12
 FIRST_BUCKET = FIRST_FINGERPRINT + FINGERPRINTS  # [low bits of a hash]: the first of a chain of signatures
@@ -98,10 +98,10 @@ FOLLOWING = 14  # what `request_after` says of the request after the last
 PLACES = 15  # [number]: of the requests that it takes, by row from the first
 READ = PLACES + SPAN  # [field * reads + number]
 FINISHED, REQUEST, LATENCY, GAINS = range(4)  # the tick at which the sink has served it; request; clocks
-# GAINS is no field of reads but follows them: what the counters in SUMMED and commands by kind gain.
+# GAINS is no field of reads but follows them: what the counters in SUMMED and commands by command gain.
 
 MOST_READS = 64
-_TRANSITION_WORDS = READ + 3 * MOST_READS + len(SUMMED) + KINDS
+_TRANSITION_WORDS = READ + 3 * MOST_READS + len(SUMMED) + TIMED_CLASSES
 
 NOTHING = -(1 << 60)
 LINE = 8  # words of a cache line: records begin with one
@@ -112,7 +112,7 @@ _WORDS = 1 << 19
 
 def _signature_words(tables: Tables, sink_places: int) -> int:
     """The most that a signature of such a channel can need."""
-    rank = 16 + GROUPS_PER_RANK * KINDS + BANKS_PER_RANK * (KINDS + 4)
+    rank = 16 + GROUPS_PER_RANK * TIMED_CLASSES + BANKS_PER_RANK * (TIMED_CLASSES + 4)
     return WORDS + 16 + tables.ranks * rank + 4 * SLOTS + 2 * REFRESHES_PENDING + sink_places
 
 
@@ -126,7 +126,7 @@ def make_table(tables: Tables, policy: Policy, sink_places: int) -> Ints:
     table[USED], table[STEPS] = FIRST_RECORD, LONGEST_PERIOD
     table[REACH] = max(tables.gap[2].max(), tables.gap[3].max(), 1)
     table[ROOM] = room
-    table[BANK_KINDS] = KINDS if refreshes_banks else WAITS
+    table[BANK_CLASSES] = TIMED_CLASSES if refreshes_banks else REQUEST_CLASSES
     return table
 
 

@@ -1,0 +1,220 @@
+"""Rows that open and close, and what that makes of the requests that wait for them."""
+
+from __future__ import annotations
+
+from ndpsim._jit import inlined, outlined
+from ndpsim.dram.fast.chunk_points import chunks_with
+from ndpsim.dram.fast.fields import (
+    ACT,
+    BANKS,
+    BANKS_PER_GROUP,
+    BANKS_PER_RANK,
+    PRE,
+    RD,
+    RDA,
+    READS,
+    SLOTS,
+)
+from ndpsim.dram.fast.slots import join_after_command, leave, requeue_read, wait_row
+from ndpsim.dram.fast.timing import bank_ready_at
+from ndpsim.dram.fast.vectors import filled, set_element, set_vector, smaller, vector_at, with_element
+from ndpsim.dram.fast.words import assume_nonnegative, lowest, ranks_of
+from ndpsim.dram.state import FAR, OPEN_CLOCKS, READ_QUEUE, ROW_SHIFT
+
+__all__ = [
+    "activate_request",
+    "active_bank",
+    "auto_precharge",
+    "bank_bit",
+    "close_bank",
+    "close_banks",
+    "leave_active_queue",
+    "lower_active_not_ready_until",
+    "open_bank",
+    "release_bank",
+    "requeue_reads",
+    "same_banks",
+]
+
+
+@inlined
+def bank_bit(bank):
+    """The bank's bit in masks of its rank."""
+    return 1 << bank % BANKS_PER_RANK
+
+
+@inlined
+def same_banks(shape, first):
+    """The mask of a bank and its like in every group of its rank."""
+    mask = 0
+    for group in range(shape.bankgroups):
+        mask |= 1 << group * BANKS_PER_GROUP
+    return mask << first % BANKS_PER_RANK
+
+
+@inlined
+def hits_among(state, queue, chunk, mask, row):
+    """Of a set of requests of a chunk for one bank, those for a row."""
+    hits = 0
+    while mask != 0:
+        slot = lowest(mask) & (SLOTS - 1)
+        bit = 1 << slot
+        mask ^= bit
+        if state.slot_row[queue, chunk * SLOTS + slot] == row:
+            hits |= bit
+    return hits
+
+
+@inlined
+def open_bank(queues, state, bank, row):
+    """A bank's row has been opened for a request that is now active."""
+    bank = assume_nonnegative(bank)
+    rank = bank // BANKS_PER_RANK
+    state.open_row[bank] = row
+    state.open_banks[rank] |= bank_bit(bank)
+    state.pinned_banks[rank] |= bank_bit(bank)
+    for queue in range(2):
+        chunks = chunks_with(queues, state, queue, bank)
+        while chunks != 0:
+            chunk = assume_nonnegative(lowest(chunks))
+            chunks &= chunks - 1
+            mask = state.of_bank[chunk, queue, bank]
+            if mask != 0:
+                leave(state, queue, chunk, bank, mask)
+                hits = hits_among(state, queue, chunk, mask, row)
+                if hits != 0:
+                    join_after_command(state, queue, chunk, RD + queue, bank, hits)
+
+
+@inlined
+def release_bank(queues, state, bank):
+    """A bank's active request is gone: requests for other rows may close it."""
+    bank = assume_nonnegative(bank)
+    rank = bank // BANKS_PER_RANK
+    state.pinned_banks[rank] &= ~bank_bit(bank)
+    for queue in range(2):
+        chunks = chunks_with(queues, state, queue, bank)
+        while chunks != 0:
+            chunk = assume_nonnegative(lowest(chunks))
+            chunks &= chunks - 1
+            mask = state.of_bank[chunk, queue, bank]
+            if mask != 0:
+                conflicts = mask & ~state.waiting[chunk, wait_row(queue, rank), RD + queue]
+                if conflicts != 0:
+                    join_after_command(state, queue, chunk, PRE, bank, conflicts)
+
+
+@inlined
+def close_bank(queues, state, bank):
+    """A bank's row has been closed."""
+    bank = assume_nonnegative(bank)
+    rank = bank // BANKS_PER_RANK
+    state.open_row[bank] = -1
+    state.open_banks[rank] &= ~bank_bit(bank)
+    for queue in range(2):
+        chunks = chunks_with(queues, state, queue, bank)
+        while chunks != 0:
+            chunk = assume_nonnegative(lowest(chunks))
+            chunks &= chunks - 1
+            mask = state.of_bank[chunk, queue, bank]
+            if mask != 0:
+                leave(state, queue, chunk, bank, mask)
+                join_after_command(state, queue, chunk, ACT, bank, mask)
+
+
+@outlined
+def close_banks(queues, state, rank, mask, clock):
+    """Banks of a rank have been closed at `clock`; those that were not open remain as they are."""
+    mask &= state.open_banks[rank]
+    while mask != 0:
+        state.value[OPEN_CLOCKS] += clock
+        close_bank(queues, state, rank * BANKS_PER_RANK + lowest(mask))
+        mask &= mask - 1
+
+
+@outlined
+def auto_precharge(queues, state, command, bank, clock):
+    """RDA or WRA at `clock` closes its bank as soon as a PRE could have followed RD or WR."""
+    bank = assume_nonnegative(bank)
+    after_column = clock + state.same_bank[assume_nonnegative(command - RDA + RD), PRE]
+    closed_at = max(state.bank_ready[bank, PRE], after_column)
+    state.value[OPEN_CLOCKS] += closed_at
+    state.closed_at[bank] = closed_at
+    close_bank(queues, state, bank)
+
+
+@inlined
+def active_bank(state, active_queue, place):
+    """The bank of the request at a place of an active queue."""
+    active_queue = assume_nonnegative(active_queue)
+    at = assume_nonnegative(state.active_head[active_queue] + place & SLOTS - 1)
+    return state.active[active_queue, at] & (BANKS - 1)
+
+
+@inlined
+def set_active_bank(state, active_queue, place, bank):
+    """Put a bank's active request at a place of an active queue."""
+    active_queue = assume_nonnegative(active_queue)
+    at = assume_nonnegative(state.active_head[active_queue] + place & SLOTS - 1)
+    state.active[active_queue, at] = bank
+
+
+@inlined
+def lower_active_not_ready_until(state, command, bank):
+    """An active request of a bank waits for a command, too."""
+    rank, until = bank // BANKS_PER_RANK, state.active_not_ready_until
+    ready = with_element(filled(FAR), command, bank_ready_at(state, command, bank))
+    set_vector(until, rank, smaller(vector_at(until, rank), ready))
+
+
+@inlined
+def activate_request(queues, state, queue, bank, row, request, arrived):
+    """After its ACT a request stands in the rank's active queue, in order of arrival, and pins its bank."""
+    bank = assume_nonnegative(bank)
+    rank = bank // BANKS_PER_RANK
+    active_queue = rank * 2 + queue
+    place = state.active_size[active_queue]
+    while place > 0 and state.active_arrived[active_bank(state, active_queue, place - 1)] > arrived:
+        set_active_bank(state, active_queue, place, active_bank(state, active_queue, place - 1))
+        place -= 1
+    set_active_bank(state, active_queue, place, bank)
+    state.active_size[active_queue] += 1
+    state.active_arrived[bank] = arrived
+    state.active_request[bank] = request
+    lower_active_not_ready_until(state, RD + queue, bank)
+    open_bank(queues, state, bank, row)
+
+
+@inlined
+def leave_active_queue(state, active_queue, place):
+    """Take the request at a place out of its active queue."""
+    active_queue = assume_nonnegative(active_queue)
+    for older in range(place, 0, -1):
+        set_active_bank(state, active_queue, older, active_bank(state, active_queue, older - 1))
+    state.active_head[active_queue] = state.active_head[active_queue] + 1 & SLOTS - 1
+    state.active_size[active_queue] -= 1
+    rank, command, first = active_queue // 2, RD + active_queue % 2, FAR
+    rank_ready_at = state.rank_ready[rank, command]
+    for other in range(state.active_size[active_queue]):
+        first = min(first, bank_ready_at(state, command, active_bank(state, active_queue, other)))
+        if first <= rank_ready_at:
+            break
+    set_element(state.active_not_ready_until, rank, command, first)
+
+
+@outlined
+def requeue_reads(shape, state, source, clock):
+    """Return to the read queue the active requests whose row was closed while the sink had no room."""
+    for rank in range(ranks_of(shape)):
+        active_queue, place = rank * 2 + READS, 0
+        while place < state.active_size[active_queue]:
+            bank = active_bank(state, active_queue, place)
+            if state.open_row[bank] >= 0:
+                place += 1
+                continue
+            leave_active_queue(state, active_queue, place)
+            state.pinned_banks[rank] &= ~bank_bit(bank)
+            arrived = state.active_arrived[bank]
+            state.value[READ_QUEUE] -= clock - arrived  # its wait until now is counted, see `leave_queue`
+            row = source.place[state.active_request[bank]] >> ROW_SHIFT
+            requeue_read(shape.queues, state, bank, row, arrived)

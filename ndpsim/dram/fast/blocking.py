@@ -1,0 +1,69 @@
+"""What keeps a controller from issuing on ranks that it shares with other masters.
+
+A master that comes first on a rank keeps the second from the banks that it waits for, and from data in the
+other direction than its own next data there. A command bus that another has taken keeps everybody off. Where
+a controller has its ranks to itself, `blocking` is None, and all of this is compiled away.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim._jit import inlined
+from ndpsim.dram.fast.fields import BANKS_PER_RANK, WRITES
+from ndpsim.dram.state import WRITE_MODE
+
+__all__ = ["BUS_TAKEN", "REFRESH_PENDING", "Blocking", "is_blocked", "is_bus_taken"]
+
+# Bits of `Blocking.direction`, behind the direction itself.
+BUS_TAKEN, REFRESH_PENDING = 4, 8
+
+
+class Blocking(NamedTuple):
+    """The other masters of the ranks of a controller."""
+
+    states: NDArray[np.void]  # [controller]
+    number: int  # in `states`, of the other master of rank 0,
+    stride: int  # and how many further that of the next rank is
+    offset: int  # from the bank's number in its rank to that in the other master's channel
+    second: NDArray[np.int64]  # [rank]: 1 where the other master comes first
+    # [rank]: its next column command, 1: it reads, 2: it writes, 0: there is none; BUS_TAKEN, REFRESH_PENDING
+    direction: NDArray[np.int64]
+
+
+@inlined
+def is_bus_taken(blocking, rank):
+    """Whether another has the command bus of a rank."""
+    if blocking is None:
+        return False
+    return blocking.direction[rank] & BUS_TAKEN != 0
+
+
+@inlined
+def is_wanted(first, direction, bank):
+    """Whether the master that comes first waits for a bank."""
+    rank, bit = bank // BANKS_PER_RANK, 1 << bank % BANKS_PER_RANK
+    if first.pinned_banks[rank] & ~first.pinned_by_other[rank] & bit != 0:
+        return True
+    return direction & REFRESH_PENDING == 0 and first.of_bank[0, first.value[WRITE_MODE] & 1, bank] != 0
+
+
+@inlined
+def is_blocked(blocking, queue, is_active, bank):
+    """Whether a request has to wait for another master of its rank, or for a command bus."""
+    if blocking is None:
+        return False
+    rank = bank // BANKS_PER_RANK
+    if blocking.direction[rank] & BUS_TAKEN:
+        return True
+    if not blocking.second[rank]:
+        return False
+    turns = blocking.direction[rank] & (1 if queue == WRITES else 2) != 0
+    first = blocking.states[blocking.number + rank * blocking.stride]
+    wanted = is_wanted(first, blocking.direction[rank], bank % BANKS_PER_RANK + blocking.offset)
+    if is_active:
+        return turns and not wanted
+    return turns or wanted

@@ -1,0 +1,405 @@
+"""Which command comes next, and before which clock none can."""
+
+from __future__ import annotations
+
+from ndpsim._jit import inlined, outlined
+from ndpsim.dram.fast.banks import active_bank, bank_bit, same_banks
+from ndpsim.dram.fast.blocking import is_blocked
+from ndpsim.dram.fast.chunk_points import chunk_at, chunks_in_use, chunks_with
+from ndpsim.dram.fast.fields import (
+    ACT,
+    BANKS,
+    BANKS_PER_GROUP,
+    BANKS_PER_RANK,
+    PRE,
+    PREAB,
+    PRESB,
+    RD,
+    READS,
+    REFAB,
+    REFSB,
+    REQUEST_CLASSES,
+    SLOTS,
+    WR,
+    WRITES,
+)
+from ndpsim.dram.fast.row_policy_points import also_pinned, lacks_rows
+from ndpsim.dram.fast.slots import add_not_ready, next_class, slot_bank, wait_row
+from ndpsim.dram.fast.timing import bank_ready_at
+from ndpsim.dram.fast.vectors import (
+    bits,
+    both,
+    either,
+    filled,
+    larger,
+    least,
+    merged,
+    set_element,
+    smaller,
+    up_to,
+    vector_at,
+    where_none,
+    with_element,
+)
+from ndpsim.dram.fast.words import assume_nonnegative, lowest, ranks_of, rotate
+from ndpsim.dram.state import FAR, WRITE_MODE
+
+__all__ = [
+    "active_next_ready",
+    "choose_active",
+    "choose_maintenance",
+    "choose_queued",
+    "delay_active",
+    "mode_changes",
+    "next_ready_after",
+    "next_ready_of",
+    "ranks_of_lists",
+    "recheck_reads",
+]
+
+
+# ---- Before which clock nothing can issue
+
+
+@inlined
+def free_slots_at(credit):
+    """`credit` as a vector of classes: the sink has no slot for RD before it."""
+    return with_element(filled(0), RD, credit)
+
+
+@inlined
+def rank_ready_at(state, rank, slots_at):
+    """The first clocks, by class, as far as the channel, the rank and the sink go."""
+    return larger(vector_at(state.rank_ready, assume_nonnegative(rank)), slots_at)
+
+
+@inlined
+def active_from(state, rank, slots_at):
+    """The clocks, by class, before which no active request of a rank can issue."""
+    active = vector_at(state.active_not_ready_until, assume_nonnegative(rank))
+    return larger(rank_ready_at(state, rank, slots_at), active)
+
+
+@inlined
+def issue_from(shape, state, queue, rank, slots_at, without):
+    """The clocks, by class, before which no active request of a rank, nor one of a queue, can issue."""
+    row, maybe_ready = wait_row(queue, rank), filled(0)
+    for number in range(chunks_in_use(shape.queues, state, queue)):
+        chunk = chunk_at(shape.queues, state, queue, number)
+        of_chunk = filled(state.maybe_ready[chunk, queue] & ~without)
+        maybe_ready = either(maybe_ready, both(vector_at(state.waiting[chunk], row), of_chunk))
+    queued = both(vector_at(state.not_ready_until, row), where_none(maybe_ready))
+    waiting = smaller(vector_at(state.active_not_ready_until, assume_nonnegative(rank)), queued)
+    return larger(rank_ready_at(state, rank, slots_at), waiting)
+
+
+@inlined
+def active_next_ready(shape, state, credit):
+    """The clock before which no active request can issue."""
+    slots_at = free_slots_at(credit)
+    next_ready = active_from(state, 0, slots_at)
+    for rank in range(1, ranks_of(shape)):
+        next_ready = smaller(next_ready, active_from(state, rank, slots_at))
+    return least(next_ready)
+
+
+@inlined
+def next_ready_of(shape, state, credit, without):
+    """The clock before which no active request can issue, nor one of the queue that is served.
+
+    credit: the clock before which the sink has no room for a read; without: the mask of requests, of a queue
+    of one chunk, that do not count.
+    """
+    queue, slots_at = assume_nonnegative(state.value[WRITE_MODE] & 1), free_slots_at(credit)
+    next_ready = issue_from(shape, state, queue, 0, slots_at, without)
+    for rank in range(1, ranks_of(shape)):
+        next_ready = smaller(next_ready, issue_from(shape, state, queue, rank, slots_at, without))
+    return least(next_ready)
+
+
+@inlined
+def next_ready_after(policy, shape, state, credit, clock):
+    """After a step at `clock`: the clock before which no other can issue a command or change the mode."""
+    if state.pending_size > 0 or mode_changes(policy, state) or lacks_rows(shape.rows, shape, state):
+        return clock + 1
+    return next_ready_of(shape, state, credit, 0)
+
+
+@inlined
+def recheck_reads(shape, state):
+    """All reads may be ready: for which commands their banks are is to be found out again."""
+    state.maybe_ready[0, READS] = -1
+
+
+@inlined
+def mode_changes(policy, state):
+    """Whether the watermarks end or begin write mode."""
+    reads, writes = state.size[READS], state.size[WRITES]
+    if state.value[WRITE_MODE]:
+        return writes < policy.write_mode_below and reads > 0
+    return writes > policy.write_mode_from or reads == 0
+
+
+# ---- Active requests
+
+
+@inlined
+def due_active_lists(shape, state, credit, clock):
+    """The active lists to look at: bit rank * REQUEST_CLASSES + class."""
+    due = 0
+    for number in range(ranks_of(shape)):
+        rank = assume_nonnegative(number)
+        reads = max(state.rank_ready[rank, RD], state.active_not_ready_until[rank, RD])
+        writes = max(state.rank_ready[rank, WR], state.active_not_ready_until[rank, WR])
+        due |= ((max(reads, credit) <= clock) << RD | (writes <= clock) << WR) << rank * REQUEST_CLASSES
+    return due
+
+
+@inlined
+def choose_active(shape, state, credit, blocking, clock):
+    """The oldest ready active request that no other master blocks.
+
+    Returns its active list, or -1; its place there; the lists with a request that is blocked, as bits of
+    `due_active_lists`; the clock before which no other of these lists is ready.
+    """
+    best, best_place, best_arrived, blocked, later = -1, 0, FAR, 0, FAR
+    due = due_active_lists(shape, state, credit, clock)
+    while due != 0:
+        bit = assume_nonnegative(lowest(due))
+        due &= due - 1
+        active_list, command = bit // REQUEST_CLASSES * 2 + bit % REQUEST_CLASSES - RD, bit % REQUEST_CLASSES
+        active_list, first, is_ready = assume_nonnegative(active_list), FAR, False
+        for place in range(state.active_size[active_list]):
+            bank = active_bank(state, active_list, place)
+            ready_at = bank_ready_at(state, command, bank)
+            if ready_at > clock:
+                first = min(first, ready_at)
+                continue
+            is_ready = True
+            if is_blocked(blocking, active_list & 1, True, bank):
+                blocked |= 1 << bit
+                continue
+            arrived = state.active_arrived[assume_nonnegative(bank)]
+            if arrived < best_arrived:
+                best, best_place, best_arrived = active_list, place, arrived
+            break
+        if not is_ready:
+            set_element(state.active_not_ready_until, active_list // 2, command, first)
+        later = min(later, first)
+    return best, best_place, blocked, later
+
+
+@inlined
+def delay_active(state, lists, clock):
+    """Set the clock before which nothing of active lists, as `due_active_lists` gives them, is ready."""
+    while lists != 0:
+        bit = assume_nonnegative(lowest(lists))
+        lists &= lists - 1
+        set_element(state.active_not_ready_until, bit // REQUEST_CLASSES, bit % REQUEST_CLASSES, clock)
+
+
+@inlined
+def ranks_of_lists(shape, lists):
+    """The mask of the ranks of active lists, as `due_active_lists` gives them."""
+    ranks = 0
+    for rank in range(ranks_of(shape)):
+        ranks |= (lists >> rank * REQUEST_CLASSES & (1 << REQUEST_CLASSES) - 1 != 0) << rank
+    return ranks
+
+
+# ---- Queued requests
+
+
+@inlined
+def waiting_for(state, queue, chunk, row, command, bank):
+    """The requests of a chunk for a bank that wait for a command; row: of the queue and the bank's rank."""
+    command = assume_nonnegative(command)
+    return state.waiting[chunk, row, command] & state.of_bank[chunk, queue, assume_nonnegative(bank)]
+
+
+@inlined
+def recheck(queues, state, queue, command, rank, clock):
+    """The requests that wait for a command and whose bank has become ready are no longer not ready."""
+    row, command = wait_row(queue, rank), assume_nonnegative(command)
+    ring = state.not_ready[row, command]
+    head, size, first = state.not_ready_head[row, command], state.not_ready_size[row, command], FAR
+    while size > 0:
+        entry = ring[assume_nonnegative(head & SLOTS - 1)]
+        if entry // BANKS > clock:
+            first = entry // BANKS
+            break
+        bank = assume_nonnegative(entry & BANKS - 1)
+        chunks = chunks_with(queues, state, queue, bank)
+        while chunks != 0:
+            chunk = assume_nonnegative(lowest(chunks))
+            chunks &= chunks - 1
+            state.maybe_ready[chunk, queue] |= waiting_for(state, queue, chunk, row, command, bank)
+        head += 1
+        size -= 1
+    state.not_ready_head[row, command] = head
+    state.not_ready_size[row, command] = size
+    set_element(state.not_ready_until, row, command, first)
+
+
+@inlined
+def oldest_candidates(policy, shape, state, queue, slots_at, clock):
+    """The requests of the oldest chunk that may be ready and whose rank is; all chunks are rechecked."""
+    oldest, found, due = chunk_at(shape.queues, state, queue, 0), filled(0), 0
+    for rank in range(ranks_of(shape)):
+        row, ready = wait_row(queue, rank), rank_ready_at(state, rank, slots_at)
+        found = either(found, both(up_to(ready, clock), vector_at(state.waiting[oldest], row)))
+        due_from = larger(ready, vector_at(state.not_ready_until, row))
+        due |= bits(up_to(due_from, clock)) << rank * REQUEST_CLASSES
+    while due != 0:  # classes of ranks for which a bank may have become ready
+        bit = assume_nonnegative(lowest(due))
+        due &= due - 1
+        recheck(shape.queues, state, queue, bit % REQUEST_CLASSES, bit // REQUEST_CLASSES, clock)
+    if policy.scheduler.row_hit_first:
+        filter_row_hits(shape, state, queue)
+    return merged(found) & state.maybe_ready[oldest, queue]
+
+
+@inlined
+def candidates(shape, state, queue, chunk, slots_at, clock):
+    """As `oldest_candidates`, of another chunk after it."""
+    found = filled(0)
+    for rank in range(ranks_of(shape)):
+        waiting = vector_at(state.waiting[chunk], wait_row(queue, rank))
+        found = either(found, both(up_to(rank_ready_at(state, rank, slots_at), clock), waiting))
+    return merged(found) & state.maybe_ready[chunk, queue]
+
+
+@inlined
+def set_not_ready(queues, state, queue, chunk, command, bank, ready_at):
+    """A bank is not ready for a command before `ready_at`; returns a chunk's requests that wait for that."""
+    row = wait_row(queue, bank // BANKS_PER_RANK)
+    waiting = waiting_for(state, queue, chunk, row, command, bank)
+    if add_not_ready(state, row, command, bank, ready_at):
+        chunks = chunks_with(queues, state, queue, bank)
+        while chunks != 0:
+            each = assume_nonnegative(lowest(chunks))
+            chunks &= chunks - 1
+            state.maybe_ready[each, queue] &= ~waiting_for(state, queue, each, row, command, bank)
+    return waiting
+
+
+@inlined
+def older_hit(shape, state, queue, bank, number):
+    """Whether a chunk before the one of this number has a hit for a bank."""
+    hits, row = 0, wait_row(queue, bank // BANKS_PER_RANK)
+    for older in range(number):
+        chunk = chunk_at(shape.queues, state, queue, older)
+        hits |= waiting_for(state, queue, chunk, row, RD + queue, bank)
+    return hits != 0
+
+
+@outlined
+def filter_row_hits(shape, state, queue):
+    """FRFCFS-RowHit: what would close a row on an older hit is not ready until a hit is served."""
+    queue = assume_nonnegative(queue)
+    for number in range(chunks_in_use(shape.queues, state, queue)):
+        chunk = chunk_at(shape.queues, state, queue, number)
+        tail, younger = state.tail[chunk, queue], 0
+        for rank in range(assume_nonnegative(ranks_of(shape))):
+            row = wait_row(queue, rank)
+            waiting = state.waiting[chunk, row, PRE]
+            conflicts, hits = rotate(waiting, tail), rotate(state.waiting[chunk, row, RD + queue], tail)
+            while conflicts != 0:
+                bit = conflicts & -conflicts
+                slot = chunk * SLOTS + (lowest(conflicts) + tail & SLOTS - 1)
+                bank = assume_nonnegative(slot_bank(state, queue, slot))
+                same = state.of_bank[chunk, queue, bank]
+                conflicts &= ~rotate(same, tail)
+                if rotate(same, tail) & hits & (bit - 1) != 0 or older_hit(shape, state, queue, bank, number):
+                    younger |= same & waiting
+        state.maybe_ready[chunk, queue] &= ~younger
+
+
+@inlined
+def choose_queued(policy, shape, state, queue, credit, blocking, clock):
+    """The oldest ready request of a queue that no other master blocks.
+
+    Returns its slot, or -1; its next command; the mask of those that are blocked, of the last chunk looked
+    at; the mask of their ranks.
+    """
+    queue, slots_at = assume_nonnegative(queue), free_slots_at(credit)
+    maybe_ready, blocked, ranks = oldest_candidates(policy, shape, state, queue, slots_at, clock), 0, 0
+    for number in range(chunks_in_use(shape.queues, state, queue)):
+        chunk = chunk_at(shape.queues, state, queue, number)
+        if number > 0:
+            maybe_ready = candidates(shape, state, queue, chunk, slots_at, clock)
+        tail = state.tail[chunk, queue]
+        maybe_ready = rotate(maybe_ready, tail)
+        while maybe_ready != 0:
+            slot = assume_nonnegative(chunk * SLOTS + (lowest(maybe_ready) + tail & SLOTS - 1))
+            bank = assume_nonnegative(slot_bank(state, queue, slot))
+            command = assume_nonnegative(next_class(state, queue, bank, state.slot_row[queue, slot]))
+            ready_at, rank = bank_ready_at(state, command, bank), bank // BANKS_PER_RANK
+            if ready_at > clock:
+                passed = set_not_ready(shape.queues, state, queue, chunk, command, bank, ready_at)
+            elif is_blocked(blocking, queue, False, bank):
+                passed = state.of_bank[chunk, queue, bank]
+                blocked |= passed
+                ranks |= 1 << rank
+            elif command == PRE and also_pinned(shape.rows, shape, state, rank) & bank_bit(bank) != 0:
+                passed = waiting_for(state, queue, chunk, wait_row(queue, rank), PRE, bank)
+            else:
+                return slot, command, blocked, ranks
+            maybe_ready &= ~rotate(passed, tail)
+    return -1, ACT, blocked, ranks
+
+
+# ---- Maintenance
+
+
+@inlined
+def activated_writes(state, rank):
+    """The banks of a rank with an active write."""
+    banks, active_list = 0, rank * 2 + WRITES
+    for place in range(state.active_size[active_list]):
+        banks |= bank_bit(active_bank(state, active_list, place))
+    return banks
+
+
+@inlined
+def banks_that_wait(shape, state, rank, has_room, other_has_room):
+    """The banks that maintenance must not close yet.
+
+    An active read pins its bank only while the sink has room for its data: it might wait long for room,
+    and refresh cannot. `other_has_room`: the same of the sink of another controller of these banks.
+    """
+    others = state.pinned_by_other[rank]
+    own = state.pinned_banks[rank] & ~others | also_pinned(shape.rows, shape, state, rank)
+    if not has_room:
+        own &= activated_writes(state, rank)
+    return own | others if other_has_room else own
+
+
+@inlined
+def maintenance_ready_at(shape, state, command, first):
+    """The first clock at which maintenance may go to its banks, of which `first` is the first."""
+    at = state.rank_ready[first // BANKS_PER_RANK, command]
+    if command == PRE:
+        at = max(at, bank_ready_at(state, PRE, first))
+    elif command == PRESB or command == REFSB:
+        for group in range(shape.bankgroups):
+            at = max(at, state.bank_ready[first + group * BANKS_PER_GROUP, command])
+    return at
+
+
+@outlined
+def choose_maintenance(shape, state, credit, other_credit, clock):
+    """The next command of the first maintenance that waits: (its class or -1, when it becomes ready).
+
+    credit, other_credit: the clocks from which the sinks have room, see `banks_that_wait`.
+    """
+    final, first = state.pending_class[0], assume_nonnegative(state.pending_bank[0] & BANKS - 1)
+    rank = first // BANKS_PER_RANK
+    banks = -1 if final == REFAB else bank_bit(first) if final == PRE else same_banks(shape, first)
+    command = final
+    if final == PRE or state.open_banks[rank] & banks != 0:
+        if banks_that_wait(shape, state, rank, credit <= clock, other_credit <= clock) & banks != 0:
+            return -1, FAR
+        command = PREAB if final == REFAB else PRESB if final == REFSB else PRE
+    at = maintenance_ready_at(shape, state, command, first)
+    return (command, at) if at <= clock else (-1, at)

@@ -1,0 +1,77 @@
+"""Where the fast controller asks for the chunks of its queues: `one_chunk`, or `chunks` of long ones.
+
+The number of a slot is that of its chunk times SLOTS, and its place in the chunk.
+"""
+
+from __future__ import annotations
+
+from ndpsim._jit import by_type
+
+__all__ = [
+    "chunk_at",
+    "chunk_for",
+    "chunk_of",
+    "chunk_of_age",
+    "chunks_in_use",
+    "chunks_with",
+    "is_among_writes",
+    "recheck_conflicts",
+    "record_added",
+    "record_removed",
+    "sum_waits",
+]
+
+
+@by_type
+def chunk_of(queues, slot):
+    """The chunk of a slot."""
+
+
+@by_type
+def chunks_in_use(queues, state, queue):
+    """How many chunks of a queue have requests; one has none when the queue is empty."""
+
+
+@by_type
+def chunk_at(queues, state, queue, number):
+    """A chunk of a queue by its number, the oldest first."""
+
+
+@by_type
+def chunks_with(queues, state, queue, bank):
+    """The chunks with requests for a bank: bit n for chunk n."""
+
+
+@by_type
+def chunk_for(queues, state, queue):
+    """The youngest chunk of a queue, whose next slot is free."""
+
+
+@by_type
+def chunk_of_age(queues, state, queue, arrived):
+    """The chunk in which a request that arrived then has its place, with a free slot."""
+
+
+@by_type
+def record_added(queues, state, queue, chunk, bank):
+    """A chunk has a request for a bank more."""
+
+
+@by_type
+def record_removed(queues, state, queue, chunk, bank):
+    """A chunk has a request for a bank less."""
+
+
+@by_type
+def is_among_writes(queues, state, source, address):
+    """Whether a write to `address` is in the write queue."""
+
+
+@by_type
+def sum_waits(queues, state, queue, until):
+    """How long the requests of a queue have waited, summed."""
+
+
+@by_type
+def recheck_conflicts(queues, state, queue, rank):
+    """The requests that wait for PRE of a bank of a rank may be ready."""

@@ -1,0 +1,253 @@
+"""The state of one channel on the fast controller: one record, all of whose fields are listed here.
+
+Making a record, copying it and the state signature of fast-forward follow from the list `FIELDS`; to add a
+field is to add its line. A field says what it means and, where it holds what could be found out from others,
+what it promises: that is its invariant. Whoever changes what it rests on must keep the promise.
+
+Indices. Ranks, bank groups and banks are numbered with fixed strides, rank << 6 | bank group << 3 | bank, so
+that a rank, a bank group and a bank's bit in a mask of its rank are shifts. A *mask* is 64 bits, one for
+each slot of a queue chunk or each bank of a rank. A *wait row* is queue * RANKS + rank (`slots.wait_row`). An
+*active list* is rank * 2 + queue. `CHUNKS` is the number of chunks that a queue may have: 1, or 64.
+
+The role of a field in a signature:
+
+- CLOCK: relative to the clock of the step;
+- ROW: relative to the row of the request that the step takes;
+- REQUEST: relative to the number of that request;
+- NUMBER: as it is, a mask, a count or a place in a ring;
+- ORIGIN: what clocks, rows and requests are relative to;
+- DERIVED: follows from the fields above, and `signature.restore`, or the next step, sets it from them;
+- COUNTER: transitions add to it;
+- CONSTANT: stays as it is while a channel runs that can be fast-forwarded;
+- FORWARDING: fast-forward itself works with it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.dram import state as channel
+from ndpsim.dram.state import COUNTERS, FAR, TURN_FIELDS
+
+__all__ = ["COUNTER_ROLES", "FIELDS", "IN_SIGNATURE", "Field", "make_records", "record_type"]
+
+# Command classes. The first four are those that a request may need next; RD + queue and RDA + queue are the
+# column commands of a queue.
+ACT, PRE, RD, WR, PREAB, REFAB, PRESB, REFSB, RDA, WRA = range(10)
+REQUEST_CLASSES = 4
+TIMED_CLASSES = 8  # with times of their own: RDA may issue when RD may, WRA when WR may
+CLASSES = 10
+
+# The queues.
+READS, WRITES = range(2)
+QUEUES = 2
+
+# The most there may be.
+RANKS = 16
+BANKS_PER_RANK = 64
+BANKS_PER_GROUP = GROUPS_PER_RANK = 8
+GROUPS = RANKS * GROUPS_PER_RANK
+BANKS = RANKS * BANKS_PER_RANK
+SLOTS = 64  # of a chunk
+MOST_CHUNKS = 64
+WAIT_ROWS = QUEUES * RANKS
+ACTIVE_LISTS = RANKS * QUEUES
+MOST_TURNS = 128
+REFRESHES_PENDING = 16 * RANKS
+PENDING = 4 * BANKS  # with a PRE or two for every bank
+ADDRESSES = 1 << 10
+READS_LOGGED = 64
+LONGEST_PERIOD = 8  # transitions
+
+CLOCK, ROW, REQUEST, NUMBER = "clock", "row", "request", "number"
+ORIGIN, DERIVED, COUNTER, CONSTANT, FORWARDING = "origin", "derived", "counter", "constant", "forwarding"
+
+#: The roles of fields that a signature has.
+IN_SIGNATURE = (CLOCK, ROW, REQUEST, NUMBER)
+
+CHUNKS = -1  # in a shape
+
+
+class Field(NamedTuple):
+    """A field of the record: an integer, or an array of them; `at_rest` is its value before clock 1."""
+
+    name: str
+    shape: tuple[int, ...]
+    role: str
+    meaning: str
+    at_rest: int = 0
+
+
+FIELDS = (
+    Field("value", (COUNTERS + MOST_TURNS * TURN_FIELDS,), ORIGIN, "counters, refresh turns: `dram.state`"),
+    Field("issued", (2 * TIMED_CLASSES,), COUNTER, "[class]: commands issued"),
+    # ---- Distances in clocks, [previous class, next class]
+    Field("same_rank", (CLASSES, TIMED_CLASSES), CONSTANT, "to the same rank: rules of channel and rank"),
+    Field("other_rank", (CLASSES, TIMED_CLASSES), CONSTANT, "to other ranks: rules of channel and siblings"),
+    Field("same_group", (CLASSES, TIMED_CLASSES), CONSTANT, "to the same bank group"),
+    Field("same_bank", (CLASSES, TIMED_CLASSES), CONSTANT, "to the same bank"),
+    # ---- Times: the first clock at which a class may issue, as far as this node goes. Only commands raise
+    # them (`timing`); nothing lowers them.
+    Field("rank_ready", (RANKS, TIMED_CLASSES), CLOCK, "as far as channel and rank go"),
+    Field("group_ready", (GROUPS, TIMED_CLASSES), CLOCK, "as far as the bank group goes"),
+    Field("bank_ready", (BANKS, TIMED_CLASSES), CLOCK, "as far as the bank goes"),
+    Field("recent_acts", (RANKS, 4), CLOCK, "the clocks of the last four ACTs of a rank", -FAR),
+    Field("oldest_act", (RANKS,), NUMBER, "which of `recent_acts` is the oldest"),
+    Field("last_command", (RANKS,), CLOCK, "the clock of the last command to banks of a rank"),
+    # ---- Rows
+    Field("open_row", (BANKS,), ROW, "the open row of a bank, -1: closed", -1),
+    Field("open_banks", (RANKS,), NUMBER, "mask of the banks whose `open_row` is not -1"),
+    Field("closed_at", (BANKS,), CONSTANT, "the clock at which an auto-precharge closes it, perhaps to come"),
+    Field("accesses", (BANKS,), CONSTANT, "column accesses since the row was opened"),
+    Field("pinned_banks", (RANKS,), DERIVED, "mask of the banks that some active request keeps open"),
+    Field("pinned_by_other", (RANKS,), CONSTANT, "those of them whose active request another controller has"),
+    Field("reactivated", (RANKS,), CONSTANT, "mask of the banks activated again under an active request"),
+    Field("capped", (RANKS,), CONSTANT, "mask of the open banks that the row policy is to close"),
+    Field(
+        "capped_next_ready",
+        (),
+        CONSTANT,
+        "no bank of `capped` is ready for PRE before this clock. Whoever adds a bank must lower it",
+        FAR,
+    ),
+    # ---- Slots: the requests of a queue in a ring by arrival, [queue, chunk * SLOTS + place]
+    Field("slot_bank", (QUEUES, CHUNKS * SLOTS), NUMBER, "bank"),
+    Field("slot_row", (QUEUES, CHUNKS * SLOTS), ROW, "row"),
+    Field("slot_arrived", (QUEUES, CHUNKS * SLOTS), CLOCK, "the clock before the step that took it"),
+    Field("slot_request", (QUEUES, CHUNKS * SLOTS), REQUEST, "its number in the source"),
+    Field("used", (CHUNKS, QUEUES), NUMBER, "mask of the slots that hold a request"),
+    Field("counted", (CHUNKS, QUEUES), NUMBER, "mask of those counted as hit, miss or conflict"),
+    Field("tail", (CHUNKS, QUEUES), NUMBER, "the slot for the next request, modulo SLOTS"),
+    Field("size", (QUEUES,), NUMBER, "requests in a queue: the bits of `used` over all chunks"),
+    Field("chunk_order", (QUEUES, MOST_CHUNKS), CONSTANT, "the chunks of a queue by age, then the free ones"),
+    Field("younger_chunks", (QUEUES,), CONSTANT, "chunks in use but the oldest"),
+    Field("chunks_of_bank", (QUEUES, BANKS), CONSTANT, "mask of the chunks with requests for a bank"),
+    Field("of_bank", (CHUNKS, QUEUES, BANKS), DERIVED, "mask of the requests for a bank"),
+    Field("writes_at", (ADDRESSES,), DERIVED, "queued writes, by bits of the address: `slots.filter_place`"),
+    # ---- What requests wait for
+    Field(
+        "waiting",
+        (CHUNKS, WAIT_ROWS, REQUEST_CLASSES),
+        DERIVED,
+        "mask of the requests whose next command is of this class: always exact. A request whose bank is "
+        "pinned for another row waits for nothing. Whoever opens, closes, pins or releases a bank must move "
+        "its requests",
+    ),
+    Field(
+        "maybe_ready",
+        (CHUNKS, QUEUES),
+        DERIVED,
+        "every request whose bank is ready for its class has its bit set; others may. A request without "
+        "the bit has its bank in `not_ready`. Whoever finds a bank not ready clears it; its time, a new row, or a "
+        "new request sets it again",
+    ),
+    Field("not_ready", (WAIT_ROWS, REQUEST_CLASSES, SLOTS), DERIVED, "ring of clock * BANKS + bank, sorted"),
+    Field("not_ready_head", (WAIT_ROWS, REQUEST_CLASSES), DERIVED, "the place of the first, modulo SLOTS"),
+    Field("not_ready_size", (WAIT_ROWS, REQUEST_CLASSES), DERIVED, "entries in the ring"),
+    Field(
+        "not_ready_until",
+        (WAIT_ROWS, REQUEST_CLASSES),
+        DERIVED,
+        "the clock of the first entry of the ring, FAR: it is empty. Who adds an entry must lower it",
+        FAR,
+    ),
+    # ---- Active requests: between ACT and their column command
+    Field("active", (ACTIVE_LISTS, SLOTS), NUMBER, "ring of their banks, in order of arrival"),
+    Field("active_head", (ACTIVE_LISTS,), NUMBER, "the place of the oldest, modulo SLOTS"),
+    Field("active_size", (ACTIVE_LISTS,), NUMBER, "requests in a list"),
+    Field("active_arrived", (BANKS,), CLOCK, "as `slot_arrived`, of the bank's active request"),
+    Field("active_request", (BANKS,), REQUEST, "its number in the source"),
+    Field(
+        "active_not_ready_until",
+        (RANKS, REQUEST_CLASSES),
+        DERIVED,
+        "no bank of an active request of the rank is ready for RD, or WR, before this clock, as far as "
+        "groups and banks go. Whoever activates must lower it; who looks at all of a list, or takes one out, may "
+        "raise it",
+        FAR,
+    ),
+    # ---- Maintenance that waits, in order
+    Field("pending_size", (), NUMBER, "commands that wait"),
+    Field("pending_class", (PENDING,), NUMBER, "class"),
+    Field("pending_bank", (PENDING,), NUMBER, "bank; or the first of the rank, or of a same-bank refresh"),
+    # ---- Fast-forward
+    Field("fast_forwarded", (), COUNTER, "reads that went as others of the run had gone"),
+    Field("next_lookup", (), FORWARDING, "the number of the request at which the table is asked next"),
+    Field("recording", (), FORWARDING, "the signature from which it steps to the next, 0: none"),
+    Field("loss", (), FORWARDING, "what lookups have cost beyond what they saved, 0 at least"),
+    Field("pause_spans", (), FORWARDING, "spans without lookup after the last large loss, 0: none"),
+    Field("read_log", (READS_LOGGED, 3), FORWARDING, "the last reads: request, latency, tick served"),
+    Field("snapshot_clock", (), FORWARDING, "the clock at which recording began,"),
+    Field("snapshot_open", (), FORWARDING, "the banks then open,"),
+    Field("snapshot", (COUNTERS + TIMED_CLASSES,), FORWARDING, "the counters, and the commands by class"),
+    Field("taken_transition", (LONGEST_PERIOD,), FORWARDING, "the transitions taken last, [step modulo]"),
+    Field("taken_clock", (LONGEST_PERIOD,), FORWARDING, "and their clocks"),
+)  # fmt: skip
+
+#: The roles of the counters, which stand first in `value`; what is behind them is constant.
+COUNTER_ROLES = {
+    "CLOCK": ORIGIN,
+    "PLACE": ORIGIN,
+    "WRITE_MODE": NUMBER,
+    "DATA_END": CLOCK,
+    "REFRESH_FROM": CLOCK,
+    "REFRESH_UNTIL": CLOCK,
+    "NEXT_REFRESH": DERIVED,
+    "COUNTED_UNTIL": DERIVED,
+    "PAUSE": CONSTANT,
+    "REFRESH_TURNS": CONSTANT,
+    "REFRESH_PERIOD": CONSTANT,
+    **dict.fromkeys(
+        (
+            *("TAKEN", "SERVED", "ROW_HITS", "ROW_MISSES", "ROW_CONFLICTS", "FORWARDED", "COALESCED"),
+            *("READ_LATENCY", "READS_SERVED", "FIRST_COMMAND", "IDLE_REFRESH", "IDLE_CREDIT", "IDLE_ROW"),
+            *("REFRESHES", "READ_QUEUE", "WRITE_QUEUE", "OPEN_CLOCKS"),
+        ),
+        COUNTER,
+    ),
+}
+
+_LINE = 64  # bytes of a cache line
+
+
+@cache
+def record_type(chunks: int) -> np.dtype[Any]:
+    """The type of a record whose queues may have so many chunks: every array begins with a cache line.
+
+    Between arrays of a power of two lines stand five more: processors tell addresses apart by their low bits
+    first, and a bank must not have the same in all of them.
+    """
+    formats, offsets, offset = [], [], 0
+    for field in FIELDS:
+        shape = tuple(size * -chunks if size < 0 else size for size in field.shape)
+        formats.append((np.int64, shape) if shape else np.int64)
+        if shape:
+            offset = -(-offset // _LINE) * _LINE
+        offsets.append(offset)
+        size = 8 * int(np.prod(shape, dtype=np.int64))
+        offset += size
+        if size >= 64 * _LINE:
+            offset += 5 * _LINE
+    names = [field.name for field in FIELDS]
+    size = -(-offset // _LINE) * _LINE
+    layout = {"names": names, "formats": formats, "offsets": offsets, "itemsize": size}
+    return np.dtype((np.record, layout))
+
+
+def make_records(count: int, chunks: int) -> NDArray[Any]:
+    """So many channels at rest, without distances or refreshes; none shares a cache line with another."""
+    kind = record_type(chunks)
+    room = np.zeros(count * kind.itemsize + _LINE, dtype=np.uint8)  # pages that nobody touches cost nothing
+    first = -room.ctypes.data % _LINE
+    records = room[first : first + count * kind.itemsize].view(kind)
+    for field in FIELDS:
+        if field.at_rest:
+            records[field.name] = field.at_rest
+    value = records["value"]
+    value[:, channel.CLOCK], value[:, channel.PAUSE] = 1, FAR
+    value[:, channel.FIRST_COMMAND] = value[:, channel.DATA_END] = -1
+    return records

@@ -1,0 +1,244 @@
+"""Everything that follows from a command."""
+
+from __future__ import annotations
+
+from ndpsim._jit import inlined, outlined, overridable
+from ndpsim.dram.fast.banks import (
+    activate_request,
+    active_bank,
+    bank_bit,
+    close_bank,
+    close_banks,
+    leave_active_queue,
+    release_bank,
+    requeue_reads,
+    same_banks,
+)
+from ndpsim.dram.fast.chunk_points import chunk_of, recheck_conflicts
+from ndpsim.dram.fast.fields import (
+    ACT,
+    BANKS,
+    BANKS_PER_GROUP,
+    BANKS_PER_RANK,
+    GROUPS_PER_RANK,
+    PRE,
+    PREAB,
+    RD,
+    READS,
+    READS_LOGGED,
+    REFAB,
+    REFSB,
+    SLOTS,
+)
+from ndpsim.dram.fast.row_policy_points import (
+    column_class,
+    finish_queued,
+    record_activated,
+    record_column,
+)
+from ndpsim.dram.fast.slots import slot_bank, take_out
+from ndpsim.dram.fast.state import COMMAND_OF_CLASS
+from ndpsim.dram.fast.timing import (
+    bank_ready_at,
+    propagate_activate,
+    propagate_bank,
+    propagate_same_banks,
+    propagate_to_ranks,
+)
+from ndpsim.dram.fast.words import assume_nonnegative
+from ndpsim.dram.issuing import note_idle
+from ndpsim.dram.sink import FINISHED, credit_clock, take_burst
+from ndpsim.dram.state import (
+    DATA_END,
+    FIRST_COMMAND,
+    OPEN_CLOCKS,
+    READ_LATENCY,
+    READ_QUEUE,
+    READS_SERVED,
+    REFRESH_UNTIL,
+    ROW_CONFLICTS,
+    ROW_HITS,
+    ROW_MISSES,
+    SERVED,
+    WRITE_QUEUE,
+)
+
+__all__ = [
+    "bank_node",
+    "count_command",
+    "is_full",
+    "issue_active",
+    "issue_maintenance",
+    "issue_queued",
+    "record_command",
+]
+
+
+@inlined
+def bank_node(shape, bank):
+    """The bank's number among all nodes, see `dram.state.Nodes`."""
+    group = bank // BANKS_PER_RANK * shape.bankgroups + bank // BANKS_PER_GROUP % GROUPS_PER_RANK
+    first = 1 + shape.ranks + shape.ranks * shape.bankgroups
+    return first + group * shape.banks_per_group + bank % BANKS_PER_GROUP
+
+
+@inlined
+def is_full(commands):
+    """Whether a trace is kept and has no room for another command."""
+    return 0 < commands.entry.shape[0] == commands.length[0]
+
+
+@outlined
+def record_command(commands, command, node, row, column, clock):
+    """Append a command to the trace."""
+    line = commands.length[0]
+    commands.entry[line, 0] = clock
+    commands.entry[line, 1] = COMMAND_OF_CLASS[command]
+    commands.entry[line, 2] = node
+    commands.entry[line, 3] = row
+    commands.entry[line, 4] = column
+    commands.length[0] = line + 1
+
+
+@inlined
+def count_command(state, command, clock):
+    """Count a command."""
+    command = assume_nonnegative(command)
+    state.issued[command] += 1
+    if state.value[FIRST_COMMAND] < 0:
+        state.value[FIRST_COMMAND] = clock
+
+
+@inlined
+def record_read(shape, state, latencies, sink, bank, request, arrived, clock):
+    """A read's data is on its way to the sink."""
+    at_rank, value = state.rank_ready[bank // BANKS_PER_RANK, RD], state.value
+    note_idle(shape, value, max(at_rank, bank_ready_at(state, RD, bank)), credit_clock(sink), clock)
+    end = clock + shape.read_latency
+    value[DATA_END] = end
+    value[READ_LATENCY] += end - arrived
+    latencies[min(end - arrived, latencies.shape[0] - 1)] += 1
+    take_burst(sink, request, end)
+    if state.recording != 0:
+        log = state.read_log[assume_nonnegative(value[READS_SERVED] & READS_LOGGED - 1)]
+        log[0], log[1], log[2] = request, end - arrived, sink.value[FINISHED]
+    value[READS_SERVED] += 1
+
+
+@inlined
+def issue_column(shape, state, latencies, source, sink, commands, queue, bank, row, request, arrived, clock):
+    """RD or WR, or that with auto-precharge; returns which."""
+    command = column_class(shape.rows, state, RD + queue, bank)
+    if queue == READS:
+        record_read(shape, state, latencies, sink, bank, request, arrived, clock)
+    propagate_bank(shape, state, command, bank, clock)
+    record_column(shape.rows, state, command, bank)
+    state.value[SERVED] += 1
+    count_command(state, command, clock)
+    if commands.entry.shape[0] > 0:
+        record_command(commands, command, bank_node(shape, bank), row, source.column[request], clock)
+    return command
+
+
+@overridable
+def finish_active(rows, queues, state, command, bank, clock):
+    """An active request has had its column command, of this class: its bank is no longer pinned."""
+    release_bank(queues, state, bank)
+
+
+@inlined
+def issue_active(shape, state, latencies, source, sink, commands, active_queue, place, clock):
+    """The column command of an active request."""
+    bank, queue = assume_nonnegative(active_bank(state, active_queue, place)), active_queue & 1
+    row, request = state.open_row[bank], assume_nonnegative(state.active_request[bank])
+    arrived = state.active_arrived[bank]
+    command = issue_column(
+        shape, state, latencies, source, sink, commands, queue, bank, row, request, arrived, clock
+    )
+    leave_active_queue(state, active_queue, place)
+    finish_active(shape.rows, shape.queues, state, command, bank, clock)
+
+
+@inlined
+def count_first(queues, state, queue, slot, place):
+    """Hit, miss or conflict: what the request's first command finds."""
+    chunk, slot = assume_nonnegative(chunk_of(queues, slot)), slot & SLOTS - 1
+    if not state.counted[chunk, queue] >> slot & 1:
+        state.value[place] += 1
+        state.counted[chunk, queue] |= 1 << slot
+
+
+@inlined
+def leave_queue(queues, state, source, queue, slot, bank, arrived, clock):
+    """A request leaves its queue; its wait is added to the queue's length summed over clocks."""
+    state.value[READ_QUEUE if queue == READS else WRITE_QUEUE] += clock - arrived
+    take_out(queues, state, source, queue, slot, bank)
+
+
+@inlined
+def issue_queued(policy, shape, state, latencies, source, sink, commands, queue, slot, command, clock):
+    """The next command of a queued request."""
+    queue, slot, command = assume_nonnegative(queue), assume_nonnegative(slot), assume_nonnegative(command)
+    bank, row = assume_nonnegative(slot_bank(state, queue, slot)), state.slot_row[queue, slot]
+    request, arrived = assume_nonnegative(state.slot_request[queue, slot]), state.slot_arrived[queue, slot]
+    if command == RD + queue:
+        count_first(shape.queues, state, queue, slot, ROW_HITS)
+        leave_queue(shape.queues, state, source, queue, slot, bank, arrived, clock)
+        command = issue_column(
+            shape, state, latencies, source, sink, commands, queue, bank, row, request, arrived, clock
+        )
+        if policy.scheduler.row_hit_first:  # a row that this request kept open may be closed now
+            recheck_conflicts(shape.queues, state, queue, bank // BANKS_PER_RANK)
+        finish_queued(shape.rows, shape.queues, state, command, bank, clock)
+        return
+    count_command(state, command, clock)
+    if commands.entry.shape[0] > 0:
+        record_command(commands, command, bank_node(shape, bank), row if command == ACT else -1, -1, clock)
+    if command == ACT:
+        count_first(shape.queues, state, queue, slot, ROW_MISSES)
+        leave_queue(shape.queues, state, source, queue, slot, bank, arrived, clock)
+        state.value[OPEN_CLOCKS] -= clock
+        propagate_activate(shape, state, bank, clock)
+        record_activated(shape.rows, state, bank)
+        activate_request(shape.queues, state, queue, bank, row, request, arrived)
+    else:
+        count_first(shape.queues, state, queue, slot, ROW_CONFLICTS)
+        propagate_bank(shape, state, PRE, bank, clock)
+        state.value[OPEN_CLOCKS] += clock
+        close_bank(shape.queues, state, bank)
+
+
+@inlined
+def drop_first(state):
+    """The first maintenance that waits is done."""
+    state.pending_size -= 1
+    for place in range(state.pending_size):
+        state.pending_class[place] = state.pending_class[place + 1]
+        state.pending_bank[place] = state.pending_bank[place + 1]
+
+
+@outlined
+def issue_maintenance(shape, state, source, sink, commands, command, clock):
+    """The next command of the first maintenance that waits."""
+    first = assume_nonnegative(state.pending_bank[0] & BANKS - 1)
+    rank, command = first // BANKS_PER_RANK, assume_nonnegative(command)
+    to_rank = command == PREAB or command == REFAB
+    count_command(state, command, clock)
+    if commands.entry.shape[0] > 0:
+        record_command(commands, command, 1 + rank if to_rank else bank_node(shape, first), -1, -1, clock)
+    if to_rank:
+        propagate_to_ranks(shape, state, command, rank, clock)
+    elif command == PRE:
+        propagate_bank(shape, state, PRE, first, clock)
+    else:
+        propagate_same_banks(shape, state, command, first, clock)
+    if command == REFAB or command == REFSB:
+        state.value[REFRESH_UNTIL] = clock + (shape.refresh_cycles if command == REFAB else 0)
+        drop_first(state)
+    else:
+        banks = -1 if to_rank else bank_bit(first) if command == PRE else same_banks(shape, first)
+        close_banks(shape.queues, state, rank, banks, clock)
+        if command == PRE:
+            drop_first(state)
+    if sink.servers > 0 and credit_clock(sink) > clock:
+        requeue_reads(shape, state, source, clock)

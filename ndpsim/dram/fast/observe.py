@@ -1,0 +1,103 @@
+"""What a controller learns of a command that another controller of the same banks has issued.
+
+Distances bind within the rank: its command and data pins are those of both controllers, while the buses
+beyond it are not.
+"""
+
+from __future__ import annotations
+
+from ndpsim._jit import inlined, outlined
+from ndpsim.dram.fast.banks import bank_bit, close_bank, close_banks, open_bank, release_bank, same_banks
+from ndpsim.dram.fast.fields import ACT, BANKS_PER_RANK, PENDING, PRE, PREAB, PRESB, REFAB, TIMED_CLASSES
+from ndpsim.dram.fast.state import ONE_CHUNK
+from ndpsim.dram.fast.timing import (
+    propagate_bank_in_rank,
+    propagate_in_rank,
+    propagate_same_banks_in_rank,
+    update_window,
+)
+from ndpsim.dram.fast.words import assume_nonnegative
+from ndpsim.dram.state import OPEN_CLOCKS, REFRESH_UNTIL
+
+__all__ = ["observe_activate", "observe_column", "observe_maintenance", "observe_precharge", "release_closed"]
+
+
+@inlined
+def one_command_a_clock(state, rank, clock):
+    """The command path of the rank is taken at `clock`."""
+    rank = assume_nonnegative(rank)
+    for command in range(TIMED_CLASSES):
+        state.rank_ready[rank, command] = max(state.rank_ready[rank, command], clock + 1)
+
+
+@outlined
+def observe_column(state, command, bank, of_active, clock):
+    """RD or WR; `of_active`: of a request that had activated the bank and held it."""
+    bank = assume_nonnegative(bank)
+    propagate_bank_in_rank(state, command, bank, clock)
+    one_command_a_clock(state, bank // BANKS_PER_RANK, clock)
+    if of_active:
+        state.pinned_by_other[bank // BANKS_PER_RANK] &= ~bank_bit(bank)
+        release_bank(ONE_CHUNK, state, bank)
+
+
+@outlined
+def observe_activate(shape, state, bank, row, clock):
+    """ACT: the bank is held until the column command of the request that it was for."""
+    bank = assume_nonnegative(bank)
+    rank = bank // BANKS_PER_RANK
+    state.value[OPEN_CLOCKS] -= clock
+    propagate_bank_in_rank(state, ACT, bank, clock)
+    update_window(shape, state, rank, clock)
+    one_command_a_clock(state, rank, clock)
+    state.pinned_by_other[rank] |= bank_bit(bank)
+    open_bank(ONE_CHUNK, state, bank, row)
+
+
+@outlined
+def observe_precharge(state, bank, clock):
+    """PRE of one bank."""
+    bank = assume_nonnegative(bank)
+    state.value[OPEN_CLOCKS] += clock
+    propagate_bank_in_rank(state, PRE, bank, clock)
+    one_command_a_clock(state, bank // BANKS_PER_RANK, clock)
+    close_bank(ONE_CHUNK, state, bank)
+
+
+@inlined
+def forget_pending(state, command, bank):
+    """The first refresh of this class that waits for a bank, or for the rank it is the first of, is done."""
+    found = 0
+    for place in range(state.pending_size):
+        here = place & (PENDING - 1)
+        if found == 0 and state.pending_class[here] == command and state.pending_bank[here] == bank:
+            found = 1
+        elif found == 1:
+            state.pending_class[here - 1] = state.pending_class[here]
+            state.pending_bank[here - 1] = state.pending_bank[here]
+    state.pending_size -= found
+
+
+@inlined
+def release_closed(state, rank):
+    """What the other controller held of a rank it holds no longer where a refresh has closed the bank."""
+    closed = state.pinned_by_other[rank] & ~state.open_banks[rank]
+    state.pinned_by_other[rank] &= ~closed
+    state.pinned_banks[rank] &= ~closed
+
+
+@outlined
+def observe_maintenance(shape, state, command, first, clock):
+    """PREAB, REFAB, PRESB or REFSB; `first`: the first bank of the rank, or of those of the command."""
+    rank = assume_nonnegative(first) // BANKS_PER_RANK
+    if command == PREAB or command == REFAB:
+        propagate_in_rank(state, command, rank, clock)
+    else:
+        propagate_same_banks_in_rank(shape, state, command, first, clock)
+    one_command_a_clock(state, rank, clock)
+    if command == PREAB or command == PRESB:
+        close_banks(shape.queues, state, rank, -1 if command == PREAB else same_banks(shape, first), clock)
+        release_closed(state, rank)
+    else:
+        state.value[REFRESH_UNTIL] = clock + (shape.refresh_cycles if command == REFAB else 0)
+        forget_pending(state, command, first)

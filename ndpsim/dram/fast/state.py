@@ -1,0 +1,179 @@
+"""What the fast controller works on: the shape of a channel, and records of its state (`fields`)."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.dram.fast.fields import (
+    ACT,
+    BANKS_PER_GROUP,
+    BANKS_PER_RANK,
+    CLASSES,
+    GROUPS_PER_RANK,
+    MOST_CHUNKS,
+    MOST_TURNS,
+    PRE,
+    PREAB,
+    PRESB,
+    RANKS,
+    RD,
+    RDA,
+    REFAB,
+    REFSB,
+    SLOTS,
+    TIMED_CLASSES,
+    WR,
+    WRA,
+    make_records,
+)
+from ndpsim.dram.row_policies import row_policy
+from ndpsim.dram.schedulers.FRFCFS import FRFCFS
+from ndpsim.dram.state import OPEN_CLOCKS, Policy, put_schedule, schedule_of
+from ndpsim.spec import COMMANDS, Tables, standard
+
+__all__ = [
+    "COMMAND_OF_CLASS",
+    "ONE_CHUNK",
+    "Chunks",
+    "OneRank",
+    "Shape",
+    "chunks_needed",
+    "clocks_until_closed",
+    "fits",
+    "issued_commands",
+    "make_shape",
+    "make_states",
+    "open_banks",
+    "open_row",
+]
+
+Ints = NDArray[np.int64]
+Records = NDArray[Any]
+
+_BY_CLASS = {
+    ACT: standard.ACT,
+    PRE: standard.PREPB,
+    RD: standard.RD,
+    WR: standard.WR,
+    PREAB: standard.PREAB,
+    REFAB: standard.REFAB,
+    PRESB: standard.PRESB,
+    REFSB: standard.REFSB,
+    RDA: standard.RDA,
+    WRA: standard.WRA,
+}
+COMMAND_OF_CLASS = tuple(_BY_CLASS[each] for each in range(CLASSES))
+
+
+class OneChunk(NamedTuple):
+    """Queues of up to 64 requests."""
+
+    @staticmethod
+    def parts() -> str:
+        """The module of its device functions."""
+        return "ndpsim.dram.fast.one_chunk"
+
+
+class Chunks(NamedTuple):
+    """Longer queues."""
+
+    chunks: int  # that each of them has
+
+    @staticmethod
+    def parts() -> str:
+        """The module of its device functions."""
+        return "ndpsim.dram.fast.chunks"
+
+
+ONE_CHUNK = OneChunk()
+
+
+class Shape(NamedTuple):
+    """What of a channel never changes, besides its distances."""
+
+    ranks: int
+    bankgroups: int
+    banks_per_group: int
+    activate_window: int
+    read_latency: int
+    burst: int
+    refresh_interval: int
+    refresh_cycles: int
+    queues: OneChunk | Chunks
+    rows: Any
+
+
+class OneRank(Shape):
+    """A shape of one rank, which is a type of its own: what loops over ranks need not be a loop then."""
+
+
+def fits(tables: Tables, policy: Policy, with_sink: bool) -> bool:
+    """Whether the fast controller can run such a channel with open rows and queues of one chunk."""
+    return policy.row_cap == 0 and chunks_needed(tables, policy, with_sink) == 1
+
+
+def chunks_needed(tables: Tables, policy: Policy, with_sink: bool) -> int:
+    """Chunks that each queue needs; 0 if the fast controller cannot run such a channel."""
+    if not isinstance(policy.scheduler, FRFCFS):
+        return 0
+    # Requests whose data nobody has room for may have to return to the read queue, one a bank.
+    returning = tables.ranks * tables.bankgroups * tables.banks_per_group if with_sink else 0
+    slots = max(policy.read_slots + returning, policy.write_slots)
+    # Where more than half of the slots of all chunks are free, two neighbours fit into one.
+    chunks = 1 if slots <= SLOTS else -(-slots // SLOTS) * 2
+    small = tables.ranks <= RANKS and tables.bankgroups <= GROUPS_PER_RANK
+    small = small and tables.banks_per_group <= BANKS_PER_GROUP and chunks <= MOST_CHUNKS
+    return chunks if small and len(schedule_of(tables, policy).turns) <= MOST_TURNS else 0
+
+
+def make_shape(tables: Tables, rows: Any = None, chunks: int = 1) -> Shape:
+    """The shape of a channel with these tables."""
+    kind = OneRank if tables.ranks == 1 else Shape
+    queues = ONE_CHUNK if chunks == 1 else Chunks(chunks)
+    numbers = {name: getattr(tables, name) for name in Shape._fields[:-2]}
+    return kind(**numbers, queues=queues, rows=row_policy("open", 0) if rows is None else rows)
+
+
+def make_states(tables: Tables, policy: Policy, count: int = 1, chunks: int = 1) -> Records:
+    """So many channels at rest before clock 1: all banks closed, all queues empty."""
+    states = make_records(count, 1 if chunks == 1 else MOST_CHUNKS)
+    put_schedule(states["value"][0], schedule_of(tables, policy), np.argsort(COMMAND_OF_CLASS).tolist())
+    states["value"][1:] = states["value"][0]
+    for name, gap in (
+        ("same_rank", np.maximum(tables.gap[0], tables.gap[1])),
+        ("other_rank", np.maximum(tables.gap[0], tables.sibling_gap)),
+        ("same_group", tables.gap[2]),
+        ("same_bank", tables.gap[3]),
+    ):
+        states[name] = gap[np.ix_(COMMAND_OF_CLASS, COMMAND_OF_CLASS[:TIMED_CLASSES])]
+    states["chunk_order"] = np.arange(MOST_CHUNKS)
+    return states
+
+
+def open_banks(state: Any) -> int:
+    """Banks with an open row."""
+    return sum(mask.bit_count() for mask in state["open_banks"].view(np.uint64).tolist())
+
+
+def clocks_until_closed(state: Any, ranks: int, end: int) -> int:
+    """Clocks from `end` on until auto-precharges close their banks, summed."""
+    return int(np.maximum(state["closed_at"][: ranks * BANKS_PER_RANK] - end, 0).sum())
+
+
+def open_row(state: Any, rank: int, bankgroup: int, bank: int, row: int, clock: int) -> None:
+    """A bank of a channel at rest has a row open from a clock on."""
+    of_rank = bankgroup * BANKS_PER_GROUP + bank
+    state["open_row"][rank * BANKS_PER_RANK + of_rank] = row
+    state["open_banks"][rank : rank + 1].view(np.uint64)[0] |= np.uint64(1 << of_rank)
+    state["value"][OPEN_CLOCKS] -= clock
+
+
+def issued_commands(states: Any) -> Ints:
+    """int64[..., command]: commands issued by one channel, or by each of several."""
+    of_class = states["issued"][..., :CLASSES]
+    issued = np.zeros((*of_class.shape[:-1], len(COMMANDS)), dtype=np.int64)
+    issued[..., COMMAND_OF_CLASS] = of_class
+    return issued

@@ -1,0 +1,104 @@
+"""One step of the fast controller: it chooses a request and issues its command. Every run goes through it."""
+
+from __future__ import annotations
+
+from ndpsim._jit import inlined, overridable
+from ndpsim.dram.fast.banks import active_bank
+from ndpsim.dram.fast.blocking import is_bus_taken
+from ndpsim.dram.fast.choose import (
+    active_next_ready,
+    choose_active,
+    choose_maintenance,
+    choose_queued,
+    delay_active,
+    mode_changes,
+    next_ready_of,
+    ranks_of_lists,
+)
+from ndpsim.dram.fast.fields import ACT, BANKS, BANKS_PER_RANK, RD
+from ndpsim.dram.fast.issue import issue_active, issue_maintenance, issue_queued
+from ndpsim.dram.fast.row_policy_points import lacks_rows
+from ndpsim.dram.fast.slots import slot_bank
+from ndpsim.dram.fast.words import assume_nonnegative
+from ndpsim.dram.state import FAR, WRITE_MODE
+
+__all__ = ["FROM_ACTIVE", "FROM_MAINTENANCE", "FROM_QUEUE", "NOWHERE", "step"]
+
+# Where a command comes from.
+NOWHERE, FROM_ACTIVE, FROM_MAINTENANCE, FROM_QUEUE = range(4)
+
+_NONE = -1
+
+
+# ---- Where a row policy may close a row under an active request; its module has those of these that differ
+
+
+@overridable
+def choose_first_active(rows, shape, state, credit, blocking, clock):
+    """The active request that comes first, see `choose.choose_active`."""
+    return choose_active(shape, state, credit, blocking, clock)
+
+
+@overridable
+def issue_first_active(rows, shape, state, latencies, source, sink, commands, active_list, place, clock):
+    """Issue the next command of an active request."""
+    issue_active(shape, state, latencies, source, sink, commands, active_list, place, clock)
+
+
+# ---- The step
+
+
+@inlined
+def step(policy, shape, state, latencies, source, sink, commands, blocking, credit, other_credit, clock):
+    """One command at most: of the active requests, else of the first maintenance, else of reads or writes.
+
+    Args:
+        blocking: see `blocking`; credit: the clock from which the sink has a slot for a read; other_credit:
+            the same of the sink of another controller of these banks.
+
+    Returns:
+        Where the command comes from; its class, its bank or the first of them; the row and the request of
+        a command for a request; where there is no command, the clock before which there is none; the mask of
+        the ranks on which one is blocked.
+    """
+    rows = shape.rows
+    active_list, place, blocked, later = choose_first_active(rows, shape, state, credit, blocking, clock)
+    if active_list >= 0:
+        bank = assume_nonnegative(active_bank(state, active_list, place))
+        row, request = state.open_row[bank], state.active_request[bank]
+        issue_first_active(rows, shape, state, latencies, source, sink, commands, active_list, place, clock)
+        blocked_ranks = ranks_of_lists(shape, blocked)
+        command = ACT if row < 0 else RD + (active_list & 1)
+        return FROM_ACTIVE, command, bank, row, request, FAR, blocked_ranks
+    # What is blocked now does not say when another request of its list will be ready.
+    delay_active(state, blocked, later)
+    blocked_ranks = ranks_of_lists(shape, blocked)
+    if state.pending_size > 0:
+        bank, command, ready_at = assume_nonnegative(state.pending_bank[0] & BANKS - 1), _NONE, FAR
+        if is_bus_taken(blocking, bank // BANKS_PER_RANK):
+            blocked_ranks |= 1 << bank // BANKS_PER_RANK
+        else:
+            command, ready_at = choose_maintenance(shape, state, credit, other_credit, clock)
+        next_ready = min(ready_at, active_next_ready(shape, state, credit))
+        delay_active(state, blocked, clock)
+        if command >= 0:
+            issue_maintenance(shape, state, source, sink, commands, command, clock)
+            return FROM_MAINTENANCE, command, bank, _NONE, _NONE, FAR, blocked_ranks
+        if lacks_rows(rows, shape, state):
+            next_ready = clock + 1
+        return NOWHERE, _NONE, bank, _NONE, _NONE, next_ready, blocked_ranks
+    if mode_changes(policy, state):
+        state.value[WRITE_MODE] ^= 1
+    queue = assume_nonnegative(state.value[WRITE_MODE] & 1)
+    slot, command, waiting, ranks = choose_queued(policy, shape, state, queue, credit, blocking, clock)
+    blocked_ranks |= ranks
+    if slot >= 0:
+        delay_active(state, blocked, clock)
+        slot = assume_nonnegative(slot)
+        bank = assume_nonnegative(slot_bank(state, queue, slot))
+        row, request = state.slot_row[queue, slot], state.slot_request[queue, slot]
+        issue_queued(policy, shape, state, latencies, source, sink, commands, queue, slot, command, clock)
+        return FROM_QUEUE, command, bank, row, request, FAR, blocked_ranks
+    next_ready = clock + 1 if lacks_rows(rows, shape, state) else next_ready_of(shape, state, credit, waiting)
+    delay_active(state, blocked, clock)
+    return NOWHERE, _NONE, _NONE, _NONE, _NONE, next_ready, blocked_ranks

@@ -1,0 +1,110 @@
+"""The distances that commands leave behind them, the times of eight command classes at a time."""
+
+from __future__ import annotations
+
+from ndpsim._jit import inlined
+from ndpsim.dram.fast.fields import ACT, BANKS_PER_GROUP, BANKS_PER_RANK
+from ndpsim.dram.fast.vectors import filled, larger, raise_times, set_vector, vector_at, with_element
+from ndpsim.dram.fast.words import assume_nonnegative, ranks_of
+
+__all__ = [
+    "bank_ready_at",
+    "propagate_activate",
+    "propagate_bank",
+    "propagate_bank_in_rank",
+    "propagate_in_rank",
+    "propagate_same_banks",
+    "propagate_same_banks_in_rank",
+    "propagate_to_ranks",
+    "update_window",
+]
+
+
+@inlined
+def propagate_in_rank(state, command, rank, clock):
+    """A command's distances within its rank."""
+    raise_times(state.rank_ready, rank, state.same_rank, command, clock)
+
+
+@inlined
+def propagate_to_ranks(shape, state, command, rank, clock):
+    """A command's distances within its rank and to the others."""
+    for other in range(assume_nonnegative(ranks_of(shape))):
+        if other == rank:
+            raise_times(state.rank_ready, other, state.same_rank, command, clock)
+        else:
+            raise_times(state.rank_ready, other, state.other_rank, command, clock)
+
+
+@inlined
+def propagate_in_bank(state, command, bank, clock):
+    """A command's distances within its bank group and its bank."""
+    bank, command = assume_nonnegative(bank), assume_nonnegative(command)
+    state.last_command[bank // BANKS_PER_RANK] = clock
+    raise_times(state.group_ready, bank // BANKS_PER_GROUP, state.same_group, command, clock)
+    raise_times(state.bank_ready, bank, state.same_bank, command, clock)
+
+
+@inlined
+def propagate_bank(shape, state, command, bank, clock):
+    """All distances of a command to one bank."""
+    propagate_to_ranks(shape, state, command, bank // BANKS_PER_RANK, clock)
+    propagate_in_bank(state, command, bank, clock)
+
+
+@inlined
+def propagate_bank_in_rank(state, command, bank, clock):
+    """The distances of a command to one bank, within its rank."""
+    propagate_in_rank(state, command, bank // BANKS_PER_RANK, clock)
+    propagate_in_bank(state, command, bank, clock)
+
+
+@inlined
+def update_window(shape, state, rank, clock):
+    """An ACT: the fourth after it must not come before the window (tFAW) has passed."""
+    rank = assume_nonnegative(rank)
+    oldest = assume_nonnegative(state.oldest_act[rank] & 3)
+    state.recent_acts[rank, oldest] = clock
+    oldest = assume_nonnegative((oldest + 1) & 3)
+    state.oldest_act[rank] = oldest
+    window = with_element(filled(0), ACT, state.recent_acts[rank, oldest] + shape.activate_window)
+    set_vector(state.rank_ready, rank, larger(vector_at(state.rank_ready, rank), window))
+
+
+@inlined
+def propagate_activate(shape, state, bank, clock):
+    """All distances of an ACT, and the window of four (tFAW)."""
+    bank = assume_nonnegative(bank)
+    propagate_bank(shape, state, ACT, bank, clock)
+    update_window(shape, state, bank // BANKS_PER_RANK, clock)
+
+
+@inlined
+def propagate_in_same_banks(shape, state, command, first, clock):
+    """A command's distances within one bank of every group of a rank."""
+    first, command = assume_nonnegative(first), assume_nonnegative(command)
+    state.last_command[first // BANKS_PER_RANK] = clock
+    for group in range(shape.bankgroups):
+        bank = assume_nonnegative(first + group * BANKS_PER_GROUP)
+        raise_times(state.bank_ready, bank, state.same_bank, command, clock)
+
+
+@inlined
+def propagate_same_banks(shape, state, command, first, clock):
+    """All distances of a command to one bank of every group of a rank."""
+    propagate_to_ranks(shape, state, command, first // BANKS_PER_RANK, clock)
+    propagate_in_same_banks(shape, state, command, first, clock)
+
+
+@inlined
+def propagate_same_banks_in_rank(shape, state, command, first, clock):
+    """The distances of a command to one bank of every group of a rank, within it."""
+    propagate_in_rank(state, command, first // BANKS_PER_RANK, clock)
+    propagate_in_same_banks(shape, state, command, first, clock)
+
+
+@inlined
+def bank_ready_at(state, command, bank):
+    """The first clock at which a command may go to a bank, as far as its group and the bank itself go."""
+    command, bank = assume_nonnegative(command), assume_nonnegative(bank)
+    return max(state.group_ready[bank // BANKS_PER_GROUP, command], state.bank_ready[bank, command])

@@ -1,0 +1,373 @@
+"""Vectors of the machine: a few words of the state are read, compared and written at once.
+
+A vector that was written as a whole is read as a whole without delay. One whose words were written singly is
+not, until the writes have reached the cache: so they are written with `set_element`.
+
+A vector is the first words of a row of an array of two dimensions. The instructions do not check bounds, so
+their callers hand over the last word, which is checked.
+
+Each instruction stands below what it does in Python, where a vector is an array of four words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import models, register_model
+
+from ndpsim._jit import inlined, instruction
+
+__all__ = [
+    "bits",
+    "both",
+    "either",
+    "filled",
+    "larger",
+    "least",
+    "merged",
+    "raise_times",
+    "read_times",
+    "set_element",
+    "set_vector",
+    "smaller",
+    "up_to",
+    "vector_at",
+    "where_none",
+    "with_element",
+    "words_differ",
+    "write_times",
+]
+
+_WIDTH = 4
+_WORD = ir.IntType(64)
+_HALF = ir.IntType(32)
+
+
+class _Vector(types.Type):
+    """Four words; as a mask, each is -1 or 0."""
+
+    def __init__(self) -> None:
+        super().__init__(name="Vector")
+
+
+_VECTOR_TYPE = _Vector()
+_VECTOR = ir.VectorType(_WORD, _WIDTH)
+
+
+@register_model(_Vector)
+class _VectorModel(models.PrimitiveModel):
+    def __init__(self, manager, kind):
+        super().__init__(manager, kind, _VECTOR)
+
+
+def _splat(builder: Any, word: Any, width: int) -> Any:
+    words = ir.Constant(ir.VectorType(_WORD, width), ir.Undefined)
+    first = builder.insert_element(words, word, ir.Constant(_HALF, 0))
+    return builder.shuffle_vector(first, words, ir.Constant(ir.VectorType(_HALF, width), [0] * width))
+
+
+def _most(builder: Any, one: Any, other: Any) -> Any:
+    return builder.select(builder.icmp_signed(">", one, other), one, other)
+
+
+def _least(builder: Any, one: Any, other: Any) -> Any:
+    return builder.select(builder.icmp_signed("<", one, other), one, other)
+
+
+def _pointer(
+    context: Any, builder: Any, kind: Any, array: Any, place: Any, width: int, first: Any = None
+) -> Any:
+    """A vector at a place of an array of one dimension, or in a row of two, from a column on."""
+    array = context.make_array(kind)(context, builder, array)
+    if kind.ndim == 2:
+        columns: Any = cgutils.unpack_tuple
+        place = builder.mul(place, columns(builder, array.shape)[1])
+    if first is not None:
+        place = builder.add(place, first)
+    word = builder.gep(array.data, [place])
+    return builder.bitcast(word, ir.VectorType(_WORD, width).as_pointer())
+
+
+def _fold(builder: Any, vector: Any, work: Callable[[Any, Any, Any], Any]) -> Any:
+    """One word of those of a vector, two by two."""
+    words = vector.type.count
+    for apart in (4, 2, 1):
+        if apart >= words:
+            continue
+        places = [place ^ apart for place in range(words)]
+        turned = builder.shuffle_vector(vector, vector, ir.Constant(ir.VectorType(_HALF, words), places))
+        vector = work(builder, vector, turned)
+    return builder.extract_element(vector, ir.Constant(_HALF, 0))
+
+
+def _of_two(in_python: Callable[..., Any], work: Callable[[Any, Any, Any], Any], meaning: str) -> Any:
+    """What `work` makes of two vectors, word by word."""
+
+    def of_two(typing_context, one, other):
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return work(builder, *arguments)
+
+        return _VECTOR_TYPE(_VECTOR_TYPE, _VECTOR_TYPE), generate
+
+    of_two.__doc__ = meaning
+    return instruction(in_python)(of_two)
+
+
+larger = _of_two(np.maximum, _most, "The larger of two words, in each place.")
+smaller = _of_two(np.minimum, _least, "The smaller of two words, in each place.")
+both = _of_two(
+    np.bitwise_and, lambda builder, one, other: builder.and_(one, other), "The bits that two vectors share."
+)
+either = _of_two(
+    np.bitwise_or, lambda builder, one, other: builder.or_(one, other), "The bits of two vectors."
+)
+
+
+def _filled(word: Any) -> Any:
+    return np.full(_WIDTH, word, dtype=np.int64)
+
+
+@instruction(_filled)
+def filled(typing_context, word):
+    """A vector with the same word in every place."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _splat(builder, arguments[0], _WIDTH)
+
+    return _VECTOR_TYPE(types.int64), generate
+
+
+def _with_lane(vector: Any, place: Any, word: Any) -> Any:
+    return np.where(np.arange(_WIDTH) == place, word, vector)
+
+
+@instruction(_with_lane)
+def with_element(typing_context, vector, place, word):
+    """The vector with another word in one place."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vector, place, word = arguments
+        here = builder.icmp_signed(
+            "==", ir.Constant(_VECTOR, list(range(_WIDTH))), _splat(builder, place, _WIDTH)
+        )
+        return builder.select(here, _splat(builder, word, _WIDTH), vector)
+
+    return _VECTOR_TYPE(_VECTOR_TYPE, types.int64, types.int64), generate
+
+
+def _up_to(vector: Any, word: Any) -> Any:
+    return -(vector <= word).astype(np.int64)
+
+
+@instruction(_up_to)
+def up_to(typing_context, vector, word):
+    """The mask of the words that are not larger than `word`."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vector, word = arguments
+        return builder.sext(builder.icmp_signed("<=", vector, _splat(builder, word, _WIDTH)), _VECTOR)
+
+    return _VECTOR_TYPE(_VECTOR_TYPE, types.int64), generate
+
+
+def _where_none(vector: Any) -> Any:
+    return -(vector == 0).astype(np.int64)
+
+
+@instruction(_where_none)
+def where_none(typing_context, vector):
+    """The mask of the words that are 0."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        (vector,) = arguments
+        return builder.sext(builder.icmp_signed("==", vector, ir.Constant(_VECTOR, [0] * _WIDTH)), _VECTOR)
+
+    return _VECTOR_TYPE(_VECTOR_TYPE), generate
+
+
+def _bits(vector: Any) -> Any:
+    return ((vector < 0) << np.arange(_WIDTH)).sum()
+
+
+@instruction(_bits)
+def bits(typing_context, vector):
+    """A mask as a word: bit n for place n."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        (vector,) = arguments
+        signs = builder.icmp_signed("<", vector, ir.Constant(_VECTOR, [0] * _WIDTH))
+        return builder.zext(builder.bitcast(signs, ir.IntType(_WIDTH)), _WORD)
+
+    return types.int64(_VECTOR_TYPE), generate
+
+
+def _least_word(vector: Any) -> Any:
+    return vector.min()
+
+
+@instruction(_least_word)
+def least(typing_context, vector):
+    """The smallest of the words."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _fold(builder, arguments[0], _least)
+
+    return types.int64(_VECTOR_TYPE), generate
+
+
+def _merged(vector: Any) -> Any:
+    return np.bitwise_or.reduce(vector)
+
+
+@instruction(_merged)
+def merged(typing_context, vector):
+    """The bits of all words."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _fold(builder, arguments[0], lambda builder, one, other: builder.or_(one, other))
+
+    return types.int64(_VECTOR_TYPE), generate
+
+
+def _load_words(array: Any, row: Any, last: Any) -> Any:
+    return array[row][:_WIDTH].copy()
+
+
+@instruction(_load_words)
+def _load(typing_context, array, row, last):
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array, row, _ = arguments
+        pointer = _pointer(context, builder, signature.args[0], array, row, _WIDTH)
+        return builder.load(pointer, align=8)
+
+    return _VECTOR_TYPE(array, types.int64, types.int64), generate
+
+
+def _store_words(array: Any, row: Any, words: Any, last: Any) -> None:
+    array[row][:_WIDTH] = words
+
+
+@instruction(_store_words)
+def _store(typing_context, array, row, words, last):
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array, row, words, _ = arguments
+        pointer = _pointer(context, builder, signature.args[0], array, row, _WIDTH)
+        builder.store(words, pointer, align=8)
+        return context.get_dummy_value()
+
+    return types.none(array, types.int64, _VECTOR_TYPE, types.int64), generate
+
+
+@inlined
+def vector_at(array, row):
+    """The first words of a row of an array."""
+    return _load(array, row, array[row, _WIDTH - 1])
+
+
+@inlined
+def set_vector(array, row, words):
+    """Write the first words of a row of an array."""
+    _store(array, row, words, array[row, _WIDTH - 1])
+
+
+@inlined
+def set_element(array, row, place, word):
+    """Write one of the first words of a row of an array."""
+    set_vector(array, row, with_element(vector_at(array, row), place, word))
+
+
+def _raise_words(times: Any, node: Any, distances: Any, command: Any, clock: Any, last: Any) -> None:
+    np.maximum(times[node], clock + distances[command], out=times[node])
+
+
+@instruction(_raise_words)
+def _raise(typing_context, times, node, distances, command, clock, last):
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        times, node, distances, command, clock, _ = arguments
+        to = _pointer(context, builder, signature.args[0], times, node, 8)
+        by = _pointer(context, builder, signature.args[2], distances, command, 8)
+        raised = builder.add(_splat(builder, clock, 8), builder.load(by, align=8))
+        before = builder.load(to, align=8)
+        builder.store(_most(builder, before, raised), to, align=8)
+        return context.get_dummy_value()
+
+    return types.none(times, types.int64, distances, *[types.int64] * 3), generate
+
+
+@inlined
+def raise_times(times, node, distances, command, clock):
+    """``times[node, n] = max(times[node, n], clock + distances[command, n])`` for eight n."""
+    _raise(times, node, distances, command, clock, times[node, 7] + distances[command, 7])
+
+
+def _write_words(
+    table: Any, at: Any, times: Any, node: Any, first: Any, over: Any, clock: Any, last: Any
+) -> None:
+    table[at : at + _WIDTH] = np.maximum(times[node][first : first + _WIDTH], over) - clock
+
+
+@instruction(_write_words)
+def _write(typing_context, table, at, times, node, first, over, clock, last):
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        table, at, times, node, first, over, clock, _ = arguments
+        words = _pointer(context, builder, signature.args[0], table, at, _WIDTH)
+        there = _pointer(context, builder, signature.args[2], times, node, _WIDTH, first)
+        over, clock = _splat(builder, over, _WIDTH), _splat(builder, clock, _WIDTH)
+        builder.store(builder.sub(_most(builder, builder.load(there, align=8), over), clock), words, align=8)
+        return context.get_dummy_value()
+
+    return types.none(table, types.int64, times, *[types.int64] * 5), generate
+
+
+@inlined
+def write_times(table, at, times, node, first, over, clock):
+    """``table[at + n] = max(times[node, first + n], over) - clock`` for each n of a vector."""
+    last = table[at + _WIDTH - 1] + times[node, first + _WIDTH - 1]
+    _write(table, at, times, node, first, over, clock, last)
+
+
+def _read_words(table: Any, at: Any, times: Any, node: Any, first: Any, clock: Any, last: Any) -> None:
+    times[node][first : first + _WIDTH] = table[at : at + _WIDTH] + clock
+
+
+@instruction(_read_words)
+def _read(typing_context, table, at, times, node, first, clock, last):
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        table, at, times, node, first, clock, _ = arguments
+        words = builder.load(_pointer(context, builder, signature.args[0], table, at, _WIDTH), align=8)
+        there = _pointer(context, builder, signature.args[2], times, node, _WIDTH, first)
+        builder.store(builder.add(words, _splat(builder, clock, _WIDTH)), there, align=8)
+        return context.get_dummy_value()
+
+    return types.none(table, types.int64, times, *[types.int64] * 4), generate
+
+
+@inlined
+def read_times(table, at, times, node, first, clock):
+    """``times[node, first + n] = table[at + n] + clock`` for each n of a vector: undoes `write_times`."""
+    _read(table, at, times, node, first, clock, table[at + _WIDTH - 1] + times[node, first + _WIDTH - 1])
+
+
+def _words_differ(one: Any, at: Any, other: Any, place: Any, shift: Any, last: Any) -> Any:
+    return int((one[at : at + 8] != other[place : place + 8] + shift).any())
+
+
+@instruction(_words_differ)
+def words_differ(typing_context, one, at, other, place, shift, last):
+    """0 when ``one[at + n] == other[place + n] + shift`` for eight n, else something else.
+
+    last: ``one[at + 7] + other[place + 7]``.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        one, at, other, place, shift, _ = arguments
+        here = builder.load(_pointer(context, builder, signature.args[0], one, at, 8), align=8)
+        there = builder.load(_pointer(context, builder, signature.args[2], other, place, 8), align=8)
+        differs = builder.xor(here, builder.add(there, _splat(builder, shift, 8)))
+        return _fold(builder, differs, lambda builder, one, other: builder.or_(one, other))
+
+    return types.int64(one, types.int64, other, *[types.int64] * 3), generate
