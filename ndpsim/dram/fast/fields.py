@@ -141,9 +141,9 @@ FIELDS = (
         "maybe_ready",
         (CHUNKS, QUEUES),
         DERIVED,
-        "every request whose bank is ready for its class has its bit set; others may. A request without "
-        "the bit has its bank in `not_ready`. Whoever finds a bank not ready clears it; its time, a new row, or a "
-        "new request sets it again",
+        "every request whose bank is ready for its class has its bit set; others may. A request without the "
+        "bit has its bank in `not_ready`. Who finds a bank not ready clears it; time, a new row, or a new "
+        "request sets it again",
     ),
     Field("not_ready", (WAIT_ROWS, REQUEST_CLASSES, SLOTS), DERIVED, "ring of clock * BANKS + bank, sorted"),
     Field("not_ready_head", (WAIT_ROWS, REQUEST_CLASSES), DERIVED, "the place of the first, modulo SLOTS"),
@@ -166,8 +166,8 @@ FIELDS = (
         (RANKS, REQUEST_CLASSES),
         DERIVED,
         "no bank of an active request of the rank is ready for RD, or WR, before this clock, as far as "
-        "groups and banks go. Whoever activates must lower it; who looks at all of a list, or takes one out, may "
-        "raise it",
+        "groups and banks go. Who activates must lower it; who looks at all of a list, or takes one out, "
+        "may raise it",
         FAR,
     ),
     # ---- Maintenance that waits, in order

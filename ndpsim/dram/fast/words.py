@@ -40,7 +40,7 @@ def _lowest(mask: Any) -> np.int64:
 
 
 @instruction(_lowest)
-def lowest(typing_context, mask):  # type: ignore[no-untyped-def]
+def lowest(typing_context, mask):
     """The place of the lowest bit set; 64 for an empty mask."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -55,7 +55,7 @@ def _rotate(mask: Any, places: Any) -> np.int64:
 
 
 @instruction(_rotate)
-def rotate(typing_context, mask, places):  # type: ignore[no-untyped-def]
+def rotate(typing_context, mask, places):
     """The mask turned right by `places`, taken modulo 64."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -70,7 +70,7 @@ def _assume_nonnegative(number: Any) -> Any:
 
 
 @instruction(_assume_nonnegative)
-def assume_nonnegative(typing_context, number):  # type: ignore[no-untyped-def]
+def assume_nonnegative(typing_context, number):
     """The number, which is from 0 to 2**31: an index that need not be looked at for counting from the end."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -87,7 +87,7 @@ def _ones(mask: Any) -> np.int64:
 
 
 @instruction(_ones)
-def ones(typing_context, mask):  # type: ignore[no-untyped-def]
+def ones(typing_context, mask):
     """How many bits of the mask are set."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -101,7 +101,7 @@ def _ranks_of(shape: Any) -> Any:
 
 
 @instruction(_ranks_of)
-def ranks_of(typing_context, shape):  # type: ignore[no-untyped-def]
+def ranks_of(typing_context, shape):
     """The ranks of a `Shape`; of a `OneRank`, a constant."""
     single = shape.instance_class is OneRank
 

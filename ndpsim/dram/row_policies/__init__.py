@@ -1,8 +1,8 @@
 """Row policies, each a module of its name here: when a row closes that no request asks to close.
 
 A module has the policy's parameters, a named tuple of integers that `of` makes, and the policy's part at
-each point at which a controller asks: `fast.row_policy_points`, `fast.step` and `fast.issue` in the fast one, where
-one that is not there keeps rows open; `maintenance` and `issuing` in the general one.
+each point at which a controller asks: `fast.row_policy_points`, `fast.step` and `fast.issue` in the fast
+one, where what a policy lacks keeps rows open; `maintenance` and `issuing` in the general one.
 """
 
 from __future__ import annotations
