@@ -56,6 +56,9 @@ use.
 A key without a default must be given where its section is there. A default comes with its reason. `null`
 stands for "not known": what needs the value says so, and an energy is left out of the total by name.
 
+Clocks that a file overrides belong to its own `dram.timing`: where `--set` chooses another, they are dropped
+for its preset's, and one line says which. Clocks that `--set` gives stay.
+
 Short forms: `--set dram.nCL=38` is `--set dram.overrides.nCL=38`. `--set ndp.gemv=NAME` takes a unit from
 another file of `rtl_params/`.
 """

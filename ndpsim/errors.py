@@ -10,7 +10,7 @@ import functools
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["InputError", "MismatchError", "nearest", "one_of"]
+__all__ = ["InputError", "MismatchError", "nearest", "no_way_on", "one_of"]
 
 _LONGEST = 80  # characters of an unknown name in a message
 
@@ -42,6 +42,11 @@ class InputError(ValueError):
         """As other processes need it: with all of its parts."""
         again = functools.partial(type(self), file=self.file, line=self.line, key=self.key)
         return again, (self.problem,)
+
+
+def no_way_on(what: str) -> InputError:
+    """The error of a simulation that its timings keep from ever ending; `what` came up in it."""
+    return InputError(f"these timings leave no way on: {what}", key="dram.timing")
 
 
 class MismatchError(RuntimeError):

@@ -24,6 +24,8 @@ __all__ = [
     "format_power",
     "format_time",
     "frequency_period_ps",
+    "in_decimals",
+    "plain_number",
     "significant",
 ]
 
@@ -41,6 +43,17 @@ def exact(value: int | float | str | Fraction) -> Fraction:
 def dram_period_ps(rate_mts: int, transfers_per_clock: int) -> Fraction:
     """Period of the DRAM clock in ps at `rate_mts` mega-transfers a second on each pin."""
     return Fraction(transfers_per_clock * 1_000_000, rate_mts)
+
+
+def plain_number(value: Fraction) -> int | float:
+    """`value` as JSON has it: a whole number where it is one, else the nearest float."""
+    return int(value) if value.denominator == 1 else float(value)
+
+
+def in_decimals(value: Fraction) -> str:
+    """`value` exactly: in decimals where they end, 312.5, else as a fraction, 1250/3 = 416.667."""
+    plain = f"{plain_number(value):.12g}"
+    return plain if exact(plain) == value else f"{value} = {float(value):.6g}"
 
 
 def frequency_period_ps(clock_mhz: int | float | str | Fraction) -> Fraction:

@@ -306,7 +306,7 @@ def test_show_org_and_timing():
         "columns": 1024,
     }
     timing = strictly(said("show", "timing", "DDR5_4800AN", "--json", "-"))
-    assert (timing["rate"], timing["nCL"], timing["tCK_ps"]) == (4800, 34, 416)
+    assert (timing["rate"], timing["nCL"], timing["tCK_ps"]) == (4800, 34, 1250 / 3)
     assert ["bankgroups", "8"] in [line.split() for line in said("show", "org", "DDR5_16Gb_x8").splitlines()]
     assert ["nCL", "34"] in [line.split() for line in said("show", "timing", "DDR5_4800AN").splitlines()]
 

@@ -412,6 +412,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "limit": [*but(), "20", 1 << 40],
             "max_postponed": but(None),
             "max_pulled_in": but(None),
+            "start_clock": but(),
         },
     ),
     "check_lanes": (
@@ -425,6 +426,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "limit": but(),
             "max_postponed": but(None),
             "max_pulled_in": but(None),
+            "start_clock": but(),
             "buses": but(None),
         },
     ),

@@ -22,6 +22,8 @@ __all__ = ["MOST_DESCRIBED", "REFRESH_MODES", "check", "check_lanes"]
 #: nothing, others owe every bank number of a rank a REFsb, or a REFab, an interval.
 REFRESH_MODES = option_names("dram/refresh_policies", "all-bank")
 
+_LAST_CLOCK = 10**18  # of a command trace
+
 #: The most violations to describe: there is room for all of them beforehand.
 MOST_DESCRIBED = 1_000_000
 
@@ -31,6 +33,7 @@ class _Options(NamedTuple):
     limit: int
     max_postponed: int
     max_pulled_in: int
+    start_clock: int
 
 
 def _options(
@@ -40,6 +43,7 @@ def _options(
     limit: int,
     max_postponed: int | None,
     max_pulled_in: int | None,
+    start_clock: int,
 ) -> _Options:
     """The options, with what the standard says where nothing is given.
 
@@ -50,18 +54,24 @@ def _options(
     standard = instance(device, "device", Device).standard
     postponed = standard.max_postponed_refreshes if max_postponed is None else max_postponed
     pulled_in = standard.max_pulled_in_refreshes if max_pulled_in is None else max_pulled_in
+    start = whole_number(start_clock, "start_clock", 0, _LAST_CLOCK)
+    first = int(trace.clock.min()) if len(trace) else start
+    if start > 0 and first < start:
+        raise InputError(f"{start} is behind the first command, at clock {first}", key="start_clock")
     return _Options(
         choice(refresh, "refresh", REFRESH_MODES, "refresh"),
         whole_number(limit, "limit", 0, MOST_DESCRIBED),
         whole_number(postponed, "max_postponed", 0, MOST_DESCRIBED),
         whole_number(pulled_in, "max_pulled_in", 0, MOST_DESCRIBED),
+        start,
     )
 
 
 def _examine(case: Case, options: _Options) -> Report:
     results = [find(case) for find in CHECKS]
     if options.refresh != "none":
-        results.append(refresh_debt(case, options.refresh, options.max_postponed, options.max_pulled_in))
+        tolerances = options.max_postponed, options.max_pulled_in
+        results.append(refresh_debt(case, options.refresh, *tolerances, options.start_clock))
     first = sorted(
         (finding for found in results for finding in found.first), key=lambda finding: finding.place
     )
@@ -77,11 +87,13 @@ def check(
     limit: int = 20,
     max_postponed: int | None = None,
     max_pulled_in: int | None = None,
+    start_clock: int = 0,
 ) -> Report:
     """Check every command of one channel against the standard of `device`.
 
-    All banks start closed at clock 0. Checked are the order of clocks, command names and coordinates,
-    both buses, every timing rule, the state of rows, and whether every rank is refreshed in time.
+    All banks are closed before the first command. Checked are the order of clocks, command names and
+    coordinates, both buses, every timing rule, the state of rows, and whether every rank is refreshed in
+    time.
 
     Args:
         trace: the commands.
@@ -90,11 +102,12 @@ def check(
         limit: violations to describe; all are counted.
         max_postponed: REFab a rank may owe; by default what its standard allows.
         max_pulled_in: REFab a rank may be ahead; likewise.
+        start_clock: where the trace begins, as a `Session` does; refreshes due before are done.
 
     Raises:
         InputError: an option is unknown or out of range.
     """
-    options = _options(trace, device, refresh, limit, max_postponed, max_pulled_in)
+    options = _options(trace, device, refresh, limit, max_postponed, max_pulled_in, start_clock)
     if not len(trace):
         return Report(0, 0, (), 0)
     return _examine(case_of(trace, device, options.limit, np.arange(len(trace))), options)
@@ -109,6 +122,7 @@ def check_lanes(
     max_postponed: int | None = None,
     max_pulled_in: int | None = None,
     buses: CommandBuses | None = None,
+    start_clock: int = 0,
 ) -> Report:
     """Check the lanes of an NDP machine: every lane is a channel of its own with the one rank of `device`.
 
@@ -121,7 +135,7 @@ def check_lanes(
     Raises:
         InputError: `device` has more than one rank, or an option is unknown or out of range.
     """
-    options = _options(trace, device, refresh, limit, max_postponed, max_pulled_in)
+    options = _options(trace, device, refresh, limit, max_postponed, max_pulled_in, start_clock)
     if device.ranks != 1:
         raise InputError(f"a lane has one rank, the device has {device.ranks}", key="ranks")
     lanes = whole_number(lanes, "lanes", 1, MOST_DESCRIBED)

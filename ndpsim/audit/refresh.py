@@ -35,21 +35,23 @@ def _owed(case: Case, refresh: str) -> list[tuple[str, NDArray[np.int64]]]:
     return owed
 
 
-def refresh_debt(case: Case, refresh: str, max_postponed: int, max_pulled_in: int) -> Found:
+def refresh_debt(case: Case, refresh: str, max_postponed: int, max_pulled_in: int, start: int) -> Found:
     """Whether all that is owed a refresh gets one an interval.
 
     The n-th, counted from 0, is due at n + 1 intervals: it comes `max_postponed` intervals later at most,
-    `max_pulled_in` earlier at most. What is owed when the trace ends is laid on its last command.
+    `max_pulled_in` earlier at most. Those due before the clock `start` are done. What is owed when
+    the trace ends is laid on its last command.
     """
     interval = case.device.timings["nREFI"]
     part, end = case.part, int(case.trace.clock[-1])
+    before = max(start - 1, 0) // interval
     late: list[Finding] = []
     early: list[Finding] = []
     for name, places in _owed(case, refresh):
-        clock, issued = part.clock[places], np.arange(len(places))
+        clock, issued = part.clock[places], before + np.arange(len(places))
         deadline = (issued + max_postponed + 1) * interval
         for n in np.flatnonzero(clock > deadline).tolist():
-            short, behind = int(clock[n] - deadline[n]), int((clock[n] - 1) // interval - n)
+            short, behind = int(clock[n] - deadline[n]), int((clock[n] - 1) // interval - issued[n])
             owed = _behind(name, behind, interval, max_postponed)
             detail = f"{counted(short, 'clock')} too late, {owed}"
             late.append(Finding(case.origin(places[n]), "refresh debt", short, detail))
@@ -59,9 +61,10 @@ def refresh_debt(case: Case, refresh: str, max_postponed: int, max_pulled_in: in
             ahead = f"more than {max_pulled_in} intervals of {interval} clocks ahead"
             detail = f"{too_early(short)}, {name} is {ahead}"
             early.append(Finding(case.origin(places[n]), "refresh ahead", short, detail))
-        owed_from = (len(places) + max_postponed + 1) * interval
+        done = before + len(places)
+        owed_from = (done + max_postponed + 1) * interval
         if end >= owed_from:
-            behind = end // interval - len(places)
+            behind = end // interval - done
             since = f"the last was {case.at(case.origin(places[-1]))}" if len(places) else "there was none"
             detail = f"{_behind(name, behind, interval, max_postponed)}; {since}"
             late.append(Finding(len(case.trace) - 1, "refresh debt", end + 1 - owed_from, detail))

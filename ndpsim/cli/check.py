@@ -29,9 +29,9 @@ _MOST_LANES = 1 << 20  # of the largest machine: 1024 DIMMs of 16 ranks with 64 
 
 
 def _energy(
-    commands: CommandTrace, device: Device, lanes: int | None, power: Mapping[str, float]
+    commands: CommandTrace, device: Device, lanes: int | None, power: Mapping[str, float], start: int
 ) -> dict[str, Any]:
-    """What the commands took from the power supply, and for how long, from clock 0."""
+    """What the commands took from the power supply, and for how long, from the clock `start` on."""
     import numpy as np
 
     from ndpsim.energy import explain, find_currents, from_trace, last_clock
@@ -40,14 +40,25 @@ def _energy(
     currents = find_currents(device, power)
     moves = np.array([command.reads or command.writes for command in COMMANDS])
     return {
-        "energy_nj": from_trace(commands, device, currents, lanes=lanes),
+        "energy_nj": from_trace(commands, device, currents, start=start, lanes=lanes),
         "energy_note": explain(device, currents),
-        "time_ns": float(last_clock(commands, device) * device.clock_ps / 1000),
+        "time_ns": float(max(last_clock(commands, device) - start, 0) * device.clock_ps / 1000),
         "moved_bytes": int(moves[commands.command].sum()) * device.burst_bytes,
     }
 
 
-_OF_COMMANDS = ("hw", "standard", "org", "timing", "ranks", "sets", "refresh", "lanes", "energy")
+_OF_COMMANDS = (
+    "hw",
+    "standard",
+    "org",
+    "timing",
+    "ranks",
+    "sets",
+    "refresh",
+    "lanes",
+    "energy",
+    "start_clock",
+)
 
 
 def _check_log(log: str, limit: int, json_to: str | None) -> None:
@@ -108,6 +119,13 @@ def _check_log(log: str, limit: int, json_to: str | None) -> None:
 @click.option(
     "--lanes", type=int, metavar="N", help="The rank column holds N lanes, each a channel of its own."
 )
+@click.option(
+    "--start-clock",
+    default=0,
+    type=int,
+    metavar="N",
+    help="The trace begins at clock N, not 0: refreshes due before are done.",
+)
 @click.option("--energy", is_flag=True, help="Say what energy the commands took, when they are legal.")
 @click.option("--limit", default=20, show_default=True, type=int, help="Violations or findings to describe.")
 @json_option
@@ -121,6 +139,7 @@ def command(
     sets: tuple[str, ...],
     refresh: str | None,
     lanes: int | None,
+    start_clock: int,
     energy: bool,
     limit: int,
     json_to: str | None,
@@ -131,7 +150,7 @@ def command(
     --hw, whose lane it then is, or with --ranks a bus of its host. Where the rank column has more than one
     rank, --hw takes them for the lanes of a DIMM, or of all DIMMs, counted DIMM after DIMM, when they are
     more than a DIMM has, and holds them to its dimm.command_bus. Exit status 1 when a command is illegal.
-    --energy counts from clock 0 to the last command or beat of read data.
+    --energy counts from clock 0, or --start-clock, to the last command or beat of read data.
 
     A log of ndpsim moe (.jsonl, .jsonl.gz, or what begins like one) says itself what was run. It is held
     against what is true of every schedule, without anything of what wrote it. Exit status 1 when something
@@ -181,13 +200,16 @@ def command(
     if hw is not None and lanes is None and ranks is None and (commands.rank > 0).any():
         # A lane has one rank, so these are lanes: of one DIMM, or of all where one has not so many.
         lanes = hardware.lanes if commands.rank.max() < hardware.lanes else most
-    if lanes is None:
-        report = check(commands, device, refresh, limit)
-    else:
-        report = check_lanes(commands, device, lanes, refresh, limit, buses=buses)
+    with named_as_options("start_clock"):
+        if lanes is None:
+            report = check(commands, device, refresh, limit, start_clock=start_clock)
+        else:
+            report = check_lanes(
+                commands, device, lanes, refresh, limit, buses=buses, start_clock=start_clock
+            )
     outcome = report.to_dict()
     if energy and report.ok:
-        outcome |= _energy(commands, device, lanes, power)
+        outcome |= _energy(commands, device, lanes, power, start_clock)
     if json_to is not None:
         write_json(outcome, json_to)
     if json_to != "-":

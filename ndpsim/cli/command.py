@@ -27,7 +27,7 @@ _SECTIONS = {
     "Host traffic": "host-traffic host-reads host-pattern arbitration slice-clocks",
     "Memory": "standard org timing ranks channels mapper scheduler row-policy row-cap refresh read-buffer "
     "write-buffer lanes",
-    "Trace": "format wrap sweep-load",
+    "Trace": "format wrap start-clock sweep-load",
     "Routing": "routing batch steps prompt seed offline experts-per-token",
     "Sweep": "vary zip baseline jobs cluster retry-failed",
     "Validation": "sensitivity",

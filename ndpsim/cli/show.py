@@ -25,7 +25,8 @@ def _show_hw(name: str, sets: Sequence[str], json_to: str | None) -> None:
     with named_as_options(hw="show hw"):
         hardware = load_hardware(name, sets)
     if json_to is not None:
-        write_json(hardware.to_dict(), json_to)
+        dropped = {"dropped_overrides": dict(hardware.dropped)} if hardware.dropped else {}
+        write_json(hardware.to_dict() | dropped, json_to)
     else:
         currents = find_currents(hardware.lane_device(), hardware.power_changes)
         rows = hardware.rows() + ([] if currents is None else power_rows(currents))
@@ -55,14 +56,16 @@ def _show_org(name: str, sets: Sequence[str], json_to: str | None) -> None:
 
 def _show_timing(name: str, sets: Sequence[str], json_to: str | None) -> None:
     from ndpsim.spec import standards
+    from ndpsim.units import dram_period_ps, in_decimals, plain_number
 
-    known = {
-        timing: values for standard in standards().values() for timing, values in standard.speeds.items()
-    }
+    known = {timing: standard for standard in standards().values() for timing in standard.speeds}
     if name not in known:
         raise InputError(one_of(name, known, "timing preset"), key="show timing")
+    values = dict(known[name].speeds[name])
+    period = dram_period_ps(values["rate"], known[name].transfers_per_clock)
+    clock = in_decimals(period) if json_to is None else plain_number(period)
     units = "in DRAM clocks, but rate in MT/s and tCK_ps in ps"
-    _show_plain(dict(known[name]), json_to, f"{name}: {units}")
+    _show_plain(values | {"tCK_ps": clock}, json_to, f"{name}: {units}")
 
 
 def _show_plain(values: dict[str, Any], json_to: str | None, title: str = "") -> None:

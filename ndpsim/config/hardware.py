@@ -35,12 +35,14 @@ class Hardware:
     """A hardware description with the origin of every value in it.
 
     `system`: the values. `origins`: the origin of every leaf by its dotted key. `file`: the hardware file.
+    `dropped`: the clocks that the file overrides, by name, where another speed grade than its own is set.
     A lane is the private path between one rank's sub-channel and the buffer chip of its DIMM.
     """
 
     system: System
     origins: Mapping[str, Origin]
     file: str
+    dropped: Mapping[str, int]
 
     def lane_device(self) -> Device:
         """The DRAM of one lane: a channel with one rank.
@@ -176,7 +178,7 @@ class Hardware:
         device = self.lane_device()
         return {
             **self.system.model_dump(),
-            "timings": dict(sorted(device.timings.items())),
+            "timings": dict(sorted(device.reported_timings.items())),
             "derived": {
                 "lanes": self.lanes,
                 "burst_bytes": device.burst_bytes,
@@ -259,10 +261,12 @@ class Hardware:
         device = self.lane_device()
         units = {"rate": "MT/s", "tCK_ps": "ps"}
         rows = []
-        for name, value in device.timings.items():
-            ns = float(value * device.clock_ps / 1000)
+        for name, value in device.reported_timings.items():
+            ns = float(device.timings[name] * device.clock_ps / 1000)
             override = self.origins.get(f"dram.overrides.{name}")
             origin = str(override) if override is not None else device.sources[name]
+            if override is None and name in self.dropped:
+                origin += f"; {self.dropped[name]} in the file belongs to its own grade"
             rows.append(Row(f"timings.{name}", value, units.get(name, f"clocks = {ns:.6g} ns"), origin))
         return rows
 

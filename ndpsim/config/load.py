@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -22,13 +24,17 @@ from ndpsim.config.nodes import parse, read_text
 from ndpsim.config.origins import Draft, KeyPath, Origin, dotted, draft_of, shown
 from ndpsim.config.system import MULTIPLIERS, UNITS, System
 from ndpsim.errors import InputError, nearest, one_of
-from ndpsim.spec import standards
+from ndpsim.spec import row_times, standards
 from ndpsim.units import exact
 
 __all__ = ["load_hardware", "setting"]
 
+_log = logging.getLogger("ndpsim")
+
+_TIMING = ("dram", "timing")
 _OVERRIDES = ("dram", "overrides")
 _MOST_GUESSES = 4
+_DIMM_BITS = 64  # data pins of a DIMM, those for error correction aside
 _UNITS = {("ndp", key) for key in UNITS}
 
 
@@ -40,7 +46,8 @@ def load_hardware(hw: str | PathLike[str] | Hardware, sets: Sequence[str] = ()) 
         sets: ``key=value`` options with dotted keys, over what the files say, the later over the earlier:
             ``dimm.ranks=2``, ``ndp.gemv.fifo_bursts=8``, ``dram.nCL=38`` (short for ``dram.overrides.nCL``),
             ``ndp.gemv=NAME`` (another file of ``rtl_params/``, read before keys inside it are set; a path
-            given here is relative to the current folder).
+            given here is relative to the current folder). Clocks that the file itself overrides belong to its
+            ``dram.timing``: with another one they are dropped, and one line says which.
 
     Raises:
         InputError: anything wrong in the files or options, in one line, or options for a `Hardware`.
@@ -82,18 +89,40 @@ def _load(path: Path, sets: Sequence[str]) -> tuple[Hardware, list[Path]]:
     for key in sorted(_UNITS):
         if isinstance(draft.at(key), str):
             files.append(_read_unit(draft, key, path.parent))
+    own_timing = draft.at(_TIMING)
     for key, value in settings:
         if key not in _UNITS:
             draft.set(key, value)
+    dropped = {} if draft.at(_TIMING) == own_timing else _drop_overrides(draft)
     system = _validated(draft)
     _check_mapping(system, draft)
     _check_row_cap(system, draft)
     _check_pcie(system, draft)
     _check_link(system, draft)
     _check_multipliers(system, draft)
-    hardware = Hardware(system, _leaf_origins(system, draft, str(path)), str(path))
-    hardware.lane_device()  # reports unknown DRAM names now
+    hardware = Hardware(system, _leaf_origins(system, draft, str(path)), str(path), dropped)
+    _check_subchannels(hardware)
+    _check_timings(hardware)
+    if dropped:
+        clocks = ", ".join(f"{name} {value}" for name, value in dropped.items())
+        _report_dropped(str(path), str(own_timing), system.dram.timing, clocks)
     return hardware, files
+
+
+def _drop_overrides(draft: Draft) -> Mapping[str, Any]:
+    """Take away the clocks that the file overrides; returns them. Those that `--set` gave stay."""
+    overrides = draft.at(_OVERRIDES)
+    names = list(overrides) if isinstance(overrides, dict) else []
+    own = [name for name in names if draft.origin((*_OVERRIDES, name)).kind != "set"]
+    for name in own:
+        del draft.origins[*_OVERRIDES, name]
+    return {name: overrides.pop(name) for name in own}
+
+
+@functools.cache
+def _report_dropped(file: str, of: str, timing: str, clocks: str) -> None:
+    """Said once, however many points of a sweep it is true of."""
+    _log.warning("%s: overrides of %s are dropped at %s: %s", file, of, timing, clocks)
 
 
 def _is_path(name: str) -> bool:
@@ -248,6 +277,35 @@ def _check_row_cap(system: System, draft: Draft) -> None:
     origin = draft.origins.get(("dram", "row_cap"))
     if origin is not None and origin.kind == "set" and system.dram.row_policy == "open":
         raise origin.error("is of row_policy: closed-cap, and rows stay open", "dram.row_cap")
+
+
+def _check_subchannels(hardware: Hardware) -> None:
+    """Sub-channels of a DIMM are bits of the host's addresses; a device on a CXL link has its own."""
+    count, standard = (
+        hardware.system.dimm.subchannels,
+        hardware.lane_device().standard,
+    )  # reports unknown DRAM names now
+    if hardware.system.cxl is None and count & (count - 1):
+        usual = _DIMM_BITS // standard.channel_bits
+        problem = (
+            f"{count} is not a power of two, as the host's addresses need; "
+            f"a DIMM of {standard.name} has {usual} of {standard.channel_bits} bits"
+        )
+        raise hardware.origins["dimm.subchannels"].error(problem, "dimm.subchannels")
+
+
+def _check_timings(hardware: Hardware) -> None:
+    """A row that a policy closes before it can be read is opened again and again."""
+    device, policy = hardware.lane_device(), hardware.system.dram.row_policy
+    column, precharge = row_times(device)
+    if policy != "open" and column.clocks > precharge.clocks:
+        problem = (
+            f"{column.latency}, {column.clocks} clocks from ACT to a column command, is more than "
+            f"{precharge.latency}, {precharge.clocks}, after which {policy} may close the row"
+        )
+        stated = [f"dram.overrides.{name}" for name in (column.latency, precharge.latency)]
+        key = next((key for key in stated if key in hardware.origins), "dram.timing")
+        raise hardware.origins[key].error(problem, key)
 
 
 def _check_pcie(system: System, draft: Draft) -> None:

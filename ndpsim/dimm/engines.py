@@ -40,6 +40,7 @@ from ndpsim.dram.state import (
     number_nodes,
     schedule_of,
 )
+from ndpsim.errors import no_way_on
 from ndpsim.limits import ensure_fits
 from ndpsim.link.engine_state import Engine
 from ndpsim.link.requests import Requests
@@ -160,7 +161,7 @@ class SharedDimms:
         while True:
             outcome = self._run(np.array(goals, dtype=np.int64), until_clock)
             if outcome == STUCK:
-                raise RuntimeError("the controller cannot go on: refreshes pile up")
+                raise no_way_on("refreshes pile up")
             if outcome != RECORD_FULL:
                 return outcome != LATE
             ensure_fits(4 * sum(one.entry.nbytes for one in self.recorded), "a longer record of commands")

@@ -5,20 +5,22 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.dram import controller, sink, state
 from ndpsim.dram.engines import Controller
-from ndpsim.dram.refresh_policies import make_schedule
-from ndpsim.errors import InputError
+from ndpsim.dram.refresh_policies import Turn, make_schedule
+from ndpsim.errors import InputError, no_way_on
 from ndpsim.layout import Interleaving, LaneShare
 from ndpsim.limits import ensure_fits
-from ndpsim.spec import COMMANDS, Device, Tables
+from ndpsim.spec import COMMANDS, Device, Tables, lower
 from ndpsim.traces import CommandTrace
 
 __all__ = [
+    "Counted",
     "Lane",
     "LaneStream",
     "check_refresh",
@@ -55,16 +57,40 @@ def check_refresh(device: Device, refresh: str) -> None:
         InputError: it cannot, or they do not.
     """
     timings = device.timings
-    turns = make_schedule(refresh, device.ranks, device.banks_per_group, timings["nREFI"]).turns
+    schedule = make_schedule(refresh, device.ranks, device.banks_per_group, timings["nREFI"])
+    turns = schedule.turns
     if not {COMMANDS[turn.command].name for turn in turns} <= set(device.standard.commands):
         raise InputError(f"{device.standard.name} has no {refresh} refresh", key="refresh")
     needed = timings["nRFC"] + device.ranks * (timings["nRAS"] + timings["nRP"] + 1) + timings["nRC"]
-    if turns and timings["nREFI"] < needed:
+    if not turns:
+        return
+    if timings["nREFI"] < needed:
         raise InputError(
             f"{timings['nREFI']} clocks between refreshes leave no time for data: "
             f"nRFC + ranks x (nRAS + nRP + 1) + nRC is {needed}",
             key="nREFI",
         )
+    for rank in range(device.ranks):
+        _check_turns(device, [turn for turn in schedule.turns if turn.rank in (-1, rank)], schedule.period)
+
+
+def _check_turns(device: Device, turns: Sequence[Turn], period: int) -> None:
+    """Make sure that the refreshes of a rank fit into a period, with time between them to open rows."""
+    gap = lower(device).gap[1:].max(axis=0)  # within a rank
+    opening = [number for number, command in enumerate(COMMANDS) if command.opens]
+    following = [*turns[1:], *(turn._replace(clock=turn.clock + period) for turn in turns[:1])]
+    taken = sum(int(gap[turn.command, after.command]) for turn, after in zip(turns, following, strict=True))
+    if taken >= period > 0:
+        problem = f"{period} clocks leave no time for {len(turns)} refreshes of a rank, which take {taken}"
+        raise InputError(problem, key="nREFI")
+    for turn, after in zip(turns, following, strict=True):
+        name, until_open = COMMANDS[turn.command].name, int(gap[turn.command, opening].max())
+        if until_open >= after.clock - turn.clock:
+            problem = (
+                f"no row opens for {until_open} clocks after {name}, and the next refresh of its rank is due "
+                f"after {after.clock - turn.clock}"
+            )
+            raise InputError(problem, key="nREFI")
 
 
 def ensure_streams_fit(bursts: Sequence[int], rows: int) -> None:
@@ -110,7 +136,7 @@ def run_channel(
         if outcome in (controller.DONE, controller.PAUSED):
             return commands
         if outcome == controller.STUCK:
-            raise RuntimeError("the controller cannot go on: requests wait for something that never comes")
+            raise no_way_on("refreshes pile up, or requests wait for what never comes")
         commands = state.Commands(
             np.concatenate((commands.entry, np.zeros_like(commands.entry))), commands.length
         )
@@ -147,7 +173,19 @@ def merge_commands(own: CommandTrace, of_host: CommandTrace, rank: int) -> Comma
     return CommandTrace(**{name: values[order] for name, values in columns.items()})
 
 
-def commands_by_kind(channels: Iterable[Controller]) -> dict[str, int]:
+class Counted(Protocol):
+    """What a channel has counted: a controller's, or those of one with time that was jumped over."""
+
+    @property
+    def value(self) -> Ints:
+        """Counters, by the places in `dram.state`."""
+
+    @property
+    def issued(self) -> Ints:
+        """int64[command]: commands issued."""
+
+
+def commands_by_kind(channels: Iterable[Counted]) -> dict[str, int]:
     """Commands issued over all `channels`, by name; kinds that were issued at all."""
     return name_commands(np.sum([channel.issued for channel in channels], axis=0))
 

@@ -148,7 +148,7 @@ class Memory:
             "timing": device.timing,
             "ranks": device.ranks,
             "channels": self.channels,
-            "timings": dict(device.timings),
+            "timings": device.reported_timings,
             "mapper": self.mapper,
             "mapping": asdict(self.mapping),
             "power": dict(self.power),

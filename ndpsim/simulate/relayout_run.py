@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ndpsim.dram import state
 from ndpsim.dram.fast import state as fast
 from ndpsim.dram.sink import null_sink
-from ndpsim.errors import InputError
+from ndpsim.errors import InputError, no_way_on
 from ndpsim.layout import Layout, moves
 from ndpsim.link import Network
 from ndpsim.link.engine_state import Engine, Flows, make_engine
@@ -265,7 +265,10 @@ class Job(Lowered):
         while outcome != DONE:
             if stop.is_set():
                 raise InterruptedError
-            outcome = kernel(access.policy, shape, self.engine, self.lanes, no_sink, _CLOCKS)
+            try:
+                outcome = kernel(access.policy, shape, self.engine, self.lanes, no_sink, _CLOCKS)
+            except RuntimeError as error:
+                raise no_way_on(str(error)) from None
             if outcome == RECORD_FULL:
                 commands = self.lanes.commands
                 self.lanes = self.lanes._replace(
@@ -273,7 +276,7 @@ class Job(Lowered):
                 )
             before, left = left, int(self.lanes.value[UNSERVED])
             if outcome == MORE and before == left and self.engine.packets.times[1] == FAR:
-                raise RuntimeError("a relayout cannot go on: bursts wait for something that never comes")
+                raise no_way_on("bursts of a relayout wait for what never comes")
             self.share = 1 - left / total
             progress(self.share)
 

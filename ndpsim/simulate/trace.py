@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ndpsim.arguments import flag, instance, path_of, progress_function, shown
 from ndpsim.dram import state
-from ndpsim.dram.engines import Controller, ScanController, make_controller
+from ndpsim.dram.engines import ScanController, make_controller
 from ndpsim.dram.mapping import Coordinates, map_addresses
 from ndpsim.dram.state import repeating_period
 from ndpsim.errors import InputError
@@ -24,7 +24,8 @@ from ndpsim.results.cache import Lookup, ResultCache, chosen_cache
 from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.results.trace import TraceResult
 from ndpsim.simulate.bus import Bus, command_traces, ensure_same
-from ndpsim.simulate.lane import commands_by_kind
+from ndpsim.simulate.idle import IdleTime
+from ndpsim.simulate.lane import Counted, commands_by_kind
 from ndpsim.simulate.latencies import latency_distribution, latency_histogram, read_latencies
 from ndpsim.simulate.memory import Memory
 from ndpsim.simulate.power import Energy, dram_power
@@ -38,7 +39,9 @@ Ints = NDArray[np.int64]
 Progress = Callable[[float], None]
 
 _CHUNK = 1 << 18  # requests between two reports of progress
+_LATEST = 10**18  # clocks: less than `dram.state.FAR`, with all that is added to one
 _BYTES_RECORDED = 512  # memory that a request takes with its commands
+_BYTES_OF_A_REFRESH = 256  # likewise
 
 
 class _ChannelRun(Bus):
@@ -61,35 +64,87 @@ class _ChannelRun(Bus):
             tables, rank, bankgroup, bank, row, column, requests.write[chosen], address[chosen], cycle
         )
         source = source._replace(period=repeating_period(source.place))
-        channel = make_channel(tables, state.make_policy(memory.options))
+        policy = state.make_policy(memory.options)
+        channel = make_channel(tables, policy)
         super().__init__(tables, channel, source, recording)
         self._memory = memory
         self.accepted: dict[str, Any] | None = None
+        self._idle = IdleTime(tables, policy, channel)
+        if recording and cycle is not None and len(cycle):
+            refreshes = self._idle.refreshes_until(int(cycle[-1]))
+            ensure_fits(
+                refreshes * _BYTES_OF_A_REFRESH, f"a record of {refreshes} refreshes", file=requests.file
+            )
+        pauses = [] if recording or cycle is None else self._idle.long_pauses(source.cycle)
+        self._pauses = [*pauses, self.count]
+        if pauses:
+            self.source = source._replace(cycle=source.cycle.copy())
 
     def run_reporting(self, report: Callable[[int], None]) -> None:
         """Run to the end, first to the clock that takes the last request."""
         if self.count == 0:
             return
-        # A run may only be interrupted between two steps while requests are still to be taken.
-        reported = 0
-        for until in range(_CHUNK, self.count - self.channel.most_queued, _CHUNK):
-            self.run(until_served=until)
-            report(_CHUNK)
-            reported += _CHUNK
+        first = reported = 0
+        for end in self._pauses:
+            if self._idle.clocks > 0:
+                self.source.cycle[first:end] -= self._idle.clocks
+            if end < self.count:  # what comes behind a pause is not taken before
+                self.channel.value[state.PAUSE] = self.source.cycle[end] - self._idle.clocks
+            # A run may only be interrupted between two steps while requests are still to be taken.
+            for until in range(reported + _CHUNK, min(end, self.count - self.channel.most_queued), _CHUNK):
+                self.run(until_served=until)
+                report(_CHUNK)
+                reported += _CHUNK
+            if end < self.count:
+                self.run(until_served=end)
+                self._skip_idle_time(end)
+            first = end
         self.run(state.FAR, until_taken=self.count)
-        self.accepted = {"cycles": int(self.channel.value[state.CLOCK]) - 1, **counters([self.channel])}
+        self.accepted = {"cycles": int(self.value[state.CLOCK]) - 1, **counters([self])}
         self.run()
         report(self.count - reported)
+
+    def _skip_idle_time(self, request: int) -> None:
+        """Jump over idle time before a request, if all before are served."""
+        value = self.channel.value
+        if value[state.SERVED] == request:
+            self._idle.skip(int(value[state.PAUSE]), self._run_until)
+        value[state.PAUSE] = state.FAR
+
+    def _run_until(self, clock: int) -> None:
+        self.channel.value[state.PAUSE] = clock
+        self.run(state.FAR)
+
+    @property
+    def value(self) -> Ints:
+        """The channel's counters, with idle time that was jumped over."""
+        value = self.channel.value.copy()
+        value[[state.CLOCK, state.COUNTED_UNTIL]] += self._idle.clocks
+        return value
+
+    @property
+    def issued(self) -> Ints:
+        """int64[command]: commands issued."""
+        return self.channel.issued + self._idle.issued
+
+    @property
+    def cycles(self) -> int:
+        """To the last beat of data that is read, or the last command."""
+        return super().cycles + self._idle.clocks
+
+    def open_clocks(self, end: int) -> int:
+        """See `dram.engines.Controller`."""
+        return self.channel.open_clocks(end - self._idle.clocks) + self._idle.open_clocks
 
     @property
     def bytes_moved(self) -> int:
         """Bytes over the data bus."""
-        issued = commands_by_kind([self.channel])
+        issued = commands_by_kind([self])
         columns = sum(issued.get(name, 0) for name in ("RD", "RDA", "WR", "WRA"))
         return columns * self._memory.device.burst_bytes
 
 
-def counters(channels: Sequence[Controller]) -> dict[str, Any]:
+def counters(channels: Sequence[Counted]) -> dict[str, Any]:
     """The counters of a result, summed over channels."""
     value = np.sum([channel.value for channel in channels], axis=0)
     return {
@@ -160,6 +215,14 @@ def _places(requests: Requests, memory: Memory, wrap: bool) -> Coordinates:
     return map_addresses(address, memory.mapping, memory.device, memory.channels)
 
 
+def _check_cycles(requests: Requests) -> None:
+    """Make sure that the last request comes before all that controllers take for never."""
+    last = 0 if requests.cycle is None else int(requests.cycle[-1])
+    if last >= _LATEST:
+        problem = f"cycle {last} is not below {_LATEST}"
+        raise InputError(problem, file=requests.file, line=requests.line(len(requests) - 1))
+
+
 def _exact_check(requests: Requests, memory: Memory, places: Coordinates) -> None:
     """Run every channel on both controllers, step by step on the plain one, and compare."""
     for channel in range(memory.channels):
@@ -205,6 +268,7 @@ def run_requests(
         return found
     needed = len(requests) * (_BYTES_RECORDED if record_commands else BYTES_OF_A_REQUEST)
     ensure_fits(needed, f"{len(requests)} requests", file=requests.file)
+    _check_cycles(requests)
     places = _places(requests, memory, wrap)
     if exact_check:
         _exact_check(requests, memory, places)
@@ -250,8 +314,8 @@ def _result(
         return float(Fraction(moved, clocks) / device.clock_ps * 1000) if clocks > 0 else 0.0
 
     bandwidth, peak = gbps(sum(run.bytes_moved for run in runs), cycles), memory.channels * device.peak_gbps
-    clocks = sum(int(channel.value[state.COUNTED_UNTIL]) for channel in channels)
-    energy_nj, energy_note = _energy(memory, channels, cycles)
+    clocks = sum(int(run.value[state.COUNTED_UNTIL]) for run in runs)
+    energy_nj, energy_note = _energy(memory, runs, cycles)
     return TraceResult(
         requests=count,
         reads=count - writes,
@@ -281,16 +345,16 @@ def _result(
         run_s=run_s,
         **whole.times(),
         command_traces=command_traces(runs),
-        **counters(channels),
+        **counters(runs),
     )
 
 
-def _energy(memory: Memory, channels: Sequence[Controller], cycles: int) -> Energy:
+def _energy(memory: Memory, runs: Sequence[_ChannelRun], cycles: int) -> Energy:
     """The energy of all channels, and what it rests on."""
     return dram_power(memory.device, memory.power).split(
-        np.sum([channel.issued for channel in channels], axis=0),
-        cycles * memory.device.ranks * len(channels),
-        sum(channel.open_clocks(cycles) for channel in channels),
+        np.sum([run.issued for run in runs], axis=0),
+        cycles * memory.device.ranks * len(runs),
+        sum(run.open_clocks(cycles) for run in runs),
     )
 
 

@@ -6,7 +6,7 @@
 (710, 64, 64)
 """
 
-from ndpsim.spec.device import Device, resolve
+from ndpsim.spec.device import Device, resolve, row_times
 from ndpsim.spec.lower import NO_RULE, Tables, lower
 from ndpsim.spec.registry import standard_names, standards
 from ndpsim.spec.standard import COMMANDS, LEVELS, Command, Organisation, Rule, Standard
@@ -23,6 +23,7 @@ __all__ = [
     "Tables",
     "lower",
     "resolve",
+    "row_times",
     "standard_names",
     "standards",
 ]

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 from ndpsim.arguments import choice, shown, text, whole_number
 from ndpsim.errors import InputError, one_of
 from ndpsim.reported import text_table
 from ndpsim.spec.registry import standards
-from ndpsim.spec.standard import Organisation, Standard
-from ndpsim.units import dram_period_ps, format_bytes
+from ndpsim.spec.standard import COMMANDS, Organisation, Standard, latency_terms
+from ndpsim.units import dram_period_ps, format_bytes, plain_number
 
-__all__ = ["Device", "resolve"]
+__all__ = ["Device", "RowTime", "resolve", "row_times"]
 
 _MAX_CLOCKS = 1_000_000
 _MAX_RANKS = 64
@@ -24,7 +25,8 @@ _FIXED = ("rate", "tCK_ps")  # what a speed preset is; changing them means anoth
 class Device:
     """A channel of DRAM, resolved: every timing in clocks, every size a number.
 
-    `timings` holds every value by its name (nCL, nRFC, ...), with `rate` (MT/s) and `tCK_ps`.
+    `timings` holds every value by its name (nCL, nRFC, ...), with `rate` (MT/s) and `tCK_ps`, which JEDEC
+    rounds down to whole ps before it turns times into clocks; `clock_ps` is what a clock takes.
     `sources` says for each of them where it came from: "preset ...", "derived ..." or "override".
     """
 
@@ -90,6 +92,16 @@ class Device:
     def clock_ps(self) -> Fraction:
         """Exact clock period in ps."""
         return dram_period_ps(self.timings["rate"], self.standard.transfers_per_clock)
+
+    def clocks(self, latency: str) -> int:
+        """What a rule's latency is in clocks."""
+        terms = latency_terms(latency)
+        return sum(sign * (term if isinstance(term, int) else self.timings[term]) for sign, term in terms)
+
+    @property
+    def reported_timings(self) -> dict[str, int | float]:
+        """`timings` as results show them: `tCK_ps` is the clock that is simulated, not rounded down."""
+        return {**self.timings, "tCK_ps": plain_number(self.clock_ps)}
 
     @property
     def peak_gbps(self) -> float:
@@ -161,3 +173,33 @@ def resolve(
     given = {text(name, "overrides"): clocks for name, clocks in (overrides or {}).items()}
     timings, sources = _timings(chosen, org, timing, given)
     return Device(chosen, org, timing, ranks, chosen.organisations[org], timings, sources)
+
+
+class RowTime(NamedTuple):
+    """How long after its activation a row is ready for something, and the sum of timings that says so."""
+
+    clocks: int
+    latency: str
+
+
+def row_times(device: Device) -> tuple[RowTime, RowTime]:
+    """When a row is ready for its first column command, and when it may be closed at the earliest."""
+    standard = device.standard
+    opening = {command.name for command in COMMANDS if command.opens}
+    column = {command.name for command in COMMANDS if command.reads or command.writes}
+    closing = {command.name for command in COMMANDS if command.closes and command.scope == "bank"} - column
+
+    def ready_for(kinds: set[str]) -> RowTime:
+        times = [
+            RowTime(device.clocks(rule.latency) + cycles(before) - cycles(after), rule.latency)
+            for rule in standard.rules
+            if rule.level == standard.levels[-1]
+            for before in opening.intersection(rule.previous)
+            for after in kinds.intersection(rule.next)
+        ]
+        return max(times, default=RowTime(0, ""))
+
+    def cycles(command: str) -> int:
+        return standard.command_cycles.get(command, 1)
+
+    return ready_for(column), ready_for(closing)

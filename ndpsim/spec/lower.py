@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.errors import InputError
 from ndpsim.spec.device import Device
-from ndpsim.spec.standard import COMMANDS, LEVELS, latency_terms
+from ndpsim.spec.standard import COMMANDS, LEVELS
 
 __all__ = ["NO_RULE", "Tables", "lower"]
 
@@ -48,12 +49,6 @@ class Tables(NamedTuple):
     same_bank_refresh_cycles: int  # nRFCsb, 0 where the standard has no same-bank refresh
 
 
-def _clocks(latency: str, timings: dict[str, int]) -> int:
-    return sum(
-        sign * (term if isinstance(term, int) else timings[term]) for sign, term in latency_terms(latency)
-    )
-
-
 def lower(device: Device) -> Tables:
     """The integer tables of `device`.
 
@@ -62,11 +57,11 @@ def lower(device: Device) -> Tables:
     table).
 
     Raises:
-        ValueError: a rule of the standard cannot be expressed in the tables.
+        InputError: a rule of the standard cannot be expressed in the tables.
     """
     standard, timings = device.standard, dict(device.timings)
     if standard.levels != LEVELS:
-        raise ValueError(f"{standard.name}: no tables for the levels {', '.join(standard.levels)}")
+        raise InputError(f"{standard.name}: no tables for the levels {', '.join(standard.levels)}")
     count = len(COMMANDS)
     gap = np.full((len(LEVELS), count, count), NO_RULE, dtype=np.int64)
     sibling = np.full((count, count), NO_RULE, dtype=np.int64)
@@ -78,7 +73,7 @@ def lower(device: Device) -> Tables:
             gap[0, previous, :] = cycles[previous]
 
     for rule in standard.rules:
-        nominal = _clocks(rule.latency, timings)
+        nominal = device.clocks(rule.latency)
         level = LEVELS.index(rule.level)
         for before in (_NUMBER[name] for name in rule.previous):
             for after in (_NUMBER[name] for name in rule.next):
@@ -90,13 +85,13 @@ def lower(device: Device) -> Tables:
                 ):
                     window = max(window, clocks)
                 elif rule.window != 1:
-                    raise ValueError(f"{standard.name} {rule.name}: no table for a window of {rule.window}")
+                    raise InputError(f"{standard.name} {rule.name}: no table for a window of {rule.window}")
                 elif rule.siblings and rule.level == "rank":
                     sibling[before, after] = max(sibling[before, after], clocks)
                 elif rule.siblings:
-                    raise ValueError(f"{standard.name} {rule.name}: no table for siblings of a {rule.level}")
+                    raise InputError(f"{standard.name} {rule.name}: no table for siblings of a {rule.level}")
                 elif not {COMMANDS[before].scope, COMMANDS[after].scope} <= _SCOPES[level]:
-                    raise ValueError(f"{standard.name} {rule.name}: not every command has a {rule.level}")
+                    raise InputError(f"{standard.name} {rule.name}: not every command has a {rule.level}")
                 else:
                     gap[level, before, after] = max(gap[level, before, after], clocks)
     return Tables(

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import functools
+import pkgutil
 
-from ndpsim.plugins import plugins
 from ndpsim.spec import standards as _folder
+from ndpsim.spec.pages import read_page
 from ndpsim.spec.standard import Standard
-
-_NEEDED = ("rate", "tCK_ps", "nBL", "nCL", "nCWL", "nRAS", "nRP", "nRC", "nREFI", "nRFC")
 
 __all__ = ["standard_names", "standards"]
 
 
 @functools.cache
 def standards() -> dict[str, Standard]:
-    """All standards by name."""
-    found = {}
-    for standard in plugins(_folder, "STANDARD"):
-        _check(standard)
-        found[standard.name] = standard
-    return found
+    """All standards by name.
 
-
-def _check(standard: Standard) -> None:
-    """Whoever writes a standard is told what the simulator needs of it."""
-    for preset, speed in standard.speeds.items():
-        missing = [name for name in _NEEDED if name not in {*speed, *standard.derived}]
-        if missing:
-            raise ValueError(f"{standard.name}: preset {preset} states no {', '.join(missing)}")
+    Raises:
+        InputError: one of the pages describes nothing that can be simulated.
+    """
+    names = sorted(module.name for module in pkgutil.iter_modules(_folder.__path__))
+    pages = [read_page(f"{_folder.__name__}.{name}") for name in names]
+    return {standard.name: standard for standard in pages}
 
 
 def standard_names() -> list[str]:

@@ -234,7 +234,8 @@ def write_trace_report(path: str, result: TraceResult, memory: Memory, hardware:
 def _memory_section(config: Mapping[str, object], memory: Memory, hardware: Hardware | None) -> str:
     device = memory.device
     timings = [
-        (name, Cell(str(value), value), device.sources[name]) for name, value in device.timings.items()
+        (name, Cell(str(value), value), device.sources[name])
+        for name, value in device.reported_timings.items()
     ]
     columns = ("timing", "value (DRAM clocks, unless its name says otherwise)", "source")
     return configuration(config, hardware, folded("Timings with their sources", table(columns, timings)))

@@ -1,0 +1,91 @@
+"""Idle time of a channel: where refresh follows refresh and nothing else, whole periods are jumped over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count, takewhile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.dram import state
+from ndpsim.dram.engines import Controller
+from ndpsim.spec import COMMANDS, Tables
+
+__all__ = ["LEAST_PERIODS", "IdleTime"]
+
+#: Idle time of fewer periods of the refresh schedule is stepped through: that takes less than a jump.
+LEAST_PERIODS = 4096
+
+
+class IdleTime:
+    """The idle time of a channel that is jumped over.
+
+    A channel without requests comes to a state that returns, shifted, after every period of its refresh
+    schedule: once it owes no refresh, and no command from before binds any more. From there, requests that
+    come whole periods later find what they would find now. So they are let come now, and the clocks and
+    refreshes of the periods between are added to what the channel has counted.
+
+    Attributes:
+        period: clocks of the refresh schedule; 0: nothing is refreshed, and controllers jump by themselves.
+        clocks: that were jumped over.
+        issued: int64[command], commands in them.
+        open_clocks: clocks in them for which banks had an open row, summed over the banks.
+    """
+
+    def __init__(self, tables: Tables, policy: state.Policy, channel: Controller) -> None:
+        schedule = state.schedule_of(tables, policy)
+        self.period = schedule.period if schedule.turns else 0
+        self.clocks = self.open_clocks = 0
+        self.issued = np.zeros(len(COMMANDS), dtype=np.int64)
+        self._channel, self._turns = channel, len(schedule.turns)
+        self._first_turn = schedule.turns[0].clock if schedule.turns else 0
+        self._longest = int(max(tables.gap.max(), tables.sibling_gap.max(), tables.activate_window))
+        self._in_period = np.zeros_like(self.issued)
+        for turn in schedule.turns:
+            self._in_period[turn.command] += tables.ranks if turn.rank < 0 else 1
+
+    def long_pauses(self, cycle: NDArray[np.int64]) -> list[int]:
+        """The timed requests before which there may be idle time to jump over."""
+        if self.period == 0:
+            return []
+        least = LEAST_PERIODS * self.period + self._longest
+        return np.flatnonzero(np.diff(cycle, prepend=0) > least).tolist()
+
+    def refreshes_until(self, clock: int) -> int:
+        """About as many refreshes as are issued before a clock."""
+        return clock // self.period * int(self._in_period.sum()) if self.period else 0
+
+    def skip(self, until: int, run_until: Callable[[int], None]) -> None:
+        """Jump over what can be of the time before the clock `until`, by the channel's own clock.
+
+        Args:
+            run_until: runs the channel, which has no request, up to a clock.
+        """
+        start = int(self._channel.value[state.CLOCK])
+        wait = 2 * self.period + self._longest
+        # How long it takes to catch up on refreshes that requests have delayed is not known beforehand.
+        starts = (self._before_refresh(start + (16 << tries) * self.period) for tries in count())
+        for caught_up in takewhile(lambda clock: clock + wait + self.period < until, starts):
+            run_until(caught_up)
+            if not self._owes_none():
+                continue
+            settled = self._before_refresh(caught_up + wait)
+            run_until(settled)
+            periods = (until - settled) // self.period
+            if periods > 0 and self._owes_none():
+                self.clocks += periods * self.period
+                self.issued += periods * self._in_period
+                open_banks = self._channel.open_clocks(settled + 1) - self._channel.open_clocks(settled)
+                self.open_clocks += open_banks * periods * self.period
+            return
+
+    def _before_refresh(self, clock: int) -> int:
+        """The first clock from this one on at which the first turn of the schedule falls due."""
+        return clock + (self._first_turn - clock) % self.period
+
+    def _owes_none(self) -> bool:
+        """Whether all refreshes of whole periods have been issued that have fallen due."""
+        periods, rest = divmod(int(self._channel.value[state.REFRESHES]), self._turns)
+        due = self._in_period > 0
+        return rest == 0 and bool((self._channel.issued[due] == periods * self._in_period[due]).all())

@@ -1,0 +1,153 @@
+"""A standard's page, read and checked: what is wrong in it is one line with page, place and value."""
+
+from __future__ import annotations
+
+import importlib
+import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any, get_args
+
+from ndpsim.arguments import shown, whole_number
+from ndpsim.errors import InputError, one_of
+from ndpsim.spec.standard import COMMANDS, LEVELS, Derivation, Organisation, Rule, Standard, latency_terms
+
+__all__ = ["read_page"]
+
+_NEEDED = ("rate", "tCK_ps", "nBL", "nCL", "nCWL", "nRAS", "nRP", "nRC", "nREFI", "nRFC")
+_WHOLE = ("transfers_per_clock", "prefetch", "channel_bits")
+_DERIVATIONS = get_args(Derivation)
+
+
+def read_page(module: str) -> Standard:
+    """The standard that the module of this name describes.
+
+    Raises:
+        InputError: it describes none, or one that cannot be simulated.
+    """
+    try:
+        page = importlib.import_module(module)
+    except InputError:
+        raise
+    except Exception as error:  # whatever the code of a page may raise
+        raise _of_code(error, module) from None
+    file = str(page.__file__)
+    standard = getattr(page, "STANDARD", None)
+    if not isinstance(standard, Standard):
+        raise InputError("the page does not end in STANDARD = Standard(...)", file=file, key="STANDARD")
+    try:
+        _check(standard)
+    except InputError as error:
+        raise InputError(error.problem, file=file, key=error.key) from None
+    except Exception as error:  # a part of it is of another type altogether
+        raise InputError(_in_words(error), file=file, key="STANDARD") from None
+    return standard
+
+
+def _in_words(error: Exception) -> str:
+    """The last line of a Python error."""
+    return "".join(traceback.format_exception_only(error)).splitlines()[-1]
+
+
+def _of_code(error: Exception, module: str) -> InputError:
+    """An error of a page's own code, at the line of the page at which it came up."""
+    name = module.rpartition(".")[2] + ".py"
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        return InputError(_in_words(error), file=error.filename, line=error.lineno)
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename.endswith(name)]
+    file, line = (frames[-1].filename, frames[-1].lineno) if frames else (name, None)
+    return InputError(_in_words(error), file=file, line=line)
+
+
+def _check(standard: Standard) -> None:
+    if standard.levels != LEVELS:
+        raise InputError(f"{shown(standard.levels)} are not {', '.join(LEVELS)}", key="levels")
+    for name in _WHOLE:
+        whole_number(getattr(standard, name), name, 1)
+    for name in ("max_postponed_refreshes", "max_pulled_in_refreshes"):
+        whole_number(getattr(standard, name), name, 0)
+    _check_names(standard.commands, "commands", [command.name for command in COMMANDS], "command")
+    _check_names(tuple(standard.command_cycles), "command_cycles", standard.commands, "command")
+    for name, cycles in standard.command_cycles.items():
+        whole_number(cycles, f"command_cycles of {name}", 1)
+    for org, organisation in standard.organisations.items():
+        _check_organisation(standard, org, organisation)
+    for name, derivation in standard.derived.items():
+        if not isinstance(derivation, _DERIVATIONS):
+            known = ", ".join(sorted(kind.__name__ for kind in _DERIVATIONS))
+            raise InputError(f"{shown(derivation)} is none of {known}", key=f"derived {name}")
+        for value in _numbers_of(derivation):
+            whole_number(value, f"derived {name}", 0, of=" of clocks, ns, MT/s, Mb or pins")
+    for preset, speed in standard.speeds.items():
+        _check_speed(standard, preset, speed)
+    timings = {
+        preset: {*speed, *standard.derived} - {"rate", "tCK_ps"} for preset, speed in standard.speeds.items()
+    }
+    for rule in (*standard.rules, *standard.checked_rules):
+        _check_rule(standard, rule, timings)
+
+
+def _check_names(names: Any, key: str, known: Any, what: str) -> None:
+    """Make sure that these are several of the known names."""
+    if not isinstance(names, tuple):
+        raise InputError(f"{shown(names)} is no tuple of names; one name is written ('{known[0]}',)", key=key)
+    for name in names:
+        if name not in known:
+            raise InputError(one_of(name, known, what), key=key)
+
+
+def _check_organisation(standard: Standard, org: str, organisation: Organisation) -> None:
+    for field in fields(organisation):
+        whole_number(getattr(organisation, field.name), f"organisation {org}: {field.name}", 1)
+    for name, number, of in (
+        ("dq", standard.channel_bits % organisation.dq, f"the {standard.channel_bits} pins of a channel"),
+        ("columns", organisation.columns % standard.prefetch, f"bursts of {standard.prefetch}"),
+    ):
+        if number != 0:
+            problem = f"{getattr(organisation, name)} does not divide evenly into {of}"
+            raise InputError(problem, key=f"organisation {org}: {name}")
+
+
+def _numbers_of(value: Any) -> Iterator[Any]:
+    """All that stands for a number in a derivation."""
+    if isinstance(value, _DERIVATIONS):
+        for field in fields(value):
+            yield from _numbers_of(getattr(value, field.name))
+    elif isinstance(value, Mapping):
+        yield from value
+        for of_key in value.values():
+            yield from _numbers_of(of_key)
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from _numbers_of(part)
+    else:
+        yield value
+
+
+def _check_speed(standard: Standard, preset: str, speed: Mapping[str, int]) -> None:
+    missing = [name for name in _NEEDED if name not in {*speed, *standard.derived}]
+    if missing:
+        problem = (
+            f"states no {', '.join(missing)}, and nothing derives {'it' if len(missing) == 1 else 'them'}"
+        )
+        raise InputError(problem, key=f"speed {preset}")
+    for name, value in speed.items():
+        whole_number(value, f"speed {preset}: {name}", int(not name.startswith("n")))
+
+
+def _check_rule(standard: Standard, rule: Rule, timings: Mapping[str, set[str]]) -> None:
+    place = f"rule {rule.name}"
+    _check_names(rule.previous, f"{place}: previous", standard.commands, "command")
+    _check_names(rule.next, f"{place}: next", standard.commands, "command")
+    if rule.level not in standard.levels:
+        raise InputError(one_of(rule.level, standard.levels, "level"), key=f"{place}: level")
+    whole_number(rule.window, f"{place}: window", 1)
+    try:
+        terms = [term for _, term in latency_terms(rule.latency) if isinstance(term, str)]
+    except (TypeError, ValueError, AttributeError):
+        problem = f"{shown(rule.latency)} is not a sum of timings and whole numbers, as 'nCL + nBL + 2'"
+        raise InputError(problem, key=f"{place}: latency") from None
+    for preset, known in timings.items():
+        for term in terms:
+            if term not in known:
+                raise InputError(one_of(term, known, f"timing of {preset}"), key=f"{place}: latency")
