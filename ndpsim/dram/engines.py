@@ -14,6 +14,7 @@ from ndpsim.dram.masks import state as masks
 from ndpsim.dram.masks.every_step import EveryStep
 from ndpsim.dram.masks.fast_forward import FastForward
 from ndpsim.dram.masks.transition_table import can_fast_forward, make_table, no_table
+from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.dram.sink import Sink
 from ndpsim.dram.state import (
     CLOSED_AT,
@@ -90,9 +91,15 @@ def open_clocks_of(rows: Ints, counted: int, end: int) -> int:
 class ScanController:
     """The general controller: looks at every request of a queue, of any length."""
 
-    def __init__(self, tables: Tables, policy: Policy, latency_places: int = LATENCIES) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        policy: Policy,
+        latency_places: int = LATENCIES,
+        schedule: Schedule | None = None,
+    ) -> None:
         self.tables, self._policy = tables, policy
-        self._channel = make_channel(tables, policy, latency_places)
+        self._channel = make_channel(tables, policy, latency_places, schedule)
         self.value, self.latencies = self._channel.value[:COUNTERS], self._channel.latencies
         self.issued: Ints = self._channel.issued
         self.most_queued = self._channel.entry.shape[0] * self._channel.entry.shape[2]
@@ -122,11 +129,16 @@ class MaskController:
     """The fast controller (`masks.state.segments_needed`)."""
 
     def __init__(
-        self, tables: Tables, policy: Policy, latency_places: int = LATENCIES, with_sink: bool = False
+        self,
+        tables: Tables,
+        policy: Policy,
+        latency_places: int = LATENCIES,
+        with_sink: bool = False,
+        schedule: Schedule | None = None,
     ) -> None:
         self.tables, self._policy = tables, policy
         self._shape, rests = _at_rest(tables)
-        rest = rests.get(policy.refresh)
+        rest = rests.get(policy.refresh) if schedule is None else masks.make_state(tables, schedule)
         if rest is None:
             rest = rests[policy.refresh] = masks.make_state(tables, schedule_of(tables, policy))
         segments = masks.segments_needed(tables, policy, with_sink)
@@ -188,9 +200,16 @@ def compare_channels(one: Controller, other: Controller) -> list[str]:
 
 
 def make_controller(
-    tables: Tables, policy: Policy, with_sink: bool = False, latency_places: int = LATENCIES
+    tables: Tables,
+    policy: Policy,
+    with_sink: bool = False,
+    latency_places: int = LATENCIES,
+    schedule: Schedule | None = None,
 ) -> Controller:
-    """The fastest controller that can run a channel, at rest."""
+    """The fastest controller that can run a channel, at rest.
+
+    `schedule`: of its refreshes; None: that of the policy.
+    """
     if masks.segments_needed(tables, policy, with_sink) > 0:
-        return MaskController(tables, policy, latency_places, with_sink)
-    return ScanController(tables, policy, latency_places)
+        return MaskController(tables, policy, latency_places, with_sink, schedule)
+    return ScanController(tables, policy, latency_places, schedule)
