@@ -18,7 +18,8 @@ from ndpsim.simulate import simulate_dimm
 
 MODEL = Expert(256, 128)
 BYTES = 3 * 2 * 256 * 128
-HARDWARE = load_hardware("trimoe", ("dimm.count=4", "host.channels=2", "dimm.ranks=2"))
+# Without refreshes: rates have their mean, and such short layers one or none.
+HARDWARE = load_hardware("trimoe", ("dimm.count=4", "host.channels=2", "dimm.ranks=2", "dram.refresh=none"))
 START = 5000.0  # of the layer
 
 
@@ -80,7 +81,7 @@ def test_experts_alone_end_when_their_simulated_times_say(costs):
     assert (check.step, check.layer, check.limit) == (2, 7, 0.05)
     assert list(ends(check)) == ["dimm 1", "dimm 2"]
     assert ends(check)["dimm 2"].cycle_ns == pytest.approx(one, rel=1e-4)
-    assert ends(check)["dimm 1"].cycle_ns == pytest.approx(300 + one + two, abs=420)  # a refresh
+    assert ends(check)["dimm 1"].cycle_ns == pytest.approx(300 + one + two, abs=70)  # weights are read ahead
     assert check.cycle_ns == ends(check)["dimm 1"].cycle_ns
     assert check.error == pytest.approx(check.rate_ns / check.cycle_ns - 1)
 

@@ -217,8 +217,8 @@ def test_the_plain_run_of_a_long_stream_agrees_with_what_was_skipped():
 
 
 def test_a_difference_to_the_plain_run_is_found(monkeypatch):
-    def without_refresh(tables, policy):
-        return FastController(tables, policy._replace(refresh=0))
+    def without_refresh(tables, policy, schedule):
+        return FastController(tables, policy, schedule=schedule._replace(turns=()))
 
     monkeypatch.setattr("ndpsim.simulate.expert.fastest", without_refresh)
     with pytest.raises(MismatchError, match="plain run"):

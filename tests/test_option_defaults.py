@@ -85,6 +85,7 @@ TRIED: dict[str, list[tuple[tuple[str, ...], str, str, str]]] = {
         (("gemv",), "--model", "qwen3-235b-a22b", "mixtral-8x7b"),
         (("gemv", *SHAPE), "--tokens", "1", "2"),
         (("gemv", *SHAPE), "--release-ns", "0", "100"),
+        (("gemv", *SHAPE), "--start-clock", "1", "9000"),
         (("gemv", *SHAPE), "--engine", "ndp", "host-read"),
         (("gemv", *SHAPE), "--layout", "localized", "sharded:2"),
         (("gemv", *SHAPE), "--bits", "16", "8"),

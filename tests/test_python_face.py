@@ -200,6 +200,8 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             **_HW,
             "tokens": [*(one for one in _COUNT if one is not PAIR), 16385, [], [1, 0], [2.0]],
             "release_ns": [*but(1.5), -1, 1e10, [], [0, 1], [-1.0], "5"],
+            "start_clock": [*_COUNT, (1 << 48) + 1],
+            "refresh_phases": [*but(None), 0, 2.0, 1025, "1"],
             "layout": but(),
             "bits": _BITS,
             "record_commands": _FLAG,

@@ -186,6 +186,7 @@ _TABLE: dict[str, dict[str, list[Any]]] = {
         "model": [ndpsim.Expert(256, 256), ndpsim.Expert(512, 128)],
         "tokens": [2],
         "release_ns": [100.0, [250.0]],
+        "start_clock": [9000],
         "layout": ["sharded:2"],
         "bits": [8, ndpsim.ExpertFormat.of(8, 64), ndpsim.ExpertFormat.of(8, 64, 8)],
         "sets": [["dimm.ranks=2"]],
@@ -254,7 +255,7 @@ _WITH: dict[tuple[str, str], dict[str, Any]] = {
 def test_another_argument_is_another_result(name):
     """Over every argument: nothing is found for another value, and what is found later is right."""
     call, _ = CALLS[name]
-    aside = {"record_commands", "exact_check", "progress", "cache"}
+    aside = {"record_commands", "exact_check", "progress", "cache", "refresh_phases"}
     assert set(_TABLE[name]) == set(inspect.signature(call).parameters) - aside
     cache = ResultCache(disk_bytes=0)
     asked = [{}, *(_WITH[key] for key in _WITH if key[0] == name and key[1] != "standard")]

@@ -276,6 +276,8 @@ def test_a_point_under_a_policy_has_the_metrics_of_its_run(tmp_path):
     [
         (GEMV, {"model": "mixtral-8x7b", "shape": "512,64"}, "a model or a shape, not both"),
         (GEMV, {"host-reads": 0.5}, "is of host-traffic"),
+        (GEMV, {"start-clock": 5, "host-traffic": 4}, "is not supported with host-traffic"),
+        (GEMV, {"refresh-phases": 5, "engine": "host-read"}, "the host only reads"),
         (GEMV, {"scale-bits": 8}, "is of group-size"),
         (GEMV, {"engine": "host-read", "tokens": 2}, "the host only reads"),
         (RELAYOUT, {"topology": "ring", "link.topology": "mesh"}, "give one of them"),

@@ -21,8 +21,9 @@ CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 
 
 # Options by what they are about, in the order of the help; what is in none of them comes last.
 _SECTIONS = {
-    "What is simulated": "hw model policy shape tokens release-ns engine experts from to from-dimms to-dimms "
-    "topology no-host other-dimms layout layers kv context gpu-experts set row repeat",
+    "What is simulated": "hw model policy shape tokens release-ns start-clock refresh-phases engine experts "
+    "from to from-dimms to-dimms topology no-host other-dimms layout layers kv context gpu-experts set row "
+    "repeat",
     "Weights": "bits group-size scale-bits zero-point-bits",
     "Host traffic": "host-traffic host-reads host-pattern arbitration slice-clocks",
     "Memory": "standard org timing ranks channels mapper scheduler row-policy row-cap refresh read-buffer "

@@ -124,6 +124,19 @@ class _Numbers(click.types.StringParamType):
     help="Nothing is done for the experts before; 0,100,200: for each of three of --tokens.",
 )
 @click.option(
+    "--start-clock",
+    default=1,
+    show_default=True,
+    type=int,
+    help="The DRAM clock at which it begins; refreshes fall due after whole intervals from 0 on.",
+)
+@click.option(
+    "--refresh-phases",
+    metavar="N",
+    type=int,
+    help="Run from N clocks over one period of refreshes, too: mean, least and most time.",
+)
+@click.option(
     "--engine", default="ndp", show_default=True, help="ndp, or host-read: the host reads the weights."
 )
 @click.option(
@@ -155,6 +168,8 @@ def command(
     shape: str | None,
     tokens: int | list[int],
     release_ns: float | list[float],
+    start_clock: int,
+    refresh_phases: int | None,
     engine: str,
     layout: str | None,
     bits: str,
@@ -202,16 +217,24 @@ def command(
     expert = parse_shape(shape) if shape is not None else "qwen3-235b-a22b" if model is None else model
     if engine == "host-read":
         refuse_given(
-            "belongs to --engine ndp: the host only reads", "tokens", "release_ns", "timeline_to", "host_gbps"
+            "belongs to --engine ndp: the host only reads",
+            "tokens",
+            "release_ns",
+            "start_clock",
+            "refresh_phases",
+            "timeline_to",
+            "host_gbps",
         )
         _host_read(hardware, expert, "striped" if layout is None else layout, formats, outputs, exact_check)
     elif beside is not None:
-        refuse_given("is not supported with --host-traffic", "exact_check")
+        unsupported = "exact_check", "start_clock", "refresh_phases"
+        refuse_given("is not supported with --host-traffic", *unsupported)
         layout = "localized" if layout is None else layout
         _beside_host(hardware, expert, tokens, release_ns, layout, formats, outputs, beside)
     else:
         layout = "localized" if layout is None else layout
-        _alone(hardware, expert, tokens, release_ns, layout, formats, outputs, exact_check)
+        when = {"release_ns": release_ns, "start_clock": start_clock, "refresh_phases": refresh_phases}
+        _alone(hardware, expert, tokens, when, layout, formats, outputs, exact_check)
 
 
 def _picture(engine: str, host_given: Mapping[str, Any]) -> str:
@@ -225,13 +248,13 @@ def _alone(
     hardware: Hardware,
     expert: str | Expert,
     tokens: int | list[int],
-    release_ns: float | list[float],
+    when: dict[str, Any],
     layout: str,
     formats: ExpertFormat,
     outputs: _Outputs,
     exact_check: bool,
 ) -> None:
-    """The expert on DIMMs that do nothing else."""
+    """The expert on DIMMs that do nothing else; `when`: arguments of `simulate_expert`."""
     from ndpsim.layout import parse_layout
     from ndpsim.simulate import simulate_expert
 
@@ -239,7 +262,7 @@ def _alone(
         outputs.check_lane(max(1, parse_layout(layout)[1]), hardware.lanes)
     with (
         progress_of("simulating") as progress,
-        named_as_options("tokens", "release_ns", "bits", "layout", "model"),
+        named_as_options("tokens", *when, "bits", "layout", "model"),
     ):
         result = simulate_expert(
             hardware,
@@ -250,7 +273,7 @@ def _alone(
             record_commands=outputs.commands is not None or outputs.draws,
             exact_check=exact_check,
             progress=progress,
-            release_ns=release_ns,
+            **when,
         )
     outputs.write_of_lanes(result)
     if outputs.plot is not None:

@@ -14,6 +14,7 @@ from ndpsim.dram.fast.every_step import EveryStep
 from ndpsim.dram.fast.fast_forward import FastForward
 from ndpsim.dram.fast.fields import BANKS, SLOTS
 from ndpsim.dram.fast.transition_table import can_fast_forward, make_table, no_table
+from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.dram.sink import Sink
 from ndpsim.dram.state import (
     CLOSED_AT,
@@ -89,9 +90,15 @@ def open_clocks_of(rows: Ints, counted: int, end: int) -> int:
 class ScanController:
     """The general controller: looks at every request of a queue, of any length."""
 
-    def __init__(self, tables: Tables, policy: Policy, latency_places: int = LATENCIES) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        policy: Policy,
+        latency_places: int = LATENCIES,
+        schedule: Schedule | None = None,
+    ) -> None:
         self.tables, self._policy = tables, policy
-        self._channel = make_channel(tables, policy, latency_places)
+        self._channel = make_channel(tables, policy, latency_places, schedule)
         self.value, self.latencies = self._channel.value[:COUNTERS], self._channel.latencies
         self.issued: Ints = self._channel.issued
         self.most_queued = self._channel.entry.shape[0] * self._channel.entry.shape[2]
@@ -115,13 +122,18 @@ class FastController:
     """The fast controller (`fast.state.chunks_needed`)."""
 
     def __init__(
-        self, tables: Tables, policy: Policy, latency_places: int = LATENCIES, with_sink: bool = False
+        self,
+        tables: Tables,
+        policy: Policy,
+        latency_places: int = LATENCIES,
+        with_sink: bool = False,
+        schedule: Schedule | None = None,
     ) -> None:
         self.tables, self._policy = tables, policy
         chunks = fast.chunks_needed(tables, policy, with_sink)
         self._in_steps = chunks > 1 or policy.row_cap > 0
         self._shape = fast.make_shape(tables, policy.rows, chunks)
-        self._state = fast.make_states(tables, policy, 1, chunks)[0]
+        self._state = fast.make_states(tables, policy, 1, chunks, schedule)[0]
         self.value, self.latencies = self._state["value"][:COUNTERS], np.zeros(latency_places, dtype=np.int64)
         self.most_queued = 2 * chunks * SLOTS + BANKS
         self._transition_tables: dict[tuple[int, ...], Ints] = {}  # by the shape and clocks of the sink
@@ -172,9 +184,16 @@ def compare_channels(one: Controller, other: Controller) -> list[str]:
 
 
 def make_controller(
-    tables: Tables, policy: Policy, with_sink: bool = False, latency_places: int = LATENCIES
+    tables: Tables,
+    policy: Policy,
+    with_sink: bool = False,
+    latency_places: int = LATENCIES,
+    schedule: Schedule | None = None,
 ) -> Controller:
-    """The fastest controller that can run a channel, at rest."""
+    """The fastest controller that can run a channel, at rest.
+
+    `schedule`: of its refreshes; None: that of the policy.
+    """
     if fast.chunks_needed(tables, policy, with_sink) > 0:
-        return FastController(tables, policy, latency_places, with_sink)
-    return ScanController(tables, policy, latency_places)
+        return FastController(tables, policy, latency_places, with_sink, schedule)
+    return ScanController(tables, policy, latency_places, schedule)

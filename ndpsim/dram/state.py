@@ -281,14 +281,19 @@ def put_schedule(value: Ints, schedule: Schedule, numbers: Sequence[int]) -> Non
     ]
 
 
-def make_channel(tables: Tables, policy: Policy, latency_places: int = LATENCIES) -> Channel:
-    """A channel at rest before clock 1: all banks closed, all queues empty."""
+def make_channel(
+    tables: Tables, policy: Policy, latency_places: int = LATENCIES, schedule: Schedule | None = None
+) -> Channel:
+    """A channel at rest before clock 1: all banks closed, all queues empty.
+
+    `schedule`: of its refreshes; None: that of the policy.
+    """
     nodes = number_nodes(tables).total
     # The read queue may have to take back an active request of every bank.
     slots = max(policy.read_slots + nodes, policy.write_slots, 2 * nodes + _REFRESHES_QUEUED * tables.ranks)
     rows = np.zeros((nodes, ROW_FIELDS), dtype=np.int64)
     rows[:, OPEN_ROW] = -1
-    schedule = schedule_of(tables, policy)
+    schedule = schedule_of(tables, policy) if schedule is None else schedule
     value = np.zeros(COUNTERS + len(schedule.turns) * TURN_FIELDS, dtype=np.int64)
     put_schedule(value, schedule, range(len(COMMANDS)))
     value[CLOCK], value[PAUSE] = 1, FAR

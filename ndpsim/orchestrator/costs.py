@@ -3,6 +3,11 @@
 A simulation is made when its result is first asked for, and found in the cache of results where it was made
 before; from then on a cost is a look-up in a dictionary.
 
+An expert begins anywhere between two refreshes, so its time and energy are the mean over runs that begin
+evenly over a period of refreshes: as many as last 20 periods together, at least one. A run from another clock
+meets one refresh more or less, so that the mean is within a twentieth of the share of time that refreshes
+take, which is 5 to 11%. Refreshes that were due before the expert began do not hold it up.
+
 Some relayouts are alike: on a ring of links those between two DIMMs that are as many links apart, and those
 between one DIMM and the stripes over all, turned around the ring by an even number of DIMMs (to the DIMM
 opposite, even DIMMs send one way and odd ones the other). One of them is simulated. Between two DIMMs that
@@ -19,9 +24,9 @@ their results.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from os import PathLike
 from typing import NamedTuple
@@ -32,14 +37,17 @@ from numpy.typing import NDArray
 from ndpsim.arguments import whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.config.system import Host
+from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, make_layout
 from ndpsim.link import Network
 from ndpsim.moe import Expert, MoeShape
 from ndpsim.orchestrator.contention import ContentionTable, contention_table, shared_bandwidth
 from ndpsim.results.cache import ResultCache
+from ndpsim.results.expert import ExpertResult, OverRefresh
 from ndpsim.simulate import MAX_TOKENS, simulate_expert, simulate_host_read, simulate_relayout
 from ndpsim.simulate.geometry import geometry_of
+from ndpsim.simulate.machine import lower_machine
 from ndpsim.simulate.relayout_plan import access_by_units
 from ndpsim.simulate.weights import named_weights
 
@@ -54,6 +62,8 @@ _MOST_MOVED = (
 )  # bytes of a relayout that is simulated at once, which takes some 15 times as much memory
 _EVEN_BURSTS = 1000  # of a lane: stripes are then even within 0.1%
 _FREE_LINK = {"gbps": 1e6, "latency_ns": 0.0, "header_bytes": 0}
+_PERIODS = 20  # of refreshes, that the runs of an expert last together
+_MOST_PHASES = 1024
 _LAST_SIMULATED = 512  # tokens; estimates for more go on along the line through the last two points
 
 
@@ -62,7 +72,7 @@ class NdpCost:
     """An expert, or a share of its columns, on a DIMM, or on several.
 
     Attributes:
-        time_ns: from the first activation to the last result.
+        time_ns: from the first activation to the last result, on average over the phases of refresh.
         bytes: of weights.
         dram_gbps: weights read over the time, on average, those that are read again counted again.
         energy_nj: by component, with their `total`; None of a component that is not known.
@@ -200,6 +210,20 @@ class Costs:
         self._of_bits: dict[int, Costs] = {}
         self._contention: dict[int, ContentionTable] = {}
 
+    @cached_property
+    def start_clock(self) -> int:
+        """The DRAM clock half-way between two refreshes.
+
+        A run from there meets as many of them as runs do on average, but for half of one.
+        """
+        return 1 + self._refreshes.period // 2
+
+    @cached_property
+    def _refreshes(self) -> Schedule:
+        """Those of the memory with NDP units."""
+        with self._units.errors_at_origins():
+            return lower_machine(self._units).schedule
+
     def of_bits(self, bits: int | None) -> Costs:
         """The costs of replicas in so many bits; None: of the experts themselves."""
         if bits is None:
@@ -230,15 +254,36 @@ class Costs:
         model = whole if columns == whole.intermediate else Expert(whole.hidden, columns)
         of_turn = in_turns(tokens)
         layout = "localized" if shards == 1 else f"sharded:{shards}"
-        result = simulate_expert(self._units, model, of_turn, layout, self.bits, cache=self._cache)
+        result, mean = self._over_refresh(model, of_turn, layout)
         read = result.weight_bytes * result.weight_reads
         return NdpCost(
-            result.time_ns,
+            mean.mean_ns,
             result.weight_bytes // len(of_turn),
-            read / result.time_ns,
-            result.energy_nj,
+            read / mean.mean_ns,
+            mean.mean_energy_nj,
             result.energy_note,
         )
+
+    def _over_refresh(
+        self, model: Expert, tokens: Sequence[int], layout: str
+    ) -> tuple[ExpertResult, OverRefresh]:
+        """A run of an expert, and the mean over runs from any clock."""
+        run = partial(
+            simulate_expert,
+            self._units,
+            model,
+            tokens,
+            layout,
+            self.bits,
+            cache=self._cache,
+            start_clock=self.start_clock,
+        )
+        result = run(refresh_phases=1)
+        phases = min(-(-_PERIODS * self._refreshes.period // result.cycles), _MOST_PHASES)
+        if self._refreshes.turns and phases > 1:
+            result = run(refresh_phases=phases)
+        assert result.over_refresh is not None
+        return result, result.over_refresh
 
     def expected_ns(self, most_tokens: int, shards: int = 1) -> tuple[Floats, float]:
         """What a policy may expect of an expert on a DIMM: simulated for some numbers of tokens, and on the
@@ -284,13 +329,16 @@ class Costs:
 
     @cached_property
     def _device_read(self) -> HostReadCost:
-        one = simulate_expert(self._units, self.shape, 1, "localized", self.bits, cache=self._cache)
-        energy_nj = one.energy_nj and {
-            name: nj for name, nj in one.energy_nj.items() if not name.startswith("ndp_") and name != "total"
+        one, mean = self._over_refresh(self.shape, [1], "localized")
+        energy_nj = mean.mean_energy_nj and {
+            name: nj
+            for name, nj in mean.mean_energy_nj.items()
+            if not name.startswith("ndp_") and name != "total"
         }
-        size, gbps = one.weight_bytes, one.bandwidth_gbps
+        # Refreshes hold up the reading as long as they hold up the expert.
+        size, time_ns = one.weight_bytes, one.weight_bytes / one.bandwidth_gbps + mean.mean_ns - one.time_ns
         note = f"read by the units: {one.energy_note}"
-        return HostReadCost(size / gbps, size, 1, gbps, energy_nj, note)
+        return HostReadCost(time_ns, size, 1, size / time_ns, energy_nj, note)
 
     def relayout(self, source: str, target: str) -> RelayoutCost:
         """An expert moves between places, "striped", "localized 3" (DIMM 3), "sharded:4 8" (8 to 11)."""

@@ -4,7 +4,8 @@ The experts of each DIMM run back to back from when its first one began, and the
 and for copies to the GPU, begin when they began, each at its own limit: of a striped read, each channel
 carries an equal part, and a copy goes as fast as PCIe let it on average. Copies from before the layer are
 read beside it, and relayouts move beside it, one after the other on a channel. Everything else, computing on
-GPU and CPU and the way over PCIe, takes what it took.
+GPU and CPU and the way over PCIe, takes what it took. Sessions begin half-way between two refreshes, since
+rates are means over all phases of refresh.
 
 When the experts of a channel are done, and by the rates all reads that began before have ended, the reads
 that are left are those of a session without experts, which is the same for many channels.
@@ -279,7 +280,8 @@ def _run_all(costs: Costs, channels: Sequence[_Channel], cuts: Sequence[float]) 
 
 def _run(costs: Costs, channel: _Channel) -> _Ends:
     """A session of one channel."""
-    session, hidden = Session(costs.hardware, arbitration=costs.arbitration), costs.shape.hidden
+    hidden = costs.shape.hidden
+    session = Session(costs.hardware, arbitration=costs.arbitration, start_clock=costs.start_clock)
     for one in channel.queued:
         for tokens in in_turns(one.tokens):
             session.expert(Expert(hidden, one.columns), tokens, one.dimm, one.release_ns, one.bits)

@@ -91,6 +91,7 @@ def expert_facts(result: ExpertResult) -> list[tuple[str, str, str]]:
     idle = ", ".join(f"{name} {format_time(ns)}" for name, ns in result.idle_ns.items())
     facts = [
         ("time", format_time(result.time_ns), clocks_of(result.cycles, result.clock_ns)),
+        *_over_refresh(result),
         (
             "weights",
             format_bytes(result.weight_bytes),
@@ -114,6 +115,16 @@ def expert_facts(result: ExpertResult) -> list[tuple[str, str, str]]:
     if len(result.token_tiles) > 1:
         facts.append(("token tiles", str(len(result.token_tiles)), _tiles(result.token_tiles)))
     return facts
+
+
+def _over_refresh(result: ExpertResult) -> list[tuple[str, str, str]]:
+    """The time over the phases of refresh, where it was asked for."""
+    over = result.over_refresh
+    if over is None:
+        return []
+    extremes = f"least {format_time(over.least_ns)}, most {format_time(over.most_ns)}"
+    runs = f"mean of {counted(len(over.times_ns), 'start clock')} over a period of refreshes; {extremes}"
+    return [("any start", format_time(over.mean_ns), runs)]
 
 
 def _tiles(tokens: Sequence[int]) -> str:

@@ -3,6 +3,7 @@ from ndpsim.results.cache import ResultCache as ResultCache
 from ndpsim.results.contention import ContentionResult as ContentionResult
 from ndpsim.results.expert import ExpertResult as ExpertResult
 from ndpsim.results.expert import JobTime as JobTime
+from ndpsim.results.expert import OverRefresh as OverRefresh
 from ndpsim.results.expert import Phase as Phase
 from ndpsim.results.host_read import HostReadResult as HostReadResult
 from ndpsim.results.moe import CheckedEnd as CheckedEnd

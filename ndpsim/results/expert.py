@@ -9,7 +9,7 @@ from typing import Any
 from ndpsim.reported import Reported
 from ndpsim.traces import CommandTrace
 
-__all__ = ["ExpertResult", "JobTime", "Phase"]
+__all__ = ["ExpertResult", "JobTime", "OverRefresh", "Phase"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,25 @@ class JobTime:
     tokens: int
     start_ns: float
     end_ns: float
+
+
+@dataclass(frozen=True)
+class OverRefresh:
+    """The same run from DRAM clocks that lie evenly over one period of the refreshes.
+
+    Attributes:
+        mean_ns, least_ns, most_ns: of the times.
+        mean_energy_nj: by component, as `ExpertResult.energy_nj`.
+        start_clocks: from which it was run.
+        times_ns: from each of them, `time_ns` of the run.
+    """
+
+    mean_ns: float
+    least_ns: float
+    most_ns: float
+    mean_energy_nj: Mapping[str, float | None] | None
+    start_clocks: tuple[int, ...]
+    times_ns: tuple[float, ...]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,7 +102,9 @@ class ExpertResult(Reported):
         config: everything that was used: hardware, model, weights, layout.
         wall_s: how long the call took, without `compile_s`; next to nothing with a result from a cache.
         compile_s: how long kernels were compiled for it; 0 when they were in the cache.
-        command_traces: by lane, when asked for.
+        command_traces: by lane, when asked for, at clocks as refresh counts them.
+        over_refresh: the time over the phases of refresh, when asked for; all else is of the run from the
+            first of its start clocks.
     """
 
     time_ns: float
@@ -118,3 +139,4 @@ class ExpertResult(Reported):
     wall_s: float
     compile_s: float = field(repr=False)
     command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)
+    over_refresh: OverRefresh | None = field(default=None, repr=False)

@@ -23,7 +23,7 @@ from ndpsim.simulate.program import (
     GATE_UP,
     Job,
     LaneCounts,
-    MakeChannel,
+    MakeLane,
     Multiply,
     ReadResults,
     Spans,
@@ -44,14 +44,22 @@ Ints = NDArray[np.int64]
 class _Dimm:
     """The lanes of a DIMM, or of DIMMs that run alike."""
 
-    def __init__(self, machine: Machine, placed: Placed, recording: bool, make_channel: MakeChannel) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        placed: Placed,
+        recording: bool,
+        make_channel: MakeLane,
+        start_clock: int,
+    ) -> None:
+        schedule = machine.schedule.seen_from(start_clock)
         self.machine, self.placed = machine, placed
         ticks = machine.dram_ticks, machine.unit_ticks
         servers = machine.unit.servers(placed.interleaving, GATE_UP)
         self.lanes = [
             Lane(
                 stream,
-                make_channel(machine.tables, machine.policy),
+                make_channel(machine.tables, machine.policy, schedule),
                 sink.make_sink(machine.unit.fifo_bursts, servers, *ticks, stream.groups),
                 command_room() if recording else no_commands(),
             )
@@ -90,6 +98,8 @@ class DimmsAlone:
         expert: where the first lies. Each lies behind the one before, from the next row of the banks on.
         recording: keep the command trace of every lane.
         make_channel: makes the controller of a lane.
+        start_clock: the DRAM clock at which it begins, by which refreshes fall due; clocks of the run count
+            from `FIRST_CLOCK`.
     """
 
     def __init__(
@@ -97,11 +107,12 @@ class DimmsAlone:
         machine: Machine,
         expert: PlacedOnDimms,
         recording: bool,
-        make_channel: MakeChannel,
+        make_channel: MakeLane,
+        start_clock: int = FIRST_CLOCK,
     ) -> None:
-        self.machine, self.expert = machine, expert
+        self.machine, self.expert, self.start_clock = machine, expert, start_clock
         self.spans, self.path = Spans(), host_path(machine, expert)
-        self.each = [_Dimm(machine, placed, recording, make_channel) for placed in expert.placed]
+        self.each = [_Dimm(machine, placed, recording, make_channel, start_clock) for placed in expert.placed]
         self.of_dimm = [self.each[number] for number in expert.of_dimm]
 
     def run(self, jobs: Sequence[Job], progress: Callable[[float], None]) -> int:
@@ -158,9 +169,10 @@ class DimmsAlone:
         ]
 
     def command_traces(self) -> tuple[CommandTrace, ...]:
-        """The commands of each lane, where recorded."""
+        """The commands of each lane, where recorded, at clocks as refresh counts them."""
+        shift = self.start_clock - FIRST_CLOCK
         return tuple(
-            decode_commands(lane.commands, self.machine.tables)
+            decode_commands(lane.commands, self.machine.tables, shift)
             for dimm in self.of_dimm
             for lane in dimm.of_lane
             if lane.commands.entry.size
@@ -172,7 +184,8 @@ class DimmsAlone:
         Raises:
             MismatchError: something that is counted differs.
         """
-        again = DimmsAlone(self.machine, every_lane(self.machine, self.expert), False, plain)
+        every = every_lane(self.machine, self.expert)
+        again = DimmsAlone(self.machine, every, False, plain, self.start_clock)
         plain_end = again.run(jobs, lambda share: None)
         if (end, self.spans) != (plain_end, again.spans):
             raise MismatchError(f"the plain run ends at tick {plain_end}, not {end}, or in other phases")

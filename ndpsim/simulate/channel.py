@@ -378,13 +378,12 @@ class ChannelRun:
         """The commands of each lane, whoever issued them, at clocks as refresh counts them."""
         by_lane, by_bus = self.dimms.recorded
         buses = len(by_bus.length)
-        of_host = [decode_commands(_one(by_bus, bus), self.setup.host_tables) for bus in range(buses)]
+        shift = self.setup.refresh_shift
+        of_host = [decode_commands(_one(by_bus, bus), self.setup.host_tables, shift) for bus in range(buses)]
         for lane in range(len(by_lane.length) if by_lane.entry.size else 0):
             rank, bus = divmod(lane, buses)
-            own = decode_commands(_one(by_lane, lane), self.setup.lane_tables)
-            trace = merge_commands(own, of_host[bus], rank)
-            trace.clock[:] += self.setup.refresh_shift
-            yield trace
+            own = decode_commands(_one(by_lane, lane), self.setup.lane_tables, shift)
+            yield merge_commands(own, of_host[bus], rank)
 
 
 def _one(recorded: state.Commands, number: int) -> state.Commands:

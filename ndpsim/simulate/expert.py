@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,11 +15,12 @@ from ndpsim._later import import_home
 from ndpsim.arguments import flag, number, progress_function, several, text, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram import state
+from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.layout import ExpertFormat, ExpertWeights, parse_layout
 from ndpsim.moe import Expert, MoeShape
 from ndpsim.results.cache import Lookup, ResultCache
-from ndpsim.results.expert import ExpertResult
+from ndpsim.results.expert import ExpertResult, OverRefresh
 from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.simulate.alone import DimmsAlone
 from ndpsim.simulate.lane import ensure_recordable, name_commands
@@ -29,7 +31,7 @@ from ndpsim.simulate.machine import (
     place_on_dimms,
 )
 from ndpsim.simulate.power import unit_work
-from ndpsim.simulate.program import FIRST_CLOCK, Job, fastest, waiting_ns
+from ndpsim.simulate.program import FIRST_CLOCK, LAST_START, Job, fastest, waiting_ns
 from ndpsim.simulate.weights import named_weights
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ Progress = Callable[[float], None]
 MAX_TOKENS = 16384
 
 _MOST_JOBS = 4096
+_MOST_PHASES = 1024
 _LAST_RELEASE_NS = 1e9
 _IDLE = {"refresh": state.IDLE_REFRESH, "fifo": state.IDLE_CREDIT, "rows": state.IDLE_ROW}
 
@@ -101,6 +104,8 @@ def simulate_expert(
     progress: Progress | None = None,
     cache: bool | ResultCache = False,
     release_ns: float | Sequence[float] = 0.0,
+    start_clock: int = FIRST_CLOCK,
+    refresh_phases: int | None = None,
 ) -> ExpertResult:
     """Simulate an expert of a model, or several in turn, on one DIMM or on several, cycle by cycle.
 
@@ -125,6 +130,11 @@ def simulate_expert(
             with `record_commands` or `exact_check` everything is simulated.
         release_ns: the time, after the first clock, of each expert in turn, or of all: before it none of the
             expert's activations come, and none of its weights are read ahead.
+        start_clock: the DRAM clock at which the run begins. Refreshes fall due after whole refresh intervals
+            from clock 0 on; those before the start are done, and all ranks ready. Times count from the start,
+            clocks of commands do not.
+        refresh_phases: also run from so many clocks, the first of them `start_clock`, that lie evenly over
+            one period of the refreshes, at most 1024: the result has `over_refresh`. None: only from there.
 
     Raises:
         InputError: an argument, the hardware or the model makes no sense, or does not fit.
@@ -134,20 +144,35 @@ def simulate_expert(
     of_jobs, layout = token_counts(tokens), text(layout, "layout")
     released = release_times(release_ns, len(of_jobs))
     record_commands, exact_check = flag(record_commands, "record_commands"), flag(exact_check, "exact_check")
+    start_clock = whole_number(start_clock, "start_clock", FIRST_CLOCK, LAST_START)
     progress = progress_function(progress)
+    hardware = load_hardware(hw, sets)
+    if refresh_phases is not None:
+        count = whole_number(refresh_phases, "refresh_phases", 1, _MOST_PHASES)
+        run_from = functools.partial(
+            simulate_expert, hardware, model, of_jobs, layout, bits,
+            exact_check=exact_check, cache=cache, release_ns=released,
+        )  # fmt: skip
+        first = run_from(
+            start_clock=start_clock,
+            record_commands=record_commands,
+            progress=lambda share: progress(share / count),
+        )
+        schedule = lower_machine(hardware).schedule
+        over = _over_refresh(first, schedule, start_clock, count, run_from, progress)
+        return replace(first, over_refresh=over, **stopwatch.times())
     if parse_layout(layout)[0] == "striped":
         raise InputError(
             "striped spreads each row of weights over all DIMMs, and a DIMM multiplies only rows of its own: "
             "relayout it into localized or sharded:N first, or let the host read it",
             key="layout",
         )
-    hardware = load_hardware(hw, sets)
     weights, model_name = named_weights(model, bits)
     lookup = Lookup(
         ExpertResult,
         cache,
         record_commands or exact_check,
-        (hardware, weights, of_jobs, layout, released),
+        (hardware, weights, of_jobs, layout, released, start_clock),
         {"model": model_name},
     )
     if (found := lookup.find(stopwatch, progress)) is not None:
@@ -163,9 +188,9 @@ def simulate_expert(
         ensure_recordable(expert.bursts * len(tiles))
     run: DimmsAlone | LanesInTurn
     if machine.shared_commands:
-        run = _later("LanesInTurn")(machine, expert, weights, record_commands)
+        run = _later("LanesInTurn")(machine, expert, weights, record_commands, start_clock)
     else:
-        run = DimmsAlone(machine, expert, record_commands, fastest)
+        run = DimmsAlone(machine, expert, record_commands, fastest, start_clock)
     end = run.run(jobs, progress)
     if exact_check:
         _check(run, jobs, end)
@@ -176,8 +201,56 @@ def simulate_expert(
         "tokens": of_jobs[0] if len(of_jobs) == 1 else list(of_jobs),
         "layout": layout,
         **({"release_ns": list(released)} if any(released) else {}),
+        **({"start_clock": start_clock} if start_clock != FIRST_CLOCK else {}),
     }
     return lookup.store(_result(run, jobs, end, config, weights, stopwatch))
+
+
+def _over_refresh(
+    first: ExpertResult,
+    schedule: Schedule,
+    start_clock: int,
+    count: int,
+    run_from: Callable[..., ExpertResult],
+    progress: Progress,
+) -> OverRefresh:
+    """A run from so many clocks over one period of the refreshes, `first` from `start_clock`.
+
+    All runs in which no refresh falls due are the same, so one of them is simulated.
+    """
+    clocks = [start_clock + number * schedule.period // count for number in range(count)]
+    runs: list[ExpertResult] = []
+    undisturbed: ExpertResult | None = None
+    for clock in clocks:
+        if undisturbed is None or _refreshes(schedule, clock, undisturbed.cycles):
+            run = run_from(start_clock=clock) if runs else first
+        else:
+            run = undisturbed
+        if not _refreshes(schedule, clock, run.cycles):
+            undisturbed = run
+        runs.append(run)
+        progress(len(runs) / count)
+    times_ns = tuple(run.time_ns for run in runs)
+    energies = [run.energy_nj for run in runs]
+    return OverRefresh(
+        sum(times_ns) / count,
+        min(times_ns),
+        max(times_ns),
+        energies[0] and {name: _mean([(of or {})[name] for of in energies]) for name in energies[0]},
+        tuple(clocks),
+        times_ns,
+    )
+
+
+def _refreshes(schedule: Schedule, clock: int, cycles: int) -> int:
+    """How many refreshes fall due from a clock to the end of a run of so many."""
+    return schedule.due_before(clock + cycles + 1) - schedule.due_before(clock)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """None where a value is not known."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if len(known) == len(values) else None
 
 
 def _check_room(machine: Machine, expert: PlacedOnDimms, count: int) -> None:

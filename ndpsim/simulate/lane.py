@@ -142,8 +142,8 @@ def run_channel(
         )
 
 
-def decode_commands(commands: state.Commands, tables: Tables) -> CommandTrace:
-    """A recorded trace with nodes taken apart into rank, bank group and bank."""
+def decode_commands(commands: state.Commands, tables: Tables, shift: int = 0) -> CommandTrace:
+    """A recorded trace, so many clocks later, with nodes taken apart into rank, bank group and bank."""
     nodes = state.number_nodes(tables)
     clock, command, node, row, column = commands.entry[: commands.length[0]].T
     flat = node - nodes.first_bank
@@ -151,7 +151,7 @@ def decode_commands(commands: state.Commands, tables: Tables) -> CommandTrace:
     group = flat // tables.banks_per_group
     to_group = to_bank & np.isin(command, _OF_ONE_BANK)
     return CommandTrace(
-        clock=clock.copy(),
+        clock=clock + shift,
         command=command.copy(),
         rank=np.where(to_bank, group // tables.bankgroups, node - 1),
         bankgroup=np.where(to_group, group % tables.bankgroups, -1),

@@ -12,6 +12,7 @@ from typing import Any
 from ndpsim.caching import cached_by_identity
 from ndpsim.config import Hardware
 from ndpsim.dram import state
+from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.energy import UnitEnergy
 from ndpsim.layout import ExpertWeights, Geometry, Interleaving, LaneShare
 from ndpsim.link import Pipe
@@ -87,6 +88,11 @@ class Machine:
     def bus_ticks(self, bursts: int) -> int:
         """Time on the buses to the host for bursts that all of them share."""
         return -(-bursts // self.host_buses) * self.tables.burst * self.dram_ticks
+
+    @functools.cached_property
+    def schedule(self) -> Schedule:
+        """Which refreshes of a lane fall due when."""
+        return state.schedule_of(self.tables, self.policy)
 
     @functools.cached_property
     def row_places(self) -> int:

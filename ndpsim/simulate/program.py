@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import Controller, ScanController, make_controller
+from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.results.expert import JobTime, Phase
 from ndpsim.simulate.bus import ensure_same
 from ndpsim.simulate.lane import Lane
@@ -34,9 +35,11 @@ __all__ = [
     "DOWN",
     "FIRST_CLOCK",
     "GATE_UP",
+    "LAST_START",
     "Job",
     "LaneCounts",
     "MakeChannel",
+    "MakeLane",
     "Multiply",
     "Program",
     "ReadResults",
@@ -55,12 +58,14 @@ __all__ = [
 
 GATE_UP, DOWN = 0, 1  #: The regions of an expert.
 FIRST_CLOCK = 1  #: Of a program: the clock of the first DRAM command.
+LAST_START = 1 << 48  #: The last DRAM clock at which a run may begin.
 
 _REGIONS = ("gate-up", "down")
 _LATENCY_PLACES = 1  # single reads of a lane are not reported, only their sum
 
 Ints = NDArray[np.int64]
 MakeChannel = Callable[[Tables, state.Policy], Controller]
+MakeLane = Callable[[Tables, state.Policy, Schedule], Controller]
 
 
 class Job(NamedTuple):
@@ -228,14 +233,14 @@ def _multiply(spans: Spans, step: Multiply) -> Generator[Multiply, Ints, Ints]:
     return rows
 
 
-def fastest(tables: Tables, policy: state.Policy) -> Controller:
+def fastest(tables: Tables, policy: state.Policy, schedule: Schedule) -> Controller:
     """The fastest controller for a lane."""
-    return make_controller(tables, policy, with_sink=True, latency_places=_LATENCY_PLACES)
+    return make_controller(tables, policy, with_sink=True, latency_places=_LATENCY_PLACES, schedule=schedule)
 
 
-def plain(tables: Tables, policy: state.Policy) -> Controller:
+def plain(tables: Tables, policy: state.Policy, schedule: Schedule) -> Controller:
     """The controller that looks at every request."""
-    return ScanController(tables, policy, _LATENCY_PLACES)
+    return ScanController(tables, policy, _LATENCY_PLACES, schedule)
 
 
 class Runner(Protocol):

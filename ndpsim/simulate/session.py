@@ -31,6 +31,7 @@ from ndpsim.simulate.host import HostBus, host_buses
 from ndpsim.simulate.host_traffic import HostTraffic, host_round
 from ndpsim.simulate.lane import name_commands
 from ndpsim.simulate.machine import lower_machine
+from ndpsim.simulate.program import LAST_START
 from ndpsim.simulate.readings import channel_energy, expert_run, host_run, relayout_run
 from ndpsim.simulate.relayout_plan import access_by_units, ensure_transfers_fit, first_dimms, plan_transfers
 from ndpsim.simulate.relayout_run import Lowered, make_wave
@@ -40,7 +41,6 @@ __all__ = ["Session"]
 
 Ints = NDArray[np.int64]
 _NONE: Ints = np.zeros(0, dtype=np.int64)
-_MAX_CLOCK = 1 << 48
 _MAX_SLICE = 1 << 30
 _MOST_LAG = 2048  # clocks, of a host read: longer than all ranks' refreshes, short beside an expert
 
@@ -78,7 +78,7 @@ class Session:
         self._stopwatch = Stopwatch()
         arbitration = choice(arbitration, "arbitration", shared.ARBITRATIONS, "arbitration")
         slice_clocks = whole_number(slice_clocks, "slice_clocks", 1, _MAX_SLICE, " of clocks")
-        start_clock = whole_number(start_clock, "start_clock", 1, _MAX_CLOCK)
+        start_clock = whole_number(start_clock, "start_clock", 1, LAST_START)
         recording = flag(record_commands, "record_commands")
         self.hardware = load_hardware(hw, sets)
         ensure_on_channel(self.hardware)

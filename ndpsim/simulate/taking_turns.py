@@ -15,7 +15,7 @@ from ndpsim.layout import ExpertWeights
 from ndpsim.simulate.channel import ChannelRun, make_setup
 from ndpsim.simulate.host_path import host_path
 from ndpsim.simulate.machine import Machine, PlacedOnDimms
-from ndpsim.simulate.program import Job, LaneCounts, Spans
+from ndpsim.simulate.program import FIRST_CLOCK, Job, LaneCounts, Spans
 from ndpsim.traces import CommandTrace
 
 __all__ = ["LanesInTurn"]
@@ -31,6 +31,7 @@ class LanesInTurn:
         expert: where the first lies, each behind the one before.
         weights: of each of them.
         recording: keep the command trace of every lane.
+        start_clock: see `simulate.alone.DimmsAlone`.
         readable: on the readable arbiter.
 
     Raises:
@@ -43,16 +44,17 @@ class LanesInTurn:
         expert: PlacedOnDimms,
         weights: ExpertWeights,
         recording: bool,
+        start_clock: int = FIRST_CLOCK,
         readable: bool = False,
     ) -> None:
         if len(expert.of_dimm) > 1:
             problem = "an expert on several DIMMs whose ranks take turns on a command bus"
             raise InputError(f"not supported: {problem}", key="dimm.command_bus")
         self.machine, self.expert, self._weights = machine, expert, weights
+        self.start_clock = start_clock
         self.spans, self.path = Spans(), host_path(machine, expert)
-        self.channel = ChannelRun(
-            machine, make_setup(machine, "ndp-first", 1), 1, recording, readable=readable
-        )
+        setup = make_setup(machine, "ndp-first", 1, start_clock)
+        self.channel = ChannelRun(machine, setup, 1, recording, readable=readable)
 
     def run(self, jobs: Sequence[Job], progress: Callable[[float], None]) -> int:
         """Jobs, one for each expert; returns when the host has the last result."""
@@ -96,7 +98,7 @@ class LanesInTurn:
         Raises:
             MismatchError: something that is counted differs.
         """
-        again = LanesInTurn(self.machine, self.expert, self._weights, False, readable=True)
+        again = LanesInTurn(self.machine, self.expert, self._weights, False, self.start_clock, readable=True)
         plain_end = again.run(jobs, lambda share: None)
         same = np.array_equal(self.channel.dimms.lane_issued, again.channel.dimms.lane_issued)
         if (end, self.spans) != (plain_end, again.spans) or not same:

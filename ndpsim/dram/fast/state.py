@@ -29,6 +29,7 @@ from ndpsim.dram.fast.fields import (
     WRA,
     make_records,
 )
+from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.dram.row_policies import row_policy
 from ndpsim.dram.schedulers.FRFCFS import FRFCFS
 from ndpsim.dram.state import OPEN_CLOCKS, Policy, put_schedule, schedule_of
@@ -137,10 +138,16 @@ def make_shape(tables: Tables, rows: Any = None, chunks: int = 1) -> Shape:
     return kind(**numbers, queues=queues, rows=row_policy("open", 0) if rows is None else rows)
 
 
-def make_states(tables: Tables, policy: Policy, count: int = 1, chunks: int = 1) -> Records:
-    """So many channels at rest before clock 1: all banks closed, all queues empty."""
+def make_states(
+    tables: Tables, policy: Policy, count: int = 1, chunks: int = 1, schedule: Schedule | None = None
+) -> Records:
+    """So many channels at rest before clock 1: all banks closed, all queues empty.
+
+    `schedule`: of its refreshes; None: that of the policy.
+    """
     states = make_records(count, 1 if chunks == 1 else MOST_CHUNKS)
-    put_schedule(states["value"][0], schedule_of(tables, policy), np.argsort(COMMAND_OF_CLASS).tolist())
+    due = schedule_of(tables, policy) if schedule is None else schedule
+    put_schedule(states["value"][0], due, np.argsort(COMMAND_OF_CLASS).tolist())
     states["value"][1:] = states["value"][0]
     for name, gap in (
         ("same_rank", np.maximum(tables.gap[0], tables.gap[1])),

@@ -38,6 +38,11 @@ class Schedule(NamedTuple):
         periods, rest = divmod(clock - 1, self.period)
         return periods * len(self.turns) + sum(turn.clock <= rest for turn in self.turns)
 
+    def seen_from(self, clock: int) -> Schedule:
+        """The same to who counts clocks from 1 at `clock`: what falls due before is done."""
+        turns = (turn._replace(clock=(turn.clock - clock) % self.period + 1) for turn in self.turns)
+        return Schedule(tuple(sorted(turns, key=lambda turn: turn.clock)), self.period)
+
 
 def make_schedule(name: str, ranks: int, banks_per_group: int, interval: int) -> Schedule:
     """The schedule of the policy of this name; its period is the least number of intervals for all turns."""

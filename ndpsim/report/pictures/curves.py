@@ -63,9 +63,9 @@ class ReadCurve:
     clock_ns: float
 
 
-def _data_clocks(trace: CommandTrace, latency: int, burst: int, edges: Ints) -> Ints:
-    """For how many clocks, up to each edge, a bus had carried read data; the first command has clock 1."""
-    starts = np.sort(trace.clock[np.isin(trace.command, (RD, RDA))]) - 1 + latency
+def _data_clocks(trace: CommandTrace, start_clock: int, latency: int, burst: int, edges: Ints) -> Ints:
+    """For how many clocks, up to each edge after the start, a bus had carried read data."""
+    starts = np.sort(trace.clock[np.isin(trace.command, (RD, RDA))]) - start_clock + latency
     if not len(starts):
         return np.zeros_like(edges)
     begun = np.searchsorted(starts, edges, side="right")
@@ -93,9 +93,9 @@ def reads_over_time(result: ExpertResult | HostReadResult) -> ReadCurve:
     parts = max(1, -(-_OF_REFRESH * range_width // timings["nRFC"]))
     fine = equal_clocks(result.cycles, range_width / parts)
     data = np.zeros(len(fine), dtype=np.int64)
-    alike = Counter(map(id, result.command_traces))
+    alike, start = Counter(map(id, result.command_traces)), result.config.get("start_clock", 1)
     for trace in {id(trace): trace for trace in result.command_traces}.values():
-        data += alike[id(trace)] * _data_clocks(trace, timings["nCL"], timings["nBL"], fine)
+        data += alike[id(trace)] * _data_clocks(trace, start, timings["nCL"], timings["nBL"], fine)
     moved = np.diff(data) * burst_bytes // timings["nBL"]
     gbps = moved / (np.diff(fine) * result.clock_ns)
     in_range, in_bin = (np.arange(0, len(moved), count) for count in (parts, parts * bins))

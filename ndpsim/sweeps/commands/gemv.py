@@ -44,7 +44,8 @@ _HOST = {
     "arbitration": "arbitration",
     "slice-clocks": "slice_clocks",
 }
-_EXPERT = {"tokens": "tokens", "release-ns": "release_ns", "layout": "layout"}
+_ALONE = {"start-clock": "start_clock", "refresh-phases": "refresh_phases"}
+_EXPERT = {"tokens": "tokens", "release-ns": "release_ns", "layout": "layout", **_ALONE}
 
 
 def expert_of(given: Mapping[str, Any]) -> str | Expert:
@@ -71,6 +72,8 @@ class Gemv(SweptCommand):
         **EXPERT,
         "tokens": several(whole("Tokens that go through the expert", 1)),
         "release-ns": several(real("Nothing is done for the expert before", 0)),
+        "start-clock": whole("The DRAM clock at which it begins", 1),
+        "refresh-phases": whole("Clocks over a period of refreshes from which it also runs", "none"),
         "engine": choice("Who reads the weights", "ndp", ("ndp", "host-read"), "engine"),
         "layout": word("localized, sharded:N or striped", "localized; host-read: striped"),
         **WEIGHTS,
@@ -84,9 +87,12 @@ class Gemv(SweptCommand):
     def _check(self, given: Mapping[str, Any]) -> None:
         """Make sure that no option is given that would mean nothing."""
         if given.get("engine") == "host-read":
-            for key in ("tokens", "release-ns", *_HOST):
+            for key in ("tokens", "release-ns", *_ALONE, *_HOST):
                 if key in given:
                     raise InputError("belongs to engine ndp: the host only reads", key=key)
+        for key in _ALONE:
+            if key in given and "host-traffic" in given:
+                raise InputError("is not supported with host-traffic", key=key)
         for key in list(_HOST)[1:]:
             if key in given and "host-traffic" not in given:
                 raise InputError("is of host-traffic, which is not given", key=key)
@@ -111,6 +117,7 @@ class Gemv(SweptCommand):
             "tokens": given.get("tokens", 1),
             "release_ns": given.get("release-ns", 0),
             **{name: given.get(key) for key, name in _HOST.items()},
+            **{name: given[key] for key, name in _ALONE.items() if key in given},
         }
         traffic = file_digests(given["host-pattern"]) if "host-pattern" in given else None
         return Resolved(config, digest_of([self.name, config | {"model": None}, traffic]))
