@@ -192,6 +192,16 @@ def test_an_ipp_that_is_not_there_is_that_of_the_standby_beneath():
     assert energy.same_bank_refresh == pytest.approx(4 * (135 - 92) * 1.1 * 130 / 1000)
 
 
+def test_a_burst_costs_by_its_time_and_not_by_the_clocks_that_it_takes():
+    """At eight transfers a clock the same bits at the same rate take a quarter of the clocks, four times as long."""
+    device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
+    fewer_clocks = replace(device, standard=replace(device.standard, transfers_per_clock=8))
+    assert fewer_clocks.clock_ps == 4 * device.clock_ps
+    one, other = (channel_energy(which, find_currents(device)) for which in (device, fewer_clocks))
+    for name in ("read", "write", "io"):
+        assert getattr(other, name) == pytest.approx(getattr(one, name))
+
+
 @pytest.mark.parametrize("missing", ["IDD5C", "same_bank_refresh_ns"])
 def test_a_same_bank_refresh_needs_its_current_and_its_time(missing):
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
