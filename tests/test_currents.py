@@ -31,8 +31,10 @@ from ndpsim.energy.channel import counts_of
 from ndpsim.energy.of_trace import last_clock
 from ndpsim.energy.units import add_up
 from ndpsim.errors import InputError
-from ndpsim.spec import COMMANDS, resolve
+from ndpsim.spec import resolve, standards
 from ndpsim.traces import CommandTrace
+
+COMMANDS = standards()["DDR5"].by_number
 
 NUMBER = {command.name: number for number, command in enumerate(COMMANDS)}
 WORDS = ("part", "source", "assumptions")
@@ -237,7 +239,7 @@ def test_commands_are_counted_under_what_they_cost():
     issued = np.zeros(len(COMMANDS), dtype=np.int64)
     for name, times in (("ACT", 1), ("PREpb", 2), ("PREab", 4), ("RD", 8), ("WR", 16), ("RDA", 32), ("WRA", 64), ("REFab", 128), ("PREsb", 256), ("REFsb", 512)):  # fmt: skip
         issued[NUMBER[name]] = times
-    assert counts_of(issued, 3, 5) == Counts(1, 8 + 32, 16 + 64, 128, 512, 3, 5)
+    assert counts_of(issued, standards()["DDR5"], 3, 5) == Counts(1, 8 + 32, 16 + 64, 128, 512, 3, 5)
 
 
 # From a trace.

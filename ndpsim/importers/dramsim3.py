@@ -241,7 +241,8 @@ def _rate(ini: Ini, sheet: Sheet, standard: Standard) -> int:
         )
     if rate != wanted:
         sheet.note(
-            place, f"{float(tck_ns):g} ns become {transfers / rate:.6g} ns, the clock of {standard.name}-{rate}"
+            place,
+            f"{float(tck_ns):g} ns become {transfers / rate:.6g} ns, the clock of {standard.name}-{rate}",
         )
     return rate
 

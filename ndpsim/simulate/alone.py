@@ -160,7 +160,7 @@ class DimmsAlone:
     def command_traces(self) -> tuple[CommandTrace, ...]:
         """The commands of each lane, where recorded."""
         return tuple(
-            decode_commands(lane.commands, self.machine.tables)
+            decode_commands(lane.commands, self.machine.tables, self.machine.device.standard)
             for dimm in self.of_dimm
             for lane in dimm.of_lane
             if lane.commands.entry.size

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -11,12 +10,14 @@ from numpy.typing import NDArray
 
 from ndpsim.dram import controller, sink, state
 from ndpsim.dram.engines import Controller
-from ndpsim.dram.refresh_policies import make_schedule
+from ndpsim.dram.refresh_policies import NoSuchRefreshError, make_schedule
 from ndpsim.errors import InputError
 from ndpsim.layout import Interleaving, LaneShare
 from ndpsim.limits import ensure_fits
-from ndpsim.spec import COMMANDS, Device, Tables
-from ndpsim.traces import CommandTrace
+from ndpsim.spec import Device, Standard, Tables, lower
+from ndpsim.spec.lower import SCOPE
+from ndpsim.spec.standard import ONE_BANK
+from ndpsim.traces import HEADER, CommandTrace
 
 __all__ = [
     "Lane",
@@ -36,7 +37,6 @@ __all__ = [
 
 Ints = NDArray[np.int64]
 
-_OF_ONE_BANK = [number for number, command in enumerate(COMMANDS) if command.scope == "bank"]
 _CHUNK = 1 << 17  # requests between two reports of progress
 _FIRST_ROOM = 1 << 14  # commands a trace has room for at first
 
@@ -55,9 +55,10 @@ def check_refresh(device: Device, refresh: str) -> None:
         InputError: it cannot, or they do not.
     """
     timings = device.timings
-    turns = make_schedule(refresh, device.ranks, device.banks_per_group, timings["nREFI"]).turns
-    if not {COMMANDS[turn.command].name for turn in turns} <= set(device.standard.commands):
-        raise InputError(f"{device.standard.name} has no {refresh} refresh", key="refresh")
+    try:
+        turns = make_schedule(refresh, state.refreshed(lower(device))).turns
+    except NoSuchRefreshError:
+        raise InputError(f"{device.standard.name} has no {refresh} refresh", key="refresh") from None
     needed = timings["nRFC"] + device.ranks * (timings["nRAS"] + timings["nRP"] + 1) + timings["nRC"]
     if turns and timings["nREFI"] < needed:
         raise InputError(
@@ -116,14 +117,14 @@ def run_channel(
         )
 
 
-def decode_commands(commands: state.Commands, tables: Tables) -> CommandTrace:
+def decode_commands(commands: state.Commands, tables: Tables, standard: Standard) -> CommandTrace:
     """A recorded trace with nodes taken apart into rank, bank group and bank."""
     nodes = state.number_nodes(tables)
     clock, command, node, row, column = commands.entry[: commands.length[0]].T
     flat = node - nodes.first_bank
     to_bank = flat >= 0
     group = flat // tables.banks_per_group
-    to_group = to_bank & np.isin(command, _OF_ONE_BANK)
+    to_group = to_bank & (tables.commands[command, SCOPE] == ONE_BANK)
     return CommandTrace(
         clock=clock.copy(),
         command=command.copy(),
@@ -132,29 +133,28 @@ def decode_commands(commands: state.Commands, tables: Tables) -> CommandTrace:
         bank=np.where(to_bank, flat % tables.banks_per_group, -1),
         row=row.copy(),
         column=column.copy(),
+        names=standard.names,
     )
 
 
 def merge_commands(own: CommandTrace, of_host: CommandTrace, rank: int) -> CommandTrace:
     """The commands of a lane and those of the host's bus to its rank, in their order."""
     chosen = of_host.rank == rank
-    columns = {
-        field.name: np.concatenate((getattr(own, field.name), getattr(of_host, field.name)[chosen]))
-        for field in dataclasses.fields(CommandTrace)
-    }
+    columns = {name: np.concatenate((getattr(own, name), getattr(of_host, name)[chosen])) for name in HEADER}
     columns["rank"][:] = 0
     order = np.argsort(columns["clock"], kind="stable")
-    return CommandTrace(**{name: values[order] for name, values in columns.items()})
+    return CommandTrace(**{name: values[order] for name, values in columns.items()}, names=own.names)
 
 
-def commands_by_kind(channels: Iterable[Controller]) -> dict[str, int]:
+def commands_by_kind(channels: Iterable[Controller], standard: Standard) -> dict[str, int]:
     """Commands issued over all `channels`, by name; kinds that were issued at all."""
-    return name_commands(np.sum([channel.issued for channel in channels], axis=0))
+    return name_commands(np.sum([channel.issued for channel in channels], axis=0), standard)
 
 
-def name_commands(issued: Ints) -> dict[str, int]:
-    """Commands issued, int64[command], by name; kinds that were issued at all."""
-    return {command.name: count for command, count in zip(COMMANDS, issued.tolist(), strict=True) if count}
+def name_commands(issued: Ints, standard: Standard) -> dict[str, int]:
+    """Commands issued, int64[command], by name as the standard lists them; those that were issued at all."""
+    counts = dict(zip(standard.names, issued.tolist(), strict=True))
+    return {command.name: counts[command.name] for command in standard.commands if counts[command.name]}
 
 
 @dataclass(frozen=True, eq=False)

@@ -68,7 +68,7 @@ class Device:
 
     @property
     def burst_bytes(self) -> int:
-        """Bytes one RD or WR moves over the channel."""
+        """Bytes one read or write moves over the channel."""
         return self.standard.prefetch * self.standard.channel_bits // 8
 
     @property
@@ -98,13 +98,14 @@ class Device:
 
     def __repr__(self) -> str:
         timings = ("nCL", "nRCD", "nRP", "nRAS", "nRC", "nRFC", "nREFI")
+        known = [name for name in timings if name in self.timings]
         overrides = [name for name, source in self.sources.items() if source == "override"]
         rows = {
             "ranks": f"{self.ranks} of {format_bytes(self.rank_bytes)}",
             "banks": f"{self.bankgroups} groups of {self.banks_per_group} in a rank, {self.rows} rows each",
             "row": f"{self.bursts_per_row} bursts of {self.burst_bytes} bytes",
             "clock": f"{float(self.clock_ps):.6g} ps, {self.timings['rate']} MT/s, {self.peak_gbps:.2f} GB/s",
-            "timings": ", ".join(f"{name} {self.timings[name]}" for name in timings) + " clocks, ...",
+            "timings": ", ".join(f"{name} {self.timings[name]}" for name in known) + " clocks, ...",
             "overrides": ", ".join(overrides) or "none",
         }
         title = f"Device: {self.standard.name} channel of {self.org} at {self.timing}"
@@ -117,7 +118,7 @@ def _timings(
     organisation, speed = standard.organisations[org], dict(standard.speeds[timing])
     sources = dict.fromkeys(speed, f"preset {timing}")
     for name, derivation in standard.derived.items():
-        clocks = derivation.clocks(organisation, speed["rate"], speed["tCK_ps"])
+        clocks = derivation.clocks(organisation, speed["rate"], speed["tCK_ps"], standard.transfers_per_clock)
         if clocks is None:
             if name not in overrides:
                 raise InputError(

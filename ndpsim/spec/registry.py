@@ -6,11 +6,10 @@ import functools
 
 from ndpsim.plugins import plugins
 from ndpsim.spec import standards as _folder
+from ndpsim.spec.checking import check_standard
 from ndpsim.spec.standard import Standard
 
-_NEEDED = ("rate", "tCK_ps", "nBL", "nCL", "nCWL", "nRAS", "nRP", "nRC", "nREFI", "nRFC")
-
-__all__ = ["standard_names", "standards"]
+__all__ = ["command_names", "standard_names", "standards"]
 
 
 @functools.cache
@@ -18,19 +17,16 @@ def standards() -> dict[str, Standard]:
     """All standards by name."""
     found = {}
     for standard in plugins(_folder, "STANDARD"):
-        _check(standard)
+        check_standard(standard)
         found[standard.name] = standard
     return found
-
-
-def _check(standard: Standard) -> None:
-    """Whoever writes a standard is told what the simulator needs of it."""
-    for preset, speed in standard.speeds.items():
-        missing = [name for name in _NEEDED if name not in {*speed, *standard.derived}]
-        if missing:
-            raise ValueError(f"{standard.name}: preset {preset} states no {', '.join(missing)}")
 
 
 def standard_names() -> list[str]:
     """The names of all standards, sorted."""
     return sorted(standards())
+
+
+def command_names() -> tuple[str, ...]:
+    """The names of the commands of all standards, each once."""
+    return tuple(dict.fromkeys(name for standard in standards().values() for name in standard.names))

@@ -40,7 +40,18 @@ from ndpsim.dram.state import (
     put_schedule,
     schedule_of,
 )
-from ndpsim.spec import COMMANDS, Tables, standard
+from ndpsim.spec import NO_RULE, Tables
+from ndpsim.spec.lower import BUSY, CLOSES_FIRST, SCOPE
+from ndpsim.spec.standard import (
+    ACTIVATE,
+    PRECHARGE,
+    READ,
+    READ_AP,
+    SAME_BANKS,
+    WHOLE_RANK,
+    WRITE,
+    WRITE_AP,
+)
 
 __all__ = [
     "ONE_SEGMENT",
@@ -65,20 +76,8 @@ ACT, PRE, RD, WR, PREAB, REFAB, PRESB, REFSB, RDA, WRA = range(10)
 KINDS = 8  # with times of their own: RDA may issue when RD may, WRA when WR may
 ISSUED_KINDS = 10
 WAITS = 4
-COMMANDS_OF_KINDS = (
-    standard.ACT,
-    standard.PREPB,
-    standard.RD,
-    standard.WR,
-    standard.PREAB,
-    standard.REFAB,
-    standard.PRESB,
-    standard.REFSB,
-    standard.RDA,
-    standard.WRA,
-)
-
-_COMMANDS_OF_KINDS = np.array(COMMANDS_OF_KINDS)
+# The numbers of PREAB, REFAB, PRESB and REFSB are those of a standard that has them, see `segments_needed`.
+COMMANDS_OF_KINDS = ACTIVATE, PRECHARGE, READ, WRITE, 6, 7, 8, 9, READ_AP, WRITE_AP
 
 # The queues.
 READS, WRITES = range(2)
@@ -277,15 +276,44 @@ def segments_needed(tables: Tables, policy: Policy, with_sink: bool) -> int:
     segments = 1 if slots <= SLOTS else -(-slots // SLOTS) * 2
     small = tables.ranks <= RANKS and tables.bankgroups <= GROUPS_PER_RANK
     small = small and tables.banks_per_group <= BANKS_PER_GROUP and segments <= SEGMENTS
-    return segments if small and len(schedule_of(tables, policy).turns) <= MOST_TURNS else 0
+    return segments if small and _fits_kinds(tables, schedule_of(tables, policy)) else 0
+
+
+def _fits_kinds(tables: Tables, schedule: Schedule) -> bool:
+    """Whether all that may issue has a kind, and all that binds it a place in the state."""
+    of_kinds = [(SAME_BANKS, REFSB, PRESB), (WHOLE_RANK, REFAB, PREAB)]
+    known = [[scope, COMMANDS_OF_KINDS[one], COMMANDS_OF_KINDS[other]] for scope, one, other in of_kinds]
+    asked = [
+        [int(tables.commands[n, SCOPE]), n, int(tables.commands[n, CLOSES_FIRST])]
+        for n in {turn.command for turn in schedule.turns}
+    ]
+    window = tables.windows.tolist() in ([], [[1, ACTIVATE, 4]])
+    window = window and bool((np.delete(tables.window_gap, ACTIVATE, axis=1) == NO_RULE).all())
+    return (
+        window
+        and all(one in known for one in asked)
+        and not tables.inner_siblings
+        and len(schedule.turns) <= MOST_TURNS
+    )
 
 
 def make_shape(tables: Tables, rows: Any = None, segments: int = 1) -> Shape:
     """The shape of a channel with these tables."""
     kind = OneRank if tables.ranks == 1 else Shape
     queues = ONE_SEGMENT if segments == 1 else Segments(segments)
-    numbers = {name: getattr(tables, name) for name in Shape._fields[:-2]}
-    return kind(**numbers, queues=queues, rows=row_policy("open", 0) if rows is None else rows)
+    busy = tables.commands[COMMANDS_OF_KINDS[REFAB] :, BUSY]
+    return kind(
+        ranks=tables.ranks,
+        bankgroups=tables.bankgroups,
+        banks_per_group=tables.banks_per_group,
+        activate_window=int(tables.window_gap[:, ACTIVATE].max(initial=NO_RULE)),
+        read_latency=tables.read_latency,
+        burst=tables.burst,
+        refresh_interval=tables.refresh_interval,
+        refresh_cycles=int(busy[0]) if len(busy) else 0,
+        queues=queues,
+        rows=row_policy("open", 0) if rows is None else rows,
+    )
 
 
 def _aligned(words: int) -> Ints:
@@ -309,11 +337,16 @@ def make_state(tables: Tables, schedule: Schedule) -> Ints:
     put_schedule(state, schedule, np.argsort(COMMANDS_OF_KINDS).tolist())
     for place, gap in (
         (SAME_RANK, np.maximum(tables.gap[0], tables.gap[1])),
-        (OTHER_RANK, np.maximum(tables.gap[0], tables.sibling_gap)),
+        (OTHER_RANK, np.maximum(tables.gap[0], tables.sibling_gap[1])),
         (SAME_GROUP, tables.gap[2]),
         (SAME_BANK, tables.gap[3]),
     ):
-        state[place : place + DISTANCES] = gap[np.ix_(COMMANDS_OF_KINDS, COMMANDS_OF_KINDS[:KINDS])].ravel()
+        of_kinds = np.full((ISSUED_KINDS, ISSUED_KINDS), NO_RULE)
+        known = min(ISSUED_KINDS, len(gap))
+        of_kinds[:known, :known] = gap[:known, :known]
+        state[place : place + DISTANCES] = of_kinds[
+            np.ix_(COMMANDS_OF_KINDS, COMMANDS_OF_KINDS[:KINDS])
+        ].ravel()
     return state
 
 
@@ -360,8 +393,8 @@ def open_row(state: Ints, rank: int, bankgroup: int, bank: int, row: int, clock:
     state[OPEN_CLOCKS] -= clock
 
 
-def issued_commands(states: Ints) -> Ints:
+def issued_commands(states: Ints, tables: Tables) -> Ints:
     """int64[..., command]: commands issued by one channel, or by each of several."""
-    issued = np.zeros((*states.shape[:-1], len(COMMANDS)), dtype=np.int64)
-    issued[..., _COMMANDS_OF_KINDS] = states[..., ISSUED : ISSUED + ISSUED_KINDS]
-    return issued
+    issued = np.zeros((*states.shape[:-1], max(ISSUED_KINDS, len(tables.commands))), dtype=np.int64)
+    issued[..., list(COMMANDS_OF_KINDS)] = states[..., ISSUED : ISSUED + ISSUED_KINDS]
+    return issued[..., : len(tables.commands)]
