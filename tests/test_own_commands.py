@@ -18,7 +18,7 @@ from ndpsim.config import load_hardware
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import MaskController, ScanController, compare_channels, make_controller
 from ndpsim.errors import InputError
-from ndpsim.simulate import Memory, run_requests, simulate_expert
+from ndpsim.simulate import Memory, run_requests, simulate_contention, simulate_expert
 from ndpsim.simulate.lane import check_refresh, command_room, decode_commands, run_channel
 from ndpsim.spec import Device, lower, resolve, standards
 from ndpsim.spec.checking import check_standard
@@ -270,6 +270,17 @@ def test_an_expert_runs_on_it():
     device = hardware.lane_device()
     for trace in result.command_traces:
         report = check(trace, device)
+        assert report.ok, report.violations[0]
+
+
+@pytest.mark.parametrize("refresh", ["all-bank", "per-bank"])
+def test_an_expert_beside_the_host_runs_on_it(refresh):
+    changes = [f"dram.{key}" for key in ("standard=TOY8", "org=TOY8_1Gb", "timing=TOY8_6400", f"refresh={refresh}")]
+    hardware = load_hardware("edge", [*changes, "dimm.ranks=2"])
+    result = simulate_contention(hardware, ndpsim.Expert(256, 64), record_commands=True)
+    assert result.commands["MEND" if refresh == "per-bank" else "MEND-ALL"] > 4
+    for trace in result.command_traces:
+        report = check(trace, hardware.lane_device(), refresh)
         assert report.ok, report.violations[0]
 
 

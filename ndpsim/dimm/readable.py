@@ -254,8 +254,9 @@ def refresh_lane(setup, host, lane, rank, before):
         if entry[PRIORITY, RANK, slot] == 1 + rank:
             if lane.size[PRIORITY] == 0:
                 lane.value[REFRESH_FROM] = host.value[REFRESH_FROM]
+            group = lane_group(setup, rank, entry[PRIORITY, GROUP, slot])
             bank = lane_bank(setup, rank, entry[PRIORITY, BANK, slot])
-            push_priority(lane.entry, lane.size, entry[PRIORITY, FINAL, slot], 1, 0, bank)
+            push_priority(lane.entry, lane.size, entry[PRIORITY, FINAL, slot], 1, group, bank)
 
 
 @inlined
