@@ -99,18 +99,23 @@ STANDARD = Standard(
 )
 """
 TOY = "TOY8", "TOY8_1Gb", "TOY8_6400"
+# The same with a command a clock on each bus.
+TWO_BUSES = PAGE.replace("TOY8", "TOY9").replace('source="a test"', 'source="a test", controller="two-buses"')
+TOY9 = "TOY9", "TOY9_1Gb", "TOY9_6400"
 
 
 @pytest.fixture(autouse=True)
 def page(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("standards")
     (folder / "toy8.py").write_text(PAGE)
+    (folder / "toy9.py").write_text(TWO_BUSES)
     package = sys.modules["ndpsim.spec.standards"]
     monkeypatch.setattr(package, "__path__", [*package.__path__, str(folder)])
     standards.cache_clear()
     yield
-    sys.modules.pop("ndpsim.spec.standards.toy8", None)
-    vars(package).pop("toy8", None)
+    for name in ("toy8", "toy9"):
+        sys.modules.pop(f"ndpsim.spec.standards.{name}", None)
+        vars(package).pop(name, None)
     standards.cache_clear()
 
 
@@ -131,6 +136,58 @@ def run(make: Any, device: Device, count: int = 3000, **options: Any) -> tuple[A
 
 def with_rules(device: Device, rules: tuple[Rule, ...]) -> Device:
     return dataclasses.replace(device, standard=dataclasses.replace(device.standard, rules=rules))
+
+
+@pytest.mark.parametrize("refresh", ["all-bank", "per-bank"])
+@pytest.mark.parametrize(("scheduler", "row_policy"), [("FRFCFS", "open"), ("FRFCFS-RowHit", "closed-cap")])
+def test_a_controller_of_two_buses_issues_two_commands_a_clock_legally(scheduler, row_policy, refresh):
+    device = resolve(*TOY, 2)
+    options = state.ControllerOptions(scheduler=scheduler, row_policy=row_policy, refresh=refresh)
+    traces = []
+    for controller in ("one-command", "two-buses"):
+        tables, policy = lower(device), state.make_policy(options, controller)
+        channel = make_controller(tables, policy)
+        if controller == "two-buses":
+            assert isinstance(channel, ScanController)
+        source = state.make_source(tables, *requests_of(device, 4000))
+        commands = run_channel(channel, source, sink.null_sink(), command_room(), 4000)
+        traces.append(decode_commands(commands, tables, device.standard))
+        report = check(traces[-1], device, refresh)
+        assert report.ok, report.violations[0]
+    one, two = traces
+    clock, together = np.unique(two.clock, return_counts=True)
+    assert (np.diff(one.clock) > 0).all()
+    assert together.max() == 2
+    assert (together == 2).sum() > 100
+    names = two.to_arrays()["command"]
+    for at in clock[together == 2][:50]:
+        first, second = names[two.clock == at]
+        assert first in ("OPEN", "SHUT", "MEND", "SHUT-ALL", "MEND-ALL")
+        assert second.startswith(("GET", "PUT"))
+    moves = [np.char.startswith(trace.to_arrays()["command"].astype(str), ("GET",)).sum() for trace in traces]
+    assert moves[0] == moves[1]
+    assert two.clock[-1] <= one.clock[-1] * 1.01
+
+
+def test_a_page_names_its_controller():
+    assert [standards()[name].controller for name in ("DDR5", "TOY9")] == ["one-command", "two-buses"]
+    memory = Memory.named(*TOY9, 2)
+    address = np.random.default_rng(2).integers(0, memory.capacity_bytes // 32, 2000) * 32
+    result = run_requests(
+        Requests.of(address, address // 32 % 2), memory, record_commands=True, exact_check=True
+    )
+    assert len(np.unique(result.command_traces[0].clock)) < len(result.command_traces[0])
+    assert check(result.command_traces[0], memory.device).ok
+    changes = ["dram.standard=TOY9", "dram.org=TOY9_1Gb", "dram.timing=TOY9_6400", "dimm.ranks=2"]
+    hardware = load_hardware("edge", changes)
+    alone = simulate_expert(hardware, ndpsim.Expert(256, 64), record_commands=True, exact_check=True)
+    assert all(check(trace, hardware.lane_device()).ok for trace in alone.command_traces)
+    with pytest.raises(
+        InputError, match="not supported: ranks that host and NDP share under the controller two"
+    ):
+        simulate_contention(hardware, ndpsim.Expert(256, 64))
+    with pytest.raises(InputError, match="^controller: unknown controller 'three'"):
+        state.make_policy(state.ControllerOptions(), "three")
 
 
 # What the general controller obeys, and the fast one does not know.
@@ -275,7 +332,9 @@ def test_an_expert_runs_on_it():
 
 @pytest.mark.parametrize("refresh", ["all-bank", "per-bank"])
 def test_an_expert_beside_the_host_runs_on_it(refresh):
-    changes = [f"dram.{key}" for key in ("standard=TOY8", "org=TOY8_1Gb", "timing=TOY8_6400", f"refresh={refresh}")]
+    changes = [
+        f"dram.{key}" for key in ("standard=TOY8", "org=TOY8_1Gb", "timing=TOY8_6400", f"refresh={refresh}")
+    ]
     hardware = load_hardware("edge", [*changes, "dimm.ranks=2"])
     result = simulate_contention(hardware, ndpsim.Expert(256, 64), record_commands=True)
     assert result.commands["MEND" if refresh == "per-bank" else "MEND-ALL"] > 4

@@ -159,7 +159,10 @@ class Traffic:
 
     def _runs(self, make: MakeController, source: state.Source, memory: Memory, repeat: int) -> list[_Run]:
         """One run that may have to compile, and `repeat` to be measured."""
-        tables, policy = lower(memory.device), state.make_policy(memory.options)
+        tables, policy = (
+            lower(memory.device),
+            state.make_policy(memory.options, memory.device.standard.controller),
+        )
         runs = []
         for _ in range(1 + repeat):
             runs.append(_serve(make(tables, policy), source, memory.device.standard))

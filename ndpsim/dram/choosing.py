@@ -35,6 +35,7 @@ __all__ = [
     "may_issue",
     "prospect",
     "set_write_mode",
+    "takes",
 ]
 
 
@@ -145,6 +146,12 @@ def may_issue(scheduler, channel, queue, slot, command, overview):
 
 
 @overridable
+def takes(scheduler, command):
+    """Whether the next maintenance command may issue now, if clocks allow it."""
+    return True
+
+
+@overridable
 def comes_before(scheduler, channel, queue, slot, other, overview):
     """Whether a request comes before another one that is ready, too: the older one does."""
     return channel.entry[queue, ARRIVED, slot] < channel.entry[queue, ARRIVED, other]
@@ -227,6 +234,8 @@ def choose(tables, policy, channel, credit, clock):
         slot, command, wake = choose_priority(
             tables, channel.entry, size, channel.ready, channel.rows, credit, 0, clock
         )
+        if not takes(policy.scheduler, command):
+            slot = -1
         return PRIORITY, slot, command, min(wake, bound[ACTIVE])
     set_write_mode(policy, size, channel.value)
     queue = WRITES if channel.value[WRITE_MODE] else READS

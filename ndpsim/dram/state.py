@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.dram import refresh_policies
+from ndpsim.dram.controllers import make_step
 from ndpsim.dram.refresh_policies import Refreshed, Schedule, make_schedule
 from ndpsim.dram.row_policies import row_policy
 from ndpsim.dram.schedulers import scheduler
@@ -112,6 +113,7 @@ class Policy(NamedTuple):
     write_mode_from: int  # more queued writes than this start write mode
     write_mode_below: int  # fewer queued writes than this end it, when reads wait
     rows: Any  # parameters of the row policy, a type of its own, see `row_policies`
+    step: Any  # parameters of what a step does, a type of its own, see `controllers`
 
 
 class Source(NamedTuple):
@@ -210,8 +212,11 @@ class ControllerOptions:
     write_buffer: int = 32
 
 
-def make_policy(options: ControllerOptions) -> Policy:
-    """The numbers of `options`. Watermarks are 0.8 and 0.2 of the write queue in single precision."""
+def make_policy(options: ControllerOptions, controller: str = "one-command") -> Policy:
+    """The numbers of `options` under a controller of `controllers`.
+
+    Watermarks are 0.8 and 0.2 of the write queue in single precision.
+    """
     high = np.float32(0.8) * np.float32(options.write_buffer)
     low = np.float32(0.2) * np.float32(options.write_buffer)
     return Policy(
@@ -223,6 +228,7 @@ def make_policy(options: ControllerOptions) -> Policy:
         write_mode_from=int(np.floor(high)),
         write_mode_below=int(np.ceil(low)),
         rows=row_policy(options.row_policy, options.row_cap),
+        step=make_step(controller),
     )
 
 

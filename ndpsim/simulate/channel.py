@@ -59,9 +59,13 @@ def make_setup(
     if machine.lock_step:
         problem = "ranks in lock step (broadcast) beside the host, or with experts on several DIMMs"
         raise InputError(f"not supported: {problem}", key="dimm.command_bus")
+    standard = machine.device.standard
+    if machine.policy.step.slots > 1:
+        problem = f"not supported: ranks that host and NDP share under the controller {standard.controller}"
+        raise InputError(problem, key="dram.standard")
     geometry, timings = machine.geometry, machine.device.timings
     host_ranks = len(geometry.dimms_of(0)) * geometry.ranks
-    of_command = [command.cycles for command in machine.device.standard.by_number]
+    of_command = [command.cycles for command in standard.by_number]
     return shared.Setup(
         lane_tables=machine.tables,
         host_tables=lower(dataclasses.replace(machine.device, ranks=host_ranks)),

@@ -97,7 +97,8 @@ def _run(bus: HostBus, layout: Layout, hardware: Hardware, recording: bool, make
     """A bus on which everything is read."""
     device = hardware.bus_device(bus.ranks)
     check_refresh(device, hardware.system.dram.refresh)
-    tables, policy = lower(device), state.make_policy(controller_options(hardware.system.dram))
+    tables, options = lower(device), controller_options(hardware.system.dram)
+    policy = state.make_policy(options, device.standard.controller)
     run = Bus(tables, make_channel(tables, policy), bus.source(layout, tables), recording)
     run.run()
     return run

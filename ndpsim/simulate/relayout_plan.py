@@ -61,7 +61,7 @@ def _policy(hardware: Hardware, device: Device) -> state.Policy:
     """The controller of a lane or a bus."""
     dram = hardware.system.dram
     check_refresh(device, dram.refresh)
-    policy = state.make_policy(controller_options(dram))
+    policy = state.make_policy(controller_options(dram), device.standard.controller)
     if not fits(lower(device), policy, with_sink=False):
         problem = (
             "a relayout is simulated with scheduler: FRFCFS or FRFCFS-RowHit, row_policy: open, queues of up "

@@ -62,7 +62,7 @@ class _ChannelRun(Bus):
             tables, rank, bankgroup, bank, row, column, requests.write[chosen], address[chosen], cycle
         )
         source = source._replace(period=repeating_period(source.place))
-        channel = make_channel(tables, state.make_policy(memory.options))
+        channel = make_channel(tables, state.make_policy(memory.options, memory.device.standard.controller))
         super().__init__(tables, channel, source, recording)
         self._memory = memory
         self.accepted: dict[str, Any] | None = None

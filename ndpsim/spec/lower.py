@@ -12,6 +12,7 @@ from ndpsim.spec.device import Device
 from ndpsim.spec.standard import Command, latency_terms
 
 __all__ = [
+    "BUS",
     "BUSY",
     "CLOSES",
     "CLOSES_FIRST",
@@ -30,7 +31,7 @@ __all__ = [
 NO_RULE = -(1 << 40)
 
 # What `Tables.commands` has of a command; see `spec.standard.Command`.
-SCOPE, CLOSES, IS_REFRESH, CLOSES_FIRST, INTERVAL, BUSY = range(6)  # CLOSES_FIRST: a number, -1 for none
+SCOPE, CLOSES, IS_REFRESH, CLOSES_FIRST, INTERVAL, BUSY, BUS = range(7)  # CLOSES_FIRST: -1 for none
 
 # What `Tables.windows` has of a rule that counts commands.
 LEVEL, PREVIOUS, LENGTH = range(3)
@@ -72,7 +73,8 @@ def _fields(device: Device, command: Command) -> list[int]:
     interval = _clocks(command.interval, device) if command.refreshes else 0
     first = standard.names.index(command.closes_first) if command.closes_first else -1
     busy = _clocks(command.busy, device)
-    return [standard.scope_of(command), command.closes, command.refreshes, first, interval, busy]
+    bus = list(dict.fromkeys(one.bus for one in standard.by_number)).index(command.bus)
+    return [standard.scope_of(command), command.closes, command.refreshes, first, interval, busy, bus]
 
 
 def lower(device: Device) -> Tables:

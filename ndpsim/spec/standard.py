@@ -229,6 +229,7 @@ class Standard:
     `rules`: what the controllers obey, as the reference's do. `checked_rules`: what a trace must obey
     besides: the standard says it, and the reference does not.
     `max_postponed_refreshes`, `max_pulled_in_refreshes`: refreshes that a rank may owe, or be ahead.
+    `controller`: what a step of it does that is not data, a module of `ndpsim/dram/controllers`.
     """
 
     name: str
@@ -245,6 +246,7 @@ class Standard:
     max_postponed_refreshes: int
     max_pulled_in_refreshes: int
     checked_rules: tuple[Rule, ...] = ()
+    controller: str = "one-command"
 
     @cached_property
     def by_number(self) -> tuple[Command, ...]:

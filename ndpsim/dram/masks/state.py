@@ -267,7 +267,7 @@ def fits(tables: Tables, policy: Policy, with_sink: bool) -> bool:
 
 def segments_needed(tables: Tables, policy: Policy, with_sink: bool) -> int:
     """Segments that each queue needs; 0 if the fast controller cannot run such a channel."""
-    if not isinstance(policy.scheduler, FRFCFS):
+    if not isinstance(policy.scheduler, FRFCFS) or policy.step.slots > 1:
         return 0
     # Requests whose data nobody has room for may have to return to the read queue, one a bank.
     returning = tables.ranks * tables.bankgroups * tables.banks_per_group if with_sink else 0
