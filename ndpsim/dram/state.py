@@ -185,7 +185,7 @@ class Channel(NamedTuple):
     bound: Ints  # [queue]: the clock before which none of its requests can issue anything
     ready: Ints  # [node, command]: the earliest clock of a command as far as this node goes
     rows: Ints  # [node, field]: row state of the banks
-    recent: Ints  # [window, node, number]: clocks of commands that rules count, oldest first
+    recent: Ints  # [window, node, place]: clocks of commands that a rule counts; place 0 names the oldest
     value: Ints  # counters, by the places above, and the turns of the refresh policy
     issued: Ints  # [command]: commands issued
     latencies: Ints  # [clocks]: reads by latency, from arrival to the last beat
@@ -303,6 +303,8 @@ def make_channel(tables: Tables, policy: Policy, latency_places: int = LATENCIES
     # The read queue may have to take back an active request of every bank.
     slots = max(policy.read_slots + nodes, policy.write_slots, 2 * nodes + _REFRESHES_QUEUED * tables.ranks)
     longest = int(tables.windows[:, LENGTH].max(initial=1))
+    recent = np.full((len(tables.windows), nodes, 1 + longest), -FAR, dtype=np.int64)
+    recent[:, :, 0] = 1
     rows = np.zeros((nodes, ROW_FIELDS), dtype=np.int64)
     rows[:, OPEN_ROW] = -1
     schedule = schedule_of(tables, policy)
@@ -316,7 +318,7 @@ def make_channel(tables: Tables, policy: Policy, latency_places: int = LATENCIES
         bound=np.zeros(4, dtype=np.int64),
         ready=np.zeros((nodes, MOST_COMMANDS), dtype=np.int64),
         rows=rows,
-        recent=np.full((len(tables.windows), nodes, longest), -FAR, dtype=np.int64),
+        recent=recent,
         value=value,
         issued=np.zeros(len(tables.commands), dtype=np.int64),
         latencies=np.zeros(latency_places, dtype=np.int64),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ndpsim._jit import inlined
-from ndpsim.spec.lower import LENGTH, LEVEL, MOST_COMMANDS, PREVIOUS, SCOPE
+from ndpsim.spec.lower import CLOCKS, LENGTH, LEVEL, MOST_COMMANDS, NEXT, PREVIOUS, SCOPE
 from ndpsim.spec.standard import ONE_BANK, WHOLE_RANK
 
 __all__ = [
@@ -83,13 +83,12 @@ def note_windows(tables, ready, recent, command, rank, group, bank, clock):
         if tables.windows[window, PREVIOUS] == command:
             level = tables.windows[window, LEVEL]
             node = rank if level == 1 else group if level == 2 else bank if level == 3 else 0
-            last = recent.shape[2] - 1
-            for place in range(last):
-                recent[window, node, place] = recent[window, node, place + 1]
-            recent[window, node, last] = clock
-            first = recent[window, node, last + 1 - tables.windows[window, LENGTH]]
-            for after in range(MOST_COMMANDS):
-                ready[node, after] = max(ready[node, after], first + tables.window_gap[window, after])
+            oldest, after = recent[window, node, 0], tables.windows[window, NEXT]
+            recent[window, node, oldest] = clock
+            oldest = oldest % tables.windows[window, LENGTH] + 1
+            recent[window, node, 0] = oldest
+            at = recent[window, node, oldest] + tables.windows[window, CLOCKS]
+            ready[node, after] = max(ready[node, after], at)
 
 
 @inlined
@@ -99,12 +98,12 @@ def note_in_rank(tables, ready, command, rank, group, bank, clock):
     if group > 0:
         carry_to_node(ready, gap, group, 2, command, clock)
         carry_to_node(ready, gap, bank, 3, command, clock)
-        if tables.inner_siblings:
-            groups, banks = tables.bankgroups, tables.banks_per_group
-            first = 1 + tables.ranks + (rank - 1) * groups
-            carry_to_siblings(tables, ready, 2, first, first + groups, group, command, clock)
-            first = first_bank(tables, rank) + (group - first) * banks
-            carry_to_siblings(tables, ready, 3, first, first + banks, bank, command, clock)
+        if tables.binds_siblings[2, command]:
+            first = 1 + tables.ranks + (rank - 1) * tables.bankgroups
+            carry_to_siblings(tables, ready, 2, first, first + tables.bankgroups, group, command, clock)
+        if tables.binds_siblings[3, command]:
+            first = first_bank(tables, 1) + (group - 1 - tables.ranks) * tables.banks_per_group
+            carry_to_siblings(tables, ready, 3, first, first + tables.banks_per_group, bank, command, clock)
     elif bank > 0:
         for other in range(bank, bank + banks_per_rank(tables), tables.banks_per_group):
             carry_to_node(ready, gap, other, 3, command, clock)
@@ -119,7 +118,7 @@ def note_timing(tables, ready, recent, command, rank, group, bank, clock):
     carry_to_node(ready, tables.gap, 0, 0, command, clock)
     carry_to_node(ready, tables.gap, rank, 1, command, clock)
     note_in_rank(tables, ready, command, rank, group, bank, clock)
-    if tables.ranks > 1:
+    if tables.binds_siblings[1, command]:
         carry_to_siblings(tables, ready, 1, 1, 1 + tables.ranks, rank, command, clock)
     note_windows(tables, ready, recent, command, rank, group, bank, clock)
 

@@ -14,12 +14,14 @@ from ndpsim.spec.standard import Command, latency_terms
 __all__ = [
     "BUS",
     "BUSY",
+    "CLOCKS",
     "CLOSES",
     "CLOSES_FIRST",
     "INTERVAL",
     "LENGTH",
     "LEVEL",
     "MOST_COMMANDS",
+    "NEXT",
     "NO_RULE",
     "PREVIOUS",
     "SCOPE",
@@ -34,7 +36,7 @@ NO_RULE = -(1 << 40)
 SCOPE, CLOSES, IS_REFRESH, CLOSES_FIRST, INTERVAL, BUSY, BUS = range(7)  # CLOSES_FIRST: -1 for none
 
 # What `Tables.windows` has of a rule that counts commands.
-LEVEL, PREVIOUS, LENGTH = range(3)
+LEVEL, PREVIOUS, LENGTH, NEXT, CLOCKS = range(5)
 
 
 class Tables(NamedTuple):
@@ -42,8 +44,8 @@ class Tables(NamedTuple):
 
     `gap[level, previous, next]`: least distance at the same channel, rank, bank group or bank.
     `sibling_gap[level, previous, next]`: least distance at two nodes of a level below the same node.
-    `window_gap[window, next]`: least distance from the first of the last LENGTH commands PREVIOUS at a node
-    of LEVEL, see `windows[window, field]` (tFAW).
+    `windows[window, field]`: from the first of the last LENGTH commands PREVIOUS at a node of LEVEL to the
+    command NEXT there are CLOCKS at least (tFAW).
     Distances count from and to the first cycle of a command; NO_RULE where nothing binds.
     """
 
@@ -53,9 +55,8 @@ class Tables(NamedTuple):
     commands: NDArray[np.int64]  # [command, field]
     gap: NDArray[np.int64]
     sibling_gap: NDArray[np.int64]
-    inner_siblings: int  # 1: some distances of `sibling_gap` are between bank groups, or banks
+    binds_siblings: NDArray[np.int64]  # [level, previous]: 1 where `sibling_gap` binds anything
     windows: NDArray[np.int64]
-    window_gap: NDArray[np.int64]
     read_latency: int  # from a read to the last beat of its data: nCL + nBL
     burst: int  # clocks of data bus per burst: nBL
     refresh_interval: int  # nREFI
@@ -91,7 +92,7 @@ def lower(device: Device) -> Tables:
     commands, number = standard.by_number, {name: place for place, name in enumerate(standard.names)}
     gap = np.full((len(standard.levels), MOST_COMMANDS, MOST_COMMANDS), NO_RULE, dtype=np.int64)
     sibling = gap.copy()
-    windows: dict[tuple[int, int, int], NDArray[np.int64]] = {}
+    windows: dict[tuple[int, int, int, int], int] = {}
     for previous, one in enumerate(commands):
         for after, other in enumerate(commands):
             if one.bus == other.bus and one.cycles > 1:
@@ -100,15 +101,14 @@ def lower(device: Device) -> Tables:
         check_scheduled(standard, rule)
         nominal, level = _clocks(rule.latency, device), standard.levels.index(rule.level)
         for before in (number[name] for name in rule.previous):
-            if rule.window > 1:
-                row = windows.setdefault(
-                    (level, before, rule.window), np.full(MOST_COMMANDS, NO_RULE, dtype=np.int64)
-                )
-            else:
-                row = (sibling if rule.siblings else gap)[level, before]
+            row = (sibling if rule.siblings else gap)[level, before]
             for after in (number[name] for name in rule.next):
                 clocks = nominal + commands[before].cycles - commands[after].cycles
-                row[after] = max(row[after], clocks)
+                if rule.window > 1:
+                    window = level, before, rule.window, after
+                    windows[window] = max(windows.get(window, NO_RULE), clocks)
+                else:
+                    row[after] = max(row[after], clocks)
     return Tables(
         ranks=device.ranks,
         bankgroups=device.bankgroups,
@@ -116,9 +116,8 @@ def lower(device: Device) -> Tables:
         commands=np.array([_fields(device, command) for command in commands], dtype=np.int64),
         gap=gap,
         sibling_gap=sibling,
-        inner_siblings=int((sibling[2:] > NO_RULE).any()),
-        windows=np.array(list(windows), dtype=np.int64).reshape(-1, 3),
-        window_gap=np.array(list(windows.values()), dtype=np.int64).reshape(-1, MOST_COMMANDS),
+        binds_siblings=np.array((sibling > NO_RULE).any(axis=2), dtype=np.int64),
+        windows=np.array([(*of, clocks) for of, clocks in windows.items()], dtype=np.int64).reshape(-1, 5),
         read_latency=device.timings["nCL"] + device.timings["nBL"],
         burst=device.timings["nBL"],
         refresh_interval=device.timings["nREFI"],

@@ -1,8 +1,8 @@
 """One command a clock on each of two command buses, as HBM has them.
 
 The bus that the standard's commands name first, by their numbers, has its turn first. Each bus has the same
-turn as the only one of `one_command`: the active requests, the head of the maintenance that waits, and without
-any the queue, as far as their next command goes over this bus.
+turn as the only one of `one_command`: the active requests, the head of the maintenance that waits, else the
+queue, as far as their next command goes over this bus.
 """
 
 from __future__ import annotations

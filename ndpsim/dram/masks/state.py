@@ -41,7 +41,7 @@ from ndpsim.dram.state import (
     schedule_of,
 )
 from ndpsim.spec import NO_RULE, Tables
-from ndpsim.spec.lower import BUSY, CLOSES_FIRST, SCOPE
+from ndpsim.spec.lower import BUSY, CLOCKS, CLOSES_FIRST, SCOPE
 from ndpsim.spec.standard import (
     ACTIVATE,
     PRECHARGE,
@@ -287,12 +287,10 @@ def _fits_kinds(tables: Tables, schedule: Schedule) -> bool:
         [int(tables.commands[n, SCOPE]), n, int(tables.commands[n, CLOSES_FIRST])]
         for n in {turn.command for turn in schedule.turns}
     ]
-    window = tables.windows.tolist() in ([], [[1, ACTIVATE, 4]])
-    window = window and bool((np.delete(tables.window_gap, ACTIVATE, axis=1) == NO_RULE).all())
     return (
-        window
+        tables.windows[:, :CLOCKS].tolist() in ([], [[1, ACTIVATE, 4, ACTIVATE]])
         and all(one in known for one in asked)
-        and not tables.inner_siblings
+        and not tables.binds_siblings[2:].any()
         and len(schedule.turns) <= MOST_TURNS
     )
 
@@ -306,7 +304,7 @@ def make_shape(tables: Tables, rows: Any = None, segments: int = 1) -> Shape:
         ranks=tables.ranks,
         bankgroups=tables.bankgroups,
         banks_per_group=tables.banks_per_group,
-        activate_window=int(tables.window_gap[:, ACTIVATE].max(initial=NO_RULE)),
+        activate_window=int(tables.windows[:, CLOCKS].max(initial=NO_RULE)),
         read_latency=tables.read_latency,
         burst=tables.burst,
         refresh_interval=tables.refresh_interval,
