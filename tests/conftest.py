@@ -31,11 +31,12 @@ def reversed_banks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder: Path = tmp_path_factory.mktemp("refresh_policies")
     (folder / "reversed_banks.py").write_text(
         "from ndpsim.dram.refresh_policies import Turn\n"
-        "from ndpsim.spec.standard import REFSB\n"
-        "def turns(ranks, banks, interval):\n"
+        "from ndpsim.spec.standard import SAME_BANKS\n"
+        "def turns(channel):\n"
+        "    ranks, banks, interval = channel.ranks, channel.banks_per_group, channel.interval(SAME_BANKS)\n"
         "    count = ranks * banks\n"
         "    return [\n"
-        "        Turn((n + 1) * interval // count, REFSB, rank=n % ranks, bank=banks - 1 - n // ranks)\n"
+        "        Turn((n + 1) * interval // count, SAME_BANKS, rank=n % ranks, bank=banks - 1 - n // ranks)\n"
         "        for n in range(count)\n"
         "    ]\n"
     )

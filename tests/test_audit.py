@@ -22,8 +22,10 @@ import ndpsim.audit
 from ndpsim.audit import CommandBuses, Report, check, check_lanes
 from ndpsim.errors import InputError
 from ndpsim.simulate import run_trace
-from ndpsim.spec import COMMANDS, Device, Rule, resolve, standards
+from ndpsim.spec import Device, Rule, resolve, standards
 from ndpsim.traces import HEADER, CommandTrace, read_commands, write_commands
+
+COMMANDS = standards()["DDR5"].by_number
 
 REFERENCE = Path(__file__).parents[1] / "validation" / "ramulator2"
 NUMBER = {command.name: number for number, command in enumerate(COMMANDS)}
@@ -299,7 +301,9 @@ def test_timing_check_equals_a_comparison_of_all_pairs(
     standard: str, steps: list[tuple[int, str, Spot]]
 ) -> None:
     device = preset(standard, nRFC=90)
-    rules = device.standard.rules + MADE_UP
+    known = set(device.standard.names)
+    rules = device.standard.rules + tuple(r for r in MADE_UP if {*r.previous, *r.next} <= known)
+    steps = [step for step in steps if step[1] in known]
     device = dataclasses.replace(device, standard=dataclasses.replace(device.standard, rules=rules))
     clock, lines = 0, []
     for wait, name, spot in steps:
@@ -874,6 +878,7 @@ def test_the_checker_reads_the_rules_itself() -> None:
     allowed = {
         "ndpsim.audit",
         "ndpsim.spec",
+        "ndpsim.spec.checking",
         "ndpsim.spec.standard",
         "ndpsim.arguments",
         "ndpsim.errors",

@@ -7,6 +7,7 @@ CWL 32, BL 8), after JESD79-4 and JESD79-5; each distance is tried at its limit 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -16,9 +17,12 @@ import pytest
 
 from ndpsim.audit import Report, check, check_lanes
 from ndpsim.errors import InputError
-from ndpsim.spec import COMMANDS, Device, lower, resolve
+from ndpsim.spec import Device, lower, resolve, standards
 from ndpsim.spec import Rule as SpecRule
+from ndpsim.spec.lower import BUSY, CLOCKS
 from ndpsim.traces import CommandTrace
+
+COMMANDS = standards()["DDR5"].by_number
 
 Spot = tuple[int, int, int]  # rank, bank group, bank
 Line = tuple[int, ...]
@@ -569,7 +573,7 @@ def test_the_tables_of_the_engine_hold_the_same_distances(standard: str) -> None
         held = [tables.gap[0][between]]
         single = not {before, after} & {*WHOLE_RANK, *SAME_BANK}
         if here[0] != there[0]:
-            held.append(tables.sibling_gap[between])
+            held.append(tables.sibling_gap[1][between])
         else:
             held.append(tables.gap[1][between])
             if single and here[1] == there[1]:
@@ -582,12 +586,11 @@ def test_the_tables_of_the_engine_hold_the_same_distances(standard: str) -> None
                 held.append(tables.gap[3][between])
         assert max(0, *map(int, held)) == expected, (before, here, after, there)
     device, window = DEVICES[standard], {"DDR4": 26, "DDR5": 48}[standard]
-    assert (tables.activate_window, tables.ranks) == (window, 4)
+    assert (tables.windows[0, CLOCKS], tables.ranks) == (window, 4)
     assert (tables.bankgroups, tables.banks_per_group) == (device.bankgroups, device.banks_per_group)
-    scalars = (
-        tables.read_latency, tables.burst, tables.refresh_interval, tables.refresh_cycles, tables.same_bank_refresh_cycles
-    )  # fmt: skip
-    assert scalars == {"DDR4": (20, 4, 9364, 433, 0), "DDR5": (42, 8, 9375, 710, 313)}[standard]
+    busy = tables.commands[NUMBER["REFab"], BUSY]
+    scalars = tables.read_latency, tables.burst, tables.refresh_interval, busy
+    assert scalars == {"DDR4": (20, 4, 9364, 433), "DDR5": (42, 8, 9375, 710)}[standard]
 
 
 def with_rule(rule: SpecRule) -> Device:
@@ -598,32 +601,34 @@ def with_rule(rule: SpecRule) -> Device:
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
-        (SpecRule("x", "rank", ("ACT",), ("ACT",), "nFAW", window=2), "DDR5 x: no table for a window of 2"),
-        (SpecRule("x", "rank", ("ACT",), ("RD",), "nFAW", window=4), "DDR5 x: no table for a window of 4"),
-        (SpecRule("x", "bank", ("ACT",), ("ACT",), "nFAW", window=4), "DDR5 x: no table for a window of 4"),
-        (
-            SpecRule("x", "bank", ("RD",), ("RD",), "nRC", siblings=True),
-            "DDR5 x: no table for siblings of a bank",
-        ),
-        (SpecRule("x", "bankgroup", ("REFsb",), ("RD",), "nRC"), "DDR5 x: not every command has a bankgroup"),
-        (SpecRule("x", "bank", ("RD",), ("PREab",), "nRC"), "DDR5 x: not every command has a bank"),
+        (("rank", ("ACT", "RD"), ("ACT",), "nFAW", 4), "a window counts one command, and at one rank"),
+        (("bank", ("REFsb",), ("RD",), "nFAW", 4), "a window counts one command, and at one bank"),
+        (("sid", ("RD",), ("RD",), "nRC"), "unknown level 'sid'"),
+        (("bank", ("RD",), ("REFpb",), "nRC"), "unknown command 'REFpb'; did you mean 'REFsb'?"),
     ],
 )
-def test_a_rule_that_the_tables_cannot_hold_is_refused(rule: SpecRule, words: str) -> None:
-    with pytest.raises(ValueError, match=f"^{words}$"):
-        lower(with_rule(rule))
+def test_a_rule_of_what_is_not_there_is_refused_by_engine_and_checker(
+    rule: tuple[Any, ...], words: str
+) -> None:
+    device = with_rule(SpecRule("x", *rule))
+    for judge in (lower, lambda device: verdict([line(1, "ACT", (0, 0, 0))], device)):
+        with pytest.raises(InputError, match=f"^DDR5: rule x: {re.escape(words)}"):
+            judge(device)
 
 
 @pytest.mark.parametrize(
-    "rule",
+    ("rule", "words"),
     [
-        SpecRule("x", "rank", ("ACT", "RD"), ("ACT",), "nFAW", window=4),
-        SpecRule("x", "bankgroup", ("ACT",), ("ACT",), "nFAW", window=4),
+        (("rank", ("ACT",), ("ACT",), "nFAW", 4, True), "no table for what binds another rank, or for its window"),
+        (("channel", ("RD",), ("RD",), "nRC", 1, True), "no table for what binds another channel, or for its window"),
+        (("bank", ("REFsb",), ("RD",), "nRC", 1, True), "no table for what binds another bank, or for its window"),
+        (("bankgroup", ("REFsb",), ("RD",), "nRC"), "not every command addresses one bankgroup"),
+        (("bank", ("RD",), ("PREab",), "nRC"), "not every command addresses one bank"),
     ],
-)
-def test_a_window_that_the_checker_cannot_count_is_refused(rule: SpecRule) -> None:
-    with pytest.raises(ValueError, match="^x: a window is counted over one command of a rank or a channel$"):
-        verdict([line(1, "ACT", (0, 0, 0))], with_rule(rule))
+)  # fmt: skip
+def test_a_rule_that_the_tables_cannot_hold_is_refused(rule: tuple[Any, ...], words: str) -> None:
+    with pytest.raises(InputError, match=f"^DDR5: rule x: {words}$"):
+        lower(with_rule(SpecRule("x", *rule)))
 
 
 def test_the_ends_of_what_a_check_may_be_asked() -> None:

@@ -69,7 +69,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["gemv", "--host-pattern", "my"], ["my trace.gz"]),
         (["dram", "--scheduler", ""], ["FRFCFS", "FRFCFS-RowHit"]),
         (["dram", "--row-policy", ""], ["open", "closed-cap"]),
-        (["dram", "--refresh", ""], ["all-bank", "none", "same-bank", "staggered"]),
+        (["dram", "--refresh", ""], ["all-bank", "none", "per-bank", "same-bank", "staggered"]),
         (["check", "--refresh", "s"], ["same-bank", "staggered"]),
         (["compare", "--mapper", ""], ["RoBaRaCoCh", "ChRaBaRoCo", "MOP4CLXOR"]),
         (["dram", "--standard", ""], ["DDR4", "DDR5"]),
@@ -116,7 +116,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ),
         (
             ["gemv", "--set", "dram.refresh="],
-            [f"dram.refresh={m}" for m in ("all-bank", "none", "same-bank", "staggered")],
+            [f"dram.refresh={m}" for m in ("all-bank", "none", "per-bank", "same-bank", "staggered")],
         ),
         (["gemv", "--set", "dram.scheduler=FRFCFS-"], ["dram.scheduler=FRFCFS-RowHit"]),
         (["gemv", "--set", "dram.nCCDL"], ["dram.nCCDL=", "dram.nCCDL_WR="]),

@@ -632,7 +632,7 @@ def test_mapping_can_be_set(plain_file: Callable[[str], str]) -> None:
         (CUSTOM, "  row_policy: closed\n", "6: dram.row_policy: unknown value 'closed'; did you mean"),
         (CUSTOM, "  row_cap: 0\n", "6: dram.row_cap: 0 is not a whole number from 1 to 1000000"),
         (CUSTOM, "  write_buffer: 0\n", "6: dram.write_buffer: 0 is not a whole number from 1 to 1024"),
-        (CUSTOM, "  refresh: per-bank\n", "6: dram.refresh: unknown value 'per-bank'"),
+        (CUSTOM, "  refresh: per-row\n", "6: dram.refresh: unknown value 'per-row'"),
     ],
 )
 def test_wrong_controller_settings(

@@ -16,7 +16,8 @@ from ndpsim.dram import sink, state
 from ndpsim.dram.engines import FastController, ScanController, compare_channels, make_controller
 from ndpsim.simulate.lane import command_room, decode_commands, run_channel
 from ndpsim.spec import Device, lower, resolve
-from ndpsim.spec.standard import RD, RDA
+from ndpsim.spec.standard import READ as RD
+from ndpsim.spec.standard import READ_AP as RDA
 
 DEVICES = [
     ("DDR4", "DDR4_4Gb_x8", "DDR4_2400R"),
@@ -72,7 +73,7 @@ def run(make, device, options, load, data_sink=None):
     channel = make(tables, policy, data_sink is not None)
     source = state.make_source(tables, *load.values())
     commands = run_channel(channel, source, data_sink or sink.null_sink(), command_room(), len(load["rank"]))
-    return channel, decode_commands(commands, tables)
+    return channel, decode_commands(commands, tables, device.standard)
 
 
 def readable(tables, policy, with_sink):

@@ -31,8 +31,10 @@ from ndpsim.energy.channel import counts_of
 from ndpsim.energy.of_trace import last_clock
 from ndpsim.energy.units import add_up
 from ndpsim.errors import InputError
-from ndpsim.spec import COMMANDS, resolve
+from ndpsim.spec import resolve, standards
 from ndpsim.traces import CommandTrace
+
+COMMANDS = standards()["DDR5"].by_number
 
 NUMBER = {command.name: number for number, command in enumerate(COMMANDS)}
 WORDS = ("part", "source", "assumptions")
@@ -192,6 +194,16 @@ def test_an_ipp_that_is_not_there_is_that_of_the_standby_beneath():
     assert energy.same_bank_refresh == pytest.approx(4 * (135 - 92) * 1.1 * 130 / 1000)
 
 
+def test_a_burst_costs_by_its_time_and_not_by_the_clocks_that_it_takes():
+    """At eight transfers a clock the same bits at the same rate take a quarter of the clocks, four times as long."""
+    device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
+    fewer_clocks = replace(device, standard=replace(device.standard, transfers_per_clock=8))
+    assert fewer_clocks.clock_ps == 4 * device.clock_ps
+    one, other = (channel_energy(which, find_currents(device)) for which in (device, fewer_clocks))
+    for name in ("read", "write", "io"):
+        assert getattr(other, name) == pytest.approx(getattr(one, name))
+
+
 @pytest.mark.parametrize("missing", ["IDD5C", "same_bank_refresh_ns"])
 def test_a_same_bank_refresh_needs_its_current_and_its_time(missing):
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
@@ -227,7 +239,7 @@ def test_commands_are_counted_under_what_they_cost():
     issued = np.zeros(len(COMMANDS), dtype=np.int64)
     for name, times in (("ACT", 1), ("PREpb", 2), ("PREab", 4), ("RD", 8), ("WR", 16), ("RDA", 32), ("WRA", 64), ("REFab", 128), ("PREsb", 256), ("REFsb", 512)):  # fmt: skip
         issued[NUMBER[name]] = times
-    assert counts_of(issued, 3, 5) == Counts(1, 8 + 32, 16 + 64, 128, 512, 3, 5)
+    assert counts_of(issued, standards()["DDR5"], 3, 5) == Counts(1, 8 + 32, 16 + 64, 128, 512, 3, 5)
 
 
 # From a trace.

@@ -22,8 +22,10 @@ from ndpsim.simulate import (
     simulate_host_read,
     simulate_relayout,
 )
-from ndpsim.spec import COMMANDS
+from ndpsim.spec import standards
 from ndpsim.traces import Requests
+
+COMMANDS = standards()["DDR5"].by_number
 
 SMALL = Expert(384, 320)
 #: A data sheet whose every entry shows: V, mA and ns; all others are those of the chip.

@@ -19,8 +19,10 @@ from ndpsim.energy.of_trace import sum_open
 from ndpsim.errors import InputError
 from ndpsim.simulate import Memory, run_requests, run_trace, simulate_expert
 from ndpsim.simulate.lane import command_room, decode_commands, run_channel
-from ndpsim.spec import COMMANDS, Device, lower, resolve
+from ndpsim.spec import Device, lower, resolve, standards
 from ndpsim.traces import CommandTrace, Requests
+
+COMMANDS = standards()["DDR5"].by_number
 
 DDR4 = ("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA")
 DDR5 = ("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
@@ -105,7 +107,7 @@ def test_both_controllers_and_the_trace_agree_on_open_banks_wherever_the_run_is_
         commands = command_room()
         for until in range(7, 400, 13):
             commands = run_channel(channel, source, sink.null_sink(), commands, until)
-            trace = decode_commands(commands, tables)
+            trace = decode_commands(commands, tables, device.standard)
             for beyond in (0, 3, 1000):
                 end = int(trace.clock[-1]) + beyond
                 assert channel.open_clocks(end) == count_trace(trace, device, end=end).open_clocks

@@ -12,7 +12,9 @@ from ndpsim.dram.engines import FastController
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.moe import Expert
 from ndpsim.simulate import MAX_TOKENS, ExpertResult, simulate_expert
-from ndpsim.spec import COMMANDS
+from ndpsim.spec import standards
+
+COMMANDS = standards()["DDR5"].by_number
 
 SMALL = Expert(512, 256)
 DDR4 = (

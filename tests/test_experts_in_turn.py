@@ -13,7 +13,9 @@ from ndpsim.config import load_hardware
 from ndpsim.errors import InputError
 from ndpsim.moe import Expert
 from ndpsim.simulate import Session, simulate_contention, simulate_expert
-from ndpsim.spec import COMMANDS
+from ndpsim.spec import standards
+
+COMMANDS = standards()["DDR5"].by_number
 
 SMALL = Expert(512, 256)
 CXL = ("dimm.subchannels=4", "ndp.systolic.arrays=8")

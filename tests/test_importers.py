@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import random
+import re
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -19,9 +21,9 @@ from jsonschema import Draft202012Validator
 from ndpsim.cli.main import main
 from ndpsim.config import Hardware, json_schema, load_hardware
 from ndpsim.errors import InputError
-from ndpsim.importers import Imported, import_hardware
+from ndpsim.importers import Imported, dramsim3, import_hardware
 from ndpsim.importers.ramulator import Bits
-from ndpsim.spec import resolve
+from ndpsim.spec import resolve, standards
 
 Sections = dict[str, dict[str, object]]
 
@@ -284,6 +286,15 @@ def test_closing_row_policy(write: Write) -> None:
     dram = loaded(imported, path).system.dram
     assert (dram.row_policy, dram.row_cap) == ("closed-cap", 1)
     assert notes_on(imported, "becomes closed-cap with a cap of 1")
+
+
+def test_a_burst_takes_the_clocks_of_its_standard(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """BL8 at eight transfers a clock is one clock, of 8 / 2400 us."""
+    faster = dataclasses.replace(standards()["DDR4"], transfers_per_clock=8)
+    monkeypatch.setattr(dramsim3, "standards", lambda: {"DDR4": faster})
+    imported = import_hardware(write("fast.ini", ini(timing__tCK=3.33)))
+    assert re.search(r"nBL: {value: 1, .* BL / 8 = 1", imported.text)
+    assert "become 3.33333 ns, the clock of DDR4-2400" in "".join(imported.notes)
 
 
 @pytest.mark.parametrize("mapping", ["rochrababgco", "chrobabgraco", "corababgroch", "rorababgchco"])

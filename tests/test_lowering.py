@@ -32,7 +32,9 @@ from ndpsim.simulate import (
     simulate_relayout,
     sweep_load,
 )
-from ndpsim.spec.standard import ACT, RD, WR
+from ndpsim.spec.standard import ACTIVATE as ACT
+from ndpsim.spec.standard import READ as RD
+from ndpsim.spec.standard import WRITE as WR
 from ndpsim.traces import Requests
 
 TINY = Expert(4, 4)  # gate and up make a burst, down another

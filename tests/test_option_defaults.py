@@ -17,7 +17,8 @@ import pytest
 import ndpsim
 from ndpsim.cli.main import cli, main
 from ndpsim.simulate import run_trace, simulate_contention, simulate_expert, simulate_host_read
-from ndpsim.spec.standard import RD, WR
+from ndpsim.spec.standard import READ as RD
+from ndpsim.spec.standard import WRITE as WR
 from ndpsim.traces import read_commands
 
 

@@ -54,7 +54,7 @@ from ndpsim.report.timeline import write_timeline
 from ndpsim.simulate import Memory, simulate_contention, simulate_host_read
 from ndpsim.simulate import sweep_load as run_sweep
 from ndpsim.simulate.latencies import latency_distribution
-from ndpsim.spec.standard import RD
+from ndpsim.spec.standard import READ as RD
 from ndpsim.traces import CommandTrace, read_requests
 
 SMALL = Expert(256, 96)

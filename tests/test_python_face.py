@@ -33,7 +33,7 @@ from ndpsim.traces import check_command_form
 
 SMALL = ndpsim.Expert(256, 128)
 DEVICE = ndpsim.resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
-TRACE = ndpsim.CommandTrace([1, 40], [0, 3], [0, 0], [1, 1], [2, 2], [3, 3], [-1, 5])
+TRACE = ndpsim.CommandTrace([1, 40], [0, 2], [0, 0], [1, 1], [2, 2], [3, 3], [-1, 5])
 REQUESTS = ndpsim.Requests.of([0, 64, 128], [0, 1, 0])
 
 

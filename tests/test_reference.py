@@ -11,8 +11,10 @@ import pytest
 import yaml
 
 from ndpsim.simulate import TraceResult, run_trace
-from ndpsim.spec import COMMANDS
+from ndpsim.spec import standards
 from ndpsim.traces import CommandTrace
+
+COMMANDS = standards()["DDR5"].by_number
 
 REFERENCE = Path(__file__).parents[1] / "validation" / "ramulator2"
 CASES = sorted(REFERENCE.glob("*.yaml"))

@@ -11,18 +11,25 @@ from ndpsim.audit import check
 from ndpsim.config import Dram
 from ndpsim.dram import refresh_policies, sink, state
 from ndpsim.dram.engines import FastController, ScanController, compare_channels, make_controller
-from ndpsim.dram.refresh_policies import Schedule, Turn, make_schedule
+from ndpsim.dram.refresh_policies import Due, Refreshed, Schedule, Turn, make_schedule
 from ndpsim.errors import InputError
 from ndpsim.simulate.lane import check_refresh, command_room, decode_commands, run_channel
-from ndpsim.spec import COMMANDS, lower, resolve
-from ndpsim.spec.standard import REFAB, REFSB
+from ndpsim.spec import lower, resolve, standards
+from ndpsim.spec.standard import ONE_BANK, SAME_BANKS, WHOLE_RANK
+
+COMMANDS = standards()["DDR5"].by_number
 
 DDR5 = ("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
 
-# By hand, for 4 ranks, 4 banks in a group and 1003 clocks: clock, command, rank and bank.
+# A channel with commands 21, 22 and 23 that refresh a rank, one bank of every group, and one bank.
+REFAB, REFSB, REFPB = 21, 22, 23
+CHANNEL = Refreshed(4, 2, 4, {WHOLE_RANK: (REFAB, 1003), SAME_BANKS: (REFSB, 1003), ONE_BANK: (REFPB, 130)})
+
+# By hand, for 4 ranks, 2 groups of 4 banks and these clocks: clock, command, rank and bank.
 TURNS = {
     "all-bank": [(1003, REFAB, -1, -1)],
     "none": [],
+    "per-bank": [(130 * (bank + 1), REFPB, -1, bank) for bank in range(8)],
     "same-bank": [(250, REFSB, -1, 0), (501, REFSB, -1, 1), (752, REFSB, -1, 2), (1003, REFSB, -1, 3)],
     "staggered": [(250, REFAB, 0, -1), (500, REFAB, 1, -1), (750, REFAB, 2, -1), (1000, REFAB, 3, -1)],
 }
@@ -37,13 +44,15 @@ def test_the_policies_are_the_modules_of_their_folder():
 
 @pytest.mark.parametrize("name", TURNS)
 def test_turns_of_an_interval(name):
-    assert make_schedule(name, 4, 4, 1003) == Schedule(tuple(TURNS[name]), 1003)
+    schedule = make_schedule(name, CHANNEL)
+    assert schedule.turns == tuple(TURNS[name])
+    assert schedule.period == {"none": 1, "per-bank": 1040}.get(name, 1003)
 
 
 @pytest.mark.parametrize("name", TURNS)
 def test_refreshes_due_before_a_clock_are_those_with_an_earlier_clock(name):
-    every = [clock + interval * 1003 for interval in range(4) for clock, *_ in TURNS[name]]
-    schedule = make_schedule(name, 4, 4, 1003)
+    schedule = make_schedule(name, CHANNEL)
+    every = [clock + interval * schedule.period for interval in range(4) for clock, *_ in TURNS[name]]
     for clock in [
         1,
         2,
@@ -53,12 +62,13 @@ def test_refreshes_due_before_a_clock_are_those_with_an_earlier_clock(name):
 
 
 def test_turns_beyond_an_interval_come_again_after_several(monkeypatch):
-    every = [Turn(700, REFAB), Turn(2100, REFAB)]
+    every = [Turn(700, WHOLE_RANK), Turn(2100, WHOLE_RANK)]
+    channel = CHANNEL._replace(commands={WHOLE_RANK: (REFAB, 1000)})
     monkeypatch.setattr(
         refresh_policies, "import_module", lambda name: type("", (), {"turns": lambda *_: every})
     )
-    schedule = make_schedule("any", 1, 4, 1000)
-    assert schedule == Schedule(tuple(every), 3000)
+    schedule = make_schedule("any", channel)
+    assert schedule == Schedule((Due(700, REFAB, -1, -1), Due(2100, REFAB, -1, -1)), 3000)
     assert [schedule.due_before(clock) for clock in (700, 701, 2101, 3700, 3701)] == [0, 1, 2, 2, 3]
 
 
@@ -77,7 +87,7 @@ def run(make, device, options, count):
     tables, policy = lower(device), state.make_policy(options)
     channel, source = make(tables, policy), state.make_source(tables, *reads(device, count))
     commands = run_channel(channel, source, sink.null_sink(), command_room(), count)
-    return channel, decode_commands(commands, tables)
+    return channel, decode_commands(commands, tables, device.standard)
 
 
 @pytest.mark.parametrize("row_policy", ["open", "closed-cap"])
@@ -98,7 +108,7 @@ def test_a_policy_of_one_file_runs_through_both_controllers(reversed_banks, rank
 
 
 def test_a_schedule_too_long_for_the_fast_controller_runs_in_the_general_one(monkeypatch):
-    many = Schedule(tuple(Turn(100 * n, REFSB, rank=0, bank=n % 4) for n in range(1, 130)), 12_900)
+    many = Schedule(tuple(Due(100 * n, 9, 0, n % 4) for n in range(1, 130)), 12_900)
     tables, policy = lower(resolve(*DDR5, 1)), state.make_policy(state.ControllerOptions())
     assert isinstance(make_controller(tables, policy), FastController)
     monkeypatch.setattr(state, "make_schedule", lambda *_: many)

@@ -27,7 +27,8 @@ from ndpsim.simulate.lane import decode_commands
 from ndpsim.simulate.relayout_plan import access_by_host
 from ndpsim.simulate.relayout_run import Access, Job, Transfer, make_wave, run_relayout
 from ndpsim.spec import lower, resolve
-from ndpsim.spec.standard import RD, WR
+from ndpsim.spec.standard import READ as RD
+from ndpsim.spec.standard import WRITE as WR
 
 #: DDR4-3200: a clock of 625 ps. Links of 1.6 GB/s, or half of that, take a clock, or two, a byte.
 PRESET, OVERRIDES = ("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA"), {"nREFI": 1600, "nRFC": 120}
@@ -62,6 +63,7 @@ def jobs(draw):
     by_units = draw(st.booleans())  # or by a host, on a bus of a rank for each lane
     device = DEVICE if by_units else resolve(*PRESET, dimms * lanes, OVERRIDES)
     access = Access(
+        standard=DEVICE.standard,
         tables=lower(device),
         policy=state.make_policy(
             state.ControllerOptions(write_buffer=8, read_buffer=draw(st.sampled_from([4, 16])))
@@ -92,7 +94,7 @@ def run_readable(job):
     while readable_lanes.run(access.tables, access.policy, job.engine, lanes, 1 << 16) != DONE:
         pass
     recorded = (state.Commands(entry, length) for entry, length in zip(*lanes.commands, strict=True))
-    return [decode_commands(commands, access.tables) for commands in recorded]
+    return [decode_commands(commands, access.tables, access.standard) for commands in recorded]
 
 
 @settings(max_examples=60, deadline=None)

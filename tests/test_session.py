@@ -11,7 +11,9 @@ from ndpsim.errors import InputError
 from ndpsim.moe import Expert
 from ndpsim.report.traces import all_lanes
 from ndpsim.simulate import Session, simulate_contention, simulate_dimm, simulate_expert, simulate_host_read
-from ndpsim.spec import COMMANDS
+from ndpsim.spec import standards
+
+COMMANDS = standards()["DDR5"].by_number
 
 SMALL = Expert(512, 256)
 QUEUE = (2, 3, 1)
@@ -260,8 +262,7 @@ def test_every_lane_of_every_combination_is_legal(command_bus, arbitration):
 def test_commands_on_a_shared_bus_do_not_overlap_and_their_clocks_bound_the_time():
     hardware = load_hardware("trimoe", ["dimm.command_bus=shared"])
     result = simulate_dimm(hardware, queue(), [{"pattern": "random"}], dimms=1, record_commands=True)
-    cycles = hardware.lane_device().standard.command_cycles
-    clocks = np.array([cycles.get(command.name, 1) for command in COMMANDS])
+    clocks = np.array([command.cycles for command in COMMANDS])
     for bus in range(2):
         traces = result.command_traces[bus::2]
         clock, command = (

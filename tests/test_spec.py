@@ -21,11 +21,16 @@ from hypothesis import strategies as st
 from ndpsim.errors import InputError
 from ndpsim.simulate import run_trace
 from ndpsim.simulate.lane import check_refresh
-from ndpsim.spec import COMMANDS, LEVELS, NO_RULE, Tables, lower, resolve, standard_names, standards
-from ndpsim.spec.standard import ACT, PREAB, PREPB, RD, RDA, REFAB, WR, WRA, latency_terms
+from ndpsim.spec import NO_RULE, Tables, lower, resolve, standard_names, standards
+from ndpsim.spec.checking import check_standard
+from ndpsim.spec.lower import BUSY, CLOCKS
+from ndpsim.spec.standard import latency_terms
+
+COMMANDS = standards()["DDR5"].by_number
 
 REFERENCE = sorted((Path(__file__).parents[1] / "validation" / "ramulator2").glob("*.yaml"))
-CHANNEL, RANK, BANKGROUP, BANK = range(len(LEVELS))
+CHANNEL, RANK, BANKGROUP, BANK = range(4)
+ACT, PREPB, RD, WR, RDA, WRA, PREAB, REFAB = range(8)
 
 ORGS = [(standard, org) for standard in standard_names() for org in standards()[standard].organisations]
 SPEEDS = [(standard, speed) for standard in standard_names() for speed in standards()[standard].speeds]
@@ -244,8 +249,8 @@ def test_a_rule_speaks_of_known_things_in_every_preset(standard, rule):
     assert names
     for speed in known.speeds.values():
         assert names <= set(speed) | set(known.derived)
-    assert rule.level in LEVELS
-    assert {*rule.previous, *rule.next} <= {command.name for command in COMMANDS}
+    assert rule.level in known.levels
+    assert {*rule.previous, *rule.next} <= set(known.names)
     assert rule.previous
     assert rule.next
 
@@ -351,24 +356,25 @@ def test_ddr4_distances(ddr4, level, before, after, clocks):
 
 
 def test_ranks_hand_over_the_data_bus(ddr5, ddr4):
-    assert ddr5.sibling_gap[RD, RD] == ddr5.sibling_gap[RD, WR] == 8 + 2
-    assert ddr5.sibling_gap[WR, RD] == 32 + 8 + 2 - 34
-    assert ddr5.sibling_gap[WR, WR] == NO_RULE
-    assert ddr4.sibling_gap[RD, RDA] == 4 + 2
-    assert ddr4.sibling_gap[WR, RD] == 12 + 4 + 2 - 16
-    assert (ddr5.sibling_gap[[ACT, PREPB, PREAB, REFAB]] == NO_RULE).all()
+    assert ddr5.sibling_gap[RANK, RD, RD] == ddr5.sibling_gap[RANK, RD, WR] == 8 + 2
+    assert ddr5.sibling_gap[RANK, WR, RD] == 32 + 8 + 2 - 34
+    assert ddr5.sibling_gap[RANK, WR, WR] == NO_RULE
+    assert ddr4.sibling_gap[RANK, RD, RDA] == 4 + 2
+    assert ddr4.sibling_gap[RANK, WR, RD] == 12 + 4 + 2 - 16
+    assert (ddr5.sibling_gap[RANK, [ACT, PREPB, PREAB, REFAB]] == NO_RULE).all()
 
 
 def test_the_window_of_four_activates(ddr5, ddr4):
-    assert ddr5.activate_window == 48  # both ends take two cycles
-    assert ddr4.activate_window == 26  # 21 ns
-    assert lower(resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", overrides={"nFAW": 32})).activate_window == 32
+    for tables, clocks in ((ddr5, 48), (ddr4, 26)):  # both ends take two cycles; 21 ns
+        assert tables.windows.tolist() == [[RANK, ACT, 4, ACT, clocks]]
+    wider = lower(resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", overrides={"nFAW": 32}))
+    assert wider.windows[0, CLOCKS] == 32
 
 
 def test_scalars(ddr5):
     assert (ddr5.ranks, ddr5.bankgroups, ddr5.banks_per_group) == (2, 8, 4)
     assert (ddr5.read_latency, ddr5.burst) == (34 + 8, 8)
-    assert (ddr5.refresh_interval, ddr5.refresh_cycles) == (9375, 710)
+    assert (ddr5.refresh_interval, ddr5.commands[REFAB, BUSY]) == (9375, 710)
 
 
 @settings(deadline=None)
@@ -466,24 +472,32 @@ def test_a_bad_name_or_number_is_refused(arguments, words):
 def test_every_organisation_goes_with_every_speed(standard, org):
     for speed in standards()[standard].speeds:
         tables = lower(resolve(standard, org, speed))
-        assert tables.activate_window > 0
-        assert tables.refresh_interval > tables.refresh_cycles > 0
+        assert tables.windows[0, CLOCKS] > 0
+        assert tables.refresh_interval > tables.commands[REFAB, BUSY] > 0
 
 
 # A new standard
 
 TOY = """
-from ndpsim.spec.standard import Every, Organisation, Rule, Standard
+from ndpsim.spec.standard import Command, Every, Organisation, Rule, Standard
 
 STANDARD = Standard(
     name="TOY1",
     source="a test",
-    commands=("ACT", "PREpb", "PREab", "RD", "RDA", "WR", "WRA", "REFab"),
+    commands=(
+        Command("ACT", "bank", opens=True),
+        Command("PREpb", "bank", closes=True),
+        Command("PREab", "rank", closes=True),
+        Command("RD", "bank", reads=True),
+        Command("RDA", "bank", reads=True, closes=True),
+        Command("WR", "bank", writes=True),
+        Command("WRA", "bank", writes=True, closes=True),
+        Command("REFab", "rank", refreshes=True, closes_first="PREab", busy="nRFC", cycles=3),
+    ),
     levels=("channel", "rank", "bankgroup", "bank"),
     transfers_per_clock=2,
     prefetch=4,
     channel_bits=16,
-    command_cycles={"REFab": 3},
     rules=(
         Rule("bus", "channel", ("RD", "RDA"), ("RD", "RDA"), "nBL"),
         Rule("open", "bank", ("ACT",), ("RD", "RDA"), "nRCD"),
@@ -525,7 +539,7 @@ def test_a_new_standard_is_a_new_file_and_nothing_else():
     assert tables.gap[RANK, REFAB, ACT] == 20 + 2  # begins its effect in its third cycle
     assert tables.gap[RANK, PREAB, REFAB] == 7 - 2
     assert tables.gap[CHANNEL, REFAB, RD] == 3
-    assert tables.activate_window == NO_RULE
+    assert not len(tables.windows)
 
 
 @pytest.mark.usefixtures("toy")
@@ -537,9 +551,11 @@ def test_commands_levels_and_clock_are_those_of_the_standard():
     assert slower.peak_gbps == device.peak_gbps / 4
     with pytest.raises(InputError, match="TOY1 has no same-bank refresh"):
         check_refresh(device, "same-bank")
-    stacked = dataclasses.replace(device.standard, levels=("channel", "pseudochannel", "bankgroup", "bank"))
-    with pytest.raises(ValueError, match="TOY1: no tables for the levels channel, pseudochannel"):
-        lower(dataclasses.replace(device, standard=stacked))
+    stacked = dataclasses.replace(
+        device.standard, levels=("channel", "pseudochannel", "sid", "group", "bank")
+    )
+    with pytest.raises(InputError, match="TOY1: has the levels channel, pseudochannel, .*; they are four"):
+        check_standard(stacked)
 
 
 @pytest.mark.usefixtures("toy")
@@ -550,7 +566,7 @@ def test_the_engine_runs_a_new_standard():
         (addresses, np.zeros_like(addresses)), "TOY1", "TOY1_1Mb_x16", "TOY1_800", record_commands=True
     )
     trace = result.command_traces[0]
-    names = [COMMANDS[number].name for number in trace.command.tolist()]
+    names = trace.to_arrays()["command"].tolist()
     assert names == ["ACT", "RD", "PREpb", "ACT", "RD"]
     assert np.diff(trace.clock).tolist() == [6, 4, 7, 6]
 

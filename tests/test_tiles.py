@@ -14,7 +14,9 @@ from ndpsim.errors import InputError
 from ndpsim.layout import PADDING, Address, ExpertFormat, ExpertWeights, Tiles, expert_regions
 from ndpsim.moe import Expert
 from ndpsim.simulate import place_expert, simulate_expert
-from ndpsim.spec import COMMANDS
+from ndpsim.spec import standards
+
+COMMANDS = standards()["DDR5"].by_number
 
 DEVICE = load_hardware("cxl").lane_device()
 

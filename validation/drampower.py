@@ -23,11 +23,11 @@ import numpy as np
 from ndpsim.dram.state import ControllerOptions
 from ndpsim.energy import ChannelEnergy, Currents, channel_energy, find_currents, from_trace, last_clock
 from ndpsim.simulate import Memory, run_requests
-from ndpsim.spec import Device
-from ndpsim.spec.standard import ACT, PREAB, PREPB, RDA, REFAB, WRA
+from ndpsim.spec import Device, standards
 from ndpsim.traces import CommandTrace, Requests, write_commands
 
 HERE = Path(__file__).parent
+ACT, PREPB, _, _, RDA, WRA, PREAB, REFAB, *_ = range(len(standards()["DDR5"].names))  # DDR4 has these, too
 COMPONENTS = ("activate", "read", "write", "refresh", "background", "refresh and background", "io", "sum")
 _SUMMED = ("activate", "read", "write", "refresh and background", "io")
 
@@ -109,7 +109,7 @@ def trace_of(workload: Workload) -> tuple[CommandTrace, int]:
     trace = _served(workload) if workload.requests else _of(_by_hand(workload, device))
     closing = last_clock(trace, device) + device.timings["nRFC"] + device.timings["nRAS"]
     closed = ((closing + 2 * rank, PREAB, rank, -1, -1, -1, -1) for rank in range(device.ranks))
-    ended = CommandTrace.of(np.hstack([_rows(trace), _rows(_of(closed))]))
+    ended = CommandTrace.of(np.hstack([trace.columns(), _of(closed).columns()]))
     return ended, closing + device.timings["nRFC"]
 
 
@@ -141,10 +141,6 @@ def _by_hand(workload: Workload, device: Device) -> Iterator[tuple[int, ...]]:
 
 def _of(lines: Iterator[tuple[int, ...]]) -> CommandTrace:
     return CommandTrace.of(np.array(sorted(lines), dtype=np.int64).T)
-
-
-def _rows(trace: CommandTrace) -> np.ndarray[Any, Any]:
-    return np.array([getattr(trace, name) for name in CommandTrace.__dataclass_fields__])
 
 
 # ---- Ours
@@ -300,7 +296,7 @@ def refreshed_and_precharged(workload: Workload) -> tuple[int, int]:
     until: dict[int, int] = {}
     seen: set[tuple[int, int, int]] = set()
     count = left = 0
-    for clock, command, rank, bankgroup, bank, _, _ in _rows(trace).T.tolist():
+    for clock, command, rank, bankgroup, bank, _, _ in trace.columns().T.tolist():
         if command == REFAB:
             until[rank] = clock + lasts
             seen = {place for place in seen if place[0] != rank}

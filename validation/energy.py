@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from ndpsim.energy import Currents, find_currents, from_trace
-from ndpsim.spec import COMMANDS, Device, resolve
+from ndpsim.spec import Device, command_names, resolve
 from ndpsim.traces import CommandTrace
 
-NUMBER = {command.name: number for number, command in enumerate(COMMANDS)}
+NUMBER = {name: number for number, name in enumerate(command_names())}
 Command = tuple[int, str, int, int]  # clock, name, bank group, bank
 
 KNOWN = (

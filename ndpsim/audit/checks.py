@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from ndpsim.audit.kernels import Rules, find_early, find_row_faults
 from ndpsim.audit.report import Violation
-from ndpsim.spec import COMMANDS, LEVELS, Device, Rule
-from ndpsim.spec.standard import latency_terms
+from ndpsim.spec import Device, Rule, Standard
+from ndpsim.spec.checking import check_rule
+from ndpsim.spec.standard import ONE_BANK, SAME_BANKS, WHOLE_RANK, latency_terms
 from ndpsim.traces import HEADER, CommandTrace
 
 __all__ = [
@@ -28,26 +29,52 @@ __all__ = [
 ]
 
 _COORDINATES = HEADER[2:]
-_NUMBER = {command.name: number for number, command in enumerate(COMMANDS)}
 
 
 def _flags(values: Iterable[int]) -> NDArray[np.int64]:
-    return np.array(values, dtype=np.int64)
+    return np.array(list(values), dtype=np.int64)
 
 
-_OPENS = _flags([c.opens for c in COMMANDS])
-_CLOSES = _flags([c.closes for c in COMMANDS])
-_READS = _flags([c.reads for c in COMMANDS])
-_WRITES = _flags([c.writes for c in COMMANDS])
-_REFRESHES = _flags([c.refreshes for c in COMMANDS])
-_RANK_WIDE = _flags([c.scope == "rank" for c in COMMANDS])
-_ONE_BANK = _flags([c.scope == "bank" for c in COMMANDS])
-_SAME_BANK = _flags([c.scope == "same-bank" for c in COMMANDS])
-_COLUMN = _READS | _WRITES
-#: By command and coordinate: whether the command addresses it.
-_ADDRESSED = (
-    np.stack([np.ones_like(_OPENS), _ONE_BANK, 1 - _RANK_WIDE, _OPENS | _COLUMN, _COLUMN], axis=1) == 1
-)
+class Kinds(NamedTuple):
+    """The commands of a standard by number."""
+
+    names: tuple[str, ...]
+    opens: NDArray[np.int64]
+    closes: NDArray[np.int64]
+    reads: NDArray[np.int64]
+    writes: NDArray[np.int64]
+    refreshes: NDArray[np.int64]
+    scope: NDArray[np.int64]
+    cycles: NDArray[np.int64]  # clocks on its command bus
+    bus: NDArray[np.int64]
+    addressed: NDArray[np.bool_]  # [command, coordinate]
+
+    @property
+    def columns(self) -> NDArray[np.int64]:
+        """Those that move data."""
+        return self.reads | self.writes
+
+
+def kinds_of(standard: Standard) -> Kinds:
+    """What the checks need to know of commands."""
+    commands = standard.by_number
+    effects = {
+        name: _flags(getattr(one, name) for one in commands)
+        for name in ("opens", "closes", "reads", "writes", "refreshes")
+    }
+    scope = _flags(standard.scope_of(one) for one in commands)
+    buses = list(dict.fromkeys(one.bus for one in commands))
+    to_column = effects["reads"] | effects["writes"]
+    to_row = effects["opens"] | to_column
+    addressed = (scope >= 0, scope == ONE_BANK, scope != WHOLE_RANK, to_row == 1, to_column == 1)
+    return Kinds(
+        names=standard.names,
+        **effects,
+        scope=scope,
+        cycles=_flags(one.cycles for one in commands),
+        bus=_flags(buses.index(one.bus) for one in commands),
+        addressed=np.stack(addressed, axis=1),
+    )
 
 
 class Finding(NamedTuple):
@@ -77,7 +104,7 @@ class Case:
     limit: int
     index: NDArray[np.int64]  # of each command in the trace as a whole, of which this may be a lane
     lane: int | None
-    cycles: NDArray[np.int64]  # by command: clocks on the command bus
+    kinds: Kinds
     usable: NDArray[np.int64]  # the commands whose bank (or rank) exists
     part: CommandTrace  # those commands
 
@@ -96,7 +123,7 @@ class Case:
 
 def _name(trace: CommandTrace, place: int) -> str:
     kind = int(trace.command[place])
-    return COMMANDS[kind].name if 0 <= kind < len(COMMANDS) else f"command number {kind}"
+    return trace.names[kind] if 0 <= kind < len(trace.names) else f"command number {kind}"
 
 
 def counted(number: int, what: str) -> str:
@@ -112,12 +139,12 @@ def too_early(shortfall: int) -> str:
 # What a trace says, before what it means.
 
 
-def _wrong_coordinates(trace: CommandTrace, device: Device) -> NDArray[np.bool_]:
+def _wrong_coordinates(trace: CommandTrace, device: Device, kinds: Kinds) -> NDArray[np.bool_]:
     """By coordinate and command: whether the coordinate is out of range or should be -1."""
     sizes = (device.ranks, device.bankgroups, device.banks_per_group, device.rows, device.bursts_per_row)
     values = trace.columns()[2:]
-    known = (trace.command >= 0) & (trace.command < len(COMMANDS))
-    addressed = _ADDRESSED[np.where(known, trace.command, 0)].T
+    known = (trace.command >= 0) & (trace.command < len(kinds.names))
+    addressed = kinds.addressed[np.where(known, trace.command, 0)].T
     out_of_range = (values < 0) | (values >= np.array(sizes)[:, None])
     return np.where(addressed, out_of_range, values != -1) & known
 
@@ -129,23 +156,30 @@ def case_of(
 
     `index`: the place of each command in the whole trace. `lane`: what its rank 0 is called, if not that.
     """
-    known = (trace.command >= 0) & (trace.command < len(COMMANDS))
-    usable = np.flatnonzero(known & ~_wrong_coordinates(trace, device)[:3].any(axis=0))
-    cycles = _flags([device.standard.command_cycles.get(command.name, 1) for command in COMMANDS])
-    return Case(trace, device, limit, index, lane, cycles, usable, trace.take(usable))
+    kinds = kinds_of(device.standard)
+    trace = _renumbered(trace, device.standard)
+    known = (trace.command >= 0) & (trace.command < len(kinds.names))
+    usable = np.flatnonzero(known & ~_wrong_coordinates(trace, device, kinds)[:3].any(axis=0))
+    return Case(trace, device, limit, index, lane, kinds, usable, trace.take(usable))
+
+
+def _renumbered(trace: CommandTrace, standard: Standard) -> CommandTrace:
+    """The trace with commands numbered as the standard does, and those that it does not have behind them."""
+    names = tuple(dict.fromkeys((*standard.names, *trace.names)))
+    nameless = (trace.command < 0) | (trace.command >= len(trace.names))
+    command = np.where(nameless, trace.command, trace.numbered(names))
+    return replace(trace, command=command, names=names)
 
 
 def _unknown_commands(case: Case) -> Found:
     """Numbers that are no command's, and commands that the standard does not have."""
-    standard, kinds = case.device.standard, case.trace.command
-    known = (kinds >= 0) & (kinds < len(COMMANDS))
-    has = np.array([command.name in standard.commands for command in COMMANDS])
-    places = np.flatnonzero(~known | ~has[np.where(known, kinds, 0)])
+    standard, trace = case.device.standard, case.trace
+    count = len(standard.names)
+    places = np.flatnonzero((trace.command < 0) | (trace.command >= count))
     first = []
     for place in places[: case.limit].tolist():
-        detail = f"{standard.name} has no such command"
-        if not known[place]:
-            detail = f"numbers go from 0 to {len(COMMANDS) - 1}"
+        named = 0 <= trace.command[place] < len(trace.names)
+        detail = f"{standard.name} has no such command" if named else f"numbers go from 0 to {count - 1}"
         first.append(Finding(place, "command", 0, detail))
     return Found(len(places), first)
 
@@ -153,15 +187,15 @@ def _unknown_commands(case: Case) -> Found:
 def _coordinates(case: Case) -> Found:
     device = case.device
     sizes = (device.ranks, device.bankgroups, device.banks_per_group, device.rows, device.bursts_per_row)
-    found = np.argwhere(_wrong_coordinates(case.trace, device).T)
+    found = np.argwhere(_wrong_coordinates(case.trace, device, case.kinds).T)
     first = []
     for index, coordinate in found[: case.limit].tolist():
         name, kind = _COORDINATES[coordinate], int(case.trace.command[index])
         value = getattr(case.trace, name)[index]
-        if _ADDRESSED[kind, coordinate]:
+        if case.kinds.addressed[kind, coordinate]:
             detail = f"{name} {value} is not within 0 to {sizes[coordinate] - 1}"
         else:
-            detail = f"{name} is {value}, but {COMMANDS[kind].name} addresses none (-1)"
+            detail = f"{name} is {value}, but {case.kinds.names[kind]} addresses none (-1)"
         first.append(Finding(index, "coordinates", 0, detail))
     return Found(len(found), first)
 
@@ -170,25 +204,32 @@ def _coordinates(case: Case) -> Found:
 
 
 def _command_bus(case: Case) -> Found:
-    """One command at a time, in the order of time.
+    """One command at a time on each bus, in the order of time.
 
-    Looking at the line before is enough: a command that overlaps one further back comes after a line
-    that overlapped it too, or that was out of order.
+    Looking at the line before is enough, and at the one before on the same bus: a command that overlaps one
+    further back comes after a line that overlapped it too, or that was out of order.
     """
     clock = case.trace.clock
-    known = np.clip(case.trace.command, 0, len(COMMANDS) - 1)
-    start = np.concatenate((np.zeros(1, dtype=np.int64), (clock + case.cycles[known])[:-1]))[: len(clock)]
+    known = np.clip(case.trace.command, 0, len(case.kinds.names) - 1)
+    bus, end = case.kinds.bus[known], clock + case.kinds.cycles[known]
+    start = np.concatenate((np.zeros(1, dtype=np.int64), clock[:-1]))[: len(clock)]
+    holder = np.arange(len(clock)) - 1
+    for number in np.unique(bus):
+        on_bus = np.flatnonzero(bus == number)
+        start[on_bus[1:]] = np.maximum(start[on_bus[1:]], end[on_bus[:-1]])
+        holder[on_bus[1:]] = on_bus[:-1]
     found = np.flatnonzero(clock < start)
     first = []
     for i in found[: case.limit].tolist():
         short = int(start[i] - clock[i])
         if i == 0:
             first.append(Finding(i, "clock order", short, "clocks count from 0"))
-        elif clock[i] <= clock[i - 1]:
+        elif clock[i] <= clock[i - 1] and (clock[i] < clock[i - 1] or holder[i] == i - 1):
             detail = f"clocks must increase, the line before is at clock {clock[i - 1]}"
             first.append(Finding(i, "clock order", short, detail))
         else:
-            held = f"{case.at(i - 1)} holds the command bus for {start[i] - clock[i - 1]} clocks"
+            before = int(holder[i])
+            held = f"{case.at(before)} holds the command bus for {start[i] - clock[before]} clocks"
             first.append(Finding(i, "command bus", short, f"{too_early(short)}, {held}"))
     return Found(len(found), first)
 
@@ -217,13 +258,14 @@ def _data_bus(case: Case) -> Found:
     pairs to tCS.
     """
     timings, length = case.device.timings, case.device.timings["nBL"]
-    places = np.flatnonzero(_COLUMN[case.part.command])
+    reads, writes = case.kinds.reads, case.kinds.writes
+    places = np.flatnonzero(case.kinds.columns[case.part.command])
     kind, rank = case.part.command[places], case.part.rank[places]
-    latency = np.where(_READS[kind] == 1, timings["nCL"], timings["nCWL"])
-    start = case.part.clock[places] + case.cycles[kind] - 1 + latency
+    latency = np.where(reads[kind] == 1, timings["nCL"], timings["nCWL"])
+    start = case.part.clock[places] + case.kinds.cycles[kind] - 1 + latency
     pairs = _overlaps(start, length)
     earlier, later = pairs.T
-    passed = (_READS[kind[earlier]] == 1) & (_WRITES[kind[later]] == 1) & (rank[earlier] != rank[later])
+    passed = (reads[kind[earlier]] == 1) & (writes[kind[later]] == 1) & (rank[earlier] != rank[later])
     pairs = pairs[~passed]
     first = []
     for before, after in pairs[: case.limit].tolist():
@@ -258,26 +300,25 @@ def _rules_of(device: Device) -> tuple[Rule, ...]:
     return device.standard.rules + device.standard.checked_rules
 
 
-def _rules(device: Device, cycles: NDArray[np.int64]) -> Rules:
-    rules = _rules_of(device)
+def _rules(device: Device, kinds: Kinds) -> Rules:
+    rules, levels = _rules_of(device), device.standard.levels
     for rule in rules:
-        if rule.window > 1 and (len(rule.previous) > 1 or rule.level not in LEVELS[:2]):
-            raise ValueError(f"{rule.name}: a window is counted over one command of a rank or a channel")
-    binding = [[k for k, rule in enumerate(rules) if c.name in rule.next] for c in COMMANDS]
-    previous = [[_NUMBER[name] for name in rule.previous] for rule in rules]
+        check_rule(device.standard, rule)
+    binding = [[k for k, rule in enumerate(rules) if name in rule.next] for name in kinds.names]
+    previous = [[kinds.names.index(name) for name in rule.previous] for rule in rules]
     return Rules(
         first=_starts([len(one) for one in binding]),
-        binding=_flags([k for one in binding for k in one]),
+        binding=_flags(k for one in binding for k in one),
         previous_first=_starts([len(one) for one in previous]),
-        previous=np.array([p for one in previous for p in one], dtype=np.int64),
-        level=np.array([LEVELS.index(rule.level) for rule in rules], dtype=np.int64),
-        window=np.array([rule.window for rule in rules], dtype=np.int64),
-        siblings=_flags([rule.siblings for rule in rules]),
-        clocks=np.array([_clocks(rule.latency, device) for rule in rules], dtype=np.int64),
-        cycles=cycles,
-        rank_wide=_RANK_WIDE,
-        same_bank=_SAME_BANK,
-        children=np.array([1, device.ranks, device.bankgroups, device.banks_per_group], dtype=np.int64),
+        previous=_flags(p for one in previous for p in one),
+        level=_flags(levels.index(rule.level) for rule in rules),
+        window=_flags(rule.window for rule in rules),
+        siblings=_flags(rule.siblings for rule in rules),
+        clocks=_flags(_clocks(rule.latency, device) for rule in rules),
+        cycles=kinds.cycles,
+        rank_wide=_flags(kinds.scope == WHOLE_RANK),
+        same_bank=_flags(kinds.scope == SAME_BANKS),
+        children=_flags([1, device.ranks, device.bankgroups, device.banks_per_group]),
     )
 
 
@@ -291,7 +332,7 @@ def _nodes(case: Case) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     base = _starts(sizes)
     group = part.rank * device.bankgroups + part.bankgroup
     bank = group * device.banks_per_group + part.bank
-    of_one = _ONE_BANK[part.command] == 1
+    of_one = case.kinds.scope[part.command] == ONE_BANK
     first_of_rank = part.rank * device.banks_per_rank
     node = np.stack(
         (
@@ -308,8 +349,8 @@ def _nodes(case: Case) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 def _timing(case: Case) -> Found:
     node, base = _nodes(case)
-    rules = _rules(case.device, case.cycles)
-    last, before, rows = _unset(base[-1], len(COMMANDS)), _unset(*node.shape), _unset(case.limit, 4)
+    rules = _rules(case.device, case.kinds)
+    last, before, rows = _unset(base[-1], len(case.kinds.names)), _unset(*node.shape), _unset(case.limit, 4)
     count = find_early(case.part.clock, case.part.command, node, base, rules, last, before, rows)
     first = []
     for place, rule, earlier, short in rows[:count].tolist():
@@ -324,21 +365,21 @@ def _timing(case: Case) -> Found:
 
 
 def _row_state(case: Case) -> Found:
-    device, part = case.device, case.part
+    device, part, kinds = case.device, case.part, case.kinds
     within = np.maximum(part.bankgroup, 0) * device.banks_per_group + np.maximum(part.bank, 0)
     bank = part.rank * device.banks_per_rank + within
-    reach = np.where(_ONE_BANK == 1, 1, device.banks_per_rank)
-    stride = np.where(_SAME_BANK == 1, device.banks_per_group, 1)
-    kinds = (_OPENS, _CLOSES, _COLUMN, _REFRESHES, reach, stride)
+    reach = np.where(kinds.scope == ONE_BANK, 1, device.banks_per_rank)
+    stride = np.where(kinds.scope == SAME_BANKS, device.banks_per_group, 1)
+    effects = (kinds.opens, kinds.closes, kinds.columns, kinds.refreshes, reach, stride)
     touched, rows = _unset(device.banks), _unset(case.limit, 3)
-    count = find_row_faults(part.command, bank, part.row, *kinds, touched, rows)
+    count = find_row_faults(part.command, bank, part.row, *effects, touched, rows)
     first = []
     for place, at, by in rows[:count].tolist():
         group, number = divmod(at % device.banks_per_rank, device.banks_per_group)
         name = f"bankgroup {group} bank {number}"
         if by < 0:
             detail = f"{name} was never opened"
-        elif _OPENS[part.command[by]]:
+        elif kinds.opens[part.command[by]]:
             detail = f"{name} has row {part.row[by]} open since {case.at(case.origin(by))}"
         else:
             detail = f"{name} was closed by {case.at(case.origin(by))}"
@@ -353,10 +394,11 @@ CHECKS = (_unknown_commands, _coordinates, _command_bus, _data_bus, _timing, _ro
 def _words(case: Case, place: int) -> str:
     words = [_name(case.trace, place)]
     kind = int(case.trace.command[place])
-    if 0 <= kind < len(COMMANDS):
+    addressed = case.kinds.addressed[kind] if 0 <= kind < len(case.kinds.names) else np.zeros(5, np.bool_)
+    if 0 <= kind < len(case.trace.names):
         for coordinate, name in enumerate(_COORDINATES):
             value = int(getattr(case.trace, name)[place])
-            if _ADDRESSED[kind, coordinate] or value != -1:
+            if addressed[coordinate] or value != -1:
                 words.append(case.rank_name(value) if name == "rank" else f"{name} {value}")
     return " ".join(words)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.audit.report import Violation
-from ndpsim.spec import COMMANDS, Device
+from ndpsim.spec import Device
 from ndpsim.traces import CommandTrace
 
 __all__ = ["COMMAND_BUSES", "CommandBuses", "bus_violations"]
@@ -42,7 +42,7 @@ class CommandBuses(NamedTuple):
 
 def _said(trace: CommandTrace, index: int) -> str:
     kind = int(trace.command[index])
-    name = COMMANDS[kind].name if 0 <= kind < len(COMMANDS) else f"command number {kind}"
+    name = trace.names[kind] if 0 <= kind < len(trace.names) else f"command number {kind}"
     return f"{name} lane {trace.rank[index]}"
 
 
@@ -56,9 +56,9 @@ def _in_turn(trace: CommandTrace, device: Device, lanes: range, limit: int) -> t
     """Commands of lanes with one bus that overlap on it."""
     places = np.flatnonzero(np.isin(trace.rank, lanes))
     places = places[np.argsort(trace.clock[places], kind="stable")]
-    cycles = np.array([device.standard.command_cycles.get(one.name, 1) for one in COMMANDS])
+    cycles = np.array([*(command.cycles for command in device.standard.by_number), 1])
     clock = trace.clock[places]
-    held = cycles[np.clip(trace.command[places], 0, len(COMMANDS) - 1)]
+    held = cycles[trace.numbered(device.standard.names)[places]]
     short = (clock + held)[:-1] - clock[1:]
     found = np.flatnonzero(short > 0)
     violations = []

@@ -14,7 +14,7 @@ from ndpsim._jit import kernel
 
 __all__ = ["Rules", "find_early", "find_row_faults"]
 
-_RANK, _GROUP, _BANK = 1, 2, 3  # the places of these levels in spec.LEVELS
+_RANK, _GROUP, _BANK = 1, 2, 3  # the places of these levels in a standard
 
 
 class Rules(NamedTuple):

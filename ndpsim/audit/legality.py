@@ -18,8 +18,8 @@ from ndpsim.traces import CommandTrace
 
 __all__ = ["MOST_DESCRIBED", "REFRESH_MODES", "check", "check_lanes"]
 
-#: How a trace may be refreshed. "all-bank" and "staggered" owe every rank a REFab an interval, "none" owes
-#: nothing, others owe every bank number of a rank a REFsb, or a REFab, an interval.
+#: How a trace may be refreshed. "all-bank" and "staggered" owe every rank a refresh an interval, "none" owes
+#: nothing, others owe every bank, or every bank number of a rank, one by itself or with its rank.
 REFRESH_MODES = option_names("dram/refresh_policies", "all-bank")
 
 _LAST_CLOCK = 10**18  # of a command trace
@@ -100,8 +100,8 @@ def check(
         device: the channel.
         refresh: one of `REFRESH_MODES`; with "none", refreshes in the trace still obey the timing rules.
         limit: violations to describe; all are counted.
-        max_postponed: REFab a rank may owe; by default what its standard allows.
-        max_pulled_in: REFab a rank may be ahead; likewise.
+        max_postponed: refreshes a rank may owe; by default what its standard allows.
+        max_pulled_in: those it may be ahead; likewise.
         start_clock: where the trace begins, as a `Session` does; refreshes due before are done.
 
     Raises:

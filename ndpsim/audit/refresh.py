@@ -6,32 +6,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.audit.checks import Case, Finding, Found, counted, too_early
-from ndpsim.spec import COMMANDS
+from ndpsim.spec.standard import ONE_BANK, WHOLE_RANK
 
 __all__ = ["refresh_debt"]
-
-_OF_RANKS, _OF_BANKS = (
-    np.array([command.refreshes and command.scope == scope for command in COMMANDS])
-    for scope in ("rank", "same-bank")
-)
 
 
 def _owed(case: Case, refresh: str) -> list[tuple[str, NDArray[np.int64]]]:
     """Who is owed a refresh every interval, by name, and the commands that refresh it, as places.
 
-    Where banks are refreshed that is every bank number of a rank, in all bank groups at once.
+    Where banks are refreshed that is every bank, if a command of the standard refreshes one alone; else it is
+    every bank number of a rank, in all bank groups at once.
     """
-    part, device = case.part, case.device
-    whole = _OF_RANKS[part.command]
+    part, device, kinds = case.part, case.device, case.kinds
+    refreshes, scope = kinds.refreshes[part.command] == 1, kinds.scope[part.command]
+    one_by_one = bool(((kinds.refreshes == 1) & (kinds.scope == ONE_BANK)).any())
+    groups = range(device.bankgroups) if one_by_one else [-1]
     owed = []
     for rank in range(device.ranks):
-        of_rank = part.rank == rank
+        of_rank = refreshes & (part.rank == rank)
+        whole = scope == WHOLE_RANK
         if refresh in ("all-bank", "staggered"):
             owed.append((case.rank_name(rank), np.flatnonzero(of_rank & whole)))
             continue
-        for bank in range(device.banks_per_group):
-            of_bank = _OF_BANKS[part.command] & (part.bank == bank)
-            owed.append((f"{case.rank_name(rank)} bank {bank}", np.flatnonzero(of_rank & (whole | of_bank))))
+        for group in groups:
+            of_group = (part.bankgroup == group) | (scope != ONE_BANK)
+            for bank in range(device.banks_per_group):
+                places = np.flatnonzero(of_rank & (whole | (of_group & (part.bank == bank))))
+                where = f"bankgroup {group} bank {bank}" if one_by_one else f"bank {bank}"
+                owed.append((f"{case.rank_name(rank)} {where}", places))
     return owed
 
 

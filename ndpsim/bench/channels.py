@@ -10,14 +10,11 @@ from ndpsim.bench.row import Row, Work, expect
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.moe import Expert, load_model
 from ndpsim.simulate import simulate_contention, simulate_relayout
-from ndpsim.spec import COMMANDS
 
 __all__ = ["ChannelCall", "Outcome", "beside_host", "relayout_of_four"]
 
 #: The DRAM commands of a call, and how long the hardware needs and a DRAM clock lasts, in ns.
 Outcome = tuple[Mapping[str, int], float, float]
-
-_DATA = [command.name for command in COMMANDS if command.reads or command.writes]
 
 
 def beside_host(hardware: Hardware, expert: Expert) -> Outcome:
@@ -59,7 +56,8 @@ class ChannelCall:
         self._run()
         runs = [self._run() for _ in range(repeat)]
         commands, time_ns, clock_ns = runs[0][1]
-        requests = sum(commands.get(name, 0) for name in _DATA)
+        known = load_hardware(self.hw).lane_device().standard.commands
+        requests = sum(commands.get(one.name, 0) for one in known if one.reads or one.writes)
         work = Work(requests, round(time_ns / clock_ns), dict(commands))
         expect(self.name, work, self.pinned)
         return Row(self.name, work, min(seconds for seconds, _ in runs), simulated_s=time_ns / 1e9)

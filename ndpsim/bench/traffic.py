@@ -22,7 +22,7 @@ from ndpsim.peers import ramulator
 from ndpsim.simulate import Memory
 from ndpsim.simulate.lane import commands_by_kind, no_commands, run_channel
 from ndpsim.simulate.trace import counters
-from ndpsim.spec import Device, Tables, lower
+from ndpsim.spec import Device, Standard, Tables, lower
 from ndpsim.traces import Requests
 
 __all__ = ["Traffic", "contiguous", "random_bursts"]
@@ -129,7 +129,7 @@ class Traffic:
             different = compare_channels(one.channel, plain[0].channel)
             if different:
                 raise MismatchError(f"{self.name}: fast and plain differ in {', '.join(different)}")
-        work = self._work(plain[0].channel)
+        work = self._work(plain[0].channel, memory.device.standard)
         expect(self.name, work, self.pinned)
         seconds = min(one.seconds for one in fast[1:])
         return Row(
@@ -159,15 +159,18 @@ class Traffic:
 
     def _runs(self, make: MakeController, source: state.Source, memory: Memory, repeat: int) -> list[_Run]:
         """One run that may have to compile, and `repeat` to be measured."""
-        tables, policy = lower(memory.device), state.make_policy(memory.options)
+        tables, policy = (
+            lower(memory.device),
+            state.make_policy(memory.options, memory.device.standard.controller),
+        )
         runs = []
         for _ in range(1 + repeat):
-            runs.append(_serve(make(tables, policy), source))
+            runs.append(_serve(make(tables, policy), source, memory.device.standard))
         return runs
 
-    def _work(self, channel: Controller) -> Work:
+    def _work(self, channel: Controller, standard: Standard) -> Work:
         cycles = max(int(channel.value[state.DATA_END]), int(channel.value[state.CLOCK]) - 1)
-        return Work(int(channel.value[state.SERVED]), cycles, commands_by_kind([channel]))
+        return Work(int(channel.value[state.SERVED]), cycles, commands_by_kind([channel], standard))
 
     def _ratio_ramulator(
         self, requests: Requests, memory: Memory, repeat: int, accepted: Mapping[str, int], seconds: float
@@ -181,13 +184,13 @@ class Traffic:
         return ramulator_s / seconds
 
 
-def _serve(channel: Controller, source: state.Source) -> _Run:
+def _serve(channel: Controller, source: state.Source, standard: Standard) -> _Run:
     """Serve all requests; only the controller's own time counts."""
     count, data_sink, silent = len(source.place), sink.null_sink(), no_commands()
     began = time.perf_counter()
     run_channel(channel, source, data_sink, silent, state.FAR, until_taken=count)
     taken = time.perf_counter()
-    accepted = {"cycles": int(channel.value[state.CLOCK]) - 1, **counters([channel])}
+    accepted = {"cycles": int(channel.value[state.CLOCK]) - 1, **counters([channel], standard)}
     resumed = time.perf_counter()
     run_channel(channel, source, data_sink, silent, count)
     seconds = time.perf_counter() - resumed + taken - began

@@ -32,18 +32,17 @@ def _energy(
     commands: CommandTrace, device: Device, lanes: int | None, power: Mapping[str, float], start: int
 ) -> dict[str, Any]:
     """What the commands took from the power supply, and for how long, from the clock `start` on."""
-    import numpy as np
 
     from ndpsim.energy import explain, find_currents, from_trace, last_clock
-    from ndpsim.spec import COMMANDS
 
     currents = find_currents(device, power)
-    moves = np.array([command.reads or command.writes for command in COMMANDS])
+    standard = device.standard
+    moving = [one.name for one in standard.commands if one.reads or one.writes]
     return {
         "energy_nj": from_trace(commands, device, currents, start=start, lanes=lanes),
         "energy_note": explain(device, currents),
         "time_ns": float(max(last_clock(commands, device) - start, 0) * device.clock_ps / 1000),
-        "moved_bytes": int(moves[commands.command].sum()) * device.burst_bytes,
+        "moved_bytes": int((commands.numbered(moving) >= 0).sum()) * device.burst_bytes,
     }
 
 

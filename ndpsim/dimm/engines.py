@@ -323,11 +323,11 @@ class FastDimms(SharedDimms):
 
     @property
     def lane_issued(self) -> Ints:
-        return fast.issued_commands(self._states[0])
+        return fast.issued_commands(self._states[0], self.setup.lane_tables)
 
     @property
     def host_issued(self) -> Ints:
-        return fast.issued_commands(self._states[1])
+        return fast.issued_commands(self._states[1], self.setup.host_tables)
 
     def open_clocks(self, end: int) -> Ints:
         still_open = np.array([fast.open_banks(state) for state in self._states[0]])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
 from ndpsim.dram.choosing import forget_all, forget_bank
-from ndpsim.dram.issuing import note_rows
+from ndpsim.dram.issuing import note_rows, reads_or_writes
 from ndpsim.dram.queues import remove
 from ndpsim.dram.state import (
     BANK,
@@ -16,7 +16,8 @@ from ndpsim.dram.state import (
     REFRESH_UNTIL,
 )
 from ndpsim.dram.timing import banks_per_rank, first_bank, note_timing_in_rank
-from ndpsim.spec.standard import ACT, PREAB, PREPB, PRESB, RD, RDA, REFAB, REFSB, WR, WRA
+from ndpsim.spec.lower import BUSY, CLOSES, IS_REFRESH, SCOPE
+from ndpsim.spec.standard import ACTIVATE, ONE_BANK, PRECHARGE
 
 __all__ = ["observe", "release_closed"]
 
@@ -50,13 +51,13 @@ def release_closed(tables, rows, rank):
 
 @inlined
 def note_holds(tables, rows, of_active, command, rank, bank):
-    """Which banks the other controller holds between ACT and column command."""
-    if command == ACT:
+    """Which banks the other controller holds between activation and column command."""
+    if command == ACTIVATE:
         rows[bank, HELD_BY_OTHER] = 1
-    elif command == RD or command == WR or command == RDA or command == WRA:
+    elif reads_or_writes(command):
         if of_active:
             rows[bank, HELD_BY_OTHER] = 0
-    elif command == PREAB or command == PRESB:
+    elif tables.commands[command, CLOSES] and tables.commands[command, SCOPE] != ONE_BANK:
         release_closed(tables, rows, rank)
 
 
@@ -68,16 +69,16 @@ def observe(tables, channel, of_active, command, rank, group, bank, row, clock):
     pins are those of both, while the buses beyond it are not.
     """
     entry, size, rows, value = channel.entry, channel.size, channel.rows, channel.value
-    note_timing_in_rank(tables, channel.ready, channel.recent_acts, command, rank, group, bank, clock)
+    note_timing_in_rank(tables, channel.ready, channel.recent, command, rank, group, bank, clock)
     one_command_a_clock(channel.ready, rank, clock)
     note_rows(tables, channel.ready, rows, value, command, rank, bank, row, clock)
     note_holds(tables, rows, of_active, command, rank, bank)
-    if command == PREAB or command == PRESB:
-        forget_all(entry, size, channel.bound)
-    elif command == REFAB or command == REFSB:
-        value[REFRESH_UNTIL] = clock + (tables.refresh_cycles if command == REFAB else 0)
+    if tables.commands[command, IS_REFRESH]:
+        value[REFRESH_UNTIL] = clock + tables.commands[command, BUSY]
         forget_maintenance(entry, size, command, rank, bank)
+    elif tables.commands[command, SCOPE] != ONE_BANK:
+        forget_all(entry, size, channel.bound)
     else:
-        if command == PREPB:
+        if command == PRECHARGE:
             forget_maintenance(entry, size, command, rank, bank)
         forget_bank(entry, size, channel.bound, bank)

@@ -66,7 +66,7 @@ from ndpsim.dram.choosing import (
     set_write_mode,
 )
 from ndpsim.dram.fast.blocking import BUS_TAKEN
-from ndpsim.dram.issuing import column_command, issue, requeue_reads
+from ndpsim.dram.issuing import column_command, issue, reads, reads_or_writes, requeue_reads
 from ndpsim.dram.maintenance import close_due, next_refresh, refresh
 from ndpsim.dram.queues import accept, push_priority, would_accept
 from ndpsim.dram.state import (
@@ -97,8 +97,8 @@ from ndpsim.dram.state import (
     Commands,
 )
 from ndpsim.dram.timing import first_bank
-from ndpsim.spec import Tables
-from ndpsim.spec.standard import ACT, PREPB, RD, RDA, WR, WRA
+from ndpsim.spec import Tables, standard
+from ndpsim.spec.standard import ACTIVATE, PRECHARGE
 
 __all__ = ["Controllers", "run"]
 
@@ -126,7 +126,7 @@ def channel_at(controllers, number, stream):
         channels.bound[number],
         channels.ready[number],
         channels.rows[number],
-        channels.recent_acts[number],
+        channels.recent[number],
         channels.value[number],
         channels.issued[number],
         channels.latencies[number, stream],
@@ -193,9 +193,9 @@ def take_requests(setup, agents, lanes, hosts, bus, buses, clock):
     stream = traffic.next[bus]
     if stream >= 0:
         taken, served = value[TAKEN], value[SERVED]
-        reads, latency = value[READS_SERVED], value[READ_LATENCY]
+        read, latency = value[READS_SERVED], value[READ_LATENCY]
         take_request(hosts, setup.policy, host_source(traffic, bus), channel_at(hosts, bus, stream), clock)
-        note_served(traffic, stream, bus, value, served, reads, latency, 0)
+        note_served(traffic, stream, bus, value, served, read, latency, 0)
         if value[TAKEN] > taken:
             note_taken(traffic, bus, value, clock)
     for lane in range(bus, lanes.channels.size.shape[0], buses):
@@ -254,8 +254,9 @@ def refresh_lane(setup, host, lane, rank, before):
         if entry[PRIORITY, RANK, slot] == 1 + rank:
             if lane.size[PRIORITY] == 0:
                 lane.value[REFRESH_FROM] = host.value[REFRESH_FROM]
+            group = lane_group(setup, rank, entry[PRIORITY, GROUP, slot])
             bank = lane_bank(setup, rank, entry[PRIORITY, BANK, slot])
-            push_priority(lane.entry, lane.size, entry[PRIORITY, FINAL, slot], 1, 0, bank)
+            push_priority(lane.entry, lane.size, entry[PRIORITY, FINAL, slot], 1, group, bank)
 
 
 @inlined
@@ -310,7 +311,7 @@ def next_column(channel):
             bank, arrived = entry[queue, BANK, slot], entry[queue, ARRIVED, slot]
             if arrived < oldest and channel.rows[bank, OPEN_ROW] == entry[queue, ROW, slot]:
                 oldest, rank = arrived, entry[queue, RANK, slot]
-                direction = 2 if entry[queue, FINAL, slot] == WR else 1
+                direction = 2 if entry[queue, FINAL, slot] == standard.WRITE else 1
     return rank, direction
 
 
@@ -333,7 +334,7 @@ def in_the_way(entry, wanted, directions, queue, slot, clock):
     if directions[entry[queue, RANK, slot] - 1] & BUS_TAKEN:
         return True
     asked_for = wanted[entry[queue, BANK, slot]] == clock
-    other_way = 1 if entry[queue, FINAL, slot] == WR else 2
+    other_way = 1 if entry[queue, FINAL, slot] == standard.WRITE else 2
     turns = directions[entry[queue, RANK, slot] - 1] & other_way != 0
     if queue == ACTIVE:
         return turns and not asked_for
@@ -389,14 +390,14 @@ def choose(tables, policy, channel, credit, other_credit, wanted, directions, cl
 @inlined
 def note_command(tally, opened_by, owner, queue, command, bank):
     """Count turns of a lane's data bus, and rows that one owner opened and the other's request closed."""
-    if command == RD or command == RDA or command == WR or command == WRA:
-        direction = READ if command == RD or command == RDA else WRITE
+    if reads_or_writes(command):
+        direction = READ if reads(command) else WRITE
         if tally[LAST_COLUMN] == 1 - direction:
             tally[TURNAROUNDS] += 1
         tally[LAST_COLUMN] = direction
-    if command == ACT:
+    if command == ACTIVATE:
         opened_by[bank] = owner
-    elif command == PREPB and queue != PRIORITY and opened_by[bank] != owner:
+    elif command == PRECHARGE and queue != PRIORITY and opened_by[bank] != owner:
         tally[ROWS_LOST + 1 - owner] += 1
 
 
@@ -439,12 +440,11 @@ def step_lane(setup, agents, lanes, hosts, rank, bus, clock):
         row,
         clock,
     )
-    reads = command == RD or command == RDA
-    if (reads or command == WR or command == WRA) and is_relayouts(agents.relayout, burst):
+    if reads_or_writes(command) and is_relayouts(agents.relayout, burst):
         channel.value[SERVED] -= 1
         note_served_request(agents.relayout, lane, burst, clock)
         note_room_of(setup, agents, channel, lane, clock + 1)
-    elif reads:
+    elif reads(command):
         stage(weights, lane, burst, clock + setup.lane_tables.read_latency)
         next_step(setup, weights, rank // setup.dimm_ranks, lane, lanes.channels.value, buses, clock)
         give(setup, agents, channel, lane, rank // setup.dimm_ranks, clock + 1)
@@ -493,15 +493,15 @@ def step_host(setup, agents, lanes, hosts, bus, clock):
     host = channel_at(hosts, bus, stream)
     command = column_command(policy.rows, host.rows, command, bank)
     sink, value = data_sink(claims, claims.no_credit), host.value
-    served, reads, latency = value[SERVED], value[READS_SERVED], value[READ_LATENCY]
+    served, read, latency = value[SERVED], value[READS_SERVED], value[READ_LATENCY]
     trace = commands_at(hosts.commands, bus)
     issue(setup.host_tables, policy, host, sink, trace, queue, slot, command, clock)
     take_command_bus(setup, claims, rank, bus, command, clock)
-    if command == RD or command == RDA or command == WR or command == WRA:
-        direction = READ if command == RD or command == RDA else WRITE
+    if reads_or_writes(command):
+        direction = READ if reads(command) else WRITE
         carry_data(setup, agents.buses, bus, direction, rank, clock)
         end = value[DATA_END] if direction == READ else clock
-        note_served(traffic, stream, bus, value, served, reads, latency, end)
+        note_served(traffic, stream, bus, value, served, read, latency, end)
     lane = rank * buses + bus
     if lane >= lanes.channels.size.shape[0]:
         return  # a rank without NDP unit
@@ -576,7 +576,8 @@ def carry_transfers(setup, agents, host, bus, clock):
     dimm, ready = next_transfer(buses, transfers, bus)
     while ready <= clock * setup.dram_ticks:
         carry_transfer(setup, buses, transfers, bus, dimm, ready)
-        for command, direction in ((RD, READ), (RDA, READ), (WR, WRITE), (WRA, WRITE)):
+        for command in (standard.READ, standard.READ_AP, standard.WRITE, standard.WRITE_AP):
+            direction = READ if reads(command) else WRITE
             at = next_command_at(setup, buses, bus, direction)
             host.ready[0, command] = max(host.ready[0, command], at)
         dimm, ready = next_transfer(buses, transfers, bus)

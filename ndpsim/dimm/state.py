@@ -16,8 +16,7 @@ from ndpsim._by_reference import by_reference
 from ndpsim.dram.fast.fields import BANKS_PER_RANK
 from ndpsim.dram.sink import Groups
 from ndpsim.dram.state import FAR, Channel, Policy, Source, make_channel, number_nodes
-from ndpsim.spec import COMMANDS, Tables
-from ndpsim.spec.standard import RD, WR
+from ndpsim.spec import Tables, standard
 
 __all__ = [
     "ARBITRATIONS",
@@ -68,8 +67,8 @@ class Setup(NamedTuple):
     arbitration: int  # HOST_FIRST, NDP_FIRST or SLICE
     slice_clocks: int
     starvation_clocks: int  # a request that waits for longer makes its owner first
-    read_latency: int  # clocks from RD to the first beat of its data: nCL
-    write_latency: int  # from WR: nCWL
+    read_latency: int  # clocks from a read command to the first beat of its data: nCL
+    write_latency: int  # from a write command: nCWL
     dram_ticks: int
     unit_ticks: int
     fifo_bursts: int
@@ -213,7 +212,7 @@ class Claims(NamedTuple):
     no_rows: Narrow
     tally: Ints  # [lane, place]
     host_issued: Ints  # [lane, command]: commands of the host to the lane's rank
-    opened_by: Ints  # [lane, bank]: whose ACT opened the row
+    opened_by: Ints  # [lane, bank]: who opened the row
     lane_wanted: Ints  # [lane, node]: the last clock at which the host waited for a bank, and was first
     host_wanted: Ints  # [bus, node]: likewise the NDP unit
     lane_second: Ints  # [lane, 1]: 1 where the host is first
@@ -261,7 +260,7 @@ def make_claims(setup: Setup, lanes: int, buses: int) -> Claims:
         no_credit=_zeros(8),
         no_rows=np.zeros(0, dtype=np.int32),
         tally=tally,
-        host_issued=_zeros(lanes, len(COMMANDS)),
+        host_issued=_zeros(lanes, len(setup.lane_tables.commands)),
         opened_by=_zeros(lanes, max(lane_nodes, BANKS_PER_RANK)),
         lane_wanted=_zeros(lanes, lane_nodes),
         host_wanted=_zeros(buses, host_nodes),
@@ -445,10 +444,11 @@ def bus_bubbles(tables: Tables, read_latency: int, write_latency: int) -> Ints:
         read_latency, write_latency: clocks from a command to the first beat of its data: nCL, nCWL.
     """
     later = write_latency - read_latency
-    other_rank = tables.sibling_gap[RD, RD] - tables.burst
+    reads, writes, of_ranks = standard.READ, standard.WRITE, tables.sibling_gap[1]
+    other_rank = of_ranks[reads, reads] - tables.burst
     turn = np.zeros((2, 2), dtype=np.int64)
-    turn[READ, WRITE] = max(tables.gap[0, RD, WR], tables.gap[1, RD, WR]) + later - tables.burst
-    turn[WRITE, READ] = tables.sibling_gap[WR, RD] - later - tables.burst
+    turn[READ, WRITE] = tables.gap[:2, reads, writes].max() + later - tables.burst
+    turn[WRITE, READ] = of_ranks[writes, reads] - later - tables.burst
     bubbles = np.stack((turn, np.maximum(turn, other_rank)), axis=-1)
     never_negative: Ints = np.maximum(bubbles, 0)
     return never_negative

@@ -21,8 +21,9 @@ from ndpsim.dram.state import (
     WRITE_MODE,
     WRITES,
 )
-from ndpsim.dram.timing import bank_ready_at, banks_per_rank, first_bank, rank_ready_at, same_banks_ready_at
-from ndpsim.spec.standard import ACT, PREAB, PREPB, PRESB, RD, REFAB, WR
+from ndpsim.dram.timing import bank_ready_at, banks_of, ready_at
+from ndpsim.spec.lower import CLOSES, CLOSES_FIRST, SCOPE
+from ndpsim.spec.standard import ACTIVATE, PRECHARGE, READ, WRITE
 
 __all__ = [
     "choose",
@@ -34,6 +35,7 @@ __all__ = [
     "may_issue",
     "prospect",
     "set_write_mode",
+    "takes",
 ]
 
 
@@ -51,7 +53,7 @@ def holds_bank(rows, size, bank):
 def is_activated_write(entry, size, bank):
     """Whether a write has activated a bank and not yet been issued."""
     for slot in range(size[ACTIVE]):
-        if entry[ACTIVE, BANK, slot] == bank and entry[ACTIVE, FINAL, slot] == WR:
+        if entry[ACTIVE, BANK, slot] == bank and entry[ACTIVE, FINAL, slot] == WRITE:
             return True
     return False
 
@@ -92,13 +94,13 @@ def prospect(entry, ready, rows, size, credit, queue, slot):
     if row == entry[queue, ROW, slot]:
         command = entry[queue, FINAL, slot]
     elif row < 0:
-        command = ACT
+        command = ACTIVATE
     else:
-        command = PREPB
+        command = PRECHARGE
         if queue != ACTIVE and holds_bank(rows, size, bank):
             return command, FAR
     at = bank_ready_at(ready, command, entry[queue, RANK, slot], entry[queue, GROUP, slot], bank)
-    if command == RD:
+    if command == READ:
         at = max(at, credit)
     return command, at
 
@@ -140,6 +142,12 @@ def look_over(scheduler, channel, queue):
 @overridable
 def may_issue(scheduler, channel, queue, slot, command, overview):
     """Whether a request may issue its next command now, if clocks allow it; `overview`: of `look_over`."""
+    return True
+
+
+@overridable
+def takes(scheduler, command):
+    """Whether the next maintenance command may issue now, if clocks allow it."""
     return True
 
 
@@ -190,24 +198,15 @@ def choose_priority(tables, entry, size, ready, rows, credit, other_credit, cloc
     """
     final = entry[PRIORITY, FINAL, 0]
     rank, bank = entry[PRIORITY, RANK, 0], entry[PRIORITY, BANK, 0]
-    if final == PREPB:
-        first, last, stride, command = bank, bank + 1, 1, PREPB
-        at = bank_ready_at(ready, PREPB, rank, entry[PRIORITY, GROUP, 0], bank)
-    elif final == REFAB:
-        first, stride = first_bank(tables, rank), 1
-        last = first + banks_per_rank(tables)
-        command = final if all_closed(rows, first, last, stride) else PREAB
-        at = rank_ready_at(ready, command, rank)
-    else:
-        first, stride = bank, tables.banks_per_group
-        last = first + banks_per_rank(tables)
-        command = final if all_closed(rows, first, last, stride) else PRESB
-        at = same_banks_ready_at(tables, ready, command, rank, bank)
-    has_room, other_has_room = credit <= clock, other_credit <= clock
-    if command == final != PREPB:
-        return (0, command, FAR) if at <= clock else (-1, command, at)
-    if must_wait(entry, rows, size, first, last, stride, has_room, other_has_room):
-        return -1, command, FAR
+    first, end, stride = banks_of(tables, tables.commands[final, SCOPE], rank, bank)
+    command, closes_first = final, tables.commands[final, CLOSES_FIRST]
+    if closes_first >= 0 and not all_closed(rows, first, end, stride):
+        command = closes_first
+    at = ready_at(tables, ready, command, rank, entry[PRIORITY, GROUP, 0], bank)
+    if tables.commands[command, CLOSES]:
+        has_room, other_has_room = credit <= clock, other_credit <= clock
+        if must_wait(entry, rows, size, first, end, stride, has_room, other_has_room):
+            return -1, command, FAR
     return (0, command, FAR) if at <= clock else (-1, command, at)
 
 
@@ -235,6 +234,8 @@ def choose(tables, policy, channel, credit, clock):
         slot, command, wake = choose_priority(
             tables, channel.entry, size, channel.ready, channel.rows, credit, 0, clock
         )
+        if not takes(policy.scheduler, command):
+            slot = -1
         return PRIORITY, slot, command, min(wake, bound[ACTIVE])
     set_write_mode(policy, size, channel.value)
     queue = WRITES if channel.value[WRITE_MODE] else READS

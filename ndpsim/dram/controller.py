@@ -8,12 +8,9 @@ step is the earliest clock at which a candidate becomes ready or a refresh falls
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined, kernel
-from ndpsim.dram.choosing import choose
-from ndpsim.dram.issuing import issue
+from ndpsim._jit import by_type, inlined, kernel
 from ndpsim.dram.maintenance import close_due, next_refresh, refresh
 from ndpsim.dram.queues import accept, sum_queues, would_accept
-from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import (
     CLOCK,
     COUNTED_UNTIL,
@@ -40,6 +37,11 @@ def offered_from(source, value):
     return source.cycle[request] + 1 if source.cycle[request] >= value[COUNTED_UNTIL] else FAR
 
 
+@by_type
+def step(rules, tables, policy, channel, sink, commands, clock):
+    """Choose and issue what can be at `clock`: (whether there was anything, else when there may be)."""
+
+
 @kernel
 def run(tables, policy, source, channel, sink, commands, until_served, until_taken):
     """Run until `until_served` requests are served, or into the step that accepts request `until_taken`.
@@ -55,7 +57,7 @@ def run(tables, policy, source, channel, sink, commands, until_served, until_tak
         if clock >= value[PAUSE]:
             value[CLOCK] = value[COUNTED_UNTIL] + 1
             return STUCK if value[PAUSE] >= FAR else PAUSED
-        if 0 < commands.entry.shape[0] == commands.length[0]:
+        if 0 < commands.entry.shape[0] < commands.length[0] + policy.step.slots:
             value[CLOCK] = clock
             return RECORD_FULL
         sum_queues(size, value, clock - 1)
@@ -67,10 +69,8 @@ def run(tables, policy, source, channel, sink, commands, until_served, until_tak
             value[CLOCK] = clock
             return STUCK
         closing = close_due(policy.rows, tables, channel, clock)
-        queue, slot, command, wake = choose(tables, policy, channel, credit_clock(sink), clock)
-        if slot >= 0:
-            issue(tables, policy, channel, sink, commands, queue, slot, command, clock)
-        if slot >= 0 or would_accept(policy, source, entry, size, value, clock + 1):
+        issued, wake = step(policy.step, tables, policy, channel, sink, commands, clock)
+        if issued or would_accept(policy, source, entry, size, value, clock + 1):
             clock += 1
         else:
             wake = min(min(wake, closing), min(value[NEXT_REFRESH], offered_from(source, value)))

@@ -68,7 +68,7 @@ class Controller(Protocol):
     def open_clocks(self, end: int) -> int:
         """Clocks for which banks had an open row before clock `end`, summed over the banks.
 
-        `end`: not before the last command. A bank is open from its ACT to its precharge.
+        `end`: not before the last command. A bank is open from its activation to its precharge.
         """
 
     def run(self, source: Source, sink: Sink, commands: Commands, until_served: int, until_taken: int) -> int:
@@ -141,7 +141,7 @@ class FastController:
     @property
     def issued(self) -> Ints:
         """int64[command]: commands issued."""
-        return fast.issued_commands(self._state)
+        return fast.issued_commands(self._state, self.tables)
 
     @property
     def skipped(self) -> int:

@@ -17,6 +17,7 @@ from ndpsim.dram.state import (
     COLUMN,
     COUNTED,
     DATA_END,
+    FINAL,
     FIRST_COMMAND,
     GROUP,
     IDLE_CREDIT,
@@ -39,15 +40,36 @@ from ndpsim.dram.state import (
     ROW_MISSES,
     SERVED,
 )
-from ndpsim.dram.timing import bank_ready_at, banks_per_rank, first_bank, note_timing
-from ndpsim.spec.standard import ACT, PREAB, PREPB, PRESB, RD, RDA, REFAB, REFSB, WR, WRA
+from ndpsim.dram.timing import bank_ready_at, banks_of, banks_per_rank, note_timing
+from ndpsim.spec.lower import BUSY, CLOSES, IS_REFRESH, SCOPE
+from ndpsim.spec.standard import (
+    ACTIVATE,
+    PRECHARGE,
+    READ,
+    READ_AP,
+    WHOLE_RANK,
+    WRITE,
+    WRITE_AP,
+)
 
-__all__ = ["issue", "note_idle"]
+__all__ = ["issue", "note_idle", "note_rows", "reads", "reads_or_writes"]
+
+
+@inlined
+def reads(command):
+    """Whether a command moves data from its bank."""
+    return command == READ or command == READ_AP
+
+
+@inlined
+def reads_or_writes(command):
+    """Whether a command moves data."""
+    return reads(command) or command == WRITE or command == WRITE_AP
 
 
 @by_type
 def column_command(rows, bank_rows, command, bank):
-    """What the row policy makes of a command to a bank: of RD and WR perhaps the form with auto-precharge."""
+    """What the row policy makes of a command to a bank: perhaps one that closes the bank besides."""
 
 
 @inlined
@@ -74,31 +96,38 @@ def close_bank(rows, value, bank, clock):
 
 @inlined
 def closes_at(tables, ready, command, bank, clock):
-    """When a command closes its bank: an auto-precharge, as soon as a PREpb could have followed it."""
-    if command == RDA:
-        return max(ready[bank, PREPB], clock + tables.gap[3, RD, PREPB])
-    if command == WRA:
-        return max(ready[bank, PREPB], clock + tables.gap[3, WR, PREPB])
+    """When a command closes its bank: an auto-precharge, as soon as PRECHARGE could have followed it."""
+    if command == READ_AP:
+        return max(ready[bank, PRECHARGE], clock + tables.gap[3, READ, PRECHARGE])
+    if command == WRITE_AP:
+        return max(ready[bank, PRECHARGE], clock + tables.gap[3, WRITE, PRECHARGE])
     return clock
 
 
 @inlined
 def note_rows(tables, ready, rows, value, command, rank, bank, row, clock):
     """What a command does to the rows it addresses."""
-    if command == ACT:
+    if command == ACTIVATE:
         rows[bank, OPEN_ROW] = row
         value[OPEN_CLOCKS] -= clock
-    elif command == RD or command == WR:
+    elif command == READ or command == WRITE:
         rows[bank, ACCESSES] += 1
-    elif command == PREAB:
-        start = first_bank(tables, rank)
-        for other in range(start, start + banks_per_rank(tables)):
-            close_bank(rows, value, other, clock)
-    elif command == PRESB:
-        for other in range(bank, bank + banks_per_rank(tables), tables.banks_per_group):
-            close_bank(rows, value, other, clock)
-    elif command != REFAB and command != REFSB:
+    elif command <= WRITE_AP:
         close_bank(rows, value, bank, closes_at(tables, ready, command, bank, clock))
+    elif tables.commands[command, CLOSES]:
+        first, end, stride = banks_of(tables, tables.commands[command, SCOPE], rank, bank)
+        for other in range(first, end, stride):
+            close_bank(rows, value, other, clock)
+
+
+@inlined
+def forget_rows(tables, entry, size, bound, command, bank):
+    """What was noted of requests no longer holds where a command has opened or closed their bank."""
+    if command <= WRITE_AP:
+        if command != READ and command != WRITE:
+            forget_bank(entry, size, bound, bank)
+    elif tables.commands[command, CLOSES]:
+        forget_all(entry, size, bound)
 
 
 @inlined
@@ -107,11 +136,11 @@ def record_command(commands, command, node, row, column, clock):
     if commands.entry.shape[0] == 0:
         return
     line = commands.length[0]
-    to_column = command == RD or command == WR or command == RDA or command == WRA
+    to_column = reads_or_writes(command)
     commands.entry[line, 0] = clock
     commands.entry[line, 1] = command
     commands.entry[line, 2] = node
-    commands.entry[line, 3] = row if to_column or command == ACT else -1
+    commands.entry[line, 3] = row if to_column or command == ACTIVATE else -1
     commands.entry[line, 4] = column if to_column else -1
     commands.length[0] = line + 1
 
@@ -147,7 +176,7 @@ def note_read(tables, value, latencies, sink, timed, request, arrived, clock):
 
 @inlined
 def move_to_active(entry, size, bound, rows, banks, queue, slot):
-    """After its ACT a request leaves its queue and waits in the active list for its column command."""
+    """After its ACTIVATE a request leaves its queue and waits in the active list for its column command."""
     if size[ACTIVE] >= banks:
         return
     rows[entry[queue, BANK, slot], ACTIVE_COUNT] += 1
@@ -172,20 +201,16 @@ def release_active(policy, entry, size, bound, rows, bank):
 @inlined
 def move_on(tables, policy, entry, size, bound, rows, value, queue, slot, command, clock):
     """After its command a request retires, becomes active, or stays to issue its next one."""
-    if command == ACT:
+    if command == ACTIVATE:
         move_to_active(entry, size, bound, rows, tables.ranks * banks_per_rank(tables), queue, slot)
-    elif command == RD or command == WR or command == RDA or command == WRA:
+    elif reads_or_writes(command):
         if queue == ACTIVE:
             release_active(policy, entry, size, bound, rows, entry[queue, BANK, slot])
         value[SERVED] += 1
         remove(entry, size, queue, slot)
-    elif command == REFAB:
-        value[REFRESH_UNTIL] = clock + tables.refresh_cycles
-        remove(entry, size, queue, slot)
-    elif command == REFSB:
-        value[REFRESH_UNTIL] = clock
-        remove(entry, size, queue, slot)
-    elif queue == PRIORITY and command == PREPB:
+    elif command == entry[queue, FINAL, slot]:
+        if tables.commands[command, IS_REFRESH]:
+            value[REFRESH_UNTIL] = clock + tables.commands[command, BUSY]
         remove(entry, size, queue, slot)
 
 
@@ -214,17 +239,14 @@ def issue(tables, policy, channel, sink, commands, queue, slot, command, clock):
     row = entry[queue, ROW, slot]
     command = column_command(policy.rows, rows, command, bank)
     count_row(entry, rows, value, queue, slot)
-    if command == RD or command == RDA:
-        timed = bank_ready_at(ready, RD, rank, group, bank)
+    if reads(command):
+        timed = bank_ready_at(ready, READ, rank, group, bank)
         request, arrived = entry[queue, INDEX, slot], entry[queue, ARRIVED, slot]
         note_read(tables, value, channel.latencies, sink, timed, request, arrived, clock)
-    note_timing(tables, ready, channel.recent_acts, command, rank, group, bank, clock)
+    note_timing(tables, ready, channel.recent, command, rank, group, bank, clock)
     note_rows(tables, ready, rows, value, command, rank, bank, row, clock)
-    if command == PREAB or command == PRESB:
-        forget_all(entry, channel.size, bound)
-    elif command != RD and command != WR and command != REFAB and command != REFSB:
-        forget_bank(entry, channel.size, bound, bank)
-    whole_rank = command == PREAB or command == REFAB
+    forget_rows(tables, entry, channel.size, bound, command, bank)
+    whole_rank = command > WRITE_AP and tables.commands[command, SCOPE] == WHOLE_RANK
     if queue == PRIORITY and sink.servers > 0 and credit_clock(sink) > clock:
         requeue_reads(entry, channel.size, bound, rows)
     record_command(commands, command, rank if whole_rank else bank, row, entry[queue, COLUMN, slot], clock)

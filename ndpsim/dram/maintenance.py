@@ -20,6 +20,8 @@ from ndpsim.dram.state import (
     TURNS,
 )
 from ndpsim.dram.timing import first_bank
+from ndpsim.spec.lower import SCOPE
+from ndpsim.spec.standard import ONE_BANK
 
 __all__ = ["close_due", "next_refresh", "refresh", "turn_of"]
 
@@ -55,8 +57,13 @@ def refresh(tables, entry, size, value, clock):
     command, only, number = value[turn + TURN_COMMAND], value[turn + TURN_RANK], value[turn + TURN_BANK]
     for rank in range(1, tables.ranks + 1):
         if only < 0 or rank - 1 == only:
-            bank = first_bank(tables, rank) + number if number >= 0 else 0
-            push_priority(entry, size, command, rank, 0, bank)
+            group, bank = 0, 0
+            if number >= 0:
+                bank = first_bank(tables, rank) + number
+            if tables.commands[command, SCOPE] == ONE_BANK:
+                of_rank = number // tables.banks_per_group
+                group = 1 + tables.ranks + (rank - 1) * tables.bankgroups + of_rank
+            push_priority(entry, size, command, rank, group, bank)
     value[REFRESHES] += 1
     value[NEXT_REFRESH] = next_refresh(value)
     return True
@@ -64,7 +71,7 @@ def refresh(tables, entry, size, value, clock):
 
 @by_type
 def close_due(rows, tables, channel, clock):
-    """Ask for the PREpb of rows that the policy closes, where it is ready.
+    """Ask for the PRECHARGE of rows that the policy closes, where it is ready.
 
     Returns the first later clock at which it can be for another.
     """

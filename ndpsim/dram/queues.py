@@ -34,7 +34,7 @@ from ndpsim.dram.state import (
     WRITES,
 )
 from ndpsim.dram.timing import first_bank
-from ndpsim.spec.standard import RD, WR
+from ndpsim.spec.standard import READ, WRITE
 
 __all__ = ["absorb", "accept", "copy_entry", "push_priority", "remove", "sum_queues", "would_accept"]
 
@@ -137,7 +137,7 @@ def enqueue(tables, source, entry, size, bound, request, clock):
     entry[queue, ARRIVED, slot] = clock - 1
     entry[queue, INDEX, slot] = request
     entry[queue, COUNTED, slot] = 0
-    entry[queue, FINAL, slot] = WR if queue == WRITES else RD
+    entry[queue, FINAL, slot] = WRITE if queue == WRITES else READ
     entry[queue, NOT_BEFORE, slot] = 0
     bound[queue] = 0
     size[queue] = slot + 1

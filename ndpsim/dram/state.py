@@ -15,10 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.dram import refresh_policies
-from ndpsim.dram.refresh_policies import Schedule, make_schedule
+from ndpsim.dram.controllers import make_step
+from ndpsim.dram.refresh_policies import Refreshed, Schedule, make_schedule
 from ndpsim.dram.row_policies import row_policy
 from ndpsim.dram.schedulers import scheduler
-from ndpsim.spec import COMMANDS, Tables
+from ndpsim.spec import Tables
+from ndpsim.spec.lower import INTERVAL, IS_REFRESH, LENGTH, MOST_COMMANDS, SCOPE
 
 __all__ = [
     "FAR",
@@ -35,6 +37,7 @@ __all__ = [
     "number_nodes",
     "pack_place",
     "put_schedule",
+    "refreshed",
     "repeating_period",
     "schedule_of",
 ]
@@ -46,7 +49,7 @@ AnyInts = NDArray[np.integer[Any]]
 #: Later than anything that happens.
 FAR = 1 << 60
 
-# Room for maintenance: a PREpb for every bank, and refreshes of this many intervals.
+# Room for maintenance: a precharge for every bank, and refreshes of this many intervals.
 _REFRESHES_QUEUED = 16
 
 # The queues, in the order in which the controller asks them.
@@ -60,12 +63,12 @@ FIELDS = 10
 # The fields of a bank's row state, `Channel.rows[bank, field]`.
 (
     OPEN_ROW,  # -1: closed
-    ACTIVE_COUNT,  # requests between their ACT and their column command
+    ACTIVE_COUNT,  # requests between activation and column command
     ACCESSES,  # column accesses since the row was opened
-    CLOSING,  # 1: the row policy has asked for a PREpb
+    CLOSING,  # 1: the row policy has asked to close it
     HIT_SINCE,  # arrival of the oldest queued row hit; scratch of FRFCFS-RowHit
     CLOSED_AT,  # clock at which the bank was last closed, perhaps still to come after an auto-precharge
-    HELD_BY_OTHER,  # 1: another controller of the bank has a request between its ACT and its column command
+    HELD_BY_OTHER,  # 1: another controller of the bank has a request between activation and column command
 ) = range(7)
 ROW_FIELDS = 7
 
@@ -110,6 +113,7 @@ class Policy(NamedTuple):
     write_mode_from: int  # more queued writes than this start write mode
     write_mode_below: int  # fewer queued writes than this end it, when reads wait
     rows: Any  # parameters of the row policy, a type of its own, see `row_policies`
+    step: Any  # parameters of what a step does, a type of its own, see `controllers`
 
 
 class Source(NamedTuple):
@@ -130,7 +134,7 @@ class Source(NamedTuple):
 (
     CLOCK,  # the step to do next
     TAKEN,  # requests accepted from the source
-    SERVED,  # requests whose RD or WR has issued, or that were forwarded or coalesced
+    SERVED,  # requests whose data is read or written, or that were forwarded or coalesced
     WRITE_MODE,
     NEXT_REFRESH,  # its clock; follows from REFRESHES
     ROW_HITS,
@@ -160,7 +164,7 @@ class Source(NamedTuple):
 COUNTERS = 32  # with places to spare: what follows them in memory begins at a multiple of eight
 
 # Behind the counters are the turns of the refresh policy, `value[TURNS + turn * TURN_FIELDS + field]`, as in
-# `refresh_policies.Turn`; commands are numbered as the controller does.
+# `refresh_policies.Due`; commands are numbered as the controller does.
 TURNS = COUNTERS
 TURN_CLOCK, TURN_COMMAND, TURN_RANK, TURN_BANK = range(4)
 TURN_FIELDS = 4
@@ -181,7 +185,7 @@ class Channel(NamedTuple):
     bound: Ints  # [queue]: the clock before which none of its requests can issue anything
     ready: Ints  # [node, command]: the earliest clock of a command as far as this node goes
     rows: Ints  # [node, field]: row state of the banks
-    recent_acts: Ints  # [rank node, 4], oldest first
+    recent: Ints  # [window, node, place]: clocks of commands that a rule counts; place 0 names the oldest
     value: Ints  # counters, by the places above, and the turns of the refresh policy
     issued: Ints  # [command]: commands issued
     latencies: Ints  # [clocks]: reads by latency, from arrival to the last beat
@@ -208,8 +212,11 @@ class ControllerOptions:
     write_buffer: int = 32
 
 
-def make_policy(options: ControllerOptions) -> Policy:
-    """The numbers of `options`. Watermarks are 0.8 and 0.2 of the write queue in single precision."""
+def make_policy(options: ControllerOptions, controller: str = "one-command") -> Policy:
+    """The numbers of `options` under a controller of `controllers`.
+
+    Watermarks are 0.8 and 0.2 of the write queue in single precision.
+    """
     high = np.float32(0.8) * np.float32(options.write_buffer)
     low = np.float32(0.2) * np.float32(options.write_buffer)
     return Policy(
@@ -221,6 +228,7 @@ def make_policy(options: ControllerOptions) -> Policy:
         write_mode_from=int(np.floor(high)),
         write_mode_below=int(np.ceil(low)),
         rows=row_policy(options.row_policy, options.row_cap),
+        step=make_step(controller),
     )
 
 
@@ -267,10 +275,18 @@ def make_source(
     )
 
 
+def refreshed(tables: Tables) -> Refreshed:
+    """What a refresh policy is told of such a channel."""
+    commands: dict[int, tuple[int, int]] = {}
+    for number, fields in enumerate(tables.commands.tolist()):
+        if fields[IS_REFRESH]:
+            commands.setdefault(fields[SCOPE], (number, fields[INTERVAL]))
+    return Refreshed(tables.ranks, tables.bankgroups, tables.banks_per_group, commands)
+
+
 def schedule_of(tables: Tables, policy: Policy) -> Schedule:
     """When which refreshes fall due on such a channel."""
-    name = refresh_policies.NAMES[policy.refresh]
-    return make_schedule(name, tables.ranks, tables.banks_per_group, tables.refresh_interval)
+    return make_schedule(refresh_policies.NAMES[policy.refresh], refreshed(tables))
 
 
 def put_schedule(value: Ints, schedule: Schedule, numbers: Sequence[int]) -> None:
@@ -291,21 +307,24 @@ def make_channel(
     nodes = number_nodes(tables).total
     # The read queue may have to take back an active request of every bank.
     slots = max(policy.read_slots + nodes, policy.write_slots, 2 * nodes + _REFRESHES_QUEUED * tables.ranks)
+    longest = int(tables.windows[:, LENGTH].max(initial=1))
+    recent = np.full((len(tables.windows), nodes, 1 + longest), -FAR, dtype=np.int64)
+    recent[:, :, 0] = 1
     rows = np.zeros((nodes, ROW_FIELDS), dtype=np.int64)
     rows[:, OPEN_ROW] = -1
     schedule = schedule_of(tables, policy) if schedule is None else schedule
     value = np.zeros(COUNTERS + len(schedule.turns) * TURN_FIELDS, dtype=np.int64)
-    put_schedule(value, schedule, range(len(COMMANDS)))
+    put_schedule(value, schedule, range(len(tables.commands)))
     value[CLOCK], value[PAUSE] = 1, FAR
     value[FIRST_COMMAND] = value[DATA_END] = -1
     return Channel(
         entry=np.zeros((4, FIELDS, slots), dtype=np.int64),
         size=np.zeros(4, dtype=np.int64),
         bound=np.zeros(4, dtype=np.int64),
-        ready=np.zeros((nodes, len(COMMANDS)), dtype=np.int64),
+        ready=np.zeros((nodes, MOST_COMMANDS), dtype=np.int64),
         rows=rows,
-        recent_acts=np.full((1 + tables.ranks, 4), -FAR, dtype=np.int64),
+        recent=recent,
         value=value,
-        issued=np.zeros(len(COMMANDS), dtype=np.int64),
+        issued=np.zeros(len(tables.commands), dtype=np.int64),
         latencies=np.zeros(latency_places, dtype=np.int64),
     )

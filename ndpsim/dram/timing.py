@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from ndpsim._jit import inlined
-from ndpsim.spec import COMMANDS
-from ndpsim.spec.standard import ACT
+from ndpsim.spec.lower import CLOCKS, LENGTH, LEVEL, MOST_COMMANDS, NEXT, PREVIOUS, SCOPE
+from ndpsim.spec.standard import ONE_BANK, WHOLE_RANK
 
 __all__ = [
     "bank_ready_at",
+    "banks_of",
     "banks_per_rank",
     "first_bank",
     "note_timing",
     "note_timing_in_rank",
-    "rank_ready_at",
-    "same_banks_ready_at",
+    "ready_at",
 ]
-
-_KINDS = len(COMMANDS)
 
 
 @inlined
@@ -39,71 +37,96 @@ def bank_ready_at(ready, command, rank, group, bank):
 
 
 @inlined
-def rank_ready_at(ready, command, rank):
-    """The first clock at which `command` may go to a whole rank."""
-    return max(ready[0, command], ready[rank, command])
+def banks_of(tables, scope, rank, bank):
+    """The nodes of the banks that a command of a scope addresses, as a range: first, end, stride."""
+    if scope == ONE_BANK:
+        return bank, bank + 1, 1
+    if scope == WHOLE_RANK:
+        first = first_bank(tables, rank)
+        return first, first + banks_per_rank(tables), 1
+    return bank, bank + banks_per_rank(tables), tables.banks_per_group
 
 
 @inlined
-def same_banks_ready_at(tables, ready, command, rank, bank):
-    """The first clock at which `command` may go to `bank` and its like in every other group of the rank."""
-    at = rank_ready_at(ready, command, rank)
-    for other in range(bank, bank + banks_per_rank(tables), tables.banks_per_group):
-        at = max(at, ready[other, command])
+def ready_at(tables, ready, command, rank, group, bank):
+    """The first clock at which `command` may go to all that it addresses."""
+    scope = tables.commands[command, SCOPE]
+    if scope == ONE_BANK:
+        return bank_ready_at(ready, command, rank, group, bank)
+    at = max(ready[0, command], ready[rank, command])
+    if scope != WHOLE_RANK:
+        first, end, stride = banks_of(tables, scope, rank, bank)
+        for other in range(first, end, stride):
+            at = max(at, ready[other, command])
     return at
 
 
 @inlined
 def carry_to_node(ready, gap, node, level, command, clock):
-    """Carry the distances of `command`, issued at `clock`, to one node of a level."""
-    for after in range(_KINDS):
+    """Carry the distances of `command`, issued at `clock`, to one node; `gap`: of nodes of its level."""
+    for after in range(MOST_COMMANDS):
         ready[node, after] = max(ready[node, after], clock + gap[level, command, after])
 
 
 @inlined
-def note_window(tables, ready, recent_acts, rank, clock):
-    """An ACT: the fourth after it must not come before the window (tFAW) has passed."""
-    for place in range(3):
-        recent_acts[rank, place] = recent_acts[rank, place + 1]
-    recent_acts[rank, 3] = clock
-    ready[rank, ACT] = max(ready[rank, ACT], recent_acts[rank, 0] + tables.activate_window)
+def carry_to_siblings(tables, ready, level, first, end, own, command, clock):
+    """Carry the distances of `command` to the nodes from `first` to `end` but its own."""
+    for node in range(first, end):
+        if node != own:
+            carry_to_node(ready, tables.sibling_gap, node, level, command, clock)
 
 
 @inlined
-def note_banks(tables, ready, command, group, bank, clock):
+def note_windows(tables, ready, recent, command, rank, group, bank, clock):
+    """Note a command that rules count, and what must not come before the window has passed (tFAW)."""
+    for window in range(tables.windows.shape[0]):
+        if tables.windows[window, PREVIOUS] == command:
+            level = tables.windows[window, LEVEL]
+            node = rank if level == 1 else group if level == 2 else bank if level == 3 else 0
+            oldest, after = recent[window, node, 0], tables.windows[window, NEXT]
+            recent[window, node, oldest] = clock
+            oldest = oldest % tables.windows[window, LENGTH] + 1
+            recent[window, node, 0] = oldest
+            at = recent[window, node, oldest] + tables.windows[window, CLOCKS]
+            ready[node, after] = max(ready[node, after], at)
+
+
+@inlined
+def note_in_rank(tables, ready, command, rank, group, bank, clock):
     """Carry the distances of `command` to its bank group and bank, or to one bank of every group."""
     gap = tables.gap
     if group > 0:
         carry_to_node(ready, gap, group, 2, command, clock)
         carry_to_node(ready, gap, bank, 3, command, clock)
+        if tables.binds_siblings[2, command]:
+            first = 1 + tables.ranks + (rank - 1) * tables.bankgroups
+            carry_to_siblings(tables, ready, 2, first, first + tables.bankgroups, group, command, clock)
+        if tables.binds_siblings[3, command]:
+            first = first_bank(tables, 1) + (group - 1 - tables.ranks) * tables.banks_per_group
+            carry_to_siblings(tables, ready, 3, first, first + tables.banks_per_group, bank, command, clock)
     elif bank > 0:
         for other in range(bank, bank + banks_per_rank(tables), tables.banks_per_group):
             carry_to_node(ready, gap, other, 3, command, clock)
 
 
 @inlined
-def note_timing(tables, ready, recent_acts, command, rank, group, bank, clock):
+def note_timing(tables, ready, recent, command, rank, group, bank, clock):
     """Carry the distances of `command` to every node it binds.
 
     group 0: one bank of every group; bank 0 as well: the whole rank.
     """
     carry_to_node(ready, tables.gap, 0, 0, command, clock)
     carry_to_node(ready, tables.gap, rank, 1, command, clock)
-    note_banks(tables, ready, command, group, bank, clock)
-    if tables.ranks > 1:
-        for other in range(1, tables.ranks + 1):
-            if other != rank:
-                for after in range(_KINDS):
-                    ready[other, after] = max(ready[other, after], clock + tables.sibling_gap[command, after])
-    if command == ACT:
-        note_window(tables, ready, recent_acts, rank, clock)
+    note_in_rank(tables, ready, command, rank, group, bank, clock)
+    if tables.binds_siblings[1, command]:
+        carry_to_siblings(tables, ready, 1, 1, 1 + tables.ranks, rank, command, clock)
+    note_windows(tables, ready, recent, command, rank, group, bank, clock)
 
 
 @inlined
-def note_timing_in_rank(tables, ready, recent_acts, command, rank, group, bank, clock):
+def note_timing_in_rank(tables, ready, recent, command, rank, group, bank, clock):
     """As `note_timing`, but nothing outside the rank is bound: the command came over a path of its own."""
     carry_to_node(ready, tables.gap, rank, 0, command, clock)
     carry_to_node(ready, tables.gap, rank, 1, command, clock)
-    note_banks(tables, ready, command, group, bank, clock)
-    if command == ACT:
-        note_window(tables, ready, recent_acts, rank, clock)
+    note_in_rank(tables, ready, command, rank, group, bank, clock)
+    note_windows(tables, ready, recent, command, rank, group, bank, clock)

@@ -8,12 +8,21 @@
 (2.784, 0.415)
 """
 
-from ndpsim.energy.channel import NO_SAME_BANK, ChannelEnergy, Counts, channel_energy, counts_of, split
+from ndpsim.energy.channel import (
+    NO_ONE_BANK,
+    NO_SAME_BANK,
+    ChannelEnergy,
+    Counts,
+    channel_energy,
+    counts_of,
+    split,
+)
 from ndpsim.energy.currents import Currents, currents_of, explain, find_currents, power_rows
 from ndpsim.energy.of_trace import count_trace, from_trace, last_clock
 from ndpsim.energy.units import UnitEnergy, add_up, transfer_nj
 
 __all__ = [
+    "NO_ONE_BANK",
     "NO_SAME_BANK",
     "ChannelEnergy",
     "Counts",

@@ -6,16 +6,17 @@ SDRAM"; DRAMPower, Chandrasekar et al., does the same). mA x V x ns = pJ; all ch
 are `channel_bits / dq` (no ECC chips), do the same at the same time. Of a chip, in currents on VDD, and
 likewise on VPP as far as they are known:
 
-    activate     (IDD0 - one bank open) x tRAS + (IDD0 - IDD2N) x tRP: an ACT and the precharge after it
+    activate     (IDD0 - one bank open) x tRAS + (IDD0 - IDD2N) x tRP: an activation and its precharge
     read         (IDD4R - IDD3N) x time of a burst; a write likewise with IDD4W
-    refresh      (IDD5B - IDD2N) x tRFC, the rank's banks being closed; REFsb likewise with IDD5C and tRFCsb
+    refresh      (IDD5B - IDD2N) x tRFC, the rank's banks being closed; that of one bank of every
+                 group likewise with IDD5C and tRFCsb
     background   IDD2N, and (IDD3N - IDD2N) / banks more for each bank that is open
     io           see `_io_pj`
 
 IDD3N is measured with all banks open, IDD0 with one. So standby is taken to grow alike with each bank that
 opens (the bank-wise model of Jung et al., RAPIDO 2017, with no share of its own for the first). Were one open
-bank to draw all of IDD3N, an ACT of the DDR5 part would cost less than nothing. So counted, the loop of each
-current, when it is simulated, draws that current.
+bank to draw all of IDD3N, an activation of the DDR5 part would cost less than nothing. So counted, the loop
+of each current, when it is simulated, draws that current.
 
 The times are those of the loops, not those of the simulated device: a chip does not spend more on a refresh
 because the controller waits longer for it.
@@ -31,14 +32,24 @@ from numpy.typing import NDArray
 
 from ndpsim.energy.currents import Currents
 from ndpsim.errors import InputError
-from ndpsim.spec import Device
-from ndpsim.spec.standard import ACT, RD, RDA, REFAB, REFSB, WR, WRA
+from ndpsim.spec import Device, Standard
+from ndpsim.spec.standard import (
+    ACTIVATE,
+    ONE_BANK,
+    READ,
+    READ_AP,
+    SAME_BANKS,
+    WHOLE_RANK,
+    WRITE,
+    WRITE_AP,
+)
 
-__all__ = ["NO_SAME_BANK", "ChannelEnergy", "Counts", "channel_energy", "counts_of", "split"]
+__all__ = ["NO_ONE_BANK", "NO_SAME_BANK", "ChannelEnergy", "Counts", "channel_energy", "counts_of", "split"]
 
 
 #: Why `split` knows no energy.
 NO_SAME_BANK = "IDD5C, the current of same-bank refreshes, is not known; give it as dram.power.IDD5C"
+NO_ONE_BANK = "the current of refreshes of one bank is not known"
 
 
 class Counts(NamedTuple):
@@ -54,12 +65,25 @@ class Counts(NamedTuple):
     same_bank_refreshes: int
     rank_clocks: int
     open_clocks: int
+    bank_refreshes: int = 0
 
 
-def counts_of(issued: NDArray[np.int64], rank_clocks: int, open_clocks: int) -> Counts:
+def counts_of(issued: NDArray[np.int64], standard: Standard, rank_clocks: int, open_clocks: int) -> Counts:
     """The counts of commands issued, int64[command]."""
-    of = issued.tolist()
-    return Counts(of[ACT], of[RD] + of[RDA], of[WR] + of[WRA], of[REFAB], of[REFSB], rank_clocks, open_clocks)
+    of, refreshes = issued.tolist(), [0, 0, 0]
+    for count, command in zip(of, standard.by_number, strict=True):
+        if command.refreshes:
+            refreshes[standard.scope_of(command)] += count
+    return Counts(
+        activates=of[ACTIVATE],
+        reads=of[READ] + of[READ_AP],
+        writes=of[WRITE] + of[WRITE_AP],
+        refreshes=refreshes[WHOLE_RANK],
+        same_bank_refreshes=refreshes[SAME_BANKS],
+        rank_clocks=rank_clocks,
+        open_clocks=open_clocks,
+        bank_refreshes=refreshes[ONE_BANK],
+    )
 
 
 @dataclass(frozen=True)
@@ -89,7 +113,7 @@ def channel_energy(device: Device, chip: Currents) -> ChannelEnergy:
     """
     chips, banks = device.devices_per_rank, device.banks_per_rank
     clock_ns = float(device.clock_ps / 1000)
-    burst_ns = device.standard.prefetch / 2 * clock_ns
+    burst_ns = device.standard.prefetch / device.standard.transfers_per_clock * clock_ns
 
     def watts(idd: float, ipp: float | None, standby_ipp: float) -> float:
         """Of all chips in a loop."""
@@ -134,6 +158,8 @@ def _io_pj(device: Device, chip: Currents, burst_ns: float) -> float:
 
 def split(counts: Counts, energy: ChannelEnergy) -> dict[str, float] | None:
     """Energies in nJ by component; None when a command was issued whose energy is not known."""
+    if counts.bank_refreshes:
+        return None
     refresh = counts.refreshes * energy.refresh
     if counts.same_bank_refreshes:
         if energy.same_bank_refresh is None:

@@ -8,12 +8,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim._jit import kernel
-from ndpsim.energy.channel import Counts, channel_energy, split
+from ndpsim.energy.channel import Counts, channel_energy, counts_of, split
 from ndpsim.energy.currents import Currents, find_currents
 from ndpsim.energy.units import add_up
 from ndpsim.errors import InputError
-from ndpsim.spec import COMMANDS, Device
-from ndpsim.spec.standard import ACT, RD, RDA, REFAB, REFSB, WR, WRA
+from ndpsim.spec import Device
+from ndpsim.spec.standard import (
+    ACTIVATE,
+    ONE_BANK,
+    READ,
+    READ_AP,
+    SAME_BANKS,
+    WHOLE_RANK,
+    WRITE,
+    WRITE_AP,
+)
 from ndpsim.traces import CommandTrace
 
 __all__ = ["count_trace", "from_trace", "last_clock"]
@@ -29,8 +38,8 @@ def sum_open(
 
     `first[i]`: the first bank of command i. By command: it takes every `stride`-th of `reach` banks; `keeps`
     is how many clocks after it its bank may be precharged, -1 for commands that do not touch rows.
-    `bank[number]` is a working array: the clock of its ACT (-1: closed), the clock from which it may be
-    precharged.
+    `bank[number]` is a working array: the clock of its activation (-1: closed), the clock from which
+    it may be precharged.
     """
     total = 0
     for i in range(len(command)):
@@ -39,16 +48,16 @@ def sum_open(
         if keeps[kind] < 0:
             continue
         for b in range(first[i], first[i] + reach[kind], stride[kind]):
-            if kind == ACT:
+            if kind == ACTIVATE:
                 if bank[b, 0] < 0:
                     bank[b, 0], bank[b, 1] = at, at + keeps[kind]
                 continue
             if bank[b, 0] < 0:
                 continue
             closes = at
-            if kind == RD or kind == WR or kind == RDA or kind == WRA:
+            if READ <= kind <= WRITE_AP:
                 bank[b, 1] = max(bank[b, 1], at + keeps[kind])
-                if kind == RD or kind == WR:
+                if kind == READ or kind == WRITE:
                     continue
                 closes = bank[b, 1]
             total += min(closes, end) - bank[b, 0]
@@ -63,16 +72,16 @@ def _until_precharge(device: Device) -> Ints:
     """By command, the clocks after which its bank may be precharged; -1 where it is nothing to rows."""
     times = device.timings
     nominal = {
-        ACT: times["nRAS"],
-        RD: times["nRTP"],
-        WR: times["nCWL"] + times["nBL"] + times["nWR"],
+        ACTIVATE: times["nRAS"],
+        READ: times["nRTP"],
+        WRITE: times["nCWL"] + times["nBL"] + times["nWR"],
     }
-    nominal[RDA], nominal[WRA] = nominal[RD], nominal[WR]
-    keeps = np.full(len(COMMANDS), -1, dtype=np.int64)
-    for number, command in enumerate(COMMANDS):
+    nominal[READ_AP], nominal[WRITE_AP] = nominal[READ], nominal[WRITE]
+    keeps = np.full(len(device.standard.by_number), -1, dtype=np.int64)
+    for number, command in enumerate(device.standard.by_number):
         if number in nominal:
-            # A command of two cycles begins its effect in the second.
-            keeps[number] = nominal[number] + device.standard.command_cycles.get(command.name, 1) - 1
+            # A command of several cycles begins its effect in the last.
+            keeps[number] = nominal[number] + command.cycles - 1
         elif command.closes:
             keeps[number] = 0
     return keeps
@@ -88,16 +97,34 @@ def _first_banks(trace: CommandTrace, device: Device) -> Ints:
         if len(values) and not least <= values.min() <= values.max() < size:
             raise InputError(f"a command's {name} is not within 0 to {size - 1}", key=name)
     # What a command's scope leaves open is the first there is, whatever the trace says.
-    scope = np.array([command.scope for command in COMMANDS])[trace.command]
-    group = np.where(scope == "bank", trace.bankgroup, 0).clip(0)
-    bank = np.where(scope != "rank", trace.bank, 0).clip(0)
+    scope = _scopes(device)[trace.command]
+    group = np.where(scope == ONE_BANK, trace.bankgroup, 0).clip(0)
+    bank = np.where(scope != WHOLE_RANK, trace.bank, 0).clip(0)
     first: Ints = (trace.rank * device.bankgroups + group) * device.banks_per_group + bank
     return first
 
 
+def _of_device(trace: CommandTrace, device: Device) -> CommandTrace:
+    """The trace with commands as the device's standard numbers them.
+
+    Raises:
+        InputError: the standard does not have one of them.
+    """
+    numbers = trace.numbered(device.standard.names)
+    if len(numbers) and numbers.min() < 0:
+        unknown = trace.names_of(np.flatnonzero(numbers < 0)[:1])[0]
+        raise InputError(f"{device.standard.name} has no command {unknown}", key="command")
+    return replace(trace, command=numbers, names=device.standard.names)
+
+
+def _scopes(device: Device) -> Ints:
+    """By command."""
+    return np.array([device.standard.scope_of(command) for command in device.standard.by_number])
+
+
 def last_clock(trace: CommandTrace, device: Device) -> int:
     """The clock of the last command or, if later, of the last beat of read data; 0 without commands."""
-    reads = trace.clock[np.isin(trace.command, (RD, RDA))]
+    reads = trace.clock[np.isin(trace.numbered(device.standard.names), (READ, READ_AP))]
     data = device.timings["nCL"] + device.timings["nBL"]
     return max(int(trace.clock.max(initial=0)), int(reads.max(initial=-data)) + data)
 
@@ -117,9 +144,10 @@ def count_trace(trace: CommandTrace, device: Device, end: int | None = None, sta
     """
     if end is None:
         end = max(start, last_clock(trace, device))
+    trace = _of_device(trace, device)
     per_group, per_rank = device.banks_per_group, device.banks_per_rank
-    scopes = {"bank": (1, 1), "same-bank": (per_rank, per_group), "rank": (per_rank, 1)}
-    reach, stride = np.array([scopes[command.scope] for command in COMMANDS], dtype=np.int64).T
+    scopes = {ONE_BANK: (1, 1), SAME_BANKS: (per_rank, per_group), WHOLE_RANK: (per_rank, 1)}
+    reach, stride = np.array([scopes[scope] for scope in _scopes(device).tolist()], dtype=np.int64).T
     open_clocks = sum_open(
         trace.clock,
         trace.command,
@@ -130,16 +158,8 @@ def count_trace(trace: CommandTrace, device: Device, end: int | None = None, sta
         np.full((device.banks, 2), -1, dtype=np.int64),
         end,
     )
-    times = np.bincount(trace.command, minlength=len(COMMANDS)).tolist()
-    return Counts(
-        activates=times[ACT],
-        reads=times[RD] + times[RDA],
-        writes=times[WR] + times[WRA],
-        refreshes=times[REFAB],
-        same_bank_refreshes=times[REFSB],
-        rank_clocks=(end - start) * device.ranks,
-        open_clocks=int(open_clocks),
-    )
+    issued = np.bincount(trace.command, minlength=len(device.standard.names))
+    return counts_of(issued, device.standard, (end - start) * device.ranks, int(open_clocks))
 
 
 def from_trace(

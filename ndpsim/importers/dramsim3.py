@@ -207,8 +207,9 @@ def _clocks(ini: Ini, sheet: Sheet, standard: Standard) -> dict[str, Clocks]:
     clocks["nRC"] = Clocks(
         ras.value + rp.value, ras.place, f" + tRP = {ras.value + rp.value}, DRAMsim3's tRC"
     )
-    burst = standard.prefetch // 2
-    clocks["nBL"] = Clocks(burst, ini.place("dram_structure", "BL"), f" / 2 = {burst}")
+    transfers = standard.transfers_per_clock
+    burst = standard.prefetch // transfers
+    clocks["nBL"] = Clocks(burst, ini.place("dram_structure", "BL"), f" / {transfers} = {burst}")
     return clocks
 
 
@@ -230,7 +231,8 @@ def _rate(ini: Ini, sheet: Sheet, standard: Standard) -> int:
     """The nearest data rate, in MT/s."""
     place, tck_ns = ini.place("timing", "tCK"), exact(str(ini.number("timing", "tCK", "1.0")))
     _default(ini, sheet, "timing", "tCK", "1 ns")
-    wanted = 2000 / tck_ns
+    transfers = 1000 * standard.transfers_per_clock
+    wanted = transfers / tck_ns
     rate = min(rates(standard), key=lambda known: abs(known - wanted))
     if abs(rate - wanted) > rate * _RATE_TOLERANCE:
         known = ", ".join(map(str, rates(standard)))
@@ -239,7 +241,8 @@ def _rate(ini: Ini, sheet: Sheet, standard: Standard) -> int:
         )
     if rate != wanted:
         sheet.note(
-            place, f"{float(tck_ns):g} ns become {2000 / rate:.6g} ns, the clock of {standard.name}-{rate}"
+            place,
+            f"{float(tck_ns):g} ns become {transfers / rate:.6g} ns, the clock of {standard.name}-{rate}",
         )
     return rate
 

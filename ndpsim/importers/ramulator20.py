@@ -218,7 +218,7 @@ def _written(timing: Tree, sheet: Sheet, name: str, standard: Standard, rate: in
         return Clocks(clocks, timing.place(name), f" = {clocks}")
     if ns is None:
         return None
-    tck_ps, ps = 1_000_000 // (rate // 2), int(ns * 1000)
+    tck_ps, ps = 1_000_000 // (rate // standard.transfers_per_clock), int(ns * 1000)
     # The roundings of JESD79-4 and JESD79-5 as Ramulator 2.0 has them.
     rounded = (ps * 997 // tck_ps + 1000) if standard.name == "DDR5" else (ps * 1000 // tck_ps + 974)
     return Clocks(rounded // 1000, timing.place(in_ns), f" = {float(ns):g} ns")

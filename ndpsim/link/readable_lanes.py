@@ -137,7 +137,7 @@ def step_lane(tables, policy, lanes, lane, clock):
         channels.bound[lane],
         channels.ready[lane],
         channels.rows[lane],
-        channels.recent_acts[lane],
+        channels.recent[lane],
         channels.value[lane],
         channels.issued[lane],
         channels.latencies[lane],

@@ -19,7 +19,8 @@ import numpy as np
 from ndpsim.errors import InputError
 from ndpsim.files import temporary_folder
 from ndpsim.simulate import Memory, run_requests
-from ndpsim.spec import COMMANDS
+from ndpsim.spec import Standard
+from ndpsim.spec.standard import ONE_BANK
 from ndpsim.traces import CommandTrace, Requests
 
 __all__ = ["Comparison", "compare", "is_available", "timed_runs"]
@@ -123,9 +124,9 @@ def _simulation(package: Any, trace: Path, memory: Memory, commands: Path | None
     return package.Simulation(package.frontend.LoadStoreTrace(clock_ratio=1, path=str(trace)), system)
 
 
-def _recorded(path: Path) -> CommandTrace:
+def _recorded(path: Path, standard: Standard) -> CommandTrace:
     """Ramulator's CSV as a trace in our conventions: -1 for what a command does not address."""
-    number = {command.name: place for place, command in enumerate(COMMANDS)}
+    kinds, number = standard.by_number, {name: place for place, name in enumerate(standard.names)}
     table = np.array(
         [
             [number[field] if at == 1 else int(field) for at, field in enumerate(line.split(",")[:8])]
@@ -134,9 +135,9 @@ def _recorded(path: Path) -> CommandTrace:
         dtype=np.int64,
     ).reshape(-1, 8)
     clock, command, _, rank, bankgroup, bank, row, column = table.T
-    opens = np.array([kind.opens for kind in COMMANDS])[command]
-    to_column = np.array([kind.reads or kind.writes for kind in COMMANDS])[command]
-    to_bank = np.array([kind.scope == "bank" for kind in COMMANDS])[command]
+    opens = np.array([kind.opens for kind in kinds])[command]
+    to_column = np.array([kind.reads or kind.writes for kind in kinds])[command]
+    to_bank = np.array([standard.scope_of(kind) == ONE_BANK for kind in kinds])[command]
     return CommandTrace(
         clock,
         command,
@@ -145,6 +146,7 @@ def _recorded(path: Path) -> CommandTrace:
         np.where(to_bank, bank, -1),
         np.where(opens | to_column, row, -1),
         np.where(to_column, column, -1),
+        names=standard.names,
     )
 
 
@@ -154,7 +156,7 @@ def _words(trace: CommandTrace, place: int) -> str:
     clock, command, *coordinates = (int(value) for value in trace.columns()[:, place])
     names = ("rank", "bankgroup", "bank", "row", "column")
     where = " ".join(f"{name} {value}" for name, value in zip(names, coordinates, strict=True) if value >= 0)
-    return f"{COMMANDS[command].name} {where} at clock {clock}"
+    return f"{trace.names[command]} {where} at clock {clock}"
 
 
 def _difference(ours: CommandTrace, theirs: CommandTrace) -> str | None:
@@ -196,7 +198,7 @@ def _through_ramulator(requests: Requests, memory: Memory) -> tuple[CommandTrace
         recording = _simulation(package, trace, memory, folder / "commands")
         recording.run()
         recording.finalize()
-        commands = _recorded(next(folder.glob("commands*")))
+        commands = _recorded(next(folder.glob("commands*")), memory.device.standard)
         return commands, *_timed_run(package, trace, memory)
 
 

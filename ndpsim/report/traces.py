@@ -18,7 +18,7 @@ def all_lanes(traces: tuple[CommandTrace, ...]) -> CommandTrace:
     columns = np.concatenate([trace.columns() for trace in traces], axis=1)
     lane = np.repeat(np.arange(len(traces)), [len(trace) for trace in traces])
     columns[2] = lane
-    return CommandTrace.of(columns[:, np.lexsort((lane, columns[0]))])
+    return CommandTrace.of(columns[:, np.lexsort((lane, columns[0]))], traces[0].names)
 
 
 def write_lanes(path: str, result: ExpertResult | ContentionResult, lane: int | None) -> None:

@@ -172,7 +172,7 @@ class DimmsAlone:
         """The commands of each lane, where recorded, at clocks as refresh counts them."""
         shift = self.start_clock - FIRST_CLOCK
         return tuple(
-            decode_commands(lane.commands, self.machine.tables, shift)
+            decode_commands(lane.commands, self.machine.tables, self.machine.device.standard, shift)
             for dimm in self.of_dimm
             for lane in dimm.of_lane
             if lane.commands.entry.size

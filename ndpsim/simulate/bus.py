@@ -8,7 +8,7 @@ from ndpsim.dram import sink, state
 from ndpsim.dram.engines import Controller, compare_channels
 from ndpsim.errors import MismatchError
 from ndpsim.simulate.lane import command_room, decode_commands, no_commands, run_channel
-from ndpsim.spec import Tables
+from ndpsim.spec import Standard, Tables
 from ndpsim.traces import CommandTrace
 
 __all__ = ["Bus", "command_traces", "ensure_same"]
@@ -43,10 +43,10 @@ class Bus:
         return max(int(self.channel.value[state.DATA_END]), int(self.channel.value[state.CLOCK]) - 1)
 
 
-def command_traces(buses: Sequence[Bus]) -> tuple[CommandTrace, ...]:
+def command_traces(buses: Sequence[Bus], standard: Standard) -> tuple[CommandTrace, ...]:
     """The commands of each bus that recorded any; a bus that stands for several is decoded once."""
     recorded = [bus for bus in buses if bus.commands.entry.size]
-    decoded = {bus: decode_commands(bus.commands, bus.tables) for bus in dict.fromkeys(recorded)}
+    decoded = {bus: decode_commands(bus.commands, bus.tables, standard) for bus in dict.fromkeys(recorded)}
     return tuple(decoded[bus] for bus in recorded)
 
 

@@ -36,7 +36,8 @@ from ndpsim.simulate.program import (
     expert_program,
 )
 from ndpsim.simulate.relayout_run import Lowered
-from ndpsim.spec import COMMANDS, lower
+from ndpsim.spec import lower
+from ndpsim.spec.standard import READ, READ_AP, WRITE, WRITE_AP
 from ndpsim.traces import CommandTrace
 
 __all__ = ["ChannelRun", "QueuedExpert", "make_setup"]
@@ -44,7 +45,7 @@ __all__ = ["ChannelRun", "QueuedExpert", "make_setup"]
 Ints = NDArray[np.int64]
 
 _STARVATION_CLOCKS = 16384  # clocks: long beside row changes and refreshes, short beside an expert
-_DATA = [number for number, kind in enumerate(COMMANDS) if kind.reads or kind.writes]
+_DATA = [READ, WRITE, READ_AP, WRITE_AP]
 
 
 def make_setup(
@@ -58,10 +59,13 @@ def make_setup(
     if machine.lock_step:
         problem = "ranks in lock step (broadcast) beside the host, or with experts on several DIMMs"
         raise InputError(f"not supported: {problem}", key="dimm.command_bus")
+    standard = machine.device.standard
+    if machine.policy.step.slots > 1:
+        problem = f"not supported: ranks that host and NDP share under the controller {standard.controller}"
+        raise InputError(problem, key="dram.standard")
     geometry, timings = machine.geometry, machine.device.timings
     host_ranks = len(geometry.dimms_of(0)) * geometry.ranks
-    cycles = machine.device.standard.command_cycles
-    of_command = [cycles.get(command.name, 1) for command in COMMANDS]
+    of_command = [command.cycles for command in standard.by_number]
     return shared.Setup(
         lane_tables=machine.tables,
         host_tables=lower(dataclasses.replace(machine.device, ranks=host_ranks)),
@@ -377,12 +381,14 @@ class ChannelRun:
     def commands_of_lanes(self) -> Iterator[CommandTrace]:
         """The commands of each lane, whoever issued them, at clocks as refresh counts them."""
         by_lane, by_bus = self.dimms.recorded
-        buses = len(by_bus.length)
-        shift = self.setup.refresh_shift
-        of_host = [decode_commands(_one(by_bus, bus), self.setup.host_tables, shift) for bus in range(buses)]
+        buses, standard, shift = len(by_bus.length), self.machine.device.standard, self.setup.refresh_shift
+        of_host = [
+            decode_commands(_one(by_bus, bus), self.setup.host_tables, standard, shift)
+            for bus in range(buses)
+        ]
         for lane in range(len(by_lane.length) if by_lane.entry.size else 0):
             rank, bus = divmod(lane, buses)
-            own = decode_commands(_one(by_lane, lane), self.setup.lane_tables, shift)
+            own = decode_commands(_one(by_lane, lane), self.setup.lane_tables, standard, shift)
             yield merge_commands(own, of_host[bus], rank)
 
 

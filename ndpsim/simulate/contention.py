@@ -260,7 +260,7 @@ def _result(
         turnarounds=int(claims.tally[:, shared.TURNAROUNDS].sum()),
         bus_turnarounds=int(bus_value[:, shared.BUS_TURNAROUNDS].sum()),
         bus_rank_switches=int(bus_value[:, shared.RANK_SWITCHES].sum()),
-        commands=name_commands(run.issued()),
+        commands=name_commands(run.issued(), run.machine.device.standard),
         jobs=times,
         phases=run.phases(0),
         token_tiles=tuple(tokens for expert in run.experts for tokens in expert.job.tiles),

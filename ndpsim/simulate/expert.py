@@ -339,7 +339,7 @@ def _result(
         bound=max(busy, key=busy.__getitem__),
         busy=busy,
         phases=run.spans.phases(after_start_ns),
-        commands=name_commands(issued),
+        commands=name_commands(issued, machine.device.standard),
         dimms=dimms,
         lanes=dimms * machine.lanes,
         lanes_simulated=len(lanes),

@@ -97,7 +97,8 @@ def _run(bus: HostBus, layout: Layout, hardware: Hardware, recording: bool, make
     """A bus on which everything is read."""
     device = hardware.bus_device(bus.ranks)
     check_refresh(device, hardware.system.dram.refresh)
-    tables, policy = lower(device), state.make_policy(controller_options(hardware.system.dram))
+    tables, options = lower(device), controller_options(hardware.system.dram)
+    policy = state.make_policy(options, device.standard.controller)
     run = Bus(tables, make_channel(tables, policy), bus.source(layout, tables), recording)
     run.run()
     return run
@@ -201,12 +202,12 @@ def _result(
         buses=len(runs),
         buses_simulated=len({id(run) for run in runs}),
         ranks_per_bus=max(run.tables.ranks for run in runs),
-        commands=name_commands(issued),
+        commands=name_commands(issued, geometry.device.standard),
         idle_ns=dict(zip(("refresh", "rows"), (clocks * clock_ns for clocks in idle), strict=True)),
         fast_forwarded=sum(run.channel.skipped for run in runs) / layout.bursts,
         energy_nj=energy_nj,
         energy_note=energy_note,
         config=config,
         **stopwatch.times(),
-        command_traces=command_traces(runs),
+        command_traces=command_traces(runs, geometry.device.standard),
     )

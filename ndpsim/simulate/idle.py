@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from ndpsim.dram import state
 from ndpsim.dram.engines import Controller
-from ndpsim.spec import COMMANDS, Tables
+from ndpsim.spec import Tables
+from ndpsim.spec.lower import CLOCKS
 
 __all__ = ["LEAST_PERIODS", "IdleTime"]
 
@@ -37,10 +38,11 @@ class IdleTime:
         schedule = state.schedule_of(tables, policy)
         self.period = schedule.period if schedule.turns else 0
         self.clocks = self.open_clocks = 0
-        self.issued = np.zeros(len(COMMANDS), dtype=np.int64)
+        self.issued = np.zeros(len(tables.commands), dtype=np.int64)
         self._channel, self._turns = channel, len(schedule.turns)
         self._first_turn = schedule.turns[0].clock if schedule.turns else 0
-        self._longest = int(max(tables.gap.max(), tables.sibling_gap.max(), tables.activate_window))
+        windows = tables.windows[:, CLOCKS]
+        self._longest = int(max(tables.gap.max(), tables.sibling_gap.max(), windows.max(initial=0)))
         self._in_period = np.zeros_like(self.issued)
         for turn in schedule.turns:
             self._in_period[turn.command] += tables.ranks if turn.rank < 0 else 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,12 +11,14 @@ from numpy.typing import NDArray
 
 from ndpsim.dram import controller, sink, state
 from ndpsim.dram.engines import Controller
-from ndpsim.dram.refresh_policies import Turn, make_schedule
+from ndpsim.dram.refresh_policies import Due, NoSuchRefreshError, make_schedule
 from ndpsim.errors import InputError, no_way_on
 from ndpsim.layout import Interleaving, LaneShare
 from ndpsim.limits import ensure_fits
-from ndpsim.spec import COMMANDS, Device, Tables, lower
-from ndpsim.traces import CommandTrace
+from ndpsim.spec import Device, Standard, Tables, lower
+from ndpsim.spec.lower import SCOPE
+from ndpsim.spec.standard import ACTIVATE, ONE_BANK
+from ndpsim.traces import HEADER, CommandTrace
 
 __all__ = [
     "Counted",
@@ -38,7 +39,6 @@ __all__ = [
 
 Ints = NDArray[np.int64]
 
-_OF_ONE_BANK = [number for number, command in enumerate(COMMANDS) if command.scope == "bank"]
 _CHUNK = 1 << 17  # requests between two reports of progress
 _FIRST_ROOM = 1 << 14  # commands a trace has room for at first
 
@@ -57,10 +57,11 @@ def check_refresh(device: Device, refresh: str) -> None:
         InputError: it cannot, or they do not.
     """
     timings = device.timings
-    schedule = make_schedule(refresh, device.ranks, device.banks_per_group, timings["nREFI"])
+    try:
+        schedule = make_schedule(refresh, state.refreshed(lower(device)))
+    except NoSuchRefreshError:
+        raise InputError(f"{device.standard.name} has no {refresh} refresh", key="refresh") from None
     turns = schedule.turns
-    if not {COMMANDS[turn.command].name for turn in turns} <= set(device.standard.commands):
-        raise InputError(f"{device.standard.name} has no {refresh} refresh", key="refresh")
     needed = timings["nRFC"] + device.ranks * (timings["nRAS"] + timings["nRP"] + 1) + timings["nRC"]
     if not turns:
         return
@@ -74,17 +75,16 @@ def check_refresh(device: Device, refresh: str) -> None:
         _check_turns(device, [turn for turn in schedule.turns if turn.rank in (-1, rank)], schedule.period)
 
 
-def _check_turns(device: Device, turns: Sequence[Turn], period: int) -> None:
+def _check_turns(device: Device, turns: Sequence[Due], period: int) -> None:
     """Make sure that the refreshes of a rank fit into a period, with time between them to open rows."""
     gap = lower(device).gap[1:].max(axis=0)  # within a rank
-    opening = [number for number, command in enumerate(COMMANDS) if command.opens]
     following = [*turns[1:], *(turn._replace(clock=turn.clock + period) for turn in turns[:1])]
     taken = sum(int(gap[turn.command, after.command]) for turn, after in zip(turns, following, strict=True))
     if taken >= period > 0:
         problem = f"{period} clocks leave no time for {len(turns)} refreshes of a rank, which take {taken}"
         raise InputError(problem, key="nREFI")
     for turn, after in zip(turns, following, strict=True):
-        name, until_open = COMMANDS[turn.command].name, int(gap[turn.command, opening].max())
+        name, until_open = device.standard.names[turn.command], int(gap[turn.command, ACTIVATE])
         if until_open >= after.clock - turn.clock:
             problem = (
                 f"no row opens for {until_open} clocks after {name}, and the next refresh of its rank is due "
@@ -142,14 +142,16 @@ def run_channel(
         )
 
 
-def decode_commands(commands: state.Commands, tables: Tables, shift: int = 0) -> CommandTrace:
+def decode_commands(
+    commands: state.Commands, tables: Tables, standard: Standard, shift: int = 0
+) -> CommandTrace:
     """A recorded trace, so many clocks later, with nodes taken apart into rank, bank group and bank."""
     nodes = state.number_nodes(tables)
     clock, command, node, row, column = commands.entry[: commands.length[0]].T
     flat = node - nodes.first_bank
     to_bank = flat >= 0
     group = flat // tables.banks_per_group
-    to_group = to_bank & np.isin(command, _OF_ONE_BANK)
+    to_group = to_bank & (tables.commands[command, SCOPE] == ONE_BANK)
     return CommandTrace(
         clock=clock + shift,
         command=command.copy(),
@@ -158,19 +160,17 @@ def decode_commands(commands: state.Commands, tables: Tables, shift: int = 0) ->
         bank=np.where(to_bank, flat % tables.banks_per_group, -1),
         row=row.copy(),
         column=column.copy(),
+        names=standard.names,
     )
 
 
 def merge_commands(own: CommandTrace, of_host: CommandTrace, rank: int) -> CommandTrace:
     """The commands of a lane and those of the host's bus to its rank, in their order."""
     chosen = of_host.rank == rank
-    columns = {
-        field.name: np.concatenate((getattr(own, field.name), getattr(of_host, field.name)[chosen]))
-        for field in dataclasses.fields(CommandTrace)
-    }
+    columns = {name: np.concatenate((getattr(own, name), getattr(of_host, name)[chosen])) for name in HEADER}
     columns["rank"][:] = 0
     order = np.argsort(columns["clock"], kind="stable")
-    return CommandTrace(**{name: values[order] for name, values in columns.items()})
+    return CommandTrace(**{name: values[order] for name, values in columns.items()}, names=own.names)
 
 
 class Counted(Protocol):
@@ -185,14 +185,15 @@ class Counted(Protocol):
         """int64[command]: commands issued."""
 
 
-def commands_by_kind(channels: Iterable[Counted]) -> dict[str, int]:
+def commands_by_kind(channels: Iterable[Counted], standard: Standard) -> dict[str, int]:
     """Commands issued over all `channels`, by name; kinds that were issued at all."""
-    return name_commands(np.sum([channel.issued for channel in channels], axis=0))
+    return name_commands(np.sum([channel.issued for channel in channels], axis=0), standard)
 
 
-def name_commands(issued: Ints) -> dict[str, int]:
-    """Commands issued, int64[command], by name; kinds that were issued at all."""
-    return {command.name: count for command, count in zip(COMMANDS, issued.tolist(), strict=True) if count}
+def name_commands(issued: Ints, standard: Standard) -> dict[str, int]:
+    """Commands issued, int64[command], by name as the standard lists them; those that were issued at all."""
+    counts = dict(zip(standard.names, issued.tolist(), strict=True))
+    return {command.name: counts[command.name] for command in standard.commands if counts[command.name]}
 
 
 @dataclass(frozen=True, eq=False)

@@ -116,7 +116,7 @@ def lower_machine(hardware: Hardware) -> Machine:
         geometry=geometry_of(hardware),
         device=device,
         tables=lower(device),
-        policy=state.make_policy(controller_options(system.dram)),
+        policy=state.make_policy(controller_options(system.dram), device.standard.controller),
         timebase=common_ticks(
             device.clock_ps,
             frequency_period_ps(section.clock_mhz) / unit.PARTS,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ndpsim.config import Hardware
 from ndpsim.energy import (
+    NO_ONE_BANK,
     NO_SAME_BANK,
     ChannelEnergy,
     UnitEnergy,
@@ -23,7 +24,7 @@ from ndpsim.energy import (
 )
 from ndpsim.layout import ExpertWeights
 from ndpsim.ndp import MultiplierUnit
-from ndpsim.spec import Device
+from ndpsim.spec import Device, Standard
 
 __all__ = ["DramPower", "Energy", "UnitWork", "dram_power", "unit_energy", "unit_work"]
 
@@ -34,6 +35,7 @@ Energy = tuple[dict[str, float | None] | None, str]
 class DramPower:
     """What channels of a kind spend: `channel` is None where no data sheet is known, `note` says why."""
 
+    standard: Standard
     channel: ChannelEnergy | None
     note: str
 
@@ -54,9 +56,10 @@ class DramPower:
         """
         if self.channel is None:
             return None, self.note
-        dram = split(counts_of(issued, rank_clocks, open_clocks), self.channel)
+        counts = counts_of(issued, self.standard, rank_clocks, open_clocks)
+        dram = split(counts, self.channel)
         if dram is None:
-            return None, NO_SAME_BANK
+            return None, NO_ONE_BANK if counts.bank_refreshes else NO_SAME_BANK
         return add_up({**dram, **(others or {})}), self.note
 
     def io_nj(self, bursts: int) -> float:
@@ -68,7 +71,9 @@ def dram_power(device: Device, changes: Mapping[str, float] | None = None) -> Dr
     """What channels of a device spend, with `changes` to the currents of its data sheet."""
     currents = find_currents(device, changes)
     return DramPower(
-        None if currents is None else channel_energy(device, currents), explain(device, currents)
+        device.standard,
+        None if currents is None else channel_energy(device, currents),
+        explain(device, currents),
     )
 
 

@@ -61,7 +61,7 @@ def _policy(hardware: Hardware, device: Device) -> state.Policy:
     """The controller of a lane or a bus."""
     dram = hardware.system.dram
     check_refresh(device, dram.refresh)
-    policy = state.make_policy(controller_options(dram))
+    policy = state.make_policy(controller_options(dram), device.standard.controller)
     if not fits(lower(device), policy, with_sink=False):
         problem = (
             "a relayout is simulated with scheduler: FRFCFS or FRFCFS-RowHit, row_policy: open, queues of up "
@@ -89,6 +89,7 @@ def access_by_units(hardware: Hardware, geometry: Geometry) -> Access:
         problem = f"{link.packet_bytes} is less than a burst, {device.burst_bytes} bytes"
         raise hardware.origins["link.packet_bytes"].error(problem, "link.packet_bytes")
     return Access(
+        standard=device.standard,
         tables=lower(device),
         policy=_policy(hardware, device),
         burst_bytes=device.burst_bytes,
@@ -116,6 +117,7 @@ def access_by_host(hardware: Hardware, geometry: Geometry) -> Access:
     bus = geometry.channel_of(dimm) * geometry.subchannels + lane % geometry.subchannels
     rank = geometry.host_rank(dimm, lane)
     return Access(
+        standard=device.standard,
         tables=lower(device),
         policy=_policy(hardware, device),
         burst_bytes=device.burst_bytes,

@@ -99,7 +99,7 @@ def host_move(hardware: Hardware, access: Access, runs: Sequence[Run]) -> HostMo
         bandwidth_gbps=sum(run.bits.written for run in runs) / 8 / time_ns,
         bus_busy=bound_ns / time_ns,
         bound_ns=bound_ns,
-        commands=name_commands(np.sum([run.issued for run in runs], axis=0)),
+        commands=name_commands(np.sum([run.issued for run in runs], axis=0), access.standard),
         energy_nj=_dram(dram_power(hardware.lane_device(), hardware.power_changes), access, runs, {})[0],
     )
 
@@ -199,7 +199,7 @@ def relayout_result(
         bounds_ns=bounds,
         bottleneck=_bottleneck(access, runs, bounds),
         transit_bytes=max((int(run.most_waiting.max()) for run in runs), default=0),
-        commands=name_commands(np.sum([run.issued for run in runs], axis=0)) if runs else {},
+        commands=name_commands(np.sum([run.issued for run in runs], axis=0), access.standard) if runs else {},
         host=host,
         host_speedup=host.time_ns / time_ns if host else None,
         other_dimms=other_dimms,

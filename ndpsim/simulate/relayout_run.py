@@ -26,7 +26,7 @@ from ndpsim.link.packets import most_waiting
 from ndpsim.link.packing import Packed, Pieces, number_by_node, pack_pieces
 from ndpsim.link.requests import Bursts, DimmLanes, Requests, bits_by_stage, make_requests
 from ndpsim.simulate.lane import decode_commands
-from ndpsim.spec import Tables
+from ndpsim.spec import Standard, Tables
 from ndpsim.traces import CommandTrace
 from ndpsim.units import Timebase
 
@@ -46,9 +46,9 @@ class Access:
     """How bursts are read and written: by relayout units with lanes and links, or by a host.
 
     Attributes:
-        tables, policy: of every lane.
+        standard, tables, policy: of every lane.
         burst_bytes: bytes of a burst.
-        write_latency: clocks from WR to the last beat of its data.
+        write_latency: clocks from a write command to the last beat of its data.
         lanes: lanes of each node.
         network: of the nodes.
         slots: bursts that a node's buffer holds between reading and sending.
@@ -59,6 +59,7 @@ class Access:
         dimm_lanes: node, lane and rank of each DIMM's lanes, DIMM after DIMM.
     """
 
+    standard: Standard
     tables: Tables
     policy: state.Policy
     burst_bytes: int
@@ -303,11 +304,11 @@ class Job(Lowered):
             writes=np.bincount(self.requests.lane[reads:], minlength=len(lanes.due)),
             busy=engine.packets.busy,
             most_waiting=most_waiting(access.network, engine.fabric, engine.packets),
-            issued=np.sum([fast.issued_commands(of_lane) for of_lane in lanes.states], axis=0),
+            issued=np.sum([fast.issued_commands(of_lane, access.tables) for of_lane in lanes.states], axis=0),
             open_clocks=int(lanes.states["value"][:, state.OPEN_CLOCKS].sum())
             + end * sum(fast.open_banks(of_lane) for of_lane in lanes.states),
             traces=tuple(
-                decode_commands(state.Commands(entry, length), access.tables)
+                decode_commands(state.Commands(entry, length), access.tables, access.standard)
                 for entry, length in zip(lanes.commands, lanes.recorded, strict=True)
             )
             if lanes.commands.size

@@ -326,7 +326,7 @@ class Session:
             relayouts=self.relayouts,
             ndp_gbps=ndp,
             host_gbps=host,
-            commands=name_commands(run.issued()),
+            commands=name_commands(run.issued(), machine.device.standard),
             energy_nj=energy_nj,
             energy_note=energy_note,
             config=self._config,

@@ -30,7 +30,8 @@ from ndpsim.simulate.latencies import latency_distribution, latency_histogram, r
 from ndpsim.simulate.memory import Memory
 from ndpsim.simulate.power import Energy, dram_power
 from ndpsim.simulate.program import MakeChannel
-from ndpsim.spec import lower
+from ndpsim.spec import Standard, lower
+from ndpsim.spec.standard import READ, READ_AP, WRITE, WRITE_AP
 from ndpsim.traces import BYTES_OF_A_REQUEST, Requests, read_requests
 
 __all__ = ["counters", "run_requests", "run_trace"]
@@ -64,7 +65,7 @@ class _ChannelRun(Bus):
             tables, rank, bankgroup, bank, row, column, requests.write[chosen], address[chosen], cycle
         )
         source = source._replace(period=repeating_period(source.place))
-        policy = state.make_policy(memory.options)
+        policy = state.make_policy(memory.options, memory.device.standard.controller)
         channel = make_channel(tables, policy)
         super().__init__(tables, channel, source, recording)
         self._memory = memory
@@ -100,7 +101,10 @@ class _ChannelRun(Bus):
                 self._skip_idle_time(end)
             first = end
         self.run(state.FAR, until_taken=self.count)
-        self.accepted = {"cycles": int(self.value[state.CLOCK]) - 1, **counters([self])}
+        self.accepted = {
+            "cycles": int(self.value[state.CLOCK]) - 1,
+            **counters([self], self._memory.device.standard),
+        }
         self.run()
         report(self.count - reported)
 
@@ -139,12 +143,11 @@ class _ChannelRun(Bus):
     @property
     def bytes_moved(self) -> int:
         """Bytes over the data bus."""
-        issued = commands_by_kind([self])
-        columns = sum(issued.get(name, 0) for name in ("RD", "RDA", "WR", "WRA"))
+        columns = int(self.issued[[READ, WRITE, READ_AP, WRITE_AP]].sum())
         return columns * self._memory.device.burst_bytes
 
 
-def counters(channels: Sequence[Counted]) -> dict[str, Any]:
+def counters(channels: Sequence[Counted], standard: Standard) -> dict[str, Any]:
     """The counters of a result, summed over channels."""
     value = np.sum([channel.value for channel in channels], axis=0)
     return {
@@ -153,7 +156,7 @@ def counters(channels: Sequence[Counted]) -> dict[str, Any]:
         "row_conflicts": int(value[state.ROW_CONFLICTS]),
         "reads_forwarded": int(value[state.FORWARDED]),
         "writes_coalesced": int(value[state.COALESCED]),
-        "commands": commands_by_kind(channels),
+        "commands": commands_by_kind(channels, standard),
     }
 
 
@@ -344,8 +347,8 @@ def _result(
         config={**memory.to_dict(), "trace": requests.file},
         run_s=run_s,
         **whole.times(),
-        command_traces=command_traces(runs),
-        **counters(runs),
+        command_traces=command_traces(runs, memory.device.standard),
+        **counters(runs, memory.device.standard),
     )
 
 
@@ -387,7 +390,7 @@ def run_trace(
         mapper: how addresses become coordinates: one of `dram.mapping.MAPPERS`.
         scheduler: "FRFCFS" or "FRFCFS-RowHit".
         row_policy: "open", or "closed-cap": close a row after `row_cap` column accesses.
-        refresh: "all-bank", "staggered", "same-bank" (DDR5) or "none".
+        refresh: "all-bank", "staggered", "same-bank" (DDR5), "per-bank" or "none".
         read_buffer, write_buffer: slots of the queues.
         channels: channels, each with its own requests; consecutive bursts go to consecutive ones.
         wrap: fold addresses beyond the memory back into it, instead of refusing them.

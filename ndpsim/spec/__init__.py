@@ -8,12 +8,10 @@
 
 from ndpsim.spec.device import Device, resolve, row_times
 from ndpsim.spec.lower import NO_RULE, Tables, lower
-from ndpsim.spec.registry import standard_names, standards
-from ndpsim.spec.standard import COMMANDS, LEVELS, Command, Organisation, Rule, Standard
+from ndpsim.spec.registry import command_names, standard_names, standards
+from ndpsim.spec.standard import Command, Organisation, Rule, Standard
 
 __all__ = [
-    "COMMANDS",
-    "LEVELS",
     "NO_RULE",
     "Command",
     "Device",
@@ -21,6 +19,7 @@ __all__ = [
     "Rule",
     "Standard",
     "Tables",
+    "command_names",
     "lower",
     "resolve",
     "row_times",

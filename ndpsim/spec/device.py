@@ -11,7 +11,7 @@ from ndpsim.arguments import choice, shown, text, whole_number
 from ndpsim.errors import InputError, one_of
 from ndpsim.reported import text_table
 from ndpsim.spec.registry import standards
-from ndpsim.spec.standard import COMMANDS, Organisation, Standard, latency_terms
+from ndpsim.spec.standard import ACTIVATE, PRECHARGE, READ, WRITE_AP, Organisation, Standard, latency_terms
 from ndpsim.units import dram_period_ps, format_bytes, plain_number
 
 __all__ = ["Device", "RowTime", "resolve", "row_times"]
@@ -70,7 +70,7 @@ class Device:
 
     @property
     def burst_bytes(self) -> int:
-        """Bytes one RD or WR moves over the channel."""
+        """Bytes one read or write moves over the channel."""
         return self.standard.prefetch * self.standard.channel_bits // 8
 
     @property
@@ -110,13 +110,14 @@ class Device:
 
     def __repr__(self) -> str:
         timings = ("nCL", "nRCD", "nRP", "nRAS", "nRC", "nRFC", "nREFI")
+        known = [name for name in timings if name in self.timings]
         overrides = [name for name, source in self.sources.items() if source == "override"]
         rows = {
             "ranks": f"{self.ranks} of {format_bytes(self.rank_bytes)}",
             "banks": f"{self.bankgroups} groups of {self.banks_per_group} in a rank, {self.rows} rows each",
             "row": f"{self.bursts_per_row} bursts of {self.burst_bytes} bytes",
             "clock": f"{float(self.clock_ps):.6g} ps, {self.timings['rate']} MT/s, {self.peak_gbps:.2f} GB/s",
-            "timings": ", ".join(f"{name} {self.timings[name]}" for name in timings) + " clocks, ...",
+            "timings": ", ".join(f"{name} {self.timings[name]}" for name in known) + " clocks, ...",
             "overrides": ", ".join(overrides) or "none",
         }
         title = f"Device: {self.standard.name} channel of {self.org} at {self.timing}"
@@ -129,7 +130,7 @@ def _timings(
     organisation, speed = standard.organisations[org], dict(standard.speeds[timing])
     sources = dict.fromkeys(speed, f"preset {timing}")
     for name, derivation in standard.derived.items():
-        clocks = derivation.clocks(organisation, speed["rate"], speed["tCK_ps"])
+        clocks = derivation.clocks(organisation, speed["rate"], speed["tCK_ps"], standard.transfers_per_clock)
         if clocks is None:
             if name not in overrides:
                 raise InputError(
@@ -185,21 +186,18 @@ class RowTime(NamedTuple):
 def row_times(device: Device) -> tuple[RowTime, RowTime]:
     """When a row is ready for its first column command, and when it may be closed at the earliest."""
     standard = device.standard
-    opening = {command.name for command in COMMANDS if command.opens}
-    column = {command.name for command in COMMANDS if command.reads or command.writes}
-    closing = {command.name for command in COMMANDS if command.closes and command.scope == "bank"} - column
+    cycles = {command.name: command.cycles for command in standard.commands}
+    opening, closing = {standard.names[ACTIVATE]}, {standard.names[PRECHARGE]}
+    column = set(standard.names[READ : WRITE_AP + 1])
 
     def ready_for(kinds: set[str]) -> RowTime:
         times = [
-            RowTime(device.clocks(rule.latency) + cycles(before) - cycles(after), rule.latency)
+            RowTime(device.clocks(rule.latency) + cycles[before] - cycles[after], rule.latency)
             for rule in standard.rules
             if rule.level == standard.levels[-1]
             for before in opening.intersection(rule.previous)
             for after in kinds.intersection(rule.next)
         ]
         return max(times, default=RowTime(0, ""))
-
-    def cycles(command: str) -> int:
-        return standard.command_cycles.get(command, 1)
 
     return ready_for(column), ready_for(closing)

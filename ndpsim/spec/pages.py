@@ -10,7 +10,8 @@ from typing import Any, get_args
 
 from ndpsim.arguments import shown, whole_number
 from ndpsim.errors import InputError, one_of
-from ndpsim.spec.standard import COMMANDS, LEVELS, Derivation, Organisation, Rule, Standard, latency_terms
+from ndpsim.spec.checking import check_standard
+from ndpsim.spec.standard import Command, Derivation, Organisation, Rule, Standard, latency_terms
 
 __all__ = ["read_page"]
 
@@ -60,16 +61,14 @@ def _of_code(error: Exception, module: str) -> InputError:
 
 
 def _check(standard: Standard) -> None:
-    if standard.levels != LEVELS:
-        raise InputError(f"{shown(standard.levels)} are not {', '.join(LEVELS)}", key="levels")
     for name in _WHOLE:
         whole_number(getattr(standard, name), name, 1)
     for name in ("max_postponed_refreshes", "max_pulled_in_refreshes"):
         whole_number(getattr(standard, name), name, 0)
-    _check_names(standard.commands, "commands", [command.name for command in COMMANDS], "command")
-    _check_names(tuple(standard.command_cycles), "command_cycles", standard.commands, "command")
-    for name, cycles in standard.command_cycles.items():
-        whole_number(cycles, f"command_cycles of {name}", 1)
+    for command in standard.commands:
+        if not isinstance(command, Command):
+            raise InputError(f"{shown(command)} is no Command(...)", key="commands")
+        whole_number(command.cycles, f"cycles of {command.name}", 1)
     for org, organisation in standard.organisations.items():
         _check_organisation(standard, org, organisation)
     for name, derivation in standard.derived.items():
@@ -85,6 +84,7 @@ def _check(standard: Standard) -> None:
     }
     for rule in (*standard.rules, *standard.checked_rules):
         _check_rule(standard, rule, timings)
+    check_standard(standard)
 
 
 def _check_names(names: Any, key: str, known: Any, what: str) -> None:
@@ -137,8 +137,8 @@ def _check_speed(standard: Standard, preset: str, speed: Mapping[str, int]) -> N
 
 def _check_rule(standard: Standard, rule: Rule, timings: Mapping[str, set[str]]) -> None:
     place = f"rule {rule.name}"
-    _check_names(rule.previous, f"{place}: previous", standard.commands, "command")
-    _check_names(rule.next, f"{place}: next", standard.commands, "command")
+    _check_names(rule.previous, f"{place}: previous", standard.names, "command")
+    _check_names(rule.next, f"{place}: next", standard.names, "command")
     if rule.level not in standard.levels:
         raise InputError(one_of(rule.level, standard.levels, "level"), key=f"{place}: level")
     whole_number(rule.window, f"{place}: window", 1)

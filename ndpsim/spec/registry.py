@@ -9,7 +9,7 @@ from ndpsim.spec import standards as _folder
 from ndpsim.spec.pages import read_page
 from ndpsim.spec.standard import Standard
 
-__all__ = ["standard_names", "standards"]
+__all__ = ["command_names", "standard_names", "standards"]
 
 
 @functools.cache
@@ -27,3 +27,8 @@ def standards() -> dict[str, Standard]:
 def standard_names() -> list[str]:
     """The names of all standards, sorted."""
     return sorted(standards())
+
+
+def command_names() -> tuple[str, ...]:
+    """The names of the commands of all standards, each once."""
+    return tuple(dict.fromkeys(name for standard in standards().values() for name in standard.names))

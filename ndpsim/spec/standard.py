@@ -10,21 +10,21 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from math import ceil
 
+from ndpsim.errors import InputError
+
 __all__ = [
-    "ACT",
-    "COMMANDS",
-    "LEVELS",
-    "PREAB",
-    "PREPB",
-    "PRESB",
-    "RD",
-    "RDA",
-    "REFAB",
-    "REFSB",
-    "WR",
-    "WRA",
+    "ACTIVATE",
+    "ONE_BANK",
+    "PRECHARGE",
+    "READ",
+    "READ_AP",
+    "SAME_BANKS",
+    "WHOLE_RANK",
+    "WRITE",
+    "WRITE_AP",
     "AtLeast",
     "ByDensity",
     "ByRate",
@@ -38,37 +38,56 @@ __all__ = [
     "latency_terms",
 ]
 
-#: The hierarchy a rule can be bound to, outermost first.
-LEVELS = ("channel", "rank", "bankgroup", "bank")
+#: The numbers of the commands that every standard has, whatever it calls them: one bank is opened, closed,
+#: read or written; the last two close it after themselves.
+ACTIVATE, PRECHARGE, READ, WRITE, READ_AP, WRITE_AP = range(6)
+
+#: What a command addresses: one bank, one bank of every group of a rank, or a rank.
+ONE_BANK, SAME_BANKS, WHOLE_RANK = range(3)
+
+_EFFECTS = ("opens", "closes", "reads", "writes", "refreshes")
+
+# Scope and effects by number: first of the commands that every standard has, then of those that the fast
+# controller knows besides. What else a standard has follows in the order of its page.
+_BY_NUMBER = (
+    (ONE_BANK, {"opens"}),
+    (ONE_BANK, {"closes"}),
+    (ONE_BANK, {"reads"}),
+    (ONE_BANK, {"writes"}),
+    (ONE_BANK, {"reads", "closes"}),
+    (ONE_BANK, {"writes", "closes"}),
+    (WHOLE_RANK, {"closes"}),
+    (WHOLE_RANK, {"refreshes"}),
+    (SAME_BANKS, {"closes"}),
+    (SAME_BANKS, {"refreshes"}),
+)
 
 
 @dataclass(frozen=True)
 class Command:
-    """What a command does to the banks it addresses."""
+    """What a command does to the banks it addresses.
+
+    `scope`: the level of the standard of which it addresses a node, the last ("bank") or the second ("rank",
+    with all banks there); "same-bank" addresses one bank of every bank group of a rank.
+    `closes_first`: the command of the same scope that closes the banks that a refresh needs closed.
+    `interval`: how often the refresh falls due. `busy`: clocks after it for which nothing can be read from
+    its rank. Both are sums of timings as a rule's `latency`.
+    `cycles`: clocks for which it holds the command bus `bus`. Commands of different buses do not wait for
+    each other there.
+    """
 
     name: str
-    scope: str  # "bank": one bank; "rank": every bank of the rank; "same-bank": one bank of every group
+    scope: str
     opens: bool = False
     closes: bool = False
     reads: bool = False
     writes: bool = False
     refreshes: bool = False
-
-
-#: The commands of all standards; the place of one in this list is its number in every table and kernel.
-COMMANDS = (
-    Command("ACT", "bank", opens=True),
-    Command("PREpb", "bank", closes=True),
-    Command("PREab", "rank", closes=True),
-    Command("RD", "bank", reads=True),
-    Command("WR", "bank", writes=True),
-    Command("RDA", "bank", reads=True, closes=True),
-    Command("WRA", "bank", writes=True, closes=True),
-    Command("REFab", "rank", refreshes=True),
-    Command("PREsb", "same-bank", closes=True),
-    Command("REFsb", "same-bank", refreshes=True),
-)
-ACT, PREPB, PREAB, RD, WR, RDA, WRA, REFAB, PRESB, REFSB = range(len(COMMANDS))
+    closes_first: str = ""
+    interval: str = "nREFI"
+    busy: str = ""
+    cycles: int = 1
+    bus: str = "command"
 
 
 @dataclass(frozen=True)
@@ -76,8 +95,9 @@ class Rule:
     """`next` may follow `previous` at the same node of `level` no sooner than `latency` clocks later.
 
     `latency` is a sum of timing names and whole numbers, as the standards write it ("nCL + nBL - nCWL").
-    `window`: the distance counts from the `window`-th last `previous` (4 for tFAW).
-    `siblings`: the rule binds the *other* nodes of the level instead (rank-to-rank switching).
+    `window`: the distance counts from the `window`-th last `previous`, of which there is one, then (4 for
+    tFAW). `siblings`: the rule binds the *other* nodes of the level below the same node instead (rank-to-rank
+    switching).
     """
 
     name: str
@@ -121,7 +141,8 @@ class Organisation:
     columns: int
 
 
-# How a standard derives a clock count that its speed presets do not state.
+# How a standard derives a clock count that its speed presets do not state: of a rate in MT/s, the preset's
+# clock, and transfers in a clock.
 
 
 @dataclass(frozen=True)
@@ -130,7 +151,7 @@ class ByWidthAndRate:
 
     steps: Mapping[int, tuple[tuple[int, int], ...]]  # dq -> ((highest MT/s, clocks), ...)
 
-    def clocks(self, organisation: Organisation, rate: int, tck_ps: int) -> int | None:
+    def clocks(self, organisation: Organisation, rate: int, tck_ps: int, transfers: int = 2) -> int | None:
         for highest, clocks in self.steps.get(organisation.dq, ()):
             if rate <= highest:
                 return clocks
@@ -144,10 +165,10 @@ class AtLeast:
     minimum: int
     ns_by_dq: Mapping[int, int]
 
-    def clocks(self, organisation: Organisation, rate: int, tck_ps: int) -> int | None:
+    def clocks(self, organisation: Organisation, rate: int, tck_ps: int, transfers: int = 2) -> int | None:
         if organisation.dq not in self.ns_by_dq:
             return None
-        return max(self.minimum, ceil(Fraction(self.ns_by_dq[organisation.dq] * rate, 2000)))
+        return max(self.minimum, ceil(Fraction(self.ns_by_dq[organisation.dq] * rate, 1000 * transfers)))
 
 
 @dataclass(frozen=True)
@@ -156,7 +177,7 @@ class ByWidth:
 
     by_dq: Mapping[int, int]
 
-    def clocks(self, organisation: Organisation, rate: int, tck_ps: int) -> int | None:
+    def clocks(self, organisation: Organisation, rate: int, tck_ps: int, transfers: int = 2) -> int | None:
         return self.by_dq.get(organisation.dq)
 
 
@@ -167,8 +188,8 @@ class ByRate:
     special: Mapping[int, Derivation]
     otherwise: Derivation
 
-    def clocks(self, organisation: Organisation, rate: int, tck_ps: int) -> int | None:
-        return self.special.get(rate, self.otherwise).clocks(organisation, rate, tck_ps)
+    def clocks(self, organisation: Organisation, rate: int, tck_ps: int, transfers: int = 2) -> int | None:
+        return self.special.get(rate, self.otherwise).clocks(organisation, rate, tck_ps, transfers)
 
 
 @dataclass(frozen=True)
@@ -177,7 +198,7 @@ class ByDensity:
 
     ns: Mapping[int, int]
 
-    def clocks(self, organisation: Organisation, rate: int, tck_ps: int) -> int | None:
+    def clocks(self, organisation: Organisation, rate: int, tck_ps: int, transfers: int = 2) -> int | None:
         ns = self.ns.get(organisation.density_mb)
         return None if ns is None else ceil(Fraction(ns * 1000, tck_ps))
 
@@ -188,7 +209,7 @@ class Every:
 
     ns: int
 
-    def clocks(self, organisation: Organisation, rate: int, tck_ps: int) -> int | None:
+    def clocks(self, organisation: Organisation, rate: int, tck_ps: int, transfers: int = 2) -> int | None:
         return ceil(Fraction(self.ns * 1000, tck_ps))
 
 
@@ -199,24 +220,25 @@ Derivation = ByWidthAndRate | AtLeast | ByWidth | ByRate | ByDensity | Every
 class Standard:
     """A DRAM standard.
 
-    `commands`: the names of those that it has, of `COMMANDS`. `levels`: its hierarchy, outermost first.
+    `commands`: all that it has, in the order in which results show them. `levels`: its hierarchy, outermost
+    first: a channel, its ranks, their bank groups, their banks, by whatever names.
     `transfers_per_clock`: on each data pin. `prefetch`: device columns in a burst. `channel_bits`: data pins
     of a channel (DDR5: of a sub-channel).
-    `command_cycles`: clocks a command holds the command bus, where not one. `speeds`: clock counts by
-    preset, with `rate` in MT/s and `tCK_ps` rounded down to a whole ps. `derived`: what follows from them.
+    `speeds`: clock counts by preset, with `rate` in MT/s and `tCK_ps` rounded down to a whole ps. `derived`:
+    what follows from them.
     `rules`: what the controllers obey, as the reference's do. `checked_rules`: what a trace must obey
     besides: the standard says it, and the reference does not.
-    `max_postponed_refreshes`, `max_pulled_in_refreshes`: REFab that a rank may owe, or be ahead.
+    `max_postponed_refreshes`, `max_pulled_in_refreshes`: refreshes that a rank may owe, or be ahead.
+    `controller`: what a step of it does that is not data, a module of `ndpsim/dram/controllers`.
     """
 
     name: str
     source: str
-    commands: tuple[str, ...]
+    commands: tuple[Command, ...]
     levels: tuple[str, ...]
     transfers_per_clock: int
     prefetch: int
     channel_bits: int
-    command_cycles: Mapping[str, int]
     rules: tuple[Rule, ...]
     organisations: Mapping[str, Organisation]
     speeds: Mapping[str, Mapping[str, int]]
@@ -224,3 +246,29 @@ class Standard:
     max_postponed_refreshes: int
     max_pulled_in_refreshes: int
     checked_rules: tuple[Rule, ...] = ()
+    controller: str = "one-command"
+
+    @cached_property
+    def by_number(self) -> tuple[Command, ...]:
+        """The commands by their numbers in tables and kernels."""
+        kinds = [(self.scope_of(one), {e for e in _EFFECTS if getattr(one, e)}) for one in self.commands]
+        first = [kinds.index(kind) for kind in _BY_NUMBER if kind in kinds]
+        rest = [place for place in range(len(kinds)) if place not in first]
+        return tuple(self.commands[place] for place in first + rest)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the commands by their numbers."""
+        return tuple(command.name for command in self.by_number)
+
+    def scope_of(self, command: Command) -> int:
+        """`ONE_BANK`, `SAME_BANKS` or `WHOLE_RANK`.
+
+        Raises:
+            InputError: the standard has no such level, or no command can have this scope.
+        """
+        scopes = (self.levels[-1], f"same-{self.levels[-1]}", self.levels[1])
+        if command.scope not in scopes:
+            problem = f"{command.name} has the scope {command.scope}; it may be {', '.join(scopes)}"
+            raise InputError(problem, key=self.name)
+        return scopes.index(command.scope)

@@ -6,15 +6,17 @@ else has to know of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from ndpsim.errors import InputError
 from ndpsim.spec import Device
 from ndpsim.traces.command_trace import CommandTrace
 
-__all__ = ["CommandForm", "Setting", "any_trace", "fitting_device", "named"]
+__all__ = ["CommandForm", "Setting", "any_trace", "check_names", "fitting_device", "named"]
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,23 @@ class CommandForm:
     check: Callable[[CommandTrace, Setting], None] = any_trace
 
 
-def named(trace: CommandTrace, names: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
-    """The commands as tuples in the order of `HEADER`, with `names` by command number."""
+def named(trace: CommandTrace, called: Mapping[str, str] | None = None) -> Iterator[tuple[Any, ...]]:
+    """The commands as tuples in the order of `HEADER`; `called`: what the form calls them, by our names."""
+    names = trace.names if called is None else [called.get(name, "") for name in trace.names]
     columns = trace.columns().tolist()
     columns[1] = [names[number] for number in columns[1]]
     return zip(*columns, strict=True)
+
+
+def check_names(trace: CommandTrace, called: Mapping[str, str], form: str) -> None:
+    """Make sure that a form has a name for every command.
+
+    Raises:
+        InputError: it has not.
+    """
+    for number in np.unique(trace.command).tolist():
+        if trace.names[number] not in called:
+            raise InputError(f"the form {form} has no {trace.names[number]}", key="form")
 
 
 def fitting_device(trace: CommandTrace, setting: Setting, form: str) -> Device:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ndpsim.arguments import shown
+from ndpsim.arguments import several, shown, text
 from ndpsim.errors import InputError
 from ndpsim.reported import text_table
-from ndpsim.spec import COMMANDS
+from ndpsim.spec import command_names
 from ndpsim.traces.columns import data_frame, whole_numbers
 
 __all__ = ["HEADER", "CommandTrace"]
@@ -20,15 +21,14 @@ __all__ = ["HEADER", "CommandTrace"]
 #: The columns of a command trace, in order.
 HEADER = ("clock", "command", "rank", "bankgroup", "bank", "row", "column")
 
-_NAMES = tuple(command.name for command in COMMANDS)
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CommandTrace:
     """Commands of one channel in the order of issue: seven integer arrays of one length.
 
-    `clock` counts DRAM clocks. `command` is a place in `ndpsim.spec.COMMANDS`; -1 stands for a coordinate
-    that is not addressed. Traces are equal when all their commands are; they have no hash.
+    `clock` counts DRAM clocks. `command` is a place in `names`, by default `ndpsim.spec.command_names()`; -1
+    stands for a coordinate that is not addressed. Traces are equal when all their commands are, by name; they
+    have no hash.
 
     Raises:
         InputError: a column is no array of whole numbers, or they are of different lengths.
@@ -41,11 +41,13 @@ class CommandTrace:
     bank: NDArray[np.int64]
     row: NDArray[np.int64]
     column: NDArray[np.int64]
+    names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            object.__setattr__(self, field.name, whole_numbers(getattr(self, field.name), field.name))
-        lengths = {field.name: len(getattr(self, field.name)) for field in fields(self)}
+        object.__setattr__(self, "names", several(self.names, "names", text) or command_names())
+        for name in HEADER:
+            object.__setattr__(self, name, whole_numbers(getattr(self, name), name))
+        lengths = {name: len(getattr(self, name)) for name in HEADER}
         if len(set(lengths.values())) > 1:
             usual = Counter(lengths.values()).most_common(1)[0][0]
             odd = next(name for name, length in lengths.items() if length != usual)
@@ -55,8 +57,11 @@ class CommandTrace:
         return len(self.clock)
 
     @classmethod
-    def of(cls, columns: ArrayLike) -> Self:
+    def of(cls, columns: ArrayLike, names: Sequence[str] = ()) -> Self:
         """The trace whose seven columns, in the order of `HEADER`, are the rows of `columns`.
+
+        Args:
+            names: of commands by their numbers, by default `ndpsim.spec.command_names()`.
 
         Raises:
             InputError: it is no array of seven rows of whole numbers.
@@ -64,7 +69,7 @@ class CommandTrace:
         rows = whole_numbers(columns, "columns", dimensions=2)
         if len(rows) != len(HEADER):
             raise InputError(f"has {len(rows)} rows, not {len(HEADER)}: {', '.join(HEADER)}", key="columns")
-        return cls(*np.ascontiguousarray(rows))
+        return cls(**dict(zip(HEADER, np.ascontiguousarray(rows), strict=True)), names=tuple(names))
 
     def columns(self) -> NDArray[np.int64]:
         """All columns as one array, (7, commands)."""
@@ -77,7 +82,7 @@ class CommandTrace:
             InputError: it is nothing of the kind, or there are no such places.
         """
         try:
-            return self.of(self.columns()[:, places])
+            return self.of(self.columns()[:, places], self.names)
         except (IndexError, ValueError):
             raise InputError(
                 f"{shown(places)} are not places of {len(self)} commands", key="places"
@@ -88,11 +93,24 @@ class CommandTrace:
 
         A command that has no name is given as its number.
         """
-        number = self.command
-        named = (number >= 0) & (number < len(_NAMES))
-        names = np.array(_NAMES)[np.where(named, number, 0)]
-        names = names if named.all() else np.where(named, names, number.astype(str))
-        return {name: names if name == "command" else getattr(self, name) for name in HEADER}
+        columns = {name: getattr(self, name) for name in HEADER}
+        return {**columns, "command": self.names_of(np.arange(len(self)))}
+
+    def names_of(self, places: NDArray[np.int64]) -> NDArray[Any]:
+        """The names of the commands at `places`; the number of one that has none."""
+        number = self.command[places]
+        named = (number >= 0) & (number < len(self.names))
+        names = np.array(self.names)[np.where(named, number, 0)]
+        return names if named.all() else np.where(named, names, number.astype(str))
+
+    def numbered(self, names: Sequence[str]) -> NDArray[np.int64]:
+        """The commands by their places in `names`, -1 for one that is not there."""
+        if tuple(names) == self.names:
+            return np.where((self.command >= 0) & (self.command < len(names)), self.command, -1)
+        place = {name: number for number, name in enumerate(names)}
+        places = np.array([*(place.get(name, -1) for name in self.names), -1], dtype=np.int64)
+        known = (self.command >= 0) & (self.command < len(self.names))
+        return places[np.where(known, self.command, len(self.names))]
 
     def to_pandas(self) -> Any:
         """`to_arrays` as a pandas DataFrame, a command a row.
@@ -105,6 +123,11 @@ class CommandTrace:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, CommandTrace):
             return NotImplemented
+        if self.names != other.names:
+            every = np.arange(len(self)), np.arange(len(other))
+            if not np.array_equal(self.names_of(every[0]), other.names_of(every[1])):
+                return False
+            other = replace(other, command=self.command, names=self.names)
         return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in HEADER)
 
     __hash__ = None  # type: ignore[assignment]

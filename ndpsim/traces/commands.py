@@ -2,8 +2,9 @@
 
 Our own is CSV, gzip-compressed or not (told by its content), with one command a line after the header
 ``clock,command,rank,bankgroup,bank,row,column``. Numbers are decimal; -1 stands where a command addresses
-none: row and column of precharges and refreshes, bank group and bank of PREab and REFab, column of ACT
-(which may also be left empty). A column is a burst of the open row, not a column of one device.
+none: row and column of precharges and refreshes, bank group and bank of commands to a whole rank, column of
+what opens a row (which may also be left empty). A column is a burst of the open row, not a column of one
+device.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import re
 import string
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
@@ -25,7 +26,7 @@ from ndpsim.arguments import choice, instance, path_of, whole_number
 from ndpsim.errors import InputError, did_you_mean
 from ndpsim.files import open_plain_or_gzip, replacing
 from ndpsim.limits import ensure_fits
-from ndpsim.spec import COMMANDS, Device
+from ndpsim.spec import Device, command_names, standards
 from ndpsim.traces.chunks import whole_lines
 from ndpsim.traces.command_form import Setting
 from ndpsim.traces.command_trace import HEADER, CommandTrace
@@ -33,9 +34,6 @@ from ndpsim.traces.registry import command_forms
 
 __all__ = ["check_command_form", "read_commands", "write_commands"]
 
-_NAMES = tuple(command.name for command in COMMANDS)
-_NUMBER = {name: number for number, name in enumerate(_NAMES)}
-_OPENING = {command.name for command in COMMANDS if command.opens}
 _WHOLE = re.compile(r"-?[0-9]+", re.ASCII)
 _LARGEST = 10**18  # so that adding any latency to a clock stays within 64 bits
 _MAX_CHANNEL = 1 << 20
@@ -57,7 +55,11 @@ def _check_header(header: str, path: Path) -> None:
         raise InputError(f"{expected}; {found[len(HEADER)][:40]!r} is one column too many", file=path, line=1)
 
 
-def _quickly(body: str) -> NDArray[np.int64] | None:
+def _numbers() -> dict[str, int]:
+    return {name: number for number, name in enumerate(command_names())}
+
+
+def _quickly(body: str, numbers: Mapping[str, int]) -> NDArray[np.int64] | None:
     """The columns of a well-formed body; None when anything about it needs a closer look."""
     if body.encode("ascii").translate(None, _PLAIN):
         return None
@@ -69,7 +71,7 @@ def _quickly(body: str) -> NDArray[np.int64] | None:
                 dtype=np.int64,
                 delimiter=",",
                 comments=None,
-                converters={1: _NUMBER.__getitem__},
+                converters={1: numbers.__getitem__},
                 ndmin=2,
             )
     except (ValueError, KeyError, OverflowError, Warning):
@@ -87,8 +89,9 @@ def _number(text: str, name: str, path: Path, line: int) -> int:
     return int(text)
 
 
-def _carefully(body: str, path: Path, first_line: int) -> NDArray[np.int64]:
+def _carefully(body: str, path: Path, first_line: int, numbers: Mapping[str, int]) -> NDArray[np.int64]:
     """The columns of `body`, or the error in its first bad line."""
+    opening = {one.name for standard in standards().values() for one in standard.commands if one.opens}
     rows = []
     for line, text in enumerate(body.removesuffix("\n").split("\n"), start=first_line):
         values = text.split(",")
@@ -97,13 +100,13 @@ def _carefully(body: str, path: Path, first_line: int) -> NDArray[np.int64]:
                 f"the line has {len(values)} of {len(HEADER)} fields: {text[:60]!r}", file=path, line=line
             )
         name = values[1]
-        if name not in _NUMBER:
-            hint = did_you_mean(name, _NAMES)
-            problem = f"unknown command {name[:40]!r}{hint} (known: {', '.join(_NAMES)})"
+        if name not in numbers:
+            hint = did_you_mean(name, numbers)
+            problem = f"unknown command {name[:40]!r}{hint} (known: {', '.join(numbers)})"
             raise InputError(problem, file=path, line=line, key="command")
-        if name in _OPENING:
+        if name in opening:
             values[-1] = values[-1] or "-1"
-        values[1] = str(_NUMBER[name])
+        values[1] = str(numbers[name])
         rows.append([_number(value, key, path, line) for key, value in zip(HEADER, values, strict=True)])
     return np.array(rows, dtype=np.int64).T
 
@@ -119,7 +122,7 @@ def _ascii(data: bytes, path: Path, first_line: int) -> str:
 
 def _pieces(path: Path) -> Iterator[NDArray[np.int64]]:
     """The columns of a file's commands, a few megabytes of text at a time."""
-    line = 1
+    line, numbers = 1, _numbers()
     with open_plain_or_gzip(path) as stream:
         for data in whole_lines(stream, path, _CHUNK):
             text = _ascii(data.tobytes(), path, line)
@@ -128,8 +131,8 @@ def _pieces(path: Path) -> Iterator[NDArray[np.int64]]:
                 _check_header(header, path)
                 line = 2
             if text:
-                columns = _quickly(text)
-                yield _carefully(text, path, line) if columns is None else columns
+                columns = _quickly(text, numbers)
+                yield _carefully(text, path, line, numbers) if columns is None else columns
                 line += text.count("\n")
     if line == 1:
         raise InputError(f"is empty; the header {','.join(HEADER)} is expected", file=path)
@@ -191,8 +194,8 @@ def write_commands(
     if device is not None:
         instance(device, "device", Device)
     for number in np.unique(trace.command):
-        if not 0 <= number < len(COMMANDS):
-            problem = f"command number {number} is not in ndpsim.spec.COMMANDS, 0 to {len(COMMANDS) - 1}"
+        if not 0 <= number < len(trace.names):
+            problem = f"command number {number} has no name; they go from 0 to {len(trace.names) - 1}"
             raise InputError(problem, key="trace")
     chosen, setting = command_forms()[form], Setting(channel, device)
     chosen.check(trace, setting)
@@ -200,7 +203,7 @@ def write_commands(
         if chosen.header is not None:
             out.write(f"{chosen.header}\n".encode("ascii"))
         for first in range(0, len(trace), _PART):
-            part = CommandTrace(*(getattr(trace, name)[first : first + _PART] for name in HEADER))
+            part = trace.take(np.arange(first, min(first + _PART, len(trace))))
             out.write("".join(chosen.lines(part, setting)).encode("ascii"))
 
 

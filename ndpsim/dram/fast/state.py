@@ -8,32 +8,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.dram.fast.fields import (
-    ACT,
     BANKS_PER_GROUP,
     BANKS_PER_RANK,
     CLASSES,
     GROUPS_PER_RANK,
     MOST_CHUNKS,
     MOST_TURNS,
-    PRE,
     PREAB,
     PRESB,
     RANKS,
-    RD,
-    RDA,
     REFAB,
     REFSB,
     SLOTS,
     TIMED_CLASSES,
-    WR,
-    WRA,
     make_records,
 )
 from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.dram.row_policies import row_policy
 from ndpsim.dram.schedulers.FRFCFS import FRFCFS
 from ndpsim.dram.state import OPEN_CLOCKS, Policy, put_schedule, schedule_of
-from ndpsim.spec import COMMANDS, Tables, standard
+from ndpsim.spec import NO_RULE, Tables
+from ndpsim.spec.lower import BUSY, CLOCKS, CLOSES_FIRST, SCOPE
+from ndpsim.spec.standard import (
+    ACTIVATE,
+    PRECHARGE,
+    READ,
+    READ_AP,
+    SAME_BANKS,
+    WHOLE_RANK,
+    WRITE,
+    WRITE_AP,
+)
 
 __all__ = [
     "COMMAND_OF_CLASS",
@@ -54,19 +59,8 @@ __all__ = [
 Ints = NDArray[np.int64]
 Records = NDArray[Any]
 
-_BY_CLASS = {
-    ACT: standard.ACT,
-    PRE: standard.PREPB,
-    RD: standard.RD,
-    WR: standard.WR,
-    PREAB: standard.PREAB,
-    REFAB: standard.REFAB,
-    PRESB: standard.PRESB,
-    REFSB: standard.REFSB,
-    RDA: standard.RDA,
-    WRA: standard.WRA,
-}
-COMMAND_OF_CLASS = tuple(_BY_CLASS[each] for each in range(CLASSES))
+# The numbers of PREAB, REFAB, PRESB and REFSB are those of a standard that has them, see `chunks_needed`.
+COMMAND_OF_CLASS = ACTIVATE, PRECHARGE, READ, WRITE, 6, 7, 8, 9, READ_AP, WRITE_AP
 
 
 class OneChunk(NamedTuple):
@@ -118,7 +112,7 @@ def fits(tables: Tables, policy: Policy, with_sink: bool) -> bool:
 
 def chunks_needed(tables: Tables, policy: Policy, with_sink: bool) -> int:
     """Chunks that each queue needs; 0 if the fast controller cannot run such a channel."""
-    if not isinstance(policy.scheduler, FRFCFS):
+    if not isinstance(policy.scheduler, FRFCFS) or policy.step.slots > 1:
         return 0
     # Requests whose data nobody has room for may have to return to the read queue, one a bank.
     returning = tables.ranks * tables.bankgroups * tables.banks_per_group if with_sink else 0
@@ -127,15 +121,41 @@ def chunks_needed(tables: Tables, policy: Policy, with_sink: bool) -> int:
     chunks = 1 if slots <= SLOTS else -(-slots // SLOTS) * 2
     small = tables.ranks <= RANKS and tables.bankgroups <= GROUPS_PER_RANK
     small = small and tables.banks_per_group <= BANKS_PER_GROUP and chunks <= MOST_CHUNKS
-    return chunks if small and len(schedule_of(tables, policy).turns) <= MOST_TURNS else 0
+    return chunks if small and _fits_classes(tables, schedule_of(tables, policy)) else 0
+
+
+def _fits_classes(tables: Tables, schedule: Schedule) -> bool:
+    """Whether all that may issue has a class, and all that binds it a place in the state."""
+    of_classes = [(SAME_BANKS, REFSB, PRESB), (WHOLE_RANK, REFAB, PREAB)]
+    known = [[scope, COMMAND_OF_CLASS[one], COMMAND_OF_CLASS[other]] for scope, one, other in of_classes]
+    asked = [
+        [int(tables.commands[n, SCOPE]), n, int(tables.commands[n, CLOSES_FIRST])]
+        for n in {turn.command for turn in schedule.turns}
+    ]
+    return (
+        tables.windows[:, :CLOCKS].tolist() in ([], [[1, ACTIVATE, 4, ACTIVATE]])
+        and all(one in known for one in asked)
+        and not tables.binds_siblings[2:].any()
+        and len(schedule.turns) <= MOST_TURNS
+    )
 
 
 def make_shape(tables: Tables, rows: Any = None, chunks: int = 1) -> Shape:
     """The shape of a channel with these tables."""
     kind = OneRank if tables.ranks == 1 else Shape
-    queues = ONE_CHUNK if chunks == 1 else Chunks(chunks)
-    numbers = {name: getattr(tables, name) for name in Shape._fields[:-2]}
-    return kind(**numbers, queues=queues, rows=row_policy("open", 0) if rows is None else rows)
+    busy = tables.commands[COMMAND_OF_CLASS[REFAB] :, BUSY]
+    return kind(
+        ranks=tables.ranks,
+        bankgroups=tables.bankgroups,
+        banks_per_group=tables.banks_per_group,
+        activate_window=int(tables.windows[:, CLOCKS].max(initial=NO_RULE)),
+        read_latency=tables.read_latency,
+        burst=tables.burst,
+        refresh_interval=tables.refresh_interval,
+        refresh_cycles=int(busy[0]) if len(busy) else 0,
+        queues=ONE_CHUNK if chunks == 1 else Chunks(chunks),
+        rows=row_policy("open", 0) if rows is None else rows,
+    )
 
 
 def make_states(
@@ -151,11 +171,14 @@ def make_states(
     states["value"][1:] = states["value"][0]
     for name, gap in (
         ("same_rank", np.maximum(tables.gap[0], tables.gap[1])),
-        ("other_rank", np.maximum(tables.gap[0], tables.sibling_gap)),
+        ("other_rank", np.maximum(tables.gap[0], tables.sibling_gap[1])),
         ("same_group", tables.gap[2]),
         ("same_bank", tables.gap[3]),
     ):
-        states[name] = gap[np.ix_(COMMAND_OF_CLASS, COMMAND_OF_CLASS[:TIMED_CLASSES])]
+        of_commands = np.full((CLASSES, CLASSES), NO_RULE)
+        known = min(CLASSES, len(gap))
+        of_commands[:known, :known] = gap[:known, :known]
+        states[name] = of_commands[np.ix_(COMMAND_OF_CLASS, COMMAND_OF_CLASS[:TIMED_CLASSES])]
     states["chunk_order"] = np.arange(MOST_CHUNKS)
     return states
 
@@ -178,9 +201,9 @@ def open_row(state: Any, rank: int, bankgroup: int, bank: int, row: int, clock: 
     state["value"][OPEN_CLOCKS] -= clock
 
 
-def issued_commands(states: Any) -> Ints:
+def issued_commands(states: Any, tables: Tables) -> Ints:
     """int64[..., command]: commands issued by one channel, or by each of several."""
     of_class = states["issued"][..., :CLASSES]
-    issued = np.zeros((*of_class.shape[:-1], len(COMMANDS)), dtype=np.int64)
-    issued[..., COMMAND_OF_CLASS] = of_class
-    return issued
+    issued = np.zeros((*of_class.shape[:-1], max(CLASSES, len(tables.commands))), dtype=np.int64)
+    issued[..., list(COMMAND_OF_CLASS)] = of_class
+    return issued[..., : len(tables.commands)]

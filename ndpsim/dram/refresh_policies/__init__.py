@@ -1,36 +1,72 @@
 """Refresh policies, each a module of its name here: which refreshes fall due when.
 
-A module's `turns(ranks, banks_per_group, interval)` lists what falls due in one interval (tREFI) or more.
-Controllers know a policy by its turns alone, as integers behind their counters (`dram.state.put_schedule`):
-no policy is compiled, and a policy may ask for any refresh that the standard has.
+A module's `turns(channel)` lists what falls due in one interval (tREFI) or more, and names a refresh by what
+it takes: one bank, one bank of every group, or a rank. Which command does that is said by the standard.
+Controllers know a policy by its turns alone, as integers behind their counters (`dram.state.put_schedule`).
+No policy is compiled, and each may ask for any refresh that the standard has.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
 from ndpsim.plugins import option_names
 
-__all__ = ["NAMES", "Schedule", "Turn", "make_schedule"]
+__all__ = ["NAMES", "Due", "NoSuchRefreshError", "Refreshed", "Schedule", "Turn", "make_schedule"]
 
 #: The policies by their number in `dram.state.Policy`.
 NAMES = option_names("dram/refresh_policies", "all-bank")
+
+
+class NoSuchRefreshError(LookupError):
+    """A policy asks for a refresh that the standard does not have."""
+
+
+class Refreshed(NamedTuple):
+    """A channel that is refreshed."""
+
+    ranks: int
+    bankgroups: int  # of a rank
+    banks_per_group: int
+    commands: Mapping[
+        int, tuple[int, int]
+    ]  # by what they take: number of the command, clocks of its interval
+
+    def interval(self, scope: int) -> int:
+        """How often the refresh of a scope falls due, in clocks (tREFI, tREFIpb).
+
+        Raises:
+            NoSuchRefreshError: no command refreshes so much.
+        """
+        if scope not in self.commands:
+            raise NoSuchRefreshError
+        return self.commands[scope][1]
 
 
 class Turn(NamedTuple):
     """One refresh falls due, of one rank or of each."""
 
     clock: int  # at which it does, counted so that the interval ends at the clock `interval`
-    command: int  # its number in `spec.COMMANDS`
+    scope: int  # `spec.standard.ONE_BANK`, `SAME_BANKS` or `WHOLE_RANK`
     rank: int = -1  # -1: every rank, one after the other
-    bank: int = -1  # the number in every bank group of the banks that it refreshes; -1: all banks of the rank
+    bank: int = -1  # of SAME_BANKS the number in every group, of ONE_BANK that in the rank, group after group
+
+
+class Due(NamedTuple):
+    """A turn as a controller takes it: of a command."""
+
+    clock: int
+    command: int
+    rank: int
+    bank: int
 
 
 class Schedule(NamedTuple):
     """The turns of a policy on a channel, in their order; they come again each `period` clocks."""
 
-    turns: tuple[Turn, ...]
+    turns: tuple[Due, ...]
     period: int
 
     def due_before(self, clock: int) -> int:
@@ -44,9 +80,16 @@ class Schedule(NamedTuple):
         return Schedule(tuple(sorted(turns, key=lambda turn: turn.clock)), self.period)
 
 
-def make_schedule(name: str, ranks: int, banks_per_group: int, interval: int) -> Schedule:
-    """The schedule of the policy of this name; its period is the least number of intervals for all turns."""
+def make_schedule(name: str, channel: Refreshed) -> Schedule:
+    """The schedule of the policy of this name; its period is the least number of intervals for all turns.
+
+    Raises:
+        NoSuchRefreshError: the channel's standard does not have such a refresh.
+    """
     policy: Any = import_module(f"{__name__}.{name.replace('-', '_')}")
-    turns = tuple(policy.turns(ranks, banks_per_group, interval))
-    last = turns[-1].clock if turns else interval
-    return Schedule(turns, -(-last // interval) * interval)
+    turns: list[Turn] = policy.turns(channel)
+    if not turns:
+        return Schedule((), 1)
+    interval = channel.interval(turns[-1].scope)
+    due = tuple(Due(t.clock, channel.commands[t.scope][0], t.rank, t.bank) for t in turns)
+    return Schedule(due, -(-due[-1].clock // interval) * interval)

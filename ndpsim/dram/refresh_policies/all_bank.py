@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ndpsim.dram.refresh_policies import Turn
-from ndpsim.spec.standard import REFAB
+from ndpsim.dram.refresh_policies import Refreshed, Turn
+from ndpsim.spec.standard import WHOLE_RANK
 
 __all__ = ["turns"]
 
 
-def turns(ranks: int, banks_per_group: int, interval: int) -> list[Turn]:
+def turns(channel: Refreshed) -> list[Turn]:
     """See `refresh_policies`."""
-    return [Turn(interval, REFAB)]
+    return [Turn(channel.interval(WHOLE_RANK), WHOLE_RANK)]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ndpsim.dram.refresh_policies import Turn
+from ndpsim.dram.refresh_policies import Refreshed, Turn
 
 __all__ = ["turns"]
 
 
-def turns(ranks: int, banks_per_group: int, interval: int) -> list[Turn]:
+def turns(channel: Refreshed) -> list[Turn]:
     """See `refresh_policies`."""
     return []

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ndpsim.dram.refresh_policies import Turn
-from ndpsim.spec.standard import REFSB
+from ndpsim.dram.refresh_policies import Refreshed, Turn
+from ndpsim.spec.standard import SAME_BANKS
 
 __all__ = ["turns"]
 
 
-def turns(ranks: int, banks_per_group: int, interval: int) -> list[Turn]:
+def turns(channel: Refreshed) -> list[Turn]:
     """See `refresh_policies`."""
-    banks = banks_per_group
-    return [Turn((bank + 1) * interval // banks, REFSB, bank=bank) for bank in range(banks)]
+    banks, interval = channel.banks_per_group, channel.interval(SAME_BANKS)
+    return [Turn((bank + 1) * interval // banks, SAME_BANKS, bank=bank) for bank in range(banks)]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from ndpsim.dram.refresh_policies import Turn
-from ndpsim.spec.standard import REFAB
+from ndpsim.dram.refresh_policies import Refreshed, Turn
+from ndpsim.spec.standard import WHOLE_RANK
 
 __all__ = ["turns"]
 
 
-def turns(ranks: int, banks_per_group: int, interval: int) -> list[Turn]:
+def turns(channel: Refreshed) -> list[Turn]:
     """See `refresh_policies`."""
-    return [Turn((rank + 1) * (interval // ranks), REFAB, rank=rank) for rank in range(ranks)]
+    interval = channel.interval(WHOLE_RANK)
+    return [Turn((n + 1) * (interval // channel.ranks), WHOLE_RANK, rank=n) for n in range(channel.ranks)]

@@ -28,8 +28,7 @@ from ndpsim.dram.queues import push_priority
 from ndpsim.dram.state import FAR, NEXT_REFRESH, OPEN_CLOCKS, ROW_SHIFT
 from ndpsim.dram.timing import bank_ready_at as node_ready_at
 from ndpsim.dram.timing import banks_per_rank, first_bank
-from ndpsim.spec import standard
-from ndpsim.spec.standard import PREPB
+from ndpsim.spec.standard import PRECHARGE, READ, READ_AP, WRITE, WRITE_AP
 
 __all__ = ["ClosedCap", "of"]
 
@@ -55,7 +54,7 @@ def of(cap: int) -> ClosedCap:
 
 @inlined
 def close_due(rows, tables, channel, clock):
-    """See `maintenance`: a PREpb, once, for every bank whose row has had its accesses."""
+    """See `maintenance`: PRECHARGE, once, for every bank whose row has had its accesses."""
     wake = FAR
     ready, bank_rows = channel.ready, channel.rows
     start = first_bank(tables, 1)
@@ -64,10 +63,10 @@ def close_due(rows, tables, channel, clock):
             continue
         group = 1 + tables.ranks + (bank - start) // tables.banks_per_group
         rank = 1 + (bank - start) // banks_per_rank(tables)
-        at = node_ready_at(ready, PREPB, rank, group, bank)
+        at = node_ready_at(ready, PRECHARGE, rank, group, bank)
         if at <= clock:
             if channel.size[state.PRIORITY] < channel.entry.shape[2]:
-                push_priority(channel.entry, channel.size, PREPB, rank, group, bank)
+                push_priority(channel.entry, channel.size, PRECHARGE, rank, group, bank)
                 bank_rows[bank, state.CLOSING] = 1
         else:
             wake = min(wake, at)
@@ -77,9 +76,9 @@ def close_due(rows, tables, channel, clock):
 @inlined
 def column_command(rows, bank_rows, command, bank):
     """See `issuing`: that with auto-precharge after the last access."""
-    if (command != standard.RD and command != standard.WR) or bank_rows[bank, state.ACCESSES] < rows.cap:
+    if (command != READ and command != WRITE) or bank_rows[bank, state.ACCESSES] < rows.cap:
         return command
-    return standard.RDA if command == standard.RD else standard.WRA
+    return READ_AP if command == READ else WRITE_AP
 
 
 # ---- The fast controller

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ndpsim._jit import inlined
 from ndpsim.dram.state import ARRIVED, BANK, FAR, HIT_SINCE, OPEN_ROW, ROW
-from ndpsim.spec.standard import PREPB
+from ndpsim.spec.standard import PRECHARGE
 
 __all__ = ["FRFCFS", "of"]
 
@@ -53,6 +53,6 @@ def look_over(scheduler, channel, queue):
 @inlined
 def may_issue(scheduler, channel, queue, slot, command, overview):
     """See `choosing`."""
-    if command != PREPB or scheduler.row_hit_first == 0:
+    if command != PRECHARGE or scheduler.row_hit_first == 0:
         return True
     return channel.rows[channel.entry[queue, BANK, slot], HIT_SINCE] > channel.entry[queue, ARRIVED, slot]

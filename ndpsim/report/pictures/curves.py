@@ -17,7 +17,7 @@ from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.words import unit_of_phase
 from ndpsim.simulate import ExpertResult, HostReadResult, Phase
 from ndpsim.simulate.samples import equal_clocks, sample_clocks
-from ndpsim.spec.standard import RD, RDA
+from ndpsim.spec.standard import READ, READ_AP
 from ndpsim.traces import CommandTrace
 
 __all__ = [
@@ -65,7 +65,7 @@ class ReadCurve:
 
 def _data_clocks(trace: CommandTrace, start_clock: int, latency: int, burst: int, edges: Ints) -> Ints:
     """For how many clocks, up to each edge after the start, a bus had carried read data."""
-    starts = np.sort(trace.clock[np.isin(trace.command, (RD, RDA))]) - start_clock + latency
+    starts = np.sort(trace.clock[np.isin(trace.command, (READ, READ_AP))]) - start_clock + latency
     if not len(starts):
         return np.zeros_like(edges)
     begun = np.searchsorted(starts, edges, side="right")

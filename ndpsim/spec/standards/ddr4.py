@@ -4,7 +4,7 @@ Preset values equal those of Ramulator 2.1 (python/ramulator/dram/ddr4.py, commi
 commands of both can be compared one by one. Clause numbers are those of JESD79-4.
 """
 
-from ndpsim.spec.standard import ByDensity, ByWidthAndRate, Every, Organisation, Rule, Standard
+from ndpsim.spec.standard import ByDensity, ByWidthAndRate, Command, Every, Organisation, Rule, Standard
 
 _READS, _WRITES = ("RD", "RDA"), ("WR", "WRA")
 _COLUMN = _READS + _WRITES
@@ -118,12 +118,20 @@ _FAW = {
 STANDARD = Standard(
     name="DDR4",
     source="JESD79-4",
-    commands=("ACT", "PREpb", "PREab", "RD", "RDA", "WR", "WRA", "REFab"),
+    commands=(
+        Command("ACT", "bank", opens=True),
+        Command("PREpb", "bank", closes=True),
+        Command("PREab", "rank", closes=True),
+        Command("RD", "bank", reads=True),
+        Command("WR", "bank", writes=True),
+        Command("RDA", "bank", reads=True, closes=True),
+        Command("WRA", "bank", writes=True, closes=True),
+        Command("REFab", "rank", refreshes=True, closes_first="PREab", busy="nRFC"),
+    ),
     levels=("channel", "rank", "bankgroup", "bank"),
     transfers_per_clock=2,
     prefetch=8,
     channel_bits=64,
-    command_cycles={},
     rules=_RULES,
     organisations=_ORGANISATIONS,
     speeds=_SPEEDS,

@@ -8,7 +8,17 @@ of 20 ns where x4 and x8 devices need 32 clocks; the CL of the BN and C bins. Th
 JESD79-5: speed bin A, times in ns.
 """
 
-from ndpsim.spec.standard import AtLeast, ByDensity, ByRate, ByWidth, Every, Organisation, Rule, Standard
+from ndpsim.spec.standard import (
+    AtLeast,
+    ByDensity,
+    ByRate,
+    ByWidth,
+    Command,
+    Every,
+    Organisation,
+    Rule,
+    Standard,
+)
 
 _READS, _WRITES = ("RD", "RDA"), ("WR", "WRA")
 _COLUMN = _READS + _WRITES
@@ -139,12 +149,22 @@ _FIVE_NS = AtLeast(8, dict.fromkeys(_WIDTHS, 5))
 STANDARD = Standard(
     name="DDR5",
     source="JESD79-5",
-    commands=("ACT", "PREpb", "PREsb", "PREab", "RD", "RDA", "WR", "WRA", "REFab", "REFsb"),
+    commands=(
+        Command("ACT", "bank", opens=True, cycles=2),
+        Command("PREpb", "bank", closes=True),
+        Command("PREab", "rank", closes=True),
+        Command("RD", "bank", reads=True, cycles=2),
+        Command("WR", "bank", writes=True, cycles=2),
+        Command("RDA", "bank", reads=True, closes=True, cycles=2),
+        Command("WRA", "bank", writes=True, closes=True, cycles=2),
+        Command("REFab", "rank", refreshes=True, closes_first="PREab", busy="nRFC"),
+        Command("PREsb", "same-bank", closes=True),
+        Command("REFsb", "same-bank", refreshes=True, closes_first="PREsb"),
+    ),
     levels=("channel", "rank", "bankgroup", "bank"),
     transfers_per_clock=2,
     prefetch=16,
     channel_bits=32,
-    command_cycles={"ACT": 2, "RD": 2, "RDA": 2, "WR": 2, "WRA": 2},
     rules=_RULES,
     organisations=_ORGANISATIONS,
     speeds=_SPEEDS,

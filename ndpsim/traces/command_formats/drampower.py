@@ -15,8 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ndpsim.errors import InputError
-from ndpsim.spec import COMMANDS
-from ndpsim.traces.command_form import CommandForm, Setting, fitting_device, named
+from ndpsim.traces.command_form import CommandForm, Setting, check_names, fitting_device, named
 from ndpsim.traces.command_trace import CommandTrace
 
 __all__ = ["FORM"]
@@ -31,14 +30,11 @@ _NAME_OF = {
     "WRA": "WRA",
     "REFab": "REF",
 }
-_NAMES = tuple(_NAME_OF.get(command.name, "") for command in COMMANDS)
 
 
 def _check(trace: CommandTrace, setting: Setting) -> None:
     fitting_device(trace, setting, "drampower")
-    for number in np.unique(trace.command):
-        if not _NAMES[number]:
-            raise InputError(f"the form drampower has no {COMMANDS[number].name}", key="form")
+    check_names(trace, _NAME_OF, "drampower")
     ranks = np.unique(trace.rank)
     if len(ranks) > 1:
         problem = f"the form drampower has one rank; the trace has {', '.join(map(str, ranks))}"
@@ -47,7 +43,7 @@ def _check(trace: CommandTrace, setting: Setting) -> None:
 
 def _lines(trace: CommandTrace, setting: Setting) -> Iterator[str]:
     in_group = fitting_device(trace, setting, "drampower").banks_per_group
-    return (f"{t},{c},{max(g, 0) * in_group + max(b, 0)}\n" for t, c, _, g, b, _, _ in named(trace, _NAMES))
+    return (f"{t},{c},{max(g, 0) * in_group + max(b, 0)}\n" for t, c, _, g, b, _, _ in named(trace, _NAME_OF))
 
 
 FORM = CommandForm("drampower", "1952,ACT,0", _lines, check=_check)

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ndpsim.spec import COMMANDS
-from ndpsim.traces.command_form import CommandForm, Setting, fitting_device, named
+from ndpsim.traces.command_form import CommandForm, Setting, check_names, fitting_device, named
 from ndpsim.traces.command_trace import CommandTrace
 
 __all__ = ["FORM"]
@@ -32,19 +31,19 @@ _NAME_OF = {
     "REFab": "REFA",
     "REFsb": "REFSB",
 }
-_NAMES = tuple(_NAME_OF[command.name] for command in COMMANDS)
-_DATA = {_NAME_OF[command.name]: ",0x" if command.reads or command.writes else "" for command in COMMANDS}
+_DATA = {"RD": ",0x", "RDA": ",0x", "WR": ",0x", "WRA": ",0x"}
 
 
 def _check(trace: CommandTrace, setting: Setting) -> None:
+    check_names(trace, _NAME_OF, "drampower5")
     fitting_device(trace, setting, "drampower5")
 
 
 def _lines(trace: CommandTrace, setting: Setting) -> Iterator[str]:
     in_group = fitting_device(trace, setting, "drampower5").banks_per_group
-    for t, c, r, g, b, w, k in named(trace, _NAMES):
+    for t, c, r, g, b, w, k in named(trace, _NAME_OF):
         g, b = max(g, 0), max(b, 0)
-        yield f"{t},{c},{r},{g},{g * in_group + b},{max(w, 0)},{max(k, 0)}{_DATA[c]}\n"
+        yield f"{t},{c},{r},{g},{g * in_group + b},{max(w, 0)},{max(k, 0)}{_DATA.get(c, '')}\n"
 
 
 FORM = CommandForm("drampower5", "37,RD,0,2,10,123,32,0x", _lines, check=_check)

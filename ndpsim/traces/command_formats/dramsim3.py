@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ndpsim.spec import COMMANDS
-from ndpsim.traces.command_form import CommandForm, Setting, named
+from ndpsim.traces.command_form import CommandForm, Setting, check_names, named
 from ndpsim.traces.command_trace import CommandTrace
 
 __all__ = ["FORM"]
@@ -31,17 +30,23 @@ _NAME_OF = {
     "REFab": "refresh",
     "REFsb": "refresh_bank",
 }
-_NAMES = tuple(_NAME_OF[command.name] for command in COMMANDS)
+
+
+def _check(trace: CommandTrace, setting: Setting) -> None:
+    check_names(trace, _NAME_OF, "dramsim3")
 
 
 def _lines(trace: CommandTrace, setting: Setting) -> Iterator[str]:
     channel = setting.channel
     return (
         f"{t:<18} {c:<20} {channel:>3} {r:>3} {g:>3} {b:>3} {w:>#8x} {k:>#8x}\n"
-        for t, c, r, g, b, w, k in named(trace, _NAMES)
+        for t, c, r, g, b, w, k in named(trace, _NAME_OF)
     )
 
 
 FORM = CommandForm(
-    "dramsim3", "1952               activate               0   0   0   0    0x800     -0x1", _lines
+    "dramsim3",
+    "1952               activate               0   0   0   0    0x800     -0x1",
+    _lines,
+    check=_check,
 )

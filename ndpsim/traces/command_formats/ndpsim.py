@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ndpsim.spec import COMMANDS
 from ndpsim.traces.command_form import CommandForm, Setting, named
 from ndpsim.traces.command_trace import HEADER, CommandTrace
 
 __all__ = ["FORM"]
 
-_NAMES = tuple(command.name for command in COMMANDS)
-
 
 def _lines(trace: CommandTrace, setting: Setting) -> Iterator[str]:
-    return (f"{t},{c},{r},{g},{b},{w},{k}\n" for t, c, r, g, b, w, k in named(trace, _NAMES))
+    return (f"{t},{c},{r},{g},{b},{w},{k}\n" for t, c, r, g, b, w, k in named(trace))
 
 
 FORM = CommandForm("ndpsim", "37,RD,0,2,2,123,32", _lines, header=",".join(HEADER))

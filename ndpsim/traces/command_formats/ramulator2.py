@@ -14,24 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ndpsim.spec import COMMANDS
 from ndpsim.traces.command_form import CommandForm, Setting, named
 from ndpsim.traces.command_trace import CommandTrace
 
 __all__ = ["FORM"]
 
-_NAMES = tuple(command.name for command in COMMANDS)
-_TYPE = {
-    command.name: 0 if command.reads else 1 if command.writes else -1  # Request::Type
-    for command in COMMANDS
-}
+_TYPE = {"RD": 0, "RDA": 0, "WR": 1, "WRA": 1}  # Request::Type
 
 
 def _lines(trace: CommandTrace, setting: Setting) -> Iterator[str]:
     channel = setting.channel
     return (
-        f"{t},{c},{channel},{r},{g},{b},{w},{k},{_TYPE[c]},-1\n"
-        for t, c, r, g, b, w, k in named(trace, _NAMES)
+        f"{t},{c},{channel},{r},{g},{b},{w},{k},{_TYPE.get(c, -1)},-1\n"
+        for t, c, r, g, b, w, k in named(trace)
     )
 
 

@@ -1,0 +1,144 @@
+"""Whoever writes a standard is told in one line what is wrong with it."""
+
+from __future__ import annotations
+
+from ndpsim.errors import InputError, one_of
+from ndpsim.spec.standard import (
+    ONE_BANK,
+    SAME_BANKS,
+    WHOLE_RANK,
+    WRITE_AP,
+    Command,
+    Rule,
+    Standard,
+    latency_terms,
+)
+
+__all__ = ["MOST_COMMANDS", "check_rule", "check_scheduled", "check_standard"]
+
+#: Commands that a standard may have at most: tables are as wide, so that loops over them have a fixed length.
+MOST_COMMANDS = 12
+
+_NEEDED = ("rate", "tCK_ps", "nBL", "nCL", "nCWL", "nRAS", "nRP", "nRC", "nREFI", "nRFC")
+_EVERY = ("opens", "closes", "reads", "writes", "reads and closes", "writes and closes")
+
+# By level, the scopes of commands that address one node of it or, of the banks, one in every group.
+_SCOPES = (
+    {ONE_BANK, SAME_BANKS, WHOLE_RANK},
+    {ONE_BANK, SAME_BANKS, WHOLE_RANK},
+    {ONE_BANK},
+    {ONE_BANK, SAME_BANKS},
+)
+
+
+def check_rule(standard: Standard, rule: Rule) -> None:
+    """Make sure that a rule speaks of what the standard has, and counts what can be counted.
+
+    Raises:
+        InputError: it does not.
+    """
+    where = f"{standard.name}: rule {rule.name}"
+    if rule.level not in standard.levels:
+        raise InputError(one_of(rule.level, standard.levels, "level"), key=where)
+    for name in (*rule.previous, *rule.next):
+        if name not in standard.names:
+            raise InputError(one_of(name, standard.names, "command"), key=where)
+    inner = standard.levels.index(rule.level) > 1 and _scopes(standard, rule) != {ONE_BANK}
+    if rule.window < 1 or (rule.window > 1 and (len(rule.previous) > 1 or inner)):
+        problem = f"a window counts one command, and at one {rule.level}"
+        raise InputError(problem, key=where)
+
+
+def check_scheduled(standard: Standard, rule: Rule) -> None:
+    """Make sure that the engine can obey a rule, too.
+
+    Raises:
+        InputError: it cannot.
+    """
+    check_rule(standard, rule)
+    where = f"{standard.name}: rule {rule.name}"
+    level, scopes = standard.levels.index(rule.level), _scopes(standard, rule)
+    if not scopes <= _SCOPES[level]:
+        raise InputError(f"not every command addresses one {rule.level}", key=where)
+    if rule.siblings and (level == 0 or (level > 1 and scopes != {ONE_BANK}) or rule.window > 1):
+        problem = f"no table for what binds another {rule.level}, or for its window"
+        raise InputError(problem, key=where)
+
+
+def _scopes(standard: Standard, rule: Rule) -> set[int]:
+    named = {*rule.previous, *rule.next}
+    return {standard.scope_of(one) for one in standard.commands if one.name in named}
+
+
+def check_standard(standard: Standard) -> None:
+    """Make sure that the simulator has of a standard what it needs.
+
+    Raises:
+        InputError: it lacks something, or names what is not there.
+    """
+    if len(standard.levels) != 4 or len(set(standard.levels)) != 4:
+        problem = f"has the levels {', '.join(standard.levels)}; they are four, from a channel to its banks"
+        raise InputError(problem, key=standard.name)
+    if len(standard.names) > MOST_COMMANDS:
+        problem = f"has {len(standard.names)} commands; {MOST_COMMANDS} are the most"
+        raise InputError(problem, key=standard.name)
+    if len(set(standard.names)) != len(standard.names):
+        raise InputError("two commands have the same name", key=standard.name)
+    _check_commands(standard)
+    for preset, speed in standard.speeds.items():
+        known = {*speed, *standard.derived}
+        missing = [name for name in _NEEDED if name not in known]
+        if missing:
+            raise InputError(f"preset {preset} states no {', '.join(missing)}", key=standard.name)
+        for command in standard.commands:
+            for latency in (command.busy, command.interval if command.refreshes else ""):
+                _check_latency(latency, known, f"{standard.name}: command {command.name}, preset {preset}")
+        for rule in (*standard.rules, *standard.checked_rules):
+            _check_latency(rule.latency, known, f"{standard.name}: rule {rule.name}, preset {preset}")
+    for rule in standard.rules:
+        check_scheduled(standard, rule)
+    for rule in standard.checked_rules:
+        check_rule(standard, rule)
+
+
+def _check_latency(latency: str, known: set[str], where: str) -> None:
+    try:
+        terms = latency_terms(latency)
+    except ValueError as error:
+        raise InputError(str(error), key=where) from None
+    for _, term in terms:
+        if isinstance(term, str) and term not in known:
+            raise InputError(one_of(term, known, "timing"), key=where)
+
+
+def _effects(command: Command) -> str:
+    names = ("opens", "reads", "writes", "closes", "refreshes")
+    return " and ".join(name for name in names if getattr(command, name))
+
+
+def _check_commands(standard: Standard) -> None:
+    of_banks = [_effects(one) for one in standard.commands if standard.scope_of(one) == ONE_BANK]
+    missing = [words for words in _EVERY if words not in of_banks]
+    if missing:
+        raise InputError(f"no command {missing[0]} one {standard.levels[-1]}", key=standard.name)
+    for number, command in enumerate(standard.by_number):
+        where = f"{standard.name}: command {command.name}"
+        if command.cycles < 1:
+            raise InputError("holds its command bus for less than a cycle", key=where)
+        if number > WRITE_AP and (command.opens or command.reads or command.writes):
+            raise InputError(f"a second command that {_effects(command)}: no controller issues it", key=where)
+        if command.refreshes and not command.closes:
+            _check_closes_first(standard, command, where)
+
+
+def _check_closes_first(standard: Standard, command: Command, where: str) -> None:
+    """A refresh needs its banks closed, by a command to just these."""
+    same = [
+        one.name
+        for one in standard.by_number
+        if one.closes and not one.reads and not one.writes and one.scope == command.scope
+    ]
+    if command.closes_first not in same:
+        closing = ", ".join(same) or "nothing"
+        problem = f"closes_first is '{command.closes_first}'; what closes the same banks: {closing}"
+        raise InputError(problem, key=where)
