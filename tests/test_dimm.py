@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -420,6 +421,35 @@ def assert_bus_is_legal(trace: Any, tables: Any) -> None:
             assert clocks >= max(1, tables.gap[0][pair])
             if trace.rank[before] != trace.rank[at]:
                 assert clocks >= tables.sibling_gap[1][pair]
+
+
+@settings(deadline=None, max_examples=60)
+@given(works(row_policies=("open", "closed-cap")), st.integers(1, 800), st.sampled_from(["read", "write"]))
+def test_activations_and_results_keep_their_distance_from_the_hosts_data_on_every_bus(work, ready, way):
+    # An activation, or a result, of each DIMM among the data of the host's commands.
+    dimm = make(work._replace(transfers=(), open_rows=(), rounds=max(1, work.rounds)), make_dimms)
+    direction, dram_ticks = {"read": shared.READ, "write": shared.WRITE}[way], work.ticks[0]
+    for number in range(work.dimms):
+        dimm.put_transfers(number, direction, TRANSFER_TICKS, [(ready + 17 * number) * dram_ticks])
+    dimm.run_until(1 + work.clocks)
+    device, names = work.device(1), [command.name for command in COMMANDS]
+    latency = {"RD": device.timings["nCL"], "WR": device.timings["nCWL"]}
+    for bus, trace in enumerate(commands(dimm)[1]):
+        data = []
+        for clock, command, rank in zip(trace.clock, trace.command, trace.rank, strict=True):
+            kind = names[command][:2]
+            if kind in latency:
+                start = (int(clock) + latency[kind]) * dram_ticks
+                data.append((start, start + device.timings["nBL"] * dram_ticks, int(rank)))
+        for number in range(work.dimms):
+            if dimm.agents.buses.at[bus, number]:
+                end = int(dimm.agents.buses.end[bus, number])
+                data.append((end - TRANSFER_TICKS, end, -1 - number))
+        data.sort()
+        for (_, end, rank), (start, _, other) in itertools.pairwise(data):
+            # Between two of the host's own, its commands keep the standard's distances.
+            if rank < 0 or other < 0:
+                assert start - end >= device.timings["nCS"] * dram_ticks
 
 
 @settings(deadline=None, max_examples=60)

@@ -245,7 +245,8 @@ ASSUMED = {
 UNSOURCED = {"name", "title", "paper"}
 # What a GEMV inside a DIMM does not use, nobody has written.
 UNUSED = {f"dram.{key}" for key in ("mapper", "scheduler", "row_policy", "row_cap", "write_buffer")} | {
-    "dimm.command_bus"
+    "dimm.command_bus",
+    "host.mapper",
 }
 TABLES = {"gpu.expert_times", "host.cpu_expert_times", "host.measured_power"}
 ANY_THREADS = {f"host.cpu_{key}" for key in ("read_gbps", "cores", "threads")}

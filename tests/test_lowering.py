@@ -599,6 +599,27 @@ def test_the_memory_of_a_hardware_file_is_the_one_that_its_values_name(sets, opt
     assert not sets or (ours.cycles, ours.commands) != (plain.cycles, plain.commands)
 
 
+@of("host.mapper")
+def test_traffic_beside_an_expert_lies_as_the_mapper_of_the_host_says():
+    # A round of reads in sequence: all bank groups in turn, or one row after the other.
+    activates = {
+        mapper: simulate_contention(
+            "trimoe", Expert(64, 64), read_share=1.0, sets=[f"host.mapper={mapper}"], record_commands=True
+        ).command_traces
+        for mapper in ("RoBaCoRaBgCh", "RoBaRaCoCh", "dram")
+    }
+    lanes = {
+        mapper: sum(bool((trace.command == RD).any()) for trace in traces)
+        for mapper, traces in activates.items()
+    }
+    assert lanes["RoBaCoRaBgCh"] == 8
+    assert (
+        [trace.clock.tolist() for trace in activates["dram"]]
+        == [trace.clock.tolist() for trace in activates["RoBaRaCoCh"]]
+        != [trace.clock.tolist() for trace in activates["RoBaCoRaBgCh"]]
+    )
+
+
 @of("dram.mapping")
 def test_a_mapping_of_ones_own_places_bursts_as_it_says():
     order = "[channel, column:1, bankgroup, column, bank, rank, row]"
@@ -624,7 +645,9 @@ ENGINES: dict[str, Callable[..., Any]] = {
     "host-read": lambda *sets: simulate_host_read(
         "trimoe", Expert(512, 512), sets=sets, record_commands=True
     ),
-    "shared": lambda *sets: simulate_contention("trimoe", Expert(512, 512), sets=sets, record_commands=True),
+    "shared": lambda *sets: simulate_contention(
+        "trimoe", Expert(512, 512), sets=("host.mapper=RoBaRaCoCh", *sets), record_commands=True
+    ),
     "relayout": lambda *sets: simulate_relayout("trimoe", Expert(512, 512), 1, sets=sets, host=False),
 }
 

@@ -279,6 +279,23 @@ def test_every_byte_is_read_sent_or_local_and_written_once(source, target, bits)
     assert not set(read) & set(written)
 
 
+@pytest.mark.parametrize(("hidden", "intermediate", "packets"), [(9, 3, 1), (13, 5, 1), (100, 7, 4)])
+def test_parts_of_bytes_at_the_end_of_a_region_go_over_the_wire_as_whole_ones(hidden, intermediate, packets):
+    # Gate and up lie in bursts of 64 bytes one after the other, and so does down, of 3 bits a weight. Packets
+    # have room for 256 bytes, and headers of 16.
+    ends = [-(-2 * hidden * intermediate * 3 // 8), -(-hidden * intermediate * 3 // 8)]
+    result = simulate_relayout(
+        "trimoe",
+        Expert(hidden, intermediate),
+        bits=3,
+        target="localized",
+        source_dimms=[0],
+        target_dimms=[1],
+        host=False,
+    )
+    assert result.wire_bytes == sum(ends) + 16 * packets
+
+
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 @pytest.mark.parametrize("topology", ["chain", "ring", "mesh", "full", "groups"])
 def test_no_relayout_is_faster_than_its_slowest_resource(source, target, topology):

@@ -35,6 +35,10 @@ _REASONS = {
         "assumption: every rank is read on its own, as the papers' bandwidths ask, with pins of its own"
     ),
     "host.channels": _ONE,
+    "host.mapper": (
+        "assumption: consecutive bursts lie in different bank groups and ranks, as in servers; weights lie "
+        "as their layouts say"
+    ),
     "host.cpu_compute_efficiency": _NO_TIMES,
     "host.cpu_added_tokens": "assumption: time grows with the tokens from the first",
     "host.cpu_read_gbps": "assumption: the CPU reads as fast as the channels carry",

@@ -21,8 +21,10 @@ from ndpsim.config.quantities import (
 )
 from ndpsim.plugins import option_names
 
-__all__ = ["REFRESH_POLICIES", "ROW_POLICIES", "AddressMapping", "Dram", "Power"]
+__all__ = ["MAPPERS", "REFRESH_POLICIES", "ROW_POLICIES", "AddressMapping", "Dram", "Power"]
 
+#: The address mappings by name (`dram.mapping.MAPPERS`).
+MAPPERS = ("RoBaRaCoCh", "ChRaBaRoCo", "MOP4CLXOR", "RoBaCoRaBgCh")
 #: The policies that there are.
 SCHEDULERS = option_names("dram/schedulers", "FRFCFS")
 ROW_POLICIES = option_names("dram/row_policies", "open")
@@ -83,7 +85,7 @@ class Dram(Section):
     org: Name = Field(description="organisation preset: density and width of a device")
     timing: Name = Field(description="speed preset: data rate and bin")
     overrides: dict[str, Clocks] = Field(default={}, description="clocks by JEDEC name, over the preset")
-    mapper: Literal["RoBaRaCoCh", "ChRaBaRoCo", "MOP4CLXOR", "custom"] = Field(
+    mapper: Literal[(*MAPPERS, "custom")] = Field(  # type: ignore[valid-type]
         default="RoBaRaCoCh", description="address mapping; custom: as mapping says"
     )
     mapping: AddressMapping | None = Field(default=None, description="the address mapping of mapper: custom")

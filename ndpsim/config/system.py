@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, create_model
 
 from ndpsim.config import multipliers
-from ndpsim.config.dram import Dram
+from ndpsim.config.dram import MAPPERS, Dram
 from ndpsim.config.multiplier import Multiplier
 from ndpsim.config.quantities import (
     Area,
@@ -95,6 +95,10 @@ class Host(Section):
     )
     memory_tb: Annotated[Positive, unit("TB")] | None = Field(
         default=None, description="memory capacity of the host"
+    )
+    mapper: Literal[(*MAPPERS, "dram")] = Field(  # type: ignore[valid-type]
+        default="RoBaCoRaBgCh",
+        description="address mapping of the traffic beside an expert; dram: as dram.mapper says",
     )
     cpu_tflops: Tflops | None = Field(default=None, description="peak of the CPU's matrix units")
     cpu_compute_efficiency: Share | None = Field(

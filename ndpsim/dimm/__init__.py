@@ -11,8 +11,8 @@ command.
 
 **Jobs and streams.** Each DIMM has a queue of jobs, whose weights its lanes read step by step, one after the
 other: those of the next step are read ahead into the FIFOs when those before have all issued and the job
-is released. The host has streams of requests with a start and a pace each; of those due, the one that
-was due first is next. A run ends when any DIMM, or the host, has reached its goal.
+is released. The host has streams of requests with a start and a pace each, which take turns on a bus while
+they have requests that are due. A run ends when any DIMM, or the host, has reached its goal.
 
 **Relayout.** What moves is read and written by the controllers of the lanes, as `relayout` says; a lane takes
 such requests and its reads of weights in turn. Without weights its commands are those of a relayout alone.

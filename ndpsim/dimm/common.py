@@ -89,24 +89,20 @@ def due(traffic, stream, bus):
 
 
 @inlined
-def comes_at(traffic, stream, bus):
-    """When the turn of the next request of a stream comes: where its lag has a bound, streams take turns."""
-    at = due(traffic, stream, bus)
-    return max(at, traffic.taken_at[stream, bus]) if traffic.most_lag[stream] < FAR else at
-
-
-@inlined
 def admit(traffic, bus, value, clock):
-    """The request whose turn comes first is the next that the host's controller may take."""
+    """The next request that the host's controller may take: of the streams with one that is due, that of the
+    stream from which it took none for the longest time, so that streams with a backlog share a bus equally
+    and one that asks for less than its share gets all of it.
+    """
     if traffic.next[bus] >= 0:
         return
-    first, at = -1, FAR
+    first, last_taken, traffic.due[bus] = -1, FAR, FAR
     for stream in range(traffic.first.shape[0]):
-        of_stream = comes_at(traffic, stream, bus)
-        if of_stream < at:
-            first, at = stream, of_stream
-    traffic.due[bus] = at
-    if at <= clock:
+        at = due(traffic, stream, bus)
+        traffic.due[bus] = min(traffic.due[bus], at)
+        if at <= clock and traffic.taken_at[stream, bus] < last_taken:
+            first, last_taken = stream, traffic.taken_at[stream, bus]
+    if first >= 0:
         number = traffic.taken[first, bus] % traffic.length[first, bus]
         value[PLACE] = traffic.first[first, bus] + number
         traffic.admitted[bus, 0] = value[TAKEN] + 1

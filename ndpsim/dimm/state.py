@@ -130,9 +130,9 @@ class Traffic(NamedTuple):
     """What the host asks for: streams of requests, each the same again and again.
 
     Request n of a stream is due at clock ``start + n * clocks // per``; with 0 clocks, when the last was
-    taken. Of those that are due on a bus, the one that was due first is next. Where `most_lag` has an end,
-    what a request was taken later than so many clocks after it was due delays those behind it on that bus,
-    and a request that is due before the one before it was taken counts as due then.
+    taken. Streams with requests that are due take turns on a bus, request by request, and a request is a
+    burst: shares are equal in bytes, whatever a stream asks for, but for those that ask for less. What a
+    request was taken later than `most_lag` clocks after it was due delays those behind it on that bus.
     """
 
     place: Ints  # [bus, request], as in `dram.state.Source`: those of the streams behind one another

@@ -75,6 +75,7 @@ def _in_order(*fields: str) -> tuple[tuple[str, int | None], ...]:
 MAPPERS = {
     "RoBaRaCoCh": Mapping(_in_order("column", "rank", "bankgroup", "bank", "row")),
     "ChRaBaRoCo": Mapping(_in_order("column", "row", "bank", "bankgroup", "rank")),
+    "RoBaCoRaBgCh": Mapping(_in_order("bankgroup", "rank", "column", "bank", "row")),
     "MOP4CLXOR": Mapping(
         (("column", 2), *_in_order("rank", "bankgroup", "bank", "column", "row")),
         xor=tuple(Xor(field, "column") for field in ("rank", "bankgroup", "bank", "row")),

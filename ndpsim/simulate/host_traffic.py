@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from ndpsim.arguments import number, path_of, shown
 from ndpsim.config import Hardware
 from ndpsim.dimm.state import Stream
-from ndpsim.dram.mapping import MAPPERS, Mapping, map_addresses, parse_mapping
+from ndpsim.dram.mapping import MAPPERS, Mapping, map_addresses
 from ndpsim.dram.state import FAR, Source, make_source
 from ndpsim.errors import InputError, one_of
+from ndpsim.simulate.memory import named_mapping
 from ndpsim.spec import Device, Tables
 from ndpsim.traces import read_requests
 from ndpsim.units import exact
@@ -28,6 +29,7 @@ PATTERNS = ("sequential", "random")
 
 _ROUND = 1 << 16  # requests of a generated round, which comes again and again
 _SEED = 1
+_GOLDEN = (5**0.5 - 1) / 2  # the multiples of no number have parts behind the point that are spread so evenly
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ def make_round(
     """The requests of a traffic to a DIMM whose rows below `first_row` hold the weights.
 
     The host's data lies in the rows above. Addresses are mapped over the sub-channels and ranks of the DIMM
-    as the hardware file says; what falls on a row of the weights, or beyond the DIMM, is folded into them.
+    by `mapper`; what falls on a row of the weights, or beyond the DIMM, is folded into them.
 
     Args:
         device: one lane.
@@ -188,11 +190,8 @@ def make_round(
 
 def host_round(hardware: Hardware, traffic: HostTraffic, first_place: int) -> RequestRound:
     """The host's requests to the rows that the weights before `first_place` on every lane leave."""
-    dram = hardware.system.dram
-    mapping = (
-        MAPPERS[dram.mapper] if dram.mapping is None else parse_mapping(dram.mapping.order, dram.mapping.xor)
-    )
-    device = hardware.lane_device()
+    device, mapper = hardware.lane_device(), hardware.system.host.mapper
+    mapping = named_mapping(hardware.system.dram) if mapper == "dram" else MAPPERS[mapper]
     per_row = device.bursts_per_row * device.bankgroups * device.banks_per_group
     dimm = hardware.system.dimm
     return make_round(traffic, device, mapping, dimm.subchannels, dimm.ranks, -(-first_place // per_row))
@@ -211,7 +210,6 @@ def _requests(traffic: HostTraffic, device: Device, lanes: int) -> tuple[Ints, I
     number = np.arange(_ROUND, dtype=np.int64)
     if traffic.pattern == "random":
         number = np.random.default_rng(_SEED).integers(0, capacity // device.burst_bytes, _ROUND)
-    # Reads and writes in turn, as evenly as the share allows.
-    read = np.floor(np.arange(1, _ROUND + 1) * traffic.read_share)
-    is_read = np.diff(read, prepend=0.0) > 0
+    # Reads and writes mix evenly, also among every second or fourth request: those of one bus or bank group.
+    is_read = np.arange(_ROUND) * _GOLDEN % 1 < traffic.read_share
     return number * device.burst_bytes, (~is_read).astype(np.int64)

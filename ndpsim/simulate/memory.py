@@ -16,7 +16,7 @@ from ndpsim.simulate.lane import check_refresh
 from ndpsim.spec import Device, resolve
 from ndpsim.units import format_bytes
 
-__all__ = ["Memory", "controller_options"]
+__all__ = ["Memory", "controller_options", "named_mapping"]
 
 _CHOICES = {
     name: get_args(Dram.model_fields[name].annotation) for name in ("scheduler", "row_policy", "refresh")
@@ -30,6 +30,12 @@ def controller_options(dram: Dram) -> ControllerOptions:
     return ControllerOptions(
         dram.scheduler, dram.row_policy, dram.row_cap, dram.refresh, dram.read_buffer, dram.write_buffer
     )
+
+
+def named_mapping(dram: Dram) -> Mapping:
+    """The address mapping that a hardware file asks for."""
+    custom = dram.mapping
+    return MAPPERS[dram.mapper] if custom is None else parse_mapping(custom.order, custom.xor)
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -112,12 +118,11 @@ class Memory:
         """
         instance(hardware, "hardware", Hardware)
         dram, dimm = hardware.system.dram, hardware.system.dimm
-        custom = dram.mapping
         return cls(
             resolve(dram.standard, dram.org, dram.timing, dimm.ranks, dram.overrides),
             controller_options(dram),
             dram.mapper,
-            MAPPERS[dram.mapper] if custom is None else parse_mapping(custom.order, custom.xor),
+            named_mapping(dram),
             hardware.system.host.channels * dimm.subchannels,
             hardware.power_changes,
         )
