@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.core import types
+from numba import types
+from numba.core import cgutils
 from numba.extending import models, register_model
 
 from ndpsim._jit import inlined, instruction
@@ -40,6 +41,8 @@ __all__ = [
     "with_lane",
     "write_row",
 ]
+
+_fields_of: Any = cgutils.create_struct_proxy  # Numba's functions have no types
 
 _LANES = 4
 _WORD = ir.IntType(64)
@@ -78,7 +81,7 @@ def _least(builder: Any, one: Any, other: Any) -> Any:
 
 
 def _pointer(context: Any, builder: Any, kind: Any, array: Any, place: Any, width: int) -> Any:
-    array = context.make_array(kind)(context, builder, array)
+    array = _fields_of(kind)(context, builder, value=array)
     word = builder.gep(array.data, [place])
     return builder.bitcast(word, ir.VectorType(_WORD, width).as_pointer())
 
