@@ -1,5 +1,8 @@
 """The one kernel decorator, and where its machine code is kept.
 
+Kernels are compiled by `_inner_steps` with a release of Numba that these were tried with, else by
+`_public_steps`. For those who write kernels, both are the same.
+
 Numba's own cache watches one file a function, ignores `NUMBA_BOUNDSCHECK`, and runs what it finds: change a
 helper in another file and it serves stale code, damage a file and the process ends. Here the cache folder is
 named after everything that can change the code: every source file that kernels may import, the Numba and
@@ -16,29 +19,24 @@ import hashlib
 import importlib
 import logging
 import os
-import pickle
 import re
 import sys
 import time
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from ndpsim._numba import (
-    CompileResult,
-    KernelCompiler,
-    PartCompiler,
-    dumps,
-    event,
-    intrinsic,
-    numba,
-    types,
-)
+from ndpsim._numba import IS_TRIED, event, extending, numba
 from ndpsim.cachedirs import Entries
+
+if IS_TRIED:
+    from ndpsim import _inner_steps as _steps
+else:
+    from ndpsim import _public_steps as _steps  # type: ignore[no-redef]
 
 __all__ = [
     "by_type",
@@ -55,9 +53,8 @@ __all__ = [
 _config: Any = numba.config  # its settings are made at import, unknown to type checkers
 
 # Numba's functions have no types.
-_dumps: Any = dumps
 _register: Any = event.register
-_rebuild: Any = CompileResult._rebuild
+_intrinsic: Any = extending.intrinsic
 
 _log = logging.getLogger("ndpsim")
 
@@ -96,7 +93,7 @@ def _fingerprint() -> str:
         if path.relative_to(package).parts[0] in _WITHOUT_KERNELS:
             continue
         digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
-    digest.update(f"{numba.__version__} {sys.version}".encode())
+    digest.update(f"{numba.__version__} {IS_TRIED} {sys.version}".encode())
     for name, value in _settings().items():
         digest.update(f"{name}={value}".encode(errors="surrogateescape"))
     return digest.hexdigest()[:20]
@@ -124,62 +121,9 @@ def cached_kernels() -> Counter[str]:
     return Counter(name.rpartition("-")[0] for name in entries().names())
 
 
-class _MachineCode:
-    """The cache of a kernel, as Numba's dispatcher asks for one.
-
-    A kernel that is in it is loaded without what only compiling needs. Numba first registers all it knows of
-    types and functions, which takes longer than everything else before the first result. Machine code calls
-    nothing of that, nor, without reference counts, of Numba's runtime; when something has to be compiled, the
-    compiler registers it all by itself.
-    """
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-        self.name = re.sub(r"[^\w.]", "", f"{function.__module__}.{function.__qualname__}")
-
-    @property
-    def cache_path(self) -> str | None:
-        """The folder that is used first."""
-        return next(map(str, entries().folders()), None)
-
-    def enable(self) -> None:
-        """Part of what Numba asks for."""
-
-    disable = flush = enable
-
-    def load_overload(self, signature: Any, context: Any) -> Any:
-        """The kernel compiled for arguments of these types, or None."""
-        machine = context.codegen().magic_tuple()
-        content = entries().read(self._entry(signature, machine))
-        if content is None:
-            return None
-        try:
-            made_for, on, parts = pickle.loads(content)
-            return _rebuild(context, *parts) if (made_for, on) == (signature, machine) else None
-        except Exception as error:  # whole, but not what this Numba can load
-            _log.info("%s is compiled again: its entry in the cache cannot be loaded (%s)", self.name, error)
-            return None
-
-    def save_overload(self, signature: Any, compiled: Any) -> None:
-        """Keep a kernel that was just compiled for arguments of these types."""
-        if self._function.__closure__ is not None or compiled.lifted or compiled.library.has_dynamic_globals:
-            return
-        machine = compiled.codegen.magic_tuple()
-        content = _dumps((signature, machine, compiled._reduce()))
-        entries().write(self._entry(signature, machine), content)
-
-    def _entry(self, signature: Any, machine: Any) -> str:
-        digest = hashlib.sha256(f"{signature} {machine}".encode())
-        digest.update(_source(self._function.__code__.co_filename) + self._function.__code__.co_code)
-        return f"{self.name}-{digest.hexdigest()[:20]}"
-
-
-@functools.cache
-def _source(file: str) -> bytes:
-    try:
-        return Path(file).read_bytes()
-    except OSError:
-        return b""  # typed in
+def _note_kept(name: str, arguments: Any) -> None:
+    """Note for `cached_kernels` what Numba's own cache keeps and nobody can ask it for."""
+    entries().write(f"{name}-{hashlib.sha256(str(arguments).encode()).hexdigest()[:20]}", b"")
 
 
 class _Compilations(event.Listener):
@@ -191,6 +135,7 @@ class _Compilations(event.Listener):
 
     def __init__(self) -> None:
         self._before_s, self._began, self._depth, self._collects = 0.0, 0.0, 0, False
+        self.names: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()  # of kernels
 
     def seconds(self) -> float:
         """Until now, in all threads; Numba compiles in one at a time."""
@@ -198,20 +143,20 @@ class _Compilations(event.Listener):
 
     def on_start(self, event: Any) -> None:
         """A function is about to be compiled."""
-        cache = getattr(event.data["dispatcher"], "_cache", None)
-        if not isinstance(cache, _MachineCode):
+        name = self.names.get(event.data["dispatcher"])
+        if name is None:
             return
         self._depth += 1
         if self._depth == 1:
             self._collects = gc.isenabled()
             gc.disable()
             self._began = time.perf_counter()
-            _log.info("compiling %s", cache.name, extra={"compiling": cache.name})
+            _log.info("compiling %s", name, extra={"compiling": name})
 
     def on_end(self, event: Any) -> None:
         """It was compiled, or could not be."""
-        cache = getattr(event.data["dispatcher"], "_cache", None)
-        if not isinstance(cache, _MachineCode):
+        name = self.names.get(event.data["dispatcher"])
+        if name is None:
             return
         self._depth -= 1
         if self._depth == 0:
@@ -219,7 +164,9 @@ class _Compilations(event.Listener):
                 gc.enable()
             took = time.perf_counter() - self._began
             self._before_s += took
-            _log.info("compiled %s in %.1f s", cache.name, took)
+            if not IS_TRIED:
+                _note_kept(name, event.data.get("args"))
+            _log.info("compiled %s in %.1f s", name, took)
 
 
 _compilations = _Compilations()
@@ -231,11 +178,6 @@ def compiling_s() -> float:
     return _compilations.seconds()
 
 
-def _compiled(function: F, **options: Any) -> Any:
-    compile_: Any = numba.njit
-    return compile_(nogil=True, _nrt=False, **options)(function)
-
-
 def kernel(function: F) -> F:
     """Compile `function` with Numba in nopython mode, without the interpreter lock, cached on disk.
 
@@ -245,8 +187,9 @@ def kernel(function: F) -> F:
     """
     if _config.DISABLE_JIT:
         return _in_python(function)
-    compiled = _compiled(function, pipeline_class=KernelCompiler)
-    compiled._cache = _MachineCode(function)
+    name = re.sub(r"[^\w.]", "", f"{function.__module__}.{function.__qualname__}")
+    compiled = _steps.kernel(function, name, entries)
+    _compilations.names[compiled] = name
     return cast(F, compiled)
 
 
@@ -264,34 +207,14 @@ def _in_python(function: F) -> F:
     return cast(F, run)
 
 
-def _part(function: F, **options: Any) -> F:
-    """A part of kernels: compiled once for all constants it is called with, and not called from Python."""
-    if _config.DISABLE_JIT:
-        return function
-    part = _compiled(
-        function,
-        pipeline_class=PartCompiler,
-        no_cpython_wrapper=True,
-        no_cfunc_wrapper=True,
-        **options,
-    )
-    get_template = part.get_call_template
-
-    def get_general_template(arguments: Any, keywords: Any) -> Any:
-        return get_template(tuple(map(types.unliteral, arguments)), keywords)
-
-    part.get_call_template = get_general_template
-    return cast(F, part)
-
-
 def inlined(function: F) -> F:
     """A part of kernels that is called too often to pay for a call; it cannot be called from Python."""
-    return _part(function, forceinline=True)
+    return function if _config.DISABLE_JIT else cast(F, _steps.part(function, inline=True))
 
 
 def outlined(function: F) -> F:
     """As `inlined`, for what happens rarely and would only crowd the code around it."""
-    return _part(function, forceinline=False)  # else Numba takes it from the part that calls this one
+    return function if _config.DISABLE_JIT else cast(F, _steps.part(function, inline=False))
 
 
 def by_type(point: F) -> F:
@@ -299,27 +222,22 @@ def by_type(point: F) -> F:
 
     That is the part with the same name in the module that `parts` of the type, a named tuple, names.
     """
-    return _chosen(point, lambda module: getattr(module, point.__name__))
+    return _chosen(point, lambda kind: getattr(_parts_of(kind), point.__name__))
 
 
 def overridable(point: F) -> F:
     """As `by_type`, but a type whose module has no such part takes this one."""
-    own = inlined(point)
-    return _chosen(point, lambda module: getattr(module, point.__name__, own))
+    return _chosen(point, lambda kind: getattr(_parts_of(kind), point.__name__, None))
 
 
-def _chosen(point: F, part_of: Callable[[ModuleType], Any]) -> F:
-    def of(kind: Any) -> Any:
-        return part_of(importlib.import_module(kind.parts()))
+def _parts_of(kind: Any) -> Any:
+    return importlib.import_module(kind.parts())
 
+
+def _chosen(point: F, part_of: Callable[[Any], Any]) -> F:
     if _config.DISABLE_JIT:
-        return cast(F, lambda first, *others: of(type(first))(first, *others))
-    part = _compiled(point)
-    part.get_call_template = lambda arguments, keywords: of(arguments[0].instance_class).get_call_template(
-        arguments, keywords
-    )
-    part.get_overload = lambda arguments: of(arguments[0].instance_class).get_overload(arguments)
-    return cast(F, part)
+        return cast(F, lambda first, *others: (part_of(type(first)) or point)(first, *others))
+    return cast(F, _steps.chosen(point, part_of))
 
 
 def instruction(in_python: F, **options: Any) -> Callable[[Callable[..., Any]], F]:
@@ -333,6 +251,6 @@ def instruction(in_python: F, **options: Any) -> Callable[[Callable[..., Any]], 
     def choose(generator: Callable[..., Any]) -> F:
         if _config.DISABLE_JIT:
             return in_python
-        return cast(F, intrinsic(**options)(generator) if options else intrinsic(generator))
+        return cast(F, _intrinsic(**options)(generator) if options else _intrinsic(generator))
 
     return choose

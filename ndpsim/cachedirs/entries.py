@@ -114,6 +114,15 @@ class Entries:
             self._said_unwritable = True
             _log.warning("nothing can be cached (%s)", first or "there is no folder for it")
 
+    def make_folder(self) -> Path | None:
+        """The folder that is written to, for another to put files into; None: there is none."""
+        for folder in self.folders():
+            with contextlib.suppress(OSError):
+                self._make(folder)
+                if os.access(folder, os.W_OK):
+                    return folder
+        return None
+
     def _write_in(self, folder: Path, name: str, content: bytes) -> None:
         self._make(folder)
         write_whole(folder / f"{name}.entry", _sealed(name, content))

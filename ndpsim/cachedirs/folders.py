@@ -42,6 +42,9 @@ MARKER = "ndpsim-cache.json"
 FOLDER = re.compile(rf"({'|'.join(KINDS)})-([0-9a-f]{{20}})")
 ENTRY = re.compile(r"[\w.-]+\.entry")
 
+# What Numba puts there when it keeps kernels itself: a folder for each of sources, with files.
+_NUMBA_FOLDER = re.compile(r".+_[0-9a-f]{40}")
+_NUMBA_FILE = re.compile(r".+\.nb[ci](\.tmp\.[0-9a-f]+)?")
 _UNFINISHED = re.compile(r"\.ndpsim-[\w-]+\.tmp")  # what a process that was killed leaves behind
 _FOLDERS_OF_A_KIND = 4  # of earlier versions, and the newest
 _ABANDONED_S = 3600.0  # no file takes as long to write
@@ -95,7 +98,9 @@ def _remove(folder: Path, which: Callable[[str], bool]) -> int:
             raise OSError(f"{folder} was not made by ndpsim")
         if user_number() is not None and status.st_uid != user_number():
             raise OSError(f"{folder} belongs to another user")
-        removed = sum(_remove_file(name, number) for name in names if name != MARKER and which(name))
+        which_now = [name for name in names if name != MARKER and which(name)]
+        removed = sum(_remove_files_of_numba(name, number) for name in which_now)
+        removed += sum(_remove_file(name, number) for name in which_now)
         if which(MARKER) and os.listdir(number) == [MARKER]:
             removed += _remove_file(MARKER, number)
             os.rmdir(folder)
@@ -114,8 +119,22 @@ def _remove_file(name: str, folder: int) -> int:
     return status.st_size
 
 
+def _remove_files_of_numba(name: str, folder: int) -> int:
+    """Remove what Numba put into a folder of its own; returns how many bytes that were."""
+    if not _NUMBA_FOLDER.fullmatch(name):
+        return 0
+    try:
+        within = os.open(name, _OPEN_FOLDER, dir_fd=folder)
+    except OSError:
+        return 0
+    try:
+        return sum(_remove_file(file, within) for file in os.listdir(within) if _NUMBA_FILE.fullmatch(file))
+    finally:
+        os.close(within)
+
+
 def _is_made_here(name: str) -> bool:
-    return name == MARKER or bool(ENTRY.fullmatch(name) or _UNFINISHED.fullmatch(name))
+    return name == MARKER or any(form.fullmatch(name) for form in (ENTRY, _UNFINISHED, _NUMBA_FOLDER))
 
 
 def _entry_files(folder: Path) -> list[tuple[int, int, Path, str]]:
@@ -203,6 +222,8 @@ def _look(folder: Path) -> Folder | None:
         with contextlib.suppress(OSError):
             size += os.lstat(folder / name).st_size
             entries += name.endswith(".entry")
+            if _NUMBA_FOLDER.fullmatch(name):
+                size += sum(os.lstat(file).st_size for file in (folder / name).iterdir())
     made_by: Any = None
     with contextlib.suppress(OSError, ValueError, RecursionError):
         made_by = json.loads(read_own(folder / MARKER) or b"")

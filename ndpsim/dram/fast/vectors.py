@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba import types
+from numba.core import cgutils
 from numba.extending import models, register_model
 
 from ndpsim._jit import inlined, instruction
@@ -41,6 +42,8 @@ __all__ = [
     "words_differ",
     "write_times",
 ]
+
+_fields_of: Any = cgutils.create_struct_proxy  # Numba's functions have no types
 
 _WIDTH = 4
 _WORD = ir.IntType(64)
@@ -82,7 +85,7 @@ def _pointer(
     context: Any, builder: Any, kind: Any, array: Any, place: Any, width: int, first: Any = None
 ) -> Any:
     """A vector at a place of an array of one dimension, or in a row of two, from a column on."""
-    array = context.make_array(kind)(context, builder, array)
+    array = _fields_of(kind)(context, builder, value=array)
     if kind.ndim == 2:
         columns: Any = cgutils.unpack_tuple
         place = builder.mul(place, columns(builder, array.shape)[1])

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba import types
 
 from ndpsim._jit import instruction
 from ndpsim.dram.fast.state import OneRank
@@ -30,8 +30,7 @@ def _signed(mask: int) -> np.int64:
 
 def _call(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
     form = ir.FunctionType(result, [argument.type for argument in arguments])
-    insert: Any = cgutils.get_or_insert_function
-    return builder.call(insert(builder.module, form, name), arguments)
+    return builder.call(builder.module.declare_intrinsic(name, fnty=form), arguments)
 
 
 def _lowest(mask: Any) -> np.int64:
