@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from ndpsim._jit import kernel
 from ndpsim.events.loop import DONE, STUCK, run_jobs
-from ndpsim.events.readable import ReadableLoop, ensure_fair, shared_speeds
 from ndpsim.events.sharing import share_resources
 from ndpsim.events.state import Jobs, Kinds, Slowdown, Work
+from readable_events import ReadableLoop, ensure_fair, shared_speeds
 
 CHANNELS = 2
 DIMMS = 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import operator
@@ -13,15 +14,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import readable_lanes
 from ndpsim import check, load_hardware, simulate_relayout
+from ndpsim.audit import check_lanes
 from ndpsim.dram import state
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, ExpertWeights, Geometry, make_layout
-from ndpsim.link import Bridge, link_ticks, make_network, readable_lanes
+from ndpsim.link import Bridge, link_ticks, make_network
 from ndpsim.link.lanes import DONE
-from ndpsim.link.readable_sending import step_packets
 from ndpsim.link.requests import DimmLanes
 from ndpsim.moe import Expert
+from ndpsim.report.traces import all_lanes
+from ndpsim.simulate import relayout_plan, relayout_run
 from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.lane import decode_commands
 from ndpsim.simulate.relayout_plan import access_by_host
@@ -29,6 +33,7 @@ from ndpsim.simulate.relayout_run import Access, Job, Transfer, make_wave, run_r
 from ndpsim.spec import lower, resolve
 from ndpsim.spec.standard import READ as RD
 from ndpsim.spec.standard import WRITE as WR
+from readable_sending import step_packets
 
 #: DDR4-3200: a clock of 625 ps. Links of 1.6 GB/s, or half of that, take a clock, or two, a byte.
 PRESET, OVERRIDES = ("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA"), {"nREFI": 1600, "nRFC": 120}
@@ -448,3 +453,52 @@ def test_the_result_is_plain_data():
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     widths_ns = np.diff([0.0, *result["curve_ns"]])
     assert float(widths_ns @ result["written_gbps"]) == pytest.approx(result["weight_bytes"])
+
+
+@pytest.mark.parametrize("kind", ["private", "shared"])
+def test_lanes_of_a_dimm_take_turns_on_the_command_bus_that_they_share(kind):
+    sets = [f"dimm.command_bus={kind}"]
+    hardware = load_hardware("trimoe", sets)
+    result = simulate_relayout(hardware, Expert(512, 64), experts=2, host=False, record_commands=True)
+    trace = all_lanes(result.command_traces[0])
+    lanes = hardware.system.dimm.count * hardware.lanes
+    # Lanes of a DIMM are ordered by rank, then by sub-channel: those of a sub-channel of a DIMM share a bus.
+    dimm, lane = np.divmod(np.arange(lanes), hardware.lanes)
+    bus = dimm * hardware.system.dimm.subchannels + lane % hardware.system.dimm.subchannels
+    cycles = {command.name: command.cycles for command in hardware.lane_device().standard.commands}
+    taken = np.array([cycles[name] for name in np.array(trace.names)[trace.command]])
+    overlaps = 0
+    for number in range(bus.max() + 1):
+        on_bus = np.isin(trace.rank, np.flatnonzero(bus == number))
+        overlaps += int((np.diff(trace.clock[on_bus]) < taken[on_bus][:-1]).sum())
+    assert (overlaps == 0) == (kind == "shared")
+    assert check_lanes(trace, hardware.lane_device(), lanes).ok
+    assert result.commands["RD"] == result.commands["WR"] == 2 * 3 * 512 * 64 * 2 // 64
+
+
+def test_a_relayout_alone_is_the_same_on_the_driver_of_a_channel(monkeypatch):
+    hardware = load_hardware("trimoe")
+    alone = simulate_relayout(hardware, Expert(512, 64), experts=2, host=False, record_commands=True)
+    found = relayout_plan.access_by_units
+
+    def driven(hardware, geometry):
+        dimm, lane = np.divmod(np.arange(geometry.dimms * geometry.lanes), geometry.lanes)
+        buses = geometry.channels * geometry.subchannels
+        bus = geometry.channel_of(dimm) * geometry.subchannels + lane % geometry.subchannels
+        ranks = -(-geometry.dimms // geometry.channels) * geometry.ranks
+        none = np.zeros(12, dtype=np.int64)
+        of_lane = geometry.host_rank(dimm, lane) * buses + bus
+        private = relayout_run.CommandBuses(buses, ranks, geometry.ranks, none, of_lane)
+        return dataclasses.replace(found(hardware, geometry), command_buses=private)
+
+    monkeypatch.setattr("ndpsim.simulate.relayout.access_by_units", driven)
+    driver = simulate_relayout(hardware, Expert(512, 64), experts=2, host=False, record_commands=True)
+    assert driver.time_ns == alone.time_ns
+    for one, other in zip(alone.command_traces[0], driver.command_traces[0], strict=True):
+        # Lanes that are done go on to be refreshed on a channel.
+        assert np.array_equal(one.columns(), other.columns()[:, : len(one)])
+
+
+def test_a_relayout_by_ranks_in_lock_step_is_refused():
+    with pytest.raises(InputError, match="lock step"):
+        simulate_relayout("trimoe", Expert(512, 64), sets=["dimm.command_bus=broadcast"])

@@ -148,7 +148,9 @@ def check_lanes(
         places = np.flatnonzero(trace.rank == lane)
         columns = trace.columns()[:, places]
         columns[2] = 0
-        report = _examine(case_of(CommandTrace.of(columns), device, options.limit, places, lane), options)
+        report = _examine(
+            case_of(CommandTrace.of(columns, trace.names), device, options.limit, places, lane), options
+        )
         count += report.count
         tolerated += report.tolerated_overlaps
         violations += report.violations

@@ -6,5 +6,5 @@ and one job many. An NDP unit computes one job at a time, which is slowed down b
 experts transfer on its DIMM, as the cycle-level model found.
 
 `sharing` says who gets what of a saturated resource, `loop` runs jobs with dependencies; both are kernels
-with a readable twin, `readable`, that says the same in plain Python. `state` has their arrays.
+with a twin in plain Python among the tests (`tests/readable_events.py`). `state` has their arrays.
 """

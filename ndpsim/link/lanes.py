@@ -1,6 +1,6 @@
 """Lanes with fast controllers around a relayout engine, each stepped only when something can happen there.
 
-`ndpsim.link.readable_lanes` is the same, step by step.
+The tests have a plain twin that goes clock by clock (`tests/readable_lanes.py`).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from ndpsim.link import Bridge, Network, link_ticks, make_network
 from ndpsim.link.requests import DimmLanes
 from ndpsim.simulate.lane import check_refresh
 from ndpsim.simulate.memory import controller_options
-from ndpsim.simulate.relayout_run import Access, Transfer
+from ndpsim.simulate.relayout_run import Access, CommandBuses, Transfer
 from ndpsim.spec import Device, lower
 from ndpsim.units import frequency_period_ps
 
@@ -103,6 +103,31 @@ def access_by_units(hardware: Hardware, geometry: Geometry) -> Access:
         header_bytes=link.header_bytes,
         timebase=link_ticks(network, device.clock_ps, frequency_period_ps(unit.clock_mhz)),
         dimm_lanes=DimmLanes(dimm_lane // geometry.lanes, dimm_lane, 0 * dimm_lane),
+        command_buses=_command_buses(hardware, geometry),
+    )
+
+
+def _command_buses(hardware: Hardware, geometry: Geometry) -> CommandBuses | None:
+    """The command buses that the ranks of a DIMM share, None if they share none.
+
+    Raises:
+        InputError: the ranks are in lock step.
+    """
+    kind, standard = hardware.system.dimm.command_bus, geometry.device.standard
+    if kind == "private" or geometry.ranks == 1:
+        return None
+    if kind == "broadcast":
+        problem = "not supported: a relayout by ranks in lock step (broadcast)"
+        raise InputError(problem, file=hardware.file, key="dimm.command_bus")
+    dimm, lane = np.divmod(_all_dimm_lanes(geometry).astype(np.int64), geometry.lanes)
+    buses = geometry.channels * geometry.subchannels
+    bus = geometry.channel_of(dimm) * geometry.subchannels + lane % geometry.subchannels
+    return CommandBuses(
+        buses=buses,
+        channel_ranks=-(-geometry.dimms // geometry.channels) * geometry.ranks,
+        dimm_ranks=geometry.ranks,
+        clocks=np.array([command.cycles for command in standard.by_number], dtype=np.int64),
+        lane=geometry.host_rank(dimm, lane) * buses + bus,
     )
 
 

@@ -11,6 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.dimm.engines import make_dimms
+from ndpsim.dimm.relayout import LAST_SERVED as LAST_SERVED_AT
+from ndpsim.dimm.relayout import UNSERVED as UNSERVED_REQUESTS
+from ndpsim.dimm.state import Setup
 from ndpsim.dram import state
 from ndpsim.dram.fast import state as fast
 from ndpsim.dram.sink import null_sink
@@ -30,7 +34,18 @@ from ndpsim.spec import Standard, Tables
 from ndpsim.traces import CommandTrace
 from ndpsim.units import Timebase
 
-__all__ = ["Access", "Bits", "Job", "Lowered", "Run", "Transfer", "Wave", "make_wave", "run_relayout"]
+__all__ = [
+    "Access",
+    "Bits",
+    "CommandBuses",
+    "Job",
+    "Lowered",
+    "Run",
+    "Transfer",
+    "Wave",
+    "make_wave",
+    "run_relayout",
+]
 
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
@@ -57,6 +72,7 @@ class Access:
         packet_bytes, header_bytes: of a packet.
         timebase: ticks of the DRAM clock, then of the unit's.
         dimm_lanes: node, lane and rank of each DIMM's lanes, DIMM after DIMM.
+        command_buses: those that lanes share; None: every lane has one of its own.
     """
 
     standard: Standard
@@ -73,6 +89,17 @@ class Access:
     header_bytes: int
     timebase: Timebase
     dimm_lanes: DimmLanes
+    command_buses: CommandBuses | None = None
+
+
+class CommandBuses(NamedTuple):
+    """Command buses, one for the ranks of a DIMM on each sub-channel, as `dimm` has them."""
+
+    buses: int  # sub-channels, of all channels
+    channel_ranks: int  # of the DIMMs on a channel, at most
+    dimm_ranks: int
+    clocks: Ints  # [command]: for which it has its bus
+    lane: Ints  # [lane]: its number where lanes are ordered by rank on the channel, then by sub-channel
 
 
 class Transfer(NamedTuple):
@@ -242,6 +269,47 @@ class Lowered:
         back = latency[fabric.path_first[1:]] - latency[fabric.path_first[:-1]]
         return Flows(source, credits_, back)
 
+    def end_after(self, last_served: int) -> int:
+        """The clock by which all data is written after the last command for a request."""
+        return last_served + self.access.write_latency
+
+    def run_of(self, end: int, issued: Ints, open_clocks: int, recorded: Sequence[tuple[Ints, Ints]]) -> Run:
+        """What happened, with what the lanes did.
+
+        Args:
+            end: see `end_after`.
+            issued: int64[command], of all lanes.
+            open_clocks: for which banks had an open row, summed.
+            recorded: the commands of each lane, if any, and how many there are.
+        """
+        access, engine = self.access, self.engine
+        reads, lanes = len(self.read_node), access.network.dimms * access.lanes
+        counted = np.zeros(4, dtype=np.int64)
+        bits_by_stage(engine, self.packed.piece_bits, counted)
+        bits = Bits(*counted.tolist())
+        if not self.wave.bits == bits.read == bits.sent + bits.local == bits.written:
+            raise RuntimeError(f"{self.wave.bits} bits were to be moved, but of these {bits}")
+        linked = (np.diff(engine.fabric.path_first) > 0)[engine.packets.flow]
+        return Run(
+            end=end,
+            bits=bits,
+            wire_bytes=int(engine.packets.size[linked].sum(dtype=np.int64)),
+            read_node=self.read_node,
+            read_tick=engine.read_tick,
+            write_node=self.write_node,
+            write_tick=engine.write_tick,
+            reads=np.bincount(self.requests.lane[:reads], minlength=lanes),
+            writes=np.bincount(self.requests.lane[reads:], minlength=lanes),
+            busy=engine.packets.busy,
+            most_waiting=most_waiting(access.network, engine.fabric, engine.packets),
+            issued=issued,
+            open_clocks=open_clocks,
+            traces=tuple(
+                decode_commands(state.Commands(entry, length), access.tables, access.standard)
+                for entry, length in recorded
+            ),
+        )
+
 
 class Job(Lowered):
     """A wave under way on lanes that nothing else uses."""
@@ -283,37 +351,67 @@ class Job(Lowered):
 
     def outcome(self) -> Run:
         """What happened."""
-        access, lanes, engine = self.access, self.lanes, self.engine
-        reads = len(self.read_node)
-        counted = np.zeros(4, dtype=np.int64)
-        bits_by_stage(engine, self.packed.piece_bits, counted)
-        bits = Bits(*counted.tolist())
-        if not self.wave.bits == bits.read == bits.sent + bits.local == bits.written:
-            raise RuntimeError(f"{self.wave.bits} bits were to be moved, but of these {bits}")
-        end = int(lanes.value[LAST_SERVED]) + access.write_latency
-        linked = (np.diff(engine.fabric.path_first) > 0)[engine.packets.flow]
-        return Run(
-            end=end,
-            bits=bits,
-            wire_bytes=int(engine.packets.size[linked].sum(dtype=np.int64)),
-            read_node=self.read_node,
-            read_tick=engine.read_tick,
-            write_node=self.write_node,
-            write_tick=engine.write_tick,
-            reads=np.bincount(self.requests.lane[:reads], minlength=len(lanes.due)),
-            writes=np.bincount(self.requests.lane[reads:], minlength=len(lanes.due)),
-            busy=engine.packets.busy,
-            most_waiting=most_waiting(access.network, engine.fabric, engine.packets),
-            issued=np.sum([fast.issued_commands(of_lane, access.tables) for of_lane in lanes.states], axis=0),
-            open_clocks=int(lanes.states["value"][:, state.OPEN_CLOCKS].sum())
+        access, lanes = self.access, self.lanes
+        end = self.end_after(int(lanes.value[LAST_SERVED]))
+        return self.run_of(
+            end,
+            np.sum([fast.issued_commands(of_lane, access.tables) for of_lane in lanes.states], axis=0),
+            int(lanes.states["value"][:, state.OPEN_CLOCKS].sum())
             + end * sum(fast.open_banks(of_lane) for of_lane in lanes.states),
-            traces=tuple(
-                decode_commands(state.Commands(entry, length), access.tables, access.standard)
-                for entry, length in zip(lanes.commands, lanes.recorded, strict=True)
-            )
-            if lanes.commands.size
-            else (),
+            [*zip(lanes.commands, lanes.recorded, strict=True)] if lanes.commands.size else [],
         )
+
+
+class SharedBusesJob(Lowered):
+    """A wave under way on lanes that share command buses: those of the channels' DIMMs."""
+
+    def __init__(self, access: Access, wave: Wave, record: bool) -> None:
+        super().__init__(access, wave)
+        buses = access.command_buses
+        assert buses is not None
+        self._buses, ranks = buses, buses.channel_ranks
+        ticks = access.timebase.ticks
+        setup = Setup(
+            lane_tables=access.tables,
+            host_tables=access.tables._replace(ranks=ranks),
+            policy=access.policy,
+            arbitration=0,
+            slice_clocks=1,
+            starvation_clocks=1,
+            read_latency=access.tables.read_latency - access.tables.burst,
+            write_latency=access.write_latency - access.tables.burst,
+            dram_ticks=ticks[0],
+            unit_ticks=ticks[-1],
+            fifo_bursts=1,
+            dimm_ranks=buses.dimm_ranks,
+            dimm_of_rank=np.arange(ranks) // buses.dimm_ranks,
+            refresh_shift=0,
+            command_clocks=buses.clocks,
+        )
+        self._dimms = make_dimms(setup, ranks * buses.buses, buses.buses, 1, record)
+        lane = buses.lane[self.requests.lane].astype(np.int32)
+        self._dimms.add_relayout(self.engine, self.requests, lane, access.many_reads, 0)
+
+    def run(self, progress: Progress, stop: Event) -> None:
+        """See `Job.run`."""
+        total = left = len(self.requests.lane)
+        while left:
+            if stop.is_set():
+                raise InterruptedError
+            self._dimms.run_relayout(self._dimms.clock + _CLOCKS)
+            before, left = left, int(self._dimms.agents.relayout.value[UNSERVED_REQUESTS])
+            if before == left and self.engine.packets.times[1] == FAR:
+                raise no_way_on("bursts of a relayout wait for what never comes")
+            progress(1 - left / total)
+
+    def outcome(self) -> Run:
+        """What happened."""
+        dimms, lanes = self._dimms, self._buses.lane
+        end = self.end_after(int(dimms.agents.relayout.value[LAST_SERVED_AT]))
+        entry, length = dimms.recorded[0]
+        recorded = [(entry[lane], length[lane : lane + 1]) for lane in lanes] if entry.size else []
+        open_clocks = int(dimms.open_clocks(end)[lanes].sum())
+        return self.run_of(end, dimms.lane_issued[lanes].sum(axis=0), open_clocks, recorded)
 
 
 def run_relayout(access: Access, wave: Wave, record: bool, progress: Progress, stop: Event) -> Run:
@@ -322,6 +420,6 @@ def run_relayout(access: Access, wave: Wave, record: bool, progress: Progress, s
     Raises:
         InputError: the buffer or packets are too small.
     """
-    job = Job(access, wave, record)
+    job = (Job if access.command_buses is None else SharedBusesJob)(access, wave, record)
     job.run(progress, stop)
     return job.outcome()
