@@ -12,10 +12,10 @@ from ndpsim.cli.main import main
 from ndpsim.errors import InputError
 from ndpsim.moe import Expert
 from ndpsim.simulate import Session
-from ndpsim.spec import COMMANDS, resolve
+from ndpsim.spec import resolve, standards
 from ndpsim.traces import CommandTrace, write_commands
 
-REFAB = [command.name for command in COMMANDS].index("REFab")
+REFAB = standards()["DDR5"].names.index("REFab")
 DEVICE = resolve("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA", 1, {"nREFI": 1000, "nRFC": 10, "nRP": 1})
 
 

@@ -51,13 +51,14 @@ def test_the_page_of_the_docs_is_read(page):
         ('        "nREFI": Every(7800),\n', "", ["speed DDR3_1333H: states no nREFI"]),
         # A wrong level.
         ('Rule("tRRD", "rank"', 'Rule("tRRD", "ranks"', ["rule tRRD: level: unknown level 'ranks'; did you mean 'rank'?"]),
-        ('"channel", "rank", "bankgroup", "bank"', '"channel", "rank", "bank"', ["levels: ", "channel, rank, bankgroup"]),
+        ('"channel", "rank", "bankgroup", "bank"', '"channel", "rank", "bank"', ["has the levels channel, rank, bank; they are four"]),
         # A wrong command, or none of the standard's.
         ('("ACT",), ("ACT",), "nRRD"', '("ACT",), ("ACTT",), "nRRD"', ["rule tRRD: next: unknown command 'ACTT'; did you mean 'ACT'?"]),
         ('("PREpb", "PREab"), ("REFab"', '("PREpb", "PREsb"), ("REFab"', ["rule tRP: previous: unknown command 'PREsb'"]),
         ('("ACT",), ("ACT",), "nRRD"', '("ACT",), "ACT", "nRRD"', ["rule tRRD: next: 'ACT' is no tuple of names"]),
-        ('commands=("ACT"', 'commands=("ACTIVATE"', ["commands: unknown command 'ACTIVATE'"]),
-        ("command_cycles={}", 'command_cycles={"CAS": 2}', ["command_cycles: unknown command 'CAS'"]),
+        ('Command("ACT", "bank", opens=True)', 'Command("ACT", "bank")', ["no command opens one bank"]),
+        ('Command("ACT", "bank", opens=True)', '"ACT"', ["commands: 'ACT' is no Command(...)"]),
+        ('Command("ACT", "bank", opens=True)', 'Command("ACT", "bank", opens=True, cycles=1.5)', ["cycles of ACT: 1.5 is not a whole number"]),
         # Numbers that are not whole.
         ("Every(7800)", "Every(127.5)", ["derived nREFI: 127.5 is not a whole number"]),
         ("2048: 160", "2048: 127.5", ["derived nRFC: 127.5 is not a whole number"]),

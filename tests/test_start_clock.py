@@ -12,19 +12,20 @@ import ndpsim
 from ndpsim.audit import check
 from ndpsim.cli.main import main
 from ndpsim.config import load_hardware
-from ndpsim.dram.refresh_policies import NAMES, make_schedule
+from ndpsim.dram.refresh_policies import NAMES, Refreshed, make_schedule
 from ndpsim.moe import Expert
 from ndpsim.report.pictures.curves import reads_over_time
 from ndpsim.results import ResultCache
 from ndpsim.simulate import simulate_dimm, simulate_expert
-from ndpsim.spec import COMMANDS
+from ndpsim.spec import standards
+from ndpsim.spec.standard import ONE_BANK, SAME_BANKS, WHOLE_RANK
 
 SMALL = Expert(512, 256)
 SHORT = {"model": Expert(1024, 333), "bits": 2}  # less than half an interval between refreshes on trimoe
 DEVICE = load_hardware("trimoe").lane_device()
 INTERVAL = DEVICE.timings["nREFI"]
 CLOCKS = (2, INTERVAL // 2, INTERVAL - 1, INTERVAL, INTERVAL + 1, 100_000)
-REFAB = [command.name for command in COMMANDS].index("REFab")
+REFAB = standards()["DDR5"].names.index("REFab")
 
 
 # ---- from a clock ----------------------------------------------------------------------------------------
@@ -33,7 +34,8 @@ REFAB = [command.name for command in COMMANDS].index("REFab")
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("start", [1, 2, 999, 1000, 1001, 2500, 123_456])
 def test_refreshes_fall_due_at_the_clocks_of_the_policy_whoever_counts_them(name, start):
-    schedule, periods = make_schedule(name, 2, 4, 1000), range(start // 1000 + 5)
+    by_scope = {ONE_BANK: (10, 1000), SAME_BANKS: (9, 1000), WHOLE_RANK: (7, 1000)}
+    schedule, periods = make_schedule(name, Refreshed(2, 4, 4, by_scope)), range(start // 1000 + 5)
     due = [turn._replace(clock=turn.clock + n * schedule.period) for n in periods for turn in schedule.turns]
     seen = schedule.seen_from(start)
     again = [turn._replace(clock=turn.clock + n * seen.period) for n in periods for turn in seen.turns]

@@ -134,7 +134,7 @@ def take_lane_requests(setup, agents, lanes, asked, bus, buses, clock):
         state, source = lanes.states[lane], lane_source(weights, lane)
         held = state.pinned_by_other[0]
         note_room_of(setup, agents, lanes, asked, lane, bus, buses, clock)
-        request = next_request(relayout, policy, lane, state.size[READS], state.size[WRITES], clock)
+        request = next_request(relayout, policy, lane, state.queued[READS], state.queued[WRITES], clock)
         may = would_accept(policy, state, source, clock)
         may = may and may_take_weights(relayout, setup, weights, lane, state.value, clock)
         if request >= 0 and not (may and weights_are_next(relayout, lane)):

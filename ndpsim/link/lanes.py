@@ -94,8 +94,8 @@ def make_lanes(
 @inlined
 def offered(policy, engine, lanes, state, lane, clock):
     """The request that a lane takes at `clock`, if nothing happens before; -1: none."""
-    read_room = state.size[READS] < policy.read_slots
-    write_room = state.size[WRITES] < policy.write_slots
+    read_room = state.queued[READS] < policy.read_slots
+    write_room = state.queued[WRITES] < policy.write_slots
     return next_offer(engine, lanes.offers, lane, read_room, write_room, clock)
 
 

@@ -134,7 +134,7 @@ def recheck_reads(shape, state):
 @inlined
 def mode_changes(policy, state):
     """Whether the watermarks end or begin write mode."""
-    reads, writes = state.size[READS], state.size[WRITES]
+    reads, writes = state.queued[READS], state.queued[WRITES]
     if state.value[WRITE_MODE]:
         return writes < policy.write_mode_below and reads > 0
     return writes > policy.write_mode_from or reads == 0

@@ -55,7 +55,7 @@ __all__ = [
 @inlined
 def is_queued_write(queues, state, source, address):
     """Whether a write to `address` waits in the write queue."""
-    if state.size[WRITES] == 0 or state.writes_at[filter_place(address)] == 0:
+    if state.queued[WRITES] == 0 or state.writes_at[filter_place(address)] == 0:
         return False
     return is_among_writes(queues, state, source, address)
 
@@ -69,11 +69,11 @@ def can_take(policy, queues, state, source, clock):
     if source.cycle.shape[0] > 0 and source.cycle[request] >= clock:
         return False
     if source.place[request] & 1:
-        if state.size[WRITES] < policy.write_slots:
+        if state.queued[WRITES] < policy.write_slots:
             return True
-    elif state.size[READS] < policy.read_slots:
+    elif state.queued[READS] < policy.read_slots:
         return True
-    return state.size[WRITES] > 0 and is_queued_write(queues, state, source, source.address[request])
+    return state.queued[WRITES] > 0 and is_queued_write(queues, state, source, source.address[request])
 
 
 @inlined
@@ -95,7 +95,7 @@ def queue_request(queues, state, source, request, clock):
 def take(queues, state, latencies, source, clock):
     """Take the next request: it is absorbed or queued; returns when it can issue, at the earliest."""
     request, at = assume_nonnegative(state.value[PLACE]), FAR
-    if state.size[WRITES] > 0 and is_queued_write(queues, state, source, source.address[request]):
+    if state.queued[WRITES] > 0 and is_queued_write(queues, state, source, source.address[request]):
         absorb(state.value, latencies, source.place[request] & 1)
     else:
         at = queue_request(queues, state, source, request, clock)

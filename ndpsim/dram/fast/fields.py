@@ -122,7 +122,7 @@ FIELDS = (
     Field("used", (CHUNKS, QUEUES), NUMBER, "mask of the slots that hold a request"),
     Field("counted", (CHUNKS, QUEUES), NUMBER, "mask of those counted as hit, miss or conflict"),
     Field("tail", (CHUNKS, QUEUES), NUMBER, "the slot for the next request, modulo SLOTS"),
-    Field("size", (QUEUES,), NUMBER, "requests in a queue: the bits of `used` over all chunks"),
+    Field("queued", (QUEUES,), NUMBER, "requests in a queue: the bits of `used` over all chunks"),
     Field("chunk_order", (QUEUES, MOST_CHUNKS), CONSTANT, "the chunks of a queue by age, then the free ones"),
     Field("younger_chunks", (QUEUES,), CONSTANT, "chunks in use but the oldest"),
     Field("chunks_of_bank", (QUEUES, BANKS), CONSTANT, "mask of the chunks with requests for a bank"),

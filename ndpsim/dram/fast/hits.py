@@ -23,7 +23,7 @@ def only_hits(skips, shape, state, source):
     """See `controller`: nothing can issue but RD of queued reads, and requests are not timed."""
     if source.cycle.shape[0] > 0:
         return False
-    if state.pending_size | state.size[WRITES] | state.value[WRITE_MODE] != 0:
+    if state.pending_size | state.queued[WRITES] | state.value[WRITE_MODE] != 0:
         return False
     for number in range(ranks_of(shape)):
         rank = assume_nonnegative(number)
@@ -76,7 +76,7 @@ def run_hits(
     """See `controller`."""
     until = state.value[NEXT_REFRESH]
     ready_at = max(rank_ready_at(shape, state), credit_clock(sink))
-    while clock < until and state.value[SERVED] < until_served and state.size[READS] > 0:
+    while clock < until and state.value[SERVED] < until_served and state.queued[READS] > 0:
         if is_full(commands):
             break
         if accepts:
@@ -97,7 +97,7 @@ def run_hits(
                 ready_at = max(rank_ready_at(shape, state), credit_clock(sink))
         clock += 1
         accepts = state.value[TAKEN] < source.admitted[0] and (
-            state.size[READS] < policy.read_slots
+            state.queued[READS] < policy.read_slots
             or source.place[assume_nonnegative(state.value[PLACE])] & 1 == 1
         )
         if not accepts:

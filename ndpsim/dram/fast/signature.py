@@ -61,7 +61,7 @@ def latest_request(shape, state):
 @inlined
 def has_signature(shape, state):
     """Whether data flow, and nothing but reads is under way, all since the source began (again)."""
-    writes = state.size[WRITES]
+    writes = state.queued[WRITES]
     for rank in range(ranks_of(shape)):
         writes |= state.active_size[rank * 2 + WRITES]
     return writes == 0 and state.value[DATA_END] >= 0 and latest_request(shape, state) < state.value[PLACE]
@@ -319,7 +319,7 @@ def write_signature(shape, state, source, sink, table, clock):
     row = source.place[state.value[PLACE]] >> ROW_SHIFT
     at = signature + WORDS
     table[at] = state.value[WRITE_MODE]
-    table[at + 1] = state.size[READS]
+    table[at + 1] = state.queued[READS]
     table[at + 2] = state.pending_size
     table[at + 3] = state.value[DATA_END] - clock
     table[at + 4] = max(state.value[REFRESH_FROM], over) - clock
@@ -337,7 +337,7 @@ def write_signature(shape, state, source, sink, table, clock):
 @inlined
 def clear(shape, state):
     """Empty the read queue and the lists of active reads."""
-    state.used[0, READS] = state.counted[0, READS] = state.size[READS] = 0
+    state.used[0, READS] = state.counted[0, READS] = state.queued[READS] = 0
     for bank in range(ranks_of(shape) * BANKS_PER_RANK):
         state.of_bank[0, READS, bank] = 0
     for number in range(ranks_of(shape)):

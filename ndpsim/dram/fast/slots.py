@@ -190,7 +190,7 @@ def fill_slot(state, queue, chunk, slot, bank, row, arrived, request):
     state.slot_request[queue, at] = request
     state.used[chunk, queue] |= bit
     state.of_bank[chunk, queue, bank] |= bit
-    state.size[queue] += 1
+    state.queued[queue] += 1
     return classify(state, queue, chunk, bit, bank, row, arrived)
 
 
@@ -241,7 +241,7 @@ def take_out(queues, state, source, queue, slot, bank):
     state.counted[chunk, queue] &= keep
     state.of_bank[chunk, queue, bank] &= keep
     leave(state, queue, chunk, bank, ~keep)
-    state.size[queue] -= 1
+    state.queued[queue] -= 1
     if queue == WRITES:
         request = state.slot_request[WRITES, slot]
         state.writes_at[filter_place(source.address[request])] -= 1
