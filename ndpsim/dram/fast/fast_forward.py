@@ -68,7 +68,7 @@ class FastForward(NamedTuple):
 # where compute bounds.
 _LOOKUP, _SIGNATURE, _JUMP, _STEPPING = 1, 5, 6, 5
 # The loss at which lookups pause, and what they may lose after a pause before the next, which is longer.
-_MOST_LOSS, _TRIAL = 1500, 400
+_MOST_LOSS, _TRIAL = 500, 150
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 128, 4096  # spans
 
 
