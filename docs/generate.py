@@ -74,6 +74,7 @@ _ENVIRONMENT = """\
 |---|---|
 | `NDPSIM_CACHE_DIR` | folder of compiled kernels and results, in place of the user's cache folder |
 | `NDPSIM_MEMORY_GIB` | GiB that one call may take, in place of 4 GiB or half of a smaller machine's memory |
+| `NDPSIM_PUBLIC_NUMBA=1` | only what is public in Numba compiles kernels ([running.md](running.md)) |
 | `NUMBA_DISABLE_JIT=1` | everything runs in Python, slowly, for a debugger |
 | `NO_COLOR`, `COLUMNS` | as in other programs: no colours; the width of the terminal |
 """
