@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim._jit import inlined
-from ndpsim.dimm.state import BUS_TAKEN, REFRESH_PENDING
+from ndpsim.dimm.state import BUS_TAKEN, HOST_WAITS, REFRESH_PENDING
 from ndpsim.dram.masks.banks import active_bank
 from ndpsim.dram.masks.choose import (
     active_quiet_until,
@@ -140,7 +140,7 @@ def is_wanted(first, direction, bank):
 def in_the_way(beside, queue, is_active, bank):
     """Whether a request has to wait for those of the first owner of its rank, or for a command bus."""
     rank = bank // BANKS_PER_RANK
-    if beside.direction[rank] & BUS_TAKEN:
+    if beside.direction[rank] & BUS_TAKEN or (not is_active and beside.direction[rank] & HOST_WAITS):
         return True
     if not beside.second[rank]:
         return False

@@ -41,6 +41,7 @@ from ndpsim.dimm.state import (
     WRITE,
 )
 from ndpsim.dimm.transfers import carry_data
+from ndpsim.dimm.turns import note_data
 from ndpsim.dram.masks.banks import requeue_reads
 from ndpsim.dram.masks.choose import (
     mode_changes,
@@ -301,6 +302,7 @@ def step_host(setup, agents, lanes, hosts, asked, bus, clock):
         carry_data(setup, agents.buses, bus, READ if kind == RD else WRITE, rank, clock)
         end = state[DATA_END] if kind == RD else clock
         note_served(traffic, stream, bus, state, served, reads, latency, end)
+        note_data(setup.arbitration, claims.turn_notes[bus], rank, kind == RD, clock)
     if rank * count + bus < lanes.states.shape[0]:
         bank_of_lane = bank % BANKS_PER_RANK
         lane_observes(agents, lanes, asked, rank, bus, origin, kind, bank_of_lane, row, clock)
