@@ -140,6 +140,13 @@ BESIDE = [
     f"ndpsim check LCFS.csv {_DDR5}",
     "ndpsim gemv --hw edge --set dram.scheduler=FCFS --shape 64,32 --host-traffic 5",
     "ndpsim relayout --set dram.scheduler=FCFS --shape 64,32",
+    *(
+        f"ndpsim gemv --hw edge --shape 64,32 --host-traffic 8 --host-reads {reads} --arbitration {name} "
+        f"--json {name}{reads}.json"
+        for reads in (0, 1)
+        for name in ("writes-first", "ndp-first")
+    ),
+    "ndpsim gemv --help",
     "ndpsim compare ramulator addresses.trace --scheduler FCFS",
     "ndpsim gemv --hw mac.yaml --shape 256,64 --tokens 4 --json mac.json",
     "ndpsim gemv --hw narrow.yaml --shape 256,64 --tokens 4 --bits 8 --exact-check --json narrow.json",
@@ -205,7 +212,7 @@ def beside(ran: SimpleNamespace, words: str) -> tuple[int, str]:
 def test_the_pages_are_those_of_the_table():
     linked = re.findall(r"\]\(([\w./-]+\.md)\)", (ROOT / "docs/adding/README.md").read_text())
     assert sorted(link for link in linked if "/" not in link) == [page.name for page in EXAMPLES]
-    assert len(linked) == 5
+    assert len(linked) == 6
     for page in PAGES:
         for link in re.findall(r"\]\(([\w./-]+)\)", page.read_text()):
             assert (page.parent / link).exists(), link
@@ -330,6 +337,18 @@ def test_a_scheduler_as_machine_code_does_the_same(ran, checkout):
     assert any(cache.rglob("*dram.controller.run-*"))
 
 
+# ---- The arbitration
+
+
+def test_writes_of_the_host_come_first_and_its_reads_do_not(ran):
+    def told(name):
+        result = ran.json(name)
+        return [result[key] for key in ("ndp_time_ns", "host_time_ns", "commands", "rows")]
+
+    assert told("writes-first1.json") == told("ndp-first1.json")
+    assert told("writes-first0.json") != told("ndp-first0.json")
+
+
 # ---- The unit
 
 
@@ -406,6 +425,7 @@ def test_the_policy_of_its_page_runs_and_so_does_one_changed_a_little(tmp_path, 
         ("selections", "list"),
         ("FCFS", "dram --help"),
         ("FCFS", "show schema hw"),
+        ("writes-first", "gemv --help"),
         ("mac_array", "show schema hw"),
     ],
 )

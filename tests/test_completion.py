@@ -165,7 +165,7 @@ def test_every_key_that_is_offered_is_a_key_of_hardware():
 def test_names_that_are_repeated_here_are_those_of_their_homes():
     from ndpsim.bench.rows import ROWS
     from ndpsim.cli.list import _names
-    from ndpsim.dimm.state import ARBITRATIONS
+    from ndpsim.dimm.arbitrations import NAMES
     from ndpsim.layout import LAYOUTS
     from ndpsim.link import TOPOLOGIES
     from ndpsim.policies.choose import policy_names
@@ -173,7 +173,7 @@ def test_names_that_are_repeated_here_are_those_of_their_homes():
     from ndpsim.traces import command_forms, request_formats
 
     assert sorted(complete("show", "policy", "")[: len(policy_names())]) == sorted(policy_names())
-    assert sorted(completion.ARBITRATIONS) == sorted(ARBITRATIONS)
+    assert sorted(completion.ARBITRATIONS) == sorted(NAMES)
     assert sorted(completion.COMMAND_FORMS) == sorted(command_forms())
     assert sorted(completion.REQUEST_FORMATS) == sorted(request_formats())
     assert list(completion.ROUTING_FORMATS) == list(routing_formats())

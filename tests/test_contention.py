@@ -19,6 +19,7 @@ from ndpsim.report.traces import all_lanes
 from ndpsim.simulate import (
     ContentionResult,
     Memory,
+    Session,
     contention,
     run_requests,
     simulate_contention,
@@ -33,7 +34,7 @@ from ndpsim.traces import Requests
 
 SMALL = Expert(512, 256)
 MIDDLE = Expert(1024, 512)
-ARBITRATIONS = ("host-first", "ndp-first", "slice")
+ARBITRATIONS = ("host-first", "ndp-first", "slice", "batch")
 ONE_RANK = ("dimm.ranks=1",)
 DDR4 = (
     "dram.standard=DDR4",
@@ -221,6 +222,40 @@ def test_slices_lie_between(saturated):
     assert last.host_slowdown < slices.host_slowdown < first.host_slowdown
 
 
+def test_reads_that_gather_wait_for_others_or_until_their_time_has_come():
+    # A read every 64 ns at random: alone in its rank for most of the time, it waits for as long as it may.
+    paced = {"model": MIDDLE, "host_gbps": 1.0, "pattern": "random", "read_share": 1.0}
+    clock_ns = 1 / 2.4
+    waits = {
+        clocks: simulate_contention(
+            **paced, arbitration=f"batch:reads=30,most=30,clocks={clocks}"
+        ).host_latency_ns
+        for clocks in (500, 2000)
+    }
+    at_once = simulate_contention(**paced, arbitration="host-first").host_latency_ns
+    assert at_once["p50"] < 100
+    for clocks, waited in waits.items():
+        # None beyond its time, that of a drain before it, and refreshes.
+        assert waited["p50"] > 0.4 * clocks * clock_ns
+        assert waited["p90"] < 2.1 * clocks * clock_ns + at_once["max"]
+    single = simulate_contention(**paced, arbitration="batch:reads=1").host_latency_ns
+    assert single["mean"] < 2 * at_once["mean"]
+
+
+def test_gathered_reads_cost_the_unit_less_where_single_ones_make_rows_ping_pong():
+    # Three DIMMs of edge on a channel, one token through short experts, and 10 GB/s of weights to the host.
+    rates = {}
+    for arbitration in ("host-first", "batch"):
+        session = Session("edge", arbitration=arbitration)
+        for number in range(60):
+            session.expert(Expert(2048, 128), 1, number % 3)
+        for dimm in range(3):
+            session.host_read(Expert(2048, 512), "localized", 10 / 3, dimm=dimm, behind=True)
+        session.run(60_000)
+        rates[arbitration] = sum(session.ndp_bytes)
+    assert rates["batch"] > 1.2 * rates["host-first"]
+
+
 @pytest.mark.parametrize("slice_clocks", [200, 1000, 5000])
 @pytest.mark.parametrize("pattern", ["sequential", "random"])
 @pytest.mark.parametrize("read_share", [0.67, 1.0])
@@ -369,6 +404,13 @@ def test_the_same_call_gives_the_same_result(saturated):
         ({"pattern": "randm"}, "^pattern: unknown pattern 'randm'; did you mean 'random'.* nor is it a file"),
         ({"pattern": 3}, "^pattern: unknown pattern '3'"),
         ({"arbitration": "host"}, "^arbitration: unknown arbitration 'host'"),
+        (
+            {"arbitration": "batch:read=3"},
+            "^arbitration: batch: unknown parameter 'read'; did you mean 'reads'",
+        ),
+        ({"arbitration": "batch:reads=0"}, "^arbitration: batch: reads=0 is not a whole number from 1"),
+        ({"arbitration": "batch:reads"}, "^arbitration: batch: 'reads' is not of the form KEY=VALUE"),
+        ({"arbitration": "ndp-first:clocks=3"}, "^arbitration: ndp-first: has no parameter clocks"),
         (
             {"arbitration": "slice", "slice_clocks": 0},
             "^slice_clocks: 0 is not a whole number of clocks from 1",

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ndpsim.audit import check
 from ndpsim.dimm import common
 from ndpsim.dimm import state as shared
+from ndpsim.dimm.arbitrations import make_arbitration
 from ndpsim.dimm.engines import FastDimms, ReadableDimms, SharedDimms, make_dimms
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import FastController, ScanController
@@ -31,6 +32,17 @@ FIELDS = ("rank", "bankgroup", "bank", "row", "column", "write", "address")
 TRANSFER_TICKS = 31
 
 
+ARBITRATIONS = [
+    "host-first",
+    "ndp-first",
+    *(f"slice:clocks={clocks}" for clocks in (1, 17, 100)),
+    "batch",
+    "batch:reads=1,most=30,clocks=700",
+    "batch:reads=3,most=5,clocks=60",
+    "batch:reads=30,most=30,clocks=40",
+]
+
+
 class Work(NamedTuple):
     """DIMMs of a channel and what both sides want of them; requests by lane (weights) and by bus (host)."""
 
@@ -42,7 +54,6 @@ class Work(NamedTuple):
     others: int  # of other DIMMs behind each bus
     buses: int
     arbitration: str
-    slice_clocks: int
     starvation_clocks: int
     fifo: tuple[int, int, int]  # depth, servers, service in unit cycles
     ticks: tuple[int, int]
@@ -140,8 +151,7 @@ def works(draw: st.DrawFn, row_policies: tuple[str, ...] = ("open",), refresh: s
         ranks,
         others,
         buses,
-        draw(st.sampled_from(list(shared.ARBITRATIONS))),
-        draw(st.sampled_from([1, 17, 100])),
+        draw(st.sampled_from(ARBITRATIONS)),
         draw(st.sampled_from([0, 50, 200, 5000])),
         (draw(st.integers(1, 32)), draw(st.integers(1, 5)), draw(st.integers(1, 40))),
         draw(st.sampled_from([(5, 12), (1, 1), (5, 4)])),
@@ -186,7 +196,6 @@ def starving(
         1,
         1,
         arbitration,
-        17,
         starvation_clocks,
         fifo,
         (5, 12),
@@ -213,8 +222,7 @@ def make(work: Work, kind: Any, weights_at: int = 0, recording: bool = True) -> 
         lane_tables,
         host_tables,
         state.make_policy(work.options),
-        shared.ARBITRATIONS[work.arbitration],
-        work.slice_clocks,
+        make_arbitration(work.arbitration),
         work.starvation_clocks,
         device.timings["nCL"],
         device.timings["nCWL"],
@@ -333,11 +341,11 @@ def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert [name for name in one if one[name] != other[name]] == []
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=120)
 @given(works(), st.integers(1, 900), st.booleans())
 @example(starving(145, "ndp-first", 200, (1, 10), 1, 0.9, (0, 1), (32, 3, 10)), 1, True)
-@example(starving(187, "slice", 200, (1, 10), 2, 0.3, (7, 2), (6, 1, 1)), 1, False)
-@example(starving(713, "slice", 50, (32, 32), 2, 0.3, (7, 2), (6, 1, 1)), 1, False)
+@example(starving(187, "slice:clocks=17", 200, (1, 10), 2, 0.3, (7, 2), (6, 1, 1)), 1, False)
+@example(starving(713, "slice:clocks=17", 50, (32, 32), 2, 0.3, (7, 2), (6, 1, 1)), 1, False)
 def test_the_fast_arbiter_does_what_the_readable_one_does(work, pause, decided):
     outcomes = []
     for kind in (FastDimms, ReadableDimms):
@@ -375,7 +383,6 @@ def at_once() -> Work:
         1,
         2,
         "host-first",
-        1,
         0,
         (1, 1, 1),
         (5, 12),
@@ -578,7 +585,6 @@ def test_other_dimms_of_the_channel_are_not_slowed_by_a_lane():
         1,
         1,
         "ndp-first",
-        1,
         5000,
         (32, 4, 1),
         (1, 1),
@@ -634,7 +640,6 @@ def lonely_reads(ranks: int, shared_bus: bool, count: int = 400) -> Work:
         0,
         1,
         "ndp-first",
-        1,
         5000,
         (32, 4, 1),
         (1, 1),

@@ -48,7 +48,7 @@ __all__ = [
 #: What may be completed of a parameter, from the context and what is typed of it; more than fits is no harm.
 Offers = Callable[[click.Context, str], Iterable[str]]
 
-ARBITRATIONS = ("host-first", "ndp-first", "slice")
+ARBITRATIONS = option_names("dimm/arbitrations", "host-first")
 COMMAND_FORMS = option_names("traces/command_formats", "drampower")
 ENGINES = ("ndp", "host-read")
 KV_PLACES = ("auto", "gpu", "host")

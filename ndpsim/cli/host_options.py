@@ -8,16 +8,25 @@ from typing import Any, TypeVar
 import click
 
 from ndpsim.errors import InputError
+from ndpsim.plugins import options_in_words
 
 __all__ = ["OPTION_OF", "host_options", "host_traffic"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_ARBITRATIONS = options_in_words("dimm/arbitrations", "host-first")
+
 # Option, its argument in `simulate_contention`, its form, its default, what it is.
 _OPTIONS: tuple[tuple[str, str, str, str | int | float, str], ...] = (
     ("--host-reads", "read_share", "SHARE", 0.67, "The share of reads in it."),
     ("--host-pattern", "pattern", "NAME|FILE", "sequential", "sequential, random, or a request trace."),
-    ("--arbitration", "arbitration", "NAME", "host-first", "host-first, ndp-first or slice."),
+    (
+        "--arbitration",
+        "arbitration",
+        "NAME",
+        "host-first",
+        f"{_ARBITRATIONS}.",
+    ),
     ("--slice-clocks", "slice_clocks", "N", 1000, "DRAM clocks of each turn under slice."),
 )
 

@@ -22,6 +22,7 @@ from ndpsim.cli.options import (
 )
 from ndpsim.cli.picture_options import picture_options, plot_of
 from ndpsim.errors import InputError
+from ndpsim.plugins import options_in_words
 
 if TYPE_CHECKING:
     from ndpsim.orchestrator.record import LayerRecord, Observer, RunRecord
@@ -147,7 +148,7 @@ def _history(draws: bool, layer: tuple[int, int] | None) -> History | None:
     default="host-first",
     show_default=True,
     metavar="NAME",
-    help="Of a DIMM between host and NDP unit: host-first, ndp-first or slice.",
+    help=f"Of a DIMM between host and NDP unit: {options_in_words('dimm/arbitrations', 'host-first')}.",
 )
 @sets_option
 @json_option

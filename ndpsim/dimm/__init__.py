@@ -20,11 +20,10 @@ such requests and its reads of weights in turn. Without weights its commands are
 **Refresh.** While the host takes part, refreshes fall due as in its channel, and whichever of the two
 controllers can first, issues them. Else every lane keeps its own time. A run begins wherever refresh is.
 
-**Arbitration** says whose turn is first on a rank at a clock: the host's (``host-first``), the NDP unit's
-(``ndp-first``), or by turns for a number of clocks each, beginning with the host (``slice``). Two things
-go before that. While the FIFO of the lane does not refill, the host is first: it refills from when half
-of it is free until it is full. And whose oldest request has waited for longer than the starvation
-threshold, while the other's has not, is first.
+**Arbitration** says whose turn is first on a rank at a clock: a module of `arbitrations` each, which both
+arbiters ask at the points of `turns`. Two things go before that. While the FIFO of the lane does not refill,
+the host is first: it refills from when half of it is free until it is full. And whose oldest request has
+waited for longer than the starvation threshold, while the other's has not, is first.
 
 The second issues what the first leaves: a command to a bank that the first waits for would be in its way,
 and so would be data in the other direction than the first's next data on that rank. A request that holds

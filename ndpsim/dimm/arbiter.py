@@ -31,7 +31,6 @@ from ndpsim.dimm.common import (
     note_room,
     record_is_full,
     turn_of,
-    usual_owner,
 )
 from ndpsim.dimm.relayout import (
     engine_due,
@@ -39,7 +38,7 @@ from ndpsim.dimm.relayout import (
     offer_requests,
 )
 from ndpsim.dimm.staging import give_to_multipliers, next_step
-from ndpsim.dimm.state import FIRST, HOST, NDP, REFILLING, SLICE
+from ndpsim.dimm.state import FIRST, HOST, NDP, REFILLING
 from ndpsim.dimm.stepping import (
     HOST_BIT,
     HOSTS,
@@ -48,13 +47,15 @@ from ndpsim.dimm.stepping import (
     step_lane,
 )
 from ndpsim.dimm.transfers import next_transfer
-from ndpsim.dram.fast.blocking import BUS_TAKEN, REFRESH_PENDING
+from ndpsim.dimm.turns import host_waits, owner_changes_at, usual_owner
+from ndpsim.dram.fast.blocking import BUS_TAKEN, HOST_WAITS, REFRESH_PENDING
 from ndpsim.dram.fast.choose import next_ready_after
 from ndpsim.dram.fast.words import assume_nonnegative, lowest
 from ndpsim.dram.maintenance import next_refresh
 from ndpsim.dram.state import (
     FAR,
     NEXT_REFRESH,
+    WRITE_MODE,
 )
 
 __all__ = ["run"]
@@ -88,13 +89,16 @@ def note_turns(setup, claims, lanes, hosts, asked, bus, buses, clock):
     those on which that has changed).
     """
     host_starves = starves(setup, hosts.shape, hosts.states[bus], asked, bus, HOSTS, clock)
-    usual, ndp_first, turned = usual_owner(setup, clock), 0, 0
+    writes, notes, ndp_first, turned = hosts.states[bus, WRITE_MODE] & 1 != 0, claims.turn_notes[bus], 0, 0
     for number in range(lanes.states.shape[0] // buses):
         rank = assume_nonnegative(number)
         lane = assume_nonnegative(rank * buses + bus)
         note_refilling(claims, lane, clock)
         lane_starves = starves(setup, lanes.shape, lanes.states[lane], asked, bus, rank, clock)
+        usual = usual_owner(setup.arbitration, notes, rank, writes, clock)
         first = first_owner(usual, claims.tally[lane, REFILLING], lane_starves, host_starves)
+        if host_waits(setup.arbitration) and oldest_arrival(lanes.shape, lanes.states[lane]) == FAR:
+            first = HOST
         turned |= (claims.tally[lane, FIRST] != first) << rank
         ndp_first |= (first == NDP) << rank
         claims.tally[lane, FIRST] = first
@@ -105,8 +109,6 @@ def note_turns(setup, claims, lanes, hosts, asked, bus, buses, clock):
 def turns_change(setup, claims, asked, has_host, bus, buses, clock):
     """The first clock at which a turn may change, or a command bus is free, if nothing happens before."""
     lanes, changes = claims.tally.shape[0], FAR
-    if setup.arbitration == SLICE:
-        changes = ((clock - 1) // setup.slice_clocks + 1) * setup.slice_clocks + 1
     for dimm in range(claims.bus_free.shape[0]):
         changes = earlier_of(changes, claims.bus_free[dimm, bus], clock)
     if has_host:
@@ -114,6 +116,8 @@ def turns_change(setup, claims, asked, has_host, bus, buses, clock):
     for lane in range(bus, lanes, buses):
         changes = earlier_of(changes, claims.half_free[lane], clock)
         changes = earlier_of(changes, asked.starves_from[bus, lane // buses], clock)
+        owner_changes = owner_changes_at(setup.arbitration, claims.turn_notes[bus], lane // buses, clock)
+        changes = earlier_of(changes, owner_changes, clock)
     return changes
 
 
@@ -139,6 +143,8 @@ def keep_off_lanes(setup, claims, lanes, asked, bus, buses, clock):
         if claims.tally[lane, FIRST] == NDP:
             column = noted_column(lanes.shape, lanes.states[lane], asked, bus, rank)
             claims.host_direction[bus, rank] = column[1] | pending_refresh(lanes.states[lane])
+            if host_waits(setup.arbitration):
+                claims.host_direction[bus, rank] |= HOST_WAITS
         if claims.bus_free[setup.dimm_of_rank[rank], bus] > clock:
             claims.host_direction[bus, rank] |= BUS_TAKEN
 
@@ -285,7 +291,7 @@ def step_bus(setup, agents, lanes, hosts, asked, bus, clock):
     buses, has_host = hosts.states.shape[0], agents.traffic.takes_part[bus]
     hurried = 0
     if has_host:
-        hurried = take_host_request(setup, agents.traffic, hosts, asked, bus, clock)
+        hurried = take_host_request(setup, agents, hosts, asked, bus, clock)
     if asked.next_from[bus] <= clock:
         begin_steps(setup, agents.weights, lanes, asked, bus, buses, clock)
     hurried |= take_lane_requests(setup, agents, lanes, asked, bus, buses, clock)

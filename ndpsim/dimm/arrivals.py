@@ -31,6 +31,7 @@ from ndpsim.dimm.stepping import (
     set_bit,
 )
 from ndpsim.dimm.transfers import carry_transfer, next_command_at, next_transfer
+from ndpsim.dimm.turns import note_request as note_request_of_host
 from ndpsim.dram.fast.banks import bank_bit
 from ndpsim.dram.fast.choose import mode_changes
 from ndpsim.dram.fast.controller import accept, refresh, would_accept
@@ -153,12 +154,12 @@ def take_lane_requests(setup, agents, lanes, asked, bus, buses, clock):
 
 
 @inlined
-def take_host_request(setup, traffic, hosts, asked, bus, clock):
+def take_host_request(setup, agents, hosts, asked, bus, clock):
     """The host's controller takes its next request, if it is due and has a slot.
 
     Returns the mask of the lane that holds the bank which the request is for.
     """
-    policy, state = setup.policy, hosts.states[bus]
+    policy, state, traffic = setup.policy, hosts.states[bus], agents.traffic
     if traffic.next[bus] < 0:
         admit(traffic, bus, state.value, clock)
         if traffic.next[bus] >= 0:
@@ -172,7 +173,12 @@ def take_host_request(setup, traffic, hosts, asked, bus, clock):
     stream, bank = traffic.next[bus], next_bank(state, source)
     rank = assume_nonnegative(bank // BANKS_PER_RANK)
     served, reads, latency = state.value[SERVED], state.value[READS_SERVED], state.value[READ_LATENCY]
+    is_read = source.place[state.value[PLACE]] & 1 == 0
     ready_at = accept(state, hosts.latencies[bus, stream], source, clock)
+    notes = agents.claims.turn_notes[bus]
+    is_queued = state.value[SERVED] == served
+    if is_queued and note_request_of_host(setup.arbitration, notes, rank, is_read, clock):
+        asked.rest[bus] = clock
     note_served(traffic, stream, bus, state.value, served, reads, latency, 0)
     note_taken(traffic, bus, state.value, clock)
     if traffic.next[bus] < 0:

@@ -10,9 +10,7 @@ from ndpsim.dimm.state import (
     FIRST,
     HOST,
     NDP,
-    NDP_FIRST,
     REFILLING,
-    SLICE,
     STREAM_END,
     STREAM_LATENCY,
     STREAM_READS,
@@ -55,7 +53,6 @@ __all__ = [
     "record_is_full",
     "take_command_bus",
     "turn_after",
-    "usual_owner",
 ]
 
 # What a run returns.
@@ -85,7 +82,8 @@ def due(traffic, stream, bus):
         return max(start, traffic.taken_at[stream, bus])
     length, first = traffic.length[stream, bus], traffic.first[stream, bus]
     of_stream = number // length * total + traffic.number[bus, first + number % length]
-    return start + of_stream * clocks // per + traffic.lag[stream, bus]
+    # What is multiplied stays below `per`, so that no number of requests overflows.
+    return start + of_stream // per * clocks + of_stream % per * clocks // per + traffic.lag[stream, bus]
 
 
 @inlined
@@ -183,14 +181,6 @@ def note_refilling(claims, lane, clock):
         claims.tally[lane, REFILLING] = 1
     elif claims.credit[lane, 0] > claims.room_from[lane]:
         claims.tally[lane, REFILLING] = 0
-
-
-@inlined
-def usual_owner(setup, clock):
-    """Whose turn is first at a clock when none starves."""
-    if setup.arbitration == SLICE:
-        return NDP if (clock - 1) // setup.slice_clocks % 2 else HOST
-    return NDP if setup.arbitration == NDP_FIRST else HOST
 
 
 @inlined

@@ -29,7 +29,6 @@ from ndpsim.dimm.common import (
     record_is_full,
     take_command_bus,
     turn_after,
-    usual_owner,
 )
 from ndpsim.dimm.observing import observe, release_closed
 from ndpsim.dimm.relayout import (
@@ -56,6 +55,7 @@ from ndpsim.dimm.state import (
     WRITE,
 )
 from ndpsim.dimm.transfers import carry_data, carry_transfer, next_command_at, next_transfer
+from ndpsim.dimm.turns import host_waits, note_data, note_request, usual_owner
 from ndpsim.dram.choosing import (
     choose_priority,
     comes_before,
@@ -65,7 +65,7 @@ from ndpsim.dram.choosing import (
     prospect,
     set_write_mode,
 )
-from ndpsim.dram.fast.blocking import BUS_TAKEN
+from ndpsim.dram.fast.blocking import BUS_TAKEN, HOST_WAITS
 from ndpsim.dram.issuing import column_command, issue, reads, reads_or_writes, requeue_reads
 from ndpsim.dram.maintenance import close_due, next_refresh, refresh
 from ndpsim.dram.queues import accept, push_priority, would_accept
@@ -84,6 +84,7 @@ from ndpsim.dram.state import (
     PLACE,
     PRIORITY,
     RANK,
+    RANK_SHIFT,
     READ_LATENCY,
     READS,
     READS_SERVED,
@@ -192,11 +193,15 @@ def take_requests(setup, agents, lanes, hosts, bus, buses, clock):
     admit(traffic, bus, value, clock)
     stream = traffic.next[bus]
     if stream >= 0:
-        taken, served = value[TAKEN], value[SERVED]
+        source = host_source(traffic, bus)
+        place, taken, served = source.place[value[PLACE]], value[TAKEN], value[SERVED]
         read, latency = value[READS_SERVED], value[READ_LATENCY]
-        take_request(hosts, setup.policy, host_source(traffic, bus), channel_at(hosts, bus, stream), clock)
+        take_request(hosts, setup.policy, source, channel_at(hosts, bus, stream), clock)
         note_served(traffic, stream, bus, value, served, read, latency, 0)
         if value[TAKEN] > taken:
+            if value[SERVED] == served:
+                rank, notes = place >> RANK_SHIFT & 255, agents.claims.turn_notes[bus]
+                note_request(setup.arbitration, notes, rank, place & 1 == 0, clock)
             note_taken(traffic, bus, value, clock)
     for lane in range(bus, lanes.channels.size.shape[0], buses):
         if weights.next_from[lane] <= clock:
@@ -331,7 +336,8 @@ def want(channel, rank, wanted, offset, clock):
 def in_the_way(entry, wanted, directions, queue, slot, clock):
     """Whether a request has to wait for those of the first owner, who are marked in `wanted`, or for a
     command bus."""
-    if directions[entry[queue, RANK, slot] - 1] & BUS_TAKEN:
+    direction = directions[entry[queue, RANK, slot] - 1]
+    if direction & BUS_TAKEN or (queue != ACTIVE and direction & HOST_WAITS):
         return True
     asked_for = wanted[entry[queue, BANK, slot]] == clock
     other_way = 1 if entry[queue, FINAL, slot] == standard.WRITE else 2
@@ -502,6 +508,7 @@ def step_host(setup, agents, lanes, hosts, bus, clock):
         carry_data(setup, agents.buses, bus, direction, rank, clock)
         end = value[DATA_END] if direction == READ else clock
         note_served(traffic, stream, bus, value, served, read, latency, end)
+        note_data(setup.arbitration, claims.turn_notes[bus], rank, direction == READ, clock)
     lane = rank * buses + bus
     if lane >= lanes.channels.size.shape[0]:
         return  # a rank without NDP unit
@@ -519,13 +526,17 @@ def step_host(setup, agents, lanes, hosts, bus, clock):
 @inlined
 def note_turns(setup, claims, lanes, host, has_host, bus, buses, clock):
     """Whose turn comes first on each lane of a bus."""
-    starving_since, usual = clock - setup.starvation_clocks, usual_owner(setup, clock)
+    starving_since, notes = clock - setup.starvation_clocks, claims.turn_notes[bus]
     host_starves = has_host and oldest_arrival(host) < starving_since
     for lane in range(bus, lanes.channels.size.shape[0], buses):
         tally = claims.tally[lane]
         note_refilling(claims, lane, clock)
-        starves = oldest_arrival(channel_at(lanes, lane, 0)) < starving_since
+        oldest = oldest_arrival(channel_at(lanes, lane, 0))
+        starves = oldest < starving_since
+        usual = usual_owner(setup.arbitration, notes, lane // buses, host.value[WRITE_MODE] != 0, clock)
         first = first_owner(usual, tally[REFILLING], starves, host_starves)
+        if host_waits(setup.arbitration) and oldest == FAR:
+            first = HOST
         tally[FIRST] = first if has_host else NDP
         claims.lane_direction[lane, 0] = 0
 
@@ -540,6 +551,8 @@ def keep_off_lanes(setup, claims, lanes, bus, buses, clock):
             offset = first_bank(setup.host_tables, 1 + rank) - first_bank(setup.lane_tables, 1)
             want(channel, 1, claims.host_wanted[bus], offset, clock)
             claims.host_direction[bus, rank] = next_column(channel)[1]
+            if host_waits(setup.arbitration):
+                claims.host_direction[bus, rank] |= HOST_WAITS
         if claims.bus_free[rank // setup.dimm_ranks, bus] > clock:
             claims.host_direction[bus, rank] |= BUS_TAKEN
 

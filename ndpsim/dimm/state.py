@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim._by_reference import by_reference
+from ndpsim.dimm.turns import NOTES
 from ndpsim.dram.fast.fields import BANKS_PER_RANK
 from ndpsim.dram.sink import Groups
 from ndpsim.dram.state import FAR, Channel, Policy, Source, make_channel, number_nodes
 from ndpsim.spec import Tables, standard
 
 __all__ = [
-    "ARBITRATIONS",
     "HOST",
     "NDP",
     "Agents",
@@ -49,10 +49,6 @@ Narrow = NDArray[np.int32]
 # Who issues a command.
 NDP, HOST = range(2)
 
-# Whose turn comes first.
-HOST_FIRST, NDP_FIRST, SLICE = range(3)
-ARBITRATIONS = {"host-first": HOST_FIRST, "ndp-first": NDP_FIRST, "slice": SLICE}
-
 # Which way data goes.
 READ, WRITE = range(2)
 
@@ -64,8 +60,7 @@ class Setup(NamedTuple):
     lane_tables: Tables  # a channel of one rank
     host_tables: Tables  # a channel with the ranks of all DIMMs on it
     policy: Policy
-    arbitration: int  # HOST_FIRST, NDP_FIRST or SLICE
-    slice_clocks: int
+    arbitration: Any  # see `dimm.turns`
     starvation_clocks: int  # a request that waits for longer makes its owner first
     read_latency: int  # clocks from a read command to the first beat of its data: nCL
     write_latency: int  # from a write command: nCWL
@@ -221,6 +216,7 @@ class Claims(NamedTuple):
     host_direction: Ints  # [bus, rank]: likewise the NDP unit's; with bits of `dram.fast.blocking`
     bus_free: Ints  # [DIMM, bus]: the clock from which the command bus that its lanes share is free
     last_rank: Ints  # [DIMM, bus]: the rank of the lane that had it last
+    turn_notes: Ints  # [bus, rank and all of them, place]: see `dimm.turns`
 
 
 @by_reference
@@ -270,6 +266,7 @@ def make_claims(setup: Setup, lanes: int, buses: int) -> Claims:
         host_direction=_zeros(buses, host_ranks),
         bus_free=_zeros(dimms, buses),
         last_rank=np.full((dimms, buses), -1, dtype=np.int64),
+        turn_notes=_zeros(buses, host_ranks + 1, NOTES),
     )
 
 

@@ -29,6 +29,7 @@ from ndpsim.dimm.state import (
     WRITE,
 )
 from ndpsim.dimm.transfers import carry_data
+from ndpsim.dimm.turns import note_data
 from ndpsim.dram.fast.banks import requeue_reads
 from ndpsim.dram.fast.blocking import Blocking
 from ndpsim.dram.fast.choose import next_ready_after
@@ -255,6 +256,7 @@ def step_host(setup, agents, lanes, hosts, asked, bus, clock):
         carry_data(setup, agents.buses, bus, READ if command == RD else WRITE, rank, clock)
         stream, end = traffic.stream[bus, request], state.value[DATA_END] if command == RD else clock
         note_served(traffic, stream, bus, state.value, served, reads, latency, end)
+        note_data(setup.arbitration, claims.turn_notes[bus], rank, command == RD, clock)
         if command == RD:
             took = min(state.value[READ_LATENCY] - latency, hosts.latencies.shape[2] - 1)
             hosts.latencies[bus, stream, took] += 1

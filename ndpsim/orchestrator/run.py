@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.arguments import choice, number, progress_function, several, shown, whole_number
+from ndpsim.arguments import number, progress_function, several, shown, whole_number
 from ndpsim.config import Hardware, load_hardware
-from ndpsim.dimm.state import ARBITRATIONS
+from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.errors import InputError
 from ndpsim.moe import MoeShape, load_model
 from ndpsim.orchestrator.bounds import Bounds
@@ -94,7 +94,7 @@ def run_moe(
     steps, batch = whole_number(steps, "steps", 1), whole_number(batch, "batch", 1)
     prompt = 0 if prompt is None else whole_number(prompt, "prompt", 1)
     context = max(whole_number(context, "context", 1), prompt)
-    choice(arbitration, "arbitration", ARBITRATIONS, "arbitration")
+    checked_arbitration(arbitration)
     _check_link(hardware, check_layer, arbitration)
     number(check_limit, "check_limit", 0)
     wanted_layers = _layers(layers, shape)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ndpsim.dimm import common
 from ndpsim.dimm import state as shared
+from ndpsim.dimm.arbitrations import make_arbitration
 from ndpsim.dimm.engines import OpenRow, ReadableDimms, SharedDimms, make_dimms
 from ndpsim.dimm.relayout import LAST_SERVED, Relayout
 from ndpsim.dram import state
@@ -70,8 +71,9 @@ def make_setup(
         lane_tables=machine.tables,
         host_tables=lower(dataclasses.replace(machine.device, ranks=host_ranks)),
         policy=machine.policy,
-        arbitration=shared.ARBITRATIONS[arbitration],
-        slice_clocks=slice_clocks,
+        arbitration=make_arbitration(
+            f"slice:clocks={slice_clocks}" if arbitration == "slice" else arbitration
+        ),
         starvation_clocks=_STARVATION_CLOCKS,
         read_latency=timings["nCL"],
         write_latency=timings["nCWL"],

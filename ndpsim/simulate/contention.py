@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.arguments import choice, flag, progress_function, text, whole_number
+from ndpsim.arguments import flag, progress_function, text, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm import state as shared
+from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.dram import state
 from ndpsim.dram.engines import make_controller
 from ndpsim.errors import InputError
@@ -122,7 +123,8 @@ def simulate_contention(
         read_share: the share of reads among its requests, 0 to 1.
         pattern: "sequential", "random" (seeded, always the same), or a request trace (any format of
             `traces.read_requests`): its addresses and kinds again and again, at the pace of `host_gbps`.
-        arbitration: "host-first", "ndp-first" or "slice", see `dimm`. Under each of them, a request
+        arbitration: a module of `dimm.arbitrations`, "host-first", "ndp-first", "slice" or "batch"; with its
+            parameters "batch:reads=4,clocks=500". Under each of them, a request
             that has waited for more than 16384 clocks in a lane makes it its owner's turn.
         slice_clocks: DRAM clocks of each turn under "slice".
         record_commands: keep the command trace of every lane.
@@ -136,7 +138,7 @@ def simulate_contention(
             host's traffic leaves the NDP unit nothing at all.
     """
     stopwatch = Stopwatch()
-    arbitration = choice(arbitration, "arbitration", shared.ARBITRATIONS, "arbitration")
+    arbitration = checked_arbitration(arbitration)
     slice_clocks = whole_number(slice_clocks, "slice_clocks", 1, _MAX_SLICE, " of clocks")
     of_jobs, layout = token_counts(tokens), text(layout, "layout")
     released = release_times(release_ns, len(of_jobs))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,6 +30,7 @@ PATTERNS = ("sequential", "random")
 
 _ROUND = 1 << 16  # requests of a generated round, which comes again and again
 _SEED = 1
+_MOST_PRODUCT, _MOST_PER = 1 << 61, 1 << 28
 _GOLDEN = (5**0.5 - 1) / 2  # the multiples of no number have parts behind the point that are spread so evenly
 
 
@@ -58,11 +60,15 @@ class HostTraffic:
         return cls(_rate(host_gbps, bus_gbps), number(read_share, "read_share", 0, 1), _pattern(pattern))
 
     def pace(self, device: Device) -> tuple[int, int]:
-        """Clocks between requests, as an exact fraction; 0 when they come as fast as they are
-        taken, or never."""
+        """Clocks between requests, as a fraction; 0 when they come as fast as they are taken, or never.
+
+        The product of both numbers fits an integer of a kernel; that is exact for rates of few digits.
+        """
         if not self.gbps:
             return 0, 1
         interval = device.burst_bytes * 1000 / exact(self.gbps) / device.clock_ps
+        most = math.isqrt(_MOST_PRODUCT * interval.denominator // interval.numerator)
+        interval = interval.limit_denominator(max(1, min(most, _MOST_PER)))
         return interval.numerator, interval.denominator
 
 
@@ -128,7 +134,7 @@ class RequestRound:
         rounds, place = np.divmod(np.arange(count, dtype=np.int64), len(chosen))
         number = rounds * len(self.bus) + chosen[place]
         clocks, per = self.pace
-        cycle = number * clocks // per if clocks else None
+        cycle = number // per * clocks + number % per * clocks // per if clocks else None
         return self._source(tables, chosen[place], cycle)
 
     def on_ranks_from(self, first: int) -> RequestRound:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.dimm.arbitrations import make_arbitration
 from ndpsim.dimm.engines import make_dimms
 from ndpsim.dimm.relayout import LAST_SERVED as LAST_SERVED_AT
 from ndpsim.dimm.relayout import UNSERVED as UNSERVED_REQUESTS
@@ -375,8 +376,7 @@ class SharedBusesJob(Lowered):
             lane_tables=access.tables,
             host_tables=access.tables._replace(ranks=ranks),
             policy=access.policy,
-            arbitration=0,
-            slice_clocks=1,
+            arbitration=make_arbitration("host-first"),
             starvation_clocks=1,
             read_latency=access.tables.read_latency - access.tables.burst,
             write_latency=access.write_latency - access.tables.burst,

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.arguments import choice, flag, number, several, text, whole_number
+from ndpsim.arguments import flag, number, several, text, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm import state as shared
+from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.dimm.engines import OpenRow
 from ndpsim.dimm.relayout import UNSERVED
 from ndpsim.dram import state
@@ -76,7 +77,7 @@ class Session:
         record_commands: bool = False,
     ) -> None:
         self._stopwatch = Stopwatch()
-        arbitration = choice(arbitration, "arbitration", shared.ARBITRATIONS, "arbitration")
+        arbitration = checked_arbitration(arbitration)
         slice_clocks = whole_number(slice_clocks, "slice_clocks", 1, _MAX_SLICE, " of clocks")
         start_clock = whole_number(start_clock, "start_clock", 1, LAST_START)
         recording = flag(record_commands, "record_commands")

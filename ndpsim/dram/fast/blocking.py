@@ -16,10 +16,11 @@ from ndpsim._jit import inlined
 from ndpsim.dram.fast.fields import BANKS_PER_RANK, WRITES
 from ndpsim.dram.state import WRITE_MODE
 
-__all__ = ["BUS_TAKEN", "REFRESH_PENDING", "Blocking", "is_blocked", "is_bus_taken"]
+__all__ = ["BUS_TAKEN", "HOST_WAITS", "REFRESH_PENDING", "Blocking", "is_blocked", "is_bus_taken"]
 
-# Bits of `Blocking.direction`, behind the direction itself.
-BUS_TAKEN, REFRESH_PENDING = 4, 8
+# Bits of `Blocking.direction`, behind the direction itself: the command bus of the rank is taken; a refresh
+# of the other master is pending, so that its queue waits for no bank; what this controller has queued waits.
+BUS_TAKEN, REFRESH_PENDING, HOST_WAITS = 4, 8, 16
 
 
 class Blocking(NamedTuple):
@@ -57,13 +58,14 @@ def is_blocked(blocking, queue, is_active, bank):
     if blocking is None:
         return False
     rank = bank // BANKS_PER_RANK
-    if blocking.direction[rank] & BUS_TAKEN:
+    direction = blocking.direction[rank]
+    if direction & BUS_TAKEN or (not is_active and direction & HOST_WAITS):
         return True
     if not blocking.second[rank]:
         return False
-    turns = blocking.direction[rank] & (1 if queue == WRITES else 2) != 0
+    turns = direction & (1 if queue == WRITES else 2) != 0
     first = blocking.states[blocking.number + rank * blocking.stride]
-    wanted = is_wanted(first, blocking.direction[rank], bank % BANKS_PER_RANK + blocking.offset)
+    wanted = is_wanted(first, direction, bank % BANKS_PER_RANK + blocking.offset)
     if is_active:
         return turns and not wanted
     return turns or wanted

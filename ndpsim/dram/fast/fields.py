@@ -212,6 +212,7 @@ COUNTER_ROLES = {
 }
 
 _LINE = 64  # bytes of a cache line
+_AT_REST = [(field.name, field.at_rest) for field in FIELDS if field.at_rest]
 
 
 @cache
@@ -244,10 +245,9 @@ def make_records(count: int, chunks: int) -> NDArray[Any]:
     room = np.zeros(count * kind.itemsize + _LINE, dtype=np.uint8)  # pages that nobody touches cost nothing
     first = -room.ctypes.data % _LINE
     records = room[first : first + count * kind.itemsize].view(kind)
-    for field in FIELDS:
-        if field.at_rest:
-            records[field.name] = field.at_rest
-    value = records["value"]
-    value[:, channel.CLOCK], value[:, channel.PAUSE] = 1, FAR
-    value[:, channel.FIRST_COMMAND] = value[:, channel.DATA_END] = -1
+    for name, value in _AT_REST:
+        records[name] = value
+    counters = records["value"]
+    counters[:, channel.CLOCK], counters[:, channel.PAUSE] = 1, FAR
+    counters[:, channel.FIRST_COMMAND] = counters[:, channel.DATA_END] = -1
     return records

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.caching import cached_by_identity
 from ndpsim.dram.fast.fields import (
     BANKS_PER_GROUP,
     BANKS_PER_RANK,
@@ -158,6 +159,23 @@ def make_shape(tables: Tables, rows: Any = None, chunks: int = 1) -> Shape:
     )
 
 
+@cached_by_identity(16)
+def _distances(tables: Tables) -> dict[str, Ints]:
+    """The fields of a record that hold distances, int64[previous class, next class]."""
+    of_classes = {}
+    for name, gap in (
+        ("same_rank", np.maximum(tables.gap[0], tables.gap[1])),
+        ("other_rank", np.maximum(tables.gap[0], tables.sibling_gap[1])),
+        ("same_group", tables.gap[2]),
+        ("same_bank", tables.gap[3]),
+    ):
+        of_commands = np.full((CLASSES, CLASSES), NO_RULE)
+        known = min(CLASSES, len(gap))
+        of_commands[:known, :known] = gap[:known, :known]
+        of_classes[name] = of_commands[np.ix_(COMMAND_OF_CLASS, COMMAND_OF_CLASS[:TIMED_CLASSES])]
+    return of_classes
+
+
 def make_states(
     tables: Tables, policy: Policy, count: int = 1, chunks: int = 1, schedule: Schedule | None = None
 ) -> Records:
@@ -169,16 +187,8 @@ def make_states(
     due = schedule_of(tables, policy) if schedule is None else schedule
     put_schedule(states["value"][0], due, np.argsort(COMMAND_OF_CLASS).tolist())
     states["value"][1:] = states["value"][0]
-    for name, gap in (
-        ("same_rank", np.maximum(tables.gap[0], tables.gap[1])),
-        ("other_rank", np.maximum(tables.gap[0], tables.sibling_gap[1])),
-        ("same_group", tables.gap[2]),
-        ("same_bank", tables.gap[3]),
-    ):
-        of_commands = np.full((CLASSES, CLASSES), NO_RULE)
-        known = min(CLASSES, len(gap))
-        of_commands[:known, :known] = gap[:known, :known]
-        states[name] = of_commands[np.ix_(COMMAND_OF_CLASS, COMMAND_OF_CLASS[:TIMED_CLASSES])]
+    for name, distances in _distances(tables).items():
+        states[name] = distances
     states["chunk_order"] = np.arange(MOST_CHUNKS)
     return states
 

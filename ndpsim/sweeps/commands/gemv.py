@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any, ClassVar
 
 from ndpsim.config import Hardware, load_hardware
-from ndpsim.dimm.state import ARBITRATIONS
+from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.errors import InputError
 from ndpsim.moe import Expert, parse_shape
 from ndpsim.results.form import digest_of
@@ -80,7 +80,7 @@ class Gemv(SweptCommand):
         "host-traffic": Parameter("GB/s of the host beside the expert, or saturate", "no traffic", _rate),
         "host-reads": real("The share of reads in the host's traffic", 0.67, 0, 1),
         "host-pattern": word("sequential, random, or a request trace", "sequential", is_file=True),
-        "arbitration": choice("Whose command comes first", "host-first", ARBITRATIONS, "arbitration"),
+        "arbitration": Parameter("Whose command comes first", "host-first", checked_arbitration),
         "slice-clocks": whole("DRAM clocks of each turn under slice", 1000),
     }
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any, ClassVar
 
 from ndpsim.config import Hardware, load_hardware
-from ndpsim.dimm.state import ARBITRATIONS
+from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.errors import InputError
 from ndpsim.moe import load_model
 from ndpsim.orchestrator.run import run_moe
@@ -85,7 +85,7 @@ class Moe(SweptCommand):
         "kv": choice("Where the KV cache lies", "auto", ("auto", "gpu", "host"), "place"),
         "context": whole("Tokens that a decoded token attends to", 512),
         "gpu-experts": whole("Experts of a layer that the GPU has room for", "what fits", 0),
-        "arbitration": choice("Whose command comes first", "host-first", ARBITRATIONS, "arbitration"),
+        "arbitration": Parameter("Whose command comes first", "host-first", checked_arbitration),
     }
 
     def _hardware(self, given: Mapping[str, Any]) -> Hardware:

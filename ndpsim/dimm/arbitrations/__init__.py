@@ -1,0 +1,57 @@
+"""Arbitrations between host and NDP unit, each a module of its name here: whose command is first on a rank.
+
+A module's `ARBITRATION` is a named tuple of its parameters, whole numbers with defaults, and the module has
+its own part at each point of `dimm.turns` that is to differ. Both arbiters ask at these points.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from ndpsim.arguments import text
+from ndpsim.errors import InputError, one_of
+from ndpsim.plugins import option_names
+
+__all__ = ["NAMES", "checked_arbitration", "make_arbitration"]
+
+#: The arbitrations, as options call them.
+NAMES = option_names("dimm/arbitrations", "host-first")
+
+_KEY = "arbitration"
+_MOST = 1 << 30
+
+
+def make_arbitration(named: str) -> Any:
+    """The parameters of the arbitration that is called ``NAME`` or ``NAME:KEY=VALUE,...``.
+
+    Raises:
+        InputError: there is no such arbitration, or a parameter makes no sense.
+    """
+    name, _, settings = named.partition(":")
+    if name not in NAMES:
+        raise InputError(one_of(name, NAMES, "arbitration"), key=_KEY)
+    kind: Any = import_module(f"{__name__}.{name.replace('-', '_')}").ARBITRATION
+    given: dict[str, int] = {}
+    for part in filter(None, settings.split(",")):
+        key, equals, value = (word.strip() for word in part.partition("="))
+        if not equals:
+            raise InputError(f"{name}: '{part}' is not of the form KEY=VALUE", key=_KEY)
+        if key not in kind._fields:
+            problem = one_of(key, kind._fields, "parameter") if kind._fields else f"has no parameter {key}"
+            raise InputError(f"{name}: {problem}", key=_KEY)
+        if not value.isdecimal() or not 1 <= int(value) <= _MOST:
+            raise InputError(f"{name}: {key}={value} is not a whole number from 1 to {_MOST}", key=_KEY)
+        given[key] = int(value)
+    return kind(**given)
+
+
+def checked_arbitration(value: Any) -> str:
+    """An arbitration that a caller gave.
+
+    Raises:
+        InputError: it makes no sense.
+    """
+    named = text(value, _KEY)
+    make_arbitration(named)
+    return named

@@ -1,0 +1,28 @@
+"""The host is first at every clock."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ndpsim._jit import inlined
+from ndpsim.dimm.state import HOST
+
+__all__ = ["ARBITRATION"]
+
+
+class HostFirst(NamedTuple):
+    """There are no parameters."""
+
+    @staticmethod
+    def parts() -> str:
+        """The module of the parts of kernels."""
+        return __name__
+
+
+ARBITRATION = HostFirst
+
+
+@inlined
+def usual_owner(arbitration, notes, rank, writes, clock):
+    """See `dimm.turns`."""
+    return HOST

@@ -1,0 +1,28 @@
+"""The NDP unit is first at every clock."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ndpsim._jit import inlined
+from ndpsim.dimm.state import NDP
+
+__all__ = ["ARBITRATION"]
+
+
+class NdpFirst(NamedTuple):
+    """There are no parameters."""
+
+    @staticmethod
+    def parts() -> str:
+        """The module of the parts of kernels."""
+        return __name__
+
+
+ARBITRATION = NdpFirst
+
+
+@inlined
+def usual_owner(arbitration, notes, rank, writes, clock):
+    """See `dimm.turns`."""
+    return NDP
