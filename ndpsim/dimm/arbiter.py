@@ -89,7 +89,7 @@ def note_turns(setup, claims, lanes, hosts, asked, bus, buses, clock):
     those on which that has changed).
     """
     host_starves = starves(setup, hosts.shape, hosts.states[bus], asked, bus, HOSTS, clock)
-    writes, notes, ndp_first, turned = hosts.states[bus, WRITE_MODE] & 1 != 0, claims.turn_notes[bus], 0, 0
+    writes, notes, ndp_first, turned = hosts.values[bus, WRITE_MODE] & 1 != 0, claims.turn_notes[bus], 0, 0
     for number in range(lanes.states.shape[0] // buses):
         rank = assume_nonnegative(number)
         lane = assume_nonnegative(rank * buses + bus)
