@@ -54,7 +54,7 @@ _NOBODY_WROTE = {
     "dram.row_cap": 4,
     "dram.write_buffer": 32,
     "dimm.command_bus": "private",
-    "host.mapper": "RoBaCoRaBgCh",
+    "host.mapper": "RoBaCoRaCoBgCh",
 }
 _GPU = {
     "gpu.compute_efficiency": 0.7,
@@ -226,7 +226,7 @@ def test_what_a_hardware_file_need_not_say(tmp_path):
         "dram.mapper": "RoBaRaCoCh", "dram.scheduler": "FRFCFS", "dram.row_policy": "open",
         "dram.row_cap": 4, "dram.refresh": "all-bank", "dram.read_buffer": 32, "dram.write_buffer": 32,
         "dimm.count": 1, "dimm.ranks": 1, "dimm.subchannels": 1, "dimm.command_bus": "private",
-        "host.channels": 1, "host.memory_bandwidth_gbps": None, "host.memory_tb": None, "host.mapper": "RoBaCoRaBgCh",
+        "host.channels": 1, "host.memory_bandwidth_gbps": None, "host.memory_tb": None, "host.mapper": "RoBaCoRaCoBgCh",
         "host.cpu_tflops": None,
         "host.cpu_compute_efficiency": None, "host.cpu_added_tokens": 0, "host.cpu_expert_times": None,
         "host.measured_power": None, **_ANY_THREADS,

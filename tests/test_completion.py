@@ -71,7 +71,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["dram", "--row-policy", ""], ["open", "closed-cap"]),
         (["dram", "--refresh", ""], ["all-bank", "none", "per-bank", "same-bank", "staggered"]),
         (["check", "--refresh", "s"], ["same-bank", "staggered"]),
-        (["compare", "--mapper", ""], ["RoBaRaCoCh", "ChRaBaRoCo", "MOP4CLXOR", "RoBaCoRaBgCh"]),
+        (["compare", "--mapper", ""], ["RoBaRaCoCh", "ChRaBaRoCo", "MOP4CLXOR", "RoBaCoRaCoBgCh"]),
         (["dram", "--standard", ""], ["DDR4", "DDR5"]),
         (["dram", "--org", "DDR5_32"], ["DDR5_32Gb_x4", "DDR5_32Gb_x8", "DDR5_32Gb_x16"]),
         (["dram", "--standard", "DDR4", "--timing", "DDR5"], []),

@@ -316,7 +316,7 @@ def test_a_lonely_read_takes_what_its_commands_take():
 
 
 @pytest.mark.parametrize("pattern", ["sequential", "random"])
-@pytest.mark.parametrize("mapper", ["RoBaCoRaBgCh", "RoBaRaCoCh", "MOP4CLXOR"])
+@pytest.mark.parametrize("mapper", ["RoBaCoRaCoBgCh", "RoBaRaCoCh", "MOP4CLXOR"])
 @pytest.mark.parametrize("host_gbps", ["saturate", 7.5])
 def test_the_host_alone_is_a_channel_with_the_ranks_of_all_its_dimms(pattern, mapper, host_gbps):
     # Edge: a sub-channel, two ranks a DIMM, and as many DIMMs a channel as the file says.

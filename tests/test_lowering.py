@@ -606,17 +606,17 @@ def test_traffic_beside_an_expert_lies_as_the_mapper_of_the_host_says():
         mapper: simulate_contention(
             "trimoe", Expert(64, 64), read_share=1.0, sets=[f"host.mapper={mapper}"], record_commands=True
         ).command_traces
-        for mapper in ("RoBaCoRaBgCh", "RoBaRaCoCh", "dram")
+        for mapper in ("RoBaCoRaCoBgCh", "RoBaRaCoCh", "dram")
     }
     lanes = {
         mapper: sum(bool((trace.command == RD).any()) for trace in traces)
         for mapper, traces in activates.items()
     }
-    assert lanes["RoBaCoRaBgCh"] == 8
+    assert lanes["RoBaCoRaCoBgCh"] == 8
     assert (
         [trace.clock.tolist() for trace in activates["dram"]]
         == [trace.clock.tolist() for trace in activates["RoBaRaCoCh"]]
-        != [trace.clock.tolist() for trace in activates["RoBaCoRaBgCh"]]
+        != [trace.clock.tolist() for trace in activates["RoBaCoRaCoBgCh"]]
     )
 
 

@@ -28,7 +28,7 @@ _OPTIONS: tuple[tuple[str, str | int, str], ...] = (
     ("timing", "DDR5_4800AN", "Timing preset."),
     ("ranks", 1, "Ranks on a channel."),
     ("channels", 1, "Channels, interleaved by burst."),
-    ("mapper", "RoBaRaCoCh", "RoBaRaCoCh, ChRaBaRoCo, MOP4CLXOR or RoBaCoRaBgCh."),
+    ("mapper", "RoBaRaCoCh", "RoBaRaCoCh, ChRaBaRoCo, MOP4CLXOR or RoBaCoRaCoBgCh."),
     ("scheduler", "FRFCFS", f"{options_in_words('dram/schedulers', 'FRFCFS')}."),
     ("row_policy", "open", f"{options_in_words('dram/row_policies', 'open')}."),
     ("row_cap", 4, "Column accesses after which closed-cap closes a row."),

@@ -24,7 +24,7 @@ from ndpsim.plugins import option_names
 __all__ = ["MAPPERS", "REFRESH_POLICIES", "ROW_POLICIES", "AddressMapping", "Dram", "Power"]
 
 #: The address mappings by name (`dram.mapping.MAPPERS`).
-MAPPERS = ("RoBaRaCoCh", "ChRaBaRoCo", "MOP4CLXOR", "RoBaCoRaBgCh")
+MAPPERS = ("RoBaRaCoCh", "ChRaBaRoCo", "MOP4CLXOR", "RoBaCoRaCoBgCh")
 #: The policies that there are.
 SCHEDULERS = option_names("dram/schedulers", "FRFCFS")
 ROW_POLICIES = option_names("dram/row_policies", "open")

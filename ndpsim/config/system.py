@@ -97,7 +97,7 @@ class Host(Section):
         default=None, description="memory capacity of the host"
     )
     mapper: Literal[(*MAPPERS, "dram")] = Field(  # type: ignore[valid-type]
-        default="RoBaCoRaBgCh",
+        default="RoBaCoRaCoBgCh",
         description="address mapping of the traffic beside an expert; dram: as dram.mapper says",
     )
     cpu_tflops: Tflops | None = Field(default=None, description="peak of the CPU's matrix units")

@@ -75,7 +75,11 @@ def _in_order(*fields: str) -> tuple[tuple[str, int | None], ...]:
 MAPPERS = {
     "RoBaRaCoCh": Mapping(_in_order("column", "rank", "bankgroup", "bank", "row")),
     "ChRaBaRoCo": Mapping(_in_order("column", "row", "bank", "bankgroup", "rank")),
-    "RoBaCoRaBgCh": Mapping(_in_order("bankgroup", "rank", "column", "bank", "row")),
+    # Two bursts of every bank group of a rank, then of the next rank: these fill most of the gaps that a bank
+    # group, or a change between reads and writes, leaves.
+    "RoBaCoRaCoBgCh": Mapping(
+        (("bankgroup", None), ("column", 1), *_in_order("rank", "column", "bank", "row"))
+    ),
     "MOP4CLXOR": Mapping(
         (("column", 2), *_in_order("rank", "bankgroup", "bank", "column", "row")),
         xor=tuple(Xor(field, "column") for field in ("rank", "bankgroup", "bank", "row")),

@@ -42,7 +42,7 @@ class Dram(SweptCommand):
         "timing": word("Timing preset", "DDR5_4800AN"),
         "ranks": whole("Ranks on a channel", 1),
         "channels": whole("Channels, interleaved by burst", 1),
-        "mapper": word("RoBaRaCoCh, ChRaBaRoCo, MOP4CLXOR or RoBaCoRaBgCh", "RoBaRaCoCh"),
+        "mapper": word("RoBaRaCoCh, ChRaBaRoCo, MOP4CLXOR or RoBaCoRaCoBgCh", "RoBaRaCoCh"),
         "scheduler": word("FRFCFS or FRFCFS-RowHit", "FRFCFS"),
         "row-policy": choice("Row policy", "open", option_names("dram/row_policies", "open"), "row policy"),
         "row-cap": whole("Column accesses after which closed-cap closes a row", 4),
