@@ -170,8 +170,8 @@ class Link(Section):
     pj_per_bit: PicojoulesPerBit | None = Field(default=None, description="energy of a link, both ends")
     topology: Literal["chain", "ring", "mesh", "full", "bus", "groups"] = Field(
         description=(
-            "which DIMMs are linked; bus: all, by one wire that carries a packet at a time; groups: chains of "
-            "group_dimms, bridged over the host's channels"
+            "which DIMMs are linked; bus: all, by one wire that carries a packet at a time; groups: chains "
+            "of group_dimms, bridged over the host's channels"
         )
     )
     ports: int = Field(ge=1, le=1023, description="links a DIMM can have")
