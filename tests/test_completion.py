@@ -62,7 +62,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["relayout", "--model", "sub/c"], ["sub/config.json"]),
         (["gemv", "--layout", ""], ["localized", "striped", "sharded:"]),
         (["relayout", "--from", "s"], ["striped", "sharded:"]),
-        (["relayout", "--topology", ""], ["chain", "ring", "mesh", "full", "groups", "all"]),
+        (["relayout", "--topology", ""], ["chain", "ring", "mesh", "full", "bus", "groups", "all"]),
         (["gemv", "--engine", ""], ["ndp", "host-read"]),
         (["gemv", "--arbitration", "h"], ["host-first"]),
         (["gemv", "--host-pattern", "s"], ["sequential", "sub/"]),

@@ -50,6 +50,20 @@ def test_a_channel_carries_one_packet_at_a_time_in_whichever_direction():
     assert send(network("groups", 4), [(0, 2, 10, 0), (2, 0, 10, 6)])[1] == [11, 16]
 
 
+def test_a_bus_carries_one_packet_at_a_time_of_whichever_two_dimms():
+    # 10 B at 1 GB/s are 10 ns, and 2 ns until the packet is there; the bus is free at once. DIMMs have their
+    # turns one after the other, and so have the flows of a DIMM: 0 to 1, 1 to 2, 3 to 0, 0 to 2, 0 to 1.
+    packets = [(0, 1, 10, 0), (0, 1, 10, 0), (0, 2, 10, 0), (1, 2, 10, 0), (3, 0, 10, 0)]
+    net = network("bus", 4)
+    done, arrived = send(net, packets)
+    assert arrived == [12, 52, 42, 22, 32]
+    assert (net.wire_names, done.busy.tolist()) == (("bus",), [50 * link_ticks(net, Fraction(1000)).ticks[0]])
+    assert done.most_waiting.tolist() == [0, 0, 0, 0]  # none passes through a DIMM
+    assert send(network("full", 4), packets)[1] == [12, 22, 12, 12, 12]
+    # One that comes when the bus is busy waits for it; one that stays in its DIMM does not.
+    assert send(net, [(2, 0, 10, 0), (1, 3, 5, 4), (3, 3, 5, 1)])[1] == [12, 17, 1]
+
+
 def test_two_flows_that_cross_in_a_ring_share_the_common_wire_in_turn():
     # Ring of four, 10 B packets of 10 ns, 2 ns a hop. Flow A: 0 -> 2 (up, by 1), flow B: 1 -> 2.
     # On the wire 1 -> 2: B's first at 0-10. A's first is at 1 at 12, but B's second has begun at 10-20; then in
@@ -76,6 +90,7 @@ def test_two_flows_that_cross_in_a_ring_share_the_common_wire_in_turn():
         ("mesh", 16, 6, 0, [5, 4, 0]),
         ("mesh", 7, 0, 2, [1, 2]),
         ("full", 5, 4, 1, [1]),
+        ("bus", 5, 4, 1, [1]),
         ("groups", 4, 0, 1, [1]),
         ("groups", 4, 0, 2, [4, 2]),
     ],
@@ -97,6 +112,8 @@ def test_routes(topology, dimms, source, target, nodes):
         ("mesh", 16, 4),
         ("full", 16, 15),
         ("chain", 1, 0),
+        ("bus", 16, 1),
+        ("bus", 1, 0),
     ],
 )
 def test_ports_needed(topology, dimms, ports):
@@ -125,7 +142,7 @@ def test_rates_with_too_many_digits_are_an_error():
 
 NETWORKS = st.builds(
     network,
-    st.sampled_from(["chain", "ring", "mesh", "full", "groups"]),
+    st.sampled_from(["chain", "ring", "mesh", "full", "bus", "groups"]),
     st.integers(2, 9),
     gbps=st.sampled_from([1, 0.5, 2]),
     latency_ns=st.sampled_from([0, 1, 3]),

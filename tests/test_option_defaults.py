@@ -407,7 +407,7 @@ def test_no_topology_takes_ports_away():
         name: one["config"]["hardware"]["link"]["ports"]
         for name, one in result(*MOVED, "--no-host", "--topology", "all", "--set", "link.ports=3").items()
     }
-    assert ports == {"chain": 3, "ring": 3, "mesh": 3, "full": 3, "groups": 3}
+    assert ports == {"chain": 3, "ring": 3, "mesh": 3, "full": 3, "bus": 3, "groups": 3}
 
 
 def test_commands_are_written_of_as_many_experts_as_move_at_once(tmp_path):

@@ -338,7 +338,7 @@ def pictures(tmp_path_factory, moe_by_hand):
         name: simulate_relayout(
             "trimoe", SMALL, 2, sets=[*FEW, f"link.topology={name}", "link.ports=3", "link.group_dimms=2"]
         )
-        for name in ("chain", "ring", "mesh", "full", "groups")
+        for name in ("chain", "ring", "mesh", "full", "bus", "groups")
     }
     made["topologies"] = relayouts.topologies_figure, topologies
     for name in ("striped", "localized", "sharded:2"):

@@ -61,7 +61,7 @@ def jobs(draw):
             base = pair[-1].end
         transfers.append(Transfer(*pair))
     bridge = Bridge(2, geometry.channels, 1.6, 5 * CLOCK_NS)
-    topology = draw(st.sampled_from(["chain", "ring", "mesh", "full", "groups"]))
+    topology = draw(st.sampled_from(["chain", "ring", "mesh", "full", "bus", "groups"]))
     latency = draw(st.sampled_from([0, 1, 7])) * CLOCK_NS
     network = make_network(topology, dimms, 9, draw(st.sampled_from([1.6, 0.8])), latency, bridge)
     dimm_lane = np.arange(dimms * lanes, dtype=np.int32)
@@ -302,7 +302,7 @@ def test_parts_of_bytes_at_the_end_of_a_region_go_over_the_wire_as_whole_ones(hi
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-@pytest.mark.parametrize("topology", ["chain", "ring", "mesh", "full", "groups"])
+@pytest.mark.parametrize("topology", ["chain", "ring", "mesh", "full", "bus", "groups"])
 def test_no_relayout_is_faster_than_its_slowest_resource(source, target, topology):
     result = small(
         f"link.topology={topology}", "link.ports=3", "link.group_dimms=2", source=source, target=target
@@ -370,6 +370,17 @@ def test_one_dimm_to_its_neighbour_takes_as_long_as_its_link_and_little_more():
     assert result.bottleneck == "link dimm 0 to 1"
     # Before the link starts: ACT, RD and its data; after it: the hop, ACT and WR of the last packet.
     assert 0 < result.time_ns - result.bounds_ns["links"] < 300
+
+
+def test_over_a_bus_all_packets_go_one_after_the_other():
+    # Four DIMMs send three quarters of what they have, in packets of 256 B with 16 B of header, at 25 GB/s.
+    result = small("link.topology=bus", "link.ports=1", experts=4)
+    sent_bytes = 4 * 3 * 256 * 48 * 2 * 3 // 4
+    assert (result.sent_bytes, result.wire_bytes) == (sent_bytes, sent_bytes * 272 // 256)
+    assert result.bounds_ns["links"] == pytest.approx(result.wire_bytes / 25)
+    assert result.bottleneck == "link bus"
+    assert list(result.link_busy) == ["bus"]
+    assert result.wire_bytes / 25 < result.time_ns < 1.05 * result.wire_bytes / 25
 
 
 def test_what_lies_where_it_shall_does_not_move():

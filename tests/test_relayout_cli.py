@@ -47,8 +47,8 @@ def test_the_text_says_time_bottleneck_and_the_host():
 def test_all_topologies_with_the_ports_they_need():
     status, out, _ = call("--topology", "all", "--json", "-")
     results = json.loads(out)
-    assert (status, list(results)) == (0, ["chain", "ring", "mesh", "full", "groups"])
-    assert [one["config"]["hardware"]["link"]["ports"] for one in results.values()] == [2, 2, 2, 3, 2]
+    assert (status, list(results)) == (0, ["chain", "ring", "mesh", "full", "bus", "groups"])
+    assert [one["config"]["hardware"]["link"]["ports"] for one in results.values()] == [2, 2, 2, 3, 2, 2]
     assert len({json.dumps(one["host"]) for one in results.values()}) == 1
     status, out, _ = call("--topology", "all")
     assert all(f"\n{name}" in out for name in results)

@@ -146,8 +146,8 @@ def relayout() -> Drawing:
 
 
 def topologies() -> Drawing:
-    """Chain, ring, mesh, full and groups."""
-    drawing = Drawing(760, 190, "How DIMMs can be linked")
+    """Chain, ring, mesh, full, bus and groups."""
+    drawing = Drawing(912, 190, "How DIMMs can be linked")
     chain = ((0, 1), (1, 2), (2, 3))
     square = ((0, 1), (1, 3), (3, 2), (2, 0))
     shapes = {
@@ -158,6 +158,7 @@ def topologies() -> Drawing:
             ((0, 1), (1, 2), (3, 4), (4, 5), (0, 3), (1, 4), (2, 5)),
         ),
         "full": (((20, 20), (88, 20), (20, 90), (88, 90)), (*square, (0, 3), (1, 2))),
+        "bus": (((0, 45), (36, 45), (72, 45), (108, 45)), ()),
         "groups": (
             ((0, 15), (36, 15), (72, 15), (0, 99), (36, 99), (72, 99)),
             ((0, 1), (1, 2), (3, 4), (4, 5)),
@@ -167,6 +168,10 @@ def topologies() -> Drawing:
         left = 14 + 152 * column
         for one, other in links:
             drawing.line(*((left + x + 12, 20 + y + 12) for x, y in (places[one], places[other])))
+        if name == "bus":
+            drawing.line((left, 119), (left + 132, 119))
+            for x, y in places:
+                drawing.line((left + x + 12, 20 + y + 12), (left + x + 12, 119))
         for x, y in places:
             drawing.box(left + x, 20 + y, 24, 24, "", DRAM)
         if name == "groups":

@@ -63,7 +63,7 @@ def _dimms(text: str | None, option: str) -> list[int] | None:
 @click.option("--from-dimms", metavar="D,D,...", help="First DIMM of each expert.  [default: spread evenly]")
 @click.option("--to-dimms", metavar="D,D,...", help="The same for where they go.")
 @click.option(
-    "--topology", metavar="NAME", help="Of the links: chain, ring, mesh, full, groups; or all of them."
+    "--topology", metavar="NAME", help="Of the links: chain, ring, mesh, full, bus, groups; or all of them."
 )
 @weight_options
 @click.option("--no-host", is_flag=True, help="Do not simulate the same move by the host.")

@@ -166,14 +166,17 @@ class Gpu(Section):
 
 
 class Link(Section):
-    """The links between DIMMs; each carries packets both ways at once, at `link_gbps` each way."""
+    """The links between DIMMs; each carries packets both ways at once, at `link_gbps` each way, but a bus."""
 
     lanes: int = Field(ge=1, le=256, description="serial lanes of a link")
     lane_gbit_s: Annotated[Positive, unit("Gb/s")] = Field(description="rate of a lane")
-    link_gbps: WireGbps = Field(description="bandwidth of a link, one direction")
+    link_gbps: WireGbps = Field(description="bandwidth of a link, one direction; of a bus, altogether")
     pj_per_bit: PicojoulesPerBit | None = Field(default=None, description="energy of a link, both ends")
-    topology: Literal["chain", "ring", "mesh", "full", "groups"] = Field(
-        description="which DIMMs are linked; groups: chains of group_dimms, bridged over the host's channels"
+    topology: Literal["chain", "ring", "mesh", "full", "bus", "groups"] = Field(
+        description=(
+            "which DIMMs are linked; bus: all, by one wire that carries a packet at a time; groups: chains "
+            "of group_dimms, bridged over the host's channels"
+        )
     )
     ports: int = Field(ge=1, le=1023, description="links a DIMM can have")
     hop_latency_ns: LinkLatency = Field(

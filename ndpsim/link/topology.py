@@ -123,13 +123,20 @@ def _full(dimms: int) -> Towards:
 
 
 #: The next neighbour on the way, for topologies of so many DIMMs without the host. A packet for the DIMM
-#: opposite in a ring goes on as it began: from its first hop on, one way is the shorter.
+#: opposite in a ring goes on as it began: from its first hop on, one way is the shorter. On a bus every DIMM
+#: reaches every other, too, but over one wire.
 TOPOLOGIES: dict[str, Callable[[int], Towards]] = {
     "chain": _chain,
     "ring": _ring,
     "mesh": _mesh,
     "full": _full,
+    "bus": _full,
 }
+
+
+def _wire_name(topology: str, at: int, to: int) -> str:
+    """The wire from one DIMM to another; a bus is the same for all."""
+    return "bus" if topology == "bus" else f"dimm {at} to {to}"
 
 
 def _steps(towards: Towards, group: range) -> dict[tuple[int, int], int]:
@@ -162,10 +169,10 @@ def ports_needed(topology: str, dimms: int, group_dimms: int = 1) -> int:
         steps = _steps(_chain(group_dimms), range(min(group_dimms, dimms)))
     else:
         steps = _steps(TOPOLOGIES[topology](dimms), range(dimms))
-    neighbours: dict[int, set[int]] = {}
+    wires: dict[int, set[str]] = {}
     for (at, _), to in steps.items():
-        neighbours.setdefault(at, set()).add(to)
-    return max(map(len, neighbours.values()), default=0)
+        wires.setdefault(at, set()).add(_wire_name(topology, at, to))
+    return max(map(len, wires.values()), default=0)
 
 
 def make_network(
@@ -177,7 +184,7 @@ def make_network(
         topology: one of `TOPOLOGIES`, or "groups".
         dimms: DIMMs, from 1.
         ports: links a DIMM can have.
-        gbps: what a link carries in one direction, in GB/s.
+        gbps: what a link carries in one direction, or a bus altogether, in GB/s.
         hop_latency_ns: latency of a hop over a link.
         bridge: for "groups".
 
@@ -213,16 +220,23 @@ def _network(
     for (at, target), to in sorted(steps.items()):
         if (at, to) not in numbers:
             numbers[at, to] = len(hops)
-            hops.append(_hop(at, to, dimms, names, gbps, latency_ns, bridge))
+            hops.append(_hop(topology, at, to, dimms, names, gbps, latency_ns, bridge))
         next_hop[at, target] = numbers[at, to]
     return Network(topology, dimms, tuple(hops), next_hop, tuple(names))
 
 
 def _hop(
-    at: int, to: int, dimms: int, names: dict[str, int], gbps: float, latency_ns: float, bridge: Bridge | None
+    topology: str,
+    at: int,
+    to: int,
+    dimms: int,
+    names: dict[str, int],
+    gbps: float,
+    latency_ns: float,
+    bridge: Bridge | None,
 ) -> Hop:
     if bridge is None or dimms not in (at, to):
-        return Hop(at, to, names.setdefault(f"dimm {at} to {to}", len(names)), gbps, latency_ns)
+        return Hop(at, to, names.setdefault(_wire_name(topology, at, to), len(names)), gbps, latency_ns)
     channel = min(at, to) % bridge.channels
     wire = names.setdefault(f"channel {channel}", len(names))
     return Hop(at, to, wire, bridge.gbps, bridge.latency_ns if to == dimms else 0.0)

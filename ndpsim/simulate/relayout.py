@@ -2,7 +2,7 @@
 
 Each DIMM's unit reads its bursts in order into one half of its buffer, sends them as packets, receives into
 the other half, and writes: `ndpsim.link.engine` says exactly when. Experts beyond those that may migrate at
-once wait until the ones before have arrived.
+once wait until the ones before have arrived; `relayout_waves` says which go first.
 
 The host does the same through its channels: it reads each burst, and writes it when it has it, with as many
 bursts in flight as its controllers' queues hold. No time on its cores is counted.
@@ -42,6 +42,7 @@ from ndpsim.simulate.relayout_result import (
     relayout_result,
 )
 from ndpsim.simulate.relayout_run import Access, Run, Wave, make_wave, run_relayout
+from ndpsim.simulate.relayout_waves import choose_waves
 from ndpsim.simulate.weights import describe_weights, named_weights
 
 __all__ = ["MAX_EXPERTS", "HostMove", "OtherDimms", "RelayoutResult", "Stretch", "simulate_relayout"]
@@ -53,14 +54,19 @@ MAX_EXPERTS = 64
 
 
 def _simulate(
-    access: Access, by_host: Access | None, waves: Sequence[Wave], record: bool, progress: Progress
+    access: Access,
+    waves: Sequence[Wave],
+    by_host: Access | None,
+    host_waves: Sequence[Wave],
+    record: bool,
+    progress: Progress,
 ) -> tuple[list[Run], list[Run]]:
     """Runs by the units, and by the host where it is asked for: each in a thread, as they share nothing."""
     stop = Event()
 
     def host_runs() -> list[Run]:
         return (
-            [run_relayout(by_host, wave, False, lambda share: None, stop) for wave in waves]
+            [run_relayout(by_host, wave, False, lambda share: None, stop) for wave in host_waves]
             if by_host
             else []
         )
@@ -160,9 +166,13 @@ def simulate_relayout(
     at_once = hardware.relayout.concurrent_experts
     ensure_transfers_fit(transfers[:at_once], record_commands)
     by_host = access_by_host(hardware, geometry) if host and transfers else None
+    chosen = choose_waves(access, transfers, at_once)
+    host_chosen = choose_waves(by_host, transfers, at_once) if by_host else []
     with hardware.errors_at_origins():
-        waves = [make_wave(transfers[n : n + at_once]) for n in range(0, len(transfers), at_once)]
-        runs, host_runs = _simulate(access, by_host, waves, record_commands, progress)
+        waves, host_waves = (
+            [make_wave([transfers[expert] for expert in wave]) for wave in of] for of in (chosen, host_chosen)
+        )
+        runs, host_runs = _simulate(access, waves, by_host, host_waves, record_commands, progress)
     config = {
         "hardware": hardware.to_dict(),
         **describe_weights(weights, model_name),

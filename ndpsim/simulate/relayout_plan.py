@@ -224,14 +224,16 @@ def plan_transfers(
     target: tuple[str, list[int]],
     used: list[int] | None = None,
 ) -> list[Transfer]:
-    """The experts that go elsewhere; the rest lies where it shall.
+    """The experts that go elsewhere, sorted by their DIMMs; the rest lies where it shall.
+
+    They are alike, so that the order in which they are given makes no difference.
 
     Args:
         source, target: a layout, and the first DIMM of each expert.
         used: by DIMM, the places of its lanes that are taken; those of the experts join them.
     """
     memory = _Memory(geometry, weights, [0] * geometry.dimms if used is None else used)
-    ends = [*zip(source[1], target[1], strict=True)]
+    ends = sorted(zip(source[1], target[1], strict=True))
     away = [pair for pair in ends if source[0] != target[0] or pair[0] != pair[1]]
     sources = [memory.place(source[0], first, "source") for first, _ in away]
     targets = [memory.place(target[0], second, "target") for _, second in away]

@@ -49,7 +49,7 @@ class Relayout(SweptCommand):
         "to": word("Where they go", "striped"),
         "from-dimms": several(whole("First DIMM of each expert", "spread evenly", 0)),
         "to-dimms": several(whole("The same for where they go", "spread evenly", 0)),
-        "topology": word("Of the links: chain, ring, mesh, full or groups", "the hardware's"),
+        "topology": word("Of the links: chain, ring, mesh, full, bus or groups", "the hardware's"),
         **WEIGHTS,
         "no-host": flag("Do not simulate the same move by the host"),
         "other-dimms": flag("Simulate the same with experts on neighbouring DIMMs, too"),

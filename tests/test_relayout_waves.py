@@ -1,0 +1,126 @@
+"""Experts in waves: the order in which they are given costs nothing, and links and lanes are used evenly."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ndpsim import load_hardware, simulate_relayout
+from ndpsim.layout import ExpertFormat, ExpertWeights
+from ndpsim.moe import Expert
+from ndpsim.simulate.geometry import geometry_of
+from ndpsim.simulate.relayout_plan import access_by_host, access_by_units, plan_transfers
+from ndpsim.simulate.relayout_waves import choose_waves
+
+EXPERT = Expert(1024, 256)
+HARDWARE = load_hardware("trimoe", ["ndp.relayout.concurrent_experts=4"])
+GEOMETRY = geometry_of(HARDWARE)
+WEIGHTS = ExpertWeights(256, 48, ExpertFormat.of(16))
+
+
+def move(source_dimms, target="striped", target_dimms=None, **options):
+    experts = len(source_dimms)
+    options.setdefault("host", False)
+    return simulate_relayout(
+        HARDWARE, EXPERT, experts, "localized", target, source_dimms, target_dimms, **options
+    )
+
+
+def test_the_order_of_experts_makes_no_difference():
+    dimms = list(range(0, 16, 2))
+    results = []
+    for order in (dimms, dimms[::-1], [0, 4, 8, 12, 2, 6, 10, 14], [14, 12, 0, 2, 8, 6, 10, 4]):
+        results.append(move(order, host=True))
+        assert results[-1].config["source_dimms"] == order
+    assert len({(result.time_ns, result.host.time_ns) for result in results}) == 1
+    # As fast as the two halves that keep experts' ways on the ring apart, each by itself; from neighbours the
+    # links of a half of the ring carry what those of all could, and it took 1.75 times as long.
+    apart = sum(move(half).time_ns for half in ([0, 4, 8, 12], [2, 6, 10, 14]))
+    assert results[0].time_ns == pytest.approx(apart, rel=0.002)
+
+
+def test_experts_for_one_dimm_go_one_after_the_other():
+    # Those for DIMM 8 and those for DIMM 9: one of each in each wave.
+    sources, targets = [0, 1, 2, 3, 4, 5, 6, 7], [8, 8, 8, 8, 9, 9, 9, 9]
+    hardware = load_hardware(
+        "trimoe", ["ndp.relayout.concurrent_experts=2", "link.topology=full", "link.ports=15"]
+    )
+    access = access_by_units(hardware, GEOMETRY)
+    transfers = plan_transfers(GEOMETRY, WEIGHTS, ("localized", sources), ("localized", targets))
+    for wave in choose_waves(access, transfers, 2):
+        assert sorted(transfers[expert].target.dimms for expert in wave) == [[8], [9]]
+
+
+def least_ns(access, transfers, waves):
+    """What waves take at least: of each, its busiest wire or lane, burst by burst and way by way."""
+    total = 0.0
+    for wave in waves:
+        lane_ns, wire_ns = {}, {}
+        for expert in wave:
+            for layout in transfers[expert]:
+                lanes = [
+                    int(access.dimm_lanes.lane[dimm * layout.geometry.lanes + lane])
+                    for dimm in layout.dimms
+                    for lane in range(layout.geometry.lanes)
+                ]
+                for lane in lanes:
+                    burst_ns = access.timebase.to_ns(access.tables.burst * access.timebase.ticks[0])
+                    lane_ns[lane] = lane_ns.get(lane, 0.0) + layout.bursts * burst_ns / len(lanes)
+            source, target = transfers[expert]
+            for one in source.dimms:
+                for other in target.dimms:
+                    for hop in access.network.route(one, other) if access.network.dimms > 1 else []:
+                        of = access.network.hops[hop]
+                        share = 256 * 48 * 3 * 2 / len(source.dimms) / len(target.dimms) / of.gbps
+                        wire_ns[of.wire] = wire_ns.get(of.wire, 0.0) + share
+        total += max([*lane_ns.values(), *wire_ns.values()])
+    return total
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_waves_are_no_worse_than_those_of_any_simple_order(data):
+    topology = data.draw(st.sampled_from(["chain", "ring", "mesh", "full", "bus", "groups"]))
+    hardware = load_hardware("trimoe", [f"link.topology={topology}", "link.ports=15"])
+    access = data.draw(st.sampled_from([access_by_units, access_by_host]))(hardware, GEOMETRY)
+    experts, at_once = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 5))
+    layouts = data.draw(
+        st.lists(st.sampled_from(["localized", "sharded:4", "striped"]), min_size=2, max_size=2)
+    )
+    last = {"localized": 15, "sharded:4": 12, "striped": 0}
+    ends = [
+        data.draw(st.lists(st.integers(0, last[layout]), min_size=experts, max_size=experts))
+        for layout in layouts
+    ]
+
+    def planned(order):
+        pairs = [(layout, [dimms[n] for n in order]) for layout, dimms in zip(layouts, ends, strict=True)]
+        return plan_transfers(GEOMETRY, WEIGHTS, *pairs)
+
+    def where(transfers, waves):
+        return [
+            [(layout.dimms, layout.base) for expert in wave for layout in transfers[expert]] for wave in waves
+        ]
+
+    transfers = planned(range(experts))
+    waves, count = choose_waves(access, transfers, at_once), -(-len(transfers) // at_once)
+    assert sorted(expert for wave in waves for expert in wave) == list(range(len(transfers)))
+    assert len(waves) == count
+    assert all(1 <= len(wave) <= at_once for wave in waves)
+    everyone = np.arange(len(transfers))
+    simple = [
+        [everyone[n : n + at_once] for n in range(0, len(transfers), at_once)],
+        [everyone[n::count] for n in range(count)],
+    ]
+    assert all(
+        least_ns(access, transfers, waves) <= least_ns(access, transfers, other) * (1 + 1e-6)
+        for other in simple
+    )
+    shuffled = list(range(experts))
+    random.Random(experts).shuffle(shuffled)
+    again = planned(shuffled)
+    assert where(transfers, waves) == where(again, choose_waves(access, again, at_once))
