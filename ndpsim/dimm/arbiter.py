@@ -48,13 +48,15 @@ from ndpsim.dimm.stepping import (
 )
 from ndpsim.dimm.transfers import next_transfer
 from ndpsim.dimm.turns import host_waits, owner_changes_at, usual_owner
-from ndpsim.dram.fast.blocking import BUS_TAKEN, HOST_WAITS, REFRESH_PENDING
 from ndpsim.dram.fast.choose import next_ready_after
 from ndpsim.dram.fast.words import assume_nonnegative, lowest
 from ndpsim.dram.maintenance import next_refresh
 from ndpsim.dram.state import (
+    BUS_TAKEN,
     FAR,
+    HOST_WAITS,
     NEXT_REFRESH,
+    REFRESH_PENDING,
     WRITE_MODE,
 )
 

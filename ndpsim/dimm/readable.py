@@ -56,30 +56,21 @@ from ndpsim.dimm.state import (
 )
 from ndpsim.dimm.transfers import carry_data, carry_transfer, next_command_at, next_transfer
 from ndpsim.dimm.turns import host_waits, note_data, note_request, usual_owner
-from ndpsim.dram.choosing import (
-    choose_priority,
-    comes_before,
-    forget_all,
-    look_over,
-    may_issue,
-    prospect,
-    set_write_mode,
-)
-from ndpsim.dram.fast.blocking import BUS_TAKEN, HOST_WAITS
-from ndpsim.dram.issuing import column_command, issue, reads, reads_or_writes, requeue_reads
+from ndpsim.dram.choosing import Blocking, forget_all
+from ndpsim.dram.issuing import reads, reads_or_writes, requeue_reads
 from ndpsim.dram.maintenance import close_due, next_refresh, refresh
 from ndpsim.dram.queues import accept, push_priority, would_accept
 from ndpsim.dram.state import (
     ACTIVE,
     ARRIVED,
     BANK,
+    BUS_TAKEN,
     DATA_END,
     FAR,
     FINAL,
     GROUP,
-    INDEX,
+    HOST_WAITS,
     NEXT_REFRESH,
-    NOT_BEFORE,
     OPEN_ROW,
     PLACE,
     PRIORITY,
@@ -97,6 +88,7 @@ from ndpsim.dram.state import (
     Channel,
     Commands,
 )
+from ndpsim.dram.step import step
 from ndpsim.dram.timing import first_bank
 from ndpsim.spec import Tables, standard
 from ndpsim.spec.standard import ACTIVATE, PRECHARGE
@@ -131,6 +123,22 @@ def channel_at(controllers, number, stream):
         channels.value[number],
         channels.issued[number],
         channels.latencies[number, stream],
+    )
+
+
+@inlined
+def without_latencies(channel, lanes):
+    """A channel whose reads are counted by stream elsewhere."""
+    return Channel(
+        channel.entry,
+        channel.size,
+        channel.bound,
+        channel.ready,
+        channel.rows,
+        channel.recent,
+        channel.value,
+        channel.issued,
+        lanes.channels.latencies[0, 0],
     )
 
 
@@ -333,67 +341,6 @@ def want(channel, rank, wanted, offset, clock):
 
 
 @inlined
-def in_the_way(entry, wanted, directions, queue, slot, clock):
-    """Whether a request has to wait for those of the first owner, who are marked in `wanted`, or for a
-    command bus."""
-    direction = directions[entry[queue, RANK, slot] - 1]
-    if direction & BUS_TAKEN or (queue != ACTIVE and direction & HOST_WAITS):
-        return True
-    asked_for = wanted[entry[queue, BANK, slot]] == clock
-    other_way = 1 if entry[queue, FINAL, slot] == standard.WRITE else 2
-    turns = directions[entry[queue, RANK, slot] - 1] & other_way != 0
-    if queue == ACTIVE:
-        return turns and not asked_for
-    return turns or asked_for
-
-
-# ---- The next command of a controller
-
-
-@inlined
-def pick(policy, channel, credit, queue, wanted, directions, clock):
-    """The oldest ready request of a queue that is in no other's way: (slot or -1, its command).
-
-    As `choosing.choose_from`.
-    """
-    entry, rows, scheduler = channel.entry, channel.rows, policy.scheduler
-    overview = look_over(scheduler, channel, queue)
-    best, best_command = -1, -1
-    for slot in range(channel.size[queue]):
-        if entry[queue, NOT_BEFORE, slot] > clock or in_the_way(
-            entry, wanted, directions, queue, slot, clock
-        ):
-            continue
-        command, at = prospect(entry, channel.ready, rows, channel.size, credit, queue, slot)
-        entry[queue, NOT_BEFORE, slot] = at
-        if at > clock or not may_issue(scheduler, channel, queue, slot, command, overview):
-            continue
-        if best < 0 or comes_before(scheduler, channel, queue, slot, best, overview):
-            best, best_command = slot, command
-    return best, best_command
-
-
-@outlined
-def choose(tables, policy, channel, credit, other_credit, wanted, directions, clock):
-    """As `choosing.choose`, out of the first owner's way: (queue, slot or -1, command)."""
-    slot, command = pick(policy, channel, credit, ACTIVE, wanted, directions, clock)
-    if slot >= 0:
-        return ACTIVE, slot, command
-    entry, size = channel.entry, channel.size
-    if size[PRIORITY] > 0:
-        if directions[entry[PRIORITY, RANK, 0] - 1] & BUS_TAKEN:
-            return PRIORITY, -1, -1
-        slot, command, _ = choose_priority(
-            tables, entry, size, channel.ready, channel.rows, credit, other_credit, clock
-        )
-        return PRIORITY, slot, command
-    set_write_mode(policy, size, channel.value)
-    queue = current_queue(channel)
-    slot, command = pick(policy, channel, credit, queue, wanted, directions, clock)
-    return queue, slot, command
-
-
-@inlined
 def note_command(tally, opened_by, owner, queue, command, bank):
     """Count turns of a lane's data bus, and rows that one owner opened and the other's request closed."""
     if reads_or_writes(command):
@@ -416,25 +363,18 @@ def step_lane(setup, agents, lanes, hosts, rank, bus, clock):
     weights, claims, buses = agents.weights, agents.claims, hosts.channels.size.shape[0]
     lane = rank * buses + bus
     channel, host, credit = channel_at(lanes, lane, 0), channel_at(hosts, bus, 0), claims.credit[lane]
-    policy, entry, wanted, direction = (
-        setup.policy,
-        channel.entry,
-        claims.lane_wanted[lane],
-        claims.lane_direction[lane],
+    policy, trace = setup.policy, commands_at(lanes.commands, lane)
+    blocking = Blocking(claims.lane_wanted[lane], claims.lane_direction[lane])
+    queue, command, _, group, bank, row, burst, _ = step(
+        setup.lane_tables, policy, channel, data_sink(claims, credit), trace, blocking, credit[0], 0, clock
     )
-    queue, slot, command = choose(setup.lane_tables, policy, channel, credit[0], 0, wanted, direction, clock)
-    if slot < 0:
+    if queue < 0:
         return
-    group, bank, row = entry[queue, GROUP, slot], entry[queue, BANK, slot], entry[queue, ROW, slot]
-    burst = entry[queue, INDEX, slot]
-    command = column_command(policy.rows, channel.rows, command, bank)
     note_command(claims.tally[lane], claims.opened_by[lane], NDP, queue, command, bank)
-    trace = commands_at(lanes.commands, lane)
-    issue(setup.lane_tables, policy, channel, data_sink(claims, credit), trace, queue, slot, command, clock)
     take_command_bus(setup, claims, rank, bus, command, clock)
     claims.last_rank[rank // setup.dimm_ranks, bus] = rank
     if queue == PRIORITY and credit[0] > clock:
-        requeue_reads(entry, channel.size, channel.bound, channel.rows)
+        requeue_reads(channel.entry, channel.size, channel.bound, channel.rows)
     observe(
         setup.host_tables,
         host,
@@ -480,34 +420,26 @@ def other_credit_of(agents, host, lanes, bus, buses):
 def step_host(setup, agents, lanes, hosts, bus, clock):
     """The host's controller issues its next command, if it has one."""
     claims, traffic, buses = agents.claims, agents.traffic, hosts.channels.size.shape[0]
-    chooser = channel_at(hosts, bus, 0)
-    other_credit = other_credit_of(agents, chooser, lanes, bus, buses)
-    policy, entry, wanted, direction = (
-        setup.policy,
-        chooser.entry,
-        claims.host_wanted[bus],
-        claims.host_direction[bus],
-    )
-    queue, slot, command = choose(
-        setup.host_tables, policy, chooser, 0, other_credit, wanted, direction, clock
-    )
-    if slot < 0:
-        return
-    rank, group, bank = entry[queue, RANK, slot] - 1, entry[queue, GROUP, slot], entry[queue, BANK, slot]
-    row = entry[queue, ROW, slot]
-    stream = 0 if queue == PRIORITY else traffic.stream[bus, entry[queue, INDEX, slot]]
-    host = channel_at(hosts, bus, stream)
-    command = column_command(policy.rows, host.rows, command, bank)
-    sink, value = data_sink(claims, claims.no_credit), host.value
+    host, value = without_latencies(channel_at(hosts, bus, 0), lanes), hosts.channels.value[bus]
+    blocking = Blocking(claims.host_wanted[bus], claims.host_direction[bus])
+    sink, trace = data_sink(claims, claims.no_credit), commands_at(hosts.commands, bus)
     served, read, latency = value[SERVED], value[READS_SERVED], value[READ_LATENCY]
-    trace = commands_at(hosts.commands, bus)
-    issue(setup.host_tables, policy, host, sink, trace, queue, slot, command, clock)
+    other_credit = other_credit_of(agents, host, lanes, bus, buses)
+    queue, command, rank, group, bank, row, request, _ = step(
+        setup.host_tables, setup.policy, host, sink, trace, blocking, 0, other_credit, clock
+    )
+    if queue < 0:
+        return
+    rank -= 1
     take_command_bus(setup, claims, rank, bus, command, clock)
     if reads_or_writes(command):
         direction = READ if reads(command) else WRITE
         carry_data(setup, agents.buses, bus, direction, rank, clock)
-        end = value[DATA_END] if direction == READ else clock
+        stream, end = traffic.stream[bus, request], value[DATA_END] if direction == READ else clock
         note_served(traffic, stream, bus, value, served, read, latency, end)
+        if direction == READ:
+            took = min(value[READ_LATENCY] - latency, hosts.channels.latencies.shape[2] - 1)
+            hosts.channels.latencies[bus, stream, took] += 1
         note_data(setup.arbitration, claims.turn_notes[bus], rank, direction == READ, clock)
     lane = rank * buses + bus
     if lane >= lanes.channels.size.shape[0]:

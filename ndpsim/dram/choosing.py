@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
 from ndpsim._jit import inlined, overridable
 from ndpsim.dram.state import (
     ACTIVE,
     ACTIVE_COUNT,
     ARRIVED,
     BANK,
+    BUS_TAKEN,
     FAR,
     FINAL,
     GROUP,
     HELD_BY_OTHER,
+    HOST_WAITS,
     NOT_BEFORE,
     OPEN_ROW,
     PRIORITY,
@@ -157,18 +164,54 @@ def comes_before(scheduler, channel, queue, slot, other, overview):
     return channel.entry[queue, ARRIVED, slot] < channel.entry[queue, ARRIVED, other]
 
 
+# ---- Ranks that a controller shares with another
+
+
+class Blocking(NamedTuple):
+    """What keeps a controller off its ranks; None where it has them to itself."""
+
+    wanted: NDArray[np.int64]  # [node]: the last clock at which a master that comes first waited for a bank
+    direction: NDArray[np.int64]  # [rank]: see `state.BUS_TAKEN`
+
+
 @inlined
-def choose_from(policy, channel, credit, queue, clock):
-    """The ready request of a queue that comes first: (slot or -1, its command).
+def is_bus_taken(blocking, rank):
+    """Whether another has the command bus of a rank node."""
+    if blocking is None:
+        return False
+    return blocking.direction[rank - 1] & BUS_TAKEN != 0
+
+
+@inlined
+def is_blocked(blocking, entry, queue, slot, clock):
+    """Whether a request has to wait for the master that comes first on its rank, or for a command bus."""
+    if blocking is None:
+        return False
+    direction = blocking.direction[entry[queue, RANK, slot] - 1]
+    if direction & BUS_TAKEN or (queue != ACTIVE and direction & HOST_WAITS):
+        return True
+    asked_for = blocking.wanted[entry[queue, BANK, slot]] == clock
+    turns = direction & (1 if entry[queue, FINAL, slot] == WRITE else 2) != 0
+    if queue == ACTIVE:
+        return turns and not asked_for
+    return turns or asked_for
+
+
+# ---- The choice
+
+
+@inlined
+def choose_from(policy, channel, credit, queue, blocking, clock):
+    """The ready request of a queue that comes first and is not blocked: (slot or -1, its command).
 
     Distances only ever move commands back. So a request that is not ready is not looked at again before
     the clock found here, unless its bank changes; and where only clocks delay requests, the queue is not
     before the first of these clocks. What else keeps a request back only changes with a command or a new
-    request, and a step follows either.
+    request, and a step follows either; of blocked requests that is not known, and nobody asks.
     """
     entry, size, ready, rows, bound = channel.entry, channel.size, channel.ready, channel.rows, channel.bound
     scheduler = policy.scheduler
-    if only_clocks_delay(scheduler) and bound[queue] > clock:
+    if blocking is None and only_clocks_delay(scheduler) and bound[queue] > clock:
         return -1, -1
     overview = look_over(scheduler, channel, queue)
     best, best_command, first = -1, -1, FAR
@@ -176,6 +219,8 @@ def choose_from(policy, channel, credit, queue, clock):
         not_before = entry[queue, NOT_BEFORE, slot]
         if not_before > clock:
             first = min(first, not_before)
+            continue
+        if is_blocked(blocking, entry, queue, slot, clock):
             continue
         command, at = prospect(entry, ready, rows, size, credit, queue, slot)
         entry[queue, NOT_BEFORE, slot] = at
@@ -221,23 +266,30 @@ def set_write_mode(policy, size, value):
 
 
 @inlined
-def choose(tables, policy, channel, credit, clock):
+def choose(tables, policy, channel, credit, other_credit, blocking, clock):
     """Active list, else head of the priority queue, else reads or writes: (queue, slot, command, wake).
 
-    `wake`: with slot -1, when one of them may become ready.
+    Args:
+        credit: the clock from which the sink has room for a read; other_credit: see `must_wait`.
+        blocking: see `Blocking`.
+
+    Returns:
+        `wake`: with slot -1 and nothing that blocks, when one of them may become ready.
     """
     size, bound = channel.size, channel.bound
-    slot, command = choose_from(policy, channel, credit, ACTIVE, clock)
+    slot, command = choose_from(policy, channel, credit, ACTIVE, blocking, clock)
     if slot >= 0:
         return ACTIVE, slot, command, FAR
     if size[PRIORITY] > 0:
+        if is_bus_taken(blocking, channel.entry[PRIORITY, RANK, 0]):
+            return PRIORITY, -1, -1, FAR
         slot, command, wake = choose_priority(
-            tables, channel.entry, size, channel.ready, channel.rows, credit, 0, clock
+            tables, channel.entry, size, channel.ready, channel.rows, credit, other_credit, clock
         )
         if not takes(policy.scheduler, command):
             slot = -1
         return PRIORITY, slot, command, min(wake, bound[ACTIVE])
     set_write_mode(policy, size, channel.value)
     queue = WRITES if channel.value[WRITE_MODE] else READS
-    slot, command = choose_from(policy, channel, credit, queue, clock)
+    slot, command = choose_from(policy, channel, credit, queue, blocking, clock)
     return queue, slot, command, min(bound[ACTIVE], bound[queue])

@@ -76,6 +76,11 @@ ROW_FIELDS = 7
 # that are left.
 BANK_SHIFT, GROUP_SHIFT, RANK_SHIFT, ROW_SHIFT = 1, 9, 17, 25
 
+# What keeps a controller off a rank that it shares, as bits behind the direction, 1 or 2, of the next data of
+# the master that comes first there: the command bus is taken; a refresh of that master is pending, and its
+# queue waits for no bank; whatever this controller has queued waits.
+BUS_TAKEN, REFRESH_PENDING, HOST_WAITS = 4, 8, 16
+
 # The fields of a recorded command.
 RECORD_FIELDS = 5  # clock, command, node, row, column
 

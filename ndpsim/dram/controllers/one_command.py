@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ndpsim._jit import inlined
-from ndpsim.dram.choosing import choose
-from ndpsim.dram.issuing import issue
+from ndpsim.dram import step as one
 from ndpsim.dram.sink import credit_clock
 
 __all__ = ["OneCommand", "of"]
@@ -31,7 +30,5 @@ def of() -> OneCommand:
 @inlined
 def step(rules, tables, policy, channel, sink, commands, clock):
     """See `dram.controller`."""
-    queue, slot, command, wake = choose(tables, policy, channel, credit_clock(sink), clock)
-    if slot >= 0:
-        issue(tables, policy, channel, sink, commands, queue, slot, command, clock)
-    return slot >= 0, wake
+    issued = one.step(tables, policy, channel, sink, commands, None, credit_clock(sink), 0, clock)
+    return issued[0] >= 0, issued[7]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ndpsim._jit import inlined
 from ndpsim.dram import choosing
-from ndpsim.dram.issuing import issue
+from ndpsim.dram import step as one
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import FAR, Policy
 from ndpsim.spec.lower import BUS
@@ -67,11 +67,9 @@ def step(rules, tables, policy, channel, sink, commands, clock):
             policy.rows,
             rules,
         )
-        queue, slot, command, at = choosing.choose(tables, of_bus, channel, credit_clock(sink), clock)
-        if slot >= 0:
-            issue(tables, policy, channel, sink, commands, queue, slot, command, clock)
-            issued = True
-        wake = min(wake, at)
+        of_turn = one.step(tables, of_bus, channel, sink, commands, None, credit_clock(sink), 0, clock)
+        issued = issued or of_turn[0] >= 0
+        wake = min(wake, of_turn[7])
     return issued, wake
 
 

@@ -14,13 +14,9 @@ from numpy.typing import NDArray
 
 from ndpsim._jit import inlined
 from ndpsim.dram.fast.fields import BANKS_PER_RANK, WRITES
-from ndpsim.dram.state import WRITE_MODE
+from ndpsim.dram.state import BUS_TAKEN, HOST_WAITS, REFRESH_PENDING, WRITE_MODE
 
-__all__ = ["BUS_TAKEN", "HOST_WAITS", "REFRESH_PENDING", "Blocking", "is_blocked", "is_bus_taken"]
-
-# Bits of `Blocking.direction`, behind the direction itself: the command bus of the rank is taken; a refresh
-# of the other master is pending, so that its queue waits for no bank; what this controller has queued waits.
-BUS_TAKEN, REFRESH_PENDING, HOST_WAITS = 4, 8, 16
+__all__ = ["Blocking", "is_blocked", "is_bus_taken"]
 
 
 class Blocking(NamedTuple):
@@ -31,7 +27,7 @@ class Blocking(NamedTuple):
     stride: int  # and how many further that of the next rank is
     offset: int  # from the bank's number in its rank to that in the other master's channel
     second: NDArray[np.int64]  # [rank]: 1 where the other master comes first
-    # [rank]: its next column command, 1: it reads, 2: it writes, 0: there is none; BUS_TAKEN, REFRESH_PENDING
+    # [rank]: its next column command, 1: it reads, 2: it writes, 0: there is none; BUS_TAKEN and the like
     direction: NDArray[np.int64]
 
 

@@ -1,0 +1,31 @@
+"""One step of the general controller, in every run: it chooses a request and issues its command."""
+
+from __future__ import annotations
+
+from ndpsim._jit import inlined
+from ndpsim.dram.choosing import choose
+from ndpsim.dram.issuing import column_command, issue
+from ndpsim.dram.state import BANK, GROUP, INDEX, RANK, ROW
+
+__all__ = ["step"]
+
+_NONE = -1
+
+
+@inlined
+def step(tables, policy, channel, sink, commands, blocking, credit, other_credit, clock):
+    """One command at most; for the arguments see `choosing.choose`.
+
+    Returns:
+        The queue whose request issued, -1: none; the command; its rank, bank group and bank as nodes; the row
+        and the number of the request; and, where there is no command, when there may be one.
+    """
+    queue, slot, command, wake = choose(tables, policy, channel, credit, other_credit, blocking, clock)
+    if slot < 0:
+        return _NONE, _NONE, 0, 0, 0, _NONE, _NONE, wake
+    entry = channel.entry
+    rank, group, bank = entry[queue, RANK, slot], entry[queue, GROUP, slot], entry[queue, BANK, slot]
+    row, request = entry[queue, ROW, slot], entry[queue, INDEX, slot]
+    command = column_command(policy.rows, channel.rows, command, bank)
+    issue(tables, policy, channel, sink, commands, queue, slot, command, clock)
+    return queue, command, rank, group, bank, row, request, wake
