@@ -1,9 +1,17 @@
 """What a relayout unit offers a lane next, of the requests that the engine has handed out for it.
 
-Reads go before writes where both can be taken, each in the order in which they were handed out. Controllers
-write as long as writes come; a DIMM that is written could then not be read from, and what waits for its data
-would wait until the writing ends. So when as many reads of a lane are under way as `many_reads`, its writes
-wait until all of these have issued.
+A controller writes as long as writes come, and each change between reading and writing costs a turnaround.
+So the unit says when a lane writes. Reads are offered before writes where both can be taken, each in order
+of being handed out, and a lane is in one of three modes:
+
+- in `BOTH` its writes are offered, too. It ends when as many reads are under way as `many_reads`: what waits
+  for their data would otherwise wait until the writing ends.
+- in `HOLD` writes wait until all reads under way have issued. Once one has, and the controller so reads, a
+  few are offered, `early_writes`: they free places for packets, and are too few for it to begin to write.
+- in `DRAIN` writes are offered until `many_writes` of them are taken, or none is left. It begins when so many
+  have been collected, but only while the lane has more than twice as many reads to come as writes. Such a
+  lane never runs out of reads, and one write now and then would interrupt them each time. Where it has fewer,
+  reads go first, since other lanes wait for their data.
 """
 
 from __future__ import annotations
@@ -24,6 +32,7 @@ Narrow = NDArray[np.int32]
 
 _READS, _WRITES = 0, 1
 _NONE = -1
+BOTH, HOLD, DRAIN = range(3)
 
 
 @by_reference
@@ -33,23 +42,45 @@ class Offers(NamedTuple):
     lane: Narrow  # [request]
     reads: int  # requests that are reads; they come first
     many_reads: int
+    many_writes: int
+    early_writes: int
     after: Narrow  # [request]: the next one of its list, -1: none
     first: Narrow  # [lane, 0 or 1]: the first read, or write, that the lane has not taken
     last: Narrow  # [lane, 0 or 1]
     uncounted: Narrow  # [lane]: the first read that is not among those under way, -1: none
     under_way: Ints  # [lane]: reads that are offered and have not issued
-    writes_wait: Ints  # [lane]: 1: for these reads
+    collected: Ints  # [lane]: writes that are handed out and not taken
+    last_of_many: Narrow  # [lane]: of these, in their order, the one that makes them `many_writes`, -1: none
+    left: Ints  # [lane, 0 or 1]: reads that have not issued, writes that are not taken, later ones included
+    mode: Ints  # [lane]
+    may_take: Ints  # [lane]: writes that it may take before DRAIN ends, or in HOLD; -1: no read has issued
 
 
 def make_offers(lane: Narrow, reads: int, lanes: int, many_reads: int) -> Offers:
-    """No requests yet; `lane`: of each, in order of their numbers."""
+    """No requests yet; `lane`: of each, in order of their numbers, -1: none of these."""
 
     def zeros() -> Ints:
         return np.zeros(lanes, dtype=np.int64)
 
     first, uncounted = np.full((lanes, 2), _NONE, dtype=np.int32), np.full(lanes, _NONE, dtype=np.int32)
-    after = np.empty(len(lane), dtype=np.int32)
-    return Offers(lane, reads, many_reads, after, first, first.copy(), uncounted, zeros(), zeros())
+    left = [np.bincount(of[of >= 0], minlength=lanes) for of in (lane[:reads], lane[reads:])]
+    return Offers(
+        lane=lane,
+        reads=reads,
+        many_reads=many_reads,
+        many_writes=2 * many_reads,
+        early_writes=many_reads // 4,
+        after=np.empty(len(lane), dtype=np.int32),
+        first=first,
+        last=first.copy(),
+        uncounted=uncounted,
+        under_way=zeros(),
+        collected=zeros(),
+        last_of_many=uncounted.copy(),
+        left=np.stack(left, axis=1),
+        mode=zeros(),
+        may_take=zeros(),
+    )
 
 
 @inlined
@@ -65,7 +96,12 @@ def take_handed(engine, offers, due):
         else:
             offers.after[assume_nonnegative(offers.last[lane, kind])] = request
         offers.last[lane, kind] = request
-        if kind == _READS and offers.uncounted[lane] < 0:
+        if kind == _WRITES:
+            offers.collected[lane] += 1
+            if offers.collected[lane] == offers.many_writes:
+                offers.last_of_many[lane] = request
+                due[lane] = min(due[lane], engine.offered_at[request] + 1)
+        elif offers.uncounted[lane] < 0:
             offers.uncounted[lane] = request
     engine.handed_count[0] = 0
 
@@ -78,22 +114,39 @@ def is_offered(engine, request, clock):
 
 @inlined
 def count_reads(engine, offers, lane, clock):
-    """Count the reads under way; where they have become many, writes wait."""
+    """Count the reads under way."""
     while is_offered(engine, offers.uncounted[lane], clock):
         offers.under_way[lane] += 1
         offers.uncounted[lane] = offers.after[offers.uncounted[lane]]
-    if offers.under_way[lane] >= offers.many_reads:
-        offers.writes_wait[lane] = 1
+
+
+@inlined
+def set_mode(engine, offers, lane, clock):
+    """Set the mode of a lane; it is the same when it is set again before something changes."""
+    mode, reading = offers.mode[lane], offers.under_way[lane] > 0
+    writing = offers.may_take[lane] > 0 and is_offered(engine, offers.first[lane, _WRITES], clock)
+    many = is_offered(engine, offers.last_of_many[lane], clock)
+    if mode == DRAIN and not writing:
+        mode, offers.may_take[lane] = HOLD if reading else BOTH, _NONE
+    if mode != DRAIN and many and offers.left[lane, _READS] > 2 * offers.left[lane, _WRITES]:
+        mode, offers.may_take[lane] = DRAIN, offers.many_writes
+    if mode == HOLD and not reading:
+        mode = BOTH
+    if mode == BOTH and offers.under_way[lane] >= offers.many_reads:
+        mode, offers.may_take[lane] = HOLD, _NONE
+    offers.mode[lane] = mode
 
 
 @inlined
 def next_offer(engine, offers, lane, read_room, write_room, clock):
     """The request that a lane takes at `clock`, -1: none; rooms: whether its queues have slots."""
     count_reads(engine, offers, lane, clock)
+    set_mode(engine, offers, lane, clock)
     read, write = offers.first[lane, _READS], offers.first[lane, _WRITES]
     if read_room and is_offered(engine, read, clock):
         return read
-    if write_room and offers.writes_wait[lane] == 0 and is_offered(engine, write, clock):
+    may_write = offers.mode[lane] != HOLD or offers.may_take[lane] > 0
+    if write_room and may_write and is_offered(engine, write, clock):
         return write
     return _NONE
 
@@ -102,8 +155,7 @@ def next_offer(engine, offers, lane, read_room, write_room, clock):
 def next_change(engine, offers, lane, clock):
     """The first clock after `clock` at which another request is offered to a lane, or `clock` if none is."""
     change = clock
-    for kind in range(2):
-        request = offers.first[lane, kind]
+    for request in (offers.first[lane, _READS], offers.first[lane, _WRITES], offers.last_of_many[lane]):
         if request >= 0 and engine.offered_at[request] >= clock:
             at = engine.offered_at[request] + 1
             change = at if change == clock else min(change, at)
@@ -113,12 +165,20 @@ def next_change(engine, offers, lane, clock):
 @inlined
 def note_taken(offers, lane, request):
     """A lane has taken the request that was offered."""
-    offers.first[lane, _WRITES if request >= offers.reads else _READS] = offers.after[request]
+    kind = _WRITES if request >= offers.reads else _READS
+    offers.first[lane, kind] = offers.after[request]
+    if kind == _WRITES:
+        offers.left[lane, _WRITES] -= 1
+        offers.may_take[lane] -= 1
+        offers.collected[lane] -= 1
+        if offers.last_of_many[lane] >= 0:
+            offers.last_of_many[lane] = offers.after[offers.last_of_many[lane]]
 
 
 @inlined
 def note_issued(offers, lane):
     """A read of a lane has issued."""
     offers.under_way[lane] -= 1
-    if offers.under_way[lane] == 0:
-        offers.writes_wait[lane] = 0
+    offers.left[lane, _READS] -= 1
+    if offers.mode[lane] == HOLD and offers.may_take[lane] < 0:
+        offers.may_take[lane] = offers.early_writes
