@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from ndpsim._by_reference import by_reference
 from ndpsim._jit import inlined
 from ndpsim.dram.masks.words import assume_nonnegative
+from ndpsim.link.requests import side_by_side
 
 __all__ = ["Offers", "make_offers", "next_change", "next_offer", "note_issued", "note_taken", "take_handed"]
 
-Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
 
 _READS, _WRITES = 0, 1
@@ -47,23 +47,28 @@ class Offers(NamedTuple):
     after: Narrow  # [request]: the next one of its list, -1: none
     first: Narrow  # [lane, 0 or 1]: the first read, or write, that the lane has not taken
     last: Narrow  # [lane, 0 or 1]
-    uncounted: Narrow  # [lane]: the first read that is not among those under way, -1: none
-    under_way: Ints  # [lane]: reads that are offered and have not issued
-    collected: Ints  # [lane]: writes that are handed out and not taken
-    last_of_many: Narrow  # [lane]: of these, in their order, the one that makes them `many_writes`, -1: none
-    left: Ints  # [lane, 0 or 1]: reads that have not issued, writes that are not taken, later ones included
-    mode: Ints  # [lane]
-    may_take: Ints  # [lane]: writes that it may take before DRAIN ends, or in HOLD; -1: no read has issued
+    # Of each lane, side by side in memory:
+    uncounted: Narrow  # the first read that is not among those under way, -1: none
+    under_way: Narrow  # reads that are offered and have not issued
+    collected: Narrow  # writes that are handed out and not taken
+    last_of_many: Narrow  # of these, in their order, the one that makes them `many_writes`, -1: none
+    reads_left: Narrow  # reads that have not issued, later ones included
+    writes_left: Narrow  # writes that are not taken, later ones included
+    mode: Narrow
+    may_take: Narrow  # writes that it may take before DRAIN ends, or in HOLD; -1: no read has issued
 
 
 def make_offers(lane: Narrow, reads: int, lanes: int, many_reads: int) -> Offers:
     """No requests yet; `lane`: of each, in order of their numbers, -1: none of these."""
 
-    def zeros() -> Ints:
-        return np.zeros(lanes, dtype=np.int64)
-
-    first, uncounted = np.full((lanes, 2), _NONE, dtype=np.int32), np.full(lanes, _NONE, dtype=np.int32)
-    left = [np.bincount(of[of >= 0], minlength=lanes) for of in (lane[:reads], lane[reads:])]
+    zeros = ("under_way", "collected", "reads_left", "writes_left", "mode", "may_take")
+    none = ("uncounted", "last_of_many")
+    of_lanes = side_by_side(lanes, **dict.fromkeys(zeros + none, np.int32))
+    for name, of_lane in of_lanes.items():
+        of_lane[:] = _NONE if name in none else 0
+    for name, requests in (("reads_left", lane[:reads]), ("writes_left", lane[reads:])):
+        of_lanes[name][:] = np.bincount(requests[requests >= 0], minlength=lanes)
+    first = np.full((lanes, 2), _NONE, dtype=np.int32)
     return Offers(
         lane=lane,
         reads=reads,
@@ -73,13 +78,7 @@ def make_offers(lane: Narrow, reads: int, lanes: int, many_reads: int) -> Offers
         after=np.empty(len(lane), dtype=np.int32),
         first=first,
         last=first.copy(),
-        uncounted=uncounted,
-        under_way=zeros(),
-        collected=zeros(),
-        last_of_many=uncounted.copy(),
-        left=np.stack(left, axis=1),
-        mode=zeros(),
-        may_take=zeros(),
+        **of_lanes,
     )
 
 
@@ -121,18 +120,30 @@ def count_reads(engine, offers, lane, clock):
 
 
 @inlined
+def may_drain(engine, offers, lane, clock):
+    """Whether a lane that drains its writes can go on: it may take another, and one is offered."""
+    return offers.may_take[lane] > 0 and is_offered(engine, offers.first[lane, _WRITES], clock)
+
+
+@inlined
+def must_drain(engine, offers, lane, clock):
+    """Whether many writes are offered to a lane that has far more reads to come."""
+    if offers.last_of_many[lane] < 0 or offers.reads_left[lane] <= 2 * offers.writes_left[lane]:
+        return False
+    return is_offered(engine, offers.last_of_many[lane], clock)
+
+
+@inlined
 def set_mode(engine, offers, lane, clock):
     """Set the mode of a lane; it is the same when it is set again before something changes."""
-    mode, reading = offers.mode[lane], offers.under_way[lane] > 0
-    writing = offers.may_take[lane] > 0 and is_offered(engine, offers.first[lane, _WRITES], clock)
-    many = is_offered(engine, offers.last_of_many[lane], clock)
-    if mode == DRAIN and not writing:
-        mode, offers.may_take[lane] = HOLD if reading else BOTH, _NONE
-    if mode != DRAIN and many and offers.left[lane, _READS] > 2 * offers.left[lane, _WRITES]:
+    mode, under_way = offers.mode[lane], offers.under_way[lane]
+    if mode == DRAIN and not may_drain(engine, offers, lane, clock):
+        mode, offers.may_take[lane] = HOLD if under_way > 0 else BOTH, _NONE
+    if mode != DRAIN and must_drain(engine, offers, lane, clock):
         mode, offers.may_take[lane] = DRAIN, offers.many_writes
-    if mode == HOLD and not reading:
+    if mode == HOLD and under_way == 0:
         mode = BOTH
-    if mode == BOTH and offers.under_way[lane] >= offers.many_reads:
+    if mode == BOTH and under_way >= offers.many_reads:
         mode, offers.may_take[lane] = HOLD, _NONE
     offers.mode[lane] = mode
 
@@ -168,7 +179,7 @@ def note_taken(offers, lane, request):
     kind = _WRITES if request >= offers.reads else _READS
     offers.first[lane, kind] = offers.after[request]
     if kind == _WRITES:
-        offers.left[lane, _WRITES] -= 1
+        offers.writes_left[lane] -= 1
         offers.may_take[lane] -= 1
         offers.collected[lane] -= 1
         if offers.last_of_many[lane] >= 0:
@@ -179,6 +190,6 @@ def note_taken(offers, lane, request):
 def note_issued(offers, lane):
     """A read of a lane has issued."""
     offers.under_way[lane] -= 1
-    offers.left[lane, _READS] -= 1
+    offers.reads_left[lane] -= 1
     if offers.mode[lane] == HOLD and offers.may_take[lane] < 0:
         offers.may_take[lane] = offers.early_writes
