@@ -1,9 +1,17 @@
 """What a relayout unit offers a lane next, of the requests that the engine has handed out for it.
 
-Reads go before writes where both can be taken, each in the order in which they were handed out. Controllers
-write as long as writes come; a DIMM that is written could then not be read from, and what waits for its data
-would wait until the writing ends. So when as many reads of a lane are under way as `many_reads`, its writes
-wait until all of these have issued.
+A controller writes as long as writes come, and each change between reading and writing costs a turnaround.
+So the unit says when a lane writes. Reads are offered before writes where both can be taken, each in order
+of being handed out, and a lane is in one of three modes:
+
+- in `BOTH` its writes are offered, too. It ends when as many reads are under way as `many_reads`: what waits
+  for their data would otherwise wait until the writing ends.
+- in `HOLD` writes wait until all reads under way have issued. Once one has, and the controller so reads, a
+  few are offered, `early_writes`: they free places for packets, and are too few for it to begin to write.
+- in `DRAIN` writes are offered until `many_writes` of them are taken, or none is left. It begins when so many
+  have been collected, but only while the lane has more than twice as many reads to come as writes. Such a
+  lane never runs out of reads, and one write now and then would interrupt them each time. Where it has fewer,
+  reads go first, since other lanes wait for their data.
 """
 
 from __future__ import annotations
@@ -16,14 +24,15 @@ from numpy.typing import NDArray
 from ndpsim._by_reference import by_reference
 from ndpsim._jit import inlined
 from ndpsim.dram.fast.words import assume_nonnegative
+from ndpsim.link.requests import side_by_side
 
 __all__ = ["Offers", "make_offers", "next_change", "next_offer", "note_issued", "note_taken", "take_handed"]
 
-Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
 
 _READS, _WRITES = 0, 1
 _NONE = -1
+BOTH, HOLD, DRAIN = range(3)
 
 
 @by_reference
@@ -33,23 +42,44 @@ class Offers(NamedTuple):
     lane: Narrow  # [request]
     reads: int  # requests that are reads; they come first
     many_reads: int
+    many_writes: int
+    early_writes: int
     after: Narrow  # [request]: the next one of its list, -1: none
     first: Narrow  # [lane, 0 or 1]: the first read, or write, that the lane has not taken
     last: Narrow  # [lane, 0 or 1]
-    uncounted: Narrow  # [lane]: the first read that is not among those under way, -1: none
-    under_way: Ints  # [lane]: reads that are offered and have not issued
-    writes_wait: Ints  # [lane]: 1: for these reads
+    # Of each lane, side by side in memory:
+    uncounted: Narrow  # the first read that is not among those under way, -1: none
+    under_way: Narrow  # reads that are offered and have not issued
+    collected: Narrow  # writes that are handed out and not taken
+    last_of_many: Narrow  # of these, in their order, the one that makes them `many_writes`, -1: none
+    reads_left: Narrow  # reads that have not issued, later ones included
+    writes_left: Narrow  # writes that are not taken, later ones included
+    mode: Narrow
+    may_take: Narrow  # writes that it may take before DRAIN ends, or in HOLD; -1: no read has issued
 
 
 def make_offers(lane: Narrow, reads: int, lanes: int, many_reads: int) -> Offers:
-    """No requests yet; `lane`: of each, in order of their numbers."""
+    """No requests yet; `lane`: of each, in order of their numbers, -1: none of these."""
 
-    def zeros() -> Ints:
-        return np.zeros(lanes, dtype=np.int64)
-
-    first, uncounted = np.full((lanes, 2), _NONE, dtype=np.int32), np.full(lanes, _NONE, dtype=np.int32)
-    after = np.empty(len(lane), dtype=np.int32)
-    return Offers(lane, reads, many_reads, after, first, first.copy(), uncounted, zeros(), zeros())
+    zeros = ("under_way", "collected", "reads_left", "writes_left", "mode", "may_take")
+    none = ("uncounted", "last_of_many")
+    of_lanes = side_by_side(lanes, **dict.fromkeys(zeros + none, np.int32))
+    for name, of_lane in of_lanes.items():
+        of_lane[:] = _NONE if name in none else 0
+    for name, requests in (("reads_left", lane[:reads]), ("writes_left", lane[reads:])):
+        of_lanes[name][:] = np.bincount(requests[requests >= 0], minlength=lanes)
+    first = np.full((lanes, 2), _NONE, dtype=np.int32)
+    return Offers(
+        lane=lane,
+        reads=reads,
+        many_reads=many_reads,
+        many_writes=2 * many_reads,
+        early_writes=many_reads // 4,
+        after=np.empty(len(lane), dtype=np.int32),
+        first=first,
+        last=first.copy(),
+        **of_lanes,
+    )
 
 
 @inlined
@@ -65,7 +95,12 @@ def take_handed(engine, offers, due):
         else:
             offers.after[assume_nonnegative(offers.last[lane, kind])] = request
         offers.last[lane, kind] = request
-        if kind == _READS and offers.uncounted[lane] < 0:
+        if kind == _WRITES:
+            offers.collected[lane] += 1
+            if offers.collected[lane] == offers.many_writes:
+                offers.last_of_many[lane] = request
+                due[lane] = min(due[lane], engine.offered_at[request] + 1)
+        elif offers.uncounted[lane] < 0:
             offers.uncounted[lane] = request
     engine.handed_count[0] = 0
 
@@ -78,22 +113,51 @@ def is_offered(engine, request, clock):
 
 @inlined
 def count_reads(engine, offers, lane, clock):
-    """Count the reads under way; where they have become many, writes wait."""
+    """Count the reads under way."""
     while is_offered(engine, offers.uncounted[lane], clock):
         offers.under_way[lane] += 1
         offers.uncounted[lane] = offers.after[offers.uncounted[lane]]
-    if offers.under_way[lane] >= offers.many_reads:
-        offers.writes_wait[lane] = 1
+
+
+@inlined
+def may_drain(engine, offers, lane, clock):
+    """Whether a lane that drains its writes can go on: it may take another, and one is offered."""
+    return offers.may_take[lane] > 0 and is_offered(engine, offers.first[lane, _WRITES], clock)
+
+
+@inlined
+def must_drain(engine, offers, lane, clock):
+    """Whether many writes are offered to a lane that has far more reads to come."""
+    if offers.last_of_many[lane] < 0 or offers.reads_left[lane] <= 2 * offers.writes_left[lane]:
+        return False
+    return is_offered(engine, offers.last_of_many[lane], clock)
+
+
+@inlined
+def set_mode(engine, offers, lane, clock):
+    """Set the mode of a lane; it is the same when it is set again before something changes."""
+    mode, under_way = offers.mode[lane], offers.under_way[lane]
+    if mode == DRAIN and not may_drain(engine, offers, lane, clock):
+        mode, offers.may_take[lane] = HOLD if under_way > 0 else BOTH, _NONE
+    if mode != DRAIN and must_drain(engine, offers, lane, clock):
+        mode, offers.may_take[lane] = DRAIN, offers.many_writes
+    if mode == HOLD and under_way == 0:
+        mode = BOTH
+    if mode == BOTH and under_way >= offers.many_reads:
+        mode, offers.may_take[lane] = HOLD, _NONE
+    offers.mode[lane] = mode
 
 
 @inlined
 def next_offer(engine, offers, lane, read_room, write_room, clock):
     """The request that a lane takes at `clock`, -1: none; rooms: whether its queues have slots."""
     count_reads(engine, offers, lane, clock)
+    set_mode(engine, offers, lane, clock)
     read, write = offers.first[lane, _READS], offers.first[lane, _WRITES]
     if read_room and is_offered(engine, read, clock):
         return read
-    if write_room and offers.writes_wait[lane] == 0 and is_offered(engine, write, clock):
+    may_write = offers.mode[lane] != HOLD or offers.may_take[lane] > 0
+    if write_room and may_write and is_offered(engine, write, clock):
         return write
     return _NONE
 
@@ -102,8 +166,7 @@ def next_offer(engine, offers, lane, read_room, write_room, clock):
 def next_change(engine, offers, lane, clock):
     """The first clock after `clock` at which another request is offered to a lane, or `clock` if none is."""
     change = clock
-    for kind in range(2):
-        request = offers.first[lane, kind]
+    for request in (offers.first[lane, _READS], offers.first[lane, _WRITES], offers.last_of_many[lane]):
         if request >= 0 and engine.offered_at[request] >= clock:
             at = engine.offered_at[request] + 1
             change = at if change == clock else min(change, at)
@@ -113,12 +176,20 @@ def next_change(engine, offers, lane, clock):
 @inlined
 def note_taken(offers, lane, request):
     """A lane has taken the request that was offered."""
-    offers.first[lane, _WRITES if request >= offers.reads else _READS] = offers.after[request]
+    kind = _WRITES if request >= offers.reads else _READS
+    offers.first[lane, kind] = offers.after[request]
+    if kind == _WRITES:
+        offers.writes_left[lane] -= 1
+        offers.may_take[lane] -= 1
+        offers.collected[lane] -= 1
+        if offers.last_of_many[lane] >= 0:
+            offers.last_of_many[lane] = offers.after[offers.last_of_many[lane]]
 
 
 @inlined
 def note_issued(offers, lane):
     """A read of a lane has issued."""
     offers.under_way[lane] -= 1
-    if offers.under_way[lane] == 0:
-        offers.writes_wait[lane] = 0
+    offers.reads_left[lane] -= 1
+    if offers.mode[lane] == HOLD and offers.may_take[lane] < 0:
+        offers.may_take[lane] = offers.early_writes
