@@ -166,11 +166,11 @@ class Gpu(Section):
 
 
 class Link(Section):
-    """The links between DIMMs; each carries packets both ways at once, at `link_gbps` each way, but a bus."""
+    """The links between DIMMs; each carries `link_gbps` each way at once, and a bus as much in all."""
 
     lanes: int = Field(ge=1, le=256, description="serial lanes of a link")
     lane_gbit_s: Annotated[Positive, unit("Gb/s")] = Field(description="rate of a lane")
-    link_gbps: WireGbps = Field(description="bandwidth of a link, one direction; of a bus, altogether")
+    link_gbps: WireGbps = Field(description="bandwidth of a link, one direction")
     pj_per_bit: PicojoulesPerBit | None = Field(default=None, description="energy of a link, both ends")
     topology: Literal["chain", "ring", "mesh", "full", "bus", "groups"] = Field(
         description=(
