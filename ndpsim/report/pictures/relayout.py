@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
@@ -204,13 +205,15 @@ def topologies_figure(
     first = next(iter(results.values()))
     end_ns, most = max(map(_end_ns, results.values())), max(map(_most_gbps, results.values()))
 
+    power = 10.0 ** math.floor(math.log10(most))
+    round_gbps = most // power * power
+
+    def draw(axes: Axes, name: str, result: RelayoutResult) -> None:
+        _over_time(axes, result, end_ns, most, name, result is first)
+        axes.set_yticks([round_gbps], [f"{round_gbps:g} GB/s"])  # there is little room, and all begin at 0
+
     def curve(name: str, result: RelayoutResult) -> Panel:
-        return Panel(
-            lambda axes: _over_time(axes, result, end_ns, most, f"{name}\n(GB/s)", result is first),
-            3.2,
-            stretches=True,
-            over_time=True,
-        )
+        return Panel(lambda axes: draw(axes, name, result), 3.2, stretches=True, over_time=True)
 
     times = {name: result.time_ns for name, result in results.items()}
     if first.host is not None:
