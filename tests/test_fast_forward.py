@@ -14,7 +14,7 @@ from ndpsim._jit import kernel
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import FastController, ScanController
 from ndpsim.dram.fast import transition_table
-from ndpsim.dram.fast.fields import COUNTER_ROLES, FIELDS, IN_SIGNATURE, record_type
+from ndpsim.dram.fast.fields import COUNTER_ROLES, FIELDS, IN_SIGNATURE, record_type, shape_of
 from ndpsim.dram.fast.signature import restore, write_signature
 from ndpsim.dram.fast.state import make_shape
 from ndpsim.simulate.lane import no_commands, run_channel
@@ -320,8 +320,8 @@ def test_runs_at_once_do_not_share_transitions():
 
 
 def test_arrays_of_the_state_begin_with_a_cache_line_and_do_not_overlap():
-    for chunks in (1, 64):
-        kind = record_type(chunks)
+    for ranks, chunks in ((1, 1), (16, 1), (1, 64), (16, 64)):
+        kind = record_type(ranks, chunks)
         spans = sorted((offset, offset + of_field.itemsize) for of_field, offset in kind.fields.values())
         assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
         assert spans[-1][1] <= kind.itemsize
@@ -329,7 +329,7 @@ def test_arrays_of_the_state_begin_with_a_cache_line_and_do_not_overlap():
 
 
 #: Where the state has what, [(field, its first place or None, its places, role)]; counters each by themselves.
-PLACES = [(field.name, 0, int(np.prod(np.abs(field.shape))), field.role) for field in FIELDS if field.shape]
+PLACES = [(field.name, 0, int(np.prod(shape_of(field, 1, 1))), field.role) for field in FIELDS if field.shape]
 PLACES += [(field.name, None, 1, field.role) for field in FIELDS if not field.shape]
 PLACES = [place for place in PLACES if place[0] != "value"]
 PLACES += [("value", getattr(state, name), 1, role) for name, role in COUNTER_ROLES.items()]

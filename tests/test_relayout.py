@@ -14,20 +14,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import readable_lanes
 from ndpsim import check, load_hardware, simulate_relayout
 from ndpsim.audit import check_lanes
+from ndpsim.dimm.engines import ReadableDimms
 from ndpsim.dram import state
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, ExpertWeights, Geometry, make_layout
 from ndpsim.link import Bridge, link_ticks, make_network
-from ndpsim.link.lanes import DONE
 from ndpsim.link.requests import DimmLanes
 from ndpsim.moe import Expert
 from ndpsim.report.traces import all_lanes
 from ndpsim.simulate import relayout_plan, relayout_run
 from ndpsim.simulate.geometry import geometry_of
-from ndpsim.simulate.lane import decode_commands
 from ndpsim.simulate.relayout_plan import access_by_host
 from ndpsim.simulate.relayout_run import Access, Job, Transfer, make_wave, run_relayout
 from ndpsim.spec import lower, resolve
@@ -90,16 +88,10 @@ def jobs(draw):
     return access, transfers
 
 
-def run_readable(job):
-    """A job by the readable controllers: (the end clock, the commands of each lane)."""
-    access = job.access
-    lanes = readable_lanes.make_readable_lanes(
-        access.tables, access.policy, job.requests, job.lanes.offers, len(job.lanes.due)
-    )
-    while readable_lanes.run(access.tables, access.policy, job.engine, lanes, 1 << 16) != DONE:
-        pass
-    recorded = (state.Commands(entry, length) for entry, length in zip(*lanes.commands, strict=True))
-    return [decode_commands(commands, access.tables, access.standard) for commands in recorded]
+class ReadableJob(Job):
+    """A wave clock by clock, by the readable controllers."""
+
+    make_dimms = ReadableDimms
 
 
 @settings(max_examples=200, deadline=None)
@@ -107,8 +99,12 @@ def run_readable(job):
 def test_fast_and_readable_controllers_do_the_same_around_the_engine(work):
     access, transfers = work
     wave = make_wave(transfers)
-    job, recorded, readable = (Job(access, wave, record=record) for record in (False, True, True))
-    traces = run_readable(readable)
+    job, recorded, readable = (
+        Job(access, wave, False),
+        Job(access, wave, True),
+        ReadableJob(access, wave, True),
+    )
+    readable.run(lambda share: None, Event())
     for fast in (job, recorded):
         fast.run(lambda share: None, Event())
         for name in ("sent", "arrived", "busy", "most"):
@@ -116,7 +112,7 @@ def test_fast_and_readable_controllers_do_the_same_around_the_engine(work):
             assert operator.eq(*ticks), name
         for name in ("read_tick", "write_tick", "offered_at"):
             assert getattr(fast.engine, name).tolist() == getattr(readable.engine, name).tolist(), name
-    for fast, slow in zip(recorded.outcome().traces, traces, strict=True):
+    for fast, slow in zip(recorded.outcome().traces, readable.outcome().traces, strict=True):
         assert fast.columns().T.tolist() == slow.columns().T.tolist()
     assert job.outcome().end == recorded.outcome().end
     assert job.outcome().issued.tolist() == recorded.outcome().issued.tolist()

@@ -63,7 +63,7 @@ _BESIDE = Work(
 _RELAYOUT = Work(
     4718592,
     2888720,
-    {"ACT": 1638956, "PREpb": 378752, "PREab": 39420, "RD": 2359296, "WR": 2359296, "REFab": 39420},
+    {"ACT": 1638956, "PREpb": 378752, "PREab": 39424, "RD": 2359296, "WR": 2359296, "REFab": 39424},
 )
 _FIRST_CALL = Work(1, _TRIMOE.cycles, _TRIMOE.commands)
 

@@ -22,7 +22,6 @@ COMPILE_S = {
     "ndpsim.dimm.readable.run": 10,
     "ndpsim.dram.fast.controller.run": 10,
     "ndpsim.energy.of_trace.sum_open": 1,
-    "ndpsim.link.lanes.run": 6,
     "ndpsim.ndp.array_kernels.output_stationary": 1,
     "ndpsim.ndp.array_kernels.weight_stationary": 1,
     "ndpsim.traces.parser.parse": 4,
@@ -47,7 +46,7 @@ def kernels_of(command: str, given: Mapping[str, Any]) -> Counter[str]:
         if given.get("energy"):
             kernels["ndpsim.energy.of_trace.sum_open"] = 1
     elif command == "relayout":
-        kernels = Counter({"ndpsim.link.lanes.run": 1 if given.get("no_host") else 2})
+        kernels = Counter({"ndpsim.dimm.arbiter.run": 1 if given.get("no_host") else 2})
     else:
         kernels = Counter()
     if given.get("exact_check"):

@@ -27,6 +27,7 @@ from ndpsim.dimm.common import (
     first_owner,
     has_work,
     is_reached,
+    lane_ranks,
     note_refilling,
     note_room,
     record_is_full,
@@ -36,11 +37,12 @@ from ndpsim.dimm.relayout import (
     engine_due,
     has_requests,
     offer_requests,
+    offers_due,
+    requests_left,
 )
 from ndpsim.dimm.staging import give_to_multipliers, next_step
 from ndpsim.dimm.state import FIRST, HOST, NDP, REFILLING
 from ndpsim.dimm.stepping import (
-    HOST_BIT,
     HOSTS,
     UNKNOWN,
     step_host,
@@ -61,6 +63,14 @@ from ndpsim.dram.state import (
 )
 
 __all__ = ["run"]
+
+
+@inlined
+def takes_part(hosts, traffic, bus):
+    """Whether the host asks for anything on a bus."""
+    if hosts is None:
+        return False
+    return traffic.takes_part[bus] != 0
 
 
 # ---- Whose turn it is
@@ -90,9 +100,11 @@ def note_turns(setup, claims, lanes, hosts, asked, bus, buses, clock):
     """Whose turn comes first on each lane: (the mask of those on which it is the NDP unit's, the mask of
     those on which that has changed).
     """
+    if hosts is None:
+        return -1, 0
     host_starves = starves(setup, hosts.shape, hosts.states[bus], asked, bus, HOSTS, clock)
     writes, notes, ndp_first, turned = hosts.values[bus, WRITE_MODE] & 1 != 0, claims.turn_notes[bus], 0, 0
-    for number in range(lanes.states.shape[0] // buses):
+    for number in range(lane_ranks(setup, claims)):
         rank = assume_nonnegative(number)
         lane = assume_nonnegative(rank * buses + bus)
         note_refilling(claims, lane, clock)
@@ -110,15 +122,15 @@ def note_turns(setup, claims, lanes, hosts, asked, bus, buses, clock):
 @inlined
 def turns_change(setup, claims, asked, has_host, bus, buses, clock):
     """The first clock at which a turn may change, or a command bus is free, if nothing happens before."""
-    lanes, changes = claims.tally.shape[0], FAR
+    changes = FAR
     for dimm in range(claims.bus_free.shape[0]):
         changes = earlier_of(changes, claims.bus_free[dimm, bus], clock)
     if has_host:
         changes = earlier_of(changes, asked.starves_from[bus, HOSTS], clock)
-    for lane in range(bus, lanes, buses):
-        changes = earlier_of(changes, claims.half_free[lane], clock)
-        changes = earlier_of(changes, asked.starves_from[bus, lane // buses], clock)
-        owner_changes = owner_changes_at(setup.arbitration, claims.turn_notes[bus], lane // buses, clock)
+    for rank in range(lane_ranks(setup, claims)):
+        changes = earlier_of(changes, claims.half_free[rank * buses + bus], clock)
+        changes = earlier_of(changes, asked.starves_from[bus, rank], clock)
+        owner_changes = owner_changes_at(setup.arbitration, claims.turn_notes[bus], rank, clock)
         changes = earlier_of(changes, owner_changes, clock)
     return changes
 
@@ -138,7 +150,7 @@ def pending_refresh(state):
 @inlined
 def keep_off_lanes(setup, claims, lanes, asked, bus, buses, clock):
     """Where the host is second, which way the lanes' next data goes, and which command buses are taken."""
-    for rank in range(lanes.states.shape[0] // buses):
+    for rank in range(lane_ranks(setup, claims)):
         lane = rank * buses + bus
         claims.host_second[bus, rank] = claims.tally[lane, FIRST] == NDP
         claims.host_direction[bus, rank] = 0
@@ -198,6 +210,8 @@ def is_lane_put_off(setup, claims, lanes, asked, lane, rank, bus, clock):
 @inlined
 def is_host_to_ask(setup, hosts, asked, freed, bus, clock):
     """Whether the host's controller may have a command to issue; `freed`: ranks on which one may be free."""
+    if hosts is None:
+        return False
     if asked.host_withheld[bus] & freed != 0:
         return True
     if asked.wake[bus, HOSTS] > clock:
@@ -208,17 +222,25 @@ def is_host_to_ask(setup, hosts, asked, freed, bus, clock):
 
 
 @inlined
+def next_of_host(hosts, asked, bus):
+    """The host's next data, see `noted_column`, and whether it waits for a refresh."""
+    if hosts is None:
+        return -1, 0, 0
+    rank, direction = noted_column(hosts.shape, hosts.states[bus], asked, bus, HOSTS)
+    return rank, direction, pending_refresh(hosts.states[bus])
+
+
+@inlined
 def step_lanes(setup, agents, lanes, hosts, asked, mask, owner, bus, clock):
     """Lanes on which `owner` is first, a mask, issue. One that has read all leaves its rank to the host.
 
     Returns the mask of those that had a command, or whose mode has changed.
     """
-    claims, buses, happened = agents.claims, hosts.states.shape[0], 0
-    has_host, is_second = agents.traffic.takes_part[bus], owner == HOST
+    claims, buses, happened = agents.claims, asked.due.shape[0], 0
+    has_host, is_second = takes_part(hosts, agents.traffic, bus), owner == HOST
     host_rank, host_direction, pending = -1, 0, 0
     if is_second and mask != 0:  # of the host before any lane issues, as they do so at the same time
-        host_rank, host_direction = noted_column(hosts.shape, hosts.states[bus], asked, bus, HOSTS)
-        pending = pending_refresh(hosts.states[bus])
+        host_rank, host_direction, pending = next_of_host(hosts, asked, bus)
     while mask != 0:
         rank = next_in_turn(setup, claims, mask, bus)
         bit = 1 << rank
@@ -238,6 +260,17 @@ def step_lanes(setup, agents, lanes, hosts, asked, mask, owner, bus, clock):
 
 
 @inlined
+def step_lanes_alone(setup, agents, lanes, asked, bus, clock):
+    """All lanes that may have a command issue: they share their ranks and command buses with nobody."""
+    happened = False
+    for number in range(lane_ranks(setup, agents.claims)):
+        rank = assume_nonnegative(number)
+        if asked.wake[bus, rank] <= clock and step_lane(setup, agents, lanes, None, asked, rank, bus, clock):
+            happened = True
+    return happened
+
+
+@inlined
 def issue_commands(setup, agents, lanes, hosts, asked, hurried, bus, clock):
     """All that may have a command issue: the lanes that are first, the host, the lanes on which it is first.
 
@@ -245,8 +278,11 @@ def issue_commands(setup, agents, lanes, hosts, asked, hurried, bus, clock):
     request just taken may hurry it, on the ranks `hurried`; and at every step of a command bus that lanes
     share. Returns whether there was a command, or a mode has changed.
     """
-    claims, buses, has_host = agents.claims, hosts.states.shape[0], agents.traffic.takes_part[bus]
-    ask = lanes_to_ask(asked, lanes.states.shape[0] // buses, bus, clock)
+    claims, buses = agents.claims, asked.due.shape[0]
+    has_host = takes_part(hosts, agents.traffic, bus)
+    if hosts is None and setup.command_clocks[0] == 0:
+        return step_lanes_alone(setup, agents, lanes, asked, bus, clock)
+    ask = lanes_to_ask(asked, lane_ranks(setup, claims), bus, clock)
     ndp_first, turned = -1, 0
     if has_host:
         ndp_first, turned = note_turns(setup, claims, lanes, hosts, asked, bus, buses, clock)
@@ -272,9 +308,10 @@ def issue_commands(setup, agents, lanes, hosts, asked, hurried, bus, clock):
 def next_step_of_bus(setup, agents, lanes, hosts, asked, happened, bus, clock):
     """The clock of the next step that a bus needs for more than requests that are taken."""
     claims, traffic = agents.claims, agents.traffic
-    count, buses, has_host = lanes.states.shape[0], hosts.states.shape[0], traffic.takes_part[bus]
-    at = min(refresh_due(lanes, hosts, has_host, bus), asked.next_from[bus])
-    for rank in range(count // buses):
+    buses, has_host = asked.due.shape[0], takes_part(hosts, traffic, bus)
+    ranks = lane_ranks(setup, claims)
+    at = min(refresh_due(lanes, hosts, has_host, bus, buses, ranks), asked.next_from[bus])
+    for rank in range(ranks):
         at = min(at, asked.wake[bus, rank])
     if has_host:
         at = min(at, asked.wake[bus, HOSTS])
@@ -290,7 +327,7 @@ def next_step_of_bus(setup, agents, lanes, hosts, asked, happened, bus, clock):
 @inlined
 def step_bus(setup, agents, lanes, hosts, asked, bus, clock):
     """A step of a bus and of the lanes behind it. False when refresh can never catch up."""
-    buses, has_host = hosts.states.shape[0], agents.traffic.takes_part[bus]
+    buses, has_host = asked.due.shape[0], takes_part(hosts, agents.traffic, bus)
     hurried = 0
     if has_host:
         hurried = take_host_request(setup, agents, hosts, asked, bus, clock)
@@ -299,9 +336,8 @@ def step_bus(setup, agents, lanes, hosts, asked, bus, clock):
     hurried |= take_lane_requests(setup, agents, lanes, asked, bus, buses, clock)
     if hurried & (asked.withheld[bus] | asked.host_withheld[bus]) != 0:
         asked.rest[bus] = clock
-    if refresh_due(lanes, hosts, has_host, bus) <= clock and not ask_for_refresh(
-        setup, lanes, hosts, asked, has_host, bus, clock
-    ):
+    falls_due = refresh_due(lanes, hosts, has_host, bus, buses, lane_ranks(setup, agents.claims)) <= clock
+    if falls_due and not ask_for_refresh(setup, lanes, hosts, asked, has_host, bus, clock):
         return False
     if asked.rest[bus] <= clock:
         happened = issue_commands(setup, agents, lanes, hosts, asked, hurried, bus, clock)
@@ -314,10 +350,27 @@ def step_bus(setup, agents, lanes, hosts, asked, bus, clock):
 
 
 @inlined
-def carries_at(setup, agents, bus):
-    """The clock at which the next transfer is ready for a bus, FAR: none waits."""
-    ready_at = next_transfer(agents.buses, agents.transfers, bus)[1]
-    return FAR if ready_at == FAR else (ready_at + setup.dram_ticks - 1) // setup.dram_ticks
+def next_carry(setup, agents, asked):
+    """The clock at which the next transfer is ready for its bus, FAR: none waits."""
+    first = FAR
+    for bus in range(asked.carries_at.shape[0]):
+        ready_at = next_transfer(agents.buses, agents.transfers, bus)[1]
+        at = FAR if ready_at == FAR else (ready_at + setup.dram_ticks - 1) // setup.dram_ticks
+        asked.carries_at[bus] = at
+        first = min(first, at)
+    return first
+
+
+@inlined
+def carry_all(setup, agents, hosts, asked, clock):
+    """Transfers that are ready take their buses, which are due then."""
+    if hosts is None:
+        return
+    for bus in range(asked.carries_at.shape[0]):
+        if asked.carries_at[bus] <= clock:
+            buses, transfers, host = agents.buses, agents.transfers, hosts.states[bus]
+            carry_transfers(setup, buses, transfers, hosts.shape, host, bus, clock)
+            asked.due[bus] = asked.rest[bus] = clock
 
 
 @inlined
@@ -330,10 +383,53 @@ def ask_lanes(relayout, lanes, asked, buses, clock):
             asked.wake[bus, lane // buses] = asked.due[bus] = asked.rest[bus] = clock
 
 
+@inlined
+def due_at(agents, asked, bus):
+    """The clock of the next step of a bus."""
+    return min(asked.due[bus], offers_due(agents.relayout, bus))
+
+
+@inlined
+def has_jobs_or_streams(agents):
+    """Whether there are weights to read, or the host asks for anything."""
+    for dimm in range(agents.weights.steps.shape[0]):
+        if agents.weights.steps[dimm] > 0:
+            return True
+    return agents.traffic.first.shape[0] > 0
+
+
+@inlined
+def apart_until(relayout, lanes, reached_at, clock):
+    """The clock before which no bus does what matters to another, or to whether a goal is reached.
+
+    Buses share the weights of their DIMMs, their transfers, and the host's goals, at every clock; a relayout
+    engine reaches them at `reached_at`, and is not done while each lane has more than one request a clock.
+    """
+    return max(clock + 1, min(reached_at, clock + requests_left(relayout) // lanes.states.shape[0]))
+
+
+@inlined
+def begin_hosts(setup, hosts):
+    """Find when the next refresh of each of the host's controllers is."""
+    if hosts is None:
+        return
+    for bus in range(hosts.states.shape[0]):
+        value = hosts.states[bus].value
+        value[NEXT_REFRESH] = next_refresh(value) - setup.refresh_shift
+
+
+@inlined
+def are_records_full(lanes, hosts, clocks):
+    """Whether a record of commands may have no room for those of so many clocks."""
+    if hosts is None:
+        return record_is_full(lanes.commands, clocks)
+    return record_is_full(lanes.commands, clocks) or record_is_full(hosts.commands, clocks)
+
+
 @outlined
 def begin_run(setup, agents, lanes, hosts, asked, clock):
     """All controllers are asked at the first clock of a run."""
-    weights, buses = agents.weights, hosts.states.shape[0]
+    weights, buses = agents.weights, asked.due.shape[0]
     count = lanes.states.shape[0]
     asked.next_from[:] = FAR
     for lane in range(count):
@@ -344,11 +440,11 @@ def begin_run(setup, agents, lanes, hosts, asked, clock):
         give_to_multipliers(setup, weights, agents.transfers, dimm, lane)
         note_room(setup, agents, lane, clock)
     for bus in range(buses):
-        state = hosts.states[bus]
-        state.value[NEXT_REFRESH] = next_refresh(state.value) - setup.refresh_shift
+        asked.takes[bus] = (1 << count // buses) - 1 | takes_part(hosts, agents.traffic, bus) << HOSTS
+    begin_hosts(setup, hosts)
     asked.wake[:], asked.due[:], asked.rest[:] = clock, clock, clock
     asked.starves_from[:], asked.column[:, :, 0] = 0, UNKNOWN
-    asked.takes[:] = (1 << count // buses) - 1 | HOST_BIT
+    next_carry(setup, agents, asked)
 
 
 @kernel
@@ -356,29 +452,35 @@ def run(setup, agents, lanes, hosts, asked, goals, until_clock):
     """Run as `dimm.readable.run` does; returns and can be taken up again as that."""
     claims, clock, outcome = agents.claims, agents.claims.clock[0], DONE
     begin_run(setup, agents, lanes, hosts, asked, clock)
+    buses = asked.due.shape[0]
+    coupled = has_jobs_or_streams(agents)
+    at = clock
     while not is_reached(goals, agents):
-        at = engine_due(agents.relayout)
-        for bus in range(hosts.states.shape[0]):
-            asked.carries_at[bus] = carries_at(setup, agents, bus)
-            at = min(at, min(asked.due[bus], asked.carries_at[bus]))
-        clock = max(clock, at)
+        clock = max(clock, min(at, engine_due(agents.relayout)))
         if clock >= until_clock:
             clock, outcome = until_clock, LATE
             break
-        if record_is_full(lanes.commands) or record_is_full(hosts.commands):
+        begins, end = offer_requests(agents.relayout, clock)
+        if begins:
+            ask_lanes(agents.relayout, lanes, asked, buses, clock)
+        end = clock + 1 if coupled else apart_until(agents.relayout, lanes, min(end, until_clock), clock)
+        if are_records_full(lanes, hosts, end - clock):
             outcome = RECORD_FULL
             break
-        if offer_requests(agents.relayout, clock):
-            ask_lanes(agents.relayout, lanes, asked, hosts.states.shape[0], clock)
-        for bus in range(hosts.states.shape[0]):
-            if asked.carries_at[bus] <= clock:
-                buses, transfers, host = agents.buses, agents.transfers, hosts.states[bus]
-                carry_transfers(setup, buses, transfers, hosts.shape, host, bus, clock)
-                asked.due[bus] = asked.rest[bus] = clock
-            if asked.due[bus] <= clock and not step_bus(setup, agents, lanes, hosts, asked, bus, clock):
-                outcome = STUCK
-        if outcome == STUCK:
-            break
-        clock += 1
+        if coupled:
+            carry_all(setup, agents, hosts, asked, clock)
+        at = FAR
+        for number in range(buses):
+            bus = assume_nonnegative(number)
+            due = due_at(agents, asked, bus)
+            while due < end:
+                if not step_bus(setup, agents, lanes, hosts, asked, bus, max(clock, due)):
+                    claims.clock[0] = clock
+                    return STUCK
+                due = due_at(agents, asked, bus)
+            at = min(at, due)
+        if coupled:
+            at = min(at, next_carry(setup, agents, asked))
+        clock = end
     claims.clock[0] = clock
     return outcome

@@ -9,19 +9,22 @@ from ndpsim.dimm.common import (
     admit,
     dimm_of,
     host_source,
+    lane_ranks,
     note_room,
     note_served,
     note_taken,
 )
 from ndpsim.dimm.relayout import (
-    has_requests,
+    is_promised,
+    lanes_with_requests,
     may_take_weights,
     next_request,
     note_promises,
     put_down,
+    source_of,
     weights_are_next,
 )
-from ndpsim.dimm.staging import lane_source, next_step
+from ndpsim.dimm.staging import has_reads, next_step
 from ndpsim.dimm.state import READ, WRITE
 from ndpsim.dimm.stepping import (
     HOST_BIT,
@@ -34,9 +37,10 @@ from ndpsim.dimm.transfers import carry_transfer, next_command_at, next_transfer
 from ndpsim.dimm.turns import note_request as note_request_of_host
 from ndpsim.dram.fast.banks import bank_bit
 from ndpsim.dram.fast.choose import mode_changes
-from ndpsim.dram.fast.controller import accept, refresh, would_accept
-from ndpsim.dram.fast.fields import BANKS_PER_RANK, PENDING, RD, READS, WR, WRITES
+from ndpsim.dram.fast.controller import accept, queue_request, refresh, would_accept
+from ndpsim.dram.fast.fields import BANKS_PER_RANK, RD, READS, WR, WRITES
 from ndpsim.dram.fast.slots import bank_of, push_maintenance
+from ndpsim.dram.fast.state import ONE_CHUNK
 from ndpsim.dram.fast.vectors import set_element
 from ndpsim.dram.fast.words import assume_nonnegative, lowest, ranks_of
 from ndpsim.dram.state import (
@@ -47,7 +51,6 @@ from ndpsim.dram.state import (
     READS_SERVED,
     REFRESH_FROM,
     SERVED,
-    TAKEN,
 )
 
 __all__ = [
@@ -58,6 +61,8 @@ __all__ = [
     "take_host_request",
     "take_lane_requests",
 ]
+
+_NONE = -1
 
 
 # ---- What comes to a bus
@@ -79,36 +84,18 @@ def carry_transfers(setup, buses, transfers, shape, state, bus, clock):
 
 
 @inlined
-def note_request(policy, state, asked, bus, number, ready_at, takes, clock):
-    """A controller has taken a request, which can issue at `ready_at` at the earliest.
-
-    takes: whether it may take another at the next clock.
-    """
+def note_request(policy, state, asked, bus, number, ready_at, clock):
+    """A controller has taken a request, which can issue at `ready_at` at the earliest."""
     wake = clock if mode_changes(policy, state) else ready_at
     asked.wake[bus, number] = min(asked.wake[bus, number], wake)
     asked.rest[bus] = min(asked.rest[bus], wake)
     asked.column[bus, number, 0] = UNKNOWN
-    asked.takes[bus] = set_bit(asked.takes[bus], 1 << number, takes)
 
 
 @inlined
 def next_bank(state, source):
     """The bank of a controller's next request."""
     return bank_of(source.place[assume_nonnegative(state.value[PLACE])])
-
-
-@inlined
-def take_for_relayout(setup, agents, lanes, state, source, lane, request, clock):
-    """A lane takes a request of the relayout engine; returns when it can issue, at the earliest.
-
-    The controller's counters of requests, and its place in the source, are those of the weights.
-    """
-    place = state.value[PLACE]
-    state.value[PLACE] = put_down(agents.relayout, agents.weights, lane, request, clock)
-    ready_at = accept(state, lanes.latencies[0, 0], source, clock)
-    state.value[PLACE] = place
-    state.value[TAKEN] -= 1
-    return ready_at
 
 
 @inlined
@@ -126,30 +113,34 @@ def take_lane_requests(setup, agents, lanes, asked, bus, buses, clock):
     Returns the mask of those whose request may be for a bank that the host holds, and so hurry it.
     """
     policy, weights, relayout, hurried = setup.policy, agents.weights, agents.relayout, 0
-    mask = asked.takes[bus] & ~HOST_BIT
+    moving = lanes_with_requests(relayout, bus, buses, lane_ranks(setup, agents.claims))
+    mask = asked.takes[bus] & ~HOST_BIT | moving
     while mask != 0:
         rank = assume_nonnegative(lowest(mask))
         bit = mask & -mask
         mask ^= bit
         lane = assume_nonnegative(rank * buses + bus)
-        state, source = lanes.states[lane], lane_source(weights, lane)
-        held = state.pinned_by_other[0]
-        note_room_of(setup, agents, lanes, asked, lane, bus, buses, clock)
+        state, source = lanes.states[lane], source_of(relayout, weights, lane)
+        held, ready_at = state.pinned_by_other[0], FAR
+        if not is_promised(relayout, lane) or has_reads(weights, state.value, lane):
+            note_room_of(setup, agents, lanes, asked, lane, bus, buses, clock)
         request = next_request(relayout, policy, lane, state.queued[READS], state.queued[WRITES], clock)
         may = would_accept(policy, state, source, clock)
         may = may and may_take_weights(relayout, setup, weights, lane, state.value, clock)
         if request >= 0 and not (may and weights_are_next(relayout, lane)):
-            ready_at = take_for_relayout(setup, agents, lanes, state, source, lane, request, clock)
+            # No burst is read or written twice: it is queued without a look at the addresses of others.
+            place = put_down(relayout, weights, lane, request, clock)
+            ready_at = queue_request(ONE_CHUNK, state, source, place, clock)
         elif may:
             held &= bank_bit(next_bank(state, source))
             ready_at = accept(state, lanes.latencies[0, 0], source, clock)
         else:
-            asked.takes[bus] = set_bit(asked.takes[bus], bit, has_requests(relayout, lane))
-            continue
-        takes = looks_for_requests(relayout, policy, state, source, lane, clock + 1)
-        note_request(policy, state, asked, bus, rank, ready_at, takes, clock)
-        if held != 0:
-            hurried |= bit
+            request, held = _NONE, 0
+        takes = looks_for_requests(relayout, policy, state, source, weights, lane, bus, clock + 1)
+        asked.takes[bus] = set_bit(asked.takes[bus], bit, takes)
+        if may or request >= 0:
+            note_request(policy, state, asked, bus, rank, ready_at, clock)
+        hurried |= (held != 0) << rank
     return hurried
 
 
@@ -159,6 +150,8 @@ def take_host_request(setup, agents, hosts, asked, bus, clock):
 
     Returns the mask of the lane that holds the bank which the request is for.
     """
+    if hosts is None:
+        return 0
     policy, state, traffic = setup.policy, hosts.states[bus], agents.traffic
     if traffic.next[bus] < 0:
         admit(traffic, bus, state.value, clock)
@@ -183,8 +176,8 @@ def take_host_request(setup, agents, hosts, asked, bus, clock):
     note_taken(traffic, bus, state.value, clock)
     if traffic.next[bus] < 0:
         asked.rest[bus] = min(asked.rest[bus], traffic.due[bus])
-    takes = would_accept(policy, state, source, clock + 1)
-    note_request(policy, state, asked, bus, HOSTS, ready_at, takes, clock)
+    asked.takes[bus] = set_bit(asked.takes[bus], HOST_BIT, would_accept(policy, state, source, clock + 1))
+    note_request(policy, state, asked, bus, HOSTS, ready_at, clock)
     return (state.pinned_by_other[rank] & bank_bit(bank) != 0) << rank
 
 
@@ -206,45 +199,62 @@ def begin_steps(setup, weights, lanes, asked, bus, buses, clock):
 @inlined
 def refresh_lanes(host, lanes, before, bus, buses):
     """The refreshes that the host's controller has just asked of a rank are its lane's as well."""
+    size = host.pending_bank.shape[0]
     for place in range(before, host.pending_size):
-        first = host.pending_bank[place & PENDING - 1]
+        first = host.pending_bank[place & size - 1]
         lane = first // BANKS_PER_RANK * buses + bus
         if lane < lanes.states.shape[0]:
             state = lanes.states[lane]
             if state.pending_size == 0:
                 state.value[REFRESH_FROM] = host.value[REFRESH_FROM]
-            push_maintenance(state, host.pending_class[place & PENDING - 1], first % BANKS_PER_RANK)
+            push_maintenance(state, host.pending_class[place & size - 1], first % BANKS_PER_RANK)
 
 
 @inlined
-def refresh_due(lanes, hosts, has_host, bus):
+def next_of_host(hosts, bus):
+    """The clock at which the next refresh of the host's controller falls due."""
+    if hosts is None:
+        return FAR
+    return hosts.values[bus, NEXT_REFRESH]
+
+
+@inlined
+def refresh_host(setup, lanes, hosts, bus, buses, clock):
+    """The refreshes that fall due in the host's channel. False when they can never catch up."""
+    if hosts is None:
+        return True
+    host = hosts.states[bus]
+    before = host.pending_size
+    if not refresh(hosts.shape, setup.policy, host, clock):
+        return False
+    host.value[NEXT_REFRESH] -= setup.refresh_shift
+    refresh_lanes(host, lanes, before, bus, buses)
+    return True
+
+
+@inlined
+def refresh_due(lanes, hosts, has_host, bus, buses, ranks):
     """The clock at which the next refresh falls due on a rank of a bus.
 
     With the host away each lane keeps its own time; else they are the host's, and its lanes' as well.
     """
     if has_host:
-        return hosts.values[bus, NEXT_REFRESH]
+        return next_of_host(hosts, bus)
     at = FAR
-    for lane in range(bus, lanes.states.shape[0], hosts.states.shape[0]):
-        at = min(at, lanes.values[lane, NEXT_REFRESH])
+    for rank in range(ranks):
+        at = min(at, lanes.values[rank * buses + bus, NEXT_REFRESH])
     return at
 
 
 @outlined
 def ask_for_refresh(setup, lanes, hosts, asked, has_host, bus, clock):
     """The refreshes that fall due on the ranks of a bus. False when they can never catch up."""
-    count, buses, policy = lanes.states.shape[0], hosts.states.shape[0], setup.policy
-    host = hosts.states[bus]
+    count, buses, policy = lanes.states.shape[0], asked.due.shape[0], setup.policy
     asked.rest[bus] = clock
     asked.column[bus, :, 0] = UNKNOWN
     if has_host:
-        before = host.pending_size
         asked.wake[bus, :] = 0
-        if not refresh(hosts.shape, policy, host, clock):
-            return False
-        host.value[NEXT_REFRESH] -= setup.refresh_shift
-        refresh_lanes(host, lanes, before, bus, buses)
-        return True
+        return refresh_host(setup, lanes, hosts, bus, buses, clock)
     for lane in range(bus, count, buses):
         if clock >= lanes.values[lane, NEXT_REFRESH]:
             asked.wake[bus, lane // buses] = 0

@@ -46,6 +46,7 @@ __all__ = [
     "has_work",
     "host_source",
     "is_reached",
+    "lane_ranks",
     "note_refilling",
     "note_room",
     "note_served",
@@ -60,6 +61,12 @@ DONE, LATE, RECORD_FULL, STUCK = range(4)
 
 # What it runs for.
 NOTHING, WEIGHTS_READ, TRANSFERS_DONE, REQUESTS_DONE = range(4)
+
+
+@inlined
+def lane_ranks(setup, claims):
+    """Ranks with a lane behind each bus: they come before those of DIMMs without NDP units."""
+    return claims.bus_free.shape[0] * setup.dimm_ranks
 
 
 @inlined
@@ -261,12 +268,12 @@ def take_command_bus(setup, claims, rank, bus, command, clock):
 
 
 @inlined
-def record_is_full(commands):
-    """Whether a channel may have no room for its next command."""
+def record_is_full(commands, clocks):
+    """Whether a controller may have no room for its commands of so many clocks."""
     room = commands.entry.shape[1]
     if room == 0:
         return False
     for number in range(commands.length.shape[0]):
-        if commands.length[number] == room:
+        if commands.length[number] + clocks > room:
             return True
     return False

@@ -64,6 +64,8 @@ class SharedDimms:
         buses: sub-channels.
         transfers: no DIMM has more of them waiting at a time.
         open_rows: of banks that are open at the first clock.
+        with_host: without, the host never asks for anything, lanes have no weights to read, and no two of
+            them share a command bus: all that is for these is compiled away.
 
     Attributes:
         agents: see `dimm.state`.
@@ -78,7 +80,9 @@ class SharedDimms:
         transfers: int,
         recording: bool,
         open_rows: Iterable[OpenRow] = (),
+        with_host: bool = True,
     ) -> None:
+        self.with_host = with_host
         dimms = lanes // buses // setup.dimm_ranks
         self.setup, self.dimms = setup, dimms
         self.agents = Agents(
@@ -128,8 +132,9 @@ class SharedDimms:
         Args:
             lane, many_reads: see `dimm.relayout.make_relayout`.
         """
-        lanes, slots = len(self.agents.weights.length), request_slots(self.setup)
-        relayout = make_relayout(engine, requests, lane, many_reads, lanes, slots, start)
+        lanes, buses = len(self.agents.weights.length), len(self.agents.traffic.next)
+        slots = self._request_slots()
+        relayout = make_relayout(engine, requests, lane, many_reads, lanes, buses, slots, start)
         self.agents = self.agents._replace(relayout=relayout)
 
     def make_room_for_transfers(self, most: int) -> None:
@@ -186,6 +191,10 @@ class SharedDimms:
     def run_until(self, clock: int) -> None:
         """Run to a clock."""
         self.run([], clock)
+
+    def _request_slots(self) -> int | None:
+        """See `dimm.relayout.make_relayout`."""
+        return request_slots(self.setup)
 
     def _make_controllers(self, lanes: int, buses: int) -> None:
         raise NotImplementedError
@@ -301,6 +310,9 @@ class FastDimms(SharedDimms):
         self._of_lanes = np.zeros((1, 1, 1), dtype=np.int64)  # no histogram of single reads of a lane
         self._asked = stepping.make_asked(buses)
 
+    def _request_slots(self) -> int | None:
+        return request_slots(self.setup) if self.with_host else None
+
     def _open_row(self, side: int, number: int, place: OpenRow, clock: int) -> None:
         rank, bankgroup, bank, row = place
         fast.open_row(self._states[side][number], rank, bankgroup, bank, row, clock)
@@ -311,6 +323,8 @@ class FastDimms(SharedDimms):
             values = tuple(states["value"] for states in self._states)
             each = (self._shapes, self._states, values, (self._of_lanes, self._latencies), self.recorded)
             self._sides = [stepping.Controllers(*side) for side in zip(*each, strict=True)]
+            if not self.with_host:
+                self._sides[1] = None
         return int(run(self.setup, self.agents, *self._sides, self._asked, goals, until_clock))
 
     @property
@@ -337,7 +351,8 @@ class FastDimms(SharedDimms):
 
 def make_dimms(setup: Setup, *others: Any, **named: Any) -> SharedDimms:
     """The fastest that can run such a channel; arguments as of `SharedDimms`."""
-    fits = fast.fits(setup.lane_tables, setup.policy, True) and fast.fits(
+    with_unit = setup.lane_tables.ranks == 1
+    fits = fast.fits(setup.lane_tables, setup.policy, with_unit) and fast.fits(
         setup.host_tables, setup.policy, False
     )
     return (FastDimms if fits else ReadableDimms)(setup, *others, **named)

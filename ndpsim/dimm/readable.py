@@ -40,9 +40,10 @@ from ndpsim.dimm.relayout import (
     note_served_request,
     offer_requests,
     put_down,
+    source_of,
     weights_are_next,
 )
-from ndpsim.dimm.staging import give_to_multipliers, lane_source, next_step, stage
+from ndpsim.dimm.staging import give_to_multipliers, next_step, stage
 from ndpsim.dimm.state import (
     FIRST,
     HOST,
@@ -221,7 +222,8 @@ def take_requests(setup, agents, lanes, hosts, bus, buses, clock):
 def take_lane_request(setup, agents, lanes, channel, lane, clock):
     """A lane takes a request of the relayout engine or a read of weights, in turn where both wait."""
     policy, weights, relayout = setup.policy, agents.weights, agents.relayout
-    entry, size, value, source = channel.entry, channel.size, channel.value, lane_source(weights, lane)
+    entry, size, value = channel.entry, channel.size, channel.value
+    source = source_of(relayout, weights, lane)
     note_room_of(setup, agents, channel, lane, clock)
     request = next_request(relayout, policy, lane, size[READS], size[WRITES], clock)
     may = would_accept(policy, source, entry, size, value, clock)
@@ -375,17 +377,18 @@ def step_lane(setup, agents, lanes, hosts, rank, bus, clock):
     claims.last_rank[rank // setup.dimm_ranks, bus] = rank
     if queue == PRIORITY and credit[0] > clock:
         requeue_reads(channel.entry, channel.size, channel.bound, channel.rows)
-    observe(
-        setup.host_tables,
-        host,
-        queue == ACTIVE,
-        command,
-        1 + rank,
-        host_group(setup, rank, group),
-        host_bank(setup, rank, bank),
-        row,
-        clock,
-    )
+    if setup.lane_tables.ranks == 1:  # a lane of several ranks has no host beside it
+        observe(
+            setup.host_tables,
+            host,
+            queue == ACTIVE,
+            command,
+            1 + rank,
+            host_group(setup, rank, group),
+            host_bank(setup, rank, bank),
+            row,
+            clock,
+        )
     if reads_or_writes(command) and is_relayouts(agents.relayout, burst):
         channel.value[SERVED] -= 1
         note_served_request(agents.relayout, lane, burst, clock)
@@ -576,7 +579,7 @@ def run(setup, agents, lanes, hosts, goals, until_clock):
         if clock >= until_clock:
             outcome = LATE
             break
-        if record_is_full(lanes.commands) or record_is_full(hosts.commands):
+        if record_is_full(lanes.commands, 1) or record_is_full(hosts.commands, 1):
             outcome = RECORD_FULL
             break
         offer_requests(agents.relayout, clock)

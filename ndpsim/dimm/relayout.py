@@ -11,19 +11,28 @@ Every function here takes the engine first, None where there is none: it is comp
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim._by_reference import by_reference
 from ndpsim._jit import inlined, outlined
-from ndpsim.dimm.staging import lane_credit
+from ndpsim.dimm.staging import lane_credit, lane_source
 from ndpsim.dimm.state import READ, WRITE
 from ndpsim.dram.state import FAR, SERVED, TAKEN, Source
-from ndpsim.link.engine import advance, begin, read_issued, write_taken
+from ndpsim.link.engine import advance, begin, known_until, read_issued, write_taken
 from ndpsim.link.engine_state import Engine
-from ndpsim.link.offers import Offers, make_offers, next_offer, note_issued, note_taken, take_handed
+from ndpsim.link.offers import (
+    Offers,
+    is_due,
+    make_offers,
+    next_change,
+    next_offer,
+    note_issued,
+    note_taken,
+    take_handed,
+)
 from ndpsim.link.requests import Requests
 
 __all__ = [
@@ -37,13 +46,18 @@ __all__ = [
     "is_promised",
     "is_relayout_done",
     "is_relayouts",
+    "lanes_with_requests",
+    "looks_for_offers",
     "make_relayout",
     "may_take_weights",
     "next_request",
     "note_promises",
     "note_served_request",
     "offer_requests",
+    "offers_due",
     "put_down",
+    "requests_left",
+    "source_of",
     "weights_are_next",
 ]
 
@@ -56,19 +70,26 @@ _NONE = -1
 
 
 @by_reference
+class Slots(NamedTuple):
+    """The first places of a lane's source, before its weights: of requests of the engine that wait."""
+
+    free: Ints  # [lane, n]: slots that no request has
+    free_count: Ints  # [lane]
+    request: Ints  # [lane, slot]
+
+
+@by_reference
 class Relayout(NamedTuple):
-    """A relayout engine and its requests; in a lane's source they take the first places, `slot`."""
+    """A relayout engine and its requests."""
 
     engine: Engine
     lane: Narrow  # [request]: of the channel, -1: of another channel
     place: Ints  # [request], as in `dram.state.Source`
     column: Narrow  # [request]
     offers: Offers
-    due: Ints  # [lane]: what `offers` says of when to ask, which is always
+    due: Ints  # [bus]: the engine's clock from which its lanes are offered more
     left: Ints  # [lane]: requests that are not served, those not yet offered included
-    free: Ints  # [lane, n]: slots that no request has
-    free_count: Ints  # [lane]
-    request: Ints  # [lane, slot]
+    slots: Any  # `Slots`, None: the lanes have nothing else to do, and their source is all requests
     promised: Ints  # [lane]: 1 when all its reads of weights have a slot of the FIFO
     weights_next: Ints  # [lane]: 1 when it is the turn of weights
     always: Ints  # [1]: its requests are admitted
@@ -76,28 +97,39 @@ class Relayout(NamedTuple):
     value: Ints  # by the places above; START is the clock before the engine's first
 
 
+def make_slots(lanes: int, slots: int) -> Slots:
+    """So many slots of each lane, without requests."""
+    free = np.tile(np.arange(slots, dtype=np.int64), (lanes, 1))
+    return Slots(free, np.full(lanes, slots, dtype=np.int64), np.full((lanes, slots), _NONE, dtype=np.int64))
+
+
 def make_relayout(
-    engine: Engine, requests: Requests, lane: Narrow, many_reads: int, lanes: int, slots: int, start: int
+    engine: Engine,
+    requests: Requests,
+    lane: Narrow,
+    many_reads: int,
+    lanes: int,
+    buses: int,
+    slots: int | None,
+    start: int,
 ) -> Relayout:
     """An engine that begins behind the clock `start`.
 
     Args:
         lane: [request], its lane of the channel's so many `lanes`, -1: it is another channel's.
         many_reads: see `link.offers`.
-        slots: requests of a lane that can be taken and not yet served.
+        slots: requests of a lane that can be taken and not yet served; None: lanes have nothing else to do.
     """
     count = len(lane)
     return Relayout(
         engine=engine,
         lane=lane,
-        place=requests.place,
-        column=requests.column,
+        place=np.ascontiguousarray(requests.place),
+        column=np.ascontiguousarray(requests.column),
         offers=make_offers(lane, len(engine.read_tick), lanes, many_reads),
-        due=np.zeros(lanes, dtype=np.int64),
+        due=np.full(buses, FAR),
         left=np.bincount(lane[lane >= 0], minlength=lanes).astype(np.int64),
-        free=np.tile(np.arange(slots, dtype=np.int64), (lanes, 1)),
-        free_count=np.full(lanes, slots, dtype=np.int64),
-        request=np.full((lanes, slots), _NONE, dtype=np.int64),
+        slots=None if slots is None else make_slots(lanes, slots),
         promised=np.zeros(lanes, dtype=np.int64),
         weights_next=np.zeros(lanes, dtype=np.int64),
         always=np.array([FAR]),
@@ -156,28 +188,27 @@ def hand_on(relayout):
 def offer_requests(relayout, clock):
     """What happens in the engine before the step at `clock`: its requests are offered to the lanes.
 
-    Returns whether it has begun just now.
+    Returns whether it has begun just now, and the clock before which the engine reaches no lane again.
     """
     if relayout is None:
-        return False
+        return False, FAR
     engine, value = relayout.engine, relayout.value
     if clock <= value[START]:
-        return False
+        return False, value[START] + 1
     begins = value[BEGUN] == 0
     if begins:
         begin(engine)
         value[BEGUN] = 1
-    advance(engine, (clock - value[START] - 1) * engine.dram_ticks)
+    tick = known_until(engine, clock - value[START])
+    advance(engine, tick - 1)
     hand_on(relayout)
-    return begins
+    return begins, (tick + engine.dram_ticks - 1) // engine.dram_ticks + 1 + value[START]
 
 
 @inlined
 def is_relayout_done(relayout):
     """Whether all requests of the engine are served."""
-    if relayout is None:
-        return True
-    return relayout.value[UNSERVED] == 0
+    return requests_left(relayout) == 0
 
 
 @inlined
@@ -196,6 +227,50 @@ def next_request(relayout, policy, lane, reads, writes, clock):
     read_room, write_room = reads < policy.read_slots, writes < policy.write_slots
     own_clock = clock - relayout.value[START]
     return next_offer(relayout.engine, relayout.offers, lane, read_room, write_room, own_clock)
+
+
+@inlined
+def offers_due(relayout, bus):
+    """The clock from which lanes of a bus are offered more, FAR: nothing more is known of."""
+    if relayout is None:
+        return FAR
+    due = relayout.due[bus]
+    return due + relayout.value[START] if due < FAR else FAR
+
+
+@inlined
+def lanes_with_requests(relayout, bus, buses, ranks):
+    """The mask of the lanes of a bus with requests of the engine to serve, now or later."""
+    mask = 0
+    if relayout is not None:
+        relayout.due[bus] = FAR
+        for rank in range(ranks):
+            mask |= has_requests(relayout, rank * buses + bus) << rank
+    return mask
+
+
+@inlined
+def looks_for_offers(relayout, policy, lane, bus, reads, writes, clock):
+    """Whether a lane looks for a request of the engine at `clock`; if not, it does when more is offered."""
+    if relayout is None:
+        return False
+    if not has_requests(relayout, lane):
+        return False
+    engine, offers, own_clock = relayout.engine, relayout.offers, clock - relayout.value[START]
+    if is_due(engine, offers, lane, reads < policy.read_slots, writes < policy.write_slots, own_clock):
+        return True
+    change = next_change(engine, offers, lane, own_clock)
+    if change > own_clock:
+        relayout.due[bus] = min(relayout.due[bus], change)
+    return False
+
+
+@inlined
+def requests_left(relayout):
+    """Requests of the engine that are not served."""
+    if relayout is None:
+        return 0
+    return relayout.value[UNSERVED]
 
 
 @inlined
@@ -225,12 +300,56 @@ def put_down(relayout, weights, lane, request, clock):
     note_taken(relayout.offers, lane, request)
     if request >= reads:
         write_taken(engine, request - reads, clock - relayout.value[START])
-    relayout.free_count[lane] -= 1
-    slot = relayout.free[lane, relayout.free_count[lane]]
-    relayout.request[lane, slot] = request
+    return fill_slot(relayout.slots, relayout, weights, lane, request)
+
+
+@inlined
+def fill_slot(slots, relayout, weights, lane, request):
+    """Put a request into a lane's source, if it is not there; returns its place."""
+    if slots is None:
+        return request
+    slots.free_count[lane] -= 1
+    slot = slots.free[lane, slots.free_count[lane]]
+    slots.request[lane, slot] = request
     weights.place[lane, slot] = relayout.place[request]
     weights.column[lane, slot] = relayout.column[request]
     return slot
+
+
+@inlined
+def is_slot(slots, place):
+    """Whether a place in a lane's source is a request of the engine."""
+    if slots is None:
+        return True
+    return place < slots.free.shape[1]
+
+
+@inlined
+def empty_slot(slots, lane, place):
+    """The request at a place in a lane's source, which it needs no more."""
+    if slots is None:
+        return place
+    slots.free[lane, slots.free_count[lane]] = place
+    slots.free_count[lane] += 1
+    return slots.request[lane, place]
+
+
+@inlined
+def source_of(relayout, weights, lane):
+    """What a lane reads and writes, as a source."""
+    if relayout is None:
+        return lane_source(weights, lane)
+    return source_with(relayout.slots, relayout, weights, lane)
+
+
+@inlined
+def source_with(slots, relayout, weights, lane):
+    """As `source_of`, around an engine."""
+    if slots is not None:
+        return lane_source(weights, lane)
+    cycle = weights.address[:0]
+    # No burst is read or written twice: any number will do for its address.
+    return Source(relayout.place, relayout.column, relayout.place, cycle, weights.admitted[lane], 0)
 
 
 @inlined
@@ -238,7 +357,7 @@ def is_relayouts(relayout, slot):
     """Whether what stands there in a lane's source is a request of the engine."""
     if relayout is None:
         return False
-    return slot < relayout.free.shape[1]
+    return is_slot(relayout.slots, slot)
 
 
 @inlined
@@ -246,9 +365,7 @@ def note_served_request(relayout, lane, slot, clock):
     """The column command of a request of the engine has issued at `clock`."""
     if relayout is None:
         return
-    request, own_clock = relayout.request[lane, slot], clock - relayout.value[START]
-    relayout.free[lane, relayout.free_count[lane]] = slot
-    relayout.free_count[lane] += 1
+    request, own_clock = empty_slot(relayout.slots, lane, slot), clock - relayout.value[START]
     relayout.left[lane] -= 1
     if request < relayout.engine.read_tick.shape[0]:
         read_issued(relayout.engine, request, own_clock)

@@ -233,7 +233,7 @@ class Agents(NamedTuple):
 
 def request_slots(setup: Setup) -> int:
     """Requests of a relayout engine that a lane can have taken and not served: queued, or active."""
-    return setup.policy.read_slots + setup.policy.write_slots + BANKS_PER_RANK
+    return setup.policy.read_slots + setup.policy.write_slots + BANKS_PER_RANK * setup.lane_tables.ranks
 
 
 def make_channels(tables: Tables, policy: Policy, count: int, latency_places: int) -> Channel:
@@ -257,12 +257,12 @@ def make_claims(setup: Setup, lanes: int, buses: int) -> Claims:
         no_rows=np.zeros(0, dtype=np.int32),
         tally=tally,
         host_issued=_zeros(lanes, len(setup.lane_tables.commands)),
-        opened_by=_zeros(lanes, max(lane_nodes, BANKS_PER_RANK)),
+        opened_by=_zeros(lanes, max(lane_nodes, BANKS_PER_RANK * setup.lane_tables.ranks)),
         lane_wanted=_zeros(lanes, lane_nodes),
         host_wanted=_zeros(buses, host_nodes),
-        lane_second=_zeros(lanes, 1),
+        lane_second=_zeros(lanes, setup.lane_tables.ranks),
         host_second=_zeros(buses, host_ranks),
-        lane_direction=_zeros(lanes, 1),
+        lane_direction=_zeros(lanes, setup.lane_tables.ranks),
         host_direction=_zeros(buses, host_ranks),
         bus_free=_zeros(dimms, buses),
         last_rank=np.full((dimms, buses), -1, dtype=np.int64),

@@ -17,8 +17,15 @@ from ndpsim.dimm.common import (
     note_served,
     take_command_bus,
 )
-from ndpsim.dimm.relayout import has_requests, is_relayouts, note_promises, note_served_request
-from ndpsim.dimm.staging import give_to_multipliers, lane_source, next_step, stage
+from ndpsim.dimm.relayout import (
+    has_requests,
+    is_relayouts,
+    looks_for_offers,
+    note_promises,
+    note_served_request,
+    source_of,
+)
+from ndpsim.dimm.staging import give_to_multipliers, has_reads, lane_source, next_step, stage
 from ndpsim.dimm.state import (
     HOST,
     LAST_COLUMN,
@@ -34,7 +41,7 @@ from ndpsim.dram.fast.banks import requeue_reads
 from ndpsim.dram.fast.blocking import Blocking
 from ndpsim.dram.fast.choose import next_ready_after
 from ndpsim.dram.fast.controller import would_accept
-from ndpsim.dram.fast.fields import ACT, BANKS, BANKS_PER_RANK, PRE, RANKS, RD, WR
+from ndpsim.dram.fast.fields import ACT, BANKS, BANKS_PER_RANK, PRE, RANKS, RD, READS, WR, WRITES
 from ndpsim.dram.fast.observe import (
     observe_activate,
     observe_column,
@@ -88,7 +95,7 @@ class Asked(NamedTuple):
 
     wake: Ints  # [bus, controller]: the clock before which it has none
     starves_from: Ints  # [bus, controller]: the clock before which nothing it serves has waited for too long
-    takes: Ints  # [bus], mask of those that can take their next request
+    takes: Ints  # [bus], mask of those that may take a request at the next clock
     withheld: Ints  # [bus], mask of the lanes with a command that waits for the host's, or a command bus
     host_withheld: Ints  # [bus], mask of the ranks on which one of the host waits likewise
     next_from: Ints  # [bus]: the clock from which a lane may read its next step
@@ -147,31 +154,60 @@ def set_bit(mask, bit, wanted):
 
 
 @inlined
-def looks_for_requests(relayout, policy, state, source, lane, clock):
-    """Whether a lane may take a request at `clock`: with a relayout it looks for one at every clock."""
-    return has_requests(relayout, lane) or would_accept(policy, state, source, clock)
+def looks_for_requests(relayout, policy, state, source, weights, lane, bus, clock):
+    """Whether a lane may take a request at `clock`, as far as is known.
+
+    Whether the FIFO has room for weights, which is asked for a relayout, changes with every clock.
+    """
+    if has_requests(relayout, lane) and has_reads(weights, state.value, lane):
+        return True
+    reads, writes = state.queued[READS], state.queued[WRITES]
+    return looks_for_offers(relayout, policy, lane, bus, reads, writes, clock) or would_accept(
+        policy, state, source, clock
+    )
 
 
-# ---- A lane, and the host
+# ---- A lane, and the host; without a host, `hosts` is None, and all of it is compiled away
+
+
+@inlined
+def step_beside_host(
+    hosts, claims, rank, bus, lane, policy, shape, state, latencies, source, sink, trace, clock
+):
+    """The step of a lane, see `dram.fast.step`, beside a host or without one."""
+    credit = claims.credit[lane, 0]
+    if hosts is None:
+        return step(policy, shape, state, latencies, source, sink, trace, None, credit, 0, clock)
+    second, direction = claims.lane_second[lane], claims.lane_direction[lane]
+    blocking = Blocking(hosts.states, bus, 0, rank * BANKS_PER_RANK, second, direction)
+    return step(policy, shape, state, latencies, source, sink, trace, blocking, credit, 0, clock)
+
+
+@inlined
+def host_observes(hosts, asked, bus, origin, command, bank, row, clock):
+    """The host's controller learns of a command of a lane."""
+    if hosts is None:
+        return
+    host = hosts.states[bus]
+    changes = observe(hosts.shape, host, command, bank, row, origin == FROM_ACTIVE, clock)
+    if changes or host.pending_size > 0:
+        asked.column[bus, HOSTS, 0] = UNKNOWN
+        asked.wake[bus, HOSTS] = min(asked.wake[bus, HOSTS], clock + 1)
 
 
 @outlined
 def step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock):
     """A lane issues its next command, if it has one. Returns whether it has, or its mode has changed."""
-    weights, claims, count = agents.weights, agents.claims, hosts.states.shape[0]
+    weights, claims, count = agents.weights, agents.claims, asked.due.shape[0]
     rank, bus = assume_nonnegative(rank), assume_nonnegative(bus)
     lane, bit = assume_nonnegative(rank * count + bus), 1 << rank
-    policy, shape, state, host = setup.policy, lanes.shape, lanes.states[lane], hosts.states[bus]
+    policy, shape, state = setup.policy, lanes.shape, lanes.states[lane]
     credit, write_mode = claims.credit[lane], state.value[WRITE_MODE]
-    first_bank = rank * BANKS_PER_RANK
-    blocking = Blocking(
-        hosts.states, bus, 0, first_bank, claims.lane_second[lane], claims.lane_direction[lane]
-    )
-    source, sink = lane_source(weights, lane), data_sink(claims, credit)
+    source, sink = source_of(agents.relayout, weights, lane), data_sink(claims, credit)
     trace, latencies = commands_at(lanes.commands, lane), lanes.latencies[0, 0]
     asked.column[bus, rank, 0] = UNKNOWN
-    origin, command, bank, row, burst, wake, withheld = step(
-        policy, shape, state, latencies, source, sink, trace, blocking, credit[0], 0, clock
+    origin, command, bank, row, burst, wake, withheld = step_beside_host(
+        hosts, claims, rank, bus, lane, policy, shape, state, latencies, source, sink, trace, clock
     )
     asked.withheld[bus] = set_bit(asked.withheld[bus], bit, withheld != 0)
     asked.wake[bus, rank] = wake
@@ -179,13 +215,14 @@ def step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock):
         asked.starves_from[bus, rank] = 0
     if origin == NOWHERE:
         return state.value[WRITE_MODE] != write_mode
-    note_command(claims.tally[lane], claims.opened_by[lane], NDP, origin, command, bank)
-    take_command_bus(setup, claims, rank, bus, COMMAND_OF_CLASS[command], clock)
     dimm = assume_nonnegative(setup.dimm_of_rank[rank])
-    claims.last_rank[dimm, bus] = rank
+    if hosts is not None or setup.command_clocks[0] != 0:
+        note_command(claims.tally[lane], claims.opened_by[lane], NDP, origin, command, bank)
+        take_command_bus(setup, claims, rank, bus, COMMAND_OF_CLASS[command], clock)
+        claims.last_rank[dimm, bus] = rank
     if origin == FROM_MAINTENANCE and credit[0] > clock:
         requeue_reads(shape, state, source, clock)
-    changes = observe(hosts.shape, host, command, first_bank + bank, row, origin == FROM_ACTIVE, clock)
+    host_observes(hosts, asked, bus, origin, command, rank * BANKS_PER_RANK + bank, row, clock)
     if is_column(command) and is_relayouts(agents.relayout, burst):
         state.value[SERVED] -= 1
         note_served_request(agents.relayout, lane, burst, clock)
@@ -197,11 +234,8 @@ def step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock):
         asked.next_from[bus] = min(asked.next_from[bus], weights.next_from[lane])
         give_to_multipliers(setup, weights, agents.transfers, dimm, lane)
         note_room(setup, agents, lane, clock + 1)
-    if changes or host.pending_size > 0:
-        asked.column[bus, HOSTS, 0] = UNKNOWN
-        asked.wake[bus, HOSTS] = min(asked.wake[bus, HOSTS], clock + 1)
     asked.wake[bus, rank] = next_ready_after(policy, shape, state, credit[0], clock)
-    takes = looks_for_requests(agents.relayout, policy, state, source, lane, clock + 1)
+    takes = looks_for_requests(agents.relayout, policy, state, source, weights, lane, bus, clock + 1)
     asked.takes[bus] = set_bit(asked.takes[bus], bit, takes)
     return True
 
@@ -232,6 +266,8 @@ def lane_observes(agents, lanes, asked, rank, bus, origin, command, bank, row, c
 @outlined
 def step_host(setup, agents, lanes, hosts, asked, bus, clock):
     """The host's controller issues its next command, if it has one. Returns as `step_lane` does."""
+    if hosts is None:
+        return False
     claims, traffic, count = agents.claims, agents.traffic, hosts.states.shape[0]
     policy, shape, state = setup.policy, hosts.shape, hosts.states[bus]
     blocking = Blocking(lanes.states, bus, count, 0, claims.host_second[bus], claims.host_direction[bus])

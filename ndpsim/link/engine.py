@@ -28,8 +28,7 @@ engine knows of them:
 
 `ndpsim.link.offers` has lists of what is handed out for each lane, and says what to offer it next.
 Lanes may be stepped in any order, one clock after the other or each through all of them: none of it reaches
-another lane before. Fewer clocks than these are right, too. A lane without reads to come may lag behind as
-long as no packet waits for a credit (`waits_for_credit`) when the others have been stepped. All is done when
+another lane before. Fewer clocks than these are right, too. All is done when
 every request is served.
 """
 
@@ -40,7 +39,7 @@ from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.link.events import FAR, first_leaf, set_time
 from ndpsim.link.sending import note_ready, send
 
-__all__ = ["advance", "begin", "known_until", "read_issued", "waits_for_credit", "write_taken"]
+__all__ = ["advance", "begin", "known_until", "read_issued", "write_taken"]
 
 
 @inlined
@@ -215,12 +214,6 @@ def write_taken(engine, write, clock):
     engine.not_taken[packet] -= 1
     if engine.not_taken[packet] == 0:
         free_place(engine, packet)
-
-
-@inlined
-def waits_for_credit(engine):
-    """Whether a packet waits for a credit only; else nothing follows yet from writes that are taken."""
-    return engine.without_credit[0] + engine.without_credit[1] > 0
 
 
 @inlined

@@ -26,7 +26,16 @@ from ndpsim._jit import inlined
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.link.requests import side_by_side
 
-__all__ = ["Offers", "make_offers", "next_change", "next_offer", "note_issued", "note_taken", "take_handed"]
+__all__ = [
+    "Offers",
+    "is_due",
+    "make_offers",
+    "next_change",
+    "next_offer",
+    "note_issued",
+    "note_taken",
+    "take_handed",
+]
 
 Narrow = NDArray[np.int32]
 
@@ -83,15 +92,25 @@ def make_offers(lane: Narrow, reads: int, lanes: int, many_reads: int) -> Offers
 
 
 @inlined
+def make_due(due, lane, clock):
+    """The bus of a lane is due at a clock, or is before."""
+    bus = lane % due.shape[0]
+    due[bus] = min(due[bus], clock)
+
+
+@inlined
 def take_handed(engine, offers, due):
-    """Put requests that the engine has handed out on the lists of their lanes; these are due then."""
+    """Put requests that the engine has handed out on the lists of their lanes, whose buses are due then.
+
+    due: [bus]; the lanes of a bus are that many apart.
+    """
     for n in range(engine.handed_count[0]):
         request = assume_nonnegative(engine.handed[n])
         lane, kind = assume_nonnegative(offers.lane[request]), _WRITES if request >= offers.reads else _READS
         offers.after[request] = _NONE
         if offers.first[lane, kind] < 0:
             offers.first[lane, kind] = request
-            due[lane] = min(due[lane], engine.offered_at[request] + 1)
+            make_due(due, lane, engine.offered_at[request] + 1)
         else:
             offers.after[assume_nonnegative(offers.last[lane, kind])] = request
         offers.last[lane, kind] = request
@@ -99,7 +118,7 @@ def take_handed(engine, offers, due):
             offers.collected[lane] += 1
             if offers.collected[lane] == offers.many_writes:
                 offers.last_of_many[lane] = request
-                due[lane] = min(due[lane], engine.offered_at[request] + 1)
+                make_due(due, lane, engine.offered_at[request] + 1)
         elif offers.uncounted[lane] < 0:
             offers.uncounted[lane] = request
     engine.handed_count[0] = 0
@@ -160,6 +179,20 @@ def next_offer(engine, offers, lane, read_room, write_room, clock):
     if write_room and may_write and is_offered(engine, write, clock):
         return write
     return _NONE
+
+
+@inlined
+def is_due(engine, offers, lane, read_room, write_room, clock):
+    """Whether a lane may be offered a request at `clock`, or its mode may change then, as far as is known."""
+    mode, write = offers.mode[lane], offers.first[lane, _WRITES]
+    if mode == DRAIN or must_drain(engine, offers, lane, clock):
+        return True
+    if mode == HOLD and offers.under_way[lane] == 0:
+        return True
+    if read_room and is_offered(engine, offers.first[lane, _READS], clock):
+        return True
+    may_write = mode != HOLD or offers.may_take[lane] > 0
+    return write_room and may_write and is_offered(engine, write, clock)
 
 
 @inlined

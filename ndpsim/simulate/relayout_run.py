@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from threading import Event
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,16 +17,12 @@ from ndpsim.dimm.relayout import LAST_SERVED as LAST_SERVED_AT
 from ndpsim.dimm.relayout import UNSERVED as UNSERVED_REQUESTS
 from ndpsim.dimm.state import Setup
 from ndpsim.dram import state
-from ndpsim.dram.fast import state as fast
-from ndpsim.dram.sink import null_sink
 from ndpsim.errors import InputError, no_way_on
 from ndpsim.layout import Layout, moves
 from ndpsim.link import Network
 from ndpsim.link.engine_state import Engine, Flows, make_engine
 from ndpsim.link.events import FAR
 from ndpsim.link.fabric import Fabric, check_ticks, make_fabric, make_packets
-from ndpsim.link.lanes import DONE, LAST_SERVED, MORE, RECORD_FULL, UNSERVED, Lanes, make_lanes, run
-from ndpsim.link.offers import make_offers
 from ndpsim.link.packets import most_waiting
 from ndpsim.link.packing import Packed, Pieces, number_by_node, pack_pieces
 from ndpsim.link.requests import Bursts, DimmLanes, Requests, bits_by_stage, make_requests
@@ -101,6 +97,12 @@ class CommandBuses(NamedTuple):
     dimm_ranks: int
     clocks: Ints  # [command]: for which it has its bus
     lane: Ints  # [lane]: its number where lanes are ordered by rank on the channel, then by sub-channel
+
+
+def private_buses(access: Access) -> CommandBuses:
+    """Buses that no two lanes share: commands never wait for them."""
+    lanes, never = access.network.dimms * access.lanes, np.zeros(len(access.tables.commands), dtype=np.int64)
+    return CommandBuses(lanes, 1, 1, never, np.arange(lanes))
 
 
 class Transfer(NamedTuple):
@@ -313,68 +315,18 @@ class Lowered:
 
 
 class Job(Lowered):
-    """A wave under way on lanes that nothing else uses."""
+    """A wave under way on lanes that nothing else uses; the channels of all DIMMs are run as one."""
+
+    make_dimms = staticmethod(make_dimms)
 
     def __init__(self, access: Access, wave: Wave, record: bool) -> None:
         super().__init__(access, wave)
-        room, lanes = _ROOM if record else 0, access.network.dimms * access.lanes
-        offers = make_offers(self.requests.lane, len(self.read_node), lanes, access.many_reads)
-        self.lanes: Lanes = make_lanes(access.tables, access.policy, self.requests, offers, lanes, room)
-        self.share = 0.0  #: Of the requests, those that are served.
-
-    def run(self, progress: Progress, stop: Event) -> None:
-        """Until all is written.
-
-        Raises:
-            InterruptedError: `stop` was set before.
-        """
-        access, total = self.access, len(self.requests.lane)
-        shape, no_sink, left = fast.make_shape(access.tables), null_sink(), total
-        kernel: Any = run
-        outcome = MORE
-        while outcome != DONE:
-            if stop.is_set():
-                raise InterruptedError
-            try:
-                outcome = kernel(access.policy, shape, self.engine, self.lanes, no_sink, _CLOCKS)
-            except RuntimeError as error:
-                raise no_way_on(str(error)) from None
-            if outcome == RECORD_FULL:
-                commands = self.lanes.commands
-                self.lanes = self.lanes._replace(
-                    commands=np.concatenate((commands, np.zeros_like(commands)), axis=1)
-                )
-            before, left = left, int(self.lanes.value[UNSERVED])
-            if outcome == MORE and before == left and self.engine.packets.times[1] == FAR:
-                raise no_way_on("bursts of a relayout wait for what never comes")
-            self.share = 1 - left / total
-            progress(self.share)
-
-    def outcome(self) -> Run:
-        """What happened."""
-        access, lanes = self.access, self.lanes
-        end = self.end_after(int(lanes.value[LAST_SERVED]))
-        return self.run_of(
-            end,
-            np.sum([fast.issued_commands(of_lane, access.tables) for of_lane in lanes.states], axis=0),
-            int(lanes.states["value"][:, state.OPEN_CLOCKS].sum())
-            + end * sum(fast.open_banks(of_lane) for of_lane in lanes.states),
-            [*zip(lanes.commands, lanes.recorded, strict=True)] if lanes.commands.size else [],
-        )
-
-
-class SharedBusesJob(Lowered):
-    """A wave under way on lanes that share command buses: those of the channels' DIMMs."""
-
-    def __init__(self, access: Access, wave: Wave, record: bool) -> None:
-        super().__init__(access, wave)
-        buses = access.command_buses
-        assert buses is not None
-        self._buses, ranks = buses, buses.channel_ranks
+        self._buses = buses = access.command_buses or private_buses(access)
+        ranks = buses.channel_ranks
         ticks = access.timebase.ticks
         setup = Setup(
             lane_tables=access.tables,
-            host_tables=access.tables._replace(ranks=ranks),
+            host_tables=access.tables._replace(ranks=ranks * access.tables.ranks),
             policy=access.policy,
             arbitration=make_arbitration("host-first"),
             starvation_clocks=1,
@@ -388,25 +340,32 @@ class SharedBusesJob(Lowered):
             refresh_shift=0,
             command_clocks=buses.clocks,
         )
-        self._dimms = make_dimms(setup, ranks * buses.buses, buses.buses, 1, record)
+        lanes, alone = ranks * buses.buses, access.command_buses is None
+        self.dimms = self.make_dimms(setup, lanes, buses.buses, 1, record, with_host=not alone)
         lane = buses.lane[self.requests.lane].astype(np.int32)
-        self._dimms.add_relayout(self.engine, self.requests, lane, access.many_reads, 0)
+        self.share = 0.0  #: Of the requests, those that are served.
+        self.dimms.add_relayout(self.engine, self.requests, lane, access.many_reads, 0)
 
     def run(self, progress: Progress, stop: Event) -> None:
-        """See `Job.run`."""
+        """Until all is written.
+
+        Raises:
+            InterruptedError: `stop` was set before.
+        """
         total = left = len(self.requests.lane)
         while left:
             if stop.is_set():
                 raise InterruptedError
-            self._dimms.run_relayout(self._dimms.clock + _CLOCKS)
-            before, left = left, int(self._dimms.agents.relayout.value[UNSERVED_REQUESTS])
+            self.dimms.run_relayout(self.dimms.clock + _CLOCKS)
+            before, left = left, int(self.dimms.agents.relayout.value[UNSERVED_REQUESTS])
             if before == left and self.engine.packets.times[1] == FAR:
                 raise no_way_on("bursts of a relayout wait for what never comes")
-            progress(1 - left / total)
+            self.share = 1 - left / total
+            progress(self.share)
 
     def outcome(self) -> Run:
         """What happened."""
-        dimms, lanes = self._dimms, self._buses.lane
+        dimms, lanes = self.dimms, self._buses.lane
         end = self.end_after(int(dimms.agents.relayout.value[LAST_SERVED_AT]))
         entry, length = dimms.recorded[0]
         recorded = [(entry[lane], length[lane : lane + 1]) for lane in lanes] if entry.size else []
@@ -420,6 +379,6 @@ def run_relayout(access: Access, wave: Wave, record: bool, progress: Progress, s
     Raises:
         InputError: the buffer or packets are too small.
     """
-    job = (Job if access.command_buses is None else SharedBusesJob)(access, wave, record)
+    job = Job(access, wave, record)
     job.run(progress, stop)
     return job.outcome()

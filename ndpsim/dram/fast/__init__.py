@@ -5,7 +5,7 @@ of requests is a 64-bit mask and the oldest of a set is its lowest bit; longer q
 `state` and `fields` lay this out; `slots` moves requests in and out, `one_chunk` and `chunks` say in which
 ring, `banks` follows the rows, `timing` the distances. `choose` says what comes next, `issue` what follows
 from it, and `step` is the work of one clock, which every run goes through: `controller` runs a channel
-alone, `link.lanes` lanes around a relayout, and `dimm.arbiter` controllers that share ranks. `blocking` says
+alone, and `dimm.arbiter` controllers that share ranks, or lanes around a relayout. `blocking` says
 what one of these keeps another from, `observe` what one learns of another. `hits` does the steps in which
 only row hits wait; with longer queues, and rows that a policy closes, there are neither these nor
 fast-forward: `every_step`.

@@ -7,7 +7,7 @@ from ndpsim.dram.controller import DONE, PAUSED, RECORD_FULL, STUCK
 from ndpsim.dram.fast.choose import mode_changes, next_ready_after
 from ndpsim.dram.fast.chunk_points import is_among_writes, sum_waits
 from ndpsim.dram.fast.fast_forward import first_lookup
-from ndpsim.dram.fast.fields import BANKS_PER_RANK, PENDING, READS, REFRESHES_PENDING, WRITES
+from ndpsim.dram.fast.fields import BANKS_PER_RANK, READS, REFRESHES_PENDING, WRITES
 from ndpsim.dram.fast.issue import is_full
 from ndpsim.dram.fast.row_policy_points import close_rows, next_maintenance
 from ndpsim.dram.fast.slots import bank_of, enqueue, filter_place, push_maintenance
@@ -113,7 +113,7 @@ def accept(state, latencies, source, clock):
 @outlined
 def refresh(shape, policy, state, clock):
     """Ask for the refreshes that fall due; False when they can never catch up."""
-    room = REFRESHES_PENDING if policy.row_cap == 0 else PENDING
+    room = REFRESHES_PENDING if policy.row_cap == 0 else state.pending_bank.shape[0]
     if state.pending_size + ranks_of(shape) > room:
         return False
     if state.pending_size == 0:

@@ -6,8 +6,8 @@ what it promises: that is its invariant. Whoever changes what it rests on must k
 
 Indices. Ranks, bank groups and banks are numbered with fixed strides, rank << 6 | bank group << 3 | bank, so
 that a rank, a bank group and a bank's bit in a mask of its rank are shifts. A *mask* is 64 bits, one for
-each slot of a queue chunk or each bank of a rank. A *wait row* is queue * RANKS + rank (`slots.wait_row`). An
-*active list* is rank * 2 + queue. `CHUNKS` is the number of chunks that a queue may have: 1, or 64.
+each slot of a queue chunk or each bank of a rank. A *wait row* and an *active list* are rank * 2 + queue. A
+queue may have 1 chunk, or 64; a channel 1 rank, or 16: records of one rank are small, and many fit a cache.
 
 The role of a field in a signature:
 
@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from ndpsim.dram import state as channel
 from ndpsim.dram.state import COUNTERS, FAR, TURN_FIELDS
 
-__all__ = ["COUNTER_ROLES", "FIELDS", "IN_SIGNATURE", "Field", "make_records", "record_type"]
+__all__ = ["COUNTER_ROLES", "FIELDS", "IN_SIGNATURE", "Field", "make_records", "record_type", "shape_of"]
 
 # Command classes. The first four are those that a request may need next; RD + queue and RDA + queue are the
 # column commands of a queue.
@@ -50,15 +50,12 @@ QUEUES = 2
 RANKS = 16
 BANKS_PER_RANK = 64
 BANKS_PER_GROUP = GROUPS_PER_RANK = 8
-GROUPS = RANKS * GROUPS_PER_RANK
 BANKS = RANKS * BANKS_PER_RANK
 SLOTS = 64  # of a chunk
 MOST_CHUNKS = 64
-WAIT_ROWS = QUEUES * RANKS
-ACTIVE_LISTS = RANKS * QUEUES
 MOST_TURNS = 128
 REFRESHES_PENDING = 16 * RANKS
-PENDING = 4 * BANKS  # with a PRE or two for every bank
+PENDING = 4 * BANKS_PER_RANK  # of each rank, with a PRE or two for every bank
 ADDRESSES = 1 << 10
 READS_LOGGED = 64
 LONGEST_PERIOD = 8  # transitions
@@ -69,14 +66,30 @@ ORIGIN, DERIVED, COUNTER, CONSTANT, FORWARDING = "origin", "derived", "counter",
 #: The roles of fields that a signature has.
 IN_SIGNATURE = (CLOCK, ROW, REQUEST, NUMBER)
 
-CHUNKS = -1  # in a shape
+
+class PerRank(NamedTuple):
+    """A length in a shape: so many for every rank that a channel may have."""
+
+    each: int = 1
+
+
+class PerChunk(NamedTuple):
+    """Likewise for every chunk that a queue may have."""
+
+    each: int = 1
+
+
+# Lengths in shapes.
+EACH_RANK, EACH_GROUP, EACH_BANK = PerRank(), PerRank(GROUPS_PER_RANK), PerRank(BANKS_PER_RANK)
+EACH_QUEUE, EACH_PENDING = PerRank(QUEUES), PerRank(PENDING)  # of a rank
+EACH_CHUNK, EACH_SLOT = PerChunk(), PerChunk(SLOTS)
 
 
 class Field(NamedTuple):
     """A field of the record: an integer, or an array of them; `at_rest` is its value before clock 1."""
 
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[int | PerRank | PerChunk, ...]
     role: str
     meaning: str
     at_rest: int = 0
@@ -92,21 +105,21 @@ FIELDS = (
     Field("same_bank", (CLASSES, TIMED_CLASSES), CONSTANT, "to the same bank"),
     # ---- Times: the first clock at which a class may issue, as far as this node goes. Only commands raise
     # them (`timing`); nothing lowers them.
-    Field("rank_ready", (RANKS, TIMED_CLASSES), CLOCK, "as far as channel and rank go"),
-    Field("group_ready", (GROUPS, TIMED_CLASSES), CLOCK, "as far as the bank group goes"),
-    Field("bank_ready", (BANKS, TIMED_CLASSES), CLOCK, "as far as the bank goes"),
-    Field("recent_acts", (RANKS, 4), CLOCK, "the clocks of the last four ACTs of a rank", -FAR),
-    Field("oldest_act", (RANKS,), NUMBER, "which of `recent_acts` is the oldest"),
-    Field("last_command", (RANKS,), CLOCK, "the clock of the last command to banks of a rank"),
+    Field("rank_ready", (EACH_RANK, TIMED_CLASSES), CLOCK, "as far as channel and rank go"),
+    Field("group_ready", (EACH_GROUP, TIMED_CLASSES), CLOCK, "as far as the bank group goes"),
+    Field("bank_ready", (EACH_BANK, TIMED_CLASSES), CLOCK, "as far as the bank goes"),
+    Field("recent_acts", (EACH_RANK, 4), CLOCK, "the clocks of the last four ACTs of a rank", -FAR),
+    Field("oldest_act", (EACH_RANK,), NUMBER, "which of `recent_acts` is the oldest"),
+    Field("last_command", (EACH_RANK,), CLOCK, "the clock of the last command to banks of a rank"),
     # ---- Rows
-    Field("open_row", (BANKS,), ROW, "the open row of a bank, -1: closed", -1),
-    Field("open_banks", (RANKS,), NUMBER, "mask of the banks whose `open_row` is not -1"),
-    Field("closed_at", (BANKS,), CONSTANT, "the clock at which an auto-precharge closes it, perhaps to come"),
-    Field("accesses", (BANKS,), CONSTANT, "column accesses since the row was opened"),
-    Field("pinned_banks", (RANKS,), DERIVED, "mask of the banks that some active request keeps open"),
-    Field("pinned_by_other", (RANKS,), CONSTANT, "those of them whose active request another controller has"),
-    Field("reactivated", (RANKS,), CONSTANT, "mask of the banks activated again under an active request"),
-    Field("capped", (RANKS,), CONSTANT, "mask of the open banks that the row policy is to close"),
+    Field("open_row", (EACH_BANK,), ROW, "the open row of a bank, -1: closed", -1),
+    Field("open_banks", (EACH_RANK,), NUMBER, "mask of the banks whose `open_row` is not -1"),
+    Field("closed_at", (EACH_BANK,), CONSTANT, "the clock at which an auto-precharge closes it, or will"),
+    Field("accesses", (EACH_BANK,), CONSTANT, "column accesses since the row was opened"),
+    Field("pinned_banks", (EACH_RANK,), DERIVED, "mask of the banks that some active request keeps open"),
+    Field("pinned_by_other", (EACH_RANK,), CONSTANT, "those whose active request another controller has"),
+    Field("reactivated", (EACH_RANK,), CONSTANT, "mask of the banks activated again under an active request"),
+    Field("capped", (EACH_RANK,), CONSTANT, "mask of the open banks that the row policy is to close"),
     Field(
         "capped_next_ready",
         (),
@@ -115,23 +128,23 @@ FIELDS = (
         FAR,
     ),
     # ---- Slots: the requests of a queue in a ring by arrival, [queue, chunk * SLOTS + place]
-    Field("slot_bank", (QUEUES, CHUNKS * SLOTS), NUMBER, "bank"),
-    Field("slot_row", (QUEUES, CHUNKS * SLOTS), ROW, "row"),
-    Field("slot_arrived", (QUEUES, CHUNKS * SLOTS), CLOCK, "the clock before the step that took it"),
-    Field("slot_request", (QUEUES, CHUNKS * SLOTS), REQUEST, "its number in the source"),
-    Field("used", (CHUNKS, QUEUES), NUMBER, "mask of the slots that hold a request"),
-    Field("counted", (CHUNKS, QUEUES), NUMBER, "mask of those counted as hit, miss or conflict"),
-    Field("tail", (CHUNKS, QUEUES), NUMBER, "the slot for the next request, modulo SLOTS"),
+    Field("slot_bank", (QUEUES, EACH_SLOT), NUMBER, "bank"),
+    Field("slot_row", (QUEUES, EACH_SLOT), ROW, "row"),
+    Field("slot_arrived", (QUEUES, EACH_SLOT), CLOCK, "the clock before the step that took it"),
+    Field("slot_request", (QUEUES, EACH_SLOT), REQUEST, "its number in the source"),
+    Field("used", (EACH_CHUNK, QUEUES), NUMBER, "mask of the slots that hold a request"),
+    Field("counted", (EACH_CHUNK, QUEUES), NUMBER, "mask of those counted as hit, miss or conflict"),
+    Field("tail", (EACH_CHUNK, QUEUES), NUMBER, "the slot for the next request, modulo SLOTS"),
     Field("queued", (QUEUES,), NUMBER, "requests in a queue: the bits of `used` over all chunks"),
     Field("chunk_order", (QUEUES, MOST_CHUNKS), CONSTANT, "the chunks of a queue by age, then the free ones"),
     Field("younger_chunks", (QUEUES,), CONSTANT, "chunks in use but the oldest"),
-    Field("chunks_of_bank", (QUEUES, BANKS), CONSTANT, "mask of the chunks with requests for a bank"),
-    Field("of_bank", (CHUNKS, QUEUES, BANKS), DERIVED, "mask of the requests for a bank"),
+    Field("chunks_of_bank", (QUEUES, EACH_BANK), CONSTANT, "mask of the chunks with requests for a bank"),
+    Field("of_bank", (EACH_CHUNK, QUEUES, EACH_BANK), DERIVED, "mask of the requests for a bank"),
     Field("writes_at", (ADDRESSES,), DERIVED, "queued writes, by bits of the address: `slots.filter_place`"),
     # ---- What requests wait for
     Field(
         "waiting",
-        (CHUNKS, WAIT_ROWS, REQUEST_CLASSES),
+        (EACH_CHUNK, EACH_QUEUE, REQUEST_CLASSES),
         DERIVED,
         "mask of the requests whose next command is of this class: always exact. A request whose bank is "
         "pinned for another row waits for nothing. Whoever opens, closes, pins or releases a bank must move "
@@ -139,31 +152,31 @@ FIELDS = (
     ),
     Field(
         "maybe_ready",
-        (CHUNKS, QUEUES),
+        (EACH_CHUNK, QUEUES),
         DERIVED,
         "every request whose bank is ready for its class has its bit set; others may. A request without the "
         "bit has its bank in `not_ready`. Who finds a bank not ready clears it; time, a new row, or a new "
         "request sets it again",
     ),
-    Field("not_ready", (WAIT_ROWS, REQUEST_CLASSES, SLOTS), DERIVED, "ring of clock * BANKS + bank, sorted"),
-    Field("not_ready_head", (WAIT_ROWS, REQUEST_CLASSES), DERIVED, "the place of the first, modulo SLOTS"),
-    Field("not_ready_size", (WAIT_ROWS, REQUEST_CLASSES), DERIVED, "entries in the ring"),
+    Field("not_ready", (EACH_QUEUE, REQUEST_CLASSES, SLOTS), DERIVED, "ring of clock * BANKS + bank, sorted"),
+    Field("not_ready_head", (EACH_QUEUE, REQUEST_CLASSES), DERIVED, "the place of the first, modulo SLOTS"),
+    Field("not_ready_size", (EACH_QUEUE, REQUEST_CLASSES), DERIVED, "entries in the ring"),
     Field(
         "not_ready_until",
-        (WAIT_ROWS, REQUEST_CLASSES),
+        (EACH_QUEUE, REQUEST_CLASSES),
         DERIVED,
         "the clock of the first entry of the ring, FAR: it is empty. Who adds an entry must lower it",
         FAR,
     ),
     # ---- Active requests: between ACT and their column command
-    Field("active", (ACTIVE_LISTS, SLOTS), NUMBER, "ring of their banks, in order of arrival"),
-    Field("active_head", (ACTIVE_LISTS,), NUMBER, "the place of the oldest, modulo SLOTS"),
-    Field("active_size", (ACTIVE_LISTS,), NUMBER, "requests in a list"),
-    Field("active_arrived", (BANKS,), CLOCK, "as `slot_arrived`, of the bank's active request"),
-    Field("active_request", (BANKS,), REQUEST, "its number in the source"),
+    Field("active", (EACH_QUEUE, SLOTS), NUMBER, "ring of their banks, in order of arrival"),
+    Field("active_head", (EACH_QUEUE,), NUMBER, "the place of the oldest, modulo SLOTS"),
+    Field("active_size", (EACH_QUEUE,), NUMBER, "requests in a list"),
+    Field("active_arrived", (EACH_BANK,), CLOCK, "as `slot_arrived`, of the bank's active request"),
+    Field("active_request", (EACH_BANK,), REQUEST, "its number in the source"),
     Field(
         "active_not_ready_until",
-        (RANKS, REQUEST_CLASSES),
+        (EACH_RANK, REQUEST_CLASSES),
         DERIVED,
         "no bank of an active request of the rank is ready for RD, or WR, before this clock, as far as "
         "groups and banks go. Who activates must lower it; who looks at all of a list, or takes one out, "
@@ -172,8 +185,8 @@ FIELDS = (
     ),
     # ---- Maintenance that waits, in order
     Field("pending_size", (), NUMBER, "commands that wait"),
-    Field("pending_class", (PENDING,), NUMBER, "class"),
-    Field("pending_bank", (PENDING,), NUMBER, "bank; or the first of the rank, or of a same-bank refresh"),
+    Field("pending_class", (EACH_PENDING,), NUMBER, "class"),
+    Field("pending_bank", (EACH_PENDING,), NUMBER, "bank, or the first of a rank or same-bank refresh"),
     # ---- Fast-forward
     Field("fast_forwarded", (), COUNTER, "reads that went as others of the run had gone"),
     Field("next_lookup", (), FORWARDING, "the number of the request at which the table is asked next"),
@@ -215,16 +228,22 @@ _LINE = 64  # bytes of a cache line
 _AT_REST = [(field.name, field.at_rest) for field in FIELDS if field.at_rest]
 
 
+def shape_of(field: Field, ranks: int, chunks: int) -> tuple[int, ...]:
+    """The shape of a field in a record of so many ranks, and chunks of a queue."""
+    counts = {PerRank: ranks, PerChunk: chunks}
+    return tuple(size if isinstance(size, int) else size.each * counts[type(size)] for size in field.shape)
+
+
 @cache
-def record_type(chunks: int) -> np.dtype[Any]:
-    """The type of a record whose queues may have so many chunks: every array begins with a cache line.
+def record_type(ranks: int, chunks: int) -> np.dtype[Any]:
+    """The type of a record of so many ranks and chunks of a queue: every array begins with a cache line.
 
     Between arrays of a power of two lines stand five more: processors tell addresses apart by their low bits
     first, and a bank must not have the same in all of them.
     """
     formats, offsets, offset = [], [], 0
     for field in FIELDS:
-        shape = tuple(size * -chunks if size < 0 else size for size in field.shape)
+        shape = shape_of(field, ranks, chunks)
         formats.append((np.int64, shape) if shape else np.int64)
         if shape:
             offset = -(-offset // _LINE) * _LINE
@@ -239,9 +258,9 @@ def record_type(chunks: int) -> np.dtype[Any]:
     return np.dtype((np.record, layout))
 
 
-def make_records(count: int, chunks: int) -> NDArray[Any]:
+def make_records(count: int, ranks: int, chunks: int) -> NDArray[Any]:
     """So many channels at rest, without distances or refreshes; none shares a cache line with another."""
-    kind = record_type(chunks)
+    kind = record_type(ranks, chunks)
     room = np.zeros(count * kind.itemsize + _LINE, dtype=np.uint8)  # pages that nobody touches cost nothing
     first = -room.ctypes.data % _LINE
     records = room[first : first + count * kind.itemsize].view(kind)

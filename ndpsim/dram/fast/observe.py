@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
 from ndpsim.dram.fast.banks import bank_bit, close_bank, close_banks, open_bank, release_bank, same_banks
-from ndpsim.dram.fast.fields import ACT, BANKS_PER_RANK, PENDING, PRE, PREAB, PRESB, REFAB, TIMED_CLASSES
+from ndpsim.dram.fast.fields import ACT, BANKS_PER_RANK, PRE, PREAB, PRESB, REFAB, TIMED_CLASSES
 from ndpsim.dram.fast.state import ONE_CHUNK
 from ndpsim.dram.fast.timing import (
     propagate_bank_in_rank,
@@ -69,7 +69,7 @@ def forget_pending(state, command, bank):
     """The first refresh of this class that waits for a bank, or for the rank it is the first of, is done."""
     found = 0
     for place in range(state.pending_size):
-        here = place & (PENDING - 1)
+        here = place & (state.pending_bank.shape[0] - 1)
         if found == 0 and state.pending_class[here] == command and state.pending_bank[here] == bank:
             found = 1
         elif found == 1:

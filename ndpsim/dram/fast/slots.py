@@ -9,9 +9,8 @@ from ndpsim.dram.fast.fields import (
     ADDRESSES,
     BANKS,
     BANKS_PER_RANK,
-    PENDING,
     PRE,
-    RANKS,
+    QUEUES,
     RD,
     READS,
     REQUEST_CLASSES,
@@ -54,7 +53,7 @@ def bank_of(place):
 @inlined
 def wait_row(queue, rank):
     """The row of a queue and a rank in what says what requests wait for, see `fast.fields`."""
-    return assume_nonnegative(queue * RANKS + rank)
+    return assume_nonnegative(rank * QUEUES + queue)
 
 
 @inlined
@@ -273,7 +272,7 @@ def waits_of(state, queue, chunk, until):
 @inlined
 def push_maintenance(state, command, bank):
     """A maintenance command joins those that wait."""
-    place = state.pending_size & (PENDING - 1)
+    place = state.pending_size & (state.pending_bank.shape[0] - 1)
     state.pending_class[place] = command
     state.pending_bank[place] = bank
     state.pending_size += 1

@@ -183,7 +183,7 @@ def make_states(
 
     `schedule`: of its refreshes; None: that of the policy.
     """
-    states = make_records(count, 1 if chunks == 1 else MOST_CHUNKS)
+    states = make_records(count, 1 if tables.ranks == 1 else RANKS, 1 if chunks == 1 else MOST_CHUNKS)
     due = schedule_of(tables, policy) if schedule is None else schedule
     put_schedule(states["value"][0], due, np.argsort(COMMAND_OF_CLASS).tolist())
     states["value"][1:] = states["value"][0]

@@ -19,7 +19,7 @@ from ndpsim.dram.fast.banks import (
     release_bank,
 )
 from ndpsim.dram.fast.choose import choose_active
-from ndpsim.dram.fast.fields import ACT, BANKS_PER_RANK, PRE, RANKS, RD, RDA
+from ndpsim.dram.fast.fields import ACT, BANKS_PER_RANK, PRE, RD, RDA
 from ndpsim.dram.fast.issue import bank_node, count_command, issue_active, record_command
 from ndpsim.dram.fast.slots import push_maintenance
 from ndpsim.dram.fast.timing import bank_ready_at, propagate_activate
@@ -151,7 +151,7 @@ def close_rows(rows, state, clock):
 def close_capped(state, clock):
     """Ask for PRE of the capped rows for which it is ready; each row is asked for once."""
     first = FAR
-    for rank in range(RANKS):
+    for rank in range(state.capped.shape[0]):
         left = state.capped[rank] & state.open_banks[rank]
         state.capped[rank] = left
         while left != 0:
