@@ -25,7 +25,7 @@ from ndpsim.simulate import (
     simulate_contention,
     simulate_expert,
 )
-from ndpsim.simulate.channel import ChannelRun, make_setup
+from ndpsim.simulate.channel import Channel, make_setup
 from ndpsim.simulate.host_traffic import HostTraffic, host_round, make_round
 from ndpsim.simulate.machine import lower_machine, place_on_dimms
 from ndpsim.simulate.weights import named_weights
@@ -61,12 +61,11 @@ def run_quietly(hardware, expert, tokens, arbitration, bits):
     """The expert on the shared DIMM, with a host that asks for nothing."""
     machine = lower_machine(hardware)
     weights, _ = named_weights(expert, bits)
-    run = ChannelRun(machine, make_setup(machine, arbitration, 100), 1, True)
+    run = Channel(machine, make_setup(machine, arbitration, 100), recording=True)
     run.add_expert(0, weights, tokens)
-    run.run()
-    clock = -(-run.end // machine.dram_ticks)
-    run.run_until(clock)
-    return clock - 1, run.phases(0), tuple(run.commands_of_lanes())
+    run.run_to_end()
+    phases = run.queues[0].spans.phases(machine.after_start_ns)
+    return run.dimms.clock - 1, phases, run.command_traces()
 
 
 @pytest.mark.parametrize("arbitration", ARBITRATIONS)

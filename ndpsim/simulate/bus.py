@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import Controller, compare_channels
@@ -11,7 +11,9 @@ from ndpsim.simulate.lane import command_room, decode_commands, no_commands, run
 from ndpsim.spec import Standard, Tables
 from ndpsim.traces import CommandTrace
 
-__all__ = ["Bus", "command_traces", "ensure_same"]
+__all__ = ["Bus", "MakeChannel", "command_traces", "ensure_same"]
+
+MakeChannel = Callable[[Tables, state.Policy], Controller]
 
 
 class Bus:

@@ -30,7 +30,7 @@ from ndpsim.results.contention import ContentionResult
 from ndpsim.results.expert import ExpertResult
 from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.simulate.bus import Bus
-from ndpsim.simulate.channel import ChannelRun, make_setup
+from ndpsim.simulate.channel import Channel, make_setup
 from ndpsim.simulate.expert import release_times, simulate_expert, token_counts
 from ndpsim.simulate.geometry import ensure_on_channel
 from ndpsim.simulate.host_traffic import PATTERNS, HostTraffic, RequestRound, host_round
@@ -51,7 +51,7 @@ _MOST_SLOWDOWN = 100  # of the NDP unit; what is slower is given up as starved
 _MAX_SLICE = 1 << 30
 
 
-def _host_alone(run: ChannelRun, requests: RequestRound) -> list[Bus]:
+def _host_alone(run: Channel, requests: RequestRound) -> list[Bus]:
     """The host's requests once more, on each bus that has any, on a controller that has it to itself."""
     tables, policy, buses = run.setup.host_tables, run.setup.policy, []
     for number, count in enumerate(run.dimms.agents.traffic.taken[0].tolist()):
@@ -62,7 +62,7 @@ def _host_alone(run: ChannelRun, requests: RequestRound) -> list[Bus]:
     return buses
 
 
-def _rows(run: ChannelRun, owner: int) -> dict[str, int]:
+def _rows(run: Channel, owner: int) -> dict[str, int]:
     """What an owner's requests found, and the rows it lost to the other."""
     values = run.dimms.lane_values if owner == shared.NDP else run.dimms.host_values
     places = {"hits": state.ROW_HITS, "misses": state.ROW_MISSES, "conflicts": state.ROW_CONFLICTS}
@@ -70,7 +70,7 @@ def _rows(run: ChannelRun, owner: int) -> dict[str, int]:
     return {**found, "lost": int(run.dimms.agents.claims.tally[:, shared.ROWS_LOST + owner].sum())}
 
 
-def _run_beside(run: ChannelRun, alone: ExpertResult) -> Samples:
+def _run_beside(run: Channel, alone: ExpertResult) -> Samples:
     """Run the experts beside the host's traffic, and stand at the clock of the last result.
 
     Returns what both have moved until equal times.
@@ -89,7 +89,7 @@ def _run_beside(run: ChannelRun, alone: ExpertResult) -> Samples:
                 key="host_gbps",
             )
         samples.note(run.dimms.clock, run.moved())
-    end = -(-run.end // machine.dram_ticks)
+    end = machine.clock_after(run.end)
     while samples.next_clock < end:
         run.run_until(samples.next_clock)
         samples.note(run.dimms.clock, run.moved())
@@ -167,7 +167,7 @@ def simulate_contention(
 
     machine = lower_machine(hardware)
     setup = make_setup(machine, arbitration, slice_clocks)
-    run = ChannelRun(machine, setup, 1, record_commands)
+    run = Channel(machine, setup, recording=record_commands)
     for each, ns in zip(of_jobs, released, strict=True):
         run.add_expert(0, weights, each, machine.release_tick(ns))
     requests = host_round(hardware, host, run.first_free_place[0])
@@ -189,7 +189,7 @@ def simulate_contention(
     return lookup.store(_result(run, meanwhile, samples, quiet, alone, host, energy, config, stopwatch))
 
 
-def _energy(run: ChannelRun, alone: Mapping[str, float | None] | None) -> Energy:
+def _energy(run: Channel, alone: Mapping[str, float | None] | None) -> Energy:
     """The energy of the DIMM until all is done: its units work as they do alone, its buses carry more."""
     machine, end = run.machine, run.dimms.clock
     # A lane knows of all commands to its rank, whoever issued them.
@@ -201,7 +201,7 @@ def _energy(run: ChannelRun, alone: Mapping[str, float | None] | None) -> Energy
 
 
 def _result(
-    run: ChannelRun,
+    run: Channel,
     meanwhile: Ints,
     samples: Samples,
     quiet: Sequence[Bus],
@@ -215,14 +215,11 @@ def _result(
     device, burst_bytes = machine.device, machine.device.burst_bytes
     claims, host_values = dimms.agents.claims, dimms.host_values
     bus_value = dimms.agents.buses.value
-
-    def ns(clocks: int) -> float:
-        return machine.timebase.to_ns(clocks * machine.dram_ticks)
-
-    time_ns = ns(-(-run.end // machine.dram_ticks) - FIRST_CLOCK)
+    ns, queue = machine.clocks_ns, run.queues[0]
+    time_ns = ns(machine.clock_after(run.end) - FIRST_CLOCK)
     streamed = int(dimms.lane_values[:, state.DATA_END].max()) - FIRST_CLOCK
-    times = tuple(map(run.job_time, run.experts))
-    waited_ns = waiting_ns((expert.job for expert in run.experts), times)
+    times = queue.job_times(machine.after_start_ns)
+    waited_ns = waiting_ns(queue.jobs, times)
     ndp_gbps = alone.weight_bytes * alone.weight_reads / (ns(streamed) - waited_ns)
     busy_ns, quiet_ns = ns(run.host_cycles), ns(max((one.cycles for one in quiet), default=0))
     host_gbps = int(meanwhile[shared.HOST].sum()) / time_ns
@@ -264,8 +261,8 @@ def _result(
         bus_rank_switches=int(bus_value[:, shared.RANK_SWITCHES].sum()),
         commands=name_commands(run.issued(), run.machine.device.standard),
         jobs=times,
-        phases=run.phases(0),
-        token_tiles=tuple(tokens for expert in run.experts for tokens in expert.job.tiles),
+        phases=queue.spans.phases(machine.after_start_ns),
+        token_tiles=tuple(tokens for job in queue.jobs for tokens in job.tokens),
         lanes=machine.lanes,
         by_lane=tuple(
             {"ndp_bytes": int(ndp), "host_bytes": int(of_host)}
@@ -278,5 +275,5 @@ def _result(
         curve_ns=tuple(at_ns[1:].tolist()),
         ndp_curve_gbps=tuple(ndp_curve.tolist()),
         host_curve_gbps=tuple(host_curve.tolist()),
-        command_traces=tuple(run.commands_of_lanes()),
+        command_traces=run.command_traces(),
     )

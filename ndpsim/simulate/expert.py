@@ -17,25 +17,20 @@ from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram import state
 from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.errors import InputError, MismatchError
-from ndpsim.layout import ExpertFormat, ExpertWeights, parse_layout
+from ndpsim.layout import ExpertFormat, parse_layout
 from ndpsim.moe import Expert, MoeShape
 from ndpsim.results.cache import Lookup, ResultCache
 from ndpsim.results.expert import ExpertResult, OverRefresh
 from ndpsim.results.stopwatch import Stopwatch
-from ndpsim.simulate.alone import DimmsAlone
+from ndpsim.simulate.alone import LanesAlone
 from ndpsim.simulate.lane import ensure_recordable, name_commands
-from ndpsim.simulate.machine import (
-    Machine,
-    PlacedOnDimms,
-    lower_machine,
-    place_on_dimms,
-)
+from ndpsim.simulate.machine import Machine, PlacedOnDimms, lower_machine, place_on_dimms
 from ndpsim.simulate.power import unit_work
-from ndpsim.simulate.program import FIRST_CLOCK, LAST_START, Job, fastest, waiting_ns
+from ndpsim.simulate.program import FIRST_CLOCK, LAST_START, waiting_ns
 from ndpsim.simulate.weights import named_weights
 
 if TYPE_CHECKING:
-    from ndpsim.simulate.taking_turns import LanesInTurn
+    from ndpsim.simulate.channel import LanesInTurn
 
 __all__ = ["MAX_TOKENS", "simulate_expert"]
 
@@ -53,11 +48,7 @@ _IDLE = {"refresh": state.IDLE_REFRESH, "fifo": state.IDLE_CREDIT, "rows": state
 
 
 # Imported when first used: it has kernels that lanes with command buses of their own do without.
-_LATER = {"ndpsim.simulate.taking_turns": ("LanesInTurn",)}
-
-
-def _later(name: str) -> Any:
-    return import_home(__name__, _LATER, name)
+_later = functools.partial(import_home, __name__, {"ndpsim.simulate.channel": ("LanesInTurn",)})
 
 
 def _one_or_several(value: Any, key: str, each: Callable[[Any, str], T]) -> tuple[T, ...]:
@@ -181,19 +172,15 @@ def simulate_expert(
         machine = lower_machine(hardware)
         expert = place_on_dimms(machine, layout, weights)
         tilings = [machine.unit.tile(each, weights.hidden, expert.slice).tokens for each in of_jobs]
-    jobs = [Job(tiles, machine.release_tick(ns)) for tiles, ns in zip(tilings, released, strict=True)]
+    jobs = [(tiles, machine.release_tick(ns)) for tiles, ns in zip(tilings, released, strict=True)]
     _check_room(machine, expert, len(jobs))
-    tiles = tuple(tokens for job in jobs for tokens in job.tiles)
     if record_commands:
-        ensure_recordable(expert.bursts * len(tiles))
-    run: DimmsAlone | LanesInTurn
-    if machine.shared_commands:
-        run = _later("LanesInTurn")(machine, expert, weights, record_commands, start_clock)
-    else:
-        run = DimmsAlone(machine, expert, record_commands, fastest, start_clock)
-    end = run.run(jobs, progress)
+        ensure_recordable(expert.bursts * sum(map(len, tilings)))
+    make: Any = _later("LanesInTurn") if machine.shared_commands else LanesAlone
+    run: LanesAlone | LanesInTurn = make(machine, expert, record_commands, start_clock)
+    run.run_queue(jobs, progress)
     if exact_check:
-        _check(run, jobs, end)
+        _check(run)
     config = {
         "hardware": machine.described,
         **expert.described,
@@ -203,7 +190,7 @@ def simulate_expert(
         **({"release_ns": list(released)} if any(released) else {}),
         **({"start_clock": start_clock} if start_clock != FIRST_CLOCK else {}),
     }
-    return lookup.store(_result(run, jobs, end, config, weights, stopwatch))
+    return lookup.store(_result(run, config, stopwatch))
 
 
 def _over_refresh(
@@ -265,43 +252,32 @@ def _check_room(machine: Machine, expert: PlacedOnDimms, count: int) -> None:
         raise InputError(problem, key="tokens")
 
 
-def _check(run: DimmsAlone | LanesInTurn, jobs: Sequence[Job], end: int) -> None:
+def _check(run: LanesAlone | LanesInTurn) -> None:
     """Run everything once more, plainly, and compare.
 
     Raises:
         MismatchError: something differs.
     """
-    for tokens in {tokens for job in jobs for tokens in job.tiles}:
+    for tokens in {tokens for job in run.queue.jobs for tokens in job.tokens}:
         if not run.machine.unit.agrees_with_twin(run.expert.placed[0].interleaving, tokens):
             raise MismatchError("an array differs from its plain twin")
-    run.compare_with_plain(jobs, end)
+    run.compare_with_plain()
 
 
-def _result(
-    run: DimmsAlone | LanesInTurn,
-    jobs: Sequence[Job],
-    end: int,
-    config: dict[str, Any],
-    weights: ExpertWeights,
-    stopwatch: Stopwatch,
-) -> ExpertResult:
-    machine, expert = run.machine, run.expert
-    to_ns, clock_ns = machine.timebase.to_ns, machine.timebase.to_ns(machine.dram_ticks)
-
-    def after_start_ns(tick: int) -> float:
-        return to_ns(tick - FIRST_CLOCK * machine.dram_ticks)
-
-    tiles, dimms = tuple(tokens for job in jobs for tokens in job.tiles), len(expert.of_dimm)
+def _result(run: LanesAlone | LanesInTurn, config: dict[str, Any], stopwatch: Stopwatch) -> ExpertResult:
+    machine, expert, jobs, weights = run.machine, run.expert, run.queue.jobs, run.expert.weights
+    after_start_ns, clock_ns = machine.after_start_ns, machine.clocks_ns(1)
+    tiles, dimms = tuple(tokens for job in jobs for tokens in job.tokens), len(expert.of_dimm)
     tokens, reads = sum(tiles), len(tiles)
-    cycles = -(-end // machine.dram_ticks) - FIRST_CLOCK
-    time_ns = to_ns(cycles * machine.dram_ticks)
+    cycles = machine.clock_after(run.queue.end) - FIRST_CLOCK
+    time_ns = machine.clocks_ns(cycles)
     lanes = run.count_until(cycles + FIRST_CLOCK)
     used = [lane.counter for lane in lanes if lane.counter[state.READS_SERVED]]
     streamed = max(counter[state.DATA_END] for counter in used) - FIRST_CLOCK
-    times = run.spans.job_times(jobs, after_start_ns)
+    times = run.queue.job_times(after_start_ns)
     waited_ns = waiting_ns(jobs, times)
     peak_gbps = dimms * machine.lanes * machine.lane_peak_gbps
-    bandwidth_gbps = expert.bytes * reads / (to_ns(streamed * machine.dram_ticks) - waited_ns)
+    bandwidth_gbps = expert.bytes * reads / (machine.clocks_ns(streamed) - waited_ns)
     skipped = sum(lane.lanes * lane.skipped for lane in lanes)
     issued: Ints = functools.reduce(np.add, (lane.lanes * lane.issued for lane in lanes))
     idle_ns = {
@@ -321,7 +297,6 @@ def _result(
         sum(lane.lanes * lane.open_clocks for lane in lanes),
         {**machine.unit_energy.split(*work, dimms * time_ns), **run.path.energy()},
     )
-
     return ExpertResult(
         time_ns=time_ns,
         cycles=cycles,
@@ -338,14 +313,14 @@ def _result(
         peak_gflops=expert.peak_gflops,
         bound=max(busy, key=busy.__getitem__),
         busy=busy,
-        phases=run.spans.phases(after_start_ns),
+        phases=run.queue.spans.phases(after_start_ns),
         commands=name_commands(issued, machine.device.standard),
         dimms=dimms,
         lanes=dimms * machine.lanes,
         lanes_simulated=len(lanes),
         stall_ns=idle_ns["fifo"],
         idle_ns=idle_ns,
-        communication_ns=to_ns(run.spans.communication_ticks()),
+        communication_ns=machine.timebase.to_ns(run.queue.spans.communication_ticks()),
         communication_bytes=dimms * 2 * weights.hidden * tokens * machine.unit.activation_bytes,
         fast_forwarded=skipped / (reads * expert.bursts),
         token_tiles=tiles,

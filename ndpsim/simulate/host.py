@@ -26,12 +26,12 @@ from ndpsim.moe import Expert, MoeShape
 from ndpsim.results.cache import Lookup, ResultCache
 from ndpsim.results.host_read import HostReadResult
 from ndpsim.results.stopwatch import Stopwatch
-from ndpsim.simulate.bus import Bus, command_traces, ensure_same
+from ndpsim.simulate.bus import Bus, MakeChannel, command_traces, ensure_same
 from ndpsim.simulate.geometry import ensure_on_channel, geometry_of
 from ndpsim.simulate.lane import check_refresh, ensure_recordable, name_commands
 from ndpsim.simulate.memory import controller_options
 from ndpsim.simulate.power import DramPower, dram_power
-from ndpsim.simulate.program import FIRST_CLOCK, MakeChannel
+from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.weights import describe_weights, named_weights
 from ndpsim.spec import Tables, lower
 

@@ -54,7 +54,7 @@ class _Buses:
 
     def __init__(self, machine: Machine, expert: PlacedOnDimms) -> None:
         self.machine, self.expert = machine, expert
-        self.values_per_message = machine.device.burst_bytes // machine.unit.activation_bytes
+        self.values_per_message = machine.values_per_burst
         self.busy_ticks = 0
         self._bursts = 0  # of all DIMMs
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ndpsim.caching import cached_by_identity
 from ndpsim.config import Hardware
@@ -26,14 +29,9 @@ from ndpsim.simulate.weights import describe_weights
 from ndpsim.spec import Device, Tables, lower
 from ndpsim.units import Timebase, common_ticks, exact, frequency_period_ps
 
-__all__ = [
-    "Machine",
-    "Placed",
-    "PlacedOnDimms",
-    "every_lane",
-    "lower_machine",
-    "place_on_dimms",
-]
+__all__ = ["Machine", "Placed", "PlacedOnDimms", "every_lane", "lower_machine", "place_on_dimms"]
+
+Ints = NDArray[np.int64]
 
 _CACHED = 16  # hardware and placed experts that are cached for the next call
 
@@ -76,6 +74,28 @@ class Machine:
     @functools.cached_property
     def activation_ticks(self) -> int:
         return self.timebase.ticks[2]
+
+    @property
+    def values_per_burst(self) -> int:
+        """Activations that a burst carries."""
+        return self.device.burst_bytes // self.unit.activation_bytes
+
+    @property
+    def activated(self) -> Callable[[Ints, int], int]:
+        """When the last of some hidden values is activated; see `program.Queue`."""
+        return functools.partial(self.activation.done, cycle_ticks=self.activation_ticks)
+
+    def clocks_ns(self, clocks: int) -> float:
+        """How long so many DRAM clocks take."""
+        return self.timebase.to_ns(clocks * self.dram_ticks)
+
+    def after_start_ns(self, tick: int) -> float:
+        """The time of a tick, in ns after the first clock."""
+        return self.timebase.to_ns(tick - FIRST_CLOCK * self.dram_ticks)
+
+    def clock_after(self, tick: int) -> int:
+        """The first clock that is not before a tick."""
+        return -(-tick // self.dram_ticks)
 
     def clock_at(self, ns: float) -> int:
         """The first clock that is not before a time, in ns after the first clock."""
@@ -153,6 +173,7 @@ class Placed:
 class PlacedOnDimms:
     """An expert on one DIMM or several: DIMM n has `placed[of_dimm[n]]`."""
 
+    weights: ExpertWeights
     bytes: int
     bursts: int
     end: int  # the first place of the rows behind it, on every lane
@@ -181,6 +202,7 @@ def place_on_dimms(machine: Machine, name: str, weights: ExpertWeights, base: in
     different = list(dict.fromkeys(kinds))
     of_dimm = tuple(different.index(kind) for kind in kinds)
     return PlacedOnDimms(
+        weights=weights,
         bytes=layout.bytes,
         bursts=layout.bursts,
         end=-(-layout.end // machine.row_places) * machine.row_places,

@@ -9,40 +9,39 @@ from ndpsim.dimm import state as shared
 from ndpsim.dimm.relayout import START, UNSERVED, Relayout
 from ndpsim.link.requests import bits_by_stage
 from ndpsim.results.session import ExpertRun, HostRun, RelayoutRun
-from ndpsim.simulate.channel import ChannelRun, QueuedExpert
+from ndpsim.simulate.channel import Channel
 from ndpsim.simulate.latencies import read_latencies
 from ndpsim.simulate.power import Energy, UnitWork, unit_work
-from ndpsim.simulate.program import FIRST_CLOCK
+from ndpsim.simulate.program import FIRST_CLOCK, Job
 from ndpsim.simulate.relayout_result import engine_energy
 
 __all__ = ["channel_energy", "expert_run", "host_run", "relayout_run"]
 
 
-def expert_run(run: ChannelRun, expert: QueuedExpert) -> ExpertRun:
+def expert_run(run: Channel, job: Job) -> ExpertRun:
     """An expert."""
-    begun = expert.spans.of_phase.get(("activations-in", 0))
-    start = None if begun is None else run.after_start_ns(begun[0])
-    end = None if expert.end is None else run.after_start_ns(expert.end)
-    return ExpertRun(expert.dimm, sum(expert.job.tiles), start, end)
+    dimm, ns = job.expert.dimm, run.machine.after_start_ns
+    start, end = run.queues[dimm].spans.of_job(job)
+    start_ns, end_ns = None if start is None else ns(start), None if end is None else ns(end)
+    return ExpertRun(dimm, sum(job.tokens), start_ns, end_ns)
 
 
-def host_run(run: ChannelRun, stream: int) -> HostRun:
+def host_run(run: Channel, stream: int) -> HostRun:
     """A stream of the host."""
     traffic, machine = run.dimms.agents.traffic, run.machine
     of_stream, end = traffic.tally[stream].sum(axis=0), int(traffic.tally[stream, :, shared.STREAM_END].max())
     served, latency = int(of_stream[shared.STREAM_SERVED]), int(of_stream[shared.STREAM_LATENCY])
-    clock_ns = machine.timebase.to_ns(machine.dram_ticks)
     return HostRun(
         start_ns=run.clock_ns(int(traffic.pace[stream, 1])),
         end_ns=run.clock_ns(end) if end else None,
         requests=served,
         bytes=served * machine.device.burst_bytes,
-        read_latency_ns=read_latencies(run.dimms.host_latencies[:, stream], latency, clock_ns),
+        read_latency_ns=read_latencies(run.dimms.host_latencies[:, stream], latency, machine.clocks_ns(1)),
         is_done=served == int(traffic.offered[stream].sum()),
     )
 
 
-def relayout_run(run: ChannelRun, relayout: Relayout) -> RelayoutRun:
+def relayout_run(run: Channel, relayout: Relayout) -> RelayoutRun:
     """A relayout."""
     read, written = (int(of) * run.machine.device.burst_bytes for of in relayout.served.sum(axis=1))
     return RelayoutRun(
@@ -53,15 +52,18 @@ def relayout_run(run: ChannelRun, relayout: Relayout) -> RelayoutRun:
     )
 
 
-def channel_energy(run: ChannelRun, hardware: Hardware) -> Energy:
+def channel_energy(run: Channel, hardware: Hardware) -> Energy:
     """The energy of the DIMMs with NDP units; of relayouts, that of all engines and links of the machine."""
-    machine, clock, dimms = run.machine, run.dimms.clock, len(run.programs)
+    machine, clock, dimms = run.machine, run.dimms.clock, len(run.queues)
     works, host_bursts = [UnitWork(0.0, 0, 0, 0)], run.moved()[1]
-    for expert in run.experts:
-        tiles = [expert.job.tiles[tile] for name, tile in expert.spans.of_phase if name == "result-out"]
-        read = len(tiles) * sum(region.bytes for region in expert.placed.interleaving.regions)
-        works.append(unit_work(machine.unit, expert.weights, sum(tiles), read))
-        host_bursts += sum(_host_bursts(run, expert, tokens) for tokens in tiles)
+    host_bursts += sum(lanes.host_bursts for lanes in run.lanes)
+    for job in run.experts:
+        expert, ran = job.expert, run.queues[job.expert.dimm].spans.of_phase
+        done = [
+            tokens for tile, tokens in zip(job.tiles, job.tokens, strict=True) if ("result-out", tile) in ran
+        ]
+        read = len(done) * sum(region.bytes for region in expert.placed.interleaving.regions)
+        works.append(unit_work(machine.unit, expert.weights, sum(done), read))
     work = UnitWork(*(sum(each) for each in zip(*works, strict=True)))
     others = machine.unit_energy.split(*work, dimms * run.clock_ns(clock))
     others["host"] = machine.dram_power.io_nj(host_bursts)
@@ -76,7 +78,7 @@ def channel_energy(run: ChannelRun, hardware: Hardware) -> Energy:
     )
 
 
-def _of_relayouts(run: ChannelRun, hardware: Hardware) -> dict[str, float | None]:
+def _of_relayouts(run: Channel, hardware: Hardware) -> dict[str, float | None]:
     """What engines and links have spent until now, by component."""
     if not run.waves:
         return {}
@@ -85,9 +87,3 @@ def _of_relayouts(run: ChannelRun, hardware: Hardware) -> dict[str, float | None
         bits_by_stage(wave.engine, wave.packed.piece_bits, bits)
     busy = np.sum([wave.engine.packets.busy for wave in run.waves], axis=0)
     return engine_energy(hardware, run.waves[0].access, busy, int(bits[0]), run.clock_ns(run.dimms.clock))
-
-
-def _host_bursts(run: ChannelRun, expert: QueuedExpert, tokens: int) -> int:
-    """Bursts of activations and results of a tile."""
-    per_burst, hidden = run.programs[expert.dimm].values_per_burst, expert.weights.hidden
-    return -(-tokens * hidden // per_burst) + tokens * -(-hidden // per_burst)

@@ -25,7 +25,7 @@ from ndpsim.layout import ExpertFormat, make_layout, parse_layout
 from ndpsim.moe import Expert, MoeShape
 from ndpsim.results.session import DimmResult, ExpertRun, HostRun, RelayoutRun
 from ndpsim.results.stopwatch import Stopwatch
-from ndpsim.simulate.channel import ChannelRun, make_setup
+from ndpsim.simulate.channel import Channel, make_setup
 from ndpsim.simulate.expert import MAX_TOKENS
 from ndpsim.simulate.geometry import ensure_on_channel, geometry_of
 from ndpsim.simulate.host import HostBus, host_buses
@@ -92,7 +92,7 @@ class Session:
             open_rows, "open_rows", lambda row, _: _checked_row(row, setup.host_tables.ranks, machine.device)
         )
         self.machine = machine
-        self._run = ChannelRun(machine, setup, count, recording, rows)
+        self._run = Channel(machine, setup, count, recording, rows)
         self._config = {
             "hardware": machine.described,
             "dimms": count,
@@ -125,7 +125,7 @@ class Session:
             InputError: an argument makes no sense, or the weights do not fit.
         """
         tokens = whole_number(tokens, "tokens", 1, MAX_TOKENS)
-        dimm = whole_number(dimm, "dimm", 0, len(self._run.programs) - 1)
+        dimm = whole_number(dimm, "dimm", 0, len(self._run.queues) - 1)
         weights, _ = named_weights(model, bits)
         clock = self._not_past(release_ns, "release_ns")
         with self.hardware.errors_at_origins():
@@ -282,8 +282,7 @@ class Session:
             return
         if not (run.experts or run.relayouts or run.has_streams_that_end()):
             raise InputError("is needed where only endless traffic of the host is simulated", key="until_ns")
-        run.run()
-        run.run_until(max(run.dimms.clock, -(-run.end // self.machine.dram_ticks)))
+        run.run_to_end()
         run.dimms.run_host(state.FAR)
         run.finish_relayout()
 
@@ -302,7 +301,7 @@ class Session:
     @property
     def jobs(self) -> tuple[ExpertRun, ...]:
         """The experts, in the order in which they were added."""
-        return tuple(expert_run(self._run, expert) for expert in self._run.experts)
+        return tuple(expert_run(self._run, job) for job in self._run.experts)
 
     @property
     def hosts(self) -> tuple[HostRun, ...]:
@@ -321,7 +320,7 @@ class Session:
         ndp, host = (bursts * machine.device.burst_bytes / max(time_ns, 1e-9) for bursts in run.moved())
         return DimmResult(
             time_ns=time_ns,
-            clock_ns=machine.timebase.to_ns(machine.dram_ticks),
+            clock_ns=machine.clocks_ns(1),
             jobs=self.jobs,
             host=self.hosts,
             relayouts=self.relayouts,
@@ -332,7 +331,7 @@ class Session:
             energy_note=energy_note,
             config=self._config,
             **self._stopwatch.times(),
-            command_traces=tuple(run.commands_of_lanes()),
+            command_traces=run.command_traces(),
         )
 
 

@@ -23,13 +23,12 @@ from ndpsim.limits import ensure_fits
 from ndpsim.results.cache import Lookup, ResultCache, chosen_cache
 from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.results.trace import TraceResult
-from ndpsim.simulate.bus import Bus, command_traces, ensure_same
+from ndpsim.simulate.bus import Bus, MakeChannel, command_traces, ensure_same
 from ndpsim.simulate.idle import IdleTime
 from ndpsim.simulate.lane import Counted, commands_by_kind
 from ndpsim.simulate.latencies import latency_distribution, latency_histogram, read_latencies
 from ndpsim.simulate.memory import Memory
 from ndpsim.simulate.power import Energy, dram_power
-from ndpsim.simulate.program import MakeChannel
 from ndpsim.spec import Standard, lower
 from ndpsim.spec.standard import READ, READ_AP, WRITE, WRITE_AP
 from ndpsim.traces import BYTES_OF_A_REQUEST, Requests, read_requests
