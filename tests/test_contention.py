@@ -328,7 +328,7 @@ def test_the_host_alone_is_a_channel_with_the_ranks_of_all_its_dimms(pattern, ma
     weights, _ = named_weights(SMALL, 16)
     requests = host_round(hardware, traffic, place_on_dimms(machine, "localized", weights).end)
     count = result.host_requests
-    again = np.arange(count) % len(requests.row)
+    again = np.arange(count) % len(requests.write)
     pace, per = requests.pace
     alone = run_requests(
         Requests(
@@ -338,7 +338,7 @@ def test_the_host_alone_is_a_channel_with_the_ranks_of_all_its_dimms(pattern, ma
                 [
                     np.zeros(count, dtype=np.int64),
                     *(
-                        getattr(requests, name)[again]
+                        getattr(requests.at, name)[again]
                         for name in ("rank", "bankgroup", "bank", "row", "column")
                     ),
                 ],

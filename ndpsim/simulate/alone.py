@@ -16,9 +16,8 @@ from ndpsim.dram import sink, state
 from ndpsim.dram.engines import Controller, ScanController, make_controller
 from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.errors import MismatchError
-from ndpsim.simulate.bus import ensure_same
 from ndpsim.simulate.host_path import host_path
-from ndpsim.simulate.lane import Lane, command_room, decode_commands, no_commands
+from ndpsim.simulate.lane import Lane, command_traces, ensure_same
 from ndpsim.simulate.machine import Machine, Placed, PlacedOnDimms, every_lane
 from ndpsim.simulate.program import FIRST_CLOCK, GATE_UP, Awaited, Job, LaneCounts, Queue
 from ndpsim.spec import Tables
@@ -79,9 +78,10 @@ class LanesAlone:
         return [
             Lane(
                 stream,
+                machine.tables,
                 self._make_channel(machine.tables, machine.policy, schedule),
+                self._recording,
                 sink.make_sink(unit.fifo_bursts, servers, *ticks, stream.groups),
-                command_room() if self._recording else no_commands(),
             )
             for stream in placed.streams
         ]
@@ -163,13 +163,8 @@ class LanesAlone:
 
     def command_traces(self) -> tuple[CommandTrace, ...]:
         """The commands of each lane, where recorded, at clocks as refresh counts them."""
-        shift = self.start_clock - FIRST_CLOCK
-        return tuple(
-            decode_commands(lane.commands, self.machine.tables, self.machine.device.standard, shift)
-            for number in self.expert.of_dimm
-            for lane in _one_by_one(self.dimms[number])
-            if lane.commands.entry.size
-        )
+        lanes = [lane for number in self.expert.of_dimm for lane in _one_by_one(self.dimms[number])]
+        return command_traces(lanes, self.machine.device.standard, self.start_clock - FIRST_CLOCK)
 
     def compare_with_plain(self) -> None:
         """Run all jobs once more, every lane on its own and on the plain controller, and compare.
@@ -199,7 +194,4 @@ def compare_lanes(lanes: Iterable[tuple[Lane, Lane]]) -> None:
         MismatchError: one does not.
     """
     for number, (one, other) in enumerate(lanes):
-        same = np.array_equal(one.sink.value[sink.COMPARED], other.sink.value[sink.COMPARED])
-        ensure_same(
-            f"lane {number}", one.channel, other.channel, [] if same else ["what the multipliers did"]
-        )
+        ensure_same(f"lane {number}", one, other)

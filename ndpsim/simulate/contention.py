@@ -29,12 +29,11 @@ from ndpsim.results.cache import Lookup, ResultCache
 from ndpsim.results.contention import ContentionResult
 from ndpsim.results.expert import ExpertResult
 from ndpsim.results.stopwatch import Stopwatch
-from ndpsim.simulate.bus import Bus
 from ndpsim.simulate.channel import Channel, make_setup
 from ndpsim.simulate.expert import release_times, simulate_expert, token_counts
 from ndpsim.simulate.geometry import ensure_on_channel
 from ndpsim.simulate.host_traffic import PATTERNS, HostTraffic, RequestRound, host_round
-from ndpsim.simulate.lane import name_commands
+from ndpsim.simulate.lane import Bus, name_commands
 from ndpsim.simulate.latencies import read_latencies
 from ndpsim.simulate.machine import lower_machine
 from ndpsim.simulate.power import Energy

@@ -276,7 +276,7 @@ def _result(run: LanesAlone | LanesInTurn, config: dict[str, Any], stopwatch: St
     streamed = max(counter[state.DATA_END] for counter in used) - FIRST_CLOCK
     times = run.queue.job_times(after_start_ns)
     waited_ns = waiting_ns(jobs, times)
-    peak_gbps = dimms * machine.lanes * machine.lane_peak_gbps
+    peak_gbps = dimms * machine.lanes * machine.device.peak_gbps
     bandwidth_gbps = expert.bytes * reads / (machine.clocks_ns(streamed) - waited_ns)
     skipped = sum(lane.lanes * lane.skipped for lane in lanes)
     issued: Ints = functools.reduce(np.add, (lane.lanes * lane.issued for lane in lanes))

@@ -26,9 +26,16 @@ from ndpsim.moe import Expert, MoeShape
 from ndpsim.results.cache import Lookup, ResultCache
 from ndpsim.results.host_read import HostReadResult
 from ndpsim.results.stopwatch import Stopwatch
-from ndpsim.simulate.bus import Bus, MakeChannel, command_traces, ensure_same
 from ndpsim.simulate.geometry import ensure_on_channel, geometry_of
-from ndpsim.simulate.lane import check_refresh, ensure_recordable, name_commands
+from ndpsim.simulate.lane import (
+    Bus,
+    MakeChannel,
+    check_refresh,
+    command_traces,
+    ensure_recordable,
+    ensure_same,
+    name_commands,
+)
 from ndpsim.simulate.memory import controller_options
 from ndpsim.simulate.power import DramPower, dram_power
 from ndpsim.simulate.program import FIRST_CLOCK
@@ -116,7 +123,7 @@ def _run_alike(
             run = runs[bus.alike] = _run(bus, layout, hardware, recording, make_controller)
             if exact_check:
                 plain = _run(bus, layout, hardware, False, ScanController)
-                ensure_same(f"bus {number}", run.channel, plain.channel)
+                ensure_same(f"bus {number}", run, plain)
         of_bus.append(runs[bus.alike])
         progress((number + 1) / len(buses))
     return of_bus

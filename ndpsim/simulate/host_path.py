@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.config.system import Cxl
 from ndpsim.energy import transfer_nj
 from ndpsim.link import Pipe
 from ndpsim.ndp import last_served
@@ -85,8 +86,9 @@ class _Buses:
 class _Link:
     """A link to every device, in packets: a tile's activations are a message, and each packet of results."""
 
-    def __init__(self, machine: Machine, expert: PlacedOnDimms, link: Pipe) -> None:
-        self.machine, self.devices, self.link = machine, expert.of_dimm, link
+    def __init__(self, machine: Machine, expert: PlacedOnDimms, link: Cxl) -> None:
+        self.machine, self.devices, self.pj_per_bit = machine, expert.of_dimm, link.pj_per_bit
+        self.link = Pipe(link.gbps, link.latency_ns, link.packet_bytes, link.header_bytes)
         self.values_per_message = max(1, link.packet_bytes // machine.unit.activation_bytes)
         self._busy_ps, self._bytes = Fraction(0), 0  # of a link; over all links
 
@@ -105,7 +107,7 @@ class _Link:
         return self._busy_ps / self.machine.timebase.tick_ps
 
     def energy(self) -> dict[str, float | None]:
-        return {"link": transfer_nj(self._bytes, self.machine.link_pj_per_bit)}
+        return {"link": transfer_nj(self._bytes, self.pj_per_bit)}
 
     def _count(self, sizes: Ints) -> None:
         self._busy_ps += self.link.busy_ps(sizes)

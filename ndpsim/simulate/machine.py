@@ -14,20 +14,17 @@ from numpy.typing import NDArray
 
 from ndpsim.caching import cached_by_identity
 from ndpsim.config import Hardware
-from ndpsim.dram import state
-from ndpsim.dram.refresh_policies import Schedule
-from ndpsim.energy import UnitEnergy
-from ndpsim.layout import ExpertWeights, Geometry, Interleaving, LaneShare
-from ndpsim.link import Pipe
+from ndpsim.dram import sink, state
+from ndpsim.layout import ExpertWeights, Interleaving, LaneShare
 from ndpsim.ndp import ActivationUnit, MultiplierUnit, find_unit
 from ndpsim.simulate.geometry import geometry_of
-from ndpsim.simulate.lane import LaneStream, check_refresh, ensure_streams_fit, make_stream
+from ndpsim.simulate.lane import LaneStream, check_refresh, ensure_streams_fit
 from ndpsim.simulate.memory import controller_options
-from ndpsim.simulate.power import DramPower, dram_power, unit_energy
+from ndpsim.simulate.power import dram_power, unit_energy
 from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.weights import describe_weights
-from ndpsim.spec import Device, Tables, lower
-from ndpsim.units import Timebase, common_ticks, exact, frequency_period_ps
+from ndpsim.spec import lower
+from ndpsim.units import common_ticks, exact, frequency_period_ps
 
 __all__ = ["Machine", "Placed", "PlacedOnDimms", "every_lane", "lower_machine", "place_on_dimms"]
 
@@ -36,44 +33,39 @@ Ints = NDArray[np.int64]
 _CACHED = 16  # hardware and placed experts that are cached for the next call
 
 
-@dataclass(frozen=True, eq=False)
 class Machine:
-    """A DIMM or device, lowered: what the program of an expert runs on."""
+    """A DIMM or device, lowered: what the program of an expert runs on.
 
-    geometry: Geometry
-    device: Device
-    tables: Tables
-    policy: state.Policy
-    timebase: Timebase
-    unit: MultiplierUnit
-    unit_mhz: float
-    activation: ActivationUnit
-    link: Pipe | None  # to the host, each way; None: over the data buses of the sub-channels
-    link_pj_per_bit: float | None
-    lock_step: bool  # the ranks of a sub-channel obey the same commands
-    shared_commands: bool  # they take turns on one command bus
-    lanes: int
-    lane_peak_gbps: float
-    host_buses: int
-    dram_power: DramPower
-    unit_energy: UnitEnergy
-    described: Mapping[str, Any]  # for the result: the hardware as plain data
+    Raises:
+        InputError: the hardware file describes nothing that multiplies, or what is not supported.
+    """
 
-    @functools.cached_property
-    def dram_ticks(self) -> int:
-        return self.timebase.ticks[0]
-
-    @functools.cached_property
-    def part_ticks(self) -> int:
-        return self.timebase.ticks[1]
-
-    @functools.cached_property
-    def unit_ticks(self) -> int:
-        return self.timebase.ticks[1] * self.unit.PARTS
-
-    @functools.cached_property
-    def activation_ticks(self) -> int:
-        return self.timebase.ticks[2]
+    def __init__(self, hardware: Hardware) -> None:
+        name, section = hardware.ndp.multiplier
+        self.unit, self.unit_mhz = find_unit(name, section.model_dump()), section.clock_mhz
+        activation, system, device = hardware.ndp.activation, hardware.system, hardware.lane_device()
+        check_refresh(device, system.dram.refresh)
+        self.geometry, self.device, self.tables = geometry_of(hardware), device, lower(device)
+        self.policy = state.make_policy(controller_options(system.dram), device.standard.controller)
+        self.schedule = state.schedule_of(self.tables, self.policy)  # which refreshes of a lane fall due when
+        self.timebase = common_ticks(
+            device.clock_ps,
+            frequency_period_ps(self.unit_mhz) / self.unit.PARTS,
+            frequency_period_ps(activation.clock_mhz),
+        )
+        self.dram_ticks, self.part_ticks, self.activation_ticks = self.timebase.ticks
+        self.unit_ticks = self.part_ticks * self.unit.PARTS
+        self.activation = ActivationUnit(
+            activation.units, activation.cycles_per_value, activation.latency_cycles
+        )
+        self.link = system.cxl  # to the host, each way; None: over the data buses of the sub-channels
+        # The ranks of a sub-channel obey the same commands, or take turns on one command bus.
+        self.lock_step = system.dimm.command_bus == "broadcast"
+        self.shared_commands = system.dimm.command_bus == "shared"
+        self.lanes, self.host_buses = hardware.lanes, system.dimm.subchannels
+        self.dram_power = dram_power(device, hardware.power_changes)
+        self.unit_energy = unit_energy(hardware)
+        self.described = hardware.to_dict()  # for the result: as plain data
 
     @property
     def values_per_burst(self) -> int:
@@ -110,11 +102,6 @@ class Machine:
         return -(-bursts // self.host_buses) * self.tables.burst * self.dram_ticks
 
     @functools.cached_property
-    def schedule(self) -> Schedule:
-        """Which refreshes of a lane fall due when."""
-        return state.schedule_of(self.tables, self.policy)
-
-    @functools.cached_property
     def row_places(self) -> int:
         """Bursts of a row of every bank of a lane: places that follow each other."""
         return self.device.bankgroups * self.device.banks_per_group * self.device.bursts_per_row
@@ -122,40 +109,8 @@ class Machine:
 
 @cached_by_identity(_CACHED)
 def lower_machine(hardware: Hardware) -> Machine:
-    """The machine of a hardware file.
-
-    Raises:
-        InputError: the file describes nothing that multiplies, or what is not supported.
-    """
-    name, section = hardware.ndp.multiplier
-    unit, activation = find_unit(name, section.model_dump()), hardware.ndp.activation
-    system, device = hardware.system, hardware.lane_device()
-    check_refresh(device, system.dram.refresh)
-    link = system.cxl
-    return Machine(
-        geometry=geometry_of(hardware),
-        device=device,
-        tables=lower(device),
-        policy=state.make_policy(controller_options(system.dram), device.standard.controller),
-        timebase=common_ticks(
-            device.clock_ps,
-            frequency_period_ps(section.clock_mhz) / unit.PARTS,
-            frequency_period_ps(activation.clock_mhz),
-        ),
-        unit=unit,
-        unit_mhz=section.clock_mhz,
-        activation=ActivationUnit(activation.units, activation.cycles_per_value, activation.latency_cycles),
-        link=None if link is None else Pipe(link.gbps, link.latency_ns, link.packet_bytes, link.header_bytes),
-        link_pj_per_bit=None if link is None else link.pj_per_bit,
-        lock_step=system.dimm.command_bus == "broadcast",
-        shared_commands=system.dimm.command_bus == "shared",
-        lanes=hardware.lanes,
-        lane_peak_gbps=device.peak_gbps,
-        host_buses=system.dimm.subchannels,
-        dram_power=dram_power(device, hardware.power_changes),
-        unit_energy=unit_energy(hardware),
-        described=hardware.to_dict(),
-    )
+    """The machine of a hardware file; raises as `Machine`."""
+    return Machine(hardware)
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,20 +202,21 @@ def _share(machine: Machine, interleaving: Interleaving, lane: int) -> LaneShare
 
 
 def _streams(machine: Machine, interleaving: Interleaving, equal: list[range]) -> tuple[LaneStream, ...]:
+    """The reads of neighbouring lanes of which as much is read."""
     shares = [_share(machine, interleaving, lanes[0]) for lanes in equal]
-    counts = machine.unit.group_counts(interleaving)
-    ensure_streams_fit([share.total for share in shares], sum(counts))
-    return tuple(
-        make_stream(
-            machine.tables,
-            interleaving,
-            lanes,
-            share,
-            machine.unit.groups(interleaving, lanes, share),
-            sum(counts),
-        )
-        for lanes, share in zip(equal, shares, strict=True)
-    )
+    groups = np.arange(sum(machine.unit.group_counts(interleaving)))
+    ensure_streams_fit([share.total for share in shares], len(groups))
+    streams = []
+    for lanes, share in zip(equal, shares, strict=True):
+        places = interleaving.lane_bursts(share)
+        at, reads = interleaving.coordinates(places), np.zeros_like(places)
+        period = machine.tables.bankgroups
+        source = state.make_source(machine.tables, reads, *at, reads, places, period=period)
+        first, last = machine.unit.groups(interleaving, lanes, share)
+        ends = np.searchsorted(first, groups, "right") - 1
+        of_burst = sink.Groups(*(each.astype(np.int32) for each in (first, last, ends)))
+        streams.append(LaneStream(lanes, share, source, of_burst))
+    return tuple(streams)
 
 
 def every_lane(machine: Machine, expert: PlacedOnDimms) -> PlacedOnDimms:

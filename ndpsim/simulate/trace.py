@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ndpsim.arguments import flag, instance, path_of, progress_function, shown
 from ndpsim.dram import state
-from ndpsim.dram.engines import ScanController, make_controller
+from ndpsim.dram.engines import Controller, ScanController, make_controller
 from ndpsim.dram.mapping import Coordinates, map_addresses
 from ndpsim.dram.state import repeating_period
 from ndpsim.errors import InputError
@@ -23,9 +23,8 @@ from ndpsim.limits import ensure_fits
 from ndpsim.results.cache import Lookup, ResultCache, chosen_cache
 from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.results.trace import TraceResult
-from ndpsim.simulate.bus import Bus, MakeChannel, command_traces, ensure_same
 from ndpsim.simulate.idle import IdleTime
-from ndpsim.simulate.lane import Counted, commands_by_kind
+from ndpsim.simulate.lane import Bus, MakeChannel, command_traces, ensure_same, name_commands
 from ndpsim.simulate.latencies import latency_distribution, latency_histogram, read_latencies
 from ndpsim.simulate.memory import Memory
 from ndpsim.simulate.power import Energy, dram_power
@@ -111,12 +110,8 @@ class _ChannelRun(Bus):
         """Jump over idle time before a request, if all before are served."""
         value = self.channel.value
         if value[state.SERVED] == request:
-            self._idle.skip(int(value[state.PAUSE]), self._run_until)
+            self._idle.skip(int(value[state.PAUSE]), self.run_until)
         value[state.PAUSE] = state.FAR
-
-    def _run_until(self, clock: int) -> None:
-        self.channel.value[state.PAUSE] = clock
-        self.run(state.FAR)
 
     @property
     def value(self) -> Ints:
@@ -146,7 +141,7 @@ class _ChannelRun(Bus):
         return columns * self._memory.device.burst_bytes
 
 
-def counters(channels: Sequence[Counted], standard: Standard) -> dict[str, Any]:
+def counters(channels: Sequence[_ChannelRun | Controller], standard: Standard) -> dict[str, Any]:
     """The counters of a result, summed over channels."""
     value = np.sum([channel.value for channel in channels], axis=0)
     return {
@@ -155,7 +150,7 @@ def counters(channels: Sequence[Counted], standard: Standard) -> dict[str, Any]:
         "row_conflicts": int(value[state.ROW_CONFLICTS]),
         "reads_forwarded": int(value[state.FORWARDED]),
         "writes_coalesced": int(value[state.COALESCED]),
-        "commands": commands_by_kind(channels, standard),
+        "commands": name_commands(np.sum([channel.issued for channel in channels], axis=0), standard),
     }
 
 
@@ -233,7 +228,7 @@ def _exact_check(requests: Requests, memory: Memory, places: Coordinates) -> Non
         plain = _ChannelRun(memory, requests, places, chosen, False, ScanController)
         for run in (fast, plain):
             run.run_reporting(lambda count: None)
-        ensure_same(f"channel {channel}", fast.channel, plain.channel)
+        ensure_same(f"channel {channel}", fast, plain)
 
 
 def run_requests(
