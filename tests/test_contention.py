@@ -26,10 +26,10 @@ from ndpsim.simulate import (
     simulate_expert,
 )
 from ndpsim.simulate.channel import Channel, make_setup
-from ndpsim.simulate.host_traffic import HostTraffic, host_round, make_round
+from ndpsim.simulate.host_traffic import HostTraffic, host_round
 from ndpsim.simulate.machine import lower_machine, place_on_dimms
 from ndpsim.simulate.weights import named_weights
-from ndpsim.spec import lower, resolve
+from ndpsim.spec import lower
 from ndpsim.traces import Requests
 
 SMALL = Expert(512, 256)
@@ -432,9 +432,10 @@ def test_a_trace_by_coordinates_is_refused(tmp_path):
 
 
 def test_weights_that_leave_the_host_no_row_are_refused():
-    device = resolve("DDR5", "DDR5_8Gb_x8", "DDR5_4800AN")
+    hardware = load_hardware("trimoe")
+    places = hardware.lane_device().capacity_bytes // hardware.lane_device().burst_bytes
     with pytest.raises(InputError, match="leave the host none"):
-        make_round(HostTraffic(None, 1.0, "random"), device, "RoBaRaCoCh", 2, 4, device.rows)
+        host_round(hardware, HostTraffic(None, 1.0, "random"), places)
 
 
 def test_the_command_line_tells_both_slowdowns(tmp_path):

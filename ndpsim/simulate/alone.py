@@ -129,7 +129,7 @@ class LanesAlone:
     def _multiplied(
         self, region: int, tokens: int, placed: Placed, lanes: Iterable[Lane], release: int
     ) -> Ints:
-        machine, interleaving, unit = self.machine, placed.interleaving, placed.unit
+        machine, interleaving, unit = self.machine, placed.interleaving, self.machine.unit
         servers, groups = unit.servers(interleaving, region), placed.groups[region]
         for lane in lanes:
             stream = lane.stream

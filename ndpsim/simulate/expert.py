@@ -27,7 +27,7 @@ from ndpsim.simulate.lane import ensure_recordable, name_commands
 from ndpsim.simulate.machine import Machine, PlacedOnDimms, lower_machine, place_on_dimms
 from ndpsim.simulate.power import unit_work
 from ndpsim.simulate.program import FIRST_CLOCK, LAST_START, waiting_ns
-from ndpsim.simulate.weights import named_weights
+from ndpsim.simulate.weights import describe_weights, named_weights
 
 if TYPE_CHECKING:
     from ndpsim.simulate.channel import LanesInTurn
@@ -183,8 +183,7 @@ def simulate_expert(
         _check(run)
     config = {
         "hardware": machine.described,
-        **expert.described,
-        "model": model_name,
+        **describe_weights(weights, model_name),
         "tokens": of_jobs[0] if len(of_jobs) == 1 else list(of_jobs),
         "layout": layout,
         **({"release_ns": list(released)} if any(released) else {}),

@@ -30,13 +30,12 @@ from ndpsim.simulate.geometry import ensure_on_channel, geometry_of
 from ndpsim.simulate.lane import (
     Bus,
     MakeChannel,
-    check_refresh,
     command_traces,
     ensure_recordable,
     ensure_same,
     name_commands,
 )
-from ndpsim.simulate.memory import controller_options
+from ndpsim.simulate.memory import bus_policy
 from ndpsim.simulate.power import DramPower, dram_power
 from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.weights import describe_weights, named_weights
@@ -103,9 +102,7 @@ def _runs(numbers: Ints, order: Ints) -> list[tuple[int, Ints]]:
 def _run(bus: HostBus, layout: Layout, hardware: Hardware, recording: bool, make_channel: MakeChannel) -> Bus:
     """A bus on which everything is read."""
     device = hardware.bus_device(bus.ranks)
-    check_refresh(device, hardware.system.dram.refresh)
-    tables, options = lower(device), controller_options(hardware.system.dram)
-    policy = state.make_policy(options, device.standard.controller)
+    tables, policy = lower(device), bus_policy(hardware.system.dram, device)
     run = Bus(tables, make_channel(tables, policy), bus.source(layout, tables), recording)
     run.run()
     return run

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ndpsim.arguments import number, path_of, shown
 from ndpsim.config import Hardware
 from ndpsim.dimm.state import Stream
-from ndpsim.dram.mapping import MAPPERS, Coordinates, Mapping, map_addresses
+from ndpsim.dram.mapping import MAPPERS, Coordinates, map_addresses
 from ndpsim.dram.state import FAR, Source, make_source
 from ndpsim.errors import InputError, one_of
 from ndpsim.simulate.memory import named_mapping
@@ -21,7 +21,7 @@ from ndpsim.spec import Device, Tables
 from ndpsim.traces import read_requests
 from ndpsim.units import exact
 
-__all__ = ["PATTERNS", "HostTraffic", "RequestRound", "host_round", "make_round"]
+__all__ = ["PATTERNS", "HostTraffic", "RequestRound", "host_round"]
 
 Ints = NDArray[np.int64]
 
@@ -147,43 +147,29 @@ class RequestRound:
         return make_source(tables, rank, group, bank, row, column, write, burst, cycle)
 
 
-def make_round(
-    traffic: HostTraffic, device: Device, mapper: Mapping | str, buses: int, ranks: int, first_row: int
-) -> RequestRound:
-    """The requests of a traffic to a DIMM whose rows below `first_row` hold the weights.
+def host_round(hardware: Hardware, traffic: HostTraffic, first_place: int) -> RequestRound:
+    """The requests of a traffic to a DIMM on whose lanes the places before `first_place` hold the weights.
 
-    The host's data lies in the rows above. Addresses are mapped over the sub-channels and ranks of the DIMM
-    by `mapper`; what falls on a row of the weights, or beyond the DIMM, is folded into them.
-
-    Args:
-        device: one lane.
-        buses: sub-channels, each with a bus to the host.
+    The host's data lies in the rows above. Addresses are mapped over the sub-channels and ranks of the DIMM;
+    what falls on a row of the weights, or beyond the DIMM, is folded into them.
 
     Raises:
         InputError: the weights leave no rows, or the trace is bad.
     """
+    device, dimm, mapper = hardware.lane_device(), hardware.system.dimm, hardware.system.host.mapper
+    first_row = -(-first_place // (device.bursts_per_row * device.bankgroups * device.banks_per_group))
     if first_row >= device.rows:
         raise InputError(
             f"not supported: the weights take all {device.rows} rows of a bank and leave the host none",
             key="pattern",
         )
-    address, write = _requests(traffic, device, buses * ranks)
-    behind = replace(device, ranks=ranks)
-    mapping = MAPPERS[mapper] if isinstance(mapper, str) else mapper
-    at = map_addresses(address, mapping, behind, buses)
+    address, write = _requests(traffic, device, dimm.subchannels * dimm.ranks)
+    mapping = named_mapping(hardware.system.dram) if mapper == "dram" else MAPPERS[mapper]
+    at = map_addresses(address, mapping, replace(device, ranks=dimm.ranks), dimm.subchannels)
     at = Coordinates(*(values.astype(np.int64) for values in at))
     row = first_row + at.row % (device.rows - first_row)
     burst, made = address // device.burst_bytes, traffic.gbps != 0
     return RequestRound(at._replace(row=row), write, burst, traffic.pace(device), made)
-
-
-def host_round(hardware: Hardware, traffic: HostTraffic, first_place: int) -> RequestRound:
-    """The host's requests to the rows that the weights before `first_place` on every lane leave."""
-    device, mapper = hardware.lane_device(), hardware.system.host.mapper
-    mapping = named_mapping(hardware.system.dram) if mapper == "dram" else MAPPERS[mapper]
-    per_row = device.bursts_per_row * device.bankgroups * device.banks_per_group
-    dimm = hardware.system.dimm
-    return make_round(traffic, device, mapping, dimm.subchannels, dimm.ranks, -(-first_place // per_row))
 
 
 def _requests(traffic: HostTraffic, device: Device, lanes: int) -> tuple[Ints, Ints]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +15,12 @@ from ndpsim.caching import cached_by_identity
 from ndpsim.config import Hardware
 from ndpsim.dram import sink, state
 from ndpsim.layout import ExpertWeights, Interleaving, LaneShare
-from ndpsim.ndp import ActivationUnit, MultiplierUnit, find_unit
+from ndpsim.ndp import ActivationUnit, find_unit
 from ndpsim.simulate.geometry import geometry_of
-from ndpsim.simulate.lane import LaneStream, check_refresh, ensure_streams_fit
-from ndpsim.simulate.memory import controller_options
+from ndpsim.simulate.lane import LaneStream, ensure_streams_fit
+from ndpsim.simulate.memory import bus_policy
 from ndpsim.simulate.power import dram_power, unit_energy
 from ndpsim.simulate.program import FIRST_CLOCK
-from ndpsim.simulate.weights import describe_weights
 from ndpsim.spec import lower
 from ndpsim.units import common_ticks, exact, frequency_period_ps
 
@@ -44,9 +42,8 @@ class Machine:
         name, section = hardware.ndp.multiplier
         self.unit, self.unit_mhz = find_unit(name, section.model_dump()), section.clock_mhz
         activation, system, device = hardware.ndp.activation, hardware.system, hardware.lane_device()
-        check_refresh(device, system.dram.refresh)
+        self.policy = bus_policy(system.dram, device)
         self.geometry, self.device, self.tables = geometry_of(hardware), device, lower(device)
-        self.policy = state.make_policy(controller_options(system.dram), device.standard.controller)
         self.schedule = state.schedule_of(self.tables, self.policy)  # which refreshes of a lane fall due when
         self.timebase = common_ticks(
             device.clock_ps,
@@ -117,7 +114,6 @@ def lower_machine(hardware: Hardware) -> Machine:
 class Placed:
     """Weights on the lanes of a DIMM, or of several that have as much and run alike."""
 
-    unit: MultiplierUnit
     interleaving: Interleaving
     streams: tuple[LaneStream, ...]  # of lanes that run alike
     groups: tuple[slice, ...]  # by region, of all groups of bursts
@@ -137,7 +133,6 @@ class PlacedOnDimms:
     channels: tuple[tuple[int, ...], ...]  # what the DIMMs of a channel have, each such channel once
     slice: int  # the largest part of the intermediate dimension that a DIMM has
     peak_gflops: float
-    described: Mapping[str, Any]  # for the result: the weights as plain data
 
 
 @functools.lru_cache(maxsize=_CACHED)
@@ -174,7 +169,6 @@ def place_on_dimms(machine: Machine, name: str, weights: ExpertWeights, base: in
         ),
         slice=max(size for size, _ in kinds),
         peak_gflops=len(of_dimm) * _peak_gflops(machine, weights),
-        described=describe_weights(weights, None),
     )
 
 
@@ -193,7 +187,7 @@ def _placed(machine: Machine, interleaving: Interleaving, on_channel: int) -> Pl
     reads = [machine.unit.reads_of(interleaving, lane, share) for lane, share in enumerate(shares)]
     equal = [list(lanes) for _, lanes in itertools.groupby(range(machine.lanes), reads.__getitem__)]
     streams = _streams(machine, interleaving, [range(lanes[0], lanes[-1] + 1) for lanes in equal])
-    return Placed(machine.unit, interleaving, streams, groups, on_channel)
+    return Placed(interleaving, streams, groups, on_channel)
 
 
 def _share(machine: Machine, interleaving: Interleaving, lane: int) -> LaneShare:

@@ -6,22 +6,24 @@ an earlier one of its DIMM. See `dimm` for how NDP units and host share ranks an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.arguments import flag, number, several, text, whole_number
+from ndpsim.arguments import flag, number, several, shown, text, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.dimm.engines import OpenRow
-from ndpsim.dimm.relayout import UNSERVED
+from ndpsim.dimm.relayout import START, UNSERVED, Relayout
 from ndpsim.dram import state
-from ndpsim.errors import InputError
+from ndpsim.errors import InputError, one_of
 from ndpsim.layout import ExpertFormat, make_layout, parse_layout
+from ndpsim.link.requests import bits_by_stage
 from ndpsim.moe import Expert, MoeShape
 from ndpsim.results.session import DimmResult, ExpertRun, HostRun, RelayoutRun
 from ndpsim.results.stopwatch import Stopwatch
@@ -31,14 +33,16 @@ from ndpsim.simulate.geometry import ensure_on_channel, geometry_of
 from ndpsim.simulate.host import HostBus, host_buses
 from ndpsim.simulate.host_traffic import HostTraffic, host_round
 from ndpsim.simulate.lane import name_commands
+from ndpsim.simulate.latencies import read_latencies
 from ndpsim.simulate.machine import lower_machine
-from ndpsim.simulate.program import LAST_START
-from ndpsim.simulate.readings import channel_energy, expert_run, host_run, relayout_run
+from ndpsim.simulate.power import Energy, UnitWork, unit_work
+from ndpsim.simulate.program import FIRST_CLOCK, LAST_START, Job
 from ndpsim.simulate.relayout_plan import access_by_units, ensure_transfers_fit, first_dimms, plan_transfers
+from ndpsim.simulate.relayout_result import engine_energy
 from ndpsim.simulate.relayout_run import Lowered, make_wave
 from ndpsim.simulate.weights import named_weights
 
-__all__ = ["Session"]
+__all__ = ["Session", "simulate_dimm"]
 
 Ints = NDArray[np.int64]
 _NONE: Ints = np.zeros(0, dtype=np.int64)
@@ -301,22 +305,22 @@ class Session:
     @property
     def jobs(self) -> tuple[ExpertRun, ...]:
         """The experts, in the order in which they were added."""
-        return tuple(expert_run(self._run, job) for job in self._run.experts)
+        return tuple(_expert_run(self._run, job) for job in self._run.experts)
 
     @property
     def hosts(self) -> tuple[HostRun, ...]:
         """The streams of the host, in the order in which they were added."""
-        return tuple(host_run(self._run, n) for n in range(len(self._run.dimms.agents.traffic.first)))
+        return tuple(_host_run(self._run, n) for n in range(len(self._run.dimms.agents.traffic.first)))
 
     @property
     def relayouts(self) -> tuple[RelayoutRun, ...]:
         """What moves, in the order in which it was added."""
-        return tuple(relayout_run(self._run, relayout) for relayout in self._run.relayouts)
+        return tuple(_relayout_run(self._run, relayout) for relayout in self._run.relayouts)
 
     def result(self) -> DimmResult:
         """All that has happened until now."""
         run, machine, time_ns = self._run, self.machine, self.now_ns
-        energy_nj, energy_note = channel_energy(run, self.hardware)
+        energy_nj, energy_note = _channel_energy(run, self.hardware)
         ndp, host = (bursts * machine.device.burst_bytes / max(time_ns, 1e-9) for bursts in run.moved())
         return DimmResult(
             time_ns=time_ns,
@@ -350,3 +354,135 @@ def _checked_row(row: Any, ranks: int, device: Any) -> OpenRow:
     ends = (ranks, device.bankgroups, device.banks_per_group, device.rows)
     checked = [whole_number(value, "open_rows", 0, end - 1) for value, end in zip(values, ends, strict=True)]
     return checked[0], checked[1], checked[2], checked[3]
+
+
+def _expert_run(run: Channel, job: Job) -> ExpertRun:
+    """An expert."""
+    dimm, ns = job.expert.dimm, run.machine.after_start_ns
+    start, end = run.queues[dimm].spans.of_job(job)
+    start_ns, end_ns = None if start is None else ns(start), None if end is None else ns(end)
+    return ExpertRun(dimm, sum(job.tokens), start_ns, end_ns)
+
+
+def _host_run(run: Channel, stream: int) -> HostRun:
+    """A stream of the host."""
+    traffic, machine = run.dimms.agents.traffic, run.machine
+    of_stream, end = traffic.tally[stream].sum(axis=0), int(traffic.tally[stream, :, shared.STREAM_END].max())
+    served, latency = int(of_stream[shared.STREAM_SERVED]), int(of_stream[shared.STREAM_LATENCY])
+    return HostRun(
+        start_ns=run.clock_ns(int(traffic.pace[stream, 1])),
+        end_ns=run.clock_ns(end) if end else None,
+        requests=served,
+        bytes=served * machine.device.burst_bytes,
+        read_latency_ns=read_latencies(run.dimms.host_latencies[:, stream], latency, machine.clocks_ns(1)),
+        is_done=served == int(traffic.offered[stream].sum()),
+    )
+
+
+def _relayout_run(run: Channel, relayout: Relayout) -> RelayoutRun:
+    """A relayout."""
+    read, written = (int(of) * run.machine.device.burst_bytes for of in relayout.served.sum(axis=1))
+    return RelayoutRun(
+        start_ns=run.clock_ns(int(relayout.value[START]) + FIRST_CLOCK),
+        end_ns=None if relayout.value[UNSERVED] else run.clock_ns(run.end_of(relayout)),
+        read_bytes=read,
+        written_bytes=written,
+    )
+
+
+def _channel_energy(run: Channel, hardware: Hardware) -> Energy:
+    """The energy of the DIMMs with NDP units; of relayouts, that of all engines and links of the machine."""
+    machine, clock, dimms = run.machine, run.dimms.clock, len(run.queues)
+    works, host_bursts = [UnitWork(0.0, 0, 0, 0)], run.moved()[1]
+    host_bursts += sum(lanes.host_bursts for lanes in run.lanes)
+    for job in run.experts:
+        expert, ran = job.expert, run.queues[job.expert.dimm].spans.of_phase
+        done = [
+            tokens for tile, tokens in zip(job.tiles, job.tokens, strict=True) if ("result-out", tile) in ran
+        ]
+        read = len(done) * sum(region.bytes for region in expert.placed.interleaving.regions)
+        works.append(unit_work(machine.unit, expert.weights, sum(done), read))
+    work = UnitWork(*(sum(each) for each in zip(*works, strict=True)))
+    others = machine.unit_energy.split(*work, dimms * run.clock_ns(clock))
+    others["host"] = machine.dram_power.io_nj(host_bursts)
+    for name, nj in _of_relayouts(run, hardware).items():
+        before = others.get(name, 0.0)
+        others[name] = None if before is None or nj is None else before + nj
+    return machine.dram_power.split(
+        run.issued(),
+        (clock - FIRST_CLOCK) * machine.lanes * dimms,
+        int(run.dimms.open_clocks(clock).sum()),
+        others,
+    )
+
+
+def _of_relayouts(run: Channel, hardware: Hardware) -> dict[str, float | None]:
+    """What engines and links have spent until now, by component."""
+    if not run.waves:
+        return {}
+    bits = np.zeros(4, dtype=np.int64)
+    for wave in run.waves:
+        bits_by_stage(wave.engine, wave.packed.piece_bits, bits)
+    busy = np.sum([wave.engine.packets.busy for wave in run.waves], axis=0)
+    return engine_energy(hardware, run.waves[0].access, busy, int(bits[0]), run.clock_ns(run.dimms.clock))
+
+
+def simulate_dimm(
+    hw: str | PathLike[str] | Hardware = "trimoe",
+    experts: Sequence[Mapping[str, Any]] = (),
+    host: Sequence[Mapping[str, Any]] = (),
+    host_reads: Sequence[Mapping[str, Any]] = (),
+    relayout: Mapping[str, Any] | None = None,
+    until_ns: float | None = None,
+    dimms: int | None = None,
+    arbitration: str = "host-first",
+    slice_clocks: int = 1000,
+    start_clock: int = 1,
+    open_rows: Iterable[OpenRow] = (),
+    sets: Sequence[str] = (),
+    record_commands: bool = False,
+) -> DimmResult:
+    """Simulate experts on the DIMMs of a host channel, the host and a relayout beside them, on one clock.
+
+    Args:
+        hw: as in `simulate_expert`.
+        experts: arguments of `Session.expert` for each, in the order of the queues: ``{"tokens": 3}``.
+        host: arguments of `Session.host` for each stream: ``{"gbps": 4, "start_ns": 1000}``.
+        host_reads: arguments of `Session.host_read` for each.
+        relayout: arguments of `Session.relayout`; None: nothing moves.
+        until_ns: as in `Session.run`.
+        dimms, arbitration, slice_clocks, start_clock, open_rows, sets, record_commands: as in `Session`.
+
+    Raises:
+        InputError: an argument makes no sense.
+    """
+    session = Session(hw, dimms, arbitration, slice_clocks, start_clock, open_rows, sets, record_commands)
+    for add, key, calls in (
+        (session.expert, "experts", experts),
+        (session.host, "host", host),
+        (session.host_read, "host_reads", host_reads),
+        (session.relayout, "relayout", () if relayout is None else (relayout,)),
+    ):
+        for arguments in several(calls, key, _mapping):
+            _call(add, key, arguments)
+    session.run(until_ns)
+    return session.result()
+
+
+def _mapping(value: Any, name: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{shown(value)} is not a mapping of arguments", key=name)
+    return value
+
+
+def _call(function: Callable[..., int], key: str, arguments: Mapping[str, Any]) -> None:
+    """Call with the arguments of a mapping.
+
+    Raises:
+        InputError: it has what the function does not take.
+    """
+    allowed = list(inspect.signature(function).parameters)
+    for name in arguments:
+        if name not in allowed:
+            raise InputError(one_of(str(name), allowed, "argument"), key=key)
+    function(**arguments)

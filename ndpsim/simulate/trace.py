@@ -154,26 +154,10 @@ def counters(channels: Sequence[_ChannelRun | Controller], standard: Standard) -
     }
 
 
-def _address_of(places: Coordinates, memory: Memory) -> Ints:
-    """A number of its own for every burst, for requests given by coordinates."""
+def _sizes(memory: Memory) -> dict[str, int]:
+    """Of what there is how many of each in the next: channels, ranks, ..., columns."""
     device = memory.device
-    number = places.channel.astype(np.int64)
-    for values, size in (
-        (places.rank, device.ranks),
-        (places.bankgroup, device.bankgroups),
-        (places.bank, device.banks_per_group),
-        (places.row, device.rows),
-        (places.column, device.bursts_per_row),
-    ):
-        number = number * size + values
-    return number
-
-
-def _checked_places(requests: Requests, memory: Memory) -> Coordinates:
-    """The coordinates of requests that were given by coordinates."""
-    assert requests.place is not None
-    device = memory.device
-    sizes = {
+    return {
         "channel": memory.channels,
         "rank": device.ranks,
         "bankgroup": device.bankgroups,
@@ -181,7 +165,17 @@ def _checked_places(requests: Requests, memory: Memory) -> Coordinates:
         "row": device.rows,
         "column": device.bursts_per_row,
     }
-    for number, (name, size) in enumerate(sizes.items()):
+
+
+def _address_of(places: Coordinates, memory: Memory) -> Ints:
+    """A number of its own for every burst, for requests given by coordinates."""
+    return np.ravel_multi_index((places.channel, *places[:-1]), tuple(_sizes(memory).values()))
+
+
+def _checked_places(requests: Requests, memory: Memory) -> Coordinates:
+    """The coordinates of requests that were given by coordinates."""
+    assert requests.place is not None
+    for number, (name, size) in enumerate(_sizes(memory).items()):
         values = requests.place[:, number]
         beyond = np.flatnonzero((values < 0) | (values >= size))
         if len(beyond):
