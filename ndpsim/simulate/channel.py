@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +25,7 @@ from ndpsim.layout import ExpertWeights
 from ndpsim.simulate.host_path import host_path
 from ndpsim.simulate.lane import decode_commands, merge_commands
 from ndpsim.simulate.machine import Machine, Placed, PlacedOnDimms, every_lane, place_on_dimms
+from ndpsim.simulate.power import Energy
 from ndpsim.simulate.program import DOWN, FIRST_CLOCK, Awaited, Job, LaneCounts, Queue
 from ndpsim.simulate.relayout_run import Lowered
 from ndpsim.spec import lower
@@ -320,9 +321,12 @@ class Channel:
         issued: Ints = self.dimms.lane_issued.sum(axis=0) + self.of_host.sum(axis=0)
         return issued
 
-    def now_ns(self) -> float:
-        """The time until which has been simulated, after the first clock."""
-        return self.clock_ns(self.dimms.clock)
+    def energy(self, others: Mapping[str, float | None]) -> Energy:
+        """That of the ranks until now, whoever issued commands to them, and of other components."""
+        clock = self.dimms.clock
+        rank_clocks = (clock - FIRST_CLOCK) * self.machine.lanes * len(self.queues)
+        open_clocks = int(self.dimms.open_clocks(clock).sum())
+        return self.machine.dram_power.split(self.issued(), rank_clocks, open_clocks, others)
 
     def clock_ns(self, clock: int) -> float:
         """The time of a clock, in ns after the first."""

@@ -61,15 +61,15 @@ def _host_alone(run: Channel, requests: RequestRound) -> list[Bus]:
     return buses
 
 
-def _rows(run: Channel, owner: int) -> dict[str, int]:
-    """What an owner's requests found, and the rows it lost to the other."""
-    values = run.dimms.lane_values if owner == shared.NDP else run.dimms.host_values
+def _rows(run: Channel, master: int) -> dict[str, int]:
+    """What a master's requests found, and the rows it lost to the other."""
+    values = run.dimms.lane_values if master == shared.NDP else run.dimms.host_values
     places = {"hits": state.ROW_HITS, "misses": state.ROW_MISSES, "conflicts": state.ROW_CONFLICTS}
     found = {name: int(values[:, place].sum()) for name, place in places.items()}
-    return {**found, "lost": int(run.dimms.agents.claims.tally[:, shared.ROWS_LOST + owner].sum())}
+    return {**found, "lost": int(run.dimms.agents.claims.tally[:, shared.ROWS_LOST + master].sum())}
 
 
-def _run_beside(run: Channel, alone: ExpertResult) -> Samples:
+def _run_concurrently(run: Channel, alone: ExpertResult) -> Samples:
     """Run the experts beside the host's traffic, and stand at the clock of the last result.
 
     Returns what both have moved until equal times.
@@ -87,13 +87,13 @@ def _run_beside(run: Channel, alone: ExpertResult) -> Samples:
                 "times; choose another arbitration or less traffic",
                 key="host_gbps",
             )
-        samples.note(run.dimms.clock, run.moved())
+        samples.record(run.dimms.clock, run.moved())
     end = machine.clock_after(run.end)
     while samples.next_clock < end:
         run.run_until(samples.next_clock)
-        samples.note(run.dimms.clock, run.moved())
+        samples.record(run.dimms.clock, run.moved())
     run.run_until(end)
-    samples.note(run.dimms.clock, run.moved())
+    samples.record(run.dimms.clock, run.moved())
     return samples
 
 
@@ -171,7 +171,7 @@ def simulate_contention(
         run.add_expert(0, weights, each, machine.release_tick(ns))
     requests = host_round(hardware, host, run.first_free_place[0])
     run.dimms.add_stream(requests.stream(machine.tables, machine.host_buses, FIRST_CLOCK))
-    samples = _run_beside(run, alone)
+    samples = _run_concurrently(run, alone)
     meanwhile = run.moved_by_lane() * machine.device.burst_bytes
     run.dimms.end_streams()
     run.dimms.run_host(state.FAR)
@@ -184,19 +184,15 @@ def simulate_contention(
         "arbitration": arbitration,
         "slice_clocks": slice_clocks if arbitration == "slice" else None,
     }
-    energy = _energy(run, alone.energy_nj)
+    energy = _energy(run, alone.energy_nj or {})
     return lookup.store(_result(run, meanwhile, samples, quiet, alone, host, energy, config, stopwatch))
 
 
-def _energy(run: Channel, alone: Mapping[str, float | None] | None) -> Energy:
+def _energy(run: Channel, alone: Mapping[str, float | None]) -> Energy:
     """The energy of the DIMM until all is done: its units work as they do alone, its buses carry more."""
-    machine, end = run.machine, run.dimms.clock
-    # A lane knows of all commands to its rank, whoever issued them.
-    open_clocks = int(run.dimms.open_clocks(end).sum())
-    units = {name: nj for name, nj in (alone or {}).items() if name.startswith("ndp_")}
-    beside = ((alone or {}).get("host") or 0.0) + machine.dram_power.io_nj(run.moved()[1])
-    rank_clocks = (end - FIRST_CLOCK) * machine.lanes
-    return machine.dram_power.split(run.issued(), rank_clocks, open_clocks, {**units, "host": beside})
+    units = {name: nj for name, nj in alone.items() if name.startswith("ndp_")}
+    host = (alone.get("host") or 0.0) + run.machine.dram_power.io_nj(run.moved()[1])
+    return run.energy({**units, "host": host})
 
 
 def _result(

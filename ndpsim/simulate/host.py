@@ -113,7 +113,6 @@ def _run_alike(
 ) -> list[Bus]:
     """The run of each bus; buses on which the same happens share one."""
     runs: dict[tuple[int, bytes, bytes], Bus] = {}
-    of_bus = []
     buses = host_buses(layout)
     for number, bus in enumerate(buses):
         if bus.alike not in runs:
@@ -121,9 +120,8 @@ def _run_alike(
             if exact_check:
                 plain = _run(bus, layout, hardware, False, ScanController)
                 ensure_same(f"bus {number}", run, plain)
-        of_bus.append(runs[bus.alike])
         progress((number + 1) / len(buses))
-    return of_bus
+    return [runs[bus.alike] for bus in buses]
 
 
 def simulate_host_read(

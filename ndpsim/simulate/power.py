@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +25,7 @@ from ndpsim.layout import ExpertWeights
 from ndpsim.ndp import MultiplierUnit
 from ndpsim.spec import Device, Standard
 
-__all__ = ["DramPower", "Energy", "UnitWork", "dram_power", "unit_energy", "unit_work"]
+__all__ = ["DramPower", "Energy", "dram_power", "unit_energy", "unit_work"]
 
 Energy = tuple[dict[str, float | None] | None, str]
 
@@ -91,20 +90,16 @@ def unit_energy(hardware: Hardware) -> UnitEnergy:
     )
 
 
-class UnitWork(NamedTuple):
-    """What multipliers and activation units have done, as `UnitEnergy.split` takes it."""
+def unit_work(
+    unit: MultiplierUnit, weights: ExpertWeights, tokens: int, weight_bytes: int
+) -> tuple[float, int, int, int]:
+    """The work of so many tokens, for which so many bytes of weights were read.
 
-    products: float
-    activation_bytes: int
-    weight_bytes: int
-    values: int
-
-
-def unit_work(unit: MultiplierUnit, weights: ExpertWeights, tokens: int, weight_bytes: int) -> UnitWork:
-    """The work of so many tokens, for which so many bytes of weights were read."""
+    As `UnitEnergy.split` takes it: products, bytes of activations, bytes of weights, activated values.
+    """
     products = tokens * weights.hidden * weights.intermediate  # of a matrix
     matrices = weights.format.matrices
-    return UnitWork(
+    return (
         float(products * sum(unit.native_share(matrix.bits) for matrix in matrices)),
         len(matrices) * products * unit.activation_bytes,
         weight_bytes,

@@ -35,7 +35,7 @@ from ndpsim.simulate.host_traffic import HostTraffic, host_round
 from ndpsim.simulate.lane import name_commands
 from ndpsim.simulate.latencies import read_latencies
 from ndpsim.simulate.machine import lower_machine
-from ndpsim.simulate.power import Energy, UnitWork, unit_work
+from ndpsim.simulate.power import Energy, unit_work
 from ndpsim.simulate.program import FIRST_CLOCK, LAST_START, Job
 from ndpsim.simulate.relayout_plan import access_by_units, ensure_transfers_fit, first_dimms, plan_transfers
 from ndpsim.simulate.relayout_result import engine_energy
@@ -392,28 +392,22 @@ def _relayout_run(run: Channel, relayout: Relayout) -> RelayoutRun:
 
 def _channel_energy(run: Channel, hardware: Hardware) -> Energy:
     """The energy of the DIMMs with NDP units; of relayouts, that of all engines and links of the machine."""
-    machine, clock, dimms = run.machine, run.dimms.clock, len(run.queues)
-    works, host_bursts = [UnitWork(0.0, 0, 0, 0)], run.moved()[1]
-    host_bursts += sum(lanes.host_bursts for lanes in run.lanes)
+    machine, works = run.machine, []
     for job in run.experts:
         expert, ran = job.expert, run.queues[job.expert.dimm].spans.of_phase
-        done = [
-            tokens for tile, tokens in zip(job.tiles, job.tokens, strict=True) if ("result-out", tile) in ran
-        ]
+        tiles = zip(job.tiles, job.tokens, strict=True)
+        done = [tokens for tile, tokens in tiles if ("result-out", tile) in ran]
         read = len(done) * sum(region.bytes for region in expert.placed.interleaving.regions)
         works.append(unit_work(machine.unit, expert.weights, sum(done), read))
-    work = UnitWork(*(sum(each) for each in zip(*works, strict=True)))
-    others = machine.unit_energy.split(*work, dimms * run.clock_ns(clock))
+    work = map(sum, zip((0.0, 0, 0, 0), *works, strict=True))
+    time_ns = len(run.queues) * run.clock_ns(run.dimms.clock)
+    others = machine.unit_energy.split(*work, time_ns=time_ns)
+    host_bursts = run.moved()[1] + sum(lanes.host_bursts for lanes in run.lanes)
     others["host"] = machine.dram_power.io_nj(host_bursts)
     for name, nj in _of_relayouts(run, hardware).items():
         before = others.get(name, 0.0)
         others[name] = None if before is None or nj is None else before + nj
-    return machine.dram_power.split(
-        run.issued(),
-        (clock - FIRST_CLOCK) * machine.lanes * dimms,
-        int(run.dimms.open_clocks(clock).sum()),
-        others,
-    )
+    return run.energy(others)
 
 
 def _of_relayouts(run: Channel, hardware: Hardware) -> dict[str, float | None]:
