@@ -399,9 +399,9 @@ def _channel_energy(run: Channel, hardware: Hardware) -> Energy:
         done = [tokens for tile, tokens in tiles if ("result-out", tile) in ran]
         read = len(done) * sum(region.bytes for region in expert.placed.interleaving.regions)
         works.append(unit_work(machine.unit, expert.weights, sum(done), read))
-    work = map(sum, zip((0.0, 0, 0, 0), *works, strict=True))
+    products, activated, weight, values = (sum(each) for each in zip((0.0, 0, 0, 0), *works, strict=True))
     time_ns = len(run.queues) * run.clock_ns(run.dimms.clock)
-    others = machine.unit_energy.split(*work, time_ns=time_ns)
+    others = machine.unit_energy.split(products, activated, weight, values, time_ns)
     host_bursts = run.moved()[1] + sum(lanes.host_bursts for lanes in run.lanes)
     others["host"] = machine.dram_power.io_nj(host_bursts)
     for name, nj in _of_relayouts(run, hardware).items():
