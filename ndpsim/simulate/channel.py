@@ -302,23 +302,12 @@ class Channel:
         of_units = self.dimms.lane_issued[:, _DATA].sum(axis=1)
         for relayout in self.relayouts:
             of_units -= relayout.served.sum(axis=0)
-        return np.stack((of_units, self.of_host[:, _DATA].sum(axis=1)))
-
-    @property
-    def of_host(self) -> Ints:
-        """int64[lane, command]: the host's commands to the lanes' ranks."""
-        return self.dimms.agents.claims.host_issued
-
-    @property
-    def host_cycles(self) -> int:
-        """To the last beat of data that the host read, or its last command; 0: there was none."""
-        of_reads = self.dimms.host_values[:, state.DATA_END]
-        of_commands = self.dimms.agents.buses.value[:, shared.LAST_COLUMN_CLOCK]
-        return max(0, int(of_reads.max()), int(of_commands.max()))
+        return np.stack((of_units, self.dimms.agents.claims.host_issued[:, _DATA].sum(axis=1)))
 
     def issued(self) -> Ints:
         """int64[command]: commands to the ranks of the lanes."""
-        issued: Ints = self.dimms.lane_issued.sum(axis=0) + self.of_host.sum(axis=0)
+        of_units, of_host = self.dimms.lane_issued, self.dimms.agents.claims.host_issued
+        issued: Ints = of_units.sum(axis=0) + of_host.sum(axis=0)
         return issued
 
     def energy(self, others: Mapping[str, float | None]) -> Energy:

@@ -216,7 +216,9 @@ def _result(
     times = queue.job_times(machine.after_start_ns)
     waited_ns = waiting_ns(queue.jobs, times)
     ndp_gbps = alone.weight_bytes * alone.weight_reads / (ns(streamed) - waited_ns)
-    busy_ns, quiet_ns = ns(run.host_cycles), ns(max((one.cycles for one in quiet), default=0))
+    # To the last beat of data that the host read, or its last command.
+    host_ends = (host_values[:, state.DATA_END].max(), bus_value[:, shared.LAST_COLUMN_CLOCK].max())
+    busy_ns, quiet_ns = ns(max(0, *map(int, host_ends))), ns(max((one.cycles for one in quiet), default=0))
     host_gbps = int(meanwhile[shared.HOST].sum()) / time_ns
     lanes_peak, bus_peak = alone.peak_bandwidth_gbps, machine.host_buses * device.peak_gbps
     requests = int(host_values[:, state.TAKEN].sum())

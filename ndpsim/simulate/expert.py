@@ -171,11 +171,12 @@ def simulate_expert(
     with hardware.errors_at_origins():
         machine = lower_machine(hardware)
         expert = place_on_dimms(machine, layout, weights)
-        tilings = [machine.unit.tile(each, weights.hidden, expert.slice).tokens for each in of_jobs]
+        widest = max(len(part.slice) for part in expert.layout.parts)
+        tilings = [machine.unit.tile(each, weights.hidden, widest).tokens for each in of_jobs]
     jobs = [(tiles, machine.release_tick(ns)) for tiles, ns in zip(tilings, released, strict=True)]
     _check_room(machine, expert, len(jobs))
     if record_commands:
-        ensure_recordable(expert.bursts * sum(map(len, tilings)))
+        ensure_recordable(expert.layout.bursts * sum(map(len, tilings)))
     make: Any = _later("LanesInTurn") if machine.shared_commands else LanesAlone
     run: LanesAlone | LanesInTurn = make(machine, expert, record_commands, start_clock)
     run.run_queue(jobs, progress)
@@ -208,10 +209,9 @@ def _over_refresh(
     runs: list[ExpertResult] = []
     undisturbed: ExpertResult | None = None
     for clock in clocks:
-        if undisturbed is None or _refreshes(schedule, clock, undisturbed.cycles):
+        run = undisturbed
+        if run is None or _refreshes(schedule, clock, run.cycles):
             run = run_from(start_clock=clock) if runs else first
-        else:
-            run = undisturbed
         if not _refreshes(schedule, clock, run.cycles):
             undisturbed = run
         runs.append(run)
@@ -276,7 +276,7 @@ def _result(run: LanesAlone | LanesInTurn, config: dict[str, Any], stopwatch: St
     times = run.queue.job_times(after_start_ns)
     waited_ns = waiting_ns(jobs, times)
     peak_gbps = dimms * machine.lanes * machine.device.peak_gbps
-    bandwidth_gbps = expert.bytes * reads / (machine.clocks_ns(streamed) - waited_ns)
+    bandwidth_gbps = expert.layout.bytes * reads / (machine.clocks_ns(streamed) - waited_ns)
     skipped = sum(lane.lanes * lane.skipped for lane in lanes)
     issued: Ints = functools.reduce(np.add, (lane.lanes * lane.issued for lane in lanes))
     idle_ns = {
@@ -289,7 +289,7 @@ def _result(run: LanesAlone | LanesInTurn, config: dict[str, Any], stopwatch: St
         "compute": max(lane.busy for lane in lanes) / (cycles * machine.dram_ticks),
         "io": float(run.path.busy_ticks / (cycles * machine.dram_ticks)),
     }
-    work = unit_work(machine.unit, weights, tokens, reads * expert.bytes)
+    work = unit_work(machine.unit, weights, tokens, reads * expert.layout.bytes)
     energy_nj, energy_note = machine.dram_power.split(
         issued,
         cycles * machine.lanes * dimms,
@@ -302,14 +302,14 @@ def _result(run: LanesAlone | LanesInTurn, config: dict[str, Any], stopwatch: St
         clock_ns=clock_ns,
         tokens=tokens,
         jobs=times,
-        weight_bytes=len(jobs) * expert.bytes,
-        weight_bursts=len(jobs) * expert.bursts,
+        weight_bytes=len(jobs) * expert.layout.bytes,
+        weight_bursts=len(jobs) * expert.layout.bursts,
         weight_reads=reads / len(jobs) if reads % len(jobs) else reads // len(jobs),
         bandwidth_gbps=bandwidth_gbps,
         peak_bandwidth_gbps=peak_gbps,
         peak_fraction=bandwidth_gbps / peak_gbps,
         gflops=2 * 3 * weights.hidden * weights.intermediate * tokens / time_ns,
-        peak_gflops=expert.peak_gflops,
+        peak_gflops=dimms * machine.peak_gflops(weights),
         bound=max(busy, key=busy.__getitem__),
         busy=busy,
         phases=run.queue.spans.phases(after_start_ns),
@@ -321,7 +321,7 @@ def _result(run: LanesAlone | LanesInTurn, config: dict[str, Any], stopwatch: St
         idle_ns=idle_ns,
         communication_ns=machine.timebase.to_ns(run.queue.spans.communication_ticks()),
         communication_bytes=dimms * 2 * weights.hidden * tokens * machine.unit.activation_bytes,
-        fast_forwarded=skipped / (reads * expert.bursts),
+        fast_forwarded=skipped / (reads * expert.layout.bursts),
         token_tiles=tiles,
         energy_nj=energy_nj,
         energy_note=energy_note,

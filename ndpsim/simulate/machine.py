@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ndpsim.caching import cached_by_identity
 from ndpsim.config import Hardware
 from ndpsim.dram import sink, state
-from ndpsim.layout import ExpertWeights, Interleaving, LaneShare
+from ndpsim.layout import ExpertWeights, Interleaving, LaneShare, Layout
 from ndpsim.ndp import ActivationUnit, find_unit
 from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.lane import LaneStream, ensure_streams_fit
@@ -98,6 +98,12 @@ class Machine:
         """Time on the buses to the host for bursts that all of them share."""
         return -(-bursts // self.host_buses) * self.tables.burst * self.dram_ticks
 
+    def peak_gflops(self, weights: ExpertWeights) -> float:
+        """What the multipliers of a DIMM do at their limit, on matrices of equal size."""
+        bits, burst_bytes = [matrix.bits for matrix in weights.format.matrices], self.device.burst_bytes
+        cycles = sum(self.unit.cycles_of_product(self.lanes, burst_bytes, one) for one in bits)
+        return float(2 * len(bits) * 1000 / (cycles * frequency_period_ps(self.unit_mhz)))
+
     @functools.cached_property
     def row_places(self) -> int:
         """Bursts of a row of every bank of a lane: places that follow each other."""
@@ -125,14 +131,11 @@ class PlacedOnDimms:
     """An expert on one DIMM or several: DIMM n has `placed[of_dimm[n]]`."""
 
     weights: ExpertWeights
-    bytes: int
-    bursts: int
+    layout: Layout
     end: int  # the first place of the rows behind it, on every lane
     placed: tuple[Placed, ...]
     of_dimm: tuple[int, ...]
     channels: tuple[tuple[int, ...], ...]  # what the DIMMs of a channel have, each such channel once
-    slice: int  # the largest part of the intermediate dimension that a DIMM has
-    peak_gflops: float
 
 
 @functools.lru_cache(maxsize=_CACHED)
@@ -146,38 +149,23 @@ def place_on_dimms(machine: Machine, name: str, weights: ExpertWeights, base: in
     machine.unit.check_format(weights.format)
     channel = [int(machine.geometry.channel_of(part.dimm[0])) for part in layout.parts]
     on_channel = Counter(channel)
-    kinds = [
-        (len(part.slice), on_channel[of_part]) for part, of_part in zip(layout.parts, channel, strict=True)
-    ]
-    different = list(dict.fromkeys(kinds))
-    of_dimm = tuple(different.index(kind) for kind in kinds)
+    sizes = [(len(part.slice), on_channel[at]) for part, at in zip(layout.parts, channel, strict=True)]
+    different = list(dict.fromkeys(sizes))
+    of_dimm = tuple(map(different.index, sizes))
+    of_channel = (
+        sorted(of for of, at in zip(of_dimm, channel, strict=True) if at == number) for number in on_channel
+    )
     return PlacedOnDimms(
         weights=weights,
-        bytes=layout.bytes,
-        bursts=layout.bursts,
+        layout=layout,
         end=-(-layout.end // machine.row_places) * machine.row_places,
         placed=tuple(
             _placed(machine, layout.parts[of_dimm.index(number)].interleaving, sharing)
             for number, (_, sharing) in enumerate(different)
         ),
         of_dimm=of_dimm,
-        channels=tuple(
-            {
-                tuple(sorted(of for of, at in zip(of_dimm, channel, strict=True) if at == number))
-                for number in on_channel
-            }
-        ),
-        slice=max(size for size, _ in kinds),
-        peak_gflops=len(of_dimm) * _peak_gflops(machine, weights),
+        channels=tuple(set(map(tuple, of_channel))),
     )
-
-
-def _peak_gflops(machine: Machine, weights: ExpertWeights) -> float:
-    """What the multipliers of a DIMM do at their limit, on matrices of equal size."""
-    bits = [matrix.bits for matrix in weights.format.matrices]
-    burst_bytes = machine.device.burst_bytes
-    cycles = sum(machine.unit.cycles_of_product(machine.lanes, burst_bytes, one) for one in bits)
-    return float(2 * len(bits) * 1000 / (cycles * frequency_period_ps(machine.unit_mhz)))
 
 
 def _placed(machine: Machine, interleaving: Interleaving, on_channel: int) -> Placed:

@@ -8,19 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim import energy
 from ndpsim.config import Hardware
-from ndpsim.energy import (
-    NO_ONE_BANK,
-    NO_SAME_BANK,
-    ChannelEnergy,
-    UnitEnergy,
-    add_up,
-    channel_energy,
-    counts_of,
-    explain,
-    find_currents,
-    split,
-)
 from ndpsim.layout import ExpertWeights
 from ndpsim.ndp import MultiplierUnit
 from ndpsim.spec import Device, Standard
@@ -35,7 +24,7 @@ class DramPower:
     """What channels of a kind spend: `channel` is None where no data sheet is known, `note` says why."""
 
     standard: Standard
-    channel: ChannelEnergy | None
+    channel: energy.ChannelEnergy | None
     note: str
 
     def split(
@@ -55,11 +44,11 @@ class DramPower:
         """
         if self.channel is None:
             return None, self.note
-        counts = counts_of(issued, self.standard, rank_clocks, open_clocks)
-        dram = split(counts, self.channel)
+        counts = energy.counts_of(issued, self.standard, rank_clocks, open_clocks)
+        dram = energy.split(counts, self.channel)
         if dram is None:
-            return None, NO_ONE_BANK if counts.bank_refreshes else NO_SAME_BANK
-        return add_up({**dram, **(others or {})}), self.note
+            return None, energy.NO_ONE_BANK if counts.bank_refreshes else energy.NO_SAME_BANK
+        return energy.add_up({**dram, **(others or {})}), self.note
 
     def io_nj(self, bursts: int) -> float:
         """Energy of bursts over a bus, in nJ; 0 where nothing is known of the DRAM."""
@@ -68,20 +57,20 @@ class DramPower:
 
 def dram_power(device: Device, changes: Mapping[str, float] | None = None) -> DramPower:
     """What channels of a device spend, with `changes` to the currents of its data sheet."""
-    currents = find_currents(device, changes)
+    currents = energy.find_currents(device, changes)
     return DramPower(
         device.standard,
-        None if currents is None else channel_energy(device, currents),
-        explain(device, currents),
+        None if currents is None else energy.channel_energy(device, currents),
+        energy.explain(device, currents),
     )
 
 
-def unit_energy(hardware: Hardware) -> UnitEnergy:
+def unit_energy(hardware: Hardware) -> energy.UnitEnergy:
     """The energies of the multipliers and the activation unit of a DIMM or device."""
     (_, unit), activation = hardware.ndp.multiplier, hardware.ndp.activation
     static = (unit.static_mw, activation.static_mw)
     known = [mw for mw in static if mw is not None]
-    return UnitEnergy(
+    return energy.UnitEnergy(
         product_pj=unit.product_pj,
         buffer_pj_per_byte=unit.buffer_pj_per_byte,
         fifo_pj_per_byte=unit.fifo_pj_per_byte,
