@@ -70,7 +70,7 @@ def _rows(run: Channel, master: int) -> dict[str, int]:
 
 
 def _run_concurrently(run: Channel, alone: ExpertResult) -> Samples:
-    """Run the experts beside the host's traffic, and stand at the clock of the last result.
+    """Run the experts and the host's traffic, and stand at the clock of the last result.
 
     Returns what both have moved until equal times.
 
@@ -124,7 +124,7 @@ def simulate_contention(
             `traces.read_requests`): its addresses and kinds again and again, at the pace of `host_gbps`.
         arbitration: a module of `dimm.arbitrations`, "host-first", "ndp-first", "slice" or "batch"; with its
             parameters "batch:reads=4,clocks=500". Under each of them, a request
-            that has waited for more than 16384 clocks in a lane makes it its owner's turn.
+            that has waited for more than 16384 clocks in a lane makes it its master's turn.
         slice_clocks: DRAM clocks of each turn under "slice".
         record_commands: keep the command trace of every lane.
         progress: called with the share of the work that is done, first with 0 when all is checked; None:

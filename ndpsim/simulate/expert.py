@@ -181,7 +181,7 @@ def simulate_expert(
     run: LanesAlone | LanesInTurn = make(machine, expert, record_commands, start_clock)
     run.run_queue(jobs, progress)
     if exact_check:
-        _check(run)
+        _check(run, jobs)
     config = {
         "hardware": machine.described,
         **describe_weights(weights, model_name),
@@ -251,16 +251,21 @@ def _check_room(machine: Machine, expert: PlacedOnDimms, count: int) -> None:
         raise InputError(problem, key="tokens")
 
 
-def _check(run: LanesAlone | LanesInTurn) -> None:
+def _check(run: Any, jobs: Sequence[tuple[tuple[int, ...], int]]) -> None:
     """Run everything once more, plainly, and compare.
 
     Raises:
         MismatchError: something differs.
     """
-    for tokens in {tokens for job in run.queue.jobs for tokens in job.tokens}:
+    for tokens in {tokens for tiles, _ in jobs for tokens in tiles}:
         if not run.machine.unit.agrees_with_twin(run.expert.placed[0].interleaving, tokens):
             raise MismatchError("an array differs from its plain twin")
-    run.compare_with_plain()
+    again = run.plain_twin()
+    again.run_queue(jobs, lambda share: None)
+    one, other = run.queue, again.queue
+    if (one.end, one.spans) != (other.end, other.spans):
+        raise MismatchError(f"the plain run ends at tick {other.end}, not {one.end}, or in other phases")
+    run.ensure_same(again)
 
 
 def _result(run: LanesAlone | LanesInTurn, config: dict[str, Any], stopwatch: Stopwatch) -> ExpertResult:

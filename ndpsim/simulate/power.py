@@ -40,7 +40,7 @@ class DramPower:
             issued: int64[command], commands over all channels.
             rank_clocks: clocks, summed over all ranks.
             open_clocks: clocks for which banks were open, summed over all banks.
-            others: components beside the DRAM.
+            others: components other than the DRAM.
         """
         if self.channel is None:
             return None, self.note

@@ -47,7 +47,7 @@ __all__ = ["Session", "simulate_dimm"]
 Ints = NDArray[np.int64]
 _NONE: Ints = np.zeros(0, dtype=np.int64)
 _MAX_SLICE = 1 << 30
-_MOST_LAG = 2048  # clocks, of a host read: longer than all ranks' refreshes, short beside an expert
+_MOST_LAG = 2048  # clocks, of a host read: longer than all ranks' refreshes, short against an expert
 
 
 class Session:
@@ -436,7 +436,7 @@ def simulate_dimm(
     sets: Sequence[str] = (),
     record_commands: bool = False,
 ) -> DimmResult:
-    """Simulate experts on the DIMMs of a host channel, the host and a relayout beside them, on one clock.
+    """Simulate experts on the DIMMs of a host channel, with the host and a relayout, on one clock.
 
     Args:
         hw: as in `simulate_expert`.

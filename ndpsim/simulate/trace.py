@@ -27,7 +27,7 @@ from ndpsim.simulate.idle import IdleTime
 from ndpsim.simulate.lane import Bus, MakeChannel, command_traces, ensure_same, name_commands
 from ndpsim.simulate.latencies import latency_distribution, latency_histogram, read_latencies
 from ndpsim.simulate.memory import Memory
-from ndpsim.simulate.power import Energy, dram_power
+from ndpsim.simulate.power import dram_power
 from ndpsim.spec import Standard, lower
 from ndpsim.spec.standard import READ, READ_AP, WRITE, WRITE_AP
 from ndpsim.traces import BYTES_OF_A_REQUEST, Requests, read_requests
@@ -306,7 +306,11 @@ def _result(
 
     bandwidth, peak = gbps(sum(run.bytes_moved for run in runs), cycles), memory.channels * device.peak_gbps
     clocks = sum(int(run.value[state.COUNTED_UNTIL]) for run in runs)
-    energy_nj, energy_note = _energy(memory, runs, cycles)
+    energy_nj, energy_note = dram_power(device, memory.power).split(
+        np.sum([run.issued for run in runs], axis=0),
+        cycles * device.ranks * len(runs),
+        sum(run.open_clocks(cycles) for run in runs),
+    )
     return TraceResult(
         requests=count,
         reads=count - writes,
@@ -337,15 +341,6 @@ def _result(
         **whole.times(),
         command_traces=command_traces(runs, memory.device.standard),
         **counters(runs, memory.device.standard),
-    )
-
-
-def _energy(memory: Memory, runs: Sequence[_ChannelRun], cycles: int) -> Energy:
-    """The energy of all channels, and what it rests on."""
-    return dram_power(memory.device, memory.power).split(
-        np.sum([run.issued for run in runs], axis=0),
-        cycles * memory.device.ranks * len(runs),
-        sum(run.open_clocks(cycles) for run in runs),
     )
 
 
