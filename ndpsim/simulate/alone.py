@@ -16,9 +16,9 @@ from ndpsim.dram import sink, state
 from ndpsim.dram.engines import Controller, ScanController, make_controller
 from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.simulate.host_path import host_path
-from ndpsim.simulate.lane import Lane, command_traces, ensure_same
+from ndpsim.simulate.lane import Lane, LaneCounts, command_traces, ensure_same
 from ndpsim.simulate.machine import Machine, Placed, PlacedOnDimms, every_lane
-from ndpsim.simulate.program import FIRST_CLOCK, GATE_UP, Awaited, Job, LaneCounts, Queue
+from ndpsim.simulate.program import FIRST_CLOCK, GATE_UP, Awaited, Job, Queue, TilesFrom
 from ndpsim.spec import Tables
 from ndpsim.traces import CommandTrace
 
@@ -67,7 +67,6 @@ class LanesAlone:
         self._make_channel, self._recording = make_channel or fastest, recording
         self.dimms = [self._lanes_of(placed) for placed in expert.placed]  # that differ
         self.lanes = [lane for dimm in self.dimms for lane in dimm]
-        self.queue = Queue(self, machine.activated)
 
     def _lanes_of(self, placed: Placed) -> list[Lane]:
         """The lanes of a DIMM, or of DIMMs that run alike."""
@@ -85,12 +84,11 @@ class LanesAlone:
             for stream in placed.streams
         ]
 
-    def run_queue(
-        self, jobs: Sequence[tuple[tuple[int, ...], int]], progress: Callable[[float], None]
-    ) -> None:
-        """Run experts in turn, each given by the tokens of its tiles and its release."""
+    def run_queue(self, jobs: Sequence[TilesFrom], progress: Callable[[float], None]) -> Queue:
+        """Run experts in turn, each given by the tokens of its tiles and its release; returns their queue."""
+        queue = Queue(self, self.machine.activated)
         for tokens, release in jobs:
-            self.queue.add(tokens, release)
+            queue.add(tokens, release)
         tiles = sum(len(tokens) for tokens, _ in jobs)
         total = tiles * sum(lane.stream.share.total for lane in self.lanes)
         read = 0
@@ -102,9 +100,10 @@ class LanesAlone:
 
         self._report = report
         progress(0.0)
-        self.queue.advance()  # nothing is awaited
+        queue.advance()  # nothing is awaited
         for lane in self.lanes:
-            lane.refresh_until(self.machine.clock_after(self.queue.end))
+            lane.refresh_until(self.machine.clock_after(queue.end))
+        return queue
 
     def begin(self, job: Job) -> None:
         """Lanes read the next expert in the same way as the first, so many rows behind it."""

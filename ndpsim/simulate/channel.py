@@ -23,10 +23,10 @@ from ndpsim.dram import state
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.layout import ExpertWeights
 from ndpsim.simulate.host_path import host_path
-from ndpsim.simulate.lane import decode_commands, merge_commands
+from ndpsim.simulate.lane import LaneCounts, decode_commands, merge_commands
 from ndpsim.simulate.machine import Machine, Placed, PlacedOnDimms, every_lane, place_on_dimms
 from ndpsim.simulate.power import Energy
-from ndpsim.simulate.program import DOWN, FIRST_CLOCK, Awaited, Job, LaneCounts, Queue
+from ndpsim.simulate.program import DOWN, FIRST_CLOCK, Awaited, Job, Queue, TilesFrom
 from ndpsim.simulate.relayout_run import Lowered
 from ndpsim.spec import lower
 from ndpsim.spec.standard import READ, READ_AP, WRITE, WRITE_AP
@@ -361,12 +361,9 @@ class LanesInTurn(Channel):
             raise InputError(f"not supported: {problem}", key="dimm.command_bus")
         setup = make_setup(machine, "ndp-first", 1, start_clock)
         super().__init__(machine, setup, recording=recording, readable=readable)
-        self.expert, self.start_clock = expert, start_clock
-        self.queue, self.path = self.queues[0], host_path(machine, expert)
+        self.expert, self.start_clock, self.path = expert, start_clock, host_path(machine, expert)
 
-    def run_queue(
-        self, jobs: Sequence[tuple[tuple[int, ...], int]], progress: Callable[[float], None]
-    ) -> None:
+    def run_queue(self, jobs: Sequence[TilesFrom], progress: Callable[[float], None]) -> Queue:
         """See `simulate.alone.LanesAlone`."""
         progress(0.0)
         for tokens, release in jobs:
@@ -378,6 +375,7 @@ class LanesInTurn(Channel):
             self.path.write(0, tile * hidden)
             self.path.read([messages], hidden, tile)
         progress(1.0)
+        return self.queues[0]
 
     def count_until(self, clock: int) -> list[LaneCounts]:
         """What the lanes have counted, each for itself."""

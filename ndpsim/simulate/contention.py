@@ -37,7 +37,7 @@ from ndpsim.simulate.lane import Bus, name_commands
 from ndpsim.simulate.latencies import read_latencies
 from ndpsim.simulate.machine import lower_machine
 from ndpsim.simulate.power import Energy
-from ndpsim.simulate.program import FIRST_CLOCK, waiting_ns
+from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.samples import Samples, sample_clocks
 from ndpsim.simulate.weights import named_weights
 
@@ -214,7 +214,7 @@ def _result(
     time_ns = ns(machine.clock_after(run.end) - FIRST_CLOCK)
     streamed = int(dimms.lane_values[:, state.DATA_END].max()) - FIRST_CLOCK
     times = queue.job_times(machine.after_start_ns)
-    waited_ns = waiting_ns(queue.jobs, times)
+    waited_ns = queue.waiting_ns(times)
     ndp_gbps = alone.weight_bytes * alone.weight_reads / (ns(streamed) - waited_ns)
     # To the last beat of data that the host read, or its last command.
     host_ends = (host_values[:, state.DATA_END].max(), bus_value[:, shared.LAST_COLUMN_CLOCK].max())

@@ -26,8 +26,8 @@ from ndpsim.simulate.alone import LanesAlone
 from ndpsim.simulate.lane import ensure_recordable, name_commands
 from ndpsim.simulate.machine import Machine, PlacedOnDimms, lower_machine, place_on_dimms
 from ndpsim.simulate.power import unit_work
-from ndpsim.simulate.program import FIRST_CLOCK, LAST_START, waiting_ns
-from ndpsim.simulate.weights import describe_weights, named_weights
+from ndpsim.simulate.program import FIRST_CLOCK, LAST_START, Queue, TilesFrom
+from ndpsim.simulate.weights import named_weights
 
 if TYPE_CHECKING:
     from ndpsim.simulate.channel import LanesInTurn
@@ -171,26 +171,26 @@ def simulate_expert(
     with hardware.errors_at_origins():
         machine = lower_machine(hardware)
         expert = place_on_dimms(machine, layout, weights)
-        widest = max(len(part.slice) for part in expert.layout.parts)
-        tilings = [machine.unit.tile(each, weights.hidden, widest).tokens for each in of_jobs]
+        tilings = [machine.unit.tile(each, weights.hidden, expert.slice).tokens for each in of_jobs]
     jobs = [(tiles, machine.release_tick(ns)) for tiles, ns in zip(tilings, released, strict=True)]
     _check_room(machine, expert, len(jobs))
     if record_commands:
         ensure_recordable(expert.layout.bursts * sum(map(len, tilings)))
     make: Any = _later("LanesInTurn") if machine.shared_commands else LanesAlone
     run: LanesAlone | LanesInTurn = make(machine, expert, record_commands, start_clock)
-    run.run_queue(jobs, progress)
+    queue = run.run_queue(jobs, progress)
     if exact_check:
-        _check(run, jobs)
+        _check(run, queue, jobs)
     config = {
         "hardware": machine.described,
-        **describe_weights(weights, model_name),
+        **expert.described,
+        "model": model_name,
         "tokens": of_jobs[0] if len(of_jobs) == 1 else list(of_jobs),
         "layout": layout,
         **({"release_ns": list(released)} if any(released) else {}),
         **({"start_clock": start_clock} if start_clock != FIRST_CLOCK else {}),
     }
-    return lookup.store(_result(run, config, stopwatch))
+    return lookup.store(_result(run, queue, config, stopwatch))
 
 
 def _over_refresh(
@@ -251,7 +251,7 @@ def _check_room(machine: Machine, expert: PlacedOnDimms, count: int) -> None:
         raise InputError(problem, key="tokens")
 
 
-def _check(run: Any, jobs: Sequence[tuple[tuple[int, ...], int]]) -> None:
+def _check(run: Any, one: Queue, jobs: Sequence[TilesFrom]) -> None:
     """Run everything once more, plainly, and compare.
 
     Raises:
@@ -261,25 +261,26 @@ def _check(run: Any, jobs: Sequence[tuple[tuple[int, ...], int]]) -> None:
         if not run.machine.unit.agrees_with_twin(run.expert.placed[0].interleaving, tokens):
             raise MismatchError("an array differs from its plain twin")
     again = run.plain_twin()
-    again.run_queue(jobs, lambda share: None)
-    one, other = run.queue, again.queue
+    other = again.run_queue(jobs, lambda share: None)
     if (one.end, one.spans) != (other.end, other.spans):
         raise MismatchError(f"the plain run ends at tick {other.end}, not {one.end}, or in other phases")
     run.ensure_same(again)
 
 
-def _result(run: LanesAlone | LanesInTurn, config: dict[str, Any], stopwatch: Stopwatch) -> ExpertResult:
-    machine, expert, jobs, weights = run.machine, run.expert, run.queue.jobs, run.expert.weights
+def _result(
+    run: LanesAlone | LanesInTurn, queue: Queue, config: dict[str, Any], stopwatch: Stopwatch
+) -> ExpertResult:
+    machine, expert, jobs, weights = run.machine, run.expert, queue.jobs, run.expert.weights
     after_start_ns, clock_ns = machine.after_start_ns, machine.clocks_ns(1)
     tiles, dimms = tuple(tokens for job in jobs for tokens in job.tokens), len(expert.of_dimm)
     tokens, reads = sum(tiles), len(tiles)
-    cycles = machine.clock_after(run.queue.end) - FIRST_CLOCK
+    cycles = machine.clock_after(queue.end) - FIRST_CLOCK
     time_ns = machine.clocks_ns(cycles)
     lanes = run.count_until(cycles + FIRST_CLOCK)
     used = [lane.counter for lane in lanes if lane.counter[state.READS_SERVED]]
     streamed = max(counter[state.DATA_END] for counter in used) - FIRST_CLOCK
-    times = run.queue.job_times(after_start_ns)
-    waited_ns = waiting_ns(jobs, times)
+    times = queue.job_times(after_start_ns)
+    waited_ns = queue.waiting_ns(times)
     peak_gbps = dimms * machine.lanes * machine.device.peak_gbps
     bandwidth_gbps = expert.layout.bytes * reads / (machine.clocks_ns(streamed) - waited_ns)
     skipped = sum(lane.lanes * lane.skipped for lane in lanes)
@@ -314,17 +315,17 @@ def _result(run: LanesAlone | LanesInTurn, config: dict[str, Any], stopwatch: St
         peak_bandwidth_gbps=peak_gbps,
         peak_fraction=bandwidth_gbps / peak_gbps,
         gflops=2 * 3 * weights.hidden * weights.intermediate * tokens / time_ns,
-        peak_gflops=dimms * machine.peak_gflops(weights),
+        peak_gflops=expert.peak_gflops,
         bound=max(busy, key=busy.__getitem__),
         busy=busy,
-        phases=run.queue.spans.phases(after_start_ns),
+        phases=queue.spans.phases(after_start_ns),
         commands=name_commands(issued, machine.device.standard),
         dimms=dimms,
         lanes=dimms * machine.lanes,
         lanes_simulated=len(lanes),
         stall_ns=idle_ns["fifo"],
         idle_ns=idle_ns,
-        communication_ns=machine.timebase.to_ns(run.queue.spans.communication_ticks()),
+        communication_ns=machine.timebase.to_ns(queue.spans.communication_ticks()),
         communication_bytes=dimms * 2 * weights.hidden * tokens * machine.unit.activation_bytes,
         fast_forwarded=skipped / (reads * expert.layout.bursts),
         token_tiles=tiles,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from ndpsim.traces import HEADER, CommandTrace
 __all__ = [
     "Bus",
     "Lane",
+    "LaneCounts",
     "LaneStream",
     "MakeChannel",
     "check_refresh",
@@ -257,6 +259,22 @@ def ensure_same(name: str, one: Bus, plain: Bus) -> None:
         different.append("what the multipliers did")
     if different:
         raise MismatchError(f"{name} differs from its plain run in {', '.join(different)}")
+
+
+class LaneCounts(NamedTuple):
+    """What lanes that run alike have counted: how many they are, and of each of them the rest.
+
+    `counter` (places in `dram.state`) and `issued` are those of its channel, `open_clocks` the clocks for
+    which banks were open, summed over all banks, `skipped` the reads that were fast-forwarded; `busy` the
+    ticks for which all its multipliers together had work.
+    """
+
+    lanes: int
+    counter: list[int]
+    issued: Ints
+    open_clocks: int
+    skipped: int
+    busy: float
 
 
 class Lane(Bus):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from ndpsim.simulate.lane import LaneStream, ensure_streams_fit
 from ndpsim.simulate.memory import bus_policy
 from ndpsim.simulate.power import dram_power, unit_energy
 from ndpsim.simulate.program import FIRST_CLOCK
+from ndpsim.simulate.weights import describe_weights
 from ndpsim.spec import lower
 from ndpsim.units import common_ticks, exact, frequency_period_ps
 
@@ -136,6 +138,9 @@ class PlacedOnDimms:
     placed: tuple[Placed, ...]
     of_dimm: tuple[int, ...]
     channels: tuple[tuple[int, ...], ...]  # what the DIMMs of a channel have, each such channel once
+    slice: int  # the largest part of the intermediate dimension that a DIMM has
+    peak_gflops: float
+    described: Mapping[str, Any]  # for the result: the weights as plain data
 
 
 @functools.lru_cache(maxsize=_CACHED)
@@ -165,6 +170,9 @@ def place_on_dimms(machine: Machine, name: str, weights: ExpertWeights, base: in
         ),
         of_dimm=of_dimm,
         channels=tuple(set(map(tuple, of_channel))),
+        slice=max(size for size, _ in sizes),
+        peak_gflops=len(of_dimm) * machine.peak_gflops(weights),
+        described=describe_weights(weights, None),
     )
 
 

@@ -13,26 +13,16 @@ activations take the place of the results and wait until those have left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.results.expert import JobTime, Phase
 
-__all__ = [
-    "DOWN",
-    "FIRST_CLOCK",
-    "GATE_UP",
-    "LAST_START",
-    "Job",
-    "LaneCounts",
-    "Lanes",
-    "Queue",
-    "waiting_ns",
-]
+__all__ = ["DOWN", "FIRST_CLOCK", "GATE_UP", "LAST_START", "Awaited", "Job", "Queue", "TilesFrom"]
 
 GATE_UP, DOWN = 0, 1  #: The regions of an expert.
 FIRST_CLOCK = 1  #: Of a program: the clock of the first DRAM command.
@@ -42,6 +32,8 @@ _REGIONS = ("gate-up", "down")
 
 T = TypeVar("T")
 Ints = NDArray[np.int64]
+#: The tokens of each tile of a job, and its release: the tick before which nothing of it is done.
+TilesFrom = tuple[tuple[int, ...], int]
 #: Yields each thing that has to be awaited, and returns what was asked for.
 Awaited = Generator[int, None, T]
 
@@ -62,22 +54,6 @@ class Job:
     tiles: range
     release: int = 0
     expert: Any = None
-
-
-class LaneCounts(NamedTuple):
-    """What lanes that run alike have counted: how many they are, and of each of them the rest.
-
-    `counter` (places in `dram.state`) and `issued` are those of its channel, `open_clocks` the clocks for
-    which banks were open, summed over all banks, `skipped` the reads that were fast-forwarded; `busy` the
-    ticks for which all its multipliers together had work.
-    """
-
-    lanes: int
-    counter: list[int]
-    issued: Ints
-    open_clocks: int
-    skipped: int
-    busy: float
 
 
 class Lanes(Protocol):
@@ -199,6 +175,12 @@ class Queue:
             for job, (start, end) in zip(self.jobs, spans, strict=True)
         )
 
+    def waiting_ns(self, times: Sequence[JobTime]) -> float:
+        """For how long nothing was under way because the next job was not released yet."""
+        ends = [0.0, *(time.end_ns for time in times[:-1])]
+        waits = zip(self.jobs, times, ends, strict=True)
+        return sum((time.start_ns - end for job, time, end in waits if job.release), 0.0)
+
     def _run(self) -> Iterator[int]:
         """The program of all jobs that are there."""
         while self._begun < len(self.jobs):
@@ -230,10 +212,3 @@ class Queue:
         sums = yield from self.lanes.multiply(region, tokens, release)
         self.spans.record(_REGIONS[region], tile, release, [int(rows.max()) for rows in sums])
         return sums
-
-
-def waiting_ns(jobs: Iterable[Job], times: Sequence[JobTime]) -> float:
-    """For how long nothing was under way because the next of some jobs in turn was not released yet."""
-    ends = [0.0, *(time.end_ns for time in times[:-1])]
-    waits = zip(jobs, times, ends, strict=True)
-    return sum((time.start_ns - end for job, time, end in waits if job.release), 0.0)
