@@ -10,13 +10,13 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ndpsim.arguments import Progress
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import Controller, ScanController, make_controller
 from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.simulate.host_path import host_path
-from ndpsim.simulate.lane import Lane, LaneCounts, command_traces, ensure_same
+from ndpsim.simulate.lane import Ints, Lane, LaneCounts, command_traces, ensure_same
 from ndpsim.simulate.machine import Machine, Placed, PlacedOnDimms, every_lane
 from ndpsim.simulate.program import FIRST_CLOCK, GATE_UP, Awaited, Job, Queue, TilesFrom
 from ndpsim.spec import Tables
@@ -26,7 +26,6 @@ __all__ = ["LanesAlone"]
 
 _LATENCY_PLACES = 1  # single reads of a lane are not reported, only their sum
 
-Ints = NDArray[np.int64]
 MakeLane = Callable[[Tables, state.Policy, Schedule], Controller]
 
 
@@ -84,7 +83,7 @@ class LanesAlone:
             for stream in placed.streams
         ]
 
-    def run_queue(self, jobs: Sequence[TilesFrom], progress: Callable[[float], None]) -> Queue:
+    def run_queue(self, jobs: Sequence[TilesFrom], progress: Progress) -> Queue:
         """Run experts in turn, each given by the tokens of its tiles and its release; returns their queue."""
         queue = Queue(self, self.machine.activated)
         for tokens, release in jobs:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ndpsim.arguments import Progress
 from ndpsim.dimm import common
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.arbitrations import make_arbitration
@@ -23,7 +23,7 @@ from ndpsim.dram import state
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.layout import ExpertWeights
 from ndpsim.simulate.host_path import host_path
-from ndpsim.simulate.lane import LaneCounts, decode_commands, merge_commands
+from ndpsim.simulate.lane import Ints, LaneCounts, decode_commands, merge_commands
 from ndpsim.simulate.machine import Machine, Placed, PlacedOnDimms, every_lane, place_on_dimms
 from ndpsim.simulate.power import Energy
 from ndpsim.simulate.program import DOWN, FIRST_CLOCK, Awaited, Job, Queue, TilesFrom
@@ -34,7 +34,6 @@ from ndpsim.traces import CommandTrace
 
 __all__ = ["Channel", "LanesInTurn", "QueuedExpert", "make_setup"]
 
-Ints = NDArray[np.int64]
 
 _STARVATION_CLOCKS = 16384  # clocks: long against row changes and refreshes, short against an expert
 _DATA = [READ, WRITE, READ_AP, WRITE_AP]
@@ -363,7 +362,7 @@ class LanesInTurn(Channel):
         super().__init__(machine, setup, recording=recording, readable=readable)
         self.expert, self.start_clock, self.path = expert, start_clock, host_path(machine, expert)
 
-    def run_queue(self, jobs: Sequence[TilesFrom], progress: Callable[[float], None]) -> Queue:
+    def run_queue(self, jobs: Sequence[TilesFrom], progress: Progress) -> Queue:
         """See `simulate.alone.LanesAlone`."""
         progress(0.0)
         for tokens, release in jobs:

@@ -9,14 +9,13 @@ others, so all of them are simulated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ndpsim.arguments import flag, progress_function, text, whole_number
+from ndpsim.arguments import Progress, flag, progress_function, text, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.arbitrations import checked_arbitration
@@ -33,7 +32,7 @@ from ndpsim.simulate.channel import Channel, make_setup
 from ndpsim.simulate.expert import release_times, simulate_expert, token_counts
 from ndpsim.simulate.geometry import ensure_on_channel
 from ndpsim.simulate.host_traffic import PATTERNS, HostTraffic, RequestRound, host_round
-from ndpsim.simulate.lane import Bus, name_commands
+from ndpsim.simulate.lane import Bus, Ints, name_commands
 from ndpsim.simulate.latencies import read_latencies
 from ndpsim.simulate.machine import lower_machine
 from ndpsim.simulate.power import Energy
@@ -43,8 +42,6 @@ from ndpsim.simulate.weights import named_weights
 
 __all__ = ["simulate_contention"]
 
-Ints = NDArray[np.int64]
-Progress = Callable[[float], None]
 
 _MOST_SLOWDOWN = 100  # of the NDP unit; what is slower is given up as starved
 _MAX_SLICE = 1 << 30

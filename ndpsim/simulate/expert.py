@@ -9,10 +9,9 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ndpsim._later import import_home
-from ndpsim.arguments import flag, number, progress_function, several, text, whole_number
+from ndpsim.arguments import Progress, flag, number, progress_function, several, text, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram import state
 from ndpsim.dram.refresh_policies import Schedule
@@ -23,7 +22,7 @@ from ndpsim.results.cache import Lookup, ResultCache
 from ndpsim.results.expert import ExpertResult, OverRefresh
 from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.simulate.alone import LanesAlone
-from ndpsim.simulate.lane import ensure_recordable, name_commands
+from ndpsim.simulate.lane import Ints, ensure_recordable, name_commands
 from ndpsim.simulate.machine import Machine, PlacedOnDimms, lower_machine, place_on_dimms
 from ndpsim.simulate.power import unit_work
 from ndpsim.simulate.program import FIRST_CLOCK, LAST_START, Queue, TilesFrom
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["MAX_TOKENS", "simulate_expert"]
 
 T = TypeVar("T")
-Ints = NDArray[np.int64]
-Progress = Callable[[float], None]
 
 #: Most tokens of one expert; more belong into a batch of calls.
 MAX_TOKENS = 16384

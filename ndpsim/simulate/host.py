@@ -8,15 +8,14 @@ to the next rank: so rank changes are few and the next rank's rows open behind t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ndpsim.arguments import flag, progress_function, text
+from ndpsim.arguments import Progress, flag, progress_function, text
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram import state
 from ndpsim.dram.engines import ScanController, make_controller
@@ -29,6 +28,7 @@ from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.simulate.geometry import ensure_on_channel, geometry_of
 from ndpsim.simulate.lane import (
     Bus,
+    Ints,
     MakeChannel,
     command_traces,
     ensure_recordable,
@@ -43,8 +43,6 @@ from ndpsim.spec import Tables, lower
 
 __all__ = ["HostBus", "host_buses", "simulate_host_read"]
 
-Ints = NDArray[np.int64]
-Progress = Callable[[float], None]
 
 _BYTES_OF_A_BURST = 128  # memory, measured and rounded up
 

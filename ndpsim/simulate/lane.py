@@ -22,6 +22,7 @@ from ndpsim.traces import HEADER, CommandTrace
 
 __all__ = [
     "Bus",
+    "Ints",
     "Lane",
     "LaneCounts",
     "LaneStream",

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ndpsim.caching import cached_by_identity
 from ndpsim.config import Hardware
@@ -18,7 +17,7 @@ from ndpsim.dram import sink, state
 from ndpsim.layout import ExpertWeights, Interleaving, LaneShare, Layout
 from ndpsim.ndp import ActivationUnit, find_unit
 from ndpsim.simulate.geometry import geometry_of
-from ndpsim.simulate.lane import LaneStream, ensure_streams_fit
+from ndpsim.simulate.lane import Ints, LaneStream, ensure_streams_fit
 from ndpsim.simulate.memory import bus_policy
 from ndpsim.simulate.power import dram_power, unit_energy
 from ndpsim.simulate.program import FIRST_CLOCK
@@ -28,7 +27,6 @@ from ndpsim.units import common_ticks, exact, frequency_period_ps
 
 __all__ = ["Machine", "Placed", "PlacedOnDimms", "every_lane", "lower_machine", "place_on_dimms"]
 
-Ints = NDArray[np.int64]
 
 _CACHED = 16  # hardware and placed experts that are cached for the next call
 

@@ -12,7 +12,6 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ndpsim.arguments import flag, number, several, shown, text, whole_number
 from ndpsim.config import Hardware, load_hardware
@@ -32,7 +31,7 @@ from ndpsim.simulate.expert import MAX_TOKENS
 from ndpsim.simulate.geometry import ensure_on_channel, geometry_of
 from ndpsim.simulate.host import HostBus, host_buses
 from ndpsim.simulate.host_traffic import HostTraffic, host_round
-from ndpsim.simulate.lane import name_commands
+from ndpsim.simulate.lane import Ints, name_commands
 from ndpsim.simulate.latencies import read_latencies
 from ndpsim.simulate.machine import lower_machine
 from ndpsim.simulate.power import Energy, unit_work
@@ -44,7 +43,6 @@ from ndpsim.simulate.weights import named_weights
 
 __all__ = ["Session", "simulate_dimm"]
 
-Ints = NDArray[np.int64]
 _NONE: Ints = np.zeros(0, dtype=np.int64)
 _MAX_SLICE = 1 << 30
 _MOST_LAG = 2048  # clocks, of a host read: longer than all ranks' refreshes, short against an expert

@@ -11,9 +11,9 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from ndpsim.arguments import flag, instance, path_of, progress_function, shown
+from ndpsim.arguments import Progress, flag, instance, path_of, progress_function, shown
 from ndpsim.dram import state
 from ndpsim.dram.engines import Controller, ScanController, make_controller
 from ndpsim.dram.mapping import Coordinates, map_addresses
@@ -24,7 +24,7 @@ from ndpsim.results.cache import Lookup, ResultCache, chosen_cache
 from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.results.trace import TraceResult
 from ndpsim.simulate.idle import IdleTime
-from ndpsim.simulate.lane import Bus, MakeChannel, command_traces, ensure_same, name_commands
+from ndpsim.simulate.lane import Bus, Ints, MakeChannel, command_traces, ensure_same, name_commands
 from ndpsim.simulate.latencies import latency_distribution, latency_histogram, read_latencies
 from ndpsim.simulate.memory import Memory
 from ndpsim.simulate.power import dram_power
@@ -34,8 +34,6 @@ from ndpsim.traces import BYTES_OF_A_REQUEST, Requests, read_requests
 
 __all__ = ["counters", "run_requests", "run_trace"]
 
-Ints = NDArray[np.int64]
-Progress = Callable[[float], None]
 
 _CHUNK = 1 << 18  # requests between two reports of progress
 _LATEST = 10**18  # clocks: less than `dram.state.FAR`, with all that is added to one
