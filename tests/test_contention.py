@@ -25,7 +25,7 @@ from ndpsim.simulate import (
     simulate_contention,
     simulate_expert,
 )
-from ndpsim.simulate.channel import Channel, make_setup
+from ndpsim.simulate.channel import Channel
 from ndpsim.simulate.host_traffic import HostTraffic, host_round
 from ndpsim.simulate.machine import lower_machine, place_on_dimms
 from ndpsim.simulate.weights import named_weights
@@ -61,10 +61,10 @@ def run_quietly(hardware, expert, tokens, arbitration, bits):
     """The expert on the shared DIMM, with a host that asks for nothing."""
     machine = lower_machine(hardware)
     weights, _ = named_weights(expert, bits)
-    run = Channel(machine, make_setup(machine, arbitration, 100), recording=True)
+    run = Channel(machine, arbitration, 100, recording=True)
     run.add_expert(0, weights, tokens)
     run.run_to_end()
-    phases = run.queues[0].spans.phases(machine.after_start_ns)
+    phases = run.queues[0].phases(machine.after_start_ns)
     return run.dimms.clock - 1, phases, run.command_traces()
 
 

@@ -48,13 +48,13 @@ def _run(jobs, late=(0,)):
     queue.advance()
     while queue.goal is not None:
         queue.advance()
-    return queue.end, queue.spans, queue
+    return queue.end, queue
 
 
 def test_a_tile_goes_through_its_phases_in_order():
-    end, spans, queue = _run([((7,), 0)])
+    end, queue = _run([((7,), 0)])
     # Written by 11; rows at 16..19; the last hidden value is known at 19, activated at 26; down at 31, 32, 33.
-    assert spans.of_phase == {
+    assert queue.of_phase == {
         ("activations-in", 0): (1, 11),
         ("gate-up", 0): (11, 19),
         ("activation", 0): (17, 26),
@@ -94,8 +94,8 @@ def test_each_answer_is_awaited():
 
 
 def test_tiles_and_jobs_begin_when_the_results_before_them_have_left():
-    end, spans, queue = _run([((7, 7), 0), ((1,), 0)])
-    starts = [spans.of_phase["activations-in", tile][0] for tile in range(3)]
+    end, queue = _run([((7, 7), 0), ((1,), 0)])
+    starts = [queue.of_phase["activations-in", tile][0] for tile in range(3)]
     assert starts == [1, 36, 71]  # a tile of seven tokens takes 35 ticks
     assert end == 71 + 35 - 6  # of one token, six less in activation
     assert [tuple(vars(one).values()) for one in queue.job_times(float)] == [
@@ -105,16 +105,16 @@ def test_tiles_and_jobs_begin_when_the_results_before_them_have_left():
 
 
 def test_a_job_does_not_begin_before_it_is_released():
-    end, spans, _ = _run([((7,), 0), ((7,), 1000)])
-    assert spans.of_phase["activations-in", 1] == (1000, 1010)
+    end, queue = _run([((7,), 0), ((7,), 1000)])
+    assert queue.of_phase["activations-in", 1] == (1000, 1010)
     assert end == 1035
 
 
 @pytest.mark.parametrize("late", [(0, 100), (100, 0)])
 def test_phases_of_several_dimms_last_from_the_first_start_to_the_last_end(late):
-    end, spans, _ = _run([((7,), 0)], late=late)
-    assert spans.of_phase["gate-up", 0] == (11, 119)
-    assert spans.of_phase["down", 0] == (26, 233)
-    assert spans.of_phase["result-out", 0] == (32, 236)
+    end, queue = _run([((7,), 0)], late=late)
+    assert queue.of_phase["gate-up", 0] == (11, 119)
+    assert queue.of_phase["down", 0] == (26, 233)
+    assert queue.of_phase["result-out", 0] == (32, 236)
     assert end == 236
-    assert spans.communication_ticks() == 10 + 3
+    assert queue.communication_ticks() == 10 + 3

@@ -32,21 +32,15 @@ from ndpsim.spec import lower
 from ndpsim.spec.standard import READ, READ_AP, WRITE, WRITE_AP
 from ndpsim.traces import CommandTrace
 
-__all__ = ["Channel", "LanesInTurn", "QueuedExpert", "make_setup"]
+__all__ = ["Channel", "LanesInTurn", "QueuedExpert"]
 
 
 _STARVATION_CLOCKS = 16384  # clocks: long against row changes and refreshes, short against an expert
 _DATA = [READ, WRITE, READ_AP, WRITE_AP]
 
 
-def make_setup(
-    machine: Machine, arbitration: str, slice_clocks: int, start_clock: int = FIRST_CLOCK
-) -> shared.Setup:
-    """What a channel with such DIMMs runs under. Clocks count from 1, which is `start_clock` to refresh.
-
-    Raises:
-        InputError: the ranks of a sub-channel are in lock step.
-    """
+def _make_setup(machine: Machine, arbitration: str, slice_clocks: int, start_clock: int) -> shared.Setup:
+    """What a channel with such DIMMs runs under. Clocks count from 1, which is `start_clock` to refresh."""
     if machine.lock_step:
         problem = "ranks in lock step (broadcast) beside the host, or with experts on several DIMMs"
         raise InputError(f"not supported: {problem}", key="dimm.command_bus")
@@ -172,11 +166,15 @@ class Channel:
 
     Args:
         machine: its DIMMs.
-        setup: what they run under.
+        arbitration, slice_clocks: between NDP units and the host.
         dimms: how many of them, the first, may run experts.
         recording: keep all commands.
+        start_clock: the DRAM clock of the first, by which refreshes fall due.
         open_rows: see `dimm.engines.SharedDimms`.
         readable: on the readable arbiter.
+
+    Raises:
+        InputError: the ranks of a sub-channel are in lock step, or the controller issues to several at once.
 
     Attributes:
         queues: of each of these DIMMs.
@@ -188,13 +186,16 @@ class Channel:
     def __init__(
         self,
         machine: Machine,
-        setup: shared.Setup,
+        arbitration: str,
+        slice_clocks: int,
         dimms: int = 1,
         recording: bool = False,
+        start_clock: int = FIRST_CLOCK,
         open_rows: Iterable[OpenRow] = (),
         readable: bool = False,
     ) -> None:
-        self.machine, self.setup = machine, setup
+        self.machine = machine
+        self.setup = setup = _make_setup(machine, arbitration, slice_clocks, start_clock)
         lanes, buses = dimms * machine.lanes, machine.host_buses
         make = ReadableDimms if readable else make_dimms
         self.dimms = make(setup, lanes, buses, 1, recording, open_rows)
@@ -358,8 +359,7 @@ class LanesInTurn(Channel):
         if len(expert.of_dimm) > 1:
             problem = "an expert on several DIMMs whose ranks take turns on a command bus"
             raise InputError(f"not supported: {problem}", key="dimm.command_bus")
-        setup = make_setup(machine, "ndp-first", 1, start_clock)
-        super().__init__(machine, setup, recording=recording, readable=readable)
+        super().__init__(machine, "ndp-first", 1, 1, recording, start_clock, readable=readable)
         self.expert, self.start_clock, self.path = expert, start_clock, host_path(machine, expert)
 
     def run_queue(self, jobs: Sequence[TilesFrom], progress: Progress) -> Queue:

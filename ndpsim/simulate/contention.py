@@ -28,7 +28,7 @@ from ndpsim.results.cache import Lookup, ResultCache
 from ndpsim.results.contention import ContentionResult
 from ndpsim.results.expert import ExpertResult
 from ndpsim.results.stopwatch import Stopwatch
-from ndpsim.simulate.channel import Channel, make_setup
+from ndpsim.simulate.channel import Channel
 from ndpsim.simulate.expert import release_times, simulate_expert, token_counts
 from ndpsim.simulate.geometry import ensure_on_channel
 from ndpsim.simulate.host_traffic import PATTERNS, HostTraffic, RequestRound, host_round
@@ -162,8 +162,7 @@ def simulate_contention(
     )
 
     machine = lower_machine(hardware)
-    setup = make_setup(machine, arbitration, slice_clocks)
-    run = Channel(machine, setup, recording=record_commands)
+    run = Channel(machine, arbitration, slice_clocks, recording=record_commands)
     for each, ns in zip(of_jobs, released, strict=True):
         run.add_expert(0, weights, each, machine.release_tick(ns))
     requests = host_round(hardware, host, run.first_free_place[0])
@@ -255,7 +254,7 @@ def _result(
         bus_rank_switches=int(bus_value[:, shared.RANK_SWITCHES].sum()),
         commands=name_commands(run.issued(), run.machine.device.standard),
         jobs=times,
-        phases=queue.spans.phases(machine.after_start_ns),
+        phases=queue.phases(machine.after_start_ns),
         token_tiles=tuple(tokens for job in queue.jobs for tokens in job.tokens),
         lanes=machine.lanes,
         by_lane=tuple(

@@ -259,7 +259,7 @@ def _check(run: Any, one: Queue, jobs: Sequence[TilesFrom]) -> None:
             raise MismatchError("an array differs from its plain twin")
     again = run.plain_twin()
     other = again.run_queue(jobs, lambda share: None)
-    if (one.end, one.spans) != (other.end, other.spans):
+    if (one.end, one.of_phase) != (other.end, other.of_phase):
         raise MismatchError(f"the plain run ends at tick {other.end}, not {one.end}, or in other phases")
     run.ensure_same(again)
 
@@ -315,14 +315,14 @@ def _result(
         peak_gflops=expert.peak_gflops,
         bound=max(busy, key=busy.__getitem__),
         busy=busy,
-        phases=queue.spans.phases(after_start_ns),
+        phases=queue.phases(after_start_ns),
         commands=name_commands(issued, machine.device.standard),
         dimms=dimms,
         lanes=dimms * machine.lanes,
         lanes_simulated=len(lanes),
         stall_ns=idle_ns["fifo"],
         idle_ns=idle_ns,
-        communication_ns=machine.timebase.to_ns(queue.spans.communication_ticks()),
+        communication_ns=machine.timebase.to_ns(queue.communication_ticks()),
         communication_bytes=dimms * 2 * weights.hidden * tokens * machine.unit.activation_bytes,
         fast_forwarded=skipped / (reads * expert.layout.bursts),
         token_tiles=tiles,

@@ -14,7 +14,7 @@ activations take the place of the results and wait until those have left.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -99,40 +99,6 @@ class Lanes(Protocol):
         """
 
 
-@dataclass
-class Spans:
-    """When each phase of a program ran, in ticks; of several DIMMs from the first start to the last end."""
-
-    of_phase: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
-
-    def record(self, name: str, tile: int, starts: Sequence[int], ends: Sequence[int]) -> None:
-        """A phase of a tile ran on DIMMs."""
-        self.of_phase[name, tile] = min(starts), max(ends)
-
-    def phases(self, ns: Callable[[int], float]) -> tuple[Phase, ...]:
-        """In order of start; `ns` turns ticks into ns after the first DRAM command."""
-        found = [
-            Phase(name, tile, ns(start), ns(end)) for (name, tile), (start, end) in self.of_phase.items()
-        ]
-        return tuple(sorted(found, key=lambda phase: phase.start_ns))
-
-    def of_job(self, job: Job) -> tuple[int | None, int | None]:
-        """When a job's first activations began to come and the host had its last result; None: not yet."""
-        start, _ = self.of_phase.get(("activations-in", job.tiles[0]), (None, None))
-        _, end = self.of_phase.get(("result-out", job.tiles[-1]), (None, None))
-        return start, end
-
-    def communication_ticks(self) -> int:
-        """For how long activations or results were on their way and no DIMM multiplied."""
-        total = 0
-        for (name, tile), (start, end) in self.of_phase.items():
-            if name == "activations-in":
-                total += end - start
-            elif name == "result-out":
-                total += end - self.of_phase["down", tile][1]
-        return total
-
-
 class Queue:
     """Experts in turn on the same lanes, and the program of the one that is under way; times are ticks.
 
@@ -143,7 +109,7 @@ class Queue:
 
     Attributes:
         jobs: all experts so far.
-        spans: when phases ran, of all jobs.
+        of_phase: when each phase of each tile ran; of several DIMMs from the first start to the last end.
         end: when the host had the last result of the last job that is done.
         goal: what the program waits for; None: no job is under way.
     """
@@ -151,7 +117,8 @@ class Queue:
     def __init__(self, lanes: Lanes, activated: Callable[[Ints, int], int]) -> None:
         self.lanes, self._activated = lanes, activated
         self.jobs: list[Job] = []
-        self.spans, self.end = Spans(), lanes.now
+        self.of_phase: dict[tuple[str, int], tuple[int, int]] = {}
+        self.end = lanes.now
         self.goal: int | None = None
         self._begun, self._steps = 0, self._run()
 
@@ -167,13 +134,36 @@ class Queue:
             self._steps = self._run()
         self.goal = next(self._steps, None)
 
+    def phases(self, ns: Callable[[int], float]) -> tuple[Phase, ...]:
+        """In order of start; `ns` turns ticks into ns after the first DRAM command."""
+        found = [
+            Phase(name, tile, ns(start), ns(end)) for (name, tile), (start, end) in self.of_phase.items()
+        ]
+        return tuple(sorted(found, key=lambda phase: phase.start_ns))
+
+    def span_of(self, job: Job) -> tuple[int | None, int | None]:
+        """When a job's first activations began to come and the host had its last result; None: not yet."""
+        start, _ = self.of_phase.get(("activations-in", job.tiles[0]), (None, None))
+        _, end = self.of_phase.get(("result-out", job.tiles[-1]), (None, None))
+        return start, end
+
     def job_times(self, ns: Callable[[int], float]) -> tuple[JobTime, ...]:
-        """Of all jobs, which are done; `ns` as in `Spans.phases`."""
-        spans = [self.spans.of_job(job) for job in self.jobs]
+        """Of all jobs, which are done; `ns` as in `phases`."""
+        spans = [self.span_of(job) for job in self.jobs]
         return tuple(
             JobTime(sum(job.tokens), ns(start or 0), ns(end or 0))
             for job, (start, end) in zip(self.jobs, spans, strict=True)
         )
+
+    def communication_ticks(self) -> int:
+        """For how long activations or results were on their way and no DIMM multiplied."""
+        total = 0
+        for (name, tile), (start, end) in self.of_phase.items():
+            if name == "activations-in":
+                total += end - start
+            elif name == "result-out":
+                total += end - self.of_phase["down", tile][1]
+        return total
 
     def waiting_ns(self, times: Sequence[JobTime]) -> float:
         """For how long nothing was under way because the next job was not released yet."""
@@ -194,7 +184,7 @@ class Queue:
 
     def _tile(self, tile: int, tokens: int, start: int) -> Awaited[int]:
         """The program of a tile of tokens, see the top of this module; returns when it ends."""
-        lanes, record = self.lanes, self.spans.record
+        lanes, record = self.lanes, self._record
         arrived = yield from lanes.write_activations(tokens, start)
         record("activations-in", tile, [start], arrived)
         sums = yield from self._multiply(GATE_UP, tile, tokens, arrived)
@@ -210,5 +200,9 @@ class Queue:
 
     def _multiply(self, region: int, tile: int, tokens: int, release: list[int]) -> Awaited[list[Ints]]:
         sums = yield from self.lanes.multiply(region, tokens, release)
-        self.spans.record(_REGIONS[region], tile, release, [int(rows.max()) for rows in sums])
+        self._record(_REGIONS[region], tile, release, [int(rows.max()) for rows in sums])
         return sums
+
+    def _record(self, name: str, tile: int, starts: Sequence[int], ends: Sequence[int]) -> None:
+        """A phase of a tile ran on DIMMs."""
+        self.of_phase[name, tile] = min(starts), max(ends)

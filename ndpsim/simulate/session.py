@@ -26,7 +26,7 @@ from ndpsim.link.requests import bits_by_stage
 from ndpsim.moe import Expert, MoeShape
 from ndpsim.results.session import DimmResult, ExpertRun, HostRun, RelayoutRun
 from ndpsim.results.stopwatch import Stopwatch
-from ndpsim.simulate.channel import Channel, make_setup
+from ndpsim.simulate.channel import Channel
 from ndpsim.simulate.expert import MAX_TOKENS
 from ndpsim.simulate.geometry import ensure_on_channel, geometry_of
 from ndpsim.simulate.host import HostBus, host_buses
@@ -86,15 +86,13 @@ class Session:
         self.hardware = load_hardware(hw, sets)
         ensure_on_channel(self.hardware)
         with self.hardware.errors_at_origins():
-            machine = lower_machine(self.hardware)
-            setup = make_setup(machine, arbitration, slice_clocks, start_clock)
+            self.machine = machine = lower_machine(self.hardware)
         on_channel = len(machine.geometry.dimms_of(0))
         count = on_channel if dimms is None else whole_number(dimms, "dimms", 1, on_channel)
-        rows = several(
-            open_rows, "open_rows", lambda row, _: _checked_row(row, setup.host_tables.ranks, machine.device)
-        )
-        self.machine = machine
-        self._run = Channel(machine, setup, count, recording, rows)
+        ranks = on_channel * machine.geometry.ranks
+        rows = several(open_rows, "open_rows", lambda row, _: _checked_row(row, ranks, machine.device))
+        with self.hardware.errors_at_origins():
+            self._run = Channel(machine, arbitration, slice_clocks, count, recording, start_clock, rows)
         self._config = {
             "hardware": machine.described,
             "dimms": count,
@@ -357,7 +355,7 @@ def _checked_row(row: Any, ranks: int, device: Any) -> OpenRow:
 def _expert_run(run: Channel, job: Job) -> ExpertRun:
     """An expert."""
     dimm, ns = job.expert.dimm, run.machine.after_start_ns
-    start, end = run.queues[dimm].spans.of_job(job)
+    start, end = run.queues[dimm].span_of(job)
     start_ns, end_ns = None if start is None else ns(start), None if end is None else ns(end)
     return ExpertRun(dimm, sum(job.tokens), start_ns, end_ns)
 
@@ -392,7 +390,7 @@ def _channel_energy(run: Channel, hardware: Hardware) -> Energy:
     """The energy of the DIMMs with NDP units; of relayouts, that of all engines and links of the machine."""
     machine, works = run.machine, []
     for job in run.experts:
-        expert, ran = job.expert, run.queues[job.expert.dimm].spans.of_phase
+        expert, ran = job.expert, run.queues[job.expert.dimm].of_phase
         tiles = zip(job.tiles, job.tokens, strict=True)
         done = [tokens for tile, tokens in tiles if ("result-out", tile) in ran]
         read = len(done) * sum(region.bytes for region in expert.placed.interleaving.regions)
