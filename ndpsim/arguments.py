@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from ndpsim.errors import InputError, one_of
 
 __all__ = [
+    "Progress",
     "choice",
     "flag",
     "instance",
@@ -28,6 +29,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+#: What is told of a simulation under way: the share of its work that is done.
+Progress = Callable[[float], None]
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
@@ -157,7 +160,7 @@ def instance(value: Any, name: str, kind: type[T]) -> T:
     return value
 
 
-def progress_function(value: Any, name: str = "progress") -> Callable[[float], None]:
+def progress_function(value: Any, name: str = "progress") -> Progress:
     """What to call with the share of work done; None: nothing is called.
 
     Raises:
@@ -167,5 +170,5 @@ def progress_function(value: Any, name: str = "progress") -> Callable[[float], N
         return lambda share: None
     if not callable(value):
         raise InputError(f"{shown(value)} is no function of the share of work done", key=name)
-    called: Callable[[float], None] = value
+    called: Progress = value
     return called

@@ -34,7 +34,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         raise AssertionError("ran before the mistake was found")
 
     monkeypatch.setattr("ndpsim.simulate.lane.run_channel", ran)
-    monkeypatch.setattr("ndpsim.simulate.bus.run_channel", ran)
     monkeypatch.chdir(tmp_path)
     Path("addresses").write_text("LD 0x40\nST 0x80\n")
     Path("places").write_text("R 0,0,1,3,9674,61\n")

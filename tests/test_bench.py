@@ -188,10 +188,10 @@ def test_an_expert_is_compared_with_the_hardware_and_with_its_plain_run():
 
 
 def test_a_plain_run_that_disagrees_fails_by_the_name_of_the_row(monkeypatch):
-    def different(*programs):
+    def different(*lanes):
         raise MismatchError("lane 3 differs from its plain run in its counters")
 
-    monkeypatch.setattr("ndpsim.simulate.alone.compare_lanes", different)
+    monkeypatch.setattr("ndpsim.simulate.alone.ensure_same", different)
     call = ExpertCall("expert_trimoe", "an expert", "trimoe", "qwen3-30b-a3b", Work(1, 1, {}))
     with pytest.raises(MismatchError, match="expert_trimoe: lane 3 differs"):
         call.run(1)

@@ -25,11 +25,11 @@ from ndpsim.simulate import (
     simulate_contention,
     simulate_expert,
 )
-from ndpsim.simulate.channel import ChannelRun, make_setup
-from ndpsim.simulate.host_traffic import HostTraffic, host_round, make_round
+from ndpsim.simulate.channel import Channel
+from ndpsim.simulate.host_traffic import HostTraffic, host_round
 from ndpsim.simulate.machine import lower_machine, place_on_dimms
 from ndpsim.simulate.weights import named_weights
-from ndpsim.spec import lower, resolve
+from ndpsim.spec import lower
 from ndpsim.traces import Requests
 
 SMALL = Expert(512, 256)
@@ -61,12 +61,11 @@ def run_quietly(hardware, expert, tokens, arbitration, bits):
     """The expert on the shared DIMM, with a host that asks for nothing."""
     machine = lower_machine(hardware)
     weights, _ = named_weights(expert, bits)
-    run = ChannelRun(machine, make_setup(machine, arbitration, 100), 1, True)
+    run = Channel(machine, arbitration, 100, recording=True)
     run.add_expert(0, weights, tokens)
-    run.run()
-    clock = -(-run.end // machine.dram_ticks)
-    run.run_until(clock)
-    return clock - 1, run.phases(0), tuple(run.commands_of_lanes())
+    run.run_to_end()
+    phases = run.queues[0].phases(machine.after_start_ns)
+    return run.dimms.clock - 1, phases, run.command_traces()
 
 
 @pytest.mark.parametrize("arbitration", ARBITRATIONS)
@@ -329,7 +328,7 @@ def test_the_host_alone_is_a_channel_with_the_ranks_of_all_its_dimms(pattern, ma
     weights, _ = named_weights(SMALL, 16)
     requests = host_round(hardware, traffic, place_on_dimms(machine, "localized", weights).end)
     count = result.host_requests
-    again = np.arange(count) % len(requests.row)
+    again = np.arange(count) % len(requests.write)
     pace, per = requests.pace
     alone = run_requests(
         Requests(
@@ -339,7 +338,7 @@ def test_the_host_alone_is_a_channel_with_the_ranks_of_all_its_dimms(pattern, ma
                 [
                     np.zeros(count, dtype=np.int64),
                     *(
-                        getattr(requests, name)[again]
+                        getattr(requests.at, name)[again]
                         for name in ("rank", "bankgroup", "bank", "row", "column")
                     ),
                 ],
@@ -433,9 +432,10 @@ def test_a_trace_by_coordinates_is_refused(tmp_path):
 
 
 def test_weights_that_leave_the_host_no_row_are_refused():
-    device = resolve("DDR5", "DDR5_8Gb_x8", "DDR5_4800AN")
+    hardware = load_hardware("trimoe")
+    places = hardware.lane_device().capacity_bytes // hardware.lane_device().burst_bytes
     with pytest.raises(InputError, match="leave the host none"):
-        make_round(HostTraffic(None, 1.0, "random"), device, "RoBaRaCoCh", 2, 4, device.rows)
+        host_round(hardware, HostTraffic(None, 1.0, "random"), places)
 
 
 def test_the_command_line_tells_both_slowdowns(tmp_path):

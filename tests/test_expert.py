@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 
 import pytest
 
 from ndpsim.audit import check
 from ndpsim.config import load_hardware
+from ndpsim.dimm.engines import SharedDimms
 from ndpsim.dram.engines import FastController
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.moe import Expert
 from ndpsim.simulate import MAX_TOKENS, ExpertResult, simulate_expert
+from ndpsim.simulate.lane import Bus
+from ndpsim.simulate.program import Queue
 from ndpsim.spec import standards
 
 COMMANDS = standards()["DDR5"].by_number
@@ -222,7 +226,7 @@ def test_a_difference_to_the_plain_run_is_found(monkeypatch):
     def without_refresh(tables, policy, schedule):
         return FastController(tables, policy, schedule=schedule._replace(turns=()))
 
-    monkeypatch.setattr("ndpsim.simulate.expert.fastest", without_refresh)
+    monkeypatch.setattr("ndpsim.simulate.alone.fastest", without_refresh)
     with pytest.raises(MismatchError, match="plain run"):
         simulate_expert("trimoe", Expert(2048, 768), exact_check=True)
 
@@ -309,3 +313,19 @@ def test_an_activation_larger_than_the_buffer_is_not_supported():
 def test_refresh_that_leaves_no_time_is_refused():
     with pytest.raises(InputError, match="nREFI: 500 clocks between refreshes leave no time"):
         simulate_expert(sets=["dram.nREFI=500"])
+
+
+@pytest.mark.parametrize("command_bus", ["private", "shared"])
+def test_what_a_run_took_is_free_when_it_ends(command_bus):
+    # Memory that waits for the collector of cycles is new memory for the next run, which takes longer to get.
+    def held():
+        return sum(isinstance(one, Queue | Bus | SharedDimms) for one in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        before = held()
+        simulate_expert(model=Expert(96, 40), sets=[f"dimm.command_bus={command_bus}"])
+        assert held() == before
+    finally:
+        gc.enable()

@@ -3,40 +3,37 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from ndpsim.simulate.program import (
-    DOWN,
-    GATE_UP,
-    Job,
-    Multiply,
-    ReadResults,
-    Spans,
-    WriteActivations,
-    expert_program,
-    run_in_step,
-)
+from ndpsim.simulate.program import DOWN, GATE_UP, Queue
 
 
 class _Clockwork:
     """Writes take 10 ticks; row n of a region is summed 5 + n ticks after its release; results take 3."""
 
+    rows_per_message, now = 2, 1
+
     def __init__(self, late=(0,)):
         self.asked, self.late = [], late
 
-    def write_activations(self, steps):
-        self.asked.append([type(step) for step in steps])
-        return [step.start + 10 for step in steps]
+    def begin(self, job):
+        self.asked.append(job.tokens)
 
-    def multiply(self, steps):
-        self.asked.append([step.region for step in steps])
-        rows = 4 if steps[0].region == GATE_UP else 3
-        return [
-            step.release + 5 + np.arange(rows) + late for step, late in zip(steps, self.late, strict=True)
-        ]
+    def write_activations(self, tokens, start):
+        self.asked.append("write")
+        yield 10
+        return [start + 10 for _ in self.late]
 
-    def read_results(self, steps):
-        self.asked.append([step.known.tolist() for step in steps])
-        return [max(int(step.known[-1]) for step in steps) + 3] * len(steps)
+    def multiply(self, region, tokens, release):
+        self.asked.append(region)
+        rows = 4 if region == GATE_UP else 3
+        yield 5
+        return [one + 5 + np.arange(rows) + late for one, late in zip(release, self.late, strict=True)]
+
+    def read_results(self, tokens, known):
+        self.asked.append([of_dimm.tolist() for of_dimm in known])
+        yield 3
+        return max(int(of_dimm[-1]) for of_dimm in known) + 3
 
 
 def _activated(ready, tokens):
@@ -44,15 +41,20 @@ def _activated(ready, tokens):
 
 
 def _run(jobs, late=(0,)):
-    spans, runner = Spans(), _Clockwork(late)
-    programs = [expert_program(jobs, 2, _activated, spans, 1) for _ in late]
-    return run_in_step(programs, runner), spans, runner
+    """Jobs, each (tokens of its tiles, release)."""
+    queue = Queue(_Clockwork(late), _activated)
+    for tokens, release in jobs:
+        queue.add(tokens, release)
+    queue.advance()
+    while queue.goal is not None:
+        queue.advance()
+    return queue.end, queue
 
 
 def test_a_tile_goes_through_its_phases_in_order():
-    end, spans, runner = _run([Job((7,))])
+    end, queue = _run([((7,), 0)])
     # Written by 11; rows at 16..19; the last hidden value is known at 19, activated at 26; down at 31, 32, 33.
-    assert spans.of_phase == {
+    assert queue.of_phase == {
         ("activations-in", 0): (1, 11),
         ("gate-up", 0): (11, 19),
         ("activation", 0): (17, 26),
@@ -60,40 +62,59 @@ def test_a_tile_goes_through_its_phases_in_order():
         ("result-out", 0): (32, 36),
     }
     assert end == 36
-    assert runner.asked == [[WriteActivations], [GATE_UP], [DOWN], [[32, 33]]]  # two results leave together
+    assert queue.lanes.asked == [(7,), "write", GATE_UP, DOWN, [[32, 33]]]  # two results leave together
 
 
 def test_results_leave_no_sooner_than_those_before_them():
-    program = expert_program([Job((1,))], 2, _activated, Spans(), 0)
-    assert isinstance(next(program), WriteActivations)
-    assert isinstance(program.send(0), Multiply)
-    assert isinstance(program.send(np.zeros(2, np.int64)), Multiply)
-    read = program.send(np.array([4, 9, 2, 3]))
-    assert isinstance(read, ReadResults)
-    assert read.known.tolist() == [9, 9]
+    class _OutOfOrder(_Clockwork):
+        def multiply(self, region, tokens, release):
+            yield 5
+            return [np.array([4, 9, 2, 3])]
+
+    lanes = _OutOfOrder()
+    queue = Queue(lanes, _activated)
+    queue.add((1,), 0)
+    while lanes.asked[-1:] != [[[9, 9]]]:
+        queue.advance()
+    assert queue.goal == 3
+
+
+def test_each_answer_is_awaited():
+    queue = Queue(_Clockwork(), _activated)
+    goals = []
+    for tokens, awaited in (((7, 7), [10, 5, 5, 3] * 2), ((1,), [10, 5, 5, 3])):
+        queue.add(tokens, 0)
+        goals.clear()
+        queue.advance()
+        while queue.goal is not None:
+            goals.append(queue.goal)
+            queue.advance()
+        assert goals == awaited
+    assert queue.end == 71 + 35 - 6  # as if both had been there from the start
 
 
 def test_tiles_and_jobs_begin_when_the_results_before_them_have_left():
-    end, spans, _ = _run([Job((7, 7)), Job((1,))])
-    starts = [spans.of_phase["activations-in", tile][0] for tile in range(3)]
+    end, queue = _run([((7, 7), 0), ((1,), 0)])
+    starts = [queue.of_phase["activations-in", tile][0] for tile in range(3)]
     assert starts == [1, 36, 71]  # a tile of seven tokens takes 35 ticks
     assert end == 71 + 35 - 6  # of one token, six less in activation
-    assert [tuple(vars(one).values()) for one in spans.job_times([Job((7, 7)), Job((1,))], float)] == [
+    assert [tuple(vars(one).values()) for one in queue.job_times(float)] == [
         (14, 1.0, 71.0),
         (1, 71.0, 100.0),
     ]
 
 
 def test_a_job_does_not_begin_before_it_is_released():
-    end, spans, _ = _run([Job((7,)), Job((7,), release=1000)])
-    assert spans.of_phase["activations-in", 1] == (1000, 1010)
+    end, queue = _run([((7,), 0), ((7,), 1000)])
+    assert queue.of_phase["activations-in", 1] == (1000, 1010)
     assert end == 1035
 
 
-def test_phases_of_several_dimms_last_from_the_first_start_to_the_last_end():
-    end, spans, _ = _run([Job((7,))], late=(0, 100))
-    assert spans.of_phase["gate-up", 0] == (11, 119)
-    assert spans.of_phase["down", 0] == (26, 233)
-    assert spans.of_phase["result-out", 0] == (32, 236)
+@pytest.mark.parametrize("late", [(0, 100), (100, 0)])
+def test_phases_of_several_dimms_last_from_the_first_start_to_the_last_end(late):
+    end, queue = _run([((7,), 0)], late=late)
+    assert queue.of_phase["gate-up", 0] == (11, 119)
+    assert queue.of_phase["down", 0] == (26, 233)
+    assert queue.of_phase["result-out", 0] == (32, 236)
     assert end == 236
-    assert spans.communication_ticks() == 10 + 3
+    assert queue.communication_ticks() == 10 + 3

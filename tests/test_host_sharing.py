@@ -167,7 +167,7 @@ def test_in_one_rank_sequence_is_faster_than_chance(hw, times):
 def test_every_bus_and_bank_group_has_its_share_of_reads(share):
     hardware = load_hardware("trimoe")
     requests = host_round(hardware, HostTraffic.of(20.0, share, "sequential", 38.4), 0)
-    for field in (requests.bus, requests.bankgroup, requests.rank):
+    for field in (requests.at.channel, requests.at.bankgroup, requests.at.rank):
         for value in set(field.tolist()):
             assert 1 - requests.write[field == value].mean() == pytest.approx(share, abs=0.002)
 
@@ -176,8 +176,8 @@ def test_what_the_controller_is_told_of_its_mapping_is_for_the_host_where_it_ask
     traffic = HostTraffic.of(20.0, 1.0, "sequential", 38.4)
     as_dram = host_round(load_hardware("trimoe", ["host.mapper=dram"]), traffic, 0)
     as_named = host_round(load_hardware("trimoe", ["host.mapper=RoBaRaCoCh"]), traffic, 0)
-    assert as_dram.column.tolist() == as_named.column.tolist()
+    assert as_dram.at.column.tolist() == as_named.at.column.tolist()
     # Bursts alternate between the two buses, and go on in one row there.
-    assert as_dram.column[:6].tolist() == [0, 0, 1, 1, 2, 2]
+    assert as_dram.at.column[:6].tolist() == [0, 0, 1, 1, 2, 2]
     default = host_round(load_hardware("trimoe"), traffic, 0)
-    assert default.bankgroup[:8].tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert default.at.bankgroup[:8].tolist() == [0, 0, 1, 1, 2, 2, 3, 3]

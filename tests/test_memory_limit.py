@@ -90,7 +90,7 @@ def no_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
     def simulated(*arguments: object, **options: object) -> None:
         raise AssertionError("simulated before the memory was counted")
 
-    for place in ("lane.run_channel", "bus.run_channel", "relayout.run_relayout"):
+    for place in ("lane.run_channel", "relayout.run_relayout"):
         monkeypatch.setattr(f"ndpsim.simulate.{place}", simulated)
 
 

@@ -436,7 +436,7 @@ def test_commands_are_written_of_as_many_experts_as_move_at_once(tmp_path):
 )
 def test_an_exact_check_compares_and_nothing_is_compared_without_it(monkeypatch, requests, arguments):
     arguments = tuple(str(requests) if word == "requests" else word for word in arguments)
-    monkeypatch.setattr("ndpsim.simulate.bus.compare_channels", lambda *channels: ["its clocks"])
+    monkeypatch.setattr("ndpsim.simulate.lane.compare_channels", lambda *channels: ["its clocks"])
     assert call(*arguments)[0] == 0
     status, out, err = call(*arguments, "--exact-check")
     assert (status, out, "differs from its plain run in its clocks" in err) == (1, "", True)

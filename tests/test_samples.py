@@ -58,7 +58,7 @@ def test_samples_are_the_rises_between_them():
     samples = Samples(2, 1, 10)
     assert samples.next_clock == 11
     for clock, counts in ((11, (3, 0)), (21, (5, 4)), (21, (5, 4)), (24, (6, 4))):
-        samples.note(clock, counts)
+        samples.record(clock, counts)
     clocks, rises = samples.rises()
     assert clocks.tolist() == [1, 11, 21, 24]
     assert rises.tolist() == [[3, 2, 1], [0, 4, 0]]
@@ -68,7 +68,7 @@ def test_samples_are_the_rises_between_them():
 def test_samples_stay_few_and_lose_nothing(count, width):
     samples = Samples(1, 1, width)
     for _ in range(count):
-        samples.note(samples.next_clock, [samples.next_clock - 1])
+        samples.record(samples.next_clock, [samples.next_clock - 1])
     clocks, rises = samples.rises()
     assert clocks[0] == 1
     assert len(clocks) <= 800
@@ -93,7 +93,7 @@ def test_the_time_between_samples_fits_the_refreshes(cycles, interval):
 def test_samples_at_parts_of_a_clock_do_not_drift(width, count):
     samples = Samples(1, 1, width)
     for _ in range(count):
-        samples.note(samples.next_clock, [0])
+        samples.record(samples.next_clock, [0])
     clocks, _ = samples.rises()
     assert clocks.tolist() == [1 + math.ceil(number * samples.width) for number in range(len(clocks))]
     assert samples.width / width == 2 ** round(math.log2(samples.width / width))

@@ -229,7 +229,7 @@ def test_a_difference_to_the_plain_run_is_found(monkeypatch):
     def without_refresh(tables, policy, schedule):
         return FastController(tables, policy, schedule=schedule._replace(turns=()))
 
-    monkeypatch.setattr("ndpsim.simulate.expert.fastest", without_refresh)
+    monkeypatch.setattr("ndpsim.simulate.alone.fastest", without_refresh)
     with pytest.raises(MismatchError, match="plain run"):
         simulate_expert(
             "cxl", Expert(1024, 512), sets=["dimm.subchannels=2", "ndp.systolic.arrays=4"], exact_check=True

@@ -20,7 +20,7 @@ from ndpsim.dram.mapping import map_addresses
 from ndpsim.errors import MismatchError
 from ndpsim.peers import ramulator
 from ndpsim.simulate import Memory
-from ndpsim.simulate.lane import commands_by_kind, no_commands, run_channel
+from ndpsim.simulate.lane import name_commands, no_commands, run_channel
 from ndpsim.simulate.trace import counters
 from ndpsim.spec import Device, Standard, Tables, lower
 from ndpsim.traces import Requests
@@ -170,7 +170,7 @@ class Traffic:
 
     def _work(self, channel: Controller, standard: Standard) -> Work:
         cycles = max(int(channel.value[state.DATA_END]), int(channel.value[state.CLOCK]) - 1)
-        return Work(int(channel.value[state.SERVED]), cycles, commands_by_kind([channel], standard))
+        return Work(int(channel.value[state.SERVED]), cycles, name_commands(channel.issued, standard))
 
     def _ratio_ramulator(
         self, requests: Requests, memory: Memory, repeat: int, accepted: Mapping[str, int], seconds: float

@@ -56,7 +56,7 @@ def _release() -> str:
 
 @functools.cache
 def version() -> str:
-    """20 hexadecimal digits of all that results depend on beside what a call is given.
+    """20 hexadecimal digits of all that results depend on besides what a call is given.
 
     These are the sources of the simulator, its release, and the versions of Python, NumPy and Numba.
     """

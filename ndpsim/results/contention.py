@@ -1,4 +1,4 @@
-"""What a simulation of an expert beside the host's traffic tells."""
+"""What a simulation of an expert concurrent with the host's traffic tells."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["ContentionResult"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ContentionResult(Reported):
-    """An expert on a DIMM beside the host's traffic. "alone": without the other side.
+    """An expert on a DIMM concurrent with the host's traffic. "alone": without the other side.
 
     Attributes:
-        ndp_time_ns: from the first clock to the last result at the host, beside the host's traffic.
+        ndp_time_ns: from the first clock to the last result at the host, concurrent with its traffic.
         ndp_alone_ns: the same alone, as `simulate_expert` says.
         ndp_slowdown: the one over the other.
         ndp_gbps: weight bytes read over the time weights stream; `ndp_alone_gbps` alone.
@@ -38,13 +38,13 @@ class ContentionResult(Reported):
         lanes_fraction: the share of it that both sides' data takes over `ndp_time_ns`.
         bus_peak_gbps: what the DIMM's buses to the host carry at their limit.
         clock_ns: the DRAM clock.
-        rows: by owner, what requests found at their first command: hits, misses, conflicts; and `lost`, rows
-            opened for the owner that the other closed.
+        rows: by master, what requests found at their first command: hits, misses, conflicts; and `lost`, rows
+            opened for the master that the other closed.
         turnarounds: of the lanes' data buses between reads and writes; `bus_turnarounds` and
             `bus_rank_switches` of the buses to the host.
         commands: DRAM commands by kind, over all lanes.
-        jobs: of each expert in turn, its tokens, and when it ran beside the host's traffic.
-        phases: the expert program beside the host's traffic, in order of start.
+        jobs: of each expert in turn, its tokens, and when it ran, concurrent with that.
+        phases: the expert program concurrent with that, in order of start.
         token_tiles: tokens of each tile.
         lanes: lanes of the DIMM, all of them simulated.
         by_lane: of each lane, bytes that the NDP unit and the host moved in `ndp_time_ns`.

@@ -13,14 +13,14 @@ __all__ = ["SharedDimmResult"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SharedDimmResult(Reported):
-    """Rates of an expert on a DIMM, and of what reads or writes that DIMM beside it.
+    """Rates of an expert on a DIMM, and of what reads or writes that DIMM concurrently.
 
     Attributes:
         tokens: of the experts.
         offered_gbps: of a host read of the DIMM, ascending; the last is all that it gets.
         host_alone_gbps: what the last of these reads without an expert.
         host_gbps: by tokens, what each of these reads.
-        ndp_rate: by tokens, the rate of the expert beside each of these; 1: alone.
+        ndp_rate: by tokens, the rate of the expert concurrent with each of these; 1: alone.
         relayout_tokens: of the experts beside relayouts.
         read_gbps, ndp_rate_beside_reads: by these, then by relayout: what the DIMM reads for it, and the rate
             of the expert.

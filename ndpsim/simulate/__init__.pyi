@@ -18,7 +18,6 @@ from ndpsim.results.session import HostRun as HostRun
 from ndpsim.results.session import RelayoutRun as RelayoutRun
 from ndpsim.results.trace import TraceResult as TraceResult
 from ndpsim.simulate.contention import simulate_contention as simulate_contention
-from ndpsim.simulate.dimm import simulate_dimm as simulate_dimm
 from ndpsim.simulate.expert import MAX_TOKENS as MAX_TOKENS
 from ndpsim.simulate.expert import simulate_expert as simulate_expert
 from ndpsim.simulate.host import simulate_host_read as simulate_host_read
@@ -31,5 +30,6 @@ from ndpsim.simulate.placed import place_expert as place_expert
 from ndpsim.simulate.relayout import MAX_EXPERTS as MAX_EXPERTS
 from ndpsim.simulate.relayout import simulate_relayout as simulate_relayout
 from ndpsim.simulate.session import Session as Session
+from ndpsim.simulate.session import simulate_dimm as simulate_dimm
 from ndpsim.simulate.trace import run_requests as run_requests
 from ndpsim.simulate.trace import run_trace as run_trace

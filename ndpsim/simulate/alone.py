@@ -1,4 +1,4 @@
-"""Experts on lanes and buses that nothing else uses: what answers the steps of their program.
+"""Experts on lanes and buses that nothing else uses; lanes that run alike are simulated once.
 
 On several DIMMs (`sharded:N`) each runs the program on its slice. The host writes the activations to every
 DIMM and reads from each its partial sums, which it adds as they come. A tile ends when it has them all.
@@ -7,151 +7,141 @@ DIMM and reads from each its partial sums, which it adds as they come. A tile en
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ndpsim.dram import sink
-from ndpsim.errors import MismatchError
+from ndpsim.arguments import Progress
+from ndpsim.dram import sink, state
+from ndpsim.dram.engines import Controller, ScanController, make_controller
+from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.simulate.host_path import host_path
-from ndpsim.simulate.lane import Lane, command_room, decode_commands, no_commands
+from ndpsim.simulate.lane import Ints, Lane, LaneCounts, command_traces, ensure_same
 from ndpsim.simulate.machine import Machine, Placed, PlacedOnDimms, every_lane
-from ndpsim.simulate.program import (
-    DOWN,
-    FIRST_CLOCK,
-    GATE_UP,
-    Job,
-    LaneCounts,
-    MakeLane,
-    Multiply,
-    ReadResults,
-    Spans,
-    WriteActivations,
-    compare_lanes,
-    expert_program,
-    plain,
-    report_share,
-    run_in_step,
-)
+from ndpsim.simulate.program import FIRST_CLOCK, GATE_UP, Awaited, Job, Queue, TilesFrom
+from ndpsim.spec import Tables
 from ndpsim.traces import CommandTrace
 
-__all__ = ["DimmsAlone"]
+__all__ = ["LanesAlone"]
 
-Ints = NDArray[np.int64]
+_LATENCY_PLACES = 1  # single reads of a lane are not reported, only their sum
 
-
-class _Dimm:
-    """The lanes of a DIMM, or of DIMMs that run alike."""
-
-    def __init__(
-        self,
-        machine: Machine,
-        placed: Placed,
-        recording: bool,
-        make_channel: MakeLane,
-        start_clock: int,
-    ) -> None:
-        schedule = machine.schedule.seen_from(start_clock)
-        self.machine, self.placed = machine, placed
-        ticks = machine.dram_ticks, machine.unit_ticks
-        servers = machine.unit.servers(placed.interleaving, GATE_UP)
-        self.lanes = [
-            Lane(
-                stream,
-                make_channel(machine.tables, machine.policy, schedule),
-                sink.make_sink(machine.unit.fifo_bursts, servers, *ticks, stream.groups),
-                command_room() if recording else no_commands(),
-            )
-            for stream in placed.streams
-        ]
-        self.of_lane = [lane for lane in self.lanes for _ in lane.stream.lanes]
-
-    def begin(self, first_row: int, clock: int) -> None:
-        """Read the expert that lies so many rows behind the first, in the same way, from a clock on."""
-        for lane in self.lanes:
-            lane.refresh_until(clock)
-            if first_row:
-                lane.begin(first_row)
-
-    def multiply(self, step: Multiply, report: Callable[[int], None]) -> Ints:
-        """Read a region and multiply; returns when each of its rows is summed, whatever those before it."""
-        machine, interleaving, region = self.machine, self.placed.interleaving, step.region
-        unit = machine.unit
-        servers, groups = unit.servers(interleaving, region), self.placed.groups[region]
-        for lane in self.lanes:
-            stream = lane.stream
-            runs = [
-                (run.bursts, run.parts * machine.part_ticks, run.gap_cycles * machine.unit_ticks)
-                for run in unit.runs(interleaving, region, stream.lanes[0], stream.share, step.tokens)
-            ]
-            lane.read_region(region, runs, servers, step.release, report)
-        done = functools.reduce(np.maximum, (lane.sink.done[groups] for lane in self.lanes))
-        return unit.summed(interleaving, region, step.tokens, done, machine.unit_ticks)
+MakeLane = Callable[[Tables, state.Policy, Schedule], Controller]
 
 
-class DimmsAlone:
-    """The program of experts, one after the other, under way; times are ticks.
+def fastest(tables: Tables, policy: state.Policy, schedule: Schedule) -> Controller:
+    """The fastest controller for a lane."""
+    return make_controller(tables, policy, with_sink=True, latency_places=_LATENCY_PLACES, schedule=schedule)
+
+
+def plain(tables: Tables, policy: state.Policy, schedule: Schedule) -> Controller:
+    """The controller that looks at every request."""
+    return ScanController(tables, policy, _LATENCY_PLACES, schedule)
+
+
+class LanesAlone:
+    """The lanes of an expert's DIMMs under way; see `program.Lanes`.
 
     Args:
         machine: what each DIMM is.
-        expert: where the first lies. Each lies behind the one before, from the next row of the banks on.
+        expert: where the first of the queue lies. Each lies behind the one before, from the next row of the
+            banks on.
         recording: keep the command trace of every lane.
-        make_channel: makes the controller of a lane.
         start_clock: the DRAM clock at which it begins, by which refreshes fall due; clocks of the run count
             from `FIRST_CLOCK`.
+        make_channel: makes the controller of a lane; None: the fastest.
     """
 
     def __init__(
         self,
         machine: Machine,
         expert: PlacedOnDimms,
-        recording: bool,
-        make_channel: MakeLane,
+        recording: bool = False,
         start_clock: int = FIRST_CLOCK,
+        make_channel: MakeLane | None = None,
     ) -> None:
         self.machine, self.expert, self.start_clock = machine, expert, start_clock
-        self.spans, self.path = Spans(), host_path(machine, expert)
-        self.each = [_Dimm(machine, placed, recording, make_channel, start_clock) for placed in expert.placed]
-        self.of_dimm = [self.each[number] for number in expert.of_dimm]
+        self.path, self.now = host_path(machine, expert), FIRST_CLOCK * machine.dram_ticks
+        self.rows_per_message, self._begun = self.path.values_per_message, 0
+        self._make_channel, self._recording = make_channel or fastest, recording
+        self.dimms = [self._lanes_of(placed) for placed in expert.placed]  # that differ
+        self.lanes = [lane for dimm in self.dimms for lane in dimm]
 
-    def run(self, jobs: Sequence[Job], progress: Callable[[float], None]) -> int:
-        """Jobs, one for each expert in turn; returns when the host has the last result."""
-        machine, path = self.machine, self.path
-        tiles = sum(len(job.tiles) for job in jobs)
-        total = tiles * sum(lane.stream.share.total for dimm in self.each for lane in dimm.lanes)
-        self._report, self._jobs, self._job = report_share(total, progress), jobs, -1
-        activated = functools.partial(machine.activation.done, cycle_ticks=machine.activation_ticks)
-        start = FIRST_CLOCK * machine.dram_ticks
-        programs = [
-            expert_program(jobs, path.values_per_message, activated, self.spans, start) for _ in self.each
+    def _lanes_of(self, placed: Placed) -> list[Lane]:
+        """The lanes of a DIMM, or of DIMMs that run alike."""
+        machine, schedule = self.machine, self.machine.schedule.seen_from(self.start_clock)
+        unit, ticks = machine.unit, (machine.dram_ticks, machine.unit_ticks)
+        servers = unit.servers(placed.interleaving, GATE_UP)
+        return [
+            Lane(
+                stream,
+                machine.tables,
+                self._make_channel(machine.tables, machine.policy, schedule),
+                self._recording,
+                sink.make_sink(unit.fifo_bursts, servers, *ticks, stream.groups),
+            )
+            for stream in placed.streams
         ]
-        end = run_in_step(programs, self)
-        for dimm in self.each:
-            for lane in dimm.lanes:
-                lane.refresh_until(-(-end // machine.dram_ticks))
-        return end
 
-    def write_activations(self, steps: Sequence[WriteActivations]) -> list[int]:
-        """See `program.Runner`."""
-        step = steps[0]
-        if step.job != self._job:
-            self._job = step.job
-            clock = -(-self._jobs[step.job].release // self.machine.dram_ticks)
-            for dimm in self.each:
-                dimm.begin(step.job * (self.expert.end // self.machine.row_places), clock)
-        hidden = self.each[0].placed.interleaving.regions[GATE_UP].columns
-        return self.path.write(step.start, step.tokens * hidden)
+    def run_queue(self, jobs: Sequence[TilesFrom], progress: Progress) -> Queue:
+        """Run experts in turn, each given by the tokens of its tiles and its release; returns their queue."""
+        queue = Queue(self, self.machine.activated)
+        for tokens, release in jobs:
+            queue.add(tokens, release)
+        tiles = sum(len(tokens) for tokens, _ in jobs)
+        total = tiles * sum(lane.stream.share.total for lane in self.lanes)
+        read = 0
 
-    def multiply(self, steps: Sequence[Multiply]) -> list[Ints]:
-        """See `program.Runner`."""
-        return [dimm.multiply(step, self._report) for dimm, step in zip(self.each, steps, strict=True)]
+        def report(bursts: int) -> None:
+            nonlocal read
+            read += bursts
+            progress(read / total)
 
-    def read_results(self, steps: Sequence[ReadResults]) -> list[int]:
-        """See `program.Runner`."""
-        hidden = self.each[0].placed.interleaving.regions[DOWN].rows
-        end = self.path.read([step.known for step in steps], hidden, steps[0].tokens)
-        return [end] * len(steps)
+        self._report = report
+        progress(0.0)
+        queue.advance()  # nothing is awaited
+        for lane in self.lanes:
+            lane.refresh_until(self.machine.clock_after(queue.end))
+        return queue
+
+    def begin(self, job: Job) -> None:
+        """Lanes read the next expert in the same way as the first, so many rows behind it."""
+        for lane in self.lanes:
+            lane.refresh_until(self.machine.clock_after(job.release))
+            if self._begun:
+                lane.begin(self._begun * (self.expert.end // self.machine.row_places))
+        self._begun += 1
+
+    def write_activations(self, tokens: int, start: int) -> Awaited[list[int]]:
+        """See `program.Lanes`."""
+        yield from ()
+        return self.path.write(start, tokens * self.expert.weights.hidden)
+
+    def multiply(self, region: int, tokens: int, release: list[int]) -> Awaited[list[Ints]]:
+        """See `program.Lanes`; rows are summed whatever those before them."""
+        yield from ()
+        of_each = zip(self.expert.placed, self.dimms, release, strict=True)
+        return [self._multiplied(region, tokens, *dimm) for dimm in of_each]
+
+    def _multiplied(
+        self, region: int, tokens: int, placed: Placed, lanes: Iterable[Lane], release: int
+    ) -> Ints:
+        machine, interleaving, unit = self.machine, placed.interleaving, self.machine.unit
+        servers, groups = unit.servers(interleaving, region), placed.groups[region]
+        for lane in lanes:
+            stream = lane.stream
+            runs = [
+                (run.bursts, run.parts * machine.part_ticks, run.gap_cycles * machine.unit_ticks)
+                for run in unit.runs(interleaving, region, stream.lanes[0], stream.share, tokens)
+            ]
+            lane.read_region(region, runs, servers, release, self._report)
+        done = functools.reduce(np.maximum, (lane.sink.done[groups] for lane in lanes))
+        return unit.summed(interleaving, region, tokens, done, machine.unit_ticks)
+
+    def read_results(self, tokens: int, known: list[Ints]) -> Awaited[int]:
+        """See `program.Lanes`."""
+        yield from ()
+        return self.path.read(known, self.expert.weights.hidden, tokens)
 
     def count_until(self, clock: int) -> list[LaneCounts]:
         """What the lanes have counted, those of a stream as one."""
@@ -164,30 +154,31 @@ class DimmsAlone:
                 lane.channel.skipped,
                 lane.busy,
             )
-            for number, dimm in enumerate(self.each)
-            for lane in dimm.lanes
+            for number, dimm in enumerate(self.dimms)
+            for lane in dimm
         ]
 
     def command_traces(self) -> tuple[CommandTrace, ...]:
         """The commands of each lane, where recorded, at clocks as refresh counts them."""
-        shift = self.start_clock - FIRST_CLOCK
-        return tuple(
-            decode_commands(lane.commands, self.machine.tables, self.machine.device.standard, shift)
-            for dimm in self.of_dimm
-            for lane in dimm.of_lane
-            if lane.commands.entry.size
-        )
+        lanes = [lane for number in self.expert.of_dimm for lane in _one_by_one(self.dimms[number])]
+        return command_traces(lanes, self.machine.device.standard, self.start_clock - FIRST_CLOCK)
 
-    def compare_with_plain(self, jobs: Sequence[Job], end: int) -> None:
-        """Run the jobs once more, every lane on its own and on the plain controller, and compare.
+    def plain_twin(self) -> LanesAlone:
+        """The same at rest, every lane on its own and on the plain controller."""
+        every = every_lane(self.machine, self.expert)
+        return LanesAlone(self.machine, every, False, self.start_clock, plain)
+
+    def ensure_same(self, again: LanesAlone) -> None:
+        """Make sure that each lane agrees with that of a plain twin that has run, in all that is counted.
 
         Raises:
-            MismatchError: something that is counted differs.
+            MismatchError: one does not.
         """
-        every = every_lane(self.machine, self.expert)
-        again = DimmsAlone(self.machine, every, False, plain, self.start_clock)
-        plain_end = again.run(jobs, lambda share: None)
-        if (end, self.spans) != (plain_end, again.spans):
-            raise MismatchError(f"the plain run ends at tick {plain_end}, not {end}, or in other phases")
-        for one, other in zip(self.each, again.each, strict=True):
-            compare_lanes(zip(one.of_lane, other.of_lane, strict=True))
+        for dimm, plain_dimm in zip(self.dimms, again.dimms, strict=True):
+            for number, lanes in enumerate(zip(_one_by_one(dimm), plain_dimm, strict=True)):
+                ensure_same(f"lane {number}", *lanes)
+
+
+def _one_by_one(lanes: Iterable[Lane]) -> list[Lane]:
+    """Of each lane of a DIMM, the one that was simulated."""
+    return [lane for lane in lanes for _ in lane.stream.lanes]

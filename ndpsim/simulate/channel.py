@@ -1,62 +1,46 @@
 """A host channel under way: experts on its DIMMs, and what the host reads and writes there, on one clock.
 
-Each DIMM runs the programs of its experts (`simulate.program`) one after the other; their steps interleave
-with those of the other DIMMs and with the host's requests, in `dimm`.
+Each DIMM has a queue of experts (`simulate.program`), whose steps interleave with those of the other DIMMs
+and with the host's requests, in `dimm`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ndpsim.arguments import Progress
 from ndpsim.dimm import common
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.arbitrations import make_arbitration
 from ndpsim.dimm.engines import OpenRow, ReadableDimms, SharedDimms, make_dimms
 from ndpsim.dimm.relayout import LAST_SERVED, Relayout
 from ndpsim.dram import state
-from ndpsim.errors import InputError
+from ndpsim.errors import InputError, MismatchError
 from ndpsim.layout import ExpertWeights
-from ndpsim.results.expert import JobTime, Phase
-from ndpsim.simulate.lane import decode_commands, merge_commands
-from ndpsim.simulate.machine import Machine, Placed, every_lane, place_on_dimms
-from ndpsim.simulate.program import (
-    DOWN,
-    FIRST_CLOCK,
-    Job,
-    Multiply,
-    ReadResults,
-    Spans,
-    Step,
-    WriteActivations,
-    expert_program,
-)
+from ndpsim.simulate.host_path import host_path
+from ndpsim.simulate.lane import Ints, LaneCounts, decode_commands, merge_commands
+from ndpsim.simulate.machine import Machine, Placed, PlacedOnDimms, every_lane, place_on_dimms
+from ndpsim.simulate.power import Energy
+from ndpsim.simulate.program import DOWN, FIRST_CLOCK, Awaited, Job, Queue, TilesFrom
 from ndpsim.simulate.relayout_run import Lowered
 from ndpsim.spec import lower
 from ndpsim.spec.standard import READ, READ_AP, WRITE, WRITE_AP
 from ndpsim.traces import CommandTrace
 
-__all__ = ["ChannelRun", "QueuedExpert", "make_setup"]
+__all__ = ["Channel", "LanesInTurn", "QueuedExpert"]
 
-Ints = NDArray[np.int64]
 
-_STARVATION_CLOCKS = 16384  # clocks: long beside row changes and refreshes, short beside an expert
+_STARVATION_CLOCKS = 16384  # clocks: long against row changes and refreshes, short against an expert
 _DATA = [READ, WRITE, READ_AP, WRITE_AP]
 
 
-def make_setup(
-    machine: Machine, arbitration: str, slice_clocks: int, start_clock: int = FIRST_CLOCK
-) -> shared.Setup:
-    """What a channel with such DIMMs runs under. Clocks count from 1, which is `start_clock` to refresh.
-
-    Raises:
-        InputError: the ranks of a sub-channel are in lock step.
-    """
+def _make_setup(machine: Machine, arbitration: str, slice_clocks: int, start_clock: int) -> shared.Setup:
+    """What a channel with such DIMMs runs under. Clocks count from 1, which is `start_clock` to refresh."""
     if machine.lock_step:
         problem = "ranks in lock step (broadcast) beside the host, or with experts on several DIMMs"
         raise InputError(f"not supported: {problem}", key="dimm.command_bus")
@@ -87,122 +71,84 @@ def make_setup(
     )
 
 
-@dataclass(eq=False)
-class QueuedExpert:
-    """An expert in the queue of a DIMM.
-
-    Attributes:
-        dimm: which, on the channel.
-        weights, placed: what it is, and where it lies.
-        job: its tokens, and its release.
-        first_step: of its reads, see `dimm.state.Weights`.
-        spans: when its phases ran.
-        end: the tick at which the host has its last result; None: not yet.
-    """
+class QueuedExpert(NamedTuple):
+    """What a DIMM has to know of an expert in its queue: its weights, and where each lane has them."""
 
     dimm: int
     weights: ExpertWeights
     placed: Placed
-    job: Job
-    first_step: int
-    spans: Spans = field(default_factory=Spans)
-    end: int | None = None
 
 
-class _Program:
-    """The experts of a DIMM, one after the other; times are ticks."""
+class _DimmLanes:
+    """The lanes of a DIMM of a channel; see `program.Lanes`.
 
-    def __init__(self, machine: Machine, dimms: SharedDimms, dimm: int, start: int) -> None:
+    Attributes:
+        host_bursts: activations and results of tiles that are done.
+    """
+
+    def __init__(self, machine: Machine, dimms: SharedDimms, dimm: int) -> None:
         self.machine, self.dimms, self.dimm = machine, dimms, dimm
-        self.goal, self.end = common.NOTHING, start
-        self.waiting: list[QueuedExpert] = []
-        self._expert: QueuedExpert | None = None
-        self._activated = functools.partial(machine.activation.done, cycle_ticks=machine.activation_ticks)
-        self.values_per_burst = machine.device.burst_bytes // machine.unit.activation_bytes
+        self.rows_per_message = machine.values_per_burst
+        self.host_bursts = self._step = 0
 
     @property
-    def is_done(self) -> bool:
-        return self._expert is None and not self.waiting
+    def now(self) -> int:
+        """The tick of the next clock."""
+        return self.dimms.clock * self.machine.dram_ticks
 
-    def begin_next(self) -> None:
-        """Begin the next expert, if there is one and no other under way."""
-        if self._expert is None and self.waiting:
-            self._expert = expert = self.waiting.pop(0)
-            now = self.dimms.clock * self.machine.dram_ticks
-            start = max(self.end, now)
-            self._program = expert_program(
-                [expert.job], self.values_per_burst, self._activated, expert.spans, start
-            )
-            self._prepare(next(self._program))
-
-    def go_on(self) -> None:
-        """Take the steps whose goal is reached."""
-        while self.goal != common.NOTHING and self._is_reached():
-            try:
-                self._prepare(self._program.send(self._result()))
-            except StopIteration as stop:
-                assert self._expert is not None
-                self.end = self._expert.end = stop.value
-                self.goal, self._expert = common.NOTHING, None
-                self.begin_next()
-
-    def _is_reached(self) -> bool:
+    def is_reached(self, goal: int) -> bool:
+        """Whether what is awaited has happened."""
         agents, dimm = self.dimms.agents, self.dimm
-        if self.goal == common.WEIGHTS_READ:
+        if goal == common.WEIGHTS_READ:
             return bool(agents.weights.value[dimm, shared.BURSTS_LEFT] == 0)
         return bool((agents.buses.at[:, dimm] >= agents.transfers.value[dimm, shared.TRANSFERS]).all())
 
-    def _prepare(self, step: Step) -> None:
-        """Ask for what a step needs."""
-        self.step, machine, expert = step, self.machine, self._expert
-        assert expert is not None
-        self.goal = common.TRANSFERS_DONE
-        if isinstance(step, WriteActivations):
-            columns = expert.placed.interleaving.regions[0].columns
-            bursts = -(-step.tokens * columns // self.values_per_burst)
-            ready = step.start + machine.device.timings["nCWL"] * machine.dram_ticks
-            self.dimms.put_transfers(self.dimm, shared.WRITE, machine.bus_ticks(bursts), [ready])
-        elif isinstance(step, Multiply):
-            self.goal = common.WEIGHTS_READ
-            self._multiply(step, expert)
+    def begin(self, job: Job) -> None:
+        """See `program.Lanes`."""
+        expert: QueuedExpert = job.expert
+        self._placed, self._hidden = expert.placed, expert.weights.hidden
 
-    def _multiply(self, step: Multiply, expert: QueuedExpert) -> None:
-        machine, placed, dimm = self.machine, expert.placed, self.dimm
+    def write_activations(self, tokens: int, start: int) -> Awaited[list[int]]:
+        """See `program.Lanes`."""
+        machine, bursts = self.machine, self._activation_bursts(tokens)
+        ready = start + machine.device.timings["nCWL"] * machine.dram_ticks
+        self.dimms.put_transfers(self.dimm, shared.WRITE, machine.bus_ticks(bursts), [ready])
+        yield common.TRANSFERS_DONE
+        return [self._transferred()]
+
+    def multiply(self, region: int, tokens: int, release: list[int]) -> Awaited[list[Ints]]:
+        """See `program.Lanes`."""
+        machine, placed, dimm, unit = self.machine, self._placed, self.dimm, self.machine.unit
         weights, transfers = self.dimms.agents.weights, self.dimms.agents.transfers
-        groups = placed.groups[step.region]
+        groups, interleaving = placed.groups[region], placed.interleaving
+        summed = functools.partial(unit.summed, interleaving, region, tokens, cycle_ticks=machine.unit_ticks)
         weights.left[dimm, groups] = _bursts_of_groups(placed)[groups]
-        region = placed.interleaving.regions[step.region]
-        last = groups.stop if step.region == DOWN else groups.start
-        weights.value[dimm] = region.bursts, groups.start, last, groups.start, 0
-        if step.region == DOWN:
-            self.dimms.put_transfers(dimm, shared.READ, machine.bus_ticks(step.tokens), [])
-            latency = int(self._summed(step, np.zeros(1, dtype=np.int64))[0])
-            transfers.value[dimm, shared.TRANSFER_GROUPS] = self.values_per_burst
-            transfers.value[dimm, shared.TRANSFER_LATENCY] = latency
-        (run,) = machine.unit.runs(
-            placed.interleaving, step.region, 0, placed.interleaving.share(0), step.tokens
-        )
-        number = expert.first_step + 2 * step.tile + step.region
-        weights.service[dimm, number] = run.parts * machine.part_ticks
-        weights.release[dimm, number] = step.release
+        last = groups.stop if region == DOWN else groups.start
+        weights.value[dimm] = interleaving.regions[region].bursts, groups.start, last, groups.start, 0
+        if region == DOWN:
+            self.dimms.put_transfers(dimm, shared.READ, machine.bus_ticks(tokens), [])
+            transfers.value[dimm, shared.TRANSFER_GROUPS] = self.rows_per_message
+            transfers.value[dimm, shared.TRANSFER_LATENCY] = int(summed(np.zeros(1, dtype=np.int64))[0])
+        (run,) = unit.runs(interleaving, region, 0, interleaving.share(0), tokens)
+        weights.service[dimm, self._step] = run.parts * machine.part_ticks
+        weights.release[dimm, self._step] = release[0]
+        self._step += 1
+        yield common.WEIGHTS_READ
+        return [summed(self.dimms.agents.weights.done[dimm, groups].copy())]
 
-    def _summed(self, step: Multiply, done: Ints) -> Ints:
-        assert self._expert is not None
-        interleaving = self._expert.placed.interleaving
-        return self.machine.unit.summed(interleaving, step.region, step.tokens, done, self.machine.unit_ticks)
+    def read_results(self, tokens: int, known: list[Ints]) -> Awaited[int]:
+        """See `program.Lanes`."""
+        yield common.TRANSFERS_DONE
+        hidden, per_burst = self._hidden, self.rows_per_message
+        self.host_bursts += self._activation_bursts(tokens) + tokens * -(-hidden // per_burst)
+        return self._transferred() + self.machine.device.timings["nCL"] * self.machine.dram_ticks
 
-    def _result(self) -> int | Ints:
-        """What the step asks for that is done."""
-        machine, agents = self.machine, self.dimms.agents
-        if isinstance(self.step, Multiply):
-            assert self._expert is not None
-            return self._summed(
-                self.step, agents.weights.done[self.dimm, self._expert.placed.groups[self.step.region]].copy()
-            )
-        end = int(agents.buses.end[:, self.dimm].max())
-        if isinstance(self.step, ReadResults):
-            end += machine.device.timings["nCL"] * machine.dram_ticks
-        return end
+    def _activation_bursts(self, tokens: int) -> int:
+        return -(-tokens * self._hidden // self.rows_per_message)
+
+    def _transferred(self) -> int:
+        """When the last transfer ended."""
+        return int(self.dimms.agents.buses.end[:, self.dimm].max())
 
 
 @functools.lru_cache(maxsize=16)
@@ -215,39 +161,54 @@ def _bursts_of_groups(placed: Placed) -> Ints:
     return np.cumsum(counts)[:-1]
 
 
-class ChannelRun:
+class Channel:
     """A channel under way.
 
     Args:
         machine: its DIMMs.
-        setup: what they run under.
+        arbitration, slice_clocks: between NDP units and the host.
         dimms: how many of them, the first, may run experts.
         recording: keep all commands.
+        start_clock: the DRAM clock of the first, by which refreshes fall due.
         open_rows: see `dimm.engines.SharedDimms`.
         readable: on the readable arbiter.
+
+    Raises:
+        InputError: the ranks of a sub-channel are in lock step, or the controller issues to several at once.
+
+    Attributes:
+        queues: of each of these DIMMs.
+        experts: all jobs, in the order in which they were added.
+        first_free_place: of all lanes of each DIMM.
+        relayouts, waves: what moves, in the same order.
     """
 
     def __init__(
         self,
         machine: Machine,
-        setup: shared.Setup,
-        dimms: int,
-        recording: bool,
+        arbitration: str,
+        slice_clocks: int,
+        dimms: int = 1,
+        recording: bool = False,
+        start_clock: int = FIRST_CLOCK,
         open_rows: Iterable[OpenRow] = (),
         readable: bool = False,
     ) -> None:
-        self.machine, self.setup = machine, setup
+        self.machine = machine
+        self.setup = setup = _make_setup(machine, arbitration, slice_clocks, start_clock)
         lanes, buses = dimms * machine.lanes, machine.host_buses
         make = ReadableDimms if readable else make_dimms
         self.dimms = make(setup, lanes, buses, 1, recording, open_rows)
-        start = FIRST_CLOCK * machine.dram_ticks
-        self.programs = [_Program(machine, self.dimms, dimm, start) for dimm in range(dimms)]
-        self.experts: list[QueuedExpert] = []
-        self.first_free_place = [0] * dimms  # of all lanes of a DIMM
+        self.lanes = [_DimmLanes(machine, self.dimms, dimm) for dimm in range(dimms)]
+        self.queues = [Queue(of_dimm, machine.activated) for of_dimm in self.lanes]
+        self.experts: list[Job] = []
+        self.first_free_place = [0] * dimms
         self.relayouts: list[Relayout] = []
-        self.waves: list[Lowered] = []  # of each
+        self.waves: list[Lowered] = []
 
-    def add_expert(self, dimm: int, weights: ExpertWeights, tokens: int, release: int = 0) -> QueuedExpert:
+    # What is on it.
+
+    def add_expert(self, dimm: int, weights: ExpertWeights, tokens: int, release: int = 0) -> None:
         """An expert joins the queue of a DIMM, and its weights lie behind those that are there.
 
         Raises:
@@ -255,44 +216,27 @@ class ChannelRun:
         """
         unit = self.machine.unit
         placed, end = _placed_on_lanes(self.machine, weights, self.first_free_place[dimm])
-        job = Job(unit.tile(tokens, weights.hidden, weights.intermediate).tokens, release)
+        tiles = unit.tile(tokens, weights.hidden, weights.intermediate).tokens
         self.first_free_place[dimm] = end
-        regions = range(len(placed.groups))
-        bursts = np.array([stream.share.bursts for stream in placed.streams], dtype=np.int64)
         reads = shared.JobReads(
             sources=[stream.source for stream in placed.streams],
             groups=[stream.groups for stream in placed.streams],
-            regions=bursts,
-            servers=[unit.servers(placed.interleaving, region) for region in regions],
-            tiles=len(job.tiles),
+            regions=np.array([stream.share.bursts for stream in placed.streams], dtype=np.int64),
+            servers=[unit.servers(placed.interleaving, region) for region in range(len(placed.groups))],
+            tiles=len(tiles),
             group_count=placed.groups[-1].stop,
-            read_from=-(-job.release // self.machine.dram_ticks),
+            read_from=self.machine.clock_after(release),
         )
-        expert = QueuedExpert(dimm, weights, placed, job, int(self.dimms.agents.weights.steps[dimm]))
         self.dimms.add_job(dimm, reads)
-        results = -(-placed.interleaving.regions[DOWN].rows // self.programs[dimm].values_per_burst)
+        results = -(-placed.interleaving.regions[DOWN].rows // self.machine.values_per_burst)
         self.dimms.make_room_for_transfers(results)
-        self.experts.append(expert)
-        self.programs[dimm].waiting.append(expert)
-        return expert
-
-    def run(self, until_clock: int = state.FAR) -> bool:
-        """Run until all experts are done; returns whether they are before `until_clock`."""
-        for program in self.programs:
-            program.begin_next()
-        while not all(program.is_done for program in self.programs):
-            goals = [program.goal for program in self.programs]
-            if not self.dimms.run([*goals, common.NOTHING], until_clock):
-                return False
-            for program in self.programs:
-                program.go_on()
-        return True
+        self.experts.append(self.queues[dimm].add(tiles, release, QueuedExpert(dimm, weights, placed)))
 
     def add_relayout(self, wave: Lowered, start: int) -> None:
         """A relayout begins behind the clock `start`; DIMMs of other channels read and write at once."""
         geometry, lanes = self.machine.geometry, self.machine.lanes
         own = np.full(geometry.dimms, -1, dtype=np.int64)
-        on_channel = np.array(geometry.dimms_of(0))[: len(self.programs)]
+        on_channel = np.array(geometry.dimms_of(0))[: len(self.queues)]
         own[on_channel] = np.arange(len(on_channel))
         dimm, of_dimm = np.divmod(wave.requests.lane.astype(np.int64), lanes)
         lane = np.where(own[dimm] < 0, -1, own[dimm] * lanes + of_dimm).astype(np.int32)
@@ -300,21 +244,44 @@ class ChannelRun:
         self.relayouts.append(self.dimms.agents.relayout)
         self.waves.append(wave)
 
+    # Running it.
+
+    def run(self, until_clock: int = state.FAR) -> bool:
+        """Run until all experts are done; returns whether they are before `until_clock`."""
+        for queue in self.queues:
+            if queue.goal is None:
+                queue.advance()
+        while any(queue.goal is not None for queue in self.queues):
+            goals = [common.NOTHING if queue.goal is None else queue.goal for queue in self.queues]
+            if not self.dimms.run(goals, until_clock):
+                return False
+            for queue, lanes in zip(self.queues, self.lanes, strict=True):
+                while queue.goal is not None and lanes.is_reached(queue.goal):
+                    queue.advance()
+        return True
+
+    def run_until(self, clock: int) -> None:
+        """Advance to a clock, whether or not there is anything to do."""
+        if self.run(clock):
+            self.dimms.run_until(clock)
+
+    def run_to_end(self) -> None:
+        """Run all experts, and stand at the clock of the last result."""
+        self.run()
+        self.run_until(max(self.dimms.clock, self.machine.clock_after(self.end)))
+
     def finish_relayout(self) -> None:
         """Run until the last data of what moves is written."""
         self.dimms.run_relayout(state.FAR)
         if self.relayouts:
             self.run_until(max(self.dimms.clock, self.end_of(self.relayouts[-1])))
 
+    # What has happened.
+
     def end_of(self, relayout: Relayout) -> int:
         """The clock by which all data of a relayout that is done have been written."""
         timings = self.machine.device.timings
         return int(relayout.value[LAST_SERVED]) + timings["nCWL"] + timings["nBL"]
-
-    def run_until(self, clock: int) -> None:
-        """Go on to a clock, whether or not there is anything to do."""
-        if self.run(clock):
-            self.dimms.run([common.NOTHING] * (len(self.programs) + 1), clock)
 
     def has_streams_that_end(self) -> bool:
         """Whether the host asks for anything that has an end."""
@@ -323,7 +290,7 @@ class ChannelRun:
     @property
     def end(self) -> int:
         """The tick at which the last of the experts that are done ended."""
-        return max(program.end for program in self.programs)
+        return max(queue.end for queue in self.queues)
 
     def moved(self) -> tuple[int, int]:
         """Bursts so far: read by the NDP units, and read and written by the host on their ranks."""
@@ -331,67 +298,108 @@ class ChannelRun:
         return ndp, host
 
     def moved_by_lane(self) -> Ints:
-        """int64[owner, lane]: the same of each lane."""
+        """int64[master, lane]: the same of each lane."""
         of_units = self.dimms.lane_issued[:, _DATA].sum(axis=1)
         for relayout in self.relayouts:
             of_units -= relayout.served.sum(axis=0)
-        return np.stack((of_units, self.of_host[:, _DATA].sum(axis=1)))
-
-    @property
-    def of_host(self) -> Ints:
-        """int64[lane, command]: the host's commands to the lanes' ranks."""
-        return self.dimms.agents.claims.host_issued
-
-    @property
-    def host_cycles(self) -> int:
-        """To the last beat of data that the host read, or its last command; 0: there was none."""
-        of_reads = self.dimms.host_values[:, state.DATA_END]
-        of_commands = self.dimms.agents.buses.value[:, shared.LAST_COLUMN_CLOCK]
-        return max(0, int(of_reads.max()), int(of_commands.max()))
+        return np.stack((of_units, self.dimms.agents.claims.host_issued[:, _DATA].sum(axis=1)))
 
     def issued(self) -> Ints:
         """int64[command]: commands to the ranks of the lanes."""
-        issued: Ints = self.dimms.lane_issued.sum(axis=0) + self.of_host.sum(axis=0)
+        of_units, of_host = self.dimms.lane_issued, self.dimms.agents.claims.host_issued
+        issued: Ints = of_units.sum(axis=0) + of_host.sum(axis=0)
         return issued
 
-    def phases(self, dimm: int) -> tuple[Phase, ...]:
-        """Of the experts of a DIMM, in order of start, in ns after the first clock; tiles are counted over
-        all of them."""
-        found, tiles = [], 0
-        for expert in self.experts:
-            if expert.dimm == dimm:
-                phases = expert.spans.phases(self.after_start_ns)
-                found += [dataclasses.replace(phase, tile=phase.tile + tiles) for phase in phases]
-                tiles += len(expert.job.tiles)
-        return tuple(sorted(found, key=lambda phase: phase.start_ns))
-
-    def job_time(self, expert: QueuedExpert) -> JobTime:
-        """When an expert that is done ran, in ns after the first clock."""
-        start, _ = expert.spans.of_phase["activations-in", 0]
-        assert expert.end is not None
-        ends = (self.after_start_ns(tick) for tick in (start, expert.end))
-        return JobTime(sum(expert.job.tiles), *ends)
+    def energy(self, others: Mapping[str, float | None]) -> Energy:
+        """That of the ranks until now, whoever issued commands to them, and of other components."""
+        clock = self.dimms.clock
+        rank_clocks = (clock - FIRST_CLOCK) * self.machine.lanes * len(self.queues)
+        open_clocks = int(self.dimms.open_clocks(clock).sum())
+        return self.machine.dram_power.split(self.issued(), rank_clocks, open_clocks, others)
 
     def clock_ns(self, clock: int) -> float:
         """The time of a clock, in ns after the first."""
-        return self.after_start_ns(clock * self.machine.dram_ticks)
+        return self.machine.clocks_ns(clock - FIRST_CLOCK)
 
-    def after_start_ns(self, tick: int) -> float:
-        """The time of a tick, in ns after the first clock."""
-        return self.machine.timebase.to_ns(tick - FIRST_CLOCK * self.machine.dram_ticks)
-
-    def commands_of_lanes(self) -> Iterator[CommandTrace]:
-        """The commands of each lane, whoever issued them, at clocks as refresh counts them."""
+    def command_traces(self) -> tuple[CommandTrace, ...]:
+        """The commands of each lane, if recorded, whoever issued them, at clocks as refresh counts them."""
         by_lane, by_bus = self.dimms.recorded
         buses, standard, shift = len(by_bus.length), self.machine.device.standard, self.setup.refresh_shift
         of_host = [
             decode_commands(_one(by_bus, bus), self.setup.host_tables, standard, shift)
             for bus in range(buses)
         ]
+        traces = []
         for lane in range(len(by_lane.length) if by_lane.entry.size else 0):
             rank, bus = divmod(lane, buses)
             own = decode_commands(_one(by_lane, lane), self.setup.lane_tables, standard, shift)
-            yield merge_commands(own, of_host[bus], rank)
+            traces.append(merge_commands(own, of_host[bus], rank))
+        return tuple(traces)
+
+
+class LanesInTurn(Channel):
+    """Experts in turn on a DIMM whose lanes take turns on command buses, and nothing else on its channel.
+
+    Args:
+        machine, expert, recording, start_clock: as of `simulate.alone.LanesAlone`.
+        readable: on the readable arbiter.
+
+    Raises:
+        InputError: an expert is on several DIMMs.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        expert: PlacedOnDimms,
+        recording: bool = False,
+        start_clock: int = FIRST_CLOCK,
+        readable: bool = False,
+    ) -> None:
+        if len(expert.of_dimm) > 1:
+            problem = "an expert on several DIMMs whose ranks take turns on a command bus"
+            raise InputError(f"not supported: {problem}", key="dimm.command_bus")
+        super().__init__(machine, "ndp-first", 1, 1, recording, start_clock, readable=readable)
+        self.expert, self.start_clock, self.path = expert, start_clock, host_path(machine, expert)
+
+    def run_queue(self, jobs: Sequence[TilesFrom], progress: Progress) -> Queue:
+        """See `simulate.alone.LanesAlone`."""
+        progress(0.0)
+        for tokens, release in jobs:
+            self.add_expert(0, self.expert.weights, sum(tokens), release)
+        self.run_to_end()
+        hidden = self.expert.weights.hidden
+        messages = np.zeros(-(-hidden // self.path.values_per_message), dtype=np.int64)
+        for tile in (tile for tokens, _ in jobs for tile in tokens):  # the path counts what went over it
+            self.path.write(0, tile * hidden)
+            self.path.read([messages], hidden, tile)
+        progress(1.0)
+        return self.queues[0]
+
+    def count_until(self, clock: int) -> list[LaneCounts]:
+        """What the lanes have counted, each for itself."""
+        dimms, weights = self.dimms, self.dimms.agents.weights
+        busy = (np.diff(weights.ends, axis=1) * (weights.service[0] / weights.servers[0])).sum(axis=1)
+        counted = zip(
+            dimms.lane_values.tolist(), dimms.lane_issued, dimms.open_clocks(clock), busy, strict=True
+        )
+        return [
+            LaneCounts(1, value, issued, int(open_clocks), 0, float(of_lane))
+            for value, issued, open_clocks, of_lane in counted
+        ]
+
+    def plain_twin(self) -> LanesInTurn:
+        """The same at rest, on the readable arbiter."""
+        return LanesInTurn(self.machine, self.expert, False, self.start_clock, readable=True)
+
+    def ensure_same(self, again: LanesInTurn) -> None:
+        """Make sure that the lanes of a plain twin that has run issued the same commands.
+
+        Raises:
+            MismatchError: they did not.
+        """
+        if not np.array_equal(self.dimms.lane_issued, again.dimms.lane_issued):
+            raise MismatchError("lanes that take turns differ from their readable run in their commands")
 
 
 def _one(recorded: state.Commands, number: int) -> state.Commands:

@@ -9,14 +9,13 @@ others, so all of them are simulated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ndpsim.arguments import flag, progress_function, text, whole_number
+from ndpsim.arguments import Progress, flag, progress_function, text, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.arbitrations import checked_arbitration
@@ -29,29 +28,26 @@ from ndpsim.results.cache import Lookup, ResultCache
 from ndpsim.results.contention import ContentionResult
 from ndpsim.results.expert import ExpertResult
 from ndpsim.results.stopwatch import Stopwatch
-from ndpsim.simulate.bus import Bus
-from ndpsim.simulate.channel import ChannelRun, make_setup
+from ndpsim.simulate.channel import Channel
 from ndpsim.simulate.expert import release_times, simulate_expert, token_counts
 from ndpsim.simulate.geometry import ensure_on_channel
 from ndpsim.simulate.host_traffic import PATTERNS, HostTraffic, RequestRound, host_round
-from ndpsim.simulate.lane import name_commands
+from ndpsim.simulate.lane import Bus, Ints, name_commands
 from ndpsim.simulate.latencies import read_latencies
 from ndpsim.simulate.machine import lower_machine
 from ndpsim.simulate.power import Energy
-from ndpsim.simulate.program import FIRST_CLOCK, waiting_ns
+from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.samples import Samples, sample_clocks
 from ndpsim.simulate.weights import named_weights
 
 __all__ = ["simulate_contention"]
 
-Ints = NDArray[np.int64]
-Progress = Callable[[float], None]
 
 _MOST_SLOWDOWN = 100  # of the NDP unit; what is slower is given up as starved
 _MAX_SLICE = 1 << 30
 
 
-def _host_alone(run: ChannelRun, requests: RequestRound) -> list[Bus]:
+def _host_alone(run: Channel, requests: RequestRound) -> list[Bus]:
     """The host's requests once more, on each bus that has any, on a controller that has it to itself."""
     tables, policy, buses = run.setup.host_tables, run.setup.policy, []
     for number, count in enumerate(run.dimms.agents.traffic.taken[0].tolist()):
@@ -62,16 +58,16 @@ def _host_alone(run: ChannelRun, requests: RequestRound) -> list[Bus]:
     return buses
 
 
-def _rows(run: ChannelRun, owner: int) -> dict[str, int]:
-    """What an owner's requests found, and the rows it lost to the other."""
-    values = run.dimms.lane_values if owner == shared.NDP else run.dimms.host_values
+def _rows(run: Channel, master: int) -> dict[str, int]:
+    """What a master's requests found, and the rows it lost to the other."""
+    values = run.dimms.lane_values if master == shared.NDP else run.dimms.host_values
     places = {"hits": state.ROW_HITS, "misses": state.ROW_MISSES, "conflicts": state.ROW_CONFLICTS}
     found = {name: int(values[:, place].sum()) for name, place in places.items()}
-    return {**found, "lost": int(run.dimms.agents.claims.tally[:, shared.ROWS_LOST + owner].sum())}
+    return {**found, "lost": int(run.dimms.agents.claims.tally[:, shared.ROWS_LOST + master].sum())}
 
 
-def _run_beside(run: ChannelRun, alone: ExpertResult) -> Samples:
-    """Run the experts beside the host's traffic, and stand at the clock of the last result.
+def _run_concurrently(run: Channel, alone: ExpertResult) -> Samples:
+    """Run the experts and the host's traffic, and stand at the clock of the last result.
 
     Returns what both have moved until equal times.
 
@@ -88,13 +84,13 @@ def _run_beside(run: ChannelRun, alone: ExpertResult) -> Samples:
                 "times; choose another arbitration or less traffic",
                 key="host_gbps",
             )
-        samples.note(run.dimms.clock, run.moved())
-    end = -(-run.end // machine.dram_ticks)
+        samples.record(run.dimms.clock, run.moved())
+    end = machine.clock_after(run.end)
     while samples.next_clock < end:
         run.run_until(samples.next_clock)
-        samples.note(run.dimms.clock, run.moved())
+        samples.record(run.dimms.clock, run.moved())
     run.run_until(end)
-    samples.note(run.dimms.clock, run.moved())
+    samples.record(run.dimms.clock, run.moved())
     return samples
 
 
@@ -125,7 +121,7 @@ def simulate_contention(
             `traces.read_requests`): its addresses and kinds again and again, at the pace of `host_gbps`.
         arbitration: a module of `dimm.arbitrations`, "host-first", "ndp-first", "slice" or "batch"; with its
             parameters "batch:reads=4,clocks=500". Under each of them, a request
-            that has waited for more than 16384 clocks in a lane makes it its owner's turn.
+            that has waited for more than 16384 clocks in a lane makes it its master's turn.
         slice_clocks: DRAM clocks of each turn under "slice".
         record_commands: keep the command trace of every lane.
         progress: called with the share of the work that is done, first with 0 when all is checked; None:
@@ -166,13 +162,12 @@ def simulate_contention(
     )
 
     machine = lower_machine(hardware)
-    setup = make_setup(machine, arbitration, slice_clocks)
-    run = ChannelRun(machine, setup, 1, record_commands)
+    run = Channel(machine, arbitration, slice_clocks, recording=record_commands)
     for each, ns in zip(of_jobs, released, strict=True):
         run.add_expert(0, weights, each, machine.release_tick(ns))
     requests = host_round(hardware, host, run.first_free_place[0])
     run.dimms.add_stream(requests.stream(machine.tables, machine.host_buses, FIRST_CLOCK))
-    samples = _run_beside(run, alone)
+    samples = _run_concurrently(run, alone)
     meanwhile = run.moved_by_lane() * machine.device.burst_bytes
     run.dimms.end_streams()
     run.dimms.run_host(state.FAR)
@@ -185,23 +180,19 @@ def simulate_contention(
         "arbitration": arbitration,
         "slice_clocks": slice_clocks if arbitration == "slice" else None,
     }
-    energy = _energy(run, alone.energy_nj)
+    energy = _energy(run, alone.energy_nj or {})
     return lookup.store(_result(run, meanwhile, samples, quiet, alone, host, energy, config, stopwatch))
 
 
-def _energy(run: ChannelRun, alone: Mapping[str, float | None] | None) -> Energy:
+def _energy(run: Channel, alone: Mapping[str, float | None]) -> Energy:
     """The energy of the DIMM until all is done: its units work as they do alone, its buses carry more."""
-    machine, end = run.machine, run.dimms.clock
-    # A lane knows of all commands to its rank, whoever issued them.
-    open_clocks = int(run.dimms.open_clocks(end).sum())
-    units = {name: nj for name, nj in (alone or {}).items() if name.startswith("ndp_")}
-    beside = ((alone or {}).get("host") or 0.0) + machine.dram_power.io_nj(run.moved()[1])
-    rank_clocks = (end - FIRST_CLOCK) * machine.lanes
-    return machine.dram_power.split(run.issued(), rank_clocks, open_clocks, {**units, "host": beside})
+    units = {name: nj for name, nj in alone.items() if name.startswith("ndp_")}
+    host = (alone.get("host") or 0.0) + run.machine.dram_power.io_nj(run.moved()[1])
+    return run.energy({**units, "host": host})
 
 
 def _result(
-    run: ChannelRun,
+    run: Channel,
     meanwhile: Ints,
     samples: Samples,
     quiet: Sequence[Bus],
@@ -215,16 +206,15 @@ def _result(
     device, burst_bytes = machine.device, machine.device.burst_bytes
     claims, host_values = dimms.agents.claims, dimms.host_values
     bus_value = dimms.agents.buses.value
-
-    def ns(clocks: int) -> float:
-        return machine.timebase.to_ns(clocks * machine.dram_ticks)
-
-    time_ns = ns(-(-run.end // machine.dram_ticks) - FIRST_CLOCK)
+    ns, queue = machine.clocks_ns, run.queues[0]
+    time_ns = ns(machine.clock_after(run.end) - FIRST_CLOCK)
     streamed = int(dimms.lane_values[:, state.DATA_END].max()) - FIRST_CLOCK
-    times = tuple(map(run.job_time, run.experts))
-    waited_ns = waiting_ns((expert.job for expert in run.experts), times)
+    times = queue.job_times(machine.after_start_ns)
+    waited_ns = queue.waiting_ns(times)
     ndp_gbps = alone.weight_bytes * alone.weight_reads / (ns(streamed) - waited_ns)
-    busy_ns, quiet_ns = ns(run.host_cycles), ns(max((one.cycles for one in quiet), default=0))
+    # To the last beat of data that the host read, or its last command.
+    host_ends = (host_values[:, state.DATA_END].max(), bus_value[:, shared.LAST_COLUMN_CLOCK].max())
+    busy_ns, quiet_ns = ns(max(0, *map(int, host_ends))), ns(max((one.cycles for one in quiet), default=0))
     host_gbps = int(meanwhile[shared.HOST].sum()) / time_ns
     lanes_peak, bus_peak = alone.peak_bandwidth_gbps, machine.host_buses * device.peak_gbps
     requests = int(host_values[:, state.TAKEN].sum())
@@ -264,8 +254,8 @@ def _result(
         bus_rank_switches=int(bus_value[:, shared.RANK_SWITCHES].sum()),
         commands=name_commands(run.issued(), run.machine.device.standard),
         jobs=times,
-        phases=run.phases(0),
-        token_tiles=tuple(tokens for expert in run.experts for tokens in expert.job.tiles),
+        phases=queue.phases(machine.after_start_ns),
+        token_tiles=tuple(tokens for job in queue.jobs for tokens in job.tokens),
         lanes=machine.lanes,
         by_lane=tuple(
             {"ndp_bytes": int(ndp), "host_bytes": int(of_host)}
@@ -278,5 +268,5 @@ def _result(
         curve_ns=tuple(at_ns[1:].tolist()),
         ndp_curve_gbps=tuple(ndp_curve.tolist()),
         host_curve_gbps=tuple(host_curve.tolist()),
-        command_traces=tuple(run.commands_of_lanes()),
+        command_traces=run.command_traces(),
     )

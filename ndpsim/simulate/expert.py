@@ -9,39 +9,31 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ndpsim._later import import_home
-from ndpsim.arguments import flag, number, progress_function, several, text, whole_number
+from ndpsim.arguments import Progress, flag, number, progress_function, several, text, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram import state
 from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.errors import InputError, MismatchError
-from ndpsim.layout import ExpertFormat, ExpertWeights, parse_layout
+from ndpsim.layout import ExpertFormat, parse_layout
 from ndpsim.moe import Expert, MoeShape
 from ndpsim.results.cache import Lookup, ResultCache
 from ndpsim.results.expert import ExpertResult, OverRefresh
 from ndpsim.results.stopwatch import Stopwatch
-from ndpsim.simulate.alone import DimmsAlone
-from ndpsim.simulate.lane import ensure_recordable, name_commands
-from ndpsim.simulate.machine import (
-    Machine,
-    PlacedOnDimms,
-    lower_machine,
-    place_on_dimms,
-)
+from ndpsim.simulate.alone import LanesAlone
+from ndpsim.simulate.lane import Ints, ensure_recordable, name_commands
+from ndpsim.simulate.machine import Machine, PlacedOnDimms, lower_machine, place_on_dimms
 from ndpsim.simulate.power import unit_work
-from ndpsim.simulate.program import FIRST_CLOCK, LAST_START, Job, fastest, waiting_ns
+from ndpsim.simulate.program import FIRST_CLOCK, LAST_START, Queue, TilesFrom
 from ndpsim.simulate.weights import named_weights
 
 if TYPE_CHECKING:
-    from ndpsim.simulate.taking_turns import LanesInTurn
+    from ndpsim.simulate.channel import LanesInTurn
 
 __all__ = ["MAX_TOKENS", "simulate_expert"]
 
 T = TypeVar("T")
-Ints = NDArray[np.int64]
-Progress = Callable[[float], None]
 
 #: Most tokens of one expert; more belong into a batch of calls.
 MAX_TOKENS = 16384
@@ -53,11 +45,7 @@ _IDLE = {"refresh": state.IDLE_REFRESH, "fifo": state.IDLE_CREDIT, "rows": state
 
 
 # Imported when first used: it has kernels that lanes with command buses of their own do without.
-_LATER = {"ndpsim.simulate.taking_turns": ("LanesInTurn",)}
-
-
-def _later(name: str) -> Any:
-    return import_home(__name__, _LATER, name)
+_later = functools.partial(import_home, __name__, {"ndpsim.simulate.channel": ("LanesInTurn",)})
 
 
 def _one_or_several(value: Any, key: str, each: Callable[[Any, str], T]) -> tuple[T, ...]:
@@ -181,19 +169,15 @@ def simulate_expert(
         machine = lower_machine(hardware)
         expert = place_on_dimms(machine, layout, weights)
         tilings = [machine.unit.tile(each, weights.hidden, expert.slice).tokens for each in of_jobs]
-    jobs = [Job(tiles, machine.release_tick(ns)) for tiles, ns in zip(tilings, released, strict=True)]
+    jobs = [(tiles, machine.release_tick(ns)) for tiles, ns in zip(tilings, released, strict=True)]
     _check_room(machine, expert, len(jobs))
-    tiles = tuple(tokens for job in jobs for tokens in job.tiles)
     if record_commands:
-        ensure_recordable(expert.bursts * len(tiles))
-    run: DimmsAlone | LanesInTurn
-    if machine.shared_commands:
-        run = _later("LanesInTurn")(machine, expert, weights, record_commands, start_clock)
-    else:
-        run = DimmsAlone(machine, expert, record_commands, fastest, start_clock)
-    end = run.run(jobs, progress)
+        ensure_recordable(expert.layout.bursts * sum(map(len, tilings)))
+    make: Any = _later("LanesInTurn") if machine.shared_commands else LanesAlone
+    run: LanesAlone | LanesInTurn = make(machine, expert, record_commands, start_clock)
+    queue = run.run_queue(jobs, progress)
     if exact_check:
-        _check(run, jobs, end)
+        _check(run, queue, jobs)
     config = {
         "hardware": machine.described,
         **expert.described,
@@ -203,7 +187,7 @@ def simulate_expert(
         **({"release_ns": list(released)} if any(released) else {}),
         **({"start_clock": start_clock} if start_clock != FIRST_CLOCK else {}),
     }
-    return lookup.store(_result(run, jobs, end, config, weights, stopwatch))
+    return lookup.store(_result(run, queue, config, stopwatch))
 
 
 def _over_refresh(
@@ -222,10 +206,9 @@ def _over_refresh(
     runs: list[ExpertResult] = []
     undisturbed: ExpertResult | None = None
     for clock in clocks:
-        if undisturbed is None or _refreshes(schedule, clock, undisturbed.cycles):
+        run = undisturbed
+        if run is None or _refreshes(schedule, clock, run.cycles):
             run = run_from(start_clock=clock) if runs else first
-        else:
-            run = undisturbed
         if not _refreshes(schedule, clock, run.cycles):
             undisturbed = run
         runs.append(run)
@@ -265,43 +248,38 @@ def _check_room(machine: Machine, expert: PlacedOnDimms, count: int) -> None:
         raise InputError(problem, key="tokens")
 
 
-def _check(run: DimmsAlone | LanesInTurn, jobs: Sequence[Job], end: int) -> None:
+def _check(run: Any, one: Queue, jobs: Sequence[TilesFrom]) -> None:
     """Run everything once more, plainly, and compare.
 
     Raises:
         MismatchError: something differs.
     """
-    for tokens in {tokens for job in jobs for tokens in job.tiles}:
+    for tokens in {tokens for tiles, _ in jobs for tokens in tiles}:
         if not run.machine.unit.agrees_with_twin(run.expert.placed[0].interleaving, tokens):
             raise MismatchError("an array differs from its plain twin")
-    run.compare_with_plain(jobs, end)
+    again = run.plain_twin()
+    other = again.run_queue(jobs, lambda share: None)
+    if (one.end, one.of_phase) != (other.end, other.of_phase):
+        raise MismatchError(f"the plain run ends at tick {other.end}, not {one.end}, or in other phases")
+    run.ensure_same(again)
 
 
 def _result(
-    run: DimmsAlone | LanesInTurn,
-    jobs: Sequence[Job],
-    end: int,
-    config: dict[str, Any],
-    weights: ExpertWeights,
-    stopwatch: Stopwatch,
+    run: LanesAlone | LanesInTurn, queue: Queue, config: dict[str, Any], stopwatch: Stopwatch
 ) -> ExpertResult:
-    machine, expert = run.machine, run.expert
-    to_ns, clock_ns = machine.timebase.to_ns, machine.timebase.to_ns(machine.dram_ticks)
-
-    def after_start_ns(tick: int) -> float:
-        return to_ns(tick - FIRST_CLOCK * machine.dram_ticks)
-
-    tiles, dimms = tuple(tokens for job in jobs for tokens in job.tiles), len(expert.of_dimm)
+    machine, expert, jobs, weights = run.machine, run.expert, queue.jobs, run.expert.weights
+    after_start_ns, clock_ns = machine.after_start_ns, machine.clocks_ns(1)
+    tiles, dimms = tuple(tokens for job in jobs for tokens in job.tokens), len(expert.of_dimm)
     tokens, reads = sum(tiles), len(tiles)
-    cycles = -(-end // machine.dram_ticks) - FIRST_CLOCK
-    time_ns = to_ns(cycles * machine.dram_ticks)
+    cycles = machine.clock_after(queue.end) - FIRST_CLOCK
+    time_ns = machine.clocks_ns(cycles)
     lanes = run.count_until(cycles + FIRST_CLOCK)
     used = [lane.counter for lane in lanes if lane.counter[state.READS_SERVED]]
     streamed = max(counter[state.DATA_END] for counter in used) - FIRST_CLOCK
-    times = run.spans.job_times(jobs, after_start_ns)
-    waited_ns = waiting_ns(jobs, times)
-    peak_gbps = dimms * machine.lanes * machine.lane_peak_gbps
-    bandwidth_gbps = expert.bytes * reads / (to_ns(streamed * machine.dram_ticks) - waited_ns)
+    times = queue.job_times(after_start_ns)
+    waited_ns = queue.waiting_ns(times)
+    peak_gbps = dimms * machine.lanes * machine.device.peak_gbps
+    bandwidth_gbps = expert.layout.bytes * reads / (machine.clocks_ns(streamed) - waited_ns)
     skipped = sum(lane.lanes * lane.skipped for lane in lanes)
     issued: Ints = functools.reduce(np.add, (lane.lanes * lane.issued for lane in lanes))
     idle_ns = {
@@ -314,22 +292,21 @@ def _result(
         "compute": max(lane.busy for lane in lanes) / (cycles * machine.dram_ticks),
         "io": float(run.path.busy_ticks / (cycles * machine.dram_ticks)),
     }
-    work = unit_work(machine.unit, weights, tokens, reads * expert.bytes)
+    work = unit_work(machine.unit, weights, tokens, reads * expert.layout.bytes)
     energy_nj, energy_note = machine.dram_power.split(
         issued,
         cycles * machine.lanes * dimms,
         sum(lane.lanes * lane.open_clocks for lane in lanes),
         {**machine.unit_energy.split(*work, dimms * time_ns), **run.path.energy()},
     )
-
     return ExpertResult(
         time_ns=time_ns,
         cycles=cycles,
         clock_ns=clock_ns,
         tokens=tokens,
         jobs=times,
-        weight_bytes=len(jobs) * expert.bytes,
-        weight_bursts=len(jobs) * expert.bursts,
+        weight_bytes=len(jobs) * expert.layout.bytes,
+        weight_bursts=len(jobs) * expert.layout.bursts,
         weight_reads=reads / len(jobs) if reads % len(jobs) else reads // len(jobs),
         bandwidth_gbps=bandwidth_gbps,
         peak_bandwidth_gbps=peak_gbps,
@@ -338,16 +315,16 @@ def _result(
         peak_gflops=expert.peak_gflops,
         bound=max(busy, key=busy.__getitem__),
         busy=busy,
-        phases=run.spans.phases(after_start_ns),
+        phases=queue.phases(after_start_ns),
         commands=name_commands(issued, machine.device.standard),
         dimms=dimms,
         lanes=dimms * machine.lanes,
         lanes_simulated=len(lanes),
         stall_ns=idle_ns["fifo"],
         idle_ns=idle_ns,
-        communication_ns=to_ns(run.spans.communication_ticks()),
+        communication_ns=machine.timebase.to_ns(queue.communication_ticks()),
         communication_bytes=dimms * 2 * weights.hidden * tokens * machine.unit.activation_bytes,
-        fast_forwarded=skipped / (reads * expert.bursts),
+        fast_forwarded=skipped / (reads * expert.layout.bursts),
         token_tiles=tiles,
         energy_nj=energy_nj,
         energy_note=energy_note,

@@ -8,15 +8,14 @@ to the next rank: so rank changes are few and the next rank's rows open behind t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ndpsim.arguments import flag, progress_function, text
+from ndpsim.arguments import Progress, flag, progress_function, text
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram import state
 from ndpsim.dram.engines import ScanController, make_controller
@@ -26,19 +25,24 @@ from ndpsim.moe import Expert, MoeShape
 from ndpsim.results.cache import Lookup, ResultCache
 from ndpsim.results.host_read import HostReadResult
 from ndpsim.results.stopwatch import Stopwatch
-from ndpsim.simulate.bus import Bus, command_traces, ensure_same
 from ndpsim.simulate.geometry import ensure_on_channel, geometry_of
-from ndpsim.simulate.lane import check_refresh, ensure_recordable, name_commands
-from ndpsim.simulate.memory import controller_options
+from ndpsim.simulate.lane import (
+    Bus,
+    Ints,
+    MakeChannel,
+    command_traces,
+    ensure_recordable,
+    ensure_same,
+    name_commands,
+)
+from ndpsim.simulate.memory import bus_policy
 from ndpsim.simulate.power import DramPower, dram_power
-from ndpsim.simulate.program import FIRST_CLOCK, MakeChannel
+from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.weights import describe_weights, named_weights
 from ndpsim.spec import Tables, lower
 
 __all__ = ["HostBus", "host_buses", "simulate_host_read"]
 
-Ints = NDArray[np.int64]
-Progress = Callable[[float], None]
 
 _BYTES_OF_A_BURST = 128  # memory, measured and rounded up
 
@@ -96,9 +100,7 @@ def _runs(numbers: Ints, order: Ints) -> list[tuple[int, Ints]]:
 def _run(bus: HostBus, layout: Layout, hardware: Hardware, recording: bool, make_channel: MakeChannel) -> Bus:
     """A bus on which everything is read."""
     device = hardware.bus_device(bus.ranks)
-    check_refresh(device, hardware.system.dram.refresh)
-    tables, options = lower(device), controller_options(hardware.system.dram)
-    policy = state.make_policy(options, device.standard.controller)
+    tables, policy = lower(device), bus_policy(hardware.system.dram, device)
     run = Bus(tables, make_channel(tables, policy), bus.source(layout, tables), recording)
     run.run()
     return run
@@ -109,17 +111,15 @@ def _run_alike(
 ) -> list[Bus]:
     """The run of each bus; buses on which the same happens share one."""
     runs: dict[tuple[int, bytes, bytes], Bus] = {}
-    of_bus = []
     buses = host_buses(layout)
     for number, bus in enumerate(buses):
         if bus.alike not in runs:
             run = runs[bus.alike] = _run(bus, layout, hardware, recording, make_controller)
             if exact_check:
                 plain = _run(bus, layout, hardware, False, ScanController)
-                ensure_same(f"bus {number}", run.channel, plain.channel)
-        of_bus.append(runs[bus.alike])
+                ensure_same(f"bus {number}", run, plain)
         progress((number + 1) / len(buses))
-    return of_bus
+    return [runs[bus.alike] for bus in buses]
 
 
 def simulate_host_read(

@@ -8,57 +8,37 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.config.system import Cxl
 from ndpsim.energy import transfer_nj
 from ndpsim.link import Pipe
 from ndpsim.ndp import last_served
 from ndpsim.simulate.machine import Machine, PlacedOnDimms
 
-__all__ = ["HostPath", "host_path"]
+__all__ = ["host_path"]
 
 Ints = NDArray[np.int64]
 
 
-class HostPath(Protocol):
-    """What carries activations and results.
+class Buses:
+    """The host's channels: DIMMs of a channel share it, burst by burst in turn.
 
     Attributes:
         values_per_message: results of a token that leave together, in a burst or a packet.
         busy_ticks: for which the busiest bus or link carried something.
     """
 
-    values_per_message: int
-
-    @property
-    def busy_ticks(self) -> Fraction | int: ...
-
-    def write(self, start: int, values: int) -> list[int]:
-        """The host writes so many activations to every DIMM; returns when each has its last."""
-
-    def read(self, known: Sequence[Ints], values: int, tokens: int) -> int:
-        """The host reads so many results of each of some tokens; returns when it has the last.
-
-        `known`: of each different DIMM, when each message of a token is.
-        """
-
-    def energy(self) -> dict[str, float | None]:
-        """Energy in nJ by component."""
-
-
-class _Buses:
-    """The host's channels: DIMMs of a channel share it, burst by burst in turn."""
-
     def __init__(self, machine: Machine, expert: PlacedOnDimms) -> None:
         self.machine, self.expert = machine, expert
-        self.values_per_message = machine.device.burst_bytes // machine.unit.activation_bytes
+        self.values_per_message = machine.values_per_burst
         self.busy_ticks = 0
         self._bursts = 0  # of all DIMMs
 
     def write(self, start: int, values: int) -> list[int]:
+        """The host writes so many activations to every DIMM; returns when each has its last."""
         machine, expert = self.machine, self.expert
         bursts = -(-values * machine.unit.activation_bytes // machine.device.burst_bytes)
         self._bursts += bursts * len(expert.of_dimm)
@@ -68,6 +48,10 @@ class _Buses:
         return arrived
 
     def read(self, known: Sequence[Ints], values: int, tokens: int) -> int:
+        """The host reads so many results of each of some tokens; returns when it has the last.
+
+        `known`: of each different DIMM, when each message of a token is.
+        """
         machine, channels = self.machine, self.expert.channels
         on_bus = machine.bus_ticks(tokens)
         # Results of a channel's DIMMs leave in the order in which they are known.
@@ -79,14 +63,19 @@ class _Buses:
         return end + machine.device.timings["nCL"] * machine.dram_ticks
 
     def energy(self) -> dict[str, float | None]:
+        """Energy in nJ by component."""
         return {"host": self.machine.dram_power.io_nj(self._bursts)}
 
 
-class _Link:
-    """A link to every device, in packets: a tile's activations are a message, and each packet of results."""
+class Link:
+    """A link to every device, in packets: a tile's activations are a message, and each packet of results.
 
-    def __init__(self, machine: Machine, expert: PlacedOnDimms, link: Pipe) -> None:
-        self.machine, self.devices, self.link = machine, expert.of_dimm, link
+    All is as of `Buses`.
+    """
+
+    def __init__(self, machine: Machine, expert: PlacedOnDimms, link: Cxl) -> None:
+        self.machine, self.devices, self.pj_per_bit = machine, expert.of_dimm, link.pj_per_bit
+        self.link = Pipe(link.gbps, link.latency_ns, link.packet_bytes, link.header_bytes)
         self.values_per_message = max(1, link.packet_bytes // machine.unit.activation_bytes)
         self._busy_ps, self._bytes = Fraction(0), 0  # of a link; over all links
 
@@ -105,7 +94,7 @@ class _Link:
         return self._busy_ps / self.machine.timebase.tick_ps
 
     def energy(self) -> dict[str, float | None]:
-        return {"link": transfer_nj(self._bytes, self.machine.link_pj_per_bit)}
+        return {"link": transfer_nj(self._bytes, self.pj_per_bit)}
 
     def _count(self, sizes: Ints) -> None:
         self._busy_ps += self.link.busy_ps(sizes)
@@ -125,6 +114,6 @@ def _message_sizes(values: int, per_message: int, value_bytes: int, tokens: int)
     return np.repeat(np.minimum(left, per_message) * value_bytes, tokens)
 
 
-def host_path(machine: Machine, expert: PlacedOnDimms) -> HostPath:
+def host_path(machine: Machine, expert: PlacedOnDimms) -> Buses | Link:
     """The way of a machine's DIMMs, unused so far."""
-    return _Buses(machine, expert) if machine.link is None else _Link(machine, expert, machine.link)
+    return Buses(machine, expert) if machine.link is None else Link(machine, expert, machine.link)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ndpsim.arguments import number, path_of, shown
 from ndpsim.config import Hardware
 from ndpsim.dimm.state import Stream
-from ndpsim.dram.mapping import MAPPERS, Mapping, map_addresses
+from ndpsim.dram.mapping import MAPPERS, Coordinates, map_addresses
 from ndpsim.dram.state import FAR, Source, make_source
 from ndpsim.errors import InputError, one_of
 from ndpsim.simulate.memory import named_mapping
@@ -21,7 +21,7 @@ from ndpsim.spec import Device, Tables
 from ndpsim.traces import read_requests
 from ndpsim.units import exact
 
-__all__ = ["PATTERNS", "HostTraffic", "RequestRound", "host_round", "make_round"]
+__all__ = ["PATTERNS", "HostTraffic", "RequestRound", "host_round"]
 
 Ints = NDArray[np.int64]
 
@@ -107,100 +107,69 @@ def _no_pattern(written: str) -> str:
 class RequestRound:
     """Requests to one DIMM, in their order, one array element each; after the last comes the first again.
 
-    `pace` is that of the traffic; `made`: whether there are any at all.
+    Attributes:
+        at: where; the channel is the bus.
+        write: 1 where it writes.
+        burst: its number by address.
+        pace: that of the traffic.
+        made: whether there are any at all.
     """
 
-    bus: Ints
-    rank: Ints
-    bankgroup: Ints
-    bank: Ints
-    row: Ints
-    column: Ints
+    at: Coordinates
     write: Ints
-    address: Ints
+    burst: Ints
     pace: tuple[int, int]
     made: bool
 
     def stream(self, tables: Tables, buses: int, start: int) -> Stream:
         """The requests by bus, from clock `start` on, without end."""
-        numbers = [np.flatnonzero(self.bus == bus) for bus in range(buses)]
+        numbers = [np.flatnonzero(self.at.channel == bus) for bus in range(buses)]
         sources = [self._source(tables, chosen) for chosen in numbers]
         offered = [FAR if self.made and len(chosen) else 0 for chosen in numbers]
         return Stream(sources, numbers, start, self.pace, np.array(offered, dtype=np.int64))
 
     def first(self, tables: Tables, bus: int, count: int) -> Source:
         """The first `count` requests of a bus, for a controller that has them to itself."""
-        chosen = np.flatnonzero(self.bus == bus)
+        chosen = np.flatnonzero(self.at.channel == bus)
         rounds, place = np.divmod(np.arange(count, dtype=np.int64), len(chosen))
-        number = rounds * len(self.bus) + chosen[place]
+        number = rounds * len(self.write) + chosen[place]
         clocks, per = self.pace
         cycle = number // per * clocks + number % per * clocks // per if clocks else None
         return self._source(tables, chosen[place], cycle)
 
     def on_ranks_from(self, first: int) -> RequestRound:
         """The same requests to a DIMM whose ranks on the channel begin with `first`."""
-        return replace(self, rank=self.rank + first)
+        return replace(self, at=self.at._replace(rank=self.at.rank + first))
 
     def _source(self, tables: Tables, chosen: Ints, cycle: Ints | None = None) -> Source:
-        return make_source(
-            tables,
-            self.rank[chosen],
-            self.bankgroup[chosen],
-            self.bank[chosen],
-            self.row[chosen],
-            self.column[chosen],
-            self.write[chosen],
-            self.address[chosen],
-            cycle,
-        )
+        rank, group, bank, row, column, _ = (values[chosen] for values in self.at)
+        write, burst = self.write[chosen], self.burst[chosen]
+        return make_source(tables, rank, group, bank, row, column, write, burst, cycle)
 
 
-def make_round(
-    traffic: HostTraffic, device: Device, mapper: Mapping | str, buses: int, ranks: int, first_row: int
-) -> RequestRound:
-    """The requests of a traffic to a DIMM whose rows below `first_row` hold the weights.
+def host_round(hardware: Hardware, traffic: HostTraffic, first_place: int) -> RequestRound:
+    """The requests of a traffic to a DIMM on whose lanes the places before `first_place` hold the weights.
 
-    The host's data lies in the rows above. Addresses are mapped over the sub-channels and ranks of the DIMM
-    by `mapper`; what falls on a row of the weights, or beyond the DIMM, is folded into them.
-
-    Args:
-        device: one lane.
-        buses: sub-channels, each with a bus to the host.
+    The host's data lies in the rows above. Addresses are mapped over the sub-channels and ranks of the DIMM;
+    what falls on a row of the weights, or beyond the DIMM, is folded into them.
 
     Raises:
         InputError: the weights leave no rows, or the trace is bad.
     """
+    device, dimm, mapper = hardware.lane_device(), hardware.system.dimm, hardware.system.host.mapper
+    first_row = -(-first_place // (device.bursts_per_row * device.bankgroups * device.banks_per_group))
     if first_row >= device.rows:
         raise InputError(
             f"not supported: the weights take all {device.rows} rows of a bank and leave the host none",
             key="pattern",
         )
-    address, write = _requests(traffic, device, buses * ranks)
-    behind = replace(device, ranks=ranks)
-    mapping = MAPPERS[mapper] if isinstance(mapper, str) else mapper
-    at = map_addresses(address, mapping, behind, buses)
-    row = first_row + at.row.astype(np.int64) % (device.rows - first_row)
-    return RequestRound(
-        bus=at.channel.astype(np.int64),
-        rank=at.rank.astype(np.int64),
-        bankgroup=at.bankgroup.astype(np.int64),
-        bank=at.bank.astype(np.int64),
-        row=row,
-        column=at.column.astype(np.int64),
-        write=write,
-        address=address // device.burst_bytes,
-        pace=traffic.pace(device),
-        made=traffic.gbps != 0,
-    )
-
-
-def host_round(hardware: Hardware, traffic: HostTraffic, first_place: int) -> RequestRound:
-    """The host's requests to the rows that the weights before `first_place` on every lane leave."""
-    device, mapper = hardware.lane_device(), hardware.system.host.mapper
+    address, write = _requests(traffic, device, dimm.subchannels * dimm.ranks)
     mapping = named_mapping(hardware.system.dram) if mapper == "dram" else MAPPERS[mapper]
-    per_row = device.bursts_per_row * device.bankgroups * device.banks_per_group
-    dimm = hardware.system.dimm
-    return make_round(traffic, device, mapping, dimm.subchannels, dimm.ranks, -(-first_place // per_row))
+    at = map_addresses(address, mapping, replace(device, ranks=dimm.ranks), dimm.subchannels)
+    at = Coordinates(*(values.astype(np.int64) for values in at))
+    row = first_row + at.row % (device.rows - first_row)
+    burst, made = address // device.burst_bytes, traffic.gbps != 0
+    return RequestRound(at._replace(row=row), write, burst, traffic.pace(device), made)
 
 
 def _requests(traffic: HostTraffic, device: Device, lanes: int) -> tuple[Ints, Ints]:

@@ -1,19 +1,19 @@
-"""One lane of a DIMM as a simulation under way: a channel, its stream of weights, and its multipliers."""
+"""A controller with its bus to itself, under way: a host's, or that of a lane and its multipliers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.dram import controller, sink, state
-from ndpsim.dram.engines import Controller
+from ndpsim.dram.engines import Controller, compare_channels
 from ndpsim.dram.refresh_policies import Due, NoSuchRefreshError, make_schedule
-from ndpsim.errors import InputError, no_way_on
-from ndpsim.layout import Interleaving, LaneShare
+from ndpsim.errors import InputError, MismatchError, no_way_on
+from ndpsim.layout import LaneShare
 from ndpsim.limits import ensure_fits
 from ndpsim.spec import Device, Standard, Tables, lower
 from ndpsim.spec.lower import SCOPE
@@ -21,16 +21,19 @@ from ndpsim.spec.standard import ACTIVATE, ONE_BANK
 from ndpsim.traces import HEADER, CommandTrace
 
 __all__ = [
-    "Counted",
+    "Bus",
+    "Ints",
     "Lane",
+    "LaneCounts",
     "LaneStream",
+    "MakeChannel",
     "check_refresh",
     "command_room",
-    "commands_by_kind",
+    "command_traces",
     "decode_commands",
     "ensure_recordable",
+    "ensure_same",
     "ensure_streams_fit",
-    "make_stream",
     "merge_commands",
     "name_commands",
     "no_commands",
@@ -38,6 +41,7 @@ __all__ = [
 ]
 
 Ints = NDArray[np.int64]
+MakeChannel = Callable[[Tables, state.Policy], Controller]
 
 _CHUNK = 1 << 17  # requests between two reports of progress
 _FIRST_ROOM = 1 << 14  # commands a trace has room for at first
@@ -173,23 +177,6 @@ def merge_commands(own: CommandTrace, of_host: CommandTrace, rank: int) -> Comma
     return CommandTrace(**{name: values[order] for name, values in columns.items()}, names=own.names)
 
 
-class Counted(Protocol):
-    """What a channel has counted: a controller's, or those of one with time that was jumped over."""
-
-    @property
-    def value(self) -> Ints:
-        """Counters, by the places in `dram.state`."""
-
-    @property
-    def issued(self) -> Ints:
-        """int64[command]: commands issued."""
-
-
-def commands_by_kind(channels: Iterable[Counted], standard: Standard) -> dict[str, int]:
-    """Commands issued over all `channels`, by name; kinds that were issued at all."""
-    return name_commands(np.sum([channel.issued for channel in channels], axis=0), standard)
-
-
 def name_commands(issued: Ints, standard: Standard) -> dict[str, int]:
     """Commands issued, int64[command], by name as the standard lists them; those that were issued at all."""
     counts = dict(zip(standard.names, issued.tolist(), strict=True))
@@ -213,39 +200,93 @@ class LaneStream:
     groups: sink.Groups
 
 
-def make_stream(
-    tables: Tables,
-    layout: Interleaving,
-    lanes: range,
-    share: LaneShare,
-    groups: tuple[Ints, Ints],
-    group_count: int,
-) -> LaneStream:
-    """The stream of neighbouring lanes of which as much, `share`, is read.
+class Bus:
+    """Requests on their way through a controller.
 
-    `groups`: the first and the last group of each burst, of `group_count`.
+    Args:
+        tables: the channel, with the ranks on the bus.
+        channel: its controller, at rest.
+        source: the requests.
+        recording: keep the commands.
+        data_sink: takes the data that is read; None: nothing holds it up.
     """
-    places = layout.lane_bursts(share)
-    bankgroup, bank, row, column = layout.coordinates(places)
-    reads = np.zeros_like(places)
-    source = state.make_source(
-        tables, reads, bankgroup, bank, row, column, reads, places, period=tables.bankgroups
-    )
-    first, last = groups
-    ends = np.searchsorted(first, np.arange(group_count), "right") - 1
-    return LaneStream(
-        lanes, share, source, sink.Groups(*(each.astype(np.int32) for each in (first, last, ends)))
-    )
-
-
-class Lane:
-    """The lanes of a stream under way."""
 
     def __init__(
-        self, stream: LaneStream, channel: Controller, data_sink: sink.Sink, commands: state.Commands
+        self,
+        tables: Tables,
+        channel: Controller,
+        source: state.Source,
+        recording: bool = False,
+        data_sink: sink.Sink | None = None,
     ) -> None:
-        self.stream, self.channel, self.sink, self.commands = stream, channel, data_sink, commands
-        self.source = stream.source._replace(admitted=np.zeros(1, dtype=np.int64))
+        self.tables, self.channel, self.source, self.count = tables, channel, source, len(source.place)
+        self.sink = sink.null_sink() if data_sink is None else data_sink
+        self.commands = command_room() if recording else no_commands()
+
+    def run(self, until_served: int | None = None, until_taken: int = state.FAR) -> None:
+        """Run until so many requests are served, all without a number, or so many are taken."""
+        served = self.count if until_served is None else until_served
+        self.commands = run_channel(self.channel, self.source, self.sink, self.commands, served, until_taken)
+
+    def run_until(self, clock: int) -> None:
+        """Run up to, not including, a clock; where requests are still to come, it has to be set again."""
+        self.channel.value[state.PAUSE] = clock
+        self.run(state.FAR)
+
+    @property
+    def cycles(self) -> int:
+        """To the last beat of data that is read, or the last command."""
+        return max(int(self.channel.value[state.DATA_END]), int(self.channel.value[state.CLOCK]) - 1)
+
+
+def command_traces(buses: Sequence[Bus], standard: Standard, shift: int = 0) -> tuple[CommandTrace, ...]:
+    """The commands of each bus that recorded any, so many clocks later; one that stands for several is
+    decoded once."""
+    recorded = [bus for bus in buses if bus.commands.entry.size]
+    decoded = {
+        bus: decode_commands(bus.commands, bus.tables, standard, shift) for bus in dict.fromkeys(recorded)
+    }
+    return tuple(decoded[bus] for bus in recorded)
+
+
+def ensure_same(name: str, one: Bus, plain: Bus) -> None:
+    """Make sure that a bus agrees with its plain run in all that is counted.
+
+    Raises:
+        MismatchError: it does not.
+    """
+    different = compare_channels(one.channel, plain.channel)
+    if not np.array_equal(one.sink.value[sink.COMPARED], plain.sink.value[sink.COMPARED]):
+        different.append("what the multipliers did")
+    if different:
+        raise MismatchError(f"{name} differs from its plain run in {', '.join(different)}")
+
+
+class LaneCounts(NamedTuple):
+    """What lanes that run alike have counted: how many they are, and of each of them the rest.
+
+    `counter` (places in `dram.state`) and `issued` are those of its channel, `open_clocks` the clocks for
+    which banks were open, summed over all banks, `skipped` the reads that were fast-forwarded; `busy` the
+    ticks for which all its multipliers together had work.
+    """
+
+    lanes: int
+    counter: list[int]
+    issued: Ints
+    open_clocks: int
+    skipped: int
+    busy: float
+
+
+class Lane(Bus):
+    """The lanes of a stream under way; arguments as of `Bus`."""
+
+    def __init__(
+        self, stream: LaneStream, tables: Tables, channel: Controller, recording: bool, data_sink: sink.Sink
+    ) -> None:
+        source = stream.source._replace(admitted=np.zeros(1, dtype=np.int64))
+        super().__init__(tables, channel, source, recording, data_sink)
+        self.stream = stream
         self.busy = 0.0  # ticks for which the multipliers had work, all of them
 
     def begin(self, first_row: int) -> None:
@@ -282,7 +323,7 @@ class Lane:
             value[sink.RELEASE], value[sink.SERVICE] = release, ticks
             end = served + bursts
             for until in (*range(served + _CHUNK, end, _CHUNK), end):
-                self.commands = run_channel(self.channel, self.source, self.sink, self.commands, until)
+                self.run(until)
                 report(until - served)
                 served = until
             release = int(value[sink.FINISHED]) + gap
@@ -290,12 +331,11 @@ class Lane:
         self.busy += (int(value[sink.BUSY]) - busy) / servers
 
     def refresh_until(self, clock: int) -> None:
-        """Go on without reads up to, not including, `clock`: refreshes are issued as they fall due."""
+        """Advance without reads up to, not including, `clock`: refreshes are issued as they fall due."""
         value = self.channel.value
         if clock <= value[state.CLOCK]:
             return
-        value[state.PAUSE] = clock
-        self.commands = run_channel(self.channel, self.source, self.sink, self.commands, state.FAR)
+        self.run_until(clock)
         value[state.PAUSE] = state.FAR
         # Nothing is queued any more, so it does not matter at which step before `clock` a controller stopped.
         value[state.CLOCK], value[state.COUNTED_UNTIL] = clock, clock - 1

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from ndpsim.arguments import flag, instance, number, progress_function, several
+from ndpsim.arguments import Progress, flag, instance, number, progress_function, several
 from ndpsim.simulate.memory import Memory
 from ndpsim.simulate.trace import run_requests
 from ndpsim.traces import Requests
@@ -40,7 +40,7 @@ def sweep_load(
     memory: Memory,
     loads: Sequence[float] | None = None,
     wrap: bool = False,
-    progress: Callable[[float], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[LoadPoint]:
     """Offer the requests evenly spaced, at each of `loads` of the peak bandwidth, whatever their own times.
 

@@ -5,77 +5,86 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from ndpsim.caching import cached_by_identity
 from ndpsim.config import Hardware
-from ndpsim.dram import state
-from ndpsim.dram.refresh_policies import Schedule
-from ndpsim.energy import UnitEnergy
-from ndpsim.layout import ExpertWeights, Geometry, Interleaving, LaneShare
-from ndpsim.link import Pipe
-from ndpsim.ndp import ActivationUnit, MultiplierUnit, find_unit
+from ndpsim.dram import sink, state
+from ndpsim.layout import ExpertWeights, Interleaving, LaneShare, Layout
+from ndpsim.ndp import ActivationUnit, find_unit
 from ndpsim.simulate.geometry import geometry_of
-from ndpsim.simulate.lane import LaneStream, check_refresh, ensure_streams_fit, make_stream
-from ndpsim.simulate.memory import controller_options
-from ndpsim.simulate.power import DramPower, dram_power, unit_energy
+from ndpsim.simulate.lane import Ints, LaneStream, ensure_streams_fit
+from ndpsim.simulate.memory import bus_policy
+from ndpsim.simulate.power import dram_power, unit_energy
 from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.weights import describe_weights
-from ndpsim.spec import Device, Tables, lower
-from ndpsim.units import Timebase, common_ticks, exact, frequency_period_ps
+from ndpsim.spec import lower
+from ndpsim.units import common_ticks, exact, frequency_period_ps
 
-__all__ = [
-    "Machine",
-    "Placed",
-    "PlacedOnDimms",
-    "every_lane",
-    "lower_machine",
-    "place_on_dimms",
-]
+__all__ = ["Machine", "Placed", "PlacedOnDimms", "every_lane", "lower_machine", "place_on_dimms"]
+
 
 _CACHED = 16  # hardware and placed experts that are cached for the next call
 
 
-@dataclass(frozen=True, eq=False)
 class Machine:
-    """A DIMM or device, lowered: what the program of an expert runs on."""
+    """A DIMM or device, lowered: what the program of an expert runs on.
 
-    geometry: Geometry
-    device: Device
-    tables: Tables
-    policy: state.Policy
-    timebase: Timebase
-    unit: MultiplierUnit
-    unit_mhz: float
-    activation: ActivationUnit
-    link: Pipe | None  # to the host, each way; None: over the data buses of the sub-channels
-    link_pj_per_bit: float | None
-    lock_step: bool  # the ranks of a sub-channel obey the same commands
-    shared_commands: bool  # they take turns on one command bus
-    lanes: int
-    lane_peak_gbps: float
-    host_buses: int
-    dram_power: DramPower
-    unit_energy: UnitEnergy
-    described: Mapping[str, Any]  # for the result: the hardware as plain data
+    Raises:
+        InputError: the hardware file describes nothing that multiplies, or what is not supported.
+    """
 
-    @functools.cached_property
-    def dram_ticks(self) -> int:
-        return self.timebase.ticks[0]
+    def __init__(self, hardware: Hardware) -> None:
+        name, section = hardware.ndp.multiplier
+        self.unit, self.unit_mhz = find_unit(name, section.model_dump()), section.clock_mhz
+        activation, system, device = hardware.ndp.activation, hardware.system, hardware.lane_device()
+        self.policy = bus_policy(system.dram, device)
+        self.geometry, self.device, self.tables = geometry_of(hardware), device, lower(device)
+        self.schedule = state.schedule_of(self.tables, self.policy)  # which refreshes of a lane fall due when
+        self.timebase = common_ticks(
+            device.clock_ps,
+            frequency_period_ps(self.unit_mhz) / self.unit.PARTS,
+            frequency_period_ps(activation.clock_mhz),
+        )
+        self.dram_ticks, self.part_ticks, self.activation_ticks = self.timebase.ticks
+        self.unit_ticks = self.part_ticks * self.unit.PARTS
+        self.activation = ActivationUnit(
+            activation.units, activation.cycles_per_value, activation.latency_cycles
+        )
+        self.link = system.cxl  # to the host, each way; None: over the data buses of the sub-channels
+        # The ranks of a sub-channel obey the same commands, or take turns on one command bus.
+        self.lock_step = system.dimm.command_bus == "broadcast"
+        self.shared_commands = system.dimm.command_bus == "shared"
+        self.lanes, self.host_buses = hardware.lanes, system.dimm.subchannels
+        self.dram_power = dram_power(device, hardware.power_changes)
+        self.unit_energy = unit_energy(hardware)
+        self.described = hardware.to_dict()  # for the result: as plain data
 
-    @functools.cached_property
-    def part_ticks(self) -> int:
-        return self.timebase.ticks[1]
+    @property
+    def values_per_burst(self) -> int:
+        """Activations that a burst carries."""
+        return self.device.burst_bytes // self.unit.activation_bytes
 
-    @functools.cached_property
-    def unit_ticks(self) -> int:
-        return self.timebase.ticks[1] * self.unit.PARTS
+    @property
+    def activated(self) -> Callable[[Ints, int], int]:
+        """When the last of some hidden values is activated; see `program.Queue`."""
+        return functools.partial(self.activation.done, cycle_ticks=self.activation_ticks)
 
-    @functools.cached_property
-    def activation_ticks(self) -> int:
-        return self.timebase.ticks[2]
+    def clocks_ns(self, clocks: int) -> float:
+        """How long so many DRAM clocks take."""
+        return self.timebase.to_ns(clocks * self.dram_ticks)
+
+    def after_start_ns(self, tick: int) -> float:
+        """The time of a tick, in ns after the first clock."""
+        return self.timebase.to_ns(tick - FIRST_CLOCK * self.dram_ticks)
+
+    def clock_after(self, tick: int) -> int:
+        """The first clock that is not before a tick."""
+        return -(-tick // self.dram_ticks)
 
     def clock_at(self, ns: float) -> int:
         """The first clock that is not before a time, in ns after the first clock."""
@@ -89,10 +98,11 @@ class Machine:
         """Time on the buses to the host for bursts that all of them share."""
         return -(-bursts // self.host_buses) * self.tables.burst * self.dram_ticks
 
-    @functools.cached_property
-    def schedule(self) -> Schedule:
-        """Which refreshes of a lane fall due when."""
-        return state.schedule_of(self.tables, self.policy)
+    def peak_gflops(self, weights: ExpertWeights) -> float:
+        """What the multipliers of a DIMM do at their limit, on matrices of equal size."""
+        bits, burst_bytes = [matrix.bits for matrix in weights.format.matrices], self.device.burst_bytes
+        cycles = sum(self.unit.cycles_of_product(self.lanes, burst_bytes, one) for one in bits)
+        return float(2 * len(bits) * 1000 / (cycles * frequency_period_ps(self.unit_mhz)))
 
     @functools.cached_property
     def row_places(self) -> int:
@@ -102,47 +112,14 @@ class Machine:
 
 @cached_by_identity(_CACHED)
 def lower_machine(hardware: Hardware) -> Machine:
-    """The machine of a hardware file.
-
-    Raises:
-        InputError: the file describes nothing that multiplies, or what is not supported.
-    """
-    name, section = hardware.ndp.multiplier
-    unit, activation = find_unit(name, section.model_dump()), hardware.ndp.activation
-    system, device = hardware.system, hardware.lane_device()
-    check_refresh(device, system.dram.refresh)
-    link = system.cxl
-    return Machine(
-        geometry=geometry_of(hardware),
-        device=device,
-        tables=lower(device),
-        policy=state.make_policy(controller_options(system.dram), device.standard.controller),
-        timebase=common_ticks(
-            device.clock_ps,
-            frequency_period_ps(section.clock_mhz) / unit.PARTS,
-            frequency_period_ps(activation.clock_mhz),
-        ),
-        unit=unit,
-        unit_mhz=section.clock_mhz,
-        activation=ActivationUnit(activation.units, activation.cycles_per_value, activation.latency_cycles),
-        link=None if link is None else Pipe(link.gbps, link.latency_ns, link.packet_bytes, link.header_bytes),
-        link_pj_per_bit=None if link is None else link.pj_per_bit,
-        lock_step=system.dimm.command_bus == "broadcast",
-        shared_commands=system.dimm.command_bus == "shared",
-        lanes=hardware.lanes,
-        lane_peak_gbps=device.peak_gbps,
-        host_buses=system.dimm.subchannels,
-        dram_power=dram_power(device, hardware.power_changes),
-        unit_energy=unit_energy(hardware),
-        described=hardware.to_dict(),
-    )
+    """The machine of a hardware file; raises as `Machine`."""
+    return Machine(hardware)
 
 
 @dataclass(frozen=True, eq=False)
 class Placed:
     """Weights on the lanes of a DIMM, or of several that have as much and run alike."""
 
-    unit: MultiplierUnit
     interleaving: Interleaving
     streams: tuple[LaneStream, ...]  # of lanes that run alike
     groups: tuple[slice, ...]  # by region, of all groups of bursts
@@ -153,8 +130,8 @@ class Placed:
 class PlacedOnDimms:
     """An expert on one DIMM or several: DIMM n has `placed[of_dimm[n]]`."""
 
-    bytes: int
-    bursts: int
+    weights: ExpertWeights
+    layout: Layout
     end: int  # the first place of the rows behind it, on every lane
     placed: tuple[Placed, ...]
     of_dimm: tuple[int, ...]
@@ -175,38 +152,26 @@ def place_on_dimms(machine: Machine, name: str, weights: ExpertWeights, base: in
     machine.unit.check_format(weights.format)
     channel = [int(machine.geometry.channel_of(part.dimm[0])) for part in layout.parts]
     on_channel = Counter(channel)
-    kinds = [
-        (len(part.slice), on_channel[of_part]) for part, of_part in zip(layout.parts, channel, strict=True)
-    ]
-    different = list(dict.fromkeys(kinds))
-    of_dimm = tuple(different.index(kind) for kind in kinds)
+    sizes = [(len(part.slice), on_channel[at]) for part, at in zip(layout.parts, channel, strict=True)]
+    different = list(dict.fromkeys(sizes))
+    of_dimm = tuple(map(different.index, sizes))
+    of_channel = (
+        sorted(of for of, at in zip(of_dimm, channel, strict=True) if at == number) for number in on_channel
+    )
     return PlacedOnDimms(
-        bytes=layout.bytes,
-        bursts=layout.bursts,
+        weights=weights,
+        layout=layout,
         end=-(-layout.end // machine.row_places) * machine.row_places,
         placed=tuple(
             _placed(machine, layout.parts[of_dimm.index(number)].interleaving, sharing)
             for number, (_, sharing) in enumerate(different)
         ),
         of_dimm=of_dimm,
-        channels=tuple(
-            {
-                tuple(sorted(of for of, at in zip(of_dimm, channel, strict=True) if at == number))
-                for number in on_channel
-            }
-        ),
-        slice=max(size for size, _ in kinds),
-        peak_gflops=len(of_dimm) * _peak_gflops(machine, weights),
+        channels=tuple(set(map(tuple, of_channel))),
+        slice=max(size for size, _ in sizes),
+        peak_gflops=len(of_dimm) * machine.peak_gflops(weights),
         described=describe_weights(weights, None),
     )
-
-
-def _peak_gflops(machine: Machine, weights: ExpertWeights) -> float:
-    """What the multipliers of a DIMM do at their limit, on matrices of equal size."""
-    bits = [matrix.bits for matrix in weights.format.matrices]
-    burst_bytes = machine.device.burst_bytes
-    cycles = sum(machine.unit.cycles_of_product(machine.lanes, burst_bytes, one) for one in bits)
-    return float(2 * len(bits) * 1000 / (cycles * frequency_period_ps(machine.unit_mhz)))
 
 
 def _placed(machine: Machine, interleaving: Interleaving, on_channel: int) -> Placed:
@@ -216,7 +181,7 @@ def _placed(machine: Machine, interleaving: Interleaving, on_channel: int) -> Pl
     reads = [machine.unit.reads_of(interleaving, lane, share) for lane, share in enumerate(shares)]
     equal = [list(lanes) for _, lanes in itertools.groupby(range(machine.lanes), reads.__getitem__)]
     streams = _streams(machine, interleaving, [range(lanes[0], lanes[-1] + 1) for lanes in equal])
-    return Placed(machine.unit, interleaving, streams, groups, on_channel)
+    return Placed(interleaving, streams, groups, on_channel)
 
 
 def _share(machine: Machine, interleaving: Interleaving, lane: int) -> LaneShare:
@@ -225,20 +190,21 @@ def _share(machine: Machine, interleaving: Interleaving, lane: int) -> LaneShare
 
 
 def _streams(machine: Machine, interleaving: Interleaving, equal: list[range]) -> tuple[LaneStream, ...]:
+    """The reads of neighbouring lanes of which as much is read."""
     shares = [_share(machine, interleaving, lanes[0]) for lanes in equal]
-    counts = machine.unit.group_counts(interleaving)
-    ensure_streams_fit([share.total for share in shares], sum(counts))
-    return tuple(
-        make_stream(
-            machine.tables,
-            interleaving,
-            lanes,
-            share,
-            machine.unit.groups(interleaving, lanes, share),
-            sum(counts),
-        )
-        for lanes, share in zip(equal, shares, strict=True)
-    )
+    groups = np.arange(sum(machine.unit.group_counts(interleaving)))
+    ensure_streams_fit([share.total for share in shares], len(groups))
+    streams = []
+    for lanes, share in zip(equal, shares, strict=True):
+        places = interleaving.lane_bursts(share)
+        at, reads = interleaving.coordinates(places), np.zeros_like(places)
+        period = machine.tables.bankgroups
+        source = state.make_source(machine.tables, reads, *at, reads, places, period=period)
+        first, last = machine.unit.groups(interleaving, lanes, share)
+        ends = np.searchsorted(first, groups, "right") - 1
+        of_burst = sink.Groups(*(each.astype(np.int32) for each in (first, last, ends)))
+        streams.append(LaneStream(lanes, share, source, of_burst))
+    return tuple(streams)
 
 
 def every_lane(machine: Machine, expert: PlacedOnDimms) -> PlacedOnDimms:

@@ -9,14 +9,14 @@ from typing import Any, get_args
 from ndpsim.arguments import choice, instance, number, shown, text, whole_number
 from ndpsim.config import Dram, Hardware
 from ndpsim.dram.mapping import MAPPERS, Mapping, parse_mapping
-from ndpsim.dram.state import ControllerOptions
+from ndpsim.dram.state import ControllerOptions, Policy, make_policy
 from ndpsim.errors import InputError
 from ndpsim.reported import text_table
 from ndpsim.simulate.lane import check_refresh
 from ndpsim.spec import Device, resolve
 from ndpsim.units import format_bytes
 
-__all__ = ["Memory", "controller_options", "named_mapping"]
+__all__ = ["Memory", "bus_policy", "controller_options", "named_mapping"]
 
 _CHOICES = {
     name: get_args(Dram.model_fields[name].annotation) for name in ("scheduler", "row_policy", "refresh")
@@ -30,6 +30,16 @@ def controller_options(dram: Dram) -> ControllerOptions:
     return ControllerOptions(
         dram.scheduler, dram.row_policy, dram.row_cap, dram.refresh, dram.read_buffer, dram.write_buffer
     )
+
+
+def bus_policy(dram: Dram, device: Device) -> Policy:
+    """The controller that a hardware file asks for, on a bus with such a device.
+
+    Raises:
+        InputError: the device cannot be refreshed so.
+    """
+    check_refresh(device, dram.refresh)
+    return make_policy(controller_options(dram), device.standard.controller)
 
 
 def named_mapping(dram: Dram) -> Mapping:

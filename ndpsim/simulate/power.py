@@ -4,29 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim import energy
 from ndpsim.config import Hardware
-from ndpsim.energy import (
-    NO_ONE_BANK,
-    NO_SAME_BANK,
-    ChannelEnergy,
-    UnitEnergy,
-    add_up,
-    channel_energy,
-    counts_of,
-    explain,
-    find_currents,
-    split,
-)
 from ndpsim.layout import ExpertWeights
 from ndpsim.ndp import MultiplierUnit
 from ndpsim.spec import Device, Standard
 
-__all__ = ["DramPower", "Energy", "UnitWork", "dram_power", "unit_energy", "unit_work"]
+__all__ = ["DramPower", "Energy", "dram_power", "unit_energy", "unit_work"]
 
 Energy = tuple[dict[str, float | None] | None, str]
 
@@ -36,7 +24,7 @@ class DramPower:
     """What channels of a kind spend: `channel` is None where no data sheet is known, `note` says why."""
 
     standard: Standard
-    channel: ChannelEnergy | None
+    channel: energy.ChannelEnergy | None
     note: str
 
     def split(
@@ -52,15 +40,15 @@ class DramPower:
             issued: int64[command], commands over all channels.
             rank_clocks: clocks, summed over all ranks.
             open_clocks: clocks for which banks were open, summed over all banks.
-            others: components beside the DRAM.
+            others: components other than the DRAM.
         """
         if self.channel is None:
             return None, self.note
-        counts = counts_of(issued, self.standard, rank_clocks, open_clocks)
-        dram = split(counts, self.channel)
+        counts = energy.counts_of(issued, self.standard, rank_clocks, open_clocks)
+        dram = energy.split(counts, self.channel)
         if dram is None:
-            return None, NO_ONE_BANK if counts.bank_refreshes else NO_SAME_BANK
-        return add_up({**dram, **(others or {})}), self.note
+            return None, energy.NO_ONE_BANK if counts.bank_refreshes else energy.NO_SAME_BANK
+        return energy.add_up({**dram, **(others or {})}), self.note
 
     def io_nj(self, bursts: int) -> float:
         """Energy of bursts over a bus, in nJ; 0 where nothing is known of the DRAM."""
@@ -69,20 +57,20 @@ class DramPower:
 
 def dram_power(device: Device, changes: Mapping[str, float] | None = None) -> DramPower:
     """What channels of a device spend, with `changes` to the currents of its data sheet."""
-    currents = find_currents(device, changes)
+    currents = energy.find_currents(device, changes)
     return DramPower(
         device.standard,
-        None if currents is None else channel_energy(device, currents),
-        explain(device, currents),
+        None if currents is None else energy.channel_energy(device, currents),
+        energy.explain(device, currents),
     )
 
 
-def unit_energy(hardware: Hardware) -> UnitEnergy:
+def unit_energy(hardware: Hardware) -> energy.UnitEnergy:
     """The energies of the multipliers and the activation unit of a DIMM or device."""
     (_, unit), activation = hardware.ndp.multiplier, hardware.ndp.activation
     static = (unit.static_mw, activation.static_mw)
     known = [mw for mw in static if mw is not None]
-    return UnitEnergy(
+    return energy.UnitEnergy(
         product_pj=unit.product_pj,
         buffer_pj_per_byte=unit.buffer_pj_per_byte,
         fifo_pj_per_byte=unit.fifo_pj_per_byte,
@@ -91,20 +79,16 @@ def unit_energy(hardware: Hardware) -> UnitEnergy:
     )
 
 
-class UnitWork(NamedTuple):
-    """What multipliers and activation units have done, as `UnitEnergy.split` takes it."""
+def unit_work(
+    unit: MultiplierUnit, weights: ExpertWeights, tokens: int, weight_bytes: int
+) -> tuple[float, int, int, int]:
+    """The work of so many tokens, for which so many bytes of weights were read.
 
-    products: float
-    activation_bytes: int
-    weight_bytes: int
-    values: int
-
-
-def unit_work(unit: MultiplierUnit, weights: ExpertWeights, tokens: int, weight_bytes: int) -> UnitWork:
-    """The work of so many tokens, for which so many bytes of weights were read."""
+    As `UnitEnergy.split` takes it: products, bytes of activations, bytes of weights, activated values.
+    """
     products = tokens * weights.hidden * weights.intermediate  # of a matrix
     matrices = weights.format.matrices
-    return UnitWork(
+    return (
         float(products * sum(unit.native_share(matrix.bits) for matrix in matrices)),
         len(matrices) * products * unit.activation_bytes,
         weight_bytes,

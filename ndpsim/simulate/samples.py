@@ -49,7 +49,7 @@ class Samples:
         passed = (self._clocks[-1] - self._clocks[0]) // self.width
         return self._clocks[0] + math.ceil((passed + 1) * self.width)
 
-    def note(self, clock: int, counts: Sequence[int]) -> None:
+    def record(self, clock: int, counts: Sequence[int]) -> None:
         """What the counters have risen to; where samples become too many, every other one is dropped."""
         if clock == self._clocks[-1]:
             return

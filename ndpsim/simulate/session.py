@@ -6,44 +6,46 @@ an earlier one of its DIMM. See `dimm` for how NDP units and host share ranks an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ndpsim.arguments import flag, number, several, text, whole_number
+from ndpsim.arguments import flag, number, several, shown, text, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.dimm.engines import OpenRow
-from ndpsim.dimm.relayout import UNSERVED
+from ndpsim.dimm.relayout import START, UNSERVED, Relayout
 from ndpsim.dram import state
-from ndpsim.errors import InputError
+from ndpsim.errors import InputError, one_of
 from ndpsim.layout import ExpertFormat, make_layout, parse_layout
+from ndpsim.link.requests import bits_by_stage
 from ndpsim.moe import Expert, MoeShape
 from ndpsim.results.session import DimmResult, ExpertRun, HostRun, RelayoutRun
 from ndpsim.results.stopwatch import Stopwatch
-from ndpsim.simulate.channel import ChannelRun, make_setup
+from ndpsim.simulate.channel import Channel
 from ndpsim.simulate.expert import MAX_TOKENS
 from ndpsim.simulate.geometry import ensure_on_channel, geometry_of
 from ndpsim.simulate.host import HostBus, host_buses
 from ndpsim.simulate.host_traffic import HostTraffic, host_round
-from ndpsim.simulate.lane import name_commands
+from ndpsim.simulate.lane import Ints, name_commands
+from ndpsim.simulate.latencies import read_latencies
 from ndpsim.simulate.machine import lower_machine
-from ndpsim.simulate.program import LAST_START
-from ndpsim.simulate.readings import channel_energy, expert_run, host_run, relayout_run
+from ndpsim.simulate.power import Energy, unit_work
+from ndpsim.simulate.program import FIRST_CLOCK, LAST_START, Job
 from ndpsim.simulate.relayout_plan import access_by_units, ensure_transfers_fit, first_dimms, plan_transfers
+from ndpsim.simulate.relayout_result import engine_energy
 from ndpsim.simulate.relayout_run import Lowered, make_wave
 from ndpsim.simulate.weights import named_weights
 
-__all__ = ["Session"]
+__all__ = ["Session", "simulate_dimm"]
 
-Ints = NDArray[np.int64]
 _NONE: Ints = np.zeros(0, dtype=np.int64)
 _MAX_SLICE = 1 << 30
-_MOST_LAG = 2048  # clocks, of a host read: longer than all ranks' refreshes, short beside an expert
+_MOST_LAG = 2048  # clocks, of a host read: longer than all ranks' refreshes, short against an expert
 
 
 class Session:
@@ -84,15 +86,13 @@ class Session:
         self.hardware = load_hardware(hw, sets)
         ensure_on_channel(self.hardware)
         with self.hardware.errors_at_origins():
-            machine = lower_machine(self.hardware)
-            setup = make_setup(machine, arbitration, slice_clocks, start_clock)
+            self.machine = machine = lower_machine(self.hardware)
         on_channel = len(machine.geometry.dimms_of(0))
         count = on_channel if dimms is None else whole_number(dimms, "dimms", 1, on_channel)
-        rows = several(
-            open_rows, "open_rows", lambda row, _: _checked_row(row, setup.host_tables.ranks, machine.device)
-        )
-        self.machine = machine
-        self._run = ChannelRun(machine, setup, count, recording, rows)
+        ranks = on_channel * machine.geometry.ranks
+        rows = several(open_rows, "open_rows", lambda row, _: _checked_row(row, ranks, machine.device))
+        with self.hardware.errors_at_origins():
+            self._run = Channel(machine, arbitration, slice_clocks, count, recording, start_clock, rows)
         self._config = {
             "hardware": machine.described,
             "dimms": count,
@@ -125,7 +125,7 @@ class Session:
             InputError: an argument makes no sense, or the weights do not fit.
         """
         tokens = whole_number(tokens, "tokens", 1, MAX_TOKENS)
-        dimm = whole_number(dimm, "dimm", 0, len(self._run.programs) - 1)
+        dimm = whole_number(dimm, "dimm", 0, len(self._run.queues) - 1)
         weights, _ = named_weights(model, bits)
         clock = self._not_past(release_ns, "release_ns")
         with self.hardware.errors_at_origins():
@@ -282,8 +282,7 @@ class Session:
             return
         if not (run.experts or run.relayouts or run.has_streams_that_end()):
             raise InputError("is needed where only endless traffic of the host is simulated", key="until_ns")
-        run.run()
-        run.run_until(max(run.dimms.clock, -(-run.end // self.machine.dram_ticks)))
+        run.run_to_end()
         run.dimms.run_host(state.FAR)
         run.finish_relayout()
 
@@ -302,26 +301,26 @@ class Session:
     @property
     def jobs(self) -> tuple[ExpertRun, ...]:
         """The experts, in the order in which they were added."""
-        return tuple(expert_run(self._run, expert) for expert in self._run.experts)
+        return tuple(_expert_run(self._run, job) for job in self._run.experts)
 
     @property
     def hosts(self) -> tuple[HostRun, ...]:
         """The streams of the host, in the order in which they were added."""
-        return tuple(host_run(self._run, n) for n in range(len(self._run.dimms.agents.traffic.first)))
+        return tuple(_host_run(self._run, n) for n in range(len(self._run.dimms.agents.traffic.first)))
 
     @property
     def relayouts(self) -> tuple[RelayoutRun, ...]:
         """What moves, in the order in which it was added."""
-        return tuple(relayout_run(self._run, relayout) for relayout in self._run.relayouts)
+        return tuple(_relayout_run(self._run, relayout) for relayout in self._run.relayouts)
 
     def result(self) -> DimmResult:
         """All that has happened until now."""
         run, machine, time_ns = self._run, self.machine, self.now_ns
-        energy_nj, energy_note = channel_energy(run, self.hardware)
+        energy_nj, energy_note = _channel_energy(run, self.hardware)
         ndp, host = (bursts * machine.device.burst_bytes / max(time_ns, 1e-9) for bursts in run.moved())
         return DimmResult(
             time_ns=time_ns,
-            clock_ns=machine.timebase.to_ns(machine.dram_ticks),
+            clock_ns=machine.clocks_ns(1),
             jobs=self.jobs,
             host=self.hosts,
             relayouts=self.relayouts,
@@ -332,7 +331,7 @@ class Session:
             energy_note=energy_note,
             config=self._config,
             **self._stopwatch.times(),
-            command_traces=tuple(run.commands_of_lanes()),
+            command_traces=run.command_traces(),
         )
 
 
@@ -351,3 +350,129 @@ def _checked_row(row: Any, ranks: int, device: Any) -> OpenRow:
     ends = (ranks, device.bankgroups, device.banks_per_group, device.rows)
     checked = [whole_number(value, "open_rows", 0, end - 1) for value, end in zip(values, ends, strict=True)]
     return checked[0], checked[1], checked[2], checked[3]
+
+
+def _expert_run(run: Channel, job: Job) -> ExpertRun:
+    """An expert."""
+    dimm, ns = job.expert.dimm, run.machine.after_start_ns
+    start, end = run.queues[dimm].span_of(job)
+    start_ns, end_ns = None if start is None else ns(start), None if end is None else ns(end)
+    return ExpertRun(dimm, sum(job.tokens), start_ns, end_ns)
+
+
+def _host_run(run: Channel, stream: int) -> HostRun:
+    """A stream of the host."""
+    traffic, machine = run.dimms.agents.traffic, run.machine
+    of_stream, end = traffic.tally[stream].sum(axis=0), int(traffic.tally[stream, :, shared.STREAM_END].max())
+    served, latency = int(of_stream[shared.STREAM_SERVED]), int(of_stream[shared.STREAM_LATENCY])
+    return HostRun(
+        start_ns=run.clock_ns(int(traffic.pace[stream, 1])),
+        end_ns=run.clock_ns(end) if end else None,
+        requests=served,
+        bytes=served * machine.device.burst_bytes,
+        read_latency_ns=read_latencies(run.dimms.host_latencies[:, stream], latency, machine.clocks_ns(1)),
+        is_done=served == int(traffic.offered[stream].sum()),
+    )
+
+
+def _relayout_run(run: Channel, relayout: Relayout) -> RelayoutRun:
+    """A relayout."""
+    read, written = (int(of) * run.machine.device.burst_bytes for of in relayout.served.sum(axis=1))
+    return RelayoutRun(
+        start_ns=run.clock_ns(int(relayout.value[START]) + FIRST_CLOCK),
+        end_ns=None if relayout.value[UNSERVED] else run.clock_ns(run.end_of(relayout)),
+        read_bytes=read,
+        written_bytes=written,
+    )
+
+
+def _channel_energy(run: Channel, hardware: Hardware) -> Energy:
+    """The energy of the DIMMs with NDP units; of relayouts, that of all engines and links of the machine."""
+    machine, works = run.machine, []
+    for job in run.experts:
+        expert, ran = job.expert, run.queues[job.expert.dimm].of_phase
+        tiles = zip(job.tiles, job.tokens, strict=True)
+        done = [tokens for tile, tokens in tiles if ("result-out", tile) in ran]
+        read = len(done) * sum(region.bytes for region in expert.placed.interleaving.regions)
+        works.append(unit_work(machine.unit, expert.weights, sum(done), read))
+    products, activated, weight, values = (sum(each) for each in zip((0.0, 0, 0, 0), *works, strict=True))
+    time_ns = len(run.queues) * run.clock_ns(run.dimms.clock)
+    others = machine.unit_energy.split(products, activated, weight, values, time_ns)
+    host_bursts = run.moved()[1] + sum(lanes.host_bursts for lanes in run.lanes)
+    others["host"] = machine.dram_power.io_nj(host_bursts)
+    for name, nj in _of_relayouts(run, hardware).items():
+        before = others.get(name, 0.0)
+        others[name] = None if before is None or nj is None else before + nj
+    return run.energy(others)
+
+
+def _of_relayouts(run: Channel, hardware: Hardware) -> dict[str, float | None]:
+    """What engines and links have spent until now, by component."""
+    if not run.waves:
+        return {}
+    bits = np.zeros(4, dtype=np.int64)
+    for wave in run.waves:
+        bits_by_stage(wave.engine, wave.packed.piece_bits, bits)
+    busy = np.sum([wave.engine.packets.busy for wave in run.waves], axis=0)
+    return engine_energy(hardware, run.waves[0].access, busy, int(bits[0]), run.clock_ns(run.dimms.clock))
+
+
+def simulate_dimm(
+    hw: str | PathLike[str] | Hardware = "trimoe",
+    experts: Sequence[Mapping[str, Any]] = (),
+    host: Sequence[Mapping[str, Any]] = (),
+    host_reads: Sequence[Mapping[str, Any]] = (),
+    relayout: Mapping[str, Any] | None = None,
+    until_ns: float | None = None,
+    dimms: int | None = None,
+    arbitration: str = "host-first",
+    slice_clocks: int = 1000,
+    start_clock: int = 1,
+    open_rows: Iterable[OpenRow] = (),
+    sets: Sequence[str] = (),
+    record_commands: bool = False,
+) -> DimmResult:
+    """Simulate experts on the DIMMs of a host channel, with the host and a relayout, on one clock.
+
+    Args:
+        hw: as in `simulate_expert`.
+        experts: arguments of `Session.expert` for each, in the order of the queues: ``{"tokens": 3}``.
+        host: arguments of `Session.host` for each stream: ``{"gbps": 4, "start_ns": 1000}``.
+        host_reads: arguments of `Session.host_read` for each.
+        relayout: arguments of `Session.relayout`; None: nothing moves.
+        until_ns: as in `Session.run`.
+        dimms, arbitration, slice_clocks, start_clock, open_rows, sets, record_commands: as in `Session`.
+
+    Raises:
+        InputError: an argument makes no sense.
+    """
+    session = Session(hw, dimms, arbitration, slice_clocks, start_clock, open_rows, sets, record_commands)
+    for add, key, calls in (
+        (session.expert, "experts", experts),
+        (session.host, "host", host),
+        (session.host_read, "host_reads", host_reads),
+        (session.relayout, "relayout", () if relayout is None else (relayout,)),
+    ):
+        for arguments in several(calls, key, _mapping):
+            _call(add, key, arguments)
+    session.run(until_ns)
+    return session.result()
+
+
+def _mapping(value: Any, name: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{shown(value)} is not a mapping of arguments", key=name)
+    return value
+
+
+def _call(function: Callable[..., int], key: str, arguments: Mapping[str, Any]) -> None:
+    """Call with the arguments of a mapping.
+
+    Raises:
+        InputError: it has what the function does not take.
+    """
+    allowed = list(inspect.signature(function).parameters)
+    for name in arguments:
+        if name not in allowed:
+            raise InputError(one_of(str(name), allowed, "argument"), key=key)
+    function(**arguments)

@@ -11,11 +11,11 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from ndpsim.arguments import flag, instance, path_of, progress_function, shown
+from ndpsim.arguments import Progress, flag, instance, path_of, progress_function, shown
 from ndpsim.dram import state
-from ndpsim.dram.engines import ScanController, make_controller
+from ndpsim.dram.engines import Controller, ScanController, make_controller
 from ndpsim.dram.mapping import Coordinates, map_addresses
 from ndpsim.dram.state import repeating_period
 from ndpsim.errors import InputError
@@ -23,21 +23,17 @@ from ndpsim.limits import ensure_fits
 from ndpsim.results.cache import Lookup, ResultCache, chosen_cache
 from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.results.trace import TraceResult
-from ndpsim.simulate.bus import Bus, command_traces, ensure_same
 from ndpsim.simulate.idle import IdleTime
-from ndpsim.simulate.lane import Counted, commands_by_kind
+from ndpsim.simulate.lane import Bus, Ints, MakeChannel, command_traces, ensure_same, name_commands
 from ndpsim.simulate.latencies import latency_distribution, latency_histogram, read_latencies
 from ndpsim.simulate.memory import Memory
-from ndpsim.simulate.power import Energy, dram_power
-from ndpsim.simulate.program import MakeChannel
+from ndpsim.simulate.power import dram_power
 from ndpsim.spec import Standard, lower
 from ndpsim.spec.standard import READ, READ_AP, WRITE, WRITE_AP
 from ndpsim.traces import BYTES_OF_A_REQUEST, Requests, read_requests
 
 __all__ = ["counters", "run_requests", "run_trace"]
 
-Ints = NDArray[np.int64]
-Progress = Callable[[float], None]
 
 _CHUNK = 1 << 18  # requests between two reports of progress
 _LATEST = 10**18  # clocks: less than `dram.state.FAR`, with all that is added to one
@@ -112,12 +108,8 @@ class _ChannelRun(Bus):
         """Jump over idle time before a request, if all before are served."""
         value = self.channel.value
         if value[state.SERVED] == request:
-            self._idle.skip(int(value[state.PAUSE]), self._run_until)
+            self._idle.skip(int(value[state.PAUSE]), self.run_until)
         value[state.PAUSE] = state.FAR
-
-    def _run_until(self, clock: int) -> None:
-        self.channel.value[state.PAUSE] = clock
-        self.run(state.FAR)
 
     @property
     def value(self) -> Ints:
@@ -147,7 +139,7 @@ class _ChannelRun(Bus):
         return columns * self._memory.device.burst_bytes
 
 
-def counters(channels: Sequence[Counted], standard: Standard) -> dict[str, Any]:
+def counters(channels: Sequence[_ChannelRun | Controller], standard: Standard) -> dict[str, Any]:
     """The counters of a result, summed over channels."""
     value = np.sum([channel.value for channel in channels], axis=0)
     return {
@@ -156,30 +148,14 @@ def counters(channels: Sequence[Counted], standard: Standard) -> dict[str, Any]:
         "row_conflicts": int(value[state.ROW_CONFLICTS]),
         "reads_forwarded": int(value[state.FORWARDED]),
         "writes_coalesced": int(value[state.COALESCED]),
-        "commands": commands_by_kind(channels, standard),
+        "commands": name_commands(np.sum([channel.issued for channel in channels], axis=0), standard),
     }
 
 
-def _address_of(places: Coordinates, memory: Memory) -> Ints:
-    """A number of its own for every burst, for requests given by coordinates."""
+def _sizes(memory: Memory) -> dict[str, int]:
+    """Of what there is how many of each in the next: channels, ranks, ..., columns."""
     device = memory.device
-    number = places.channel.astype(np.int64)
-    for values, size in (
-        (places.rank, device.ranks),
-        (places.bankgroup, device.bankgroups),
-        (places.bank, device.banks_per_group),
-        (places.row, device.rows),
-        (places.column, device.bursts_per_row),
-    ):
-        number = number * size + values
-    return number
-
-
-def _checked_places(requests: Requests, memory: Memory) -> Coordinates:
-    """The coordinates of requests that were given by coordinates."""
-    assert requests.place is not None
-    device = memory.device
-    sizes = {
+    return {
         "channel": memory.channels,
         "rank": device.ranks,
         "bankgroup": device.bankgroups,
@@ -187,7 +163,17 @@ def _checked_places(requests: Requests, memory: Memory) -> Coordinates:
         "row": device.rows,
         "column": device.bursts_per_row,
     }
-    for number, (name, size) in enumerate(sizes.items()):
+
+
+def _address_of(places: Coordinates, memory: Memory) -> Ints:
+    """A number of its own for every burst, for requests given by coordinates."""
+    return np.ravel_multi_index((places.channel, *places[:-1]), tuple(_sizes(memory).values()))
+
+
+def _checked_places(requests: Requests, memory: Memory) -> Coordinates:
+    """The coordinates of requests that were given by coordinates."""
+    assert requests.place is not None
+    for number, (name, size) in enumerate(_sizes(memory).items()):
         values = requests.place[:, number]
         beyond = np.flatnonzero((values < 0) | (values >= size))
         if len(beyond):
@@ -234,7 +220,7 @@ def _exact_check(requests: Requests, memory: Memory, places: Coordinates) -> Non
         plain = _ChannelRun(memory, requests, places, chosen, False, ScanController)
         for run in (fast, plain):
             run.run_reporting(lambda count: None)
-        ensure_same(f"channel {channel}", fast.channel, plain.channel)
+        ensure_same(f"channel {channel}", fast, plain)
 
 
 def run_requests(
@@ -318,7 +304,11 @@ def _result(
 
     bandwidth, peak = gbps(sum(run.bytes_moved for run in runs), cycles), memory.channels * device.peak_gbps
     clocks = sum(int(run.value[state.COUNTED_UNTIL]) for run in runs)
-    energy_nj, energy_note = _energy(memory, runs, cycles)
+    energy_nj, energy_note = dram_power(device, memory.power).split(
+        np.sum([run.issued for run in runs], axis=0),
+        cycles * device.ranks * len(runs),
+        sum(run.open_clocks(cycles) for run in runs),
+    )
     return TraceResult(
         requests=count,
         reads=count - writes,
@@ -349,15 +339,6 @@ def _result(
         **whole.times(),
         command_traces=command_traces(runs, memory.device.standard),
         **counters(runs, memory.device.standard),
-    )
-
-
-def _energy(memory: Memory, runs: Sequence[_ChannelRun], cycles: int) -> Energy:
-    """The energy of all channels, and what it rests on."""
-    return dram_power(memory.device, memory.power).split(
-        np.sum([run.issued for run in runs], axis=0),
-        cycles * memory.device.ranks * len(runs),
-        sum(run.open_clocks(cycles) for run in runs),
     )
 
 
