@@ -20,8 +20,8 @@ such requests and its reads of weights in turn. Without weights its commands are
 **Refresh.** While the host takes part, refreshes fall due as in its channel, and whichever of the two
 controllers can first, issues them. Else every lane keeps its own time. A run begins wherever refresh is.
 
-**Arbitration** says whose turn is first on a rank at a clock: a module of `arbitrations` each, which both
-arbiters ask at the points of `turns`. Two things go before that. While the FIFO of the lane does not refill,
+**Arbitration** says which master is first on a rank at a clock: a module of `arbitrations` each, which both
+arbiters call at `arbitration_points`. Two things go before that. While the FIFO of the lane does not refill,
 the host is first: it refills from when half of it is free until it is full. And whose oldest request has
 waited for longer than the starvation threshold, while the other's has not, is first.
 
@@ -41,7 +41,7 @@ take it when it is free, before the host's own data, those of several DIMMs in t
 ready.
 
 `state` lays out memory, `staging` and `transfers` move weights, activations and results, `common` has
-what both arbiters share, `readable` and `arbiter` (with `beside` and `stepping`) run a channel clock by
+what both arbiters share, `readable` and `arbiter` (with `waiting` and `stepping`) run a channel clock by
 clock and by events, and `engines` chooses. Tests hold the two equal, and each controller alone to what it
 is without the other.
 """

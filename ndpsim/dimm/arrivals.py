@@ -5,23 +5,24 @@ programs, refreshes that fall due.
 from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
+from ndpsim.dimm.arbitration_points import record_request as record_host_request
 from ndpsim.dimm.common import (
     admit,
     dimm_of,
     host_source,
     lane_ranks,
-    note_room,
-    note_served,
-    note_taken,
+    record_served,
+    record_taken,
+    update_credit,
 )
 from ndpsim.dimm.relayout import (
+    enqueue_request,
     is_promised,
     lanes_with_requests,
     may_take_weights,
     next_request,
-    note_promises,
-    put_down,
     source_of,
+    update_promises,
     weights_are_next,
 )
 from ndpsim.dimm.staging import has_reads, next_step
@@ -34,7 +35,6 @@ from ndpsim.dimm.stepping import (
     set_bit,
 )
 from ndpsim.dimm.transfers import carry_transfer, next_command_at, next_transfer
-from ndpsim.dimm.turns import note_request as note_request_of_host
 from ndpsim.dram.fast.banks import bank_bit
 from ndpsim.dram.fast.choose import mode_changes
 from ndpsim.dram.fast.controller import accept, queue_request, refresh, would_accept
@@ -84,12 +84,12 @@ def carry_transfers(setup, buses, transfers, shape, state, bus, clock):
 
 
 @inlined
-def note_request(policy, state, asked, bus, number, ready_at, clock):
+def record_request(policy, state, wakeups, bus, number, ready_at, clock):
     """A controller has taken a request, which can issue at `ready_at` at the earliest."""
     wake = clock if mode_changes(policy, state) else ready_at
-    asked.wake[bus, number] = min(asked.wake[bus, number], wake)
-    asked.rest[bus] = min(asked.rest[bus], wake)
-    asked.column[bus, number, 0] = UNKNOWN
+    wakeups.wake[bus, number] = min(wakeups.wake[bus, number], wake)
+    wakeups.next_active[bus] = min(wakeups.next_active[bus], wake)
+    wakeups.column[bus, number, 0] = UNKNOWN
 
 
 @inlined
@@ -99,53 +99,53 @@ def next_bank(state, source):
 
 
 @inlined
-def note_room_of(setup, agents, lanes, asked, lane, bus, buses, clock):
-    """Note from when the FIFO of a lane has room, if a relayout has changed what that means."""
-    if note_promises(agents.relayout, setup, agents.weights, lane, lanes.states[lane].value, clock):
-        note_room(setup, agents, lane, clock)
-        asked.wake[bus, lane // buses] = asked.rest[bus] = clock
+def update_promised_credit(setup, agents, lanes, wakeups, lane, bus, buses, clock):
+    """Update from when the FIFO of a lane has room, if a relayout has changed what that means."""
+    if update_promises(agents.relayout, setup, agents.weights, lane, lanes.states[lane].value, clock):
+        update_credit(setup, agents, lane, clock)
+        wakeups.wake[bus, lane // buses] = wakeups.next_active[bus] = clock
 
 
 @inlined
-def take_lane_requests(setup, agents, lanes, asked, bus, buses, clock):
+def take_lane_requests(setup, agents, lanes, wakeups, bus, buses, clock):
     """Every lane of a bus takes its next request, if it is due and has a slot.
 
-    Returns the mask of those whose request may be for a bank that the host holds, and so hurry it.
+    Returns the mask of those whose request may be for a bank that the host has pinned, and so make it ready.
     """
-    policy, weights, relayout, hurried = setup.policy, agents.weights, agents.relayout, 0
+    policy, weights, relayout, woken = setup.policy, agents.weights, agents.relayout, 0
     moving = lanes_with_requests(relayout, bus, buses, lane_ranks(setup, agents.claims))
-    mask = asked.takes[bus] & ~HOST_BIT | moving
+    mask = wakeups.takes[bus] & ~HOST_BIT | moving
     while mask != 0:
         rank = assume_nonnegative(lowest(mask))
         bit = mask & -mask
         mask ^= bit
         lane = assume_nonnegative(rank * buses + bus)
         state, source = lanes.states[lane], source_of(relayout, weights, lane)
-        held, ready_at = state.pinned_by_other[0], FAR
+        pinned, ready_at = state.pinned_by_other[0], FAR
         if not is_promised(relayout, lane) or has_reads(weights, state.value, lane):
-            note_room_of(setup, agents, lanes, asked, lane, bus, buses, clock)
+            update_promised_credit(setup, agents, lanes, wakeups, lane, bus, buses, clock)
         request = next_request(relayout, policy, lane, state.queued[READS], state.queued[WRITES], clock)
         may = would_accept(policy, state, source, clock)
         may = may and may_take_weights(relayout, setup, weights, lane, state.value, clock)
         if request >= 0 and not (may and weights_are_next(relayout, lane)):
             # No burst is read or written twice: it is queued without a look at the addresses of others.
-            place = put_down(relayout, weights, lane, request, clock)
+            place = enqueue_request(relayout, weights, lane, request, clock)
             ready_at = queue_request(ONE_CHUNK, state, source, place, clock)
         elif may:
-            held &= bank_bit(next_bank(state, source))
+            pinned &= bank_bit(next_bank(state, source))
             ready_at = accept(state, lanes.latencies[0, 0], source, clock)
         else:
-            request, held = _NONE, 0
+            request, pinned = _NONE, 0
         takes = looks_for_requests(relayout, policy, state, source, weights, lane, bus, clock + 1)
-        asked.takes[bus] = set_bit(asked.takes[bus], bit, takes)
+        wakeups.takes[bus] = set_bit(wakeups.takes[bus], bit, takes)
         if may or request >= 0:
-            note_request(policy, state, asked, bus, rank, ready_at, clock)
-        hurried |= (held != 0) << rank
-    return hurried
+            record_request(policy, state, wakeups, bus, rank, ready_at, clock)
+        woken |= (pinned != 0) << rank
+    return woken
 
 
 @inlined
-def take_host_request(setup, agents, hosts, asked, bus, clock):
+def take_host_request(setup, agents, hosts, wakeups, bus, clock):
     """The host's controller takes its next request, if it is due and has a slot.
 
     Returns the mask of the lane that holds the bank which the request is for.
@@ -156,41 +156,41 @@ def take_host_request(setup, agents, hosts, asked, bus, clock):
     if traffic.next[bus] < 0:
         admit(traffic, bus, state.value, clock)
         if traffic.next[bus] >= 0:
-            asked.takes[bus] |= HOST_BIT
-    if asked.takes[bus] & HOST_BIT == 0:
+            wakeups.takes[bus] |= HOST_BIT
+    if wakeups.takes[bus] & HOST_BIT == 0:
         return 0
     source = host_source(traffic, bus)
     if not would_accept(policy, state, source, clock):
-        asked.takes[bus] &= ~HOST_BIT
+        wakeups.takes[bus] &= ~HOST_BIT
         return 0
     stream, bank = traffic.next[bus], next_bank(state, source)
     rank = assume_nonnegative(bank // BANKS_PER_RANK)
     served, reads, latency = state.value[SERVED], state.value[READS_SERVED], state.value[READ_LATENCY]
     is_read = source.place[state.value[PLACE]] & 1 == 0
     ready_at = accept(state, hosts.latencies[bus, stream], source, clock)
-    notes = agents.claims.turn_notes[bus]
+    records = agents.claims.grant_records[bus]
     is_queued = state.value[SERVED] == served
-    if is_queued and note_request_of_host(setup.arbitration, notes, rank, is_read, clock):
-        asked.rest[bus] = clock
-    note_served(traffic, stream, bus, state.value, served, reads, latency, 0)
-    note_taken(traffic, bus, state.value, clock)
+    if is_queued and record_host_request(setup.arbitration, records, rank, is_read, clock):
+        wakeups.next_active[bus] = clock
+    record_served(traffic, stream, bus, state.value, served, reads, latency, 0)
+    record_taken(traffic, bus, state.value, clock)
     if traffic.next[bus] < 0:
-        asked.rest[bus] = min(asked.rest[bus], traffic.due[bus])
-    asked.takes[bus] = set_bit(asked.takes[bus], HOST_BIT, would_accept(policy, state, source, clock + 1))
-    note_request(policy, state, asked, bus, HOSTS, ready_at, clock)
+        wakeups.next_active[bus] = min(wakeups.next_active[bus], traffic.due[bus])
+    wakeups.takes[bus] = set_bit(wakeups.takes[bus], HOST_BIT, would_accept(policy, state, source, clock + 1))
+    record_request(policy, state, wakeups, bus, HOSTS, ready_at, clock)
     return (state.pinned_by_other[rank] & bank_bit(bank) != 0) << rank
 
 
 @outlined
-def begin_steps(setup, weights, lanes, asked, bus, buses, clock):
+def begin_steps(setup, weights, lanes, wakeups, bus, buses, clock):
     """Lanes whose next step may be read now can take its requests."""
-    asked.next_from[bus] = FAR
+    wakeups.next_from[bus] = FAR
     for lane in range(bus, lanes.states.shape[0], buses):
         if weights.next_from[lane] <= clock:
             next_step(setup, weights, dimm_of(setup, lane, buses), lane, lanes.values, buses, clock)
-            asked.takes[bus] |= 1 << lane // buses
-            asked.rest[bus] = clock
-        asked.next_from[bus] = min(asked.next_from[bus], weights.next_from[lane])
+            wakeups.takes[bus] |= 1 << lane // buses
+            wakeups.next_active[bus] = clock
+        wakeups.next_from[bus] = min(wakeups.next_from[bus], weights.next_from[lane])
 
 
 # ---- Refreshes that fall due
@@ -198,7 +198,7 @@ def begin_steps(setup, weights, lanes, asked, bus, buses, clock):
 
 @inlined
 def refresh_lanes(host, lanes, before, bus, buses):
-    """The refreshes that the host's controller has just asked of a rank are its lane's as well."""
+    """The refreshes that the host's controller has just asked for on a rank are its lane's as well."""
     size = host.pending_bank.shape[0]
     for place in range(before, host.pending_size):
         first = host.pending_bank[place & size - 1]
@@ -247,17 +247,17 @@ def refresh_due(lanes, hosts, has_host, bus, buses, ranks):
 
 
 @outlined
-def ask_for_refresh(setup, lanes, hosts, asked, has_host, bus, clock):
+def ask_for_refresh(setup, lanes, hosts, wakeups, has_host, bus, clock):
     """The refreshes that fall due on the ranks of a bus. False when they can never catch up."""
-    count, buses, policy = lanes.states.shape[0], asked.due.shape[0], setup.policy
-    asked.rest[bus] = clock
-    asked.column[bus, :, 0] = UNKNOWN
+    count, buses, policy = lanes.states.shape[0], wakeups.due.shape[0], setup.policy
+    wakeups.next_active[bus] = clock
+    wakeups.column[bus, :, 0] = UNKNOWN
     if has_host:
-        asked.wake[bus, :] = 0
+        wakeups.wake[bus, :] = 0
         return refresh_host(setup, lanes, hosts, bus, buses, clock)
     for lane in range(bus, count, buses):
         if clock >= lanes.values[lane, NEXT_REFRESH]:
-            asked.wake[bus, lane // buses] = 0
+            wakeups.wake[bus, lane // buses] = 0
             if not refresh(lanes.shape, policy, lanes.states[lane], clock):
                 return False
             lanes.values[lane, NEXT_REFRESH] -= setup.refresh_shift

@@ -1,4 +1,4 @@
-"""What both arbiters of a shared DIMM do alike: requests that fall due, turns, sinks, goals of a run."""
+"""What both arbiters of a shared DIMM do alike: requests that fall due, masters, sinks, goals of a run."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ __all__ = [
     "commands_at",
     "data_sink",
     "dimm_of",
-    "first_owner",
+    "first_master",
     "has_work",
     "host_source",
     "is_reached",
     "lane_ranks",
-    "note_refilling",
-    "note_room",
-    "note_served",
-    "note_taken",
     "record_is_full",
+    "record_served",
+    "record_taken",
+    "slot_after",
     "take_command_bus",
-    "turn_after",
+    "update_credit",
+    "update_refilling",
 ]
 
 # What a run returns.
@@ -115,7 +115,7 @@ def admit(traffic, bus, value, clock):
 
 
 @inlined
-def note_taken(traffic, bus, value, clock):
+def record_taken(traffic, bus, value, clock):
     """The host's controller has taken a request: another may be next."""
     stream = traffic.next[bus]
     traffic.lag[stream, bus] += max(0, clock - due(traffic, stream, bus) - traffic.most_lag[stream])
@@ -126,7 +126,7 @@ def note_taken(traffic, bus, value, clock):
 
 
 @inlined
-def note_served(traffic, stream, bus, value, served, reads, latency, end):
+def record_served(traffic, stream, bus, value, served, reads, latency, end):
     """Add to a stream what was served since the controller's counters were these, and until when."""
     tally = traffic.tally[stream, bus]
     tally[STREAM_SERVED] += value[SERVED] - served
@@ -159,15 +159,15 @@ def data_sink(claims, credit):
 
 
 @inlined
-def note_room(setup, agents, lane, clock):
+def update_credit(setup, agents, lane, clock):
     """From when the FIFO of a lane has room for the next read, and from when half of it is free, as arbiters
     see it from `clock` on."""
     weights, claims = agents.weights, agents.claims
-    note_refilling(claims, lane, clock - 1)
+    update_refilling(claims, lane, clock - 1)
     promised = is_promised(agents.relayout, lane)
     claims.credit[lane, 0] = 0 if promised else lane_credit(setup, weights, lane, 0)
     claims.half_free[lane] = lane_credit(setup, weights, lane, (setup.fifo_bursts - 1) // 2)
-    claims.room_from[lane] = clock
+    claims.credit_from[lane] = clock
 
 
 @inlined
@@ -177,22 +177,22 @@ def has_work(agents, value, lane):
 
 
 @inlined
-def note_refilling(claims, lane, clock):
+def update_refilling(claims, lane, clock):
     """The FIFO of a lane refills from when half of it is free until it is full, or nothing waits for it.
 
-    It was full at some clock until this one if it had no room at the first of those noted in `note_room`.
+    It was full at some clock until this one if it had no room at the first that `update_credit` records.
     """
-    if clock < claims.room_from[lane]:
+    if clock < claims.credit_from[lane]:
         return
     if claims.half_free[lane] <= clock or claims.credit[lane, 0] == 0:
         claims.tally[lane, REFILLING] = 1
-    elif claims.credit[lane, 0] > claims.room_from[lane]:
+    elif claims.credit[lane, 0] > claims.credit_from[lane]:
         claims.tally[lane, REFILLING] = 0
 
 
 @inlined
-def first_owner(usual, refilling, ndp_starves, host_starves):
-    """Whose turn is first at a clock, when requests may have waited for too long."""
+def first_master(usual, refilling, ndp_starves, host_starves):
+    """Which master is first at a clock, when requests may have waited for too long."""
     if not refilling:
         return HOST
     if ndp_starves == host_starves:
@@ -240,21 +240,21 @@ def are_streams_done(traffic):
 
 
 @inlined
-def turn_of(setup, claims, rank, bus):
-    """When a lane's turn on the command bus of its DIMM comes, from the one after the last that had it."""
+def slot_of(setup, claims, rank, bus):
+    """A lane's slot on the command bus of its DIMM, counted from the one after the last that had it."""
     if setup.command_clocks[0] == 0:
         return rank
     return (rank - claims.last_rank[rank // setup.dimm_ranks, bus] - 1) % setup.dimm_ranks
 
 
 @inlined
-def turn_after(setup, claims, owner, dimm, bus, buses, turn):
-    """Of the lanes of a DIMM on which `owner` is first, the one whose turn is next after `turn`: (rank, -1:
-    there is none; its turn)."""
+def slot_after(setup, claims, master, dimm, bus, buses, turn):
+    """Of the lanes of a DIMM on which `master` is first, the one whose slot is next after `slot`: (rank, -1:
+    there is none; its slot)."""
     rank, first = -1, FAR
     for number in range(dimm * setup.dimm_ranks, (dimm + 1) * setup.dimm_ranks):
-        of_rank = turn_of(setup, claims, number, bus)
-        if turn < of_rank < first and claims.tally[number * buses + bus, FIRST] == owner:
+        of_rank = slot_of(setup, claims, number, bus)
+        if turn < of_rank < first and claims.tally[number * buses + bus, FIRST] == master:
             rank, first = number, of_rank
     return rank, first
 

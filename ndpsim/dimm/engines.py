@@ -100,7 +100,7 @@ class SharedDimms:
         self._latencies = np.zeros((buses, 1, LATENCIES), dtype=np.int64)
         self._sides: list[Any] = []  # lanes and host as kernels have them, until an array is another
         self._make_controllers(lanes, buses)
-        self._note_refreshes(self.clock)
+        self._record_refreshes(self.clock)
         for rank, bankgroup, bank, row in open_rows:
             for bus in range(buses):
                 lane = rank * buses + bus
@@ -116,7 +116,7 @@ class SharedDimms:
         """The host asks for a stream, too; returns its number."""
         if not self.agents.traffic.takes_part.any():
             # From now on refreshes are the host's.
-            self._note_refreshes(self.clock)
+            self._record_refreshes(self.clock)
         self.agents = self.agents._replace(traffic=add_stream(self.agents.traffic, stream))
         number = len(self.agents.traffic.first) - 1
         if number:
@@ -205,7 +205,7 @@ class SharedDimms:
     def _run(self, goals: Ints, until_clock: int) -> int:
         raise NotImplementedError
 
-    def _note_refreshes(self, clock: int) -> None:
+    def _record_refreshes(self, clock: int) -> None:
         """Refreshes that have fallen due before a clock are done, as far as the host keeps their time, or no
         controller has yet."""
         for values, tables in (
@@ -308,7 +308,7 @@ class FastDimms(SharedDimms):
             for one, count in zip(tables, (lanes, buses), strict=True)
         )
         self._of_lanes = np.zeros((1, 1, 1), dtype=np.int64)  # no histogram of single reads of a lane
-        self._asked = stepping.make_asked(buses)
+        self._wakeups = stepping.make_wakeups(buses)
 
     def _request_slots(self) -> int | None:
         return request_slots(self.setup) if self.with_host else None
@@ -325,7 +325,7 @@ class FastDimms(SharedDimms):
             self._sides = [stepping.Controllers(*side) for side in zip(*each, strict=True)]
             if not self.with_host:
                 self._sides[1] = None
-        return int(run(self.setup, self.agents, *self._sides, self._asked, goals, until_clock))
+        return int(run(self.setup, self.agents, *self._sides, self._wakeups, goals, until_clock))
 
     @property
     def lane_values(self) -> Ints:

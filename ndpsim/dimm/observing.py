@@ -50,7 +50,7 @@ def release_closed(tables, rows, rank):
 
 
 @inlined
-def note_holds(tables, rows, of_active, command, rank, bank):
+def record_pins(tables, rows, of_active, command, rank, bank):
     """Which banks the other controller holds between activation and column command."""
     if command == ACTIVATE:
         rows[bank, HELD_BY_OTHER] = 1
@@ -72,7 +72,7 @@ def observe(tables, channel, of_active, command, rank, group, bank, row, clock):
     note_timing_in_rank(tables, channel.ready, channel.recent, command, rank, group, bank, clock)
     one_command_a_clock(channel.ready, rank, clock)
     note_rows(tables, channel.ready, rows, value, command, rank, bank, row, clock)
-    note_holds(tables, rows, of_active, command, rank, bank)
+    record_pins(tables, rows, of_active, command, rank, bank)
     if tables.commands[command, IS_REFRESH]:
         value[REFRESH_UNTIL] = clock + tables.commands[command, BUSY]
         forget_maintenance(entry, size, command, rank, bank)

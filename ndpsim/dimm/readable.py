@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ndpsim._by_reference import by_reference
 from ndpsim._jit import inlined, kernel, outlined
+from ndpsim.dimm.arbitration_points import host_waits, record_data, record_request, usual_master
 from ndpsim.dimm.common import (
     DONE,
     LATE,
@@ -18,29 +19,29 @@ from ndpsim.dimm.common import (
     commands_at,
     data_sink,
     dimm_of,
-    first_owner,
+    first_master,
     has_work,
     host_source,
     is_reached,
-    note_refilling,
-    note_room,
-    note_served,
-    note_taken,
     record_is_full,
+    record_served,
+    record_taken,
+    slot_after,
     take_command_bus,
-    turn_after,
+    update_credit,
+    update_refilling,
 )
 from ndpsim.dimm.observing import observe, release_closed
 from ndpsim.dimm.relayout import (
     admit_all,
+    enqueue_request,
     is_relayouts,
     may_take_weights,
     next_request,
-    note_promises,
-    note_served_request,
     offer_requests,
-    put_down,
+    record_served_request,
     source_of,
+    update_promises,
     weights_are_next,
 )
 from ndpsim.dimm.staging import give_to_multipliers, next_step, stage
@@ -56,7 +57,6 @@ from ndpsim.dimm.state import (
     WRITE,
 )
 from ndpsim.dimm.transfers import carry_data, carry_transfer, next_command_at, next_transfer
-from ndpsim.dimm.turns import host_waits, note_data, note_request, usual_owner
 from ndpsim.dram.choosing import Blocking, forget_all
 from ndpsim.dram.issuing import reads, reads_or_writes, requeue_reads
 from ndpsim.dram.maintenance import close_due, next_refresh, refresh
@@ -206,12 +206,12 @@ def take_requests(setup, agents, lanes, hosts, bus, buses, clock):
         place, taken, served = source.place[value[PLACE]], value[TAKEN], value[SERVED]
         read, latency = value[READS_SERVED], value[READ_LATENCY]
         take_request(hosts, setup.policy, source, channel_at(hosts, bus, stream), clock)
-        note_served(traffic, stream, bus, value, served, read, latency, 0)
+        record_served(traffic, stream, bus, value, served, read, latency, 0)
         if value[TAKEN] > taken:
             if value[SERVED] == served:
-                rank, notes = place >> RANK_SHIFT & 255, agents.claims.turn_notes[bus]
-                note_request(setup.arbitration, notes, rank, place & 1 == 0, clock)
-            note_taken(traffic, bus, value, clock)
+                rank, records = place >> RANK_SHIFT & 255, agents.claims.grant_records[bus]
+                record_request(setup.arbitration, records, rank, place & 1 == 0, clock)
+            record_taken(traffic, bus, value, clock)
     for lane in range(bus, lanes.channels.size.shape[0], buses):
         if weights.next_from[lane] <= clock:
             next_step(setup, weights, dimm_of(setup, lane, buses), lane, lanes.channels.value, buses, clock)
@@ -224,13 +224,13 @@ def take_lane_request(setup, agents, lanes, channel, lane, clock):
     policy, weights, relayout = setup.policy, agents.weights, agents.relayout
     entry, size, value = channel.entry, channel.size, channel.value
     source = source_of(relayout, weights, lane)
-    note_room_of(setup, agents, channel, lane, clock)
+    update_promised_credit(setup, agents, channel, lane, clock)
     request = next_request(relayout, policy, lane, size[READS], size[WRITES], clock)
     may = would_accept(policy, source, entry, size, value, clock)
     may = may and may_take_weights(relayout, setup, weights, lane, value, clock)
     if request >= 0 and not (may and weights_are_next(relayout, lane)):
         place = value[PLACE]
-        value[PLACE] = put_down(relayout, weights, lane, request, clock)
+        value[PLACE] = enqueue_request(relayout, weights, lane, request, clock)
         take_request(lanes, policy, admit_all(relayout, source), channel, clock)
         value[PLACE] = place
         value[TAKEN] -= 1
@@ -239,10 +239,10 @@ def take_lane_request(setup, agents, lanes, channel, lane, clock):
 
 
 @inlined
-def note_room_of(setup, agents, channel, lane, clock):
-    """Note from when the FIFO of a lane has room, if a relayout has changed what that means."""
-    if note_promises(agents.relayout, setup, agents.weights, lane, channel.value, clock):
-        note_room(setup, agents, lane, clock)
+def update_promised_credit(setup, agents, channel, lane, clock):
+    """Update from when the FIFO of a lane has room, if a relayout has changed what that means."""
+    if update_promises(agents.relayout, setup, agents.weights, lane, channel.value, clock):
+        update_credit(setup, agents, lane, clock)
         forget_all(channel.entry, channel.size, channel.bound)
 
 
@@ -263,7 +263,7 @@ def fall_due(setup, tables, channel, clock):
 
 @inlined
 def refresh_lane(setup, host, lane, rank, before):
-    """The refreshes that the host's controller has just asked of a rank are the lane's as well."""
+    """The refreshes that the host's controller has just asked for on a rank are the lane's as well."""
     entry, size = host.entry, host.size
     for slot in range(before, size[PRIORITY]):
         if entry[PRIORITY, RANK, slot] == 1 + rank:
@@ -294,7 +294,7 @@ def ask_for_refresh(setup, lanes, host, has_host, bus, buses, clock):
     return True
 
 
-# ---- Whose turn it is
+# ---- Which master is first
 
 
 @inlined
@@ -332,7 +332,7 @@ def next_column(channel):
 
 @inlined
 def want(channel, rank, wanted, offset, clock):
-    """Mark the banks of a rank that the first owner waits for; `offset`: from its nodes to the other's."""
+    """Mark the banks of a rank that the first master waits for; `offset`: from its nodes to the other's."""
     entry = channel.entry
     for queue in (ACTIVE, current_queue(channel)):
         if queue != ACTIVE and channel.size[PRIORITY] > 0:
@@ -343,17 +343,17 @@ def want(channel, rank, wanted, offset, clock):
 
 
 @inlined
-def note_command(tally, opened_by, owner, queue, command, bank):
-    """Count turns of a lane's data bus, and rows that one owner opened and the other's request closed."""
+def record_command(tally, opened_by, master, queue, command, bank):
+    """Count turnarounds of a lane's bus, and rows that one master opened and the other's request closed."""
     if reads_or_writes(command):
         direction = READ if reads(command) else WRITE
         if tally[LAST_COLUMN] == 1 - direction:
             tally[TURNAROUNDS] += 1
         tally[LAST_COLUMN] = direction
     if command == ACTIVATE:
-        opened_by[bank] = owner
-    elif command == PRECHARGE and queue != PRIORITY and opened_by[bank] != owner:
-        tally[ROWS_LOST + 1 - owner] += 1
+        opened_by[bank] = master
+    elif command == PRECHARGE and queue != PRIORITY and opened_by[bank] != master:
+        tally[ROWS_LOST + 1 - master] += 1
 
 
 # ---- A lane, and the host
@@ -372,7 +372,7 @@ def step_lane(setup, agents, lanes, hosts, rank, bus, clock):
     )
     if queue < 0:
         return
-    note_command(claims.tally[lane], claims.opened_by[lane], NDP, queue, command, bank)
+    record_command(claims.tally[lane], claims.opened_by[lane], NDP, queue, command, bank)
     take_command_bus(setup, claims, rank, bus, command, clock)
     claims.last_rank[rank // setup.dimm_ranks, bus] = rank
     if queue == PRIORITY and credit[0] > clock:
@@ -391,8 +391,8 @@ def step_lane(setup, agents, lanes, hosts, rank, bus, clock):
         )
     if reads_or_writes(command) and is_relayouts(agents.relayout, burst):
         channel.value[SERVED] -= 1
-        note_served_request(agents.relayout, lane, burst, clock)
-        note_room_of(setup, agents, channel, lane, clock + 1)
+        record_served_request(agents.relayout, lane, burst, clock)
+        update_promised_credit(setup, agents, channel, lane, clock + 1)
     elif reads(command):
         stage(weights, lane, burst, clock + setup.lane_tables.read_latency)
         next_step(setup, weights, rank // setup.dimm_ranks, lane, lanes.channels.value, buses, clock)
@@ -407,7 +407,7 @@ def give(setup, agents, channel, lane, dimm, clock):
     """
     if give_to_multipliers(setup, agents.weights, agents.transfers, dimm, lane):
         forget_all(channel.entry, channel.size, channel.bound)
-    note_room(setup, agents, lane, clock)
+    update_credit(setup, agents, lane, clock)
 
 
 @inlined
@@ -439,17 +439,17 @@ def step_host(setup, agents, lanes, hosts, bus, clock):
         direction = READ if reads(command) else WRITE
         carry_data(setup, agents.buses, bus, direction, rank, clock)
         stream, end = traffic.stream[bus, request], value[DATA_END] if direction == READ else clock
-        note_served(traffic, stream, bus, value, served, read, latency, end)
+        record_served(traffic, stream, bus, value, served, read, latency, end)
         if direction == READ:
             took = min(value[READ_LATENCY] - latency, hosts.channels.latencies.shape[2] - 1)
             hosts.channels.latencies[bus, stream, took] += 1
-        note_data(setup.arbitration, claims.turn_notes[bus], rank, direction == READ, clock)
+        record_data(setup.arbitration, claims.grant_records[bus], rank, direction == READ, clock)
     lane = rank * buses + bus
     if lane >= lanes.channels.size.shape[0]:
         return  # a rank without NDP unit
     other = channel_at(lanes, lane, 0)
     group, bank = lane_group(setup, rank, group), lane_bank(setup, rank, bank)
-    note_command(claims.tally[lane], claims.opened_by[lane], HOST, queue, command, bank)
+    record_command(claims.tally[lane], claims.opened_by[lane], HOST, queue, command, bank)
     claims.host_issued[lane, command] += 1
     observe(setup.lane_tables, other, queue == ACTIVE, command, 1, group, bank, row, clock)
     if queue == PRIORITY:
@@ -459,17 +459,17 @@ def step_host(setup, agents, lanes, hosts, bus, clock):
 
 
 @inlined
-def note_turns(setup, claims, lanes, host, has_host, bus, buses, clock):
-    """Whose turn comes first on each lane of a bus."""
-    starving_since, notes = clock - setup.starvation_clocks, claims.turn_notes[bus]
+def update_grants(setup, claims, lanes, host, has_host, bus, buses, clock):
+    """Which master is first on each lane of a bus."""
+    starving_since, records = clock - setup.starvation_clocks, claims.grant_records[bus]
     host_starves = has_host and oldest_arrival(host) < starving_since
     for lane in range(bus, lanes.channels.size.shape[0], buses):
         tally = claims.tally[lane]
-        note_refilling(claims, lane, clock)
+        update_refilling(claims, lane, clock)
         oldest = oldest_arrival(channel_at(lanes, lane, 0))
         starves = oldest < starving_since
-        usual = usual_owner(setup.arbitration, notes, lane // buses, host.value[WRITE_MODE] != 0, clock)
-        first = first_owner(usual, tally[REFILLING], starves, host_starves)
+        usual = usual_master(setup.arbitration, records, lane // buses, host.value[WRITE_MODE] != 0, clock)
+        first = first_master(usual, tally[REFILLING], starves, host_starves)
         if host_waits(setup.arbitration) and oldest == FAR:
             first = HOST
         tally[FIRST] = first if has_host else NDP
@@ -477,7 +477,7 @@ def note_turns(setup, claims, lanes, host, has_host, bus, buses, clock):
 
 
 @inlined
-def keep_off_lanes(setup, claims, lanes, bus, buses, clock):
+def mask_lanes(setup, claims, lanes, bus, buses, clock):
     """Mark for the host what the lanes on which it is second wait for, and command buses that are taken."""
     for lane in range(bus, lanes.channels.size.shape[0], buses):
         rank, channel = lane // buses, channel_at(lanes, lane, 0)
@@ -493,7 +493,7 @@ def keep_off_lanes(setup, claims, lanes, bus, buses, clock):
 
 
 @inlined
-def keep_off_host(setup, claims, lanes, host, bus, buses, clock):
+def mask_host(setup, claims, lanes, host, bus, buses, clock):
     """Mark for the lanes that are second what the host waits for."""
     host_rank, host_direction = next_column(host)
     for lane in range(bus, lanes.channels.size.shape[0], buses):
@@ -505,16 +505,16 @@ def keep_off_host(setup, claims, lanes, host, bus, buses, clock):
 
 
 @outlined
-def step_lanes(setup, agents, lanes, hosts, bus, owner, clock):
-    """The lanes on which `owner` is first issue. One that has read all leaves its rank to the host."""
+def step_lanes(setup, agents, lanes, hosts, bus, master, clock):
+    """The lanes on which `master` is first issue. One that has read all leaves its rank to the host."""
     claims, weights, buses = agents.claims, agents.weights, hosts.channels.size.shape[0]
     for dimm in range(weights.steps.shape[0]):
-        rank, turn = turn_after(setup, claims, owner, dimm, bus, buses, -1)
+        rank, turn = slot_after(setup, claims, master, dimm, bus, buses, -1)
         while rank >= 0 and claims.bus_free[dimm, bus] <= clock:
             lane = rank * buses + bus
             if not agents.traffic.takes_part[bus] or has_work(agents, lanes.channels.value[lane], lane):
                 step_lane(setup, agents, lanes, hosts, rank, bus, clock)
-            rank, turn = turn_after(setup, claims, owner, dimm, bus, buses, turn)
+            rank, turn = slot_after(setup, claims, master, dimm, bus, buses, turn)
 
 
 @inlined
@@ -543,12 +543,12 @@ def step_bus(setup, agents, lanes, hosts, bus, clock):
     close_due(policy.rows, setup.host_tables, host, clock)
     for lane in range(bus, lanes.channels.size.shape[0], buses):
         close_due(policy.rows, setup.lane_tables, channel_at(lanes, lane, 0), clock)
-    note_turns(setup, claims, lanes, host, has_host, bus, buses, clock)
+    update_grants(setup, claims, lanes, host, has_host, bus, buses, clock)
     step_lanes(setup, agents, lanes, hosts, bus, NDP, clock)
     if has_host:
-        keep_off_lanes(setup, claims, lanes, bus, buses, clock)
+        mask_lanes(setup, claims, lanes, bus, buses, clock)
         step_host(setup, agents, lanes, hosts, bus, clock)
-        keep_off_host(setup, claims, lanes, host, bus, buses, clock)
+        mask_host(setup, claims, lanes, host, bus, buses, clock)
         step_lanes(setup, agents, lanes, hosts, bus, HOST, clock)
     return True
 

@@ -25,13 +25,13 @@ from ndpsim.link.engine import advance, begin, known_until, read_issued, write_t
 from ndpsim.link.engine_state import Engine
 from ndpsim.link.offers import (
     Offers,
+    enqueue_offered,
     is_due,
     make_offers,
     next_change,
     next_offer,
-    note_issued,
-    note_taken,
-    take_handed,
+    record_issued,
+    record_taken,
 )
 from ndpsim.link.requests import Requests
 
@@ -42,6 +42,7 @@ __all__ = [
     "Relayout",
     "admit_all",
     "engine_due",
+    "enqueue_request",
     "has_requests",
     "is_promised",
     "is_relayout_done",
@@ -51,13 +52,12 @@ __all__ = [
     "make_relayout",
     "may_take_weights",
     "next_request",
-    "note_promises",
-    "note_served_request",
     "offer_requests",
     "offers_due",
-    "put_down",
+    "record_served_request",
     "requests_left",
     "source_of",
+    "update_promises",
     "weights_are_next",
 ]
 
@@ -91,7 +91,7 @@ class Relayout(NamedTuple):
     left: Ints  # [lane]: requests that are not served, those not yet offered included
     slots: Any  # `Slots`, None: the lanes have nothing else to do, and their source is all requests
     promised: Ints  # [lane]: 1 when all its reads of weights have a slot of the FIFO
-    weights_next: Ints  # [lane]: 1 when it is the turn of weights
+    weights_next: Ints  # [lane]: 1 when its weights come next
     always: Ints  # [1]: its requests are admitted
     served: Ints  # [READ or WRITE, lane]: requests
     value: Ints  # by the places above; START is the clock before the engine's first
@@ -169,19 +169,19 @@ def serve_elsewhere(relayout, request):
 
 
 @outlined
-def hand_on(relayout):
-    """Requests that the engine has handed out are offered to their lanes, or served elsewhere."""
+def forward_offered(relayout):
+    """Requests that the engine offers go to their lanes, or are served elsewhere."""
     engine, own, n = relayout.engine, 0, 0
-    while n < engine.handed_count[0]:
-        request = engine.handed[n]
+    while n < engine.offered_count[0]:
+        request = engine.offered_requests[n]
         if relayout.lane[request] < 0:
             serve_elsewhere(relayout, request)
         else:
-            engine.handed[own] = request
+            engine.offered_requests[own] = request
             own += 1
         n += 1
-    engine.handed_count[0] = own
-    take_handed(engine, relayout.offers, relayout.due)
+    engine.offered_count[0] = own
+    enqueue_offered(engine, relayout.offers, relayout.due)
 
 
 @inlined
@@ -201,7 +201,7 @@ def offer_requests(relayout, clock):
         value[BEGUN] = 1
     tick = known_until(engine, clock - value[START])
     advance(engine, tick - 1)
-    hand_on(relayout)
+    forward_offered(relayout)
     return begins, (tick + engine.dram_ticks - 1) // engine.dram_ticks + 1 + value[START]
 
 
@@ -275,7 +275,7 @@ def requests_left(relayout):
 
 @inlined
 def weights_are_next(relayout, lane):
-    """Whether it is the turn of a lane's weights; the other's turn is next."""
+    """Whether a lane's weights come next; of two such calls, one says so."""
     if relayout is None:
         return True
     weights_next = relayout.weights_next[lane] == 1
@@ -292,12 +292,12 @@ def admit_all(relayout, source):
 
 
 @inlined
-def put_down(relayout, weights, lane, request, clock):
+def enqueue_request(relayout, weights, lane, request, clock):
     """A lane takes a request at `clock`; returns its place in the lane's source."""
     if relayout is None:
         return 0
     engine, reads = relayout.engine, relayout.engine.read_tick.shape[0]
-    note_taken(relayout.offers, lane, request)
+    record_taken(relayout.offers, lane, request)
     if request >= reads:
         write_taken(engine, request - reads, clock - relayout.value[START])
     return fill_slot(relayout.slots, relayout, weights, lane, request)
@@ -361,7 +361,7 @@ def is_relayouts(relayout, slot):
 
 
 @inlined
-def note_served_request(relayout, lane, slot, clock):
+def record_served_request(relayout, lane, slot, clock):
     """The column command of a request of the engine has issued at `clock`."""
     if relayout is None:
         return
@@ -369,7 +369,7 @@ def note_served_request(relayout, lane, slot, clock):
     relayout.left[lane] -= 1
     if request < relayout.engine.read_tick.shape[0]:
         read_issued(relayout.engine, request, own_clock)
-        note_issued(relayout.offers, lane)
+        record_issued(relayout.offers, lane)
         relayout.served[READ, lane] += 1
     else:
         relayout.served[WRITE, lane] += 1
@@ -385,8 +385,8 @@ def may_take_weights(relayout, setup, weights, lane, value, clock):
 
 
 @inlined
-def note_promises(relayout, setup, weights, lane, value, clock):
-    """Note whether all reads of weights that a lane has taken have a slot of the FIFO, as far as that counts.
+def update_promises(relayout, setup, weights, lane, value, clock):
+    """Update whether all reads of weights that a lane has taken have a slot of the FIFO.
 
     Returns whether that has changed.
     """

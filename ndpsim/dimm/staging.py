@@ -100,7 +100,7 @@ def stage(weights, lane, burst, arrival):
 
 
 @inlined
-def note_groups(weights, transfers, dimm, lane, burst):
+def record_groups(weights, transfers, dimm, lane, burst):
     """A burst was given to the multipliers: groups that need no other are summed, results are transferred."""
     left, value, of_dimm = weights.left[dimm], weights.value[dimm], transfers.value[dimm]
     for group in range(weights.first_group[lane, burst], weights.last_group[lane, burst] + 1):
@@ -158,5 +158,5 @@ def give_to_multipliers(setup, weights, transfers, dimm, lane):
         take_burst(fifo, staging[head, BURST], staging[head, ARRIVAL])
         staged[HEAD] = 0 if head + 1 == staging.shape[0] else head + 1
         staged[STAGED] -= 1
-        note_groups(weights, transfers, dimm, lane, staging[head, BURST])
+        record_groups(weights, transfers, dimm, lane, staging[head, BURST])
     return staged[STAGED] < before

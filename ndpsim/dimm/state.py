@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim._by_reference import by_reference
-from ndpsim.dimm.turns import NOTES
+from ndpsim.dimm.arbitration_points import RECORDS
 from ndpsim.dram.fast.fields import BANKS_PER_RANK
 from ndpsim.dram.sink import Groups
 from ndpsim.dram.state import FAR, Channel, Policy, Source, make_channel, number_nodes
@@ -60,8 +60,8 @@ class Setup(NamedTuple):
     lane_tables: Tables  # a channel of one rank
     host_tables: Tables  # a channel with the ranks of all DIMMs on it
     policy: Policy
-    arbitration: Any  # see `dimm.turns`
-    starvation_clocks: int  # a request that waits for longer makes its owner first
+    arbitration: Any  # see `dimm.arbitration_points`
+    starvation_clocks: int  # a request that waits for longer makes its master first
     read_latency: int  # clocks from a read command to the first beat of its data: nCL
     write_latency: int  # from a write command: nCWL
     dram_ticks: int
@@ -189,20 +189,20 @@ class Transfers(NamedTuple):
     LAST_COLUMN,  # the direction of the last column command, -1: none yet
     TURNAROUNDS,
     REFILLING,
-    FIRST,  # the owner whose turn is first
-    ROWS_LOST,  # [owner]: rows opened for it that the other closed
+    FIRST,  # the master that is first
+    ROWS_LOST,  # [master]: rows opened for it that the other closed
 ) = range(5)
 TALLY_PLACES = ROWS_LOST + 2
 
 
 @by_reference
 class Claims(NamedTuple):
-    """What the arbiter notes of the lanes, and of what the first owner waits for."""
+    """What the arbiter records of the lanes, and of what the first master waits for."""
 
     clock: Ints  # [1]: the next clock
     credit: Ints  # [lane, 1]: the clock from which a read of weights has a place in the FIFO
     half_free: Ints  # [lane]: the clock from which half of the FIFO is free
-    room_from: Ints  # [lane]: the clock from which both are as they are
+    credit_from: Ints  # [lane]: the clock from which both are as they are
     no_credit: Ints  # the credit of the host, who always has room
     no_rows: Narrow
     tally: Ints  # [lane, place]
@@ -216,12 +216,12 @@ class Claims(NamedTuple):
     host_direction: Ints  # [bus, rank]: likewise the NDP unit's; with bits of `dram.fast.blocking`
     bus_free: Ints  # [DIMM, bus]: the clock from which the command bus that its lanes share is free
     last_rank: Ints  # [DIMM, bus]: the rank of the lane that had it last
-    turn_notes: Ints  # [bus, rank and all of them, place]: see `dimm.turns`
+    grant_records: Ints  # [bus, rank and all of them, place]: see `dimm.arbitration_points`
 
 
 @by_reference
 class Agents(NamedTuple):
-    """What NDP units and host want of a channel, and what the arbiter notes."""
+    """What NDP units and host want of a channel, and what the arbiter records."""
 
     weights: Weights
     transfers: Transfers
@@ -243,7 +243,7 @@ def make_channels(tables: Tables, policy: Policy, count: int, latency_places: in
 
 
 def make_claims(setup: Setup, lanes: int, buses: int) -> Claims:
-    """Nothing noted."""
+    """Nothing recorded."""
     lane_nodes, host_nodes = number_nodes(setup.lane_tables).total, number_nodes(setup.host_tables).total
     host_ranks, dimms = setup.host_tables.ranks, lanes // buses // setup.dimm_ranks
     tally = _zeros(lanes, TALLY_PLACES)
@@ -252,7 +252,7 @@ def make_claims(setup: Setup, lanes: int, buses: int) -> Claims:
         clock=np.ones(1, dtype=np.int64),
         credit=_zeros(lanes, 1),
         half_free=_zeros(lanes),
-        room_from=_zeros(lanes),
+        credit_from=_zeros(lanes),
         no_credit=_zeros(8),
         no_rows=np.zeros(0, dtype=np.int32),
         tally=tally,
@@ -266,7 +266,7 @@ def make_claims(setup: Setup, lanes: int, buses: int) -> Claims:
         host_direction=_zeros(buses, host_ranks),
         bus_free=_zeros(dimms, buses),
         last_rank=np.full((dimms, buses), -1, dtype=np.int64),
-        turn_notes=_zeros(buses, host_ranks + 1, NOTES),
+        grant_records=_zeros(buses, host_ranks + 1, RECORDS),
     )
 
 

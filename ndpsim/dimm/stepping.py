@@ -9,21 +9,22 @@ from numpy.typing import NDArray
 
 from ndpsim._by_reference import by_reference
 from ndpsim._jit import inlined, outlined
+from ndpsim.dimm.arbitration_points import record_data
 from ndpsim.dimm.common import (
     commands_at,
     data_sink,
     host_source,
-    note_room,
-    note_served,
+    record_served,
     take_command_bus,
+    update_credit,
 )
 from ndpsim.dimm.relayout import (
     has_requests,
     is_relayouts,
     looks_for_offers,
-    note_promises,
-    note_served_request,
+    record_served_request,
     source_of,
+    update_promises,
 )
 from ndpsim.dimm.staging import give_to_multipliers, has_reads, lane_source, next_step, stage
 from ndpsim.dimm.state import (
@@ -36,7 +37,6 @@ from ndpsim.dimm.state import (
     WRITE,
 )
 from ndpsim.dimm.transfers import carry_data
-from ndpsim.dimm.turns import note_data
 from ndpsim.dram.fast.banks import requeue_reads
 from ndpsim.dram.fast.blocking import Blocking
 from ndpsim.dram.fast.choose import next_ready_after
@@ -58,10 +58,10 @@ __all__ = [
     "HOSTS",
     "HOST_BIT",
     "UNKNOWN",
-    "Asked",
     "Controllers",
+    "Wakeups",
     "looks_for_requests",
-    "make_asked",
+    "make_wakeups",
     "set_bit",
     "step_host",
     "step_lane",
@@ -86,30 +86,32 @@ class Controllers(NamedTuple):
 
 
 @by_reference
-class Asked(NamedTuple):
-    """When controllers are asked for their next command.
+class Wakeups(NamedTuple):
+    """When controllers wake up: the wake-up state of the arbiter.
 
     Of the controllers of a bus, number n is that of the lane of rank n, and number HOSTS the host's; so are
     the bits of masks.
     """
 
     wake: Ints  # [bus, controller]: the clock before which it has none
-    starves_from: Ints  # [bus, controller]: the clock before which nothing it serves has waited for too long
+    starvation_deadline: Ints  # [bus, controller]: nothing it serves has waited for too long before
     takes: Ints  # [bus], mask of those that may take a request at the next clock
-    withheld: Ints  # [bus], mask of the lanes with a command that waits for the host's, or a command bus
-    host_withheld: Ints  # [bus], mask of the ranks on which one of the host waits likewise
+    blocked: Ints  # [bus], mask of the lanes with a command that waits for the host's, or a command bus
+    host_blocked: Ints  # [bus], mask of the ranks on which one of the host waits likewise
     next_from: Ints  # [bus]: the clock from which a lane may read its next step
     due: Ints  # [bus]: the clock of its next step,
-    rest: Ints  # [bus]: and of the next that does more than take requests
+    next_active: Ints  # [bus]: and of the next that does more than take requests
     carries_at: Ints  # [bus]: the clock at which its next transfer of activations or results is ready
-    column: Ints  # [bus, controller, 2]: what `beside.next_column` says of it, or UNKNOWN
+    column: Ints  # [bus, controller, 2]: what `waiting.next_column` says of it, or UNKNOWN
 
 
-def make_asked(buses: int) -> Asked:
-    """All are asked at the first clock."""
+def make_wakeups(buses: int) -> Wakeups:
+    """All wake up at the first clock."""
     each = (HOSTS + 1,)
-    more = {"wake": each, "starves_from": each, "column": (*each, 2)}
-    return Asked(**{name: np.zeros((buses, *more.get(name, ())), dtype=np.int64) for name in Asked._fields})
+    more = {"wake": each, "starvation_deadline": each, "column": (*each, 2)}
+    return Wakeups(
+        **{name: np.zeros((buses, *more.get(name, ())), dtype=np.int64) for name in Wakeups._fields}
+    )
 
 
 @inlined
@@ -128,17 +130,17 @@ def observe(shape, state, command, bank, row, of_active, clock):
 
 
 @inlined
-def note_command(tally, opened_by, owner, origin, command, bank):
-    """Count turns of a lane's data bus, and rows that one owner opened and the other's request closed."""
+def record_command(tally, opened_by, master, origin, command, bank):
+    """Count turnarounds of a lane's bus, and rows that one master opened and the other's request closed."""
     if command == RD or command == WR:
         direction = READ if command == RD else WRITE
         if tally[LAST_COLUMN] == 1 - direction:
             tally[TURNAROUNDS] += 1
         tally[LAST_COLUMN] = direction
     elif command == ACT:
-        opened_by[bank] = owner
-    elif command == PRE and origin == FROM_QUEUE and opened_by[bank] != owner:
-        tally[ROWS_LOST + 1 - owner] += 1
+        opened_by[bank] = master
+    elif command == PRE and origin == FROM_QUEUE and opened_by[bank] != master:
+        tally[ROWS_LOST + 1 - master] += 1
 
 
 @inlined
@@ -157,7 +159,7 @@ def set_bit(mask, bit, wanted):
 def looks_for_requests(relayout, policy, state, source, weights, lane, bus, clock):
     """Whether a lane may take a request at `clock`, as far as is known.
 
-    Whether the FIFO has room for weights, which is asked for a relayout, changes with every clock.
+    Whether the FIFO has room for weights, which matters beside a relayout, changes with every clock.
     """
     if has_requests(relayout, lane) and has_reads(weights, state.value, lane):
         return True
@@ -171,10 +173,8 @@ def looks_for_requests(relayout, policy, state, source, weights, lane, bus, cloc
 
 
 @inlined
-def step_beside_host(
-    hosts, claims, rank, bus, lane, policy, shape, state, latencies, source, sink, trace, clock
-):
-    """The step of a lane, see `dram.fast.step`, beside a host or without one."""
+def step_of_lane(hosts, claims, rank, bus, lane, policy, shape, state, latencies, source, sink, trace, clock):
+    """The step of a lane, see `dram.fast.step`, with a host or without one."""
     credit = claims.credit[lane, 0]
     if hosts is None:
         return step(policy, shape, state, latencies, source, sink, trace, None, credit, 0, clock)
@@ -184,64 +184,64 @@ def step_beside_host(
 
 
 @inlined
-def host_observes(hosts, asked, bus, origin, command, bank, row, clock):
+def host_observes(hosts, wakeups, bus, origin, command, bank, row, clock):
     """The host's controller learns of a command of a lane."""
     if hosts is None:
         return
     host = hosts.states[bus]
     changes = observe(hosts.shape, host, command, bank, row, origin == FROM_ACTIVE, clock)
     if changes or host.pending_size > 0:
-        asked.column[bus, HOSTS, 0] = UNKNOWN
-        asked.wake[bus, HOSTS] = min(asked.wake[bus, HOSTS], clock + 1)
+        wakeups.column[bus, HOSTS, 0] = UNKNOWN
+        wakeups.wake[bus, HOSTS] = min(wakeups.wake[bus, HOSTS], clock + 1)
 
 
 @outlined
-def step_lane(setup, agents, lanes, hosts, asked, rank, bus, clock):
+def step_lane(setup, agents, lanes, hosts, wakeups, rank, bus, clock):
     """A lane issues its next command, if it has one. Returns whether it has, or its mode has changed."""
-    weights, claims, count = agents.weights, agents.claims, asked.due.shape[0]
+    weights, claims, count = agents.weights, agents.claims, wakeups.due.shape[0]
     rank, bus = assume_nonnegative(rank), assume_nonnegative(bus)
     lane, bit = assume_nonnegative(rank * count + bus), 1 << rank
     policy, shape, state = setup.policy, lanes.shape, lanes.states[lane]
     credit, write_mode = claims.credit[lane], state.value[WRITE_MODE]
     source, sink = source_of(agents.relayout, weights, lane), data_sink(claims, credit)
     trace, latencies = commands_at(lanes.commands, lane), lanes.latencies[0, 0]
-    asked.column[bus, rank, 0] = UNKNOWN
-    origin, command, bank, row, burst, wake, withheld = step_beside_host(
+    wakeups.column[bus, rank, 0] = UNKNOWN
+    origin, command, bank, row, burst, wake, blocked = step_of_lane(
         hosts, claims, rank, bus, lane, policy, shape, state, latencies, source, sink, trace, clock
     )
-    asked.withheld[bus] = set_bit(asked.withheld[bus], bit, withheld != 0)
-    asked.wake[bus, rank] = wake
+    wakeups.blocked[bus] = set_bit(wakeups.blocked[bus], bit, blocked != 0)
+    wakeups.wake[bus, rank] = wake
     if state.value[WRITE_MODE] != write_mode:
-        asked.starves_from[bus, rank] = 0
+        wakeups.starvation_deadline[bus, rank] = 0
     if origin == NOWHERE:
         return state.value[WRITE_MODE] != write_mode
     dimm = assume_nonnegative(setup.dimm_of_rank[rank])
     if hosts is not None or setup.command_clocks[0] != 0:
-        note_command(claims.tally[lane], claims.opened_by[lane], NDP, origin, command, bank)
+        record_command(claims.tally[lane], claims.opened_by[lane], NDP, origin, command, bank)
         take_command_bus(setup, claims, rank, bus, COMMAND_OF_CLASS[command], clock)
         claims.last_rank[dimm, bus] = rank
     if origin == FROM_MAINTENANCE and credit[0] > clock:
         requeue_reads(shape, state, source, clock)
-    host_observes(hosts, asked, bus, origin, command, rank * BANKS_PER_RANK + bank, row, clock)
+    host_observes(hosts, wakeups, bus, origin, command, rank * BANKS_PER_RANK + bank, row, clock)
     if is_column(command) and is_relayouts(agents.relayout, burst):
         state.value[SERVED] -= 1
-        note_served_request(agents.relayout, lane, burst, clock)
-        if note_promises(agents.relayout, setup, weights, lane, state.value, clock + 1):
-            note_room(setup, agents, lane, clock + 1)
+        record_served_request(agents.relayout, lane, burst, clock)
+        if update_promises(agents.relayout, setup, weights, lane, state.value, clock + 1):
+            update_credit(setup, agents, lane, clock + 1)
     elif command == RD:
         stage(weights, lane, burst, clock + shape.read_latency)
         next_step(setup, weights, dimm, lane, lanes.values, count, clock)
-        asked.next_from[bus] = min(asked.next_from[bus], weights.next_from[lane])
+        wakeups.next_from[bus] = min(wakeups.next_from[bus], weights.next_from[lane])
         give_to_multipliers(setup, weights, agents.transfers, dimm, lane)
-        note_room(setup, agents, lane, clock + 1)
-    asked.wake[bus, rank] = next_ready_after(policy, shape, state, credit[0], clock)
+        update_credit(setup, agents, lane, clock + 1)
+    wakeups.wake[bus, rank] = next_ready_after(policy, shape, state, credit[0], clock)
     takes = looks_for_requests(agents.relayout, policy, state, source, weights, lane, bus, clock + 1)
-    asked.takes[bus] = set_bit(asked.takes[bus], bit, takes)
+    wakeups.takes[bus] = set_bit(wakeups.takes[bus], bit, takes)
     return True
 
 
 @inlined
-def room_beside(agents, lanes, state, bus, count):
+def other_credit_of(agents, lanes, state, bus, count):
     """The clock from which the lane has room whose refresh the host's controller would issue next."""
     if state.pending_size == 0:
         return 0
@@ -250,21 +250,21 @@ def room_beside(agents, lanes, state, bus, count):
 
 
 @inlined
-def lane_observes(agents, lanes, asked, rank, bus, origin, command, bank, row, clock):
+def lane_observes(agents, lanes, wakeups, rank, bus, origin, command, bank, row, clock):
     """The lane of a rank learns of a command of the host."""
-    lane = assume_nonnegative(rank * asked.due.shape[0] + bus)
+    lane = assume_nonnegative(rank * wakeups.due.shape[0] + bus)
     claims, other = agents.claims, lanes.states[lane]
-    note_command(claims.tally[lane], claims.opened_by[lane], HOST, origin, command, bank)
+    record_command(claims.tally[lane], claims.opened_by[lane], HOST, origin, command, bank)
     claims.host_issued[lane, COMMAND_OF_CLASS[command]] += 1
     if observe(lanes.shape, other, command, bank, row, origin == FROM_ACTIVE, clock):
-        asked.column[bus, rank, 0] = UNKNOWN
-        asked.wake[bus, rank] = min(asked.wake[bus, rank], clock + 1)
+        wakeups.column[bus, rank, 0] = UNKNOWN
+        wakeups.wake[bus, rank] = min(wakeups.wake[bus, rank], clock + 1)
     if origin == FROM_MAINTENANCE and claims.credit[lane, 0] > clock:
         requeue_reads(lanes.shape, other, lane_source(agents.weights, lane), clock)
 
 
 @outlined
-def step_host(setup, agents, lanes, hosts, asked, bus, clock):
+def step_host(setup, agents, lanes, hosts, wakeups, bus, clock):
     """The host's controller issues its next command, if it has one. Returns as `step_lane` does."""
     if hosts is None:
         return False
@@ -274,16 +274,16 @@ def step_host(setup, agents, lanes, hosts, asked, bus, clock):
     source, sink = host_source(traffic, bus), data_sink(claims, claims.no_credit)
     trace, no_latencies = commands_at(hosts.commands, bus), lanes.latencies[0, 0]
     served, reads, latency = state.value[SERVED], state.value[READS_SERVED], state.value[READ_LATENCY]
-    asked.column[bus, HOSTS, 0] = UNKNOWN
-    other_credit = room_beside(agents, lanes, state, bus, count)
+    wakeups.column[bus, HOSTS, 0] = UNKNOWN
+    other_credit = other_credit_of(agents, lanes, state, bus, count)
     write_mode = state.value[WRITE_MODE]
-    origin, command, bank, row, request, wake, withheld = step(
+    origin, command, bank, row, request, wake, blocked = step(
         policy, shape, state, no_latencies, source, sink, trace, blocking, 0, other_credit, clock
     )
-    asked.host_withheld[bus] = withheld
-    asked.wake[bus, HOSTS] = wake
+    wakeups.host_blocked[bus] = blocked
+    wakeups.wake[bus, HOSTS] = wake
     if state.value[WRITE_MODE] != write_mode:
-        asked.starves_from[bus, HOSTS] = 0
+        wakeups.starvation_deadline[bus, HOSTS] = 0
     if origin == NOWHERE:
         return state.value[WRITE_MODE] != write_mode
     rank = bank // BANKS_PER_RANK
@@ -291,17 +291,17 @@ def step_host(setup, agents, lanes, hosts, asked, bus, clock):
     if command == RD or command == WR:
         carry_data(setup, agents.buses, bus, READ if command == RD else WRITE, rank, clock)
         stream, end = traffic.stream[bus, request], state.value[DATA_END] if command == RD else clock
-        note_served(traffic, stream, bus, state.value, served, reads, latency, end)
-        note_data(setup.arbitration, claims.turn_notes[bus], rank, command == RD, clock)
+        record_served(traffic, stream, bus, state.value, served, reads, latency, end)
+        record_data(setup.arbitration, claims.grant_records[bus], rank, command == RD, clock)
         if command == RD:
             took = min(state.value[READ_LATENCY] - latency, hosts.latencies.shape[2] - 1)
             hosts.latencies[bus, stream, took] += 1
     if rank * count + bus < lanes.states.shape[0]:
         bank_of_lane = bank % BANKS_PER_RANK
-        lane_observes(agents, lanes, asked, rank, bus, origin, command, bank_of_lane, row, clock)
+        lane_observes(agents, lanes, wakeups, rank, bus, origin, command, bank_of_lane, row, clock)
         if origin == FROM_MAINTENANCE:
             release_closed(state, rank)
-    asked.wake[bus, HOSTS] = next_ready_after(policy, shape, state, 0, clock)
+    wakeups.wake[bus, HOSTS] = next_ready_after(policy, shape, state, 0, clock)
     takes = would_accept(policy, state, source, clock + 1)
-    asked.takes[bus] = set_bit(asked.takes[bus], HOST_BIT, takes)
+    wakeups.takes[bus] = set_bit(wakeups.takes[bus], HOST_BIT, takes)
     return True

@@ -3,11 +3,11 @@
 A *piece* is what of a read goes into a write. A *packet* holds pieces of one flow, a flow being all that goes
 from one node to another (or stays in it). A *node* is a relayout unit with its buffer.
 
-- A read is handed out when its node's buffer has a slot for it, in the node's order of reading. Its data is
+- A read is offered when its node's buffer has a slot for it, in the node's order of reading. Its data is
   in the buffer a read latency after its RD, and the slot is free when all its pieces have left the node.
-- A packet may leave when its reads are in the buffer and its flow has a credit: its target has places for
-  so many packets of the flow. Within a node packets of a flow arrive in order, as they leave.
-- A write is handed out when all its pieces have arrived. A packet's place is free when the writes that it
+- A packet is ready to send when its reads are in the buffer and its flow has a credit: its target has places
+  for so many packets of the flow. Within a node packets of a flow arrive in order, as they leave.
+- A write is offered when all its pieces have arrived. A packet's place is free when the writes that it
   completed are in their lanes' write queues, and the source has the credit as long after as a packet without
   length takes. Pieces that have to wait for others wait beside these places.
 - What the unit does, it does at edges of its clock, and lanes see it at the next edge of theirs.
@@ -18,7 +18,7 @@ engine knows of them:
     begin(engine)                             once, before the first step, which is at clock 1
     tick = known_until(engine, clock)
     advance(engine, tick - 1)
-    for each of engine.handed[:engine.handed_count[0]], in order, and then the count is 0 again:
+    for each of engine.offered_requests[:engine.offered_count[0]], in order, and then the count is 0 again:
         offer that request to its lane at steps after clock engine.offered_at[request], behind those before it
         that read, or write, as it does (numbers of reads come first, then those of writes)
     step every lane at each of the clocks from `clock` to ceil(tick / engine.dram_ticks), and
@@ -26,7 +26,7 @@ engine knows of them:
         where its write queue takes a write at clock t: write_taken(engine, write, t)
     the next `clock` is the one after these
 
-`ndpsim.link.offers` has lists of what is handed out for each lane, and says what to offer it next.
+`ndpsim.link.offers` has lists of what is offered for each lane, and says what it takes next.
 Lanes may be stepped in any order, one clock after the other or each through all of them: none of it reaches
 another lane before. Fewer clocks than these are right, too. All is done when
 every request is served.
@@ -37,32 +37,32 @@ from __future__ import annotations
 from ndpsim._jit import inlined, outlined
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.link.events import FAR, first_leaf, set_time
-from ndpsim.link.sending import note_ready, send
+from ndpsim.link.sending import send, update_ready
 
 __all__ = ["advance", "begin", "known_until", "read_issued", "write_taken"]
 
 
 @inlined
-def hand_out(engine, request, tick):
+def offer(engine, request, tick):
     """A request may be offered to its lane from the unit's next edge, and then the lane's, on."""
     edge = (tick + engine.unit_ticks - 1) // engine.unit_ticks * engine.unit_ticks
     engine.offered_at[request] = (edge + engine.dram_ticks - 1) // engine.dram_ticks
-    engine.handed[assume_nonnegative(engine.handed_count[0])] = request
-    engine.handed_count[0] += 1
+    engine.offered_requests[assume_nonnegative(engine.offered_count[0])] = request
+    engine.offered_count[0] += 1
 
 
 @inlined
 def use_slot(engine, node, tick):
-    """A slot of a node's buffer is free: the node's next read is handed out."""
+    """A slot of a node's buffer is free: the node's next read is offered."""
     read = assume_nonnegative(engine.next_read[node])
     if read < engine.node_read[node + 1]:
         engine.next_read[node] = read + 1
-        hand_out(engine, read, tick)
+        offer(engine, read, tick)
 
 
 @outlined
 def begin(engine):
-    """All slots are free, and so the first reads of every node are handed out."""
+    """All slots are free, and so the first reads of every node are offered."""
     for node in range(engine.next_read.shape[0]):
         for _ in range(engine.slots):
             use_slot(engine, node, 0)
@@ -84,8 +84,8 @@ def has_credit(engine, flow, packet):
 
 
 @inlined
-def may_leave(engine, flow, packet):
-    """A packet whose reads have issued and whose flow has a credit for it may leave from a tick on."""
+def ready_to_send(engine, flow, packet):
+    """A packet whose reads have issued and whose flow has a credit for it is ready to send from a tick on."""
     fabric, packets = engine.fabric, engine.packets
     tick, before = engine.read_until[packet], packet - engine.flow_credits[flow]
     if before >= engine.flow_packet[flow]:
@@ -97,7 +97,7 @@ def may_leave(engine, flow, packet):
     else:
         queue = assume_nonnegative(fabric.path[fabric.path_first[flow]])
         if packets.head[queue] == packet:
-            note_ready(fabric, packets, queue, tick)
+            update_ready(fabric, packets, queue, tick)
 
 
 @inlined
@@ -107,7 +107,7 @@ def free_place(engine, packet):
     later = packet + engine.flow_credits[flow]
     if later < engine.flow_packet[flow + 1] and engine.unread[later] == 0:
         engine.without_credit[1 if is_local(engine, flow) else 0] -= 1
-        may_leave(engine, flow, later)
+        ready_to_send(engine, flow, later)
 
 
 @inlined
@@ -134,7 +134,7 @@ def next_arrival(engine, flow, packet, tick):
 
 @inlined
 def arrive(engine, flow, tick):
-    """A flow's next packet arrives: writes that have all their pieces are handed out."""
+    """A flow's next packet arrives: writes that have all their pieces are offered."""
     packet = assume_nonnegative(engine.arriving[flow])
     engine.arriving[flow] = packet + 1
     if is_local(engine, flow):
@@ -148,7 +148,7 @@ def arrive(engine, flow, tick):
             engine.completed_by[write] = packet
             engine.write_tick[write] = tick
             engine.not_taken[packet] += 1
-            hand_out(engine, engine.unsent.shape[0] + write, tick)
+            offer(engine, engine.unsent.shape[0] + write, tick)
     engine.place_free[packet] = tick
     if engine.not_taken[packet] == 0:
         free_place(engine, packet)
@@ -157,7 +157,7 @@ def arrive(engine, flow, tick):
 
 @inlined
 def start_to_send(engine, wire, tick):
-    """A wire sends its next packet; when that leaves its source, and arrives at its target, is put down."""
+    """A wire sends its next packet; when that leaves its source, and arrives at its target, is recorded."""
     packets = engine.packets
     packet = send(engine.fabric, packets, wire, tick)
     if packets.hop[packet] == 1:
@@ -201,7 +201,7 @@ def read_issued(engine, read, clock):
         if engine.unread[packet] == 0:
             flow = assume_nonnegative(engine.packets.flow[packet])
             if has_credit(engine, flow, packet):
-                may_leave(engine, flow, packet)
+                ready_to_send(engine, flow, packet)
             else:
                 engine.without_credit[1 if is_local(engine, flow) else 0] += 1
 

@@ -48,7 +48,7 @@ class Engine(NamedTuple):
     flow_node: Ints
     flow_credits: Ints
     credit_ticks: Ints
-    next_read: Ints  # [node]: the next read to be handed out
+    next_read: Ints  # [node]: the next read to be offered
     unread: Narrow  # [packet]: pieces of reads that have not issued
     read_until: Ints  # [packet]: the tick at which those that have are in the buffer
     unsent: Narrow  # [read]: pieces that have not left its node
@@ -62,8 +62,8 @@ class Engine(NamedTuple):
     least_credit_ticks: int  # of flows over links
     read_tick: Ints  # [read]: the tick at which its data is in the buffer, 0 before
     write_tick: Ints  # [write]: the tick at which the last of it arrived, 0 before
-    handed: Narrow  # [n]: requests handed out: a read, or a write behind all reads
-    handed_count: Ints  # [1]
+    offered_requests: Narrow  # [n]: requests offered: a read, or a write behind all reads
+    offered_count: Ints  # [1]
     offered_at: Ints  # [request]: the clock from which it is offered to its lane
 
 
@@ -82,7 +82,7 @@ def make_engine(
     most_pieces = int(np.diff(packet_first).max(initial=1))
     nodes = len(packed.node_read) - 1
     linked = np.diff(fabric.path_first) > 0
-    # Reads have slots; writes handed out have places, or complete with a packet that has one.
+    # Reads have slots; writes offered have places, or complete with a packet that has one.
     most_handed = nodes * slots + int(flows.credits.sum()) * most_pieces
 
     def zeros(length: int) -> Ints:
@@ -119,7 +119,7 @@ def make_engine(
         least_credit_ticks=int(flows.credit_ticks[linked].min(initial=FAR)),
         read_tick=zeros(reads),
         write_tick=zeros(writes),
-        handed=np.zeros(min(most_handed, reads + writes), dtype=np.int32),
-        handed_count=zeros(1),
+        offered_requests=np.zeros(min(most_handed, reads + writes), dtype=np.int32),
+        offered_count=zeros(1),
         offered_at=zeros(reads + writes),
     )

@@ -53,8 +53,8 @@ class Packets(NamedTuple):
     tail: Ints  # [queue]
     waiting: Ints  # [queue]: bytes sent towards it over a wire that have not begun to leave it
     most: Ints  # [queue]: the most of them at any time
-    turn: Ints  # [wire]: the input that is asked first
-    turn_queue: Ints  # [input]: the queue that is asked first
+    turn: Ints  # [wire]: the input that comes first
+    granted_queue: Ints  # [input]: the queue that comes first
     free: Ints  # [wire]: the tick from which it is free
     busy: Ints  # [wire]: ticks for which it was not
     times: Ints  # see `link.events`: the ticks at which wires next start to send, and perhaps others
@@ -164,7 +164,7 @@ def make_packets(fabric: Fabric, flow: Narrow, size: Narrow, ready: Ints, leaves
         waiting=zeros(queues),
         most=zeros(queues),
         turn=fabric.wire_first[:-1].copy(),
-        turn_queue=fabric.input_first[:-1].copy(),
+        granted_queue=fabric.input_first[:-1].copy(),
         free=zeros(wires),
         busy=zeros(wires),
         times=make_times(leaves_before + wires),

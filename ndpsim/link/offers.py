@@ -1,8 +1,8 @@
-"""What a relayout unit offers a lane next, of the requests that the engine has handed out for it.
+"""What a relayout unit offers a lane next, of the requests that the engine offers for it.
 
 A controller writes as long as writes come, and each change between reading and writing costs a turnaround.
 So the unit says when a lane writes. Reads are offered before writes where both can be taken, each in order
-of being handed out, and a lane is in one of three modes:
+of being offered, and a lane is in one of three modes:
 
 - in `BOTH` its writes are offered, too. It ends when as many reads are under way as `many_reads`: what waits
   for their data would otherwise wait until the writing ends.
@@ -28,13 +28,13 @@ from ndpsim.link.requests import side_by_side
 
 __all__ = [
     "Offers",
+    "enqueue_offered",
     "is_due",
     "make_offers",
     "next_change",
     "next_offer",
-    "note_issued",
-    "note_taken",
-    "take_handed",
+    "record_issued",
+    "record_taken",
 ]
 
 Narrow = NDArray[np.int32]
@@ -59,7 +59,7 @@ class Offers(NamedTuple):
     # Of each lane, side by side in memory:
     uncounted: Narrow  # the first read that is not among those under way, -1: none
     under_way: Narrow  # reads that are offered and have not issued
-    collected: Narrow  # writes that are handed out and not taken
+    collected: Narrow  # writes that are offered and not taken
     last_of_many: Narrow  # of these, in their order, the one that makes them `many_writes`, -1: none
     reads_left: Narrow  # reads that have not issued, later ones included
     writes_left: Narrow  # writes that are not taken, later ones included
@@ -99,13 +99,13 @@ def make_due(due, lane, clock):
 
 
 @inlined
-def take_handed(engine, offers, due):
-    """Put requests that the engine has handed out on the lists of their lanes, whose buses are due then.
+def enqueue_offered(engine, offers, due):
+    """Put requests that the engine offers on the lists of their lanes, whose buses are due then.
 
     due: [bus]; the lanes of a bus are that many apart.
     """
-    for n in range(engine.handed_count[0]):
-        request = assume_nonnegative(engine.handed[n])
+    for n in range(engine.offered_count[0]):
+        request = assume_nonnegative(engine.offered_requests[n])
         lane, kind = assume_nonnegative(offers.lane[request]), _WRITES if request >= offers.reads else _READS
         offers.after[request] = _NONE
         if offers.first[lane, kind] < 0:
@@ -121,7 +121,7 @@ def take_handed(engine, offers, due):
                 make_due(due, lane, engine.offered_at[request] + 1)
         elif offers.uncounted[lane] < 0:
             offers.uncounted[lane] = request
-    engine.handed_count[0] = 0
+    engine.offered_count[0] = 0
 
 
 @inlined
@@ -207,7 +207,7 @@ def next_change(engine, offers, lane, clock):
 
 
 @inlined
-def note_taken(offers, lane, request):
+def record_taken(offers, lane, request):
     """A lane has taken the request that was offered."""
     kind = _WRITES if request >= offers.reads else _READS
     offers.first[lane, kind] = offers.after[request]
@@ -220,7 +220,7 @@ def note_taken(offers, lane, request):
 
 
 @inlined
-def note_issued(offers, lane):
+def record_issued(offers, lane):
     """A read of a lane has issued."""
     offers.under_way[lane] -= 1
     offers.reads_left[lane] -= 1

@@ -16,7 +16,7 @@ from ndpsim._jit import inlined, kernel
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.link.events import FAR, first_leaf, set_time
 
-__all__ = ["advance", "note_ready", "send"]
+__all__ = ["advance", "send", "update_ready"]
 
 
 @inlined
@@ -38,7 +38,7 @@ def set_start(packets, wire, tick):
 
 
 @inlined
-def note_ready(fabric, packets, queue, tick):
+def update_ready(fabric, packets, queue, tick):
     """The first packet of a queue can leave it from a tick on."""
     wire = assume_nonnegative(fabric.queue_wire[queue])
     tick = max(tick, packets.free[wire])
@@ -50,7 +50,7 @@ def note_ready(fabric, packets, queue, tick):
 def ready_queue(fabric, packets, in_, tick):
     """The queue of an input whose turn it is at `tick`, -1: none has a packet."""
     first, end = fabric.input_first[in_], fabric.input_first[in_ + 1]
-    queue = assume_nonnegative(packets.turn_queue[in_])
+    queue = assume_nonnegative(packets.granted_queue[in_])
     for _ in range(end - first):
         packet = packets.head[queue]
         if packet >= 0 and packets.at[assume_nonnegative(packet)] <= tick:
@@ -72,7 +72,7 @@ def choose_queue(fabric, packets, wire, tick):
             next_queue = queue + 1
             if next_queue == fabric.input_first[in_ + 1]:
                 next_queue = fabric.input_first[in_]
-            packets.turn_queue[in_] = next_queue
+            packets.granted_queue[in_] = next_queue
             return queue
         in_ = after
     return -1
@@ -91,7 +91,7 @@ def move_on(fabric, packets, packet, tick):
     packets.at[packet], packets.behind[packet] = tick, -1
     if packets.head[queue] < 0:
         packets.head[queue] = packet
-        note_ready(fabric, packets, queue, tick)
+        update_ready(fabric, packets, queue, tick)
     else:
         packets.behind[packets.tail[queue]] = packet
     packets.tail[queue] = packet

@@ -16,7 +16,7 @@ from ndpsim.dram.state import FAR
 
 __all__ = ["ARBITRATION"]
 
-# What is noted of a rank: reads that wait; since when they gather; those still to be drained, 0: they gather.
+# What is recorded of a rank: reads that wait; since when they gather; those to be drained, 0: they gather.
 WAITING, SINCE, LEFT = range(3)
 
 
@@ -37,65 +37,67 @@ ARBITRATION = Batch
 
 
 @inlined
-def begin_drain(arbitration, notes, rank, clock):
+def begin_drain(arbitration, records, rank, clock):
     """Reads of a rank that have gathered by a clock are drained from then on."""
-    note = notes[rank]
-    if note[LEFT] > 0 or note[WAITING] == 0:
+    record = records[rank]
+    if record[LEFT] > 0 or record[WAITING] == 0:
         return
-    if note[WAITING] >= arbitration.reads or clock >= note[SINCE] + arbitration.clocks:
-        note[LEFT] = note[WAITING]
+    if record[WAITING] >= arbitration.reads or clock >= record[SINCE] + arbitration.clocks:
+        record[LEFT] = record[WAITING]
 
 
 @inlined
-def usual_owner(arbitration, notes, rank, writes, clock):
-    """See `dimm.turns`."""
-    begin_drain(arbitration, notes, rank, clock)
-    return HOST if writes or notes[rank, LEFT] > 0 else NDP
+def usual_master(arbitration, records, rank, writes, clock):
+    """See `dimm.arbitration_points`."""
+    begin_drain(arbitration, records, rank, clock)
+    return HOST if writes or records[rank, LEFT] > 0 else NDP
 
 
 @inlined
-def owner_changes_at(arbitration, notes, rank, clock):
-    """See `dimm.turns`."""
-    note = notes[rank]
-    return note[SINCE] + arbitration.clocks if note[LEFT] == 0 and note[WAITING] > 0 else FAR
+def master_changes_at(arbitration, records, rank, clock):
+    """See `dimm.arbitration_points`."""
+    record = records[rank]
+    return record[SINCE] + arbitration.clocks if record[LEFT] == 0 and record[WAITING] > 0 else FAR
 
 
 @inlined
 def host_waits(arbitration):
-    """See `dimm.turns`."""
+    """See `dimm.arbitration_points`."""
     return True
 
 
 @inlined
-def note_request(arbitration, notes, rank, reads, clock):
-    """See `dimm.turns`."""
+def record_request(arbitration, records, rank, reads, clock):
+    """See `dimm.arbitration_points`."""
     if not reads:
         return False
-    ranks = notes.shape[0] - 1
-    begin_drain(arbitration, notes, rank, clock - 1)  # where nobody has asked for the owner since it was time
-    if notes[rank, WAITING] == 0:
-        notes[rank, SINCE] = clock
-    notes[rank, WAITING] += 1
-    notes[ranks, WAITING] += 1
-    if notes[ranks, WAITING] >= arbitration.most:
+    ranks = records.shape[0] - 1
+    begin_drain(
+        arbitration, records, rank, clock - 1
+    )  # where nobody has asked for the master since it was time
+    if records[rank, WAITING] == 0:
+        records[rank, SINCE] = clock
+    records[rank, WAITING] += 1
+    records[ranks, WAITING] += 1
+    if records[ranks, WAITING] >= arbitration.most:
         for other in range(ranks):
-            begin_drain(arbitration, notes, other, clock - 1)
-            if notes[other, LEFT] == 0:
-                notes[other, LEFT] = notes[other, WAITING]
+            begin_drain(arbitration, records, other, clock - 1)
+            if records[other, LEFT] == 0:
+                records[other, LEFT] = records[other, WAITING]
         return True
-    return notes[rank, WAITING] >= arbitration.reads
+    return records[rank, WAITING] >= arbitration.reads
 
 
 @inlined
-def note_data(arbitration, notes, rank, reads, clock):
-    """See `dimm.turns`."""
+def record_data(arbitration, records, rank, reads, clock):
+    """See `dimm.arbitration_points`."""
     if not reads:
         return False
-    ranks = notes.shape[0] - 1
-    notes[rank, WAITING] -= 1
-    notes[ranks, WAITING] -= 1
-    if notes[rank, LEFT] > 0:
-        notes[rank, LEFT] -= 1
-        if notes[rank, LEFT] == 0:
-            notes[rank, SINCE] = clock
+    ranks = records.shape[0] - 1
+    records[rank, WAITING] -= 1
+    records[ranks, WAITING] -= 1
+    if records[rank, LEFT] > 0:
+        records[rank, LEFT] -= 1
+        if records[rank, LEFT] == 0:
+            records[rank, SINCE] = clock
     return True

@@ -23,6 +23,6 @@ ARBITRATION = HostFirst
 
 
 @inlined
-def usual_owner(arbitration, notes, rank, writes, clock):
-    """See `dimm.turns`."""
+def usual_master(arbitration, records, rank, writes, clock):
+    """See `dimm.arbitration_points`."""
     return HOST

@@ -1,4 +1,4 @@
-"""Host and NDP unit are first by turns, for so many clocks each, beginning with the host."""
+"""Host and NDP unit are first in slots of so many clocks, one after the other, beginning with the host."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ARBITRATION"]
 class Slice(NamedTuple):
     """The parameters."""
 
-    clocks: int = 1000  # of a turn
+    clocks: int = 1000  # of a slot
 
     @staticmethod
     def parts() -> str:
@@ -25,12 +25,12 @@ ARBITRATION = Slice
 
 
 @inlined
-def usual_owner(arbitration, notes, rank, writes, clock):
-    """See `dimm.turns`."""
+def usual_master(arbitration, records, rank, writes, clock):
+    """See `dimm.arbitration_points`."""
     return NDP if (clock - 1) // arbitration.clocks % 2 else HOST
 
 
 @inlined
-def owner_changes_at(arbitration, notes, rank, clock):
-    """See `dimm.turns`."""
+def master_changes_at(arbitration, records, rank, clock):
+    """See `dimm.arbitration_points`."""
     return ((clock - 1) // arbitration.clocks + 1) * arbitration.clocks + 1

@@ -1,0 +1,50 @@
+"""Where both arbiters ask an arbitration; each function is that of the arbitration's module, if it has one.
+
+What an arbitration records of a bus is int64[rank, `RECORDS`], zeros at first; the row behind those
+of the ranks is of all of them.
+"""
+
+from __future__ import annotations
+
+from ndpsim._jit import by_type, overridable
+from ndpsim.dram.state import FAR
+
+__all__ = ["RECORDS", "host_waits", "master_changes_at", "record_data", "record_request", "usual_master"]
+
+#: Integers that an arbitration may record of a rank.
+RECORDS = 4
+
+
+@by_type
+def usual_master(arbitration, records, rank, writes, clock):
+    """Which master is first on a rank at a clock when nobody starves: HOST or NDP.
+
+    writes: whether the host's controller serves writes now, and not reads.
+    """
+
+
+@overridable
+def master_changes_at(arbitration, records, rank, clock):
+    """The first clock after this one at which another master may be first if nothing happens until then."""
+    return FAR
+
+
+@overridable
+def host_waits(arbitration):
+    """Whether the host waits wherever the unit is first and has requests, not only where it is in the way.
+
+    Its requests that have activated their rows do not.
+    """
+    return False
+
+
+@overridable
+def record_request(arbitration, records, rank, reads, clock):
+    """The host's controller has queued a request for a rank; returns whether masters may change now."""
+    return False
+
+
+@overridable
+def record_data(arbitration, records, rank, reads, clock):
+    """The host's controller has issued the column command of a request to a rank; returns nothing of use."""
+    return False
