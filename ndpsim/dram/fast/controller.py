@@ -198,12 +198,13 @@ def next_step(policy, shape, state, source, next_ready, clock):
 
 
 @kernel
-def run(policy, shape, state, latencies, source, sink, commands, skips, until_served, until_taken):
+def run(policy, shape, states, latencies, source, sink, commands, skips, until_served, until_taken):
     """Run until `until_served` requests are served, or into the step that accepts request `until_taken`.
 
     Returns and can be taken up again as `dram.controller.run`.
-    skips: `fast_forward.FastForward`, or `every_step.EveryStep`.
+    states: of one channel. skips: `fast_forward.FastForward`, or `every_step.EveryStep`.
     """
+    state = states[0]
     first_lookup(state, skips.table)
     state.value[NEXT_REFRESH] = next_refresh(state.value)
     count_waits(shape.queues, state, -1)

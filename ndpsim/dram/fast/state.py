@@ -62,6 +62,7 @@ Records = NDArray[Any]
 
 # The numbers of PREAB, REFAB, PRESB and REFSB are those of a standard that has them, see `chunks_needed`.
 COMMAND_OF_CLASS = ACTIVATE, PRECHARGE, READ, WRITE, 6, 7, 8, 9, READ_AP, WRITE_AP
+CLASS_OF_COMMAND = np.argsort(COMMAND_OF_CLASS).tolist()
 
 
 class OneChunk(NamedTuple):
@@ -111,6 +112,7 @@ def fits(tables: Tables, policy: Policy, with_sink: bool) -> bool:
     return policy.row_cap == 0 and chunks_needed(tables, policy, with_sink) == 1
 
 
+@cached_by_identity(16)
 def chunks_needed(tables: Tables, policy: Policy, with_sink: bool) -> int:
     """Chunks that each queue needs; 0 if the fast controller cannot run such a channel."""
     if not isinstance(policy.scheduler, FRFCFS) or policy.step.slots > 1:
@@ -185,7 +187,7 @@ def make_states(
     """
     states = make_records(count, 1 if chunks == 1 else MOST_CHUNKS)
     due = schedule_of(tables, policy) if schedule is None else schedule
-    put_schedule(states["value"][0], due, np.argsort(COMMAND_OF_CLASS).tolist())
+    put_schedule(states["value"][0], due, CLASS_OF_COMMAND)
     states["value"][1:] = states["value"][0]
     for name, distances in _distances(tables).items():
         states[name] = distances

@@ -121,8 +121,9 @@ def make_table(tables: Tables, policy: Policy, sink_places: int) -> Ints:
     refreshes_banks = any(turn.bank >= 0 for turn in schedule_of(tables, policy).turns)
     room = _signature_words(tables, sink_places) + _TRANSITION_WORDS + 2 * LINE
     words = max(_WORDS, FIRST_RECORD + 4 * room)
-    table = np.zeros(words + LINE, dtype=np.int64)
+    table = np.empty(words + LINE, dtype=np.int64)  # records are written before they are read
     table = table[-table.ctypes.data // table.itemsize % LINE :][:words]
+    table[:FIRST_RECORD] = 0
     table[USED], table[STEPS] = FIRST_RECORD, LONGEST_PERIOD
     table[REACH] = max(tables.gap[2].max(), tables.gap[3].max(), 1)
     table[ROOM] = room
