@@ -60,7 +60,7 @@ class _Dimm:
             Lane(
                 stream,
                 make_channel(machine.tables, machine.policy, schedule),
-                sink.make_sink(machine.unit.fifo_bursts, servers, *ticks, stream.groups),
+                sink.make_sink(machine.unit.fifo_bursts, servers, *ticks, stream.merged_groups[0]),
                 command_room() if recording else no_commands(),
             )
             for stream in placed.streams
@@ -86,7 +86,7 @@ class _Dimm:
                 for run in unit.runs(interleaving, region, stream.lanes[0], stream.share, step.tokens)
             ]
             lane.read_region(region, runs, servers, step.release, report)
-        done = functools.reduce(np.maximum, (lane.sink.done[groups] for lane in self.lanes))
+        done = functools.reduce(np.maximum, (lane.done(groups) for lane in self.lanes))
         return unit.summed(interleaving, region, step.tokens, done, machine.unit_ticks)
 
 

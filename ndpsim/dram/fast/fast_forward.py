@@ -22,7 +22,7 @@ from ndpsim.dram.fast.fields import LONGEST_PERIOD
 from ndpsim.dram.fast.fingerprint import fingerprint
 from ndpsim.dram.fast.hits import only_hits, run_hits
 from ndpsim.dram.fast.periods import repeat, repeats_ahead
-from ndpsim.dram.fast.serving import clock_at, log_step, serve
+from ndpsim.dram.fast.serving import clock_at, log_step, note_last, serve
 from ndpsim.dram.fast.signature import has_signature, restore, write_signature
 from ndpsim.dram.fast.transition_table import (
     BUCKETS,
@@ -155,7 +155,7 @@ def current_signature(shape, state, source, sink, table, clock):
 @outlined
 def follow(shape, state, source, sink, table, signature, clock, until_served, until_taken):
     """Take transitions as long as the table has them: (the signature after the last, its clock)."""
-    step, next_ready = table[STEPS] + 1, 0  # one that no other signature has; transitions since a refresh
+    step, since_refresh, last = table[STEPS] + 1, 0, -1  # a step that no other signature has
     table[signature + STEP] = step
     while state.value[PLACE] + SPAN < source.place.shape[0]:
         transition = assume_nonnegative(find(state, source, table, signature, clock))
@@ -167,21 +167,22 @@ def follow(shape, state, source, sink, table, signature, clock, until_served, un
         if clock + table[transition + CLOCKS] >= state.value[PAUSE]:
             break
         log_step(state, step, transition, clock)
-        serve(state, sink, table, step, 1, 1, 0, 0)
+        last = serve(state, sink, table, step, 1, 1, 0, 0, last)
         take(state, table, transition, clock)
         clock, signature, step = clock + table[transition + CLOCKS], table[transition + TO], step + 1
-        next_ready = 0 if table[transition + REFRESHED] > 0 else next_ready + 1
+        since_refresh = 0 if table[transition + REFRESHED] > 0 else since_refresh + 1
         length = step - table[signature + STEP]
         table[signature + STEP] = step
-        if length <= min(next_ready, LONGEST_PERIOD):
+        if length <= min(since_refresh, LONGEST_PERIOD):
             first, clocks = step - length, clock - clock_at(state, step - length)
             most = min(most_taken, most_served)
             repeats = repeats_ahead(state, source, length * SPAN, clocks, clock, most)
             if repeats > 0:
-                repeat(state, sink, table, first, length, repeats, clocks)
+                last = repeat(state, sink, table, first, length, repeats, clocks, last)
                 clock += repeats * clocks
-            next_ready = 0
+            since_refresh = 0
     table[STEPS] = step
+    note_last(sink, last)
     return signature, clock
 
 

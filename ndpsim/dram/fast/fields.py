@@ -178,6 +178,7 @@ FIELDS = (
     Field("fast_forwarded", (), COUNTER, "reads that went as others of the run had gone"),
     Field("next_lookup", (), FORWARDING, "the number of the request at which the table is asked next"),
     Field("recording", (), FORWARDING, "the signature from which it steps to the next, 0: none"),
+    Field("due_since", (), FORWARDING, "the first clock at which the last refresh might have fallen due"),
     Field("loss", (), FORWARDING, "what lookups have cost beyond what they saved, 0 at least"),
     Field("pause_spans", (), FORWARDING, "spans without lookup after the last large loss, 0: none"),
     Field("read_log", (READS_LOGGED, 3), FORWARDING, "the last reads: request, latency, tick served"),

@@ -14,7 +14,7 @@ from ndpsim.dram.fast.transitions import of_reads
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.state import PLACE
 
-__all__ = ["clock_at", "log_step", "serve", "transition_at"]
+__all__ = ["clock_at", "log_step", "note_last", "serve", "transition_at"]
 
 
 @inlined
@@ -91,7 +91,9 @@ def serve_repeats(sink, group, groups, end, requests, ticks):
 
 @inlined
 def serve_in_order(state, sink, table, first, length, repeats, clocks, delay):
-    """Of reads one after the other: a group is done with its last burst."""
+    """Of reads one after the other: a group is done with its last burst. Those of the last read that go on
+    are left to `note_last`.
+    """
     begin = state.value[PLACE] + table[transition_at(state, first) + FIRST_READ]
     begin_group, requests = assume_nonnegative(sink.first_group[begin]), length * SPAN
     group, end, all_ = begin_group, begin, begin + repeats * requests
@@ -106,12 +108,7 @@ def serve_in_order(state, sink, table, first, length, repeats, clocks, delay):
                     sink, group, group - begin_group, all_, requests, clocks * sink.dram_ticks
                 )
             if group == sink.group_end.shape[0] or sink.group_end[assume_nonnegative(group)] >= all_:
-                end, delay = all_, delay + (repeats - 1) * clocks
-    last = first + length - 1
-    finished = of_reads(table, transition_at(state, last), FINISHED)
-    finish = (clock_at(state, last) + delay - clocks) * sink.dram_ticks + table[finished + SPAN - 1]
-    for unfinished in range(group, sink.last_group[end - 1] + 1):
-        sink.done[unfinished] = max(sink.done[unfinished], finish)
+                break
 
 
 @inlined
@@ -145,12 +142,29 @@ def count_served(state, sink, table, first, length, repeats, delay):
 
 
 @inlined
-def serve(state, sink, table, first, length, repeats, clocks, delay):
-    """Take the bursts of `length` steps from `first` on; the next request is the first that they take."""
+def note_last(sink, last):
+    """Note the groups of the read that was served last, if its number is not -1."""
+    if last >= 0:
+        sinks.note_groups(sink, last, sink.value[sinks.FINISHED])
+
+
+@inlined
+def serve(state, sink, table, first, length, repeats, clocks, delay, last):
+    """Take the bursts of `length` steps from `first` on; the next request is the first that they take.
+
+    last: what the serving before returned, -1: it is the first. Returns the number of the last read if some of
+    its groups are yet to be noted: of reads that go on where these end, the last has these groups, or they
+    end before it.
+    """
     if sink.servers == 0:
-        return
-    if reads_in_order(state, table, first, length):
+        return -1
+    in_order = reads_in_order(state, table, first, length)
+    begin = state.value[PLACE] + table[transition_at(state, first) + FIRST_READ]
+    if not in_order or begin != last + 1:
+        note_last(sink, last)
+    if in_order:
         serve_in_order(state, sink, table, first, length, repeats, clocks, delay)
     else:
         serve_each(state, sink, table, first, length, repeats, clocks, delay)
     count_served(state, sink, table, first, length, repeats, delay + (repeats - 1) * clocks)
+    return begin + repeats * length * SPAN - 1 if in_order else -1

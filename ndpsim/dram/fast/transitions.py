@@ -12,6 +12,7 @@ from ndpsim.dram.fast.transition_table import (
     CLOCKS,
     CLOSED,
     DUE,
+    DUE_SINCE,
     FINISHED,
     FIRST_READ,
     FOLLOWING,
@@ -172,6 +173,9 @@ def record(shape, state, source, sink, table, to, clock):
     table[transition + TO] = to
     table[transition + CLOCKS] = clock - began
     table[transition + DUE] = state.snapshot[NEXT_REFRESH] - began
+    # The next refresh falls due as much earlier, and must not before the end.
+    earlier = min(state.snapshot[NEXT_REFRESH] - state.due_since, state.value[NEXT_REFRESH] - clock)
+    table[transition + DUE_SINCE] = table[transition + DUE] - (earlier if refreshes == 1 else 0)
     table[transition + TURN] = turn_of(state.value, state.snapshot[REFRESHES])
     table[transition + READS] = reads
     table[transition + REFRESHED] = refreshes
@@ -219,8 +223,8 @@ def find(state, source, table, signature, clock):
     turn = turn_of(state.value, state.value[REFRESHES])
     transition = table[signature + WITH_REFRESH]
     while transition != 0:
-        same_refreshes = table[transition + DUE] == due and table[transition + TURN] == turn
-        if same_refreshes and expects(source, table, transition, first):
+        same_refreshes = table[transition + DUE_SINCE] <= due <= table[transition + DUE]
+        if same_refreshes and table[transition + TURN] == turn and expects(source, table, transition, first):
             return transition
         transition = table[transition + NEXT_TRANSITION]
     return 0
@@ -230,7 +234,8 @@ def find(state, source, table, signature, clock):
 def record_refresh(state, table, transition, clock):
     """The refreshes that fall due in a transition."""
     if table[transition + REFRESHED_FROM] != NOTHING:
-        state.value[REFRESH_FROM] = clock + table[transition + REFRESHED_FROM]
+        since_due = table[transition + REFRESHED_FROM] - table[transition + DUE]
+        state.value[REFRESH_FROM] = state.value[NEXT_REFRESH] + since_due
     if table[transition + REFRESHED_UNTIL] != NOTHING:
         state.value[REFRESH_UNTIL] = clock + table[transition + REFRESHED_UNTIL]
     if table[transition + REFRESHED] > 0:
