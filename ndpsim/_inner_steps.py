@@ -75,12 +75,22 @@ class _LowerKernel(NativeLowering):
 
 
 def _link_and_finalize(library: Any) -> None:
-    """Numba's step, in which every part of a kernel is linked into it once, however many parts call it."""
-    parts = library._linking_libraries
-    for part_of_kernel in parts:  # the list grows
-        parts += [one for one in part_of_kernel._linking_libraries if one not in parts]
+    """Numba's step, in which every part of a kernel is linked into it once, however many parts call it.
+
+    LLVM links what is already called, so callers come first.
+    """
+    called_first: dict[Any, None] = {}
+    _add_parts(library, called_first)
+    library._linking_libraries = list(reversed(called_first))[1:]
     finalize: Any = type(library).finalize
     finalize(library)
+
+
+def _add_parts(library: Any, called_first: dict[Any, None]) -> None:
+    for part_of_it in library._linking_libraries:
+        if part_of_it not in called_first:
+            _add_parts(part_of_it, called_first)
+    called_first[library] = None
 
 
 def _tidy(library: Any, module: Any) -> None:

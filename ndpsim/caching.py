@@ -29,10 +29,12 @@ def cached_by_identity(most: int) -> Callable[[Callable[[Unpack[A]], R]], Callab
     """Cache the results of a function for its last `most` arguments, which need not be hashable."""
 
     def decorate(function: Callable[[Unpack[A]], R]) -> Callable[[Unpack[A]], R]:
-        cache: dict[tuple[int, ...], tuple[Any, R]] = {}  # an entry holds its arguments: no other has their id
+        cache: dict[
+            tuple[int, ...], tuple[Any, R]
+        ] = {}  # an entry holds the arguments: no other has their id
 
         @functools.wraps(function)
-        def cached(*arguments: Unpack[A]) -> R:
+        def cached(*arguments: *A) -> R:
             key = tuple(map(id, arguments))
             if key not in cache:
                 cache[key] = arguments, function(*arguments)

@@ -67,8 +67,10 @@ def merge_groups(groups: Groups) -> tuple[Groups, Ints]:
     begins = np.searchsorted(groups.last_group, np.arange(len(groups.group_end)))
     differs = (np.diff(begins, prepend=-1) != 0) | (np.diff(groups.group_end, prepend=-1) != 0)
     number = np.cumsum(differs) - 1
-    ends = groups.group_end[differs]
-    return Groups(*(number[each].astype(np.int32) for each in groups[:2]), ends), number
+    of_bursts = np.append(number, differs.sum())  # a burst of no group is behind the last
+    first = of_bursts[groups.first_group]
+    last = np.where(groups.first_group > groups.last_group, first - 1, of_bursts[groups.last_group])
+    return Groups(first.astype(np.int32), last.astype(np.int32), groups.group_end[differs]), number
 
 
 def a_group_each(requests: int) -> Groups:

@@ -273,7 +273,9 @@ def run(policy, shape, states, latencies, source, sink, commands, skips, until_s
             next_ready, command, _ = step_of(policy, shape, state, latencies, source, sink, commands, clock)
             if is_due:
                 idle = command < 0
-                state.due_since = due_since(shape, state, credit_clock(sink), stepped, clock) if idle else clock
+                state.due_since = (
+                    due_since(shape, state, credit_clock(sink), stepped, clock) if idle else clock
+                )
             stepped = clock
             hits = only_hits(skips, shape, state, source)
         clock, accepts = next_step(policy, shape, state, source, next_ready, clock)

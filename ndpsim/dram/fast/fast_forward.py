@@ -32,6 +32,7 @@ from ndpsim.dram.fast.transition_table import (
     FIRST_FINGERPRINT,
     HASH,
     LENGTH,
+    LINE,
     NEXT_IN_BUCKET,
     REACH,
     READS,
@@ -45,8 +46,10 @@ from ndpsim.dram.fast.transition_table import (
     WITH_REFRESH,
     WITHOUT_REFRESH,
     WORDS,
+    next_line,
 )
-from ndpsim.dram.fast.transitions import find, next_line, record, start_recording, take
+from ndpsim.dram.fast.transitions import find, record, start_recording, take
+from ndpsim.dram.fast.vectors import words_differ
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.state import COUNTED_UNTIL, FAR, PAUSE, PLACE, SERVED, TAKEN
 
@@ -89,34 +92,24 @@ def first_lookup(state, table):
 
 
 @inlined
-def write_hash(table, signature):
-    """A number by which signatures are told apart before their words are compared."""
-    total, signature = 0, assume_nonnegative(signature)
-    for place in range(table[signature + LENGTH]):
-        total += table[signature + WORDS + place] << (place & 31)
-    table[signature + HASH] = total
-
-
-@inlined
-def bucket_of(table, signature):
-    """The bucket of signatures with such a hash."""
-    total = table[signature + HASH]
-    return FIRST_BUCKET + ((total ^ total >> 17) * 0x9E3779B1 >> 20 & BUCKETS - 1)
+def bucket_of(hash_):
+    """The bucket of signatures with such a hash, their fingerprint."""
+    return FIRST_BUCKET + (hash_ >> 20 & BUCKETS - 1)
 
 
 @inlined
 def same_words(table, one, other):
-    """Whether two signatures are equal, also in LENGTH and HASH, which stand before the words."""
+    """Whether two signatures of the same length are equal, by lines."""
     differs, one, other = 0, assume_nonnegative(one), assume_nonnegative(other)
-    for place in range(LENGTH, WORDS + table[one + LENGTH]):
-        differs |= table[one + place] ^ table[other + place]
+    for place in range(WORDS, WORDS + table[one + LENGTH], LINE):
+        last = table[one + place + LINE - 1] + table[other + place + LINE - 1]
+        differs |= words_differ(table, one + place, table, other + place, 0, last)
     return differs == 0
 
 
 @inlined
-def came_before(shape, state, source, sink, table, clock):
-    """Whether the fingerprint of the state came before and was not overwritten by another since."""
-    now = fingerprint(shape, state, source, sink, clock)
+def came_before(table, now):
+    """Whether this fingerprint came before and was not overwritten by another since."""
     entry = FIRST_FINGERPRINT + (now >> 20 & FINGERPRINTS - 1)
     before, table[entry] = table[entry], now
     return before == now
@@ -129,15 +122,16 @@ def has_room(table):
 
 
 @outlined
-def current_signature(shape, state, source, sink, table, clock):
-    """The state's signature, a new one if the table has room; else 0."""
+def current_signature(shape, state, source, sink, table, now, clock):
+    """The state's signature, a new one if the table has room; else 0. now: the state's fingerprint."""
     new = assume_nonnegative(table[USED])
     end = write_signature(shape, state, source, sink, table, clock)
-    write_hash(table, new)
-    bucket = bucket_of(table, new)
+    table[new + HASH] = now
+    bucket = bucket_of(now)
     signature = table[bucket]
     while signature != 0:
-        if table[signature + HASH] == table[new + HASH] and same_words(table, signature, new):
+        same = table[signature + HASH] == now and table[signature + LENGTH] == table[new + LENGTH]
+        if same and same_words(table, signature, new):
             return signature
         signature = assume_nonnegative(table[signature + NEXT_IN_BUCKET])
     if not has_room(table):
@@ -210,13 +204,13 @@ def fast_forward(skips, shape, state, source, sink, clock, until_served, until_t
 @outlined
 def look_up(shape, state, source, sink, table, clock, until_served, until_taken):
     """As `fast_forward`: of the table alone, as a call with the tuple around it is slower."""
-    came = came_before(shape, state, source, sink, table, clock)
-    if not came or not has_signature(shape, state):
+    now = fingerprint(shape, state, source, sink, clock)
+    if not came_before(table, now) or not has_signature(shape, state):
         state.recording = 0
         schedule_lookup(state, _LOOKUP, 0)
         return clock
     taken = state.value[TAKEN]
-    signature = current_signature(shape, state, source, sink, table, clock)
+    signature = current_signature(shape, state, source, sink, table, now, clock)
     if signature == 0:
         state.recording = 0
         schedule_lookup(state, _SIGNATURE, 0)

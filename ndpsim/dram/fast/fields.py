@@ -86,8 +86,12 @@ FIELDS = (
     Field("value", (COUNTERS + MOST_TURNS * TURN_FIELDS,), ORIGIN, "counters, refresh turns: `dram.state`"),
     Field("issued", (2 * TIMED_CLASSES,), COUNTER, "[class]: commands issued"),
     # ---- Distances in clocks, [previous class, next class]
-    Field("same_rank", (CLASSES, TIMED_CLASSES), CONSTANT, "to the same rank: rules of channel and rank"),
-    Field("other_rank", (CLASSES, TIMED_CLASSES), CONSTANT, "to other ranks: rules of channel and siblings"),
+    Field(
+        "of_ranks",
+        (2, CLASSES, TIMED_CLASSES),
+        CONSTANT,
+        "[0]: to the same rank, rules of channel and rank; [1]: to other ranks, rules of channel and siblings",
+    ),
     Field("same_group", (CLASSES, TIMED_CLASSES), CONSTANT, "to the same bank group"),
     Field("same_bank", (CLASSES, TIMED_CLASSES), CONSTANT, "to the same bank"),
     # ---- Times: the first clock at which a class may issue, as far as this node goes. Only commands raise

@@ -9,7 +9,16 @@ from __future__ import annotations
 from ndpsim._jit import inlined
 from ndpsim.dram import sink as sinks
 from ndpsim.dram.fast.fields import LONGEST_PERIOD
-from ndpsim.dram.fast.transition_table import FINISHED, FIRST_READ, NOTHING, READS, REQUEST, SPAN
+from ndpsim.dram.fast.transition_table import (
+    FINISHED,
+    FIRST_READ,
+    HIGHEST,
+    LOWEST,
+    NOTHING,
+    READS,
+    REQUEST,
+    SPAN,
+)
 from ndpsim.dram.fast.transitions import of_reads
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.state import PLACE
@@ -112,15 +121,29 @@ def serve_in_order(state, sink, table, first, length, repeats, clocks, delay):
 
 
 @inlined
+def is_one_group(sink, request, table, transition):
+    """Whether the reads of a transition, counted from a request, are all of the same group."""
+    lowest = assume_nonnegative(request + table[transition + LOWEST])
+    highest = assume_nonnegative(request + table[transition + HIGHEST])
+    return sink.first_group[lowest] == sink.last_group[highest]
+
+
+@inlined
 def serve_each(state, sink, table, first, length, repeats, clocks, delay):
     """Of reads in any order."""
     request = state.value[PLACE]
     for _ in range(repeats):
         for step in range(first, first + length):
             now, transition = (clock_at(state, step) + delay) * sink.dram_ticks, transition_at(state, step)
-            offset = of_reads(table, transition, REQUEST)
+            offset, reads = of_reads(table, transition, REQUEST), table[transition + READS]
             finished = of_reads(table, transition, FINISHED)
-            for number in range(table[transition + READS]):
+            if reads > 0 and is_one_group(
+                sink, request, table, transition
+            ):  # done with the last of the reads
+                request_read = assume_nonnegative(request + table[offset])
+                sinks.note_groups(sink, request_read, now + table[finished + reads - 1])
+                reads = 0
+            for number in range(reads):
                 sinks.note_groups(sink, request + table[offset + number], now + table[finished + number])
             request += SPAN
         delay += clocks

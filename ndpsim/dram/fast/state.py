@@ -164,18 +164,20 @@ def make_shape(tables: Tables, rows: Any = None, chunks: int = 1) -> Shape:
 @cached_by_identity(16)
 def _distances(tables: Tables) -> dict[str, Ints]:
     """The fields of a record that hold distances, int64[previous class, next class]."""
-    of_classes = {}
-    for name, gap in (
-        ("same_rank", np.maximum(tables.gap[0], tables.gap[1])),
-        ("other_rank", np.maximum(tables.gap[0], tables.sibling_gap[1])),
-        ("same_group", tables.gap[2]),
-        ("same_bank", tables.gap[3]),
-    ):
+    gap = tables.gap
+
+    def of_classes(between: Ints) -> Ints:
         of_commands = np.full((CLASSES, CLASSES), NO_RULE)
-        known = min(CLASSES, len(gap))
-        of_commands[:known, :known] = gap[:known, :known]
-        of_classes[name] = of_commands[np.ix_(COMMAND_OF_CLASS, COMMAND_OF_CLASS[:TIMED_CLASSES])]
-    return of_classes
+        known = min(CLASSES, len(between))
+        of_commands[:known, :known] = between[:known, :known]
+        return of_commands[np.ix_(COMMAND_OF_CLASS, COMMAND_OF_CLASS[:TIMED_CLASSES])]
+
+    same, other = np.maximum(gap[0], gap[1]), np.maximum(gap[0], tables.sibling_gap[1])
+    return {
+        "of_ranks": np.stack((of_classes(same), of_classes(other))),
+        "same_group": of_classes(gap[2]),
+        "same_bank": of_classes(gap[3]),
+    }
 
 
 def make_states(

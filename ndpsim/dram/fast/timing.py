@@ -23,17 +23,15 @@ __all__ = [
 @inlined
 def propagate_in_rank(state, command, rank, clock):
     """A command's distances within its rank."""
-    raise_times(state.rank_ready, rank, state.same_rank, command, clock)
+    raise_times(state.rank_ready, rank, state.of_ranks[0], command, clock)
 
 
 @inlined
 def propagate_to_ranks(shape, state, command, rank, clock):
     """A command's distances within its rank and to the others."""
     for other in range(assume_nonnegative(ranks_of(shape))):
-        if other == rank:
-            raise_times(state.rank_ready, other, state.same_rank, command, clock)
-        else:
-            raise_times(state.rank_ready, other, state.other_rank, command, clock)
+        distances = state.of_ranks[assume_nonnegative(0 if other == rank else 1)]
+        raise_times(state.rank_ready, other, distances, command, clock)
 
 
 @inlined

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim._jit import inlined
 from ndpsim.dram.fast.fields import (
     BANKS_PER_RANK,
     GROUPS_PER_RANK,
@@ -37,7 +38,7 @@ from ndpsim.dram.state import (
 )
 from ndpsim.spec import Tables
 
-__all__ = ["can_fast_forward", "make_table", "no_table"]
+__all__ = ["can_fast_forward", "make_table", "next_line", "no_table"]
 
 Ints = NDArray[np.int64]
 
@@ -66,7 +67,7 @@ STEPS = 4  # transitions taken so far
 BANK_CLASSES = 5  # classes for which banks have times: those of requests, or of refreshes of banks, too
 FIRST_FINGERPRINT = 8  # [low bits of a fingerprint]: the last that had them
 FINGERPRINTS = 1 << 12
-FIRST_BUCKET = FIRST_FINGERPRINT + FINGERPRINTS  # [low bits of a hash]: the first of a chain of signatures
+FIRST_BUCKET = FIRST_FINGERPRINT + FINGERPRINTS  # [bits of a fingerprint]: the first of a chain of signatures
 BUCKETS = 1 << 12
 FIRST_RECORD = FIRST_BUCKET + BUCKETS  # a multiple of LINE
 
@@ -76,8 +77,8 @@ WITHOUT_REFRESH = 1  # the first of the transitions from here in which no refres
 WITH_REFRESH = 2  # the first of the others
 STEP = 3  # how many transitions had been taken when it was last reached
 LENGTH = 4  # of its words
-HASH = 5  # of its words
-WORDS = 6
+HASH = 5  # the fingerprint of the state
+WORDS = 8  # a multiple of LINE; up to the next multiple, 0 follows them
 
 # A transition. Its clocks, ticks and requests count from its beginning.
 NEXT_TRANSITION = 0  # from the same signature
@@ -89,14 +90,15 @@ TURN = 5  # and which
 REFRESHED = 6  # refreshes that fall due
 READS = 7
 FIRST_READ = 8  # a request, when SPAN reads follow one another from it on; else NOTHING
-REFRESHED_FROM = 9  # what REFRESH_FROM becomes, NOTHING if it does not change
-REFRESHED_UNTIL = 10  # what REFRESH_UNTIL becomes, NOTHING if it does not change
-TIMES = 11  # how often it was taken since the last commit
-CLOCK_SUM = 12  # the clocks at which it was taken, summed
-NEXT_UNCOMMITTED = 13
-CLOSED = 14  # banks that it closes less those that it opens
-FOLLOWING = 15  # what `request_after` says of the request after the last
-PLACES = 16  # [number]: of the requests that it takes, by row from the first
+LOWEST, HIGHEST = 9, 10  # of the requests that are read
+REFRESHED_FROM = 11  # what REFRESH_FROM becomes, NOTHING if it does not change
+REFRESHED_UNTIL = 12  # what REFRESH_UNTIL becomes, NOTHING if it does not change
+TIMES = 13  # how often it was taken since the last commit
+CLOCK_SUM = 14  # the clocks at which it was taken, summed
+NEXT_UNCOMMITTED = 15
+CLOSED = 16  # banks that it closes less those that it opens
+FOLLOWING = 17  # what `request_after` says of the request after the last
+PLACES = 18  # [number]: of the requests that it takes, by row from the first
 READ = PLACES + SPAN  # [field * reads + number]
 FINISHED, REQUEST, LATENCY, GAINS = range(4)  # the tick at which the sink has served it; request; clocks
 # GAINS is no field of reads but follows them: what the counters in SUMMED and commands by command gain.
@@ -109,6 +111,12 @@ LINE = 8  # words of a cache line: records begin with one
 
 #: Measured: less stops recording before long periods come round, more costs memory that is written once.
 _WORDS = 1 << 19
+
+
+@inlined
+def next_line(place):
+    """The first place from one on where a record may begin."""
+    return -(-place // LINE) * LINE
 
 
 def _signature_words(tables: Tables, sink_places: int) -> int:

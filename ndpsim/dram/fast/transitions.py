@@ -17,8 +17,9 @@ from ndpsim.dram.fast.transition_table import (
     FIRST_READ,
     FOLLOWING,
     GAINS,
+    HIGHEST,
     LATENCY,
-    LINE,
+    LOWEST,
     MOST_READS,
     NEXT_TRANSITION,
     NEXT_UNCOMMITTED,
@@ -39,6 +40,7 @@ from ndpsim.dram.fast.transition_table import (
     USED,
     WITH_REFRESH,
     WITHOUT_REFRESH,
+    next_line,
 )
 from ndpsim.dram.fast.vectors import words_differ
 from ndpsim.dram.fast.words import assume_nonnegative, ones, ranks_of
@@ -60,7 +62,6 @@ from ndpsim.dram.state import (
 __all__ = [
     "commit",
     "find",
-    "next_line",
     "of_reads",
     "record",
     "record_uncommitted",
@@ -68,12 +69,6 @@ __all__ = [
     "start_recording",
     "take",
 ]
-
-
-@inlined
-def next_line(place):
-    """The first place from one on where a record may begin."""
-    return -(-place // LINE) * LINE
 
 
 # ---- Record
@@ -150,12 +145,16 @@ def write_reads(state, sink, table, transition, first, clock):
     reads, before = table[transition + READS], state.snapshot[READS_SERVED]
     finished, request = of_reads(table, transition, FINISHED), of_reads(table, transition, REQUEST)
     latency, in_order = of_reads(table, transition, LATENCY), reads == SPAN
+    lowest, highest = -NOTHING, NOTHING
     for number in range(reads):
         log = state.read_log[assume_nonnegative(before + number & READS_LOGGED - 1)]
         table[request + number] = log[0] - first
         table[latency + number] = log[1]
         table[finished + number] = log[2] - clock * sink.dram_ticks
+        lowest, highest = min(lowest, log[0] - first), max(highest, log[0] - first)
         in_order = in_order and table[request + number] == table[request] + number
+    table[transition + LOWEST] = lowest
+    table[transition + HIGHEST] = highest
     table[transition + FIRST_READ] = table[request] if in_order else NOTHING
 
 
