@@ -36,6 +36,7 @@ _log = logging.getLogger("ndpsim")
 # Numba's functions have no types.
 _dumps: Any = dumps
 _rebuild: Any = CompileResult._rebuild
+_normalize_signature: Any = normalize_signature
 _register_pass: Any = register_pass
 _pass_manager: Any = PassManager
 
@@ -269,7 +270,7 @@ def kernel(function: Callable[..., Any], name: str, entries: Callable[[], Entrie
 
 def _compile_part(of_kernels: Any, signature: Any) -> Any:
     """As Numba's dispatcher compiles, under the lock of the kernel's compilation and without its clocks."""
-    arguments, _ = normalize_signature(signature)
+    arguments, _ = _normalize_signature(signature)
     if (found := of_kernels.overloads.get(arguments)) is None:
         found = of_kernels._compiler.compile(arguments, None)
         of_kernels.add_overload(found)

@@ -30,6 +30,7 @@ from ndpsim.dram.fast.transition_table import (
     FINGERPRINTS,
     FIRST_BUCKET,
     FIRST_FINGERPRINT,
+    FIRST_RECORD,
     HASH,
     LENGTH,
     LINE,
@@ -76,6 +77,12 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 128, 4096  # spans
 
 
 @inlined
+def has_room(table):
+    """Whether a signature and a transition fit, and after them the next signature."""
+    return table[USED] + 2 * table[ROOM] <= table.shape[0]
+
+
+@inlined
 def next_span(state):
     """The number of the next request that begins a span."""
     return state.value[TAKEN] + SPAN - state.value[PLACE] % SPAN
@@ -83,9 +90,12 @@ def next_span(state):
 
 @inlined
 def first_lookup(state, table):
-    """At the beginning of a run: where the table, if there is one, is consulted first."""
+    """At the beginning of a run: where the table, if there is any, is asked first. A full one is emptied."""
     state.next_lookup = next_span(state) if table[REACH] > 0 else FAR
     state.recording = 0
+    if table[REACH] > 0 and not has_room(table):
+        table[USED] = FIRST_RECORD
+        table[FIRST_FINGERPRINT:FIRST_RECORD] = 0
 
 
 # ---- Signatures
@@ -113,12 +123,6 @@ def came_before(table, now):
     entry = FIRST_FINGERPRINT + (now >> 20 & FINGERPRINTS - 1)
     before, table[entry] = table[entry], now
     return before == now
-
-
-@inlined
-def has_room(table):
-    """Whether a signature and a transition fit, and after them the next signature."""
-    return table[USED] + 2 * table[ROOM] <= table.shape[0]
 
 
 @outlined

@@ -90,7 +90,7 @@ FIELDS = (
         "of_ranks",
         (2, CLASSES, TIMED_CLASSES),
         CONSTANT,
-        "[0]: to the same rank, rules of channel and rank; [1]: to other ranks, rules of channel and siblings",
+        "[0]: to the same rank, rules of channel and rank; [1]: to others, rules of channel and siblings",
     ),
     Field("same_group", (CLASSES, TIMED_CLASSES), CONSTANT, "to the same bank group"),
     Field("same_bank", (CLASSES, TIMED_CLASSES), CONSTANT, "to the same bank"),

@@ -137,12 +137,8 @@ def serve_each(state, sink, table, first, length, repeats, clocks, delay):
             now, transition = (clock_at(state, step) + delay) * sink.dram_ticks, transition_at(state, step)
             offset, reads = of_reads(table, transition, REQUEST), table[transition + READS]
             finished = of_reads(table, transition, FINISHED)
-            if reads > 0 and is_one_group(
-                sink, request, table, transition
-            ):  # done with the last of the reads
-                request_read = assume_nonnegative(request + table[offset])
-                sinks.note_groups(sink, request_read, now + table[finished + reads - 1])
-                reads = 0
+            if reads > 0 and is_one_group(sink, request, table, transition):
+                offset, finished, reads = offset + reads - 1, finished + reads - 1, 1  # the last says it all
             for number in range(reads):
                 sinks.note_groups(sink, request + table[offset + number], now + table[finished + number])
             request += SPAN
@@ -175,9 +171,8 @@ def note_last(sink, last):
 def serve(state, sink, table, first, length, repeats, clocks, delay, last):
     """Take the bursts of `length` steps from `first` on; the next request is the first that they take.
 
-    last: what the serving before returned, -1: it is the first. Returns the number of the last read if some of
-    its groups are yet to be noted: of reads that go on where these end, the last has these groups, or they
-    end before it.
+    last: what the serving before returned, -1: it is the first. Returns the number of the last read if its
+    groups are yet to be noted: of reads that go on where these end, the last has them, or they end before.
     """
     if sink.servers == 0:
         return -1
