@@ -88,9 +88,9 @@ FIELDS = (
     # ---- Distances in clocks, [previous class, next class]
     Field(
         "of_ranks",
-        (2, CLASSES, TIMED_CLASSES),
+        (2 * CLASSES, TIMED_CLASSES),
         CONSTANT,
-        "[0]: to the same rank, rules of channel and rank; [1]: to others, rules of channel and siblings",
+        "to the same rank, rules of channel and rank; from CLASSES on to others, of channel and siblings",
     ),
     Field("same_group", (CLASSES, TIMED_CLASSES), CONSTANT, "to the same bank group"),
     Field("same_bank", (CLASSES, TIMED_CLASSES), CONSTANT, "to the same bank"),

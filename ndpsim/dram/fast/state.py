@@ -174,7 +174,7 @@ def _distances(tables: Tables) -> dict[str, Ints]:
 
     same, other = np.maximum(gap[0], gap[1]), np.maximum(gap[0], tables.sibling_gap[1])
     return {
-        "of_ranks": np.stack((of_classes(same), of_classes(other))),
+        "of_ranks": np.concatenate((of_classes(same), of_classes(other))),
         "same_group": of_classes(gap[2]),
         "same_bank": of_classes(gap[3]),
     }
