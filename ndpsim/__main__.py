@@ -1,5 +1,7 @@
 """``ndpsim``, and ``python -m ndpsim``: signals are answered before anything that takes time is imported."""
 
+import atexit
+import gc
 import os
 
 from ndpsim.cli import signals, streams
@@ -12,6 +14,7 @@ def run() -> None:
     streams.open_closed()  # first of all: any file that is opened takes the lowest number that is free
     signals.answer_signals()
     streams.prepare()
+    atexit.register(gc.freeze)  # at the end nothing is searched for what nobody uses: compiling leaves a lot
     os.environ["MATPLOTLIBRC"] = os.devnull  # pictures look alike for everybody, whatever that file says
     from ndpsim.cli.main import main  # noqa: PLC0415 (it takes its time, and signals are answered now)
 

@@ -23,6 +23,7 @@ from numba.core import codegen, compiler, dispatcher, typed_passes, untyped_pass
 from numba.core.compiler import CompilerBase, CompileResult, DefaultPassBuilder
 from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.serialize import dumps
+from numba.core.sigutils import normalize_signature
 from numba.core.typed_passes import NativeLowering
 
 from ndpsim._numba import numba, types
@@ -35,6 +36,7 @@ _log = logging.getLogger("ndpsim")
 # Numba's functions have no types.
 _dumps: Any = dumps
 _rebuild: Any = CompileResult._rebuild
+_normalize_signature: Any = normalize_signature
 _register_pass: Any = register_pass
 _pass_manager: Any = PassManager
 
@@ -63,12 +65,45 @@ class _LowerKernel(NativeLowering):
     def run_pass(self, state: Any) -> bool:
         library = state.library = state.targetctx.codegen().create_library(state.func_id.func_qualname)
         library.enable_object_caching()
+        library._optimize_functions = partial(_tidy, library)
         library._optimize_final_module = partial(_optimize, library)
+        library.finalize = partial(_link_and_finalize, library)
         return self._lower(state)
 
     def _lower(self, state: Any) -> bool:
         lower: Any = super().run_pass
         return bool(lower(state))
+
+
+def _link_and_finalize(library: Any) -> None:
+    """Numba's step, in which every part of a kernel is linked into it once, however many parts call it.
+
+    LLVM links what is already called, so callers come first.
+    """
+    called_first: dict[Any, None] = {}
+    _add_parts(library, called_first)
+    library._linking_libraries = list(reversed(called_first))[1:]
+    finalize: Any = type(library).finalize
+    finalize(library)
+
+
+def _add_parts(library: Any, called_first: dict[Any, None]) -> None:
+    for part_of_it in library._linking_libraries:
+        if part_of_it not in called_first:
+            _add_parts(part_of_it, called_first)
+    called_first[library] = None
+
+
+def _tidy(library: Any, module: Any) -> None:
+    """Make the functions of a part short before they are linked; all else is left to `_optimize`."""
+    module.data_layout = library._codegen._data_layout
+    options: Any = binding.create_pipeline_tuning_options(speed_level=1)
+    builder: Any = binding.create_pass_builder(library._codegen._tm, options)
+    passes: Any = binding.create_new_module_pass_manager()
+    passes.add_sroa_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_instruction_combine_pass()
+    passes.run(module, builder)
 
 
 def _optimize(library: Any) -> None:
@@ -95,8 +130,8 @@ class _LowerPart(_LowerKernel):
     def run_pass(self, state: Any) -> bool:
         target = state.targetctx
         library = state.library = target.codegen().create_library(state.func_id.func_qualname)
-        library._finalize_final_module = lambda: setattr(library, "_finalized", True)
-        library._optimize_final_module = lambda: None
+        library._optimize_functions = partial(_tidy, library)
+        library.finalize = lambda: setattr(library, "_finalized", True)
         target.get_executable = _without_code  # of this compilation alone: a copy of Numba's
         return self._lower(state)
 
@@ -154,6 +189,7 @@ class KernelCompiler(CompilerBase):
         for step in (*_TYPING, self.lowering, typed_passes.NoPythonBackend):
             steps.add_pass(step, step.name())
         steps.finalize()
+        steps._ENFORCING = False
         return [steps]
 
 
@@ -232,6 +268,15 @@ def kernel(function: Callable[..., Any], name: str, entries: Callable[[], Entrie
     return compiled
 
 
+def _compile_part(of_kernels: Any, signature: Any) -> Any:
+    """As Numba's dispatcher compiles, under the lock of the kernel's compilation and without its clocks."""
+    arguments, _ = _normalize_signature(signature)
+    if (found := of_kernels.overloads.get(arguments)) is None:
+        found = of_kernels._compiler.compile(arguments, None)
+        of_kernels.add_overload(found)
+    return found.entry_point
+
+
 def part(function: Callable[..., Any], inline: bool) -> Any:
     """A part of kernels: compiled once for all constants it is called with, and not called from Python."""
     of_kernels = _compiled(
@@ -241,6 +286,7 @@ def part(function: Callable[..., Any], inline: bool) -> Any:
         no_cfunc_wrapper=True,
         forceinline=inline,  # said in either case, else Numba takes it from the part that calls this one
     )
+    of_kernels.compile = partial(_compile_part, of_kernels)
     get_template = of_kernels.get_call_template
 
     def get_general_template(arguments: Any, keywords: Any) -> Any:

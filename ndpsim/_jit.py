@@ -160,6 +160,9 @@ class _Compilations(event.Listener):
             return
         self._depth -= 1
         if self._depth == 0:
+            if gc.get_freeze_count() == 0:  # all that was made is old now, without being looked through
+                gc.freeze()
+                gc.unfreeze()
             if self._collects:
                 gc.enable()
             took = time.perf_counter() - self._began

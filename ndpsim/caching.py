@@ -8,11 +8,11 @@ import sys
 import time
 from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, TypeVarTuple, Unpack
 
 __all__ = ["FileCache", "cached_by_identity"]
 
-A = TypeVar("A")
+A = TypeVarTuple("A")
 R = TypeVar("R")
 
 _Stamp = tuple[int, ...]
@@ -25,18 +25,21 @@ def _evict(cache: dict[Any, Any], most: int) -> None:
         del cache[oldest]
 
 
-def cached_by_identity(most: int) -> Callable[[Callable[[A], R]], Callable[[A], R]]:
+def cached_by_identity(most: int) -> Callable[[Callable[[Unpack[A]], R]], Callable[[Unpack[A]], R]]:
     """Cache the results of a function for its last `most` arguments, which need not be hashable."""
 
-    def decorate(function: Callable[[A], R]) -> Callable[[A], R]:
-        cache: dict[int, tuple[A, R]] = {}  # an entry holds its argument, whose identity then stays its own
+    def decorate(function: Callable[[Unpack[A]], R]) -> Callable[[Unpack[A]], R]:
+        cache: dict[
+            tuple[int, ...], tuple[Any, R]
+        ] = {}  # an entry holds the arguments: no other has their id
 
         @functools.wraps(function)
-        def cached(argument: A) -> R:
-            if id(argument) not in cache:
-                cache[id(argument)] = argument, function(argument)
+        def cached(*arguments: *A) -> R:
+            key = tuple(map(id, arguments))
+            if key not in cache:
+                cache[key] = arguments, function(*arguments)
                 _evict(cache, most)
-            return cache[id(argument)][1]
+            return cache[key][1]
 
         return cached
 

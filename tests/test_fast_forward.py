@@ -53,13 +53,13 @@ def disturb(device: Device, places: list[np.ndarray], numbers: list[int], what: 
 
 
 def make_data_sink(servers, count: int) -> sink.Sink:
-    """A FIFO and its servers, for rows of equal length; or nobody."""
+    """A FIFO and its servers, for rows of equal length, of which a burst belongs to several; or nobody."""
     if servers is None:
         return sink.null_sink()
-    depth, number, ticks, row_bursts = servers
+    depth, number, ticks, row_bursts, rows_more = servers
     row = np.arange(count, dtype=np.int32) // row_bursts
-    ends = np.append(np.arange(row_bursts, count, row_bursts), count).astype(np.int32) - 1
-    return sink.make_sink(depth, number, *ticks, sink.Groups(row, row, ends))
+    ends = np.searchsorted(row, np.arange(row[-1] + 1 + rows_more), "right").astype(np.int32) - 1
+    return sink.make_sink(depth, number, *ticks, sink.Groups(row, row + np.int32(rows_more), ends))
 
 
 def outcome(make, tables, policy, places, period, servers, regions):
@@ -100,7 +100,8 @@ sinks = st.tuples(
     st.integers(1, 40),
     st.integers(1, 9),
     st.sampled_from([(5, 12), (1, 1), (5, 4), (5, 8)]),
-    st.sampled_from([1, 6, 16, 17]),
+    st.sampled_from([1, 6, 16, 17, 200]),
+    st.sampled_from([0, 0, 3]),
 )
 
 
@@ -199,7 +200,7 @@ def test_reads_alike_but_released_at_other_times_are_told_apart():
         (512, int(release), 20, 512) for release in releases
     ]  # a region is in other banks than the last
     work = stream(device, 32 * 512, 0, 64), 8, regions
-    assert_fast_forwarded_stepped_and_scanned_agree(tables, policy, work, (8, 2, (1, 1), 16))
+    assert_fast_forwarded_stepped_and_scanned_agree(tables, policy, work, (8, 2, (1, 1), 16, 0))
 
 
 def test_a_run_ends_with_the_request_that_it_is_to_serve():
@@ -236,7 +237,7 @@ def test_a_stream_may_begin_again_while_reads_are_under_way(count):
     for period in (0, 8, 8):
         source = state.make_source(tables, *stream(device, count, 0, 64), period=period)
         source.admitted[0] = 20_000
-        data_sink, channel = make_data_sink((8, 2, (1, 1), 5), count), FastController(tables, policy)
+        data_sink, channel = make_data_sink((8, 2, (1, 1), 5, 0), count), FastController(tables, policy)
         data_sink.value[sink.SERVICE] = 8
         run_channel(channel, source, data_sink, no_commands(), 20_000)
         counted.append((channel.value.tolist(), channel.latencies.tolist(), data_sink.done.tolist()))
@@ -307,6 +308,34 @@ def test_a_full_table_records_no_more_but_is_still_used(monkeypatch):
         some, counted = outcome(FastController, tables, *work)
         assert counted == expected
         assert 0 < some < most
+
+
+def test_a_full_table_begins_anew_for_work_unlike_that_before(monkeypatch):
+    device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 1)
+    policy, tables = state.make_policy(state.ControllerOptions()), lower(device)
+    regions = [(20_000, 0, 8 + unlike, 1) for unlike in range(12)]
+    work = policy, stream(device, 240_000, 0, 64), 8, (32, 8, (5, 12), 16, 0), regions
+    monkeypatch.setattr(transition_table, "_WORDS", transition_table.FIRST_RECORD + 60_000)
+    skipped, counted = outcome(FastController, tables, *work)
+    assert skipped > 0.5 * 240_000
+    assert counted == outcome(FastController, tables, work[0], work[1], 0, *work[3:])[1]
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=30), st.integers(1, 90))
+def test_groups_of_the_same_bursts_are_merged_and_no_others(steps, groups):
+    first = np.minimum(np.cumsum([more for more, _ in steps]), groups).astype(np.int32)
+    last = np.minimum(np.maximum.accumulate(first + [wide - 1 for _, wide in steps]), groups - 1)
+    ends = (np.searchsorted(first, np.arange(groups), "right") - 1).astype(np.int32)
+    merged, number = sink.merge_groups(sink.Groups(first, last.astype(np.int32), ends))
+    of_group = [{n for n in range(len(first)) if first[n] <= group <= last[n]} for group in range(groups)]
+    of_merged = [
+        {n for n in range(len(first)) if merged.first_group[n] <= group <= merged.last_group[n]}
+        for group in range(len(merged.group_end))
+    ]
+    assert [of_merged[number[group]] for group in range(groups)] == of_group
+    assert all(
+        max(bursts, default=-1) in (end, -1) for bursts, end in zip(of_merged, merged.group_end, strict=True)
+    )
 
 
 def test_runs_at_once_do_not_share_transitions():

@@ -133,7 +133,9 @@ class FastController:
         chunks = fast.chunks_needed(tables, policy, with_sink)
         self._in_steps = chunks > 1 or policy.row_cap > 0
         self._shape = fast.make_shape(tables, policy.rows, chunks)
-        self._state = fast.make_states(tables, policy, 1, chunks, schedule)[0]
+        # A kernel is given the array: Numba takes 25 microseconds to find where a record lies.
+        self._states = fast.make_states(tables, policy, 1, chunks, schedule)
+        self._state = self._states[0]
         self.value, self.latencies = self._state["value"][:COUNTERS], np.zeros(latency_places, dtype=np.int64)
         self.most_queued = 2 * chunks * SLOTS + BANKS
         self._transition_tables: dict[tuple[int, ...], Ints] = {}  # by the shape and clocks of the sink
@@ -160,7 +162,7 @@ class FastController:
             skips: Any = EveryStep(_NO_TABLE)
         else:
             skips = FastForward(self._table_for(source, sink, commands))
-        work = self._policy, self._shape, self._state, self.latencies, source, sink, commands, skips
+        work = self._policy, self._shape, self._states, self.latencies, source, sink, commands, skips
         return int(run(*work, until_served, until_taken))
 
     def _table_for(self, source: Source, sink: Sink, commands: Commands) -> Ints:

@@ -23,6 +23,7 @@ __all__ = [
     "a_group_each",
     "credit_clock",
     "make_sink",
+    "merge_groups",
     "note_groups",
     "null_sink",
     "take_burst",
@@ -59,6 +60,17 @@ class Groups(NamedTuple):
     first_group: Narrow  # [request]
     last_group: Narrow  # [request]
     group_end: Narrow  # [group]: its last request
+
+
+def merge_groups(groups: Groups) -> tuple[Groups, Ints]:
+    """Groups of the same bursts become one; and the number that each then has, int64[group]."""
+    begins = np.searchsorted(groups.last_group, np.arange(len(groups.group_end)))
+    differs = (np.diff(begins, prepend=-1) != 0) | (np.diff(groups.group_end, prepend=-1) != 0)
+    number = np.cumsum(differs) - 1
+    of_bursts = np.append(number, differs.sum())  # a burst of no group is behind the last
+    first = of_bursts[groups.first_group]
+    last = np.where(groups.first_group > groups.last_group, first - 1, of_bursts[groups.last_group])
+    return Groups(first.astype(np.int32), last.astype(np.int32), groups.group_end[differs]), number
 
 
 def a_group_each(requests: int) -> Groups:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.caching import cached_by_identity
 from ndpsim.dram import refresh_policies
 from ndpsim.dram.controllers import make_step
 from ndpsim.dram.refresh_policies import Refreshed, Schedule, make_schedule
@@ -289,6 +290,7 @@ def refreshed(tables: Tables) -> Refreshed:
     return Refreshed(tables.ranks, tables.bankgroups, tables.banks_per_group, commands)
 
 
+@cached_by_identity(16)
 def schedule_of(tables: Tables, policy: Policy) -> Schedule:
     """When which refreshes fall due on such a channel."""
     return make_schedule(refresh_policies.NAMES[policy.refresh], refreshed(tables))

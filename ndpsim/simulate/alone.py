@@ -78,7 +78,7 @@ class LanesAlone:
                 machine.tables,
                 self._make_channel(machine.tables, machine.policy, schedule),
                 self._recording,
-                sink.make_sink(unit.fifo_bursts, servers, *ticks, stream.groups),
+                sink.make_sink(unit.fifo_bursts, servers, *ticks, stream.merged_groups[0]),
             )
             for stream in placed.streams
         ]
@@ -135,7 +135,7 @@ class LanesAlone:
                 for run in unit.runs(interleaving, region, stream.lanes[0], stream.share, tokens)
             ]
             lane.read_region(region, runs, servers, release, self._report)
-        done = functools.reduce(np.maximum, (lane.sink.done[groups] for lane in lanes))
+        done = functools.reduce(np.maximum, (lane.done(groups) for lane in lanes))
         return unit.summed(interleaving, region, tokens, done, machine.unit_ticks)
 
     def read_results(self, tokens: int, known: list[Ints]) -> Awaited[int]:

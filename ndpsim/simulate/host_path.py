@@ -80,13 +80,11 @@ class Link:
         self._busy_ps, self._bytes = Fraction(0), 0  # of a link; over all links
 
     def write(self, start: int, values: int) -> list[int]:
-        size = np.array([values * self.machine.unit.activation_bytes])
-        self._count(size)
-        return [self._send(np.array([start]), size)] * (max(self.devices) + 1)
+        sizes = self._messages(values, values, 1)
+        return [self._send(np.array([start]), sizes)] * (max(self.devices) + 1)
 
     def read(self, known: Sequence[Ints], values: int, tokens: int) -> int:
-        sizes = _message_sizes(values, self.values_per_message, self.machine.unit.activation_bytes, tokens)
-        self._count(sizes)
+        sizes = self._messages(values, self.values_per_message, tokens)
         return max(self._send(np.repeat(ready, tokens), sizes) for ready in known)
 
     @property
@@ -96,9 +94,13 @@ class Link:
     def energy(self) -> dict[str, float | None]:
         return {"link": transfer_nj(self._bytes, self.pj_per_bit)}
 
-    def _count(self, sizes: Ints) -> None:
-        self._busy_ps += self.link.busy_ps(sizes)
-        self._bytes += int(sizes.sum()) * len(self.devices)
+    def _messages(self, values: int, per_message: int, tokens: int) -> Ints:
+        """Bytes of each message that is sent on a link, and counted."""
+        value_bytes = self.machine.unit.activation_bytes
+        sizes, size, busy_ps = _messages(self.link, values, per_message, value_bytes, tokens)
+        self._busy_ps += busy_ps
+        self._bytes += size * len(self.devices)
+        return sizes
 
     def _send(self, ready: Ints, sizes: Ints) -> int:
         """When the last of some messages has arrived; the link counts in ps, rounded up."""
@@ -108,10 +110,13 @@ class Link:
 
 
 @functools.lru_cache(maxsize=64)
-def _message_sizes(values: int, per_message: int, value_bytes: int, tokens: int) -> Ints:
-    """Bytes of each message of so many results of each of some tokens."""
+def _messages(
+    link: Pipe, values: int, per_message: int, value_bytes: int, tokens: int
+) -> tuple[Ints, int, Fraction]:
+    """Bytes of each message of so many values of each of some tokens, of all, and their ps on a link."""
     left = np.arange(values, 0, -per_message)
-    return np.repeat(np.minimum(left, per_message) * value_bytes, tokens)
+    sizes = np.repeat(np.minimum(left, per_message) * value_bytes, tokens)
+    return sizes, int(sizes.sum()), link.busy_ps(sizes)
 
 
 def host_path(machine: Machine, expert: PlacedOnDimms) -> Buses | Link:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -199,6 +200,11 @@ class LaneStream:
     source: state.Source
     groups: sink.Groups
 
+    @functools.cached_property
+    def merged_groups(self) -> tuple[sink.Groups, Ints]:
+        """Fewer groups, of which one may stand for that of each lane; see `sink.merge_groups`."""
+        return sink.merge_groups(self.groups)
+
 
 class Bus:
     """Requests on their way through a controller.
@@ -304,7 +310,7 @@ class Lane(Bus):
         release: int,
         report: Callable[[int], None],
     ) -> None:
-        """Read the next region: `sink.done` tells when the bursts of each group are done, in ticks.
+        """Read the next region: `done` tells when the bursts of each group are done, in ticks.
 
         Args:
             region: which, counted from 0; regions are read in turn, again and again.
@@ -329,6 +335,10 @@ class Lane(Bus):
             release = int(value[sink.FINISHED]) + gap
             self.busy += gap
         self.busy += (int(value[sink.BUSY]) - busy) / servers
+
+    def done(self, groups: slice) -> Ints:
+        """When the bursts of groups are done in these lanes, in ticks; 0: there are none."""
+        return self.sink.done[self.stream.merged_groups[1][groups]]
 
     def refresh_until(self, clock: int) -> None:
         """Advance without reads up to, not including, `clock`: refreshes are issued as they fall due."""

@@ -21,6 +21,7 @@ from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import (
     CLOCK,
     COUNTED_UNTIL,
+    DATA_END,
     FAR,
     NEXT_REFRESH,
     PAUSE,
@@ -161,6 +162,22 @@ def step_of(policy, shape, state, latencies, source, sink, commands, clock):
     return next_ready, command, request
 
 
+@inlined
+def due_since(shape, state, credit, stepped, clock):
+    """The first clock at which a refresh might have fallen due that did at `clock`, for all to go as it did.
+
+    There was no command at `clock`, nor could there be one since the step at `stepped`, nor since the last
+    read in `hits`: then there is none at once for a refresh that falls due earlier, either. Nor does it
+    matter to what the data bus idles for while data of that read is on it. credit: the clock from which the
+    sink has room, see `choose.banks_that_wait`.
+    """
+    read = state.value[DATA_END] - shape.read_latency
+    if state.value[REFRESH_FROM] != clock or clock > read + shape.burst:
+        return clock
+    since = max(stepped, read) + 1
+    return max(since, credit) if credit <= clock else since
+
+
 @by_type
 def fast_forward(skips, shape, state, source, sink, clock, until_served, until_taken):
     """At the step that takes the first request of a span: go on as before; returns the next step's clock."""
@@ -198,16 +215,18 @@ def next_step(policy, shape, state, source, next_ready, clock):
 
 
 @kernel
-def run(policy, shape, state, latencies, source, sink, commands, skips, until_served, until_taken):
+def run(policy, shape, states, latencies, source, sink, commands, skips, until_served, until_taken):
     """Run until `until_served` requests are served, or into the step that accepts request `until_taken`.
 
     Returns and can be taken up again as `dram.controller.run`.
-    skips: `fast_forward.FastForward`, or `every_step.EveryStep`.
+    states: of one channel. skips: `fast_forward.FastForward`, or `every_step.EveryStep`.
     """
+    state = states[0]
     first_lookup(state, skips.table)
     state.value[NEXT_REFRESH] = next_refresh(state.value)
     count_waits(shape.queues, state, -1)
     clock, next_ready, hits, outcome = state.value[CLOCK], 0, False, DONE
+    stepped = clock
     accepts = can_take(policy, shape.queues, state, source, clock)
     while state.value[SERVED] < until_served:
         if clock >= state.value[PAUSE]:
@@ -242,7 +261,8 @@ def run(policy, shape, state, latencies, source, sink, commands, skips, until_se
                 state.value[COUNTED_UNTIL] = clock - 1
                 break
         state.value[COUNTED_UNTIL] = clock
-        if clock >= state.value[NEXT_REFRESH]:
+        is_due = clock >= state.value[NEXT_REFRESH]
+        if is_due:
             next_ready = clock
             if not refresh(shape, policy, state, clock):
                 outcome = STUCK
@@ -250,7 +270,13 @@ def run(policy, shape, state, latencies, source, sink, commands, skips, until_se
         if close_rows(shape.rows, state, clock):
             next_ready = clock
         if clock >= next_ready or mode_changes(policy, state):
-            next_ready, _, _ = step_of(policy, shape, state, latencies, source, sink, commands, clock)
+            next_ready, command, _ = step_of(policy, shape, state, latencies, source, sink, commands, clock)
+            if is_due:
+                idle = command < 0
+                state.due_since = (
+                    due_since(shape, state, credit_clock(sink), stepped, clock) if idle else clock
+                )
+            stepped = clock
             hits = only_hits(skips, shape, state, source)
         clock, accepts = next_step(policy, shape, state, source, next_ready, clock)
     commit(state, latencies, skips.table)

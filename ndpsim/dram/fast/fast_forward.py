@@ -22,7 +22,7 @@ from ndpsim.dram.fast.fields import LONGEST_PERIOD
 from ndpsim.dram.fast.fingerprint import fingerprint
 from ndpsim.dram.fast.hits import only_hits, run_hits
 from ndpsim.dram.fast.periods import repeat, repeats_ahead
-from ndpsim.dram.fast.serving import clock_at, log_step, serve
+from ndpsim.dram.fast.serving import clock_at, log_step, note_last, serve
 from ndpsim.dram.fast.signature import has_signature, restore, write_signature
 from ndpsim.dram.fast.transition_table import (
     BUCKETS,
@@ -30,8 +30,10 @@ from ndpsim.dram.fast.transition_table import (
     FINGERPRINTS,
     FIRST_BUCKET,
     FIRST_FINGERPRINT,
+    FIRST_RECORD,
     HASH,
     LENGTH,
+    LINE,
     NEXT_IN_BUCKET,
     REACH,
     READS,
@@ -45,8 +47,10 @@ from ndpsim.dram.fast.transition_table import (
     WITH_REFRESH,
     WITHOUT_REFRESH,
     WORDS,
+    next_line,
 )
-from ndpsim.dram.fast.transitions import find, next_line, record, start_recording, take
+from ndpsim.dram.fast.transitions import find, record, start_recording, take
+from ndpsim.dram.fast.vectors import words_differ
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.state import COUNTED_UNTIL, FAR, PAUSE, PLACE, SERVED, TAKEN
 
@@ -73,6 +77,12 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 128, 4096  # spans
 
 
 @inlined
+def has_room(table):
+    """Whether a signature and a transition fit, and after them the next signature."""
+    return table[USED] + 2 * table[ROOM] <= table.shape[0]
+
+
+@inlined
 def next_span(state):
     """The number of the next request that begins a span."""
     return state.value[TAKEN] + SPAN - state.value[PLACE] % SPAN
@@ -80,64 +90,52 @@ def next_span(state):
 
 @inlined
 def first_lookup(state, table):
-    """At the beginning of a run: where the table, if there is one, is consulted first."""
+    """At the beginning of a run: where the table, if there is any, is asked first. A full one is emptied."""
     state.next_lookup = next_span(state) if table[REACH] > 0 else FAR
     state.recording = 0
+    if table[REACH] > 0 and not has_room(table):
+        table[USED] = FIRST_RECORD
+        table[FIRST_FINGERPRINT:FIRST_RECORD] = 0
 
 
 # ---- Signatures
 
 
 @inlined
-def write_hash(table, signature):
-    """A number by which signatures are told apart before their words are compared."""
-    total, signature = 0, assume_nonnegative(signature)
-    for place in range(table[signature + LENGTH]):
-        total += table[signature + WORDS + place] << (place & 31)
-    table[signature + HASH] = total
-
-
-@inlined
-def bucket_of(table, signature):
-    """The bucket of signatures with such a hash."""
-    total = table[signature + HASH]
-    return FIRST_BUCKET + ((total ^ total >> 17) * 0x9E3779B1 >> 20 & BUCKETS - 1)
+def bucket_of(hash_):
+    """The bucket of signatures with such a hash, their fingerprint."""
+    return FIRST_BUCKET + (hash_ >> 20 & BUCKETS - 1)
 
 
 @inlined
 def same_words(table, one, other):
-    """Whether two signatures are equal, also in LENGTH and HASH, which stand before the words."""
+    """Whether two signatures of the same length are equal, by lines."""
     differs, one, other = 0, assume_nonnegative(one), assume_nonnegative(other)
-    for place in range(LENGTH, WORDS + table[one + LENGTH]):
-        differs |= table[one + place] ^ table[other + place]
+    for place in range(WORDS, WORDS + table[one + LENGTH], LINE):
+        last = table[one + place + LINE - 1] + table[other + place + LINE - 1]
+        differs |= words_differ(table, one + place, table, other + place, 0, last)
     return differs == 0
 
 
 @inlined
-def came_before(shape, state, source, sink, table, clock):
-    """Whether the fingerprint of the state came before and was not overwritten by another since."""
-    now = fingerprint(shape, state, source, sink, clock)
+def came_before(table, now):
+    """Whether this fingerprint came before and was not overwritten by another since."""
     entry = FIRST_FINGERPRINT + (now >> 20 & FINGERPRINTS - 1)
     before, table[entry] = table[entry], now
     return before == now
 
 
-@inlined
-def has_room(table):
-    """Whether a signature and a transition fit, and after them the next signature."""
-    return table[USED] + 2 * table[ROOM] <= table.shape[0]
-
-
 @outlined
-def current_signature(shape, state, source, sink, table, clock):
-    """The state's signature, a new one if the table has room; else 0."""
+def current_signature(shape, state, source, sink, table, now, clock):
+    """The state's signature, a new one if the table has room; else 0. now: the state's fingerprint."""
     new = assume_nonnegative(table[USED])
     end = write_signature(shape, state, source, sink, table, clock)
-    write_hash(table, new)
-    bucket = bucket_of(table, new)
+    table[new + HASH] = now
+    bucket = bucket_of(now)
     signature = table[bucket]
     while signature != 0:
-        if table[signature + HASH] == table[new + HASH] and same_words(table, signature, new):
+        same = table[signature + HASH] == now and table[signature + LENGTH] == table[new + LENGTH]
+        if same and same_words(table, signature, new):
             return signature
         signature = assume_nonnegative(table[signature + NEXT_IN_BUCKET])
     if not has_room(table):
@@ -155,7 +153,7 @@ def current_signature(shape, state, source, sink, table, clock):
 @outlined
 def follow(shape, state, source, sink, table, signature, clock, until_served, until_taken):
     """Take transitions as long as the table has them: (the signature after the last, its clock)."""
-    step, next_ready = table[STEPS] + 1, 0  # one that no other signature has; transitions since a refresh
+    step, since_refresh, last = table[STEPS] + 1, 0, -1  # a step that no other signature has
     table[signature + STEP] = step
     while state.value[PLACE] + SPAN < source.place.shape[0]:
         transition = assume_nonnegative(find(state, source, table, signature, clock))
@@ -167,21 +165,22 @@ def follow(shape, state, source, sink, table, signature, clock, until_served, un
         if clock + table[transition + CLOCKS] >= state.value[PAUSE]:
             break
         log_step(state, step, transition, clock)
-        serve(state, sink, table, step, 1, 1, 0, 0)
+        last = serve(state, sink, table, step, 1, 1, 0, 0, last)
         take(state, table, transition, clock)
         clock, signature, step = clock + table[transition + CLOCKS], table[transition + TO], step + 1
-        next_ready = 0 if table[transition + REFRESHED] > 0 else next_ready + 1
+        since_refresh = 0 if table[transition + REFRESHED] > 0 else since_refresh + 1
         length = step - table[signature + STEP]
         table[signature + STEP] = step
-        if length <= min(next_ready, LONGEST_PERIOD):
+        if length <= min(since_refresh, LONGEST_PERIOD):
             first, clocks = step - length, clock - clock_at(state, step - length)
             most = min(most_taken, most_served)
             repeats = repeats_ahead(state, source, length * SPAN, clocks, clock, most)
             if repeats > 0:
-                repeat(state, sink, table, first, length, repeats, clocks)
+                last = repeat(state, sink, table, first, length, repeats, clocks, last)
                 clock += repeats * clocks
-            next_ready = 0
+            since_refresh = 0
     table[STEPS] = step
+    note_last(sink, last)
     return signature, clock
 
 
@@ -209,13 +208,13 @@ def fast_forward(skips, shape, state, source, sink, clock, until_served, until_t
 @outlined
 def look_up(shape, state, source, sink, table, clock, until_served, until_taken):
     """As `fast_forward`: of the table alone, as a call with the tuple around it is slower."""
-    came = came_before(shape, state, source, sink, table, clock)
-    if not came or not has_signature(shape, state):
+    now = fingerprint(shape, state, source, sink, clock)
+    if not came_before(table, now) or not has_signature(shape, state):
         state.recording = 0
         schedule_lookup(state, _LOOKUP, 0)
         return clock
     taken = state.value[TAKEN]
-    signature = current_signature(shape, state, source, sink, table, clock)
+    signature = current_signature(shape, state, source, sink, table, now, clock)
     if signature == 0:
         state.recording = 0
         schedule_lookup(state, _SIGNATURE, 0)

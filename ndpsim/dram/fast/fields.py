@@ -99,8 +99,12 @@ FIELDS = (
     Field("value", (COUNTERS + MOST_TURNS * TURN_FIELDS,), ORIGIN, "counters, refresh turns: `dram.state`"),
     Field("issued", (2 * TIMED_CLASSES,), COUNTER, "[class]: commands issued"),
     # ---- Distances in clocks, [previous class, next class]
-    Field("same_rank", (CLASSES, TIMED_CLASSES), CONSTANT, "to the same rank: rules of channel and rank"),
-    Field("other_rank", (CLASSES, TIMED_CLASSES), CONSTANT, "to other ranks: rules of channel and siblings"),
+    Field(
+        "of_ranks",
+        (2 * CLASSES, TIMED_CLASSES),
+        CONSTANT,
+        "to the same rank, rules of channel and rank; from CLASSES on to others, of channel and siblings",
+    ),
     Field("same_group", (CLASSES, TIMED_CLASSES), CONSTANT, "to the same bank group"),
     Field("same_bank", (CLASSES, TIMED_CLASSES), CONSTANT, "to the same bank"),
     # ---- Times: the first clock at which a class may issue, as far as this node goes. Only commands raise
@@ -191,6 +195,7 @@ FIELDS = (
     Field("fast_forwarded", (), COUNTER, "reads that went as others of the run had gone"),
     Field("next_lookup", (), FORWARDING, "the number of the request at which the table is asked next"),
     Field("recording", (), FORWARDING, "the signature from which it steps to the next, 0: none"),
+    Field("due_since", (), FORWARDING, "the first clock at which the last refresh might have fallen due"),
     Field("loss", (), FORWARDING, "what lookups have cost beyond what they saved, 0 at least"),
     Field("pause_spans", (), FORWARDING, "spans without lookup after the last large loss, 0: none"),
     Field("read_log", (READS_LOGGED, 3), FORWARDING, "the last reads: request, latency, tick served"),

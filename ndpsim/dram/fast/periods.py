@@ -42,9 +42,12 @@ def repeats_ahead(state, source, requests, clocks, clock, most):
 
 
 @outlined
-def repeat(state, sink, table, first, length, repeats, clocks):
-    """Take the transitions of `length` steps from step `first` on, `clocks` long, so many times more."""
-    serve(state, sink, table, first, length, repeats, clocks, clocks)
+def repeat(state, sink, table, first, length, repeats, clocks, last):
+    """Take the transitions of `length` steps from step `first` on, `clocks` long, so many times more.
+
+    last, and what is returned: see `serving.serve`.
+    """
+    last = serve(state, sink, table, first, length, repeats, clocks, clocks, last)
     for step in range(first, first + length):
         transition, clock = transition_at(state, step), clock_at(state, step) + clocks
         record_uncommitted(table, transition)
@@ -53,3 +56,4 @@ def repeat(state, sink, table, first, length, repeats, clocks):
     for total in (TAKEN, PLACE, SERVED, READS_SERVED):
         state.value[total] += repeats * length * SPAN
     state.fast_forwarded += repeats * length * SPAN
+    return last

@@ -9,12 +9,21 @@ from __future__ import annotations
 from ndpsim._jit import inlined
 from ndpsim.dram import sink as sinks
 from ndpsim.dram.fast.fields import LONGEST_PERIOD
-from ndpsim.dram.fast.transition_table import FINISHED, FIRST_READ, NOTHING, READS, REQUEST, SPAN
+from ndpsim.dram.fast.transition_table import (
+    FINISHED,
+    FIRST_READ,
+    HIGHEST,
+    LOWEST,
+    NOTHING,
+    READS,
+    REQUEST,
+    SPAN,
+)
 from ndpsim.dram.fast.transitions import of_reads
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.state import PLACE
 
-__all__ = ["clock_at", "log_step", "serve", "transition_at"]
+__all__ = ["clock_at", "log_step", "note_last", "serve", "transition_at"]
 
 
 @inlined
@@ -91,7 +100,9 @@ def serve_repeats(sink, group, groups, end, requests, ticks):
 
 @inlined
 def serve_in_order(state, sink, table, first, length, repeats, clocks, delay):
-    """Of reads one after the other: a group is done with its last burst."""
+    """Of reads one after the other: a group is done with its last burst. Those of the last read that go on
+    are left to `note_last`.
+    """
     begin = state.value[PLACE] + table[transition_at(state, first) + FIRST_READ]
     begin_group, requests = assume_nonnegative(sink.first_group[begin]), length * SPAN
     group, end, all_ = begin_group, begin, begin + repeats * requests
@@ -106,12 +117,15 @@ def serve_in_order(state, sink, table, first, length, repeats, clocks, delay):
                     sink, group, group - begin_group, all_, requests, clocks * sink.dram_ticks
                 )
             if group == sink.group_end.shape[0] or sink.group_end[assume_nonnegative(group)] >= all_:
-                end, delay = all_, delay + (repeats - 1) * clocks
-    last = first + length - 1
-    finished = of_reads(table, transition_at(state, last), FINISHED)
-    finish = (clock_at(state, last) + delay - clocks) * sink.dram_ticks + table[finished + SPAN - 1]
-    for unfinished in range(group, sink.last_group[end - 1] + 1):
-        sink.done[unfinished] = max(sink.done[unfinished], finish)
+                break
+
+
+@inlined
+def is_one_group(sink, request, table, transition):
+    """Whether the reads of a transition, counted from a request, are all of the same group."""
+    lowest = assume_nonnegative(request + table[transition + LOWEST])
+    highest = assume_nonnegative(request + table[transition + HIGHEST])
+    return sink.first_group[lowest] == sink.last_group[highest]
 
 
 @inlined
@@ -121,9 +135,11 @@ def serve_each(state, sink, table, first, length, repeats, clocks, delay):
     for _ in range(repeats):
         for step in range(first, first + length):
             now, transition = (clock_at(state, step) + delay) * sink.dram_ticks, transition_at(state, step)
-            offset = of_reads(table, transition, REQUEST)
+            offset, reads = of_reads(table, transition, REQUEST), table[transition + READS]
             finished = of_reads(table, transition, FINISHED)
-            for number in range(table[transition + READS]):
+            if reads > 0 and is_one_group(sink, request, table, transition):
+                offset, finished, reads = offset + reads - 1, finished + reads - 1, 1  # the last says it all
+            for number in range(reads):
                 sinks.note_groups(sink, request + table[offset + number], now + table[finished + number])
             request += SPAN
         delay += clocks
@@ -145,12 +161,28 @@ def count_served(state, sink, table, first, length, repeats, delay):
 
 
 @inlined
-def serve(state, sink, table, first, length, repeats, clocks, delay):
-    """Take the bursts of `length` steps from `first` on; the next request is the first that they take."""
+def note_last(sink, last):
+    """Note the groups of the read that was served last, if its number is not -1."""
+    if last >= 0:
+        sinks.note_groups(sink, last, sink.value[sinks.FINISHED])
+
+
+@inlined
+def serve(state, sink, table, first, length, repeats, clocks, delay, last):
+    """Take the bursts of `length` steps from `first` on; the next request is the first that they take.
+
+    last: what the serving before returned, -1: it is the first. Returns the number of the last read if its
+    groups are yet to be noted: of reads that go on where these end, the last has them, or they end before.
+    """
     if sink.servers == 0:
-        return
-    if reads_in_order(state, table, first, length):
+        return -1
+    in_order = reads_in_order(state, table, first, length)
+    begin = state.value[PLACE] + table[transition_at(state, first) + FIRST_READ]
+    if not in_order or begin != last + 1:
+        note_last(sink, last)
+    if in_order:
         serve_in_order(state, sink, table, first, length, repeats, clocks, delay)
     else:
         serve_each(state, sink, table, first, length, repeats, clocks, delay)
     count_served(state, sink, table, first, length, repeats, delay + (repeats - 1) * clocks)
+    return begin + repeats * length * SPAN - 1 if in_order else -1

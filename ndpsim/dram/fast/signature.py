@@ -22,7 +22,7 @@ from ndpsim.dram.fast.fields import (
 )
 from ndpsim.dram.fast.slots import fill_slot, slot_bank, wait_row
 from ndpsim.dram.fast.state import ONE_CHUNK
-from ndpsim.dram.fast.transition_table import BANK_CLASSES, LENGTH, REACH, USED, WORDS
+from ndpsim.dram.fast.transition_table import BANK_CLASSES, LENGTH, REACH, USED, WORDS, next_line
 from ndpsim.dram.fast.vectors import read_times, write_times
 from ndpsim.dram.fast.words import assume_nonnegative, lowest, ranks_of, rotate
 from ndpsim.dram.sink import LAST_START, RELEASE, SERVER, SERVICE, SLOT
@@ -331,6 +331,8 @@ def write_signature(shape, state, source, sink, table, clock):
     for rank in range(ranks_of(shape)):
         at = write_rank(shape, state, table, at, rank, over, row, clock)
     table[signature + LENGTH] = at - signature - WORDS
+    for place in range(at, next_line(at)):
+        table[place] = 0
     return at
 
 

@@ -62,6 +62,7 @@ Records = NDArray[Any]
 
 # The numbers of PREAB, REFAB, PRESB and REFSB are those of a standard that has them, see `chunks_needed`.
 COMMAND_OF_CLASS = ACTIVATE, PRECHARGE, READ, WRITE, 6, 7, 8, 9, READ_AP, WRITE_AP
+CLASS_OF_COMMAND = np.argsort(COMMAND_OF_CLASS).tolist()
 
 
 class OneChunk(NamedTuple):
@@ -111,6 +112,7 @@ def fits(tables: Tables, policy: Policy, with_sink: bool) -> bool:
     return policy.row_cap == 0 and chunks_needed(tables, policy, with_sink) == 1
 
 
+@cached_by_identity(16)
 def chunks_needed(tables: Tables, policy: Policy, with_sink: bool) -> int:
     """Chunks that each queue needs; 0 if the fast controller cannot run such a channel."""
     if not isinstance(policy.scheduler, FRFCFS) or policy.step.slots > 1:
@@ -162,18 +164,20 @@ def make_shape(tables: Tables, rows: Any = None, chunks: int = 1) -> Shape:
 @cached_by_identity(16)
 def _distances(tables: Tables) -> dict[str, Ints]:
     """The fields of a record that hold distances, int64[previous class, next class]."""
-    of_classes = {}
-    for name, gap in (
-        ("same_rank", np.maximum(tables.gap[0], tables.gap[1])),
-        ("other_rank", np.maximum(tables.gap[0], tables.sibling_gap[1])),
-        ("same_group", tables.gap[2]),
-        ("same_bank", tables.gap[3]),
-    ):
+    gap = tables.gap
+
+    def of_classes(between: Ints) -> Ints:
         of_commands = np.full((CLASSES, CLASSES), NO_RULE)
-        known = min(CLASSES, len(gap))
-        of_commands[:known, :known] = gap[:known, :known]
-        of_classes[name] = of_commands[np.ix_(COMMAND_OF_CLASS, COMMAND_OF_CLASS[:TIMED_CLASSES])]
-    return of_classes
+        known = min(CLASSES, len(between))
+        of_commands[:known, :known] = between[:known, :known]
+        return of_commands[np.ix_(COMMAND_OF_CLASS, COMMAND_OF_CLASS[:TIMED_CLASSES])]
+
+    same, other = np.maximum(gap[0], gap[1]), np.maximum(gap[0], tables.sibling_gap[1])
+    return {
+        "of_ranks": np.concatenate((of_classes(same), of_classes(other))),
+        "same_group": of_classes(gap[2]),
+        "same_bank": of_classes(gap[3]),
+    }
 
 
 def make_states(
@@ -185,7 +189,7 @@ def make_states(
     """
     states = make_records(count, 1 if tables.ranks == 1 else RANKS, 1 if chunks == 1 else MOST_CHUNKS)
     due = schedule_of(tables, policy) if schedule is None else schedule
-    put_schedule(states["value"][0], due, np.argsort(COMMAND_OF_CLASS).tolist())
+    put_schedule(states["value"][0], due, CLASS_OF_COMMAND)
     states["value"][1:] = states["value"][0]
     for name, distances in _distances(tables).items():
         states[name] = distances

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ndpsim._jit import inlined
-from ndpsim.dram.fast.fields import ACT, BANKS_PER_GROUP, BANKS_PER_RANK
+from ndpsim.dram.fast.fields import ACT, BANKS_PER_GROUP, BANKS_PER_RANK, CLASSES
 from ndpsim.dram.fast.vectors import filled, larger, raise_times, set_vector, vector_at, with_element
 from ndpsim.dram.fast.words import assume_nonnegative, ranks_of
 
@@ -23,17 +23,15 @@ __all__ = [
 @inlined
 def propagate_in_rank(state, command, rank, clock):
     """A command's distances within its rank."""
-    raise_times(state.rank_ready, rank, state.same_rank, command, clock)
+    raise_times(state.rank_ready, rank, state.of_ranks, command, clock)
 
 
 @inlined
 def propagate_to_ranks(shape, state, command, rank, clock):
     """A command's distances within its rank and to the others."""
     for other in range(assume_nonnegative(ranks_of(shape))):
-        if other == rank:
-            raise_times(state.rank_ready, other, state.same_rank, command, clock)
-        else:
-            raise_times(state.rank_ready, other, state.other_rank, command, clock)
+        previous = assume_nonnegative(command if other == rank else CLASSES + command)
+        raise_times(state.rank_ready, other, state.of_ranks, previous, clock)
 
 
 @inlined

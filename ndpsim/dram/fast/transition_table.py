@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim._jit import inlined
 from ndpsim.dram.fast.fields import (
     BANKS_PER_RANK,
     GROUPS_PER_RANK,
@@ -37,7 +38,7 @@ from ndpsim.dram.state import (
 )
 from ndpsim.spec import Tables
 
-__all__ = ["can_fast_forward", "make_table", "no_table"]
+__all__ = ["can_fast_forward", "make_table", "next_line", "no_table"]
 
 Ints = NDArray[np.int64]
 
@@ -66,7 +67,7 @@ STEPS = 4  # transitions taken so far
 BANK_CLASSES = 5  # classes for which banks have times: those of requests, or of refreshes of banks, too
 FIRST_FINGERPRINT = 8  # [low bits of a fingerprint]: the last that had them
 FINGERPRINTS = 1 << 12
-FIRST_BUCKET = FIRST_FINGERPRINT + FINGERPRINTS  # [low bits of a hash]: the first of a chain of signatures
+FIRST_BUCKET = FIRST_FINGERPRINT + FINGERPRINTS  # [bits of a fingerprint]: the first of a chain of signatures
 BUCKETS = 1 << 12
 FIRST_RECORD = FIRST_BUCKET + BUCKETS  # a multiple of LINE
 
@@ -76,26 +77,28 @@ WITHOUT_REFRESH = 1  # the first of the transitions from here in which no refres
 WITH_REFRESH = 2  # the first of the others
 STEP = 3  # how many transitions had been taken when it was last reached
 LENGTH = 4  # of its words
-HASH = 5  # of its words
-WORDS = 6
+HASH = 5  # the fingerprint of the state
+WORDS = 8  # a multiple of LINE; up to the next multiple, 0 follows them
 
 # A transition. Its clocks, ticks and requests count from its beginning.
 NEXT_TRANSITION = 0  # from the same signature
 TO = 1  # a signature
 CLOCKS = 2  # that it takes
-DUE = 3  # when the next refresh falls due
-TURN = 4  # and which
-REFRESHED = 5  # refreshes that fall due
-READS = 6
-FIRST_READ = 7  # a request, when SPAN reads follow one another from it on; else NOTHING
-REFRESHED_FROM = 8  # what REFRESH_FROM becomes, NOTHING if it does not change
-REFRESHED_UNTIL = 9  # what REFRESH_UNTIL becomes, NOTHING if it does not change
-TIMES = 10  # how often it was taken since the last commit
-CLOCK_SUM = 11  # the clocks at which it was taken, summed
-NEXT_UNCOMMITTED = 12
-CLOSED = 13  # banks that it closes less those that it opens
-FOLLOWING = 14  # what `request_after` says of the request after the last
-PLACES = 15  # [number]: of the requests that it takes, by row from the first
+DUE = 3  # when the next refresh fell due
+DUE_SINCE = 4  # the first clock at which it might have, for all else to go as it did
+TURN = 5  # and which
+REFRESHED = 6  # refreshes that fall due
+READS = 7
+FIRST_READ = 8  # a request, when SPAN reads follow one another from it on; else NOTHING
+LOWEST, HIGHEST = 9, 10  # of the requests that are read
+REFRESHED_FROM = 11  # what REFRESH_FROM becomes, NOTHING if it does not change
+REFRESHED_UNTIL = 12  # what REFRESH_UNTIL becomes, NOTHING if it does not change
+TIMES = 13  # how often it was taken since the last commit
+CLOCK_SUM = 14  # the clocks at which it was taken, summed
+NEXT_UNCOMMITTED = 15
+CLOSED = 16  # banks that it closes less those that it opens
+FOLLOWING = 17  # what `request_after` says of the request after the last
+PLACES = 18  # [number]: of the requests that it takes, by row from the first
 READ = PLACES + SPAN  # [field * reads + number]
 FINISHED, REQUEST, LATENCY, GAINS = range(4)  # the tick at which the sink has served it; request; clocks
 # GAINS is no field of reads but follows them: what the counters in SUMMED and commands by command gain.
@@ -110,6 +113,12 @@ LINE = 8  # words of a cache line: records begin with one
 _WORDS = 1 << 19
 
 
+@inlined
+def next_line(place):
+    """The first place from one on where a record may begin."""
+    return -(-place // LINE) * LINE
+
+
 def _signature_words(tables: Tables, sink_places: int) -> int:
     """The most that a signature of such a channel can need."""
     rank = 16 + GROUPS_PER_RANK * TIMED_CLASSES + BANKS_PER_RANK * (TIMED_CLASSES + 4)
@@ -121,8 +130,9 @@ def make_table(tables: Tables, policy: Policy, sink_places: int) -> Ints:
     refreshes_banks = any(turn.bank >= 0 for turn in schedule_of(tables, policy).turns)
     room = _signature_words(tables, sink_places) + _TRANSITION_WORDS + 2 * LINE
     words = max(_WORDS, FIRST_RECORD + 4 * room)
-    table = np.zeros(words + LINE, dtype=np.int64)
+    table = np.empty(words + LINE, dtype=np.int64)  # records are written before they are read
     table = table[-table.ctypes.data // table.itemsize % LINE :][:words]
+    table[:FIRST_RECORD] = 0
     table[USED], table[STEPS] = FIRST_RECORD, LONGEST_PERIOD
     table[REACH] = max(tables.gap[2].max(), tables.gap[3].max(), 1)
     table[ROOM] = room

@@ -12,12 +12,14 @@ from ndpsim.dram.fast.transition_table import (
     CLOCKS,
     CLOSED,
     DUE,
+    DUE_SINCE,
     FINISHED,
     FIRST_READ,
     FOLLOWING,
     GAINS,
+    HIGHEST,
     LATENCY,
-    LINE,
+    LOWEST,
     MOST_READS,
     NEXT_TRANSITION,
     NEXT_UNCOMMITTED,
@@ -38,6 +40,7 @@ from ndpsim.dram.fast.transition_table import (
     USED,
     WITH_REFRESH,
     WITHOUT_REFRESH,
+    next_line,
 )
 from ndpsim.dram.fast.vectors import words_differ
 from ndpsim.dram.fast.words import assume_nonnegative, ones, ranks_of
@@ -59,7 +62,6 @@ from ndpsim.dram.state import (
 __all__ = [
     "commit",
     "find",
-    "next_line",
     "of_reads",
     "record",
     "record_uncommitted",
@@ -67,12 +69,6 @@ __all__ = [
     "start_recording",
     "take",
 ]
-
-
-@inlined
-def next_line(place):
-    """The first place from one on where a record may begin."""
-    return -(-place // LINE) * LINE
 
 
 # ---- Record
@@ -149,12 +145,16 @@ def write_reads(state, sink, table, transition, first, clock):
     reads, before = table[transition + READS], state.snapshot[READS_SERVED]
     finished, request = of_reads(table, transition, FINISHED), of_reads(table, transition, REQUEST)
     latency, in_order = of_reads(table, transition, LATENCY), reads == SPAN
+    lowest, highest = -NOTHING, NOTHING
     for number in range(reads):
         log = state.read_log[assume_nonnegative(before + number & READS_LOGGED - 1)]
         table[request + number] = log[0] - first
         table[latency + number] = log[1]
         table[finished + number] = log[2] - clock * sink.dram_ticks
+        lowest, highest = min(lowest, log[0] - first), max(highest, log[0] - first)
         in_order = in_order and table[request + number] == table[request] + number
+    table[transition + LOWEST] = lowest
+    table[transition + HIGHEST] = highest
     table[transition + FIRST_READ] = table[request] if in_order else NOTHING
 
 
@@ -172,6 +172,9 @@ def record(shape, state, source, sink, table, to, clock):
     table[transition + TO] = to
     table[transition + CLOCKS] = clock - began
     table[transition + DUE] = state.snapshot[NEXT_REFRESH] - began
+    # The next refresh falls due as much earlier, and must not before the end.
+    earlier = min(state.snapshot[NEXT_REFRESH] - state.due_since, state.value[NEXT_REFRESH] - clock)
+    table[transition + DUE_SINCE] = table[transition + DUE] - (earlier if refreshes == 1 else 0)
     table[transition + TURN] = turn_of(state.value, state.snapshot[REFRESHES])
     table[transition + READS] = reads
     table[transition + REFRESHED] = refreshes
@@ -219,8 +222,8 @@ def find(state, source, table, signature, clock):
     turn = turn_of(state.value, state.value[REFRESHES])
     transition = table[signature + WITH_REFRESH]
     while transition != 0:
-        same_refreshes = table[transition + DUE] == due and table[transition + TURN] == turn
-        if same_refreshes and expects(source, table, transition, first):
+        same_refreshes = table[transition + DUE_SINCE] <= due <= table[transition + DUE]
+        if same_refreshes and table[transition + TURN] == turn and expects(source, table, transition, first):
             return transition
         transition = table[transition + NEXT_TRANSITION]
     return 0
@@ -230,7 +233,8 @@ def find(state, source, table, signature, clock):
 def record_refresh(state, table, transition, clock):
     """The refreshes that fall due in a transition."""
     if table[transition + REFRESHED_FROM] != NOTHING:
-        state.value[REFRESH_FROM] = clock + table[transition + REFRESHED_FROM]
+        since_due = table[transition + REFRESHED_FROM] - table[transition + DUE]
+        state.value[REFRESH_FROM] = state.value[NEXT_REFRESH] + since_due
     if table[transition + REFRESHED_UNTIL] != NOTHING:
         state.value[REFRESH_UNTIL] = clock + table[transition + REFRESHED_UNTIL]
     if table[transition + REFRESHED] > 0:
