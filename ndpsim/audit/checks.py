@@ -13,7 +13,7 @@ from ndpsim.audit.kernels import Rules, find_early, find_row_faults
 from ndpsim.audit.report import Violation
 from ndpsim.spec import Device, Rule, Standard
 from ndpsim.spec.checking import check_rule
-from ndpsim.spec.standard import ONE_BANK, SAME_BANKS, WHOLE_RANK, latency_terms
+from ndpsim.spec.standard import ONE_BANK, SAME_BANKS, WHOLE_RANK
 from ndpsim.traces import HEADER, CommandTrace
 
 __all__ = [
@@ -257,11 +257,11 @@ def _data_bus(case: Case) -> Found:
     commands, so that with nCL > nCWL + nCS the write's data meet the read's. The timing check holds such
     pairs to tCS.
     """
-    timings, length = case.device.timings, case.device.timings["nBL"]
+    device, length = case.device, case.device.burst_clocks
     reads, writes = case.kinds.reads, case.kinds.writes
     places = np.flatnonzero(case.kinds.columns[case.part.command])
     kind, rank = case.part.command[places], case.part.rank[places]
-    latency = np.where(reads[kind] == 1, timings["nCL"], timings["nCWL"])
+    latency = np.where(reads[kind] == 1, device.clocks("nCL"), device.clocks("nCWL"))
     start = case.part.clock[places] + case.kinds.cycles[kind] - 1 + latency
     pairs = _overlaps(start, length)
     earlier, later = pairs.T
@@ -281,13 +281,6 @@ def _data_bus(case: Case) -> Found:
 # Timing rules.
 
 
-def _clocks(latency: str, device: Device) -> int:
-    total = 0
-    for sign, term in latency_terms(latency):
-        total += sign * (device.timings[term] if isinstance(term, str) else term)
-    return total
-
-
 def _unset(*shape: int) -> NDArray[np.int64]:
     return np.full(shape, -1, dtype=np.int64)
 
@@ -301,7 +294,7 @@ def _rules_of(device: Device) -> tuple[Rule, ...]:
 
 
 def _rules(device: Device, kinds: Kinds) -> Rules:
-    rules, levels = _rules_of(device), device.standard.levels
+    rules, level_of = _rules_of(device), device.standard.level_of
     for rule in rules:
         check_rule(device.standard, rule)
     binding = [[k for k, rule in enumerate(rules) if name in rule.next] for name in kinds.names]
@@ -311,14 +304,14 @@ def _rules(device: Device, kinds: Kinds) -> Rules:
         binding=_flags(k for one in binding for k in one),
         previous_first=_starts([len(one) for one in previous]),
         previous=_flags(p for one in previous for p in one),
-        level=_flags(levels.index(rule.level) for rule in rules),
+        level=_flags(level_of(rule.level) for rule in rules),
         window=_flags(rule.window for rule in rules),
         siblings=_flags(rule.siblings for rule in rules),
-        clocks=_flags(_clocks(rule.latency, device) for rule in rules),
+        clocks=_flags(device.clocks(rule.latency) for rule in rules),
         cycles=kinds.cycles,
         rank_wide=_flags(kinds.scope == WHOLE_RANK),
         same_bank=_flags(kinds.scope == SAME_BANKS),
-        children=_flags([1, device.ranks, device.bankgroups, device.banks_per_group]),
+        children=_flags([1, device.ranks, device.bankgroups, device.banks_per_group, device.stacks]),
     )
 
 
@@ -328,9 +321,10 @@ def _nodes(case: Case) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     The bank of a same-bank command is the one in the first bank group.
     """
     device, part = case.device, case.part
-    sizes = [1, device.ranks, device.ranks * device.bankgroups, device.banks]
+    sizes = [1, device.ranks, device.ranks * device.bankgroups, device.banks, device.ranks * device.stacks]
     base = _starts(sizes)
     group = part.rank * device.bankgroups + part.bankgroup
+    stack = group // (device.bankgroups // device.stacks)
     bank = group * device.banks_per_group + part.bank
     of_one = case.kinds.scope[part.command] == ONE_BANK
     first_of_rank = part.rank * device.banks_per_rank
@@ -342,6 +336,7 @@ def _nodes(case: Case) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
             np.where(
                 of_one, base[3] + bank, np.where(part.bank >= 0, base[3] + first_of_rank + part.bank, -1)
             ),
+            np.where(of_one, base[4] + stack, -1),
         )
     )
     return node, base

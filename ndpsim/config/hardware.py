@@ -262,7 +262,7 @@ class Hardware:
         units = {"rate": "MT/s", "tCK_ps": "ps"}
         rows = []
         for name, value in device.reported_timings.items():
-            ns = float(device.timings[name] * device.clock_ps / 1000)
+            ns = float(device.timings[name] * device.timing_clock_ps / 1000)
             override = self.origins.get(f"dram.overrides.{name}")
             origin = str(override) if override is not None else device.sources[name]
             if override is None and name in self.dropped:

@@ -20,7 +20,8 @@ from ndpsim.dram.refresh_policies import Refreshed, Schedule, make_schedule
 from ndpsim.dram.row_policies import row_policy
 from ndpsim.dram.schedulers import scheduler
 from ndpsim.spec import Tables
-from ndpsim.spec.lower import INTERVAL, IS_REFRESH, LENGTH, MOST_COMMANDS, SCOPE
+from ndpsim.spec.lower import INTERVAL, IS_REFRESH, LENGTH, MOST_COMMANDS, RANK_ORDER, SCOPE
+from ndpsim.spec.standard import RANK_ORDERS
 
 __all__ = [
     "FAR",
@@ -283,10 +284,12 @@ def make_source(
 def refreshed(tables: Tables) -> Refreshed:
     """What a refresh policy is told of such a channel."""
     commands: dict[int, tuple[int, int]] = {}
+    orders: dict[int, str] = {}
     for number, fields in enumerate(tables.commands.tolist()):
-        if fields[IS_REFRESH]:
+        if fields[IS_REFRESH] and fields[INTERVAL] > 0:
             commands.setdefault(fields[SCOPE], (number, fields[INTERVAL]))
-    return Refreshed(tables.ranks, tables.bankgroups, tables.banks_per_group, commands)
+            orders.setdefault(fields[SCOPE], RANK_ORDERS[fields[RANK_ORDER]])
+    return Refreshed(tables.ranks, tables.bankgroups, tables.banks_per_group, commands, orders)
 
 
 def schedule_of(tables: Tables, policy: Policy) -> Schedule:

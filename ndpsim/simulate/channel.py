@@ -64,7 +64,7 @@ def make_setup(
     if machine.policy.step.slots > 1:
         problem = f"not supported: ranks that host and NDP share under the controller {standard.controller}"
         raise InputError(problem, key="dram.standard")
-    geometry, timings = machine.geometry, machine.device.timings
+    geometry, device = machine.geometry, machine.device
     host_ranks = len(geometry.dimms_of(0)) * geometry.ranks
     of_command = [command.cycles for command in standard.by_number]
     return shared.Setup(
@@ -75,8 +75,8 @@ def make_setup(
             f"slice:clocks={slice_clocks}" if arbitration == "slice" else arbitration
         ),
         starvation_clocks=_STARVATION_CLOCKS,
-        read_latency=timings["nCL"],
-        write_latency=timings["nCWL"],
+        read_latency=device.clocks("nCL"),
+        write_latency=device.clocks("nCWL"),
         dram_ticks=machine.dram_ticks,
         unit_ticks=machine.unit_ticks,
         fifo_bursts=machine.unit.fifo_bursts,
@@ -160,7 +160,7 @@ class _Program:
         if isinstance(step, WriteActivations):
             columns = expert.placed.interleaving.regions[0].columns
             bursts = -(-step.tokens * columns // self.values_per_burst)
-            ready = step.start + machine.device.timings["nCWL"] * machine.dram_ticks
+            ready = step.start + machine.device.clocks("nCWL") * machine.dram_ticks
             self.dimms.put_transfers(self.dimm, shared.WRITE, machine.bus_ticks(bursts), [ready])
         elif isinstance(step, Multiply):
             self.goal = common.WEIGHTS_READ
@@ -201,7 +201,7 @@ class _Program:
             )
         end = int(agents.buses.end[:, self.dimm].max())
         if isinstance(self.step, ReadResults):
-            end += machine.device.timings["nCL"] * machine.dram_ticks
+            end += machine.device.clocks("nCL") * machine.dram_ticks
         return end
 
 
@@ -308,8 +308,8 @@ class ChannelRun:
 
     def end_of(self, relayout: Relayout) -> int:
         """The clock by which all data of a relayout that is done have been written."""
-        timings = self.machine.device.timings
-        return int(relayout.value[LAST_SERVED]) + timings["nCWL"] + timings["nBL"]
+        device = self.machine.device
+        return int(relayout.value[LAST_SERVED]) + device.clocks("nCWL") + device.burst_clocks
 
     def run_until(self, clock: int) -> None:
         """Go on to a clock, whether or not there is anything to do."""

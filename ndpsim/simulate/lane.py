@@ -56,19 +56,19 @@ def check_refresh(device: Device, refresh: str) -> None:
     Raises:
         InputError: it cannot, or they do not.
     """
-    timings = device.timings
     try:
         schedule = make_schedule(refresh, state.refreshed(lower(device)))
     except NoSuchRefreshError:
         raise InputError(f"{device.standard.name} has no {refresh} refresh", key="refresh") from None
     turns = schedule.turns
-    needed = timings["nRFC"] + device.ranks * (timings["nRAS"] + timings["nRP"] + 1) + timings["nRC"]
     if not turns:
         return
-    if timings["nREFI"] < needed:
+    busy = next(one.busy for one in device.standard.by_number if one.busy)
+    needed = device.clocks(f"{busy} + nRC") + device.ranks * (device.clocks("nRAS + nRP") + 1)
+    if device.clocks("nREFI") < needed:
         raise InputError(
-            f"{timings['nREFI']} clocks between refreshes leave no time for data: "
-            f"nRFC + ranks x (nRAS + nRP + 1) + nRC is {needed}",
+            f"{device.clocks('nREFI')} clocks between refreshes leave no time for data: "
+            f"{busy} + ranks x (nRAS + nRP + 1) + nRC is {needed}",
             key="nREFI",
         )
     for rank in range(device.ranks):

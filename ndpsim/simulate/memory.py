@@ -94,11 +94,12 @@ class Memory:
         mapper: str = "RoBaRaCoCh",
         channels: int = 1,
         options: ControllerOptions | None = None,
+        rules: str = "standard",
     ) -> Memory:
         """A memory from the names of its parts.
 
         Args:
-            standard, org, timing, ranks, overrides: a channel, as in `spec.resolve`.
+            standard, org, timing, ranks, overrides, rules: a channel, as in `spec.resolve`.
             mapper: one of `dram.mapping.MAPPERS`.
             channels: how many, 1 to 64.
             options: the controller of each; by default `ControllerOptions()`.
@@ -107,7 +108,8 @@ class Memory:
             InputError: a name is unknown or a number makes no sense.
         """
         choice(mapper, "mapper", MAPPERS, "mapper")
-        return cls(resolve(standard, org, timing, ranks, overrides), options, mapper, None, channels)
+        device = resolve(standard, org, timing, ranks, overrides, rules)
+        return cls(device, options, mapper, None, channels)
 
     @classmethod
     def of_hardware(cls, hardware: Hardware) -> Memory:
@@ -153,6 +155,7 @@ class Memory:
             "timing": device.timing,
             "ranks": device.ranks,
             "channels": self.channels,
+            "rules": device.rules,
             "timings": device.reported_timings,
             "mapper": self.mapper,
             "mapping": asdict(self.mapping),

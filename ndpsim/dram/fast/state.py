@@ -29,7 +29,7 @@ from ndpsim.dram.row_policies import row_policy
 from ndpsim.dram.schedulers.FRFCFS import FRFCFS
 from ndpsim.dram.state import OPEN_CLOCKS, Policy, put_schedule, schedule_of
 from ndpsim.spec import NO_RULE, Tables
-from ndpsim.spec.lower import BUSY, CLOCKS, CLOSES_FIRST, SCOPE
+from ndpsim.spec.lower import BUSY, CLOCKS, CLOSES_FIRST, NEXT, PREVIOUS, SCOPE
 from ndpsim.spec.standard import (
     ACTIVATE,
     PRECHARGE,
@@ -62,6 +62,9 @@ Records = NDArray[Any]
 
 # The numbers of PREAB, REFAB, PRESB and REFSB are those of a standard that has them, see `chunks_needed`.
 COMMAND_OF_CLASS = ACTIVATE, PRECHARGE, READ, WRITE, 6, 7, 8, 9, READ_AP, WRITE_AP
+
+
+_FOUR = [1, ACTIVATE, 4, ACTIVATE]  # the window of activations (tFAW)
 
 
 class OneChunk(NamedTuple):
@@ -133,10 +136,13 @@ def _fits_classes(tables: Tables, schedule: Schedule) -> bool:
         [int(tables.commands[n, SCOPE]), n, int(tables.commands[n, CLOSES_FIRST])]
         for n in {turn.command for turn in schedule.turns}
     ]
+    issued = [*range(WRITE_AP + 1), *(number for one in asked for number in one[1:])]
+    windows = tables.windows[np.isin(tables.windows[:, [PREVIOUS, NEXT]], issued).all(axis=1), :CLOCKS]
     return (
-        tables.windows[:, :CLOCKS].tolist() in ([], [[1, ACTIVATE, 4, ACTIVATE]])
+        windows.tolist() in ([], [_FOUR])
         and all(one in known for one in asked)
         and not tables.binds_siblings[2:].any()
+        and tables.groups_per_stack == 0
         and len(schedule.turns) <= MOST_TURNS
     )
 
@@ -149,7 +155,9 @@ def make_shape(tables: Tables, rows: Any = None, chunks: int = 1) -> Shape:
         ranks=tables.ranks,
         bankgroups=tables.bankgroups,
         banks_per_group=tables.banks_per_group,
-        activate_window=int(tables.windows[:, CLOCKS].max(initial=NO_RULE)),
+        activate_window=max(
+            (w[CLOCKS] for w in tables.windows.tolist() if w[:CLOCKS] == _FOUR), default=NO_RULE
+        ),
         read_latency=tables.read_latency,
         burst=tables.burst,
         refresh_interval=tables.refresh_interval,
