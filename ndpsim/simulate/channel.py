@@ -20,6 +20,7 @@ from ndpsim.dimm.arbitrations import make_arbitration
 from ndpsim.dimm.engines import OpenRow, ReadableDimms, SharedDimms, make_dimms
 from ndpsim.dimm.relayout import LAST_SERVED, Relayout
 from ndpsim.dram import state
+from ndpsim.dram.controllers.one_command import OneCommand
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertWeights
 from ndpsim.results.expert import JobTime, Phase
@@ -61,7 +62,7 @@ def make_setup(
         problem = "ranks in lock step (broadcast) beside the host, or with experts on several DIMMs"
         raise InputError(f"not supported: {problem}", key="dimm.command_bus")
     standard = machine.device.standard
-    if machine.policy.step.slots > 1:
+    if not isinstance(machine.policy.step, OneCommand):
         problem = f"not supported: ranks that host and NDP share under the controller {standard.controller}"
         raise InputError(problem, key="dram.standard")
     geometry, device = machine.geometry, machine.device

@@ -9,7 +9,7 @@ from typing import Any, get_args
 from ndpsim.arguments import choice, instance, number, shown, text, whole_number
 from ndpsim.config import Dram, Hardware
 from ndpsim.dram.mapping import MAPPERS, Mapping, parse_mapping
-from ndpsim.dram.state import ControllerOptions
+from ndpsim.dram.state import WCK_MODES, ControllerOptions
 from ndpsim.errors import InputError
 from ndpsim.reported import text_table
 from ndpsim.simulate.lane import check_refresh
@@ -167,7 +167,7 @@ class Memory:
 def _checked(options: Any) -> ControllerOptions:
     """`options` with plain Python's words and numbers."""
     given = asdict(instance(options, "options", ControllerOptions))
-    for name, allowed in _CHOICES.items():
+    for name, allowed in (_CHOICES | {"wck": WCK_MODES}).items():
         given[name] = choice(given[name], name, allowed, name.replace("_", " "))
     for name in ("read_buffer", "write_buffer", "row_cap"):
         given[name] = whole_number(given[name], name, 1, _MAX_SLOTS)

@@ -141,6 +141,8 @@ def _check_commands(standard: Standard) -> None:
             _check_closes_first(standard, command, where)
         if command.ranks not in RANK_ORDERS:
             raise InputError(one_of(command.ranks, RANK_ORDERS, "order of ranks"), key=where)
+        if command.prepared_at not in ("", *standard.levels[:2]):
+            raise InputError(one_of(command.prepared_at, standard.levels[:2], "level"), key=where)
         for name in (command.completed_by, command.prepared_by):
             if name and name not in standard.names:
                 raise InputError(one_of(name, standard.names, "command"), key=where)

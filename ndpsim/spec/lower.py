@@ -26,6 +26,7 @@ __all__ = [
     "MOST_COMMANDS",
     "NEXT",
     "NO_RULE",
+    "PREPARED_AT",
     "PREPARED_BY",
     "PREVIOUS",
     "RANK_ORDER",
@@ -39,7 +40,7 @@ NO_RULE = -(1 << 40)
 
 # What `Tables.commands` has of a command; see `spec.standard.Command`. Other commands: -1 for none.
 SCOPE, CLOSES, IS_REFRESH, CLOSES_FIRST, INTERVAL, BUSY, BUS = range(7)
-RANK_ORDER, COMPLETED_BY, COMPLETE_WITHIN, PREPARED_BY, KEEPS_PREPARED = range(7, 12)
+RANK_ORDER, COMPLETED_BY, COMPLETE_WITHIN, PREPARED_BY, PREPARED_AT, KEEPS_PREPARED = range(7, 13)
 
 # What `Tables.windows` has of a rule that counts commands.
 LEVEL, PREVIOUS, LENGTH, NEXT, CLOCKS = range(5)
@@ -78,7 +79,8 @@ def _fields(device: Device, command: Command) -> list[int]:
     bus = list(dict.fromkeys(one.bus for one in standard.by_number)).index(command.bus)
     effects = [standard.scope_of(command), command.closes, command.refreshes, first, interval, busy, bus]
     order, prepared = RANK_ORDERS.index(command.ranks), device.clocks(command.keeps_prepared)
-    return [*effects, order, second, within, before, prepared]
+    level = standard.level_of(command.prepared_at) if command.prepared_at else 0
+    return [*effects, order, second, within, before, level, prepared]
 
 
 def lower(device: Device) -> Tables:

@@ -88,9 +88,9 @@ class Command:
     different buses do not wait for each other there.
     `ranks`: of the refresh of one bank, in which order ranks are refreshed (`RANK_ORDERS`).
     `completed_by`: the command that opens the row which this one names, `complete_within` clocks after it at
-    most. `prepared_by`: the command that has to come before this one where nothing `keeps_prepared` the data
-    bus: so many clocks after a read or write the next needs none.
-    Only the controllers that say so know these.
+    most. `prepared_by`: the command that has to come before this one, unless a read or write at the same node
+    of `prepared_at` came before it that `keeps_prepared` for so many clocks; what prepares keeps the command
+    bus so long for what it prepares. Only the controllers that say so know these.
     """
 
     name: str
@@ -109,6 +109,7 @@ class Command:
     completed_by: str = ""
     complete_within: str = ""
     prepared_by: str = ""
+    prepared_at: str = ""
     keeps_prepared: str = ""
 
 
@@ -155,8 +156,8 @@ def latency_terms(latency: str) -> list[tuple[int, str | int]]:
 class Organisation:
     """One device of a preset: density in Mb, data pins, and its banks, rows and columns.
 
-    `bankgroups` are those of a rank or, where ranks have stacks, of a stack. `ranks`: how many a channel of it
-    has, 0 where it has as many as there are devices for.
+    `bankgroups` are those of a rank or, where ranks have stacks, of a stack. `ranks`: how many a channel of
+    it has, 0 where it has as many as there are devices for.
     """
 
     density_mb: int
@@ -222,7 +223,7 @@ class ByRate:
 
 @dataclass(frozen=True)
 class ByDensity:
-    """Nanoseconds by the density of a device, or of each of its stacks, rounded up to clocks (tCK)."""
+    """Nanoseconds by the density of a device, or of a stack of it, rounded up to clocks of the tCK."""
 
     ns: Mapping[int, int]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ndpsim._jit import inlined
 from ndpsim.dram import step as one
@@ -22,7 +22,7 @@ class OneCommand(NamedTuple):
         return __name__
 
 
-def of() -> OneCommand:
+def of(options: Any) -> OneCommand:
     """The parameters."""
     return OneCommand()
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.caching import cached_by_identity
+from ndpsim.dram.controllers.one_command import OneCommand
 from ndpsim.dram.fast.fields import (
     BANKS_PER_GROUP,
     BANKS_PER_RANK,
@@ -116,7 +117,7 @@ def fits(tables: Tables, policy: Policy, with_sink: bool) -> bool:
 
 def chunks_needed(tables: Tables, policy: Policy, with_sink: bool) -> int:
     """Chunks that each queue needs; 0 if the fast controller cannot run such a channel."""
-    if not isinstance(policy.scheduler, FRFCFS) or policy.step.slots > 1:
+    if not isinstance(policy.scheduler, FRFCFS) or not isinstance(policy.step, OneCommand):
         return 0
     # Requests whose data nobody has room for may have to return to the read queue, one a bank.
     returning = tables.ranks * tables.bankgroups * tables.banks_per_group if with_sink else 0
