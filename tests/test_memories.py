@@ -11,13 +11,17 @@ import numpy as np
 import pytest
 import yaml
 
+from ndpsim.dram import sink, state
+from ndpsim.dram.engines import ScanController
 from ndpsim.dram.state import ControllerOptions
 from ndpsim.simulate import Memory, TraceResult, run_requests
-from ndpsim.traces import read_requests
+from ndpsim.simulate.lane import command_room, decode_commands, run_channel
+from ndpsim.spec import Device, lower, resolve
+from ndpsim.traces import CommandTrace, Requests, read_requests
 
 REFERENCE = Path(__file__).parents[1] / "validation" / "ramulator2" / "memories"
 CASES = sorted(REFERENCE.glob("*.yaml"))
-RUN = [case for case in CASES if case.stem.startswith(("gddr6", "lpddr5"))]
+RUN = [case for case in CASES if case.stem.startswith(("gddr6", "hbm3", "lpddr5"))]
 
 COUNTERS = ("row_hits", "row_misses", "row_conflicts", "reads_forwarded", "writes_coalesced")
 OF_LPDDR5 = ("cas_issued", "cas_skipped", "act2_deadline_forced", "act2_deferred")
@@ -58,6 +62,21 @@ def text_until(result: TraceResult, memory: Memory, clock: int) -> bytes:
         if line[0] <= clock:
             writer.writerow(line)
     return table.getvalue().encode()
+
+
+def commands_of(device: Device, places: list[tuple[int, int, int]], row: int, write: int) -> CommandTrace:
+    """The commands for requests to bank 0 of (rank, stack, bank group), one after the other."""
+    tables, policy = (
+        lower(device),
+        state.make_policy(ControllerOptions(refresh="none"), device.standard.controller),
+    )
+    rank, stack, group = np.array(places).T
+    number = np.arange(len(places))
+    groups, none = stack * (device.bankgroups // device.stacks) + group, np.zeros_like(number)
+    source = state.make_source(tables, rank, groups, none, none + row, number, none + write, number)
+    channel = ScanController(tables, policy)
+    commands = run_channel(channel, source, sink.null_sink(), command_room(), len(places))
+    return decode_commands(commands, tables, device.standard)
 
 
 def test_there_are_reference_cases():
@@ -102,3 +121,45 @@ def test_timings_and_sizes_are_those_of_the_reference(case):
 
 def test_what_the_fast_controller_runs_equals_the_general_one():
     run(REFERENCE / "gddr6_mixed_closedcap.yaml", exact_check=True)
+
+
+def test_stacks_of_a_pseudo_channel_bind_each_other_and_not_those_of_the_other():
+    device = resolve("HBM3", "HBM3_8Gb_8hi", "HBM3_6400Mbps", overrides={"nCCDR": 9, "nCCDS": 3})
+    place = {"row": 0, "write": 0}
+    # Pseudo-channel, stack and bank group of reads whose rows are open, and the ticks between them by hand.
+    for one, other, ticks in (
+        ((0, 0, 0), (0, 0, 1), 2 * 3),  # the same stack: nCCDS
+        ((0, 0, 0), (0, 1, 0), 2 * 9),  # the other: nCCDR
+        ((0, 0, 0), (1, 1, 0), 4),  # the other pseudo-channel: the row bus, 3 ticks an ACT, and rising edges
+        ((0, 0, 0), (0, 0, 0), 2 * 4),  # the same bank group: nCCDL
+    ):
+        trace = commands_of(device, [one, other] * 8, **place)
+        reads = trace.take(np.flatnonzero(trace.to_arrays()["command"] == "RD"))
+        assert (reads.clock % 2 == 1).all()
+        node = reads.rank * device.bankgroups + reads.bankgroup
+        apart = np.diff(reads.clock)[(np.diff(node) != 0) == (one != other)]
+        assert apart.min() == ticks, (one, other, reads)
+
+
+def test_rows_close_on_falling_edges_and_all_else_issues_on_rising_ones():
+    _, result, _ = run(REFERENCE / "hbm3_16hi_random_norefresh.yaml")
+    trace = result.command_traces[0]
+    names = trace.to_arrays()["command"]
+    falling = names[trace.clock % 2 == 0]
+    assert set(falling) == {"PREpb"}
+    assert 0.1 < len(falling) / (names == "PREpb").sum() < 0.9
+    _, count = np.unique(trace.clock, return_counts=True)
+    assert count.max() == 2
+
+
+def test_closed_rows_and_writes_do_not_lock_hbm3():
+    # The reference stops at request 2,463: an active request whose row was closed is never activated again.
+    rng = np.random.default_rng(7)
+    memory = Memory.named(
+        "HBM3", "HBM3_4Gb", "HBM3_6400Mbps", options=ControllerOptions(row_policy="closed-cap", row_cap=2)
+    )
+    address = (rng.integers(0, 16, 6000) << 20 | rng.integers(0, 64, 6000) << 5) % memory.capacity_bytes
+    requests = Requests.of(address, (rng.random(6000) < 0.3).astype(np.int64))
+    result = run_requests(requests, memory, record_commands=True)
+    moved = sum(result.commands.get(name, 0) for name in ("RD", "RDA", "WR", "WRA"))
+    assert moved + result.reads_forwarded + result.writes_coalesced == 6000

@@ -19,6 +19,7 @@ __all__ = [
     "CLOSES_FIRST",
     "COMPLETED_BY",
     "COMPLETE_WITHIN",
+    "CYCLES",
     "INTERVAL",
     "KEEPS_PREPARED",
     "LENGTH",
@@ -39,8 +40,8 @@ __all__ = [
 NO_RULE = -(1 << 40)
 
 # What `Tables.commands` has of a command; see `spec.standard.Command`. Other commands: -1 for none.
-SCOPE, CLOSES, IS_REFRESH, CLOSES_FIRST, INTERVAL, BUSY, BUS = range(7)
-RANK_ORDER, COMPLETED_BY, COMPLETE_WITHIN, PREPARED_BY, PREPARED_AT, KEEPS_PREPARED = range(7, 13)
+SCOPE, CLOSES, IS_REFRESH, CLOSES_FIRST, INTERVAL, BUSY, BUS, CYCLES, RANK_ORDER = range(9)
+COMPLETED_BY, COMPLETE_WITHIN, PREPARED_BY, PREPARED_AT, KEEPS_PREPARED = range(9, 14)
 
 # What `Tables.windows` has of a rule that counts commands.
 LEVEL, PREVIOUS, LENGTH, NEXT, CLOCKS = range(5)
@@ -77,10 +78,11 @@ def _fields(device: Device, command: Command) -> list[int]:
     first, second, before = (standard.names.index(name) if name else -1 for name in others)
     busy, within = device.clocks(command.busy), device.clocks(command.complete_within)
     bus = list(dict.fromkeys(one.bus for one in standard.by_number)).index(command.bus)
-    effects = [standard.scope_of(command), command.closes, command.refreshes, first, interval, busy, bus]
-    order, prepared = RANK_ORDERS.index(command.ranks), device.clocks(command.keeps_prepared)
+    effects = [standard.scope_of(command), command.closes, command.refreshes, first, interval, busy]
+    prepared = device.clocks(command.keeps_prepared)
     level = standard.level_of(command.prepared_at) if command.prepared_at else 0
-    return [*effects, order, second, within, before, level, prepared]
+    bus_and_order = [bus, command.cycles, RANK_ORDERS.index(command.ranks)]
+    return [*effects, *bus_and_order, second, within, before, level, prepared]
 
 
 def lower(device: Device) -> Tables:

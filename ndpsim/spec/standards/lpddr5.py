@@ -7,9 +7,9 @@ commands of both can be compared one by one, under its rules (`rules="reference"
   a write of another rank waits as if the read's latency came first.
 - The data clock (WCK) is one for all ranks, where each rank needs a CAS of its own; and a second half of
   an activation comes late where CAS comes more than a clock before its read or write (nCAS).
-- Each tREFIpb one bank of the channel is refreshed: a bank of two ranks every 15.6 us, where 3.9 us are asked.
-  JEDEC's REFpb takes a pair of banks and goes to every rank. Here it goes to every rank, to one bank, and
-  twice as often.
+- Each tREFIpb one bank of the channel is refreshed: a bank of two ranks every 15.6 us, where 3.9 us are
+  asked. JEDEC's REFpb takes a pair of banks and goes to every rank. Here it goes to every rank, to one bank,
+  and twice as often.
 - REFab follows PREab by tRPpb, not tRPab; no rule holds REFpb back behind an auto-precharge or PREab.
 
 All rows count from ACT1, as there. nFAW is four times nRRD and binds nothing.
