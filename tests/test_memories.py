@@ -11,13 +11,16 @@ import numpy as np
 import pytest
 import yaml
 
+from ndpsim.audit import check
+from ndpsim.config import load_hardware
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import ScanController
 from ndpsim.dram.state import ControllerOptions
+from ndpsim.errors import InputError
 from ndpsim.simulate import Memory, TraceResult, run_requests
 from ndpsim.simulate.lane import command_room, decode_commands, run_channel
 from ndpsim.spec import Device, lower, resolve
-from ndpsim.traces import CommandTrace, Requests, read_requests
+from ndpsim.traces import CommandTrace, Requests, read_commands, read_requests, write_commands
 
 REFERENCE = Path(__file__).parents[1] / "validation" / "ramulator2" / "memories"
 CASES = sorted(REFERENCE.glob("*.yaml"))
@@ -31,12 +34,12 @@ COLUMNS = {
 }
 
 
-def memory_of(facts: dict) -> Memory:
-    """The memory of a case, with the rules of the reference."""
+def memory_of(facts: dict, rules: str = "reference") -> Memory:
+    """The memory of a case."""
     names = ("scheduler", "row_policy", "row_cap", "refresh", "read_buffer", "write_buffer", "wck")
     options = ControllerOptions(**{name: facts[name] for name in names if name in facts})
     place = (facts[name] for name in ("standard", "org", "timing", "ranks", "overrides", "mapper"))
-    return Memory.named(*place, options=options, rules="reference")
+    return Memory.named(*place, options=options, rules=rules)
 
 
 def run(case: Path, exact_check: bool = False) -> tuple[dict, TraceResult, Memory]:
@@ -163,3 +166,139 @@ def test_closed_rows_and_writes_do_not_lock_hbm3():
     result = run_requests(requests, memory, record_commands=True)
     moved = sum(result.commands.get(name, 0) for name in ("RD", "RDA", "WR", "WRA"))
     assert moved + result.reads_forwarded + result.writes_coalesced == 6000
+
+
+# ---- The checker
+
+
+JUDGED = [
+    "gddr6_mixed_closedcap",
+    "hbm3_16hi_mixed_wr30_perbank",
+    "lpddr5_r2_mixed_wr30_perbank",
+    "lpddr5_r2_hot_wr50_rowhit",
+]
+
+
+@pytest.mark.parametrize("rules", ["standard", "reference"])
+@pytest.mark.parametrize("name", JUDGED)
+def test_what_is_run_is_legal(name, rules):
+    facts = yaml.safe_load((REFERENCE / f"{name}.yaml").read_text())
+    memory = memory_of(facts, rules)
+    result = run_requests(read_requests(REFERENCE / f"{name}.trace.gz"), memory, record_commands=True)
+    # The reference refreshes a bank of two ranks every 15.6 us instead of 3.9.
+    is_late = rules == "reference" and name == "lpddr5_r2_mixed_wr30_perbank"
+    report = check(result.command_traces[0], memory.device, facts["refresh"])
+    assert {one.rule for one in report.violations} == ({"refresh debt"} if is_late else set())
+    assert (report.tolerated_overlaps > 0) == (rules == "reference" and name.startswith("lpddr5"))
+
+
+def rules_broken(device: Device, *commands: tuple) -> list[str]:
+    """What commands break, each (clock, name, then rank, bank group, bank, row and column as far as not 0)."""
+    number = {name: place for place, name in enumerate(device.standard.names)}
+    lines = [(clock, number[name], *place, *(0,) * (5 - len(place))) for clock, name, *place in commands]
+    trace = CommandTrace.of(np.array(lines).T, device.standard.names)
+    return [one.rule for one in check(trace, device, "none").violations]
+
+
+def test_halves_of_an_activation_belong_together_and_come_in_time():
+    device = resolve("LPDDR5", "LPDDR5_16Gb_x16", "LPDDR5_6400")
+    first, second = ("ACT1", 0, 0, 0, 5, -1), ("ACT2", 0, 0, 0, 5, -1)
+    announced = (15, "CAS_RD", 0, 0, 0, -1, -1), (16, "RD", 0, 0, 0, 5, 3)
+    assert rules_broken(device, (1, *first), (9, *second), *announced) == []  # nAAD is 8
+    assert rules_broken(device, (1, *first), (10, *second), *announced) == ["second half"]
+    assert rules_broken(device, (1, *first), (2, "ACT2", 0, 0, 0, 6, -1)) == ["row state"]
+    assert rules_broken(device, (1, *second)) == ["row state"]
+    assert rules_broken(device, (1, *first), *announced)[-1:] == ["row state"]
+    assert rules_broken(device, (1, *first), (40, "PREpb", 0, 0, 0, -1, -1)) == ["row state"]
+    assert rules_broken(device, (1, *first), (2, *second), (60, *first)) == ["row state"]
+
+
+def test_a_read_is_announced_unless_the_data_clock_runs():
+    device = resolve("LPDDR5", "LPDDR5_16Gb_x16", "LPDDR5_6400", ranks=2)
+    opened = [
+        (clock + half, f"ACT{half}", rank, 0, 0, 5, -1) for clock, rank in ((1, 0), (8, 1)) for half in (1, 2)
+    ]
+    cas, read = ("CAS_RD", 0, 0, 0, -1, -1), ("RD", 0, 0, 0, 5, 3)
+    first = [*opened, (29, *cas), (30, *read)]
+    assert rules_broken(device, *first) == []
+    # The clock runs for nCL + nBL_min + nWCKPST, 20 clocks.
+    assert rules_broken(device, *first, (49, *read)) == []
+    assert rules_broken(device, *first, (50, *read)) == ["preparation"]
+    assert rules_broken(device, *first, (50, *cas), (51, *read)) == []
+    # Each rank has its own; in the reference there is one.
+    other = (40, "RD", 1, 0, 0, 5, 3)
+    assert rules_broken(device, *first, other) == ["preparation"]
+    assert (
+        rules_broken(resolve("LPDDR5", "LPDDR5_16Gb_x16", "LPDDR5_6400", 2, None, "reference"), *first, other)
+        == []
+    )
+    # A clock that always runs needs no command.
+    assert rules_broken(device, *opened, (30, *read), (200, *read)) == []
+
+
+def test_only_what_closes_rows_issues_on_a_falling_edge():
+    device = resolve("HBM3", "HBM3_4Gb", "HBM3_6400Mbps")
+    opened, read = (1, "ACT", 0, 0, 0, 5, -1), ("RD", 0, 0, 0, 5, 3)
+    closed = ("PREpb", 0, 0, 0, -1, -1)
+    assert rules_broken(device, opened, (65, *read), (100, *closed)) == []
+    assert rules_broken(device, opened, (66, *read)) == ["clock edge"]
+    # Data of the pseudo-channels are on pins of their own.
+    other = (5, "ACT", 1, 0, 0, 5, -1)
+    assert rules_broken(device, opened, other, (69, *read), (71, "RD", 1, 0, 0, 5, 3)) == []
+    assert rules_broken(device, opened, other, (69, *read), (70, "RD", 1, 0, 0, 5, 3)) == [
+        "clock edge",
+        "command bus",
+    ]
+    assert device.peak_gbps == pytest.approx(51.2)
+
+
+def test_files_have_the_levels_of_the_standard(tmp_path):
+    device = resolve("HBM3", "HBM3_16Gb_8hi", "HBM3_6400Mbps")
+    lines = [(1, "ACT", 1, 6, 2, 7, -1), (65, "RD", 1, 6, 2, 7, 3), (300, "PREab", 1, -1, -1, -1, -1)]
+    number = {name: place for place, name in enumerate(device.standard.names)}
+    columns = np.array([(clock, number[name], *place) for clock, name, *place in lines]).T
+    trace = CommandTrace.of(columns, device.standard.names)
+    write_commands(tmp_path / "c.csv", trace, device=device)
+    text = (tmp_path / "c.csv").read_text().splitlines()
+    assert text == [
+        ",".join(COLUMNS[5]),
+        "1,ACT,1,1,2,2,7,-1",
+        "65,RD,1,1,2,2,7,3",
+        "300,PREab,1,-1,-1,-1,-1,-1",
+    ]
+    assert read_commands(tmp_path / "c.csv", device) == trace
+    with pytest.raises(InputError, match="c.csv:1: the header must be clock,command,rank"):
+        read_commands(tmp_path / "c.csv")
+    # A stack that is not there is a violation, not another bank.
+    (tmp_path / "c.csv").write_text("\n".join([text[0], "1,ACT,1,2,2,2,7,-1", "9,ACT,1,0,4,2,7,-1"]))
+    report = check(read_commands(tmp_path / "c.csv", device), device)
+    assert [one.rule for one in report.violations] == ["coordinates", "coordinates"]
+
+
+@pytest.mark.parametrize("standard", ["GDDR6", "HBM3"])
+def test_a_memory_without_ranks_refuses_more_than_one(standard):
+    org, timing = (
+        ("GDDR6_8Gb_x8", "GDDR6_14000_1350mV_quad") if standard == "GDDR6" else ("HBM3_4Gb", "HBM3_6400Mbps")
+    )
+    with pytest.raises(InputError, match=f"^ranks: 2 is not 1: a channel of {standard} has no ranks$"):
+        resolve(standard, org, timing, 2)
+
+
+def test_what_a_memory_lacks_is_one_line():
+    def memory(*names, **options):
+        return Memory.named(*names, options=ControllerOptions(**options))
+
+    gddr6, hbm3 = ("GDDR6", "GDDR6_8Gb_x8", "GDDR6_14000_1350mV_quad"), ("HBM3", "HBM3_4Gb", "HBM3_6400Mbps")
+    with pytest.raises(InputError, match="^refresh: GDDR6 has no per-bank refresh$"):
+        memory(*gddr6, refresh="per-bank")
+    with pytest.raises(InputError, match="^refresh: HBM3 has no same-bank refresh$"):
+        memory(*hbm3, refresh="same-bank")
+    with pytest.raises(InputError, match="^wck: unknown wck 'off'"):
+        memory(*gddr6, wck="off")
+    with pytest.raises(InputError, match="^rules: unknown set of rules 'jedec'"):
+        resolve(*hbm3, rules="jedec")
+    with pytest.raises(InputError, match="^nREFI: 12480 clocks leave no time for 16 refreshes of a rank"):
+        Memory.named(*hbm3, overrides={"nRREFD": 400}, options=ControllerOptions(refresh="per-bank"))
+    changes = ["dram.standard=HBM3", "dram.org=HBM3_4Gb", "dram.timing=HBM3_6400Mbps", "dram.overrides={}"]
+    with pytest.raises(InputError, match="not supported: HBM3 on a DIMM, of which a channel is 2 lanes"):
+        load_hardware("edge", changes)

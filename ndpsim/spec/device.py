@@ -130,8 +130,9 @@ class Device:
 
     @property
     def peak_gbps(self) -> float:
-        """What the data bus carries at its limit, in GB/s (1e9 bytes a second)."""
-        return float(Fraction(self.burst_bytes, self.burst_clocks) / self.clock_ps * 1000)
+        """What the data buses carry at their limit, in GB/s (1e9 bytes a second)."""
+        moved = self.burst_bytes * (self.ranks if self.standard.own_data_buses else 1)
+        return float(Fraction(moved, self.burst_clocks) / self.clock_ps * 1000)
 
     def __repr__(self) -> str:
         timings = ("nCL", "nRCD", "nRP", "nRAS", "nRC", "nRFC", "nREFI")

@@ -27,6 +27,7 @@ __all__ = [
     "MOST_COMMANDS",
     "NEXT",
     "NO_RULE",
+    "ON_ANY_TICK",
     "PREPARED_AT",
     "PREPARED_BY",
     "PREVIOUS",
@@ -41,7 +42,7 @@ NO_RULE = -(1 << 40)
 
 # What `Tables.commands` has of a command; see `spec.standard.Command`. Other commands: -1 for none.
 SCOPE, CLOSES, IS_REFRESH, CLOSES_FIRST, INTERVAL, BUSY, BUS, CYCLES, RANK_ORDER = range(9)
-COMPLETED_BY, COMPLETE_WITHIN, PREPARED_BY, PREPARED_AT, KEEPS_PREPARED = range(9, 14)
+COMPLETED_BY, COMPLETE_WITHIN, PREPARED_BY, PREPARED_AT, KEEPS_PREPARED, ON_ANY_TICK = range(9, 15)
 
 # What `Tables.windows` has of a rule that counts commands.
 LEVEL, PREVIOUS, LENGTH, NEXT, CLOCKS = range(5)
@@ -82,7 +83,7 @@ def _fields(device: Device, command: Command) -> list[int]:
     prepared = device.clocks(command.keeps_prepared)
     level = standard.level_of(command.prepared_at) if command.prepared_at else 0
     bus_and_order = [bus, command.cycles, RANK_ORDERS.index(command.ranks)]
-    return [*effects, *bus_and_order, second, within, before, level, prepared]
+    return [*effects, *bus_and_order, second, within, before, level, prepared, command.on_any_tick]
 
 
 def lower(device: Device) -> Tables:

@@ -85,12 +85,12 @@ class Command:
     `interval`: how often the refresh falls due. `busy`: clocks after it for which nothing can be read from
     its rank. Both are sums of timings as a rule's `latency`.
     `cycles`: clocks (ticks, where a clock has several) for which it holds the command bus `bus`. Commands of
-    different buses do not wait for each other there.
-    `ranks`: of the refresh of one bank, in which order ranks are refreshed (`RANK_ORDERS`).
-    `completed_by`: the command that opens the row which this one names, `complete_within` clocks after it at
-    most. `prepared_by`: the command that has to come before this one, unless a read or write at the same node
-    of `prepared_at` came before it that `keeps_prepared` for so many clocks; what prepares keeps the command
-    bus so long for what it prepares. Only the controllers that say so know these.
+    different buses do not wait for each other there. `on_any_tick`: it may issue at every tick of a clock,
+    not only at the first. `ranks`: of the refresh of one bank, in which order ranks are refreshed
+    (`RANK_ORDERS`). `completed_by`: the command that opens the row which this one names, `complete_within`
+    clocks after it at most. `prepared_by`: the command that has to come before this one, unless a read or
+    write at the same node of `prepared_at` came before it that `keeps_prepared` for so many clocks; what
+    prepares keeps the command bus so long for what it prepares. Only the controllers that say so know these.
     """
 
     name: str
@@ -105,6 +105,7 @@ class Command:
     busy: str = ""
     cycles: int = 1
     bus: str = "command"
+    on_any_tick: bool = False
     ranks: str = "together"
     completed_by: str = ""
     complete_within: str = ""
@@ -265,7 +266,8 @@ class Standard:
     stand between ranks and bank groups.
     `transfers_per_clock`: on each data pin. `prefetch`: device columns in a burst. `channel_bits`: data pins
     of a channel (of a sub-channel or pseudo-channel). `burst`: the clocks of a burst on them, a sum of
-    timings. `ticks_per_clock`: commands come at whole ticks; timings are in clocks.
+    timings. `own_data_buses`: each rank has those pins to itself (a pseudo-channel). `ticks_per_clock`:
+    commands come at whole ticks, counted from 1; timings are in clocks.
     `speeds`: clock counts by preset, with `rate` in MT/s and `tCK_ps` rounded down to a whole ps. `derived`:
     what follows from them.
     `rules`: what the controllers obey, as the reference's do. `checked_rules`: what a trace must obey
@@ -292,6 +294,7 @@ class Standard:
     checked_rules: tuple[Rule, ...] = ()
     controller: str = "one-command"
     burst: str = "nBL"
+    own_data_buses: bool = False
     ticks_per_clock: int = 1
     reference: Mapping[str, Any] = field(default_factory=dict)
 

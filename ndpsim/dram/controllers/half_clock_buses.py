@@ -2,8 +2,8 @@
 
 On a rising edge, an odd tick, each bus may have a command, the column bus first; active requests, the head of
 the maintenance that waits, and the queue have their turns on each as in `one_command`. On a falling edge only
-the row bus may have one, and only one that closes rows. If it comes just behind the row command of a rising
-edge, it is for another rank or, where neither addresses a whole rank, for another bank.
+the row bus may have one, of those that may issue on any tick. If it comes just behind the row command of a
+rising edge, it is for another rank or, where neither addresses a whole rank, for another bank.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ndpsim.dram import step as one
 from ndpsim.dram.maintenance import own_place
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import BANK, PRIORITY, RANK, Policy
-from ndpsim.spec.lower import BUS, CLOSES, CYCLES, SCOPE
+from ndpsim.spec.lower import BUS, CYCLES, ON_ANY_TICK, SCOPE
 from ndpsim.spec.standard import ACTIVATE, ONE_BANK, READ
 
 __all__ = ["HalfClockBuses", "OfEdge", "of"]
@@ -127,7 +127,7 @@ def goes(scheduler, command):
     """Whether a command goes over this bus on this edge."""
     if scheduler.commands[command, BUS] != scheduler.bus:
         return False
-    return scheduler.is_falling == 0 or scheduler.commands[command, CLOSES] == 1
+    return scheduler.is_falling == 0 or scheduler.commands[command, ON_ANY_TICK] == 1
 
 
 @inlined

@@ -80,8 +80,8 @@ STANDARD = Standard(
     source="JESD238",
     commands=(
         Command("ACT", "bank", opens=True, cycles=3, bus="row"),
-        Command("PREpb", "bank", closes=True, bus="row"),
-        Command("PREab", "pseudochannel", closes=True, bus="row"),
+        Command("PREpb", "bank", closes=True, bus="row", on_any_tick=True),
+        Command("PREab", "pseudochannel", closes=True, bus="row", on_any_tick=True),
         Command("RD", "bank", reads=True, cycles=2, bus="column"),
         Command("WR", "bank", writes=True, cycles=2, bus="column"),
         Command("RDA", "bank", reads=True, closes=True, cycles=2, bus="column"),
@@ -121,6 +121,7 @@ STANDARD = Standard(
     max_postponed_refreshes=8,
     max_pulled_in_refreshes=8,
     controller="half-clock-buses",
+    own_data_buses=True,
     ticks_per_clock=2,
     reference=dict(rules=_RULES),
 )  # fmt: skip
