@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.dram import controller
+from ndpsim.dram.controllers.one_command import OneCommand
 from ndpsim.dram.fast import controller as fast_controller
 from ndpsim.dram.fast import state as fast
 from ndpsim.dram.fast.every_step import EveryStep
 from ndpsim.dram.fast.fast_forward import FastForward
-from ndpsim.dram.fast.fields import BANKS, SLOTS
+from ndpsim.dram.fast.fields import BANKS, CLASSES, SLOTS
 from ndpsim.dram.fast.transition_table import can_fast_forward, make_table, no_table
 from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.dram.sink import Sink
@@ -131,11 +132,13 @@ class FastController:
     ) -> None:
         self.tables, self._policy = tables, policy
         chunks = fast.chunks_needed(tables, policy, with_sink)
-        self._in_steps = chunks > 1 or policy.row_cap > 0
-        self._shape = fast.make_shape(tables, policy.rows, chunks)
+        self._in_steps = chunks > 1 or policy.row_cap > 0 or not isinstance(policy.step, OneCommand)
+        self._shape = fast.make_shape(tables, policy.rows, chunks, fast.step_on(policy, tables))
+        numbers = np.array(fast.command_numbers(tables))
+        self._numbers = None if (numbers[:CLASSES] == fast.COMMAND_OF_CLASS[:CLASSES]).all() else numbers
         self._state = fast.make_states(tables, policy, 1, chunks, schedule)[0]
         self.value, self.latencies = self._state["value"][:COUNTERS], np.zeros(latency_places, dtype=np.int64)
-        self.most_queued = 2 * chunks * SLOTS + BANKS
+        self.most_queued = 2 * chunks * SLOTS + BANKS + 1
         self._transition_tables: dict[tuple[int, ...], Ints] = {}  # by the shape and clocks of the sink
 
     @property
@@ -161,7 +164,12 @@ class FastController:
         else:
             skips = FastForward(self._table_for(source, sink, commands))
         work = self._policy, self._shape, self._state, self.latencies, source, sink, commands, skips
-        return int(run(*work, until_served, until_taken))
+        recorded = int(commands.length[0])
+        outcome = int(run(*work, until_served, until_taken))
+        if self._numbers is not None:
+            new = commands.entry[recorded : commands.length[0], 1]
+            new[:] = self._numbers[np.argsort(fast.COMMAND_OF_CLASS)[new]]
+        return outcome
 
     def _table_for(self, source: Source, sink: Sink, commands: Commands) -> Ints:
         """The transitions recorded so far with such a sink."""

@@ -160,6 +160,8 @@ def read_commands(path: str | os.PathLike[str], device: Device | None = None) ->
             commands than can be checked in the memory that may be taken (`limits.memory_limit`).
     """
     path, count = path_of(path, "path"), 0
+    if device is not None:
+        instance(device, "device", Device)
     pieces = [np.empty((len(HEADER), 0), dtype=np.int64)]
     for columns in _pieces(path, device):
         count += columns.shape[1]

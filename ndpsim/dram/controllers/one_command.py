@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from ndpsim._jit import inlined
 from ndpsim.dram import step as one
 from ndpsim.dram.sink import credit_clock
+from ndpsim.spec import Tables
 
 __all__ = ["OneCommand", "of"]
 
@@ -20,6 +21,10 @@ class OneCommand(NamedTuple):
     def parts() -> str:
         """The module of the parts of kernels."""
         return __name__
+
+    def on(self, tables: Tables) -> OneCommand:
+        """The parameters on the fast controller."""
+        return self
 
 
 def of(options: Any) -> OneCommand:

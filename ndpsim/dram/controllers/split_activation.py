@@ -9,10 +9,29 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ndpsim._jit import inlined
+from ndpsim._jit import inlined, outlined
 from ndpsim.dram import choosing
 from ndpsim.dram import step as one
 from ndpsim.dram.choosing import forget_all, forget_bank
+from ndpsim.dram.fast import step as fast
+from ndpsim.dram.fast.banks import activate_request, bank_bit, same_banks
+from ndpsim.dram.fast.chunk_points import chunk_at, chunks_in_use
+from ndpsim.dram.fast.fields import (
+    ACT,
+    ACTIVE_LISTS,
+    BANKS,
+    BANKS_PER_RANK,
+    BEFORE_RD,
+    OTHER_HALF,
+    PRE,
+    REFAB,
+    SLOTS,
+)
+from ndpsim.dram.fast.issue import bank_node, count_first, leave_queue, record_command
+from ndpsim.dram.fast.issue import count_command as count_fast
+from ndpsim.dram.fast.timing import propagate_activate
+from ndpsim.dram.fast.vectors import with_element
+from ndpsim.dram.fast.words import assume_nonnegative, lowest
 from ndpsim.dram.issuing import count_command, count_row, reads_or_writes
 from ndpsim.dram.maintenance import own_place
 from ndpsim.dram.queues import copy_entry, remove
@@ -32,10 +51,12 @@ from ndpsim.dram.state import (
     RANK,
     READS,
     ROW,
+    ROW_MISSES,
     WRITES,
     Policy,
 )
 from ndpsim.dram.timing import bank_ready_at, banks_of, note_timing
+from ndpsim.spec import NO_RULE, Tables
 from ndpsim.spec.lower import (
     COMPLETE_WITHIN,
     COMPLETED_BY,
@@ -44,7 +65,7 @@ from ndpsim.spec.lower import (
     PREPARED_BY,
     SCOPE,
 )
-from ndpsim.spec.standard import ACTIVATE, READ
+from ndpsim.spec.standard import ACTIVATE, READ, READ_AP, WRITE
 
 __all__ = ["COUNTED", "SplitActivation", "Unopened", "of"]
 
@@ -67,6 +88,44 @@ class SplitActivation(NamedTuple):
     slots: int = 1
     queues: int = 1
     words: int = 4 + 64
+
+    @staticmethod
+    def parts() -> str:
+        """The module of the parts of kernels."""
+        return __name__
+
+    def on(self, tables: Tables) -> OnFast | None:
+        """The parameters on the fast controller; None where rules bind its commands that a step does not."""
+        second = int(tables.commands[ACTIVATE, COMPLETED_BY])
+        before = [int(tables.commands[command, PREPARED_BY]) for command in (READ, WRITE)]
+        gap = tables.gap.copy()
+        for number, command in zip(before, (READ, WRITE), strict=True):
+            after = [command, command + READ_AP - READ]
+            if gap[3, number, after].max() > 1:
+                return None
+            gap[3, number, after] = NO_RULE
+        own = [second, *before]
+        if max(gap[:, own].max(), gap[:, :, own].max(), tables.sibling_gap[:, own].max()) > NO_RULE:
+            return None
+        return OnFast(
+            self.is_always_prepared,
+            int(tables.commands[ACTIVATE, COMPLETE_WITHIN]),
+            int(tables.commands[READ, PREPARED_AT] > 0),
+            int(tables.commands[READ, KEEPS_PREPARED]),
+            int(tables.commands[WRITE, KEEPS_PREPARED]),
+            max(1, *(int(tables.commands[number, KEEPS_PREPARED]) for number in before)),
+        )
+
+
+class OnFast(NamedTuple):
+    """The parameters on the fast controller, with what the tables say; times in clocks."""
+
+    is_always_prepared: int
+    within: int  # from the first half of an activation to the second
+    of_rank: int  # 1: each rank has a data clock of its own
+    keeps_reads: int  # for which the data clock runs on after a read
+    keeps_writes: int
+    reserved: int  # of the command bus for what is announced
 
     @staticmethod
     def parts() -> str:
@@ -104,7 +163,7 @@ def step(rules, tables, policy, channel, sink, commands, clock):
         value[_FORCED] += 1
         return True, FAR
     unopened = Policy(
-        Unopened(policy.scheduler, channel.size[_OPENING], keeps_maintenance(tables, channel)),
+        Unopened(policy.scheduler, channel.size[_OPENING], is_in_head(tables, channel)),
         policy.row_cap,
         policy.refresh,
         policy.read_slots,
@@ -135,7 +194,7 @@ def opens_from(tables, channel):
 
 
 @inlined
-def keeps_maintenance(tables, channel):
+def is_in_head(tables, channel):
     """Whether an activation has begun in a bank that the maintenance at the head of its queue addresses."""
     entry, size = channel.entry, channel.size
     if size[_OPENING] == 0 or size[PRIORITY] == 0:
@@ -246,6 +305,148 @@ def instead(rules, tables, channel, commands, queue, slot, command, clock):
         value[_DEFERRED] += 1
     else:
         announce(tables, channel, commands, queue, slot, command, clock)
+    return True
+
+
+# ---- The fast controller
+
+# Places in `opening`.
+_IS_OPENING, _BANK, _ROW, _REQUEST, _ARRIVED, _QUEUE_OF, _DUE_AT = range(7)
+
+# What is announced, as places in `announced`: the active list of the request, counted from 1, and its place;
+# or behind those lists its queue, and its number in the source.
+_WHERE, _WHICH = range(2)
+
+
+@inlined
+def step_alone(rules, policy, shape, state, latencies, source, sink, commands, credit, clock):
+    """See `fast.step`."""
+    value, where = state.value, state.announced[_WHERE] - 1
+    if where >= 0:
+        active_list, place, queue, slot = where, state.announced[_WHICH], 0, 0
+        if where >= ACTIVE_LISTS:
+            active_list, queue = -1, where - ACTIVE_LISTS
+            slot = slot_of(shape, state, queue, place)
+        state.announced[_WHERE] = 0
+        value[_ANNOUNCED] += 1
+        fast.issue_chosen(
+            policy, shape, state, latencies, source, sink, commands, active_list, place, queue, slot, clock
+        )
+        return fast.FROM_QUEUE, -1, -1, -1, -1, FAR, 0
+    if state.opening[_IS_OPENING] and state.opening[_DUE_AT] <= clock:
+        open_row(shape, state, commands, clock)
+        value[_FORCED] += 1
+        return fast.FROM_QUEUE, -1, -1, -1, -1, FAR, 0
+    outcome = fast.step(policy, shape, state, latencies, source, sink, commands, None, credit, 0, clock)
+    if outcome[0] == fast.NOWHERE and state.opening[_IS_OPENING]:
+        open_row(shape, state, commands, clock)
+        value[_DEFERRED] += 1
+        return fast.FROM_QUEUE, -1, -1, -1, -1, FAR, 0
+    return outcome
+
+
+@outlined
+def slot_of(shape, state, queue, request):
+    """The slot of a queued request; a queue may have been made compact since it was chosen."""
+    for number in range(chunks_in_use(shape.queues, state, queue)):
+        chunk = chunk_at(shape.queues, state, queue, number)
+        mask = state.used[chunk, queue]
+        while mask != 0:
+            slot = chunk * SLOTS + (lowest(mask) & SLOTS - 1)
+            if state.slot_request[queue, slot] == request:
+                return slot
+            mask &= mask - 1
+    return 0
+
+
+@inlined
+def count_and_record(shape, state, commands, command, bank, row, clock):
+    """Count a command to a bank and append it to the trace, when one is kept."""
+    count_fast(state, command, clock)
+    if commands.entry.shape[0] > 0:
+        record_command(commands, command, bank_node(shape, bank), row, -1, clock)
+
+
+@outlined
+def open_row(shape, state, commands, clock):
+    """See `complete`."""
+    opening = state.opening
+    bank, row, queue = (
+        assume_nonnegative(opening[_BANK]),
+        opening[_ROW],
+        assume_nonnegative(opening[_QUEUE_OF]),
+    )
+    count_and_record(shape, state, commands, OTHER_HALF, bank, row, clock)
+    state.value[OPEN_CLOCKS] -= clock
+    opening[_IS_OPENING] = 0
+    activate_request(shape.queues, state, queue, bank, row, opening[_REQUEST], opening[_ARRIVED])
+
+
+@inlined
+def barred(rules, state, slots_at):
+    """See `fast.controller_points`: no second activation."""
+    return with_element(slots_at, ACT, FAR if state.opening[_IS_OPENING] else 0)
+
+
+@inlined
+def is_busy(rules, state):
+    """See `fast.controller_points`."""
+    return state.opening[_IS_OPENING] + state.announced[_WHERE] != 0
+
+
+@inlined
+def keeps_maintenance(rules, shape, state):
+    """See `fast.controller_points`, and `is_in_head`."""
+    if state.opening[_IS_OPENING] == 0:
+        return False
+    bank, first = state.opening[_BANK], assume_nonnegative(state.pending_bank[0] & BANKS - 1)
+    if bank // BANKS_PER_RANK != first // BANKS_PER_RANK:
+        return False
+    return state.pending_class[0] == REFAB or same_banks(shape, first) & bank_bit(bank) != 0
+
+
+@inlined
+def prepare(rules, shape, state, commands, queue, bank, where, which, clock):
+    """See `instead`, of a column command."""
+    at = 1 + bank // BANKS_PER_RANK if rules.of_rank else 0
+    keeps = rules.keeps_writes if queue else rules.keeps_reads
+    opening = state.opening
+    if rules.is_always_prepared or clock < state.prepared_until[at]:
+        state.value[_UNANNOUNCED] += 1
+        state.prepared_until[at] = max(state.prepared_until[at], clock + keeps)
+        return False
+    if opening[_IS_OPENING] and opening[_DUE_AT] <= clock + rules.reserved:
+        open_row(shape, state, commands, clock)
+        state.value[_DEFERRED] += 1
+        return True
+    count_and_record(shape, state, commands, BEFORE_RD + queue, bank, -1, clock)
+    state.announced[_WHERE], state.announced[_WHICH] = where + 1, which
+    # What is announced issues in the next step.
+    state.prepared_until[at] = max(state.prepared_until[at], clock + 1 + keeps)
+    return True
+
+
+@inlined
+def instead_of_active(rules, shape, state, commands, active_list, place, bank, clock):
+    """See `fast.controller_points`."""
+    return prepare(rules, shape, state, commands, active_list & 1, bank, active_list, place, clock)
+
+
+@inlined
+def instead_of_queued(rules, shape, state, source, commands, queue, slot, command, bank, clock):
+    """See `fast.controller_points`."""
+    if command == PRE:
+        return False
+    request = state.slot_request[queue, slot]
+    if command != ACT:
+        return prepare(rules, shape, state, commands, queue, bank, ACTIVE_LISTS + queue, request, clock)
+    opening, row, arrived = state.opening, state.slot_row[queue, slot], state.slot_arrived[queue, slot]
+    count_and_record(shape, state, commands, ACT, bank, row, clock)
+    count_first(shape.queues, state, queue, slot, ROW_MISSES)
+    leave_queue(shape.queues, state, source, queue, slot, bank, arrived, clock)
+    propagate_activate(shape, state, bank, clock)
+    opening[_IS_OPENING], opening[_BANK], opening[_ROW], opening[_REQUEST] = 1, bank, row, request
+    opening[_ARRIVED], opening[_QUEUE_OF], opening[_DUE_AT] = arrived, queue, clock + rules.within
     return True
 
 

@@ -66,10 +66,12 @@ from ndpsim.dram.state import (
 __all__ = [
     "bank_node",
     "count_command",
+    "count_first",
     "is_full",
     "issue_active",
     "issue_maintenance",
     "issue_queued",
+    "leave_queue",
     "record_command",
 ]
 

@@ -28,11 +28,21 @@ from ndpsim.dram.fast.fields import (
 from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.dram.row_policies import row_policy
 from ndpsim.dram.schedulers.FRFCFS import FRFCFS
-from ndpsim.dram.state import OPEN_CLOCKS, Policy, put_schedule, schedule_of
+from ndpsim.dram.state import OPEN_CLOCKS, Policy, put_schedule, refreshed, schedule_of
 from ndpsim.spec import NO_RULE, Tables
-from ndpsim.spec.lower import BUSY, CLOCKS, CLOSES_FIRST, NEXT, PREVIOUS, SCOPE
+from ndpsim.spec.lower import (
+    BUSY,
+    CLOCKS,
+    CLOSES_FIRST,
+    COMPLETED_BY,
+    NEXT,
+    PREPARED_BY,
+    PREVIOUS,
+    SCOPE,
+)
 from ndpsim.spec.standard import (
     ACTIVATE,
+    ONE_BANK,
     PRECHARGE,
     READ,
     READ_AP,
@@ -50,19 +60,22 @@ __all__ = [
     "Shape",
     "chunks_needed",
     "clocks_until_closed",
+    "command_numbers",
     "fits",
     "issued_commands",
     "make_shape",
     "make_states",
     "open_banks",
     "open_row",
+    "step_on",
 ]
 
 Ints = NDArray[np.int64]
 Records = NDArray[Any]
 
-# The numbers of PREAB, REFAB, PRESB and REFSB are those of a standard that has them, see `chunks_needed`.
-COMMAND_OF_CLASS = ACTIVATE, PRECHARGE, READ, WRITE, 6, 7, 8, 9, READ_AP, WRITE_AP
+# The numbers of PREAB, REFAB, PRESB and REFSB are those of a standard that has them, see `chunks_needed`; the
+# last are no numbers, see `command_numbers`.
+COMMAND_OF_CLASS = ACTIVATE, PRECHARGE, READ, WRITE, 6, 7, 8, 9, READ_AP, WRITE_AP, 10, 11, 12
 
 
 _FOUR = [1, ACTIVATE, 4, ACTIVATE]  # the window of activations (tFAW)
@@ -104,6 +117,8 @@ class Shape(NamedTuple):
     refresh_cycles: int
     queues: OneChunk | Chunks
     rows: Any
+    groups_at_once: int = 0  # of PRESB and REFSB
+    step: Any = OneCommand()
 
 
 class OneRank(Shape):
@@ -111,13 +126,19 @@ class OneRank(Shape):
 
 
 def fits(tables: Tables, policy: Policy, with_sink: bool) -> bool:
-    """Whether the fast controller can run such a channel with open rows and queues of one chunk."""
-    return policy.row_cap == 0 and chunks_needed(tables, policy, with_sink) == 1
+    """Whether such a channel can run with open rows, queues of one chunk and the usual commands."""
+    usual = isinstance(policy.step, OneCommand) and _usual(tables, schedule_of(tables, policy))
+    return usual and policy.row_cap == 0 and chunks_needed(tables, policy, with_sink) == 1
+
+
+def _usual(tables: Tables, schedule: Schedule) -> bool:
+    """Whether all commands have the numbers of `COMMAND_OF_CLASS`."""
+    return not any(tables.commands[turn.command, SCOPE] == ONE_BANK for turn in schedule.turns)
 
 
 def chunks_needed(tables: Tables, policy: Policy, with_sink: bool) -> int:
     """Chunks that each queue needs; 0 if the fast controller cannot run such a channel."""
-    if not isinstance(policy.scheduler, FRFCFS) or not isinstance(policy.step, OneCommand):
+    if not isinstance(policy.scheduler, FRFCFS) or step_on(policy, tables) is None:
         return 0
     # Requests whose data nobody has room for may have to return to the read queue, one a bank.
     returning = tables.ranks * tables.bankgroups * tables.banks_per_group if with_sink else 0
@@ -131,8 +152,9 @@ def chunks_needed(tables: Tables, policy: Policy, with_sink: bool) -> int:
 
 def _fits_classes(tables: Tables, schedule: Schedule) -> bool:
     """Whether all that may issue has a class, and all that binds it a place in the state."""
-    of_classes = [(SAME_BANKS, REFSB, PRESB), (WHOLE_RANK, REFAB, PREAB)]
-    known = [[scope, COMMAND_OF_CLASS[one], COMMAND_OF_CLASS[other]] for scope, one, other in of_classes]
+    numbers = command_numbers(tables)
+    of_classes = [(SAME_BANKS, REFSB, PRESB), (ONE_BANK, REFSB, PRESB), (WHOLE_RANK, REFAB, PREAB)]
+    known = [[scope, numbers[one], numbers[other]] for scope, one, other in of_classes]
     asked = [
         [int(tables.commands[n, SCOPE]), n, int(tables.commands[n, CLOSES_FIRST])]
         for n in {turn.command for turn in schedule.turns}
@@ -142,13 +164,41 @@ def _fits_classes(tables: Tables, schedule: Schedule) -> bool:
     return (
         windows.tolist() in ([], [_FOUR])
         and all(one in known for one in asked)
+        and not any(_binds_groups(tables, one[1]) for one in asked)
         and not tables.binds_siblings[2:].any()
         and tables.groups_per_stack == 0
         and len(schedule.turns) <= MOST_TURNS
     )
 
 
-def make_shape(tables: Tables, rows: Any = None, chunks: int = 1) -> Shape:
+def _binds_groups(tables: Tables, command: int) -> bool:
+    """Whether a rule within a bank group binds a command, or what comes after it."""
+    return bool(max(tables.gap[2, command].max(), tables.gap[2, :, command].max()) > NO_RULE)
+
+
+def step_on(policy: Policy, tables: Tables) -> Any:
+    """What the controller of the standard does in a fast step, None if there is no such step."""
+    on = getattr(policy.step, "on", None)
+    if on is None or (policy.row_cap > 0 and not isinstance(policy.step, OneCommand)):
+        return None
+    return on(tables)
+
+
+def command_numbers(tables: Tables) -> list[int]:
+    """By class the number of its command, -1 where there is none.
+
+    Where a standard refreshes one bank, and not one of every group, REFSB is that, with PRE before it.
+    """
+    numbers = list(COMMAND_OF_CLASS)
+    refreshes = refreshed(tables).commands
+    if SAME_BANKS not in refreshes and ONE_BANK in refreshes:
+        numbers[PRESB], numbers[REFSB] = PRECHARGE, refreshes[ONE_BANK][0]
+    others = (ACTIVATE, COMPLETED_BY), (READ, PREPARED_BY), (WRITE, PREPARED_BY)
+    numbers[CLASSES:] = [int(tables.commands[command, by]) for command, by in others]
+    return numbers
+
+
+def make_shape(tables: Tables, rows: Any = None, chunks: int = 1, step: Any = None) -> Shape:
     """The shape of a channel with these tables."""
     kind = OneRank if tables.ranks == 1 else Shape
     busy = tables.commands[COMMAND_OF_CLASS[REFAB] :, BUSY]
@@ -165,23 +215,22 @@ def make_shape(tables: Tables, rows: Any = None, chunks: int = 1) -> Shape:
         refresh_cycles=int(busy[0]) if len(busy) else 0,
         queues=ONE_CHUNK if chunks == 1 else Chunks(chunks),
         rows=row_policy("open", 0) if rows is None else rows,
+        groups_at_once=tables.bankgroups if SAME_BANKS in refreshed(tables).commands else 1,
+        step=OneCommand() if step is None else step,
     )
 
 
 @cached_by_identity(16)
 def _distances(tables: Tables) -> dict[str, Ints]:
     """The fields of a record that hold distances, int64[previous class, next class]."""
-    of_classes = {}
+    of_classes, numbers = {}, command_numbers(tables)[:CLASSES]
     for name, gap in (
         ("same_rank", np.maximum(tables.gap[0], tables.gap[1])),
         ("other_rank", np.maximum(tables.gap[0], tables.sibling_gap[1])),
         ("same_group", tables.gap[2]),
         ("same_bank", tables.gap[3]),
     ):
-        of_commands = np.full((CLASSES, CLASSES), NO_RULE)
-        known = min(CLASSES, len(gap))
-        of_commands[:known, :known] = gap[:known, :known]
-        of_classes[name] = of_commands[np.ix_(COMMAND_OF_CLASS, COMMAND_OF_CLASS[:TIMED_CLASSES])]
+        of_classes[name] = gap[np.ix_(numbers, numbers[:TIMED_CLASSES])]
     return of_classes
 
 
@@ -194,12 +243,24 @@ def make_states(
     """
     states = make_records(count, 1 if chunks == 1 else MOST_CHUNKS)
     due = schedule_of(tables, policy) if schedule is None else schedule
-    put_schedule(states["value"][0], due, np.argsort(COMMAND_OF_CLASS).tolist())
+    numbers = command_numbers(tables)[: REFSB + 1]
+    of_command = [numbers.index(n) if n in numbers else 0 for n in range(len(tables.commands))]
+    put_schedule(states["value"][0], _of_places(tables, due), of_command)
     states["value"][1:] = states["value"][0]
     for name, distances in _distances(tables).items():
         states[name] = distances
     states["chunk_order"] = np.arange(MOST_CHUNKS)
     return states
+
+
+def _of_places(tables: Tables, schedule: Schedule) -> Schedule:
+    """A schedule whose turns of one bank number it as `fields` does."""
+    if not schedule.turns or tables.commands[schedule.turns[0].command, SCOPE] != ONE_BANK:
+        return schedule
+    places = (divmod(turn.bank, tables.banks_per_group) for turn in schedule.turns)
+    banks = [group * BANKS_PER_GROUP + bank for group, bank in places]
+    turns = (turn._replace(bank=bank) for turn, bank in zip(schedule.turns, banks, strict=True))
+    return schedule._replace(turns=tuple(turns))
 
 
 def open_banks(state: Any) -> int:
@@ -222,7 +283,9 @@ def open_row(state: Any, rank: int, bankgroup: int, bank: int, row: int, clock: 
 
 def issued_commands(states: Any, tables: Tables) -> Ints:
     """int64[..., command]: commands issued by one channel, or by each of several."""
-    of_class = states["issued"][..., :CLASSES]
-    issued = np.zeros((*of_class.shape[:-1], max(CLASSES, len(tables.commands))), dtype=np.int64)
-    issued[..., list(COMMAND_OF_CLASS)] = of_class
-    return issued[..., : len(tables.commands)]
+    of_class = states["issued"]
+    issued = np.zeros((*of_class.shape[:-1], len(tables.commands)), dtype=np.int64)
+    for one, number in enumerate(command_numbers(tables)):
+        if 0 <= number < len(tables.commands):
+            issued[..., number] += of_class[..., one]
+    return issued

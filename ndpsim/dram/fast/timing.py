@@ -84,7 +84,7 @@ def propagate_in_same_banks(shape, state, command, first, clock):
     """A command's distances within one bank of every group of a rank."""
     first, command = assume_nonnegative(first), assume_nonnegative(command)
     state.last_command[first // BANKS_PER_RANK] = clock
-    for group in range(shape.bankgroups):
+    for group in range(shape.groups_at_once):
         bank = assume_nonnegative(first + group * BANKS_PER_GROUP)
         raise_times(state.bank_ready, bank, state.same_bank, command, clock)
 

@@ -1,0 +1,40 @@
+"""Where the fast step asks the controller of the standard: each function is that of its module if it has one.
+
+What stands here is for one command a clock.
+"""
+
+from __future__ import annotations
+
+from ndpsim._jit import overridable
+
+__all__ = ["barred", "instead_of_active", "instead_of_queued", "is_busy", "keeps_maintenance"]
+
+
+@overridable
+def barred(rules, state, slots_at):
+    """The clocks, by class, before which no queued request can issue, as far as sink and controller go."""
+    return slots_at
+
+
+@overridable
+def is_busy(rules, state):
+    """Whether the next step has something to issue that no queue and no list shows."""
+    return False
+
+
+@overridable
+def keeps_maintenance(rules, shape, state):
+    """Whether the first maintenance has to wait for such."""
+    return False
+
+
+@overridable
+def instead_of_active(rules, shape, state, commands, active_list, place, bank, clock):
+    """Whether something else is issued than the column command of an active request."""
+    return False
+
+
+@overridable
+def instead_of_queued(rules, shape, state, source, commands, queue, slot, command, bank, clock):
+    """Whether something else is issued than the command of a queued request."""
+    return False
