@@ -139,8 +139,9 @@ def _apply_xors(mapping: Mapping, bits: dict[str, int], fields: dict[str, Ints])
         low = taken if xor.low is None else xor.low
         room = max(0, bits[xor.target] - xor.at)
         count = room if xor.count is None else min(xor.count, room)
-        fields[xor.target] ^= ((fields[xor.source] >> low) & ((1 << count) - 1)) << xor.at
         taken = low + count
+        if count > 0:
+            fields[xor.target] ^= ((fields[xor.source] >> low) & ((1 << count) - 1)) << xor.at
 
 
 def map_addresses(addresses: Ints, mapping: Mapping, device: Device, channels: int = 1) -> Coordinates:
@@ -161,9 +162,13 @@ def map_addresses(addresses: Ints, mapping: Mapping, device: Device, channels: i
     fields = {name: np.zeros(len(addresses), dtype=np.int64) for name in bits}
     for name, wanted in with_channel_lowest(mapping).order:
         take = left[name] if wanted is None else min(wanted, left[name])
+        if take == 0:
+            continue
         fields[name] |= (rest & ((1 << take) - 1)) << (bits[name] - left[name])
         left[name] -= take
         rest = rest >> take
     _apply_xors(mapping, bits, fields)
-    fields["bankgroup"] |= fields.pop("stack") << bits["bankgroup"]
+    stack = fields.pop("stack")
+    if bits["stack"] > 0:
+        fields["bankgroup"] |= stack << bits["bankgroup"]
     return Coordinates(**fields)

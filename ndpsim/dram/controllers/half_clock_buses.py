@@ -16,11 +16,28 @@ from numpy.typing import NDArray
 from ndpsim._jit import inlined
 from ndpsim.dram import choosing
 from ndpsim.dram import step as one
+from ndpsim.dram.fast import step as fast
+from ndpsim.dram.fast.fields import (
+    ACT,
+    BANKS,
+    BANKS_PER_GROUP,
+    BANKS_PER_RANK,
+    GROUPS_PER_RANK,
+    PRE,
+    PREAB,
+    RD,
+    REFAB,
+    REFSB,
+    WR,
+)
+from ndpsim.dram.fast.vectors import raise_times, with_element
+from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.maintenance import own_place
 from ndpsim.dram.sink import credit_clock
-from ndpsim.dram.state import BANK, PRIORITY, RANK, Policy
-from ndpsim.spec.lower import BUS, CYCLES, ON_ANY_TICK, SCOPE
-from ndpsim.spec.standard import ACTIVATE, ONE_BANK, READ
+from ndpsim.dram.state import BANK, FAR, PRIORITY, RANK, Policy
+from ndpsim.spec import Tables
+from ndpsim.spec.lower import BUS, CLOSES, CYCLES, ON_ANY_TICK, SCOPE
+from ndpsim.spec.standard import ACTIVATE, ONE_BANK, PRECHARGE, READ, READ_AP, WRITE, WRITE_AP
 
 __all__ = ["HalfClockBuses", "OfEdge", "of"]
 
@@ -35,6 +52,37 @@ class HalfClockBuses(NamedTuple):
 
     slots: int = 2
     words: int = 4
+
+    @staticmethod
+    def parts() -> str:
+        """The module of the parts of kernels."""
+        return __name__
+
+    def on(self, tables: Tables) -> OnFast | None:
+        """The parameters on the fast controller; None where commands differ from HBM's in buses or length."""
+        row_bus, column_bus = tables.commands[ACTIVATE, BUS], tables.commands[READ, BUS]
+        columns = np.isin(np.arange(len(tables.commands)), (READ, WRITE, READ_AP, WRITE_AP))
+        rows = ~columns & (np.arange(len(tables.commands)) != ACTIVATE)
+        edges = tables.commands[:, CLOSES] & ~columns
+        alike = (
+            (tables.commands[columns, BUS] == column_bus).all()
+            and (tables.commands[~columns, BUS] == row_bus).all()
+            and len(set(tables.commands[rows, CYCLES].tolist())) == 1
+            and (tables.commands[:, ON_ANY_TICK] == edges).all()
+        )
+        if not alike or row_bus == column_bus:
+            return None
+        cycles = int(tables.commands[ACTIVATE, CYCLES]), int(tables.commands[PRECHARGE, CYCLES])
+        return OnFast(tables.bankgroups, tables.groups_per_stack, *cycles)
+
+
+class OnFast(NamedTuple):
+    """The parameters on the fast controller, with what the tables say."""
+
+    bankgroups: int  # of a rank
+    groups_per_stack: int
+    activate_cycles: int  # for which ACT holds the row bus,
+    other_cycles: int  # and what else goes over it
 
     @staticmethod
     def parts() -> str:
@@ -111,6 +159,89 @@ def turn(rules, tables, policy, channel, sink, commands, bus, is_falling, clock)
 def is_kept(rank, bank, of_rank, of_bank):
     """Whether what has to wait, a bank of a rank or all of it, is this bank."""
     return rank == of_rank and (bank == _NONE or bank == of_bank)
+
+
+# ---- The fast controller
+
+# Places in `turn`: whose turn it is, and when; the last row command of a rising edge: its clock, rank, and bank,
+# -1 for all of them, and the clocks that it takes.
+_WHOSE, _CLOCK_NOW, _AT, _OF_RANK, _OF_BANK, _LENGTH = range(6)
+_OF_COLUMNS, _OF_ROWS, _FALLING = range(3)
+
+
+@inlined
+def step_alone(rules, policy, shape, state, latencies, source, sink, commands, credit, clock):
+    """See `fast.step`."""
+    whose = state.turn
+    whose[_CLOCK_NOW] = clock
+    if clock % 2 == 0:
+        whose[_WHOSE] = _FALLING
+        return fast.step_of_others(
+            policy, shape, state, latencies, source, sink, commands, None, credit, 0, 0, clock
+        )
+    whose[_WHOSE] = _OF_COLUMNS
+    columns = fast.step(policy, shape, state, latencies, source, sink, commands, None, credit, 0, clock)
+    whose[_WHOSE] = _OF_ROWS
+    credit = credit_clock(sink)
+    rows = fast.step_of_others(
+        policy, shape, state, latencies, source, sink, commands, None, credit, 0, 0, clock
+    )
+    if rows[0] == fast.NOWHERE:
+        return columns if columns[0] != fast.NOWHERE else rows
+    command, bank = rows[1], rows[2]
+    whose[_AT], whose[_OF_RANK] = clock, bank // BANKS_PER_RANK
+    whose[_OF_BANK] = -1 if command == PREAB or command == REFAB else bank
+    whose[_LENGTH] = rules.activate_cycles if command == ACT else rules.other_cycles
+    return rows
+
+
+@inlined
+def barred(rules, state, slots_at):
+    """See `fast.controller_points`: what goes over the other bus, or not on a falling edge."""
+    if state.turn[_WHOSE] == _OF_COLUMNS:
+        return with_element(with_element(slots_at, ACT, FAR), PRE, FAR)
+    at = with_element(with_element(slots_at, RD, FAR), WR, FAR)
+    return with_element(at, ACT, FAR if state.turn[_WHOSE] == _FALLING else 0)
+
+
+@inlined
+def is_just_behind(state, rank, bank):
+    """Whether a bank, or a rank whose first it is, must not have a command just behind the last to rows."""
+    turn = state.turn
+    if turn[_WHOSE] != _FALLING or turn[_CLOCK_NOW] - turn[_AT] != turn[_LENGTH]:
+        return False
+    return turn[_OF_RANK] == rank and (turn[_OF_BANK] < 0 or turn[_OF_BANK] == bank)
+
+
+@inlined
+def avoids(rules, state, bank):
+    """See `fast.controller_points`."""
+    return is_just_behind(state, bank // BANKS_PER_RANK, bank)
+
+
+@inlined
+def keeps_maintenance(rules, shape, state, command):
+    """See `fast.controller_points`: it goes over the row bus, and on a falling edge only what closes rows."""
+    if state.turn[_WHOSE] != _FALLING:
+        return state.turn[_WHOSE] == _OF_COLUMNS
+    first = assume_nonnegative(state.pending_bank[0] & BANKS - 1)
+    if command == REFAB or command == REFSB:
+        return True
+    # To a whole rank there is no bank that it must avoid.
+    bank = -2 if command == PREAB else first
+    return is_just_behind(state, first // BANKS_PER_RANK, bank)
+
+
+@inlined
+def propagate_to_stacks(rules, state, command, bank, clock):
+    """See `fast.controller_points`."""
+    command, group = assume_nonnegative(command), bank // BANKS_PER_GROUP % GROUPS_PER_RANK
+    first = assume_nonnegative(bank // BANKS_PER_RANK * GROUPS_PER_RANK)
+    for other in range(rules.bankgroups):
+        if other // rules.groups_per_stack == group // rules.groups_per_stack:
+            raise_times(state.group_ready, first + other, state.same_stack, command, clock)
+        else:
+            raise_times(state.group_ready, first + other, state.other_stack, command, clock)
 
 
 # ---- See `choosing`

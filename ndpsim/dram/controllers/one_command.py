@@ -22,9 +22,9 @@ class OneCommand(NamedTuple):
         """The module of the parts of kernels."""
         return __name__
 
-    def on(self, tables: Tables) -> OneCommand:
-        """The parameters on the fast controller."""
-        return self
+    def on(self, tables: Tables) -> OneCommand | None:
+        """The parameters on the fast controller, which knows no stacks here."""
+        return None if tables.groups_per_stack else self
 
 
 def of(options: Any) -> OneCommand:

@@ -105,7 +105,10 @@ class SplitActivation(NamedTuple):
                 return None
             gap[3, number, after] = NO_RULE
         own = [second, *before]
-        if max(gap[:, own].max(), gap[:, :, own].max(), tables.sibling_gap[:, own].max()) > NO_RULE:
+        if (
+            tables.groups_per_stack
+            or max(gap[:, own].max(), gap[:, :, own].max(), tables.sibling_gap[:, own].max()) > NO_RULE
+        ):
             return None
         return OnFast(
             self.is_always_prepared,
@@ -395,7 +398,7 @@ def is_busy(rules, state):
 
 
 @inlined
-def keeps_maintenance(rules, shape, state):
+def keeps_maintenance(rules, shape, state, command):
     """See `fast.controller_points`, and `is_in_head`."""
     if state.opening[_IS_OPENING] == 0:
         return False

@@ -6,7 +6,7 @@ from ndpsim._jit import inlined, outlined
 from ndpsim.dram.fast.banks import active_bank, bank_bit, same_banks
 from ndpsim.dram.fast.blocking import is_blocked
 from ndpsim.dram.fast.chunk_points import chunk_at, chunks_in_use, chunks_with
-from ndpsim.dram.fast.controller_points import barred, is_busy
+from ndpsim.dram.fast.controller_points import avoids, barred, is_busy
 from ndpsim.dram.fast.fields import (
     ACT,
     BANKS,
@@ -344,6 +344,8 @@ def choose_queued(policy, shape, state, queue, credit, blocking, clock):
                 passed = state.of_bank[chunk, queue, bank]
                 blocked |= passed
                 ranks |= 1 << rank
+            elif avoids(shape.step, state, bank):
+                passed = state.of_bank[chunk, queue, bank]
             elif command == PRE and also_pinned(shape.rows, shape, state, rank) & bank_bit(bank) != 0:
                 passed = waiting_for(state, queue, chunk, wait_row(queue, rank), PRE, bank)
             else:

@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from ndpsim._jit import overridable
 
-__all__ = ["barred", "instead_of_active", "instead_of_queued", "is_busy", "keeps_maintenance"]
+__all__ = [
+    "avoids",
+    "barred",
+    "instead_of_active",
+    "instead_of_queued",
+    "is_busy",
+    "keeps_maintenance",
+    "propagate_to_stacks",
+]
 
 
 @overridable
@@ -23,9 +31,20 @@ def is_busy(rules, state):
 
 
 @overridable
-def keeps_maintenance(rules, shape, state):
-    """Whether the first maintenance has to wait for such."""
+def keeps_maintenance(rules, shape, state, command):
+    """Whether this command of the first maintenance has to wait for the controller."""
     return False
+
+
+@overridable
+def avoids(rules, state, bank):
+    """Whether a queued request for a bank has to."""
+    return False
+
+
+@overridable
+def propagate_to_stacks(rules, state, command, bank, clock):
+    """The distances of a command to the bank's stack and to others."""
 
 
 @overridable

@@ -173,6 +173,9 @@ FIELDS = (
         FAR,
     ),
     # ---- What controllers of some standards remember, see `dram.controllers`
+    Field("same_stack", (CLASSES, TIMED_CLASSES), CONSTANT, "distances to the same stack"),
+    Field("other_stack", (CLASSES, TIMED_CLASSES), CONSTANT, "to the other stacks of the rank"),
+    Field("turn", (6,), CONSTANT, "the bus and the edge whose turn it is, and the last command to rows"),
     Field("opening", (8,), CONSTANT, "the request whose activation has begun"),
     Field("announced", (2,), CONSTANT, "the request whose RD or WR comes next"),
     Field("prepared_until", (1 + RANKS,), CONSTANT, "the clock until which RD and WR need no announcing"),

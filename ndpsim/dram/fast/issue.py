@@ -86,8 +86,8 @@ def bank_node(shape, bank):
 
 @inlined
 def is_full(commands):
-    """Whether a trace is kept and has no room for another command."""
-    return 0 < commands.entry.shape[0] == commands.length[0]
+    """Whether a trace is kept and has no room for the commands of another step, two at most."""
+    return 0 < commands.entry.shape[0] <= commands.length[0] + 1
 
 
 @outlined

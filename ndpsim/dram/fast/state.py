@@ -47,6 +47,7 @@ from ndpsim.spec.standard import (
     READ,
     READ_AP,
     SAME_BANKS,
+    STACK,
     WHOLE_RANK,
     WRITE,
     WRITE_AP,
@@ -165,8 +166,7 @@ def _fits_classes(tables: Tables, schedule: Schedule) -> bool:
         windows.tolist() in ([], [_FOUR])
         and all(one in known for one in asked)
         and not any(_binds_groups(tables, one[1]) for one in asked)
-        and not tables.binds_siblings[2:].any()
-        and tables.groups_per_stack == 0
+        and not tables.binds_siblings[2:STACK].any()
         and len(schedule.turns) <= MOST_TURNS
     )
 
@@ -229,6 +229,8 @@ def _distances(tables: Tables) -> dict[str, Ints]:
         ("other_rank", np.maximum(tables.gap[0], tables.sibling_gap[1])),
         ("same_group", tables.gap[2]),
         ("same_bank", tables.gap[3]),
+        ("same_stack", tables.gap[STACK]),
+        ("other_stack", tables.sibling_gap[STACK]),
     ):
         of_classes[name] = gap[np.ix_(numbers, numbers[:TIMED_CLASSES])]
     return of_classes

@@ -23,7 +23,16 @@ from ndpsim.dram.fast.slots import slot_bank
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.state import FAR, WRITE_MODE
 
-__all__ = ["FROM_ACTIVE", "FROM_MAINTENANCE", "FROM_QUEUE", "NOWHERE", "issue_chosen", "step", "step_alone"]
+__all__ = [
+    "FROM_ACTIVE",
+    "FROM_MAINTENANCE",
+    "FROM_QUEUE",
+    "NOWHERE",
+    "issue_chosen",
+    "step",
+    "step_alone",
+    "step_of_others",
+]
 
 # Where a command comes from.
 NOWHERE, FROM_ACTIVE, FROM_MAINTENANCE, FROM_QUEUE = range(4)
@@ -76,14 +85,35 @@ def step(policy, shape, state, latencies, source, sink, commands, blocking, cred
         return FROM_ACTIVE, command, bank, row, request, FAR, blocked_ranks
     # What is blocked now does not say when another request of its list will be ready.
     delay_active(state, blocked, later)
-    blocked_ranks = ranks_of_lists(shape, blocked)
+    return step_of_others(
+        policy,
+        shape,
+        state,
+        latencies,
+        source,
+        sink,
+        commands,
+        blocking,
+        credit,
+        other_credit,
+        blocked,
+        clock,
+    )
+
+
+@inlined
+def step_of_others(
+    policy, shape, state, latencies, source, sink, commands, blocking, credit, other_credit, blocked, clock
+):
+    """As `step`, where no active request issues its command; blocked: lists of those that are blocked."""
+    rows, blocked_ranks = shape.rows, ranks_of_lists(shape, blocked)
     if state.pending_size > 0:
         bank, command, ready_at = assume_nonnegative(state.pending_bank[0] & BANKS - 1), _NONE, FAR
         if is_bus_taken(blocking, bank // BANKS_PER_RANK):
             blocked_ranks |= 1 << bank // BANKS_PER_RANK
         else:
             command, ready_at = choose_maintenance(shape, state, credit, other_credit, clock)
-            if keeps_maintenance(shape.step, shape, state):
+            if keeps_maintenance(shape.step, shape, state, command):
                 command = _NONE
         next_ready = min(ready_at, active_next_ready(shape, state, credit))
         delay_active(state, blocked, clock)

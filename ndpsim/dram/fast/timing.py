@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ndpsim._jit import inlined
+from ndpsim.dram.fast.controller_points import propagate_to_stacks
 from ndpsim.dram.fast.fields import ACT, BANKS_PER_GROUP, BANKS_PER_RANK
 from ndpsim.dram.fast.vectors import filled, larger, raise_times, set_vector, vector_at, with_element
 from ndpsim.dram.fast.words import assume_nonnegative, ranks_of
@@ -50,6 +51,7 @@ def propagate_bank(shape, state, command, bank, clock):
     """All distances of a command to one bank."""
     propagate_to_ranks(shape, state, command, bank // BANKS_PER_RANK, clock)
     propagate_in_bank(state, command, bank, clock)
+    propagate_to_stacks(shape.step, state, command, bank, clock)
 
 
 @inlined
