@@ -163,8 +163,8 @@ def is_kept(rank, bank, of_rank, of_bank):
 
 # ---- The fast controller
 
-# Places in `turn`: whose turn it is, and when; the last row command of a rising edge: its clock, rank, and bank,
-# -1 for all of them, and the clocks that it takes.
+# Places in `turn`: whose turn it is, and when; the last row command of a rising edge: its clock, rank and bank
+# (-1: all of them), and the clocks that it takes.
 _WHOSE, _CLOCK_NOW, _AT, _OF_RANK, _OF_BANK, _LENGTH = range(6)
 _OF_COLUMNS, _OF_ROWS, _FALLING = range(3)
 
