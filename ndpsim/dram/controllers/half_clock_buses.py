@@ -163,7 +163,7 @@ def is_kept(rank, bank, of_rank, of_bank):
 
 # ---- The fast controller
 
-# Places in `turn`: whose turn it is, and when; the last row command of a rising edge: its clock, rank and bank
+# Places in `turn`: whose turn it is, and when; the last row command of a rising edge: its clock, rank, bank
 # (-1: all of them), and the clocks that it takes.
 _WHOSE, _CLOCK_NOW, _AT, _OF_RANK, _OF_BANK, _LENGTH = range(6)
 _OF_COLUMNS, _OF_ROWS, _FALLING = range(3)
@@ -174,25 +174,37 @@ def step_alone(rules, policy, shape, state, latencies, source, sink, commands, c
     """See `fast.step`."""
     whose = state.turn
     whose[_CLOCK_NOW] = clock
-    if clock % 2 == 0:
-        whose[_WHOSE] = _FALLING
-        return fast.step_of_others(
-            policy, shape, state, latencies, source, sink, commands, None, credit, 0, 0, clock
+    issued, next_ready, request = fast.NOWHERE, FAR, -1
+    for each in range(
+        _FALLING if clock % 2 == 0 else _OF_COLUMNS, _FALLING + 1 if clock % 2 == 0 else _FALLING
+    ):
+        whose[_WHOSE] = each
+        credit = credit_clock(sink)
+        origin, command, bank, _, of_turn, next_ready, _ = fast.step(
+            policy, shape, state, latencies, source, sink, commands, None, credit, 0, clock
         )
-    whose[_WHOSE] = _OF_COLUMNS
-    columns = fast.step(policy, shape, state, latencies, source, sink, commands, None, credit, 0, clock)
-    whose[_WHOSE] = _OF_ROWS
-    credit = credit_clock(sink)
-    rows = fast.step_of_others(
-        policy, shape, state, latencies, source, sink, commands, None, credit, 0, 0, clock
-    )
-    if rows[0] == fast.NOWHERE:
-        return columns if columns[0] != fast.NOWHERE else rows
-    command, bank = rows[1], rows[2]
-    whose[_AT], whose[_OF_RANK] = clock, bank // BANKS_PER_RANK
-    whose[_OF_BANK] = -1 if command == PREAB or command == REFAB else bank
-    whose[_LENGTH] = rules.activate_cycles if command == ACT else rules.other_cycles
-    return rows
+        if origin == fast.NOWHERE:
+            continue
+        issued, request = origin, of_turn
+        if each == _OF_ROWS:
+            whose[_AT], whose[_OF_RANK] = clock, bank // BANKS_PER_RANK
+            whose[_OF_BANK] = -1 if command == PREAB or command == REFAB else bank
+            whose[_LENGTH] = rules.activate_cycles if command == ACT else rules.other_cycles
+    return issued, -1, -1, -1, request, next_ready, 0
+
+
+@inlined
+def skips_active(rules, state, lacks_rows):
+    """See `fast.controller_points`: they have column commands, but for those whose row was closed."""
+    return state.turn[_WHOSE] != _OF_COLUMNS and not lacks_rows
+
+
+@inlined
+def allows(rules, state, command):
+    """See `fast.controller_points`."""
+    if command == ACT:
+        return state.turn[_WHOSE] == _OF_ROWS
+    return state.turn[_WHOSE] == _OF_COLUMNS
 
 
 @inlined

@@ -14,7 +14,7 @@ from ndpsim.dram import choosing
 from ndpsim.dram import step as one
 from ndpsim.dram.choosing import forget_all, forget_bank
 from ndpsim.dram.fast import step as fast
-from ndpsim.dram.fast.banks import activate_request, bank_bit, same_banks
+from ndpsim.dram.fast.banks import activate_request, bank_bit, leave_active_queue, same_banks
 from ndpsim.dram.fast.chunk_points import chunk_at, chunks_in_use
 from ndpsim.dram.fast.fields import (
     ACT,
@@ -29,6 +29,7 @@ from ndpsim.dram.fast.fields import (
 )
 from ndpsim.dram.fast.issue import bank_node, count_first, leave_queue, record_command
 from ndpsim.dram.fast.issue import count_command as count_fast
+from ndpsim.dram.fast.row_policy_points import record_activated
 from ndpsim.dram.fast.timing import propagate_activate
 from ndpsim.dram.fast.vectors import with_element
 from ndpsim.dram.fast.words import assume_nonnegative, lowest
@@ -52,6 +53,7 @@ from ndpsim.dram.state import (
     READS,
     ROW,
     ROW_MISSES,
+    ROW_SHIFT,
     WRITES,
     Policy,
 )
@@ -330,11 +332,11 @@ def step_alone(rules, policy, shape, state, latencies, source, sink, commands, c
         if where >= ACTIVE_LISTS:
             active_list, queue = -1, where - ACTIVE_LISTS
             slot = slot_of(shape, state, queue, place)
-        state.announced[_WHERE] = 0
         value[_ANNOUNCED] += 1
         fast.issue_chosen(
             policy, shape, state, latencies, source, sink, commands, active_list, place, queue, slot, clock
         )
+        state.announced[_WHERE] = 0
         return fast.FROM_QUEUE, -1, -1, -1, -1, FAR, 0
     if state.opening[_IS_OPENING] and state.opening[_DUE_AT] <= clock:
         open_row(shape, state, commands, clock)
@@ -382,6 +384,7 @@ def open_row(shape, state, commands, clock):
     count_and_record(shape, state, commands, OTHER_HALF, bank, row, clock)
     state.value[OPEN_CLOCKS] -= clock
     opening[_IS_OPENING] = 0
+    record_activated(shape.rows, state, bank)
     activate_request(shape.queues, state, queue, bank, row, opening[_REQUEST], opening[_ARRIVED])
 
 
@@ -430,9 +433,28 @@ def prepare(rules, shape, state, commands, queue, bank, where, which, clock):
 
 
 @inlined
-def instead_of_active(rules, shape, state, commands, active_list, place, bank, clock):
+def instead_of_active(rules, shape, state, source, commands, active_list, place, bank, clock):
     """See `fast.controller_points`."""
-    return prepare(rules, shape, state, commands, active_list & 1, bank, active_list, place, clock)
+    if state.open_row[bank] >= 0:
+        return prepare(rules, shape, state, commands, active_list & 1, bank, active_list, place, clock)
+    # Its row was closed: it is active again when the row is open, and its bank counted twice from now on.
+    request, arrived = state.active_request[bank], state.active_arrived[bank]
+    row = source.place[assume_nonnegative(request)] >> ROW_SHIFT
+    leave_active_queue(state, active_list, place)
+    state.pinned_banks[bank // BANKS_PER_RANK] &= ~bank_bit(bank)
+    state.reactivated[bank // BANKS_PER_RANK] |= bank_bit(bank)
+    begin_opening(rules, shape, state, commands, active_list & 1, bank, row, request, arrived, clock)
+    return True
+
+
+@inlined
+def begin_opening(rules, shape, state, commands, queue, bank, row, request, arrived, clock):
+    """See `begin`."""
+    opening = state.opening
+    count_and_record(shape, state, commands, ACT, bank, row, clock)
+    propagate_activate(shape, state, bank, clock)
+    opening[_IS_OPENING], opening[_BANK], opening[_ROW], opening[_REQUEST] = 1, bank, row, request
+    opening[_ARRIVED], opening[_QUEUE_OF], opening[_DUE_AT] = arrived, queue, clock + rules.within
 
 
 @inlined
@@ -443,14 +465,23 @@ def instead_of_queued(rules, shape, state, source, commands, queue, slot, comman
     request = state.slot_request[queue, slot]
     if command != ACT:
         return prepare(rules, shape, state, commands, queue, bank, ACTIVE_LISTS + queue, request, clock)
-    opening, row, arrived = state.opening, state.slot_row[queue, slot], state.slot_arrived[queue, slot]
-    count_and_record(shape, state, commands, ACT, bank, row, clock)
+    row, arrived = state.slot_row[queue, slot], state.slot_arrived[queue, slot]
     count_first(shape.queues, state, queue, slot, ROW_MISSES)
     leave_queue(shape.queues, state, source, queue, slot, bank, arrived, clock)
-    propagate_activate(shape, state, bank, clock)
-    opening[_IS_OPENING], opening[_BANK], opening[_ROW], opening[_REQUEST] = 1, bank, row, request
-    opening[_ARRIVED], opening[_QUEUE_OF], opening[_DUE_AT] = arrived, queue, clock + rules.within
+    begin_opening(rules, shape, state, commands, queue, bank, row, request, arrived, clock)
     return True
+
+
+@inlined
+def allows(rules, state, command):
+    """See `fast.controller_points`."""
+    return command != ACT or state.opening[_IS_OPENING] == 0
+
+
+@inlined
+def may_close(rules, state):
+    """See `fast.controller_points`: not what was announced."""
+    return state.announced[_WHERE] == 0
 
 
 # ---- See `choosing`

@@ -8,13 +8,16 @@ from __future__ import annotations
 from ndpsim._jit import overridable
 
 __all__ = [
+    "allows",
     "avoids",
     "barred",
     "instead_of_active",
     "instead_of_queued",
     "is_busy",
     "keeps_maintenance",
+    "may_close",
     "propagate_to_stacks",
+    "skips_active",
 ]
 
 
@@ -48,7 +51,25 @@ def propagate_to_stacks(rules, state, command, bank, clock):
 
 
 @overridable
-def instead_of_active(rules, shape, state, commands, active_list, place, bank, clock):
+def skips_active(rules, state, lacks_rows):
+    """Whether no active request can issue now; lacks_rows: see `row_policy_points`."""
+    return False
+
+
+@overridable
+def allows(rules, state, command):
+    """Whether a command of an active request can issue now, where the row of one was closed."""
+    return True
+
+
+@overridable
+def may_close(rules, state):
+    """Whether a column command may become that with auto-precharge."""
+    return True
+
+
+@overridable
+def instead_of_active(rules, shape, state, source, commands, active_list, place, bank, clock):
     """Whether something else is issued than the column command of an active request."""
     return False
 

@@ -15,6 +15,7 @@ from ndpsim.dram.fast.banks import (
     same_banks,
 )
 from ndpsim.dram.fast.chunk_points import chunk_of, recheck_conflicts
+from ndpsim.dram.fast.controller_points import may_close
 from ndpsim.dram.fast.fields import (
     ACT,
     BANKS,
@@ -130,7 +131,9 @@ def record_read(shape, state, latencies, sink, bank, request, arrived, clock):
 @inlined
 def issue_column(shape, state, latencies, source, sink, commands, queue, bank, row, request, arrived, clock):
     """RD or WR, or that with auto-precharge; returns which."""
-    command = column_class(shape.rows, state, RD + queue, bank)
+    command = RD + queue
+    if may_close(shape.step, state):
+        command = column_class(shape.rows, state, command, bank)
     if queue == READS:
         record_read(shape, state, latencies, sink, bank, request, arrived, clock)
     propagate_bank(shape, state, command, bank, clock)

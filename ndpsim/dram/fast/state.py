@@ -179,9 +179,7 @@ def _binds_groups(tables: Tables, command: int) -> bool:
 def step_on(policy: Policy, tables: Tables) -> Any:
     """What the controller of the standard does in a fast step, None if there is no such step."""
     on = getattr(policy.step, "on", None)
-    if on is None or (policy.row_cap > 0 and not isinstance(policy.step, OneCommand)):
-        return None
-    return on(tables)
+    return None if on is None else on(tables)
 
 
 def command_numbers(tables: Tables) -> list[int]:

@@ -15,7 +15,12 @@ from ndpsim.dram.fast.choose import (
     next_ready_of,
     ranks_of_lists,
 )
-from ndpsim.dram.fast.controller_points import instead_of_active, instead_of_queued, keeps_maintenance
+from ndpsim.dram.fast.controller_points import (
+    instead_of_active,
+    instead_of_queued,
+    keeps_maintenance,
+    skips_active,
+)
 from ndpsim.dram.fast.fields import ACT, BANKS, BANKS_PER_RANK, RD
 from ndpsim.dram.fast.issue import issue_active, issue_maintenance, issue_queued
 from ndpsim.dram.fast.row_policy_points import lacks_rows
@@ -31,7 +36,6 @@ __all__ = [
     "issue_chosen",
     "step",
     "step_alone",
-    "step_of_others",
 ]
 
 # Where a command comes from.
@@ -72,11 +76,13 @@ def step(policy, shape, state, latencies, source, sink, commands, blocking, cred
         the ranks on which one is blocked.
     """
     rows = shape.rows
-    active_list, place, blocked, later = choose_first_active(rows, shape, state, credit, blocking, clock)
+    active_list, place, blocked, later = -1, 0, 0, FAR
+    if not skips_active(shape.step, state, lacks_rows(rows, shape, state)):
+        active_list, place, blocked, later = choose_first_active(rows, shape, state, credit, blocking, clock)
     if active_list >= 0:
         bank = assume_nonnegative(active_bank(state, active_list, place))
         row, request = state.open_row[bank], state.active_request[bank]
-        if not instead_of_active(shape.step, shape, state, commands, active_list, place, bank, clock):
+        if not instead_of_active(shape.step, shape, state, source, commands, active_list, place, bank, clock):
             issue_first_active(
                 rows, shape, state, latencies, source, sink, commands, active_list, place, clock
             )
@@ -85,28 +91,7 @@ def step(policy, shape, state, latencies, source, sink, commands, blocking, cred
         return FROM_ACTIVE, command, bank, row, request, FAR, blocked_ranks
     # What is blocked now does not say when another request of its list will be ready.
     delay_active(state, blocked, later)
-    return step_of_others(
-        policy,
-        shape,
-        state,
-        latencies,
-        source,
-        sink,
-        commands,
-        blocking,
-        credit,
-        other_credit,
-        blocked,
-        clock,
-    )
-
-
-@inlined
-def step_of_others(
-    policy, shape, state, latencies, source, sink, commands, blocking, credit, other_credit, blocked, clock
-):
-    """As `step`, where no active request issues its command; blocked: lists of those that are blocked."""
-    rows, blocked_ranks = shape.rows, ranks_of_lists(shape, blocked)
+    blocked_ranks = ranks_of_lists(shape, blocked)
     if state.pending_size > 0:
         bank, command, ready_at = assume_nonnegative(state.pending_bank[0] & BANKS - 1), _NONE, FAR
         if is_bus_taken(blocking, bank // BANKS_PER_RANK):
