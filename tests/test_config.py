@@ -396,7 +396,7 @@ def test_set_that_is_no_yaml(write: Write) -> None:
         (
             "standard: DDR5",
             "standard: DDR6",
-            "5: dram.standard: unknown standard 'DDR6'; did you mean 'DDR5'?",
+            "5: dram.standard: unknown standard 'DDR6'; did you mean 'GDDR6'?",
         ),
         (
             "DDR5_16Gb_x8",

@@ -13,11 +13,12 @@ from ndpsim.errors import InputError
 from ndpsim.layout import BITS, Interleaving, LaneShare, Region, WeightFormat, expert_regions
 from ndpsim.spec import Device, resolve, standards
 
-DEVICES = [
+CHANNELS = [
     resolve(name, org, next(iter(standard.speeds)))
     for name, standard in standards().items()
     for org in standard.organisations
 ]
+DEVICES = [device for device in CHANNELS if device.ranks == 1]  # that can be a lane
 DDR5 = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
 
 devices = st.sampled_from(DEVICES)

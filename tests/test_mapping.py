@@ -180,7 +180,7 @@ def test_a_mapping_of_words_is_the_mapping_it_says():
         ["column:2", "rank", "bankgroup", "bank", "column", "row"],
         {"rank": ["column:0"], "bankgroup": ["column:1-3"], "bank": ["column:4-5"]},
     )
-    built_in = Mapping(MAPPERS["MOP4CLXOR"].order, MAPPERS["MOP4CLXOR"].xor[:3])
+    built_in = Mapping(MAPPERS["MOP4CLXOR"].order, MAPPERS["MOP4CLXOR"].xor[:4])
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", ranks=2)
     addresses = np.random.default_rng(1).integers(0, device.capacity_bytes, 5000)
     for one, other in zip(

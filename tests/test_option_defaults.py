@@ -77,6 +77,7 @@ def stated_defaults(command: str) -> dict[str, str]:
 SHAPE = ("--shape", "384,320")
 HOST = (*SHAPE, "--host-traffic", "12")
 GROUPED = (*SHAPE, "--bits", "4", "--group-size", "64")
+LPDDR5 = ("dram", "requests", "--standard", "LPDDR5", "--org", "LPDDR5_16Gb_x16", "--timing", "LPDDR5_6400")
 MOVED = ("relayout", "--shape", "128,32", "--set", "dimm.count=4", "--set", "host.channels=2")
 
 # Of each command, the call beside which an option is tried, its stated default, and another value.
@@ -110,6 +111,8 @@ TRIED: dict[str, list[tuple[tuple[str, ...], str, str, str]]] = {
         (("dram", "requests"), "--org", "DDR5_16Gb_x8", "DDR5_32Gb_x8"),
         (("dram", "requests"), "--timing", "DDR5_4800AN", "DDR5_4800BN"),
         (("dram", "requests"), "--ranks", "1", "2"),
+        ((*LPDDR5, "--ranks", "2"), "--rules", "standard", "reference"),
+        (LPDDR5, "--wck", "need-sync", "always-on"),
         (("dram", "requests"), "--channels", "1", "2"),
         (("dram", "requests"), "--mapper", "RoBaRaCoCh", "MOP4CLXOR"),
         (("dram", "requests"), "--scheduler", "FRFCFS", "FRFCFS-RowHit"),

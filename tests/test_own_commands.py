@@ -220,13 +220,12 @@ def test_a_standard_with_commands_of_its_own_runs_legally(ranks, row_policy, ref
     moved = sum(counts.get(one.name, 0) for one in device.standard.commands if one.reads or one.writes)
     assert moved > 2900  # all but those that others stand for
     assert ("GET-SHUT" in counts) == (row_policy == "closed-cap")
-    # The fast controller runs what has a kind, with the same commands; the other runs what has not.
+    # The fast controller runs it with the same commands.
     chosen = make_controller(lower(device), state.make_policy(state.ControllerOptions(**options)))
-    assert type(chosen) is (ScanController if refresh == "per-bank" else FastController)
-    if refresh != "per-bank":
-        fast, other = run(FastController, device, **options)
-        assert other == trace
-        assert compare_channels(fast, channel) == []
+    assert type(chosen) is FastController
+    fast, other = run(FastController, device, **options)
+    assert other == trace
+    assert compare_channels(fast, channel) == []
 
 
 @pytest.mark.parametrize("refresh", ["per-bank", "all-bank"])

@@ -178,6 +178,7 @@ _CHANNEL = {
     "org": but(),
     "timing": but(),
     "ranks": [*_COUNT, 65],
+    "rules": but(),
     "overrides": [*but(None, {}), {"nCL": 0}, {"nCL": True}, {"nCL": "40"}, {3: 40}, {"nCLL": 40}],
 }
 
@@ -375,6 +376,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "write_buffer": _COUNT,
             "channels": _COUNT,
             "wrap": _FLAG,
+            "wck": but(),
             "record_commands": _FLAG,
             "exact_check": _FLAG,
             "cache": _FLAG,
@@ -432,7 +434,11 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "buses": but(None),
         },
     ),
-    "read_commands": (ndpsim.read_commands, {}, {"path": [*but("nonsense", LONG), "a\0b", 3]}),
+    "read_commands": (
+        ndpsim.read_commands,
+        {"path": "nonsense"},
+        {"path": [*but("nonsense", LONG), "a\0b", 3], "device": but(None)},
+    ),
     "read_requests": (
         ndpsim.read_requests,
         {"path": "nothing"},

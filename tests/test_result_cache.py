@@ -241,6 +241,8 @@ _TABLE: dict[str, dict[str, list[Any]]] = {
         "write_buffer": [4],
         "channels": [2],
         "wrap": [True],
+        "rules": ["reference"],
+        "wck": ["always-on"],
     },
 }
 _WITH: dict[tuple[str, str], dict[str, Any]] = {

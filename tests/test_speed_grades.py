@@ -117,7 +117,7 @@ def test_a_sweep_over_grades_compares_presets(caplog):
 @pytest.mark.parametrize("standard", sorted(standards()))
 def test_the_clock_that_is_shown_is_the_one_that_is_simulated(standard, show):
     for grade, speed in standards()[standard].speeds.items():
-        period = Fraction(2_000_000, speed["rate"])
+        period = Fraction(1_000_000 * standards()[standard].transfers_per_clock, speed["rate"])
         (line,) = (line for line in show("timing", grade).out.splitlines() if line.startswith("tCK_ps "))
         assert Fraction(line.split()[1]) == period
         assert json.loads(show("timing", grade, "--json", "-").out)["tCK_ps"] == float(period)

@@ -13,7 +13,7 @@ from ndpsim.audit.kernels import Rules, find_early, find_row_faults
 from ndpsim.audit.report import Violation
 from ndpsim.spec import Device, Rule, Standard
 from ndpsim.spec.checking import check_rule
-from ndpsim.spec.standard import ONE_BANK, SAME_BANKS, WHOLE_RANK, latency_terms
+from ndpsim.spec.standard import ONE_BANK, SAME_BANKS, WHOLE_RANK
 from ndpsim.traces import HEADER, CommandTrace
 
 __all__ = [
@@ -39,13 +39,14 @@ class Kinds(NamedTuple):
     """The commands of a standard by number."""
 
     names: tuple[str, ...]
-    opens: NDArray[np.int64]
+    opens: NDArray[np.int64]  # the row of a bank; 2: half, 3: the other half
     closes: NDArray[np.int64]
     reads: NDArray[np.int64]
     writes: NDArray[np.int64]
     refreshes: NDArray[np.int64]
     scope: NDArray[np.int64]
     cycles: NDArray[np.int64]  # clocks on its command bus
+    on_any_tick: NDArray[np.int64]
     bus: NDArray[np.int64]
     addressed: NDArray[np.bool_]  # [command, coordinate]
 
@@ -62,16 +63,21 @@ def kinds_of(standard: Standard) -> Kinds:
         name: _flags(getattr(one, name) for one in commands)
         for name in ("opens", "closes", "reads", "writes", "refreshes")
     }
+    for first in commands:
+        if first.completed_by:
+            effects["opens"][standard.names.index(first.name)] = 2
+            effects["opens"][standard.names.index(first.completed_by)] = 3
     scope = _flags(standard.scope_of(one) for one in commands)
     buses = list(dict.fromkeys(one.bus for one in commands))
     to_column = effects["reads"] | effects["writes"]
-    to_row = effects["opens"] | to_column
-    addressed = (scope >= 0, scope == ONE_BANK, scope != WHOLE_RANK, to_row == 1, to_column == 1)
+    to_row = (effects["opens"] > 0) | (to_column == 1)
+    addressed = (scope >= 0, scope == ONE_BANK, scope != WHOLE_RANK, to_row, to_column == 1)
     return Kinds(
         names=standard.names,
         **effects,
         scope=scope,
         cycles=_flags(one.cycles for one in commands),
+        on_any_tick=_flags(one.on_any_tick for one in commands),
         bus=_flags(buses.index(one.bus) for one in commands),
         addressed=np.stack(addressed, axis=1),
     )
@@ -234,6 +240,18 @@ def _command_bus(case: Case) -> Found:
     return Found(len(found), first)
 
 
+def _ticks(case: Case) -> Found:
+    """A command comes at the first tick of a clock, unless it may come at any."""
+    ticks, clock = case.device.standard.ticks_per_clock, case.part.clock
+    late = (clock - 1) % ticks
+    places = np.flatnonzero((late > 0) & (case.kinds.on_any_tick[case.part.command] == 0))
+    first = []
+    for place in places[: case.limit].tolist():
+        detail = f"{counted(int(late[place]), 'tick')} into a clock of {ticks}"
+        first.append(Finding(case.origin(place), "clock edge", 0, detail))
+    return Found(len(places), first)
+
+
 def _overlaps(start: NDArray[np.int64], length: int) -> NDArray[np.int64]:
     """The pairs of bursts that overlap, as rows (earlier, later) in the order of the trace, by the later."""
     order = np.argsort(start, kind="stable")
@@ -257,13 +275,16 @@ def _data_bus(case: Case) -> Found:
     commands, so that with nCL > nCWL + nCS the write's data meet the read's. The timing check holds such
     pairs to tCS.
     """
-    timings, length = case.device.timings, case.device.timings["nBL"]
+    device, length = case.device, case.device.burst_clocks
     reads, writes = case.kinds.reads, case.kinds.writes
     places = np.flatnonzero(case.kinds.columns[case.part.command])
     kind, rank = case.part.command[places], case.part.rank[places]
-    latency = np.where(reads[kind] == 1, timings["nCL"], timings["nCWL"])
+    latency = np.where(reads[kind] == 1, device.clocks("nCL"), device.clocks("nCWL"))
     start = case.part.clock[places] + case.kinds.cycles[kind] - 1 + latency
-    pairs = _overlaps(start, length)
+    bus = rank if device.standard.own_data_buses else np.zeros_like(rank)
+    # Buses one after the other in time, too far apart for overlaps.
+    apart = int(start.max(initial=0)) + length + 1
+    pairs = _overlaps(start + bus * apart, length)
     earlier, later = pairs.T
     passed = (reads[kind[earlier]] == 1) & (writes[kind[later]] == 1) & (rank[earlier] != rank[later])
     pairs = pairs[~passed]
@@ -281,13 +302,6 @@ def _data_bus(case: Case) -> Found:
 # Timing rules.
 
 
-def _clocks(latency: str, device: Device) -> int:
-    total = 0
-    for sign, term in latency_terms(latency):
-        total += sign * (device.timings[term] if isinstance(term, str) else term)
-    return total
-
-
 def _unset(*shape: int) -> NDArray[np.int64]:
     return np.full(shape, -1, dtype=np.int64)
 
@@ -301,7 +315,7 @@ def _rules_of(device: Device) -> tuple[Rule, ...]:
 
 
 def _rules(device: Device, kinds: Kinds) -> Rules:
-    rules, levels = _rules_of(device), device.standard.levels
+    rules, level_of = _rules_of(device), device.standard.level_of
     for rule in rules:
         check_rule(device.standard, rule)
     binding = [[k for k, rule in enumerate(rules) if name in rule.next] for name in kinds.names]
@@ -311,14 +325,14 @@ def _rules(device: Device, kinds: Kinds) -> Rules:
         binding=_flags(k for one in binding for k in one),
         previous_first=_starts([len(one) for one in previous]),
         previous=_flags(p for one in previous for p in one),
-        level=_flags(levels.index(rule.level) for rule in rules),
+        level=_flags(level_of(rule.level) for rule in rules),
         window=_flags(rule.window for rule in rules),
         siblings=_flags(rule.siblings for rule in rules),
-        clocks=_flags(_clocks(rule.latency, device) for rule in rules),
+        clocks=_flags(device.clocks(rule.latency) for rule in rules),
         cycles=kinds.cycles,
         rank_wide=_flags(kinds.scope == WHOLE_RANK),
         same_bank=_flags(kinds.scope == SAME_BANKS),
-        children=_flags([1, device.ranks, device.bankgroups, device.banks_per_group]),
+        children=_flags([1, device.ranks, device.bankgroups, device.banks_per_group, device.stacks]),
     )
 
 
@@ -328,9 +342,10 @@ def _nodes(case: Case) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     The bank of a same-bank command is the one in the first bank group.
     """
     device, part = case.device, case.part
-    sizes = [1, device.ranks, device.ranks * device.bankgroups, device.banks]
+    sizes = [1, device.ranks, device.ranks * device.bankgroups, device.banks, device.ranks * device.stacks]
     base = _starts(sizes)
     group = part.rank * device.bankgroups + part.bankgroup
+    stack = group // (device.bankgroups // device.stacks)
     bank = group * device.banks_per_group + part.bank
     of_one = case.kinds.scope[part.command] == ONE_BANK
     first_of_rank = part.rank * device.banks_per_rank
@@ -342,6 +357,7 @@ def _nodes(case: Case) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
             np.where(
                 of_one, base[3] + bank, np.where(part.bank >= 0, base[3] + first_of_rank + part.bank, -1)
             ),
+            np.where(of_one, base[4] + stack, -1),
         )
     )
     return node, base
@@ -379,6 +395,8 @@ def _row_state(case: Case) -> Found:
         name = f"bankgroup {group} bank {number}"
         if by < 0:
             detail = f"{name} was never opened"
+        elif kinds.opens[part.command[by]] == 2:
+            detail = f"{name} has half of {case.at(case.origin(by))}, for row {part.row[by]}"
         elif kinds.opens[part.command[by]]:
             detail = f"{name} has row {part.row[by]} open since {case.at(case.origin(by))}"
         else:
@@ -387,8 +405,73 @@ def _row_state(case: Case) -> Found:
     return Found(int(count), first)
 
 
+def _completed(case: Case) -> Found:
+    """The second half of an activation comes in time."""
+    standard, part = case.device.standard, case.part
+    first = []
+    for number, command in enumerate(standard.by_number):
+        if not command.completed_by:
+            continue
+        within = case.device.clocks(command.complete_within)
+        second = standard.names.index(command.completed_by)
+        node = (part.rank * case.device.bankgroups + part.bankgroup) * case.device.banks_per_group + part.bank
+        places = np.flatnonzero(np.isin(part.command, (number, second)))
+        places = places[np.argsort(node[places], kind="stable")]
+        before, after = places[:-1], places[1:]
+        pairs = (part.command[before] == number) & (part.command[after] == second)
+        pairs &= node[before] == node[after]
+        late = part.clock[after] - part.clock[before] - within
+        for place in np.flatnonzero(pairs & (late > 0)).tolist():
+            short, half = int(late[place]), case.at(case.origin(before[place]))
+            detail = f"{counted(short, 'clock')} too late, {half} waits {within} at most"
+            first.append(Finding(case.origin(after[place]), "second half", short, detail))
+    first.sort(key=lambda finding: finding.place)
+    return Found(len(first), first[: case.limit])
+
+
+def _prepared(case: Case) -> Found:
+    """What has to be prepared is, if anything of the trace is: a clock that always runs needs no command."""
+    standard, device, part = case.device.standard, case.device, case.part
+    commands = standard.by_number
+    preparing = [standard.names.index(one.prepared_by) if one.prepared_by else -1 for one in commands]
+    if not np.isin(part.command, [number for number in preparing if number >= 0]).any():
+        return Found(0, [])
+    moves = part.command[case.kinds.columns[part.command] == 1]
+    keeps = _flags(device.clocks(one.keeps_prepared) for one in commands)
+    at_rank = np.array([one.prepared_at == standard.levels[1] for one in commands])
+    places = np.flatnonzero(case.kinds.columns[part.command] == 1)
+    node = np.where(at_rank[moves], part.rank[places], 0)
+    until = part.clock[places] + keeps[moves]
+    prepared = np.zeros(len(places), dtype=np.bool_)
+    for one in np.unique(node):
+        of_node = np.flatnonzero(node == one)
+        latest = np.maximum.accumulate(until[of_node])[:-1]
+        prepared[of_node[1:]] = part.clock[places][of_node[1:]] < latest
+    before = np.maximum(places - 1, 0)
+    announced = part.command[before] == np.array(preparing)[moves]
+    announced &= (part.rank[before] == part.rank[places]) & (part.bank[before] == part.bank[places])
+    bare = places[~prepared & ~(announced & (part.bankgroup[before] == part.bankgroup[places]))]
+    first = [
+        Finding(
+            case.origin(place), "preparation", 0, f"{commands[part.command[place]].prepared_by} is missing"
+        )
+        for place in bare[: case.limit].tolist()
+    ]
+    return Found(len(bare), first)
+
+
 #: The checks that need no more than the trace and its device.
-CHECKS = (_unknown_commands, _coordinates, _command_bus, _data_bus, _timing, _row_state)
+CHECKS = (
+    _unknown_commands,
+    _coordinates,
+    _command_bus,
+    _ticks,
+    _data_bus,
+    _timing,
+    _row_state,
+    _completed,
+    _prepared,
+)
 
 
 def _words(case: Case, place: int) -> str:

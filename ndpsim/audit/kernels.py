@@ -15,6 +15,7 @@ from ndpsim._jit import kernel
 __all__ = ["Rules", "find_early", "find_row_faults"]
 
 _RANK, _GROUP, _BANK = 1, 2, 3  # the places of these levels in a standard
+_HALF, _OTHER_HALF = 2, 3
 
 
 class Rules(NamedTuple):
@@ -122,6 +123,7 @@ def find_row_faults(
 ) -> int:
     """Commands whose bank is not in the state that they need.
 
+    `opens[kind]`: 1 opens a row, `_HALF` begins to, `_OTHER_HALF` then has to follow before anything else.
     `bank[i]` is the first bank of command i; by command, it addresses every `stride`-th of `reach` banks.
     `touched[bank]`, a working array, is the command that last opened or closed a bank. Returns how many
     there are, the first of them as rows of `found`: command, bank, and the command that last touched the
@@ -133,9 +135,13 @@ def find_row_faults(
         faulty = False
         for b in range(bank[i], bank[i] + reach[kind], stride[kind]):
             by = touched[b]
-            is_open = by >= 0 and opens[command[by]] == 1
-            needs_closed = opens[kind] + refreshes[kind] > 0
-            fault = is_open if needs_closed else column[kind] and not (is_open and row[by] == row[i])
+            state = opens[command[by]] if by >= 0 else 0
+            if opens[kind] == _OTHER_HALF:
+                fault = not (state == _HALF and row[by] == row[i])
+            elif column[kind]:
+                fault = not (state % 2 == 1 and row[by] == row[i])
+            else:
+                fault = state == _HALF or (state > 0 and opens[kind] + refreshes[kind] > 0)
             if fault and not faulty:
                 if count < len(found):
                     found[count, 0], found[count, 1], found[count, 2] = i, b, by

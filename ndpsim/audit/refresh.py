@@ -44,7 +44,7 @@ def refresh_debt(case: Case, refresh: str, max_postponed: int, max_pulled_in: in
     `max_pulled_in` earlier at most. Those due before the clock `start` are done. What is owed when
     the trace ends is laid on its last command.
     """
-    interval = case.device.timings["nREFI"]
+    interval = case.device.clocks("nREFI")
     part, end = case.part, int(case.trace.clock[-1])
     before = max(start - 1, 0) // interval
     late: list[Finding] = []

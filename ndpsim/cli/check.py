@@ -52,6 +52,7 @@ _OF_COMMANDS = (
     "org",
     "timing",
     "ranks",
+    "rules",
     "sets",
     "refresh",
     "lanes",
@@ -109,6 +110,7 @@ def _check_log(log: str, limit: int, json_to: str | None) -> None:
 @click.option("--org", help="Organisation preset, e.g. DDR5_16Gb_x8.")
 @click.option("--timing", help="Timing preset, e.g. DDR5_4800AN.")
 @click.option("--ranks", type=int, help="Ranks on the channel.  [default: 1]")
+@click.option("--rules", help="standard, or reference: Ramulator's.  [default: standard]")
 @sets_option
 @click.option(
     "--refresh",
@@ -135,6 +137,7 @@ def command(
     org: str | None,
     timing: str | None,
     ranks: int | None,
+    rules: str | None,
     sets: tuple[str, ...],
     refresh: str | None,
     lanes: int | None,
@@ -166,7 +169,8 @@ def command(
     if lanes is not None:
         refuse_given("is of one channel; each of --lanes is a channel of one rank", "ranks")
     if hw is not None:
-        refuse_given("describes the DRAM, as --hw does; give one of them", "standard", "org", "timing")
+        described = "standard", "org", "timing", "rules"
+        refuse_given("describes the DRAM, as --hw does; give one of them", *described)
         from ndpsim.config import load_hardware
 
         with named_as_options("hw"):
@@ -185,8 +189,9 @@ def command(
             raise InputError("give --standard, --org and --timing, or --hw", key="check")
         overrides = timing_overrides(sets)
         of_sets = {name: f"--set {name}" for name in overrides}
-        with named_as_options("standard", "org", "timing", "ranks", **of_sets):
-            device = resolve(standard, org, timing, 1 if ranks is None else ranks, overrides)
+        with named_as_options("standard", "org", "timing", "ranks", "rules", **of_sets):
+            count = 1 if ranks is None else ranks
+            device = resolve(standard, org, timing, count, overrides, rules or "standard")
         refresh, power, most = "all-bank" if refresh is None else refresh, {}, _MOST_LANES
         buses = CommandBuses()
     if refresh not in REFRESH_MODES:
@@ -195,7 +200,7 @@ def command(
         raise InputError(f"{limit} is not a whole number from 0 to {MOST_DESCRIBED}", key="--limit")
     if lanes is not None and not 1 <= lanes <= most:
         raise InputError(f"{lanes} is not a whole number from 1 to {most}", key="--lanes")
-    commands = read_commands(trace)
+    commands = read_commands(trace, device)
     if hw is not None and lanes is None and ranks is None and (commands.rank > 0).any():
         # A lane has one rank, so these are lanes: of one DIMM, or of all where one has not so many.
         lanes = hardware.lanes if commands.rank.max() < hardware.lanes else most

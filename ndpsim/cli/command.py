@@ -26,8 +26,8 @@ _SECTIONS = {
     "repeat",
     "Weights": "bits group-size scale-bits zero-point-bits",
     "Host traffic": "host-traffic host-reads host-pattern arbitration slice-clocks",
-    "Memory": "standard org timing ranks channels mapper scheduler row-policy row-cap refresh read-buffer "
-    "write-buffer lanes",
+    "Memory": "standard org timing ranks rules channels mapper scheduler row-policy row-cap refresh "
+    "read-buffer write-buffer wck lanes",
     "Trace": "format wrap start-clock sweep-load",
     "Routing": "routing batch steps prompt seed offline experts-per-token",
     "Sweep": "vary zip baseline jobs cluster retry-failed",

@@ -27,6 +27,7 @@ _OPTIONS: tuple[tuple[str, str | int, str], ...] = (
     ("org", "DDR5_16Gb_x8", "Organisation preset."),
     ("timing", "DDR5_4800AN", "Timing preset."),
     ("ranks", 1, "Ranks on a channel."),
+    ("rules", "standard", "Rules: standard, or reference: Ramulator's where these depart from it."),
     ("channels", 1, "Channels, interleaved by burst."),
     ("mapper", "RoBaRaCoCh", "RoBaRaCoCh, ChRaBaRoCo, MOP4CLXOR or RoBaCoRaCoBgCh."),
     ("scheduler", "FRFCFS", f"{options_in_words('dram/schedulers', 'FRFCFS')}."),
@@ -35,8 +36,9 @@ _OPTIONS: tuple[tuple[str, str | int, str], ...] = (
     ("refresh", "all-bank", f"{options_in_words('dram/refresh_policies', 'all-bank')}."),
     ("read_buffer", 32, "Slots of the read queue."),
     ("write_buffer", 32, "Slots of the write queue."),
+    ("wck", "need-sync", "Data clock of LPDDR5: need-sync or always-on."),
 )
-_OF_CHANNEL = ("standard", "org", "timing", "ranks", "channels", "mapper")
+_OF_CHANNEL = ("standard", "org", "timing", "ranks", "rules", "channels", "mapper")
 
 
 def memory_options(function: F) -> F:

@@ -51,7 +51,9 @@ def _show_org(name: str, sets: Sequence[str], json_to: str | None) -> None:
     }
     if name not in known:
         raise InputError(one_of(name, known, "organisation"), key="show org")
-    _show_plain(asdict(known[name]), json_to, f"{name}: what a chip has, density_mb in Mbit")
+    usual = {"stacks": 1, "ranks": 0}  # of most there is no more to say
+    values = {key: value for key, value in asdict(known[name]).items() if usual.get(key) != value}
+    _show_plain(values, json_to, f"{name}: what a chip has, density_mb in Mbit")
 
 
 def _show_timing(name: str, sets: Sequence[str], json_to: str | None) -> None:

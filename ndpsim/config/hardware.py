@@ -48,9 +48,16 @@ class Hardware:
         """The DRAM of one lane: a channel with one rank.
 
         Raises:
-            InputError: a DRAM name or override is unknown, at its place in the file.
+            InputError: a DRAM name or override is unknown, at its place in the file; or a channel always has
+                several ranks.
         """
-        return self.bus_device(1)
+        device = self.bus_device(1)
+        if device.ranks > 1:
+            problem = (
+                f"not supported: {device.standard.name} on a DIMM, of which a channel is {device.ranks} lanes"
+            )
+            raise self.origins["dram.standard"].error(problem, "dram.standard")
+        return device
 
     def bus_device(self, ranks: int) -> Device:
         """The DRAM of a channel with `ranks` ranks: what the host sees on one bus.
@@ -262,7 +269,7 @@ class Hardware:
         units = {"rate": "MT/s", "tCK_ps": "ps"}
         rows = []
         for name, value in device.reported_timings.items():
-            ns = float(device.timings[name] * device.clock_ps / 1000)
+            ns = float(device.timings[name] * device.timing_clock_ps / 1000)
             override = self.origins.get(f"dram.overrides.{name}")
             origin = str(override) if override is not None else device.sources[name]
             if override is None and name in self.dropped:

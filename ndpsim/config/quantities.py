@@ -69,7 +69,7 @@ def _thousandths(value: float) -> float:
 
 
 #: The fields an address is made of.
-ADDRESS_FIELDS = ("channel", "rank", "bankgroup", "bank", "row", "column")
+ADDRESS_FIELDS = ("channel", "rank", "stack", "bankgroup", "bank", "row", "column")
 
 _FIELD = f"({'|'.join(ADDRESS_FIELDS)})"
 _PART = rf"{_FIELD}(:[1-9][0-9]?)?"
@@ -97,7 +97,7 @@ def _order(parts: list[str]) -> list[str]:
         if part == field:
             complete.append(field)
     for field in ADDRESS_FIELDS:
-        if field not in complete and (field in used or field != "channel"):
+        if field not in complete and (field in used or field not in ("channel", "stack")):
             raise ValueError(f"leaves out bits of the {field}: end its parts with '{field}'")
     return parts
 

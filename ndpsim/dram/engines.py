@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.dram import controller
+from ndpsim.dram.controllers.one_command import OneCommand
 from ndpsim.dram.fast import controller as fast_controller
 from ndpsim.dram.fast import state as fast
 from ndpsim.dram.fast.every_step import EveryStep
@@ -131,13 +132,14 @@ class FastController:
     ) -> None:
         self.tables, self._policy = tables, policy
         chunks = fast.chunks_needed(tables, policy, with_sink)
-        self._in_steps = chunks > 1 or policy.row_cap > 0
-        self._shape = fast.make_shape(tables, policy.rows, chunks)
+        self._in_steps = chunks > 1 or policy.row_cap > 0 or not isinstance(policy.step, OneCommand)
+        self._shape = fast.make_shape(tables, policy.rows, chunks, fast.step_on(policy, tables))
+        self._numbers = fast.other_numbers(tables)
         # A kernel is given the array: Numba takes 25 microseconds to find where a record lies.
         self._states = fast.make_states(tables, policy, 1, chunks, schedule)
         self._state = self._states[0]
         self.value, self.latencies = self._state["value"][:COUNTERS], np.zeros(latency_places, dtype=np.int64)
-        self.most_queued = 2 * chunks * SLOTS + BANKS
+        self.most_queued = 2 * chunks * SLOTS + BANKS + 1
         self._transition_tables: dict[tuple[int, ...], Ints] = {}  # by the shape and clocks of the sink
 
     @property
@@ -163,7 +165,12 @@ class FastController:
         else:
             skips = FastForward(self._table_for(source, sink, commands))
         work = self._policy, self._shape, self._states, self.latencies, source, sink, commands, skips
-        return int(run(*work, until_served, until_taken))
+        recorded = int(commands.length[0])
+        outcome = int(run(*work, until_served, until_taken))
+        if self._numbers is not None:
+            new = commands.entry[recorded : commands.length[0], 1]
+            new[:] = self._numbers[fast.CLASS_OF_COMMAND[new]]
+        return outcome
 
     def _table_for(self, source: Source, sink: Sink, commands: Commands) -> Ints:
         """The transitions recorded so far with such a sink."""

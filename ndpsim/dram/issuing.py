@@ -52,7 +52,7 @@ from ndpsim.spec.standard import (
     WRITE_AP,
 )
 
-__all__ = ["issue", "note_idle", "note_rows", "reads", "reads_or_writes"]
+__all__ = ["count_command", "count_row", "issue", "note_idle", "note_rows", "reads", "reads_or_writes"]
 
 
 @inlined
@@ -131,17 +131,19 @@ def forget_rows(tables, entry, size, bound, command, bank):
 
 
 @inlined
-def record_command(commands, command, node, row, column, clock):
-    """Append a command to the trace, when one is kept."""
+def count_command(channel, commands, command, node, row, column, clock):
+    """Count a command and append it to the trace, when one is kept."""
+    channel.issued[command] += 1
+    if channel.value[FIRST_COMMAND] < 0:
+        channel.value[FIRST_COMMAND] = clock
     if commands.entry.shape[0] == 0:
         return
     line = commands.length[0]
-    to_column = reads_or_writes(command)
     commands.entry[line, 0] = clock
     commands.entry[line, 1] = command
     commands.entry[line, 2] = node
-    commands.entry[line, 3] = row if to_column or command == ACTIVATE else -1
-    commands.entry[line, 4] = column if to_column else -1
+    commands.entry[line, 3] = row
+    commands.entry[line, 4] = column
     commands.length[0] = line + 1
 
 
@@ -237,7 +239,6 @@ def issue(tables, policy, channel, sink, commands, queue, slot, command, clock):
     bound = channel.bound
     rank, group, bank = entry[queue, RANK, slot], entry[queue, GROUP, slot], entry[queue, BANK, slot]
     row = entry[queue, ROW, slot]
-    command = column_command(policy.rows, rows, command, bank)
     count_row(entry, rows, value, queue, slot)
     if reads(command):
         timed = bank_ready_at(ready, READ, rank, group, bank)
@@ -249,8 +250,8 @@ def issue(tables, policy, channel, sink, commands, queue, slot, command, clock):
     whole_rank = command > WRITE_AP and tables.commands[command, SCOPE] == WHOLE_RANK
     if queue == PRIORITY and sink.servers > 0 and credit_clock(sink) > clock:
         requeue_reads(entry, channel.size, bound, rows)
-    record_command(commands, command, rank if whole_rank else bank, row, entry[queue, COLUMN, slot], clock)
-    channel.issued[command] += 1
-    if value[FIRST_COMMAND] < 0:
-        value[FIRST_COMMAND] = clock
+    to_column = reads_or_writes(command)
+    row = row if to_column or command == ACTIVATE else -1
+    column = entry[queue, COLUMN, slot] if to_column else -1
+    count_command(channel, commands, command, rank if whole_rank else bank, row, column, clock)
     move_on(tables, policy, entry, channel.size, bound, rows, value, queue, slot, command, clock)

@@ -23,7 +23,13 @@ from ndpsim.dram.timing import first_bank
 from ndpsim.spec.lower import SCOPE
 from ndpsim.spec.standard import ONE_BANK
 
-__all__ = ["close_due", "next_refresh", "refresh", "turn_of"]
+__all__ = ["close_due", "next_refresh", "own_place", "refresh", "turn_of"]
+
+
+@inlined
+def own_place(value):
+    """Where what the controller of a standard remembers stands behind the turns."""
+    return TURNS + value[REFRESH_TURNS] * TURN_FIELDS
 
 
 @inlined

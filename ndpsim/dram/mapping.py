@@ -31,7 +31,10 @@ Ints = NDArray[np.int64]
 
 
 class Coordinates(NamedTuple):
-    """Where bursts lie, one array element a burst. `column` counts bursts within the row."""
+    """Where bursts lie, one array element a burst.
+
+    `bankgroup` counts through the stacks of a rank, `column` bursts within the row.
+    """
 
     rank: Ints
     bankgroup: Ints
@@ -73,16 +76,16 @@ def _in_order(*fields: str) -> tuple[tuple[str, int | None], ...]:
 
 
 MAPPERS = {
-    "RoBaRaCoCh": Mapping(_in_order("column", "rank", "bankgroup", "bank", "row")),
-    "ChRaBaRoCo": Mapping(_in_order("column", "row", "bank", "bankgroup", "rank")),
+    "RoBaRaCoCh": Mapping(_in_order("column", "rank", "stack", "bankgroup", "bank", "row")),
+    "ChRaBaRoCo": Mapping(_in_order("column", "row", "bank", "bankgroup", "stack", "rank")),
     # Two bursts of every bank group of a rank, then of the next rank: these fill most of the gaps that a bank
     # group, or a change between reads and writes, leaves.
     "RoBaCoRaCoBgCh": Mapping(
-        (("bankgroup", None), ("column", 1), *_in_order("rank", "column", "bank", "row"))
+        (("bankgroup", None), ("column", 1), *_in_order("rank", "stack", "column", "bank", "row"))
     ),
     "MOP4CLXOR": Mapping(
-        (("column", 2), *_in_order("rank", "bankgroup", "bank", "column", "row")),
-        xor=tuple(Xor(field, "column") for field in ("rank", "bankgroup", "bank", "row")),
+        (("column", 2), *_in_order("rank", "stack", "bankgroup", "bank", "column", "row")),
+        xor=tuple(Xor(field, "column") for field in ("rank", "stack", "bankgroup", "bank", "row")),
     ),
 }
 
@@ -117,7 +120,8 @@ def with_channel_lowest(mapping: Mapping) -> Mapping:
 def _field_bits(device: Device, channels: int) -> dict[str, int]:
     sizes = {
         "rank": device.ranks,
-        "bankgroup": device.bankgroups,
+        "stack": device.stacks,
+        "bankgroup": device.bankgroups // device.stacks,
         "bank": device.banks_per_group,
         "row": device.rows,
         "column": device.bursts_per_row,
@@ -135,8 +139,9 @@ def _apply_xors(mapping: Mapping, bits: dict[str, int], fields: dict[str, Ints])
         low = taken if xor.low is None else xor.low
         room = max(0, bits[xor.target] - xor.at)
         count = room if xor.count is None else min(xor.count, room)
-        fields[xor.target] ^= ((fields[xor.source] >> low) & ((1 << count) - 1)) << xor.at
         taken = low + count
+        if count > 0:
+            fields[xor.target] ^= ((fields[xor.source] >> low) & ((1 << count) - 1)) << xor.at
 
 
 def map_addresses(addresses: Ints, mapping: Mapping, device: Device, channels: int = 1) -> Coordinates:
@@ -157,8 +162,13 @@ def map_addresses(addresses: Ints, mapping: Mapping, device: Device, channels: i
     fields = {name: np.zeros(len(addresses), dtype=np.int64) for name in bits}
     for name, wanted in with_channel_lowest(mapping).order:
         take = left[name] if wanted is None else min(wanted, left[name])
+        if take == 0:
+            continue
         fields[name] |= (rest & ((1 << take) - 1)) << (bits[name] - left[name])
         left[name] -= take
         rest = rest >> take
     _apply_xors(mapping, bits, fields)
+    stack = fields.pop("stack")
+    if bits["stack"] > 0:
+        fields["bankgroup"] |= stack << bits["bankgroup"]
     return Coordinates(**fields)

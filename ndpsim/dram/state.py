@@ -21,11 +21,13 @@ from ndpsim.dram.refresh_policies import Refreshed, Schedule, make_schedule
 from ndpsim.dram.row_policies import row_policy
 from ndpsim.dram.schedulers import scheduler
 from ndpsim.spec import Tables
-from ndpsim.spec.lower import INTERVAL, IS_REFRESH, LENGTH, MOST_COMMANDS, SCOPE
+from ndpsim.spec.lower import INTERVAL, IS_REFRESH, LENGTH, MOST_COMMANDS, RANK_ORDER, SCOPE
+from ndpsim.spec.standard import RANK_ORDERS
 
 __all__ = [
     "FAR",
     "LATENCIES",
+    "WCK_MODES",
     "Channel",
     "Commands",
     "ControllerOptions",
@@ -53,7 +55,8 @@ FAR = 1 << 60
 # Room for maintenance: a precharge for every bank, and refreshes of this many intervals.
 _REFRESHES_QUEUED = 16
 
-# The queues, in the order in which the controller asks them.
+# The queues, in the order in which the controller asks them; a standard's controller may have more behind
+# them.
 ACTIVE, PRIORITY, READS, WRITES = range(4)
 
 # The fields of a queued request; RANK, GROUP and BANK are nodes (GROUP and BANK 0 for a whole rank).
@@ -169,11 +172,15 @@ class Source(NamedTuple):
 ) = range(28)
 COUNTERS = 32  # with places to spare: what follows them in memory begins at a multiple of eight
 
+# Places for what the controller of a standard counts besides, by the names of its module's COUNTED.
+OWN_COUNTERS = 28
+
 # Behind the counters are the turns of the refresh policy, `value[TURNS + turn * TURN_FIELDS + field]`, as in
 # `refresh_policies.Due`; commands are numbered as the controller does.
 TURNS = COUNTERS
 TURN_CLOCK, TURN_COMMAND, TURN_RANK, TURN_BANK = range(4)
 TURN_FIELDS = 4
+# Behind the turns is what the controller of a standard remembers from step to step (`own_place`).
 
 
 class Commands(NamedTuple):
@@ -197,6 +204,10 @@ class Channel(NamedTuple):
     latencies: Ints  # [clocks]: reads by latency, from arrival to the last beat
 
 
+#: See `ControllerOptions.wck`.
+WCK_MODES = ("need-sync", "always-on")
+
+
 @dataclass(frozen=True)
 class ControllerOptions:
     """Controller settings by their public names.
@@ -208,6 +219,8 @@ class ControllerOptions:
         refresh: one of `refresh_policies.NAMES`.
         read_buffer: slots of the read queue.
         write_buffer: slots of the write queue.
+        wck: whether the data clock of a standard that has one (LPDDR5) runs "always-on", or a command starts
+            it where it has stopped ("need-sync").
     """
 
     scheduler: str = "FRFCFS"
@@ -216,6 +229,7 @@ class ControllerOptions:
     refresh: str = "all-bank"
     read_buffer: int = 32
     write_buffer: int = 32
+    wck: str = "need-sync"
 
 
 def make_policy(options: ControllerOptions, controller: str = "one-command") -> Policy:
@@ -234,7 +248,7 @@ def make_policy(options: ControllerOptions, controller: str = "one-command") -> 
         write_mode_from=int(np.floor(high)),
         write_mode_below=int(np.ceil(low)),
         rows=row_policy(options.row_policy, options.row_cap),
-        step=make_step(controller),
+        step=make_step(controller, options),
     )
 
 
@@ -284,10 +298,12 @@ def make_source(
 def refreshed(tables: Tables) -> Refreshed:
     """What a refresh policy is told of such a channel."""
     commands: dict[int, tuple[int, int]] = {}
+    orders: dict[int, str] = {}
     for number, fields in enumerate(tables.commands.tolist()):
-        if fields[IS_REFRESH]:
+        if fields[IS_REFRESH] and fields[INTERVAL] > 0:
             commands.setdefault(fields[SCOPE], (number, fields[INTERVAL]))
-    return Refreshed(tables.ranks, tables.bankgroups, tables.banks_per_group, commands)
+            orders.setdefault(fields[SCOPE], RANK_ORDERS[fields[RANK_ORDER]])
+    return Refreshed(tables.ranks, tables.bankgroups, tables.banks_per_group, commands, orders)
 
 
 @cached_by_identity(16)
@@ -320,14 +336,16 @@ def make_channel(
     rows = np.zeros((nodes, ROW_FIELDS), dtype=np.int64)
     rows[:, OPEN_ROW] = -1
     schedule = schedule_of(tables, policy) if schedule is None else schedule
-    value = np.zeros(COUNTERS + len(schedule.turns) * TURN_FIELDS, dtype=np.int64)
+    words = len(schedule.turns) * TURN_FIELDS + getattr(policy.step, "words", 0)
+    value = np.zeros(COUNTERS + words, dtype=np.int64)
     put_schedule(value, schedule, range(len(tables.commands)))
     value[CLOCK], value[PAUSE] = 1, FAR
     value[FIRST_COMMAND] = value[DATA_END] = -1
+    queues = 4 + getattr(policy.step, "queues", 0)
     return Channel(
-        entry=np.zeros((4, FIELDS, slots), dtype=np.int64),
-        size=np.zeros(4, dtype=np.int64),
-        bound=np.zeros(4, dtype=np.int64),
+        entry=np.zeros((queues, FIELDS, slots), dtype=np.int64),
+        size=np.zeros(queues, dtype=np.int64),
+        bound=np.zeros(queues, dtype=np.int64),
         ready=np.zeros((nodes, MOST_COMMANDS), dtype=np.int64),
         rows=rows,
         recent=recent,

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined
+from ndpsim._jit import inlined, overridable
 from ndpsim.dram.choosing import choose
 from ndpsim.dram.issuing import column_command, issue
 from ndpsim.dram.state import BANK, GROUP, INDEX, RANK, ROW
 
-__all__ = ["step"]
+__all__ = ["issue_chosen", "step"]
 
 _NONE = -1
+
+
+@overridable
+def instead(rules, tables, channel, commands, queue, slot, command, clock):
+    """Whether the controller of the standard issues something else than the command that was chosen."""
+    return False
+
+
+@inlined
+def issue_chosen(tables, policy, channel, sink, commands, queue, slot, command, clock):
+    """Issue the command of a request that was chosen in an earlier step."""
+    issue(tables, policy, channel, sink, commands, queue, slot, command, clock)
 
 
 @inlined
@@ -26,6 +38,8 @@ def step(tables, policy, channel, sink, commands, blocking, credit, other_credit
     entry = channel.entry
     rank, group, bank = entry[queue, RANK, slot], entry[queue, GROUP, slot], entry[queue, BANK, slot]
     row, request = entry[queue, ROW, slot], entry[queue, INDEX, slot]
+    if instead(policy.step, tables, channel, commands, queue, slot, command, clock):
+        return queue, command, rank, group, bank, row, request, wake
     command = column_command(policy.rows, channel.rows, command, bank)
     issue(tables, policy, channel, sink, commands, queue, slot, command, clock)
     return queue, command, rank, group, bank, row, request, wake

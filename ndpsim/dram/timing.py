@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ndpsim._jit import inlined
 from ndpsim.spec.lower import CLOCKS, LENGTH, LEVEL, MOST_COMMANDS, NEXT, PREVIOUS, SCOPE
-from ndpsim.spec.standard import ONE_BANK, WHOLE_RANK
+from ndpsim.spec.standard import ONE_BANK, STACK, WHOLE_RANK
 
 __all__ = [
     "bank_ready_at",
@@ -77,6 +77,15 @@ def carry_to_siblings(tables, ready, level, first, end, own, command, clock):
 
 
 @inlined
+def carry_to_stacks(tables, ready, rank, group, command, clock):
+    """Carry the distances of `command` to the bank groups of its stack, and of the others of its rank."""
+    first, of_stack = 1 + tables.ranks + (rank - 1) * tables.bankgroups, tables.groups_per_stack
+    for other in range(first, first + tables.bankgroups):
+        same = (other - first) // of_stack == (group - first) // of_stack
+        carry_to_node(ready, tables.gap if same else tables.sibling_gap, other, STACK, command, clock)
+
+
+@inlined
 def note_windows(tables, ready, recent, command, rank, group, bank, clock):
     """Note a command that rules count, and what must not come before the window has passed (tFAW)."""
     for window in range(tables.windows.shape[0]):
@@ -104,6 +113,8 @@ def note_in_rank(tables, ready, command, rank, group, bank, clock):
         if tables.binds_siblings[3, command]:
             first = first_bank(tables, 1) + (group - 1 - tables.ranks) * tables.banks_per_group
             carry_to_siblings(tables, ready, 3, first, first + tables.banks_per_group, bank, command, clock)
+        if tables.groups_per_stack > 0:
+            carry_to_stacks(tables, ready, rank, group, command, clock)
     elif bank > 0:
         for other in range(bank, bank + banks_per_rank(tables), tables.banks_per_group):
             carry_to_node(ready, gap, other, 3, command, clock)

@@ -113,7 +113,7 @@ def channel_energy(device: Device, chip: Currents) -> ChannelEnergy:
     """
     chips, banks = device.devices_per_rank, device.banks_per_rank
     clock_ns = float(device.clock_ps / 1000)
-    burst_ns = device.standard.prefetch / device.standard.transfers_per_clock * clock_ns
+    burst_ns = device.standard.prefetch * 1000 / device.timings["rate"]
 
     def watts(idd: float, ipp: float | None, standby_ipp: float) -> float:
         """Of all chips in a loop."""

@@ -125,7 +125,7 @@ def _scopes(device: Device) -> Ints:
 def last_clock(trace: CommandTrace, device: Device) -> int:
     """The clock of the last command or, if later, of the last beat of read data; 0 without commands."""
     reads = trace.clock[np.isin(trace.numbered(device.standard.names), (READ, READ_AP))]
-    data = device.timings["nCL"] + device.timings["nBL"]
+    data = device.read_clocks
     return max(int(trace.clock.max(initial=0)), int(reads.max(initial=-data)) + data)
 
 

@@ -102,7 +102,7 @@ def _simulation(package: Any, trace: Path, memory: Memory, commands: Path | None
     refresh = {
         "all-bank": lambda: package.refresh_manager.AllBank(),
         "staggered": lambda: package.refresh_manager.AllBank(
-            scatter_interval=device.timings["nREFI"] // device.ranks
+            scatter_interval=device.clocks("nREFI") // device.ranks
         ),
         "none": lambda: package.refresh_manager.NoRefresh(),
     }[options.refresh]()

@@ -20,6 +20,7 @@ from ndpsim.dimm.arbitrations import make_arbitration
 from ndpsim.dimm.engines import OpenRow, ReadableDimms, SharedDimms, make_dimms
 from ndpsim.dimm.relayout import LAST_SERVED, Relayout
 from ndpsim.dram import state
+from ndpsim.dram.controllers.one_command import OneCommand
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.layout import ExpertWeights
 from ndpsim.simulate.host_path import host_path
@@ -45,10 +46,10 @@ def _make_setup(machine: Machine, arbitration: str, slice_clocks: int, start_clo
         problem = "ranks in lock step (broadcast) beside the host, or with experts on several DIMMs"
         raise InputError(f"not supported: {problem}", key="dimm.command_bus")
     standard = machine.device.standard
-    if machine.policy.step.slots > 1:
+    if not isinstance(machine.policy.step, OneCommand):
         problem = f"not supported: ranks that host and NDP share under the controller {standard.controller}"
         raise InputError(problem, key="dram.standard")
-    geometry, timings = machine.geometry, machine.device.timings
+    geometry, device = machine.geometry, machine.device
     host_ranks = len(geometry.dimms_of(0)) * geometry.ranks
     of_command = [command.cycles for command in standard.by_number]
     return shared.Setup(
@@ -59,8 +60,8 @@ def _make_setup(machine: Machine, arbitration: str, slice_clocks: int, start_clo
             f"slice:clocks={slice_clocks}" if arbitration == "slice" else arbitration
         ),
         starvation_clocks=_STARVATION_CLOCKS,
-        read_latency=timings["nCL"],
-        write_latency=timings["nCWL"],
+        read_latency=device.clocks("nCL"),
+        write_latency=device.clocks("nCWL"),
         dram_ticks=machine.dram_ticks,
         unit_ticks=machine.unit_ticks,
         fifo_bursts=machine.unit.fifo_bursts,
@@ -111,7 +112,7 @@ class _DimmLanes:
     def write_activations(self, tokens: int, start: int) -> Awaited[list[int]]:
         """See `program.Lanes`."""
         machine, bursts = self.machine, self._activation_bursts(tokens)
-        ready = start + machine.device.timings["nCWL"] * machine.dram_ticks
+        ready = start + machine.device.clocks("nCWL") * machine.dram_ticks
         self.dimms.put_transfers(self.dimm, shared.WRITE, machine.bus_ticks(bursts), [ready])
         yield common.TRANSFERS_DONE
         return [self._transferred()]
@@ -141,7 +142,7 @@ class _DimmLanes:
         yield common.TRANSFERS_DONE
         hidden, per_burst = self._hidden, self.rows_per_message
         self.host_bursts += self._activation_bursts(tokens) + tokens * -(-hidden // per_burst)
-        return self._transferred() + self.machine.device.timings["nCL"] * self.machine.dram_ticks
+        return self._transferred() + self.machine.device.clocks("nCL") * self.machine.dram_ticks
 
     def _activation_bursts(self, tokens: int) -> int:
         return -(-tokens * self._hidden // self.rows_per_message)
@@ -280,8 +281,8 @@ class Channel:
 
     def end_of(self, relayout: Relayout) -> int:
         """The clock by which all data of a relayout that is done have been written."""
-        timings = self.machine.device.timings
-        return int(relayout.value[LAST_SERVED]) + timings["nCWL"] + timings["nBL"]
+        device = self.machine.device
+        return int(relayout.value[LAST_SERVED]) + device.clocks("nCWL") + device.burst_clocks
 
     def has_streams_that_end(self) -> bool:
         """Whether the host asks for anything that has an end."""

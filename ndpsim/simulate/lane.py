@@ -18,7 +18,7 @@ from ndpsim.layout import LaneShare
 from ndpsim.limits import ensure_fits
 from ndpsim.spec import Device, Standard, Tables, lower
 from ndpsim.spec.lower import SCOPE
-from ndpsim.spec.standard import ACTIVATE, ONE_BANK
+from ndpsim.spec.standard import ACTIVATE, ONE_BANK, STACK
 from ndpsim.traces import HEADER, CommandTrace
 
 __all__ = [
@@ -61,19 +61,19 @@ def check_refresh(device: Device, refresh: str) -> None:
     Raises:
         InputError: it cannot, or they do not.
     """
-    timings = device.timings
     try:
         schedule = make_schedule(refresh, state.refreshed(lower(device)))
     except NoSuchRefreshError:
         raise InputError(f"{device.standard.name} has no {refresh} refresh", key="refresh") from None
     turns = schedule.turns
-    needed = timings["nRFC"] + device.ranks * (timings["nRAS"] + timings["nRP"] + 1) + timings["nRC"]
     if not turns:
         return
-    if timings["nREFI"] < needed:
+    busy = next(one.busy for one in device.standard.by_number if one.busy)
+    needed = device.clocks(f"{busy} + nRC") + device.ranks * (device.clocks("nRAS + nRP") + 1)
+    if device.clocks("nREFI") < needed:
         raise InputError(
-            f"{timings['nREFI']} clocks between refreshes leave no time for data: "
-            f"nRFC + ranks x (nRAS + nRP + 1) + nRC is {needed}",
+            f"{device.clocks('nREFI')} clocks between refreshes leave no time for data: "
+            f"{busy} + ranks x (nRAS + nRP + 1) + nRC is {needed}",
             key="nREFI",
         )
     for rank in range(device.ranks):
@@ -82,7 +82,10 @@ def check_refresh(device: Device, refresh: str) -> None:
 
 def _check_turns(device: Device, turns: Sequence[Due], period: int) -> None:
     """Make sure that the refreshes of a rank fit into a period, with time between them to open rows."""
-    gap = lower(device).gap[1:].max(axis=0)  # within a rank
+    tables = lower(device)
+    of_bank = tables.commands[[turn.command for turn in turns], SCOPE] == ONE_BANK
+    # Within a rank; where one bank is refreshed alone, only what the others are bound by.
+    gap = tables.gap[[1, 2, STACK] if of_bank.all() else slice(1, None)].max(axis=0)
     following = [*turns[1:], *(turn._replace(clock=turn.clock + period) for turn in turns[:1])]
     taken = sum(int(gap[turn.command, after.command]) for turn, after in zip(turns, following, strict=True))
     if taken >= period > 0:

@@ -61,7 +61,7 @@ def sweep_load(
     wrap, progress = flag(wrap, "wrap"), progress_function(progress)
     points = []
     number = np.arange(len(requests.write), dtype=np.float64)
-    clocks_per_request = memory.device.timings["nBL"] / memory.channels
+    clocks_per_request = memory.device.burst_clocks / memory.channels
     peak_gbps = memory.channels * memory.device.peak_gbps
     for done, load in enumerate(loads):
         progress(done / len(loads))

@@ -9,7 +9,7 @@ from typing import Any, get_args
 from ndpsim.arguments import choice, instance, number, shown, text, whole_number
 from ndpsim.config import Dram, Hardware
 from ndpsim.dram.mapping import MAPPERS, Mapping, parse_mapping
-from ndpsim.dram.state import ControllerOptions, Policy, make_policy
+from ndpsim.dram.state import WCK_MODES, ControllerOptions, Policy, make_policy
 from ndpsim.errors import InputError
 from ndpsim.reported import text_table
 from ndpsim.simulate.lane import check_refresh
@@ -104,11 +104,12 @@ class Memory:
         mapper: str = "RoBaRaCoCh",
         channels: int = 1,
         options: ControllerOptions | None = None,
+        rules: str = "standard",
     ) -> Memory:
         """A memory from the names of its parts.
 
         Args:
-            standard, org, timing, ranks, overrides: a channel, as in `spec.resolve`.
+            standard, org, timing, ranks, overrides, rules: a channel, as in `spec.resolve`.
             mapper: one of `dram.mapping.MAPPERS`.
             channels: how many, 1 to 64.
             options: the controller of each; by default `ControllerOptions()`.
@@ -117,7 +118,8 @@ class Memory:
             InputError: a name is unknown or a number makes no sense.
         """
         choice(mapper, "mapper", MAPPERS, "mapper")
-        return cls(resolve(standard, org, timing, ranks, overrides), options, mapper, None, channels)
+        device = resolve(standard, org, timing, ranks, overrides, rules)
+        return cls(device, options, mapper, None, channels)
 
     @classmethod
     def of_hardware(cls, hardware: Hardware) -> Memory:
@@ -163,6 +165,7 @@ class Memory:
             "timing": device.timing,
             "ranks": device.ranks,
             "channels": self.channels,
+            "rules": device.rules,
             "timings": device.reported_timings,
             "mapper": self.mapper,
             "mapping": asdict(self.mapping),
@@ -174,7 +177,7 @@ class Memory:
 def _checked(options: Any) -> ControllerOptions:
     """`options` with plain Python's words and numbers."""
     given = asdict(instance(options, "options", ControllerOptions))
-    for name, allowed in _CHOICES.items():
+    for name, allowed in (_CHOICES | {"wck": WCK_MODES}).items():
         given[name] = choice(given[name], name, allowed, name.replace("_", " "))
     for name in ("read_buffer", "write_buffer", "row_cap"):
         given[name] = whole_number(given[name], name, 1, _MAX_SLOTS)

@@ -72,7 +72,7 @@ def _policy(hardware: Hardware, device: Device) -> state.Policy:
 
 
 def _write_latency(device: Device) -> int:
-    return device.timings["nCWL"] + device.timings["nBL"]
+    return device.clocks("nCWL") + device.burst_clocks
 
 
 def _all_dimm_lanes(geometry: Geometry) -> NDArray[np.int32]:

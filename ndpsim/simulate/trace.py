@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from ndpsim.arguments import Progress, flag, instance, path_of, progress_function, shown
 from ndpsim.dram import state
+from ndpsim.dram.controllers import counted
 from ndpsim.dram.engines import Controller, ScanController, make_controller
 from ndpsim.dram.mapping import Coordinates, map_addresses
 from ndpsim.dram.state import repeating_period
@@ -100,9 +101,15 @@ class _ChannelRun(Bus):
         self.accepted = {
             "cycles": int(self.value[state.CLOCK]) - 1,
             **counters([self], self._memory.device.standard),
+            **self._counted_besides(),
         }
         self.run()
         report(self.count - reported)
+
+    def _counted_besides(self) -> dict[str, int]:
+        """What the controller of the standard counts besides what all do."""
+        names = counted(self._memory.device.standard.controller)
+        return {name: int(self.value[state.OWN_COUNTERS + place]) for place, name in enumerate(names)}
 
     def _skip_idle_time(self, request: int) -> None:
         """Jump over idle time before a request, if all before are served."""
@@ -361,6 +368,8 @@ def run_trace(
     record_commands: bool = False,
     exact_check: bool = False,
     cache: bool | ResultCache = False,
+    rules: str = "standard",
+    wck: str = "need-sync",
 ) -> TraceResult:
     """Run requests, offered one a clock and channel as fast as they are taken, until all are done.
 
@@ -372,6 +381,7 @@ def run_trace(
         scheduler: "FRFCFS" or "FRFCFS-RowHit".
         row_policy: "open", or "closed-cap": close a row after `row_cap` column accesses.
         refresh: "all-bank", "staggered", "same-bank" (DDR5), "per-bank" or "none".
+        rules, wck: as in `spec.resolve`, and in `ControllerOptions`.
         read_buffer, write_buffer: slots of the queues.
         channels: channels, each with its own requests; consecutive bursts go to consecutive ones.
         wrap: fold addresses beyond the memory back into it, instead of refusing them.
@@ -383,8 +393,8 @@ def run_trace(
         InputError: a name, a number or the trace makes no sense, or an address is beyond the memory.
         MismatchError: the exact check found a difference.
     """
-    options = state.ControllerOptions(scheduler, row_policy, row_cap, refresh, read_buffer, write_buffer)
-    memory = Memory.named(standard, org, timing, ranks, overrides, mapper, channels, options)
+    options = state.ControllerOptions(scheduler, row_policy, row_cap, refresh, read_buffer, write_buffer, wck)
+    memory = Memory.named(standard, org, timing, ranks, overrides, mapper, channels, options, rules)
     for name, value in (("wrap", wrap), ("record_commands", record_commands), ("exact_check", exact_check)):
         flag(value, name)  # before a trace is read, which may take long
     chosen_cache(cache)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from ndpsim.errors import InputError, one_of
 from ndpsim.spec.standard import (
     ONE_BANK,
+    RANK_ORDERS,
     SAME_BANKS,
+    STACK,
     WHOLE_RANK,
     WRITE_AP,
     Command,
@@ -14,12 +16,13 @@ from ndpsim.spec.standard import (
     latency_terms,
 )
 
-__all__ = ["MOST_COMMANDS", "check_rule", "check_scheduled", "check_standard"]
+__all__ = ["MOST_COMMANDS", "NEEDED", "check_rule", "check_scheduled", "check_standard"]
 
 #: Commands that a standard may have at most: tables are as wide, so that loops over them have a fixed length.
 MOST_COMMANDS = 12
 
-_NEEDED = ("rate", "tCK_ps", "nBL", "nCL", "nCWL", "nRAS", "nRP", "nRC", "nREFI", "nRFC")
+#: Timings that every standard has.
+NEEDED = ("rate", "tCK_ps", "nCL", "nCWL", "nRAS", "nRP", "nRC", "nREFI")
 _EVERY = ("opens", "closes", "reads", "writes", "reads and closes", "writes and closes")
 
 # By level, the scopes of commands that address one node of it or, of the banks, one in every group.
@@ -28,6 +31,7 @@ _SCOPES = (
     {ONE_BANK, SAME_BANKS, WHOLE_RANK},
     {ONE_BANK},
     {ONE_BANK, SAME_BANKS},
+    {ONE_BANK},
 )
 
 
@@ -43,7 +47,8 @@ def check_rule(standard: Standard, rule: Rule) -> None:
     for name in (*rule.previous, *rule.next):
         if name not in standard.names:
             raise InputError(one_of(name, standard.names, "command"), key=where)
-    inner = standard.levels.index(rule.level) > 1 and _scopes(standard, rule) != {ONE_BANK}
+    level = standard.level_of(rule.level)
+    inner = level == STACK or (level > 1 and _scopes(standard, rule) != {ONE_BANK})
     if rule.window < 1 or (rule.window > 1 and (len(rule.previous) > 1 or inner)):
         problem = f"a window counts one command, and at one {rule.level}"
         raise InputError(problem, key=where)
@@ -57,7 +62,7 @@ def check_scheduled(standard: Standard, rule: Rule) -> None:
     """
     check_rule(standard, rule)
     where = f"{standard.name}: rule {rule.name}"
-    level, scopes = standard.levels.index(rule.level), _scopes(standard, rule)
+    level, scopes = standard.level_of(rule.level), _scopes(standard, rule)
     if not scopes <= _SCOPES[level]:
         raise InputError(f"not every command addresses one {rule.level}", key=where)
     if rule.siblings and (level == 0 or (level > 1 and scopes != {ONE_BANK}) or rule.window > 1):
@@ -76,8 +81,11 @@ def check_standard(standard: Standard) -> None:
     Raises:
         InputError: it lacks something, or names what is not there.
     """
-    if len(standard.levels) != 4 or len(set(standard.levels)) != 4:
-        problem = f"has the levels {', '.join(standard.levels)}; they are four, from a channel to its banks"
+    if len(standard.levels) not in (4, 5) or len(set(standard.levels)) != len(standard.levels):
+        problem = (
+            f"has the levels {', '.join(standard.levels)}; they are four, from a channel to its banks, "
+            "or five with stacks of bank groups"
+        )
         raise InputError(problem, key=standard.name)
     if len(standard.names) > MOST_COMMANDS:
         problem = f"has {len(standard.names)} commands; {MOST_COMMANDS} are the most"
@@ -87,11 +95,13 @@ def check_standard(standard: Standard) -> None:
     _check_commands(standard)
     for preset, speed in standard.speeds.items():
         known = {*speed, *standard.derived}
-        missing = [name for name in _NEEDED if name not in known]
+        missing = [name for name in NEEDED if name not in known]
         if missing:
             raise InputError(f"preset {preset} states no {', '.join(missing)}", key=standard.name)
+        _check_latency(standard.burst, known, f"{standard.name}: burst, preset {preset}")
         for command in standard.commands:
-            for latency in (command.busy, command.interval if command.refreshes else ""):
+            interval = command.interval if command.refreshes else ""
+            for latency in (command.busy, interval, command.complete_within, command.keeps_prepared):
                 _check_latency(latency, known, f"{standard.name}: command {command.name}, preset {preset}")
         for rule in (*standard.rules, *standard.checked_rules):
             _check_latency(rule.latency, known, f"{standard.name}: rule {rule.name}, preset {preset}")
@@ -129,6 +139,13 @@ def _check_commands(standard: Standard) -> None:
             raise InputError(f"a second command that {_effects(command)}: no controller issues it", key=where)
         if command.refreshes and not command.closes:
             _check_closes_first(standard, command, where)
+        if command.ranks not in RANK_ORDERS:
+            raise InputError(one_of(command.ranks, RANK_ORDERS, "order of ranks"), key=where)
+        if command.prepared_at not in ("", *standard.levels[:2]):
+            raise InputError(one_of(command.prepared_at, standard.levels[:2], "level"), key=where)
+        for name in (command.completed_by, command.prepared_by):
+            if name and name not in standard.names:
+                raise InputError(one_of(name, standard.names, "command"), key=where)
 
 
 def _check_closes_first(standard: Standard, command: Command, where: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -14,7 +14,10 @@ from ndpsim.spec.registry import standards
 from ndpsim.spec.standard import ACTIVATE, PRECHARGE, READ, WRITE_AP, Organisation, Standard, latency_terms
 from ndpsim.units import dram_period_ps, format_bytes, plain_number
 
-__all__ = ["Device", "RowTime", "resolve", "row_times"]
+__all__ = ["RULES", "Device", "RowTime", "resolve", "row_times"]
+
+#: Whose rules hold, see `resolve`.
+RULES = ("standard", "reference")
 
 _MAX_CLOCKS = 1_000_000
 _MAX_RANKS = 64
@@ -26,7 +29,7 @@ class Device:
     """A channel of DRAM, resolved: every timing in clocks, every size a number.
 
     `timings` holds every value by its name (nCL, nRFC, ...), with `rate` (MT/s) and `tCK_ps`, which JEDEC
-    rounds down to whole ps before it turns times into clocks; `clock_ps` is what a clock takes.
+    rounds down to whole ps before it turns times into clocks; `timing_clock_ps` is what one takes.
     `sources` says for each of them where it came from: "preset ...", "derived ..." or "override".
     """
 
@@ -37,11 +40,17 @@ class Device:
     organisation: Organisation
     timings: Mapping[str, int]
     sources: Mapping[str, str]
+    rules: str = "standard"
 
     @property
     def bankgroups(self) -> int:
-        """Bank groups in a rank."""
-        return self.organisation.bankgroups
+        """Bank groups in a rank, those of all its stacks."""
+        return self.stacks * self.organisation.bankgroups
+
+    @property
+    def stacks(self) -> int:
+        """Stacks in a rank; 1 where the standard has no such level."""
+        return self.organisation.stacks
 
     @property
     def banks_per_group(self) -> int:
@@ -89,34 +98,52 @@ class Device:
         return self.ranks * self.rank_bytes
 
     @property
-    def clock_ps(self) -> Fraction:
-        """Exact clock period in ps."""
+    def timing_clock_ps(self) -> Fraction:
+        """Exact period in ps of the clock that timings count (tCK)."""
         return dram_period_ps(self.timings["rate"], self.standard.transfers_per_clock)
 
+    @property
+    def clock_ps(self) -> Fraction:
+        """Exact period in ps of the clock that controllers and command traces count, a tick of tCK."""
+        return self.timing_clock_ps / self.standard.ticks_per_clock
+
     def clocks(self, latency: str) -> int:
-        """What a rule's latency is in clocks."""
+        """What a rule's latency, or a timing, is in the clocks of controllers."""
         terms = latency_terms(latency)
-        return sum(sign * (term if isinstance(term, int) else self.timings[term]) for sign, term in terms)
+        clocks = sum(sign * (term if isinstance(term, int) else self.timings[term]) for sign, term in terms)
+        return clocks * self.standard.ticks_per_clock
+
+    @property
+    def burst_clocks(self) -> int:
+        """Clocks of a burst on the data bus."""
+        return self.clocks(self.standard.burst)
+
+    @property
+    def read_clocks(self) -> int:
+        """Clocks from a read to the last beat of its data."""
+        return self.clocks("nCL") + self.burst_clocks
 
     @property
     def reported_timings(self) -> dict[str, int | float]:
-        """`timings` as results show them: `tCK_ps` is the clock that is simulated, not rounded down."""
-        return {**self.timings, "tCK_ps": plain_number(self.clock_ps)}
+        """`timings` as results show them: `tCK_ps` is exact, not rounded down."""
+        return {**self.timings, "tCK_ps": plain_number(self.timing_clock_ps)}
 
     @property
     def peak_gbps(self) -> float:
-        """What the data bus carries at its limit, in GB/s (1e9 bytes a second)."""
-        return float(Fraction(self.burst_bytes, self.timings["nBL"]) / self.clock_ps * 1000)
+        """What the data buses carry at their limit, in GB/s (1e9 bytes a second)."""
+        moved = self.burst_bytes * (self.ranks if self.standard.own_data_buses else 1)
+        return float(Fraction(moved, self.burst_clocks) / self.clock_ps * 1000)
 
     def __repr__(self) -> str:
         timings = ("nCL", "nRCD", "nRP", "nRAS", "nRC", "nRFC", "nREFI")
         known = [name for name in timings if name in self.timings]
         overrides = [name for name, source in self.sources.items() if source == "override"]
+        clock = f"{float(self.timing_clock_ps):.6g} ps, {self.timings['rate']} MT/s"
         rows = {
             "ranks": f"{self.ranks} of {format_bytes(self.rank_bytes)}",
             "banks": f"{self.bankgroups} groups of {self.banks_per_group} in a rank, {self.rows} rows each",
             "row": f"{self.bursts_per_row} bursts of {self.burst_bytes} bytes",
-            "clock": f"{float(self.clock_ps):.6g} ps, {self.timings['rate']} MT/s, {self.peak_gbps:.2f} GB/s",
+            "clock": f"{clock}, {self.peak_gbps:.2f} GB/s",
             "timings": ", ".join(f"{name} {self.timings[name]}" for name in known) + " clocks, ...",
             "overrides": ", ".join(overrides) or "none",
         }
@@ -151,7 +178,12 @@ def _timings(
 
 
 def resolve(
-    standard: str, org: str, timing: str, ranks: int = 1, overrides: Mapping[str, int] | None = None
+    standard: str,
+    org: str,
+    timing: str,
+    ranks: int = 1,
+    overrides: Mapping[str, int] | None = None,
+    rules: str = "standard",
 ) -> Device:
     """Resolve names to a `Device`.
 
@@ -161,6 +193,7 @@ def resolve(
         timing: a speed preset, for instance "DDR5_4800AN".
         ranks: ranks on the channel, 1 to 64.
         overrides: clock counts by JEDEC name ("nCL": 40), over preset and derived values.
+        rules: "standard", or "reference": those of Ramulator 2.1 where it departs from the standard.
 
     Raises:
         InputError: a name is unknown, a number is out of range, or the standard leaves a value open.
@@ -169,11 +202,17 @@ def resolve(
     org = choice(org, "org", chosen.organisations, f"{standard} organisation")
     timing = choice(timing, "timing", chosen.speeds, f"{standard} timing preset")
     ranks = whole_number(ranks, "ranks", 1, _MAX_RANKS, " of ranks")
+    if chosen.organisations[org].ranks:
+        if ranks > 1:
+            raise InputError(f"{ranks} is not 1: a channel of {standard} has no ranks", key="ranks")
+        ranks = chosen.organisations[org].ranks
+    if choice(rules, "rules", RULES, "set of rules") == "reference":
+        chosen = replace(chosen, **chosen.reference)
     if overrides is not None and not isinstance(overrides, Mapping):
         raise InputError(f"{shown(overrides)} is not a mapping of timings to clocks", key="overrides")
     given = {text(name, "overrides"): clocks for name, clocks in (overrides or {}).items()}
     timings, sources = _timings(chosen, org, timing, given)
-    return Device(chosen, org, timing, ranks, chosen.organisations[org], timings, sources)
+    return Device(chosen, org, timing, ranks, chosen.organisations[org], timings, sources, rules)
 
 
 class RowTime(NamedTuple):

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ndpsim.spec.checking import MOST_COMMANDS, check_scheduled
 from ndpsim.spec.device import Device
-from ndpsim.spec.standard import Command
+from ndpsim.spec.standard import RANK_ORDERS, STACK, Command
 
 __all__ = [
     "BUS",
@@ -17,13 +17,21 @@ __all__ = [
     "CLOCKS",
     "CLOSES",
     "CLOSES_FIRST",
+    "COMPLETED_BY",
+    "COMPLETE_WITHIN",
+    "CYCLES",
     "INTERVAL",
+    "KEEPS_PREPARED",
     "LENGTH",
     "LEVEL",
     "MOST_COMMANDS",
     "NEXT",
     "NO_RULE",
+    "ON_ANY_TICK",
+    "PREPARED_AT",
+    "PREPARED_BY",
     "PREVIOUS",
+    "RANK_ORDER",
     "SCOPE",
     "Tables",
     "lower",
@@ -32,8 +40,9 @@ __all__ = [
 #: Stands in a table where no rule binds two commands: adding it to any clock leaves the past.
 NO_RULE = -(1 << 40)
 
-# What `Tables.commands` has of a command; see `spec.standard.Command`.
-SCOPE, CLOSES, IS_REFRESH, CLOSES_FIRST, INTERVAL, BUSY, BUS = range(7)  # CLOSES_FIRST: -1 for none
+# What `Tables.commands` has of a command; see `spec.standard.Command`. Other commands: -1 for none.
+SCOPE, CLOSES, IS_REFRESH, CLOSES_FIRST, INTERVAL, BUSY, BUS, CYCLES, RANK_ORDER = range(9)
+COMPLETED_BY, COMPLETE_WITHIN, PREPARED_BY, PREPARED_AT, KEEPS_PREPARED, ON_ANY_TICK = range(9, 15)
 
 # What `Tables.windows` has of a rule that counts commands.
 LEVEL, PREVIOUS, LENGTH, NEXT, CLOCKS = range(5)
@@ -42,7 +51,7 @@ LEVEL, PREVIOUS, LENGTH, NEXT, CLOCKS = range(5)
 class Tables(NamedTuple):
     """A device in integers; all times in clocks, commands as `Standard.by_number` has them.
 
-    `gap[level, previous, next]`: least distance at the same channel, rank, bank group or bank.
+    `gap[level, previous, next]`: least distance at the same channel, rank, bank group, bank or stack.
     `sibling_gap[level, previous, next]`: least distance at two nodes of a level below the same node.
     `windows[window, field]`: from the first of the last LENGTH commands PREVIOUS at a node of LEVEL to the
     command NEXT there are CLOCKS at least (tFAW).
@@ -50,25 +59,31 @@ class Tables(NamedTuple):
     """
 
     ranks: int
-    bankgroups: int
+    bankgroups: int  # of a rank
     banks_per_group: int
+    groups_per_stack: int  # 0: no stacks stand between ranks and bank groups
     commands: NDArray[np.int64]  # [command, field]
     gap: NDArray[np.int64]
     sibling_gap: NDArray[np.int64]
     binds_siblings: NDArray[np.int64]  # [level, previous]: 1 where `sibling_gap` binds anything
     windows: NDArray[np.int64]
-    read_latency: int  # from a read to the last beat of its data: nCL + nBL
-    burst: int  # clocks of data bus per burst: nBL
+    read_latency: int  # from a read to the last beat of its data
+    burst: int  # clocks of data bus per burst
     refresh_interval: int  # nREFI
 
 
 def _fields(device: Device, command: Command) -> list[int]:
     standard = device.standard
     interval = device.clocks(command.interval) if command.refreshes else 0
-    first = standard.names.index(command.closes_first) if command.closes_first else -1
-    busy = device.clocks(command.busy)
+    others = command.closes_first, command.completed_by, command.prepared_by
+    first, second, before = (standard.names.index(name) if name else -1 for name in others)
+    busy, within = device.clocks(command.busy), device.clocks(command.complete_within)
     bus = list(dict.fromkeys(one.bus for one in standard.by_number)).index(command.bus)
-    return [standard.scope_of(command), command.closes, command.refreshes, first, interval, busy, bus]
+    effects = [standard.scope_of(command), command.closes, command.refreshes, first, interval, busy]
+    prepared = device.clocks(command.keeps_prepared)
+    level = standard.level_of(command.prepared_at) if command.prepared_at else 0
+    bus_and_order = [bus, command.cycles, RANK_ORDERS.index(command.ranks)]
+    return [*effects, *bus_and_order, second, within, before, level, prepared, command.on_any_tick]
 
 
 def lower(device: Device) -> Tables:
@@ -83,7 +98,7 @@ def lower(device: Device) -> Tables:
     """
     standard = device.standard
     commands, number = standard.by_number, {name: place for place, name in enumerate(standard.names)}
-    gap = np.full((len(standard.levels), MOST_COMMANDS, MOST_COMMANDS), NO_RULE, dtype=np.int64)
+    gap = np.full((STACK + 1, MOST_COMMANDS, MOST_COMMANDS), NO_RULE, dtype=np.int64)
     sibling = gap.copy()
     windows: dict[tuple[int, int, int, int], int] = {}
     for previous, one in enumerate(commands):
@@ -92,7 +107,7 @@ def lower(device: Device) -> Tables:
                 gap[0, previous, after] = one.cycles
     for rule in standard.rules:
         check_scheduled(standard, rule)
-        nominal, level = device.clocks(rule.latency), standard.levels.index(rule.level)
+        nominal, level = device.clocks(rule.latency), standard.level_of(rule.level)
         for before in (number[name] for name in rule.previous):
             row = (sibling if rule.siblings else gap)[level, before]
             for after in (number[name] for name in rule.next):
@@ -106,12 +121,13 @@ def lower(device: Device) -> Tables:
         ranks=device.ranks,
         bankgroups=device.bankgroups,
         banks_per_group=device.banks_per_group,
+        groups_per_stack=device.bankgroups // device.stacks if len(standard.levels) > STACK else 0,
         commands=np.array([_fields(device, command) for command in commands], dtype=np.int64),
         gap=gap,
         sibling_gap=sibling,
         binds_siblings=np.array((sibling > NO_RULE).any(axis=2), dtype=np.int64),
         windows=np.array([(*of, clocks) for of, clocks in windows.items()], dtype=np.int64).reshape(-1, 5),
-        read_latency=device.timings["nCL"] + device.timings["nBL"],
-        burst=device.timings["nBL"],
-        refresh_interval=device.timings["nREFI"],
+        read_latency=device.read_clocks,
+        burst=device.burst_clocks,
+        refresh_interval=device.clocks("nREFI"),
     )

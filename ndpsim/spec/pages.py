@@ -5,18 +5,17 @@ from __future__ import annotations
 import importlib
 import traceback
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, get_args
 
 from ndpsim.arguments import shown, whole_number
 from ndpsim.errors import InputError, one_of
-from ndpsim.spec.checking import check_standard
+from ndpsim.spec.checking import NEEDED, check_standard
 from ndpsim.spec.standard import Command, Derivation, Organisation, Rule, Standard, latency_terms
 
 __all__ = ["read_page"]
 
-_NEEDED = ("rate", "tCK_ps", "nBL", "nCL", "nCWL", "nRAS", "nRP", "nRC", "nREFI", "nRFC")
-_WHOLE = ("transfers_per_clock", "prefetch", "channel_bits")
+_WHOLE = ("transfers_per_clock", "prefetch", "channel_bits", "ticks_per_clock")
 _DERIVATIONS = get_args(Derivation)
 
 
@@ -85,6 +84,8 @@ def _check(standard: Standard) -> None:
     for rule in (*standard.rules, *standard.checked_rules):
         _check_rule(standard, rule, timings)
     check_standard(standard)
+    if standard.reference:
+        _check(replace(standard, **standard.reference, reference={}))
 
 
 def _check_names(names: Any, key: str, known: Any, what: str) -> None:
@@ -98,7 +99,8 @@ def _check_names(names: Any, key: str, known: Any, what: str) -> None:
 
 def _check_organisation(standard: Standard, org: str, organisation: Organisation) -> None:
     for field in fields(organisation):
-        whole_number(getattr(organisation, field.name), f"organisation {org}: {field.name}", 1)
+        least = int(field.name != "ranks")
+        whole_number(getattr(organisation, field.name), f"organisation {org}: {field.name}", least)
     for name, number, of in (
         ("dq", standard.channel_bits % organisation.dq, f"the {standard.channel_bits} pins of a channel"),
         ("columns", organisation.columns % standard.prefetch, f"bursts of {standard.prefetch}"),
@@ -125,7 +127,7 @@ def _numbers_of(value: Any) -> Iterator[Any]:
 
 
 def _check_speed(standard: Standard, preset: str, speed: Mapping[str, int]) -> None:
-    missing = [name for name in _NEEDED if name not in {*speed, *standard.derived}]
+    missing = [name for name in NEEDED if name not in {*speed, *standard.derived}]
     if missing:
         problem = (
             f"states no {', '.join(missing)}, and nothing derives {'it' if len(missing) == 1 else 'them'}"

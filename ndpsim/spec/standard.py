@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
+from typing import Any
 
 from ndpsim.errors import InputError
 
@@ -19,9 +20,11 @@ __all__ = [
     "ACTIVATE",
     "ONE_BANK",
     "PRECHARGE",
+    "RANK_ORDERS",
     "READ",
     "READ_AP",
     "SAME_BANKS",
+    "STACK",
     "WHOLE_RANK",
     "WRITE",
     "WRITE_AP",
@@ -32,6 +35,7 @@ __all__ = [
     "ByWidthAndRate",
     "Command",
     "Every",
+    "EveryBank",
     "Organisation",
     "Rule",
     "Standard",
@@ -44,6 +48,14 @@ ACTIVATE, PRECHARGE, READ, WRITE, READ_AP, WRITE_AP = range(6)
 
 #: What a command addresses: one bank, one bank of every group of a rank, or a rank.
 ONE_BANK, SAME_BANKS, WHOLE_RANK = range(3)
+
+#: The place of stacks, where a standard has them, in tables by level: behind those of a channel, ranks, bank
+#: groups and banks.
+STACK = 4
+
+#: When the same bank of the other ranks is due: at once, a clock later from rank to rank, or after all banks
+#: of this rank.
+RANK_ORDERS = ("together", "a clock apart", "in turn")
 
 _EFFECTS = ("opens", "closes", "reads", "writes", "refreshes")
 
@@ -72,8 +84,13 @@ class Command:
     `closes_first`: the command of the same scope that closes the banks that a refresh needs closed.
     `interval`: how often the refresh falls due. `busy`: clocks after it for which nothing can be read from
     its rank. Both are sums of timings as a rule's `latency`.
-    `cycles`: clocks for which it holds the command bus `bus`. Commands of different buses do not wait for
-    each other there.
+    `cycles`: clocks (ticks, where a clock has several) for which it holds the command bus `bus`. Commands of
+    different buses do not wait for each other there. `on_any_tick`: it may issue at every tick of a clock,
+    not only at the first. `ranks`: of the refresh of one bank, in which order ranks are refreshed
+    (`RANK_ORDERS`). `completed_by`: the command that opens the row which this one names, `complete_within`
+    clocks after it at most. `prepared_by`: the command that has to come before this one, unless a read or
+    write at the same node of `prepared_at` came before it that `keeps_prepared` for so many clocks; what
+    prepares keeps the command bus so long for what it prepares. Only the controllers that say so know these.
     """
 
     name: str
@@ -88,6 +105,13 @@ class Command:
     busy: str = ""
     cycles: int = 1
     bus: str = "command"
+    on_any_tick: bool = False
+    ranks: str = "together"
+    completed_by: str = ""
+    complete_within: str = ""
+    prepared_by: str = ""
+    prepared_at: str = ""
+    keeps_prepared: str = ""
 
 
 @dataclass(frozen=True)
@@ -131,7 +155,11 @@ def latency_terms(latency: str) -> list[tuple[int, str | int]]:
 
 @dataclass(frozen=True)
 class Organisation:
-    """One device of a preset: density in Mb, data pins, and its banks, rows and columns."""
+    """One device of a preset: density in Mb, data pins, and its banks, rows and columns.
+
+    `bankgroups` are those of a rank or, where ranks have stacks, of a stack. `ranks`: how many a channel of
+    it has, 0 where it has as many as there are devices for.
+    """
 
     density_mb: int
     dq: int
@@ -139,6 +167,8 @@ class Organisation:
     banks_per_group: int
     rows: int
     columns: int
+    stacks: int = 1
+    ranks: int = 0
 
 
 # How a standard derives a clock count that its speed presets do not state: of a rate in MT/s, the preset's
@@ -194,12 +224,12 @@ class ByRate:
 
 @dataclass(frozen=True)
 class ByDensity:
-    """Nanoseconds by device density (Mb), rounded up to clocks of the preset's tCK."""
+    """Nanoseconds by the density of a device, or of a stack of it, rounded up to clocks of the tCK."""
 
     ns: Mapping[int, int]
 
     def clocks(self, organisation: Organisation, rate: int, tck_ps: int, transfers: int = 2) -> int | None:
-        ns = self.ns.get(organisation.density_mb)
+        ns = self.ns.get(organisation.density_mb // organisation.stacks)
         return None if ns is None else ceil(Fraction(ns * 1000, tck_ps))
 
 
@@ -213,7 +243,18 @@ class Every:
         return ceil(Fraction(self.ns * 1000, tck_ps))
 
 
-Derivation = ByWidthAndRate | AtLeast | ByWidth | ByRate | ByDensity | Every
+@dataclass(frozen=True)
+class EveryBank:
+    """Nanoseconds that all banks of a rank share, rounded up to clocks of the preset's tCK."""
+
+    ns: int
+
+    def clocks(self, organisation: Organisation, rate: int, tck_ps: int, transfers: int = 2) -> int | None:
+        banks = organisation.stacks * organisation.bankgroups * organisation.banks_per_group
+        return ceil(Fraction(self.ns * 1000, tck_ps * banks))
+
+
+Derivation = ByWidthAndRate | AtLeast | ByWidth | ByRate | ByDensity | Every | EveryBank
 
 
 @dataclass(frozen=True)
@@ -221,15 +262,20 @@ class Standard:
     """A DRAM standard.
 
     `commands`: all that it has, in the order in which results show them. `levels`: its hierarchy, outermost
-    first: a channel, its ranks, their bank groups, their banks, by whatever names.
+    first: a channel, its ranks, their bank groups, their banks, by whatever names; a level of stacks may
+    stand between ranks and bank groups.
     `transfers_per_clock`: on each data pin. `prefetch`: device columns in a burst. `channel_bits`: data pins
-    of a channel (DDR5: of a sub-channel).
+    of a channel (of a sub-channel or pseudo-channel). `burst`: the clocks of a burst on them, a sum of
+    timings. `own_data_buses`: each rank has those pins to itself (a pseudo-channel). `ticks_per_clock`:
+    commands come at whole ticks, counted from 1; timings are in clocks.
     `speeds`: clock counts by preset, with `rate` in MT/s and `tCK_ps` rounded down to a whole ps. `derived`:
     what follows from them.
     `rules`: what the controllers obey, as the reference's do. `checked_rules`: what a trace must obey
     besides: the standard says it, and the reference does not.
     `max_postponed_refreshes`, `max_pulled_in_refreshes`: refreshes that a rank may owe, or be ahead.
     `controller`: what a step of it does that is not data, a module of `ndpsim/dram/controllers`.
+    `reference`: what of all this is otherwise in the reference (Ramulator 2.1) where that is known to be
+    wrong, by field.
     """
 
     name: str
@@ -247,6 +293,10 @@ class Standard:
     max_pulled_in_refreshes: int
     checked_rules: tuple[Rule, ...] = ()
     controller: str = "one-command"
+    burst: str = "nBL"
+    own_data_buses: bool = False
+    ticks_per_clock: int = 1
+    reference: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def by_number(self) -> tuple[Command, ...]:
@@ -260,6 +310,11 @@ class Standard:
     def names(self) -> tuple[str, ...]:
         """The names of the commands by their numbers."""
         return tuple(command.name for command in self.by_number)
+
+    def level_of(self, name: str) -> int:
+        """The place of a level in tables: channel, rank, bank group, bank, `STACK`."""
+        place, inner = self.levels.index(name), len(self.levels) - 4
+        return place if place < 2 else STACK if place < 2 + inner else place - inner
 
     def scope_of(self, command: Command) -> int:
         """`ONE_BANK`, `SAME_BANKS` or `WHOLE_RANK`.

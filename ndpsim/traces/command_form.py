@@ -6,17 +6,29 @@ else has to know of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
 from ndpsim.spec import Device
-from ndpsim.traces.command_trace import CommandTrace
+from ndpsim.traces.command_trace import HEADER, CommandTrace
 
-__all__ = ["CommandForm", "Setting", "any_trace", "check_names", "fitting_device", "named"]
+__all__ = [
+    "CommandForm",
+    "Setting",
+    "any_trace",
+    "check_names",
+    "columns_of",
+    "fitting_device",
+    "join_stacks",
+    "named",
+    "split_stacks",
+    "with_names",
+]
 
 
 @dataclass(frozen=True)
@@ -39,23 +51,52 @@ class CommandForm:
         name: how users name it.
         example: a line of it.
         lines: the lines of some commands, each with its line end.
-        header: the first line, if there is one.
+        header: makes the first line, if there is one.
         check: raises an InputError when a whole trace cannot be written in this form.
     """
 
     name: str
     example: str
     lines: Callable[[CommandTrace, Setting], Iterator[str]]
-    header: str | None = None
+    header: Callable[[Setting], str] | None = None
     check: Callable[[CommandTrace, Setting], None] = any_trace
+
+
+def columns_of(device: Device | None) -> tuple[str, ...]:
+    """The columns of our own form: `HEADER`, but with levels by their names where a standard has stacks."""
+    if device is None or len(device.standard.levels) == len(HEADER) - 3:
+        return HEADER
+    return (*HEADER[:2], *device.standard.levels[1:], *HEADER[5:])
+
+
+def split_stacks(columns: NDArray[np.int64], device: Device) -> NDArray[np.int64]:
+    """Columns as `columns_of` has them, (8, commands), from those of a `CommandTrace`."""
+    of_stack = device.bankgroups // device.stacks
+    group = columns[3]
+    parts = np.where(group < 0, -1, group // of_stack), np.where(group < 0, -1, group % of_stack)
+    return np.concatenate((columns[:3], np.stack(parts), columns[4:]))
+
+
+def join_stacks(columns: NDArray[np.int64], device: Device) -> NDArray[np.int64]:
+    """The inverse of `split_stacks`; what lies in no stack or group comes to lie behind the last."""
+    of_stack, stack, group = device.bankgroups // device.stacks, columns[3], columns[4]
+    there = (stack >= 0) & (group >= 0) & (group < of_stack)
+    none = np.where((stack == -1) & (group == -1), -1, device.bankgroups)
+    joined = np.where(there, stack * of_stack + group, none)
+    return np.concatenate((columns[:3], joined[None], columns[5:]))
 
 
 def named(trace: CommandTrace, called: Mapping[str, str] | None = None) -> Iterator[tuple[Any, ...]]:
     """The commands as tuples in the order of `HEADER`; `called`: what the form calls them, by our names."""
     names = trace.names if called is None else [called.get(name, "") for name in trace.names]
-    columns = trace.columns().tolist()
-    columns[1] = [names[number] for number in columns[1]]
-    return zip(*columns, strict=True)
+    return with_names(trace.columns(), names)
+
+
+def with_names(columns: NDArray[np.int64], names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """Commands as tuples, the second column by name."""
+    lists = columns.tolist()
+    lists[1] = [names[number] for number in lists[1]]
+    return zip(*lists, strict=True)
 
 
 def check_names(trace: CommandTrace, called: Mapping[str, str], form: str) -> None:

@@ -3,8 +3,9 @@
 Our own is CSV, gzip-compressed or not (told by its content), with one command a line after the header
 ``clock,command,rank,bankgroup,bank,row,column``. Numbers are decimal; -1 stands where a command addresses
 none: row and column of precharges and refreshes, bank group and bank of commands to a whole rank, column of
-what opens a row (which may also be left empty). A column is a burst of the open row, not a column of one
-device.
+what opens a row (which may also be left empty). Where a standard has stacks (HBM3) the header is
+``clock,command,pseudochannel,stack,bankgroup,bank,row,column``. A column is a burst of the open row, not a
+column of one device.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import re
 import string
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
@@ -28,7 +29,7 @@ from ndpsim.files import open_plain_or_gzip, replacing
 from ndpsim.limits import ensure_fits
 from ndpsim.spec import Device, command_names, standards
 from ndpsim.traces.chunks import whole_lines
-from ndpsim.traces.command_form import Setting
+from ndpsim.traces.command_form import Setting, columns_of, join_stacks
 from ndpsim.traces.command_trace import HEADER, CommandTrace
 from ndpsim.traces.registry import command_forms
 
@@ -43,24 +44,24 @@ _BYTES_CHECKED = 256  # memory that a command takes while its trace is read and 
 _PLAIN = (string.digits + string.ascii_letters + ",-\n").encode("ascii")  # no blanks, quotes, plus signs
 
 
-def _check_header(header: str, path: Path) -> None:
-    expected = f"the header must be {','.join(HEADER)}"
+def _check_header(header: str, names: Sequence[str], path: Path) -> None:
+    expected = f"the header must be {','.join(names)}"
     found = header.split(",")
-    for place, name in enumerate(HEADER):
+    for place, name in enumerate(names):
         if place == len(found):
             raise InputError(f"{expected}; '{name}' is missing", file=path, line=1)
         if found[place] != name:
             raise InputError(f"{expected}; column {place + 1} is {found[place][:40]!r}", file=path, line=1)
-    if len(found) > len(HEADER):
-        raise InputError(f"{expected}; {found[len(HEADER)][:40]!r} is one column too many", file=path, line=1)
+    if len(found) > len(names):
+        raise InputError(f"{expected}; {found[len(names)][:40]!r} is one column too many", file=path, line=1)
 
 
 def _numbers() -> dict[str, int]:
     return {name: number for number, name in enumerate(command_names())}
 
 
-def _quickly(body: str, numbers: Mapping[str, int]) -> NDArray[np.int64] | None:
-    """The columns of a well-formed body; None when anything about it needs a closer look."""
+def _quickly(body: str, count: int, numbers: Mapping[str, int]) -> NDArray[np.int64] | None:
+    """The columns, so many, of a well-formed body; None when anything about it needs a closer look."""
     if body.encode("ascii").translate(None, _PLAIN):
         return None
     try:
@@ -77,7 +78,7 @@ def _quickly(body: str, numbers: Mapping[str, int]) -> NDArray[np.int64] | None:
     except (ValueError, KeyError, OverflowError, Warning):
         return None
     lines = body.count("\n") + (not body.endswith("\n"))
-    whole = table.shape == (lines, len(HEADER)) and table.min() > -_LARGEST and table.max() < _LARGEST
+    whole = table.shape == (lines, count) and table.min() > -_LARGEST and table.max() < _LARGEST
     return table.T if whole else None
 
 
@@ -89,15 +90,17 @@ def _number(text: str, name: str, path: Path, line: int) -> int:
     return int(text)
 
 
-def _carefully(body: str, path: Path, first_line: int, numbers: Mapping[str, int]) -> NDArray[np.int64]:
-    """The columns of `body`, or the error in its first bad line."""
+def _carefully(
+    body: str, names: Sequence[str], path: Path, first_line: int, numbers: Mapping[str, int]
+) -> NDArray[np.int64]:
+    """The columns of `body`, so named, or the error in its first bad line."""
     opening = {one.name for standard in standards().values() for one in standard.commands if one.opens}
     rows = []
     for line, text in enumerate(body.removesuffix("\n").split("\n"), start=first_line):
         values = text.split(",")
-        if len(values) != len(HEADER):
+        if len(values) != len(names):
             raise InputError(
-                f"the line has {len(values)} of {len(HEADER)} fields: {text[:60]!r}", file=path, line=line
+                f"the line has {len(values)} of {len(names)} fields: {text[:60]!r}", file=path, line=line
             )
         name = values[1]
         if name not in numbers:
@@ -107,7 +110,7 @@ def _carefully(body: str, path: Path, first_line: int, numbers: Mapping[str, int
         if name in opening:
             values[-1] = values[-1] or "-1"
         values[1] = str(numbers[name])
-        rows.append([_number(value, key, path, line) for key, value in zip(HEADER, values, strict=True)])
+        rows.append([_number(value, key, path, line) for key, value in zip(names, values, strict=True)])
     return np.array(rows, dtype=np.int64).T
 
 
@@ -120,36 +123,47 @@ def _ascii(data: bytes, path: Path, first_line: int) -> str:
         raise InputError(problem, file=path, line=line) from None
 
 
-def _pieces(path: Path) -> Iterator[NDArray[np.int64]]:
-    """The columns of a file's commands, a few megabytes of text at a time."""
+def _pieces(path: Path, device: Device | None) -> Iterator[NDArray[np.int64]]:
+    """The columns of a file's commands, as `HEADER` has them, a few megabytes of text at a time."""
     line, numbers = 1, _numbers()
+    names: tuple[str, ...] = HEADER
     with open_plain_or_gzip(path) as stream:
         for data in whole_lines(stream, path, _CHUNK):
             text = _ascii(data.tobytes(), path, line)
             if line == 1:
                 header, _, text = text.partition("\n")
-                _check_header(header, path)
+                if header == ",".join(columns_of(device)):
+                    names = columns_of(device)
+                _check_header(header, names, path)
                 line = 2
             if text:
-                columns = _quickly(text, numbers)
-                yield _carefully(text, path, line, numbers) if columns is None else columns
+                columns = _quickly(text, len(names), numbers)
+                if columns is None:
+                    columns = _carefully(text, names, path, line, numbers)
+                yield columns if device is None or names == HEADER else join_stacks(columns, device)
                 line += text.count("\n")
     if line == 1:
         raise InputError(f"is empty; the header {','.join(HEADER)} is expected", file=path)
 
 
-def read_commands(path: str | os.PathLike[str]) -> CommandTrace:
+def read_commands(path: str | os.PathLike[str], device: Device | None = None) -> CommandTrace:
     """Read the command trace in `path`; the command of line n, counted from 1, has index n - 2.
 
     Only the form is judged here: clocks out of order or a row out of range is for `check` to find.
+
+    Args:
+        path: the file.
+        device: the channel, which a file with a column for stacks needs.
 
     Raises:
         InputError: the file is missing, empty, damaged, or a line of it is malformed; or it holds more
             commands than can be checked in the memory that may be taken (`limits.memory_limit`).
     """
     path, count = path_of(path, "path"), 0
+    if device is not None:
+        instance(device, "device", Device)
     pieces = [np.empty((len(HEADER), 0), dtype=np.int64)]
-    for columns in _pieces(path):
+    for columns in _pieces(path, device):
         count += columns.shape[1]
         ensure_fits(count * _BYTES_CHECKED, f"{count} commands or more", file=path)
         pieces.append(columns)
@@ -201,7 +215,7 @@ def write_commands(
     chosen.check(trace, setting)
     with replacing(path) as file, _packing(file, path.suffix == ".gz") as out:
         if chosen.header is not None:
-            out.write(f"{chosen.header}\n".encode("ascii"))
+            out.write(f"{chosen.header(setting)}\n".encode("ascii"))
         for first in range(0, len(trace), _PART):
             part = trace.take(np.arange(first, min(first + _PART, len(trace))))
             out.write("".join(chosen.lines(part, setting)).encode("ascii"))

@@ -1,8 +1,9 @@
 """Controllers, each a module of its name here: what they do in a step that no table can say.
 
 A standard's page names its controller. A module has the controller's parameters, a named tuple that `of`
-makes, with `slots`, the most commands of a step; and `step`, see `dram.controller`. The fast controller knows
-"one-command" only.
+makes of the options, with `slots`, the most commands of a step; and `step`, see `dram.controller`. It may
+have `words` that it remembers and `queues` of its own (`dram.state`), `COUNTED`, the names of what it counts,
+and `instead`, see `dram.step`. The fast controller knows "one-command" only.
 """
 
 from __future__ import annotations
@@ -13,16 +14,25 @@ from typing import Any
 
 from ndpsim.errors import InputError, one_of
 
-__all__ = ["make_step"]
+__all__ = ["counted", "make_step"]
 
 
-def make_step(name: str) -> Any:
-    """The parameters of the controller of this name.
+def counted(name: str) -> tuple[str, ...]:
+    """What the controller of this name counts besides what all do."""
+    return getattr(_module(name), "COUNTED", ())
+
+
+def make_step(name: str, options: Any) -> Any:
+    """The parameters of the controller of this name, under the `ControllerOptions` of a channel.
 
     Raises:
         InputError: there is none.
     """
+    return _module(name).of(options)
+
+
+def _module(name: str) -> Any:
     known = [module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__)]
     if name not in known:
         raise InputError(one_of(name, known, "controller"), key="controller")
-    return import_module(f"{__name__}.{name.replace('-', '_')}").of()
+    return import_module(f"{__name__}.{name.replace('-', '_')}")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ndpsim._jit import inlined
 from ndpsim.dram import step as one
 from ndpsim.dram.sink import credit_clock
+from ndpsim.spec import Tables
 
 __all__ = ["OneCommand", "of"]
 
@@ -21,8 +22,12 @@ class OneCommand(NamedTuple):
         """The module of the parts of kernels."""
         return __name__
 
+    def on(self, tables: Tables) -> OneCommand | None:
+        """The parameters on the fast controller, which knows no stacks here."""
+        return None if tables.groups_per_stack else self
 
-def of() -> OneCommand:
+
+def of(options: Any) -> OneCommand:
     """The parameters."""
     return OneCommand()
 

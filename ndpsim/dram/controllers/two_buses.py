@@ -46,7 +46,7 @@ class OfBus(NamedTuple):
         return __name__
 
 
-def of() -> TwoBuses:
+def of(options: Any) -> TwoBuses:
     """The parameters."""
     return TwoBuses()
 

@@ -45,9 +45,9 @@ def bank_bit(bank):
 
 @inlined
 def same_banks(shape, first):
-    """The mask of a bank and its like in every group of its rank."""
+    """The mask of a bank and its like in every group of its rank that is refreshed with it."""
     mask = 0
-    for group in range(shape.bankgroups):
+    for group in range(shape.groups_at_once):
         mask |= 1 << group * BANKS_PER_GROUP
     return mask << first % BANKS_PER_RANK
 

@@ -6,6 +6,7 @@ from ndpsim._jit import inlined, outlined
 from ndpsim.dram.fast.banks import active_bank, bank_bit, same_banks
 from ndpsim.dram.fast.blocking import is_blocked
 from ndpsim.dram.fast.chunk_points import chunk_at, chunks_in_use, chunks_with
+from ndpsim.dram.fast.controller_points import avoids, barred, is_busy
 from ndpsim.dram.fast.fields import (
     ACT,
     BANKS,
@@ -121,6 +122,8 @@ def next_ready_of(shape, state, credit, without):
 def next_ready_after(policy, shape, state, credit, clock):
     """After a step at `clock`: the clock before which no other can issue a command or change the mode."""
     if state.pending_size > 0 or mode_changes(policy, state) or lacks_rows(shape.rows, shape, state):
+        return clock + 1
+    if is_busy(shape.step, state):
         return clock + 1
     return next_ready_of(shape, state, credit, 0)
 
@@ -322,7 +325,7 @@ def choose_queued(policy, shape, state, queue, credit, blocking, clock):
     Returns its slot, or -1; its next command; the mask of those that are blocked, of the last chunk looked
     at; the mask of their ranks.
     """
-    queue, slots_at = assume_nonnegative(queue), free_slots_at(credit)
+    queue, slots_at = assume_nonnegative(queue), barred(shape.step, state, free_slots_at(credit))
     maybe_ready, blocked, ranks = oldest_candidates(policy, shape, state, queue, slots_at, clock), 0, 0
     for number in range(chunks_in_use(shape.queues, state, queue)):
         chunk = chunk_at(shape.queues, state, queue, number)
@@ -341,6 +344,8 @@ def choose_queued(policy, shape, state, queue, credit, blocking, clock):
                 passed = state.of_bank[chunk, queue, bank]
                 blocked |= passed
                 ranks |= 1 << rank
+            elif avoids(shape.step, state, bank):
+                passed = state.of_bank[chunk, queue, bank]
             elif command == PRE and also_pinned(shape.rows, shape, state, rank) & bank_bit(bank) != 0:
                 passed = waiting_for(state, queue, chunk, wait_row(queue, rank), PRE, bank)
             else:
@@ -382,7 +387,7 @@ def maintenance_ready_at(shape, state, command, first):
     if command == PRE:
         at = max(at, bank_ready_at(state, PRE, first))
     elif command == PRESB or command == REFSB:
-        for group in range(shape.bankgroups):
+        for group in range(shape.groups_at_once):
             at = max(at, state.bank_ready[first + group * BANKS_PER_GROUP, command])
     return at
 

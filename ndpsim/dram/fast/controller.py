@@ -12,7 +12,7 @@ from ndpsim.dram.fast.issue import is_full
 from ndpsim.dram.fast.row_policy_points import close_rows, next_maintenance
 from ndpsim.dram.fast.slots import bank_of, enqueue, filter_place, push_maintenance
 from ndpsim.dram.fast.state import ONE_CHUNK
-from ndpsim.dram.fast.step import NOWHERE, step
+from ndpsim.dram.fast.step import NOWHERE, step_alone
 from ndpsim.dram.fast.transitions import commit
 from ndpsim.dram.fast.words import assume_nonnegative, ranks_of
 from ndpsim.dram.maintenance import next_refresh, turn_of
@@ -154,8 +154,8 @@ def step_of(policy, shape, state, latencies, source, sink, commands, clock):
     request.
     """
     credit = credit_clock(sink)
-    origin, command, _, _, request, next_ready, _ = step(
-        policy, shape, state, latencies, source, sink, commands, None, credit, 0, clock
+    origin, command, _, _, request, next_ready, _ = step_alone(
+        shape.step, policy, shape, state, latencies, source, sink, commands, credit, clock
     )
     if origin != NOWHERE:
         next_ready = next_ready_after(policy, shape, state, credit_clock(sink), clock)

@@ -39,6 +39,8 @@ __all__ = ["COUNTER_ROLES", "FIELDS", "IN_SIGNATURE", "Field", "make_records", "
 # column commands of a queue.
 ACT, PRE, RD, WR, PREAB, REFAB, PRESB, REFSB, RDA, WRA = range(10)
 REQUEST_CLASSES = 4
+# What only some standards' controllers issue: the other half of an activation, what comes before RD or WR.
+OTHER_HALF, BEFORE_RD, BEFORE_WR = 10, 11, 12
 TIMED_CLASSES = 8  # with times of their own: RDA may issue when RD may, WRA when WR may
 CLASSES = 10
 
@@ -187,6 +189,13 @@ FIELDS = (
         "may raise it",
         FAR,
     ),
+    # ---- What controllers of some standards remember, see `dram.controllers`
+    Field("same_stack", (CLASSES, TIMED_CLASSES), CONSTANT, "distances to the same stack"),
+    Field("other_stack", (CLASSES, TIMED_CLASSES), CONSTANT, "to the other stacks of the rank"),
+    Field("turn", (6,), CONSTANT, "the bus and the edge whose turn it is, and the last command to rows"),
+    Field("opening", (8,), CONSTANT, "the request whose activation has begun"),
+    Field("announced", (2,), CONSTANT, "the request whose RD or WR comes next"),
+    Field("prepared_until", (1 + RANKS,), CONSTANT, "the clock until which RD and WR need no announcing"),
     # ---- Maintenance that waits, in order
     Field("pending_size", (), NUMBER, "commands that wait"),
     Field("pending_class", (EACH_PENDING,), NUMBER, "class"),

@@ -15,6 +15,7 @@ from ndpsim.dram.fast.banks import (
     same_banks,
 )
 from ndpsim.dram.fast.chunk_points import chunk_of, recheck_conflicts
+from ndpsim.dram.fast.controller_points import may_close
 from ndpsim.dram.fast.fields import (
     ACT,
     BANKS,
@@ -66,10 +67,12 @@ from ndpsim.dram.state import (
 __all__ = [
     "bank_node",
     "count_command",
+    "count_first",
     "is_full",
     "issue_active",
     "issue_maintenance",
     "issue_queued",
+    "leave_queue",
     "record_command",
 ]
 
@@ -84,8 +87,8 @@ def bank_node(shape, bank):
 
 @inlined
 def is_full(commands):
-    """Whether a trace is kept and has no room for another command."""
-    return 0 < commands.entry.shape[0] == commands.length[0]
+    """Whether a trace is kept and has no room for the commands of another step, two at most."""
+    return 0 < commands.entry.shape[0] <= commands.length[0] + 1
 
 
 @outlined
@@ -128,7 +131,9 @@ def record_read(shape, state, latencies, sink, bank, request, arrived, clock):
 @inlined
 def issue_column(shape, state, latencies, source, sink, commands, queue, bank, row, request, arrived, clock):
     """RD or WR, or that with auto-precharge; returns which."""
-    command = column_class(shape.rows, state, RD + queue, bank)
+    command = RD + queue
+    if may_close(shape.step, state):
+        command = column_class(shape.rows, state, command, bank)
     if queue == READS:
         record_read(shape, state, latencies, sink, bank, request, arrived, clock)
     propagate_bank(shape, state, command, bank, clock)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.caching import cached_by_identity
+from ndpsim.dram.controllers.one_command import OneCommand
 from ndpsim.dram.fast.fields import (
     BANKS_PER_GROUP,
     BANKS_PER_RANK,
@@ -27,15 +28,26 @@ from ndpsim.dram.fast.fields import (
 from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.dram.row_policies import row_policy
 from ndpsim.dram.schedulers.FRFCFS import FRFCFS
-from ndpsim.dram.state import OPEN_CLOCKS, Policy, put_schedule, schedule_of
+from ndpsim.dram.state import OPEN_CLOCKS, Policy, put_schedule, refreshed, schedule_of
 from ndpsim.spec import NO_RULE, Tables
-from ndpsim.spec.lower import BUSY, CLOCKS, CLOSES_FIRST, SCOPE
+from ndpsim.spec.lower import (
+    BUSY,
+    CLOCKS,
+    CLOSES_FIRST,
+    COMPLETED_BY,
+    NEXT,
+    PREPARED_BY,
+    PREVIOUS,
+    SCOPE,
+)
 from ndpsim.spec.standard import (
     ACTIVATE,
+    ONE_BANK,
     PRECHARGE,
     READ,
     READ_AP,
     SAME_BANKS,
+    STACK,
     WHOLE_RANK,
     WRITE,
     WRITE_AP,
@@ -49,20 +61,26 @@ __all__ = [
     "Shape",
     "chunks_needed",
     "clocks_until_closed",
+    "command_numbers",
     "fits",
     "issued_commands",
     "make_shape",
     "make_states",
     "open_banks",
     "open_row",
+    "other_numbers",
+    "step_on",
 ]
 
 Ints = NDArray[np.int64]
 Records = NDArray[Any]
 
-# The numbers of PREAB, REFAB, PRESB and REFSB are those of a standard that has them, see `chunks_needed`.
-COMMAND_OF_CLASS = ACTIVATE, PRECHARGE, READ, WRITE, 6, 7, 8, 9, READ_AP, WRITE_AP
-CLASS_OF_COMMAND = np.argsort(COMMAND_OF_CLASS).tolist()
+# The numbers of PREAB, REFAB, PRESB and REFSB are those of a standard that has them, see `chunks_needed`; the
+# last are no numbers, see `command_numbers`.
+COMMAND_OF_CLASS = ACTIVATE, PRECHARGE, READ, WRITE, 6, 7, 8, 9, READ_AP, WRITE_AP, 10, 11, 12
+CLASS_OF_COMMAND = np.argsort(COMMAND_OF_CLASS)
+
+_FOUR = [1, ACTIVATE, 4, ACTIVATE]  # the window of activations (tFAW)
 
 
 class OneChunk(NamedTuple):
@@ -101,6 +119,8 @@ class Shape(NamedTuple):
     refresh_cycles: int
     queues: OneChunk | Chunks
     rows: Any
+    groups_at_once: int = 0  # of PRESB and REFSB
+    step: Any = OneCommand()
 
 
 class OneRank(Shape):
@@ -108,14 +128,20 @@ class OneRank(Shape):
 
 
 def fits(tables: Tables, policy: Policy, with_sink: bool) -> bool:
-    """Whether the fast controller can run such a channel with open rows and queues of one chunk."""
-    return policy.row_cap == 0 and chunks_needed(tables, policy, with_sink) == 1
+    """Whether such a channel can run with open rows, queues of one chunk and the usual commands."""
+    usual = isinstance(policy.step, OneCommand) and _usual(tables, schedule_of(tables, policy))
+    return usual and policy.row_cap == 0 and chunks_needed(tables, policy, with_sink) == 1
+
+
+def _usual(tables: Tables, schedule: Schedule) -> bool:
+    """Whether all commands have the numbers of `COMMAND_OF_CLASS`."""
+    return not any(tables.commands[turn.command, SCOPE] == ONE_BANK for turn in schedule.turns)
 
 
 @cached_by_identity(16)
 def chunks_needed(tables: Tables, policy: Policy, with_sink: bool) -> int:
     """Chunks that each queue needs; 0 if the fast controller cannot run such a channel."""
-    if not isinstance(policy.scheduler, FRFCFS) or policy.step.slots > 1:
+    if not isinstance(policy.scheduler, FRFCFS) or step_on(policy, tables) is None:
         return 0
     # Requests whose data nobody has room for may have to return to the read queue, one a bank.
     returning = tables.ranks * tables.bankgroups * tables.banks_per_group if with_sink else 0
@@ -129,21 +155,58 @@ def chunks_needed(tables: Tables, policy: Policy, with_sink: bool) -> int:
 
 def _fits_classes(tables: Tables, schedule: Schedule) -> bool:
     """Whether all that may issue has a class, and all that binds it a place in the state."""
-    of_classes = [(SAME_BANKS, REFSB, PRESB), (WHOLE_RANK, REFAB, PREAB)]
-    known = [[scope, COMMAND_OF_CLASS[one], COMMAND_OF_CLASS[other]] for scope, one, other in of_classes]
+    numbers = command_numbers(tables)
+    of_classes = [(SAME_BANKS, REFSB, PRESB), (ONE_BANK, REFSB, PRESB), (WHOLE_RANK, REFAB, PREAB)]
+    known = [[scope, numbers[one], numbers[other]] for scope, one, other in of_classes]
     asked = [
         [int(tables.commands[n, SCOPE]), n, int(tables.commands[n, CLOSES_FIRST])]
         for n in {turn.command for turn in schedule.turns}
     ]
+    issued = [*range(WRITE_AP + 1), *(number for one in asked for number in one[1:])]
+    windows = tables.windows[np.isin(tables.windows[:, [PREVIOUS, NEXT]], issued).all(axis=1), :CLOCKS]
     return (
-        tables.windows[:, :CLOCKS].tolist() in ([], [[1, ACTIVATE, 4, ACTIVATE]])
+        windows.tolist() in ([], [_FOUR])
         and all(one in known for one in asked)
-        and not tables.binds_siblings[2:].any()
+        and not any(_binds_groups(tables, one[1]) for one in asked)
+        and not tables.binds_siblings[2:STACK].any()
         and len(schedule.turns) <= MOST_TURNS
     )
 
 
-def make_shape(tables: Tables, rows: Any = None, chunks: int = 1) -> Shape:
+def _binds_groups(tables: Tables, command: int) -> bool:
+    """Whether a rule within a bank group binds a command, or what comes after it."""
+    return bool(max(tables.gap[2, command].max(), tables.gap[2, :, command].max()) > NO_RULE)
+
+
+def step_on(policy: Policy, tables: Tables) -> Any:
+    """What the controller of the standard does in a fast step, None if there is no such step."""
+    on = getattr(policy.step, "on", None)
+    return None if on is None else on(tables)
+
+
+@cached_by_identity(16)
+def other_numbers(tables: Tables) -> Ints | None:
+    """As `command_numbers`, None where these are `COMMAND_OF_CLASS`."""
+    numbers = np.array(command_numbers(tables))
+    return None if (numbers[:CLASSES] == COMMAND_OF_CLASS[:CLASSES]).all() else numbers
+
+
+@cached_by_identity(16)
+def command_numbers(tables: Tables) -> list[int]:
+    """By class the number of its command, -1 where there is none.
+
+    Where a standard refreshes one bank, and not one of every group, REFSB is that, with PRE before it.
+    """
+    numbers = list(COMMAND_OF_CLASS)
+    refreshes = refreshed(tables).commands
+    if SAME_BANKS not in refreshes and ONE_BANK in refreshes:
+        numbers[PRESB], numbers[REFSB] = PRECHARGE, refreshes[ONE_BANK][0]
+    others = (ACTIVATE, COMPLETED_BY), (READ, PREPARED_BY), (WRITE, PREPARED_BY)
+    numbers[CLASSES:] = [int(tables.commands[command, by]) for command, by in others]
+    return numbers
+
+
+def make_shape(tables: Tables, rows: Any = None, chunks: int = 1, step: Any = None) -> Shape:
     """The shape of a channel with these tables."""
     kind = OneRank if tables.ranks == 1 else Shape
     busy = tables.commands[COMMAND_OF_CLASS[REFAB] :, BUSY]
@@ -151,32 +214,42 @@ def make_shape(tables: Tables, rows: Any = None, chunks: int = 1) -> Shape:
         ranks=tables.ranks,
         bankgroups=tables.bankgroups,
         banks_per_group=tables.banks_per_group,
-        activate_window=int(tables.windows[:, CLOCKS].max(initial=NO_RULE)),
+        activate_window=max(
+            (w[CLOCKS] for w in tables.windows.tolist() if w[:CLOCKS] == _FOUR), default=NO_RULE
+        ),
         read_latency=tables.read_latency,
         burst=tables.burst,
         refresh_interval=tables.refresh_interval,
         refresh_cycles=int(busy[0]) if len(busy) else 0,
         queues=ONE_CHUNK if chunks == 1 else Chunks(chunks),
         rows=row_policy("open", 0) if rows is None else rows,
+        groups_at_once=tables.bankgroups if SAME_BANKS in refreshed(tables).commands else 1,
+        step=OneCommand() if step is None else step,
     )
+
+
+@cached_by_identity(16)
+def _class_of_command(tables: Tables) -> list[int]:
+    """By number the class of a command that closes or refreshes banks, 0 for others."""
+    numbers = command_numbers(tables)[: REFSB + 1]
+    return [numbers.index(n) if n in numbers else 0 for n in range(len(tables.commands))]
 
 
 @cached_by_identity(16)
 def _distances(tables: Tables) -> dict[str, Ints]:
     """The fields of a record that hold distances, int64[previous class, next class]."""
-    gap = tables.gap
+    gap, numbers = tables.gap, command_numbers(tables)[:CLASSES]
 
     def of_classes(between: Ints) -> Ints:
-        of_commands = np.full((CLASSES, CLASSES), NO_RULE)
-        known = min(CLASSES, len(between))
-        of_commands[:known, :known] = between[:known, :known]
-        return of_commands[np.ix_(COMMAND_OF_CLASS, COMMAND_OF_CLASS[:TIMED_CLASSES])]
+        return between[np.ix_(numbers, numbers[:TIMED_CLASSES])]
 
     same, other = np.maximum(gap[0], gap[1]), np.maximum(gap[0], tables.sibling_gap[1])
     return {
         "of_ranks": np.concatenate((of_classes(same), of_classes(other))),
         "same_group": of_classes(gap[2]),
         "same_bank": of_classes(gap[3]),
+        "same_stack": of_classes(gap[STACK]),
+        "other_stack": of_classes(tables.sibling_gap[STACK]),
     }
 
 
@@ -189,12 +262,22 @@ def make_states(
     """
     states = make_records(count, 1 if tables.ranks == 1 else RANKS, 1 if chunks == 1 else MOST_CHUNKS)
     due = schedule_of(tables, policy) if schedule is None else schedule
-    put_schedule(states["value"][0], due, CLASS_OF_COMMAND)
+    put_schedule(states["value"][0], _of_places(tables, due), _class_of_command(tables))
     states["value"][1:] = states["value"][0]
     for name, distances in _distances(tables).items():
         states[name] = distances
     states["chunk_order"] = np.arange(MOST_CHUNKS)
     return states
+
+
+def _of_places(tables: Tables, schedule: Schedule) -> Schedule:
+    """A schedule whose turns of one bank number it as `fields` does."""
+    if not schedule.turns or tables.commands[schedule.turns[0].command, SCOPE] != ONE_BANK:
+        return schedule
+    places = (divmod(turn.bank, tables.banks_per_group) for turn in schedule.turns)
+    banks = [group * BANKS_PER_GROUP + bank for group, bank in places]
+    turns = (turn._replace(bank=bank) for turn, bank in zip(schedule.turns, banks, strict=True))
+    return schedule._replace(turns=tuple(turns))
 
 
 def open_banks(state: Any) -> int:
@@ -217,7 +300,9 @@ def open_row(state: Any, rank: int, bankgroup: int, bank: int, row: int, clock: 
 
 def issued_commands(states: Any, tables: Tables) -> Ints:
     """int64[..., command]: commands issued by one channel, or by each of several."""
-    of_class = states["issued"][..., :CLASSES]
-    issued = np.zeros((*of_class.shape[:-1], max(CLASSES, len(tables.commands))), dtype=np.int64)
-    issued[..., list(COMMAND_OF_CLASS)] = of_class
-    return issued[..., : len(tables.commands)]
+    of_class = states["issued"]
+    issued = np.zeros((*of_class.shape[:-1], len(tables.commands)), dtype=np.int64)
+    for one, number in enumerate(command_numbers(tables)):
+        if 0 <= number < len(tables.commands):
+            issued[..., number] += of_class[..., one]
+    return issued

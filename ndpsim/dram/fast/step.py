@@ -15,6 +15,12 @@ from ndpsim.dram.fast.choose import (
     next_ready_of,
     ranks_of_lists,
 )
+from ndpsim.dram.fast.controller_points import (
+    instead_of_active,
+    instead_of_queued,
+    keeps_maintenance,
+    skips_active,
+)
 from ndpsim.dram.fast.fields import ACT, BANKS, BANKS_PER_RANK, RD
 from ndpsim.dram.fast.issue import issue_active, issue_maintenance, issue_queued
 from ndpsim.dram.fast.row_policy_points import lacks_rows
@@ -22,7 +28,15 @@ from ndpsim.dram.fast.slots import slot_bank
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.state import FAR, WRITE_MODE
 
-__all__ = ["FROM_ACTIVE", "FROM_MAINTENANCE", "FROM_QUEUE", "NOWHERE", "step"]
+__all__ = [
+    "FROM_ACTIVE",
+    "FROM_MAINTENANCE",
+    "FROM_QUEUE",
+    "NOWHERE",
+    "issue_chosen",
+    "step",
+    "step_alone",
+]
 
 # Where a command comes from.
 NOWHERE, FROM_ACTIVE, FROM_MAINTENANCE, FROM_QUEUE = range(4)
@@ -62,11 +76,16 @@ def step(policy, shape, state, latencies, source, sink, commands, blocking, cred
         the ranks on which one is blocked.
     """
     rows = shape.rows
-    active_list, place, blocked, later = choose_first_active(rows, shape, state, credit, blocking, clock)
+    active_list, place, blocked, later = -1, 0, 0, FAR
+    if not skips_active(shape.step, state, lacks_rows(rows, shape, state)):
+        active_list, place, blocked, later = choose_first_active(rows, shape, state, credit, blocking, clock)
     if active_list >= 0:
         bank = assume_nonnegative(active_bank(state, active_list, place))
         row, request = state.open_row[bank], state.active_request[bank]
-        issue_first_active(rows, shape, state, latencies, source, sink, commands, active_list, place, clock)
+        if not instead_of_active(shape.step, shape, state, source, commands, active_list, place, bank, clock):
+            issue_first_active(
+                rows, shape, state, latencies, source, sink, commands, active_list, place, clock
+            )
         blocked_ranks = ranks_of_lists(shape, blocked)
         command = ACT if row < 0 else RD + (active_list & 1)
         return FROM_ACTIVE, command, bank, row, request, FAR, blocked_ranks
@@ -79,6 +98,8 @@ def step(policy, shape, state, latencies, source, sink, commands, blocking, cred
             blocked_ranks |= 1 << bank // BANKS_PER_RANK
         else:
             command, ready_at = choose_maintenance(shape, state, credit, other_credit, clock)
+            if keeps_maintenance(shape.step, shape, state, command):
+                command = _NONE
         next_ready = min(ready_at, active_next_ready(shape, state, credit))
         delay_active(state, blocked, clock)
         if command >= 0:
@@ -97,8 +118,29 @@ def step(policy, shape, state, latencies, source, sink, commands, blocking, cred
         slot = assume_nonnegative(slot)
         bank = assume_nonnegative(slot_bank(state, queue, slot))
         row, request = state.slot_row[queue, slot], state.slot_request[queue, slot]
-        issue_queued(policy, shape, state, latencies, source, sink, commands, queue, slot, command, clock)
+        if not instead_of_queued(
+            shape.step, shape, state, source, commands, queue, slot, command, bank, clock
+        ):
+            issue_queued(policy, shape, state, latencies, source, sink, commands, queue, slot, command, clock)
         return FROM_QUEUE, command, bank, row, request, FAR, blocked_ranks
     next_ready = clock + 1 if lacks_rows(rows, shape, state) else next_ready_of(shape, state, credit, waiting)
     delay_active(state, blocked, clock)
     return NOWHERE, _NONE, _NONE, _NONE, _NONE, next_ready, blocked_ranks
+
+
+@overridable
+def step_alone(rules, policy, shape, state, latencies, source, sink, commands, credit, clock):
+    """As `step`, of a controller that has its ranks to itself."""
+    return step(policy, shape, state, latencies, source, sink, commands, None, credit, 0, clock)
+
+
+@inlined
+def issue_chosen(
+    policy, shape, state, latencies, source, sink, commands, active_list, place, queue, slot, clock
+):
+    """Issue the column command of a request that was chosen in an earlier step, -1: of no active list."""
+    if active_list >= 0:
+        issue_active(shape, state, latencies, source, sink, commands, active_list, place, clock)
+    else:
+        command = RD + queue
+        issue_queued(policy, shape, state, latencies, source, sink, commands, queue, slot, command, clock)

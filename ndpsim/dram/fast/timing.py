@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ndpsim._jit import inlined
+from ndpsim.dram.fast.controller_points import propagate_to_stacks
 from ndpsim.dram.fast.fields import ACT, BANKS_PER_GROUP, BANKS_PER_RANK, CLASSES
 from ndpsim.dram.fast.vectors import filled, larger, raise_times, set_vector, vector_at, with_element
 from ndpsim.dram.fast.words import assume_nonnegative, ranks_of
@@ -48,6 +49,7 @@ def propagate_bank(shape, state, command, bank, clock):
     """All distances of a command to one bank."""
     propagate_to_ranks(shape, state, command, bank // BANKS_PER_RANK, clock)
     propagate_in_bank(state, command, bank, clock)
+    propagate_to_stacks(shape.step, state, command, bank, clock)
 
 
 @inlined
@@ -82,7 +84,7 @@ def propagate_in_same_banks(shape, state, command, first, clock):
     """A command's distances within one bank of every group of a rank."""
     first, command = assume_nonnegative(first), assume_nonnegative(command)
     state.last_command[first // BANKS_PER_RANK] = clock
-    for group in range(shape.bankgroups):
+    for group in range(shape.groups_at_once):
         bank = assume_nonnegative(first + group * BANKS_PER_GROUP)
         raise_times(state.bank_ready, bank, state.same_bank, command, clock)
 

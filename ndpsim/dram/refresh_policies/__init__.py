@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ndpsim.plugins import option_names
+from ndpsim.spec.standard import RANK_ORDERS
 
 __all__ = ["NAMES", "Due", "NoSuchRefreshError", "Refreshed", "Schedule", "Turn", "make_schedule"]
 
@@ -33,6 +35,7 @@ class Refreshed(NamedTuple):
     commands: Mapping[
         int, tuple[int, int]
     ]  # by what they take: number of the command, clocks of its interval
+    orders: Mapping[int, str] = MappingProxyType({})  # likewise: one of `RANK_ORDERS`, by default the first
 
     def interval(self, scope: int) -> int:
         """How often the refresh of a scope falls due, in clocks (tREFI, tREFIpb).
@@ -44,6 +47,10 @@ class Refreshed(NamedTuple):
             raise NoSuchRefreshError
         return self.commands[scope][1]
 
+    def rank_order(self, scope: int) -> str:
+        """What it means to the other ranks that the refresh of a scope falls due in one (`RANK_ORDERS`)."""
+        return self.orders.get(scope, RANK_ORDERS[0])
+
 
 class Turn(NamedTuple):
     """One refresh falls due, of one rank or of each."""
@@ -52,6 +59,7 @@ class Turn(NamedTuple):
     scope: int  # `spec.standard.ONE_BANK`, `SAME_BANKS` or `WHOLE_RANK`
     rank: int = -1  # -1: every rank, one after the other
     bank: int = -1  # of SAME_BANKS the number in every group, of ONE_BANK that in the rank, group after group
+    after: int = 0  # so many clocks later than `clock`, which stands for it in the interval
 
 
 class Due(NamedTuple):
@@ -91,5 +99,5 @@ def make_schedule(name: str, channel: Refreshed) -> Schedule:
     if not turns:
         return Schedule((), 1)
     interval = channel.interval(turns[-1].scope)
-    due = tuple(Due(t.clock, channel.commands[t.scope][0], t.rank, t.bank) for t in turns)
-    return Schedule(due, -(-due[-1].clock // interval) * interval)
+    due = tuple(Due(t.clock + t.after, channel.commands[t.scope][0], t.rank, t.bank) for t in turns)
+    return Schedule(due, -(-turns[-1].clock // interval) * interval)

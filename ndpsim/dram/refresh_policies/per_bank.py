@@ -1,4 +1,8 @@
-"""One bank of each rank after the other, one each time that the refresh of a bank falls due (tREFIpb)."""
+"""One bank of each rank after the other, one each time that the refresh of a bank falls due (tREFIpb).
+
+The standard's command says whether it falls due in all ranks together, a clock later from rank to rank, or in
+one rank after the other.
+"""
 
 from __future__ import annotations
 
@@ -12,4 +16,13 @@ def turns(channel: Refreshed) -> list[Turn]:
     """See `refresh_policies`."""
     interval = channel.interval(ONE_BANK)
     banks = channel.bankgroups * channel.banks_per_group
-    return [Turn((bank + 1) * interval, ONE_BANK, bank=bank) for bank in range(banks)]
+    order = channel.rank_order(ONE_BANK)
+    if order == "together":
+        return [Turn((bank + 1) * interval, ONE_BANK, bank=bank) for bank in range(banks)]
+    if order == "a clock apart":
+        return [
+            Turn((bank + 1) * interval, ONE_BANK, rank, bank, after=rank)
+            for bank in range(banks)
+            for rank in range(channel.ranks)
+        ]
+    return [Turn((n + 1) * interval, ONE_BANK, n // banks, n % banks) for n in range(channel.ranks * banks)]

@@ -19,6 +19,7 @@ from ndpsim.dram.fast.banks import (
     release_bank,
 )
 from ndpsim.dram.fast.choose import choose_active
+from ndpsim.dram.fast.controller_points import allows
 from ndpsim.dram.fast.fields import ACT, BANKS_PER_RANK, PRE, RD, RDA
 from ndpsim.dram.fast.issue import bank_node, count_command, issue_active, record_command
 from ndpsim.dram.fast.slots import push_maintenance
@@ -198,6 +199,8 @@ def choose_reactivation(shape, state, credit, clock):
                 command = ACT
             at = max(state.rank_ready[active_list // 2, command], bank_ready_at(state, command, bank))
             arrived = state.active_arrived[bank]
+            if not allows(shape.step, state, command):
+                continue
             if max(at, credit if command == RD else 0) <= clock and arrived < best_arrived:
                 best, best_place, best_arrived = active_list, place, arrived
     return best, best_place

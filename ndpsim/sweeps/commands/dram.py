@@ -18,7 +18,7 @@ from ndpsim.traces import read_requests
 
 __all__ = ["COMMAND"]
 
-_CHANNEL = {name: name for name in ("standard", "org", "timing", "ranks", "channels", "mapper")}
+_CHANNEL = {name: name for name in ("standard", "org", "timing", "ranks", "rules", "channels", "mapper")}
 _CONTROLLER = {
     "scheduler": "scheduler",
     "row-policy": "row_policy",
@@ -26,6 +26,7 @@ _CONTROLLER = {
     "refresh": "refresh",
     "read-buffer": "read_buffer",
     "write-buffer": "write_buffer",
+    "wck": "wck",
 }
 
 
@@ -41,6 +42,7 @@ class Dram(SweptCommand):
         "org": word("Organisation preset", "DDR5_16Gb_x8"),
         "timing": word("Timing preset", "DDR5_4800AN"),
         "ranks": whole("Ranks on a channel", 1),
+        "rules": word("standard, or reference: Ramulator's", "standard"),
         "channels": whole("Channels, interleaved by burst", 1),
         "mapper": word("RoBaRaCoCh, ChRaBaRoCo, MOP4CLXOR or RoBaCoRaCoBgCh", "RoBaRaCoCh"),
         "scheduler": word("FRFCFS or FRFCFS-RowHit", "FRFCFS"),
@@ -49,6 +51,7 @@ class Dram(SweptCommand):
         "refresh": word("Refresh policy", "all-bank"),
         "read-buffer": whole("Slots of the read queue", 32),
         "write-buffer": whole("Slots of the write queue", 32),
+        "wck": word("Data clock of LPDDR5: need-sync or always-on", "need-sync"),
         "format": word("The trace's format", "detected"),
         "wrap": flag("Fold addresses beyond the memory back into it"),
     }

@@ -34,5 +34,5 @@ FORM = CommandForm(
     "ramulator2",
     "37,RD,0,0,2,2,123,32,0,-1",
     _lines,
-    header="clock,command,Channel,Rank,BankGroup,Bank,Row,Column,type,source",
+    header=lambda setting: "clock,command,Channel,Rank,BankGroup,Bank,Row,Column,type,source",
 )

@@ -1,0 +1,521 @@
+"""A row opens by two commands, and a data clock that has stopped is started before it is used, as in LPDDR5.
+
+A bank whose activation has begun takes nothing but its second half, which commands to other banks may come
+before until it is due, but no activation. A read or write that finds the data clock stopped is announced by a
+command of its own; the next step is then for that read or write alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ndpsim._jit import inlined, outlined
+from ndpsim.dram import choosing
+from ndpsim.dram import step as one
+from ndpsim.dram.choosing import forget_all, forget_bank
+from ndpsim.dram.fast import step as fast
+from ndpsim.dram.fast.banks import activate_request, bank_bit, leave_active_queue, same_banks
+from ndpsim.dram.fast.chunk_points import chunk_at, chunks_in_use
+from ndpsim.dram.fast.fields import (
+    ACT,
+    BANKS,
+    BANKS_PER_RANK,
+    BEFORE_RD,
+    OTHER_HALF,
+    PRE,
+    QUEUES,
+    RANKS,
+    REFAB,
+    SLOTS,
+)
+from ndpsim.dram.fast.issue import bank_node, count_first, leave_queue, record_command
+from ndpsim.dram.fast.issue import count_command as count_fast
+from ndpsim.dram.fast.row_policy_points import record_activated
+from ndpsim.dram.fast.timing import propagate_activate
+from ndpsim.dram.fast.vectors import with_element
+from ndpsim.dram.fast.words import assume_nonnegative, lowest
+from ndpsim.dram.issuing import count_command, count_row, reads_or_writes
+from ndpsim.dram.maintenance import own_place
+from ndpsim.dram.queues import copy_entry, remove
+from ndpsim.dram.sink import credit_clock
+from ndpsim.dram.state import (
+    ACTIVE,
+    ACTIVE_COUNT,
+    BANK,
+    FAR,
+    FINAL,
+    GROUP,
+    NOT_BEFORE,
+    OPEN_CLOCKS,
+    OPEN_ROW,
+    OWN_COUNTERS,
+    PRIORITY,
+    RANK,
+    READS,
+    ROW,
+    ROW_MISSES,
+    ROW_SHIFT,
+    WRITES,
+    Policy,
+)
+from ndpsim.dram.timing import bank_ready_at, banks_of, note_timing
+from ndpsim.spec import NO_RULE, Tables
+from ndpsim.spec.lower import (
+    COMPLETE_WITHIN,
+    COMPLETED_BY,
+    KEEPS_PREPARED,
+    PREPARED_AT,
+    PREPARED_BY,
+    SCOPE,
+)
+from ndpsim.spec.standard import ACTIVATE, READ, READ_AP, WRITE
+
+__all__ = ["COUNTED", "SplitActivation", "Unopened", "of"]
+
+#: What is counted: columns that were announced, and that were not; second halves because they were due, and
+#: because nothing else could be issued.
+COUNTED = ("cas_issued", "cas_skipped", "act2_deadline_forced", "act2_deferred")
+_QUEUE = QUEUES * RANKS  # in `announced`: places from here on are of a queue, those before of an active list
+_ANNOUNCED, _UNANNOUNCED, _FORCED, _DEFERRED = range(OWN_COUNTERS, OWN_COUNTERS + 4)
+
+# The queue of the request whose activation has begun; there is one at most.
+_OPENING = 4
+
+# What is remembered. Of a request that was announced: its queue, counted from 1, and its slot.
+_DUE, _QUEUE, _SLOT, _PREPARED_UNTIL = range(4)  # the last by rank, the channel's at 0
+
+
+class SplitActivation(NamedTuple):
+    """The parameters."""
+
+    is_always_prepared: int
+    slots: int = 1
+    queues: int = 1
+    words: int = 4 + 64
+
+    @staticmethod
+    def parts() -> str:
+        """The module of the parts of kernels."""
+        return __name__
+
+    def on(self, tables: Tables) -> OnFast | None:
+        """The parameters on the fast controller; None where rules bind its commands that a step does not."""
+        second = int(tables.commands[ACTIVATE, COMPLETED_BY])
+        before = [int(tables.commands[command, PREPARED_BY]) for command in (READ, WRITE)]
+        gap = tables.gap.copy()
+        for number, command in zip(before, (READ, WRITE), strict=True):
+            after = [command, command + READ_AP - READ]
+            if gap[3, number, after].max() > 1:
+                return None
+            gap[3, number, after] = NO_RULE
+        own = [second, *before]
+        if (
+            tables.groups_per_stack
+            or max(gap[:, own].max(), gap[:, :, own].max(), tables.sibling_gap[:, own].max()) > NO_RULE
+        ):
+            return None
+        return OnFast(
+            self.is_always_prepared,
+            int(tables.commands[ACTIVATE, COMPLETE_WITHIN]),
+            int(tables.commands[READ, PREPARED_AT] > 0),
+            int(tables.commands[READ, KEEPS_PREPARED]),
+            int(tables.commands[WRITE, KEEPS_PREPARED]),
+            max(1, *(int(tables.commands[number, KEEPS_PREPARED]) for number in before)),
+        )
+
+
+class OnFast(NamedTuple):
+    """The parameters on the fast controller, with what the tables say; times in clocks."""
+
+    is_always_prepared: int
+    within: int  # from the first half of an activation to the second
+    of_rank: int  # 1: each rank has a data clock of its own
+    keeps_reads: int  # for which the data clock runs on after a read
+    keeps_writes: int
+    reserved: int  # of the command bus for what is announced
+
+    @staticmethod
+    def parts() -> str:
+        """The module of the parts of kernels."""
+        return __name__
+
+
+class Unopened(NamedTuple):
+    """The scheduler of a channel, and what an activation that has begun keeps from issuing."""
+
+    scheduler: Any
+    is_opening: int  # an activation has begun
+    keeps_maintenance: int  # in a bank of the maintenance that waits
+
+    @staticmethod
+    def parts() -> str:
+        """The module of the parts of kernels."""
+        return __name__
+
+
+def of(options: Any) -> SplitActivation:
+    """The parameters."""
+    return SplitActivation(int(options.wck == "always-on"))
+
+
+@inlined
+def step(rules, tables, policy, channel, sink, commands, clock):
+    """See `dram.controller`."""
+    value, own = channel.value, own_place(channel.value)
+    if value[own + _QUEUE] > 0:
+        return issue_announced(tables, policy, channel, sink, commands, clock)
+    ready_from = opens_from(tables, channel)
+    if ready_from <= clock and value[own + _DUE] <= clock:
+        complete(tables, channel, commands, clock)
+        value[_FORCED] += 1
+        return True, FAR
+    unopened = Policy(
+        Unopened(policy.scheduler, channel.size[_OPENING], is_in_head(tables, channel)),
+        policy.row_cap,
+        policy.refresh,
+        policy.read_slots,
+        policy.write_slots,
+        policy.write_mode_from,
+        policy.write_mode_below,
+        policy.rows,
+        rules,
+    )
+    issued = one.step(tables, unopened, channel, sink, commands, None, credit_clock(sink), 0, clock)
+    if issued[0] >= 0:
+        return True, FAR
+    if ready_from <= clock:
+        complete(tables, channel, commands, clock)
+        value[_DEFERRED] += 1
+        return True, FAR
+    return False, min(issued[7], ready_from)
+
+
+@inlined
+def opens_from(tables, channel):
+    """When the second half of the activation that has begun may issue; FAR where there is none."""
+    if channel.size[_OPENING] == 0:
+        return FAR
+    entry, second = channel.entry, tables.commands[ACTIVATE, COMPLETED_BY]
+    rank, group, bank = entry[_OPENING, RANK, 0], entry[_OPENING, GROUP, 0], entry[_OPENING, BANK, 0]
+    return bank_ready_at(channel.ready, second, rank, group, bank)
+
+
+@inlined
+def is_in_head(tables, channel):
+    """Whether an activation has begun in a bank that the maintenance at the head of its queue addresses."""
+    entry, size = channel.entry, channel.size
+    if size[_OPENING] == 0 or size[PRIORITY] == 0:
+        return 0
+    scope, bank = tables.commands[entry[PRIORITY, FINAL, 0], SCOPE], entry[_OPENING, BANK, 0]
+    first, end, stride = banks_of(tables, scope, entry[PRIORITY, RANK, 0], entry[PRIORITY, BANK, 0])
+    return 1 if first <= bank < end and (bank - first) % stride == 0 else 0
+
+
+@inlined
+def begin(tables, channel, commands, queue, slot, clock):
+    """Issue the first half of an activation; its request leaves its queue."""
+    entry, size, value = channel.entry, channel.size, channel.value
+    rank, group, bank = entry[queue, RANK, slot], entry[queue, GROUP, slot], entry[queue, BANK, slot]
+    count_row(entry, channel.rows, value, queue, slot)
+    note_timing(tables, channel.ready, channel.recent, ACTIVATE, rank, group, bank, clock)
+    count_command(channel, commands, ACTIVATE, bank, entry[queue, ROW, slot], -1, clock)
+    copy_entry(entry, _OPENING, 0, queue, slot)
+    size[_OPENING] = 1
+    remove(entry, size, queue, slot)
+    if queue == ACTIVE and size[ACTIVE] == 0:
+        forget_all(
+            entry, size, channel.bound
+        )  # counts that `choosing.holds_bank` speaks of may stand elsewhere
+    value[own_place(value) + _DUE] = clock + tables.commands[ACTIVATE, COMPLETE_WITHIN]
+
+
+@inlined
+def complete(tables, channel, commands, clock):
+    """Issue the second half of the activation that has begun: the row is open, its request active."""
+    entry, size, rows, bound = channel.entry, channel.size, channel.rows, channel.bound
+    rank, group, bank = entry[_OPENING, RANK, 0], entry[_OPENING, GROUP, 0], entry[_OPENING, BANK, 0]
+    row, second = entry[_OPENING, ROW, 0], tables.commands[ACTIVATE, COMPLETED_BY]
+    note_timing(tables, channel.ready, channel.recent, second, rank, group, bank, clock)
+    count_command(channel, commands, second, bank, row, -1, clock)
+    rows[bank, OPEN_ROW] = row
+    rows[bank, ACTIVE_COUNT] += 1
+    channel.value[OPEN_CLOCKS] -= clock
+    copy_entry(entry, ACTIVE, size[ACTIVE], _OPENING, 0)
+    entry[ACTIVE, NOT_BEFORE, size[ACTIVE]] = 0
+    size[ACTIVE] += 1
+    size[_OPENING] = 0
+    forget_bank(entry, size, bound, bank)
+    for queue in (ACTIVE, READS, WRITES):
+        bound[queue] = 0  # what only the activation kept back was not looked at
+
+
+@inlined
+def prepared_place(tables, channel, rank, command):
+    """Where it stands until when no column command as this one needs announcing."""
+    own = own_place(channel.value) + _PREPARED_UNTIL
+    return own + (rank if tables.commands[command, PREPARED_AT] > 0 else 0)
+
+
+@inlined
+def keep_prepared(tables, channel, rank, command, clock):
+    """A column command issues: the data clock runs on."""
+    place, until = prepared_place(tables, channel, rank, command), tables.commands[command, KEEPS_PREPARED]
+    channel.value[place] = max(channel.value[place], clock + until)
+
+
+@inlined
+def announce(tables, channel, commands, queue, slot, command, clock):
+    """Issue the command that has to come before a column command, and keep the next step for that."""
+    entry, value, first = channel.entry, channel.value, tables.commands[command, PREPARED_BY]
+    rank, group, bank = entry[queue, RANK, slot], entry[queue, GROUP, slot], entry[queue, BANK, slot]
+    note_timing(tables, channel.ready, channel.recent, first, rank, group, bank, clock)
+    count_command(channel, commands, first, bank, -1, -1, clock)
+    own = own_place(value)
+    value[own + _QUEUE], value[own + _SLOT] = queue + 1, slot
+
+
+@inlined
+def issue_announced(tables, policy, channel, sink, commands, clock):
+    """The step after `announce`, and those until the column command is ready."""
+    entry, value, own = channel.entry, channel.value, own_place(channel.value)
+    queue, slot = value[own + _QUEUE] - 1, value[own + _SLOT]
+    rank, command = entry[queue, RANK, slot], entry[queue, FINAL, slot]
+    at = bank_ready_at(channel.ready, command, rank, entry[queue, GROUP, slot], entry[queue, BANK, slot])
+    if command == READ:
+        at = max(at, credit_clock(sink))
+    if at > clock:
+        return False, at
+    value[own + _QUEUE] = 0
+    value[_ANNOUNCED] += 1
+    keep_prepared(tables, channel, rank, command, clock)
+    one.issue_chosen(tables, policy, channel, sink, commands, queue, slot, command, clock)
+    return True, FAR
+
+
+@inlined
+def instead(rules, tables, channel, commands, queue, slot, command, clock):
+    """See `dram.step`."""
+    if command == ACTIVATE:
+        begin(tables, channel, commands, queue, slot, clock)
+        return True
+    if not reads_or_writes(command):
+        return False
+    value, rank = channel.value, channel.entry[queue, RANK, slot]
+    if rules.is_always_prepared or clock < value[prepared_place(tables, channel, rank, command)]:
+        value[_UNANNOUNCED] += 1
+        keep_prepared(tables, channel, rank, command, clock)
+        return False
+    # What is announced takes its steps, in which a second half that falls due could not issue.
+    reserved = max(1, tables.commands[tables.commands[command, PREPARED_BY], KEEPS_PREPARED])
+    if opens_from(tables, channel) <= clock and value[own_place(value) + _DUE] <= clock + reserved:
+        complete(tables, channel, commands, clock)
+        value[_DEFERRED] += 1
+    else:
+        announce(tables, channel, commands, queue, slot, command, clock)
+    return True
+
+
+# ---- The fast controller
+
+# Places in `opening`.
+_IS_OPENING, _BANK, _ROW, _REQUEST, _ARRIVED, _QUEUE_OF, _DUE_AT = range(7)
+
+# What is announced, as places in `announced`: the active list of the request, counted from 1, and its place;
+# or behind those lists its queue, and its number in the source.
+_WHERE, _WHICH = range(2)
+
+
+@inlined
+def step_alone(rules, policy, shape, state, latencies, source, sink, commands, credit, clock):
+    """See `fast.step`."""
+    value, where = state.value, state.announced[_WHERE] - 1
+    if where >= 0:
+        active_list, place, queue, slot = where, state.announced[_WHICH], 0, 0
+        if where >= _QUEUE:
+            active_list, queue = -1, where - _QUEUE
+            slot = slot_of(shape, state, queue, place)
+        value[_ANNOUNCED] += 1
+        fast.issue_chosen(
+            policy, shape, state, latencies, source, sink, commands, active_list, place, queue, slot, clock
+        )
+        state.announced[_WHERE] = 0
+        return fast.FROM_QUEUE, -1, -1, -1, -1, FAR, 0
+    if state.opening[_IS_OPENING] and state.opening[_DUE_AT] <= clock:
+        open_row(shape, state, commands, clock)
+        value[_FORCED] += 1
+        return fast.FROM_QUEUE, -1, -1, -1, -1, FAR, 0
+    outcome = fast.step(policy, shape, state, latencies, source, sink, commands, None, credit, 0, clock)
+    if outcome[0] == fast.NOWHERE and state.opening[_IS_OPENING]:
+        open_row(shape, state, commands, clock)
+        value[_DEFERRED] += 1
+        return fast.FROM_QUEUE, -1, -1, -1, -1, FAR, 0
+    return outcome
+
+
+@outlined
+def slot_of(shape, state, queue, request):
+    """The slot of a queued request; a queue may have been made compact since it was chosen."""
+    for number in range(chunks_in_use(shape.queues, state, queue)):
+        chunk = chunk_at(shape.queues, state, queue, number)
+        mask = state.used[chunk, queue]
+        while mask != 0:
+            slot = chunk * SLOTS + (lowest(mask) & SLOTS - 1)
+            if state.slot_request[queue, slot] == request:
+                return slot
+            mask &= mask - 1
+    return 0
+
+
+@inlined
+def count_and_record(shape, state, commands, command, bank, row, clock):
+    """Count a command to a bank and append it to the trace, when one is kept."""
+    count_fast(state, command, clock)
+    if commands.entry.shape[0] > 0:
+        record_command(commands, command, bank_node(shape, bank), row, -1, clock)
+
+
+@outlined
+def open_row(shape, state, commands, clock):
+    """See `complete`."""
+    opening = state.opening
+    bank, row, queue = (
+        assume_nonnegative(opening[_BANK]),
+        opening[_ROW],
+        assume_nonnegative(opening[_QUEUE_OF]),
+    )
+    count_and_record(shape, state, commands, OTHER_HALF, bank, row, clock)
+    state.value[OPEN_CLOCKS] -= clock
+    opening[_IS_OPENING] = 0
+    record_activated(shape.rows, state, bank)
+    activate_request(shape.queues, state, queue, bank, row, opening[_REQUEST], opening[_ARRIVED])
+
+
+@inlined
+def barred(rules, state, slots_at):
+    """See `fast.controller_points`: no second activation."""
+    return with_element(slots_at, ACT, FAR if state.opening[_IS_OPENING] else 0)
+
+
+@inlined
+def is_busy(rules, state):
+    """See `fast.controller_points`."""
+    return state.opening[_IS_OPENING] + state.announced[_WHERE] != 0
+
+
+@inlined
+def keeps_maintenance(rules, shape, state, command):
+    """See `fast.controller_points`, and `is_in_head`."""
+    if state.opening[_IS_OPENING] == 0:
+        return False
+    bank, first = state.opening[_BANK], assume_nonnegative(state.pending_bank[0] & BANKS - 1)
+    if bank // BANKS_PER_RANK != first // BANKS_PER_RANK:
+        return False
+    return state.pending_class[0] == REFAB or same_banks(shape, first) & bank_bit(bank) != 0
+
+
+@inlined
+def prepare(rules, shape, state, commands, queue, bank, where, which, clock):
+    """See `instead`, of a column command."""
+    at = 1 + bank // BANKS_PER_RANK if rules.of_rank else 0
+    keeps = rules.keeps_writes if queue else rules.keeps_reads
+    opening = state.opening
+    if rules.is_always_prepared or clock < state.prepared_until[at]:
+        state.value[_UNANNOUNCED] += 1
+        state.prepared_until[at] = max(state.prepared_until[at], clock + keeps)
+        return False
+    if opening[_IS_OPENING] and opening[_DUE_AT] <= clock + rules.reserved:
+        open_row(shape, state, commands, clock)
+        state.value[_DEFERRED] += 1
+        return True
+    count_and_record(shape, state, commands, BEFORE_RD + queue, bank, -1, clock)
+    state.announced[_WHERE], state.announced[_WHICH] = where + 1, which
+    # What is announced issues in the next step.
+    state.prepared_until[at] = max(state.prepared_until[at], clock + 1 + keeps)
+    return True
+
+
+@inlined
+def instead_of_active(rules, shape, state, source, commands, active_list, place, bank, clock):
+    """See `fast.controller_points`."""
+    if state.open_row[bank] >= 0:
+        return prepare(rules, shape, state, commands, active_list & 1, bank, active_list, place, clock)
+    # Its row was closed: it is active again when the row is open, and its bank counted twice from now on.
+    request, arrived = state.active_request[bank], state.active_arrived[bank]
+    row = source.place[assume_nonnegative(request)] >> ROW_SHIFT
+    leave_active_queue(state, active_list, place)
+    state.pinned_banks[bank // BANKS_PER_RANK] &= ~bank_bit(bank)
+    state.reactivated[bank // BANKS_PER_RANK] |= bank_bit(bank)
+    begin_opening(rules, shape, state, commands, active_list & 1, bank, row, request, arrived, clock)
+    return True
+
+
+@inlined
+def begin_opening(rules, shape, state, commands, queue, bank, row, request, arrived, clock):
+    """See `begin`."""
+    opening = state.opening
+    count_and_record(shape, state, commands, ACT, bank, row, clock)
+    propagate_activate(shape, state, bank, clock)
+    opening[_IS_OPENING], opening[_BANK], opening[_ROW], opening[_REQUEST] = 1, bank, row, request
+    opening[_ARRIVED], opening[_QUEUE_OF], opening[_DUE_AT] = arrived, queue, clock + rules.within
+
+
+@inlined
+def instead_of_queued(rules, shape, state, source, commands, queue, slot, command, bank, clock):
+    """See `fast.controller_points`."""
+    if command == PRE:
+        return False
+    request = state.slot_request[queue, slot]
+    if command != ACT:
+        return prepare(rules, shape, state, commands, queue, bank, _QUEUE + queue, request, clock)
+    row, arrived = state.slot_row[queue, slot], state.slot_arrived[queue, slot]
+    count_first(shape.queues, state, queue, slot, ROW_MISSES)
+    leave_queue(shape.queues, state, source, queue, slot, bank, arrived, clock)
+    begin_opening(rules, shape, state, commands, queue, bank, row, request, arrived, clock)
+    return True
+
+
+@inlined
+def allows(rules, state, command):
+    """See `fast.controller_points`."""
+    return command != ACT or state.opening[_IS_OPENING] == 0
+
+
+@inlined
+def may_close(rules, state):
+    """See `fast.controller_points`: not what was announced."""
+    return state.announced[_WHERE] == 0
+
+
+# ---- See `choosing`
+
+
+@inlined
+def only_clocks_delay(scheduler):
+    """So they do where no activation has begun."""
+    return scheduler.is_opening == 0 and choosing.only_clocks_delay(scheduler.scheduler)
+
+
+@inlined
+def takes(scheduler, command):
+    """What addresses no bank whose activation has begun."""
+    return scheduler.keeps_maintenance == 0 and choosing.takes(scheduler.scheduler, command)
+
+
+@inlined
+def look_over(scheduler, channel, queue):
+    """As the scheduler does."""
+    return choosing.look_over(scheduler.scheduler, channel, queue)
+
+
+@inlined
+def may_issue(scheduler, channel, queue, slot, command, overview):
+    """What the scheduler lets pass, and no second activation; its bank is closed until it is complete."""
+    if scheduler.is_opening and command == ACTIVATE:
+        return False
+    return choosing.may_issue(scheduler.scheduler, channel, queue, slot, command, overview)
+
+
+@inlined
+def comes_before(scheduler, channel, queue, slot, other, overview):
+    """As the scheduler says."""
+    return choosing.comes_before(scheduler.scheduler, channel, queue, slot, other, overview)

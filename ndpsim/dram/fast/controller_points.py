@@ -1,0 +1,80 @@
+"""Where the fast step asks the controller of the standard: each function is that of its module if it has one.
+
+What stands here is for one command a clock.
+"""
+
+from __future__ import annotations
+
+from ndpsim._jit import overridable
+
+__all__ = [
+    "allows",
+    "avoids",
+    "barred",
+    "instead_of_active",
+    "instead_of_queued",
+    "is_busy",
+    "keeps_maintenance",
+    "may_close",
+    "propagate_to_stacks",
+    "skips_active",
+]
+
+
+@overridable
+def barred(rules, state, slots_at):
+    """The clocks, by class, before which no queued request can issue, as far as sink and controller go."""
+    return slots_at
+
+
+@overridable
+def is_busy(rules, state):
+    """Whether the next step has something to issue that no queue and no list shows."""
+    return False
+
+
+@overridable
+def keeps_maintenance(rules, shape, state, command):
+    """Whether this command of the first maintenance has to wait for the controller."""
+    return False
+
+
+@overridable
+def avoids(rules, state, bank):
+    """Whether a queued request for a bank has to."""
+    return False
+
+
+@overridable
+def propagate_to_stacks(rules, state, command, bank, clock):
+    """The distances of a command to the bank's stack and to others."""
+
+
+@overridable
+def skips_active(rules, state, lacks_rows):
+    """Whether no active request can issue now; lacks_rows: see `row_policy_points`."""
+    return False
+
+
+@overridable
+def allows(rules, state, command):
+    """Whether a command of an active request can issue now, where the row of one was closed."""
+    return True
+
+
+@overridable
+def may_close(rules, state):
+    """Whether a column command may become that with auto-precharge."""
+    return True
+
+
+@overridable
+def instead_of_active(rules, shape, state, source, commands, active_list, place, bank, clock):
+    """Whether something else is issued than the column command of an active request."""
+    return False
+
+
+@overridable
+def instead_of_queued(rules, shape, state, source, commands, queue, slot, command, bank, clock):
+    """Whether something else is issued than the command of a queued request."""
+    return False

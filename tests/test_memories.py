@@ -1,0 +1,370 @@
+"""LPDDR5, HBM3 and GDDR6 against reference command traces of Ramulator 2.1 (validation/ramulator2/memories)."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from ndpsim.audit import check
+from ndpsim.config import load_hardware
+from ndpsim.dram import sink, state
+from ndpsim.dram.engines import FastController, ScanController, compare_channels, make_controller
+from ndpsim.dram.state import ControllerOptions
+from ndpsim.errors import InputError
+from ndpsim.simulate import Memory, TraceResult, run_requests
+from ndpsim.simulate.lane import command_room, decode_commands, run_channel
+from ndpsim.spec import Device, lower, resolve
+from ndpsim.traces import CommandTrace, Requests, read_commands, read_requests, write_commands
+
+REFERENCE = Path(__file__).parents[1] / "validation" / "ramulator2" / "memories"
+CASES = sorted(REFERENCE.glob("*.yaml"))
+RUN = [case for case in CASES if case.stem.startswith(("gddr6", "hbm3", "lpddr5"))]
+
+COUNTERS = ("row_hits", "row_misses", "row_conflicts", "reads_forwarded", "writes_coalesced")
+OF_LPDDR5 = ("cas_issued", "cas_skipped", "act2_deadline_forced", "act2_deferred")
+COLUMNS = {
+    4: ["clock", "command", "rank", "bankgroup", "bank", "row", "column"],
+    5: ["clock", "command", "pseudochannel", "stack", "bankgroup", "bank", "row", "column"],
+}
+
+
+def memory_of(facts: dict, rules: str = "reference") -> Memory:
+    """The memory of a case."""
+    names = ("scheduler", "row_policy", "row_cap", "refresh", "read_buffer", "write_buffer", "wck")
+    options = ControllerOptions(**{name: facts[name] for name in names if name in facts})
+    place = (facts[name] for name in ("standard", "org", "timing", "ranks", "overrides", "mapper"))
+    return Memory.named(*place, options=options, rules=rules)
+
+
+def run(case: Path, exact_check: bool = False) -> tuple[dict, TraceResult, Memory]:
+    facts = yaml.safe_load(case.read_text())
+    memory = memory_of(facts)
+    requests = read_requests(case.with_suffix("").with_suffix(".trace.gz"))
+    return facts, run_requests(requests, memory, record_commands=True, exact_check=exact_check), memory
+
+
+def text_until(result: TraceResult, memory: Memory, clock: int) -> bytes:
+    """The commands as the reference's CSV, up to a clock."""
+    columns = result.command_traces[0].to_arrays()
+    header = COLUMNS[len(memory.device.standard.levels)]
+    groups = columns["bankgroup"]
+    of_stack = memory.device.bankgroups // memory.device.stacks
+    columns["pseudochannel"] = columns["rank"]
+    columns["stack"] = np.where(groups < 0, -1, groups // of_stack)
+    columns["bankgroup"] = np.where(groups < 0, -1, groups % of_stack)
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(header)
+    for line in zip(*(columns[name].tolist() for name in header), strict=True):
+        if line[0] <= clock:
+            writer.writerow(line)
+    return table.getvalue().encode()
+
+
+def commands_of(device: Device, places: list[tuple[int, int, int]], row: int, write: int) -> CommandTrace:
+    """The commands for requests to bank 0 of (rank, stack, bank group), one after the other."""
+    tables, policy = (
+        lower(device),
+        state.make_policy(ControllerOptions(refresh="none"), device.standard.controller),
+    )
+    rank, stack, group = np.array(places).T
+    number = np.arange(len(places))
+    groups, none = stack * (device.bankgroups // device.stacks) + group, np.zeros_like(number)
+    source = state.make_source(tables, rank, groups, none, none + row, number, none + write, number)
+    channel = ScanController(tables, policy)
+    commands = run_channel(channel, source, sink.null_sink(), command_room(), len(places))
+    return decode_commands(commands, tables, device.standard)
+
+
+def test_there_are_reference_cases():
+    assert [sum(case.stem.startswith(name) for case in CASES) for name in ("gddr6", "hbm3", "lpddr5")] == [
+        9,
+        9,
+        12,
+    ]
+
+
+@pytest.mark.parametrize("case", RUN, ids=lambda case: case.stem)
+def test_commands_and_counters_equal_the_reference(case):
+    facts, result, memory = run(case)
+    accepted = result.accepted
+    assert accepted["cycles"] == facts["cycles"]
+    for counter in COUNTERS + OF_LPDDR5 * ("wck" in facts):
+        assert accepted[counter] == facts[counter], counter
+    assert accepted["commands"] == facts["commands"]
+    commands = text_until(result, memory, facts["cycles"])
+    assert hashlib.sha256(commands).hexdigest() == facts["sha256"]
+
+
+@pytest.mark.parametrize("case", RUN, ids=lambda case: case.stem)
+def test_timings_and_sizes_are_those_of_the_reference(case):
+    facts = yaml.safe_load(case.read_text())
+    device = memory_of(facts).device
+    assert {name: device.timings[name] for name in facts["resolved_timing"]} == facts["resolved_timing"]
+    levels = facts["levels"]
+    sizes = {
+        "bankgroup": device.bankgroups // device.stacks,
+        "bank": device.banks_per_group,
+        "row": device.rows,
+        "column": device.bursts_per_row,
+        "rank": device.ranks,
+        "pseudochannel": device.ranks,
+        "stack": device.stacks,
+    }
+    assert {name: sizes[name] for name in levels} == levels
+    assert device.burst_bytes == facts["burst_bytes"]
+    assert device.standard.ticks_per_clock == facts["ticks_per_clock"]
+
+
+@pytest.mark.parametrize("case", RUN, ids=lambda case: case.stem)
+def test_the_fast_controller_runs_it_with_the_same_commands(case):
+    facts = yaml.safe_load(case.read_text())
+    memory = memory_of(facts)
+    policy = state.make_policy(memory.options, memory.device.standard.controller)
+    chosen = make_controller(lower(memory.device), policy)
+    is_fast = memory.device.bankgroups <= 8
+    assert type(chosen) is (FastController if is_fast else ScanController)
+    if is_fast:
+        run(case, exact_check=True)
+
+
+SMALL = [
+    ("GDDR6", "GDDR6_16Gb_x16", "GDDR6_14000_1250mV_double"),
+    ("LPDDR5", "LPDDR5_8Gb_x16", "LPDDR5_6400"),
+    ("HBM3", "HBM3_8Gb_8hi", "HBM3_6400Mbps"),
+]
+SHORT = {
+    "nREFI": [900, 1500],
+    "nRFC": [60, 168],
+    "nRFCab": [60, 211],
+    "nREFIpb": [130, 391],
+    "nFAW": [16, 60],
+}
+SHORT |= {"nCCDR": [3, 9], "nPPD": [1, 5], "nRREFD": [8, 30]}
+SHORT |= {
+    "nAAD": [1, 2, 3, 8],
+    "nWCKPST": [1, 40],
+    "nCAS": [1],
+    "nRRDL": [4, 20],
+    "nRTP": [8, 40],
+    "nRFCpb": [40, 90],
+}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_both_controllers_agree_on_random_channels(seed):
+    rng = np.random.default_rng(seed)
+    preset = SMALL[seed % 3]
+    pick = lambda values: values[rng.integers(len(values))]  # noqa: E731
+    known = resolve(*preset).timings
+    overrides = {name: pick(values) for name, values in SHORT.items() if name in known and rng.random() < 0.6}
+    ranks = pick([1, 2, 4]) if preset[0] == "LPDDR5" else 1
+    device = resolve(*preset, ranks, overrides, pick(["standard", "reference"]))
+    options = ControllerOptions(
+        scheduler=pick(["FRFCFS", "FRFCFS-RowHit"]),
+        row_policy=pick(["open", "closed-cap"]),
+        row_cap=pick([1, 2, 4]),
+        refresh=pick(["none", "all-bank", "staggered"] + ["per-bank"] * (preset[0] != "GDDR6")),
+        read_buffer=pick([1, 5, 32, 130]),
+        write_buffer=pick([1, 8, 32, 130]),
+        wck=pick(["need-sync", "need-sync", "always-on"]),
+    )
+    count, rows = 1500, pick([1, 2, 6])
+    sizes = (device.ranks, device.bankgroups, pick([1, device.banks_per_group]), rows, device.bursts_per_row)
+    places = [rng.integers(0, size, count) for size in sizes]
+    write = (rng.random(count) < pick([0, 0.3, 0.7])).astype(np.int64)
+    address = np.ravel_multi_index(places, sizes)
+    cycle = np.cumsum(rng.integers(0, pick([1, 30, 90]), count)) if rng.random() < 0.6 else None
+    traces, channels = [], []
+    for make in (ScanController, FastController):
+        tables, policy = lower(device), state.make_policy(options, device.standard.controller)
+        channels.append(make(tables, policy))
+        source = state.make_source(tables, *places, write, address, cycle)
+        commands = run_channel(channels[-1], source, sink.null_sink(), command_room(), count)
+        traces.append(decode_commands(commands, tables, device.standard))
+    assert traces[0] == traces[1]
+    assert compare_channels(*channels) == []
+
+
+def test_stacks_of_a_pseudo_channel_bind_each_other_and_not_those_of_the_other():
+    device = resolve("HBM3", "HBM3_8Gb_8hi", "HBM3_6400Mbps", overrides={"nCCDR": 9, "nCCDS": 3})
+    place = {"row": 0, "write": 0}
+    # Pseudo-channel, stack and bank group of reads whose rows are open, and the ticks between them by hand.
+    for one, other, ticks in (
+        ((0, 0, 0), (0, 0, 1), 2 * 3),  # the same stack: nCCDS
+        ((0, 0, 0), (0, 1, 0), 2 * 9),  # the other: nCCDR
+        ((0, 0, 0), (1, 1, 0), 4),  # the other pseudo-channel: the row bus, 3 ticks an ACT, and rising edges
+        ((0, 0, 0), (0, 0, 0), 2 * 4),  # the same bank group: nCCDL
+    ):
+        trace = commands_of(device, [one, other] * 8, **place)
+        reads = trace.take(np.flatnonzero(trace.to_arrays()["command"] == "RD"))
+        assert (reads.clock % 2 == 1).all()
+        node = reads.rank * device.bankgroups + reads.bankgroup
+        apart = np.diff(reads.clock)[(np.diff(node) != 0) == (one != other)]
+        assert apart.min() == ticks, (one, other, reads)
+
+
+def test_rows_close_on_falling_edges_and_all_else_issues_on_rising_ones():
+    _, result, _ = run(REFERENCE / "hbm3_16hi_random_norefresh.yaml")
+    trace = result.command_traces[0]
+    names = trace.to_arrays()["command"]
+    falling = names[trace.clock % 2 == 0]
+    assert set(falling) == {"PREpb"}
+    assert 0.1 < len(falling) / (names == "PREpb").sum() < 0.9
+    _, count = np.unique(trace.clock, return_counts=True)
+    assert count.max() == 2
+
+
+def test_closed_rows_and_writes_do_not_lock_hbm3():
+    # The reference stops at request 2,463: an active request whose row was closed is never activated again.
+    rng = np.random.default_rng(7)
+    memory = Memory.named(
+        "HBM3", "HBM3_4Gb", "HBM3_6400Mbps", options=ControllerOptions(row_policy="closed-cap", row_cap=2)
+    )
+    address = (rng.integers(0, 16, 6000) << 20 | rng.integers(0, 64, 6000) << 5) % memory.capacity_bytes
+    requests = Requests.of(address, (rng.random(6000) < 0.3).astype(np.int64))
+    result = run_requests(requests, memory, record_commands=True)
+    moved = sum(result.commands.get(name, 0) for name in ("RD", "RDA", "WR", "WRA"))
+    assert moved + result.reads_forwarded + result.writes_coalesced == 6000
+
+
+# ---- The checker
+
+
+JUDGED = [
+    "gddr6_mixed_closedcap",
+    "hbm3_16hi_mixed_wr30_perbank",
+    "lpddr5_r2_mixed_wr30_perbank",
+    "lpddr5_r2_hot_wr50_rowhit",
+]
+
+
+@pytest.mark.parametrize("rules", ["standard", "reference"])
+@pytest.mark.parametrize("name", JUDGED)
+def test_what_is_run_is_legal(name, rules):
+    facts = yaml.safe_load((REFERENCE / f"{name}.yaml").read_text())
+    memory = memory_of(facts, rules)
+    result = run_requests(read_requests(REFERENCE / f"{name}.trace.gz"), memory, record_commands=True)
+    # The reference refreshes a bank of two ranks every 15.6 us instead of 3.9.
+    is_late = rules == "reference" and name == "lpddr5_r2_mixed_wr30_perbank"
+    report = check(result.command_traces[0], memory.device, facts["refresh"])
+    assert {one.rule for one in report.violations} == ({"refresh debt"} if is_late else set())
+    assert (report.tolerated_overlaps > 0) == (rules == "reference" and name.startswith("lpddr5"))
+
+
+def rules_broken(device: Device, *commands: tuple) -> list[str]:
+    """What commands break, each (clock, name, then rank, bank group, bank, row and column as far as not 0)."""
+    number = {name: place for place, name in enumerate(device.standard.names)}
+    lines = [(clock, number[name], *place, *(0,) * (5 - len(place))) for clock, name, *place in commands]
+    trace = CommandTrace.of(np.array(lines).T, device.standard.names)
+    return [one.rule for one in check(trace, device, "none").violations]
+
+
+def test_halves_of_an_activation_belong_together_and_come_in_time():
+    device = resolve("LPDDR5", "LPDDR5_16Gb_x16", "LPDDR5_6400")
+    first, second = ("ACT1", 0, 0, 0, 5, -1), ("ACT2", 0, 0, 0, 5, -1)
+    announced = (15, "CAS_RD", 0, 0, 0, -1, -1), (16, "RD", 0, 0, 0, 5, 3)
+    assert rules_broken(device, (1, *first), (9, *second), *announced) == []  # nAAD is 8
+    assert rules_broken(device, (1, *first), (10, *second), *announced) == ["second half"]
+    assert rules_broken(device, (1, *first), (2, "ACT2", 0, 0, 0, 6, -1)) == ["row state"]
+    assert rules_broken(device, (1, *second)) == ["row state"]
+    assert rules_broken(device, (1, *first), *announced)[-1:] == ["row state"]
+    assert rules_broken(device, (1, *first), (40, "PREpb", 0, 0, 0, -1, -1)) == ["row state"]
+    assert rules_broken(device, (1, *first), (2, *second), (60, *first)) == ["row state"]
+
+
+def test_a_read_is_announced_unless_the_data_clock_runs():
+    device = resolve("LPDDR5", "LPDDR5_16Gb_x16", "LPDDR5_6400", ranks=2)
+    opened = [
+        (clock + half, f"ACT{half}", rank, 0, 0, 5, -1) for clock, rank in ((1, 0), (8, 1)) for half in (1, 2)
+    ]
+    cas, read = ("CAS_RD", 0, 0, 0, -1, -1), ("RD", 0, 0, 0, 5, 3)
+    first = [*opened, (29, *cas), (30, *read)]
+    assert rules_broken(device, *first) == []
+    # The clock runs for nCL + nBL_min + nWCKPST, 20 clocks.
+    assert rules_broken(device, *first, (49, *read)) == []
+    assert rules_broken(device, *first, (50, *read)) == ["preparation"]
+    assert rules_broken(device, *first, (50, *cas), (51, *read)) == []
+    # Each rank has its own; in the reference there is one.
+    other = (40, "RD", 1, 0, 0, 5, 3)
+    assert rules_broken(device, *first, other) == ["preparation"]
+    assert (
+        rules_broken(resolve("LPDDR5", "LPDDR5_16Gb_x16", "LPDDR5_6400", 2, None, "reference"), *first, other)
+        == []
+    )
+    # A clock that always runs needs no command.
+    assert rules_broken(device, *opened, (30, *read), (200, *read)) == []
+
+
+def test_only_what_closes_rows_issues_on_a_falling_edge():
+    device = resolve("HBM3", "HBM3_4Gb", "HBM3_6400Mbps")
+    opened, read = (1, "ACT", 0, 0, 0, 5, -1), ("RD", 0, 0, 0, 5, 3)
+    closed = ("PREpb", 0, 0, 0, -1, -1)
+    assert rules_broken(device, opened, (65, *read), (100, *closed)) == []
+    assert rules_broken(device, opened, (66, *read)) == ["clock edge"]
+    # Data of the pseudo-channels are on pins of their own.
+    other = (5, "ACT", 1, 0, 0, 5, -1)
+    assert rules_broken(device, opened, other, (69, *read), (71, "RD", 1, 0, 0, 5, 3)) == []
+    assert rules_broken(device, opened, other, (69, *read), (70, "RD", 1, 0, 0, 5, 3)) == [
+        "command bus",
+        "clock edge",
+    ]
+    assert device.peak_gbps == pytest.approx(51.2)
+
+
+def test_files_have_the_levels_of_the_standard(tmp_path):
+    device = resolve("HBM3", "HBM3_16Gb_8hi", "HBM3_6400Mbps")
+    lines = [(1, "ACT", 1, 6, 2, 7, -1), (65, "RD", 1, 6, 2, 7, 3), (300, "PREab", 1, -1, -1, -1, -1)]
+    number = {name: place for place, name in enumerate(device.standard.names)}
+    columns = np.array([(clock, number[name], *place) for clock, name, *place in lines]).T
+    trace = CommandTrace.of(columns, device.standard.names)
+    write_commands(tmp_path / "c.csv", trace, device=device)
+    text = (tmp_path / "c.csv").read_text().splitlines()
+    assert text == [
+        ",".join(COLUMNS[5]),
+        "1,ACT,1,1,2,2,7,-1",
+        "65,RD,1,1,2,2,7,3",
+        "300,PREab,1,-1,-1,-1,-1,-1",
+    ]
+    assert read_commands(tmp_path / "c.csv", device) == trace
+    with pytest.raises(InputError, match="c.csv:1: the header must be clock,command,rank"):
+        read_commands(tmp_path / "c.csv")
+    # A stack that is not there is a violation, not another bank.
+    (tmp_path / "c.csv").write_text("\n".join([text[0], "1,ACT,1,2,2,2,7,-1", "9,ACT,1,0,4,2,7,-1"]))
+    report = check(read_commands(tmp_path / "c.csv", device), device)
+    assert [one.rule for one in report.violations] == ["coordinates", "coordinates"]
+
+
+@pytest.mark.parametrize("standard", ["GDDR6", "HBM3"])
+def test_a_memory_without_ranks_refuses_more_than_one(standard):
+    org, timing = (
+        ("GDDR6_8Gb_x8", "GDDR6_14000_1350mV_quad") if standard == "GDDR6" else ("HBM3_4Gb", "HBM3_6400Mbps")
+    )
+    with pytest.raises(InputError, match=f"^ranks: 2 is not 1: a channel of {standard} has no ranks$"):
+        resolve(standard, org, timing, 2)
+
+
+def test_what_a_memory_lacks_is_one_line():
+    def memory(*names, **options):
+        return Memory.named(*names, options=ControllerOptions(**options))
+
+    gddr6, hbm3 = ("GDDR6", "GDDR6_8Gb_x8", "GDDR6_14000_1350mV_quad"), ("HBM3", "HBM3_4Gb", "HBM3_6400Mbps")
+    with pytest.raises(InputError, match="^refresh: GDDR6 has no per-bank refresh$"):
+        memory(*gddr6, refresh="per-bank")
+    with pytest.raises(InputError, match="^refresh: HBM3 has no same-bank refresh$"):
+        memory(*hbm3, refresh="same-bank")
+    with pytest.raises(InputError, match="^wck: unknown wck 'off'"):
+        memory(*gddr6, wck="off")
+    with pytest.raises(InputError, match="^rules: unknown set of rules 'jedec'"):
+        resolve(*hbm3, rules="jedec")
+    with pytest.raises(InputError, match="^nREFI: 12480 clocks leave no time for 16 refreshes of a rank"):
+        Memory.named(*hbm3, overrides={"nRREFD": 400}, options=ControllerOptions(refresh="per-bank"))
+    changes = ["dram.standard=HBM3", "dram.org=HBM3_4Gb", "dram.timing=HBM3_6400Mbps", "dram.overrides={}"]
+    with pytest.raises(InputError, match="not supported: HBM3 on a DIMM, of which a channel is 2 lanes"):
+        load_hardware("edge", changes)
