@@ -75,7 +75,7 @@ __all__ = ["COUNTED", "SplitActivation", "Unopened", "of"]
 #: What is counted: columns that were announced, and that were not; second halves because they were due, and
 #: because nothing else could be issued.
 COUNTED = ("cas_issued", "cas_skipped", "act2_deadline_forced", "act2_deferred")
-_QUEUE = QUEUES * RANKS  # in `announced`: places from here on are of a queue, those before of an active list
+_IN_QUEUE = QUEUES * RANKS  # of what is announced: from here on in a queue, before in an active list
 _ANNOUNCED, _UNANNOUNCED, _FORCED, _DEFERRED = range(OWN_COUNTERS, OWN_COUNTERS + 4)
 
 # The queue of the request whose activation has begun; there is one at most.
@@ -331,8 +331,8 @@ def step_alone(rules, policy, shape, state, latencies, source, sink, commands, c
     value, where = state.value, state.announced[_WHERE] - 1
     if where >= 0:
         active_list, place, queue, slot = where, state.announced[_WHICH], 0, 0
-        if where >= _QUEUE:
-            active_list, queue = -1, where - _QUEUE
+        if where >= _IN_QUEUE:
+            active_list, queue = -1, where - _IN_QUEUE
             slot = slot_of(shape, state, queue, place)
         value[_ANNOUNCED] += 1
         fast.issue_chosen(
@@ -466,7 +466,7 @@ def instead_of_queued(rules, shape, state, source, commands, queue, slot, comman
         return False
     request = state.slot_request[queue, slot]
     if command != ACT:
-        return prepare(rules, shape, state, commands, queue, bank, _QUEUE + queue, request, clock)
+        return prepare(rules, shape, state, commands, queue, bank, _IN_QUEUE + queue, request, clock)
     row, arrived = state.slot_row[queue, slot], state.slot_arrived[queue, slot]
     count_first(shape.queues, state, queue, slot, ROW_MISSES)
     leave_queue(shape.queues, state, source, queue, slot, bank, arrived, clock)
