@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 import yaml
 
+import ndpsim
 from ndpsim.audit import check
 from ndpsim.config import load_hardware
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import FastController, ScanController, compare_channels, make_controller
 from ndpsim.dram.state import ControllerOptions
 from ndpsim.errors import InputError
-from ndpsim.simulate import Memory, TraceResult, run_requests
+from ndpsim.simulate import Memory, TraceResult, run_requests, simulate_expert
 from ndpsim.simulate.lane import command_room, decode_commands, run_channel
 from ndpsim.spec import Device, lower, resolve
 from ndpsim.traces import CommandTrace, Requests, read_commands, read_requests, write_commands
@@ -368,3 +369,14 @@ def test_what_a_memory_lacks_is_one_line():
     changes = ["dram.standard=HBM3", "dram.org=HBM3_4Gb", "dram.timing=HBM3_6400Mbps", "dram.overrides={}"]
     with pytest.raises(InputError, match="not supported: HBM3 on a DIMM, of which a channel is 2 lanes"):
         load_hardware("edge", changes)
+
+
+@pytest.mark.parametrize("refresh", ["all-bank", "per-bank"])
+@pytest.mark.parametrize("row_policy", ["open", "closed-cap"])
+def test_an_expert_runs_on_lanes_of_lpddr5(row_policy, refresh):
+    changes = {"standard": "LPDDR5", "org": "LPDDR5_16Gb_x16", "timing": "LPDDR5_6400"}
+    changes |= {"row_policy": row_policy, "refresh": refresh}
+    hardware = load_hardware("edge", [f"dram.{key}={value}" for key, value in changes.items()])
+    result = simulate_expert(hardware, ndpsim.Expert(512, 128), 2, record_commands=True, exact_check=True)
+    for trace in result.command_traces:
+        assert check(trace, hardware.lane_device(), refresh).ok

@@ -568,6 +568,7 @@ def test_the_benchmark_repeats_as_often_as_said(monkeypatch):
     assert stated_defaults("bench") == {"--repeat": "5"}
     assert stated_defaults("check") == {
         "--ranks": "1",
+        "--rules": "standard",
         "--refresh": "all-bank, or as the hardware says",
         "--limit": "20",
     }

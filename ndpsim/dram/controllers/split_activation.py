@@ -25,6 +25,7 @@ from ndpsim.dram.fast.fields import (
     PRE,
     QUEUES,
     RANKS,
+    RD,
     REFAB,
     SLOTS,
 )
@@ -121,6 +122,8 @@ class SplitActivation(NamedTuple):
             int(tables.commands[READ, KEEPS_PREPARED]),
             int(tables.commands[WRITE, KEEPS_PREPARED]),
             max(1, *(int(tables.commands[number, KEEPS_PREPARED]) for number in before)),
+            int(tables.gap[3, before[0], READ]),
+            int(tables.gap[3, before[1], WRITE]),
         )
 
 
@@ -133,6 +136,8 @@ class OnFast(NamedTuple):
     keeps_reads: int  # for which the data clock runs on after a read
     keeps_writes: int
     reserved: int  # of the command bus for what is announced
+    leads_reads: int  # by which what announces a read comes before it
+    leads_writes: int
 
     @staticmethod
     def parts() -> str:
@@ -428,6 +433,8 @@ def prepare(rules, shape, state, commands, queue, bank, where, which, clock):
         state.value[_DEFERRED] += 1
         return True
     count_and_record(shape, state, commands, BEFORE_RD + queue, bank, -1, clock)
+    ready_at = clock + (rules.leads_writes if queue else rules.leads_reads)
+    state.bank_ready[bank, RD + queue] = max(state.bank_ready[bank, RD + queue], ready_at)
     state.announced[_WHERE], state.announced[_WHICH] = where + 1, which
     # What is announced issues in the next step.
     state.prepared_until[at] = max(state.prepared_until[at], clock + 1 + keeps)
