@@ -40,8 +40,9 @@ results of the NDP units pass between the host and the buffer chips, each one mo
 take it when it is free, before the host's own data, those of several DIMMs in the order in which they are
 ready.
 
-`state` lays out memory, `staging` and `transfers` move weights, activations and results, `common` has
-what both arbiters share, `readable` and `arbiter` (with `waiting` and `stepping`) run a channel clock by
-clock and by events, and `engines` chooses. Tests hold the two equal, and each controller alone to what it
-is without the other.
+`state` lays out memory, `staging` and `transfers` move weights, activations and results, `common` has what
+both arbiters share. `readable` runs a channel clock by clock, `arbiter` by events: of each bus it does the next
+step, which is that of `concurrent` (with `arrivals`, `waiting` and `stepping`) or, where lanes share nothing but
+a relayout engine, of `alone`; `sharing` says which. `engines` chooses. Tests hold all equal, and each controller
+alone to what it is without the other.
 """

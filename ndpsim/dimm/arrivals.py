@@ -150,8 +150,6 @@ def take_host_request(setup, agents, hosts, wakeups, bus, clock):
 
     Returns the mask of the lane that holds the bank which the request is for.
     """
-    if hosts is None:
-        return 0
     policy, state, traffic = setup.policy, hosts.states[bus], agents.traffic
     if traffic.next[bus] < 0:
         admit(traffic, bus, state.value, clock)
@@ -211,35 +209,13 @@ def refresh_lanes(host, lanes, before, bus, buses):
 
 
 @inlined
-def next_of_host(hosts, bus):
-    """The clock at which the next refresh of the host's controller falls due."""
-    if hosts is None:
-        return FAR
-    return hosts.values[bus, NEXT_REFRESH]
-
-
-@inlined
-def refresh_host(setup, lanes, hosts, bus, buses, clock):
-    """The refreshes that fall due in the host's channel. False when they can never catch up."""
-    if hosts is None:
-        return True
-    host = hosts.states[bus]
-    before = host.pending_size
-    if not refresh(hosts.shape, setup.policy, host, clock):
-        return False
-    host.value[NEXT_REFRESH] -= setup.refresh_shift
-    refresh_lanes(host, lanes, before, bus, buses)
-    return True
-
-
-@inlined
 def refresh_due(lanes, hosts, has_host, bus, buses, ranks):
     """The clock at which the next refresh falls due on a rank of a bus.
 
     With the host away each lane keeps its own time; else they are the host's, and its lanes' as well.
     """
     if has_host:
-        return next_of_host(hosts, bus)
+        return hosts.values[bus, NEXT_REFRESH]
     at = FAR
     for rank in range(ranks):
         at = min(at, lanes.values[rank * buses + bus, NEXT_REFRESH])
@@ -254,7 +230,13 @@ def ask_for_refresh(setup, lanes, hosts, wakeups, has_host, bus, clock):
     wakeups.column[bus, :, 0] = UNKNOWN
     if has_host:
         wakeups.wake[bus, :] = 0
-        return refresh_host(setup, lanes, hosts, bus, buses, clock)
+        host = hosts.states[bus]
+        before = host.pending_size
+        if not refresh(hosts.shape, policy, host, clock):
+            return False
+        host.value[NEXT_REFRESH] -= setup.refresh_shift
+        refresh_lanes(host, lanes, before, bus, buses)
+        return True
     for lane in range(bus, count, buses):
         if clock >= lanes.values[lane, NEXT_REFRESH]:
             wakeups.wake[bus, lane // buses] = 0

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ndpsim.dimm import arbiter, readable, stepping
 from ndpsim.dimm.common import LATE, NOTHING, RECORD_FULL, REQUESTS_DONE, STUCK
 from ndpsim.dimm.relayout import make_relayout
+from ndpsim.dimm.sharing import Alone
 from ndpsim.dimm.state import (
     Agents,
     JobReads,
@@ -64,8 +65,6 @@ class SharedDimms:
         buses: sub-channels.
         transfers: no DIMM has more of them waiting at a time.
         open_rows: of banks that are open at the first clock.
-        with_host: without, the host never asks for anything, lanes have no weights to read, and no two of
-            them share a command bus: all that is for these is compiled away.
 
     Attributes:
         agents: see `dimm.state`.
@@ -80,9 +79,7 @@ class SharedDimms:
         transfers: int,
         recording: bool,
         open_rows: Iterable[OpenRow] = (),
-        with_host: bool = True,
     ) -> None:
-        self.with_host = with_host
         dimms = lanes // buses // setup.dimm_ranks
         self.setup, self.dimms = setup, dimms
         self.agents = Agents(
@@ -302,16 +299,17 @@ class FastDimms(SharedDimms):
 
     def _make_controllers(self, lanes: int, buses: int) -> None:
         tables = (self.setup.lane_tables, self.setup.host_tables)
+        hosts = 0 if isinstance(self.setup.sharing, Alone) else buses
         self._shapes = tuple(fast.make_shape(one) for one in tables)
+        lanes_and_hosts = zip(tables, (lanes, hosts), strict=True)
         self._states = tuple(
-            fast.make_states(one, self.setup.policy, count)
-            for one, count in zip(tables, (lanes, buses), strict=True)
+            fast.make_states(one, self.setup.policy, count) for one, count in lanes_and_hosts
         )
         self._of_lanes = np.zeros((1, 1, 1), dtype=np.int64)  # no histogram of single reads of a lane
         self._wakeups = stepping.make_wakeups(buses)
 
     def _request_slots(self) -> int | None:
-        return request_slots(self.setup) if self.with_host else None
+        return None if isinstance(self.setup.sharing, Alone) else request_slots(self.setup)
 
     def _open_row(self, side: int, number: int, place: OpenRow, clock: int) -> None:
         rank, bankgroup, bank, row = place
@@ -323,8 +321,6 @@ class FastDimms(SharedDimms):
             values = tuple(states["value"] for states in self._states)
             each = (self._shapes, self._states, values, (self._of_lanes, self._latencies), self.recorded)
             self._sides = [stepping.Controllers(*side) for side in zip(*each, strict=True)]
-            if not self.with_host:
-                self._sides[1] = None
         return int(run(self.setup, self.agents, *self._sides, self._wakeups, goals, until_clock))
 
     @property

@@ -57,6 +57,7 @@ READ, WRITE = range(2)
 class Setup(NamedTuple):
     """What does not change while a channel runs."""
 
+    sharing: Any  # `dimm.sharing.Shared`, or `Alone`
     lane_tables: Tables  # a channel of one rank
     host_tables: Tables  # a channel with the ranks of all DIMMs on it
     policy: Policy

@@ -169,30 +169,7 @@ def looks_for_requests(relayout, policy, state, source, weights, lane, bus, cloc
     )
 
 
-# ---- A lane, and the host; without a host, `hosts` is None, and all of it is compiled away
-
-
-@inlined
-def step_of_lane(hosts, claims, rank, bus, lane, policy, shape, state, latencies, source, sink, trace, clock):
-    """The step of a lane, see `dram.fast.step`, with a host or without one."""
-    credit = claims.credit[lane, 0]
-    if hosts is None:
-        return step(policy, shape, state, latencies, source, sink, trace, None, credit, 0, clock)
-    second, direction = claims.lane_second[lane], claims.lane_direction[lane]
-    blocking = Blocking(hosts.states, bus, 0, rank * BANKS_PER_RANK, second, direction)
-    return step(policy, shape, state, latencies, source, sink, trace, blocking, credit, 0, clock)
-
-
-@inlined
-def host_observes(hosts, wakeups, bus, origin, command, bank, row, clock):
-    """The host's controller learns of a command of a lane."""
-    if hosts is None:
-        return
-    host = hosts.states[bus]
-    changes = observe(hosts.shape, host, command, bank, row, origin == FROM_ACTIVE, clock)
-    if changes or host.pending_size > 0:
-        wakeups.column[bus, HOSTS, 0] = UNKNOWN
-        wakeups.wake[bus, HOSTS] = min(wakeups.wake[bus, HOSTS], clock + 1)
+# ---- A lane, and the host
 
 
 @outlined
@@ -201,13 +178,19 @@ def step_lane(setup, agents, lanes, hosts, wakeups, rank, bus, clock):
     weights, claims, count = agents.weights, agents.claims, wakeups.due.shape[0]
     rank, bus = assume_nonnegative(rank), assume_nonnegative(bus)
     lane, bit = assume_nonnegative(rank * count + bus), 1 << rank
-    policy, shape, state = setup.policy, lanes.shape, lanes.states[lane]
+    policy, shape, state, host = setup.policy, lanes.shape, lanes.states[lane], hosts.states[bus]
     credit, write_mode = claims.credit[lane], state.value[WRITE_MODE]
+    first_bank, second, direction = (
+        rank * BANKS_PER_RANK,
+        claims.lane_second[lane],
+        claims.lane_direction[lane],
+    )
+    blocking = Blocking(hosts.states, bus, 0, first_bank, second, direction)
     source, sink = source_of(agents.relayout, weights, lane), data_sink(claims, credit)
     trace, latencies = commands_at(lanes.commands, lane), lanes.latencies[0, 0]
     wakeups.column[bus, rank, 0] = UNKNOWN
-    origin, command, bank, row, burst, wake, blocked = step_of_lane(
-        hosts, claims, rank, bus, lane, policy, shape, state, latencies, source, sink, trace, clock
+    origin, command, bank, row, burst, wake, blocked = step(
+        policy, shape, state, latencies, source, sink, trace, blocking, credit[0], 0, clock
     )
     wakeups.blocked[bus] = set_bit(wakeups.blocked[bus], bit, blocked != 0)
     wakeups.wake[bus, rank] = wake
@@ -215,14 +198,13 @@ def step_lane(setup, agents, lanes, hosts, wakeups, rank, bus, clock):
         wakeups.starvation_deadline[bus, rank] = 0
     if origin == NOWHERE:
         return state.value[WRITE_MODE] != write_mode
+    record_command(claims.tally[lane], claims.opened_by[lane], NDP, origin, command, bank)
+    take_command_bus(setup, claims, rank, bus, COMMAND_OF_CLASS[command], clock)
     dimm = assume_nonnegative(setup.dimm_of_rank[rank])
-    if hosts is not None or setup.command_clocks[0] != 0:
-        record_command(claims.tally[lane], claims.opened_by[lane], NDP, origin, command, bank)
-        take_command_bus(setup, claims, rank, bus, COMMAND_OF_CLASS[command], clock)
-        claims.last_rank[dimm, bus] = rank
+    claims.last_rank[dimm, bus] = rank
     if origin == FROM_MAINTENANCE and credit[0] > clock:
         requeue_reads(shape, state, source, clock)
-    host_observes(hosts, wakeups, bus, origin, command, rank * BANKS_PER_RANK + bank, row, clock)
+    changes = observe(hosts.shape, host, command, first_bank + bank, row, origin == FROM_ACTIVE, clock)
     if is_column(command) and is_relayouts(agents.relayout, burst):
         state.value[SERVED] -= 1
         record_served_request(agents.relayout, lane, burst, clock)
@@ -234,6 +216,9 @@ def step_lane(setup, agents, lanes, hosts, wakeups, rank, bus, clock):
         wakeups.next_from[bus] = min(wakeups.next_from[bus], weights.next_from[lane])
         give_to_multipliers(setup, weights, agents.transfers, dimm, lane)
         update_credit(setup, agents, lane, clock + 1)
+    if changes or host.pending_size > 0:
+        wakeups.column[bus, HOSTS, 0] = UNKNOWN
+        wakeups.wake[bus, HOSTS] = min(wakeups.wake[bus, HOSTS], clock + 1)
     wakeups.wake[bus, rank] = next_ready_after(policy, shape, state, credit[0], clock)
     takes = looks_for_requests(agents.relayout, policy, state, source, weights, lane, bus, clock + 1)
     wakeups.takes[bus] = set_bit(wakeups.takes[bus], bit, takes)
@@ -266,8 +251,6 @@ def lane_observes(agents, lanes, wakeups, rank, bus, origin, command, bank, row,
 @outlined
 def step_host(setup, agents, lanes, hosts, wakeups, bus, clock):
     """The host's controller issues its next command, if it has one. Returns as `step_lane` does."""
-    if hosts is None:
-        return False
     claims, traffic, count = agents.claims, agents.traffic, hosts.states.shape[0]
     policy, shape, state = setup.policy, hosts.shape, hosts.states[bus]
     blocking = Blocking(lanes.states, bus, count, 0, claims.host_second[bus], claims.host_direction[bus])

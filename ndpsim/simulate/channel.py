@@ -19,6 +19,7 @@ from ndpsim.dimm import state as shared
 from ndpsim.dimm.arbitrations import make_arbitration
 from ndpsim.dimm.engines import OpenRow, ReadableDimms, SharedDimms, make_dimms
 from ndpsim.dimm.relayout import LAST_SERVED, Relayout
+from ndpsim.dimm.sharing import Shared
 from ndpsim.dram import state
 from ndpsim.dram.controllers.one_command import OneCommand
 from ndpsim.errors import InputError, MismatchError
@@ -53,6 +54,7 @@ def _make_setup(machine: Machine, arbitration: str, slice_clocks: int, start_clo
     host_ranks = len(geometry.dimms_of(0)) * geometry.ranks
     of_command = [command.cycles for command in standard.by_number]
     return shared.Setup(
+        sharing=Shared(),
         lane_tables=machine.tables,
         host_tables=lower(dataclasses.replace(machine.device, ranks=host_ranks)),
         policy=machine.policy,

@@ -15,6 +15,7 @@ from ndpsim.dimm.arbitrations import make_arbitration
 from ndpsim.dimm.engines import make_dimms
 from ndpsim.dimm.relayout import LAST_SERVED as LAST_SERVED_AT
 from ndpsim.dimm.relayout import UNSERVED as UNSERVED_REQUESTS
+from ndpsim.dimm.sharing import Alone, Shared
 from ndpsim.dimm.state import Setup
 from ndpsim.dram import state
 from ndpsim.errors import InputError, no_way_on
@@ -325,6 +326,7 @@ class Job(Lowered):
         ranks = buses.channel_ranks
         ticks = access.timebase.ticks
         setup = Setup(
+            sharing=Alone() if access.command_buses is None else Shared(),
             lane_tables=access.tables,
             host_tables=access.tables._replace(ranks=ranks * access.tables.ranks),
             policy=access.policy,
@@ -340,8 +342,7 @@ class Job(Lowered):
             refresh_shift=0,
             command_clocks=buses.clocks,
         )
-        lanes, alone = ranks * buses.buses, access.command_buses is None
-        self.dimms = self.make_dimms(setup, lanes, buses.buses, 1, record, with_host=not alone)
+        self.dimms = self.make_dimms(setup, ranks * buses.buses, buses.buses, 1, record)
         lane = buses.lane[self.requests.lane].astype(np.int32)
         self.share = 0.0  #: Of the requests, those that are served.
         self.dimms.add_relayout(self.engine, self.requests, lane, access.many_reads, 0)

@@ -262,8 +262,9 @@ def make_states(
     """
     states = make_records(count, 1 if tables.ranks == 1 else RANKS, 1 if chunks == 1 else MOST_CHUNKS)
     due = schedule_of(tables, policy) if schedule is None else schedule
-    put_schedule(states["value"][0], _of_places(tables, due), _class_of_command(tables))
-    states["value"][1:] = states["value"][0]
+    for value in states["value"][:1]:
+        put_schedule(value, _of_places(tables, due), _class_of_command(tables))
+        states["value"][1:] = value
     for name, distances in _distances(tables).items():
         states[name] = distances
     states["chunk_order"] = np.arange(MOST_CHUNKS)

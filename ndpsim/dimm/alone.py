@@ -1,0 +1,50 @@
+"""The step of a lane that shares nothing but a relayout engine, on the fast controller."""
+
+from __future__ import annotations
+
+from ndpsim._jit import inlined
+from ndpsim.dimm.common import commands_at, data_sink
+from ndpsim.dimm.relayout import (
+    enqueue_request,
+    looks_for_offers,
+    next_request,
+    record_served_request,
+    source_of,
+)
+from ndpsim.dram.fast.choose import mode_changes
+from ndpsim.dram.fast.controller import queue_request, refresh, step_of
+from ndpsim.dram.fast.fields import RD, READS, WR, WRITES
+from ndpsim.dram.fast.state import ONE_CHUNK
+from ndpsim.dram.state import FAR, NEXT_REFRESH, SERVED
+
+__all__ = ["step_bus"]
+
+
+@inlined
+def step_bus(sharing, setup, agents, lanes, hosts, wakeups, bus, clock):
+    """See `sharing`; the lane has the number of its bus."""
+    policy, relayout, state, wake = setup.policy, agents.relayout, lanes.states[bus], wakeups.wake[bus]
+    source = source_of(relayout, agents.weights, bus)
+    relayout.due[bus] = FAR
+    request = next_request(relayout, policy, bus, state.queued[READS], state.queued[WRITES], clock)
+    if request >= 0:
+        # No burst is read or written twice: it is queued without a look at the addresses of others.
+        place = enqueue_request(relayout, agents.weights, bus, request, clock)
+        wake[0] = min(wake[0], queue_request(ONE_CHUNK, state, source, place, clock))
+    if clock >= state.value[NEXT_REFRESH]:
+        wake[0] = clock
+        if not refresh(lanes.shape, policy, state, clock):
+            return False
+    if clock >= wake[0] or mode_changes(policy, state):
+        sink, trace = data_sink(agents.claims, agents.claims.no_credit), commands_at(lanes.commands, bus)
+        wake[0], command, place = step_of(
+            policy, lanes.shape, state, lanes.latencies[0, 0], source, sink, trace, clock
+        )
+        if command == RD or command == WR:
+            state.value[SERVED] -= 1
+            record_served_request(relayout, bus, place, clock)
+    wakeups.due[bus] = max(clock + 1, min(wake[0], state.value[NEXT_REFRESH]))
+    reads, writes = state.queued[READS], state.queued[WRITES]
+    if mode_changes(policy, state) or looks_for_offers(relayout, policy, bus, bus, reads, writes, clock + 1):
+        wakeups.due[bus] = clock + 1
+    return True
