@@ -41,8 +41,8 @@ take it when it is free, before the host's own data, those of several DIMMs in t
 ready.
 
 `state` lays out memory, `staging` and `transfers` move weights, activations and results, `common` has what
-both arbiters share. `readable` runs a channel clock by clock, `arbiter` by events: of each bus it does the next
-step, which is that of `concurrent` (with `arrivals`, `waiting` and `stepping`) or, where lanes share nothing but
-a relayout engine, of `alone`; `sharing` says which. `engines` chooses. Tests hold all equal, and each controller
-alone to what it is without the other.
+both arbiters share. `readable` runs a channel clock by clock, `arbiter` by events: of each bus it does the
+next step, which is that of `concurrent` (with `arrivals`, `waiting` and `stepping`) or, where lanes share
+nothing but a relayout engine, of `alone`; `sharing` says which. `engines` chooses. Tests hold all equal, and
+each controller alone to what it is without the other.
 """
