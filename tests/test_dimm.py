@@ -15,6 +15,7 @@ from ndpsim.dimm import common
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.arbitrations import make_arbitration
 from ndpsim.dimm.engines import FastDimms, ReadableDimms, SharedDimms, make_dimms
+from ndpsim.dimm.sharing import Shared
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import FastController, ScanController
 from ndpsim.simulate.lane import command_room, decode_commands, merge_commands, run_channel
@@ -219,6 +220,7 @@ def make(work: Work, kind: Any, weights_at: int = 0, recording: bool = True) -> 
     depth, servers, service = work.fifo
     clocks = [command.cycles for command in device.standard.by_number]
     setup = shared.Setup(
+        Shared(),
         lane_tables,
         host_tables,
         state.make_policy(work.options),

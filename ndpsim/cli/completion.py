@@ -105,7 +105,7 @@ SWEPT_KEYS = {
     "moe": "hw model policy batch steps routing seed prompt layers bits kv context gpu-experts arbitration",
     "relayout": f"hw model shape experts from to from-dimms to-dimms topology no-host other-dimms {_WEIGHTS}",
     "dram": "trace hw standard org timing ranks channels mapper scheduler row-policy row-cap refresh "
-    "read-buffer write-buffer format wrap",
+    "rules wck read-buffer write-buffer format wrap",
 }
 SHOW_KINDS = ("hw", "model", "org", "timing", "schema", "layout", "processor", "policy")
 

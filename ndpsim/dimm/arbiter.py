@@ -6,9 +6,7 @@ See the package for what it decides, and `dimm.readable` for the same, clock by 
 from __future__ import annotations
 
 from ndpsim._jit import inlined, kernel, outlined
-from ndpsim.dimm.arrivals import (
-    carry_transfers,
-)
+from ndpsim.dimm.arrivals import carry_transfers
 from ndpsim.dimm.common import (
     DONE,
     LATE,
@@ -19,31 +17,19 @@ from ndpsim.dimm.common import (
     record_is_full,
     update_credit,
 )
-from ndpsim.dimm.relayout import (
-    engine_due,
-    has_requests,
-    offer_requests,
-    offers_due,
-    requests_left,
-)
+from ndpsim.dimm.relayout import engine_due, has_requests, offer_requests, offers_due, requests_left
 from ndpsim.dimm.sharing import step_bus
 from ndpsim.dimm.staging import give_to_multipliers, next_step
-from ndpsim.dimm.stepping import (
-    HOSTS,
-    UNKNOWN,
-)
+from ndpsim.dimm.stepping import HOSTS, UNKNOWN
 from ndpsim.dimm.transfers import next_transfer
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.maintenance import next_refresh
-from ndpsim.dram.state import (
-    FAR,
-    NEXT_REFRESH,
-)
+from ndpsim.dram.state import FAR, NEXT_REFRESH
 
 __all__ = ["run"]
 
 
-# ---- All of them
+# ---- What reaches buses
 
 
 @inlined
@@ -97,8 +83,8 @@ def has_jobs_or_streams(agents):
 def apart_until(relayout, lanes, reached_at, clock):
     """The clock before which no bus does what matters to another, or to whether a goal is reached.
 
-    Buses share the weights of their DIMMs, their transfers, and the host's goals, at every clock; a relayout
-    engine reaches them at `reached_at`, and is not done while each lane has more than one request a clock.
+    A relayout engine reaches buses at `reached_at`, and cannot be done while it has more requests than lanes
+    could serve, one a clock each.
     """
     return max(clock + 1, min(reached_at, clock + requests_left(relayout) // lanes.states.shape[0]))
 

@@ -27,13 +27,7 @@ from ndpsim.dimm.relayout import (
 )
 from ndpsim.dimm.staging import has_reads, next_step
 from ndpsim.dimm.state import READ, WRITE
-from ndpsim.dimm.stepping import (
-    HOST_BIT,
-    HOSTS,
-    UNKNOWN,
-    looks_for_requests,
-    set_bit,
-)
+from ndpsim.dimm.stepping import HOST_BIT, HOSTS, UNKNOWN, looks_for_requests, set_bit
 from ndpsim.dimm.transfers import carry_transfer, next_command_at, next_transfer
 from ndpsim.dram.fast.banks import bank_bit
 from ndpsim.dram.fast.choose import mode_changes
@@ -43,15 +37,7 @@ from ndpsim.dram.fast.slots import bank_of, push_maintenance
 from ndpsim.dram.fast.state import ONE_CHUNK
 from ndpsim.dram.fast.vectors import set_element
 from ndpsim.dram.fast.words import assume_nonnegative, lowest, ranks_of
-from ndpsim.dram.state import (
-    FAR,
-    NEXT_REFRESH,
-    PLACE,
-    READ_LATENCY,
-    READS_SERVED,
-    REFRESH_FROM,
-    SERVED,
-)
+from ndpsim.dram.state import FAR, NEXT_REFRESH, PLACE, READ_LATENCY, READS_SERVED, REFRESH_FROM, SERVED
 
 __all__ = [
     "ask_for_refresh",

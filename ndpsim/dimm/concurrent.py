@@ -16,30 +16,13 @@ from ndpsim.dimm.arrivals import (
     take_host_request,
     take_lane_requests,
 )
-from ndpsim.dimm.common import (
-    first_master,
-    has_work,
-    lane_ranks,
-    slot_of,
-    update_refilling,
-)
+from ndpsim.dimm.common import first_master, has_work, lane_ranks, slot_of, update_refilling
 from ndpsim.dimm.state import FIRST, HOST, NDP, REFILLING
-from ndpsim.dimm.stepping import (
-    HOSTS,
-    UNKNOWN,
-    step_host,
-    step_lane,
-)
+from ndpsim.dimm.stepping import HOSTS, UNKNOWN, step_host, step_lane
 from ndpsim.dimm.waiting import next_column, oldest_arrival
 from ndpsim.dram.fast.choose import next_ready_after
 from ndpsim.dram.fast.words import assume_nonnegative, lowest
-from ndpsim.dram.state import (
-    BUS_TAKEN,
-    FAR,
-    HOST_WAITS,
-    REFRESH_PENDING,
-    WRITE_MODE,
-)
+from ndpsim.dram.state import BUS_TAKEN, FAR, HOST_WAITS, REFRESH_PENDING, WRITE_MODE
 
 __all__ = ["step_bus"]
 
@@ -72,12 +55,8 @@ def update_grants(setup, claims, lanes, hosts, wakeups, bus, buses, clock):
     on which that has changed).
     """
     host_starves = starves(setup, hosts.shape, hosts.states[bus], wakeups, bus, HOSTS, clock)
-    writes, records, ndp_first, regranted = (
-        hosts.values[bus, WRITE_MODE] & 1 != 0,
-        claims.grant_records[bus],
-        0,
-        0,
-    )
+    writes, records = hosts.values[bus, WRITE_MODE] & 1 != 0, claims.grant_records[bus]
+    ndp_first, regranted = 0, 0
     for number in range(lane_ranks(setup, claims)):
         rank = assume_nonnegative(number)
         lane = assume_nonnegative(rank * buses + bus)

@@ -27,15 +27,7 @@ from ndpsim.dimm.relayout import (
     update_promises,
 )
 from ndpsim.dimm.staging import give_to_multipliers, has_reads, lane_source, next_step, stage
-from ndpsim.dimm.state import (
-    HOST,
-    LAST_COLUMN,
-    NDP,
-    READ,
-    ROWS_LOST,
-    TURNAROUNDS,
-    WRITE,
-)
+from ndpsim.dimm.state import HOST, LAST_COLUMN, NDP, READ, ROWS_LOST, TURNAROUNDS, WRITE
 from ndpsim.dimm.transfers import carry_data
 from ndpsim.dram.fast.banks import requeue_reads
 from ndpsim.dram.fast.blocking import Blocking
