@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ndpsim import check, load_hardware, simulate_relayout
 from ndpsim.audit import check_lanes
-from ndpsim.dimm.engines import ReadableDimms
+from ndpsim.dimm.engines import FastDimms, ReadableDimms
 from ndpsim.dram import state
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, ExpertWeights, Geometry, make_layout
@@ -116,6 +116,15 @@ def test_fast_and_readable_controllers_do_the_same_around_the_engine(work):
         assert fast.columns().T.tolist() == slow.columns().T.tolist()
     assert job.outcome().end == recorded.outcome().end
     assert job.outcome().issued.tolist() == recorded.outcome().issued.tolist()
+
+
+def test_long_read_queues_of_lanes_alone_are_run_by_the_fast_controller():
+    # 60 reads and one a bank that comes back are more than its 64 slots, but only weights for a FIFO come back.
+    hardware = load_hardware("trimoe", ("dimm.count=4", "host.channels=2", "dram.read_buffer=60"))
+    geometry, weights = geometry_of(hardware), ExpertWeights(64, 8, ExpertFormat.of(16))
+    pair = [make_layout(name, geometry, weights) for name in ("localized", "striped")]
+    job = Job(relayout_plan.access_by_units(hardware, geometry), make_wave([Transfer(*pair)]), False)
+    assert isinstance(job.dimms, FastDimms)
 
 
 def clock_at(tick, job):

@@ -347,8 +347,8 @@ class FastDimms(SharedDimms):
 
 def make_dimms(setup: Setup, *others: Any, **named: Any) -> SharedDimms:
     """The fastest that can run such a channel; arguments as of `SharedDimms`."""
-    with_unit = setup.lane_tables.ranks == 1
-    fits = fast.fits(setup.lane_tables, setup.policy, with_unit) and fast.fits(
+    with_weights = not isinstance(setup.sharing, Alone)
+    fits = fast.fits(setup.lane_tables, setup.policy, with_weights) and fast.fits(
         setup.host_tables, setup.policy, False
     )
     return (FastDimms if fits else ReadableDimms)(setup, *others, **named)

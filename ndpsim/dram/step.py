@@ -5,9 +5,9 @@ from __future__ import annotations
 from ndpsim._jit import inlined, overridable
 from ndpsim.dram.choosing import choose
 from ndpsim.dram.issuing import column_command, issue
-from ndpsim.dram.state import BANK, GROUP, INDEX, RANK, ROW
+from ndpsim.dram.state import BANK, GROUP, INDEX, RANK, ROW, Policy
 
-__all__ = ["issue_chosen", "step"]
+__all__ = ["issue_chosen", "scheduled_by", "step"]
 
 _NONE = -1
 
@@ -16,6 +16,22 @@ _NONE = -1
 def instead(rules, tables, channel, commands, queue, slot, command, clock):
     """Whether the controller of the standard issues something else than the command that was chosen."""
     return False
+
+
+@inlined
+def scheduled_by(policy, scheduler):
+    """The policy with another scheduler, for steps that may issue less."""
+    return Policy(
+        scheduler,
+        policy.row_cap,
+        policy.refresh,
+        policy.read_slots,
+        policy.write_slots,
+        policy.write_mode_from,
+        policy.write_mode_below,
+        policy.rows,
+        policy.step,
+    )
 
 
 @inlined

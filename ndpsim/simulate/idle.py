@@ -24,8 +24,8 @@ class IdleTime:
 
     A channel without requests comes to a state that returns, shifted, after every period of its refresh
     schedule: once it owes no refresh, and no command from before binds any more. From there, requests that
-    come whole periods later find what they would find now. So they are let come now, and the clocks and
-    refreshes of the periods between are added to what the channel has counted.
+    come whole periods later find what they would find now. So they come now, and the clocks and refreshes
+    of the periods between are added to what the channel has counted.
 
     Attributes:
         period: clocks of the refresh schedule; 0: nothing is refreshed, and controllers jump by themselves.

@@ -51,7 +51,6 @@ Progress = Callable[[float], None]
 
 _CLOCKS = 1 << 17  # between two reports of progress
 _SLOWEST = 1 << 10  # clocks that a burst takes, on average, by far at most
-_ROOM = 1 << 12  # commands a lane's trace has room for at first
 
 
 @dataclass(frozen=True, eq=False)
@@ -344,7 +343,6 @@ class Job(Lowered):
         )
         self.dimms = self.make_dimms(setup, ranks * buses.buses, buses.buses, 1, record)
         lane = buses.lane[self.requests.lane].astype(np.int32)
-        self.share = 0.0  #: Of the requests, those that are served.
         self.dimms.add_relayout(self.engine, self.requests, lane, access.many_reads, 0)
 
     def run(self, progress: Progress, stop: Event) -> None:
@@ -361,8 +359,7 @@ class Job(Lowered):
             before, left = left, int(self.dimms.agents.relayout.value[UNSERVED_REQUESTS])
             if before == left and self.engine.packets.times[1] == FAR:
                 raise no_way_on("bursts of a relayout wait for what never comes")
-            self.share = 1 - left / total
-            progress(self.share)
+            progress(1 - left / total)
 
     def outcome(self) -> Run:
         """What happened."""

@@ -34,7 +34,7 @@ from ndpsim.dram.fast.vectors import raise_times, with_element
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.maintenance import own_place
 from ndpsim.dram.sink import credit_clock
-from ndpsim.dram.state import BANK, FAR, PRIORITY, RANK, Policy
+from ndpsim.dram.state import BANK, FAR, PRIORITY, RANK
 from ndpsim.spec import Tables
 from ndpsim.spec.lower import BUS, CLOSES, CYCLES, ON_ANY_TICK, SCOPE
 from ndpsim.spec.standard import ACTIVATE, ONE_BANK, PRECHARGE, READ, READ_AP, WRITE, WRITE_AP
@@ -137,17 +137,8 @@ def turn(rules, tables, policy, channel, sink, commands, bus, is_falling, clock)
     of_head = channel.size[PRIORITY] > 0 and is_kept(
         rank, bank, entry[PRIORITY, RANK, 0], entry[PRIORITY, BANK, 0]
     )
-    of_edge = Policy(
-        OfEdge(policy.scheduler, tables.commands, bus, int(is_falling), rank, bank, int(of_head)),
-        policy.row_cap,
-        policy.refresh,
-        policy.read_slots,
-        policy.write_slots,
-        policy.write_mode_from,
-        policy.write_mode_below,
-        policy.rows,
-        rules,
-    )
+    scheduler = OfEdge(policy.scheduler, tables.commands, bus, int(is_falling), rank, bank, int(of_head))
+    of_edge = one.scheduled_by(policy, scheduler)
     issued = one.step(tables, of_edge, channel, sink, commands, None, credit_clock(sink), 0, clock)
     if issued[0] >= 0 and not is_falling and tables.commands[issued[1], BUS] != tables.commands[READ, BUS]:
         value[own + _CLOCK], value[own + _COMMAND] = clock, issued[1]

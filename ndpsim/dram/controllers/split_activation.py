@@ -57,7 +57,6 @@ from ndpsim.dram.state import (
     ROW_MISSES,
     ROW_SHIFT,
     WRITES,
-    Policy,
 )
 from ndpsim.dram.timing import bank_ready_at, banks_of, note_timing
 from ndpsim.spec import NO_RULE, Tables
@@ -174,17 +173,8 @@ def step(rules, tables, policy, channel, sink, commands, clock):
         complete(tables, channel, commands, clock)
         value[_FORCED] += 1
         return True, FAR
-    unopened = Policy(
-        Unopened(policy.scheduler, channel.size[_OPENING], is_in_head(tables, channel)),
-        policy.row_cap,
-        policy.refresh,
-        policy.read_slots,
-        policy.write_slots,
-        policy.write_mode_from,
-        policy.write_mode_below,
-        policy.rows,
-        rules,
-    )
+    scheduler = Unopened(policy.scheduler, channel.size[_OPENING], is_in_head(tables, channel))
+    unopened = one.scheduled_by(policy, scheduler)
     issued = one.step(tables, unopened, channel, sink, commands, None, credit_clock(sink), 0, clock)
     if issued[0] >= 0:
         return True, FAR

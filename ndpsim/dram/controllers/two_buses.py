@@ -16,7 +16,7 @@ from ndpsim._jit import inlined
 from ndpsim.dram import choosing
 from ndpsim.dram import step as one
 from ndpsim.dram.sink import credit_clock
-from ndpsim.dram.state import FAR, Policy
+from ndpsim.dram.state import FAR
 from ndpsim.spec.lower import BUS
 
 __all__ = ["OfBus", "TwoBuses", "of"]
@@ -56,17 +56,7 @@ def step(rules, tables, policy, channel, sink, commands, clock):
     """See `dram.controller`."""
     issued, wake = False, FAR
     for bus in range(rules.slots):
-        of_bus = Policy(
-            OfBus(policy.scheduler, tables.commands, bus),
-            policy.row_cap,
-            policy.refresh,
-            policy.read_slots,
-            policy.write_slots,
-            policy.write_mode_from,
-            policy.write_mode_below,
-            policy.rows,
-            rules,
-        )
+        of_bus = one.scheduled_by(policy, OfBus(policy.scheduler, tables.commands, bus))
         of_turn = one.step(tables, of_bus, channel, sink, commands, None, credit_clock(sink), 0, clock)
         issued = issued or of_turn[0] >= 0
         wake = min(wake, of_turn[7])
