@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import math
 from pathlib import Path
 
 import numpy as np
@@ -139,6 +140,7 @@ SMALL = [
     ("GDDR6", "GDDR6_16Gb_x16", "GDDR6_14000_1250mV_double"),
     ("LPDDR5", "LPDDR5_8Gb_x16", "LPDDR5_6400"),
     ("HBM3", "HBM3_8Gb_8hi", "HBM3_6400Mbps"),
+    ("LPDDR5X", "LPDDR5X_32Gb_x16", "LPDDR5X_8533"),
 ]
 SHORT = {
     "nREFI": [900, 1500],
@@ -158,14 +160,14 @@ SHORT |= {
 }
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(80))
 def test_both_controllers_agree_on_random_channels(seed):
     rng = np.random.default_rng(seed)
-    preset = SMALL[seed % 3]
+    preset = SMALL[seed % len(SMALL)]
     pick = lambda values: values[rng.integers(len(values))]  # noqa: E731
     known = resolve(*preset).timings
     overrides = {name: pick(values) for name, values in SHORT.items() if name in known and rng.random() < 0.6}
-    ranks = pick([1, 2, 4]) if preset[0] == "LPDDR5" else 1
+    ranks = pick([1, 2, 4]) if preset[0].startswith("LPDDR5") else 1
     device = resolve(*preset, ranks, overrides, pick(["standard", "reference"]))
     options = ControllerOptions(
         scheduler=pick(["FRFCFS", "FRFCFS-RowHit"]),
@@ -257,6 +259,38 @@ def test_what_is_run_is_legal(name, rules):
     report = check(result.command_traces[0], memory.device, facts["refresh"])
     assert {one.rule for one in report.violations} == ({"refresh debt"} if is_late else set())
     assert (report.tolerated_overlaps > 0) == (rules == "reference" and name.startswith("lpddr5"))
+
+
+@pytest.mark.parametrize("rules", ["standard", "reference"])
+@pytest.mark.parametrize("timing", ["LPDDR5X_7500", "LPDDR5X_8533"])
+def test_what_lpddr5x_runs_is_legal_by_either_controller(timing, rules):
+    rng = np.random.default_rng(11)
+    options = ControllerOptions(refresh="all-bank")
+    memory = Memory.named("LPDDR5X", "LPDDR5X_32Gb_x16", timing, 2, options=options, rules=rules)
+    address = rng.integers(0, 1 << 12, 20000) << 5 | rng.integers(0, 4, 20000) << 28
+    requests = Requests.of(address, (rng.random(20000) < 0.3).astype(np.int64))
+    result = run_requests(requests, memory, record_commands=True, exact_check=True)
+    report = check(result.command_traces[0], memory.device, "all-bank")
+    assert report.ok
+    assert min(result.commands["REFab"], result.commands["CAS_RD"]) > 4
+    assert (report.tolerated_overlaps > 0) == (rules == "reference")
+
+
+@pytest.mark.parametrize(("rate", "tck_ps", "wr"), [(7500, 1067, 32), (8533, 938, 37)])
+def test_lpddr5x_has_the_times_of_its_standard(rate, tck_ps, wr):
+    # Nanoseconds of JESD209-5B; a register of the device holds nWR, by the same standard.
+    ns = dict(
+        nRCD=18, nRP=18, nRPab=21, nRAS=42, nRC=60, nWR=34, nWTRS=6.25, nWTRL=12, nRRDS=3.75, nRRDL=3.75
+    )
+    ns |= dict(nFAW=15, nPBR2ACT=7.5, nPBR2PBR=90, nREFI=3906)
+    for org, rfc, rfcpb in (("LPDDR5X_16Gb_x16", 280, 140), ("LPDDR5X_32Gb_x16", 380, 190)):
+        device = resolve("LPDDR5X", org, f"LPDDR5X_{rate}")
+        for name, time in (ns | dict(nRFC=rfc, nRFCpb=rfcpb)).items():
+            assert device.timings[name] == math.ceil(time * 1000 / tck_ps), name
+        assert device.timings["nRTP"] == 2 + math.ceil((7500 - 2 * tck_ps) / tck_ps)
+        assert device.timings["nWR"] == wr
+        assert device.peak_gbps == pytest.approx(2 * rate / 1000, rel=1e-3)
+        assert device.capacity_bytes == int(org.split("_")[1][:-2]) << 27
 
 
 def rules_broken(device: Device, *commands: tuple) -> list[str]:
