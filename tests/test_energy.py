@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -94,6 +94,39 @@ def test_counters_and_command_traces_give_the_same_energy(work):
     assert list(result.energy_nj) == [*parts, "total"]
 
 
+#: Of no chip: numbers in the order of loops, so that no component is negative.
+MADE_UP = dict(
+    VDD=1.1, VDDQ=0.5, VPP=1.8, IDD0=60.0, IDD2N=30.0, IDD3N=46.0, IDD4R=300.0, IDD4W=250.0, IDD5B=200.0, IPP0=4.0,
+    IPP2N=1.0, IPP3N=2.0, activate_ns=40.0, precharge_ns=20.0, refresh_ns=300.0, IDD5PB=90.0, bank_refresh_ns=100.0,
+    IDDQ4R=100.0,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("preset", [
+    ("GDDR6", "GDDR6_16Gb_x16", "GDDR6_14000_1250mV_double", 1),
+    ("HBM3", "HBM3_8Gb_8hi", "HBM3_6400Mbps", 1),
+    ("LPDDR5", "LPDDR5_8Gb_x16", "LPDDR5_6400", 2),
+    ("LPDDR5X", "LPDDR5X_16Gb_x16", "LPDDR5X_8533", 1),
+])  # fmt: skip
+def test_counters_and_command_traces_of_other_memories_give_the_same_energy(preset, seed):
+    rng = np.random.default_rng(seed)
+    options = state.ControllerOptions(
+        row_policy=("open", "closed-cap")[seed % 2],
+        refresh="all-bank" if preset[0] == "GDDR6" or seed < 2 else "per-bank",
+    )
+    memory = Memory.named(*preset, options=options)
+    memory = replace(memory, power=MADE_UP)
+    address = rng.integers(0, 1 << (14, 22, 27, 18)[seed], 3000) * 32 % memory.capacity_bytes
+    requests = Requests.of(address, (rng.random(3000) < 0.3).astype(np.int64))
+    result = run_requests(requests, memory, record_commands=True)
+    device = memory.device
+    chip = channel_energy(device, find_currents(device, MADE_UP))
+    parts = split(count_trace(result.command_traces[0], device, end=result.cycles), chip)
+    assert parts == {name: result.energy_nj[name] for name in parts}
+    assert min(parts.values()) > 0
+
+
 @pytest.mark.parametrize("row_policy", ["open", "closed-cap"])
 def test_both_controllers_and_the_trace_agree_on_open_banks_wherever_the_run_is_cut(row_policy):
     device = resolve(*DDR5, ranks=2, overrides={"nREFI": 1500, "nRFC": 200})
@@ -133,7 +166,7 @@ def test_the_kernel_and_its_python_agree_on_any_trace(seed, count):
     reach, stride = rng.integers(1, 3, len(COMMANDS)), rng.integers(1, 3, len(COMMANDS))
     keeps = rng.integers(-1, 20, len(COMMANDS))
     first, end = rng.integers(0, 3, count), int(clock[-1]) + 3 if count else 3
-    arguments = (clock, command, first, reach, stride, keeps)
+    arguments = (clock, command, first, reach, stride, keeps, int(rng.choice([0, len(COMMANDS) - 1])))
     results = {
         function(*arguments, np.full((6, 2), -1, dtype=np.int64), end)
         for function in (sum_open, sum_open.py_func)
@@ -296,7 +329,7 @@ def _plausible(device: Device) -> None:
 
 
 def test_hardware_files_can_change_every_number_of_a_chip():
-    numbers = {entry.name for entry in fields(Currents)} - {"part", "source", "assumptions"}
+    numbers = {entry.name for entry in fields(Currents)} - {"part", "source", "assumptions", "further"}
     assert set(Power.model_fields) == numbers
 
 

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from ndpsim.config.quantities import (
     XOR_TARGET,
+    Banks,
     Clocks,
     Milliamps,
     Name,
@@ -54,9 +55,9 @@ class AddressMapping(Section):
 class Power(Section):
     """What a DRAM chip draws, over the data sheet that is known of it (`ndpsim.energy.Currents`)."""
 
-    VDD: Volts | None = Field(default=None, description="supply of the core")
+    VDD: Volts | None = Field(default=None, description="supply of the core; VDD2H of LPDDR5")
     VDDQ: Volts | None = Field(default=None, description="supply of the data pins")
-    VPP: Volts | None = Field(default=None, description="supply of the word lines")
+    VPP: Volts | None = Field(default=None, description="supply of the word lines; VDD1 of LPDDR5")
     IDD0: Milliamps | None = Field(default=None, description="one bank, ACT and PRE")
     IDD2N: Milliamps | None = Field(default=None, description="standby, all banks closed")
     IDD3N: Milliamps | None = Field(default=None, description="standby, all banks open")
@@ -64,6 +65,7 @@ class Power(Section):
     IDD4W: Milliamps | None = Field(default=None, description="burst after burst written")
     IDD5B: Milliamps | None = Field(default=None, description="refresh after refresh")
     IDD5C: Milliamps | None = Field(default=None, description="same-bank refresh after refresh")
+    IDD5PB: Milliamps | None = Field(default=None, description="refresh of one bank after the other")
     IPP0: Milliamps | None = Field(default=None, description="on VPP, in the loop of IDD0")
     IPP2N: Milliamps | None = Field(default=None, description="on VPP, in the loop of IDD2N")
     IPP3N: Milliamps | None = Field(default=None, description="on VPP, in the loop of IDD3N")
@@ -74,8 +76,13 @@ class Power(Section):
     precharge_ns: Nanoseconds | None = Field(default=None, description="tRP of the IDD0 loop")
     refresh_ns: Nanoseconds | None = Field(default=None, description="tRFC of the IDD5B loop")
     same_bank_refresh_ns: Nanoseconds | None = Field(default=None, description="tRFCsb of the IDD5C loop")
+    bank_refresh_ns: Nanoseconds | None = Field(default=None, description="tRFCpb of the IDD5PB loop")
     driver_ohm: Ohms | None = Field(default=None, description="driver of a data pin")
     termination_ohm: Ohms | None = Field(default=None, description="termination of a data line, to VDDQ")
+    IDDQ3N: Milliamps | None = Field(default=None, description="on VDDQ, in the loop of IDD3N")
+    IDDQ4R: Milliamps | None = Field(default=None, description="on VDDQ, in the loop of IDD4R")
+    standby_banks: Banks | None = Field(default=None, description="banks open in the loop of IDD3N")
+    burst_banks: Banks | None = Field(default=None, description="banks open in the loops of IDD4R and IDD4W")
 
 
 class Dram(Section):

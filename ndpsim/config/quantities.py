@@ -18,6 +18,7 @@ __all__ = [
     "ActivationBytes",
     "Area",
     "AreaMm2",
+    "Banks",
     "Bits",
     "BufferKib",
     "BufferPj",
@@ -143,6 +144,7 @@ HeaderBytes = Annotated[
     int, Field(ge=0, le=4096, description="what a packet carries beside its payload"), unit("B")
 ]
 Slots = Annotated[int, Field(ge=1, le=1024), unit("requests")]
+Banks = Annotated[int, Field(ge=1, le=1024), unit("banks")]
 Milliamps = Annotated[float, Field(ge=0, le=10_000), unit("mA")]
 Volts = Annotated[float, Field(gt=0, le=10), unit("V")]
 Nanoseconds = Annotated[float, Field(gt=0, le=10_000), unit("ns")]

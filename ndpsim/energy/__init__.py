@@ -17,7 +17,7 @@ from ndpsim.energy.channel import (
     counts_of,
     split,
 )
-from ndpsim.energy.currents import Currents, currents_of, explain, find_currents, power_rows
+from ndpsim.energy.currents import Currents, Supply, currents_of, explain, find_currents, power_rows
 from ndpsim.energy.of_trace import count_trace, from_trace, last_clock
 from ndpsim.energy.units import UnitEnergy, add_up, transfer_nj
 
@@ -27,6 +27,7 @@ __all__ = [
     "ChannelEnergy",
     "Counts",
     "Currents",
+    "Supply",
     "UnitEnergy",
     "add_up",
     "channel_energy",

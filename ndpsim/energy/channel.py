@@ -4,19 +4,20 @@ Each current is the mean over a loop of commands that the standards prescribe, s
 its loop draws above standby, over the time of the loop (Micron TN-40-07, "Calculating Memory Power for DDR4
 SDRAM"; DRAMPower, Chandrasekar et al., does the same). mA x V x ns = pJ; all chips of a rank, of which there
 are `channel_bits / dq` (no ECC chips), do the same at the same time. Of a chip, in currents on VDD, and
-likewise on VPP as far as they are known:
+likewise on VPP and each further supply as far as they are known:
 
     activate     (IDD0 - one bank open) x tRAS + (IDD0 - IDD2N) x tRP: an activation and its precharge
-    read         (IDD4R - IDD3N) x time of a burst; a write likewise with IDD4W
+    read         (IDD4R - its open banks) x time of a burst; a write likewise with IDD4W
     refresh      (IDD5B - IDD2N) x tRFC, the rank's banks being closed; that of one bank of every
-                 group likewise with IDD5C and tRFCsb
-    background   IDD2N, and (IDD3N - IDD2N) / banks more for each bank that is open
+                 group likewise with IDD5C and tRFCsb, that of one bank with IDD5PB and tRFCpb
+    background   IDD2N, and (IDD3N - IDD2N) / banks more for each bank that is open, of the banks that
+                 are open in the loop of IDD3N
     io           see `_io_pj`
 
-IDD3N is measured with all banks open, IDD0 with one. So standby is taken to grow alike with each bank that
-opens (the bank-wise model of Jung et al., RAPIDO 2017, with no share of its own for the first). Were one open
-bank to draw all of IDD3N, an activation of the DDR5 part would cost less than nothing. So counted, the loop
-of each current, when it is simulated, draws that current.
+IDD3N of DDR is measured with all banks open, IDD0 with one. So standby is taken to grow alike with each bank
+that opens (the bank-wise model of Jung et al., RAPIDO 2017, with no share of its own for the first). Were one
+open bank to draw all of IDD3N, an activation of the DDR5 part would cost less than nothing. So counted, the
+loop of each current, when it is simulated, draws that current.
 
 The times are those of the loops, not those of the simulated device: a chip does not spend more on a refresh
 because the controller waits longer for it.
@@ -24,13 +25,14 @@ because the controller waits longer for it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.energy.currents import Currents
+from ndpsim.energy.currents import Currents, Supply
 from ndpsim.errors import InputError
 from ndpsim.spec import Device, Standard
 from ndpsim.spec.standard import (
@@ -49,7 +51,7 @@ __all__ = ["NO_ONE_BANK", "NO_SAME_BANK", "ChannelEnergy", "Counts", "channel_en
 
 #: Why `split` knows no energy.
 NO_SAME_BANK = "IDD5C, the current of same-bank refreshes, is not known; give it as dram.power.IDD5C"
-NO_ONE_BANK = "the current of refreshes of one bank is not known"
+NO_ONE_BANK = "IDD5PB, the current of refreshes of one bank, is not known; give it as dram.power.IDD5PB"
 
 
 class Counts(NamedTuple):
@@ -90,9 +92,9 @@ def counts_of(issued: NDArray[np.int64], standard: Standard, rank_clocks: int, o
 class ChannelEnergy:
     """Energies in nJ, all chips of a rank together.
 
-    `activate` (with its precharge), `read`, `write`, `refresh`, `same_bank_refresh` (None: not known): of a
-    command, above standby. `io`: of the data pins for a burst, both ends. `closed`: of a rank and clock with
-    all banks closed; `open_bank`: more, of each bank that is open.
+    `activate` (with its precharge), `read`, `write`, `refresh`, `same_bank_refresh` and `bank_refresh`
+    (None: not known): of a command, above standby. `io`: of the data pins for a burst, both ends. `closed`:
+    of a rank and clock with all banks closed; `open_bank`: more, of each bank that is open.
     """
 
     activate: float
@@ -103,6 +105,7 @@ class ChannelEnergy:
     io: float
     closed: float
     open_bank: float
+    bank_refresh: float | None = None
 
 
 def channel_energy(device: Device, chip: Currents) -> ChannelEnergy:
@@ -115,27 +118,34 @@ def channel_energy(device: Device, chip: Currents) -> ChannelEnergy:
     clock_ns = float(device.clock_ps / 1000)
     burst_ns = device.standard.prefetch * 1000 / device.timings["rate"]
 
-    def watts(idd: float, ipp: float | None, standby_ipp: float) -> float:
-        """Of all chips in a loop."""
-        return chips * (idd * chip.VDD + (standby_ipp if ipp is None else ipp) * chip.VPP) / 1000
+    standby_banks, burst_banks = chip.standby_banks or banks, chip.burst_banks or banks
 
-    # W x ns = nJ
-    closed = watts(chip.IDD2N, chip.IPP2N, 0)
-    all_open = watts(chip.IDD3N, chip.IPP3N, 0)
-    open_bank = (all_open - closed) / banks
-    cycling = watts(chip.IDD0, chip.IPP0, 0)
-    same_bank = None
-    if chip.IDD5C is not None and chip.same_bank_refresh_ns is not None:
-        same_bank = (watts(chip.IDD5C, None, chip.IPP2N) - closed) * chip.same_bank_refresh_ns
+    # In W, of all chips; W x ns = nJ.
+    def watts(drawn: Callable[[Supply], float]) -> float:
+        return chips * sum(supply.volts * drawn(supply) for supply in chip.supplies) / 1000
+
+    def bank(supply: Supply) -> float:
+        return (supply.IDD3N - supply.IDD2N) / standby_banks
+
+    def burst(loop: str) -> float:
+        return watts(lambda of: _above(getattr(of, loop), of.IDD2N + burst_banks * bank(of))) * burst_ns
+
+    def refresh(loop: str, period_ns: float | None) -> float | None:
+        if getattr(chip, loop) is None or period_ns is None:
+            return None
+        return watts(lambda of: _above(getattr(of, loop), of.IDD2N)) * period_ns
+
+    activated = watts(lambda of: of.IDD0 - of.IDD2N - bank(of)) * chip.activate_ns
     energy = ChannelEnergy(
-        activate=(cycling - closed - open_bank) * chip.activate_ns + (cycling - closed) * chip.precharge_ns,
-        read=(watts(chip.IDD4R, chip.IPP4R, chip.IPP3N) - all_open) * burst_ns,
-        write=(watts(chip.IDD4W, chip.IPP4W, chip.IPP3N) - all_open) * burst_ns,
-        refresh=(watts(chip.IDD5B, chip.IPP5B, chip.IPP2N) - closed) * chip.refresh_ns,
-        same_bank_refresh=same_bank,
+        activate=activated + watts(lambda of: of.IDD0 - of.IDD2N) * chip.precharge_ns,
+        read=burst("IDD4R"),
+        write=burst("IDD4W"),
+        refresh=watts(lambda of: _above(of.IDD5B, of.IDD2N)) * chip.refresh_ns,
+        same_bank_refresh=refresh("IDD5C", chip.same_bank_refresh_ns),
+        bank_refresh=refresh("IDD5PB", chip.bank_refresh_ns),
         io=chips * _io_pj(device, chip, burst_ns) / 1000,
-        closed=closed * clock_ns,
-        open_bank=open_bank * clock_ns,
+        closed=watts(lambda of: of.IDD2N) * clock_ns,
+        open_bank=watts(bank) * clock_ns,
     )
     negative = [name for name, nj in vars(energy).items() if nj is not None and nj < 0]
     if negative:
@@ -143,13 +153,23 @@ def channel_energy(device: Device, chip: Currents) -> ChannelEnergy:
     return energy
 
 
+def _above(drawn: float | None, standby: float) -> float:
+    """What a loop draws above the standby beneath it, in mA; nothing where it is not known."""
+    return 0 if drawn is None else drawn - standby
+
+
 def _io_pj(device: Device, chip: Currents, burst_ns: float) -> float:
     """The data pins of one chip for a burst, with the far end, in pJ.
 
-    A pin and its termination draw VDDQ^2 / (driver + termination) while the line is low and nothing while it
-    is high (POD, JESD79-4 and JESD79-5). Half of the bits are low; of a strobe's two lines one always is. A
-    strobe serves eight data pins at most.
+    Where the current on VDDQ is known: what reads draw above standby; whoever writes is taken to spend as
+    much. Otherwise, a pin and its termination draw VDDQ^2 / (driver + termination) while the line is low and
+    nothing while it is high (POD, JESD79-4 and JESD79-5; the other way round with LVSTL, JESD209-5). Half of
+    the bits are low; of a strobe's two lines one always is. A strobe serves eight data pins at most.
     """
+    if chip.IDDQ4R is not None:
+        return chip.VDDQ * (chip.IDDQ4R - (chip.IDDQ3N or 0)) * burst_ns
+    if chip.driver_ohm is None or chip.termination_ohm is None:
+        raise InputError("neither IDDQ4R nor driver_ohm and termination_ohm are given", key="dram.power")
     dq = device.organisation.dq
     low_lines = dq / 2 + max(1, dq // 8)
     line_mw = 1000 * chip.VDDQ**2 / (chip.driver_ohm + chip.termination_ohm)
@@ -158,13 +178,15 @@ def _io_pj(device: Device, chip: Currents, burst_ns: float) -> float:
 
 def split(counts: Counts, energy: ChannelEnergy) -> dict[str, float] | None:
     """Energies in nJ by component; None when a command was issued whose energy is not known."""
-    if counts.bank_refreshes:
-        return None
     refresh = counts.refreshes * energy.refresh
-    if counts.same_bank_refreshes:
-        if energy.same_bank_refresh is None:
-            return None
-        refresh += counts.same_bank_refreshes * energy.same_bank_refresh
+    for count, each in (
+        (counts.same_bank_refreshes, energy.same_bank_refresh),
+        (counts.bank_refreshes, energy.bank_refresh),
+    ):
+        if count:
+            if each is None:
+                return None
+            refresh += count * each
     return {
         "activate": counts.activates * energy.activate,
         "read": counts.reads * energy.read,

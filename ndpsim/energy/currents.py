@@ -18,7 +18,25 @@ from ndpsim.errors import InputError, one_of
 from ndpsim.plugins import plugins
 from ndpsim.spec import Device
 
-__all__ = ["Currents", "currents_of", "explain", "find_currents", "power_rows"]
+__all__ = ["Currents", "Supply", "currents_of", "explain", "find_currents", "power_rows"]
+
+
+@dataclass(frozen=True)
+class Supply:
+    """One supply of a chip: its voltage in V, and what it draws in mA in the loops of `Currents`.
+
+    `IDD5C`, `IDD5PB`, `IDD5B`, `IDD4R`, `IDD4W`: None for what the standby beneath them draws.
+    """
+
+    volts: float
+    IDD0: float
+    IDD2N: float
+    IDD3N: float
+    IDD4R: float | None = None
+    IDD4W: float | None = None
+    IDD5B: float | None = None
+    IDD5C: float | None = None
+    IDD5PB: float | None = None
 
 
 @dataclass(frozen=True)
@@ -26,18 +44,24 @@ class Currents:
     """One chip: currents in mA by their JEDEC names, voltages in V, times in ns, resistances in ohms.
 
     The measurement loops are those of JESD79-4 clause 8 and JESD79-5 clause 9. All banks are open in the
-    loops of IDD3N, IDD4R and IDD4W, none in that of IDD2N, one at a time in that of IDD0.
+    loops of IDD3N, IDD4R and IDD4W, unless `standby_banks` and `burst_banks` say how many; none in that of
+    IDD2N, one at a time in that of IDD0.
 
     Attributes:
         part: the part, or what stands in for it.
         source: where the numbers come from.
         assumptions: by attribute, why a number is what it is where the source does not say.
-        VDD, VDDQ, VPP: the supplies: core, data pins, word lines.
-        IDD0 .. IPP5B: by loop, on VDD and VPP. IDD5C: same-bank refresh, None where the part has none. An
-            IPP that is None is that of the standby beneath it.
+        VDD, VDDQ, VPP: the supplies: core, data pins, word lines (VDD2H, VDDQ and VDD1 of LPDDR5).
+        further: the other supplies by name (VDD2L of LPDDR5).
+        IDD0 .. IPP5B: by loop, on VDD and VPP. IDD5C, IDD5PB: refresh of one bank of every group, of one
+            bank; None where it is not known. An IPP that is None is that of the standby beneath it.
         activate_ns, precharge_ns: tRAS and tRP of the IDD0 loop; its period is their sum.
-        refresh_ns, same_bank_refresh_ns: tRFC of the IDD5B loop, tRFCsb of the IDD5C loop.
-        driver_ohm, termination_ohm: of a data pin, and of the far end of its line, to VDDQ.
+        refresh_ns, same_bank_refresh_ns, bank_refresh_ns: from refresh to refresh in the loops of IDD5B,
+            IDD5C and IDD5PB: tRFC, tRFCsb, tRFCpb.
+        driver_ohm, termination_ohm: of a data pin, and of the far end of its line, to VDDQ (or to ground).
+        IDDQ3N, IDDQ4R: on VDDQ, in the loops of IDD3N and IDD4R, in place of the two resistances.
+        standby_banks, burst_banks: banks that are open in the loop of IDD3N, in those of IDD4R and IDD4W;
+            None: all.
     """
 
     part: str
@@ -54,8 +78,6 @@ class Currents:
     activate_ns: float
     precharge_ns: float
     refresh_ns: float
-    driver_ohm: float
-    termination_ohm: float
     IPP0: float
     IPP2N: float
     IPP3N: float
@@ -64,10 +86,27 @@ class Currents:
     IPP4R: float | None = None
     IPP4W: float | None = None
     IPP5B: float | None = None
+    IDD5PB: float | None = None
+    bank_refresh_ns: float | None = None
+    driver_ohm: float | None = None
+    termination_ohm: float | None = None
+    IDDQ3N: float | None = None
+    IDDQ4R: float | None = None
+    standby_banks: int | None = None
+    burst_banks: int | None = None
+    further: Mapping[str, Supply] = field(default_factory=dict)
     assumptions: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def supplies(self) -> tuple[Supply, ...]:
+        """All supplies but that of the data pins."""
+        core = {entry.name: getattr(self, entry.name) for entry in fields(Supply) if entry.name != "volts"}
+        word_lines = Supply(self.VPP, self.IPP0, self.IPP2N, self.IPP3N, self.IPP4R, self.IPP4W, self.IPP5B)
+        return Supply(self.VDD, **core), word_lines, *self.further.values()
 
-_WORDS = ("part", "source", "assumptions")
+
+_WORDS = ("part", "source", "assumptions", "further")
+_OF_PINS = ("driver_ohm", "termination_ohm")
 _NUMBERS = {entry.name: entry.default is MISSING for entry in fields(Currents) if entry.name not in _WORDS}
 
 
@@ -99,7 +138,10 @@ def find_currents(device: Device, changes: Mapping[str, float] | None = None) ->
         kept = {name: why for name, why in found.assumptions.items() if name not in changes}
         source = f"{found.source}; {', '.join(changes)} as given"
         return replace(found, source=source, assumptions=kept, **_as_fields(changes))
-    missing = [name for name, needed in _NUMBERS.items() if needed and name not in changes]
+    of_pins = () if "IDDQ4R" in changes else _OF_PINS
+    missing = [
+        name for name, needed in _NUMBERS.items() if (needed or name in of_pins) and name not in changes
+    ]
     if missing:
         raise InputError(
             f"no currents are known of {_name(device)}, so all are needed; {', '.join(missing)} are missing",
@@ -133,4 +175,10 @@ def power_rows(currents: Currents) -> list[tuple[str, float | None, str, str]]:
         value = getattr(currents, name)
         stated = "not known" if value is None else f"{currents.part}: {currents.source}"
         rows.append((f"power.{name}", value, unit, f"assumption: {assumed[-1]}" if assumed else stated))
+    for supply, of in currents.further.items():
+        for entry in fields(of):
+            symbol, unit = (supply, "V") if entry.name == "volts" else (f"{supply}.{entry.name}", "mA")
+            rows.append(
+                (f"power.{symbol}", getattr(of, entry.name), unit, f"{currents.part}: {currents.source}")
+            )
     return rows

@@ -12,7 +12,7 @@ from ndpsim.energy.channel import Counts, channel_energy, counts_of, split
 from ndpsim.energy.currents import Currents, find_currents
 from ndpsim.energy.units import add_up
 from ndpsim.errors import InputError
-from ndpsim.spec import Device
+from ndpsim.spec import Device, Standard
 from ndpsim.spec.standard import (
     ACTIVATE,
     ONE_BANK,
@@ -32,12 +32,21 @@ Ints = NDArray[np.int64]
 
 @kernel
 def sum_open(
-    clock: Ints, command: Ints, first: Ints, reach: Ints, stride: Ints, keeps: Ints, bank: Ints, end: int
+    clock: Ints,
+    command: Ints,
+    first: Ints,
+    reach: Ints,
+    stride: Ints,
+    keeps: Ints,
+    opening: int,
+    bank: Ints,
+    end: int,
 ) -> int:
     """Clocks before `end` for which banks are open, summed over the banks.
 
     `first[i]`: the first bank of command i. By command: it takes every `stride`-th of `reach` banks; `keeps`
     is how many clocks after it its bank may be precharged, -1 for commands that do not touch rows.
+    `opening`: the command that opens a row, the second half of an activation that has two.
     `bank[number]` is a working array: the clock of its activation (-1: closed), the clock from which
     it may be precharged.
     """
@@ -48,9 +57,12 @@ def sum_open(
         if keeps[kind] < 0:
             continue
         for b in range(first[i], first[i] + reach[kind], stride[kind]):
-            if kind == ACTIVATE:
+            if kind == ACTIVATE or kind == opening:
                 if bank[b, 0] < 0:
-                    bank[b, 0], bank[b, 1] = at, at + keeps[kind]
+                    if kind == ACTIVATE:
+                        bank[b, 1] = at + keeps[kind]
+                    if kind == opening:
+                        bank[b, 0] = at
                 continue
             if bank[b, 0] < 0:
                 continue
@@ -68,16 +80,22 @@ def sum_open(
     return total
 
 
+def _opening(standard: Standard) -> int:
+    """The number of the command that opens a row."""
+    completed_by = standard.by_number[ACTIVATE].completed_by
+    return standard.names.index(completed_by) if completed_by else ACTIVATE
+
+
 def _until_precharge(device: Device) -> Ints:
     """By command, the clocks after which its bank may be precharged; -1 where it is nothing to rows."""
-    times = device.timings
     nominal = {
-        ACTIVATE: times["nRAS"],
-        READ: times["nRTP"],
-        WRITE: times["nCWL"] + times["nBL"] + times["nWR"],
+        ACTIVATE: device.clocks("nRAS"),
+        READ: device.clocks("nRTP"),
+        WRITE: device.clocks("nCWL + nWR") + device.burst_clocks,
     }
     nominal[READ_AP], nominal[WRITE_AP] = nominal[READ], nominal[WRITE]
     keeps = np.full(len(device.standard.by_number), -1, dtype=np.int64)
+    keeps[_opening(device.standard)] = 0
     for number, command in enumerate(device.standard.by_number):
         if number in nominal:
             # A command of several cycles begins its effect in the last.
@@ -155,6 +173,7 @@ def count_trace(trace: CommandTrace, device: Device, end: int | None = None, sta
         np.ascontiguousarray(reach),
         np.ascontiguousarray(stride),
         _until_precharge(device),
+        _opening(device.standard),
         np.full((device.banks, 2), -1, dtype=np.int64),
         end,
     )

@@ -8,6 +8,8 @@ a module of it (MTA18ASF2G72HZ, Rev. F 8/16, Table 15), from which IPP0 and IPP5
 
 from __future__ import annotations
 
+from typing import Any
+
 from ndpsim.energy.currents import Currents
 
 _LOOPS = ("IDD0", "IDD2N", "IDD3N", "IDD4R", "IDD4W")
@@ -30,13 +32,14 @@ _ASSUMPTIONS = {
 
 
 def _chip(part: str, rate: int, limits: tuple[int, ...], precharge_ns: float) -> Currents:
+    loops: dict[str, Any] = dict(zip(_LOOPS, limits, strict=True))
     return Currents(
         part=f"Micron {part}, DDR4-{rate}",
         source=(
             "limits of the 8 Gb data sheet, as in DRAMsim3, IPP3N as in gem5, IPP5B of a module's data "
             "sheet; tRAS, tRFC: JESD79-4"
         ),
-        **dict(zip(_LOOPS, limits, strict=True)),
+        **loops,
         VDD=1.2,
         VDDQ=1.2,
         VPP=2.5,
