@@ -365,7 +365,7 @@ def test_each_key_of_ramulator_2_0_without_a_place_is_noted_with_the_reason(tmp_
         ("", "clock_ratio", "the clock of the front end is no part of a hardware file"),
         ("controller", "priority_buffer_size", "the queue for refreshes is large enough here"),
         ("dram", "command_cycles", "the standard says it"),
-        ("dram", "read_latency", "it is nCL + nBL here"),
+        ("dram", "read_latency", "it is nCL and a burst here"),
         ("dram", "timing_constraints", "the standard says them"),
     ],
 )

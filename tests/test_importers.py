@@ -713,6 +713,91 @@ def test_ddr4_has_a_list_of_its_own(write: Write) -> None:
     assert hardware.system.dram.overrides == {"nRCD": 17, "nRRDS": 5}
 
 
+# What `to_config()` of Ramulator 2.1 says of three memories (python/ramulator/dram, commit c5b1c3a).
+OTHERS: dict[str, dict[str, Any]] = {
+    "LPDDR5_16Gb_x16 LPDDR5_6400": {
+        "impl": "LPDDR5", "channel_width": 16, "read_latency": 19,
+        "org": {"dq": 16, "count": [1, 2, 4, 4, 65536, 1024]},
+        "timing": [
+            6400, 2, 4, 17, 15, 15, 17, 34, 49, 28, 8, 9, 2, 2, 4, 2, 4, 4, 4, 5, 10, 16, 224, 112, 3125, 391, 1, 0, 8,
+            2, 1250, 72, 6,
+        ],
+    },
+    "GDDR6_16Gb_x8 GDDR6_14000_1250mV_double": {
+        "impl": "GDDR6", "channel_width": 16, "read_latency": 26,
+        "org": {"dq": 8, "count": [1, 4, 4, 32768, 2048]},
+        "timing": [
+            14000, 2, 24, 30, 20, 30, 60, 90, 30, 4, 6, 2, 4, 11, 11, 9, 11, 43, 106, 22, 3333, 570, 211, 2,
+        ],
+    },
+    "HBM3_8Gb_8hi HBM3_6400Mbps": {
+        "impl": "HBM3", "channel_width": 32, "read_latency": 44,
+        "org": {"dq": 32, "count": [1, 2, 2, 4, 4, 8192, 256]},
+        "timing": [
+            6400, 4, 40, 62, 30, 52, 90, 144, 66, 18, 20, 4, 8, 6, 8, 10, 14, 20, 40, 48, 4, 832, 640, 832, 640, 16,
+            12480, 390, 312,
+        ],
+    },
+}  # fmt: skip
+
+
+def dram_of(imported: Any) -> dict[str, Any]:
+    """The section `dram` of an imported file, without sources."""
+
+    def values(node: Any) -> Any:
+        return node["value"] if "value" in node else {key: values(inner) for key, inner in node.items()}
+
+    return values(yaml.safe_load(imported.text)["dram"])
+
+
+@pytest.mark.parametrize("names", OTHERS)
+def test_other_memories_come_back_from_their_lists(write: Write, names: str) -> None:
+    org, timing = names.split()
+    like = {"HBM3": "HBM34", "LPDDR5": "LPDDR5"}.get(org.split("_")[0], "GenericDDR")
+    imported = import_hardware(write("a.yaml", exported(("*.dram", OTHERS[names]), ("*.impl", like))))
+    dram = dram_of(imported)
+    assert (dram["org"], dram["timing"]) == (org, timing)
+    assert "overrides" not in dram
+    assert not any("controller" in note for note in imported.notes if "dram" not in note)
+    # The interval of LPDDR5's REFpb is another in the standard.
+    assert any("nREFIpb of 391 is Ramulator's own" in note for note in imported.notes) == (like == "LPDDR5")
+
+
+def test_changed_ticks_of_hbm3_are_clocks(write: Write) -> None:
+    changed = json.loads(json.dumps(OTHERS["HBM3_8Gb_8hi HBM3_6400Mbps"]))
+    changed["timing"][5] = 60
+    path = write("a.yaml", exported(("*.dram", changed), ("*.addr_mapper.impl", "MOP4CLXOR"), channels=2))
+    dram = dram_of(import_hardware(path))
+    assert dram["overrides"] == {"nRP": 30}
+    order = ["channel", "column:2", "rank", "stack", "bankgroup", "bank", "column", "row"]
+    assert dram["mapping"]["order"] == order
+    assert dram["mapping"]["xor"]["stack"] == ["column:1"]
+    changed["timing"][5] = 61
+    text = message(lambda: import_hardware(write("b.yaml", exported(("*.dram", changed)))))
+    assert "dram.timing: nRP = 61 is no whole number of clocks of 2 ticks" in text
+
+
+@pytest.mark.parametrize(("names", "refresh"), [("LPDDR5", "PerBank"), ("HBM3", "HBM34PerBankRefresh"), ("GDDR6", "PerBank")])  # fmt: skip
+def test_refreshes_of_one_bank_are_known_where_the_standard_has_them(
+    write: Write, names: str, refresh: str
+) -> None:
+    dram = next(dram for dram in OTHERS.values() if dram["impl"] == names)
+    path = write("a.yaml", exported(("*.dram", dram), ("*.refresh_manager", {"impl": refresh})))
+    imported = import_hardware(path)
+    assert dram_of(imported).get("refresh") == (None if names == "GDDR6" else "per-bank")
+    assert any("unknown refresh manager 'PerBank'" in note for note in imported.notes) == (names == "GDDR6")
+
+
+@pytest.mark.parametrize("names", OTHERS)
+def test_imported_lpddr5_and_gddr6_are_hardware(write: Write, names: str) -> None:
+    if names.startswith("HBM3"):
+        pytest.skip("a DIMM of HBM3 is refused")
+    path = write("a.yaml", exported(("*.dram", OTHERS[names])))
+    hardware = loaded(import_hardware(path), path)
+    assert hardware.lane_device().standard.name == names.split("_", maxsplit=1)[0]
+    assert hardware.system.dimm.ranks == (2 if names.startswith("LPDDR5") else 1)
+
+
 def test_scattered_refresh_becomes_staggered(write: Write) -> None:
     path = write("a.yaml", exported(("*.refresh_manager.scatter_interval", 100)))
     imported = import_hardware(path)

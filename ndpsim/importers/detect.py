@@ -24,7 +24,8 @@ def import_hardware(path: str | PathLike[str], name: str | None = None) -> Impor
     """Turn a configuration of another simulator into a hardware file.
 
     Known are the INI files of DRAMsim3, the YAML files of Ramulator 2.0, and what ``python -m ramulator
-    export`` of Ramulator 2.1 writes, YAML or JSON. DRAM other than DDR4 and DDR5 is refused.
+    export`` of Ramulator 2.1 writes, YAML or JSON. From an export comes DDR4, DDR5, GDDR6,
+    HBM3 or LPDDR5, from the others DDR4 or DDR5; other DRAM is refused.
 
     Args:
         path: the configuration.

@@ -53,14 +53,14 @@ def check_width(standard: Standard, bits: int | None, place: Place) -> None:
 
 
 def match_organisation(standard: Standard, sizes: Sizes) -> str:
-    """The organisation of exactly these `SIZES`.
+    """The organisation of exactly these `SIZES`, or more of its fields.
 
     Raises:
         InputError: there is none; names the sizes in which the most similar differs.
     """
 
     def differing(organisation: Organisation) -> list[str]:
-        return [size for size in SIZES if getattr(organisation, size) != sizes[size][0]]
+        return [size for size in sizes if getattr(organisation, size) != sizes[size][0]]
 
     org = min(standard.organisations, key=lambda name: len(differing(standard.organisations[name])))
     nearest = standard.organisations[org]

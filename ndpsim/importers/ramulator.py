@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ndpsim.errors import one_of
 from ndpsim.importers.sheet import Place, Sheet
 from ndpsim.importers.tree import Tree
 from ndpsim.spec import Organisation, Standard, standards
+from ndpsim.spec.standard import ONE_BANK
 
 __all__ = ["Bits", "Parts", "known_standard", "note_unread", "put_channels", "put_controller", "put_mapper"]
 
-_STANDARDS = ("DDR4", "DDR5")
 _REFRESHES = {"AllBank": "all-bank", "NoRefresh": "none"}
+_BANK_REFRESHES = {"PerBank": "per-bank", "HBM34PerBankRefresh": "per-bank"}
 _SCHEDULERS = ("FRFCFS", "FRFCFS-RowHit")
 _OPEN = ("Open", "OpenRowPolicy")
 _OLD_CLOSED = "ClosedRowPolicy"
@@ -22,11 +23,11 @@ _WATERMARKS = {"wr_low_watermark": 0.2, "wr_high_watermark": 0.8}
 
 # From the least significant bit up, without the channel; MOP4CLXOR XORs fields in _XORED with the column.
 _ORDERS = {
-    "RoBaRaCoCh": ["column", "rank", "bankgroup", "bank", "row"],
-    "ChRaBaRoCo": ["column", "row", "bank", "bankgroup", "rank"],
-    "MOP4CLXOR": ["column:2", "rank", "bankgroup", "bank", "column", "row"],
+    "RoBaRaCoCh": ["column", "rank", "stack", "bankgroup", "bank", "row"],
+    "ChRaBaRoCo": ["column", "row", "bank", "bankgroup", "stack", "rank"],
+    "MOP4CLXOR": ["column:2", "rank", "stack", "bankgroup", "bank", "column", "row"],
 }
-_XORED = {"MOP4CLXOR": ("channel", "rank", "bankgroup", "bank", "row")}
+_XORED = {"MOP4CLXOR": ("channel", "rank", "stack", "bankgroup", "bank", "row")}
 
 
 @dataclass(frozen=True)
@@ -40,16 +41,16 @@ class Parts:
     uncapped: int | None  # the cap of a closing row policy that names none; None: it never closes
 
 
-def known_standard(dram: Tree) -> tuple[Standard, Place]:
+def known_standard(dram: Tree, known: Collection[str]) -> tuple[Standard, Place]:
     """The standard of a DRAM, and where it is named.
 
     Raises:
         InputError: ndpsim does not have it.
     """
     name, place = dram.word("impl"), dram.place("impl")
-    if name not in _STANDARDS:
+    if name is None or name not in known:
         what = "is missing" if name is None else f"{name[:60]} is not supported"
-        raise place.error(f"{what} (supported: {', '.join(_STANDARDS)})")
+        raise place.error(f"{what} (supported: {', '.join(known)})")
     return standards()[name], place
 
 
@@ -66,7 +67,7 @@ def put_channels(sheet: Sheet, channels: tuple[int, Place] | None, ranks: tuple[
         sheet.put("host.channels", channels[0], channels[1], f" = {channels[0]}")
 
 
-def put_controller(sheet: Sheet, controller: Tree, parts: Parts) -> None:
+def put_controller(sheet: Sheet, controller: Tree, parts: Parts, standard: Standard) -> None:
     """State scheduler, row policy, refresh and queues; note what is not like them here."""
     scheduler = controller.part(parts.scheduler)
     impl = scheduler.word("impl")
@@ -77,7 +78,11 @@ def put_controller(sheet: Sheet, controller: Tree, parts: Parts) -> None:
             scheduler.place("impl"), f"left out: {one_of(impl, _SCHEDULERS, 'scheduler')}; FRFCFS is taken"
         )
     _put_row_policy(sheet, controller.part(parts.row_policy), parts.uncapped)
-    _put_refresh(sheet, controller.part(parts.refresh))
+    of_banks = any(
+        one.refreshes and one.interval and standard.scope_of(one) == ONE_BANK for one in standard.commands
+    )
+    known = {**_REFRESHES, **(_BANK_REFRESHES if of_banks else {})}
+    _put_refresh(sheet, controller.part(parts.refresh), known)
     for key, ours in (("read_buffer_size", "read_buffer"), ("write_buffer_size", "write_buffer")):
         slots = controller.whole(key)
         if slots is not None:
@@ -114,13 +119,13 @@ def _put_row_policy(sheet: Sheet, policy: Tree, uncapped: int | None) -> None:
         sheet.note(place, f"left out: {one_of(impl, _OPEN + _CLOSED, 'row policy')}; rows stay open")
 
 
-def _put_refresh(sheet: Sheet, refresh: Tree) -> None:
+def _put_refresh(sheet: Sheet, refresh: Tree, known: Mapping[str, str]) -> None:
     impl, place = refresh.word("impl"), refresh.place("impl")
     scatter = refresh.whole("scatter_interval") or 0
     refresh.value("debug")
-    if impl not in _REFRESHES:
+    if impl is None or impl not in known:
         if impl is not None:
-            problem = one_of(impl, _REFRESHES, "refresh manager")
+            problem = one_of(impl, known, "refresh manager")
             sheet.note(place, f"left out: {problem}; all banks of a rank are refreshed at once")
         return
     if impl == "AllBank" and scatter > 0:
@@ -130,7 +135,7 @@ def _put_refresh(sheet: Sheet, refresh: Tree) -> None:
             f"becomes staggered: ranks take even turns, not {scatter} clocks apart",
         )
     else:
-        sheet.put("dram.refresh", _REFRESHES[impl], place)
+        sheet.put("dram.refresh", known[impl], place)
 
 
 def _note_plugin(sheet: Sheet, plugin: Tree) -> None:
@@ -155,12 +160,15 @@ class Bits:
         """The bits of channels with so many ranks of these devices."""
         sizes = {
             "channel": channels,
-            "rank": ranks,
+            "rank": organisation.ranks or ranks,
+            "stack": organisation.stacks,
             "bankgroup": organisation.bankgroups,
             "bank": organisation.banks_per_group,
             "row": organisation.rows,
             "column": organisation.columns // standard.prefetch,
         }
+        if organisation.stacks == 1:
+            del sizes["stack"]
         return cls({field: size.bit_length() - 1 for field, size in sizes.items()})
 
     def xor(self, fields: Sequence[str]) -> dict[str, list[str]]:
@@ -177,7 +185,7 @@ class Bits:
         """`order` with the channel at bit `at`, splitting the field that lies there."""
         done: list[str] = []
         left = dict(self.of)
-        parts = list(order)
+        parts = [part for part in order if part.partition(":")[0] in left]
         while parts:
             field, _, wanted = parts[0].partition(":")
             width = min(int(wanted or left[field]), left[field])
@@ -216,7 +224,7 @@ def put_mapper(
     order = bits.with_channel(_ORDERS[impl], channel_at[impl])
     sheet.put("dram.mapping.order", order, place, f" = {impl}, with the channel where Ramulator has it")
     for field, sources in bits.xor(
-        [f for f in _XORED.get(impl, ()) if channel_xored or f != "channel"]
+        [f for f in _XORED.get(impl, ()) if f in bits.of and (channel_xored or f != "channel")]
     ).items():
         sheet.put(f"dram.mapping.xor.{field}", sources, place, f" = {impl}")
 

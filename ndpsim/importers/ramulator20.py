@@ -37,6 +37,8 @@ __all__ = ["ROOT", "read"]
 ROOT = "MemorySystem"
 
 _PARTS = Parts("Scheduler", "RefreshManager", "RowPolicy", "plugins", uncapped=None)
+_STANDARDS = ("DDR4", "DDR5")
+
 _SIZES = {
     "dq": "dq",
     "bankgroups": "bankgroup",
@@ -96,7 +98,7 @@ def read(root: Tree, sheet: Sheet) -> None:
     if impl not in (None, "GenericDRAM"):
         raise memory.place("impl").error(f"{impl} is not supported (supported: GenericDRAM)")
     dram = memory.part("DRAM")
-    standard, place = known_standard(dram)
+    standard, place = known_standard(dram, _STANDARDS)
     organisation, timing = dram.part("org"), dram.part("timing")
     org, org_said = _organisation(organisation, standard)
     clocks, preset = _timing(timing, sheet, standard, org)
@@ -109,7 +111,7 @@ def read(root: Tree, sheet: Sheet) -> None:
     controller = memory.part("Controller")
     if controller.word("impl") not in (None, "Generic"):
         sheet.note(controller.place("impl"), "left out: the controller is ndpsim's, like Generic")
-    put_controller(sheet, controller, _PARTS)
+    put_controller(sheet, controller, _PARTS, standard)
     put_channels(
         sheet,
         None if channels is None else (channels, organisation.place("channel")),

@@ -14,7 +14,7 @@ from ndpsim.importers.ramulator import (
 )
 from ndpsim.importers.sheet import Place, Sheet
 from ndpsim.importers.tree import Tree, plain
-from ndpsim.spec import Standard
+from ndpsim.spec import RULES, Standard, resolve
 
 __all__ = ["ROOT", "read"]
 
@@ -27,19 +27,42 @@ _PARTS = Parts("scheduler", "refresh_manager", "row_policy", "controller_plugins
 _CORE = ("rate", "nBL", "nCL", "nRCD", "nRP", "nRAS", "nRC", "nWR", "nRTP", "nCWL")
 _ACTIVATES, _TURNS = ("nRRDS", "nRRDL"), ("nWTRS", "nWTRL")
 _END = ("nFAW", "nRFC", "nREFI", "nCS", "tCK_ps")
+_SPLIT = ("rate", "nBL", "nCL", "nRCDRD", "nRCDWR", "nRP", "nRAS", "nRC", "nWR", "nRTP", "nCWL")
 _TIMINGS = {
     "DDR4": (*_CORE, "nCCDS", "nCCDL", *_ACTIVATES, *_TURNS, *_END),
     "DDR5": (*_CORE, "nPPD", "nCCDS", "nCCDL", "nCCDS_WR", "nCCDL_WR", *_ACTIVATES, *_TURNS, *_END),
+    "GDDR6": (
+        *(*_SPLIT, "nCCDS", "nCCDL", *_ACTIVATES, *_TURNS, "nFAW", "nRFCpb", "nRREFD"),
+        *("nREFI", "tCK_ps", "nRFCab", "nPPD"),
+    ),
+    "HBM3": (
+        *(*_SPLIT, "nCCDS", "nCCDL", "nCCDR", *_ACTIVATES, *_TURNS, "nRTW", "nFAW", "nPPD"),
+        *("nRFC", "nRFCpb", "nRFMab", "nRFMpb", "nRREFD", "nREFI", "nREFIpb", "tCK_ps"),
+    ),
+    "LPDDR5": (
+        *("rate", "nBL_min", "nBL_max", "nCL", "nRCD", "nRP", "nRPab", "nRAS", "nRC", "nWR", "nRTP", "nCWL"),
+        *("nPPD", "nCCDS", "nCCDL", "nCCDS_WR", "nCCDL_WR", *_ACTIVATES, *_TURNS),
+        *("nFAW", "nRFC", "nRFCpb", "nREFI", "nREFIpb", "nWCKPST", "nCAS", "nAAD", "nCS", "tCK_ps"),
+        *("nPBR2PBR", "nPBR2ACT"),
+    ),
 }
-_LEVELS = ("channel", "rank", "bankgroups", "banks_per_group", "rows", "columns")
+# The order of the counts of an organisation.
+_INNER = ("bankgroups", "banks_per_group", "rows", "columns")
+_LEVELS = {
+    "GDDR6": ("channel", *_INNER),
+    "HBM3": ("channel", "ranks", "stacks", *_INNER),
+}
+_OTHER_LEVELS = ("channel", "rank", *_INNER)
+_CONTROLLERS = {"HBM3": "HBM34", "LPDDR5": "LPDDR5"}
 
 _WHY = {
     "frontend": "traffic is no part of a hardware file",
     "clock_ratio": "the clock of the front end is no part of a hardware file",
     "priority_buffer_size": "the queue for refreshes is large enough here",
     "command_cycles": "the standard says it",
-    "read_latency": "it is nCL + nBL here",
+    "read_latency": "it is nCL and a burst here",
     "timing_constraints": "the standard says them",
+    "wck_sync_mode": "the data clock stops where it may (--wck)",
 }
 
 
@@ -63,29 +86,35 @@ def read(root: Tree, sheet: Sheet) -> None:
         for key in other.names():
             other.value(key)
     dram = controller.part("dram")
-    standard, place = known_standard(dram)
+    standard, place = known_standard(dram, _TIMINGS)
     org, ranks, org_place = _organisation(dram, standard)
     _put_dram(sheet, dram, (standard, place), (org, org_place))
     _put_mapper(
-        sheet, memory, controller, Bits.count(standard, standard.organisations[org], channels[0], ranks[0])
+        sheet, memory, controller, Bits.count(standard, standard.organisations[org], channels[0], ranks)
     )
-    if controller.word("impl") not in (None, "GenericDDR"):
-        sheet.note(controller.place("impl"), "left out: the controller is ndpsim's, like GenericDDR")
-    put_controller(sheet, controller, _PARTS)
-    put_channels(sheet, channels, ranks)
+    like = _CONTROLLERS.get(standard.name, "GenericDDR")
+    if controller.word("impl") not in (None, like):
+        sheet.note(controller.place("impl"), f"left out: the controller is ndpsim's, like {like}")
+    put_controller(sheet, controller, _PARTS, standard)
+    put_channels(sheet, channels, (ranks, org_place) if "rank" in _levels(standard) else None)
     note_unread(sheet, root, _WHY)
 
 
-def _organisation(dram: Tree, standard: Standard) -> tuple[str, tuple[int, Place], Place]:
+def _levels(standard: Standard) -> tuple[str, ...]:
+    return _LEVELS.get(standard.name, _OTHER_LEVELS)
+
+
+def _organisation(dram: Tree, standard: Standard) -> tuple[str, int, Place]:
     """The name of the organisation, the ranks, and where both stand."""
-    org = dram.part("org")
+    org, levels = dram.part("org"), _levels(standard)
     dq, counts, place = org.whole("dq"), org.wholes("count"), org.place("count")
-    if dq is None or len(counts) != len(_LEVELS):
-        raise org.here.error(f"needs dq and a count of {len(_LEVELS)}: {', '.join(_LEVELS)}")
+    if dq is None or len(counts) != len(levels):
+        raise org.here.error(f"needs dq and a count of {len(levels)}: {', '.join(levels)}")
     check_width(standard, dram.whole("channel_width"), dram.place("channel_width"))
-    sizes = {name: (count, place) for name, count in zip(_LEVELS, counts, strict=True)}
-    name = match_organisation(standard, {**sizes, "dq": (dq, org.place("dq"))})
-    return name, sizes["rank"], place
+    sizes = {name: (count, place) for name, count in zip(levels, counts, strict=True)}
+    ranks, _ = sizes.pop("rank", (1, place))
+    del sizes["channel"]
+    return match_organisation(standard, {**sizes, "dq": (dq, org.place("dq"))}), ranks, place
 
 
 def _put_dram(sheet: Sheet, dram: Tree, standard: tuple[Standard, Place], org: tuple[str, Place]) -> None:
@@ -96,15 +125,32 @@ def _put_dram(sheet: Sheet, dram: Tree, standard: tuple[Standard, Place], org: t
         )
     written = dict(zip(names, values, strict=True))
     rate, tck_ps = written.pop("rate"), written.pop("tCK_ps")
+    ticks = standard[0].ticks_per_clock
+    for name, value in written.items():
+        if value % ticks != 0:
+            raise place.error(f"{name} = {value} is no whole number of clocks of {ticks} ticks")
     if rate not in rates(standard[0]):
         known = ", ".join(map(str, rates(standard[0])))
         raise place.error(f"{rate} is no rate of {standard[0].name} (known: {known})")
-    clocks = {name: Clocks(value, place, f": {name} = {value}") for name, value in written.items()}
+    clocks = {
+        name: Clocks(value // ticks, place, f": {name} = {value}" + " ticks" * (ticks > 1))
+        for name, value in written.items()
+    }
     timing = match_speed(standard[0], org[0], rate, clocks)
-    if standard[0].speeds[timing]["tCK_ps"] != tck_ps:
+    if standard[0].speeds[timing]["tCK_ps"] // ticks != tck_ps:
         sheet.note(place, f"left out: tCK_ps of {tck_ps}; the clock is that of {rate} MT/s")
+    for name, value in _own(standard[0], org[0], timing).items():
+        if clocks[name].value == value:
+            sheet.note(place, f"left out: {name} of {value} is Ramulator's own; the standard has another")
+            del clocks[name]
     said = f": rate = {rate}, nearest to the other timings"
     put_dram(sheet, standard, (*org, " and dq"), (timing, place, said), clocks)
+
+
+def _own(standard: Standard, org: str, timing: str) -> dict[str, int]:
+    """The timings of a preset that are Ramulator's against the standard."""
+    theirs, ours = (resolve(standard.name, org, timing, rules=rules).timings for rules in reversed(RULES))
+    return {name: theirs[name] for name in theirs if theirs[name] != ours[name]}
 
 
 def _put_mapper(sheet: Sheet, memory: Tree, controller: Tree, bits: Bits) -> None:
