@@ -346,9 +346,66 @@ def test_a_new_form_is_a_new_file(tmp_path, monkeypatch):
 @pytest.mark.parametrize("form", FORMS)
 def test_every_command_has_a_name_or_is_refused(form):
     module = importlib.import_module(f"ndpsim.traces.command_formats.{form}")
-    assert form in ("ndpsim", "ramulator2") or set(module._NAME_OF) <= set(NUMBER)
+    assert form in ("ndpsim", "ramulator2") or set(module._NAME_OF) <= set(command_names())
     missing = set(NUMBER) - set(getattr(module, "_NAME_OF", NUMBER))
     assert missing == ({"PREsb", "REFsb"} if form == "drampower" else set())
+
+
+# Other memories.
+
+HBM3 = resolve("HBM3", "HBM3_8Gb_8hi", "HBM3_6400Mbps")
+GDDR6 = resolve("GDDR6", "GDDR6_8Gb_x16", "GDDR6_14000_1350mV_double")
+LPDDR5 = resolve("LPDDR5", "LPDDR5_8Gb_x16", "LPDDR5_6400", ranks=2)
+
+
+def written_of(path, device: Device, form: str, *lines: tuple) -> str:
+    """Commands of a device in a form."""
+    number = {name: place for place, name in enumerate(device.standard.names)}
+    columns = np.array([(t, number[name], *place) for t, name, *place in lines]).T
+    write_commands(path, CommandTrace.of(columns, device.standard.names), form, 0, device)
+    return path.read_text()
+
+
+def test_ramulators_levels_are_those_of_the_standard(tmp_path):
+    text = written_of(
+        tmp_path / "c", HBM3, "ramulator2", (1, "ACT", 1, 6, 2, 7, -1), (65, "RD", 1, 6, 2, 7, 3)
+    )
+    assert text.splitlines() == [
+        "clock,command,Channel,PseudoChannel,Sid,BankGroup,Bank,Row,Column,type,source",
+        "1,ACT,0,1,1,2,2,7,-1,-1,-1",
+        "65,RD,0,1,1,2,2,7,3,0,-1",
+    ]
+    text = written_of(
+        tmp_path / "c", GDDR6, "ramulator2", (1, "ACT", 0, 3, 2, 7, -1), (65, "WR", 0, 3, 2, 7, 3)
+    )
+    assert text.splitlines() == [
+        "clock,command,Channel,BankGroup,Bank,Row,Column,type,source",
+        "1,ACT,0,3,2,7,-1,-1,-1",
+        "65,WR,0,3,2,7,3,1,-1",
+    ]
+
+
+def test_drampower_takes_the_second_half_of_an_activation_for_it(tmp_path):
+    lines = (
+        (1, "ACT1", 1, 2, 3, 7, -1),
+        (2, "ACT2", 1, 2, 3, 7, -1),
+        (20, "CAS_RD", 1, 2, 3, -1, -1),
+        (21, "RD", 1, 2, 3, 7, 5),
+        (90, "PREpb", 1, 2, 3, -1, -1),
+        (200, "REFpb", 0, 1, 0, -1, -1),
+    )
+    text = written_of(tmp_path / "c", LPDDR5, "drampower5", *lines)
+    assert text == "2,ACT,1,2,11,7,0\n21,RD,1,2,11,7,5,0x\n90,PRE,1,2,11,0,0\n200,REFB,0,1,4,0,0\n"
+    for form in ("drampower", "dramsim3"):
+        with pytest.raises(InputError, match=f"^form: the form {form} has no ACT1$"):
+            written_of(tmp_path / "c", LPDDR5, form, *lines)
+
+
+@pytest.mark.parametrize("form", ["drampower", "drampower5", "dramsim3"])
+def test_half_clocks_are_refused_where_a_form_has_whole_ones(tmp_path, form):
+    words = f"^form: the form {form} counts whole clocks; commands of HBM3 come between them$"
+    with pytest.raises(InputError, match=words):
+        written_of(tmp_path / "c", HBM3, form, (1, "ACT", 0, 0, 0, 7, -1))
 
 
 def test_the_device_of_these_tests_has_eight_groups_of_four():

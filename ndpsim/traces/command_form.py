@@ -21,6 +21,7 @@ __all__ = [
     "CommandForm",
     "Setting",
     "any_trace",
+    "check_clocks",
     "check_names",
     "columns_of",
     "fitting_device",
@@ -97,6 +98,18 @@ def with_names(columns: NDArray[np.int64], names: Sequence[str]) -> Iterator[tup
     lists = columns.tolist()
     lists[1] = [names[number] for number in lists[1]]
     return zip(*lists, strict=True)
+
+
+def check_clocks(setting: Setting, form: str) -> None:
+    """Make sure that commands come at whole clocks, for a form that counts these.
+
+    Raises:
+        InputError: the standard's commands come at parts of a clock.
+    """
+    device = setting.device
+    if device is not None and device.standard.ticks_per_clock > 1:
+        problem = f"the form {form} counts whole clocks; commands of {device.standard.name} come between them"
+        raise InputError(problem, key="form")
 
 
 def check_names(trace: CommandTrace, called: Mapping[str, str], form: str) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ndpsim.errors import InputError
-from ndpsim.traces.command_form import CommandForm, Setting, check_names, fitting_device, named
+from ndpsim.traces.command_form import CommandForm, Setting, check_clocks, check_names, fitting_device, named
 from ndpsim.traces.command_trace import CommandTrace
 
 __all__ = ["FORM"]
@@ -34,6 +34,7 @@ _NAME_OF = {
 
 def _check(trace: CommandTrace, setting: Setting) -> None:
     fitting_device(trace, setting, "drampower")
+    check_clocks(setting, "drampower")
     check_names(trace, _NAME_OF, "drampower")
     ranks = np.unique(trace.rank)
     if len(ranks) > 1:

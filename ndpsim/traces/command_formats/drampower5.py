@@ -6,6 +6,9 @@ knows none, so that it is empty, ``0x``: DRAMPower then takes a burst of its tog
 rates off leaves the data bus out of the interface energy. The line ``END`` that may close a trace, so that
 the idle time after the last command counts, is not written.
 
+DRAMPower's LPDDR5 knows one ACT, which is the second half here, and no CAS: first halves and CAS are left
+out.
+
 Source: tukl-msd/DRAMPower 5.1 to 6.2, `parse_command_list` of its command line, `CmdTypeUtil`,
 `DDR5Interface::handleData`.
 """
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ndpsim.traces.command_form import CommandForm, Setting, check_names, fitting_device, named
+from ndpsim.traces.command_form import CommandForm, Setting, check_clocks, check_names, fitting_device, named
 from ndpsim.traces.command_trace import CommandTrace
 
 __all__ = ["FORM"]
@@ -30,11 +33,17 @@ _NAME_OF = {
     "WRA": "WRA",
     "REFab": "REFA",
     "REFsb": "REFSB",
+    "REFpb": "REFB",
+    "ACT1": "",
+    "ACT2": "ACT",
+    "CAS_RD": "",
+    "CAS_WR": "",
 }
 _DATA = {"RD": ",0x", "RDA": ",0x", "WR": ",0x", "WRA": ",0x"}
 
 
 def _check(trace: CommandTrace, setting: Setting) -> None:
+    check_clocks(setting, "drampower5")
     check_names(trace, _NAME_OF, "drampower5")
     fitting_device(trace, setting, "drampower5")
 
@@ -42,6 +51,8 @@ def _check(trace: CommandTrace, setting: Setting) -> None:
 def _lines(trace: CommandTrace, setting: Setting) -> Iterator[str]:
     in_group = fitting_device(trace, setting, "drampower5").banks_per_group
     for t, c, r, g, b, w, k in named(trace, _NAME_OF):
+        if not c:
+            continue
         g, b = max(g, 0), max(b, 0)
         yield f"{t},{c},{r},{g},{g * in_group + b},{max(w, 0)},{max(k, 0)}{_DATA.get(c, '')}\n"
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ndpsim.traces.command_form import CommandForm, Setting, check_names, named
+from ndpsim.traces.command_form import CommandForm, Setting, check_clocks, check_names, named
 from ndpsim.traces.command_trace import CommandTrace
 
 __all__ = ["FORM"]
@@ -33,6 +33,7 @@ _NAME_OF = {
 
 
 def _check(trace: CommandTrace, setting: Setting) -> None:
+    check_clocks(setting, "dramsim3")
     check_names(trace, _NAME_OF, "dramsim3")
 
 

@@ -5,7 +5,8 @@ has the column of the read that needs it, a PREpb the row that is wanted next, a
 A command trace does not know that request. So -1 stands wherever a command addresses nothing, as it does
 there for refreshes; `type` is 0 for RD and RDA, 1 for WR and WRA, and otherwise -1, as it is there for
 commands of the controller itself; `source` is always -1, as it is there for a trace front end. Ramulator's
-DDR5 has no PREsb and REFsb; they keep these names.
+DDR5 has no PREsb and REFsb; they keep these names. Its GDDR6 has no ranks, its HBM3 pseudo-channels and
+stacks.
 
 Source: CMU-SAFARI/ramulator2, `cmd_trace_recorder.cpp` and `base/request.h`.
 """
@@ -14,25 +15,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ndpsim.traces.command_form import CommandForm, Setting, named
-from ndpsim.traces.command_trace import CommandTrace
+from ndpsim.spec import Device
+from ndpsim.traces.command_form import CommandForm, Setting, columns_of, named, split_stacks, with_names
+from ndpsim.traces.command_trace import HEADER, CommandTrace
 
 __all__ = ["FORM"]
 
 _TYPE = {"RD": 0, "RDA": 0, "WR": 1, "WRA": 1}  # Request::Type
+_CALLED = {"rank": "Rank", "pseudochannel": "PseudoChannel", "stack": "Sid", "bankgroup": "BankGroup"}
+
+
+def _has_no_ranks(device: Device | None) -> bool:
+    return device is not None and device.organisation.ranks == 1
+
+
+def _header(setting: Setting) -> str:
+    levels = [
+        name for name in columns_of(setting.device)[2:] if name != "rank" or not _has_no_ranks(setting.device)
+    ]
+    named_so = ",".join(_CALLED.get(name, name.capitalize()) for name in levels)
+    return f"clock,command,Channel,{named_so},type,source"
 
 
 def _lines(trace: CommandTrace, setting: Setting) -> Iterator[str]:
-    channel = setting.channel
+    channel, device = setting.channel, setting.device
+    lines = named(trace)
+    if device is not None and columns_of(device) != HEADER:
+        lines = with_names(split_stacks(trace.columns(), device), trace.names)
+    first = 3 if _has_no_ranks(device) else 2
     return (
-        f"{t},{c},{channel},{r},{g},{b},{w},{k},{_TYPE.get(c, -1)},-1\n"
-        for t, c, r, g, b, w, k in named(trace)
+        f"{line[0]},{line[1]},{channel},{','.join(map(str, line[first:]))},{_TYPE.get(line[1], -1)},-1\n"
+        for line in lines
     )
 
 
-FORM = CommandForm(
-    "ramulator2",
-    "37,RD,0,0,2,2,123,32,0,-1",
-    _lines,
-    header=lambda setting: "clock,command,Channel,Rank,BankGroup,Bank,Row,Column,type,source",
-)
+FORM = CommandForm("ramulator2", "37,RD,0,0,2,2,123,32,0,-1", _lines, header=_header)
