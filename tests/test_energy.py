@@ -476,6 +476,20 @@ def test_a_device_without_currents_is_told_of(tmp_path, capsys):
     assert "not known" in capsys.readouterr().out
 
 
+def test_a_refresh_whose_current_is_not_known_is_told_of_everywhere(tmp_path):
+    channel = ["--standard", "LPDDR5X", "--org", "LPDDR5X_16Gb_x16", "--timing", "LPDDR5X_7500"]
+    trace, commands = tmp_path / "requests.trace", tmp_path / "commands.csv"
+    ran, checked = tmp_path / "ran.json", tmp_path / "checked.json"
+    trace.write_text("".join(f"LD {n * 8256 * 32:#x}\n" for n in range(500)))
+    arguments = ("dram", trace, *channel, "--refresh", "per-bank", "--commands", commands, "--json", ran)
+    assert call(*arguments) == 0
+    assert call("check", commands, *channel, "--refresh", "per-bank", "--energy", "--json", checked) == 0
+    for file in (ran, checked):
+        told = json.loads(file.read_text())
+        assert told["energy_nj"] is None
+        assert told["energy_note"].startswith("IDD5PB, the current of refreshes of one bank, is not known")
+
+
 def test_hardware_is_shown_with_its_currents(capsys):
     assert call("show", "hw", "edge") == 0
     text = capsys.readouterr().out

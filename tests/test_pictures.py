@@ -50,13 +50,16 @@ from ndpsim.report.pictures import (
 from ndpsim.report.pictures import relayout as relayouts
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.pictures.curves import reads_over_time
+from ndpsim.report.text import trace_facts, trace_run_title
 from ndpsim.report.timeline import write_timeline
-from ndpsim.simulate import Memory, simulate_contention, simulate_host_read
+from ndpsim.simulate import Memory, run_requests, simulate_contention, simulate_host_read
 from ndpsim.simulate import sweep_load as run_sweep
 from ndpsim.simulate.latencies import latency_distribution
 from ndpsim.spec.standard import READ as RD
-from ndpsim.traces import CommandTrace, read_requests
+from ndpsim.traces import CommandTrace, Requests, read_requests
 
+LPDDR5X = [f"dram.{key}" for key in ("standard=LPDDR5X", "org=LPDDR5X_16Gb_x16", "timing=LPDDR5X_7500")]
+GDDR6 = [f"dram.{key}" for key in ("standard=GDDR6", "org=GDDR6_16Gb_x8", "timing=GDDR6_14000_1350mV_double")]
 SMALL = Expert(256, 96)
 FEW = ["dimm.count=4", "host.channels=2", "dimm.ranks=1"]
 SETS = [part for change in FEW for part in ("--set", change)]
@@ -557,8 +560,22 @@ def test_colours_of_a_picture_are_told_apart_by_all_readers(seen):
         lambda: simulate_expert("cxl", SMALL, 4, bits=4, record_commands=True),
         lambda: simulate_host_read("trimoe", SMALL, "localized", record_commands=True),
         lambda: simulate_host_read("edge", Expert(1024, 256), record_commands=True),
+        lambda: simulate_expert("edge", SMALL, sets=LPDDR5X, record_commands=True),
+        lambda: simulate_host_read("edge", Expert(1024, 256), sets=LPDDR5X, record_commands=True),
+        lambda: simulate_expert("edge", SMALL, sets=GDDR6, record_commands=True),
     ],
-    ids=["trimoe", "larger", "same-bank", "sharded", "cxl", "host", "host, striped"],
+    ids=[
+        "trimoe",
+        "larger",
+        "same-bank",
+        "sharded",
+        "cxl",
+        "host",
+        "host, striped",
+        "LPDDR5X",
+        "host, LPDDR5X",
+        "GDDR6",
+    ],
 )
 def test_what_is_read_over_time_is_exactly_what_was_read(simulate):
     result = simulate()
@@ -577,8 +594,8 @@ def reading(clocks, cycles, nREFI=9360, nRFC=700, lanes=1):
     """What `reads_over_time` takes of a result: RDs at some clocks, of 64 bytes in 8 clocks, 40 clocks later."""
     none = np.zeros(len(clocks), dtype=np.int64)
     trace = CommandTrace(clocks, none + RD, *[none] * 5)
-    timings = {"nREFI": nREFI, "nRFC": nRFC, "nCL": 40, "nBL": 8}
-    hardware = {"timings": timings, "derived": {"burst_bytes": 64}}
+    dram = {"standard": "DDR5", "org": "DDR5_16Gb_x8", "timing": "DDR5_4800AN"}  # bursts of 8 clocks
+    hardware = {"dram": dram | {"overrides": {"nREFI": nREFI, "nRFC": nRFC, "nCL": 40}}}
     return SimpleNamespace(
         cycles=cycles, clock_ns=0.5, command_traces=(trace,) * lanes, config={"hardware": hardware}
     )
@@ -619,6 +636,26 @@ def test_bins_neither_hide_refreshes_nor_make_patterns_of_them(interval, refresh
     whole = np.searchsorted(curve.range_edges, np.arange(refreshes) * interval, side="right") - 1
     assert (curve.low_gbps[np.unique(whole)] < 1e-9).all()
     assert (curve.high_gbps[np.unique(whole)] > 0.9 * 16).all()
+
+
+def test_pseudochannels_carry_data_at_the_same_time():
+    dram = {"standard": "HBM3", "org": "HBM3_4Gb", "timing": "HBM3_6400Mbps", "overrides": {}}
+    clock, none = np.array([1, 1, 5, 5]), np.zeros(4, dtype=np.int64)
+    trace = CommandTrace(clock, none + RD, np.array([0, 1, 0, 1]), none, none, none, none)
+    result = SimpleNamespace(
+        cycles=48, clock_ns=0.3125, command_traces=(trace,), config={"hardware": {"dram": dram}}
+    )
+    curve = reads_over_time(result)
+    # Reads at half clocks 1 and 5 have their data from 40 to 48, 4 half clocks each, on both buses.
+    assert curve.data_bytes.sum() == 4 * 32
+    assert curve.high_gbps.max() == pytest.approx(2 * 25.6)
+
+
+def test_half_clocks_are_told_as_what_they_are():
+    memory = Memory.named("HBM3", "HBM3_4Gb", "HBM3_6400Mbps")
+    result = run_requests(Requests.of(np.arange(40) * 32, np.zeros(40, dtype=np.int64)), memory)
+    assert trace_facts(result)[0][2] == f"{result.cycles:,} half DRAM clocks of 0.3125 ns (1600 MHz)"
+    assert trace_run_title(result) == "40 requests on HBM3_6400Mbps HBM3_4Gb, 1 channel, pseudochannels 2"
 
 
 def test_lanes_that_do_the_same_count_each():

@@ -33,14 +33,20 @@ def _energy(
 ) -> dict[str, Any]:
     """What the commands took from the power supply, and for how long, from the clock `start` on."""
 
-    from ndpsim.energy import explain, find_currents, from_trace, last_clock
+    from ndpsim.energy import NO_ONE_BANK, NO_SAME_BANK, explain, find_currents, from_trace, last_clock
+    from ndpsim.spec.standard import ONE_BANK
 
     currents = find_currents(device, power)
+    energy, note = from_trace(commands, device, currents, start=start, lanes=lanes), explain(device, currents)
     standard = device.standard
+    if currents is not None and energy is None:
+        of_one = [one for one in standard.commands if one.refreshes and standard.scope_of(one) == ONE_BANK]
+        of_banks = (commands.numbered([one.name for one in of_one]) >= 0).any()
+        note = NO_ONE_BANK if of_banks else NO_SAME_BANK
     moving = [one.name for one in standard.commands if one.reads or one.writes]
     return {
-        "energy_nj": from_trace(commands, device, currents, start=start, lanes=lanes),
-        "energy_note": explain(device, currents),
+        "energy_nj": energy,
+        "energy_note": note,
         "time_ns": float(max(last_clock(commands, device) - start, 0) * device.clock_ps / 1000),
         "moved_bytes": int((commands.numbered(moving) >= 0).sum()) * device.burst_bytes,
     }

@@ -6,10 +6,11 @@ import json
 from collections.abc import Mapping
 
 from ndpsim.files import replacing
+from ndpsim.report.dram import clock_words
 from ndpsim.report.printing import print_table
 from ndpsim.report.text import energy_facts, print_pairs, simulated_in
 from ndpsim.report.trace_events import span_of
-from ndpsim.report.words import clocks_of, counted, listed, percent
+from ndpsim.report.words import counted, listed, percent
 from ndpsim.simulate import RelayoutResult
 from ndpsim.units import format_bytes, format_energy, format_time
 
@@ -41,9 +42,10 @@ def relayout_facts(result: RelayoutResult) -> dict[str, str]:
     """What there is to say of a relayout, by what it is about."""
     links = sorted(result.link_busy.values())
     busy = ", ".join(f"{kind} {percent(share)}" for kind, share in result.dram_busy.items())
+    clocks = clock_words(result.cycles, result.clock_ns, result.config)
     facts = {
         "relayout": relayout_title(result),
-        "time": f"{format_time(result.time_ns)}, {clocks_of(result.cycles, result.clock_ns)}",
+        "time": f"{format_time(result.time_ns)}, {clocks}",
         "moved": f"{format_bytes(result.weight_bytes)}: {counted(result.sent_bytes, 'byte')} over links, "
         f"{counted(result.local_bytes, 'byte')} within their DIMM; "
         f"{result.moved} of {counted(result.experts, 'expert')}, "

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from ndpsim.report.dram import clock_words
 from ndpsim.report.printing import is_terminal, print_grid, print_table, print_text
-from ndpsim.report.words import clocks_of, counted, listed, percent
+from ndpsim.report.words import counted, listed, percent
 from ndpsim.simulate import (
     ContentionResult,
     ExpertResult,
@@ -16,6 +17,7 @@ from ndpsim.simulate import (
     RelayoutResult,
     TraceResult,
 )
+from ndpsim.spec import standards
 from ndpsim.units import format_bytes, format_energy, format_power, format_time, significant
 
 __all__ = [
@@ -90,7 +92,11 @@ def expert_facts(result: ExpertResult) -> list[tuple[str, str, str]]:
     busy = ", ".join(f"{name} {percent(share)}" for name, share in result.busy.items())
     idle = ", ".join(f"{name} {format_time(ns)}" for name, ns in result.idle_ns.items())
     facts = [
-        ("time", format_time(result.time_ns), clocks_of(result.cycles, result.clock_ns)),
+        (
+            "time",
+            format_time(result.time_ns),
+            clock_words(result.cycles, result.clock_ns, result.config),
+        ),
         *_over_refresh(result),
         (
             "weights",
@@ -254,7 +260,11 @@ def host_read_facts(result: HostReadResult) -> list[tuple[str, str, str]]:
     idle = ", ".join(f"{why} {format_time(ns)}" for why, ns in result.idle_ns.items())
     held = f"{counted(result.weight_bytes, 'byte')} in {counted(result.weight_bursts, 'burst')}"
     return [
-        ("time", format_time(result.time_ns), clocks_of(result.cycles, result.clock_ns)),
+        (
+            "time",
+            format_time(result.time_ns),
+            clock_words(result.cycles, result.clock_ns, result.config),
+        ),
         ("weights", format_bytes(result.weight_bytes), held),
         ("bandwidth", f"{result.bandwidth_gbps:.2f} GB/s", f"{of_peak} over {channels}"),
         ("buses", str(result.buses), f"up to {counted(result.ranks_per_bus, 'rank')} on each"),
@@ -278,7 +288,8 @@ def trace_run_title(result: TraceResult) -> str:
     """How many requests ran on which memory, in a line."""
     config = result.config
     channels = counted(config["channels"], "channel")
-    memory = f"{config['timing']} {config['org']}, {channels}, ranks {config['ranks']}"
+    ranks = standards()[config["standard"]].levels[1]
+    memory = f"{config['timing']} {config['org']}, {channels}, {ranks}s {config['ranks']}"
     return f"{counted(result.requests, 'request')} on {memory}"
 
 
@@ -287,7 +298,11 @@ def trace_facts(result: TraceResult) -> list[tuple[str, str, str]]:
     found = result.row_hits + result.row_misses + result.row_conflicts
     rows = (("hit", result.row_hits), ("miss", result.row_misses), ("conflict", result.row_conflicts))
     facts = [
-        ("time", format_time(result.time_ns), clocks_of(result.cycles, result.clock_ns)),
+        (
+            "time",
+            format_time(result.time_ns),
+            clock_words(result.cycles, result.clock_ns, result.config),
+        ),
         (
             "bandwidth",
             f"{result.bandwidth_gbps:.2f} GB/s",

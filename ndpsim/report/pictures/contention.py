@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ndpsim.report.contention import contention_title
+from ndpsim.report.dram import refresh_interval_ns
 from ndpsim.report.panels import DEFAULT_SIZE, chosen_panels
 from ndpsim.report.pictures.bars import energy_panels
 from ndpsim.report.pictures.canvas import TIMES, Panel, compose, save, time_words
@@ -23,7 +24,7 @@ _NDP, _HOST = COLOURS["compute"], COLOURS["host"]
 
 def _over_time(axes: Axes, result: ContentionResult) -> None:
     """What both sides move, and the limits of the lanes and of the buses to the host."""
-    interval_ns = result.config["hardware"]["timings"]["nREFI"] * result.clock_ns
+    interval_ns = refresh_interval_ns(result.config["hardware"])
     sides = (
         ("NDP", _NDP, result.ndp_curve_gbps, result.ndp_gbps, result.ndp_alone_gbps),
         ("host", _HOST, result.host_curve_gbps, result.host_gbps, result.host_alone_gbps),

@@ -12,11 +12,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from ndpsim.report.dram import device_of, refresh_clocks
 from ndpsim.report.pictures.canvas import Panel, time_words
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.words import unit_of_phase
 from ndpsim.simulate import ExpertResult, HostReadResult, Phase
 from ndpsim.simulate.samples import equal_clocks, sample_clocks
+from ndpsim.spec import Device
 from ndpsim.spec.standard import READ, READ_AP
 from ndpsim.traces import CommandTrace
 
@@ -63,9 +65,20 @@ class ReadCurve:
     clock_ns: float
 
 
-def _data_clocks(trace: CommandTrace, start_clock: int, latency: int, burst: int, edges: Ints) -> Ints:
-    """For how many clocks, up to each edge after the start, a bus had carried read data."""
-    starts = np.sort(trace.clock[np.isin(trace.command, (READ, READ_AP))]) - start_clock + latency
+def _data_clocks(trace: CommandTrace, start_clock: int, device: Device, edges: Ints) -> Ints:
+    """For how many clocks, up to each edge after the start, a bus had carried read data.
+
+    Summed over the data buses that a channel has.
+    """
+    reads = trace.take(np.flatnonzero(np.isin(trace.numbered(device.standard.names), (READ, READ_AP))))
+    starts = reads.clock - start_clock + device.clocks("nCL")
+    if not device.standard.own_data_buses:
+        return _on_bus(np.sort(starts), device.burst_clocks, edges)
+    buses = [np.sort(starts[reads.rank == rank]) for rank in np.unique(reads.rank)]
+    return sum((_on_bus(bus, device.burst_clocks, edges) for bus in buses), np.zeros_like(edges))
+
+
+def _on_bus(starts: Ints, burst: int, edges: Ints) -> Ints:
     if not len(starts):
         return np.zeros_like(edges)
     begun = np.searchsorted(starts, edges, side="right")
@@ -80,23 +93,23 @@ def reads_over_time(result: ExpertResult | HostReadResult) -> ReadCurve:
     them, parts of an interval. What a refresh does is in the range, whose bins are parts for longer.
     """
     hardware = result.config["hardware"]
-    timings, burst_bytes = hardware["timings"], hardware["derived"]["burst_bytes"]
-    interval = timings["nREFI"]
+    device = device_of(hardware)
+    interval, refresh, burst = device.clocks("nREFI"), refresh_clocks(device), device.burst_clocks
     range_width = sample_clocks(result.cycles, interval, _RANGES)
     if result.cycles > _REFRESHES_APART * interval:
         range_width = max(range_width, Fraction(interval))
-    while range_width < min(interval, 2 * timings["nRFC"]) and result.cycles > interval:
+    while range_width < min(interval, 2 * refresh) and result.cycles > interval:
         range_width *= 2
     bins = max(1, interval // range_width) if result.cycles > _REFRESHES_SHOWN * interval else 1
     if result.cycles <= interval:
-        range_width = Fraction(timings["nBL"] * -(-range_width // timings["nBL"]))
-    parts = max(1, -(-_OF_REFRESH * range_width // timings["nRFC"]))
+        range_width = Fraction(burst * -(-range_width // burst))
+    parts = max(1, -(-_OF_REFRESH * range_width // refresh))
     fine = equal_clocks(result.cycles, range_width / parts)
     data = np.zeros(len(fine), dtype=np.int64)
     alike, start = Counter(map(id, result.command_traces)), result.config.get("start_clock", 1)
     for trace in {id(trace): trace for trace in result.command_traces}.values():
-        data += alike[id(trace)] * _data_clocks(trace, start, timings["nCL"], timings["nBL"], fine)
-    moved = np.diff(data) * burst_bytes // timings["nBL"]
+        data += alike[id(trace)] * _data_clocks(trace, start, device, fine)
+    moved = np.diff(data) * device.burst_bytes // burst
     gbps = moved / (np.diff(fine) * result.clock_ns)
     in_range, in_bin = (np.arange(0, len(moved), count) for count in (parts, parts * bins))
     edges = np.append(fine[in_bin], fine[-1])

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ndpsim.report.dram import device_of
 from ndpsim.report.panels import DEFAULT_SIZE, chosen_panels
 from ndpsim.report.pictures.bars import draw_bus_time, energy_panels, share_panel
 from ndpsim.report.pictures.canvas import compose, save
@@ -24,7 +25,7 @@ def _where(axes: Axes, result: ExpertResult) -> None:
     hardware = result.config["hardware"]
     reads = result.weight_bursts * result.weight_reads / result.lanes
     parts = {
-        "data": reads * hardware["timings"]["nBL"] * result.clock_ns,
+        "data": reads * device_of(hardware).burst_clocks * result.clock_ns,
         "refresh": result.idle_ns["refresh"],
         "rows": result.idle_ns["rows"],
         "fifo full": result.idle_ns["fifo"],

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
+from ndpsim.report.dram import device_of
 from ndpsim.report.panels import DEFAULT_SIZE, chosen_panels
 from ndpsim.report.pictures.bars import draw_bus_time, energy_panels, share_panel
 from ndpsim.report.pictures.canvas import compose, save
@@ -33,7 +34,7 @@ def host_read_figure(
     channels = "1 channel" if result.channels == 1 else f"{result.channels} channels"
     buses = "1 bus" if result.buses == 1 else f"{result.buses} buses"
     title = f"{host_read_title(result)}\n{format_time(result.time_ns)} over {channels}, {buses}"
-    burst_ns = result.config["hardware"]["timings"]["nBL"] * result.clock_ns
+    burst_ns = device_of(result.config["hardware"]).burst_clocks * result.clock_ns
     parts = {"data": result.weight_bursts / result.buses * burst_ns, **result.idle_ns}
     went = {
         "bus": share_panel(lambda axes: draw_bus_time(axes, parts, result.time_ns, "a bus")),

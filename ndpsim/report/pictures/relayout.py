@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ndpsim.report.dram import refresh_interval_ns
 from ndpsim.report.panels import DEFAULT_SIZE, chosen_panels
 from ndpsim.report.pictures.bars import compare_energies
 from ndpsim.report.pictures.canvas import TIMES, Panel, compose, save, time_words
@@ -32,7 +33,7 @@ def _over_time(
         (result.read_gbps, "-", "read", "read at the sources"),
         (result.written_gbps, "--", "write", "arrived at the targets"),
     )
-    interval_ns = result.config["hardware"]["timings"]["nREFI"] * result.clock_ns
+    interval_ns = refresh_interval_ns(result.config["hardware"])
     for gbps, style, meaning, label in curves if result.curve_ns else ():
         how = {"color": COLOURS[meaning], "linestyle": style, "label": label if labels else None}
         draw_means(axes, result.curve_ns, gbps, interval_ns, **how)

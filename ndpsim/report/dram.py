@@ -1,0 +1,35 @@
+"""The DRAM behind a result, and what pictures and texts need of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ndpsim.report.words import clocks_of
+from ndpsim.spec import Device, resolve, standards
+
+__all__ = ["clock_words", "device_of", "refresh_clocks", "refresh_interval_ns"]
+
+
+def clock_words(cycles: int, clock_ns: float, config: Mapping[str, Any]) -> str:
+    """How many clocks a result took, and of which clock; its config says of which DRAM."""
+    dram = config["hardware"]["dram"] if "hardware" in config else config
+    return clocks_of(cycles, clock_ns, standards()[dram["standard"]].ticks_per_clock)
+
+
+def device_of(hardware: Mapping[str, Any]) -> Device:
+    """The DRAM of a lane; `hardware` as in a result's config."""
+    dram = hardware["dram"]
+    rules = dram.get("rules", "standard")
+    return resolve(dram["standard"], dram["org"], dram["timing"], 1, dram["overrides"], rules)
+
+
+def refresh_clocks(device: Device) -> int:
+    """The clocks for which a rank is refreshed (tRFC), 1 at least."""
+    return max(1, *(device.clocks(command.busy) for command in device.standard.commands))
+
+
+def refresh_interval_ns(hardware: Mapping[str, Any]) -> float:
+    """The time from refresh to refresh of a rank (tREFI)."""
+    device = device_of(hardware)
+    return float(device.clocks("nREFI") * device.clock_ps / 1000)
