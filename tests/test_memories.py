@@ -400,6 +400,13 @@ def test_what_a_memory_lacks_is_one_line():
         resolve(*hbm3, rules="jedec")
     with pytest.raises(InputError, match="^nREFI: 12480 clocks leave no time for 16 refreshes of a rank"):
         Memory.named(*hbm3, overrides={"nRREFD": 400}, options=ControllerOptions(refresh="per-bank"))
+    lpddr5 = ("LPDDR5", "LPDDR5_16Gb_x16", "LPDDR5_6400")
+    for preset, clocks in ((lpddr5, 3120), (hbm3, 12480)):
+        with pytest.raises(
+            InputError, match=f"^nREFI: {clocks} clocks between refreshes of a bank leave no time"
+        ):
+            Memory.named(*preset, overrides={"nRFCpb": 9000}, options=ControllerOptions(refresh="per-bank"))
+        Memory.named(*preset, overrides={"nRFCpb": 2900}, options=ControllerOptions(refresh="per-bank"))
     changes = ["dram.standard=HBM3", "dram.org=HBM3_4Gb", "dram.timing=HBM3_6400Mbps", "dram.overrides={}"]
     with pytest.raises(InputError, match="not supported: HBM3 on a DIMM, of which a channel is 2 lanes"):
         load_hardware("edge", changes)

@@ -91,6 +91,17 @@ def _check_turns(device: Device, turns: Sequence[Due], period: int) -> None:
     if taken >= period > 0:
         problem = f"{period} clocks leave no time for {len(turns)} refreshes of a rank, which take {taken}"
         raise InputError(problem, key="nREFI")
+    if of_bank.all():
+        name, until_open = (
+            device.standard.names[turns[0].command],
+            int(tables.gap[3, turns[0].command, ACTIVATE]),
+        )
+        if until_open + device.clocks("nRC") > period:
+            problem = (
+                f"{period} clocks between refreshes of a bank leave no time for data: "
+                f"{until_open} from {name} to its next row + nRC is {until_open + device.clocks('nRC')}"
+            )
+            raise InputError(problem, key="nREFI")
     for turn, after in zip(turns, following, strict=True):
         name, until_open = device.standard.names[turn.command], int(gap[turn.command, ACTIVATE])
         if until_open >= after.clock - turn.clock:
