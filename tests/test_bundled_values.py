@@ -225,7 +225,7 @@ def test_what_a_hardware_file_need_not_say(tmp_path):
     path.write_text("name: least\ndram: {standard: DDR4, org: DDR4_8Gb_x8, timing: DDR4_3200AA}\n")
     hardware = load_hardware(str(path))
     assert {row.key: row.value for row in hardware.rows() if row.origin.startswith("default, ")} == {
-        "title": None, "paper": None,
+        "title": None, "paper": None, "dram.rules": "standard", "dram.wck": "need-sync",
         "dram.mapper": "RoBaRaCoCh", "dram.scheduler": "FRFCFS", "dram.row_policy": "open",
         "dram.row_cap": 4, "dram.refresh": "all-bank", "dram.read_buffer": 32, "dram.write_buffer": 32,
         "dimm.count": 1, "dimm.ranks": 1, "dimm.subchannels": 1, "dimm.command_bus": "private",
