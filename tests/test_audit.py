@@ -692,9 +692,9 @@ def test_every_lane_is_owed_its_refresh() -> None:
     assert "lane 1 is 6 intervals" in report.violations[0].message
 
 
-def test_a_lane_has_one_rank() -> None:
-    with pytest.raises(InputError, match="ranks: a lane has one rank, the device has 2"):
-        check_lanes(trace_of([]), preset("DDR4", 2), 4)
+def test_lanes_are_counted_and_those_of_several_ranks_share_no_command_bus() -> None:
+    with pytest.raises(InputError, match="buses: lanes of 2 ranks have a command bus each, private"):
+        check_lanes(trace_of([]), preset("DDR4", 2), 4, buses=CommandBuses("shared", 2))
     with pytest.raises(InputError, match="lanes: 0 is not"):
         check_lanes(trace_of([]), preset("DDR4", 1), 0)
 

@@ -48,11 +48,13 @@ def _under(section: str, values: dict[str, object]) -> dict[str, object]:
 
 
 _NOBODY_WROTE = {
+    "dram.rules": "standard",
     "dram.mapper": "RoBaRaCoCh",
     "dram.scheduler": "FRFCFS",
     "dram.row_policy": "open",
     "dram.row_cap": 4,
     "dram.write_buffer": 32,
+    "dram.wck": "need-sync",
     "dimm.command_bus": "private",
     "host.mapper": "RoBaCoRaCoBgCh",
 }
@@ -179,11 +181,11 @@ def test_clocks_of_the_bundled_hardware(name, clocks):
 @pytest.mark.parametrize(
     ("name", "derived"),
     [
-        ("trimoe", dict(lanes=8, burst_bytes=64, dimm_bytes=128 << 30, lane_peak_gbps=19.2, dimm_peak_gbps=153.6, dimm_host_gbps=38.4, gemv_gflops=256, systolic_gflops=None)),
-        ("edge", dict(lanes=4, burst_bytes=64, dimm_bytes=32 << 30, lane_peak_gbps=25.6, dimm_peak_gbps=102.4, dimm_host_gbps=25.6, gemv_gflops=128, systolic_gflops=None)),
-        ("cache-7960x-4090", dict(lanes=4, burst_bytes=64, dimm_bytes=32 << 30, lane_peak_gbps=19.2, dimm_peak_gbps=76.8, dimm_host_gbps=38.4, gemv_gflops=None, systolic_gflops=None)),
-        ("dali-7532-3090", dict(lanes=2, burst_bytes=64, dimm_bytes=32 << 30, lane_peak_gbps=25.6, dimm_peak_gbps=51.2, dimm_host_gbps=25.6, gemv_gflops=None, systolic_gflops=None)),
-        ("cxl", dict(lanes=32, burst_bytes=64, dimm_bytes=512 << 30, lane_peak_gbps=16, dimm_peak_gbps=512, dimm_host_gbps=31.508, gemv_gflops=None, systolic_gflops=2048)),
+        ("trimoe", dict(lanes=8, lane_ranks=1, data_pins=8 * 32, burst_bytes=64, dimm_bytes=128 << 30, lane_peak_gbps=19.2, dimm_peak_gbps=153.6, dimm_host_gbps=38.4, gemv_gflops=256, systolic_gflops=None)),
+        ("edge", dict(lanes=4, lane_ranks=1, data_pins=4 * 64, burst_bytes=64, dimm_bytes=32 << 30, lane_peak_gbps=25.6, dimm_peak_gbps=102.4, dimm_host_gbps=25.6, gemv_gflops=128, systolic_gflops=None)),
+        ("cache-7960x-4090", dict(lanes=4, lane_ranks=1, data_pins=4 * 32, burst_bytes=64, dimm_bytes=32 << 30, lane_peak_gbps=19.2, dimm_peak_gbps=76.8, dimm_host_gbps=38.4, gemv_gflops=None, systolic_gflops=None)),
+        ("dali-7532-3090", dict(lanes=2, lane_ranks=1, data_pins=2 * 64, burst_bytes=64, dimm_bytes=32 << 30, lane_peak_gbps=25.6, dimm_peak_gbps=51.2, dimm_host_gbps=25.6, gemv_gflops=None, systolic_gflops=None)),
+        ("cxl", dict(lanes=32, lane_ranks=1, data_pins=32 * 32, burst_bytes=64, dimm_bytes=512 << 30, lane_peak_gbps=16, dimm_peak_gbps=512, dimm_host_gbps=31.508, gemv_gflops=None, systolic_gflops=2048)),
     ],
 )  # fmt: skip
 def test_what_follows_from_the_bundled_hardware(name, derived):
@@ -191,6 +193,7 @@ def test_what_follows_from_the_bundled_hardware(name, derived):
     assert hardware.to_dict()["derived"] == derived
     rows = {row.key: (row.value, row.unit) for row in hardware.rows()}
     assert rows["derived.lanes"] == (derived["lanes"], "")
+    assert rows["derived.data_pins"] == (derived["data_pins"], "")
     assert rows["derived.dimm_capacity"] == (derived["dimm_bytes"] / 2**30, "GiB")
     assert rows["derived.lane_peak"] == (derived["lane_peak_gbps"], "GB/s")
     assert rows["derived.dimm_peak_inside"] == (derived["dimm_peak_gbps"], "GB/s")
@@ -222,7 +225,7 @@ def test_what_a_hardware_file_need_not_say(tmp_path):
     path.write_text("name: least\ndram: {standard: DDR4, org: DDR4_8Gb_x8, timing: DDR4_3200AA}\n")
     hardware = load_hardware(str(path))
     assert {row.key: row.value for row in hardware.rows() if row.origin.startswith("default, ")} == {
-        "title": None, "paper": None,
+        "title": None, "paper": None, "dram.rules": "standard", "dram.wck": "need-sync",
         "dram.mapper": "RoBaRaCoCh", "dram.scheduler": "FRFCFS", "dram.row_policy": "open",
         "dram.row_cap": 4, "dram.refresh": "all-bank", "dram.read_buffer": 32, "dram.write_buffer": 32,
         "dimm.count": 1, "dimm.ranks": 1, "dimm.subchannels": 1, "dimm.command_bus": "private",

@@ -244,7 +244,9 @@ ASSUMED = {
 }
 UNSOURCED = {"name", "title", "paper"}
 # What a GEMV inside a DIMM does not use, nobody has written.
-UNUSED = {f"dram.{key}" for key in ("mapper", "scheduler", "row_policy", "row_cap", "write_buffer")} | {
+UNUSED = {
+    f"dram.{key}" for key in ("rules", "mapper", "scheduler", "row_policy", "row_cap", "write_buffer", "wck")
+} | {
     "dimm.command_bus",
     "host.mapper",
 }

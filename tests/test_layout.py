@@ -13,12 +13,11 @@ from ndpsim.errors import InputError
 from ndpsim.layout import BITS, Interleaving, LaneShare, Region, WeightFormat, expert_regions
 from ndpsim.spec import Device, resolve, standards
 
-CHANNELS = [
+DEVICES = [
     resolve(name, org, next(iter(standard.speeds)))
     for name, standard in standards().items()
     for org in standard.organisations
 ]
-DEVICES = [device for device in CHANNELS if device.ranks == 1]  # that can be a lane
 DDR5 = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
 
 devices = st.sampled_from(DEVICES)
@@ -32,6 +31,12 @@ regions = st.builds(
     burst_bytes=st.just(64),
 )
 lanes = st.integers(1, 17)
+
+
+def sizes_of(device: Device) -> tuple[int, ...]:
+    """How many ranks, bank groups, banks, rows and columns a lane has, each in the one before."""
+    of_bank = device.rows, device.bursts_per_row
+    return device.ranks, device.bankgroups, device.banks_per_group, *of_bank
 
 
 def some(*bursts: int) -> tuple[Region, ...]:
@@ -96,10 +101,9 @@ def test_an_expert_is_gate_and_up_by_turns_and_then_down():
 def test_place_is_the_inverse_of_coordinates(device, shares):
     places = np.array([int(share * (device.capacity_bytes // device.burst_bytes)) for share in shares])
     layout = Interleaving(some(1), device, 1)
-    bankgroup, bank, row, column = layout.coordinates(places)
-    assert layout.place(bankgroup, bank, row, column).tolist() == places.tolist()
-    within = (device.bankgroups, device.banks_per_group, device.rows, device.bursts_per_row)
-    for values, size in zip((bankgroup, bank, row, column), within, strict=True):
+    coordinates = layout.coordinates(places)
+    assert layout.place(*coordinates).tolist() == places.tolist()
+    for values, size in zip(coordinates, sizes_of(device), strict=True):
         assert values.min() >= 0
         assert values.max() < size
 
@@ -107,8 +111,7 @@ def test_place_is_the_inverse_of_coordinates(device, shares):
 @settings(deadline=None)
 @given(devices, st.data())
 def test_coordinates_is_the_inverse_of_place(device, data):
-    within = (device.bankgroups, device.banks_per_group, device.rows, device.bursts_per_row)
-    where = [np.array([data.draw(st.integers(0, size - 1))]) for size in within]
+    where = [np.array([data.draw(st.integers(0, size - 1))]) for size in sizes_of(device)]
     layout = Interleaving(some(1), device, 1)
     place = layout.place(*where)
     assert 0 <= int(place[0]) < device.capacity_bytes // device.burst_bytes
@@ -118,23 +121,26 @@ def test_coordinates_is_the_inverse_of_place(device, data):
 @settings(deadline=None)
 @given(devices, st.integers(0, 1 << 20))
 def test_consecutive_bursts_go_to_different_bank_groups(device, start):
-    places = np.arange(start, start + 3 * device.bankgroups)
-    bankgroup, bank, _, _ = Interleaving(some(1), device, 1).coordinates(places)
-    for group in range(device.bankgroups):  # any round of them takes every group once
-        assert len(set(bankgroup[group : group + device.bankgroups].tolist())) == device.bankgroups
-    bank_of_rank = (bankgroup * device.banks_per_group + bank).tolist()
-    assert all(one != other for one, other in pairwise(bank_of_rank))
+    count = device.ranks * device.groups_per_stack
+    places = np.arange(start, start + 3 * count)
+    rank, bankgroup, bank, _, _ = Interleaving(some(1), device, 1).coordinates(places)
+    group = rank * device.groups_per_stack + bankgroup % device.groups_per_stack
+    for first in range(count):  # any round of them takes every group of every rank once
+        assert len(set(group[first : first + count].tolist())) == count
+    bank_of_lane = ((rank * device.bankgroups + bankgroup) * device.banks_per_group + bank).tolist()
+    assert all(one != other for one, other in pairwise(bank_of_lane))
 
 
 @settings(deadline=None)
 @given(devices)
 def test_a_row_is_filled_before_the_next_and_all_banks_before_it_comes_again(device):
-    of_a_row = device.bankgroups * device.bursts_per_row
-    places = np.arange(2 * of_a_row * device.banks_per_group, dtype=np.int64)
-    _, bank, row, _ = Interleaving(some(1), device, 1).coordinates(places)
-    opened = (row * device.banks_per_group + bank).reshape(-1, of_a_row)
+    banks = device.stacks * device.banks_per_group
+    places = np.arange(2 * device.open_bursts * banks, dtype=np.int64)
+    _, bankgroup, bank, row, _ = Interleaving(some(1), device, 1).coordinates(places)
+    stack = bankgroup // device.groups_per_stack
+    opened = ((row * device.stacks + stack) * device.banks_per_group + bank).reshape(-1, device.open_bursts)
     assert (opened == opened[:, :1]).all()  # the same rows stay open for as long as they have bursts
-    assert opened[:, 0].tolist() == list(range(2 * device.banks_per_group))
+    assert opened[:, 0].tolist() == list(range(2 * banks))
 
 
 @settings(deadline=None)

@@ -36,6 +36,7 @@ from ndpsim.spec import resolve
 
 DDR5 = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
 DDR4 = resolve("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA")
+HBM3 = resolve("HBM3", "HBM3_8Gb_8hi", "HBM3_6400Mbps")
 TRIMOE = geometry_of(load_hardware("trimoe"))
 EDGE = geometry_of(load_hardware("edge"))
 QWEN = ExpertWeights(4096, 1536, ExpertFormat.of(16))
@@ -46,7 +47,7 @@ geometries = st.builds(
     dimms=st.integers(1, 5),
     ranks=st.integers(1, 3),
     subchannels=st.integers(1, 2),
-    device=st.sampled_from([DDR5, DDR4]),
+    device=st.sampled_from([DDR5, DDR4, HBM3]),
 )
 matrix_formats = st.builds(
     WeightFormat,
@@ -121,7 +122,7 @@ def test_every_weight_is_found_where_it_lies(layout):
     sizes = (
         layout.geometry.channels,
         layout.geometry.dimms,
-        layout.geometry.ranks,
+        layout.geometry.ranks * layout.geometry.device.ranks,
         layout.geometry.subchannels,
         layout.geometry.device.bankgroups,
         layout.geometry.device.banks_per_group,

@@ -407,9 +407,6 @@ def test_what_a_memory_lacks_is_one_line():
         ):
             Memory.named(*preset, overrides={"nRFCpb": 9000}, options=ControllerOptions(refresh="per-bank"))
         Memory.named(*preset, overrides={"nRFCpb": 2900}, options=ControllerOptions(refresh="per-bank"))
-    changes = ["dram.standard=HBM3", "dram.org=HBM3_4Gb", "dram.timing=HBM3_6400Mbps", "dram.overrides={}"]
-    with pytest.raises(InputError, match="not supported: HBM3 on a DIMM, of which a channel is 2 lanes"):
-        load_hardware("edge", changes)
 
 
 @pytest.mark.parametrize("refresh", ["all-bank", "per-bank"])

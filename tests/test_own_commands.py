@@ -182,9 +182,7 @@ def test_a_page_names_its_controller():
     hardware = load_hardware("edge", changes)
     alone = simulate_expert(hardware, ndpsim.Expert(256, 64), record_commands=True, exact_check=True)
     assert all(check(trace, hardware.lane_device()).ok for trace in alone.command_traces)
-    with pytest.raises(
-        InputError, match="not supported: ranks that host and NDP share under the controller two"
-    ):
+    with pytest.raises(InputError, match="not supported: ranks or command buses that are shared, under two"):
         simulate_contention(hardware, ndpsim.Expert(256, 64))
     with pytest.raises(InputError, match="^controller: unknown controller 'three'"):
         state.make_policy(state.ControllerOptions(), "three")

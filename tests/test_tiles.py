@@ -162,8 +162,8 @@ def test_every_bit_lies_where_the_arrays_read_it(hidden, intermediate, written, 
         at = np.arange(len(bits))
         place, bit = np.divmod(at, device.burst_bytes * 8)
         zero = np.zeros_like(at)
-        coordinates = layout.parts[0].interleaving.coordinates(place)
-        owner = layout.at(Address(zero, zero, zero, zero + lane, *coordinates, bit))
+        rank, *within = layout.parts[0].interleaving.coordinates(place)
+        owner = layout.at(Address(zero, zero, rank, zero + lane, *within, bit))
         found = [
             tuple(of) if of[0] != PADDING else None
             for of in zip(*(part.tolist() for part in owner), strict=True)
@@ -183,7 +183,7 @@ def test_every_bit_lies_where_the_arrays_read_it(hidden, intermediate, written, 
             address = find(matrix, row, column)
             found = zip(
                 address.subchannel,
-                layout.parts[0].interleaving.place(*address[4:8]),
+                layout.parts[0].interleaving.place(address.rank, *address[4:8]),
                 address.bit,
                 strict=True,
             )
@@ -201,9 +201,8 @@ def test_a_layout_has_the_bursts_that_an_expert_reads_on_every_lane(bits):
     places, interleaving = placed.layout.places(), placed.layout.parts[0].interleaving
     for lane, trace in enumerate(run.command_traces):
         reads = trace.command == [command.name for command in COMMANDS].index("RD")
-        read = interleaving.place(
-            trace.bankgroup[reads], trace.bank[reads], trace.row[reads], trace.column[reads]
-        )
+        at = trace.rank, trace.bankgroup, trace.bank, trace.row, trace.column
+        read = interleaving.place(*(values[reads] for values in at))
         assert sorted(read.tolist()) == sorted(places.place[places.lane == lane].tolist())
     assert (placed.layout.burst_at(places) == np.arange(told["bursts"])).all()
 

@@ -124,30 +124,32 @@ def check_lanes(
     buses: CommandBuses | None = None,
     start_clock: int = 0,
 ) -> Report:
-    """Check the lanes of an NDP machine: every lane is a channel of its own with the one rank of `device`.
+    """Check the lanes of an NDP machine: every lane is a channel of its own, `device`.
 
-    The `rank` column of `trace` holds the lane, 0 to `lanes` - 1. Refresh is owed up to the last command
-    of the lane. The other arguments are those of `check`; `limit` holds for all lanes together.
+    The `rank` column of `trace` holds the lane, 0 to `lanes` - 1; where the channel has several ranks, it
+    counts those of all lanes, lane after lane. Refresh is owed up to the last command of the lane. The other
+    arguments are those of `check`; `limit` holds for all lanes together.
 
     Args:
         buses: which lanes have a command bus in common, and how they share it; None: each has its own.
 
     Raises:
-        InputError: `device` has more than one rank, or an option is unknown or out of range.
+        InputError: lanes of several ranks share command buses, or an option is unknown or out of range.
     """
     options = _options(trace, device, refresh, limit, max_postponed, max_pulled_in, start_clock)
-    if device.ranks != 1:
-        raise InputError(f"a lane has one rank, the device has {device.ranks}", key="ranks")
     lanes = whole_number(lanes, "lanes", 1, MOST_DESCRIBED)
     buses = CommandBuses() if buses is None else instance(buses, "buses", CommandBuses)
     choice(buses.kind, "buses", COMMAND_BUSES, "command bus")
-    stray = np.flatnonzero((trace.rank < 0) | (trace.rank >= lanes))
+    if device.ranks > 1 and buses.kind != "private":
+        raise InputError(f"lanes of {device.ranks} ranks have a command bus each, private", key="buses")
+    lane_of, rank = np.divmod(trace.rank, device.ranks)
+    stray = np.flatnonzero((lane_of < 0) | (lane_of >= lanes))
     count, tolerated = len(stray), 0
     violations = [no_such_lane(trace, int(index), lanes) for index in stray[: options.limit]]
-    for lane in np.unique(trace.rank[(trace.rank >= 0) & (trace.rank < lanes)]).tolist():
-        places = np.flatnonzero(trace.rank == lane)
+    for lane in np.unique(lane_of[(lane_of >= 0) & (lane_of < lanes)]).tolist():
+        places = np.flatnonzero(lane_of == lane)
         columns = trace.columns()[:, places]
-        columns[2] = 0
+        columns[2] = rank[places]
         report = _examine(
             case_of(CommandTrace.of(columns, trace.names), device, options.limit, places, lane), options
         )

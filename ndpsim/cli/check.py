@@ -208,8 +208,8 @@ def command(
         raise InputError(f"{lanes} is not a whole number from 1 to {most}", key="--lanes")
     commands = read_commands(trace, device)
     if hw is not None and lanes is None and ranks is None and (commands.rank > 0).any():
-        # A lane has one rank, so these are lanes: of one DIMM, or of all where one has not so many.
-        lanes = hardware.lanes if commands.rank.max() < hardware.lanes else most
+        # A lane has the ranks of `device`, so these are lanes: of one DIMM, or of all where one has too few.
+        lanes = hardware.lanes if commands.rank.max() < hardware.lanes * device.ranks else most
     with named_as_options("start_clock"):
         if lanes is None:
             report = check(commands, device, refresh, limit, start_clock=start_clock)

@@ -17,6 +17,7 @@ _ROOFLINE = "none given: the roofline says how long an expert takes"
 _REASONS = {
     "title": "none given; the name stands for it",
     "paper": "none given",
+    "dram.rules": "the standard's; the reference's are there to compare commands with it",
     "dram.mapper": (
         "assumption: a mapping of Ramulator 2.1 that leaves a stream in its rows; for requests by address, "
         "not for weights, which layouts place"
@@ -27,6 +28,7 @@ _REASONS = {
     "dram.refresh": "the normal refresh mode of DDR4 and DDR5 (JESD79-4, JESD79-5)",
     "dram.read_buffer": _RAMULATOR,
     "dram.write_buffer": _RAMULATOR,
+    "dram.wck": "assumption: the data clock stops when nothing is read or written, which saves power",
     "dram.power.": "as in the data sheet that is known of the DRAM, if there is one",
     "dimm.count": _ONE,
     "dimm.ranks": _ONE,

@@ -21,6 +21,7 @@ from ndpsim.config.quantities import (
     Xor,
 )
 from ndpsim.plugins import option_names
+from ndpsim.spec import RULES
 
 __all__ = ["MAPPERS", "REFRESH_POLICIES", "ROW_POLICIES", "AddressMapping", "Dram", "Power"]
 
@@ -92,6 +93,9 @@ class Dram(Section):
     org: Name = Field(description="organisation preset: density and width of a device")
     timing: Name = Field(description="speed preset: data rate and bin")
     overrides: dict[str, Clocks] = Field(default={}, description="clocks by JEDEC name, over the preset")
+    rules: Literal[RULES] = Field(  # type: ignore[valid-type]
+        default="standard", description="whose rules hold; reference: those of Ramulator 2.1"
+    )
     mapper: Literal[(*MAPPERS, "custom")] = Field(  # type: ignore[valid-type]
         default="RoBaRaCoCh", description="address mapping; custom: as mapping says"
     )
@@ -114,4 +118,8 @@ class Dram(Section):
     )
     read_buffer: Slots = Field(default=32, description="reads a controller chooses among")
     write_buffer: Slots = Field(default=32, description="writes a controller chooses among")
+    wck: Literal["need-sync", "always-on"] = Field(
+        default="need-sync",
+        description="data clock of LPDDR5: started by a command where it has stopped, or never stopping",
+    )
     power: Power | None = None

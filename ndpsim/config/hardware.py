@@ -36,7 +36,8 @@ class Hardware:
 
     `system`: the values. `origins`: the origin of every leaf by its dotted key. `file`: the hardware file.
     `dropped`: the clocks that the file overrides, by name, where another speed grade than its own is set.
-    A lane is the private path between one rank's sub-channel and the buffer chip of its DIMM.
+    A lane is the private path between one rank's sub-channel and the buffer chip of its DIMM. Where a channel
+    always has several ranks, the pseudo-channels of HBM3, a lane has them all.
     """
 
     system: System
@@ -45,19 +46,12 @@ class Hardware:
     dropped: Mapping[str, int]
 
     def lane_device(self) -> Device:
-        """The DRAM of one lane: a channel with one rank.
+        """The DRAM of one lane: a channel with one rank, or with those that it always has.
 
         Raises:
-            InputError: a DRAM name or override is unknown, at its place in the file; or a channel always has
-                several ranks.
+            InputError: a DRAM name or override is unknown, at its place in the file.
         """
-        device = self.bus_device(1)
-        if device.ranks > 1:
-            problem = (
-                f"not supported: {device.standard.name} on a DIMM, of which a channel is {device.ranks} lanes"
-            )
-            raise self.origins["dram.standard"].error(problem, "dram.standard")
-        return device
+        return self.bus_device(1)
 
     def bus_device(self, ranks: int) -> Device:
         """The DRAM of a channel with `ranks` ranks: what the host sees on one bus.
@@ -67,7 +61,7 @@ class Hardware:
         """
         dram = self.system.dram
         try:
-            return resolve(dram.standard, dram.org, dram.timing, ranks, dram.overrides)
+            return resolve(dram.standard, dram.org, dram.timing, ranks, dram.overrides, dram.rules)
         except InputError as error:
             if error.key == "ranks":
                 raise
@@ -188,6 +182,8 @@ class Hardware:
             "timings": dict(sorted(device.reported_timings.items())),
             "derived": {
                 "lanes": self.lanes,
+                "lane_ranks": device.ranks,
+                "data_pins": self.lanes * device.data_pins,
                 "burst_bytes": device.burst_bytes,
                 "dimm_bytes": self.dimm_bytes,
                 "lane_peak_gbps": self.lane_peak_gbps,
@@ -243,6 +239,7 @@ class Hardware:
         gib = self.dimm_bytes / (1 << 30)
         rows = [
             Row("derived.lanes", self.lanes, "", "dimm.ranks x dimm.subchannels"),
+            Row("derived.data_pins", self.lanes * device.data_pins, "", "lanes x data pins of a channel"),
             Row("derived.bankgroups", device.bankgroups, "", org),
             Row("derived.banks_per_group", device.banks_per_group, "", org),
             Row("derived.dimm_capacity", gib, "GiB", f"lanes x one rank of {org} on a sub-channel"),

@@ -102,6 +102,7 @@ def _load(path: Path, sets: Sequence[str]) -> tuple[Hardware, list[Path]]:
     _check_multipliers(system, draft)
     hardware = Hardware(system, _leaf_origins(system, draft, str(path)), str(path), dropped)
     _check_subchannels(hardware)
+    _check_ranks(hardware)
     _check_timings(hardware)
     if dropped:
         clocks = ", ".join(f"{name} {value}" for name, value in dropped.items())
@@ -292,6 +293,22 @@ def _check_subchannels(hardware: Hardware) -> None:
             f"a DIMM of {standard.name} has {usual} of {standard.channel_bits} bits"
         )
         raise hardware.origins["dimm.subchannels"].error(problem, "dimm.subchannels")
+
+
+def _check_ranks(hardware: Hardware) -> None:
+    """A channel whose ranks are given ends at one package: no DIMM or rank can be behind another's."""
+    dimm, channels, device = hardware.system.dimm, hardware.system.host.channels, hardware.lane_device()
+    if not device.organisation.ranks:
+        return
+    if dimm.ranks > 1:
+        problem = f"{dimm.ranks} is not 1: a channel of {device.standard.name} has no ranks"
+        raise hardware.origins["dimm.ranks"].error(problem, "dimm.ranks")
+    if dimm.count > channels:
+        problem = (
+            f"{dimm.count} is more than the {channels} of host.channels: a channel of {device.standard.name} "
+            "has no ranks, so each needs its own"
+        )
+        raise hardware.origins["dimm.count"].error(problem, "dimm.count")
 
 
 def _check_timings(hardware: Hardware) -> None:

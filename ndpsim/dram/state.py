@@ -27,7 +27,6 @@ from ndpsim.spec.standard import RANK_ORDERS
 __all__ = [
     "FAR",
     "LATENCIES",
-    "WCK_MODES",
     "Channel",
     "Commands",
     "ControllerOptions",
@@ -202,10 +201,6 @@ class Channel(NamedTuple):
     value: Ints  # counters, by the places above, and the turns of the refresh policy
     issued: Ints  # [command]: commands issued
     latencies: Ints  # [clocks]: reads by latency, from arrival to the last beat
-
-
-#: See `ControllerOptions.wck`.
-WCK_MODES = ("need-sync", "always-on")
 
 
 @dataclass(frozen=True)

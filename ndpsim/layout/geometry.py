@@ -21,7 +21,8 @@ _MOST = 1 << 20  # of channels, DIMMs, ranks and sub-channels
 class Address(NamedTuple):
     """Bits in the memory of a machine, one array element each.
 
-    `channel`: of the host. `dimm`: counted over all channels. `rank`, `subchannel`: within the DIMM.
+    `channel`: of the host. `dimm`: counted over all channels. `rank`, `subchannel`: within the DIMM; of a
+    channel that always has several ranks (pseudo-channels), they are all counted.
     `bankgroup`, `bank`, `row`: within the rank, the group and the bank. `column`: the burst within the row.
     `bit`: within the burst.
     """
@@ -50,7 +51,7 @@ class Geometry:
         dimms: DIMMs on all of them.
         ranks: ranks of a DIMM.
         subchannels: sub-channels of a DIMM, and so of a channel: buses that work on their own.
-        device: the DRAM of one lane (`device.ranks` is 1).
+        device: the DRAM of one lane, with the ranks that its channel always has.
 
     Raises:
         InputError: a count is not a whole number of at least 1.

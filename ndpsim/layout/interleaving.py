@@ -1,9 +1,10 @@
 """Bursts interleaved over lanes and, within a lane, over all bank groups.
 
-Burst n of a region goes to lane n mod lanes. Within a lane consecutive bursts rotate over the bank
-groups, so that reads follow each other at tCCD_S and never wait for tCCD_L; then they fill the columns
-of the open rows, then take the next bank of every group, and only then the next row. A bank thus comes
-up again after all others: its row change hides behind their bursts.
+Burst n of a region goes to lane n mod lanes. Within a lane consecutive bursts rotate over its ranks, where a
+channel always has several (pseudo-channels), and in each over the bank groups of a stack, so that reads
+follow each other at tCCD_S and never wait for tCCD_L; then they fill the columns of the open rows, then take
+the next bank of every group, then the next stack, and only then the next row. A bank thus comes up again
+after all others: its row change hides behind their bursts.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Interleaving:
 
     Args:
         regions: what to place, in the order of reading.
-        device: one lane (`device.ranks` is 1).
+        device: one lane, with the ranks that its channel always has.
         lanes: lanes to interleave over.
         base: the first place within the lanes that is free.
         holder: what the lanes are, for the message.
@@ -110,20 +111,23 @@ class Interleaving:
             ]
         )
 
-    def coordinates(self, place: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-        """(bankgroup, bank, row, column) of places within a lane, int64[n] each."""
+    def coordinates(self, place: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+        """(rank, bankgroup, bank, row, column) of places within a lane, int64[n] each."""
         device = self.device
-        rest, bankgroup = np.divmod(place, device.bankgroups)
+        rest, rank = np.divmod(place, device.ranks)
+        rest, group = np.divmod(rest, device.groups_per_stack)
         rest, column = np.divmod(rest, device.bursts_per_row)
-        row, bank = np.divmod(rest, device.banks_per_group)
-        return bankgroup, bank, row, column
+        rest, bank = np.divmod(rest, device.banks_per_group)
+        row, stack = np.divmod(rest, device.stacks)
+        return rank, stack * device.groups_per_stack + group, bank, row, column
 
-    def place(self, bankgroup: Ints, bank: Ints, row: Ints, column: Ints) -> Ints:
+    def place(self, rank: Ints, bankgroup: Ints, bank: Ints, row: Ints, column: Ints) -> Ints:
         """The inverse of `coordinates`."""
         device = self.device
-        return (
-            (row * device.banks_per_group + bank) * device.bursts_per_row + column
-        ) * device.bankgroups + bankgroup
+        stack, group = np.divmod(bankgroup, device.groups_per_stack)
+        rest = (row * device.stacks + stack) * device.banks_per_group + bank
+        rest = (rest * device.bursts_per_row + column) * device.groups_per_stack + group
+        return rest * device.ranks + rank
 
     def rows(self, lanes: range, share: LaneShare | None = None) -> tuple[Ints, Ints]:
         """For every burst of a lane, in the order of reading, the first and the last row that the bursts in

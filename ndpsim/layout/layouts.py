@@ -225,8 +225,9 @@ class Layout:
         dimm, lane, place = self.locate(burst)
         rank, subchannel = np.divmod(lane, self.geometry.subchannels)
         channel = self.geometry.channel_of(dimm)
-        interleaving = self.parts[0].interleaving
-        return Address(channel, dimm, rank, subchannel, *interleaving.coordinates(place), bit)
+        of_lane, bankgroup, bank, row, column = self.parts[0].interleaving.coordinates(place)
+        rank = rank * self.geometry.device.ranks + of_lane
+        return Address(channel, dimm, rank, subchannel, bankgroup, bank, row, column, bit)
 
     def matrix_bits(self) -> Ints:
         """Bits of each matrix in every burst, in the order of the stream: int64[matrices, bursts]."""
@@ -261,8 +262,10 @@ class Layout:
 
     def at(self, address: Address) -> Owner:
         """What bits in memory belong to: the inverse of `find` and `find_scale`, for any bit."""
-        lane = address.rank * self.geometry.subchannels + address.subchannel
-        place = self.parts[0].interleaving.place(address.bankgroup, address.bank, address.row, address.column)
+        rank, of_lane = np.divmod(address.rank, self.geometry.device.ranks)
+        lane = rank * self.geometry.subchannels + address.subchannel
+        within = address.bankgroup, address.bank, address.row, address.column
+        place = self.parts[0].interleaving.place(of_lane, *within)
         return self.owner(self.burst_at(Places(address.dimm, lane, place)), address.bit)
 
     def owner(self, burst: Ints, bit: Ints) -> Owner:

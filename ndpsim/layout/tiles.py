@@ -30,7 +30,7 @@ class Tiles:
 
     Args:
         regions: what to place, in the order of reading.
-        device: the DRAM of one lane (`device.ranks` is 1).
+        device: the DRAM of one lane.
         lanes: lanes to interleave over.
         rows: rows of a tile; the last tile of a region may have fewer.
         base: the first place within the lanes that is free.
@@ -85,8 +85,8 @@ class Tiles:
         groups = [list(lanes) for _, lanes in itertools.groupby(range(self.lanes), keys.__getitem__)]
         return [range(lanes[0], lanes[-1] + 1) for lanes in groups]
 
-    def coordinates(self, lane: int) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-        """(place in the lane, bankgroup, bank, row, column) of a lane's bursts, in the order of reading."""
+    def coordinates(self, lane: int) -> tuple[Ints, ...]:
+        """(place in the lane, *`Interleaving.coordinates`) of a lane's bursts, in the order of reading."""
         runs = zip(self.first_places, self.share(lane).bursts, strict=False)
         place = np.concatenate([first + np.arange(count, dtype=np.int64) for first, count in runs])
         return place, *self._interleaving.coordinates(place)

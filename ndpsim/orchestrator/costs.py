@@ -361,8 +361,11 @@ class Costs:
         """
         found = self._contention.get(shards)
         if found is None:
-            if self.hardware.system.cxl is not None:
-                found = shared_bandwidth(self._device_read.gbps_per_channel)
+            if self.hardware.system.cxl is not None or not lower_machine(self._units).shares_ranks:
+                if self.arbitration != "host-first":
+                    problem = f"{self.arbitration} is for ranks that host and NDP share in simulation"
+                    raise InputError(problem, key="arbitration")
+                found = shared_bandwidth(self.host_read(1).gbps_per_channel)
             else:
                 given = self.memory, self.shape, self.bits, self.arbitration, self._cache
                 found = contention_table(*given, shards)

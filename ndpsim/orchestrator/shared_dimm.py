@@ -62,8 +62,8 @@ class _Sessions:
         self.together = together
         self.hardware, self.model, self.bits, self.arbitration = hardware, model, bits, arbitration
         self.peak_gbps, device = hardware.dimm_host_gbps, hardware.lane_device()
-        open_bytes = device.bankgroups * device.bursts_per_row * device.burst_bytes
-        self._round_bytes = hardware.lanes * open_bytes  # of all ranks, whose turns come again then
+        # Of all ranks, whose turns come again then.
+        self._round_bytes = hardware.lanes * device.open_bursts * device.burst_bytes
 
     def run(
         self,

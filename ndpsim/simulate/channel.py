@@ -21,7 +21,6 @@ from ndpsim.dimm.engines import OpenRow, ReadableDimms, SharedDimms, make_dimms
 from ndpsim.dimm.relayout import LAST_SERVED, Relayout
 from ndpsim.dimm.sharing import Shared
 from ndpsim.dram import state
-from ndpsim.dram.controllers.one_command import OneCommand
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.layout import ExpertWeights
 from ndpsim.simulate.host_path import host_path
@@ -47,8 +46,8 @@ def _make_setup(machine: Machine, arbitration: str, slice_clocks: int, start_clo
         problem = "ranks in lock step (broadcast) beside the host, or with experts on several DIMMs"
         raise InputError(f"not supported: {problem}", key="dimm.command_bus")
     standard = machine.device.standard
-    if not isinstance(machine.policy.step, OneCommand):
-        problem = f"not supported: ranks that host and NDP share under the controller {standard.controller}"
+    if not machine.shares_ranks:
+        problem = f"not supported: ranks or command buses that are shared, under {standard.controller}"
         raise InputError(problem, key="dram.standard")
     geometry, device = machine.geometry, machine.device
     host_ranks = len(geometry.dimms_of(0)) * geometry.ranks

@@ -295,7 +295,7 @@ def _result(
     work = unit_work(machine.unit, weights, tokens, reads * expert.layout.bytes)
     energy_nj, energy_note = machine.dram_power.split(
         issued,
-        cycles * machine.lanes * dimms,
+        cycles * machine.device.ranks * machine.lanes * dimms,
         sum(lane.lanes * lane.open_clocks for lane in lanes),
         {**machine.unit_energy.split(*work, dimms * time_ns), **run.path.energy()},
     )

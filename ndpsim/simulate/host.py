@@ -72,17 +72,19 @@ class HostBus:
 
     def source(self, layout: Layout, tables: Tables) -> state.Source:
         """The reads of all bursts, of a layout that has them."""
-        coordinates, reads = layout.parts[0].interleaving.coordinates(self.place), np.zeros_like(self.place)
-        return state.make_source(tables, self.rank, *coordinates, reads, self.burst, period=tables.bankgroups)
+        device, reads = layout.geometry.device, np.zeros_like(self.place)
+        of_lane, bankgroup, bank, row, column = layout.parts[0].interleaving.coordinates(self.place)
+        at = self.rank * device.ranks + of_lane, bankgroup, bank, row, column
+        period = device.ranks * device.groups_per_stack
+        return state.make_source(tables, *at, reads, self.burst, period=period)
 
 
 def host_buses(layout: Layout) -> list[HostBus]:
     """The buses over which a layout's bursts go to the host, with the bursts of each in the host's order."""
     geometry, places = layout.geometry, layout.places()
     rank = geometry.host_rank(places.dimm, places.lane)
-    open_rows = geometry.device.bankgroups * geometry.device.bursts_per_row
     bus = geometry.channel_of(places.dimm) * geometry.subchannels + places.lane % geometry.subchannels
-    order = np.lexsort((places.place, rank, places.place // open_rows, bus))
+    order = np.lexsort((places.place, rank, places.place // geometry.device.open_bursts, bus))
     found = []
     for number, chosen in _runs(bus[order], order):
         channel, subchannel = divmod(number, geometry.subchannels)

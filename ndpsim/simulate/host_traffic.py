@@ -157,7 +157,7 @@ def host_round(hardware: Hardware, traffic: HostTraffic, first_place: int) -> Re
         InputError: the weights leave no rows, or the trace is bad.
     """
     device, dimm, mapper = hardware.lane_device(), hardware.system.dimm, hardware.system.host.mapper
-    first_row = -(-first_place // (device.bursts_per_row * device.bankgroups * device.banks_per_group))
+    first_row = -(-first_place // (device.banks * device.bursts_per_row))
     if first_row >= device.rows:
         raise InputError(
             f"not supported: the weights take all {device.rows} rows of a bank and leave the host none",

@@ -14,6 +14,7 @@ import numpy as np
 from ndpsim.caching import cached_by_identity
 from ndpsim.config import Hardware
 from ndpsim.dram import sink, state
+from ndpsim.dram.controllers.one_command import OneCommand
 from ndpsim.layout import ExpertWeights, Interleaving, LaneShare, Layout
 from ndpsim.ndp import ActivationUnit, find_unit
 from ndpsim.simulate.geometry import geometry_of
@@ -59,6 +60,8 @@ class Machine:
         # The ranks of a sub-channel obey the same commands, or take turns on one command bus.
         self.lock_step = system.dimm.command_bus == "broadcast"
         self.shared_commands = system.dimm.command_bus == "shared"
+        # Whether `dimm` can run two controllers on a rank: it knows those of one command a clock.
+        self.shares_ranks = isinstance(self.policy.step, OneCommand)
         self.lanes, self.host_buses = hardware.lanes, system.dimm.subchannels
         self.dram_power = dram_power(device, hardware.power_changes)
         self.unit_energy = unit_energy(hardware)
@@ -96,7 +99,8 @@ class Machine:
 
     def bus_ticks(self, bursts: int) -> int:
         """Time on the buses to the host for bursts that all of them share."""
-        return -(-bursts // self.host_buses) * self.tables.burst * self.dram_ticks
+        buses = self.host_buses * self.device.data_buses
+        return -(-bursts // buses) * self.tables.burst * self.dram_ticks
 
     def peak_gflops(self, weights: ExpertWeights) -> float:
         """What the multipliers of a DIMM do at their limit, on matrices of equal size."""
@@ -107,7 +111,7 @@ class Machine:
     @functools.cached_property
     def row_places(self) -> int:
         """Bursts of a row of every bank of a lane: places that follow each other."""
-        return self.device.bankgroups * self.device.banks_per_group * self.device.bursts_per_row
+        return self.device.banks * self.device.bursts_per_row
 
 
 @cached_by_identity(_CACHED)
@@ -198,8 +202,8 @@ def _streams(machine: Machine, interleaving: Interleaving, equal: list[range]) -
     for lanes, share in zip(equal, shares, strict=True):
         places = interleaving.lane_bursts(share)
         at, reads = interleaving.coordinates(places), np.zeros_like(places)
-        period = machine.tables.bankgroups
-        source = state.make_source(machine.tables, reads, *at, reads, places, period=period)
+        period = machine.device.ranks * machine.device.groups_per_stack
+        source = state.make_source(machine.tables, *at, reads, places, period=period)
         first, last = machine.unit.groups(interleaving, lanes, share)
         ends = np.searchsorted(first, groups, "right") - 1
         of_burst = sink.Groups(*(each.astype(np.int32) for each in (first, last, ends)))

@@ -9,7 +9,7 @@ from typing import Any, get_args
 from ndpsim.arguments import choice, instance, number, shown, text, whole_number
 from ndpsim.config import Dram, Hardware
 from ndpsim.dram.mapping import MAPPERS, Mapping, parse_mapping
-from ndpsim.dram.state import WCK_MODES, ControllerOptions, Policy, make_policy
+from ndpsim.dram.state import ControllerOptions, Policy, make_policy
 from ndpsim.errors import InputError
 from ndpsim.reported import text_table
 from ndpsim.simulate.lane import check_refresh
@@ -19,7 +19,8 @@ from ndpsim.units import format_bytes
 __all__ = ["Memory", "bus_policy", "controller_options", "named_mapping"]
 
 _CHOICES = {
-    name: get_args(Dram.model_fields[name].annotation) for name in ("scheduler", "row_policy", "refresh")
+    name: get_args(Dram.model_fields[name].annotation)
+    for name in ("scheduler", "row_policy", "refresh", "wck")
 }
 _MAX_SLOTS = 1024
 _MAX_CHANNELS = 64
@@ -28,7 +29,13 @@ _MAX_CHANNELS = 64
 def controller_options(dram: Dram) -> ControllerOptions:
     """The controller that a hardware file asks for."""
     return ControllerOptions(
-        dram.scheduler, dram.row_policy, dram.row_cap, dram.refresh, dram.read_buffer, dram.write_buffer
+        dram.scheduler,
+        dram.row_policy,
+        dram.row_cap,
+        dram.refresh,
+        dram.read_buffer,
+        dram.write_buffer,
+        dram.wck,
     )
 
 
@@ -131,7 +138,7 @@ class Memory:
         instance(hardware, "hardware", Hardware)
         dram, dimm = hardware.system.dram, hardware.system.dimm
         return cls(
-            resolve(dram.standard, dram.org, dram.timing, dimm.ranks, dram.overrides),
+            hardware.bus_device(dimm.ranks),
             controller_options(dram),
             dram.mapper,
             named_mapping(dram),
@@ -177,7 +184,7 @@ class Memory:
 def _checked(options: Any) -> ControllerOptions:
     """`options` with plain Python's words and numbers."""
     given = asdict(instance(options, "options", ControllerOptions))
-    for name, allowed in (_CHOICES | {"wck": WCK_MODES}).items():
+    for name, allowed in _CHOICES.items():
         given[name] = choice(given[name], name, allowed, name.replace("_", " "))
     for name in ("read_buffer", "write_buffer", "row_cap"):
         given[name] = whole_number(given[name], name, 1, _MAX_SLOTS)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ndpsim.arguments import several, shown, whole_number
 from ndpsim.config import Hardware
 from ndpsim.dram import state
+from ndpsim.dram.controllers.one_command import OneCommand
 from ndpsim.dram.fast.state import fits
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertWeights, Geometry, Layout, make_layout, parse_layout
@@ -62,6 +63,9 @@ def _policy(hardware: Hardware, device: Device) -> state.Policy:
     dram = hardware.system.dram
     check_refresh(device, dram.refresh)
     policy = state.make_policy(controller_options(dram), device.standard.controller)
+    if not isinstance(policy.step, OneCommand):
+        problem = f"not supported: a relayout under the controller {device.standard.controller}"
+        raise hardware.origins["dram.standard"].error(problem, "dram.standard")
     if not fits(lower(device), policy, with_sink=False):
         problem = (
             "a relayout is simulated with scheduler: FRFCFS or FRFCFS-RowHit, row_policy: open, queues of up "
@@ -140,7 +144,7 @@ def access_by_host(hardware: Hardware, geometry: Geometry) -> Access:
 
     dimm, lane = np.divmod(_all_dimm_lanes(geometry), np.int32(geometry.lanes))
     bus = geometry.channel_of(dimm) * geometry.subchannels + lane % geometry.subchannels
-    rank = geometry.host_rank(dimm, lane)
+    rank = geometry.host_rank(dimm, lane) * geometry.device.ranks
     return Access(
         standard=device.standard,
         tables=lower(device),

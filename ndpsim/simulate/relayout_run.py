@@ -199,9 +199,8 @@ def make_wave(transfers: Sequence[Transfer]) -> Wave:
             found[names] = Pieces(*moves(source, target))
         pieces.append(found[names])
     places = np.arange(max(max(layout.end for layout in transfer) for transfer in transfers))
-    bankgroup, bank, row, column = transfers[0].source.parts[0].interleaving.coordinates(places)
-    none = np.zeros_like(row)
-    word = state.pack_place(none, bankgroup, bank, row, none)
+    rank, bankgroup, bank, row, column = transfers[0].source.parts[0].interleaving.coordinates(places)
+    word = state.pack_place(rank, bankgroup, bank, row, np.zeros_like(row))
     bits = sum(sum(transfer.source.weights.matrix_bits()) for transfer in transfers)
     return Wave(bits, reads, writes, first_read, first_write, pieces, word, column.astype(np.int32))
 

@@ -53,6 +53,11 @@ class Device:
         return self.organisation.stacks
 
     @property
+    def groups_per_stack(self) -> int:
+        """Bank groups in a stack of a rank."""
+        return self.organisation.bankgroups
+
+    @property
     def banks_per_group(self) -> int:
         """Banks in a bank group."""
         return self.organisation.banks_per_group
@@ -129,9 +134,24 @@ class Device:
         return {**self.timings, "tCK_ps": plain_number(self.timing_clock_ps)}
 
     @property
+    def data_buses(self) -> int:
+        """Data buses of the channel: one, or one for each of its ranks."""
+        return self.ranks if self.standard.own_data_buses else 1
+
+    @property
+    def data_pins(self) -> int:
+        """Data pins of the channel, on all its data buses."""
+        return self.data_buses * self.standard.channel_bits
+
+    @property
+    def open_bursts(self) -> int:
+        """Bursts in the rows that are read together: of each rank one of every bank group of a stack."""
+        return self.ranks * self.groups_per_stack * self.bursts_per_row
+
+    @property
     def peak_gbps(self) -> float:
         """What the data buses carry at their limit, in GB/s (1e9 bytes a second)."""
-        moved = self.burst_bytes * (self.ranks if self.standard.own_data_buses else 1)
+        moved = self.data_buses * self.burst_bytes
         return float(Fraction(moved, self.burst_clocks) / self.clock_ps * 1000)
 
     def __repr__(self) -> str:

@@ -66,9 +66,18 @@ class Definition:
         Raises:
             InputError: the keys of a group have different numbers of values.
         """
-        choices = [self._together(group) for group in self._groups()]
-        points = [dict(itertools.chain.from_iterable(choice)) for choice in itertools.product(*choices)]
+        points = [
+            dict(itertools.chain.from_iterable(choice)) for choice in itertools.product(*self.choices())
+        ]
         return [{key: point[key] for key in self.varied} for point in points]
+
+    def choices(self) -> list[list[list[tuple[str, Any]]]]:
+        """Of each varied key, or group of keys, what it may be: pairs of key and value that go together.
+
+        Raises:
+            InputError: the keys of a group have different numbers of values.
+        """
+        return [self._together(group) for group in self._groups()]
 
     def _groups(self) -> list[tuple[str, ...]]:
         """The varied keys, each in the group that it belongs to, which may be its own."""

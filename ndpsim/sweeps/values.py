@@ -45,11 +45,7 @@ def values_of(command: SweptCommand, key: str, given: Any) -> tuple[Any, ...]:
         parts = [given]
     if not parts:
         raise InputError("has no values", key=key)
-    values = [one_value(command, key, part) for part in parts]
-    for number, value in enumerate(values):
-        if value in values[:number] and type(value) is type(values[values.index(value)]):
-            raise InputError(f"has the value {shown(value)} twice", key=key)
-    return tuple(values)
+    return tuple(one_value(command, key, part) for part in parts)
 
 
 def _spread(part: str, key: str, whole: bool) -> list[Any]:
@@ -172,8 +168,21 @@ def checked(command: SweptCommand, definition: Definition) -> Definition:
     _check_groups(definition.zipped, varied)
     published = tuple(replace(one, where=_where(command, varied, one.where)) for one in definition.published)
     taken = replace(definition, fixed=fixed, varied=varied, baseline=baseline, published=published)
-    taken.points()
+    for choices in taken.choices():
+        _check_different(choices)
     return taken
+
+
+def _check_different(choices: Sequence[Sequence[tuple[str, Any]]]) -> None:
+    """Make sure that a key, or keys that are taken together, have no values twice."""
+    seen = set()
+    for choice in choices:
+        values = tuple((type(value), str(value)) for _, value in choice)
+        if values in seen:
+            together = ", ".join(shown(value) for _, value in choice)
+            problem = f"has the value {together} twice" if len(choice) == 1 else f"{together} come twice"
+            raise InputError(problem, key=choice[0][0])
+        seen.add(values)
 
 
 def _check_groups(groups: Sequence[Sequence[str]], varied: Mapping[str, tuple[Any, ...]]) -> None:

@@ -120,20 +120,25 @@ def _first_lane(layout: Layout) -> tuple[int, int, NDArray[np.int64]]:
 def _first_row(layout: Layout, matrix: NDArray[np.int64], which: int) -> int:
     """The first row, of any bank, that a matrix has in a lane; 0: it has none."""
     found = np.flatnonzero(matrix == which)[:1]
-    rows = layout.parts[0].interleaving.coordinates(found)[2]
+    rows = layout.parts[0].interleaving.coordinates(found)[3]
     return int(rows[0]) if len(rows) else 0
 
 
 def _rows(axes: Axes, layout: Layout, matrix: NDArray[np.int64], first: int, words: str) -> None:
     """The bursts of some rows of every bank, coloured by matrix, in the order in which they fill."""
     device, rows = layout.geometry.device, range(first, first + _ROWS)
-    row, bank, bankgroup, column = np.ix_(
-        rows, range(device.banks_per_group), range(device.bankgroups), range(device.bursts_per_row)
+    row, bank, rank, bankgroup, column = np.ix_(
+        rows,
+        range(device.banks_per_group),
+        range(device.ranks),
+        range(device.bankgroups),
+        range(device.bursts_per_row),
     )
-    place = layout.parts[0].interleaving.place(bankgroup, bank, row, column)
+    place = layout.parts[0].interleaving.place(rank, bankgroup, bank, row, column)
     held = np.where(place < len(matrix), matrix[np.minimum(place, len(matrix) - 1)], -1)
     banks = len(rows) * device.banks_per_group
-    lines = banks * device.bankgroups
+    groups = device.ranks * device.bankgroups
+    lines = banks * groups
     axes.imshow(
         held.reshape(lines, device.bursts_per_row),
         cmap=ListedColormap([COLOURS[name] for name in ("empty", *MATRICES)]),
@@ -145,8 +150,8 @@ def _rows(axes: Axes, layout: Layout, matrix: NDArray[np.int64], first: int, wor
     )
     thin = float(axes.spines["left"].get_linewidth())
     for edge in range(1, lines):
-        axes.axhline(edge, color="white", linewidth=2 * thin if edge % device.bankgroups == 0 else 0.3 * thin)
+        axes.axhline(edge, color="white", linewidth=2 * thin if edge % groups == 0 else 0.3 * thin)
     names = [f"row {row} bank {bank}" for row in rows for bank in range(device.banks_per_group)]
-    axes.set_yticks((np.arange(banks) + 0.5) * device.bankgroups, names)
+    axes.set_yticks((np.arange(banks) + 0.5) * groups, names)
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel(f"{words}; burst in the row; {device.bankgroups} lines a bank, its bank groups")
+    axes.set_xlabel(f"{words}; burst in the row; {groups} lines a bank, its bank groups")

@@ -1,0 +1,178 @@
+"""Machines whose units stand behind LPDDR5, LPDDR5X, HBM3 and GDDR6: what pins carry bounds what they read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ndpsim
+from ndpsim.audit import check, check_lanes
+from ndpsim.config import Hardware, load_hardware
+from ndpsim.dram.state import ControllerOptions
+from ndpsim.errors import InputError
+from ndpsim.orchestrator.costs import Costs
+from ndpsim.report.traces import all_lanes
+from ndpsim.simulate import (
+    Memory,
+    run_requests,
+    simulate_contention,
+    simulate_expert,
+    simulate_host_read,
+    simulate_relayout,
+)
+from ndpsim.traces import Requests
+from small_moe import moe
+
+# Data pins of a channel, and bits that each carries in a ns (JESD209-5, JESD238, JESD250).
+PINS = {"LPDDR5": (16, 6.4), "LPDDR5X": (16, 8.533), "HBM3": (64, 6.4), "GDDR6": (16, 14.0)}
+PRESETS = {
+    "LPDDR5": ("LPDDR5_8Gb_x16", "LPDDR5_6400"),
+    "LPDDR5X": ("LPDDR5X_16Gb_x16", "LPDDR5X_8533"),
+    "HBM3": ("HBM3_8Gb_8hi", "HBM3_6400Mbps"),
+    "GDDR6": ("GDDR6_8Gb_x16", "GDDR6_14000_1350mV_double"),
+}
+OTHERS = ("LPDDR5", "LPDDR5X", "HBM3")  # whose controllers issue otherwise than one command a clock
+EXPERT = ndpsim.Expert(1024, 256)
+
+each_memory = pytest.mark.parametrize("memory", PINS)
+
+
+def sets_of(memory: str, *more: str, count: int = 2) -> list[str]:
+    org, timing = PRESETS[memory]
+    names = [f"dram.standard={memory}", f"dram.org={org}", f"dram.timing={timing}", "dram.overrides={}"]
+    return [*names, "dimm.ranks=1", "dimm.subchannels=4", f"dimm.count={count}", *more]
+
+
+def machine(memory: str, *more: str, name: str = "edge") -> Hardware:
+    """Units behind four channels of a memory each, one on each of the host's two channels."""
+    return load_hardware(name, sets_of(memory, *more))
+
+
+@each_memory
+def test_peaks_are_what_pins_carry(memory):
+    hardware, (pins, gbit_s) = machine(memory), PINS[memory]
+    derived = hardware.to_dict()["derived"]
+    assert derived["data_pins"] == 4 * pins
+    assert hardware.dimm_peak_gbps == pytest.approx(4 * pins * gbit_s / 8)
+    assert hardware.dimm_host_gbps == hardware.dimm_peak_gbps  # there are no ranks to turn to
+
+
+@pytest.mark.parametrize("refresh", ["all-bank", "per-bank", "none"])
+@each_memory
+def test_lanes_issue_legal_commands_alike_on_both_controllers_and_read_no_more_than_pins_carry(
+    memory, refresh
+):
+    if (memory, refresh) == ("GDDR6", "per-bank"):
+        pytest.skip("GDDR6 has none")
+    hardware = machine(memory, f"dram.refresh={refresh}", "ndp.gemv.multipliers=4096")
+    result = simulate_expert(hardware, EXPERT, 1, record_commands=True, exact_check=True)
+    pins, gbit_s = PINS[memory]
+    assert 0.6 < result.weight_bytes / result.time_ns / (4 * pins * gbit_s / 8) < 1
+    device = hardware.lane_device()
+    for trace in result.command_traces:
+        assert check(trace, device, refresh).ok
+        assert len(set(trace.rank.tolist())) == device.ranks
+    together = all_lanes(result.command_traces, device.ranks)
+    report = check_lanes(together, device, len(result.command_traces), refresh)
+    assert (report.ok, report.commands) == (True, sum(map(len, result.command_traces)))
+    # A lane that is told as another's commands is found out.
+    together.rank[0] += device.ranks
+    assert not check_lanes(together, device, len(result.command_traces), refresh).ok
+
+
+@each_memory
+def test_tokens_bits_and_slices_agree_on_both_controllers(memory):
+    hardware = machine(memory)
+    for tokens, bits, layout in ((1, 4, "localized"), (9, 16, "localized"), (3, 8, "sharded:2")):
+        simulate_expert(hardware, EXPERT, tokens, layout, bits, exact_check=True)
+    simulate_expert(hardware, EXPERT, (2, 1, 5), exact_check=True)
+
+
+def test_both_pseudochannels_of_a_lane_read_half_of_it():
+    result = simulate_expert(machine("HBM3"), EXPERT, 1, record_commands=True)
+    for trace in result.command_traces:
+        reads = trace.numbered(["RD"]) >= 0
+        assert np.bincount(trace.rank[reads]).tolist() == [result.weight_bursts // 8] * 2
+
+
+@pytest.mark.parametrize("layout", ["localized", "striped"])
+@each_memory
+def test_the_host_reads_an_expert_over_the_same_pins(memory, layout):
+    hardware, (pins, gbit_s) = machine(memory), PINS[memory]
+    result = simulate_host_read(hardware, EXPERT, layout, record_commands=True, exact_check=True)
+    assert result.channels == (2 if layout == "striped" else 1)
+    assert 0.6 < result.bandwidth_gbps / (result.channels * 4 * pins * gbit_s / 8) < 1
+    for trace in result.command_traces:
+        assert check(trace, hardware.bus_device(1)).ok
+
+
+@each_memory
+def test_policies_run_on_it(memory):
+    result = moe("monde", "klotski", "edge", hw="trimoe", sets=sets_of(memory, "link=null", count=8))
+    assert all(run.time_ns > 0 for run in result.runs)
+    assert any(run.pairs_by_engine["ndp"] > 0 for run in result.runs)
+
+
+@pytest.mark.parametrize("memory", OTHERS)
+def test_units_beside_the_host_lose_the_share_it_reads_where_both_are_not_simulated_together(memory):
+    costs = Costs(machine(memory), EXPERT, cache=False)
+    table = costs.contention()
+    assert table.host_gbps.tolist() == [0, costs.host_read(1).gbps_per_channel]
+    assert table.ndp_rate.tolist() == [[1, 0]]
+    with pytest.raises(InputError, match="arbitration: slice is for ranks that host and NDP share in simul"):
+        Costs(machine(memory), EXPERT, arbitration="slice", cache=False).contention()
+
+
+def refusal(call: Any, *given: Any, **named: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        call(*given, **named)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("memory", OTHERS)
+def test_what_is_not_simulated_is_refused_in_a_line(memory):
+    hardware = machine(memory)
+    controller = hardware.lane_device().standard.controller
+    shared = f"dram.standard: not supported: ranks or command buses that are shared, under {controller}"
+    assert refusal(simulate_contention, hardware, EXPERT).endswith(shared)
+    moved = f"not supported: a relayout under the controller {controller}"
+    assert moved in refusal(simulate_relayout, machine(memory, "dimm.count=8", name="trimoe"), EXPERT)
+
+
+@pytest.mark.parametrize("memory", ["HBM3", "GDDR6"])
+def test_a_channel_without_ranks_ends_at_one_package(memory):
+    ranks = refusal(machine, memory, "dimm.ranks=2")
+    assert ranks == f"--set: dimm.ranks: 2 is not 1: a channel of {memory} has no ranks"
+    count = refusal(machine, memory, "dimm.count=3")
+    assert count.startswith("--set: dimm.count: 3 is more than the 2 of host.channels: a channel of")
+    load_hardware("edge", sets_of("LPDDR5", "dimm.ranks=2", "dimm.count=4"))  # which has ranks
+
+
+def test_host_and_units_share_gddr6_command_by_command():
+    result = simulate_contention(machine("GDDR6"), EXPERT, 4, host_gbps=20, record_commands=True)
+    assert result.ndp_slowdown > 1
+    assert all(check(trace, machine("GDDR6").lane_device()).ok for trace in result.command_traces)
+
+
+def test_a_hardware_file_chooses_rules_and_data_clock():
+    at = ["dram.rules=reference", "dram.wck=always-on"]
+    memory = Memory.of_hardware(machine("LPDDR5", *at))
+    named = Memory.named(
+        "LPDDR5",
+        *PRESETS["LPDDR5"],
+        channels=8,
+        rules="reference",
+        options=ControllerOptions(wck="always-on"),
+    )
+    assert memory.to_dict() == named.to_dict()
+    requests = Requests(np.arange(40, dtype=np.int64) * 4096, np.zeros(40, dtype=np.int8))
+    assert "CAS_RD" in run_requests(requests, Memory.of_hardware(machine("LPDDR5"))).commands
+    assert "CAS_RD" not in run_requests(requests, memory).commands
+    result = simulate_expert(machine("LPDDR5", "dram.wck=always-on"), EXPERT, 1)
+    assert "CAS_RD" not in result.commands
+    assert "CAS_RD" in simulate_expert(machine("LPDDR5"), EXPERT, 1).commands
+    with pytest.raises(InputError, match="dram.rules: unknown value 'jedec'"):
+        machine("LPDDR5", "dram.rules=jedec")
