@@ -154,7 +154,7 @@ class MultiplierUnit(ABC):
         """Energy of a product with a weight of `bits` bits, as a share of one at native bits."""
 
     def agrees_with_twin(self, interleaving: Interleaving, tokens: int) -> bool:
-        """Whether the unit's timing, where it is simulated itself, is that of a readable simulation."""
+        """Whether the unit's timing is that of a readable simulation of it, where there is one."""
         return True
 
 
