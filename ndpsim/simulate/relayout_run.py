@@ -23,8 +23,7 @@ from ndpsim.layout import Layout, moves
 from ndpsim.link import Network
 from ndpsim.link.engine_state import Engine, Flows, make_engine
 from ndpsim.link.events import FAR
-from ndpsim.link.fabric import Fabric, check_ticks, make_fabric, make_packets
-from ndpsim.link.packets import most_waiting
+from ndpsim.link.fabric import Fabric, check_ticks, make_fabric, make_packets, most_waiting
 from ndpsim.link.packing import Packed, Pieces, number_by_node, pack_pieces
 from ndpsim.link.requests import Bursts, DimmLanes, Requests, bits_by_stage, make_requests
 from ndpsim.simulate.lane import decode_commands
