@@ -132,7 +132,7 @@ def test_too_few_ports_say_how_many_are_needed():
 
 def test_an_unknown_topology_is_named_with_the_nearest():
     with pytest.raises(InputError, match="did you mean 'ring'"):
-        make_network("rings", 16, 2, 25, 10)
+        load_hardware("trimoe", ["link.topology=rings"])
 
 
 def test_rates_with_too_many_digits_are_an_error():

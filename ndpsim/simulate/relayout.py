@@ -41,7 +41,7 @@ from ndpsim.simulate.relayout_result import (
     relayout_energy,
     relayout_result,
 )
-from ndpsim.simulate.relayout_run import Access, Run, Wave, make_wave, run_relayout
+from ndpsim.simulate.relayout_run import Access, Run, Transfer, run_relayout
 from ndpsim.simulate.relayout_waves import choose_waves
 from ndpsim.simulate.weights import describe_weights, named_weights
 
@@ -54,28 +54,24 @@ MAX_EXPERTS = 64
 
 
 def _simulate(
+    transfers: Sequence[Transfer],
+    at_once: int,
     access: Access,
-    waves: Sequence[Wave],
     by_host: Access | None,
-    host_waves: Sequence[Wave],
     record: bool,
     progress: Progress,
 ) -> tuple[list[Run], list[Run]]:
     """Runs by the units, and by the host where it is asked for: each in a thread, as they share nothing."""
     stop = Event()
 
-    def host_runs() -> list[Run]:
-        return (
-            [run_relayout(by_host, wave, False, lambda share: None, stop) for wave in host_waves]
-            if by_host
-            else []
-        )
+    def runs(of: Access, record: bool, progress: Progress) -> list[Run]:
+        waves = choose_waves(of, transfers, at_once)
+        return [run_relayout(of, [transfers[n] for n in wave], record, progress, stop) for wave in waves]
 
     with ThreadPoolExecutor(1) as pool:
-        host = pool.submit(host_runs)
+        host = pool.submit(runs, by_host, False, lambda share: None) if by_host else None
         try:
-            runs = [run_relayout(access, wave, record, progress, stop) for wave in waves]
-            return runs, host.result()
+            return runs(access, record, progress), host.result() if host else []
         finally:
             stop.set()  # or what an error or Ctrl-C ends here would be waited for
 
@@ -166,13 +162,8 @@ def simulate_relayout(
     at_once = hardware.relayout.concurrent_experts
     ensure_transfers_fit(transfers[:at_once], record_commands)
     by_host = access_by_host(hardware, geometry) if host and transfers else None
-    chosen = choose_waves(access, transfers, at_once)
-    host_chosen = choose_waves(by_host, transfers, at_once) if by_host else []
     with hardware.errors_at_origins():
-        waves, host_waves = (
-            [make_wave([transfers[expert] for expert in wave]) for wave in of] for of in (chosen, host_chosen)
-        )
-        runs, host_runs = _simulate(access, waves, by_host, host_waves, record_commands, progress)
+        runs, host_runs = _simulate(transfers, at_once, access, by_host, record_commands, progress)
     config = {
         "hardware": hardware.to_dict(),
         **describe_weights(weights, model_name),

@@ -75,7 +75,7 @@ def engine_energy(
     }
     if bytes_over[1]:
         power = dram_power(hardware.lane_device(), hardware.power_changes)
-        spent["host"] = power.io_nj(round(bytes_over[1] / access.burst_bytes))
+        spent["host"] = power.io_nj(round(bytes_over[1] / access.device.burst_bytes))
     return spent
 
 
@@ -89,6 +89,12 @@ def relayout_energy(hardware: Hardware, access: Access, runs: Sequence[Run]) -> 
     return _dram(dram_power(hardware.lane_device(), hardware.power_changes), access, runs, others)
 
 
+def _commands(access: Access, runs: Sequence[Run]) -> dict[str, int]:
+    """Commands of all runs by name."""
+    issued = sum((run.issued for run in runs), np.zeros(len(access.tables.commands), dtype=np.int64))
+    return name_commands(issued, access.device.standard)
+
+
 def host_move(hardware: Hardware, access: Access, runs: Sequence[Run]) -> HostMove:
     """The runs of a host."""
     clock_ns = access.timebase.to_ns(access.timebase.ticks[0])
@@ -99,7 +105,7 @@ def host_move(hardware: Hardware, access: Access, runs: Sequence[Run]) -> HostMo
         bandwidth_gbps=sum(run.bits.written for run in runs) / 8 / time_ns,
         bus_busy=bound_ns / time_ns,
         bound_ns=bound_ns,
-        commands=name_commands(np.sum([run.issued for run in runs], axis=0), access.standard),
+        commands=_commands(access, runs),
         energy_nj=_dram(dram_power(hardware.lane_device(), hardware.power_changes), access, runs, {})[0],
     )
 
@@ -135,7 +141,7 @@ def _curve(access: Access, ticks: Sequence[Ints], clocks: Sequence[int], edges: 
     for tick, clock in zip(ticks, clocks, strict=True):
         counts_between(tick, (edges - clock) * dram_ticks, counts)
     widths_ns = np.diff(edges) * access.timebase.to_ns(dram_ticks)
-    return tuple((counts * access.burst_bytes / widths_ns).tolist())
+    return tuple((counts * access.device.burst_bytes / widths_ns).tolist())
 
 
 def _stretches(
@@ -199,7 +205,7 @@ def relayout_result(
         bounds_ns=bounds,
         bottleneck=_bottleneck(access, runs, bounds),
         transit_bytes=max((int(run.most_waiting.max()) for run in runs), default=0),
-        commands=name_commands(np.sum([run.issued for run in runs], axis=0), access.standard) if runs else {},
+        commands=_commands(access, runs),
         host=host,
         host_speedup=host.time_ns / time_ns if host else None,
         other_dimms=other_dimms,
