@@ -219,7 +219,7 @@ class Channel:
         """
         unit = self.machine.unit
         placed, end = _placed_on_lanes(self.machine, weights, self.first_free_place[dimm])
-        tiles = unit.tile(tokens, weights.hidden, weights.intermediate).tokens
+        tiles = unit.tile(tokens, weights.hidden, weights.intermediate)
         self.first_free_place[dimm] = end
         reads = shared.JobReads(
             sources=[stream.source for stream in placed.streams],

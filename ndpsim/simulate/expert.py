@@ -168,7 +168,7 @@ def simulate_expert(
     with hardware.errors_at_origins():
         machine = lower_machine(hardware)
         expert = place_on_dimms(machine, layout, weights)
-        tilings = [machine.unit.tile(each, weights.hidden, expert.slice).tokens for each in of_jobs]
+        tilings = [machine.unit.tile(each, weights.hidden, expert.slice) for each in of_jobs]
     jobs = [(tiles, machine.release_tick(ns)) for tiles, ns in zip(tilings, released, strict=True)]
     _check_room(machine, expert, len(jobs))
     if record_commands:
