@@ -142,8 +142,27 @@ def access_by_host(hardware: Hardware, geometry: Geometry) -> Access:
     )
 
 
-def first_dimms(dimms: Sequence[int] | None, layout: str, experts: int, count: int, end: str) -> list[int]:
-    """The first DIMM of each expert: as given, or spread evenly."""
+def first_dimms(
+    source: str,
+    target: str,
+    source_dimms: Sequence[int] | None,
+    target_dimms: Sequence[int] | None,
+    experts: int,
+    count: int,
+) -> tuple[list[int], list[int]]:
+    """The first of so many DIMMs of each expert in two layouts: as given, or spread evenly.
+
+    From a layout to the same one each expert goes to the next DIMM (or DIMMs).
+    """
+    first = _first_dimms(source_dimms, source, experts, count, "source")
+    second = _first_dimms(target_dimms, target, experts, count, "target")
+    if target_dimms is None and source == target != "striped":
+        width = max(parse_layout(target)[1], 1)
+        second = [(dimm + width) % (count // width * width) for dimm in first]
+    return first, second
+
+
+def _first_dimms(dimms: Sequence[int] | None, layout: str, experts: int, count: int, end: str) -> list[int]:
     try:
         kind, slices = parse_layout(layout)
     except InputError as error:

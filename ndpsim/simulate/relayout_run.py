@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from threading import Event
@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.arguments import Progress
 from ndpsim.dimm.arbitrations import make_arbitration
 from ndpsim.dimm.engines import make_dimms
 from ndpsim.dimm.relayout import LAST_SERVED, UNSERVED, Relayout
@@ -43,7 +44,6 @@ __all__ = [
 
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
-Progress = Callable[[float], None]
 
 _CLOCKS = 1 << 17  # between two reports of progress
 

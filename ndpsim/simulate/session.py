@@ -34,10 +34,9 @@ from ndpsim.simulate.host_traffic import HostTraffic, host_round
 from ndpsim.simulate.lane import Ints, name_commands
 from ndpsim.simulate.latencies import read_latencies
 from ndpsim.simulate.machine import lower_machine
-from ndpsim.simulate.power import Energy, unit_work
+from ndpsim.simulate.power import Energy, engine_energy, unit_work
 from ndpsim.simulate.program import FIRST_CLOCK, LAST_START, Job
 from ndpsim.simulate.relayout_plan import access_by_units, ensure_transfers_fit, first_dimms, plan_transfers
-from ndpsim.simulate.relayout_result import engine_energy
 from ndpsim.simulate.relayout_run import Wave, last_data
 from ndpsim.simulate.weights import named_weights
 
@@ -247,8 +246,7 @@ class Session:
             raise InputError("another relayout is under way; run until it is done", key="relayout")
         experts = whole_number(experts, "experts", 1, hardware.relayout.concurrent_experts)
         weights, _ = named_weights(model, bits)
-        first = first_dimms(source_dimms, source, experts, geometry.dimms, "source")
-        second = first_dimms(target_dimms, target, experts, geometry.dimms, "target")
+        first, second = first_dimms(source, target, source_dimms, target_dimms, experts, geometry.dimms)
         own, used = geometry.dimms_of(0), [0] * geometry.dimms
         for dimm, place in zip(own, run.first_free_place, strict=False):
             used[dimm] = place
@@ -412,7 +410,9 @@ def _of_relayouts(run: Channel, hardware: Hardware) -> dict[str, float | None]:
         return {}
     bits_read = sum(bits_by_stage(wave.engine).read for wave in run.waves)
     busy = np.sum([wave.engine.packets.busy for wave in run.waves], axis=0)
-    return engine_energy(hardware, run.waves[0].access, busy, bits_read, run.clock_ns(run.dimms.clock))
+    access = run.waves[0].access
+    time_ns = run.clock_ns(run.dimms.clock)
+    return engine_energy(hardware, access.network, access.timebase, busy, bits_read, time_ns)
 
 
 def simulate_dimm(
