@@ -200,25 +200,6 @@ def _dimm(value: Any, name: str, count: int) -> int:
         raise InputError(f"{shown(value)} is not a DIMM, 0 to {count - 1}", key=name) from None
 
 
-class _Memory:
-    """What of the machine's lanes is taken."""
-
-    def __init__(self, geometry: Geometry, weights: ExpertWeights, used: list[int]) -> None:
-        self.geometry, self.weights, self.used = geometry, weights, used
-
-    def place(self, layout: str, dimm: int, end: str) -> Layout:
-        """An expert behind those that are there; `end`: which of the two layouts it is, for the message."""
-        try:
-            where = make_layout(layout, self.geometry, self.weights, dimm)
-        except InputError as error:
-            raise InputError(error.problem, key=end if error.key == "layout" else error.key) from None
-        base = max(self.used[of] for of in where.dimms)
-        placed = make_layout(layout, self.geometry, self.weights, dimm, base) if base else where
-        for of in placed.dimms:
-            self.used[of] = placed.end
-        return placed
-
-
 def plan_transfers(
     geometry: Geometry,
     weights: ExpertWeights,
@@ -234,11 +215,24 @@ def plan_transfers(
         source, target: a layout, and the first DIMM of each expert.
         used: by DIMM, the places of its lanes that are taken; those of the experts join them.
     """
-    memory = _Memory(geometry, weights, [0] * geometry.dimms if used is None else used)
+    taken = [0] * geometry.dimms if used is None else used
+
+    def place(layout: str, dimm: int, end: str) -> Layout:
+        """An expert behind those that are there; `end`: which of the two layouts it is, for the message."""
+        try:
+            where = make_layout(layout, geometry, weights, dimm)
+        except InputError as error:
+            raise InputError(error.problem, key=end if error.key == "layout" else error.key) from None
+        base = max(taken[of] for of in where.dimms)
+        placed = make_layout(layout, geometry, weights, dimm, base) if base else where
+        for of in placed.dimms:
+            taken[of] = placed.end
+        return placed
+
     ends = sorted(zip(source[1], target[1], strict=True))
     away = [pair for pair in ends if source[0] != target[0] or pair[0] != pair[1]]
-    sources = [memory.place(source[0], first, "source") for first, _ in away]
-    targets = [memory.place(target[0], second, "target") for _, second in away]
+    sources = [place(source[0], first, "source") for first, _ in away]
+    targets = [place(target[0], second, "target") for _, second in away]
     return [Transfer(*pair) for pair in zip(sources, targets, strict=True)]
 
 
