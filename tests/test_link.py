@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from ndpsim.config import load_hardware
 from ndpsim.errors import InputError
-from ndpsim.link import Bridge, link_ticks, make_network, ports_needed, simulate_packets
+from ndpsim.link import Bridge, link_ticks, make_network, ports_needed
+from packets_alone import simulate_packets
 from readable_sending import step_packets
 
 HOST = Bridge(group_dimms=2, channels=2, gbps=4, latency_ns=5)
@@ -131,7 +132,7 @@ def test_too_few_ports_say_how_many_are_needed():
 
 def test_an_unknown_topology_is_named_with_the_nearest():
     with pytest.raises(InputError, match="did you mean 'ring'"):
-        make_network("rings", 16, 2, 25, 10)
+        load_hardware("trimoe", ["link.topology=rings"])
 
 
 def test_rates_with_too_many_digits_are_an_error():

@@ -176,14 +176,13 @@ def test_tiles_are_even_fit_and_are_the_fewest(tokens, hidden, intermediate, buf
         with pytest.raises(InputError, match="one token needs"):
             unit.tile(tokens, hidden, intermediate)
         return
-    tiling = unit.tile(tokens, hidden, intermediate)
-    assert (tiling.bytes_per_token, tiling.buffer_bytes) == (token_bytes, buffer_bytes)
-    assert sum(tiling.tokens) == tokens
-    assert max(tiling.tokens) - min(tiling.tokens) <= 1
-    assert min(tiling.tokens) >= 1
-    assert max(tiling.tokens) * token_bytes <= buffer_bytes
+    tiles = unit.tile(tokens, hidden, intermediate)
+    assert sum(tiles) == tokens
+    assert max(tiles) - min(tiles) <= 1
+    assert min(tiles) >= 1
+    assert max(tiles) * token_bytes <= buffer_bytes
     # One tile fewer could not hold them all.
-    assert (len(tiling.tokens) - 1) * (buffer_bytes // token_bytes) < tokens
+    assert (len(tiles) - 1) * (buffer_bytes // token_bytes) < tokens
 
 
 @pytest.mark.parametrize(
@@ -198,7 +197,7 @@ def test_tiles_are_even_fit_and_are_the_fewest(tokens, hidden, intermediate, buf
     ],
 )
 def test_hand_worked_tiles(tokens, hidden, intermediate, tiles):
-    assert gemv().tile(tokens, hidden, intermediate).tokens == tiles
+    assert gemv().tile(tokens, hidden, intermediate) == tiles
 
 
 def test_a_token_that_does_not_fit_is_named_by_bytes():
@@ -206,7 +205,7 @@ def test_a_token_that_does_not_fit_is_named_by_bytes():
         gemv().tile(1, 1 << 20, 1)
     assert str(caught.value) == (
         "ndp.gemv.buffer_kib: not supported: one token needs 2097154 bytes of activations, "
-        "the GEMV unit's buffer holds 262144"
+        "the buffer holds 262144"
     )
 
 

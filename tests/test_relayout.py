@@ -27,8 +27,8 @@ from ndpsim.report.traces import all_lanes
 from ndpsim.simulate import relayout_plan, relayout_run
 from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.relayout_plan import access_by_host
-from ndpsim.simulate.relayout_run import Access, Job, Transfer, make_wave, run_relayout
-from ndpsim.spec import lower, resolve
+from ndpsim.simulate.relayout_run import Access, Job, Transfer, run_relayout
+from ndpsim.spec import resolve
 from ndpsim.spec.standard import READ as RD
 from ndpsim.spec.standard import WRITE as WR
 from readable_sending import step_packets
@@ -66,13 +66,10 @@ def jobs(draw):
     by_units = draw(st.booleans())  # or by a host, on a bus of a rank for each lane
     device = DEVICE if by_units else resolve(*PRESET, dimms * lanes, OVERRIDES)
     access = Access(
-        standard=DEVICE.standard,
-        tables=lower(device),
+        device=device,
         policy=state.make_policy(
             state.ControllerOptions(write_buffer=8, read_buffer=draw(st.sampled_from([4, 16])))
         ),
-        burst_bytes=64,
-        write_latency=DEVICE.timings["nCWL"] + DEVICE.timings["nBL"],
         lanes=lanes if by_units else 1,
         network=network if by_units else make_network("chain", 1, 0, 1.0, 0.0),
         slots=draw(st.sampled_from([4, 16, 64])),
@@ -98,11 +95,10 @@ class ReadableJob(Job):
 @given(jobs())
 def test_fast_and_readable_controllers_do_the_same_around_the_engine(work):
     access, transfers = work
-    wave = make_wave(transfers)
     job, recorded, readable = (
-        Job(access, wave, False),
-        Job(access, wave, True),
-        ReadableJob(access, wave, True),
+        Job(access, transfers, False),
+        Job(access, transfers, True),
+        ReadableJob(access, transfers, True),
     )
     readable.run(lambda share: None, Event())
     for fast in (job, recorded):
@@ -123,7 +119,7 @@ def test_long_read_queues_of_lanes_alone_are_run_by_the_fast_controller():
     hardware = load_hardware("trimoe", ("dimm.count=4", "host.channels=2", "dram.read_buffer=60"))
     geometry, weights = geometry_of(hardware), ExpertWeights(64, 8, ExpertFormat.of(16))
     pair = [make_layout(name, geometry, weights) for name in ("localized", "striped")]
-    job = Job(relayout_plan.access_by_units(hardware, geometry), make_wave([Transfer(*pair)]), False)
+    job = Job(relayout_plan.access_by_units(hardware, geometry), [Transfer(*pair)], False)
     assert isinstance(job.dimms, FastDimms)
 
 
@@ -141,7 +137,7 @@ def column_clocks(job, traces):
         for clock, command, rank, bankgroup, bank, row, column in columns.T.tolist():
             if command in (RD, WR):
                 issued[lane, rank, bankgroup, bank, row, column, command] = clock
-    requests, reads = job.requests, len(job.engine.unsent)
+    requests, reads = job.requests, len(job.engine.packed.unsent)
     return [
         issued[
             lane, word >> 17 & 255, word >> 9 & 255, word >> 1 & 255, word >> 25, column, (RD, WR)[n >= reads]
@@ -155,14 +151,14 @@ def column_clocks(job, traces):
 def test_what_happened_follows_the_rules_of_the_engine(work):
     """From the commands of the lanes and when places were free, all else is worked out once more."""
     access, transfers = work
-    job = Job(access, make_wave(transfers), record=True)
+    job = Job(access, transfers, record=True)
     job.run(lambda share: None, Event())
     engine, traces = job.engine, job.outcome().traces
     dram, unit = access.timebase.ticks[:2]
-    clocks, reads, packets = column_clocks(job, traces), len(engine.unsent), len(engine.packets.flow)
-    pieces = [range(*engine.packet_first[n : n + 2].tolist()) for n in range(packets)]
-    packet_reads = [{int(engine.piece_read[piece]) for piece in of} for of in pieces]
-    packet_writes = [{int(engine.piece_write[piece]) for piece in of} for of in pieces]
+    clocks, reads, packets = column_clocks(job, traces), len(engine.packed.unsent), len(engine.packets.flow)
+    pieces = [range(*engine.packed.packet_first[n : n + 2].tolist()) for n in range(packets)]
+    packet_reads = [{int(engine.packed.piece_read[piece]) for piece in of} for of in pieces]
+    packet_writes = [{int(engine.packed.piece_write[piece]) for piece in of} for of in pieces]
     flow, place_free = engine.packets.flow.tolist(), engine.place_free.tolist()
     sent, arrived = engine.packets.sent.tolist(), engine.packets.arrived.tolist()
     offered_at = engine.offered_at.tolist()
@@ -191,7 +187,7 @@ def test_what_happened_follows_the_rules_of_the_engine(work):
     # A write is offered when the last packet with a piece of it has arrived; its place is free when its lane
     # has taken it, after that and before its WR. A packet that completes no write frees its own at once.
     completes = dict.fromkeys(range(packets), ())
-    for write in range(len(engine.missing)):
+    for write in range(len(engine.packed.missing)):
         brought = [n for n in range(packets) if write in packet_writes[n]]
         assert offered_at[reads + write] == clock_at(max(arrived[n] for n in brought), job)
         by = int(engine.completed_by[write])
@@ -207,7 +203,7 @@ def test_what_happened_follows_the_rules_of_the_engine(work):
             assert place_free[packet] == arrived[packet]
     # The reads of a node are offered in their order, as slots become free.
     for node in range(access.network.dimms):
-        first, end = (int(engine.node_read[node + n]) for n in range(2))
+        first, end = (int(engine.packed.node_read[node + n]) for n in range(2))
         left = dict.fromkeys(range(first, end), 0)
         for packet in range(packets):
             for read in packet_reads[packet] & left.keys():
@@ -239,7 +235,7 @@ def test_a_relayout_that_is_told_to_stop_does():
     stop = Event()
     stop.set()
     with pytest.raises(InterruptedError):
-        run_relayout(access_by_host(hardware, geometry), make_wave([Transfer(*layouts)]), False, print, stop)
+        run_relayout(access_by_host(hardware, geometry), [Transfer(*layouts)], False, print, stop)
 
 
 EXPERT = Expert(256, 48)
@@ -484,13 +480,33 @@ def test_calls_that_make_no_sense_are_refused(options, key, problem):
         (["link.topology=full"], "link.ports", "2 is too few: full of 4 DIMMs needs 3"),
         (["link.packet_bytes=32"], "link.packet_bytes", "32 is less than a burst, 64 bytes"),
         (["ndp.relayout.buffer_kib=1"], "ndp.relayout.buffer_kib", "the buffer is too small"),
-        (["dram.row_policy=closed-cap"], "dram", "row_policy: open"),
+        (
+            ["dram.standard=LPDDR5", "dram.org=LPDDR5_8Gb_x16", "dram.timing=LPDDR5_6400"],
+            "dram.standard",
+            "a relayout under the controller",
+        ),
     ],
 )
 def test_hardware_that_cannot_do_it_is_refused(sets, key, problem):
     with pytest.raises(InputError, match=problem) as error:
         small(*sets, source="striped", target="localized")
     assert error.value.key == key
+
+
+@pytest.mark.parametrize("sets", [("dram.row_policy=closed-cap",), ("dram.read_buffer=100",)])
+def test_what_the_fast_controller_cannot_run_is_run_by_the_general_one(sets):
+    hardware = load_hardware("trimoe", (*SMALL, *sets))
+    geometry, weights = geometry_of(hardware), ExpertWeights(256, 48, ExpertFormat.of(16))
+    pair = [make_layout(name, geometry, weights) for name in ("localized", "striped")]
+    assert isinstance(Job(access_by_host(hardware, geometry), [Transfer(*pair)], False).dimms, ReadableDimms)
+    result = small(*sets, host=True, record_commands=True)
+    assert result.read_bytes == result.written_bytes == result.weight_bytes
+    for commands in (result.commands, result.host.commands):
+        read, written = (
+            sum(commands.get(name, 0) for name in names) for names in (("RD", "RDA"), ("WR", "WRA"))
+        )
+        assert 64 * read == 64 * written == result.weight_bytes
+    assert all(check(trace, hardware.lane_device()).ok for trace in result.command_traces[0])
 
 
 def test_packets_hold_a_burst_whatever_moves():

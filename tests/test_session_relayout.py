@@ -47,6 +47,13 @@ def test_refreshes_of_a_relayout_alone_are_those_of_simulate_relayout():
         assert np.array_equal(ours[:, : theirs.shape[1]], theirs)
 
 
+def test_from_a_layout_to_the_same_one_an_expert_goes_to_the_next_dimm():
+    (moved,) = simulate_dimm(
+        "trimoe", relayout={**MOVE, "target": "localized"}, sets=list(ONE_CHANNEL)
+    ).relayouts
+    assert moved.read_bytes == moved.written_bytes == 3 * 256 * 128 * 2
+
+
 OF_RELAYOUTS = ("ndp_relayout", "link")
 STATIC = "ndp.relayout.static_mw=3"
 

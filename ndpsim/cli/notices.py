@@ -22,8 +22,6 @@ COMPILE_S = {
     "ndpsim.dimm.readable.run": 10,
     "ndpsim.dram.fast.controller.run": 10,
     "ndpsim.energy.of_trace.sum_open": 1,
-    "ndpsim.ndp.array_kernels.output_stationary": 1,
-    "ndpsim.ndp.array_kernels.weight_stationary": 1,
     "ndpsim.traces.parser.parse": 4,
 }
 _FAST = "ndpsim.dram.fast.controller.run"
@@ -37,8 +35,6 @@ def kernels_of(command: str, given: Mapping[str, Any]) -> Counter[str]:
         kernels = Counter([_FAST])
         if given.get("host_gbps") is not None:
             kernels += Counter([_FAST, "ndpsim.dimm.arbiter.run"])
-        if given.get("hw") == "cxl":
-            kernels["ndpsim.ndp.array_kernels.output_stationary"] = 1
     elif command == "dram" or command == "compare":
         kernels = Counter([_PARSE, _FAST])
     elif command == "check":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ndpsim.link.fabric import link_ticks
-from ndpsim.link.packets import Sent, simulate_packets
 from ndpsim.link.pcie import Pcie
 from ndpsim.link.point_to_point import Pipe
 from ndpsim.link.topology import TOPOLOGIES, Bridge, Hop, Network, make_network, ports_needed
@@ -15,9 +14,7 @@ __all__ = [
     "Network",
     "Pcie",
     "Pipe",
-    "Sent",
     "link_ticks",
     "make_network",
     "ports_needed",
-    "simulate_packets",
 ]

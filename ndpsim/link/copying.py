@@ -9,7 +9,7 @@ __all__ = ["send_copies"]
 
 
 @kernel
-def send_copies(ready, size, packet_bytes, header_bytes, byte_ticks, latency, copy_of, left, since, done):
+def send_copies(ready, size, packet_bytes, header_bytes, byte_ticks, latency, engine_state, done):
     """Send copies until all have arrived; times are ticks.
 
     The engines take the copies in their order, each when it is done with the one before. The link sends a
@@ -19,9 +19,10 @@ def send_copies(ready, size, packet_bytes, header_bytes, byte_ticks, latency, co
         ready, size: [copy].
         packet_bytes, header_bytes: payload, at most, and header of a packet.
         byte_ticks, latency: ticks of a byte on the link, and from its end to a packet's arrival.
-        copy_of, left, since: [engine]: scratch: its copy or -1, bytes left of it, from when it can send.
+        engine_state: [3, engine]: scratch: its copy or -1, bytes left of it, from when it can send.
         done: [copy]: the tick at which each has arrived.
     """
+    copy_of, left, since = engine_state[0], engine_state[1], engine_state[2]
     engines, copies = len(copy_of), len(ready)
     copy_of[:] = -1
     taken, sent, free, turn = 0, 0, 0, 0

@@ -55,7 +55,7 @@ def offer(engine, request, tick):
 def use_slot(engine, node, tick):
     """A slot of a node's buffer is free: the node's next read is offered."""
     read = assume_nonnegative(engine.next_read[node])
-    if read < engine.node_read[node + 1]:
+    if read < engine.packed.node_read[node + 1]:
         engine.next_read[node] = read + 1
         offer(engine, read, tick)
 
@@ -78,7 +78,7 @@ def is_local(engine, flow):
 def has_credit(engine, flow, packet):
     """Whether a flow has a credit for a packet, or will have it at a tick that is known."""
     before = packet - engine.flow_credits[flow]
-    if before < engine.flow_packet[flow]:
+    if before < engine.packed.flow_packet[flow]:
         return True
     return before < engine.arriving[flow] and engine.not_taken[before] == 0
 
@@ -88,7 +88,7 @@ def ready_to_send(engine, flow, packet):
     """A packet whose reads have issued and whose flow has a credit for it is ready to send from a tick on."""
     fabric, packets = engine.fabric, engine.packets
     tick, before = engine.read_until[packet], packet - engine.flow_credits[flow]
-    if before >= engine.flow_packet[flow]:
+    if before >= engine.packed.flow_packet[flow]:
         tick = max(tick, engine.place_free[before] + engine.credit_ticks[flow])
     packets.at[packet] = tick
     if is_local(engine, flow):
@@ -105,7 +105,7 @@ def free_place(engine, packet):
     """A packet's place at its target is free: the flow has a credit for a later one."""
     flow = assume_nonnegative(engine.packets.flow[packet])
     later = packet + engine.flow_credits[flow]
-    if later < engine.flow_packet[flow + 1] and engine.unread[later] == 0:
+    if later < engine.packed.flow_packet[flow + 1] and engine.packed.unread[later] == 0:
         engine.without_credit[1 if is_local(engine, flow) else 0] -= 1
         ready_to_send(engine, flow, later)
 
@@ -114,18 +114,18 @@ def free_place(engine, packet):
 def leave(engine, packet, tick):
     """A packet has left its source: slots of reads that have left altogether are free."""
     node = assume_nonnegative(engine.flow_node[assume_nonnegative(engine.packets.flow[packet])])
-    for number in range(engine.packet_first[packet], engine.packet_first[packet + 1]):
+    for number in range(engine.packed.packet_first[packet], engine.packed.packet_first[packet + 1]):
         piece = assume_nonnegative(number)
-        read = assume_nonnegative(engine.piece_read[piece])
-        engine.unsent[read] -= 1
-        if engine.unsent[read] == 0:
+        read = assume_nonnegative(engine.packed.piece_read[piece])
+        engine.packed.unsent[read] -= 1
+        if engine.packed.unsent[read] == 0:
             use_slot(engine, node, tick)
 
 
 @inlined
 def next_arrival(engine, flow, packet, tick):
     """When the next packet of a flow arrives, as far as is known."""
-    if packet == engine.flow_packet[flow + 1]:
+    if packet == engine.packed.flow_packet[flow + 1]:
         return FAR
     if is_local(engine, flow):
         return max(tick, engine.packets.at[packet])
@@ -140,15 +140,15 @@ def arrive(engine, flow, tick):
     if is_local(engine, flow):
         engine.packets.sent[packet] = engine.packets.arrived[packet] = tick
         leave(engine, packet, tick)
-    for number in range(engine.packet_first[packet], engine.packet_first[packet + 1]):
+    for number in range(engine.packed.packet_first[packet], engine.packed.packet_first[packet + 1]):
         piece = assume_nonnegative(number)
-        write = assume_nonnegative(engine.piece_write[piece])
-        engine.missing[write] -= 1
-        if engine.missing[write] == 0:
+        write = assume_nonnegative(engine.packed.piece_write[piece])
+        engine.packed.missing[write] -= 1
+        if engine.packed.missing[write] == 0:
             engine.completed_by[write] = packet
             engine.write_tick[write] = tick
             engine.not_taken[packet] += 1
-            offer(engine, engine.unsent.shape[0] + write, tick)
+            offer(engine, engine.packed.unsent.shape[0] + write, tick)
     engine.place_free[packet] = tick
     if engine.not_taken[packet] == 0:
         free_place(engine, packet)
@@ -194,11 +194,11 @@ def read_issued(engine, read, clock):
     there = (clock + engine.read_latency) * engine.dram_ticks
     tick = (there + engine.unit_ticks - 1) // engine.unit_ticks * engine.unit_ticks
     engine.read_tick[read] = tick
-    for place in range(engine.read_first[read], engine.read_first[read + 1]):
-        packet = assume_nonnegative(engine.read_packet[assume_nonnegative(place)])
-        engine.unread[packet] -= 1
+    for place in range(engine.packed.read_first[read], engine.packed.read_first[read + 1]):
+        packet = assume_nonnegative(engine.packed.read_packet[assume_nonnegative(place)])
+        engine.packed.unread[packet] -= 1
         engine.read_until[packet] = max(engine.read_until[packet], tick)
-        if engine.unread[packet] == 0:
+        if engine.packed.unread[packet] == 0:
             flow = assume_nonnegative(engine.packets.flow[packet])
             if has_credit(engine, flow, packet):
                 ready_to_send(engine, flow, packet)

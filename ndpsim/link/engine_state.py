@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim._by_reference import by_reference
+from ndpsim.errors import InputError
 from ndpsim.link.events import FAR
-from ndpsim.link.fabric import Fabric, Packets
+from ndpsim.link.fabric import Fabric, Packets, check_ticks, make_fabric, make_packets
 from ndpsim.link.packing import Packed
+from ndpsim.link.requests import add_up_bits
+from ndpsim.link.topology import Network
 from ndpsim.units import Timebase
 
-__all__ = ["Engine", "Flows", "make_engine"]
+__all__ = ["Bits", "Engine", "bits_by_stage", "make_engine"]
 
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
 
-
-@by_reference
-class Flows(NamedTuple):
-    """What is known of each flow beforehand."""
-
-    node: Ints  # its source
-    credits: Ints  # packets its target has places for
-    credit_ticks: Ints  # from a place that is free at its target to the credit at its source
+_SLOWEST = 1 << 10  # clocks that a burst takes, on average, by far at most
 
 
 @by_reference
@@ -38,24 +35,15 @@ class Engine(NamedTuple):
     unit_ticks: int
     read_latency: int  # clocks from RD to the last beat of its data
     slots: int  # bursts that a node's buffer holds between reading and sending
-    node_read: Ints  # [node + 1]: its first read
-    read_first: Narrow  # [read + 1]: where the packets of its pieces begin
-    read_packet: Narrow
-    packet_first: Narrow  # [packet + 1]: its first piece
-    piece_read: Narrow  # [piece]
-    piece_write: Narrow  # [piece]
-    flow_packet: Ints  # [flow + 1]: its first packet
-    flow_node: Ints
-    flow_credits: Ints
-    credit_ticks: Ints
+    packed: Packed  # the pieces: `unread`, `unsent` and `missing` fall as they go their way
+    flow_node: Ints  # [flow]: its source
+    flow_credits: Ints  # [flow]: packets its target has places for
+    credit_ticks: Ints  # [flow]: from a place that is free at its target to the credit at its source
     next_read: Ints  # [node]: the next read to be offered
-    unread: Narrow  # [packet]: pieces of reads that have not issued
-    read_until: Ints  # [packet]: the tick at which those that have are in the buffer
-    unsent: Narrow  # [read]: pieces that have not left its node
+    read_until: Ints  # [packet]: the tick at which those of its reads that have issued are in the buffer
     leaving: Ints  # [wire]: the packet that it sends, where that is leaving its source
     arriving: Ints  # [flow]: its next packet to arrive
-    missing: Narrow  # [write]: pieces that have not arrived
-    completed_by: Narrow  # [write]: the packet that brought the last of them
+    completed_by: Narrow  # [write]: the packet that brought the last of its pieces
     not_taken: Narrow  # [packet]: writes that it completed and that are not in their lane's write queue
     place_free: Ints  # [packet]: when there are none, the tick from which its place at its target is free
     without_credit: Ints  # [2]: packets that wait for nothing else, over links and within their node
@@ -69,21 +57,49 @@ class Engine(NamedTuple):
 
 def make_engine(
     packed: Packed,
-    fabric: Fabric,
-    packets: Packets,
-    flows: Flows,
+    network: Network,
+    flows: Sequence[tuple[int, int]],
     timebase: Timebase,
     read_latency: int,
     slots: int,
+    receive_bytes: int,
+    packet_bytes: int,
+    header_bytes: int,
 ) -> Engine:
-    """An engine before anything has moved."""
+    """An engine before anything has moved.
+
+    Args:
+        packed: what moves, in packets of `packet_bytes` and a header.
+        flows: the nodes at the ends of each flow.
+        timebase: ticks of the DRAM clock, then of the unit's.
+        read_latency, slots: see `Engine`.
+        receive_bytes: what a node's buffer holds of what was sent to it.
+
+    Raises:
+        InputError: the buffer is too small, or times are too long for 64-bit counters.
+    """
+    fabric = make_fabric(network, flows, timebase)
     reads, writes, count = len(packed.unsent), len(packed.missing), len(packed.unread)
-    packet_first = packed.packet_first
-    most_pieces = int(np.diff(packet_first).max(initial=1))
-    nodes = len(packed.node_read) - 1
+    size = packed.packet_bytes + np.int32(header_bytes)
+    longest = len(packed.piece_read) * _SLOWEST * timebase.ticks[0]
+    check_ticks(fabric, int(size.sum(dtype=np.int64)), count, longest)
+    leaves = len(flows) + len(fabric.byte_ticks)
+    packets = make_packets(fabric, packed.packet_flow, size, np.full(count, FAR), leaves)
+    source, target = np.array(flows, dtype=np.int64).T.copy()
+    into = np.bincount(target, minlength=network.dimms)[target]
+    places = receive_bytes // (into * packet_bytes)
+    if places.min() < 1:
+        problem = (
+            f"the buffer is too small: half of it has to hold a packet of {packet_bytes} bytes "
+            f"from each of {int(into.max())} DIMMs"
+        )
+        raise InputError(problem, key="ndp.relayout.buffer_kib")
+    latency = np.append(0, np.cumsum(fabric.queue_latency[fabric.path]))
+    credit_ticks = latency[fabric.path_first[1:]] - latency[fabric.path_first[:-1]]
+    most_pieces = int(np.diff(packed.packet_first).max(initial=1))
     linked = np.diff(fabric.path_first) > 0
     # Reads have slots; writes offered have places, or complete with a packet that has one.
-    most_handed = nodes * slots + int(flows.credits.sum()) * most_pieces
+    most_handed = (len(packed.node_read) - 1) * slots + int(places.sum()) * most_pieces
 
     def zeros(length: int) -> Ints:
         return np.zeros(length, dtype=np.int64)
@@ -95,31 +111,38 @@ def make_engine(
         unit_ticks=timebase.ticks[1],
         read_latency=read_latency,
         slots=slots,
-        node_read=packed.node_read,
-        read_first=packed.read_first,
-        read_packet=packed.read_packet,
-        packet_first=packet_first,
-        piece_read=packed.piece_read,
-        piece_write=packed.piece_write,
-        flow_packet=packed.flow_packet,
-        flow_node=flows.node,
-        flow_credits=flows.credits,
-        credit_ticks=flows.credit_ticks,
+        packed=packed,
+        flow_node=source,
+        flow_credits=places,
+        credit_ticks=credit_ticks,
         next_read=packed.node_read[:-1].copy(),
-        unread=packed.unread,
         read_until=zeros(count),
-        unsent=packed.unsent,
         leaving=zeros(len(fabric.byte_ticks)),
         arriving=packed.flow_packet[:-1].copy(),
-        missing=packed.missing,
         completed_by=np.zeros(writes, dtype=np.int32),
         not_taken=np.zeros(count, dtype=np.int32),
         place_free=zeros(count),
         without_credit=zeros(2),
-        least_credit_ticks=int(flows.credit_ticks[linked].min(initial=FAR)),
+        least_credit_ticks=int(credit_ticks[linked].min(initial=FAR)),
         read_tick=zeros(reads),
         write_tick=zeros(writes),
         offered_requests=np.zeros(min(most_handed, reads + writes), dtype=np.int32),
         offered_count=zeros(1),
         offered_at=zeros(reads + writes),
     )
+
+
+class Bits(NamedTuple):
+    """Bits of weights that were read, came over links, or within their node, and were written."""
+
+    read: int
+    sent: int
+    local: int
+    written: int
+
+
+def bits_by_stage(engine: Engine) -> Bits:
+    """What an engine has moved until now."""
+    bits = np.zeros(4, dtype=np.int64)
+    add_up_bits(engine, bits)
+    return Bits(*bits.tolist())

@@ -16,7 +16,16 @@ from ndpsim.link.events import FAR, make_times
 from ndpsim.link.topology import Network
 from ndpsim.units import Timebase, common_ticks, exact
 
-__all__ = ["FAR", "Fabric", "Packets", "check_ticks", "link_ticks", "make_fabric", "make_packets"]
+__all__ = [
+    "FAR",
+    "Fabric",
+    "Packets",
+    "check_ticks",
+    "link_ticks",
+    "make_fabric",
+    "make_packets",
+    "most_waiting",
+]
 
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
@@ -184,3 +193,14 @@ def check_ticks(fabric: Fabric, size: int, packets: int, ready: int) -> None:
         raise InputError(
             "rates and latencies have too many digits for transfers as long as these", key="link"
         )
+
+
+def most_waiting(network: Network, fabric: Fabric, packets: Packets) -> Ints:
+    """int64[node]: bytes of packets passing through each node, at most: what its buffers must hold.
+
+    A packet has its place from when it begins to be sent there until it begins to leave. Summed over the
+    queues of a node, each at its own worst moment.
+    """
+    most = np.zeros(len(network.next_hop), dtype=np.int64)
+    np.add.at(most, fabric.queue_node, packets.most)
+    return most

@@ -32,21 +32,21 @@ class Pieces(NamedTuple):
 
 @by_reference
 class Packed(NamedTuple):
-    """Pieces in packets; see `engine_state.Engine`. Pieces of a packet are in the order of reading."""
+    """Pieces in packets; see `link.engine`. Pieces of a packet are in the order of reading."""
 
-    node_read: Ints
-    read_first: Narrow
+    node_read: Ints  # [node + 1]: its first read
+    read_first: Narrow  # [read + 1]: where the packets of its pieces begin
     read_packet: Narrow
-    packet_first: Narrow
-    piece_read: Narrow
-    piece_write: Narrow
-    piece_bits: Narrow
-    flow_packet: Ints
-    packet_flow: Narrow
-    packet_bytes: Narrow  # without header
-    unread: Narrow
-    unsent: Narrow
-    missing: Narrow
+    packet_first: Narrow  # [packet + 1]: its first piece
+    piece_read: Narrow  # [piece]
+    piece_write: Narrow  # [piece]
+    piece_bits: Narrow  # [piece]
+    flow_packet: Ints  # [flow + 1]: its first packet
+    packet_flow: Narrow  # [packet]
+    packet_bytes: Narrow  # [packet]: without header
+    unread: Narrow  # [packet]: pieces of reads that have not issued
+    unsent: Narrow  # [read]: pieces that have not left its node
+    missing: Narrow  # [write]: pieces that have not arrived
 
 
 @kernel
@@ -192,8 +192,8 @@ def pack_pieces(
     write_node: Narrow,
     slots: int,
     packet_bytes: int,
-) -> tuple[Packed, Ints]:
-    """Pieces in packets, and the nodes at the ends of each flow: source * nodes + target, ascending.
+) -> tuple[Packed, list[tuple[int, int]]]:
+    """Pieces in packets, and the nodes at the ends of each flow: source and target, ascending.
 
     Args:
         experts: of each its pieces, and the numbers of its reads and its writes.
@@ -247,4 +247,5 @@ def pack_pieces(
         packed,
     )
     of_packets = {name: getattr(packed, name)[:packets] for name in ("packet_flow", "packet_bytes", "unread")}
-    return packed._replace(packet_first=packed.packet_first[: packets + 1], **of_packets), ends
+    packed = packed._replace(packet_first=packed.packet_first[: packets + 1], **of_packets)
+    return packed, [divmod(pair, nodes) for pair in ends.tolist()]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.errors import InputError
 from ndpsim.link.copying import send_copies
 from ndpsim.link.point_to_point import Pipe
 
@@ -22,17 +21,9 @@ class Pcie(Pipe):
 
     Attributes:
         copy_engines: copies under way at once.
-
-    Raises:
-        InputError: no engine, or see `Pipe`.
     """
 
     copy_engines: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.copy_engines < 1:
-            raise InputError(f"{self.copy_engines!r} is not a whole number from 1", key="copy_engines")
 
     def arrivals(self, ready_ps: Ints, size_bytes: Ints) -> Ints:
         """When each copy has arrived, in ps, int64[n], rounded up to a whole ps, once.
@@ -46,20 +37,9 @@ class Pcie(Pipe):
         Raises:
             InputError: times too long, at a rate of this many digits, for 64-bit counters.
         """
-        self._bytes_on_wire(ready_ps, size_bytes)
-        ticks, byte_ticks, latency_ticks = self._ticks
-        done = np.zeros_like(size_bytes)
-        scratch = np.zeros((3, self.copy_engines), dtype=np.int64)
-        send_copies(
-            ready_ps * ticks,
-            size_bytes,
-            self.packet_bytes,
-            self.header_bytes,
-            byte_ticks,
-            latency_ticks,
-            scratch[0],
-            scratch[1],
-            scratch[2],
-            done,
-        )
+        ticks, byte_ticks, latency_ticks = self._checked_ticks(ready_ps, size_bytes)
+        done, ready = np.zeros_like(size_bytes), ready_ps * ticks
+        engines = np.zeros((3, self.copy_engines), dtype=np.int64)
+        of_packet = (self.packet_bytes, self.header_bytes)
+        send_copies(ready, size_bytes, *of_packet, byte_ticks, latency_ticks, engines, done)
         return -(-done // ticks)

@@ -11,7 +11,7 @@ from ndpsim._by_reference import by_reference
 from ndpsim._jit import kernel
 from ndpsim.dram.state import RANK_SHIFT
 
-__all__ = ["Bursts", "DimmLanes", "Requests", "bits_by_stage", "counts_between", "make_requests", "spans"]
+__all__ = ["Bursts", "DimmLanes", "Requests", "add_up_bits", "counts_between", "make_requests", "spans"]
 
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
@@ -84,15 +84,15 @@ def make_requests(
 
 
 @kernel
-def bits_by_stage(engine, piece_bits, bits):
+def add_up_bits(engine, bits):
     """Add up the bits that were read, sent over links, passed within their node, and written: `bits`."""
-    path_first = engine.fabric.path_first
-    for packet in range(engine.packet_first.shape[0] - 1):
+    packed, path_first = engine.packed, engine.fabric.path_first
+    for packet in range(packed.packet_first.shape[0] - 1):
         flow = engine.packets.flow[packet]
         stage = 2 if path_first[flow] == path_first[flow + 1] else 1
-        for piece in range(engine.packet_first[packet], engine.packet_first[packet + 1]):
-            of, write = piece_bits[piece], engine.piece_write[piece]
-            if engine.read_tick[engine.piece_read[piece]] > 0:
+        for piece in range(packed.packet_first[packet], packed.packet_first[packet + 1]):
+            of, write = packed.piece_bits[piece], packed.piece_write[piece]
+            if engine.read_tick[packed.piece_read[piece]] > 0:
                 bits[0] += of
             if engine.packets.arrived[packet] > 0:
                 bits[stage] += of

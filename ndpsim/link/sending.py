@@ -12,11 +12,11 @@ Times are ticks; nothing changes between two ticks at which a wire starts to sen
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined, kernel
+from ndpsim._jit import inlined
 from ndpsim.dram.fast.words import assume_nonnegative
-from ndpsim.link.events import FAR, first_leaf, set_time
+from ndpsim.link.events import FAR, set_time
 
-__all__ = ["advance", "send", "update_ready"]
+__all__ = ["next_start", "send", "set_start", "update_ready"]
 
 
 @inlined
@@ -115,12 +115,3 @@ def send(fabric, packets, wire, tick):
     move_on(fabric, packets, packet, tick + on_wire + fabric.queue_latency[queue])
     set_start(packets, wire, next_start(fabric, packets, wire))
     return packet
-
-
-@kernel
-def advance(fabric, packets, until):
-    """Send everything that starts before the tick `until`."""
-    for wire in range(fabric.byte_ticks.shape[0]):
-        set_start(packets, wire, next_start(fabric, packets, wire))
-    while packets.times[1] < until:
-        send(fabric, packets, first_leaf(packets.times), packets.times[1])

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import InputError
 
 __all__ = ["TOPOLOGIES", "Bridge", "Hop", "Network", "make_network", "ports_needed"]
 
@@ -186,57 +186,30 @@ def make_network(
         ports: links a DIMM can have.
         gbps: what a link carries in one direction, or a bus altogether, in GB/s.
         hop_latency_ns: latency of a hop over a link.
-        bridge: for "groups".
+        bridge: that of "groups".
 
     Raises:
-        InputError: an unknown topology; not enough ports, or no way between groups.
+        InputError: there are not enough ports.
     """
-    if topology == "groups" and bridge is None:
-        raise InputError("groups need a bridge over the host", key="topology")
-    if topology not in (*TOPOLOGIES, "groups"):
-        raise InputError(one_of(topology, (*TOPOLOGIES, "groups"), "topology"), key="topology")
+    if topology != "groups":
+        bridge = None
     needed = ports_needed(topology, dimms, bridge.group_dimms if bridge else 1)
     if ports < needed:
-        raise InputError(f"{ports} is too few: {topology} of {dimms} DIMMs needs {needed}", key="ports")
-    if bridge is not None and topology == "groups":
-        steps = _groups(dimms, bridge)
-    else:
-        steps, bridge = _steps(TOPOLOGIES[topology](dimms), range(dimms)), None
-    return _network(topology, dimms, steps, gbps, hop_latency_ns, bridge)
-
-
-def _network(
-    topology: str,
-    dimms: int,
-    steps: dict[tuple[int, int], int],
-    gbps: float,
-    latency_ns: float,
-    bridge: Bridge | None,
-) -> Network:
-    numbers: dict[tuple[int, int], int] = {}
-    hops: list[Hop] = []
-    names: dict[str, int] = {}
+        raise InputError(f"{ports} is too few: {topology} of {dimms} DIMMs needs {needed}", key="link.ports")
+    steps = _groups(dimms, bridge) if bridge else _steps(TOPOLOGIES[topology](dimms), range(dimms))
+    pairs = dict.fromkeys((at, to) for (at, _), to in sorted(steps.items()))
+    number = {pair: n for n, pair in enumerate(pairs)}
     next_hop = np.full((dimms + (bridge is not None), dimms), -1, dtype=np.int64)
-    for (at, target), to in sorted(steps.items()):
-        if (at, to) not in numbers:
-            numbers[at, to] = len(hops)
-            hops.append(_hop(topology, at, to, dimms, names, gbps, latency_ns, bridge))
-        next_hop[at, target] = numbers[at, to]
-    return Network(topology, dimms, tuple(hops), next_hop, tuple(names))
+    for (at, target), to in steps.items():
+        next_hop[at, target] = number[at, to]
+    wires: dict[str, int] = {}
 
+    def hop(at: int, to: int) -> Hop:
+        if bridge is None or dimms not in (at, to):
+            wire = wires.setdefault(_wire_name(topology, at, to), len(wires))
+            return Hop(at, to, wire, gbps, hop_latency_ns)
+        wire = wires.setdefault(f"channel {min(at, to) % bridge.channels}", len(wires))
+        return Hop(at, to, wire, bridge.gbps, bridge.latency_ns if to == dimms else 0.0)
 
-def _hop(
-    topology: str,
-    at: int,
-    to: int,
-    dimms: int,
-    names: dict[str, int],
-    gbps: float,
-    latency_ns: float,
-    bridge: Bridge | None,
-) -> Hop:
-    if bridge is None or dimms not in (at, to):
-        return Hop(at, to, names.setdefault(_wire_name(topology, at, to), len(names)), gbps, latency_ns)
-    channel = min(at, to) % bridge.channels
-    wire = names.setdefault(f"channel {channel}", len(names))
-    return Hop(at, to, wire, bridge.gbps, bridge.latency_ns if to == dimms else 0.0)
+    hops = tuple(hop(at, to) for at, to in pairs)
+    return Network(topology, dimms, hops, next_hop, tuple(wires))

@@ -1,4 +1,4 @@
-"""A systolic array, cycle by cycle: `rows` x `columns` processing elements that pass values to neighbours.
+"""A systolic array: `rows` x `columns` processing elements that pass values to neighbours, cycle by cycle.
 
 An array multiplies *tiles*: activations of up to `rows` (output-stationary) or any number of
 (weight-stationary) tokens by the weights of up to `columns` outputs. Values enter at the edges in *steps*
@@ -17,24 +17,14 @@ rows. They move down until each is where it stays. Then tokens pass: activations
 out. With one register the next tile is loaded when the last sum is out. With two, its weights move into
 place behind the first token of the tile under way, and its tokens follow as soon as they are there.
 
-Cycles are counted from 0; a thing is *known* at the end of its cycle, so at the count of cycles until then.
+How long a tile takes follows from that and is worked out here; `tests/readable_array.py` moves every value.
 """
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ndpsim.ndp.array_kernels import MOVING, PLANES, STEP, TOKEN, output_stationary, weight_stationary
-
-__all__ = ["Array", "ArrayRun", "TileTiming", "run_array", "tile_timing"]
-
-Ints = NDArray[np.int64]
-
-_NONE = -1
+__all__ = ["Array", "TileTiming", "tile_timing"]
 
 
 class Array(NamedTuple):
@@ -56,53 +46,6 @@ class Array(NamedTuple):
         return -(-self.rows // self.load_rows)
 
 
-class ArrayRun(NamedTuple):
-    """What tiles came to.
-
-    `product`: int64[tile, token, column]. `entered`: int64[step], the cycle in which each step entered, over
-    all tiles. `known`: int64[tile], the cycles until the last sum of each tile was out.
-    """
-
-    product: Ints
-    entered: Ints
-    known: Ints
-
-
-def run_array(array: Array, x: Ints, w: Ints, arrival: Ints | None = None) -> ArrayRun:
-    """Multiply tiles in an array.
-
-    Args:
-        array: its shape.
-        x: int64[tile, token, input]; output-stationary arrays take `rows` tokens at most, weight-stationary
-            ones `rows` inputs.
-        w: int64[tile, input, column], of at most `columns` outputs.
-        arrival: int64[step], the cycle from which each step can enter; None: all at once. A step is an
-            input of an output-stationary tile, or one of `Array.load_steps`.
-    """
-    tiles, tokens, inputs = x.shape
-    steps = array.load_steps if array.weight_stationary else inputs
-    wide = np.zeros((tiles, inputs, array.columns), np.int64)
-    wide[:, :, : w.shape[2]] = w
-    high = x if not array.weight_stationary else np.zeros((tiles, tokens, array.rows), np.int64)
-    if array.weight_stationary:
-        high[:, :, :inputs] = x
-    pe = np.zeros((PLANES, array.rows, array.columns), np.int64)
-    pe[[STEP, MOVING, TOKEN]] = _NONE
-    product = np.zeros((tiles, tokens, array.columns), np.int64)
-    entered, known = np.zeros(tiles * steps, np.int64), np.zeros(tiles, np.int64)
-    there = np.zeros(tiles * steps, np.int64) if arrival is None else arrival
-    size = array.rows + array.columns
-    if array.weight_stationary:
-        rings, first_token = np.full((2, size), _NONE), np.full(tiles, _NONE)
-        weight_stationary(
-            high, wide, there, array.registers, steps, pe, rings, first_token, product, entered, known
-        )
-    else:
-        ring, leaving = np.full(size, _NONE), np.zeros((2, array.columns), np.int64)
-        output_stationary(high, wide, there, array.registers, pe, ring, leaving, product, entered, known)
-    return ArrayRun(product[:, :, : w.shape[2]], entered, known)
-
-
 class TileTiming(NamedTuple):
     """Cycles of a tile in a long run of tiles, of which every step is there in time.
 
@@ -115,21 +58,18 @@ class TileTiming(NamedTuple):
     latency: int
 
 
-_TILES = 4  # the third of them begins and ends like all that follow
-
-
-@functools.lru_cache(maxsize=256)
 def tile_timing(array: Array, tokens: int, inputs: int) -> TileTiming:
-    """How tiles of so many tokens and inputs follow each other, from a run of the array.
+    """How tiles of so many tokens and inputs follow each other.
 
-    Of very many inputs of an output-stationary tile, those in the middle are left out: each enters a cycle
-    after the one before. Weight-stationary tiles have as many inputs as the array has rows.
+    Weight-stationary tiles have as many inputs as the array has rows.
     """
-    few = array.rows if array.weight_stationary else min(inputs, 4 * (array.rows + array.columns))
-    zeros = np.zeros((_TILES, tokens, few), np.int64)
-    run = run_array(array, zeros, np.zeros((_TILES, few, 1), np.int64))
-    entered = run.entered.reshape(_TILES, -1)
-    interval, known = int(entered[3, 0] - entered[2, 0]), int(run.known[2])
+    # What enters last meets the last element after those that it passes on its way, and itself.
+    crossing = array.rows + array.columns - 1
     if array.weight_stationary:
-        return TileTiming(interval, 0, known - int(entered[2, 0]) - interval)
-    return TileTiming(inputs, interval - few, known - int(entered[2, -1]) - 1)
+        out = tokens - 1 + crossing  # from the first token's cycle, the array being loaded, to the last sum
+        if array.registers == 1:
+            return TileTiming(array.load_steps + out, 0, 0)
+        return TileTiming(max(array.load_steps, tokens), 0, out)
+    out = crossing - 1 + array.rows  # from the last step to the last sum, which leaves after all rows
+    gap = out if array.registers == 1 else max(array.rows - inputs, 0)
+    return TileTiming(inputs, gap, out)

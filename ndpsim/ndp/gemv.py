@@ -8,17 +8,15 @@ burst for `burst_cycles`, which is the sink of the lane's DRAM channel.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, Interleaving, LaneShare
-from ndpsim.ndp.unit import MultiplierUnit, Run, Tiling, fit_tokens
+from ndpsim.ndp.unit import MultiplierUnit, Run
 
 __all__ = ["UNIT", "GemvUnit"]
 
@@ -35,9 +33,6 @@ class GemvUnit(MultiplierUnit):
         native_bits: bits of a weight that takes `bit_serial_cycles`.
         bit_serial_cycles: cycles of one pass over weights of `native_bits`.
         adder_tree_cycles: from the last product of a row to its sum.
-        buffer_bytes: activations and intermediate results.
-        activation_bytes: bytes of one activation.
-        fifo_bursts: bursts each lane's FIFO holds.
     """
 
     multipliers: int
@@ -45,22 +40,6 @@ class GemvUnit(MultiplierUnit):
     native_bits: int
     bit_serial_cycles: int
     adder_tree_cycles: int
-    buffer_bytes: int
-    activation_bytes: int
-    fifo_bursts: int
-
-    @classmethod
-    def of(cls, section: Mapping[str, Any]) -> GemvUnit:
-        return cls(
-            multipliers=section["multipliers"],
-            values_per_multiplier=section["values_per_multiplier"],
-            native_bits=section["native_bits"],
-            bit_serial_cycles=section["bit_serial_cycles"],
-            adder_tree_cycles=section["adder_tree_cycles"],
-            buffer_bytes=section["buffer_kib"] * 1024,
-            activation_bytes=section["activation_bytes"],
-            fifo_bursts=section["fifo_bursts"],
-        )
 
     def pass_cycles(self, bits: int) -> int:
         """Cycles of one pass over weights of `bits` bits: bit-serial, so in proportion, rounded up."""
@@ -84,18 +63,6 @@ class GemvUnit(MultiplierUnit):
         values = -(-burst_bytes * 8 // bits)
         wanted = -(-values // self.values_per_multiplier)
         return max(1, of_lane // wanted), -(-wanted // of_lane) * self.pass_cycles(bits)
-
-    def tile(self, tokens: int, hidden: int, intermediate: int) -> Tiling:
-        """The fewest tiles, as even as they can be.
-
-        A token needs its `hidden` inputs and its `intermediate` values; its `hidden` results then take
-        the place of its inputs, which gate and up have used.
-
-        Raises:
-            InputError: not even one token fits.
-        """
-        per_token = (hidden + intermediate) * self.activation_bytes
-        return fit_tokens(tokens, per_token, self.buffer_bytes, "GEMV unit", "ndp.gemv.buffer_kib")
 
     def check_format(self, written: ExpertFormat) -> None:
         if written.gate.bits != written.up.bits:

@@ -15,7 +15,7 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,9 +31,8 @@ from ndpsim.layout import (
     Tiles,
     expert_regions,
 )
-from ndpsim.ndp.array import Array, TileTiming, run_array, tile_timing
-from ndpsim.ndp.array_plain import run_plain
-from ndpsim.ndp.unit import MultiplierUnit, Run, Tiling, fit_tokens
+from ndpsim.ndp.array import Array, TileTiming, tile_timing
+from ndpsim.ndp.unit import MultiplierUnit, Run
 
 __all__ = ["UNIT", "SystolicUnit"]
 
@@ -58,9 +57,6 @@ class SystolicUnit(MultiplierUnit):
         array: what each is like.
         inverse_bits: an element works off a word of `native_bits` a cycle, else a weight.
         native_bits: bits of a weight that takes an element a cycle either way.
-        buffer_bytes: activations and intermediate results.
-        activation_bytes: bytes of one activation.
-        fifo_bursts: bursts each lane's FIFO holds.
 
     A tile's cycles are spread evenly over its bursts and rounded up to a part of a cycle; an array that waits
     for a burst is late by what it waited.
@@ -72,27 +68,18 @@ class SystolicUnit(MultiplierUnit):
     array: Array
     inverse_bits: bool
     native_bits: int
-    buffer_bytes: int
-    activation_bytes: int
-    fifo_bursts: int
 
     @classmethod
-    def of(cls, section: Mapping[str, Any]) -> SystolicUnit:
-        return cls(
-            arrays=section["arrays"],
-            array=Array(
-                section["rows"],
-                section["columns"],
-                section["dataflow"] == "weight-stationary",
-                section["stationary_registers"],
-                section["load_rows"],
-            ),
-            inverse_bits=section["low_bit_throughput"] == "inverse-bits",
-            native_bits=section["native_bits"],
-            buffer_bytes=section["buffer_kib"] * 1024,
-            activation_bytes=section["activation_bytes"],
-            fifo_bursts=section["fifo_bursts"],
+    def of(cls, section: Mapping[str, Any]) -> Self:
+        array = Array(
+            section["rows"],
+            section["columns"],
+            section["dataflow"] == "weight-stationary",
+            section["stationary_registers"],
+            section["load_rows"],
         )
+        inverse_bits = section["low_bit_throughput"] == "inverse-bits"
+        return super().of({**section, "array": array, "inverse_bits": inverse_bits})
 
     def outputs(self, lanes: int) -> int:
         """Outputs that the arrays of a lane work on at once: the rows of weights in a tile.
@@ -116,19 +103,10 @@ class SystolicUnit(MultiplierUnit):
         """Steps in which a row of so many weights, `row_bits` bits in all, enters a column of an array."""
         return -(-row_bits // self.native_bits) if self.inverse_bits else columns
 
-    def tile(self, tokens: int, hidden: int, intermediate: int) -> Tiling:
-        """The fewest token tiles, as even as they can be.
-
-        A token needs its `hidden` inputs and its `intermediate` values; its `hidden` results then take
-        the place of its inputs. An element keeps one sum at a time, so that output-stationary arrays work
-        on one token a row.
-
-        Raises:
-            InputError: not even one token fits.
-        """
-        per_token = (hidden + intermediate) * self.activation_bytes
-        at_once = None if self.array.weight_stationary else self.array.rows
-        return fit_tokens(tokens, per_token, self.buffer_bytes, "device", "ndp.systolic.buffer_kib", at_once)
+    @property
+    def tokens_at_once(self) -> int | None:
+        """An element keeps one sum at a time, so that output-stationary arrays work on one token a row."""
+        return None if self.array.weight_stationary else self.array.rows
 
     def timing(self, tokens: int, steps: int) -> TileTiming:
         """Cycles of a tile of rows that enter in so many steps, among others like it.
@@ -180,20 +158,6 @@ class SystolicUnit(MultiplierUnit):
 
     def native_share(self, bits: int) -> Fraction:
         return self.products_per_cycle(self.native_bits) / self.products_per_cycle(bits)
-
-    def agrees_with_twin(self, interleaving: Interleaving, tokens: int) -> bool:
-        """Whether an array and its plain twin multiply some tiles of each region alike, and rightly."""
-        for region in interleaving.regions:
-            steps = self.steps(region.columns, region.formats[0].row_bits(region.columns))
-            inputs = self.array.rows if self.array.weight_stationary else min(steps, 4 * self.array.rows)
-            random = np.random.default_rng(steps)
-            x = random.integers(-9, 10, (3, tokens, inputs))
-            w = random.integers(-9, 10, (3, inputs, self.array.columns))
-            run, plain = run_array(self.array, x, w), run_plain(self.array, x.tolist(), w.tolist())
-            same = np.array_equal(run.product, plain.product) and np.array_equal(run.product, x @ w)
-            if not same or (run.entered.tolist(), run.known.tolist()) != (plain.entered, plain.known):
-                return False
-        return True
 
 
 UNIT = SystolicUnit

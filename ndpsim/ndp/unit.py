@@ -9,9 +9,9 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, ExpertWeights, Geometry, Interleaving, LaneShare, Layout, make_layout
 
-__all__ = ["MultiplierUnit", "Run", "Tiling", "find_unit", "fit_tokens"]
+__all__ = ["MultiplierUnit", "Run", "find_unit"]
 
 Ints = NDArray[np.int64]
 
@@ -33,67 +33,55 @@ class Run(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Tiling:
-    """Tokens in tiles that fit the activation buffer; the weights are read once a tile.
-
-    Attributes:
-        tokens: tokens of each tile.
-        bytes_per_token: buffer bytes a token takes.
-        buffer_bytes: what the buffer holds.
-    """
-
-    tokens: tuple[int, ...]
-    bytes_per_token: int
-    buffer_bytes: int
-
-
-def fit_tokens(
-    tokens: int, bytes_per_token: int, buffer_bytes: int, unit: str, key: str, at_once: int | None = None
-) -> Tiling:
-    """The fewest tiles, as even as they can be, of tokens that fit a buffer, and of no more than `at_once`.
-
-    Raises:
-        InputError: not even one token fits; `unit` is whose buffer it is, `key` the buffer's.
-    """
-    most = buffer_bytes // bytes_per_token
-    if most == 0:
-        raise InputError(
-            f"not supported: one token needs {bytes_per_token} bytes of activations, the {unit}'s "
-            f"buffer holds {buffer_bytes}",
-            key=key,
-        )
-    count = -(-tokens // min(most, at_once or most))
-    share, larger = divmod(tokens, count)
-    return Tiling((share + 1,) * larger + (share,) * (count - larger), bytes_per_token, buffer_bytes)
-
-
 class MultiplierUnit(ABC):
     """A unit as its section of a hardware file says; cycles are of its own clock.
 
     Attributes:
         PARTS: of a cycle, in which `Run.parts` counts.
-        fifo_bursts: bursts each lane's FIFO holds.
+        buffer_bytes: activations and intermediate results.
         activation_bytes: bytes of one activation.
+        fifo_bursts: bursts each lane's FIFO holds.
     """
 
     PARTS: ClassVar[int] = 1
-    fifo_bursts: int
+
+    buffer_bytes: int
     activation_bytes: int
+    fifo_bursts: int
 
     @classmethod
-    @abstractmethod
-    def of(cls, section: Mapping[str, Any]) -> MultiplierUnit:
-        """The unit of a section of a hardware file."""
+    def of(cls, section: Mapping[str, Any]) -> Self:
+        """The unit of a section of a hardware file, which has a key for each field."""
+        keys = {**section, "buffer_bytes": section["buffer_kib"] * 1024}
+        return cls(**{field.name: keys[field.name] for field in fields(cls)})
 
     # What it holds, and where its weights lie.
 
-    @abstractmethod
-    def tile(self, tokens: int, hidden: int, intermediate: int) -> Tiling:
-        """The fewest tiles of tokens that fit its buffer, as even as they can be.
+    @property
+    def tokens_at_once(self) -> int | None:
+        """The most tokens that it multiplies with weights read once; None: all that its buffer holds."""
+        return None
+
+    def tile(self, tokens: int, hidden: int, intermediate: int) -> tuple[int, ...]:
+        """The tokens of each tile: the fewest tiles that fit its buffer, as even as they can be.
+
+        The weights are read once a tile. A token needs its `hidden` inputs and its `intermediate` values; its
+        `hidden` results then take the place of its inputs, which gate and up have used.
 
         Raises:
             InputError: not even one token fits.
         """
+        per_token = (hidden + intermediate) * self.activation_bytes
+        most = self.buffer_bytes // per_token
+        if most == 0:
+            name = type(self).__module__.rpartition(".")[2]
+            problem = (
+                f"one token needs {per_token} bytes of activations, the buffer holds {self.buffer_bytes}"
+            )
+            raise InputError(f"not supported: {problem}", key=f"ndp.{name}.buffer_kib")
+        count = -(-tokens // min(most, self.tokens_at_once or most))
+        share, larger = divmod(tokens, count)
+        return (share + 1,) * larger + (share,) * (count - larger)
 
     def place(self, layout: str, geometry: Geometry, weights: ExpertWeights, base: int) -> Layout:
         """Where it reads an expert from; `base`: the first free place of every lane.
@@ -143,7 +131,7 @@ class MultiplierUnit(ABC):
     ) -> Ints:
         """int64[row]: when each row of a region is summed; `done`: when the bursts of each group are done."""
 
-    # Its limit, its energy, and its check.
+    # Its limit and its energy.
 
     @abstractmethod
     def cycles_of_product(self, lanes: int, burst_bytes: int, bits: int) -> Fraction:
@@ -152,10 +140,6 @@ class MultiplierUnit(ABC):
     @abstractmethod
     def native_share(self, bits: int) -> Fraction:
         """Energy of a product with a weight of `bits` bits, as a share of one at native bits."""
-
-    def agrees_with_twin(self, interleaving: Interleaving, tokens: int) -> bool:
-        """Whether the unit's timing, where it is simulated itself, is that of a readable simulation."""
-        return True
 
 
 def find_unit(name: str, section: Mapping[str, Any]) -> MultiplierUnit:

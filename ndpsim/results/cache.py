@@ -197,7 +197,6 @@ class Lookup(Generic[R]):
         computing: the call computes in any case, and its result is not stored.
         given: all that the result depends on, for `digest_of`.
         labels: what the result's `config` says of where its inputs came from: names on which nothing depends.
-        trace: a file whose contents the result depends on, too.
 
     Raises:
         InputError: `cache` is no cache.
@@ -210,29 +209,14 @@ class Lookup(Generic[R]):
         computing: bool,
         given: Sequence[Any],
         labels: Mapping[str, Any],
-        trace: str | None = None,
     ) -> None:
         chosen = chosen_cache(cache)
-        self._kind, self._cache = kind, None if computing else chosen
-        self._given, self._labels, self._trace = given, labels, trace
-        self._name = self._name_of_entry()
-
-    def _name_of_entry(self) -> str | None:
-        """The name under which the result lies; None: there is no cache, or no trace."""
-        if self._cache is None:
-            return None
-        contents = None
-        if self._trace is not None:
-            try:
-                with open(self._trace, "rb") as file:
-                    contents = hashlib.file_digest(file, "blake2b").hexdigest()
-            except OSError:
-                return None
-        return f"{self._kind.__name__}-{digest_of([*self._given, contents])}"
+        self._kind, self._cache, self._labels = kind, None if computing else chosen, labels
+        self._name = "" if self._cache is None else f"{kind.__name__}-{digest_of(given)}"
 
     def find(self, stopwatch: Stopwatch, progress: Callable[[float], None]) -> R | None:
         """The result, if it was computed before, as of this call; all its work is done."""
-        if self._cache is None or self._name is None:
+        if self._cache is None:
             return None
         found = self._cache._find(self._name)
         if not isinstance(found, self._kind):
@@ -246,9 +230,7 @@ class Lookup(Generic[R]):
         return replace(found, **changed)  # type: ignore[type-var]
 
     def store(self, result: R) -> R:
-        """Store a result that was not found, unless its trace has changed meanwhile; returns it."""
-        if self._cache is not None and self._name is not None:
-            unchanged = self._trace is None or self._name_of_entry() == self._name
-            if unchanged:
-                self._cache._store(self._name, result)
+        """Store a result that was not found; returns it."""
+        if self._cache is not None:
+            self._cache._store(self._name, result)
         return result

@@ -18,7 +18,7 @@ from ndpsim.dimm import common
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.arbitrations import make_arbitration
 from ndpsim.dimm.engines import OpenRow, ReadableDimms, SharedDimms, make_dimms
-from ndpsim.dimm.relayout import LAST_SERVED, Relayout
+from ndpsim.dimm.relayout import Relayout
 from ndpsim.dimm.sharing import Shared
 from ndpsim.dram import state
 from ndpsim.errors import InputError, MismatchError
@@ -28,7 +28,7 @@ from ndpsim.simulate.lane import Ints, LaneCounts, decode_commands, merge_comman
 from ndpsim.simulate.machine import Machine, Placed, PlacedOnDimms, every_lane, place_on_dimms
 from ndpsim.simulate.power import Energy
 from ndpsim.simulate.program import DOWN, FIRST_CLOCK, Awaited, Job, Queue, TilesFrom
-from ndpsim.simulate.relayout_run import Lowered
+from ndpsim.simulate.relayout_run import Wave, last_data
 from ndpsim.spec import lower
 from ndpsim.spec.standard import READ, READ_AP, WRITE, WRITE_AP
 from ndpsim.traces import CommandTrace
@@ -206,7 +206,7 @@ class Channel:
         self.experts: list[Job] = []
         self.first_free_place = [0] * dimms
         self.relayouts: list[Relayout] = []
-        self.waves: list[Lowered] = []
+        self.waves: list[Wave] = []
 
     # What is on it.
 
@@ -218,7 +218,7 @@ class Channel:
         """
         unit = self.machine.unit
         placed, end = _placed_on_lanes(self.machine, weights, self.first_free_place[dimm])
-        tiles = unit.tile(tokens, weights.hidden, weights.intermediate).tokens
+        tiles = unit.tile(tokens, weights.hidden, weights.intermediate)
         self.first_free_place[dimm] = end
         reads = shared.JobReads(
             sources=[stream.source for stream in placed.streams],
@@ -234,7 +234,7 @@ class Channel:
         self.dimms.make_room_for_transfers(results)
         self.experts.append(self.queues[dimm].add(tiles, release, QueuedExpert(dimm, weights, placed)))
 
-    def add_relayout(self, wave: Lowered, start: int) -> None:
+    def add_relayout(self, wave: Wave, start: int) -> None:
         """A relayout begins behind the clock `start`; DIMMs of other channels read and write at once."""
         geometry, lanes = self.machine.geometry, self.machine.lanes
         own = np.full(geometry.dimms, -1, dtype=np.int64)
@@ -276,14 +276,9 @@ class Channel:
         """Run until the last data of what moves is written."""
         self.dimms.run_relayout(state.FAR)
         if self.relayouts:
-            self.run_until(max(self.dimms.clock, self.end_of(self.relayouts[-1])))
+            self.run_until(max(self.dimms.clock, last_data(self.machine.device, self.relayouts[-1])))
 
     # What has happened.
-
-    def end_of(self, relayout: Relayout) -> int:
-        """The clock by which all data of a relayout that is done have been written."""
-        device = self.machine.device
-        return int(relayout.value[LAST_SERVED]) + device.clocks("nCWL") + device.burst_clocks
 
     def has_streams_that_end(self) -> bool:
         """Whether the host asks for anything that has an end."""

@@ -31,7 +31,7 @@ from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.simulate.channel import Channel
 from ndpsim.simulate.expert import release_times, simulate_expert, token_counts
 from ndpsim.simulate.geometry import ensure_on_channel
-from ndpsim.simulate.host_traffic import PATTERNS, HostTraffic, RequestRound, host_round
+from ndpsim.simulate.host_traffic import HostTraffic, RequestRound, host_round
 from ndpsim.simulate.lane import Bus, Ints, name_commands
 from ndpsim.simulate.latencies import read_latencies
 from ndpsim.simulate.machine import lower_machine
@@ -145,16 +145,10 @@ def simulate_contention(
     if parse_layout(layout)[1] > 1:
         raise InputError("beside the host's traffic one DIMM is simulated: localized", key="layout")
     weights, model_name = named_weights(model, bits)
-    named = host.pattern in PATTERNS
-    given = (of_jobs, released, layout, host.gbps, host.read_share, arbitration, slice_clocks)
-    lookup = Lookup(
-        ContentionResult,
-        cache,
-        record_commands,
-        (hardware, weights, *given, host.pattern if named else None),
-        {"model": model_name, "pattern": host.pattern},
-        None if named else host.pattern,
-    )
+    asked = (host.gbps, host.read_share, host.pattern if host.requests is None else host.requests)
+    given = (hardware, weights, of_jobs, released, layout, *asked, arbitration, slice_clocks)
+    labels = {"model": model_name, "pattern": host.pattern}
+    lookup = Lookup(ContentionResult, cache, record_commands, given, labels)
     if (found := lookup.find(stopwatch, progress)) is not None:
         return found
     alone = simulate_expert(
@@ -175,7 +169,7 @@ def simulate_contention(
     config = {
         **alone.config,
         "host_gbps": "saturate" if host.gbps is None else host.gbps,
-        "read_share": host.read_share if host.pattern in PATTERNS else None,
+        "read_share": host.read_share if host.requests is None else None,
         "pattern": host.pattern,
         "arbitration": arbitration,
         "slice_clocks": slice_clocks if arbitration == "slice" else None,

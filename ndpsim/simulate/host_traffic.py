@@ -18,7 +18,7 @@ from ndpsim.dram.state import FAR, Source, make_source
 from ndpsim.errors import InputError, one_of
 from ndpsim.simulate.memory import named_mapping
 from ndpsim.spec import Device, Tables
-from ndpsim.traces import read_requests
+from ndpsim.traces import Requests, read_requests
 from ndpsim.units import exact
 
 __all__ = ["PATTERNS", "HostTraffic", "RequestRound", "host_round"]
@@ -43,11 +43,13 @@ class HostTraffic:
             0: none.
         read_share: the share of reads, 0 to 1; with a trace, the trace says.
         pattern: "sequential", "random", or the path of a request trace.
+        requests: of a trace.
     """
 
     gbps: float | None
     read_share: float
     pattern: str
+    requests: Requests | None = None
 
     @classmethod
     def of(cls, host_gbps: Any, read_share: Any, pattern: Any, bus_gbps: float) -> HostTraffic:
@@ -55,9 +57,16 @@ class HostTraffic:
 
         Raises:
             InputError: a rate is not a number from 0 to `bus_gbps`, nor "saturate"; a share is not a
-                number from 0 to 1; or the pattern is neither a name nor a file.
+                number from 0 to 1; or the pattern is neither a name nor a trace of addresses.
         """
-        return cls(_rate(host_gbps, bus_gbps), number(read_share, "read_share", 0, 1), _pattern(pattern))
+        rate, share = _rate(host_gbps, bus_gbps), number(read_share, "read_share", 0, 1)
+        name = _pattern(pattern)
+        if name in PATTERNS:
+            return cls(rate, share, name)
+        requests = read_requests(name)
+        if requests.address is None:
+            raise InputError("locates requests by coordinates; host traffic needs addresses", file=name)
+        return cls(rate, share, name, requests)
 
     def pace(self, device: Device) -> tuple[int, int]:
         """Clocks between requests, as a fraction; 0 when they come as fast as they are taken, or never.
@@ -154,7 +163,7 @@ def host_round(hardware: Hardware, traffic: HostTraffic, first_place: int) -> Re
     what falls on a row of the weights, or beyond the DIMM, is folded into them.
 
     Raises:
-        InputError: the weights leave no rows, or the trace is bad.
+        InputError: the weights leave no rows.
     """
     device, dimm, mapper = hardware.lane_device(), hardware.system.dimm, hardware.system.host.mapper
     first_row = -(-first_place // (device.banks * device.bursts_per_row))
@@ -175,13 +184,9 @@ def host_round(hardware: Hardware, traffic: HostTraffic, first_place: int) -> Re
 def _requests(traffic: HostTraffic, device: Device, lanes: int) -> tuple[Ints, Ints]:
     """(byte address, 1 where it writes) of a round."""
     capacity = lanes * device.capacity_bytes
-    if traffic.pattern not in PATTERNS:
-        requests = read_requests(traffic.pattern)
-        if requests.address is None:
-            raise InputError(
-                "locates requests by coordinates; host traffic needs addresses", file=traffic.pattern
-            )
-        return requests.address % capacity, requests.write.astype(np.int64)
+    if traffic.requests is not None:
+        assert traffic.requests.address is not None
+        return traffic.requests.address % capacity, traffic.requests.write.astype(np.int64)
     number = np.arange(_ROUND, dtype=np.int64)
     if traffic.pattern == "random":
         number = np.random.default_rng(_SEED).integers(0, capacity // device.burst_bytes, _ROUND)

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from ndpsim import energy
 from ndpsim.config import Hardware
 from ndpsim.layout import ExpertWeights
+from ndpsim.link import Network
 from ndpsim.ndp import MultiplierUnit
 from ndpsim.spec import Device, Standard
+from ndpsim.units import Timebase
 
-__all__ = ["DramPower", "Energy", "dram_power", "unit_energy", "unit_work"]
+__all__ = ["DramPower", "Energy", "dram_power", "engine_energy", "unit_energy", "unit_work"]
 
 Energy = tuple[dict[str, float | None] | None, str]
 
@@ -94,3 +96,41 @@ def unit_work(
         weight_bytes,
         tokens * weights.intermediate,
     )
+
+
+def engine_energy(
+    hardware: Hardware,
+    network: Network,
+    timebase: Timebase,
+    busy: NDArray[np.int64],
+    bits: int,
+    time_ns: float,
+) -> dict[str, float | None]:
+    """Energy in nJ of all relayout engines, of the links, and of channels that bridge groups, by component.
+
+    Args:
+        network, timebase: the links, and their ticks.
+        busy: ticks by wire.
+        bits: of weights that were read to go elsewhere.
+        time_ns: how long it took.
+    """
+    link, unit = hardware.system.link, hardware.relayout
+    assert link is not None, "there is a network"
+    bytes_over = [0.0, 0.0]  # links, channels
+    wires = {hop.wire: hop for hop in network.hops}
+    for wire, ticks in enumerate(busy):
+        hop = wires[wire]
+        over_channel = max(hop.source, hop.target) >= network.dimms
+        bytes_over[over_channel] += timebase.to_ns(int(ticks)) * hop.gbps
+    passed = 2 * bits // 8  # a buffer at each end
+    static = None if unit.static_mw is None else unit.static_mw * network.dimms
+    spent = {
+        "ndp_relayout": None if unit.pj_per_byte is None else unit.pj_per_byte * passed / 1000,
+        "ndp_static": None if static is None else static * time_ns / 1000,
+        "link": energy.transfer_nj(round(bytes_over[0]), link.pj_per_bit),
+    }
+    if bytes_over[1]:
+        device = hardware.lane_device()
+        power = dram_power(device, hardware.power_changes)
+        spent["host"] = power.io_nj(round(bytes_over[1] / device.burst_bytes))
+    return spent

@@ -10,20 +10,30 @@ bursts in flight as its controllers' queues hold. No time on its cores is counte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from threading import Event
 from typing import Any
 
-from ndpsim.arguments import flag, progress_function, text, whole_number
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.arguments import Progress, flag, progress_function, text, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.errors import InputError
-from ndpsim.layout import ExpertFormat, parse_layout
+from ndpsim.layout import ExpertFormat
+from ndpsim.link.engine_state import Bits
+from ndpsim.link.events import FAR
+from ndpsim.link.requests import counts_between, spans
 from ndpsim.moe import Expert, MoeShape
 from ndpsim.results.cache import Lookup, ResultCache
+from ndpsim.results.relayout import HostMove, OtherDimms, RelayoutResult, Stretch
 from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.simulate.geometry import geometry_of
+from ndpsim.simulate.lane import Ints, name_commands
+from ndpsim.simulate.power import Energy, dram_power, engine_energy
+from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.relayout_plan import (
     access_by_host,
     access_by_units,
@@ -32,50 +42,39 @@ from ndpsim.simulate.relayout_plan import (
     neighbouring_dimms,
     plan_transfers,
 )
-from ndpsim.simulate.relayout_result import (
-    HostMove,
-    OtherDimms,
-    RelayoutResult,
-    Stretch,
-    host_move,
-    relayout_energy,
-    relayout_result,
-)
-from ndpsim.simulate.relayout_run import Access, Run, Wave, make_wave, run_relayout
+from ndpsim.simulate.relayout_run import Access, Run, Transfer, run_relayout
 from ndpsim.simulate.relayout_waves import choose_waves
+from ndpsim.simulate.samples import equal_clocks, sample_clocks
 from ndpsim.simulate.weights import describe_weights, named_weights
 
-__all__ = ["MAX_EXPERTS", "HostMove", "OtherDimms", "RelayoutResult", "Stretch", "simulate_relayout"]
+__all__ = ["MAX_EXPERTS", "simulate_relayout"]
 
-Progress = Callable[[float], None]
+#: Of each wave, the node of each burst, and the tick at which it was there.
+Bursts = list[tuple[NDArray[np.int32], Ints]]
 
 #: Most experts of one call.
 MAX_EXPERTS = 64
 
 
 def _simulate(
+    transfers: Sequence[Transfer],
+    at_once: int,
     access: Access,
-    waves: Sequence[Wave],
     by_host: Access | None,
-    host_waves: Sequence[Wave],
     record: bool,
     progress: Progress,
 ) -> tuple[list[Run], list[Run]]:
     """Runs by the units, and by the host where it is asked for: each in a thread, as they share nothing."""
     stop = Event()
 
-    def host_runs() -> list[Run]:
-        return (
-            [run_relayout(by_host, wave, False, lambda share: None, stop) for wave in host_waves]
-            if by_host
-            else []
-        )
+    def runs(of: Access, record: bool, progress: Progress) -> list[Run]:
+        waves = choose_waves(of, transfers, at_once)
+        return [run_relayout(of, [transfers[n] for n in wave], record, progress, stop) for wave in waves]
 
     with ThreadPoolExecutor(1) as pool:
-        host = pool.submit(host_runs)
+        host = pool.submit(runs, by_host, False, lambda share: None) if by_host else None
         try:
-            runs = [run_relayout(access, wave, record, progress, stop) for wave in waves]
-            return runs, host.result()
+            return runs(access, record, progress), host.result() if host else []
         finally:
             stop.set()  # or what an error or Ctrl-C ends here would be waited for
 
@@ -151,11 +150,7 @@ def simulate_relayout(
     hardware = load_hardware(hw, sets)
     weights, model_name = named_weights(model, bits)
     geometry = geometry_of(hardware)
-    first = first_dimms(source_dimms, source, experts, geometry.dimms, "source")
-    second = first_dimms(target_dimms, target, experts, geometry.dimms, "target")
-    if target_dimms is None and source == target != "striped":
-        width = max(parse_layout(target)[1], 1)
-        second = [(dimm + width) % (geometry.dimms // width * width) for dimm in first]
+    first, second = first_dimms(source, target, source_dimms, target_dimms, experts, geometry.dimms)
     given = (hardware, weights, source, target, first, second, host, other_dimms)
     lookup = Lookup(RelayoutResult, cache, record_commands, given, {"model": model_name})
     if (found := lookup.find(stopwatch, progress)) is not None:
@@ -166,32 +161,149 @@ def simulate_relayout(
     at_once = hardware.relayout.concurrent_experts
     ensure_transfers_fit(transfers[:at_once], record_commands)
     by_host = access_by_host(hardware, geometry) if host and transfers else None
-    chosen = choose_waves(access, transfers, at_once)
-    host_chosen = choose_waves(by_host, transfers, at_once) if by_host else []
     with hardware.errors_at_origins():
-        waves, host_waves = (
-            [make_wave([transfers[expert] for expert in wave]) for wave in of] for of in (chosen, host_chosen)
-        )
-        runs, host_runs = _simulate(access, waves, by_host, host_waves, record_commands, progress)
-    config = {
-        "hardware": hardware.to_dict(),
-        **describe_weights(weights, model_name),
-        "source": source,
-        "target": target,
-        "source_dimms": first,
-        "target_dimms": second,
-    }
+        runs, host_runs = _simulate(transfers, at_once, access, by_host, record_commands, progress)
+    moved = _Moved(hardware, access, runs)
+    edges = equal_clocks(moved.cycles, sample_clocks(moved.cycles, access.tables.refresh_interval))
+    by_host_move = _Moved(hardware, by_host, host_runs).by_host() if by_host else None
     given_again = (hardware, model, experts, source, target)
     other = _on_neighbours(given_again, geometry.dimms, bits, host, progress) if other_dimms else None
-    result = relayout_result(
-        access,
-        transfers,
-        runs,
-        host_move(hardware, by_host, host_runs) if by_host else None,
-        other,
-        relayout_energy(hardware, access, runs),
-        config,
-        experts,
-        stopwatch,
+    reads = [(run.read_node, run.read_tick) for run in runs]
+    writes = [(run.write_node, run.write_tick) for run in runs]
+    energy_nj, energy_note = moved.energy_of_units() if runs else (None, "nothing moved")
+    dram = {"read": "source DRAM", "write": "target DRAM", "both": "DRAM"}
+    result = RelayoutResult(
+        time_ns=moved.time_ns,
+        cycles=moved.cycles,
+        clock_ns=moved.clock_ns,
+        experts=experts,
+        moved=len(transfers),
+        waves=len(runs),
+        weight_bytes=sum(sum(expert.source.weights.matrix_bits()) for expert in transfers) // 8,
+        read_bytes=moved.bits.read // 8,
+        sent_bytes=moved.bits.sent // 8,
+        local_bytes=moved.bits.read // 8 - moved.bits.sent // 8,
+        written_bytes=moved.bits.written // 8,
+        wire_bytes=sum(run.wire_bytes for run in runs),
+        bandwidth_gbps=moved.bits.written / 8 / moved.time_ns if runs else 0.0,
+        topology=access.network.topology,
+        link_busy=moved.link_busy(),
+        dram_busy={name: moved.bounds_ns[of] / moved.time_ns if runs else 0.0 for name, of in dram.items()},
+        bounds_ns=moved.bounds_ns,
+        bottleneck=moved.bottleneck(),
+        transit_bytes=max((int(run.most_waiting.max()) for run in runs), default=0),
+        commands=moved.commands,
+        host=by_host_move,
+        host_speedup=by_host_move.time_ns / moved.time_ns if by_host_move else None,
+        other_dimms=other,
+        stretches=(*moved.stretches("read", reads), *moved.stretches("write", writes)),
+        energy_nj=energy_nj,
+        energy_note=energy_note,
+        curve_ns=tuple((edges[1:] * moved.clock_ns).tolist()),
+        read_gbps=moved.curve(reads, edges),
+        written_gbps=moved.curve(writes, edges),
+        config={
+            "hardware": hardware.to_dict(),
+            **describe_weights(weights, model_name),
+            "source": source,
+            "target": target,
+            "source_dimms": first,
+            "target_dimms": second,
+        },
+        **stopwatch.times(),
+        command_traces=tuple(run.traces for run in runs if run.traces),
     )
     return lookup.store(result)
+
+
+class _Moved:
+    """What waves that went one after the other came to, by the units or by the host.
+
+    Attributes:
+        cycles: of all; `time_ns` the same, `clock_ns` one of them.
+        begins: the clock at tick 0 of each wave.
+        bits: of all.
+        busy: ticks by wire.
+        issued: commands by number; `commands` by name.
+        bounds_ns: the least time of each resource.
+    """
+
+    def __init__(self, hardware: Hardware, access: Access, runs: Sequence[Run]) -> None:
+        self.hardware, self.access, self.runs = hardware, access, runs
+        ends, to_ns = np.cumsum([0, *(run.end - 1 for run in runs)]).tolist(), access.timebase.to_ns
+        self.cycles = ends[-1]
+        self.clock_ns = to_ns(access.timebase.ticks[0])
+        self.time_ns = to_ns(self.cycles * access.timebase.ticks[0])
+        # A wave's tick 0 is a clock before its first command.
+        self.begins = [end - FIRST_CLOCK for end in ends[:-1]]
+        self.bits = Bits(*(sum(run.bits[n] for run in runs) for n in range(4)))
+        self.busy = sum((run.busy for run in runs), np.zeros(len(access.network.wire_names), dtype=np.int64))
+        self.issued = sum((run.issued for run in runs), np.zeros(len(access.tables.commands), dtype=np.int64))
+        self.commands = name_commands(self.issued, access.device.standard)
+        burst = access.tables.burst * access.timebase.ticks[0]
+        self.bounds_ns = {
+            "links": sum(to_ns(int(run.busy.max(initial=0))) for run in runs),
+            "source DRAM": sum(to_ns(int(run.reads.max()) * burst) for run in runs),
+            "target DRAM": sum(to_ns(int(run.writes.max()) * burst) for run in runs),
+            "DRAM": sum(to_ns(int((run.reads + run.writes).max()) * burst) for run in runs),
+        }
+
+    def by_host(self) -> HostMove:
+        """The runs of a host."""
+        time_ns, bound_ns = self.cycles * self.clock_ns, self.bounds_ns["DRAM"]
+        return HostMove(
+            time_ns=time_ns,
+            bandwidth_gbps=self.bits.written / 8 / time_ns,
+            bus_busy=bound_ns / time_ns,
+            bound_ns=bound_ns,
+            commands=self.commands,
+            energy_nj=self._energy({})[0],
+        )
+
+    def energy_of_units(self) -> Energy:
+        """The energy of all DIMMs, of the links, and of channels that bridge groups."""
+        of, bits = self.access, self.bits.read
+        others = engine_energy(self.hardware, of.network, of.timebase, self.busy, bits, self.time_ns)
+        return self._energy(others)
+
+    def _energy(self, others: Mapping[str, float | None]) -> Energy:
+        """Lanes all draw power from the first to the last clock of each wave."""
+        power = dram_power(self.hardware.lane_device(), self.hardware.power_changes)
+        lanes = self.access.network.dimms * self.access.lanes * self.access.tables.ranks
+        open_clocks = sum(run.open_clocks for run in self.runs)
+        return power.split(self.issued, self.cycles * lanes, open_clocks, others)
+
+    def link_busy(self) -> dict[str, float]:
+        """The share of the time for which each wire that sent anything did."""
+        tick_ns, wires = self.access.timebase.to_ns(1), self.access.network.wire_names
+        busy = zip(wires, self.busy, strict=True)
+        return {name: float(ticks * tick_ns / self.time_ns) for name, ticks in busy if ticks}
+
+    def bottleneck(self) -> str:
+        """The resource that needs longest; a wire by its name."""
+        longest = max(self.bounds_ns.values())
+        if not longest:
+            return "nothing"
+        name = next(name for name, ns in self.bounds_ns.items() if ns == longest)
+        return (
+            f"link {self.access.network.wire_names[int(np.argmax(self.busy))]}" if name == "links" else name
+        )
+
+    def curve(self, bursts: Bursts, edges: Ints) -> tuple[float, ...]:
+        """Bursts that were somewhere at some ticks, as GB/s in each of the times between edges, in clocks."""
+        counts, dram_ticks = np.zeros(len(edges) - 1, dtype=np.int64), self.access.timebase.ticks[0]
+        for (_, tick), clock in zip(bursts, self.begins, strict=True):
+            counts_between(tick, (edges - clock) * dram_ticks, counts)
+        moved_bytes, widths_ns = counts * self.access.device.burst_bytes, np.diff(edges) * self.clock_ns
+        return tuple((moved_bytes / widths_ns).tolist())
+
+    def stretches(self, name: str, bursts: Bursts) -> Iterator[Stretch]:
+        """From when to when bursts of each node were somewhere, wave by wave."""
+        dimms, timebase = self.access.network.dimms, self.access.timebase
+        for (node, tick), clock in zip(bursts, self.begins, strict=True):
+            first, last = np.full(dimms, FAR), np.zeros(dimms, dtype=np.int64)
+            spans(tick, node, first, last)
+            begin = clock * timebase.ticks[0]
+            for dimm in np.flatnonzero(last):
+                ends = (timebase.to_ns(begin + of[dimm]) for of in (first, last))
+                yield Stretch(name, int(dimm), *ends)

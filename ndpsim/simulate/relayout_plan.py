@@ -12,16 +12,14 @@ from ndpsim.arguments import several, shown, whole_number
 from ndpsim.config import Hardware
 from ndpsim.dram import state
 from ndpsim.dram.controllers.one_command import OneCommand
-from ndpsim.dram.fast.state import fits
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertWeights, Geometry, Layout, make_layout, parse_layout
 from ndpsim.limits import ensure_fits
-from ndpsim.link import Bridge, Network, link_ticks, make_network
+from ndpsim.link import Bridge, link_ticks, make_network
 from ndpsim.link.requests import DimmLanes
-from ndpsim.simulate.lane import check_refresh
-from ndpsim.simulate.memory import controller_options
+from ndpsim.simulate.memory import bus_policy
 from ndpsim.simulate.relayout_run import Access, CommandBuses, Transfer
-from ndpsim.spec import Device, lower
+from ndpsim.spec import Device
 from ndpsim.units import frequency_period_ps
 
 __all__ = [
@@ -33,71 +31,60 @@ __all__ = [
     "plan_transfers",
 ]
 
+Ints = NDArray[np.int64]
+
 # Memory, measured and rounded up: of a burst that is read or written, of a lane's controller, of a command.
 _BYTES_OF_A_BURST = 512
 _BYTES_OF_A_LANE = 1 << 18
 _BYTES_RECORDED = 128
 
 
-def _network_of(hardware: Hardware) -> Network:
-    """The links between the DIMMs of a machine.
-
-    Raises:
-        InputError: the file describes none, or DIMMs have too few ports for the topology.
-    """
-    system, link = hardware.system, hardware.system.link
-    if link is None:
-        raise InputError("is missing: there are no links between DIMMs", file=hardware.file, key="link")
-    bridge = Bridge(link.group_dimms, system.host.channels, hardware.dimm_host_gbps, link.host_latency_ns)
-    try:
-        return make_network(
-            link.topology, system.dimm.count, link.ports, link.link_gbps, link.hop_latency_ns, bridge
-        )
-    except InputError as error:
-        key = f"link.{error.key}"
-        raise hardware.origins[key].error(error.problem, key) from None
+def _to_host(geometry: Geometry) -> tuple[Ints, Ints]:
+    """Of each lane of a machine, its bus to the host, counted over all channels, and its rank there."""
+    dimm, lane = np.divmod(np.arange(geometry.dimms * geometry.lanes), geometry.lanes)
+    bus = geometry.channel_of(dimm) * geometry.subchannels + lane % geometry.subchannels
+    return bus, geometry.host_rank(dimm, lane) * geometry.device.ranks
 
 
 def _policy(hardware: Hardware, device: Device) -> state.Policy:
-    """The controller of a lane or a bus."""
-    dram = hardware.system.dram
-    check_refresh(device, dram.refresh)
-    policy = state.make_policy(controller_options(dram), device.standard.controller)
+    """The controller of a lane or a bus.
+
+    Raises:
+        InputError: the device cannot be refreshed so, or is issued to by more than one command at a time.
+    """
+    policy = bus_policy(hardware.system.dram, device)
     if not isinstance(policy.step, OneCommand):
         problem = f"not supported: a relayout under the controller {device.standard.controller}"
         raise hardware.origins["dram.standard"].error(problem, "dram.standard")
-    if not fits(lower(device), policy, with_sink=False):
-        problem = (
-            "a relayout is simulated with scheduler: FRFCFS or FRFCFS-RowHit, row_policy: open, queues of up "
-            "to 64 requests and up to 16 ranks on a bus only"
-        )
-        raise InputError(problem, file=hardware.file, key="dram")
     return policy
 
 
-def _write_latency(device: Device) -> int:
-    return device.clocks("nCWL") + device.burst_clocks
-
-
-def _all_dimm_lanes(geometry: Geometry) -> NDArray[np.int32]:
-    return np.arange(geometry.dimms * geometry.lanes, dtype=np.int32)
-
-
 def access_by_units(hardware: Hardware, geometry: Geometry) -> Access:
-    """The relayout units of the DIMMs and the links between them."""
-    network, device, unit = _network_of(hardware), geometry.device, hardware.relayout
-    half, dimm_lane = unit.buffer_kib * 1024 // 2, _all_dimm_lanes(geometry)
-    link, slots = hardware.system.link, half // device.burst_bytes
-    assert link is not None
-    if link.packet_bytes < device.burst_bytes:
-        problem = f"{link.packet_bytes} is less than a burst, {device.burst_bytes} bytes"
-        raise hardware.origins["link.packet_bytes"].error(problem, "link.packet_bytes")
+    """The relayout units of the DIMMs and the links between them.
+
+    Raises:
+        InputError: the file describes no links, or they cannot be so.
+    """
+    link, device, host_gbps = hardware.system.link, geometry.device, hardware.dimm_host_gbps
+    if link is None:
+        raise InputError("is missing: there are no links between DIMMs", file=hardware.file, key="link")
+    unit, bridge = (
+        hardware.relayout,
+        Bridge(link.group_dimms, geometry.channels, host_gbps, link.host_latency_ns),
+    )
+    with hardware.errors_at_origins():
+        network = make_network(
+            link.topology, geometry.dimms, link.ports, link.link_gbps, link.hop_latency_ns, bridge
+        )
+        if link.packet_bytes < device.burst_bytes:
+            problem = f"{link.packet_bytes} is less than a burst, {device.burst_bytes} bytes"
+            raise InputError(problem, key="link.packet_bytes")
+    lane = np.arange(geometry.dimms * geometry.lanes, dtype=np.int32)
+    half = unit.buffer_kib * 1024 // 2
+    slots = half // device.burst_bytes
     return Access(
-        standard=device.standard,
-        tables=lower(device),
+        device=device,
         policy=_policy(hardware, device),
-        burst_bytes=device.burst_bytes,
-        write_latency=_write_latency(device),
         lanes=geometry.lanes,
         network=network,
         slots=slots,
@@ -106,7 +93,7 @@ def access_by_units(hardware: Hardware, geometry: Geometry) -> Access:
         packet_bytes=link.packet_bytes,
         header_bytes=link.header_bytes,
         timebase=link_ticks(network, device.clock_ps, frequency_period_ps(unit.clock_mhz)),
-        dimm_lanes=DimmLanes(dimm_lane // geometry.lanes, dimm_lane, 0 * dimm_lane),
+        dimm_lanes=DimmLanes(lane // geometry.lanes, lane, 0 * lane),
         command_buses=_command_buses(hardware, geometry),
     )
 
@@ -123,15 +110,13 @@ def _command_buses(hardware: Hardware, geometry: Geometry) -> CommandBuses | Non
     if kind == "broadcast":
         problem = "not supported: a relayout by ranks in lock step (broadcast)"
         raise InputError(problem, file=hardware.file, key="dimm.command_bus")
-    dimm, lane = np.divmod(_all_dimm_lanes(geometry).astype(np.int64), geometry.lanes)
-    buses = geometry.channels * geometry.subchannels
-    bus = geometry.channel_of(dimm) * geometry.subchannels + lane % geometry.subchannels
+    (bus, rank), buses = _to_host(geometry), geometry.channels * geometry.subchannels
     return CommandBuses(
         buses=buses,
         channel_ranks=-(-geometry.dimms // geometry.channels) * geometry.ranks,
         dimm_ranks=geometry.ranks,
         clocks=np.array([command.cycles for command in standard.by_number], dtype=np.int64),
-        lane=geometry.host_rank(dimm, lane) * buses + bus,
+        lane=rank * buses + bus,
     )
 
 
@@ -141,16 +126,10 @@ def access_by_host(hardware: Hardware, geometry: Geometry) -> Access:
     device = hardware.bus_device(-(-geometry.dimms // geometry.channels) * geometry.ranks)
     buses = min(geometry.channels, geometry.dimms) * geometry.subchannels
     network = make_network("chain", 1, 0, 1.0, 0.0)
-
-    dimm, lane = np.divmod(_all_dimm_lanes(geometry), np.int32(geometry.lanes))
-    bus = geometry.channel_of(dimm) * geometry.subchannels + lane % geometry.subchannels
-    rank = geometry.host_rank(dimm, lane) * geometry.device.ranks
+    bus, rank = (of.astype(np.int32) for of in _to_host(geometry))
     return Access(
-        standard=device.standard,
-        tables=lower(device),
+        device=device,
         policy=_policy(hardware, device),
-        burst_bytes=device.burst_bytes,
-        write_latency=_write_latency(device),
         lanes=buses,
         network=network,
         slots=buses * dram.read_buffer,
@@ -159,12 +138,31 @@ def access_by_host(hardware: Hardware, geometry: Geometry) -> Access:
         packet_bytes=device.burst_bytes,
         header_bytes=0,
         timebase=link_ticks(network, device.clock_ps, device.clock_ps),
-        dimm_lanes=DimmLanes(np.zeros_like(bus), bus, rank.astype(np.int32)),
+        dimm_lanes=DimmLanes(0 * bus, bus, rank),
     )
 
 
-def first_dimms(dimms: Sequence[int] | None, layout: str, experts: int, count: int, end: str) -> list[int]:
-    """The first DIMM of each expert: as given, or spread evenly."""
+def first_dimms(
+    source: str,
+    target: str,
+    source_dimms: Sequence[int] | None,
+    target_dimms: Sequence[int] | None,
+    experts: int,
+    count: int,
+) -> tuple[list[int], list[int]]:
+    """The first of so many DIMMs of each expert in two layouts: as given, or spread evenly.
+
+    From a layout to the same one each expert goes to the next DIMM (or DIMMs).
+    """
+    first = _first_dimms(source_dimms, source, experts, count, "source")
+    second = _first_dimms(target_dimms, target, experts, count, "target")
+    if target_dimms is None and source == target != "striped":
+        width = max(parse_layout(target)[1], 1)
+        second = [(dimm + width) % (count // width * width) for dimm in first]
+    return first, second
+
+
+def _first_dimms(dimms: Sequence[int] | None, layout: str, experts: int, count: int, end: str) -> list[int]:
     try:
         kind, slices = parse_layout(layout)
     except InputError as error:
@@ -202,25 +200,6 @@ def _dimm(value: Any, name: str, count: int) -> int:
         raise InputError(f"{shown(value)} is not a DIMM, 0 to {count - 1}", key=name) from None
 
 
-class _Memory:
-    """What of the machine's lanes is taken."""
-
-    def __init__(self, geometry: Geometry, weights: ExpertWeights, used: list[int]) -> None:
-        self.geometry, self.weights, self.used = geometry, weights, used
-
-    def place(self, layout: str, dimm: int, end: str) -> Layout:
-        """An expert behind those that are there; `end`: which of the two layouts it is, for the message."""
-        try:
-            where = make_layout(layout, self.geometry, self.weights, dimm)
-        except InputError as error:
-            raise InputError(error.problem, key=end if error.key == "layout" else error.key) from None
-        base = max(self.used[of] for of in where.dimms)
-        placed = make_layout(layout, self.geometry, self.weights, dimm, base) if base else where
-        for of in placed.dimms:
-            self.used[of] = placed.end
-        return placed
-
-
 def plan_transfers(
     geometry: Geometry,
     weights: ExpertWeights,
@@ -236,11 +215,24 @@ def plan_transfers(
         source, target: a layout, and the first DIMM of each expert.
         used: by DIMM, the places of its lanes that are taken; those of the experts join them.
     """
-    memory = _Memory(geometry, weights, [0] * geometry.dimms if used is None else used)
+    taken = [0] * geometry.dimms if used is None else used
+
+    def place(layout: str, dimm: int, end: str) -> Layout:
+        """An expert behind those that are there; `end`: which of the two layouts it is, for the message."""
+        try:
+            where = make_layout(layout, geometry, weights, dimm)
+        except InputError as error:
+            raise InputError(error.problem, key=end if error.key == "layout" else error.key) from None
+        base = max(taken[of] for of in where.dimms)
+        placed = make_layout(layout, geometry, weights, dimm, base) if base else where
+        for of in placed.dimms:
+            taken[of] = placed.end
+        return placed
+
     ends = sorted(zip(source[1], target[1], strict=True))
     away = [pair for pair in ends if source[0] != target[0] or pair[0] != pair[1]]
-    sources = [memory.place(source[0], first, "source") for first, _ in away]
-    targets = [memory.place(target[0], second, "target") for _, second in away]
+    sources = [place(source[0], first, "source") for first, _ in away]
+    targets = [place(target[0], second, "target") for _, second in away]
     return [Transfer(*pair) for pair in zip(sources, targets, strict=True)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from threading import Event
@@ -11,46 +11,41 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.arguments import Progress
 from ndpsim.dimm.arbitrations import make_arbitration
 from ndpsim.dimm.engines import make_dimms
-from ndpsim.dimm.relayout import LAST_SERVED as LAST_SERVED_AT
-from ndpsim.dimm.relayout import UNSERVED as UNSERVED_REQUESTS
+from ndpsim.dimm.relayout import LAST_SERVED, UNSERVED, Relayout
 from ndpsim.dimm.sharing import Alone, Shared
 from ndpsim.dimm.state import Setup
 from ndpsim.dram import state
-from ndpsim.errors import InputError, no_way_on
+from ndpsim.errors import no_way_on
 from ndpsim.layout import Layout, moves
 from ndpsim.link import Network
-from ndpsim.link.engine_state import Engine, Flows, make_engine
+from ndpsim.link.engine_state import Bits, bits_by_stage, make_engine
 from ndpsim.link.events import FAR
-from ndpsim.link.fabric import Fabric, check_ticks, make_fabric, make_packets
-from ndpsim.link.packets import most_waiting
-from ndpsim.link.packing import Packed, Pieces, number_by_node, pack_pieces
-from ndpsim.link.requests import Bursts, DimmLanes, Requests, bits_by_stage, make_requests
+from ndpsim.link.fabric import most_waiting
+from ndpsim.link.packing import Pieces, number_by_node, pack_pieces
+from ndpsim.link.requests import Bursts, DimmLanes, Requests, make_requests
 from ndpsim.simulate.lane import decode_commands
-from ndpsim.spec import Standard, Tables
+from ndpsim.spec import Device, Tables, lower
 from ndpsim.traces import CommandTrace
 from ndpsim.units import Timebase
 
 __all__ = [
     "Access",
-    "Bits",
     "CommandBuses",
     "Job",
-    "Lowered",
     "Run",
     "Transfer",
     "Wave",
-    "make_wave",
+    "last_data",
     "run_relayout",
 ]
 
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
-Progress = Callable[[float], None]
 
 _CLOCKS = 1 << 17  # between two reports of progress
-_SLOWEST = 1 << 10  # clocks that a burst takes, on average, by far at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +53,8 @@ class Access:
     """How bursts are read and written: by relayout units with lanes and links, or by a host.
 
     Attributes:
-        standard, tables, policy: of every lane.
-        burst_bytes: bytes of a burst.
-        write_latency: clocks from a write command to the last beat of its data.
+        device: what each lane is a channel of.
+        policy: of its controller.
         lanes: lanes of each node.
         network: of the nodes.
         slots: bursts that a node's buffer holds between reading and sending.
@@ -72,11 +66,8 @@ class Access:
         command_buses: those that lanes share; None: every lane has one of its own.
     """
 
-    standard: Standard
-    tables: Tables
+    device: Device
     policy: state.Policy
-    burst_bytes: int
-    write_latency: int
     lanes: int
     network: Network
     slots: int
@@ -87,6 +78,11 @@ class Access:
     timebase: Timebase
     dimm_lanes: DimmLanes
     command_buses: CommandBuses | None = None
+
+    @property
+    def tables(self) -> Tables:
+        """Of every lane."""
+        return lower(self.device)
 
 
 class CommandBuses(NamedTuple):
@@ -110,28 +106,6 @@ class Transfer(NamedTuple):
 
     source: Layout
     target: Layout
-
-
-class Wave(NamedTuple):
-    """Experts that go at the same time; who accesses them makes no difference here."""
-
-    bits: int
-    reads: Bursts
-    writes: Bursts
-    first_read: Ints  # [expert + 1]
-    first_write: Ints  # [expert + 1]
-    pieces: list[Pieces]  # of each expert
-    word: Ints  # [place]: see `link.requests.fill_requests`
-    column: Narrow
-
-
-class Bits(NamedTuple):
-    """Bits of weights that were read, came over links, or within their node, and were written."""
-
-    read: int
-    sent: int
-    local: int
-    written: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,151 +161,79 @@ def _bursts(layouts: Sequence[Layout]) -> tuple[Bursts, Ints]:
     return Bursts(dimm_lane, place), first
 
 
-def make_wave(transfers: Sequence[Transfer]) -> Wave:
-    """Experts that go at the same time, each burst and each piece in its place."""
-    reads, first_read = _bursts([transfer.source for transfer in transfers])
-    writes, first_write = _bursts([transfer.target for transfer in transfers])
-    found: dict[tuple[str, str], Pieces] = {}  # the same for all DIMMs
-    pieces = []
+def _pieces(transfers: Sequence[Transfer]) -> Iterator[Pieces]:
+    """The pieces of each expert, which are the same for all DIMMs."""
+    found: dict[tuple[str, str], Pieces] = {}
     for source, target in transfers:
         names = source.name, target.name
         if names not in found:
             found[names] = Pieces(*moves(source, target))
-        pieces.append(found[names])
-    places = np.arange(max(max(layout.end for layout in transfer) for transfer in transfers))
-    rank, bankgroup, bank, row, column = transfers[0].source.parts[0].interleaving.coordinates(places)
-    word = state.pack_place(rank, bankgroup, bank, row, np.zeros_like(row))
-    bits = sum(sum(transfer.source.weights.matrix_bits()) for transfer in transfers)
-    return Wave(bits, reads, writes, first_read, first_write, pieces, word, column.astype(np.int32))
+        yield found[names]
 
 
-class Lowered:
-    """A wave as a relayout engine and its requests, before anything has moved.
+class Wave:
+    """Experts that go at the same time, as a relayout engine and its requests, before anything has moved.
 
     Raises:
-        InputError: packets or the buffer are too small.
+        InputError: the buffer is too small.
     """
 
-    def __init__(self, access: Access, wave: Wave) -> None:
-        self.access, self.wave, nodes = access, wave, access.network.dimms
-        largest = max(int(pieces.bits.max()) for pieces in wave.pieces)
-        if -(-largest // 8) > access.packet_bytes:
-            problem = f"{access.packet_bytes} is less than a burst, {-(-largest // 8)} bytes"
-            raise InputError(problem, key="link.packet_bytes")
-        node_of = access.dimm_lanes.node
-        reads = number_by_node(node_of[wave.reads.dimm_lane], wave.first_read, nodes)
+    def __init__(self, access: Access, transfers: Sequence[Transfer]) -> None:
+        self.access, nodes, node_of = access, access.network.dimms, access.dimm_lanes.node
+        self.bits = sum(sum(transfer.source.weights.matrix_bits()) for transfer in transfers)
+        reads, first_read = _bursts([transfer.source for transfer in transfers])
+        writes, first_write = _bursts([transfer.target for transfer in transfers])
+        read = number_by_node(node_of[reads.dimm_lane], first_read, nodes)
         # Writes of a packet are neighbours then, which spares processors cache misses.
-        writes = number_by_node(
-            node_of[wave.writes.dimm_lane], np.array([0, len(wave.writes.dimm_lane)]), nodes
-        )
+        write = number_by_node(node_of[writes.dimm_lane], first_write[[0, -1]], nodes)
         self.read_node, self.write_node = (
             np.repeat(np.arange(nodes, dtype=np.int32), np.diff(numbers.node_first))
-            for numbers in (reads, writes)
+            for numbers in (read, write)
         )
         experts = [
-            (pieces, reads.number[first_read:], writes.number[first_write:])
-            for pieces, first_read, first_write in zip(
-                wave.pieces, wave.first_read, wave.first_write, strict=False
-            )
+            (pieces, read.number[of_reads:], write.number[of_writes:])
+            for pieces, of_reads, of_writes in zip(_pieces(transfers), first_read, first_write, strict=False)
         ]
-        self.packed, ends = pack_pieces(
-            experts, reads.node_first, self.write_node, access.slots, access.packet_bytes
+        packed, self.flows = pack_pieces(
+            experts, read.node_first, self.write_node, access.slots, access.packet_bytes
         )
-        self.flows = [divmod(int(pair), nodes) for pair in ends]
-        fabric = make_fabric(access.network, self.flows, access.timebase)
-        self.engine: Engine = self._engine(fabric, self.packed)
+        self.engine = make_engine(
+            packed,
+            access.network,
+            self.flows,
+            access.timebase,
+            access.tables.read_latency,
+            access.slots,
+            access.receive_bytes,
+            access.packet_bytes,
+            access.header_bytes,
+        )
+        places = np.arange(max(max(layout.end for layout in transfer) for transfer in transfers))
+        rank, bankgroup, bank, row, column = transfers[0].source.parts[0].interleaving.coordinates(places)
+        word = state.pack_place(rank, bankgroup, bank, row, np.zeros_like(row))
         self.requests: Requests = make_requests(
-            wave.reads, reads.number, wave.writes, writes.number, access.dimm_lanes, wave.word, wave.column
-        )
-
-    def _engine(self, fabric: Fabric, packed: Packed) -> Engine:
-        access, count = self.access, len(packed.packet_flow)
-        size = packed.packet_bytes + np.int32(access.header_bytes)
-        longest = len(packed.piece_read) * _SLOWEST * access.timebase.ticks[0]
-        check_ticks(fabric, int(size.sum(dtype=np.int64)), count, longest)
-        leaves = len(self.flows) + len(fabric.byte_ticks)
-        packets = make_packets(fabric, packed.packet_flow, size, np.full(count, FAR), leaves)
-        flows = self._flows(fabric)
-        return make_engine(
-            packed, fabric, packets, flows, access.timebase, access.tables.read_latency, access.slots
-        )
-
-    def _flows(self, fabric: Fabric) -> Flows:
-        access = self.access
-        source, target = np.array(self.flows, dtype=np.int64).T.copy()
-        into = np.bincount(target, minlength=access.network.dimms)[target]
-        credits_ = access.receive_bytes // (into * access.packet_bytes)
-        if credits_.min() < 1:
-            problem = (
-                f"the buffer is too small: half of it has to hold a packet of {access.packet_bytes} bytes "
-                f"from each of {int(into.max())} DIMMs"
-            )
-            raise InputError(problem, key="ndp.relayout.buffer_kib")
-        latency = np.append(0, np.cumsum(fabric.queue_latency[fabric.path]))
-        back = latency[fabric.path_first[1:]] - latency[fabric.path_first[:-1]]
-        return Flows(source, credits_, back)
-
-    def end_after(self, last_served: int) -> int:
-        """The clock by which all data is written after the last command for a request."""
-        return last_served + self.access.write_latency
-
-    def run_of(self, end: int, issued: Ints, open_clocks: int, recorded: Sequence[tuple[Ints, Ints]]) -> Run:
-        """What happened, with what the lanes did.
-
-        Args:
-            end: see `end_after`.
-            issued: int64[command], of all lanes.
-            open_clocks: for which banks had an open row, summed.
-            recorded: the commands of each lane, if any, and how many there are.
-        """
-        access, engine = self.access, self.engine
-        reads, lanes = len(self.read_node), access.network.dimms * access.lanes
-        counted = np.zeros(4, dtype=np.int64)
-        bits_by_stage(engine, self.packed.piece_bits, counted)
-        bits = Bits(*counted.tolist())
-        if not self.wave.bits == bits.read == bits.sent + bits.local == bits.written:
-            raise RuntimeError(f"{self.wave.bits} bits were to be moved, but of these {bits}")
-        linked = (np.diff(engine.fabric.path_first) > 0)[engine.packets.flow]
-        return Run(
-            end=end,
-            bits=bits,
-            wire_bytes=int(engine.packets.size[linked].sum(dtype=np.int64)),
-            read_node=self.read_node,
-            read_tick=engine.read_tick,
-            write_node=self.write_node,
-            write_tick=engine.write_tick,
-            reads=np.bincount(self.requests.lane[:reads], minlength=lanes),
-            writes=np.bincount(self.requests.lane[reads:], minlength=lanes),
-            busy=engine.packets.busy,
-            most_waiting=most_waiting(access.network, engine.fabric, engine.packets),
-            issued=issued,
-            open_clocks=open_clocks,
-            traces=tuple(
-                decode_commands(state.Commands(entry, length), access.tables, access.standard)
-                for entry, length in recorded
-            ),
+            reads, read.number, writes, write.number, access.dimm_lanes, word, column.astype(np.int32)
         )
 
 
-class Job(Lowered):
+class Job(Wave):
     """A wave under way on lanes that nothing else uses; the channels of all DIMMs are run as one."""
 
     make_dimms = staticmethod(make_dimms)
 
-    def __init__(self, access: Access, wave: Wave, record: bool) -> None:
-        super().__init__(access, wave)
+    def __init__(self, access: Access, transfers: Sequence[Transfer], record: bool) -> None:
+        super().__init__(access, transfers)
         self._buses = buses = access.command_buses or private_buses(access)
-        ranks = buses.channel_ranks
-        ticks = access.timebase.ticks
+        ranks, device, ticks = buses.channel_ranks, access.device, access.timebase.ticks
         setup = Setup(
             sharing=Alone() if access.command_buses is None else Shared(),
             lane_tables=access.tables,
-            host_tables=access.tables._replace(ranks=ranks * access.tables.ranks),
+            host_tables=access.tables._replace(ranks=ranks * device.ranks),
             policy=access.policy,
             arbitration=make_arbitration("host-first"),
             starvation_clocks=1,
-            read_latency=access.tables.read_latency - access.tables.burst,
-            write_latency=access.write_latency - access.tables.burst,
+            read_latency=device.clocks("nCL"),
+            write_latency=device.clocks("nCWL"),
             dram_ticks=ticks[0],
             unit_ticks=ticks[-1],
             fifo_bursts=1,
@@ -355,27 +257,54 @@ class Job(Lowered):
             if stop.is_set():
                 raise InterruptedError
             self.dimms.run_relayout(self.dimms.clock + _CLOCKS)
-            before, left = left, int(self.dimms.agents.relayout.value[UNSERVED_REQUESTS])
+            before, left = left, int(self.dimms.agents.relayout.value[UNSERVED])
             if before == left and self.engine.packets.times[1] == FAR:
                 raise no_way_on("bursts of a relayout wait for what never comes")
             progress(1 - left / total)
 
     def outcome(self) -> Run:
         """What happened."""
-        dimms, lanes = self.dimms, self._buses.lane
-        end = self.end_after(int(dimms.agents.relayout.value[LAST_SERVED_AT]))
+        access, engine, dimms, lanes = self.access, self.engine, self.dimms, self._buses.lane
+        bits = bits_by_stage(engine)
+        if not self.bits == bits.read == bits.sent + bits.local == bits.written:
+            raise RuntimeError(f"{self.bits} bits were to be moved, but of these {bits}")
+        reads, linked = len(self.read_node), (np.diff(engine.fabric.path_first) > 0)[engine.packets.flow]
+        end, standard = last_data(access.device, dimms.agents.relayout), access.device.standard
         entry, length = dimms.recorded[0]
-        recorded = [(entry[lane], length[lane : lane + 1]) for lane in lanes] if entry.size else []
-        open_clocks = int(dimms.open_clocks(end)[lanes].sum())
-        return self.run_of(end, dimms.lane_issued[lanes].sum(axis=0), open_clocks, recorded)
+        recorded = (
+            [state.Commands(entry[lane], length[lane : lane + 1]) for lane in lanes] if entry.size else []
+        )
+        return Run(
+            end=end,
+            bits=bits,
+            wire_bytes=int(engine.packets.size[linked].sum(dtype=np.int64)),
+            read_node=self.read_node,
+            read_tick=engine.read_tick,
+            write_node=self.write_node,
+            write_tick=engine.write_tick,
+            reads=np.bincount(self.requests.lane[:reads], minlength=len(lanes)),
+            writes=np.bincount(self.requests.lane[reads:], minlength=len(lanes)),
+            busy=engine.packets.busy,
+            most_waiting=most_waiting(access.network, engine.fabric, engine.packets),
+            issued=dimms.lane_issued[lanes].sum(axis=0),
+            open_clocks=int(dimms.open_clocks(end)[lanes].sum()),
+            traces=tuple(decode_commands(of_lane, access.tables, standard) for of_lane in recorded),
+        )
 
 
-def run_relayout(access: Access, wave: Wave, record: bool, progress: Progress, stop: Event) -> Run:
+def last_data(device: Device, relayout: Relayout) -> int:
+    """The clock by which all data of a relayout that is done have been written."""
+    return int(relayout.value[LAST_SERVED]) + device.clocks("nCWL") + device.burst_clocks
+
+
+def run_relayout(
+    access: Access, transfers: Sequence[Transfer], record: bool, progress: Progress, stop: Event
+) -> Run:
     """Relayout of a wave, from rest.
 
     Raises:
-        InputError: the buffer or packets are too small.
+        InputError: the buffer is too small.
     """
-    job = Job(access, wave, record)
+    job = Job(access, transfers, record)
     job.run(progress, stop)
     return job.outcome()

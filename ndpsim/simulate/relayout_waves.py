@@ -8,6 +8,7 @@ The order in which experts are given makes no difference.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,13 +97,10 @@ def choose_waves(access: Access, transfers: Sequence[Transfer], at_once: int) ->
     uses_ns = np.vstack((uses_ns, np.zeros_like(uses_ns[0])))
     none = len(transfers)
     experts = list(range(none)) + [none] * (count * at_once - none)
-    found: list[tuple[tuple[float, float], Waves]] = []
-    for waves in (
-        [experts[n::count] for n in range(count)],
-        [experts[n : n + at_once] for n in range(0, len(experts), at_once)],
-    ):
+    one = [experts[n::count] for n in range(count)]
+    other = [experts[n : n + at_once] for n in range(0, len(experts), at_once)]
+    for waves in (one, other):
         _exchange(uses_ns, waves)
-        times = [_time_ns(uses_ns, wave) for wave in waves]
-        found.append(((sum(of[0] for of in times), sum(of[1] for of in times)), waves))
-    best = found[1][1] if _is_less(found[1][0], found[0][0]) else found[0][1]
+    times = [reduce(_sum, (_time_ns(uses_ns, wave) for wave in waves)) for waves in (one, other)]
+    best = other if _is_less(times[1], times[0]) else one
     return [sorted(expert for expert in wave if expert < none) for wave in best]

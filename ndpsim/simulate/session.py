@@ -22,7 +22,7 @@ from ndpsim.dimm.relayout import START, UNSERVED, Relayout
 from ndpsim.dram import state
 from ndpsim.errors import InputError, one_of
 from ndpsim.layout import ExpertFormat, make_layout, parse_layout
-from ndpsim.link.requests import bits_by_stage
+from ndpsim.link.engine_state import bits_by_stage
 from ndpsim.moe import Expert, MoeShape
 from ndpsim.results.session import DimmResult, ExpertRun, HostRun, RelayoutRun
 from ndpsim.results.stopwatch import Stopwatch
@@ -34,11 +34,10 @@ from ndpsim.simulate.host_traffic import HostTraffic, host_round
 from ndpsim.simulate.lane import Ints, name_commands
 from ndpsim.simulate.latencies import read_latencies
 from ndpsim.simulate.machine import lower_machine
-from ndpsim.simulate.power import Energy, unit_work
+from ndpsim.simulate.power import Energy, engine_energy, unit_work
 from ndpsim.simulate.program import FIRST_CLOCK, LAST_START, Job
 from ndpsim.simulate.relayout_plan import access_by_units, ensure_transfers_fit, first_dimms, plan_transfers
-from ndpsim.simulate.relayout_result import engine_energy
-from ndpsim.simulate.relayout_run import Lowered, make_wave
+from ndpsim.simulate.relayout_run import Wave, last_data
 from ndpsim.simulate.weights import named_weights
 
 __all__ = ["Session", "simulate_dimm"]
@@ -247,8 +246,7 @@ class Session:
             raise InputError("another relayout is under way; run until it is done", key="relayout")
         experts = whole_number(experts, "experts", 1, hardware.relayout.concurrent_experts)
         weights, _ = named_weights(model, bits)
-        first = first_dimms(source_dimms, source, experts, geometry.dimms, "source")
-        second = first_dimms(target_dimms, target, experts, geometry.dimms, "target")
+        first, second = first_dimms(source, target, source_dimms, target_dimms, experts, geometry.dimms)
         own, used = geometry.dimms_of(0), [0] * geometry.dimms
         for dimm, place in zip(own, run.first_free_place, strict=False):
             used[dimm] = place
@@ -258,7 +256,7 @@ class Session:
             if not transfers:
                 raise InputError("everything lies there already", key="target")
             ensure_transfers_fit(transfers, False)
-            run.add_relayout(Lowered(access_by_units(hardware, geometry), make_wave(transfers)), clock - 1)
+            run.add_relayout(Wave(access_by_units(hardware, geometry), transfers), clock - 1)
         run.first_free_place[:] = [used[dimm] for dimm in own[: len(run.first_free_place)]]
         return len(run.relayouts) - 1
 
@@ -380,7 +378,7 @@ def _relayout_run(run: Channel, relayout: Relayout) -> RelayoutRun:
     read, written = (int(of) * run.machine.device.burst_bytes for of in relayout.served.sum(axis=1))
     return RelayoutRun(
         start_ns=run.clock_ns(int(relayout.value[START]) + FIRST_CLOCK),
-        end_ns=None if relayout.value[UNSERVED] else run.clock_ns(run.end_of(relayout)),
+        end_ns=None if relayout.value[UNSERVED] else run.clock_ns(last_data(run.machine.device, relayout)),
         read_bytes=read,
         written_bytes=written,
     )
@@ -410,11 +408,11 @@ def _of_relayouts(run: Channel, hardware: Hardware) -> dict[str, float | None]:
     """What engines and links have spent until now, by component."""
     if not run.waves:
         return {}
-    bits = np.zeros(4, dtype=np.int64)
-    for wave in run.waves:
-        bits_by_stage(wave.engine, wave.packed.piece_bits, bits)
+    bits_read = sum(bits_by_stage(wave.engine).read for wave in run.waves)
     busy = np.sum([wave.engine.packets.busy for wave in run.waves], axis=0)
-    return engine_energy(hardware, run.waves[0].access, busy, int(bits[0]), run.clock_ns(run.dimms.clock))
+    access = run.waves[0].access
+    time_ns = run.clock_ns(run.dimms.clock)
+    return engine_energy(hardware, access.network, access.timebase, busy, bits_read, time_ns)
 
 
 def simulate_dimm(

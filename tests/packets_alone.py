@@ -1,4 +1,4 @@
-"""Packets of many flows over a network, from when they are ready to when they have arrived."""
+"""Packets of many flows over a network, from when they are ready to when they have arrived, and nothing else."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.link.fabric import FAR, Fabric, Packets, check_ticks, make_fabric, make_packets
-from ndpsim.link.sending import advance
+from ndpsim._jit import kernel
+from ndpsim.link.events import FAR, first_leaf
+from ndpsim.link.fabric import check_ticks, make_fabric, make_packets, most_waiting
+from ndpsim.link.sending import next_start, send, set_start
 from ndpsim.link.topology import Network
 from ndpsim.units import Timebase
-
-__all__ = ["Sent", "most_waiting", "simulate_packets"]
 
 Ints = NDArray[np.int64]
 
@@ -33,6 +33,15 @@ class Sent:
     arrived: Ints
     busy: Ints
     most_waiting: Ints
+
+
+@kernel
+def advance(fabric, packets, until):
+    """Send everything that starts before the tick `until`."""
+    for wire in range(fabric.byte_ticks.shape[0]):
+        set_start(packets, wire, next_start(fabric, packets, wire))
+    while packets.times[1] < until:
+        send(fabric, packets, first_leaf(packets.times), packets.times[1])
 
 
 def simulate_packets(
@@ -64,10 +73,3 @@ def simulate_packets(
     sent[order] = np.where(at_home, packets.at, packets.sent)
     arrived[order] = np.where(at_home, packets.at, packets.arrived)
     return Sent(sent, arrived, packets.busy, most_waiting(network, fabric, packets))
-
-
-def most_waiting(network: Network, fabric: Fabric, packets: Packets) -> Ints:
-    """See `Sent`; summed over the queues of a node, each at its own worst moment."""
-    most = np.zeros(len(network.next_hop), dtype=np.int64)
-    np.add.at(most, fabric.queue_node, packets.most)
-    return most

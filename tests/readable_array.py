@@ -1,4 +1,4 @@
-"""The systolic array of `ndp.array` once more, element by element and as plain as can be, to check it by.
+"""The systolic array of `ndp.array`, element by element and as plain as can be, to check its timing by.
 
 Every value carries what it is. Each cycle all registers are worked out anew from those of the cycle before,
 and what is written over before it was used is an error here, not a wrong product.
@@ -11,20 +11,30 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ndpsim.ndp.array import Array
-
-__all__ = ["PlainRun", "run_plain"]
+from ndpsim.ndp.array import Array, TileTiming
 
 Multiply = Callable[[Any, Any], Any]
 Matrix = Sequence[Sequence[Any]]
 
 
 class PlainRun(NamedTuple):
-    """`product[tile][token][column]`, and `entered` and `known` as in `ndp.array.ArrayRun`."""
+    """What tiles came to.
+
+    `product[tile][token][column]`. `entered`: the cycle in which each step entered, over all tiles, counted
+    from 0. `known`: of each tile, the cycles until its last sum was out.
+    """
 
     product: list[list[list[Any]]]
     entered: list[int]
     known: list[int]
+
+    def timing(self, array: Array) -> TileTiming:
+        """That of the third of at least four tiles, which begins and ends like all that follow."""
+        steps = len(self.entered) // len(self.known)
+        begin, last, following = self.entered[2 * steps], self.entered[3 * steps - 1], self.entered[3 * steps]
+        if array.weight_stationary:
+            return TileTiming(following - begin, 0, self.known[2] - following)
+        return TileTiming(steps, following - begin - steps, self.known[2] - last - 1)
 
 
 class _Value(NamedTuple):
@@ -291,8 +301,17 @@ def run_plain(
     arrival: Sequence[int] | None = None,
     multiply: Multiply = operator.mul,
 ) -> PlainRun:
-    """As `ndp.array.run_array`, of lists. What enters may be anything that `multiply` makes a number of, for
-    instance words of several weights each; 0 stands in where a tile is smaller than the array.
+    """Multiply tiles in an array.
+
+    Args:
+        array: its shape.
+        x: [tile][token][input]; output-stationary arrays take `rows` tokens at most, weight-stationary ones
+            `rows` inputs.
+        w: [tile][input][column], of at most `columns` outputs.
+        arrival: of each step, the cycle from which it can enter; None: all at once. A step is an input of an
+            output-stationary tile, or one of `Array.load_steps`.
+        multiply: makes a number of what enters, which may be words of several weights each; 0 stands in where
+            a tile is smaller than the array.
     """
     kind = _WeightStationary if array.weight_stationary else _OutputStationary
     run = kind(array, x, w, multiply)
