@@ -95,13 +95,10 @@ def _draw_ours(axes: Axes, place: float, bar: ClaimBar) -> None:
         axes.text(0, place, " not run", va="center", color=INK)
         return
     label, colour = ("ours, holds", SERIES[0]) if bar.holds else ("ours, off", SERIES[1])
+    style: dict[str, Any] = {"color": colour}
     if bar.fitted:
-        label, style = (
-            f"{label}, fitted",
-            {"facecolor": tint(colour, 0.4), "edgecolor": colour, "hatch": "////"},
-        )
-    else:
-        style = {"color": colour}
+        label += ", fitted"
+        style = {"facecolor": tint(colour, 0.4), "edgecolor": colour, "hatch": "////"}
     axes.barh(place, bar.ours, height=_HEIGHT, label=_first(axes, label), **style)
     end = bar.ours if bar.reach is None else max(bar.ours, bar.reach[1])
     if bar.reach is not None and bar.reach[0] < bar.reach[1]:
