@@ -102,6 +102,8 @@ class Claim(_Part):
         runs: by name.
         ours: an expression over the metrics of the runs.
         reduce: of the values over combinations: "mean", "min" or "max"; of a trend "all", and nothing else.
+        given_by: of a trend that our inputs or the construction make true, what of them; it tests nothing and
+            is counted apart.
         tolerance: the name of a class of `validation/claims/tolerances.yaml`.
         fitted: parameters that were fitted to this very figure, with the script; empty: none, and it is a
             prediction.
@@ -119,6 +121,7 @@ class Claim(_Part):
     runs: dict[str, Run] = {}
     ours: str | None = None
     reduce: Literal["mean", "min", "max", "all"] = "mean"
+    given_by: Words | None = None
     tolerance: str | None = None
     fitted: list[Words] = []
     assumptions: list[Assumption] = []
@@ -146,6 +149,8 @@ class Claim(_Part):
             raise ValueError("a trend, and nothing else, publishes a statement")
         if (self.kind == "trend") != (self.reduce == "all"):
             raise ValueError("reduce is all for a trend, and for nothing else")
+        if self.kind != "trend" and self.given_by is not None:
+            raise ValueError("given_by belongs to trends")
         if (self.kind == "trend") == (self.tolerance is not None):
             raise ValueError("a tolerance belongs to exact and simulated claims, and to all of them")
         if self.expected != "holds" and not self.why:

@@ -64,7 +64,7 @@ def _lines(outcomes: Sequence[Outcome], changes: Changes | None, pictures: Seque
         f"Made by `ndpsim validate{option} --report validation`. What each claim quotes, how it is read, "
         "what it is run with and how far off it may be stand in `validation/claims/`. A fitted claim is "
         "one whose figure a parameter was fitted to, a transcribed figure one that a model or hardware file "
-        "takes over: neither is a prediction.",
+        "takes over, a given trend one that inputs or the construction make true: none is a prediction.",
         "",
         *(f"- {line}" for line in summary(outcomes)),
         "",

@@ -71,6 +71,7 @@ class Outcome:
             "error": self.error,
             "tolerance": self.tolerance,
             "fitted": list(claim.fitted),
+            "given_by": claim.given_by,
             "verdict": self.verdict,
             "expected": claim.expected,
             "why": claim.why,

@@ -44,6 +44,7 @@ _KINDS = {
     "transcribed": "transcribed figures",
     "simulated": "simulated claims",
     "trend": "trends",
+    "given": "trends that inputs make true",
 }
 
 
@@ -76,7 +77,7 @@ def row_of(outcome: Outcome) -> tuple[str, ...]:
     ours = "" if outcome.ours is None else number_in_words(outcome.ours)
     unit = f" {published.unit}" if published.unit and ours and published.statement is None else ""
     news = " (unexpected)" if outcome.is_news else ""
-    fitted = " (fitted)" if claim.fitted else ""
+    fitted = " (fitted)" if claim.fitted else " (given)" if claim.given_by else ""
     return (
         claim.name,
         claim.place,
@@ -109,7 +110,9 @@ def summary(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _kind_of(claim: Claim) -> str:
-    return "transcribed" if claim.is_transcribed else claim.kind
+    if claim.is_transcribed:
+        return "transcribed"
+    return claim.kind if claim.given_by is None else "given"
 
 
 def _counts(outcomes: Sequence[Outcome], words: str) -> str:
