@@ -79,13 +79,18 @@ def moe_by_hand() -> SimpleNamespace:
         return LayerPlacement(dimm, first.shards[row].copy(), flags)
 
     def layer(
-        step: int, number: int, start: float, placement: LayerPlacement, migrations: Sequence[Any] = ()
+        step: int,
+        number: int,
+        start: float,
+        placement: LayerPlacement,
+        residents: int,
+        migrations: Sequence[Any] = (),
     ) -> LayerRecord:
         """Expert 0 on the GPU, 1 copied to it, 2 on the CPU, 4 and 5 on their DIMMs: 8 tokens, 16 pairs."""
         us = 1000.0
         copied = [] if placement.resident[1] else [("pcie-down", "copy", 1, 1, 0, 0, 40, size)]
         jobs = [
-            ("pcie-up", "activations", -1, 1, 0, 0, 5, 65536),
+            ("pcie-up", "activations", -1, 1, 0, 0, 5, 49152),
             ("gpu", "shared", -1, 1, 8, 0, 4, 0),
             *copied,
             ("gpu", "expert", 0, 1, 5, 4, 14, size),
@@ -93,7 +98,7 @@ def moe_by_hand() -> SimpleNamespace:
             (f"ndp {placement.dimm[4]}", "expert", 4, 1, 2, 5, 30, size),
             (f"ndp {placement.dimm[5]}", "expert", 5, 1, 2, 30, 55, size),
             ("gpu", "expert", 1, 1, 5, 40, 50, size),
-            ("pcie-down", "results", -1, 1, 0, 55, 60, 65536),
+            ("pcie-down", "results", -1, 1, 0, 55, 60, 49152),
         ]
         on_path = ((-1, "activations"), (4, "expert"), (5, "expert"), (-1, "results"))
         path = [next(n for n, job in enumerate(jobs) if (job[2], job[1]) == one) for one in on_path]
@@ -124,9 +129,10 @@ def moe_by_hand() -> SimpleNamespace:
                 for where, kind, expert, share, tokens, begin, end, size_ in jobs
             ),
             migrations=tuple(migrations),
+            residents=residents,
             under_way=0,
             bound_ns=31 * us,
-            bottleneck="ndp 0",
+            bottleneck="ndp",
             critical_path=tuple(path),
         )
 
@@ -137,10 +143,10 @@ def moe_by_hand() -> SimpleNamespace:
     evict = MigrationRecord("evict", 3, 0, "gpu", "none", size, 240e3, 240e3, 240e3, 0.0)
     fetch = MigrationRecord("fetch", 3, 0, "striped", "gpu", size, 240e3, 242e3, 280e3, 18e3)
     layers = (
-        layer(0, 3, 20e3, placed(0, [0])),
-        layer(0, 4, 100e3, placed(1, [0]), [prefetch]),
-        layer(1, 3, 180e3, placed(0, [0]), [rebalance]),
-        layer(1, 4, 260e3, placed(1, [0, 1], e5=3), [evict, fetch]),
+        layer(0, 3, 20e3, placed(0, [0]), 2),
+        layer(0, 4, 100e3, placed(1, [0]), 3, [prefetch]),
+        layer(1, 3, 180e3, placed(0, [0]), 3, [rebalance]),
+        layer(1, 4, 260e3, placed(1, [0, 1], e5=3), 3, [evict, fetch]),
     )
 
     def run_of(name: str) -> RunRecord:

@@ -65,6 +65,7 @@ def record(jobs, dimm, shards=None, end_ns=None):
         migrations=(),
         under_way=0,
         bound_ns=0.0,
+        residents=0,
         bottleneck="",
         critical_path=(),
     )

@@ -162,6 +162,16 @@ BREAKS = {
     "less hidden than there was": (4, "hidden", lambda ls: at(moved(ls[3], "rebalance"), hidden_ns=20e3)),
     "more residents than fit": (3, "GPU memory", lambda ls: at(ls[0], gpu_experts=2)),
     "more residents than fit at first": (1, "GPU memory", lambda ls: at(ls[0], gpu_experts=1)),
+    "half the activations": (2, "bytes", lambda ls: at(job(ls[1], "activations"), bytes=job(ls[1], "activations")["bytes"] // 2)),
+    "activations of fewer tokens than the busiest expert's": (2, "bytes", lambda ls: tuple(at(job(ls[1], kind), bytes=8192) for kind in ("activations", "results"))),
+    "activations of half a token": (2, "bytes", lambda ls: tuple(at(job(ls[1], kind), bytes=20480) for kind in ("activations", "results"))),
+    "PCIe too fast for a migration beside a copy": (3, "rate", lambda ls: (at(ls[0]["gbps"], pcie=48.2), at(moved(ls[2], "prefetch"), end_ns=121e3), at(job(ls[2], "copy", 1), end_ns=121e3))),
+    "a fetch left out": (5, "residents", lambda ls: ls[4]["migrations"].remove(moved(ls[4], "fetch"))),
+    "another bottleneck": (2, "bottleneck", lambda ls: at(ls[1], bottleneck="gpu")),
+    "a run with something else": (1, "keys", lambda ls: at(ls[0], machine="another")),
+    "a layer with something else": (2, "keys", lambda ls: at(ls[1], stalls=3)),
+    "a job with something else": (2, "keys", lambda ls: at(job(ls[1], "copy", 1), lane=1)),
+    "a migration with something else": (3, "keys", lambda ls: at(moved(ls[2], "prefetch"), retries=1)),
     "a full DIMM": (1, "DIMM memory", lambda ls: at(ls[0], dimm_bytes=3_000_000)),
     "a DIMM that fills": (4, "DIMM memory", lambda ls: at(ls[0], dimm_bytes=5_000_000) or at(ls[0]["placement"], dimm=[[-1] * 4 + [0, 1, 3, 3], [-1] * 4 + [0, 0, 1, 3]])),
 }  # fmt: skip
@@ -176,7 +186,7 @@ def test_what_is_wrong_is_named_with_its_line(judged, name):
 
 def test_every_rule_is_broken_by_a_test():
     rules = set()
-    for module in ("schedule", "schedule_layer", "schedule_moves"):
+    for module in ("schedule", "schedule_layer", "schedule_moves", "schedule_rules"):
         tree = ast.parse((Path(ndpsim.audit.__file__).parent / f"{module}.py").read_text())
         for node in ast.walk(tree):
             if (
@@ -230,8 +240,8 @@ def test_check_says_a_finding_a_line_and_ends_with_1(good, tmp_path):
         ("{", ":1: is no JSON: Expecting property name"),
         ("[]", ":1: is no JSON object"),
         ('{"log": NaN}', ":1: is no JSON: NaN is no number"),
-        ('{"log": 1}', ":1: log: 1 is another form than 2"),
-        ('{"log": 2}', ":1: has no 'policy'"),
+        ('{"log": 1}', ":1: log: 1 is another form than 3"),
+        ('{"log": 3}', ":1: has no 'policy'"),
         ('{"step": 1}', ":1: there is no line before it that says what is run"),
     ],
 )
@@ -312,6 +322,7 @@ def test_an_expert_may_arrive_while_its_layer_is_under_way(judged):
         line["jobs"].remove(job(line, "copy", 1))
         at(job(line, "expert", 1), start_ns=start_ns, end_ns=160e3)
         line["critical_path"] = [line["jobs"].index(job(line, "expert", 1))]
+        line["bottleneck"] = "gpu"
 
     assert judged(arriving) == (set(), [])
     assert judged(lambda lines: arriving(lines, 119e3))[0] == {(3, "copy"), (3, "critical path")}
@@ -328,6 +339,7 @@ def test_a_sharded_expert_is_computed_on_each_of_its_dimms(judged):
             parts = (("activations", -1), ("expert", 2), ("results", -1))
             at(job(line, "expert", 2), end_ns=line["end_ns"] - 5e3)
             line["critical_path"] = [line["jobs"].index(job(line, *part)) for part in parts]
+            line["bottleneck"] = "cpu"
 
     assert judged(sharded) == (set(), [])
     for dimms in ((2,), (2, 1), (2, 3, 1)):
@@ -348,7 +360,7 @@ def test_a_prefill_comes_before_the_steps(good, judged):
                         if key in ("start_ns", "end_ns", "decided_ns")
                     }
                 )
-        both[1]["migrations"] = []
+        both[1].update(migrations=[], residents=2)
         return [lines[0], *both, *lines[1:]]
 
     assert judged(with_prefill) == (set(), [])

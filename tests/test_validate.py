@@ -24,6 +24,16 @@ SOURCES = read_papers()
 EVERY = [(source, claim) for source in SOURCES.values() for claim in source.claims]
 EXACT = [pair for pair in EVERY if pair[1].kind == "exact"]
 NUMBERS = [pair for pair in EVERY if pair[1].kind in ("exact", "simulated")]
+#: What exact claims read of machines, but for what follows from other values.
+HARDWARE_KEYS = {
+    key
+    for _, claim in EXACT
+    for name, run in claim.runs.items()
+    if run.command == "hardware"
+    for key in re.findall(rf"\b{name}\.([a-z][\w.]*)", claim.ours)
+    if not key.startswith("derived.")
+}
+PACKAGE = Path(__file__).parents[1] / "ndpsim"
 TRENDS = [pair for pair in EVERY if pair[1].kind == "trend"]
 TOLERANCES = read_tolerances()
 
@@ -83,12 +93,32 @@ def test_an_exact_claim_rests_on_values_of_ours(paper, claim, exact_outcomes):
         assert "off" in {*changed_metrics(claim, 1.1), *changed_metrics(claim, 2)}
 
 
+#: Claims on TriMoE's machine that follow from the ranks of its DIMMs.
+RANKS = {
+    f"trimoe-{name}"
+    for name in (
+        "dimm-capacity",
+        "host-capacity",
+        "internal-over-host-least",
+        "internal-over-host-most",
+        "ndp-bandwidth",
+        "ndp-count",
+    )
+}
+
+
+@pytest.mark.parametrize("key", sorted(HARDWARE_KEYS))
+def test_exact_claims_read_no_value_of_a_machine_that_no_simulation_reads(key):
+    sources = (file.read_text() for file in PACKAGE.rglob("*.py") if file.parent.name != "config")
+    assert any(re.search(rf"\.{key.rpartition('.')[2]}\b", source) for source in sources)
+
+
 @pytest.mark.parametrize(
     ("key", "value", "affected"),
     [
-        ("link.lane_gbit_s", 27.5, {"trimoe-link-bandwidth"}),
+        ("link.link_gbps", 22.5, {"trimoe-link-bandwidth"}),
         ("ndp.gemv.clock_mhz", 1100, {"trimoe-ndp-rate"}),
-        ("host.memory_tb", 2.2, {"trimoe-dimm-capacity", "trimoe-ndp-count"}),
+        ("dimm.ranks", 2, RANKS),
         ("ndp.systolic.clock_mhz", 1100, {"cxl-ndp-peak"}),
     ],
 )
@@ -160,6 +190,42 @@ def test_a_printed_number_hides_half_of_its_last_digit_and_no_more(value, quote,
     paper, claim = claim_of("trimoe-link-bandwidth")
     other = published(claim, value=value, quote=quote)
     assert judged(other, paper, ours, {}, TOLERANCES).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "ours", "error", "verdict"),
+    [
+        # A ratio: 1.5 times more or less of it, and never on the other side of 1.
+        (3.0, "x", 4.49, 0.4967, "holds"),
+        (3.0, "x", 4.6, 0.5333, "off"),
+        (3.0, "x", 2.01, -0.33, "holds"),
+        (3.0, "x", 1.9, -0.3667, "off"),
+        (1.32, "x", 1.01, -0.2348, "holds"),
+        (1.32, "x", 1.0, -0.2424, "off"),
+        (1.32, "x", 0.99, -0.25, "off"),
+        (0.9, "x", 1.1, 0.2222, "off"),
+        (1.0, "x", 0.9, -0.1, "holds"),
+        (3.0, "x", 0.0, -1.0, "off"),
+        # A share: of what is left to all where it is above a half.
+        (80.0, "%", 71.0, -0.45, "holds"),
+        (80.0, "%", 69.0, -0.55, "off"),
+        (80.0, "%", 89.0, 0.45, "holds"),
+        (20.0, "%", 11.0, -0.45, "holds"),
+        (0.9, "share", 0.84, -0.6, "off"),
+        # Any other figure: of itself.
+        (80.0, "% more", 60.0, -0.25, "holds"),
+        (80.0, "ms", 41.0, -0.4875, "holds"),
+        (80.0, "ms", 39.0, -0.5125, "off"),
+    ],
+)
+def test_a_figure_is_judged_by_what_it_is(value, unit, ours, error, verdict):
+    paper, claim = claim_of("trimoe-link-bandwidth")
+    other = published(claim, value=value, unit=unit, quote=f"{value}0").model_copy(
+        update={"tolerance": "systems"}
+    )
+    outcome = judged(other, paper, ours, {}, TOLERANCES)
+    assert outcome.verdict == verdict
+    assert outcome.error == pytest.approx(error, abs=1e-4)
 
 
 def test_errors_are_from_the_nearer_end():
@@ -355,7 +421,7 @@ def test_a_claim_that_holds_is_printed_beside_what_is_published(capsys):
     assert status == 0
     row = next(line for line in out.splitlines() if line.startswith("trimoe-link-bandwidth"))
     assert re.split(r"  +", row)[2:] == ["25 GB/s", "25 GB/s", "+0.0%", "0%", "holds"]
-    assert "papers: 1 of 1 exact claims hold" in out
+    assert "papers: 1 of 1 transcribed figures hold" in out
 
 
 def test_json_has_the_keys_of_the_contract(capsys):
@@ -464,6 +530,13 @@ def test_the_summary_counts_fitted_claims_apart():
     free = claim.model_copy(update={"kind": "simulated"})
     outcomes = [judged(free, paper, 30.0, {}, TOLERANCES), judged(fitted, paper, 25.0, {}, TOLERANCES)]
     assert summary(outcomes)[0] == "papers: 0 of 1 simulated claims hold (1 of 2 with fitted ones)"
+
+
+def test_the_summary_counts_transcribed_figures_apart():
+    names = ("trimoe-top-k-qwen3", "trimoe-link-bandwidth", "trimoe-ndp-bandwidth")
+    outcomes = [outcome_of(*claim_of(name)) for name in names]
+    line = "papers: 1 of 1 exact claims hold; 2 of 2 transcribed figures hold"
+    assert summary(outcomes)[0] == line
 
 
 REPORT = Path(__file__).parents[1] / "validation" / "REPORT.md"

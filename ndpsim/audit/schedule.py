@@ -20,7 +20,7 @@ from typing import Any
 from ndpsim.arguments import path_of, whole_number
 from ndpsim.audit.schedule_layer import layer_findings
 from ndpsim.audit.schedule_moves import Places
-from ndpsim.audit.schedule_rules import Fault, Machine, close, microseconds
+from ndpsim.audit.schedule_rules import Fault, Machine, close, microseconds, unknown_keys
 from ndpsim.errors import InputError
 from ndpsim.files import open_plain_or_gzip, reading
 from ndpsim.reported import html_table, text_table
@@ -28,8 +28,26 @@ from ndpsim.reported import html_table, text_table
 __all__ = ["Finding", "ScheduleReport", "check_schedule", "is_schedule_log"]
 
 _SUFFIXES = (".jsonl", ".jsonl.gz")
-_VERSION = 2
+_VERSION = 3
 _MOST_DESCRIBED = 1_000_000
+# What a log has, see `ndpsim/orchestrator/log.py`.
+_RUN_KEYS = {
+    "log", "policy", "parameters", "model", "experts", "experts_per_token", "layers", "batch",
+    "prompt_tokens", "dimms", "channels", "channel_of_dimm", "expert_bytes", "dimm_bytes", "gpu_experts",
+    "token_bytes", "expert_buffers", "copy_engines", "link_ports", "gbps", "bits", "replicas", "placement"
+}  # fmt: skip
+_LAYER_KEYS = {
+    "policy", "phase", "step", "layer", "start_ns", "end_ns", "window_ns", "tokens", "loads", "placement",
+    "estimates", "assign", "bits", "estimated_ns", "details", "jobs", "migrations", "residents",
+    "under_way", "bound_ns", "bottleneck", "critical_path"
+}  # fmt: skip
+_JOB_KEYS = {
+    "resource", "kind", "expert", "share", "tokens", "start_ns", "end_ns", "bytes", "alone_ns",
+    "read_limit_gbps", "pcie_part"
+}  # fmt: skip
+_MIGRATION_KEYS = {
+    "kind", "layer", "expert", "from", "to", "bytes", "decided_ns", "start_ns", "end_ns", "hidden_ns"
+}  # fmt: skip
 _SHOWN = 16  # findings in the repr of a report
 _LONGEST = 1 << 28  # bytes of a line
 
@@ -109,7 +127,7 @@ def check_schedule(path: str | PathLike[str], limit: int = 20) -> ScheduleReport
     does two things at once, and nothing is faster than alone; layers follow each other and hold their jobs;
     no transfer is faster than its link; experts lie where they began and where migrations took them, from
     their end on; what has a capacity keeps to it; the critical path goes from the layer's beginning to its
-    end; no layer is faster than its bound.
+    end, most of it on the bottleneck; no layer is faster than its bound; nothing is said that no log has.
 
     Args:
         path: a log, plain or gzip.
@@ -180,6 +198,7 @@ class _Judge:
                 raise InputError(problem, key="log")
             self._run = _Run(Machine.of(content), Places(content))
             self.runs += 1
+            self._found(number, "", unknown_keys(content, _RUN_KEYS, "the run"))
             self._found(number, "", self._run.places.capacity_faults())
         elif self._run is None:
             raise InputError("there is no line before it that says what is run")
@@ -219,6 +238,11 @@ class _Run:
         self._end_ns = 0.0
 
     def faults(self, line: dict[str, Any]) -> Iterator[Fault]:
+        yield from unknown_keys(line, _LAYER_KEYS, "the layer")
+        for job in line["jobs"]:
+            yield from unknown_keys(job, _JOB_KEYS, "a job")
+        for migration in line["migrations"]:
+            yield from unknown_keys(migration, _MIGRATION_KEYS, "a migration")
         yield from self._order_faults(line)
         yield from self._time_faults(line)
         yield from self.places.before(line)

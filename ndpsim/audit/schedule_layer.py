@@ -38,6 +38,7 @@ def layer_findings(
     yield from _alone_faults(jobs)
     yield from _copy_faults(machine, line, jobs, arrivals)
     yield from _host_faults(jobs)
+    yield from _vector_faults(machine, line, jobs)
     yield from _byte_faults(machine, line, jobs)
     yield from _rate_faults(machine, line, jobs)
     yield from _path_faults(line, jobs, arrivals)
@@ -277,6 +278,30 @@ def _host_faults(jobs: Sequence[Job]) -> Iterator[Fault]:
 # ---- bytes ----
 
 
+def _vector_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fault]:
+    """Activations and results are those of all tokens with an expert beside the GPU, each once.
+
+    How many these are the log does not say: no fewer than the busiest of these experts has, no more than all
+    of them together, nor than there are.
+    """
+    loads = line["loads"]
+    beside = [
+        loads[expert]
+        for engine, parts in line["assign"].items()
+        for expert, _ in parts
+        if engine != "gpu" and 0 <= expert < len(loads)
+    ]
+    least, most = max(beside, default=0), min(sum(beside), line["tokens"])
+    sizes = {job["kind"]: job["bytes"] for job in jobs if job["kind"] in ("activations", "results")}
+    for kind, size in sizes.items():
+        tokens, rest = divmod(size, machine.token_bytes)
+        if rest or not least <= tokens <= most:
+            between = f"{least * machine.token_bytes} to {most * machine.token_bytes}"
+            yield "bytes", f"{kind} have {size} bytes, and {least} to {most} tokens have {between}"
+    if len(set(sizes.values())) > 1:
+        yield "bytes", f"activations have {sizes['activations']} bytes, and results {sizes['results']}"
+
+
 def _byte_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fault]:
     """Copies and processors read an expert's bytes, or a replica's, by its share; an NDP unit no fewer."""
     for job in jobs:
@@ -357,12 +382,20 @@ def _path_faults(
         yield "critical path", f"it has {len(path)} jobs, and some that the layer does not have"
         return
     at = line["start_ns"]
+    times: dict[str, float] = defaultdict(float)
     for place in path:
         job = jobs[place]
+        times[_engine(job)] += job["end_ns"] - max(job["start_ns"], line["start_ns"])
+        times["pcie-down"] += max(0.0, job["start_ns"] - at)  # until an expert arrives
         arrival = arrivals.get(job["expert"])
         if not close(job["start_ns"], at) and (arrival is None or not close(job["start_ns"], arrival)):
             began = microseconds(job["start_ns"])
             yield "critical path", f"{_name(job)} begins at {began}, and not at {microseconds(at)}"
         at = job["end_ns"]
+    named = times.get(line["bottleneck"], 0.0)
+    if not close(named, max(times.values())):
+        longest = max(times, key=times.__getitem__)
+        words = f"{line['bottleneck']} has {microseconds(named)} of the critical path"
+        yield "bottleneck", f"{words}, and {longest} {microseconds(times[longest])}"
     if not close(at, line["end_ns"]):
         yield "critical path", f"it ends at {microseconds(at)}, the layer at {microseconds(line['end_ns'])}"

@@ -13,6 +13,8 @@ _TO_GPU = ("prefetch", "fetch")
 _AT_ONCE = ("keep", "evict")
 _KINDS = (*_TO_GPU, *_AT_ONCE, "relayout", "rebalance")
 
+_REMEMBERED = 1000  # transfers; a migration that began before them is held against these only
+
 Migration = Mapping[str, Any]
 
 
@@ -36,6 +38,9 @@ class Places:
             self._occupy(lies, 1)
         self._layers: list[tuple[float, float]] = []  # from when to when layers' experts were under way
         self._later: list[Migration] = []
+        self._down: list[
+            tuple[float, float, int]
+        ] = []  # start, end and bytes of the last transfers to the GPU
         self._copied: set[tuple[int, int]] = set()  # what the last layer has copied to the GPU in full
 
     def capacity_faults(self) -> Iterator[Fault]:
@@ -86,11 +91,26 @@ class Places:
         for migration in self._later:
             yield from self._moved(migration)
         self._layers.append((line["start_ns"], line["end_ns"]))
+        if line["residents"] != len(self._resident):
+            now = f"{line['residents']} experts are in the GPU's memory"
+            yield "residents", f"{now}, and {len(self._resident)} by what has moved"
+        yield from self._pcie_faults(line)
         self._copied = {
             (line["layer"], job["expert"])
             for job in line["jobs"]
             if job["kind"] == "copy" and job["share"] == 1 and str(job["expert"]) not in line["bits"]
         }
+
+    def _pcie_faults(self, line: Mapping[str, Any]) -> Iterator[Fault]:
+        """Migrations to the GPU and copies of layers beside them fit over PCIe together."""
+        ended = [_times_of(one) for one in line["migrations"] if one["kind"] in _TO_GPU]
+        self._down += [_times_of(job) for job in line["jobs"] if job["resource"] == "pcie-down"] + ended
+        for start, end, _ in ended:
+            sent = sum(size for first, last, size in self._down if start <= first and last <= end)
+            if not fits(sent, self._machine.gbps["pcie"], end - start):
+                during = f"{microseconds(start)} to {microseconds(end)}"
+                yield "rate", f"from {during} migrations and copies move {sent} bytes to the GPU together"
+        del self._down[:-_REMEMBERED]
 
     def _moved(self, migration: Migration) -> Iterator[Fault]:
         where = migration["layer"], migration["expert"]
@@ -191,6 +211,10 @@ class Places:
                 "hidden",
                 f"{words}; of its {microseconds(end - start)} {microseconds(beside)} is beside experts",
             )
+
+
+def _times_of(one: Mapping[str, Any]) -> tuple[float, float, int]:
+    return one["start_ns"], one["end_ns"], one["bytes"]
 
 
 def _name(migration: Migration) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Fault", "Machine", "close", "dimms_of", "fits", "is_later", "microseconds"]
+__all__ = ["Fault", "Machine", "close", "dimms_of", "fits", "is_later", "microseconds", "unknown_keys"]
 
 Fault = tuple[str, str]  # the name of a rule, and what breaks it
 
@@ -35,6 +35,12 @@ def fits(size: float, gbps: float, time_ns: float) -> bool:
 def microseconds(ns: float) -> str:
     """A time with its unit."""
     return f"{ns / 1000:.4f} us"
+
+
+def unknown_keys(content: Mapping[str, Any], known: Collection[str], what: str) -> Iterator[Fault]:
+    """Keys that no log has: what wrote them means something by them that is not judged."""
+    for key in content.keys() - known:
+        yield "keys", f"{what} has an unknown key {key!r}"
 
 
 def dimms_of(lies: str) -> range | None:
@@ -67,6 +73,7 @@ class Machine:
     channels: int
     channel_of_dimm: Sequence[int]
     expert_bytes: int
+    token_bytes: int
     expert_buffers: int
     copy_engines: int
     bits: int

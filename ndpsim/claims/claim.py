@@ -26,7 +26,8 @@ class Published(_Part):
 
     Attributes:
         value: as printed; or `low` and `high`; or `statement`, in words.
-        unit: of the figure, as the paper writes it.
+        unit: of the figure: "x" of a ratio of two times or the like, "%" of a share (also "share", of 1),
+            "% more" of a gain, else as the paper writes it; it decides how ours is judged.
         quote: the paper's own few words or table cells that hold the figure.
         reading: "printed", "derived" (by `derivation`), or "drawn" (read from a plot).
         derivation: how a figure follows from printed ones.
@@ -101,8 +102,9 @@ class Claim(_Part):
         runs: by name.
         ours: an expression over the metrics of the runs.
         reduce: of the values over combinations: "mean", "min" or "max"; of a trend "all", and nothing else.
-        tolerance: the name of a class of `validation/claims/tolerances.yaml`; its size was written down
-            before anything was run.
+        given_by: of a trend that our inputs or the construction make true, what of them; it tests nothing and
+            is counted apart.
+        tolerance: the name of a class of `validation/claims/tolerances.yaml`.
         fitted: parameters that were fitted to this very figure, with the script; empty: none, and it is a
             prediction.
         assumptions: what the claim rests on that the paper does not say.
@@ -119,12 +121,21 @@ class Claim(_Part):
     runs: dict[str, Run] = {}
     ours: str | None = None
     reduce: Literal["mean", "min", "max", "all"] = "mean"
+    given_by: Words | None = None
     tolerance: str | None = None
     fitted: list[Words] = []
     assumptions: list[Assumption] = []
     expected: Literal["holds", "off", "not-comparable"] = "holds"
     why: str | None = None
     figure: str | None = None
+
+    @property
+    def is_transcribed(self) -> bool:
+        """Whether ours is a value of a model or hardware file, taken over from its source: no check of it."""
+        if self.kind != "exact" or self.ours is None or ".derived." in self.ours:
+            return False
+        files = {run.command for run in self.runs.values()} <= {"model", "hardware"}
+        return files and Expression(self.ours).is_one_metric
 
     @model_validator(mode="after")
     def _complete(self) -> Claim:
@@ -138,6 +149,8 @@ class Claim(_Part):
             raise ValueError("a trend, and nothing else, publishes a statement")
         if (self.kind == "trend") != (self.reduce == "all"):
             raise ValueError("reduce is all for a trend, and for nothing else")
+        if self.kind != "trend" and self.given_by is not None:
+            raise ValueError("given_by belongs to trends")
         if (self.kind == "trend") == (self.tolerance is not None):
             raise ValueError("a tolerance belongs to exact and simulated claims, and to all of them")
         if self.expected != "holds" and not self.why:

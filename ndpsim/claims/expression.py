@@ -70,6 +70,11 @@ class Expression:
         names = {node.id for node in ast.walk(self._tree()) if isinstance(node, ast.Name)}
         return names - {*_FUNCTIONS, _METRIC}
 
+    @property
+    def is_one_metric(self) -> bool:
+        """Whether it is a metric as it stands, without arithmetic."""
+        return isinstance(self._tree(), ast.Attribute)
+
     def of(self, metrics: Metrics) -> Any:
         """Its value.
 

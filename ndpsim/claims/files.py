@@ -19,6 +19,7 @@ __all__ = ["read_paper", "read_papers", "read_tolerances"]
 M = TypeVar("M", bound=BaseModel)
 
 _FOLDER = "validation/claims"
+_PAPERS = ("trimoe", "edge", "cxl", "cache", "dali")  # in the README's order
 
 
 def _validated(model: type[M], root: Node, file: Path) -> M:
@@ -42,10 +43,15 @@ def read_paper(file: Path) -> Paper:
 
 @functools.cache
 def read_papers() -> Mapping[str, Paper]:
-    """All bundled claims, by the short names of their papers; those of the papers first."""
+    """All bundled claims, by the short names of their papers: the papers, other simulators, measurements."""
     files = sorted(data_folder(_FOLDER).glob("*.yaml"))
     papers = [read_paper(file) for file in files if file.stem != "tolerances"]
-    return {paper.paper: paper for paper in sorted(papers, key=lambda paper: SOURCES.index(paper.source))}
+    return {paper.paper: paper for paper in sorted(papers, key=_place)}
+
+
+def _place(paper: Paper) -> tuple[int, int]:
+    place = _PAPERS.index(paper.paper) if paper.paper in _PAPERS else len(_PAPERS)
+    return SOURCES.index(paper.source), place
 
 
 def read_tolerances() -> Mapping[str, ToleranceClass]:

@@ -9,11 +9,13 @@ from pathlib import Path
 from ndpsim.claims.claim import Assumption, Paper
 from ndpsim.claims.evaluate import Change
 from ndpsim.claims.files import read_tolerances
-from ndpsim.claims.verdict import Outcome, interval_of
+from ndpsim.claims.verdict import RATIOS, Outcome, allowed_interval, interval_of
 from ndpsim.claims.words import (
     COLUMNS,
     SENSITIVITY_COLUMNS,
+    VALUE_COLUMNS,
     Changes,
+    decided_by_value,
     figure_in_words,
     number_in_words,
     range_of,
@@ -55,15 +57,19 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 def _lines(outcomes: Sequence[Outcome], changes: Changes | None, pictures: Sequence[_Picture]) -> list[str]:
     option = "" if changes is None else " --sensitivity"
+    papers = {one.paper.paper: one.paper for one in outcomes}
     lines = [
         "# Published figures, and ours",
         "",
         f"Made by `ndpsim validate{option} --report validation`. What each claim quotes, how it is read, "
-        "what it is run with and how far off it may be stand in `validation/claims/`; the classes of "
-        "tolerance were written down before anything was run. A fitted claim is one whose figure a parameter "
-        "was fitted to: it is no prediction.",
+        "what it is run with and how far off it may be stand in `validation/claims/`. A fitted claim is "
+        "one whose figure a parameter was fitted to, a transcribed figure one that a model or hardware file "
+        "takes over, a given trend one that inputs or the construction make true: none is a prediction.",
         "",
         *(f"- {line}" for line in summary(outcomes)),
+        "",
+        *_headlines(outcomes),
+        "Contents: " + ", ".join(f"[{name}](#{name})" for name in papers) + ".",
         "",
         "## How far off is allowed",
         "",
@@ -72,10 +78,27 @@ def _lines(outcomes: Sequence[Outcome], changes: Changes | None, pictures: Seque
             ((name, f"{100 * one.share:.0f}%", one.reason) for name, one in read_tolerances().items()),
         ),
     ]
-    for name, paper in {one.paper.paper: one.paper for one in outcomes}.items():
+    if changes is not None:
+        lines += [
+            "",
+            "## Which values decide most",
+            "",
+            "How many verdicts another value of an assumption turns from off to holds (mends), and from "
+            "holds to off (breaks), each changed alone.",
+            "",
+            *_table(VALUE_COLUMNS, decided_by_value(outcomes, changes)),
+        ]
+    for name, paper in papers.items():
         of_paper = [one for one in outcomes if one.paper.paper == name]
         lines += _of_paper(paper, of_paper, changes, [one for one in pictures if one.paper == name])
     return lines
+
+
+def _headlines(outcomes: Sequence[Outcome]) -> list[str]:
+    """The figures of the papers' abstracts that have numbers."""
+    compared = (one for one in outcomes if one.claim.kind in ("exact", "simulated"))
+    rows = [row_of(one) for one in compared if "Abstract" in one.claim.place]
+    return ["## The papers' headlines", "", *_table(COLUMNS, rows), ""] if rows else []
 
 
 def _of_paper(
@@ -155,14 +178,17 @@ def _draw(folder: Path, outcomes: Sequence[Outcome], changes: Changes) -> list[_
                 name=one.claim.name.removeprefix(f"{paper}-"),
                 published=interval_of(one.claim.published),
                 ours=None if one.ours is None else float(one.ours),
-                room=one.tolerance or 0.0,
+                allowed=allowed_interval(one.claim.published, one.tolerance or 0.0),
                 holds=one.verdict == "holds",
+                fitted=bool(one.claim.fitted),
                 reach=range_of(one, changes.get(one.claim.name, ())),
             )
             for one in of_figure
         ]
         file = f"{_PICTURES}/{_file_name(f'{paper} {figure} {unit}')}.svg"
-        draw_claims(str(folder / file), f"{paper}, {figure}", "times" if unit == "x" else unit, bars)
+        is_ratio = unit in RATIOS
+        words = "times" if is_ratio else unit
+        draw_claims(str(folder / file), f"{paper}, {figure}", words, bars, 1.0 if is_ratio else None)
         pictures.append(_Picture(file, paper, figure))
     return pictures
 

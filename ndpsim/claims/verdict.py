@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,9 +11,14 @@ from typing import Any
 
 from ndpsim.claims.claim import Claim, Paper, Published, ToleranceClass
 
-__all__ = ["Outcome", "interval_of", "judged"]
+__all__ = ["RATIOS", "Outcome", "allowed_interval", "interval_of", "judged"]
 
+#: Units of ratios of two times, or the like: 1 is no effect.
+RATIOS = ("x",)
+#: Units of shares, with what all is; "% more" is none of them.
+_SHARES = {"%": 100.0, "share": 1.0}
 
+_ROUNDED = 1e-12  # what arithmetic in doubles may lose, as a share
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
 
 
@@ -25,8 +31,8 @@ class Outcome:
         paper: where.
         ours: the value that was worked out, a truth for a trend; None: none was.
         values: of each combination of `Claim.over`, by its values in words.
-        error: how far ours is from what is published, as a share of it, with its sign; 0 within an interval;
-            None for a trend.
+        error: how far ours is from what is published, as a share of it, or where that is a share above a
+            half, of what is left to all; with its sign; 0 within an interval; None for a trend.
         tolerance: how large the error may be; None for a trend.
         verdict: "holds", "off", "not-comparable" or "not-run".
         reason: why there is no value.
@@ -58,12 +64,14 @@ class Outcome:
             "source": self.paper.source,
             "place": claim.place,
             "kind": claim.kind,
+            "transcribed": claim.is_transcribed,
             "published": figure,
             "unit": published.unit,
             "ours": self.ours,
             "error": self.error,
             "tolerance": self.tolerance,
             "fitted": list(claim.fitted),
+            "given_by": claim.given_by,
             "verdict": self.verdict,
             "expected": claim.expected,
             "why": claim.why,
@@ -96,6 +104,31 @@ def interval_of(published: Published) -> tuple[float, float]:
     return low, high
 
 
+def allowed_interval(published: Published, share: float) -> tuple[float, float]:
+    """The least and the most that ours may be.
+
+    A ratio may be 1 + `share` times more or less, on its side of 1; a share, such a part of the nearer of its
+    distances to nothing and to all; any other figure, of itself. What rounding of a printed
+    number hides is added.
+
+    Args:
+        published: of an exact or simulated claim.
+        share: of its class of tolerance, with its reading error.
+    """
+    low, high = interval_of(published)
+    least = low - _half_of_last_digit(low, published.quote) - _ROUNDED * abs(low)
+    most = high + _half_of_last_digit(high, published.quote) + _ROUNDED * abs(high)
+    if published.unit in RATIOS:
+        floor, ceiling = math.nextafter(1, 2), math.nextafter(1, 0)
+        above, below = least / (1 + share), most * (1 + share)
+        return max(above, floor) if least > 1 else above, min(below, ceiling) if most < 1 else below
+    return least - share * _scale(published, low), most + share * _scale(published, high)
+
+
+def _scale(published: Published, end: float) -> float:
+    return min(abs(end), abs(_SHARES.get(published.unit, math.inf) - end))
+
+
 def judged(
     claim: Claim, paper: Paper, ours: Any, values: Mapping[str, Any], tolerances: Mapping[str, ToleranceClass]
 ) -> Outcome:
@@ -104,11 +137,11 @@ def judged(
         verdict = "holds" if ours is True else "off"
         return Outcome(claim, paper, bool(ours), values, None, None, verdict)
     assert claim.tolerance is not None
-    low, high = interval_of(claim.published)
-    end = low if ours < low else high
-    distance = 0.0 if low <= ours <= high else float(ours) - end
-    allowed = tolerances[claim.tolerance].share + claim.published.reading_error
-    room = allowed * abs(end) + _half_of_last_digit(end, claim.published.quote)
-    verdict = "holds" if abs(distance) <= room * (1 + 1e-12) else "off"
-    error = distance / abs(end) if end else distance
+    published = claim.published
+    low, high = interval_of(published)
+    nearest = min(max(low, ours), high)
+    allowed = tolerances[claim.tolerance].share + published.reading_error
+    least, most = allowed_interval(published, allowed)
+    verdict = "holds" if least <= ours <= most else "off"
+    error = float(ours - nearest) / (_scale(published, nearest) or 1.0)
     return Outcome(claim, paper, ours, values, error, allowed, verdict)

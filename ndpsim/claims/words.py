@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ndpsim.claims.claim import Published
+from ndpsim.claims.claim import Claim, Published
 from ndpsim.claims.evaluate import Change
 from ndpsim.claims.verdict import Outcome, interval_of
 from ndpsim.report.printing import print_table, print_text
@@ -14,7 +14,9 @@ from ndpsim.units import significant
 __all__ = [
     "COLUMNS",
     "SENSITIVITY_COLUMNS",
+    "VALUE_COLUMNS",
     "Changes",
+    "decided_by_value",
     "dependence",
     "figure_in_words",
     "number_in_words",
@@ -33,8 +35,17 @@ COLUMNS = ("claim", "place", "published", "ours", "error", "allowed", "verdict")
 
 SENSITIVITY_COLUMNS = ("claim", "published", "ours", "least", "most", "published inside", "verdict depends")
 
+#: How many verdicts a value turns from off to holds, and from holds to off.
+VALUE_COLUMNS = ("assumption", "value", "mends", "breaks")
+
 _SOURCES = {"paper": "papers", "simulator": "other simulators", "measurement": "measurements"}
-_KINDS = {"exact": "exact claims", "simulated": "simulated claims", "trend": "trends"}
+_KINDS = {
+    "exact": "exact claims",
+    "transcribed": "transcribed figures",
+    "simulated": "simulated claims",
+    "trend": "trends",
+    "given": "trends that inputs make true",
+}
 
 
 def number_in_words(value: Any) -> str:
@@ -66,7 +77,7 @@ def row_of(outcome: Outcome) -> tuple[str, ...]:
     ours = "" if outcome.ours is None else number_in_words(outcome.ours)
     unit = f" {published.unit}" if published.unit and ours and published.statement is None else ""
     news = " (unexpected)" if outcome.is_news else ""
-    fitted = " (fitted)" if claim.fitted else ""
+    fitted = " (fitted)" if claim.fitted else " (given)" if claim.given_by else ""
     return (
         claim.name,
         claim.place,
@@ -84,7 +95,7 @@ def summary(outcomes: Sequence[Outcome]) -> list[str]:
     for source, name in _SOURCES.items():
         of_source = [one for one in outcomes if one.paper.source == source]
         parts = [
-            _counts([one for one in of_source if one.claim.kind == kind], words)
+            _counts([one for one in of_source if _kind_of(one.claim) == kind], words)
             for kind, words in _KINDS.items()
         ]
         others = sum(one.claim.kind == "not-reproducible" for one in of_source)
@@ -96,6 +107,12 @@ def summary(outcomes: Sequence[Outcome]) -> list[str]:
     if news:
         lines.append(f"not as expected: {', '.join(news)}")
     return lines
+
+
+def _kind_of(claim: Claim) -> str:
+    if claim.is_transcribed:
+        return "transcribed"
+    return claim.kind if claim.given_by is None else "given"
 
 
 def _counts(outcomes: Sequence[Outcome], words: str) -> str:
@@ -159,6 +176,19 @@ def sensitivity_row(outcome: Outcome, changes: Sequence[Change]) -> tuple[str, .
     )
 
 
+def decided_by_value(outcomes: Sequence[Outcome], changes: Changes) -> list[tuple[str, ...]]:
+    """The cells of `VALUE_COLUMNS`, for each value of an assumption that another verdict comes of."""
+    mended: dict[tuple[str, str], list[int]] = {}
+    for one in outcomes:
+        for change in changes.get(one.claim.name, ()):
+            verdicts = one.verdict, change.outcome.verdict
+            if verdicts in (("off", "holds"), ("holds", "off")):
+                counts = mended.setdefault((change.assumption.key, str(change.value)), [0, 0])
+                counts[verdicts[0] == "holds"] += 1
+    ordered = sorted(mended.items(), key=lambda item: -sum(item[1]))
+    return [(key, value, str(mends), str(breaks)) for (key, value), (mends, breaks) in ordered]
+
+
 def _sensitivity(outcome: Outcome, changes: Sequence[Change]) -> dict[str, Any]:
     reach = range_of(outcome, changes)
     return {
@@ -186,7 +216,11 @@ def plain_data(outcomes: Sequence[Outcome], changes: Changes | None) -> dict[str
     if changes is not None:
         for one, claim in zip(outcomes, claims, strict=True):
             claim["sensitivity"] = _sensitivity(one, changes.get(one.claim.name, ()))
-    return {"claims": claims, "summary": summary(outcomes)}
+    data = {"claims": claims, "summary": summary(outcomes)}
+    if changes is not None:
+        values = decided_by_value(outcomes, changes)
+        data["by_value"] = [dict(zip(VALUE_COLUMNS, row, strict=True)) for row in values]
+    return data
 
 
 def print_outcomes(outcomes: Sequence[Outcome], changes: Changes | None) -> None:
@@ -200,5 +234,6 @@ def print_outcomes(outcomes: Sequence[Outcome], changes: Changes | None) -> None
     if changes is not None:
         rows = [sensitivity_row(one, changes.get(one.claim.name, ())) for one in compared]
         print_table("", SENSITIVITY_COLUMNS, rows, left=1)
+        print_table("verdicts by value", VALUE_COLUMNS, decided_by_value(outcomes, changes), left=2)
     for line in summary(outcomes):
         print_text(line)

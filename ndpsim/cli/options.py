@@ -34,6 +34,7 @@ __all__ = [
 F = TypeVar("F", bound=Callable[..., Any])
 
 _PATIENCE_S = 1.0  # work that takes longer shows how far it is
+_SECONDS_A_LINE = 30.0  # where progress is no bar but lines
 
 
 def sets_option(function: F) -> F:
@@ -148,11 +149,27 @@ def named_as_options(*names: str, **others: str) -> Iterator[None]:
         raise
 
 
+def _lines_of_progress(what: str) -> Callable[[float], None]:
+    last = time.perf_counter()
+
+    def show(share: float) -> None:
+        nonlocal last
+        now = time.perf_counter()
+        if now - last >= _SECONDS_A_LINE:
+            last = now
+            click.echo(f"{what}: {100 * share:.0f}%", err=True)
+
+    return show
+
+
 @contextmanager
 def progress_of(what: str) -> Iterator[Callable[[float], None]]:
-    """A function to call with the share of work done, from 0; draws a bar on a terminal after a second."""
+    """A function to call with the share of work done, from 0.
+
+    It draws a bar on a terminal after a second; elsewhere it writes a line every half minute.
+    """
     if not sys.stderr.isatty():
-        yield lambda share: None
+        yield _lines_of_progress(what)
         return
     from rich.console import Console
     from rich.progress import Progress

@@ -40,9 +40,9 @@ def command(
 ) -> None:
     """Run what the claims of papers are about, and hold ours beside what is published.
 
-    Exact claims have to be equal, simulated ones within a tolerance that was written down before they were
-    run. A verdict that is not the one expected, for the better or for the worse, ends with exit status 1.
-    What has been run before, with the same version of ndpsim, is found in the cache.
+    Exact claims have to be equal, simulated ones within the tolerance of their class, and of a ratio on the
+    same side of 1. A verdict that is not the one expected, for the better or for the worse, ends with exit
+    status 1. What has been run before, with the same version of ndpsim, is found in the cache.
     """
     check_outputs({"--json": json_to})
     if report_to is not None:

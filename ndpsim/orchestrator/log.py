@@ -3,7 +3,8 @@
 The run of each policy begins with a line that says what is run: `log` (the version of this form), `policy`,
 `parameters`, `model`, `experts` and `experts_per_token` of a layer, `layers` (the model's numbers), `batch`,
 `prompt_tokens`, `dimms`, `channels` (of the host), `channel_of_dimm`, `expert_bytes`, `dimm_bytes`
-(capacity), `gpu_experts` (that the GPU's memory has room for), `expert_buffers`, `copy_engines`,
+(capacity), `gpu_experts` (that the GPU's memory has room for), `token_bytes` (of a token's activations, and
+of its results), `expert_buffers`, `copy_engines`,
 `link_ports`, `gbps` (the peak of "pcie" each way, a "channel", a "link" each way, and inside a "dimm"; 0:
 there is none), `bits` of a weight, `replicas` (bytes of an expert's further copies, by their bits) and
 `placement`: by layer, `dimm` (-1: striped) and `shards` of each expert, and the experts that are `resident`
@@ -14,7 +15,8 @@ A line follows for each layer: `policy`, `phase`, `step`, `layer`, `start_ns`, `
 "sharded:4 8"; `gpu`: also there), `estimates` by engine, `assign` (for each engine pairs of expert and share,
 in order), `bits` by expert of those read from a replica, `estimated_ns`, `details`, `jobs` and `migrations`
 with the fields of `JobRecord` and `MigrationRecord` (`from` and `to` are a migration's source and target),
-`under_way`, `bound_ns`, `bottleneck` and `critical_path`, which has places in `jobs`.
+`residents` (experts of all layers in the GPU's memory at the end), `under_way`, `bound_ns`, `bottleneck` and
+`critical_path`, which has places in `jobs`.
 """
 
 from __future__ import annotations
@@ -32,11 +34,12 @@ from ndpsim.files import replacing
 from ndpsim.orchestrator.lies import name_of
 from ndpsim.orchestrator.record import LayerRecord, MigrationRecord, Observer, RunRecord
 from ndpsim.policies.interface import Part, Placement
+from ndpsim.processors.dense import ACTIVATION_BYTES
 from ndpsim.processors.devices import expert_format, weight_bytes
 
 __all__ = ["LOG_VERSION", "writing_log"]
 
-LOG_VERSION = 2
+LOG_VERSION = 3
 _COMPRESSION = 3  # a third larger than the default, three times as fast
 
 
@@ -99,6 +102,7 @@ def _of_run(run: RunRecord) -> dict[str, Any]:
         "expert_bytes": machine.expert_bytes,
         "dimm_bytes": hardware.dimm_bytes,
         "gpu_experts": machine.gpu_experts,
+        "token_bytes": machine.model.hidden * ACTIVATION_BYTES,
         "expert_buffers": machine.expert_buffers,
         "copy_engines": 0 if pcie is None else pcie.copy_engines,
         "link_ports": 0 if link is None else link.ports,
@@ -145,6 +149,7 @@ def _of_layer(policy: str, layer: LayerRecord) -> dict[str, Any]:
         "details": dict(assignment.details),
         "jobs": [vars(job) for job in layer.jobs],
         "migrations": [_migration(one) for one in layer.migrations],
+        "residents": layer.residents,
         "under_way": layer.under_way,
         "bound_ns": layer.bound_ns,
         "bottleneck": layer.bottleneck,

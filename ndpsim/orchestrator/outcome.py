@@ -12,7 +12,7 @@ from ndpsim.orchestrator.record import JobRecord
 from ndpsim.policies.answers import CheckedAssignment
 from ndpsim.policies.interface import Estimates, LayerView
 
-__all__ = ["bottleneck_of", "critical_path", "estimates_by_engine", "job_records"]
+__all__ = ["critical_path", "estimates_by_engine", "job_records", "time_by_resource"]
 
 
 def critical_path(jobs: Jobs) -> list[int]:
@@ -24,14 +24,16 @@ def critical_path(jobs: Jobs) -> list[int]:
     return path[::-1]
 
 
-def bottleneck_of(path: Sequence[int], jobs: Jobs, labels: Sequence[Label], began_ns: float) -> str:
-    """The resource with the most time on a path; NDP units count as one."""
+def time_by_resource(
+    path: Sequence[int], jobs: Jobs, labels: Sequence[Label], began_ns: float
+) -> dict[str, float]:
+    """The time of each resource on a path, in ns; NDP units count as one."""
     times: dict[str, float] = {}
     for job in path:
         resource = labels[job].resource.partition(" ")[0]
         ns = float(jobs.end_ns[job]) - max(float(jobs.start_ns[job]), began_ns)
         times[resource] = times.get(resource, 0.0) + ns
-    return max(times, key=times.__getitem__)
+    return times
 
 
 def _pcie_part(jobs: Jobs, job: int) -> float:

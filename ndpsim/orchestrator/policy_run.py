@@ -20,7 +20,7 @@ from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.jobs import JobList, Label, make_work
 from ndpsim.orchestrator.layer import GPU, Gated, LayerJobs, first_ndp, server_names
 from ndpsim.orchestrator.migrations import Migrations
-from ndpsim.orchestrator.outcome import bottleneck_of, critical_path, estimates_by_engine, job_records
+from ndpsim.orchestrator.outcome import critical_path, estimates_by_engine, job_records, time_by_resource
 from ndpsim.orchestrator.placement import Places
 from ndpsim.orchestrator.record import LayerRecord, Observer, RunRecord
 from ndpsim.orchestrator.tally import Tally
@@ -261,9 +261,9 @@ class PolicyRunner:
         own = range(migrating, len(jobs))
         arrays = self._run_jobs(jobs, in_window=False)
         path = critical_path(arrays)
-        bottleneck = bottleneck_of(path, arrays, jobs.labels, began)
+        waited_ns = time_by_resource(path, arrays, jobs.labels, began)
         bound_ns = given.bounds.of_layer(loads, shared_ns, places.now.replicas)
-        self.tally.add_layer(view, assigned, self.clock_ns - began, shared_ns, bound_ns, bottleneck)
+        self.tally.add_layer(view, assigned, self.clock_ns - began, shared_ns, bound_ns, waited_ns)
         if self._observer is not None or self._is_wanted(visit):
             records, places_of_path = job_records(jobs.labels, arrays, own, path)
             self._show(
@@ -281,9 +281,10 @@ class PolicyRunner:
                     estimates_by_engine(given.estimates, assigned, view),
                     records,
                     tuple(self._migrations.done),
+                    int(places.now.resident.sum()),
                     self._migrations.under_way,
                     bound_ns,
-                    bottleneck,
+                    max(waited_ns, key=waited_ns.__getitem__),
                     places_of_path,
                     self._migrations.moved,
                 ),

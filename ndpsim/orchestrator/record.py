@@ -138,6 +138,7 @@ class LayerRecord:
         estimates: the policy's view of each engine's time alone, by engine, over what it assigned.
         jobs: in the order of their starts.
         migrations: those that ended since the last layer ended.
+        residents: experts of all layers in the GPU's memory when the layer ended.
         under_way: migrations not done when the layer ended.
         bound_ns: no assignment of these loads is faster.
         bottleneck: the resource with the most time on the critical path.
@@ -158,6 +159,7 @@ class LayerRecord:
     estimates: Mapping[str, float]
     jobs: tuple[JobRecord, ...]
     migrations: tuple[MigrationRecord, ...]
+    residents: int
     under_way: int
     bound_ns: float
     bottleneck: str

@@ -350,7 +350,7 @@ def _run(
     hits, misses = tally.experts["gpu_hit"], tally.experts["gpu_miss"]
     cache = {"hits": hits, "misses": misses, "hit_rate": hits / (hits + misses) if hits + misses else None}
     energy_nj, energy_note = tally.energy(given.costs, given.processors.power_w(given.machine.model), time_ns)
-    layers = sum(tally.bottleneck.values())
+    waited_ns = sum(tally.waited_ns.values())
     return PolicyRun(
         policy=chosen.name,
         parameters=parameters,
@@ -380,7 +380,7 @@ def _run(
         prediction=policy.prediction(),
         estimated_ns=tally.estimated_ns,
         policy_wall_s=tally.policy_s,
-        bottleneck={name: count / layers for name, count in tally.bottleneck.most_common()},
+        bottleneck={name: ns / waited_ns for name, ns in tally.waited_ns.most_common()},
         energy_nj=energy_nj,
         energy_note=energy_note,
         wall_s=time.perf_counter() - began,

@@ -30,7 +30,7 @@ class Tally:
         shared_ns, bound_ns, estimated_ns: summed; `estimated_ns` is None when one layer had no estimate.
         pairs: computed, by engine.
         experts: by engine; parts by their share.
-        bottleneck: layers by resource.
+        waited_ns: time of the critical paths by resource.
         policy_s: that the policy took.
     """
 
@@ -41,7 +41,7 @@ class Tally:
         self.estimated_ns: float | None = 0.0
         self.pairs: dict[str, float] = dict.fromkeys(ENGINES, 0.0)
         self.experts: dict[str, float] = dict.fromkeys(ENGINES, 0.0)
-        self.bottleneck: Counter[str] = Counter()
+        self.waited_ns: Counter[str] = Counter()
         self._migrations: dict[str, dict[str, float]] = {}
         self._ndp: Counter[tuple[int, int, float, int | None]] = Counter()
         self._reads: defaultdict[int | None, float] = defaultdict(float)
@@ -59,13 +59,13 @@ class Tally:
         time_ns: float,
         shared_ns: float,
         bound_ns: float,
-        bottleneck: str,
+        waited_ns: Mapping[str, float],
     ) -> None:
         """Count a layer's experts."""
         self.layer_ns[view.phase].append(time_ns)
         self.shared_ns += shared_ns
         self.bound_ns += bound_ns
-        self.bottleneck[bottleneck] += 1
+        self.waited_ns.update(waited_ns)
         if assigned.estimated_ns is None:
             self.estimated_ns = None
         elif self.estimated_ns is not None:

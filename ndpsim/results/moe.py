@@ -90,7 +90,7 @@ class PolicyRun(Reported):
         prediction: "accuracy" and what is counted; None where the policy predicts nothing.
         estimated_ns: the policy's own estimates of its layers, summed, beside `moe_ns`; None: it makes none.
         policy_wall_s: that the policy's own code took.
-        bottleneck: share of layers by the resource with the most time on the critical path.
+        bottleneck: share of the time of the layers' critical paths by resource.
         energy_nj: by component, None for what is not known, and the `total` where all is; None where
             nothing is.
         energy_note: what it rests on, and what it leaves out.

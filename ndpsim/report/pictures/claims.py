@@ -25,21 +25,33 @@ class ClaimBar:
         name: in words.
         published: both ends of what is, twice the same for a value.
         ours: what came of it; None: nothing.
-        room: how far ours may be beyond the ends, as a share.
+        allowed: the least and the most of ours that hold.
         holds: whether it does.
+        fitted: whether a parameter was fitted to this very figure.
         reach: the least and the most of ours under other assumptions; None: it is not known.
     """
 
     name: str
     published: tuple[float, float]
     ours: float | None
-    room: float
+    allowed: tuple[float, float]
     holds: bool
+    fitted: bool = False
     reach: tuple[float, float] | None = None
 
 
-def draw_claims(path: str, title: str, unit: str, bars: Sequence[ClaimBar], size: str = DEFAULT_SIZE) -> None:
+def draw_claims(
+    path: str,
+    title: str,
+    unit: str,
+    bars: Sequence[ClaimBar],
+    no_effect: float | None = None,
+    size: str = DEFAULT_SIZE,
+) -> None:
     """Published values, hollow, with the interval in which ours holds, and below each ours, with its reach.
+
+    Args:
+        no_effect: where a line is drawn: 1 among ratios; None: nowhere.
 
     Raises:
         InputError: the file name ends in no picture format, or cannot be written.
@@ -52,6 +64,8 @@ def draw_claims(path: str, title: str, unit: str, bars: Sequence[ClaimBar], size
         axes.set_yticks(range(len(bars)), [bar.name for bar in bars])
         axes.set(ylim=(len(bars) - 0.4, -0.6), xlabel=unit)
         axes.axvline(0, color=INK, linewidth=_line_width(axes))
+        if no_effect is not None:
+            axes.axvline(no_effect, color=INK, linewidth=_line_width(axes), linestyle=":")
         axes.tick_params(axis="y", length=0)
 
     panel = Panel(draw, 1.0 + 2.6 * len(bars), stretches=False)
@@ -73,7 +87,7 @@ def _draw_published(axes: Axes, place: float, bar: ClaimBar) -> None:
     axes.barh(place, high, facecolor="white", label=_first(axes, "published"), **outline)
     if low < high:
         axes.barh(place, high - low, left=low, facecolor=tint(INK, 0.2), **outline)
-    _draw_span(axes, place, (low - bar.room * abs(low), high + bar.room * abs(high)), "allowed", (0, (2, 1)))
+    _draw_span(axes, place, bar.allowed, "allowed", (0, (2, 1)))
 
 
 def _draw_ours(axes: Axes, place: float, bar: ClaimBar) -> None:
@@ -81,7 +95,11 @@ def _draw_ours(axes: Axes, place: float, bar: ClaimBar) -> None:
         axes.text(0, place, " not run", va="center", color=INK)
         return
     label, colour = ("ours, holds", SERIES[0]) if bar.holds else ("ours, off", SERIES[1])
-    axes.barh(place, bar.ours, height=_HEIGHT, color=colour, label=_first(axes, label))
+    style: dict[str, Any] = {"color": colour}
+    if bar.fitted:
+        label += ", fitted"
+        style = {"facecolor": tint(colour, 0.4), "edgecolor": colour, "hatch": "////"}
+    axes.barh(place, bar.ours, height=_HEIGHT, label=_first(axes, label), **style)
     end = bar.ours if bar.reach is None else max(bar.ours, bar.reach[1])
     if bar.reach is not None and bar.reach[0] < bar.reach[1]:
         _draw_span(axes, place, bar.reach, "ours, other assumptions", "solid")
