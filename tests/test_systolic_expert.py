@@ -14,6 +14,7 @@ from ndpsim.errors import InputError, MismatchError
 from ndpsim.layout import ExpertFormat
 from ndpsim.moe import Expert
 from ndpsim.ndp.array import Array
+from ndpsim.ndp.array_plain import run_plain
 from ndpsim.ndp.systolic import SystolicUnit
 from ndpsim.simulate import ExpertResult, simulate_expert
 
@@ -232,6 +233,18 @@ def test_a_difference_to_the_plain_run_is_found(monkeypatch):
     with pytest.raises(MismatchError, match="plain run"):
         simulate_expert(
             "cxl", Expert(1024, 512), sets=["dimm.subchannels=2", "ndp.systolic.arrays=4"], exact_check=True
+        )
+
+
+def test_an_array_that_differs_from_its_twin_is_found(monkeypatch):
+    def late(*given):
+        plain = run_plain(*given)
+        return plain._replace(known=[cycle + 1 for cycle in plain.known])
+
+    monkeypatch.setattr("ndpsim.ndp.systolic.run_plain", late)
+    with pytest.raises(MismatchError, match="an array differs from its plain twin"):
+        simulate_expert(
+            "cxl", Expert(64, 64), sets=["dimm.subchannels=1", "ndp.systolic.arrays=1"], exact_check=True
         )
 
 

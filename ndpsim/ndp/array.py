@@ -17,7 +17,7 @@ rows. They move down until each is where it stays. Then tokens pass: activations
 out. With one register the next tile is loaded when the last sum is out. With two, its weights move into
 place behind the first token of the tile under way, and its tokens follow as soon as they are there.
 
-How long a tile takes follows from that and is worked out here; `tests/readable_array.py` moves every value.
+How long a tile takes follows from that, and is worked out here; `ndp.array_plain` moves every value.
 """
 
 from __future__ import annotations

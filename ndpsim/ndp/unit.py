@@ -131,7 +131,7 @@ class MultiplierUnit(ABC):
     ) -> Ints:
         """int64[row]: when each row of a region is summed; `done`: when the bursts of each group are done."""
 
-    # Its limit and its energy.
+    # Its limit, its energy, and its check.
 
     @abstractmethod
     def cycles_of_product(self, lanes: int, burst_bytes: int, bits: int) -> Fraction:
@@ -140,6 +140,10 @@ class MultiplierUnit(ABC):
     @abstractmethod
     def native_share(self, bits: int) -> Fraction:
         """Energy of a product with a weight of `bits` bits, as a share of one at native bits."""
+
+    def agrees_with_twin(self, interleaving: Interleaving, tokens: int) -> bool:
+        """Whether the unit's timing is that of a readable simulation of it, where there is one."""
+        return True
 
 
 def find_unit(name: str, section: Mapping[str, Any]) -> MultiplierUnit:
