@@ -763,6 +763,18 @@ def test_other_memories_come_back_from_their_lists(write: Write, names: str) -> 
     assert any("nREFIpb of 391 is Ramulator's own" in note for note in imported.notes) == (like == "LPDDR5")
 
 
+def test_the_data_clock_of_lpddr5_runs_as_it_did(write: Write) -> None:
+    def mode(word: str) -> Imported:
+        of_lpddr5 = OTHERS["LPDDR5_16Gb_x16 LPDDR5_6400"]
+        changes = ("*.dram", of_lpddr5), ("*.impl", "LPDDR5"), ("*.wck_sync_mode", word)
+        return import_hardware(write("a.yaml", exported(*changes)))
+
+    assert dram_of(mode("always_on"))["wck"] == "always-on"
+    assert dram_of(mode("need_sync"))["wck"] == "need-sync"
+    with pytest.raises(InputError, match="wck_sync_mode: unknown mode of the data clock 'sometimes'"):
+        mode("sometimes")
+
+
 def test_changed_ticks_of_hbm3_are_clocks(write: Write) -> None:
     changed = json.loads(json.dumps(OTHERS["HBM3_8Gb_8hi HBM3_6400Mbps"]))
     changed["timing"][5] = 60

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ndpsim.errors import one_of
 from ndpsim.importers.presets import Clocks, check_width, match_organisation, match_speed, put_dram, rates
 from ndpsim.importers.ramulator import (
     Bits,
@@ -53,6 +54,7 @@ _LEVELS = {
     "HBM3": ("channel", "ranks", "stacks", *_INNER),
 }
 _OTHER_LEVELS = ("channel", "rank", *_INNER)
+_WCK_MODES = {"need_sync": "need-sync", "always_on": "always-on"}
 _CONTROLLERS = {"HBM3": "HBM34", "LPDDR5": "LPDDR5"}
 
 _WHY = {
@@ -62,7 +64,6 @@ _WHY = {
     "command_cycles": "the standard says it",
     "read_latency": "it is nCL and a burst here",
     "timing_constraints": "the standard says them",
-    "wck_sync_mode": "the data clock stops where it may (--wck)",
 }
 
 
@@ -96,8 +97,17 @@ def read(root: Tree, sheet: Sheet) -> None:
     if controller.word("impl") not in (None, like):
         sheet.note(controller.place("impl"), f"left out: the controller is ndpsim's, like {like}")
     put_controller(sheet, controller, _PARTS, standard)
+    _put_wck(sheet, controller)
     put_channels(sheet, channels, (ranks, org_place) if "rank" in _levels(standard) else None)
     note_unread(sheet, root, _WHY)
+
+
+def _put_wck(sheet: Sheet, controller: Tree) -> None:
+    mode, place = controller.word("wck_sync_mode"), controller.place("wck_sync_mode")
+    if mode in _WCK_MODES:
+        sheet.put("dram.wck", _WCK_MODES[mode], place)
+    elif mode is not None:
+        raise place.error(one_of(mode, _WCK_MODES, "mode of the data clock"))
 
 
 def _levels(standard: Standard) -> tuple[str, ...]:
