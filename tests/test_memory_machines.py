@@ -176,3 +176,19 @@ def test_a_hardware_file_chooses_rules_and_data_clock():
     assert "CAS_RD" in simulate_expert(machine("LPDDR5"), EXPERT, 1).commands
     with pytest.raises(InputError, match="dram.rules: unknown value 'jedec'"):
         machine("LPDDR5", "dram.rules=jedec")
+
+
+def test_activations_come_over_the_data_buses_of_both_pseudochannels():
+    # 1024 activations of 2 bytes are 64 bursts over 4 x 2 buses, each for 4 ticks, behind nCWL of 20 ticks.
+    first = simulate_expert(machine("HBM3"), EXPERT, 1).phases[0]
+    assert (first.name, first.end_ns - first.start_ns) == ("activations-in", (8 * 4 + 20) * 0.3125)
+
+
+@each_memory
+def test_a_host_with_very_many_channels_runs_a_trace_on_all_of_them(memory):
+    hardware = machine(memory, "host.channels=32", "dimm.count=32", "dimm.subchannels=8")
+    requests = Requests(np.arange(1024, dtype=np.int64) * 32, np.zeros(1024, dtype=np.int8))
+    result = run_requests(requests, Memory.of_hardware(hardware), exact_check=True)
+    assert sum(count for name, count in result.commands.items() if name.startswith("RD")) == 1024
+    pins, gbit_s = PINS[memory]
+    assert result.peak_bandwidth_gbps == pytest.approx(256 * pins * gbit_s / 8)

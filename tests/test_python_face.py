@@ -348,7 +348,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "options": but(None),
             "mapper": but(),
             "mapping": but(None),
-            "channels": [*_COUNT, 65],
+            "channels": [*_COUNT, 4097],
             "power": [*but(None, {}, {"a": 1}), {"IDD0": "1"}, {1: 1.0}],
         },
     ),

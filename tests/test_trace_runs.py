@@ -148,7 +148,7 @@ def test_an_address_beyond_the_memory_is_refused_or_wrapped(tmp_path):
         ({"refresh": "all"}, "refresh: unknown refresh 'all'"),
         ({"read_buffer": 0}, "read_buffer: 0 is not a whole number from 1 to 1024"),
         ({"write_buffer": 1.5}, "write_buffer: 1.5 is not a whole number"),
-        ({"channels": 65}, "channels: 65 is not a whole number from 1 to 64"),
+        ({"channels": 4097}, "channels: 4097 is not a whole number from 1 to 4096"),
         ({"channels": 3}, "channels: an address mapping needs a power of two, not 3"),
         ({"ranks": 3}, "ranks: an address mapping needs a power of two, not 3"),
         ({"overrides": {"nCl": 40}}, "nCl: unknown timing 'nCl'; did you mean 'nCL'"),

@@ -23,7 +23,7 @@ _CHOICES = {
     for name in ("scheduler", "row_policy", "refresh", "wck")
 }
 _MAX_SLOTS = 1024
-_MAX_CHANNELS = 64
+_MAX_CHANNELS = 4096  # of a host with 64, of 64 sub-channels each
 
 
 def controller_options(dram: Dram) -> ControllerOptions:
@@ -118,7 +118,7 @@ class Memory:
         Args:
             standard, org, timing, ranks, overrides, rules: a channel, as in `spec.resolve`.
             mapper: one of `dram.mapping.MAPPERS`.
-            channels: how many, 1 to 64.
+            channels: how many, 1 to 4096.
             options: the controller of each; by default `ControllerOptions()`.
 
         Raises:
