@@ -278,7 +278,8 @@ def trace_run_title(result: TraceResult) -> str:
     """How many requests ran on which memory, in a line."""
     config = result.config
     channels = counted(config["channels"], "channel")
-    memory = f"{config['timing']} {config['org']}, {channels}, ranks {config['ranks']}"
+    parts = ", ".join(f"{name} {config[name]}" for name in ("ranks", "pseudochannels") if name in config)
+    memory = f"{config['timing']} {config['org']}, {channels}, {parts}"
     return f"{counted(result.requests, 'request')} on {memory}"
 
 
