@@ -28,7 +28,9 @@ from ndpsim.spec import resolve
 
 NAMES = [
     *("stream_r1", "stream_r4", "random_r1", "random_r4", "mixed_r1", "mixed_r4", "capped_stream_r4"),
-    *("capped_mixed_r4", "queue65_r4", "queue256_r1", "queue256_r4", "stream_ff_r1", "stream_ff_r8"),
+    *("capped_mixed_r4", "queue65_r4", "queue256_r1", "queue256_r4"),
+    *(f"{kind}_{memory}" for memory in ("lpddr5", "hbm3", "gddr6") for kind in ("stream", "random", "mixed")),
+    *("stream_ff_r1", "stream_ff_r8"),
     *("expert_trimoe", "expert_edge", "unlike_trimoe", "unlike_edge", "unlike_cxl", "queue_trimoe"),
     *("beside_host", "relayout_four", "import", "compile"),
 ]

@@ -6,6 +6,8 @@ import csv
 import hashlib
 import io
 import math
+import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +21,8 @@ from ndpsim.dram import sink, state
 from ndpsim.dram.engines import FastController, ScanController, compare_channels, make_controller
 from ndpsim.dram.state import ControllerOptions
 from ndpsim.errors import InputError
+from ndpsim.peers import ramulator
+from ndpsim.report import text
 from ndpsim.simulate import Memory, TraceResult, run_requests, simulate_expert
 from ndpsim.simulate.lane import command_room, decode_commands, run_channel
 from ndpsim.spec import Device, lower, resolve
@@ -104,6 +108,18 @@ def test_commands_and_counters_equal_the_reference(case):
     assert hashlib.sha256(commands).hexdigest() == facts["sha256"]
 
 
+@pytest.mark.skipif(find_spec("ramulator") is None, reason="Ramulator is not installed")
+@pytest.mark.parametrize(
+    "name", ["gddr6_mixed_closedcap", "hbm3_16hi_mixed_overrides", "lpddr5_r2_random_overrides"]
+)
+def test_ramulator_itself_issues_these_commands(name):
+    facts = yaml.safe_load((REFERENCE / f"{name}.yaml").read_text())
+    compared = ramulator.compare(read_requests(REFERENCE / f"{name}.trace.gz"), memory_of(facts))
+    assert compared.first_difference is None
+    assert ("cas_issued" in compared.counters) == name.startswith("lpddr5")
+    assert compared.commands == sum(facts["commands"].values())
+
+
 @pytest.mark.parametrize("case", RUN, ids=lambda case: case.stem)
 def test_timings_and_sizes_are_those_of_the_reference(case):
     facts = yaml.safe_load(case.read_text())
@@ -130,10 +146,8 @@ def test_the_fast_controller_runs_it_with_the_same_commands(case):
     memory = memory_of(facts)
     policy = state.make_policy(memory.options, memory.device.standard.controller)
     chosen = make_controller(lower(memory.device), policy)
-    is_fast = memory.device.bankgroups <= 8
-    assert type(chosen) is (FastController if is_fast else ScanController)
-    if is_fast:
-        run(case, exact_check=True)
+    assert type(chosen) is FastController
+    run(case, exact_check=True)
 
 
 SMALL = [
@@ -141,6 +155,7 @@ SMALL = [
     ("LPDDR5", "LPDDR5_8Gb_x16", "LPDDR5_6400"),
     ("HBM3", "HBM3_8Gb_8hi", "HBM3_6400Mbps"),
     ("LPDDR5X", "LPDDR5X_32Gb_x16", "LPDDR5X_8533"),
+    ("HBM3", "HBM3_32Gb_16hi", "HBM3_6400Mbps"),
 ]
 SHORT = {
     "nREFI": [900, 1500],
@@ -153,7 +168,7 @@ SHORT |= {"nCCDR": [3, 9], "nPPD": [1, 5], "nRREFD": [8, 30]}
 SHORT |= {
     "nAAD": [1, 2, 3, 8],
     "nWCKPST": [1, 40],
-    "nCAS": [1],
+    "nCAS": [1, 2, 5],
     "nRRDL": [4, 20],
     "nRTP": [8, 40],
     "nRFCpb": [40, 90],
@@ -383,6 +398,17 @@ def test_a_memory_without_ranks_refuses_more_than_one(standard):
     )
     with pytest.raises(InputError, match=f"^ranks: 2 is not 1: a channel of {standard} has no ranks$"):
         resolve(standard, org, timing, 2)
+
+
+def test_results_show_the_ranks_that_were_given_and_pseudo_channels(capsys):
+    memory = Memory.named("HBM3", "HBM3_4Gb", "HBM3_6400Mbps")
+    result = run_requests(Requests.of(np.arange(64) * 32, np.zeros(64, dtype=np.int8)), memory)
+    assert (result.config["ranks"], result.config["pseudochannels"]) == (1, 2)
+    text.print_trace(result)
+    assert "1 channel, ranks 1, pseudochannels 2" in capsys.readouterr().out
+    assert re.search("pseudochannels +2 of 256", repr(memory.device))
+    assert list(Memory.named().to_dict())[:4] == ["standard", "org", "timing", "ranks"]
+    assert "pseudochannels" not in Memory.named().to_dict()
 
 
 def test_what_a_memory_lacks_is_one_line():

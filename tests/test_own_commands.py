@@ -99,21 +99,42 @@ STANDARD = Standard(
 )
 """
 TOY = "TOY8", "TOY8_1Gb", "TOY8_6400"
-# The same with a command a clock on each bus.
+# The same with a command a clock on each bus; with clocks of two ticks; with rows that open by two commands, and
+# SYNC or SYNC-PUT before a read or write after a pause.
 TWO_BUSES = PAGE.replace("TOY8", "TOY9").replace('source="a test"', 'source="a test", controller="two-buses"')
+HALVES = TWO_BUSES.replace("TOY9", "TOY10").replace("levels=", "ticks_per_clock=2, levels=", 1)
+for closing in ('"SHUT", "bank", closes=True', '"SHUT-ALL", "half", closes=True'):
+    HALVES = HALVES.replace(closing, closing + ", on_any_tick=True")
+SPLIT = (
+    TWO_BUSES.replace("TOY9", "TOY11")
+    .replace("two-buses", "split-activation")
+    .replace('bus="row"', 'bus="column"')
+)
+SPLIT = SPLIT.replace("opens=True, cycles=2", 'opens=True, completed_by="OPENED", complete_within="nRRD"')
+for reads, sync, keeps in (("reads", "SYNC", "nCL + nBL"), ("writes", "SYNC-PUT", "nCWL + nBL")):
+    prepared = f'prepared_by="{sync}", prepared_at="half", keeps_prepared="{keeps}"'
+    SPLIT = SPLIT.replace(f"{reads}=True", f"{reads}=True, {prepared}")
+OTHERS = 'Command("OPENED", "bank", bus="column"), Command("SYNC-PUT", "bank", keeps_prepared="nSYNC", bus="column"),'
+SPLIT = SPLIT.replace('Command("SYNC", "bank"', OTHERS + ' Command("SYNC", "bank", keeps_prepared="nSYNC"')
+RULES = [
+    f'Rule("{sync}", "bank", ("{sync}",), {moves}, "nSYNC"),'
+    for sync, moves in (("SYNC", "GETS"), ("SYNC-PUT", "PUTS"))
+]
+SPLIT = SPLIT.replace("rules=(", "rules=(" + "".join(RULES), 1).replace("nFAW=24", "nFAW=24, nSYNC=3")
+PAGES = {"toy8": PAGE, "toy9": TWO_BUSES, "toy10": HALVES, "toy11": SPLIT}
 TOY9 = "TOY9", "TOY9_1Gb", "TOY9_6400"
 
 
 @pytest.fixture(autouse=True)
 def page(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("standards")
-    (folder / "toy8.py").write_text(PAGE)
-    (folder / "toy9.py").write_text(TWO_BUSES)
+    for name, text in PAGES.items():
+        (folder / f"{name}.py").write_text(text)
     package = sys.modules["ndpsim.spec.standards"]
     monkeypatch.setattr(package, "__path__", [*package.__path__, str(folder)])
     standards.cache_clear()
     yield
-    for name in ("toy8", "toy9"):
+    for name in PAGES:
         sys.modules.pop(f"ndpsim.spec.standards.{name}", None)
         vars(package).pop(name, None)
     standards.cache_clear()
@@ -127,7 +148,8 @@ def requests_of(device: Device, count: int, seed: int = 1) -> list[np.ndarray]:
 
 
 def run(make: Any, device: Device, count: int = 3000, **options: Any) -> tuple[Any, CommandTrace]:
-    tables, policy = lower(device), state.make_policy(state.ControllerOptions(**options))
+    policy = state.make_policy(state.ControllerOptions(**options), device.standard.controller)
+    tables = lower(device)
     channel = make(tables, policy)
     source = state.make_source(tables, *requests_of(device, count))
     commands = run_channel(channel, source, sink.null_sink(), command_room(), count)
@@ -140,20 +162,29 @@ def with_rules(device: Device, rules: tuple[Rule, ...]) -> Device:
 
 @pytest.mark.parametrize("refresh", ["all-bank", "per-bank"])
 @pytest.mark.parametrize(("scheduler", "row_policy"), [("FRFCFS", "open"), ("FRFCFS-RowHit", "closed-cap")])
+@pytest.mark.parametrize("name", [name.upper() for name in PAGES])
+def test_every_controller_runs_legally_and_alike_on_both_paths(name, scheduler, row_policy, refresh):
+    device = resolve(name, f"{name}_1Gb", f"{name}_6400", 2)
+    options = dict(scheduler=scheduler, row_policy=row_policy, refresh=refresh, row_cap=2)
+    (plain, trace), (fast, other) = (
+        run(make, device, **options) for make in (ScanController, make_controller)
+    )
+    assert type(fast) is FastController
+    report = check(trace, device, refresh)
+    assert report.ok, report.violations[0]
+    assert other == trace
+    assert compare_channels(fast, plain) == []
+    if name == "TOY11":
+        issued = dict(zip(device.standard.names, plain.issued.tolist(), strict=True))
+        assert issued["OPENED"] == issued["OPEN"] > 1000
+        assert min(issued["SYNC"], issued["SYNC-PUT"]) > 100
+
+
+@pytest.mark.parametrize("refresh", ["all-bank", "per-bank"])
+@pytest.mark.parametrize(("scheduler", "row_policy"), [("FRFCFS", "open"), ("FRFCFS-RowHit", "closed-cap")])
 def test_a_controller_of_two_buses_issues_two_commands_a_clock_legally(scheduler, row_policy, refresh):
-    device = resolve(*TOY, 2)
-    options = state.ControllerOptions(scheduler=scheduler, row_policy=row_policy, refresh=refresh)
-    traces = []
-    for controller in ("one-command", "two-buses"):
-        tables, policy = lower(device), state.make_policy(options, controller)
-        channel = make_controller(tables, policy)
-        if controller == "two-buses":
-            assert isinstance(channel, ScanController)
-        source = state.make_source(tables, *requests_of(device, 4000))
-        commands = run_channel(channel, source, sink.null_sink(), command_room(), 4000)
-        traces.append(decode_commands(commands, tables, device.standard))
-        report = check(traces[-1], device, refresh)
-        assert report.ok, report.violations[0]
+    options = dict(scheduler=scheduler, row_policy=row_policy, refresh=refresh)
+    traces = [run(make_controller, resolve(*names, 2), 4000, **options)[1] for names in (TOY, TOY9)]
     one, two = traces
     clock, together = np.unique(two.clock, return_counts=True)
     assert (np.diff(one.clock) > 0).all()
@@ -162,8 +193,8 @@ def test_a_controller_of_two_buses_issues_two_commands_a_clock_legally(scheduler
     names = two.to_arrays()["command"]
     for at in clock[together == 2][:50]:
         first, second = names[two.clock == at]
-        assert first in ("OPEN", "SHUT", "MEND", "SHUT-ALL", "MEND-ALL")
-        assert second.startswith(("GET", "PUT"))
+        assert first.startswith(("GET", "PUT"))
+        assert second in ("OPEN", "SHUT", "MEND", "SHUT-ALL", "MEND-ALL")
     moves = [np.char.startswith(trace.to_arrays()["command"].astype(str), ("GET",)).sum() for trace in traces]
     assert moves[0] == moves[1]
     assert two.clock[-1] <= one.clock[-1] * 1.01

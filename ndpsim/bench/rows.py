@@ -67,6 +67,89 @@ _RELAYOUT = Work(
 )
 _FIRST_CALL = Work(1, _TRIMOE.cycles, _TRIMOE.commands)
 
+# The other memories: their presets, then streams, random reads, and these with writes.
+_LPDDR5 = "LPDDR5", "LPDDR5_16Gb_x16", "LPDDR5_6400"
+_HBM3 = "HBM3", "HBM3_16Gb_8hi", "HBM3_6400Mbps"
+_GDDR6 = "GDDR6", "GDDR6_16Gb_x16", "GDDR6_14000_1250mV_double"
+_MEMORIES = {
+    "lpddr5": (
+        _LPDDR5,
+        Work(
+            200000,
+            436596,
+            {
+                "ACT1": 3734,
+                "ACT2": 3734,
+                "PREpb": 1506,
+                "PREab": 139,
+                "CAS_RD": 140,
+                "RD": 200000,
+                "REFab": 139,
+            },
+        ),
+        Work(
+            200000,
+            916394,
+            {
+                "ACT1": 199994,
+                "ACT2": 199994,
+                "PREpb": 196935,
+                "PREab": 293,
+                "CAS_RD": 298,
+                "RD": 200000,
+                "REFab": 293,
+            },
+        ),
+        Work(
+            200000,
+            1110956,
+            {
+                "ACT1": 199995,
+                "ACT2": 199995,
+                "PREpb": 196097,
+                "PREab": 355,
+                "CAS_RD": 3456,
+                "CAS_WR": 5695,
+                "RD": 133969,
+                "WR": 66031,
+                "REFab": 355,
+            },
+        ),
+    ),
+    "hbm3": (
+        _HBM3,
+        Work(200000, 481119, {"ACT": 6557, "PREpb": 4088, "PREab": 76, "RD": 200000, "REFab": 76}),
+        Work(200000, 1387525, {"ACT": 199987, "PREpb": 194746, "PREab": 222, "RD": 200000, "REFab": 222}),
+        Work(
+            200000,
+            1506093,
+            {"ACT": 199992, "PREpb": 194340, "PREab": 240, "RD": 133969, "WR": 66031, "REFab": 240},
+        ),
+    ),
+    "gddr6": (
+        _GDDR6,
+        Work(200000, 436445, {"ACT": 2095, "PREpb": 1, "PREab": 130, "RD": 200000, "REFab": 130}),
+        Work(200000, 2409175, {"ACT": 199975, "PREpb": 194859, "PREab": 722, "RD": 200000, "REFab": 722}),
+        Work(
+            200000,
+            2429634,
+            {"ACT": 199977, "PREpb": 194432, "PREab": 728, "RD": 133969, "WR": 66031, "REFab": 728},
+        ),
+    ),
+}
+
+
+def _of_memory(
+    name: str, presets: tuple[str, str, str], stream: Work, random: Work, mixed: Work
+) -> list[Traffic]:
+    """The rows of one of the other memories."""
+    return [
+        Traffic(f"stream_{name}", f"contiguous reads, {presets[2]}", 1, stream, presets=presets),
+        Traffic(f"random_{name}", f"random reads, {presets[2]}", 1, random, True, presets=presets),
+        Traffic(f"mixed_{name}", f"random, 33% writes, {presets[2]}", 1, mixed, True, True, presets=presets),
+    ]
+
+
 _ALL: Sequence[Benchmark] = (
     Traffic("stream_r1", "contiguous reads, bank groups in turn, 1 rank", 1, _STREAM_R1),
     Traffic("stream_r4", "contiguous reads, bank groups in turn, 4 ranks", 4, _STREAM_R4),
@@ -101,6 +184,7 @@ _ALL: Sequence[Benchmark] = (
         writes=True,
         options=_QUEUE256,
     ),
+    *(row for name, facts in _MEMORIES.items() for row in _of_memory(name, *facts)),
     Traffic("stream_ff_r1", "contiguous reads, fast-forward, 1 rank", 1, _STREAM_FF_R1, fast_forward=True),
     Traffic("stream_ff_r8", "contiguous reads, fast-forward, 8 ranks", 8, _STREAM_FF_R8, fast_forward=True),
     ExpertCall(

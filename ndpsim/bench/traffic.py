@@ -36,18 +36,27 @@ RAMULATOR_RUNS = 3
 _SEED = 20240229
 _WRITE_PERCENT = 33
 _OPEN = state.ControllerOptions()
+_DDR5 = "DDR5", "DDR5_16Gb_x8", "DDR5_4800AN"
 
 
 def contiguous(device: Device, count: int) -> Ints:
-    """Addresses that rotate over the bank groups, then fill the row's columns, then bank, rank and row."""
-    rest, bankgroup = np.divmod(np.arange(count, dtype=np.int64), device.bankgroups)
+    """Addresses that rotate over the bank groups, then fill the row's columns, then bank, rank and row.
+
+    Where there are stacks, they rotate over the groups of one, and the stack comes before the bank.
+    Where each rank has a data bus of its own, they rotate over ranks first.
+    """
+    turns = device.ranks if device.standard.own_data_buses else 1
+    rest, turn = np.divmod(np.arange(count, dtype=np.int64), turns)
+    rest, bankgroup = np.divmod(rest, device.bankgroups // device.stacks)
     rest, column = np.divmod(rest, device.bursts_per_row)
+    rest, stack = np.divmod(rest, device.stacks)
     rest, bank = np.divmod(rest, device.banks_per_group)
-    row, rank = np.divmod(rest, device.ranks)
+    row, rank = np.divmod(rest, device.ranks // turns)
     # RoBaRaCoCh, from its most significant field down.
     address = row * device.banks_per_group + bank
-    address = address * device.bankgroups + bankgroup
-    address = address * device.ranks + rank
+    address = address * (device.bankgroups // device.stacks) + bankgroup
+    address = address * device.stacks + stack
+    address = address * device.ranks + rank + turn
     return (address * device.bursts_per_row + column) * device.burst_bytes
 
 
@@ -71,7 +80,7 @@ class _Run(NamedTuple):
 
 @dataclass(frozen=True)
 class Traffic:
-    """Requests through a channel of DDR5-4800 behind FR-FCFS.
+    """Requests through a channel behind FR-FCFS, under Ramulator's rules where these are not the standard's.
 
     Attributes:
         name, about: see `Benchmark`.
@@ -81,6 +90,7 @@ class Traffic:
         writes: 33% of the requests are writes.
         fast_forward: the source says after how many reads it repeats.
         options: of the controller; open rows and queues of 32 unless they say otherwise.
+        presets: of the channel, its standard, organisation and timings.
     """
 
     name: str
@@ -91,19 +101,11 @@ class Traffic:
     writes: bool = False
     fast_forward: bool = False
     options: state.ControllerOptions = _OPEN
+    presets: tuple[str, str, str] = _DDR5
 
     def memory(self) -> Memory:
         """The channel."""
-        return Memory.named(
-            "DDR5",
-            "DDR5_16Gb_x8",
-            "DDR5_4800AN",
-            self.ranks,
-            {},
-            "RoBaRaCoCh",
-            1,
-            self.options,
-        )
+        return Memory.named(*self.presets, self.ranks, options=self.options, rules="reference")
 
     def requests(self, device: Device) -> Requests:
         """What is asked of it."""

@@ -132,7 +132,7 @@ class FastController:
     ) -> None:
         self.tables, self._policy = tables, policy
         chunks = fast.chunks_needed(tables, policy, with_sink)
-        self._in_steps = chunks > 1 or policy.row_cap > 0 or not isinstance(policy.step, OneCommand)
+        self._in_steps = chunks > 1 or policy.row_cap > 0
         self._shape = fast.make_shape(tables, policy.rows, chunks, fast.step_on(policy, tables))
         self._numbers = fast.other_numbers(tables)
         # A kernel is given the array: Numba takes 25 microseconds to find where a record lies.
@@ -174,7 +174,7 @@ class FastController:
 
     def _table_for(self, source: Source, sink: Sink, commands: Commands) -> Ints:
         """The transitions recorded so far with such a sink."""
-        if not can_fast_forward(source, commands):
+        if not (isinstance(self._policy.step, OneCommand) and can_fast_forward(source, commands)):
             return _NO_TABLE
         key = sink.depth, sink.servers, sink.dram_ticks, sink.unit_ticks
         if key not in self._transition_tables:

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from types import MappingProxyType, ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ndpsim.dram.controllers import counted
+from ndpsim.dram.state import ControllerOptions
 from ndpsim.errors import InputError
 from ndpsim.files import temporary_folder
 from ndpsim.simulate import Memory, run_requests
-from ndpsim.spec import Standard
+from ndpsim.spec import Device
 from ndpsim.spec.standard import ONE_BANK
 from ndpsim.traces import CommandTrace, Requests
 
@@ -34,6 +37,25 @@ _COUNTERS = {
     "writes_coalesced": "num_write_reqs_coalesced",
 }
 _MAPPERS = ("RoBaRaCoCh", "ChRaBaRoCo", "MOP4CLXOR")
+
+
+class _Names(NamedTuple):
+    """What Ramulator calls the controller of a standard, what refreshes one bank, if anything does, and the
+    controller's own options: of ours by its names.
+    """
+
+    controller: str = "GenericDDR"
+    per_bank: str = ""
+    options: Mapping[str, Callable[[ControllerOptions], object]] = MappingProxyType({})
+
+
+_STANDARDS = {
+    "DDR4": _Names(),
+    "DDR5": _Names(),
+    "GDDR6": _Names(),
+    "HBM3": _Names("HBM34", "HBM34PerBankRefresh"),
+    "LPDDR5": _Names("LPDDR5", "PerBank", {"wck_sync_mode": lambda options: options.wck.replace("-", "_")}),
+}
 
 
 @dataclass(frozen=True)
@@ -76,13 +98,17 @@ def _package() -> ModuleType:
 
 def _check(requests: Requests, memory: Memory) -> None:
     refresh, scheduler = memory.options.refresh, memory.options.scheduler
+    standard = memory.device.standard.name
+    if standard not in _STANDARDS:
+        raise InputError(f"Ramulator 2.1 is not asked for {standard}", key="compare ramulator")
+    refreshes = "all-bank", "staggered", "none", *["per-bank"] * bool(_STANDARDS[standard].per_bank)
     wrong = {
         "the request trace must hold addresses": requests.address is None,
         "its front end knows no request times": requests.cycle is not None,
         "one channel at a time": memory.channels != 1,
         f"it knows the mappers {', '.join(_MAPPERS)}": memory.mapper not in _MAPPERS,
         f"it has no {scheduler} scheduler": scheduler not in ("FRFCFS", "FRFCFS-RowHit"),
-        f"it has no {refresh} refresh": refresh not in ("all-bank", "staggered", "none"),
+        f"it has no {refresh} refresh": refresh not in refreshes,
     }
     for problem, there in wrong.items():
         if there:
@@ -92,24 +118,22 @@ def _check(requests: Requests, memory: Memory) -> None:
 def _simulation(package: Any, trace: Path, memory: Memory, commands: Path | None) -> Any:
     """A Ramulator run of `trace`, recording into `commands` when given."""
     device, options = memory.device, memory.options
-    kinds = package.dram.DDR4, package.dram.DDR5
-    dram = {kind.name: kind for kind in kinds}.get(device.standard.name)
-    if dram is None:
-        raise InputError(f"Ramulator 2.1 is not asked for {device.standard.name}", key="compare ramulator")
-    overrides = {
-        name: device.timings[name] for name, source in device.sources.items() if source == "override"
-    }
+    names = _STANDARDS[device.standard.name]
+    dram = getattr(package.dram, device.standard.name)
+    changed = {name: device.timings[name] for name, source in device.sources.items() if source == "override"}
+    if "Rank" in dram.levels:
+        changed["rank"] = device.ranks
+    managers = package.refresh_manager
     refresh = {
-        "all-bank": lambda: package.refresh_manager.AllBank(),
-        "staggered": lambda: package.refresh_manager.AllBank(
-            scatter_interval=device.clocks("nREFI") // device.ranks
-        ),
-        "none": lambda: package.refresh_manager.NoRefresh(),
+        "all-bank": lambda: managers.AllBank(),
+        "staggered": lambda: managers.AllBank(scatter_interval=device.clocks("nREFI") // device.ranks),
+        "none": lambda: managers.NoRefresh(),
+        "per-bank": lambda: getattr(managers, names.per_bank)(),
     }[options.refresh]()
     row_policy, cap = package.row_policy, options.row_cap
     recorder = package.controller_plugin.CmdTraceRecorder
-    controller = package.controller.GenericDDR(
-        dram=dram(org_preset=device.org, timing_preset=device.timing, rank=device.ranks, **overrides),
+    controller = getattr(package.controller, names.controller)(
+        dram=dram(org_preset=device.org, timing_preset=device.timing, **changed),
         scheduler=getattr(package.scheduler, options.scheduler.replace("-", ""))(),
         refresh_manager=refresh,
         row_policy=row_policy.Open() if options.row_policy == "open" else row_policy.ClosedCAP(cap=cap),
@@ -117,6 +141,7 @@ def _simulation(package: Any, trace: Path, memory: Memory, commands: Path | None
         read_buffer_size=options.read_buffer,
         write_buffer_size=options.write_buffer,
         controller_plugins=[] if commands is None else [recorder(path=str(commands))],
+        **{name: of(options) for name, of in names.options.items()},
     )
     system = package.memory_system.GenericDRAM(
         clock_ratio=1, controllers=[controller], channel_mapper=package.channel_mapper.CacheLineInterleave()
@@ -124,28 +149,33 @@ def _simulation(package: Any, trace: Path, memory: Memory, commands: Path | None
     return package.Simulation(package.frontend.LoadStoreTrace(clock_ratio=1, path=str(trace)), system)
 
 
-def _recorded(path: Path, standard: Standard) -> CommandTrace:
+def _recorded(path: Path, device: Device) -> CommandTrace:
     """Ramulator's CSV as a trace in our conventions: -1 for what a command does not address."""
+    standard = device.standard
     kinds, number = standard.by_number, {name: place for place, name in enumerate(standard.names)}
-    table = np.array(
-        [
-            [number[field] if at == 1 else int(field) for at, field in enumerate(line.split(",")[:8])]
-            for line in path.read_text().splitlines()[1:]
-        ],
-        dtype=np.int64,
-    ).reshape(-1, 8)
-    clock, command, _, rank, bankgroup, bank, row, column = table.T
-    opens = np.array([kind.opens for kind in kinds])[command]
+    header, *lines = (line.split(",") for line in path.read_text().splitlines())
+    # The levels of banks: Rank or PseudoChannel, or none; Sid, or none; BankGroup and Bank.
+    columns = dict(zip(header, zip(*lines, strict=True), strict=True)) if lines else {}
+    none = np.zeros(len(lines), dtype=np.int64)
+
+    def column(*names: str) -> NDArray[np.int64]:
+        given = [columns[name] for name in names if name in columns]
+        return np.array(given[0], dtype=np.int64) if given else none
+
+    command = np.array([number[name] for name in columns.get("command", ())], dtype=np.int64)
+    bankgroup = column("Sid") * (device.bankgroups // device.stacks) + column("BankGroup")
+    completed = [kind.completed_by for kind in kinds]
+    opens = np.array([kind.opens or kind.name in completed for kind in kinds])[command]
     to_column = np.array([kind.reads or kind.writes for kind in kinds])[command]
     to_bank = np.array([standard.scope_of(kind) == ONE_BANK for kind in kinds])[command]
     return CommandTrace(
-        clock,
+        column("clock"),
         command,
-        rank,
+        column("Rank", "PseudoChannel"),
         np.where(to_bank, bankgroup, -1),
-        np.where(to_bank, bank, -1),
-        np.where(opens | to_column, row, -1),
-        np.where(to_column, column, -1),
+        np.where(to_bank, column("Bank"), -1),
+        np.where(opens | to_column, column("Row"), -1),
+        np.where(to_column, column("Column"), -1),
         names=standard.names,
     )
 
@@ -184,7 +214,8 @@ def _timed_run(package: Any, trace: Path, memory: Memory) -> tuple[dict[str, int
     simulation.run()
     seconds = time.perf_counter() - began
     stats = simulation.stats["memory_system"]["controller"]
-    counters = {name: int(stats[theirs]) for name, theirs in _COUNTERS.items()}
+    names = _COUNTERS | {name: name for name in counted(memory.device.standard.controller)}
+    counters = {name: int(stats[theirs]) for name, theirs in names.items()}
     simulation.finalize()
     return counters, seconds
 
@@ -198,7 +229,7 @@ def _through_ramulator(requests: Requests, memory: Memory) -> tuple[CommandTrace
         recording = _simulation(package, trace, memory, folder / "commands")
         recording.run()
         recording.finalize()
-        commands = _recorded(next(folder.glob("commands*")), memory.device.standard)
+        commands = _recorded(next(folder.glob("commands*")), memory.device)
         return commands, *_timed_run(package, trace, memory)
 
 

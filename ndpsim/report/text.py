@@ -17,7 +17,6 @@ from ndpsim.simulate import (
     RelayoutResult,
     TraceResult,
 )
-from ndpsim.spec import standards
 from ndpsim.units import format_bytes, format_energy, format_power, format_time, significant
 
 __all__ = [
@@ -288,8 +287,8 @@ def trace_run_title(result: TraceResult) -> str:
     """How many requests ran on which memory, in a line."""
     config = result.config
     channels = counted(config["channels"], "channel")
-    ranks = standards()[config["standard"]].levels[1]
-    memory = f"{config['timing']} {config['org']}, {channels}, {ranks}s {config['ranks']}"
+    parts = ", ".join(f"{name} {config[name]}" for name in ("ranks", "pseudochannels") if name in config)
+    memory = f"{config['timing']} {config['org']}, {channels}, {parts}"
     return f"{counted(result.requests, 'request')} on {memory}"
 
 

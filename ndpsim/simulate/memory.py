@@ -155,7 +155,8 @@ class Memory:
         device, options = self.device, self.options
         channels = f"{self.channels} channel{'s' if self.channels > 1 else ''}"
         rows = {
-            "device": f"{device.org} at {device.timing}, ranks: {device.ranks}",
+            "device": f"{device.org} at {device.timing}",
+            **{name: str(count) for name, count in device.parts.items()},
             "capacity": format_bytes(self.capacity_bytes),
             "peak": f"{self.channels * device.peak_gbps:.1f} GB/s",
             "mapper": self.mapper,
@@ -170,7 +171,7 @@ class Memory:
             "standard": device.standard.name,
             "org": device.org,
             "timing": device.timing,
-            "ranks": device.ranks,
+            **device.parts,
             "channels": self.channels,
             "rules": device.rules,
             "timings": device.reported_timings,

@@ -43,6 +43,13 @@ class Device:
     rules: str = "standard"
 
     @property
+    def parts(self) -> dict[str, int]:
+        """What is on the channel, as results name it: its ranks, or pseudo-channels that it always has."""
+        if self.organisation.ranks > 1:
+            return {"ranks": 1, f"{self.standard.levels[1]}s": self.ranks}
+        return {"ranks": self.ranks}
+
+    @property
     def bankgroups(self) -> int:
         """Bank groups in a rank, those of all its stacks."""
         return self.stacks * self.organisation.bankgroups
@@ -160,7 +167,7 @@ class Device:
         overrides = [name for name, source in self.sources.items() if source == "override"]
         clock = f"{float(self.timing_clock_ps):.6g} ps, {self.timings['rate']} MT/s"
         rows = {
-            "ranks": f"{self.ranks} of {format_bytes(self.rank_bytes)}",
+            list(self.parts)[-1]: f"{self.ranks} of {format_bytes(self.rank_bytes)}",
             "banks": f"{self.bankgroups} groups of {self.banks_per_group} in a rank, {self.rows} rows each",
             "row": f"{self.bursts_per_row} bursts of {self.burst_bytes} bytes",
             "clock": f"{clock}, {self.peak_gbps:.2f} GB/s",

@@ -21,6 +21,7 @@ __all__ = [
     "COMPLETE_WITHIN",
     "CYCLES",
     "INTERVAL",
+    "IS_REFRESH",
     "KEEPS_PREPARED",
     "LENGTH",
     "LEVEL",
@@ -62,6 +63,7 @@ class Tables(NamedTuple):
     bankgroups: int  # of a rank
     banks_per_group: int
     groups_per_stack: int  # 0: no stacks stand between ranks and bank groups
+    ticks: int  # of a clock of timings, which are the clocks here
     commands: NDArray[np.int64]  # [command, field]
     gap: NDArray[np.int64]
     sibling_gap: NDArray[np.int64]
@@ -122,6 +124,7 @@ def lower(device: Device) -> Tables:
         bankgroups=device.bankgroups,
         banks_per_group=device.banks_per_group,
         groups_per_stack=device.bankgroups // device.stacks if len(standard.levels) > STACK else 0,
+        ticks=standard.ticks_per_clock,
         commands=np.array([_fields(device, command) for command in commands], dtype=np.int64),
         gap=gap,
         sibling_gap=sibling,

@@ -14,7 +14,7 @@ from ndpsim.dram import choosing
 from ndpsim.dram import step as one
 from ndpsim.dram.choosing import forget_all, forget_bank
 from ndpsim.dram.fast import step as fast
-from ndpsim.dram.fast.banks import activate_request, bank_bit, leave_active_queue, same_banks
+from ndpsim.dram.fast.banks import activate_request, active_bank, bank_bit, leave_active_queue, same_banks
 from ndpsim.dram.fast.chunk_points import chunk_at, chunks_in_use
 from ndpsim.dram.fast.fields import (
     ACT,
@@ -32,6 +32,8 @@ from ndpsim.dram.fast.fields import (
 from ndpsim.dram.fast.issue import bank_node, count_first, leave_queue, record_command
 from ndpsim.dram.fast.issue import count_command as count_fast
 from ndpsim.dram.fast.row_policy_points import record_activated
+from ndpsim.dram.fast.slots import slot_bank
+from ndpsim.dram.fast.timing import bank_ready_at as fast_ready_at
 from ndpsim.dram.fast.timing import propagate_activate
 from ndpsim.dram.fast.vectors import with_element
 from ndpsim.dram.fast.words import assume_nonnegative, lowest
@@ -104,10 +106,7 @@ class SplitActivation(NamedTuple):
         before = [int(tables.commands[command, PREPARED_BY]) for command in (READ, WRITE)]
         gap = tables.gap.copy()
         for number, command in zip(before, (READ, WRITE), strict=True):
-            after = [command, command + READ_AP - READ]
-            if gap[3, number, after].max() > 1:
-                return None
-            gap[3, number, after] = NO_RULE
+            gap[3, number, [command, command + READ_AP - READ]] = NO_RULE
         own = [second, *before]
         if (
             tables.groups_per_stack
@@ -323,18 +322,12 @@ _WHERE, _WHICH = range(2)
 @inlined
 def step_alone(rules, policy, shape, state, latencies, source, sink, commands, credit, clock):
     """See `fast.step`."""
-    value, where = state.value, state.announced[_WHERE] - 1
-    if where >= 0:
-        active_list, place, queue, slot = where, state.announced[_WHICH], 0, 0
-        if where >= _IN_QUEUE:
-            active_list, queue = -1, where - _IN_QUEUE
-            slot = slot_of(shape, state, queue, place)
-        value[_ANNOUNCED] += 1
-        fast.issue_chosen(
-            policy, shape, state, latencies, source, sink, commands, active_list, place, queue, slot, clock
+    value = state.value
+    if state.announced[_WHERE] > 0:
+        at = issue_what_is_announced(
+            rules, policy, shape, state, latencies, source, sink, commands, credit, clock
         )
-        state.announced[_WHERE] = 0
-        return fast.FROM_QUEUE, -1, -1, -1, -1, FAR, 0
+        return fast.FROM_QUEUE if at <= clock else fast.NOWHERE, -1, -1, -1, -1, at, 0
     if state.opening[_IS_OPENING] and state.opening[_DUE_AT] <= clock:
         open_row(shape, state, commands, clock)
         value[_FORCED] += 1
@@ -345,6 +338,43 @@ def step_alone(rules, policy, shape, state, latencies, source, sink, commands, c
         value[_DEFERRED] += 1
         return fast.FROM_QUEUE, -1, -1, -1, -1, FAR, 0
     return outcome
+
+
+@inlined
+def issue_what_is_announced(rules, policy, shape, state, latencies, source, sink, commands, credit, clock):
+    """Issue the column command that was announced, if it is ready; returns when it is."""
+    where, place, slot = state.announced[_WHERE] - 1, state.announced[_WHICH], 0
+    active_list, queue = where, where & 1
+    if where >= _IN_QUEUE:
+        active_list, slot = -1, slot_of(shape, state, queue, place)
+        bank = slot_bank(state, queue, slot)
+    else:
+        bank = active_bank(state, active_list, place)
+    bank, command = assume_nonnegative(bank), RD + queue
+    at = max(state.rank_ready[bank // BANKS_PER_RANK, command], fast_ready_at(state, command, bank))
+    if command == RD:
+        at = max(at, credit)
+    if at <= clock:
+        state.value[_ANNOUNCED] += 1
+        keep_clock(rules, state, queue, bank, clock)
+        fast.issue_chosen(
+            policy, shape, state, latencies, source, sink, commands, active_list, place, queue, slot, clock
+        )
+        state.announced[_WHERE] = 0
+    return at
+
+
+@inlined
+def clock_of(rules, bank):
+    """Where `prepared_until` has the data clock of a bank."""
+    return 1 + bank // BANKS_PER_RANK if rules.of_rank else 0
+
+
+@inlined
+def keep_clock(rules, state, queue, bank, clock):
+    """See `keep_prepared`."""
+    at, keeps = clock_of(rules, bank), rules.keeps_writes if queue else rules.keeps_reads
+    state.prepared_until[at] = max(state.prepared_until[at], clock + keeps)
 
 
 @outlined
@@ -411,12 +441,10 @@ def keeps_maintenance(rules, shape, state, command):
 @inlined
 def prepare(rules, shape, state, commands, queue, bank, where, which, clock):
     """See `instead`, of a column command."""
-    at = 1 + bank // BANKS_PER_RANK if rules.of_rank else 0
-    keeps = rules.keeps_writes if queue else rules.keeps_reads
     opening = state.opening
-    if rules.is_always_prepared or clock < state.prepared_until[at]:
+    if rules.is_always_prepared or clock < state.prepared_until[clock_of(rules, bank)]:
         state.value[_UNANNOUNCED] += 1
-        state.prepared_until[at] = max(state.prepared_until[at], clock + keeps)
+        keep_clock(rules, state, queue, bank, clock)
         return False
     if opening[_IS_OPENING] and opening[_DUE_AT] <= clock + rules.reserved:
         open_row(shape, state, commands, clock)
@@ -426,8 +454,6 @@ def prepare(rules, shape, state, commands, queue, bank, where, which, clock):
     ready_at = clock + (rules.leads_writes if queue else rules.leads_reads)
     state.bank_ready[bank, RD + queue] = max(state.bank_ready[bank, RD + queue], ready_at)
     state.announced[_WHERE], state.announced[_WHICH] = where + 1, which
-    # What is announced issues in the next step.
-    state.prepared_until[at] = max(state.prepared_until[at], clock + 1 + keeps)
     return True
 
 

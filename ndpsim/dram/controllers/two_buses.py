@@ -1,8 +1,9 @@
-"""One command a clock on each of two command buses, as HBM has them.
+"""A row bus and a column bus, as HBM has them: on each a command a clock, the column bus first.
 
-The bus that the standard's commands name first, by their numbers, has its turn first. Each bus has the same
-turn as the only one of `one_command`: the active requests, the head of the maintenance that waits, else the
-queue, as far as their next command goes over this bus.
+Active requests, the head of the maintenance that waits, and the queue have their turns on each bus as in
+`one_command`. Where a clock has two ticks (HBM3), all this is on its rising edge, the first of them. On the
+falling edge the row bus may have a command of those that may issue on any tick. If it comes just behind the
+row command of a rising edge, it is for another rank or, where neither addresses a whole rank, another bank.
 """
 
 from __future__ import annotations
@@ -15,17 +16,71 @@ from numpy.typing import NDArray
 from ndpsim._jit import inlined
 from ndpsim.dram import choosing
 from ndpsim.dram import step as one
+from ndpsim.dram.fast import step as fast
+from ndpsim.dram.fast.fields import (
+    ACT,
+    BANKS,
+    BANKS_PER_RANK,
+    PRE,
+    PREAB,
+    RD,
+    REFAB,
+    REFSB,
+    WR,
+)
+from ndpsim.dram.fast.vectors import with_element
+from ndpsim.dram.fast.words import assume_nonnegative
+from ndpsim.dram.maintenance import own_place
 from ndpsim.dram.sink import credit_clock
-from ndpsim.dram.state import FAR
-from ndpsim.spec.lower import BUS
+from ndpsim.dram.state import BANK, FAR, PRIORITY, RANK
+from ndpsim.spec import Tables
+from ndpsim.spec.lower import BUS, CLOSES, CYCLES, IS_REFRESH, ON_ANY_TICK, SCOPE
+from ndpsim.spec.standard import ACTIVATE, ONE_BANK, PRECHARGE, READ, READ_AP, WRITE, WRITE_AP
 
-__all__ = ["OfBus", "TwoBuses", "of"]
+__all__ = ["OfEdge", "TwoBuses", "of"]
+
+# What is remembered: the last row command of a rising edge.
+_CLOCK, _COMMAND, _RANK, _BANK = range(4)
+
+_NONE = -1
 
 
 class TwoBuses(NamedTuple):
     """The parameters."""
 
     slots: int = 2
+    words: int = 4
+
+    @staticmethod
+    def parts() -> str:
+        """The module of the parts of kernels."""
+        return __name__
+
+    def on(self, tables: Tables) -> OnFast | None:
+        """The parameters on the fast controller; None where commands differ from HBM's in buses or length."""
+        commands = tables.commands
+        columns = np.isin(np.arange(len(commands)), (READ, WRITE, READ_AP, WRITE_AP))
+        closing = (commands[:, CLOSES] == 1) & ~columns
+        rows = closing | (commands[:, IS_REFRESH] == 1)
+        row_bus, column_bus = commands[ACTIVATE, BUS], commands[READ, BUS]
+        alike = (
+            (commands[columns, BUS] == column_bus).all()
+            and (commands[rows, BUS] == row_bus).all()
+            and len(set(commands[rows, CYCLES].tolist())) == 1
+            and (tables.ticks == 1 or (commands[:, ON_ANY_TICK] == closing).all())
+        )
+        if not alike or row_bus == column_bus or tables.ticks > 2:
+            return None
+        cycles = int(commands[ACTIVATE, CYCLES]), int(commands[PRECHARGE, CYCLES])
+        return OnFast(tables.ticks, *cycles)
+
+
+class OnFast(NamedTuple):
+    """The parameters on the fast controller, with what the tables say."""
+
+    ticks: int  # of a clock
+    activate_cycles: int  # for which ACT holds the row bus,
+    other_cycles: int  # and what else goes over it
 
     @staticmethod
     def parts() -> str:
@@ -33,12 +88,16 @@ class TwoBuses(NamedTuple):
         return __name__
 
 
-class OfBus(NamedTuple):
-    """The scheduler of a channel while it is a bus's turn."""
+class OfEdge(NamedTuple):
+    """The scheduler of a channel while it is a bus's turn on an edge."""
 
     scheduler: Any
     commands: NDArray[np.int64]  # of the channel's tables
     bus: int
+    is_falling: int
+    rank: int  # no command to this one, -1: to any,
+    bank: int  # or to this one only, -1: to all of the rank
+    keeps_maintenance: int  # from the maintenance that waits
 
     @staticmethod
     def parts() -> str:
@@ -54,13 +113,135 @@ def of(options: Any) -> TwoBuses:
 @inlined
 def step(rules, tables, policy, channel, sink, commands, clock):
     """See `dram.controller`."""
-    issued, wake = False, FAR
-    for bus in range(rules.slots):
-        of_bus = one.scheduled_by(policy, OfBus(policy.scheduler, tables.commands, bus))
-        of_turn = one.step(tables, of_bus, channel, sink, commands, None, credit_clock(sink), 0, clock)
-        issued = issued or of_turn[0] >= 0
-        wake = min(wake, of_turn[7])
-    return issued, wake
+    row_bus = tables.commands[ACTIVATE, BUS]
+    if is_falling_edge(tables, clock):
+        issued, wake = turn(rules, tables, policy, channel, sink, commands, row_bus, True, clock)
+        return issued, min(wake, clock + 1)  # what has to wait for the rising edge is not in `wake`
+    column_bus = tables.commands[READ, BUS]
+    issued, wake = turn(rules, tables, policy, channel, sink, commands, column_bus, False, clock)
+    of_rows, wake_of_rows = turn(rules, tables, policy, channel, sink, commands, row_bus, False, clock)
+    return issued or of_rows, min(wake, wake_of_rows)
+
+
+@inlined
+def is_falling_edge(of, clock):
+    """Whether a tick, of clocks of as many as `of` says, is not the first of its clock."""
+    return of.ticks > 1 and clock % 2 == 0
+
+
+@inlined
+def turn(rules, tables, policy, channel, sink, commands, bus, is_falling, clock):
+    """A bus's turn on an edge: whether it had a command, else when it may have one."""
+    entry, value, own = channel.entry, channel.value, own_place(channel.value)
+    rank, bank = _NONE, _NONE
+    if is_falling and clock - value[own + _CLOCK] == tables.commands[value[own + _COMMAND], CYCLES]:
+        rank = value[own + _RANK]
+        if tables.commands[value[own + _COMMAND], SCOPE] == ONE_BANK:
+            bank = value[own + _BANK]
+    of_head = channel.size[PRIORITY] > 0 and is_kept(
+        rank, bank, entry[PRIORITY, RANK, 0], entry[PRIORITY, BANK, 0]
+    )
+    scheduler = OfEdge(policy.scheduler, tables.commands, bus, int(is_falling), rank, bank, int(of_head))
+    of_edge = one.scheduled_by(policy, scheduler)
+    issued = one.step(tables, of_edge, channel, sink, commands, None, credit_clock(sink), 0, clock)
+    if issued[0] >= 0 and not is_falling and tables.commands[issued[1], BUS] != tables.commands[READ, BUS]:
+        value[own + _CLOCK], value[own + _COMMAND] = clock, issued[1]
+        value[own + _RANK], value[own + _BANK] = issued[2], issued[4]
+    return issued[0] >= 0, issued[7]
+
+
+@inlined
+def is_kept(rank, bank, of_rank, of_bank):
+    """Whether what has to wait, a bank of a rank or all of it, is this bank."""
+    return rank == of_rank and (bank == _NONE or bank == of_bank)
+
+
+# ---- The fast controller
+
+# Places in `turn`: whose turn it is, and when; the last row command of a rising edge: its clock, rank, bank
+# (-1: all of them), and the clocks that it takes.
+_WHOSE, _CLOCK_NOW, _AT, _OF_RANK, _OF_BANK, _LENGTH = range(6)
+_OF_COLUMNS, _OF_ROWS, _FALLING = range(3)
+
+
+@inlined
+def step_alone(rules, policy, shape, state, latencies, source, sink, commands, credit, clock):
+    """See `fast.step`."""
+    whose = state.turn
+    whose[_CLOCK_NOW] = clock
+    issued, next_ready, request = fast.NOWHERE, FAR, -1
+    first = _FALLING if is_falling_edge(rules, clock) else _OF_COLUMNS
+    for each in range(first, max(_FALLING, first + 1)):
+        whose[_WHOSE] = each
+        credit = credit_clock(sink)
+        origin, command, bank, _, of_turn, next_ready, _ = fast.step(
+            policy, shape, state, latencies, source, sink, commands, None, credit, 0, clock
+        )
+        if origin == fast.NOWHERE:
+            continue
+        issued, request = origin, of_turn
+        if each == _OF_ROWS:
+            whose[_AT], whose[_OF_RANK] = clock, bank // BANKS_PER_RANK
+            whose[_OF_BANK] = -1 if command == PREAB or command == REFAB else bank
+            whose[_LENGTH] = rules.activate_cycles if command == ACT else rules.other_cycles
+    return issued, -1, -1, -1, request, next_ready, 0
+
+
+@inlined
+def skips_active(rules, state, lacks_rows):
+    """See `fast.controller_points`: they have column commands, but for those whose row was closed."""
+    return state.turn[_WHOSE] != _OF_COLUMNS and not lacks_rows
+
+
+@inlined
+def allows(rules, state, command):
+    """See `fast.controller_points`."""
+    if command == ACT:
+        return state.turn[_WHOSE] == _OF_ROWS
+    return state.turn[_WHOSE] == _OF_COLUMNS
+
+
+@inlined
+def barred(rules, state, slots_at):
+    """See `fast.controller_points`: what goes over the other bus, or not on a falling edge."""
+    if state.turn[_WHOSE] == _OF_COLUMNS:
+        return with_element(with_element(slots_at, ACT, FAR), PRE, FAR)
+    at = with_element(with_element(slots_at, RD, FAR), WR, FAR)
+    return with_element(at, ACT, FAR if state.turn[_WHOSE] == _FALLING else 0)
+
+
+@inlined
+def hits_from(rules, clock):
+    """See `fast.controller_points`."""
+    return clock + is_falling_edge(rules, clock)
+
+
+@inlined
+def is_just_behind(state, rank, bank):
+    """Whether a bank, or a rank whose first it is, must not have a command just behind the last to rows."""
+    turn = state.turn
+    if turn[_WHOSE] != _FALLING or turn[_CLOCK_NOW] - turn[_AT] != turn[_LENGTH]:
+        return False
+    return turn[_OF_RANK] == rank and (turn[_OF_BANK] < 0 or turn[_OF_BANK] == bank)
+
+
+@inlined
+def avoids(rules, state, bank):
+    """See `fast.controller_points`."""
+    return is_just_behind(state, bank // BANKS_PER_RANK, bank)
+
+
+@inlined
+def keeps_maintenance(rules, shape, state, command):
+    """See `fast.controller_points`: it goes over the row bus, and on a falling edge only what closes rows."""
+    if state.turn[_WHOSE] != _FALLING:
+        return state.turn[_WHOSE] == _OF_COLUMNS
+    first = assume_nonnegative(state.pending_bank[0] & BANKS - 1)
+    if command == REFAB or command == REFSB:
+        return True
+    # To a whole rank there is no bank that it must avoid.
+    bank = -2 if command == PREAB else first
+    return is_just_behind(state, first // BANKS_PER_RANK, bank)
 
 
 # ---- See `choosing`
@@ -68,14 +249,22 @@ def step(rules, tables, policy, channel, sink, commands, clock):
 
 @inlined
 def only_clocks_delay(scheduler):
-    """So do buses, within a clock."""
+    """So do edges, and buses within a tick."""
     return False
 
 
 @inlined
+def goes(scheduler, command):
+    """Whether a command goes over this bus on this edge."""
+    if scheduler.commands[command, BUS] != scheduler.bus:
+        return False
+    return scheduler.is_falling == 0 or scheduler.commands[command, ON_ANY_TICK] == 1
+
+
+@inlined
 def takes(scheduler, command):
-    """What goes over this bus."""
-    return scheduler.commands[command, BUS] == scheduler.bus
+    """What goes now, and does not come too close behind a row command."""
+    return goes(scheduler, command) and scheduler.keeps_maintenance == 0
 
 
 @inlined
@@ -86,10 +275,11 @@ def look_over(scheduler, channel, queue):
 
 @inlined
 def may_issue(scheduler, channel, queue, slot, command, overview):
-    """What goes over this bus and the scheduler lets pass."""
-    return takes(scheduler, command) and choosing.may_issue(
-        scheduler.scheduler, channel, queue, slot, command, overview
-    )
+    """What goes now, does not come too close behind a row command, and the scheduler lets pass."""
+    rank, bank = channel.entry[queue, RANK, slot], channel.entry[queue, BANK, slot]
+    if not goes(scheduler, command) or is_kept(scheduler.rank, scheduler.bank, rank, bank):
+        return False
+    return choosing.may_issue(scheduler.scheduler, channel, queue, slot, command, overview)
 
 
 @inlined

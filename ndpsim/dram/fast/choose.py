@@ -46,16 +46,18 @@ from ndpsim.dram.fast.words import assume_nonnegative, lowest, ranks_of, rotate
 from ndpsim.dram.state import FAR, WRITE_MODE
 
 __all__ = [
+    "active_from",
     "active_next_ready",
     "choose_active",
     "choose_maintenance",
     "choose_queued",
     "delay_active",
+    "free_slots_at",
     "mode_changes",
     "next_ready_after",
     "next_ready_of",
+    "queued_from",
     "ranks_of_lists",
-    "recheck_reads",
 ]
 
 
@@ -82,16 +84,22 @@ def active_from(state, rank, slots_at):
 
 
 @inlined
-def issue_from(shape, state, queue, rank, slots_at, without):
-    """The clocks, by class, before which no active request of a rank, nor one of a queue, can issue."""
+def queued_from(shape, state, queue, rank, slots_at, without):
+    """The clocks, by class, before which no request of a queue for a rank can issue."""
     row, maybe_ready = wait_row(queue, rank), filled(0)
     for number in range(chunks_in_use(shape.queues, state, queue)):
         chunk = chunk_at(shape.queues, state, queue, number)
         of_chunk = filled(state.maybe_ready[chunk, queue] & ~without)
         maybe_ready = either(maybe_ready, both(vector_at(state.waiting[chunk], row), of_chunk))
     queued = both(vector_at(state.not_ready_until, row), where_none(maybe_ready))
-    waiting = smaller(vector_at(state.active_not_ready_until, assume_nonnegative(rank)), queued)
-    return larger(rank_ready_at(state, rank, slots_at), waiting)
+    return larger(rank_ready_at(state, rank, slots_at), queued)
+
+
+@inlined
+def issue_from(shape, state, queue, rank, slots_at, without):
+    """The clocks, by class, before which no active request of a rank, nor one of a queue, can issue."""
+    queued = queued_from(shape, state, queue, rank, slots_at, without)
+    return smaller(active_from(state, rank, slots_at), queued)
 
 
 @inlined
@@ -126,12 +134,6 @@ def next_ready_after(policy, shape, state, credit, clock):
     if is_busy(shape.step, state):
         return clock + 1
     return next_ready_of(shape, state, credit, 0)
-
-
-@inlined
-def recheck_reads(shape, state):
-    """All reads may be ready: for which commands their banks are is to be found out again."""
-    state.maybe_ready[0, READS] = -1
 
 
 @inlined

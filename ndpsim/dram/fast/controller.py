@@ -184,7 +184,7 @@ def fast_forward(skips, shape, state, source, sink, clock, until_served, until_t
 
 
 @by_type
-def only_hits(skips, shape, state, source):
+def only_hits(skips, shape, state, source, clock):
     """Whether the steps to come may be those of `run_hits`."""
 
 
@@ -237,7 +237,7 @@ def run(policy, shape, states, latencies, source, sink, commands, skips, until_s
             break
         if accepts and state.value[TAKEN] >= state.next_lookup:
             clock = fast_forward(skips, shape, state, source, sink, clock, until_served, until_taken)
-            hits, next_ready = only_hits(skips, shape, state, source), 0
+            hits, next_ready = only_hits(skips, shape, state, source, clock), 0
         if hits:
             clock, accepts = run_hits(
                 skips,
@@ -277,7 +277,7 @@ def run(policy, shape, states, latencies, source, sink, commands, skips, until_s
                     due_since(shape, state, credit_clock(sink), stepped, clock) if idle else clock
                 )
             stepped = clock
-            hits = only_hits(skips, shape, state, source)
+            hits = only_hits(skips, shape, state, source, clock)
         clock, accepts = next_step(policy, shape, state, source, next_ready, clock)
     commit(state, latencies, skips.table)
     count_waits(shape.queues, state, 1)

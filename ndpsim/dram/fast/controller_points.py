@@ -11,12 +11,12 @@ __all__ = [
     "allows",
     "avoids",
     "barred",
+    "hits_from",
     "instead_of_active",
     "instead_of_queued",
     "is_busy",
     "keeps_maintenance",
     "may_close",
-    "propagate_to_stacks",
     "skips_active",
 ]
 
@@ -25,6 +25,12 @@ __all__ = [
 def barred(rules, state, slots_at):
     """The clocks, by class, before which no queued request can issue, as far as sink and controller go."""
     return slots_at
+
+
+@overridable
+def hits_from(rules, clock):
+    """The first clock, from this one on, at which RD may issue."""
+    return clock
 
 
 @overridable
@@ -43,11 +49,6 @@ def keeps_maintenance(rules, shape, state, command):
 def avoids(rules, state, bank):
     """Whether a queued request for a bank has to."""
     return False
-
-
-@overridable
-def propagate_to_stacks(rules, state, command, bank, clock):
-    """The distances of a command to the bank's stack and to others."""
 
 
 @overridable

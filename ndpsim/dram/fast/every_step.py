@@ -24,7 +24,7 @@ class EveryStep(NamedTuple):
 
 
 @inlined
-def only_hits(skips, shape, state, source):
+def only_hits(skips, shape, state, source, clock):
     """See `controller`."""
     return False
 

@@ -4,10 +4,12 @@ Making a record, copying it and the state signature of fast-forward follow from 
 field is to add its line. A field says what it means and, where it holds what could be found out from others,
 what it promises: that is its invariant. Whoever changes what it rests on must keep the promise.
 
-Indices. Ranks, bank groups and banks are numbered with fixed strides, rank << 6 | bank group << 3 | bank, so
-that a rank, a bank group and a bank's bit in a mask of its rank are shifts. A *mask* is 64 bits, one for
+Indices. Ranks, bank groups and banks are numbered with fixed strides, rank << 6 | bank group << 2 | bank, so
+that a rank, a bank group and a bank's bit in a mask of its rank are shifts. A group of more
+than four banks without rules of its own has the numbers of several. A *mask* is 64 bits, one for
 each slot of a queue chunk or each bank of a rank. A *wait row* and an *active list* are rank * 2 + queue. A
 queue may have 1 chunk, or 64; a channel 1 rank, or 16: records of one rank are small, and many fit a cache.
+A stack is four groups of a rank.
 
 The role of a field in a signature:
 
@@ -51,7 +53,9 @@ QUEUES = 2
 # The most there may be.
 RANKS = 16
 BANKS_PER_RANK = 64
-BANKS_PER_GROUP = GROUPS_PER_RANK = 8
+BANKS_PER_GROUP, GROUPS_PER_RANK = 4, 16
+GROUPS_PER_STACK = STACKS_PER_RANK = 4
+BANKS_PER_STACK = GROUPS_PER_STACK * BANKS_PER_GROUP
 BANKS = RANKS * BANKS_PER_RANK
 SLOTS = 64  # of a chunk
 MOST_CHUNKS = 64
@@ -81,17 +85,23 @@ class PerChunk(NamedTuple):
     each: int = 1
 
 
+class PerStack(NamedTuple):
+    """Likewise for every stack; 1 where the standard has none."""
+
+    each: int = 1
+
+
 # Lengths in shapes.
 EACH_RANK, EACH_GROUP, EACH_BANK = PerRank(), PerRank(GROUPS_PER_RANK), PerRank(BANKS_PER_RANK)
 EACH_QUEUE, EACH_PENDING = PerRank(QUEUES), PerRank(PENDING)  # of a rank
-EACH_CHUNK, EACH_SLOT = PerChunk(), PerChunk(SLOTS)
+EACH_CHUNK, EACH_SLOT, EACH_STACK = PerChunk(), PerChunk(SLOTS), PerStack()
 
 
 class Field(NamedTuple):
     """A field of the record: an integer, or an array of them; `at_rest` is its value before clock 1."""
 
     name: str
-    shape: tuple[int | PerRank | PerChunk, ...]
+    shape: tuple[int | PerRank | PerChunk | PerStack, ...]
     role: str
     meaning: str
     at_rest: int = 0
@@ -109,6 +119,7 @@ FIELDS = (
     ),
     Field("same_group", (CLASSES, TIMED_CLASSES), CONSTANT, "to the same bank group"),
     Field("same_bank", (CLASSES, TIMED_CLASSES), CONSTANT, "to the same bank"),
+    Field("of_stacks", (2 * CLASSES, TIMED_CLASSES), CONSTANT, "as `of_ranks`, of the stacks of a rank"),
     # ---- Times: the first clock at which a class may issue, as far as this node goes. Only commands raise
     # them (`timing`); nothing lowers them.
     Field("rank_ready", (EACH_RANK, TIMED_CLASSES), CLOCK, "as far as channel and rank go"),
@@ -189,9 +200,8 @@ FIELDS = (
         "may raise it",
         FAR,
     ),
-    # ---- What controllers of some standards remember, see `dram.controllers`
-    Field("same_stack", (CLASSES, TIMED_CLASSES), CONSTANT, "distances to the same stack"),
-    Field("other_stack", (CLASSES, TIMED_CLASSES), CONSTANT, "to the other stacks of the rank"),
+    # ---- Times of stacks, and what controllers of some standards remember, see `dram.controllers`
+    Field("stack_ready", (EACH_STACK, TIMED_CLASSES), CONSTANT, "as `rank_ready`, as far as the stack goes"),
     Field("turn", (6,), CONSTANT, "the bus and the edge whose turn it is, and the last command to rows"),
     Field("opening", (8,), CONSTANT, "the request whose activation has begun"),
     Field("announced", (2,), CONSTANT, "the request whose RD or WR comes next"),
@@ -242,22 +252,22 @@ _LINE = 64  # bytes of a cache line
 _AT_REST = [(field.name, field.at_rest) for field in FIELDS if field.at_rest]
 
 
-def shape_of(field: Field, ranks: int, chunks: int) -> tuple[int, ...]:
-    """The shape of a field in a record of so many ranks, and chunks of a queue."""
-    counts = {PerRank: ranks, PerChunk: chunks}
+def shape_of(field: Field, ranks: int, chunks: int, stacks: int = 1) -> tuple[int, ...]:
+    """The shape of a field in a record of so many ranks, chunks of a queue, and stacks."""
+    counts = {PerRank: ranks, PerChunk: chunks, PerStack: stacks}
     return tuple(size if isinstance(size, int) else size.each * counts[type(size)] for size in field.shape)
 
 
 @cache
-def record_type(ranks: int, chunks: int) -> np.dtype[Any]:
-    """The type of a record of so many ranks and chunks of a queue: every array begins with a cache line.
+def record_type(ranks: int, chunks: int, stacks: int = 1) -> np.dtype[Any]:
+    """The type of a record of such a shape (`shape_of`): every array begins with a cache line.
 
     Between arrays of a power of two lines stand five more: processors tell addresses apart by their low bits
     first, and a bank must not have the same in all of them.
     """
     formats, offsets, offset = [], [], 0
     for field in FIELDS:
-        shape = shape_of(field, ranks, chunks)
+        shape = shape_of(field, ranks, chunks, stacks)
         formats.append((np.int64, shape) if shape else np.int64)
         if shape:
             offset = -(-offset // _LINE) * _LINE
@@ -272,9 +282,9 @@ def record_type(ranks: int, chunks: int) -> np.dtype[Any]:
     return np.dtype((np.record, layout))
 
 
-def make_records(count: int, ranks: int, chunks: int) -> NDArray[Any]:
+def make_records(count: int, ranks: int, chunks: int, stacks: int = 1) -> NDArray[Any]:
     """So many channels at rest, without distances or refreshes; none shares a cache line with another."""
-    kind = record_type(ranks, chunks)
+    kind = record_type(ranks, chunks, stacks)
     room = np.zeros(count * kind.itemsize + _LINE, dtype=np.uint8)  # pages that nobody touches cost nothing
     first = -room.ctypes.data % _LINE
     records = room[first : first + count * kind.itemsize].view(kind)

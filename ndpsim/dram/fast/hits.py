@@ -1,37 +1,49 @@
-"""Steps of a channel in which nothing but row hits of reads wait.
+"""Steps of a channel in which nothing but row hits of queued reads can issue.
 
-Then there is one command of command to choose, and no other needs to be asked for.
+Then there is one command of one queue to choose. The others are asked once for the clock before which none is
+ready: reads only raise times, so it will not be sooner.
 """
 
 from __future__ import annotations
 
 from ndpsim._jit import inlined
-from ndpsim.dram.fast.choose import recheck_reads
-from ndpsim.dram.fast.fields import ACT, PRE, RD, READS, SLOTS, WRITES
+from ndpsim.dram.fast.choose import active_from, free_slots_at, queued_from
+from ndpsim.dram.fast.controller_points import hits_from, instead_of_queued, is_busy
+from ndpsim.dram.fast.fields import RD, READS, SLOTS, WRITES
 from ndpsim.dram.fast.issue import is_full, issue_queued
 from ndpsim.dram.fast.slots import bank_of, enqueue, slot_bank, wait_row
 from ndpsim.dram.fast.timing import bank_ready_at
+from ndpsim.dram.fast.vectors import least, smaller, with_element
 from ndpsim.dram.fast.words import assume_nonnegative, lowest, ranks_of, rotate
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import COUNTED_UNTIL, FAR, NEXT_REFRESH, PLACE, ROW_SHIFT, SERVED, TAKEN, WRITE_MODE
 
 __all__ = ["only_hits", "run_hits"]
 
+_FEWEST = 4  # clocks, for which it is worth while
+
 
 @inlined
-def only_hits(skips, shape, state, source):
-    """See `controller`: nothing can issue but RD of queued reads, and requests are not timed."""
-    if source.cycle.shape[0] > 0:
+def only_hits(skips, shape, state, source, clock):
+    """See `controller`: for some clocks nothing can issue but RD of queued reads; requests are not timed."""
+    if source.cycle.shape[0] > 0 or is_busy(shape.step, state):
         return False
     if state.pending_size | state.queued[WRITES] | state.value[WRITE_MODE] != 0:
         return False
+    hits = 0
     for number in range(ranks_of(shape)):
-        rank = assume_nonnegative(number)
-        row = wait_row(READS, rank)
-        active = state.active_size[rank * 2 + READS] | state.active_size[rank * 2 + WRITES]
-        if state.waiting[0, row, ACT] | state.waiting[0, row, PRE] | active != 0:
-            return False
-    return True
+        hits |= state.waiting[0, wait_row(READS, number), RD]
+    return hits != 0 and others_from(shape, state) > clock + _FEWEST
+
+
+@inlined
+def others_from(shape, state):
+    """The clock before which nothing can issue but RD of queued reads, while there are no queued writes."""
+    slots_at, first = free_slots_at(0), FAR
+    for rank in range(ranks_of(shape)):
+        queued = with_element(queued_from(shape, state, READS, rank, slots_at, 0), RD, FAR)
+        first = min(first, least(smaller(queued, active_from(state, rank, slots_at))))
+    return first
 
 
 @inlined
@@ -70,30 +82,46 @@ def oldest_hit(shape, state, clock):
 
 
 @inlined
+def issue_hit(policy, shape, state, latencies, source, sink, commands, slot, clock):
+    """RD of a queued read, or what has to come before it."""
+    bank = slot_bank(state, READS, slot)
+    if not instead_of_queued(shape.step, shape, state, source, commands, READS, slot, RD, bank, clock):
+        issue_queued(policy, shape, state, latencies, source, sink, commands, READS, slot, RD, clock)
+
+
+@inlined
 def run_hits(
     skips, policy, shape, state, latencies, source, sink, commands, until_served, until_taken, clock, accepts
 ):
     """See `controller`."""
-    until = state.value[NEXT_REFRESH]
+    until = min(state.value[NEXT_REFRESH], others_from(shape, state))
     ready_at = max(rank_ready_at(shape, state), credit_clock(sink))
-    while clock < until and state.value[SERVED] < until_served and state.queued[READS] > 0:
-        if is_full(commands):
+    # The last read is not for here: without any, the mode changes, which some controllers find out at once.
+    while clock < until and state.value[SERVED] < until_served and state.queued[READS] > 1:
+        if is_full(commands) or is_busy(shape.step, state):
             break
         if accepts:
             request = assume_nonnegative(state.value[PLACE])
             place = source.place[request]
             bank, row = bank_of(place), place >> ROW_SHIFT
-            if place & 1 or state.open_row[bank] != row or state.value[TAKEN] + 1 >= until_taken:
+            if place & 1 or state.value[TAKEN] + 1 >= until_taken:
                 break
             at = enqueue(shape.queues, state, source, READS, bank, row, request, clock - 1)
-            ready_at = min(ready_at, max(at, credit_clock(sink)))
             state.value[TAKEN] += 1
             state.value[PLACE] = 0 if request + 1 == source.place.shape[0] else request + 1
+            if state.open_row[bank] == row:
+                ready_at = min(ready_at, max(at, credit_clock(sink)))
+            elif at < until:
+                until, accepts = at, False
+                if at <= clock:
+                    break
         state.value[COUNTED_UNTIL] = clock
-        if clock >= ready_at:
+        if clock >= ready_at and hits_from(shape.step, clock) == clock:
             slot, ready_at = oldest_hit(shape, state, clock)
             if slot >= 0:
-                issue_queued(policy, shape, state, latencies, source, sink, commands, READS, slot, RD, clock)
+                issue_hit(policy, shape, state, latencies, source, sink, commands, slot, clock)
+                if policy.scheduler.row_hit_first:  # a row that the read kept open may be closed now
+                    until = min(until, others_from(shape, state))
                 ready_at = max(rank_ready_at(shape, state), credit_clock(sink))
         clock += 1
         accepts = state.value[TAKEN] < source.admitted[0] and (
@@ -101,6 +129,5 @@ def run_hits(
             or source.place[assume_nonnegative(state.value[PLACE])] & 1 == 1
         )
         if not accepts:
-            clock = min(until, max(clock, ready_at))
-    recheck_reads(shape, state)
+            clock = min(until, hits_from(shape.step, max(clock, ready_at)))
     return clock, accepts

@@ -81,8 +81,7 @@ __all__ = [
 def bank_node(shape, bank):
     """The bank's number among all nodes, see `dram.state.Nodes`."""
     group = bank // BANKS_PER_RANK * shape.bankgroups + bank // BANKS_PER_GROUP % GROUPS_PER_RANK
-    first = 1 + shape.ranks + shape.ranks * shape.bankgroups
-    return first + group * shape.banks_per_group + bank % BANKS_PER_GROUP
+    return shape.first_bank + group * shape.banks_per_group + bank % BANKS_PER_GROUP
 
 
 @inlined

@@ -46,8 +46,8 @@ __all__ = [
 @inlined
 def bank_of(place):
     """The bank of a request's place, numbered as in `fast.fields`."""
-    rank, group, bank = place >> RANK_SHIFT & 15, place >> GROUP_SHIFT & 7, place >> BANK_SHIFT & 7
-    return rank << 6 | group << 3 | bank
+    rank, group, bank = place >> RANK_SHIFT & 15, place >> GROUP_SHIFT & 15, place >> BANK_SHIFT & 63
+    return rank << 6 | (group << 2) + bank & 63
 
 
 @inlined

@@ -14,6 +14,7 @@ from ndpsim.dram.fast.fields import (
     BANKS_PER_RANK,
     CLASSES,
     GROUPS_PER_RANK,
+    GROUPS_PER_STACK,
     MOST_CHUNKS,
     MOST_TURNS,
     PREAB,
@@ -22,13 +23,14 @@ from ndpsim.dram.fast.fields import (
     REFAB,
     REFSB,
     SLOTS,
+    STACKS_PER_RANK,
     TIMED_CLASSES,
     make_records,
 )
 from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.dram.row_policies import row_policy
 from ndpsim.dram.schedulers.FRFCFS import FRFCFS
-from ndpsim.dram.state import OPEN_CLOCKS, Policy, put_schedule, refreshed, schedule_of
+from ndpsim.dram.state import OPEN_CLOCKS, Policy, number_nodes, put_schedule, refreshed, schedule_of
 from ndpsim.spec import NO_RULE, Tables
 from ndpsim.spec.lower import (
     BUSY,
@@ -110,8 +112,9 @@ class Shape(NamedTuple):
     """What of a channel never changes, besides its distances."""
 
     ranks: int
-    bankgroups: int
+    bankgroups: int  # as `fields` numbers them
     banks_per_group: int
+    first_bank: int  # its number among all nodes, see `dram.state.Nodes`
     activate_window: int
     read_latency: int
     burst: int
@@ -148,9 +151,18 @@ def chunks_needed(tables: Tables, policy: Policy, with_sink: bool) -> int:
     slots = max(policy.read_slots + returning, policy.write_slots)
     # Where more than half of the slots of all chunks are free, two neighbours fit into one.
     chunks = 1 if slots <= SLOTS else -(-slots // SLOTS) * 2
-    small = tables.ranks <= RANKS and tables.bankgroups <= GROUPS_PER_RANK
-    small = small and tables.banks_per_group <= BANKS_PER_GROUP and chunks <= MOST_CHUNKS
+    groups, banks = _groups(tables)
+    small = tables.ranks <= RANKS and groups <= GROUPS_PER_RANK
+    small = small and banks <= BANKS_PER_GROUP and chunks <= MOST_CHUNKS
+    small = small and tables.groups_per_stack in (0, GROUPS_PER_STACK)
     return chunks if small and _fits_classes(tables, schedule_of(tables, policy)) else 0
+
+
+def _groups(tables: Tables) -> tuple[int, int]:
+    """Bank groups of a rank and banks of a group, as `fields` numbers them."""
+    if tables.bankgroups > 1 or tables.banks_per_group % BANKS_PER_GROUP or tables.gap[2].max() > NO_RULE:
+        return tables.bankgroups, tables.banks_per_group
+    return tables.banks_per_group // BANKS_PER_GROUP, BANKS_PER_GROUP
 
 
 def _fits_classes(tables: Tables, schedule: Schedule) -> bool:
@@ -167,15 +179,16 @@ def _fits_classes(tables: Tables, schedule: Schedule) -> bool:
     return (
         windows.tolist() in ([], [_FOUR])
         and all(one in known for one in asked)
-        and not any(_binds_groups(tables, one[1]) for one in asked)
+        and not any(_binds_parts(tables, number) for one in asked for number in one[1:])
         and not tables.binds_siblings[2:STACK].any()
         and len(schedule.turns) <= MOST_TURNS
     )
 
 
-def _binds_groups(tables: Tables, command: int) -> bool:
-    """Whether a rule within a bank group binds a command, or what comes after it."""
-    return bool(max(tables.gap[2, command].max(), tables.gap[2, :, command].max()) > NO_RULE)
+def _binds_parts(tables: Tables, command: int) -> bool:
+    """Whether a rule of bank groups or stacks binds a command, or what comes after it."""
+    of_parts = np.stack((tables.gap[2], tables.gap[STACK], tables.sibling_gap[STACK]))
+    return bool(max(of_parts[:, command].max(), of_parts[:, :, command].max()) > NO_RULE)
 
 
 def step_on(policy: Policy, tables: Tables) -> Any:
@@ -210,10 +223,12 @@ def make_shape(tables: Tables, rows: Any = None, chunks: int = 1, step: Any = No
     """The shape of a channel with these tables."""
     kind = OneRank if tables.ranks == 1 else Shape
     busy = tables.commands[COMMAND_OF_CLASS[REFAB] :, BUSY]
+    groups, banks = _groups(tables)
     return kind(
         ranks=tables.ranks,
-        bankgroups=tables.bankgroups,
-        banks_per_group=tables.banks_per_group,
+        bankgroups=groups,
+        banks_per_group=banks,
+        first_bank=number_nodes(tables).first_bank,
         activate_window=max(
             (w[CLOCKS] for w in tables.windows.tolist() if w[:CLOCKS] == _FOUR), default=NO_RULE
         ),
@@ -248,8 +263,7 @@ def _distances(tables: Tables) -> dict[str, Ints]:
         "of_ranks": np.concatenate((of_classes(same), of_classes(other))),
         "same_group": of_classes(gap[2]),
         "same_bank": of_classes(gap[3]),
-        "same_stack": of_classes(gap[STACK]),
-        "other_stack": of_classes(tables.sibling_gap[STACK]),
+        "of_stacks": np.concatenate((of_classes(gap[STACK]), of_classes(tables.sibling_gap[STACK]))),
     }
 
 
@@ -260,7 +274,9 @@ def make_states(
 
     `schedule`: of its refreshes; None: that of the policy.
     """
-    states = make_records(count, 1 if tables.ranks == 1 else RANKS, 1 if chunks == 1 else MOST_CHUNKS)
+    ranks = 1 if tables.ranks == 1 else RANKS
+    stacks = ranks * STACKS_PER_RANK if tables.groups_per_stack else 1
+    states = make_records(count, ranks, 1 if chunks == 1 else MOST_CHUNKS, stacks)
     due = schedule_of(tables, policy) if schedule is None else schedule
     for value in states["value"][:1]:
         put_schedule(value, _of_places(tables, due), _class_of_command(tables))

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from ndpsim._jit import inlined
-from ndpsim.dram.fast.controller_points import propagate_to_stacks
-from ndpsim.dram.fast.fields import ACT, BANKS_PER_GROUP, BANKS_PER_RANK, CLASSES
+from ndpsim.dram.fast.fields import (
+    ACT,
+    BANKS_PER_GROUP,
+    BANKS_PER_RANK,
+    BANKS_PER_STACK,
+    CLASSES,
+    GROUPS_PER_STACK,
+    STACKS_PER_RANK,
+)
 from ndpsim.dram.fast.vectors import filled, larger, raise_times, set_vector, vector_at, with_element
 from ndpsim.dram.fast.words import assume_nonnegative, ranks_of
 
@@ -45,11 +52,28 @@ def propagate_in_bank(state, command, bank, clock):
 
 
 @inlined
+def has_stacks(state):
+    """Whether a rank has stacks, as the type of the record says."""
+    return state.stack_ready.shape[0] > 1
+
+
+@inlined
+def propagate_to_stacks(shape, state, command, bank, clock):
+    """The distances of a command to the bank's stack and to the others of its rank."""
+    rank, own = bank // BANKS_PER_RANK, bank // BANKS_PER_STACK
+    for number in range(shape.bankgroups // GROUPS_PER_STACK):
+        stack = assume_nonnegative(rank * STACKS_PER_RANK + number)
+        previous = assume_nonnegative(command if stack == own else CLASSES + command)
+        raise_times(state.stack_ready, stack, state.of_stacks, previous, clock)
+
+
+@inlined
 def propagate_bank(shape, state, command, bank, clock):
     """All distances of a command to one bank."""
     propagate_to_ranks(shape, state, command, bank // BANKS_PER_RANK, clock)
     propagate_in_bank(state, command, bank, clock)
-    propagate_to_stacks(shape.step, state, command, bank, clock)
+    if has_stacks(state):
+        propagate_to_stacks(shape, state, command, bank, clock)
 
 
 @inlined
@@ -105,6 +129,7 @@ def propagate_same_banks_in_rank(shape, state, command, first, clock):
 
 @inlined
 def bank_ready_at(state, command, bank):
-    """The first clock at which a command may go to a bank, as far as its group and the bank itself go."""
+    """The first clock at which a command may go to a bank, as far as the bank, its group and stack go."""
     command, bank = assume_nonnegative(command), assume_nonnegative(bank)
-    return max(state.group_ready[bank // BANKS_PER_GROUP, command], state.bank_ready[bank, command])
+    at = max(state.group_ready[bank // BANKS_PER_GROUP, command], state.bank_ready[bank, command])
+    return max(at, state.stack_ready[bank // BANKS_PER_STACK, command]) if has_stacks(state) else at

@@ -120,7 +120,7 @@ STANDARD = Standard(
     derived={"nRFC": _RFC, "nRFMab": _RFC, "nREFIpb": EveryBank(3900)},
     max_postponed_refreshes=8,
     max_pulled_in_refreshes=8,
-    controller="half-clock-buses",
+    controller="two-buses",
     own_data_buses=True,
     ticks_per_clock=2,
     reference=dict(rules=_RULES),
