@@ -90,6 +90,12 @@ def test_tokens_bits_and_slices_agree_on_both_controllers(memory):
     simulate_expert(hardware, EXPERT, (2, 1, 5), exact_check=True)
 
 
+@each_memory
+def test_a_unit_with_many_tokens_is_what_binds(memory):
+    result = simulate_expert(machine(memory), EXPERT, 64)
+    assert result.busy["compute"] > 0.9 > 2 * result.busy["memory"]
+
+
 def test_both_pseudochannels_of_a_lane_read_half_of_it():
     result = simulate_expert(machine("HBM3"), EXPERT, 1, record_commands=True)
     for trace in result.command_traces:

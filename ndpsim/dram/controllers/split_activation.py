@@ -258,11 +258,23 @@ def keep_prepared(tables, channel, rank, command, clock):
 
 
 @inlined
+def delays_any(tables, command):
+    """Whether another command has to wait for longer than a clock behind this one."""
+    for level in range(len(tables.gap)):
+        for after in range(len(tables.commands)):
+            if tables.gap[level, command, after] > 1:
+                return True
+    return False
+
+
+@inlined
 def announce(tables, channel, commands, queue, slot, command, clock):
     """Issue the command that has to come before a column command, and keep the next step for that."""
     entry, value, first = channel.entry, channel.value, tables.commands[command, PREPARED_BY]
     rank, group, bank = entry[queue, RANK, slot], entry[queue, GROUP, slot], entry[queue, BANK, slot]
-    note_timing(tables, channel.ready, channel.recent, first, rank, group, bank, clock)
+    # What delays nothing is not a reason either why a bank was not ready.
+    if delays_any(tables, first):
+        note_timing(tables, channel.ready, channel.recent, first, rank, group, bank, clock)
     count_command(channel, commands, first, bank, -1, -1, clock)
     own = own_place(value)
     value[own + _QUEUE], value[own + _SLOT] = queue + 1, slot
@@ -451,8 +463,9 @@ def prepare(rules, shape, state, commands, queue, bank, where, which, clock):
         state.value[_DEFERRED] += 1
         return True
     count_and_record(shape, state, commands, BEFORE_RD + queue, bank, -1, clock)
-    ready_at = clock + (rules.leads_writes if queue else rules.leads_reads)
-    state.bank_ready[bank, RD + queue] = max(state.bank_ready[bank, RD + queue], ready_at)
+    leads = rules.leads_writes if queue else rules.leads_reads
+    if leads > 1:  # as in `announce`
+        state.bank_ready[bank, RD + queue] = max(state.bank_ready[bank, RD + queue], clock + leads)
     state.announced[_WHERE], state.announced[_WHICH] = where + 1, which
     return True
 
