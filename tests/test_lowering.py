@@ -663,14 +663,10 @@ def test_every_engine_has_the_controller_of_the_file(engine):
     assert (usual.commands["REFab"] > 0, usual.commands.get("REFsb", 0)) == (True, 0)
     assert {"REFab", "REFsb"} & set(none.commands) == set()
     assert (same_bank.commands.get("REFab", 0), same_bank.commands["REFsb"] > 0) == (0, True)
-    if engine == "relayout":
-        with pytest.raises(InputError, match="row_policy: open"):
-            run("dram.row_policy=closed-cap")
-    else:
-        counts = [
-            run(*QUIET, "dram.row_policy=closed-cap", f"dram.row_cap={cap}").commands["ACT"] for cap in (1, 4)
-        ]
-        assert counts[0] > 2 * counts[1] > 2 * run(*QUIET).commands["ACT"]
+    counts = [
+        run(*QUIET, "dram.row_policy=closed-cap", f"dram.row_cap={cap}").commands["ACT"] for cap in (1, 4)
+    ]
+    assert counts[0] > 2 * counts[1] > 2 * run(*QUIET).commands["ACT"]
 
 
 @of("dram.read_buffer")
@@ -848,6 +844,40 @@ def test_every_key_of_the_data_sheet_costs_what_its_loop_says():
     more = small.commands["REFsb"] * CHIPS * (0.15 - 0.05) * 1.0 * 100
     longer = powered("same-bank", same_bank_refresh_ns=300.0).energy_nj["refresh"]
     assert longer - small.energy_nj["refresh"] == pytest.approx(more)
+
+
+OF_LPDDR5 = ("IDD5PB", "bank_refresh_ns", "IDDQ3N", "IDDQ4R", "standby_banks", "burst_banks")
+
+
+@of(*(f"dram.power.{name}" for name in OF_LPDDR5), "dram.rules", "dram.wck")
+def test_keys_of_other_memories_cost_what_their_loops_say():
+    def lpddr5(*sets: str, refresh: str = "per-bank", **changes: float) -> Any:
+        names = ("standard=LPDDR5", "org=LPDDR5_8Gb_x16", "timing=LPDDR5_6400", "overrides={}")
+        more = {"IDD5PB": 120.0, "bank_refresh_ns": 100.0, "IDDQ3N": 1.0, "IDDQ4R": 50.0, **changes}
+        sets = (*(f"dram.{name}" for name in names), "dimm.ranks=1", *sets, *sheet(**more))
+        memory = Memory.of_hardware(load_hardware("trimoe", (*sets, f"dram.refresh={refresh}")))
+        return run_requests(mixed(), memory)
+
+    base = lpddr5()
+    refreshed, burst_ns = base.commands["REFpb"], 16 / 6.4
+    bursts = base.commands["RD"] + base.commands["WR"]
+
+    def more(component: str, **changes: float) -> float:
+        return lpddr5(**changes).energy_nj[component] - base.energy_nj[component]
+
+    # One chip of x16 makes a channel; mA x V x ns = pJ.
+    assert more("refresh", IDD5PB=130.0) == pytest.approx(refreshed * 10 * 1.0 * 100 / 1000)
+    assert more("refresh", bank_refresh_ns=200.0) == pytest.approx(refreshed * (120 - 50) * 1.0 * 100 / 1000)
+    assert more("io", IDDQ4R=60.0) == pytest.approx(bursts * 10 * 1.1 * burst_ns / 1000)
+    assert more("io", IDDQ3N=11.0) == pytest.approx(-bursts * 10 * 1.1 * burst_ns / 1000)
+    # With two banks in the loop of a burst instead of all 16, less of its current is standby.
+    an_open_bank = ((0.1 - 0.05) * 1.0 + (0.006 - 0.005) * 2.0) / 16
+    assert more("read", burst_banks=2) == pytest.approx(base.commands["RD"] * 14 * an_open_bank * burst_ns)
+    assert more("background", standby_banks=8) > 0
+    running = lpddr5("dram.wck=always-on").commands
+    assert base.commands["CAS_RD"] > 0 == running.get("CAS_RD", 0)
+    # The reference refreshes a bank half as often.
+    assert lpddr5("dram.rules=reference").commands["REFpb"] < 0.6 * refreshed
 
 
 RESULTS: dict[str, Callable[..., Any]] = {

@@ -562,7 +562,9 @@ def test_colours_of_a_picture_are_told_apart_by_all_readers(seen):
         lambda: simulate_host_read("edge", Expert(1024, 256), record_commands=True),
         lambda: simulate_expert("edge", SMALL, sets=LPDDR5X, record_commands=True),
         lambda: simulate_host_read("edge", Expert(1024, 256), sets=LPDDR5X, record_commands=True),
-        lambda: simulate_expert("edge", SMALL, sets=GDDR6, record_commands=True),
+        lambda: simulate_expert(
+            "edge", SMALL, sets=[*GDDR6, "dimm.ranks=1", "dimm.count=2"], record_commands=True
+        ),
     ],
     ids=[
         "trimoe",
@@ -655,7 +657,10 @@ def test_half_clocks_are_told_as_what_they_are():
     memory = Memory.named("HBM3", "HBM3_4Gb", "HBM3_6400Mbps")
     result = run_requests(Requests.of(np.arange(40) * 32, np.zeros(40, dtype=np.int64)), memory)
     assert trace_facts(result)[0][2] == f"{result.cycles:,} half DRAM clocks of 0.3125 ns (1600 MHz)"
-    assert trace_run_title(result) == "40 requests on HBM3_6400Mbps HBM3_4Gb, 1 channel, pseudochannels 2"
+    assert (
+        trace_run_title(result)
+        == "40 requests on HBM3_6400Mbps HBM3_4Gb, 1 channel, ranks 1, pseudochannels 2"
+    )
 
 
 def test_lanes_that_do_the_same_count_each():
