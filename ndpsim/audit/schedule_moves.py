@@ -38,9 +38,8 @@ class Places:
             self._occupy(lies, 1)
         self._layers: list[tuple[float, float]] = []  # from when to when layers' experts were under way
         self._later: list[Migration] = []
-        self._down: list[
-            tuple[float, float, int]
-        ] = []  # start, end and bytes of the last transfers to the GPU
+        # Start, end and bytes of the last transfers to the GPU.
+        self._down: list[tuple[float, float, int]] = []
         self._copied: set[tuple[int, int]] = set()  # what the last layer has copied to the GPU in full
 
     def capacity_faults(self) -> Iterator[Fault]:

@@ -108,8 +108,8 @@ def allowed_interval(published: Published, share: float) -> tuple[float, float]:
     """The least and the most that ours may be.
 
     A ratio may be 1 + `share` times more or less, on its side of 1; a share, such a part of the nearer of its
-    distances to nothing and to all; any other figure, of itself. What rounding of a printed
-    number hides is added.
+    distances to nothing and to all; any other figure, of itself. What rounding of a printed number hides is
+    added.
 
     Args:
         published: of an exact or simulated claim.
