@@ -10,13 +10,25 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
+from hypothesis.internal.conjecture import engine
+
+# Where CI is set, pytest tells all differences of what is compared, which takes minutes for large lists and texts,
+# and the watchdog ends the run before the test is named. Tests and workers know CI by another name.
+os.environ.pop("BUILD_NUMBER", None)
+if os.environ.pop("CI", ""):
+    os.environ["NDPSIM_TESTS_IN_CI"] = "true"
+IN_CI = bool(os.environ.get("NDPSIM_TESTS_IN_CI"))
+
+# Likewise, a smaller example of a failure is looked for no longer than a third of the watchdog's time.
+engine.MAX_SHRINKING_SECONDS = 60
+_PHASES = [phase for phase in Phase if phase is not Phase.explain]
 
 # Kernels compile within the first example, so that no time for one is right. Where CI is set, the examples of a
 # test follow from the test alone: what fails there fails everywhere.
-settings.register_profile("local", settings.get_profile("default"), deadline=None)
-settings.register_profile("ci", settings.get_profile("default"), deadline=None, derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "local")
+settings.register_profile("local", settings.get_profile("default"), deadline=None, phases=_PHASES)
+settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
+settings.load_profile("ci" if IN_CI else "local")
 
 # Where the tests run does not change what they print: the workers of pytest-xdist have 80 columns, for one.
 for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TERM", "MPLBACKEND"):
@@ -58,7 +70,7 @@ def moe_by_hand() -> SimpleNamespace:
 
     from ndpsim.config import load_hardware
     from ndpsim.moe import load_model
-    from ndpsim.orchestrator.record import JobRecord, LayerRecord, MigrationRecord, RunRecord
+    from ndpsim.orchestrator.record import JobRecord, LayerRecord, MigrationRecord, MovingRecord, RunRecord
     from ndpsim.policies.interface import Assignment, LayerPlacement, Machine, Placement
     from ndpsim.results.moe import CheckedEnd, LayerCheck, MoeResult, PolicyRun
     from ndpsim.routing import describe_routing, generate_routing
@@ -85,6 +97,7 @@ def moe_by_hand() -> SimpleNamespace:
         placement: LayerPlacement,
         residents: int,
         migrations: Sequence[Any] = (),
+        moving: Sequence[Any] = (),
     ) -> LayerRecord:
         """Expert 0 on the GPU, 1 copied to it, 2 on the CPU, 4 and 5 on their DIMMs: 8 tokens, 16 pairs."""
         us = 1000.0
@@ -134,6 +147,7 @@ def moe_by_hand() -> SimpleNamespace:
             bound_ns=31 * us,
             bottleneck="ndp",
             critical_path=tuple(path),
+            moving=tuple(moving),
         )
 
     prefetch = MigrationRecord("prefetch", 4, 1, "striped", "gpu", size, 80e3, 80e3, 120e3, 20e3)
@@ -142,11 +156,26 @@ def moe_by_hand() -> SimpleNamespace:
     )
     evict = MigrationRecord("evict", 3, 0, "gpu", "none", size, 240e3, 240e3, 240e3, 0.0)
     fetch = MigrationRecord("fetch", 3, 0, "striped", "gpu", size, 240e3, 242e3, 280e3, 18e3)
+
+    def beside(one: MigrationRecord, start_ns: float, end_ns: float) -> MovingRecord:
+        """What a migration did beside a layer, with as much left as of its time."""
+        left = (one.end_ns - start_ns) / (one.end_ns - one.start_ns)
+        ends = one.source, one.target
+        return MovingRecord(one.layer, one.expert, *ends, left, start_ns, end_ns, 1.0)
+
     layers = (
         layer(0, 3, 20e3, placed(0, [0]), 2),
-        layer(0, 4, 100e3, placed(1, [0]), 3, [prefetch]),
-        layer(1, 3, 180e3, placed(0, [0]), 3, [rebalance]),
-        layer(1, 4, 260e3, placed(1, [0, 1], e5=3), 3, [evict, fetch]),
+        layer(
+            0,
+            4,
+            100e3,
+            placed(1, [0]),
+            3,
+            [prefetch],
+            [beside(prefetch, 100e3, 120e3), beside(rebalance, 100e3, 160e3)],
+        ),
+        layer(1, 3, 180e3, placed(0, [0]), 3, [rebalance], [beside(rebalance, 180e3, 200e3)]),
+        layer(1, 4, 260e3, placed(1, [0, 1], e5=3), 3, [evict, fetch], [beside(fetch, 260e3, 280e3)]),
     )
 
     def run_of(name: str) -> RunRecord:
@@ -186,6 +215,7 @@ def moe_by_hand() -> SimpleNamespace:
             pairs=64,
             experts={"gpu_hit": 4, "gpu_miss": 4, "cpu": 4, "ndp": 8},
             pairs_by_engine={"gpu_hit": 20, "gpu_miss": 20, "cpu": 8, "ndp": 16},
+            weight_bits={"gpu_hit": 16, "gpu_miss": 16, "cpu": 16, "ndp": 3.25},
             utilization=resources | {f"ndp {dimm}": 0.1 * dimm for dimm in range(4)},
             migrations={
                 kind: {"count": 1, "bytes": size, "hidden_ns": 20e3, "exposed_ns": 20e3 + 10e3 * place}

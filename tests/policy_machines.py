@@ -112,9 +112,12 @@ def background_view(
     moving: np.ndarray | None = None,
     copied: Iterable[int] = (),
     predicted: Sequence[int] = (),
+    above: Sequence[float] = (),
     next_loads: Sequence[int] | None = None,
+    moment: str = "end",
+    in_use: Iterable[int] = (),
 ) -> BackgroundView:
-    """What a policy sees when the layer of `view` is done; resident: [layer, expert]."""
+    """What a policy sees at the gate of the layer of `view`, or when it is done; resident: [layer, expert]."""
     placement = Placement(np.zeros(resident.shape, np.int16), np.ones(resident.shape, np.int16), resident)
     return BackgroundView(
         view.phase,
@@ -130,6 +133,9 @@ def background_view(
         flags(resident.shape[1], copied),
         None if next_loads is None else np.array(next_loads),
         tuple(predicted),
+        tuple(above),
+        moment,
+        flags(resident.shape[1], in_use),
     )
 
 

@@ -71,7 +71,7 @@ def test_a_legal_assignment_comes_back_as_plain_lists():
     )
     checked = checked_assignment("mine", layer_view(), answer, MACHINE)
     assert checked[:4] == ([(0, 1.0), (6, 1.0)], [(3, 1 / 3), (7, 1.0)], [(2, 1.0), (3, 2 / 3)], 7.0)
-    assert checked[4:] == ({}, False, 0.0)
+    assert checked[4:] == ({}, False, 0.0, [])
     assert (
         checked_assignment("mine", layer_view(), Assignment(cpu=[0, 2, 3, 6, 7]), MACHINE).estimated_ns
         is None

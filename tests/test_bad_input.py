@@ -134,12 +134,12 @@ _CLOCKS = " or ".join(f"'ndp.{unit}.clock_mhz'" for unit in ("gemv", "systolic",
     [
         ("nCL", "'dram.nCL'"),
         ("ncl", "'dram.nCL'"),
-        ("ranks", "'dimm.ranks'"),
+        ("ranks", "'dimm.ranks' or 'host.memory.ranks'"),
         ("dimm.rank", "'dimm.ranks'"),
         ("dimm.channels", "'dimm.subchannels'"),
         ("dram.nCLL", "'dram.nCL'"),
         ("dram.timings.nCL", "'dram.nCL'"),
-        ("dim.ranks", "'dimm.ranks'"),
+        ("dim.ranks", "'dimm.ranks' or 'host.memory.ranks'"),
         ("topology", "'link.topology'"),
         ("gemv.multipliers", "'ndp.gemv.multipliers'"),
         ("ndp.fifo_bursts", "'ndp.gemv.fifo_bursts'"),
@@ -157,7 +157,7 @@ def test_a_hint_is_the_nearest_key_of_the_section_then_of_any(written, meant):
 
 def test_a_key_of_a_file_in_the_wrong_section_is_found_in_the_right_one():
     text = data_path("hwconfigs", "trimoe").read_text()
-    for key, meant in (("ranks", "dimm.ranks"), ("nCL", "dram.overrides.nCL")):
+    for key, meant in (("ranks", "dimm.ranks' or 'host.memory.ranks"), ("nCL", "dram.overrides.nCL")):
         Path("own.yaml").write_text(f"{text}{key}: 2\n")
         line = len(text.splitlines()) + 1
         assert refused("show", "hw", "own.yaml").startswith(

@@ -100,6 +100,8 @@ VALUES = {
         "gpu.reserved_gb": 16 / 10,
         "dram.org": "DDR4_8Gb_x8", "dram.timing": "DDR4_3200AA", "dram.refresh": "all-bank", "dram.read_buffer": 32,
         "dimm.subchannels": 1, "host.channels": 2,
+        **_under("host.memory", {"standard": "DDR5", "org": "DDR5_16Gb_x8", "timing": "DDR5_5600AN", "channels": 2, "dimms": 4, "ranks": 2}),
+        "gpu.expert_overhead_us": 3 * 5, "gpu.kernel_overhead_us": 5,
         "gpu.tflops": 98.9, "gpu.memory_tbps": 256 * 30 / 8 / 1000, "gpu.pcie_gbps": 16 * 32 / 8,
         "ndp.gemv.values_per_multiplier": 1, "ndp.gemv.bit_serial_cycles": 1, "ndp.gemv.adder_tree_cycles": 6,
         **_under("ndp.gemv", _MULTIPLIER), **_under("ndp.activation", _ACTIVATION),
@@ -181,11 +183,11 @@ def test_clocks_of_the_bundled_hardware(name, clocks):
 @pytest.mark.parametrize(
     ("name", "derived"),
     [
-        ("trimoe", dict(lanes=8, lane_ranks=1, data_pins=8 * 32, burst_bytes=64, dimm_bytes=128 << 30, lane_peak_gbps=19.2, dimm_peak_gbps=153.6, dimm_host_gbps=38.4, gemv_gflops=256, systolic_gflops=None)),
-        ("edge", dict(lanes=4, lane_ranks=1, data_pins=4 * 64, burst_bytes=64, dimm_bytes=32 << 30, lane_peak_gbps=25.6, dimm_peak_gbps=102.4, dimm_host_gbps=25.6, gemv_gflops=128, systolic_gflops=None)),
-        ("cache-7960x-4090", dict(lanes=4, lane_ranks=1, data_pins=4 * 32, burst_bytes=64, dimm_bytes=32 << 30, lane_peak_gbps=19.2, dimm_peak_gbps=76.8, dimm_host_gbps=38.4, gemv_gflops=None, systolic_gflops=None)),
-        ("dali-7532-3090", dict(lanes=2, lane_ranks=1, data_pins=2 * 64, burst_bytes=64, dimm_bytes=32 << 30, lane_peak_gbps=25.6, dimm_peak_gbps=51.2, dimm_host_gbps=25.6, gemv_gflops=None, systolic_gflops=None)),
-        ("cxl", dict(lanes=32, lane_ranks=1, data_pins=32 * 32, burst_bytes=64, dimm_bytes=512 << 30, lane_peak_gbps=16, dimm_peak_gbps=512, dimm_host_gbps=31.508, gemv_gflops=None, systolic_gflops=2048)),
+        ("trimoe", dict(lanes=8, lane_ranks=1, data_pins=8 * 32, burst_bytes=64, dimm_bytes=128 << 30, lane_peak_gbps=19.2, dimm_peak_gbps=153.6, dimm_host_gbps=38.4, host_memory_gbps=307.2, gemv_gflops=256, systolic_gflops=None)),
+        ("edge", dict(lanes=4, lane_ranks=1, data_pins=4 * 64, burst_bytes=64, dimm_bytes=32 << 30, lane_peak_gbps=25.6, dimm_peak_gbps=102.4, dimm_host_gbps=25.6, host_memory_gbps=89.6, gemv_gflops=128, systolic_gflops=None)),
+        ("cache-7960x-4090", dict(lanes=4, lane_ranks=1, data_pins=4 * 32, burst_bytes=64, dimm_bytes=32 << 30, lane_peak_gbps=19.2, dimm_peak_gbps=76.8, dimm_host_gbps=38.4, host_memory_gbps=153.6, gemv_gflops=None, systolic_gflops=None)),
+        ("dali-7532-3090", dict(lanes=2, lane_ranks=1, data_pins=2 * 64, burst_bytes=64, dimm_bytes=32 << 30, lane_peak_gbps=25.6, dimm_peak_gbps=51.2, dimm_host_gbps=25.6, host_memory_gbps=204.8, gemv_gflops=None, systolic_gflops=None)),
+        ("cxl", dict(lanes=32, lane_ranks=1, data_pins=32 * 32, burst_bytes=64, dimm_bytes=512 << 30, lane_peak_gbps=16, dimm_peak_gbps=512, dimm_host_gbps=31.508, host_memory_gbps=31.508, gemv_gflops=None, systolic_gflops=2048)),
     ],
 )  # fmt: skip
 def test_what_follows_from_the_bundled_hardware(name, derived):

@@ -111,6 +111,48 @@ class FetchesTooMuch(OnCpu):
         return [Migration("fetch", view.next_layer, expert) for expert in range(view.gpu_free + 1)]
 
 
+class GivesUpWhatIsInUse(OnCpu):
+    moments = ("gate", "end")
+
+    def place(self, view):
+        lies = super().place(view)
+        lies.resident[0, :8] = True
+        return lies
+
+    def assign(self, view):
+        active = np.flatnonzero(view.loads)
+        there = view.placement.resident[active]
+        return Assignment(gpu=active[there], cpu=active[~there])
+
+    def background(self, view):
+        if view.moment == "end" or not view.in_use.any():
+            return []
+        return [Migration("evict", view.layer, int(np.flatnonzero(view.in_use)[0]))]
+
+
+class KeepsBeside(OnCpu):
+    moments = ("gate",)
+
+    def background(self, view):
+        return [Migration("keep", view.layer, 0)]
+
+
+class LooksAheadBeside(OnCpu):
+    """At its gate, it prefetches what has most tokens in the layer that is yet to come."""
+
+    moments = ("gate", "end")
+
+    def background(self, view):
+        frame = sys._getframe(1)
+        while "following" not in frame.f_locals:
+            frame = frame.f_back
+        if view.moment == "end" or view.gpu_free < 1:
+            return []
+        expert = int(np.argmax(frame.f_locals["following"].loads))
+        there = view.placement.resident[self.row[view.next_layer], expert] or view.moving.any()
+        return [] if there else [Migration("prefetch", view.next_layer, expert)]
+
+
 class MovesTwice(OnCpu):
     def background(self, view):
         return [Migration("relayout", view.next_layer, 0, 2)] * 2
@@ -189,6 +231,18 @@ class SeesTheFutureUnsaid(OnCpu):
         (
             FetchesTooMuch,
             "policy mine: after prefill, layer 1: fetch of expert 12 of layer 2: the GPU's memory has no room .*",
+        ),
+        (
+            GivesUpWhatIsInUse,
+            r"policy mine: beside prefill, layer 1: evict of expert \d+ of layer 1: the GPU computes it in this layer",
+        ),
+        (
+            KeepsBeside,
+            "policy mine: beside prefill, layer 1: keep of expert 0 of layer 1: the layer that is done has not .*",
+        ),
+        (
+            LooksAheadBeside,
+            r"policy mine: .*: background at its gate: the answer is another one, given when only what comes later .*",
         ),
         (
             MovesTwice,

@@ -69,6 +69,7 @@ def test_the_cycles_of_unindp_are_its_accesses_and_what_it_counts_besides():
 
 METRICS = {
     "a": {"time_ns": 3.0, "busy.memory": 0.5, "utilization.ndp 0": 0.2, "utilization.ndp 1": 0.4, "x": None}
+    | {"utilization.ndp 2": 0.2}
 }
 
 
@@ -78,9 +79,10 @@ METRICS = {
         ("a.time_ns / 2", 1.5),
         ("a.busy.memory * 4 - 1", 1.0),
         ('metric(a, "utilization.ndp 1")', 0.4),
-        ('metric(a, "utilization.ndp *")', pytest.approx(0.3)),
+        ('metric(a, "utilization.ndp *")', pytest.approx(0.8 / 3)),
         ("max(a.time_ns, 5) ** 2", 25),
         ("mean(a.time_ns, 5)", 4.0),
+        ("mean(a.time_ns, 6, a.time_ns)", 4.0),  # a value that comes twice counts twice
         ("2 < a.time_ns <= 3 and not a.time_ns == 4", True),
         ("a.time_ns > 3 or a.busy.memory > 1", False),
         ("-a.time_ns", -3.0),
@@ -151,6 +153,7 @@ claims:
         ("    tolerance: exact\n", "", 6, "a tolerance belongs to"),
         ("    tolerance: exact\n", '    tolerance: exact\n    expected: "off"\n', 6, "says why"),
         ("unit: GB/s", "units: GB/s", 9, "claims.0.published.units"),
+        ("place: Table 1", "place: Table 1\n    given_by: x", 6, "either given_by or falsified_by"),
     ],
 )
 def test_a_mistake_in_a_claim_is_one_line_with_its_place(tmp_path, old, new, line, words):

@@ -301,7 +301,7 @@ def test_unit_path_in_set_starts_at_the_current_folder(
         ("=2", "--set: '=2' is not KEY=VALUE, for instance dimm.ranks=2"),
         ("dimm.ranks=", "--set: dimm.ranks: has no value after '='"),
         ("dimm.rnks=2", "--set: dimm.rnks: unknown key; did you mean 'dimm.ranks'?"),
-        ("ranks=2", "--set: ranks: unknown key; did you mean 'dimm.ranks'?"),
+        ("ranks=2", "--set: ranks: unknown key; did you mean 'dimm.ranks' or 'host.memory.ranks'?"),
         ("dram.nCLL=2", "--set: dram.nCLL: unknown key; did you mean 'dram.nCL'?"),
         (
             "dram.overrides.ncl=2",

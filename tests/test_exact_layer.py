@@ -14,6 +14,7 @@ from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.exact_layer import check_layer
 from ndpsim.orchestrator.record import JobRecord, LayerRecord, MovingRecord
 from ndpsim.policies.interface import STRIPED, Assignment, LayerPlacement
+from ndpsim.results.moe import CheckedEnd, LayerCheck
 from ndpsim.simulate import simulate_dimm
 
 MODEL = Expert(256, 128)
@@ -94,6 +95,34 @@ def test_a_rate_that_is_wrong_is_an_error_of_its_size(costs):
     assert ends(check)["dimm 1"].error == pytest.approx(0, abs=0.001)
     assert check.largest.name == "dimm 0"
     assert not check.ok
+
+
+@pytest.mark.parametrize("kind", ["dimm", "read"])
+def test_an_end_on_the_critical_path_is_held_to_its_own_time(costs, kind):
+    """An end is 6% early by rates and the layer five times as long: 1.2% of the layer, but on its path."""
+    one = costs.expert(1).time_ns if kind == "dimm" else BYTES / 20
+    own = ndp(0, 0, 0, 0.94 * one) if kind == "dimm" else read(0, 0, 0.94 * one, 20.0)
+    results = job("pcie-down", "results", -1, 0.94 * one, 5 * one, bytes=512)
+    beside = ndp(1, 1, 0, 0.94 * costs.expert(1).time_ns)
+    jobs = sorted((own, beside, results), key=lambda job: job.start_ns)
+    given = record(jobs, [0 if kind == "dimm" else 3, 1])
+    aside = check_layer(costs, given)
+    assert aside.ok
+    check = check_layer(costs, replace(given, critical_path=(jobs.index(own), jobs.index(results))))
+    critical = {end.name: end.critical for end in check.ends}
+    assert critical == {("dimm 0" if kind == "dimm" else "read 0 cpu"): True, "dimm 1": False}
+    assert not check.ok
+    assert check.largest.error == pytest.approx(-0.06, abs=0.01)
+    assert [end.critical for end in check.beyond] == [True]
+    assert ends(aside)[check.largest.name].error == pytest.approx(-0.06 / 5, abs=0.002)
+
+
+def test_a_layer_is_held_to_two_percent():
+    end = CheckedEnd("dimm 0", 90.0, 90.0, 0.0)
+    checks = [LayerCheck(0, 1, limit, 100 * (1 + error), 100.0, error, (end,)) for limit, error in (
+        (0.05, 0.019), (0.05, -0.021), (0.5, 0.021), (0.01, 0.011), (0.01, -0.009)
+    )]  # fmt: skip
+    assert [check.ok for check in checks] == [True, False, False, False, True]
 
 
 def test_reads_begin_when_they_began_at_their_own_limit(costs):
@@ -221,6 +250,19 @@ def test_the_layer_ends_with_results_and_with_what_the_gpu_computes(costs):
     ]
     check = check_layer(costs, record(jobs, [STRIPED, STRIPED]))
     assert check.cycle_ns == pytest.approx(arrived + 4000, rel=0.01)
+
+
+def test_an_expert_that_arrives_in_the_layer_is_computed_when_it_has_arrived(costs):
+    """Expert 1, on its way since before, arrives at 2000; expert 0, which is there, ends at 900; 2 follows on 1."""
+    jobs = [
+        job("gpu", "shared", -1, 0, 700),
+        job("gpu", "expert", 0, 700, 900, tokens=1),
+        job("gpu", "expert", 1, 2000, 2300, tokens=1),
+        job("gpu", "expert", 2, 2300, 2600, tokens=1),
+    ]
+    given = replace(record(jobs, [STRIPED] * 3), moving=(a_move("striped", "gpu", 2000),))
+    check = check_layer(costs, given)
+    assert (check.ends, check.cycle_ns) == ((), 2600)
 
 
 def test_a_layer_on_the_gpu_alone_takes_what_it_took(costs):

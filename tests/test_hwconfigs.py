@@ -194,6 +194,7 @@ ASSUMED = {
         "dram.read_buffer",
         "dimm.subchannels",
         "host.channels",
+        *(f"host.memory.{key}" for key in ("standard", "org", "timing", "channels", "dimms", "ranks")),
         "gpu.tflops",
         "gpu.memory_tbps",
         "gpu.pcie_gbps",
@@ -322,8 +323,10 @@ def test_printed_figures_of_edge_agree_with_what_the_parts_make() -> None:
     assert hardware.dimm_peak_gbps == system.ndp.published.bandwidth_gbps
     assert hardware.dimm_bytes == 32 * 2**30  # "32GB"
     assert system.dimm.count * hardware.dimm_bytes == system.host.memory_tb * 2**40
-    # 89.6 GB/s are DDR5-5600, 8 bytes a transfer, on each channel.
-    assert system.host.channels * 5.6 * 8 == pytest.approx(system.host.memory_bandwidth_gbps)
+    # 89.6 GB/s are DDR5-5600, 8 bytes a transfer, on each of two channels.
+    assert hardware.host_memory.host_gbps == pytest.approx(system.host.memory_bandwidth_gbps)
+    assert hardware.host_memory.host_gbps == pytest.approx(2 * 5.6 * 8)
+    assert hardware.host_memory.capacity_bytes == 4 * 32 * 2**30
     # "Tensor Cores 336", "2.30 GHz"; 128 operations a clock.
     assert system.gpu.tflops == pytest.approx(336 * 2.30 * 128 / 1000, abs=0.05)
     # A product a clock from each of 64 multipliers at 1 GHz; a 16-bit weight is a product and a sum.

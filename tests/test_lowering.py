@@ -976,6 +976,7 @@ DESCRIPTIVE = {
     "dimm.command_bus",
     "host.memory_bandwidth_gbps",
     "host.memory_tb",
+    *(f"host.memory.{key}" for key in ("standard", "org", "timing", "channels", "dimms", "ranks")),
     "host.cpu_tflops",
     "host.cpu_compute_efficiency",
     "host.cpu_added_tokens",

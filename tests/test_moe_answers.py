@@ -21,6 +21,7 @@ from ndpsim.orchestrator.log import writing_log
 from ndpsim.policies import Assignment, Migration, Placement, Policy, policy_names
 from ndpsim.policies.predictor import StatedPredictor
 from ndpsim.processors.devices import expert_format, weight_bytes
+from ndpsim.routing import Routing
 from small_moe import (
     EXPERT_BYTES,
     MODEL,
@@ -43,6 +44,107 @@ def judged(policy: Any, folder: Any, **others: Any) -> Any:
         recorded_log = moe(policy, observer=log, **others)
     assert recorded_log.runs
     return check_schedule(folder / "log.jsonl")
+
+
+# ---- Migrations that are decided at the gate ----
+
+
+class AtTheGate(alone_on("gpu")):
+    """Experts 0 and 1 in the first layer, 0 and 2 in the second, for which 2 is prefetched at the first gate."""
+
+    name, moments = "at-the-gate", ("gate",)
+    held: tuple[int, ...] = ()  # of the first layer, in the GPU's memory
+
+    def place(self, view: Any) -> Placement:
+        placement = super().place(view)
+        placement.resident[0, list(self.held)] = placement.resident[1, 0] = True
+        return placement
+
+    def background(self, view: Any) -> list[Migration]:
+        assert not view.copied.any()
+        return [Migration("prefetch", 2, 2)]
+
+
+TWO: dict[str, Any] = dict(
+    batch=1,
+    steps=1,
+    layers=[1, 2],
+    routing=Routing(16, (1, 2), np.array([[[[0, 1]], [[0, 2]]]], np.int16)),
+    sets=["pcie.gbps=0.1"],
+)
+
+
+@pytest.mark.parametrize(("held", "copies"), [((), 2), ((0,), 1), ((0, 1), 0)])
+def test_a_prefetch_of_the_gate_begins_there_behind_its_layers_own_copies(
+    held, copies, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(AtTheGate, "held", held)
+    _, (first, second), _ = recorded(AtTheGate, **TWO)
+    (prefetch,) = second.migrations
+    assert prefetch.decided_ns == prefetch.start_ns == first.start_ns
+    # 786,432 B at 0.1 GB/s take 7.9 ms; nothing else is on PCIe until the prefetch has arrived.
+    pcie_ns = of_kind(recorded(alone_on("gpu"), **TWO)[1][0], "copy")[0].alone_ns
+    assert pcie_ns == pytest.approx(EXPERT_BYTES / 0.1, rel=0.1)
+    assert prefetch.end_ns == pytest.approx(first.start_ns + (copies + 1) * pcie_ns, rel=1e-3)
+    computed = next(job for job in of_kind(second, "expert") if job.expert == 2)
+    assert computed.start_ns == prefetch.end_ns
+    assert judged(AtTheGate, tmp_path, **TWO).ok
+
+
+def test_what_a_layer_awaits_comes_one_after_the_other_and_ends_it(tmp_path):
+    class Awaits(AtTheGate):
+        held = (0, 1)
+
+        def assign(self, view: Any) -> Assignment:
+            return Assignment(
+                gpu=np.flatnonzero(view.loads).tolist(), awaits=np.flatnonzero(view.arriving).tolist()
+            )
+
+        def background(self, view: Any) -> list[Migration]:
+            return [Migration("prefetch", 2, one) for one in (2, 3)] if view.layer == 1 else []
+
+    _, (first, second), _ = recorded(Awaits, **TWO, gpu_experts=4)
+    pcie_ns = of_kind(recorded(alone_on("gpu"), **TWO)[1][0], "copy")[0].alone_ns
+    # Expert 2 is computed when it has arrived; expert 3 has no tokens, arrives as long after it, and the layer ends.
+    computed = next(job for job in of_kind(second, "expert") if job.expert == 2)
+    assert computed.start_ns == pytest.approx(first.start_ns + pcie_ns, rel=1e-3)
+    assert second.end_ns == pytest.approx(first.start_ns + 2 * pcie_ns, rel=1e-3)
+    assert second.bottleneck == "pcie-down"
+    assert judged(Awaits, tmp_path, **TWO, gpu_experts=4).ok
+    wrong = type(
+        "Wrong", (Awaits,), {"assign": lambda self, view: Assignment(gpu=[0, view.layer], awaits=[5])}
+    )
+    with pytest.raises(InputError, match="expert 5 is awaited, and is not on its way to the GPU"):
+        moe(wrong, **TWO, gpu_experts=4)
+
+
+def test_what_the_gpu_computes_is_left_alone_and_the_rest_may_go_at_once(tmp_path):
+    def evicting(expert: int) -> type[Policy]:
+        class Evicts(alone_on("gpu")):
+            name, moments = "evicts", ("gate", "end")
+
+            def place(self, view: Any) -> Placement:
+                placement = super().place(view)
+                placement.resident[:, [0, 3]] = True
+                return placement
+
+            def background(self, view: Any) -> list[Migration]:
+                if view.moment == "end":
+                    assert not view.in_use.any()
+                    return []
+                assert np.flatnonzero(view.in_use).tolist() == [0, view.layer]
+                return [Migration("evict", 1, expert)] if view.layer == 1 else []
+
+        return Evicts
+
+    _, (first, _), _ = recorded(evicting(3), **TWO)
+    (evicted,) = first.migrations
+    assert evicted.decided_ns == evicted.end_ns == first.start_ns
+    assert first.placement.resident[3]
+    assert judged(evicting(3), tmp_path, **TWO).ok
+    words = "policy evicts: beside step 0, layer 1: evict of expert 0 of layer 1: the GPU computes it in this layer"
+    with pytest.raises(InputError, match=words):
+        moe(evicting(0), **TWO)
 
 
 # ---- Replicas ----
@@ -86,6 +188,34 @@ def test_copies_and_the_cpu_read_the_bytes_of_a_replica(engine, tmp_path):
     assert read[1].bytes == EXPERT_BYTES
     assert read[0].alone_ns <= read[1].alone_ns
     assert judged(replicas_on(engine), tmp_path, routing=trace_of([0, 1]), **ONE).ok
+
+
+def test_a_prefetch_of_a_replica_moves_its_bytes_and_is_computed_in_its_bits(tmp_path):
+    class InFewBits(AtTheGate):
+        held = (0, 1)
+
+        def place(self, view: Any) -> Placement:
+            placement = super().place(view)
+            return Placement(placement.dimm, placement.shards, placement.resident, (4,))
+
+        def background(self, view: Any) -> list[Migration]:
+            if view.layer == 2:
+                return []
+            return [Migration("prefetch", 2, 2, bits=4)]
+
+    low = weight_bytes(MODEL.expert, expert_format(4))
+    _, (first, second), _ = recorded(InFewBits, **TWO)
+    (prefetch,) = second.migrations
+    assert prefetch.bytes == low
+    # 0.1 GB/s, but for packets' headers and the latency of the link.
+    assert prefetch.end_ns - first.start_ns == pytest.approx(low / 0.1, rel=0.1)
+    computed = {job.expert: job for job in of_kind(second, "expert")}
+    assert (computed[0].bytes, computed[2].bytes) == (EXPERT_BYTES, low)
+    assert judged(InFewBits, tmp_path, **TWO).ok
+    for migration in (Migration("prefetch", 2, 2, bits=3), Migration("evict", 2, 0, bits=4)):
+        monkeypatched = type("Wrong", (InFewBits,), {"background": lambda self, view, one=migration: [one]})
+        with pytest.raises(InputError, match="there is no replica of . bits that it copies"):
+            moe(monkeypatched, **TWO)
 
 
 def test_replicas_take_room_on_dimms(monkeypatch):

@@ -122,7 +122,10 @@ def test_a_timeline_has_every_job_and_migration_on_a_row_of_its_resource(tmp_pat
     expected = [("layers", one.start_ns, one.end_ns) for one in layers]
     expected += [("layers", one.start_ns - one.window_ns, one.start_ns) for one in layers]
     expected += [(job.resource, job.start_ns, job.end_ns) for one in layers for job in one.jobs]
-    expected += [(moved.kind, moved.start_ns, moved.end_ns) for one in layers for moved in one.migrations]
+    over = {"prefetch": "pcie-down", "fetch": "pcie-down", "rebalance": "links", "evict": "evict"}
+    expected += [
+        (over[moved.kind], moved.start_ns, moved.end_ns) for one in layers for moved in one.migrations
+    ]
     whole = sorted((name, math.floor(start), math.floor(end)) for name, start, end in expected)
     assert [(name, round(1000 * ts), round(1000 * (ts + dur))) for name, ts, dur in shown] == whole
     assert len(spans) == 2 * len(shown)

@@ -90,10 +90,12 @@ def test_a_copy_is_bound_by_the_link_and_the_device_reads_it_faster() -> None:
     busy = {name: share * run.time_ns for name, share in run.utilization.items()}
     assert busy["memory"] == pytest.approx(2 * read.time_ns, rel=1e-6)
     assert set(run.utilization) == {"gpu", "cpu", "ndp 0", "pcie-down", "pcie-up", "memory"}
-    dram = {"activate", "background", "io", "read", "refresh", "write"}
-    for name in dram:
+    for name in ("activate", "io", "read", "write"):
         assert run.energy_nj[name] == pytest.approx(2 * over.mean_energy_nj[name], rel=0.05)
-    assert {name for name, nj in run.energy_nj.items() if nj is None} == {"link", "gpu", "cpu", "pcie"}
+    assert {name for name, nj in run.energy_nj.items() if nj is None} == {
+        *("link", "gpu", "cpu", "pcie"),
+        "ndp_static",  # of units that do nothing here, but are there
+    }
 
 
 def test_experts_on_the_device_take_their_simulated_times_and_activations_go_over_the_link_once() -> None:
@@ -159,6 +161,66 @@ def test_what_a_device_behind_a_link_has_not_is_refused() -> None:
     )
     with pytest.raises(InputError, match="enhanced-ktransformers needs a CPU"):
         moe("enhanced-ktransformers", hw="cxl")
+
+
+# ---- A host with memory of its own --------------------------------------------------------------------------
+
+
+def on_edge(*copied: int, experts: list[int], **others: Any) -> Any:
+    policy = type("OnDimms", (OnDevice,), {"copied": copied})
+    return recorded(
+        policy, hw="edge", routing=trace_of(experts), batch=1, steps=1, layers=[1], gpu_experts=0, **others
+    )
+
+
+def test_a_host_reads_experts_from_its_own_memory_and_no_unit_is_slowed_down() -> None:
+    run, (layer,), _ = on_edge(0, experts=[0, 1])
+    (copy,), (expert,) = of_kind(layer, "copy"), of_kind(layer, "expert", "ndp 0")
+    assert copy.end_ns > expert.start_ns
+    assert expert.end_ns - expert.start_ns == pytest.approx(expert.alone_ns, rel=1e-9)
+    plain = load_hardware("edge").host_memory
+    read = ndpsim.simulate_host_read(plain, MODEL, "striped", cache=CACHE)
+    busy_ns = run.utilization["host memory"] * run.time_ns
+    assert busy_ns == pytest.approx(read.time_ns, rel=1e-9)
+    assert EXPERT_BYTES / read.time_ns < 2 * 5.6 * 8  # two channels of DDR5-5600
+    assert not [name for name in run.utilization if name.startswith("channel")]
+
+
+def test_without_memory_of_its_own_the_host_reads_the_dimms_that_compute() -> None:
+    run, (layer,), _ = on_edge(0, experts=[0, 1], sets=["host.memory=null"])
+    (expert,) = of_kind(layer, "expert", "ndp 0")
+    assert expert.end_ns - expert.start_ns > 1.01 * expert.alone_ns
+    assert {"channel 0", "channel 1"} < set(run.utilization)
+    assert "host memory" not in run.utilization
+
+
+def test_schedules_beside_a_memory_of_the_hosts_own_are_sound_by_the_audit(tmp_path: Any) -> None:
+    for number, policy in enumerate(("edge", "monde", "fiddler")):
+        log = tmp_path / f"{number}.jsonl"
+        with writing_log(log) as write:
+            moe(policy, hw="edge", prompt=8, kv="host", observer=write)
+        report = check_schedule(log)
+        assert report.ok, report
+
+
+def test_a_layer_beside_reads_of_the_hosts_own_memory_is_checked_without_them() -> None:
+    run = on_edge(0, experts=[0, 1], check_layer=(0, 1))[0]
+    assert [end.name for end in run.check.ends] == ["dimm 0"]
+    assert run.check.ok
+
+
+def test_a_host_memory_that_is_too_small_or_of_no_dimms_is_refused() -> None:
+    small = ["host.memory.dimms=2", "host.memory.ranks=1", "host.memory.org=DDR5_8Gb_x16"]
+    words = refusal(hw="edge", model=load_model("qwen3-30b-a3b"), batch=1, sets=small)
+    # 48 layers of 128 experts of 9,437,184 B; two DIMMs of four 16-bit devices of 1 GiB.
+    assert "the host's memory would hold 57,982,058,496 B of experts and 0 B of KV cache" in words
+    assert words.endswith("and has 8,589,934,592 B")
+    for sets, problem in (
+        ("host.memory.dimms=3", "host.memory.dimms: 3 is not a multiple of the 2 of host.memory.channels"),
+        ("host.memory.timing=DDR5_1", "host.memory.timing: unknown DDR5 timing preset 'DDR5_1'"),
+    ):
+        with pytest.raises(InputError, match=f"^--set: {problem}"):
+            load_hardware("edge", [sets])
 
 
 # ---- Memory that does not compute ---------------------------------------------------------------------------

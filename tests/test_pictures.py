@@ -500,7 +500,7 @@ def test_one_colour_has_one_meaning_over_all_pictures(figures):
         "gpu": {"GPU, in its memory", "GPU busy"},
         "pcie": {"PCIe to the GPU busy"},
         "hidden": {"hidden"},
-        "exposed": {"exposed"},
+        "exposed": {"exposed", "migrations"},
         "everything": {"everything"},
         "experts": {"experts alone"},
     }
@@ -881,13 +881,22 @@ def test_jobs_of_a_layer_stand_where_they_ran(moe_by_hand):
     found = {name: [(round(a, 3), round(b, 3)) for a, b in bars] for name, bars in bars_of(axes).items()}
     assert found == {  # step 1, layer 4, in us from its gate on; what a migration did before is not drawn
         "GPU": [(0, 4), (4, 14), (40, 50)],
-        "PCIe to GPU": [(55, 60)],
+        "PCIe to GPU": [(55, 60), (0, 20)],  # results, and a migration that began before
         "PCIe from GPU": [(0, 5)],
         "CPU": [(5, 45)],
         "DIMM 0": [(5, 30)],
         "DIMM 3": [(30, 55)],
-        "migrations": [(0, 20)],
     }
+
+
+def test_what_moves_between_dimms_is_drawn_on_the_links(moe_by_hand):
+    history = History((0, 4))
+    moe_by_hand.play(history, "trimoe")
+    (axes,) = moe.moe_figure(moe_by_hand.result("trimoe"), history, "column", ["jobs"]).axes
+    found = bars_of(axes)
+    assert found["PCIe to GPU"] == [(0, 40), (55, 60), (0, 20)]  # the copy of expert 1 and a prefetch
+    assert found["DIMM links"] == [(0, 60)]
+    assert "migrations" in [line.get_label() for line in axes.lines]
 
 
 def test_the_layer_whose_jobs_are_drawn_can_be_chosen(moe_by_hand):
@@ -916,7 +925,8 @@ def test_time_by_layer_is_the_mean_of_the_steps(moe_by_hand):
         "GPU busy": [24, 24],
         "CPU busy": [40, 40],
         "NDP (busiest DIMM) busy": [25, 37.5],  # in layer 4 one DIMM has both experts in the first step
-        "PCIe to the GPU busy": [45, 25],
+        # In layer 4, a migration is beside the copy in the first step, and beside no copy in the second.
+        "PCIe to the GPU busy": [45, (45 + 25) / 2],
     }
     assert [label.get_text() for label in axes.get_xticklabels()] == ["3", "4"]
 

@@ -168,6 +168,8 @@ def test_unknown_names_and_files_that_cannot_be_run_are_refused(tmp_path):
     (tmp_path / "empty.py").write_text("")
     assert refusal(f"{tmp_path}/empty.py:Mine").endswith("policy: there is no class 'Mine', and no Policy")
     assert refusal(3) == "policy: 3 is not a text"
+    with pytest.raises(InputError, match=r"Late\.moments is \('late',\), not \('gate',\), \('end',\) or"):
+        choose_policy(type("Late", (choose_policy("klotski").policy,), {"moments": ("late",)}))
     assert refusal(int) == "policy: int is not a subclass of ndpsim.policies.Policy"
 
 
@@ -215,12 +217,10 @@ def residents(placement: Placement) -> list[tuple[int, int]]:
 # Klotski
 
 
-def test_klotski_holds_hot_experts_beside_room_for_one_prefetch_of_two():
-    _, placement = started("klotski")
-    assert residents(placement) == [
-        (0, 0),
-        (1, 2),
-    ]  # 9 tokens each; 50 between layers has room for two copies
+def test_klotski_holds_hot_experts_beside_room_for_two_prefetches_of_two():
+    # 50 between layers has room for two copies of 20; those of a layer are there while the next ones come.
+    _, placement = started("klotski", gpu_experts=6)
+    assert residents(placement) == [(0, 0), (1, 2)]  # 9 tokens each
     assert (placement.dimm == -1).all()
     assert residents(started("klotski:variant=code")[1]) == []
     assert residents(started("klotski:hot_experts=0")[1]) == [(0, 0), (0, 1), (1, 2), (1, 4)]
@@ -228,7 +228,7 @@ def test_klotski_holds_hot_experts_beside_room_for_one_prefetch_of_two():
 
 
 def test_klotski_computes_what_is_there_first_and_loads_the_rest_by_tokens():
-    policy, placement = started("klotski")
+    policy, placement = started("klotski", gpu_experts=6)
     answer = assigned(policy, placement, [1, 5, 0, 7, 2, 7], arriving=[4])
     assert answer.gpu == [0, 4, 3, 5, 1]
     assert answer.estimated_ns == 60.0  # three copies of 20; all compute takes 22 and the shared experts 3
@@ -250,20 +250,22 @@ def test_klotski_prefetches_by_expected_tokens_and_its_code_by_two_successors_ea
         ]
 
 
-def test_klotski_gives_up_what_it_prefetched_before_it_prefetches_more():
-    policy, _ = started("klotski:residents=none,hot_experts=1", gpu_experts=1)
+def test_klotski_prefetches_at_the_gate_and_gives_up_what_a_layer_before_has_used():
+    policy, _ = started("klotski:residents=none,hot_experts=1", gpu_experts=2)
+    assert policy.moments == ("gate",)
     empty = Placement.striped(2, EXPERTS)
-    [asked] = migrated(policy, empty, [0, 9, 0, 0, 0, 0], free=1)
+    [asked] = migrated(policy, empty, [0, 9, 0, 0, 0, 0], free=2)
     assert (asked.kind, asked.layer) == ("prefetch", 2)
     arrived = Placement.striped(2, EXPERTS)
     arrived.resident[1, asked.expert] = True
-    evicted, again = migrated(policy, arrived, [0, 9, 0, 0, 0, 0], layer=2, free=0)
+    # Layer 2 computes it, while what layer 1 of the next step needs comes: the mean of 8 and 9 tokens is above
+    # that of 9 and 0.
+    [then] = migrated(policy, arrived, [0, 0, 0, 0, 0, 9], layer=2, free=1)
+    assert (then.kind, then.layer, then.expert) == ("prefetch", 1, 1)
+    arrived.resident[0, 1] = True
+    evicted, again = migrated(policy, arrived, [0, 0, 0, 9, 0, 0], layer=1, free=0)
     assert (evicted.kind, evicted.layer, evicted.expert) == ("evict", 2, asked.expert)
-    assert (again.kind, again.layer, again.expert) == (
-        "prefetch",
-        1,
-        1,
-    )  # the mean of 8 and 9 tokens is above that of 9 and 0
+    assert (again.kind, again.layer, again.expert) == ("prefetch", 2, 4)  # which follow 3
 
 
 def test_klotski_prefetches_no_more_than_there_is_room_for():

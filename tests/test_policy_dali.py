@@ -198,7 +198,7 @@ def placed(of: Machine, **parameters) -> tuple[Dali, Placement]:
 
 
 def shown(policy: Dali, placement: Placement, layer: int, loads, step=0, free=0, moving=(), **more):
-    """What the policy is shown when a decode layer is done."""
+    """What the policy is shown of a decode layer; `moment="gate"`: when it is routed, not when it is done."""
     flags = np.zeros_like(placement.resident)
     for place in moving:
         flags[place] = True
@@ -239,15 +239,15 @@ def test_memory_decides_how_many_experts_a_layer_caches():
     assert cache_slots(machine(gpu_experts=8), 1.0, 1) == [3, 2, 2]
     assert cache_slots(machine(gpu_experts=24), 0.5, 1) == [4, 4, 4]
     assert cache_slots(machine(gpu_experts=1), 0.5, 2) == [0, 0, 0]
-    policy, placement = placed(machine(gpu_experts=7))  # one place is for the expert that is prefetched
-    assert placement.resident.sum(axis=1).tolist() == [2, 2, 2]
-    assert policy.free == 1
+    policy, placement = placed(machine(gpu_experts=8))  # two places: for the prefetched expert that
+    assert placement.resident.sum(axis=1).tolist() == [2, 2, 2]  # is computed, and for the one that comes
+    assert policy.free == 2
 
 
 def test_the_first_cache_is_random_by_its_seed_or_has_the_hottest():
     several = [placed(machine(gpu_experts=10), seed=seed)[1].resident.tobytes() for seed in (1, 1, 2)]
     assert several[0] == several[1] != several[2]
-    _, placement = placed(machine(gpu_experts=7), initial="hottest")
+    _, placement = placed(machine(gpu_experts=8), initial="hottest")
     assert placement.resident.nonzero()[1].tolist() == [6, 7] * 3
 
 
@@ -342,22 +342,27 @@ def test_as_many_experts_are_replaced_as_u_says_and_no_more_than_there_are():
 # ---- prefetching (section 4.2)
 
 
-def test_predicted_experts_that_are_not_there_are_prefetched_and_given_up_after_their_layer():
-    policy, placement = placed(machine(gpu_experts=9), initial="hottest", prefetch=2, replace=False)
+def test_predicted_experts_that_are_not_there_are_prefetched_at_the_gate_and_given_up_after_their_layer():
+    policy, placement = placed(machine(gpu_experts=11), initial="hottest", prefetch=2, replace=False)
     assert placement.resident.sum(axis=1).tolist() == [3, 2, 2]
-    view = shown(policy, placement, 0, [1] * 8, free=2, predicted=(7, 3))
+    assert policy.moments == ("gate", "end")
+    gate = dict(moment="gate")
+    view = shown(policy, placement, 0, [1] * 8, free=4, predicted=(7, 3), **gate)
     assert apply(placement, policy.background(view)) == [("prefetch", 1, 3)]  # 7 is cached
-    view = shown(policy, placement, 1, [1] * 8, free=1, predicted=(2, 4))
-    found = apply(placement, policy.background(view))
-    assert found == [("evict", 1, 3), ("prefetch", 2, 2), ("prefetch", 2, 4)]
+    assert apply(placement, policy.background(shown(policy, placement, 0, [1] * 8, free=3))) == []
+    # Expert 3 stays while its layer computes it.
+    view = shown(policy, placement, 1, [1] * 8, free=3, predicted=(2, 4), **gate)
+    assert apply(placement, policy.background(view)) == [("prefetch", 2, 2), ("prefetch", 2, 4)]
     # Behind the last layer nothing is prefetched.
-    view = shown(policy, placement, 2, [1] * 8, free=0, predicted=(0, 1))
+    view = shown(policy, placement, 2, [1] * 8, free=1, predicted=(0, 1), **gate)
+    assert apply(placement, policy.background(view)) == [("evict", 1, 3)]
+    view = shown(policy, placement, 0, [1] * 8, free=2, **gate)
     assert apply(placement, policy.background(view)) == [("evict", 2, 2), ("evict", 2, 4)]
 
 
 def test_a_prefetched_expert_that_the_cache_takes_stays():
-    policy, placement = placed(machine(gpu_experts=7), initial="hottest", prefetch=1, w=1)
-    view = shown(policy, placement, 0, [1] * 8, free=1, predicted=(2,))
+    policy, placement = placed(machine(gpu_experts=8), initial="hottest", prefetch=1, w=1)
+    view = shown(policy, placement, 0, [1] * 8, free=2, predicted=(2,), moment="gate")
     apply(placement, [one for one in policy.background(view) if one.layer == 1])
     found = policy.background(shown(policy, placement, 1, [0, 0, 9, 0, 0, 0, 1, 2], free=0))
     assert apply(placement, found) == [("evict", 1, 6)]
@@ -365,17 +370,21 @@ def test_a_prefetched_expert_that_the_cache_takes_stays():
 
 
 def test_an_expert_on_its_way_costs_what_is_left_of_its_copy():
-    policy, placement = placed(machine(gpu_experts=6, layers=2), initial="hottest", prefetch=2, replace=False)
-    view = shown(policy, placement, 0, [1] * 8, free=2, predicted=(0, 1))
+    policy, placement = placed(machine(gpu_experts=8, layers=2), initial="hottest", prefetch=2, replace=False)
+    view = shown(policy, placement, 0, [1] * 8, free=4, predicted=(0, 1), moment="gate")
     policy.background(view)
     # Copies of 100 ns one after the other, of which 50 fit between the layers.
     assert policy.left_ns == {(1, 0): 50, (1, 1): 100}
+    # Beside a layer that is believed to take 120 ns, without copies of its own, 170 fit.
+    policy.spare_ns = 120
+    policy.background(view)
+    assert policy.left_ns == {(1, 0): 0, (1, 1): 30}
 
 
 def test_predictions_are_counted_when_their_layer_comes():
     policy, placement = placed(machine(gpu_experts=9), prefetch=2, replace=False)
     assert policy.prediction() is None
-    policy.background(shown(policy, placement, 0, [1] * 8, free=2, predicted=(0, 3)))
+    policy.background(shown(policy, placement, 0, [1] * 8, free=2, predicted=(0, 3), moment="gate"))
     lies = LayerPlacement(np.full(8, -1, np.int16), np.ones(8, np.int16), np.zeros(8, np.bool_))
     policy.assign(LayerView("decode", 0, 1, np.array([5, 6, 0, 2, 0, 0, 0, 0]), 7, lies, lies.resident))
     found = policy.prediction()
@@ -445,10 +454,10 @@ def test_experts_expected_from_hidden_states_are_prefetched(states):
     policy = Dali(machine(gpu_experts=9), ESTIMATES, DaliParameters(residual=str(file), prefetch=2))
     assert policy.stated_predictor is None
     placement = Placement.striped(3, 8)
-    moved = policy.background(shown(policy, placement, 0, [1] * 8, step=1, free=2))
+    moved = policy.background(shown(policy, placement, 0, [1] * 8, step=1, free=2, moment="gate"))
     loads = policy.residual.loads(1, 0)
     assert {one.expert for one in moved} == set(np.argsort(-loads, kind="stable")[:2].tolist())
-    view = shown(policy, placement, 0, [1] * 8, step=2, free=2)
+    view = shown(policy, placement, 0, [1] * 8, step=2, free=2, moment="gate")
     with pytest.raises(InputError, match=r"hidden has 2 steps, the run has more"):
         policy.background(view)
 

@@ -33,7 +33,8 @@ def test_what_ranks_behind_0_6_of_the_scores_comes_in_a_quarter_of_the_bits():
     answer = policy.assign(layer_view(IDS, scores=SCORES))
     assert answer.gpu == [0, 1, 2, 3]
     assert answer.bits == {0: 4, 2: 4}
-    assert answer.details == {"skipped_in_the_paper": 1}  # 0.95 is above T2
+    # 0.95 is above T2.
+    assert answer.details == {"skipped_in_the_paper": 1, "prefetched_in_too_few_bits": 0}
     assert answer.estimated_ns == 2 * 100 + 2 * 25
 
 
@@ -107,15 +108,43 @@ def test_full_copies_stay_in_place_of_the_least_priority_and_predictions_are_fet
     policy.assign(view)
     # Layer 1 comes next, so that expert 6, never used, has 0.2; those of layer 0 have 0.8 + 0.1.
     assert asked(policy, view, resident, next_layer=1, copied=[1]) == [("evict", 1, 6), ("keep", 0, 1)]
-    assert asked(policy, view, resident, next_layer=1, predicted=[6, 7]) == [
-        ("evict", 0, 0),
-        ("prefetch", 1, 7),
-    ]
+    gate = dict(moment="gate", next_layer=1, predicted=[6, 7], above=[0.0, 0.5])
+    assert asked(policy, view, resident, **gate) == [("evict", 0, 0), ("prefetch", 1, 7)]
+    assert asked(policy, view, resident, **gate, in_use=[0]) == []
     # Neither what is predicted nor what was prefetched makes room.
     resident[0, 0] = False
     resident[1, 7] = True
-    assert asked(policy, view, resident, next_layer=1, predicted=[6, 7], copied=[1]) == []
+    assert asked(policy, view, resident, **gate) == []
     assert asked(policy, view, resident, next_layer=1, copied=[1]) == [("evict", 1, 6), ("keep", 0, 1)]
+
+
+def test_a_prefetch_is_as_precise_as_its_score_asks_for_and_few_bits_serve_one_layer():
+    policy, resident = started(gpu_experts=4, low_bits=2), np.zeros((2, 8), np.bool_)
+    assert policy.moments == ("gate", "end")
+    view = layer_view([[0, 1]])
+    policy.assign(view)
+    shown = dict(next_layer=1, gpu_free=4, moment="gate", predicted=[3, 4, 5], above=[0.0, 0.6, 0.61])
+    answer = policy.background(background_view(view, resident, **shown))
+    assert [(one.kind, one.expert, one.bits) for one in answer] == [
+        ("prefetch", 3, None), ("prefetch", 4, None), ("prefetch", 5, 2),
+    ]  # fmt: skip
+    assert [one.estimated_ns for one in answer] == [100, 100, 12.5]  # a copy of 2 of 16 bits
+    resident[1, 3:6] = True
+    coming = layer_view([[3, 5]], [3, 4, 5], layer=1, scores=[[0.3, 0.7]])
+    used = policy.assign(coming)
+    assert (used.gpu, used.bits) == ([3, 5], {})
+    assert used.details["prefetched_in_too_few_bits"] == 1  # 5 has nothing above it
+    assert asked(policy, coming, resident, moment="gate", in_use=[3, 5]) == []
+    assert asked(policy, coming, resident, gpu_free=1) == [("evict", 1, 5)]
+
+
+def test_the_predictor_says_what_a_wrong_experts_place_asks_for():
+    policy = started(accuracy=0.0)
+    ids, scores = np.array([[4, 6]], np.int16), np.array([[0.3, 0.7]], np.float32)
+    loads = np.bincount(ids.ravel(), minlength=8)
+    predicted = policy.stated_predictor.predict(loads, 0, 1)
+    assert not set(predicted) & {4, 6}
+    assert policy.stated_predictor.above(loads, ids, scores) == pytest.approx((0.7, 0.0))
 
 
 def test_no_copy_stays_in_place_of_an_expert_with_as_much_priority():
@@ -144,7 +173,9 @@ def test_what_was_prefetched_may_go_when_its_layer_is_done():
     policy, resident = started(gpu_experts=1), np.zeros((2, 8), np.bool_)
     first = layer_view([[0, 1]])
     policy.assign(first)
-    assert asked(policy, first, resident, next_layer=1, predicted=[7], gpu_free=1) == [("prefetch", 1, 7)]
+    assert asked(
+        policy, first, resident, next_layer=1, predicted=[7], above=[0.0], gpu_free=1, moment="gate"
+    ) == [("prefetch", 1, 7)]
     resident[1, 7] = True
     assert asked(policy, first, resident, next_layer=1, copied=[1]) == []
     done = layer_view([[3, 4]], layer=1)

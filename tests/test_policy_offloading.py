@@ -57,8 +57,8 @@ CHOSEN = [
     "ktransformers:strategy=random",
     "ktransformers:update_tokens=1",
     "moe-lightning",
-    "moe-lightning:gpu_share=0",
-    "moe-lightning:variant=stream",
+    "moe-lightning:variant=placement",
+    "moe-lightning:variant=placement,gpu_share=0",
     "hybrimoe",
     "hybrimoe:constants=code,rows=all",
     "hybrimoe:prefetch_size=3,cache_share=0.06",
@@ -88,18 +88,18 @@ def machine(layers=4, experts=4, gpu_experts=8, first=0) -> Machine:
     return Machine(model, tuple(range(first, first + layers)), 288, 0, (), gpu_experts, 2)
 
 
-def started(asked: str, of: Machine | None = None, shares=None, batch=10):
+def started(asked: str, of: Machine | None = None, shares=None, batch=10, prompt=0):
     """The policy under way, and its first placement; `shares`: offline tokens by expert and layer."""
     of = machine() if of is None else of
     policy = choose_policy(asked).start(of, ESTIMATES)
     counts = np.tile([4, 3, 2, 1], (len(of.layers), 1)) if shares is None else np.array(shares)
     ids = np.stack([np.repeat(np.arange(len(row), dtype=np.int16), row) for row in counts])
     trace = Routing(of.model.routed_experts, of.layers, ids[None, :, :, None])
-    return policy, policy.place(OfflineView(of, ESTIMATES, trace, batch))
+    return policy, policy.place(OfflineView(of, ESTIMATES, trace, batch, prompt))
 
 
 def gated(loads, resident=(), arriving=(), layer=0, phase="decode", tokens=None) -> LayerView:
-    """A layer whose gate has spoken."""
+    """A layer whose tokens are routed."""
 
     def flags(experts):
         found = np.zeros(len(loads), np.bool_)
@@ -113,7 +113,7 @@ def gated(loads, resident=(), arriving=(), layer=0, phase="decode", tokens=None)
 
 
 def done(policy, placement, layer, ids, free=0, copied=(), scores=None, phase="decode", moving=()):
-    """A layer that is done, as `background` is shown it."""
+    """A layer, as `background` is shown it when it is done."""
     of = policy.machine
     ids = np.array(ids, np.int16)
     flags, under_way = np.zeros(of.model.routed_experts, np.bool_), np.zeros_like(placement.resident)
@@ -243,7 +243,7 @@ def test_a_long_prefill_renews_what_ktransformers_has_on_the_gpu():
 
 
 def test_moe_lightning_places_as_many_of_each_layer_and_searches_the_rest_before_the_run():
-    policy, placement = started("moe-lightning", machine(gpu_experts=4), batch=10)
+    policy, placement = started("moe-lightning:variant=placement", machine(gpu_experts=4), batch=10)
     assert placement.resident.nonzero()[1].tolist() == [0, 0, 0, 0]
     # Of 10 tokens with 2 choices, 8, 6, 4 and 2 are expected. Missing: 1, 2 and 3, on the CPU 90, 70 and 50.
     # None copied: 210; one: 100 over PCIe, 120 on the CPU; two: 200.
@@ -258,7 +258,7 @@ def test_moe_lightning_places_as_many_of_each_layer_and_searches_the_rest_before
 @given(st.lists(st.integers(1, 40), min_size=5, max_size=5), st.integers(1, 60), st.integers(0, 5))
 def test_moe_lightnings_search_is_the_best_prefix(shares, tokens, slots):
     of = machine(layers=1, experts=5, gpu_experts=slots)
-    policy, placement = started("moe-lightning", of, [shares])
+    policy, placement = started("moe-lightning:variant=placement", of, [shares])
     loads = np.array(shares) / sum(shares) * tokens * 2
     there = placement.resident[0]
 
@@ -282,29 +282,32 @@ def test_moe_lightnings_search_is_the_best_prefix(shares, tokens, slots):
 def test_streaming_holds_a_part_of_each_layer_beside_two_buffers_of_the_rest():
     # r of 4 experts in each of 4 layers, and 2 x (4 - r): 8, 10, 12 for r = 0, 1, 2.
     for room, held in ((7, 0), (8, 0), (9, 0), (10, 1), (11, 1), (12, 2), (16, 4)):
-        _, placement = started("moe-lightning:variant=stream", machine(gpu_experts=room))
+        _, placement = started("moe-lightning", machine(gpu_experts=room))
         assert placement.resident.sum(axis=1).tolist() == [held] * 4
 
 
-def test_streaming_brings_all_of_the_next_layer_and_leaves_the_cpu_alone():
-    policy, placement = started("moe-lightning:variant=stream", machine(gpu_experts=10))
+def test_streaming_brings_all_of_the_next_layer_beside_this_one_and_leaves_the_cpu_alone():
+    policy, placement = started("moe-lightning", machine(gpu_experts=10))
+    assert policy.moments == ("gate",)
     moved = answered(policy, done(policy, placement, 0, [[0, 1]], free=6))
     assert moved == [("prefetch", 1, 1), ("prefetch", 1, 2), ("prefetch", 1, 3)]
     placement.resident[1, [1, 2]] = True
     view = done(policy, placement, 1, [[0, 1]], free=3, moving=[(1, 3)])
+    assert answered(policy, view) == [("prefetch", 2, 1), ("prefetch", 2, 2), ("prefetch", 2, 3)]
+    # Two layers on, those of the layer that is done have gone.
+    placement.resident[2, [1, 2, 3]] = True
+    view = done(policy, placement, 2, [[0, 1]], free=0, moving=[(1, 3)])
     assert answered(policy, view) == [
-        ("evict", 1, 1),
-        ("evict", 1, 2),
-        ("prefetch", 2, 1),
-        ("prefetch", 2, 2),
-        ("prefetch", 2, 3),
-    ]
+        ("evict", 1, 1), ("evict", 1, 2), ("prefetch", 3, 1), ("prefetch", 3, 2),
+    ]  # fmt: skip
     found = policy.assign(gated([5, 1, 2, 3], resident=[0, 1], arriving=[3], layer=1))
     assert (list(found.gpu), list(found.cpu)) == ([0, 1, 3, 2], [])
+    # The layer waits for all of its weights, also for those that no token has chosen.
+    assert policy.assign(gated([5, 1, 2, 0], resident=[0, 1], arriving=[2, 3], layer=1)).awaits == [2, 3]
 
 
 def test_what_streaming_has_brought_for_the_layer_that_comes_stays():
-    policy, placement = started("moe-lightning:variant=stream", machine(gpu_experts=10))
+    policy, placement = started("moe-lightning", machine(gpu_experts=10))
     placement.resident[2, 3] = True
     moved = answered(policy, done(policy, placement, 1, [[0, 1]], free=5))
     assert moved == [("prefetch", 2, 1), ("prefetch", 2, 2)]
@@ -410,11 +413,37 @@ def test_copied_experts_stay_in_place_of_the_lowest_scores():
     assert moved[0] == ("evict", 0, 0)
 
 
+def test_a_prefill_preloads_two_layers_ahead_in_place_of_the_layer_that_is_done():
+    # 2 of 4 experts of each layer are cached; the buffer has room for 2 layers' other 2.
+    policy, placement = started("hybrimoe:cache_share=0.5", machine(gpu_experts=12), prompt=7)
+    assert placement.resident.sum(axis=1).tolist() == [2] * 4
+
+    def after(layer, free, moment="end"):
+        view = done(policy, placement, layer, [[0, 1], [2, 3]], free, phase="prefill")
+        return answered(policy, replace(view, moment=moment))
+
+    assert after(0, 4, "gate") == []
+    assert after(0, 4) == [("prefetch", 2, 2), ("prefetch", 2, 3)]
+    assert after(1, 2) == [("prefetch", 3, 2), ("prefetch", 3, 3)]
+    placement.resident[2:] = True
+    assert after(2, 0) == [("evict", 2, 2), ("evict", 2, 3)]
+    # The last layer's go when it is done.
+    assert after(3, 2) == [("evict", 3, 2), ("evict", 3, 3)]
+
+
+def test_a_prefills_buffer_takes_no_more_than_half_of_the_memory():
+    for prompt, held in ((0, [2, 2, 1, 1]), (7, [1, 1, 1, 0])):
+        _, placement = started("hybrimoe", machine(gpu_experts=6), prompt=prompt)
+        assert placement.resident.sum(axis=1).tolist() == held
+
+
 def test_hybrimoe_fetches_the_highest_scores_of_the_next_layer_where_asked():
     for size, expected in ((0, []), (1, []), (2, [("evict", 1, 1), ("prefetch", 1, 3)])):
         policy, placement = started(f"hybrimoe:prefetch_size={size}", machine(gpu_experts=8))
         policy.scores[1] = [0.5, 0.1, 0.2, 0.4]
-        assert answered(policy, done(policy, placement, 0, [[0, 1]])) == expected
+        view = done(policy, placement, 0, [[0, 1]])
+        assert answered(policy, replace(view, moment="gate")) == expected
+        assert answered(policy, view) == []
 
 
 def test_no_layer_ever_holds_more_than_its_slots():
@@ -425,14 +454,16 @@ def test_no_layer_ever_holds_more_than_its_slots():
         ids = np.array([random.permutation(4)[:2] for _ in range(3)])
         copied = [one for one in np.unique(ids).tolist() if not placement.resident[row, one]]
         free = 6 - int(placement.resident.sum())
+        moment = random.choice(["gate", "end"])
         view = done(
             policy,
             Placement(*(np.array(a) for a in (placement.dimm, placement.shards, placement.resident))),
             row,
             ids,
             free,
-            copied,
+            copied if moment == "end" else [],
         )
+        view = replace(view, moment=moment)
         for kind, layer, expert in answered(policy, view):
             placement.resident[layer, expert] = kind != "evict"
         assert (placement.resident.sum(axis=1) <= policy.slots).all(), step

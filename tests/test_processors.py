@@ -549,6 +549,14 @@ def test_operations_of_a_small_model_in_decode_by_hand() -> None:
     }
 
 
+def test_a_prefill_makes_one_token_of_each_sequence() -> None:
+    # 2 prompts of 3 tokens: all six go through the router, the last of each through the head of 50 x 8.
+    prefill = found(SMALL, Step(2, 3, 3))
+    assert prefill["router", "gate_and_top_k"] == (2 * 32 * 6, 64, 6 * 12 * 2, 0, 2)
+    assert prefill["head", "norm"] == (0, 0, 2 * 4 * 8 * 2, 0, 1)
+    assert prefill["head", "lm_head"] == (2 * 400 * 2, 800, 2 * 58 * 2, 0, 1)
+
+
 def test_latent_attention_of_a_small_model_by_hand() -> None:
     # q_a 5 x 8, q_b 12 x 5, kv_a 8 x 8, kv_b (4 x (2 + 2)) x 7, o 8 x 8; a token caches 7 + 1 values.
     model = dataclasses.replace(SMALL, attention=LATENT)

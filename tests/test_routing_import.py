@@ -94,7 +94,8 @@ def test_vllm_response_of_the_server(form, tmp_path):
     path = written(tmp_path / "response.json", json.dumps(response))
     trace = import_routing(path, experts=8, steps=4)
     assert trace.ids.shape == (4, 3, 2, 4)
-    assert np.array_equal(trace.ids[:, :, 1], generated[:4])
+    for number in (0, 1):
+        assert np.array_equal(trace.ids[:, :, number], generated[:4])
     assert trace.prompt_lengths == (2, 2)
     refused(path, "response.json: generated 4 tokens, and others more; say how many steps, up to 4")
     refused(path, "response.json: generated 4 tokens, fewer than 5 steps", steps=5)
@@ -149,6 +150,20 @@ def test_megatron_records_number_layers_from_one_and_newer_ones_from_zero(tmp_pa
     assert old.layers == new.layers == (0, 1)
     assert np.array_equal(old.ids, ids)
     assert old == new
+
+
+def test_megatron_records_without_a_block_that_have_a_layer_0_number_from_zero(tmp_path):
+    ids = chosen(3, 2, 4, 2, experts=8)
+    assert import_routing(written(tmp_path / "t.jsonl", megatron(ids, 0)), experts=8).layers == (0, 1)
+
+
+def test_the_first_steps_are_taken_of_those_behind_the_prefill(tmp_path):
+    prefill, decode = chosen(1, 2, 9, 2, experts=8), chosen(3, 2, 4, 2, experts=8, seed=2)
+    path = written(tmp_path / "e.csv", f"layer_id,expert_ids\n{llama(prefill)}{llama(decode)}")
+    for steps in (1, 2, 3):
+        trace = import_routing(path, experts=8, steps=steps)
+        assert np.array_equal(trace.ids, decode[:steps])
+        assert np.array_equal(trace.prefill_ids, prefill[0])
 
 
 def test_megatron_steps_before_decode_are_prefill_and_predictions_are_left_out(tmp_path):
@@ -294,6 +309,22 @@ def test_sglang_records(tmp_path):
     for row in (0, 1):
         assert np.array_equal(trace.ids[:, row], physical[row + 1][decode[:, row]])
         assert np.array_equal(trace.prefill_ids[row], physical[row + 1][prefill[row]])
+
+
+def test_a_prompt_of_one_token_is_a_prompt(tmp_path):
+    prefill, decode = chosen(2, 1, 3, experts=10), chosen(2, 2, 1, 3, experts=10, seed=2)
+    records = [recorded(prefill, 1, extend_seq_lens=[1]), *(recorded(of_step, 2) for of_step in decode)]
+    np.savez(tmp_path / "v.npz", routed_experts=decode[:, :, 0], prompt_routed_experts=prefill.swapaxes(0, 1))
+    for path in (save(tmp_path / "recorder.pt", dict(records=records)), tmp_path / "v.npz"):
+        trace = import_routing(path, experts=10)
+        assert trace.prompt_lengths == (1,)
+        assert np.array_equal(trace.prefill_ids, prefill)
+        assert np.array_equal(trace.ids, decode)
+    records.append(
+        recorded(chosen(2, 4, 3, experts=10), 1, extend_seq_lens=[4])
+    )  # another prompt, at the end
+    trace = import_routing(save(tmp_path / "longer.pt", dict(records=records)), experts=10)
+    assert (trace.ids.shape, trace.prompt_lengths) == (decode.shape, (1, 4))
 
 
 @pytest.mark.parametrize(

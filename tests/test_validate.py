@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ndpsim.claims import evaluate as evaluation
@@ -14,6 +15,7 @@ from ndpsim.claims import runs as claim_runs
 from ndpsim.claims.claim import Assumption, Claim, Paper, Run
 from ndpsim.claims.evaluate import chosen_claims, evaluate, sensitivity
 from ndpsim.claims.files import read_papers, read_tolerances
+from ndpsim.claims.quantities import QUANTITIES, reuse_of
 from ndpsim.claims.report import write_report
 from ndpsim.claims.runs import filled, takes
 from ndpsim.claims.verdict import interval_of, judged
@@ -47,7 +49,7 @@ def published(claim: Claim, **changes) -> Claim:
 
 
 def on_other_hardware(claim: Claim, key: str, value: object) -> Claim:
-    return evaluation._changed(claim, Assumption(key=key, values=[value], reason="another"), value)
+    return evaluation.changed(claim, Assumption(key=key, values=[value], reason="another"), value)
 
 
 def claim_of(name: str) -> tuple[Paper, Claim]:
@@ -76,7 +78,7 @@ def test_an_exact_claim_is_equal_or_off_for_the_reason_that_it_gives(paper, clai
 
 def changed_metrics(claim: Claim, factor: float):
     """The verdicts of an exact claim with each metric that it reads another one, one at a time."""
-    paper, runs = claim_of(claim.name)[0], evaluation._runs_of(claim)
+    paper, runs = claim_of(claim.name)[0], evaluation.runs_of(claim)
     found = claim_runs.measured((run for of in runs for run in of.values()), 1)
     for name, metric in re.findall(r"\b([a-z]\w*)\.([\w.]+)", claim.ours):
         other = {run: dict(found[run]) for of in runs for run in of.values()}
@@ -404,6 +406,25 @@ def test_quantities_by_hand():
         "routing", "run.decode.shares.hot.value", model="mixtral-8x7b", routing="skewed", batch=8, steps=2
     )
     assert 0 < share < 1
+
+
+def test_how_long_experts_stay_by_hand():
+    # One sequence, one layer, one expert a token. Steps 3 to 7 are looked at: 3 has the expert of the three steps
+    # before, 5 that of the one before, 6 that of the two before; 4 and 7 change.
+    ids = np.array([0, 0, 0, 0, 1, 1, 1, 2], np.int16).reshape(8, 1, 1, 1)
+    assert reuse_of(ids) == {"two_before": 1 / 3, "three_before": 1 / 3}
+    assert reuse_of(ids[4:]) == {"two_before": None, "three_before": None}
+
+
+@pytest.mark.parametrize(
+    ("policy", "gpu_experts", "share"), [("llama-cpp", 8, 1.0), ("llama-cpp", 0, None), ("on-demand", 0, 0.0)]
+)
+def test_experts_that_the_gpu_computes_are_there_or_copied(policy, gpu_experts, share):
+    given = {"hw": "dali-7532-3090", "gpu.memory_gb": 128, "model": "mixtral-8x7b", "policy": policy}
+    given |= {"layers": [3], "gpu-experts": gpu_experts, "batch": 2, "steps": 17}
+    found = QUANTITIES["residency"].measure(given)
+    rates = {found[f"{group}.{name}"] for group in ("first", "last") for name in ("mean", "best")}
+    assert (rates, found["experts"]) == ({share}, gpu_experts)
 
 
 # The command

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ndpsim import run_moe
+from ndpsim.config import load_hardware
 from ndpsim.errors import InputError
-from ndpsim.orchestrator.record import LayerRecord, RunRecord
 from ndpsim.results import PolicyRun
 
 MODELS = ("deepseek-moe-16b", "qwen3-30b-a3b", "phi-3.5-moe", "mixtral-8x7b")
@@ -35,19 +35,18 @@ PUBLISHED_DECODE = {"TP": 1.99, "TP+LB": 2.19, "TP+PRE": 2.23, "all": 2.41}
 PUBLISHED_PREFILL = {"TP": 1.26, "TP+LB": 1.46}
 #: Section IV-C: the largest speed-up over each.
 PUBLISHED_END_TO_END = {"on-demand": 5.49, "fiddler on the CPU": 4.05, "MoNDE": 2.56}
-#: What restores the order of balance: a channel of the host for each DIMM, so that copies are as fast as
-#: PCIe, and no time for launches.
-IDEAL_SETS = ("host.channels={dimms}", "gpu.expert_overhead_us=0")
-FREE = {f"{name}, free": f"{asked},contention=false" for name, asked in ABLATION.items()}
+#: What the host reads instead of memory of its own: the NDP-DIMMs, over two channels or three.
+READS_DIMMS = {
+    "two channels": ("host.memory=null",),
+    "three channels": ("host.memory=null", "host.channels=3"),
+}
 POLICIES = {
     "MoNDE": MONDE,
     "MoNDE, alpha 1": f"{MONDE},alpha=1",
     "MoNDE, alpha 0": f"{MONDE},alpha=0",
     "MoNDE, hot": MONDE.removesuffix(",residents=none"),
-    "MoNDE, free": f"{MONDE},contention=false",
     **ABLATION,
-    **FREE,
-    "TP+LB, TopK": "edge:prefetch=false,prefill_experts=topk",
+    "TP+LB, activated": "edge:prefetch=false,prefill_experts=activated",
     "edge": "edge",
     "on-demand": "on-demand",
     "fiddler on the CPU": "fiddler:experts=cpu,residents=none",
@@ -57,9 +56,9 @@ POLICIES = {
 
 @dataclass(frozen=True)
 class Case:
-    """A model on so many DIMMs: its runs by the names of `POLICIES`.
+    """A model on so many DIMMs.
 
-    `at_pcie_rate_ns`: of MoNDE with alpha 1, its decode layers if PCIe alone bounded copies.
+    `runs`: by the names of `POLICIES`; with the changes of `READS_DIMMS`, "TP, two channels".
     """
 
     model: str
@@ -67,7 +66,6 @@ class Case:
     steps: int
     routing: str
     runs: dict[str, PolicyRun]
-    at_pcie_rate_ns: float
 
     def decode(self, name: str, over: str = "MoNDE") -> float:
         """The speed-up of the experts in decode."""
@@ -87,53 +85,32 @@ class Case:
 
 def sets_of(dimms: int) -> list[str]:
     """So many DIMMs of 32 GB."""
-    return [f"dimm.count={dimms}", f"host.memory_tb={dimms * 32 / 1024:g}"]
+    return [f"dimm.count={dimms}"]
 
 
 def command(policies: Iterable[str], steps: int) -> str:
     """What makes a row of a table."""
     asked = " ".join(f"--policy {POLICIES[name]}" for name in policies)
-    sets = " ".join(f"--set {one}" for one in ("dimm.count=N", "host.memory_tb=N/32"))
-    return f"`ndpsim moe --hw edge {sets} --model M --batch 1 --prompt {PROMPT} --steps {steps} {asked}`"
+    of_all = f"--hw edge --set dimm.count=N --model M --batch 1 --prompt {PROMPT} --steps {steps}"
+    return f"`ndpsim moe {of_all} {asked}`"
 
 
 def case_of(model: str, dimms: int, steps: int) -> Case | None:
     """All policies on one trace; None: the model is not supported."""
-    given: dict[str, Any] = {"batch": 1, "steps": steps, "prompt": PROMPT, "sets": sets_of(dimms)}
-    at_pcie_rate_ns = 0.0
-
-    def observe(_: RunRecord, layer: LayerRecord) -> None:
-        nonlocal at_pcie_rate_ns
-        if layer.phase == "decode":
-            at_pcie_rate_ns += time_at_pcie_rate(layer)
-
+    given: dict[str, Any] = {"batch": 1, "steps": steps, "prompt": PROMPT}
     try:
-        result = run_moe("edge", model, tuple(POLICIES.values()), **given)
+        result = run_moe("edge", model, tuple(POLICIES.values()), sets=sets_of(dimms), **given)
     except InputError as error:
         if "is not supported" not in str(error):
             raise
         return None
-    run_moe("edge", model, (POLICIES["MoNDE, alpha 1"],), observer=observe, **given)
     runs = dict(zip(POLICIES, result.runs, strict=True))
-    free = ("MoNDE, free", *FREE)
-    given["sets"] = [*sets_of(dimms), *(one.format(dimms=dimms) for one in IDEAL_SETS)]
-    ideal = run_moe("edge", model, [POLICIES[name] for name in free], **given)
-    runs |= {name.replace("free", "ideal"): run for name, run in zip(free, ideal.runs, strict=True)}
-    routing = str(result.config["routing"]["generated"])
-    return Case(model, dimms, steps, routing, runs, at_pcie_rate_ns)
-
-
-def time_at_pcie_rate(layer: LayerRecord) -> float:
-    """What a layer would take if PCIe alone bounded copies: they and the last expert, or the slowest unit."""
-    copies = sum(job.bytes / job.read_limit_gbps for job in layer.jobs if job.kind == "copy")
-    ends: dict[str, float] = {}
-    last = 0.0
-    for job in layer.jobs:
-        if job.kind == "expert" and job.resource == "gpu":
-            last = job.alone_ns
-        elif job.kind == "expert":
-            ends[job.resource] = ends.get(job.resource, 0.0) + job.alone_ns
-    return max(copies + last, *ends.values(), 0.0)
+    for name, sets in READS_DIMMS.items():
+        of_these = ("MoNDE", *ABLATION)
+        asked = [POLICIES[one] for one in of_these]
+        other = run_moe("edge", model, asked, sets=[*sets_of(dimms), *sets], **given)
+        runs |= {f"{one}, {name}": run for one, run in zip(of_these, other.runs, strict=True)}
+    return Case(model, dimms, steps, str(result.config["routing"]["generated"]), runs)
 
 
 # Tables
@@ -197,6 +174,21 @@ def decode_table(cases: Cases, suffix: str, over: str) -> None:
     say(f"The paper's order, case by case: {'; '.join(words)}.")
 
 
+def most_of_balance() -> str:
+    """What balance can gain at most, as arithmetic on bandwidths."""
+    hardware = load_hardware("edge")
+    assert hardware.system.pcie is not None
+    gains = [100 * hardware.system.pcie.gbps / (dimms * hardware.dimm_peak_gbps) for dimms in DIMMS]
+    return (
+        "What TP+LB can gain over TP at most is arithmetic: the units read N x the bandwidth inside a DIMM, "
+        "and beside them PCIe brings the GPU weights, so that both together are 1 + PCIe / (N x the "
+        "bandwidth inside a DIMM) times as fast as the units alone: "
+        + ", ".join(f"{gain:.0f}% with {dimms}" for gain, dimms in zip(gains, DIMMS, strict=True))
+        + " DIMMs more. Where the host reads the NDP-DIMMs, a byte that is copied is one that the units "
+        "cannot read meanwhile: while their own memory bounds them, balance has next to nothing to gain."
+    )
+
+
 def decode(cases: Cases, steps: int) -> None:
     """Figure 11, and what Section IV-D says of two DIMMs."""
     print("## Decode: what each part brings (Figure 11)\n")
@@ -207,26 +199,19 @@ def decode(cases: Cases, steps: int) -> None:
         "IV-D."
     )
     decode_table(cases, "", "MoNDE")
-    print("### Without contention\n")
-    say(
-        "Assumption: `contention=false`, for MoNDE, too: as the equations have it, NDP units and host reads "
-        "do not slow each other down. What balance still loses with six DIMMs is not contention: E_g' counts "
-        "an N-th of what the GPU computes after the last copy, and it takes all of it, with the time that a "
-        "kernel takes to start."
-    )
-    decode_table(cases, ", free", "MoNDE, free")
-    print("### What restores the order\n")
-    sets = " ".join(f"--set {one.format(dimms='N')}" for one in IDEAL_SETS)
-    say(
-        f"As before with `{sets}`. Assumption: no contention; a channel of the host for each DIMM, over "
-        "which copies are as fast as PCIe; and an expert on the GPU takes no time for launches. Then balance "
-        "gains beside tensor parallelism, as in the paper."
-    )
-    decode_table(cases, ", ideal", "MoNDE, ideal")
+    say(most_of_balance())
+    for name, sets in READS_DIMMS.items():
+        print(f"### The host reads the NDP-DIMMs, over {name}\n")
+        say(
+            f"As before with `{' '.join(f'--set {one}' for one in sets)}`: copies to the GPU come over "
+            f"channels of DDR4-3200, {25.6 * int(name == 'three channels') + 51.2:g} GB/s, and the units of "
+            "the DIMMs that are read wait for them."
+        )
+        decode_table(cases, f", {name}", f"MoNDE, {name}")
     print("### Over MoNDE with alpha 1\n")
     say(
-        "Assumption: nothing corrects its rule for the one channel of the host over which an expert on one "
-        "DIMM comes, 25.6 GB/s where the rule takes the 63.0 of PCIe."
+        "Assumption: nothing corrects its rule, by which the GPU loads as many experts as the bandwidths of "
+        "PCIe and of all NDP units say, though the experts of a token keep few of the units busy."
     )
     decode_table(cases, "", "MoNDE, alpha 1")
     print("## Tensor parallelism with two DIMMs (Section IV-D)\n")
@@ -234,20 +219,15 @@ def decode(cases: Cases, steps: int) -> None:
     print(f"{command((*names, 'TP'), steps)}\n")
     say(
         "The paper: slightly below MoNDE, that is below 1, for DeepSeek-MoE and Qwen3. It is, and far, with "
-        "the assumption that MoNDE's GPU holds as many hot experts as fit, by an offline trace. The last "
-        "column is worked out from the jobs of the run with alpha 1 under the assumption that a copy takes "
-        "as long as PCIe takes, whatever the host's channels carry, and that nothing but copies, the last of "
-        "their experts on the GPU and the slowest NDP unit takes time."
+        "the assumption that MoNDE's GPU holds as many hot experts as fit, by an offline trace."
     )
     print(
-        "| model | TP over MoNDE | over alpha 0 (all on NDP) | over alpha 1 | over MoNDE with hot experts | "
-        "over alpha 1 at PCIe's rate |"
+        "| model | TP over MoNDE | over alpha 0 (all on NDP) | over alpha 1 | over MoNDE with hot experts |"
     )
-    print("|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|")
     for case in supported(cases):
         if case.dimms == min(DIMMS):
             overs = [case.decode("TP", over) for over in names]
-            overs.append(case.at_pcie_rate_ns / case.runs["TP"].decode_moe_ns)
             print(f"| {case.model} | {' | '.join(map(cell, overs))} |")
     print()
 
@@ -255,10 +235,10 @@ def decode(cases: Cases, steps: int) -> None:
 def prefill(cases: Cases, steps: int) -> None:
     """Figures 8 and 10."""
     print("## Prefill (Figure 10)\n")
-    print(f"{command(('MoNDE', 'MoNDE, alpha 0', 'TP', 'TP+LB', 'TP+LB, TopK', 'TP+LB, free'), steps)}\n")
+    print(f"{command(('MoNDE', 'MoNDE, alpha 0', 'TP', 'TP+LB', 'TP+LB, activated'), steps)}\n")
     say(
-        "The experts' time in the prefill, over MoNDE, whose alpha is 1 there. Assumption of TP+LB: equation "
-        "2 shares out all activated experts; of TopK: as printed. The columns over alpha 0 assume a MoNDE "
+        "The experts' time in the prefill, over MoNDE, whose alpha is 1 there. TP+LB shares out TopK experts "
+        "by equation 2, as printed; activated: all activated ones. The columns over alpha 0 assume a MoNDE "
         "that has its prefill on the NDP units alone: with it TP wins, as in the paper. MoNDE's rule takes "
         "an expert on NDP for what one token takes, and still moves enough of them to the GPU to win over TP "
         "alone with few DIMMs."
@@ -266,10 +246,9 @@ def prefill(cases: Cases, steps: int) -> None:
     columns: Columns = {
         "TP": lambda case: case.prefill("TP"),
         "TP+LB": lambda case: case.prefill("TP+LB"),
-        "TP+LB, TopK": lambda case: case.prefill("TP+LB, TopK"),
-        "TP+LB without contention": lambda case: case.prefill("TP+LB, free", "MoNDE, free"),
+        "TP+LB, activated": lambda case: case.prefill("TP+LB, activated"),
         "TP over alpha 0": lambda case: case.prefill("TP", "MoNDE, alpha 0"),
-        "TP+LB, TopK over alpha 0": lambda case: case.prefill("TP+LB, TopK", "MoNDE, alpha 0"),
+        "TP+LB over alpha 0": lambda case: case.prefill("TP+LB", "MoNDE, alpha 0"),
     }
     published = {name: 1.46 if "LB" in name else 1.26 for name in columns}
     table(cases, columns, published, mean)
@@ -285,7 +264,7 @@ def prefill(cases: Cases, steps: int) -> None:
 def end_to_end(cases: Cases, steps: int) -> None:
     """Figure 9."""
     print("## End to end (Figure 9)\n")
-    names = ("on-demand", "fiddler on the CPU", "fiddler", "MoNDE", "all", "all, free", "edge")
+    names = ("on-demand", "fiddler on the CPU", "fiddler", "MoNDE", "all", "edge")
     print(f"{command(names, steps)}\n")
     say(
         f"The whole time, of {OUT} tokens out by the mean of the decode steps, of all parts with TopK "
@@ -298,7 +277,6 @@ def end_to_end(cases: Cases, steps: int) -> None:
         "fiddler on the CPU": lambda case: case.total("all", "fiddler on the CPU"),
         "fiddler": lambda case: case.total("all", "fiddler"),
         "MoNDE": lambda case: case.total("all", "MoNDE"),
-        "MoNDE, both without contention": lambda case: case.total("all, free", "MoNDE, free"),
         "edge over fiddler": lambda case: case.total("edge", "fiddler"),
         "edge over MoNDE": lambda case: case.total("edge", "MoNDE"),
     }
@@ -316,9 +294,9 @@ def main(steps: int) -> None:
     say(
         f"Made by `python validation/edge.py {steps}`: one sequence, {PROMPT} tokens in, {steps} decode "
         f"steps of the paper's {OUT}, seed 1, all layers. Nothing here was fitted to the paper's figures. "
-        f"Routing: {traces}. DIMMs of 32 GB on the two channels of DDR4-3200 that `hwconfigs/edge.yaml` "
-        "simulates, 51.2 GB/s, where the paper publishes 89.6 GB/s. N.S.: the experts do not fit the DIMMs, "
-        "in the cases in which the paper's figures say so."
+        f"Routing: {traces}. CPU and GPU read experts from the host's own DDR5-5600, 89.6 GB/s at its peak; "
+        "NDP units read NDP-DIMMs of 32 GB. N.S.: the experts do not fit the DIMMs, in the cases in which "
+        "the paper's figures say so."
     )
     say("MoNDE is `monde:variant=bandwidth,placement=cyclic,residents=none`, alpha by its past.")
     decode(cases, steps)

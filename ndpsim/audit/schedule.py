@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from ndpsim.arguments import path_of, whole_number
+from ndpsim.audit.schedule_figures import Figures, estimate_faults
 from ndpsim.audit.schedule_layer import layer_findings
 from ndpsim.audit.schedule_moves import Places
-from ndpsim.audit.schedule_rules import Fault, Machine, close, microseconds, unknown_keys
+from ndpsim.audit.schedule_rules import Fault, Machine, unknown_keys
 from ndpsim.errors import InputError
 from ndpsim.files import open_plain_or_gzip, reading
 from ndpsim.reported import html_table, text_table
@@ -127,7 +128,9 @@ def check_schedule(path: str | PathLike[str], limit: int = 20) -> ScheduleReport
     does two things at once, and nothing is faster than alone; layers follow each other and hold their jobs;
     no transfer is faster than its link; experts lie where they began and where migrations took them, from
     their end on; what has a capacity keeps to it; the critical path goes from the layer's beginning to its
-    end, most of it on the bottleneck; no layer is faster than its bound; nothing is said that no log has.
+    end, most of it on the bottleneck; no layer is faster than its bound, which is that of its loads; windows
+    fill the time between layers; estimates are no less than links and DIMMs allow; nothing is said that no
+    log has.
 
     Args:
         path: a log, plain or gzip.
@@ -235,7 +238,8 @@ class _Run:
         self.machine, self.places = machine, places
         self._phase = "prefill" if machine.prompt_tokens else "decode"
         self._step = self._row = 0
-        self._end_ns = 0.0
+        self._begun = False
+        self._figures = Figures()
 
     def faults(self, line: dict[str, Any]) -> Iterator[Fault]:
         yield from unknown_keys(line, _LAYER_KEYS, "the layer")
@@ -243,12 +247,14 @@ class _Run:
             yield from unknown_keys(job, _JOB_KEYS, "a job")
         for migration in line["migrations"]:
             yield from unknown_keys(migration, _MIGRATION_KEYS, "a migration")
+        first = self._row == 0 and self._begun
+        self._begun = True
         yield from self._order_faults(line)
-        yield from self._time_faults(line)
+        yield from self._figures.faults(line, first)
+        yield from estimate_faults(self.machine, line)
         yield from self.places.before(line)
-        yield from layer_findings(self.machine, line, self.places.arrivals(line))
+        yield from layer_findings(self.machine, line, self.places.arrivals(line), self.places.replicas(line))
         yield from self.places.after(line)
-        self._end_ns = line["end_ns"]
 
     def _order_faults(self, line: dict[str, Any]) -> Iterator[Fault]:
         found = line["phase"], line["step"], line["layer"]
@@ -269,19 +275,6 @@ class _Run:
             self._row = 0
             self._step = self._step + 1 if self._phase == "decode" else 0
             self._phase = "decode"
-
-    def _time_faults(self, line: dict[str, Any]) -> Iterator[Fault]:
-        start, end, window = line["start_ns"], line["end_ns"], line["window_ns"]
-        if end < start or window < 0:
-            yield "time", f"it goes from {microseconds(start)} to {microseconds(end)}, after {window} ns"
-        if start - window < self._end_ns and not close(start - window, self._end_ns):
-            yield (
-                "time",
-                f"its window begins at {microseconds(start - window)}, before the layer before it has ended "
-                f"at {microseconds(self._end_ns)}",
-            )
-        if line["bound_ns"] > end - start and not close(line["bound_ns"], end - start):
-            yield "bound", f"it takes {microseconds(end - start)}, less than its bound {line['bound_ns']} ns"
 
     def end_faults(self) -> Iterator[Fault]:
         """What is missing when the run has ended."""

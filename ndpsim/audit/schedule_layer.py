@@ -20,11 +20,12 @@ Job = Mapping[str, Any]
 
 
 def layer_findings(
-    machine: Machine, line: Mapping[str, Any], arrivals: Mapping[int, float]
+    machine: Machine, line: Mapping[str, Any], arrivals: Mapping[int, float], replicas: Mapping[int, int]
 ) -> Iterator[Fault]:
     """All that is wrong with a layer's pairs and jobs.
 
-    `arrivals`: when experts came into the GPU's memory that were not there when the gate had spoken.
+    `arrivals`: when experts came into the GPU's memory that were not there when the layer was routed.
+    `replicas`: bytes of what the GPU's memory has, or gets, in few bits, by expert.
     """
     jobs = line["jobs"]
     yield from _load_faults(machine, line)
@@ -39,7 +40,7 @@ def layer_findings(
     yield from _copy_faults(machine, line, jobs, arrivals)
     yield from _host_faults(jobs)
     yield from _vector_faults(machine, line, jobs)
-    yield from _byte_faults(machine, line, jobs)
+    yield from _byte_faults(machine, line, jobs, replicas)
     yield from _rate_faults(machine, line, jobs)
     yield from _path_faults(line, jobs, arrivals)
 
@@ -281,17 +282,15 @@ def _host_faults(jobs: Sequence[Job]) -> Iterator[Fault]:
 def _vector_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fault]:
     """Activations and results are those of all tokens with an expert beside the GPU, each once.
 
-    How many these are the log does not say: no fewer than the busiest of these experts has, no more than all
-    of them together, nor than there are.
+    How many these are the log does not say: no fewer than the busiest of these experts has, nor than there
+    would be if each chose k of them; no more than all of them together, nor than there are.
     """
     loads = line["loads"]
-    beside = [
-        loads[expert]
-        for engine, parts in line["assign"].items()
-        for expert, _ in parts
-        if engine != "gpu" and 0 <= expert < len(loads)
-    ]
-    least, most = max(beside, default=0), min(sum(beside), line["tokens"])
+    experts = {expert for engine, parts in line["assign"].items() if engine != "gpu" for expert, _ in parts}
+    beside = [loads[expert] for expert in experts if 0 <= expert < len(loads)]
+    together = sum(beside)
+    least = max(max(beside, default=0), -(-together // machine.experts_per_token))
+    most = min(together, line["tokens"])
     sizes = {job["kind"]: job["bytes"] for job in jobs if job["kind"] in ("activations", "results")}
     for kind, size in sizes.items():
         tokens, rest = divmod(size, machine.token_bytes)
@@ -302,7 +301,9 @@ def _vector_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job
         yield "bytes", f"activations have {sizes['activations']} bytes, and results {sizes['results']}"
 
 
-def _byte_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fault]:
+def _byte_faults(
+    machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job], replicas: Mapping[int, int]
+) -> Iterator[Fault]:
     """Copies and processors read an expert's bytes, or a replica's, by its share; an NDP unit no fewer."""
     for job in jobs:
         expert = str(job["expert"])
@@ -310,6 +311,8 @@ def _byte_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job])
         if job["resource"] == "gpu" and line["placement"].get(expert, {}).get("gpu", False):
             bits = machine.bits
         size = machine.bytes_of(bits)
+        if job["resource"] == "gpu":
+            size = replicas.get(job["expert"], size)
         if size is None:
             yield "bytes", f"{_name(job)} reads {bits} bits of a weight, of which there is no replica"
             continue
@@ -375,10 +378,12 @@ def _path_faults(
 ) -> Iterator[Fault]:
     """It goes from the beginning of the layer to its end without a gap.
 
-    Each job begins when the one before it ends, or when its expert arrives in the GPU's memory.
+    Each job begins when the one before it ends, or when its expert arrives in the GPU's memory, and the layer
+    ends with the last job, or with an arrival.
     """
-    path = line["critical_path"]
-    if any(not 0 <= place < len(jobs) for place in path) or not path:
+    path, end = line["critical_path"], line["end_ns"]
+    awaited = any(close(arrival, end) for arrival in arrivals.values())
+    if any(not 0 <= place < len(jobs) for place in path) or not (path or awaited):
         yield "critical path", f"it has {len(path)} jobs, and some that the layer does not have"
         return
     at = line["start_ns"]
@@ -392,10 +397,12 @@ def _path_faults(
             began = microseconds(job["start_ns"])
             yield "critical path", f"{_name(job)} begins at {began}, and not at {microseconds(at)}"
         at = job["end_ns"]
+    if awaited:
+        times["pcie-down"] += max(0.0, end - at)
     named = times.get(line["bottleneck"], 0.0)
     if not close(named, max(times.values())):
         longest = max(times, key=times.__getitem__)
         words = f"{line['bottleneck']} has {microseconds(named)} of the critical path"
         yield "bottleneck", f"{words}, and {longest} {microseconds(times[longest])}"
-    if not close(at, line["end_ns"]):
+    if not close(at, end) and not awaited:
         yield "critical path", f"it ends at {microseconds(at)}, the layer at {microseconds(line['end_ns'])}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -27,6 +28,7 @@ class Places:
         self._gpu_experts = first["gpu_experts"]
         self._lies: dict[tuple[int, int], str] = {}
         self._resident: set[tuple[int, int]] = set()
+        self._replica: dict[tuple[int, int], int] = {}  # bytes of copies in the GPU's memory in few bits
         placement = first["placement"]
         rows = zip(placement["dimm"], placement["shards"], placement["resident"], strict=True)
         for layer, (dimms, shards, resident) in zip(self._machine.layers, rows, strict=True):
@@ -58,13 +60,16 @@ class Places:
     # ---- a line ----
 
     def before(self, line: Mapping[str, Any]) -> Iterator[Fault]:
-        """Checks a line's migrations, moves what had arrived when the gate had spoken, and compares."""
+        """Checks a line's migrations, moves what had arrived when the layer was routed, and compares."""
         for migration in line["migrations"]:
             yield from self._faults_of(migration, line)
         in_order = sorted(line["migrations"], key=lambda one: one["end_ns"])
-        self._later = [one for one in in_order if is_later(one["end_ns"], line["start_ns"])]
-        for migration in in_order[: len(in_order) - len(self._later)]:
-            yield from self._moved(migration)
+        self._later = []
+        for migration in in_order:
+            if is_later(migration["end_ns"], line["start_ns"]) or self._is_beside(migration, line):
+                self._later.append(migration)
+            else:
+                yield from self._moved(migration)
         layer = line["layer"]
         for name, shown in line["placement"].items():
             where = layer, int(name)
@@ -77,6 +82,12 @@ class Places:
             if load and str(expert) not in line["placement"]:
                 yield "placement", f"expert {expert} has {load} tokens and no place"
 
+    def _is_beside(self, migration: Migration, line: Mapping[str, Any]) -> bool:
+        """Whether it was done at once when this layer was routed, and not when another ended."""
+        began, ended = line["start_ns"], self._layers[-1][1] if self._layers else -1.0
+        decided = migration["decided_ns"]
+        return migration["kind"] in _AT_ONCE and close(decided, began) and not close(decided, ended)
+
     def arrivals(self, line: Mapping[str, Any]) -> dict[int, float]:
         """When experts of this layer come into the GPU's memory while it is under way."""
         return {
@@ -84,6 +95,19 @@ class Places:
             for one in self._later
             if one["kind"] in _TO_GPU and one["layer"] == line["layer"]
         }
+
+    def replicas(self, line: Mapping[str, Any]) -> dict[int, int]:
+        """Bytes of this layer's experts whose copy in the GPU's memory is one in few bits."""
+        there = {expert: size for (layer, expert), size in self._replica.items() if layer == line["layer"]}
+        coming = {
+            one["expert"]: one["bytes"]
+            for one in self._later
+            if one["kind"] in _TO_GPU and one["layer"] == line["layer"] and self._is_replica(one)
+        }
+        return there | coming
+
+    def _is_replica(self, migration: Migration) -> bool:
+        return bool(migration["bytes"] != self._machine.expert_bytes)
 
     def after(self, line: Mapping[str, Any]) -> Iterator[Fault]:
         """Moves what arrived while the layer was under way."""
@@ -115,18 +139,25 @@ class Places:
         where = migration["layer"], migration["expert"]
         kind = migration["kind"]
         begins = "gpu" if kind == "evict" else self._lies.get(where)
-        if migration["from"] != begins or (kind == "evict" and where not in self._resident):
+        if migration["from"] != begins:
             yield "migration", f"{_name(migration)} from {migration['from']}, and the expert lies {begins}"
+        if kind == "evict" and where not in self._resident:
+            yield "migration", f"{_name(migration)}: the expert is not in the GPU's memory"
         if kind == "keep" and where not in self._copied:
             yield "migration", f"{_name(migration)}: the layer before has not copied the expert in full"
         if kind in (*_TO_GPU, "keep"):
             if where in self._resident:
                 yield "migration", f"{_name(migration)}: the expert is in the GPU's memory already"
             self._resident.add(where)
+            if kind != "keep" and self._is_replica(migration):
+                self._replica[where] = migration["bytes"]
             if len(self._resident) > self._gpu_experts:
                 problem = f"{_name(migration)} makes {len(self._resident)} experts resident"
                 yield "GPU memory", f"{problem}, and {self._gpu_experts} fit"
         elif kind == "evict":
+            due = self._replica.pop(where, self._machine.expert_bytes)
+            if migration["bytes"] != due:
+                yield "bytes", f"{_name(migration)} gives up {migration['bytes']} bytes, and not {due}"
             self._resident.discard(where)
         elif kind in _KINDS and where in self._lies:
             self._occupy(self._lies[where], -1)
@@ -146,6 +177,13 @@ class Places:
             return
         yield from self._route_faults(migration)
         decided, start, end = (migration[key] for key in ("decided_ns", "start_ns", "end_ns"))
+        layers = itertools.chain([(line["start_ns"],)], reversed(self._layers))
+        if not any(close(decided, moment) for moments in layers for moment in moments):
+            at = microseconds(decided)
+            yield "migration", f"{name} is decided at {at}, when no layer is routed and none ends"
+        of_layer = migration["layer"] == line["layer"] and self._is_beside(migration, line)
+        if of_layer and any(migration["expert"] == expert for expert, _ in line["assign"]["gpu"]):
+            yield "migration", f"{name} while the GPU computes the expert"
         if is_later(decided, start) or is_later(start, end):
             times = ", ".join(microseconds(time) for time in (decided, start, end))
             yield "migration", f"{name} is decided, begins and ends at {times}"
@@ -172,7 +210,8 @@ class Places:
         if not legal[kind]:
             yield "migration", f"{name} goes from {source} to {target}"
         due = 0 if kind == "keep" else self._machine.expert_bytes
-        if size != due:
+        copies_replica = kind in _TO_GPU and size in self._machine.replicas.values()
+        if size != due and kind != "evict" and not copies_replica:
             yield "bytes", f"{name} moves {size} bytes, and not {due}"
         took = migration["end_ns"] - migration["start_ns"]
         for what, sent, gbps in self._links(kind, source, target, size):

@@ -64,12 +64,15 @@ class Run(_Part):
     Attributes:
         command: gemv, moe, relayout or dram, as ``ndpsim sweep`` runs it; hardware or model: what
             ``ndpsim show`` says, as metrics; processor: one expert on a GPU or CPU; routing: what
-            ``ndpsim routing describe`` says of a generated one.
+            ``ndpsim routing describe`` says of a generated one, and how long experts stay; residency: which
+            experts the GPU's memory has in a moe run.
         given: options by key (without dashes) and keys of the hardware (with dots); ``{KEY}`` stands for the
             value of a key of `over`.
     """
 
-    command: Literal["gemv", "moe", "relayout", "dram", "hardware", "model", "processor", "routing"]
+    command: Literal[
+        "gemv", "moe", "relayout", "dram", "hardware", "model", "processor", "routing", "residency"
+    ]
     given: dict[str, Any] = {}
 
 
@@ -78,7 +81,8 @@ class Assumption(_Part):
 
     Attributes:
         key: a key of the runs' `given`.
-        values: what it may plausibly be.
+        values: what it may plausibly be; also a mapping by model, ``{mixtral-8x7b: skewed}``, which leaves
+            runs of other models as they are.
         runs: the runs that it is changed in; none: all.
         reason: why these, with source where there is one.
     """
@@ -87,6 +91,24 @@ class Assumption(_Part):
     values: list[Any] = Field(min_length=1)
     runs: list[str] = []
     reason: Words
+
+
+class FalsifiedBy(_Part):
+    """What would make a trend false, and figures with which it is.
+
+    Figures are by the name of a metric as `Claim.ours` has it (``fast.time_ns``), or by a pattern of several
+    (``fast*.time_ns``), of which the last that fits counts; a metric without one is 1.
+
+    Attributes:
+        says: what would be the case then, in words.
+        so: figures with which the trend is so.
+        not_so: changes of these with which it is not, each alone; every comparison of the trend is the only
+            one that fails in one of them.
+    """
+
+    says: Words
+    so: dict[str, float] = {}
+    not_so: list[dict[str, float]] = Field(min_length=1)
 
 
 class Claim(_Part):
@@ -104,6 +126,7 @@ class Claim(_Part):
         reduce: of the values over combinations: "mean", "min" or "max"; of a trend "all", and nothing else.
         given_by: of a trend that our inputs or the construction make true, what of them; it tests nothing and
             is counted apart.
+        falsified_by: of any other trend, what would make it false.
         tolerance: the name of a class of `validation/claims/tolerances.yaml`.
         fitted: parameters that were fitted to this very figure, with the script; empty: none, and it is a
             prediction.
@@ -122,12 +145,19 @@ class Claim(_Part):
     ours: str | None = None
     reduce: Literal["mean", "min", "max", "all"] = "mean"
     given_by: Words | None = None
+    falsified_by: FalsifiedBy | None = None
     tolerance: str | None = None
     fitted: list[Words] = []
     assumptions: list[Assumption] = []
     expected: Literal["holds", "off", "not-comparable"] = "holds"
     why: str | None = None
     figure: str | None = None
+
+    @property
+    def is_headline(self) -> bool:
+        """Whether it is a figure of the abstract, or of the introduction's sum of results."""
+        is_figure = self.kind in ("exact", "simulated")
+        return is_figure and ("Abstract" in self.place or "also Section 1" in self.place)
 
     @property
     def is_transcribed(self) -> bool:
@@ -149,8 +179,8 @@ class Claim(_Part):
             raise ValueError("a trend, and nothing else, publishes a statement")
         if (self.kind == "trend") != (self.reduce == "all"):
             raise ValueError("reduce is all for a trend, and for nothing else")
-        if self.kind != "trend" and self.given_by is not None:
-            raise ValueError("given_by belongs to trends")
+        if (self.given_by is not None) + (self.falsified_by is not None) != (self.kind == "trend"):
+            raise ValueError("a trend, and nothing else, has either given_by or falsified_by")
         if (self.kind == "trend") == (self.tolerance is not None):
             raise ValueError("a tolerance belongs to exact and simulated claims, and to all of them")
         if self.expected != "holds" and not self.why:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,11 +12,23 @@ from typing import Any
 from ndpsim.claims.claim import Assumption, Claim, Paper, ToleranceClass
 from ndpsim.claims.expression import Expression
 from ndpsim.claims.files import read_papers, read_tolerances
-from ndpsim.claims.runs import ResolvedRun, Result, filled, measured, takes
+from ndpsim.claims.runs import OTHER_MODELS, ResolvedRun, Result, filled, measured, takes
 from ndpsim.claims.verdict import Outcome, judged
 from ndpsim.errors import InputError, did_you_mean
+from ndpsim.moe import load_model
+from ndpsim.routing.spec import default_routing
 
-__all__ = ["Change", "chosen_claims", "evaluate", "sensitivity"]
+__all__ = [
+    "Change",
+    "Pair",
+    "Setting",
+    "changed",
+    "chosen_claims",
+    "evaluate",
+    "loads_of",
+    "runs_of",
+    "sensitivity",
+]
 
 Measured = Mapping[ResolvedRun, Result]
 _REDUCE: Mapping[str, Callable[[list[Any]], Any]] = {
@@ -28,11 +41,32 @@ _REDUCE: Mapping[str, Callable[[list[Any]], Any]] = {
 
 @dataclass(frozen=True)
 class Change:
-    """What comes of a claim when an assumption has another value."""
+    """What comes of a claim when an assumption has another value; `loads`: as `loads_of` says of it."""
 
     assumption: Assumption
     value: Any
     outcome: Outcome
+    loads: str | None
+
+
+#: A key of an assumption, and a value of it in words.
+Setting = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What comes of claims with values of two assumptions at once.
+
+    Attributes:
+        settings: both.
+        mends, breaks: verdicts that they turn from off to holds, and from holds to off.
+        together: those of both that neither value turns alone.
+    """
+
+    settings: tuple[Setting, Setting]
+    mends: int
+    breaks: int
+    together: int
 
 
 def chosen_claims(names: Sequence[str]) -> list[tuple[Paper, Claim]]:
@@ -57,11 +91,20 @@ def _combinations(claim: Claim) -> Iterator[dict[str, Any]]:
         yield dict(zip(claim.over, values, strict=True))
 
 
-def _runs_of(claim: Claim) -> list[dict[str, ResolvedRun]]:
+def runs_of(claim: Claim) -> list[dict[str, ResolvedRun]]:
     """The runs of each combination, by their names."""
     return [
         {name: filled(run, values) for name, run in claim.runs.items()} for values in _combinations(claim)
     ]
+
+
+def loads_of(claim: Claim) -> str | None:
+    """The loads of experts in moe runs: "measured" (published counts or curves), "skewed"; None: both."""
+    runs = {run for of in runs_of(claim) for run in of.values() if run.command == "moe"}
+    given = [json.loads(run.given) for run in runs]
+    specs = [one.get("routing") or default_routing(load_model(one["model"])) for one in given]
+    kinds = {"skewed" if spec.startswith("skewed") else "measured" for spec in specs}
+    return kinds.pop() if len(kinds) == 1 else None
 
 
 def _worked_out(
@@ -96,9 +139,9 @@ def evaluate(
         InputError: a run of a claim can never be.
     """
     tolerances = read_tolerances()
-    runs = {claim.name: _runs_of(claim) for _, claim in claims}
-    found = measured((run for of in runs.values() for each in of for run in each.values()), jobs, progress)
-    return [_outcome(paper, claim, runs[claim.name], found, tolerances) for paper, claim in claims]
+    runs = [runs_of(claim) for _, claim in claims]
+    found = measured((run for of in runs for each in of for run in each.values()), jobs, progress)
+    return [_outcome(*pair, of, found, tolerances) for pair, of in zip(claims, runs, strict=True)]
 
 
 def _outcome(
@@ -129,23 +172,33 @@ def sensitivity(
         InputError: a run of a claim can never be.
     """
     tolerances = read_tolerances()
-    cases = [
-        (paper, claim, assumption, value, _runs_of(_changed(claim, assumption, value)))
-        for paper, claim in claims
-        for assumption in claim.assumptions
-        for value in assumption.values
-    ]
+    cases = []
+    for paper, claim in claims:
+        as_it_is = runs_of(claim)
+        for assumption in claim.assumptions:
+            for value in assumption.values:
+                other = changed(claim, assumption, value)
+                runs = runs_of(other)
+                if runs != as_it_is:  # a mapping by model may change nothing
+                    loads = loads_of(other) if claim.is_headline else None
+                    cases.append((paper, claim, assumption, value, loads, runs))
     found = measured((run for *_, runs in cases for each in runs for run in each.values()), jobs, progress)
     changes: dict[str, list[Change]] = {}
-    for paper, claim, assumption, value, runs in cases:
+    for paper, claim, assumption, value, loads, runs in cases:
         outcome = _outcome(paper, claim, runs, found, tolerances)
-        changes.setdefault(claim.name, []).append(Change(assumption, value, outcome))
+        changes.setdefault(claim.name, []).append(Change(assumption, value, outcome, loads))
     return changes
 
 
-def _changed(claim: Claim, assumption: Assumption, value: Any) -> Claim:
+def changed(claim: Claim, assumption: Assumption, value: Any) -> Claim:
     """The claim with another value in the runs that an assumption names, or in all that have its key."""
     names = assumption.runs or [name for name, run in claim.runs.items() if takes(run, assumption.key)]
-    given = {name: {"given": claim.runs[name].given | {assumption.key: value}} for name in names}
+    given = {name: {"given": _with(claim.runs[name].given, assumption.key, value)} for name in names}
     runs = {name: run.model_copy(update=given.get(name)) for name, run in claim.runs.items()}
     return claim.model_copy(update={"runs": runs})
+
+
+def _with(given: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
+    if isinstance(value, dict) and key in given:
+        value = {OTHER_MODELS: given[key], **value}
+    return {**given, key: value}

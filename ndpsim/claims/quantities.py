@@ -1,21 +1,26 @@
 """What claims read beside what a sweep runs: a machine's values, a model's shape, an expert on a processor,
-the statistics of a routing."""
+the statistics of a routing, the experts in the GPU's memory."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, ClassVar
 
+import numpy as np
+
 from ndpsim.config import load_hardware
 from ndpsim.moe import load_model
+from ndpsim.orchestrator.record import LayerRecord, RunRecord
 from ndpsim.processors import load_processors
 from ndpsim.processors.memory import dense_weight_bytes
 from ndpsim.reported import flattened
 from ndpsim.results.form import digest_of
 from ndpsim.routing import describe_routing
 from ndpsim.routing.generate import find_routing
+from ndpsim.routing.trace import Ids
 from ndpsim.sweeps.command import Parameter, Resolved, SweptCommand
+from ndpsim.sweeps.commands.moe import COMMAND as MOE
 from ndpsim.sweeps.parameters import choice, hardware_sets, options_of, whole, word
 
 __all__ = ["QUANTITIES", "Quantity"]
@@ -104,7 +109,7 @@ class RoutingStatistics(SweptCommand):
     def resolve(self, given: Mapping[str, Any]) -> Resolved:
         """See `SweptCommand`."""
         config = {**given, "model": asdict(load_model(given.get("model", "deepseek-v2")))}
-        return Resolved(config, digest_of([self.name, config]))
+        return Resolved(config, digest_of([self.name, "reuse", config]))
 
     def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """See `SweptCommand`."""
@@ -112,9 +117,70 @@ class RoutingStatistics(SweptCommand):
         routing = find_routing(
             given.get("routing"), given.get("model", "deepseek-v2"), **options_of(given, names)
         )
-        return flattened(describe_routing(routing).to_dict())
+        return flattened(describe_routing(routing).to_dict() | {"reuse": reuse_of(routing.ids)})
 
 
-QUANTITIES = {
-    one.name: one for one in (HardwareValues(), ModelValues(), ProcessorTimes(), RoutingStatistics())
-}
+def reuse_of(ids: Ids) -> dict[str, float | None]:
+    """How long experts stay with a sequence.
+
+    Of tokens with an expert of the token before, the share with an expert of both tokens before and none of
+    all three (`two_before`), and of three and more (`three_before`); None: there is no such token.
+
+    Args:
+        ids: see `Routing.ids`; the first three steps are what later ones are compared with.
+    """
+    chosen = np.zeros((*ids.shape[:3], int(ids.max()) + 1), bool)
+    np.put_along_axis(chosen, ids.astype(np.int64), True, axis=-1)
+    again = [chosen[3:] & chosen[2:-1]]
+    for back in (1, 0):
+        again.append(again[-1] & chosen[back : back - 3])
+    one, two, three = (int(experts.any(axis=-1).sum()) for experts in again)
+    shares = {"two_before": two - three, "three_before": three}
+    return {name: count / one if one else None for name, count in shares.items()}
+
+
+class Residency(SweptCommand):
+    """Which experts the GPU's memory has in a run.
+
+    `first` and `last`: of the experts that the GPU computes in the first and in the last eight decode steps,
+    the share that is there: `mean` over all layers, `best` of the layer with most. `experts`: how many are
+    there when the run ends.
+    """
+
+    name = "residency"
+    parameters: ClassVar[Mapping[str, Parameter]] = MOE.parameters
+
+    def resolve(self, given: Mapping[str, Any]) -> Resolved:
+        """See `SweptCommand`."""
+        moe = MOE.resolve(given)
+        return Resolved(moe.config, digest_of([self.name, moe.key]))
+
+    def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """See `SweptCommand`."""
+        seen: dict[tuple[int, int], list[bool]] = {}
+        experts = 0
+
+        def count(_: RunRecord, layer: LayerRecord) -> None:
+            nonlocal experts
+            experts = layer.residents
+            if layer.phase == "decode":
+                on_gpu = [one if isinstance(one, int) else one.expert for one in layer.assignment.gpu]
+                there = layer.placement.resident[on_gpu].tolist()
+                seen.setdefault((layer.step // 8, layer.layer), []).extend(there)
+
+        MOE.run(given, count)
+        groups = {"first": 0, "last": max(group for group, _ in seen)}
+        rates = {name: _hit_rates([seen[one] for one in seen if one[0] == n]) for name, n in groups.items()}
+        return flattened({"experts": experts, **rates})
+
+
+def _hit_rates(layers: Sequence[Sequence[bool]]) -> dict[str, float | None]:
+    computing = [of for of in layers if of]
+    if not computing:
+        return {"mean": None, "best": None}
+    best = max(sum(of) / len(of) for of in computing)
+    return {"mean": sum(map(sum, computing)) / sum(map(len, computing)), "best": best}
+
+
+_ALL = HardwareValues(), ModelValues(), ProcessorTimes(), RoutingStatistics(), Residency()
+QUANTITIES = {one.name: one for one in _ALL}

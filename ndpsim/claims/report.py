@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ndpsim.claims.claim import Assumption, Paper
-from ndpsim.claims.evaluate import Change
+from ndpsim.claims.evaluate import Change, Pair, loads_of
 from ndpsim.claims.files import read_tolerances
 from ndpsim.claims.verdict import RATIOS, Outcome, allowed_interval, interval_of
 from ndpsim.claims.words import (
     COLUMNS,
+    PAIR_COLUMNS,
     SENSITIVITY_COLUMNS,
     VALUE_COLUMNS,
     Changes,
+    decided_by_pair,
     decided_by_value,
     figure_in_words,
     number_in_words,
@@ -22,12 +24,14 @@ from ndpsim.claims.words import (
     row_of,
     sensitivity_row,
     summary,
+    value_in_words,
 )
 from ndpsim.files import replacing
 
 __all__ = ["write_report"]
 
 _PICTURES = "figures"
+_LOADS = ("measured", "skewed")
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,9 @@ class _Picture:
     figure: str
 
 
-def write_report(folder: Path, outcomes: Sequence[Outcome], changes: Changes | None) -> None:
+def write_report(
+    folder: Path, outcomes: Sequence[Outcome], changes: Changes | None, pairs: Sequence[Pair] = ()
+) -> None:
     """Write REPORT.md, and in ``figures`` a picture of every figure with two claims or more.
 
     Raises:
@@ -47,7 +53,7 @@ def write_report(folder: Path, outcomes: Sequence[Outcome], changes: Changes | N
     """
     pictures = _draw(folder, outcomes, changes or {})
     with replacing(folder / "REPORT.md") as file:
-        file.write("\n".join(_lines(outcomes, changes, pictures)).encode() + b"\n")
+        file.write("\n".join(_lines(outcomes, changes, pairs, pictures)).encode() + b"\n")
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -55,7 +61,12 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return lines + [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
 
 
-def _lines(outcomes: Sequence[Outcome], changes: Changes | None, pictures: Sequence[_Picture]) -> list[str]:
+def _lines(
+    outcomes: Sequence[Outcome],
+    changes: Changes | None,
+    pairs: Sequence[Pair],
+    pictures: Sequence[_Picture],
+) -> list[str]:
     option = "" if changes is None else " --sensitivity"
     papers = {one.paper.paper: one.paper for one in outcomes}
     lines = [
@@ -68,7 +79,7 @@ def _lines(outcomes: Sequence[Outcome], changes: Changes | None, pictures: Seque
         "",
         *(f"- {line}" for line in summary(outcomes)),
         "",
-        *_headlines(outcomes),
+        *_headlines(outcomes, changes),
         "Contents: " + ", ".join(f"[{name}](#{name})" for name in papers) + ".",
         "",
         "## How far off is allowed",
@@ -79,26 +90,53 @@ def _lines(outcomes: Sequence[Outcome], changes: Changes | None, pictures: Seque
         ),
     ]
     if changes is not None:
-        lines += [
-            "",
-            "## Which values decide most",
-            "",
-            "How many verdicts another value of an assumption turns from off to holds (mends), and from "
-            "holds to off (breaks), each changed alone.",
-            "",
-            *_table(VALUE_COLUMNS, decided_by_value(outcomes, changes)),
-        ]
+        lines += _decided(outcomes, changes, pairs)
     for name, paper in papers.items():
         of_paper = [one for one in outcomes if one.paper.paper == name]
         lines += _of_paper(paper, of_paper, changes, [one for one in pictures if one.paper == name])
     return lines
 
 
-def _headlines(outcomes: Sequence[Outcome]) -> list[str]:
-    """The figures of the papers' abstracts that have numbers."""
-    compared = (one for one in outcomes if one.claim.kind in ("exact", "simulated"))
-    rows = [row_of(one) for one in compared if "Abstract" in one.claim.place]
-    return ["## The papers' headlines", "", *_table(COLUMNS, rows), ""] if rows else []
+def _decided(outcomes: Sequence[Outcome], changes: Changes, pairs: Sequence[Pair]) -> list[str]:
+    """Values by the verdicts that they turn, alone and two at a time."""
+    lines = [
+        "",
+        "## Which values decide most",
+        "",
+        "How many verdicts another value of an assumption turns from off to holds (mends), and from "
+        "holds to off (breaks), each changed alone.",
+        "",
+        *_table(VALUE_COLUMNS, decided_by_value(outcomes, changes)),
+    ]
+    rows = decided_by_pair(pairs)
+    words = (
+        "The same of two values at once, of the five assumptions that decide most, over claims that rest on "
+        "both; in the last column those verdicts that neither value turns alone."
+    )
+    return lines + (["", words, "", *_table(PAIR_COLUMNS, rows)] if rows else [])
+
+
+def _headlines(outcomes: Sequence[Outcome], changes: Changes | None) -> list[str]:
+    """The papers' main figures, each on measured loads of experts and on skewed ones."""
+    rows = []
+    for one in outcomes:
+        if one.claim.is_headline:
+            name, place, published, ours, error, _, verdict = row_of(one)
+            loads = (_on_loads(one, kind, (changes or {}).get(one.claim.name, ())) for kind in _LOADS)
+            rows.append((name, place, published, ours, error, verdict, *loads))
+    words = (
+        "Ours is on the loads that the claim has; beside it stand the first measured and the first skewed "
+        "loads among its assumptions."
+    )
+    header = (*COLUMNS[:5], COLUMNS[6], *(f"on {kind} loads" for kind in _LOADS))
+    return ["## The papers' headlines", "", words, "", *_table(header, rows), ""] if rows else []
+
+
+def _on_loads(outcome: Outcome, kind: str, changes: Sequence[Change]) -> str:
+    """Ours on such loads; empty: they were not run, or loads are of no meaning to it."""
+    others = [one.outcome for one in changes if one.loads == kind and one.assumption.key == "routing"]
+    found = [outcome] if loads_of(outcome.claim) == kind else others
+    return f"{row_of(found[0])[3]}, {found[0].verdict}" if found else ""
 
 
 def _of_paper(
@@ -111,6 +149,7 @@ def _of_paper(
     explained = [f"- `{name}`: {reason}" for name, reason in reasons if reason]
     if explained:
         lines += ["", f"### {paper.paper}: why not", "", *explained]
+    lines += _trends(paper, [one for one in compared if one.claim.kind == "trend"])
     for picture in pictures:
         lines += ["", f"![{picture.figure} of {paper.paper}, published and ours]({picture.file})"]
     if changes is not None:
@@ -121,6 +160,18 @@ def _of_paper(
         header = ("claim", "place", "published", "why")
         lines += ["", f"### {paper.paper}: what cannot be reproduced here", "", *_table(header, rows)]
     return lines
+
+
+def _trends(paper: Paper, outcomes: Sequence[Outcome]) -> list[str]:
+    """What would make each trend false, or which inputs make it true."""
+    if not outcomes:
+        return []
+    rows = []
+    for one in outcomes:
+        says = one.claim.falsified_by.says if one.claim.falsified_by else f"given by {one.claim.given_by}"
+        rows.append((one.claim.name, says, one.verdict))
+    header = ("trend", "false where", "verdict")
+    return ["", f"### {paper.paper}: what would make its trends false", "", *_table(header, rows)]
 
 
 def _sensitivity(paper: Paper, outcomes: Sequence[Outcome], changes: Changes) -> list[str]:
@@ -156,7 +207,7 @@ def _at_values(assumption: Assumption, changes: Sequence[Change]) -> Iterator[st
         if change.assumption == assumption:
             ours = change.outcome.ours
             number = "" if ours is None else f"{number_in_words(ours)}, "
-            yield f"{change.value}: {number}{change.outcome.verdict}"
+            yield f"{value_in_words(change.value)}: {number}{change.outcome.verdict}"
 
 
 def _draw(folder: Path, outcomes: Sequence[Outcome], changes: Changes) -> list[_Picture]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
@@ -20,7 +21,7 @@ from ndpsim.sweeps.executors.local import run_locally
 from ndpsim.sweeps.store import point_name
 from ndpsim.sweeps.values import one_value
 
-__all__ = ["ResolvedRun", "Result", "filled", "measured", "takes"]
+__all__ = ["OTHER_MODELS", "ResolvedRun", "Result", "filled", "measured", "takes"]
 
 
 class _AnyCommand(SweptCommand):
@@ -40,6 +41,9 @@ class _AnyCommand(SweptCommand):
 
 #: Metrics by dotted name, or why there are none.
 Result = dict[str, Any] | str
+
+#: Of a value that is a mapping by model: all models that it does not name; without it they have no value.
+OTHER_MODELS = ""
 
 _ANY = _AnyCommand()
 _KIND = "claim"
@@ -69,14 +73,26 @@ def takes(run: Run, key: str) -> bool:
 
 
 def filled(run: Run, values: Mapping[str, Any]) -> ResolvedRun:
-    """A run with ``{KEY}`` replaced by values.
+    """A run with ``{KEY}`` replaced by values, and a mapping by model by that of its own.
 
     Raises:
         InputError: a key or a value can never be one of the command.
     """
-    command = _command(run.command)
-    given = {key: one_value(command, key, _filled(value, values)) for key, value in run.given.items()}
+    model = str(_filled(run.given.get("model"), values))
+    given = {}
+    for key, value in run.given.items():
+        by_model = value if isinstance(value, dict) else {OTHER_MODELS: value}
+        for place in (model, OTHER_MODELS):
+            if place in by_model:
+                given[key] = _taken(run.command, key, json.dumps(_filled(by_model[place], values)))
+                break
     return ResolvedRun(run.command, json.dumps(given, sort_keys=True))
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _taken(command: str, key: str, value: str) -> Any:
+    """A value, in JSON, as the command takes it; the same ones come with every claim."""
+    return one_value(_command(command), key, json.loads(value))
 
 
 def _filled(value: Any, values: Mapping[str, Any]) -> Any:

@@ -72,6 +72,7 @@ class Outcome:
             "tolerance": self.tolerance,
             "fitted": list(claim.fitted),
             "given_by": claim.given_by,
+            "falsified_by": claim.falsified_by and claim.falsified_by.says,
             "verdict": self.verdict,
             "expected": claim.expected,
             "why": claim.why,

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from ndpsim.claims.claim import Claim, Published
-from ndpsim.claims.evaluate import Change
+from ndpsim.claims.evaluate import Change, Pair, Setting
 from ndpsim.claims.verdict import Outcome, interval_of
 from ndpsim.report.printing import print_table, print_text
 from ndpsim.units import significant
 
 __all__ = [
     "COLUMNS",
+    "PAIR_COLUMNS",
     "SENSITIVITY_COLUMNS",
     "VALUE_COLUMNS",
     "Changes",
+    "changed_verdicts",
+    "decided_by_pair",
     "decided_by_value",
     "dependence",
     "figure_in_words",
@@ -26,6 +30,7 @@ __all__ = [
     "row_of",
     "sensitivity_row",
     "summary",
+    "value_in_words",
 ]
 
 #: By the names of claims.
@@ -37,6 +42,9 @@ SENSITIVITY_COLUMNS = ("claim", "published", "ours", "least", "most", "published
 
 #: How many verdicts a value turns from off to holds, and from holds to off.
 VALUE_COLUMNS = ("assumption", "value", "mends", "breaks")
+
+#: The same of two values at once, and how many of both neither turns alone.
+PAIR_COLUMNS = ("value", "and", "mends", "breaks", "neither alone")
 
 _SOURCES = {"paper": "papers", "simulator": "other simulators", "measurement": "measurements"}
 _KINDS = {
@@ -55,6 +63,11 @@ def number_in_words(value: Any) -> str:
     if isinstance(value, int) or float(value).is_integer():
         return f"{value:,.0f}"
     return significant(value)
+
+
+def value_in_words(value: Any) -> str:
+    """A value of an assumption; of one by model, those that there are."""
+    return ", ".join(dict.fromkeys(map(str, value.values()))) if isinstance(value, dict) else str(value)
 
 
 def figure_in_words(published: Published) -> str:
@@ -158,7 +171,7 @@ def dependence(outcome: Outcome, changes: Sequence[Change]) -> str:
         by_key: dict[str, list[str]] = {}
         for change in others:
             if change.outcome.verdict == verdict:
-                by_key.setdefault(change.assumption.key, []).append(str(change.value))
+                by_key.setdefault(change.assumption.key, []).append(value_in_words(change.value))
         parts.append(f"{verdict} with " + ", ".join(f"{k}={' or '.join(v)}" for k, v in by_key.items()))
     return "; ".join(parts)
 
@@ -176,17 +189,33 @@ def sensitivity_row(outcome: Outcome, changes: Sequence[Change]) -> tuple[str, .
     )
 
 
-def decided_by_value(outcomes: Sequence[Outcome], changes: Changes) -> list[tuple[str, ...]]:
-    """The cells of `VALUE_COLUMNS`, for each value of an assumption that another verdict comes of."""
-    mended: dict[tuple[str, str], list[int]] = {}
+def changed_verdicts(outcomes: Sequence[Outcome], changes: Changes) -> dict[Setting, tuple[int, int]]:
+    """Of each value that changes one: the verdicts that it mends, and that it breaks."""
+    counts: dict[Setting, tuple[int, int]] = {}
     for one in outcomes:
         for change in changes.get(one.claim.name, ()):
             verdicts = one.verdict, change.outcome.verdict
             if verdicts in (("off", "holds"), ("holds", "off")):
-                counts = mended.setdefault((change.assumption.key, str(change.value)), [0, 0])
-                counts[verdicts[0] == "holds"] += 1
-    ordered = sorted(mended.items(), key=lambda item: -sum(item[1]))
-    return [(key, value, str(mends), str(breaks)) for (key, value), (mends, breaks) in ordered]
+                setting = change.assumption.key, value_in_words(change.value)
+                mends, breaks = counts.get(setting, (0, 0))
+                breaking = verdicts[0] == "holds"
+                counts[setting] = mends + (not breaking), breaks + breaking
+    return dict(sorted(counts.items(), key=lambda item: -sum(item[1])))
+
+
+def decided_by_value(outcomes: Sequence[Outcome], changes: Changes) -> list[tuple[str, ...]]:
+    """The cells of `VALUE_COLUMNS`, for each value of an assumption that another verdict comes of."""
+    counts = changed_verdicts(outcomes, changes)
+    return [(key, value, str(mends), str(breaks)) for (key, value), (mends, breaks) in counts.items()]
+
+
+def decided_by_pair(pairs: Sequence[Pair]) -> list[tuple[str, ...]]:
+    """The cells of `PAIR_COLUMNS`, for each pair that another verdict comes of."""
+    turning = [one for one in pairs if one.mends + one.breaks]
+    return [
+        (*("=".join(one) for one in pair.settings), *map(str, (pair.mends, pair.breaks, pair.together)))
+        for pair in sorted(turning, key=lambda one: -one.mends - one.breaks)
+    ]
 
 
 def _sensitivity(outcome: Outcome, changes: Sequence[Change]) -> dict[str, Any]:
@@ -210,8 +239,10 @@ def _sensitivity(outcome: Outcome, changes: Sequence[Change]) -> dict[str, Any]:
     }
 
 
-def plain_data(outcomes: Sequence[Outcome], changes: Changes | None) -> dict[str, Any]:
-    """Plain data for JSON; `changes`: what became of the claims under other assumptions, if that was run."""
+def plain_data(
+    outcomes: Sequence[Outcome], changes: Changes | None, pairs: Sequence[Pair] = ()
+) -> dict[str, Any]:
+    """Plain data for JSON; `changes`, `pairs`: what became of claims at other values, if that was run."""
     claims = [one.to_dict() for one in outcomes]
     if changes is not None:
         for one, claim in zip(outcomes, claims, strict=True):
@@ -220,10 +251,11 @@ def plain_data(outcomes: Sequence[Outcome], changes: Changes | None) -> dict[str
     if changes is not None:
         values = decided_by_value(outcomes, changes)
         data["by_value"] = [dict(zip(VALUE_COLUMNS, row, strict=True)) for row in values]
+        data["by_pair"] = [asdict(one) for one in pairs]
     return data
 
 
-def print_outcomes(outcomes: Sequence[Outcome], changes: Changes | None) -> None:
+def print_outcomes(outcomes: Sequence[Outcome], changes: Changes | None, pairs: Sequence[Pair] = ()) -> None:
     """Claims that can be compared as a table, and how many hold."""
     compared = [one for one in outcomes if one.claim.kind != "not-reproducible"]
     if compared:
@@ -235,5 +267,7 @@ def print_outcomes(outcomes: Sequence[Outcome], changes: Changes | None) -> None
         rows = [sensitivity_row(one, changes.get(one.claim.name, ())) for one in compared]
         print_table("", SENSITIVITY_COLUMNS, rows, left=1)
         print_table("verdicts by value", VALUE_COLUMNS, decided_by_value(outcomes, changes), left=2)
+        if rows := decided_by_pair(pairs):
+            print_table("verdicts by two values", PAIR_COLUMNS, rows, left=2)
     for line in summary(outcomes):
         print_text(line)

@@ -168,7 +168,7 @@ def _history(draws: bool, layer: tuple[int, int] | None) -> History | None:
     show_default=True,
     type=float,
     metavar="SHARE",
-    help="Of --check-layer: the error allowed, of the layer's time.",
+    help="Of --check-layer: the error allowed of an end, in parts of the layer's time.",
 )
 @picture_options("Draw speed-ups, time by layer, engines, migrations and one layer's jobs.", "moe")
 def command(

@@ -48,7 +48,8 @@ def command(
     if report_to is not None:
         check_folder(Path(report_to), "--report")
     from ndpsim.claims.evaluate import chosen_claims, evaluate
-    from ndpsim.claims.evaluate import sensitivity as changed
+    from ndpsim.claims.evaluate import sensitivity as at_other_values
+    from ndpsim.claims.pairs import pairs as at_two_values
     from ndpsim.sweeps.executors.local import chosen_jobs
 
     with named_as_options("jobs", claim="PAPER|CLAIM"):
@@ -56,21 +57,23 @@ def command(
         processes = chosen_jobs(jobs)
     with progress_of("running claims") as progress:
         outcomes = evaluate(claims, processes, progress)
-    changes = None
+    changes, pairs = None, []
     if sensitivity:
         with progress_of("changing assumptions") as progress:
-            changes = changed(claims, processes, progress)
+            changes = at_other_values(claims, processes, progress)
+        with progress_of("changing two assumptions") as progress:
+            pairs = at_two_values(claims, outcomes, changes, processes, progress)
     if report_to is not None:
         from ndpsim.claims.report import write_report
 
-        write_report(Path(report_to), outcomes, changes)
+        write_report(Path(report_to), outcomes, changes, pairs)
     if json_to is not None:
         from ndpsim.claims.words import plain_data
 
-        write_json(plain_data(outcomes, changes), json_to)
+        write_json(plain_data(outcomes, changes, pairs), json_to)
     if json_to != "-":
         from ndpsim.claims.words import print_outcomes
 
-        print_outcomes(outcomes, changes)
+        print_outcomes(outcomes, changes, pairs)
     if any(one.is_news for one in outcomes):
         click.get_current_context().exit(1)

@@ -37,6 +37,7 @@ _REASONS = {
         "assumption: every rank is read on its own, as the papers' bandwidths ask, with pins of its own"
     ),
     "host.channels": _ONE,
+    "host.memory.ranks": _ONE,
     "host.mapper": (
         "assumption: consecutive bursts lie in different bank groups and ranks, as in servers; weights lie "
         "as their layouts say"

@@ -10,15 +10,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ndpsim.config.dram import Dram
 from ndpsim.config.keys import leaves, unit_of
 from ndpsim.config.origins import Origin, dotted
-from ndpsim.config.system import MULTIPLIERS, UNITS, Cxl, Ndp, Pcie, Relayout, System
+from ndpsim.config.system import MULTIPLIERS, UNITS, Cxl, Dimm, Host, Ndp, Pcie, Relayout, System
 from ndpsim.errors import InputError
 from ndpsim.reported import html_table, text_table
 from ndpsim.spec import Device, resolve
 from ndpsim.units import exact, format_bytes
 
-__all__ = ["Hardware", "Row"]
+__all__ = ["DIMM_BITS", "Hardware", "Row"]
+
+DIMM_BITS = 64  # data pins of a DIMM, those for error correction aside
 
 
 class Row(NamedTuple):
@@ -110,6 +113,42 @@ class Hardware:
             raise InputError(problem, file=self.file, key="ndp.relayout")
         return self.ndp.relayout
 
+    @functools.cached_property
+    def host_memory(self) -> Hardware:
+        """The memory that CPU and GPU read experts from: the host's own, or this one.
+
+        Raises:
+            InputError: a DRAM name is unknown, at its place in the file.
+        """
+        own = self.system.host.memory
+        if own is None:
+            return self
+        dram = Dram(standard=own.standard, org=own.org, timing=own.timing)
+        plain = System(name="host memory", dram=dram, host=Host(channels=own.channels))
+        origins = {
+            key.replace("host.memory.", "dram."): origin
+            for key, origin in self.origins.items()
+            if key.startswith("host.memory.")
+        }
+        one = Hardware(plain, origins, self.file, {})
+        try:
+            bits = one.lane_device().standard.channel_bits
+        except InputError as error:
+            key = (error.key or "").replace("dram.", "host.memory.")
+            raise InputError(error.problem, file=error.file, line=error.line, key=key) from None
+        dimm = Dimm(count=own.dimms, ranks=own.ranks, subchannels=max(1, DIMM_BITS // bits))
+        return Hardware(plain.model_copy(update={"dimm": dimm}), origins, self.file, {})
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Of all DIMMs together."""
+        return self.system.dimm.count * self.dimm_bytes
+
+    @property
+    def host_gbps(self) -> float:
+        """What the host reads of all its channels at their limit, in GB/s."""
+        return self.system.host.channels * self.dimm_host_gbps
+
     @property
     def gpu_link(self) -> Pcie | Cxl | None:
         """What links the GPU to memory: a device's own link, else PCIe to the host; None: nothing."""
@@ -189,6 +228,7 @@ class Hardware:
                 "lane_peak_gbps": self.lane_peak_gbps,
                 "dimm_peak_gbps": self.dimm_peak_gbps,
                 "dimm_host_gbps": self.dimm_host_gbps,
+                "host_memory_gbps": self.host_memory.host_gbps,
                 **{f"{name}_gflops": gflops for name, gflops in self.unit_gflops.items()},
             },
         }
@@ -246,6 +286,7 @@ class Hardware:
             Row("derived.lane_peak", self.lane_peak_gbps, "GB/s", "one burst every nBL clocks"),
             Row("derived.dimm_peak_inside", self.dimm_peak_gbps, "GB/s", "lanes x lane peak"),
             Row("derived.dimm_peak_host", self.dimm_host_gbps, "GB/s", self._host_origin()),
+            Row("derived.host_memory_peak", self.host_memory.host_gbps, "GB/s", self._host_memory_origin()),
         ]
         for name, gflops in self.unit_gflops.items():
             if gflops is not None:
@@ -260,6 +301,11 @@ class Hardware:
     def _host_origin(self) -> str:
         of_lanes = "dimm.subchannels x lane peak"
         return of_lanes if self.system.cxl is None else f"{of_lanes}, at most cxl.gbps"
+
+    def _host_memory_origin(self) -> str:
+        if self.system.host.memory is None:
+            return "host.channels x what a DIMM carries towards the host"
+        return "host.memory.channels x their peak"
 
     def _timing_rows(self) -> list[Row]:
         device = self.lane_device()

@@ -18,7 +18,7 @@ from ndpsim.arguments import text as as_text
 from ndpsim.caching import FileCache
 from ndpsim.config.defaults import default_reason
 from ndpsim.config.files import data_folder, data_names, data_path
-from ndpsim.config.hardware import Hardware
+from ndpsim.config.hardware import DIMM_BITS, Hardware
 from ndpsim.config.keys import allowed, field_at, leaves, section_of
 from ndpsim.config.nodes import parse, read_text
 from ndpsim.config.origins import Draft, KeyPath, Origin, dotted, draft_of, shown
@@ -34,7 +34,6 @@ _log = logging.getLogger("ndpsim")
 _TIMING = ("dram", "timing")
 _OVERRIDES = ("dram", "overrides")
 _MOST_GUESSES = 4
-_DIMM_BITS = 64  # data pins of a DIMM, those for error correction aside
 _UNITS = {("ndp", key) for key in UNITS}
 
 
@@ -104,6 +103,7 @@ def _load(path: Path, sets: Sequence[str]) -> tuple[Hardware, list[Path]]:
     _check_subchannels(hardware)
     _check_ranks(hardware)
     _check_timings(hardware)
+    _check_host_memory(hardware)
     if dropped:
         clocks = ", ".join(f"{name} {value}" for name, value in dropped.items())
         _report_dropped(str(path), str(own_timing), system.dram.timing, clocks)
@@ -287,7 +287,7 @@ def _check_subchannels(hardware: Hardware) -> None:
         hardware.lane_device().standard,
     )  # reports unknown DRAM names now
     if hardware.system.cxl is None and count & (count - 1):
-        usual = _DIMM_BITS // standard.channel_bits
+        usual = DIMM_BITS // standard.channel_bits
         problem = (
             f"{count} is not a power of two, as the host's addresses need; "
             f"a DIMM of {standard.name} has {usual} of {standard.channel_bits} bits"
@@ -323,6 +323,23 @@ def _check_timings(hardware: Hardware) -> None:
         stated = [f"dram.overrides.{name}" for name in (column.latency, precharge.latency)]
         key = next((key for key in stated if key in hardware.origins), "dram.timing")
         raise hardware.origins[key].error(problem, key)
+
+
+def _check_host_memory(hardware: Hardware) -> None:
+    """Its DRAM is known, and a standard of DIMMs; its DIMMs share its channels evenly."""
+    own = hardware.system.host.memory
+    if own is None:
+        return
+    device = hardware.host_memory.lane_device()
+    if hardware.system.cxl is not None:
+        problem = "is for DIMMs that compute; behind a CXL link the GPU reads the device"
+        raise hardware.origins["host.memory.standard"].error(problem, "host.memory")
+    if device.organisation.ranks or DIMM_BITS % device.standard.channel_bits:
+        problem = f"{device.standard.name} is not a standard of DIMMs"
+        raise hardware.origins["host.memory.standard"].error(problem, "host.memory.standard")
+    if own.dimms % own.channels:
+        problem = f"{own.dimms} is not a multiple of the {own.channels} of host.memory.channels"
+        raise hardware.origins["host.memory.dimms"].error(problem, "host.memory.dimms")
 
 
 def _check_pcie(system: System, draft: Draft) -> None:

@@ -50,6 +50,7 @@ __all__ = [
     "Dimm",
     "Gpu",
     "Host",
+    "HostMemory",
     "Link",
     "Ndp",
     "Pcie",
@@ -86,15 +87,34 @@ class Dimm(Section):
     )
 
 
+class HostMemory(Section):
+    """Plain DIMMs of the host, on channels of their own beside those of the DIMMs that compute."""
+
+    standard: Name = Field(description="DRAM standard, for instance DDR5")
+    org: Name = Field(description="organisation preset: density and width of a device")
+    timing: Name = Field(description="speed preset: data rate and bin")
+    channels: int = Field(ge=1, le=64, description="memory channels of these DIMMs")
+    dimms: int = Field(ge=1, le=1024, description="DIMMs on these channels")
+    ranks: int = Field(default=1, ge=1, le=16, description="ranks on a DIMM")
+
+
 class Host(Section):
     """The CPU and its memory system."""
 
     channels: int = Field(default=1, ge=1, le=64, description="memory channels of the host")
+    memory: HostMemory | None = Field(
+        default=None,
+        description=(
+            "memory apart from the DIMMs that compute: it has a copy of every expert and the KV cache, "
+            "and what CPU and GPU read comes from it; none: they read the DIMMs that compute"
+        ),
+    )
     memory_bandwidth_gbps: Gbps | None = Field(
-        default=None, description="memory bandwidth of the host over all channels"
+        default=None,
+        description="memory bandwidth of the host, as published; a cross-check",
     )
     memory_tb: Annotated[Positive, unit("TB")] | None = Field(
-        default=None, description="memory capacity of the host"
+        default=None, description="memory capacity of the host, as published; a cross-check"
     )
     mapper: Literal[(*MAPPERS, "dram")] = Field(  # type: ignore[valid-type]
         default="RoBaCoRaCoBgCh",

@@ -14,6 +14,12 @@ opposite, even DIMMs send one way and odd ones the other). One of them is simula
 is exact. Stripes differ in the order of bursts, which makes less than 0.1% of the time of an expert of
 deepseek-v2; where lanes have few bursts, every relayout is simulated.
 
+A host with memory of its own (`host.memory`) reads a copy of every expert there, striped over its channels,
+wherever the DIMMs that compute have it; nothing that it reads slows an NDP unit down.
+
+Energy here is what a part of a run adds to the standby of the machine, which a run counts once
+(`at_rest_nj`).
+
 A memory device behind a CXL link has no channels to the host. What is copied from it to the GPU is read as
 fast as its units read an expert with one token, which is simulated, and takes the energy that DRAM takes
 then; the copy is bound by the link. Units and copies share the bandwidth of the device, by assumption, see
@@ -43,6 +49,7 @@ from ndpsim.layout import ExpertFormat, make_layout
 from ndpsim.link import Network
 from ndpsim.moe import Expert, MoeShape
 from ndpsim.orchestrator.contention import ContentionTable, contention_table, shared_bandwidth
+from ndpsim.orchestrator.standby import Parts, Standby
 from ndpsim.results.cache import ResultCache
 from ndpsim.results.expert import ExpertResult, OverRefresh
 from ndpsim.simulate import MAX_TOKENS, simulate_expert, simulate_host_read, simulate_relayout
@@ -55,7 +62,6 @@ __all__ = ["Costs", "HostReadCost", "NdpCost", "RelayoutCost", "in_turns"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Energy = Mapping[str, float | None] | None
 
 _MOST_MOVED = (
     1 << 26
@@ -75,15 +81,13 @@ class NdpCost:
         time_ns: from the first activation to the last result, on average over the phases of refresh.
         bytes: of weights.
         dram_gbps: weights read over the time, on average, those that are read again counted again.
-        energy_nj: by component, with their `total`; None of a component that is not known.
-        energy_note: what it rests on.
+        added_nj: energy above standby by component, None of one that is not known (`standby`).
     """
 
     time_ns: float
     bytes: int
     dram_gbps: float
-    energy_nj: Energy
-    energy_note: str
+    added_nj: Parts
 
 
 @dataclass(frozen=True)
@@ -95,15 +99,14 @@ class HostReadCost:
         bytes: of weights.
         channels: of the host over which they come.
         gbps_per_channel: over the time, on average of these channels.
-        energy_nj, energy_note: as in `NdpCost`.
+        added_nj: as in `NdpCost`.
     """
 
     time_ns: float
     bytes: int
     channels: int
     gbps_per_channel: float
-    energy_nj: Energy
-    energy_note: str
+    added_nj: Parts
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,7 @@ class RelayoutCost:
         bytes: of weights.
         wire_ns: by name of each wire that packets take: how long they occupy it, headers included.
         dimm_read_gbps, dimm_written_gbps: by DIMM, what it reads and what it writes, in bursts.
-        energy_nj, energy_note: as in `NdpCost`.
+        added_nj: as in `NdpCost`.
     """
 
     time_ns: float
@@ -123,8 +126,7 @@ class RelayoutCost:
     wire_ns: Mapping[str, float]
     dimm_read_gbps: Mapping[int, float]
     dimm_written_gbps: Mapping[int, float]
-    energy_nj: Energy
-    energy_note: str
+    added_nj: Parts
 
     @property
     def dimm_gbps(self) -> dict[int, float]:
@@ -224,6 +226,30 @@ class Costs:
         with self._units.errors_at_origins():
             return lower_machine(self._units).schedule
 
+    @cached_property
+    def standby(self) -> Standby:
+        """What the DIMMs and their units draw at rest."""
+        return Standby(self.hardware)
+
+    @cached_property
+    def _host_memory(self) -> Hardware:
+        """The memory that the host reads, as `memory` has it."""
+        return _memory_of(self.hardware.host_memory)
+
+    @cached_property
+    def _host_standby(self) -> Standby:
+        return Standby(self._host_memory)
+
+    def at_rest_nj(self, time_ns: float) -> dict[str, float | None]:
+        """What all memory and its units draw at rest over a time, by component; None: not known."""
+        parts = self.standby.over(time_ns)
+        if self.hardware.system.host.memory is not None:
+            for name, nj in self._host_standby.over(time_ns).items():
+                name = "host_memory" if name == "dram" else name
+                before = parts.get(name, 0.0)
+                parts[name] = None if nj is None or before is None else before + nj
+        return parts
+
     def of_bits(self, bits: int | None) -> Costs:
         """The costs of replicas in so many bits; None: of the experts themselves."""
         if bits is None:
@@ -260,8 +286,7 @@ class Costs:
             mean.mean_ns,
             result.weight_bytes // len(of_turn),
             read / mean.mean_ns,
-            mean.mean_energy_nj,
-            result.energy_note,
+            self.standby.above(mean.mean_energy_nj, shards, mean.mean_ns),
         )
 
     def _over_refresh(
@@ -309,36 +334,37 @@ class Costs:
     def host_read(self, shards: int | None = None) -> HostReadCost:
         """The host reads an expert that lies on so many DIMMs, or striped over all: None.
 
-        Behind a CXL link: the device reads it, for a copy over the link.
+        From memory of its own: striped there. Behind a CXL link: the device reads it, for a copy over the
+        link.
         """
         if self.hardware.system.cxl is not None:
             return self._device_read
+        if self.hardware.system.host.memory is not None:
+            shards = None
         found = self._reads.get(shards)
         if found is None:
             layout = "striped" if shards is None else "localized" if shards == 1 else f"sharded:{shards}"
-            result = simulate_host_read(self.memory, self.shape, layout, self.bits, cache=self._cache)
+            memory = self._host_memory
+            result = simulate_host_read(memory, self.shape, layout, self.bits, cache=self._cache)
+            system = memory.system
+            beside = sum(dimm % system.host.channels < result.channels for dimm in range(system.dimm.count))
             found = self._reads[shards] = HostReadCost(
                 result.time_ns,
                 result.weight_bytes,
                 result.channels,
                 result.bandwidth_gbps / result.channels,
-                result.energy_nj,
-                result.energy_note,
+                self._host_standby.above(result.energy_nj, beside, result.time_ns),
             )
         return found
 
     @cached_property
     def _device_read(self) -> HostReadCost:
         one, mean = self._over_refresh(self.shape, [1], "localized")
-        energy_nj = mean.mean_energy_nj and {
-            name: nj
-            for name, nj in mean.mean_energy_nj.items()
-            if not name.startswith("ndp_") and name != "total"
-        }
+        added = self.standby.above(mean.mean_energy_nj, 1, mean.mean_ns)
+        added = added and {name: nj for name, nj in added.items() if not name.startswith("ndp_")}
         # Refreshes hold up the reading as long as they hold up the expert.
         size, time_ns = one.weight_bytes, one.weight_bytes / one.bandwidth_gbps + mean.mean_ns - one.time_ns
-        note = f"read by the units: {one.energy_note}"
-        return HostReadCost(time_ns, size, 1, size / time_ns, energy_nj, note)
+        return HostReadCost(time_ns, size, 1, size / time_ns, added)
 
     def relayout(self, source: str, target: str) -> RelayoutCost:
         """An expert moves between places, "striped", "localized 3" (DIMM 3), "sharded:4 8" (8 to 11)."""
@@ -438,15 +464,15 @@ class Costs:
             host=False,
             cache=self._cache,
         )
-        time_ns, energy_nj = slices * result.time_ns, result.energy_nj
+        time_ns = slices * result.time_ns
+        added = self.standby.above(result.energy_nj, self.hardware.system.dimm.count, result.time_ns)
         return RelayoutCost(
             time_ns,
             slices * result.weight_bytes,
             {name: share * time_ns for name, share in result.link_busy.items()},
             self._dimm_gbps(source, time_ns),
             self._dimm_gbps(target, time_ns),
-            energy_nj and {name: None if nj is None else slices * nj for name, nj in energy_nj.items()},
-            result.energy_note,
+            added and {name: None if nj is None else slices * nj for name, nj in added.items()},
         )
 
     def _dimm_gbps(self, end: _Lies, time_ns: float) -> dict[int, float]:

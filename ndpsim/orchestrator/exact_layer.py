@@ -4,8 +4,11 @@ The experts of each DIMM run back to back from when its first one began, and the
 and for copies to the GPU, begin when they began, each at its own limit: of a striped read, each channel
 carries an equal part, and a copy goes as fast as PCIe let it on average. Copies from before the layer are
 read beside it, and relayouts move beside it, one after the other on a channel. Everything else, computing on
-GPU and CPU and the way over PCIe, takes what it took. Sessions begin half-way between two refreshes, since
-rates are means over all phases of refresh.
+GPU and CPU, the way over PCIe and reads of a memory of the host's own, takes what it took. Sessions begin
+half-way between two refreshes, since rates are means over all phases of refresh.
+
+Ends are compared as shares of the layer's time, and those on its critical path, on which the layer depends,
+as shares of their own.
 
 When the experts of a channel are done, and by the rates all reads that began before have ended, the reads
 that are left are those of a session without experts, which is the same for many channels.
@@ -109,8 +112,11 @@ def check_layer(costs: Costs, record: LayerRecord, limit: float = 0.05) -> Layer
     Raises:
         InputError: the experts of the layer do not fit on their DIMMs.
     """
-    reading = [job for job in record.jobs if job.read_limit_gbps > 0]
-    copies = [_of_copy(costs, record, move) for move in record.moving if move.target == "gpu"]
+    reading: list[JobRecord] = []
+    copies: list[_Reading] = []
+    if costs.hardware.system.host.memory is None:
+        reading = [job for job in record.jobs if job.read_limit_gbps > 0]
+        copies = [_of_copy(costs, record, move) for move in record.moving if move.target == "gpu"]
     readings = [
         *(_of_job(costs, record, job) for job in reading),
         *(one for one in copies if one.gbps > _LEAST_GBPS),
@@ -126,8 +132,13 @@ def check_layer(costs: Costs, record: LayerRecord, limit: float = 0.05) -> Layer
     ]
     cycle_ns = _layer_ns(record, dimm_ns, dict(zip(map(id, reading), read_ns, strict=True)))
 
-    def checked(name: str, by_rate_ns: float, by_cycle_ns: float) -> CheckedEnd:
-        return CheckedEnd(name, by_rate_ns, by_cycle_ns, (by_rate_ns - by_cycle_ns) / cycle_ns)
+    on_path = [record.jobs[place] for place in record.critical_path]
+    read_there = set(map(id, on_path))
+    computed_there = {job.resource for job in on_path}
+
+    def checked(name: str, by_rate_ns: float, by_cycle_ns: float, critical: bool) -> CheckedEnd:
+        error = (by_rate_ns - by_cycle_ns) / (by_cycle_ns if critical else cycle_ns)
+        return CheckedEnd(name, by_rate_ns, by_cycle_ns, error, critical)
 
     by_rate_ns = {dimm: max(job.end_ns for job in jobs) for dimm, jobs in _ndp_jobs(record).items()}
     return LayerCheck(
@@ -139,11 +150,21 @@ def check_layer(costs: Costs, record: LayerRecord, limit: float = 0.05) -> Layer
         error=rate_ns / cycle_ns - 1,
         ends=(
             *(
-                checked(f"dimm {dimm}", by_rate_ns[dimm] - record.start_ns, dimm_ns[dimm])
+                checked(
+                    f"dimm {dimm}",
+                    by_rate_ns[dimm] - record.start_ns,
+                    dimm_ns[dimm],
+                    f"ndp {dimm}" in computed_there,
+                )
                 for dimm in sorted(dimm_ns)
             ),
             *(
-                checked(f"read {job.expert} {_reader(job)}", job.end_ns - record.start_ns, end_ns)
+                checked(
+                    f"read {job.expert} {_reader(job)}",
+                    job.end_ns - record.start_ns,
+                    end_ns,
+                    id(job) in read_there,
+                )
                 for job, end_ns in zip(reading, read_ns, strict=True)
             ),
         ),
@@ -320,7 +341,11 @@ def _layer_ns(record: LayerRecord, dimm_ns: dict[int, float], read_ns: dict[int,
     by_rate_ns = max((job.end_ns for job in off_gpu), default=record.start_ns) - record.start_ns
     read_off_gpu = (read_ns[id(job)] for job in off_gpu if id(job) in read_ns)
     by_cycle_ns = max((*dimm_ns.values(), *read_off_gpu), default=by_rate_ns)
-    arrived = {job.expert: read_ns[id(job)] for job in record.jobs if job.kind == "copy"}
+    arrived = {
+        job.expert: read_ns.get(id(job), job.end_ns - record.start_ns)
+        for job in record.jobs
+        if job.kind == "copy"
+    }
     ends, gpu_ns, before_ns = [by_cycle_ns, *read_ns.values()], 0.0, record.start_ns
     for job in record.jobs:
         if job.resource == "gpu":

@@ -33,12 +33,13 @@ def server_names(dimms: int) -> tuple[str, ...]:
 
 
 class Gated(NamedTuple):
-    """A layer when its gate has spoken.
+    """A layer when its tokens are routed.
 
     Attributes:
         loads: tokens by expert.
         lies: where an expert lies.
         resident: flags [expert]: in the GPU's memory.
+        gpu_bits: of copies there, or on their way, that are replicas, by expert.
         arriving: the jobs of experts on their way there.
         tokens_off_gpu: tokens with an expert on another engine.
         shared_ns: of the shared experts; 0: there are none.
@@ -48,6 +49,7 @@ class Gated(NamedTuple):
     loads: Sequence[int]
     lies: Callable[[int], Lies]
     resident: NDArray[np.bool_]
+    gpu_bits: Mapping[int, int]
     arriving: Mapping[int, int]
     tokens_off_gpu: int
     shared_ns: float
@@ -137,7 +139,7 @@ class LayerJobs:
         copied: list[int] = []  # the computing of copied experts
         engines, buffers = self._transfers.pcie.copy_engines, self._machine.expert_buffers
         for expert, share in assigned.gpu:
-            needs, bits = last, None
+            needs, bits = last, layer.gpu_bits.get(expert)
             if expert in layer.arriving:
                 needs = (*last, layer.arriving[expert])
             elif not layer.resident[expert]:

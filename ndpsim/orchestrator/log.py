@@ -86,6 +86,7 @@ def _plain(value: Any) -> Any:
 def _of_run(run: RunRecord) -> dict[str, Any]:
     machine, hardware = run.machine, run.hardware
     link, pcie = hardware.system.link, hardware.gpu_link
+    own = hardware.system.host.memory is not None
     return {
         "log": LOG_VERSION,
         "policy": run.policy,
@@ -97,7 +98,7 @@ def _of_run(run: RunRecord) -> dict[str, Any]:
         "batch": run.batch,
         "prompt_tokens": run.prompt_tokens,
         "dimms": machine.dimms,
-        "channels": hardware.system.host.channels,
+        "channels": 1 if own else hardware.system.host.channels,
         "channel_of_dimm": machine.channel,
         "expert_bytes": machine.expert_bytes,
         "dimm_bytes": hardware.dimm_bytes,
@@ -108,7 +109,7 @@ def _of_run(run: RunRecord) -> dict[str, Any]:
         "link_ports": 0 if link is None else link.ports,
         "gbps": {
             "pcie": 0.0 if pcie is None else pcie.gbps,
-            "channel": hardware.dimm_host_gbps,
+            "channel": hardware.host_memory.host_gbps if own else hardware.dimm_host_gbps,
             "link": 0.0 if link is None else link.link_gbps,
             "dimm": hardware.dimm_peak_gbps,
         },

@@ -11,9 +11,10 @@ from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.jobs import JobList, Label
 from ndpsim.orchestrator.lies import Lies, name_of
 from ndpsim.orchestrator.placement import Places
-from ndpsim.orchestrator.record import MigrationRecord, MovingRecord
+from ndpsim.orchestrator.record import MigrationRecord, MovingRecord, moves_over
 from ndpsim.orchestrator.transfers import Transfers
 from ndpsim.policies.interface import Machine, Migration
+from ndpsim.processors.devices import expert_format, weight_bytes
 
 __all__ = ["Migrations"]
 
@@ -32,6 +33,8 @@ class _Moving:
     source: str
     target: str
     transfer: int
+    bytes: int
+    share: float  # of the full weights' bytes
     work_ns: float
     decided_ns: float
     left_ns: float
@@ -81,8 +84,8 @@ class Migrations:
             row = self._machine.layers.index(one.layer)
             place = one.layer, one.expert
             if one.kind == "evict":
-                self._places.evict(row, one.expert)
-                self._at_once_done("evict", *place, "gpu", "none", self._machine.expert_bytes, now_ns)
+                size = self._bytes_of(self._places.evict(row, one.expert))
+                self._at_once_done("evict", *place, "gpu", "none", size, now_ns)
             elif one.kind == "keep":
                 self._places.keep(row, one.expert)
                 source = name_of(self._places.lies(row, one.expert))
@@ -98,11 +101,11 @@ class Migrations:
 
     def _started(self, one: Migration, row: int, now_ns: float) -> _Moving:
         places, transfers = self._places, self._transfers
-        source = places.lies(row, one.expert)
+        source, size = places.lies(row, one.expert), self._bytes_of(one.bits)
         if one.kind in _TO_GPU:
-            places.start_to_gpu(row, one.expert)
+            places.start_to_gpu(row, one.expert, one.bits)
             target, transfer = "gpu", transfers.copy(source)
-            work_ns = transfers.pcie_ns(self._machine.expert_bytes)
+            work_ns = transfers.pcie_ns(size)
         else:
             goal: Lies = (one.to, 1)
             if not places.start_move(row, one.expert, one.to):
@@ -122,10 +125,19 @@ class Migrations:
             name_of(source),
             target,
             transfer,
+            size,
+            size / self._machine.expert_bytes,
             work_ns,
             now_ns,
             work_ns,
         )
+
+    def _bytes_of(self, bits: int | None) -> int:
+        """Of an expert's weights, or of its replica of so many bits."""
+        machine = self._machine
+        if bits is None:
+            return machine.expert_bytes
+        return weight_bytes(machine.model.expert, expert_format(bits))
 
     def add_jobs(self, jobs: JobList, awaited_row: int = -1, awaited: Sequence[int] = ()) -> dict[int, int]:
         """Add what is under way, or waits, to the jobs of a phase, but for copies that nothing waits for.
@@ -135,13 +147,15 @@ class Migrations:
             GPU; such jobs are part of the foreground.
         """
         found: dict[int, int] = {}
+        first: tuple[int, ...] = ()
         self._queue, self._last = [], -1
         relayouts: list[_Moving] = []
         for one in self._moving:
             if not one.to_gpu:
                 relayouts.append(one)
             elif one.row == awaited_row and one.expert in awaited:
-                found[one.expert] = self._add(jobs, one, (), background=False)
+                found[one.expert] = self._add(jobs, one, first, background=False)
+                first = (found[one.expert],)
             else:
                 self._queue.append(one)
         added: list[int] = []
@@ -161,14 +175,13 @@ class Migrations:
         return bool(self._queue) and (self._last < 0 or float(jobs.end_ns[self._last]) >= 0)
 
     def _add(self, jobs: JobList, one: _Moving, after: Iterable[int], background: bool = True) -> int:
-        resource = "pcie-down" if one.to_gpu else "links"
-        label = Label(resource, one.kind, one.expert, bytes=self._machine.expert_bytes, alone_ns=one.work_ns)
+        label = Label(moves_over(one.target), one.kind, one.expert, bytes=one.bytes, alone_ns=one.work_ns)
         one.job = jobs.add(
             label,
             one.work_ns,
             () if one.start_ns >= 0 else after,
             kind=one.transfer,
-            per_ns=1 / one.work_ns,
+            per_ns=one.share / one.work_ns,
             left_ns=one.left_ns,
             start_ns=one.start_ns,
             background=background,
@@ -203,7 +216,8 @@ class Migrations:
             end_ns = float(jobs.end_ns[one.job])
             end_ns = end_ns if end_ns >= 0 else now_ns
             if jobs.start_ns[one.job] >= 0 and end_ns > start_ns:
-                share, part = one.left_ns / one.work_ns, float(jobs.allowed_ns[one.job]) / (end_ns - start_ns)
+                share = one.share * one.left_ns / one.work_ns
+                part = float(jobs.allowed_ns[one.job]) / (end_ns - start_ns)
                 yield MovingRecord(
                     one.layer, one.expert, one.source, one.target, share, start_ns, end_ns, min(part, 1.0)
                 )
@@ -220,7 +234,7 @@ class Migrations:
                 one.expert,
                 one.source,
                 one.target,
-                self._machine.expert_bytes,
+                one.bytes,
                 one.decided_ns,
                 one.start_ns,
                 end_ns,

@@ -23,6 +23,7 @@ class Places:
         arriving: flags [layer, expert]: on its way to the GPU's memory.
         moving: flags [layer, expert]: a migration of it is not done.
         gpu_free: experts that the GPU's memory has room for.
+        gpu_bits: by row and expert, bits of copies with the GPU, or on their way, that are replicas.
 
     Raises:
         InputError: "not supported": a DIMM has not the bytes for what is to lie on it, or the host's memory
@@ -41,6 +42,7 @@ class Places:
         self._moving = np.zeros_like(self._resident)
         self.arriving, self.moving = _frozen(self._arriving), _frozen(self._moving)
         self.gpu_free = machine.gpu_experts - int(self._resident.sum())
+        self.gpu_bits: dict[tuple[int, int], int] = {}
         sizes = [weight_bytes(machine.model.expert, expert_format(bits)) for bits in placement.replicas]
         self._lying_bytes = machine.expert_bytes + sum(sizes)
         self._used = np.full(dimms, kv / dimms)
@@ -70,8 +72,10 @@ class Places:
             part.flags.writeable = False
         return LayerPlacement(*parts)
 
-    def start_to_gpu(self, row: int, expert: int) -> None:
-        """A copy is decided: it takes room from now on."""
+    def start_to_gpu(self, row: int, expert: int, bits: int | None) -> None:
+        """A copy is decided, of a replica of so many bits or in full: it takes room from now on."""
+        if bits is not None:
+            self.gpu_bits[row, expert] = bits
         self._moving[row, expert] = self._arriving[row, expert] = True
         self.gpu_free -= 1
 
@@ -85,10 +89,12 @@ class Places:
         self._resident[row, expert] = True
         self.gpu_free -= 1
 
-    def evict(self, row: int, expert: int) -> None:
-        """The GPU's copy is given up."""
+    def evict(self, row: int, expert: int) -> int | None:
+        """The GPU's copy is given up; its bits, None: in full."""
+        bits = self.gpu_bits.pop((row, expert), None)
         self._resident[row, expert] = False
         self.gpu_free += 1
+        return bits
 
     def start_move(self, row: int, expert: int, to: int) -> bool:
         """A move to another DIMM, or to all, is decided. False: there is no room."""

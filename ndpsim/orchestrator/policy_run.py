@@ -61,7 +61,7 @@ class Given:
     Attributes:
         layers: the model's layers that are run, dense ones among them.
         decode, prefill: times of attention and dense parts; of the prefill None where there is none.
-        host_kv_bytes: of the KV cache in the host's memory.
+        dimm_kv_bytes: of the KV cache on the DIMMs that compute.
     """
 
     hardware: Hardware
@@ -75,13 +75,16 @@ class Given:
     layers: tuple[int, ...]
     decode: DenseTime
     prefill: DenseTime | None
-    host_kv_bytes: int
+    dimm_kv_bytes: int
     bounds: Bounds
 
 
 @dataclass(frozen=True)
 class _Visit:
-    """A layer with experts in a step."""
+    """A layer with experts in a step.
+
+    `last`: no other comes after it in the run.
+    """
 
     phase: str
     step: int
@@ -89,6 +92,7 @@ class _Visit:
     row: int
     ids: NDArray[np.int16]
     scores: NDArray[np.float32] | None
+    last: bool
 
 
 class PolicyRunner:
@@ -118,7 +122,8 @@ class PolicyRunner:
         self.given, self.policy, self._observer, self._progress = given, policy, observer, progress
         self._wanted, self._steps = wanted, given.trace.steps + (given.prefill is not None)
         self.record: LayerRecord | None = None
-        self.tally, self.clock_ns, self.prefill_ns = Tally(given.machine.bits), 0.0, 0.0
+        self.tally = Tally(given.machine.bits, given.machine.expert_bytes)
+        self.clock_ns = self.prefill_ns = 0.0
         machine, hardware = given.machine, given.hardware
         with self._asked("place"):
             trace = given.trace
@@ -126,7 +131,7 @@ class PolicyRunner:
             placement = policy.place(offline)
         placement = checked_placement(policy.name, placement, machine)
         dimms = hardware.system.dimm.count
-        self._places = Places(placement, machine, dimms, hardware.dimm_bytes, given.host_kv_bytes)
+        self._places = Places(placement, machine, dimms, hardware.dimm_bytes, given.dimm_kv_bytes)
         at_once = hardware.relayout.concurrent_experts if machine.dimms and hardware.system.link else 1
         self._migrations = Migrations(self._places, given.transfers, given.costs, machine, at_once)
         rows: Mapping[tuple[int, int], tuple[int, float]] = defaultdict(_one_row)
@@ -166,7 +171,7 @@ class PolicyRunner:
     def _step(self, phase: str, step: int, dense: DenseTime, more: bool) -> None:
         """All layers once; `more`: another step follows."""
         given = self.given
-        visits = {visit.layer: visit for visit in self._visits(phase, step)}
+        visits = {visit.layer: visit for visit in self._visits(phase, step, more)}
         pending_ns = 0.0
         cached = 0  # layers since the last with experts
         for layer in given.layers:
@@ -178,10 +183,11 @@ class PolicyRunner:
             window_ns = self._window(pending_ns + dense.router_ns, cached, dense)
             pending_ns, cached = 0.0, 0
             loads, copied = self._layer(visits[layer], dense.shared_ns, window_ns)
-            self._background(visits, layer, loads, copied, more)
+            if "end" in self.policy.moments:
+                self._background(visits[layer], loads, "end", copied=copied)
         self._window(pending_ns + dense.head_ns, cached, dense)
 
-    def _visits(self, phase: str, step: int) -> Iterator[_Visit]:
+    def _visits(self, phase: str, step: int, more: bool) -> Iterator[_Visit]:
         """The layers with experts of a step."""
         trace = self.given.trace
         ids, scores = trace.prefill_ids, trace.prefill_scores
@@ -190,7 +196,8 @@ class PolicyRunner:
         assert ids is not None
         for row, layer in enumerate(trace.layers):
             of_layer = None if scores is None else scores[row]
-            yield _Visit(phase, step, layer, row, ids[row], of_layer)
+            last = layer == trace.layers[-1] and not more
+            yield _Visit(phase, step, layer, row, ids[row], of_layer, last)
 
     def _window(self, ns: float, layers: int, dense: DenseTime) -> float:
         """Attention and dense parts on the GPU, with the KV cache on its way where the host has it."""
@@ -204,6 +211,7 @@ class PolicyRunner:
                 alone = transfers.pcie_ns(size)
                 label = Label(f"pcie-{direction}", "cache", bytes=size, alone_ns=alone)
                 jobs.add(label, alone, kind=transfers.cache(size, direction), per_ns=1 / alone)
+        self.tally.add_cache_read(dense.host_read_bytes * layers / self.given.machine.expert_bytes)
         began = self.clock_ns
         if len(jobs):
             self._migrations.add_jobs(jobs)
@@ -257,6 +265,10 @@ class PolicyRunner:
         assigned = checked_assignment(self.policy.name, view, answer, given.machine, places.now.replicas)
         began = self.clock_ns
         planning_ns = planning_s * 1e9 if assigned.planning_ns is None else assigned.planning_ns
+        if "gate" in self.policy.moments:
+            in_use = assigned.on_gpu(len(loads))
+            in_use.flags.writeable = False
+            self._background(visit, loads, "gate", in_use=in_use)
         jobs, migrating = self._jobs_of(visit, view, assigned, shared_ns, planning_ns)
         own = range(migrating, len(jobs))
         arrays = self._run_jobs(jobs, in_window=False)
@@ -307,13 +319,15 @@ class PolicyRunner:
     ) -> tuple[JobList, int]:
         """The jobs of a layer, after those of migrations, and how many these are."""
         jobs, loads = JobList(), view.loads.tolist()
-        coming = self._migrations.add_jobs(jobs, visit.row, [expert for expert, _ in assigned.gpu])
+        awaited = [*(expert for expert, _ in assigned.gpu), *assigned.awaits]
+        coming = self._migrations.add_jobs(jobs, visit.row, awaited)
         migrating = len(jobs)
         dimm, shards = view.placement.dimm.tolist(), view.placement.shards.tolist()
         gated = Gated(
             loads,
             lambda expert: (dimm[expert], shards[expert]),
             view.placement.resident,
+            {expert: bits for (row, expert), bits in self._places.gpu_bits.items() if row == visit.row},
             coming,
             _tokens_on(visit.ids, [*assigned.cpu, *assigned.ndp], len(loads)),
             shared_ns,
@@ -332,45 +346,63 @@ class PolicyRunner:
             self.record = record
 
     def _background(
-        self, visits: dict[int, _Visit], layer: int, loads: Ints, copied: Flags, more: bool
+        self,
+        visit: _Visit,
+        loads: Ints,
+        moment: str,
+        copied: Flags | None = None,
+        in_use: Flags | None = None,
     ) -> None:
-        """Ask for migrations when a layer's experts are done."""
-        given, places, visit = self.given, self._places, visits[layer]
-        layers = given.trace.layers
-        last = layer == layers[-1]
-        if last and not more:
+        """Ask for migrations at a layer's gate, or when its experts are done: see `BackgroundView`."""
+        if visit.last:
             return
-        next_row = 0 if last else visit.row + 1
-        predicted: tuple[int, ...] = ()
-        next_loads, predictor = None, self.policy.stated_predictor
-        if self.policy.sees_the_future or predictor is not None:
-            next_step = visit.step + (visit.phase == "decode") if last else visit.step
-            ids = given.trace.ids[next_step] if last or visit.phase == "decode" else given.trace.prefill_ids
-            assert ids is not None
-            next_loads = loads_of(ids[next_row], given.trace.experts)
-            next_loads.flags.writeable = False
-            if predictor is not None:
-                predicted = predictor.predict(next_loads, next_step, layers[next_row])
+        places, none = self._places, np.zeros(len(loads), np.bool_)
+        next_row = (visit.row + 1) % len(self.given.trace.layers)
+        next_loads, predicted, above = self._of_next(visit, next_row, moment)
         view = BackgroundView(
             visit.phase,
             visit.step,
-            layer,
-            layers[next_row],
+            visit.layer,
+            self.given.trace.layers[next_row],
             loads,
             places.now,
             places.moving,
             places.gpu_free,
             visit.ids,
             visit.scores,
-            copied,
-            next_loads if self.policy.sees_the_future else None,
+            none if copied is None else copied,
+            next_loads,
             predicted,
+            above,
+            moment,
+            none if in_use is None else in_use,
         )
         with self._asked("background", view):
             answer = self.policy.background(view)
         self._migrations.decide(
-            checked_migrations(self.policy.name, view, answer, given.machine), self.clock_ns
+            checked_migrations(self.policy.name, view, answer, self.given.machine), self.clock_ns
         )
+
+    def _of_next(
+        self, visit: _Visit, row: int, moment: str
+    ) -> tuple[Ints | None, tuple[int, ...], tuple[float, ...]]:
+        """What the policy is shown of the next layer, at `row`: its loads, and predictions."""
+        trace, policy = self.given.trace, self.policy
+        predictor = policy.stated_predictor if moment == policy.moments[0] else None
+        if not policy.sees_the_future and predictor is None:
+            return None, (), ()
+        step = visit.step + (row == 0 and visit.phase == "decode")
+        ids, scores = trace.prefill_ids, trace.prefill_scores
+        if row == 0 or visit.phase == "decode":
+            ids, scores = trace.ids[step], None if trace.scores is None else trace.scores[step]
+        assert ids is not None
+        loads = loads_of(ids[row], trace.experts)
+        loads.flags.writeable = False
+        shown = loads if policy.sees_the_future else None
+        if predictor is None:
+            return shown, (), ()
+        predicted = predictor.predict(loads, step, trace.layers[row])
+        return shown, predicted, predictor.above(loads, ids[row], None if scores is None else scores[row])
 
 
 def _one_row() -> tuple[int, float]:

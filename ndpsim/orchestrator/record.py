@@ -15,7 +15,20 @@ from numpy.typing import NDArray
 from ndpsim.config import Hardware
 from ndpsim.policies.interface import Assignment, LayerPlacement, Machine, Placement
 
-__all__ = ["JobRecord", "LayerRecord", "MigrationRecord", "MovingRecord", "Observer", "RunRecord"]
+__all__ = [
+    "JobRecord",
+    "LayerRecord",
+    "MigrationRecord",
+    "MovingRecord",
+    "Observer",
+    "RunRecord",
+    "moves_over",
+]
+
+
+def moves_over(target: str) -> str:
+    """The resource of a migration to "gpu", or to other DIMMs."""
+    return "pcie-down" if target == "gpu" else "links"
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +91,8 @@ class MigrationRecord:
     Attributes:
         kind, layer, expert: as in `Migration`.
         source, target: "gpu", "striped", "localized 3" (DIMM 3), "sharded:4 8" (DIMMs 8 to 11), "none".
-        bytes: that were moved; of an eviction, that were given up; 0 of a copy that stays ("keep"), as the
-            layer's job has them.
+        bytes: that were moved, of a replica where one was; of an eviction, that were given up; 0 of a copy
+            that stays ("keep"), as the layer's job has them.
         decided_ns, start_ns, end_ns: when.
         hidden_ns: of the time from start to end, when no layer's experts were under way.
     """
@@ -96,6 +109,11 @@ class MigrationRecord:
     hidden_ns: float
 
     @property
+    def resource(self) -> str:
+        """What it goes over."""
+        return moves_over(self.target)
+
+    @property
     def exposed_ns(self) -> float:
         """Of the time from start to end, when a layer's experts were under way."""
         return self.end_ns - self.start_ns - self.hidden_ns
@@ -107,7 +125,7 @@ class MovingRecord:
 
     Attributes:
         layer, expert, source, target: as in `MigrationRecord`.
-        share: of it that was left to do when it began beside the layer.
+        share: of the expert's weights that was left to move when it began beside the layer.
         start_ns, end_ns: from when it was beside the layer, until it ended, or the layer.
         pcie_part: as in `JobRecord`.
     """
@@ -121,6 +139,11 @@ class MovingRecord:
     end_ns: float
     pcie_part: float
 
+    @property
+    def resource(self) -> str:
+        """What it goes over."""
+        return moves_over(self.target)
+
 
 @dataclass(frozen=True, eq=False)
 class LayerRecord:
@@ -133,7 +156,7 @@ class LayerRecord:
         window_ns: the time before `start_ns` in which attention and dense parts ran.
         loads: tokens by expert, int64 [expert].
         tokens: of the layer.
-        placement: of the layer, when the gate had spoken.
+        placement: of the layer, when its tokens were routed.
         assignment: the policy's answer.
         estimates: the policy's view of each engine's time alone, by engine, over what it assigned.
         jobs: in the order of their starts.

@@ -79,7 +79,8 @@ def run_moe(
         arbitration: of a DIMM between its NDP unit and the host.
         observer: is shown every layer when it is done.
         check_layer: (step, layer) that is run again in the cycle-level session, under each policy.
-        check_limit: of its errors, as a share of the layer's time.
+        check_limit: of the errors of its ends, as shares of the layer's time, and on the critical path of
+            their own; the layer's own error may be 2% at most.
         progress: called with the share of the work that is done.
         cache: as in `simulate_expert`: of the cycle-level costs; runs themselves are not cached.
 
@@ -213,7 +214,12 @@ def _given(
     prefill = processors.dense_time(shape, trace.batch, prompt, prompt, kv=memory.kv) if prompt else None
     costs = Costs(hardware, shape, bits, arbitration, cache)
     geometry = geometry_of(hardware)
-    channel = tuple(dimm % geometry.channels for dimm in range(geometry.dimms))
+    own_memory = hardware.system.host.memory is not None
+    if own_memory:
+        experts = costs.host_read(None).bytes * shape.routed_experts * len(trace.layers)
+        _check_host_memory(hardware, shape, experts, memory.host_kv_bytes)
+    channels = 1 if own_memory else geometry.channels
+    channel = tuple(dimm % channels for dimm in range(geometry.dimms))
     transfers = Transfers(hardware, costs, channel)
     units = geometry.dimms if hardware.system.ndp is not None else 0
     room = memory.experts * len(trace.layers) // shape.moe_layers
@@ -249,7 +255,7 @@ def _given(
         machine,
         lambda time_ns: _by_tokens(time_ns, most),
         transfers.pcie.gbps,
-        hardware.system.host.channels * hardware.dimm_host_gbps,
+        hardware.host_memory.host_gbps,
         cache,
     )
     return Given(
@@ -264,9 +270,20 @@ def _given(
         layers=layers,
         decode=decode,
         prefill=prefill,
-        host_kv_bytes=memory.host_kv_bytes,
+        dimm_kv_bytes=0 if own_memory else memory.host_kv_bytes,
         bounds=bounds,
     )
+
+
+def _check_host_memory(hardware: Hardware, shape: MoeShape, experts: int, kv: int) -> None:
+    """Make sure that the host's own memory has room for experts and KV cache, in bytes."""
+    room = hardware.host_memory.capacity_bytes
+    if experts + kv > room:
+        problem = (
+            f"{shape.name} is not supported: the host's memory would hold {experts:,} B of experts and "
+            f"{kv:,} B of KV cache, and has {room:,} B"
+        )
+        raise hardware.origins["host.memory.dimms"].error(problem, "host.memory")
 
 
 def _by_tokens(time_ns: Callable[[int], float], most: int) -> Floats:
@@ -313,7 +330,15 @@ def _estimates(
         striped,
         localized,
         *moves,
-        window_ns=decode.attention_ns + decode.router_ns,
+        window_ns=max(
+            decode.attention_ns + decode.router_ns,
+            *(
+                max(transfers.pcie_ns(size), striped * size / machine.expert_bytes)
+                for size in (decode.host_read_bytes, decode.host_write_bytes)
+                if size
+            ),
+            0.0,
+        ),
         shared_ns=decode.shared_ns,
         token_ns=transfers.pcie_ns(1024 * vector) / 1024,
         vector_ns=transfers.pcie_ns(vector),
@@ -374,6 +399,9 @@ def _run(
         pairs=round(sum(tally.pairs.values())),
         experts={name: tally.experts[name] for name in ENGINES},
         pairs_by_engine={name: tally.pairs[name] for name in ENGINES},
+        weight_bits={
+            name: tally.bits[name] / tally.pairs[name] if tally.pairs[name] else None for name in ENGINES
+        },
         utilization={name: ns / time_ns for name, ns in runner.busy_ns.items()},
         migrations=tally.migrations,
         cache=policy.cache_counts() or cache,

@@ -17,8 +17,8 @@ ENGINES = ("gpu_hit", "gpu_miss", "cpu", "ndp")
 
 _UNKNOWN = ("gpu", "cpu", "pcie")
 _NOTE = (
-    "of DRAM, NDP units and links for experts on DIMMs, the host's reading of experts, and relayouts; left "
-    "out: DRAM between these, activations and the KV cache on their way"
+    "standby of all memory over the whole time, and what is added to it by experts on DIMMs, by the host's "
+    "reading of experts and of the KV cache, and by relayouts; left out: writing the KV cache, activations"
 )
 
 
@@ -30,17 +30,19 @@ class Tally:
         shared_ns, bound_ns, estimated_ns: summed; `estimated_ns` is None when one layer had no estimate.
         pairs: computed, by engine.
         experts: by engine; parts by their share.
+        bits: of weights, times the pairs computed with them, by engine.
         waited_ns: time of the critical paths by resource.
         policy_s: that the policy took.
     """
 
-    def __init__(self, bits: int) -> None:
-        self._bits = bits
+    def __init__(self, bits: int, expert_bytes: int) -> None:
+        self._bits, self._expert_bytes = bits, expert_bytes
         self.layer_ns: dict[str, list[float]] = {"prefill": [], "decode": []}
         self.shared_ns = self.bound_ns = self.policy_s = 0.0
         self.estimated_ns: float | None = 0.0
         self.pairs: dict[str, float] = dict.fromkeys(ENGINES, 0.0)
         self.experts: dict[str, float] = dict.fromkeys(ENGINES, 0.0)
+        self.bits: dict[str, float] = dict.fromkeys(ENGINES, 0.0)
         self.waited_ns: Counter[str] = Counter()
         self._migrations: dict[str, dict[str, float]] = {}
         self._ndp: Counter[tuple[int, int, float, int | None]] = Counter()
@@ -74,23 +76,28 @@ class Tally:
         read = list(map(read_shards, zip(view.placement.dimm.tolist(), shards, strict=True)))
         there = view.placement.resident | view.arriving
 
-        def of_bits(expert: int) -> float:
-            return assigned.bits.get(expert, self._bits) / self._bits
+        def of_bits(expert: int) -> int:
+            return assigned.bits.get(expert, self._bits)
 
         for expert, share in assigned.gpu:
-            self._count("gpu_hit" if there[expert] else "gpu_miss", loads[expert], share)
+            self._count("gpu_hit" if there[expert] else "gpu_miss", loads[expert], share, of_bits(expert))
             if not there[expert]:
-                self._reads[read[expert]] += share * of_bits(expert)
+                self._reads[read[expert]] += share * of_bits(expert) / self._bits
         for expert, share in assigned.cpu:
-            self._count("cpu", loads[expert], share)
-            self._reads[read[expert]] += share * of_bits(expert)
+            self._count("cpu", loads[expert], share, of_bits(expert))
+            self._reads[read[expert]] += share * of_bits(expert) / self._bits
         for expert, share in assigned.ndp:
-            self._count("ndp", loads[expert], share)
+            self._count("ndp", loads[expert], share, of_bits(expert))
             self._ndp[loads[expert], shards[expert], share, assigned.bits.get(expert)] += 1
 
-    def _count(self, engine: str, tokens: int, share: float) -> None:
+    def add_cache_read(self, experts: float) -> None:
+        """Count that the host reads so much of the KV cache as so many experts have, striped."""
+        self._reads[None] += experts
+
+    def _count(self, engine: str, tokens: int, share: float, bits: int) -> None:
         self.experts[engine] += share
         self.pairs[engine] += tokens * share
+        self.bits[engine] += tokens * share * bits
 
     def add_migrations(self, done: Sequence[MigrationRecord]) -> None:
         """Count migrations that have ended."""
@@ -105,7 +112,7 @@ class Tally:
                 continue
             of_kind["bytes"] += one.bytes
             if one.target == "gpu":
-                self._reads[read_shards(lies_of(one.source))] += 1
+                self._reads[read_shards(lies_of(one.source))] += one.bytes / self._expert_bytes
             else:
                 self._relayouts[one.source, one.target] += 1
 
@@ -121,23 +128,22 @@ class Tally:
 
         power_w: measured power by processor; None: not known.
         """
-        sums: dict[str, float | None] = {}
+        sums = costs.at_rest_nj(time_ns)
         of_each = [
             *(
-                (costs.of_bits(bits).expert(tokens, shards, share).energy_nj, count)
+                (costs.of_bits(bits).expert(tokens, shards, share).added_nj, count)
                 for (tokens, shards, share, bits), count in self._ndp.items()
             ),
-            *((costs.host_read(key).energy_nj, count) for key, count in self._reads.items()),
-            *((costs.relayout(*key).energy_nj, count) for key, count in self._relayouts.items()),
+            *((costs.host_read(key).added_nj, count) for key, count in self._reads.items()),
+            *((costs.relayout(*key).added_nj, count) for key, count in self._relayouts.items()),
         ]
-        for energy, count in of_each:
-            for name, nj in (energy or {"dram": None}).items():
-                if name != "total":
-                    before = sums.get(name, 0.0)
-                    sums[name] = None if nj is None or before is None else before + nj * count
+        for added, count in of_each:
+            for name, nj in (added or {}).items():
+                before = sums.get(name, 0.0)
+                sums[name] = None if nj is None or before is None else before + nj * count
         measured = {name: watts * time_ns for name, watts in (power_w or {}).items()}
         unknown = [name for name in _UNKNOWN if name not in measured]
-        note = f"{_NOTE}; not known: {', '.join(unknown)}"
+        note = f"{costs.standby.note}; {_NOTE}; not known: {', '.join(unknown)}"
         if measured:
             note += f"; {' and '.join(measured)}: measured power over the whole time"
         return {**dict(sorted(sums.items())), **measured, **dict.fromkeys(unknown)}, note

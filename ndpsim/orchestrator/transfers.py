@@ -1,5 +1,7 @@
 """What transfers use of PCIe, of the links between DIMMs and of the host's channels, by kind of transfer.
 
+A host with memory of its own reads experts from there: "host memory" then stands in place of its channels.
+
 A memory device behind a CXL link has one wire each way to the GPU, which is what "pcie-down" and "pcie-up"
 then are: copies of experts, activations, results and the KV cache share it, and no channel of a host lies
 between. In place of the channels is the device's memory, which copies take for as long as it needs to read
@@ -62,9 +64,12 @@ class Transfers:
         wires = costs.wire_names() if hardware.system.link is not None else ()
         self._wire = {name: 2 + number for number, name in enumerate(wires)}
         self._first_channel = 2 + len(wires)
+        self._own_memory = hardware.system.host.memory is not None
         channels = [f"channel {number}" for number in range(max(channel) + 1)]
         if hardware.system.cxl is not None:
             channels = ["memory"]
+        if self._own_memory:
+            channels = ["host memory"]
         self.shared_names = ("pcie-down", "pcie-up", *wires, *channels)
         self._numbers: dict[tuple[str, Lies | tuple[Lies, Lies] | None], int] = {}
         self._rows: list[tuple[Floats, ...]] = []
@@ -152,22 +157,30 @@ class Transfers:
         elif kind == "cache":
             direction, size = rest.split()
             shared[PCIE_UP if direction == "up" else PCIE_DOWN] = self._wire_ns(int(size))
-            self._add_read((STRIPED, 1), int(size) / self._costs.host_read(None).bytes, read_ns, read_bytes)
+            share = int(size) / self._costs.host_read(None).bytes
+            self._add_read((STRIPED, 1), share, shared, read_ns, read_bytes)
         elif kind == "relayout":
             self._add_relayout(where, shared, moved)  # type: ignore[arg-type]
         else:
             if kind == "copy":
                 shared[PCIE_DOWN] = self._wire_ns(self._costs.host_read(None).bytes)
-            self._add_read(where, 1.0, read_ns, read_bytes)  # type: ignore[arg-type]
+            self._add_read(where, 1.0, shared, read_ns, read_bytes)  # type: ignore[arg-type]
         return shared, read_ns, read_bytes, moved
 
     def _wire_ns(self, size_bytes: int) -> float:
         return self.pcie_ns(size_bytes) - self.pcie.latency_ns
 
-    def _add_read(self, lies: Lies, share: float, read_ns: Floats, read_bytes: Floats) -> None:
-        """A host read's time on channels and its bytes, by DIMM: those of a channel share its time."""
+    def _add_read(
+        self, lies: Lies, share: float, shared: Floats, read_ns: Floats, read_bytes: Floats
+    ) -> None:
+        """A host read's time on its own memory; or on channels, with its bytes, by DIMM: those of a channel
+        share its time.
+        """
         dimm, shards = lies
         cost = self._costs.host_read(read_shards(lies))
+        if self._own_memory:
+            shared[self._first_channel] = cost.time_ns * share
+            return
         chosen = range(self._dimms) if dimm == STRIPED else range(dimm, dimm + shards)
         of_dimm = cost.bytes / len(chosen) * share
         for one in chosen:

@@ -57,6 +57,13 @@ class CheckedAssignment(NamedTuple):
     bits: dict[int, int]
     sequential: bool
     planning_ns: float | None
+    awaits: list[int]
+
+    def on_gpu(self, experts: int) -> NDArray[np.bool_]:
+        """Flags [expert]: the GPU computes it, or a part of it."""
+        flags = np.zeros(experts, np.bool_)
+        flags[[expert for expert, _ in self.gpu]] = True
+        return flags
 
     def copied_in_full(self, there: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Flags [expert]: the GPU computes all of it, with its full weights copied for that.
@@ -196,7 +203,17 @@ def checked_assignment(
         _checked_bits(assignment, loads, machine, replicas, at),
         bool(assignment.sequential),
         None if planning == "measured" else _time(planning, "planning", at),
+        _checked_awaits(assignment, view, at),
     )
+
+
+def _checked_awaits(assignment: Assignment, view: LayerView, at: _At) -> list[int]:
+    """Experts that are on their way to the GPU."""
+    awaits = [_whole(one, "an expert", at) for one in _sequence(assignment.awaits, "awaits", at)]
+    for expert in awaits:
+        if not 0 <= expert < len(view.loads) or not view.arriving[expert]:
+            raise at.error(f"expert {expert} is awaited, and is not on its way to the GPU")
+    return awaits
 
 
 def _checked_bits(
@@ -331,7 +348,7 @@ def checked_migrations(
     Raises:
         InputError: anything wrong in a migration, in one line that says where.
     """
-    at = _At(policy, f"after {_moment(view)}")
+    at = _At(policy, f"{'after' if view.moment == 'end' else 'beside'} {_moment(view)}")
     state = _Moving(view, machine, at)
     return [state.checked(one) for one in _sequence(migrations, "background's answer", at)]
 
@@ -343,6 +360,7 @@ class _Moving:
         self.placement, self.moving = view.placement, view.moving
         self.machine, self.at = machine, at
         self.room, self.layer, self.copied = view.gpu_free, view.layer, view.copied
+        self.in_use = view.in_use
         self.asked: set[tuple[int, int]] = set()
         self.evicted: set[tuple[int, int]] = set()
 
@@ -362,6 +380,8 @@ class _Moving:
         place = machine.layers.index(layer), expert
         if self.moving[place] or place in self.asked:
             raise at.error(f"{what}: it is moving already")
+        if layer == self.layer and self.in_use[expert : expert + 1].any() and one.kind in (*_TO_GPU, "evict"):
+            raise at.error(f"{what}: the GPU computes it in this layer")
         resident = bool(self.placement.resident[place]) and place not in self.evicted
         if one.kind == "keep" and (layer != self.layer or not self.copied[expert : expert + 1].any()):
             raise at.error(f"{what}: the layer that is done has not copied it to the GPU in full")
@@ -376,7 +396,17 @@ class _Moving:
             self._between_dimms(one.kind, what, place, to)
         if one.kind != "evict":
             self.asked.add(place)
-        return Migration(one.kind, layer, expert, to, _time(one.estimated_ns, f"{what}: estimated_ns", at))
+        took = _time(one.estimated_ns, f"{what}: estimated_ns", at)
+        return Migration(one.kind, layer, expert, to, took, self._bits(one, what))
+
+    def _bits(self, one: Migration, what: str) -> int | None:
+        """Of the replica that is copied; None: the full weights."""
+        if one.bits is None or one.bits == self.machine.bits:
+            return None
+        bits = _whole(one.bits, f"{what}: its bits", self.at)
+        if one.kind not in _TO_GPU or bits not in self.placement.replicas:
+            raise self.at.error(f"{what}: there is no replica of {bits} bits that it copies")
+        return bits
 
     def _to_gpu(self, what: str, resident: bool) -> None:
         if resident:

@@ -257,6 +257,8 @@ def _checked(found: Any, file: Path | None) -> type[Policy]:
         if not isinstance(named, tuple) or not set(named) <= set(ENGINES):
             listed = ", ".join(ENGINES)
             raise refused(f"{name}.{attribute} is {shown(named)}, not a tuple of some of {listed}")
+    if found.moments not in (("gate",), ("end",), ("gate", "end")):
+        raise refused(f"{name}.moments is {shown(found.moments)}, not ('gate',), ('end',) or ('gate', 'end')")
     for attribute in ("name", "title"):
         if not isinstance(getattr(found, attribute, None), str):
             raise refused(f"{name} has no {attribute}; give it one, {attribute} = '...'")

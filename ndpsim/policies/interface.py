@@ -1,8 +1,8 @@
 """What a policy sees, and what it answers.
 
-`place` is called once; then, layer by layer, `assign` when the gate has spoken and `background` when the
-experts of the layer are done. Views are frozen: arrays cannot be written. Times are estimates in ns. No view
-has a clock, and none has loads of what has not been routed yet.
+`place` is called once; then, layer by layer, `assign` when its tokens are routed and `background` right after
+that, or when the experts of the layer are done, or both (`Policy.moments`). Views are frozen: arrays cannot
+be written. Times are estimates in ns. No view has a clock, and none has loads of what has not been routed.
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ class Estimates:
         striped_read_ns, localized_read_ns: the host reads an expert's weights from all channels, from one.
         to_striped_ns, to_localized_ns, rebalance_ns: a localized expert becomes striped, a striped one
             localized, a localized one moves to another DIMM.
-        window_ns: between two layers' experts, when the GPU computes attention and dense parts.
+        window_ns: between two layers' experts: attention and dense parts on the GPU, or the way of the KV
+            cache from the host's memory and back, whichever is longer.
         shared_ns: the shared experts of a layer on the GPU.
         token_ns: a token's vector over PCIe, one way, as one of many.
         vector_ns: a token's vector over PCIe, one way, alone: the link's latency is part of it.
@@ -233,21 +234,27 @@ class LayerView:
 
 @dataclass(frozen=True, eq=False)
 class BackgroundView:
-    """What `background` sees when the experts of a layer are done.
+    """What `background` sees of a layer at its gate, when its experts are assigned, or when they are done.
 
     Attributes:
-        phase, step: of the layer that is done.
-        layer: the layer that is done.
+        phase, step: of the layer.
+        layer: which.
         next_layer: the layer that comes next; after the last one, the first.
-        loads: of the layer that is done, int64 [expert].
+        loads: of the layer, int64 [expert].
         placement: of all layers, as it is now.
         moving: flags [layer, expert]: a migration of it has been decided and is not done.
         gpu_free: experts that the GPU's memory has room for beside residents and those on their way.
-        ids, scores: of the layer that is done, as in `LayerView`.
-        copied: flags [expert]: the layer that is done has copied it to the GPU in full, where it can stay.
+        ids, scores: of the layer, as in `LayerView`.
+        copied: flags [expert]: the layer that is done has copied it to the GPU in full, where it can stay;
+            at the gate none.
         next_loads: of the next layer, for a policy that `sees_the_future`; None for all others.
         predicted: experts of the next layer, those with most tokens first, as the policy's
-            `stated_predictor` has them; empty without one.
+            `stated_predictor` has them; empty without one, and at the later of two moments.
+        predicted_above: of each of these, the share of a token's scores ranked above it, the least over
+            tokens; of a wrong one, that of the expert in whose place it is; empty without `ranks`.
+        moment: one of the policy's `moments`.
+        in_use: flags [expert]: at the gate, those that the GPU computes in this layer, which are left alone
+            until it is done.
     """
 
     phase: str
@@ -263,6 +270,9 @@ class BackgroundView:
     copied: Flags = field(default_factory=_no_flags)
     next_loads: Ints | None = None
     predicted: tuple[int, ...] = ()
+    predicted_above: tuple[float, ...] = ()
+    moment: str = "end"
+    in_use: Flags = field(default_factory=_no_flags)
 
 
 @dataclass(frozen=True)
@@ -288,6 +298,8 @@ class Assignment:
             computes its experts, then the NDP units theirs.
         planning: what the decision takes, in ns, before anything else of the layer begins; "measured": as
             long as `assign` took here, which differs from run to run.
+        awaits: experts on their way to the GPU without which the layer does not end, though no token may have
+            chosen them. Those that the GPU computes are waited for in any case.
     """
 
     gpu: Sequence[int | Part] = ()
@@ -298,6 +310,7 @@ class Assignment:
     bits: Mapping[int, int] = field(default_factory=dict)
     sequential: bool = False
     planning: float | Literal["measured"] = 0.0
+    awaits: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -311,6 +324,8 @@ class Migration:
         layer, expert: which.
         to: the DIMM of a relayout or a rebalance, or `STRIPED`; of no meaning for the others.
         estimated_ns: what the policy believes that it takes.
+        bits: of the replica that a prefetch or a fetch copies; None: the full weights. It takes the room of
+            an expert all the same, and the GPU computes with it while it is there.
     """
 
     kind: str
@@ -318,6 +333,7 @@ class Migration:
     expert: int
     to: int = STRIPED
     estimated_ns: float = 0.0
+    bits: int | None = None
 
 
 class PolicyParameters(BaseModel):
@@ -341,6 +357,9 @@ class Policy(ABC):
     #: Those of `engines` without which it cannot be run. Every machine has a GPU.
     needs: ClassVar[tuple[str, ...]] = ()
     Parameters: ClassVar[type[PolicyParameters]] = PolicyParameters
+    #: When `background` is asked, in this order. "gate": the layer's experts are assigned, and what is to
+    #: move begins beside them, behind their own copies over PCIe; "end": they are done.
+    moments: tuple[Literal["gate", "end"], ...] = ("end",)
     #: `background` is shown the loads of the next layer, which no real system knows.
     sees_the_future: ClassVar[bool] = False
     #: Draws from what comes next what `BackgroundView.predicted` shows, as often right as it says; None: no.

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.policies.statistics import least_ranked_above
+
 __all__ = ["LoadPredictor", "StatedPredictor", "Tally"]
 
 
@@ -57,12 +59,14 @@ class StatedPredictor:
     What is drawn depends on `seed`, step and layer only.
 
     Attributes:
+        ranks: it predicts scores, too; see `BackgroundView.predicted_above`.
         tally: how many were predicted, and how many of them were right.
     """
 
     accuracy: float
     count: int
     seed: int = 0
+    ranks: bool = False
     tally: Tally = field(default_factory=Tally)
 
     def predict(self, loads: NDArray[np.int64], step: int, layer: int) -> tuple[int, ...]:
@@ -70,8 +74,7 @@ class StatedPredictor:
 
         loads: tokens by expert of the layer that is predicted, `layer` of `step`.
         """
-        order = np.argsort(-loads, kind="stable")
-        count = min(self.count, int(np.count_nonzero(loads)))
+        order, count = self._order(loads)
         random = np.random.default_rng((self.seed, step, layer))
         right = random.random(count) < self.accuracy
         others = iter(random.permutation(order[count:]).tolist())
@@ -81,3 +84,20 @@ class StatedPredictor:
         ]
         self.tally.add(len(set(predicted) & set(order[:count].tolist())), count)
         return tuple(predicted)
+
+    def above(
+        self, loads: NDArray[np.int64], ids: NDArray[np.int16], scores: NDArray[np.float32] | None
+    ) -> tuple[float, ...]:
+        """Of each expert of `predict`, or of the one in whose place it is, what share ranks above it.
+
+        ids, scores: of the layer that is predicted, [token, k].
+        """
+        if not self.ranks:
+            return ()
+        order, count = self._order(loads)
+        ranked: list[float] = least_ranked_above(ids, scores, len(loads))[order[:count]].tolist()
+        return tuple(ranked)
+
+    def _order(self, loads: NDArray[np.int64]) -> tuple[NDArray[np.intp], int]:
+        """All experts, those with most tokens first, and how many of these are predicted."""
+        return np.argsort(-loads, kind="stable"), min(self.count, int(np.count_nonzero(loads)))

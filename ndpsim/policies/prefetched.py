@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ndpsim.policies.interface import BackgroundView
 
@@ -10,11 +10,11 @@ __all__ = ["to_give_up"]
 
 
 def to_give_up(
-    prefetched: Sequence[tuple[int, int]], view: BackgroundView, coming: int
+    prefetched: Sequence[tuple[int, int]], view: BackgroundView, stay: Collection[int]
 ) -> list[tuple[int, int]]:
-    """Those that are there and are not of the layer that comes: (row, expert) of each.
+    """Those that are there and whose layer is done: (row, expert) of each.
 
-    coming: row of the layer that comes.
+    stay: rows of the layer that comes, and of one that is under way.
     """
     resident, moving = view.placement.resident, view.moving
-    return [place for place in prefetched if place[0] != coming and resident[place] and not moving[place]]
+    return [place for place in prefetched if place[0] not in stay and resident[place] and not moving[place]]

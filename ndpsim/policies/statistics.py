@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["score_sums"]
+__all__ = ["least_ranked_above", "ranked_above", "score_sums"]
 
 
 def score_sums(
@@ -18,3 +18,30 @@ def score_sums(
     ids, scores: of each token's choices, [token, k].
     """
     return np.bincount(ids.ravel().astype(np.int64), scores.ravel(), minlength=experts).astype(np.float64)
+
+
+def ranked_above(
+    ids: NDArray[np.int16], scores: NDArray[np.floating[Any]] | None
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Of each choice of all tokens, the expert, and the share of the token's scores ranked above it.
+
+    ids, scores: of each token's choices, [token, k]; without scores each choice weighs the same.
+    """
+    tokens, choices = ids.shape
+    weights = np.full((tokens, choices), 1 / choices) if scores is None else scores.astype(np.float64)
+    order = np.argsort(-weights, axis=1, kind="stable")
+    ranked = np.take_along_axis(weights, order, axis=1)
+    sums = ranked.sum(axis=1, keepdims=True)
+    shares = np.divide(ranked, sums, out=np.full_like(ranked, 1 / choices), where=sums > 0)
+    above = np.cumsum(shares, axis=1) - shares
+    return np.take_along_axis(ids, order, axis=1).ravel().astype(np.int64), above.ravel()
+
+
+def least_ranked_above(
+    ids: NDArray[np.int16], scores: NDArray[np.floating[Any]] | None, experts: int
+) -> NDArray[np.float64]:
+    """By expert, the least of `ranked_above` over its tokens; infinite without any."""
+    least = np.full(experts, np.inf)
+    chosen, above = ranked_above(ids, scores)
+    np.minimum.at(least, chosen, above)
+    return least

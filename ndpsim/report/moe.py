@@ -24,6 +24,7 @@ _IN_SHORT = (
     "speed-up",
     "bound, of experts' time",
     *(f"pairs: {engine}" for engine in ("GPU, in its memory", "GPU, copied", "CPU", "NDP")),
+    "bits of weights",
     "bottleneck",
 )
 _ENDS = 8  # beyond the limit of a check, that are told
@@ -37,6 +38,7 @@ BUSY = {
     "pcie-down": "PCIe to the GPU",
     "pcie-up": "PCIe from the GPU",
     "channel": "host channels",
+    "host": "memory of the host",
     "memory": "memory of the device",
 }
 
@@ -114,6 +116,7 @@ def _rows(runs: Sequence[PolicyRun], steps: int) -> list[_Row]:
         ("own estimate, of it", lambda run: _part(run.estimated_ns, run.moe_ns)),
         *(_busy_row(group) for group in BUSY if any(_busy(run, group) is not None for run in runs)),
         *(_pairs_row(engine) for engine in _ENGINES),
+        ("bits of weights", _bits),
         ("GPU cache: hits", lambda run: _or_none(run.cache.get("hit_rate"), percent)),
         *(row for kind in kinds for row in _migration_rows(kind, runs)),
         ("predictions right", lambda run: _or_none((run.prediction or {}).get("accuracy"), percent)),
@@ -141,6 +144,15 @@ def _busy_row(group: str) -> _Row:
 
 def _pairs_row(engine: str) -> _Row:
     return f"pairs: {_ENGINES[engine]}", lambda run: _part(run.pairs_by_engine.get(engine, 0.0), run.pairs)
+
+
+def _bits(run: PolicyRun) -> str:
+    """Of the weights that pairs were computed with: of all engines, or where they differ of each."""
+    words = {"gpu_hit": "GPU", "gpu_miss": "copied", "cpu": "CPU", "ndp": "NDP"}
+    bits = {words[name]: f"{mean:.3g}" for name, mean in run.weight_bits.items() if mean is not None}
+    if len(set(bits.values())) == 1:
+        return next(iter(bits.values()))
+    return ", ".join(f"{engine} {mean}" for engine, mean in bits.items()) or _NONE
 
 
 def _migration_rows(kind: str, runs: Sequence[PolicyRun]) -> Iterator[_Row]:
@@ -180,12 +192,12 @@ def _exposed(sums: Mapping[str, float] | None) -> str:
 
 def _energy(run: PolicyRun) -> str:
     """Of all components that are known."""
-    known = [nj for name, nj in (run.energy_nj or {}).items() if name != "total" and nj is not None]
+    known = [nj for nj in run.energy_nj.values() if nj is not None]
     return format_energy(sum(known)) if known else _NONE
 
 
 def _bottleneck(run: PolicyRun) -> str:
-    """The resource that most layers wait for."""
+    """The resource with most of the time of the layers' critical paths."""
     if not run.bottleneck:
         return _NONE
     name, share = max(run.bottleneck.items(), key=lambda item: item[1])
@@ -196,10 +208,8 @@ def _notes(run: PolicyRun) -> list[str]:
     """What a run has to say in sentences."""
     notes = []
     notes += _prediction_notes(run.prediction or {})
-    unknown = [name for name, nj in (run.energy_nj or {}).items() if nj is None]
-    if run.energy_nj is None:
-        notes.append(f"energy: {run.energy_note}")
-    elif unknown:
+    unknown = [name for name, nj in run.energy_nj.items() if nj is None]
+    if unknown:
         notes.append(f"energy without {', '.join(unknown)} (not known)")
     if run.check is not None:
         notes += _check_notes(run.check)
@@ -209,21 +219,27 @@ def _notes(run: PolicyRun) -> list[str]:
 def _check_notes(check: LayerCheck) -> list[str]:
     """A layer by both models; what is beyond the limit, the furthest first."""
     largest = check.largest
-    furthest = f"; furthest: {largest.name}, {_signed(largest.error)}" if largest else ""
+    furthest = f"; furthest: {largest.name}, {_error(largest)}, of" if largest else ", of"
     note = (
         f"layer {check.layer} in step {check.step} takes {format_time(check.rate_ns)} by rates, "
-        f"{format_time(check.cycle_ns)} in the cycle-level session ({_signed(check.error)}){furthest} of the "
-        f"layer, of {counted(len(check.ends), 'end')}: {'within' if check.ok else 'beyond'} "
-        f"{percent(check.limit)}"
+        f"{format_time(check.cycle_ns)} in the cycle-level session ({_signed(check.error)}){furthest} "
+        f"{counted(len(check.ends), 'end')}: {_verdict(check)}"
     )
-    beyond = [end for end in check.ends if abs(end.error) > check.limit]
-    beyond.sort(key=lambda end: -abs(end.error))
-    return [note, *map(_end_note, beyond[:_ENDS])]
+    return [note, *map(_end_note, check.beyond[:_ENDS])]
+
+
+def _verdict(check: LayerCheck) -> str:
+    limits = f"{percent(check.limit)} for ends, {percent(check.layer_limit)} for the layer"
+    return f"within {limits}" if check.ok else f"beyond {limits}"
+
+
+def _error(end: CheckedEnd) -> str:
+    return f"{_signed(end.error)} of {'its own time' if end.critical else 'the layer'}"
 
 
 def _end_note(end: CheckedEnd) -> str:
     rate, cycle = format_time(end.rate_ns), format_time(end.cycle_ns)
-    return f"{end.name} ends after {rate} by rates, {cycle} in the session: {_signed(end.error)} of the layer"
+    return f"{end.name} ends after {rate} by rates, {cycle} in the session: {_error(end)}"
 
 
 def _signed(share: float) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.orchestrator.record import JobRecord, LayerRecord, RunRecord
+from ndpsim.orchestrator.record import LayerRecord, RunRecord
 
 __all__ = ["History", "RunHistory"]
 
@@ -60,7 +59,7 @@ class History:
         of_run.times[row] += 1
         of_run.layer_ns[row] += layer.end_ns - layer.start_ns
         of_run.window_ns[row] += layer.window_ns
-        for group, ns in _busy(layer.jobs).items():
+        for group, ns in _busy(layer).items():
             of_run.busy_ns[group][row] += ns
         middle = of_run.layers[len(of_run.layers) // 2]
         if (layer.step, layer.layer) == (self._layer or (layer.step, middle)):
@@ -74,12 +73,17 @@ def _empty(run: RunRecord) -> RunHistory:
     return RunHistory(run, layers, np.zeros(len(layers), np.int64), zeros[0], zeros[1], busy)
 
 
-def _busy(jobs: Iterable[JobRecord]) -> dict[str, float]:
-    """For how long each group of resources had a job of a layer's experts, of several the busiest one."""
+def _busy(layer: LayerRecord) -> dict[str, float]:
+    """For how long each group of resources was in use beside a layer's experts, of several the busiest one.
+
+    PCIe is by migrations to the GPU, too.
+    """
     intervals: dict[str, list[tuple[float, float]]] = {}
-    for job in jobs:
+    for job in layer.jobs:
         if job.kind != "attention":
             intervals.setdefault(job.resource, []).append((job.start_ns, job.end_ns))
+    to_gpu = [(move.start_ns, move.end_ns) for move in layer.moving if move.target == "gpu"]
+    intervals.setdefault("pcie-down", []).extend(to_gpu)
     found = dict.fromkeys(_GROUPS, 0.0)
     for resource, of_it in intervals.items():
         group = resource.partition(" ")[0]

@@ -21,8 +21,9 @@ _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=lambd
 def writing_timeline(path: str | PathLike[str]) -> Iterator[Observer]:
     """An observer that writes all jobs and migrations, a process for each policy and a row for each resource.
 
-    Times are in us. Jobs that are under way together on a resource, such as copies, have a row each, and so
-    have migrations of a kind. The file is there when the block ends well, else not at all.
+    Times are in us. Migrations to the GPU are on the rows of PCIe, those between DIMMs on those of the links.
+    What is under way together on a resource, such as copies, has a row each. The file is there when the block
+    ends well, else not at all.
 
     Raises:
         InputError: the file cannot be written.
@@ -32,6 +33,13 @@ def writing_timeline(path: str | PathLike[str]) -> Iterator[Observer]:
         writer = _Writer(file)
         yield writer
         writer.end()
+
+
+def _row_of(migration: MigrationRecord) -> str:
+    """What it goes over; of what takes no time, its kind."""
+    if migration.end_ns == migration.start_ns:
+        return migration.kind
+    return migration.resource
 
 
 class _Writer:
@@ -80,8 +88,8 @@ class _Writer:
             "decided_us": migration.decided_ns / 1000,
             "hidden_us": migration.hidden_ns / 1000,
         }
-        name = f"layer {migration.layer}, expert {migration.expert}"
-        self._span(migration.kind, name, migration.start_ns, migration.end_ns, arguments)
+        name = f"{migration.kind} {migration.expert} of layer {migration.layer}"
+        self._span(_row_of(migration), name, migration.start_ns, migration.end_ns, arguments)
 
     def _span(self, row: str, name: str, start_ns: float, end_ns: float, arguments: dict[str, Any]) -> None:
         number, naming = self._rows.place(row, start_ns, end_ns)

@@ -12,6 +12,9 @@ from ndpsim.units import format_time
 __all__ = ["CheckedEnd", "LayerCheck", "MoeResult", "PolicyRun"]
 
 
+_OF_LAYER = 0.02  # the limit of a layer's own error, where that of ends is no smaller
+
+
 @dataclass(frozen=True)
 class CheckedEnd:
     """When something ended by the rate model, and when in the cycle-level session.
@@ -19,13 +22,15 @@ class CheckedEnd:
     Attributes:
         name: "dimm 3": its last expert; "read 17 cpu", "read 17 gpu": the host's read of expert 17 for it.
         rate_ns, cycle_ns: from the beginning of the layer.
-        error: the first less the second, as a share of the layer's time.
+        error: the first less the second, as a share of the layer's time, or of `cycle_ns` where `critical`.
+        critical: by rates it is on the layer's critical path.
     """
 
     name: str
     rate_ns: float
     cycle_ns: float
     error: float
+    critical: bool = False
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,7 @@ class LayerCheck:
 
     Attributes:
         step, layer: which.
-        limit: of the size of each error.
+        limit: of the size of each end's error.
         rate_ns, cycle_ns: how long the layer takes by both.
         error: the first less the second, over the second.
         ends: of each DIMM's last expert and of each host read.
@@ -54,9 +59,21 @@ class LayerCheck:
         return max(self.ends, key=lambda end: abs(end.error), default=None)
 
     @property
+    def layer_limit(self) -> float:
+        """Of the size of the layer's own error."""
+        return min(self.limit, _OF_LAYER)
+
+    @property
+    def beyond(self) -> list[CheckedEnd]:
+        """The ends beyond the limit, the furthest first."""
+        return sorted(
+            (end for end in self.ends if abs(end.error) > self.limit), key=lambda end: -abs(end.error)
+        )
+
+    @property
     def ok(self) -> bool:
-        """Whether every error is within the limit."""
-        return all(abs(one) <= self.limit for one in (self.error, *(end.error for end in self.ends)))
+        """Whether every error is within its limit."""
+        return not self.beyond and abs(self.error) <= self.layer_limit
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,6 +97,7 @@ class PolicyRun(Reported):
         bound_ns: no assignment of these loads to these engines takes less than this in place of `moe_ns`.
         pairs: of a token and an expert, that were computed.
         experts, pairs_by_engine: by engine; parts of an expert count by their share.
+        weight_bits: by engine, of the weights that pairs were computed with, on average; None: of none.
         utilization: share of `time_ns` for which each resource was busy: "gpu", "cpu", "pcie-down",
             "pcie-up", "ndp 0" (DIMM 0), "channel 0" (of the host), ...; behind a CXL link "memory" (of the
             device) in place of channels.
@@ -91,8 +109,8 @@ class PolicyRun(Reported):
         estimated_ns: the policy's own estimates of its layers, summed, beside `moe_ns`; None: it makes none.
         policy_wall_s: that the policy's own code took.
         bottleneck: share of the time of the layers' critical paths by resource.
-        energy_nj: by component, None for what is not known, and the `total` where all is; None where
-            nothing is.
+        energy_nj: by component, None for what is not known: standby of all memory over `time_ns`, and what
+            experts, host reads and relayouts add to it ("dram": None where its currents are not known).
         energy_note: what it rests on, and what it leaves out.
         wall_s: how long the run took.
         check: a layer by the cycle-level session; None where it was not asked for.
@@ -115,6 +133,7 @@ class PolicyRun(Reported):
     pairs: int
     experts: Mapping[str, float]
     pairs_by_engine: Mapping[str, float]
+    weight_bits: Mapping[str, float | None] = field(repr=False)
     utilization: Mapping[str, float] = field(repr=False)
     migrations: Mapping[str, Mapping[str, float]]
     cache: Mapping[str, float | None]
@@ -122,7 +141,7 @@ class PolicyRun(Reported):
     estimated_ns: float | None
     policy_wall_s: float = field(repr=False)
     bottleneck: Mapping[str, float]
-    energy_nj: Mapping[str, float | None] | None
+    energy_nj: Mapping[str, float | None]
     energy_note: str = field(repr=False)
     wall_s: float
     check: LayerCheck | None = field(default=None, repr=False)

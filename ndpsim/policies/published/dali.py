@@ -2,8 +2,8 @@
 
 After Zhu et al., "DALI: A Workload-Aware Offloading Framework for Efficient MoE Inference on Local PCs":
 assignment (section 4.1, equations 3 to 9, algorithm 1), prefetching (section 4.2, equations 10 and 11) and
-cache replacement (section 4.3, algorithm 2). The paper's prefetches run beside a layer's experts; here they
-begin when these are done.
+cache replacement (section 4.3, algorithm 2). A stream of its own prefetches for the next layer while experts
+are computed (section 4): prefetches are decided at the gate, replacements when the layer is done.
 """
 
 from __future__ import annotations
@@ -143,6 +143,7 @@ class Dali(Policy):
     paper = "Zhu et al., DALI: A Workload-Aware Offloading Framework for Efficient MoE Inference on Local PCs"
     engines = ("gpu", "cpu")
     needs = ("cpu",)
+    moments = ("gate", "end")
     Parameters = DaliParameters
     parameters: DaliParameters
 
@@ -154,7 +155,8 @@ class Dali(Policy):
         wanted = parameters.prefetch
         self.prefetch = min((1 if few else 4) if wanted is None else wanted, experts, machine.gpu_experts)
         self.u = (1 if few else 8) if parameters.u is None else parameters.u
-        self.slots = cache_slots(machine, parameters.cache_share, self.prefetch)
+        # Those of the layer that computes are there beside those of the one that comes.
+        self.slots = cache_slots(machine, parameters.cache_share, 2 * self.prefetch)
         self.solver = milp_solver(self.name) if parameters.assignment == "optimal" else None
         self.residual = load_residual(parameters.residual, machine) if parameters.residual else None
         if self.prefetch and self.residual is None:
@@ -170,6 +172,7 @@ class Dali(Policy):
         #: Prefetched experts that are not part of the cache, and what is left of the latest copies.
         self.prefetched: list[tuple[int, int]] = []
         self.left_ns: dict[tuple[int, int], float] = {}
+        self.spare_ns = 0.0  # of the layer's time, in which its own copies leave PCIe alone
         self.free = machine.gpu_experts
         self.expected: tuple[int, tuple[int, ...]] = (-1, ())
         self.tally = Tally()
@@ -210,6 +213,7 @@ class Dali(Policy):
         here = np.where(resident[active], 0, np.where(arriving[active], 1, 2))
         order = active[np.lexsort((active, -view.loads[active], here))]
         makespan = max(self.estimates.shared_ns + layer.gpu_ns[on_gpu].sum(), layer.makespan_ns(on_gpu))
+        self.spare_ns = max(0.0, makespan - int((on_gpu & layer.missing).sum()) * self.copy_ns)
         charge = self.parameters.charge
         return Assignment(
             gpu=order[on_gpu[order]].tolist(),
@@ -228,17 +232,21 @@ class Dali(Policy):
     # ---- what moves
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
-        """Gives up what was prefetched for a layer that is done, prefetches for the next, renews a cache."""
-        evicted, fetched = self._replaced(view)
-        evicted += self._given_up(view)
-        room = view.gpu_free + len(evicted) - len(fetched)
-        wanted = self._prefetches(view, room)
-        self.free = room - len(wanted)
-        pending = int(view.moving.sum())
-        self.left_ns = {
-            place: min(self.copy_ns, max(0.0, (pending + n) * self.copy_ns - self.estimates.window_ns))
-            for n, place in enumerate(wanted, 1)
-        }
+        """At the gate, gives up what was prefetched for layers that are done and prefetches for the next; at
+        the end, renews a cache.
+        """
+        evicted, fetched, wanted = list[tuple[int, int]](), list[tuple[int, int]](), list[tuple[int, int]]()
+        if view.moment == "end":
+            evicted, fetched = self._replaced(view)
+        else:
+            evicted = self._given_up(view)
+            wanted = self._prefetches(view, view.gpu_free + len(evicted))
+            pending, until_ns = int(view.moving.sum()), self.spare_ns + self.estimates.window_ns
+            self.left_ns = {
+                place: min(self.copy_ns, max(0.0, (pending + n) * self.copy_ns - until_ns))
+                for n, place in enumerate(wanted, 1)
+            }
+        self.free = view.gpu_free + len(evicted) - len(fetched) - len(wanted)
         layers, copy_ns = self.machine.layers, self.copy_ns
         return [
             *(Migration("evict", layers[row], expert) for row, expert in evicted),
@@ -247,8 +255,9 @@ class Dali(Policy):
         ]
 
     def _given_up(self, view: BackgroundView) -> list[tuple[int, int]]:
-        """Prefetched experts that are there and are not of the layer that comes."""
-        done = to_give_up(self.prefetched, view, self.row[view.next_layer])
+        """Prefetched experts that are there, of layers that are done."""
+        rows = self.row[view.layer], self.row[view.next_layer]
+        done = to_give_up(self.prefetched, view, rows)
         self.prefetched = [place for place in self.prefetched if place not in done]
         return done
 

@@ -71,11 +71,10 @@ class EdgeParameters(PolicyParameters):
         "layer; topk: TopK, where there is room (the ablation, Section IV-D; one for Mixtral)",
     )
     prefill_experts: Literal["activated", "topk"] = Field(
-        "activated",
-        description="E_g + E_n of equation 2. topk: TopK as printed, the rest of a layer's experts on the "
-        "NDP units; activated (the default): all activated experts, as the text defines TopK ('the number of "
-        "activated experts per layer'), which a prefill has more of: with TopK the NDP units would get most "
-        "of the work and nothing would balance it",
+        "topk",
+        description="E_g + E_n of equation 2. topk (the default): TopK as printed, the rest of a layer's "
+        "experts on the NDP units; activated: all activated experts, as the text defines TopK ('the number "
+        "of activated experts per layer'), which a prefill has more of",
     )
     contention: bool = Field(
         True,

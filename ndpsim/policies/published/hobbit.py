@@ -4,9 +4,10 @@ Tang et al., "HOBBIT: A Mixed Precision Expert Offloading System for Fast MoE In
 Fan et al., section 5.1. No code was seen; [note] marks what others say of it.
 
 An expert that would be skipped is loaded in few bits here, as every pair is computed. Copies in few bits are
-used once; no source says which part of its cache has them. Its stacked gates need the model: a predictor of
-stated accuracy stands for them, and what it names is prefetched in full precision. Traces without scores:
-each choice of a token has the weight 1/k.
+used by one layer; no source says which part of its cache has them. Its stacked gates need the model: a
+predictor of stated accuracy stands for them, which speaks with the layer's own gate, and what it names is
+prefetched beside the layer, as precise as its score asks for. Traces without scores: each choice of a token
+has the weight 1/k.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from ndpsim.policies.interface import (
 )
 from ndpsim.policies.offline import hottest, mean_loads
 from ndpsim.policies.predictor import StatedPredictor
+from ndpsim.policies.statistics import least_ranked_above, ranked_above
 
 __all__ = ["POLICY"]
 
@@ -113,6 +115,7 @@ class Hobbit(Policy):
     title = "HOBBIT: GPU only, less important missing experts loaded in fewer bits"
     paper = "Tang et al., arXiv 2411.01433; Fan et al., section 5.1"
     engines = ("gpu",)
+    moments = ("gate", "end")
     Parameters = HobbitParameters
 
     parameters: HobbitParameters
@@ -123,12 +126,14 @@ class Hobbit(Policy):
         low = machine.bits // 4 if parameters.low_bits is None else parameters.low_bits
         self.low_bits = low if 1 <= low < machine.bits else None
         count = machine.model.experts_per_token if parameters.prefetch is None else parameters.prefetch
-        self.stated_predictor = StatedPredictor(parameters.accuracy, count, parameters.seed)
+        self.stated_predictor = StatedPredictor(parameters.accuracy, count, parameters.seed, ranks=True)
         shape = len(machine.layers), machine.model.routed_experts
         #: Records, in tokens: when it was last used, its tokens, those that needed it in full precision.
         self.last, self.uses, self.full_uses = (np.zeros(shape) for _ in range(3))
         self.tokens = 0
         self.prefetched = np.zeros(shape, np.bool_)
+        #: Of those, the ones in few bits.
+        self.in_few_bits = np.zeros(shape, np.bool_)
 
     def place(self, view: OfflineView) -> Placement:
         """Striped, as the host reads fastest, in full and in few bits."""
@@ -143,14 +148,13 @@ class Hobbit(Policy):
         row = self.row[view.layer]
         if row == 0:
             self.tokens += view.tokens
-        chosen, ranked_above = self._ranked_above(view)
-        above = np.full(len(view.loads), np.inf)
-        np.minimum.at(above, chosen, ranked_above)
+        chosen, ranks = ranked_above(view.ids, view.scores)
+        above = least_ranked_above(view.ids, view.scores, len(view.loads))
         active = np.flatnonzero(view.loads)
         full = above[active] <= self.parameters.t1
         self.last[row, active] = self.tokens
         self.uses[row] += view.loads
-        np.add.at(self.full_uses[row], chosen, ranked_above <= self.parameters.t1)
+        np.add.at(self.full_uses[row], chosen, ranks <= self.parameters.t1)
         here = np.where(view.placement.resident[active], 0, np.where(view.arriving[active], 1, 2))
         order = np.lexsort((active, -view.loads[active], here))
         low = active[(here == 2) & ~full].tolist() if self.low_bits is not None else []
@@ -160,44 +164,42 @@ class Hobbit(Policy):
             gpu=active[order].tolist(),
             bits=dict.fromkeys(low, self.low_bits or self.machine.bits),
             estimated_ns=float(max(compute, shares * self.copy_ns)),
-            details={"skipped_in_the_paper": int((above[low] > self.parameters.t2).sum())},
+            details={
+                "skipped_in_the_paper": int((above[low] > self.parameters.t2).sum()),
+                "prefetched_in_too_few_bits": int((full & self.in_few_bits[row, active] & (here < 2)).sum()),
+            },
         )
 
-    @staticmethod
-    def _ranked_above(view: LayerView) -> tuple[NDArray[np.int16], NDArray[np.float64]]:
-        """Of each choice of all tokens, the expert and s, the share of the token's scores ranked above it."""
-        tokens, choices = view.ids.shape
-        uniform = np.full((tokens, choices), 1 / choices)
-        scores = uniform if view.scores is None else view.scores.astype(np.float64)
-        order = np.argsort(-scores, axis=1, kind="stable")
-        ranked = np.take_along_axis(scores, order, axis=1)
-        sums = ranked.sum(axis=1, keepdims=True)
-        shares = np.divide(ranked, sums, out=np.full_like(ranked, 1 / choices), where=sums > 0)
-        above = np.cumsum(shares, axis=1) - shares
-        return np.take_along_axis(view.ids, order, axis=1).ravel(), above.ravel()
-
     def background(self, view: BackgroundView) -> Sequence[Migration]:
-        """What is predicted is prefetched, and full copies stay, in place of experts of least priority.
+        """At the gate, what is predicted is prefetched; at the end, full copies stay, in place of experts of
+        least priority, and prefetched ones in few bits are given up.
 
         What was prefetched is no victim before its layer is done [note]. In the prefill, which uses all
         experts of one layer after the other, nothing is prefetched, and copies stay in place of the same
         layer's. No copy stays in place of an expert with as much priority (assumptions, the stronger).
         """
         row, following = self.row[view.layer], self.row[view.next_layer]
-        self.prefetched[row] = False
+        if view.moment == "end":
+            self.prefetched[row] = False
+        used = self.in_few_bits & ~self.prefetched & view.placement.resident & ~view.moving
+        self.in_few_bits &= ~used
         priority, there = self._priority(row), view.placement.resident | view.moving
         there[row] |= view.copied
-        spared = view.moving | self.prefetched
-        prefill, missing = view.phase == "prefill", list[int]()
-        if not prefill:
+        spared = view.moving | self.prefetched | self.in_few_bits | used
+        spared[row] |= view.in_use
+        prefill, missing = view.phase == "prefill", dict[int, float]()
+        if not prefill and view.moment == "gate":
             spared[following, list(view.predicted)] = True
-            missing = [expert for expert in view.predicted if not there[following, expert]]
+            ranked = zip(view.predicted, view.predicted_above, strict=True)
+            missing = {expert: above for expert, above in ranked if not there[following, expert]}
         victims = np.argwhere(view.placement.resident & ~spared)
         order = np.argsort(priority[tuple(victims.T)], kind="stable")
         going = [(layer, one) for layer, one in victims[order].tolist() if layer == row or not prefill]
         copied = np.flatnonzero(view.copied)
         best = copied[np.argsort(-priority[row, copied], kind="stable")].tolist()
-        free, layers, answer = view.gpu_free, self.machine.layers, list[Migration]()
+        layers, bits = self.machine.layers, self.machine.bits
+        answer = [Migration("evict", layers[at], expert) for at, expert in np.argwhere(used).tolist()]
+        free = view.gpu_free + len(answer)
         for kind, at, expert in (
             *(("prefetch", following, expert) for expert in missing),
             *(("keep", row, expert) for expert in best),
@@ -209,9 +211,13 @@ class Hobbit(Policy):
                 answer.append(Migration("evict", layers[victim[0]], victim[1]))
                 free += 1
             free -= 1
-            self.prefetched[at, expert] |= kind == "prefetch"
-            took = self.copy_ns if kind == "prefetch" else 0.0
-            answer.append(Migration(kind, layers[at], expert, estimated_ns=took))
+            if kind == "keep":
+                answer.append(Migration(kind, layers[at], expert))
+                continue
+            low = None if missing[expert] <= self.parameters.t1 else self.low_bits
+            self.prefetched[at, expert], self.in_few_bits[at, expert] = True, low is not None
+            took = self.copy_ns * (low or bits) / bits
+            answer.append(Migration(kind, layers[at], expert, estimated_ns=took, bits=low))
         return answer
 
     def _priority(self, done: int) -> NDArray[np.float64]:

@@ -2,7 +2,9 @@
 
 Zhong et al., "HybriMoE: Hybrid CPU-GPU Scheduling and Cache Management for Efficient MoE Inference", DAC
 2025; PKU-SEC-Lab/HybriMoE, commit 508a85b: ktransformers/operators/experts.py; as a baseline: DALI, section
-6.1. The paper's prefetching by simulated layers is not in the released code, and not here.
+6.1. The paper's prefetching by simulated layers is not in the released code, and not here. What decode steps
+fetch ahead is decided at a layer's gate and begins behind its own copies ([code]: after the layer's own
+fetches); what a prefill preloads takes the place of the layer that is done.
 """
 
 from __future__ import annotations
@@ -30,12 +32,15 @@ from ndpsim.policies.interface import (
     PolicyParameters,
 )
 from ndpsim.policies.offline import mean_loads
+from ndpsim.policies.prefetched import to_give_up
 from ndpsim.policies.statistics import score_sums
 
 __all__ = ["POLICY"]
 
 #: [code], in its own unit: an expert on the GPU, a token on the CPU, once on the CPU, a copy.
 _CODE_GPU, _CODE_CPU, _CODE_CPU_ONCE, _CODE_COPY = 0.5, 1.0, 0.79, 0.4179
+
+_PRELOADED_LAYERS = 2  # a prefill loads the experts of layer + 2 ([code])
 
 
 class HybriMoeParameters(PolicyParameters):
@@ -73,7 +78,8 @@ class HybriMoeParameters(PolicyParameters):
     )
     prefill: Literal["gpu", "schedule"] = Field(
         "gpu",
-        description="gpu: the GPU computes all experts of a prefill ([code]); schedule: as in decode steps",
+        description="gpu: the GPU computes all experts of a prefill, and those of the layer after the next "
+        "are preloaded after them ([code]); schedule: as in decode steps",
     )
     prefetch_size: int = Field(
         0,
@@ -92,6 +98,7 @@ class HybriMoe(Policy):
     paper = "Zhong et al., DAC 2025; DALI, section 6.1"
     engines = ("gpu", "cpu")
     needs = ("cpu",)
+    moments = ("gate", "end")
     Parameters = HybriMoeParameters
 
     parameters: HybriMoeParameters
@@ -100,14 +107,21 @@ class HybriMoe(Policy):
         super().__init__(machine, estimates, parameters)
         self.copy_ns = estimates.copy_ns
         self.slots = cache_slots(machine, parameters.cache_share)
+        #: (row, expert) of those that a prefill has preloaded.
+        self.preloaded: list[tuple[int, int]] = []
         self.scores: Floats = np.zeros((len(machine.layers), machine.model.routed_experts))
 
     def place(self, view: OfflineView) -> Placement:
         """Striped in the host's memory; of each layer as many as it has slots, the hottest offline.
 
-        The code does not say which are loaded first.
+        The code does not say which are loaded first. Its buffer for a prefill has room for two layers' other
+        experts here, at most half of the GPU's memory (assumption: its size is not known).
         """
         loads, placement = mean_loads(view), super().place(view)
+        if view.prefill_tokens and self.parameters.prefill == "gpu":
+            others = max(self.machine.model.routed_experts - min(self.slots), 0)
+            reserved = min(_PRELOADED_LAYERS * others, self.machine.gpu_experts // 2)
+            self.slots = cache_slots(self.machine, self.parameters.cache_share, reserved)
         for row, slots in enumerate(self.slots):
             placement.resident[row, np.argsort(-loads[row], kind="stable")[:slots]] = True
         return placement
@@ -156,11 +170,16 @@ class HybriMoe(Policy):
         return np.arange(count) < taken
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
-        """What the layer has copied stays, in place of the lowest scores; then the next layer's highest."""
-        if view.phase == "prefill":
-            return ()
-        self._score(view)
+        """In a decode step, at the gate, the next layer's highest scores; at the end, what the layer has
+        copied stays, in place of the lowest scores. In a prefill, at the end, the layer after the next.
+        """
         row, coming = self.row[view.layer], self.row[view.next_layer]
+        if view.moment == "gate":
+            return self._ahead(view, coming) if view.phase == "decode" and coming != row else ()
+        answer = self._preloads(view)
+        if view.phase == "prefill":
+            return answer
+        self._score(view)
         resident, moving, scores = view.placement.resident[row], view.moving[row], self.scores[row]
         copied = np.flatnonzero(view.copied & ~resident & ~moving)
         copied = copied[np.argsort(-scores[copied], kind="stable")].tolist()
@@ -168,9 +187,23 @@ class HybriMoe(Policy):
         inside = np.flatnonzero(resident & ~moving)
         goes = inside[np.argsort(scores[inside], kind="stable")][: max(len(copied) - free, 0)].tolist()
         stays = copied[: max(free, 0) + len(goes)]
-        answer = [Migration("evict", view.layer, one) for one in goes]
-        answer += [Migration("keep", view.layer, one) for one in stays]
-        return answer if coming == row else answer + self._ahead(view, coming)
+        answer += [Migration("evict", view.layer, one) for one in goes]
+        return answer + [Migration("keep", view.layer, one) for one in stays]
+
+    def _preloads(self, view: BackgroundView) -> list[Migration]:
+        """When a prefill's layer is done, experts of the layer after the next take the place of its own."""
+        row, resident = self.row[view.layer], view.placement.resident
+        layers, wanted = self.machine.layers, list[int]()
+        ahead = row + _PRELOADED_LAYERS
+        gone = to_give_up(self.preloaded, view, range(row + 1, ahead) if view.phase == "prefill" else ())
+        if view.phase == "prefill" and self.parameters.prefill == "gpu" and ahead < len(layers):
+            there = resident[ahead] | view.moving[ahead]
+            wanted = np.flatnonzero(~there)[: view.gpu_free + len(gone)].tolist()
+        self.preloaded = [one for one in self.preloaded if one not in gone]
+        self.preloaded += [(ahead, one) for one in wanted]
+        return [Migration("evict", layers[at], one) for at, one in gone] + [
+            Migration("prefetch", layers[ahead], one, estimated_ns=self.copy_ns) for one in wanted
+        ]
 
     def _score(self, view: BackgroundView) -> None:
         """S = 0.5 x score + 0.5 x S of chosen experts, 0.5 x S of others.

@@ -4,7 +4,8 @@ Fang et al., "Klotski: Efficient Mixture-of-Expert Inference via Expert-Aware Mu
 2025; as a baseline: TriMoE, section 5.1.2, "a baseline that maximizes PCIe overlap by prefetching hot experts
 and loading cold expert weights during hot expert computation". A layer takes the longer of two sums, the
 missing experts over PCIe and all experts on the GPU. Released code: mindspore-lab/models,
-research/SYSU/Klotski (mixtral.py, pytorch_backend.py).
+research/SYSU/Klotski (mixtral.py, pytorch_backend.py); there the prefetch for the next layer is issued when
+the weights of this layer's gate are loaded, here when its tokens are routed.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ class Klotski(Policy):
     title = "Klotski: GPU only, hot experts prefetched, cold ones loaded behind their computation"
     paper = "Fang et al., ASPLOS 2025; TriMoE, section 5.1.2"
     engines = ("gpu",)
+    moments = ("gate",)
     Parameters = KlotskiParameters
 
     parameters: KlotskiParameters
@@ -78,7 +80,7 @@ class Klotski(Policy):
         if hot is None:
             in_window = 0 if self.of_code else int(estimates.window_ns // self.copy_ns)
             hot = max(_HOT_IN_CODE, in_window)
-        self.hot = min(hot, machine.gpu_experts, machine.model.routed_experts)
+        self.hot = min(hot, machine.gpu_experts // 2, machine.model.routed_experts)
         self.popularity = np.zeros((len(machine.layers), machine.model.routed_experts))
         self.seen = np.zeros(len(machine.layers), np.int64)
         self.following = np.zeros((0, 0, 0))
@@ -86,14 +88,16 @@ class Klotski(Policy):
         self.prefetched: list[tuple[int, int]] = []
 
     def place(self, view: OfflineView) -> Placement:
-        """Striped; in the GPU's memory, hot experts beside room for those of one prefetch."""
+        """Striped; in the GPU's memory, hot experts beside room for what is prefetched for two layers, the
+        one that computes and the one that comes.
+        """
         self.popularity = mean_loads(view)
         self.following = following(view)
         self.successors = np.argsort(-self.following, axis=2, kind="stable")[:, :, :_HOT_IN_CODE]
         placement = super().place(view)
         residents = self.parameters.residents
         if residents == "hot" or (residents == "variant" and not self.of_code):
-            placement.resident[:] = hottest(self.popularity, self.machine.gpu_experts - self.hot)
+            placement.resident[:] = hottest(self.popularity, self.machine.gpu_experts - 2 * self.hot)
         return placement
 
     def assign(self, view: LayerView) -> Assignment:
@@ -110,13 +114,14 @@ class Klotski(Policy):
         return Assignment(gpu=order.tolist(), estimated_ns=float(max(compute, copies)))
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
-        """Gives up what was prefetched and is not for the next layer, and prefetches for that."""
+        """Gives up what was prefetched for layers that are done, and prefetches for the next one."""
         self._learn(view)
         resident, moving = view.placement.resident, view.moving
         row = self.row[view.next_layer]
         hot = [(row, expert) for expert in self._hot_experts(view, row)]
+        stays = {*hot, *((self.row[view.layer], expert) for expert in range(resident.shape[1]))}
         done = [
-            place for place in self.prefetched if resident[place] and not moving[place] and place not in hot
+            place for place in self.prefetched if resident[place] and not moving[place] and place not in stays
         ]
         missing = [place for place in hot if not resident[place] and not moving[place]]
         wanted = missing[: view.gpu_free + len(done)]

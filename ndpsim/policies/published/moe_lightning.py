@@ -1,10 +1,11 @@
-"""MoE-Lightning: where experts are computed is searched before the run, from expected tokens.
+"""MoE-Lightning: the GPU computes all experts; a fixed part of the weights streams through two buffers.
 
 Cao et al., "MoE-Lightning: High-Throughput MoE Inference on Memory-Constrained GPUs", ASPLOS 2025; as a
 baseline: DALI, section 6.1, "searches the optimal model deployment strategy before inference based on its
 proposed performance analysis model", a layer taking the longest of link, CPU and GPU. Released code:
 caoshiyi/FastMoE, caoshiyi/artifacts, commit a8a8d90. Its attention on the CPU and its micro-batches are not
-modelled: attention is the same for all policies.
+modelled: attention is the same for all policies. Weights of the next layer stream beside this layer's
+experts, as the code's time of a layer has it, the longest of link, CPU and GPU.
 """
 
 from __future__ import annotations
@@ -38,13 +39,12 @@ __all__ = ["POLICY"]
 class MoeLightningParameters(PolicyParameters):
     """What can be set of MoE-Lightning."""
 
-    variant: Literal["placement", "stream"] = Field(
-        "placement",
-        description="placement: each expert has an engine, GPU or CPU, found before the run (default: as "
-        "DALI describes this baseline, and the stronger of the two where PCIe is slow); stream: [code] a "
-        "fixed part of each layer's weights is in the GPU's memory, all others are streamed through two "
-        "buffers of a layer, whether tokens chose them or not, those that did first; the CPU computes no "
-        "expert",
+    variant: Literal["stream", "placement"] = Field(
+        "stream",
+        description="stream: a fixed part of each layer's weights is in the GPU's memory, all others are "
+        "streamed through two buffers of a layer, whether tokens choose them or not; the CPU computes no "
+        "expert ([code]); placement: each expert has an engine, GPU or CPU, found before the run (as DALI, "
+        "section 6.2, describes this baseline)",
     )
     gpu_share: float = Field(
         1.0,
@@ -56,13 +56,14 @@ class MoeLightningParameters(PolicyParameters):
 
 
 class MoeLightning(Policy):
-    """A fixed engine for each expert, so that link, CPU and GPU are expected to end together."""
+    """All weights of a layer stream to the GPU, or each expert has a fixed engine."""
 
     name = "moe-lightning"
-    title = "MoE-Lightning: engines of experts searched before the run from expected tokens"
+    title = "MoE-Lightning: GPU only, a fixed part of every layer's weights streamed"
     paper = "Cao et al., ASPLOS 2025; DALI, section 6.1"
     engines = ("gpu", "cpu")
     needs = ("cpu",)
+    moments = ("gate",)
     Parameters = MoeLightningParameters
 
     parameters: MoeLightningParameters
@@ -101,7 +102,7 @@ class MoeLightning(Policy):
         return [max(fits, default=0)] * layers
 
     def assign(self, view: LayerView) -> Assignment:
-        """Each expert where the search has put it."""
+        """Each expert where the search has put it; with streaming, the layer waits for all of its weights."""
         row, estimates = self.row[view.layer], self.estimates
         resident, arriving = view.placement.resident, view.arriving
         active = np.flatnonzero(view.loads)
@@ -116,6 +117,7 @@ class MoeLightning(Policy):
             gpu=of_gpu.tolist(),
             cpu=of_cpu.tolist(),
             estimated_ns=float(max(gpu_ns, copies * self.copy_ns, cpu_ns)),
+            awaits=np.flatnonzero(arriving).tolist() if self.streams else (),
         )
 
     def _on_gpu(self, row: int, tokens: int) -> Flags:
@@ -148,13 +150,13 @@ class MoeLightning(Policy):
         return chosen
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
-        """With streaming, the next layer's other experts follow those of the layer that is done."""
+        """With streaming, the next layer's other experts come beside this layer's."""
         if not self.streams:
             return ()
         layers, coming = self.machine.layers, self.row[view.next_layer]
         there, moving = view.placement.resident, view.moving
         used = there & ~self.resident & ~moving
-        used[coming] = False
+        used[[self.row[view.layer], coming]] = False
         done = [(row, expert) for row, expert in np.argwhere(used).tolist()]
         missing = np.flatnonzero(~there[coming] & ~moving[coming])
         missing = missing[np.argsort(-self.shares[coming][missing], kind="stable")]

@@ -1,6 +1,6 @@
 """The oracle: each layer's assignment by integer programming, migrations with the next loads known.
 
-Not a system that can be built: it is shown the loads of a layer before that layer's gate has spoken. It
+Not a system that can be built: it is shown the loads of a layer before its tokens are routed. It
 minimises the makespan of TriMoE, equations 1 to 7, on the placement as it stands. It stops at a gap and at a
 number of nodes, so that its answers do not depend on how fast a machine is; it is no bound.
 """
@@ -280,7 +280,7 @@ class Oracle(Policy):
         return answer + self._chosen(view, gains, view.gpu_free + len(answer))
 
     def _given_up(self, view: BackgroundView) -> list[Migration]:
-        done = to_give_up(self.prefetched, view, self.row[view.next_layer])
+        done = to_give_up(self.prefetched, view, (self.row[view.next_layer],))
         self.prefetched = [place for place in self.prefetched if place not in done]
         return [Migration("evict", self.machine.layers[one], expert) for one, expert in done]
 

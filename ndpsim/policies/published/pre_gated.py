@@ -4,9 +4,8 @@ Hwang et al., "Pre-gated MoE: An Algorithm-System Co-Design for Fast and Scalabl
 Inference", ISCA 2024; as a baseline: Huang et al., sections II-A and IV. Released code:
 ranggihwang/Pregated_MoE (fetcher.cc, moe_kernels.cu, arena.cc); [code] marks what follows it.
 
-The code begins to fetch for the next layer before the experts of this one are computed, here it begins when
-they are: a copy loses the time of an expert on the GPU, a hundredth of its own. What has no room in the GPU's
-memory is loaded when its layer needs it.
+The fetch for the next layer begins when this layer is routed, beside its experts [code]: experts
+of two layers are in the GPU's memory at a time. What has no room is loaded when its layer needs it.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class PregatedParameters(PolicyParameters):
 
 
 class Pregated(Policy):
-    """GPU only; what the next layer needs is fetched as soon as this layer's experts are done.
+    """GPU only; what the next layer needs is fetched beside this layer's experts.
 
     It sees the next layer's loads, because its model says them: it is retrained so that the
     gate of a layer makes the selection of the next one. Routing of a model as it was trained stands for that.
@@ -64,6 +63,7 @@ class Pregated(Policy):
         super().__init__(machine, estimates, parameters)
         self.copy_ns = estimates.copy_ns
         self.caches = parameters.cache != "none"
+        self.moments = ("gate", "end") if self.caches else ("gate",)
         #: What goes first has the smallest: uses, or the last use; [layer, expert].
         self.worth = np.zeros((len(machine.layers), machine.model.routed_experts), np.int64)
         self.visits, self.phase = 0, ""
@@ -88,28 +88,30 @@ class Pregated(Policy):
         self.worth[self.row[view.layer], active] += 1
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
-        """Gives up this layer's experts, or what the cache has to, and fetches for the next layer.
+        """Gives up experts of layers that are done, or what the cache has to, and fetches for the next layer.
 
-        The prefill loads on demand, and so does the first layer of a step [code].
+        The prefill loads on demand, and so does the first layer of a step [code]. With a cache, what was
+        loaded on demand stays when its layer is done, and nothing makes room that the next layer needs.
         """
-        row, answer = self.row[view.layer], list[Migration]()
-        resident, free = view.placement.resident.copy(), view.gpu_free
-        spared = view.moving.copy()
-        copied = np.flatnonzero(view.copied).tolist() if self.caches else []
-        wanted = [("keep", row, expert) for expert in copied]
-        if not self.caches:
-            for expert in np.flatnonzero(resident[row] & ~view.moving[row]).tolist():
-                answer.append(Migration("evict", view.layer, expert))
-                resident[row, expert] = False
-                free += 1
-        if view.phase == "decode" and view.layer != self.machine.layers[-1]:
+        row, answer, layers = self.row[view.layer], list[Migration](), self.machine.layers
+        resident, free, gate = view.placement.resident.copy(), view.gpu_free, view.moment == "gate"
+        spared, wanted = view.moving.copy(), list[tuple[str, int, int]]()
+        spared[row] |= view.in_use
+        if not gate:
+            wanted = [("keep", row, expert) for expert in np.flatnonzero(view.copied).tolist()]
+        elif not self.caches:
+            done = resident & ~view.moving
+            done[row] = False
+            answer += [Migration("evict", layers[at], expert) for at, expert in np.argwhere(done).tolist()]
+            resident[done] = False
+            free += len(answer)
+        if view.phase == "decode" and view.layer != layers[-1]:
             assert view.next_loads is not None
             order = np.argsort(-view.next_loads, kind="stable")
             selected = order[view.next_loads[order] > 0].tolist()
             spared[row + 1, selected] = True
             missing = [one for one in selected if not (resident | view.moving)[row + 1, one]]
-            wanted = [("prefetch", row + 1, expert) for expert in missing] + wanted
-        layers = self.machine.layers
+            wanted += [("prefetch", row + 1, expert) for expert in missing if gate]
         for kind, at, expert in wanted:
             if free < 1:
                 victim = self._victim(resident & ~spared)

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ndpsim.orchestrator.record import JobRecord, LayerRecord, MigrationRecord
+from ndpsim.orchestrator.record import LayerRecord
 from ndpsim.report.moe import moe_title, run_names
 from ndpsim.report.moe_history import History, RunHistory
 from ndpsim.report.panels import DEFAULT_SIZE, chosen_panels, chosen_size
@@ -40,7 +40,13 @@ _ENGINES = {
     "cpu": ("CPU", COLOURS["host"]),
     "ndp": ("NDP", COLOURS["compute"]),
 }
-_ROWS = {"gpu": "GPU", "pcie-down": "PCIe to GPU", "pcie-up": "PCIe from GPU", "cpu": "CPU"}
+_ROWS = {
+    "gpu": "GPU",
+    "pcie-down": "PCIe to GPU",
+    "pcie-up": "PCIe from GPU",
+    "cpu": "CPU",
+    "links": "DIMM links",
+}
 _COLOUR_OF = {"gpu": "gpu", "pcie-down": "pcie", "pcie-up": "pcie", "cpu": "host", "ndp": "compute"}
 
 
@@ -136,9 +142,9 @@ def _migrations(axes: Axes, sums: Mapping[str, Mapping[str, float]]) -> None:
 # ---- the jobs of a layer ----
 
 
-def _places(jobs: Sequence[JobRecord]) -> dict[str, tuple[float, float]]:
+def _places(layer: LayerRecord) -> dict[str, tuple[float, float]]:
     """Of each resource, how far down its row is, and how high; many DIMMs share the height of a few."""
-    found = {job.resource for job in jobs}
+    found = {job.resource for job in layer.jobs} | {move.resource for move in layer.moving}
     places = {name: (float(place), 0.8) for place, name in enumerate(n for n in _ROWS if n in found)}
     dimms = sorted((name for name in found if name.startswith("ndp ")), key=lambda name: int(name[4:]))
     high = min(1.0, _DIMM_LABELS / max(1, len(dimms)))
@@ -156,7 +162,7 @@ def _labels(places: Mapping[str, tuple[float, float]]) -> dict[str, float]:
 
 def _jobs(axes: Axes, layer: LayerRecord, name: str, until_ns: float) -> None:
     """What each resource did when; what is no expert is lighter."""
-    places = _places(layer.jobs)
+    places = _places(layer)
     unit, ns = _unit(until_ns)
     axes.set_xlim(0, until_ns / ns)
     for job in layer.jobs:
@@ -165,23 +171,17 @@ def _jobs(axes: Axes, layer: LayerRecord, name: str, until_ns: float) -> None:
         light = job.kind not in ("expert", "copy")
         times = job.start_ns, job.end_ns
         _bar(axes, at, high, layer, times, ns, tint(colour, _LIGHT) if light else colour)
+    if layer.moving:
+        axes.plot([], [], color=COLOURS["exposed"], label="migrations")
+    for move in layer.moving:
+        at, high = places[move.resource]
+        _bar(axes, at, high, layer, (move.start_ns, move.end_ns), ns, COLOURS["exposed"])
     bottom = max(at + high / 2 for at, high in places.values())
     labels = _labels(places)
-    overlapping = [one for one in layer.migrations if _overlaps(one, layer)]
-    if overlapping:
-        labels["migrations"] = bottom + 0.6
-        for one in overlapping:
-            times = one.start_ns, one.end_ns
-            _bar(axes, bottom + 0.6, 0.8, layer, times, ns, COLOURS["exposed"])
-        bottom += 1.1
     axes.set_yticks(list(labels.values()), list(labels))
     axes.tick_params(axis="y", length=0)
     axes.set(ylim=(bottom + 0.1, -0.6), xlim=(0, until_ns / ns), ylabel=_in_lines(name))
     axes.set_xlabel(f"time since the gate ({unit}); lighter: shared experts, activations, results")
-
-
-def _overlaps(migration: MigrationRecord, layer: LayerRecord) -> bool:
-    return migration.end_ns > layer.start_ns and migration.start_ns < layer.end_ns
 
 
 def _bar(
@@ -211,7 +211,7 @@ def _job_panels(shown: Mapping[str, LayerRecord]) -> list[Panel]:
     comparable = all(most_ns <= _COMPARABLE * ns for ns in times_ns.values())
 
     def of(name: str, layer: LayerRecord) -> Panel:
-        rows = len(_labels(_places(layer.jobs))) + 2
+        rows = len(_labels(_places(layer))) + 2
         until_ns = most_ns if comparable else times_ns[name]
         return Panel(
             lambda axes: _jobs(axes, layer, name, until_ns), 1.1 * rows, stretches=True, over_time=comparable

@@ -11,10 +11,12 @@ from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.errors import InputError
 from ndpsim.moe import load_model
+from ndpsim.orchestrator.record import Observer
 from ndpsim.orchestrator.run import run_moe
 from ndpsim.policies.choose import choose_policy
 from ndpsim.processors import load_processors
 from ndpsim.results.form import digest_of
+from ndpsim.results.moe import PolicyRun
 from ndpsim.routing.generate import is_spec
 from ndpsim.sweeps.command import Parameter, Resolved, SweptCommand
 from ndpsim.sweeps.parameters import (
@@ -118,15 +120,18 @@ class Moe(SweptCommand):
         except InputError:  # in words
             return None if key != "routing" else parameter.default
 
-    def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """See `SweptCommand`."""
+    def run(self, given: Mapping[str, Any], observer: Observer | None = None) -> PolicyRun:
+        """The run of a point; `observer`: as in `run_moe`."""
         options = options_of(given, _NAMES | {"layers": "layers"})
         policies = [given.get("policy", "trimoe")]
         model = given.get("model", "deepseek-v2")
-        run = run_moe(self._hardware(given), model, policies, cache=True, **options).runs[0]
+        return run_moe(self._hardware(given), model, policies, observer=observer, **options).runs[0]
+
+    def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """See `SweptCommand`."""
         return {
             name: value
-            for name, value in scalars_of(run).items()
+            for name, value in scalars_of(self.run(given)).items()
             if name.partition(".")[0] not in (*_NOT_MEASURED, "parameters")
         }
 

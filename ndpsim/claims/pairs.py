@@ -1,0 +1,111 @@
+"""What two assumptions decide together: values of those keys that change most verdicts alone."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+
+from ndpsim.claims.claim import Claim, Paper
+from ndpsim.claims.evaluate import Pair, Setting, changed, evaluate, runs_of
+from ndpsim.claims.runs import ResolvedRun
+from ndpsim.claims.verdict import Outcome
+from ndpsim.claims.words import Changes, changed_verdicts, value_in_words
+
+__all__ = ["pairs"]
+
+_KEYS = 5
+#: Further runs: ten minutes on two cores, at 2 s a run, beside some 2,900 runs of single values.
+_MOST_RUNS = 600
+
+
+def pairs(
+    claims: Sequence[tuple[Paper, Claim]],
+    outcomes: Sequence[Outcome],
+    changes: Changes,
+    jobs: int,
+    progress: Callable[[float], None] = lambda share: None,
+    most_runs: int = _MOST_RUNS,
+) -> list[Pair]:
+    """What comes of claims with two values at once, of the five keys that change most verdicts.
+
+    Of these keys those values are paired that change a verdict alone, the strongest first, as long as no more
+    than `most_runs` further runs are needed.
+
+    Args:
+        outcomes: of the claims, in their order.
+        changes: what `sensitivity` says of them.
+
+    Raises:
+        InputError: a run of a claim can never be.
+    """
+    turned = {setting: sum(counts) for setting, counts in changed_verdicts(outcomes, changes).items()}
+    by_key: dict[str, int] = {}
+    for (key, _), count in turned.items():
+        by_key[key] = by_key.get(key, 0) + count
+    keys = sorted(by_key, key=lambda key: -by_key[key])[:_KEYS]
+    strong = sorted((one for one in turned if one[0] in keys), key=lambda one: -turned[one])
+    both = [(one, other) for one, other in itertools.combinations(strong, 2) if one[0] != other[0]]
+    both.sort(key=lambda pair: -sum(turned[one] for one in pair))
+
+    known = _runs(claims) | _runs([(paper, one) for paper, claim in claims for one in _each(claim)])
+    cases: dict[tuple[Setting, Setting], list[tuple[Paper, Claim]]] = {}
+    for pair in both:
+        case = [(paper, one) for paper, claim in claims for one in _with(claim, pair)]
+        further = _runs(case) - known
+        if case and len(further) <= most_runs:
+            most_runs -= len(further)
+            known |= further
+            cases[pair] = case
+    found = iter(evaluate([one for case in cases.values() for one in case], jobs, progress))
+    before = {one.claim.name: one for one in outcomes}
+    alone = _alone(changes)
+    return [_pair(pair, [next(found) for _ in case], before, alone) for pair, case in cases.items()]
+
+
+def _runs(claims: Sequence[tuple[Paper, Claim]]) -> set[ResolvedRun]:
+    return {run for _, claim in claims for of in runs_of(claim) for run in of.values()}
+
+
+def _each(claim: Claim) -> list[Claim]:
+    """The claim at each value of each assumption."""
+    return [changed(claim, one, value) for one in claim.assumptions for value in one.values]
+
+
+def _with(claim: Claim, settings: Sequence[Setting]) -> list[Claim]:
+    """The claim with settings; nothing where it does not rest on each of them."""
+    for key, words in settings:
+        found = [
+            (one, value)
+            for one in claim.assumptions
+            for value in one.values
+            if (one.key, value_in_words(value)) == (key, words)
+        ]
+        if not found:
+            return []
+        claim = changed(claim, *found[0])
+    return [claim]
+
+
+def _alone(changes: Changes) -> Mapping[tuple[str, Setting], str]:
+    """The verdict of each claim, by its name, with each setting."""
+    return {
+        (name, (one.assumption.key, value_in_words(one.value))): one.outcome.verdict
+        for name, of_claim in changes.items()
+        for one in of_claim
+    }
+
+
+def _pair(
+    settings: tuple[Setting, Setting],
+    outcomes: Sequence[Outcome],
+    before: Mapping[str, Outcome],
+    alone: Mapping[tuple[str, Setting], str],
+) -> Pair:
+    turned = [
+        (before[one.claim.name].verdict, one.verdict, one.claim.name)
+        for one in outcomes
+        if {before[one.claim.name].verdict, one.verdict} == {"holds", "off"}
+    ]
+    together = sum(all(alone.get((name, one)) != now for one in settings) for _, now, name in turned)
+    mends = sum(was == "off" for was, _, _ in turned)
+    return Pair(settings, mends, len(turned) - mends, together)
