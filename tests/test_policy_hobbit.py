@@ -138,6 +138,19 @@ def test_a_prefetch_is_as_precise_as_its_score_asks_for_and_few_bits_serve_one_l
     assert asked(policy, coming, resident, gpu_free=1) == [("evict", 1, 5)]
 
 
+def test_few_bits_that_come_after_their_layer_are_left_alone_while_they_are_used():
+    policy, resident = started(gpu_experts=4, low_bits=2), np.zeros((2, 8), np.bool_)
+    gate = dict(next_layer=1, gpu_free=4, moment="gate", predicted=[5], above=[0.7])
+    assert asked(policy, layer_view([[0, 1]]), resident, **gate) == [("prefetch", 1, 5)]
+    moving = resident.copy()
+    moving[1, 5] = True
+    assert asked(policy, layer_view([[3, 4]], layer=1), resident, moving=moving) == []
+    resident[1, 5] = True
+    again = layer_view([[5, 4]], [5], layer=1)
+    assert asked(policy, again, resident, moment="gate", in_use=[5, 4]) == []
+    assert asked(policy, again, resident) == [("evict", 1, 5)]
+
+
 def test_the_predictor_says_what_a_wrong_experts_place_asks_for():
     policy = started(accuracy=0.0)
     ids, scores = np.array([[4, 6]], np.int16), np.array([[0.3, 0.7]], np.float32)

@@ -431,6 +431,15 @@ def test_a_prefill_preloads_two_layers_ahead_in_place_of_the_layer_that_is_done(
     assert after(3, 2) == [("evict", 3, 2), ("evict", 3, 3)]
 
 
+def test_what_a_prefill_preloaded_goes_once_and_makes_room_for_a_copy():
+    policy, placement = started("hybrimoe:cache_share=0.5", machine(gpu_experts=12), prompt=7)
+    policy.preloaded = [(0, 2)]  # arrived when its layer was done
+    placement.resident[0] = [False, True, True, False]
+    policy.scores[0] = [0.0, 0.8, 0.0, 0.8]
+    view = done(policy, placement, 0, [[1, 3]], copied=[3])
+    assert answered(policy, view) == [("evict", 0, 2), ("keep", 0, 3)]
+
+
 def test_a_prefills_buffer_takes_no_more_than_half_of_the_memory():
     for prompt, held in ((0, [2, 2, 1, 1]), (7, [1, 1, 1, 0])):
         _, placement = started("hybrimoe", machine(gpu_experts=6), prompt=prompt)

@@ -182,6 +182,7 @@ class Hobbit(Policy):
         if view.moment == "end":
             self.prefetched[row] = False
         used = self.in_few_bits & ~self.prefetched & view.placement.resident & ~view.moving
+        used[row] &= ~view.in_use  # what came after its layer was done, and is used in the next step
         self.in_few_bits &= ~used
         priority, there = self._priority(row), view.placement.resident | view.moving
         there[row] |= view.copied

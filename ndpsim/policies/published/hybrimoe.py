@@ -180,7 +180,8 @@ class HybriMoe(Policy):
         if view.phase == "prefill":
             return answer
         self._score(view)
-        resident, moving, scores = view.placement.resident[row], view.moving[row], self.scores[row]
+        resident, moving, scores = view.placement.resident[row].copy(), view.moving[row], self.scores[row]
+        resident[[one.expert for one in answer if one.layer == view.layer]] = False
         copied = np.flatnonzero(view.copied & ~resident & ~moving)
         copied = copied[np.argsort(-scores[copied], kind="stable")].tolist()
         free = self.slots[row] - int((resident | moving).sum())
