@@ -262,7 +262,10 @@ DENSE = {
     "deepseek-moe-16b": ("deepseek", 10944, 1),
     "deepseek-v2": ("deepseek_v2", 12288, 1),
     "deepseek-v2-lite": ("deepseek_v2", 10944, 1),
+    "deepseek-v3": ("deepseek_v3", 18432, 3),
     "glm-4.5-air": ("glm4_moe", 10944, 1),
+    "kimi-k2": ("kimi_k2", 18432, 1),
+    "minimax-m2": ("minimax_m2", 0, 0),
     "mixtral-8x22b": ("mixtral", 0, 0),
     "mixtral-8x7b": ("mixtral", 0, 0),
     "phi-3.5-moe": ("phimoe", 0, 0),
@@ -275,7 +278,10 @@ REPOSITORIES = {
     "deepseek-moe-16b": "deepseek-ai/deepseek-moe-16b-base",
     "deepseek-v2": "deepseek-ai/DeepSeek-V2",
     "deepseek-v2-lite": "deepseek-ai/DeepSeek-V2-Lite",
+    "deepseek-v3": "deepseek-ai/DeepSeek-V3",
     "glm-4.5-air": "zai-org/GLM-4.5-Air",
+    "kimi-k2": "moonshotai/Kimi-K2-Instruct",
+    "minimax-m2": "MiniMaxAI/MiniMax-M2",
     "mixtral-8x22b": "mistralai/Mixtral-8x22B-v0.1",
     "mixtral-8x7b": "mistralai/Mixtral-8x7B-v0.1",
     "phi-3.5-moe": "microsoft/Phi-3.5-MoE-instruct",
@@ -316,6 +322,7 @@ def test_keys_of_the_families():
     assert found == {
         "mixtral": plain,
         "phimoe": plain,
+        "minimax_m2": plain,
         "olmoe": ("num_experts num_local_experts", *plain[1:]),
         "gpt_oss": ("num_local_experts num_experts", *plain[1:]),
         "qwen2_moe": ("num_experts", "moe_intermediate_size", "", "shared_expert_intermediate_size", ""),
@@ -323,6 +330,7 @@ def test_keys_of_the_families():
         "deepseek": deepseek,
         "deepseek_v2": deepseek,
         "deepseek_v3": deepseek,
+        "kimi_k2": deepseek,
         "glm4_moe": deepseek,
     }
     for name, family in FAMILIES.items():

@@ -135,7 +135,10 @@ CARDS = {
     "deepseek-moe-16b": (2048, 1408, 28, (0,), 64, 6, 2),
     "deepseek-v2": (5120, 1536, 60, (0,), 160, 6, 2),
     "deepseek-v2-lite": (2048, 1408, 27, (0,), 64, 6, 2),
+    "deepseek-v3": (7168, 2048, 61, (0, 1, 2), 256, 8, 1),
     "glm-4.5-air": (4096, 1408, 46, (0,), 128, 8, 1),
+    "kimi-k2": (7168, 2048, 61, (0,), 384, 8, 1),
+    "minimax-m2": (3072, 1536, 62, (), 256, 8, 0),
     "mixtral-8x22b": (6144, 16384, 56, (), 8, 2, 0),
     "mixtral-8x7b": (4096, 14336, 32, (), 8, 2, 0),
     "phi-3.5-moe": (4096, 6400, 32, (), 16, 2, 0),
@@ -184,7 +187,10 @@ ATTENTION = {
     "deepseek-moe-16b": ("mha", 16, 16, 128, 128, 4096, 102400),
     "deepseek-v2": ("mla", 128, 128, 192, 128, 576, 102400),
     "deepseek-v2-lite": ("mla", 16, 16, 192, 128, 576, 102400),
+    "deepseek-v3": ("mla", 128, 128, 192, 128, 576, 129280),
     "glm-4.5-air": ("gqa", 96, 8, 128, 128, 2048, 151552),
+    "kimi-k2": ("mla", 64, 64, 192, 128, 576, 163840),
+    "minimax-m2": ("gqa", 48, 8, 128, 128, 2048, 200064),
     "mixtral-8x22b": ("gqa", 48, 8, 128, 128, 2048, 32000),
     "mixtral-8x7b": ("gqa", 32, 8, 128, 128, 2048, 32000),
     "phi-3.5-moe": ("gqa", 32, 8, 128, 128, 2048, 32064),
@@ -206,6 +212,10 @@ PARAMETERS = {
 }
 
 
+# What model cards say of others, in billions: all parameters, rounded as there, and those that a token uses.
+BILLIONS = {"deepseek-v3": (671, 0, 37), "kimi-k2": (1000, -3, 32), "minimax-m2": (230, -1, 10)}
+
+
 def norms_and_biases(m: MoeShape, attention: Attention) -> int:
     """What the matrices leave out: the norms of all, and those and the biases that families have of their own."""
     count = (2 * m.layers + 1) * m.hidden + m.layers * (attention.query_rank + attention.latent_rank)
@@ -219,9 +229,7 @@ def norms_and_biases(m: MoeShape, attention: Attention) -> int:
     return count
 
 
-@pytest.mark.parametrize("name", PARAMETERS)
-def test_all_parameters_of_the_bundled_models_are_those_of_their_repositories(name: str) -> None:
-    m = load_model(name)
+def parameters_of_matrices(m: MoeShape) -> int:
     assert m.attention is not None
     assert m.vocabulary is not None
     of_layer = sum(matrix.rows * matrix.columns for matrix in m.attention.matrices(m.hidden))
@@ -229,8 +237,27 @@ def test_all_parameters_of_the_bundled_models_are_those_of_their_repositories(na
     shared = m.moe_layers * 3 * m.hidden * m.shared_intermediate
     dense = len(m.dense_layers) * 3 * m.hidden * m.dense_intermediate
     tables = 2 * m.vocabulary * m.hidden
-    matrices = m.layers * of_layer + routers + shared + dense + tables + m.expert_parameters
-    assert matrices + norms_and_biases(m, m.attention) == PARAMETERS[name]
+    return m.layers * of_layer + routers + shared + dense + tables + m.expert_parameters
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_all_parameters_of_the_bundled_models_are_those_of_their_repositories(name: str) -> None:
+    m = load_model(name)
+    assert m.attention is not None
+    assert parameters_of_matrices(m) + norms_and_biases(m, m.attention) == PARAMETERS[name]
+
+
+@pytest.mark.parametrize("name", BILLIONS)
+def test_parameters_of_other_bundled_models_are_what_their_cards_say(name: str) -> None:
+    m, (total, digits, active) = load_model(name), BILLIONS[name]
+    matrices = parameters_of_matrices(m)
+    assert round(matrices / 1e9, digits) == total
+    experts = m.expert_parameters * (1 - m.experts_per_token / m.routed_experts)
+    assert round((matrices - experts - (m.vocabulary or 0) * m.hidden) / 1e9) == active
+
+
+def test_bundled_models_have_their_parameters_checked() -> None:
+    assert sorted(PARAMETERS | BILLIONS) == model_names()
 
 
 @pytest.mark.parametrize("name", ATTENTION)
@@ -546,7 +573,7 @@ def test_a_bundled_name_comes_before_a_folder(tmp_path: Path, monkeypatch: pytes
 
 
 def test_an_unknown_name_suggests_the_nearest() -> None:
-    assert "unknown model 'deepseek-v3'; did you mean 'deepseek-v2'?" in refusal("deepseek-v3")
+    assert "unknown model 'deepseek-v2-lit'; did you mean 'deepseek-v2-lite'?" in refusal("deepseek-v2-lit")
     for nonsense in ("", "x" * 5000, "a\0b"):
         assert refusal(nonsense).startswith("model: ")
 

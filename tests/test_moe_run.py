@@ -293,6 +293,25 @@ def test_a_kv_cache_with_the_host_makes_windows_longer():
     assert far[1].window_ns > 1.5 * near[1].window_ns
 
 
+def test_fewer_bits_of_the_cache_take_less_of_pcie():
+    """The link is slow enough to bind windows: of 64 tokens before it, a new one reads 63."""
+    given = dict(kv="host", context=64, prompt=None, sets=["pcie.gbps=1", "gpu.pcie_gbps=1"])
+    read = [32 * 63 * 2 * 4 * 64 * bits // 8 for bits in (16, 4)]  # of keys and values of 4 heads of 64
+    windows = [recorded("trimoe", kv_bits=bits, **given)[1][1].window_ns for bits in (16, 4)]
+    assert windows[0] - windows[1] == pytest.approx(read[0] - read[1])
+
+
+def test_weights_in_fewer_bits_leave_room_for_experts_and_are_read_faster():
+    """By hand: attention of 4 layers, routers and shared experts of 3, the dense layer, embedding and head."""
+    weights = 4 * 4 * 512 * 256 + 3 * (16 * 512 + 3 * 512 * 256) + 3 * 512 * 512 + 2 * 1000 * 512
+    given = dict(gpu_experts=None, steps=1, batch=1, context=16, sets=["gpu.memory_gb=8.25"])
+    whole, few = (moe(dense_bits=bits, **given) for bits in (16, 4))
+    gained = few.config["gpu_experts"] - whole.config["gpu_experts"]
+    assert abs(gained * EXPERT_BYTES - weights * 12 // 8) <= EXPERT_BYTES
+    assert few.config["window_ns"] < whole.config["window_ns"]
+    assert (few.config["dense_bits"], few.config["bits"]) == (4, 16)
+
+
 def test_a_prefill_needs_no_more_room_than_decode_steps():
     tight = dict(sets=["gpu.memory_gb=8.25"], gpu_experts=None, steps=1, layers=[1])
     with_prompt, without = (moe(prompt=prompt, context=1024, **tight) for prompt in (1024, None))
@@ -363,6 +382,8 @@ def test_what_a_policy_gets_wrong_is_named(answer, words):
         ({"layers": [4]}, ["layers", "from 0 to 3"]),
         ({"check_layer": (3, 1)}, ["check_layer", "from 0 to 2"]),
         ({"check_layer": (0, 0)}, ["check_layer", "0 is not among"]),
+        ({"dense_bits": 0}, ["dense_bits", "from 1 to 32"]),
+        ({"kv_bits": 33}, ["kv_bits", "from 1 to 32"]),
         ({"gpu_experts": 17}, ["gpu_experts", "from 0 to 16"]),
         ({"kv": "disk"}, ["kv"]),
         ({"arbitration": "nobody"}, ["arbitration"]),

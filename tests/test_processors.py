@@ -681,7 +681,7 @@ def test_bytes_of_a_token_in_the_cache(name: str, of_token: int) -> None:
     assert model.layers * time.kv_write_bytes == 3 * of_token
     assert model.layers * time.kv_read_bytes == 3 * 10 * of_token
     assert (time.host_read_bytes, time.host_write_bytes) == (0, 0)
-    prefill = TRIMOE.dense_time(name, 3, 11, 11, cache_bits=8)
+    prefill = TRIMOE.dense_time(name, 3, 11, 11, kv_bits=8)
     assert (model.layers * prefill.kv_write_bytes, prefill.kv_read_bytes) == (3 * 11 * of_token // 2, 0)
 
 
@@ -704,7 +704,7 @@ def test_low_bits_of_dense_weights_are_fewer_bytes() -> None:
         (lambda: Step(0, 1), "sequences: 0 is not a whole number from 1"),
         (lambda: Step(1, 0), "context: 0 is not a whole number from 1"),
         (lambda: Step(1, 4, 5), "new_tokens: 5 are more than the context of 4"),
-        (lambda: Step(1, 4, cache_bits=0), "cache_bits: 0 is not a whole number from 1"),
+        (lambda: Step(1, 4, kv_bits=0), "kv_bits: 0 is not a whole number from 1"),
         (lambda: TRIMOE.dense_time("mixtral-8x7b", 1, 1, kv="disk"), "kv: unknown place of the cache 'disk'"),
         (lambda: TRIMOE.dense_time("mixtral-8x7b", 1, 1, kv="auto"), "kv: unknown place of the cache 'auto'"),
         (lambda: TRIMOE.dense_time("mixtral-8x7b", 1, 1, bits=0), "bits: 0 is not a whole number"),

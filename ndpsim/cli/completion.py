@@ -111,7 +111,8 @@ _WEIGHTS = "bits group-size scale-bits zero-point-bits"
 SWEPT_KEYS = {
     "gemv": f"hw model shape tokens release-ns start-clock refresh-phases engine layout {_WEIGHTS} "
     "host-traffic host-reads host-pattern arbitration slice-clocks",
-    "moe": "hw model policy batch steps routing seed prompt layers bits kv context gpu-experts arbitration",
+    "moe": "hw model policy batch steps routing seed prompt layers bits dense-bits kv kv-bits context "
+    "gpu-experts arbitration",
     "relayout": f"hw model shape experts from to from-dimms to-dimms topology no-host other-dimms {_WEIGHTS}",
     "dram": "trace hw standard org timing ranks channels mapper scheduler row-policy row-cap refresh "
     "rules wck read-buffer write-buffer format wrap",

@@ -135,8 +135,10 @@ def _history(draws: bool, layer: tuple[int, int] | None) -> History | None:
 @click.option("--seed", default=1, show_default=True, type=int, help="The same seed, the same result.")
 @click.option("--prompt", type=int, help="Prompt tokens of each sequence.  [default: no prefill]")
 @click.option("--layers", metavar="N-N,...", help="Only these layers of the model, from 0.  [default: all]")
-@click.option("--bits", default=16, show_default=True, type=int, help="Bits of a weight.")
+@click.option("--bits", default=16, show_default=True, type=int, help="Bits of a weight of a routed expert.")
+@click.option("--dense-bits", default=16, show_default=True, type=int, help="Bits of any other weight.")
 @click.option("--kv", default="auto", show_default=True, help="Where the KV cache lies: auto, gpu or host.")
+@click.option("--kv-bits", default=16, show_default=True, type=int, help="Bits of a value in the KV cache.")
 @click.option(
     "--context", default=512, show_default=True, type=int, help="Tokens that a decoded token attends to."
 )

@@ -51,6 +51,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
         "mixtral": _MIXTRAL,
         "phimoe": _MIXTRAL,
+        "minimax_m2": _MIXTRAL,
         "olmoe": Family(
             routed_experts=("num_experts", "num_local_experts"), expert_intermediate=("intermediate_size",)
         ),
@@ -71,6 +72,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "deepseek": _DEEPSEEK,
         "deepseek_v2": _DEEPSEEK,
         "deepseek_v3": _DEEPSEEK,
+        "kimi_k2": _DEEPSEEK,
         "glm4_moe": _DEEPSEEK,
     }
 )

@@ -51,7 +51,9 @@ def run_moe(
     layers: Sequence[int] | None = None,
     sets: Sequence[str] = (),
     bits: int = 16,
+    dense_bits: int = 16,
     kv: str = "auto",
+    kv_bits: int = 16,
     context: int = 512,
     gpu_experts: int | None = None,
     arbitration: str = "host-first",
@@ -73,7 +75,10 @@ def run_moe(
         seed: of a generated trace.
         prompt: prompt tokens of each sequence, which are prefilled; None: decode only.
         layers: the model's layers that are run, from 0; None: all.
+        dense_bits: of a weight of what is no routed expert: attention, router, shared experts, dense layers,
+            embedding and head.
         kv: where the KV cache lies, "gpu", "host", or "auto": in the GPU's memory where it fits.
+        kv_bits: of a value in the KV cache.
         context: tokens that a decoded token attends to.
         gpu_experts: experts of a layer that the GPU's memory has room for; None: what fits, over all layers.
         arbitration: of a DIMM between its NDP unit and the host.
@@ -105,7 +110,7 @@ def run_moe(
         raise InputError(f"{shown(observer)} is no function of a run and a layer", key="observer")
     given = _given(
         hardware, shape, trace, _offline(routing, shape, trace, seed), wanted_layers,
-        prompt, bits, kv, context, gpu_experts, arbitration, cache,
+        prompt, bits, dense_bits, kv, kv_bits, context, gpu_experts, arbitration, cache,
     )  # fmt: skip
     runs: list[PolicyRun] = []
     not_run: dict[str, str] = {}
@@ -130,7 +135,9 @@ def run_moe(
         "routing": dict(trace.source or {}),
         "seed": seed,
         "bits": bits,
+        "dense_bits": dense_bits,
         "kv": given.decode.kv,
+        "kv_bits": kv_bits,
         "context": context,
         "gpu_experts": given.machine.gpu_experts,
         "arbitration": arbitration,
@@ -200,7 +207,9 @@ def _given(
     layers: tuple[int, ...],
     prompt: int,
     bits: int,
+    dense_bits: int,
     kv: str,
+    kv_bits: int,
     context: int,
     gpu_experts: int | None,
     arbitration: str,
@@ -209,9 +218,13 @@ def _given(
     """Costs, times and room that all policies share."""
     processors = Processors(hardware)
     # A prefill goes through attention and dense parts in pieces that need no more room than a decode step.
-    memory = processors.gpu_memory(shape, trace.batch, context, kv=kv, bits=bits)
-    decode = processors.dense_time(shape, trace.batch, context, kv=memory.kv)
-    prefill = processors.dense_time(shape, trace.batch, prompt, prompt, kv=memory.kv) if prompt else None
+    memory = processors.gpu_memory(
+        shape, trace.batch, context, kv=kv, kv_bits=kv_bits, bits=bits, dense_bits=dense_bits
+    )
+    dense_time = functools.partial(
+        processors.dense_time, shape, trace.batch, kv=memory.kv, kv_bits=kv_bits, bits=dense_bits
+    )
+    decode, prefill = dense_time(context), dense_time(prompt, prompt) if prompt else None
     costs = Costs(hardware, shape, bits, arbitration, cache)
     geometry = geometry_of(hardware)
     own_memory = hardware.system.host.memory is not None

@@ -93,7 +93,7 @@ class OperationTime(NamedTuple):
 class Step:
     """What a step computes on: `sequences` of `new_tokens`, the last of which attends to `context` tokens.
 
-    `cache_bits`: of a value in the KV cache.
+    `kv_bits`: of a value in the KV cache.
 
     Raises:
         InputError: a number is out of range, or there are more new tokens than the context has.
@@ -102,12 +102,12 @@ class Step:
     sequences: int
     context: int
     new_tokens: int = 1
-    cache_bits: int = 16
+    kv_bits: int = 16
 
     def __post_init__(self) -> None:
         for name, most in (("sequences", _MAX_COUNT), ("context", _MAX_COUNT), ("new_tokens", _MAX_COUNT)):
             object.__setattr__(self, name, whole_number(getattr(self, name), name, 1, most))
-        object.__setattr__(self, "cache_bits", whole_number(self.cache_bits, "cache_bits", 1, 32))
+        object.__setattr__(self, "kv_bits", whole_number(self.kv_bits, "kv_bits", 1, 32))
         if self.new_tokens > self.context:
             raise InputError(
                 f"{self.new_tokens} are more than the context of {self.context}", key="new_tokens"
@@ -126,7 +126,7 @@ class Step:
 
     def cached(self, attention: Attention, tokens: int) -> int:
         """Bytes that a layer caches of so many tokens."""
-        return -(-tokens * attention.cached_values * self.cache_bits // 8)
+        return -(-tokens * attention.cached_values * self.kv_bits // 8)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -101,7 +101,7 @@ class Processors:
         new_tokens: int = 1,
         *,
         kv: str = "gpu",
-        cache_bits: int = 16,
+        kv_bits: int = 16,
         bits: int = 16,
     ) -> DenseTime:
         """How long the GPU takes for all but routed experts: attention, router, shared experts and more.
@@ -112,13 +112,13 @@ class Processors:
             context: tokens that the last new token of each attends to, itself among them.
             new_tokens: of each sequence: 1 in decode, `context` in a prefill at once.
             kv: where the KV cache lies, "gpu" or "host".
-            cache_bits: bits of a value in the cache.
+            kv_bits: bits of a value in the cache.
             bits: bits of a dense weight.
 
         Raises:
             InputError: an argument is wrong, or the hardware or the model says too little.
         """
-        step = Step(sequences, context, new_tokens, cache_bits)
+        step = Step(sequences, context, new_tokens, kv_bits)
         return dense.timed(self.gpu, load_model(model), step, kv, bits)
 
     def gpu_memory(
@@ -129,7 +129,7 @@ class Processors:
         new_tokens: int = 1,
         *,
         kv: str = "auto",
-        cache_bits: int = 16,
+        kv_bits: int = 16,
         bits: int | ExpertFormat = 16,
         dense_bits: int = 16,
     ) -> GpuMemory:
@@ -142,7 +142,7 @@ class Processors:
             InputError: not supported: something does not fit, named with its bytes; or an argument is
                 wrong.
         """
-        step = Step(sequences, context, new_tokens, cache_bits)
+        step = Step(sequences, context, new_tokens, kv_bits)
         return memory.gpu_memory(self.gpu, load_model(model), step, kv, bits, dense_bits)
 
     def files(self) -> list[Path]:
