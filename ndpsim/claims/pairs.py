@@ -14,7 +14,7 @@ from ndpsim.claims.words import Changes, changed_verdicts, value_in_words
 __all__ = ["pairs"]
 
 _KEYS = 5
-#: Further runs: ten minutes on two cores, at 2 s a run, beside some 2,900 runs of single values.
+#: Further runs, at most, so that pairs take minutes beside the thousands of runs of single values.
 _MOST_RUNS = 600
 
 

@@ -1,4 +1,4 @@
-"""Where an expert lies, as numbers and in the words of records."""
+"""The place of an expert's weights, as numbers and in the words of records."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from ndpsim.policies.interface import STRIPED
 
 __all__ = ["Lies", "lies_of", "name_of", "read_shards"]
 
-#: The first DIMM of an expert, or `STRIPED`, and over how many it lies.
+#: The first DIMM that has an expert's weights, or `STRIPED`, and how many DIMMs have them.
 Lies = tuple[int, int]
 
 
 def name_of(lies: Lies) -> str:
-    """Where an expert lies, in words: "striped", "localized 3", "sharded:4 8"."""
+    """The words for a place: "striped", "localized 3", "sharded:4 8"."""
     dimm, shards = lies
     if dimm == STRIPED:
         return "striped"
@@ -19,12 +19,12 @@ def name_of(lies: Lies) -> str:
 
 
 def lies_of(name: str) -> Lies:
-    """Where an expert lies, from these words."""
+    """The place that such words name."""
     layout, _, dimm = name.partition(" ")
     return (STRIPED, 1) if layout == "striped" else (int(dimm), int(layout.partition(":")[2] or 1))
 
 
 def read_shards(lies: Lies) -> int | None:
-    """`shards` of `Costs.host_read`: None for an expert that lies striped."""
+    """`shards` of `Costs.host_read`: None for a striped expert."""
     dimm, shards = lies
     return None if dimm == STRIPED else shards

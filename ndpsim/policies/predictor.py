@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.policies.statistics import least_ranked_above
+from ndpsim.policies.statistics import least_above, ranked_above
 
 __all__ = ["LoadPredictor", "StatedPredictor", "Tally"]
 
@@ -95,7 +95,7 @@ class StatedPredictor:
         if not self.ranks:
             return ()
         order, count = self._order(loads)
-        ranked: list[float] = least_ranked_above(ids, scores, len(loads))[order[:count]].tolist()
+        ranked: list[float] = least_above(*ranked_above(ids, scores), len(loads))[order[:count]].tolist()
         return tuple(ranked)
 
     def _order(self, loads: NDArray[np.int64]) -> tuple[NDArray[np.intp], int]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["least_ranked_above", "ranked_above", "score_sums"]
+__all__ = ["least_above", "ranked_above", "score_sums"]
 
 
 def score_sums(
@@ -37,11 +37,8 @@ def ranked_above(
     return np.take_along_axis(ids, order, axis=1).ravel().astype(np.int64), above.ravel()
 
 
-def least_ranked_above(
-    ids: NDArray[np.int16], scores: NDArray[np.floating[Any]] | None, experts: int
-) -> NDArray[np.float64]:
-    """By expert, the least of `ranked_above` over its tokens; infinite without any."""
+def least_above(chosen: NDArray[np.int64], above: NDArray[np.float64], experts: int) -> NDArray[np.float64]:
+    """By expert, the least of what `ranked_above` says of its choices; infinite without any."""
     least = np.full(experts, np.inf)
-    chosen, above = ranked_above(ids, scores)
     np.minimum.at(least, chosen, above)
     return least

@@ -33,7 +33,7 @@ from ndpsim.policies.interface import (
 )
 from ndpsim.policies.offline import hottest, mean_loads
 from ndpsim.policies.predictor import StatedPredictor
-from ndpsim.policies.statistics import least_ranked_above, ranked_above
+from ndpsim.policies.statistics import least_above, ranked_above
 
 __all__ = ["POLICY"]
 
@@ -149,7 +149,7 @@ class Hobbit(Policy):
         if row == 0:
             self.tokens += view.tokens
         chosen, ranks = ranked_above(view.ids, view.scores)
-        above = least_ranked_above(view.ids, view.scores, len(view.loads))
+        above = least_above(chosen, ranks, len(view.loads))
         active = np.flatnonzero(view.loads)
         full = above[active] <= self.parameters.t1
         self.last[row, active] = self.tokens

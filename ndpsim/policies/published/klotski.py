@@ -30,6 +30,7 @@ from ndpsim.policies.interface import (
     PolicyParameters,
 )
 from ndpsim.policies.offline import following, hottest, mean_loads
+from ndpsim.policies.prefetched import to_give_up
 
 __all__ = ["POLICY"]
 
@@ -119,10 +120,8 @@ class Klotski(Policy):
         resident, moving = view.placement.resident, view.moving
         row = self.row[view.next_layer]
         hot = [(row, expert) for expert in self._hot_experts(view, row)]
-        stays = {*hot, *((self.row[view.layer], expert) for expert in range(resident.shape[1]))}
-        done = [
-            place for place in self.prefetched if resident[place] and not moving[place] and place not in stays
-        ]
+        done = to_give_up(self.prefetched, view, (self.row[view.layer],))
+        done = [place for place in done if place not in hot]
         missing = [place for place in hot if not resident[place] and not moving[place]]
         wanted = missing[: view.gpu_free + len(done)]
         self.prefetched = [place for place in self.prefetched if place not in done] + wanted
