@@ -24,6 +24,7 @@ from ndpsim.moe import model_names as model_names
 from ndpsim.orchestrator.run import run_moe as run_moe
 from ndpsim.policies import PolicyCheck as PolicyCheck
 from ndpsim.policies import check_policy as check_policy
+from ndpsim.prediction import predict as predict
 from ndpsim.processors import DenseTime as DenseTime
 from ndpsim.processors import ExpertTime as ExpertTime
 from ndpsim.processors import GpuMemory as GpuMemory

@@ -38,6 +38,7 @@ _COMMANDS = {
     "routing": "generate, import and describe which experts the tokens of a model choose",
     "sweep": "run gemv, moe, relayout or dram at many points, on all cores or a cluster; draw them",
     "moe": "run a model's layers, their experts on GPU, CPU and DIMMs under a policy or several",
+    "predict": "how fast a machine that you own is with a model, and what would make it faster",
     "validate": "hold what papers publish beside ours",
     "cache": "say where compiled kernels and results lie and how large they are; remove them",
 }

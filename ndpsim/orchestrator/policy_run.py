@@ -40,7 +40,7 @@ from ndpsim.policies.interface import (
     OfflineView,
     Policy,
 )
-from ndpsim.processors import DenseTime, Processors
+from ndpsim.processors import DenseTime, GpuMemory, Processors
 from ndpsim.routing import Routing
 from ndpsim.routing.trace import loads_of
 
@@ -61,6 +61,7 @@ class Given:
     Attributes:
         layers: the model's layers that are run, dense ones among them.
         decode, prefill: times of attention and dense parts; of the prefill None where there is none.
+        memory: what the GPU's memory holds beside experts.
         dimm_kv_bytes: of the KV cache on the DIMMs that compute.
     """
 
@@ -75,6 +76,7 @@ class Given:
     layers: tuple[int, ...]
     decode: DenseTime
     prefill: DenseTime | None
+    memory: GpuMemory
     dimm_kv_bytes: int
     bounds: Bounds
 

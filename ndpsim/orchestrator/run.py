@@ -48,6 +48,7 @@ def run_moe(
     routing: str | PathLike[str] | Routing | None = None,
     seed: int = 1,
     prompt: int | None = None,
+    prefix: int = 0,
     layers: Sequence[int] | None = None,
     sets: Sequence[str] = (),
     bits: int = 16,
@@ -74,6 +75,7 @@ def run_moe(
         routing: a trace, its file, or a SPEC of `generate_routing`; None: `default_routing` of the model.
         seed: of a generated trace.
         prompt: prompt tokens of each sequence, which are prefilled; None: decode only.
+        prefix: tokens before them that the KV cache has already, to which prompt tokens attend, too.
         layers: the model's layers that are run, from 0; None: all.
         dense_bits: of a weight of what is no routed expert: attention, router, shared experts, dense layers,
             embedding and head.
@@ -99,7 +101,8 @@ def run_moe(
     chosen = choose_policies(policies)
     steps, batch = whole_number(steps, "steps", 1), whole_number(batch, "batch", 1)
     prompt = 0 if prompt is None else whole_number(prompt, "prompt", 1)
-    context = max(whole_number(context, "context", 1), prompt)
+    prefix = whole_number(prefix, "prefix", 0)
+    context = max(whole_number(context, "context", 1), prefix + prompt)
     checked_arbitration(arbitration)
     _check_link(hardware, check_layer, arbitration)
     number(check_limit, "check_limit", 0)
@@ -110,7 +113,7 @@ def run_moe(
         raise InputError(f"{shown(observer)} is no function of a run and a layer", key="observer")
     given = _given(
         hardware, shape, trace, _offline(routing, shape, trace, seed), wanted_layers,
-        prompt, bits, dense_bits, kv, kv_bits, context, gpu_experts, arbitration, cache,
+        prompt, prefix, bits, dense_bits, kv, kv_bits, context, gpu_experts, arbitration, cache,
     )  # fmt: skip
     runs: list[PolicyRun] = []
     not_run: dict[str, str] = {}
@@ -131,6 +134,7 @@ def run_moe(
         "batch": batch,
         "steps": steps,
         "prompt": prompt,
+        "prefix": prefix,
         "layers": list(wanted_layers),
         "routing": dict(trace.source or {}),
         "seed": seed,
@@ -140,6 +144,7 @@ def run_moe(
         "kv_bits": kv_bits,
         "context": context,
         "gpu_experts": given.machine.gpu_experts,
+        "gpu_bytes": dict(given.memory.parts),
         "arbitration": arbitration,
         "window_ns": given.estimates.window_ns,
         "ndp_estimate_error": given.estimates.ndp_error,
@@ -206,6 +211,7 @@ def _given(
     offline: Routing,
     layers: tuple[int, ...],
     prompt: int,
+    prefix: int,
     bits: int,
     dense_bits: int,
     kv: str,
@@ -224,7 +230,7 @@ def _given(
     dense_time = functools.partial(
         processors.dense_time, shape, trace.batch, kv=memory.kv, kv_bits=kv_bits, bits=dense_bits
     )
-    decode, prefill = dense_time(context), dense_time(prompt, prompt) if prompt else None
+    decode, prefill = dense_time(context), dense_time(prefix + prompt, prompt) if prompt else None
     costs = Costs(hardware, shape, bits, arbitration, cache)
     geometry = geometry_of(hardware)
     own_memory = hardware.system.host.memory is not None
@@ -283,6 +289,7 @@ def _given(
         layers=layers,
         decode=decode,
         prefill=prefill,
+        memory=memory,
         dimm_kv_bytes=0 if own_memory else memory.host_kv_bytes,
         bounds=bounds,
     )

@@ -53,6 +53,7 @@ PANELS = {
     "routing": ("ranks", "active", "layers", "reuse"),
     "moe": ("speedup", "layers", "engines", "migrations", "jobs"),
     "layout": ("lanes", "first", "down"),
+    "predict": ("prefill", "decode", "upgrades"),
 }
 
 

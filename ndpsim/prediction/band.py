@@ -1,0 +1,38 @@
+"""Between what tokens/s a machine is expected, by how far off predictions of measured machines were.
+
+`measured.csv` has, for each published run, measured tokens/s over predicted ones, as
+`python validation/machines.py` writes it. A band goes from the tenth to the ninetieth of a hundred of these
+ratios, times the prediction.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+from pathlib import Path
+
+import numpy as np
+
+from ndpsim.results.prediction import Band
+
+__all__ = ["band_of"]
+
+_FILE = Path(__file__).parent / "measured.csv"
+
+
+def band_of(phase: str, tokens_per_s: float) -> Band | None:
+    """The band around a prediction of "prefill" or "decode"; None where nothing was measured."""
+    ratios = _ratios(phase)
+    if not ratios:
+        return None
+    low, high = np.percentile(ratios, (10, 90))
+    return Band(float(low) * tokens_per_s, float(high) * tokens_per_s, len(ratios))
+
+
+@functools.cache
+def _ratios(phase: str) -> tuple[float, ...]:
+    if not _FILE.is_file():
+        return ()
+    with _FILE.open(encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(line for line in file if not line.startswith("#"))
+        return tuple(float(row["measured_over_predicted"]) for row in rows if row["phase"] == phase)

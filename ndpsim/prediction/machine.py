@@ -1,0 +1,130 @@
+"""A machine put together from parts, as a hardware description."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from ndpsim.config import Hardware, load_hardware
+from ndpsim.config.hardware import DIMM_BITS
+from ndpsim.errors import InputError
+from ndpsim.units import format_bytes
+
+__all__ = ["OwnMachine", "parse_memory"]
+
+#: The description whose parts are replaced.
+TEMPLATE = Path(__file__).parent / "machine.yaml"
+
+#: What one core copies from memory to memory: half of the 32 GB/s that it reads and writes together in
+#: memcpy on a Core i9-14900KF (JustVugg/colibri, issue 537).
+CORE_COPY_GBPS = 16.0
+
+_MOST_DIMMS = 64
+_RANKS = (1, 2, 4, 8)
+
+
+def parse_memory(text: str) -> tuple[str, int]:
+    """The part and the number of DIMMs of ``ddr5-4800x16``.
+
+    Raises:
+        InputError: it is of another form.
+    """
+    found = re.fullmatch(r"(.+?)x([0-9]{1,3})", text.strip(), re.ASCII)
+    if found is None or not 1 <= int(found[2]) <= _MOST_DIMMS:
+        problem = f"'{text[:40]}' is not PARTxDIMMS with 1 to {_MOST_DIMMS} DIMMs, for instance ddr5-4800x16"
+        raise InputError(problem, key="memory")
+    return found[1], int(found[2])
+
+
+@dataclass(frozen=True)
+class OwnMachine:
+    """The parts of a machine: names of `ndpsim list parts`, or paths of part files.
+
+    `dimms`: of all sockets together, evenly over their channels. `memory_gb`: of the host; None: as much as
+    is needed. `pinned`: copies to the GPU come from pinned memory; else a core of the CPU copies them first.
+    `matrix_units`: kernels use AMX where the CPU has it. `channel_factor`: times the channels that the CPU
+    has. `sets`: further changes, KEY=VALUE.
+    """
+
+    cpu: str
+    sockets: int
+    memory: str
+    dimms: int
+    gpu: str
+    link: str
+    memory_gb: float | None = None
+    pinned: bool = True
+    matrix_units: bool = False
+    channel_factor: int = 1
+    sets: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """All parts in a line."""
+        cpu = self.cpu if self.sockets == 1 else f"{self.sockets}x {self.cpu}"
+        return f"{cpu}, {self.dimms}x {self.memory}, {self.gpu} on {self.link}"
+
+    def hardware(self, needed_bytes: int) -> Hardware:
+        """The description, with DIMMs of as many ranks as hold so many bytes.
+
+        Raises:
+            InputError: a part is unknown, the DIMMs do not fit the channels, or the memory is too small.
+        """
+        parts = (
+            f"host.part={self.cpu}",
+            f"host.cpu_sockets={self.sockets}",
+            f"dram.part={self.memory}",
+            f"gpu.part={self.gpu}",
+            f"pcie.part={self.link}",
+        )
+        bare = load_hardware(TEMPLATE, parts)
+        channels = min(self._channels(bare), self.dimms)
+        if self.dimms % channels:
+            problem = f"{self.dimms} DIMMs are not shared evenly by {channels} channels of {self.cpu}"
+            raise InputError(problem, key="memory")
+        bits = bare.lane_device().standard.channel_bits
+        sets = (
+            *parts,
+            f"host.channels={channels}",
+            f"dimm.count={self.dimms}",
+            f"dimm.subchannels={max(1, DIMM_BITS // bits)}",
+        )
+        sets = (*sets, *self._of_program(bare))
+        self._check_size(needed_bytes)
+        for ranks in _RANKS:
+            hardware = load_hardware(TEMPLATE, (*sets, f"dimm.ranks={ranks}", *self.sets))
+            if hardware.capacity_bytes >= needed_bytes:
+                return hardware
+        problem = (
+            f"{self.dimms}x {self.memory} hold {format_bytes(hardware.capacity_bytes)} at most, and the "
+            f"weights in the host's memory take {format_bytes(needed_bytes)}"
+        )
+        raise InputError(problem, key="memory")
+
+    def _of_program(self, bare: Hardware) -> list[str]:
+        """What the program makes of the machine."""
+        sets, system = [], bare.system
+        if not self.matrix_units and system.host.cpu_isa == "amx":
+            sets.append("host.cpu_isa=avx512-vnni")
+        if not self.pinned and system.pcie is not None:
+            sets.append(f"pcie.gbps={min(system.pcie.gbps, CORE_COPY_GBPS):g}")
+        return sets
+
+    def _channels(self, bare: Hardware) -> int:
+        """Memory channels of all sockets."""
+        of_socket = bare.system.host.cpu_memory_channels
+        most = bare.system.host.cpu_sockets_most
+        if most is not None and self.sockets > most:
+            raise InputError(f"{self.sockets} are more than the {most} of {self.cpu}", key="sockets")
+        if of_socket is None:
+            raise InputError(f"{self.cpu} does not say how many memory channels it has", key="cpu")
+        return self.sockets * of_socket * self.channel_factor
+
+    def _check_size(self, needed_bytes: int) -> None:
+        if self.memory_gb is not None and needed_bytes > self.memory_gb * 1e9:
+            problem = (
+                f"{self.memory_gb:g} GB do not hold the {needed_bytes / 1e9:.1f} GB of weights in the host's "
+                "memory"
+            )
+            raise InputError(problem, key="memory_gb")

@@ -1,0 +1,142 @@
+"""The prefill of a prompt and decode steps of one sequence, simulated, with where the time goes.
+
+A program computes a prompt in chunks: each reads the experts of its tokens again. The chunks differ in
+their context alone, and attention takes a time that grows with it on a line. So the first and the last whole
+chunk are simulated, those between lie on the line between both, and the rest of the prompt is simulated.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ndpsim.config import Hardware
+from ndpsim.orchestrator.record import JobRecord, LayerRecord, RunRecord
+from ndpsim.orchestrator.run import run_moe
+from ndpsim.results import MoeResult
+
+__all__ = ["Decoded", "Work", "decode", "prefill"]
+
+_STEPS = 8  # decode steps that are simulated: enough for a mean over what tokens choose
+
+_DENSE = "attention and dense parts"
+_PARTS = {
+    ("gpu", "expert"): "experts on the GPU",
+    ("gpu", "shared"): "shared experts",
+    ("pcie-down", "copy"): "experts' copies to the GPU",
+    ("pcie-up", "activations"): "activations over the link",
+    ("pcie-down", "results"): "activations over the link",
+    ("cpu", "hand-over"): "hand-over between GPU and CPU",
+}
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is computed: a model, its weights, a prompt, and by which policy.
+
+    `weights`: arguments of `run_moe` that say how many bits weights have. `chunk`: prompt tokens that are
+    computed at once. `generated`: tokens that follow the prompt; a decoded token attends to the prompt and
+    half of them.
+    """
+
+    model: str
+    policy: str
+    prompt: int
+    generated: int
+    chunk: int
+    weights: Mapping[str, Any]
+    seed: int = 1
+
+
+class _Parts:
+    """Adds up what the critical path of each layer was doing, by phase; `host_bytes` of experts."""
+
+    def __init__(self) -> None:
+        self.ns: dict[str, Counter[str]] = {"prefill": Counter(), "decode": Counter()}
+        self.host_bytes = 0
+
+    def __call__(self, run: RunRecord, layer: LayerRecord) -> None:
+        self.host_bytes = int((~run.placement.resident).sum()) * run.machine.expert_bytes
+        for place in layer.critical_path:
+            job = layer.jobs[place]
+            self.ns[layer.phase][_part(job)] += job.end_ns - max(job.start_ns, layer.start_ns)
+
+    def of(self, phase: str, time_ns: float) -> Counter[str]:
+        """All of the phase's time: what was no layer's experts is attention and dense parts."""
+        parts = Counter(self.ns[phase])
+        parts[_DENSE] += time_ns - sum(parts.values())
+        return parts
+
+
+def _part(job: JobRecord) -> str:
+    if job.resource.startswith("ndp"):
+        return "experts on NDP units"
+    if (job.resource, job.kind) == ("cpu", "expert"):
+        own_ns = job.bytes / job.read_limit_gbps
+        reads = job.alone_ns > 1.001 * own_ns
+        return "experts on the CPU, held up by memory" if reads else "experts on the CPU"
+    return _PARTS.get((job.resource, job.kind), job.kind)
+
+
+class Decoded(NamedTuple):
+    """Time of a step in ns, its parts, the run's configuration, and bytes of experts in the host's memory."""
+
+    step_ns: float
+    parts_ns: Counter[str]
+    config: Mapping[str, Any]
+    host_bytes: int
+
+
+def decode(hardware: Hardware, work: Work) -> Decoded:
+    """Decode steps behind the prompt."""
+    parts = _Parts()
+    context = work.prompt + (work.generated + 1) // 2
+    result = _run(hardware, work, _STEPS, None, context, 0, parts)
+    total = parts.of("decode", result.runs[0].decode_ns)
+    of_step = Counter({name: ns / _STEPS for name, ns in total.items()})
+    return Decoded(result.runs[0].decode_ns / _STEPS, of_step, result.config, parts.host_bytes)
+
+
+def prefill(hardware: Hardware, work: Work, progress: Callable[[float], None]) -> tuple[float, Counter[str]]:
+    """Time of the whole prompt in ns, and its parts."""
+    chunk = min(work.chunk, work.prompt)
+    whole, rest = divmod(work.prompt, chunk)
+    total: Counter[str] = Counter()
+    asked = [(chunk, 0, 1.0)]
+    if whole > 1:
+        asked = [(chunk, 0, whole / 2), (chunk, (whole - 1) * chunk, whole / 2)]
+    if rest:
+        asked.append((rest, whole * chunk, 1.0))
+    for place, (tokens, prefix, times) in enumerate(asked):
+        parts = _Parts()
+        result = _run(hardware, work, 1, tokens, prefix + tokens, prefix, parts)
+        for name, ns in parts.of("prefill", result.runs[0].prefill_ns).items():
+            total[name] += times * ns
+        progress((place + 1) / len(asked))
+    return sum(total.values()), total
+
+
+def _run(
+    hardware: Hardware,
+    work: Work,
+    steps: int,
+    prompt: int | None,
+    context: int,
+    prefix: int,
+    observer: _Parts,
+) -> MoeResult:
+    return run_moe(
+        hardware,
+        work.model,
+        (work.policy,),
+        batch=1,
+        steps=steps,
+        prompt=prompt,
+        prefix=prefix,
+        context=context,
+        seed=work.seed,
+        observer=observer,
+        **work.weights,
+    )

@@ -1,0 +1,162 @@
+"""``predict``: tokens/s of a machine that someone owns, and of the same machine with better parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from ndpsim.arguments import progress_function, text, whole_number
+from ndpsim.config import Hardware
+from ndpsim.errors import InputError
+from ndpsim.moe import load_model
+from ndpsim.prediction.band import band_of
+from ndpsim.prediction.machine import OwnMachine, parse_memory
+from ndpsim.prediction.phases import Work, decode, prefill
+from ndpsim.prediction.programs import program_of
+from ndpsim.prediction.upgrades import UPGRADES
+from ndpsim.results.prediction import PhasePrediction, Prediction, Upgrade
+
+__all__ = ["predict"]
+
+
+def predict(
+    cpu: str,
+    memory: str,
+    gpu: str,
+    model: str,
+    weights: str = "q4_k_m",
+    prompt: int = 512,
+    sockets: int = 1,
+    link: str = "pcie-4-x16",
+    generated: int = 128,
+    program: str = "ik_llama.cpp",
+    chunk: int | None = None,
+    n_cpu_moe: int | None = None,
+    memory_gb: float | None = None,
+    kv_bits: int = 16,
+    sets: tuple[str, ...] = (),
+    upgrades: bool = True,
+    seed: int = 1,
+    progress: Callable[[float], None] | None = None,
+) -> Prediction:
+    """How fast one sequence is prefilled and decoded, where the time goes, and what upgrades would give.
+
+    Every number comes from a simulated run of `run_moe` on a machine whose rates are those of its parts.
+
+    Args:
+        cpu, gpu, link: names of parts, or paths of part files.
+        memory: PARTxDIMMS, for instance ``ddr5-4800x16``, over all sockets.
+        model: as `load_model` takes it.
+        weights: a file of weights by name (`ndpsim list weights`).
+        prompt, generated: tokens; a decoded token attends to the prompt and half of the generated ones.
+        sockets: CPUs, each of which reads the weights from its own memory.
+        program: that runs the model, of `ndpsim.prediction.programs`.
+        chunk: prompt tokens that are computed at once; None: as the program does by default.
+        n_cpu_moe: the first so many layers have their experts in the host's memory; None: as few as the
+            GPU's memory makes necessary.
+        memory_gb: of the host; None: as much as the model needs.
+        kv_bits: of a value in the KV cache.
+        sets: changes of the machine, KEY=VALUE, as `load_hardware` takes them.
+        upgrades: also run the machine with each part changed.
+        seed: of the tokens' choice of experts.
+        progress: called with the share of the work that is done.
+
+    Raises:
+        InputError: a part, model or file of weights does not exist, or something does not fit, by name.
+    """
+    progress = progress_function(progress)
+    shape = load_model(model)
+    name, dimms = parse_memory(text(memory, "memory"))
+    chosen = program_of(program)
+    machine = OwnMachine(
+        cpu=cpu,
+        sockets=whole_number(sockets, "sockets", 1, 8),
+        memory=name,
+        dimms=dimms,
+        gpu=gpu,
+        link=link,
+        memory_gb=memory_gb,
+        pinned=chosen.pinned,
+        matrix_units=chosen.matrix_units,
+        sets=tuple(sets),
+    )
+    work = Work(
+        model=model,
+        policy=chosen.asked_policy(shape, n_cpu_moe),
+        prompt=whole_number(prompt, "prompt", 1),
+        generated=whole_number(generated, "generated", 1),
+        chunk=chosen.chunk if chunk is None else whole_number(chunk, "chunk", 1),
+        weights={"weights": weights, "kv_bits": kv_bits},
+        seed=seed,
+    )
+    asked = UPGRADES if upgrades else {}
+
+    def part_of(place: int) -> Callable[[float], None]:
+        return lambda share: progress((place + share) / (1 + len(asked)))
+
+    base = _phases(machine, work, part_of(0))
+    found = [
+        _upgraded(upgrade, machine, work, base, part_of(place + 1)) for place, upgrade in enumerate(asked)
+    ]
+    return replace(base, upgrades=tuple(found))
+
+
+def _phases(machine: OwnMachine, work: Work, progress: Callable[[float], None]) -> Prediction:
+    """The machine as it is."""
+    hardware = machine.hardware(0)
+    done = decode(hardware, work)
+    roomy = machine.hardware(done.host_bytes)
+    if roomy.digest != hardware.digest:
+        hardware, done = roomy, decode(roomy, work)
+    progress(0.5)
+    prompt_ns, prompt_parts = prefill(hardware, work, lambda share: progress(0.5 + share / 2))
+    return Prediction(
+        config=_config(machine, work, hardware, done.config),
+        title=f"{work.model} on {machine.title}",
+        prefill=_phase("prefill", work.prompt, prompt_ns, prompt_parts),
+        decode=_phase("decode", 1, done.step_ns, done.parts_ns),
+        gpu_bytes=done.config["gpu_bytes"],
+        host_bytes=done.host_bytes,
+        upgrades=(),
+    )
+
+
+def _phase(name: str, tokens: int, time_ns: float, parts_ns: Mapping[str, float]) -> PhasePrediction:
+    rate = tokens / time_ns * 1e9
+    ordered = dict(sorted(parts_ns.items(), key=lambda part: -part[1]))
+    return PhasePrediction(rate, time_ns, ordered, next(iter(ordered)), band_of(name, rate))
+
+
+def _config(
+    machine: OwnMachine, work: Work, hardware: Hardware, of_run: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    return {
+        "machine": {**asdict(machine), "sets": list(machine.sets)},
+        "work": {**asdict(work), "weights": dict(work.weights)},
+        "hardware": of_run["hardware"],
+        "rates": {row.key: [row.value, row.unit, row.origin] for row in hardware.rows() if _is_rate(row.key)},
+    }
+
+
+def _is_rate(key: str) -> bool:
+    return key.startswith(("host.cpu_", "gpu.", "pcie.", "derived.host_memory"))
+
+
+def _upgraded(
+    name: str, machine: OwnMachine, work: Work, base: Prediction, progress: Callable[[float], None]
+) -> Upgrade:
+    """One of the upgrades, or why it cannot be."""
+    try:
+        change, better, policy = UPGRADES[name](machine)
+        found = _phases(better, work if policy is None else replace(work, policy=policy), progress)
+    except InputError as error:
+        return Upgrade(name, "", problem=str(error))
+    return Upgrade(
+        name,
+        change,
+        found.prefill.tokens_per_s,
+        found.decode.tokens_per_s,
+        found.prefill.tokens_per_s / base.prefill.tokens_per_s,
+        found.decode.tokens_per_s / base.decode.tokens_per_s,
+    )

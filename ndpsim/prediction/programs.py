@@ -1,0 +1,95 @@
+"""What programs do that run a model on a CPU and a GPU: data, an entry for each program.
+
+The rates are the machine's. A program decides who computes which experts, how much of a prompt is computed
+at once, whether copies to the GPU come from pinned memory, and which instructions its kernels use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from ndpsim.errors import InputError, one_of
+from ndpsim.moe import MoeShape
+
+__all__ = ["PROGRAMS", "Program", "program_of"]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program.
+
+    Attributes:
+        policy: of the experts, a name of `ndpsim list policies`.
+        chunk: prompt tokens computed at once, by default.
+        offload_tokens: of an expert on average, from which on a chunk's experts are copied to the GPU;
+            0: a chunk of 32 tokens is enough; None: never.
+        pinned: copies come from pinned memory; else the CPU copies weights to a pinned buffer first.
+        matrix_units: its kernels for the weights' format use AMX where the CPU has it.
+        source: where all this was read.
+    """
+
+    policy: str
+    chunk: int
+    offload_tokens: int | None
+    pinned: bool
+    matrix_units: bool
+    source: str
+
+    def asked_policy(self, model: MoeShape, cpu_layers: int | None) -> str:
+        """The policy with its parameters; `cpu_layers`: layers whose experts are in the host's memory."""
+        if self.policy != "llama-cpp":
+            if cpu_layers is None:
+                return self.policy
+            share = max(0.0, 1 - cpu_layers / model.layers)
+            return f"{self.policy}:strategy=front-loading,gpu_share={share:.6g}"
+        parameters = [] if cpu_layers is None else [f"n_cpu_moe={cpu_layers}"]
+        if self.offload_tokens is None:
+            parameters.append("offload=false")
+        elif self.offload_tokens:
+            tokens = -(-self.offload_tokens * model.routed_experts // model.experts_per_token)
+            parameters.append(f"offload_tokens={tokens}")
+        return ":".join(["llama-cpp", ",".join(parameters)]) if parameters else "llama-cpp"
+
+
+#: By name.
+PROGRAMS: Mapping[str, Program] = MappingProxyType(
+    {
+        "ik_llama.cpp": Program(
+            "llama-cpp", 512, 32, False, False,
+            "ikawrakow/ik_llama.cpp 8337e4c: ggml-cuda.cu (op offload from 32 x experts / experts of a token "
+            "on), common.h (n_ubatch 512); weights are mapped from their file",
+        ),
+        "llama.cpp": Program(
+            "llama-cpp", 512, 0, False, False,
+            "ggml-org/llama.cpp 0054c01: ggml-backend.cpp, GGML_OP_OFFLOAD_MIN_BATCH 32; common.h (n_ubatch "
+            "512); weights are mapped from their file",
+        ),
+        "ktransformers": Program(
+            "ktransformers", 8192, None, True, False,
+            "kvcache-ai/ktransformers 95009ea: doc/en/DeepseekR1_V3_tutorial.md, llamafile kernels for GGUF "
+            "weights; chunk_size 8192",
+        ),
+        "ktransformers-amx": Program(
+            "ktransformers", 8192, None, True, True,
+            "kvcache-ai/ktransformers 95009ea: doc/en/AMX.md, AMX kernels for weights of its own formats",
+        ),
+        "streaming": Program(
+            "llama-cpp", 20_000, 0, True, False,
+            "brontoguana/krasis 2a419dc, README: a prefill goes through the GPU layer after layer, decode "
+            "computes experts on the CPU",
+        ),
+    }
+)  # fmt: skip
+
+
+def program_of(name: str) -> Program:
+    """The program of that name.
+
+    Raises:
+        InputError: there is none.
+    """
+    if name not in PROGRAMS:
+        raise InputError(one_of(name, list(PROGRAMS), "program"), key="program")
+    return PROGRAMS[name]

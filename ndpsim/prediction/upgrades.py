@@ -1,0 +1,72 @@
+"""A machine with one part changed: more memory channels, another GPU, another link, DIMMs that compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from ndpsim.config.parts import part_names, part_values
+from ndpsim.errors import InputError
+from ndpsim.prediction.machine import OwnMachine
+
+__all__ = ["UPGRADES"]
+
+_MUCH_FASTER = 1.5  # times the bandwidth: less is no upgrade that people buy for it
+_UNITS = ("ndp.gemv=trimoe_gemv", "ndp.activation=trimoe_activation")
+
+#: In words, the machine that it makes, and the policy where it needs another one.
+Upgraded = tuple[str, OwnMachine, str | None]
+
+
+def _memory(machine: OwnMachine) -> Upgraded:
+    """Twice the channels, with as many more DIMMs of the same kind."""
+    dimms = 2 * machine.dimms
+    better = replace(machine, dimms=dimms, channel_factor=2 * machine.channel_factor)
+    return f"{dimms}x {machine.memory}, on twice the channels", better, None
+
+
+def _gpu(machine: OwnMachine) -> Upgraded:
+    """The slowest card that is much faster and has no less memory."""
+    cards = {name: part_values("gpus", name) for name in part_names("gpus")}
+    own = part_values("gpus", machine.gpu)
+    better = [
+        (card["memory_tbps"], card["memory_gb"], name)
+        for name, card in cards.items()
+        if card["memory_tbps"] >= _MUCH_FASTER * own["memory_tbps"] and card["memory_gb"] >= own["memory_gb"]
+    ]
+    if not better:
+        raise InputError(f"no GPU of the parts is {_MUCH_FASTER:g} times as fast as {machine.gpu}", key="gpu")
+    name = min(better)[2]
+    return name, replace(machine, gpu=name), None
+
+
+def _link(machine: OwnMachine) -> Upgraded:
+    """The slowest link that is much faster; the card is one that takes it."""
+    own = part_values("links", machine.link)["gbps"]
+    rates = {name: part_values("links", name)["gbps"] for name in part_names("links")}
+    better = [(gbps, name) for name, gbps in rates.items() if gbps >= _MUCH_FASTER * own]
+    if not better:
+        problem = f"no link of the parts is {_MUCH_FASTER:g} times as fast as {machine.link}"
+        raise InputError(problem, key="link")
+    gbps, name = min(better)
+    card_gbps = max(gbps, part_values("gpus", machine.gpu)["pcie_gbps"])
+    sets = (*machine.sets, f"gpu.pcie_gbps={card_gbps:g}")
+    return f"{name}, and a card that takes it", replace(machine, link=name, sets=sets), None
+
+
+def _ndp(machine: OwnMachine) -> Upgraded:
+    """The GEMV units of TriMoE on every DIMM's buffer chip, and the policy that uses them beside a GPU."""
+    return (
+        f"{machine.dimms}x {machine.memory} with a GEMV unit on each (TriMoE's), policy monde",
+        replace(machine, sets=(*machine.sets, *_UNITS)),
+        "monde",
+    )
+
+
+#: By name, from a machine to what it becomes; each raises InputError where there is no such upgrade.
+UPGRADES: Mapping[str, Callable[[OwnMachine], Upgraded]] = {
+    "memory": _memory,
+    "gpu": _gpu,
+    "link": _link,
+    "ndp": _ndp,
+}

@@ -1,0 +1,72 @@
+"""A prediction as text: tokens/s with a band, where the time goes, what upgrades would give."""
+
+from __future__ import annotations
+
+from ndpsim.report.printing import print_table, print_text
+from ndpsim.report.words import percent
+from ndpsim.results.prediction import PhasePrediction, Prediction
+from ndpsim.units import format_bytes, format_time
+
+__all__ = ["print_prediction", "rate_words"]
+
+
+def rate_words(phase: PhasePrediction) -> str:
+    """``13.2 tokens/s (10.9 to 15.8)``."""
+    band = phase.band
+    return f"{phase.tokens_per_s:.4g} tokens/s" + (
+        "" if band is None else f" ({band.low:.3g} to {band.high:.3g})"
+    )
+
+
+def print_prediction(result: Prediction) -> None:
+    """The result of `predict`."""
+    work = result.config["work"]
+    print_text(result.title, bold=True)
+    print_text(
+        f"weights {work['weights']['weights']}, a prompt of {work['prompt']:,} tokens in chunks of "
+        f"{min(work['chunk'], work['prompt']):,}, {work['generated']:,} tokens generated, "
+        f"policy {work['policy']}"
+    )
+    phases = (("prefill", "prompt", result.prefill), ("decode", "token", result.decode))
+    for name, what, phase in phases:
+        print_text(f"{name}: {rate_words(phase)}, {format_time(phase.time_ns)} a {what}", bold=True)
+        rows = [
+            (part, format_time(ns), percent(ns / phase.time_ns))
+            for part, ns in phase.parts_ns.items()
+            if ns >= phase.time_ns / 1000
+        ]
+        print_table("", ("where the time goes", "time", "share"), rows, left=1)
+    _print_memory(result)
+    if result.upgrades:
+        rows = [
+            (
+                one.name,
+                one.change,
+                f"{one.prefill_tokens_per_s:.4g} ({one.prefill_gain:.2f}x)",
+                f"{one.decode_tokens_per_s:.4g} ({one.decode_gain:.2f}x)",
+            )
+            for one in result.upgrades
+            if not one.problem
+        ]
+        columns = ("upgrade", "to", "prefill, tokens/s", "decode, tokens/s")
+        print_table("What one better part would give:", columns, rows, left=2)
+        for one in result.upgrades:
+            if one.problem:
+                print_text(f"{one.name}: not possible: {one.problem}")
+    _print_band(result)
+
+
+def _print_memory(result: Prediction) -> None:
+    held = {name: size for name, size in result.gpu_bytes.items() if size}
+    listed = ", ".join(f"{name.replace('_', ' ')} {format_bytes(size)}" for name, size in held.items())
+    print_text(f"GPU memory: {listed}")
+    print_text(f"host memory: {format_bytes(result.host_bytes)} of experts")
+
+
+def _print_band(result: Prediction) -> None:
+    band = result.decode.band
+    if band is not None:
+        print_text(
+            f"In brackets: where 8 of 10 of {band.machines} measured machines lie around their predictions "
+            "(validation/machines.md)."
+        )
