@@ -17,6 +17,7 @@ from typing import Any
 import ndpsim
 import ndpsim.policies
 from ndpsim.config.defaults import default_reason
+from ndpsim.config.files import PART_KINDS, PART_SECTIONS
 from ndpsim.config.keys import allowed, field_at, section_of, unit_of
 from ndpsim.config.quantities import Section
 from ndpsim.config.system import System
@@ -37,6 +38,10 @@ _ALLOWED = {
     "dram.timing": "a name of `ndpsim list timings`",
     "dram.mapping.order": "a list of `FIELD` and `FIELD:BITS`",
     "dram.mapping.xor": "lists of `FIELD:BIT` and `FIELD:LOW-HIGH` by `FIELD` or `FIELD:BIT`",
+    **{
+        f"{section}.part": f"a name of `ndpsim list parts`, a {PART_KINDS[kind]}, or a path ending in `.yaml`"
+        for section, kind in PART_SECTIONS.items()
+    },
     "gpu.expert_times": "names of `ndpsim list expert-times`, or `.csv` files",
     "host.cpu_expert_times": "names of `ndpsim list expert-times`, or `.csv` files",
     "host.measured_power": "names of bundled tables, or `.csv` files",
@@ -53,14 +58,18 @@ _CONFIGURATION = """\
 prints all values of one, each with its source; `ndpsim show schema hw` prints the JSON schema that editors
 use.
 
-A key without a default must be given where its section is there. A default comes with its reason. `null`
-stands for "not known": what needs the value says so, and an energy is left out of the total by name.
+A key without a default must be given where its section is there, by the file or by the part that the section
+names. A default comes with its reason. `null` stands for "not known": what needs the value says so, and an
+energy is left out of the total by name.
 
 Clocks that a file overrides belong to its own `dram.timing`: where `--set` chooses another, they are dropped
 for its preset's, and one line says which. Clocks that `--set` gives stay.
 
 Short forms: `--set dram.nCL=38` is `--set dram.overrides.nCL=38`. `--set ndp.gemv=NAME` takes a unit from
 another file of `rtl_params/`.
+
+`--set gpu.part=NAME` puts another part in the place of the file's. What it gives, the file no longer says,
+and one line says what that was. Other `--set` are over parts.
 """
 
 _ENVIRONMENT = """\

@@ -56,6 +56,7 @@ HOST_PATTERNS = ("sequential", "random")
 LAYOUTS = ("localized", "striped", "sharded:")
 LIST_KINDS = (
     "hw",
+    "parts",
     "rtl",
     "models",
     "expert-times",
@@ -117,7 +118,7 @@ SWEPT_KEYS = {
     "dram": "trace hw standard org timing ranks channels mapper scheduler row-policy row-cap refresh "
     "rules wck read-buffer write-buffer format wrap",
 }
-SHOW_KINDS = ("hw", "model", "org", "timing", "schema", "layout", "processor", "policy")
+SHOW_KINDS = ("hw", "part", "model", "org", "timing", "schema", "layout", "processor", "policy")
 
 
 # Names
@@ -131,6 +132,12 @@ def _hardware_names() -> list[str]:
     from ndpsim.config import hardware_names
 
     return hardware_names()
+
+
+def _part_names(*kinds: str) -> list[str]:
+    from ndpsim.config.files import PART_KINDS, part_names
+
+    return [name for kind in kinds or PART_KINDS for name in part_names(kind)]
 
 
 def _model_names() -> list[str]:
@@ -245,7 +252,11 @@ def _values_of(context: click.Context, key: str, typed: str) -> Iterable[str]:
     named = {"dram.standard": _standard_names, "dram.org": _orgs, "dram.timing": _timings}
     if key in named:
         return named[key](context, typed)
-    from ndpsim.config import rtl_names
+    from ndpsim.config.files import PART_SECTIONS, rtl_names
+
+    section, _, last = key.rpartition(".")
+    if last == "part" and section in PART_SECTIONS:
+        return [*_part_names(PART_SECTIONS[section]), *_files(typed, (".yaml", ".yml"))]
     from ndpsim.config.system import UNITS
 
     if key.startswith("ndp.") and key.removeprefix("ndp.") in UNITS:
@@ -277,6 +288,7 @@ def _shown(context: click.Context, typed: str) -> Iterable[str]:
     """The names of what ``show`` is to show."""
     kinds: dict[str, Offers] = {
         "hw": _OFFERS["--hw"],
+        "part": _names_or_files(_part_names, ".yaml", ".yml"),
         "model": _OFFERS["--model"],
         "org": _orgs,
         "timing": _timings,

@@ -11,7 +11,8 @@ __all__ = ["command"]
 
 
 def _names() -> dict[str, list[str]]:
-    from ndpsim.config import hardware_names, rtl_names
+    from ndpsim.config import hardware_names, part_names, rtl_names
+    from ndpsim.config.files import PART_KINDS
     from ndpsim.layout import LAYOUTS
     from ndpsim.moe import model_names
     from ndpsim.policies.choose import policy_names
@@ -23,6 +24,7 @@ def _names() -> dict[str, list[str]]:
     known = standards().values()
     return {
         "hw": hardware_names(),
+        "parts": [name for kind in PART_KINDS for name in part_names(kind)],
         "rtl": rtl_names(),
         "models": model_names(),
         "expert-times": table_names(),
@@ -49,7 +51,8 @@ def _names() -> dict[str, list[str]]:
 def command(what: str | None) -> None:
     """List names, one a line: hw, models, orgs, ...; by default all kinds with their names.
 
-    Policies come with their engines, those of them that they need, and their papers.
+    Policies come with their engines, those of them that they need, and their papers; parts with their main
+    numbers.
     """
     from ndpsim.report.printing import print_text
 
@@ -64,6 +67,11 @@ def command(what: str | None) -> None:
         from ndpsim.report.policies import print_policies
 
         print_policies()
+        return
+    if what == "parts":
+        from ndpsim.report.parts import print_parts
+
+        print_parts()
         return
     for name in names[what]:
         print_text(name)

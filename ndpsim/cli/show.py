@@ -33,6 +33,18 @@ def _show_hw(name: str, sets: Sequence[str], json_to: str | None) -> None:
         print_rows(f"{hardware.system.title or hardware.system.name} ({hardware.file})", rows)
 
 
+def _show_part(name: str, sets: Sequence[str], json_to: str | None) -> None:
+    from ndpsim.config import load_part
+    from ndpsim.report.parts import print_part
+
+    with named_as_options(part="show part"):
+        part = load_part(name)
+    if json_to is not None:
+        write_json(part.to_dict(), json_to)
+    else:
+        print_part(part)
+
+
 def _show_model(name: str, sets: Sequence[str], json_to: str | None) -> None:
     from ndpsim.moe import load_model
 
@@ -181,6 +193,7 @@ _PROCESSORS = ("gpu", "cpu")
 _KINDS = {
     "hw": _show_hw,
     "model": _show_model,
+    "part": _show_part,
     "org": _show_org,
     "timing": _show_timing,
     "schema": _show_schema,
@@ -225,12 +238,13 @@ def command(
     panels: str | None,
     **of_expert: Any,
 ) -> None:
-    """Show one thing in full: hw, model, org, timing, schema hw, layout, processor (gpu or cpu) or policy.
+    """Show one thing in full: hw, part, model, org, timing, schema hw, layout, processor or policy.
 
     `show hw` prints every value of a system with its unit and where it comes from; --set changes it first.
+    `show part` prints every value of a CPU, memory, GPU or link that hardware files can name.
     `show layout` says where the weights of an expert lie: how many bytes of which matrix on which DIMM.
     `show policy` says what can be set of a policy of ndpsim moe, or of a FILE.py:CLASS of your own.
-    `show processor` says how long an expert takes on the GPU or the CPU, by tokens.
+    `show processor gpu` (or cpu) says how long an expert takes there, by tokens.
     """
     check_outputs({"--json": json_to})
     if what not in (*_KINDS, "layout", "processor"):

@@ -11,6 +11,7 @@ _ONE = "assumption: the least there can be"
 _UNKNOWN = "not known, and left out of the energy by name"
 _UNUSED = "not given, and used by no simulation"
 _NO_TIMES = "not given, so that there are no times of this processor"
+_NO_PART = "none named: the file gives every value itself"
 _ROOFLINE = "none given: the roofline says how long an expert takes"
 
 # By dotted key, by section with a dot behind it, or by the last key where several units share it.
@@ -36,6 +37,7 @@ _REASONS = {
     "dimm.command_bus": (
         "assumption: every rank is read on its own, as the papers' bandwidths ask, with pins of its own"
     ),
+    "host.part": _NO_PART,
     "host.channels": _ONE,
     "host.memory.ranks": _ONE,
     "host.mapper": (
@@ -62,6 +64,7 @@ _REASONS = {
     "link.host_latency_ns": "assumption: no latency but that of the wires; used by topology groups only",
     "cxl.copy_engines": _ONE,
     "ndp.published.": "not published; a cross-check, and used by no simulation",
+    "part": _NO_PART,
     "pj_per_bit": _UNKNOWN,
     "pj_per_byte": _UNKNOWN,
     "product_pj": _UNKNOWN,

@@ -15,6 +15,7 @@ from ndpsim.config.quantities import (
     Nanoseconds,
     Ohms,
     Order,
+    PartName,
     Section,
     Slots,
     Volts,
@@ -89,6 +90,7 @@ class Power(Section):
 class Dram(Section):
     """The DRAM behind every lane or channel, by the names of `ndpsim.spec`, and its controller."""
 
+    part: PartName = None
     standard: Name = Field(description="DRAM standard, for instance DDR5")
     org: Name = Field(description="organisation preset: density and width of a device")
     timing: Name = Field(description="speed preset: data rate and bin")

@@ -6,7 +6,28 @@ from pathlib import Path
 
 from ndpsim.errors import InputError, one_of
 
-__all__ = ["data_folder", "data_names", "data_path", "hardware_names", "rtl_names"]
+__all__ = [
+    "PART_KINDS",
+    "PART_SECTIONS",
+    "data_folder",
+    "data_names",
+    "data_path",
+    "hardware_names",
+    "is_path",
+    "part_names",
+    "rtl_names",
+]
+
+#: The kinds of parts, each a folder of `hwconfigs/parts`, and what one of them is called.
+PART_KINDS = {"cpus": "CPU", "memories": "memory", "gpus": "GPU", "links": "link"}
+#: The kind of part that a section of a hardware file can name.
+PART_SECTIONS = {
+    "dram": "memories",
+    "host": "cpus",
+    "host.memory": "memories",
+    "gpu": "gpus",
+    "pcie": "links",
+}
 
 _PACKAGE = Path(__file__).parents[1]
 
@@ -42,3 +63,13 @@ def hardware_names() -> list[str]:
 def rtl_names() -> list[str]:
     """The names a unit under ``ndp`` of a hardware file can take, sorted."""
     return data_names("rtl_params")
+
+
+def part_names(kind: str) -> list[str]:
+    """The names of the bundled parts of one of `PART_KINDS`, sorted."""
+    return data_names(f"hwconfigs/parts/{kind}")
+
+
+def is_path(name: str) -> bool:
+    """Whether a name is the path of a file of one's own, not the name of a bundled one."""
+    return name.endswith((".yaml", ".yml")) or "/" in name or "\\" in name

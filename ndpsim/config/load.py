@@ -17,11 +17,12 @@ from ndpsim.arguments import shown as quoted
 from ndpsim.arguments import text as as_text
 from ndpsim.caching import FileCache
 from ndpsim.config.defaults import default_reason
-from ndpsim.config.files import data_folder, data_names, data_path
+from ndpsim.config.files import data_folder, data_names, data_path, is_path
 from ndpsim.config.hardware import DIMM_BITS, Hardware
 from ndpsim.config.keys import allowed, field_at, leaves, section_of
 from ndpsim.config.nodes import parse, read_text
 from ndpsim.config.origins import Draft, KeyPath, Origin, dotted, draft_of, shown
+from ndpsim.config.parts import PART_KEYS, fill_from_parts, replace_parts
 from ndpsim.config.system import MULTIPLIERS, UNITS, System
 from ndpsim.errors import InputError, nearest, one_of
 from ndpsim.spec import row_times, standards
@@ -45,8 +46,9 @@ def load_hardware(hw: str | PathLike[str] | Hardware, sets: Sequence[str] = ()) 
         sets: ``key=value`` options with dotted keys, over what the files say, the later over the earlier:
             ``dimm.ranks=2``, ``ndp.gemv.fifo_bursts=8``, ``dram.nCL=38`` (short for ``dram.overrides.nCL``),
             ``ndp.gemv=NAME`` (another file of ``rtl_params/``, read before keys inside it are set; a path
-            given here is relative to the current folder). Clocks that the file itself overrides belong to its
-            ``dram.timing``: with another one they are dropped, and one line says which.
+            given here is relative to the current folder), ``gpu.part=NAME`` (another part, whose values
+            replace those of the file; other options are over them). Clocks that the file itself overrides
+            belong to its ``dram.timing``: with another one they are dropped, and one line says which.
 
     Raises:
         InputError: anything wrong in the files or options, in one line, or options for a `Hardware`.
@@ -88,9 +90,13 @@ def _load(path: Path, sets: Sequence[str]) -> tuple[Hardware, list[Path]]:
     for key in sorted(_UNITS):
         if isinstance(draft.at(key), str):
             files.append(_read_unit(draft, key, path.parent))
+    own = fill_from_parts(draft, path.parent)
     own_timing = draft.at(_TIMING)
+    named = [(key, value) for key, value in settings if key in PART_KEYS]
+    parts = own | replace_parts(draft, named, own, str(path))
+    files += [part.file for part in (*own.values(), *parts.values())]
     for key, value in settings:
-        if key not in _UNITS:
+        if key not in _UNITS and key not in PART_KEYS:
             draft.set(key, value)
     dropped = {} if draft.at(_TIMING) == own_timing else _drop_overrides(draft)
     system = _validated(draft)
@@ -111,10 +117,13 @@ def _load(path: Path, sets: Sequence[str]) -> tuple[Hardware, list[Path]]:
 
 
 def _drop_overrides(draft: Draft) -> Mapping[str, Any]:
-    """Take away the clocks that the file overrides; returns them. Those that `--set` gave stay."""
-    overrides = draft.at(_OVERRIDES)
+    """Take away the clocks that the file overrides; returns them.
+
+    Those that `--set` gave stay, and those of the part that gives the timing.
+    """
+    overrides, stays = draft.at(_OVERRIDES), ("--set", draft.origin(_TIMING).file)
     names = list(overrides) if isinstance(overrides, dict) else []
-    own = [name for name in names if draft.origin((*_OVERRIDES, name)).kind != "set"]
+    own = [name for name in names if draft.origin((*_OVERRIDES, name)).file not in stays]
     for name in own:
         del draft.origins[*_OVERRIDES, name]
     return {name: overrides.pop(name) for name in own}
@@ -126,12 +135,8 @@ def _report_dropped(file: str, of: str, timing: str, clocks: str) -> None:
     _log.warning("%s: overrides of %s are dropped at %s: %s", file, of, timing, clocks)
 
 
-def _is_path(name: str) -> bool:
-    return name.endswith((".yaml", ".yml")) or "/" in name or "\\" in name
-
-
 def _find(name: str) -> Path:
-    if _is_path(name) or (name not in data_names("hwconfigs") and os.path.exists(name)):
+    if is_path(name) or (name not in data_names("hwconfigs") and os.path.exists(name)):
         return Path(name)
     if name not in data_names("hwconfigs"):
         problem = one_of(name, data_names("hwconfigs"), "hardware")
@@ -142,7 +147,7 @@ def _find(name: str) -> Path:
 def _read_unit(draft: Draft, key: KeyPath, folder: Path) -> Path:
     """Put the file that `key` names in its place, and say which it is; paths are relative to `folder`."""
     name, origin = draft.at(key), draft.origin(key)
-    if _is_path(name):
+    if is_path(name):
         path = Path(name) if origin.kind == "set" else folder / name
     elif name in data_names("rtl_params"):
         path = data_path("rtl_params", name)

@@ -81,6 +81,18 @@ class Draft:
             here = here.get(key) if isinstance(here, dict) else None
         return here
 
+    def has(self, path: KeyPath) -> bool:
+        """Whether something is said of `path`, be it null."""
+        above = self.at(path[:-1])
+        return isinstance(above, dict) and path[-1] in above
+
+    def remove(self, path: KeyPath) -> None:
+        """Take away what is said of `path`, if anything."""
+        if self.has(path):
+            del self.at(path[:-1])[path[-1]]
+        for old in [known for known in self.origins if known[: len(path)] == path]:
+            del self.origins[old]
+
     def origin(self, path: KeyPath) -> Origin:
         """The origin of `path`, or of the nearest part that holds it."""
         while path not in self.origins:

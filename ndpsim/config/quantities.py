@@ -34,6 +34,7 @@ __all__ = [
     "Kib",
     "Latency",
     "LinkLatency",
+    "MegaTransfers",
     "Microseconds",
     "Milliamps",
     "Milliwatts",
@@ -42,6 +43,7 @@ __all__ = [
     "Ohms",
     "Order",
     "PacketBytes",
+    "PartName",
     "Picojoules",
     "PicojoulesPerBit",
     "PicojoulesPerByte",
@@ -143,6 +145,7 @@ Side = Annotated[int, Field(ge=1, le=256)]
 HeaderBytes = Annotated[
     int, Field(ge=0, le=4096, description="what a packet carries beside its payload"), unit("B")
 ]
+MegaTransfers = Annotated[int, Field(ge=1, le=100_000), unit("MT/s")]
 Slots = Annotated[int, Field(ge=1, le=1024), unit("requests")]
 Banks = Annotated[int, Field(ge=1, le=1024), unit("banks")]
 Milliamps = Annotated[float, Field(ge=0, le=10_000), unit("mA")]
@@ -157,6 +160,14 @@ Microseconds = Annotated[float, Field(ge=0, le=1e6), unit("us")]
 Tables = Annotated[
     list[Name] | None,
     BeforeValidator(lambda given: [given] if isinstance(given, str) else given, Name | list[Name] | None),
+]
+# Excluded from dumps: what is made of equal values is equal hardware, whatever file they come from.
+PartName = Annotated[
+    Name | None,
+    Field(
+        exclude=True,
+        description="part whose data sheet gives what this file does not: a bundled name, or a .yaml file",
+    ),
 ]
 # Tables of measured times, on the GPU and on the CPU.
 ExpertTimes = Annotated[

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from ndpsim.config.files import PART_SECTIONS
+from ndpsim.config.keys import field_at, section_of
 from ndpsim.config.system import MULTIPLIERS, UNITS, System
 
 __all__ = ["json_schema", "schema_text"]
@@ -38,6 +40,19 @@ def _property(bare: dict[str, Any]) -> dict[str, Any]:
     return _leaf(bare)
 
 
+def _model_at(key: str) -> str:
+    """The name of the model of a section."""
+    field = field_at(tuple(key.split(".")))
+    model = section_of(field) if field is not None else None
+    return model.__name__ if model is not None else ""
+
+
+def _require_part_or_values(model: dict[str, Any]) -> None:
+    """What a section needs, a part may give."""
+    if "required" in model:
+        model["anyOf"] = [{"required": ["part"]}, {"required": model.pop("required")}]
+
+
 def json_schema() -> dict[str, Any]:
     """JSON schema (2020-12) of hardware files, with annotated leaves and named units allowed.
 
@@ -48,6 +63,8 @@ def json_schema() -> dict[str, Any]:
     for model in (schema, *schema["$defs"].values()):
         model["properties"] = {key: _property(bare) for key, bare in model["properties"].items()}
     schema["$defs"]["Annotated"] = _ANNOTATED
+    for key in PART_SECTIONS:
+        _require_part_or_values(schema["$defs"][_model_at(key)])
     units = schema["$defs"]["Ndp"]["properties"]
     for key in UNITS:
         units[key] = {"anyOf": [*units[key].get("anyOf", [units[key]]), *_leaf(_FILE)["anyOf"]]}

@@ -24,9 +24,11 @@ from ndpsim.config.quantities import (
     Kib,
     Latency,
     LinkLatency,
+    MegaTransfers,
     Microseconds,
     Name,
     PacketBytes,
+    PartName,
     Picojoules,
     PicojoulesPerBit,
     PicojoulesPerByte,
@@ -90,6 +92,7 @@ class Dimm(Section):
 class HostMemory(Section):
     """Plain DIMMs of the host, on channels of their own beside those of the DIMMs that compute."""
 
+    part: PartName = None
     standard: Name = Field(description="DRAM standard, for instance DDR5")
     org: Name = Field(description="organisation preset: density and width of a device")
     timing: Name = Field(description="speed preset: data rate and bin")
@@ -101,6 +104,7 @@ class HostMemory(Section):
 class Host(Section):
     """The CPU and its memory system."""
 
+    part: PartName = None
     channels: int = Field(default=1, ge=1, le=64, description="memory channels of the host")
     memory: HostMemory | None = Field(
         default=None,
@@ -140,6 +144,27 @@ class Host(Section):
         le=65_536,
         description="cores that make cpu_tflops; fewer threads than cores make that share of it",
     )
+    cpu_clock_ghz: Annotated[Positive, unit("GHz")] | None = Field(
+        default=None, description="clock of all cores together while they multiply"
+    )
+    cpu_isa: Literal["avx2", "avx512", "avx512-vnni", "avx512-bf16", "amx"] | None = Field(
+        default=None, description="widest instructions that kernels use on the CPU"
+    )
+    cpu_memory_channels: int | None = Field(
+        default=None, ge=1, le=64, description="memory channels of a socket, of 64 bits each"
+    )
+    cpu_memory_mtps: MegaTransfers | None = Field(
+        default=None, description="highest rate of the memory with one DIMM on a channel"
+    )
+    cpu_memory_mtps_2dpc: MegaTransfers | None = Field(
+        default=None, description="highest rate of the memory with two DIMMs on a channel"
+    )
+    cpu_fabric_gbps: Gbps | None = Field(
+        default=None, description="what the fabric between cores and memory controllers carries of reads"
+    )
+    cpu_sockets_most: Literal[1, 2, 4, 8] | None = Field(
+        default=None, description="sockets that the CPU can share a system with, its own counted"
+    )
     cpu_threads: int | None = Field(
         default=None, ge=1, le=65_536, description="threads that compute experts on the CPU"
     )
@@ -153,6 +178,7 @@ class Host(Section):
 class Gpu(Section):
     """The GPU and its link to the host."""
 
+    part: PartName = None
     tflops: Tflops = Field(description="peak of the GPU")
     memory_gb: Annotated[Positive, unit("GB")] = Field(description="capacity of the GPU's memory")
     memory_tbps: Annotated[Positive, unit("TB/s")] = Field(description="bandwidth of the GPU's memory")
@@ -213,6 +239,7 @@ class Link(Section):
 class Pcie(Section):
     """The PCIe link between host and GPU."""
 
+    part: PartName = None
     gbps: WireGbps = Field(description="bandwidth in one direction, after line coding, headers included")
     latency_ns: LinkLatency = Field(description="latency of a packet")
     copy_engines: int = Field(ge=1, le=64, description="copies under way at once; they share the link")

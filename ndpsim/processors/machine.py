@@ -162,7 +162,8 @@ class Processors:
 
     def _folder(self, key: str) -> Path:
         """What the paths under a key are relative to."""
-        return Path() if self.hardware.origins[key].kind == "set" else Path(self.hardware.file).parent
+        origin = self.hardware.origins[key]
+        return Path() if origin.kind == "set" else Path(origin.file).parent
 
     def _given(self, key: str, value: float | None) -> float:
         if value is None:

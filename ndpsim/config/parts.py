@@ -1,0 +1,321 @@
+"""Parts that hardware files name: CPUs, memories, GPUs and links, each a file with values of its data sheet.
+
+A part is a fragment of one section. What the section of a hardware file does not say, its part says.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ndpsim.caching import FileCache
+from ndpsim.config.files import PART_KINDS, PART_SECTIONS, data_folder, is_path, part_names
+from ndpsim.config.keys import allowed, field_at, refusal, section_of, unit_of
+from ndpsim.config.nodes import parse, plain_of, read_text
+from ndpsim.config.origins import Draft, KeyPath, Origin, dotted, draft_of, shown
+from ndpsim.errors import InputError, did_you_mean, one_of
+from ndpsim.spec import resolve
+
+__all__ = ["PART_KEYS", "Part", "PartRow", "fill_from_parts", "load_part", "replace_parts"]
+
+_log = logging.getLogger("ndpsim")
+
+_SECTIONS: dict[KeyPath, str] = {tuple(name.split(".")): kind for name, kind in PART_SECTIONS.items()}
+#: The keys that name a part.
+PART_KEYS = {(*section, "part") for section in _SECTIONS}
+_HOME = {"cpus": ("host",), "memories": ("dram",), "gpus": ("gpu",), "links": ("pcie",)}
+_ABOUT = ("name", "title", "also")
+_SHOWN = 80  # characters of an unknown name in a message
+_DIMM_BITS = 64
+
+
+@dataclass(frozen=True)
+class PartRow:
+    """A value of a part: its dotted key in a hardware file, its unit (or empty), and where it comes from."""
+
+    key: str
+    value: str | int | float | None
+    unit: str
+    origin: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part as its file says it.
+
+    `kind`: one of `PART_KINDS`. `also`: other names it is known by. `section`: the section of a hardware file
+    whose keys it gives. `draft`: the values under that section, each with its origin in the part's file.
+    """
+
+    kind: str
+    name: str
+    title: str
+    also: tuple[str, ...]
+    file: Path
+    section: KeyPath
+    draft: Draft
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The values by their dotted keys inside the section."""
+        return {dotted(path): value for path, value in _leaves(self.draft.values)}
+
+    def rows(self) -> list[PartRow]:
+        """Every value with its unit and source, then what follows from them."""
+        rows = []
+        for path, value in _leaves(self.draft.values):
+            full = (*self.section, *path)
+            cell = ", ".join(map(str, value)) if isinstance(value, list) else value
+            rows.append(PartRow(dotted(full), cell, unit_of(full), str(self.draft.origin(full))))
+        return rows + [PartRow(f"derived.{key}", *cells) for key, cells in _DERIVED[self.kind](self.values)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything that there is to say of the part, as plain data for JSON."""
+        rows = {row.key: {"value": row.value, "unit": row.unit, "origin": row.origin} for row in self.rows()}
+        about = {"kind": self.kind, "name": self.name, "title": self.title, "also": list(self.also)}
+        return {**about, "values": rows}
+
+
+# Files of parts
+
+
+def load_part(name: str) -> Part:
+    """The bundled part of this name or short name, or the part in a file whose path ends in ``.yaml``.
+
+    Raises:
+        InputError: there is none, or its file is wrong.
+    """
+    if is_path(name):
+        return _checked(_read_of_any_kind(Path(name)))
+    for kind in PART_KINDS:
+        path = _bundled(kind).get(name)
+        if path is not None:
+            return _checked(_read(path, kind, _HOME[kind]))
+    known = [name for kind in PART_KINDS for name in _bundled(kind)]
+    problem = f"unknown part '{name[:_SHOWN]}'{did_you_mean(name, known)} (ndpsim list parts has them all)"
+    raise InputError(problem, key="part")
+
+
+_bundled_parts: FileCache[dict[str, Path]] = FileCache(len(PART_KINDS))
+
+
+def _bundled(kind: str) -> dict[str, Path]:
+    """The bundled parts of a kind, by their names and short names."""
+    known = _bundled_parts.find(kind)
+    if known is not None:
+        return known
+    folder = data_folder(f"hwconfigs/parts/{kind}")
+    files = {name: folder / f"{name}.yaml" for name in part_names(kind)}
+    also: dict[str, Path] = {}
+    for path in files.values():
+        plain = plain_of(parse(read_text(path), str(path)))
+        names = plain.get("also", ()) if isinstance(plain, dict) else ()
+        also |= {str(name): path for name in (names if isinstance(names, list) else ())}
+    return _bundled_parts.store(kind, [folder, *files.values()], also | files)
+
+
+def _read(path: Path, kind: str, section: KeyPath) -> Part:
+    """The part in a file, as a fragment of `section`.
+
+    Raises:
+        InputError: the file is no fragment of it.
+    """
+    draft = draft_of(parse(read_text(path), str(path)), str(path), section)
+    about = {key: draft.values.pop(key, None) for key in _ABOUT}
+    places = {key: draft.origins.pop((*section, key), None) for key in _ABOUT}
+    field = field_at(section)
+    model = section_of(field) if field is not None else None
+    known = [key for key in (model.model_fields if model is not None else ()) if key != "part"]
+    for key in draft.values:
+        if key not in known:
+            problem = one_of(key, [*_ABOUT, *known], f"key of a part of {dotted(section)}")
+            raise draft.origin((*section, key)).error(problem, key)
+    for key in ("name", "title"):
+        if not isinstance(about[key], str) or not about[key]:
+            place = places[key] or Origin(str(path), None, "", "stated")
+            raise place.error("is missing" if about[key] is None else f"{shown(about[key])} is no text", key)
+    also = about["also"] if about["also"] is not None else []
+    if not isinstance(also, list) or not all(isinstance(name, str) for name in also):
+        place = places["also"] or Origin(str(path), None, "", "stated")
+        raise place.error(f"{shown(also)} is not a list of names", "also")
+    return Part(kind, about["name"], about["title"], tuple(also), path, section, draft)
+
+
+def _read_of_any_kind(path: Path) -> Part:
+    """The part in a file that no machine names: of the kind whose keys it has, or has most of."""
+    plain = plain_of(parse(read_text(path), str(path)))
+    keys = set(plain) if isinstance(plain, dict) else set()
+
+    def strangers(kind: str) -> int:
+        field = field_at(_HOME[kind])
+        model = section_of(field) if field is not None else None
+        return len(keys - set(model.model_fields if model is not None else ()))
+
+    kind = min(PART_KINDS, key=strangers)
+    return _read(path, kind, _HOME[kind])
+
+
+def _checked(part: Part) -> Part:
+    """The part, each of whose values is one that its key can have."""
+    for path, value in _leaves(part.draft.values):
+        full = (*part.section, *path)
+        origin, field = part.draft.origin(full), field_at(full)
+        if field is None:
+            raise origin.error("is no key of a hardware file", dotted(full))
+        if refusal(full, value) is not None:
+            raise origin.error(f"{shown(value)} is not {allowed(field)}", dotted(full))
+    return part
+
+
+def _leaves(values: Mapping[str, Any], path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, (*path, key))
+        else:
+            yield (*path, key), value
+
+
+# Parts in hardware files
+
+
+def fill_from_parts(draft: Draft, folder: Path) -> dict[KeyPath, Part]:
+    """Fill in what the sections of a file leave to the parts that they name; `folder` is the file's.
+
+    Returns:
+        the parts, by the sections that name them.
+
+    Raises:
+        InputError: there is no such part, or its file is wrong.
+    """
+    parts = {section: part for section in _SECTIONS if (part := _named(draft, section, folder)) is not None}
+    for section, part in parts.items():
+        _fill(draft, section, part)
+    return parts
+
+
+def replace_parts(
+    draft: Draft, settings: Sequence[tuple[KeyPath, str]], own: Mapping[KeyPath, Part], file: str
+) -> dict[KeyPath, Part]:
+    """Put the parts of `--set` in the place of a file's `own`. What they give, the file no longer says.
+
+    Returns:
+        the new parts, by the sections that name them.
+
+    Raises:
+        InputError: there is no such part, or its file is wrong.
+    """
+    parts = {}
+    for key, value in dict(settings).items():
+        section = key[:-1]
+        draft.set(key, value)
+        if section in own:
+            _take_away(draft, section, own[section])
+        part = _named(draft, section, Path())
+        if part is None:
+            continue
+        replaced = [
+            f"{dotted(path)} {shown(draft.at((*section, *path)))}"
+            for path, of_part in _leaves(part.draft.values)
+            if draft.has((*section, *path)) and draft.at((*section, *path)) != of_part
+        ]
+        for path, _ in _leaves(part.draft.values):
+            draft.remove((*section, *path))
+        _fill(draft, section, part)
+        parts[section] = part
+        if replaced:
+            _report_replaced(file, f"{dotted(key)}={part.name}", ", ".join(replaced))
+    return parts
+
+
+@functools.cache
+def _report_replaced(file: str, by: str, what: str) -> None:
+    """Said once, however many points of a sweep it is true of."""
+    _log.warning("%s: %s takes the place of %s", file, by, what)
+
+
+def _named(draft: Draft, section: KeyPath, folder: Path) -> Part | None:
+    """The part that a section names, None where it names none that could be one."""
+    key = (*section, "part")
+    name, kind = draft.at(key), _SECTIONS[section]
+    if not isinstance(name, str) or not name:
+        return None
+    origin = draft.origin(key)
+    if is_path(name):
+        path = folder / name
+    else:
+        names = part_names(kind)
+        known = {name: data_folder(f"hwconfigs/parts/{kind}") / f"{name}.yaml"} if name in names else {}
+        known = known or _bundled(kind)
+        if name not in known:
+            what = f"unknown {PART_KINDS[kind]} '{name[:_SHOWN]}'{did_you_mean(name, known)}"
+            raise origin.error(f"{what} (known: {', '.join(names)}; a path ends in .yaml)", dotted(key))
+        path = known[name]
+    try:
+        return _read(path, kind, section)
+    except InputError as error:
+        if error.line is not None:
+            raise
+        raise origin.error(str(error), dotted(key)) from None
+
+
+def _fill(draft: Draft, path: KeyPath, part: Part) -> None:
+    """Put what `part` says of `path` there, as far as nothing is said of it."""
+    value, origins = Draft(part.draft.values).at(path[len(part.section) :]), part.draft.origins
+    if isinstance(value, dict) and (path == part.section or isinstance(draft.at(path), dict)):
+        for key in value:
+            _fill(draft, (*path, key), part)
+    elif not draft.has(path):
+        draft.replace(path, value, {at: origins[at] for at in origins if at[: len(path)] == path})
+
+
+def _take_away(draft: Draft, section: KeyPath, part: Part) -> None:
+    """Take away what a section has from `part`."""
+    for path, _ in _leaves(part.draft.values):
+        if draft.origin((*section, *path)).file == str(part.file):
+            draft.remove((*section, *path))
+
+
+# What follows from the values of a part
+
+_Derived = Iterator[tuple[str, tuple[float, str, str]]]
+
+
+def _of_cpu(values: Mapping[str, Any]) -> _Derived:
+    channels = values.get("cpu_memory_channels")
+    for key, name in (("cpu_memory_mtps", "memory_peak"), ("cpu_memory_mtps_2dpc", "memory_peak_2dpc")):
+        if channels is not None and key in values:
+            yield name, (channels * values[key] * 8 / 1000, "GB/s", f"cpu_memory_channels x {key} x 8 B")
+
+
+def _of_memory(values: Mapping[str, Any]) -> _Derived:
+    if not all(key in values for key in ("standard", "org", "timing")):
+        return
+    device = resolve(values["standard"], values["org"], values["timing"])
+    bits = device.standard.channel_bits
+    yield "channel_peak", (device.peak_gbps, "GB/s", f"one burst every nBL clocks, on {bits} bits")
+    if not device.organisation.ranks and _DIMM_BITS % bits == 0 and bits < _DIMM_BITS:
+        wide = _DIMM_BITS // bits
+        yield "dimm_peak", (wide * device.peak_gbps, "GB/s", f"{wide} such channels of a DIMM of 64 bits")
+
+
+def _of_gpu(values: Mapping[str, Any]) -> _Derived:
+    if "tflops" in values and "memory_tbps" in values:
+        ridge = values["tflops"] / values["memory_tbps"]
+        yield (
+            "ridge",
+            (round(ridge, 3), "FLOP/B", "tflops / memory_tbps: with fewer, the memory is the limit"),
+        )
+
+
+def _of_link(values: Mapping[str, Any]) -> _Derived:
+    if all(key in values for key in ("gbps", "packet_bytes", "header_bytes")):
+        whole = values["packet_bytes"] + values["header_bytes"]
+        net = values["gbps"] * values["packet_bytes"] / whole
+        yield "net", (round(net, 3), "GB/s", "gbps x packet_bytes / (packet_bytes + header_bytes)")
+
+
+_DERIVED = {"cpus": _of_cpu, "memories": _of_memory, "gpus": _of_gpu, "links": _of_link}
