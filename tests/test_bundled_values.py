@@ -47,6 +47,13 @@ def _under(section: str, values: dict[str, object]) -> dict[str, object]:
     return {f"{section}.{key}": value for key, value in values.items()}
 
 
+# No bundled file says these of its CPU.
+_NOT_SAID = {
+    "host.cpu_read_share": None, "host.cpu_expert_overhead_us": 0, "host.cpu_layer_overhead_us": 0,
+    "host.cpu_sockets": 1, "host.cpu_sockets_most": None, "host.cpu_clock_ghz": None, "host.cpu_isa": None,
+    "host.cpu_family": None, "host.cpu_memory_channels": None, "host.cpu_memory_mtps": None,
+    "host.cpu_memory_mtps_2dpc": None, "host.cpu_fabric_gbps": None,
+}  # fmt: skip
 _NOBODY_WROTE = {
     "dram.rules": "standard",
     "dram.mapper": "RoBaRaCoCh",
@@ -57,6 +64,7 @@ _NOBODY_WROTE = {
     "dram.wck": "need-sync",
     "dimm.command_bus": "private",
     "host.mapper": "RoBaCoRaCoBgCh",
+    **_NOT_SAID,
 }
 _GPU = {
     "gpu.compute_efficiency": 0.7,
@@ -234,7 +242,7 @@ def test_what_a_hardware_file_need_not_say(tmp_path):
         "host.channels": 1, "host.memory_bandwidth_gbps": None, "host.memory_tb": None, "host.mapper": "RoBaCoRaCoBgCh",
         "host.cpu_tflops": None,
         "host.cpu_compute_efficiency": None, "host.cpu_added_tokens": 0, "host.cpu_expert_times": None,
-        "host.measured_power": None, **_ANY_THREADS,
+        "host.measured_power": None, **_ANY_THREADS, **_NOT_SAID,
     }  # fmt: skip
 
 

@@ -251,6 +251,12 @@ UNUSED = {
     "dimm.command_bus",
     "host.mapper",
 }
+# The papers give a CPU's peak, and nothing that it follows from.
+UNUSED |= {
+    f"host.cpu_{key}"
+    for key in ("read_share", "expert_overhead_us", "layer_overhead_us", "sockets", "sockets_most", "clock_ghz",
+                "isa", "family", "memory_channels", "memory_mtps", "memory_mtps_2dpc", "fabric_gbps")
+}  # fmt: skip
 TABLES = {"gpu.expert_times", "host.cpu_expert_times", "host.measured_power"}
 ANY_THREADS = {f"host.cpu_{key}" for key in ("read_gbps", "cores", "threads")}
 NO_CPU = {f"host.cpu_{key}" for key in ("compute_efficiency", "added_tokens")} | ANY_THREADS

@@ -982,7 +982,19 @@ DESCRIPTIVE = {
     "host.cpu_added_tokens",
     "host.cpu_expert_times",
     "host.cpu_read_gbps",
+    "host.cpu_read_share",
+    "host.cpu_expert_overhead_us",
+    "host.cpu_layer_overhead_us",
+    "host.cpu_sockets",
+    "host.cpu_sockets_most",
     "host.cpu_cores",
+    "host.cpu_clock_ghz",
+    "host.cpu_isa",
+    "host.cpu_family",
+    "host.cpu_memory_channels",
+    "host.cpu_memory_mtps",
+    "host.cpu_memory_mtps_2dpc",
+    "host.cpu_fabric_gbps",
     "host.cpu_threads",
     "host.measured_power",
     "gpu.tflops",
@@ -1037,8 +1049,10 @@ def test_what_only_describes_the_machine_changes_no_figure(hw):
     texts = {"name", "title", "paper", "dimm.command_bus", "gpu.expert_times", "host.cpu_expert_times"}
     texts |= {"host.measured_power"}
     counts = {"pcie.copy_engines", "cxl.copy_engines", "gpu.expert_buffers", "host.cpu_added_tokens"}
-    counts |= {"host.cpu_cores", "host.cpu_threads"}
-    shares = {key for key in given if key.endswith("_efficiency")}
+    counts |= {"host.cpu_cores", "host.cpu_threads", "host.cpu_sockets", "host.cpu_sockets_most"}
+    counts |= {"host.cpu_memory_channels"}
+    texts |= {"host.cpu_isa", "host.cpu_family"}
+    shares = {key for key in given if key.endswith(("_efficiency", "_share"))}
     numbers = {key for key in given - texts - counts - shares if not key.endswith("_bytes")}
     sets = (
         [f"{key}=3.5" for key in sorted(numbers)] + [f"{key}=0.35" for key in sorted(shares)] + ["name=other"]

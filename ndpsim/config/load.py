@@ -19,6 +19,7 @@ from ndpsim.caching import FileCache
 from ndpsim.config.defaults import default_reason
 from ndpsim.config.files import data_folder, data_names, data_path, is_path
 from ndpsim.config.hardware import DIMM_BITS, Hardware
+from ndpsim.config.host import check_cpu
 from ndpsim.config.keys import allowed, field_at, leaves, section_of
 from ndpsim.config.nodes import parse, read_text
 from ndpsim.config.origins import Draft, KeyPath, Origin, dotted, draft_of, shown
@@ -110,6 +111,7 @@ def _load(path: Path, sets: Sequence[str]) -> tuple[Hardware, list[Path]]:
     _check_ranks(hardware)
     _check_timings(hardware)
     _check_host_memory(hardware)
+    check_cpu(hardware, [key for key, _ in settings])
     if dropped:
         clocks = ", ".join(f"{name} {value}" for name, value in dropped.items())
         _report_dropped(str(path), str(own_timing), system.dram.timing, clocks)

@@ -124,7 +124,10 @@ class Host(Section):
         default="RoBaCoRaCoBgCh",
         description="address mapping of the traffic beside an expert; dram: as dram.mapper says",
     )
-    cpu_tflops: Tflops | None = Field(default=None, description="peak of the CPU's matrix units")
+    cpu_tflops: Tflops | None = Field(
+        default=None,
+        description="peak of a CPU's matrix units; none: what cpu_cores, cpu_clock_ghz and cpu_isa make",
+    )
     cpu_compute_efficiency: Share | None = Field(
         default=None, description="share of cpu_tflops that an expert of many tokens reaches"
     )
@@ -138,18 +141,46 @@ class Host(Section):
     cpu_read_gbps: Gbps | None = Field(
         default=None, description="what the CPU reads of an expert's weights in a ns at most"
     )
+    cpu_read_share: Share | None = Field(
+        default=None, description="share of the channels' peak that the reading of weights by the CPU reaches"
+    )
+    cpu_expert_overhead_us: Microseconds = Field(
+        default=0.0, description="what an expert on the CPU takes besides: handing its parts to the threads"
+    )
+    cpu_layer_overhead_us: Microseconds = Field(
+        default=0.0,
+        description="what a layer with experts on the CPU takes besides: waking threads, waiting for the GPU",
+    )
+    cpu_sockets: int = Field(default=1, ge=1, le=64, description="CPUs that compute experts")
     cpu_cores: int | None = Field(
         default=None,
         ge=1,
         le=65_536,
-        description="cores that make cpu_tflops; fewer threads than cores make that share of it",
+        description="cores of a CPU; fewer threads than cores make that share of the peak",
     )
     cpu_clock_ghz: Annotated[Positive, unit("GHz")] | None = Field(
-        default=None, description="clock of all cores together while they multiply"
+        default=None, description="base clock of the cores, as the data sheet has it"
     )
     cpu_isa: Literal["avx2", "avx512", "avx512-vnni", "avx512-bf16", "amx"] | None = Field(
         default=None, description="widest instructions that kernels use on the CPU"
     )
+    cpu_family: (
+        Literal[
+            "zen2",
+            "zen3",
+            "zen4",
+            "zen5",
+            "broadwell",
+            "skylake",
+            "ice-lake",
+            "sapphire-rapids",
+            "emerald-rapids",
+            "granite-rapids",
+            "raptor-lake",
+            "other",
+        ]
+        | None
+    ) = Field(default=None, description="microarchitecture, by which the fitted rates of reading are chosen")
     cpu_memory_channels: int | None = Field(
         default=None, ge=1, le=64, description="memory channels of a socket, of 64 bits each"
     )

@@ -90,8 +90,10 @@ class LayerJobs:
             return time_ns
 
         self._gpu_ns = timed(processors.gpu)
+        self._cpu_layer_ns = 0.0
         if machine.has_cpu:
             self._cpu_ns = timed(processors.cpu)
+            self._cpu_layer_ns = processors.cpu.layer_overhead_ns
         self._weights = functools.cache(self._weights_of)
         self._hidden_bytes = machine.model.hidden * ACTIVATION_BYTES
 
@@ -181,8 +183,11 @@ class LayerJobs:
         layer: Gated,
         sent: tuple[int, ...],
     ) -> list[int]:
-        """One after the other, each reading its weights while it computes."""
+        """One after the other, each reading its weights while it computes; the hand-over to threads first."""
         last = sent
+        if parts and self._cpu_layer_ns:
+            label = Label("cpu", "hand-over", alone_ns=self._cpu_layer_ns)
+            last = (jobs.add(label, self._cpu_layer_ns, sent, server=CPU),)
         for expert, share in parts:
             tokens, where, weights = (
                 layer.loads[expert],

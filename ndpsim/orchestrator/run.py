@@ -165,9 +165,10 @@ def _check_link(hardware: Hardware, check_layer: object, arbitration: str) -> No
     if check_layer is not None:
         problem = "not supported with memory on a CXL link: sessions are of a host's channels"
         raise InputError(problem, key="check_layer")
-    if hardware.system.host.cpu_tflops is not None:
+    if Processors(hardware).has_cpu:
+        key = "host.cpu_isa" if hardware.system.host.cpu_tflops is None else "host.cpu_tflops"
         problem = "a CPU that computes experts needs channels to memory, and there is a CXL link"
-        raise hardware.origins["host.cpu_tflops"].error(problem, "host.cpu_tflops")
+        raise hardware.origins[key].error(problem, key)
 
 
 def _layers(layers: Sequence[int] | None, shape: MoeShape) -> tuple[int, ...]:

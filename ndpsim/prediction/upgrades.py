@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from ndpsim.config.parts import part_names, part_values
+from ndpsim.config.files import part_names
+from ndpsim.config.parts import load_part
 from ndpsim.errors import InputError
 from ndpsim.prediction.machine import OwnMachine
 
@@ -27,8 +28,8 @@ def _memory(machine: OwnMachine) -> Upgraded:
 
 def _gpu(machine: OwnMachine) -> Upgraded:
     """The slowest card that is much faster and has no less memory."""
-    cards = {name: part_values("gpus", name) for name in part_names("gpus")}
-    own = part_values("gpus", machine.gpu)
+    cards = {name: load_part(name).values for name in part_names("gpus")}
+    own = load_part(machine.gpu).values
     better = [
         (card["memory_tbps"], card["memory_gb"], name)
         for name, card in cards.items()
@@ -42,14 +43,14 @@ def _gpu(machine: OwnMachine) -> Upgraded:
 
 def _link(machine: OwnMachine) -> Upgraded:
     """The slowest link that is much faster; the card is one that takes it."""
-    own = part_values("links", machine.link)["gbps"]
-    rates = {name: part_values("links", name)["gbps"] for name in part_names("links")}
+    own = load_part(machine.link).values["gbps"]
+    rates = {name: load_part(name).values["gbps"] for name in part_names("links")}
     better = [(gbps, name) for name, gbps in rates.items() if gbps >= _MUCH_FASTER * own]
     if not better:
         problem = f"no link of the parts is {_MUCH_FASTER:g} times as fast as {machine.link}"
         raise InputError(problem, key="link")
     gbps, name = min(better)
-    card_gbps = max(gbps, part_values("gpus", machine.gpu)["pcie_gbps"])
+    card_gbps = max(gbps, load_part(machine.gpu).values["pcie_gbps"])
     sets = (*machine.sets, f"gpu.pcie_gbps={card_gbps:g}")
     return f"{name}, and a card that takes it", replace(machine, link=name, sets=sets), None
 

@@ -14,8 +14,9 @@ from the cycle-level model: `ExpertTime.holds_weight_read` says whether a time h
 it.
 """
 
+from ndpsim.processors.cpu import Cpu
 from ndpsim.processors.dense import DenseTime, Operation, OperationTime, Step, operations
-from ndpsim.processors.devices import Cpu, ExpertTime, Gpu
+from ndpsim.processors.devices import ExpertTime, Gpu
 from ndpsim.processors.machine import Processors, load_processors
 from ndpsim.processors.memory import GpuMemory
 from ndpsim.processors.table import ExpertTable, read_table, table_names

@@ -1,14 +1,12 @@
-"""The GPU and the CPU: how long an expert takes on each.
+"""What GPU and CPU have in common, and the GPU: how long an expert takes.
 
 An expert of w weights (3 x hidden x intermediate) in W bytes makes 2 w products and sums for each of its t
 tokens. Without a table of measured times:
 
 - GPU: max(W / (memory_efficiency x bandwidth), 2 w t / (compute_efficiency x peak)) + expert_overhead
-- CPU: 2 w (t + cpu_added_tokens) / (cpu_compute_efficiency x peak), beside which its weights are read; at
-  least W / cpu_read_gbps, if that is given
+- CPU: see `ndpsim.processors.cpu`
 
-Where fewer threads compute than the CPU has cores (cpu_threads, cpu_cores), their share of its peak counts:
-each thread has a core to itself. A table has the times of one expert; those of others are the roofline's.
+A table has the times of one expert; those of others are the roofline's.
 
 Fewer bits are fewer bytes and as many products: weights are multiplied as 16 bits.
 """
@@ -25,7 +23,7 @@ from ndpsim.moe import Expert
 from ndpsim.processors.table import ExpertTable
 from ndpsim.reported import Reported
 
-__all__ = ["MAX_TOKENS", "Cpu", "ExpertTime", "Gpu", "expert_format", "weight_bytes"]
+__all__ = ["MAX_TOKENS", "ExpertTime", "Gpu", "Processor", "expert_format", "weight_bytes"]
 
 #: Tokens of an expert that are believed.
 MAX_TOKENS = 1 << 24
@@ -168,22 +166,3 @@ class Gpu(Processor):
 
     def _roofline(self, expert: Expert, tokens: int, size: int) -> tuple[float, float | None, float]:
         return self.compute_ns(2.0 * expert.weights * tokens), self.read_ns(size), self.expert_overhead_ns
-
-
-@dataclass(frozen=True)
-class Cpu(Processor):
-    """The host's CPU, which reads weights over the memory channels while it computes.
-
-    `added_tokens`: an expert takes as long as if it had so many tokens more, which is what few tokens lose
-    in tiles of matrix units that are not full. `read_gbps`: what the CPU reads at most; None: as fast as
-    the channels carry.
-    """
-
-    name = "cpu"
-
-    added_tokens: int
-    read_gbps: float | None = None
-
-    def _roofline(self, expert: Expert, tokens: int, size: int) -> tuple[float, float | None, float]:
-        read_ns = None if self.read_gbps is None else size / self.read_gbps
-        return self.compute_ns(2.0 * expert.weights * (tokens + self.added_tokens)), read_ns, 0.0

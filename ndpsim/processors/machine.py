@@ -15,8 +15,9 @@ from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat
 from ndpsim.moe import MoeShape, load_model
 from ndpsim.processors import dense, memory
+from ndpsim.processors.cpu import Cpu, fitted, peak_tflops
 from ndpsim.processors.dense import DenseTime, Step
-from ndpsim.processors.devices import Cpu, Gpu
+from ndpsim.processors.devices import Gpu
 from ndpsim.processors.memory import GpuMemory
 from ndpsim.processors.power import read_power
 from ndpsim.processors.table import ExpertTable, read_table
@@ -60,7 +61,8 @@ class Processors:
     @property
     def has_cpu(self) -> bool:
         """Whether the file says how fast the host's CPU is."""
-        return self.hardware.system.host.cpu_tflops is not None
+        host = self.hardware.system.host
+        return host.cpu_tflops is not None or None not in (host.cpu_cores, host.cpu_clock_ghz, host.cpu_isa)
 
     @functools.cached_property
     def cpu(self) -> Cpu:
@@ -70,16 +72,42 @@ class Processors:
             InputError: the file says too little of it, or its table is wrong.
         """
         host = self.hardware.system.host
-        tflops, cores = self._given("host.cpu_tflops", host.cpu_tflops), host.cpu_cores
-        if cores is not None and host.cpu_threads is not None:
-            tflops *= min(host.cpu_threads, cores) / cores
+        efficiency = host.cpu_compute_efficiency
+        if efficiency is None and host.cpu_isa is not None:
+            efficiency = fitted("compute_efficiency", host.cpu_isa)
         return Cpu(
-            peak_tflops=tflops,
-            compute_efficiency=self._given("host.cpu_compute_efficiency", host.cpu_compute_efficiency),
+            peak_tflops=self._cpu_tflops(),
+            compute_efficiency=self._given("host.cpu_compute_efficiency", efficiency),
             tables=self._expert_tables("host.cpu_expert_times", host.cpu_expert_times, host.cpu_threads),
             added_tokens=host.cpu_added_tokens,
-            read_gbps=host.cpu_read_gbps,
+            read_gbps=self._cpu_read_gbps(),
+            expert_overhead_ns=_scaled(host.cpu_expert_overhead_us, 1000),
+            layer_overhead_ns=_scaled(host.cpu_layer_overhead_us, 1000),
         )
+
+    def _cpu_tflops(self) -> float:
+        """The peak of the cores that compute."""
+        host = self.hardware.system.host
+        tflops, cores = host.cpu_tflops, host.cpu_cores
+        if tflops is None and self.has_cpu:
+            tflops = peak_tflops(cores or 0, host.cpu_clock_ghz or 0.0, host.cpu_isa or "")
+        tflops = host.cpu_sockets * self._given("host.cpu_tflops", tflops)
+        if cores is not None and host.cpu_threads is not None:
+            tflops *= min(host.cpu_threads, host.cpu_sockets * cores) / (host.cpu_sockets * cores)
+        return tflops
+
+    def _cpu_read_gbps(self) -> float | None:
+        """What the CPU reads at most; None where the file says nothing of it."""
+        host = self.hardware.system.host
+        sockets, share, limits = host.cpu_sockets, host.cpu_read_share, [host.cpu_read_gbps]
+        if host.cpu_family is not None:
+            share = fitted("read_share", host.cpu_family) if share is None else share
+            cores = None if host.cpu_cores is None else sockets * host.cpu_cores
+            threads = min((count for count in (host.cpu_threads, cores) if count is not None), default=None)
+            limits.append(threads and threads * fitted("core_read_gbps", host.cpu_family))
+        limits.append(share and share * self.hardware.host_memory.host_gbps)
+        limits.append(host.cpu_fabric_gbps and sockets * host.cpu_fabric_gbps)
+        return min((limit for limit in limits if limit is not None), default=None)
 
     def power_w(self, model: str | PathLike[str] | MoeShape) -> dict[str, float] | None:
         """Measured power in W of "cpu" and "gpu" while the model runs; None where no source gives it.

@@ -1,0 +1,399 @@
+"""Writes cpu.md and ndpsim/processors/fits/cpu.csv: what the values of CPUs are fitted to.
+
+Run in the checkout: python validation/cpu.py
+"""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ndpsim.moe import load_model
+from ndpsim.processors import Step, operations
+from ndpsim.processors.cpu import ANY, FITS, PEAK_OPERATIONS
+
+HERE = Path(__file__).parent
+# Instructions and the code that multiplies with them. ik_llama.cpp multiplies in 512 bits only with VNNI
+# (HAVE_FANCY_SIMD in ggml/src/iqk/iqk_config.h), and with the code of AVX2 without.
+CODE_OF = {
+    "avx2": "avx2",
+    "avx512": "avx2",
+    "avx512-vnni": "avx512-vnni",
+    "avx512-bf16": "avx512-vnni",
+    "amx": "amx",
+}
+AMX_INT8 = 2  # products of 8 bits are twice those of BF16
+EXPERT_MB = 9.00 * 2**20 / 1e6  # FreeToken's
+# FreeToken pull request 18: 96.2 GB/s of experts are 91% of STREAM of one socket.
+STREAM_GBPS = 96.2 / 0.91
+# kekzl/imp pull requests 2062, 2063: reading 537 experts of 0.88 MiB; memtest86plus issue 557: the fabric.
+MANY_EXPERTS, MANY_MIB, MANY_MS, MANY_GBPS = 537, 0.88, 8.25, 62.9
+# ik_llama.cpp pull request 232: 25 layers of 6 experts, 1.298e9 weights of 4.5 bits, in 8.42 s of 640 tokens;
+# 1.88 s of synchronisation and copies; 60 GB/s in dense models.
+LAYERS, EXPERTS, TOKENS = 25, 6, 640
+LAYERS_MB, COMPUTING_S, HANDING_S, DENSE_GBPS = 1298 * 4.5 / 8, 8.42, 1.88, 60.0
+
+TEXT = """\
+# CPU: what its values are fitted to
+
+Made by `python validation/cpu.py`, which also writes `ndpsim/processors/fits/cpu.csv`. The fits rest on
+measurements of memory and of kernels, and on prompts computed by a CPU alone; on tokens per second of
+machines with a GPU rests nothing. Sources stand in `validation/cpu_reads.csv`, `cpu_products.csv` and
+`cpu_steps.csv`. Means are geometric. An error is that of the model against what was measured; "left out" is
+the error of predicting a measurement from all others.
+
+## Reading: share of the channels' peak
+
+`host.cpu_read_share` by `host.cpu_family`: of its measurements, or of all families where there is none.
+
+| CPU | family | of peak | model | error | left out |
+|---|---|---|---|---|---|
+{shares}
+
+Of all families: {any_share:.3f}; a family that nothing was measured of was {share_worst:+.0%} off at worst.
+The tests differ: MLC and OCCT read, STREAM and memcpy also write. The Xeon 8358 is far below other Xeons,
+and its page says nothing of power settings; it is not left out. No measurement of Sapphire Rapids or Granite
+Rapids with its memory was found.
+
+Where a fabric carries less than the channels, 64 GB/s a chiplet of eight cores at 2.0 GHz, nothing is
+fitted:
+
+| CPU | measured GB/s | model | error |
+|---|---|---|---|
+{fabrics}
+
+## Reading: a core
+
+One thread, by family as above. More threads read as many times that, up to what all read; that is not
+fitted.
+
+| CPU | threads | measured GB/s | model | error | left out |
+|---|---|---|---|---|---|
+{threads}
+
+Of all families: {any_core:.1f} GB/s. Two to sixteen threads come out too fast, as some of them wait for the
+same channels. A rate that flattens towards the limit, L (1 - (1 - core / L) ^ threads), would be nearer
+here, and would give the 32 cores of an EPYC 9355 {flat:.0%} of what they read. The times of the Threadripper
+7960X are of a program, which reads less than its memory gives.
+
+## Products of many tokens
+
+Operations a clock and core. Routed experts make a little more than half of them; attention and dense parts
+are assumed to run as fast, by the same code, and their operations follow from the model's shape. Clocks are
+the data sheets' base clocks (`host.cpu_clock_ghz`), which CPUs exceed under load, by how much is not known.
+
+| CPU | code | model | experts' share | tokens an expert | operations | model | error | left out |
+|---|---|---|---|---|---|---|---|---|
+{products}
+
+`host.cpu_compute_efficiency` by `host.cpu_isa` is the mean over the operations that the instructions could
+start. With 16 to 48 tokens an expert there is no trend with their number, so that `host.cpu_added_tokens`
+stays 0. Without VNNI the program uses the code of AVX2. AMX is one unnamed Xeon, taken for a 6454S; its rate
+of 8 bits counts against twice the operations of BF16.
+
+| isa | operations a clock | reached | efficiency |
+|---|---|---|---|
+{isas}
+
+## What comes on top
+
+A step of FreeToken's, a cost a layer and one an expert by least squares of relative errors: {layer_us:.0f}
+us a layer and {expert_us:.1f} us an expert, its {expert_mb:.2f} MB at {expert_gbps:.0f} GB/s.
+
+| experts | measured | model | error | left out |
+|---|---|---|---|---|
+{steps}
+
+A line is a poor model of it: without the shortest step, the others say nothing of what a layer takes. The
+same program calls 96.2 GB/s 91% of STREAM, which so is {stream:.0f} GB/s: reading alone takes all of the
+time an expert, and no cost an expert is left. Small experts say as much: {many} of {many_mib} MiB on a Ryzen
+7 9800X3D take {many_us:.2f} us each more than at the {many_gbps} GB/s of a memory test with the same fabric.
+
+In ik_llama.cpp on a Ryzen 9 7950X with an RTX 4080, the experts of DeepSeek-V2-Lite take {extra_us:.0f} us a
+layer more than at the {dense_gbps:.0f} GB/s of dense models, and synchronisation and copies between CPU and
+GPU {handing_us:.0f} us. A hardware file that wants them counted gives
+
+- `host.cpu_expert_overhead_us`: {many_us:.1f}
+- `host.cpu_layer_overhead_us`: {both_us:.0f}, of which {handing_us:.0f} are the hand-over
+
+The {layer_us:.0f} us of FreeToken's two sockets are {both_error:+.0%} from that. The least a hand-over takes
+is 2.2 us, a flag written and answered (gdrcopy_pplat on a B200). A hardware file without these keys counts
+nothing.
+"""
+
+
+class Read(NamedTuple):
+    """A row of cpu_reads.csv."""
+
+    cpu: str
+    family: str
+    test: str
+    threads: int
+    peak_gbps: float
+    fabric_gbps: float | None
+    gbps: float
+
+    @property
+    def share(self) -> float:
+        """What was read, of the peak."""
+        return self.gbps / self.peak_gbps
+
+
+class Product(NamedTuple):
+    """A row of cpu_products.csv as operations a clock and core; `experts`: of these, by routed experts."""
+
+    cpu: str
+    code: str
+    model: str
+    experts: float | None
+    tokens: float | None
+    operations: float
+
+
+def rows(name: str) -> list[dict[str, str]]:
+    """The rows of a file beside this script."""
+    with (HERE / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(line for line in file if not line.startswith("#")))
+
+
+def reads(test: str) -> list[Read]:
+    """What was measured of reading."""
+    return [
+        Read(row["cpu"], row["family"], test, int(row["threads"]), float(row["peak_gbps"]),
+             float(row["fabric_gbps"]) if row["fabric_gbps"] else None, float(row["gbps"]))
+        for row in rows("cpu_reads.csv")
+        if row["test"] == test
+    ]  # fmt: skip
+
+
+def flops(name: str, tokens: int) -> tuple[float, float]:
+    """Operations of routed experts, and of all, in a prompt of so many tokens."""
+    model, dense = load_model(name), 0.0
+    times = {"router": model.moe_layers, "shared_experts": model.moe_layers, "head": 1}
+    times |= {"attention": model.layers, "dense_layer": len(model.dense_layers)}
+    for one in operations(model, Step(1, tokens, tokens)):
+        dense += times[one.part] * one.flops
+    experts = 2.0 * model.experts_per_token * model.expert.weights * model.moe_layers * tokens
+    return experts, experts + dense
+
+
+def product(row: Mapping[str, str]) -> Product:
+    """A row of cpu_products.csv."""
+    share, tokens, rate = None, None, float(row["rate"]) * 1e12
+    if row["model"]:
+        prompt, model = int(row["tokens"]), load_model(row["model"])
+        experts, of_all = flops(row["model"], prompt)
+        share, tokens = experts / of_all, prompt * model.experts_per_token / model.routed_experts
+        rate = of_all / prompt * float(row["rate"])
+    if row["weights"] == "INT8":
+        rate /= AMX_INT8
+    name = f"{row['model'] or 'experts'}, {row['weights']}"
+    reached = rate / (int(row["cores"]) * float(row["clock_ghz"]) * 1e9)
+    return Product(row["cpu"], row["code"], name, share, tokens, reached)
+
+
+def products() -> list[Product]:
+    """What was measured of products."""
+    return [product(row) for row in rows("cpu_products.csv")]
+
+
+def by_group(pairs: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """The mean of each group, and the mean of these means."""
+    groups: dict[str, list[float]] = {}
+    for group, value in pairs:
+        groups.setdefault(group, []).append(value)
+    means = {group: statistics.geometric_mean(values) for group, values in groups.items()}
+    return means | {ANY: statistics.geometric_mean(means.values())}
+
+
+def left_out(pairs: Sequence[tuple[str, float]]) -> list[float]:
+    """The error of predicting each from all others: from its group, or from all where it has no other."""
+    errors = []
+    for place, (group, value) in enumerate(pairs):
+        means = by_group([*pairs[:place], *pairs[place + 1 :]])
+        errors.append(means.get(group, means[ANY]) / value - 1)
+    return errors
+
+
+def share_pairs() -> list[tuple[str, float]]:
+    """Family and share of the peak."""
+    return [(read.family, read.share) for read in reads("share")]
+
+
+def core_pairs() -> list[tuple[str, float]]:
+    """Family and what one thread reads."""
+    return [(read.family, read.gbps) for read in reads("threads") if read.threads == 1]
+
+
+def product_pairs() -> list[tuple[str, float]]:
+    """Code and operations a clock and core."""
+    return [(one.code, one.operations) for one in products()]
+
+
+def of(means: Mapping[str, float], group: str) -> float:
+    """The mean of a group, or of all."""
+    return means.get(group, means[ANY])
+
+
+def model_gbps(read: Read) -> float:
+    """What the model reads with so many threads."""
+    limits = [read.threads * of(by_group(core_pairs()), read.family)]
+    if read.test == "threads":
+        return min(*limits, read.peak_gbps)
+    limits.append(of(by_group(share_pairs()), read.family) * read.peak_gbps)
+    return min(limits if read.fabric_gbps is None else [*limits, read.fabric_gbps])
+
+
+def flattened(read: Read) -> float:
+    """What threads that wait for the same channels would read, as a share of what was read."""
+    limit = of(by_group(share_pairs()), read.family) * read.peak_gbps
+    core = of(by_group(core_pairs()), read.family)
+    return limit * (1 - (1 - core / limit) ** read.threads) / read.gbps
+
+
+def steps() -> tuple[list[int], list[float]]:
+    """Experts of FreeToken's steps, and how long these take, in us."""
+    table = rows("cpu_steps.csv")
+    return [int(row["experts"]) for row in table], [1e3 * float(row["ms"]) for row in table]
+
+
+def line(experts: Sequence[int], times_us: Sequence[float]) -> tuple[float, float]:
+    """What a layer and what an expert takes, by least squares of relative errors."""
+    weights = 1 / np.array(times_us)
+    table = np.stack([weights, np.array(experts) * weights], axis=1)
+    layer_us, expert_us = np.linalg.lstsq(table, np.ones(len(weights)), rcond=None)[0]
+    return float(layer_us), float(expert_us)
+
+
+def overheads_us() -> tuple[float, float, float]:
+    """On top of an expert, on top of a layer's experts, and for the hand-over of a layer."""
+    many_us = 1e3 * MANY_MS / MANY_EXPERTS - MANY_MIB * 2**20 / MANY_GBPS / 1e3
+    extra_us = (1e6 * COMPUTING_S / TOKENS - 1e3 * LAYERS_MB / DENSE_GBPS) / LAYERS
+    return many_us, extra_us, 1e6 * HANDING_S / TOKENS / LAYERS
+
+
+def table_lines(rows_of: Callable[[], list[list[str]]]) -> str:
+    """The rows of a table."""
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows_of())
+
+
+def share_cells() -> list[list[str]]:
+    """Shares of the peak."""
+    means, outside = by_group(share_pairs()), left_out(share_pairs())
+    return [
+        [read.cpu, read.family, f"{read.share:.3f}", f"{of(means, read.family):.3f}",
+         f"{of(means, read.family) / read.share - 1:+.0%}", f"{error:+.0%}"]
+        for read, error in zip(reads("share"), outside, strict=True)
+    ]  # fmt: skip
+
+
+def fabric_cells() -> list[list[str]]:
+    """CPUs whose fabric limits the reading."""
+    return [
+        [read.cpu, f"{read.gbps:g}", f"{model_gbps(read):.1f}", f"{model_gbps(read) / read.gbps - 1:+.0%}"]
+        for read in reads("fabric")
+    ]
+
+
+def thread_cells() -> list[list[str]]:
+    """What a few threads read."""
+    outside, cells = iter(left_out(core_pairs())), []
+    for read in reads("threads"):
+        error = f"{next(outside):+.0%}" if read.threads == 1 else "not fitted"
+        model = model_gbps(read)
+        cells.append([read.cpu, str(read.threads), f"{read.gbps:g}", f"{model:.1f}",
+                      f"{model / read.gbps - 1:+.0%}", error])  # fmt: skip
+    return cells
+
+
+def product_cells() -> list[list[str]]:
+    """Operations a clock and core."""
+    means, cells = by_group(product_pairs()), []
+    for one, error in zip(products(), left_out(product_pairs()), strict=True):
+        share = "" if one.experts is None else f"{one.experts:.0%}"
+        tokens = "not stated" if one.tokens is None else f"{one.tokens:g}"
+        model = means[one.code]
+        cells.append([one.cpu, one.code, one.model, share, tokens, f"{one.operations:.1f}", f"{model:.1f}",
+                      f"{model / one.operations - 1:+.0%}", f"{error:+.0%}"])  # fmt: skip
+    return cells
+
+
+def isa_cells() -> list[list[str]]:
+    """Efficiencies."""
+    means = by_group(product_pairs())
+    return [
+        [isa, str(PEAK_OPERATIONS[isa]), f"{means[code]:.1f}", f"{means[code] / PEAK_OPERATIONS[isa]:.4f}"]
+        for isa, code in CODE_OF.items()
+    ]
+
+
+def step_cells() -> list[list[str]]:
+    """FreeToken's steps."""
+    experts, times_us = steps()
+    cells, (layer_us, expert_us) = [], line(experts, times_us)
+    for place, (count, time_us) in enumerate(zip(experts, times_us, strict=True)):
+        apart = [[*values[:place], *values[place + 1 :]] for values in (experts, times_us)]
+        without = line(*apart)
+        model = layer_us + count * expert_us
+        error, apart_us = model / time_us - 1, without[0] + count * without[1]
+        times = f"{time_us / 1e3:.2f} ms", f"{model / 1e3:.2f} ms"
+        cells.append([str(count), *times, f"{error:+.0%}", f"{apart_us / time_us - 1:+.0%}"])
+    return cells
+
+
+def fits() -> str:
+    """What fits/cpu.csv must hold."""
+    lines = ["quantity,of,value,unit,measurements,worst_left_out"]
+
+    def add(
+        quantity: str,
+        unit: str,
+        names: Mapping[str, str],
+        pairs: list[tuple[str, float]],
+        scale: Mapping[str, int],
+    ) -> None:
+        means, errors = by_group(pairs), left_out(pairs)
+        for name, group in names.items():
+            of_group = [error for (one, _), error in zip(pairs, errors, strict=True) if group in (one, ANY)]
+            worst = max(of_group, key=abs)
+            value = means[group] / scale.get(name, 1)
+            lines.append(f"{quantity},{name},{value:.4g},{unit},{len(of_group)},{worst:+.2f}")
+
+    add("compute_efficiency", "share", CODE_OF, product_pairs(), PEAK_OPERATIONS)
+    for quantity, unit, pairs in (
+        ("read_share", "share", share_pairs()),
+        ("core_read_gbps", "GB/s", core_pairs()),
+    ):
+        families = {family: family for family, _ in pairs if family != "other"} | {ANY: ANY}
+        add(quantity, unit, families, pairs, {})
+    return "\n".join(lines) + "\n"
+
+
+def text() -> str:
+    """What cpu.md must hold."""
+    layer_us, expert_us = line(*steps())
+    many_us, extra_us, handing_us = overheads_us()
+    both_us = handing_us + extra_us - EXPERTS * many_us
+    pairs = by_group(share_pairs())
+    worst = max(left_out([pair for pair in pairs.items() if pair[0] != ANY]), key=abs)
+    return TEXT.format(
+        shares=table_lines(share_cells), any_share=pairs[ANY], share_worst=worst,
+        fabrics=table_lines(fabric_cells), threads=table_lines(thread_cells),
+        any_core=by_group(core_pairs())[ANY],
+        flat=flattened(next(read for read in reads("share") if read.cpu == "EPYC 9355")),
+        products=table_lines(product_cells), isas=table_lines(isa_cells), layer_us=layer_us,
+        expert_us=expert_us, expert_mb=EXPERT_MB, expert_gbps=EXPERT_MB * 1e3 / expert_us,
+        steps=table_lines(step_cells), stream=STREAM_GBPS, many=MANY_EXPERTS, many_mib=MANY_MIB,
+        many_us=many_us, many_gbps=MANY_GBPS, extra_us=extra_us, dense_gbps=DENSE_GBPS,
+        handing_us=handing_us, both_us=both_us, both_error=both_us / layer_us - 1,
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    FITS.write_text(fits(), encoding="utf-8")
+    (HERE / "cpu.md").write_text(text(), encoding="utf-8")
