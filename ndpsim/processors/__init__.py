@@ -14,13 +14,17 @@ from the cycle-level model: `ExpertTime.holds_weight_read` says whether a time h
 it.
 """
 
-from ndpsim.processors.dense import DenseTime, Operation, OperationTime, Step, operations
+from ndpsim.processors.dense import AttentionTime, DenseTime, operations
 from ndpsim.processors.devices import Cpu, ExpertTime, Gpu
 from ndpsim.processors.machine import Processors, load_processors
 from ndpsim.processors.memory import GpuMemory
+from ndpsim.processors.operations import ACTIVATION_BYTES, PARTS, Operation, OperationTime, Step
 from ndpsim.processors.table import ExpertTable, read_table, table_names
 
 __all__ = [
+    "ACTIVATION_BYTES",
+    "PARTS",
+    "AttentionTime",
     "Cpu",
     "DenseTime",
     "ExpertTable",
