@@ -18,6 +18,8 @@ from ndpsim.layout import ExpertFormat as ExpertFormat
 from ndpsim.layout import WeightFormat as WeightFormat
 from ndpsim.moe import Attention as Attention
 from ndpsim.moe import Expert as Expert
+from ndpsim.moe import LinearAttention as LinearAttention
+from ndpsim.moe import MixedAttention as MixedAttention
 from ndpsim.moe import MoeShape as MoeShape
 from ndpsim.moe import load_model as load_model
 from ndpsim.moe import model_names as model_names
@@ -25,6 +27,7 @@ from ndpsim.orchestrator.run import run_moe as run_moe
 from ndpsim.policies import PolicyCheck as PolicyCheck
 from ndpsim.policies import check_policy as check_policy
 from ndpsim.prediction import predict as predict
+from ndpsim.processors import AttentionTime as AttentionTime
 from ndpsim.processors import DenseTime as DenseTime
 from ndpsim.processors import ExpertTime as ExpertTime
 from ndpsim.processors import GpuMemory as GpuMemory

@@ -272,29 +272,43 @@ DENSE = {
     "deepseek-v2-lite": ("deepseek_v2", 10944, 1),
     "deepseek-v3": ("deepseek_v3", 18432, 3),
     "glm-4.5-air": ("glm4_moe", 10944, 1),
+    "gpt-oss-120b": ("gpt_oss", 0, 0),
     "kimi-k2": ("kimi_k2", 18432, 1),
+    "llama-4-maverick": ("llama4_text", 16384, 24),
+    "llama-4-scout": ("llama4_text", 0, 0),
     "minimax-m2": ("minimax_m2", 0, 0),
     "mixtral-8x22b": ("mixtral", 0, 0),
     "mixtral-8x7b": ("mixtral", 0, 0),
     "phi-3.5-moe": ("phimoe", 0, 0),
     "qwen3-235b-a22b": ("qwen3_moe", 0, 0),
     "qwen3-30b-a3b": ("qwen3_moe", 0, 0),
+    "qwen3-next-80b-a3b": ("qwen3_next", 0, 0),
+    "qwen3.5-122b-a10b": ("qwen3_5_moe_text", 0, 0),
+    "qwen3.5-35b-a3b": ("qwen3_5_moe_text", 0, 0),
 }
 # Intermediate sizes that the files have though no layer uses them.
-UNUSED = {"qwen3-235b-a22b": 12288, "qwen3-30b-a3b": 6144}
+UNUSED = {"qwen3-235b-a22b": 12288, "qwen3-30b-a3b": 6144, "qwen3-next-80b-a3b": 5120}
+# Files without an intermediate size of dense layers, or with one under another key.
+OTHERWISE = {"qwen3.5-122b-a10b": None, "qwen3.5-35b-a3b": None, "llama-4-maverick": 8192}
 REPOSITORIES = {
     "deepseek-moe-16b": "deepseek-ai/deepseek-moe-16b-base",
     "deepseek-v2": "deepseek-ai/DeepSeek-V2",
     "deepseek-v2-lite": "deepseek-ai/DeepSeek-V2-Lite",
     "deepseek-v3": "deepseek-ai/DeepSeek-V3",
     "glm-4.5-air": "zai-org/GLM-4.5-Air",
+    "gpt-oss-120b": "openai/gpt-oss-120b",
     "kimi-k2": "moonshotai/Kimi-K2-Instruct",
+    "llama-4-maverick": "meta-llama/Llama-4-Maverick-17B-128E-Instruct",
+    "llama-4-scout": "meta-llama/Llama-4-Scout-17B-16E-Instruct",
     "minimax-m2": "MiniMaxAI/MiniMax-M2",
     "mixtral-8x22b": "mistralai/Mixtral-8x22B-v0.1",
     "mixtral-8x7b": "mistralai/Mixtral-8x7B-v0.1",
     "phi-3.5-moe": "microsoft/Phi-3.5-MoE-instruct",
     "qwen3-235b-a22b": "Qwen/Qwen3-235B-A22B",
     "qwen3-30b-a3b": "Qwen/Qwen3-30B-A3B",
+    "qwen3-next-80b-a3b": "Qwen/Qwen3-Next-80B-A3B-Instruct",
+    "qwen3.5-122b-a10b": "Qwen/Qwen3.5-122B-A10B",
+    "qwen3.5-35b-a3b": "Qwen/Qwen3.5-35B-A3B",
 }
 
 
@@ -304,7 +318,8 @@ def test_dense_layers_and_families_of_the_bundled_models(name):
     assert (model.family, model.dense_intermediate, len(model.dense_layers)) == DENSE[name]
     file = json.loads((Path(ndpsim.moe.__file__).parent / "models" / f"{name}.json").read_text())
     assert file["_source"] == REPOSITORIES[name]
-    assert file["intermediate_size"] == UNUSED.get(name, DENSE[name][1] or model.expert_intermediate)
+    size = UNUSED.get(name, DENSE[name][1] or model.expert_intermediate)
+    assert file.get("intermediate_size") == OTHERWISE.get(name, size)
 
 
 def test_keys_of_the_families():
@@ -316,6 +331,7 @@ def test_keys_of_the_families():
         "",
         "first_k_dense_replace mlp_layer_types",
     )
+    qwen3_next = ("num_experts", "moe_intermediate_size", "", "shared_expert_intermediate_size", "")
     plain = ("num_local_experts", "intermediate_size", "", "", "")
     found = {
         name: tuple(
@@ -335,6 +351,9 @@ def test_keys_of_the_families():
         "gpt_oss": ("num_local_experts num_experts", *plain[1:]),
         "qwen2_moe": ("num_experts", "moe_intermediate_size", "", "shared_expert_intermediate_size", ""),
         "qwen3_moe": ("num_experts num_local_experts", "moe_intermediate_size", "", "", ""),
+        "qwen3_next": qwen3_next,
+        "qwen3_5_moe_text": qwen3_next,
+        "llama4_text": (*plain[:4], "moe_layers interleave_moe_layer_step"),
         "deepseek": deepseek,
         "deepseek_v2": deepseek,
         "deepseek_v3": deepseek,
@@ -345,8 +364,13 @@ def test_keys_of_the_families():
         per_token = (
             ("num_experts_per_tok", "experts_per_token") if name == "gpt_oss" else ("num_experts_per_tok",)
         )
+        dense = "intermediate_size_mlp" if name == "llama4_text" else "intermediate_size"
         assert (family.experts_per_token, family.hidden, family.layers, family.dense_intermediate) == (
-            per_token, ("hidden_size",), ("num_hidden_layers",), ("intermediate_size",)
+            per_token, ("hidden_size",), ("num_hidden_layers",), (dense,)
+        )  # fmt: skip
+        # Neither is in a config.json: Llama4TextMoe always has a shared expert, Qwen3NextAttention a gate.
+        assert (family.always_shared, family.gated_attention) == (
+            int(name == "llama4_text"), name in ("qwen3_next", "qwen3_5_moe_text")
         )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import doctest
 import json
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 import ndpsim.moe
 from ndpsim.errors import InputError
-from ndpsim.moe import Attention, Expert, MoeShape, load_model, model_names, parse_shape
+from ndpsim.moe import Attention, Expert, LinearAttention, MoeShape, load_model, model_names, parse_shape
 
 GIB = 2**30
 Write = Callable[..., Path]
@@ -137,18 +138,33 @@ CARDS = {
     "deepseek-v2-lite": (2048, 1408, 27, (0,), 64, 6, 2),
     "deepseek-v3": (7168, 2048, 61, (0, 1, 2), 256, 8, 1),
     "glm-4.5-air": (4096, 1408, 46, (0,), 128, 8, 1),
+    "gpt-oss-120b": (2880, 2880, 36, (), 128, 4, 0),
     "kimi-k2": (7168, 2048, 61, (0,), 384, 8, 1),
+    "llama-4-maverick": (5120, 8192, 48, tuple(range(0, 48, 2)), 128, 1, 1),
+    "llama-4-scout": (5120, 8192, 48, (), 16, 1, 1),
     "minimax-m2": (3072, 1536, 62, (), 256, 8, 0),
     "mixtral-8x22b": (6144, 16384, 56, (), 8, 2, 0),
     "mixtral-8x7b": (4096, 14336, 32, (), 8, 2, 0),
     "phi-3.5-moe": (4096, 6400, 32, (), 16, 2, 0),
     "qwen3-235b-a22b": (4096, 1536, 94, (), 128, 8, 0),
     "qwen3-30b-a3b": (2048, 768, 48, (), 128, 8, 0),
+    "qwen3-next-80b-a3b": (2048, 512, 48, (), 512, 10, 1),
+    "qwen3.5-122b-a10b": (3072, 1024, 48, (), 256, 8, 1),
+    "qwen3.5-35b-a3b": (2048, 512, 40, (), 256, 8, 1),
 }
+# Names of models that have another's shape.
+SAME = {"deepseek-r1": "deepseek-v3", "qwen3-coder-next": "qwen3-next-80b-a3b"}
 
 
 def test_names_are_sorted_and_complete() -> None:
-    assert model_names() == sorted(CARDS)
+    assert model_names() == sorted(CARDS | SAME)
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_models_of_the_same_shape_have_names_of_their_own(name: str) -> None:
+    m = load_model(name)
+    assert (m.name, m.source) == (name, SAME[name])
+    assert dataclasses.replace(m, name=SAME[name]) == load_model(SAME[name])
 
 
 @pytest.mark.parametrize("name", CARDS)
@@ -197,54 +213,118 @@ ATTENTION = {
     "qwen3-235b-a22b": ("gqa", 64, 4, 128, 128, 1024, 151936),
     "qwen3-30b-a3b": ("gqa", 32, 4, 128, 128, 1024, 151936),
 }
-# All parameters, as the index of each repository's safetensors counts them; GLM-4.5-Air's without the 3,616,573,568
-# of the layer that predicts one token more.
+# All parameters, as the index of each repository's safetensors counts them; without the layer that predicts one token
+# more in GLM-4.5-Air's and in Qwen's, and without the part that sees. gpt-oss-120b's are those of its GGUF.
+VISION = 871_932_416  # of Llama 4: 34 layers of 1408, patches of 14 x 14, a projector to 5120
 PARAMETERS = {
     "deepseek-moe-16b": 16_375_728_128,
     "deepseek-v2": 235_741_434_880,
     "deepseek-v2-lite": 15_706_484_224,
     "glm-4.5-air": 110_468_824_832 - 3_616_573_568,
+    "gpt-oss-120b": 116_829_156_672,
+    "llama-4-maverick": 401_583_781_376 - VISION,
+    "llama-4-scout": 108_641_793_536 - VISION,
     "mixtral-8x22b": 140_620_634_112,
     "mixtral-8x7b": 46_702_792_704,
     "phi-3.5-moe": 41_873_153_344,
     "qwen3-235b-a22b": 235_093_634_560,
     "qwen3-30b-a3b": 30_532_122_624,
+    "qwen3-next-80b-a3b": 81_324_862_720 - 1_650_471_424,
+    "qwen3.5-122b-a10b": 125_086_497_008 - 2_523_679_232 - 451_290_864,
 }
 
 
 # What model cards say of others, in billions: all parameters, rounded as there, and those that a token uses.
-BILLIONS = {"deepseek-v3": (671, 0, 37), "kimi-k2": (1000, -3, 32), "minimax-m2": (230, -1, 10)}
+BILLIONS = {
+    "deepseek-v3": (671, 0, 37),
+    "kimi-k2": (1000, -3, 32),
+    "minimax-m2": (230, -1, 10),
+    "qwen3.5-35b-a3b": (35, 0, 3),
+}
 
 
-def norms_and_biases(m: MoeShape, attention: Attention) -> int:
-    """What the matrices leave out: the norms of all, and those and the biases that families have of their own."""
-    count = (2 * m.layers + 1) * m.hidden + m.layers * (attention.query_rank + attention.latent_rank)
-    projected = (attention.heads + 2 * attention.kv_heads) * attention.head_size
-    if m.family == "qwen3_moe":
-        count += 2 * m.layers * attention.head_size  # norms of queries and of keys
-    if m.family == "glm4_moe":
-        count += m.layers * projected + m.moe_layers * m.routed_experts
-    if m.family == "phimoe":
-        count += (2 * m.layers + 1) * m.hidden + m.layers * (projected + m.hidden) + (m.vocabulary or 0)
+def norms_and_biases(m: MoeShape) -> int:
+    """What the matrices leave out: the norms of all, and those, biases and gates that families have of their own."""
+    count = (2 * m.layers + 1) * m.hidden
+    if m.family in ("qwen3_next", "qwen3_5_moe_text"):
+        count += m.moe_layers * m.hidden  # the gate of the shared expert
+    for attention, layers in zip(m.attention_kinds, m.layers_of_kind, strict=True):
+        if isinstance(attention, LinearAttention):
+            # What the state decays with, the step's bias, and the norm of the result.
+            count += layers * (2 * attention.value_heads + attention.value_size)
+            continue
+        count += layers * (attention.query_rank + attention.latent_rank)
+        projected = (attention.heads + 2 * attention.kv_heads) * attention.head_size
+        if m.family in ("qwen3_moe", "qwen3_next", "qwen3_5_moe_text"):
+            count += 2 * layers * attention.head_size  # norms of queries and of keys
+        if m.family == "glm4_moe":
+            count += layers * projected + m.moe_layers * m.routed_experts
+        if m.family == "phimoe":
+            count += (2 * m.layers + 1) * m.hidden + layers * (projected + m.hidden) + (m.vocabulary or 0)
+        if m.family == "gpt_oss":  # biases everywhere, of experts as well, and a sink for each head
+            of_expert = 2 * m.expert_intermediate + m.hidden
+            count += layers * (projected + m.hidden + attention.heads + m.routed_experts * (1 + of_expert))
     return count
 
 
 def parameters_of_matrices(m: MoeShape) -> int:
-    assert m.attention is not None
     assert m.vocabulary is not None
-    of_layer = sum(matrix.rows * matrix.columns for matrix in m.attention.matrices(m.hidden))
+    attention = sum(
+        layers * matrix.rows * matrix.columns
+        for kind, layers in zip(m.attention_kinds, m.layers_of_kind, strict=True)
+        for matrix in kind.matrices(m.hidden)
+    )
     routers = m.moe_layers * m.routed_experts * m.hidden
     shared = m.moe_layers * 3 * m.hidden * m.shared_intermediate
     dense = len(m.dense_layers) * 3 * m.hidden * m.dense_intermediate
     tables = 2 * m.vocabulary * m.hidden
-    return m.layers * of_layer + routers + shared + dense + tables + m.expert_parameters
+    return attention + routers + shared + dense + tables + m.expert_parameters
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_all_parameters_of_the_bundled_models_are_those_of_their_repositories(name: str) -> None:
     m = load_model(name)
-    assert m.attention is not None
-    assert parameters_of_matrices(m) + norms_and_biases(m, m.attention) == PARAMETERS[name]
+    assert parameters_of_matrices(m) + norms_and_biases(m) == PARAMETERS[name]
+
+
+# Billions of all parameters and of those that a token uses, as the cards say, of the language model; and which of
+# embedding and head are among the latter: gpt-oss's card counts the head alone, the others do not say.
+@pytest.mark.parametrize(
+    ("name", "total", "active", "tables"),
+    [
+        ("gpt-oss-120b", 117, 5, 1),
+        ("llama-4-maverick", 401, 17, 2),  # the card: 400B
+        ("llama-4-scout", 108, 17, 2),  # the card: 109B, with the 0.9B that see
+        ("qwen3-next-80b-a3b", 80, 3, 0),
+        ("qwen3.5-122b-a10b", 122, 10, 2),
+    ],
+)
+def test_parameters_of_models_of_several_kinds_are_what_their_cards_say(
+    name: str, total: int, active: int, tables: int
+) -> None:
+    m = load_model(name)
+    matrices = parameters_of_matrices(m)
+    idle = m.expert_parameters * (1 - m.experts_per_token / m.routed_experts)
+    assert round(matrices / 1e9) == total
+    assert round((matrices - idle - (2 - tables) * (m.vocabulary or 0) * m.hidden) / 1e9) == active
+
+
+def test_parts_of_gpt_oss_are_those_of_its_card() -> None:
+    # Table 1 of the gpt-oss model card: MLP 114.71B, attention 0.96B, embedding and head 1.16B.
+    m = load_model("gpt-oss-120b")
+    experts = m.expert_parameters + m.layers * m.routed_experts * (m.hidden + 2 * 2880 + 2880 + 1)
+    attention = m.layers * sum(x.rows * x.columns for x in m.attention_kinds[0].matrices(m.hidden))
+    assert (round(experts / 1e9, 2), round(attention / 1e9, 2)) == (114.71, 0.96)
+    assert round(2 * 201088 * 2880 / 1e9, 2) == 1.16
+
+
+def test_states_of_a_sequence_of_qwen3_5() -> None:
+    # alibaba/InferSim, pull request 11: 146.53 MB of states a request, in units of 2**20.
+    m = load_model("qwen3.5-122b-a10b")
+    linear = m.attention_kinds[0]
+    assert m.layers_of_kind == (36, 12)
+    assert round(36 * linear.kept_bits(1, 16) / 8 / 2**20, 2) == 146.53
+    assert linear.kept_bits(10**6, 8) == linear.kept_bits(1, 16)
 
 
 @pytest.mark.parametrize("name", BILLIONS)
@@ -257,14 +337,15 @@ def test_parameters_of_other_bundled_models_are_what_their_cards_say(name: str) 
 
 
 def test_bundled_models_have_their_parameters_checked() -> None:
-    assert sorted(PARAMETERS | BILLIONS) == model_names()
+    assert sorted(PARAMETERS | BILLIONS | SAME) == model_names()
 
 
 @pytest.mark.parametrize("name", ATTENTION)
 def test_attention_of_the_bundled_models(name: str) -> None:
     m = load_model(name)
-    a = m.attention
-    assert a is not None
+    (a,) = m.attention_kinds
+    assert isinstance(a, Attention)
+    assert m.attention == a
     found = (a.kind, a.heads, a.kv_heads, a.head_size, a.value_size, a.cached_values, m.vocabulary)
     assert found == ATTENTION[name]
     assert not m.tied_embeddings
@@ -290,9 +371,54 @@ def test_matrices_of_attention_have_the_names_and_sizes_of_the_repositories() ->
     }  # fmt: skip
     for name, sizes in names.items():
         m = load_model(name)
-        assert m.attention is not None
-        found = {matrix.name: (matrix.rows, matrix.columns) for matrix in m.attention.matrices(m.hidden)}
+        (attention,) = m.attention_kinds
+        found = {matrix.name: (matrix.rows, matrix.columns) for matrix in attention.matrices(m.hidden)}
         assert found == sizes
+
+
+GQA_OSS = Attention(64, 8, 64, 64)
+GQA_LLAMA = Attention(40, 8, 128, 128)
+SEVERAL = {
+    "gpt-oss-120b": (18 * (0, 1), (dataclasses.replace(GQA_OSS, window=128), GQA_OSS)),
+    "llama-4-maverick": (12 * (0, 0, 0, 1), (dataclasses.replace(GQA_LLAMA, chunk=8192), GQA_LLAMA)),
+    "llama-4-scout": (12 * (0, 0, 0, 1), (dataclasses.replace(GQA_LLAMA, chunk=8192), GQA_LLAMA)),
+    "qwen3-next-80b-a3b": (
+        12 * (0, 0, 0, 1),
+        (LinearAttention(16, 32, 128, 128, 4), Attention(16, 2, 256, 256, gated=True)),
+    ),
+    "qwen3.5-122b-a10b": (
+        12 * (0, 0, 0, 1),
+        (LinearAttention(16, 64, 128, 128, 4), Attention(32, 2, 256, 256, gated=True)),
+    ),
+    "qwen3.5-35b-a3b": (
+        10 * (0, 0, 0, 1),
+        (LinearAttention(16, 32, 128, 128, 4), Attention(16, 2, 256, 256, gated=True)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_bundled_models_whose_layers_attend_differently(name: str) -> None:
+    m = load_model(name)
+    assert (m.kind_of_layer, m.attention_kinds) == SEVERAL[name]
+    assert sorted(ATTENTION | SEVERAL | SAME) == model_names()
+
+
+def test_matrices_of_a_gated_delta_net_and_of_gated_attention() -> None:
+    # The sizes of Qwen3-Next's tensors: linear_attn of layer 0 and self_attn of layer 3.
+    linear, full = load_model("qwen3-next-80b-a3b").attention_kinds
+    assert [(x.name, x.rows, x.columns) for x in linear.matrices(2048)] == [
+        ("in_proj_qkvz", 12288, 2048),
+        ("in_proj_ba", 64, 2048),
+        ("conv1d", 8192, 4),
+        ("out_proj", 2048, 4096),
+    ]
+    assert [(x.name, x.rows, x.columns) for x in full.matrices(2048)] == [
+        ("q_proj", 8192, 2048),
+        ("k_proj", 512, 2048),
+        ("v_proj", 512, 2048),
+        ("o_proj", 2048, 4096),
+    ]
 
 
 HEADS = {"num_attention_heads": 8, "num_key_value_heads": 2, "vocab_size": 1000}
@@ -315,7 +441,7 @@ HEADS = {"num_attention_heads": 8, "num_key_value_heads": 2, "vocab_size": 1000}
 )
 def test_kinds_of_attention(changes: dict[str, Any], found: tuple[Any, ...], write: Write) -> None:
     a = load_model(write(MIXTRAL | HEADS, **changes)).attention
-    assert a is not None
+    assert isinstance(a, Attention)
     assert (a.kind, a.heads, a.kv_heads, a.head_size, a.window) == found
 
 
@@ -323,8 +449,7 @@ def test_kinds_of_attention(changes: dict[str, Any], found: tuple[Any, ...], wri
     "changes",
     [
         {"num_attention_heads": ...},
-        {"linear_num_value_heads": 32},
-        {"full_attention_interval": 4},
+        {"linear_attn_config": {"num_heads": 32}},
         {"index_topk": 2048},
         {"mamba_d_state": 16},
         {"attn_type_list": [0, 1]},
@@ -361,6 +486,109 @@ def test_a_file_without_attention_and_vocabulary_still_has_experts(write: Write)
 )
 def test_malformed_attention(changes: dict[str, Any], words: str, write: Write) -> None:
     assert words in refusal(write(MIXTRAL | HEADS, **changes))
+
+
+LINEAR = {
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 8,
+    "linear_conv_kernel_dim": 4,
+}
+MIXED = MIXTRAL | HEADS | LINEAR | {"num_hidden_layers": 4, "sliding_window": 64, "attention_chunk_size": 32}
+SLIDING, FULL, CHUNKED, DELTA = "sliding_attention", "full_attention", "chunked_attention", "linear_attention"
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"layer_types": [SLIDING, FULL, SLIDING, FULL]}, ["gqa window of 64", "gqa"] * 2),
+        ({"layer_types": [FULL] * 4}, ["gqa"] * 4),
+        ({"layer_types": [FULL, CHUNKED, DELTA, SLIDING]},
+         ["gqa", "gqa chunk of 32", "linear (gated delta net)", "gqa window of 64"]),
+        ({"full_attention_interval": 2}, ["linear (gated delta net)", "gqa"] * 2),
+        ({"full_attention_interval": 1, "attn_output_gate": True}, ["gated gqa"] * 4),
+        ({}, ["gqa chunk of 32"] * 3 + ["gqa"]),
+        ({"no_rope_layer_interval": 2}, ["gqa chunk of 32", "gqa"] * 2),
+        ({"no_rope_layers": [0, 1, 1, 1]}, ["gqa"] + ["gqa chunk of 32"] * 3),
+        ({"attention_chunk_size": None}, ["gqa window of 64"] * 4),
+        ({"attention_chunk_size": None, "use_sliding_window": False, "max_window_layers": 2}, ["gqa"] * 4),
+    ],
+)  # fmt: skip
+def test_which_layers_attend_how(changes: dict[str, Any], found: list[str], write: Write) -> None:
+    m = load_model(write(MIXED, **changes))
+    assert [m.attention_kinds[index].title for index in m.kind_of_layer] == found
+    assert sum(m.layers_of_kind) == m.layers
+    assert m.to_dict() == json.loads(json.dumps(m.to_dict()))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"layer_types": [FULL, SLIDING, "slidding_attention", FULL]},
+         "layer_types: entry 2: unknown kind of attention 'slidding_attention'; did you mean 'sliding_attention'?"),
+        ({"layer_types": [FULL] * 3}, "layer_types: has 3 entries for 4 layers"),
+        ({"layer_types": [SLIDING] * 4, "sliding_window": None}, "sliding_window: missing"),
+        ({"full_attention_interval": 0}, "full_attention_interval: 0 is not a whole number from 1"),
+        ({"full_attention_interval": 2, "linear_key_head_dim": ...}, "linear_key_head_dim: missing"),
+        ({"full_attention_interval": 2, "linear_num_value_heads": 3},
+         "linear_num_value_heads: 3 cannot share 2 heads of keys evenly"),
+        ({"full_attention_interval": 2, "mamba_ssm_dtype": "float8"}, "mamba_ssm_dtype: unknown type of the state"),
+        ({"no_rope_layers": [1, 1, 1]}, "no_rope_layers: has 3 entries for 4 layers"),
+        ({"no_rope_layers": [1, 1, 1, 2]}, "no_rope_layers: entry 3: 2 is not a whole number from 0 to 1"),
+        ({"attention_chunk_size": 0}, "attention_chunk_size: 0 is not a whole number from 1"),
+        ({"attention_chunk_size": None, "max_window_layers": 2}, "max_window_layers: is not understood"),
+        ({"attention_chunk_size": None, "sliding_window_pattern": 6}, "sliding_window_pattern: is not understood"),
+        ({"model_type": "gpt_oss"}, "layer_types: missing; which layers attend how is not known"),
+    ],
+)  # fmt: skip
+def test_layers_that_are_not_understood(changes: dict[str, Any], words: str, write: Write) -> None:
+    path = write(MIXED, **changes)
+    line = refusal(path)
+    assert line.startswith(str(path))
+    assert words in line
+
+
+def test_an_unknown_kind_is_named_with_its_line(write: Write) -> None:
+    path = write(MIXED, layer_types=["full_attention"] * 3 + ["mamba"])
+    number = path.read_text(encoding="utf-8").split('"layer_types"')[0].count("\n") + 1
+    assert refusal(path).startswith(
+        f"{path}:{number}: layer_types: entry 3: unknown kind of attention 'mamba'"
+    )
+
+
+LLAMA = {
+    "model_type": "llama4_text", "hidden_size": 5120, "intermediate_size": 8192, "intermediate_size_mlp": 16384,
+    "num_hidden_layers": 6, "num_local_experts": 16, "num_experts_per_tok": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("pattern", "dense"),
+    [
+        ({"interleave_moe_layer_step": 1}, ()),
+        ({"interleave_moe_layer_step": 2}, (0, 2, 4)),
+        ({"interleave_moe_layer_step": 2, "moe_layers": [1, 2]}, (0, 3, 4, 5)),
+        ({"moe_layers": [0, 1, 2, 3, 4, 5]}, ()),
+    ],
+)
+def test_layers_of_llama_4(pattern: dict[str, Any], dense: tuple[int, ...], write: Write) -> None:
+    m = load_model(write({"model_type": "llama4", "text_config": LLAMA | pattern}))
+    assert (m.dense_layers, m.dense_intermediate) == (dense, 16384 if dense else 0)
+    assert (m.shared_experts, m.shared_intermediate, m.expert) == (1, 8192, Expert(5120, 8192))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ({}, "moe_layers: missing; model_type 'llama4_text' has it"),
+        ({"interleave_moe_layer_step": 7}, "interleave_moe_layer_step: leaves none of 6 layers with experts"),
+        ({"moe_layers": [6]}, "moe_layers: 6 is not a whole number from 0 to 5"),
+        ({"moe_layers": []}, "moe_layers: leaves none of 6 layers with experts"),
+    ],
+)
+def test_layers_of_llama_4_that_make_no_sense(pattern: dict[str, Any], words: str, write: Write) -> None:
+    assert words in refusal(write(LLAMA | pattern))
 
 
 # Experts
@@ -780,7 +1008,22 @@ def test_no_text_makes_parse_shape_fail_otherwise(text: str) -> None:
 @given(
     st.dictionaries(
         st.sampled_from(
-            sorted({*MIXTRAL, *QWEN3, *DEEPSEEK, *HEADS, "kv_lora_rank", "mlp_only_layers", "text_config"})
+            sorted(
+                {
+                    *MIXTRAL,
+                    *QWEN3,
+                    *DEEPSEEK,
+                    *HEADS,
+                    *LINEAR,
+                    "full_attention_interval",
+                    "layer_types",
+                    "no_rope_layers",
+                    "attention_chunk_size",
+                    "kv_lora_rank",
+                    "mlp_only_layers",
+                    "text_config",
+                }
+            )
         ),
         st.none()
         | st.booleans()

@@ -20,7 +20,7 @@ import ndpsim.processors
 from ndpsim.config import load_hardware
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat
-from ndpsim.moe import Attention, Expert, MoeShape, load_model, model_names
+from ndpsim.moe import Attention, Expert, LinearAttention, MixedAttention, MoeShape, load_model, model_names
 from ndpsim.processors import Cpu, Gpu, Operation, Step, load_processors, operations, read_table, table_names
 from ndpsim.processors.memory import dense_weight_bytes
 from scripts import script
@@ -61,6 +61,9 @@ SMALL = MoeShape(
     attention=Attention(heads=4, kv_heads=2, head_size=3, value_size=3),
     vocabulary=50,
 )
+FULL = Attention(heads=4, kv_heads=2, head_size=3, value_size=3)
+WINDOW, CHUNK = dataclasses.replace(FULL, window=4), dataclasses.replace(FULL, chunk=4)
+DELTA = LinearAttention(key_heads=2, value_heads=4, key_size=3, value_size=5, convolution=4)
 LATENT = Attention(heads=4, kv_heads=4, head_size=3, value_size=2, query_rank=5, latent_rank=7, rope_size=1)
 
 
@@ -575,6 +578,77 @@ def test_latent_attention_of_a_small_model_by_hand() -> None:
     assert prefill["attention", "attend"] == (2 * 5 * 28 * 4 * 5, 0, (35 * 20 + 35 * 17) * 2, 0, 1)
 
 
+def test_a_window_and_a_chunk_of_a_small_model_by_hand() -> None:
+    # Queries of 12, keys and values of 6 values each. The token at 6 meets 3 to 6, or its chunk of 4 and 5.
+    for attention, keys in ((WINDOW, 4), (CHUNK, 3)):
+        decode = found(dataclasses.replace(SMALL, attention=attention), Step(5, 7))
+        assert decode["attention", "attend"] == (2 * 5 * keys * 24, 0, 5 * 24 * 2, 5 * keys * 12 * 2, 1)
+        assert decode["attention", "cache_entries"] == (0, 0, 5 * 12 * 2, 5 * 12 * 2, 1)
+    # A prefill of 7: 1 + 2 + 3 + 4 x 4 pairs, and 10 + 6; all keys are read.
+    for attention, pairs in ((WINDOW, 22), (CHUNK, 16)):
+        prefill = found(dataclasses.replace(SMALL, attention=attention), Step(5, 7, 7))
+        assert prefill["attention", "attend"] == (2 * 5 * pairs * 24, 0, 35 * 24 * 2, 35 * 12 * 2, 1)
+
+
+def test_gated_attention_of_a_small_model_by_hand() -> None:
+    decode = found(dataclasses.replace(SMALL, attention=dataclasses.replace(FULL, gated=True)), Step(5, 7))
+    # Twelve rows more, which make the gate; result and gate are read, their product is written.
+    assert decode["attention", "qkv_proj"] == (2 * 36 * 8 * 5, 36 * 8 * 2, 5 * 44 * 2, 0, 1)
+    assert decode["attention", "output_gate"] == (0, 0, 5 * 36 * 2, 0, 1)
+    assert decode["attention", "o_proj"] == (2 * 96 * 5, 192, 5 * 20 * 2, 0, 1)
+
+
+def test_linear_attention_of_a_small_model_by_hand() -> None:
+    # Queries and keys of 6, values of 20 entries, and as many of the gate; a state of 3 x 5 for each of 4 heads.
+    model = dataclasses.replace(SMALL, attention=DELTA)
+    decode, prefill = found(model, Step(5, 7)), found(model, Step(5, 70, 70))
+    state, kept = 5 * 60 * 4, 5 * 3 * 32 * 2  # 32 bits a number; of three tokens 16 bits a channel
+    assert decode["attention", "in_proj_qkvz"] == (2 * 52 * 8 * 5, 52 * 8 * 2, 5 * 60 * 2, 0, 1)
+    assert decode["attention", "in_proj_ba"] == (2 * 8 * 8 * 5, 8 * 8 * 2, 5 * 16 * 2, 0, 1)
+    assert decode["attention", "conv1d"] == (2 * 32 * 4 * 5, 32 * 4 * 2, 2 * 5 * 32 * 2, 2 * kept, 1)
+    # 7 operations for each number of a state; 32 and 20 values and 8 gates of a token.
+    assert decode["attention", "delta_rule"] == (7 * 5 * 60, 0, 5 * 60 * 2, 2 * state, 1)
+    assert decode["attention", "norm_and_gate"] == (0, 0, 3 * 5 * 20 * 2, 0, 1)
+    assert decode["attention", "out_proj"] == (2 * 8 * 20 * 5, 8 * 20 * 2, 5 * 28 * 2, 0, 1)
+    # 70 tokens are two chunks of 64. Of a head's chunk: three products of 64 x 64 x 3 and two of 64 x 64 x 5, the
+    # rows of the triangular matrix (1 + 4 + ... + 63 x 63 products and sums), and with the state three products of
+    # 64 x 3 x 5 and its decay.
+    rows = 2 * sum(i * i for i in range(64))
+    chunk = 2 * 4096 * (3 * 3 + 2 * 5) + rows + 3 * 2 * 64 * 15 + 15
+    between = 2 * (4096 + 64 * (3 + 5 + 5) + 15) * 2
+    assert prefill["attention", "delta_rule"] == (
+        5 * 4 * 2 * chunk, 0, 350 * 60 * 2 + 5 * 4 * 2 * between, state, 6,
+    )  # fmt: skip
+    assert prefill["attention", "conv1d"] == (2 * 32 * 4 * 350, 32 * 4 * 2, 2 * 350 * 32 * 2, kept, 1)
+
+
+MIX = dataclasses.replace(SMALL, attention=MixedAttention((WINDOW, FULL, DELTA), (0, 1, 2)))
+
+
+def test_each_kind_of_a_model_has_its_own_time() -> None:
+    time = timed(MIX, Step(5, 7))
+    alone = [timed(dataclasses.replace(SMALL, attention=kind), Step(5, 7)) for kind in (WINDOW, FULL, DELTA)]
+    assert [one.time_ns for one in time.attention] == [one.attention_ns for one in alone]
+    assert [time.of_layer(layer).kind for layer in range(3)] == [
+        "gqa window of 4", "gqa", "linear (gated delta net)",
+    ]  # fmt: skip
+    # 4 - 1 and 7 - 1 tokens of 24 B before the new one; states of 60 x 4 B and 3 x 32 x 2 B.
+    assert [one.kv_read_bytes for one in time.attention] == [5 * 3 * 24, 5 * 6 * 24, 5 * 432]
+    assert [one.kv_write_bytes for one in time.attention] == [5 * 24, 5 * 24, 5 * 432]
+    assert time.kv_read_bytes == round((360 + 720 + 2160) / 3)
+    assert time.attention_ns == pytest.approx(sum(one.time_ns for one in time.attention) / 3)
+    assert (time.router_ns, time.head_ns) == (alone[0].router_ns, alone[0].head_ns)
+    far = timed(MIX, Step(5, 7), kv="host")
+    assert [one.host_read_bytes for one in far.attention] == [360, 720, 2160]
+
+
+def test_a_context_beyond_the_window_takes_no_longer_in_a_layer_that_has_it() -> None:
+    near, far = (TRIMOE.dense_time("gpt-oss-120b", 8, context) for context in (128, 131072))
+    assert near.attention[0].time_ns == far.attention[0].time_ns
+    assert near.attention[1].time_ns < far.attention[1].time_ns
+    assert TRIMOE.dense_time("phi-3.5-moe", 1, 131073).kv_read_bytes == 131071 * 2048 * 2
+
+
 def test_times_of_a_small_model_by_hand() -> None:
     times = {(one.part, one.name): one for one in timed(SMALL, Step(5, 7)).operations}
     # 1920 operations at 500 a ns; 704 B at 50 B a ns; and a kernel.
@@ -610,14 +684,35 @@ def test_parts_add_up_to_their_operations() -> None:
 def test_pairs_of_query_and_key_counted_one_by_one(sequences: int, context: int, data: Any) -> None:
     new = data.draw(st.integers(1, context))
     counted = sum(1 for query in range(context - new, context) for key in range(context) if key <= query)
-    assert Step(sequences, context, new).pairs == sequences * counted
+    assert Step(sequences, context, new).pairs(FULL) == sequences * counted
+
+
+@given(st.integers(1, 12), st.integers(1, 30), st.data())
+def test_keys_of_a_window_and_of_a_chunk_counted_one_by_one(limit: int, context: int, data: Any) -> None:
+    new = data.draw(st.integers(1, context))
+    step, queries = Step(3, context, new, kv_bits=8), range(context - new, context)
+    for attention, meets in (
+        (dataclasses.replace(FULL, window=limit), lambda query, key: key > query - limit),
+        (dataclasses.replace(FULL, chunk=limit), lambda query, key: key // limit == query // limit),
+    ):
+        met = [(query, key) for query in queries for key in range(query + 1) if meets(query, key)]
+        keys = {key for _, key in met}
+        assert step.pairs(attention) == 3 * len(met)
+        assert step.attended(attention) == 3 * len(keys)
+        # A token takes 12 values, of a byte each.
+        assert step.read_bytes(attention) == 3 * 12 * len([key for key in keys if key < context - new])
+        last = {key for query, key in met if query == context - 1 and key >= context - new}
+        assert step.written_bytes(attention) == 3 * 12 * len(last)
+        assert step.kept_bytes(attention) == 3 * 12 * min(context, limit)
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=6))
 def test_a_prefill_in_pieces_makes_the_pairs_of_a_whole_one(pieces: list[int]) -> None:
     ends = [sum(pieces[: n + 1]) for n in range(len(pieces))]
     steps = [Step(3, end, new) for end, new in zip(ends, pieces, strict=True)]
-    assert sum(step.pairs for step in steps) == Step(3, ends[-1], ends[-1]).pairs
+    for attention in (FULL, WINDOW, CHUNK):
+        pairs = [step.pairs(attention) for step in steps]
+        assert sum(pairs) == Step(3, ends[-1], ends[-1]).pairs(attention)
     flops = [sum(one.flops for one in operations(SMALL, step) if one.part == "attention") for step in steps]
     whole = [one for one in operations(SMALL, Step(3, ends[-1], ends[-1])) if one.part == "attention"]
     assert sum(flops) == sum(one.flops for one in whole)
@@ -631,12 +726,12 @@ def test_no_dense_part_is_faster_than_the_peaks_allow_nor_slower_than_all_in_tur
     model = load_model(name)
     time = timed(model, step, TRIMOE.gpu)
     done = operations(model, step)
-    for part, time_ns in (
-        ("attention", time.attention_ns),
-        ("router", time.router_ns),
-        ("head", time.head_ns),
+    for part, kind, time_ns in (
+        *(("attention", kind, one.time_ns) for kind, one in enumerate(time.attention)),
+        ("router", 0, time.router_ns),
+        ("head", 0, time.head_ns),
     ):
-        of_part = [one for one in done if one.part == part]
+        of_part = [one for one in done if (one.part, one.kind) == (part, kind)]
         flops, size = sum(one.flops for one in of_part), sum(one.bytes for one in of_part)
         assert time_ns >= max(flops / 819.6e3, size / 2040)
         kernels = sum(one.kernels for one in of_part)
@@ -646,11 +741,13 @@ def test_no_dense_part_is_faster_than_the_peaks_allow_nor_slower_than_all_in_tur
 @pytest.mark.parametrize("name", model_names())
 def test_weights_that_are_read_are_those_that_the_memory_holds(name: str) -> None:
     model = load_model(name)
-    read = dict.fromkeys(ndpsim.processors.dense.PARTS, 0)
+    read = dict.fromkeys(ndpsim.processors.PARTS, 0)
     for one in operations(model, Step(2, 5)):
-        read[one.part] += one.weight_bytes
+        read[one.part] += one.weight_bytes * (
+            model.layers_of_kind[one.kind] if one.part == "attention" else 1
+        )
     held = dense_weight_bytes(model)
-    assert model.layers * read["attention"] == held["attention"]
+    assert read["attention"] == held["attention"]
     assert model.moe_layers * read["router"] == held["router"]
     assert model.moe_layers * read["shared_experts"] == held["shared_experts"]
     assert len(model.dense_layers) * read["dense_layer"] == held["dense_layers"]
@@ -660,10 +757,10 @@ def test_weights_that_are_read_are_those_that_the_memory_holds(name: str) -> Non
 @pytest.mark.parametrize("new", [1, 64])
 def test_latent_attention_multiplies_once_by_its_projections_in_either_form(new: int) -> None:
     model = load_model("deepseek-v2")
-    assert model.attention is not None
+    (attention,) = model.attention_kinds
     step = Step(3, 64, new)
     done = [one for one in operations(model, step) if one.part == "attention" and not one.attends]
-    weights = sum(matrix.rows * matrix.columns for matrix in model.attention.matrices(model.hidden))
+    weights = sum(matrix.rows * matrix.columns for matrix in attention.matrices(model.hidden))
     assert sum(one.flops for one in done) == 2 * weights * step.tokens
 
 
@@ -709,10 +806,6 @@ def test_low_bits_of_dense_weights_are_fewer_bytes() -> None:
         (lambda: TRIMOE.dense_time("mixtral-8x7b", 1, 1, kv="auto"), "kv: unknown place of the cache 'auto'"),
         (lambda: TRIMOE.dense_time("mixtral-8x7b", 1, 1, bits=0), "bits: 0 is not a whole number"),
         (lambda: TRIMOE.dense_time("mixtral", 1, 1), "model: unknown model 'mixtral'"),
-        (
-            lambda: TRIMOE.dense_time("phi-3.5-moe", 1, 131073),
-            "context: 131073 is beyond the sliding window of 131072, which is not modelled",
-        ),
         (
             lambda: TRIMOE.dense_time(dataclasses.replace(SMALL, attention=None), 1, 1),
             "model: small says nothing of attention that is understood: num_attention_heads",
@@ -783,6 +876,20 @@ def test_a_model_that_does_not_fit_is_named_with_its_bytes() -> None:
     ):
         assert part in words
     assert "kv_cache" not in words
+
+
+def test_layers_of_several_kinds_hold_what_each_keeps() -> None:
+    memory = held(model=MIX)
+    # Four tokens and seven of 24 B, and states, of five sequences; the weights of each layer.
+    assert memory.parts["kv_cache"] == 5 * (4 * 24 + 7 * 24 + 432)
+    weights = 2 * 288 + 52 * 8 + 8 * 8 + 32 * 4 + 8 * 20
+    assert memory.parts["attention"] == 2 * weights
+    # Of a token 2 x 8 values, and what the linear layer has in work: 2 x 32 + 2 x 20 + 8.
+    assert memory.parts["workspace"] == 5 * (16 + 112) * 2 + 5 * 50 * 4
+    assert held(model=MIX, kv="host").parts["kv_staging"] == 5 * 432
+    # 1000 tokens more are in the one layer without a limit.
+    longer = held(dataclasses.replace(GPU, memory_bytes=10**7), MIX, Step(5, 1007)).parts["kv_cache"]
+    assert longer - memory.parts["kv_cache"] == 5 * 1000 * 24
 
 
 @pytest.mark.parametrize("name", model_names())

@@ -50,7 +50,31 @@ def _show_model(name: str, sets: Sequence[str], json_to: str | None) -> None:
 
     with named_as_options(model="show model"):
         shape = load_model(name)
-    _show_plain(shape.to_dict(), json_to)
+    values = shape.to_dict()
+    if json_to is None:
+        values = _readable_attention(values)
+    _show_plain(values, json_to)
+
+
+def _readable_attention(values: dict[str, Any]) -> dict[str, Any]:
+    """A model's values with a row for each kind of attention: its layers, what they cache, its sizes."""
+    held = values["attention_layers"]
+    sizes = values["attention"]["kinds"] if len(held) > 1 else [values["attention"]]
+    rows = {}
+    for number, (kind, of_kind) in enumerate(zip(held, sizes, strict=False), 1):
+        most = "" if kind["kv_tokens"] is None else f", {kind['kv_tokens']} tokens at most"
+        cached = f"{kind['kv_bytes_per_token']} B a token{most}"
+        if kind["state_bytes"]:
+            cached = f"{kind['state_bytes']} B a sequence"
+        shown = ", ".join(f"{name} {value}" for name, value in of_kind.items() if value)
+        name = "attention" if len(held) == 1 else f"attention {number}"
+        rows[name] = f"{kind['layers']} layers of {kind['kind']}, each caches {cached} ({shown})"
+    return {
+        name: value
+        for key, of_key in values.items()
+        if key != "attention_layers"
+        for name, value in (rows.items() if key == "attention" and rows else [(key, of_key)])
+    }
 
 
 def _show_org(name: str, sets: Sequence[str], json_to: str | None) -> None:

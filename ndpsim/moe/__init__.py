@@ -10,16 +10,22 @@
 ('mla', 576, 102400)
 """
 
+from ndpsim.moe.attention import Attention
+from ndpsim.moe.expert import Expert, Matrix
 from ndpsim.moe.families import FAMILIES, Family
+from ndpsim.moe.linear_attention import LinearAttention
 from ndpsim.moe.reader import load_model, model_names, parse_shape
-from ndpsim.moe.shape import Attention, Expert, Matrix, MoeShape
+from ndpsim.moe.shape import LayerAttention, MixedAttention, MoeShape
 
 __all__ = [
     "FAMILIES",
     "Attention",
     "Expert",
     "Family",
+    "LayerAttention",
+    "LinearAttention",
     "Matrix",
+    "MixedAttention",
     "MoeShape",
     "load_model",
     "model_names",

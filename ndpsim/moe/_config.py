@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ndpsim.errors import InputError
-from ndpsim.moe.shape import whole_number
+from ndpsim.moe.expert import whole_number
 
 __all__ = ["Config", "parse", "read_text"]
 

@@ -1,57 +1,128 @@
-"""The attention of a model, as its `config.json` describes it."""
+"""Attention with keys and values, to all tokens, in a window or in chunks; multi-head latent attention.
+
+Equations: Vaswani et al., "Attention Is All You Need" (arXiv 1706.03762); grouped keys, Ainslie et al. (arXiv
+2305.13245); latent vectors, DeepSeek-V2 (arXiv 2405.04434); sliding windows, Mistral 7B (arXiv 2310.06825).
+Chunks, and a gate on the result, are those of Llama4TextAttention and Qwen3NextAttention in Transformers.
+"""
 
 from __future__ import annotations
 
-import re
+from dataclasses import dataclass
 
-from ndpsim.moe._config import Config
-from ndpsim.moe.shape import MAX_SIZE, Attention
+from ndpsim.moe.expert import Matrix
 
-__all__ = ["read_attention"]
-
-_MAX_HEADS = 1 << 16
-
-# Linear, state-space and sparse attention: what they compute and cache is of none of the kinds read here.
-_OTHER_KINDS = re.compile(
-    r"linear_(num|key|value|conv|attn)|full_attention_interval|attn_type_list|^index_|mamba|^ssm_"
-)
+__all__ = ["Attention"]
 
 
-def read_attention(config: Config, hidden: int) -> Attention | None:
-    """The attention of every layer; None where the file does not say, or has a kind of its own.
+@dataclass(frozen=True)
+class Attention:
+    """The attention of a layer with keys and values.
 
-    The keys are those of Hugging Face: `num_attention_heads`; `num_key_value_heads`, one for each head where
-    it is missing; `head_dim`, `hidden_size` over the heads where it is missing; with `kv_lora_rank` instead
-    `q_lora_rank` (none: queries are not compressed), `qk_nope_head_dim`, `qk_rope_head_dim` and
-    `v_head_dim`; `sliding_window`, unless `use_sliding_window` is false.
-
-    Raises:
-        InputError: a value is out of range, or the heads do not share what they have to share.
+    `head_size`: of a query and a key; `value_size`: of a value. `kv_heads`: heads of keys and values, each
+    shared by `heads` / `kv_heads` queries. With `latent_rank` (MLA) keys and values of all heads are made
+    of one latent vector of that length, and `rope_size` of the `head_size` entries of a key, which carry
+    the position, are common to all heads; `query_rank` is the length of the latent vector of the queries, 0:
+    they have none. `window`: tokens that a token attends to at most, itself among them; 0: no limit.
+    `chunk`: a token attends to those since the last multiple of this; 0: to all. `gated`: the result is
+    multiplied by a gate, for which the projection of the queries is twice as wide.
     """
-    if config.find(("num_attention_heads",)) is None or any(
-        value and _OTHER_KINDS.search(key) for key, value in config.values.items()
-    ):
-        return None
-    heads = config.integer(("num_attention_heads",), _MAX_HEADS)
-    window = 0
-    if config.values.get("use_sliding_window") is not False:
-        window = config.integer_or(0, ("sliding_window",), MAX_SIZE)
-    if config.find(("kv_lora_rank",)):
-        rope = config.integer(("qk_rope_head_dim",), MAX_SIZE)
-        return Attention(
-            heads=heads,
-            kv_heads=heads,
-            head_size=config.integer(("qk_nope_head_dim",), MAX_SIZE) + rope,
-            value_size=config.integer(("v_head_dim",), MAX_SIZE),
-            query_rank=config.integer_or(0, ("q_lora_rank",), MAX_SIZE),
-            latent_rank=config.integer(("kv_lora_rank",), MAX_SIZE),
-            rope_size=rope,
-            window=window,
+
+    heads: int
+    kv_heads: int
+    head_size: int
+    value_size: int
+    query_rank: int = 0
+    latent_rank: int = 0
+    rope_size: int = 0
+    window: int = 0
+    chunk: int = 0
+    gated: bool = False
+
+    @property
+    def kind(self) -> str:
+        """One of "mla", "mha" (keys for every query), "mqa" (the same for all) and "gqa"."""
+        if self.latent_rank:
+            return "mla"
+        if self.kv_heads == self.heads:
+            return "mha"
+        return "mqa" if self.kv_heads == 1 else "gqa"
+
+    @property
+    def title(self) -> str:
+        """The kind with what sets it apart: "gqa window of 128"."""
+        limits = (("window", self.window), ("chunk", self.chunk))
+        words = ["gated"] if self.gated else []
+        words += [self.kind, *(f"{name} of {tokens}" for name, tokens in limits if tokens)]
+        return " ".join(words)
+
+    @property
+    def cached_values(self) -> int:
+        """Values of a token that a layer caches: keys and values, or the latent vector and the common key."""
+        if self.latent_rank:
+            return self.latent_rank + self.rope_size
+        return self.kv_heads * (self.head_size + self.value_size)
+
+    @property
+    def most_tokens(self) -> int | None:
+        """Of how many tokens a sequence's cache holds keys and values at most; None: of all."""
+        return self.window or self.chunk or None
+
+    @property
+    def values_in_work(self) -> int:
+        """Values of a token in work at once: queries, keys, values, the result and its gate."""
+        gate = self.heads * self.value_size if self.gated else 0
+        return (self.heads + self.kv_heads) * (self.head_size + self.value_size) + gate
+
+    def first_key(self, position: int) -> int:
+        """The first position that the token at `position`, counted from 0, attends to."""
+        if self.window:
+            return max(0, position - self.window + 1)
+        return position - position % self.chunk if self.chunk else 0
+
+    def pairs(self, context: int, new_tokens: int) -> int:
+        """Pairs of query and key of the last `new_tokens` of a sequence of `context` tokens."""
+        return self._pairs(context) - self._pairs(context - new_tokens)
+
+    def _pairs(self, tokens: int) -> int:
+        """Pairs of the first tokens of a sequence."""
+        if self.chunk:
+            chunks, rest = divmod(tokens, self.chunk)
+            return (chunks * self.chunk * (self.chunk + 1) + rest * (rest + 1)) // 2
+        inside = min(tokens, self.window or tokens)
+        return inside * (inside + 1) // 2 + (tokens - inside) * inside
+
+    def kept_bits(self, context: int, kv_bits: int) -> int:
+        """Bits of a sequence's cache: of all its tokens, or of as many as the window or the chunk has."""
+        return min(context, self.most_tokens or context) * self.cached_values * kv_bits
+
+    def read_bits(self, context: int, new_tokens: int, kv_bits: int) -> int:
+        """Bits that a step reads of what a sequence has in the cache."""
+        before = context - new_tokens
+        return (before - self.first_key(before)) * self.cached_values * kv_bits
+
+    def written_bits(self, context: int, new_tokens: int, kv_bits: int) -> int:
+        """Bits that a step adds to a sequence's cache: of the new tokens that the last of them attends to."""
+        attended = context - self.first_key(context - 1)
+        return min(new_tokens, attended) * self.cached_values * kv_bits
+
+    def matrices(self, hidden: int) -> tuple[Matrix, ...]:
+        """The matrices that every token is multiplied by, named as Hugging Face does, in the order of use."""
+        queries, results = self.heads * self.head_size, self.heads * self.value_size
+        output = Matrix("o_proj", hidden, results)
+        if not self.latent_rank:
+            keys, values = self.kv_heads * self.head_size, self.kv_heads * self.value_size
+            gate = results if self.gated else 0
+            projections = ("q_proj", queries + gate), ("k_proj", keys), ("v_proj", values)
+            return (*(Matrix(name, rows, hidden) for name, rows in projections), output)
+        query = (
+            (Matrix("q_a_proj", self.query_rank, hidden), Matrix("q_b_proj", queries, self.query_rank))
+            if self.query_rank
+            else (Matrix("q_proj", queries, hidden),)
         )
-    kv_heads = config.integer_or(heads, ("num_key_value_heads",), _MAX_HEADS, low=1)
-    if heads % kv_heads:
-        raise config.error("num_key_value_heads", f"{kv_heads} cannot be shared evenly by {heads} heads")
-    if config.find(("head_dim",)) is None and hidden % heads:
-        raise config.error("num_attention_heads", f"{heads} do not divide the hidden size of {hidden}")
-    size = config.integer_or(hidden // heads, ("head_dim",), MAX_SIZE, low=1)
-    return Attention(heads, kv_heads, size, size, window=window)
+        expanded = self.heads * (self.head_size - self.rope_size) + results
+        return (
+            *query,
+            Matrix("kv_a_proj_with_mqa", self.latent_rank + self.rope_size, hidden),
+            Matrix("kv_b_proj", expanded, self.latent_rank),
+            output,
+        )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
+from typing import Any
 
 __all__ = ["FAMILIES", "UNKNOWN", "Family"]
 
@@ -23,6 +24,9 @@ class Family:
     `shared_intermediate`: the size of the shared expert itself, where it differs.
     `layer_pattern`: keys of which one must say which layers are dense; empty where every layer has experts
     unless the file says otherwise.
+    `attention_pattern`: keys of which one must say which layers attend how, where attention is described.
+    `always_shared`: shared experts of the size of a routed one that the file does not tell of.
+    `gated_attention`: attention with keys and values has a gate on its result.
     """
 
     routed_experts: tuple[str, ...]
@@ -34,6 +38,9 @@ class Family:
     shared_experts: tuple[str, ...] = ()
     shared_intermediate: tuple[str, ...] = ()
     layer_pattern: tuple[str, ...] = ()
+    attention_pattern: tuple[str, ...] = ()
+    always_shared: int = 0
+    gated_attention: bool = False
 
 
 # All feed-forward layers alike, the experts as wide as `intermediate_size`.
@@ -45,6 +52,15 @@ _DEEPSEEK = Family(
     expert_intermediate=("moe_intermediate_size",),
     shared_experts=("n_shared_experts",),
     layer_pattern=("first_k_dense_replace", "mlp_layer_types"),
+)
+
+# Narrow experts beside a shared one; layers attend by the gated delta rule or with keys and values.
+_QWEN3_NEXT = Family(
+    routed_experts=("num_experts",),
+    expert_intermediate=("moe_intermediate_size",),
+    shared_intermediate=("shared_expert_intermediate_size",),
+    attention_pattern=("layer_types", "full_attention_interval"),
+    gated_attention=True,
 )
 
 FAMILIES: Mapping[str, Family] = MappingProxyType(
@@ -59,6 +75,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             routed_experts=("num_local_experts", "num_experts"),
             expert_intermediate=("intermediate_size",),
             experts_per_token=("num_experts_per_tok", "experts_per_token"),
+            attention_pattern=("layer_types",),
         ),
         "qwen2_moe": Family(
             routed_experts=("num_experts",),
@@ -68,6 +85,16 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "qwen3_moe": Family(
             routed_experts=("num_experts", "num_local_experts"),
             expert_intermediate=("moe_intermediate_size",),
+        ),
+        "qwen3_next": _QWEN3_NEXT,
+        "qwen3_5_moe_text": _QWEN3_NEXT,
+        "llama4_text": Family(
+            routed_experts=("num_local_experts",),
+            expert_intermediate=("intermediate_size",),
+            dense_intermediate=("intermediate_size_mlp",),
+            layer_pattern=("moe_layers", "interleave_moe_layer_step"),
+            attention_pattern=("layer_types", "attention_chunk_size"),
+            always_shared=1,
         ),
         "deepseek": _DEEPSEEK,
         "deepseek_v2": _DEEPSEEK,
@@ -80,15 +107,16 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
 
 def _all_known() -> Family:
     """Every key of every family; for an expert's size the ones that never mean a dense layer go first."""
-    keys = {
+    keys: dict[str, Any] = {
         field.name: tuple(
             dict.fromkeys(key for family in FAMILIES.values() for key in getattr(family, field.name))
         )
         for field in fields(Family)
+        if isinstance(getattr(_MIXTRAL, field.name), tuple)
     }
     dense = keys["dense_intermediate"]
     keys["expert_intermediate"] = tuple(sorted(keys["expert_intermediate"], key=lambda key: key in dense))
-    return Family(**keys | {"layer_pattern": ()})
+    return Family(**keys | {"layer_pattern": (), "attention_pattern": ()})
 
 
 #: Stands in for a family that has no entry.

@@ -12,15 +12,19 @@ from ndpsim.arguments import text as as_text
 from ndpsim.caching import FileCache
 from ndpsim.errors import InputError, one_of
 from ndpsim.moe._config import Config, parse, read_text
-from ndpsim.moe.attention import read_attention
+from ndpsim.moe._read_attention import read_attention
+from ndpsim.moe.expert import MAX_SIZE, Expert, whole_number
 from ndpsim.moe.families import FAMILIES, UNKNOWN, Family
-from ndpsim.moe.shape import MAX_SIZE, Expert, MoeShape, whole_number
+from ndpsim.moe.shape import MoeShape
 
 __all__ = ["load_model", "model_names", "parse_shape"]
 
 _MODELS = Path(__file__).parent / "models"
 _MAX_COUNT = 1 << 16  # layers of a model, experts of a layer
 _MAX_SHAPE = 1 << 20  # --shape
+
+# Models whose config.json has the sizes of another's; DeepSeek-R1 and Qwen3-Coder-Next are trained from them.
+_SAME_SHAPE = {"deepseek-r1": "deepseek-v3", "qwen3-coder-next": "qwen3-next-80b-a3b"}
 
 # Keys that say which layers have experts; `_dense_layers` reads them.
 _PATTERN_KEYS = (
@@ -30,6 +34,7 @@ _PATTERN_KEYS = (
     "decoder_sparse_step",
     "mlp_only_layers",
 )
+_LLAMA_PATTERN_KEYS = ("moe_layers", "interleave_moe_layer_step")
 
 # Without knowing the family, a key like these would be passed over and the shape come out wrong.
 _UNREAD = re.compile(
@@ -59,6 +64,32 @@ def _sparse_by_frequency(config: Config, layers: int) -> list[bool]:
     return [flag == 1 for flag in flags]
 
 
+def _layer_set(config: Config, key: str, layers: int) -> set[int]:
+    """The indexes of layers under `key`; none where it is not there."""
+    listed = config.list_of(key)
+    for layer in listed:
+        if problem := whole_number(layer, 0, layers - 1):
+            raise config.error(key, problem)
+    return set(listed)
+
+
+def _llama_dense_layers(config: Config, layers: int) -> tuple[int, ...]:
+    """Indexes of the layers without experts, as Llama 4 counts: (layer + 1) % step, or all not listed.
+
+    Raises:
+        InputError: the rule is malformed, or leaves no layer with experts.
+    """
+    if config.find(("moe_layers",)):
+        sparse = _layer_set(config, "moe_layers", layers)
+    else:
+        step = config.integer(("interleave_moe_layer_step",), _MAX_COUNT)
+        sparse = set(range(step - 1, layers, step))
+    if not sparse:
+        key = config.find(_LLAMA_PATTERN_KEYS) or "moe_layers"
+        raise config.error(key, f"leaves none of {layers} layers with experts")
+    return tuple(layer for layer in range(layers) if layer not in sparse)
+
+
 def _dense_layers(config: Config, layers: int) -> tuple[int, ...]:
     """Indexes of the layers without experts.
 
@@ -75,11 +106,7 @@ def _dense_layers(config: Config, layers: int) -> tuple[int, ...]:
         sparse = _sparse_by_frequency(config, layers)
         first = config.integer_or(0, ("first_k_dense_replace",), layers)
         step = config.integer_or(1, ("decoder_sparse_step",), _MAX_COUNT, low=1)
-        only_dense = config.list_of("mlp_only_layers")
-        for layer in only_dense:
-            if problem := whole_number(layer, 0, layers - 1):
-                raise config.error("mlp_only_layers", problem)
-        excluded = set(only_dense)
+        excluded = _layer_set(config, "mlp_only_layers", layers)
         sparse = [
             flag and layer >= first and (layer + 1) % step == 0 and layer not in excluded
             for layer, flag in enumerate(sparse)
@@ -93,6 +120,8 @@ def _dense_layers(config: Config, layers: int) -> tuple[int, ...]:
 
 def _shared(config: Config, family: Family, expert_intermediate: int) -> tuple[int, int]:
     """How many shared experts a layer has, and their intermediate size together."""
+    if family.always_shared:
+        return family.always_shared, family.always_shared * expert_intermediate
     if config.find(family.shared_intermediate):
         size = config.integer(family.shared_intermediate, MAX_SIZE, low=0)
         count = config.integer_or(1, family.shared_experts, _MAX_COUNT)
@@ -143,7 +172,8 @@ def _shape(config: Config, name: str, source: str) -> MoeShape:
         raise config.error(key, f"{per_token} experts for each token of only {routed}")
     layers = config.integer(family.layers, _MAX_COUNT)
     expert_intermediate = config.integer(family.expert_intermediate, MAX_SIZE)
-    dense = _dense_layers(config, layers)
+    by_llama = family.layer_pattern == _LLAMA_PATTERN_KEYS
+    dense = (_llama_dense_layers if by_llama else _dense_layers)(config, layers)
     shared_experts, shared_intermediate = _shared(config, family, expert_intermediate)
     hidden = config.integer(family.hidden, MAX_SIZE)
     return MoeShape(
@@ -161,14 +191,15 @@ def _shape(config: Config, name: str, source: str) -> MoeShape:
         shared_experts=shared_experts,
         shared_intermediate=shared_intermediate,
         hidden_act=config.string_or("silu", "hidden_act"),
-        attention=read_attention(config, hidden),
+        attention=read_attention(config, family, hidden, layers),
         vocabulary=config.integer_or(0, ("vocab_size",), MAX_SIZE, low=1) or None,
         tied_embeddings=config.flag_or(False, "tie_word_embeddings"),
     )
 
 
 def _bundled() -> dict[str, Path]:
-    return {item.stem: item for item in _MODELS.iterdir() if item.suffix == ".json"}
+    files = {item.stem: item for item in _MODELS.iterdir() if item.suffix == ".json"}
+    return files | {name: files[like] for name, like in _SAME_SHAPE.items()}
 
 
 def model_names() -> list[str]:
@@ -235,7 +266,8 @@ def _load(asked: str) -> tuple[MoeShape, Path]:
     name = asked.lower()
     if name in bundled:
         text = bundled[name].read_text(encoding="utf-8")
-        return _shape(parse(text, f"{name}.json"), name, name), bundled[name]
+        stem = bundled[name].stem
+        return _shape(parse(text, f"{stem}.json"), name, stem), bundled[name]
     path = _locate(asked)
     name = path.resolve().parent.name if path.name == "config.json" else path.stem
     return _shape(parse(read_text(path), str(path)), name, str(path)), path

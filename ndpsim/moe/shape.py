@@ -1,132 +1,28 @@
-"""The shape of an expert and of a mixture-of-experts model, as plain values."""
+"""The shape of a mixture-of-experts model, as plain values."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any
 
-from ndpsim import arguments
+from ndpsim.moe.attention import Attention
+from ndpsim.moe.expert import Expert
+from ndpsim.moe.linear_attention import LinearAttention
 from ndpsim.reported import html_table, text_table
 
-__all__ = ["MAX_SIZE", "Attention", "Expert", "Matrix", "MoeShape", "whole_number"]
+__all__ = ["LayerAttention", "MixedAttention", "MoeShape"]
 
-#: The largest hidden or intermediate size that is believed.
-MAX_SIZE = 1 << 24
-
-_MAX_BITS = 64
-
-
-def whole_number(value: object, low: int, high: int) -> str | None:
-    """What is wrong with `value` as a whole number from `low` to `high`, or None; True and 8.0 are none."""
-    if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
-        return None
-    return f"{arguments.shown(value)} is not a whole number from {low} to {high}"
-
-
-class Matrix(NamedTuple):
-    """One weight matrix: `rows` outputs of `columns` inputs each."""
-
-    name: str
-    rows: int
-    columns: int
+#: What a layer attends with.
+LayerAttention = Attention | LinearAttention
 
 
 @dataclass(frozen=True)
-class Expert:
-    """A gated feed-forward expert: down(act(gate(x)) * up(x)), without biases.
+class MixedAttention:
+    """The attention of a model whose layers differ: its `kinds`, and for each layer the index of its kind."""
 
-    `hidden` is the length of x and of the result, `intermediate` that of act(gate(x)).
-
-    Raises:
-        InputError: a size is not a whole number from 1 to 2**24.
-    """
-
-    hidden: int
-    intermediate: int
-
-    def __post_init__(self) -> None:
-        for name, size in (("hidden", self.hidden), ("intermediate", self.intermediate)):
-            object.__setattr__(self, name, arguments.whole_number(size, name, 1, MAX_SIZE))
-
-    def matrices(self) -> tuple[Matrix, Matrix, Matrix]:
-        """gate and up (intermediate x hidden) and down (hidden x intermediate), in the order of use."""
-        return (
-            Matrix("gate", self.intermediate, self.hidden),
-            Matrix("up", self.intermediate, self.hidden),
-            Matrix("down", self.hidden, self.intermediate),
-        )
-
-    @property
-    def weights(self) -> int:
-        """Weights in the three matrices together."""
-        return 3 * self.hidden * self.intermediate
-
-    def weight_bytes(self, bits: int = 16) -> int:
-        """Bytes of the three matrices at `bits` a weight, each rounded up to whole bytes; no group scales.
-
-        Raises:
-            InputError: `bits` is not a whole number from 1 to 64.
-        """
-        bits = arguments.whole_number(bits, "bits", 1, _MAX_BITS)
-        return sum(-(-matrix.rows * matrix.columns * bits // 8) for matrix in self.matrices())
-
-
-@dataclass(frozen=True)
-class Attention:
-    """The attention of a layer.
-
-    `head_size`: of a query and a key; `value_size`: of a value. `kv_heads`: heads of keys and values, each
-    shared by `heads` / `kv_heads` queries. With `latent_rank` (MLA) keys and values of all heads are made
-    of one latent vector of that length, and `rope_size` of the `head_size` entries of a key, which carry
-    the position, are common to all heads; `query_rank` is the length of the latent vector of the queries, 0:
-    they have none. `window`: tokens that a token attends to at most, in some layer or in all; 0: no limit.
-    """
-
-    heads: int
-    kv_heads: int
-    head_size: int
-    value_size: int
-    query_rank: int = 0
-    latent_rank: int = 0
-    rope_size: int = 0
-    window: int = 0
-
-    @property
-    def kind(self) -> str:
-        """One of "mla", "mha" (keys for every query), "mqa" (the same for all) and "gqa"."""
-        if self.latent_rank:
-            return "mla"
-        if self.kv_heads == self.heads:
-            return "mha"
-        return "mqa" if self.kv_heads == 1 else "gqa"
-
-    @property
-    def cached_values(self) -> int:
-        """Values of a token that a layer caches: keys and values, or the latent vector and the common key."""
-        if self.latent_rank:
-            return self.latent_rank + self.rope_size
-        return self.kv_heads * (self.head_size + self.value_size)
-
-    def matrices(self, hidden: int) -> tuple[Matrix, ...]:
-        """The matrices that every token is multiplied by, named as Hugging Face does, in the order of use."""
-        queries, results = self.heads * self.head_size, self.heads * self.value_size
-        output = Matrix("o_proj", hidden, results)
-        if not self.latent_rank:
-            keys, values = self.kv_heads * self.head_size, self.kv_heads * self.value_size
-            projections = ("q_proj", queries), ("k_proj", keys), ("v_proj", values)
-            return (*(Matrix(name, rows, hidden) for name, rows in projections), output)
-        query = (
-            (Matrix("q_a_proj", self.query_rank, hidden), Matrix("q_b_proj", queries, self.query_rank))
-            if self.query_rank
-            else (Matrix("q_proj", queries, hidden),)
-        )
-        expanded = self.heads * (self.head_size - self.rope_size) + results
-        return (
-            *query,
-            Matrix("kv_a_proj_with_mqa", self.latent_rank + self.rope_size, hidden),
-            Matrix("kv_b_proj", expanded, self.latent_rank),
-            output,
-        )
+    kinds: tuple[LayerAttention, ...]
+    of_layer: tuple[int, ...]
 
 
 @dataclass(frozen=True, repr=False)
@@ -139,7 +35,8 @@ class MoeShape:
     `dense_intermediate`: intermediate size in those dense layers, 0 if there are none.
     `shared_intermediate`: intermediate size of all shared experts of a layer together, 0 if there are none.
     `hidden_act`: the activation by its Hugging Face name ("silu").
-    `attention`: that of every layer, None where the file does not say, or has linear or sparse attention.
+    `attention`: that of every layer, or of each where they differ; None where the file does not say, or has
+    sparse or state-space attention.
     `vocabulary`: tokens in it, None where the file does not say; `tied_embeddings`: the embedding of a token
     and the head are one matrix.
     """
@@ -158,7 +55,7 @@ class MoeShape:
     shared_experts: int
     shared_intermediate: int
     hidden_act: str
-    attention: Attention | None = None
+    attention: LayerAttention | MixedAttention | None = None
     vocabulary: int | None = None
     tied_embeddings: bool = False
 
@@ -172,11 +69,51 @@ class MoeShape:
         """Weights of the routed experts of all layers; shared experts and dense layers are not counted."""
         return self.moe_layers * self.routed_experts * self.expert.weights
 
+    @property
+    def attention_kinds(self) -> tuple[LayerAttention, ...]:
+        """The kinds of attention that layers have, in the order of the first layer; empty where not known."""
+        if isinstance(self.attention, MixedAttention):
+            return self.attention.kinds
+        return () if self.attention is None else (self.attention,)
+
+    @property
+    def kind_of_layer(self) -> tuple[int, ...]:
+        """For each layer the index of its attention in `attention_kinds`."""
+        if isinstance(self.attention, MixedAttention):
+            return self.attention.of_layer[: self.layers]
+        return (0,) * self.layers
+
+    @property
+    def layers_of_kind(self) -> tuple[int, ...]:
+        """How many layers each of `attention_kinds` has."""
+        count = Counter(self.kind_of_layer)
+        return tuple(count[index] for index in range(len(self.attention_kinds)))
+
     def to_dict(self) -> dict[str, Any]:
-        """The fields and what follows from them, ready for JSON."""
+        """The fields and what follows from them, ready for JSON.
+
+        `attention_layers`: of each kind its layers; bytes that one of them caches of a token, of how many
+        tokens at most (None: of all), and of a sequence whatever its length, at 16 bits a cached value.
+        """
         fields = asdict(self)
         fields["dense_layers"] = list(self.dense_layers)
-        return fields | {"expert_weights": self.expert.weights, "expert_parameters": self.expert_parameters}
+        if isinstance(self.attention, MixedAttention):
+            fields["attention"] = {name: list(value) for name, value in fields["attention"].items()}
+        layers = [
+            {
+                "kind": kind.title,
+                "layers": count,
+                "kv_bytes_per_token": 2 * kind.cached_values,
+                "kv_tokens": kind.most_tokens,
+                "state_bytes": 0 if kind.cached_values else kind.kept_bits(1, 16) // 8,
+            }
+            for kind, count in zip(self.attention_kinds, self.layers_of_kind, strict=True)
+        ]
+        return fields | {
+            "attention_layers": layers,
+            "expert_weights": self.expert.weights,
+            "expert_parameters": self.expert_parameters,
+        }
 
     def _rows(self) -> list[tuple[str, str]]:
         return [(field.name, str(getattr(self, field.name))) for field in fields(self)[1:]]

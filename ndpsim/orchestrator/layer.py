@@ -16,8 +16,8 @@ from ndpsim.orchestrator.transfers import Transfers
 from ndpsim.policies.answers import CheckedAssignment
 from ndpsim.policies.interface import STRIPED, Machine
 from ndpsim.processors import Cpu, Gpu, Processors
-from ndpsim.processors.dense import ACTIVATION_BYTES
 from ndpsim.processors.devices import expert_format, weight_bytes
+from ndpsim.processors.operations import ACTIVATION_BYTES
 
 __all__ = ["CPU", "GPU", "Gated", "LayerJobs", "first_ndp", "server_names"]
 

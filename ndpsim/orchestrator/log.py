@@ -34,8 +34,8 @@ from ndpsim.files import replacing
 from ndpsim.orchestrator.lies import name_of
 from ndpsim.orchestrator.record import LayerRecord, MigrationRecord, Observer, RunRecord
 from ndpsim.policies.interface import Part, Placement
-from ndpsim.processors.dense import ACTIVATION_BYTES
 from ndpsim.processors.devices import expert_format, weight_bytes
+from ndpsim.processors.operations import ACTIVATION_BYTES
 
 __all__ = ["LOG_VERSION", "writing_log"]
 

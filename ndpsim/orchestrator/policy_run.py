@@ -40,7 +40,7 @@ from ndpsim.policies.interface import (
     OfflineView,
     Policy,
 )
-from ndpsim.processors import DenseTime, GpuMemory, Processors
+from ndpsim.processors import AttentionTime, DenseTime, GpuMemory, Processors
 from ndpsim.routing import Routing
 from ndpsim.routing.trace import loads_of
 
@@ -175,19 +175,20 @@ class PolicyRunner:
         given = self.given
         visits = {visit.layer: visit for visit in self._visits(phase, step, more)}
         pending_ns = 0.0
-        cached = 0  # layers since the last with experts
+        cached: list[AttentionTime] = []  # of layers since the last with experts
         for layer in given.layers:
-            pending_ns += dense.attention_ns
-            cached += 1
+            attention = dense.of_layer(layer)
+            pending_ns += attention.time_ns
+            cached.append(attention)
             if layer not in visits:
                 pending_ns += dense.dense_layer_ns
                 continue
-            window_ns = self._window(pending_ns + dense.router_ns, cached, dense)
-            pending_ns, cached = 0.0, 0
+            window_ns = self._window(pending_ns + dense.router_ns, cached)
+            pending_ns, cached = 0.0, []
             loads, copied = self._layer(visits[layer], dense.shared_ns, window_ns)
             if "end" in self.policy.moments:
                 self._background(visits[layer], loads, "end", copied=copied)
-        self._window(pending_ns + dense.head_ns, cached, dense)
+        self._window(pending_ns + dense.head_ns, cached)
 
     def _visits(self, phase: str, step: int, more: bool) -> Iterator[_Visit]:
         """The layers with experts of a step."""
@@ -201,19 +202,20 @@ class PolicyRunner:
             last = layer == trace.layers[-1] and not more
             yield _Visit(phase, step, layer, row, ids[row], of_layer, last)
 
-    def _window(self, ns: float, layers: int, dense: DenseTime) -> float:
+    def _window(self, ns: float, layers: list[AttentionTime]) -> float:
         """Attention and dense parts on the GPU, with the KV cache on its way where the host has it."""
         transfers, jobs = self.given.transfers, JobList()
         if ns:
             jobs.add(Label("gpu", "attention", alone_ns=ns), ns, server=GPU)
-        ways: tuple[tuple[Any, int], ...] = (("down", dense.host_read_bytes), ("up", dense.host_write_bytes))
-        for direction, of_layer in ways:
-            size = of_layer * layers
+        read = sum(of_layer.host_read_bytes for of_layer in layers)
+        written = sum(of_layer.host_write_bytes for of_layer in layers)
+        ways: tuple[tuple[Any, int], ...] = (("down", read), ("up", written))
+        for direction, size in ways:
             if size:
                 alone = transfers.pcie_ns(size)
                 label = Label(f"pcie-{direction}", "cache", bytes=size, alone_ns=alone)
                 jobs.add(label, alone, kind=transfers.cache(size, direction), per_ns=1 / alone)
-        self.tally.add_cache_read(dense.host_read_bytes * layers / self.given.machine.expert_bytes)
+        self.tally.add_cache_read(read / self.given.machine.expert_bytes)
         began = self.clock_ns
         if len(jobs):
             self._migrations.add_jobs(jobs)

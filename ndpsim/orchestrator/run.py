@@ -25,7 +25,7 @@ from ndpsim.orchestrator.transfers import Transfers
 from ndpsim.policies.choose import ChosenPolicy, choose_policies
 from ndpsim.policies.interface import Estimates, Machine, Policy
 from ndpsim.processors import DenseTime, Processors
-from ndpsim.processors.dense import ACTIVATION_BYTES
+from ndpsim.processors.operations import ACTIVATION_BYTES
 from ndpsim.results.cache import ResultCache
 from ndpsim.results.moe import MoeResult, PolicyRun
 from ndpsim.routing import Routing, default_routing, describe_routing, find_routing, generate_routing

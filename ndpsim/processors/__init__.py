@@ -15,13 +15,17 @@ it.
 """
 
 from ndpsim.processors.cpu import Cpu
-from ndpsim.processors.dense import DenseTime, Operation, OperationTime, Step, operations
+from ndpsim.processors.dense import AttentionTime, DenseTime, operations
 from ndpsim.processors.devices import ExpertTime, Gpu
 from ndpsim.processors.machine import Processors, load_processors
 from ndpsim.processors.memory import GpuMemory
+from ndpsim.processors.operations import ACTIVATION_BYTES, PARTS, Operation, OperationTime, Step
 from ndpsim.processors.table import ExpertTable, read_table, table_names
 
 __all__ = [
+    "ACTIVATION_BYTES",
+    "PARTS",
+    "AttentionTime",
     "Cpu",
     "DenseTime",
     "ExpertTable",

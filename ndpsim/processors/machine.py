@@ -16,9 +16,10 @@ from ndpsim.layout import ExpertFormat
 from ndpsim.moe import MoeShape, load_model
 from ndpsim.processors import dense, memory
 from ndpsim.processors.cpu import Cpu, fitted, peak_tflops
-from ndpsim.processors.dense import DenseTime, Step
+from ndpsim.processors.dense import DenseTime
 from ndpsim.processors.devices import Gpu
 from ndpsim.processors.memory import GpuMemory
+from ndpsim.processors.operations import Step
 from ndpsim.processors.power import read_power
 from ndpsim.processors.table import ExpertTable, read_table
 from ndpsim.units import exact

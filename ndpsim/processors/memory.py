@@ -9,8 +9,9 @@ from ndpsim.arguments import choice, whole_number
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat
 from ndpsim.moe import MoeShape
-from ndpsim.processors.dense import ACTIVATION_BYTES, Step, attention_of, vocabulary_of
+from ndpsim.processors.dense import attention_of, vocabulary_of
 from ndpsim.processors.devices import Gpu, expert_format, weight_bytes
+from ndpsim.processors.operations import ACTIVATION_BYTES, Step
 from ndpsim.reported import Reported
 
 __all__ = ["GpuMemory", "dense_weight_bytes", "gpu_memory"]
@@ -24,7 +25,7 @@ class GpuMemory(Reported):
 
     `memory_bytes`: capacity. `parts`: bytes by name: "reserved", the dense weights ("attention", "router",
     "shared_experts", "dense_layers", "embedding", "head"), "kv_cache" (0 where it lies with the host),
-    "kv_staging" (one layer's cache on its way, where it lies with the host), "workspace" and
+    "kv_staging" (one layer's cache on its way, the largest, where it lies with the host), "workspace" and
     "expert_buffers". `experts_bytes`: what is left for resident experts; `expert_bytes`: of one; `experts`:
     as many fit. `kv`: where the cache lies, "gpu" or "host"; `host_kv_bytes`: what it takes there.
     """
@@ -45,9 +46,12 @@ def dense_weight_bytes(model: MoeShape, bits: int = 16) -> dict[str, int]:
         InputError: the model's file says too little of attention or vocabulary.
     """
     table = vocabulary_of(model) * model.hidden
-    of_layer = sum(matrix.rows * matrix.columns for matrix in attention_of(model).matrices(model.hidden))
+    of_layers = (
+        layers * sum(matrix.rows * matrix.columns for matrix in kind.matrices(model.hidden))
+        for kind, layers in zip(attention_of(model), model.layers_of_kind, strict=True)
+    )
     weights = {
-        "attention": model.layers * of_layer,
+        "attention": sum(of_layers),
         "router": model.moe_layers * model.routed_experts * model.hidden,
         "shared_experts": model.moe_layers * 3 * model.hidden * model.shared_intermediate,
         "dense_layers": len(model.dense_layers) * 3 * model.hidden * model.dense_intermediate,
@@ -61,14 +65,12 @@ def _workspace_bytes(model: MoeShape, step: Step) -> int:
     """What a step has in work at its fullest.
 
     Of every token the residual and its norm, and the larger of two: queries, keys, values and what
-    attention makes of them; or the three vectors inside a feed-forward network. Of every sequence the
-    logits, 4 bytes each.
+    attention makes of them, in the layer that has most; or the three vectors inside a feed-forward network.
+    Of every sequence the logits, 4 bytes each.
     """
-    attention = attention_of(model)
-    heads = attention.heads * (attention.head_size + attention.value_size)
-    keys = attention.kv_heads * (attention.head_size + attention.value_size)
+    attending = max(kind.values_in_work for kind in attention_of(model))
     inside = 3 * max(model.expert_intermediate, model.shared_intermediate, model.dense_intermediate)
-    of_token = (2 * model.hidden + max(heads + keys, inside)) * ACTIVATION_BYTES
+    of_token = (2 * model.hidden + max(attending, inside)) * ACTIVATION_BYTES
     return step.tokens * of_token + step.sequences * vocabulary_of(model) * _LOGIT_BYTES
 
 
@@ -85,14 +87,16 @@ def gpu_memory(
     kv = choice(kv, "kv", ("auto", "gpu", "host"), "place of the cache")
     dense_bits = whole_number(dense_bits, "dense_bits", 1, 32)
     expert = weight_bytes(model.expert, expert_format(bits))
-    of_layer = step.cached(attention_of(model), step.sequences * step.context)
-    cache = model.layers * of_layer
+    of_layer = [step.kept_bytes(kind) for kind in attention_of(model)]
+    cache = sum(layers * size for layers, size in zip(model.layers_of_kind, of_layer, strict=True))
     others = {"reserved": gpu.reserved_bytes, **dense_weight_bytes(model, dense_bits)}
     work = {"workspace": _workspace_bytes(model, step), "expert_buffers": gpu.expert_buffers * expert}
     room = gpu.memory_bytes - sum(others.values()) - sum(work.values())
     if kv == "auto":
         kv = "gpu" if cache <= room else "host"
-    held = {"kv_cache": cache, "kv_staging": 0} if kv == "gpu" else {"kv_cache": 0, "kv_staging": of_layer}
+    held = (
+        {"kv_cache": cache, "kv_staging": 0} if kv == "gpu" else {"kv_cache": 0, "kv_staging": max(of_layer)}
+    )
     parts = {**others, **held, **work}
     left = room - sum(held.values())
     if left < 0:

@@ -1,0 +1,164 @@
+"""The attention of a model's layers, as its `config.json` describes it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from ndpsim.errors import one_of
+from ndpsim.moe._config import Config
+from ndpsim.moe.attention import Attention
+from ndpsim.moe.expert import MAX_SIZE, whole_number
+from ndpsim.moe.families import Family
+from ndpsim.moe.linear_attention import LinearAttention
+from ndpsim.moe.shape import LayerAttention, MixedAttention
+
+__all__ = ["read_attention"]
+
+_MAX_HEADS = 1 << 16
+
+# State-space and sparse attention, and linear attention by other rules: of none of the kinds read here.
+_OTHER_KINDS = re.compile(r"linear_attn|attn_type_list|^index_|mamba|^ssm_")
+_STATE_TYPE = "mamba_ssm_dtype"
+_STATE_BITS = {"float32": 32, "bfloat16": 16, "float16": 16}
+
+# Rules of a window for some layers, which the older configuration classes have in place of `layer_types`.
+_WINDOW_RULES = ("sliding_window_pattern", "max_window_layers")
+
+_FULL, _SLIDING, _CHUNKED, _LINEAR = (
+    "full_attention",
+    "sliding_attention",
+    "chunked_attention",
+    "linear_attention",
+)
+_KINDS = (_FULL, _SLIDING, _CHUNKED, _LINEAR)
+
+
+def read_attention(
+    config: Config, family: Family, hidden: int, layers: int
+) -> LayerAttention | MixedAttention | None:
+    """The attention of the layers; None where the file does not say, or has one of another kind.
+
+    The keys are those of Hugging Face. Keys and values: `num_attention_heads`; `num_key_value_heads`, one for
+    each head where it is missing; `head_dim`, `hidden_size` over the heads where it is missing; with
+    `kv_lora_rank` instead `q_lora_rank` (none: queries are not compressed), `qk_nope_head_dim`,
+    `qk_rope_head_dim` and `v_head_dim`; `sliding_window`, unless `use_sliding_window` is false;
+    `attention_chunk_size`; `attn_output_gate`. The gated delta rule: `linear_num_key_heads` and those beside
+    it. Which layers have which: `layer_types`; `full_attention_interval`; `no_rope_layers` or
+    `no_rope_layer_interval` where there is a chunk; one window for all otherwise.
+
+    Raises:
+        InputError: a value is out of range, heads do not share what they have to share, or a kind or a rule
+            is not understood.
+    """
+    others = (key for key, value in config.values.items() if value and key != _STATE_TYPE)
+    if config.find(("num_attention_heads",)) is None or any(map(_OTHER_KINDS.search, others)):
+        return None
+    names = _names(config, family, layers)
+    softmax = _with_keys(config, family, hidden)
+    known: dict[str, LayerAttention] = {
+        name: _of_kind(config, softmax, name) for name in dict.fromkeys(names)
+    }
+    kinds = list(dict.fromkeys(known.values()))
+    if len(kinds) == 1:
+        return kinds[0]
+    return MixedAttention(tuple(kinds), tuple(kinds.index(known[name]) for name in names))
+
+
+def _window(config: Config) -> int:
+    """Tokens of the sliding window; 0 where there is none."""
+    if config.values.get("use_sliding_window") is False:
+        return 0
+    return config.integer_or(0, ("sliding_window",), MAX_SIZE)
+
+
+def _names(config: Config, family: Family, layers: int) -> list[str]:
+    """For each layer the name of its kind, as in `layer_types`."""
+    if family.attention_pattern and config.find(family.attention_pattern) is None:
+        raise config.error(family.attention_pattern[0], "missing; which layers attend how is not known")
+    if config.find(("layer_types",)):
+        names = config.list_of("layer_types", layers)
+        for layer, name in enumerate(names):
+            if name not in _KINDS:
+                shown = one_of(str(name)[:40], _KINDS, "kind of attention")
+                raise config.error("layer_types", f"entry {layer}: {shown}")
+        return names
+    if config.find(("full_attention_interval",)):
+        every = config.integer(("full_attention_interval",), layers)
+        return [_LINEAR if (layer + 1) % every else _FULL for layer in range(layers)]
+    if config.find(("attention_chunk_size",)):
+        return _chunked(config, layers)
+    if not _window(config):
+        return [_FULL] * layers
+    if rule := config.find(_WINDOW_RULES):
+        raise config.error(rule, "is not understood: layer_types says which layers have the sliding window")
+    return [_SLIDING] * layers
+
+
+def _chunked(config: Config, layers: int) -> list[str]:
+    """Chunks where a layer rotates queries and keys by position, as Llama 4 has it; no limit elsewhere."""
+    flags = config.list_of("no_rope_layers")
+    if flags:
+        config.list_of("no_rope_layers", layers)
+        for layer, flag in enumerate(flags):
+            if problem := whole_number(flag, 0, 1):
+                raise config.error("no_rope_layers", f"entry {layer}: {problem}")
+    else:
+        every = config.integer_or(4, ("no_rope_layer_interval",), MAX_SIZE, low=1)
+        flags = [int((layer + 1) % every != 0) for layer in range(layers)]
+    return [_CHUNKED if flag else _FULL for flag in flags]
+
+
+def _of_kind(config: Config, softmax: Attention, name: str) -> LayerAttention:
+    """The attention of layers of that name; `softmax` has no window and no chunk."""
+    if name == _LINEAR:
+        return _linear(config)
+    if name == _SLIDING:
+        return replace(softmax, window=config.integer(("sliding_window",), MAX_SIZE))
+    if name == _CHUNKED:
+        return replace(softmax, chunk=config.integer(("attention_chunk_size",), MAX_SIZE))
+    return softmax
+
+
+def _linear(config: Config) -> LinearAttention:
+    """The gated delta net of layers of linear attention."""
+    key_heads = config.integer(("linear_num_key_heads",), _MAX_HEADS)
+    value_heads = config.integer(("linear_num_value_heads",), _MAX_HEADS)
+    if value_heads % key_heads:
+        problem = f"{value_heads} cannot share {key_heads} heads of keys evenly"
+        raise config.error("linear_num_value_heads", problem)
+    named = config.string_or("float32", _STATE_TYPE)
+    if named not in _STATE_BITS:
+        raise config.error(_STATE_TYPE, one_of(named[:40], _STATE_BITS, "type of the state"))
+    return LinearAttention(
+        key_heads,
+        value_heads,
+        config.integer(("linear_key_head_dim",), MAX_SIZE),
+        config.integer(("linear_value_head_dim",), MAX_SIZE),
+        config.integer(("linear_conv_kernel_dim",), MAX_SIZE),
+        _STATE_BITS[named],
+    )
+
+
+def _with_keys(config: Config, family: Family, hidden: int) -> Attention:
+    """Attention to all tokens, with keys and values."""
+    heads = config.integer(("num_attention_heads",), _MAX_HEADS)
+    if config.find(("kv_lora_rank",)):
+        rope = config.integer(("qk_rope_head_dim",), MAX_SIZE)
+        return Attention(
+            heads=heads,
+            kv_heads=heads,
+            head_size=config.integer(("qk_nope_head_dim",), MAX_SIZE) + rope,
+            value_size=config.integer(("v_head_dim",), MAX_SIZE),
+            query_rank=config.integer_or(0, ("q_lora_rank",), MAX_SIZE),
+            latent_rank=config.integer(("kv_lora_rank",), MAX_SIZE),
+            rope_size=rope,
+        )
+    kv_heads = config.integer_or(heads, ("num_key_value_heads",), _MAX_HEADS, low=1)
+    if heads % kv_heads:
+        raise config.error("num_key_value_heads", f"{kv_heads} cannot be shared evenly by {heads} heads")
+    if config.find(("head_dim",)) is None and hidden % heads:
+        raise config.error("num_attention_heads", f"{heads} do not divide the hidden size of {hidden}")
+    size = config.integer_or(hidden // heads, ("head_dim",), MAX_SIZE, low=1)
+    gated = config.flag_or(family.gated_attention, "attn_output_gate")
+    return Attention(heads, kv_heads, size, size, gated=gated)

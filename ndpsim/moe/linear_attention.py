@@ -1,0 +1,100 @@
+"""Linear attention by the gated delta rule, with a state of constant size in place of keys and values.
+
+Equation 10 of Yang et al., "Gated Delta Networks" (arXiv 2412.06464), with the projections and the short
+convolution of Qwen3NextGatedDeltaNet in Transformers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ndpsim.moe.expert import Matrix
+
+__all__ = ["LinearAttention"]
+
+# Of a value that the convolution keeps: an activation's.
+_CONVOLUTION_BITS = 16
+
+
+@dataclass(frozen=True)
+class LinearAttention:
+    """The linear attention of a layer, a gated delta net.
+
+    `key_heads`: heads of queries and keys, of `key_size` entries each, each shared by `value_heads` /
+    `key_heads` heads of values of `value_size`. Each head of values has a state of `key_size` x `value_size`
+    numbers of `state_bits`. `convolution`: tokens that the convolution of queries, keys and values spans.
+    """
+
+    key_heads: int
+    value_heads: int
+    key_size: int
+    value_size: int
+    convolution: int
+    state_bits: int = 32
+
+    @property
+    def kind(self) -> str:
+        """Always "linear"."""
+        return "linear"
+
+    @property
+    def title(self) -> str:
+        """Always "linear (gated delta net)"."""
+        return "linear (gated delta net)"
+
+    @property
+    def channels(self) -> int:
+        """Values of a token that are convolved: queries, keys and values."""
+        return 2 * self.key_heads * self.key_size + self.value_heads * self.value_size
+
+    @property
+    def state_values(self) -> int:
+        """Numbers in the states of a sequence."""
+        return self.value_heads * self.key_size * self.value_size
+
+    @property
+    def convolution_bits(self) -> int:
+        """Bits that the convolution keeps of a sequence: the tokens before the next one that it spans."""
+        return (self.convolution - 1) * self.channels * _CONVOLUTION_BITS
+
+    @property
+    def cached_values(self) -> int:
+        """Values of a token that a layer caches: none, its state does not grow."""
+        return 0
+
+    @property
+    def most_tokens(self) -> int | None:
+        """Of how many tokens a sequence's cache holds keys and values at most: none."""
+        return 0
+
+    @property
+    def values_in_work(self) -> int:
+        """Values of a token in work at once: what is projected and convolved, and the result."""
+        results = self.value_heads * self.value_size
+        return 2 * self.channels + 2 * results + 2 * self.value_heads
+
+    def kept_bits(self, context: int, kv_bits: int) -> int:
+        """Bits of a sequence's states, the same for any `context` and `kv_bits`."""
+        return self.state_values * self.state_bits + self.convolution_bits
+
+    def read_bits(self, context: int, new_tokens: int, kv_bits: int) -> int:
+        """Bits that a step reads of a sequence's states: none where the sequence begins with it."""
+        return self.kept_bits(context, kv_bits) if context > new_tokens else 0
+
+    def written_bits(self, context: int, new_tokens: int, kv_bits: int) -> int:
+        """Bits that a step writes of a sequence's states: all."""
+        return self.kept_bits(context, kv_bits)
+
+    def matrices(self, hidden: int) -> tuple[Matrix, ...]:
+        """The matrices that every token is multiplied by, named as Hugging Face does, in the order of use.
+
+        in_proj_qkvz makes queries, keys, values and the gate of the result, in_proj_ba what the state decays
+        with and how much of a value it takes; conv1d has a row for every channel.
+        """
+        results = self.value_heads * self.value_size
+        return (
+            Matrix("in_proj_qkvz", self.channels + results, hidden),
+            Matrix("in_proj_ba", 2 * self.value_heads, hidden),
+            Matrix("conv1d", self.channels, self.convolution),
+            Matrix("out_proj", hidden, results),
+        )

@@ -1,0 +1,22 @@
+"""What the GPU computes for the attention of a layer, a module for each kind.
+
+`attention_operations` finds the kind of a layer: `keys` (keys and values), `latent` (MLA) or `delta_rule`
+(linear attention). What a layer caches stands with its shape, in `ndpsim.moe`.
+"""
+
+from __future__ import annotations
+
+from ndpsim.moe import LayerAttention, LinearAttention
+from ndpsim.processors.attention import delta_rule, keys, latent
+from ndpsim.processors.operations import Operation, Step
+
+__all__ = ["attention_operations"]
+
+
+def attention_operations(attention: LayerAttention, hidden: int, step: Step, bits: int) -> list[Operation]:
+    """The operations of a layer's attention, its norms apart; dense weights have `bits` bits."""
+    if isinstance(attention, LinearAttention):
+        return delta_rule.operations(attention, hidden, step, bits)
+    if attention.latent_rank:
+        return latent.operations(attention, hidden, step, bits)
+    return keys.operations(attention, hidden, step, bits)

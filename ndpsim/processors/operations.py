@@ -1,0 +1,133 @@
+"""Operations of a step on the GPU, what they compute and move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ndpsim.arguments import whole_number
+from ndpsim.errors import InputError
+from ndpsim.moe import Attention, LayerAttention, Matrix
+
+__all__ = ["ACTIVATION_BYTES", "PARTS", "Operation", "OperationTime", "Step", "norms", "product"]
+
+#: Bytes of an activation.
+ACTIVATION_BYTES = 2
+
+#: The parts of a layer and, last, what comes once a step.
+PARTS = ("attention", "router", "shared_experts", "dense_layer", "head")
+
+_MAX_COUNT = 1 << 24
+
+
+class Operation(NamedTuple):
+    """One operation of a layer: a kernel, or `kernels` of them.
+
+    `part`: one of `PARTS`. `flops`: products and sums. `weight_bytes`, `activation_bytes`, `cache_bytes`:
+    read and written in the GPU's memory. `attends`: it is that of queries with keys and values. `kind`: of
+    the model's kinds of attention the one that it belongs to, 0 for the other parts.
+    """
+
+    part: str
+    name: str
+    flops: int
+    weight_bytes: int
+    activation_bytes: int
+    cache_bytes: int = 0
+    kernels: int = 1
+    attends: bool = False
+    kind: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """All bytes that it moves."""
+        return self.weight_bytes + self.activation_bytes + self.cache_bytes
+
+
+class OperationTime(NamedTuple):
+    """An operation and how long it takes; `bound` by "compute" or "memory"; `kind` as in `Operation`."""
+
+    part: str
+    name: str
+    time_ns: float
+    bound: str
+    flops: int
+    bytes: int
+    kind: int = 0
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step computes on: `sequences` of `new_tokens`, the last of which attends to `context` tokens.
+
+    `kv_bits`: of a value in the KV cache.
+
+    Raises:
+        InputError: a number is out of range, or there are more new tokens than the context has.
+    """
+
+    sequences: int
+    context: int
+    new_tokens: int = 1
+    kv_bits: int = 16
+
+    def __post_init__(self) -> None:
+        for name, most in (("sequences", _MAX_COUNT), ("context", _MAX_COUNT), ("new_tokens", _MAX_COUNT)):
+            object.__setattr__(self, name, whole_number(getattr(self, name), name, 1, most))
+        object.__setattr__(self, "kv_bits", whole_number(self.kv_bits, "kv_bits", 1, 32))
+        if self.new_tokens > self.context:
+            raise InputError(
+                f"{self.new_tokens} are more than the context of {self.context}", key="new_tokens"
+            )
+
+    @property
+    def tokens(self) -> int:
+        """New tokens of all sequences."""
+        return self.sequences * self.new_tokens
+
+    def pairs(self, attention: Attention) -> int:
+        """Pairs of query and key of all sequences."""
+        return self.sequences * attention.pairs(self.context, self.new_tokens)
+
+    def attended(self, attention: Attention) -> int:
+        """Tokens whose keys or latent vectors are read, of all sequences."""
+        return self.sequences * (self.context - attention.first_key(self.context - self.new_tokens))
+
+    def cached(self, attention: Attention, tokens: int) -> int:
+        """Bytes that a layer caches of so many tokens."""
+        return -(-tokens * attention.cached_values * self.kv_bits // 8)
+
+    def kept_bytes(self, attention: LayerAttention) -> int:
+        """Bytes of the cache of a layer."""
+        return self._bytes(attention.kept_bits(self.context, self.kv_bits))
+
+    def read_bytes(self, attention: LayerAttention) -> int:
+        """Bytes that a layer reads of what is in the cache before the step."""
+        return self._bytes(attention.read_bits(self.context, self.new_tokens, self.kv_bits))
+
+    def written_bytes(self, attention: LayerAttention) -> int:
+        """Bytes that a layer adds to the cache, or replaces there."""
+        return self._bytes(attention.written_bits(self.context, self.new_tokens, self.kv_bits))
+
+    def _bytes(self, bits: int) -> int:
+        """Bytes of all sequences, of which each has so many bits."""
+        return -(-self.sequences * bits // 8)
+
+
+def product(
+    part: str, name: str, matrices: Iterable[Matrix], tokens: int, bits: int, kernels: int = 1
+) -> Operation:
+    """Matrices of equal columns, multiplied by the same `tokens` inputs."""
+    rows, columns = 0, 0
+    for matrix in matrices:
+        rows, columns = rows + matrix.rows, matrix.columns
+    activations = tokens * (rows + columns) * ACTIVATION_BYTES
+    return Operation(
+        part, name, 2 * rows * columns * tokens, -(-rows * columns * bits // 8), activations, kernels=kernels
+    )
+
+
+def norms(part: str, name: str, hidden: int, tokens: int, count: int) -> Operation:
+    """Sums with the residual and their norms: each reads two vectors a token and writes two."""
+    return Operation(part, name, 0, 0, count * tokens * 4 * hidden * ACTIVATION_BYTES, kernels=count)
