@@ -126,7 +126,11 @@ def text() -> str:
     """machines.md."""
     middle = medians()
     lines = [
-        TEXT.format(runs=len(rows_of(HERE / "machines.csv")), far=f"{FAR:.0%}", **{k: f"{v:.1%}" for k, v in middle.items()}),
+        TEXT.format(
+            runs=len(rows_of(HERE / "machines.csv")),
+            far=f"{FAR:.0%}",
+            **{k: f"{v:.1%}" for k, v in middle.items()},
+        ),
         "| run | machine | model, weights | program | phase | predicted | measured | error | longest part |",
         "|---|---|---|---|---|---|---|---|---|",
     ]

@@ -71,7 +71,7 @@ class OwnMachine:
         Raises:
             InputError: a part is unknown, the DIMMs do not fit the channels, or the memory is too small.
         """
-        parts = (
+        parts: tuple[str, ...] = (
             f"host.part={self.cpu}",
             f"host.cpu_sockets={self.sockets}",
             f"dram.part={self.memory}",
@@ -84,7 +84,7 @@ class OwnMachine:
             problem = f"{self.dimms} DIMMs are not shared evenly by {channels} channels of {self.cpu}"
             raise InputError(problem, key="memory")
         bits = bare.lane_device().standard.channel_bits
-        sets = (
+        sets: tuple[str, ...] = (
             *parts,
             f"host.channels={channels}",
             f"dimm.count={self.dimms}",

@@ -7,7 +7,7 @@ chunk are simulated, those between lie on the line between both, and the rest of
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -54,7 +54,7 @@ class _Parts:
     """Adds up what the critical path of each layer was doing, by phase; `host_bytes` of experts."""
 
     def __init__(self) -> None:
-        self.ns: dict[str, Counter[str]] = {"prefill": Counter(), "decode": Counter()}
+        self.ns: dict[str, dict[str, float]] = {"prefill": defaultdict(float), "decode": defaultdict(float)}
         self.host_bytes = 0
 
     def __call__(self, run: RunRecord, layer: LayerRecord) -> None:
@@ -63,11 +63,10 @@ class _Parts:
             job = layer.jobs[place]
             self.ns[layer.phase][_part(job)] += job.end_ns - max(job.start_ns, layer.start_ns)
 
-    def of(self, phase: str, time_ns: float) -> Counter[str]:
+    def of(self, phase: str, time_ns: float) -> dict[str, float]:
         """All of the phase's time: what was no layer's experts is attention and dense parts."""
-        parts = Counter(self.ns[phase])
-        parts[_DENSE] += time_ns - sum(parts.values())
-        return parts
+        parts = dict(self.ns[phase])
+        return parts | {_DENSE: time_ns - sum(parts.values())}
 
 
 def _part(job: JobRecord) -> str:
@@ -84,7 +83,7 @@ class Decoded(NamedTuple):
     """Time of a step in ns, its parts, the run's configuration, and bytes of experts in the host's memory."""
 
     step_ns: float
-    parts_ns: Counter[str]
+    parts_ns: dict[str, float]
     config: Mapping[str, Any]
     host_bytes: int
 
@@ -95,15 +94,17 @@ def decode(hardware: Hardware, work: Work) -> Decoded:
     context = work.prompt + (work.generated + 1) // 2
     result = _run(hardware, work, _STEPS, None, context, 0, parts)
     total = parts.of("decode", result.runs[0].decode_ns)
-    of_step = Counter({name: ns / _STEPS for name, ns in total.items()})
+    of_step = {name: ns / _STEPS for name, ns in total.items()}
     return Decoded(result.runs[0].decode_ns / _STEPS, of_step, result.config, parts.host_bytes)
 
 
-def prefill(hardware: Hardware, work: Work, progress: Callable[[float], None]) -> tuple[float, Counter[str]]:
+def prefill(
+    hardware: Hardware, work: Work, progress: Callable[[float], None]
+) -> tuple[float, dict[str, float]]:
     """Time of the whole prompt in ns, and its parts."""
     chunk = min(work.chunk, work.prompt)
     whole, rest = divmod(work.prompt, chunk)
-    total: Counter[str] = Counter()
+    total: dict[str, float] = defaultdict(float)
     asked = [(chunk, 0, 1.0)]
     if whole > 1:
         asked = [(chunk, 0, whole / 2), (chunk, (whole - 1) * chunk, whole / 2)]

@@ -38,7 +38,7 @@ def print_prediction(result: Prediction) -> None:
         print_table("", ("where the time goes", "time", "share"), rows, left=1)
     _print_memory(result)
     if result.upgrades:
-        rows = [
+        upgraded = [
             (
                 one.name,
                 one.change,
@@ -49,7 +49,7 @@ def print_prediction(result: Prediction) -> None:
             if not one.problem
         ]
         columns = ("upgrade", "to", "prefill, tokens/s", "decode, tokens/s")
-        print_table("What one better part would give:", columns, rows, left=2)
+        print_table("What one better part would give:", columns, upgraded, left=2)
         for one in result.upgrades:
             if one.problem:
                 print_text(f"{one.name}: not possible: {one.problem}")
