@@ -169,7 +169,7 @@ def test_a_timing_that_makes_no_sense_is_named_where_it_is_set():
     problem = refused("gemv", "--set", "dram.nREFI=1")
     assert problem.startswith("--set: dram.nREFI: 1 clocks between refreshes leave no time")
     problem = refused("gemv", "--set", "dram.nRFC=1000000")
-    assert "trimoe.yaml:" in problem
+    assert "ddr5-4800.yaml:" in problem
     assert ": nREFI: 9375 clocks between refreshes leave no time" in problem
 
 

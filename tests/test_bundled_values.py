@@ -47,14 +47,14 @@ def _under(section: str, values: dict[str, object]) -> dict[str, object]:
     return {f"{section}.{key}": value for key, value in values.items()}
 
 
-# No bundled file says these of its CPU.
-_NOT_SAID = {
-    "host.cpu_read_share": None, "host.cpu_expert_overhead_us": 0, "host.cpu_layer_overhead_us": 0,
-    "host.cpu_sockets": 1, "host.cpu_sockets_most": None, "host.cpu_clock_ghz": None, "host.cpu_isa": None,
-    "host.cpu_family": None, "host.cpu_memory_channels": None, "host.cpu_memory_mtps": None,
-    "host.cpu_memory_mtps_2dpc": None, "host.cpu_fabric_gbps": None,
+# What a CPU's part says, where no part is named, and what is fitted to measurements where no file says it.
+_NO_CPU_PART = {
+    "host.part": None, "host.cpu_family": None, "host.cpu_read_share": None, "host.cpu_sockets": 1,
+    "host.cpu_expert_overhead_us": 0, "host.cpu_layer_overhead_us": 0,
+    **{f"host.cpu_{key}": None for key in ("clock_ghz", "isa", "fabric_gbps", "sockets_most")},
+    **{f"host.cpu_memory_{key}": None for key in ("channels", "mtps", "mtps_2dpc")},
 }  # fmt: skip
-_NOBODY_WROTE = {
+_NOBODY_WROTE = _NO_CPU_PART | {
     "dram.rules": "standard",
     "dram.mapper": "RoBaRaCoCh",
     "dram.scheduler": "FRFCFS",
@@ -85,6 +85,7 @@ VALUES = {
     | {
         "host.cpu_compute_efficiency": round(21 / 90.1, 5), "host.cpu_added_tokens": 12,
         **_ANY_THREADS, **_NOTHING_MEASURED, "gpu.reserved_gb": 80 / 10,
+        "dram.part": "ddr5-4800", "gpu.part": None, "pcie.part": "pcie-5-x16",
         "dram.standard": "DDR5", "dram.org": "DDR5_32Gb_x8", "dram.timing": "DDR5_4800BN", "dram.refresh": "all-bank",
         "dram.read_buffer": 32, "dimm.subchannels": 2,
         "link.pj_per_bit": 1.17,  # Poulton et al., JSSC 2019
@@ -105,10 +106,10 @@ VALUES = {
         # 32 and 16 operations a clock of AVX2 with 256 and 128 bits; 0.355: see dali-7532-3090.
         "host.cpu_tflops": round(8 * 32 * 0.0053 + 12 * 16 * 0.0042, 3), "host.cpu_compute_efficiency": 0.355,
         "host.cpu_added_tokens": 0, "pcie.gbps": round(16 * 32 / 8 * 128 / 130, 3), **_under("pcie", _PCIE_OF_CONSUMERS),
-        "gpu.reserved_gb": 16 / 10,
+        "gpu.reserved_gb": 16 / 10, "dram.part": "ddr4-3200", "gpu.part": "rtx-5080", "pcie.part": "pcie-5-x16",
         "dram.org": "DDR4_8Gb_x8", "dram.timing": "DDR4_3200AA", "dram.refresh": "all-bank", "dram.read_buffer": 32,
         "dimm.subchannels": 1, "host.channels": 2,
-        **_under("host.memory", {"standard": "DDR5", "org": "DDR5_16Gb_x8", "timing": "DDR5_5600AN", "channels": 2, "dimms": 4, "ranks": 2}),
+        **_under("host.memory", {"part": "ddr5-5600", "standard": "DDR5", "org": "DDR5_16Gb_x8", "timing": "DDR5_5600AN", "channels": 2, "dimms": 4, "ranks": 2}),
         "gpu.expert_overhead_us": 3 * 5, "gpu.kernel_overhead_us": 5,
         "gpu.tflops": 98.9, "gpu.memory_tbps": 256 * 30 / 8 / 1000, "gpu.pcie_gbps": 16 * 32 / 8,
         "ndp.gemv.values_per_multiplier": 1, "ndp.gemv.bit_serial_cycles": 1, "ndp.gemv.adder_tree_cycles": 6,
@@ -120,7 +121,7 @@ VALUES = {
     | _GPU
     | _NO_CPU
     | {
-        "gpu.reserved_gb": 6, "cxl.copy_engines": 2,
+        "gpu.reserved_gb": 6, "cxl.copy_engines": 2, "dram.part": "ddr5-4000", "gpu.part": "h100-sxm",
         "dram.standard": "DDR5", "dram.org": "DDR5_32Gb_x8", "dram.timing": "DDR5_4000AN", "dram.refresh": "all-bank",
         "dram.read_buffer": 32, "dimm.ranks": 1, "dimm.subchannels": 32,
         "host.channels": 1, "host.memory_bandwidth_gbps": None, "host.memory_tb": None, "host.cpu_tflops": None,
@@ -135,6 +136,7 @@ VALUES = {
     "cache-7960x-4090": _NOBODY_WROTE
     | _GPU
     | {
+        "dram.part": "ddr5-4800", "gpu.part": "rtx-4090", "pcie.part": "pcie-4-x16",
         "dram.standard": "DDR5", "dram.org": "DDR5_16Gb_x8", "dram.timing": "DDR5_4800BN", "dram.refresh": "all-bank",
         "dram.read_buffer": 32, "dimm.count": 4, "dimm.ranks": 2, "dimm.subchannels": 2,
         "host.channels": 4, "host.memory_bandwidth_gbps": 4 * 4.8 * 8, "host.memory_tb": 4 * 32 / 1024,
@@ -147,6 +149,7 @@ VALUES = {
     | _GPU
     | _NOTHING_MEASURED
     | {
+        "dram.part": "ddr4-3200", "gpu.part": "rtx-3090", "pcie.part": "pcie-4-x16",
         "dram.org": "DDR4_8Gb_x4", "dram.timing": "DDR4_3200AA", "dram.refresh": "all-bank", "dram.read_buffer": 32,
         "dimm.count": 8, "dimm.ranks": 2, "dimm.subchannels": 1,
         "host.channels": 8, "host.memory_bandwidth_gbps": 8 * 3.2 * 8, "host.cpu_tflops": round(16 * 32 * 0.0033, 2),
@@ -242,7 +245,7 @@ def test_what_a_hardware_file_need_not_say(tmp_path):
         "host.channels": 1, "host.memory_bandwidth_gbps": None, "host.memory_tb": None, "host.mapper": "RoBaCoRaCoBgCh",
         "host.cpu_tflops": None,
         "host.cpu_compute_efficiency": None, "host.cpu_added_tokens": 0, "host.cpu_expert_times": None,
-        "host.measured_power": None, **_ANY_THREADS, **_NOT_SAID,
+        "host.measured_power": None, **_ANY_THREADS, "dram.part": None, **_NO_CPU_PART,
     }  # fmt: skip
 
 
@@ -259,7 +262,7 @@ def test_what_the_section_of_a_gpu_need_not_say(tmp_path):
     assert found == {
         "gpu.compute_efficiency": None, "gpu.attention_efficiency": None, "gpu.memory_efficiency": None,
         "gpu.expert_overhead_us": 0, "gpu.kernel_overhead_us": 0, "gpu.expert_times": None,
-        "gpu.reserved_gb": 0, "gpu.expert_buffers": 2,
+        "gpu.reserved_gb": 0, "gpu.expert_buffers": 2, "gpu.part": None,
     }  # fmt: skip
 
 

@@ -147,8 +147,9 @@ OF_OFFLOADING = (
 )
 # What the papers leave open.
 ASSUMED = {
-    "cache-7960x-4090": OF_OFFLOADING - {"pcie.copy_engines"} | {"host.memory_tb", "gpu.memory_tbps"},
-    "dali-7532-3090": OF_OFFLOADING - {"dram.standard"},
+    "cache-7960x-4090": OF_OFFLOADING - {"pcie.copy_engines", "dram.standard", "gpu.tflops"}
+    | {"host.memory_tb", "dram.part"},
+    "dali-7532-3090": OF_OFFLOADING - {"dram.standard", "gpu.tflops"} | {"dram.part"},
     "trimoe": ENERGY["trimoe"]
     | OF_GPU
     | OF_CPU
@@ -185,7 +186,7 @@ ASSUMED = {
     "edge": ENERGY["edge"]
     | OF_GPU
     | OF_CPU
-    | OF_PCIE
+    | OF_PCIE - {"pcie.gbps"}
     | {
         "host.cpu_tflops",
         "dram.org",
@@ -194,10 +195,8 @@ ASSUMED = {
         "dram.read_buffer",
         "dimm.subchannels",
         "host.channels",
-        *(f"host.memory.{key}" for key in ("standard", "org", "timing", "channels", "dimms", "ranks")),
+        *(f"host.memory.{key}" for key in ("part", "org", "timing", "channels", "dimms", "ranks")),
         "gpu.tflops",
-        "gpu.memory_tbps",
-        "gpu.pcie_gbps",
         "ndp.gemv.values_per_multiplier",
         "ndp.gemv.native_bits",
         "ndp.gemv.bit_serial_cycles",
@@ -216,14 +215,14 @@ ASSUMED = {
     | {
         "cxl.copy_engines",
         "cxl.pj_per_bit",
-        "dram.standard",
+        "dram.part",
         "dram.org",
         "dram.timing",
         "dram.refresh",
         "dram.read_buffer",
         "dimm.ranks",
         "dimm.subchannels",
-        "gpu.memory_tbps",
+        "gpu.part",
         "gpu.pcie_gbps",
         "cxl.gbps",
         "cxl.latency_ns",
@@ -250,6 +249,9 @@ UNUSED = {
 } | {
     "dimm.command_bus",
     "host.mapper",
+    "host.part",
+    *(f"host.cpu_{key}" for key in ("clock_ghz", "isa", "fabric_gbps", "sockets_most")),
+    *(f"host.cpu_memory_{key}" for key in ("channels", "mtps", "mtps_2dpc")),
 }
 # The papers give a CPU's peak, and nothing that it follows from.
 UNUSED |= {
@@ -263,7 +265,7 @@ NO_CPU = {f"host.cpu_{key}" for key in ("compute_efficiency", "added_tokens")} |
 UNWRITTEN = {
     "cache-7960x-4090": UNUSED,
     "dali-7532-3090": UNUSED | TABLES,
-    "trimoe": UNUSED | TABLES | ANY_THREADS | {"ndp.published.memory_gb"},
+    "trimoe": UNUSED | TABLES | ANY_THREADS | {"gpu.part", "ndp.published.memory_gb"},
     "edge": UNUSED
     | TABLES
     | ANY_THREADS
