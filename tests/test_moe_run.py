@@ -6,6 +6,7 @@ what single calls take.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 import ndpsim
 from ndpsim.audit.schedule import check_schedule
 from ndpsim.errors import InputError
-from ndpsim.moe import MoeShape
+from ndpsim.moe import Attention, LinearAttention, MixedAttention, MoeShape
 from ndpsim.orchestrator.jobs import JobList
 from ndpsim.orchestrator.log import writing_log
 from ndpsim.orchestrator.record import LayerRecord, RunRecord
@@ -326,6 +327,25 @@ def test_layers_are_the_models_and_dense_ones_take_their_time():
     dense = ndpsim.load_processors("trimoe").dense_time(MODEL, 32, 64)
     assert run.time_ns - without.time_ns == pytest.approx(dense.attention_ns + dense.dense_layer_ns)
     assert run.moe_ns == pytest.approx(without.moe_ns)
+
+
+def test_windows_are_those_of_the_attention_of_each_layer():
+    full = Attention(heads=4, kv_heads=4, head_size=64, value_size=64)
+    linear = LinearAttention(key_heads=2, value_heads=4, key_size=64, value_size=64, convolution=4)
+    kinds = (dataclasses.replace(full, window=16), full, linear)
+    mixed = dataclasses.replace(MODEL, attention=MixedAttention(kinds, (0, 1, 0, 2)))
+    dense = ndpsim.load_processors("trimoe").dense_time(mixed, 32, 1024)
+    near, whole, state = (one.time_ns + dense.router_ns for one in dense.attention)
+    _, layers, _ = recorded("trimoe", model=mixed, context=1024, steps=1)
+    before = dense.attention[0].time_ns + dense.dense_layer_ns  # of layer 0, which has no experts
+    assert [layer.window_ns for layer in layers] == pytest.approx([before + whole, near, state])
+    # Over a slow link the cache takes longer: 15 and 1023 tokens of 1024 B, and states of 4 x 64 x 64 numbers of 4 B
+    # and of three tokens of 512 channels; packets of 256 B with 24 B of headers.
+    slow = dict(kv="host", context=1024, steps=1, sets=["pcie.gbps=1", "gpu.pcie_gbps=1"])
+    _, layers, _ = recorded("trimoe", model=mixed, **slow)
+    tokens, states = 32 * 1024 * 280 / 256, 32 * (65536 + 3 * 512 * 2) * 280 / 256
+    expected = [1038 * tokens, 15 * tokens, states]
+    assert [layer.window_ns for layer in layers] == pytest.approx(expected, rel=1e-2)
 
 
 # ---- What is refused ------------------------------------------------------------------------------------------

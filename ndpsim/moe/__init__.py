@@ -8,6 +8,9 @@
 47185920
 >>> model.attention.kind, model.attention.cached_values, model.vocabulary
 ('mla', 576, 102400)
+>>> model = load_model("gpt-oss-120b")
+>>> [kind.title for kind in model.attention_kinds], model.layers_of_kind
+(['gqa window of 128', 'gqa'], (18, 18))
 """
 
 from ndpsim.moe.attention import Attention
