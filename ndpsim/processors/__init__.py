@@ -15,7 +15,8 @@ it.
 """
 
 from ndpsim.processors.dense import DenseTime, Operation, OperationTime, Step, operations
-from ndpsim.processors.devices import Cpu, ExpertTime, Gpu
+from ndpsim.processors.devices import Cpu, ExpertTime
+from ndpsim.processors.gpu import Gpu
 from ndpsim.processors.machine import Processors, load_processors
 from ndpsim.processors.memory import GpuMemory
 from ndpsim.processors.table import ExpertTable, read_table, table_names

@@ -2,10 +2,10 @@
 
 Each is a list of operations. An operation on the GPU takes
 
-    max(operations / (efficiency x peak), bytes / (memory_efficiency x bandwidth))
+    together(operations / (efficiency x peak), bytes / (memory_efficiency x bandwidth))
     + kernels x kernel_overhead
 
-with attention_efficiency where queries meet keys and values, and compute_efficiency elsewhere. A product of
+with together as in `ndpsim.processors.gpu`, attention_efficiency where queries meet keys and values, and compute_efficiency elsewhere. A product of
 a matrix of r rows and c columns with n tokens makes 2 r c n operations and moves r c weights, n c inputs
 and n r results. Activations have 16 bits.
 
@@ -33,7 +33,7 @@ from typing import NamedTuple
 from ndpsim.arguments import choice, whole_number
 from ndpsim.errors import InputError
 from ndpsim.moe import Attention, Matrix, MoeShape
-from ndpsim.processors.devices import Gpu
+from ndpsim.processors.gpu import Gpu
 from ndpsim.reported import Reported
 
 __all__ = [
@@ -233,7 +233,7 @@ def timed(gpu: Gpu, model: MoeShape, step: Step, kv: str, bits: int) -> DenseTim
 def _operation_time(gpu: Gpu, one: Operation) -> OperationTime:
     compute_ns = gpu.compute_ns(one.flops, gpu.attention_efficiency if one.attends else None)
     memory_ns = gpu.read_ns(one.bytes)
-    time_ns = max(compute_ns, memory_ns) + one.kernels * gpu.kernel_overhead_ns
+    time_ns = gpu.together_ns(compute_ns, memory_ns) + one.kernels * gpu.kernel_overhead_ns
     bound = "compute" if compute_ns >= memory_ns else "memory"
     return OperationTime(one.part, one.name, time_ns, bound, one.flops, one.bytes)
 
