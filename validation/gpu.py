@@ -1,4 +1,4 @@
-"""Writes gpu.md and ndpsim/processors/fits/gpu.csv: what the GPU's model is fitted to, and how far it is off.
+"""Writes gpu.md and ndpsim/processors/fits/gpu.csv: what the GPU's model is fitted to, and its errors.
 
 Run in the checkout: python validation/gpu.py
 """
@@ -6,350 +6,389 @@ Run in the checkout: python validation/gpu.py
 from __future__ import annotations
 
 import csv
+import functools
+import io
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ndpsim.moe import load_model
-from ndpsim.processors import Gpu, Step, read_table
-from ndpsim.processors.dense import timed
+from gpu_fits import (
+    FUSED,
+    POWERS,
+    SINGLE,
+    TILES,
+    Calls,
+    Floats,
+    attention_errors,
+    best,
+    copy_overhead_us,
+    copy_overheads,
+    dense_errors,
+    families,
+    fused_fits,
+    h800_errors,
+    in_compute,
+    link_shares,
+    mean_error,
+    rounded,
+    rows,
+    rtx_pro_6000,
+    single_errors,
+    single_fit,
+    together,
+)
+from ndpsim.processors import Gpu
 from ndpsim.processors.fitted import ANY, FOLDER
 
-Floats = NDArray[np.float64]
+# What is chosen of the exponents and tiles in the table: within 0.003 of the least, and the better of those
+# for operations of dense parts; tensor cores have no smaller tile.
+POWER, TILE = 2.0, 16
+PREFILL = 512  # new tokens from which on the attention's compute is fitted
+DECODED, NORMS = "RTX PRO 6000, decode", "RTX PRO 6000, norms"
+PRODUCTS = "RTX PRO 6000, projections and head"
+HEADER_BYTES = 24
+LONE_US = 18  # gpu.expert_overhead_us of trimoe.yaml
 
-MEASURED = Path(__file__).parent / "gpu_measured"
-FUSED = ("fused_efficiency", "memory_efficiency", "call_overhead_us", "slice_us")
-POWERS, TILES = (1.0, 1.5, 2.0, 3.0, None), (1, 16, 32, 64)
-# A family with few sets stays near what fits all: a value a factor of e away counts as an error of this much.
-PRIOR = 0.05
-START = (0.0, 2.0, 3.0, -1.5)
-# Card, peak, GB/s: as their makers say, 16 bits without sparsity and with sums in 32 bits.
-SINGLE = {
-    "h100-mixtral": ("hopper", 989.4, 3350.0),
-    "rtx-a6000": ("ampere", 154.8, 768.0),
-    "rtx-3090": ("ampere", 71.0, 936.2),
-}
-H800_FP8_TFLOPS, H800_GBPS = 1978.9, 3350.0
-RTX_PRO_6000 = (480.0, 1597.0)  # four times 120 TFLOPS in 32 bits, of the data sheet of the Server Edition
-LINKS_GBPS = {"3": 15.754, "4": 31.508, "5": 63.015}  # 16 lanes after line coding
-SMALL_COPY, LARGE_COPY = 2_000_000, 30_000_000
-HEADER = 24
+TEXT = """\
+# GPU: fused calls, experts by themselves, kernels and copies against measurements
 
+Made by `python validation/gpu.py`, which also writes `ndpsim/processors/fits/gpu.csv`: the values
+that stand for keys that a machine with `gpu.family` does not give. The figures are others', in
+`validation/gpu_measured/` with their sources. Errors are ours less measured, as shares of measured.
 
-def rows(file: str) -> list[dict[str, str]]:
-    """Lines of a CSV of figures, without its comments."""
-    with (MEASURED / f"{file}.csv").open(encoding="utf-8", newline="") as lines:
-        return list(csv.DictReader(line for line in lines if not line.startswith("#")))
+## One call for all experts of a layer
 
+An expert of a fused call takes together(c, m) + `gpu.slice_us`, with c its products, its tokens
+rounded up to tiles of `gpu.tile_tokens`, at `gpu.fused_efficiency` of the peak; m its bytes at
+`gpu.memory_efficiency` of the bandwidth; and together(c, m) = (c^p + m^p)^(1/p) with p =
+`gpu.roofline_power`. The call takes `gpu.call_overhead_us` besides. Tokens of a batch choose
+experts evenly where a source does not say how many were active.
 
-# ---- the model of an expert, and how it is fitted ----
+Mean error over {sets} sets on {cards} cards, all values fitted anew:
 
+| p | {tiles} |
+|---|{rule}
+{powers}
 
-def together(compute: Any, memory: Any, power: float | None) -> Any:
-    """Compute and memory at once, as `Gpu.together_ns` has it."""
-    if power is None:
-        return np.maximum(compute, memory)
-    return (compute**power + memory**power) ** (1 / power)
+Reading and computing hide each other in part: the longer of both alone, as the roofline has it, is
+worse. Chosen: p = {power:g} and tiles of {tile}.
 
+| family | {keys} |
+|---|---|---|---|---|
+{families}
 
-def least_squares(errors: Callable[[Floats], Floats], start: Sequence[float]) -> Floats:
-    """Where the sum of squares is least, by steps of Levenberg and Marquardt."""
-    at, damping = np.array(start, dtype=float), 1e-3
-    now = errors(at)
-    for _ in range(60):
-        slopes = np.stack([(errors(at + step) - now) / 1e-5 for step in 1e-5 * np.eye(len(at))], axis=1)
-        square = slopes.T @ slopes
-        step = np.linalg.solve(square + damping * (np.diag(np.diag(square)) + 1e-9), -slopes.T @ now)
-        found = errors(at + np.clip(step, -1, 1))
-        if found @ found < now @ now:
-            gain = 1 - (found @ found) / (now @ now)
-            at, now, damping = at + np.clip(step, -1, 1), found, damping / 5
-            if gain < 1e-9:
-                break
-        else:
-            damping *= 5
-            if damping > 1e9:
-                break
-    return at
+A family with one set, or with sets that only memory bounds, is held near what fits all (`any`).
 
+| set | card | expert | calls | error | left out | then by |
+|---|---|---|---|---|---|---|
+{fused}
 
-def fused_values(at: Floats) -> tuple[float, float, float, float]:
-    """The values of `FUSED` of a place in the search: shares below 1, times above 0."""
-    shares, times = 1 / (1 + np.exp(-at[:2])), np.exp(at[2:])
-    return float(shares[0]), float(shares[1]), float(times[0]), float(times[1])
+"Left out": with values fitted to the other sets of the family, or of all families where it has no
+other. Slices below 3 MB are 3 to 10% off. Worst without its own figures: H20 (an
+H20 has a seventh of the H100's compute, and kernels reach 0.8 of it), MI308X (0.17 of its peak),
+and Mixtral with hundreds of tokens an expert.
 
+## Experts launched by themselves
 
-class Calls:
-    """Fused calls of some sets: tokens choose experts evenly and by themselves.
+The same with `gpu.compute_efficiency`, and `gpu.expert_overhead_us` on top of each:
 
-    Args:
-        sets: names of sets, each of equal weight.
-    """
+| set | compute_efficiency | overhead | error | left out |
+|---|---|---|---|---|
+{single}
 
-    def __init__(self, sets: Sequence[str]) -> None:
-        about = {one["set"]: one for one in rows("fused_sets")}
-        points = [one for one in rows("fused_calls") if one["set"] in sets]
-        self.sets = [one["set"] for one in points]
-        self.us = np.array([float(one["time_us"]) for one in points])
-        self.weights = np.array([self.sets.count(name) ** -0.5 for name in self.sets])
-        loads, counts, starts, compute, memory = [], [], [], [], []
-        for point in points:
-            given = about[point["set"]]
-            starts.append(sum(map(len, loads)))
-            load, count = expert_loads(given, int(point["tokens"]), point["active_experts"])
-            loads.append(load)
-            counts.append(count)
-            size = int(given["matrices"]) * int(given["intermediate"]) * int(given["hidden"])
-            compute.append(np.full(len(load), 2 * size / (float(given["peak_tflops"]) * 1e6)))
-            byte_us = int(given["weight_bytes"]) / (float(given["memory_gbps"]) * 1e3)
-            memory.append(np.full(len(load), size * byte_us))
-        self.loads, self.counts, self.starts = np.concatenate(loads), np.concatenate(counts), starts
-        self.compute_us, self.memory_us = np.concatenate(compute), np.concatenate(memory)
+The H100's overhead, fitted with the memory that fused calls reach, is near the {lone} us that
+`trimoe.yaml` takes from its paper. Worst between 192 and 512 tokens, where kernels for other tiles
+take over, in steps.
 
-    def predicted_us(self, values: Sequence[float], power: float | None, tile: int) -> Floats:
-        """What the calls take with values of `FUSED`."""
-        fused, memory, call_us, slice_us = values
-        tokens = -(-self.loads // tile) * tile
-        each = together(tokens * self.compute_us / fused, self.memory_us / memory, power) + slice_us
-        return np.asarray(call_us + np.add.reduceat(self.counts * each, self.starts))
+{one_by_one}
 
-    def errors(self, values: Sequence[float], power: float | None, tile: int) -> Floats:
-        """How far each call is from what was measured, as a share of it."""
-        return self.predicted_us(values, power, tile) / self.us - 1
+## Kernels of dense parts
 
-    def fit(self, power: float | None, tile: int, prior: Floats | None = None) -> Floats:
-        """The place in the search with the least squares of relative errors."""
+Qwen3-30B-A3B on an RTX PRO 6000, fitted: compute_efficiency {dense_compute} (projections from 256
+tokens on, head), attention_efficiency {attention} (from {prefill} new tokens on),
+kernel_overhead_us {kernel} (norms of up to 16 tokens), attention_overhead_us {attention_us}
+(decode). No other card's attention was measured.
 
-        def errors(at: Floats) -> Floats:
-            off = self.weights * np.log1p(self.errors(fused_values(at), power, tile))
-            near = np.array(START) if prior is None else prior
-            return np.append(off, (PRIOR if prior is not None else 1e-3) * (at - near))
+| operation | calls | error | mean |
+|---|---|---|---|
+{dense}
 
-        return least_squares(errors, START if prior is None else prior.tolist())
+Weights of projections (17 and 21 MB) and activations of norms lie in the 128 MB of this card's L2
+cache, since the profiler repeats a kernel: a whole model reads them from memory. Short pieces of a
+prompt on a long context are 2 to 10 times too fast: kernels have tiles of about 256 queries.
+
+FP8 products on an H800 (DeepGEMM's README), with the H100's efficiencies for experts and a
+kernel_overhead_us of {h800_kernel} fitted to them: {h800}.
+
+Overheads of kernels and launches that others measured:
+
+{launches}
+
+## Copies over PCIe
+
+| generation | what large copies reach of 16 lanes | packets of 128 B, of 256 B |
+|---|---|---|
+{links}
+
+Packets (`pcie.packet_bytes`) of 128 B are nearest to what PCIe 3 and 4 reach; those of 256 B carry
+more than was measured.
+
+| small copies (up to 2 MB) | measured | beyond the rate of large ones | time, with the others' median |
+|---|---|---|---|
+{copies}
+
+`pcie.copy_overhead_us`: {copy:.1f}, the median; three cards, from 2 to 21 us.
+"""
 
 
-def expert_loads(given: Mapping[str, str], tokens: int, active: str) -> tuple[Floats, Floats]:
-    """Numbers of tokens that an expert may have, and how many experts have so many."""
-    experts = int(active or given["experts"])
-    share = min(1.0, int(given["top_k"]) / experts)
-    load = np.arange(1, tokens + 1)
-    logs = np.concatenate([[0.0], np.cumsum(np.log(load))])
-    if share == 1:
-        return np.array([float(tokens)]), np.array([float(experts)])
-    chance = np.exp(
-        logs[tokens] - logs[load] - logs[tokens - load]
-        + load * np.log(share) + (tokens - load) * np.log1p(-share)
-    )  # fmt: skip
-    if active:  # they are known to have tokens
-        chance /= chance.sum()
-    kept = chance > 1e-9
-    return load[kept].astype(float), experts * chance[kept]
+class Fit(NamedTuple):
+    """A line of the file of fits."""
+
+    family: str
+    key: str
+    value: float
+    measurements: str
+    worst_error: str
 
 
-class FusedFits(NamedTuple):
-    """The exponent, the tile, places of the search by family, and errors of each set when left out."""
+class Page(NamedTuple):
+    """What both files are made from."""
 
-    power: float | None
-    tile: int
-    by_family: dict[str, Floats]
-    left_out: dict[str, tuple[str, Floats]]
+    fits: list[Fit]
+    text: str
 
 
-def families() -> dict[str, list[str]]:
-    """Sets of fused calls by family."""
-    found: dict[str, list[str]] = {}
-    for one in rows("fused_sets"):
-        found.setdefault(one["family"], []).append(one["set"])
-    return found
+def spread(errors: Iterable[float]) -> str:
+    """From the least to the most."""
+    each = list(errors)
+    return f"{min(each):+.0%} to {max(each):+.0%}"
 
 
-def by_family(power: float | None, tile: int) -> dict[str, Floats]:
-    """Fits of all sets, and of each family's near them."""
+def worst(errors: Iterable[float]) -> str:
+    """The one farthest from 0."""
+    return f"{max(errors, key=abs):+.3f}"
+
+
+fused = functools.cache(lambda: fused_fits(POWER, TILE))
+
+
+def fused_lines() -> tuple[list[Fit], dict[str, str]]:
+    """Fits of fused calls, and the page's tables."""
+    found, about = fused(), {one["set"]: one for one in rows("fused_sets")}
     of_family = families()
-    common = Calls([name for names in of_family.values() for name in names]).fit(power, tile)
-    return {ANY: common} | {
-        family: Calls(names).fit(power, tile, common) for family, names in of_family.items()
+    fits = [
+        Fit(ANY, "roofline_power", POWER, "all fused calls", ""),
+        Fit(ANY, "tile_tokens", TILE, "all fused calls", ""),
+    ]
+    for family, names in [(ANY, list(about)), *of_family.items()]:
+        errors = np.concatenate([found.errors(name, family) for name in names])
+        sets = "all fused calls" if family == ANY else " ".join(names)
+        fits += [
+            Fit(family, key, value, sets, worst(errors))
+            for key, value in zip(FUSED, found.values(family), strict=True)
+        ]
+    powers = []
+    for power in POWERS:
+        cells = " | ".join(f"{mean_error(power, tile):.3f}" for tile in TILES)
+        powers.append(f"| {'the longer' if power is None else f'{power:g}'} | {cells} |")
+    lines = []
+    for family, names in of_family.items():
+        for name in names:
+            one, (source, left_out) = about[name], found.left_out[name]
+            size = 3 * int(one["intermediate"]) * int(one["hidden"]) * int(one["weight_bytes"]) / 1e6
+            error = found.errors(name, family)
+            lines.append(
+                f"| {name} | {one['device']} | {size:.3g} MB | {len(error)} | {spread(error)}, "
+                f"mean {np.abs(error).mean():.1%} | {spread(left_out)} | {source} |"
+            )
+    return fits, {
+        "sets": str(len(about)),
+        "cards": str(len({one["device"] for one in about.values()})),
+        "tiles": " | ".join("no tiles" if tile == 1 else f"tiles of {tile}" for tile in TILES),
+        "rule": "---|" * len(TILES),
+        "powers": "\n".join(powers),
+        "keys": " | ".join(FUSED),
+        "families": "\n".join(
+            f"| {family} | {' | '.join(f'{value:g}' for value in found.values(family))} |"
+            for family in (ANY, *of_family)
+        ),
+        "fused": "\n".join(lines),
     }
 
 
-def mean_error(power: float | None, tile: int) -> float:
-    """The mean over sets of what a point of it is off, with the values of its family."""
-    fits = by_family(power, tile)
-    means = [
-        np.abs(Calls([name]).errors(fused_values(fits[family]), power, tile)).mean()
-        for family, names in families().items()
-        for name in names
-    ]
-    return float(np.mean(means))
+def single_lines() -> tuple[list[Fit], dict[str, str]]:
+    """Fits of experts launched by themselves, and the page's table."""
+    fits, lines = [], []
+    of_family = {
+        family: [name for name in SINGLE if SINGLE[name][0] == family] for family in ("hopper", "ampere")
+    }
+    for family, names in [(ANY, list(SINGLE)), *of_family.items()]:
+        values = tuple(map(rounded, single_fit(names, fused())))
+        errors = {name: one_by_one_errors(name, values) for name in names}
+        keys = zip(("compute_efficiency", "expert_overhead_us"), values, strict=True)
+        off = worst(np.concatenate(list(errors.values())))
+        fits += [Fit(family, key, value, " ".join(names), off) for key, value in keys]
+        for name in names if family != ANY else ():
+            others = single_fit((one for one in SINGLE if one != name), fused())
+            lines.append(
+                f"| {name} | {values[0]:g} | {values[1]:g} us | {spread(errors[name])}, mean "
+                f"{np.abs(errors[name]).mean():.1%} | {spread(one_by_one_errors(name, others))} |"
+            )
+    return fits, {"single": "\n".join(lines), "one_by_one": one_by_one(fits), "lone": f"{LONE_US}"}
 
 
-def fused_fits(power: float | None, tile: int) -> FusedFits:
-    """Fits of all families, and of all but each set."""
-    of_family, left_out = families(), {}
-    for family, names in of_family.items():
-        for name in names:
-            others = [one for sets in of_family.values() for one in sets if one != name]
-            place, source = Calls(others).fit(power, tile), ANY
-            if len(names) > 1:
-                rest = [one for one in names if one != name]
-                place, source = Calls(rest).fit(power, tile, place), family
-            left_out[name] = source, Calls([name]).errors(fused_values(place), power, tile)
-    return FusedFits(power, tile, by_family(power, tile), left_out)
+def one_by_one_errors(name: str, values: tuple[float, ...]) -> Floats:
+    """Of a set with these values and its family's memory."""
+    return single_errors(name, values[0], values[1], fused().values(SINGLE[name][0])[1], fused())
 
 
-# ---- experts launched by themselves ----
-
-
-def single_times() -> dict[str, tuple[int, Floats, Floats]]:
-    """Of each set: weights of the expert, tokens and us."""
-    table = read_table("h100_mixtral-8x7b", Path())
-    found = {"h100-mixtral": (table.expert.weights, np.array(table.tokens), np.array(table.times_ns) / 1e3)}
-    for name in ("rtx-a6000", "rtx-3090"):
-        of_set = [one for one in rows("single_experts") if one["set"] == name]
-        tokens, us = ([float(one[key]) for one in of_set] for key in ("tokens", "time_us"))
-        found[name] = (3 * 4096 * 960, np.array(tokens), np.array(us))
-    return {name: (weights, tokens.astype(float), us) for name, (weights, tokens, us) in found.items()}
-
-
-def single_errors(name: str, compute: float, overhead_us: float, memory: float, fused: FusedFits) -> Floats:
-    """How far experts of a set are off with these efficiencies, as a share."""
-    weights, tokens, us = single_times()[name]
-    _, tflops, gbps = SINGLE[name]
-    tiles = -(-tokens // fused.tile) * fused.tile
-    compute_us = 2 * weights * tiles / (compute * tflops * 1e6)
-    return np.asarray(
-        (together(compute_us, 2 * weights / (memory * gbps * 1e3), fused.power) + overhead_us) / us - 1
+def one_by_one(fits: list[Fit]) -> str:
+    """How much longer 128 small experts take by themselves than in one call."""
+    name = "rtx-pro-6000-qwen3-30b"
+    calls, (_, memory, *_) = Calls([name]), fused().values("blackwell")
+    point = [
+        (one["tokens"], one["active_experts"]) for one in rows("fused_calls") if one["set"] == name
+    ].index(("64", "128"))
+    given = {fit.key: fit.value for fit in fits if fit.family == ANY}
+    part = slice(calls.starts[point], calls.starts[point + 1])
+    tokens = -(-calls.loads[part] // TILE) * TILE
+    compute_us = tokens * calls.compute_us[part] / given["compute_efficiency"]
+    bare_us = float(calls.counts[part] @ together(compute_us, calls.memory_us[part] / memory, POWER))
+    ratios = " and ".join(
+        f"{(bare_us + 128 * overhead) / calls.us[point]:.1f} (with {overhead:g} us each)"
+        for overhead in (LONE_US, given["expert_overhead_us"])
+    )
+    return (
+        f"128 experts of Qwen3-30B-A3B with 64 tokens on an RTX PRO 6000, one by one, take\n{ratios} times "
+        "as long as the fused\ncall that was measured. `gpu.expert_calls` says which a machine does."
     )
 
 
-def single_fit(names: Iterable[str], fused: FusedFits) -> tuple[float, float]:
-    """compute_efficiency and expert_overhead_us that suit these sets, with the families' memory_efficiency."""
-    names = list(names)
+def kernel_lines(hopper_compute: float) -> tuple[list[Fit], dict[str, str]]:
+    """Fits of the kernels of dense parts, and the page's figures."""
+    norms = [
+        float(one["time_us"])
+        for one in rows("dense_rtxpro6000")
+        if one["operation"] == "layernorm" and int(one["tokens"]) <= 16
+    ]
+    kernel = rounded(statistics.mean(norms))
 
-    def errors(at: Floats) -> Floats:
-        off = []
-        for name in names:
-            memory = fused_values(fused.by_family[SINGLE[name][0]])[1]
-            one = single_errors(name, float(np.exp(at[0])), float(np.exp(at[1])), memory, fused)
-            off.append(np.log1p(one) / len(one) ** 0.5)
-        return np.concatenate(off)
+    def card(compute: float = 0.7, attention: float = 0.5, us: float = 2.0) -> Gpu:
+        return rtx_pro_6000(fused(), compute, attention, kernel, us)
 
-    compute, overhead = np.exp(least_squares(errors, (-0.4, 2.3)))
-    return float(compute), float(overhead)
+    def dense_part(compute: float) -> list[float]:
+        return [off for key, off in dense_errors(card(compute)).items() if in_compute(key)]
 
+    def attends(attention: float, us: float, decode: bool) -> list[float]:
+        errors = attention_errors(card(0.7, attention, us)).items()
+        return [off for (_, new, _), off in errors if (new == 1 if decode else new >= PREFILL)]
 
-# ---- kernels of dense parts ----
+    compute = rounded(best(dense_part, 0.2, 1.0))
+    attention, us = 0.5, 10.0
+    for _ in range(3):  # each hardly touches the other
+        attention = rounded(best(lambda value, us=us: attends(value, us, False), 0.2, 1.0))
+        us = rounded(best(lambda value, attention=attention: attends(attention, value, True), 1.0, 40.0))
 
+    def h800(value: float) -> list[float]:
+        memory = fused().values("hopper")[1]
+        return list(h800_errors(hopper_compute, memory, value, POWER).values())
 
-def rtx_pro_6000(fused: FusedFits, compute: float, attention: float, kernel_us: float) -> Gpu:
-    """The card with these values."""
-    tflops, gbps = RTX_PRO_6000
-    return Gpu(
-        peak_tflops=tflops, compute_efficiency=compute, tables=(), memory_gbps=gbps,
-        memory_efficiency=fused_values(fused.by_family["blackwell"])[1], attention_efficiency=attention,
-        expert_overhead_ns=0, kernel_overhead_ns=kernel_us * 1e3, memory_bytes=96 * 10**9, reserved_bytes=0,
-        expert_buffers=2, roofline_power=fused.power,
-    )  # fmt: skip
-
-
-def dense_errors(gpu: Gpu) -> dict[tuple[str, int], float]:
-    """By operation and tokens."""
-    model, found = load_model("qwen3-30b-a3b"), {}
-    for one in rows("dense_rtxpro6000"):
-        tokens = int(one["tokens"])
-        times = {op.name: op.time_ns for op in timed(gpu, model, Step(tokens, 1), "gpu", 16).operations}
-        ours = times["norms"] / 2 if one["operation"] == "layernorm" else times[one["operation"]]
-        found[one["operation"], tokens] = ours / 1e3 / float(one["time_us"]) - 1
-    return found
-
-
-def attention_errors(gpu: Gpu) -> dict[tuple[int, int, int], float]:
-    """By sequences, new tokens and context."""
-    model, found = load_model("qwen3-30b-a3b"), {}
-    for one in rows("attention_rtxpro6000"):
-        sequences, new, context = (int(one[key]) for key in ("sequences", "new_tokens", "context"))
-        step = Step(sequences, context, new)
-        ours = {op.name: op.time_ns for op in timed(gpu, model, step, "gpu", 16).operations}["attend"]
-        found[sequences, new, context] = ours / 1e3 / float(one["time_us"]) - 1
-    return found
-
-
-def best(errors: Callable[[float], Iterable[float]], low: float, high: float) -> float:
-    """The value between two with the least squares of relative errors, by golden section."""
-    ratio = (5**0.5 - 1) / 2
-
-    def squares(value: float) -> float:
-        return float(sum(np.log1p(one) ** 2 for one in errors(value)))
-
-    while high - low > 1e-3 * high:
-        one, other = high - ratio * (high - low), low + ratio * (high - low)
-        low, high = (low, other) if squares(one) < squares(other) else (one, high)
-    return (low + high) / 2
+    h800_kernel, back_to_back = rounded(best(h800, 0.1, 20.0)), float(rows("launches")[0]["us"])
+    common = rounded(statistics.median((kernel, h800_kernel, back_to_back)))
+    prefill = worst(attends(attention, us, False))
+    decode = worst(attends(attention, us, True))
+    fits = [
+        Fit("blackwell", "compute_efficiency", compute, PRODUCTS, worst(dense_part(compute))),
+        Fit("blackwell", "kernel_overhead_us", kernel, NORMS, worst(kernel / one - 1 for one in norms)),
+        Fit("hopper", "kernel_overhead_us", h800_kernel, "H800, DeepGEMM", worst(h800(h800_kernel))),
+        Fit("ampere", "kernel_overhead_us", back_to_back, "RTX 3060 and 3060 Ti, kernels back to back", ""),
+        Fit(ANY, "kernel_overhead_us", common, "the median of three families", worst(
+            common / one - 1 for one in (kernel, h800_kernel, back_to_back))),
+        Fit(ANY, "attention_efficiency", attention, f"RTX PRO 6000, {PREFILL} and more new tokens", prefill),
+        Fit(ANY, "attention_overhead_us", us, DECODED, decode),
+    ]  # fmt: skip
+    launches = "\n".join(
+        f"- {one['device']}, {one['what']}: {float(one['us']):g} us" for one in rows("launches")
+    )
+    return fits, {
+        "dense_compute": f"{compute:g}", "attention": f"{attention:g}", "kernel": f"{kernel:g}",
+        "attention_us": f"{us:g}", "prefill": str(PREFILL), "h800_kernel": f"{h800_kernel:g}",
+        "h800": f"{spread(h800(h800_kernel))}, mean {np.abs(h800(h800_kernel)).mean():.1%}",
+        "launches": launches, "dense": dense_table(card(compute, attention, us)),
+    }  # fmt: skip
 
 
-def in_compute(key: tuple[str, int]) -> bool:
-    """Whether an operation's time shows compute or the memory: weights of others lie in the L2 cache."""
-    operation, tokens = key
-    return operation == "lm_head" or (operation != "layernorm" and tokens >= 256)
+def dense_table(gpu: Gpu) -> str:
+    """Errors of the RTX PRO 6000 by operation."""
+    groups: dict[str, list[float]] = {}
+    for (operation, tokens), off in dense_errors(gpu).items():
+        part = (
+            "" if operation == "lm_head" else (", up to 128 tokens" if tokens <= 128 else ", from 256 tokens")
+        )
+        groups.setdefault(operation + part, []).append(off)
+    for (_, new, context), off in attention_errors(gpu).items():
+        if new == 1:
+            name = f"decode, context {'up to 256' if context <= 256 else 'from 1024'}"
+        else:
+            name = f"prefill, {'16 to 256' if new <= 256 else 'from 512'} new tokens"
+        groups.setdefault(name, []).append(off)
+    return "\n".join(
+        f"| {name} | {len(each)} | {spread(each)} | {np.abs(each).mean():.0%} |"
+        for name, each in groups.items()
+    )
 
 
-def h800_errors(compute: float, memory: float, kernel_us: float, power: float | None) -> dict[str, float]:
-    """Of FP8 products on an H800, by their shape."""
-    found = {}
-    for one in rows("gemm_h800_fp8"):
-        groups, m, n, k = (int(one[key]) for key in ("groups", "m_per_group", "n", "k"))
-        flops, size = 2 * groups * m * n * k, groups * (m * k + n * k + 2 * m * n)
-        us = flops / (float(one["tflops"]) * 1e6)
-        ours = together(flops / (compute * H800_FP8_TFLOPS * 1e6), size / (memory * H800_GBPS * 1e3), power)
-        found[f"{one['layout']} {groups} x {m} x {n} x {k}"] = float((ours + kernel_us) / us - 1)
-    return found
+def copy_lines() -> dict[str, str]:
+    """The tables of copies."""
+    copies = []
+    for name, each in copy_overheads().items():
+        others = copy_overhead_us(name)
+        off = spread((total - beyond + others) / total - 1 for beyond, total in each)
+        cells = (", ".join(f"{us:.1f}" for us in column) for column in zip(*each, strict=True))
+        beyond_us, total_us = cells
+        copies.append(f"| {name} | {total_us} us | {beyond_us} us | {off} |")
+    packets = ", ".join(f"{size / (size + HEADER_BYTES):.3f}" for size in (128, 256))
+    links = [
+        f"| {generation} | {min(of_it):.2f} to {max(of_it):.2f}, mean {np.mean(of_it):.2f} | {packets} |"
+        for generation, of_it in sorted(link_shares().items())
+    ]
+    return {"links": "\n".join(links), "copies": "\n".join(copies)}
 
 
-# ---- copies ----
+@functools.cache
+def page() -> Page:
+    """Both files."""
+    fits, tables = fused_lines()
+    single_fits, single = single_lines()
+    hopper = next(
+        fit.value for fit in single_fits if (fit.family, fit.key) == ("hopper", "compute_efficiency")
+    )
+    kernel_fits, kernels = kernel_lines(hopper)
+    values = {**tables, **single, **kernels, **copy_lines()}
+    return Page(
+        sorted([*fits, *single_fits, *kernel_fits], key=lambda fit: (fit.family != ANY, fit.family)),
+        TEXT.format(power=POWER, tile=TILE, copy=copy_overhead_us(), **values),
+    )
 
 
-def copy_us(one: Mapping[str, str]) -> float:
-    """How long a copy took."""
-    return int(one["bytes"]) / (float(one["gbps"]) * 1e3)
+def text() -> str:
+    """What gpu.md must hold."""
+    return page().text
 
 
-def copy_overheads() -> dict[str, list[tuple[float, float]]]:
-    """Of each set with small and large copies: what each small one took beyond the rate of large ones, and
-    all that it took, in us.
-    """
-    found: dict[str, list[tuple[float, float]]] = {}
-    for one in rows("copies"):
-        if int(one["bytes"]) > SMALL_COPY:
-            continue
-        name = one["set"].removesuffix(" Windows")
-        large = [
-            float(other["gbps"])
-            for other in rows("copies")
-            if other["set"].startswith(name)
-            and other["direction"] == one["direction"]
-            and int(other["bytes"]) >= LARGE_COPY
-        ]
-        us = copy_us(one)
-        found.setdefault(name, []).append((us - int(one["bytes"]) / (max(large) * 1e3), us))
-    return found
+def fits_text() -> str:
+    """What the file of fits must hold."""
+    lines = io.StringIO()
+    lines.write("# Written by validation/gpu.py; gpu.md beside it says what the values were fitted to.\n")
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow(Fit._fields)
+    writer.writerows((*fit[:2], f"{fit.value:g}", *fit[3:]) for fit in page().fits)
+    return lines.getvalue()
 
 
-def link_shares() -> dict[str, list[float]]:
-    """What large copies reach of the link, by generation of PCIe."""
-    found: dict[str, list[float]] = {}
-    for one in rows("copies"):
-        if int(one["bytes"]) >= LARGE_COPY:
-            found.setdefault(one["generation"], []).append(
-                float(one["gbps"]) / LINKS_GBPS[one["generation"]]
-            )
-    return found
-
-
-def copy_overhead_us(without: str = "") -> float:
-    """The median over sets of what a small copy takes besides, one of them left out."""
-    each = [np.mean([us for us, _ in of_set]) for name, of_set in copy_overheads().items() if name != without]
-    return float(statistics.median(each))
+if __name__ == "__main__":
+    Path(__file__).with_name("gpu.md").write_text(text(), encoding="utf-8")
+    (FOLDER / "gpu.csv").write_text(fits_text(), encoding="utf-8")

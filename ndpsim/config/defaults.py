@@ -62,6 +62,7 @@ _REASONS = {
     "gpu.expert_calls": "assumption: each expert is launched by itself, as TriMoE's equation 1 has it",
     "gpu.call_overhead_us": "assumption: a call takes as long as its experts, no more",
     "gpu.slice_us": "assumption: a slice takes its compute or its memory time, no more",
+    "gpu.attention_overhead_us": "not given: that of gpu.kernel_overhead_us",
     "gpu.expert_times": _ROOFLINE,
     "gpu.reserved_gb": "assumption: all of the memory is there for the model",
     "gpu.expert_buffers": "assumption: one expert computes while the next arrives",

@@ -186,9 +186,7 @@ class Gpu(Section):
     )
     roofline_power: Annotated[float, Field(ge=1, le=64)] | None = Field(
         default=None,
-        description=(
-            "compute c and memory m together take (c^p + m^p)^(1/p); none: the longer of both"
-        ),
+        description=("compute c and memory m together take (c^p + m^p)^(1/p); none: the longer of both"),
     )
     tile_tokens: int = Field(
         default=1,
@@ -215,6 +213,10 @@ class Gpu(Section):
     )
     kernel_overhead_us: Microseconds = Field(
         default=0.0, description="what every kernel of dense parts and attention takes besides"
+    )
+    attention_overhead_us: Microseconds | None = Field(
+        default=None,
+        description="what queries with keys and values take besides; none: kernel_overhead_us",
     )
     expert_times: ExpertTimes = None
     reserved_gb: Annotated[float, Field(ge=0, le=1e6), unit("GB")] = Field(

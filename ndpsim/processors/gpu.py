@@ -28,7 +28,8 @@ class Gpu(Processor):
 
     `memory_gbps`: peak of that memory; `memory_efficiency`: what reading reaches of it;
     `attention_efficiency`: what queries with keys and values reach of the peak. `expert_overhead_ns` comes
-    on top of every expert, `kernel_overhead_ns` of every kernel of the dense parts. `memory_bytes`:
+    on top of every expert, `kernel_overhead_ns` of every kernel of the dense parts, `attention_overhead_ns`
+    of queries with keys and values (None: as of other kernels). `memory_bytes`:
     capacity, of which `reserved_bytes` are not the model's; `expert_buffers`: experts on their way in that
     have room in it. `fused`: experts of a layer are computed in one call, at `fused_efficiency` (None: as
     other products), which takes `call_overhead_ns` and for each expert `slice_ns` besides. `tile_tokens`:
@@ -51,6 +52,7 @@ class Gpu(Processor):
     slice_ns: float = 0.0
     tile_tokens: int = 1
     roofline_power: float | None = None
+    attention_overhead_ns: float | None = None
 
     @property
     def call_ns(self) -> float:

@@ -32,6 +32,7 @@ T = TypeVar("T")
 FITTED = (
     "compute_efficiency", "fused_efficiency", "attention_efficiency", "memory_efficiency", "roofline_power",
     "tile_tokens", "expert_overhead_us", "call_overhead_us", "slice_us", "kernel_overhead_us",
+    "attention_overhead_us",
 )  # fmt: skip
 
 
@@ -77,6 +78,9 @@ class Processors:
             slice_ns=nanoseconds("slice_us"),
             tile_tokens=int(values["tile_tokens"]),
             roofline_power=values["roofline_power"],
+            attention_overhead_ns=None
+            if values["attention_overhead_us"] is None
+            else nanoseconds("attention_overhead_us"),
         )
 
     @property
