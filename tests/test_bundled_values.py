@@ -73,11 +73,26 @@ _GPU = {
     "gpu.expert_overhead_us": 18,
     "gpu.kernel_overhead_us": 18 / 6,
     "gpu.expert_buffers": 2,
+    "gpu.family": None,
+    "gpu.fused_efficiency": None,
+    "gpu.roofline_power": None,
+    "gpu.tile_tokens": 1,
+    "gpu.expert_calls": "single",
+    "gpu.call_overhead_us": 0,
+    "gpu.slice_us": 0,
+    "gpu.attention_overhead_us": None,
 }
 _NOTHING_MEASURED = {"gpu.expert_times": None, "host.cpu_expert_times": None, "host.measured_power": None}
 _ANY_THREADS = {"host.cpu_read_gbps": None, "host.cpu_cores": None, "host.cpu_threads": None}
 _NO_CPU = {"host.cpu_compute_efficiency": None, "host.cpu_added_tokens": 0} | _ANY_THREADS | _NOTHING_MEASURED
-_PCIE = {"latency_ns": 500, "copy_engines": 2, "packet_bytes": 256, "header_bytes": 24, "pj_per_bit": None}
+_PCIE = {
+    "latency_ns": 500,
+    "copy_engines": 2,
+    "copy_overhead_us": 0,
+    "packet_bytes": 256,
+    "header_bytes": 24,
+    "pj_per_bit": None,
+}
 _PCIE_OF_CONSUMERS = _PCIE | {"copy_engines": 1}
 VALUES = {
     "trimoe": _NOBODY_WROTE
@@ -121,7 +136,8 @@ VALUES = {
     | _GPU
     | _NO_CPU
     | {
-        "gpu.reserved_gb": 6, "cxl.copy_engines": 2, "dram.part": "ddr5-4000", "gpu.part": "h100-sxm",
+        "gpu.reserved_gb": 6, "cxl.copy_engines": 2, "cxl.copy_overhead_us": 0, "dram.part": "ddr5-4000",
+        "gpu.part": "h100-sxm",
         "dram.standard": "DDR5", "dram.org": "DDR5_32Gb_x8", "dram.timing": "DDR5_4000AN", "dram.refresh": "all-bank",
         "dram.read_buffer": 32, "dimm.ranks": 1, "dimm.subchannels": 32,
         "host.channels": 1, "host.memory_bandwidth_gbps": None, "host.memory_tb": None, "host.cpu_tflops": None,
@@ -262,7 +278,10 @@ def test_what_the_section_of_a_gpu_need_not_say(tmp_path):
     assert found == {
         "gpu.compute_efficiency": None, "gpu.attention_efficiency": None, "gpu.memory_efficiency": None,
         "gpu.expert_overhead_us": 0, "gpu.kernel_overhead_us": 0, "gpu.expert_times": None,
-        "gpu.reserved_gb": 0, "gpu.expert_buffers": 2, "gpu.part": None,
+        "gpu.reserved_gb": 0, "gpu.expert_buffers": 2, "gpu.part": None, "gpu.family": None,
+        "gpu.fused_efficiency": None, "gpu.roofline_power": None, "gpu.tile_tokens": 1,
+        "gpu.expert_calls": "single", "gpu.call_overhead_us": 0, "gpu.slice_us": 0,
+        "gpu.attention_overhead_us": None,
     }  # fmt: skip
 
 

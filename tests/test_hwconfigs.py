@@ -262,6 +262,11 @@ UNUSED |= {
 TABLES = {"gpu.expert_times", "host.cpu_expert_times", "host.measured_power"}
 ANY_THREADS = {f"host.cpu_{key}" for key in ("read_gbps", "cores", "threads")}
 NO_CPU = {f"host.cpu_{key}" for key in ("compute_efficiency", "added_tokens")} | ANY_THREADS
+OF_LATER_MODELS = {"pcie.copy_overhead_us", "cxl.copy_overhead_us"} | {
+    f"gpu.{key}"
+    for key in ("family", "fused_efficiency", "roofline_power", "tile_tokens", "expert_calls", "call_overhead_us",
+                "slice_us", "attention_overhead_us")
+}  # fmt: skip
 UNWRITTEN = {
     "cache-7960x-4090": UNUSED,
     "dali-7532-3090": UNUSED | TABLES,
@@ -285,6 +290,7 @@ PLACES = {
 }
 
 HARDWARE = {name: load_hardware(name) for name in PRINTED}
+UNWRITTEN = {name: keys | (OF_LATER_MODELS & set(HARDWARE[name].origins)) for name, keys in UNWRITTEN.items()}
 
 
 @pytest.mark.parametrize(

@@ -1006,10 +1006,20 @@ DESCRIPTIVE = {
     "gpu.memory_efficiency",
     "gpu.expert_overhead_us",
     "gpu.kernel_overhead_us",
+    "gpu.family",
+    "gpu.fused_efficiency",
+    "gpu.roofline_power",
+    "gpu.tile_tokens",
+    "gpu.expert_calls",
+    "gpu.call_overhead_us",
+    "gpu.slice_us",
+    "gpu.attention_overhead_us",
     "gpu.expert_times",
     "gpu.reserved_gb",
     "gpu.expert_buffers",
     "cxl.copy_engines",
+    "cxl.copy_overhead_us",
+    "pcie.copy_overhead_us",
     "pcie.gbps",
     "pcie.latency_ns",
     "pcie.copy_engines",
@@ -1047,10 +1057,10 @@ def test_what_only_describes_the_machine_changes_no_figure(hw):
     hardware = load_hardware(hw)
     given = {key for key in DESCRIPTIVE if key in hardware.origins}
     texts = {"name", "title", "paper", "dimm.command_bus", "gpu.expert_times", "host.cpu_expert_times"}
-    texts |= {"host.measured_power"}
+    texts |= {"host.measured_power", "gpu.family", "gpu.expert_calls"}
     counts = {"pcie.copy_engines", "cxl.copy_engines", "gpu.expert_buffers", "host.cpu_added_tokens"}
     counts |= {"host.cpu_cores", "host.cpu_threads", "host.cpu_sockets", "host.cpu_sockets_most"}
-    counts |= {"host.cpu_memory_channels"}
+    counts |= {"host.cpu_memory_channels", "gpu.tile_tokens"}
     texts |= {"host.cpu_isa", "host.cpu_family"}
     shares = {key for key in given if key.endswith(("_efficiency", "_share"))}
     numbers = {key for key in given - texts - counts - shares if not key.endswith("_bytes")}

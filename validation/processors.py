@@ -5,20 +5,14 @@ Run in the checkout: python validation/processors.py
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 from pathlib import Path
-
-import numpy as np
 
 from ndpsim.moe import load_model
 from ndpsim.processors import ExpertTable, Gpu, Processors, load_processors, read_table
 
 MODELS = ("deepseek-v2", "qwen3-235b-a22b", "glm-4.5-air")
 TABLE = "h100_mixtral-8x7b"
-LAYERS = "rtxpro6000_qwen3-30b-a3b_moe_bf16.csv"
-LAYER_GBPS = 1792.0  # NVIDIA's figure of the RTX PRO 6000
-LAYER_TOKENS = (4, 16, 64, 256)
 # NVIDIA's figures of the H100 with 132 SMs, BF16 without sparsity. The expert is read at 2.73 TB/s, which the
 # card for PCIe cannot do.
 H100_TFLOPS, H100_GBPS = 989.4, 3350.0
@@ -57,15 +51,7 @@ Section 3.1 of the TriMoE paper: an H100 needs at least 256 tokens an expert for
 {overheads}
 
 The overhead is that of an expert launched by itself, as the paper's equation 1 counts them. A call for all
-experts of a layer pays once: of Qwen3-30B-A3B in vLLM on an RTX PRO 6000, as LLMServingSim measured it
-(`{layers}`), with 16 to 128 experts, by least squares
-
-| tokens of the batch | for the call | for each expert | its bytes, of {layer_gbps:g} GB/s |
-|---|---|---|---|
-{calls}
-
-Against such a call, experts one after the other come out too slow by almost the overhead of each.
-`gpu.memory_efficiency` is about what this GPU reaches, too.
+experts of a layer pays once: [gpu.md](gpu.md) has such calls, on other cards too.
 
 ## CPU
 
@@ -105,17 +91,6 @@ def errors(table: ExpertTable, gpu: Gpu) -> list[tuple[float, int]]:
     h100 = dataclasses.replace(gpu, peak_tflops=H100_TFLOPS, memory_gbps=H100_GBPS, tables=())
     measured = zip(table.tokens, table.times_ns, strict=True)
     return sorted((h100.expert_time(table.expert, n).time_ns / time_ns - 1, n) for n, time_ns in measured)
-
-
-def call_row(tokens: int) -> str:
-    """What a call for all experts of a layer takes besides, and for each expert of its bytes."""
-    with (Path(__file__).parent / LAYERS).open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
-    of_batch = [row for row in rows if int(row["tokens"]) == tokens and int(row["activated_experts"]) >= 16]
-    experts = [int(row["activated_experts"]) for row in of_batch]
-    each_us, call_us = np.polyfit(experts, [float(row["time_us"]) for row in of_batch], 1)
-    share = load_model("qwen3-30b-a3b").expert.weight_bytes() / (each_us * 1e3) / LAYER_GBPS
-    return f"| {tokens} | {call_us:.0f} us | {each_us:.2f} us | {share:.2f} |"
 
 
 def overhead_us(processors: Processors, model: str) -> float:
@@ -171,9 +146,6 @@ def text() -> str:
         at=AT_TOKENS,
         file_overhead=gpu.expert_overhead_ns / 1e3,
         overheads="\n".join(overheads),
-        layers=f"validation/{LAYERS}",
-        layer_gbps=LAYER_GBPS,
-        calls="\n".join(map(call_row, LAYER_TOKENS)),
         added=cpu.added_tokens,
         cpu_tflops=CPU_TFLOPS,
         cpu_tokens=cpu_tokens(processors),

@@ -12,6 +12,9 @@ _UNKNOWN = "not known, and left out of the energy by name"
 _UNUSED = "not given, and used by no simulation"
 _NO_TIMES = "not given, so that there are no times of this processor"
 _NO_PART = "none named: the file gives every value itself"
+_OR_FITTED = "; with gpu.family, what was fitted"
+_FITTED = "not given: that of gpu.family, if there is one; else there are no times of this processor"
+_NO_MORE = f"assumption: compute or memory time, no more{_OR_FITTED}"
 _ROOFLINE = "none given: the roofline says how long an expert takes"
 
 # By dotted key, by section with a dot behind it, or by the last key where several units share it.
@@ -64,17 +67,26 @@ _REASONS = {
     "host.cpu_expert_times": _ROOFLINE,
     "host.measured_power": _UNKNOWN,
     "host.": _UNUSED,
-    "gpu.compute_efficiency": _NO_TIMES,
-    "gpu.attention_efficiency": _NO_TIMES,
-    "gpu.memory_efficiency": _NO_TIMES,
-    "gpu.expert_overhead_us": "assumption: an expert takes its compute or its memory time, no more",
-    "gpu.kernel_overhead_us": "assumption: a kernel takes its compute or its memory time, no more",
+    "gpu.compute_efficiency": _FITTED,
+    "gpu.attention_efficiency": _FITTED,
+    "gpu.memory_efficiency": _FITTED,
+    "gpu.expert_overhead_us": _NO_MORE,
+    "gpu.kernel_overhead_us": _NO_MORE,
+    "gpu.family": "not given: nothing fitted stands for keys that are not given",
+    "gpu.fused_efficiency": "not given: that of gpu.compute_efficiency",
+    "gpu.roofline_power": f"assumption: reading and computing overlap in full{_OR_FITTED}",
+    "gpu.tile_tokens": f"assumption: no tile is part empty{_OR_FITTED}",
+    "gpu.expert_calls": "assumption: each expert is launched by itself, as TriMoE's equation 1 has it",
+    "gpu.call_overhead_us": f"assumption: a call takes as long as its experts, no more{_OR_FITTED}",
+    "gpu.slice_us": _NO_MORE,
+    "gpu.attention_overhead_us": "not given: that of gpu.kernel_overhead_us",
     "gpu.expert_times": _ROOFLINE,
     "gpu.reserved_gb": "assumption: all of the memory is there for the model",
     "gpu.expert_buffers": "assumption: one expert computes while the next arrives",
     "link.group_dimms": f"{_ONE}; used by topology groups only",
     "link.host_latency_ns": "assumption: no latency but that of the wires; used by topology groups only",
     "cxl.copy_engines": _ONE,
+    "copy_overhead_us": "assumption: a copy takes as long as its packets, no more",
     "ndp.published.": "not published; a cross-check, and used by no simulation",
     "part": _NO_PART,
     "pj_per_bit": _UNKNOWN,

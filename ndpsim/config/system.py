@@ -69,6 +69,17 @@ MULTIPLIERS: dict[str, type[Multiplier]] = {
 UNITS = (*MULTIPLIERS, "activation", "relayout")
 
 
+#: What a GPU of the `gpu` section may be: architectures that parts are of.
+GPU_FAMILIES = (
+    "ada", "ampere", "blackwell", "cdna3", "cdna4", "h20", "hopper", "rdna3", "rdna4", "turing", "volta", "xe"
+)  # fmt: skip
+
+CopyOverhead = Annotated[
+    Microseconds,
+    Field(description="what a copy takes besides its packets: driver, engine, signal of its end"),
+]
+
+
 class Dimm(Section):
     """The DIMMs; with an `ndp` section, each has an NDP unit on its buffer chip.
 
@@ -223,11 +234,46 @@ class Gpu(Section):
     memory_efficiency: Share | None = Field(
         default=None, description="share of memory_tbps that the reading of weights and caches reaches"
     )
+    family: Literal[GPU_FAMILIES] | None = Field(  # type: ignore[valid-type]
+        default=None, description="architecture, whose fitted values stand for keys that are not given"
+    )
+    fused_efficiency: Share | None = Field(
+        default=None,
+        description="share of tflops that one call for all experts reaches; none: compute_efficiency",
+    )
+    roofline_power: Annotated[float, Field(ge=1, le=64)] | None = Field(
+        default=None,
+        description=("compute c and memory m together take (c^p + m^p)^(1/p); none: the longer of both"),
+    )
+    tile_tokens: int = Field(
+        default=1,
+        ge=1,
+        le=1024,
+        description="tokens of an expert are multiplied in whole tiles of so many",
+        json_schema_extra={"unit": "tokens"},
+    )
+    expert_calls: Literal["single", "fused"] = Field(
+        default="single",
+        description="single: each expert is launched by itself; fused: one call for those of a layer",
+    )
     expert_overhead_us: Microseconds = Field(
-        default=0.0, description="what an expert takes besides: launches, gathering and scattering of tokens"
+        default=0.0,
+        description=(
+            "what an expert that is launched by itself takes besides: launches, gathering and scattering"
+        ),
+    )
+    call_overhead_us: Microseconds = Field(
+        default=0.0, description="what a fused call takes besides its experts"
+    )
+    slice_us: Microseconds = Field(
+        default=0.0, description="what each expert, or slice of one, of a fused call takes besides"
     )
     kernel_overhead_us: Microseconds = Field(
         default=0.0, description="what every kernel of dense parts and attention takes besides"
+    )
+    attention_overhead_us: Microseconds | None = Field(
+        default=None,
+        description="what queries with keys and values take besides; none: kernel_overhead_us",
     )
     expert_times: ExpertTimes = None
     reserved_gb: Annotated[float, Field(ge=0, le=1e6), unit("GB")] = Field(
@@ -274,6 +320,7 @@ class Pcie(Section):
     gbps: WireGbps = Field(description="bandwidth in one direction, after line coding, headers included")
     latency_ns: LinkLatency = Field(description="latency of a packet")
     copy_engines: int = Field(ge=1, le=64, description="copies under way at once; they share the link")
+    copy_overhead_us: CopyOverhead = 0.0
     packet_bytes: PacketBytes
     header_bytes: HeaderBytes
     pj_per_bit: PicojoulesPerBit | None = Field(default=None, description="energy of the link, both ends")
@@ -289,6 +336,7 @@ class Cxl(Section):
     copy_engines: int = Field(
         default=1, ge=1, le=64, description="copies to a GPU under way at once; they share the link"
     )
+    copy_overhead_us: CopyOverhead = 0.0
     pj_per_bit: PicojoulesPerBit | None = Field(default=None, description="energy of the link, both ends")
 
 

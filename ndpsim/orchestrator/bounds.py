@@ -70,7 +70,9 @@ class Bounds:
         machine, processors = self._machine, self._processors
         expert = machine.model.expert
         size = weight_bytes(expert, expert_format(bits))
-        gpu_ns = self._by_tokens(lambda n: processors.gpu.expert_time(expert, n, bits).time_ns)
+        # The longer of compute and memory: on a line between two counts, and so never above the GPU's time.
+        gpu = replace(processors.gpu, roofline_power=None)
+        gpu_ns = self._by_tokens(lambda n: gpu.expert_time(expert, n, bits).time_ns)
         cpu_ns = ndp_ns = None
         if machine.has_cpu:
             cpu_ns = self._by_tokens(lambda n: processors.cpu.expert_time(expert, n, bits).time_ns)

@@ -89,7 +89,7 @@ class LayerJobs:
 
             return time_ns
 
-        self._gpu_ns = timed(processors.gpu)
+        self._gpu_ns, self._call_ns = timed(processors.gpu), processors.gpu.call_ns
         self._cpu_layer_ns = 0.0
         if machine.has_cpu:
             self._cpu_ns = timed(processors.cpu)
@@ -130,6 +130,9 @@ class LayerJobs:
     ) -> tuple[int, ...]:
         """Shared experts first, then experts in their order; copies go ahead as far as buffers reach.
 
+        One fused call computes the experts that are there, and pays with the first of them. Whatever is
+        waited for is a call of its own when it is there.
+
         Returns:
             The last to be computed.
         """
@@ -137,6 +140,7 @@ class LayerJobs:
         if layer.shared_ns:
             label = Label("gpu", "shared", alone_ns=layer.shared_ns)
             last = (jobs.add(label, layer.shared_ns, begun, server=GPU),)
+        called = False
         copies: list[int] = []
         copied: list[int] = []  # the computing of copied experts
         engines, buffers = self._transfers.pcie.copy_engines, self._machine.expert_buffers
@@ -153,6 +157,10 @@ class LayerJobs:
                 needs = (*last, copies[-1])
             tokens, size = layer.loads[expert], self._weights(share, bits).bytes
             ns = self._gpu_ns(tokens, share, bits)
+            waits = needs is not last
+            if waits or not called:
+                ns += self._call_ns
+            called = called or not waits
             label = Label("gpu", "expert", expert, share, tokens, size, ns)
             last = (jobs.add(label, ns, needs, server=GPU),)
             if copies and copies[-1] in needs:

@@ -58,6 +58,7 @@ class Transfers:
         self.pcie = Pcie(
             given.gbps, given.latency_ns, given.packet_bytes, given.header_bytes, given.copy_engines
         )
+        self._overhead_ns = given.copy_overhead_us * 1000
         self._costs, self._dimms, self._channel = costs, len(channel), channel
         self._units = hardware.system.ndp is not None
         self._pcie_ns: dict[int, float] = {}
@@ -77,12 +78,12 @@ class Transfers:
         self.vectors("up"), self.vectors("down")
 
     def pcie_ns(self, size_bytes: int) -> float:
-        """A copy over PCIe that is alone, packet by packet."""
+        """A copy over PCIe that is alone: its packets, and what a copy of any size takes besides."""
         found = self._pcie_ns.get(size_bytes)
         if found is None:
             sizes = np.array([size_bytes], dtype=np.int64)
             arrival_ps = self.pcie.arrivals(np.zeros(1, dtype=np.int64), sizes)[0]
-            found = self._pcie_ns[size_bytes] = float(arrival_ps) / 1000
+            found = self._pcie_ns[size_bytes] = float(arrival_ps) / 1000 + self._overhead_ns
         return found
 
     def vectors(self, direction: Literal["up", "down"]) -> int:
@@ -168,7 +169,7 @@ class Transfers:
         return shared, read_ns, read_bytes, moved
 
     def _wire_ns(self, size_bytes: int) -> float:
-        return self.pcie_ns(size_bytes) - self.pcie.latency_ns
+        return self.pcie_ns(size_bytes) - self.pcie.latency_ns - self._overhead_ns
 
     def _add_read(
         self, lies: Lies, share: float, shared: Floats, read_ns: Floats, read_bytes: Floats

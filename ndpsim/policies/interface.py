@@ -99,7 +99,8 @@ class Estimates:
     between simulated numbers of tokens.
 
     Attributes:
-        gpu_ns, cpu_ns: computing an expert, without its weights' way there.
+        gpu_ns, cpu_ns: computing an expert, without its weights' way there; in a fused call of the GPU,
+            without the call itself.
         ndp_ns: a localized expert on the DIMM where it lies, its weights read there.
         ndp_error: largest relative error of the interpolation of `ndp_ns`, measured between its points.
         pcie_ns: an expert's weights over PCIe to the GPU.

@@ -16,7 +16,8 @@ it.
 
 from ndpsim.processors.cpu import Cpu
 from ndpsim.processors.dense import AttentionTime, DenseTime, operations
-from ndpsim.processors.devices import ExpertTime, Gpu
+from ndpsim.processors.devices import ExpertTime
+from ndpsim.processors.gpu import Gpu
 from ndpsim.processors.machine import Processors, load_processors
 from ndpsim.processors.memory import GpuMemory
 from ndpsim.processors.operations import ACTIVATION_BYTES, PARTS, Operation, OperationTime, Step

@@ -2,12 +2,13 @@
 
 Each is a list of operations. An operation on the GPU takes
 
-    max(operations / (efficiency x peak), bytes / (memory_efficiency x bandwidth))
+    together(operations / (efficiency x peak), bytes / (memory_efficiency x bandwidth))
     + kernels x kernel_overhead
 
-with attention_efficiency where queries meet keys and values, and compute_efficiency elsewhere. A product of
-a matrix of r rows and c columns with n tokens makes 2 r c n operations and moves r c weights, n c inputs
-and n r results. Activations have 16 bits.
+with together as in `ndpsim.processors.gpu`, attention_efficiency and attention_overhead where queries meet
+keys and values, and compute_efficiency and kernel_overhead elsewhere. A product of a matrix of r rows
+and c columns with n tokens makes 2 r c n operations and moves r c weights, n c inputs and n r results.
+Activations have 16 bits.
 
 A step has `sequences` sequences of `new_tokens` tokens each, the last of which attends to `context` tokens,
 itself among them: decode has one new token, a prefill as many as the context. What the attention of a layer
@@ -26,7 +27,7 @@ from ndpsim.arguments import choice, whole_number
 from ndpsim.errors import InputError
 from ndpsim.moe import LayerAttention, Matrix, MoeShape
 from ndpsim.processors.attention import attention_operations
-from ndpsim.processors.devices import Gpu
+from ndpsim.processors.gpu import Gpu
 from ndpsim.processors.operations import (
     ACTIVATION_BYTES,
     Operation,
@@ -187,7 +188,10 @@ def _mean(values: Sequence[float], layers: Sequence[int]) -> float:
 def _operation_time(gpu: Gpu, one: Operation) -> OperationTime:
     compute_ns = gpu.compute_ns(one.flops, gpu.attention_efficiency if one.attends else None)
     memory_ns = gpu.read_ns(one.bytes)
-    time_ns = max(compute_ns, memory_ns) + one.kernels * gpu.kernel_overhead_ns
+    kernel_ns = gpu.kernel_overhead_ns
+    if one.attends and gpu.attention_overhead_ns is not None:
+        kernel_ns = gpu.attention_overhead_ns
+    time_ns = gpu.together_ns(compute_ns, memory_ns) + one.kernels * kernel_ns
     bound = "compute" if compute_ns >= memory_ns else "memory"
     return OperationTime(one.part, one.name, time_ns, bound, one.flops, one.bytes, one.kind)
 

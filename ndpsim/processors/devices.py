@@ -1,9 +1,9 @@
-"""What GPU and CPU have in common, and the GPU: how long an expert takes.
+"""How long an expert takes on a processor: what GPU and CPU have in common.
 
 An expert of w weights (3 x hidden x intermediate) in W bytes makes 2 w products and sums for each of its t
 tokens. Without a table of measured times:
 
-- GPU: max(W / (memory_efficiency x bandwidth), 2 w t / (compute_efficiency x peak)) + expert_overhead
+- GPU: see `ndpsim.processors.gpu`
 - CPU: see `ndpsim.processors.cpu`
 
 A table has the times of one expert; those of others are the roofline's.
@@ -23,7 +23,7 @@ from ndpsim.moe import Expert
 from ndpsim.processors.table import ExpertTable
 from ndpsim.reported import Reported
 
-__all__ = ["MAX_TOKENS", "ExpertTime", "Gpu", "Processor", "expert_format", "weight_bytes"]
+__all__ = ["MAX_TOKENS", "ExpertTime", "Processor", "expert_format", "weight_bytes"]
 
 #: Tokens of an expert that are believed.
 MAX_TOKENS = 1 << 24
@@ -110,7 +110,7 @@ class Processor:
         table = next((table for table in self.tables if table.is_of(whole, form)), None)
         parts: tuple[float | None, float | None, float | None]
         parts = compute_ns, read_ns, overhead_ns = self._roofline(part, tokens, size)
-        time_ns = max(compute_ns, read_ns or 0.0) + overhead_ns
+        time_ns = self.together_ns(compute_ns, read_ns or 0.0) + overhead_ns
         bound = "compute" if read_ns is None or compute_ns >= read_ns else "memory"
         holds, source = read_ns is not None, "roofline"
         if table is not None:
@@ -133,36 +133,10 @@ class Processor:
         """The time of so many operations, at the efficiency of matrix products unless another is given."""
         return flops / ((efficiency or self.compute_efficiency) * self.peak_tflops * 1e3)
 
+    def together_ns(self, compute_ns: float, memory_ns: float) -> float:
+        """Compute and memory at once: the longer of both."""
+        return max(compute_ns, memory_ns)
+
     def _roofline(self, expert: Expert, tokens: int, size: int) -> tuple[float, float | None, float]:
         """Compute, reading (None: it is not part of the time) and what comes on top, in ns."""
         raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class Gpu(Processor):
-    """A GPU that computes from its own memory.
-
-    `memory_gbps`: peak of that memory; `memory_efficiency`: what reading reaches of it;
-    `attention_efficiency`: what queries with keys and values reach of the peak. `expert_overhead_ns` comes
-    on top of every expert, `kernel_overhead_ns` of every kernel of the dense parts. `memory_bytes`:
-    capacity, of which `reserved_bytes` are not the model's; `expert_buffers`: experts on their way in that
-    have room in it.
-    """
-
-    name = "gpu"
-
-    memory_gbps: float
-    memory_efficiency: float
-    attention_efficiency: float
-    expert_overhead_ns: float
-    kernel_overhead_ns: float
-    memory_bytes: int
-    reserved_bytes: int
-    expert_buffers: int
-
-    def read_ns(self, size: float) -> float:
-        """The time of reading or writing so many bytes of the GPU's memory."""
-        return size / (self.memory_efficiency * self.memory_gbps)
-
-    def _roofline(self, expert: Expert, tokens: int, size: int) -> tuple[float, float | None, float]:
-        return self.compute_ns(2.0 * expert.weights * tokens), self.read_ns(size), self.expert_overhead_ns

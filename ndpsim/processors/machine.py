@@ -17,7 +17,8 @@ from ndpsim.moe import MoeShape, load_model
 from ndpsim.processors import dense, memory
 from ndpsim.processors.cpu import Cpu, fitted, peak_tflops
 from ndpsim.processors.dense import DenseTime
-from ndpsim.processors.devices import Gpu
+from ndpsim.processors.fitted import fitted_values
+from ndpsim.processors.gpu import Gpu
 from ndpsim.processors.memory import GpuMemory
 from ndpsim.processors.operations import Step
 from ndpsim.processors.power import read_power
@@ -27,6 +28,13 @@ from ndpsim.units import exact
 __all__ = ["Processors", "load_processors"]
 
 T = TypeVar("T")
+
+#: Keys of the `gpu` section for which fitted values may stand.
+FITTED = (
+    "compute_efficiency", "fused_efficiency", "attention_efficiency", "memory_efficiency", "roofline_power",
+    "tile_tokens", "expert_overhead_us", "call_overhead_us", "slice_us", "kernel_overhead_us",
+    "attention_overhead_us",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -45,18 +53,35 @@ class Processors:
         gpu = self.hardware.system.gpu
         if gpu is None:
             raise InputError("is missing: the hardware has no GPU", file=self.hardware.file, key="gpu")
+        values = {name: self._value(f"gpu.{name}", getattr(gpu, name), gpu.family) for name in FITTED}
+
+        def given(name: str) -> float:
+            return self._given(f"gpu.{name}", values[name])
+
+        def nanoseconds(name: str) -> float:
+            return _scaled(values[name], 1000)
+
         return Gpu(
             peak_tflops=gpu.tflops,
-            compute_efficiency=self._given("gpu.compute_efficiency", gpu.compute_efficiency),
+            compute_efficiency=given("compute_efficiency"),
             tables=self._expert_tables("gpu.expert_times", gpu.expert_times, None),
             memory_gbps=_scaled(gpu.memory_tbps, 1000),
-            memory_efficiency=self._given("gpu.memory_efficiency", gpu.memory_efficiency),
-            attention_efficiency=self._given("gpu.attention_efficiency", gpu.attention_efficiency),
-            expert_overhead_ns=_scaled(gpu.expert_overhead_us, 1000),
-            kernel_overhead_ns=_scaled(gpu.kernel_overhead_us, 1000),
+            memory_efficiency=given("memory_efficiency"),
+            attention_efficiency=given("attention_efficiency"),
+            expert_overhead_ns=nanoseconds("expert_overhead_us"),
+            kernel_overhead_ns=nanoseconds("kernel_overhead_us"),
             memory_bytes=int(_scaled(gpu.memory_gb, 10**9)),
             reserved_bytes=int(_scaled(gpu.reserved_gb, 10**9)),
             expert_buffers=gpu.expert_buffers,
+            fused=gpu.expert_calls == "fused",
+            fused_efficiency=values["fused_efficiency"],
+            call_overhead_ns=nanoseconds("call_overhead_us"),
+            slice_ns=nanoseconds("slice_us"),
+            tile_tokens=int(values["tile_tokens"]),
+            roofline_power=values["roofline_power"],
+            attention_overhead_ns=None
+            if values["attention_overhead_us"] is None
+            else nanoseconds("attention_overhead_us"),
         )
 
     @property
@@ -193,6 +218,12 @@ class Processors:
         """What the paths under a key are relative to."""
         origin = self.hardware.origins[key]
         return Path() if origin.kind == "set" else Path(origin.file).parent
+
+    def _value(self, key: str, value: Any, family: str | None) -> Any:
+        """A key's value; what was fitted to GPUs of the family, if the file has one and not the key."""
+        if family is None or self.hardware.origins[key].kind != "default":
+            return value
+        return fitted_values("gpu", family).get(key.partition(".")[2], value)
 
     def _given(self, key: str, value: float | None) -> float:
         if value is None:

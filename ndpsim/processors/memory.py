@@ -10,7 +10,8 @@ from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat
 from ndpsim.moe import MoeShape
 from ndpsim.processors.dense import attention_of, vocabulary_of
-from ndpsim.processors.devices import Gpu, expert_format, weight_bytes
+from ndpsim.processors.devices import expert_format, weight_bytes
+from ndpsim.processors.gpu import Gpu
 from ndpsim.processors.operations import ACTIVATION_BYTES, Step
 from ndpsim.reported import Reported
 

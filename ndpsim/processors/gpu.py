@@ -1,0 +1,79 @@
+"""The GPU: how long an expert takes that is launched by itself, or as one of a fused call.
+
+An expert of w weights in W bytes with t tokens, which are n when rounded up to whole tiles, takes
+
+    together(2 w n / (efficiency x peak), W / (memory_efficiency x bandwidth)) + overhead
+
+- launched by itself: compute_efficiency, and expert_overhead;
+- in a fused call: fused_efficiency, and slice for each expert or slice of one; the call takes call_overhead
+  besides, once.
+
+together(c, m) is the longer of both, or with a roofline_power p (c^p + m^p)^(1/p), which is between the
+longer and the sum: reading and computing hide each other in part, least where both take as long.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ndpsim.moe import Expert
+from ndpsim.processors.devices import Processor
+
+__all__ = ["Gpu"]
+
+
+@dataclass(frozen=True)
+class Gpu(Processor):
+    """A GPU that computes from its own memory.
+
+    `memory_gbps`: peak of that memory; `memory_efficiency`: what reading reaches of it;
+    `attention_efficiency`: what queries with keys and values reach of the peak. `expert_overhead_ns` comes
+    on top of every expert, `kernel_overhead_ns` of every kernel of the dense parts, `attention_overhead_ns`
+    of queries with keys and values (None: as of other kernels). `memory_bytes`:
+    capacity, of which `reserved_bytes` are not the model's; `expert_buffers`: experts on their way in that
+    have room in it. `fused`: experts of a layer are computed in one call, at `fused_efficiency` (None: as
+    other products), which takes `call_overhead_ns` and for each expert `slice_ns` besides. `tile_tokens`:
+    tokens of an expert count in whole tiles. `roofline_power`: None: the longer of compute and memory.
+    """
+
+    name = "gpu"
+
+    memory_gbps: float
+    memory_efficiency: float
+    attention_efficiency: float
+    expert_overhead_ns: float
+    kernel_overhead_ns: float
+    memory_bytes: int
+    reserved_bytes: int
+    expert_buffers: int
+    fused: bool = False
+    fused_efficiency: float | None = None
+    call_overhead_ns: float = 0.0
+    slice_ns: float = 0.0
+    tile_tokens: int = 1
+    roofline_power: float | None = None
+    attention_overhead_ns: float | None = None
+
+    @property
+    def call_ns(self) -> float:
+        """What a call for experts takes besides them: 0 where each is launched by itself."""
+        return self.call_overhead_ns if self.fused else 0.0
+
+    def read_ns(self, size: float) -> float:
+        """The time of reading or writing so many bytes of the GPU's memory."""
+        return size / (self.memory_efficiency * self.memory_gbps)
+
+    def together_ns(self, compute_ns: float, memory_ns: float) -> float:
+        """Compute and memory at once: at least the longer of both, at most their sum."""
+        longer, power = max(compute_ns, memory_ns), self.roofline_power
+        if power is None or longer == 0:
+            return longer
+        shorter = min(compute_ns, memory_ns)
+        return float(longer * (1 + (shorter / longer) ** power) ** (1 / power))
+
+    def _roofline(self, expert: Expert, tokens: int, size: int) -> tuple[float, float | None, float]:
+        tiles = -(-tokens // self.tile_tokens)
+        flops = 2.0 * expert.weights * tiles * self.tile_tokens
+        if self.fused:
+            return self.compute_ns(flops, self.fused_efficiency), self.read_ns(size), self.slice_ns
+        return self.compute_ns(flops), self.read_ns(size), self.expert_overhead_ns

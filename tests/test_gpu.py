@@ -1,0 +1,296 @@
+"""The GPU: fused calls, tiles, slices and copies by size, worked out by hand and held to what no GPU can beat."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ndpsim.audit.schedule import check_schedule
+from ndpsim.config import load_hardware
+from ndpsim.config.system import GPU_FAMILIES
+from ndpsim.errors import InputError
+from ndpsim.layout import ExpertFormat
+from ndpsim.moe import Expert
+from ndpsim.orchestrator.log import writing_log
+from ndpsim.policies import Migration
+from ndpsim.processors import Gpu, Step, load_processors
+from ndpsim.processors.dense import timed
+from ndpsim.processors.devices import weight_bytes
+from ndpsim.processors.fitted import ANY, FOLDER, fitted_values
+from ndpsim.processors.machine import FITTED
+from scripts import script
+from small_moe import EXPERT_BYTES, MODEL, Everything, alone_on, moe, of_kind, recorded, trace_of
+
+VALIDATION = Path(__file__).parents[1] / "validation"
+
+# 500 operations a ns for products, 250 in a fused call or for attention, 50 B a ns.
+GPU = Gpu(
+    peak_tflops=1.0,
+    compute_efficiency=0.5,
+    tables=(),
+    memory_gbps=100.0,
+    memory_efficiency=0.5,
+    attention_efficiency=0.25,
+    expert_overhead_ns=40.0,
+    kernel_overhead_ns=10.0,
+    memory_bytes=100_000,
+    reserved_bytes=1_000,
+    expert_buffers=2,
+    fused_efficiency=0.25,
+    call_overhead_ns=70.0,
+    slice_ns=3.0,
+    tile_tokens=4,
+)
+FUSED = dataclasses.replace(GPU, fused=True)
+# 144 weights in 288 B: 5.76 ns of reading; 5 tokens count as 8, which are 2304 operations.
+SMALL = Expert(8, 6)
+
+
+# ---- An expert ------------------------------------------------------------------------------------------------
+
+
+def test_an_expert_by_hand() -> None:
+    by_itself, in_call = GPU.expert_time(SMALL, 5), FUSED.expert_time(SMALL, 5)
+    assert by_itself.time_ns == pytest.approx(max(2304 / 500, 5.76) + 40)
+    assert in_call.time_ns == pytest.approx(max(2304 / 250, 5.76) + 3)
+    assert (GPU.call_ns, FUSED.call_ns) == (0, 70)
+    same = dataclasses.replace(FUSED, fused_efficiency=None).expert_time(SMALL, 5)
+    assert same.time_ns == pytest.approx(max(2304 / 500, 5.76) + 3)
+
+
+def test_reading_and_computing_hide_each_other_in_part() -> None:
+    # 3, 4, 5: 150 B in 3 ns and 1000 operations in 4 ns of a fused call.
+    partly = dataclasses.replace(FUSED, roofline_power=2.0)
+    assert partly.together_ns(4, 3) == partly.together_ns(3, 4) == pytest.approx(5)
+    assert partly.together_ns(0, 7) == 7
+    assert partly.together_ns(0, 0) == 0
+    assert dataclasses.replace(FUSED, roofline_power=1.0).together_ns(4, 3) == pytest.approx(7)
+    assert FUSED.together_ns(4, 3) == 4
+    assert partly.expert_time(SMALL, 5).time_ns == pytest.approx(math.hypot(2304 / 250, 5.76) + 3)
+
+
+def test_dense_parts_overlap_so_too_and_attention_has_an_overhead_of_its_own() -> None:
+    partly = dataclasses.replace(GPU, roofline_power=2.0, attention_overhead_ns=25.0)
+    times, usual = (
+        {one.name: one for one in timed(gpu, MODEL, Step(5, 7), "gpu", 16).operations}
+        for gpu in (partly, GPU)
+    )
+    head = times["lm_head"]
+    assert head.time_ns == pytest.approx(math.hypot(head.flops / 500, head.bytes / 50) + 10)
+    attend = times["attend"]
+    assert attend.time_ns == pytest.approx(math.hypot(attend.flops / 250, attend.bytes / 50) + 25)
+    assert usual["attend"].time_ns == pytest.approx(max(attend.flops / 250, attend.bytes / 50) + 10)
+
+
+@given(
+    tokens=st.integers(1, 300),
+    bits=st.sampled_from([4, 8, 16]),
+    power=st.sampled_from([None, 1.0, 1.5, 2.0, 64.0]),
+    tile=st.integers(1, 64),
+    fused=st.booleans(),
+)
+def test_no_expert_is_faster_than_the_peaks_nor_slower_than_all_in_turn(
+    tokens: int, bits: int, power: float | None, tile: int, fused: bool
+) -> None:
+    gpu = dataclasses.replace(FUSED, fused=fused, roofline_power=power, tile_tokens=tile)
+    time_ns = gpu.expert_time(SMALL, tokens, bits).time_ns
+    size, flops = weight_bytes(SMALL, ExpertFormat.of(bits)), 2.0 * SMALL.weights * tokens
+    assert time_ns >= max(size / 100, flops / 1000)
+    tiles = -(-tokens // tile) * tile
+    slower = 2.0 * SMALL.weights * tiles / 250 + size / 50 + 40
+    assert time_ns <= slower * (1 + 1e-9)
+    assert gpu.expert_time(SMALL, tokens, bits).time_ns <= gpu.expert_time(SMALL, tokens + 1, bits).time_ns
+    assert gpu.expert_time(SMALL, tiles, bits).time_ns == time_ns
+    longer = dataclasses.replace(gpu, roofline_power=None).expert_time(SMALL, tokens, bits).time_ns
+    assert longer <= time_ns
+
+
+@given(loads=st.lists(st.integers(1, 200), min_size=1, max_size=9), overhead=st.floats(0, 1e3))
+def test_a_fused_call_is_never_slower_than_the_same_experts_by_themselves(
+    loads: list[int], overhead: float
+) -> None:
+    fused = dataclasses.replace(
+        FUSED, fused_efficiency=None, slice_ns=0, call_overhead_ns=overhead, expert_overhead_ns=overhead
+    )
+    alone = dataclasses.replace(fused, fused=False)
+    call = fused.call_ns + sum(fused.expert_time(SMALL, load).time_ns for load in loads)
+    assert call <= sum(alone.expert_time(SMALL, load).time_ns for load in loads) * (1 + 1e-9)
+
+
+# ---- Values of a family ---------------------------------------------------------------------------------------
+
+BARE = "name: bare\ndram: {standard: DDR4, org: DDR4_8Gb_x8, timing: DDR4_3200AA}\n"
+
+
+def of_family(folder: Path, family: str, *sets: str) -> Gpu:
+    path = folder / "bare.yaml"
+    path.write_text(
+        f"{BARE}gpu: {{tflops: 100, memory_gb: 24, memory_tbps: 1, pcie_gbps: 32, family: {family}}}\n"
+    )
+    return load_processors(str(path), sets).gpu
+
+
+def test_values_of_the_family_stand_where_the_file_says_nothing(tmp_path: Path) -> None:
+    with (FOLDER / "gpu.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
+    values = {(row["family"], row["key"]): float(row["value"]) for row in rows}
+    gpu = of_family(tmp_path, "hopper", "gpu.memory_efficiency=0.5")
+    assert gpu.fused_efficiency == values["hopper", "fused_efficiency"]
+    assert gpu.expert_overhead_ns == pytest.approx(1000 * values["hopper", "expert_overhead_us"])
+    assert gpu.attention_efficiency == values[ANY, "attention_efficiency"]  # nobody measured a hopper's
+    assert gpu.memory_efficiency == 0.5
+    assert (gpu.tile_tokens, gpu.fused) == (values[ANY, "tile_tokens"], False)
+    assert of_family(tmp_path, "hopper", "gpu.kernel_overhead_us=0").kernel_overhead_ns == 0
+
+
+@pytest.mark.parametrize("family", GPU_FAMILIES)
+def test_every_family_has_all_values(family: str, tmp_path: Path) -> None:
+    gpu = of_family(tmp_path, family)
+    assert fitted_values("gpu", family).keys() == set(FITTED)
+    for share in (
+        gpu.compute_efficiency,
+        gpu.memory_efficiency,
+        gpu.attention_efficiency,
+        gpu.fused_efficiency,
+    ):
+        assert share is not None
+        assert 0 < share <= 1
+
+
+def test_without_a_family_nothing_fitted_is_used() -> None:
+    gpu = load_processors("trimoe").gpu
+    assert (gpu.tile_tokens, gpu.roofline_power, gpu.call_overhead_ns, gpu.fused) == (1, None, 0, False)
+    words = "gpu.compute_efficiency: is not given: how fast the processor is, is not known"
+    with pytest.raises(InputError, match=words):
+        _ = load_processors(load_hardware("trimoe", ["gpu.compute_efficiency=null"])).gpu
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("gpu.family=hoper", "gpu.family: 'hoper' is not one of ada, ampere, "),
+        ("gpu.expert_calls=fuse", "'fuse'"),
+        ("gpu.roofline_power=0.5", "gpu.roofline_power"),
+        ("gpu.tile_tokens=0", "gpu.tile_tokens"),
+        ("gpu.slice_us=-1", "gpu.slice_us"),
+        ("pcie.copy_overhead_us=-1", "pcie.copy_overhead_us"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused(change: str, words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load_hardware("trimoe", [change])
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+# ---- A layer --------------------------------------------------------------------------------------------------
+
+CALLS = ["gpu.expert_calls=fused", "gpu.call_overhead_us=30", "gpu.slice_us=0.5"]
+
+
+def computed(layer: Any) -> list[tuple[int, float]]:
+    return [(job.expert, job.end_ns - job.start_ns) for job in of_kind(layer, "expert", "gpu")]
+
+
+def test_experts_that_are_there_are_one_call_and_each_that_arrives_is_another() -> None:
+    class TwoThere(alone_on("gpu")):
+        def place(self, view: Any) -> Any:
+            placement = super().place(view)
+            placement.resident[:, [1, 3]] = True
+            return placement
+
+    _, (layer,), _ = recorded(
+        TwoThere, routing=trace_of([0, 1, 2, 3]), batch=2, steps=1, layers=[1], sets=CALLS
+    )
+    bare = load_processors("trimoe", CALLS).gpu.expert_time(MODEL.expert, 1).time_ns
+    assert computed(layer) == [(0, pytest.approx(bare + 30_000)), (1, pytest.approx(bare + 30_000)),
+                               (2, pytest.approx(bare + 30_000)), (3, pytest.approx(bare))]  # fmt: skip
+
+
+def test_an_expert_on_its_way_is_a_call_of_its_own() -> None:
+    class Late(alone_on("gpu")):
+        def background(self, view: Any) -> list[Migration]:
+            return [Migration("prefetch", 2, 0)] if (view.step, view.layer) == (0, 1) else []
+
+    _, layers, _ = recorded(
+        Late,
+        routing=trace_of([0, 1], (1, 2), 1),
+        batch=1,
+        steps=1,
+        layers=[1, 2],
+        sets=[*CALLS, "pcie.gbps=0.1"],
+    )
+    bare = load_processors("trimoe", CALLS).gpu.expert_time(MODEL.expert, 1).time_ns
+    assert [ns for _, ns in computed(layers[1])] == pytest.approx([bare + 30_000] * 2)
+
+
+def test_a_run_with_fused_calls_adds_up_and_is_above_its_bound(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    sets = [*CALLS, "gpu.roofline_power=2", "gpu.tile_tokens=16", "pcie.copy_overhead_us=12"]
+    layers: list[Any] = []
+    with writing_log(log) as write:
+
+        def observe(run: Any, layer: Any) -> None:
+            layers.append(layer)
+            write(run, layer)
+
+        moe(Everything, observer=observe, sets=sets)
+    assert check_schedule(log).ok
+    assert layers
+    assert all(0 < layer.bound_ns <= layer.end_ns - layer.start_ns for layer in layers)
+
+
+def test_a_copy_takes_its_packets_and_the_overhead() -> None:
+    given: dict[str, Any] = dict(routing=trace_of([0, 1]), batch=1, steps=1, layers=[1], gpu_experts=0)
+    (_, (plain,), _), (_, (longer,), _) = (
+        recorded(alone_on("gpu"), sets=sets, **given) for sets in ([], ["pcie.copy_overhead_us=12"])
+    )
+    for before, after in zip(of_kind(plain, "copy"), of_kind(longer, "copy"), strict=True):
+        assert after.alone_ns == pytest.approx(before.alone_ns + 12_000, abs=1)
+        assert (
+            after.end_ns - after.start_ns >= 12_000 + EXPERT_BYTES / load_hardware("trimoe").system.pcie.gbps
+        )
+        assert after.bytes == EXPERT_BYTES
+
+
+# ---- What values are fitted to --------------------------------------------------------------------------------
+
+
+def test_the_script_fits_the_gpu_that_is_simulated() -> None:
+    fits = script("validation/gpu_fits.py")
+    calls = fits.Calls(["h200-gemma4"])
+    values = (0.4, 0.9, 20.0, 0.3)
+    gpu = dataclasses.replace(
+        GPU, peak_tflops=989.4, memory_gbps=4800.0, memory_efficiency=0.9, fused=True, fused_efficiency=0.4,
+        call_overhead_ns=20_000.0, slice_ns=300.0, tile_tokens=16, roofline_power=2.0,
+    )  # fmt: skip
+    expert, first = Expert(2816, 704), slice(0, calls.starts[1])
+    each = [gpu.expert_time(expert, int(load)).time_ns / 1e3 for load in calls.loads[first]]
+    expected = gpu.call_ns / 1e3 + float(calls.counts[first] @ np.array(each))
+    assert calls.predicted_us(values, 2.0, 16)[0] == pytest.approx(expected)
+    # 16 tokens with 8 of 128 experts each: 128 pairs, and 128 (1 - (15 / 16)^16) experts with any.
+    assert float(calls.counts[first] @ calls.loads[first]) == pytest.approx(128, rel=1e-6)
+    assert float(calls.counts[first].sum()) == pytest.approx(128 * (1 - (15 / 16) ** 16), rel=1e-6)
+
+
+def test_fits_find_values_that_calls_were_made_with() -> None:
+    fits = script("validation/gpu_fits.py")
+    calls = fits.Calls(["h200-gemma4", "h200-qwen3-235b-tp8", "h100-mixtral-tp2"])
+    values = (0.5, 0.8, 15.0, 0.4)
+    calls.us = calls.predicted_us(values, 2.0, 16)
+    assert fits.fused_values(calls.fit(2.0, 16)) == pytest.approx(values, rel=1e-3)
+
+
+def test_the_committed_fits_are_current() -> None:
+    page = script("validation/gpu.py")
+    words = "python validation/gpu.py writes it"
+    assert (VALIDATION / "gpu.md").read_text(encoding="utf-8") == page.text(), words
+    assert (FOLDER / "gpu.csv").read_text(encoding="utf-8") == page.fits_text(), words

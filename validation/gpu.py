@@ -1,0 +1,405 @@
+"""Writes gpu.md and ndpsim/processors/fits/gpu.csv: what the GPU's model is fitted to, and its errors.
+
+Run in the checkout: python validation/gpu.py
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import io
+import statistics
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from gpu_fits import (
+    FUSED,
+    POWERS,
+    SINGLE,
+    TILES,
+    Calls,
+    Floats,
+    attention_errors,
+    best,
+    copy_overhead_us,
+    copy_overheads,
+    dense_errors,
+    families,
+    fused_fits,
+    h800_errors,
+    in_compute,
+    link_shares,
+    mean_error,
+    rounded,
+    rows,
+    rtx_pro_6000,
+    single_errors,
+    single_fit,
+    together,
+)
+from ndpsim.processors import Gpu
+from ndpsim.processors.fitted import ANY, FOLDER
+
+# What is chosen of the exponents and tiles in the table: within 0.003 of the least, and the better of those
+# for operations of dense parts; tensor cores have no smaller tile.
+POWER, TILE = 2.0, 16
+PREFILL = 512  # new tokens from which on the attention's compute is fitted
+DECODED, NORMS = "RTX PRO 6000, decode", "RTX PRO 6000, norms"
+PRODUCTS = "RTX PRO 6000, projections and head"
+HEADER_BYTES = 24
+LONE_US = 18  # gpu.expert_overhead_us of trimoe.yaml
+
+TEXT = """\
+# GPU: fused calls, experts by themselves, kernels and copies against measurements
+
+Made by `python validation/gpu.py`, which also writes `ndpsim/processors/fits/gpu.csv`: the values
+that stand for keys that a machine with `gpu.family` does not give. The figures are others', in
+`validation/gpu_measured/` with their sources. Errors are ours less measured, as shares of measured.
+
+## One call for all experts of a layer
+
+An expert of a fused call takes together(c, m) + `gpu.slice_us`, with c its products, its tokens
+rounded up to tiles of `gpu.tile_tokens`, at `gpu.fused_efficiency` of the peak; m its bytes at
+`gpu.memory_efficiency` of the bandwidth; and together(c, m) = (c^p + m^p)^(1/p) with p =
+`gpu.roofline_power`. The call takes `gpu.call_overhead_us` besides. Tokens of a batch choose
+experts evenly where a source does not say how many were active.
+
+Mean error over {sets} sets on {cards} cards, all values fitted anew:
+
+| p | {tiles} |
+|---|{rule}
+{powers}
+
+Reading and computing hide each other in part: the longer of both alone, as the roofline has it, is
+worse. Chosen: p = {power:g} and tiles of {tile}.
+
+| family | {keys} |
+|---|---|---|---|---|
+{families}
+
+A family with one set, or with sets that only memory bounds, is held near what fits all (`any`).
+
+| set | card | expert | calls | error | left out | then by |
+|---|---|---|---|---|---|---|
+{fused}
+
+The mean error of a set is {own_mean} in the mean over sets; left out it is {out_mean} in the mean and
+{out_median} in the median. "Left out": with values fitted to the other sets of the family, or of all
+families where it has no other. Slices below 3 MB are 3 to 10% off. Worst without its own figures:
+H20 (a seventh of the H100's compute, of which kernels reach 0.8), MI308X (0.17 of its peak), and
+Mixtral with hundreds of tokens an expert.
+
+## Experts launched by themselves
+
+The same with `gpu.compute_efficiency`, and `gpu.expert_overhead_us` on top of each:
+
+| set | compute_efficiency | overhead | error | left out |
+|---|---|---|---|---|
+{single}
+
+The H100's overhead, fitted with the memory that fused calls reach, is near the {lone} us that
+`trimoe.yaml` takes from its paper. Worst between 192 and 512 tokens, where kernels for other tiles
+take over, in steps.
+
+{one_by_one}
+
+## Kernels of dense parts
+
+Qwen3-30B-A3B on an RTX PRO 6000, fitted: compute_efficiency {dense_compute} (projections from 256
+tokens on, head), attention_efficiency {attention} (from {prefill} new tokens on),
+kernel_overhead_us {kernel} (norms of up to 16 tokens), attention_overhead_us {attention_us}
+(decode). No other card's attention was measured.
+
+| operation | calls | error | mean |
+|---|---|---|---|
+{dense}
+
+Weights of projections (17 and 21 MB) and activations of norms lie in the 128 MB of this card's L2
+cache, since the profiler repeats a kernel: a whole model reads them from memory. Short pieces of a
+prompt on a long context are 2 to 10 times too fast: kernels have tiles of about 256 queries.
+
+FP8 products on an H800 (DeepGEMM's README), with the H100's efficiencies for experts and a
+kernel_overhead_us of {h800_kernel} fitted to them: {h800}.
+
+Overheads of kernels and launches that others measured:
+
+{launches}
+
+## Copies over PCIe
+
+| generation | what large copies reach of 16 lanes | packets of 128 B, of 256 B |
+|---|---|---|
+{links}
+
+Packets (`pcie.packet_bytes`) of 128 B are nearest to what PCIe 3 and 4 reach; those of 256 B carry
+more than was measured.
+
+| small copies (up to 2 MB) | measured | beyond the rate of large ones | time, with the others' median |
+|---|---|---|---|
+{copies}
+
+`pcie.copy_overhead_us`: {copy:.1f}, the median; three cards, from 2 to 21 us.
+"""
+
+
+class Fit(NamedTuple):
+    """A line of the file of fits."""
+
+    family: str
+    key: str
+    value: float
+    measurements: str
+    worst_error: str
+
+
+class Page(NamedTuple):
+    """What both files are made from."""
+
+    fits: list[Fit]
+    text: str
+
+
+def spread(errors: Iterable[float]) -> str:
+    """From the least to the most."""
+    each = list(errors)
+    return f"{min(each):+.0%} to {max(each):+.0%}"
+
+
+def worst(errors: Iterable[float]) -> str:
+    """The one farthest from 0."""
+    return f"{max(errors, key=abs):+.3f}"
+
+
+fused = functools.cache(lambda: fused_fits(POWER, TILE))
+
+
+def fused_lines() -> tuple[list[Fit], dict[str, str]]:
+    """Fits of fused calls, and the page's tables."""
+    found, about = fused(), {one["set"]: one for one in rows("fused_sets")}
+    of_family = families()
+    fits = [
+        Fit(ANY, "roofline_power", POWER, "all fused calls", ""),
+        Fit(ANY, "tile_tokens", TILE, "all fused calls", ""),
+    ]
+    for family, names in [(ANY, list(about)), *of_family.items()]:
+        errors = np.concatenate([found.errors(name, family) for name in names])
+        sets = "all fused calls" if family == ANY else " ".join(names)
+        fits += [
+            Fit(family, key, value, sets, worst(errors))
+            for key, value in zip(FUSED, found.values(family), strict=True)
+        ]
+    powers = []
+    for power in POWERS:
+        cells = " | ".join(f"{mean_error(power, tile):.3f}" for tile in TILES)
+        powers.append(f"| {'the longer' if power is None else f'{power:g}'} | {cells} |")
+    lines = []
+    for family, names in of_family.items():
+        for name in names:
+            one, (source, others) = about[name], found.left_out[name]
+            size = (
+                int(one["matrices"])
+                * int(one["intermediate"])
+                * int(one["hidden"])
+                * int(one["weight_bytes"])
+                / 1e6
+            )
+            error = found.errors(name, family)
+            lines.append(
+                f"| {name} | {one['device']} | {size:.3g} MB | {len(error)} | {spread(error)}, "
+                f"mean {np.abs(error).mean():.1%} | {spread(others)}, mean "
+                f"{np.abs(others).mean():.1%} | {source} |"
+            )
+    left_out = [float(np.abs(errors).mean()) for _, errors in found.left_out.values()]
+    return fits, {
+        "sets": str(len(about)),
+        "cards": str(len({one["device"] for one in about.values()})),
+        "tiles": " | ".join("no tiles" if tile == 1 else f"tiles of {tile}" for tile in TILES),
+        "rule": "---|" * len(TILES),
+        "powers": "\n".join(powers),
+        "keys": " | ".join(FUSED),
+        "families": "\n".join(
+            f"| {family} | {' | '.join(f'{value:g}' for value in found.values(family))} |"
+            for family in (ANY, *of_family)
+        ),
+        "fused": "\n".join(lines),
+        "own_mean": f"{mean_error(POWER, TILE):.1%}",
+        "out_mean": f"{statistics.mean(left_out):.0%}",
+        "out_median": f"{statistics.median(left_out):.0%}",
+    }
+
+
+def single_lines() -> tuple[list[Fit], dict[str, str]]:
+    """Fits of experts launched by themselves, and the page's table."""
+    fits, lines = [], []
+    of_family = {
+        family: [name for name in SINGLE if SINGLE[name][0] == family] for family in ("hopper", "ampere")
+    }
+    for family, names in [(ANY, list(SINGLE)), *of_family.items()]:
+        values = tuple(map(rounded, single_fit(names, fused())))
+        errors = {name: one_by_one_errors(name, values) for name in names}
+        keys = zip(("compute_efficiency", "expert_overhead_us"), values, strict=True)
+        off = worst(np.concatenate(list(errors.values())))
+        fits += [Fit(family, key, value, " ".join(names), off) for key, value in keys]
+        for name in names if family != ANY else ():
+            others = single_fit((one for one in SINGLE if one != name), fused())
+            lines.append(
+                f"| {name} | {values[0]:g} | {values[1]:g} us | {spread(errors[name])}, mean "
+                f"{np.abs(errors[name]).mean():.1%} | {spread(one_by_one_errors(name, others))} |"
+            )
+    return fits, {"single": "\n".join(lines), "one_by_one": one_by_one(fits), "lone": f"{LONE_US}"}
+
+
+def one_by_one_errors(name: str, values: tuple[float, ...]) -> Floats:
+    """Of a set with these values and its family's memory."""
+    return single_errors(name, values[0], values[1], fused().values(SINGLE[name][0])[1], fused())
+
+
+def one_by_one(fits: list[Fit]) -> str:
+    """How much longer 128 small experts take by themselves than in one call."""
+    name = "rtx-pro-6000-qwen3-30b"
+    calls, (_, memory, *_) = Calls([name]), fused().values("blackwell")
+    point = [
+        (one["tokens"], one["active_experts"]) for one in rows("fused_calls") if one["set"] == name
+    ].index(("64", "128"))
+    given = {fit.key: fit.value for fit in fits if fit.family == ANY}
+    part = slice(calls.starts[point], calls.starts[point + 1])
+    tokens = -(-calls.loads[part] // TILE) * TILE
+    compute_us = tokens * calls.compute_us[part] / given["compute_efficiency"]
+    bare_us = float(calls.counts[part] @ together(compute_us, calls.memory_us[part] / memory, POWER))
+    ratios = " and ".join(
+        f"{(bare_us + 128 * overhead) / calls.us[point]:.1f} (with {overhead:g} us each)"
+        for overhead in (LONE_US, given["expert_overhead_us"])
+    )
+    return (
+        f"128 experts of Qwen3-30B-A3B with 64 tokens on an RTX PRO 6000, one by one, take\n{ratios} times "
+        "as long as the fused\ncall that was measured. `gpu.expert_calls` says which a machine does."
+    )
+
+
+def kernel_lines(hopper_compute: float) -> tuple[list[Fit], dict[str, str]]:
+    """Fits of the kernels of dense parts, and the page's figures."""
+    norms = [
+        float(one["time_us"])
+        for one in rows("dense_rtxpro6000")
+        if one["operation"] == "layernorm" and int(one["tokens"]) <= 16
+    ]
+    kernel = rounded(statistics.mean(norms))
+
+    def card(compute: float = 0.7, attention: float = 0.5, us: float = 2.0) -> Gpu:
+        return rtx_pro_6000(fused(), compute, attention, kernel, us)
+
+    def dense_part(compute: float) -> list[float]:
+        return [off for key, off in dense_errors(card(compute)).items() if in_compute(key)]
+
+    def attends(attention: float, us: float, decode: bool) -> list[float]:
+        errors = attention_errors(card(0.7, attention, us)).items()
+        return [off for (_, new, _), off in errors if (new == 1 if decode else new >= PREFILL)]
+
+    compute = rounded(best(dense_part, 0.2, 1.0))
+    attention, us = 0.5, 10.0
+    for _ in range(3):  # each hardly touches the other
+        attention = rounded(best(lambda value, us=us: attends(value, us, False), 0.2, 1.0))
+        us = rounded(best(lambda value, attention=attention: attends(attention, value, True), 1.0, 40.0))
+
+    def h800(value: float) -> list[float]:
+        memory = fused().values("hopper")[1]
+        return list(h800_errors(hopper_compute, memory, value, POWER).values())
+
+    h800_kernel, back_to_back = rounded(best(h800, 0.1, 20.0)), float(rows("launches")[0]["us"])
+    common = rounded(statistics.median((kernel, h800_kernel, back_to_back)))
+    prefill = worst(attends(attention, us, False))
+    decode = worst(attends(attention, us, True))
+    fits = [
+        Fit("blackwell", "compute_efficiency", compute, PRODUCTS, worst(dense_part(compute))),
+        Fit("blackwell", "kernel_overhead_us", kernel, NORMS, worst(kernel / one - 1 for one in norms)),
+        Fit("hopper", "kernel_overhead_us", h800_kernel, "H800, DeepGEMM", worst(h800(h800_kernel))),
+        Fit("ampere", "kernel_overhead_us", back_to_back, "RTX 3060 and 3060 Ti, kernels back to back", ""),
+        Fit(ANY, "kernel_overhead_us", common, "the median of three families", worst(
+            common / one - 1 for one in (kernel, h800_kernel, back_to_back))),
+        Fit(ANY, "attention_efficiency", attention, f"RTX PRO 6000, {PREFILL} and more new tokens", prefill),
+        Fit(ANY, "attention_overhead_us", us, DECODED, decode),
+    ]  # fmt: skip
+    launches = "\n".join(
+        f"- {one['device']}, {one['what']}: {float(one['us']):g} us" for one in rows("launches")
+    )
+    return fits, {
+        "dense_compute": f"{compute:g}", "attention": f"{attention:g}", "kernel": f"{kernel:g}",
+        "attention_us": f"{us:g}", "prefill": str(PREFILL), "h800_kernel": f"{h800_kernel:g}",
+        "h800": f"{spread(h800(h800_kernel))}, mean {np.abs(h800(h800_kernel)).mean():.1%}",
+        "launches": launches, "dense": dense_table(card(compute, attention, us)),
+    }  # fmt: skip
+
+
+def dense_table(gpu: Gpu) -> str:
+    """Errors of the RTX PRO 6000 by operation."""
+    groups: dict[str, list[float]] = {}
+    for (operation, tokens), off in dense_errors(gpu).items():
+        part = (
+            "" if operation == "lm_head" else (", up to 128 tokens" if tokens <= 128 else ", from 256 tokens")
+        )
+        groups.setdefault(operation + part, []).append(off)
+    for (_, new, context), off in attention_errors(gpu).items():
+        if new == 1:
+            name = f"decode, context {'up to 256' if context <= 256 else 'from 1024'}"
+        else:
+            name = f"prefill, {'16 to 256' if new <= 256 else 'from 512'} new tokens"
+        groups.setdefault(name, []).append(off)
+    return "\n".join(
+        f"| {name} | {len(each)} | {spread(each)} | {np.abs(each).mean():.0%} |"
+        for name, each in groups.items()
+    )
+
+
+def copy_lines() -> dict[str, str]:
+    """The tables of copies."""
+    copies = []
+    for name, each in copy_overheads().items():
+        others = copy_overhead_us(name)
+        off = spread((total - beyond + others) / total - 1 for beyond, total in each)
+        beyond_us, total_us = (", ".join(f"{us:.1f}" for us in of_it) for of_it in zip(*each, strict=True))
+        copies.append(f"| {name} | {total_us} us | {beyond_us} us | {off} |")
+    packets = ", ".join(f"{size / (size + HEADER_BYTES):.3f}" for size in (128, 256))
+    links = [
+        f"| {generation} | {min(of_it):.2f} to {max(of_it):.2f}, mean {np.mean(of_it):.2f} | {packets} |"
+        for generation, of_it in sorted(link_shares().items())
+    ]
+    return {"links": "\n".join(links), "copies": "\n".join(copies)}
+
+
+@functools.cache
+def page() -> Page:
+    """Both files."""
+    fits, tables = fused_lines()
+    single_fits, single = single_lines()
+    hopper = next(
+        fit.value for fit in single_fits if (fit.family, fit.key) == ("hopper", "compute_efficiency")
+    )
+    kernel_fits, kernels = kernel_lines(hopper)
+    values = {**tables, **single, **kernels, **copy_lines()}
+    return Page(
+        sorted([*fits, *single_fits, *kernel_fits], key=lambda fit: (fit.family != ANY, fit.family)),
+        TEXT.format(power=POWER, tile=TILE, copy=copy_overhead_us(), **values),
+    )
+
+
+def text() -> str:
+    """What gpu.md must hold."""
+    return page().text
+
+
+def fits_text() -> str:
+    """What the file of fits must hold."""
+    lines = io.StringIO()
+    lines.write("# Written by validation/gpu.py; gpu.md beside it says what the values were fitted to.\n")
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow(Fit._fields)
+    writer.writerows((*fit[:2], f"{fit.value:g}", *fit[3:]) for fit in page().fits)
+    return lines.getvalue()
+
+
+if __name__ == "__main__":
+    Path(__file__).with_name("gpu.md").write_text(text(), encoding="utf-8")
+    (FOLDER / "gpu.csv").write_text(fits_text(), encoding="utf-8")
