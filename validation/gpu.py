@@ -155,13 +155,6 @@ class Fit(NamedTuple):
     worst_error: str
 
 
-class Page(NamedTuple):
-    """What both files are made from."""
-
-    fits: list[Fit]
-    text: str
-
-
 def spread(errors: Iterable[float]) -> str:
     """From the least to the most."""
     each = list(errors)
@@ -370,8 +363,8 @@ def copy_lines() -> dict[str, str]:
 
 
 @functools.cache
-def page() -> Page:
-    """Both files."""
+def page() -> tuple[list[Fit], str]:
+    """The lines of the file of fits, and the page."""
     fits, tables = fused_lines()
     single_fits, single = single_lines()
     hopper = next(
@@ -379,7 +372,7 @@ def page() -> Page:
     )
     kernel_fits, kernels = kernel_lines(hopper)
     values = {**tables, **single, **kernels, **copy_lines()}
-    return Page(
+    return (
         sorted([*fits, *single_fits, *kernel_fits], key=lambda fit: (fit.family != ANY, fit.family)),
         TEXT.format(power=POWER, tile=TILE, copy=copy_overhead_us(), **values),
     )
@@ -387,7 +380,7 @@ def page() -> Page:
 
 def text() -> str:
     """What gpu.md must hold."""
-    return page().text
+    return page()[1]
 
 
 def fits_text() -> str:
@@ -396,7 +389,7 @@ def fits_text() -> str:
     lines.write("# Written by validation/gpu.py; gpu.md beside it says what the values were fitted to.\n")
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(Fit._fields)
-    writer.writerows((*fit[:2], f"{fit.value:g}", *fit[3:]) for fit in page().fits)
+    writer.writerows((*fit[:2], f"{fit.value:g}", *fit[3:]) for fit in page()[0])
     return lines.getvalue()
 
 
