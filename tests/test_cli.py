@@ -256,6 +256,36 @@ def test_show_hw_takes_changes():
     assert any("--set dimm.ranks=2" in line for line in text.splitlines() if line.startswith("dimm.ranks"))
 
 
+def test_show_model_names_the_kinds_of_attention_with_their_layers():
+    text = " ".join(said("show", "model", "gpt-oss-120b").split())
+    # 8 heads of 64 keys and 64 values, 2 B each.
+    assert (
+        "attention 1 18 layers of gqa window of 128, each caches 2048 B a token, 128 tokens at most" in text
+    )
+    assert "attention 2 18 layers of gqa, each caches 2048 B a token (heads 64, kv_heads 8" in text
+    shown = strictly(said("show", "model", "qwen3-next-80b-a3b", "--json", "-"))["attention_layers"]
+    # 32 states of 128 x 128 numbers of 4 B, three tokens of 8192 channels of 2 B; 2 heads of 256.
+    assert shown == [
+        {
+            "kind": "linear (gated delta net)",
+            "layers": 36,
+            "kv_bytes_per_token": 0,
+            "kv_tokens": 0,
+            "state_bytes": 2097152 + 49152,
+        },
+        {
+            "kind": "gated gqa",
+            "layers": 12,
+            "kv_bytes_per_token": 2048,
+            "kv_tokens": None,
+            "state_bytes": 0,
+        },
+    ]
+    assert "attention 61 layers of mla, each caches 1152 B" in " ".join(
+        said("show", "model", "deepseek-r1").split()
+    )
+
+
 def test_show_model():
     text = said("show", "model", "qwen3-235b-a22b")
     values = dict(line.split(maxsplit=1) for line in text.splitlines() if len(line.split()) > 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import doctest
 import json
+import re
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import ndpsim
 import ndpsim.moe
 from ndpsim.errors import InputError
 from ndpsim.moe import Attention, Expert, LinearAttention, MoeShape, load_model, model_names, parse_shape
@@ -213,8 +215,9 @@ ATTENTION = {
     "qwen3-235b-a22b": ("gqa", 64, 4, 128, 128, 1024, 151936),
     "qwen3-30b-a3b": ("gqa", 32, 4, 128, 128, 1024, 151936),
 }
-# All parameters, as the index of each repository's safetensors counts them; without the layer that predicts one token
-# more in GLM-4.5-Air's and in Qwen's, and without the part that sees. gpt-oss-120b's are those of its GGUF.
+# All parameters, as the index of each repository's safetensors counts them, without the layer that predicts one token
+# more (GLM-4.5-Air, Qwen3-Next, Qwen3.5) and without the part that sees (Llama 4, Qwen3.5), whose sizes follow from the
+# same config.json; gpt-oss-120b's as its GGUF counts them, of which MXFP4 packs several in a byte.
 VISION = 871_932_416  # of Llama 4: 34 layers of 1408, patches of 14 x 14, a projector to 5120
 PARAMETERS = {
     "deepseek-moe-16b": 16_375_728_128,
@@ -231,16 +234,12 @@ PARAMETERS = {
     "qwen3-30b-a3b": 30_532_122_624,
     "qwen3-next-80b-a3b": 81_324_862_720 - 1_650_471_424,
     "qwen3.5-122b-a10b": 125_086_497_008 - 2_523_679_232 - 451_290_864,
+    "qwen3.5-35b-a3b": 35_951_822_704 - 844_640_768 - 446_571_248,
 }
 
 
 # What model cards say of others, in billions: all parameters, rounded as there, and those that a token uses.
-BILLIONS = {
-    "deepseek-v3": (671, 0, 37),
-    "kimi-k2": (1000, -3, 32),
-    "minimax-m2": (230, -1, 10),
-    "qwen3.5-35b-a3b": (35, 0, 3),
-}
+BILLIONS = {"deepseek-v3": (671, 0, 37), "kimi-k2": (1000, -3, 32), "minimax-m2": (230, -1, 10)}
 
 
 def norms_and_biases(m: MoeShape) -> int:
@@ -297,6 +296,7 @@ def test_all_parameters_of_the_bundled_models_are_those_of_their_repositories(na
         ("llama-4-scout", 108, 17, 2),  # the card: 109B, with the 0.9B that see
         ("qwen3-next-80b-a3b", 80, 3, 0),
         ("qwen3.5-122b-a10b", 122, 10, 2),
+        ("qwen3.5-35b-a3b", 35, 3, 2),
     ],
 )
 def test_parameters_of_models_of_several_kinds_are_what_their_cards_say(
@@ -458,9 +458,23 @@ def test_kinds_of_attention(changes: dict[str, Any], found: tuple[Any, ...], wri
 def test_attention_that_is_not_described_or_of_another_kind_is_none(
     changes: dict[str, Any], write: Write
 ) -> None:
-    m = load_model(write(MIXTRAL | HEADS, **changes))
+    path = write(MIXTRAL | HEADS, **changes)
+    m = load_model(path)
     assert m.attention is None
     assert m.vocabulary == 1000
+    if changes == {"num_attention_heads": ...}:
+        assert m.attention_problem == ""
+        return
+    (key,) = changes
+    line = path.read_text(encoding="utf-8").split(f'"{key}"')[0].count("\n") + 1
+    assert m.attention_problem == f"{path}:{line}: {key}: is of an attention that is not modelled"
+    with pytest.raises(InputError, match=re.escape(m.attention_problem)):
+        ndpsim.load_processors().dense_time(m, 1, 1)
+
+
+def test_a_list_of_layers_that_all_have_keys_and_values_is_nothing_special(write: Write) -> None:
+    listed = load_model(write(MIXTRAL | HEADS, attn_type_list=[1] * 32))
+    assert listed == load_model(write(MIXTRAL | HEADS))
 
 
 def test_a_file_without_attention_and_vocabulary_still_has_experts(write: Write) -> None:

@@ -808,7 +808,7 @@ def test_low_bits_of_dense_weights_are_fewer_bytes() -> None:
         (lambda: TRIMOE.dense_time("mixtral", 1, 1), "model: unknown model 'mixtral'"),
         (
             lambda: TRIMOE.dense_time(dataclasses.replace(SMALL, attention=None), 1, 1),
-            "model: small says nothing of attention that is understood: num_attention_heads",
+            "model: small says nothing of attention: num_attention_heads",
         ),
         (
             lambda: TRIMOE.dense_time(dataclasses.replace(SMALL, vocabulary=None), 1, 1),

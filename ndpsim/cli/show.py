@@ -66,15 +66,16 @@ def _readable_attention(values: dict[str, Any]) -> dict[str, Any]:
         cached = f"{kind['kv_bytes_per_token']} B a token{most}"
         if kind["state_bytes"]:
             cached = f"{kind['state_bytes']} B a sequence"
-        shown = ", ".join(f"{name} {value}" for name, value in of_kind.items() if value)
+        nonzero = ", ".join(f"{name} {size}" for name, size in of_kind.items() if size)
         name = "attention" if len(held) == 1 else f"attention {number}"
-        rows[name] = f"{kind['layers']} layers of {kind['kind']}, each caches {cached} ({shown})"
-    return {
-        name: value
-        for key, of_key in values.items()
-        if key != "attention_layers"
-        for name, value in (rows.items() if key == "attention" and rows else [(key, of_key)])
-    }
+        rows[name] = f"{kind['layers']} layers of {kind['kind']}, each caches {cached} ({nonzero})"
+    shown: dict[str, Any] = {}
+    for key, value in values.items():
+        if key == "attention" and rows:
+            shown |= rows
+        elif key != "attention_layers" and value != "":
+            shown[key] = value
+    return shown
 
 
 def _show_org(name: str, sets: Sequence[str], json_to: str | None) -> None:

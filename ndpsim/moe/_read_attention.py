@@ -13,7 +13,7 @@ from ndpsim.moe.families import Family
 from ndpsim.moe.linear_attention import LinearAttention
 from ndpsim.moe.shape import LayerAttention, MixedAttention
 
-__all__ = ["read_attention"]
+__all__ = ["attention_problem", "read_attention"]
 
 _MAX_HEADS = 1 << 16
 
@@ -51,8 +51,7 @@ def read_attention(
         InputError: a value is out of range, heads do not share what they have to share, or a kind or a rule
             is not understood.
     """
-    others = (key for key, value in config.values.items() if value and key != _STATE_TYPE)
-    if config.find(("num_attention_heads",)) is None or any(map(_OTHER_KINDS.search, others)):
+    if config.find(("num_attention_heads",)) is None or attention_problem(config):
         return None
     names = _names(config, family, layers)
     softmax = _with_keys(config, family, hidden)
@@ -63,6 +62,17 @@ def read_attention(
     if len(kinds) == 1:
         return kinds[0]
     return MixedAttention(tuple(kinds), tuple(kinds.index(known[name]) for name in names))
+
+
+def attention_problem(config: Config) -> str:
+    """What is wrong with a key that tells of attention of another kind; empty where there is none."""
+    for key, value in config.values.items():
+        # MiniMax-M2 lists its layers, all of them with keys and values: 1.
+        listed = isinstance(value, list) and all(one == 1 for one in value)
+        plain = key == _STATE_TYPE or (key == "attn_type_list" and listed)
+        if value and not plain and _OTHER_KINDS.search(key):
+            return str(config.error(key, "is of an attention that is not modelled"))
+    return ""
 
 
 def _window(config: Config) -> int:

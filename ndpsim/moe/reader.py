@@ -12,7 +12,7 @@ from ndpsim.arguments import text as as_text
 from ndpsim.caching import FileCache
 from ndpsim.errors import InputError, one_of
 from ndpsim.moe._config import Config, parse, read_text
-from ndpsim.moe._read_attention import read_attention
+from ndpsim.moe._read_attention import attention_problem, read_attention
 from ndpsim.moe.expert import MAX_SIZE, Expert, whole_number
 from ndpsim.moe.families import FAMILIES, UNKNOWN, Family
 from ndpsim.moe.shape import MoeShape
@@ -192,6 +192,7 @@ def _shape(config: Config, name: str, source: str) -> MoeShape:
         shared_intermediate=shared_intermediate,
         hidden_act=config.string_or("silu", "hidden_act"),
         attention=read_attention(config, family, hidden, layers),
+        attention_problem=attention_problem(config),
         vocabulary=config.integer_or(0, ("vocab_size",), MAX_SIZE, low=1) or None,
         tied_embeddings=config.flag_or(False, "tie_word_embeddings"),
     )

@@ -36,7 +36,7 @@ class MoeShape:
     `shared_intermediate`: intermediate size of all shared experts of a layer together, 0 if there are none.
     `hidden_act`: the activation by its Hugging Face name ("silu").
     `attention`: that of every layer, or of each where they differ; None where the file does not say, or has
-    sparse or state-space attention.
+    sparse or state-space attention: then `attention_problem` is the line that names the key.
     `vocabulary`: tokens in it, None where the file does not say; `tied_embeddings`: the embedding of a token
     and the head are one matrix.
     """
@@ -58,6 +58,7 @@ class MoeShape:
     attention: LayerAttention | MixedAttention | None = None
     vocabulary: int | None = None
     tied_embeddings: bool = False
+    attention_problem: str = ""
 
     @property
     def expert(self) -> Expert:

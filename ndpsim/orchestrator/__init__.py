@@ -1,7 +1,8 @@
 """The orchestrator: layers of a model on the engines of a machine, under a policy, event by event.
 
-**A step.** For each layer a *window*, in which the GPU computes attention and dense parts and the KV cache
-comes over PCIe if the host has it; then the gate speaks, the policy assigns, and the layer's jobs run:
+**A step.** For each layer a *window*, in which the GPU computes the layer's own attention and dense parts and
+its KV cache comes over PCIe if the host has it; then the gate speaks, the policy assigns, and the layer's
+jobs run:
 
 - activations of tokens with an expert off the GPU go to the host, once a token; experts of CPU and DIMMs wait
   for them;

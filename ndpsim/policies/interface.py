@@ -108,7 +108,8 @@ class Estimates:
         to_striped_ns, to_localized_ns, rebalance_ns: a localized expert becomes striped, a striped one
             localized, a localized one moves to another DIMM.
         window_ns: between two layers' experts: attention and dense parts on the GPU, or the way of the KV
-            cache from the host's memory and back, whichever is longer.
+            cache from the host's memory and back, whichever is longer; the mean where layers attend
+            differently.
         shared_ns: the shared experts of a layer on the GPU.
         token_ns: a token's vector over PCIe, one way, as one of many.
         vector_ns: a token's vector over PCIe, one way, alone: the link's latency is part of it.

@@ -98,8 +98,8 @@ def attention_of(model: MoeShape) -> tuple[LayerAttention, ...]:
         InputError: its file does not say enough.
     """
     if not model.attention_kinds:
-        problem = "says nothing of attention that is understood: num_attention_heads and the keys beside it"
-        raise InputError(f"{model.name} {problem}", key="model")
+        missing = "says nothing of attention: num_attention_heads and the keys beside it"
+        raise InputError(model.attention_problem or f"{model.name} {missing}", key="model")
     return model.attention_kinds
 
 

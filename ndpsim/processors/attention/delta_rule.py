@@ -1,6 +1,6 @@
 """Linear attention by the gated delta rule (Yang et al., "Gated Delta Networks", arXiv 2412.06464).
 
-A head has a state S of d_k x d_v numbers, and for every token (equation 10)
+A head has a state S of d_v x d_k numbers, and for every token, with a decay a and a share b,
 
     S <- a S (I - b k k^T) + b v k^T,    o = S q.
 
