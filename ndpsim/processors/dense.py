@@ -26,8 +26,9 @@ windows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import NamedTuple
 
 from ndpsim.arguments import choice, whole_number
@@ -39,10 +40,12 @@ from ndpsim.reported import Reported
 __all__ = [
     "ACTIVATION_BYTES",
     "PARTS",
+    "DenseBits",
     "DenseTime",
     "Operation",
     "OperationTime",
     "Step",
+    "bits_of_part",
     "operations",
     "timed",
 ]
@@ -52,6 +55,9 @@ ACTIVATION_BYTES = 2
 
 #: The parts of a layer and, last, what comes once a step.
 PARTS = ("attention", "router", "shared_experts", "dense_layer", "head")
+
+#: Bits of a weight of all dense parts, or of each by the names of `dense_weight_bytes`.
+DenseBits = int | Mapping[str, Fraction]
 
 _MAX_COUNT = 1 << 24
 
@@ -176,31 +182,47 @@ def vocabulary_of(model: MoeShape) -> int:
     return model.vocabulary
 
 
-def operations(model: MoeShape, step: Step, bits: int = 16) -> tuple[Operation, ...]:
+def bits_of_part(bits: DenseBits, part: str) -> int | Fraction:
+    """Bits of a weight of one of the parts that `dense_weight_bytes` names.
+
+    Raises:
+        InputError: they are not from 1 to 32.
+    """
+    return bits[part] if isinstance(bits, Mapping) else whole_number(bits, "bits", 1, 32)
+
+
+def operations(model: MoeShape, step: Step, bits: DenseBits = 16) -> tuple[Operation, ...]:
     """What the GPU does in one layer of each kind and, part "head", once a step; weights have `bits` bits.
 
     Raises:
         InputError: the model's file says too little, or a token attends to more than its sliding window.
     """
-    attention, bits = attention_of(model), whole_number(bits, "bits", 1, 32)
+    attention, of_attention = attention_of(model), bits_of_part(bits, "attention")
     if attention.window and step.context > attention.window:
         problem = f"{step.context} is beyond the sliding window of {attention.window}, which is not modelled"
         raise InputError(problem, key="context")
     hidden, tokens = model.hidden, step.tokens
-    done = [_norms("attention", "norms", hidden, tokens, 2), *_attention(attention, hidden, step, bits)]
+    done = [
+        _norms("attention", "norms", hidden, tokens, 2),
+        *_attention(attention, hidden, step, of_attention),
+    ]
     router = Matrix("gate", model.routed_experts, hidden)
-    done.append(_product("router", "gate_and_top_k", [router], tokens, bits, kernels=2))
+    done.append(
+        _product("router", "gate_and_top_k", [router], tokens, bits_of_part(bits, "router"), kernels=2)
+    )
     if model.shared_intermediate:
-        done += _feed_forward("shared_experts", hidden, model.shared_intermediate, tokens, bits)
+        of_shared = bits_of_part(bits, "shared_experts")
+        done += _feed_forward("shared_experts", hidden, model.shared_intermediate, tokens, of_shared)
     if model.dense_layers:
-        done += _feed_forward("dense_layer", hidden, model.dense_intermediate, tokens, bits)
+        of_layer = bits_of_part(bits, "dense_layers")
+        done += _feed_forward("dense_layer", hidden, model.dense_intermediate, tokens, of_layer)
     head = Matrix("lm_head", vocabulary_of(model), hidden)
     done.append(_norms("head", "norm", hidden, step.sequences, 1))
-    done.append(_product("head", "lm_head", [head], step.sequences, bits))
+    done.append(_product("head", "lm_head", [head], step.sequences, bits_of_part(bits, "head")))
     return tuple(done)
 
 
-def timed(gpu: Gpu, model: MoeShape, step: Step, kv: str, bits: int) -> DenseTime:
+def timed(gpu: Gpu, model: MoeShape, step: Step, kv: str, bits: DenseBits) -> DenseTime:
     """How long `gpu` takes for `operations`, with the cache in its memory or in the host's (`kv`).
 
     Raises:
@@ -239,7 +261,7 @@ def _operation_time(gpu: Gpu, one: Operation) -> OperationTime:
 
 
 def _product(
-    part: str, name: str, matrices: Iterable[Matrix], tokens: int, bits: int, kernels: int = 1
+    part: str, name: str, matrices: Iterable[Matrix], tokens: int, bits: int | Fraction, kernels: int = 1
 ) -> Operation:
     """Matrices of equal columns, multiplied by the same `tokens` inputs."""
     rows, columns = 0, 0
@@ -256,7 +278,9 @@ def _norms(part: str, name: str, hidden: int, tokens: int, count: int) -> Operat
     return Operation(part, name, 0, 0, count * tokens * 4 * hidden * ACTIVATION_BYTES, kernels=count)
 
 
-def _feed_forward(part: str, hidden: int, intermediate: int, tokens: int, bits: int) -> list[Operation]:
+def _feed_forward(
+    part: str, hidden: int, intermediate: int, tokens: int, bits: int | Fraction
+) -> list[Operation]:
     """A gated feed-forward network: gate and up at once, the activation, down."""
     gate, up = (Matrix(name, intermediate, hidden) for name in ("gate", "up"))
     return [
@@ -266,7 +290,7 @@ def _feed_forward(part: str, hidden: int, intermediate: int, tokens: int, bits: 
     ]
 
 
-def _attention(attention: Attention, hidden: int, step: Step, bits: int) -> list[Operation]:
+def _attention(attention: Attention, hidden: int, step: Step, bits: int | Fraction) -> list[Operation]:
     """The projections, the cache's new entries, and queries with keys and values."""
     matrices = {matrix.name: matrix for matrix in attention.matrices(hidden)}
     output = matrices.pop("o_proj")
@@ -291,7 +315,7 @@ def _with_keys(attention: Attention, step: Step) -> list[Operation]:
     return [Operation("attention", "attend", 2 * step.pairs * around, 0, activations, cache, attends=True)]
 
 
-def _with_latent(attention: Attention, expand: Matrix, step: Step, bits: int) -> list[Operation]:
+def _with_latent(attention: Attention, expand: Matrix, step: Step, bits: int | Fraction) -> list[Operation]:
     """Queries with cached latent vectors, or with the keys and values that are made of them."""
     heads, rank = attention.heads, attention.latent_rank
     all_tokens = step.sequences * step.context

@@ -15,7 +15,7 @@ from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat
 from ndpsim.moe import MoeShape, load_model
 from ndpsim.processors import dense, memory
-from ndpsim.processors.dense import DenseTime, Step
+from ndpsim.processors.dense import DenseBits, DenseTime, Step
 from ndpsim.processors.devices import Cpu, Gpu
 from ndpsim.processors.memory import GpuMemory
 from ndpsim.processors.power import read_power
@@ -102,7 +102,7 @@ class Processors:
         *,
         kv: str = "gpu",
         kv_bits: int = 16,
-        bits: int = 16,
+        bits: DenseBits = 16,
     ) -> DenseTime:
         """How long the GPU takes for all but routed experts: attention, router, shared experts and more.
 
@@ -113,7 +113,7 @@ class Processors:
             new_tokens: of each sequence: 1 in decode, `context` in a prefill at once.
             kv: where the KV cache lies, "gpu" or "host".
             kv_bits: bits of a value in the cache.
-            bits: bits of a dense weight.
+            bits: bits of a dense weight, or of each part by its name in `gpu_memory`.
 
         Raises:
             InputError: an argument is wrong, or the hardware or the model says too little.
@@ -131,7 +131,7 @@ class Processors:
         kv: str = "auto",
         kv_bits: int = 16,
         bits: int | ExpertFormat = 16,
-        dense_bits: int = 16,
+        dense_bits: DenseBits = 16,
     ) -> GpuMemory:
         """What the GPU's memory holds in such a step, and how many experts have room beside it.
 

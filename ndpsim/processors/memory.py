@@ -9,7 +9,14 @@ from ndpsim.arguments import choice, whole_number
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat
 from ndpsim.moe import MoeShape
-from ndpsim.processors.dense import ACTIVATION_BYTES, Step, attention_of, vocabulary_of
+from ndpsim.processors.dense import (
+    ACTIVATION_BYTES,
+    DenseBits,
+    Step,
+    attention_of,
+    bits_of_part,
+    vocabulary_of,
+)
 from ndpsim.processors.devices import Gpu, expert_format, weight_bytes
 from ndpsim.reported import Reported
 
@@ -38,7 +45,7 @@ class GpuMemory(Reported):
     host_kv_bytes: int
 
 
-def dense_weight_bytes(model: MoeShape, bits: int = 16) -> dict[str, int]:
+def dense_weight_bytes(model: MoeShape, bits: DenseBits = 16) -> dict[str, int]:
     """Bytes of all weights but the routed experts', by name, over all layers; no norms and no biases.
 
     Raises:
@@ -54,7 +61,7 @@ def dense_weight_bytes(model: MoeShape, bits: int = 16) -> dict[str, int]:
         "embedding": table,
         "head": 0 if model.tied_embeddings else table,
     }
-    return {name: -(-count * bits // 8) for name, count in weights.items()}
+    return {name: -(-count * bits_of_part(bits, name) // 8) for name, count in weights.items()}
 
 
 def _workspace_bytes(model: MoeShape, step: Step) -> int:
@@ -73,7 +80,7 @@ def _workspace_bytes(model: MoeShape, step: Step) -> int:
 
 
 def gpu_memory(
-    gpu: Gpu, model: MoeShape, step: Step, kv: str, bits: int | ExpertFormat, dense_bits: int
+    gpu: Gpu, model: MoeShape, step: Step, kv: str, bits: int | ExpertFormat, dense_bits: DenseBits
 ) -> GpuMemory:
     """What `gpu` holds of `model` in `step`, with the cache where `kv` says: "gpu", "host", or "auto".
 
@@ -83,7 +90,8 @@ def gpu_memory(
         InputError: not supported: something does not fit; or an argument is wrong.
     """
     kv = choice(kv, "kv", ("auto", "gpu", "host"), "place of the cache")
-    dense_bits = whole_number(dense_bits, "dense_bits", 1, 32)
+    if not isinstance(dense_bits, Mapping):
+        dense_bits = whole_number(dense_bits, "dense_bits", 1, 32)
     expert = weight_bytes(model.expert, expert_format(bits))
     of_layer = step.cached(attention_of(model), step.sequences * step.context)
     cache = model.layers * of_layer
